@@ -1,0 +1,310 @@
+package fakecsi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// Options of a Backend.
+type Options struct {
+	// Name is the driver's name, as GetPluginInfo tells it. Required.
+	Name string
+	// VendorVersion is told by GetPluginInfo. Empty means "0.0.0".
+	VendorVersion string
+	// Capabilities that the driver announces. Nil means DefaultCapabilities,
+	// empty means none.
+	Capabilities []Capability
+	// StrictVolumes answers NotFound to a publish of a volume that was not made
+	// by CreateVolume or Knobs.GainVolumes. Otherwise a volume comes into being
+	// at its first publish.
+	StrictVolumes bool
+	// Nodes are the ids of the nodes there are: a publish to another one is
+	// answered NotFound. Empty means that every node id is right.
+	Nodes []string
+	// CountersOnly keeps no list of calls and no requests, so that the memory
+	// that the books take does not grow with the calls.
+	CountersOnly bool
+	// Journal keeps the storage across the end of the process. The Backend
+	// starts with what it holds. Nil means memory only. The caller closes it.
+	Journal *Journal
+}
+
+// Backend is the storage behind a CSI driver: volumes, what is attached where,
+// the knobs and the books. It implements csi.IdentityServer and
+// csi.ControllerServer; a Server serves it, and tests in a testing/synctest
+// bubble call its methods directly. All its methods may be called at any time
+// from any goroutine; it has no goroutines of its own.
+type Backend struct {
+	csi.UnimplementedIdentityServer
+	csi.UnimplementedControllerServer
+
+	version string
+	strict  bool
+	nodes   map[string]bool
+	journal *Journal
+
+	mu        sync.Mutex // guards all below
+	behaviour behaviour
+	storage   *storage
+	ledger    *ledger
+	attached  map[string]map[string]Attachment // for snapshots; nil after a change
+	changes   uint64
+	changed   chan struct{} // closed and replaced on each change
+}
+
+// New makes a Backend. It starts nothing.
+func New(o Options) (*Backend, error) {
+	if o.Name == "" {
+		return nil, errors.New("make backend: the driver has no name: set Options.Name")
+	}
+	if err := checkCapabilities(o.Capabilities); err != nil {
+		return nil, fmt.Errorf("make backend: %w", err)
+	}
+	if o.Capabilities == nil {
+		o.Capabilities = DefaultCapabilities()
+	}
+	if o.VendorVersion == "" {
+		o.VendorVersion = "0.0.0"
+	}
+	b := &Backend{
+		version: o.VendorVersion,
+		strict:  o.StrictVolumes,
+		nodes:   map[string]bool{},
+		journal: o.Journal,
+		storage: newStorage(),
+		ledger:  newLedger(o.CountersOnly),
+		changed: make(chan struct{}),
+	}
+	b.behaviour.latency = map[Method]Latency{}
+	b.behaviour.turn(Knobs{Name: o.Name, Capabilities: o.Capabilities})
+	for _, n := range o.Nodes {
+		b.nodes[n] = true
+	}
+	if o.Journal != nil {
+		b.storage = o.Journal.restore()
+	}
+	return b, nil
+}
+
+// Set turns knobs. On an error in them nothing is changed. With a Journal it
+// returns when the change is in it.
+func (b *Backend) Set(k Knobs) error {
+	if err := k.check(); err != nil {
+		return fmt.Errorf("set knobs: %w", err)
+	}
+	b.mu.Lock()
+	b.behaviour.turn(k)
+	b.meddle(k)
+	b.note()
+	b.mu.Unlock()
+	if err := b.flush(); err != nil {
+		return fmt.Errorf("set knobs: %w", err)
+	}
+	return nil
+}
+
+// meddle changes the storage behind the CO's back. Called with mu held.
+func (b *Backend) meddle(k Knobs) {
+	for _, a := range k.LoseAttachments {
+		b.record(b.storage.detach(a.Volume, a.Node))
+	}
+	for _, v := range k.LoseVolumes {
+		b.record(b.storage.remove(v))
+	}
+	for _, v := range k.GainVolumes {
+		_, rs := b.storage.add(v)
+		b.record(rs)
+	}
+	for _, a := range k.GainAttachments {
+		b.record(b.storage.gain(a.Volume, a.Node))
+		at := b.storage.volumes[a.Volume].nodes[a.Node]
+		if others := b.storage.conflict(a.Volume, a.Node, at); len(others) > 0 {
+			b.ledger.violate(Violation{
+				Kind: AttachedTwice, Time: time.Now(), Volume: a.Volume,
+				Nodes: append([]string{a.Node}, others...), Detail: "by a knob",
+			})
+		}
+	}
+}
+
+// Books is a snapshot of the books.
+func (b *Backend) Books() Books {
+	books, _ := b.look()
+	return books
+}
+
+// Wait returns nil as soon as done says so of the books. It looks at once and
+// then on each change, at the latest state. When ctx ends first it returns an
+// error that says where things stood.
+func (b *Backend) Wait(ctx context.Context, done func(Books) bool) error {
+	for {
+		books, changed := b.look()
+		if done(books) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the books of %s (%d volumes attached, %d calls in flight): %w",
+				books.Driver, len(books.Attached), books.InFlight.Now, ctx.Err())
+		}
+	}
+}
+
+// look is a snapshot, and what is closed when it is outdated.
+func (b *Backend) look() (Books, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.attached == nil {
+		b.attached = b.storage.attached()
+	}
+	books := Books{
+		Driver:   b.behaviour.name,
+		Version:  b.changes,
+		Attached: b.attached,
+		Volumes:  len(b.storage.volumes),
+	}
+	b.ledger.snapshot(&books)
+	return books, b.changed
+}
+
+// LastPublish is the latest publish request for the volume, nil if there was
+// none or with Options.CountersOnly. The caller must not change it.
+func (b *Backend) LastPublish(volume string) *csi.ControllerPublishVolumeRequest {
+	req, _ := b.lastRequest(ControllerPublishVolume, volume).(*csi.ControllerPublishVolumeRequest)
+	return req
+}
+
+// LastUnpublish is the latest unpublish request for the volume, nil if there
+// was none or with Options.CountersOnly. The caller must not change it.
+func (b *Backend) LastUnpublish(volume string) *csi.ControllerUnpublishVolumeRequest {
+	req, _ := b.lastRequest(ControllerUnpublishVolume, volume).(*csi.ControllerUnpublishVolumeRequest)
+	return req
+}
+
+func (b *Backend) lastRequest(m Method, volume string) proto.Message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ledger.requests[requestKey{m, volume}]
+}
+
+// effect is what a call does to the storage, with mu held: whether it changed
+// anything, and the error to answer with.
+type effect func(c *call) (changed bool, err error)
+
+// serve takes a call from its begin to its end.
+func (b *Backend) serve(ctx context.Context, r request, e effect) error {
+	b.mu.Lock()
+	c := b.ledger.begin(ctx, r, time.Now())
+	c.plan = b.behaviour.plan(r)
+	b.note()
+	b.mu.Unlock()
+
+	changed, err := b.run(ctx, c, e)
+
+	b.mu.Lock()
+	b.ledger.end(c, changed, err, time.Now())
+	b.note()
+	b.mu.Unlock()
+	return err
+}
+
+// run meets the knobs and does the work in between.
+func (b *Backend) run(ctx context.Context, c *call, e effect) (changed bool, err error) {
+	if c.finishAbandoned {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if err := pass(ctx, c.latency); err != nil {
+		return false, err
+	}
+	if err := await(ctx, c.before); err != nil {
+		return false, err
+	}
+	if c.errBefore != nil {
+		return false, c.errBefore
+	}
+	b.mu.Lock()
+	changed, err = e(c)
+	b.note()
+	b.mu.Unlock()
+	if ferr := b.flush(); ferr != nil {
+		return changed, status.Error(codes.Internal, ferr.Error())
+	}
+	if err := await(ctx, c.after); err != nil {
+		return changed, err
+	}
+	if c.errAfter != nil {
+		return changed, c.errAfter
+	}
+	return changed, err
+}
+
+// note tells that something changed. Called with mu held; closing a channel
+// does not block.
+func (b *Backend) note() {
+	b.changes++
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// record notes changes of the storage. Called with mu held, which puts them in
+// order; the Journal writes them later, in flush.
+func (b *Backend) record(rs []Record) {
+	if len(rs) == 0 {
+		return
+	}
+	b.attached = nil
+	if b.journal != nil {
+		b.journal.add(rs)
+	}
+}
+
+// flush makes durable what was recorded so far, by this call or another whose
+// effect this one has seen.
+func (b *Backend) flush() error {
+	if b.journal == nil {
+		return nil
+	}
+	return b.journal.flush()
+}
+
+// pass lets time go by.
+func pass(ctx context.Context, d time.Duration) error {
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
+	return left(ctx)
+}
+
+// await waits until all gates are closed.
+func await(ctx context.Context, gates []<-chan struct{}) error {
+	for _, g := range gates {
+		select {
+		case <-g:
+		case <-ctx.Done():
+			return left(ctx)
+		}
+	}
+	return nil
+}
+
+// left is the answer, which reaches nobody, to a caller that has left.
+func left(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return status.FromContextError(ctx.Err()).Err()
+}

@@ -1,0 +1,143 @@
+package fakecsi
+
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// Books is what a Backend has seen and holds, at one moment. Maps and slices in
+// it are shared between snapshots: read them, do not change them.
+type Books struct {
+	Driver string `json:"driver"`
+	// Version grows with each change of the books.
+	Version uint64 `json:"version"`
+
+	// Attached says what is attached where: volume, node, how. Volumes that are
+	// attached nowhere are not in it.
+	Attached map[string]map[string]Attachment `json:"attached"`
+	// Volumes is how many volumes there are.
+	Volumes int `json:"volumes"`
+
+	// Calls are those that have ended, in the order of their ends; empty with
+	// Options.CountersOnly.
+	Calls []Call `json:"calls,omitempty"`
+	// Running are the calls that have not ended, in the order of their begins.
+	Running []Call `json:"running,omitempty"`
+
+	// Methods has an entry for each method, called or not.
+	Methods map[Method]MethodBook `json:"methods"`
+
+	// InFlight counts all calls, AttachInFlight those to publish and unpublish.
+	InFlight       Flight `json:"inFlight"`
+	AttachInFlight Flight `json:"attachInFlight"`
+
+	// MaxInFlightPerVolume is the most publishes and unpublishes that one volume
+	// ever had in flight: at most 1 if the caller is correct. A call does not
+	// count any more once its caller has left (deadline, cancellation, lost
+	// connection).
+	MaxInFlightPerVolume int `json:"maxInFlightPerVolume"`
+	// VolumesInFlight has the volumes with calls in flight now, and those that
+	// ever had more than one. Every other volume had one at most.
+	VolumesInFlight map[string]Flight `json:"volumesInFlight,omitempty"`
+
+	// Violations are what a correct caller, or a correct storage, never does: the
+	// first thousand in full, and how many there were.
+	Violations     []Violation `json:"violations,omitempty"`
+	ViolationCount int         `json:"violationCount"`
+}
+
+// Flight counts calls in flight.
+type Flight struct {
+	Now int `json:"now"`
+	Max int `json:"max"` // the most there ever were at once
+}
+
+func (f *Flight) begin() {
+	f.Now++
+	f.Max = max(f.Max, f.Now)
+}
+
+func (f *Flight) end() { f.Now-- }
+
+// MethodBook counts the calls of one method.
+type MethodBook struct {
+	Begun    int    `json:"begun"`
+	Ended    int    `json:"ended"`
+	InFlight Flight `json:"inFlight"`
+	// Changed counts the calls that changed what the storage holds, whatever
+	// their answer was; Unchanged those that were answered OK and changed
+	// nothing: a publish of what was published, an unpublish of what was not.
+	Changed   int `json:"changed"`
+	Unchanged int `json:"unchanged"`
+	// Codes counts the ended calls by the name of their gRPC code.
+	Codes map[string]int `json:"codes,omitempty"`
+}
+
+// Call is one call.
+type Call struct {
+	ID         uint64     `json:"id"` // counts from 1 in the order of the begins
+	Method     Method     `json:"method"`
+	Volume     string     `json:"volume,omitempty"`
+	Node       string     `json:"node,omitempty"`
+	Readonly   bool       `json:"readonly,omitempty"`
+	AccessMode string     `json:"accessMode,omitempty"`
+	Start      time.Time  `json:"start"`
+	End        time.Time  `json:"end,omitzero"`
+	Code       codes.Code `json:"code"`
+	Error      string     `json:"error,omitempty"`
+	// Changed says that the call changed what the storage holds, whatever its
+	// answer was.
+	Changed bool `json:"changed,omitempty"`
+	// Abandoned says that the caller had left before the answer was ready.
+	Abandoned bool `json:"abandoned,omitempty"`
+	// SecretKeys are the sorted keys of the secrets that came with the call,
+	// SecretsHash is HashSecrets of them; both empty without secrets.
+	SecretKeys  []string `json:"secretKeys,omitempty"`
+	SecretsHash string   `json:"secretsHash,omitempty"`
+}
+
+// ViolationKind is a sort of Violation.
+type ViolationKind string
+
+const (
+	// AttachedTwice: a volume of a single-node mode got attached to a second node.
+	AttachedTwice ViolationKind = "AttachedTwice"
+	// AskedTwice: the caller asked for that, and the storage refused.
+	AskedTwice ViolationKind = "AskedTwice"
+	// ConcurrentCalls: a publish or unpublish began while another one of the
+	// same volume was in flight.
+	ConcurrentCalls ViolationKind = "ConcurrentCalls"
+	// NotAnnounced: the caller used what the driver does not announce.
+	NotAnnounced ViolationKind = "NotAnnounced"
+)
+
+// Violation is something that a correct caller, or a correct storage, never does.
+type Violation struct {
+	Kind   ViolationKind `json:"kind"`
+	Time   time.Time     `json:"time"`
+	Call   uint64        `json:"call,omitempty"` // 0: not by a call, but by a knob
+	Volume string        `json:"volume,omitempty"`
+	Nodes  []string      `json:"nodes,omitempty"`
+	Detail string        `json:"detail,omitempty"`
+}
+
+const maxViolations = 1000
+
+// IsAttached tells whether the volume is attached to the node.
+func (b Books) IsAttached(volume, node string) bool {
+	_, ok := b.Attached[volume][node]
+	return ok
+}
+
+// CallsOf are the ended calls of a method for a volume, in the order of their
+// ends. An empty volume means any.
+func (b Books) CallsOf(m Method, volume string) []Call {
+	var out []Call
+	for _, c := range b.Calls {
+		if c.Method == m && (volume == "" || c.Volume == volume) {
+			out = append(out, c)
+		}
+	}
+	return out
+}

@@ -1,0 +1,199 @@
+package fakecsi
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// Knobs is a set of changes to how a Backend behaves and to what it holds.
+// What is left at its zero value stays as it is. All changes of one Knobs take
+// effect at once: no call sees half of them.
+type Knobs struct {
+	// Name and Capabilities change what the driver says of itself. An empty,
+	// non-nil list of capabilities means none.
+	Name         string       `json:"name,omitempty"`
+	Capabilities []Capability `json:"capabilities,omitzero"`
+
+	// Latency is how long the calls of a method take; merged into what is set.
+	// The empty Method is for those without an entry of their own.
+	Latency map[Method]Latency `json:"latency,omitempty"`
+
+	// Fail adds faults. They are tried in the order in which they were added.
+	Fail []Fault `json:"fail,omitempty"`
+	// ClearFaults drops the faults there are, before Fail adds new ones.
+	ClearFaults bool `json:"clearFaults,omitempty"`
+
+	// Hang makes calls that begin from now on wait until they are released.
+	Hang []Hang `json:"hang,omitempty"`
+	// Release ends hangs equal to these, ReleaseAll ends every hang; both before
+	// Hang adds new ones. Calls that wait go on.
+	Release    []Hang `json:"release,omitempty"`
+	ReleaseAll bool   `json:"releaseAll,omitempty"`
+
+	// NotReady makes Probe answer ready=false. For a Probe that fails or hangs
+	// use Fail and Hang.
+	NotReady *bool `json:"notReady,omitempty"`
+
+	// FinishAbandoned makes calls that begin from now on take their course even
+	// if the caller has left: the effect happens, the answer reaches nobody.
+	// Otherwise a call whose caller leaves ends at once, without effect.
+	FinishAbandoned *bool `json:"finishAbandoned,omitempty"`
+
+	// Unfenced lets the storage attach a volume of a single-node mode to a
+	// second node. It is booked as a violation either way.
+	Unfenced *bool `json:"unfenced,omitempty"`
+
+	// MaxVolumesPerNode is the limit beyond which a publish is answered
+	// ResourceExhausted. 0 means no limit.
+	MaxVolumesPerNode *int `json:"maxVolumesPerNode,omitempty"`
+
+	// PublishContext is what a publish returns, instead of a devicePath.
+	// An empty, non-nil map means nothing.
+	PublishContext map[string]string `json:"publishContext,omitzero"`
+
+	// LoseAttachments and GainAttachments change what is attached where behind
+	// the CO's back, LoseVolumes and GainVolumes which volumes there are. Losing
+	// happens before gaining. An empty node in LoseAttachments means all nodes.
+	LoseAttachments []VolumeNode `json:"loseAttachments,omitempty"`
+	GainAttachments []VolumeNode `json:"gainAttachments,omitempty"`
+	LoseVolumes     []string     `json:"loseVolumes,omitempty"`
+	GainVolumes     []string     `json:"gainVolumes,omitempty"`
+}
+
+// VolumeNode names a volume on a node.
+type VolumeNode struct {
+	Volume string `json:"volume"`
+	Node   string `json:"node,omitempty"`
+}
+
+// Fault makes calls fail. Empty Method, Volume and Node match any.
+type Fault struct {
+	Method Method     `json:"method,omitempty"`
+	Volume string     `json:"volume,omitempty"`
+	Node   string     `json:"node,omitempty"`
+	Code   codes.Code `json:"code"`
+	// Message of the error; empty means one that says it is injected.
+	Message string `json:"message,omitempty"`
+	// Count is how many matching calls fail; 0 means every one until ClearFaults.
+	Count int `json:"count,omitempty"`
+	// AfterEffect lets the call do its work first and fail then.
+	AfterEffect bool `json:"afterEffect,omitempty"`
+}
+
+// Hang makes calls wait for Knobs.Release. Empty Method, Volume and Node match
+// any. With AfterEffect the work is done first, and only the answer waits: with
+// a caller that gives up this is a volume that is attached although the caller
+// saw DeadlineExceeded.
+type Hang struct {
+	Method      Method `json:"method,omitempty"`
+	Volume      string `json:"volume,omitempty"`
+	Node        string `json:"node,omitempty"`
+	AfterEffect bool   `json:"afterEffect,omitempty"`
+}
+
+// Latency is how long a call takes: Base, and at random up to Jitter more.
+// In JSON both are strings such as "1.5s".
+type Latency struct {
+	Base, Jitter time.Duration
+}
+
+func (l Latency) draw() time.Duration {
+	if l.Jitter <= 0 {
+		return l.Base
+	}
+	return l.Base + rand.N(l.Jitter)
+}
+
+type latencyJSON struct {
+	Base   string `json:"base"`
+	Jitter string `json:"jitter,omitempty"`
+}
+
+// MarshalJSON writes the durations as strings.
+func (l Latency) MarshalJSON() ([]byte, error) {
+	j := latencyJSON{Base: l.Base.String()}
+	if l.Jitter != 0 {
+		j.Jitter = l.Jitter.String()
+	}
+	return json.Marshal(j)
+}
+
+// UnmarshalJSON reads the durations from strings.
+func (l *Latency) UnmarshalJSON(data []byte) error {
+	var j latencyJSON
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	var next Latency
+	for _, f := range []struct {
+		text string
+		to   *time.Duration
+	}{{j.Base, &next.Base}, {j.Jitter, &next.Jitter}} {
+		if f.text == "" {
+			continue
+		}
+		d, err := time.ParseDuration(f.text)
+		if err != nil {
+			return err
+		}
+		*f.to = d
+	}
+	*l = next
+	return nil
+}
+
+// check finds what cannot be meant, before anything is changed.
+func (k Knobs) check() error {
+	if err := checkCapabilities(k.Capabilities); err != nil {
+		return err
+	}
+	for m, l := range k.Latency {
+		if err := checkMethod(m); err != nil {
+			return fmt.Errorf("latency: %w", err)
+		}
+		if l.Base < 0 || l.Jitter < 0 {
+			return fmt.Errorf("latency of %q is negative: %s, jitter %s", m, l.Base, l.Jitter)
+		}
+	}
+	for _, f := range k.Fail {
+		if err := checkMethod(f.Method); err != nil {
+			return fmt.Errorf("fail: %w", err)
+		}
+		if f.Code == codes.OK {
+			return fmt.Errorf("fail %q: code OK is no failure", f.Method)
+		}
+		if f.Count < 0 {
+			return fmt.Errorf("fail %q: count %d is negative: 0 means until cleared", f.Method, f.Count)
+		}
+	}
+	for _, h := range append(append([]Hang(nil), k.Hang...), k.Release...) {
+		if err := checkMethod(h.Method); err != nil {
+			return fmt.Errorf("hang: %w", err)
+		}
+	}
+	if k.MaxVolumesPerNode != nil && *k.MaxVolumesPerNode < 0 {
+		return fmt.Errorf("max volumes per node %d is negative: 0 means no limit", *k.MaxVolumesPerNode)
+	}
+	for _, g := range append(append([]VolumeNode(nil), k.GainAttachments...), k.LoseAttachments...) {
+		if g.Volume == "" {
+			return fmt.Errorf("attachment to gain or lose names no volume: %+v", g)
+		}
+	}
+	for _, g := range k.GainAttachments {
+		if g.Node == "" {
+			return fmt.Errorf("attachment to gain of volume %q names no node", g.Volume)
+		}
+	}
+	return nil
+}
+
+func checkMethod(m Method) error {
+	if m != "" && !m.known() {
+		return fmt.Errorf("unknown method %q: choose from %s", m, joinStrings(methods))
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package fakecsi
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// request is what a call is booked and matched by.
+type request struct {
+	method     Method
+	volume     string
+	node       string
+	readonly   bool
+	accessMode string
+	secrets    map[string]string
+	message    proto.Message
+}
+
+// call is one call in flight.
+type call struct {
+	Call
+	plan
+	caller context.Context // only to see whether the caller has left
+}
+
+// ledger keeps the books. It has no lock of its own.
+type ledger struct {
+	countersOnly bool
+
+	lastID       uint64
+	calls        []Call // only appended to: snapshots share it
+	running      map[uint64]*call
+	methods      map[Method]*MethodBook
+	inFlight     Flight
+	attaching    Flight
+	volumes      map[string][]*call // publishes and unpublishes in flight
+	volumeMax    map[string]int     // only volumes that ever had more than one
+	maxPerVolume int
+	violations   []Violation // only appended to: snapshots share it
+	violationN   int
+	requests     map[requestKey]proto.Message
+}
+
+type requestKey struct {
+	method Method
+	volume string
+}
+
+func newLedger(countersOnly bool) *ledger {
+	l := &ledger{
+		countersOnly: countersOnly,
+		running:      map[uint64]*call{},
+		methods:      map[Method]*MethodBook{},
+		volumes:      map[string][]*call{},
+		volumeMax:    map[string]int{},
+		requests:     map[requestKey]proto.Message{},
+	}
+	for _, m := range methods {
+		l.methods[m] = &MethodBook{Codes: map[string]int{}}
+	}
+	return l
+}
+
+// begin books the begin of a call.
+func (l *ledger) begin(ctx context.Context, r request, now time.Time) *call {
+	l.lastID++
+	c := &call{caller: ctx, Call: Call{
+		ID: l.lastID, Method: r.method, Volume: r.volume, Node: r.node,
+		Readonly: r.readonly, AccessMode: r.accessMode, Start: now,
+		SecretKeys: slices.Sorted(maps.Keys(r.secrets)), SecretsHash: HashSecrets(r.secrets),
+	}}
+	l.running[c.ID] = c
+	m := l.methods[r.method]
+	m.Begun++
+	m.InFlight.begin()
+	l.inFlight.begin()
+	if !l.countersOnly {
+		l.requests[requestKey{r.method, r.volume}] = r.message
+	}
+	if r.method.attaches() {
+		l.attaching.begin()
+		l.beginVolume(c)
+	}
+	return c
+}
+
+// beginVolume counts the calls of a volume whose callers are still there. One
+// whose caller has left may wind down here for a moment after the caller has,
+// rightly, sent the next.
+func (l *ledger) beginVolume(c *call) {
+	if c.Volume == "" {
+		return
+	}
+	l.volumes[c.Volume] = append(l.volumes[c.Volume], c)
+	n := present(l.volumes[c.Volume])
+	l.maxPerVolume = max(l.maxPerVolume, n)
+	if n > 1 {
+		l.volumeMax[c.Volume] = max(l.volumeMax[c.Volume], n)
+		l.violate(Violation{
+			Kind: ConcurrentCalls, Time: c.Start, Call: c.ID, Volume: c.Volume,
+			Detail: fmt.Sprintf("%d calls in flight", n),
+		})
+	}
+}
+
+func present(cs []*call) int {
+	n := 0
+	for _, c := range cs {
+		if c.caller.Err() == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// end books the end of a call.
+func (l *ledger) end(c *call, changed bool, err error, now time.Time) {
+	c.End, c.Changed, c.Code = now, changed, status.Code(err)
+	if err != nil {
+		c.Error = err.Error()
+	}
+	c.Abandoned = c.caller.Err() != nil
+	delete(l.running, c.ID)
+	m := l.methods[c.Method]
+	m.Ended++
+	m.InFlight.end()
+	m.Codes[c.Code.String()]++
+	switch {
+	case changed:
+		m.Changed++
+	case err == nil:
+		m.Unchanged++
+	}
+	l.inFlight.end()
+	if c.Method.attaches() {
+		l.attaching.end()
+	}
+	if rest := slices.DeleteFunc(l.volumes[c.Volume], func(o *call) bool { return o == c }); len(rest) > 0 {
+		l.volumes[c.Volume] = rest
+	} else {
+		delete(l.volumes, c.Volume)
+	}
+	if !l.countersOnly {
+		l.calls = append(l.calls, c.Call)
+	}
+}
+
+func (l *ledger) violate(v Violation) {
+	l.violationN++
+	if len(l.violations) < maxViolations {
+		l.violations = append(l.violations, v)
+	}
+}
+
+// snapshot fills in what the ledger knows.
+func (l *ledger) snapshot(b *Books) {
+	b.Calls = l.calls[:len(l.calls):len(l.calls)]
+	for _, c := range l.running {
+		b.Running = append(b.Running, c.Call)
+	}
+	slices.SortFunc(b.Running, func(x, y Call) int { return cmp.Compare(x.ID, y.ID) })
+	b.Methods = make(map[Method]MethodBook, len(l.methods))
+	for name, m := range l.methods {
+		book := *m
+		book.Codes = maps.Clone(m.Codes)
+		b.Methods[name] = book
+	}
+	b.InFlight, b.AttachInFlight = l.inFlight, l.attaching
+	b.MaxInFlightPerVolume = l.maxPerVolume
+	b.VolumesInFlight = make(map[string]Flight, len(l.volumes)+len(l.volumeMax))
+	for v, n := range l.volumeMax {
+		b.VolumesInFlight[v] = Flight{Max: n}
+	}
+	for v, cs := range l.volumes {
+		b.VolumesInFlight[v] = Flight{Now: present(cs), Max: max(1, l.volumeMax[v])}
+	}
+	b.Violations = l.violations[:len(l.violations):len(l.violations)]
+	b.ViolationCount = l.violationN
+}
+
+// HashSecrets is the hash by which a Call tells which secrets came with it.
+// Empty without secrets.
+func HashSecrets(secrets map[string]string) string {
+	if len(secrets) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	for _, k := range slices.Sorted(maps.Keys(secrets)) {
+		fmt.Fprintf(h, "%q=%q\n", k, secrets[k])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

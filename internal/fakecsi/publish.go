@@ -1,0 +1,171 @@
+package fakecsi
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// ControllerGetCapabilities implements csi.ControllerServer.
+func (b *Backend) ControllerGetCapabilities(ctx context.Context, req *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+	resp := &csi.ControllerGetCapabilitiesResponse{}
+	err := b.serve(ctx, request{method: ControllerGetCapabilities, message: req}, func(c *call) (bool, error) {
+		if err := b.require(c, ControllerService); err != nil {
+			return false, err
+		}
+		resp.Capabilities = controllerCapabilities(b.behaviour.capabilities)
+		return false, nil
+	})
+	return answer(resp, err)
+}
+
+// ControllerPublishVolume implements csi.ControllerServer.
+func (b *Backend) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	resp := &csi.ControllerPublishVolumeResponse{}
+	r := request{
+		method: ControllerPublishVolume, volume: req.GetVolumeId(), node: req.GetNodeId(), readonly: req.GetReadonly(),
+		accessMode: attachmentFor(req).AccessMode, secrets: req.GetSecrets(), message: req,
+	}
+	err := b.serve(ctx, r, func(c *call) (bool, error) {
+		if err := b.checkPublish(c, req); err != nil {
+			return false, err
+		}
+		changed, err := b.publish(c, attachmentFor(req))
+		if err == nil {
+			resp.PublishContext = b.publishContext(req.GetVolumeId())
+		}
+		return changed, err
+	})
+	return answer(resp, err)
+}
+
+// ControllerUnpublishVolume implements csi.ControllerServer.
+func (b *Backend) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	r := request{
+		method: ControllerUnpublishVolume, volume: req.GetVolumeId(), node: req.GetNodeId(),
+		secrets: req.GetSecrets(), message: req,
+	}
+	err := b.serve(ctx, r, func(c *call) (bool, error) {
+		if err := b.require(c, PublishUnpublishVolume); err != nil {
+			return false, err
+		}
+		if req.GetVolumeId() == "" {
+			return false, missing("volume_id")
+		}
+		rs := b.storage.detach(req.GetVolumeId(), req.GetNodeId())
+		b.record(rs)
+		return len(rs) > 0, nil
+	})
+	return answer(&csi.ControllerUnpublishVolumeResponse{}, err)
+}
+
+// checkPublish finds what is wrong with a publish, whatever the storage holds.
+func (b *Backend) checkPublish(c *call, req *csi.ControllerPublishVolumeRequest) error {
+	if err := b.require(c, PublishUnpublishVolume); err != nil {
+		return err
+	}
+	switch {
+	case req.GetVolumeId() == "":
+		return missing("volume_id")
+	case req.GetNodeId() == "":
+		return missing("node_id")
+	case req.GetVolumeCapability() == nil:
+		return missing("volume_capability")
+	}
+	if err := checkCapability(req.GetVolumeCapability()); err != nil {
+		return err
+	}
+	if req.GetReadonly() && !b.behaviour.has(PublishReadonly) {
+		return b.notAnnounced(c, codes.InvalidArgument, "readonly without "+string(PublishReadonly))
+	}
+	switch req.GetVolumeCapability().GetAccessMode().GetMode() {
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
+		if !b.behaviour.has(SingleNodeMultiWriter) {
+			return b.notAnnounced(c, codes.InvalidArgument, c.AccessMode+" without "+string(SingleNodeMultiWriter))
+		}
+	}
+	if len(b.nodes) > 0 && !b.nodes[req.GetNodeId()] {
+		return status.Errorf(codes.NotFound, "node %s does not exist", req.GetNodeId())
+	}
+	if _, ok := b.storage.volumes[req.GetVolumeId()]; !ok && b.strict {
+		return status.Errorf(codes.NotFound, "volume %s does not exist", req.GetVolumeId())
+	}
+	return nil
+}
+
+// publish attaches the call's volume to its node.
+func (b *Backend) publish(c *call, want Attachment) (bool, error) {
+	v, rs := b.storage.add(c.Volume)
+	b.record(rs)
+	if have, ok := v.nodes[c.Node]; ok {
+		if have.Foreign {
+			b.record(b.storage.attach(v, c.Node, want))
+			return false, nil
+		}
+		if have != want {
+			return false, status.Errorf(codes.AlreadyExists, "volume %s is published to node %s in another way: %+v", c.Volume, c.Node, have)
+		}
+		return false, nil
+	}
+	if others := b.storage.conflict(c.Volume, c.Node, want); len(others) > 0 {
+		kind := AskedTwice
+		if b.behaviour.unfenced {
+			kind = AttachedTwice
+		}
+		b.ledger.violate(Violation{
+			Kind: kind, Time: time.Now(), Call: c.ID, Volume: c.Volume, Nodes: append([]string{c.Node}, others...), Detail: want.AccessMode,
+		})
+		if !b.behaviour.unfenced {
+			return false, status.Errorf(codes.FailedPrecondition, "volume %s is published to another node: %s", c.Volume, strings.Join(others, ", "))
+		}
+	}
+	if limit := b.behaviour.maxPerNode; limit > 0 && b.storage.onNode[c.Node] >= limit {
+		return false, status.Errorf(codes.ResourceExhausted, "node %s has %d volumes, which is the limit", c.Node, limit)
+	}
+	b.record(b.storage.attach(v, c.Node, want))
+	return true, nil
+}
+
+func (b *Backend) publishContext(volume string) map[string]string {
+	if b.behaviour.publishContext != nil {
+		return maps.Clone(b.behaviour.publishContext)
+	}
+	return map[string]string{"devicePath": "/dev/disk/by-id/" + volume}
+}
+
+// require answers Unimplemented if the driver does not announce the capability.
+// Everything of the controller also requires the CONTROLLER_SERVICE.
+func (b *Backend) require(c *call, capability Capability) error {
+	for _, need := range []Capability{ControllerService, capability} {
+		if !b.behaviour.has(need) {
+			return b.notAnnounced(c, codes.Unimplemented, string(c.Method)+" without "+string(need))
+		}
+	}
+	return nil
+}
+
+// notAnnounced books that the caller used what the driver does not announce.
+func (b *Backend) notAnnounced(c *call, code codes.Code, what string) error {
+	b.ledger.violate(Violation{Kind: NotAnnounced, Time: time.Now(), Call: c.ID, Volume: c.Volume, Detail: what})
+	return status.Errorf(code, "the driver does not announce it: %s", what)
+}
+
+func missing(field string) error {
+	return status.Errorf(codes.InvalidArgument, "%s is missing", field)
+}
+
+// checkCapability finds a volume capability that is not complete.
+func checkCapability(vc *csi.VolumeCapability) error {
+	if vc.GetBlock() == nil && vc.GetMount() == nil {
+		return missing("volume_capability.access_type")
+	}
+	if vc.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_UNKNOWN {
+		return missing("volume_capability.access_mode")
+	}
+	return nil
+}

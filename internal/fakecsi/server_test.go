@@ -1,0 +1,220 @@
+package fakecsi
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// shortDir is a folder with a path short enough for a unix socket.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// testContext ends a test that would hang.
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func startServer(t *testing.T, b *Backend, endpoint string) *Server {
+	t.Helper()
+	s, err := NewServer(ServerOptions{Backend: b, Endpoint: endpoint})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Crash)
+	return s
+}
+
+func dial(t *testing.T, endpoint string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(strings.TrimPrefix(endpoint, "tcp://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func TestServerServesTheBackendOnBothKindsOfEndpoint(t *testing.T) {
+	for _, endpoint := range []string{"unix://" + filepath.Join(shortDir(t), "csi.sock"), "tcp://127.0.0.1:0"} {
+		t.Run(endpoint[:3], func(t *testing.T) {
+			ctx := testContext(t)
+			b := newBackend(t, Options{Name: "a.example.com"})
+			conn := dial(t, startServer(t, b, endpoint).Endpoint())
+			info, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{})
+			if err != nil || info.GetName() != "a.example.com" {
+				t.Fatalf("got %v, %v", info, err)
+			}
+			resp, err := csi.NewControllerClient(conn).ControllerPublishVolume(ctx, publishRequest("v", "n1", rwo))
+			if err != nil || resp.GetPublishContext()["devicePath"] == "" {
+				t.Fatalf("got %v, %v", resp, err)
+			}
+			if !b.Books().IsAttached("v", "n1") {
+				t.Error("the volume is not attached")
+			}
+		})
+	}
+}
+
+func TestCrashCutsCallsInFlightAndKeepsWhatIsAttached(t *testing.T) {
+	for _, endpoint := range []string{"unix://" + filepath.Join(shortDir(t), "csi.sock"), "tcp://127.0.0.1:0"} {
+		t.Run(endpoint[:3], func(t *testing.T) {
+			ctx := testContext(t)
+			b := newBackend(t, Options{Name: "a.example.com"})
+			s := startServer(t, b, endpoint)
+			client := csi.NewControllerClient(dial(t, s.Endpoint()))
+			if _, err := client.ControllerPublishVolume(ctx, publishRequest("v", "n1", rwo)); err != nil {
+				t.Fatal(err)
+			}
+			turn(t, b, Knobs{Hang: []Hang{{Method: ControllerPublishVolume}}})
+			failed := make(chan error, 1)
+			go func() {
+				_, err := client.ControllerPublishVolume(ctx, publishRequest("w", "n1", rwo))
+				failed <- err
+			}()
+			waitFor(t, ctx, b, func(bk Books) bool { return bk.AttachInFlight.Now == 1 })
+			s.Crash()
+			if err := <-failed; status.Code(err) != codes.Unavailable {
+				t.Errorf("the call in flight got %v", err)
+			}
+			waitFor(t, ctx, b, func(bk Books) bool { return bk.InFlight.Now == 0 })
+
+			turn(t, b, Knobs{ReleaseAll: true, Name: "b.example.com", Capabilities: []Capability{ControllerService}})
+			if err := s.Start(); err != nil {
+				t.Fatal(err)
+			}
+			info, err := csi.NewIdentityClient(dial(t, s.Endpoint())).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{})
+			if err != nil || info.GetName() != "b.example.com" {
+				t.Errorf("after the restart the driver says %v, %v", info, err)
+			}
+			bk := b.Books()
+			if !bk.IsAttached("v", "n1") || bk.IsAttached("w", "n1") {
+				t.Errorf("attached: %v", bk.Attached)
+			}
+			if last := bk.CallsOf(ControllerPublishVolume, "w")[0]; !last.Abandoned {
+				t.Errorf("the call that was cut is booked as %+v", last)
+			}
+		})
+	}
+}
+
+func TestStopLetsCallsInFlightEnd(t *testing.T) {
+	ctx := testContext(t)
+	socket := filepath.Join(shortDir(t), "csi.sock")
+	b := newBackend(t, Options{})
+	hang := Hang{Method: ControllerPublishVolume}
+	turn(t, b, Knobs{Hang: []Hang{hang}})
+	s := startServer(t, b, "unix://"+socket)
+	client := csi.NewControllerClient(dial(t, s.Endpoint()))
+	answered := make(chan error, 1)
+	go func() {
+		_, err := client.ControllerPublishVolume(ctx, publishRequest("v", "n1", rwo))
+		answered <- err
+	}()
+	waitFor(t, ctx, b, func(bk Books) bool { return bk.AttachInFlight.Now == 1 })
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.Stop(ctx)
+	}()
+	turn(t, b, Knobs{Release: []Hang{hang}})
+	<-stopped
+	if err := <-answered; err != nil {
+		t.Errorf("the call in flight got %v", err)
+	}
+	if _, err := os.Lstat(socket); !os.IsNotExist(err) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+func TestStopCutsCallsThatOutlastItsContext(t *testing.T) {
+	ctx := testContext(t)
+	b := newBackend(t, Options{})
+	turn(t, b, Knobs{Hang: []Hang{{}}, FinishAbandoned: new(true)})
+	s := startServer(t, b, "tcp://127.0.0.1:0")
+	client := csi.NewControllerClient(dial(t, s.Endpoint()))
+	answered := make(chan error, 1)
+	go func() {
+		_, err := client.ControllerPublishVolume(ctx, publishRequest("v", "n1", rwo))
+		answered <- err
+	}()
+	waitFor(t, ctx, b, func(bk Books) bool { return bk.AttachInFlight.Now == 1 })
+	done, cancel := context.WithCancel(ctx)
+	cancel()
+	s.Stop(done)
+	if err := <-answered; status.Code(err) != codes.Unavailable {
+		t.Errorf("the call in flight got %v", err)
+	}
+	turn(t, b, Knobs{ReleaseAll: true})
+	waitFor(t, ctx, b, func(bk Books) bool { return bk.IsAttached("v", "n1") && bk.InFlight.Now == 0 })
+}
+
+func TestListenTakesOverALeftoverSocketOnly(t *testing.T) {
+	dir := shortDir(t)
+	leftover := filepath.Join(dir, "left.sock")
+	lis, err := net.Listen("unix", leftover)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lis.(*net.UnixListener).SetUnlinkOnClose(false)
+	if _, err := Listen("unix://" + leftover); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("a socket in use: got %v", err)
+	}
+	if err := lis.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Listen("unix://" + leftover)
+	if err != nil {
+		t.Fatalf("a leftover: %v", err)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	file := filepath.Join(dir, "precious")
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen("unix://" + file); err == nil || !strings.Contains(err.Error(), "not a socket") {
+		t.Errorf("a file: got %v", err)
+	}
+	for _, bad := range []string{"unix://relative.sock", "nothing", "tcp://127.0.0.1", ""} {
+		if _, err := Listen(bad); err == nil {
+			t.Errorf("endpoint %q: no error", bad)
+		}
+	}
+}
+
+func waitFor(t *testing.T, ctx context.Context, b *Backend, done func(Books) bool) {
+	t.Helper()
+	if err := b.Wait(ctx, done); err != nil {
+		t.Fatal(err)
+	}
+}
