@@ -12,6 +12,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 )
@@ -132,10 +133,10 @@ func TestStopLetsCallsInFlightEnd(t *testing.T) {
 	hang := Hang{Method: ControllerPublishVolume}
 	turn(t, b, Knobs{Hang: []Hang{hang}})
 	s := startServer(t, b, "unix://"+socket)
-	client := csi.NewControllerClient(dial(t, s.Endpoint()))
+	conn := dial(t, s.Endpoint())
 	answered := make(chan error, 1)
 	go func() {
-		_, err := client.ControllerPublishVolume(ctx, publishRequest("v", "n1", rwo))
+		_, err := csi.NewControllerClient(conn).ControllerPublishVolume(ctx, publishRequest("v", "n1", rwo))
 		answered <- err
 	}()
 	waitFor(t, ctx, b, func(bk Books) bool { return bk.AttachInFlight.Now == 1 })
@@ -144,6 +145,8 @@ func TestStopLetsCallsInFlightEnd(t *testing.T) {
 		defer close(stopped)
 		s.Stop(ctx)
 	}()
+	// The server says goodbye to its clients as the first thing of a graceful stop.
+	conn.WaitForStateChange(ctx, connectivity.Ready)
 	turn(t, b, Knobs{Release: []Hang{hang}})
 	<-stopped
 	if err := <-answered; err != nil {
