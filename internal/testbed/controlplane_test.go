@@ -1,0 +1,249 @@
+package testbed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"net/url"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestMain(m *testing.M) {
+	if helper := os.Getenv(helperEnv); helper != "" {
+		os.Exit(runHelper(helper))
+	}
+	os.Exit(RunMain(m, ControlPlaneOptions{ControllerManager: true}))
+}
+
+// testTimeout is a bound for things that take seconds, on a busy machine.
+const testTimeout = 2 * time.Minute
+
+func needsControlPlane(t *testing.T) context.Context {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestRealControllersAttachAndDetachForAPod(t *testing.T) {
+	ctx := needsControlPlane(t)
+	plane := Shared(t)
+	ctx, cancel := context.WithTimeout(ctx, testTimeout)
+	defer cancel()
+	client := plane.Clientset()
+	cluster := NewCluster(client)
+	attachments, err := WatchVolumeAttachments(ctx, client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer attachments.Close()
+	nodes, err := WatchNodes(ctx, client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nodes.Close()
+
+	const driver = "test.csi.example.com"
+	pod := Pod{Name: "pod-1", Node: "node-1", Claims: []string{"claim-1"}}
+	if err := cluster.Create(ctx,
+		Node{Name: "node-1"},
+		CSINode{Node: "node-1", Drivers: map[string]string{driver: "id-of-node-1"}},
+		CSIDriver{Name: driver},
+		PersistentVolume{Name: "volume-1", Driver: driver, Handle: "handle-1", Claim: "claim-1"},
+		PersistentVolumeClaim{Name: "claim-1", PersistentVolume: "volume-1"},
+		pod,
+	); err != nil {
+		t.Fatal(err)
+	}
+
+	var va *storagev1.VolumeAttachment
+	if err := attachments.WaitFor(ctx, "the VolumeAttachment of the pod", func(all []*storagev1.VolumeAttachment) bool {
+		if len(all) == 1 {
+			va = all[0]
+		}
+		return len(all) == 1
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if va.Spec.Attacher != driver || va.Spec.NodeName != "node-1" || *va.Spec.Source.PersistentVolumeName != "volume-1" {
+		t.Errorf("the VolumeAttachment is for %+v", va.Spec)
+	}
+
+	attached := []byte(`{"status":{"attached":true}}`)
+	if _, err := client.StorageV1().VolumeAttachments().Patch(ctx, va.Name, types.MergePatchType, attached, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	if err := attachments.WaitFor(ctx, "attached", AllAttached(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := nodes.WaitFor(ctx, "status.volumesAttached of the node", func(all []*corev1.Node) bool {
+		return VolumesAttached(all) == 1
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := cluster.Delete(ctx, pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := attachments.WaitFor(ctx, "the end of the VolumeAttachment", NoneLeft); err != nil {
+		t.Fatal(err)
+	}
+	if err := nodes.WaitFor(ctx, "an empty status.volumesAttached", func(all []*corev1.Node) bool {
+		return VolumesAttached(all) == 0
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestControlPlaneStartedAgainHasItsPortAndObjectsAndClientsGoOn(t *testing.T) {
+	ctx := needsControlPlane(t)
+	for name, stop := range map[string]func(*ControlPlane) error{
+		"stopped": func(cp *ControlPlane) error { return cp.StopAPIServer(ctx) },
+		"killed":  func(cp *ControlPlane) error { cp.Kill(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			plane := OwnControlPlane(t, ControlPlaneOptions{})
+			ctx, cancel := context.WithTimeout(ctx, testTimeout)
+			defer cancel()
+			cluster := NewCluster(plane.Clientset())
+			if err := cluster.Create(ctx, Node{Name: "before"}); err != nil {
+				t.Fatal(err)
+			}
+			nodes, err := WatchNodes(ctx, plane.Clientset(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nodes.Close()
+			kubeconfig := readFile(t, plane.Kubeconfig())
+
+			if err := stop(plane); err != nil {
+				t.Fatal(err)
+			}
+			if err := cluster.Create(ctx, Node{Name: "meanwhile"}); err == nil {
+				t.Error("a stopped control plane took a request")
+			}
+			if err := plane.StartAgain(ctx); err != nil {
+				t.Fatal(err)
+			}
+
+			if !bytes.Equal(kubeconfig, readFile(t, plane.Kubeconfig())) {
+				t.Error("the kubeconfig is another one after the start")
+			}
+			if err := cluster.Create(ctx, Node{Name: "after"}); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"after", "before"}
+			if err := nodes.WaitFor(ctx, "both nodes in an informer of before", func(all []*corev1.Node) bool {
+				return slices.Equal(nodeNames(all), want)
+			}); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func nodeNames(nodes []*corev1.Node) []string {
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestStoppedOrKilledControlPlaneLeavesNoProcessAndNoPort(t *testing.T) {
+	ctx := needsControlPlane(t)
+	for name, end := range map[string]func(*ControlPlane) error{
+		"stopped": func(cp *ControlPlane) error { return cp.StopAPIServer(ctx) },
+		"killed":  func(cp *ControlPlane) error { cp.Kill(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			plane := OwnControlPlane(t, ControlPlaneOptions{ControllerManager: true})
+			// An open watch must not hold the stop.
+			nodes, err := WatchNodes(ctx, plane.Clientset(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nodes.Close()
+			server, err := url.Parse(plane.RESTConfig().Host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			children := watchChildren(t, plane.Process().PID())
+			if len(children) != 2 {
+				t.Fatalf("the control plane has %d children, want kube-apiserver and kube-controller-manager", len(children))
+			}
+
+			if err := end(plane); err != nil {
+				t.Fatal(err)
+			}
+			for _, child := range children {
+				child.waitForEnd(t)
+			}
+			listener, err := listen(server.Host)
+			if err != nil {
+				t.Errorf("the port of the API server is not free: %v", err)
+			} else {
+				listener.Close()
+			}
+			if err := plane.Stop(ctx); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(plane.Dir()); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the temporary folder is still there: %v", err)
+			}
+		})
+	}
+}
+
+func TestRequestsCountsWhatClientsDid(t *testing.T) {
+	ctx := needsControlPlane(t)
+	plane := Shared(t)
+	before, err := plane.Requests(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := NewCluster(plane.Clientset())
+	secrets := Objects(5, func(i int) Object { return Secret{Name: "counted-" + string(rune('a'+i))} })
+	if err := cluster.Create(ctx, secrets...); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Create(ctx, secrets[0]); !apierrors.IsAlreadyExists(err) {
+		t.Fatalf("second create of the same secret: %v", err)
+	}
+	// Not the last request, which may not be counted yet when its answer is here.
+	if err := cluster.Delete(ctx, secrets...); err != nil {
+		t.Fatal(err)
+	}
+	after, err := plane.Requests(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := RequestKey{Verb: "POST", Resource: "secrets", Code: "201"}
+	conflict := RequestKey{Verb: "POST", Resource: "secrets", Code: "409"}
+	if diff := after.Since(before); diff[created] != 5 || diff[conflict] != 1 {
+		t.Errorf("counted %d created and %d conflicts, want 5 and 1", diff[created], diff[conflict])
+	}
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

@@ -1,0 +1,68 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+)
+
+// HubOptions say how to run csi-attach-hub.
+type HubOptions struct {
+	Binary        string        // of cmd/csi-attach-hub
+	Kubeconfig    string        // path
+	Config        string        // path of drivers.yaml; empty when Args say what to serve
+	ShutdownGrace time.Duration // 0: the hub's own default
+	Verbosity     int           // -v
+	Args          []string      // further flags
+	LogPath       string        // gets its output, appended
+	Name          string        // for errors; empty: "hub"
+}
+
+// StartHub starts a hub and does not wait until it is ready: the hub itself
+// waits for whatever is not there yet. The caller must Stop or Kill it.
+func StartHub(ctx context.Context, o HubOptions) (*Process, error) {
+	if o.Binary == "" || o.Kubeconfig == "" || o.LogPath == "" {
+		return nil, errors.New("start hub: Binary, Kubeconfig and LogPath must be set")
+	}
+	args := []string{"--kubeconfig", o.Kubeconfig, "-v", strconv.Itoa(o.Verbosity)}
+	if o.Config != "" {
+		args = append(args, "--config", o.Config)
+	}
+	if o.ShutdownGrace > 0 {
+		args = append(args, "--shutdown-grace", o.ShutdownGrace.String())
+	}
+	if o.Name == "" {
+		o.Name = "hub"
+	}
+	return StartProcess(ctx, ProcessOptions{Name: o.Name, Path: o.Binary, Args: append(args, o.Args...), LogPath: o.LogPath})
+}
+
+// DriverOptions say how to run a fake CSI driver.
+type DriverOptions struct {
+	Binary  string   // of cmd/testbed
+	Args    []string // of `testbed driver`
+	LogPath string   // gets its output, appended
+	Name    string   // for errors; empty: "driver"
+	// ReadyLine is the prefix of the line with which the driver says that it
+	// listens. Empty: do not wait.
+	ReadyLine string
+}
+
+// StartDriver starts `testbed driver` as a process, and blocks until it
+// listens when a ReadyLine is given. The caller must Stop or Kill it.
+func StartDriver(ctx context.Context, o DriverOptions) (*Process, error) {
+	if o.Binary == "" || o.LogPath == "" {
+		return nil, errors.New("start driver: Binary and LogPath must be set")
+	}
+	if o.Name == "" {
+		o.Name = "driver"
+	}
+	return StartProcess(ctx, ProcessOptions{
+		Name:      o.Name,
+		Path:      o.Binary,
+		Args:      append([]string{"driver"}, o.Args...),
+		LogPath:   o.LogPath,
+		ReadyLine: o.ReadyLine,
+	})
+}
