@@ -159,6 +159,24 @@ func (b *Backend) Wait(ctx context.Context, done func(Books) bool) error {
 	}
 }
 
+// waitVersion returns when the books have another version than seen, or ctx
+// ends. It takes no snapshots meanwhile.
+func (b *Backend) waitVersion(ctx context.Context, seen uint64) {
+	for {
+		b.mu.Lock()
+		version, changed := b.changes, b.changed
+		b.mu.Unlock()
+		if version != seen {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // look is a snapshot, and what is closed when it is outdated.
 func (b *Backend) look() (Books, <-chan struct{}) {
 	b.mu.Lock()

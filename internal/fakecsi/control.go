@@ -1,0 +1,96 @@
+package fakecsi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// maxKnobs is how long the JSON of one Knobs may be, in bytes.
+const maxKnobs = 16 << 20
+
+// longPoll is how long /books?after= waits at most for a change.
+const longPoll = 20 * time.Second
+
+// Control is the HTTP API to a Backend in another process. It has no
+// authentication: serve it on a unix socket or a loopback address.
+//
+//	GET /books               the Books as JSON
+//	GET /books?calls=false   without the list of ended calls
+//	GET /books?after=N       waits, for some seconds at most, until they have
+//	                         another version than N
+//	POST /knobs              Knobs as JSON: all of them are turned, or none
+func Control(b *Backend) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /books", func(w http.ResponseWriter, r *http.Request) {
+		if err := waitForVersion(b, r); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		books := b.Books()
+		if r.URL.Query().Get("calls") == "false" {
+			books.Calls = nil
+		}
+		w.Header().Set("Content-Type", "application/json")
+		// An error here is the client's end of the connection: it notices itself.
+		_ = json.NewEncoder(w).Encode(books)
+	})
+	mux.HandleFunc("POST /knobs", func(w http.ResponseWriter, r *http.Request) {
+		var k Knobs
+		d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxKnobs))
+		d.DisallowUnknownFields()
+		err := d.Decode(&k)
+		if err == nil {
+			err = b.Set(k)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	return mux
+}
+
+// waitForVersion waits as the request's after parameter asks for.
+func waitForVersion(b *Backend, r *http.Request) error {
+	text := r.URL.Query().Get("after")
+	if text == "" {
+		return nil
+	}
+	after, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return fmt.Errorf("parameter after: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), longPoll)
+	defer cancel()
+	// Another version, not a higher one: N may be from before a restart.
+	b.waitVersion(ctx, after)
+	return nil
+}
+
+// ServeControl serves Control on the listener, which it closes, until ctx ends.
+// Requests in flight are cut then.
+func ServeControl(ctx context.Context, lis net.Listener, b *Backend) error {
+	srv := &http.Server{Handler: Control(b), ReadHeaderTimeout: 10 * time.Second}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(lis) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve control on %s: %w", lis.Addr(), err)
+	case <-ctx.Done():
+	}
+	err := srv.Close()
+	if served := <-done; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	if err != nil {
+		return fmt.Errorf("stop control on %s: %w", lis.Addr(), err)
+	}
+	return nil
+}
