@@ -1,0 +1,42 @@
+package attach
+
+import (
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/kubernetes-csi/csi-lib-utils/accessmodes"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+)
+
+// volumeCapability says in CSI's terms how a volume is to be used.
+func volumeCapability(spec *corev1.PersistentVolumeSpec, defaultFSType string, can csiclient.Capabilities) (*csi.VolumeCapability, error) {
+	mode, err := accessmodes.ToCSIAccessMode(spec.AccessModes, can.SingleNodeMultiWriter)
+	if err != nil {
+		return nil, err
+	}
+	capability := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode}}
+	if spec.VolumeMode != nil && *spec.VolumeMode == corev1.PersistentVolumeBlock {
+		capability.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+		return capability, nil
+	}
+	fsType := spec.CSI.FSType
+	if fsType == "" {
+		fsType = defaultFSType
+	}
+	capability.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{
+		FsType:     fsType,
+		MountFlags: spec.MountOptions,
+	}}
+	return capability, nil
+}
+
+// singleNode says whether a volume of this mode may be attached to one node only.
+func singleNode(mode csi.VolumeCapability_AccessMode_Mode) bool {
+	switch mode {
+	case csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
+		csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
+		csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
+		return false
+	}
+	return true
+}

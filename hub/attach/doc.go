@@ -1,0 +1,14 @@
+// Package attach knows what one VolumeAttachment or one PersistentVolume needs.
+//
+// The flow: Facts (what is known, from caches) go into Decide, a pure function,
+// and a Plan comes out: nothing, attach, detach, or a write alone. An Attacher
+// carries a Plan out: finalizers first, then the CSI call, then the status, each
+// write a small guarded patch. Progress remembers which of these steps are done,
+// so that a retry repeats only what failed.
+//
+// The behaviour is that of the csi-attacher sidecar (kubernetes-csi/external-attacher
+// v4.12): the same finalizers, annotation, status and order towards the storage
+// system. Where it differs on purpose, the place says why.
+//
+// The package does not queue, retry, choose workers or watch: that is package hub.
+package attach

@@ -1,0 +1,160 @@
+package attach
+
+import (
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// Target is where a volume is, or may be, attached.
+type Target struct {
+	VolumeHandle string
+	NodeID       string
+}
+
+// Plan is what has to be done for one VolumeAttachment. Steps that are not
+// needed are nil.
+type Plan struct {
+	Operation  Operation
+	attachment *storagev1.VolumeAttachment // what the plan was made for
+	// Target of the CSI call. Empty where the plan has no call.
+	Target Target
+	// SingleNode: the volume must not be attached to two nodes.
+	SingleNode bool
+	// SecretRef is the secret that goes with the call, nil for none.
+	SecretRef *corev1.SecretReference
+
+	// GuardVolume and GuardAttachment put the finalizer on the PersistentVolume and
+	// the finalizer and annotations on the VolumeAttachment.
+	GuardVolume     *Patch
+	GuardAttachment *Patch
+	// Publish is the call to make, without secrets. Nil in a plan to attach means
+	// that the driver has nothing to be called for.
+	Publish *csi.ControllerPublishVolumeRequest
+	// MarkAttached: the status is to be written.
+	MarkAttached bool
+	// Unpublish is the call to make, without secrets; nil as for Publish.
+	Unpublish *csi.ControllerUnpublishVolumeRequest
+	// Release takes the finalizer from the VolumeAttachment.
+	Release *Patch
+}
+
+// Decide says what a VolumeAttachment needs. The error says why it cannot be
+// done as things are: what is missing, or wrong in the objects.
+func (d Driver) Decide(f Facts) (Plan, error) {
+	switch d.Wanted(f.VolumeAttachment) {
+	case Attaching:
+		return d.decideAttach(f)
+	case Detaching:
+		return d.decideDetach(f)
+	}
+	return Plan{}, nil
+}
+
+func (d Driver) decideAttach(f Facts) (Plan, error) {
+	va, pv := f.VolumeAttachment, f.PersistentVolume
+	plan := Plan{Operation: Attaching, attachment: va, MarkAttached: !va.Status.Attached}
+	if !d.Capabilities.PublishUnpublish {
+		return plan, nil
+	}
+	if va.Status.Attached { // only the finalizer is missing
+		plan.GuardAttachment = guardAttachment(va, Finalizer(d.Name), Target{
+			NodeID: va.Annotations[AnnotationNodeID], VolumeHandle: va.Annotations[AnnotationVolumeHandle]})
+		return plan, nil
+	}
+	spec, err := volumeSpec(va, pv)
+	if err != nil {
+		return Plan{}, err
+	}
+	if pv != nil && pv.DeletionTimestamp != nil {
+		return Plan{}, fmt.Errorf("persistentvolume %q is being deleted", pv.Name)
+	}
+	capability, err := volumeCapability(spec, d.DefaultFSType, d.Capabilities)
+	if err != nil {
+		return Plan{}, err
+	}
+	nodeID, err := d.nodeID(f, false)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan.Target = Target{VolumeHandle: spec.CSI.VolumeHandle, NodeID: nodeID}
+	plan.SingleNode = singleNode(capability.AccessMode.Mode)
+	plan.SecretRef = spec.CSI.ControllerPublishSecretRef
+	plan.GuardAttachment = guardAttachment(va, Finalizer(d.Name), plan.Target)
+	if pv != nil {
+		plan.GuardVolume = guardVolume(pv, Finalizer(d.Name))
+	}
+	plan.Publish = &csi.ControllerPublishVolumeRequest{
+		VolumeId:         spec.CSI.VolumeHandle,
+		NodeId:           nodeID,
+		VolumeCapability: capability,
+		Readonly:         spec.CSI.ReadOnly && d.Capabilities.PublishReadonly,
+		VolumeContext:    spec.CSI.VolumeAttributes,
+	}
+	return plan, nil
+}
+
+func (d Driver) decideDetach(f Facts) (Plan, error) {
+	va := f.VolumeAttachment
+	plan := Plan{Operation: Detaching, attachment: va, Release: releaseAttachment(va, Finalizer(d.Name))}
+	if !d.Capabilities.PublishUnpublish {
+		// The driver attached once and came back without that capability: there is
+		// nobody left to ask, and nothing that attaching could mean.
+		return plan, nil
+	}
+	spec, err := volumeSpec(va, f.PersistentVolume)
+	handle := va.Annotations[AnnotationVolumeHandle]
+	switch {
+	case err != nil && handle == "":
+		return Plan{}, err
+	case err == nil:
+		handle = spec.CSI.VolumeHandle
+		plan.SecretRef = spec.CSI.ControllerPublishSecretRef
+	}
+	nodeID, err := d.nodeID(f, true)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan.Target = Target{VolumeHandle: handle, NodeID: nodeID}
+	plan.Unpublish = &csi.ControllerUnpublishVolumeRequest{VolumeId: handle, NodeId: nodeID}
+	return plan, nil
+}
+
+// TargetOf returns where a VolumeAttachment wants its volume, the zero Target if
+// that cannot be said.
+func (d Driver) TargetOf(f Facts) Target {
+	spec, err := volumeSpec(f.VolumeAttachment, f.PersistentVolume)
+	nodeID, known := nodeIDFrom(f.CSINode, d.Name)
+	if err != nil || !known {
+		return Target{}
+	}
+	return Target{VolumeHandle: spec.CSI.VolumeHandle, NodeID: nodeID}
+}
+
+// nodeID returns the driver's ID of the node: what the driver registered there,
+// and, for a detach, what was written down when the volume was attached.
+func (d Driver) nodeID(f Facts, detaching bool) (string, error) {
+	va := f.VolumeAttachment
+	if id, ok := nodeIDFrom(f.CSINode, d.Name); ok {
+		return id, nil
+	}
+	if id := va.Annotations[AnnotationNodeID]; detaching && id != "" {
+		return id, nil
+	}
+	if f.CSINode == nil {
+		return "", fmt.Errorf("csinode %q not found: the node is gone, or its kubelet has registered no CSI driver yet", va.Spec.NodeName)
+	}
+	return "", fmt.Errorf("csinode %q does not contain driver %q: the driver's node plugin is not registered there", va.Spec.NodeName, d.Name)
+}
+
+// ReleaseVolume returns the patch that takes the driver's finalizer from a
+// PersistentVolume, nil if it is to stay or is not there. used says whether any
+// VolumeAttachment still names the volume.
+func (d Driver) ReleaseVolume(pv *corev1.PersistentVolume, used bool) *Patch {
+	if used || !Leaving(pv, d.Name) {
+		return nil
+	}
+	return removeFinalizer(pv, pv.Finalizers, Finalizer(d.Name))
+}

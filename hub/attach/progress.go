@@ -1,0 +1,61 @@
+package attach
+
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// Progress is what this process has done for one VolumeAttachment. It makes a
+// retry repeat only the step that failed, and it is what is left to clean up by
+// when the object vanishes. The zero value knows nothing. It belongs to whoever
+// works on the VolumeAttachment; it is not safe for concurrent use.
+type Progress struct {
+	// Target and SecretRef of the last call that may have attached the volume.
+	Target    Target
+	SecretRef *corev1.SecretReference
+
+	state   publication
+	context map[string]string // publish context that is not in the status yet
+}
+
+// publication is where a volume stands with the storage system, as far as this
+// process made the calls.
+type publication int8
+
+const (
+	unknown     publication = iota
+	uncertain               // ControllerPublishVolume was called and did not succeed, so far
+	published               // it succeeded, the status does not say so yet
+	recorded                // and the status says so
+	unpublished             // ControllerUnpublishVolume succeeded after it
+)
+
+// MayBeAttached says that a call of this process may have left the volume
+// attached: it was published, or publishing it ended in an error or in a time-out
+// (which prove nothing), and no unpublishing has succeeded since.
+func (p *Progress) MayBeAttached() bool {
+	return p.state == uncertain || p.state == published || p.state == recorded
+}
+
+// Adopt takes over what another process has done, from the object: a finalizer with
+// a node ID beside it says that the volume may be attached. pv may be nil. It does
+// nothing where this process knows more.
+func (p *Progress) Adopt(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, finalizer string) {
+	nodeID := va.Annotations[AnnotationNodeID]
+	if p.state != unknown || nodeID == "" || !HasFinalizer(va.Finalizers, finalizer) {
+		return
+	}
+	handle := va.Annotations[AnnotationVolumeHandle]
+	if spec, err := volumeSpec(va, pv); err == nil {
+		p.SecretRef = spec.CSI.ControllerPublishSecretRef
+		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
+	}
+	if handle != "" {
+		p.Target, p.state = Target{VolumeHandle: handle, NodeID: nodeID}, recorded
+	}
+}
+
+// Unpublished says that ControllerUnpublishVolume was the last call that succeeded.
+func (p *Progress) Unpublished() bool { return p.state == unpublished }

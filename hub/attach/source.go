@@ -1,0 +1,48 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	csitranslation "k8s.io/csi-translation-lib"
+	"k8s.io/klog/v2"
+)
+
+// translator turns in-tree volumes into CSI ones. It has no state.
+var translator = csitranslation.New()
+
+func migratable(pv *corev1.PersistentVolume) bool {
+	return pv.Spec.CSI == nil && translator.IsPVMigratable(pv)
+}
+
+// volumeSpec returns the specification of the volume that a VolumeAttachment is
+// about, with a CSI source: of its PersistentVolume, translated if that is an
+// in-tree volume, or its inline specification (which kube-controller-manager has
+// translated). pv may be nil if there is none.
+func volumeSpec(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) (*corev1.PersistentVolumeSpec, error) {
+	source := va.Spec.Source
+	switch {
+	case source.PersistentVolumeName != nil && source.InlineVolumeSpec != nil:
+		return nil, errors.New("both inlineVolumeSpec and persistentVolumeName are given in the VolumeAttachment's source")
+	case source.InlineVolumeSpec != nil:
+		if source.InlineVolumeSpec.CSI == nil {
+			return nil, errors.New("the VolumeAttachment's inlineVolumeSpec has no CSI source")
+		}
+		return source.InlineVolumeSpec, nil
+	case source.PersistentVolumeName == nil:
+		return nil, errors.New("neither inlineVolumeSpec nor persistentVolumeName is given in the VolumeAttachment's source")
+	case pv == nil:
+		return nil, fmt.Errorf("persistentvolume %q not found", *source.PersistentVolumeName)
+	case pv.Spec.CSI != nil:
+		return &pv.Spec, nil
+	case !migratable(pv):
+		return nil, fmt.Errorf("persistentvolume %q is neither a CSI volume nor one that is migrated to CSI", pv.Name)
+	}
+	translated, err := translator.TranslateInTreePVToCSI(klog.Background(), pv)
+	if err != nil {
+		return nil, fmt.Errorf("translate persistentvolume %q to CSI: %w", pv.Name, err)
+	}
+	return &translated.Spec, nil
+}

@@ -1,0 +1,152 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// writeTimeout bounds one request to the API server.
+	writeTimeout = 30 * time.Second
+	// maxErrorMessage is what the API server takes in a VolumeError; a longer one
+	// would be refused, and the user would see no error at all.
+	maxErrorMessage = 1024
+)
+
+// secrets reads what goes with a call, each time anew, so that a rotated secret
+// is used at once. No reference: no secrets.
+func (a Attacher) secrets(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	secret, err := a.Kube.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read secret %s/%s for the call: %w", ref.Namespace, ref.Name, err)
+	}
+	values := make(map[string]string, len(secret.Data))
+	for key, value := range secret.Data {
+		values[key] = string(value)
+	}
+	return values, nil
+}
+
+func (a Attacher) patchVolume(ctx context.Context, patch *Patch) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	pv, err := a.Kube.CoreV1().PersistentVolumes().Patch(ctx, patch.Name, types.JSONPatchType, patch.Body,
+		metav1.PatchOptions{FieldManager: FieldManager})
+	if err != nil {
+		return stale(err)
+	}
+	a.Written.PersistentVolumeWritten(pv)
+	return nil
+}
+
+// ReleaseVolume carries out a patch that takes the finalizer from a
+// PersistentVolume. A volume that is gone is fine.
+func (a Attacher) ReleaseVolume(ctx context.Context, patch *Patch) error {
+	if err := a.patchVolume(ctx, patch); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("remove finalizer from persistentvolume: %w", err)
+	}
+	return nil
+}
+
+func (a Attacher) patchAttachment(ctx context.Context, patch *Patch, subresources ...string) (*storagev1.VolumeAttachment, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	va, err := a.Kube.StorageV1().VolumeAttachments().Patch(ctx, patch.Name, types.JSONPatchType, patch.Body,
+		metav1.PatchOptions{FieldManager: FieldManager}, subresources...)
+	if err != nil {
+		return nil, stale(err)
+	}
+	a.Written.VolumeAttachmentWritten(va)
+	return va, nil
+}
+
+// stale turns the API server's answer to a patch whose tests did not hold (422)
+// into ErrStale. An answer that names a cause is about a value that it does not
+// accept and stays what it is.
+func stale(err error) error {
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	if state := apierrors.APIStatus(nil); apierrors.IsInvalid(err) && errors.As(err, &state) {
+		if details := state.Status().Details; details == nil || len(details.Causes) == 0 {
+			return fmt.Errorf("%w: %w", ErrStale, err)
+		}
+	}
+	return err
+}
+
+// writeStatus writes one value into the status. A VolumeAttachment that is gone
+// or replaced needs none.
+func (a Attacher) writeStatus(ctx context.Context, va *storagev1.VolumeAttachment, path string, value any) error {
+	_, err := a.patchAttachment(ctx, newPatch(va, add(path, value)), "status")
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write status of volumeattachment: %w", err)
+	}
+	return nil
+}
+
+// markAttached replaces the whole status, so that no error and no metadata of an
+// earlier attempt stays behind.
+func (a Attacher) markAttached(ctx context.Context, va *storagev1.VolumeAttachment, publishContext map[string]string) error {
+	return a.writeStatus(ctx, va, "/status", storagev1.VolumeAttachmentStatus{
+		Attached: true, AttachmentMetadata: publishContext})
+}
+
+func (a Attacher) markDetached(ctx context.Context, va *storagev1.VolumeAttachment) error {
+	return a.writeStatus(ctx, va, "/status", storagev1.VolumeAttachmentStatus{})
+}
+
+// SaveError writes why an operation did not succeed into the VolumeAttachment, for
+// kube-controller-manager (which shows it on the pod) and for people. Errors of
+// CSI calls carry their gRPC code, which the kubelet and the scheduler look at.
+func (a Attacher) SaveError(ctx context.Context, va *storagev1.VolumeAttachment, op Operation, cause error) error {
+	value := storagev1.VolumeError{Time: metav1.Now(), Message: shorten(cause.Error())}
+	if call := (*CallError)(nil); errors.As(cause, &call) {
+		code := int32(status.Code(call.Err))
+		value.ErrorCode = &code
+	}
+	path := "/status/attachError"
+	if op == Detaching {
+		path = "/status/detachError"
+	}
+	return a.writeStatus(ctx, va, path, value)
+}
+
+// WorthSaving says whether an error is for the VolumeAttachment's status: not one
+// that only says that the API server or a cache was not ready.
+func WorthSaving(err error) bool {
+	if errors.Is(err, ErrStale) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	return true
+}
+
+func shorten(message string) string {
+	message = strings.ToValidUTF8(message, "?")
+	if len(message) <= maxErrorMessage {
+		return message
+	}
+	const mark = " [...]"
+	end := maxErrorMessage - len(mark)
+	for !utf8.RuneStart(message[end]) {
+		end--
+	}
+	return message[:end] + mark
+}

@@ -1,0 +1,184 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// Names of the indexes over VolumeAttachments, and of the one over PersistentVolumes.
+const (
+	byAttacher = "attacher"
+	byVolume   = "persistentVolume"
+	byNode     = "node"
+
+	byGuardian = "guardian" // finalizer; only volumes that may have to lose it
+)
+
+// Cluster is the hub's view of the Kubernetes API: what all drivers share, watched
+// once for the process. What it returns belongs to the caches and is never changed.
+type Cluster struct {
+	kube        kubernetes.Interface
+	factory     informers.SharedInformerFactory
+	attachments cache.SharedIndexInformer
+	volumes     cache.SharedIndexInformer
+	nodes       cache.SharedIndexInformer
+}
+
+func newCluster(kube kubernetes.Interface) (*Cluster, error) {
+	// No periodic resync: it would repeat every event to every driver, and a watch
+	// that breaks is listed anew anyway.
+	factory := informers.NewSharedInformerFactoryWithOptions(kube, 0, informers.WithTransform(trim))
+	c := &Cluster{
+		kube:        kube,
+		factory:     factory,
+		attachments: factory.Storage().V1().VolumeAttachments().Informer(),
+		volumes:     factory.Core().V1().PersistentVolumes().Informer(),
+		nodes:       factory.Storage().V1().CSINodes().Informer(),
+	}
+	err := c.attachments.AddIndexers(cache.Indexers{
+		byAttacher: attachmentIndex(func(va *storagev1.VolumeAttachment) string { return va.Spec.Attacher }),
+		byVolume:   attachmentIndex(attach.VolumeName),
+		byNode:     attachmentIndex(func(va *storagev1.VolumeAttachment) string { return va.Spec.NodeName }),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("index volumeattachments: %w", err)
+	}
+	if err := c.volumes.AddIndexers(cache.Indexers{byGuardian: guardianIndex}); err != nil {
+		return nil, fmt.Errorf("index persistentvolumes: %w", err)
+	}
+	return c, nil
+}
+
+// guardianIndex leaves out the volumes that just live, which are nearly all.
+func guardianIndex(obj any) ([]string, error) {
+	pv, ok := obj.(*corev1.PersistentVolume)
+	if !ok {
+		return nil, fmt.Errorf("index %T as a PersistentVolume", obj)
+	}
+	if pv.DeletionTimestamp == nil && pv.Spec.CSI != nil {
+		return nil, nil
+	}
+	return pv.Finalizers, nil
+}
+
+func attachmentIndex(value func(*storagev1.VolumeAttachment) string) cache.IndexFunc {
+	return func(obj any) ([]string, error) {
+		va, ok := obj.(*storagev1.VolumeAttachment)
+		if !ok {
+			return nil, fmt.Errorf("index %T as a VolumeAttachment", obj)
+		}
+		if v := value(va); v != "" {
+			return []string{v}, nil
+		}
+		return nil, nil
+	}
+}
+
+// start begins to watch and blocks until every cache is filled. It returns early
+// only when ctx ends, with its error. CSINodes are waited for too: without them
+// an attach would fail for no reason.
+func (c *Cluster) start(ctx context.Context) error {
+	c.factory.StartWithContext(ctx)
+	for kind, synced := range c.factory.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return fmt.Errorf("fill the cache of %v: %w", kind, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// stop waits for all goroutines that start began, once its ctx has ended.
+func (c *Cluster) stop() { c.factory.Shutdown() }
+
+// attachmentsBy returns the VolumeAttachments of one attacher, volume or node.
+func (c *Cluster) attachmentsBy(index, value string) []*storagev1.VolumeAttachment {
+	objs, err := c.attachments.GetIndexer().ByIndex(index, value)
+	if err != nil {
+		return nil // the index does not exist: excluded by newCluster
+	}
+	vas := make([]*storagev1.VolumeAttachment, len(objs))
+	for i, obj := range objs {
+		vas[i] = obj.(*storagev1.VolumeAttachment)
+	}
+	return vas
+}
+
+// volumeInUse says whether any VolumeAttachment, of whatever driver, names the volume.
+func (c *Cluster) volumeInUse(name string) bool {
+	keys, _ := c.attachments.GetIndexer().IndexKeys(byVolume, name)
+	return len(keys) > 0
+}
+
+// csiNode returns a node's CSINode, nil if there is none. What the cache does not
+// have is asked for once: it may have been created just before the VolumeAttachment.
+func (c *Cluster) csiNode(ctx context.Context, name string) (*storagev1.CSINode, error) {
+	if node := c.cachedCSINode(name); node != nil {
+		return node, nil
+	}
+	node, err := c.kube.StorageV1().CSINodes().Get(ctx, name, metav1.GetOptions{})
+	return found(node, err)
+}
+
+// cachedCSINode returns the CSINode that the cache has, nil if it has none.
+func (c *Cluster) cachedCSINode(name string) *storagev1.CSINode {
+	if obj, ok, _ := c.nodes.GetIndexer().GetByKey(name); ok {
+		return obj.(*storagev1.CSINode)
+	}
+	return nil
+}
+
+// cachedVolume returns the PersistentVolume that the cache has, nil if it has none.
+func (c *Cluster) cachedVolume(name string) *corev1.PersistentVolume {
+	if obj, ok, _ := c.volumes.GetIndexer().GetByKey(name); ok {
+		return obj.(*corev1.PersistentVolume)
+	}
+	return nil
+}
+
+// leavingVolumes returns the PersistentVolumes that a finalizer guards and that may
+// have to lose it.
+func (c *Cluster) leavingVolumes(finalizer string) []*corev1.PersistentVolume {
+	objs, err := c.volumes.GetIndexer().ByIndex(byGuardian, finalizer)
+	if err != nil {
+		return nil
+	}
+	pvs := make([]*corev1.PersistentVolume, len(objs))
+	for i, obj := range objs {
+		pvs[i] = obj.(*corev1.PersistentVolume)
+	}
+	return pvs
+}
+
+// volume returns a PersistentVolume as the API server has it now, nil if there is none.
+func (c *Cluster) volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	pv, err := c.kube.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	return found(pv, err)
+}
+
+// attachment returns a VolumeAttachment as the API server has it now, nil if there is none.
+func (c *Cluster) attachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
+	va, err := c.kube.StorageV1().VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
+	return found(va, err)
+}
+
+// found trims an object that was read, and turns "not found" into nil.
+func found[T any](obj *T, err error) (*T, error) {
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, err = trim(obj)
+	return obj, err
+}

@@ -1,0 +1,134 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const (
+	// A driver that is away is looked for this often: soon at first, and never so
+	// rarely that its users would notice.
+	connectRetryInitial = 200 * time.Millisecond
+	connectRetryMax     = 2 * time.Second
+	// complainEvery bounds how often a driver that cannot be reached is logged.
+	complainEvery = 10 * time.Minute
+	// settleTime is how long the end of a connection may take to show after a call
+	// has failed because of it.
+	settleTime = 100 * time.Millisecond
+)
+
+// Session is a verified connection to a driver: *csiclient.Session.
+type Session interface {
+	attach.Controller
+	Info() csiclient.Info
+	Done() <-chan struct{}
+	Close()
+}
+
+// ConnectFunc connects to a driver once, as csiclient.Connect does.
+type ConnectFunc func(ctx context.Context, name string, endpoint registry.Endpoint) (Session, error)
+
+// errAway says that a call was not made, or was cut off, because the driver is not
+// connected.
+var errAway = errors.New("the driver is not connected")
+
+func isAway(err error) bool { return errors.Is(err, errAway) }
+
+// stayConnected keeps a session to the driver until ctx ends. Work starts only
+// while there is one.
+func (d *driver) stayConnected(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	var complained time.Time // when it was last said that there is no connection
+	delay := connectRetryInitial
+	for ctx.Err() == nil {
+		s, err := d.connect(ctx, d.value.Name, d.value.Endpoint)
+		if err != nil {
+			if ctx.Err() == nil && time.Since(complained) > complainEvery {
+				logger.Info("Cannot connect to the driver, will try again for ever", "endpoint", d.value.Endpoint, "err", err)
+				complained = time.Now()
+			}
+			sleep(ctx, delay)
+			delay = min(2*delay, connectRetryMax)
+			continue
+		}
+		delay = connectRetryInitial
+		d.begin(ctx, s)
+		select {
+		case <-ctx.Done():
+			return // calls in flight still use the session
+		case <-s.Done():
+			d.queue.Open(false)
+			s.Close()
+			if time.Since(complained) > time.Minute {
+				logger.Info("Lost the connection to the driver", "endpoint", d.value.Endpoint)
+				complained = time.Now()
+			}
+		}
+	}
+}
+
+// begin puts a session to use. What the driver can do may have changed since the
+// last one, so all its VolumeAttachments are looked at again.
+func (d *driver) begin(ctx context.Context, s Session) {
+	logger := klog.FromContext(ctx)
+	first := d.session.Swap(&liveSession{s}) == nil
+	if first {
+		d.routes.open(d)
+	}
+	d.backfill(logger)
+	d.queue.Open(true)
+	if info := s.Info(); first {
+		logger.Info("Serving the driver", "endpoint", d.value.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
+	} else {
+		logger.V(2).Info("Connected to the driver again", "endpoint", d.value.Endpoint, "version", info.Version)
+	}
+}
+
+// ControllerPublishVolume implements attach.Controller on the session of the moment.
+func (d *driver) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	s := d.session.Load()
+	response, err := s.ControllerPublishVolume(ctx, req)
+	return response, away(s, err)
+}
+
+// ControllerUnpublishVolume implements attach.Controller on the session of the moment.
+func (d *driver) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	s := d.session.Load()
+	response, err := s.ControllerUnpublishVolume(ctx, req)
+	return response, away(s, err)
+}
+
+// away tells a driver that says Unavailable from one whose connection has ended.
+func away(s Session, err error) error {
+	if status.Code(err) != codes.Unavailable {
+		return err
+	}
+	settle := time.NewTimer(settleTime)
+	defer settle.Stop()
+	select {
+	case <-s.Done():
+		return errors.Join(errAway, err)
+	case <-settle.C:
+		return err
+	}
+}
+
+// sleep waits, less when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,114 @@
+package csiclient
+
+import (
+	"context"
+	"sync"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+)
+
+// Session is one connection to one process of a CSI driver, from the moment
+// that its identity was verified until the connection ends. It is safe for
+// concurrent use.
+type Session struct {
+	conn *grpc.ClientConn
+	info Info
+	done chan struct{} // closed when the connection has ended
+
+	mu      sync.Mutex
+	calls   int  // in flight; guarded by mu
+	closing bool // no further call may begin; guarded by mu
+}
+
+// Info is what a driver said of itself when it was connected to.
+type Info struct {
+	Name         string // GetPluginInfo.name
+	Version      string // GetPluginInfo.vendor_version
+	Capabilities Capabilities
+}
+
+// Capabilities are those of a driver that matter for attaching.
+type Capabilities struct {
+	// PublishUnpublish: the driver has a controller service with
+	// PUBLISH_UNPUBLISH_VOLUME. Without it, attaching means nothing to the driver
+	// and a VolumeAttachment is marked attached without a call.
+	PublishUnpublish bool
+	// PublishReadonly: PUBLISH_READONLY; without it readonly is never asked for.
+	PublishReadonly bool
+	// SingleNodeMultiWriter: SINGLE_NODE_MULTI_WRITER; it decides what
+	// ReadWriteOnce and ReadWriteOncePod are called in CSI.
+	SingleNodeMultiWriter bool
+	// ListPublishedNodes: LIST_VOLUMES and LIST_VOLUMES_PUBLISHED_NODES.
+	ListPublishedNodes bool
+}
+
+// Info returns what the driver said of itself. It does not change during a Session.
+func (s *Session) Info() Info { return s.info }
+
+// Done is closed when the connection has ended, by either side.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// ControllerPublishVolume makes that one call. The error is a gRPC status; on a
+// Session that has ended its code is Unavailable and nothing was sent.
+func (s *Session) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.end()
+	return csi.NewControllerClient(s.conn).ControllerPublishVolume(ctx, req)
+}
+
+// ControllerUnpublishVolume makes that one call, with errors as in ControllerPublishVolume.
+func (s *Session) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.end()
+	return csi.NewControllerClient(s.conn).ControllerUnpublishVolume(ctx, req)
+}
+
+// Close lets no further call begin and closes the connection as soon as the
+// last call in flight has ended. It does not wait for that: a server that asks
+// its clients to go away (GOAWAY) still answers what it has taken, and the
+// owner wants to connect again meanwhile.
+func (s *Session) Close() {
+	s.mu.Lock()
+	idle := !s.closing && s.calls == 0
+	s.closing = true
+	s.mu.Unlock()
+	if idle {
+		s.conn.Close()
+	}
+}
+
+func (s *Session) begin() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return status.Error(codes.Unavailable, "the connection to the driver has ended")
+	}
+	s.calls++
+	return nil
+}
+
+func (s *Session) end() {
+	s.mu.Lock()
+	s.calls--
+	last := s.closing && s.calls == 0
+	s.mu.Unlock()
+	if last {
+		s.conn.Close()
+	}
+}
+
+// watch closes done when the connection leaves the state Ready. It returns then,
+// at the latest when the connection is closed.
+func (s *Session) watch() {
+	defer close(s.done)
+	// Closing the connection is a change of state too, so this always returns.
+	s.conn.WaitForStateChange(context.Background(), connectivity.Ready)
+}

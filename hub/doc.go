@@ -1,0 +1,18 @@
+// Package hub runs the drivers that the registry says are to be served: it attaches
+// and detaches their volumes, each driver isolated from all others.
+//
+// The flow of one VolumeAttachment: an event of the cluster reaches the router,
+// which hands it to the driver named in spec.attacher; if it asks for something, the
+// driver's queue takes its key into the attach or the detach lane; when its turn
+// comes, a worker gathers the facts, lets package attach decide and carry out the
+// plan, and says when to look again. What a cache does not show yet of the hub's
+// own writes is laid over it (overlay), and what this process did for a volume is
+// remembered until it is undone (ledger).
+//
+// Drivers share the cluster's caches, which they only read, and nothing else. A
+// driver that is slow, away or panics has a queue, workers, a connection and a
+// backoff of its own, so that the others do not notice.
+//
+// The package does not know where drivers come from (registry), what one
+// VolumeAttachment needs (hub/attach) or how to speak CSI (hub/csiclient).
+package hub

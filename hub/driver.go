@@ -1,0 +1,183 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// driver serves one CSI driver, from the first connection to the end of the last
+// call. All that it has is its own but the cluster's caches, which it only reads.
+//
+// Its life: connect, for ever, with a backoff; open its route and take what the
+// index has; work, whenever there is a session; drain.
+type driver struct {
+	value     registry.Driver
+	finalizer string
+	cluster   *Cluster
+	routes    *router
+	connect   ConnectFunc
+	grace     time.Duration
+
+	ledger  *ledger
+	overlay *overlay
+	queue   *queue
+	session atomic.Pointer[liveSession] // nil until the first one is there
+
+	workers sync.WaitGroup
+	fail    context.CancelCauseFunc // ends this run of the driver, with what went wrong
+}
+
+// liveSession is the session that is in use, in one place so that it can be
+// swapped at once.
+type liveSession struct{ Session }
+
+// run serves the driver until ctx ends, then lets the calls in flight end within
+// the grace and cancels what is left. When it returns, all its goroutines have
+// ended. An error is a fault of this program in the work for this driver: a panic.
+func (d *driver) run(ctx context.Context) error {
+	intake, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	// Calls outlive the intake: one that is cut off leaves its volume in doubt.
+	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	d.fail = func(err error) { fail(err); cut() }
+
+	var loops sync.WaitGroup
+	d.goSafely(&loops, func() { d.stayConnected(intake) })
+	d.goSafely(&loops, func() {
+		d.queue.run(intake, func(it *item) {
+			d.goSafely(&d.workers, func() { d.work(calls, it) })
+		})
+	})
+	<-intake.Done()
+	d.routes.close(d)
+	loops.Wait()
+	if grace := time.AfterFunc(d.grace, cut); grace != nil {
+		defer grace.Stop()
+	}
+	d.workers.Wait()
+	if s := d.session.Load(); s != nil {
+		s.Close()
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return context.Cause(intake)
+}
+
+// goSafely runs f in a goroutine of the group. A panic in it ends this run of the
+// driver and nothing else (external-attacher issue 502: one driver's odd answer
+// ended the process).
+func (d *driver) goSafely(group *sync.WaitGroup, f func()) {
+	group.Go(func() {
+		defer func() {
+			if r := recover(); r != nil {
+				d.fail(fmt.Errorf("panic: %v\n%s", r, debug.Stack()))
+			}
+		}()
+		f()
+	})
+}
+
+// decider returns what decisions depend on now. Capabilities are those of the last
+// session: they say what the driver was when there is none.
+func (d *driver) decider() attach.Driver {
+	decider := attach.Driver{Name: d.value.Name, DefaultFSType: d.value.DefaultFSType}
+	if s := d.session.Load(); s != nil {
+		decider.Capabilities = s.Info().Capabilities
+	}
+	return decider
+}
+
+// attacher returns what carries plans out.
+func (d *driver) attacher() attach.Attacher {
+	return attach.Attacher{Kube: d.cluster.kube, Controller: d, Written: d.overlay, Timeout: d.value.Timeout}
+}
+
+// wanted returns what a VolumeAttachment asks for in its newest known state, Idle
+// if it is gone.
+func (d *driver) wanted(name string) attach.Operation {
+	if va := d.overlay.attachment(name); va != nil {
+		return d.decider().Wanted(va)
+	}
+	return attach.Idle
+}
+
+// unchanged says whether a VolumeAttachment is as it was last decided on or written.
+func (d *driver) unchanged(name string) bool {
+	va := d.overlay.attachment(name)
+	if va == nil {
+		return false
+	}
+	_, unchanged := d.ledger.known(va)
+	return unchanged
+}
+
+// backfill takes from the index all that there is to do. It is done with the route
+// open, so that nothing falls between index and events.
+func (d *driver) backfill(logger klog.Logger) {
+	taken := 0
+	for _, va := range d.cluster.attachmentsBy(byAttacher, d.value.Name) {
+		if op := d.decider().Wanted(d.overlay.newest(va)); op != attach.Idle {
+			d.queue.Add(workKey{attachmentWork, va.Name}, laneOf(op))
+			taken++
+		}
+	}
+	for _, key := range d.ledger.orphanKeys() {
+		d.queue.Add(key, detachLane)
+	}
+	for _, pv := range d.cluster.leavingVolumes(d.finalizer) {
+		if attach.Leaving(pv, d.value.Name) {
+			d.queue.Add(workKey{volumeWork, pv.Name}, releaseLane)
+		}
+	}
+	logger.V(2).Info("Took over the VolumeAttachments that need something", "count", taken)
+}
+
+func laneOf(op attach.Operation) lane {
+	if op == attach.Detaching {
+		return detachLane
+	}
+	return attachLane
+}
+
+// onAttachment takes a VolumeAttachment that was added or has changed.
+func (d *driver) onAttachment(va *storagev1.VolumeAttachment) {
+	d.overlay.attachments.OnAddOrUpdate(va)
+	va = d.overlay.newest(va)
+	recorded, unchanged := d.ledger.known(va)
+	op := d.decider().Wanted(va)
+	if unchanged || !recorded && op == attach.Idle {
+		return
+	}
+	d.queue.Add(workKey{attachmentWork, va.Name}, laneOf(op))
+}
+
+// onAttachmentGone takes the last state of a VolumeAttachment that is gone.
+func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
+	d.overlay.attachments.OnDelete(va)
+	recorded, _ := d.ledger.known(va)
+	if recorded || d.ledger.adopt(va, d.cluster.cachedVolume(attach.VolumeName(va))) {
+		d.queue.Add(workKey{attachmentWork, va.Name}, detachLane)
+	}
+}
+
+// onVolume takes a PersistentVolume with the driver's finalizer that was added or
+// has changed, or that a VolumeAttachment has let go of.
+func (d *driver) onVolume(pv *corev1.PersistentVolume) {
+	d.overlay.volumes.OnAddOrUpdate(pv)
+	if attach.Leaving(pv, d.value.Name) {
+		d.queue.Add(workKey{volumeWork, pv.Name}, releaseLane)
+	}
+}

@@ -1,0 +1,86 @@
+package hub
+
+import (
+	"container/heap"
+	"container/list"
+	"time"
+)
+
+// workKind is what kind of thing a piece of work is about.
+type workKind int8
+
+const (
+	attachmentWork workKind = iota // a VolumeAttachment, by name
+	orphanWork                     // a volume that was left attached, by target
+	volumeWork                     // a PersistentVolume's finalizer, by name
+)
+
+// workKey names a piece of work. There is one item per key at any time.
+type workKey struct {
+	kind workKind
+	name string
+}
+
+// lane is a share of a driver's workers.
+type lane int8
+
+const (
+	attachLane lane = iota
+	detachLane
+	releaseLane // finalizers of PersistentVolumes: no CSI call, so no worker of the driver
+	laneCount
+)
+
+// String returns the lane's name as metrics call it.
+func (l lane) String() string { return [...]string{"attach", "detach", "release"}[l] }
+
+type itemState int8
+
+const (
+	waiting itemState = iota // in its lane, to be started
+	delayed                  // in the heap, until due
+	parked                   // until another item is done
+	running                  // a worker has it
+)
+
+// item is one piece of work in a queue. Its fields are guarded by the queue's mutex.
+type item struct {
+	key   workKey
+	lane  lane
+	state itemState
+	again bool   // running, and something has changed meanwhile
+	hurry bool   // running, and something has changed that may help it
+	held  string // the volume handle that it has its turn on
+
+	since time.Time     // when it came to wait
+	began time.Time     // when it began to run
+	due   time.Time     // when a delayed one is to run
+	slot  int           // in the heap of the delayed ones
+	place *list.Element // in the list of its lane: those waiting or those running
+}
+
+// delayHeap orders delayed items by when they are due.
+type delayHeap []*item
+
+func (h delayHeap) Len() int           { return len(h) }
+func (h delayHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h delayHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].slot, h[j].slot = i, j
+}
+
+func (h *delayHeap) Push(x any) {
+	it := x.(*item)
+	it.slot = len(*h)
+	*h = append(*h, it)
+}
+
+func (h *delayHeap) Pop() any {
+	last := len(*h) - 1
+	it := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return it
+}
+
+func (h *delayHeap) take(it *item) { heap.Remove(h, it.slot) }

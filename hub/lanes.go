@@ -1,0 +1,100 @@
+package hub
+
+import (
+	"container/list"
+	"time"
+)
+
+const (
+	// lendBelow is how short the calls of a lane must be of late for it to borrow the
+	// workers that the other lane leaves idle. A worker cannot be taken back from a
+	// call, so this is also the longest that borrowing makes the other lane wait.
+	lendBelow = time.Second
+	// releaseWorkers is how many PersistentVolume finalizers are removed at once.
+	releaseWorkers = 4
+)
+
+// laneLoad is what one lane has to do and does.
+type laneLoad struct {
+	waiting list.List     // of *item, the next first
+	running list.List     // of *item, the oldest first
+	pace    time.Duration // of its calls of late, 0: none has ended yet
+}
+
+// quick says whether the lane's calls are short, those in flight included.
+func (l *laneLoad) quick(now time.Time) bool {
+	if l.pace == 0 || l.pace >= lendBelow {
+		return false
+	}
+	oldest := l.running.Front()
+	return oldest == nil || now.Sub(oldest.Value.(*item).began) < lendBelow
+}
+
+// ended takes the length of a call into the pace: a moving average that forgets
+// within a few calls.
+func (l *laneLoad) ended(d time.Duration) {
+	d = max(d, 1)
+	if l.pace == 0 {
+		l.pace = d
+		return
+	}
+	l.pace += (d - l.pace) / 4
+}
+
+// lanes decides whose turn it is. Attaches and detaches each always have half of
+// the workers: neither a burst nor a hang on one side keeps the other from
+// starting (external-attacher issue 761).
+type lanes struct {
+	load    [laneCount]laneLoad
+	workers int
+	open    bool // the driver can be called
+	last    lane // that of attach and detach which was served last
+}
+
+// next returns the item to start now, nil for none. It does not move it.
+func (ls *lanes) next(now time.Time) *item {
+	release := &ls.load[releaseLane]
+	if release.waiting.Len() > 0 && release.running.Len() < releaseWorkers {
+		return release.waiting.Front().Value.(*item)
+	}
+	if !ls.open {
+		return nil
+	}
+	attach, detach := ls.mayStart(attachLane, now), ls.mayStart(detachLane, now)
+	switch {
+	case attach && detach:
+		return ls.head(ls.fairer())
+	case attach:
+		return ls.head(attachLane)
+	case detach:
+		return ls.head(detachLane)
+	}
+	return nil
+}
+
+func (ls *lanes) head(l lane) *item { return ls.load[l].waiting.Front().Value.(*item) }
+
+// mayStart says whether a lane may have one more worker.
+func (ls *lanes) mayStart(l lane, now time.Time) bool {
+	mine, other := &ls.load[l], &ls.load[1-l]
+	if mine.waiting.Len() == 0 || mine.running.Len()+other.running.Len() >= ls.workers {
+		return false
+	}
+	kept := ls.workers / 2 // for the other lane
+	if other.waiting.Len() == 0 && mine.quick(now) {
+		kept = 0
+	}
+	return mine.running.Len() < ls.workers-max(kept, other.running.Len())
+}
+
+// fairer returns the lane with fewer workers, in turn if they have the same.
+func (ls *lanes) fairer() lane {
+	a, d := ls.load[attachLane].running.Len(), ls.load[detachLane].running.Len()
+	switch {
+	case a < d:
+		return attachLane
+	case d < a:
+		return detachLane
+	}
+	return 1 - ls.last
+}

@@ -1,0 +1,146 @@
+package hub
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// ledger is what a driver's workers remember. It outlives a restart of the driver:
+// what was published must be unpublished, whatever happened in between.
+type ledger struct {
+	finalizer string
+
+	mu      sync.Mutex
+	records map[string]*record // by VolumeAttachment name
+	orphans map[string]*record // by workKey name; volumes attached with no VolumeAttachment left
+	volumes map[string]*tries  // by PersistentVolume name; failures to take the finalizer away
+}
+
+func newLedger(finalizer string) *ledger {
+	return &ledger{finalizer: finalizer, records: map[string]*record{}, orphans: map[string]*record{}, volumes: map[string]*tries{}}
+}
+
+// get returns the record of a VolumeAttachment, nil if there is none.
+func (l *ledger) get(name string) *record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.records[name]
+}
+
+// open returns the record of a VolumeAttachment, a new one if there is none, and
+// notes the object as seen.
+func (l *ledger) open(va *storagev1.VolumeAttachment) *record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.records[va.Name]
+	if r == nil {
+		r = newRecord(va)
+		l.records[va.Name] = r
+	}
+	r.seen = aspectOf(va, l.finalizer)
+	return r
+}
+
+// adopt makes a record of a VolumeAttachment that is gone and has none, from its
+// last state: somebody took the finalizer that guarded an attached volume. It
+// says whether there is a record now.
+func (l *ledger) adopt(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.records[va.Name] != nil {
+		return true
+	}
+	r := newRecord(va)
+	if r.progress.Adopt(va, pv, l.finalizer); !r.progress.MayBeAttached() {
+		return false
+	}
+	l.records[va.Name] = r
+	return true
+}
+
+// saw notes an object as the API server returned it to a write of this process.
+func (l *ledger) saw(va *storagev1.VolumeAttachment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.records[va.Name]; r != nil && r.uid == va.UID {
+		r.seen = aspectOf(va, l.finalizer)
+	}
+}
+
+// known says whether there is a record, and whether the object is as last seen.
+func (l *ledger) known(va *storagev1.VolumeAttachment) (recorded, unchanged bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.records[va.Name]
+	return r != nil, r != nil && r.seen == aspectOf(va, l.finalizer)
+}
+
+// close forgets a VolumeAttachment that is gone, with its backoff: the next object
+// of that name starts afresh (the names are made of volume, driver and node, and
+// come again). If it may have left its volume attached, the record is kept as
+// that of an orphan, under the key that is returned with true.
+func (l *ledger) close(name string) (workKey, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.records[name]
+	delete(l.records, name)
+	if r == nil || !r.progress.MayBeAttached() {
+		return workKey{}, false
+	}
+	r.tries = tries{}
+	key := orphanKey(r.progress.Target)
+	l.orphans[key.name] = r
+	return key, true
+}
+
+// orphan returns the record of an orphan, nil if there is none any more.
+func (l *ledger) orphan(key workKey) *record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.orphans[key.name]
+}
+
+// buried forgets an orphan.
+func (l *ledger) buried(key workKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.orphans, key.name)
+}
+
+// orphanKeys returns the keys of all orphans.
+func (l *ledger) orphanKeys() []workKey {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	keys := make([]workKey, 0, len(l.orphans))
+	for name := range l.orphans {
+		keys = append(keys, workKey{orphanWork, name})
+	}
+	return keys
+}
+
+// volumeFailed counts a failure with a PersistentVolume and returns how many there
+// were in a row.
+func (l *ledger) volumeFailed(name string, err error, now time.Time) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.volumes[name] == nil {
+		l.volumes[name] = &tries{}
+	}
+	return l.volumes[name].failed(attach.Detaching, err, now)
+}
+
+// volumeDone forgets the failures with a PersistentVolume.
+func (l *ledger) volumeDone(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.volumes, name)
+}
+
+func orphanKey(t attach.Target) workKey {
+	return workKey{orphanWork, t.NodeID + "\x00" + t.VolumeHandle}
+}

@@ -1,0 +1,74 @@
+package hub
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// overlayTTL bounds how long a write is believed over a cache that does not show
+	// it: far longer than a watch lags.
+	overlayTTL = 5 * time.Minute
+	// overlaySize is how many writes of one driver a watch may lag behind.
+	overlaySize = 4096
+)
+
+// overlay shows one driver the caches as they will be once its own writes have
+// come back. A worker that believed a cache older than its last write would write,
+// or call the driver, a second time.
+type overlay struct {
+	attachments cache.MutationCache
+	volumes     cache.MutationCache
+	ledger      *ledger
+}
+
+func newOverlay(logger klog.Logger, c *Cluster, l *ledger) *overlay {
+	over := func(informer cache.SharedIndexInformer) cache.MutationCache {
+		return cache.NewIntegerResourceVersionMutationCacheWithOptions(logger, informer.GetStore(),
+			cache.MutationCacheOptions{TTL: overlayTTL, MaxCacheSize: overlaySize})
+	}
+	return &overlay{attachments: over(c.attachments), volumes: over(c.volumes), ledger: l}
+}
+
+// VolumeAttachmentWritten takes an object that the API server returned to a write.
+func (o *overlay) VolumeAttachmentWritten(va *storagev1.VolumeAttachment) {
+	trimVolumeAttachment(va)
+	o.attachments.Mutation(va)
+	o.ledger.saw(va)
+}
+
+// PersistentVolumeWritten is VolumeAttachmentWritten for a PersistentVolume.
+func (o *overlay) PersistentVolumeWritten(pv *corev1.PersistentVolume) {
+	trimPersistentVolume(pv)
+	o.volumes.Mutation(pv)
+}
+
+// attachment returns the newest known state of a VolumeAttachment, nil if it is gone.
+func (o *overlay) attachment(name string) *storagev1.VolumeAttachment {
+	obj, ok, err := o.attachments.GetByKey(name)
+	if err != nil || !ok {
+		return nil
+	}
+	return obj.(*storagev1.VolumeAttachment)
+}
+
+// newest returns the newer of an object from a cache and what was written.
+func (o *overlay) newest(va *storagev1.VolumeAttachment) *storagev1.VolumeAttachment {
+	if known := o.attachment(va.Name); known != nil {
+		return known
+	}
+	return va
+}
+
+// volume returns the newest known state of a PersistentVolume, nil if it is gone.
+func (o *overlay) volume(name string) *corev1.PersistentVolume {
+	obj, ok, err := o.volumes.GetByKey(name)
+	if err != nil || !ok {
+		return nil
+	}
+	return obj.(*corev1.PersistentVolume)
+}

@@ -1,0 +1,277 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// workshop runs a queue in virtual time: each item takes as long as its call says.
+type workshop struct {
+	queue   *queue
+	calls   map[string]call // by key name
+	ended   map[string]time.Duration
+	began   map[string]time.Duration
+	order   []string
+	flying  [laneCount]int
+	most    [laneCount]int
+	mostAll int
+	start   time.Time
+}
+
+type call struct {
+	volume string
+	takes  time.Duration
+}
+
+// openWorkshop runs a workshop inside a synctest bubble until the test's context ends.
+func openWorkshop(ctx context.Context, workers int) *workshop {
+	w := &workshop{queue: newQueue(workers), calls: map[string]call{}, start: time.Now(),
+		ended: map[string]time.Duration{}, began: map[string]time.Duration{}}
+	w.queue.Open(true)
+	go w.queue.run(ctx, func(it *item) { go w.work(it) })
+	return w
+}
+
+func (w *workshop) add(name string, l lane, c call) {
+	w.queue.mu.Lock()
+	w.calls[name] = c
+	w.queue.mu.Unlock()
+	w.queue.Add(workKey{attachmentWork, name}, l)
+}
+
+func (w *workshop) work(it *item) {
+	w.queue.mu.Lock()
+	c, l := w.calls[it.key.name], it.lane
+	w.queue.mu.Unlock()
+	if c.volume == "" {
+		c.volume = it.key.name
+	}
+	if !w.queue.TakeTurn(it, c.volume) {
+		return
+	}
+	w.queue.mu.Lock()
+	w.began[it.key.name] = time.Since(w.start)
+	w.flying[l]++
+	w.most[l] = max(w.most[l], w.flying[l])
+	w.mostAll = max(w.mostAll, w.flying[attachLane]+w.flying[detachLane])
+	w.queue.mu.Unlock()
+	time.Sleep(c.takes) // the length of the call, in virtual time
+	w.queue.mu.Lock()
+	w.flying[l]--
+	w.ended[it.key.name] = time.Since(w.start)
+	w.order = append(w.order, it.key.name)
+	w.queue.mu.Unlock()
+	w.queue.Done(it)
+}
+
+// finish lets virtual time pass until there is nothing left to do.
+func (w *workshop) finish() {
+	for {
+		synctest.Wait()
+		w.queue.mu.Lock()
+		left := len(w.queue.items)
+		w.queue.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (w *workshop) last(prefix string, count int) time.Duration {
+	var last time.Duration
+	for i := range count {
+		last = max(last, w.ended[fmt.Sprintf("%s%d", prefix, i)])
+	}
+	return last
+}
+
+func inBubble(t *testing.T, workers int, f func(w *workshop)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		f(openWorkshop(ctx, workers))
+	})
+}
+
+func TestBurstOfSlowDetachesDoesNotDelayAttaches(t *testing.T) {
+	inBubble(t, 20, func(w *workshop) {
+		for i := range 500 {
+			w.add(fmt.Sprintf("detach%d", i), detachLane, call{takes: time.Minute})
+		}
+		synctest.Wait()
+		for i := range 20 {
+			w.add(fmt.Sprintf("attach%d", i), attachLane, call{takes: time.Second})
+		}
+		w.finish()
+		// Half of the 20 workers: two rounds.
+		if got := w.last("attach", 20); got != 2*time.Second {
+			t.Errorf("the last attach ended after %v, want 2s", got)
+		}
+		if w.mostAll != 20 {
+			t.Errorf("%d calls at once, want 20", w.mostAll)
+		}
+	})
+}
+
+func TestBurstOfSlowAttachesDoesNotDelayDetaches(t *testing.T) {
+	inBubble(t, 4, func(w *workshop) {
+		for i := range 100 {
+			w.add(fmt.Sprintf("attach%d", i), attachLane, call{takes: time.Minute})
+		}
+		synctest.Wait()
+		w.add("detach0", detachLane, call{takes: time.Second})
+		w.finish()
+		if got := w.ended["detach0"]; got != time.Second {
+			t.Errorf("the detach ended after %v, want 1s", got)
+		}
+	})
+}
+
+func TestQuickCallsUseTheWorkersThatTheOtherLaneLeavesIdle(t *testing.T) {
+	inBubble(t, 20, func(w *workshop) {
+		for i := range 200 {
+			w.add(fmt.Sprintf("attach%d", i), attachLane, call{takes: 50 * time.Millisecond})
+		}
+		w.finish()
+		if w.most[attachLane] != 20 {
+			t.Errorf("at most %d attaches at once, want all 20 workers", w.most[attachLane])
+		}
+	})
+}
+
+func TestQueueNeverStartsMoreThanItsWorkers(t *testing.T) {
+	for _, workers := range []int{1, 2, 3, 7} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) {
+			inBubble(t, workers, func(w *workshop) {
+				for i := range 40 {
+					w.add(fmt.Sprintf("attach%d", i), attachLane, call{takes: 100 * time.Millisecond})
+					w.add(fmt.Sprintf("detach%d", i), detachLane, call{takes: 100 * time.Millisecond})
+				}
+				w.finish()
+				if w.mostAll != workers {
+					t.Errorf("%d calls at once, want %d", w.mostAll, workers)
+				}
+				if len(w.order) != 80 {
+					t.Errorf("%d items ran, want 80", len(w.order))
+				}
+			})
+		})
+	}
+}
+
+func TestOneWorkerServesBothLanesInTurn(t *testing.T) {
+	inBubble(t, 1, func(w *workshop) {
+		for i := range 3 {
+			w.add(fmt.Sprintf("attach%d", i), attachLane, call{takes: time.Second})
+			w.add(fmt.Sprintf("detach%d", i), detachLane, call{takes: time.Second})
+		}
+		w.finish()
+		if a, d := w.last("attach", 3), w.last("detach", 3); a+d != 11*time.Second {
+			t.Errorf("the lanes ended after %v and %v, want 5s and 6s", a, d)
+		}
+	})
+}
+
+func TestOneCallPerVolumeAtATime(t *testing.T) {
+	inBubble(t, 10, func(w *workshop) {
+		for i := range 5 {
+			w.add(fmt.Sprintf("attach%d", i), attachLane, call{volume: "v", takes: time.Second})
+		}
+		w.add("other", attachLane, call{volume: "w", takes: time.Second})
+		w.finish()
+		if got := w.last("attach", 5); got != 5*time.Second {
+			t.Errorf("five calls of one volume ended after %v, want 5s: one after the other", got)
+		}
+		if got := w.ended["other"]; got != time.Second {
+			t.Errorf("the call of another volume ended after %v, want 1s: it must not wait", got)
+		}
+	})
+}
+
+func TestDetachOfAVolumeIsServedBeforeItsAttachesThatWait(t *testing.T) {
+	inBubble(t, 10, func(w *workshop) {
+		w.add("first", attachLane, call{volume: "v", takes: time.Second})
+		synctest.Wait()
+		w.add("second", attachLane, call{volume: "v", takes: time.Second})
+		synctest.Wait()
+		w.add("detach", detachLane, call{volume: "v", takes: time.Second})
+		w.finish()
+		if got := fmt.Sprint(w.order); got != "[first detach second]" {
+			t.Errorf("order %v, want first, detach, second", got)
+		}
+	})
+}
+
+func TestNothingIsCalledWhileTheDriverIsAway(t *testing.T) {
+	inBubble(t, 10, func(w *workshop) {
+		w.queue.Open(false)
+		w.add("attach0", attachLane, call{takes: time.Second})
+		w.add("release0", releaseLane, call{takes: time.Second})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if _, ok := w.began["attach0"]; ok {
+			t.Error("an attach began while the driver was away")
+		}
+		if _, ok := w.began["release0"]; !ok {
+			t.Error("a release, which needs no driver, did not begin")
+		}
+		w.queue.Open(true)
+		w.finish()
+		if got := w.began["attach0"]; got != time.Hour {
+			t.Errorf("the attach began after %v, want at once when the driver was back, after 1h", got)
+		}
+	})
+}
+
+func TestAddCutsTheDelayOfAnItemAndMovesItsLane(t *testing.T) {
+	inBubble(t, 10, func(w *workshop) {
+		key := workKey{attachmentWork, "va"}
+		w.queue.Open(false)
+		w.queue.Add(key, attachLane)
+		it := w.queue.items[key]
+		w.queue.lanes.open = true
+		if got, _ := w.queue.take(time.Now()); got != it {
+			t.Fatal("the item was not taken")
+		}
+		w.queue.DoneFor(it, attachLane, time.Hour)
+		if it.state != delayed {
+			t.Fatalf("state %v, want delayed", it.state)
+		}
+		w.queue.lanes.open = false
+		w.queue.Add(key, detachLane)
+		if it.state != waiting || it.lane != detachLane {
+			t.Errorf("state %v in lane %v, want waiting in detach", it.state, it.lane)
+		}
+		w.queue.Open(true)
+		w.finish()
+	})
+}
+
+func TestDelayedItemRunsWhenItIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		q := newQueue(1)
+		q.Open(true)
+		runs := make(chan time.Time)
+		go q.run(ctx, func(it *item) {
+			go func() {
+				runs <- time.Now()
+				q.DoneFor(it, attachLane, 3*time.Second)
+			}()
+		})
+		q.Add(workKey{attachmentWork, "va"}, attachLane)
+		first, second := <-runs, <-runs
+		if got := second.Sub(first); got != 3*time.Second {
+			t.Errorf("ran again after %v, want 3s", got)
+		}
+		q.Hurry(workKey{attachmentWork, "va"})
+		if got := (<-runs).Sub(second); got != 0 {
+			t.Errorf("ran again %v after it was hurried, want at once", got)
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package hub
+
+import (
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// aspect is all of a VolumeAttachment that decides what is to be done for it. What
+// else changes (errors, metadata, managed fields) is no reason to look at it again:
+// an attacher's own error must not cut its own backoff (external-attacher issue 337).
+type aspect struct {
+	uid          types.UID
+	deleting     bool
+	attached     bool
+	guarded      bool
+	nodeID       string
+	volumeHandle string
+}
+
+func aspectOf(va *storagev1.VolumeAttachment, finalizer string) aspect {
+	return aspect{
+		uid:          va.UID,
+		deleting:     va.DeletionTimestamp != nil,
+		attached:     va.Status.Attached,
+		guarded:      attach.HasFinalizer(va.Finalizers, finalizer),
+		nodeID:       va.Annotations[attach.AnnotationNodeID],
+		volumeHandle: va.Annotations[attach.AnnotationVolumeHandle],
+	}
+}
+
+// record is what this process knows of one VolumeAttachment besides the object.
+// All but seen belongs to the worker that has its item.
+type record struct {
+	uid      types.UID
+	node     string // name of the node, for orphans
+	seen     aspect // as last decided on or written here; guarded by the ledger's mutex
+	progress attach.Progress
+	tries    tries
+}
+
+func newRecord(va *storagev1.VolumeAttachment) *record {
+	return &record{uid: va.UID, node: va.Spec.NodeName}
+}
+
+// tries counts failures of one operation in a row.
+type tries struct {
+	operation attach.Operation
+	failures  int
+	since     time.Time // of the first one
+	last      error
+}
+
+// failed counts one more failure and returns how many there were. Attach and
+// detach do not share a count: the first detach after many failed attaches is
+// not to wait.
+func (t *tries) failed(op attach.Operation, err error, now time.Time) int {
+	if t.operation != op || t.failures == 0 {
+		*t = tries{operation: op, since: now}
+	}
+	t.failures++
+	t.last = err
+	return t.failures
+}

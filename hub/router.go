@@ -1,0 +1,160 @@
+package hub
+
+import (
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// router hands each event of the cluster to the driver that it concerns, when it
+// arrives: a driver's queue never sees what belongs to another one. Objects of
+// attachers that are not served here are left alone.
+type router struct {
+	cluster *Cluster
+
+	mu         sync.RWMutex
+	byName     map[string]*driver // CSI driver name
+	byGuardian map[string]*driver // finalizer
+}
+
+func newRouter(c *Cluster) *router {
+	return &router{cluster: c, byName: map[string]*driver{}, byGuardian: map[string]*driver{}}
+}
+
+// open begins to hand events to a driver.
+func (r *router) open(d *driver) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.byName[d.value.Name] = d
+	r.byGuardian[d.finalizer] = d
+}
+
+// close ends that. It does nothing if the route was never opened.
+func (r *router) close(d *driver) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byName[d.value.Name] == d {
+		delete(r.byName, d.value.Name)
+		delete(r.byGuardian, d.finalizer)
+	}
+}
+
+func (r *router) driver(name string) *driver {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.byName[name]
+}
+
+func (r *router) guardian(finalizer string) *driver {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.byGuardian[finalizer]
+}
+
+// listen registers the router with the caches, before they are filled. The
+// handlers only look up and enqueue: a slow one would delay every driver.
+func (r *router) listen() error {
+	if _, err := r.cluster.attachments.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { r.attachmentChanged(obj) },
+		UpdateFunc: func(_, obj any) { r.attachmentChanged(obj) },
+		DeleteFunc: r.attachmentGone,
+	}); err != nil {
+		return err
+	}
+	if _, err := r.cluster.volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { r.volumeChanged(obj); r.volumeAppeared(obj) },
+		UpdateFunc: func(_, obj any) { r.volumeChanged(obj) },
+	}); err != nil {
+		return err
+	}
+	_, err := r.cluster.nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { r.nodeChanged(nil, obj) },
+		UpdateFunc: r.nodeChanged,
+	})
+	return err
+}
+
+func (r *router) attachmentChanged(obj any) {
+	if va, ok := obj.(*storagev1.VolumeAttachment); ok {
+		if d := r.driver(va.Spec.Attacher); d != nil {
+			d.onAttachment(va)
+		}
+	}
+}
+
+func (r *router) attachmentGone(obj any) {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj // nil if nothing is known of it
+	}
+	va, ok := obj.(*storagev1.VolumeAttachment)
+	if !ok || va == nil {
+		return
+	}
+	if d := r.driver(va.Spec.Attacher); d != nil {
+		d.onAttachmentGone(va)
+	}
+	// Whoever guards the volume may have waited for this VolumeAttachment to go,
+	// also if that was another driver's.
+	if pv := r.cluster.cachedVolume(attach.VolumeName(va)); pv != nil {
+		r.volumeChanged(pv)
+	}
+}
+
+func (r *router) volumeChanged(obj any) {
+	pv, ok := obj.(*corev1.PersistentVolume)
+	if !ok {
+		return
+	}
+	for _, finalizer := range pv.Finalizers {
+		if !strings.HasPrefix(finalizer, attach.FinalizerPrefix) {
+			continue
+		}
+		if d := r.guardian(finalizer); d != nil {
+			d.onVolume(pv)
+		}
+	}
+}
+
+// volumeAppeared retries at once what failed for want of a PersistentVolume.
+func (r *router) volumeAppeared(obj any) {
+	if pv, ok := obj.(*corev1.PersistentVolume); ok {
+		r.hurry(r.cluster.attachmentsBy(byVolume, pv.Name))
+	}
+}
+
+// nodeChanged retries at once what waits for a driver to register on a node.
+func (r *router) nodeChanged(before, after any) {
+	node, ok := after.(*storagev1.CSINode)
+	if !ok {
+		return
+	}
+	known := map[string]string{}
+	if old, ok := before.(*storagev1.CSINode); ok {
+		for _, d := range old.Spec.Drivers {
+			known[d.Name] = d.NodeID
+		}
+	}
+	for _, registered := range node.Spec.Drivers {
+		if id, ok := known[registered.Name]; ok && id == registered.NodeID || r.driver(registered.Name) == nil {
+			continue
+		}
+		for _, va := range r.cluster.attachmentsBy(byNode, node.Name) {
+			if va.Spec.Attacher == registered.Name {
+				r.hurry([]*storagev1.VolumeAttachment{va})
+			}
+		}
+	}
+}
+
+func (r *router) hurry(vas []*storagev1.VolumeAttachment) {
+	for _, va := range vas {
+		if d := r.driver(va.Spec.Attacher); d != nil {
+			d.queue.Hurry(workKey{attachmentWork, va.Name})
+		}
+	}
+}

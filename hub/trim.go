@@ -1,0 +1,60 @@
+package hub
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// trim drops from objects what the hub never looks at, before a cache takes them:
+// PersistentVolumes are many, and most of their bytes are of no use here. It owns
+// the object it is given.
+func trim(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *storagev1.VolumeAttachment:
+		trimVolumeAttachment(o)
+	case *corev1.PersistentVolume:
+		trimPersistentVolume(o)
+	case *storagev1.CSINode:
+		trimCSINode(o)
+	}
+	return obj, nil
+}
+
+func trimMeta(m *metav1.ObjectMeta) {
+	m.ManagedFields = nil
+	m.OwnerReferences = nil
+}
+
+// trimVolumeAttachment keeps the annotations whole: patches are computed from
+// whether there are any.
+func trimVolumeAttachment(va *storagev1.VolumeAttachment) {
+	trimMeta(&va.ObjectMeta)
+	va.Labels = nil
+	va.Status.AttachmentMetadata = nil // written, never read
+}
+
+// trimPersistentVolume keeps what a ControllerPublishVolume request is made of. The
+// labels of a volume that is not CSI stay: its translation to CSI reads the zone
+// from them.
+func trimPersistentVolume(pv *corev1.PersistentVolume) {
+	trimMeta(&pv.ObjectMeta)
+	if pv.Spec.CSI != nil {
+		pv.Labels = nil
+		pv.Annotations = nil
+		pv.Spec.NodeAffinity = nil
+	}
+	pv.Spec.ClaimRef = nil
+	pv.Spec.Capacity = nil
+	pv.Spec.StorageClassName = ""
+	pv.Status = corev1.PersistentVolumeStatus{}
+}
+
+func trimCSINode(node *storagev1.CSINode) {
+	trimMeta(&node.ObjectMeta)
+	node.Labels, node.Annotations = nil, nil
+	for i := range node.Spec.Drivers {
+		node.Spec.Drivers[i].TopologyKeys = nil
+		node.Spec.Drivers[i].Allocatable = nil
+	}
+}

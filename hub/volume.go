@@ -1,0 +1,51 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// workOnVolume takes the driver's finalizer from a PersistentVolume that is being
+// deleted, once no VolumeAttachment names it any more.
+func (d *driver) workOnVolume(ctx context.Context, it *item) {
+	name := it.key.name
+	pv := d.overlay.volume(name)
+	var patch *attach.Patch
+	if pv != nil {
+		patch = d.decider().ReleaseVolume(pv, d.cluster.volumeInUse(name))
+	}
+	if patch == nil {
+		d.ledger.volumeDone(name)
+		d.queue.Done(it)
+		return
+	}
+	err := d.attacher().ReleaseVolume(ctx, patch)
+	if errors.Is(err, attach.ErrStale) {
+		d.refreshVolume(ctx, name)
+	}
+	if err != nil {
+		now := time.Now()
+		delay := backoff(d.value.Retry, d.ledger.volumeFailed(name, err, now), err, jitter)
+		klog.FromContext(ctx).V(2).Info("Cannot take the finalizer from the PersistentVolume, will try again",
+			"persistentVolume", name, "in", delay, "err", err)
+		d.queue.DoneFor(it, releaseLane, delay)
+		return
+	}
+	d.ledger.volumeDone(name)
+	d.queue.Done(it)
+}
+
+// refreshVolume reads a PersistentVolume anew. If that fails, the watch will tell.
+func (d *driver) refreshVolume(ctx context.Context, name string) {
+	if name == "" {
+		return
+	}
+	if pv, err := d.cluster.volume(ctx, name); err == nil && pv != nil {
+		d.overlay.PersistentVolumeWritten(pv)
+	}
+}

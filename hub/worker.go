@@ -1,0 +1,183 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// work runs one item of the queue to its end. The context ends when calls in
+// flight have to: at the end of the grace when the driver drains.
+func (d *driver) work(ctx context.Context, it *item) {
+	switch it.key.kind {
+	case attachmentWork:
+		d.workOnAttachment(ctx, it)
+	case orphanWork:
+		d.workOnOrphan(ctx, it)
+	case volumeWork:
+		d.workOnVolume(ctx, it)
+	}
+}
+
+// workOnAttachment does what one VolumeAttachment needs and decides when to look
+// at it again.
+func (d *driver) workOnAttachment(ctx context.Context, it *item) {
+	name := it.key.name
+	logger := klog.FromContext(ctx).WithValues("volumeAttachment", name)
+	va := d.overlay.attachment(name)
+	if r := d.ledger.get(name); r != nil && (va == nil || va.UID != r.uid) {
+		if key, left := d.ledger.close(name); left {
+			logger.Info("VolumeAttachment is gone with its volume still attached, detaching it")
+			d.queue.Add(key, detachLane)
+		}
+	}
+	if va == nil {
+		d.queue.Done(it)
+		return
+	}
+	r := d.ledger.open(va)
+	op, err := d.carryOut(klog.NewContext(ctx, logger), it, va, r)
+	if errors.Is(err, errParked) {
+		return
+	}
+	if err != nil {
+		d.retry(ctx, it, r, op, err)
+		return
+	}
+	r.tries = tries{}
+	d.queue.Changed(it) // what came meanwhile is looked at here
+	switch next := d.wanted(name); next {
+	case attach.Idle:
+		d.queue.Done(it)
+	case op: // done, and yet still wanted: somebody undoes it
+		d.queue.DoneFor(it, laneOf(next), d.value.Retry.Initial)
+	default: // deleted while it was being attached
+		d.queue.DoneFor(it, laneOf(next), 0)
+	}
+}
+
+// errParked says that an item waits for another one and has left its worker.
+var errParked = errors.New("parked")
+
+// carryOut decides and does. It returns the operation that it found wanted.
+func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAttachment, r *record) (attach.Operation, error) {
+	decider := d.decider()
+	op := decider.Wanted(va)
+	if op == attach.Idle {
+		return op, nil
+	}
+	facts, err := d.gather(ctx, va)
+	if err != nil {
+		return op, err
+	}
+	r.progress.Adopt(va, facts.PersistentVolume, d.finalizer)
+	plan, err := decider.Decide(facts)
+	if err != nil {
+		d.saveError(ctx, va, op, err)
+		return op, err
+	}
+	if handle := plan.Target.VolumeHandle; handle != "" {
+		if d.waitsForDetach(it, va, plan) || !d.queue.TakeTurn(it, handle) {
+			return op, errParked
+		}
+	}
+	begin := time.Now()
+	switch op {
+	case attach.Attaching:
+		err = d.attacher().Attach(ctx, plan, &r.progress)
+	case attach.Detaching:
+		err = d.attacher().Detach(ctx, plan, &r.progress)
+	}
+	if err != nil {
+		if attach.WorthSaving(err) && !isAway(err) && ctx.Err() == nil {
+			d.saveError(ctx, va, op, err)
+		}
+		return op, err
+	}
+	klog.FromContext(ctx).V(2).Info("Done", "operation", op, "node", va.Spec.NodeName,
+		"persistentVolume", attach.VolumeName(va), "took", time.Since(begin))
+	return op, nil
+}
+
+// gather collects what is known about a VolumeAttachment. What the caches do not
+// have is asked for: an object may be younger than its cache, and an error would
+// reach the user's pod.
+func (d *driver) gather(ctx context.Context, va *storagev1.VolumeAttachment) (attach.Facts, error) {
+	facts := attach.Facts{VolumeAttachment: va}
+	var err error
+	if name := attach.VolumeName(va); name != "" {
+		if facts.PersistentVolume = d.overlay.volume(name); facts.PersistentVolume == nil {
+			if facts.PersistentVolume, err = d.cluster.volume(ctx, name); err != nil {
+				return facts, err
+			}
+		}
+	}
+	facts.CSINode, err = d.cluster.csiNode(ctx, va.Spec.NodeName)
+	return facts, err
+}
+
+// waitsForDetach parks an attach of a volume that may be on one node only, while a
+// detach of it from another node is in flight or about to start. One that backs
+// off holds nobody up: the driver decides then.
+func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan attach.Plan) bool {
+	name := attach.VolumeName(va)
+	if plan.Publish == nil || !plan.SingleNode || name == "" {
+		return false
+	}
+	for _, other := range d.cluster.attachmentsBy(byVolume, name) {
+		if other.Name == va.Name || other.Spec.Attacher != d.value.Name || d.wanted(other.Name) != attach.Detaching {
+			continue
+		}
+		if d.queue.WaitFor(it, workKey{attachmentWork, other.Name}) {
+			return true
+		}
+	}
+	return false
+}
+
+// retry ends the run of an item that did not succeed.
+func (d *driver) retry(ctx context.Context, it *item, r *record, op attach.Operation, err error) {
+	name := it.key.name
+	if isAway(err) { // no fault of this VolumeAttachment: it waits with the rest of the queue
+		d.queue.DoneFor(it, laneOf(d.wanted(name)), 0)
+		return
+	}
+	if errors.Is(err, attach.ErrStale) {
+		d.refresh(ctx, name)
+	}
+	failures := r.tries.failed(op, err, time.Now())
+	delay := backoff(d.value.Retry, failures, err, jitter)
+	switch changed, next := d.queue.Changed(it), d.wanted(name); {
+	case next != op: // deleted meanwhile: the detach does not wait for the attach's backoff
+		delay = 0
+	case changed && !d.unchanged(name):
+		delay = 0
+	}
+	klog.FromContext(ctx).V(2).Info("Not done, will try again", "volumeAttachment", name, "operation", op,
+		"failures", failures, "in", delay, "err", err)
+	d.queue.DoneFor(it, laneOf(d.wanted(name)), delay)
+}
+
+// refresh reads a VolumeAttachment anew, when a write has shown that the caches are
+// behind or that another writer is at work, with its PersistentVolume.
+func (d *driver) refresh(ctx context.Context, name string) {
+	va, err := d.cluster.attachment(ctx, name)
+	if err != nil || va == nil {
+		return // the watch will say so
+	}
+	d.overlay.VolumeAttachmentWritten(va)
+	d.refreshVolume(ctx, attach.VolumeName(va))
+}
+
+// saveError writes an error into the status. That this fails is no reason to do
+// anything but say so: the operation is tried again anyway.
+func (d *driver) saveError(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation, cause error) {
+	if err := d.attacher().SaveError(ctx, va, op, cause); err != nil {
+		klog.FromContext(ctx).V(2).Info("Cannot write the error into the VolumeAttachment", "cause", cause, "err", err)
+	}
+}
