@@ -54,16 +54,21 @@ type driver struct {
 	control  string // endpoint of the Control; empty: none
 }
 
-// run serves until ctx ends.
-func (d *driver) run(ctx context.Context, out io.Writer) (err error) {
-	if d.state != "" {
-		journal, err := fakecsi.OpenJournal(d.state)
-		if err != nil {
-			return err
-		}
-		defer journal.Close()
-		d.options.Journal = journal
+// run serves until ctx ends, with the state file open if there is one.
+func (d *driver) run(ctx context.Context, out io.Writer) error {
+	if d.state == "" {
+		return d.serve(ctx, out)
 	}
+	journal, err := fakecsi.OpenJournal(d.state)
+	if err != nil {
+		return err
+	}
+	defer journal.Close()
+	d.options.Journal = journal
+	return d.serve(ctx, out)
+}
+
+func (d *driver) serve(ctx context.Context, out io.Writer) error {
 	backend, err := fakecsi.New(d.options)
 	if err != nil {
 		return err

@@ -2,8 +2,10 @@ package fakecsi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -160,17 +162,11 @@ func (k Knobs) check() error {
 		}
 	}
 	for _, f := range k.Fail {
-		if err := checkMethod(f.Method); err != nil {
-			return fmt.Errorf("fail: %w", err)
-		}
-		if f.Code == codes.OK {
-			return fmt.Errorf("fail %q: code OK is no failure", f.Method)
-		}
-		if f.Count < 0 {
-			return fmt.Errorf("fail %q: count %d is negative: 0 means until cleared", f.Method, f.Count)
+		if err := f.check(); err != nil {
+			return err
 		}
 	}
-	for _, h := range append(append([]Hang(nil), k.Hang...), k.Release...) {
+	for _, h := range slices.Concat(k.Hang, k.Release) {
 		if err := checkMethod(h.Method); err != nil {
 			return fmt.Errorf("hang: %w", err)
 		}
@@ -178,15 +174,36 @@ func (k Knobs) check() error {
 	if k.MaxVolumesPerNode != nil && *k.MaxVolumesPerNode < 0 {
 		return fmt.Errorf("max volumes per node %d is negative: 0 means no limit", *k.MaxVolumesPerNode)
 	}
-	for _, g := range append(append([]VolumeNode(nil), k.GainAttachments...), k.LoseAttachments...) {
-		if g.Volume == "" {
-			return fmt.Errorf("attachment to gain or lose names no volume: %+v", g)
+	return k.checkChanges()
+}
+
+func (f Fault) check() error {
+	if err := checkMethod(f.Method); err != nil {
+		return fmt.Errorf("fail: %w", err)
+	}
+	if f.Code == codes.OK {
+		return fmt.Errorf("fail %q: code OK is no failure", f.Method)
+	}
+	if f.Count < 0 {
+		return fmt.Errorf("fail %q: count %d is negative: 0 means until cleared", f.Method, f.Count)
+	}
+	return nil
+}
+
+// checkChanges checks what is to happen behind the CO's back.
+func (k Knobs) checkChanges() error {
+	for _, a := range slices.Concat(k.GainAttachments, k.LoseAttachments) {
+		if a.Volume == "" {
+			return fmt.Errorf("attachment to gain or lose names no volume: node %q", a.Node)
 		}
 	}
-	for _, g := range k.GainAttachments {
-		if g.Node == "" {
-			return fmt.Errorf("attachment to gain of volume %q names no node", g.Volume)
+	for _, a := range k.GainAttachments {
+		if a.Node == "" {
+			return fmt.Errorf("attachment to gain of volume %q names no node", a.Volume)
 		}
+	}
+	if slices.Contains(slices.Concat(k.GainVolumes, k.LoseVolumes), "") {
+		return errors.New("volume to gain or lose has no name")
 	}
 	return nil
 }

@@ -2,7 +2,10 @@ package fakecsi
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 )
@@ -213,6 +217,66 @@ func TestListenTakesOverALeftoverSocketOnly(t *testing.T) {
 			t.Errorf("endpoint %q: no error", bad)
 		}
 	}
+}
+
+func TestServerServesTLS(t *testing.T) {
+	ctx := testContext(t)
+	certificates := httptest.NewTLSServer(nil) // has a certificate for example.com and knows who trusts it
+	defer certificates.Close()
+	s, err := NewServer(ServerOptions{
+		Backend: newBackend(t, Options{}), Endpoint: "tcp://127.0.0.1:0",
+		TLS: &tls.Config{Certificates: certificates.TLS.Certificates},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Crash)
+	trust := certificates.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	conn, err := grpc.NewClient(strings.TrimPrefix(s.Endpoint(), "tcp://"),
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: trust, ServerName: "example.com"})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := csi.NewIdentityClient(conn).Probe(ctx, &csi.ProbeRequest{}); err != nil {
+		t.Errorf("with TLS: %v", err)
+	}
+	if _, err := csi.NewIdentityClient(dial(t, s.Endpoint())).Probe(ctx, &csi.ProbeRequest{}); err == nil {
+		t.Error("it answers without TLS")
+	}
+}
+
+func TestACallerThatTimesOutAndCallsAgainIsNoViolation(t *testing.T) {
+	ctx := testContext(t)
+	b := newBackend(t, Options{})
+	turn(t, b, Knobs{Hang: []Hang{{Method: ControllerPublishVolume}}, FinishAbandoned: new(true)})
+	client := csi.NewControllerClient(dial(t, startServer(t, b, "tcp://127.0.0.1:0").Endpoint()))
+	for range 20 {
+		short, cancel := context.WithCancel(ctx)
+		answered := make(chan error, 1)
+		begun := b.Books().Methods[ControllerPublishVolume].Begun
+		go func() {
+			_, err := client.ControllerPublishVolume(short, publishRequest("v", "n1", rwo))
+			answered <- err
+		}()
+		waitFor(t, ctx, b, func(bk Books) bool { return bk.Methods[ControllerPublishVolume].Begun > begun })
+		cancel()
+		if err := <-answered; status.Code(err) != codes.Canceled {
+			t.Fatalf("the publish got %v", err)
+		}
+		if _, err := client.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: "v", NodeId: "n1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bk := b.Books()
+	if bk.ViolationCount != 0 || bk.MaxInFlightPerVolume != 1 || bk.AttachInFlight.Now != 20 {
+		t.Errorf("violations %v, per volume %d, in flight %d", bk.Violations, bk.MaxInFlightPerVolume, bk.AttachInFlight.Now)
+	}
+	turn(t, b, Knobs{ReleaseAll: true})
+	waitFor(t, ctx, b, func(bk Books) bool { return bk.InFlight.Now == 0 })
 }
 
 func waitFor(t *testing.T, ctx context.Context, b *Backend, done func(Books) bool) {

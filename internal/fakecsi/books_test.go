@@ -1,0 +1,227 @@
+package fakecsi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+)
+
+func TestBooksTellEachCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend(t, Options{})
+		turn(t, b, Knobs{Latency: map[Method]Latency{ControllerPublishVolume: {Base: time.Second}}})
+		start := time.Now()
+		req := publishRequest("v", "n1", rwo)
+		req.Readonly = true
+		req.Secrets = map[string]string{"user": "u", "password": "hidden"}
+		if _, err := b.ControllerPublishVolume(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+		publish(t.Context(), b, "v", "n1", rwx)
+		unpublish(t.Context(), b, "v", "n1")
+		want := []Call{
+			{
+				ID: 1, Method: ControllerPublishVolume, Volume: "v", Node: "n1", Readonly: true, AccessMode: "SINGLE_NODE_WRITER",
+				Start: start, End: start.Add(time.Second), Changed: true,
+				SecretKeys: []string{"password", "user"}, SecretsHash: HashSecrets(req.Secrets),
+			},
+			{
+				ID: 2, Method: ControllerPublishVolume, Volume: "v", Node: "n1", AccessMode: "MULTI_NODE_MULTI_WRITER",
+				Start: start.Add(time.Second), End: start.Add(2 * time.Second), Code: codes.AlreadyExists,
+			},
+			{
+				ID: 3, Method: ControllerUnpublishVolume, Volume: "v", Node: "n1",
+				Start: start.Add(2 * time.Second), End: start.Add(2 * time.Second), Changed: true,
+			},
+		}
+		ignoreText := cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Error" }, cmp.Ignore())
+		if diff := cmp.Diff(want, b.Books().Calls, ignoreText); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if got := b.LastPublish("v").GetVolumeCapability().GetAccessMode().GetMode(); got != rwx {
+			t.Errorf("the last publish has access mode %s", got)
+		}
+		if got := b.LastUnpublish("v").GetNodeId(); got != "n1" {
+			t.Errorf("the last unpublish is for node %q", got)
+		}
+		if b.LastPublish("w") != nil {
+			t.Error("there is a publish of a volume that was not published")
+		}
+		data, err := json.Marshal(b.Books())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(data), "hidden") {
+			t.Error("a secret is in the books")
+		}
+	})
+}
+
+func TestBooksCountCallsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend(t, Options{})
+		turn(t, b, Knobs{Hang: []Hang{{}}})
+		for _, v := range []string{"a", "b", "c"} {
+			go publish(t.Context(), b, v, "n1", rwo)
+		}
+		go unpublish(t.Context(), b, "d", "n1")
+		synctest.Wait()
+		bk := b.Books()
+		if len(bk.Running) != 4 || bk.InFlight != (Flight{Now: 4, Max: 4}) || bk.Methods[ControllerPublishVolume].InFlight != (Flight{Now: 3, Max: 3}) {
+			t.Errorf("while they hang: running %d, in flight %+v, of publish %+v", len(bk.Running), bk.InFlight, bk.Methods[ControllerPublishVolume].InFlight)
+		}
+		if bk.VolumesInFlight["a"] != (Flight{Now: 1, Max: 1}) {
+			t.Errorf("of volume a in flight: %+v", bk.VolumesInFlight["a"])
+		}
+		turn(t, b, Knobs{ReleaseAll: true})
+		synctest.Wait()
+		bk = b.Books()
+		if len(bk.Running) != 0 || bk.AttachInFlight != (Flight{Max: 4}) || bk.MaxInFlightPerVolume != 1 || len(bk.VolumesInFlight) != 0 {
+			t.Errorf("afterwards: running %d, in flight %+v, per volume %d, %v", len(bk.Running), bk.AttachInFlight, bk.MaxInFlightPerVolume, bk.VolumesInFlight)
+		}
+		if bk.ViolationCount != 0 {
+			t.Errorf("violations: %v", bk.Violations)
+		}
+	})
+}
+
+func TestTwoCallsForOneVolumeAtOnceAreAViolation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend(t, Options{})
+		turn(t, b, Knobs{Latency: map[Method]Latency{"": {Base: time.Second}}})
+		go publish(t.Context(), b, "v", "n1", rwo)
+		go unpublish(t.Context(), b, "v", "n2")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		bk := b.Books()
+		if bk.MaxInFlightPerVolume != 2 || bk.VolumesInFlight["v"] != (Flight{Max: 2}) {
+			t.Errorf("per volume %d, of v %+v", bk.MaxInFlightPerVolume, bk.VolumesInFlight["v"])
+		}
+		if bk.ViolationCount != 1 || bk.Violations[0].Kind != ConcurrentCalls || bk.Violations[0].Volume != "v" {
+			t.Errorf("violations: %v", bk.Violations)
+		}
+	})
+}
+
+func TestACallThatWasAbandonedIsNotInFlightForItsVolume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend(t, Options{})
+		turn(t, b, Knobs{FinishAbandoned: new(true), Latency: map[Method]Latency{"": {Base: time.Minute}}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go publish(ctx, b, "v", "n1", rwo)
+		time.Sleep(2 * time.Second)
+		publish(t.Context(), b, "v", "n1", rwo)
+		bk := b.Books()
+		if bk.MaxInFlightPerVolume != 1 || bk.ViolationCount != 0 {
+			t.Errorf("per volume %d, violations %v", bk.MaxInFlightPerVolume, bk.Violations)
+		}
+		if bk.Methods[ControllerPublishVolume].InFlight.Max != 2 {
+			t.Errorf("of publish in flight: %+v", bk.Methods[ControllerPublishVolume].InFlight)
+		}
+	})
+}
+
+func TestASecondNodeForASingleNodeVolumeIsAViolation(t *testing.T) {
+	for _, tt := range []struct {
+		unfenced bool
+		code     codes.Code
+		kind     ViolationKind
+	}{
+		{unfenced: false, code: codes.FailedPrecondition, kind: AskedTwice},
+		{unfenced: true, code: codes.OK, kind: AttachedTwice},
+	} {
+		b := newBackend(t, Options{})
+		turn(t, b, Knobs{Unfenced: &tt.unfenced})
+		publish(t.Context(), b, "v", "n1", rwo)
+		if got := publish(t.Context(), b, "v", "n2", rwo); got != tt.code {
+			t.Errorf("unfenced %v: got %s", tt.unfenced, got)
+		}
+		vs := b.Books().Violations
+		if len(vs) != 1 || vs[0].Kind != tt.kind || cmp.Diff([]string{"n2", "n1"}, vs[0].Nodes) != "" || vs[0].Call != 2 {
+			t.Errorf("unfenced %v: violations %+v", tt.unfenced, vs)
+		}
+		if got := b.Books().IsAttached("v", "n2"); got != tt.unfenced {
+			t.Errorf("unfenced %v: attached to the second node is %v", tt.unfenced, got)
+		}
+	}
+}
+
+func TestUseOfWhatIsNotAnnouncedIsAViolation(t *testing.T) {
+	b := newBackend(t, Options{Capabilities: []Capability{ControllerService}})
+	unpublish(t.Context(), b, "v", "n1")
+	if vs := b.Books().Violations; len(vs) != 1 || vs[0].Kind != NotAnnounced {
+		t.Errorf("violations: %v", vs)
+	}
+}
+
+func TestCountersOnlyKeepsNoCalls(t *testing.T) {
+	b := newBackend(t, Options{CountersOnly: true})
+	for range 3 {
+		publish(t.Context(), b, "v", "n1", rwo)
+		unpublish(t.Context(), b, "v", "n1")
+	}
+	unpublish(t.Context(), b, "v", "n1")
+	bk := b.Books()
+	if len(bk.Calls) != 0 || b.LastPublish("v") != nil {
+		t.Errorf("calls kept: %v, %v", bk.Calls, b.LastPublish("v"))
+	}
+	want := MethodBook{Begun: 4, Ended: 4, InFlight: Flight{Max: 1}, Changed: 3, Unchanged: 1, Codes: map[string]int{"OK": 4}}
+	if diff := cmp.Diff(want, bk.Methods[ControllerUnpublishVolume]); diff != "" {
+		t.Errorf("unpublish (-want +got):\n%s", diff)
+	}
+}
+
+func TestASnapshotDoesNotChange(t *testing.T) {
+	b := newBackend(t, Options{})
+	publish(t.Context(), b, "v", "n1", rwx)
+	before := b.Books()
+	frozen, err := json.Marshal(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t.Context(), b, "v", "n2", rwx)
+	publish(t.Context(), b, "w", "n1", rwo)
+	unpublish(t.Context(), b, "v", "n1")
+	after, err := json.Marshal(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(frozen), string(after)); diff != "" {
+		t.Errorf("the snapshot (-before +after):\n%s", diff)
+	}
+}
+
+func TestWaitWakesOnEachChangeAndEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend(t, Options{})
+		go func() {
+			time.Sleep(time.Minute)
+			publish(t.Context(), b, "v", "n1", rwo)
+			time.Sleep(time.Minute)
+			turn(t, b, Knobs{LoseVolumes: []string{"v"}})
+		}()
+		begin := time.Now()
+		if err := b.Wait(t.Context(), func(bk Books) bool { return bk.IsAttached("v", "n1") }); err != nil {
+			t.Error(err)
+		}
+		if err := b.Wait(t.Context(), func(bk Books) bool { return !bk.IsAttached("v", "n1") }); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took != 2*time.Minute {
+			t.Errorf("it took %s", took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := b.Wait(ctx, func(Books) bool { return false }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
