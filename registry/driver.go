@@ -1,0 +1,51 @@
+package registry
+
+import (
+	"strings"
+	"time"
+)
+
+// Driver is a CSI driver that should be served. It is a value: two Drivers are
+// equal (==) if they are to be served in the same way and were learned at the
+// same place.
+type Driver struct {
+	Name     string   // CSI driver name = spec.attacher of its VolumeAttachments
+	Endpoint Endpoint // where its controller listens
+	Settings
+	Source string // where it was learned, for people: "drivers.yaml:14"
+}
+
+// Settings is how a driver is to be served.
+type Settings struct {
+	Timeout       time.Duration // of one ControllerPublish or ControllerUnpublish call; positive
+	Workers       int           // calls in flight at once; at least 1
+	Retry         Retry         // how long a failed call waits for its next try
+	DefaultFSType string        // file system of volumes whose PersistentVolume names none; may be ""
+}
+
+// Retry bounds the backoff of one VolumeAttachment, which doubles with each failure.
+type Retry struct {
+	Initial time.Duration // after the first failure; positive
+	Max     time.Duration // after many failures; at least Initial
+}
+
+// Snapshot is the whole set of drivers that should be served, by their names. It
+// is never changed once it has been sent.
+type Snapshot map[string]Driver
+
+// SanitizedName turns the name of a driver into the form that finalizers and
+// leases carry, by csi-attacher's rule: what is not a letter, a digit or '-'
+// becomes '-', and a '-' at the end gets an 'X' after it. Different drivers can have equal
+// sanitized names ("a.b", "a-b"); they cannot be served side by side.
+func SanitizedName(driver string) string {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, driver)
+	if strings.HasSuffix(name, "-") {
+		name += "X"
+	}
+	return name
+}
