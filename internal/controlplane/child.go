@@ -23,7 +23,8 @@ type child struct {
 
 // startChild starts the component; its output is appended to the log. When it
 // ends, for whatever reason, died gets the error, if there is room.
-func startChild(role, logPath string, args []string, died chan<- error) (*child, error) {
+func startChild(s *state, role string, args []string, died chan<- error) (*child, error) {
+	logPath := s.path(role + ".log")
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find own binary: %w", err)
@@ -35,6 +36,7 @@ func startChild(role, logPath string, args []string, died chan<- error) (*child,
 	cmd := exec.Command(self, append([]string{role}, args...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttributes()
+	cmd.ExtraFiles = []*os.File{s.lock} // the folder is in use until the child has ended
 
 	c := &child{role: role, logPath: logPath, done: make(chan struct{})}
 	started := make(chan error)

@@ -29,6 +29,7 @@ func startEtcd(s *state) (*embed.Etcd, error) {
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.UnsafeNoFsync = true // the data need not outlive a crash of the machine
 	cfg.QuotaBackendBytes = 8 << 30
+	cfg.WarningUnaryRequestDuration = time.Second // its zero value logs every request
 	// A leader of one need not wait a second for votes.
 	cfg.TickMs, cfg.ElectionMs = 10, 100
 

@@ -36,7 +36,7 @@ func run(ctx context.Context, opts options) error {
 		}
 	}()
 
-	api, err := startChild(apiServerRole, st.path("kube-apiserver.log"), apiServerArgs(st, opts), died)
+	api, err := startChild(st, apiServerRole, apiServerArgs(st, opts), died)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func run(ctx context.Context, opts options) error {
 		return ignoreCancel(ctx, err)
 	}
 	if opts.ControllerManager {
-		kcm, err := startChild(controllerManagerRole, st.path("kube-controller-manager.log"), controllerManagerArgs(st, opts), died)
+		kcm, err := startChild(st, controllerManagerRole, controllerManagerArgs(st, opts), died)
 		if err != nil {
 			return err
 		}

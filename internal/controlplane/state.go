@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // state is a folder that this process owns: everything a later run needs to be
@@ -90,28 +91,61 @@ func (s *state) make() error {
 	return nil
 }
 
-// lockDir takes the folder's lock, which the kernel gives back when this
-// process ends, however it ends. The file says who holds it.
+// lockWait bounds the wait for the children of a killed control plane.
+const lockWait = 10 * time.Second
+
+// lockDir takes the folder's lock, which the children inherit: the kernel
+// gives it back when all processes of a control plane have ended, however they
+// did, so who has it finds the ports free too. When the process that took it is
+// gone its children soon will be, and they are waited for.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		holder, _ := os.ReadFile(f.Name())
+	if err := lockFile(f); err != nil {
 		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("folder %s is in use by another control plane (pid %s): stop that one or name another folder",
-				dir, strings.TrimSpace(string(holder)))
-		}
-		return nil, fmt.Errorf("lock %s: %w", dir, err)
+		return nil, fmt.Errorf("lock folder %s: %w", dir, err)
 	}
-	if err := f.Truncate(0); err == nil {
-		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-		if err != nil {
-			f.Close()
-			return nil, fmt.Errorf("write lock: %w", err)
-		}
+	if err := writeHolder(f); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("write lock: %w", err)
 	}
 	return f, nil
+}
+
+func lockFile(f *os.File) error {
+	deadline := time.Now().Add(lockWait)
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil || !errors.Is(err, syscall.EWOULDBLOCK) {
+			return err
+		}
+		pid := readHolder(f.Name())
+		if alive := pid > 0 && syscall.Kill(pid, 0) == nil; alive || time.Now().After(deadline) {
+			return fmt.Errorf("it is in use by another control plane (pid %d): stop that one or name another folder", pid)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// readHolder returns the process that took the lock, 0 if it is not known yet.
+func readHolder(path string) int {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+func writeHolder(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -75,5 +77,37 @@ func TestKubeconfigCarriesItsCA(t *testing.T) {
 	}
 	if len(cfg.CAData) == 0 || cfg.BearerToken != st.Token || cfg.Host != st.serverURL() {
 		t.Errorf("kubeconfig has %d bytes of CA, host %s, token matches: %v", len(cfg.CAData), cfg.Host, cfg.BearerToken == st.Token)
+	}
+}
+
+func TestFolderOfAKilledControlPlaneIsTakenWhenItsChildrenHaveEnded(t *testing.T) {
+	dir := t.TempDir()
+	lock, err := lockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As the killed one leaves it: its child still has the lock, and the
+	// process that the file names is gone.
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.WriteAt([]byte(strconv.Itoa(gone.ProcessState.Pid())+"\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command("sleep", "0.2")
+	child.ExtraFiles = []*os.File{lock}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lock.Close()
+
+	again, err := lockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if err := child.Wait(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -64,36 +64,36 @@ func runGo(ctx context.Context, dir string, log io.Writer, args ...string) error
 	return nil
 }
 
-// testBinaries are the commands that this test process has built; each is
+// sharedBinaries are the commands that this test process has built; each is
 // built once, and whoever asks meanwhile waits.
-var testBinaries struct {
+var sharedBinaries struct {
 	sync.Mutex
 	dir    string
 	builds map[BuildOptions]func() (string, error)
 }
 
-// TestBinary returns the path of a command of the root module, built once per
+// SharedBinary returns the path of a command of the root module, built once per
 // test process, for tests that run it. RunMain removes it at the end. Output
 // of o is ignored.
-func TestBinary(ctx context.Context, o BuildOptions) (string, error) {
+func SharedBinary(ctx context.Context, o BuildOptions) (string, error) {
 	o.Output, o.Log = "", nil
-	testBinaries.Lock()
-	build := testBinaries.builds[o]
+	sharedBinaries.Lock()
+	build := sharedBinaries.builds[o]
 	if build == nil {
-		if testBinaries.builds == nil {
-			testBinaries.builds = map[BuildOptions]func() (string, error){}
+		if sharedBinaries.builds == nil {
+			sharedBinaries.builds = map[BuildOptions]func() (string, error){}
 		}
 		// The first caller's cancellation must not become everybody's error.
 		ctx := context.WithoutCancel(ctx)
 		build = sync.OnceValues(func() (string, error) { return buildForTests(ctx, o) })
-		testBinaries.builds[o] = build
+		sharedBinaries.builds[o] = build
 	}
-	testBinaries.Unlock()
+	sharedBinaries.Unlock()
 	return build()
 }
 
 func buildForTests(ctx context.Context, o BuildOptions) (string, error) {
-	dir, err := testBinaryDir()
+	dir, err := sharedBinaryDir()
 	if err != nil {
 		return "", err
 	}
@@ -113,25 +113,25 @@ func buildForTests(ctx context.Context, o BuildOptions) (string, error) {
 	return o.Output, nil
 }
 
-func testBinaryDir() (string, error) {
-	testBinaries.Lock()
-	defer testBinaries.Unlock()
-	if testBinaries.dir == "" {
+func sharedBinaryDir() (string, error) {
+	sharedBinaries.Lock()
+	defer sharedBinaries.Unlock()
+	if sharedBinaries.dir == "" {
 		dir, err := os.MkdirTemp("", "attach-hub-bin-")
 		if err != nil {
 			return "", fmt.Errorf("make folder for binaries: %w", err)
 		}
-		testBinaries.dir = dir
+		sharedBinaries.dir = dir
 	}
-	return testBinaries.dir, nil
+	return sharedBinaries.dir, nil
 }
 
-// removeTestBinaries removes what TestBinary has built.
-func removeTestBinaries() error {
-	testBinaries.Lock()
-	dir := testBinaries.dir
-	testBinaries.dir, testBinaries.builds = "", nil
-	testBinaries.Unlock()
+// removeSharedBinaries removes what SharedBinary has built.
+func removeSharedBinaries() error {
+	sharedBinaries.Lock()
+	dir := sharedBinaries.dir
+	sharedBinaries.dir, sharedBinaries.builds = "", nil
+	sharedBinaries.Unlock()
 	if dir == "" {
 		return nil
 	}

@@ -3,9 +3,6 @@ package testbed
 import (
 	"bytes"
 	"context"
-	"errors"
-	"io/fs"
-	"net/url"
 	"os"
 	"slices"
 	"testing"
@@ -162,51 +159,6 @@ func nodeNames(nodes []*corev1.Node) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-func TestStoppedOrKilledControlPlaneLeavesNoProcessAndNoPort(t *testing.T) {
-	ctx := needsControlPlane(t)
-	for name, end := range map[string]func(*ControlPlane) error{
-		"stopped": func(cp *ControlPlane) error { return cp.StopAPIServer(ctx) },
-		"killed":  func(cp *ControlPlane) error { cp.Kill(); return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			plane := OwnControlPlane(t, ControlPlaneOptions{ControllerManager: true})
-			// An open watch must not hold the stop.
-			nodes, err := WatchNodes(ctx, plane.Clientset(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer nodes.Close()
-			server, err := url.Parse(plane.RESTConfig().Host)
-			if err != nil {
-				t.Fatal(err)
-			}
-			children := watchChildren(t, plane.Process().PID())
-			if len(children) != 2 {
-				t.Fatalf("the control plane has %d children, want kube-apiserver and kube-controller-manager", len(children))
-			}
-
-			if err := end(plane); err != nil {
-				t.Fatal(err)
-			}
-			for _, child := range children {
-				child.waitForEnd(t)
-			}
-			listener, err := listen(server.Host)
-			if err != nil {
-				t.Errorf("the port of the API server is not free: %v", err)
-			} else {
-				listener.Close()
-			}
-			if err := plane.Stop(ctx); err != nil {
-				t.Error(err)
-			}
-			if _, err := os.Stat(plane.Dir()); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the temporary folder is still there: %v", err)
-			}
-		})
-	}
 }
 
 func TestRequestsCountsWhatClientsDid(t *testing.T) {

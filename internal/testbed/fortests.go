@@ -25,13 +25,13 @@ var shared struct {
 // RunMain runs the tests of a package that share one control plane, and
 // returns the exit code for TestMain. The control plane is started by the
 // first test that asks for it with Shared, so a run without such a test stays
-// quick, and stopped at the end. What TestBinary has built is removed.
+// quick, and stopped at the end. What SharedBinary has built is removed.
 func RunMain(m interface{ Run() int }, o ControlPlaneOptions) int {
 	shared.Lock()
 	shared.opts = o
 	shared.Unlock()
 	code := m.Run()
-	if err := errors.Join(stopShared(), removeTestBinaries()); err != nil {
+	if err := errors.Join(stopShared(), removeSharedBinaries()); err != nil {
 		fmt.Fprintln(os.Stderr, "clean up after the tests:", err)
 		return max(code, 1)
 	}

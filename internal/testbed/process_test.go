@@ -1,15 +1,10 @@
 package testbed
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -124,34 +119,3 @@ func TestStopReturnsTheExitOfTheProcess(t *testing.T) {
 		})
 	}
 }
-
-func TestProcessDiesWithTheOneThatStartedIt(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux ties the life of a child to its parent")
-	}
-	parent := exec.Command(os.Args[0])
-	parent.Env = append(os.Environ(), helperEnv+"=parent")
-	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
-	child := watchProcess(t, pid)
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = parent.Wait() // it was killed
-	child.waitForEnd(t)
-}
-
-func listen(address string) (net.Listener, error) { return net.Listen("tcp", address) }

@@ -3,14 +3,13 @@ package testbed
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -29,64 +28,88 @@ type Watcher[T runtime.Object] struct {
 }
 
 // WatchVolumeAttachments watches all VolumeAttachments. It blocks until the
-// first copy is complete; ctx bounds only that. onChange (may be nil) is told
-// every change, one at a time: was is nil for a new object and now for one that
-// is gone. The caller must Close the watcher.
+// first copy is complete and onChange has been told of it; ctx bounds only
+// that. onChange (may be nil) is told every change, one at a time: was is nil
+// for a new object and now for one that is gone. The caller must Close the
+// watcher.
 func WatchVolumeAttachments(ctx context.Context, client kubernetes.Interface, onChange func(was, now *storagev1.VolumeAttachment)) (*Watcher[*storagev1.VolumeAttachment], error) {
-	factory := informers.NewSharedInformerFactory(client, 0)
-	return watch(ctx, factory, factory.Storage().V1().VolumeAttachments().Informer(), onChange, summarizeVolumeAttachments)
+	return watchAll(ctx, client.StorageV1().VolumeAttachments(), onChange, summarizeVolumeAttachments)
 }
 
 // WatchNodes watches all Nodes, as WatchVolumeAttachments does.
 func WatchNodes(ctx context.Context, client kubernetes.Interface, onChange func(was, now *corev1.Node)) (*Watcher[*corev1.Node], error) {
-	factory := informers.NewSharedInformerFactory(client, 0)
-	return watch(ctx, factory, factory.Core().V1().Nodes().Informer(), onChange, summarizeNodes)
+	return watchAll(ctx, client.CoreV1().Nodes(), onChange, summarizeNodes)
 }
 
 // WatchPersistentVolumes watches all PersistentVolumes, as
 // WatchVolumeAttachments does.
 func WatchPersistentVolumes(ctx context.Context, client kubernetes.Interface, onChange func(was, now *corev1.PersistentVolume)) (*Watcher[*corev1.PersistentVolume], error) {
-	factory := informers.NewSharedInformerFactory(client, 0)
-	return watch(ctx, factory, factory.Core().V1().PersistentVolumes().Informer(), onChange, summarizeCount[*corev1.PersistentVolume])
+	return watchAll(ctx, client.CoreV1().PersistentVolumes(), onChange, summarizePersistentVolumes)
 }
 
 // WatchPersistentVolumeClaims watches the PersistentVolumeClaims of all
 // namespaces, as WatchVolumeAttachments does.
 func WatchPersistentVolumeClaims(ctx context.Context, client kubernetes.Interface, onChange func(was, now *corev1.PersistentVolumeClaim)) (*Watcher[*corev1.PersistentVolumeClaim], error) {
-	factory := informers.NewSharedInformerFactory(client, 0)
-	return watch(ctx, factory, factory.Core().V1().PersistentVolumeClaims().Informer(), onChange, summarizeCount[*corev1.PersistentVolumeClaim])
+	return watchAll(ctx, client.CoreV1().PersistentVolumeClaims(""), onChange, summarizeClaims)
 }
 
-func watch[T runtime.Object](ctx context.Context, factory informers.SharedInformerFactory, informer cache.SharedIndexInformer, onChange func(was, now T), summary func([]T) string) (*Watcher[T], error) {
-	w := &Watcher[T]{store: informer.GetStore(), summary: summary, changed: make(chan struct{})}
-	if onChange == nil {
-		onChange = func(T, T) {}
-	}
-	var none T
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(now any) { onChange(none, now.(T)); w.wake() },
-		UpdateFunc: func(was, now any) { onChange(was.(T), now.(T)); w.wake() },
-		DeleteFunc: func(was any) {
-			if gone, ok := was.(cache.DeletedFinalStateUnknown); ok {
-				was = gone.Obj
-			}
-			onChange(was.(T), none)
-			w.wake()
+// typedClient is what the clientset has for each kind; L is the kind's list.
+type typedClient[L runtime.Object] interface {
+	List(ctx context.Context, opts metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+}
+
+// plainListWatch makes the informer list and then watch. The newer way, a watch
+// that begins with all objects, cannot be ended while the API server refuses
+// connections: Close would block for up to a minute.
+type plainListWatch struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is what client-go looks for.
+func (plainListWatch) IsWatchListSemanticsUnSupported() bool { return true }
+
+func watchAll[T, L runtime.Object](ctx context.Context, client typedClient[L], onChange func(was, now T), summary func([]T) string) (*Watcher[T], error) {
+	informer := cache.NewSharedIndexInformer(plainListWatch{&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			return client.List(ctx, opts)
 		},
-	}); err != nil {
-		return nil, fmt.Errorf("watch: %w", err)
+		WatchFuncWithContext: client.Watch,
+	}}, *new(T), 0, cache.Indexers{})
+	w := &Watcher[T]{store: informer.GetStore(), summary: summary, changed: make(chan struct{})}
+	handler, err := informer.AddEventHandler(w.handler(onChange))
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", *new(T), err)
 	}
-	stop := make(chan struct{})
-	factory.Start(stop)
-	w.close = sync.OnceFunc(func() {
-		close(stop)
-		factory.Shutdown() // blocks until its goroutines have ended
-	})
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+
+	// The watch outlives the start and has Close to end it.
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { informer.RunWithContext(running) })
+	w.close = func() { stop(); wg.Wait() }
+	if !cache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
 		w.close()
-		return nil, fmt.Errorf("watch: wait for the first copy: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("watch %T: wait for the first copy: %w", *new(T), context.Cause(ctx))
 	}
 	return w, nil
+}
+
+func (w *Watcher[T]) handler(onChange func(was, now T)) cache.ResourceEventHandler {
+	var none T
+	changed := func(was, now T) {
+		if onChange != nil {
+			onChange(was, now)
+		}
+		w.wake()
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(now any) { changed(none, now.(T)) },
+		UpdateFunc: func(was, now any) { changed(was.(T), now.(T)) },
+		DeleteFunc: func(was any) {
+			if missed, ok := was.(cache.DeletedFinalStateUnknown); ok {
+				was = missed.Obj
+			}
+			changed(was.(T), none)
+		},
+	}
 }
 
 // Close ends the watch and blocks until it has ended. It may be called twice.
@@ -132,77 +155,4 @@ func (w *Watcher[T]) wake() {
 	defer w.mu.Unlock()
 	close(w.changed)
 	w.changed = make(chan struct{})
-}
-
-// AllAttached holds when there are n VolumeAttachments or more and all are
-// attached and none is being deleted.
-func AllAttached(n int) func([]*storagev1.VolumeAttachment) bool {
-	return func(all []*storagev1.VolumeAttachment) bool {
-		return len(all) >= n && !slices.ContainsFunc(all, func(va *storagev1.VolumeAttachment) bool {
-			return !va.Status.Attached || va.DeletionTimestamp != nil
-		})
-	}
-}
-
-// NoneLeft holds when there are no objects.
-func NoneLeft[T runtime.Object](all []T) bool { return len(all) == 0 }
-
-// VolumesAttached counts the volumes in status.volumesAttached of all nodes.
-func VolumesAttached(nodes []*corev1.Node) int {
-	n := 0
-	for _, node := range nodes {
-		n += len(node.Status.VolumesAttached)
-	}
-	return n
-}
-
-func summarizeVolumeAttachments(all []*storagev1.VolumeAttachment) string {
-	var attached, deleting int
-	var waiting []string
-	errs := map[string]string{}
-	for _, va := range all {
-		switch {
-		case va.DeletionTimestamp != nil:
-			deleting++
-			waiting = append(waiting, va.Name)
-			if e := va.Status.DetachError; e != nil {
-				errs[va.Name] = e.Message
-			}
-		case va.Status.Attached:
-			attached++
-		default:
-			waiting = append(waiting, va.Name)
-			if e := va.Status.AttachError; e != nil {
-				errs[va.Name] = e.Message
-			}
-		}
-	}
-	text := fmt.Sprintf("%d VolumeAttachments: %d attached, %d being deleted, %d with an error", len(all), attached, deleting, len(errs))
-	if len(waiting) > 0 {
-		slices.Sort(waiting)
-		text += "; not there yet: " + firstFew(waiting)
-	}
-	for _, name := range waiting {
-		if message := errs[name]; message != "" {
-			return text + "; error of " + name + ": " + message
-		}
-	}
-	return text
-}
-
-func summarizeNodes(all []*corev1.Node) string {
-	return fmt.Sprintf("%d Nodes with %d volumes attached", len(all), VolumesAttached(all))
-}
-
-func summarizeCount[T runtime.Object](all []T) string {
-	var none T
-	return fmt.Sprintf("%d objects of type %T", len(all), none)
-}
-
-func firstFew(names []string) string {
-	const few = 3
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
