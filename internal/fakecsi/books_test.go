@@ -206,7 +206,9 @@ func TestWaitWakesOnEachChangeAndEndsWithItsContext(t *testing.T) {
 			time.Sleep(time.Minute)
 			publish(t.Context(), b, "v", "n1", rwo)
 			time.Sleep(time.Minute)
-			turn(t, b, Knobs{LoseVolumes: []string{"v"}})
+			if err := b.Set(Knobs{LoseVolumes: []string{"v"}}); err != nil {
+				t.Error(err)
+			}
 		}()
 		begin := time.Now()
 		if err := b.Wait(t.Context(), func(bk Books) bool { return bk.IsAttached("v", "n1") }); err != nil {

@@ -2,11 +2,15 @@ package fakecsi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
@@ -100,6 +104,40 @@ func TestControlClientWaitsForAChange(t *testing.T) {
 	})
 	if err == nil {
 		t.Error("a wait goes on after its context has ended")
+	}
+}
+
+func TestBooksAfterAVersionComeWithTheNextChange(t *testing.T) {
+	tests := []struct {
+		name     string
+		after    int // relative to the version there is
+		changeIn time.Duration
+		took     time.Duration
+	}{
+		{name: "at the change", changeIn: time.Second, took: time.Second},
+		{name: "without a change in the end", changeIn: time.Hour, took: longPoll},
+		{name: "at once if there was one", after: -1, changeIn: time.Hour},
+		{name: "at once after a restart, when versions are lower again", after: 1000, changeIn: time.Hour},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBackend(t, Options{})
+				publish(t.Context(), b, "v", "n1", rwo)
+				change := time.AfterFunc(tt.changeIn, func() {
+					if err := b.Set(Knobs{NotReady: new(true)}); err != nil {
+						t.Error(err)
+					}
+				})
+				defer change.Stop()
+				begin := time.Now()
+				url := fmt.Sprintf("/books?after=%d", int(b.Books().Version)+tt.after)
+				Control(b).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))
+				if took := time.Since(begin); took != tt.took {
+					t.Errorf("they took %s, want %s", took, tt.took)
+				}
+			})
+		})
 	}
 }
 

@@ -110,6 +110,11 @@ func TestCrashCutsCallsInFlightAndKeepsWhatIsAttached(t *testing.T) {
 				t.Errorf("the call in flight got %v", err)
 			}
 			waitFor(t, ctx, b, func(bk Books) bool { return bk.InFlight.Now == 0 })
+			if socket, ok := strings.CutPrefix(endpoint, "unix://"); ok {
+				if _, err := os.Lstat(socket); err != nil {
+					t.Errorf("no socket is left over, as a crash leaves it: %v", err)
+				}
+			}
 
 			turn(t, b, Knobs{ReleaseAll: true, Name: "b.example.com", Capabilities: []Capability{ControllerService}})
 			if err := s.Start(); err != nil {

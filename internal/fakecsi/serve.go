@@ -1,0 +1,93 @@
+package fakecsi
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// effect is what a call does to the storage, with mu held: whether it changed
+// anything, and the error to answer with.
+type effect func(c *call) (changed bool, err error)
+
+// serve takes a call from its begin to its end.
+func (b *Backend) serve(ctx context.Context, r request, e effect) error {
+	b.mu.Lock()
+	c := b.ledger.begin(ctx, r, time.Now())
+	c.plan = b.behaviour.plan(r)
+	b.note()
+	b.mu.Unlock()
+
+	changed, err := b.run(ctx, c, e)
+
+	b.mu.Lock()
+	b.ledger.end(c, changed, err, time.Now())
+	b.note()
+	b.mu.Unlock()
+	return err
+}
+
+// run meets the knobs and does the work in between.
+func (b *Backend) run(ctx context.Context, c *call, e effect) (changed bool, err error) {
+	if c.finishAbandoned {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if err := pass(ctx, c.latency); err != nil {
+		return false, err
+	}
+	if err := await(ctx, c.before); err != nil {
+		return false, err
+	}
+	if c.errBefore != nil {
+		return false, c.errBefore
+	}
+	b.mu.Lock()
+	changed, err = e(c)
+	b.note()
+	b.mu.Unlock()
+	if ferr := b.flush(); ferr != nil {
+		return changed, status.Error(codes.Internal, ferr.Error())
+	}
+	if err := await(ctx, c.after); err != nil {
+		return changed, err
+	}
+	if c.errAfter != nil {
+		return changed, c.errAfter
+	}
+	return changed, err
+}
+
+// pass lets time go by.
+func pass(ctx context.Context, d time.Duration) error {
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
+	return left(ctx)
+}
+
+// await waits until all gates are closed.
+func await(ctx context.Context, gates []<-chan struct{}) error {
+	for _, g := range gates {
+		select {
+		case <-g:
+		case <-ctx.Done():
+			return left(ctx)
+		}
+	}
+	return nil
+}
+
+// left is the answer, which reaches nobody, to a caller that has left.
+func left(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return status.FromContextError(ctx.Err()).Err()
+}
