@@ -20,6 +20,16 @@ func AllAttached(n int) func([]*storagev1.VolumeAttachment) bool {
 	}
 }
 
+// AllBound holds when there are n PersistentVolumeClaims or more and all are
+// bound: from then on the attach-detach controller attaches for their Pods.
+func AllBound(n int) func([]*corev1.PersistentVolumeClaim) bool {
+	return func(all []*corev1.PersistentVolumeClaim) bool {
+		return len(all) >= n && !slices.ContainsFunc(all, func(pvc *corev1.PersistentVolumeClaim) bool {
+			return pvc.Status.Phase != corev1.ClaimBound
+		})
+	}
+}
+
 // NoneLeft holds when there are no objects.
 func NoneLeft[T runtime.Object](all []T) bool { return len(all) == 0 }
 

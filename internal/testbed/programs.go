@@ -44,13 +44,10 @@ type DriverOptions struct {
 	Args    []string // of `testbed driver`
 	LogPath string   // gets its output, appended
 	Name    string   // for errors; empty: "driver"
-	// ReadyLine is the prefix of the line with which the driver says that it
-	// listens. Empty: do not wait.
-	ReadyLine string
 }
 
-// StartDriver starts `testbed driver` as a process, and blocks until it
-// listens when a ReadyLine is given. The caller must Stop or Kill it.
+// StartDriver starts `testbed driver` as a process and blocks until it
+// listens. The caller must Stop or Kill it.
 func StartDriver(ctx context.Context, o DriverOptions) (*Process, error) {
 	if o.Binary == "" || o.LogPath == "" {
 		return nil, errors.New("start driver: Binary and LogPath must be set")
@@ -63,6 +60,6 @@ func StartDriver(ctx context.Context, o DriverOptions) (*Process, error) {
 		Path:      o.Binary,
 		Args:      append([]string{"driver"}, o.Args...),
 		LogPath:   o.LogPath,
-		ReadyLine: o.ReadyLine,
+		ReadyLine: "driver ", // NAME listens on ENDPOINT
 	})
 }
