@@ -58,7 +58,7 @@ func checkSocketPath(socket string) error {
 	if clean := path.Clean(socket); clean == "/" {
 		return errors.New("the path names no socket: write unix:///path/to/csi.sock")
 	} else if clean != socket {
-		return fmt.Errorf("the path of the socket must not contain \".\", \"..\", \"//\" or end with \"/\": write %s%s", unixScheme, clean)
+		return fmt.Errorf("the path of the socket must have no \"/./\", \"/../\" or \"//\" in it and no \"/\" at its end: write %s%s", unixScheme, clean)
 	}
 	return nil
 }

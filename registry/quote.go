@@ -5,10 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxQuoted is how much of what a user wrote a message repeats.
+// maxQuoted is how many bytes of what a user wrote a message repeats.
 const maxQuoted = 120
 
-// quote repeats what a user wrote in a message: on one line, and not too much.
+// quote repeats in a message what a user wrote: in quotes, on one line, not too
+// much of it.
 func quote(s string) string {
 	if len(s) <= maxQuoted {
 		return strconv.Quote(s)
@@ -18,4 +19,12 @@ func quote(s string) string {
 		cut--
 	}
 	return strconv.Quote(s[:cut]) + "..."
+}
+
+// clip is quote without the quotes, where they are not needed.
+func clip(s string) string {
+	if quoted := quote(s); quoted != `"`+s+`"` {
+		return quoted
+	}
+	return s
 }

@@ -1,8 +1,148 @@
 package registry
 
-import "time"
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// settings is every setting of a driver. A new one is a row here, a field of
+// Settings and a line in the example drivers.yaml: reading, ranges, inheritance
+// and the test of the example follow from the row.
+var settings = []setting{
+	row("timeout", 2*time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Timeout }),
+	row("workers", 20, integer(1, 10000), func(s *Settings) *int { return &s.Workers }),
+	row("retry.initial", 500*time.Millisecond, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Initial }),
+	row("retry.max", time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Max }),
+	row("defaultFSType", "", word(128), func(s *Settings) *string { return &s.DefaultFSType }),
+}
+
+// orders is every pair of settings of which one may not exceed the other.
+var orders = []order{
+	{lower: "retry.initial", upper: "retry.max", holds: func(s Settings) bool { return s.Retry.Initial <= s.Retry.Max }},
+}
+
+// unsupportedSettings are keys that the format reserves and this version cannot
+// honour: to ignore them would be to do something else than was asked for.
+var unsupportedSettings = []string{
+	"mode", "maxPerNode", "stuckAfter", "drift", "probe", "kubeAPI", "lease", "onForeignWriter", "insecure",
+}
+
+// setting is one setting of a driver.
+type setting struct {
+	key        string // in drivers.yaml, "retry.max" for max under retry
+	want       string // what a user is to write
+	setDefault func(s *Settings)
+	read       func(n *yaml.Node, s *Settings) error // leaves s alone if it fails
+	write      func(s Settings) (inYAML string)
+}
+
+// row makes a setting from its key, its default, its kind and its field.
+func row[T any](key string, byDefault T, k kind[T], field func(*Settings) *T) setting {
+	return setting{
+		key:        key,
+		want:       k.want,
+		setDefault: func(s *Settings) { *field(s) = byDefault },
+		read: func(n *yaml.Node, s *Settings) error {
+			value, err := k.read(n)
+			if err == nil {
+				*field(s) = value
+			}
+			return err
+		},
+		write: func(s Settings) string { return k.write(*field(&s)) },
+	}
+}
+
+// order says that the setting lower may not exceed the setting upper.
+type order struct {
+	lower, upper string
+	holds        func(s Settings) bool
+}
 
 // DefaultSettings returns the settings of a driver about which nothing was said.
 func DefaultSettings() Settings {
-	return Settings{Timeout: 2 * time.Minute, Workers: 20, Retry: Retry{Initial: 500 * time.Millisecond, Max: time.Minute}}
+	var s Settings
+	for i := range settings {
+		settings[i].setDefault(&s)
+	}
+	return s
+}
+
+// settingKeys returns the keys of all settings after those in front.
+func settingKeys(front ...string) []string {
+	for i := range settings {
+		front = append(front, settings[i].key)
+	}
+	return front
+}
+
+// level is the settings that hold at one place of a file, in defaults or in the
+// entry of a driver, and where each of them was written.
+type level struct {
+	Settings
+	origins map[string]origin // by key; none for a built-in default
+}
+
+// origin is where a setting was written.
+type origin struct {
+	line int
+	ok   bool // it could be read
+}
+
+// settings reads what a mapping says on top of the outer level, which stays as
+// it is.
+func (p *parser) settings(o object, outer level) level {
+	l := level{Settings: outer.Settings, origins: maps.Clone(outer.origins)}
+	if l.origins == nil {
+		l.origins = map[string]origin{}
+	}
+	for i := range settings {
+		key := settings[i].key
+		value, written := o.values[key]
+		if !written {
+			continue
+		}
+		err := settings[i].read(value, &l.Settings)
+		if err != nil {
+			p.report(value.Line, o.child(key), err.Error())
+		}
+		l.origins[key] = origin{line: value.Line, ok: err == nil}
+	}
+	for i := range orders {
+		p.checkOrder(&orders[i], o, l)
+	}
+	return l
+}
+
+// checkOrder reports a broken order at the value that was written at this level:
+// what the outer level says was checked there.
+func (p *parser) checkOrder(rule *order, o object, l level) {
+	if rule.holds(l.Settings) || !l.readable(rule.lower) || !l.readable(rule.upper) {
+		return
+	}
+	if value, written := o.values[rule.upper]; written {
+		p.reportf(value.Line, o.child(rule.upper), "must not be below %s: raise one or lower the other", l.describe(rule.lower))
+	} else if value, written := o.values[rule.lower]; written {
+		p.reportf(value.Line, o.child(rule.lower), "must not be above %s: lower one or raise the other", l.describe(rule.upper))
+	}
+}
+
+// readable says whether the value of a setting is the one that was meant.
+func (l *level) readable(key string) bool {
+	from, written := l.origins[key]
+	return !written || from.ok
+}
+
+// describe names a setting with its value and its origin.
+func (l *level) describe(key string) string {
+	i := slices.IndexFunc(settings, func(s setting) bool { return s.key == key })
+	where := "by default"
+	if from, written := l.origins[key]; written {
+		where = fmt.Sprintf("line %d", from.line)
+	}
+	return fmt.Sprintf("%s, which is %s (%s)", key, settings[i].write(l.Settings), where)
 }

@@ -1,0 +1,120 @@
+package registry
+
+import (
+	"fmt"
+	"regexp"
+
+	"gopkg.in/yaml.v3"
+)
+
+const maxNameLength = 63
+
+// nameForm is what the API server demands of spec.attacher, which is stricter
+// than the CSI spec: a domain name, in which it ignores the case.
+var nameForm = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*$`)
+
+// entryKeys is what an entry of drivers may hold.
+var entryKeys = keys{
+	known:       settingKeys("name", "endpoint"),
+	unsupported: append([]string{"tls"}, unsupportedSettings...),
+}
+
+// entry is one element of drivers.
+type entry struct {
+	object
+	Driver // Name and Endpoint are "" if they could not be read
+}
+
+// entries reads the list of drivers.
+func (p *parser) entries(n *yaml.Node, path string, defaults level) Snapshot {
+	snapshot := Snapshot{}
+	if n.Kind != yaml.SequenceNode {
+		p.report(n.Line, path, mistyped(n, "a list of drivers, or [] for none").Error())
+		return snapshot
+	}
+	seen := claims{names: map[string]entry{}, sanitized: map[string]entry{}, endpoints: map[Endpoint]entry{}}
+	for i, element := range n.Content {
+		o := p.object(element, fmt.Sprintf("%s[%d]", path, i), entryKeys)
+		if element.Kind != yaml.MappingNode {
+			continue
+		}
+		e := entry{object: o, Driver: p.driver(o, defaults)}
+		p.claim(seen, e)
+		snapshot[e.Name] = e.Driver
+	}
+	return snapshot
+}
+
+// driver reads the driver of an entry.
+func (p *parser) driver(o object, defaults level) Driver {
+	d := Driver{
+		Settings: p.settings(o, defaults).Settings,
+		Source:   fmt.Sprintf("%s:%d", p.file, o.line),
+	}
+	if name, ok := p.requiredString(o, "name", "the name by which the driver calls itself"); ok {
+		if err := checkName(name); err != nil {
+			p.report(o.values["name"].Line, o.child("name"), err.Error())
+		} else {
+			d.Name = name
+		}
+	}
+	if s, ok := p.requiredString(o, "endpoint", "an endpoint like unix:///path/to/csi.sock"); ok {
+		endpoint, err := ParseEndpoint(s)
+		if err != nil {
+			p.report(o.values["endpoint"].Line, o.child("endpoint"), err.Error())
+		}
+		d.Endpoint = endpoint
+	}
+	return d
+}
+
+// checkName says what keeps a name from being the spec.attacher of a
+// VolumeAttachment.
+func checkName(name string) error {
+	if len(name) > maxNameLength {
+		return fmt.Errorf("%s has %d characters, the name of a CSI driver may have %d at most: write the name by which the driver calls itself",
+			quote(name), len(name), maxNameLength)
+	}
+	if !nameForm.MatchString(name) {
+		return fmt.Errorf("%s is no name of a CSI driver: write a domain name like ebs.csi.aws.com (letters, digits, '-' and '.', a letter or a digit at both ends of each part)",
+			quote(name))
+	}
+	return nil
+}
+
+// claims is what no two drivers can share, with the entry that has it.
+type claims struct {
+	names, sanitized map[string]entry
+	endpoints        map[Endpoint]entry
+}
+
+// claim reports what an entry shares with one before it.
+func (p *parser) claim(seen claims, e entry) {
+	if e.Name != "" {
+		line, path := e.values["name"].Line, e.child("name")
+		first, twice := take(seen.names, e.Name, e)
+		if twice {
+			p.reportf(line, path, "the driver %s is already on line %d: remove one of them", e.Name, first.values["name"].Line)
+			return // with the endpoint of the first, as a rule
+		}
+		if first, twice := take(seen.sanitized, SanitizedName(e.Name), e); twice {
+			p.reportf(line, path, "%s and %s (line %d) both become %s in finalizers and leases, so that one hub cannot serve both: remove one of them",
+				e.Name, first.Name, first.values["name"].Line, SanitizedName(e.Name))
+		}
+	}
+	if e.Endpoint == "" {
+		return
+	}
+	if first, twice := take(seen.endpoints, e.Endpoint, e); twice {
+		p.reportf(e.values["endpoint"].Line, e.child("endpoint"), "%s is already the endpoint on line %d, and only one driver can answer there: correct one of them",
+			quote(string(e.Endpoint)), first.values["endpoint"].Line)
+	}
+}
+
+// take records who has a key, or returns who has had it before.
+func take[K comparable](taken map[K]entry, key K, e entry) (first entry, twice bool) {
+	if first, twice = taken[key]; !twice {
+		taken[key] = e
+	}
+	return first, twice
+}

@@ -1,0 +1,42 @@
+package registry
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Error is one mistake in a drivers.yaml.
+type Error struct {
+	File    string // as it was named to Parse or ParseFile
+	Line    int    // counted from 1; 0 if the file as a whole is meant
+	Path    string // of the value, "drivers[1].timeout"; "" if no value is meant
+	Message string // what is wrong and what to do; one line
+}
+
+// Error is "file:line: path: message", without the parts that are not known.
+func (e Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ":%d", e.Line)
+	}
+	b.WriteString(": ")
+	if e.Path != "" {
+		b.WriteString(e.Path + ": ")
+	}
+	b.WriteString(e.Message)
+	return b.String()
+}
+
+// Errors is every mistake in a drivers.yaml, in order of line. It is what Parse
+// and ParseFile fail with (errors.As), and never empty then.
+type Errors []Error
+
+// Error is one line for each mistake.
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i := range e {
+		lines[i] = e[i].Error()
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,140 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"gopkg.in/yaml.v3"
+)
+
+// kind is a kind of value that a setting can have.
+type kind[T any] struct {
+	want  string                        // what a user is to write: "a duration from 1ms to 24h"
+	read  func(n *yaml.Node) (T, error) // the error says what is wrong and what to write
+	write func(value T) (inYAML string) // the inverse of read, in the shortest form
+}
+
+// duration is a time.Duration within bounds. A number without a unit is an error:
+// it would be seconds to some and nanoseconds to others.
+func duration(lowest, highest time.Duration) kind[time.Duration] {
+	k := kind[time.Duration]{
+		want:  fmt.Sprintf("a duration from %s to %s", formatDuration(lowest), formatDuration(highest)),
+		write: formatDuration,
+	}
+	valid := func(s string) (time.Duration, bool) {
+		d, err := time.ParseDuration(s)
+		return d, err == nil && d >= lowest && d <= highest
+	}
+	k.read = func(n *yaml.Node) (time.Duration, error) {
+		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
+			if d, ok := valid(n.Value); ok {
+				return d, nil
+			}
+		}
+		err := mistyped(n, k.want)
+		if n.Kind != yaml.ScalarNode || isNull(n) {
+			return 0, err
+		}
+		if _, ok := valid(n.Value + "s"); ok {
+			return 0, fmt.Errorf("%w: write %ss", err, n.Value)
+		}
+		if _, parseErr := time.ParseDuration(n.Value); parseErr != nil {
+			return 0, fmt.Errorf("%w: write it like 500ms, 30s or 1h30m", err)
+		}
+		return 0, err
+	}
+	return k
+}
+
+// formatDuration writes 2m where Duration.String writes 2m0s.
+func formatDuration(d time.Duration) string {
+	s := d.String()
+	if short, ok := strings.CutSuffix(s, "m0s"); ok {
+		s = short + "m"
+	}
+	if short, ok := strings.CutSuffix(s, "h0m"); ok {
+		s = short + "h"
+	}
+	return s
+}
+
+// integer is a decimal number within bounds. Forms that YAML versions read
+// differently (010, 0x10, 1_000) are errors.
+func integer(lowest, highest int) kind[int] {
+	k := kind[int]{
+		want:  fmt.Sprintf("a whole number from %d to %d", lowest, highest),
+		write: strconv.Itoa,
+	}
+	valid := func(s string) (int, bool) {
+		i, err := strconv.Atoi(s)
+		return i, err == nil && strconv.Itoa(i) == s && i >= lowest && i <= highest
+	}
+	k.read = func(n *yaml.Node) (int, error) {
+		if n.Kind != yaml.ScalarNode {
+			return 0, mistyped(n, k.want)
+		}
+		i, ok := valid(n.Value)
+		switch {
+		case ok && n.ShortTag() == "!!int":
+			return i, nil
+		case ok:
+			return 0, fmt.Errorf("%w: write %d, without quotes", mistyped(n, k.want), i)
+		}
+		return 0, mistyped(n, k.want)
+	}
+	return k
+}
+
+// word is a string of at most a number of bytes without spaces; it may be empty.
+func word(maxBytes int) kind[string] {
+	k := kind[string]{
+		want:  fmt.Sprintf("a string without spaces of at most %d bytes", maxBytes),
+		write: strconv.Quote,
+	}
+	k.read = func(n *yaml.Node) (string, error) {
+		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" || len(n.Value) > maxBytes ||
+			strings.ContainsFunc(n.Value, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+			return "", mistyped(n, k.want)
+		}
+		return n.Value, nil
+	}
+	return k
+}
+
+// mistyped says that a value is not what it must be.
+func mistyped(n *yaml.Node, want string) error {
+	switch {
+	case isNull(n):
+		return errors.New("has no value: write " + want)
+	case n.Kind == yaml.AliasNode:
+		return errors.New("is an alias, and aliases are not supported: write the value out")
+	}
+	return fmt.Errorf("must be %s, not %s", want, describe(n))
+}
+
+func isNull(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
+}
+
+// describe says what a user wrote. It is not for null and aliases.
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	switch n.ShortTag() {
+	case "!!str":
+		return "the string " + quote(n.Value)
+	case "!!int", "!!float":
+		return "the number " + clip(n.Value)
+	case "!!bool":
+		return "the boolean " + clip(n.Value)
+	}
+	return quote(n.Value) + " of type " + clip(n.ShortTag())
+}

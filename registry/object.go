@@ -1,0 +1,126 @@
+package registry
+
+import (
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// object is a mapping of a file whose keys are all known.
+type object struct {
+	line     int
+	path     string                // "drivers[1]"; "" for the file itself
+	values   map[string]*yaml.Node // by key; "retry.max" for max under retry
+	misspelt map[string]bool       // keys that an unknown one probably stands for
+}
+
+// child is the path of a key of the object.
+func (o object) child(key string) string {
+	if o.path == "" {
+		return key
+	}
+	return o.path + "." + key
+}
+
+// keys is what a mapping may hold. "a" is a value that the caller reads, "a.b" the
+// key b of the mapping a.
+type keys struct {
+	known       []string
+	unsupported []string // belong to the format, but not to this version
+}
+
+// inner returns the keys of the mapping that is found at key, none if a value is.
+func (k keys) inner(key string) keys {
+	var in keys
+	for _, known := range k.known {
+		if rest, ok := strings.CutPrefix(known, key+"."); ok {
+			in.known = append(in.known, rest)
+		}
+	}
+	return in
+}
+
+// outer returns the known keys of the mapping itself, in order.
+func (k keys) outer() []string {
+	var out []string
+	for _, known := range k.known {
+		key, _, _ := strings.Cut(known, ".")
+		if !slices.Contains(out, key) {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// object reads a mapping and reports every key that it may not hold. Of a key
+// that is there twice the first value counts.
+func (p *parser) object(n *yaml.Node, path string, k keys) object {
+	o := object{line: n.Line, path: path, values: map[string]*yaml.Node{}, misspelt: map[string]bool{}}
+	if n.Kind != yaml.MappingNode {
+		p.report(n.Line, path, mistyped(n, "a mapping of keys to values").Error())
+		return o
+	}
+	lines := map[string]int{} // of the keys so far
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind != yaml.ScalarNode {
+			p.report(key.Line, path, "a key must be a plain word, not a mapping, a list or an alias: write it out")
+			continue
+		}
+		if first, twice := lines[key.Value]; twice {
+			p.reportf(key.Line, o.child(pathKey(key.Value)), "the key is already on line %d: remove one of them", first)
+			continue
+		}
+		lines[key.Value] = key.Line
+		p.member(o, key, value, k)
+	}
+	return o
+}
+
+// member puts one key of a mapping into its object, or reports it.
+func (p *parser) member(o object, key, value *yaml.Node, k keys) {
+	path := o.child(pathKey(key.Value))
+	switch {
+	case slices.Contains(k.known, key.Value) && !strings.Contains(key.Value, "."):
+		o.values[key.Value] = value
+	case slices.Contains(k.outer(), key.Value):
+		for inner, v := range p.object(value, path, k.inner(key.Value)).values {
+			o.values[key.Value+"."+inner] = v
+		}
+	case slices.Contains(k.unsupported, key.Value):
+		p.report(key.Line, path, "not supported by this version: remove it")
+	case key.Tag == "!!merge":
+		p.report(key.Line, path, "merge keys are not supported: write the values out; what holds for all drivers belongs under defaults")
+	default:
+		p.unknown(o, key, path, k)
+	}
+}
+
+// unknown reports a key that is not known, with what may have been meant.
+func (p *parser) unknown(o object, key *yaml.Node, path string, k keys) {
+	near, ok := nearest(key.Value, k.known)
+	if !ok {
+		near, ok = nearest(key.Value, k.outer())
+	}
+	if !ok {
+		p.reportf(key.Line, path, "unknown key: the keys here are %s", strings.Join(k.outer(), ", "))
+		return
+	}
+	o.misspelt[near] = true
+	if group, inner, nested := strings.Cut(near, "."); nested {
+		near = inner + " under " + group
+	}
+	p.reportf(key.Line, path, "unknown key: did you mean %s?", near)
+}
+
+// pathKey is a key as a path shows it.
+func pathKey(key string) string {
+	plain := key != "" && !strings.ContainsFunc(key, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '<')
+	})
+	if plain {
+		return clip(key)
+	}
+	return quote(key)
+}

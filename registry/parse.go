@@ -1,0 +1,178 @@
+package registry
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+)
+
+const (
+	apiVersion = "attach-hub/v1alpha1"
+	configKind = "DriverConfig"
+
+	// maxFileSize is far above what a ConfigMap can hold.
+	maxFileSize = 4 << 20
+)
+
+// Config is what a drivers.yaml says.
+type Config struct {
+	drivers Snapshot
+}
+
+// Drivers returns the drivers that the file names, with the settings that hold
+// for each of them. It is not to be changed.
+func (c *Config) Drivers() Snapshot {
+	return c.drivers
+}
+
+// ParseFile reads a drivers.yaml. It fails with Errors, also if there is no such
+// file; they name the file as path does.
+func ParseFile(path string) (*Config, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, Errors{{File: path, Message: err.Error()}}
+	}
+	return Parse(path, data)
+}
+
+// readFile returns what Parse is to look at: at most one byte more than it takes.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("there is no such file: correct the path or create the file")
+	}
+	if err != nil {
+		return nil, cause(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err != nil {
+		return nil, cause(err)
+	}
+	return data, nil
+}
+
+// cause drops the path, which the message begins with anyway.
+func cause(err error) error {
+	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
+		return fmt.Errorf("cannot be read: %w", pathError.Err)
+	}
+	return fmt.Errorf("cannot be read: %w", err)
+}
+
+// Parse reads the content of a drivers.yaml. It fails with Errors, which hold
+// every mistake in it; file is what they call it.
+func Parse(file string, data []byte) (*Config, error) {
+	p := &parser{file: file}
+	config := p.config(data)
+	if len(p.errors) > 0 {
+		slices.SortStableFunc(p.errors, func(a, b Error) int { return cmp.Compare(a.Line, b.Line) })
+		return nil, p.errors
+	}
+	return config, nil
+}
+
+// parser collects what is wrong with one file while it is read. Reading goes on
+// after a mistake; what it returns is of use only if there was none.
+type parser struct {
+	file   string
+	errors Errors
+}
+
+func (p *parser) report(line int, path, message string) {
+	p.errors = append(p.errors, Error{File: p.file, Line: line, Path: path, Message: message})
+}
+
+func (p *parser) reportf(line int, path, format string, args ...any) {
+	p.report(line, path, fmt.Sprintf(format, args...))
+}
+
+// config reads a whole file.
+func (p *parser) config(data []byte) *Config {
+	root := p.document(data)
+	if root == nil {
+		return nil
+	}
+	top := p.object(root, "", keys{
+		known:       []string{"apiVersion", "kind", "defaults", "drivers"},
+		unsupported: []string{"discovery"},
+	})
+	if root.Kind != yaml.MappingNode {
+		return nil
+	}
+	p.constant(top, "apiVersion", apiVersion)
+	p.constant(top, "kind", configKind)
+	defaults := level{Settings: DefaultSettings()}
+	if n, written := top.values["defaults"]; written {
+		defaults = p.settings(p.object(n, "defaults", keys{known: settingKeys(), unsupported: unsupportedSettings}), defaults)
+	}
+	n, ok := p.required(top, "drivers", "a list of drivers, or [] for none")
+	if !ok {
+		return nil
+	}
+	return &Config{drivers: p.entries(n, "drivers", defaults)}
+}
+
+// document returns the root of the only YAML document, nil if there is none.
+func (p *parser) document(data []byte) *yaml.Node {
+	if len(data) > maxFileSize {
+		p.reportf(0, "", "the file has more than %d bytes: that cannot be meant", maxFileSize)
+		return nil
+	}
+	var document, second yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	err := decoder.Decode(&document)
+	if errors.Is(err, io.EOF) || err == nil && isNull(document.Content[0]) {
+		p.reportf(0, "", "the file is empty: write apiVersion: %s, kind: %s and drivers: [] for no drivers", apiVersion, configKind)
+		return nil
+	}
+	if err == nil {
+		err = decoder.Decode(&second)
+		if err == nil {
+			p.report(second.Line, "", "a second YAML document begins here: put all drivers into one")
+		}
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		p.syntax(data, err)
+		return nil
+	}
+	return document.Content[0]
+}
+
+// constant reads a key that must have one certain value.
+func (p *parser) constant(o object, key, want string) {
+	s, ok := p.requiredString(o, key, want)
+	if ok && s != want {
+		p.reportf(o.values[key].Line, o.child(key), "must be %s, not %s", want, quote(s))
+	}
+}
+
+// required returns the value of a key that must be there; want is what to write.
+// If it returns false, what is wrong has been reported.
+func (p *parser) required(o object, key, want string) (*yaml.Node, bool) {
+	n, written := o.values[key]
+	if !written && !o.misspelt[key] {
+		p.report(o.line, o.child(key), "missing: write "+want)
+	}
+	return n, written
+}
+
+// requiredString is required for a string.
+func (p *parser) requiredString(o object, key, want string) (string, bool) {
+	n, ok := p.required(o, key, want)
+	if !ok {
+		return "", false
+	}
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
+		p.report(n.Line, o.child(key), mistyped(n, want).Error())
+		return "", false
+	}
+	return n.Value, true
+}
