@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -23,6 +24,9 @@ const (
 
 	byGuardian = "guardian" // finalizer; only volumes that may have to lose it
 )
+
+// stopTimeout bounds how long the end of the watches is waited for.
+const stopTimeout = 5 * time.Second
 
 // Cluster is the hub's view of the Kubernetes API: what all drivers share, watched
 // once for the process. What it returns belongs to the caches and is never changed.
@@ -97,8 +101,18 @@ func (c *Cluster) start(ctx context.Context) error {
 	return nil
 }
 
-// stop waits for all goroutines that start began, once its ctx has ended.
-func (c *Cluster) stop() { c.factory.Shutdown() }
+// stop waits for all goroutines that start began, once its ctx has ended, but not
+// for long: while the API server refuses connections, client-go's reflector sleeps
+// up to a minute without looking at its context, and a hub that is to stop would be
+// killed before that.
+func (c *Cluster) stop() {
+	ended := make(chan struct{})
+	go func() { c.factory.Shutdown(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(stopTimeout):
+	}
+}
 
 // attachmentsBy returns the VolumeAttachments of one attacher, volume or node.
 func (c *Cluster) attachmentsBy(index, value string) []*storagev1.VolumeAttachment {

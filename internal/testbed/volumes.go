@@ -33,7 +33,15 @@ type PersistentVolume struct {
 	Claim          string
 }
 
-// Spec returns the volume's spec, also good for an inline VolumeAttachment.
+// Inline returns the spec for a VolumeAttachment without a PersistentVolume.
+func (v PersistentVolume) Inline() *corev1.PersistentVolumeSpec {
+	spec := v.Spec()
+	// The API server forbids these there.
+	spec.Capacity, spec.PersistentVolumeReclaimPolicy, spec.ClaimRef = nil, "", nil
+	return &spec
+}
+
+// Spec returns the volume's spec.
 func (v PersistentVolume) Spec() corev1.PersistentVolumeSpec {
 	spec := corev1.PersistentVolumeSpec{
 		Capacity:                      volumeSize,
