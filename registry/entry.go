@@ -94,10 +94,11 @@ func (p *parser) claim(seen claims, e entry) {
 		line, path := e.values["name"].Line, e.child("name")
 		first, twice := take(seen.names, e.Name, e)
 		if twice {
-			p.reportf(line, path, "the driver %s is already on line %d: remove one of them", e.Name, first.values["name"].Line)
-			return // with the endpoint of the first, as a rule
-		}
-		if first, twice := take(seen.sanitized, SanitizedName(e.Name), e); twice {
+			p.reportf(line, path, "the driver %s is already named on line %d: remove one of them", e.Name, first.values["name"].Line)
+			if first.Endpoint == e.Endpoint {
+				return // one mistake, not two: the entry was copied
+			}
+		} else if first, twice := take(seen.sanitized, SanitizedName(e.Name), e); twice {
 			p.reportf(line, path, "%s and %s (line %d) both become %s in finalizers and leases, so that one hub cannot serve both: remove one of them",
 				e.Name, first.Name, first.values["name"].Line, SanitizedName(e.Name))
 		}

@@ -23,23 +23,28 @@ func fold(word string) string {
 	return strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(word))
 }
 
-// distance is how many bytes must be inserted, deleted or replaced to turn a into b.
+// distance is how many bytes must be inserted, deleted, replaced or swapped with
+// their neighbour to turn a into b.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1) // from a[:i] to each b[:j]
-	for j := range row {
-		row[j] = j
+	edits := make([][]int, len(a)+1) // [i][j]: from a[:i] to b[:j]
+	for i := range edits {
+		edits[i] = make([]int, len(b)+1)
+		edits[i][0] = i
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
+	for j := range edits[0] {
+		edits[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			replaced := edits[i-1][j-1]
+			if a[i-1] != b[j-1] {
 				replaced++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+			edits[i][j] = min(replaced, edits[i-1][j]+1, edits[i][j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				edits[i][j] = min(edits[i][j], edits[i-2][j-2]+1)
+			}
 		}
 	}
-	return row[len(b)]
+	return edits[len(a)][len(b)]
 }

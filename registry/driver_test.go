@@ -1,0 +1,48 @@
+package registry_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+func TestSanitizedNameIsThatOfCSIAttacher(t *testing.T) {
+	for name, want := range map[string]string{
+		"ebs.csi.aws.com":      "ebs-csi-aws-com",
+		"a-b":                  "a-b",
+		"s!a@n#i$t(i%z^e&d*":   "s-a-n-i-t-i-z-e-d-X",
+		"Upper.9":              "Upper-9",
+		"ends-":                "ends-X",
+		"größe":                "gr--e",
+		"":                     "",
+		"invalid\xff\xfebytes": "invalid--bytes",
+	} {
+		if got := registry.SanitizedName(name); got != want {
+			t.Errorf("SanitizedName(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestDefaultsAreThoseOfTheFormat(t *testing.T) {
+	want := registry.Settings{
+		Timeout: 2 * time.Minute,
+		Workers: 20,
+		Retry:   registry.Retry{Initial: 500 * time.Millisecond, Max: time.Minute},
+	}
+	if got := registry.DefaultSettings(); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestFixedDriversAreSentOnceAndTheirChannelStaysOpen(t *testing.T) {
+	updates := registry.Fixed(registry.Snapshot{"a": {Name: "a"}})
+	if s := <-updates; s["a"].Name != "a" {
+		t.Errorf("got %v, want the driver a", s)
+	}
+	select {
+	case s, open := <-updates:
+		t.Errorf("got a second snapshot %v (open: %v)", s, open)
+	default:
+	}
+}

@@ -1,0 +1,60 @@
+package registry
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+const exampleFile = "../drivers.yaml"
+
+func TestExampleFileIsValid(t *testing.T) {
+	config, err := ParseFile(exampleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(config.Drivers()) == 0 {
+		t.Error("the example has no drivers")
+	}
+}
+
+func TestExampleFileDocumentsEverySettingWithItsDefault(t *testing.T) {
+	data, err := os.ReadFile(exampleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		t.Fatal(err)
+	}
+	_, defaults := lookUp(t, document.Content[0], "defaults")
+	for _, s := range settings {
+		node := defaults
+		var comment string
+		for key := range strings.SplitSeq(s.key, ".") {
+			comment, node = lookUp(t, node, key)
+		}
+		byDefault := s.write(DefaultSettings())
+		if written := strings.Trim(byDefault, `"`); node.Value != written {
+			t.Errorf("defaults.%s is %q, its default is %s", s.key, node.Value, byDefault)
+		}
+		if !strings.Contains(comment, "Write "+s.want) {
+			t.Errorf("the comment on defaults.%s does not say \"Write %s\": %s", s.key, s.want, comment)
+		}
+	}
+}
+
+// lookUp returns the comment on a key of a mapping, as one line, and its value.
+func lookUp(t *testing.T, mapping *yaml.Node, key string) (string, *yaml.Node) {
+	t.Helper()
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			comment := strings.ReplaceAll(mapping.Content[i].HeadComment, "#", " ")
+			return strings.Join(strings.Fields(comment), " "), mapping.Content[i+1]
+		}
+	}
+	t.Fatalf("%s has no key %s", exampleFile, key)
+	return "", nil
+}

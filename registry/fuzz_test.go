@@ -1,0 +1,101 @@
+package registry
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+// What Parse takes, it takes again from a file that says the same in full; what it
+// does not take, it explains. It never panics.
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range append(files, exampleFile) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte("0: [:!00 \xef"))
+	f.Add([]byte("\xff\xfea\x00:\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		config, err := Parse("f.yaml", data)
+		if err != nil {
+			checkErrors(t, data, err)
+			return
+		}
+		again, err := Parse("f.yaml", render(t, config.Drivers()))
+		if err != nil {
+			t.Fatalf("what was taken is not taken again: %v", err)
+		}
+		if len(again.Drivers()) != len(config.Drivers()) {
+			t.Fatalf("got %v, then %v", config.Drivers(), again.Drivers())
+		}
+		for name, want := range config.Drivers() {
+			got := again.Drivers()[name]
+			got.Source = want.Source
+			if got != want {
+				t.Errorf("got %+v, then %+v", want, got)
+			}
+		}
+	})
+}
+
+// render writes a file that says everything about each driver.
+func render(t *testing.T, drivers Snapshot) []byte {
+	t.Helper()
+	list := []any{}
+	for _, d := range drivers {
+		entry := map[string]any{"name": d.Name, "endpoint": string(d.Endpoint)}
+		for _, s := range settings {
+			var value any
+			if err := yaml.Unmarshal([]byte(s.write(d.Settings)), &value); err != nil {
+				t.Fatal(err)
+			}
+			if group, key, nested := strings.Cut(s.key, "."); !nested {
+				entry[s.key] = value
+			} else if inner, ok := entry[group].(map[string]any); ok {
+				inner[key] = value
+			} else {
+				entry[group] = map[string]any{key: value}
+			}
+		}
+		list = append(list, entry)
+	}
+	data, err := yaml.Marshal(map[string]any{"apiVersion": apiVersion, "kind": configKind, "drivers": list})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func checkErrors(t *testing.T, data []byte, err error) {
+	t.Helper()
+	list, ok := errors.AsType[Errors](err)
+	if !ok || len(list) == 0 {
+		t.Fatalf("got %T %v, want Errors", err, err)
+	}
+	lines := 1
+	for _, end := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} { // all that YAML knows
+		lines += bytes.Count(data, []byte(end))
+	}
+	last := 0
+	for _, e := range list {
+		if e.Line < last || e.Line > lines {
+			t.Errorf("line %d is out of order or beyond the end: %v", e.Line, e)
+		}
+		last = e.Line
+		if e.Message == "" || strings.ContainsAny(e.Error(), "\n\r\x00") {
+			t.Errorf("not one line: %q", e)
+		}
+	}
+}

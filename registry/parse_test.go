@@ -1,0 +1,149 @@
+package registry_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const header = "apiVersion: attach-hub/v1alpha1\nkind: DriverConfig\n"
+
+func TestSettingsComeFromTheEntryThenDefaultsThenTheProgram(t *testing.T) {
+	const drivers = `drivers:
+  - name: ebs.csi.aws.com
+    endpoint: unix:///csi/ebs/csi.sock
+    timeout: 6m
+    retry: {max: 1h30m}
+    defaultFSType: ""
+  - name: nfs.csi.k8s.io
+    endpoint: unix:///csi/nfs/csi.sock
+`
+	const defaults = `defaults:
+  workers: 7
+  retry:
+    initial: 2s
+  defaultFSType: ext4
+`
+	settings := func(timeout time.Duration, retryMax time.Duration, fsType string) registry.Settings {
+		return registry.Settings{Timeout: timeout, Workers: 7, Retry: registry.Retry{Initial: 2 * time.Second, Max: retryMax}, DefaultFSType: fsType}
+	}
+	for _, test := range []struct {
+		name, file, source0, source1 string
+	}{
+		{"defaults first", header + defaults + drivers, "f.yaml:9", "f.yaml:14"},
+		{"defaults last", header + drivers + defaults, "f.yaml:4", "f.yaml:9"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			config, err := registry.Parse("f.yaml", []byte(test.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := registry.Snapshot{
+				"ebs.csi.aws.com": {Name: "ebs.csi.aws.com", Endpoint: "unix:///csi/ebs/csi.sock",
+					Settings: settings(6*time.Minute, 90*time.Minute, ""), Source: test.source0},
+				"nfs.csi.k8s.io": {Name: "nfs.csi.k8s.io", Endpoint: "unix:///csi/nfs/csi.sock",
+					Settings: settings(2*time.Minute, time.Minute, "ext4"), Source: test.source1},
+			}
+			if diff := cmp.Diff(want, config.Drivers()); diff != "" {
+				t.Errorf("the drivers differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSpellingsOfAValidFileAreEqual(t *testing.T) {
+	valid := header + "drivers:\n- name: a\n  endpoint: unix:///a\n"
+	for name, file := range map[string]string{
+		"as usual":         valid,
+		"byte order mark":  "\ufeff" + valid,
+		"CRLF":             strings.ReplaceAll(valid, "\n", "\r\n"),
+		"document markers": "---\n" + valid + "...\n",
+		"comments":         "# one\n" + strings.ReplaceAll(valid, "\n", " # each\n"),
+		"JSON":             `{"apiVersion": "attach-hub/v1alpha1", "kind": "DriverConfig", "drivers": [{"name": "a", "endpoint": "unix:///a"}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, err := registry.Parse("f.yaml", []byte(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := registry.Driver{Name: "a", Endpoint: "unix:///a", Settings: registry.DefaultSettings()}
+			got := config.Drivers()["a"]
+			got.Source = ""
+			if len(config.Drivers()) != 1 || got != want {
+				t.Errorf("got %+v, want only %+v", config.Drivers(), want)
+			}
+		})
+	}
+}
+
+func TestValuesAtTheEdgeOfTheirRangeAreTaken(t *testing.T) {
+	name := strings.Repeat("a.", 31) + "Z"
+	config, err := registry.Parse("f.yaml", []byte(header+`drivers:
+  - {name: `+name+`, endpoint: "unix:///a", timeout: 1ms, workers: 1, retry: {initial: 24h, max: 24h}}
+  - {name: 0-0, endpoint: "unix:///b", timeout: 24h, workers: 10000, retry: {initial: 1ms, max: 1ms}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := config.Drivers()[name]
+	if len(name) != 63 || d.Workers != 1 || d.Retry.Initial != d.Retry.Max {
+		t.Errorf("got %+v", d)
+	}
+}
+
+func TestNoDriversIsAValidFile(t *testing.T) {
+	config, err := registry.Parse("f.yaml", []byte(header+"drivers: []\n"))
+	if err != nil || len(config.Drivers()) != 0 {
+		t.Errorf("got %v, %v", config, err)
+	}
+}
+
+func TestFileIsNamedAsItWasGiven(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("d.yaml", []byte(header+"drivers:\n- {name: a, endpoint: 'unix:///a'}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := registry.ParseFile("./d.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := config.Drivers()["a"].Source, "./d.yaml:4"; got != want {
+		t.Errorf("the source is %q, want %q", got, want)
+	}
+}
+
+func TestFileThatIsNoneIsOneError(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, test := range []struct{ name, path, want string }{
+		{"missing", filepath.Join(dir, "missing"), "there is no such file: correct the path or create the file"},
+		{"a directory", dir, "cannot be read: is a directory"},
+		{"empty", write("empty", ""), "the file is empty: write apiVersion: attach-hub/v1alpha1, kind: DriverConfig and drivers: [] for no drivers"},
+		{"too large", write("large", header+"drivers: []\n#"+strings.Repeat("x", 4<<20)), "the file has more than 4194304 bytes: that cannot be meant"},
+		{"binary", write("binary", header+"drivers: [\x00]\n"), "3: this is no YAML: control characters are not allowed"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			config, err := registry.ParseFile(test.path)
+			list, ok := errors.AsType[registry.Errors](err)
+			if config != nil || !ok || len(list) != 1 {
+				t.Fatalf("got %v and %T %v, want one of Errors", config, err, err)
+			}
+			if got := strings.TrimPrefix(strings.TrimPrefix(err.Error(), test.path+":"), " "); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
