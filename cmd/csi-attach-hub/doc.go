@@ -1,0 +1,11 @@
+// Command csi-attach-hub attaches and detaches the volumes of many CSI drivers
+// from one process.
+//
+// Without a subcommand it runs the hub: it reads drivers.yaml, fills its caches
+// from the Kubernetes API and serves the drivers until it is told to stop by
+// SIGTERM or SIGINT; calls in flight then have --shutdown-grace to end. "validate"
+// checks drivers.yaml files without contacting anything, "version" says which build
+// this is.
+//
+// There is no logic in this package: it wires registry and hub together.
+package main
