@@ -7,7 +7,8 @@ import (
 
 // Driver is a CSI driver that should be served. It is a value: two Drivers are
 // equal (==) if they are to be served in the same way and were learned at the
-// same place.
+// same place. Source moves with each line above it: to see whether a driver is to
+// be served differently, compare without it.
 type Driver struct {
 	Name     string   // CSI driver name = spec.attacher of its VolumeAttachments
 	Endpoint Endpoint // where its controller listens

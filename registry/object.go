@@ -117,7 +117,7 @@ func (p *parser) unknown(o object, key *yaml.Node, path string, k keys) {
 // pathKey is a key as a path shows it.
 func pathKey(key string) string {
 	plain := key != "" && !strings.ContainsFunc(key, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '<')
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
 	})
 	if plain {
 		return clip(key)

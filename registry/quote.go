@@ -1,9 +1,6 @@
 package registry
 
-import (
-	"strconv"
-	"unicode/utf8"
-)
+import "strconv"
 
 // maxQuoted is how many bytes of what a user wrote a message repeats.
 const maxQuoted = 120
@@ -14,11 +11,7 @@ func quote(s string) string {
 	if len(s) <= maxQuoted {
 		return strconv.QuoteToASCII(s)
 	}
-	cut := maxQuoted
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return strconv.QuoteToASCII(s[:cut]) + "..."
+	return strconv.QuoteToASCII(s[:maxQuoted]) + "..."
 }
 
 // clip is quote without the quotes, where they are not needed.
