@@ -4,7 +4,7 @@
 // value of it, and either fails with Errors, which name each mistake with its line
 // and what to do about it, or returns a Config. Its Drivers are a Snapshot: a plain
 // value for each driver, with the settings that hold for it (its own, else those
-// of defaults, else DefaultSettings). Fixed hands a Snapshot to the hub.
+// of defaults, else DefaultSettings). The hub is sent that Snapshot.
 //
 // All settings of a driver stand in one table (settings.go), from which reading,
 // ranges, inheritance and the check of the example drivers.yaml follow.

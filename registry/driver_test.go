@@ -34,15 +34,3 @@ func TestDefaultsAreThoseOfTheFormat(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
-
-func TestFixedDriversAreSentOnceAndTheirChannelStaysOpen(t *testing.T) {
-	updates := registry.Fixed(registry.Snapshot{"a": {Name: "a"}})
-	if s := <-updates; s["a"].Name != "a" {
-		t.Errorf("got %v, want the driver a", s)
-	}
-	select {
-	case s, open := <-updates:
-		t.Errorf("got a second snapshot %v (open: %v)", s, open)
-	default:
-	}
-}
