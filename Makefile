@@ -1,0 +1,34 @@
+# `make` shows this menu.
+.DEFAULT_GOAL := help
+.PHONY: help build test lint demo sandbox clean
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -X main.version=$(VERSION)
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# Go modules of this repository besides the root.
+NESTED := internal/controlplane
+
+help: ## show this menu
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/csi-attach-hub and bin/testbed
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+test: ## run all tests, with the race detector and a real control plane (the first run builds that: minutes)
+	go test -race -timeout 20m ./...
+	cd $(NESTED) && go test ./...
+
+lint: ## check formatting, go vet and staticcheck
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; }
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	cd $(NESTED) && go vet ./... && go run $(STATICCHECK) ./...
+
+demo: build ## watch pods of four drivers get their volumes, on a real control plane
+	bin/testbed demo --hub bin/csi-attach-hub
+
+sandbox: build ## the same set-up as the demo, to play with until Ctrl-C
+	bin/testbed sandbox --hub bin/csi-attach-hub
+
+clean: ## remove what was built here (the control plane's cache stays)
+	rm -rf bin
