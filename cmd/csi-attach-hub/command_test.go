@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const mistakes = `apiVersion: attach-hub/v1
+kind: DriverConfig
+defaults:
+  timeout: 30
+  worker: 5
+drivers:
+  - name: a.b
+    endpoint: csi.sock
+    workers: 0
+  - name: a-b
+    endpoint: unix:///csi/ab.sock
+    timeout: -1s
+  - name: a.b
+    endpoint: unix:///csi/other.sock
+  - name: _
+    endpoint: unix:///csi/x.sock
+`
+
+func TestValidatePrintsEveryMistakeWithItsLine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "drivers.yaml")
+	if err := os.WriteFile(file, []byte(mistakes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"validate", file}, &stdout, &stderr); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+	for i, want := range []string{":1: apiVersion", ":4: defaults.timeout", ":5: defaults.worker", ":8: drivers[0].endpoint",
+		":9: drivers[0].workers", ":10: drivers[1].name", ":12: drivers[1].timeout", ":13: drivers[2].name", ":15: drivers[3].name"} {
+		if i >= len(lines) || !strings.HasPrefix(lines[i], file+want) {
+			t.Errorf("line %d does not begin with %q:\n%s", i, want, stderr.String())
+		}
+	}
+	if stdout.Len() > 0 {
+		t.Errorf("stdout: %s", stdout.String())
+	}
+}
+
+func TestValidateAcceptsTheExample(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"validate", "../../drivers.yaml"}, &stdout, &stderr); code != 0 {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+}
+
+func TestHubWithABadFileContactsNothing(t *testing.T) {
+	dir := t.TempDir()
+	config, kubeconfig := filepath.Join(dir, "drivers.yaml"), filepath.Join(dir, "no-kubeconfig")
+	if err := os.WriteFile(config, []byte(mistakes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"--config", config, "--kubeconfig", kubeconfig}, &stdout, &stderr); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	// Not even the kubeconfig was read: that file does not exist and is not named.
+	if got := stderr.String(); strings.Count(got, "\n") != 9 || strings.Contains(got, kubeconfig) {
+		t.Errorf("stderr:\n%s\nwant the nine mistakes and nothing else", got)
+	}
+}
+
+func TestVersionNamesTheProgram(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"version"}, &stdout, &stderr); code != 0 || !strings.HasPrefix(stdout.String(), "csi-attach-hub ") {
+		t.Errorf("exit code %d, stdout %q", code, stdout.String())
+	}
+}

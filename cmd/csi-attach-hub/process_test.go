@@ -1,0 +1,350 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(testbed.RunMain(m, testbed.ControlPlaneOptions{}))
+}
+
+// testTimeout is when a test gives up to wait for what it wants to see.
+const testTimeout = 2 * time.Minute
+
+// scene is a hub process and driver processes on a real API server.
+type scene struct {
+	t       *testing.T
+	ctx     context.Context
+	dir     string
+	plane   *testbed.ControlPlane
+	cluster *testbed.Cluster
+	watcher *testbed.Watcher[*storagev1.VolumeAttachment]
+	prefix  string // of the names of this test's objects
+	config  bytes.Buffer
+	drivers []string
+}
+
+func newScene(t *testing.T, prefix string) *scene {
+	t.Helper()
+	s := &scene{t: t, dir: testbed.ShortTempDir(t), plane: testbed.Shared(t), prefix: prefix}
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	t.Cleanup(cancel)
+	s.ctx = ctx
+	s.cluster = testbed.NewCluster(s.plane.Clientset())
+	s.config.WriteString("apiVersion: attach-hub/v1alpha1\nkind: DriverConfig\ndrivers:\n")
+	watcher, err := testbed.WatchVolumeAttachments(ctx, s.plane.Clientset(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watcher.Close)
+	s.watcher = watcher
+	return s
+}
+
+func (s *scene) binary(pkg string) string {
+	s.t.Helper()
+	path, err := testbed.SharedBinary(s.ctx, testbed.BuildOptions{Package: pkg, Race: true})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+// entry adds a driver to drivers.yaml and returns its name and socket.
+func (s *scene) entry(name string) (driver, socket string) {
+	driver, socket = s.prefix+"-"+name, filepath.Join(s.dir, name)
+	fmt.Fprintf(&s.config, "  - name: %s\n    endpoint: unix://%s\n", driver, socket)
+	s.drivers = append(s.drivers, driver)
+	return driver, socket
+}
+
+// startDriver starts a driver that keeps its storage when it is killed.
+func (s *scene) startDriver(driver, socket string, args ...string) (*testbed.Process, *fakecsi.ControlClient) {
+	s.t.Helper()
+	control := "unix://" + socket + ".ctl"
+	p, err := testbed.StartDriver(s.ctx, testbed.DriverOptions{
+		Binary:  s.binary("./cmd/testbed"),
+		LogPath: socket + ".log",
+		Args: append([]string{"--name", driver, "--endpoint", "unix://" + socket, "--state", socket + ".state",
+			"--control", control}, args...),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	testbed.KillAtEnd(s.t, p)
+	client, err := fakecsi.NewControlClient(control)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(client.Close)
+	return p, client
+}
+
+func (s *scene) startHub(args ...string) *testbed.Process {
+	s.t.Helper()
+	config := filepath.Join(s.dir, "drivers.yaml")
+	if err := os.WriteFile(config, s.config.Bytes(), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	p, err := testbed.StartHub(s.ctx, testbed.HubOptions{
+		Binary: s.binary("./cmd/csi-attach-hub"), Kubeconfig: s.plane.Kubeconfig(), Config: config,
+		LogPath: filepath.Join(s.dir, "hub.log"), Args: args,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	testbed.KillAtEnd(s.t, p)
+	return p
+}
+
+// attachments makes volumes of a driver and returns what attaches them to a node.
+func (s *scene) attachments(driver string, n int) []testbed.Object {
+	s.t.Helper()
+	node := driver + "-node"
+	s.create(testbed.CSINode{Node: node, Drivers: map[string]string{driver: "id-" + driver}})
+	var volumes, attachments []testbed.Object
+	for i := range n {
+		name := fmt.Sprintf("%s-%d", driver, i)
+		volumes = append(volumes, testbed.PersistentVolume{Name: name, Driver: driver})
+		attachments = append(attachments, testbed.VolumeAttachment{Name: name, Driver: driver, Node: node, PersistentVolume: name})
+	}
+	s.create(volumes...)
+	return attachments
+}
+
+func (s *scene) create(objects ...testbed.Object) {
+	s.t.Helper()
+	if err := s.cluster.Create(s.ctx, objects...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) delete(objects ...testbed.Object) {
+	s.t.Helper()
+	if err := s.cluster.Delete(s.ctx, objects...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// waitFor waits until this test's VolumeAttachments are as they should be.
+func (s *scene) waitFor(what string, holds func(own []*storagev1.VolumeAttachment) bool) {
+	s.t.Helper()
+	err := s.watcher.WaitFor(s.ctx, what, func(all []*storagev1.VolumeAttachment) bool {
+		var own []*storagev1.VolumeAttachment
+		for _, va := range all {
+			if strings.HasPrefix(va.Spec.Attacher, s.prefix+"-") {
+				own = append(own, va)
+			}
+		}
+		return holds(own)
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func attachedAtLeast(n int) func([]*storagev1.VolumeAttachment) bool {
+	return func(all []*storagev1.VolumeAttachment) bool { return countAttached(all) >= n }
+}
+
+func countAttached(all []*storagev1.VolumeAttachment) int {
+	n := 0
+	for _, va := range all {
+		if va.Status.Attached {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *scene) books(c *fakecsi.ControlClient) fakecsi.Books {
+	s.t.Helper()
+	b, err := c.Books(s.ctx)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if b.ViolationCount > 0 || b.MaxInFlightPerVolume > 1 {
+		s.t.Errorf("%s: %d calls at once for one volume, violations %+v", b.Driver, b.MaxInFlightPerVolume, b.Violations)
+	}
+	return b
+}
+
+// checkExit stops a hub and checks that it ended by itself, in order.
+func (s *scene) checkExit(p *testbed.Process) {
+	s.t.Helper()
+	if err := p.Stop(s.ctx, 30*time.Second); err != nil {
+		s.t.Errorf("the hub did not end with exit code 0 on SIGTERM: %v", err)
+	}
+}
+
+func TestDriverKilledDuringAttachesComesBackAndAllIsAttached(t *testing.T) {
+	s := newScene(t, "killed-driver")
+	driver, socket := s.entry("d")
+	process, _ := s.startDriver(driver, socket, "--latency", "50ms")
+	hub := s.startHub()
+	attachments := s.attachments(driver, 100)
+	s.create(attachments...)
+	s.waitFor("some attached", attachedAtLeast(10))
+	process.Kill()
+	_, control := s.startDriver(driver, socket)
+	s.waitFor("all attached", testbed.AllAttached(100))
+	if got := len(s.books(control).Attached); got != 100 {
+		t.Errorf("%d volumes attached, want 100", got)
+	}
+	s.delete(attachments...)
+	s.waitFor("none left", testbed.NoneLeft[*storagev1.VolumeAttachment])
+	if got := len(s.books(control).Attached); got != 0 {
+		t.Errorf("%d volumes attached, want none", got)
+	}
+	s.checkExit(hub)
+}
+
+func TestHubKilledDuringAttachesAndDetachesFinishesThemWhenStartedAgain(t *testing.T) {
+	s := newScene(t, "killed-hub")
+	driver, socket := s.entry("d")
+	_, control := s.startDriver(driver, socket, "--latency", "50ms")
+	hub := s.startHub()
+	attachments := s.attachments(driver, 200)
+	going, staying := attachments[:100], attachments[100:]
+	s.create(going...)
+	s.waitFor("the first half attached", testbed.AllAttached(100))
+
+	s.delete(going...)
+	s.create(staying...)
+	s.waitFor("some attached and some detached", func(all []*storagev1.VolumeAttachment) bool {
+		attached := 0
+		for _, va := range all {
+			if va.Status.Attached && va.DeletionTimestamp == nil {
+				attached++
+			}
+		}
+		return attached >= 10 && len(all) <= 190
+	})
+	hub.Kill()
+	hub = s.startHub()
+	s.waitFor("the second half attached, the first gone", testbed.AllAttached(100))
+	b := s.books(control)
+	if len(b.Attached) != 100 {
+		t.Errorf("%d volumes attached, want 100", len(b.Attached))
+	}
+	for _, o := range staying {
+		if name := o.(testbed.VolumeAttachment).Name; len(b.Attached[name]) != 1 {
+			t.Errorf("%s is not attached", name)
+		}
+	}
+	s.delete(staying...)
+	s.waitFor("none left", testbed.NoneLeft[*storagev1.VolumeAttachment])
+	if got := len(s.books(control).Attached); got != 0 {
+		t.Errorf("%d volumes attached, want none", got)
+	}
+	s.checkExit(hub)
+}
+
+func TestSIGTERMLetsCallsInFlightEndAndStartsNoOther(t *testing.T) {
+	s := newScene(t, "sigterm")
+	driver, socket := s.entry("d")
+	_, control := s.startDriver(driver, socket, "--hang")
+	hub := s.startHub("--shutdown-grace", "1m")
+	s.create(s.attachments(driver, 40)...)
+	inFlight := 10 // half of the default workers
+	if err := control.Wait(s.ctx, func(b fakecsi.Books) bool { return b.AttachInFlight.Now == inFlight }); err != nil {
+		t.Fatal(err)
+	}
+	if err := hub.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	logged(s, hub, "Told to stop")
+	if err := control.Set(s.ctx, fakecsi.Knobs{ReleaseAll: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := hub.Wait(s.ctx); err != nil {
+		t.Errorf("the hub ended with %v, want exit code 0", err)
+	}
+	s.waitFor("those in flight attached", attachedAtLeast(inFlight))
+	b := s.books(control)
+	if got := b.Methods[fakecsi.ControllerPublishVolume].Begun; got != inFlight || len(b.Attached) != inFlight {
+		t.Errorf("%d publishes and %d volumes attached, want %d: those that were in flight", got, len(b.Attached), inFlight)
+	}
+}
+
+// logged waits until the hub's log has the words. The log is a file that only the
+// hub writes, so this looks at it until the deadline.
+func logged(s *scene, hub *testbed.Process, words string) {
+	s.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if data, err := os.ReadFile(hub.LogPath()); err == nil && strings.Contains(string(data), words) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			s.t.Fatalf("the hub's log never said %q", words)
+		}
+	}
+}
+
+func TestHalfOfAHundredDriversAwayNeitherHurtsTheOthersNorFloodsTheLog(t *testing.T) {
+	s := newScene(t, "many")
+	var there []string
+	backends := map[string]*fakecsi.Backend{}
+	for i := range 100 {
+		driver, socket := s.entry(fmt.Sprintf("d%d", i))
+		if i%2 == 1 {
+			continue // its socket does not exist
+		}
+		backend, err := fakecsi.New(fakecsi.Options{Name: driver})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, err := fakecsi.NewServer(fakecsi.ServerOptions{Backend: backend, Endpoint: "unix://" + socket})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.Crash)
+		there, backends[driver] = append(there, driver), backend
+	}
+	hub := s.startHub()
+	var all []testbed.Object
+	for _, driver := range there {
+		all = append(all, s.attachments(driver, 4)...)
+	}
+	s.create(all...)
+	s.waitFor("all attached", testbed.AllAttached(len(all)))
+	s.delete(all...)
+	s.waitFor("none left", testbed.NoneLeft[*storagev1.VolumeAttachment])
+	for driver, backend := range backends {
+		if got := len(backend.Books().Attached); got != 0 {
+			t.Errorf("%s: %d volumes attached, want none", driver, got)
+		}
+	}
+	s.checkExit(hub)
+	log, err := os.ReadFile(hub.LogPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, driver := range s.drivers {
+		// One line when it is served, or that it cannot be reached: this took less than
+		// a minute.
+		if n := strings.Count(string(log), fmt.Sprintf("driver=%q", driver)); n != 1 {
+			t.Errorf("%d lines about %s in the log, want 1", n, driver)
+		}
+	}
+}
