@@ -37,6 +37,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newDriverCommand())
+	root.AddCommand(newDriverCommand(), newDemoCommand(), newSandboxCommand())
 	return root
 }

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+// newDemoCommand plays a scene from its set-up to its end.
+func newDemoCommand() *cobra.Command {
+	var o sceneOptions
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Watch Pods of four drivers get their volumes, on a real control plane",
+		Long: `Start a Kubernetes control plane, four fake CSI drivers and csi-attach-hub, make
+Pods, and watch their volumes get attached and detached.
+
+One driver is fast, one slow, one fails at first, and one hangs until the volumes
+of all others are attached. At the end the books of the drivers are checked: exit
+code 0 means that everything held, 1 that it did not, or that it was stopped before
+its end.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.fill(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			return runDemo(cmd.Context(), o)
+		},
+	}
+	o.register(cmd)
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long it may take, after the builds")
+	return cmd
+}
+
+// runDemo plays a scene and blocks until all of it has been stopped. Its error
+// says what did not hold, or that ctx ended before the scene did.
+func runDemo(ctx context.Context, o sceneOptions) error {
+	s, err := newScene(ctx, o)
+	if err != nil {
+		return err
+	}
+	d := &demo{scene: s, tally: newTally(s.workload.drivers)}
+	d.display = newDisplay(o.out, d.tally.rows)
+	err = d.perform(ctx)
+	stopped := d.stop(context.WithoutCancel(ctx))
+	if ctx.Err() != nil {
+		return errors.Join(errors.New("demo: stopped before its end"), stopped, d.close(false))
+	}
+	if err = errors.Join(err, stopped); err != nil {
+		err = d.explain(err)
+		return errors.Join(err, d.close(true))
+	}
+	fmt.Fprint(o.out, d.report)
+	return d.close(false)
+}
+
+// demo is a scene that is played.
+type demo struct {
+	*scene
+	tally       *tally
+	display     *display
+	attachments *testbed.Watcher[*storagev1.VolumeAttachment]
+	report      report
+}
+
+// explain adds to an error what the hub had to say.
+func (d *demo) explain(err error) error {
+	err = fmt.Errorf("demo: this did not hold:\n%w", err)
+	if d.hub == nil {
+		return err
+	}
+	return fmt.Errorf("%w\nthe last lines of the hub's log:\n%s", err, d.hub.LastLines(20))
+}
+
+// perform sets the scene, plays it and checks the books, while the display runs.
+func (d *demo) perform(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.opts.timeout, fmt.Errorf("not done %v after the start (--timeout)", d.opts.timeout))
+	defer cancel()
+	var shown sync.WaitGroup
+	// The last things to show come after ctx has ended.
+	showing, hide := context.WithCancel(context.WithoutCancel(ctx))
+	shown.Go(func() { d.display.run(showing) })
+	defer shown.Wait()
+	defer hide()
+
+	d.display.phase("Set-up: a control plane, %d drivers, a hub; %d nodes, %d bound claims.", len(cast), d.opts.nodes, d.opts.pods)
+	began := time.Now()
+	if err := d.start(ctx); err != nil {
+		return err
+	}
+	d.report.setUp = time.Since(began)
+	return d.play(ctx)
+}
+
+// play attaches and detaches for as long as every process lives.
+func (d *demo) play(ctx context.Context) (err error) {
+	ctx, fail := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer fail(nil)
+	watching.Go(func() {
+		d.onEnd(ctx, func(name string, p *testbed.Process) {
+			fail(fmt.Errorf("the %s ended: exit code %d, its last lines:\n%s", name, p.ExitCode(), p.LastLines(20)))
+		})
+	})
+	for _, p := range d.players {
+		watching.Go(func() { d.watchCalls(ctx, p) })
+	}
+	d.attachments, err = testbed.WatchVolumeAttachments(ctx, d.plane.Clientset(), func(was, now *storagev1.VolumeAttachment) {
+		d.tally.observe(time.Now(), was, now)
+	})
+	if err != nil {
+		return err
+	}
+	defer d.attachments.Close()
+	for _, act := range []func(context.Context) error{d.attachOthers, d.attachRest, d.detach, d.check} {
+		if err := act(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watchCalls tells the tally how many publishes the driver is busy with, until
+// ctx ends or the driver does.
+func (d *demo) watchCalls(ctx context.Context, p *player) {
+	// How it ends is no news: onEnd looks after the process.
+	_ = p.control.Wait(ctx, func(b fakecsi.Books) bool {
+		d.tally.inFlight(p.driver(), b.Methods[fakecsi.ControllerPublishVolume].InFlight.Now)
+		return false
+	})
+}
+
+// attachOthers makes the Pods and waits until all volumes are attached but those
+// of the driver that hangs.
+func (d *demo) attachOthers(ctx context.Context) error {
+	hanging := d.player("hanging")
+	stuck := len(d.workload.of(hanging.driver()))
+	d.display.phase("Phase 1: attach. %d Pods are made; one driver of %d hangs.", d.opts.pods, len(cast))
+	d.report.began = time.Now()
+	d.tally.expect(d.workload.counts())
+	if err := testbed.NewCluster(d.plane.Clientset()).Create(ctx, d.workload.pods()...); err != nil {
+		return err
+	}
+	if err := d.attachments.WaitFor(ctx, "the volumes of all drivers but the hanging one to be attached", d.workload.attachedBut(hanging.driver())); err != nil {
+		return err
+	}
+	d.report.others = time.Since(d.report.began)
+	if err := hanging.waitFor(ctx, "a call that hangs", func(b fakecsi.Books) bool { return b.AttachInFlight.Now > 0 }); err != nil {
+		return err
+	}
+	t := d.tally.times(func(driver string) bool { return driver != hanging.driver() })
+	d.display.say("hanging has %d waiting for its answers; the other %d are attached, p50 %s, p99 %s: the driver that hangs holds nobody up.",
+		stuck, d.opts.pods-stuck, t.show(t.P50), t.show(t.P99))
+	return nil
+}
+
+// attachRest lets the hanging driver go and waits until the nodes have all.
+func (d *demo) attachRest(ctx context.Context) error {
+	d.display.phase("Phase 1: attach. The driver that hangs is let go.")
+	if err := d.player("hanging").control.Set(ctx, fakecsi.Knobs{ReleaseAll: true}); err != nil {
+		return err
+	}
+	if err := d.attachments.WaitFor(ctx, "all volumes to be attached", testbed.AllAttached(d.opts.pods)); err != nil {
+		return err
+	}
+	d.display.phase("Phase 1: attach. All are attached; the attach-detach controller tells the nodes.")
+	nodes, err := testbed.WatchNodes(ctx, d.plane.Clientset(), nil)
+	if err != nil {
+		return err
+	}
+	defer nodes.Close()
+	if err := nodes.WaitFor(ctx, "status.volumesAttached of every node to name every volume that its Pods use", d.workload.onNodes); err != nil {
+		return err
+	}
+	d.report.attach = time.Since(d.report.began)
+	d.display.say("Every node names every volume that its Pods use.")
+	return nil
+}
+
+// detach deletes the Pods and waits until nothing is attached anywhere.
+func (d *demo) detach(ctx context.Context) error {
+	d.display.phase("Phase 2: detach. The Pods are deleted.")
+	began := time.Now()
+	d.tally.expect(nil)
+	if err := testbed.NewCluster(d.plane.Clientset()).Delete(ctx, d.workload.pods()...); err != nil {
+		return err
+	}
+	if err := d.attachments.WaitFor(ctx, "every VolumeAttachment to be gone", testbed.NoneLeft[*storagev1.VolumeAttachment]); err != nil {
+		return err
+	}
+	for _, p := range d.players {
+		if err := p.waitFor(ctx, "an empty storage", func(b fakecsi.Books) bool { return len(b.Attached) == 0 }); err != nil {
+			return err
+		}
+	}
+	d.report.detach = time.Since(began)
+	d.display.say("Every VolumeAttachment is gone, and every storage is empty.")
+	return nil
+}
+
+// check looks for what does not hold in the books of the drivers.
+func (d *demo) check(ctx context.Context) error {
+	d.display.phase("The books are checked, and everything is stopped.")
+	var wrong []error
+	for i, r := range d.tally.rows() {
+		p := d.players[i]
+		books, err := p.control.Books(ctx)
+		if err != nil {
+			return fmt.Errorf("check driver %s: %w", p.short, err)
+		}
+		volumes := len(d.workload.of(p.driver()))
+		for _, w := range audit(p.role, volumes, books) {
+			wrong = append(wrong, errors.New(w))
+		}
+		d.report.drivers = append(d.report.drivers, driverReport{
+			row: r, volumes: volumes,
+			publishes:   books.Methods[fakecsi.ControllerPublishVolume].Begun,
+			unpublishes: books.Methods[fakecsi.ControllerUnpublishVolume].Begun,
+		})
+	}
+	return errors.Join(wrong...)
+}

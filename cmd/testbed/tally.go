@@ -1,0 +1,174 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// tally counts what becomes of the VolumeAttachments of each driver, as a
+// watcher sees them. Its methods may be called from any goroutine.
+type tally struct {
+	mu      sync.Mutex
+	drivers []string // fixed: the order of the rows
+	want    map[string]int
+	calls   map[string]int // publishes in flight
+	living  map[types.UID]*sighting
+	failed  map[string]int             // VolumeAttachments that ever had an error
+	took    map[string][]time.Duration // from created to attached, sorted
+}
+
+// sighting is one VolumeAttachment that exists.
+type sighting struct {
+	driver   string
+	first    time.Time // when it was seen first
+	attached bool
+	deleting bool
+	failing  bool // has an error now
+	failed   bool // had one
+	timed    bool // was attached once
+}
+
+// row is what the tally knows of one driver at one moment. Rows are comparable.
+type row struct {
+	Driver    string
+	Waiting   int // to be attached, and no call for it in flight
+	Attaching int // publishes in flight
+	Attached  int
+	Detaching int // being deleted
+	Failing   int // with an attachError or detachError now
+	Failed    int // that ever had one
+	Took      took
+}
+
+// took is how long it took from the creation of a VolumeAttachment until it
+// was attached, both as seen by the watcher.
+type took struct {
+	N        int // how many were attached; without any the times mean nothing
+	P50, P99 time.Duration
+}
+
+func newTally(drivers []string) *tally {
+	return &tally{
+		drivers: drivers,
+		want:    map[string]int{},
+		calls:   map[string]int{},
+		living:  map[types.UID]*sighting{},
+		failed:  map[string]int{},
+		took:    map[string][]time.Duration{},
+	}
+}
+
+// expect says how many volumes of each driver the Pods want attached.
+func (t *tally) expect(want map[string]int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.want = want
+}
+
+// inFlight says how many publishes a driver is busy with.
+func (t *tally) inFlight(driver string, publishes int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.calls[driver] = publishes
+}
+
+// observe takes a change that was seen at that time, as a watcher tells it.
+func (t *tally) observe(at time.Time, was, now *storagev1.VolumeAttachment) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if was != nil && (now == nil || now.UID != was.UID) {
+		delete(t.living, was.UID)
+	}
+	if now == nil {
+		return
+	}
+	s := t.living[now.UID]
+	if s == nil {
+		// One that is attached already when it is seen first tells no time.
+		s = &sighting{driver: now.Spec.Attacher, first: at, timed: now.Status.Attached}
+		t.living[now.UID] = s
+	}
+	s.attached = now.Status.Attached
+	s.deleting = now.DeletionTimestamp != nil
+	s.failing = now.Status.AttachError != nil || now.Status.DetachError != nil
+	if s.failing && !s.failed {
+		s.failed = true
+		t.failed[s.driver]++
+	}
+	if s.attached && !s.timed {
+		s.timed = true
+		d := at.Sub(s.first)
+		i, _ := slices.BinarySearch(t.took[s.driver], d)
+		t.took[s.driver] = slices.Insert(t.took[s.driver], i, d)
+	}
+}
+
+// rows is how things are now, a row for each driver in the given order.
+func (t *tally) rows() []row {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	rows := make([]row, len(t.drivers))
+	index := map[string]*row{}
+	for i, d := range t.drivers {
+		rows[i] = row{Driver: d, Failed: t.failed[d], Took: timesOf(t.took[d])}
+		index[d] = &rows[i]
+	}
+	for _, s := range t.living {
+		if r := index[s.driver]; r != nil {
+			r.add(*s)
+		}
+	}
+	for i := range rows {
+		r := &rows[i]
+		left := max(0, t.want[r.Driver]-r.Attached-r.Detaching)
+		// The calls are known from elsewhere, and maybe a moment earlier.
+		r.Attaching = min(left, t.calls[r.Driver])
+		r.Waiting = left - r.Attaching
+	}
+	return rows
+}
+
+func (r *row) add(s sighting) {
+	switch {
+	case s.deleting:
+		r.Detaching++
+	case s.attached:
+		r.Attached++
+	}
+	if s.failing {
+		r.Failing++
+	}
+}
+
+// times is how long it took for all drivers that are asked for, taken together.
+func (t *tally) times(of func(driver string) bool) took {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []time.Duration
+	for d, times := range t.took {
+		if of(d) {
+			all = append(all, times...)
+		}
+	}
+	slices.Sort(all)
+	return timesOf(all)
+}
+
+func timesOf(sorted []time.Duration) took {
+	return took{N: len(sorted), P50: percentile(sorted, 50), P99: percentile(sorted, 99)}
+}
+
+// percentile is the smallest of the sorted durations that p percent of them do
+// not exceed, 0 when there are none.
+func percentile(sorted []time.Duration, p float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}
