@@ -21,6 +21,9 @@ type Settings struct {
 	Timeout       time.Duration // of one ControllerPublish or ControllerUnpublish call; positive
 	Workers       int           // calls in flight at once; at least 1
 	Retry         Retry         // how long a failed call waits for its next try
+	MaxPerNode    int           // calls in flight at once for one node; 0 means no limit
+	StuckAfter    time.Duration // without success for so long, a VolumeAttachment is reported stuck; positive
+	Drift         Drift         // whether the storage system still agrees with Kubernetes
 	DefaultFSType string        // file system of volumes whose PersistentVolume names none; may be ""
 }
 
@@ -29,6 +32,26 @@ type Retry struct {
 	Initial time.Duration // after the first failure; positive
 	Max     time.Duration // after many failures; at least Initial
 }
+
+// Drift says how often the driver is asked, by ListVolumes, which volumes are
+// published where, and what follows where Kubernetes says otherwise. It holds for
+// drivers that can say so.
+type Drift struct {
+	Interval      time.Duration // between two listings; 0 means that none are made
+	PageSize      int           // volumes on one page; 0 leaves it to the driver
+	Timeout       time.Duration // of one page; positive
+	Confirmations int           // listings in a row that must show a difference before it counts; at least 1
+	Action        DriftAction   // what follows then
+}
+
+// DriftAction is what follows when a volume is not published where its
+// VolumeAttachment says it is.
+type DriftAction string
+
+const (
+	DriftReattach DriftAction = "reattach" // report it, and publish the volume again
+	DriftReport   DriftAction = "report"   // report it only
+)
 
 // Snapshot is the whole set of drivers that should be served, by their names. It
 // is never changed once it has been sent.

@@ -29,6 +29,10 @@ func TestDefaultsAreThoseOfTheFormat(t *testing.T) {
 		Timeout: 2 * time.Minute,
 		Workers: 20,
 		Retry:   registry.Retry{Initial: 500 * time.Millisecond, Max: time.Minute},
+
+		StuckAfter: 15 * time.Minute,
+		Drift: registry.Drift{Interval: time.Minute, PageSize: 500, Timeout: time.Minute,
+			Confirmations: 2, Action: registry.DriftReattach},
 	}
 	if got := registry.DefaultSettings(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,33 +22,78 @@ type kind[T any] struct {
 // duration is a time.Duration within bounds. A number without a unit is an error:
 // it would be seconds to some and nanoseconds to others.
 func duration(lowest, highest time.Duration) kind[time.Duration] {
-	k := kind[time.Duration]{
-		want:  fmt.Sprintf("a duration from %s to %s", formatDuration(lowest), formatDuration(highest)),
+	r := durations{lowest, highest}
+	want := r.String()
+	return kind[time.Duration]{
+		want:  want,
+		read:  func(n *yaml.Node) (time.Duration, error) { return r.read(n, want) },
 		write: formatDuration,
 	}
-	valid := func(s string) (time.Duration, bool) {
-		d, err := time.ParseDuration(s)
-		return d, err == nil && d >= lowest && d <= highest
-	}
-	k.read = func(n *yaml.Node) (time.Duration, error) {
-		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
-			if d, ok := valid(n.Value); ok {
-				return d, nil
+}
+
+// offOrDuration is a duration within bounds, or 0, which turns something off.
+func offOrDuration(lowest, highest time.Duration) kind[time.Duration] {
+	r := durations{lowest, highest}
+	want := "0 for off or " + r.String()
+	return kind[time.Duration]{
+		want: want,
+		read: func(n *yaml.Node) (time.Duration, error) {
+			if isZero(n) {
+				return 0, nil
 			}
+			return r.read(n, want)
+		},
+		write: func(d time.Duration) string {
+			if d == 0 {
+				return "0"
+			}
+			return formatDuration(d)
+		},
+	}
+}
+
+// isZero says whether a value is 0, with a unit or without: nothing is nothing in
+// every unit.
+func isZero(n *yaml.Node) bool {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!str" {
+		return false
+	}
+	d, err := time.ParseDuration(n.Value)
+	return err == nil && d == 0 && !strings.ContainsAny(n.Value, "123456789") // 0.1ns is rounded
+}
+
+// durations is a range of them, both ends included.
+type durations struct{ lowest, highest time.Duration }
+
+// String is "a duration from 1ms to 24h".
+func (r durations) String() string {
+	return fmt.Sprintf("a duration from %s to %s", formatDuration(r.lowest), formatDuration(r.highest))
+}
+
+// parse returns the duration that a string is, if it is in the range.
+func (r durations) parse(s string) (time.Duration, bool) {
+	d, err := time.ParseDuration(s)
+	return d, err == nil && d >= r.lowest && d <= r.highest
+}
+
+// read returns the duration that a value is; want is what a user is to write.
+func (r durations) read(n *yaml.Node, want string) (time.Duration, error) {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
+		if d, ok := r.parse(n.Value); ok {
+			return d, nil
 		}
-		err := mistyped(n, k.want)
-		if n.Kind != yaml.ScalarNode || isNull(n) {
-			return 0, err
-		}
-		if _, ok := valid(n.Value + "s"); ok {
-			return 0, fmt.Errorf("%w: write %ss", err, n.Value)
-		}
-		if _, parseErr := time.ParseDuration(n.Value); parseErr != nil {
-			return 0, fmt.Errorf("%w: write it like 500ms, 30s or 1h30m", err)
-		}
+	}
+	err := mistyped(n, want)
+	if n.Kind != yaml.ScalarNode || isNull(n) {
 		return 0, err
 	}
-	return k
+	if _, ok := r.parse(n.Value + "s"); ok {
+		return 0, fmt.Errorf("%w: write %ss", err, n.Value)
+	}
+	if _, parseErr := time.ParseDuration(n.Value); parseErr != nil {
+		return 0, fmt.Errorf("%w: write it like 500ms, 30s or 1h30m", err)
+	}
+	return 0, err
 }
 
 // formatDuration writes 2m where Duration.String writes 2m0s.
@@ -101,6 +147,31 @@ func word(maxBytes int) kind[string] {
 			return "", mistyped(n, k.want)
 		}
 		return n.Value, nil
+	}
+	return k
+}
+
+// oneOf is one of a few words.
+func oneOf[T ~string](first, second T, more ...T) kind[T] {
+	words := append([]T{first, second}, more...)
+	plain := make([]string, len(words))
+	for i, word := range words {
+		plain[i] = string(word)
+	}
+	last := len(plain) - 1
+	want := strings.Join(plain[:last], ", ") + " or " + plain[last]
+	k := kind[T]{want: want, write: func(value T) string { return string(value) }}
+	k.read = func(n *yaml.Node) (T, error) {
+		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
+			return "", mistyped(n, want)
+		}
+		if slices.Contains(plain, n.Value) {
+			return T(n.Value), nil
+		}
+		if near, ok := nearest(n.Value, plain); ok {
+			return "", fmt.Errorf("%w: did you mean %s?", mistyped(n, want), near)
+		}
+		return "", mistyped(n, want)
 	}
 	return k
 }

@@ -30,14 +30,19 @@ func TestSettingsComeFromTheEntryThenDefaultsThenTheProgram(t *testing.T) {
   retry:
     initial: 2s
   defaultFSType: ext4
+  drift: {interval: 5m}
 `
 	settings := func(timeout time.Duration, retryMax time.Duration, fsType string) registry.Settings {
-		return registry.Settings{Timeout: timeout, Workers: 7, Retry: registry.Retry{Initial: 2 * time.Second, Max: retryMax}, DefaultFSType: fsType}
+		s := registry.DefaultSettings()
+		s.Timeout, s.Workers, s.DefaultFSType = timeout, 7, fsType
+		s.Retry = registry.Retry{Initial: 2 * time.Second, Max: retryMax}
+		s.Drift.Interval = 5 * time.Minute
+		return s
 	}
 	for _, test := range []struct {
 		name, file, source0, source1 string
 	}{
-		{"defaults first", header + defaults + drivers, "f.yaml:9", "f.yaml:14"},
+		{"defaults first", header + defaults + drivers, "f.yaml:10", "f.yaml:15"},
 		{"defaults last", header + drivers + defaults, "f.yaml:4", "f.yaml:9"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -95,6 +100,36 @@ func TestValuesAtTheEdgeOfTheirRangeAreTaken(t *testing.T) {
 	d := config.Drivers()[name]
 	if len(name) != 63 || d.Workers != 1 || d.Retry.Initial != d.Retry.Max {
 		t.Errorf("got %+v", d)
+	}
+}
+
+func TestDriftIsTurnedOffByNothingInAnyUnit(t *testing.T) {
+	for _, off := range []string{"0", `"0"`, "0s", "0h0m"} {
+		config, err := registry.Parse("f.yaml", []byte(header+"drivers: [{name: a, endpoint: 'unix:///a', drift: {interval: "+off+"}}]"))
+		if err != nil {
+			t.Errorf("interval: %s: %v", off, err)
+		} else if got := config.Drivers()["a"].Drift.Interval; got != 0 {
+			t.Errorf("interval: %s is read as %s", off, got)
+		}
+	}
+}
+
+func TestDriftAndLimitsAreReadAsWritten(t *testing.T) {
+	config, err := registry.Parse("f.yaml", []byte(header+`drivers:
+  - name: a
+    endpoint: unix:///a
+    maxPerNode: 3
+    stuckAfter: 1h
+    drift: {interval: 1s, pageSize: 0, timeout: 24h, confirmations: 1, action: report}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := registry.DefaultSettings()
+	want.MaxPerNode, want.StuckAfter = 3, time.Hour
+	want.Drift = registry.Drift{Interval: time.Second, Timeout: 24 * time.Hour, Confirmations: 1, Action: registry.DriftReport}
+	if diff := cmp.Diff(want, config.Drivers()["a"].Settings); diff != "" {
+		t.Errorf("the settings differ (-want +got):\n%s", diff)
 	}
 }
 

@@ -17,6 +17,13 @@ var settings = []setting{
 	row("workers", 20, integer(1, 10000), func(s *Settings) *int { return &s.Workers }),
 	row("retry.initial", 500*time.Millisecond, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Initial }),
 	row("retry.max", time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Max }),
+	row("maxPerNode", 0, integer(0, 10000), func(s *Settings) *int { return &s.MaxPerNode }),
+	row("stuckAfter", 15*time.Minute, duration(time.Millisecond, 168*time.Hour), func(s *Settings) *time.Duration { return &s.StuckAfter }),
+	row("drift.interval", time.Minute, offOrDuration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Interval }),
+	row("drift.pageSize", 500, integer(0, 100000), func(s *Settings) *int { return &s.Drift.PageSize }),
+	row("drift.timeout", time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Timeout }),
+	row("drift.confirmations", 2, integer(1, 100), func(s *Settings) *int { return &s.Drift.Confirmations }),
+	row("drift.action", DriftReattach, oneOf(DriftReattach, DriftReport), func(s *Settings) *DriftAction { return &s.Drift.Action }),
 	row("defaultFSType", "", word(128), func(s *Settings) *string { return &s.DefaultFSType }),
 }
 
@@ -28,7 +35,7 @@ var orders = []order{
 // unsupportedSettings are keys that the format reserves and this version cannot
 // honour: to ignore them would be to do something else than was asked for.
 var unsupportedSettings = []string{
-	"mode", "maxPerNode", "stuckAfter", "drift", "probe", "kubeAPI", "lease", "onForeignWriter", "insecure",
+	"mode", "probe", "kubeAPI", "lease", "onForeignWriter", "insecure",
 }
 
 // setting is one setting of a driver.
