@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,10 @@ type Cluster struct {
 	attachments cache.SharedIndexInformer
 	volumes     cache.SharedIndexInformer
 	nodes       cache.SharedIndexInformer
+	drivers     cache.SharedIndexInformer
+
+	mu     sync.Mutex
+	ghosts map[string]*corev1.PersistentVolume // by name; guarded by mu
 }
 
 func newCluster(kube kubernetes.Interface) (*Cluster, error) {
@@ -48,6 +53,8 @@ func newCluster(kube kubernetes.Interface) (*Cluster, error) {
 		attachments: factory.Storage().V1().VolumeAttachments().Informer(),
 		volumes:     factory.Core().V1().PersistentVolumes().Informer(),
 		nodes:       factory.Storage().V1().CSINodes().Informer(),
+		drivers:     factory.Storage().V1().CSIDrivers().Informer(),
+		ghosts:      map[string]*corev1.PersistentVolume{},
 	}
 	err := c.attachments.AddIndexers(cache.Indexers{
 		byAttacher: attachmentIndex(func(va *storagev1.VolumeAttachment) string { return va.Spec.Attacher }),
@@ -171,6 +178,17 @@ func (c *Cluster) leavingVolumes(finalizer string) []*corev1.PersistentVolume {
 		pvs[i] = obj.(*corev1.PersistentVolume)
 	}
 	return pvs
+}
+
+// attachRequired says what the CSIDriver object of a driver says; without one, and
+// without a word in it, volumes have to be attached.
+func (c *Cluster) attachRequired(driver string) bool {
+	obj, ok, _ := c.drivers.GetIndexer().GetByKey(driver)
+	if !ok {
+		return true
+	}
+	required := obj.(*storagev1.CSIDriver).Spec.AttachRequired
+	return required == nil || *required
 }
 
 // volume returns a PersistentVolume as the API server has it now, nil if there is none.

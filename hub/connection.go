@@ -53,6 +53,8 @@ func (d *driver) stayConnected(ctx context.Context) {
 	for ctx.Err() == nil {
 		s, err := d.connect(ctx, d.value.Name, d.value.Endpoint)
 		if err != nil {
+			problem := err.Error()
+			d.problem.Store(&problem)
 			if ctx.Err() == nil && time.Since(complained) > complainEvery {
 				logger.Info("Cannot connect to the driver, will try again for ever", "endpoint", d.value.Endpoint, "err", err)
 				complained = time.Now()
@@ -67,7 +69,7 @@ func (d *driver) stayConnected(ctx context.Context) {
 		case <-ctx.Done():
 			return // calls in flight still use the session
 		case <-s.Done():
-			d.queue.Open(false)
+			d.queue.Shut()
 			s.Close()
 			if time.Since(complained) > time.Minute {
 				logger.Info("Lost the connection to the driver", "endpoint", d.value.Endpoint)
@@ -85,8 +87,8 @@ func (d *driver) begin(ctx context.Context, s Session) {
 	if first {
 		d.routes.open(d)
 	}
-	d.backfill(logger)
-	d.queue.Open(true)
+	d.backfill()
+	d.queue.Open()
 	if info := s.Info(); first {
 		logger.Info("Serving the driver", "endpoint", d.value.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
 	} else {

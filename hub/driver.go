@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -34,6 +33,8 @@ type driver struct {
 	queue   *queue
 	session atomic.Pointer[liveSession] // nil until the first one is there
 
+	problem atomic.Pointer[string]      // why there is none
+
 	workers sync.WaitGroup
 	fail    context.CancelCauseFunc // ends this run of the driver, with what went wrong
 }
@@ -55,6 +56,8 @@ func (d *driver) run(ctx context.Context) error {
 
 	var loops sync.WaitGroup
 	d.goSafely(&loops, func() { d.stayConnected(intake) })
+	d.goSafely(&loops, func() { d.watchDrift(intake) })
+	d.goSafely(&loops, func() { d.watchStuck(intake) })
 	d.goSafely(&loops, func() {
 		d.queue.run(intake, func(it *item) {
 			d.goSafely(&d.workers, func() { d.work(calls, it) })
@@ -93,7 +96,11 @@ func (d *driver) goSafely(group *sync.WaitGroup, f func()) {
 // decider returns what decisions depend on now. Capabilities are those of the last
 // session: they say what the driver was when there is none.
 func (d *driver) decider() attach.Driver {
-	decider := attach.Driver{Name: d.value.Name, DefaultFSType: d.value.DefaultFSType}
+	decider := attach.Driver{
+		Name:          d.value.Name,
+		DefaultFSType: d.value.DefaultFSType,
+		NoAttach:      !d.cluster.attachRequired(d.value.Name),
+	}
 	if s := d.session.Load(); s != nil {
 		decider.Capabilities = s.Info().Capabilities
 	}
@@ -106,12 +113,17 @@ func (d *driver) attacher() attach.Attacher {
 }
 
 // wanted returns what a VolumeAttachment asks for in its newest known state, Idle
-// if it is gone.
-func (d *driver) wanted(name string) attach.Operation {
-	if va := d.overlay.attachment(name); va != nil {
-		return d.decider().Wanted(va)
+// if it is gone, and in which lane that is to be done.
+func (d *driver) wanted(name string) (attach.Operation, lane) {
+	va := d.overlay.attachment(name)
+	if va == nil {
+		return attach.Idle, detachLane
 	}
-	return attach.Idle
+	op := d.decider().Wanted(va)
+	if op == attach.Idle && va.DeletionTimestamp == nil && d.ledger.isLost(va) {
+		return attach.Attaching, driftLane
+	}
+	return op, laneOf(op)
 }
 
 // unchanged says whether a VolumeAttachment is as it was last decided on or written.
@@ -126,12 +138,11 @@ func (d *driver) unchanged(name string) bool {
 
 // backfill takes from the index all that there is to do. It is done with the route
 // open, so that nothing falls between index and events.
-func (d *driver) backfill(logger klog.Logger) {
-	taken := 0
+func (d *driver) backfill() {
+	decider := d.decider()
 	for _, va := range d.cluster.attachmentsBy(byAttacher, d.value.Name) {
-		if op := d.decider().Wanted(d.overlay.newest(va)); op != attach.Idle {
+		if op := decider.Wanted(d.overlay.newest(va)); op != attach.Idle {
 			d.queue.Add(workKey{attachmentWork, va.Name}, laneOf(op))
-			taken++
 		}
 	}
 	for _, key := range d.ledger.orphanKeys() {
@@ -142,7 +153,6 @@ func (d *driver) backfill(logger klog.Logger) {
 			d.queue.Add(workKey{volumeWork, pv.Name}, releaseLane)
 		}
 	}
-	logger.V(2).Info("Took over the VolumeAttachments that need something", "count", taken)
 }
 
 func laneOf(op attach.Operation) lane {

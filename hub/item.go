@@ -27,12 +27,13 @@ type lane int8
 const (
 	attachLane lane = iota
 	detachLane
+	driftLane   // volumes that the storage system has lost: when nothing else waits
 	releaseLane // finalizers of PersistentVolumes: no CSI call, so no worker of the driver
 	laneCount
 )
 
 // String returns the lane's name as metrics call it.
-func (l lane) String() string { return [...]string{"attach", "detach", "release"}[l] }
+func (l lane) String() string { return [...]string{"attach", "detach", "drift", "release"}[l] }
 
 type itemState int8
 
@@ -51,12 +52,14 @@ type item struct {
 	again bool   // running, and something has changed meanwhile
 	hurry bool   // running, and something has changed that may help it
 	held  string // the volume handle that it has its turn on
+	place string // the node that it has a place on
 
+	stuck bool          // it has been reported as stuck
 	since time.Time     // when it came to wait
 	began time.Time     // when it began to run
 	due   time.Time     // when a delayed one is to run
-	slot  int           // in the heap of the delayed ones
-	place *list.Element // in the list of its lane: those waiting or those running
+	index int           // in the heap of the delayed ones
+	link  *list.Element // in the list of its lane: those waiting or those running
 }
 
 // delayHeap orders delayed items by when they are due.
@@ -66,12 +69,12 @@ func (h delayHeap) Len() int           { return len(h) }
 func (h delayHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
 func (h delayHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].slot, h[j].slot = i, j
+	h[i].index, h[j].index = i, j
 }
 
 func (h *delayHeap) Push(x any) {
 	it := x.(*item)
-	it.slot = len(*h)
+	it.index = len(*h)
 	*h = append(*h, it)
 }
 
@@ -83,4 +86,4 @@ func (h *delayHeap) Pop() any {
 	return it
 }
 
-func (h *delayHeap) take(it *item) { heap.Remove(h, it.slot) }
+func (h *delayHeap) take(it *item) { heap.Remove(h, it.index) }

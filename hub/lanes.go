@@ -10,6 +10,10 @@ const (
 	// workers that the other lane leaves idle. A worker cannot be taken back from a
 	// call, so this is also the longest that borrowing makes the other lane wait.
 	lendBelow = time.Second
+	// A driver that has come back gets an eighth of its workers at first, and twice as
+	// many with each step.
+	rampSteps = 3
+	rampStep  = time.Second
 	// releaseWorkers is how many PersistentVolume finalizers are removed at once.
 	releaseWorkers = 4
 )
@@ -47,8 +51,29 @@ func (l *laneLoad) ended(d time.Duration) {
 type lanes struct {
 	load    [laneCount]laneLoad
 	workers int
-	open    bool // the driver can be called
 	last    lane // that of attach and detach which was served last
+
+	open     bool      // the driver can be called
+	shut     bool      // it could not be called once
+	reopened time.Time // when it could be called again
+}
+
+// atOnce is how many calls may be in flight now.
+func (ls *lanes) atOnce(now time.Time) int {
+	steps := int(now.Sub(ls.reopened) / rampStep)
+	if ls.reopened.IsZero() || steps >= rampSteps {
+		return ls.workers
+	}
+	return max(1, ls.workers>>(rampSteps-steps))
+}
+
+// nextStep returns how long it takes until more calls may be in flight, 0 if all may.
+func (ls *lanes) nextStep(now time.Time) time.Duration {
+	elapsed := now.Sub(ls.reopened)
+	if ls.reopened.IsZero() || !ls.open || elapsed >= rampSteps*rampStep {
+		return 0
+	}
+	return rampStep - elapsed%rampStep
 }
 
 // next returns the item to start now, nil for none. It does not move it.
@@ -68,8 +93,24 @@ func (ls *lanes) next(now time.Time) *item {
 		return ls.head(attachLane)
 	case detach:
 		return ls.head(detachLane)
+	case ls.mayRepair(now):
+		return ls.head(driftLane)
 	}
 	return nil
+}
+
+// mayRepair says whether a volume that was lost may be attached again: only while
+// nobody waits, and never with more than half of the workers.
+func (ls *lanes) mayRepair(now time.Time) bool {
+	workers := ls.atOnce(now)
+	return ls.load[driftLane].waiting.Len() > 0 &&
+		ls.load[attachLane].waiting.Len() == 0 && ls.load[detachLane].waiting.Len() == 0 &&
+		ls.inFlight() < workers && ls.load[driftLane].running.Len() < max(1, workers/2)
+}
+
+// inFlight is how many workers have something to do.
+func (ls *lanes) inFlight() int {
+	return ls.load[attachLane].running.Len() + ls.load[detachLane].running.Len() + ls.load[driftLane].running.Len()
 }
 
 func (ls *lanes) head(l lane) *item { return ls.load[l].waiting.Front().Value.(*item) }
@@ -77,14 +118,15 @@ func (ls *lanes) head(l lane) *item { return ls.load[l].waiting.Front().Value.(*
 // mayStart says whether a lane may have one more worker.
 func (ls *lanes) mayStart(l lane, now time.Time) bool {
 	mine, other := &ls.load[l], &ls.load[1-l]
-	if mine.waiting.Len() == 0 || mine.running.Len()+other.running.Len() >= ls.workers {
+	workers := ls.atOnce(now)
+	if mine.waiting.Len() == 0 || ls.inFlight() >= workers {
 		return false
 	}
-	kept := ls.workers / 2 // for the other lane
+	kept := workers / 2 // for the other lane
 	if other.waiting.Len() == 0 && mine.quick(now) {
 		kept = 0
 	}
-	return mine.running.Len() < ls.workers-max(kept, other.running.Len())
+	return mine.running.Len() < workers-max(kept, other.running.Len())
 }
 
 // fairer returns the lane with fewer workers, in turn if they have the same.

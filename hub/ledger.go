@@ -80,6 +80,24 @@ func (l *ledger) known(va *storagev1.VolumeAttachment) (recorded, unchanged bool
 	return r != nil, r != nil && r.seen == aspectOf(va, l.finalizer)
 }
 
+// setLost notes whether the storage system has lost an attached volume. It does
+// nothing without a record of that object.
+func (l *ledger) setLost(va *storagev1.VolumeAttachment, lost bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.records[va.Name]; r != nil && r.uid == va.UID {
+		r.lost = lost
+	}
+}
+
+// isLost says what setLost has noted.
+func (l *ledger) isLost(va *storagev1.VolumeAttachment) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.records[va.Name]
+	return r != nil && r.uid == va.UID && r.lost
+}
+
 // close forgets a VolumeAttachment that is gone, with its backoff: the next object
 // of that name starts afresh (the names are made of volume, driver and node, and
 // come again). If it may have left its volume attached, the record is kept as

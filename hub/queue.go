@@ -19,7 +19,14 @@ type queue struct {
 	lanes   lanes
 	delayed delayHeap
 	turns   map[string][]*item  // by volume handle that an item has its turn on: who waits for it
+	nodes   map[string]*crowd   // by node that an item has a place on
 	behind  map[workKey][]*item // items that wait until that one is done
+}
+
+// crowd is how many items have a place on a node, and who waits for one.
+type crowd struct {
+	placed  int
+	waiters []*item
 }
 
 func newQueue(workers int) *queue {
@@ -28,6 +35,7 @@ func newQueue(workers int) *queue {
 		items:  map[workKey]*item{},
 		lanes:  lanes{workers: workers},
 		turns:  map[string][]*item{},
+		nodes:  map[string]*crowd{},
 		behind: map[workKey][]*item{},
 	}
 }
@@ -62,18 +70,22 @@ func (q *queue) take(now time.Time) (*item, time.Duration) {
 	it := q.lanes.next(now)
 	if it != nil {
 		load := &q.lanes.load[it.lane]
-		load.waiting.Remove(it.place)
+		load.waiting.Remove(it.link)
 		it.state, it.began, it.again, it.hurry = running, now, false, false
-		it.place = load.running.PushBack(it)
-		if it.lane != releaseLane {
+		it.link = load.running.PushBack(it)
+		if it.lane == attachLane || it.lane == detachLane {
 			q.lanes.last = it.lane
 		}
 		return it, 0
 	}
+	idle := time.Hour
 	if len(q.delayed) > 0 {
-		return nil, q.delayed[0].due.Sub(now)
+		idle = q.delayed[0].due.Sub(now)
 	}
-	return nil, time.Hour
+	if step := q.lanes.nextStep(now); step > 0 {
+		idle = min(idle, step)
+	}
+	return nil, idle
 }
 
 // Add asks for work on a key, at once: a delay that it has is cut. An item that
@@ -94,8 +106,46 @@ func (q *queue) Add(key workKey, l lane) {
 		return
 	}
 	q.lift(it)
-	it.lane = l
+	q.turnTo(it, l)
 	q.wait(it, time.Now())
+}
+
+// turnTo puts an item into a lane. What is asked of it there is a new thing.
+func (q *queue) turnTo(it *item, l lane) {
+	if it.lane != l {
+		it.lane, it.stuck = l, false
+	}
+}
+
+// Has says whether there is an item of a key, in whatever state.
+func (q *queue) Has(key workKey) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.items[key] != nil
+}
+
+// Unstuck returns the names of the VolumeAttachments that have work and were not
+// marked as stuck, but for those that a worker has now.
+func (q *queue) Unstuck() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var names []string
+	for key, it := range q.items {
+		if key.kind == attachmentWork && !it.stuck && it.state != running {
+			names = append(names, key.name)
+		}
+	}
+	return names
+}
+
+// MarkStuck notes that a VolumeAttachment has been reported as stuck, until its work
+// is done or another one.
+func (q *queue) MarkStuck(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if it := q.items[workKey{attachmentWork, name}]; it != nil {
+		it.stuck = true
+	}
 }
 
 // Hurry cuts the delay of an item that backs off, or the one that it would get at
@@ -114,12 +164,24 @@ func (q *queue) Hurry(key workKey) {
 	}
 }
 
-// Open says whether the driver can be called. While it cannot, only releases start.
-func (q *queue) Open(open bool) {
+// Open lets attaches and detaches start: the driver can be called. After a Shut the
+// number of calls at once grows from a few to all workers within seconds: all that
+// has waited must not fall upon a driver that has just come back.
+func (q *queue) Open() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.lanes.open = open
+	q.lanes.open = true
+	if q.lanes.shut {
+		q.lanes.reopened = time.Now()
+	}
 	q.signal()
+}
+
+// Shut lets no further attach and detach start: the driver cannot be called.
+func (q *queue) Shut() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lanes.open, q.lanes.shut = false, true
 }
 
 // Changed says whether a running item was asked for again since it began or since
@@ -153,6 +215,31 @@ func (q *queue) TakeTurn(it *item, volumeHandle string) bool {
 	return false
 }
 
+// TakePlace gives a running item a place on a node, of which there are so many (0:
+// no limit). If it returns false, the item is parked as by TakeTurn; its turn on a
+// volume stays its own.
+func (q *queue) TakePlace(it *item, node string, places int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if places == 0 || it.place == node {
+		return true
+	}
+	q.leavePlace(it)
+	c := q.nodes[node]
+	if c == nil {
+		c = &crowd{}
+		q.nodes[node] = c
+	}
+	if c.placed >= places {
+		q.park(it)
+		c.waiters = append(c.waiters, it)
+		return false
+	}
+	c.placed++
+	it.place = node
+	return true
+}
+
 // WaitFor parks a running item until the item of another key has run, if that one
 // waits to run or runs now. It returns false, and does nothing, if it does not, or
 // backs off. As with TakeTurn, the worker must let go of a parked item.
@@ -181,12 +268,13 @@ func (q *queue) end(it *item, next lane, delay time.Duration) {
 	defer q.mu.Unlock()
 	now := time.Now()
 	load := &q.lanes.load[it.lane]
-	load.running.Remove(it.place)
+	load.running.Remove(it.link)
 	if it.held != "" { // it came as far as to a call
 		load.ended(now.Sub(it.began))
 	}
 	q.leaveTurn(it)
-	it.lane = next
+	q.leavePlace(it)
+	q.turnTo(it, next)
 	switch {
 	case it.again || delay == 0 || it.hurry && delay > 0:
 		q.wait(it, now)
@@ -206,20 +294,20 @@ func (q *queue) end(it *item, next lane, delay time.Duration) {
 // wait puts an item that is in no list at the end of its lane.
 func (q *queue) wait(it *item, now time.Time) {
 	it.state, it.since = waiting, now
-	it.place = q.lanes.load[it.lane].waiting.PushBack(it)
+	it.link = q.lanes.load[it.lane].waiting.PushBack(it)
 	q.signal()
 }
 
 // resume puts a parked item at the head of its lane: it has waited before.
 func (q *queue) resume(it *item) {
 	it.state = waiting
-	it.place = q.lanes.load[it.lane].waiting.PushFront(it)
+	it.link = q.lanes.load[it.lane].waiting.PushFront(it)
 	q.signal()
 }
 
 // park takes a running item out of its lane.
 func (q *queue) park(it *item) {
-	q.lanes.load[it.lane].running.Remove(it.place)
+	q.lanes.load[it.lane].running.Remove(it.link)
 	it.state = parked
 	q.signal()
 }
@@ -228,12 +316,15 @@ func (q *queue) park(it *item) {
 func (q *queue) lift(it *item) {
 	switch it.state {
 	case waiting:
-		q.lanes.load[it.lane].waiting.Remove(it.place)
+		q.lanes.load[it.lane].waiting.Remove(it.link)
 	case delayed:
 		q.delayed.take(it)
 	case parked:
 		for handle, waiters := range q.turns {
 			q.turns[handle] = without(waiters, it)
+		}
+		for _, c := range q.nodes {
+			c.waiters = without(c.waiters, it)
 		}
 		for key, followers := range q.behind {
 			q.behind[key] = without(followers, it)
@@ -253,13 +344,38 @@ func (q *queue) leaveTurn(it *item) {
 		delete(q.turns, handle)
 		return
 	}
-	next := waiters[0]
-	if i := slices.IndexFunc(waiters, func(w *item) bool { return w.lane == detachLane }); i > 0 {
-		next = waiters[i]
-	}
+	next := detachFirst(waiters)
 	q.turns[handle] = without(waiters, next)
 	next.held = handle
 	q.resume(next)
+}
+
+// leavePlace ends an item's place on a node and hands it to one who waits, a detach
+// first: it makes room on the node.
+func (q *queue) leavePlace(it *item) {
+	if it.place == "" {
+		return
+	}
+	node, c := it.place, q.nodes[it.place]
+	it.place = ""
+	if len(c.waiters) == 0 {
+		if c.placed--; c.placed == 0 {
+			delete(q.nodes, node)
+		}
+		return
+	}
+	next := detachFirst(c.waiters)
+	c.waiters = without(c.waiters, next)
+	next.place = node
+	q.resume(next)
+}
+
+// detachFirst returns the first detach of a list, or its first item.
+func detachFirst(items []*item) *item {
+	if i := slices.IndexFunc(items, func(it *item) bool { return it.lane == detachLane }); i > 0 {
+		return items[i]
+	}
+	return items[0]
 }
 
 func without(items []*item, it *item) []*item {

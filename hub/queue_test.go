@@ -30,7 +30,7 @@ type call struct {
 func openWorkshop(ctx context.Context, workers int) *workshop {
 	w := &workshop{queue: newQueue(workers), calls: map[string]call{}, start: time.Now(),
 		ended: map[string]time.Duration{}, began: map[string]time.Duration{}}
-	w.queue.Open(true)
+	w.queue.Open()
 	go w.queue.run(ctx, func(it *item) { go w.work(it) })
 	return w
 }
@@ -208,7 +208,7 @@ func TestDetachOfAVolumeIsServedBeforeItsAttachesThatWait(t *testing.T) {
 
 func TestNothingIsCalledWhileTheDriverIsAway(t *testing.T) {
 	inBubble(t, 10, func(w *workshop) {
-		w.queue.Open(false)
+		w.queue.Shut()
 		w.add("attach0", attachLane, call{takes: time.Second})
 		w.add("release0", releaseLane, call{takes: time.Second})
 		time.Sleep(time.Hour)
@@ -219,7 +219,7 @@ func TestNothingIsCalledWhileTheDriverIsAway(t *testing.T) {
 		if _, ok := w.began["release0"]; !ok {
 			t.Error("a release, which needs no driver, did not begin")
 		}
-		w.queue.Open(true)
+		w.queue.Open()
 		w.finish()
 		if got := w.began["attach0"]; got != time.Hour {
 			t.Errorf("the attach began after %v, want at once when the driver was back, after 1h", got)
@@ -230,7 +230,7 @@ func TestNothingIsCalledWhileTheDriverIsAway(t *testing.T) {
 func TestAddCutsTheDelayOfAnItemAndMovesItsLane(t *testing.T) {
 	inBubble(t, 10, func(w *workshop) {
 		key := workKey{attachmentWork, "va"}
-		w.queue.Open(false)
+		w.queue.Shut()
 		w.queue.Add(key, attachLane)
 		it := w.queue.items[key]
 		w.queue.lanes.open = true
@@ -246,7 +246,7 @@ func TestAddCutsTheDelayOfAnItemAndMovesItsLane(t *testing.T) {
 		if it.state != waiting || it.lane != detachLane {
 			t.Errorf("state %v in lane %v, want waiting in detach", it.state, it.lane)
 		}
-		w.queue.Open(true)
+		w.queue.Open()
 		w.finish()
 	})
 }
@@ -256,7 +256,7 @@ func TestDelayedItemRunsWhenItIsDue(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		q := newQueue(1)
-		q.Open(true)
+		q.Open()
 		runs := make(chan time.Time)
 		go q.run(ctx, func(it *item) {
 			go func() {

@@ -33,11 +33,12 @@ func aspectOf(va *storagev1.VolumeAttachment, finalizer string) aspect {
 }
 
 // record is what this process knows of one VolumeAttachment besides the object.
-// All but seen belongs to the worker that has its item.
+// All but seen and lost belongs to the worker that has its item.
 type record struct {
 	uid      types.UID
 	node     string // name of the node, for orphans
 	seen     aspect // as last decided on or written here; guarded by the ledger's mutex
+	lost     bool   // the storage system does not have it attached; guarded by the ledger's mutex
 	progress attach.Progress
 	tries    tries
 }

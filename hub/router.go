@@ -69,6 +69,14 @@ func (r *router) listen() error {
 	if _, err := r.cluster.volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { r.volumeChanged(obj); r.volumeAppeared(obj) },
 		UpdateFunc: func(_, obj any) { r.volumeChanged(obj) },
+		DeleteFunc: r.volumeGone,
+	}); err != nil {
+		return err
+	}
+	if _, err := r.cluster.drivers.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    r.driverChanged,
+		UpdateFunc: func(_, obj any) { r.driverChanged(obj) },
+		DeleteFunc: func(obj any) { r.driverChanged(lastState(obj)) },
 	}); err != nil {
 		return err
 	}
@@ -88,11 +96,8 @@ func (r *router) attachmentChanged(obj any) {
 }
 
 func (r *router) attachmentGone(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj // nil if nothing is known of it
-	}
-	va, ok := obj.(*storagev1.VolumeAttachment)
-	if !ok || va == nil {
+	va, ok := lastState(obj).(*storagev1.VolumeAttachment)
+	if !ok {
 		return
 	}
 	if d := r.driver(va.Spec.Attacher); d != nil {
@@ -100,9 +105,21 @@ func (r *router) attachmentGone(obj any) {
 	}
 	// Whoever guards the volume may have waited for this VolumeAttachment to go,
 	// also if that was another driver's.
-	if pv := r.cluster.cachedVolume(attach.VolumeName(va)); pv != nil {
+	name := attach.VolumeName(va)
+	if pv := r.cluster.cachedVolume(name); pv != nil {
 		r.volumeChanged(pv)
+	} else if !r.cluster.volumeInUse(name) {
+		r.cluster.exorcise(name)
 	}
+}
+
+// lastState returns the object of a deletion. Where the watch has missed the
+// deletion itself, that is the last one that the cache had, and it may be nil.
+func lastState(obj any) any {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		return unknown.Obj
+	}
+	return obj
 }
 
 func (r *router) volumeChanged(obj any) {
@@ -123,7 +140,24 @@ func (r *router) volumeChanged(obj any) {
 // volumeAppeared retries at once what failed for want of a PersistentVolume.
 func (r *router) volumeAppeared(obj any) {
 	if pv, ok := obj.(*corev1.PersistentVolume); ok {
+		r.cluster.exorcise(pv.Name)
 		r.hurry(r.cluster.attachmentsBy(byVolume, pv.Name))
+	}
+}
+
+func (r *router) volumeGone(obj any) {
+	if pv, ok := lastState(obj).(*corev1.PersistentVolume); ok {
+		r.cluster.haunt(pv)
+	}
+}
+
+// driverChanged has a driver look at all its VolumeAttachments again: whether it
+// requires attaching at all may have changed.
+func (r *router) driverChanged(obj any) {
+	if object, ok := obj.(*storagev1.CSIDriver); ok {
+		if d := r.driver(object.Name); d != nil {
+			d.backfill()
+		}
 	}
 }
 

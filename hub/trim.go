@@ -17,6 +17,8 @@ func trim(obj any) (any, error) {
 		trimPersistentVolume(o)
 	case *storagev1.CSINode:
 		trimCSINode(o)
+	case *storagev1.CSIDriver:
+		trimMeta(&o.ObjectMeta)
 	}
 	return obj, nil
 }

@@ -50,14 +50,15 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 		return
 	}
 	r.tries = tries{}
+	d.ledger.setLost(va, false)
 	d.queue.Changed(it) // what came meanwhile is looked at here
-	switch next := d.wanted(name); next {
+	switch next, l := d.wanted(name); next {
 	case attach.Idle:
 		d.queue.Done(it)
 	case op: // done, and yet still wanted: somebody undoes it
-		d.queue.DoneFor(it, laneOf(next), d.value.Retry.Initial)
+		d.queue.DoneFor(it, l, d.value.Retry.Initial)
 	default: // deleted while it was being attached
-		d.queue.DoneFor(it, laneOf(next), 0)
+		d.queue.DoneFor(it, l, 0)
 	}
 }
 
@@ -66,8 +67,7 @@ var errParked = errors.New("parked")
 
 // carryOut decides and does. It returns the operation that it found wanted.
 func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAttachment, r *record) (attach.Operation, error) {
-	decider := d.decider()
-	op := decider.Wanted(va)
+	op, _ := d.wanted(va.Name)
 	if op == attach.Idle {
 		return op, nil
 	}
@@ -75,14 +75,17 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 	if err != nil {
 		return op, err
 	}
+	facts.Lost = d.ledger.isLost(va)
 	r.progress.Adopt(va, facts.PersistentVolume, d.finalizer)
-	plan, err := decider.Decide(facts)
+	plan, err := d.decider().Decide(facts)
 	if err != nil {
-		d.saveError(ctx, va, op, err)
+		d.ledger.setLost(va, false) // it cannot be repaired now; the next listing will tell
+		d.saveError(ctx, it, va, r, op, err)
 		return op, err
 	}
 	if handle := plan.Target.VolumeHandle; handle != "" {
-		if d.waitsForDetach(it, va, plan) || !d.queue.TakeTurn(it, handle) {
+		if d.waitsForDetach(it, va, plan) || !d.queue.TakeTurn(it, handle) ||
+			!d.queue.TakePlace(it, va.Spec.NodeName, d.value.MaxPerNode) {
 			return op, errParked
 		}
 	}
@@ -95,7 +98,7 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 	}
 	if err != nil {
 		if attach.WorthSaving(err) && !isAway(err) && ctx.Err() == nil {
-			d.saveError(ctx, va, op, err)
+			d.saveError(ctx, it, va, r, op, err)
 		}
 		return op, err
 	}
@@ -116,6 +119,9 @@ func (d *driver) gather(ctx context.Context, va *storagev1.VolumeAttachment) (at
 				return facts, err
 			}
 		}
+		if facts.PersistentVolume == nil && d.decider().Wanted(va) == attach.Detaching {
+			facts.PersistentVolume = d.cluster.ghost(name)
+		}
 	}
 	facts.CSINode, err = d.cluster.csiNode(ctx, va.Spec.NodeName)
 	return facts, err
@@ -130,10 +136,10 @@ func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan a
 		return false
 	}
 	for _, other := range d.cluster.attachmentsBy(byVolume, name) {
-		if other.Name == va.Name || other.Spec.Attacher != d.value.Name || d.wanted(other.Name) != attach.Detaching {
+		if other.Name == va.Name || other.Spec.Attacher != d.value.Name {
 			continue
 		}
-		if d.queue.WaitFor(it, workKey{attachmentWork, other.Name}) {
+		if op, _ := d.wanted(other.Name); op == attach.Detaching && d.queue.WaitFor(it, workKey{attachmentWork, other.Name}) {
 			return true
 		}
 	}
@@ -144,7 +150,8 @@ func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan a
 func (d *driver) retry(ctx context.Context, it *item, r *record, op attach.Operation, err error) {
 	name := it.key.name
 	if isAway(err) { // no fault of this VolumeAttachment: it waits with the rest of the queue
-		d.queue.DoneFor(it, laneOf(d.wanted(name)), 0)
+		_, l := d.wanted(name)
+		d.queue.DoneFor(it, l, 0)
 		return
 	}
 	if errors.Is(err, attach.ErrStale) {
@@ -152,15 +159,15 @@ func (d *driver) retry(ctx context.Context, it *item, r *record, op attach.Opera
 	}
 	failures := r.tries.failed(op, err, time.Now())
 	delay := backoff(d.value.Retry, failures, err, jitter)
-	switch changed, next := d.queue.Changed(it), d.wanted(name); {
-	case next != op: // deleted meanwhile: the detach does not wait for the attach's backoff
-		delay = 0
-	case changed && !d.unchanged(name):
+	changed := d.queue.Changed(it)
+	next, l := d.wanted(name)
+	// Deleted meanwhile: the detach does not wait for the attach's backoff.
+	if next != op || changed && !d.unchanged(name) {
 		delay = 0
 	}
 	klog.FromContext(ctx).V(2).Info("Not done, will try again", "volumeAttachment", name, "operation", op,
 		"failures", failures, "in", delay, "err", err)
-	d.queue.DoneFor(it, laneOf(d.wanted(name)), delay)
+	d.queue.DoneFor(it, l, delay)
 }
 
 // refresh reads a VolumeAttachment anew, when a write has shown that the caches are
@@ -176,7 +183,11 @@ func (d *driver) refresh(ctx context.Context, name string) {
 
 // saveError writes an error into the status. That this fails is no reason to do
 // anything but say so: the operation is tried again anyway.
-func (d *driver) saveError(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation, cause error) {
+func (d *driver) saveError(ctx context.Context, it *item, va *storagev1.VolumeAttachment, r *record, op attach.Operation, cause error) {
+	if since := wantedSince(va, op); time.Since(since) >= d.value.StuckAfter {
+		cause = stuckError{op: op, since: since, tries: r.tries.failures + 1, last: cause}
+		d.queue.MarkStuck(it.key.name)
+	}
 	if err := d.attacher().SaveError(ctx, va, op, cause); err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot write the error into the VolumeAttachment", "cause", cause, "err", err)
 	}

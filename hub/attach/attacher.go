@@ -63,7 +63,7 @@ func (a Attacher) Attach(ctx context.Context, plan Plan, p *Progress) error {
 		}
 		return a.markAttached(ctx, plan.attachment, nil)
 	}
-	if p.state != published || p.Target != plan.Target {
+	if plan.Force || p.state != published || p.Target != plan.Target {
 		secrets, err := a.secrets(ctx, plan.SecretRef)
 		if err != nil {
 			return err
@@ -148,12 +148,16 @@ func (a Attacher) publish(ctx context.Context, plan Plan, p *Progress, secrets m
 	if err != nil {
 		return &CallError{Method: "ControllerPublishVolume", Err: err}
 	}
-	p.state, p.context = published, response.GetPublishContext()
+	p.state, p.context, p.secrets = published, response.GetPublishContext(), secrets
 	return nil
 }
 
 func (a Attacher) unpublish(ctx context.Context, plan Plan, p *Progress) error {
 	secrets, err := a.secrets(ctx, plan.SecretRef)
+	if apierrors.IsNotFound(err) && p.secrets != nil && p.Target == plan.Target {
+		// The secret went before the volume (rook issue 16956). What attached it detaches it.
+		secrets, err = p.secrets, nil
+	}
 	if err != nil {
 		return err
 	}
@@ -163,6 +167,6 @@ func (a Attacher) unpublish(ctx context.Context, plan Plan, p *Progress) error {
 	if _, err := a.Controller.ControllerUnpublishVolume(ctx, plan.Unpublish); err != nil {
 		return &CallError{Method: "ControllerUnpublishVolume", Err: err}
 	}
-	p.Target, p.state, p.context = plan.Target, unpublished, nil
+	p.Target, p.state, p.context, p.secrets = plan.Target, unpublished, nil, nil
 	return nil
 }

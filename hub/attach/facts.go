@@ -12,6 +12,9 @@ type Driver struct {
 	Name          string // of the CSI driver
 	Capabilities  csiclient.Capabilities
 	DefaultFSType string // where a PersistentVolume names none
+	// NoAttach: the CSIDriver object says attachRequired=false. Nobody asks for new
+	// attachments then, and nobody would ever delete the old ones.
+	NoAttach bool
 }
 
 // Facts are all that is known about one VolumeAttachment at one moment. Nothing
@@ -20,6 +23,8 @@ type Facts struct {
 	VolumeAttachment *storagev1.VolumeAttachment
 	PersistentVolume *corev1.PersistentVolume // nil: inline volume, or there is none
 	CSINode          *storagev1.CSINode       // nil: there is none
+	// Lost: the status says attached, and the storage system has it otherwise.
+	Lost bool
 }
 
 // Operation is what a VolumeAttachment asks for, before anything else is looked at.
@@ -54,6 +59,11 @@ func (d Driver) Wanted(va *storagev1.VolumeAttachment) Operation {
 		return Detaching
 	case va.DeletionTimestamp != nil:
 		return Idle // detached before, or never attached
+	case d.NoAttach && guarded:
+		// kubernetes/kubernetes issue 129572: left alone it would stay for ever.
+		return Detaching
+	case d.NoAttach:
+		return Idle
 	case !va.Status.Attached:
 		return Attaching
 	case stripped(va, guarded) && d.Capabilities.PublishUnpublish:

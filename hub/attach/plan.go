@@ -33,6 +33,8 @@ type Plan struct {
 	// Publish is the call to make, without secrets. Nil in a plan to attach means
 	// that the driver has nothing to be called for.
 	Publish *csi.ControllerPublishVolumeRequest
+	// Force: the call is to be made although this process knows it to have succeeded.
+	Force bool
 	// MarkAttached: the status is to be written.
 	MarkAttached bool
 	// Unpublish is the call to make, without secrets; nil as for Publish.
@@ -50,16 +52,19 @@ func (d Driver) Decide(f Facts) (Plan, error) {
 	case Detaching:
 		return d.decideDetach(f)
 	}
+	if f.Lost && f.VolumeAttachment.DeletionTimestamp == nil {
+		return d.decideAttach(f)
+	}
 	return Plan{}, nil
 }
 
 func (d Driver) decideAttach(f Facts) (Plan, error) {
 	va, pv := f.VolumeAttachment, f.PersistentVolume
-	plan := Plan{Operation: Attaching, attachment: va, MarkAttached: !va.Status.Attached}
+	plan := Plan{Operation: Attaching, attachment: va, MarkAttached: !va.Status.Attached || f.Lost, Force: f.Lost}
 	if !d.Capabilities.PublishUnpublish {
 		return plan, nil
 	}
-	if va.Status.Attached { // only the finalizer is missing
+	if va.Status.Attached && !f.Lost { // only the finalizer is missing
 		plan.GuardAttachment = guardAttachment(va, Finalizer(d.Name), Target{
 			NodeID: va.Annotations[AnnotationNodeID], VolumeHandle: va.Annotations[AnnotationVolumeHandle]})
 		return plan, nil

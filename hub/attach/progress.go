@@ -18,6 +18,9 @@ type Progress struct {
 
 	state   publication
 	context map[string]string // publish context that is not in the status yet
+	// secrets of the last call that succeeded, for a detach when the secret is gone.
+	// They are kept in memory only, and only as long as the volume is attached.
+	secrets map[string]string
 }
 
 // publication is where a volume stands with the storage system, as far as this
