@@ -275,3 +275,33 @@ func TestDelayedItemRunsWhenItIsDue(t *testing.T) {
 		}
 	})
 }
+
+func TestRetriesAfterAnOutageAreSpread(t *testing.T) {
+	inBubble(t, 40, func(w *workshop) {
+		w.add("first", attachLane, call{takes: time.Millisecond})
+		synctest.Wait()
+		w.queue.Shut()
+		for i := range 400 {
+			w.add(fmt.Sprintf("attach%d", i), attachLane, call{takes: 100 * time.Millisecond})
+		}
+		time.Sleep(time.Hour)
+		w.queue.Open()
+		for second, want := range []int{5, 10, 20, 40} {
+			w.queue.mu.Lock()
+			w.most = [laneCount]int{}
+			w.queue.mu.Unlock()
+			time.Sleep(999 * time.Millisecond)
+			synctest.Wait()
+			w.queue.mu.Lock()
+			if got := w.most[attachLane]; got > want || got < want/2 {
+				t.Errorf("second %d after the driver came back: %d calls at once, want %d at most", second, got, want)
+			}
+			w.queue.mu.Unlock()
+			time.Sleep(time.Millisecond)
+		}
+		w.finish()
+		if len(w.order) != 401 {
+			t.Errorf("%d items ran, want 401", len(w.order))
+		}
+	})
+}

@@ -1,0 +1,186 @@
+package hub_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+func hasAttachError(va *storagev1.VolumeAttachment) bool { return va.Status.AttachError != nil }
+
+func TestDetachUsesTheLastSecretThatWorkedWhenItIsGone(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	secret := testbed.Secret{Name: w.name("secret"), Data: map[string]string{"key": "one"}}
+	w.create(secret)
+	va := testbed.VolumeAttachment{Name: w.name("v"), Driver: driver, Node: w.node("n", driver), PersistentVolume: w.name("v")}
+	w.create(testbed.PersistentVolume{Name: va.Name, Driver: driver, Handle: "v", Secret: &corev1.SecretReference{Namespace: "default", Name: secret.Name}})
+	w.start()
+	w.create(va)
+	w.waitForOne(va.Name, "attached", isAttached)
+	w.delete(secret)
+	w.delete(va)
+	w.waitNoneLeft()
+	if got := backend.LastUnpublish("v").GetSecrets()["key"]; got != "one" {
+		t.Errorf("secret of the detach %q, want the one of the attach", got)
+	}
+}
+
+func TestDetachUsesTheLastVolumeSeenWhenItIsGone(t *testing.T) {
+	w := newWorld(t)
+	driver, _ := w.driver("d", fakecsi.Options{})
+	va := w.volume("v", driver, w.node("n", driver))
+	w.start()
+	w.create(va)
+	w.waitForOne(va.Name, "attached", isAttached)
+	// As csi-attacher leaves it: without a note of the volume handle.
+	attachments, volumes := w.plane.Clientset().StorageV1().VolumeAttachments(), w.plane.Clientset().CoreV1().PersistentVolumes()
+	note := []byte(`{"metadata":{"annotations":{"` + attach.AnnotationVolumeHandle + `":null}}}`)
+	if _, err := attachments.Patch(w.ctx, va.Name, types.MergePatchType, note, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.delete(testbed.PersistentVolume{Name: va.PersistentVolume})
+	strip := []byte(`{"metadata":{"finalizers":null}}`)
+	if _, err := volumes.Patch(w.ctx, va.PersistentVolume, types.MergePatchType, strip, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := volumes.Get(w.ctx, va.PersistentVolume, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Fatalf("the volume is still there: %v", err)
+	}
+	w.delete(va)
+	w.waitNoneLeft()
+	w.checkBooks(map[string]int{driver: 0})
+}
+
+func TestAttachmentsAreFinishedWhenTheDriverNoLongerRequiresAttach(t *testing.T) {
+	w := newWorld(t)
+	driver, _ := w.driver("d", fakecsi.Options{})
+	node := w.node("n", driver)
+	va := w.volume("v", driver, node)
+	w.start()
+	w.create(va)
+	w.waitForOne(va.Name, "attached", isAttached)
+	w.create(testbed.CSIDriver{Name: driver, NoAttach: true})
+	got := w.waitForOne(va.Name, "finished", func(va *storagev1.VolumeAttachment) bool { return !va.Status.Attached })
+	if attach.HasFinalizer(got.Finalizers, attach.Finalizer(driver)) {
+		t.Errorf("finalizers %v: nothing should hold it any more", got.Finalizers)
+	}
+	w.checkBooks(map[string]int{driver: 0})
+	w.delete(va)
+	w.waitNoneLeft()
+	// Whatever comes back to requiring it is attached again.
+	again := w.volume("again", driver, node)
+	w.create(again)
+	w.delete(testbed.CSIDriver{Name: driver})
+	w.waitForOne(again.Name, "attached", isAttached)
+}
+
+func TestStuckAttachmentSaysSinceWhenAndHowOften(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	w.set(driver, func(s *registry.Settings) {
+		s.StuckAfter = time.Millisecond
+		s.Retry.Initial = 10 * time.Millisecond
+	})
+	w.turn(backend, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.Internal, Message: "no path", Count: 3}}})
+	va := w.volume("v", driver, w.node("n", driver))
+	w.start()
+	w.create(va)
+	got := w.waitForOne(va.Name, "tried three times", func(va *storagev1.VolumeAttachment) bool {
+		return hasAttachError(va) && strings.Contains(va.Status.AttachError.Message, "tried 3 times")
+	})
+	e := got.Status.AttachError
+	since := "stuck: attach wanted since " + got.CreationTimestamp.UTC().Format(time.RFC3339)
+	if !strings.HasPrefix(e.Message, since) || !strings.Contains(e.Message, "no path") || e.ErrorCode == nil || *e.ErrorCode != int32(codes.Internal) {
+		t.Errorf("attachError %+v, want %q, the last error and its code", e, since)
+	}
+	w.waitForOne(va.Name, "attached", isAttached)
+}
+
+func TestAttachmentThatWaitsForADriverThatIsAwayIsReportedStuck(t *testing.T) {
+	w := newWorld(t)
+	driver, _ := w.driver("d", fakecsi.Options{})
+	w.set(driver, func(s *registry.Settings) { s.StuckAfter = 10 * time.Millisecond })
+	node := w.node("n", driver)
+	before, va := w.volume("before", driver, node), w.volume("v", driver, node)
+	w.start()
+	w.create(before)
+	w.waitForOne(before.Name, "attached", isAttached)
+	w.servers[driver].Crash()
+	w.create(va)
+	got := w.waitForOne(va.Name, "reported", hasAttachError)
+	if m := got.Status.AttachError.Message; !strings.Contains(m, "not connected") {
+		t.Errorf("attachError %q, want it to say that the driver is not connected", m)
+	}
+	if err := w.servers[driver].Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.waitForOne(va.Name, "attached", isAttached)
+}
+
+func TestMaxPerNodeLimitsCallsOfOneNode(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	w.set(driver, func(s *registry.Settings) { s.MaxPerNode = 2 })
+	w.turn(backend, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume, Node: "id-full"}}})
+	full, free := w.node("full", driver), w.node("free", driver)
+	var onFull, onFree []testbed.Object
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		onFull = append(onFull, w.volume("full-"+name, driver, full))
+		onFree = append(onFree, w.volume("free-"+name, driver, free))
+	}
+	w.start()
+	w.create(onFull...)
+	w.waitBooks(backend, "two calls hang", func(b fakecsi.Books) bool { return b.AttachInFlight.Now == 2 })
+	w.create(onFree...)
+	w.waitAttachedOn(free, len(onFree))
+	if got := backend.Books().AttachInFlight.Now; got != 2 {
+		t.Errorf("%d calls in flight for the full node, want 2", got)
+	}
+	w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
+	w.waitAllAttached(len(onFull) + len(onFree))
+	if got := mostAtOnce(backend.Books().Calls); got > 2 {
+		t.Errorf("%d calls of one node at once, want at most 2", got)
+	}
+}
+
+func (w *world) waitAttachedOn(node string, n int) {
+	w.t.Helper()
+	w.waitFor("all of "+node+" attached", func(all []*storagev1.VolumeAttachment) bool {
+		attached := 0
+		for _, va := range all {
+			if va.Spec.NodeName == node && va.Status.Attached {
+				attached++
+			}
+		}
+		return attached == n
+	})
+}
+
+// mostAtOnce returns how many calls of one node overlapped at most.
+func mostAtOnce(calls []fakecsi.Call) int {
+	most := 0
+	for _, c := range calls {
+		overlapping := 0
+		for _, other := range calls {
+			if c.Node != "" && other.Node == c.Node && !other.Start.After(c.Start) && other.End.After(c.Start) {
+				overlapping++
+			}
+		}
+		most = max(most, overlapping)
+	}
+	return most
+}
