@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -26,9 +27,13 @@ func backoff(retry registry.Retry, failures int, err error, random func() float6
 	return delay - time.Duration(random()*float64(delay)/5)
 }
 
-// passesSoon says whether the driver asks for another try: another operation is
-// pending for the volume, it is busy, it went away, it took too long.
+// passesSoon says whether the driver asks for another try (another operation is
+// pending for the volume, it is busy, it went away, it took too long), or the
+// Kubernetes API was not ready.
 func passesSoon(err error) bool {
+	if attach.NotReady(err) {
+		return true
+	}
 	switch status.Code(err) {
 	case codes.Aborted, codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Canceled:
 		return true

@@ -20,8 +20,10 @@ const (
 	// rarely that its users would notice.
 	connectRetryInitial = 200 * time.Millisecond
 	connectRetryMax     = 2 * time.Second
-	// complainEvery bounds how often a driver that cannot be reached is logged.
-	complainEvery = 10 * time.Minute
+	// How often a driver that cannot be reached is logged: seldom while it is the same
+	// thing over and over, sooner when it is another one.
+	complainSame  = 10 * time.Minute
+	complainOther = time.Minute
 	// settleTime is how long the end of a connection may take to show after a call
 	// has failed because of it.
 	settleTime = 100 * time.Millisecond
@@ -48,16 +50,15 @@ func isAway(err error) bool { return errors.Is(err, errAway) }
 // while there is one.
 func (d *driver) stayConnected(ctx context.Context) {
 	logger := klog.FromContext(ctx)
-	var complained time.Time // when it was last said that there is no connection
+	var c complaint
 	delay := connectRetryInitial
 	for ctx.Err() == nil {
 		s, err := d.connect(ctx, d.value.Name, d.value.Endpoint)
 		if err != nil {
 			problem := err.Error()
 			d.problem.Store(&problem)
-			if ctx.Err() == nil && time.Since(complained) > complainEvery {
-				logger.Info("Cannot connect to the driver, will try again for ever", "endpoint", d.value.Endpoint, "err", err)
-				complained = time.Now()
+			if ctx.Err() == nil && c.due(problem, time.Now()) {
+				logger.Info("Cannot connect to the driver, will try again for ever", "endpoint", d.value.Endpoint, "err", problem)
 			}
 			sleep(ctx, delay)
 			delay = min(2*delay, connectRetryMax)
@@ -71,12 +72,30 @@ func (d *driver) stayConnected(ctx context.Context) {
 		case <-s.Done():
 			d.queue.Shut()
 			s.Close()
-			if time.Since(complained) > time.Minute {
+			if c.due("lost", time.Now()) {
 				logger.Info("Lost the connection to the driver", "endpoint", d.value.Endpoint)
-				complained = time.Now()
 			}
 		}
 	}
+}
+
+// complaint keeps a driver that is away from flooding the log.
+type complaint struct {
+	what string
+	when time.Time
+}
+
+// due says whether something is to be logged now, and takes it as logged if so.
+func (c *complaint) due(what string, now time.Time) bool {
+	quiet := complainOther
+	if what == c.what {
+		quiet = complainSame
+	}
+	if !c.when.IsZero() && now.Sub(c.when) < quiet {
+		return false
+	}
+	c.what, c.when = what, now
+	return true
 }
 
 // begin puts a session to use. What the driver can do may have changed since the

@@ -33,7 +33,7 @@ type driver struct {
 	queue   *queue
 	session atomic.Pointer[liveSession] // nil until the first one is there
 
-	problem atomic.Pointer[string]      // why there is none
+	problem atomic.Pointer[string] // why there is none
 
 	workers sync.WaitGroup
 	fail    context.CancelCauseFunc // ends this run of the driver, with what went wrong

@@ -101,7 +101,11 @@ func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot) {
 		select {
 		case <-ctx.Done():
 			return
-		case want := <-updates:
+		case want, ok := <-updates:
+			if !ok {
+				updates = nil // nothing more will come; what runs goes on
+				continue
+			}
 			for name, e := range running {
 				if value, ok := want[name]; !ok || value != e.value {
 					e.retire()

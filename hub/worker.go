@@ -97,7 +97,7 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 		err = d.attacher().Detach(ctx, plan, &r.progress)
 	}
 	if err != nil {
-		if attach.WorthSaving(err) && !isAway(err) && ctx.Err() == nil {
+		if !attach.NotReady(err) && !isAway(err) {
 			d.saveError(ctx, it, va, r, op, err)
 		}
 		return op, err

@@ -59,6 +59,3 @@ func (p *Progress) Adopt(va *storagev1.VolumeAttachment, pv *corev1.PersistentVo
 		p.Target, p.state = Target{VolumeHandle: handle, NodeID: nodeID}, recorded
 	}
 }
-
-// Unpublished says that ControllerUnpublishVolume was the last call that succeeded.
-func (p *Progress) Unpublished() bool { return p.state == unpublished }

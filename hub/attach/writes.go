@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -129,13 +130,14 @@ func (a Attacher) SaveError(ctx context.Context, va *storagev1.VolumeAttachment,
 	return a.writeStatus(ctx, va, path, value)
 }
 
-// WorthSaving says whether an error is for the VolumeAttachment's status: not one
-// that only says that the API server or a cache was not ready.
-func WorthSaving(err error) bool {
-	if errors.Is(err, ErrStale) || errors.Is(err, context.Canceled) {
-		return false
-	}
-	return true
+// NotReady says whether an error is about the Kubernetes API and passes by itself: the
+// API server could not be reached or could not serve, a cache lags, or the hub is
+// stopping. It says nothing about the volume, so it is not for the status.
+func NotReady(err error) bool {
+	var transport *url.Error
+	return errors.Is(err, ErrStale) || errors.Is(err, context.Canceled) || errors.As(err, &transport) ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }
 
 func shorten(message string) string {
