@@ -1,0 +1,171 @@
+package csiclient
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+func TestConnectReadsWhoTheDriverIsAndWhatItCan(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		announced []fakecsi.Capability
+		want      Capabilities
+		asked     int // ControllerGetCapabilities calls
+	}{
+		{"nothing", []fakecsi.Capability{}, Capabilities{}, 0},
+		{"a controller without anything", []fakecsi.Capability{fakecsi.ControllerService}, Capabilities{}, 1},
+		{"publish", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.PublishUnpublishVolume}, Capabilities{PublishUnpublish: true}, 1},
+		{"readonly", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.PublishReadonly}, Capabilities{PublishReadonly: true}, 1},
+		{"single node multi writer", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.SingleNodeMultiWriter}, Capabilities{SingleNodeMultiWriter: true}, 1},
+		{"a list without nodes", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.ListVolumesRPC}, Capabilities{}, 1},
+		{"nodes without a list", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.ListVolumesPublishedNodes}, Capabilities{}, 1},
+		{"a list with nodes", []fakecsi.Capability{fakecsi.ControllerService, fakecsi.ListVolumesRPC, fakecsi.ListVolumesPublishedNodes}, Capabilities{ListPublishedNodes: true}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx := testContext(t)
+			d := startDriver(t, fakecsi.Knobs{Capabilities: tc.announced})
+			got := connect(ctx, t, d.endpoint).Info()
+			if want := (Info{Name: driverName, Version: "1.2.3", Capabilities: tc.want}); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+			if asked := d.Books().Methods[fakecsi.ControllerGetCapabilities].Begun; asked != tc.asked {
+				t.Errorf("the controller was asked %d times, want %d", asked, tc.asked)
+			}
+		})
+	}
+}
+
+func TestConnectRefusesAnotherDriver(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{Name: "other.csi.example.com"})
+	_, err := Connect(ctx, driverName, d.endpoint)
+	mismatch, ok := errors.AsType[*NameError](err)
+	if !ok || mismatch.Want != driverName || mismatch.Got != "other.csi.example.com" {
+		t.Fatalf("got %v, want a NameError with both names", err)
+	}
+	for _, name := range []string{mismatch.Want, mismatch.Got} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%q does not name %s", err, name)
+		}
+	}
+}
+
+func TestConnectRefusesADriverThatIsNotReady(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{NotReady: new(true)})
+	if _, err := Connect(ctx, driverName, d.endpoint); !errors.Is(err, ErrNotReady) {
+		t.Errorf("got %v", err)
+	}
+	d.turn(t, fakecsi.Knobs{NotReady: new(false)})
+	connect(ctx, t, d.endpoint)
+}
+
+func TestConnectSaysWhichQuestionFailed(t *testing.T) {
+	for method, want := range map[fakecsi.Method]string{
+		fakecsi.Probe:                     "probe driver",
+		fakecsi.GetPluginInfo:             "get plugin info",
+		fakecsi.GetPluginCapabilities:     "get plugin capabilities",
+		fakecsi.ControllerGetCapabilities: "get controller capabilities",
+	} {
+		ctx := testContext(t)
+		d := startDriver(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: method, Code: codes.Internal}}})
+		_, err := Connect(ctx, driverName, d.endpoint)
+		if status.Code(err) != codes.Internal || !strings.HasPrefix(err.Error(), want+": ") {
+			t.Errorf("%s: got %v, want %q before the status", method, err, want)
+		}
+	}
+}
+
+func TestConnectSaysWhyNobodyListens(t *testing.T) {
+	ctx := testContext(t)
+	if _, err := Connect(ctx, driverName, socket(t)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no socket: got %v", err)
+	}
+	d := startDriver(t, fakecsi.Knobs{})
+	d.server.Crash()
+	if _, err := Connect(ctx, driverName, d.endpoint); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a socket that a driver left behind: got %v", err)
+	}
+}
+
+func TestConnectSaysThatWhatListensIsNoGRPCServer(t *testing.T) {
+	for name, greeting := range map[string]string{
+		"a web server":         "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+		"one that hangs up":    "",
+		"one that talks a lot": strings.Repeat("hello\n", 1000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			endpoint := listen(t, func(conn net.Conn) {
+				_, _ = conn.Write([]byte(greeting))
+				_ = conn.Close()
+			})
+			_, err := Connect(testContext(t), driverName, endpoint)
+			if err == nil || !strings.Contains(err.Error(), "does not answer as a gRPC server") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestConnectEndsWithItsContext(t *testing.T) {
+	t.Run("while nobody speaks", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(testContext(t))
+		endpoint := listen(t, func(net.Conn) { cancel() })
+		if _, err := Connect(ctx, driverName, endpoint); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("while the driver thinks", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(testContext(t))
+		d := startDriver(t, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.Probe}}})
+		failed := make(chan error, 1)
+		go func() {
+			_, err := Connect(ctx, driverName, d.endpoint)
+			failed <- err
+		}()
+		d.awaitCall(ctx, t, fakecsi.Probe, 1)
+		cancel()
+		if err := <-failed; status.Code(err) != codes.Canceled {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// listen gives each connection to a socket to greet, and closes it at the end of
+// the test.
+func listen(t *testing.T, greet func(net.Conn)) registry.Endpoint {
+	t.Helper()
+	endpoint := socket(t)
+	listener, err := net.Listen(endpoint.Network(), endpoint.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			greet(conn)
+		}
+	}()
+	t.Cleanup(func() {
+		listener.Close()
+		<-done
+	})
+	return endpoint
+}

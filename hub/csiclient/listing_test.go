@@ -1,0 +1,338 @@
+package csiclient
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+)
+
+// listed is an entry of a volume that is published on the nodes.
+func listed(volume string, nodes ...string) *csi.ListVolumesResponse_Entry {
+	return &csi.ListVolumesResponse_Entry{
+		Volume: &csi.Volume{VolumeId: volume},
+		Status: &csi.ListVolumesResponse_VolumeStatus{PublishedNodeIds: nodes},
+	}
+}
+
+// withoutStatus is an entry that does not say where the volume is published.
+func withoutStatus(volume string) *csi.ListVolumesResponse_Entry {
+	return &csi.ListVolumesResponse_Entry{Volume: &csi.Volume{VolumeId: volume}}
+}
+
+// page is one answer of a driver.
+func page(next string, entries ...*csi.ListVolumesResponse_Entry) *csi.ListVolumesResponse {
+	return &csi.ListVolumesResponse{Entries: entries, NextToken: next}
+}
+
+func TestListingTakesAllPages(t *testing.T) {
+	for _, tc := range []struct {
+		pageSize  int
+		wantCalls int
+	}{{0, 1}, {2, 3}, {5, 1}, {1, 5}} {
+		ctx := testContext(t)
+		d := startDriver(t, fakecsi.Knobs{
+			GainVolumes:     []string{"a", "b", "c", "d", "e"},
+			GainAttachments: []fakecsi.VolumeNode{{Volume: "a", Node: "n1"}, {Volume: "e", Node: "n2"}},
+		})
+		got, err := connect(ctx, t, d.endpoint).ListVolumes(ctx, ListOptions{PageSize: tc.pageSize, PageTimeout: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := Published{"a": {IDs: []string{"n1"}}, "b": {}, "c": {}, "d": {}, "e": {IDs: []string{"n2"}}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("page size %d (-want +got):\n%s", tc.pageSize, diff)
+		}
+		if calls := d.Books().Methods[fakecsi.ListVolumes].Begun; calls != tc.wantCalls {
+			t.Errorf("page size %d: %d calls, want %d", tc.pageSize, calls, tc.wantCalls)
+		}
+	}
+}
+
+func TestListingTellsWhatIsKnownFromWhatIsNot(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		pages []*csi.ListVolumesResponse
+		want  Published
+	}{
+		{"no volumes", []*csi.ListVolumesResponse{page("")}, Published{}},
+		{"published nowhere", []*csi.ListVolumesResponse{page("", listed("v"))}, Published{"v": {}}},
+		{"status not given", []*csi.ListVolumesResponse{page("", withoutStatus("v"))}, Published{"v": {Unknown: true}}},
+		{"nodes", []*csi.ListVolumesResponse{page("", listed("v", "n1", "n2"))}, Published{"v": {IDs: []string{"n1", "n2"}}}},
+		{"entries without a volume, without a handle and without anything",
+			[]*csi.ListVolumesResponse{page("", &csi.ListVolumesResponse_Entry{Status: &csi.ListVolumesResponse_VolumeStatus{PublishedNodeIds: []string{"n1"}}},
+				listed("", "n1"), nil, listed("v", "n2"))},
+			Published{"v": {IDs: []string{"n2"}}}},
+		{"a page without volumes between others", []*csi.ListVolumesResponse{page("1", listed("v")), page("2"), page("", listed("w"))},
+			Published{"v": {}, "w": {}}},
+		{"one volume on several pages", []*csi.ListVolumesResponse{page("1", listed("v", "n1")), page("2", listed("v", "n2", "n1")), page("", listed("v"))},
+			Published{"v": {IDs: []string{"n1", "n2"}}}},
+		{"one volume several times, once without status", []*csi.ListVolumesResponse{page("1", listed("v", "n1"), withoutStatus("v")), page("", listed("v", "n2"))},
+			Published{"v": {IDs: []string{"n1", "n2"}, Unknown: true}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx, pages := testContext(t), tc.pages
+			endpoint := startLister(t, func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+				first := pages[0]
+				pages = pages[1:]
+				return first, nil
+			})
+			got, err := connect(ctx, t, endpoint).ListVolumes(ctx, ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("published (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPublishedNodesHasWhatWasListed(t *testing.T) {
+	nodes := PublishedNodes{IDs: []string{"n1", "n2"}}
+	if !nodes.Has("n2") || nodes.Has("n") || (PublishedNodes{}).Has("") {
+		t.Error("Has is wrong")
+	}
+}
+
+func TestListingEndsWhenATokenRepeats(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		tokens []string
+	}{
+		{"at once", []string{"a", "a"}},
+		{"after others", []string{"a", "b", "c", "a"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx := testContext(t)
+			var calls atomic.Int32
+			endpoint := startLister(t, func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+				return page(tc.tokens[int(calls.Add(1)-1)%len(tc.tokens)], listed("v", "n1")), nil
+			})
+			got, err := connect(ctx, t, endpoint).ListVolumes(ctx, ListOptions{})
+			if got != nil || err == nil || !strings.Contains(err.Error(), "next_token that it gave before") {
+				t.Errorf("got %v, %v", got, err)
+			}
+			if got := int(calls.Load()); got != len(tc.tokens) {
+				t.Errorf("%d pages were asked for, want %d", got, len(tc.tokens))
+			}
+		})
+	}
+}
+
+func TestAbortedPageStartsTheListingAgainOnce(t *testing.T) {
+	aborted := status.Error(codes.Aborted, "the list has changed")
+	for _, tc := range []struct {
+		name       string
+		answers    []any // pages and errors, in order
+		wantTokens []string
+		want       Published
+		wantErr    codes.Code
+	}{
+		{"once", []any{page("1", listed("gone", "n1")), aborted, page("1", listed("v", "n1")), page("", listed("w"))},
+			[]string{"", "1", "", "1"}, Published{"v": {IDs: []string{"n1"}}, "w": {}}, codes.OK},
+		{"on the first page", []any{aborted, page("", listed("v"))}, []string{"", ""}, Published{"v": {}}, codes.OK},
+		{"twice", []any{page("1", listed("v")), aborted, page("1", listed("v")), page("2"), aborted},
+			[]string{"", "1", "", "1", "2"}, nil, codes.Aborted},
+		{"and failed in another way then", []any{page("1"), aborted, page("1"), status.Error(codes.Internal, "broken")},
+			[]string{"", "1", "", "1"}, nil, codes.Internal},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx := testContext(t)
+			answers, tokens := tc.answers, []string{}
+			endpoint := startLister(t, func(_ context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+				tokens = append(tokens, req.GetStartingToken())
+				answer := answers[0]
+				answers = answers[1:]
+				if err, failed := answer.(error); failed {
+					return nil, err
+				}
+				return answer.(*csi.ListVolumesResponse), nil
+			})
+			got, err := connect(ctx, t, endpoint).ListVolumes(ctx, ListOptions{})
+			if code := status.Code(err); code != tc.wantErr {
+				t.Errorf("error %v, want one with %s", err, tc.wantErr)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("published (-want +got):\n%s", diff)
+			}
+			if !slices.Equal(tokens, tc.wantTokens) {
+				t.Errorf("tokens %q, want %q", tokens, tc.wantTokens)
+			}
+		})
+	}
+}
+
+func TestListingThatFailsReturnsNoPart(t *testing.T) {
+	for _, code := range []codes.Code{codes.Internal, codes.Unavailable, codes.InvalidArgument, codes.Unimplemented} {
+		ctx := testContext(t)
+		calls := 0
+		endpoint := startLister(t, func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+			if calls++; calls == 3 {
+				return nil, status.Error(code, "broken")
+			}
+			return page(strings.Repeat("x", calls), listed("v", "n1")), nil
+		})
+		got, err := connect(ctx, t, endpoint).ListVolumes(ctx, ListOptions{})
+		if got != nil || status.Code(err) != code || !strings.Contains(err.Error(), "page 3") {
+			t.Errorf("%s on page 3: got %v, %v", code, got, err)
+		}
+		if calls != 3 {
+			t.Errorf("%s on page 3: %d calls", code, calls)
+		}
+	}
+}
+
+func TestListingDoesNotHoldUpClose(t *testing.T) {
+	ctx := testContext(t)
+	onPage, closed := make(chan struct{}), make(chan struct{})
+	var calls atomic.Int32
+	endpoint := startLister(t, func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+		if calls.Add(1) == 1 {
+			close(onPage)
+			<-closed
+		}
+		return page("more", listed("v")), nil
+	})
+	s := connect(ctx, t, endpoint)
+	go func() {
+		defer close(closed)
+		<-onPage
+		s.Close()
+	}()
+	got, err := s.ListVolumes(ctx, ListOptions{})
+	if got != nil || status.Code(err) != codes.Unavailable || calls.Load() != 1 {
+		t.Errorf("got %v, %v after %d pages: want the page in flight to be the last", got, err, calls.Load())
+	}
+	<-s.Done()
+}
+
+func TestListingEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(testContext(t))
+	endpoint := startLister(t, func(ctx context.Context, _ *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+		cancel()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	got, err := connect(ctx, t, endpoint).ListVolumes(ctx, ListOptions{PageTimeout: time.Hour})
+	if got != nil || status.Code(err) != codes.Canceled {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func TestWrongListOptionsCallNobody(t *testing.T) {
+	for _, o := range []ListOptions{{PageSize: -1}, {PageSize: 1 << 31}, {PageTimeout: -1}} {
+		if _, err := (&Session{}).ListVolumes(t.Context(), o); err == nil {
+			t.Errorf("%+v: no error", o)
+		}
+	}
+}
+
+func TestPageAboveFourMiBIsTaken(t *testing.T) {
+	ctx := testContext(t)
+	bytes := 0
+	endpoint := startLister(t, func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+		entry := listed("v", "n1")
+		entry.Volume.VolumeContext = map[string]string{"x": strings.Repeat("x", bytes)}
+		return page("", entry), nil
+	})
+	s := connect(ctx, t, endpoint)
+	bytes = 15 << 20
+	if got, err := s.ListVolumes(ctx, ListOptions{}); err != nil || !got["v"].Has("n1") {
+		t.Errorf("15 MiB: got %v, %v", got, err)
+	}
+	bytes = 17 << 20
+	if _, err := s.ListVolumes(ctx, ListOptions{}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("17 MiB: got %v", err)
+	}
+}
+
+func TestEachPageHasATimeoutOfItsOwn(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		latest time.Duration // that the last of the pages takes
+		want   codes.Code
+	}{
+		{"long in all", 50 * time.Second, codes.OK},
+		{"one page too long", 70 * time.Second, codes.DeadlineExceeded},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				took := []time.Duration{50 * time.Second, 50 * time.Second, tc.latest}
+				s := pipeSession(t, newLister(t, func(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+					at := len(req.GetStartingToken())
+					select {
+					case <-time.After(took[at]):
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+					if at == len(took)-1 {
+						return page(""), nil
+					}
+					return page(strings.Repeat("x", at+1)), nil
+				}))
+				_, err := s.ListVolumes(t.Context(), ListOptions{PageTimeout: time.Minute})
+				if status.Code(err) != tc.want {
+					t.Errorf("got %v, want %s", err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// pipeSession connects to a server in memory, which works in a bubble.
+func pipeSession(t *testing.T, server *grpc.Server) *Session {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	conn, err := grpc.NewClient("passthrough:///pipe", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return ours, nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := &pipeListener{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
+	listener.conns <- theirs
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		conn.Close()
+		server.Stop()
+		<-served
+	})
+	return &Session{conn: conn}
+}
+
+// pipeListener accepts the one connection that it was given.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.closed:
+		return nil, errors.New("closed")
+	}
+}
+
+func (l *pipeListener) Close() error {
+	close(l.closed)
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }

@@ -1,0 +1,141 @@
+package csiclient
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const driverName = "block.csi.example.com"
+
+// testContext ends a test that would hang.
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// socket returns the endpoint of a socket that is not there yet, with a path that
+// is short enough for one.
+func socket(t *testing.T) registry.Endpoint {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "cc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return registry.Endpoint("unix://" + filepath.Join(dir, "csi.sock"))
+}
+
+// driver is a fake CSI driver on a socket.
+type driver struct {
+	*fakecsi.Backend
+	server   *fakecsi.Server
+	endpoint registry.Endpoint
+}
+
+func startDriver(t *testing.T, knobs fakecsi.Knobs) driver {
+	t.Helper()
+	d := driver{endpoint: socket(t)}
+	var err error
+	if d.Backend, err = fakecsi.New(fakecsi.Options{Name: driverName, VendorVersion: "1.2.3"}); err != nil {
+		t.Fatal(err)
+	}
+	d.turn(t, knobs)
+	if d.server, err = fakecsi.NewServer(fakecsi.ServerOptions{Backend: d.Backend, Endpoint: string(d.endpoint)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.server.Crash)
+	return d
+}
+
+func (d driver) turn(t *testing.T, knobs fakecsi.Knobs) {
+	t.Helper()
+	if err := d.Set(knobs); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitCall returns when so many calls of the method are, or were, in flight.
+func (d driver) awaitCall(ctx context.Context, t *testing.T, method fakecsi.Method, begun int) {
+	t.Helper()
+	err := d.Wait(ctx, func(b fakecsi.Books) bool { return b.Methods[method].Begun >= begun })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func connect(ctx context.Context, t *testing.T, endpoint registry.Endpoint) *Session {
+	t.Helper()
+	s, err := Connect(ctx, driverName, endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func publishRequest(volume string) *csi.ControllerPublishVolumeRequest {
+	return &csi.ControllerPublishVolumeRequest{
+		VolumeId: volume,
+		NodeId:   "n1",
+		VolumeCapability: &csi.VolumeCapability{
+			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+		},
+	}
+}
+
+// lister is a driver whose ListVolumes does what no good driver does.
+type lister struct {
+	*fakecsi.Backend
+	list func(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error)
+}
+
+func (l lister) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+	return l.list(ctx, req)
+}
+
+// newLister returns a server, not started, of a driver with this ListVolumes.
+func newLister(t *testing.T, list func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error)) *grpc.Server {
+	t.Helper()
+	backend, err := fakecsi.New(fakecsi.Options{Name: driverName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	csi.RegisterIdentityServer(server, backend)
+	csi.RegisterControllerServer(server, lister{Backend: backend, list: list})
+	return server
+}
+
+// startLister serves such a driver on a socket.
+func startLister(t *testing.T, list func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error)) registry.Endpoint {
+	t.Helper()
+	endpoint, server := socket(t), newLister(t, list)
+	listener, err := fakecsi.Listen(string(endpoint))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return endpoint
+}

@@ -1,0 +1,145 @@
+package csiclient
+
+import (
+	"context"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+)
+
+// publish makes a call and sends how it ended.
+func publish(ctx context.Context, s *Session, volume string) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.ControllerPublishVolume(ctx, publishRequest(volume))
+		ended <- err
+	}()
+	return ended
+}
+
+// hangingPublish makes a call that waits in the driver until Knobs.ReleaseAll.
+func hangingPublish(ctx context.Context, t *testing.T, d driver, s *Session) <-chan error {
+	t.Helper()
+	d.turn(t, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}})
+	ended := publish(ctx, s, "v")
+	d.awaitCall(ctx, t, fakecsi.ControllerPublishVolume, 1)
+	return ended
+}
+
+func assertOpen(t *testing.T, s *Session) {
+	t.Helper()
+	select {
+	case <-s.Done():
+		t.Error("the Session is done")
+	default:
+	}
+}
+
+func TestSessionPublishesAndUnpublishes(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{})
+	s := connect(ctx, t, d.endpoint)
+	resp, err := s.ControllerPublishVolume(ctx, publishRequest("v"))
+	if err != nil || len(resp.GetPublishContext()) == 0 || !d.Books().IsAttached("v", "n1") {
+		t.Fatalf("publish: got %v, %v", resp, err)
+	}
+	if _, err := s.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: "v", NodeId: "n1"}); err != nil || d.Books().IsAttached("v", "n1") {
+		t.Fatalf("unpublish: got %v", err)
+	}
+	assertOpen(t, s)
+}
+
+func TestErrorOfACallIsTheStatusOfTheDriver(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Code: codes.ResourceExhausted, Message: "node is full", Method: fakecsi.ControllerPublishVolume}}})
+	s := connect(ctx, t, d.endpoint)
+	if err := <-publish(ctx, s, "v"); status.Code(err) != codes.ResourceExhausted || status.Convert(err).Message() != "node is full" {
+		t.Errorf("got %v", err)
+	}
+	assertOpen(t, s)
+}
+
+func TestDoneTellsThatTheConnectionIsLost(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{})
+	s := connect(ctx, t, d.endpoint)
+	inFlight := hangingPublish(ctx, t, d, s)
+	assertOpen(t, s)
+	d.server.Crash()
+	<-s.Done()
+	if err := <-inFlight; status.Code(err) != codes.Unavailable {
+		t.Errorf("the call in flight got %v", err)
+	}
+}
+
+func TestSessionNeverDialsAgain(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{})
+	s := connect(ctx, t, d.endpoint)
+	d.server.Crash()
+	<-s.Done()
+	if err := d.server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	connect(ctx, t, d.endpoint) // another Session can
+	for range 3 {
+		if err := <-publish(ctx, s, "v"); status.Code(err) != codes.Unavailable {
+			t.Errorf("got %v", err)
+		}
+	}
+	if begun := d.Books().Methods[fakecsi.ControllerPublishVolume].Begun; begun != 0 {
+		t.Errorf("%d calls reached a process that was not verified", begun)
+	}
+}
+
+func TestCallInFlightEndsAfterClose(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{})
+	s := connect(ctx, t, d.endpoint)
+	inFlight := hangingPublish(ctx, t, d, s)
+	s.Close()
+	assertOpen(t, s)
+	if err := <-publish(ctx, s, "w"); status.Code(err) != codes.Unavailable {
+		t.Errorf("a call after Close got %v", err)
+	}
+	d.turn(t, fakecsi.Knobs{ReleaseAll: true})
+	if err := <-inFlight; err != nil {
+		t.Errorf("the call in flight got %v", err)
+	}
+	<-s.Done()
+	if begun := d.Books().Methods[fakecsi.ControllerPublishVolume].Begun; begun != 1 {
+		t.Errorf("%d calls reached the driver, want the one before Close", begun)
+	}
+}
+
+func TestCloseWithoutCallsEndsTheSession(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{})
+	s := connect(ctx, t, d.endpoint)
+	s.Close()
+	<-s.Done()
+	s.Close()
+}
+
+func TestDriverThatStopsStillAnswersWhatItHasTaken(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{})
+	s := connect(ctx, t, d.endpoint)
+	inFlight := hangingPublish(ctx, t, d, s)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		d.server.Stop(ctx)
+	}()
+	<-s.Done() // the server has asked its clients to go
+	s.Close()
+	d.turn(t, fakecsi.Knobs{ReleaseAll: true})
+	if err := <-inFlight; err != nil {
+		t.Errorf("the call in flight got %v", err)
+	}
+	<-stopped
+}
