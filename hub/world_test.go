@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -45,7 +46,12 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, plane: testbed.Shared(t), dir: testbed.ShortTempDir(t), drivers: registry.Snapshot{},
+	return newWorldOn(t, testbed.Shared(t))
+}
+
+func newWorldOn(t *testing.T, plane *testbed.ControlPlane) *world {
+	t.Helper()
+	w := &world{t: t, plane: plane, dir: testbed.ShortTempDir(t), drivers: registry.Snapshot{},
 		servers: map[string]*fakecsi.Server{}, backend: map[string]*fakecsi.Backend{}}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
@@ -76,10 +82,11 @@ func (w *world) name(s string) string {
 	return fmt.Sprintf("%s.%.40s", s, test)
 }
 
-// driver starts a fake driver and has the hub serve it. The options need no name.
+// driver starts a fake driver and has the hub serve it. Without a name in the
+// options it gets one of this test's own.
 func (w *world) driver(name string, o fakecsi.Options) (string, *fakecsi.Backend) {
 	w.t.Helper()
-	o.Name = w.name(name)
+	o.Name = cmp.Or(o.Name, w.name(name))
 	backend, err := fakecsi.New(o)
 	if err != nil {
 		w.t.Fatal(err)
