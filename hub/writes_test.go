@@ -55,7 +55,6 @@ func (w *world) setFinalizers(name, finalizers string) {
 
 func isDetached(va *storagev1.VolumeAttachment) bool { return !va.Status.Attached }
 
-
 func (w *world) retry(driver string, initial time.Duration) {
 	w.set(driver, func(s *registry.Settings) { s.Retry = registry.Retry{Initial: initial, Max: max(initial, time.Minute)} })
 }

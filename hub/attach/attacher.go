@@ -38,8 +38,8 @@ type Attacher struct {
 	Timeout    time.Duration // of one CSI call
 }
 
-// ErrStale says that an object was not what the plan was made from: another
-// writer was faster, or a cache lags. Look again and decide anew.
+// ErrStale says that an object was not what the plan was made from, or is gone:
+// another writer was faster, or a cache lags. Look again and decide anew.
 var ErrStale = errors.New("the object has changed meanwhile")
 
 // CallError is the error of a CSI call. Its text is that of the gRPC status, which

@@ -78,11 +78,11 @@ func (a Attacher) patchAttachment(ctx context.Context, patch *Patch, subresource
 	return va, nil
 }
 
-// stale turns the API server's answer to a patch whose tests did not hold (422)
-// into ErrStale. An answer that names a cause is about a value that it does not
-// accept and stays what it is.
+// stale turns the API server's answer to a patch whose tests did not hold (422), or
+// whose object is gone, into ErrStale. An answer that names a cause is about a value
+// that it does not accept and stays what it is.
 func stale(err error) error {
-	if apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w: %w", ErrStale, err)
 	}
 	if state := apierrors.APIStatus(nil); apierrors.IsInvalid(err) && errors.As(err, &state) {

@@ -1,0 +1,245 @@
+package hub_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+// bench carries plans out on the API server, one by one and without a hub.
+type bench struct {
+	*world
+	decider   attach.Driver
+	onPublish func()
+
+	mu    sync.Mutex
+	calls []string
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{world: newWorld(t)}
+	b.decider = attach.Driver{Name: b.name("d"), Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
+	return b
+}
+
+func (b *bench) called(what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls = append(b.calls, what)
+}
+
+func (b *bench) ControllerPublishVolume(context.Context, *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	b.called("publish")
+	if b.onPublish != nil {
+		b.onPublish()
+	}
+	return &csi.ControllerPublishVolumeResponse{}, nil
+}
+
+func (b *bench) ControllerUnpublishVolume(context.Context, *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	b.called("unpublish")
+	return &csi.ControllerUnpublishVolumeResponse{}, nil
+}
+
+func (b *bench) VolumeAttachmentWritten(*storagev1.VolumeAttachment) {}
+func (b *bench) PersistentVolumeWritten(*corev1.PersistentVolume)    {}
+
+func (b *bench) attacher() attach.Attacher {
+	return attach.Attacher{Kube: b.plane.Clientset(), Controller: b, Written: b, Timeout: time.Minute}
+}
+
+// plan decides on the objects as they are now.
+func (b *bench) plan(va testbed.VolumeAttachment) attach.Plan {
+	b.t.Helper()
+	node, err := b.plane.Clientset().StorageV1().CSINodes().Get(b.ctx, va.Node, metav1.GetOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	plan, err := b.decider.Decide(attach.Facts{VolumeAttachment: b.get(va.Name), PersistentVolume: b.getVolume(va.PersistentVolume), CSINode: node})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return plan
+}
+
+func (w *world) getVolume(name string) *corev1.PersistentVolume {
+	w.t.Helper()
+	pv, err := w.plane.Clientset().CoreV1().PersistentVolumes().Get(w.ctx, name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pv
+}
+
+// patchVolume writes to a PersistentVolume as another writer may.
+func (w *world) patchVolume(name, patch string) {
+	w.t.Helper()
+	_, err := w.plane.Clientset().CoreV1().PersistentVolumes().Patch(w.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (b *bench) wantFinalizers(va testbed.VolumeAttachment, want ...string) {
+	b.t.Helper()
+	if diff := cmp.Diff(want, b.get(va.Name).Finalizers); diff != "" {
+		b.t.Errorf("finalizers of the VolumeAttachment (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, b.getVolume(va.PersistentVolume).Finalizers); diff != "" {
+		b.t.Errorf("finalizers of the PersistentVolume (-want +got):\n%s", diff)
+	}
+}
+
+func (b *bench) wantCalls(want ...string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if diff := cmp.Diff(want, b.calls); diff != "" {
+		b.t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+func TestStalePlanLosesNobodysFinalizer(t *testing.T) {
+	b := newBench(t)
+	ours := attach.Finalizer(b.decider.Name)
+	va := b.volume("v", b.decider.Name, b.node("n", b.decider.Name))
+	b.create(va)
+	stale := b.plan(va)
+	b.setFinalizers(va.Name, `["example.com/a","example.com/b"]`)
+	b.patchVolume(va.PersistentVolume, `{"metadata":{"finalizers":["example.com/a","example.com/b"]}}`)
+	var progress attach.Progress
+	if err := b.attacher().Attach(b.ctx, stale, &progress); !errors.Is(err, attach.ErrStale) {
+		t.Fatalf("attach by a stale plan: %v, want ErrStale", err)
+	}
+	b.wantFinalizers(va, "example.com/a", "example.com/b")
+	b.wantCalls()
+	if err := b.attacher().Attach(b.ctx, b.plan(va), &progress); err != nil {
+		t.Fatal(err)
+	}
+	b.wantFinalizers(va, "example.com/a", "example.com/b", ours)
+	b.wantCalls("publish")
+
+	b.delete(va, testbed.PersistentVolume{Name: va.PersistentVolume})
+	stale = b.plan(va)
+	release := b.decider.ReleaseVolume(b.getVolume(va.PersistentVolume), false)
+	// The list is one shorter now: ours is where another one was.
+	b.setFinalizers(va.Name, `["example.com/b","`+ours+`"]`)
+	b.patchVolume(va.PersistentVolume, `{"metadata":{"finalizers":["example.com/b","`+ours+`"]}}`)
+	if err := b.attacher().Detach(b.ctx, stale, &progress); !errors.Is(err, attach.ErrStale) {
+		t.Errorf("detach by a stale plan: %v, want ErrStale", err)
+	}
+	if err := b.attacher().ReleaseVolume(b.ctx, release); !errors.Is(err, attach.ErrStale) {
+		t.Errorf("release the volume by a stale patch: %v, want ErrStale", err)
+	}
+	b.wantFinalizers(va, "example.com/b", ours)
+	if err := b.attacher().Detach(b.ctx, b.plan(va), &progress); err != nil {
+		t.Error(err)
+	}
+	if err := b.attacher().ReleaseVolume(b.ctx, b.decider.ReleaseVolume(b.getVolume(va.PersistentVolume), false)); err != nil {
+		t.Error(err)
+	}
+	b.wantFinalizers(va, "example.com/b")
+	b.wantCalls("publish", "unpublish")
+	b.setFinalizers(va.Name, "null")
+	b.patchVolume(va.PersistentVolume, `{"metadata":{"finalizers":null}}`)
+}
+
+func TestPlanWritesNothingToANamesakeOfWhatItWasMadeFor(t *testing.T) {
+	b := newBench(t)
+	va := b.volume("v", b.decider.Name, b.node("n", b.decider.Name))
+	b.create(va)
+	replace := func() {
+		b.setFinalizers(va.Name, "null")
+		b.delete(va)
+		b.create(va)
+	}
+	untouched := func(what string) {
+		t.Helper()
+		// Its own creation is all that has happened to it.
+		if got := b.get(va.Name); len(got.Finalizers)+len(got.Annotations) > 0 || got.Status.Attached || got.Status.AttachError != nil {
+			t.Errorf("%s was written to the namesake: %+v", what, got)
+		}
+	}
+	var progress attach.Progress
+
+	stale, old := b.plan(va), b.get(va.Name)
+	replace()
+	if err := b.attacher().Attach(b.ctx, stale, &progress); !errors.Is(err, attach.ErrStale) {
+		t.Errorf("attach: %v, want ErrStale", err)
+	}
+	if err := b.attacher().SaveError(b.ctx, old, attach.Attaching, errors.New("why")); !errors.Is(err, attach.ErrStale) {
+		t.Errorf("save an error: %v, want ErrStale", err)
+	}
+	untouched("finalizer or error")
+	b.wantCalls()
+
+	b.onPublish = replace
+	if err := b.attacher().Attach(b.ctx, b.plan(va), &progress); !errors.Is(err, attach.ErrStale) {
+		t.Errorf("attach of what is replaced during the call: %v, want ErrStale", err)
+	}
+	untouched("status")
+	if !progress.MayBeAttached() {
+		t.Error("the volume of the old object is forgotten, and it is attached")
+	}
+	b.setFinalizers(va.Name, "null")
+	b.delete(va)
+}
+
+func TestAttachOfWhatIsGoneIsNoErrorForTheStatus(t *testing.T) {
+	b := newBench(t)
+	va := b.volume("v", b.decider.Name, b.node("n", b.decider.Name))
+	b.create(va)
+	stale := b.plan(va)
+	b.delete(va)
+	var progress attach.Progress
+	if err := b.attacher().Attach(b.ctx, stale, &progress); !attach.NotReady(err) {
+		t.Errorf("attach of a VolumeAttachment that is gone: %v, want an error that nobody tries to save", err)
+	}
+	b.wantCalls()
+}
+
+func TestFinalizerOfAVolumeInUseTwiceIsThereOnce(t *testing.T) {
+	b := newBench(t)
+	ours := attach.Finalizer(b.decider.Name)
+	one, two := b.node("n1", b.decider.Name), b.node("n2", b.decider.Name)
+	name := b.name("v")
+	b.create(testbed.PersistentVolume{Name: name, Driver: b.decider.Name, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}})
+	b.patchVolume(name, `{"metadata":{"finalizers":["example.com/a"]}}`)
+	first := testbed.VolumeAttachment{Name: name, Driver: b.decider.Name, Node: one, PersistentVolume: name}
+	second := testbed.VolumeAttachment{Name: b.name("second"), Driver: b.decider.Name, Node: two, PersistentVolume: name}
+	b.create(first, second)
+	plans := []attach.Plan{b.plan(first), b.plan(second)}
+	var both sync.WaitGroup
+	errs := make([]error, len(plans))
+	for i, plan := range plans {
+		both.Go(func() { errs[i] = b.attacher().Attach(b.ctx, plan, &attach.Progress{}) })
+	}
+	both.Wait()
+	failed := slices.IndexFunc(errs, func(err error) bool { return errors.Is(err, attach.ErrStale) })
+	if failed < 0 || errs[1-failed] != nil {
+		t.Fatalf("attach by two plans of the same moment: %v, want one ErrStale", errs)
+	}
+	if err := b.attacher().Attach(b.ctx, b.plan([]testbed.VolumeAttachment{first, second}[failed]), &attach.Progress{}); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"example.com/a", ours}, b.getVolume(name).Finalizers); diff != "" {
+		t.Errorf("finalizers (-want +got):\n%s", diff)
+	}
+	b.setFinalizers(first.Name, "null")
+	b.setFinalizers(second.Name, "null")
+	b.delete(first, second)
+}
