@@ -52,7 +52,7 @@ func runDemo(ctx context.Context, o sceneOptions) error {
 	err = d.perform(ctx)
 	stopped := d.stop(context.WithoutCancel(ctx))
 	if ctx.Err() != nil {
-		return errors.Join(errors.New("demo: stopped before its end"), stopped, d.close(false))
+		return errors.Join(errors.New("demo: stopped before its end"), stopped, d.close(stopped != nil))
 	}
 	if err = errors.Join(err, stopped); err != nil {
 		err = d.explain(err)
@@ -97,20 +97,15 @@ func (d *demo) perform(ctx context.Context) error {
 		return err
 	}
 	d.report.setUp = time.Since(began)
-	return d.play(ctx)
+	return d.whileAllRun(ctx, d.play)
 }
 
-// play attaches and detaches for as long as every process lives.
+// play attaches and detaches, and checks the books.
 func (d *demo) play(ctx context.Context) (err error) {
-	ctx, fail := context.WithCancelCause(ctx)
+	ctx, end := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	defer fail(nil)
-	watching.Go(func() {
-		d.onEnd(ctx, func(name string, p *testbed.Process) {
-			fail(fmt.Errorf("the %s ended: exit code %d, its last lines:\n%s", name, p.ExitCode(), p.LastLines(20)))
-		})
-	})
+	defer end()
 	for _, p := range d.players {
 		watching.Go(func() { d.watchCalls(ctx, p) })
 	}
@@ -132,7 +127,7 @@ func (d *demo) play(ctx context.Context) (err error) {
 // watchCalls tells the tally how many publishes the driver is busy with, until
 // ctx ends or the driver does.
 func (d *demo) watchCalls(ctx context.Context, p *player) {
-	// How it ends is no news: onEnd looks after the process.
+	// How it ends is no news: whileAllRun looks after the process.
 	_ = p.control.Wait(ctx, func(b fakecsi.Books) bool {
 		d.tally.inFlight(p.driver(), b.Methods[fakecsi.ControllerPublishVolume].InFlight.Now)
 		return false
@@ -158,7 +153,7 @@ func (d *demo) attachOthers(ctx context.Context) error {
 		return err
 	}
 	t := d.tally.times(func(driver string) bool { return driver != hanging.driver() })
-	d.display.say("hanging has %d waiting for its answers; the other %d are attached, p50 %s, p99 %s: the driver that hangs holds nobody up.",
+	d.display.say("hanging has %d waiting; the other %d are attached, p50 %s, p99 %s.",
 		stuck, d.opts.pods-stuck, t.show(t.P50), t.show(t.P99))
 	return nil
 }

@@ -1,7 +1,15 @@
 // Testbed is one program for all that needs a whole world on one machine.
 //
 // Each subcommand is one file: it turns flags into options, lets a package do
-// the work and returns the error. The root command listens for SIGINT and
-// SIGTERM; a subcommand that is stopped by them ends in order, with exit code 0.
+// the work and returns the error. The root command listens for SIGINT, SIGTERM
+// and SIGHUP; a subcommand that is stopped by them stops what it has started.
+// Then driver and sandbox have done what they are for, exit code 0, and demo,
+// which was to prove something, has not.
+//
+// The flow of a demo: scene.go starts the processes and makes the objects that
+// cast.go and workload.go describe; demo.go makes Pods, deletes them and waits;
+// tally.go counts what is seen meanwhile, and display.go shows it as a board;
+// audit.go judges the drivers' books, and report.go says what came of it.
+//
 // It is for development and demonstration and is no part of the product.
 package main

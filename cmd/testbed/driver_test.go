@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 // asTestbed, in the environment, makes the test binary be testbed itself.
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asTestbed) != "" {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	os.Exit(testbed.RunMain(m, testbed.ControlPlaneOptions{}))
 }
 
 // process is a testbed that runs.
@@ -198,6 +199,10 @@ func TestWrongFlagsGetOneClearError(t *testing.T) {
 		{append(needed, "--control", "7001"), "write unix:///path or 127.0.0.1:port"},
 		{[]string{"driver", "--name", "a", "--endpoint", "csi.sock"}, `endpoint "csi.sock"`},
 		{needed, "/nowhere/csi.sock"},
+		{[]string{"demo", "--pods", "3"}, "--pods 3: there are 4 drivers"},
+		{[]string{"demo", "--nodes", "0"}, "--nodes 0: at least one"},
+		{[]string{"demo", "--timeout", "0s"}, "--timeout 0s: it must be positive"},
+		{[]string{"sandbox", "--hub", "/nowhere/hub"}, "--hub: stat /nowhere/hub"},
 	}
 	for _, tt := range tests {
 		var stderr strings.Builder

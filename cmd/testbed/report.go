@@ -12,7 +12,7 @@ type report struct {
 	began   time.Time     // the first Pod
 	setUp   time.Duration // until the hub was connected to every driver
 	others  time.Duration // until all were attached but those of the hanging driver
-	attach  time.Duration // until the nodes named every volume
+	attach  time.Duration // until the nodes named every volume, from began like others
 	detach  time.Duration // from the first deletion until nothing was attached
 	drivers []driverReport
 }
@@ -50,8 +50,8 @@ func (r report) String() string {
 	fmt.Fprintf(&b, `
   calls  one at a time for each volume, each counted in the driver's own books
   p50    from a VolumeAttachment's creation until it was attached, as a watcher saw it
-  times  set-up %s, all but the hanging driver's attached %s, all attached %s, all detached %s
-`, showDuration(r.setUp), showDuration(r.others), showDuration(r.attach), showDuration(r.detach))
+  times  set-up %s, attach %s (without the hanging driver %s), detach %s
+`, showDuration(r.setUp), showDuration(r.attach), showDuration(r.others), showDuration(r.detach))
 	return b.String()
 }
 

@@ -48,7 +48,8 @@ func runSandbox(ctx context.Context, o sceneOptions) error {
 	if ctx.Err() != nil {
 		err = nil // it was asked to stop, maybe during the set-up
 	}
-	return errors.Join(err, s.stop(context.WithoutCancel(ctx)), s.close(err != nil))
+	err = errors.Join(err, s.stop(context.WithoutCancel(ctx)))
+	return errors.Join(err, s.close(err != nil))
 }
 
 // open starts everything, makes the Pods and says so.

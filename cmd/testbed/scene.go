@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
@@ -23,53 +22,6 @@ const (
 	// endGrace is how much longer a process may take to end.
 	endGrace = 10 * time.Second
 )
-
-// sceneOptions say what a scene is made of.
-type sceneOptions struct {
-	pods    int
-	nodes   int
-	hub     string        // binary of cmd/csi-attach-hub; empty: it is built
-	testbed string        // binary of cmd/testbed, for the drivers
-	timeout time.Duration // after the builds
-	keep    bool          // the folder
-	out     io.Writer
-}
-
-func (o *sceneOptions) register(cmd *cobra.Command) {
-	s := cmd.Flags()
-	s.IntVar(&o.pods, "pods", 40, "how many Pods, each with a volume of its own, spread over the drivers")
-	s.IntVar(&o.nodes, "nodes", 4, "how many nodes the Pods are spread over")
-	s.StringVar(&o.hub, "hub", "", "binary of csi-attach-hub (default: it is built)")
-	s.BoolVar(&o.keep, "keep", false, "keep the folder with the logs in any case")
-}
-
-// fill adds what no flag says.
-func (o *sceneOptions) fill(out io.Writer) (err error) {
-	o.out = out
-	if o.testbed, err = os.Executable(); err != nil {
-		return fmt.Errorf("find this program, which the drivers are too: %w", err)
-	}
-	return nil
-}
-
-func (o *sceneOptions) check() error {
-	if o.pods < len(cast) {
-		return fmt.Errorf("--pods %d: there are %d drivers, and each needs a Pod", o.pods, len(cast))
-	}
-	if o.nodes < 1 {
-		return fmt.Errorf("--nodes %d: at least one is needed", o.nodes)
-	}
-	if o.timeout <= 0 {
-		return fmt.Errorf("--timeout %v: it must be positive", o.timeout)
-	}
-	if o.hub == "" {
-		return nil
-	}
-	if _, err := os.Stat(o.hub); err != nil {
-		return fmt.Errorf("--hub: %w: leave the flag out, and it is built", err)
-	}
-	return nil
-}
 
 // scene is a control plane, the drivers of the cast and a hub, all of them
 // processes, with nodes and bound claims. All that is on disk is in its folder.
@@ -136,15 +88,17 @@ func (s *scene) start(ctx context.Context) error {
 	if err := s.startHub(ctx); err != nil {
 		return err
 	}
-	if err := s.furnish(ctx); err != nil {
-		return err
-	}
-	for _, p := range s.players {
-		if err := p.waitFor(ctx, "the hub's connection", connected); err != nil {
+	return s.whileAllRun(ctx, func(ctx context.Context) error {
+		if err := s.furnish(ctx); err != nil {
 			return err
 		}
-	}
-	return nil
+		for _, p := range s.players {
+			if err := p.waitFor(ctx, "the hub's connection", connected); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (s *scene) startPlane(ctx context.Context) (err error) {
@@ -264,23 +218,53 @@ func (s *scene) onEnd(ctx context.Context, ended func(name string, p *testbed.Pr
 	<-ctx.Done()
 }
 
+// whileAllRun acts, with a context that ends when one of the processes does. Then
+// that is the error.
+func (s *scene) whileAllRun(ctx context.Context, act func(context.Context) error) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer fail(nil)
+	watching.Go(func() {
+		s.onEnd(ctx, func(name string, p *testbed.Process) {
+			fail(fmt.Errorf("the %s has ended, exit code %d", name, p.ExitCode()))
+		})
+	})
+	err := act(ctx)
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		// Not everything tells why a context has ended.
+		return fmt.Errorf("%w: meanwhile: %w", cause, err)
+	}
+	return err
+}
+
 // stop stops all that runs, the hub first, and blocks until it has ended. It is
-// an error when a process does not end as it should.
+// an error when a process does not end as it should; how those ended that do not
+// run any more is no matter here.
 func (s *scene) stop(ctx context.Context) error {
 	var errs []error
 	if s.hub != nil {
-		errs = append(errs, s.hub.Stop(ctx, hubGrace+endGrace))
+		errs = append(errs, stopProcess(ctx, s.hub, hubGrace+endGrace))
 	}
 	for _, p := range s.players {
 		if p.control != nil {
 			p.control.Close()
 		}
-		errs = append(errs, p.process.Stop(ctx, endGrace))
+		errs = append(errs, stopProcess(ctx, p.process, endGrace))
 	}
 	if s.plane != nil {
 		errs = append(errs, s.plane.Stop(ctx))
 	}
 	return errors.Join(errs...)
+}
+
+func stopProcess(ctx context.Context, p *testbed.Process, grace time.Duration) error {
+	select {
+	case <-p.Done():
+		return nil
+	default:
+		return p.Stop(ctx, grace)
+	}
 }
 
 // close removes the folder, or says where it is if it is to be kept.

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+)
+
+func TestAuditNamesWhatDoesNotHold(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*fakecsi.Books)
+		want   string // empty: all holds
+	}{
+		{"all holds", func(*fakecsi.Books) {}, ""},
+		{"two calls at once", func(b *fakecsi.Books) { b.MaxInFlightPerVolume = 2 }, "flaky: a volume had 2 calls in flight"},
+		{"violation", func(b *fakecsi.Books) {
+			b.ViolationCount, b.Violations = 1, []fakecsi.Violation{{Kind: fakecsi.AttachedTwice, Volume: "v"}}
+		}, "flaky: 1 violations, the first one: {Kind:AttachedTwice"},
+		{"left attached", func(b *fakecsi.Books) { b.Attached = map[string]map[string]fakecsi.Attachment{"v": {"n": {}}} }, "still attached: v"},
+		{"a call too many", func(b *fakecsi.Books) {
+			b.Methods[fakecsi.ControllerPublishVolume] = fakecsi.MethodBook{Begun: 7, Ended: 7, Changed: 2}
+		}, "7 calls of ControllerPublishVolume, of which 7 have ended, want 6"},
+		{"a call that has not ended", func(b *fakecsi.Books) {
+			b.Methods[fakecsi.ControllerUnpublishVolume] = fakecsi.MethodBook{Begun: 6, Ended: 5, Changed: 2}
+		}, "6 calls of ControllerUnpublishVolume, of which 5 have ended"},
+		{"a call for nothing", func(b *fakecsi.Books) {
+			b.Methods[fakecsi.ControllerUnpublishVolume] = fakecsi.MethodBook{Begun: 6, Ended: 6, Changed: 1, Unchanged: 1}
+		}, "1 calls of ControllerUnpublishVolume changed something and 1 did not"},
+	}
+	flaky := role{short: "flaky", failures: 2}
+	for _, tt := range tests {
+		good := fakecsi.MethodBook{Begun: 6, Ended: 6, Changed: 2}
+		books := fakecsi.Books{MaxInFlightPerVolume: 1, Methods: map[fakecsi.Method]fakecsi.MethodBook{
+			fakecsi.ControllerPublishVolume: good, fakecsi.ControllerUnpublishVolume: good,
+		}}
+		tt.change(&books)
+		got := strings.Join(audit(flaky, 2, books), "\n")
+		if tt.want == "" && got != "" || !strings.Contains(got, tt.want) || strings.Count(got, "\n") > 0 {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}

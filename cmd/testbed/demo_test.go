@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+// demoOptions are those of a small scene, played by this test binary and with
+// its folder in the returned one.
+func demoOptions(t *testing.T, out *bytes.Buffer) (sceneOptions, string) {
+	t.Helper()
+	t.Setenv(asTestbed, "1") // for the drivers
+	dir := testbed.ShortTempDir(t)
+	t.Setenv("TMPDIR", dir)
+	return sceneOptions{pods: 8, nodes: 2, testbed: os.Args[0], timeout: 3 * time.Minute, out: out}, dir
+}
+
+// raceEnabled says whether this test runs with the race detector.
+func raceEnabled() bool {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return false
+	}
+	for _, s := range info.Settings {
+		if s.Key == "-race" {
+			return s.Value == "true"
+		}
+	}
+	return false
+}
+
+func checkEmpty(t *testing.T, dir string) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestDemoAttachesAndDetachesWhatPodsUse(t *testing.T) {
+	hub, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: raceEnabled()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	o, dir := demoOptions(t, &out)
+	o.hub = hub
+	if err := runDemo(t.Context(), o); err != nil {
+		t.Fatalf("%v\nit said:\n%s", err, &out)
+	}
+	for _, want := range []string{
+		"hanging has 2 waiting; the other 6 are attached, p50 ",
+		"Every node names every volume",
+		"Every VolumeAttachment is gone, and every storage is empty.",
+		"Everything held.",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it did not say %q, but:\n%s", want, &out)
+		}
+	}
+	checkEmpty(t, dir)
+}
+
+func TestDemoSaysThatTheHubEndedAndKeepsTheLogs(t *testing.T) {
+	var out bytes.Buffer
+	o, dir := demoOptions(t, &out)
+	o.hub = filepath.Join(dir, "hub")
+	if err := os.WriteFile(o.hub, []byte("#!/bin/sh\necho no config for you >&2\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err := runDemo(t.Context(), o)
+	if err == nil {
+		t.Fatalf("it held without a hub:\n%s", &out)
+	}
+	for _, want := range []string{"the hub has ended, exit code 3", "no config for you"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q, want %q in it", err, want)
+		}
+	}
+	logs, _ := filepath.Glob(filepath.Join(dir, "attach-hub-*", "hub.log"))
+	if len(logs) != 1 || !strings.Contains(out.String(), filepath.Dir(logs[0])) {
+		t.Errorf("logs %v, said:\n%s", logs, &out)
+	}
+}
+
+// headlines is an output that ends a demo when it says a certain text.
+type headlines struct {
+	bytes.Buffer
+	text string
+	then func()
+}
+
+func (h *headlines) Write(p []byte) (int, error) {
+	n, err := h.Buffer.Write(p)
+	if strings.Contains(h.String(), h.text) {
+		h.then()
+	}
+	return n, err
+}
+
+func TestStoppedDemoAndSandboxLeaveNothingBehind(t *testing.T) {
+	hub, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: raceEnabled()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, until, wantError string
+		run                    func(context.Context, sceneOptions) error
+	}{
+		{"demo in its set-up", "Set-up", "stopped before its end", runDemo},
+		{"demo while a driver hangs", "Phase 1", "stopped before its end", runDemo},
+		{"sandbox that is ready", "export KUBECONFIG=", "", runSandbox},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o, dir := demoOptions(t, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			out := &headlines{text: tt.until, then: cancel}
+			o.hub, o.out = hub, out
+			err := tt.run(ctx, o)
+			if tt.wantError == "" && err != nil || tt.wantError != "" && (err == nil || err.Error() != "demo: "+tt.wantError) {
+				t.Errorf("error %v, want %q; it said:\n%s", err, tt.wantError, out)
+			}
+			checkEmpty(t, dir)
+		})
+	}
+}

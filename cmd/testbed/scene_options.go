@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// sceneOptions say what a scene is made of.
+type sceneOptions struct {
+	pods    int
+	nodes   int
+	hub     string        // binary of cmd/csi-attach-hub; empty: it is built
+	testbed string        // binary of cmd/testbed, for the drivers
+	timeout time.Duration // after the builds
+	keep    bool          // the folder
+	out     io.Writer
+}
+
+func (o *sceneOptions) register(cmd *cobra.Command) {
+	s := cmd.Flags()
+	s.IntVar(&o.pods, "pods", 40, "how many Pods, each with a volume of its own, spread over the drivers")
+	s.IntVar(&o.nodes, "nodes", 4, "how many nodes the Pods are spread over")
+	s.StringVar(&o.hub, "hub", "", "binary of csi-attach-hub (default: it is built)")
+	s.BoolVar(&o.keep, "keep", false, "keep the folder with the logs in any case")
+}
+
+// fill adds what no flag says.
+func (o *sceneOptions) fill(out io.Writer) (err error) {
+	o.out = out
+	if o.testbed, err = os.Executable(); err != nil {
+		return fmt.Errorf("find this program, which the drivers are too: %w", err)
+	}
+	return nil
+}
+
+func (o *sceneOptions) check() error {
+	if o.pods < len(cast) {
+		return fmt.Errorf("--pods %d: there are %d drivers, and each needs a Pod", o.pods, len(cast))
+	}
+	if o.nodes < 1 {
+		return fmt.Errorf("--nodes %d: at least one is needed", o.nodes)
+	}
+	if o.timeout <= 0 {
+		return fmt.Errorf("--timeout %v: it must be positive", o.timeout)
+	}
+	if o.hub == "" {
+		return nil
+	}
+	if _, err := os.Stat(o.hub); err != nil {
+		return fmt.Errorf("--hub: %w: leave the flag out, and it is built", err)
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestPercentileIsTheSmallestThatEnoughDoNotExceed(t *testing.T) {
+	tests := []struct {
+		sorted []time.Duration
+		p      float64
+		want   time.Duration
+	}{
+		{nil, 50, 0},
+		{[]time.Duration{7}, 1, 7},
+		{[]time.Duration{7}, 99, 7},
+		{[]time.Duration{1, 2}, 50, 1},
+		{[]time.Duration{1, 2, 3}, 50, 2},
+		{[]time.Duration{1, 2, 3, 4}, 99, 4},
+		{[]time.Duration{1, 2, 3, 4}, 75, 3},
+		{[]time.Duration{1, 2, 3, 4}, 0, 1},
+		{[]time.Duration{1, 2, 3, 4}, 100, 4},
+	}
+	for _, tt := range tests {
+		if got := percentile(tt.sorted, tt.p); got != tt.want {
+			t.Errorf("percentile %v of %v: %d, want %d", tt.p, tt.sorted, got, tt.want)
+		}
+	}
+}
+
+// seen is a VolumeAttachment in one of its states.
+func seen(uid string, change func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
+	va := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "va", UID: types.UID(uid)},
+		Spec:       storagev1.VolumeAttachmentSpec{Attacher: "d"},
+	}
+	if change != nil {
+		change(va)
+	}
+	return va
+}
+
+func TestTallyFollowsAVolumeAttachmentThroughItsLife(t *testing.T) {
+	created := seen("1", nil)
+	failing := seen("1", func(va *storagev1.VolumeAttachment) { va.Status.AttachError = &storagev1.VolumeError{} })
+	attached := seen("1", func(va *storagev1.VolumeAttachment) { va.Status.Attached = true })
+	deleting := seen("1", func(va *storagev1.VolumeAttachment) {
+		va.Status.Attached = true
+		va.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		va.Status.DetachError = &storagev1.VolumeError{}
+	})
+	again := seen("2", func(va *storagev1.VolumeAttachment) { va.Status.Attached = true })
+	once := took{N: 1, P50: 3 * time.Second, P99: 3 * time.Second}
+	steps := []struct {
+		name     string
+		was, now *storagev1.VolumeAttachment
+		calls    int
+		want     row
+	}{
+		{"created", nil, created, 0, row{Waiting: 2}},
+		{"called for", created, created, 1, row{Waiting: 1, Attaching: 1}},
+		{"failing", created, failing, 0, row{Waiting: 2, Failing: 1, Failed: 1}},
+		{"attached", failing, attached, 0, row{Waiting: 1, Attached: 1, Failed: 1, Took: once}},
+		{"more calls than volumes", attached, attached, 3, row{Attaching: 1, Attached: 1, Failed: 1, Took: once}},
+		{"being deleted", attached, deleting, 0, row{Waiting: 1, Detaching: 1, Failing: 1, Failed: 1, Took: once}},
+		{"made again unseen", deleting, again, 0, row{Waiting: 1, Attached: 1, Failed: 1, Took: once}},
+		{"gone", again, nil, 0, row{Waiting: 2, Failed: 1, Took: once}},
+	}
+	tally := newTally([]string{"d"})
+	tally.expect(map[string]int{"d": 2})
+	at := time.Unix(100, 0)
+	for _, s := range steps {
+		tally.inFlight("d", s.calls)
+		tally.observe(at, s.was, s.now)
+		at = at.Add(time.Second)
+		s.want.Driver = "d"
+		if diff := cmp.Diff([]row{s.want}, tally.rows()); diff != "" {
+			t.Errorf("%s: -want +got\n%s", s.name, diff)
+		}
+	}
+	if got := tally.times(func(d string) bool { return d == "d" }); got != once {
+		t.Errorf("times %+v", got)
+	}
+	if got := tally.times(func(d string) bool { return d != "d" }); got != (took{}) {
+		t.Errorf("times of no driver %+v", got)
+	}
+}
