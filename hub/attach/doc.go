@@ -6,6 +6,9 @@
 // write a small guarded patch. Progress remembers which of these steps are done,
 // so that a retry repeats only what failed.
 //
+// Drift compares what is attached with a listing of the driver's volumes, and
+// DriftCount says when a difference has been seen often enough to count.
+//
 // The behaviour is that of the csi-attacher sidecar (kubernetes-csi/external-attacher
 // v4.12): the same finalizers, annotation, status and order towards the storage
 // system. Where it differs on purpose, the place says why.
