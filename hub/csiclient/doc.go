@@ -8,6 +8,10 @@
 // name and capabilities were not read. When Session.Done is closed, the owner
 // connects again.
 //
-// The package does not retry, does not keep state about volumes and knows
+// ListVolumes puts the pages of a listing together: whole or not at all, and with
+// what the driver did not say kept apart from "published nowhere".
+//
+// The package does not retry (but for a listing that the driver aborted, which
+// starts again once), does not keep state about volumes and knows
 // nothing about Kubernetes.
 package csiclient
