@@ -32,6 +32,7 @@ const (
 // Session is a verified connection to a driver: *csiclient.Session.
 type Session interface {
 	attach.Controller
+	ListVolumes(context.Context, csiclient.ListOptions) (csiclient.Published, error)
 	Info() csiclient.Info
 	Done() <-chan struct{}
 	Close()

@@ -1,5 +1,129 @@
 package hub
 
-import "context"
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"time"
 
-func (d *driver) watchDrift(ctx context.Context) { <-ctx.Done() }
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const (
+	// confirmAfter is when a difference is looked at again.
+	confirmAfter = 10 * time.Second
+	// listShare: a driver spends at most this part of its time on listing.
+	listShare = 10
+)
+
+// driftWatch compares now and then what a driver says is attached where with what
+// Kubernetes believes.
+type driftWatch struct {
+	driver   *driver
+	count    attach.DriftCount
+	reported map[types.UID]bool // differences that were logged and go on
+}
+
+// watchDrift does that until ctx ends. Drivers begin at different times, so that they
+// do not list all at once.
+func (d *driver) watchDrift(ctx context.Context) {
+	interval := d.value.Drift.Interval
+	if interval == 0 {
+		return
+	}
+	w := driftWatch{driver: d}
+	sleep(ctx, rand.N(interval))
+	for ctx.Err() == nil {
+		began := time.Now()
+		w.check(ctx)
+		took := time.Since(began)
+		pause := interval
+		if w.count.Pending() {
+			pause = min(confirmAfter, interval)
+		}
+		sleep(ctx, max(pause, listShare*took))
+	}
+}
+
+// check makes one listing and acts on the differences that it confirms.
+func (w *driftWatch) check(ctx context.Context) {
+	d, settings := w.driver, w.driver.value.Drift
+	s := d.session.Load()
+	if s == nil || isDone(s) || !s.Info().Capabilities.ListPublishedNodes {
+		return
+	}
+	logger := klog.FromContext(ctx)
+	before := d.settled()
+	published, err := s.ListVolumes(ctx, csiclient.ListOptions{PageSize: settings.PageSize, PageTimeout: settings.Timeout})
+	if err != nil {
+		logger.V(2).Info("Cannot list the volumes of the driver", "err", err)
+		return
+	}
+	found := map[types.UID]attach.DriftKind{}
+	drifted := map[types.UID]*storagev1.VolumeAttachment{}
+	for name, va := range d.settled() {
+		// What has changed since the listing began cannot be compared with it.
+		if was := before[name]; was == nil || was.ResourceVersion != va.ResourceVersion {
+			continue
+		}
+		kind, err := d.decider().Drift(d.cachedFacts(va), published)
+		if err != nil {
+			logger.V(4).Info("Cannot compare a VolumeAttachment with the driver's list", "volumeAttachment", name, "err", err)
+		}
+		if kind != attach.DriftNone {
+			found[va.UID], drifted[va.UID] = kind, va
+		}
+	}
+	maps.DeleteFunc(w.reported, func(uid types.UID, _ bool) bool { return drifted[uid] == nil })
+	for _, uid := range w.count.Add(found, settings.Confirmations) {
+		w.onDrift(logger, drifted[uid], found[uid])
+	}
+}
+
+// onDrift acts on a difference that is confirmed: it has the volume attached again,
+// or only says so.
+func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment, kind attach.DriftKind) {
+	d, action := w.driver, w.driver.value.Drift.Action
+	if !w.reported[va.UID] {
+		logger.Info("The driver does not list a volume as attached where it should be", "volumeAttachment", va.Name,
+			"node", va.Spec.NodeName, "persistentVolume", attach.VolumeName(va), "kind", kind, "action", action)
+	}
+	if action == registry.DriftReattach {
+		d.ledger.open(va)
+		d.ledger.setLost(va, true)
+		d.queue.Add(workKey{attachmentWork, va.Name}, driftLane)
+		return
+	}
+	if w.reported == nil {
+		w.reported = map[types.UID]bool{}
+	}
+	w.reported[va.UID] = true
+}
+
+// settled returns the VolumeAttachments that are attached and that nobody works on.
+func (d *driver) settled() map[string]*storagev1.VolumeAttachment {
+	decider := d.decider()
+	settled := map[string]*storagev1.VolumeAttachment{}
+	for _, va := range d.cluster.attachmentsBy(byAttacher, d.value.Name) {
+		va = d.overlay.newest(va)
+		if va.Status.Attached && decider.Wanted(va) == attach.Idle && va.DeletionTimestamp == nil && !d.queue.Has(workKey{attachmentWork, va.Name}) {
+			settled[va.Name] = va
+		}
+	}
+	return settled
+}
+
+// cachedFacts collects what the caches know of a VolumeAttachment.
+func (d *driver) cachedFacts(va *storagev1.VolumeAttachment) attach.Facts {
+	return attach.Facts{
+		VolumeAttachment: va,
+		PersistentVolume: d.overlay.volume(attach.VolumeName(va)),
+		CSINode:          d.cluster.cachedCSINode(va.Spec.NodeName),
+	}
+}

@@ -64,8 +64,7 @@ func (d *driver) wantedThere(r *record) *storagev1.VolumeAttachment {
 		if va = d.overlay.newest(va); va.Spec.Attacher != d.value.Name || va.DeletionTimestamp != nil {
 			continue
 		}
-		facts := attach.Facts{VolumeAttachment: va, PersistentVolume: d.overlay.volume(attach.VolumeName(va)), CSINode: d.cluster.cachedCSINode(va.Spec.NodeName)}
-		if decider.TargetOf(facts) == r.progress.Target {
+		if decider.TargetOf(d.cachedFacts(va)) == r.progress.Target {
 			return va
 		}
 	}

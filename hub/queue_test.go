@@ -305,3 +305,23 @@ func TestRetriesAfterAnOutageAreSpread(t *testing.T) {
 		}
 	})
 }
+
+func TestDriftWorkComesLast(t *testing.T) {
+	inBubble(t, 2, func(w *workshop) {
+		w.queue.Shut()
+		for i := range 3 {
+			w.add(fmt.Sprintf("drift%d", i), driftLane, call{takes: time.Second})
+			w.add(fmt.Sprintf("attach%d", i), attachLane, call{takes: time.Second})
+			w.add(fmt.Sprintf("detach%d", i), detachLane, call{takes: time.Second})
+		}
+		w.queue.Open()
+		w.finish()
+		var first time.Duration = time.Hour
+		for i := range 3 {
+			first = min(first, w.began[fmt.Sprintf("drift%d", i)])
+		}
+		if last := max(w.last("attach", 3), w.last("detach", 3)); first < last-time.Second {
+			t.Errorf("drift work began after %v, attaches and detaches ended after %v", first, last)
+		}
+	})
+}

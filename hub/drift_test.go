@@ -1,0 +1,101 @@
+package hub_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// drifting makes a driver whose volumes are compared with its list all the time.
+func (w *world) drifting(action registry.DriftAction) (string, *fakecsi.Backend) {
+	driver, backend := w.driver("d", fakecsi.Options{})
+	w.set(driver, func(s *registry.Settings) { s.Drift.Interval, s.Drift.Action = 50*time.Millisecond, action })
+	return driver, backend
+}
+
+// waitListings waits until the driver has been asked for its list so many times more.
+func (w *world) waitListings(b *fakecsi.Backend, n int) {
+	w.t.Helper()
+	n += b.Books().Methods[fakecsi.ListVolumes].Begun
+	w.waitBooks(b, "the volumes are listed", func(b fakecsi.Books) bool { return b.Methods[fakecsi.ListVolumes].Ended >= n })
+}
+
+func publishes(b *fakecsi.Backend) int {
+	return b.Books().Methods[fakecsi.ControllerPublishVolume].Begun
+}
+
+func TestDriftIsConfirmedBeforeItIsActedOn(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.drifting(registry.DriftReattach)
+	w.set(driver, func(s *registry.Settings) { s.Drift.Confirmations = 3 })
+	va := w.volume("v", driver, w.node("n", driver))
+	w.start()
+	w.create(va)
+	w.waitForOne(va.Name, "attached", isAttached)
+	w.waitListings(backend, 2)
+	listed := backend.Books().Methods[fakecsi.ListVolumes].Begun
+	w.turn(backend, fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: "v"}}})
+	w.waitBooks(backend, "the volume is attached again", func(b fakecsi.Books) bool { return b.IsAttached("v", "id-n") })
+	if got := backend.Books().Methods[fakecsi.ListVolumes].Begun - listed; got < 3 {
+		t.Errorf("acted on after %d listings, want 3", got)
+	}
+	w.waitListings(backend, 4)
+	if got := publishes(backend); got != 2 {
+		t.Errorf("%d publishes, want 2: one to attach, one to repair", got)
+	}
+}
+
+func TestDriftIsOnlyReportedWhenAskedTo(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.drifting(registry.DriftReport)
+	va := w.volume("v", driver, w.node("n", driver))
+	w.start()
+	w.create(va)
+	w.waitForOne(va.Name, "attached", isAttached)
+	w.turn(backend, fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: "v"}}})
+	w.waitListings(backend, 5)
+	if got := publishes(backend); got != 1 {
+		t.Errorf("%d publishes, want 1: nothing is to be repaired", got)
+	}
+}
+
+func TestDriftLeavesWhatChangedMeanwhileAlone(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.drifting(registry.DriftReattach)
+	w.set(driver, func(s *registry.Settings) { s.Drift.Confirmations = 1 })
+	// The answer to a listing is made, and then held back until the volume that it does
+	// not have is attached.
+	w.turn(backend, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ListVolumes, AfterEffect: true}}})
+	va := w.volume("v", driver, w.node("n", driver))
+	w.start()
+	w.waitBooks(backend, "a listing is in flight", func(b fakecsi.Books) bool { return b.Methods[fakecsi.ListVolumes].InFlight.Now == 1 })
+	w.create(va)
+	w.waitForOne(va.Name, "attached", isAttached)
+	w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
+	w.waitListings(backend, 3)
+	if got := publishes(backend); got != 1 {
+		t.Errorf("%d publishes, want 1", got)
+	}
+}
+
+func TestVolumeThatIsLostWhileItIsDeletedIsNotAttachedAgain(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.drifting(registry.DriftReattach)
+	w.set(driver, func(s *registry.Settings) { s.Drift.Confirmations = 1 })
+	va := w.volume("v", driver, w.node("n", driver))
+	w.start()
+	w.create(va)
+	w.waitForOne(va.Name, "attached", isAttached)
+	w.turn(backend, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerUnpublishVolume}}})
+	w.delete(va)
+	w.waitBooks(backend, "unpublish is called", func(b fakecsi.Books) bool { return b.AttachInFlight.Now == 1 })
+	w.turn(backend, fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: "v"}}})
+	w.waitListings(backend, 3)
+	w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
+	w.waitNoneLeft()
+	if got := publishes(backend); got != 1 {
+		t.Errorf("%d publishes, want 1", got)
+	}
+}
