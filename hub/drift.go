@@ -18,6 +18,8 @@ import (
 const (
 	// confirmAfter is when a difference is looked at again.
 	confirmAfter = 10 * time.Second
+	// longestListing ends a list of ever new pages.
+	longestListing = time.Hour
 	// listShare: a driver spends at most this part of its time on listing.
 	listShare = 10
 )
@@ -60,7 +62,9 @@ func (w *driftWatch) check(ctx context.Context) {
 	}
 	logger := klog.FromContext(ctx)
 	before := d.settled()
-	published, err := s.ListVolumes(ctx, csiclient.ListOptions{PageSize: settings.PageSize, PageTimeout: settings.Timeout})
+	bounded, cancel := context.WithTimeout(ctx, longestListing)
+	defer cancel()
+	published, err := s.ListVolumes(bounded, csiclient.ListOptions{PageSize: settings.PageSize, PageTimeout: settings.Timeout})
 	if err != nil {
 		logger.V(2).Info("Cannot list the volumes of the driver", "err", err)
 		return

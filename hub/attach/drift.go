@@ -35,6 +35,9 @@ func (d Driver) Drift(f Facts, p csiclient.Published) (DriftKind, error) {
 	if !ok {
 		return DriftNone, nil
 	}
+	if pv := f.PersistentVolume; pv != nil && pv.DeletionTimestamp != nil {
+		return DriftNone, nil // it could not be attached again
+	}
 	spec, err := volumeSpec(f.VolumeAttachment, f.PersistentVolume)
 	if err != nil {
 		return DriftNone, err
