@@ -3,7 +3,6 @@ package hub
 import (
 	"container/heap"
 	"context"
-	"slices"
 	"sync"
 	"time"
 )
@@ -21,12 +20,6 @@ type queue struct {
 	turns   map[string][]*item  // by volume handle that an item has its turn on: who waits for it
 	nodes   map[string]*crowd   // by node that an item has a place on
 	behind  map[workKey][]*item // items that wait until that one is done
-}
-
-// crowd is how many items have a place on a node, and who waits for one.
-type crowd struct {
-	placed  int
-	waiters []*item
 }
 
 func newQueue(workers int) *queue {
@@ -194,68 +187,6 @@ func (q *queue) Changed(it *item) bool {
 	return again
 }
 
-// TakeTurn gives a running item its turn on a volume: the CSI spec wants one call
-// per volume at a time. If it returns false, the item is parked until the turn is
-// its own, will then run anew, and its worker must let go of it.
-func (q *queue) TakeTurn(it *item, volumeHandle string) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if it.held == volumeHandle {
-		return true
-	}
-	q.leaveTurn(it)
-	waiters, taken := q.turns[volumeHandle]
-	if !taken {
-		q.turns[volumeHandle] = nil
-		it.held = volumeHandle
-		return true
-	}
-	q.park(it)
-	q.turns[volumeHandle] = append(waiters, it)
-	return false
-}
-
-// TakePlace gives a running item a place on a node, of which there are so many (0:
-// no limit). If it returns false, the item is parked as by TakeTurn; its turn on a
-// volume stays its own.
-func (q *queue) TakePlace(it *item, node string, places int) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if places == 0 || it.place == node {
-		return true
-	}
-	q.leavePlace(it)
-	c := q.nodes[node]
-	if c == nil {
-		c = &crowd{}
-		q.nodes[node] = c
-	}
-	if c.placed >= places {
-		q.park(it)
-		c.waiters = append(c.waiters, it)
-		return false
-	}
-	c.placed++
-	it.place = node
-	return true
-}
-
-// WaitFor parks a running item until the item of another key has run, if that one
-// waits to run or runs now. It returns false, and does nothing, if it does not, or
-// backs off. As with TakeTurn, the worker must let go of a parked item.
-func (q *queue) WaitFor(it *item, key workKey) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	other := q.items[key]
-	if other == nil || other.state == delayed {
-		return false
-	}
-	q.leaveTurn(it)
-	q.park(it)
-	q.behind[key] = append(q.behind[key], it)
-	return true
-}
-
 // Done ends the run of an item.
 func (q *queue) Done(it *item) { q.end(it, it.lane, -1) }
 
@@ -330,56 +261,6 @@ func (q *queue) lift(it *item) {
 			q.behind[key] = without(followers, it)
 		}
 	}
-}
-
-// leaveTurn ends an item's turn on its volume and hands it to one who waits: a
-// detach first, then the one who came first.
-func (q *queue) leaveTurn(it *item) {
-	if it.held == "" {
-		return
-	}
-	handle, waiters := it.held, q.turns[it.held]
-	it.held = ""
-	if len(waiters) == 0 {
-		delete(q.turns, handle)
-		return
-	}
-	next := detachFirst(waiters)
-	q.turns[handle] = without(waiters, next)
-	next.held = handle
-	q.resume(next)
-}
-
-// leavePlace ends an item's place on a node and hands it to one who waits, a detach
-// first: it makes room on the node.
-func (q *queue) leavePlace(it *item) {
-	if it.place == "" {
-		return
-	}
-	node, c := it.place, q.nodes[it.place]
-	it.place = ""
-	if len(c.waiters) == 0 {
-		if c.placed--; c.placed == 0 {
-			delete(q.nodes, node)
-		}
-		return
-	}
-	next := detachFirst(c.waiters)
-	c.waiters = without(c.waiters, next)
-	next.place = node
-	q.resume(next)
-}
-
-// detachFirst returns the first detach of a list, or its first item.
-func detachFirst(items []*item) *item {
-	if i := slices.IndexFunc(items, func(it *item) bool { return it.lane == detachLane }); i > 0 {
-		return items[i]
-	}
-	return items[0]
-}
-
-func without(items []*item, it *item) []*item {
-	return slices.DeleteFunc(items, func(other *item) bool { return other == it })
 }
 
 func (q *queue) signal() {
