@@ -23,6 +23,7 @@ type wire struct {
 	mu      sync.Mutex
 	said    []string
 	calls   []map[string]string // secrets of each publish
+	opened  []hub.Session
 	between func(*http.Request, func() (*http.Response, error)) (*http.Response, error)
 	thawed  chan struct{} // closed: watches flow
 }
@@ -46,6 +47,9 @@ func (w *world) tap() *wire {
 		if err != nil {
 			return nil, err
 		}
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.opened = append(x.opened, s)
 		return tappedSession{s, x}, nil
 	}
 	w.t.Cleanup(x.thaw)

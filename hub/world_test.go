@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,6 +43,7 @@ type world struct {
 	servers map[string]*fakecsi.Server
 	backend map[string]*fakecsi.Backend
 	options hub.Options
+	updates chan registry.Snapshot // to the hub that was started last
 }
 
 func newWorld(t *testing.T) *world {
@@ -122,7 +124,8 @@ func (w *world) start() (stop func()) {
 	logger := ktesting.NewLogger(w.t, ktesting.NewConfig(ktesting.Verbosity(2)))
 	ctx, cancel := context.WithCancel(klog.NewContext(w.t.Context(), logger))
 	updates := make(chan registry.Snapshot, 1)
-	updates <- w.drivers
+	updates <- maps.Clone(w.drivers)
+	w.updates = updates
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

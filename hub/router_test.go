@@ -1,0 +1,166 @@
+package hub
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const routedDriver = "routed.example.com"
+
+// routed returns a driver with an open route, whose cluster nobody watches.
+func routed(t *testing.T) *driver {
+	t.Helper()
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := New(Options{Kube: kube})
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}
+	d := h.newDriver(ktesting.NewLogger(t, ktesting.NewConfig()), value, newLedger(attach.Finalizer(routedDriver)))
+	h.routes.open(d)
+	return d
+}
+
+func (d *driver) hasWork(kind workKind, name string) bool {
+	d.queue.mu.Lock()
+	defer d.queue.mu.Unlock()
+	return d.queue.items[workKey{kind, name}] != nil
+}
+
+func routedAttachment(edits ...func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
+	volume := "pv"
+	va := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "va", UID: "uid-1", ResourceVersion: "10"},
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: routedDriver, NodeName: "node",
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
+	}
+	for _, edit := range edits {
+		edit(va)
+	}
+	return va
+}
+
+func guardedAttachment(va *storagev1.VolumeAttachment) {
+	va.Finalizers = []string{attach.Finalizer(routedDriver)}
+	va.Annotations = map[string]string{attach.AnnotationNodeID: "id", attach.AnnotationVolumeHandle: "handle"}
+	va.Status.Attached = true
+}
+
+func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
+	d := routed(t)
+	r := d.routes
+	for _, obj := range []any{nil, cache.DeletedFinalStateUnknown{Key: "va"}, cache.DeletedFinalStateUnknown{Key: "va", Obj: "odd"}, &corev1.PersistentVolume{}} {
+		r.attachmentGone(obj)
+		r.volumeGone(obj)
+		r.attachmentChanged(obj)
+		r.volumeChanged(obj)
+		r.nodeChanged(nil, obj)
+		r.driverChanged(lastState(obj))
+	}
+	if n := len(d.queue.items); n > 0 {
+		t.Fatalf("%d pieces of work out of nothing", n)
+	}
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", DeletionTimestamp: &metav1.Time{}, Finalizers: []string{d.finalizer}}}
+	if err := d.cluster.volumes.GetIndexer().Add(pv); err != nil {
+		t.Fatal(err)
+	}
+	// The object is of some time before: attached and guarded.
+	r.attachmentGone(cache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)})
+	if !d.hasWork(attachmentWork, "va") {
+		t.Error("a volume whose VolumeAttachment vanished unseen is not looked after")
+	}
+	if !d.hasWork(volumeWork, "pv") {
+		t.Error("the volume that waited for the VolumeAttachment to go is not looked at")
+	}
+}
+
+func TestOnlyWhatDecidesIsAReasonToLookAgain(t *testing.T) {
+	failed := &storagev1.VolumeError{Message: "m"}
+	for _, tc := range []struct {
+		name string
+		edit func(*storagev1.VolumeAttachment)
+		want bool
+	}{
+		{"nothing", func(*storagev1.VolumeAttachment) {}, false},
+		{"attach error", func(va *storagev1.VolumeAttachment) { va.Status.AttachError = failed }, false},
+		{"detach error", func(va *storagev1.VolumeAttachment) { va.Status.DetachError = failed }, false},
+		{"managed fields", func(va *storagev1.VolumeAttachment) {
+			va.Status.AttachError = failed
+			va.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+		}, false},
+		{"label", func(va *storagev1.VolumeAttachment) { va.Labels = map[string]string{"l": "x"} }, false},
+		{"annotation of others", func(va *storagev1.VolumeAttachment) { va.Annotations = map[string]string{"l": "x"} }, false},
+		{"finalizer of others", func(va *storagev1.VolumeAttachment) { va.Finalizers = []string{"example.com/a"} }, false},
+		{"deletion", func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{} }, true},
+		{"own finalizer", func(va *storagev1.VolumeAttachment) { va.Finalizers = []string{attach.Finalizer(routedDriver)} }, true},
+		{"node ID", func(va *storagev1.VolumeAttachment) { va.Annotations = map[string]string{attach.AnnotationNodeID: "x"} }, true},
+		{"attached by somebody else", func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }, true},
+		{"another object of the name", func(va *storagev1.VolumeAttachment) { va.UID = types.UID("uid-2") }, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := routed(t)
+			d.ledger.open(routedAttachment())
+			after := routedAttachment(tc.edit)
+			after.ResourceVersion = "11"
+			if err := d.cluster.attachments.GetIndexer().Add(after); err != nil {
+				t.Fatal(err)
+			}
+			d.routes.attachmentChanged(after)
+			if got := d.hasWork(attachmentWork, "va"); got != tc.want {
+				t.Errorf("looked at again: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTrimmedVolumesAreTranslatedAsWholeOnes(t *testing.T) {
+	zone := map[string]string{corev1.LabelTopologyZone: "us-central1-a"}
+	for _, tc := range []struct {
+		name, driver string
+		source       corev1.PersistentVolumeSource
+	}{
+		{"gce", "pd.csi.storage.gke.io", corev1.PersistentVolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: "d"}}},
+		{"ebs", "ebs.csi.aws.com", corev1.PersistentVolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-0123456789abcdef0"}}},
+		{"cinder", "cinder.csi.openstack.org", corev1.PersistentVolumeSource{Cinder: &corev1.CinderPersistentVolumeSource{VolumeID: "d"}}},
+		{"azure disk", "disk.csi.azure.com", corev1.PersistentVolumeSource{AzureDisk: &corev1.AzureDiskVolumeSource{DiskName: "d", DataDiskURI: "/subscriptions/s/d"}}},
+		{"vsphere", "csi.vsphere.vmware.com", corev1.PersistentVolumeSource{VsphereVolume: &corev1.VsphereVirtualDiskVolumeSource{VolumePath: "[d] d.vmdk"}}},
+		{"portworx", "pxd.portworx.com", corev1.PersistentVolumeSource{PortworxVolume: &corev1.PortworxVolumeSource{VolumeID: "d"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pv := &corev1.PersistentVolume{
+				ObjectMeta: metav1.ObjectMeta{Name: "pv", Labels: zone, Annotations: map[string]string{"kubernetes.io/azure-file-resource-group": "rg"}},
+				Spec: corev1.PersistentVolumeSpec{
+					PersistentVolumeSource: tc.source,
+					AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+					ClaimRef:               &corev1.ObjectReference{Namespace: "ns", Name: "claim"},
+				},
+			}
+			node := &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: tc.driver, NodeID: "id"}}}}
+			target := func() attach.Target {
+				return attach.Driver{Name: tc.driver}.TargetOf(attach.Facts{VolumeAttachment: routedAttachment(), PersistentVolume: pv, CSINode: node})
+			}
+			whole := target()
+			if whole == (attach.Target{}) {
+				t.Fatal("the whole volume is not translated")
+			}
+			trimPersistentVolume(pv)
+			if got := target(); got != whole {
+				t.Errorf("trimmed: %q, whole: %q", got, whole)
+			}
+		})
+	}
+}
