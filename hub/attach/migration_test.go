@@ -11,14 +11,11 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
-const (
-	gcePD  = "pd.csi.storage.gke.io"
-	awsEBS = "ebs.csi.aws.com"
-)
+const awsEBS = "ebs.csi.aws.com"
 
-// inTree returns an in-tree volume as kube-controller-manager leaves it when it is
+// migratedTo returns an in-tree volume as kube-controller-manager leaves it when it is
 // migrated to a driver.
-func inTree(driver string, labels map[string]string, source corev1.PersistentVolumeSource) *corev1.PersistentVolume {
+func migratedTo(driver string, labels map[string]string, source corev1.PersistentVolumeSource) *corev1.PersistentVolume {
 	return volume(func(pv *corev1.PersistentVolume) {
 		pv.Labels = labels
 		pv.Annotations = map[string]string{AnnotationMigratedTo: driver}
@@ -42,17 +39,17 @@ func TestMigratedVolumeIsCalledAsItsDriverCallsIt(t *testing.T) {
 		handle       string
 		attributes   map[string]string
 	}{
-		{"disk of a zone", gcePD, inTree(gcePD, zone("us-a"), gceDisk("pd")),
+		{"disk of a zone", gcePD, migratedTo(gcePD, zone("us-a"), gceDisk("pd")),
 			"projects/UNSPECIFIED/zones/us-a/disks/pd", map[string]string{"partition": ""}},
-		{"disk with the label of old", gcePD, inTree(gcePD, map[string]string{corev1.LabelFailureDomainBetaZone: "testZone"}, gceDisk("testpd")),
+		{"disk with the label of old", gcePD, migratedTo(gcePD, map[string]string{corev1.LabelFailureDomainBetaZone: "testZone"}, gceDisk("testpd")),
 			"projects/UNSPECIFIED/zones/testZone/disks/testpd", map[string]string{"partition": ""}},
-		{"disk of a region", gcePD, inTree(gcePD, zone("us-central1-a__us-central1-c"), gceDisk("pd")),
+		{"disk of a region", gcePD, migratedTo(gcePD, zone("us-central1-a__us-central1-c"), gceDisk("pd")),
 			"projects/UNSPECIFIED/regions/us-central1/disks/pd", map[string]string{"partition": ""}},
-		{"disk without labels", gcePD, inTree(gcePD, nil, gceDisk("pd")),
+		{"disk without labels", gcePD, migratedTo(gcePD, nil, gceDisk("pd")),
 			"projects/UNSPECIFIED/zones/UNSPECIFIED/disks/pd", map[string]string{"partition": ""}},
-		{"EBS volume by its ID", awsEBS, inTree(awsEBS, nil, ebsVolume("vol-0123456789abcdef0", 0)),
+		{"EBS volume by its ID", awsEBS, migratedTo(awsEBS, nil, ebsVolume("vol-0123456789abcdef0", 0)),
 			"vol-0123456789abcdef0", map[string]string{"partition": "0"}},
-		{"partition of an EBS volume by URL", awsEBS, inTree(awsEBS, zone("eu-1a"), ebsVolume("aws://eu-1a/vol-0123456789abcdef0", 2)),
+		{"partition of an EBS volume by URL", awsEBS, migratedTo(awsEBS, zone("eu-1a"), ebsVolume("aws://eu-1a/vol-0123456789abcdef0", 2)),
 			"vol-0123456789abcdef0", map[string]string{"partition": "2"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -82,7 +79,7 @@ func TestMigratedVolumeIsCalledAsItsDriverCallsIt(t *testing.T) {
 
 func TestMigratedVolumeIsAttachedInTheModeThatItsInTreePluginAllowed(t *testing.T) {
 	d := Driver{Name: gcePD, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
-	pv := inTree(gcePD, nil, gceDisk("pd"))
+	pv := migratedTo(gcePD, nil, gceDisk("pd"))
 	pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadOnlyMany} // an error for a CSI volume
 	plan, err := d.Decide(Facts{VolumeAttachment: attachment(), PersistentVolume: pv,
 		CSINode: &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: gcePD, NodeID: "id-1"}}}}})
@@ -94,7 +91,7 @@ func TestMigratedVolumeIsAttachedInTheModeThatItsInTreePluginAllowed(t *testing.
 func TestFinalizerOfAVolumeGoesOnDeletionAndOnRollbackOfMigration(t *testing.T) {
 	guard := Finalizer(gcePD)
 	migrated := func(to string, edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
-		pv := inTree(to, nil, gceDisk("pd"))
+		pv := migratedTo(to, nil, gceDisk("pd"))
 		if to == "" {
 			pv.Annotations = nil
 		}
