@@ -17,6 +17,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
@@ -242,4 +243,23 @@ func TestFinalizerOfAVolumeInUseTwiceIsThereOnce(t *testing.T) {
 	b.setFinalizers(first.Name, "null")
 	b.setFinalizers(second.Name, "null")
 	b.delete(first, second)
+}
+
+func TestDetachIsOfTheVolumeThatWasAttachedNotOfItsNamesake(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	va := w.volume("v", driver, w.node("n", driver))
+	w.start()
+	w.create(va)
+	w.waitForOne(va.Name, "attached", isAttached)
+	w.delete(testbed.PersistentVolume{Name: va.PersistentVolume})
+	w.patchVolume(va.PersistentVolume, `{"metadata":{"finalizers":null}}`)
+	w.create(testbed.PersistentVolume{Name: va.PersistentVolume, Driver: driver, Handle: "another"})
+	w.fence("fence", driver, va.Node)
+	w.delete(va)
+	w.waitFor("detached", func(all []*storagev1.VolumeAttachment) bool { return len(all) == 1 })
+	if backend.LastUnpublish("v") == nil || backend.LastUnpublish("another") != nil {
+		t.Error("the volume that was attached was not detached, but another one of that name")
+	}
+	w.checkBooks(map[string]int{driver: 1})
 }

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -109,13 +110,15 @@ func (d Driver) decideDetach(f Facts) (Plan, error) {
 		// nobody left to ask, and nothing that attaching could mean.
 		return plan, nil
 	}
+	// What was noted when the volume was attached comes first: the PersistentVolume
+	// may be another one of the same name by now.
 	spec, err := volumeSpec(va, f.PersistentVolume)
 	handle := va.Annotations[AnnotationVolumeHandle]
-	switch {
-	case err != nil && handle == "":
+	if err != nil && handle == "" {
 		return Plan{}, err
-	case err == nil:
-		handle = spec.CSI.VolumeHandle
+	}
+	if err == nil {
+		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
 		plan.SecretRef = spec.CSI.ControllerPublishSecretRef
 	}
 	nodeID, err := d.nodeID(f, true)

@@ -233,11 +233,12 @@ func TestDetachWithoutWhatIsGone(t *testing.T) {
 		want Target
 		err  string
 	}{
-		{"all there", Facts{VolumeAttachment: attachment(known...), PersistentVolume: volume(), CSINode: csiNode("id-1")}, Target{"vol-1", "id-1"}, ""},
-		{"node gone", Facts{VolumeAttachment: attachment(known...), PersistentVolume: volume()}, Target{"vol-1", "noted"}, ""},
-		{"driver gone from the node", Facts{VolumeAttachment: attachment(known...), PersistentVolume: volume(), CSINode: &storagev1.CSINode{}}, Target{"vol-1", "noted"}, ""},
+		{"all there", Facts{VolumeAttachment: attachment(attached, guarded, deleted), PersistentVolume: volume(), CSINode: csiNode("id-1")}, Target{"vol-1", "id-1"}, ""},
+		{"PersistentVolume of the same name, but another volume", Facts{VolumeAttachment: attachment(known...), PersistentVolume: volume(), CSINode: csiNode("id-1")}, Target{"vol-noted", "id-1"}, ""},
+		{"node gone", Facts{VolumeAttachment: attachment(known...), PersistentVolume: volume()}, Target{"vol-noted", "noted"}, ""},
+		{"driver gone from the node", Facts{VolumeAttachment: attachment(known...), PersistentVolume: volume(), CSINode: &storagev1.CSINode{}}, Target{"vol-noted", "noted"}, ""},
 		{"PersistentVolume gone", Facts{VolumeAttachment: attachment(known...), CSINode: csiNode("id-1")}, Target{"vol-noted", "id-1"}, ""},
-		{"PersistentVolume being deleted", Facts{VolumeAttachment: attachment(known...), CSINode: csiNode("id-1"),
+		{"PersistentVolume being deleted", Facts{VolumeAttachment: attachment(attached, guarded, deleted), CSINode: csiNode("id-1"),
 			PersistentVolume: volume(func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = ptr(metav1.Now()) })}, Target{"vol-1", "id-1"}, ""},
 		{"nothing noted, PersistentVolume gone", Facts{VolumeAttachment: attachment(attached, guarded, deleted), CSINode: csiNode("id-1")}, Target{}, `persistentvolume "pv-1" not found`},
 		{"nothing noted, node gone", Facts{VolumeAttachment: attachment(attached, guarded, deleted), PersistentVolume: volume()}, Target{}, `csinode "node-1" not found`},
