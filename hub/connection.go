@@ -39,7 +39,7 @@ type Session interface {
 }
 
 // ConnectFunc connects to a driver once, as csiclient.Connect does.
-type ConnectFunc func(ctx context.Context, name string, endpoint registry.Endpoint) (Session, error)
+type ConnectFunc func(ctx context.Context, d registry.Driver) (Session, error)
 
 // errAway says that a call was not made, or was cut off, because the driver is not
 // connected.
@@ -50,34 +50,53 @@ func isAway(err error) bool { return errors.Is(err, errAway) }
 // stayConnected keeps a session to the driver until ctx ends. Work starts only
 // while there is one.
 func (d *driver) stayConnected(ctx context.Context) {
-	logger := klog.FromContext(ctx)
 	var c complaint
 	delay := connectRetryInitial
 	for ctx.Err() == nil {
-		s, err := d.connect(ctx, d.value.Name, d.value.Endpoint)
-		if err != nil {
-			problem := err.Error()
-			d.problem.Store(&problem)
-			if ctx.Err() == nil && c.due(problem, time.Now()) {
-				logger.Info("Cannot connect to the driver, will try again for ever", "endpoint", d.value.Endpoint, "err", problem)
-			}
-			sleep(ctx, delay)
+		// An attempt, with the session that comes of it, ends when the driver is to be
+		// reached in another way. It must be known before the way is read.
+		attempt, giveUp := context.WithCancel(ctx)
+		d.redial.Store(&giveUp)
+		value, _ := d.desired.get()
+		s, err := d.connect(attempt, value)
+		if err == nil {
+			delay = connectRetryInitial
+			d.use(ctx, attempt, s, value, &c)
+		} else if attempt.Err() == nil {
+			d.cannotConnect(ctx, value, err, &c)
+			sleep(attempt, delay)
 			delay = min(2*delay, connectRetryMax)
-			continue
 		}
-		delay = connectRetryInitial
-		d.begin(ctx, s)
-		select {
-		case <-ctx.Done():
-			return // calls in flight still use the session
-		case <-s.Done():
-			d.queue.Shut()
-			s.Close()
-			if c.due("lost", time.Now()) {
-				logger.Info("Lost the connection to the driver", "endpoint", d.value.Endpoint)
-			}
-		}
+		giveUp()
 	}
+}
+
+// cannotConnect notes a failed attempt.
+func (d *driver) cannotConnect(ctx context.Context, value registry.Driver, err error, c *complaint) {
+	d.condition.failed(err, time.Now())
+	if c.due(err.Error(), time.Now()) {
+		klog.FromContext(ctx).Info("Cannot connect to the driver, will try again for ever", "endpoint", value.Endpoint, "err", err)
+	}
+}
+
+// use works with a session until it has ended, the attempt or ctx. When ctx ends it
+// leaves the session to the calls in flight.
+func (d *driver) use(ctx, attempt context.Context, s Session, value registry.Driver, c *complaint) {
+	d.begin(ctx, s, value)
+	select {
+	case <-s.Done():
+		d.condition.enter(Lost, "the connection has ended", time.Now())
+		if c.due("lost", time.Now()) {
+			klog.FromContext(ctx).Info("Lost the connection to the driver", "endpoint", value.Endpoint)
+		}
+	case <-attempt.Done():
+		if ctx.Err() != nil {
+			return
+		}
+		d.condition.enter(Connecting, "the driver is to be reached in another way", time.Now())
+	}
+	d.queue.Shut()
+	s.Close()
 }
 
 // complaint keeps a driver that is away from flooding the log.
@@ -101,18 +120,19 @@ func (c *complaint) due(what string, now time.Time) bool {
 
 // begin puts a session to use. What the driver can do may have changed since the
 // last one, so all its VolumeAttachments are looked at again.
-func (d *driver) begin(ctx context.Context, s Session) {
-	logger := klog.FromContext(ctx)
+func (d *driver) begin(ctx context.Context, s Session, value registry.Driver) {
 	first := d.session.Swap(&liveSession{s}) == nil
 	if first {
 		d.routes.open(d)
 	}
 	d.backfill()
 	d.queue.Open()
-	if info := s.Info(); first {
-		logger.Info("Serving the driver", "endpoint", d.value.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
+	d.condition.enter(Ready, "", time.Now())
+	logger, info := klog.FromContext(ctx), s.Info()
+	if first {
+		logger.Info("Serving the driver", "endpoint", value.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
 	} else {
-		logger.V(2).Info("Connected to the driver again", "endpoint", d.value.Endpoint, "version", info.Version)
+		logger.V(2).Info("Connected to the driver again", "endpoint", value.Endpoint, "version", info.Version)
 	}
 }
 

@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -35,29 +36,38 @@ type driftWatch struct {
 // watchDrift does that until ctx ends. Drivers begin at different times, so that they
 // do not list all at once.
 func (d *driver) watchDrift(ctx context.Context) {
-	interval := d.value.Drift.Interval
-	if interval == 0 {
-		return
-	}
 	w := driftWatch{driver: d}
-	sleep(ctx, rand.N(interval))
-	for ctx.Err() == nil {
+	lag, took := rand.Float64(), time.Duration(0)
+	more := d.pause(ctx, func(s registry.Settings) time.Duration {
+		return time.Duration(lag * float64(orNever(s.Drift.Interval)))
+	})
+	for more {
 		began := time.Now()
 		w.check(ctx)
-		took := time.Since(began)
-		pause := interval
-		if w.count.Pending() {
-			pause = min(confirmAfter, interval)
-		}
-		sleep(ctx, max(pause, listShare*took))
+		took = time.Since(began)
+		more = d.pause(ctx, func(s registry.Settings) time.Duration {
+			interval := orNever(s.Drift.Interval)
+			if w.count.Pending() {
+				interval = min(interval, confirmAfter)
+			}
+			return max(interval, listShare*took)
+		})
 	}
+}
+
+// orNever returns an interval, and for 0, which means off, one that does not end.
+func orNever(interval time.Duration) time.Duration {
+	if interval == 0 {
+		return math.MaxInt64
+	}
+	return interval
 }
 
 // check makes one listing and acts on the differences that it confirms.
 func (w *driftWatch) check(ctx context.Context) {
-	d, settings := w.driver, w.driver.value.Drift
+	d, settings := w.driver, w.driver.settings().Drift
 	s := d.session.Load()
-	if s == nil || isDone(s) || !s.Info().Capabilities.ListPublishedNodes {
+	if settings.Interval == 0 || s == nil || isDone(s) || !s.Info().Capabilities.ListPublishedNodes {
 		return
 	}
 	logger := klog.FromContext(ctx)
@@ -93,7 +103,7 @@ func (w *driftWatch) check(ctx context.Context) {
 // onDrift acts on a difference that is confirmed: it has the volume attached again,
 // or only says so.
 func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment, kind attach.DriftKind) {
-	d, action := w.driver, w.driver.value.Drift.Action
+	d, action := w.driver, w.driver.settings().Drift.Action
 	if !w.reported[va.UID] {
 		logger.Info("The driver does not list a volume as attached where it should be", "volumeAttachment", va.Name,
 			"node", va.Spec.NodeName, "persistentVolume", attach.VolumeName(va), "kind", kind, "action", action)
@@ -114,7 +124,7 @@ func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment,
 func (d *driver) settled() map[string]*storagev1.VolumeAttachment {
 	decider := d.decider()
 	settled := map[string]*storagev1.VolumeAttachment{}
-	for _, va := range d.cluster.attachmentsBy(byAttacher, d.value.Name) {
+	for _, va := range d.cluster.attachmentsBy(byAttacher, d.name) {
 		va = d.overlay.newest(va)
 		if va.Status.Attached && decider.Wanted(va) == attach.Idle && va.DeletionTimestamp == nil && !d.queue.Has(workKey{attachmentWork, va.Name}) {
 			settled[va.Name] = va

@@ -12,7 +12,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // driver serves one CSI driver, from the first connection to the end of the last
@@ -21,19 +20,20 @@ import (
 // Its life: connect, for ever, with a backoff; open its route and take what the
 // index has; work, whenever there is a session; drain.
 type driver struct {
-	value     registry.Driver
+	name      string
+	desired   *desired
 	finalizer string
 	cluster   *Cluster
 	routes    *router
 	connect   ConnectFunc
 	grace     time.Duration
 
-	ledger  *ledger
-	overlay *overlay
-	queue   *queue
-	session atomic.Pointer[liveSession] // nil until the first one is there
-
-	problem atomic.Pointer[string] // why there is none
+	condition *condition
+	ledger    *ledger
+	overlay   *overlay
+	queue     *queue
+	session   atomic.Pointer[liveSession]        // nil until the first one is there
+	redial    atomic.Pointer[context.CancelFunc] // ends the session, so that there is another
 
 	workers sync.WaitGroup
 	fail    context.CancelCauseFunc // ends this run of the driver, with what went wrong
@@ -56,6 +56,7 @@ func (d *driver) run(ctx context.Context) error {
 
 	var loops sync.WaitGroup
 	d.goSafely(&loops, func() { d.stayConnected(intake) })
+	d.goSafely(&loops, func() { d.followDesired(intake) })
 	d.goSafely(&loops, func() { d.watchDrift(intake) })
 	d.goSafely(&loops, func() { d.watchStuck(intake) })
 	d.goSafely(&loops, func() {
@@ -65,6 +66,7 @@ func (d *driver) run(ctx context.Context) error {
 	})
 	<-intake.Done()
 	d.routes.close(d)
+	d.condition.enter(Draining, "calls in flight may end", time.Now())
 	loops.Wait()
 	if grace := time.AfterFunc(d.grace, cut); grace != nil {
 		defer grace.Stop()
@@ -97,9 +99,9 @@ func (d *driver) goSafely(group *sync.WaitGroup, f func()) {
 // session: they say what the driver was when there is none.
 func (d *driver) decider() attach.Driver {
 	decider := attach.Driver{
-		Name:          d.value.Name,
-		DefaultFSType: d.value.DefaultFSType,
-		NoAttach:      !d.cluster.attachRequired(d.value.Name),
+		Name:          d.name,
+		DefaultFSType: d.settings().DefaultFSType,
+		NoAttach:      !d.cluster.attachRequired(d.name),
 	}
 	if s := d.session.Load(); s != nil {
 		decider.Capabilities = s.Info().Capabilities
@@ -109,7 +111,7 @@ func (d *driver) decider() attach.Driver {
 
 // attacher returns what carries plans out.
 func (d *driver) attacher() attach.Attacher {
-	return attach.Attacher{Kube: d.cluster.kube, Controller: d, Written: d.overlay, Timeout: d.value.Timeout}
+	return attach.Attacher{Kube: d.cluster.kube, Controller: d, Written: d.overlay, Timeout: d.settings().Timeout}
 }
 
 // wanted returns what a VolumeAttachment asks for in its newest known state, Idle
@@ -140,7 +142,7 @@ func (d *driver) unchanged(name string) bool {
 // open, so that nothing falls between index and events.
 func (d *driver) backfill() {
 	decider := d.decider()
-	for _, va := range d.cluster.attachmentsBy(byAttacher, d.value.Name) {
+	for _, va := range d.cluster.attachmentsBy(byAttacher, d.name) {
 		if op := decider.Wanted(d.overlay.newest(va)); op != attach.Idle {
 			d.queue.Add(workKey{attachmentWork, va.Name}, laneOf(op))
 		}
@@ -149,7 +151,7 @@ func (d *driver) backfill() {
 		d.queue.Add(key, detachLane)
 	}
 	for _, pv := range d.cluster.leavingVolumes(d.finalizer) {
-		if attach.Leaving(pv, d.value.Name) {
+		if attach.Leaving(pv, d.name) {
 			d.queue.Add(workKey{volumeWork, pv.Name}, releaseLane)
 		}
 	}
@@ -187,7 +189,7 @@ func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
 // has changed, or that a VolumeAttachment has let go of.
 func (d *driver) onVolume(pv *corev1.PersistentVolume) {
 	d.overlay.volumes.OnAddOrUpdate(pv)
-	if attach.Leaving(pv, d.value.Name) {
+	if attach.Leaving(pv, d.name) {
 		d.queue.Add(workKey{volumeWork, pv.Name}, releaseLane)
 	}
 }

@@ -38,7 +38,7 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		d.queue.DoneFor(it, detachLane, 0)
 	default:
 		failures := r.tries.failed(attach.Detaching, err, time.Now())
-		delay := backoff(d.value.Retry, failures, err, jitter)
+		delay := backoff(d.settings().Retry, failures, err, jitter)
 		klog.FromContext(ctx).V(2).Info("Cannot detach a volume whose VolumeAttachment is gone, will try again",
 			"volumeHandle", handle, "node", r.node, "failures", failures, "in", delay, "err", err)
 		d.queue.DoneFor(it, detachLane, delay)
@@ -49,7 +49,7 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 // as soon as that one has its finalizer: from then on its deletion detaches.
 func (d *driver) leaveTo(it *item, va *storagev1.VolumeAttachment) {
 	if !attach.HasFinalizer(va.Finalizers, d.finalizer) {
-		d.queue.DoneFor(it, detachLane, d.value.Retry.Initial)
+		d.queue.DoneFor(it, detachLane, d.settings().Retry.Initial)
 		return
 	}
 	d.ledger.buried(it.key)
@@ -61,7 +61,7 @@ func (d *driver) leaveTo(it *item, va *storagev1.VolumeAttachment) {
 func (d *driver) wantedThere(r *record) *storagev1.VolumeAttachment {
 	decider := d.decider()
 	for _, va := range d.cluster.attachmentsBy(byNode, r.node) {
-		if va = d.overlay.newest(va); va.Spec.Attacher != d.value.Name || va.DeletionTimestamp != nil {
+		if va = d.overlay.newest(va); va.Spec.Attacher != d.name || va.DeletionTimestamp != nil {
 			continue
 		}
 		if decider.TargetOf(d.cachedFacts(va)) == r.progress.Target {

@@ -32,9 +32,9 @@ func TestPanicInOneDriverRestartsThatDriverAndNoOther(t *testing.T) {
 	fragile, backend := w.driver("fragile", fakecsi.Options{})
 	steady, steadyBackend := w.driver("steady", fakecsi.Options{})
 	var panics atomic.Int32
-	w.options.Connect = func(ctx context.Context, name string, endpoint registry.Endpoint) (hub.Session, error) {
-		s, err := csiclient.Connect(ctx, name, endpoint)
-		if err != nil || name != fragile {
+	w.options.Connect = func(ctx context.Context, d registry.Driver) (hub.Session, error) {
+		s, err := csiclient.Connect(ctx, d.Name, d.Endpoint)
+		if err != nil || d.Name != fragile {
 			return s, err
 		}
 		return fragileSession{s, "odd", &panics}, nil

@@ -157,6 +157,14 @@ func (q *queue) Hurry(key workKey) {
 	}
 }
 
+// SetWorkers changes how many calls may be in flight at once. Those that are go on.
+func (q *queue) SetWorkers(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lanes.workers = n
+	q.signal()
+}
+
 // Open lets attaches and detaches start: the driver can be called. After a Shut the
 // number of calls at once grows from a few to all workers within seconds: all that
 // has waited must not fall upon a driver that has just come back.

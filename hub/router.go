@@ -30,7 +30,7 @@ func newRouter(c *Cluster) *router {
 func (r *router) open(d *driver) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.byName[d.value.Name] = d
+	r.byName[d.name] = d
 	r.byGuardian[d.finalizer] = d
 }
 
@@ -38,8 +38,8 @@ func (r *router) open(d *driver) {
 func (r *router) close(d *driver) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.byName[d.value.Name] == d {
-		delete(r.byName, d.value.Name)
+	if r.byName[d.name] == d {
+		delete(r.byName, d.name)
 		delete(r.byGuardian, d.finalizer)
 	}
 }

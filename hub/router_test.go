@@ -2,6 +2,7 @@ package hub
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -30,7 +31,8 @@ func routed(t *testing.T) *driver {
 		t.Fatal(err)
 	}
 	value := registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}
-	d := h.newDriver(ktesting.NewLogger(t, ktesting.NewConfig()), value, newLedger(attach.Finalizer(routedDriver)))
+	e := &engagement{desired: newDesired(value), condition: newCondition(time.Now())}
+	d := h.newDriver(ktesting.NewLogger(t, ktesting.NewConfig()), routedDriver, e, newLedger(attach.Finalizer(routedDriver)))
 	h.routes.open(d)
 	return d
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // stuckEvery bounds how late a VolumeAttachment is found to be stuck.
@@ -42,11 +43,7 @@ func wantedSince(va *storagev1.VolumeAttachment, op attach.Operation) time.Time 
 // watchStuck finds the VolumeAttachments that have been without success for too long
 // and of which no error says so, because the driver cannot even be called.
 func (d *driver) watchStuck(ctx context.Context) {
-	for {
-		sleep(ctx, min(d.value.StuckAfter, stuckEvery))
-		if ctx.Err() != nil {
-			return
-		}
+	for d.pause(ctx, func(s registry.Settings) time.Duration { return min(s.StuckAfter, stuckEvery) }) {
 		for _, name := range d.queue.Unstuck() {
 			d.checkStuck(ctx, name)
 		}
@@ -61,7 +58,7 @@ func (d *driver) checkStuck(ctx context.Context, name string) {
 		return
 	}
 	since := wantedSince(va, op)
-	if time.Since(since) < d.value.StuckAfter {
+	if time.Since(since) < d.settings().StuckAfter {
 		return
 	}
 	d.queue.MarkStuck(name)
@@ -71,10 +68,7 @@ func (d *driver) checkStuck(ctx context.Context, name string) {
 	}
 	why := errors.New("waiting for a worker: all calls that the driver may have in flight take long")
 	if s := d.session.Load(); s == nil || isDone(s) {
-		why = errAway
-		if problem := d.problem.Load(); problem != nil {
-			why = fmt.Errorf("%w: %s", errAway, *problem)
-		}
+		why = fmt.Errorf("%w: %s", errAway, d.condition.get().Reason)
 	}
 	if err := d.attacher().SaveError(ctx, va, op, stuckError{op: op, since: since, last: why}); err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot write the error into the VolumeAttachment", "cause", why, "err", err)

@@ -30,7 +30,7 @@ func (d *driver) workOnVolume(ctx context.Context, it *item) {
 	}
 	if err != nil {
 		now := time.Now()
-		delay := backoff(d.value.Retry, d.ledger.volumeFailed(name, err, now), err, jitter)
+		delay := backoff(d.settings().Retry, d.ledger.volumeFailed(name, err, now), err, jitter)
 		klog.FromContext(ctx).V(2).Info("Cannot take the finalizer from the PersistentVolume, will try again",
 			"persistentVolume", name, "in", delay, "err", err)
 		d.queue.DoneFor(it, releaseLane, delay)

@@ -42,8 +42,8 @@ func (w *world) tap() *wire {
 		w.t.Fatal(err)
 	}
 	w.options.Kube = client
-	w.options.Connect = func(ctx context.Context, name string, endpoint registry.Endpoint) (hub.Session, error) {
-		s, err := csiclient.Connect(ctx, name, endpoint)
+	w.options.Connect = func(ctx context.Context, d registry.Driver) (hub.Session, error) {
+		s, err := csiclient.Connect(ctx, d.Name, d.Endpoint)
 		if err != nil {
 			return nil, err
 		}

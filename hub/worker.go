@@ -56,7 +56,7 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 	case attach.Idle:
 		d.queue.Done(it)
 	case op: // done, and yet still wanted: somebody undoes it
-		d.queue.DoneFor(it, l, d.value.Retry.Initial)
+		d.queue.DoneFor(it, l, d.settings().Retry.Initial)
 	default: // deleted while it was being attached
 		d.queue.DoneFor(it, l, 0)
 	}
@@ -85,7 +85,7 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 	}
 	if handle := plan.Target.VolumeHandle; handle != "" {
 		if d.waitsForDetach(it, va, plan) || !d.queue.TakeTurn(it, handle) ||
-			!d.queue.TakePlace(it, va.Spec.NodeName, d.value.MaxPerNode) {
+			!d.queue.TakePlace(it, va.Spec.NodeName, d.settings().MaxPerNode) {
 			return op, errParked
 		}
 	}
@@ -136,7 +136,7 @@ func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan a
 		return false
 	}
 	for _, other := range d.cluster.attachmentsBy(byVolume, name) {
-		if other.Name == va.Name || other.Spec.Attacher != d.value.Name {
+		if other.Name == va.Name || other.Spec.Attacher != d.name {
 			continue
 		}
 		if op, _ := d.wanted(other.Name); op == attach.Detaching && d.queue.WaitFor(it, workKey{attachmentWork, other.Name}) {
@@ -158,7 +158,7 @@ func (d *driver) retry(ctx context.Context, it *item, r *record, op attach.Opera
 		d.refresh(ctx, name)
 	}
 	failures := r.tries.failed(op, err, time.Now())
-	delay := backoff(d.value.Retry, failures, err, jitter)
+	delay := backoff(d.settings().Retry, failures, err, jitter)
 	changed := d.queue.Changed(it)
 	next, l := d.wanted(name)
 	// Deleted meanwhile: the detach does not wait for the attach's backoff.
@@ -184,7 +184,7 @@ func (d *driver) refresh(ctx context.Context, name string) {
 // saveError writes an error into the status. That this fails is no reason to do
 // anything but say so: the operation is tried again anyway.
 func (d *driver) saveError(ctx context.Context, it *item, va *storagev1.VolumeAttachment, r *record, op attach.Operation, cause error) {
-	if since := wantedSince(va, op); time.Since(since) >= d.value.StuckAfter {
+	if since := wantedSince(va, op); time.Since(since) >= d.settings().StuckAfter {
 		cause = stuckError{op: op, since: since, tries: r.tries.failures + 1, last: cause}
 		d.queue.MarkStuck(it.key.name)
 	}

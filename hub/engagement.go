@@ -1,0 +1,145 @@
+package hub
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const (
+	// A driver whose work panicked starts again, later each time it does.
+	restartInitial = time.Second
+	restartMax     = time.Minute
+)
+
+// engagement is a driver that is being served, or drains.
+type engagement struct {
+	desired   *desired
+	condition *condition
+	retire    context.CancelFunc
+	ended     chan struct{} // closed when it has drained
+}
+
+// follow makes what runs match each snapshot, until ctx ends and all has drained. A
+// driver that is in the next snapshot too is not interrupted: what changed of it is
+// handed to it.
+func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	running := map[string]*engagement{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case want, ok := <-updates:
+			if !ok {
+				updates = nil // nothing more will come; what runs goes on
+				continue
+			}
+			h.apply(ctx, &all, running, want)
+		}
+	}
+}
+
+// apply retires, changes and engages drivers until running is as wanted.
+func (h *Hub) apply(ctx context.Context, all *sync.WaitGroup, running map[string]*engagement, want registry.Snapshot) {
+	for name, e := range running {
+		if _, ok := want[name]; !ok {
+			klog.FromContext(ctx).Info("The driver is not served any more", "driver", name)
+			e.retire()
+			delete(running, name)
+		}
+	}
+	for name, value := range want {
+		if e := running[name]; e == nil {
+			running[name] = h.engage(ctx, all, value)
+		} else if e.desired.set(value) {
+			klog.FromContext(ctx).Info("The settings of the driver have changed", "driver", name, "source", value.Source)
+		}
+	}
+}
+
+// engage serves a driver until it is retired or ctx ends, for ever again if its
+// work panics. What its workers remember outlives that. If the driver drains still
+// from being served before, it begins when that has ended.
+func (h *Hub) engage(ctx context.Context, all *sync.WaitGroup, value registry.Driver) *engagement {
+	logger := klog.FromContext(ctx).WithValues("driver", value.Name)
+	ctx, retire := context.WithCancel(klog.NewContext(ctx, logger))
+	e := &engagement{desired: newDesired(value), condition: newCondition(time.Now()), retire: retire, ended: make(chan struct{})}
+	h.mu.Lock()
+	predecessor := h.engaged[value.Name]
+	h.engaged[value.Name] = e
+	h.mu.Unlock()
+	all.Go(func() {
+		defer h.disengage(value.Name, e)
+		defer retire()
+		if predecessor != nil {
+			<-predecessor.ended
+		}
+		h.serve(ctx, logger, value.Name, e)
+	})
+	return e
+}
+
+// disengage forgets an engagement that has ended.
+func (h *Hub) disengage(name string, e *engagement) {
+	h.mu.Lock()
+	if h.engaged[name] == e {
+		delete(h.engaged, name)
+	}
+	h.mu.Unlock()
+	close(e.ended)
+}
+
+// serve runs a driver until ctx ends.
+func (h *Hub) serve(ctx context.Context, logger klog.Logger, name string, e *engagement) {
+	ledger := newLedger(attach.Finalizer(name))
+	for delay := restartInitial; ctx.Err() == nil; delay = min(2*delay, restartMax) {
+		began := time.Now()
+		err := h.newDriver(logger, name, e, ledger).run(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > restartMax {
+			delay = restartInitial
+		}
+		logger.Error(err, "Serving the driver went wrong, starting it again", "in", delay)
+		e.condition.enter(Connecting, "starting again after an error in the hub", time.Now())
+		sleep(ctx, delay)
+	}
+}
+
+func (h *Hub) newDriver(logger klog.Logger, name string, e *engagement, l *ledger) *driver {
+	value, _ := e.desired.get()
+	return &driver{
+		name:      name,
+		desired:   e.desired,
+		condition: e.condition,
+		finalizer: l.finalizer,
+		cluster:   h.cluster,
+		routes:    h.routes,
+		connect:   h.options.Connect,
+		grace:     h.options.Grace,
+		ledger:    l,
+		overlay:   newOverlay(logger, h.cluster, l),
+		queue:     newQueue(value.Workers),
+	}
+}
+
+// Conditions returns the state of every driver that is served or drains, by name.
+func (h *Hub) Conditions() map[string]Condition {
+	h.mu.Lock()
+	engaged := maps.Clone(h.engaged)
+	h.mu.Unlock()
+	conditions := make(map[string]Condition, len(engaged))
+	for name, e := range engaged {
+		conditions[name] = e.condition.get()
+	}
+	return conditions
+}
