@@ -117,6 +117,21 @@ func (w *world) set(driver string, change func(*registry.Settings)) {
 // start runs a hub until the returned function is called, or the test ends.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
+	updates, _, stop := w.launch()
+	updates <- maps.Clone(w.drivers)
+	w.updates = updates
+	return stop
+}
+
+// run runs a hub until the test ends, and leaves it to the test to say what it serves.
+func (w *world) run() (chan<- registry.Snapshot, *hub.Hub) {
+	w.t.Helper()
+	updates, h, _ := w.launch()
+	return updates, h
+}
+
+func (w *world) launch() (chan registry.Snapshot, *hub.Hub, func()) {
+	w.t.Helper()
 	h, err := hub.New(w.options)
 	if err != nil {
 		w.t.Fatal(err)
@@ -124,8 +139,6 @@ func (w *world) start() (stop func()) {
 	logger := ktesting.NewLogger(w.t, ktesting.NewConfig(ktesting.Verbosity(2)))
 	ctx, cancel := context.WithCancel(klog.NewContext(w.t.Context(), logger))
 	updates := make(chan registry.Snapshot, 1)
-	updates <- maps.Clone(w.drivers)
-	w.updates = updates
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -133,9 +146,9 @@ func (w *world) start() (stop func()) {
 			w.t.Errorf("the hub ended with %v", err)
 		}
 	}()
-	stop = sync.OnceFunc(func() { cancel(); <-done })
+	stop := sync.OnceFunc(func() { cancel(); <-done })
 	w.t.Cleanup(stop)
-	return stop
+	return updates, h, stop
 }
 
 // node makes a node on which the drivers call it by its name.
