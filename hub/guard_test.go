@@ -134,26 +134,28 @@ func TestStalePlanLosesNobodysFinalizer(t *testing.T) {
 	b.wantFinalizers(va, "example.com/a", "example.com/b", ours)
 	b.wantCalls("publish")
 
+	b.setFinalizers(va.Name, `["example.com/a","example.com/b","`+ours+`","example.com/c"]`)
+	b.patchVolume(va.PersistentVolume, `{"metadata":{"finalizers":["example.com/a","example.com/b","`+ours+`","example.com/c"]}}`)
 	b.delete(va, testbed.PersistentVolume{Name: va.PersistentVolume})
 	stale = b.plan(va)
 	release := b.decider.ReleaseVolume(b.getVolume(va.PersistentVolume), false)
-	// The list is one shorter now: ours is where another one was.
-	b.setFinalizers(va.Name, `["example.com/b","`+ours+`"]`)
-	b.patchVolume(va.PersistentVolume, `{"metadata":{"finalizers":["example.com/b","`+ours+`"]}}`)
+	// Where ours was is another one now.
+	b.setFinalizers(va.Name, `["example.com/b","`+ours+`","example.com/c"]`)
+	b.patchVolume(va.PersistentVolume, `{"metadata":{"finalizers":["example.com/b","`+ours+`","example.com/c"]}}`)
 	if err := b.attacher().Detach(b.ctx, stale, &progress); !errors.Is(err, attach.ErrStale) {
 		t.Errorf("detach by a stale plan: %v, want ErrStale", err)
 	}
 	if err := b.attacher().ReleaseVolume(b.ctx, release); !errors.Is(err, attach.ErrStale) {
 		t.Errorf("release the volume by a stale patch: %v, want ErrStale", err)
 	}
-	b.wantFinalizers(va, "example.com/b", ours)
+	b.wantFinalizers(va, "example.com/b", ours, "example.com/c")
 	if err := b.attacher().Detach(b.ctx, b.plan(va), &progress); err != nil {
 		t.Error(err)
 	}
 	if err := b.attacher().ReleaseVolume(b.ctx, b.decider.ReleaseVolume(b.getVolume(va.PersistentVolume), false)); err != nil {
 		t.Error(err)
 	}
-	b.wantFinalizers(va, "example.com/b")
+	b.wantFinalizers(va, "example.com/b", "example.com/c")
 	b.wantCalls("publish", "unpublish")
 	b.setFinalizers(va.Name, "null")
 	b.patchVolume(va.PersistentVolume, `{"metadata":{"finalizers":null}}`)

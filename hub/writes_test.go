@@ -312,29 +312,41 @@ func TestDeletionCutsThroughABackoff(t *testing.T) {
 func TestOwnWritesAreNotRepeatedWhileTheWatchesLag(t *testing.T) {
 	w := newWorld(t)
 	driver, backend := w.driver("d", fakecsi.Options{})
-	w.turn(backend, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.Probe}}})
+	w.retry(driver, time.Hour)
+	w.turn(backend, fakecsi.Knobs{
+		Hang: []fakecsi.Hang{{Method: fakecsi.Probe}},
+		Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Volume: "failing", Code: codes.Internal}},
+	})
 	x := w.tap()
 	one, two := w.node("n1", driver), w.node("n2", driver)
 	name := w.name("v")
 	w.create(testbed.PersistentVolume{Name: name, Driver: driver, Handle: "v", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}})
 	first := testbed.VolumeAttachment{Name: name, Driver: driver, Node: one, PersistentVolume: name}
 	second := testbed.VolumeAttachment{Name: w.name("second"), Driver: driver, Node: two, PersistentVolume: name}
-	w.create(first, second)
+	failing := w.volume("failing", driver, one)
+	w.create(first, second, failing)
 	w.start()
 	// The driver is connected to when the caches are filled.
 	w.waitBooks(backend, "the driver is connected to", func(b fakecsi.Books) bool { return b.Methods[fakecsi.Probe].Begun > 0 })
 	x.freeze()
 	w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
-	w.waitAllAttached(2)
-	// All that the caches have is looked at once more when the driver comes back.
-	again := backend.Books().Methods[fakecsi.ControllerGetCapabilities].Ended
-	w.servers[driver].Crash()
-	if err := w.servers[driver].Start(); err != nil {
-		t.Fatal(err)
-	}
-	w.waitBooks(backend, "the driver is connected to again", func(b fakecsi.Books) bool {
-		return b.Methods[fakecsi.ControllerGetCapabilities].Ended > again
+	w.waitFor("both attached", func(all []*storagev1.VolumeAttachment) bool {
+		return len(slices.DeleteFunc(all, isDetached)) == 2
 	})
+	// All that the caches have is looked at once more whenever the driver comes back.
+	// That the failing one is tried again shows it; twice, so that the first look is over.
+	for tries := range 3 {
+		w.waitBooks(backend, "the failing volume is tried", func(b fakecsi.Books) bool {
+			return len(b.CallsOf(fakecsi.ControllerPublishVolume, "failing")) == tries+1
+		})
+		if tries == 2 {
+			break
+		}
+		w.servers[driver].Crash()
+		if err := w.servers[driver].Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	x.thaw()
 	w.fence("other", driver, one)
 	said := x.heard()
