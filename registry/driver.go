@@ -12,6 +12,7 @@ import (
 type Driver struct {
 	Name     string   // CSI driver name = spec.attacher of its VolumeAttachments
 	Endpoint Endpoint // where its controller listens
+	TLS      TLS      // how the connection is secured; zero for none
 	Settings
 	Source string // where it was learned, for people: "drivers.yaml:14"
 }
@@ -25,12 +26,20 @@ type Settings struct {
 	StuckAfter    time.Duration // without success for so long, a VolumeAttachment is reported stuck; positive
 	Drift         Drift         // whether the storage system still agrees with Kubernetes
 	DefaultFSType string        // file system of volumes whose PersistentVolume names none; may be ""
+	Probe         Probe         // whether the driver is well
+	Insecure      bool          // TCP to another machine without TLS is allowed; never together with TLS
 }
 
 // Retry bounds the backoff of one VolumeAttachment, which doubles with each failure.
 type Retry struct {
 	Initial time.Duration // after the first failure; positive
 	Max     time.Duration // after many failures; at least Initial
+}
+
+// Probe says how often the driver is asked whether it is ready.
+type Probe struct {
+	Interval time.Duration // between two Probe calls; positive
+	Timeout  time.Duration // of one; positive
 }
 
 // Drift says how often the driver is asked, by ListVolumes, which volumes are

@@ -33,6 +33,7 @@ func TestDefaultsAreThoseOfTheFormat(t *testing.T) {
 		StuckAfter: 15 * time.Minute,
 		Drift: registry.Drift{Interval: time.Minute, PageSize: 500, Timeout: time.Minute,
 			Confirmations: 2, Action: registry.DriftReattach},
+		Probe: registry.Probe{Interval: 30 * time.Second, Timeout: 10 * time.Second},
 	}
 	if got := registry.DefaultSettings(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)

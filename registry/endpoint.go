@@ -3,7 +3,11 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"path"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -11,38 +15,47 @@ import (
 // maxSocketPath is what fits into sun_path of Linux, less the NUL at its end.
 const maxSocketPath = 107
 
-const unixScheme = "unix://"
+// maxHostName is the length of a domain name in characters (RFC 1035).
+const maxHostName = 253
 
-// Endpoint is where the controller of a driver listens: "unix:///abs/path", made
-// by ParseEndpoint. Equal endpoints are equal strings.
+const (
+	unixScheme = "unix://"
+	tcpScheme  = "tcp://"
+)
+
+// Endpoint is where the controller of a driver listens: "unix:///abs/path" or
+// "tcp://host:port", made by ParseEndpoint. Equal endpoints are equal strings.
 type Endpoint string
 
 // ParseEndpoint checks an endpoint as a person writes it. Its error says what to
 // write instead. There is one way to write each endpoint, so that two that are
-// the same cannot look different: a path with "..", "//" or a '/' at its end is
-// an error and not cleaned.
+// the same cannot look different: a path with "..", "//" or a '/' at its end, a
+// host with capitals or a port with leading zeros is an error and not cleaned.
 func ParseEndpoint(s string) (Endpoint, error) {
-	socket, ok := strings.CutPrefix(s, unixScheme)
-	if !ok {
-		return "", fmt.Errorf("%s is no unix socket: %s", quote(s), socketHint(s))
+	var err error
+	if socket, ok := strings.CutPrefix(s, unixScheme); ok {
+		err = checkSocketPath(socket)
+	} else if address, ok := strings.CutPrefix(s, tcpScheme); ok {
+		err = checkAddress(address)
+	} else {
+		return "", fmt.Errorf("%s is no endpoint: %s", quote(s), endpointHint(s))
 	}
-	if err := checkSocketPath(socket); err != nil {
+	if err != nil {
 		return "", fmt.Errorf("%s: %w", quote(s), err)
 	}
 	return Endpoint(s), nil
 }
 
-// socketHint says what to write instead of an endpoint without "unix://".
-func socketHint(s string) string {
-	const write = "write unix:///path/to/csi.sock"
-	if strings.HasPrefix(s, "tcp://") {
-		return "tcp:// is not supported by this version: " + write
-	}
+// endpointHint says what to write instead of something without a scheme.
+func endpointHint(s string) string {
 	socket := strings.TrimPrefix(s, "unix:")
 	if checkSocketPath(socket) == nil {
 		return "write " + unixScheme + socket
 	}
-	return write
+	if checkAddress(s) == nil {
+		return "write " + tcpScheme + s
+	}
+	return "write unix:///path/to/csi.sock or tcp://host:port"
 }
 
 func checkSocketPath(socket string) error {
@@ -63,14 +76,85 @@ func checkSocketPath(socket string) error {
 	return nil
 }
 
-// Network is the network to dial, as package net calls it.
+// checkAddress says what is wrong with the host:port of a TCP endpoint.
+func checkAddress(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return errors.New("must be a host and a port: write tcp://host:port, an IPv6 address in brackets like tcp://[fd00::1]:9443")
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || number == 0 {
+		return fmt.Errorf("%s is no port: write a number from 1 to 65535 after the last ':'", quote(port))
+	}
+	canonical, err := canonicalHost(host)
+	if err != nil {
+		return err
+	}
+	if written := net.JoinHostPort(canonical, strconv.FormatUint(number, 10)); written != address {
+		return fmt.Errorf("another way to write %s%s: write that", tcpScheme, written)
+	}
+	return nil
+}
+
+// label is one part of a domain name between two dots.
+var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+
+// canonicalHost returns the one way to write a domain name or an IP address.
+func canonicalHost(host string) (string, error) {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if ip.Zone() != "" {
+			return "", fmt.Errorf("%s has a zone, which is another one on each machine: write an address without", quote(host))
+		}
+		return ip.Unmap().String(), nil
+	}
+	wrong := fmt.Errorf("%s is neither a domain name nor an IP address: write a host like csi.storage.svc or 10.0.0.1", quote(host))
+	if len(host) > maxHostName+1 {
+		return "", wrong
+	}
+	name := strings.TrimSuffix(strings.ToLower(host), ".")
+	last := ""
+	for part := range strings.SplitSeq(name, ".") {
+		if len(part) > 63 || !label.MatchString(part) {
+			return "", wrong
+		}
+		last = part
+	}
+	// Resolvers take 127.1 and 2130706433 for addresses.
+	if strings.Trim(last, "0123456789") == "" || len(name) > maxHostName {
+		return "", wrong
+	}
+	return name, nil
+}
+
+// Network is the network to dial, as package net calls it: "unix" or "tcp".
 func (e Endpoint) Network() string {
 	network, _, _ := strings.Cut(string(e), "://")
 	return network
 }
 
-// Address is the address to dial on that network: the path of the socket.
+// Address is the address to dial on that network: the path of the socket, or
+// host:port.
 func (e Endpoint) Address() string {
 	_, address, _ := strings.Cut(string(e), "://")
 	return address
+}
+
+// Host is the host of a TCP endpoint, an IPv6 address without its brackets; ""
+// for a socket.
+func (e Endpoint) Host() string {
+	if e.Network() != "tcp" {
+		return ""
+	}
+	host, _, _ := net.SplitHostPort(e.Address())
+	return host
+}
+
+// IsLocal says that what is sent to the endpoint does not leave the machine: it is
+// a socket, localhost or a loopback address.
+func (e Endpoint) IsLocal() bool {
+	if e.Network() == "unix" || e.Host() == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(e.Host())
+	return err == nil && ip.IsLoopback()
 }

@@ -15,8 +15,8 @@ var nameForm = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-
 
 // entryKeys is what an entry of drivers may hold.
 var entryKeys = keys{
-	known:       settingKeys("name", "endpoint"),
-	unsupported: append([]string{"tls"}, unsupportedSettings...),
+	known:       settingKeys("name", "endpoint", "tls"),
+	unsupported: unsupportedSettings,
 }
 
 // entry is one element of drivers.
@@ -47,10 +47,8 @@ func (p *parser) entries(n *yaml.Node, path string, defaults level) Snapshot {
 
 // driver reads the driver of an entry.
 func (p *parser) driver(o object, defaults level) Driver {
-	d := Driver{
-		Settings: p.settings(o, defaults).Settings,
-		Source:   fmt.Sprintf("%s:%d", p.file, o.line),
-	}
+	l := p.settings(o, defaults)
+	d := Driver{Settings: l.Settings, Source: fmt.Sprintf("%s:%d", p.file, o.line)}
 	if name, ok := p.requiredString(o, "name", "the name by which the driver calls itself"); ok {
 		if err := checkName(name); err != nil {
 			p.report(o.values["name"].Line, o.child("name"), err.Error())
@@ -58,14 +56,14 @@ func (p *parser) driver(o object, defaults level) Driver {
 			d.Name = name
 		}
 	}
-	if s, ok := p.requiredString(o, "endpoint", "an endpoint like unix:///path/to/csi.sock"); ok {
+	if s, ok := p.requiredString(o, "endpoint", "an endpoint like unix:///path/to/csi.sock or tcp://host:port"); ok {
 		endpoint, err := ParseEndpoint(s)
 		if err != nil {
 			p.report(o.values["endpoint"].Line, o.child("endpoint"), err.Error())
 		}
 		d.Endpoint = endpoint
 	}
-	return d
+	return p.transport(o, d, l)
 }
 
 // checkName says what keeps a name from being the spec.attacher of a

@@ -56,6 +56,9 @@ func render(t *testing.T, drivers Snapshot) []byte {
 	list := []any{}
 	for _, d := range drivers {
 		entry := map[string]any{"name": d.Name, "endpoint": string(d.Endpoint)}
+		if d.TLS.Enabled() {
+			entry["tls"] = map[string]any{"caFile": d.TLS.CAFile, "certFile": d.TLS.CertFile, "keyFile": d.TLS.KeyFile, "serverName": d.TLS.ServerName}
+		}
 		for _, s := range settings {
 			var value any
 			if err := yaml.Unmarshal([]byte(s.write(d.Settings)), &value); err != nil {

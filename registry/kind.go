@@ -135,6 +135,26 @@ func integer(lowest, highest int) kind[int] {
 	return k
 }
 
+// boolean is true or false, and not what YAML 1.1 took for that.
+func boolean() kind[bool] {
+	k := kind[bool]{want: "true or false", write: strconv.FormatBool}
+	k.read = func(n *yaml.Node) (bool, error) {
+		if n.Kind != yaml.ScalarNode {
+			return false, mistyped(n, k.want)
+		}
+		value := strings.ToLower(n.Value)
+		is := value == "true" || value == "false"
+		switch {
+		case is && n.ShortTag() == "!!bool":
+			return value == "true", nil
+		case is:
+			return false, fmt.Errorf("%w: write %s, without quotes", mistyped(n, k.want), value)
+		}
+		return false, mistyped(n, k.want)
+	}
+	return k
+}
+
 // word is a string of at most a number of bytes without spaces; it may be empty.
 func word(maxBytes int) kind[string] {
 	k := kind[string]{

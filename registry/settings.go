@@ -25,6 +25,9 @@ var settings = []setting{
 	row("drift.confirmations", 2, integer(1, 100), func(s *Settings) *int { return &s.Drift.Confirmations }),
 	row("drift.action", DriftReattach, oneOf(DriftReattach, DriftReport), func(s *Settings) *DriftAction { return &s.Drift.Action }),
 	row("defaultFSType", "", word(128), func(s *Settings) *string { return &s.DefaultFSType }),
+	row("probe.interval", 30*time.Second, duration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Interval }),
+	row("probe.timeout", 10*time.Second, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
+	row("insecure", false, boolean(), func(s *Settings) *bool { return &s.Insecure }),
 }
 
 // orders is every pair of settings of which one may not exceed the other.
@@ -35,7 +38,7 @@ var orders = []order{
 // unsupportedSettings are keys that the format reserves and this version cannot
 // honour: to ignore them would be to do something else than was asked for.
 var unsupportedSettings = []string{
-	"mode", "probe", "kubeAPI", "lease", "onForeignWriter", "insecure",
+	"mode", "kubeAPI", "lease", "onForeignWriter",
 }
 
 // setting is one setting of a driver.

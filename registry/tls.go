@@ -1,0 +1,118 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"unicode"
+
+	"gopkg.in/yaml.v3"
+)
+
+// TLS is how a connection to a driver is secured: with TLS in which both sides
+// show a certificate. The zero value is none. The files need not be there when
+// drivers.yaml is read; whoever connects reads them.
+type TLS struct {
+	CAFile     string // absolute; PEM, the authorities that the driver's certificate must come from
+	CertFile   string // absolute; PEM, the certificate of this side with what leads to its authority
+	KeyFile    string // absolute; PEM, the key of that certificate
+	ServerName string // domain name or IP address that the driver's certificate must be for
+}
+
+// Enabled says that there is TLS.
+func (t TLS) Enabled() bool { return t != TLS{} }
+
+// CheckTransport says what keeps a connection to the driver from being one that
+// secrets may be sent over: TCP to another machine without TLS, unless that was
+// asked for.
+func (d Driver) CheckTransport() error {
+	if d.TLS.Enabled() || d.Insecure || d.Endpoint.IsLocal() {
+		return nil
+	}
+	return fmt.Errorf("%s without TLS would carry secrets in plain text: give the driver tls: {caFile, certFile, keyFile}, or insecure: true if the network is trusted",
+		quote(string(d.Endpoint)))
+}
+
+// tlsKeys is what tls may hold.
+var tlsKeys = keys{known: []string{"caFile", "certFile", "keyFile", "serverName"}}
+
+// tls reads how the connection to an endpoint is secured.
+func (p *parser) tls(n *yaml.Node, path string, endpoint Endpoint) TLS {
+	o := p.object(n, path, tlsKeys)
+	if n.Kind != yaml.MappingNode {
+		return TLS{}
+	}
+	t := TLS{
+		CAFile:     p.absoluteFile(o, "caFile", "/tls/ca.crt"),
+		CertFile:   p.absoluteFile(o, "certFile", "/tls/tls.crt"),
+		KeyFile:    p.absoluteFile(o, "keyFile", "/tls/tls.key"),
+		ServerName: endpoint.Host(),
+	}
+	if _, written := o.values["serverName"]; !written {
+		return t
+	}
+	name, ok := p.requiredString(o, "serverName", "the name in the certificate of the driver")
+	if !ok {
+		return t
+	}
+	canonical, err := canonicalHost(name)
+	if err == nil && canonical != name {
+		err = fmt.Errorf("%s is another way to write %s: write that", quote(name), canonical)
+	}
+	if err != nil {
+		p.report(o.values["serverName"].Line, o.child("serverName"), err.Error())
+	}
+	t.ServerName = name
+	return t
+}
+
+// absoluteFile reads a key that must be the absolute path of a file.
+func (p *parser) absoluteFile(o object, key, example string) string {
+	s, ok := p.requiredString(o, key, "the absolute path of a file like "+example)
+	if !ok {
+		return ""
+	}
+	if err := checkFile(s, example); err != nil {
+		p.report(o.values[key].Line, o.child(key), err.Error())
+	}
+	return s
+}
+
+func checkFile(s, example string) error {
+	if !strings.HasPrefix(s, "/") {
+		return fmt.Errorf("%s is no absolute path: write one like %s", quote(s), example)
+	}
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return errors.New("the path contains a control character: remove it")
+	}
+	if clean := path.Clean(s); clean != s || clean == "/" {
+		return fmt.Errorf("%s must be the path of a file, without \"/./\", \"/../\" or \"//\" in it and without \"/\" at its end: write one like %s",
+			quote(s), example)
+	}
+	return nil
+}
+
+// transport reads what secures the connection to a driver, of which endpoint and
+// settings were read, and reports what does not go together.
+func (p *parser) transport(o object, d Driver, l level) Driver {
+	n, written := o.values["tls"]
+	if written {
+		d.TLS = p.tls(n, o.child("tls"), d.Endpoint)
+	}
+	own, insecureHere := o.values["insecure"]
+	switch {
+	case written && insecureHere && d.Insecure:
+		p.report(own.Line, o.child("insecure"), "contradicts tls: remove one of them")
+	case written && d.Endpoint.Network() == "unix":
+		p.report(n.Line, o.child("tls"), "a unix socket has no TLS: remove it")
+	case !written && !o.misspelt["tls"] && !o.misspelt["insecure"] && d.Endpoint != "" && l.readable("insecure"):
+		if err := d.CheckTransport(); err != nil {
+			p.report(o.values["endpoint"].Line, o.child("endpoint"), err.Error())
+		}
+	}
+	if written {
+		d.Insecure = false // of the defaults: what the entry says goes before them
+	}
+	return d
+}
