@@ -73,7 +73,7 @@ func (d *driver) followDesired(ctx context.Context) {
 
 // dialled returns the part of a value that a connection is made from.
 func dialled(d registry.Driver) registry.Driver {
-	return registry.Driver{Name: d.Name, Endpoint: d.Endpoint}
+	return registry.Driver{Name: d.Name, Endpoint: d.Endpoint, TLS: d.TLS}
 }
 
 // pause waits for as long as the settings of the moment want, counted from its begin,

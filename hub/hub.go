@@ -46,7 +46,7 @@ func New(o Options) (*Hub, error) {
 	}
 	if o.Connect == nil {
 		o.Connect = func(ctx context.Context, d registry.Driver) (Session, error) {
-			return csiclient.Connect(ctx, d.Name, d.Endpoint)
+			return csiclient.Connect(ctx, d)
 		}
 	}
 	cluster, err := newCluster(o.Kube)

@@ -39,16 +39,22 @@ func (e *NameError) Error() string {
 	return fmt.Sprintf("the driver behind this endpoint calls itself %q, not %q: correct the name or the endpoint", e.Got, e.Want)
 }
 
-// Connect dials the endpoint once and verifies the driver behind it. It blocks
-// until the Session is ready, something failed (ErrNotReady, *NameError, a dial
-// error or the gRPC status of the call that failed) or ctx ends. The caller owns
-// the Session and closes it.
-func Connect(ctx context.Context, name string, endpoint registry.Endpoint) (*Session, error) {
-	conn, err := dial(ctx, endpoint)
+// Connect dials the endpoint of a driver once and verifies the driver behind it. It
+// blocks until the Session is ready, something failed (ErrNotReady, *NameError, a
+// dial error or the gRPC status of the call that failed) or ctx ends. The caller
+// owns the Session and closes it.
+func Connect(ctx context.Context, d registry.Driver) (*Session, error) {
+	if err := d.CheckTransport(); err != nil {
+		return nil, err
+	}
+	if d.TLS.Enabled() {
+		return nil, errors.New("TLS to drivers is not supported by this version")
+	}
+	conn, err := dial(ctx, d.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	info, err := verify(ctx, conn, name)
+	info, err := verify(ctx, conn, d.Name)
 	if err != nil {
 		conn.Close()
 		return nil, err

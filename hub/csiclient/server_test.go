@@ -79,7 +79,7 @@ func (d driver) awaitCall(ctx context.Context, t *testing.T, method fakecsi.Meth
 
 func connect(ctx context.Context, t *testing.T, endpoint registry.Endpoint) *Session {
 	t.Helper()
-	s, err := Connect(ctx, driverName, endpoint)
+	s, err := Connect(ctx, at(endpoint))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +96,11 @@ func publishRequest(volume string) *csi.ControllerPublishVolumeRequest {
 			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
 		},
 	}
+}
+
+// at is the driver as it is configured when it listens at an endpoint.
+func at(endpoint registry.Endpoint) registry.Driver {
+	return registry.Driver{Name: driverName, Endpoint: endpoint}
 }
 
 // lister is a driver whose ListVolumes does what no good driver does.
