@@ -23,7 +23,9 @@ const (
 
 // Config is what a drivers.yaml says.
 type Config struct {
-	drivers Snapshot
+	drivers   Snapshot
+	defaults  Settings
+	discovery Discovery
 }
 
 // Drivers returns the drivers that the file names, with the settings that hold
@@ -31,6 +33,12 @@ type Config struct {
 func (c *Config) Drivers() Snapshot {
 	return c.drivers
 }
+
+// Defaults returns the settings of drivers that are discovered.
+func (c *Config) Defaults() Settings { return c.defaults }
+
+// Discovery says where drivers are looked for besides. It is not to be changed.
+func (c *Config) Discovery() Discovery { return c.discovery }
 
 // ParseFile reads a drivers.yaml. It fails with Errors, also if there is no such
 // file; they name the file as path does.
@@ -101,8 +109,7 @@ func (p *parser) config(data []byte) *Config {
 		return nil
 	}
 	top := p.object(root, "", keys{
-		known:       []string{"apiVersion", "kind", "defaults", "drivers"},
-		unsupported: []string{"discovery"},
+		known: []string{"apiVersion", "kind", "defaults", "discovery", "drivers"},
 	})
 	if root.Kind != yaml.MappingNode {
 		return nil
@@ -113,11 +120,14 @@ func (p *parser) config(data []byte) *Config {
 	if n, written := top.values["defaults"]; written {
 		defaults = p.settings(p.object(n, "defaults", keys{known: settingKeys(), unsupported: unsupportedSettings}), defaults)
 	}
-	n, ok := p.required(top, "drivers", "a list of drivers, or [] for none")
-	if !ok {
-		return nil
+	config := &Config{defaults: defaults.Settings}
+	if n, written := top.values["discovery"]; written {
+		config.discovery = p.discovery(n)
 	}
-	return &Config{drivers: p.entries(n, "drivers", defaults)}
+	if n, ok := p.required(top, "drivers", "a list of drivers, or [] for none"); ok {
+		config.drivers = p.entries(n, "drivers", defaults)
+	}
+	return config
 }
 
 // document returns the root of the only YAML document, nil if there is none.

@@ -52,7 +52,7 @@ func runHub(ctx context.Context, f hubFlags) error {
 		return errors.New("--shutdown-grace must not be negative")
 	}
 	// Before anything is contacted: a bad file must not have half an effect.
-	config, err := registry.ParseFile(f.config)
+	file, err := registry.NewFile(registry.FileOptions{Path: f.config})
 	if err != nil {
 		return err
 	}
@@ -64,12 +64,14 @@ func runHub(ctx context.Context, f hubFlags) error {
 	if err != nil {
 		return err
 	}
+	r, err := newRegistry(file, kube)
+	if err != nil {
+		return err
+	}
 	logger := klog.FromContext(ctx)
-	logger.Info("Starting", "version", version, "config", f.config, "drivers", len(config.Drivers()))
-	updates := make(chan registry.Snapshot, 1)
-	updates <- config.Drivers()
+	logger.Info("Starting", "version", version, "config", f.config, "drivers", len(file.Config().Drivers()))
 	context.AfterFunc(ctx, func() { logger.Info("Told to stop, letting calls in flight end", "grace", f.shutdownGrace) })
-	if err := h.Run(ctx, updates); err != nil {
+	if err := runRegistry(ctx, r, file, func() error { return h.Run(ctx, r.Updates()) }); err != nil {
 		return err
 	}
 	logger.Info("Stopped")

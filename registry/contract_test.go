@@ -1,0 +1,370 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// stage is a Source together with what it looks at.
+type stage struct {
+	source func() registry.Source    // called once, after set
+	set    func(names ...string)     // makes these drivers the ones that there are
+	wait   func(ctx context.Context) // until the latest Run notices changes; nil: it does at once
+}
+
+// stages has one for each Source that there is.
+var stages = map[string]func(t *testing.T) stage{
+	"file":           fileStage,
+	"file, polled":   polledFileStage,
+	"CSIDrivers":     csiDriverStage,
+	"sockets":        socketStage,
+	"hanging socket": hangingSocketStage,
+}
+
+func fileStage(t *testing.T) stage {
+	path := filepath.Join(t.TempDir(), "drivers.yaml")
+	return stage{
+		source: func() registry.Source { return newFile(t, path, time.Hour) },
+		set:    func(names ...string) { write(t, path, driversFile(names...)) },
+	}
+}
+
+func polledFileStage(t *testing.T) stage {
+	s := fileStage(t)
+	source := s.source
+	s.source = func() registry.Source {
+		f := source().(*registry.File)
+		return newFile(t, f.Name(), time.Millisecond).WithoutWatcher()
+	}
+	return s
+}
+
+func csiDriverStage(t *testing.T) stage {
+	kube := fake.NewClientset()
+	watches := make(chan struct{}, 100)
+	// What the fake is told between list and watch is seen by neither.
+	kube.PrependWatchReactor("csidrivers", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := kube.Tracker().Watch(action.GetResource(), "")
+		watches <- struct{}{}
+		return true, w, err
+	})
+	there := map[string]bool{}
+	client := kube.StorageV1().CSIDrivers()
+	return stage{
+		source: func() registry.Source { return registry.NewCSIDriverSource(kube) },
+		set: func(names ...string) {
+			for _, name := range slices.Sorted(maps.Keys(there)) {
+				if !slices.Contains(names, name) {
+					delete(there, name)
+					check(t, client.Delete(t.Context(), name, metav1.DeleteOptions{}))
+				}
+			}
+			for _, name := range names {
+				if !there[name] {
+					there[name] = true
+					_, err := client.Create(t.Context(), csiDriver(name), metav1.CreateOptions{})
+					check(t, err)
+				}
+			}
+		},
+		wait: func(ctx context.Context) {
+			select {
+			case <-watches:
+			case <-ctx.Done():
+			}
+		},
+	}
+}
+
+func csiDriver(name string) *storagev1.CSIDriver {
+	return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func socketStage(t *testing.T) stage {
+	dir := shortDir(t)
+	listeners := map[string]net.Listener{}
+	return stage{
+		source: func() registry.Source {
+			return newSocketSource(t, registry.SocketOptions{
+				Glob: dir + "/*", Poll: time.Millisecond, Away: time.Nanosecond, AskTimeout: time.Hour, Ask: askBase,
+			})
+		},
+		set: func(names ...string) {
+			for name, l := range listeners {
+				if !slices.Contains(names, name) && name != "hangs" {
+					check(t, l.Close())
+					delete(listeners, name)
+				}
+			}
+			for _, name := range names {
+				if listeners[name] == nil {
+					listeners[name] = listen(t, filepath.Join(dir, name))
+				}
+			}
+		},
+	}
+}
+
+// askBase gives drivers the name of their sockets. The one called hangs does so.
+func askBase(ctx context.Context, e registry.Endpoint) (string, error) {
+	if name := filepath.Base(e.Address()); name != "hangs" {
+		return name, nil
+	}
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+// hangingSocketStage has one more socket, of a driver that never answers.
+func hangingSocketStage(t *testing.T) stage {
+	s := socketStage(t)
+	s.set("hangs")
+	return s
+}
+
+// forEachSource runs a test on every Source.
+func forEachSource(t *testing.T, test func(t *testing.T, s stage)) {
+	for name, newStage := range stages {
+		t.Run(name, func(t *testing.T) { test(t, newStage(t)) })
+	}
+}
+
+func TestSourceSendsItsWholeSetFirst(t *testing.T) {
+	forEachSource(t, func(t *testing.T, s stage) {
+		s.set("a", "b", "c")
+		r := runSource(t, s.source())
+		// A socket of a driver that hangs delays the first set by one poll, in which
+		// the others have answered or follow.
+		r.expect("a", "b", "c")
+	})
+}
+
+func TestSourceSendsTheLatestSetAfterChanges(t *testing.T) {
+	forEachSource(t, func(t *testing.T, s stage) {
+		s.set("a")
+		r := runSource(t, s.source())
+		r.expect("a")
+		s.waitUntilWatching(t)
+		s.set("a", "b") // nobody receives
+		s.set("b")
+		s.set("b", "c", "d")
+		s.set("d", "e")
+		r.expect("d", "e")
+		s.set("d")
+		r.expect("d")
+	})
+}
+
+func TestEmptySetIsASet(t *testing.T) {
+	forEachSource(t, func(t *testing.T, s stage) {
+		s.set()
+		r := runSource(t, s.source())
+		if first := r.next(); len(first) != 0 {
+			t.Errorf("the first set is %v, want an empty one", first)
+		}
+		s.waitUntilWatching(t)
+		s.set("a")
+		r.expect("a")
+		s.set()
+		r.expect()
+	})
+}
+
+func TestCancelledSourceReturnsWithoutAReceiver(t *testing.T) {
+	forEachSource(t, func(t *testing.T, s stage) {
+		s.set("a")
+		source := s.source()
+		for range 2 { // it may run again
+			r := runSource(t, source)
+			r.expect("a")
+			s.waitUntilWatching(t)
+			s.set("a", "b") // which nobody receives
+			s.set("a")
+			r.stop()
+		}
+	})
+}
+
+func TestSourceLeavesNoGoroutineBehind(t *testing.T) {
+	forEachSource(t, func(t *testing.T, s stage) {
+		s.set("a")
+		source := s.source()
+		before := goroutines()
+		r := runSource(t, source)
+		r.expect("a")
+		r.stop()
+		// A goroutine that has nothing left to do may not have ended yet.
+		for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+			left := goroutines()
+			for stack := range before {
+				delete(left, stack)
+			}
+			if len(left) == 0 {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("goroutines are left: %v", slices.Collect(maps.Values(left)))
+			}
+		}
+	})
+}
+
+// goroutines returns the stacks of all goroutines that a Source could have
+// started, by their headers without the state.
+func goroutines() map[string]string {
+	buffer := make([]byte, 1<<20)
+	buffer = buffer[:runtime.Stack(buffer, true)]
+	all := map[string]string{}
+	for stack := range strings.SplitSeq(string(buffer), "\n\n") {
+		header, _, _ := strings.Cut(stack, " [")
+		for _, part := range []string{"/registry.", "fsnotify.", "client-go/tools/cache."} {
+			if strings.Contains(stack, part) && !strings.Contains(stack, "testing.tRunner") {
+				all[header] = stack
+			}
+		}
+	}
+	return all
+}
+
+func (s stage) waitUntilWatching(t *testing.T) {
+	if s.wait != nil {
+		s.wait(t.Context())
+	}
+}
+
+// sourceRun is a Source that runs.
+type sourceRun struct {
+	t    *testing.T
+	out  chan []registry.Driver
+	stop func() // and wait for its end
+}
+
+func runSource(t *testing.T, source registry.Source) *sourceRun {
+	t.Helper()
+	return runSourceWith(t, t.Context(), source)
+}
+
+func runSourceWith(t *testing.T, ctx context.Context, source registry.Source) *sourceRun {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	r := &sourceRun{t: t, out: make(chan []registry.Driver)}
+	ended := make(chan error, 1)
+	go func() { ended <- source.Run(ctx, r.out) }()
+	stopped := false
+	r.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("the source ended with %v, want nil", err)
+		} else if err != nil {
+			t.Error("the source ended with the error of its context, want nil")
+		}
+	}
+	t.Cleanup(r.stop)
+	return r
+}
+
+// next returns the names of the next set.
+func (r *sourceRun) next() []string {
+	r.t.Helper()
+	select {
+	case set := <-r.out:
+		names := []string{}
+		for _, d := range set {
+			names = append(names, d.Name)
+		}
+		slices.Sort(names)
+		return names
+	case <-time.After(time.Minute):
+		r.t.Fatal("no set came for a minute")
+		return nil
+	}
+}
+
+// expect waits for a set.
+func (r *sourceRun) expect(names ...string) {
+	r.t.Helper()
+	for {
+		got := r.next()
+		if slices.Equal(got, names) {
+			return
+		}
+		r.t.Logf("passing over the set %v", got)
+	}
+}
+
+func newFile(t *testing.T, path string, poll time.Duration) *registry.File {
+	t.Helper()
+	f, err := registry.NewFile(registry.FileOptions{Path: path, Poll: poll, Debounce: time.Millisecond})
+	check(t, err)
+	return f
+}
+
+func newSocketSource(t *testing.T, o registry.SocketOptions) registry.Source {
+	t.Helper()
+	s, err := registry.NewSocketSource(o)
+	check(t, err)
+	return s
+}
+
+// driversFile is a drivers.yaml with drivers of these names.
+func driversFile(names ...string) string {
+	if len(names) == 0 {
+		return header + "drivers: []\n"
+	}
+	var b strings.Builder
+	b.WriteString(header + "drivers:\n")
+	for _, name := range names {
+		fmt.Fprintf(&b, "  - name: %s\n    endpoint: unix:///csi/%s\n", name, name)
+	}
+	return b.String()
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	check(t, os.WriteFile(path, []byte(content), 0o600))
+}
+
+func listen(t *testing.T, path string) net.Listener {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	check(t, err)
+	t.Cleanup(func() { _ = l.Close() }) // the test may have closed it
+	return l
+}
+
+// shortDir is a folder with a path short enough for unix sockets.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ah-")
+	check(t, err)
+	t.Cleanup(func() { check(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

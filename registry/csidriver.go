@@ -1,0 +1,112 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// EndpointAnnotation of a CSIDriver object says where the controller of the driver
+// listens.
+const EndpointAnnotation = "attach-hub/endpoint"
+
+// csiDriverSource is the Source of the drivers that have a CSIDriver object.
+type csiDriverSource struct {
+	kube kubernetes.Interface
+}
+
+// NewCSIDriverSource returns the Source of the drivers that have a CSIDriver
+// object, but for those with attachRequired false. Their Endpoint is what
+// EndpointAnnotation says. It needs get, list and watch on csidrivers.
+func NewCSIDriverSource(kube kubernetes.Interface) Source {
+	return csiDriverSource{kube: kube}
+}
+
+// Name implements Source.
+func (s csiDriverSource) Name() string { return "CSIDriver objects" }
+
+// Run implements Source. While the API server cannot be reached the set stays as
+// it is.
+func (s csiDriverSource) Run(ctx context.Context, out chan<- []Driver) error {
+	changed := make(chan struct{}, 1)
+	wake := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	informer := s.informer()
+	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { wake() },
+		UpdateFunc: func(any, any) { wake() },
+		DeleteFunc: func(any) { wake() },
+	})
+	if err != nil {
+		return fmt.Errorf("watch csidrivers: %w", err)
+	}
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watch.Go(func() { informer.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
+		return nil
+	}
+	box := outbox{out: out}
+	box.put(driversOf(informer.GetStore().List()))
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case box.channel() <- box.latest:
+			box.sent()
+		case <-changed:
+			box.put(driversOf(informer.GetStore().List()))
+		}
+	}
+}
+
+// plainListWatch makes the informer list and then watch. The newer way, a watch
+// that begins with all objects, sleeps for up to a minute without looking at its
+// context while the API server refuses connections.
+type plainListWatch struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is what client-go looks for.
+func (plainListWatch) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (s csiDriverSource) informer() cache.SharedIndexInformer {
+	client := s.kube.StorageV1().CSIDrivers()
+	return cache.NewSharedIndexInformer(plainListWatch{&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return client.List(ctx, o)
+		},
+		WatchFuncWithContext: client.Watch,
+	}}, &storagev1.CSIDriver{}, 0, cache.Indexers{})
+}
+
+// driversOf returns the drivers of CSIDriver objects that want volumes attached,
+// in order of name.
+func driversOf(objects []any) []Driver {
+	var drivers []Driver
+	for _, o := range objects {
+		object, ok := o.(*storagev1.CSIDriver)
+		if !ok || object.Spec.AttachRequired != nil && !*object.Spec.AttachRequired {
+			continue
+		}
+		drivers = append(drivers, Driver{
+			Name:     object.Name,
+			Endpoint: Endpoint(object.Annotations[EndpointAnnotation]),
+			Source:   "CSIDriver " + object.Name,
+		})
+	}
+	slices.SortFunc(drivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
+	return drivers
+}

@@ -1,0 +1,150 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+
+	"gopkg.in/yaml.v3"
+)
+
+// driverPlaceholder stands for the name of the driver in an endpointTemplate.
+const driverPlaceholder = "{driver}"
+
+// Discovery says where drivers are looked for that are not listed one by one. The
+// settings of those are the defaults.
+type Discovery struct {
+	CSIDrivers CSIDriverDiscovery
+	// Sockets are globs (filepath.Match): every driver that answers on a socket whose
+	// path matches one of them is served.
+	Sockets []string
+}
+
+// CSIDriverDiscovery says which drivers are taken from CSIDriver objects.
+type CSIDriverDiscovery struct {
+	Enabled bool
+	// EndpointTemplate is the endpoint of drivers whose object has no EndpointAnnotation;
+	// "{driver}" in it stands for the name. "" means that they are left out.
+	EndpointTemplate string
+	// AllowedEndpoints are all that an object can make the hub contact.
+	AllowedEndpoints []EndpointPattern
+}
+
+// check says that an endpoint is not allowed.
+func (c CSIDriverDiscovery) check(e Endpoint) error {
+	for _, p := range c.AllowedEndpoints {
+		if p.Allows(e) {
+			return nil
+		}
+	}
+	return fmt.Errorf("endpoint %s is not allowed by discovery.csiDrivers.allowedEndpoints, nothing is contacted", quote(string(e)))
+}
+
+// discovery reads where drivers are looked for.
+func (p *parser) discovery(n *yaml.Node) Discovery {
+	var d Discovery
+	o := p.object(n, "discovery", keys{known: []string{"csiDrivers", "sockets"}})
+	if n, written := o.values["csiDrivers"]; written {
+		d.CSIDrivers = p.csiDrivers(p.object(n, o.child("csiDrivers"), keys{
+			known: []string{"enabled", "endpointTemplate", "allowedEndpoints"},
+		}))
+	}
+	if n, written := o.values["sockets"]; written {
+		d.Sockets = p.strings(n, o.child("sockets"), "a list of globs like /csi/*/csi.sock", checkGlob)
+	}
+	return d
+}
+
+func (p *parser) csiDrivers(o object) CSIDriverDiscovery {
+	var c CSIDriverDiscovery
+	if n, ok := p.required(o, "enabled", "true or false"); ok {
+		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" {
+			p.report(n.Line, o.child("enabled"), mistyped(n, "true or false").Error())
+		} else if err := n.Decode(&c.Enabled); err != nil {
+			p.report(n.Line, o.child("enabled"), "must be true or false")
+		}
+	}
+	const endpoint = "an endpoint like unix:///csi/{driver}/csi.sock"
+	if n, written := o.values["endpointTemplate"]; written {
+		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
+			p.report(n.Line, o.child("endpointTemplate"), mistyped(n, endpoint).Error())
+		} else if err := checkTemplate(n.Value); err != nil {
+			p.report(n.Line, o.child("endpointTemplate"), err.Error())
+		} else {
+			c.EndpointTemplate = n.Value
+		}
+	}
+	n, written := o.values["allowedEndpoints"]
+	if written {
+		p.strings(n, o.child("allowedEndpoints"), "a list of patterns like unix:///csi/*", func(s string) error {
+			pattern, err := ParseEndpointPattern(s)
+			if err == nil {
+				c.AllowedEndpoints = append(c.AllowedEndpoints, pattern)
+			}
+			return err
+		})
+	}
+	empty := written && n.Kind == yaml.SequenceNode && len(n.Content) == 0
+	if c.Enabled && (empty || !written && !o.misspelt["allowedEndpoints"]) {
+		p.report(o.line, o.child("allowedEndpoints"), "missing: without it no endpoint is allowed; write a list of patterns like unix:///csi/*")
+	}
+	return c
+}
+
+// strings reads a list of different strings and returns those that pass the check.
+func (p *parser) strings(n *yaml.Node, path, want string, check func(string) error) []string {
+	if n.Kind != yaml.SequenceNode {
+		p.report(n.Line, path, mistyped(n, want).Error())
+		return nil
+	}
+	var list []string
+	for i, element := range n.Content {
+		path := fmt.Sprintf("%s[%d]", path, i)
+		if element.Kind != yaml.ScalarNode || element.ShortTag() != "!!str" {
+			p.report(element.Line, path, mistyped(element, "a string").Error())
+		} else if slices.Contains(list, element.Value) {
+			p.reportf(element.Line, path, "%s is there twice: remove one of them", quote(element.Value))
+		} else if err := check(element.Value); err != nil {
+			p.report(element.Line, path, err.Error())
+		} else {
+			list = append(list, element.Value)
+		}
+	}
+	return list
+}
+
+// checkTemplate says what is wrong with an endpointTemplate.
+func checkTemplate(s string) error {
+	if !strings.Contains(s, driverPlaceholder) {
+		return fmt.Errorf("%s has no %s in it, so that all drivers would have one endpoint: write an endpoint like unix:///csi/{driver}/csi.sock",
+			quote(s), driverPlaceholder)
+	}
+	filled := strings.ReplaceAll(s, driverPlaceholder, "d")
+	if strings.ContainsAny(filled, "{}") {
+		return fmt.Errorf("%s: only {driver} is replaced in a template: remove other braces", quote(s))
+	}
+	if _, err := ParseEndpoint(filled); err != nil {
+		return fmt.Errorf("makes no endpoint: for a driver d, %w", err)
+	}
+	return nil
+}
+
+// checkGlob says what is wrong with a glob for sockets.
+func checkGlob(s string) error {
+	if !strings.HasPrefix(s, "/") {
+		return fmt.Errorf("%s is no absolute path: write a glob like /csi/*/csi.sock", quote(s))
+	}
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return errors.New("contains a control character: remove it")
+	}
+	if _, err := filepath.Match(s, ""); err != nil {
+		return fmt.Errorf("%s is no glob: a '[' without its ']' or a '\\' at the end", quote(s))
+	}
+	if clean := filepath.Clean(s); clean != s {
+		return fmt.Errorf("%s must have no \"/./\", \"/../\" or \"//\" in it and no \"/\" at its end: write %s", quote(s), clean)
+	}
+	return nil
+}

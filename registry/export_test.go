@@ -1,0 +1,18 @@
+package registry
+
+import (
+	"errors"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Merge is merge, for tests.
+func Merge(c *Config, csiDrivers, sockets []Driver) (Snapshot, []Conflict) {
+	return merge(c, found{csiDrivers: csiDrivers, sockets: sockets})
+}
+
+// WithoutWatcher makes a File poll only, as if inotify were exhausted.
+func (f *File) WithoutWatcher() *File {
+	f.watcher = func() (*fsnotify.Watcher, error) { return nil, errors.New("too many open files") }
+	return f
+}

@@ -1,0 +1,211 @@
+package registry
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"k8s.io/klog/v2"
+)
+
+const (
+	defaultPoll     = 10 * time.Second
+	defaultDebounce = 100 * time.Millisecond
+)
+
+// FileOptions of a File.
+type FileOptions struct {
+	// Path of the drivers.yaml. Required.
+	Path string
+	// Poll is how often the file is read if nothing tells that it has changed. Zero
+	// means 10 seconds.
+	Poll time.Duration
+	// Debounce is how long the file must have been left alone before it is read after
+	// a change, and stay the same before it is believed: half of a file may be a valid
+	// one. A file that never rests is believed after ten times as long. Zero means
+	// 100 milliseconds.
+	Debounce time.Duration
+}
+
+// File is the Source of the drivers in a drivers.yaml, and follows the file while
+// it changes: edited, replaced, or swapped with the folder of a ConfigMap. A file
+// that is bad, empty or gone changes nothing but its FileStatus: the last good one
+// holds until it is repaired.
+type File struct {
+	options FileOptions
+	reload  chan struct{}                     // of capacity 1
+	watcher func() (*fsnotify.Watcher, error) // tests have it fail
+
+	mu     sync.Mutex
+	config *Config    // the last good one; guarded by mu
+	status FileStatus // guarded by mu
+}
+
+// FileStatus is how the last reading of a drivers.yaml went.
+type FileStatus struct {
+	Hash           string    // SHA-256 of the content that holds, in hex
+	LastSuccess    time.Time // when a good file was taken last
+	LastSuccessful bool      // what the file says now is what holds
+	Errors         Errors    // what is wrong with it, if it is not; not to be changed
+}
+
+// NewFile reads the file. It fails with Errors if the file is bad: a program that
+// has no last good one must not begin. It starts nothing.
+func NewFile(o FileOptions) (*File, error) {
+	if o.Path == "" {
+		return nil, errors.New("registry: FileOptions.Path is missing")
+	}
+	if o.Poll < 0 || o.Debounce < 0 {
+		return nil, fmt.Errorf("registry: FileOptions.Poll is %v and Debounce %v, they must not be negative", o.Poll, o.Debounce)
+	}
+	if o.Poll == 0 {
+		o.Poll = defaultPoll
+	}
+	if o.Debounce == 0 {
+		o.Debounce = defaultDebounce
+	}
+	c := readContent(o.Path)
+	config, errs := c.parse(o.Path)
+	if errs != nil {
+		return nil, errs
+	}
+	return &File{
+		options: o,
+		reload:  make(chan struct{}, 1),
+		watcher: fsnotify.NewWatcher,
+		config:  config,
+		status:  FileStatus{Hash: c.id, LastSuccess: time.Now(), LastSuccessful: true},
+	}, nil
+}
+
+// Name implements Source: the path.
+func (f *File) Name() string { return f.options.Path }
+
+// Config implements ConfigSource: what the last good file says.
+func (f *File) Config() *Config {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.config
+}
+
+// Status returns how the last reading went.
+func (f *File) Status() FileStatus {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.status
+}
+
+// Reload has Run read the file at once, and believe it. It does not block.
+func (f *File) Reload() {
+	select {
+	case f.reload <- struct{}{}:
+	default: // one is due already
+	}
+}
+
+// Run implements Source.
+func (f *File) Run(ctx context.Context, out chan<- []Driver) error {
+	logger := klog.FromContext(ctx)
+	watch := folderWatch{folder: filepath.Dir(f.options.Path), open: f.watcher}
+	watch.renew(logger)
+	defer func() {
+		if err := watch.close(); err != nil {
+			logger.V(2).Info("Ending the watch of a folder went wrong", "folder", watch.folder, "problem", err)
+		}
+	}()
+	poll := time.NewTicker(f.options.Poll)
+	defer poll.Stop()
+	reader := settlingReader{file: f.options.Path, debounce: f.options.Debounce, used: f.Status().Hash}
+	defer reader.stop()
+	reader.disturb() // it may have changed before it was watched
+	box := outbox{out: out}
+	box.put(f.Config().drivers.list())
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case box.channel() <- box.latest:
+			box.sent()
+			continue
+		case <-watch.events():
+			reader.disturb()
+			continue
+		case err := <-watch.errors():
+			logger.V(2).Info("Events of a folder may have been lost", "folder", watch.folder, "problem", err)
+			reader.disturb()
+			continue
+		case <-poll.C:
+			watch.renew(logger)
+			reader.disturb()
+			continue
+		case <-f.reload:
+			reader.now()
+		case <-reader.due():
+			reader.settle()
+		}
+		if c, ok := reader.take(); ok && f.apply(logger, c) {
+			// What it says beside the drivers may have changed.
+			box.putAnyway(f.Config().drivers.list())
+		}
+	}
+}
+
+// apply makes a new content of the file the one that holds, if it is good. It says
+// whether that changed anything.
+func (f *File) apply(logger klog.Logger, c content) (changed bool) {
+	config, errs := c.parse(f.options.Path)
+	if errs != nil {
+		logger.Error(errs, "The file cannot be used, what it said before goes on to hold", "file", f.options.Path)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.status.LastSuccessful, f.status.Errors = false, errs
+		return false
+	}
+	logger.Info("Read the file again", "file", f.options.Path, "drivers", len(config.drivers), "hash", c.id)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changed = c.id != f.status.Hash // not if a mistake was taken back
+	if changed {
+		f.config = config
+	}
+	f.status = FileStatus{Hash: c.id, LastSuccess: time.Now(), LastSuccessful: true}
+	return changed
+}
+
+// content is what the file was at one moment.
+type content struct {
+	id   string // differs for what is to be treated differently: the hash, or the error
+	data []byte
+	err  error // it could not be read
+}
+
+func readContent(path string) content {
+	data, err := readFile(path)
+	if err != nil {
+		return content{id: "error: " + err.Error(), err: err}
+	}
+	sum := sha256.Sum256(data)
+	return content{id: hex.EncodeToString(sum[:]), data: data}
+}
+
+// parse returns what the content says, or what is wrong with it.
+func (c content) parse(path string) (*Config, Errors) {
+	if c.err != nil {
+		return nil, Errors{{File: path, Message: c.err.Error()}}
+	}
+	config, err := Parse(path, c.data)
+	if err == nil {
+		return config, nil
+	}
+	if errs, ok := errors.AsType[Errors](err); ok {
+		return nil, slices.Clone(errs)
+	}
+	return nil, Errors{{File: path, Message: err.Error()}}
+}

@@ -1,0 +1,123 @@
+package registry
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// found is what the sources beside drivers.yaml see.
+type found struct {
+	csiDrivers []Driver
+	sockets    []Driver
+}
+
+// merge decides which drivers are served. What drivers.yaml lists goes before
+// CSIDriver objects, these go before sockets, and among equals the first goes by
+// name, or by path for sockets. What cannot be served beside a driver that goes
+// before it is a conflict, as is an endpoint that may not be contacted. The result
+// depends on nothing but the arguments, and not on the order of what was found.
+func merge(config *Config, f found) (Snapshot, []Conflict) {
+	m := merger{
+		defaults:  config.defaults,
+		snapshot:  Snapshot{},
+		sanitized: map[string]string{},
+		endpoints: map[Endpoint]string{},
+	}
+	for _, d := range config.drivers {
+		m.serve(d)
+	}
+	for _, d := range sorted(f.csiDrivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) }) {
+		m.offerObject(d, config.discovery.CSIDrivers)
+	}
+	for _, d := range sorted(f.sockets, func(a, b Driver) int { return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.Name, b.Name)) }) {
+		m.offer(d, nil)
+	}
+	sortConflicts(m.conflicts)
+	return m.snapshot, slices.Compact(m.conflicts)
+}
+
+func sorted(drivers []Driver, order func(a, b Driver) int) []Driver {
+	return slices.SortedFunc(slices.Values(drivers), order)
+}
+
+// merger is what was decided so far.
+type merger struct {
+	defaults  Settings
+	snapshot  Snapshot
+	sanitized map[string]string   // name of the driver that has a sanitized name
+	endpoints map[Endpoint]string // name of the driver that has an endpoint
+	conflicts []Conflict
+}
+
+// serve takes a driver into the snapshot.
+func (m *merger) serve(d Driver) {
+	m.snapshot[d.Name] = d
+	m.sanitized[SanitizedName(d.Name)] = d.Name
+	m.endpoints[d.Endpoint] = d.Name
+}
+
+// offerObject decides on a driver that a CSIDriver object names.
+func (m *merger) offerObject(d Driver, rule CSIDriverDiscovery) {
+	if d.Endpoint == "" {
+		// An entry of drivers is the exception from the template, not in conflict with it.
+		if _, listed := m.snapshot[d.Name]; listed || rule.EndpointTemplate == "" {
+			return
+		}
+		d.Endpoint = Endpoint(strings.ReplaceAll(rule.EndpointTemplate, driverPlaceholder, d.Name))
+	}
+	m.offer(d, rule.check)
+}
+
+// offer decides on a driver that was discovered; allow says what is wrong with an
+// endpoint besides its form.
+func (m *merger) offer(d Driver, allow func(Endpoint) error) {
+	if err := checkDiscovered(d, allow); err != nil {
+		m.refuse(d, "", err.Error())
+		return
+	}
+	d.Settings = m.defaults
+	if first, ok := m.snapshot[d.Name]; ok {
+		if first.Endpoint != d.Endpoint {
+			m.refuse(d, d.Name, fmt.Sprintf("%s is served at %s and not at %s", d.Name, quote(string(first.Endpoint)), quote(string(d.Endpoint))))
+		}
+		return
+	}
+	if first, ok := m.sanitized[SanitizedName(d.Name)]; ok {
+		m.refuse(d, first, fmt.Sprintf("%s and %s both become %s in finalizers and leases, so that one hub cannot serve both",
+			d.Name, first, SanitizedName(d.Name)))
+		return
+	}
+	if first, ok := m.endpoints[d.Endpoint]; ok {
+		m.refuse(d, first, fmt.Sprintf("%s is already the endpoint of %s, and only one driver can answer there", quote(string(d.Endpoint)), first))
+		return
+	}
+	m.serve(d)
+}
+
+// refuse records why a driver is not served; winner is the name of the driver
+// that is served instead, "" if none is.
+func (m *merger) refuse(d Driver, winner, reason string) {
+	m.conflicts = append(m.conflicts, Conflict{Driver: d.Name, Winner: m.snapshot[winner].Source, Loser: d.Source, Reason: reason})
+}
+
+// checkDiscovered says what keeps a driver from being contacted at all.
+func checkDiscovered(d Driver, allow func(Endpoint) error) error {
+	if err := checkName(d.Name); err != nil {
+		return err
+	}
+	if _, err := ParseEndpoint(string(d.Endpoint)); err != nil {
+		return err
+	}
+	if allow != nil {
+		return allow(d.Endpoint)
+	}
+	return nil
+}
+
+// list returns the drivers of a snapshot in order of name.
+func (s Snapshot) list() []Driver {
+	return slices.SortedFunc(maps.Values(s), func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
+}

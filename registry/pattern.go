@@ -1,0 +1,50 @@
+package registry
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// EndpointPattern allows endpoints: an endpoint in which '*' stands for anything
+// within one part. A part of a path ends at '/', one of a TCP address at '.' and at
+// ':', so that tcp://*.storage.svc:9443 allows one name in front of the dot. "/*" at
+// the end of a path allows all that is below, however deep.
+//
+// Endpoints have one spelling each (ParseEndpoint), so that none gets past a
+// pattern with "..".
+type EndpointPattern struct {
+	text string
+	form *regexp.Regexp
+}
+
+// ParseEndpointPattern checks a pattern as a person writes it. Its error says what
+// to write instead.
+func ParseEndpointPattern(s string) (EndpointPattern, error) {
+	// What the pattern allows must be something that ParseEndpoint takes.
+	if _, err := ParseEndpoint(strings.ReplaceAll(s, "*", "1")); err != nil {
+		return EndpointPattern{}, fmt.Errorf("%s allows no endpoint: with 1 in the place of each '*', %w", quote(s), err)
+	}
+	anything := `[^/]*`
+	if !strings.HasPrefix(s, unixScheme) {
+		anything = `[^/.:\[\]]*`
+	}
+	rest, below := s, ""
+	if strings.HasPrefix(s, unixScheme) && strings.HasSuffix(s, "/*") {
+		rest, below = strings.TrimSuffix(s, "*"), `.+`
+	}
+	form := strings.ReplaceAll(regexp.QuoteMeta(rest), `\*`, anything) + below
+	compiled, err := regexp.Compile(`(?s)\A` + form + `\z`)
+	if err != nil {
+		return EndpointPattern{}, fmt.Errorf("%s cannot be used as a pattern: %w", quote(s), err)
+	}
+	return EndpointPattern{text: s, form: compiled}, nil
+}
+
+// Allows says whether an endpoint that ParseEndpoint took is allowed.
+func (p EndpointPattern) Allows(e Endpoint) bool {
+	return p.form != nil && p.form.MatchString(string(e))
+}
+
+// String is the pattern as it was written.
+func (p EndpointPattern) String() string { return p.text }
