@@ -167,7 +167,9 @@ func laneOf(op attach.Operation) lane {
 // onAttachment takes a VolumeAttachment that was added or has changed.
 func (d *driver) onAttachment(va *storagev1.VolumeAttachment) {
 	d.overlay.attachments.OnAddOrUpdate(va)
-	va = d.overlay.newest(va)
+	if va = d.overlay.attachment(va.Name); va == nil {
+		return // it is gone meanwhile, and the event that says so follows
+	}
 	recorded, unchanged := d.ledger.known(va)
 	op := d.decider().Wanted(va)
 	if unchanged || !recorded && op == attach.Idle {
@@ -183,6 +185,7 @@ func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
 	if recorded || d.ledger.adopt(va, d.cluster.cachedVolume(attach.VolumeName(va))) {
 		d.queue.Add(workKey{attachmentWork, va.Name}, detachLane)
 	}
+	d.ledger.setReleased(va.UID, false)
 }
 
 // onVolume takes a PersistentVolume with the driver's finalizer that was added or

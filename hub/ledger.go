@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
@@ -19,10 +20,13 @@ type ledger struct {
 	records map[string]*record // by VolumeAttachment name
 	orphans map[string]*record // by workKey name; volumes attached with no VolumeAttachment left
 	volumes map[string]*tries  // by PersistentVolume name; failures to take the finalizer away
+	// released are the VolumeAttachments that were detached and let go here. Their last
+	// state, as the watch tells it, has the finalizer still.
+	released map[types.UID]bool
 }
 
 func newLedger(finalizer string) *ledger {
-	return &ledger{finalizer: finalizer, records: map[string]*record{}, orphans: map[string]*record{}, volumes: map[string]*tries{}}
+	return &ledger{finalizer: finalizer, records: map[string]*record{}, orphans: map[string]*record{}, volumes: map[string]*tries{}, released: map[types.UID]bool{}}
 }
 
 // get returns the record of a VolumeAttachment, nil if there is none.
@@ -55,12 +59,37 @@ func (l *ledger) adopt(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolu
 	if l.records[va.Name] != nil {
 		return true
 	}
+	if l.released[va.UID] {
+		return false
+	}
 	r := newRecord(va)
 	if r.progress.Adopt(va, pv, l.finalizer); !r.progress.MayBeAttached() {
 		return false
 	}
 	l.records[va.Name] = r
 	return true
+}
+
+// setReleased notes whether a VolumeAttachment was detached and let go by this process.
+func (l *ledger) setReleased(uid types.UID, released bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if released {
+		l.released[uid] = true
+	} else {
+		delete(l.released, uid)
+	}
+}
+
+// abandon makes an orphan of what a record's volume may still be attached to, because
+// its VolumeAttachment is about another place now, and returns its key.
+func (l *ledger) abandon(r *record) workKey {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := orphanKey(r.progress.Target)
+	l.orphans[key.name] = &record{uid: r.uid, node: r.node, progress: r.progress}
+	r.progress = attach.Progress{}
+	return key
 }
 
 // saw notes an object as the API server returned it to a write of this process.

@@ -140,6 +140,7 @@ func TestTrimmedVolumesAreTranslatedAsWholeOnes(t *testing.T) {
 		{"cinder", "cinder.csi.openstack.org", corev1.PersistentVolumeSource{Cinder: &corev1.CinderPersistentVolumeSource{VolumeID: "d"}}},
 		{"azure disk", "disk.csi.azure.com", corev1.PersistentVolumeSource{AzureDisk: &corev1.AzureDiskVolumeSource{DiskName: "d", DataDiskURI: "/subscriptions/s/d"}}},
 		{"vsphere", "csi.vsphere.vmware.com", corev1.PersistentVolumeSource{VsphereVolume: &corev1.VsphereVirtualDiskVolumeSource{VolumePath: "[d] d.vmdk"}}},
+		{"azure file", "file.csi.azure.com", corev1.PersistentVolumeSource{AzureFile: &corev1.AzureFilePersistentVolumeSource{SecretName: "s", ShareName: "d"}}},
 		{"portworx", "pxd.portworx.com", corev1.PersistentVolumeSource{PortworxVolume: &corev1.PortworxVolumeSource{VolumeID: "d"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -164,5 +165,28 @@ func TestTrimmedVolumesAreTranslatedAsWholeOnes(t *testing.T) {
 				t.Errorf("trimmed: %q, whole: %q", got, whole)
 			}
 		})
+	}
+}
+
+func TestLateEventsOfWhatIsGoneCauseNoSecondDetach(t *testing.T) {
+	d := routed(t)
+	dying := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
+	r := d.ledger.open(dying)
+	r.progress.Adopt(dying, nil, d.finalizer)
+	if !r.progress.MayBeAttached() {
+		t.Fatal("the volume is not taken for attached before its detach")
+	}
+	// The finalizer was removed after a detach of this process; the cache has seen the end.
+	released := routedAttachment(func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = dying.DeletionTimestamp })
+	d.ledger.saw(released)
+	r.progress = attach.Progress{}
+	d.ledger.setReleased(dying.UID, true)
+	d.routes.attachmentChanged(dying) // a handler that lags tells of an earlier state
+	if d.hasWork(attachmentWork, "va") {
+		d.ledger.close("va") // what its worker does: the cache has no such object
+	}
+	d.routes.attachmentGone(dying)
+	if d.ledger.get("va") != nil && d.ledger.get("va").progress.MayBeAttached() {
+		t.Error("the volume that was detached is taken for attached")
 	}
 }

@@ -184,3 +184,24 @@ func mostAtOnce(calls []fakecsi.Call) int {
 	}
 	return most
 }
+
+func TestVolumeIsDetachedWhereItWasWhenItsNodeCameBackUnderAnotherID(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	va := w.volume("v", driver, w.node("n", driver))
+	w.start()
+	w.create(va)
+	w.waitForOne(va.Name, "attached", isAttached)
+	w.delete(testbed.CSINode{Node: va.Node})
+	w.create(testbed.CSINode{Node: va.Node, Drivers: map[string]string{driver: "id-again"}})
+	// Another volume is attached under the new ID: so the hub knows it.
+	other := w.volume("other", driver, va.Node)
+	w.create(other)
+	w.waitForOne(other.Name, "attached", isAttached)
+	if !backend.Books().IsAttached("other", "id-again") {
+		t.Fatal("the hub does not know the new ID yet")
+	}
+	w.delete(va)
+	w.waitBooks(backend, "the volume is detached from the old ID", func(b fakecsi.Books) bool { return !b.IsAttached("v", "id-n") })
+	w.waitFor("only the other one left", testbed.AllAttached(1))
+}

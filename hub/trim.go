@@ -36,17 +36,17 @@ func trimVolumeAttachment(va *storagev1.VolumeAttachment) {
 	va.Status.AttachmentMetadata = nil // written, never read
 }
 
-// trimPersistentVolume keeps what a ControllerPublishVolume request is made of. The
-// labels of a volume that is not CSI stay: its translation to CSI reads the zone
-// from them.
+// trimPersistentVolume keeps what a ControllerPublishVolume request is made of. A
+// volume that is not CSI keeps more: its translation to CSI reads the zone from the
+// labels, and a secret's namespace from the claim.
 func trimPersistentVolume(pv *corev1.PersistentVolume) {
 	trimMeta(&pv.ObjectMeta)
 	if pv.Spec.CSI != nil {
 		pv.Labels = nil
 		pv.Annotations = nil
 		pv.Spec.NodeAffinity = nil
+		pv.Spec.ClaimRef = nil
 	}
-	pv.Spec.ClaimRef = nil
 	pv.Spec.Capacity = nil
 	pv.Spec.StorageClassName = ""
 	pv.Status = corev1.PersistentVolumeStatus{}

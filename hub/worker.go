@@ -84,6 +84,11 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 		return op, err
 	}
 	if handle := plan.Target.VolumeHandle; handle != "" {
+		if r.progress.MayBeAttached() && r.progress.Target != plan.Target {
+			// The node has come back under another ID, say. Where the volume was, it has to
+			// be detached all the same.
+			d.queue.Add(d.ledger.abandon(r), detachLane)
+		}
 		if d.waitsForDetach(it, va, plan) || !d.queue.TakeTurn(it, handle) ||
 			!d.queue.TakePlace(it, va.Spec.NodeName, d.settings().MaxPerNode) {
 			return op, errParked
@@ -96,6 +101,7 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 	case attach.Detaching:
 		err = d.attacher().Detach(ctx, plan, &r.progress)
 	}
+	d.ledger.setReleased(va.UID, op == attach.Detaching && err == nil)
 	if err != nil {
 		if !attach.NotReady(err) && !isAway(err) {
 			d.saveError(ctx, it, va, r, op, err)
@@ -161,8 +167,9 @@ func (d *driver) retry(ctx context.Context, it *item, r *record, op attach.Opera
 	delay := backoff(d.settings().Retry, failures, err, jitter)
 	changed := d.queue.Changed(it)
 	next, l := d.wanted(name)
-	// Deleted meanwhile: the detach does not wait for the attach's backoff.
-	if next != op || changed && !d.unchanged(name) {
+	// Deleted meanwhile: the detach does not wait for the attach's backoff. And what was
+	// stale has just been read anew.
+	if next != op || changed && !d.unchanged(name) || failures == 1 && errors.Is(err, attach.ErrStale) {
 		delay = 0
 	}
 	klog.FromContext(ctx).V(2).Info("Not done, will try again", "volumeAttachment", name, "operation", op,

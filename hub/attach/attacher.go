@@ -63,7 +63,7 @@ func (a Attacher) Attach(ctx context.Context, plan Plan, p *Progress) error {
 		}
 		return a.markAttached(ctx, plan.attachment, nil)
 	}
-	if plan.Force || p.state != published || p.Target != plan.Target {
+	if p.state != published || p.Target != plan.Target {
 		secrets, err := a.secrets(ctx, plan.SecretRef)
 		if err != nil {
 			return err

@@ -34,8 +34,6 @@ type Plan struct {
 	// Publish is the call to make, without secrets. Nil in a plan to attach means
 	// that the driver has nothing to be called for.
 	Publish *csi.ControllerPublishVolumeRequest
-	// Force: the call is to be made although this process knows it to have succeeded.
-	Force bool
 	// MarkAttached: the status is to be written.
 	MarkAttached bool
 	// Unpublish is the call to make, without secrets; nil as for Publish.
@@ -61,7 +59,7 @@ func (d Driver) Decide(f Facts) (Plan, error) {
 
 func (d Driver) decideAttach(f Facts) (Plan, error) {
 	va, pv := f.VolumeAttachment, f.PersistentVolume
-	plan := Plan{Operation: Attaching, attachment: va, MarkAttached: !va.Status.Attached || f.Lost, Force: f.Lost}
+	plan := Plan{Operation: Attaching, attachment: va, MarkAttached: !va.Status.Attached || f.Lost}
 	if !d.Capabilities.PublishUnpublish {
 		return plan, nil
 	}
