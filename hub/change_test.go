@@ -192,3 +192,41 @@ func (w *world) waitCondition(h *hub.Hub, driver string, want hub.State) {
 		}
 	}
 }
+
+func TestVolumesWaitWhileTheDriverSaysThatItIsNotReady(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	w.set(driver, func(s *registry.Settings) { s.Probe = registry.Probe{Interval: 10 * time.Millisecond, Timeout: time.Minute} })
+	va := w.volume("v", driver, w.node("n", driver))
+	updates, h := w.run()
+	updates <- w.drivers
+	w.waitCondition(h, driver, hub.Ready)
+	notReady := true
+	w.turn(backend, fakecsi.Knobs{NotReady: &notReady})
+	w.waitCondition(h, driver, hub.Probing)
+	w.create(va)
+	probes := backend.Books().Methods[fakecsi.Probe].Ended
+	w.waitBooks(backend, "probed a few times more", func(b fakecsi.Books) bool { return b.Methods[fakecsi.Probe].Ended >= probes+5 })
+	if got := publishes(backend); got != 0 {
+		t.Errorf("%d publishes, want none", got)
+	}
+	notReady = false
+	w.turn(backend, fakecsi.Knobs{NotReady: &notReady})
+	w.waitForOne(va.Name, "attached", isAttached)
+	if got := connections(backend); got != 1 {
+		t.Errorf("connected %d times, want once", got)
+	}
+}
+
+func TestDriverWhoseProbeHangsIsNotReady(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	w.set(driver, func(s *registry.Settings) { s.Probe = registry.Probe{Interval: 10 * time.Millisecond, Timeout: 50 * time.Millisecond} })
+	updates, h := w.run()
+	updates <- w.drivers
+	w.waitCondition(h, driver, hub.Ready)
+	w.turn(backend, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.Probe}}})
+	w.waitCondition(h, driver, hub.Probing)
+	w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
+	w.waitCondition(h, driver, hub.Ready)
+}

@@ -33,6 +33,8 @@ const (
 type Session interface {
 	attach.Controller
 	ListVolumes(context.Context, csiclient.ListOptions) (csiclient.Published, error)
+	// Probe asks whether the driver is ready; csiclient.ErrNotReady says that it is not.
+	Probe(context.Context) error
 	Info() csiclient.Info
 	Done() <-chan struct{}
 	Close()
@@ -53,21 +55,35 @@ func (d *driver) stayConnected(ctx context.Context) {
 	var c complaint
 	delay := connectRetryInitial
 	for ctx.Err() == nil {
-		// An attempt, with the session that comes of it, ends when the driver is to be
-		// reached in another way. It must be known before the way is read.
-		attempt, giveUp := context.WithCancel(ctx)
-		d.redial.Store(&giveUp)
+		attemptCtx, giveUp := context.WithCancel(ctx)
 		value, _ := d.desired.get()
-		s, err := d.connect(attempt, value)
+		d.attempt.Store(&attempt{value: value, giveUp: giveUp})
+		d.redial() // for a change that came before the attempt was known
+		s, err := d.connect(attemptCtx, value)
 		if err == nil {
 			delay = connectRetryInitial
-			d.use(ctx, attempt, s, value, &c)
-		} else if attempt.Err() == nil {
+			d.use(ctx, attemptCtx, s, value, &c)
+		} else if attemptCtx.Err() == nil {
 			d.cannotConnect(ctx, value, err, &c)
-			sleep(attempt, delay)
+			sleep(attemptCtx, delay)
 			delay = min(2*delay, connectRetryMax)
 		}
 		giveUp()
+	}
+}
+
+// attempt is a try to connect, with the session that comes of it.
+type attempt struct {
+	value  registry.Driver
+	giveUp context.CancelFunc
+}
+
+// redial ends the attempt of the moment if the driver is to be reached in another way
+// by now.
+func (d *driver) redial() {
+	value, _ := d.desired.get()
+	if a := d.attempt.Load(); a != nil && dialled(a.value) != dialled(value) {
+		a.giveUp()
 	}
 }
 
@@ -79,24 +95,63 @@ func (d *driver) cannotConnect(ctx context.Context, value registry.Driver, err e
 	}
 }
 
-// use works with a session until it has ended, the attempt or ctx. When ctx ends it
-// leaves the session to the calls in flight.
+// use works with a session until it has ended, the attempt or ctx.
 func (d *driver) use(ctx, attempt context.Context, s Session, value registry.Driver, c *complaint) {
-	d.begin(ctx, s, value)
-	select {
-	case <-s.Done():
-		d.condition.enter(Lost, "the connection has ended", time.Now())
-		if c.due("lost", time.Now()) {
-			klog.FromContext(ctx).Info("Lost the connection to the driver", "endpoint", value.Endpoint)
+	live := d.begin(ctx, s, value)
+	defer func() {
+		d.queue.Shut()
+		if ctx.Err() == nil { // else what was begun still uses it
+			live.end()
 		}
-	case <-attempt.Done():
-		if ctx.Err() != nil {
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for wait := d.settings().Probe.Interval; ; {
+		timer.Reset(wait)
+		_, changed := d.desired.get()
+		select {
+		case <-s.Done():
+			d.condition.enter(Lost, "the connection has ended", time.Now())
+			if c.due("lost", time.Now()) {
+				klog.FromContext(ctx).Info("Lost the connection to the driver", "endpoint", value.Endpoint)
+			}
 			return
+		case <-attempt.Done():
+			if ctx.Err() == nil {
+				d.condition.enter(Connecting, "the driver is to be reached in another way", time.Now())
+			}
+			return
+		case <-changed:
+			wait = min(wait, d.settings().Probe.Interval)
+		case <-timer.C:
+			wait = d.probe(attempt, s, c)
 		}
-		d.condition.enter(Connecting, "the driver is to be reached in another way", time.Now())
+	}
+}
+
+// probe asks the driver whether it is well, and returns when to ask again. While it
+// is not, its queue waits; calls in flight go on.
+func (d *driver) probe(ctx context.Context, s Session, c *complaint) time.Duration {
+	settings := d.settings().Probe
+	ctx, cancel := context.WithTimeout(ctx, settings.Timeout)
+	defer cancel()
+	err := s.Probe(ctx)
+	switch {
+	case err == nil:
+		if d.condition.get().State != Ready {
+			d.queue.Open()
+			d.condition.enter(Ready, "", time.Now())
+		}
+		return settings.Interval
+	case isDone(s) || errors.Is(context.Cause(ctx), context.Canceled):
+		return settings.Interval // there is nobody to be asked any more
 	}
 	d.queue.Shut()
-	s.Close()
+	d.condition.failed(err, time.Now())
+	if c.due(err.Error(), time.Now()) {
+		klog.FromContext(ctx).Info("The driver is not well, its volumes wait", "err", err)
+	}
+	return min(connectRetryMax, settings.Interval)
 }
 
 // complaint keeps a driver that is away from flooding the log.
@@ -120,8 +175,9 @@ func (c *complaint) due(what string, now time.Time) bool {
 
 // begin puts a session to use. What the driver can do may have changed since the
 // last one, so all its VolumeAttachments are looked at again.
-func (d *driver) begin(ctx context.Context, s Session, value registry.Driver) {
-	first := d.session.Swap(&liveSession{s}) == nil
+func (d *driver) begin(ctx context.Context, s Session, value registry.Driver) *liveSession {
+	live := &liveSession{Session: s}
+	first := d.session.Swap(live) == nil
 	if first {
 		d.routes.open(d)
 	}
@@ -134,6 +190,7 @@ func (d *driver) begin(ctx context.Context, s Session, value registry.Driver) {
 	} else {
 		logger.V(2).Info("Connected to the driver again", "endpoint", value.Endpoint, "version", info.Version)
 	}
+	return live
 }
 
 // ControllerPublishVolume implements attach.Controller on the session of the moment.
@@ -151,9 +208,12 @@ func (d *driver) ControllerUnpublishVolume(ctx context.Context, req *csi.Control
 }
 
 // away tells a driver that says Unavailable from one whose connection has ended.
-func away(s Session, err error) error {
+func away(s *liveSession, err error) error {
 	if status.Code(err) != codes.Unavailable {
 		return err
+	}
+	if s.ended.Load() {
+		return errors.Join(errAway, err)
 	}
 	settle := time.NewTimer(settleTime)
 	defer settle.Stop()

@@ -53,21 +53,15 @@ func (d *driver) settings() registry.Settings {
 // workers, and the connection if it is to go elsewhere. It touches no other driver
 // and loses nothing that waits.
 func (d *driver) followDesired(ctx context.Context) {
-	was, changed := d.desired.get()
-	d.queue.SetWorkers(was.Workers)
 	for {
+		value, changed := d.desired.get()
+		d.queue.SetWorkers(value.Workers)
+		d.redial()
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
 		}
-		var value registry.Driver
-		value, changed = d.desired.get()
-		d.queue.SetWorkers(value.Workers)
-		if redial := d.redial.Load(); redial != nil && dialled(value) != dialled(was) {
-			(*redial)()
-		}
-		was = value
 	}
 }
 

@@ -32,8 +32,8 @@ type driver struct {
 	ledger    *ledger
 	overlay   *overlay
 	queue     *queue
-	session   atomic.Pointer[liveSession]        // nil until the first one is there
-	redial    atomic.Pointer[context.CancelFunc] // ends the session, so that there is another
+	session   atomic.Pointer[liveSession] // nil until the first one is there
+	attempt   atomic.Pointer[attempt]     // to connect, the one of the moment
 
 	workers sync.WaitGroup
 	fail    context.CancelCauseFunc // ends this run of the driver, with what went wrong
@@ -41,7 +41,15 @@ type driver struct {
 
 // liveSession is the session that is in use, in one place so that it can be
 // swapped at once.
-type liveSession struct{ Session }
+type liveSession struct {
+	Session
+	ended atomic.Bool // it takes no call any more, those in flight may end
+}
+
+func (s *liveSession) end() {
+	s.ended.Store(true)
+	s.Close()
+}
 
 // run serves the driver until ctx ends, then lets the calls in flight end within
 // the grace and cancels what is left. When it returns, all its goroutines have
@@ -73,7 +81,7 @@ func (d *driver) run(ctx context.Context) error {
 	}
 	d.workers.Wait()
 	if s := d.session.Load(); s != nil {
-		s.Close()
+		s.end()
 	}
 	if ctx.Err() != nil {
 		return nil
