@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -258,7 +260,8 @@ type sourceRun struct {
 
 func runSource(t *testing.T, source registry.Source) *sourceRun {
 	t.Helper()
-	return runSourceWith(t, t.Context(), source)
+	logger := ktesting.NewLogger(t, ktesting.NewConfig())
+	return runSourceWith(t, klog.NewContext(t.Context(), logger), source)
 }
 
 func runSourceWith(t *testing.T, ctx context.Context, source registry.Source) *sourceRun {

@@ -60,38 +60,51 @@ func (p *parser) discovery(n *yaml.Node) Discovery {
 
 func (p *parser) csiDrivers(o object) CSIDriverDiscovery {
 	var c CSIDriverDiscovery
-	if n, ok := p.required(o, "enabled", "true or false"); ok {
-		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" {
-			p.report(n.Line, o.child("enabled"), mistyped(n, "true or false").Error())
-		} else if err := n.Decode(&c.Enabled); err != nil {
-			p.report(n.Line, o.child("enabled"), "must be true or false")
+	truth := boolean()
+	if n, ok := p.required(o, "enabled", truth.want); ok {
+		enabled, err := truth.read(n)
+		if err != nil {
+			p.report(n.Line, o.child("enabled"), err.Error())
 		}
+		c.Enabled = enabled
 	}
-	const endpoint = "an endpoint like unix:///csi/{driver}/csi.sock"
 	if n, written := o.values["endpointTemplate"]; written {
-		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
-			p.report(n.Line, o.child("endpointTemplate"), mistyped(n, endpoint).Error())
-		} else if err := checkTemplate(n.Value); err != nil {
-			p.report(n.Line, o.child("endpointTemplate"), err.Error())
-		} else {
-			c.EndpointTemplate = n.Value
-		}
+		c.EndpointTemplate = p.template(n, o.child("endpointTemplate"))
 	}
 	n, written := o.values["allowedEndpoints"]
 	if written {
-		p.strings(n, o.child("allowedEndpoints"), "a list of patterns like unix:///csi/*", func(s string) error {
-			pattern, err := ParseEndpointPattern(s)
-			if err == nil {
-				c.AllowedEndpoints = append(c.AllowedEndpoints, pattern)
-			}
-			return err
-		})
+		c.AllowedEndpoints = p.patterns(n, o.child("allowedEndpoints"))
 	}
 	empty := written && n.Kind == yaml.SequenceNode && len(n.Content) == 0
 	if c.Enabled && (empty || !written && !o.misspelt["allowedEndpoints"]) {
 		p.report(o.line, o.child("allowedEndpoints"), "missing: without it no endpoint is allowed; write a list of patterns like unix:///csi/*")
 	}
 	return c
+}
+
+// template reads an endpointTemplate.
+func (p *parser) template(n *yaml.Node, path string) string {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
+		p.report(n.Line, path, mistyped(n, "an endpoint like unix:///csi/{driver}/csi.sock").Error())
+		return ""
+	}
+	if err := checkTemplate(n.Value); err != nil {
+		p.report(n.Line, path, err.Error())
+	}
+	return n.Value
+}
+
+// patterns reads a list of patterns.
+func (p *parser) patterns(n *yaml.Node, path string) []EndpointPattern {
+	var list []EndpointPattern
+	p.strings(n, path, "a list of patterns like unix:///csi/*", func(s string) error {
+		pattern, err := ParseEndpointPattern(s)
+		if err == nil {
+			list = append(list, pattern)
+		}
+		return err
+	})
+	return list
 }
 
 // strings reads a list of different strings and returns those that pass the check.

@@ -162,20 +162,32 @@ func (f *File) Run(ctx context.Context, out chan<- []Driver) error {
 func (f *File) apply(logger klog.Logger, c content) (changed bool) {
 	config, errs := c.parse(f.options.Path)
 	if errs != nil {
+		f.keep(errs)
 		logger.Error(errs, "The file cannot be used, what it said before goes on to hold", "file", f.options.Path)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.status.LastSuccessful, f.status.Errors = false, errs
 		return false
 	}
-	logger.Info("Read the file again", "file", f.options.Path, "drivers", len(config.drivers), "hash", c.id)
+	changed = f.use(config, c.id)
+	logger.Info("Read the file again", "file", f.options.Path, "drivers", len(config.drivers), "hash", c.id, "changed", changed)
+	return changed
+}
+
+// keep records why the file cannot be used.
+func (f *File) keep(errs Errors) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	changed = c.id != f.status.Hash // not if a mistake was taken back
+	f.status.LastSuccessful, f.status.Errors = false, errs
+}
+
+// use makes a Config the one that holds. It says whether it was not before: it was
+// if a mistake was taken back.
+func (f *File) use(config *Config, hash string) (changed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changed = hash != f.status.Hash
 	if changed {
 		f.config = config
 	}
-	f.status = FileStatus{Hash: c.id, LastSuccess: time.Now(), LastSuccessful: true}
+	f.status = FileStatus{Hash: hash, LastSuccess: time.Now(), LastSuccessful: true}
 	return changed
 }
 

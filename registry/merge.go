@@ -74,11 +74,11 @@ func (m *merger) offerObject(d Driver, rule CSIDriverDiscovery) {
 // offer decides on a driver that was discovered; allow says what is wrong with an
 // endpoint besides its form.
 func (m *merger) offer(d Driver, allow func(Endpoint) error) {
+	d.Settings = m.defaults
 	if err := checkDiscovered(d, allow); err != nil {
 		m.refuse(d, "", err.Error())
 		return
 	}
-	d.Settings = m.defaults
 	if first, ok := m.snapshot[d.Name]; ok {
 		if first.Endpoint != d.Endpoint {
 			m.refuse(d, d.Name, fmt.Sprintf("%s is served at %s and not at %s", d.Name, quote(string(first.Endpoint)), quote(string(d.Endpoint))))
@@ -112,9 +112,11 @@ func checkDiscovered(d Driver, allow func(Endpoint) error) error {
 		return err
 	}
 	if allow != nil {
-		return allow(d.Endpoint)
+		if err := allow(d.Endpoint); err != nil {
+			return err
+		}
 	}
-	return nil
+	return d.CheckTransport()
 }
 
 // list returns the drivers of a snapshot in order of name.

@@ -22,8 +22,8 @@ type EndpointPattern struct {
 // to write instead.
 func ParseEndpointPattern(s string) (EndpointPattern, error) {
 	// What the pattern allows must be something that ParseEndpoint takes.
-	if _, err := ParseEndpoint(strings.ReplaceAll(s, "*", "1")); err != nil {
-		return EndpointPattern{}, fmt.Errorf("%s allows no endpoint: with 1 in the place of each '*', %w", quote(s), err)
+	if _, err := ParseEndpoint(sample(s)); err != nil {
+		return EndpointPattern{}, fmt.Errorf("%s allows no endpoint: %w", quote(s), err)
 	}
 	anything := `[^/]*`
 	if !strings.HasPrefix(s, unixScheme) {
@@ -39,6 +39,14 @@ func ParseEndpointPattern(s string) (EndpointPattern, error) {
 		return EndpointPattern{}, fmt.Errorf("%s cannot be used as a pattern: %w", quote(s), err)
 	}
 	return EndpointPattern{text: s, form: compiled}, nil
+}
+
+// sample puts something in the place of each '*'.
+func sample(pattern string) string {
+	if port := strings.LastIndexByte(pattern, ':'); strings.HasPrefix(pattern, tcpScheme) {
+		return strings.ReplaceAll(pattern[:port], "*", "a") + strings.ReplaceAll(pattern[port:], "*", "1")
+	}
+	return strings.ReplaceAll(pattern, "*", "a")
 }
 
 // Allows says whether an endpoint that ParseEndpoint took is allowed.

@@ -1,0 +1,38 @@
+package registry_test
+
+import (
+	"testing"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+func TestObjectsThatWantVolumesAttachedAreSentWithTheirAnnotation(t *testing.T) {
+	object := func(name string, attachRequired *bool, annotations map[string]string) *storagev1.CSIDriver {
+		return &storagev1.CSIDriver{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
+			Spec:       storagev1.CSIDriverSpec{AttachRequired: attachRequired},
+		}
+	}
+	yes, no := true, false
+	kube := fake.NewClientset(
+		object("trivial", &no, map[string]string{registry.EndpointAnnotation: "unix:///csi/trivial"}),
+		object("annotated", &yes, map[string]string{registry.EndpointAnnotation: "whatever it says"}),
+		object("plain", &yes, map[string]string{"other": "unix:///csi/other"}),
+		object("default", nil, nil),
+	)
+	r := runSource(t, registry.NewCSIDriverSource(kube))
+	want := []registry.Driver{
+		{Name: "annotated", Endpoint: "whatever it says", Source: "CSIDriver annotated"},
+		{Name: "default", Source: "CSIDriver default"},
+		{Name: "plain", Source: "CSIDriver plain"},
+	}
+	if diff := cmp.Diff(want, <-r.out); diff != "" {
+		t.Errorf("the set differs (-want +got):\n%s", diff)
+	}
+}

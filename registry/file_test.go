@@ -1,0 +1,342 @@
+package registry_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// changes is each way in which the content of a file becomes another one.
+var changes = map[string]struct {
+	change func(t *testing.T, path, content string)
+	polled bool // only the poll can find it
+}{
+	"written in place": {change: func(t *testing.T, path, content string) { write(t, path, content) }},
+	"truncated, then written in parts": {change: func(t *testing.T, path, content string) {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+		check(t, err)
+		for part := range strings.SplitAfterSeq(content, "\n") {
+			_, err := f.WriteString(part)
+			check(t, err)
+		}
+		check(t, f.Close())
+	}},
+	"renamed over it": {change: func(t *testing.T, path, content string) {
+		write(t, path+".new", content)
+		check(t, os.Rename(path+".new", path))
+	}},
+	"moved away by an editor": {change: func(t *testing.T, path, content string) {
+		check(t, os.Rename(path, path+"~"))
+		write(t, path, content)
+	}},
+	"removed and made again": {change: func(t *testing.T, path, content string) {
+		check(t, os.Remove(path))
+		write(t, path, content)
+	}},
+	"a link to another file": {change: func(t *testing.T, path, content string) {
+		target := filepath.Join(t.TempDir(), "target.yaml")
+		write(t, target, content)
+		check(t, os.Symlink(target, path+".new"))
+		check(t, os.Rename(path+".new", path))
+	}},
+	"the folder replaced": {polled: true, change: func(t *testing.T, path, content string) {
+		dir := filepath.Dir(path)
+		check(t, os.Rename(dir, dir+".old"))
+		check(t, os.Mkdir(dir, 0o700))
+		write(t, path, content)
+		check(t, os.RemoveAll(dir+".old"))
+	}},
+}
+
+func TestFileIsFollowedHoweverItIsChanged(t *testing.T) {
+	for name, way := range changes {
+		for _, mode := range []string{"watched", "polled"} {
+			if way.polled && mode == "watched" {
+				continue
+			}
+			t.Run(name+", "+mode, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "config", "drivers.yaml")
+				check(t, os.Mkdir(filepath.Dir(path), 0o700))
+				write(t, path, driversFile("a"))
+				r := runSource(t, fileIn(t, mode, path))
+				r.expect("a")
+				way.change(t, path, driversFile("a", "b"))
+				r.expect("a", "b")
+				way.change(t, path, driversFile())
+				r.expect()
+				way.change(t, path, driversFile("c"))
+				r.expect("c")
+			})
+		}
+	}
+}
+
+// A ConfigMap volume is a folder of links into ..data, itself a link to the folder
+// of the version, which is swapped.
+func TestFileOfAConfigMapIsFollowed(t *testing.T) {
+	for _, mode := range []string{"watched", "polled"} {
+		t.Run(mode, func(t *testing.T) {
+			dir := t.TempDir()
+			version := 0
+			swap := func(content string) {
+				version++
+				folder := filepath.Join(dir, "..2026_"+string(rune('a'+version)))
+				check(t, os.Mkdir(folder, 0o700))
+				write(t, filepath.Join(folder, "drivers.yaml"), content)
+				check(t, os.Symlink(filepath.Base(folder), filepath.Join(dir, "..data_tmp")))
+				old, err := os.Readlink(filepath.Join(dir, "..data"))
+				check(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
+				if err == nil {
+					check(t, os.RemoveAll(filepath.Join(dir, old)))
+				}
+			}
+			swap(driversFile("a"))
+			path := filepath.Join(dir, "drivers.yaml")
+			check(t, os.Symlink("..data/drivers.yaml", path))
+			r := runSource(t, fileIn(t, mode, path))
+			r.expect("a")
+			swap(driversFile("a", "b"))
+			r.expect("a", "b")
+			swap(driversFile("b"))
+			r.expect("b")
+		})
+	}
+}
+
+// fileIn returns a File that finds changes in one way only.
+func fileIn(t *testing.T, mode, path string) *registry.File {
+	t.Helper()
+	if mode == "polled" {
+		return newFile(t, path, time.Millisecond).WithoutWatcher()
+	}
+	return newFile(t, path, time.Hour)
+}
+
+func TestBadFileAtTheStartIsAnError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "drivers.yaml")
+	for name, make := range map[string]func(){
+		"missing": func() {},
+		"empty":   func() { write(t, path, "") },
+		"invalid": func() { write(t, path, header+"drivers: {}\n") },
+	} {
+		make()
+		if f, err := registry.NewFile(registry.FileOptions{Path: path}); err == nil || f != nil {
+			t.Errorf("%s: got %v, %v", name, f, err)
+		}
+	}
+}
+
+// logContext returns a context whose log can be read. Lines come one by one.
+func logContext(t *testing.T) (context.Context, <-chan string) {
+	lines := make(chan string, 1000)
+	logger := funcr.New(func(prefix, args string) {
+		t.Log(args)
+		lines <- args
+	}, funcr.Options{})
+	return klog.NewContext(t.Context(), logger), lines
+}
+
+// logged waits for a line with the words, and returns how many came before it.
+func logged(t *testing.T, lines <-chan string, words string) (before int) {
+	t.Helper()
+	for {
+		select {
+		case line := <-lines:
+			if strings.Contains(line, words) {
+				return before
+			}
+			before++
+		case <-time.After(time.Minute):
+			t.Fatalf("%q was not logged for a minute", words)
+		}
+	}
+}
+
+func TestBadFileKeepsTheLastGoodOneUntilItIsRepaired(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, path string){
+		"missing":     func(t *testing.T, path string) { check(t, os.Remove(path)) },
+		"empty":       func(t *testing.T, path string) { write(t, path, "") },
+		"invalid":     func(t *testing.T, path string) { write(t, path, header+"driver: []\n") },
+		"no YAML":     func(t *testing.T, path string) { write(t, path, "{") },
+		"a directory": func(t *testing.T, path string) { check(t, os.Remove(path)); check(t, os.Mkdir(path, 0o700)) },
+	} {
+		for _, mode := range []string{"watched", "polled"} {
+			t.Run(name+", "+mode, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "drivers.yaml")
+				write(t, path, driversFile("a"))
+				f := fileIn(t, mode, path)
+				good := f.Status()
+				if !good.LastSuccessful || len(good.Hash) != 64 || good.LastSuccess.IsZero() || good.Errors != nil {
+					t.Errorf("at the start the status is %+v", good)
+				}
+				ctx, lines := logContext(t)
+				r := runSourceWith(t, ctx, f)
+				r.expect("a")
+				spoil(t, path)
+				logged(t, lines, "cannot be used")
+				bad := f.Status()
+				if bad.LastSuccessful || bad.Hash != good.Hash || !bad.LastSuccess.Equal(good.LastSuccess) || len(bad.Errors) == 0 {
+					t.Errorf("the status of a bad file is %+v, of the good one %+v", bad, good)
+				}
+				if d := f.Config().Drivers(); len(d) != 1 || d["a"].Name != "a" {
+					t.Errorf("the drivers became %v", d)
+				}
+				check(t, os.RemoveAll(path))
+				write(t, path, driversFile("b"))
+				if got := r.next(); !slices.Equal(got, []string{"b"}) {
+					t.Errorf("after the last good set comes %v, want the repaired one", got)
+				}
+				if again := f.Status(); !again.LastSuccessful || again.Hash == good.Hash || again.Errors != nil || !again.LastSuccess.After(good.LastSuccess) {
+					t.Errorf("the status of the repaired file is %+v", again)
+				}
+			})
+		}
+	}
+}
+
+// virtual runs a test of a polled File in virtual time.
+func virtual(t *testing.T, content string, test func(t *testing.T, path string, r *sourceRun, lines <-chan string)) {
+	path := filepath.Join(t.TempDir(), "drivers.yaml")
+	write(t, path, content)
+	synctest.Test(t, func(t *testing.T) {
+		f, err := registry.NewFile(registry.FileOptions{Path: path})
+		check(t, err)
+		ctx, lines := logContext(t)
+		r := runSourceWith(t, ctx, f.WithoutWatcher())
+		defer r.stop()
+		r.expect("a")
+		logged(t, lines, "cannot be watched")
+		time.Sleep(time.Second)
+		test(t, path, r, lines)
+	})
+}
+
+// nothing checks that nothing is sent within a time.
+func (r *sourceRun) nothing(within time.Duration) {
+	r.t.Helper()
+	select {
+	case set := <-r.out:
+		r.t.Errorf("the set %v was sent", set)
+	case <-time.After(within):
+	}
+}
+
+func TestSameBytesChangeNothing(t *testing.T) {
+	virtual(t, driversFile("a"), func(t *testing.T, path string, r *sourceRun, lines <-chan string) {
+		write(t, path, driversFile("a"))
+		r.nothing(time.Hour)
+		if len(lines) > 0 {
+			t.Errorf("logged: %s", <-lines)
+		}
+	})
+}
+
+func TestBadFileIsLoggedOncePerContent(t *testing.T) {
+	virtual(t, driversFile("a"), func(t *testing.T, path string, r *sourceRun, lines <-chan string) {
+		expect := func(content string, words ...string) {
+			t.Helper()
+			write(t, path, content)
+			r.nothing(time.Hour)
+			for _, w := range words {
+				if before := logged(t, lines, w); before > 0 {
+					t.Errorf("%d lines before %q", before, w)
+				}
+			}
+			if len(lines) > 0 {
+				t.Errorf("also logged: %s", <-lines)
+			}
+		}
+		expect("", "cannot be used")
+		expect("")
+		expect("x", "cannot be used")
+		expect(driversFile("a"), "Read the file again") // as it was: nothing is sent
+		expect("x", "cannot be used")
+	})
+}
+
+func TestHalfOfAFileIsNotBelievedWhileItIsWritten(t *testing.T) {
+	whole := driversFile("a", "b", "c")
+	half := driversFile("a", "b") // is valid
+	virtual(t, driversFile("a"), func(t *testing.T, path string, r *sourceRun, lines <-chan string) {
+		write(t, path, half)
+		time.Sleep(9*time.Second + 150*time.Millisecond) // the poll is at 10s, the first reading 100ms later
+		write(t, path, whole)
+		if got := r.next(); !slices.Equal(got, []string{"a", "b", "c"}) {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+func TestFileThatNeverRestsIsBelievedInTheEnd(t *testing.T) {
+	virtual(t, driversFile("a"), func(t *testing.T, path string, r *sourceRun, lines <-chan string) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for i := 0; ctx.Err() == nil; i++ {
+				write(t, path, driversFile("a", "b")+strings.Repeat("#", i))
+				time.Sleep(90 * time.Millisecond)
+			}
+		}()
+		begin := time.Now()
+		r.expect("a", "b")
+		if after := time.Since(begin); after > 12*time.Second {
+			t.Errorf("it took %v", after)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+func TestReloadBelievesTheFileAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "drivers.yaml")
+	write(t, path, driversFile("a"))
+	synctest.Test(t, func(t *testing.T) {
+		f, err := registry.NewFile(registry.FileOptions{Path: path})
+		check(t, err)
+		r := runSource(t, f.WithoutWatcher())
+		defer r.stop()
+		r.expect("a")
+		time.Sleep(time.Second)
+		write(t, path, driversFile("b"))
+		begin := time.Now()
+		f.Reload()
+		f.Reload() // does not block
+		r.expect("b")
+		if after := time.Since(begin); after != 0 {
+			t.Errorf("it took %v", after)
+		}
+	})
+}
+
+func TestChangeBesideTheDriversIsSentToo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "drivers.yaml")
+	write(t, path, driversFile("a"))
+	f := newFile(t, path, time.Hour)
+	r := runSource(t, f)
+	r.expect("a")
+	write(t, path, driversFile("a")+"discovery: {sockets: [/csi/*]}\n")
+	r.expect("a")
+	if got := f.Config().Discovery().Sockets; !slices.Equal(got, []string{"/csi/*"}) {
+		t.Errorf("the globs are %v", got)
+	}
+}
+
+func TestFileChangedBeforeItRunsIsReadWhenItDoes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "drivers.yaml")
+	write(t, path, driversFile("a"))
+	f := newFile(t, path, time.Hour)
+	write(t, path, driversFile("b"))
+	r := runSource(t, f)
+	r.expect("b")
+}

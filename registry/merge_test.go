@@ -1,0 +1,155 @@
+package registry_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const discoveryConfig = header + `defaults: {timeout: 7m}
+discovery:
+  csiDrivers:
+    enabled: true
+    endpointTemplate: unix:///csi/{driver}/csi.sock
+    allowedEndpoints: ["unix:///csi/*", "tcp://*.storage.svc:9443"]
+drivers:
+  - name: listed.example.com
+    endpoint: unix:///csi/listed.sock
+    timeout: 1m
+`
+
+func object(name, endpoint string) registry.Driver {
+	return registry.Driver{Name: name, Endpoint: registry.Endpoint(endpoint), Source: "CSIDriver " + name}
+}
+
+func socket(name, path string) registry.Driver {
+	return registry.Driver{Name: name, Endpoint: registry.Endpoint("unix://" + path), Source: "socket " + path}
+}
+
+func TestWhatIsServedOfWhatWasFound(t *testing.T) {
+	type drivers = []registry.Driver
+	for _, test := range []struct {
+		name             string
+		objects, sockets drivers
+		served           string   // beside the one that is listed: name@endpoint
+		conflicts        []string // driver: winner<loser: a part of the reason
+	}{
+		{name: "nothing"},
+		{name: "object with an annotation", objects: drivers{object("a", "unix:///csi/x.sock")}, served: "a@unix:///csi/x.sock"},
+		{name: "object without one", objects: drivers{object("a.b", "")}, served: "a.b@unix:///csi/a.b/csi.sock"},
+		{name: "socket outside of what objects may name", sockets: drivers{socket("s", "/run/s")}, served: "s@unix:///run/s"},
+		{name: "annotation that is not allowed", objects: drivers{object("a", "unix:///etc/x.sock")},
+			conflicts: []string{"a: <CSIDriver a: not allowed by"}},
+		{name: "annotation that is another spelling of one that is allowed", objects: drivers{object("a", "unix:///csi/../etc/x.sock")},
+			conflicts: []string{"a: <CSIDriver a: write unix:///etc/x.sock"}},
+		{name: "annotation that is no endpoint", objects: drivers{object("a", "nonsense")}, conflicts: []string{"a: <CSIDriver a: is no endpoint"}},
+		{name: "address without TLS", objects: drivers{object("a", "tcp://a.storage.svc:9443")},
+			conflicts: []string{"a: <CSIDriver a: without TLS"}},
+		{name: "socket with a name that no driver can have", sockets: drivers{socket("../x", "/run/s")},
+			conflicts: []string{"../x: <socket /run/s: is no name"}},
+		{name: "object of a driver that is listed, by the template", objects: drivers{object("listed.example.com", "")}},
+		{name: "object of a driver that is listed, elsewhere", objects: drivers{object("listed.example.com", "unix:///csi/other.sock")},
+			conflicts: []string{"listed.example.com: f.yaml:10<CSIDriver listed.example.com: is served at"}},
+		{name: "object of a driver that is listed, not allowed", objects: drivers{object("listed.example.com", "unix:///etc/x.sock")},
+			conflicts: []string{"listed.example.com: <CSIDriver listed.example.com: not allowed"}},
+		{name: "socket of a driver that is listed", sockets: drivers{socket("listed.example.com", "/csi/listed.sock")}},
+		{name: "second socket of a driver that is listed", sockets: drivers{socket("listed.example.com", "/run/s")},
+			conflicts: []string{"listed.example.com: f.yaml:10<socket /run/s: is served at"}},
+		{name: "object before socket", objects: drivers{object("a", "")}, sockets: drivers{socket("a", "/csi/a.sock")},
+			served: "a@unix:///csi/a/csi.sock", conflicts: []string{"a: CSIDriver a<socket /csi/a.sock: is served at"}},
+		{name: "object and socket agree", objects: drivers{object("a", "unix:///csi/a.sock")}, sockets: drivers{socket("a", "/csi/a.sock")},
+			served: "a@unix:///csi/a.sock"},
+		{name: "two sockets of one driver", sockets: drivers{socket("a", "/run/1"), socket("a", "/run/2")},
+			served: "a@unix:///run/1", conflicts: []string{"a: socket /run/1<socket /run/2: is served at"}},
+		{name: "one socket found twice", sockets: drivers{socket("a", "/run/1"), socket("a", "/run/1")}, served: "a@unix:///run/1"},
+		{name: "sanitized names that are equal", objects: drivers{object("listed-example-com", "")},
+			conflicts: []string{"listed-example-com: f.yaml:10<CSIDriver listed-example-com: both become listed-example-com"}},
+		{name: "names of a socket and an object that become equal", objects: drivers{object("a.b", "")}, sockets: drivers{socket("a-b", "/run/s")},
+			served: "a.b@unix:///csi/a.b/csi.sock", conflicts: []string{"a-b: CSIDriver a.b<socket /run/s: both become a-b"}},
+		{name: "the endpoint of another driver", objects: drivers{object("a", "unix:///csi/listed.sock")},
+			conflicts: []string{"a: f.yaml:10<CSIDriver a: already the endpoint of listed.example.com"}},
+		{name: "two objects with one endpoint", objects: drivers{object("a", "unix:///csi/x"), object("b", "unix:///csi/x")},
+			served: "a@unix:///csi/x", conflicts: []string{"b: CSIDriver a<CSIDriver b: already the endpoint of a"}},
+		{name: "a conflict of one is none of the others",
+			objects: drivers{object("a", "unix:///etc/x"), object("b", "")}, sockets: drivers{socket("a", "/run/a")},
+			served: "a@unix:///run/a b@unix:///csi/b/csi.sock", conflicts: []string{"a: <CSIDriver a: not allowed"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			config, err := registry.Parse("f.yaml", []byte(discoveryConfig))
+			check(t, err)
+			snapshot, conflicts := registry.Merge(config, test.objects, test.sockets)
+			if got := snapshot["listed.example.com"]; got != config.Drivers()["listed.example.com"] {
+				t.Errorf("the driver that is listed became %+v", got)
+			}
+			if got := others(t, snapshot); got != test.served {
+				t.Errorf("served are %q, want %q", got, test.served)
+			}
+			checkConflicts(t, conflicts, test.conflicts)
+			for range 10 {
+				for _, found := range []drivers{test.objects, test.sockets} {
+					rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
+				}
+				snapshot2, conflicts2 := registry.Merge(config, test.objects, test.sockets)
+				if diff := cmp.Diff(snapshot, snapshot2) + cmp.Diff(conflicts, conflicts2); diff != "" {
+					t.Fatalf("it depends on the order of what was found: %s", diff)
+				}
+			}
+		})
+	}
+}
+
+// others is what is served beside the driver that is listed.
+func others(t *testing.T, snapshot registry.Snapshot) string {
+	t.Helper()
+	var served []string
+	for name, d := range snapshot {
+		if name == "listed.example.com" {
+			continue
+		}
+		served = append(served, d.Name+"@"+string(d.Endpoint))
+		want := registry.DefaultSettings()
+		want.Timeout = 7 * time.Minute
+		if name != d.Name || d.Settings != want {
+			t.Errorf("%s has the settings %+v, want those of defaults", name, d.Settings)
+		}
+	}
+	slices.Sort(served)
+	return strings.Join(served, " ")
+}
+
+func checkConflicts(t *testing.T, got []registry.Conflict, want []string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("got the conflicts %+v, want %q", got, want)
+	}
+	for i, c := range got {
+		head, reason, _ := strings.Cut(strings.TrimPrefix(want[i], c.Driver+": "), ": ")
+		if c.Winner+"<"+c.Loser != head || !strings.Contains(c.Reason, reason) {
+			t.Errorf("got the conflict %+v, want %q", c, want[i])
+		}
+	}
+}
+
+func TestObjectsWithoutAnnotationAreLeftOutWithoutATemplate(t *testing.T) {
+	config, err := registry.Parse("f.yaml", []byte(strings.Replace(discoveryConfig, "endpointTemplate:", "#", 1)))
+	check(t, err)
+	snapshot, conflicts := registry.Merge(config, []registry.Driver{object("a", ""), object("b", "unix:///csi/b")}, nil)
+	if got := others(t, snapshot); got != "b@unix:///csi/b" || len(conflicts) > 0 {
+		t.Errorf("served are %q with the conflicts %+v, want b alone", got, conflicts)
+	}
+}
+
+func TestInsecureDefaultsLetObjectsNameAddressesThatAreAllowed(t *testing.T) {
+	config, err := registry.Parse("f.yaml", []byte(strings.Replace(discoveryConfig, "timeout: 7m", "timeout: 7m, insecure: true", 1)))
+	check(t, err)
+	snapshot, _ := registry.Merge(config, []registry.Driver{object("a", "tcp://a.storage.svc:9443"), object("b", "tcp://evil.svc:9443")}, nil)
+	if snapshot["a"].Endpoint != "tcp://a.storage.svc:9443" || len(snapshot) != 2 {
+		t.Errorf("got %+v", snapshot)
+	}
+}

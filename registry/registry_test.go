@@ -1,0 +1,329 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// script is a Source that says what a test tells it to.
+type script struct {
+	name string
+	sets chan []registry.Driver // to be sent; closed to have Run fail
+	runs int
+	live int // Runs that have not returned
+}
+
+func newScript(name string) *script {
+	return &script{name: name, sets: make(chan []registry.Driver, 10)}
+}
+
+func (s *script) Name() string { return s.name }
+
+func (s *script) Run(ctx context.Context, out chan<- []registry.Driver) error {
+	s.runs, s.live = s.runs+1, s.live+1
+	defer func() { s.live-- }()
+	for {
+		select {
+		case set, ok := <-s.sets:
+			if !ok {
+				s.sets = make(chan []registry.Driver, 10)
+				return errors.New("out of order")
+			}
+			select {
+			case out <- set:
+			case <-ctx.Done():
+				return nil
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// scriptedFile is a ConfigSource.
+type scriptedFile struct {
+	*script
+	t      *testing.T
+	mu     sync.Mutex
+	config *registry.Config
+}
+
+func (f *scriptedFile) Config() *registry.Config {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.config
+}
+
+// say makes the file another one.
+func (f *scriptedFile) say(content string) {
+	f.t.Helper()
+	config, err := registry.Parse("f.yaml", []byte(content))
+	check(f.t, err)
+	f.mu.Lock()
+	f.config = config
+	f.mu.Unlock()
+	f.sets <- slices.Collect(maps.Values(config.Drivers()))
+}
+
+// registryTest is a Registry that runs on scripts.
+type registryTest struct {
+	t        *testing.T
+	registry *registry.Registry
+	file     *scriptedFile
+	objects  *script
+	sockets  map[string]*script // by glob
+	lines    <-chan string
+	stop     func()
+}
+
+// onScripts runs a test of a Registry in virtual time.
+func onScripts(t *testing.T, test func(r *registryTest)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &registryTest{t: t, file: &scriptedFile{script: newScript("file"), t: t}, objects: newScript("objects"),
+			sockets: map[string]*script{"/a": newScript("/a"), "/b": newScript("/b")}}
+		var err error
+		r.registry, err = registry.New(registry.Options{
+			File:       r.file,
+			CSIDrivers: func() registry.Source { return r.objects },
+			Sockets:    func(glob string) (registry.Source, error) { return r.sockets[glob], nil },
+		})
+		check(t, err)
+		ctx, lines := logContext(t)
+		r.lines = lines
+		ctx, cancel := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() { done <- r.registry.Run(ctx) }()
+		r.stop = sync.OnceFunc(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("Run ended with %v", err)
+			}
+			if live := r.file.live + r.objects.live + r.sockets["/a"].live + r.sockets["/b"].live; live > 0 {
+				t.Errorf("%d sources still run", live)
+			}
+		})
+		defer r.stop()
+		test(r)
+	})
+}
+
+// served is the names of the next snapshot, or of none.
+func (r *registryTest) served() string {
+	synctest.Wait()
+	select {
+	case snapshot := <-r.registry.Updates():
+		return "[" + strings.Join(slices.Sorted(maps.Keys(snapshot)), " ") + "]"
+	default:
+		return "none"
+	}
+}
+
+func (r *registryTest) expect(want string) {
+	r.t.Helper()
+	if got := r.served(); got != want {
+		r.t.Errorf("served are %s, want %s", got, want)
+	}
+}
+
+const allSources = "discovery: {sockets: [/a, /b], csiDrivers: {enabled: true, allowedEndpoints: [unix:///*]}}\n"
+
+func TestFirstSnapshotWaitsForEverySource(t *testing.T) {
+	onScripts(t, func(r *registryTest) {
+		r.expect("none")
+		r.file.say(driversFile("f") + allSources)
+		r.expect("none")
+		r.sockets["/a"].sets <- nil
+		r.objects.sets <- []registry.Driver{object("o", "unix:///o")}
+		r.expect("none")
+		r.file.say(driversFile("f", "g") + allSources)
+		time.Sleep(time.Hour)
+		r.expect("none")
+		logged(t, r.lines, "Sources have not said yet")
+		r.sockets["/b"].sets <- []registry.Driver{socket("s", "/s")}
+		r.expect("[f g o s]")
+	})
+}
+
+func TestSnapshotWithoutDriversIsOne(t *testing.T) {
+	onScripts(t, func(r *registryTest) {
+		r.file.say(driversFile())
+		r.expect("[]")
+		r.file.say(driversFile("f"))
+		r.expect("[f]")
+		r.file.say(driversFile())
+		r.expect("[]")
+	})
+}
+
+func TestLatestSnapshotWins(t *testing.T) {
+	onScripts(t, func(r *registryTest) {
+		for _, names := range [][]string{{"a"}, {"a", "b"}, {"c"}} {
+			r.file.say(driversFile(names...))
+			synctest.Wait()
+		}
+		r.expect("[c]")
+		r.expect("none")
+	})
+}
+
+func TestEqualSnapshotIsNotSentAgain(t *testing.T) {
+	onScripts(t, func(r *registryTest) {
+		r.file.say(driversFile("a") + allSources)
+		for _, s := range []*script{r.objects, r.sockets["/a"], r.sockets["/b"]} {
+			s.sets <- nil
+		}
+		r.expect("[a]")
+		r.file.say(driversFile("a") + allSources)
+		r.objects.sets <- []registry.Driver{object("x", "not an endpoint")}
+		r.expect("none")
+	})
+}
+
+func TestSourcesFollowTheFile(t *testing.T) {
+	onScripts(t, func(r *registryTest) {
+		r.file.say(driversFile() + "discovery: {sockets: [/a]}\n")
+		r.sockets["/a"].sets <- []registry.Driver{socket("a", "/a1")}
+		r.expect("[a]")
+		// One source is added: those that run go on, and nobody is retired meanwhile.
+		r.file.say(driversFile("f") + "discovery: {sockets: [/b, /a]}\n")
+		r.expect("none")
+		r.sockets["/b"].sets <- []registry.Driver{socket("b", "/b1")}
+		r.expect("[a b f]")
+		r.file.say(driversFile("f") + "discovery: {sockets: [/b]}\n")
+		r.expect("[b f]")
+		if a, b := r.sockets["/a"], r.sockets["/b"]; a.runs != 1 || a.live != 0 || b.runs != 1 || b.live != 1 {
+			t.Errorf("/a ran %d times, /b %d; %d and %d run", a.runs, b.runs, a.live, b.live)
+		}
+		r.file.say(driversFile("f") + allSources)
+		r.objects.sets <- []registry.Driver{object("o", "unix:///o"), object("p", "")}
+		r.sockets["/a"].sets <- nil
+		r.expect("[b f o]")
+		// A rule that changes needs no source to start again.
+		r.file.say(driversFile("f") + strings.Replace(allSources, "enabled", "endpointTemplate: 'unix:///t/{driver}', enabled", 1))
+		r.expect("[b f o p]")
+		r.file.say(driversFile("f") + "discovery: {csiDrivers: {enabled: false}}\n")
+		r.expect("[f]")
+		if r.objects.runs != 1 || r.objects.live != 0 || r.sockets["/b"].live != 0 {
+			t.Errorf("the source of objects ran %d times and %d run", r.objects.runs, r.objects.live)
+		}
+	})
+}
+
+func TestSourceThatSaysNothingHoldsChangesBackForALimitedTime(t *testing.T) {
+	onScripts(t, func(r *registryTest) {
+		r.file.say(driversFile("a"))
+		r.expect("[a]")
+		r.file.say(driversFile("a", "b") + "discovery: {sockets: [/a]}\n")
+		time.Sleep(9 * time.Second)
+		r.expect("none")
+		time.Sleep(time.Second)
+		r.expect("[a b]")
+		r.file.say(driversFile("b") + "discovery: {sockets: [/a]}\n")
+		r.expect("[b]") // it was waited for once
+		r.sockets["/a"].sets <- []registry.Driver{socket("s", "/s")}
+		r.expect("[b s]")
+	})
+}
+
+func TestDefaultsOfTheFileReachDriversThatWereFound(t *testing.T) {
+	onScripts(t, func(r *registryTest) {
+		r.file.say(driversFile() + "discovery: {sockets: [/a]}\n")
+		r.sockets["/a"].sets <- []registry.Driver{socket("s", "/s")}
+		synctest.Wait()
+		if got := (<-r.registry.Updates())["s"].Workers; got != 20 {
+			t.Errorf("%d workers", got)
+		}
+		r.file.say(driversFile() + "defaults: {workers: 7}\ndiscovery: {sockets: [/a]}\n")
+		synctest.Wait()
+		if got := (<-r.registry.Updates())["s"].Workers; got != 7 {
+			t.Errorf("%d workers, want 7", got)
+		}
+		if r.sockets["/a"].runs != 1 {
+			t.Error("the source was started again")
+		}
+	})
+}
+
+func TestConflictsAreLoggedWhenTheyComeAndWhenTheyGo(t *testing.T) {
+	onScripts(t, func(r *registryTest) {
+		const rules = "discovery: {sockets: [/a]}\n"
+		r.file.say(driversFile("f") + rules)
+		r.sockets["/a"].sets <- []registry.Driver{socket("f", "/other")}
+		r.expect("[f]")
+		conflicts := r.registry.Conflicts()
+		if len(conflicts) != 1 || conflicts[0].Winner != "f.yaml:4" || conflicts[0].Loser != "socket /other" {
+			t.Errorf("the conflicts are %+v", conflicts)
+		}
+		if before := logged(t, r.lines, "Conflict"); before > 0 {
+			t.Errorf("%d lines before", before)
+		}
+		r.file.say("# one line more\n" + driversFile("f") + rules)
+		r.sockets["/a"].sets <- []registry.Driver{socket("f", "/other"), socket("s", "/s")}
+		r.expect("[f s]")
+		if len(r.lines) > 0 {
+			t.Errorf("logged again: %s", <-r.lines)
+		}
+		if got := r.registry.Conflicts(); len(got) != 1 || got[0].Winner != "f.yaml:5" {
+			t.Errorf("the conflicts are %+v", got)
+		}
+		r.sockets["/a"].sets <- nil
+		r.expect("[f]")
+		if before := logged(t, r.lines, "is gone"); before > 0 {
+			t.Errorf("%d lines before", before)
+		}
+		if got := r.registry.Conflicts(); len(got) > 0 {
+			t.Errorf("the conflicts are %+v", got)
+		}
+	})
+}
+
+func TestSourceThatEndsByItselfRunsAgain(t *testing.T) {
+	onScripts(t, func(r *registryTest) {
+		r.file.say(driversFile() + "discovery: {sockets: [/a]}\n")
+		r.sockets["/a"].sets <- []registry.Driver{socket("s", "/s")}
+		r.expect("[s]")
+		close(r.sockets["/a"].sets)
+		time.Sleep(time.Minute)
+		r.expect("none") // what it saw stays
+		r.sockets["/a"].sets <- []registry.Driver{socket("t", "/s")}
+		r.expect("[t]")
+	})
+}
+
+func TestRegistryEndsWhileNobodyTakesWhatItSends(t *testing.T) {
+	onScripts(t, func(r *registryTest) {
+		r.file.say(driversFile("a"))
+		synctest.Wait()
+		r.file.say(driversFile("b"))
+		synctest.Wait()
+		r.stop()
+		r.expect("[b]")
+	})
+}
+
+func TestRegistryOptionsAreChecked(t *testing.T) {
+	complete := registry.Options{
+		File:       &scriptedFile{},
+		CSIDrivers: func() registry.Source { return nil },
+		Sockets:    func(string) (registry.Source, error) { return nil, nil },
+	}
+	for name, spoil := range map[string]func(o *registry.Options){
+		"File": func(o *registry.Options) { o.File = nil }, "CSIDrivers": func(o *registry.Options) { o.CSIDrivers = nil },
+		"Sockets": func(o *registry.Options) { o.Sockets = nil }, "Settle": func(o *registry.Options) { o.Settle = -1 },
+	} {
+		o := complete
+		spoil(&o)
+		if _, err := registry.New(o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
