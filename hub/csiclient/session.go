@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/kubernetes-csi/csi-lib-utils/rpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
@@ -17,11 +18,16 @@ import (
 type Session struct {
 	conn *grpc.ClientConn
 	info Info
-	done chan struct{} // closed when the connection has ended
+	done chan struct{} // closed when the connection has ended, or is to be replaced
+	once sync.Once     // of closing done
 
 	mu      sync.Mutex
 	calls   int  // in flight; guarded by mu
 	closing bool // no further call may begin; guarded by mu
+}
+
+func newSession(conn *grpc.ClientConn, info Info) *Session {
+	return &Session{conn: conn, info: info, done: make(chan struct{})}
 }
 
 // Info is what a driver said of itself when it was connected to.
@@ -49,7 +55,8 @@ type Capabilities struct {
 // Info returns what the driver said of itself. It does not change during a Session.
 func (s *Session) Info() Info { return s.info }
 
-// Done is closed when the connection has ended, by either side.
+// Done is closed when the connection has ended, by either side, or is to be replaced
+// because the TLS files have changed: calls in flight then go on, no other begins.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
 // ControllerPublishVolume makes that one call. The error is a gRPC status; on a
@@ -69,6 +76,23 @@ func (s *Session) ControllerUnpublishVolume(ctx context.Context, req *csi.Contro
 	}
 	defer s.end()
 	return csi.NewControllerClient(s.conn).ControllerUnpublishVolume(ctx, req)
+}
+
+// Probe asks the driver whether it is ready. The error is nil, ErrNotReady or a gRPC
+// status as in ControllerPublishVolume.
+func (s *Session) Probe(ctx context.Context) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	defer s.end()
+	ready, err := rpc.Probe(ctx, s.conn)
+	if err != nil {
+		return err
+	}
+	if !ready {
+		return ErrNotReady
+	}
+	return nil
 }
 
 // Close lets no further call begin and closes the connection as soon as the
@@ -108,7 +132,10 @@ func (s *Session) end() {
 // watch closes done when the connection leaves the state Ready. It returns then,
 // at the latest when the connection is closed.
 func (s *Session) watch() {
-	defer close(s.done)
+	defer s.finish()
 	// Closing the connection is a change of state too, so this always returns.
 	s.conn.WaitForStateChange(context.Background(), connectivity.Ready)
 }
+
+// finish closes done.
+func (s *Session) finish() { s.once.Do(func() { close(s.done) }) }

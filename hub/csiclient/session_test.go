@@ -2,6 +2,7 @@ package csiclient
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -61,6 +62,27 @@ func TestErrorOfACallIsTheStatusOfTheDriver(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	assertOpen(t, s)
+}
+
+func TestProbeTellsWhetherTheDriverIsReady(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{})
+	s := connect(ctx, t, d.endpoint)
+	if err := s.Probe(ctx); err != nil {
+		t.Errorf("ready: got %v", err)
+	}
+	d.turn(t, fakecsi.Knobs{NotReady: new(true)})
+	if err := s.Probe(ctx); !errors.Is(err, ErrNotReady) {
+		t.Errorf("not ready: got %v", err)
+	}
+	d.turn(t, fakecsi.Knobs{NotReady: new(false), Fail: []fakecsi.Fault{{Method: fakecsi.Probe, Code: codes.FailedPrecondition}}})
+	if err := s.Probe(ctx); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("failing: got %v", err)
+	}
+	s.Close()
+	if err := s.Probe(ctx); status.Code(err) != codes.Unavailable {
+		t.Errorf("closed: got %v", err)
+	}
 }
 
 func TestDoneTellsThatTheConnectionIsLost(t *testing.T) {

@@ -1,0 +1,33 @@
+package csiclient
+
+import (
+	"net"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestMachineThatIsGoneIsFoundOutWithinHalfAMinute(t *testing.T) {
+	d := startTCPDriver(t, nil)
+	conn, err := connectRaw(testContext(t), d.endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for option, want := range map[int]int{
+		unix.TCP_USER_TIMEOUT: 30000, unix.TCP_KEEPIDLE: 15, unix.TCP_KEEPINTVL: 5, unix.TCP_KEEPCNT: 3,
+	} {
+		var got int
+		var failed error
+		if err := raw.Control(func(fd uintptr) { got, failed = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, option) }); err != nil || failed != nil {
+			t.Fatal(err, failed)
+		}
+		if got != want {
+			t.Errorf("socket option %d is %d, want %d", option, got, want)
+		}
+	}
+}

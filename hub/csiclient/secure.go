@@ -1,0 +1,174 @@
+package csiclient
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// firstWords is how long the server may take to say the first thing after the TLS
+// handshake. In TLS 1.3 that is where it shows whether it took our certificate. A
+// server that waits for us to speak is not held against it.
+const firstWords = 500 * time.Millisecond
+
+// loadMaterial reads the files and says what is wrong with them, with our own
+// certificate too.
+func loadMaterial(t registry.TLS) (*tlsfiles.Material, error) {
+	material, err := tlsFiles(t).Load()
+	if err == nil {
+		err = material.CheckTime(time.Now())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the TLS files of this side: %w", err)
+	}
+	return material, nil
+}
+
+func tlsFiles(t registry.TLS) tlsfiles.Files {
+	return tlsfiles.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile}
+}
+
+// secure makes the TLS handshake on a connection, both sides with a certificate.
+// Its error says which side has to change what. It leaves the connection open if it
+// fails.
+func secure(ctx context.Context, raw net.Conn, t registry.TLS, m *tlsfiles.Material) (*wire, grpc.DialOption, error) {
+	conn := tls.Client(raw, &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		RootCAs:    m.Authorities,
+		ServerName: t.ServerName,
+		NextProtos: []string{"h2"}, // gRPC servers insist
+		// In any case, also if the server names other authorities: it will say why it
+		// does not take ours, which is more than that there was none.
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &m.Certificate, nil },
+	})
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, nil, whyNoTLS(err, t)
+	}
+	state := conn.ConnectionState()
+	if state.NegotiatedProtocol != "h2" {
+		return nil, nil, errors.New("the server there does not speak HTTP/2 over TLS (ALPN h2), so that it is no gRPC server")
+	}
+	w := &wire{Conn: conn}
+	if err := w.peek(ctx, firstWords); err != nil {
+		return nil, nil, whyNoTLS(err, t)
+	}
+	return w, grpc.WithTransportCredentials(handshaken{state}), nil
+}
+
+// whyNoTLS says what an error of the handshake, or of the first reading after it,
+// means to an operator.
+func whyNoTLS(err error, t registry.TLS) error {
+	if verification, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return fmt.Errorf("%s: %w", whyUntrusted(verification, t), err)
+	}
+	if alert, ok := remoteAlert(err); ok {
+		return fmt.Errorf("%s: %w", whyRefused(alert, t), err)
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return fmt.Errorf("what listens there speaks plain text and no TLS: correct the endpoint, or have the driver's side speak TLS: %w", err)
+	}
+	if hungUp(err) {
+		return fmt.Errorf("the server there hung up in the middle of the TLS handshake: it may speak no TLS, or not take the client certificate in %s: %w", t.CertFile, err)
+	}
+	return err
+}
+
+// whyUntrusted says what is wrong with the certificate of the server.
+func whyUntrusted(err *tls.CertificateVerificationError, t registry.TLS) string {
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		leaf := err.UnverifiedCertificates[0]
+		return fmt.Sprintf("the certificate of the server is for %s and not for serverName %q: correct one of them", names(leaf), t.ServerName)
+	}
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+		from, to := invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339)
+		return fmt.Sprintf("the certificate of the server has expired or does not hold yet (it holds from %s to %s): renew it", from, to)
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		leaf := err.UnverifiedCertificates[0]
+		return fmt.Sprintf("the certificate of the server, issued by %q, comes from no authority in %s: correct the file or the certificate",
+			leaf.Issuer.String(), t.CAFile)
+	}
+	return "the certificate of the server cannot be trusted"
+}
+
+// names are those that a certificate is for.
+func names(c *x509.Certificate) string {
+	all := c.DNSNames
+	for _, ip := range c.IPAddresses {
+		all = append(all, ip.String())
+	}
+	if len(all) == 0 {
+		return "no name at all"
+	}
+	return strings.Join(all, ", ")
+}
+
+// remoteAlert returns the words of a TLS alert that the server sent.
+func remoteAlert(err error) (string, bool) {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || op.Op != "remote error" {
+		return "", false
+	}
+	return strings.TrimPrefix(op.Err.Error(), "tls: "), true
+}
+
+// whyRefused says what an alert of the server means.
+func whyRefused(alert string, t registry.TLS) string {
+	switch alert {
+	case "unknown certificate authority":
+		return fmt.Sprintf("the server refuses the client certificate in %s, it does not know the authority that it comes from", t.CertFile)
+	case "expired certificate":
+		return fmt.Sprintf("the server refuses the client certificate in %s, it has expired: renew it", t.CertFile)
+	case "bad certificate", "unsupported certificate", "revoked certificate", "unknown certificate", "certificate required", "access denied":
+		return fmt.Sprintf("the server refuses the client certificate in %s", t.CertFile)
+	case "protocol version not supported":
+		return "the server does not speak TLS 1.3"
+	case "no application protocol":
+		return "the server does not speak HTTP/2 over TLS (ALPN h2), so that it is no gRPC server"
+	}
+	return "the server ended the TLS handshake"
+}
+
+// whyNoGRPC says why gRPC did not become ready on a connection.
+func whyNoGRPC(ctx context.Context, d registry.Driver, on *wire, err error) error {
+	first := on.failure()
+	if !errors.Is(err, errNoGRPC) || first == nil {
+		return err
+	}
+	if d.TLS.Enabled() {
+		return fmt.Errorf("%w: %w", err, whyNoTLS(first, d.TLS))
+	}
+	if hungUp(first) && d.Endpoint.Network() == "tcp" && speaksTLS(ctx, d.Endpoint) {
+		return fmt.Errorf("%w: it speaks TLS and hangs up on plain text: give the driver tls", err)
+	}
+	return err
+}
+
+// speaksTLS finds out, with a connection of its own, whether a server that hangs up
+// on plain text waits for TLS. The handshake cannot succeed: nobody is trusted.
+func speaksTLS(ctx context.Context, endpoint registry.Endpoint) bool {
+	raw, err := connectRaw(ctx, endpoint)
+	if err != nil {
+		return false
+	}
+	defer raw.Close()
+	err = tls.Client(raw, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool(), ServerName: endpoint.Host()}).HandshakeContext(ctx)
+	_, answered := errors.AsType[*tls.CertificateVerificationError](err)
+	_, alerted := remoteAlert(err)
+	return answered || alerted
+}
+
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}

@@ -1,0 +1,86 @@
+package tlsfiles
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// maxFileSize is far above any bundle of authorities.
+const maxFileSize = 4 << 20
+
+// Files are the paths of the three PEM files.
+type Files struct{ CA, Cert, Key string }
+
+// Material is what was in the files. It is not changed once it was loaded.
+type Material struct {
+	Authorities *x509.CertPool
+	Certificate tls.Certificate // with its Leaf
+	files       Files
+	sum         [sha256.Size]byte
+}
+
+// Load reads the files and checks that they are whole: that there is an authority,
+// and that key and certificate belong together. Its error names the file.
+func (f Files) Load() (*Material, error) {
+	sum := sha256.New()
+	var content [3][]byte
+	for i, path := range []string{f.CA, f.Cert, f.Key} {
+		data, err := read(path)
+		if err != nil {
+			return nil, err
+		}
+		content[i] = data
+		fmt.Fprintf(sum, "%d\n%s", len(data), data)
+	}
+	m := &Material{files: f, Authorities: x509.NewCertPool(), sum: [sha256.Size]byte(sum.Sum(nil))}
+	if !m.Authorities.AppendCertsFromPEM(content[0]) {
+		return nil, fmt.Errorf("%s holds no certificate of an authority in PEM", f.CA)
+	}
+	var err error
+	// Its errors say what is wrong and nothing of what the key is.
+	if m.Certificate, err = tls.X509KeyPair(content[1], content[2]); err != nil {
+		return nil, fmt.Errorf("certificate in %s with key in %s: %w", f.Cert, f.Key, err)
+	}
+	return m, nil
+}
+
+func read(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no file %s: %w", path, fs.ErrNotExist)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFileSize {
+		return nil, fmt.Errorf("%s has more than %d bytes: that cannot be meant", path, maxFileSize)
+	}
+	return data, nil
+}
+
+// Same says whether the files held the same bytes.
+func (m *Material) Same(other *Material) bool { return m.sum == other.sum }
+
+// CheckTime says that the own certificate is not valid at a time.
+func (m *Material) CheckTime(now time.Time) error {
+	leaf := m.Certificate.Leaf
+	if now.After(leaf.NotAfter) {
+		return fmt.Errorf("the certificate in %s expired at %s: renew it", m.files.Cert, leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	if now.Before(leaf.NotBefore) {
+		return fmt.Errorf("the certificate in %s is not valid before %s: check the clocks", m.files.Cert, leaf.NotBefore.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
