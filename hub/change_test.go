@@ -196,7 +196,9 @@ func (w *world) waitCondition(h *hub.Hub, driver string, want hub.State) {
 func TestVolumesWaitWhileTheDriverSaysThatItIsNotReady(t *testing.T) {
 	w := newWorld(t)
 	driver, backend := w.driver("d", fakecsi.Options{})
-	w.set(driver, func(s *registry.Settings) { s.Probe = registry.Probe{Interval: 10 * time.Millisecond, Timeout: time.Minute} })
+	w.set(driver, func(s *registry.Settings) {
+		s.Probe = registry.Probe{Interval: 10 * time.Millisecond, Timeout: time.Minute}
+	})
 	va := w.volume("v", driver, w.node("n", driver))
 	updates, h := w.run()
 	updates <- w.drivers
@@ -221,7 +223,9 @@ func TestVolumesWaitWhileTheDriverSaysThatItIsNotReady(t *testing.T) {
 func TestDriverWhoseProbeHangsIsNotReady(t *testing.T) {
 	w := newWorld(t)
 	driver, backend := w.driver("d", fakecsi.Options{})
-	w.set(driver, func(s *registry.Settings) { s.Probe = registry.Probe{Interval: 10 * time.Millisecond, Timeout: 50 * time.Millisecond} })
+	w.set(driver, func(s *registry.Settings) {
+		s.Probe = registry.Probe{Interval: 10 * time.Millisecond, Timeout: 50 * time.Millisecond}
+	})
 	updates, h := w.run()
 	updates <- w.drivers
 	w.waitCondition(h, driver, hub.Ready)
