@@ -20,7 +20,7 @@ import (
 // firstWords is how long the server may take to say the first thing after the TLS
 // handshake. In TLS 1.3 that is where it shows whether it took our certificate. A
 // server that waits for us to speak is not held against it.
-const firstWords = 500 * time.Millisecond
+const firstWords = time.Second
 
 // loadMaterial reads the files and says what is wrong with them, with our own
 // certificate too.
@@ -60,7 +60,9 @@ func secure(ctx context.Context, raw net.Conn, t registry.TLS, m *tlsfiles.Mater
 		return nil, nil, errors.New("the server there does not speak HTTP/2 over TLS (ALPN h2), so that it is no gRPC server")
 	}
 	w := &wire{Conn: conn}
-	if err := w.peek(ctx, firstWords); err != nil {
+	if err := w.peek(ctx, firstWords); hungUp(err) {
+		return nil, nil, fmt.Errorf("the server there took the TLS handshake and hung up then: if it is a proxy, it may be full or not reach the driver, its log says so: %w", err)
+	} else if err != nil {
 		return nil, nil, whyNoTLS(err, t)
 	}
 	return w, grpc.WithTransportCredentials(handshaken{state}), nil
