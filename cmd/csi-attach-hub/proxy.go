@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsproxy"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// proxyFlags are the flags of proxy, with their defaults.
+type proxyFlags struct {
+	listen  string
+	target  string
+	options tlsproxy.Options
+	logging *logsapi.LoggingConfiguration
+}
+
+func newProxyCommand() *cobra.Command {
+	f := proxyFlags{logging: logsapi.NewLoggingConfiguration()}
+	c := newCommand("proxy", "Listen with mutual TLS for a driver that only listens on a unix socket", func(c *cobra.Command, _ []string) error {
+		return runProxy(c.Context(), f)
+	})
+	c.Args = cobra.NoArgs
+	flags, o := c.Flags(), &f.options
+	flags.StringVar(&f.listen, "listen", ":9443", "`address` to listen on")
+	flags.StringVar(&f.target, "target", "unix:///csi/csi.sock", "`endpoint` of the driver, a unix socket")
+	flags.StringVar(&o.Files.Cert, "tls-cert", "", "`file` with the certificate that clients are shown; this and the next two are read again when they change")
+	flags.StringVar(&o.Files.Key, "tls-key", "", "`file` with the key of that certificate")
+	flags.StringVar(&o.Files.CA, "client-ca", "", "`file` with the authorities that the certificates of clients must come from")
+	flags.StringArrayVar(&o.AllowedSANs, "allow-san", nil, "domain `name` or URI of which the certificate of a client must have one, may be given several times; without it, any name will do")
+	flags.IntVar(&o.MaxConnections, "max-connections", 100, "how many clients can be connected at once")
+	flags.DurationVar(&o.IdleTimeout, "idle-timeout", time.Hour, "how long a connection may pass nothing; longer than the longest call")
+	flags.DurationVar(&o.HandshakeTimeout, "handshake-timeout", 10*time.Second, "how long a client may take for the TLS handshake")
+	flags.DurationVar(&o.Grace, "shutdown-grace", 30*time.Second, "how long connections may go on after SIGTERM")
+	logsapi.AddFlags(f.logging, flags)
+	for _, required := range []string{"tls-cert", "tls-key", "client-ca"} {
+		if err := c.MarkFlagRequired(required); err != nil {
+			panic(err) // there is no such flag: a mistake above
+		}
+	}
+	return c
+}
+
+// runProxy blocks until the proxy has been told to stop and has drained.
+func runProxy(ctx context.Context, f proxyFlags) error {
+	proxy, listener, err := f.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	if err := logsapi.ValidateAndApply(f.logging, nil); err != nil {
+		return fmt.Errorf("set up logging: %w", err)
+	}
+	defer logs.FlushLogs()
+	logger := klog.FromContext(ctx)
+	logger.Info("Listening", "version", version, "address", listener.Addr(), "target", f.target, "allowedSANs", f.options.AllowedSANs)
+	if err := proxy.Serve(ctx, listener); err != nil {
+		return err
+	}
+	logger.Info("Stopped")
+	return nil
+}
+
+// open returns the proxy and what it is to listen on.
+func (f proxyFlags) open(ctx context.Context) (*tlsproxy.Proxy, net.Listener, error) {
+	target, err := registry.ParseEndpoint(f.target)
+	if err == nil && target.Network() != "unix" {
+		err = errors.New("must be a unix socket: write unix:///path/to/csi.sock")
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("--target: %w", err)
+	}
+	f.options.Target = target.Address()
+	proxy, err := tlsproxy.New(f.options)
+	if err != nil {
+		return nil, nil, err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", f.listen)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--listen: %w", err)
+	}
+	return proxy, listener, nil
+}

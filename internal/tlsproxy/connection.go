@@ -1,0 +1,112 @@
+package tlsproxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// serve passes one client to the socket, until it has ended or ctx does. Until then
+// it has the handshake's place that was taken. A client that is not through with the
+// handshake when intake ends is let go.
+func (p *Proxy) serve(ctx, intake context.Context, raw net.Conn) {
+	defer raw.Close()
+	logger := klog.FromContext(ctx).WithValues("client", raw.RemoteAddr().String())
+	conn, names, err := p.secure(intake, raw)
+	p.handshakes.giveBack()
+	if err != nil {
+		p.refused(logger, err)
+		return
+	}
+	defer conn.Close()
+	logger = logger.WithValues("names", names)
+	if !p.clients.take() {
+		p.refusals.log(logger, "Refused a client: too many others are connected", "connections", p.options.MaxConnections)
+		return
+	}
+	why, err := p.forward(ctx, logger, conn)
+	p.clients.giveBack() // before it is told: there is room again
+	if err != nil {
+		p.refusals.log(logger, "Let a client go: the driver does not listen", "problem", err)
+		return
+	}
+	logger.Info("A client is gone", "because", why)
+}
+
+// forward passes a client to a connection of its own to the socket. It fails if there
+// is none to be had, else it returns why it ended.
+func (p *Proxy) forward(ctx context.Context, logger klog.Logger, client net.Conn) (why string, err error) {
+	dialer := net.Dialer{Timeout: targetTimeout}
+	target, err := dialer.DialContext(ctx, "unix", p.options.Target)
+	if err != nil {
+		return "", err
+	}
+	defer target.Close()
+	logger.Info("A client is connected")
+	return p.pass(ctx, client, target), nil
+}
+
+// refused logs why a client did not get through the handshake. One that just
+// connects, as probes of ports do, is no news.
+func (p *Proxy) refused(logger klog.Logger, err error) {
+	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
+		logger.V(4).Info("A client left before the TLS handshake", "problem", err)
+		return
+	}
+	p.refusals.log(logger, "Refused a client in the TLS handshake", "problem", err)
+}
+
+// pass copies in both directions until either ends, nothing is passed for too long or
+// ctx ends, and says which it was.
+func (p *Proxy) pass(ctx context.Context, client, target net.Conn) string {
+	var activity atomic.Int64 // how often something was passed
+	var copies sync.WaitGroup
+	ended := make(chan string, 2)
+	copies.Go(func() { copyAll(target, client, &activity); ended <- "the client has ended the connection" })
+	copies.Go(func() { copyAll(client, target, &activity); ended <- "the driver has ended the connection" })
+	defer copies.Wait()
+	// Closing ends both copies. What was read has been written by then, but for what a
+	// cut leaves behind.
+	defer client.Close()
+	defer target.Close()
+	idle := time.NewTicker(p.options.IdleTimeout)
+	defer idle.Stop()
+	last := activity.Load()
+	for {
+		select {
+		case why := <-ended:
+			return why
+		case <-ctx.Done():
+			return "the grace is over"
+		case <-idle.C:
+			now := activity.Load()
+			if now == last {
+				return "nothing was passed for too long"
+			}
+			last = now
+		}
+	}
+}
+
+// copyAll copies until either side ends, and counts.
+func copyAll(to, from net.Conn, activity *atomic.Int64) {
+	b := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(b)
+		if n > 0 {
+			activity.Add(1)
+			if _, err := to.Write(b[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}

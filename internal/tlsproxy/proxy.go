@@ -1,0 +1,186 @@
+package tlsproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
+)
+
+const (
+	// filePollInterval is how often the files are looked at. A change is believed at
+	// the second look.
+	filePollInterval = 10 * time.Second
+	// targetTimeout bounds connecting to the socket.
+	targetTimeout = 5 * time.Second
+	// acceptPause follows an error of accepting, such as too many open files.
+	acceptPause = 100 * time.Millisecond
+)
+
+// Options of a Proxy. All but AllowedSANs are required.
+type Options struct {
+	// Target is the path of the unix socket.
+	Target string
+	// Files are the certificate and key of the port, and as CA the authorities that
+	// the clients' certificates must come from.
+	Files tlsfiles.Files
+	// AllowedSANs are the names of which a client's certificate must have one: domain
+	// names, and URIs (with "://" in them). None means that any name will do.
+	AllowedSANs []string
+	// MaxConnections is how many clients can be connected at once. As many more can be
+	// in the TLS handshake.
+	MaxConnections int
+	// IdleTimeout is how long a connection may pass nothing. It must be longer than the
+	// longest call, which is silent.
+	IdleTimeout time.Duration
+	// HandshakeTimeout is how long a client may take for the TLS handshake.
+	HandshakeTimeout time.Duration
+	// Grace is how long connections may go on after the end of Serve's ctx.
+	Grace time.Duration
+}
+
+func (o Options) check() error {
+	switch {
+	case o.Target == "":
+		return errors.New("the path of the socket is missing")
+	case o.MaxConnections < 1:
+		return fmt.Errorf("%d connections at once are too few: at least 1", o.MaxConnections)
+	case o.IdleTimeout <= 0:
+		return fmt.Errorf("the idle timeout %s is not positive", o.IdleTimeout)
+	case o.HandshakeTimeout <= 0:
+		return fmt.Errorf("the handshake timeout %s is not positive", o.HandshakeTimeout)
+	case o.Grace < 0:
+		return fmt.Errorf("the grace %s is negative", o.Grace)
+	}
+	return nil
+}
+
+// Proxy passes what arrives over mutual TLS to a unix socket.
+type Proxy struct {
+	options  Options
+	material atomic.Pointer[tlsfiles.Material] // for connections to come
+	poll     func() (ticks <-chan time.Time, stop func())
+
+	handshakes, clients places
+	refusals            quiet // of the log: anybody can cause a refusal
+}
+
+// New checks the options and reads the files. It starts nothing.
+func New(o Options) (*Proxy, error) {
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("make proxy: %w", err)
+	}
+	material, err := o.Files.Load()
+	if err != nil {
+		return nil, fmt.Errorf("make proxy: %w", err)
+	}
+	p := &Proxy{options: o, poll: pollFiles,
+		handshakes: make(places, o.MaxConnections), clients: make(places, o.MaxConnections)}
+	p.material.Store(material)
+	return p, nil
+}
+
+func pollFiles() (<-chan time.Time, func()) {
+	ticker := time.NewTicker(filePollInterval)
+	return ticker.C, ticker.Stop
+}
+
+// Serve takes clients from a TCP listener, which it closes, until ctx ends. Then it
+// takes no more, waits within the grace until all connections have ended, cuts those
+// that are left and returns nil. Nothing else ends it: not a driver that is away, not
+// files that are not whole. It leaves no goroutine behind.
+func (p *Proxy) Serve(ctx context.Context, listener net.Listener) error {
+	logger := klog.FromContext(ctx)
+	if err := p.material.Load().CheckTime(time.Now()); err != nil {
+		logger.Info("Warning: clients will not take the certificate of this proxy", "problem", err)
+	}
+	var loops, connections sync.WaitGroup
+	// Connections outlive ctx: a call that is cut off leaves its volume in doubt.
+	lifetime, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	loops.Go(func() { p.followFiles(ctx) })
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	defer stop()
+	p.accept(ctx, listener, func(conn net.Conn) {
+		connections.Go(func() { p.serve(lifetime, ctx, conn) })
+	})
+	listener.Close()
+	loops.Wait()
+	logger.Info("Taking no more clients, letting connections end", "connections", len(p.clients), "grace", p.options.Grace)
+	defer time.AfterFunc(p.options.Grace, cut).Stop()
+	connections.Wait()
+	return nil
+}
+
+// accept hands connections on until ctx ends.
+func (p *Proxy) accept(ctx context.Context, listener net.Listener, serve func(net.Conn)) {
+	for {
+		conn, err := listener.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				conn.Close()
+			}
+			return
+		case err != nil:
+			p.refusals.log(klog.FromContext(ctx), "Cannot take clients", "problem", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(acceptPause):
+			}
+		case !p.handshakes.take():
+			p.refusals.log(klog.FromContext(ctx), "Refused a client: too many others are in the TLS handshake", "client", conn.RemoteAddr())
+			conn.Close()
+		default:
+			serve(conn)
+		}
+	}
+}
+
+// followFiles takes new files for connections to come, until ctx ends. Files that are
+// not whole are logged and change nothing.
+func (p *Proxy) followFiles(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	ticks, stop := p.poll()
+	defer stop()
+	files, problem := tlsfiles.NewFollower(p.material.Load()), ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks:
+		}
+		next, err := files.Look()
+		if err == nil {
+			problem = ""
+		} else if err.Error() != problem {
+			problem = err.Error()
+			logger.Info("Warning: the TLS files are not whole, those read before go on to hold", "problem", problem)
+		}
+		if next != nil {
+			p.material.Store(next)
+			logger.Info("Took new TLS files", "expires", next.Certificate.Leaf.NotAfter)
+		}
+	}
+}
+
+// places are taken and given back; it holds one element for each that is taken.
+type places chan struct{}
+
+func (p places) take() bool {
+	select {
+	case p <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p places) giveBack() { <-p }

@@ -1,0 +1,251 @@
+package tlsproxy
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/certtest"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
+)
+
+func TestProxyPassesTheCallsOfSeveralClients(t *testing.T) {
+	s := newScene(t, nil)
+	var clients sync.WaitGroup
+	for i := range 5 {
+		session := s.connect(s.hub())
+		clients.Go(func() {
+			for n := range 20 {
+				if err := s.publish(session, string(rune('a'+i))+string(rune('a'+n))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	if got := len(s.backend.Books().Attached); got != 100 {
+		t.Errorf("%d volumes attached, want 100", got)
+	}
+}
+
+func TestClientsComeBackWhenTheDriverDoes(t *testing.T) {
+	s := newScene(t, nil)
+	hub := s.hub()
+	session := s.connect(hub)
+	inFlight := s.hangingPublish(session)
+	s.driver.Crash()
+	<-session.Done()
+	if err := <-inFlight; status.Code(err) != codes.Unavailable {
+		t.Errorf("the call in flight got %v", err)
+	}
+	s.logged("the driver has ended the connection")
+	s.refused(hub, "took the TLS handshake and hung up then", "Let a client go: the driver does not listen")
+	s.turn(fakecsi.Knobs{ReleaseAll: true})
+	s.startDriver()
+	if err := s.publish(s.connect(hub), "v"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestClientsThatAreNotToBeTrustedAreRefused(t *testing.T) {
+	s := newScene(t, func(o *Options) { o.AllowedSANs = []string{"hub.example.com", "spiffe://cluster/hub"} })
+	other := certtest.NewAuthority(t, "other CA")
+	for _, test := range []struct {
+		name string
+		own  certtest.Pair
+		told string
+		log  string
+	}{
+		{"of another authority", other.Issue(certtest.Request{Names: []string{"hub.example.com"}}), "refuses the client certificate", "certificate signed by unknown authority"},
+		{"expired", s.hubCA.Issue(certtest.Request{Names: []string{"hub.example.com"}, To: time.Now().Add(-time.Minute)}), "expired at", ""},
+		{"of another name", s.hubCA.Issue(certtest.Request{Names: []string{"web", "10.0.0.1"}}), "refuses the client certificate", "is for web and for none of the allowed names hub.example.com, spiffe://cluster/hub"},
+		{"of another URI", s.hubCA.Issue(certtest.Request{URIs: []string{"spiffe://cluster/HUB"}}), "refuses the client certificate", ""},
+		{"of no name", s.hubCA.Issue(certtest.Request{}), "refuses the client certificate", ""},
+		{"of any name", s.hubCA.Issue(certtest.Request{Names: []string{"*.example.com"}}), "refuses the client certificate", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			again := s.another(t)
+			again.refused(again.client(test.own), test.told, test.log)
+		})
+	}
+	for _, r := range []certtest.Request{{Names: []string{"x", "HUB.example.com"}}, {URIs: []string{"spiffe://cluster/hub"}}} {
+		s.connect(s.client(s.hubCA.Issue(r)))
+	}
+}
+
+func TestClientWithoutACertificateOrHTTP2IsRefused(t *testing.T) {
+	s := newScene(t, nil)
+	own := s.hubCA.Issue(certtest.Request{}).TLS()
+	for name, test := range map[string]struct {
+		config *tls.Config
+		log    string
+	}{
+		"no certificate": {&tls.Config{NextProtos: []string{"h2"}}, "client didn't provide a certificate"},
+		"no HTTP/2":      {&tls.Config{Certificates: []tls.Certificate{own}}, "does not speak HTTP/2 over TLS"},
+		"TLS 1.2":        {&tls.Config{Certificates: []tls.Certificate{own}, NextProtos: []string{"h2"}, MaxVersion: tls.VersionTLS12}, "unsupported versions"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			again := s.another(t)
+			test.config.RootCAs, test.config.ServerName = s.proxyCA.Pool(), serverName
+			conn, err := tls.Dial("tcp", again.address, test.config)
+			if err == nil {
+				_, err = conn.Read(make([]byte, 1))
+				conn.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), "remote error: tls:") {
+				t.Errorf("the client got %v, want an alert", err)
+			}
+			again.logged(test.log)
+		})
+	}
+	plain, err := net.Dial("tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	if _, err := plain.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(plain); len(answer) > 7 {
+		t.Errorf("plain text got %q, %v", answer, err)
+	}
+	s.logged("does not look like a TLS handshake")
+	if s.calls() > 0 {
+		t.Error("calls reached the driver")
+	}
+}
+
+func TestReplacedCertificatesHoldForTheNextClient(t *testing.T) {
+	s := newScene(t, nil)
+	hub := s.hub()
+	session := s.connect(hub)
+	newCA, newHubCA := certtest.NewAuthority(t, "new CA"), certtest.NewAuthority(t, "new hub CA")
+	next := newCA.Issue(certtest.Request{Names: []string{serverName}})
+	certtest.WriteFile(t, s.files.Cert, next.CertPEM) // without its key
+	for range 3 {
+		s.poll <- time.Time{}
+	}
+	s.connect(hub)
+	s.logged("are not whole")
+	certtest.Write(t, filepath.Dir(s.files.Cert), newHubCA, next)
+	for range 3 {
+		s.poll <- time.Time{}
+	}
+	s.logged("Took new TLS files")
+	s.refused(hub, "comes from no authority in", "")
+	s.proxyCA = newCA
+	s.refused(s.hub(), "refuses the client certificate", "Refused a client in the TLS handshake")
+	s.hubCA = newHubCA
+	s.connect(s.hub())
+	if err := s.publish(session, "v"); err != nil {
+		t.Errorf("a client that was connected before got %v", err)
+	}
+}
+
+func TestDrainTakesNoClientAndLetsCallsEnd(t *testing.T) {
+	s := newScene(t, nil)
+	hub := s.hub()
+	session := s.connect(hub)
+	inFlight := s.hangingPublish(session)
+	s.stop()
+	s.logged("Taking no more clients")
+	if _, err := csiclient.Connect(s.ctx, hub); err == nil {
+		t.Error("a client was taken")
+	}
+	s.turn(fakecsi.Knobs{ReleaseAll: true})
+	if err := <-inFlight; err != nil {
+		t.Errorf("the call in flight got %v", err)
+	}
+	session.Close()
+	<-s.ended
+	s.logged("the client has ended the connection")
+}
+
+func TestDrainCutsWhatIsLeftAfterTheGrace(t *testing.T) {
+	s := newScene(t, func(o *Options) { o.Grace = time.Millisecond })
+	session := s.connect(s.hub())
+	s.stop()
+	<-s.ended
+	<-session.Done()
+	s.logged("the grace is over")
+}
+
+func TestProxyThatIsFullTakesTheNextClientWhenOneHasGone(t *testing.T) {
+	s := newScene(t, func(o *Options) { o.MaxConnections = 1 })
+	hub := s.hub()
+	session := s.connect(hub)
+	s.refused(hub, "hung up then: if it is a proxy, it may be full", "too many others are connected")
+	session.Close()
+	s.logged("A client is gone")
+	s.connect(hub)
+}
+
+func TestClientsInTheHandshakeCannotShutOutThoseThatAreConnected(t *testing.T) {
+	s := newScene(t, func(o *Options) { o.MaxConnections, o.HandshakeTimeout = 2, time.Second })
+	session := s.connect(s.hub())
+	for range 5 {
+		conn, err := net.Dial("tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	s.logged("too many others are in the TLS handshake")
+	if err := s.publish(session, "v"); err != nil {
+		t.Error(err)
+	}
+	s.logged("Refused a client in the TLS handshake") // they took too long
+	s.connect(s.hub())
+}
+
+func TestConnectionThatPassesNothingIsClosed(t *testing.T) {
+	s := newScene(t, func(o *Options) { o.IdleTimeout = 500 * time.Millisecond })
+	session := s.connect(s.hub())
+	<-session.Done()
+	s.logged("nothing was passed for too long")
+}
+
+func TestOptionsThatCannotBeMeantAreErrors(t *testing.T) {
+	s := newScene(t, nil)
+	for name, spoil := range map[string]func(*Options){
+		"no target":            func(o *Options) { o.Target = "" },
+		"no connections":       func(o *Options) { o.MaxConnections = 0 },
+		"no idle timeout":      func(o *Options) { o.IdleTimeout = 0 },
+		"no handshake timeout": func(o *Options) { o.HandshakeTimeout = 0 },
+		"negative grace":       func(o *Options) { o.Grace = -1 },
+		"no files":             func(o *Options) { o.Files = tlsfiles.Files{} },
+	} {
+		o := s.options
+		spoil(&o)
+		if _, err := New(o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestLogIsNotFloodedByOneMessage(t *testing.T) {
+	var q quiet
+	now := time.Now()
+	for i, want := range []struct {
+		after   time.Duration
+		leftOut int
+		due     bool
+	}{{0, 0, true}, {time.Second, 0, false}, {2 * time.Second, 0, false}, {11 * time.Second, 2, true}, {12 * time.Second, 0, false}} {
+		if leftOut, due := q.due("m", now.Add(want.after)); leftOut != want.leftOut || due != want.due {
+			t.Errorf("%d: got %d, %t", i, leftOut, due)
+		}
+	}
+	if _, due := q.due("other", now); !due {
+		t.Error("another message is left out")
+	}
+}

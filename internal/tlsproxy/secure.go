@@ -1,0 +1,81 @@
+package tlsproxy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+)
+
+// secure makes the TLS handshake and returns the connection with the names of the
+// client. The error says why the client was refused.
+func (p *Proxy) secure(ctx context.Context, raw net.Conn) (*tls.Conn, []string, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.options.HandshakeTimeout)
+	defer cancel()
+	m := p.material.Load()
+	conn := tls.Server(raw, &tls.Config{
+		MinVersion:   tls.VersionTLS13,
+		Certificates: []tls.Certificate{m.Certificate},
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		ClientCAs:    m.Authorities,
+		NextProtos:   []string{"h2"},
+		// A ticket would let a client in whose certificate is not taken any more.
+		SessionTicketsDisabled: true,
+		VerifyConnection:       p.verify,
+	})
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, nil, err
+	}
+	return conn, subjectNames(conn.ConnectionState().PeerCertificates[0]), nil
+}
+
+// verify refuses a client within the handshake, so that it is told.
+func (p *Proxy) verify(state tls.ConnectionState) error {
+	if state.NegotiatedProtocol != "h2" {
+		return errors.New("the client does not speak HTTP/2 over TLS (ALPN h2)")
+	}
+	names := subjectNames(state.PeerCertificates[0])
+	if !p.allowed(names) {
+		return fmt.Errorf("the certificate of the client is for %s and for none of the allowed names %s",
+			orNone(names), strings.Join(p.options.AllowedSANs, ", "))
+	}
+	return nil
+}
+
+func (p *Proxy) allowed(names []string) bool {
+	if len(p.options.AllowedSANs) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(p.options.AllowedSANs, func(allowed string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return sameName(name, allowed) })
+	})
+}
+
+// sameName compares URIs as they are, and domain names without their case. A wildcard
+// in a certificate is no name of a client.
+func sameName(a, b string) bool {
+	if strings.Contains(a, "://") || strings.Contains(b, "://") {
+		return a == b
+	}
+	return strings.EqualFold(a, b)
+}
+
+// subjectNames are the domain names and URIs that a certificate is for.
+func subjectNames(c *x509.Certificate) []string {
+	names := slices.Clone(c.DNSNames)
+	for _, u := range c.URIs {
+		names = append(names, u.String())
+	}
+	return names
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "no name at all"
+	}
+	return strings.Join(names, ", ")
+}
