@@ -1,14 +1,19 @@
 // Package registry says WHICH CSI drivers should be served, and how.
 //
-// The flow: ParseFile reads a drivers.yaml into YAML nodes, checks every key and
-// value of it, and either fails with Errors, which name each mistake with its line
-// and what to do about it, or returns a Config. Its Drivers are a Snapshot: a plain
-// value for each driver, with the settings that hold for it (its own, else those
-// of defaults, else DefaultSettings). The hub is sent that Snapshot.
+// The flow: a File reads drivers.yaml (Parse), at the start and whenever it changes,
+// and keeps the last good Config. Sources look for drivers in places that the Config
+// names: the CSIDriver objects of the cluster, and sockets on which somebody answers.
+// They extract and do not decide. A Registry runs them, starts and stops them as the
+// Config changes, and has one pure function (merge) decide who is served: precedence,
+// names and endpoints that are taken, endpoints that objects may not name. Out of it
+// comes a Snapshot, a plain value for each driver, and the list of Conflicts.
 //
+// Parse reads YAML nodes, checks every key and value, and either fails with Errors,
+// which name each mistake with its line and what to do about it, or returns a Config.
 // All settings of a driver stand in one table (settings.go), from which reading,
 // ranges, inheritance and the check of the example drivers.yaml follow.
 //
-// The package does not contact a driver, know whether one is up, or follow a file
-// that changes. It imports nothing of this project.
+// The package does not contact a driver, but for the function that a socket source
+// is given to ask for its name, and does not know whether one is up. It imports
+// nothing of this project.
 package registry
