@@ -26,6 +26,7 @@ type Config struct {
 	drivers   Snapshot
 	defaults  Settings
 	discovery Discovery
+	warnings  []Warning
 }
 
 // Drivers returns the drivers that the file names, with the settings that hold
@@ -60,7 +61,20 @@ func readFile(path string) ([]byte, error) {
 		return nil, cause(err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	return readAll(f)
+}
+
+// ParseReader is ParseFile for what has no path; file is what errors call it.
+func ParseReader(file string, r io.Reader) (*Config, error) {
+	data, err := readAll(r)
+	if err != nil {
+		return nil, Errors{{File: file, Message: err.Error()}}
+	}
+	return Parse(file, data)
+}
+
+func readAll(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxFileSize+1))
 	if err != nil {
 		return nil, cause(err)
 	}
@@ -84,14 +98,17 @@ func Parse(file string, data []byte) (*Config, error) {
 		slices.SortStableFunc(p.errors, func(a, b Error) int { return cmp.Compare(a.Line, b.Line) })
 		return nil, p.errors
 	}
+	sortWarnings(p.warnings)
+	config.warnings = p.warnings
 	return config, nil
 }
 
 // parser collects what is wrong with one file while it is read. Reading goes on
 // after a mistake; what it returns is of use only if there was none.
 type parser struct {
-	file   string
-	errors Errors
+	file     string
+	errors   Errors
+	warnings []Warning
 }
 
 func (p *parser) report(line int, path, message string) {
@@ -118,7 +135,9 @@ func (p *parser) config(data []byte) *Config {
 	p.constant(top, "kind", configKind)
 	defaults := level{Settings: DefaultSettings()}
 	if n, written := top.values["defaults"]; written {
-		defaults = p.settings(p.object(n, "defaults", keys{known: settingKeys(), unsupported: unsupportedSettings}), defaults)
+		o := p.object(n, "defaults", keys{known: settingKeys(), unsupported: unsupportedSettings})
+		defaults = p.settings(o, defaults)
+		p.doubtDefaults(o, defaults.Settings)
 	}
 	config := &Config{defaults: defaults.Settings}
 	if n, written := top.values["discovery"]; written {

@@ -125,6 +125,7 @@ func (p *parser) settings(o object, outer level) level {
 	for i := range orders {
 		p.checkOrder(&orders[i], o, l)
 	}
+	p.doubtSettings(o, l)
 	return l
 }
 

@@ -114,5 +114,6 @@ func (p *parser) transport(o object, d Driver, l level) Driver {
 	if written {
 		d.Insecure = false // of the defaults: what the entry says goes before them
 	}
+	p.doubtTransport(o, d)
 	return d
 }

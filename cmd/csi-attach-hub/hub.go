@@ -70,6 +70,9 @@ func runHub(ctx context.Context, f hubFlags) error {
 	}
 	logger := klog.FromContext(ctx)
 	logger.Info("Starting", "version", version, "config", f.config, "drivers", len(file.Config().Drivers()))
+	for _, w := range file.Config().Warnings() {
+		logger.Info("Warning: something in the config is doubtful", "warning", w)
+	}
 	context.AfterFunc(ctx, func() { logger.Info("Told to stop, letting calls in flight end", "grace", f.shutdownGrace) })
 	if err := runRegistry(ctx, r, file, func() error { return h.Run(ctx, r.Updates()) }); err != nil {
 		return err

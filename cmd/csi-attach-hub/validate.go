@@ -10,7 +10,8 @@ import (
 )
 
 func newValidateCommand() *cobra.Command {
-	c := newCommand("validate FILE...", "Check drivers.yaml files: every mistake with its line, exit code 1 if there is any", validate)
+	c := newCommand("validate FILE...", "Check drivers.yaml files (- for stdin): every mistake with its line, exit code 1 if there is any; warnings of what is doubtful",
+		validate)
 	c.Args = cobra.MinimumNArgs(1)
 	return c
 }
@@ -18,12 +19,22 @@ func newValidateCommand() *cobra.Command {
 func validate(c *cobra.Command, files []string) error {
 	var problems []error
 	for _, file := range files {
-		config, err := registry.ParseFile(file)
+		config, err := parse(c, file)
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
+		for _, w := range config.Warnings() {
+			fmt.Fprintln(c.ErrOrStderr(), w)
+		}
 		fmt.Fprintf(c.OutOrStdout(), "%s: ok, %d drivers\n", file, len(config.Drivers()))
 	}
 	return errors.Join(problems...)
+}
+
+func parse(c *cobra.Command, file string) (*registry.Config, error) {
+	if file == "-" {
+		return registry.ParseReader("stdin", c.InOrStdin())
+	}
+	return registry.ParseFile(file)
 }

@@ -1,0 +1,48 @@
+package registry_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+func TestWhatIsDoubtfulIsWarnedOfOnce(t *testing.T) {
+	config, err := registry.Parse("f.yaml", []byte(header+`defaults:
+  timeout: 14s
+  insecure: true
+drivers:
+  - {name: inherits-the-timeout, endpoint: "unix:///a"}
+  - {name: enough, endpoint: "unix:///b", timeout: 15s, workers: 1000}
+  - {name: many, endpoint: "unix:///c", workers: 1001, insecure: true}
+  - {name: far, endpoint: "tcp://csi:9443", timeout: 1s}
+  - {name: near, endpoint: "tcp://localhost:9443", insecure: true}
+  - {name: secured, endpoint: "tcp://csi:9444", tls: {caFile: /ca, certFile: /crt, keyFile: /key}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range config.Warnings() {
+		before, _, _ := strings.Cut(w.String(), ": "+w.Message)
+		got = append(got, before)
+	}
+	want := []string{
+		"f.yaml:4: warning: defaults.timeout", "f.yaml:5: warning: defaults.insecure",
+		"f.yaml:9: warning: drivers[2].workers", "f.yaml:9: warning: drivers[2].insecure",
+		"f.yaml:10: warning: drivers[3].timeout", "f.yaml:10: warning: drivers[3].endpoint",
+		"f.yaml:11: warning: drivers[4].endpoint",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the warnings differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestNothingIsDoubtfulInTheExample(t *testing.T) {
+	config, err := registry.ParseFile("../drivers.yaml")
+	if err != nil || len(config.Warnings()) > 0 {
+		t.Errorf("got %v, %v", config.Warnings(), err)
+	}
+}
