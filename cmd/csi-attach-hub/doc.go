@@ -4,8 +4,10 @@
 // Without a subcommand it runs the hub: it reads drivers.yaml, fills its caches
 // from the Kubernetes API and serves the drivers that the file lists or has
 // discovered, following the file (at once on SIGHUP), until it is told to stop by
-// SIGTERM or SIGINT; calls in flight then have --shutdown-grace to end. "validate" checks drivers.yaml files without contacting anything, "version" says which build
-// this is.
+// SIGTERM or SIGINT; calls in flight then have --shutdown-grace to end.
+//
+// "validate" checks drivers.yaml files without contacting anything, "proxy" stands
+// beside a driver that listens on a socket only, "version" says which build this is.
 //
 // There is no logic in this package: it wires registry and hub together.
 package main
