@@ -300,3 +300,26 @@ func TestVolumeIsDetachedWhenSomebodyTakesTheFinalizer(t *testing.T) {
 	}
 	w.waitBooks(backend, "the volume is detached", func(b fakecsi.Books) bool { return len(b.Attached) == 0 })
 }
+
+func TestAttachElsewhereWaitsForADetachThatIsStillQueued(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	w.set(driver, func(s *registry.Settings) { s.Workers = 2 }) // one for detaches
+	node := w.node("n1", driver)
+	first, slow := w.volume("v", driver, node), w.volume("slow", driver, node)
+	second := testbed.VolumeAttachment{Name: w.name("second"), Driver: driver, Node: w.node("n2", driver), PersistentVolume: first.PersistentVolume}
+	w.start()
+	w.create(first, slow)
+	w.waitAllAttached(2)
+	w.turn(backend, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerUnpublishVolume, Volume: "slow"}}})
+	w.delete(slow)
+	w.waitBooks(backend, "the worker for detaches is busy", func(b fakecsi.Books) bool { return b.AttachInFlight.Now == 1 })
+	w.delete(first)
+	w.create(second)
+	other := w.volume("other", driver, second.Node)
+	w.create(other)
+	w.waitForOne(other.Name, "attached", isAttached) // created after second: its turn has come
+	w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
+	w.waitForOne(second.Name, "attached", isAttached)
+	w.checkBooks(map[string]int{driver: 2})
+}
