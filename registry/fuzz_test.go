@@ -11,14 +11,18 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// What Parse takes, it takes again from a file that says the same in full; what it
-// does not take, it explains. It never panics.
+// What Parse takes satisfies the schema, and it takes it again from a file that says the
+// same in full; what it does not take, it explains. It never panics.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, file := range append(files, exampleFile) {
+	valid, err := filepath.Glob("testdata/valid/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range append(append(files, valid...), exampleFile) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			f.Fatal(err)
@@ -32,6 +36,9 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			checkErrors(t, data, err)
 			return
+		}
+		for _, problem := range violations(t, data) {
+			t.Errorf("was taken against the schema: %s", problem)
 		}
 		again, err := Parse("f.yaml", render(t, config.Drivers()))
 		if err != nil {

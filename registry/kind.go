@@ -17,7 +17,12 @@ type kind[T any] struct {
 	want  string                        // what a user is to write: "a duration from 1ms to 24h"
 	read  func(n *yaml.Node) (T, error) // the error says what is wrong and what to write
 	write func(value T) (inYAML string) // the inverse of read, in the shortest form
+	// schema is satisfied by every value that read takes.
+	schema schema
 }
+
+// durationForm is what time.ParseDuration takes for a positive one.
+const durationForm = `^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`
 
 // duration is a time.Duration within bounds. A number without a unit is an error:
 // it would be seconds to some and nanoseconds to others.
@@ -28,6 +33,8 @@ func duration(lowest, highest time.Duration) kind[time.Duration] {
 		want:  want,
 		read:  func(n *yaml.Node) (time.Duration, error) { return r.read(n, want) },
 		write: formatDuration,
+
+		schema: schema{"type": "string", "pattern": durationForm},
 	}
 }
 
@@ -49,6 +56,11 @@ func offOrDuration(lowest, highest time.Duration) kind[time.Duration] {
 			}
 			return formatDuration(d)
 		},
+		schema: schema{"anyOf": []schema{
+			{"const": 0},
+			{"type": "string", "pattern": durationForm},
+			{"type": "string", "pattern": `^[-+]?[0smhunµμ.]+$`},
+		}},
 	}
 }
 
@@ -114,6 +126,8 @@ func integer(lowest, highest int) kind[int] {
 	k := kind[int]{
 		want:  fmt.Sprintf("a whole number from %d to %d", lowest, highest),
 		write: strconv.Itoa,
+
+		schema: schema{"type": "integer", "minimum": lowest, "maximum": highest},
 	}
 	valid := func(s string) (int, bool) {
 		i, err := strconv.Atoi(s)
@@ -137,7 +151,7 @@ func integer(lowest, highest int) kind[int] {
 
 // boolean is true or false, and not what YAML 1.1 took for that.
 func boolean() kind[bool] {
-	k := kind[bool]{want: "true or false", write: strconv.FormatBool}
+	k := kind[bool]{want: "true or false", write: strconv.FormatBool, schema: schema{"type": "boolean"}}
 	k.read = func(n *yaml.Node) (bool, error) {
 		if n.Kind != yaml.ScalarNode {
 			return false, mistyped(n, k.want)
@@ -160,6 +174,8 @@ func word(maxBytes int) kind[string] {
 	k := kind[string]{
 		want:  fmt.Sprintf("a string without spaces of at most %d bytes", maxBytes),
 		write: strconv.Quote,
+
+		schema: schema{"type": "string", "maxLength": maxBytes, "pattern": `^\S*$`},
 	}
 	k.read = func(n *yaml.Node) (string, error) {
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" || len(n.Value) > maxBytes ||
@@ -180,7 +196,7 @@ func oneOf[T ~string](first, second T, more ...T) kind[T] {
 	}
 	last := len(plain) - 1
 	want := strings.Join(plain[:last], ", ") + " or " + plain[last]
-	k := kind[T]{want: want, write: func(value T) string { return string(value) }}
+	k := kind[T]{want: want, write: func(value T) string { return string(value) }, schema: schema{"enum": plain}}
 	k.read = func(n *yaml.Node) (T, error) {
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
 			return "", mistyped(n, want)

@@ -45,6 +45,7 @@ var unsupportedSettings = []string{
 type setting struct {
 	key        string // in drivers.yaml, "retry.max" for max under retry
 	want       string // what a user is to write
+	schema     schema // of its kind
 	setDefault func(s *Settings)
 	read       func(n *yaml.Node, s *Settings) error // leaves s alone if it fails
 	write      func(s Settings) (inYAML string)
@@ -55,6 +56,7 @@ func row[T any](key string, byDefault T, k kind[T], field func(*Settings) *T) se
 	return setting{
 		key:        key,
 		want:       k.want,
+		schema:     k.schema,
 		setDefault: func(s *Settings) { *field(s) = byDefault },
 		read: func(n *yaml.Node, s *Settings) error {
 			value, err := k.read(n)

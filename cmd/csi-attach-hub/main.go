@@ -20,7 +20,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := newHubCommand()
-	root.AddCommand(newValidateCommand(), newProxyCommand(), newVersionCommand())
+	root.AddCommand(newValidateCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

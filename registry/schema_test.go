@@ -1,0 +1,167 @@
+package registry
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"gopkg.in/yaml.v3"
+)
+
+func TestSchemaIsSatisfiedByEveryValidFile(t *testing.T) {
+	files, err := filepath.Glob("testdata/valid/*.yaml")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("files %v: %v", files, err)
+	}
+	for _, file := range append(files, exampleFile) {
+		if _, err := ParseFile(file); err != nil {
+			t.Errorf("%s is not valid: %v", file, err)
+		}
+		for _, problem := range violations(t, read(t, file)) {
+			t.Errorf("%s: %s", file, problem)
+		}
+	}
+}
+
+// The schema is there to say what is wrong while somebody types.
+func TestSchemaIsViolatedByTypingMistakes(t *testing.T) {
+	for file, want := range map[string][]string{
+		"eight-mistakes": {"apiVersion", "defaults.timeout", "drivers[0].endpoint", "drivers[0].workers", "drivers[1].timeuot", "drivers[2].nmae", "drivers[2].name"},
+		"probe":          {"defaults.probe.timeout", "drivers[0].probe.interval", "drivers[1].probe.timeout", "drivers[2].probe"},
+		"endpoints":      {"drivers[0].endpoint", "drivers[3].endpoint", "drivers[6].endpoint", "drivers[12].endpoint"},
+		"limits":         {"defaults.maxPerNode", "drivers[0].maxPerNode", "drivers[1].maxPerNode"},
+		"transport":      {"drivers[4].tls.caFile", "drivers[6].tls.caFile", "drivers[9].insecure", "drivers[11].insecure"},
+		"structure":      {"kind", "drivers", "defaults"},
+		"discovery":      {"discovery.csidriver", "discovery.csiDrivers.endpointTemplate", "discovery.sockets"},
+		"two-documents":  {"workers"},
+	} {
+		got := violations(t, read(t, "testdata/"+file+".yaml"))
+		for _, path := range want {
+			if !slices.ContainsFunc(got, func(problem string) bool { return strings.HasPrefix(problem, path+": ") }) {
+				t.Errorf("%s.yaml: nothing about %s in %q", file, path, got)
+			}
+		}
+	}
+}
+
+// The parser lists its keys where it finds an unknown one.
+func TestSchemaAndParserKnowTheSameKeys(t *testing.T) {
+	const unknown = "zzzzzzzzzzzzzzzzzzzz"
+	visit(t, loadSchema(t), nil, func(path []string, properties map[string]any) {
+		want := slices.Sorted(maps.Keys(properties))
+		document := map[string]any{unknown: 1}
+		for _, key := range slices.Backward(path) {
+			if key == "[]" {
+				continue
+			}
+			if key == "drivers" {
+				document = map[string]any{key: []any{document}}
+			} else {
+				document = map[string]any{key: document}
+			}
+		}
+		data, err := yaml.Marshal(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Parse("f", data)
+		var got []string
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			if _, keys, ok := strings.Cut(line, unknown+": unknown key: the keys here are "); ok {
+				got = slices.Sorted(slices.Values(strings.Split(keys, ", ")))
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("keys of %v (-schema +parser):\n%s", path, diff)
+		}
+	})
+}
+
+// visit calls do for every mapping of a schema.
+func visit(t *testing.T, s map[string]any, path []string, do func(path []string, properties map[string]any)) {
+	t.Helper()
+	if items, ok := s["items"].(map[string]any); ok {
+		visit(t, items, append(slices.Clone(path), "[]"), do)
+	}
+	properties, ok := s["properties"].(map[string]any)
+	if !ok {
+		return
+	}
+	do(path, properties)
+	for key, value := range properties {
+		visit(t, value.(map[string]any), append(slices.Clone(path), key), do)
+	}
+}
+
+func TestEverySettingHasASchema(t *testing.T) {
+	for _, s := range settings {
+		if len(s.schema) == 0 {
+			t.Errorf("%s has none: its kind has to say one", s.key)
+		}
+	}
+}
+
+func loadSchema(t *testing.T) map[string]any {
+	t.Helper()
+	var s map[string]any
+	if err := json.Unmarshal(Schema(), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// violations checks a file against the schema: "path: what is wrong".
+func violations(t *testing.T, data []byte) []string {
+	t.Helper()
+	var inYAML any
+	if err := yaml.NewDecoder(bytes.NewReader(data)).Decode(&inYAML); err != nil {
+		t.Fatal(err)
+	}
+	asJSON, err := json.Marshal(stringKeys(inYAML))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value any
+	if err := json.Unmarshal(asJSON, &value); err != nil {
+		t.Fatal(err)
+	}
+	c := &checker{t: t}
+	c.check(loadSchema(t), value, "")
+	return c.problems
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func stringKeys(v any) any {
+	switch v := v.(type) {
+	case map[any]any:
+		out := map[string]any{}
+		for key, value := range v {
+			out[fmt.Sprint(key)] = stringKeys(value)
+		}
+		return out
+	case map[string]any:
+		for key, value := range v {
+			v[key] = stringKeys(value)
+		}
+	case []any:
+		for i := range v {
+			v[i] = stringKeys(v[i])
+		}
+	}
+	return v
+}
