@@ -11,7 +11,8 @@
 // Parse reads YAML nodes, checks every key and value, and either fails with Errors,
 // which name each mistake with its line and what to do about it, or returns a Config.
 // All settings of a driver stand in one table (settings.go), from which reading,
-// ranges, inheritance and the check of the example drivers.yaml follow.
+// ranges, inheritance, the JSON Schema and the check of the example drivers.yaml
+// follow.
 //
 // The package does not contact a driver, but for the function that a socket source
 // is given to ask for its name, and does not know whether one is up. It imports

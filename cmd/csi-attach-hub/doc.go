@@ -6,8 +6,9 @@
 // discovered, following the file (at once on SIGHUP), until it is told to stop by
 // SIGTERM or SIGINT; calls in flight then have --shutdown-grace to end.
 //
-// "validate" checks drivers.yaml files without contacting anything, "proxy" stands
-// beside a driver that listens on a socket only, "version" says which build this is.
+// "validate" checks drivers.yaml files without contacting anything, "schema" prints
+// what editors check them by, "proxy" stands beside a driver that listens on a socket
+// only, "version" says which build this is.
 //
 // There is no logic in this package: it wires registry and hub together.
 package main

@@ -24,7 +24,7 @@ type line struct {
 
 func (q *quiet) log(logger klog.Logger, message string, keysAndValues ...any) {
 	if leftOut, due := q.due(message, time.Now()); due {
-		logger.Info(message, append(keysAndValues, "leftOut", leftOut)...)
+		logger.WithCallDepth(1).Info(message, append(keysAndValues, "leftOut", leftOut)...)
 	}
 }
 
