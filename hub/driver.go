@@ -155,6 +155,11 @@ func (d *driver) backfill() {
 			d.queue.Add(workKey{attachmentWork, va.Name}, laneOf(op))
 		}
 	}
+	for _, name := range d.ledger.names() {
+		if d.overlay.attachment(name) == nil { // it went while nobody listened
+			d.queue.Add(workKey{attachmentWork, name}, detachLane)
+		}
+	}
 	for _, key := range d.ledger.orphanKeys() {
 		d.queue.Add(key, detachLane)
 	}

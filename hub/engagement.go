@@ -66,7 +66,7 @@ func (h *Hub) apply(ctx context.Context, all *sync.WaitGroup, running map[string
 }
 
 // engage serves a driver until it is retired or ctx ends, for ever again if its
-// work panics. What its workers remember outlives that. If the driver drains still
+// work panics. What its workers remember outlives all that. If the driver drains still
 // from being served before, it begins when that has ended.
 func (h *Hub) engage(ctx context.Context, all *sync.WaitGroup, value registry.Driver) *engagement {
 	logger := klog.FromContext(ctx).WithValues("driver", value.Name)
@@ -75,6 +75,11 @@ func (h *Hub) engage(ctx context.Context, all *sync.WaitGroup, value registry.Dr
 	h.mu.Lock()
 	predecessor := h.engaged[value.Name]
 	h.engaged[value.Name] = e
+	memory := h.ledgers[value.Name]
+	if memory == nil {
+		memory = newLedger(attach.Finalizer(value.Name))
+		h.ledgers[value.Name] = memory
+	}
 	h.mu.Unlock()
 	all.Go(func() {
 		defer h.disengage(value.Name, e)
@@ -82,7 +87,7 @@ func (h *Hub) engage(ctx context.Context, all *sync.WaitGroup, value registry.Dr
 		if predecessor != nil {
 			<-predecessor.ended
 		}
-		h.serve(ctx, logger, value.Name, e)
+		h.serve(ctx, logger, value.Name, e, memory)
 	})
 	return e
 }
@@ -98,11 +103,10 @@ func (h *Hub) disengage(name string, e *engagement) {
 }
 
 // serve runs a driver until ctx ends.
-func (h *Hub) serve(ctx context.Context, logger klog.Logger, name string, e *engagement) {
-	ledger := newLedger(attach.Finalizer(name))
+func (h *Hub) serve(ctx context.Context, logger klog.Logger, name string, e *engagement, memory *ledger) {
 	for delay := restartInitial; ctx.Err() == nil; delay = min(2*delay, restartMax) {
 		began := time.Now()
-		err := h.newDriver(logger, name, e, ledger).run(ctx)
+		err := h.newDriver(logger, name, e, memory).run(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
 		}

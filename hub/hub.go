@@ -34,6 +34,7 @@ type Hub struct {
 
 	mu      sync.Mutex
 	engaged map[string]*engagement // by driver; guarded by mu
+	ledgers map[string]*ledger     // by driver, those of the past included; guarded by mu
 }
 
 // New checks the options. It starts nothing.
@@ -53,7 +54,7 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Hub{options: o, cluster: cluster, routes: newRouter(cluster), engaged: map[string]*engagement{}}, nil
+	return &Hub{options: o, cluster: cluster, routes: newRouter(cluster), engaged: map[string]*engagement{}, ledgers: map[string]*ledger{}}, nil
 }
 
 // Run serves the drivers of the latest snapshot until ctx ends, then returns when

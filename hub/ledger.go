@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,8 +13,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// ledger is what a driver's workers remember. It outlives a restart of the driver:
-// what was published must be unpublished, whatever happened in between.
+// ledger is what a driver's workers remember. It outlives a restart of the driver, and
+// its absence from drivers.yaml: what was published must be unpublished, whatever
+// happened in between.
 type ledger struct {
 	finalizer string
 
@@ -157,6 +160,13 @@ func (l *ledger) buried(key workKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.orphans, key.name)
+}
+
+// names returns the VolumeAttachments that there are records of.
+func (l *ledger) names() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.records))
 }
 
 // orphanKeys returns the keys of all orphans.

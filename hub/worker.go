@@ -52,10 +52,13 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 	r.tries = tries{}
 	d.ledger.setLost(va, false)
 	d.queue.Changed(it) // what came meanwhile is looked at here
-	switch next, l := d.wanted(name); next {
-	case attach.Idle:
+	switch next, l := d.wanted(name); {
+	case next == attach.Idle && d.overlay.attachment(name) == nil:
+		// It went meanwhile; what it has left attached is found at the next look.
+		d.queue.DoneFor(it, detachLane, 0)
+	case next == attach.Idle:
 		d.queue.Done(it)
-	case op: // done, and yet still wanted: somebody undoes it
+	case next == op: // done, and yet still wanted: somebody undoes it
 		d.queue.DoneFor(it, l, d.settings().Retry.Initial)
 	default: // deleted while it was being attached
 		d.queue.DoneFor(it, l, 0)

@@ -93,25 +93,10 @@ func TestDriverIsAddedAndRemovedByAnEditOfTheFile(t *testing.T) {
 	s.checkExit(hub)
 }
 
-// attachAndDetach attaches all, and detaches what is going as soon as it is attached.
+// attachAndDetach asks for all to be attached, and at once for those that are going to
+// be detached: before, while and after they are attached.
 func (s *scene) attachAndDetach(going, staying []testbed.Object) error {
 	if err := s.cluster.Create(s.ctx, slices.Concat(going, staying)...); err != nil {
-		return err
-	}
-	leaves := map[string]bool{}
-	for _, o := range going {
-		leaves[o.(testbed.VolumeAttachment).Name] = true
-	}
-	err := s.watcher.WaitFor(s.ctx, "those that are going attached", func(all []*storagev1.VolumeAttachment) bool {
-		attached := 0
-		for _, va := range all {
-			if leaves[va.Name] && va.Status.Attached {
-				attached++
-			}
-		}
-		return attached == len(going)
-	})
-	if err != nil {
 		return err
 	}
 	return s.cluster.Delete(s.ctx, going...)
@@ -185,6 +170,11 @@ func TestVolumesOfTenDriversEndAsAskedWhileTheFileIsRewrittenFiftyTimes(t *testi
 		t.Fatal(err)
 	}
 	s.waitFor("half of all attached, the others gone", testbed.AllAttached(len(staying)))
+	for i, backend := range backends {
+		if err := backend.Wait(s.ctx, func(b fakecsi.Books) bool { return len(b.Attached) == volumes/2 }); err != nil {
+			t.Errorf("%s has %d volumes attached, want %d", names[i], len(backend.Books().Attached), volumes/2)
+		}
+	}
 	s.checkExit(hub)
 	for i, backend := range backends {
 		b := backend.Books()
