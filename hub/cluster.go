@@ -26,6 +26,9 @@ const (
 	byGuardian = "guardian" // finalizer; only volumes that may have to lose it
 )
 
+// readTimeout bounds one request to the API server.
+const readTimeout = 30 * time.Second
+
 // stopTimeout bounds how long the end of the watches is waited for.
 const stopTimeout = 5 * time.Second
 
@@ -146,6 +149,8 @@ func (c *Cluster) csiNode(ctx context.Context, name string) (*storagev1.CSINode,
 	if node := c.cachedCSINode(name); node != nil {
 		return node, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	node, err := c.kube.StorageV1().CSINodes().Get(ctx, name, metav1.GetOptions{})
 	return found(node, err)
 }
@@ -193,12 +198,16 @@ func (c *Cluster) attachRequired(driver string) bool {
 
 // volume returns a PersistentVolume as the API server has it now, nil if there is none.
 func (c *Cluster) volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	pv, err := c.kube.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 	return found(pv, err)
 }
 
 // attachment returns a VolumeAttachment as the API server has it now, nil if there is none.
 func (c *Cluster) attachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	va, err := c.kube.StorageV1().VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
 	return found(va, err)
 }

@@ -20,6 +20,8 @@ const (
 	// rarely that its users would notice.
 	connectRetryInitial = 200 * time.Millisecond
 	connectRetryMax     = 2 * time.Second
+	// steadySession is how long a session lasts that was worth connecting for.
+	steadySession = 10 * time.Second
 	// How often a driver that cannot be reached is logged: seldom while it is the same
 	// thing over and over, sooner when it is another one.
 	complainSame  = 10 * time.Minute
@@ -60,14 +62,18 @@ func (d *driver) stayConnected(ctx context.Context) {
 		d.attempt.Store(&attempt{value: value, giveUp: giveUp})
 		d.redial() // for a change that came before the attempt was known
 		s, err := d.connect(attemptCtx, value)
+		began := time.Now()
 		if err == nil {
-			delay = connectRetryInitial
 			d.use(ctx, attemptCtx, s, value, &c)
 		} else if attemptCtx.Err() == nil {
 			d.cannotConnect(ctx, value, err, &c)
-			sleep(attemptCtx, delay)
-			delay = min(2*delay, connectRetryMax)
 		}
+		if err == nil && time.Since(began) > steadySession {
+			delay = connectRetryInitial
+		}
+		// Also after a session: one that answers and hangs up is not to be asked all the time.
+		sleep(attemptCtx, delay)
+		delay = min(2*delay, connectRetryMax)
 		giveUp()
 	}
 }
@@ -106,6 +112,7 @@ func (d *driver) use(ctx, attempt context.Context, s Session, value registry.Dri
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	failures := 0 // of probes in a row
 	for wait := d.settings().Probe.Interval; ; {
 		timer.Reset(wait)
 		_, changed := d.desired.get()
@@ -124,20 +131,21 @@ func (d *driver) use(ctx, attempt context.Context, s Session, value registry.Dri
 		case <-changed:
 			wait = min(wait, d.settings().Probe.Interval)
 		case <-timer.C:
-			wait = d.probe(attempt, s, c)
+			wait = d.probe(attempt, s, &failures, c)
 		}
 	}
 }
 
 // probe asks the driver whether it is well, and returns when to ask again. While it
 // is not, its queue waits; calls in flight go on.
-func (d *driver) probe(ctx context.Context, s Session, c *complaint) time.Duration {
+func (d *driver) probe(ctx context.Context, s Session, failures *int, c *complaint) time.Duration {
 	settings := d.settings().Probe
 	ctx, cancel := context.WithTimeout(ctx, settings.Timeout)
 	defer cancel()
 	err := s.Probe(ctx)
 	switch {
 	case err == nil:
+		*failures = 0
 		if d.condition.get().State != Ready {
 			d.queue.Open()
 			d.condition.enter(Ready, "", time.Now())
@@ -145,6 +153,10 @@ func (d *driver) probe(ctx context.Context, s Session, c *complaint) time.Durati
 		return settings.Interval
 	case isDone(s) || errors.Is(context.Cause(ctx), context.Canceled):
 		return settings.Interval // there is nobody to be asked any more
+	}
+	// A driver under load may be late once. One that says that it is not ready is clear.
+	if *failures++; *failures < 2 && !errors.Is(err, csiclient.ErrNotReady) {
+		return min(connectRetryMax, settings.Interval)
 	}
 	d.queue.Shut()
 	d.condition.failed(err, time.Now())

@@ -55,7 +55,7 @@ func (d *driver) settings() registry.Settings {
 func (d *driver) followDesired(ctx context.Context) {
 	for {
 		value, changed := d.desired.get()
-		d.queue.SetWorkers(value.Workers)
+		d.queue.SetLimits(value.Workers, value.MaxPerNode)
 		d.redial()
 		select {
 		case <-ctx.Done():

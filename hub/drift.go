@@ -108,16 +108,15 @@ func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment,
 		logger.Info("The driver does not list a volume as attached where it should be", "volumeAttachment", va.Name,
 			"node", va.Spec.NodeName, "persistentVolume", attach.VolumeName(va), "kind", kind, "action", action)
 	}
-	if action == registry.DriftReattach {
-		d.ledger.open(va)
-		d.ledger.setLost(va, true)
-		d.queue.Add(workKey{attachmentWork, va.Name}, driftLane)
-		return
-	}
 	if w.reported == nil {
 		w.reported = map[types.UID]bool{}
 	}
 	w.reported[va.UID] = true
+	if key := (workKey{attachmentWork, va.Name}); action == registry.DriftReattach && !d.queue.Has(key) {
+		d.ledger.open(va)
+		d.ledger.setLost(va, true)
+		d.queue.Add(key, driftLane)
+	}
 }
 
 // settled returns the VolumeAttachments that are attached and that nobody works on.

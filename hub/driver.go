@@ -60,7 +60,7 @@ func (d *driver) run(ctx context.Context) error {
 	// Calls outlive the intake: one that is cut off leaves its volume in doubt.
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	d.fail = func(err error) { fail(err); cut() }
+	d.fail = fail
 
 	var loops sync.WaitGroup
 	d.goSafely(&loops, func() { d.stayConnected(intake) })
@@ -76,9 +76,8 @@ func (d *driver) run(ctx context.Context) error {
 	d.routes.close(d)
 	d.condition.enter(Draining, "calls in flight may end", time.Now())
 	loops.Wait()
-	if grace := time.AfterFunc(d.grace, cut); grace != nil {
-		defer grace.Stop()
-	}
+	d.routes.close(d) // a session may have opened it in the last moment
+	defer time.AfterFunc(d.grace, cut).Stop()
 	d.workers.Wait()
 	if s := d.session.Load(); s != nil {
 		s.end()
@@ -129,7 +128,12 @@ func (d *driver) wanted(name string) (attach.Operation, lane) {
 	if va == nil {
 		return attach.Idle, detachLane
 	}
-	op := d.decider().Wanted(va)
+	return d.wantedOf(d.decider(), va)
+}
+
+// wantedOf is wanted for one state of a VolumeAttachment.
+func (d *driver) wantedOf(decider attach.Driver, va *storagev1.VolumeAttachment) (attach.Operation, lane) {
+	op := decider.Wanted(va)
 	if op == attach.Idle && va.DeletionTimestamp == nil && d.ledger.isLost(va) {
 		return attach.Attaching, driftLane
 	}
@@ -152,7 +156,9 @@ func (d *driver) backfill() {
 	decider := d.decider()
 	for _, va := range d.cluster.attachmentsBy(byAttacher, d.name) {
 		if op := decider.Wanted(d.overlay.newest(va)); op != attach.Idle {
-			d.queue.Add(workKey{attachmentWork, va.Name}, laneOf(op))
+			key := workKey{attachmentWork, va.Name}
+			d.queue.Add(key, laneOf(op))
+			d.queue.Hurry(key) // if it runs now, the news may be what it fails for want of
 		}
 	}
 	for _, name := range d.ledger.names() {

@@ -121,6 +121,8 @@ func (h *Hub) serve(ctx context.Context, logger klog.Logger, name string, e *eng
 
 func (h *Hub) newDriver(logger klog.Logger, name string, e *engagement, l *ledger) *driver {
 	value, _ := e.desired.get()
+	q := newQueue(value.Workers)
+	q.SetLimits(value.Workers, value.MaxPerNode)
 	return &driver{
 		name:      name,
 		desired:   e.desired,
@@ -132,7 +134,7 @@ func (h *Hub) newDriver(logger klog.Logger, name string, e *engagement, l *ledge
 		grace:     h.options.Grace,
 		ledger:    l,
 		overlay:   newOverlay(logger, h.cluster, l),
-		queue:     newQueue(value.Workers),
+		queue:     q,
 	}
 }
 

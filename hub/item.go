@@ -54,8 +54,6 @@ type item struct {
 	held  string // the volume handle that it has its turn on
 	place string // the node that it has a place on
 
-	stuck bool          // it has been reported as stuck
-	since time.Time     // when it came to wait
 	began time.Time     // when it began to run
 	due   time.Time     // when a delayed one is to run
 	index int           // in the heap of the delayed ones

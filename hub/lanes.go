@@ -7,8 +7,9 @@ import (
 
 const (
 	// lendBelow is how short the calls of a lane must be of late for it to borrow the
-	// workers that the other lane leaves idle. A worker cannot be taken back from a
-	// call, so this is also the longest that borrowing makes the other lane wait.
+	// workers that the other lane leaves idle, all but one. A worker cannot be taken
+	// back from a call: as long as calls are that short, the other lane hardly notices,
+	// and if they begin to hang it still has the one.
 	lendBelow = time.Second
 	// A driver that has come back gets an eighth of its workers at first, and twice as
 	// many with each step.
@@ -105,7 +106,16 @@ func (ls *lanes) mayRepair(now time.Time) bool {
 	workers := ls.atOnce(now)
 	return ls.load[driftLane].waiting.Len() > 0 &&
 		ls.load[attachLane].waiting.Len() == 0 && ls.load[detachLane].waiting.Len() == 0 &&
-		ls.inFlight() < workers && ls.load[driftLane].running.Len() < max(1, workers/2)
+		ls.inFlight() < workers && ls.busy(attachLane) < max(1, workers/2)
+}
+
+// busy is how many workers an attach or detach lane has. Repairs are attaches.
+func (ls *lanes) busy(l lane) int {
+	n := ls.load[l].running.Len()
+	if l == attachLane {
+		n += ls.load[driftLane].running.Len()
+	}
+	return n
 }
 
 // inFlight is how many workers have something to do.
@@ -124,14 +134,14 @@ func (ls *lanes) mayStart(l lane, now time.Time) bool {
 	}
 	kept := workers / 2 // for the other lane
 	if other.waiting.Len() == 0 && mine.quick(now) {
-		kept = 0
+		kept = min(kept, 1) // what is lent may hang, and cannot be taken back
 	}
-	return mine.running.Len() < workers-max(kept, other.running.Len())
+	return ls.busy(l) < workers-max(kept, ls.busy(1-l))
 }
 
 // fairer returns the lane with fewer workers, in turn if they have the same.
 func (ls *lanes) fairer() lane {
-	a, d := ls.load[attachLane].running.Len(), ls.load[detachLane].running.Len()
+	a, d := ls.busy(attachLane), ls.busy(detachLane)
 	switch {
 	case a < d:
 		return attachLane

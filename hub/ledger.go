@@ -91,7 +91,7 @@ func (l *ledger) abandon(r *record) workKey {
 	defer l.mu.Unlock()
 	key := orphanKey(r.progress.Target)
 	l.orphans[key.name] = &record{uid: r.uid, node: r.node, progress: r.progress}
-	r.progress = attach.Progress{}
+	r.abandoned, r.progress = r.progress.Target, attach.Progress{}
 	return key
 }
 
@@ -155,6 +155,18 @@ func (l *ledger) orphan(key workKey) *record {
 	return l.orphans[key.name]
 }
 
+// orphaned says whether a volume may have been left attached.
+func (l *ledger) orphaned(volumeHandle string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.orphans {
+		if r.progress.Target.VolumeHandle == volumeHandle {
+			return true
+		}
+	}
+	return false
+}
+
 // buried forgets an orphan.
 func (l *ledger) buried(key workKey) {
 	l.mu.Lock()
@@ -182,13 +194,13 @@ func (l *ledger) orphanKeys() []workKey {
 
 // volumeFailed counts a failure with a PersistentVolume and returns how many there
 // were in a row.
-func (l *ledger) volumeFailed(name string, err error, now time.Time) int {
+func (l *ledger) volumeFailed(name string, now time.Time) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.volumes[name] == nil {
 		l.volumes[name] = &tries{}
 	}
-	return l.volumes[name].failed(attach.Detaching, err, now)
+	return l.volumes[name].failed(attach.Detaching, now)
 }
 
 // volumeDone forgets the failures with a PersistentVolume.

@@ -15,9 +15,12 @@ import (
 // kubernetes/kubernetes issue 124749), unless another one wants it there.
 func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 	r := d.ledger.orphan(it.key)
-	if r == nil || !d.decider().Capabilities.PublishUnpublish {
-		d.ledger.buried(it.key)
+	if r == nil {
 		d.queue.Done(it)
+		return
+	}
+	if !d.decider().Capabilities.PublishUnpublish {
+		d.queue.DoneFor(it, detachLane, d.settings().Retry.Max) // nobody can be asked now
 		return
 	}
 	if va := d.wantedThere(r); va != nil {
@@ -37,7 +40,7 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 	case isAway(err):
 		d.queue.DoneFor(it, detachLane, 0)
 	default:
-		failures := r.tries.failed(attach.Detaching, err, time.Now())
+		failures := r.tries.failed(attach.Detaching, time.Now())
 		delay := backoff(d.settings().Retry, failures, err, jitter)
 		klog.FromContext(ctx).V(2).Info("Cannot detach a volume whose VolumeAttachment is gone, will try again",
 			"volumeHandle", handle, "node", r.node, "failures", failures, "in", delay, "err", err)
@@ -49,7 +52,7 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 // as soon as that one has its finalizer: from then on its deletion detaches.
 func (d *driver) leaveTo(it *item, va *storagev1.VolumeAttachment) {
 	if !attach.HasFinalizer(va.Finalizers, d.finalizer) {
-		d.queue.DoneFor(it, detachLane, d.settings().Retry.Initial)
+		d.queue.DoneFor(it, detachLane, d.settings().Retry.Max)
 		return
 	}
 	d.ledger.buried(it.key)
@@ -64,7 +67,7 @@ func (d *driver) wantedThere(r *record) *storagev1.VolumeAttachment {
 		if va = d.overlay.newest(va); va.Spec.Attacher != d.name || va.DeletionTimestamp != nil {
 			continue
 		}
-		if decider.TargetOf(d.cachedFacts(va)) == r.progress.Target {
+		if decider.MayWant(d.cachedFacts(va), r.progress.Target) {
 			return va
 		}
 	}

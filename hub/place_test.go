@@ -8,6 +8,7 @@ import (
 func TestPlaceOnANodeGoesToADetachFirst(t *testing.T) {
 	q := newQueue(10)
 	q.Open()
+	q.SetLimits(10, 1)
 	start := func(name string, l lane) *item {
 		q.Add(workKey{attachmentWork, name}, l)
 		it, _ := q.take(time.Now())
@@ -17,11 +18,11 @@ func TestPlaceOnANodeGoesToADetachFirst(t *testing.T) {
 		return it
 	}
 	first := start("first", attachLane)
-	if !q.TakePlace(first, "node", 1) {
+	if !q.TakePlace(first, "node") {
 		t.Fatal("there is no place on an empty node")
 	}
 	second, third := start("second", attachLane), start("third", detachLane)
-	if q.TakePlace(second, "node", 1) || q.TakePlace(third, "node", 1) {
+	if q.TakePlace(second, "node") || q.TakePlace(third, "node") {
 		t.Fatal("there is a second place on the node")
 	}
 	q.Done(first)
@@ -30,9 +31,54 @@ func TestPlaceOnANodeGoesToADetachFirst(t *testing.T) {
 		if got != want {
 			t.Fatalf("the place went to %v, want %s", got, want.key.name)
 		}
-		if !q.TakePlace(got, "node", 1) {
+		if !q.TakePlace(got, "node") {
 			t.Errorf("%s has lost its place", got.key.name)
 		}
 		q.Done(got)
+	}
+}
+
+func TestItemThatWaitsForADetachKeepsNoPlace(t *testing.T) {
+	q := newQueue(10)
+	q.Open()
+	q.SetLimits(10, 1)
+	take := func(name string, l lane) *item {
+		q.Add(workKey{attachmentWork, name}, l)
+		it, _ := q.take(time.Now())
+		return it
+	}
+	attach, detach := take("attach", attachLane), take("detach", detachLane)
+	if !q.TakePlace(attach, "node") {
+		t.Fatal("there is no place on an empty node")
+	}
+	if !q.WaitFor(attach, detach.key) {
+		t.Fatal("the attach does not wait for the detach that runs")
+	}
+	if !q.TakePlace(detach, "node") {
+		t.Error("the detach finds the place taken by the attach that waits for it")
+	}
+	q.Done(detach)
+	if got, _ := q.take(time.Now()); got != attach {
+		t.Errorf("%v runs when the detach has ended, want the attach", got)
+	}
+}
+
+func TestRaisedLimitLetsThoseThatWaitBegin(t *testing.T) {
+	q := newQueue(10)
+	q.Open()
+	q.SetLimits(10, 1)
+	var items []*item
+	for _, name := range []string{"a", "b", "c"} {
+		q.Add(workKey{attachmentWork, name}, attachLane)
+		it, _ := q.take(time.Now())
+		q.TakePlace(it, "node")
+		items = append(items, it)
+	}
+	q.SetLimits(10, 2)
+	if got, _ := q.take(time.Now()); got != items[1] {
+		t.Errorf("%v runs after the limit was raised to 2, want b", got)
+	}
+	if got, _ := q.take(time.Now()); got != nil {
+		t.Errorf("%s runs too", got.key.name)
 	}
 }

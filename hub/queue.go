@@ -19,6 +19,7 @@ type queue struct {
 	delayed delayHeap
 	turns   map[string][]*item  // by volume handle that an item has its turn on: who waits for it
 	nodes   map[string]*crowd   // by node that an item has a place on
+	places  int                 // on each node; 0: no limit
 	behind  map[workKey][]*item // items that wait until that one is done
 }
 
@@ -99,15 +100,8 @@ func (q *queue) Add(key workKey, l lane) {
 		return
 	}
 	q.lift(it)
-	q.turnTo(it, l)
+	it.lane = l
 	q.wait(it, time.Now())
-}
-
-// turnTo puts an item into a lane. What is asked of it there is a new thing.
-func (q *queue) turnTo(it *item, l lane) {
-	if it.lane != l {
-		it.lane, it.stuck = l, false
-	}
 }
 
 // Has says whether there is an item of a key, in whatever state.
@@ -115,30 +109,6 @@ func (q *queue) Has(key workKey) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.items[key] != nil
-}
-
-// Unstuck returns the names of the VolumeAttachments that have work and were not
-// marked as stuck, but for those that a worker has now.
-func (q *queue) Unstuck() []string {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var names []string
-	for key, it := range q.items {
-		if key.kind == attachmentWork && !it.stuck && it.state != running {
-			names = append(names, key.name)
-		}
-	}
-	return names
-}
-
-// MarkStuck notes that a VolumeAttachment has been reported as stuck, until its work
-// is done or another one.
-func (q *queue) MarkStuck(name string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if it := q.items[workKey{attachmentWork, name}]; it != nil {
-		it.stuck = true
-	}
 }
 
 // Hurry cuts the delay of an item that backs off, or the one that it would get at
@@ -157,11 +127,15 @@ func (q *queue) Hurry(key workKey) {
 	}
 }
 
-// SetWorkers changes how many calls may be in flight at once. Those that are go on.
-func (q *queue) SetWorkers(n int) {
+// SetLimits changes how many calls may be in flight at once, and for one node (0: no
+// limit of its own). Those that are go on.
+func (q *queue) SetLimits(workers, perNode int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.lanes.workers = n
+	q.lanes.workers, q.places = workers, perNode
+	for node, c := range q.nodes {
+		q.admit(node, c)
+	}
 	q.signal()
 }
 
@@ -213,7 +187,7 @@ func (q *queue) end(it *item, next lane, delay time.Duration) {
 	}
 	q.leaveTurn(it)
 	q.leavePlace(it)
-	q.turnTo(it, next)
+	it.lane = next
 	switch {
 	case it.again || delay == 0 || it.hurry && delay > 0:
 		q.wait(it, now)
@@ -232,7 +206,7 @@ func (q *queue) end(it *item, next lane, delay time.Duration) {
 
 // wait puts an item that is in no list at the end of its lane.
 func (q *queue) wait(it *item, now time.Time) {
-	it.state, it.since = waiting, now
+	it.state = waiting
 	it.link = q.lanes.load[it.lane].waiting.PushBack(it)
 	q.signal()
 }

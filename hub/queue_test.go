@@ -137,8 +137,8 @@ func TestQuickCallsUseTheWorkersThatTheOtherLaneLeavesIdle(t *testing.T) {
 			w.add(fmt.Sprintf("attach%d", i), attachLane, call{takes: 50 * time.Millisecond})
 		}
 		w.finish()
-		if w.most[attachLane] != 20 {
-			t.Errorf("at most %d attaches at once, want all 20 workers", w.most[attachLane])
+		if w.most[attachLane] != 19 {
+			t.Errorf("at most %d attaches at once, want all of the 20 workers but one", w.most[attachLane])
 		}
 	})
 }

@@ -41,6 +41,9 @@ type record struct {
 	lost     bool   // the storage system does not have it attached; guarded by the ledger's mutex
 	progress attach.Progress
 	tries    tries
+	aways    int // times in a row that the driver went away while it was called
+
+	abandoned attach.Target // where the volume was, which an orphan sees to now
 }
 
 func newRecord(va *storagev1.VolumeAttachment) *record {
@@ -52,17 +55,15 @@ type tries struct {
 	operation attach.Operation
 	failures  int
 	since     time.Time // of the first one
-	last      error
 }
 
 // failed counts one more failure and returns how many there were. Attach and
 // detach do not share a count: the first detach after many failed attaches is
 // not to wait.
-func (t *tries) failed(op attach.Operation, err error, now time.Time) int {
+func (t *tries) failed(op attach.Operation, now time.Time) int {
 	if t.operation != op || t.failures == 0 {
 		*t = tries{operation: op, since: now}
 	}
 	t.failures++
-	t.last = err
 	return t.failures
 }

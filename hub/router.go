@@ -40,6 +40,8 @@ func (r *router) close(d *driver) {
 	defer r.mu.Unlock()
 	if r.byName[d.name] == d {
 		delete(r.byName, d.name)
+	}
+	if r.byGuardian[d.finalizer] == d {
 		delete(r.byGuardian, d.finalizer)
 	}
 }

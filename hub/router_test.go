@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -154,7 +155,12 @@ func TestTrimmedVolumesAreTranslatedAsWholeOnes(t *testing.T) {
 			}
 			node := &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: tc.driver, NodeID: "id"}}}}
 			target := func() attach.Target {
-				return attach.Driver{Name: tc.driver}.TargetOf(attach.Facts{VolumeAttachment: routedAttachment(), PersistentVolume: pv, CSINode: node})
+				d := attach.Driver{Name: tc.driver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
+				plan, err := d.Decide(attach.Facts{VolumeAttachment: routedAttachment(), PersistentVolume: pv, CSINode: node})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return plan.Target
 			}
 			whole := target()
 			if whole == (attach.Target{}) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -31,47 +32,57 @@ func (e stuckError) Error() string {
 
 func (e stuckError) Unwrap() error { return e.last }
 
-// wantedSince returns when an operation was asked for, as the API server noted it,
-// so that a restart of the hub does not begin to count anew.
+// wantedSince returns when an operation was asked for, as the API server noted it, so
+// that a restart of the hub does not begin to count anew. It returns the zero time for
+// what nobody has asked for there: repairs of what is attached.
 func wantedSince(va *storagev1.VolumeAttachment, op attach.Operation) time.Time {
-	if op == attach.Detaching && va.DeletionTimestamp != nil {
+	switch {
+	case op == attach.Detaching && va.DeletionTimestamp != nil:
 		return va.DeletionTimestamp.Time
+	case op == attach.Attaching && !va.Status.Attached:
+		return va.CreationTimestamp.Time
 	}
-	return va.CreationTimestamp.Time
+	return time.Time{}
 }
 
-// watchStuck finds the VolumeAttachments that have been without success for too long
-// and of which no error says so, because the driver cannot even be called.
+// watchStuck finds the VolumeAttachments that have been without success for too long,
+// also those of a driver that could not be called yet.
 func (d *driver) watchStuck(ctx context.Context) {
+	known := map[types.UID]attach.Operation{} // stuck, at the last look
 	for d.pause(ctx, func(s registry.Settings) time.Duration { return min(s.StuckAfter, stuckEvery) }) {
-		for _, name := range d.queue.Unstuck() {
-			d.checkStuck(ctx, name)
+		stuck := map[types.UID]attach.Operation{}
+		var fresh []string
+		for _, va := range d.cluster.attachmentsBy(byAttacher, d.name) {
+			va = d.overlay.newest(va)
+			op, _ := d.wantedOf(d.decider(), va)
+			if since := wantedSince(va, op); since.IsZero() || time.Since(since) < d.settings().StuckAfter {
+				continue
+			}
+			stuck[va.UID] = op
+			if known[va.UID] != op {
+				fresh = append(fresh, va.Name)
+				d.explainStuck(ctx, va, op)
+			}
 		}
+		if len(fresh) > 0 {
+			klog.FromContext(ctx).Info("VolumeAttachments are stuck", "new", len(fresh), "all", len(stuck), "for example", fresh[0])
+		}
+		known = stuck
 	}
 }
 
-// checkStuck reports a VolumeAttachment once. Work on it goes on.
-func (d *driver) checkStuck(ctx context.Context, name string) {
-	va := d.overlay.attachment(name)
-	op, _ := d.wanted(name)
-	if va == nil || op == attach.Idle {
+// explainStuck writes why a VolumeAttachment is stuck into its status, if no error says
+// so: its driver cannot even be called. The next try adds more.
+func (d *driver) explainStuck(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation) {
+	if op == attach.Attaching && va.Status.AttachError != nil || op == attach.Detaching && va.Status.DetachError != nil {
 		return
-	}
-	since := wantedSince(va, op)
-	if time.Since(since) < d.settings().StuckAfter {
-		return
-	}
-	d.queue.MarkStuck(name)
-	klog.FromContext(ctx).Info("VolumeAttachment is stuck", "volumeAttachment", name, "operation", op, "since", since)
-	if status := va.Status; status.AttachError != nil && op == attach.Attaching || status.DetachError != nil && op == attach.Detaching {
-		return // it says what is wrong; the next try adds since when
 	}
 	why := errors.New("waiting for a worker: all calls that the driver may have in flight take long")
 	if s := d.session.Load(); s == nil || isDone(s) {
 		why = fmt.Errorf("%w: %s", errAway, d.condition.get().Reason)
 	}
-	if err := d.attacher().SaveError(ctx, va, op, stuckError{op: op, since: since, last: why}); err != nil {
-		klog.FromContext(ctx).V(2).Info("Cannot write the error into the VolumeAttachment", "cause", why, "err", err)
+	if err := d.attacher().SaveError(ctx, va, op, stuckError{op: op, since: wantedSince(va, op), last: why}); err != nil {
+		klog.FromContext(ctx).V(2).Info("Cannot write the error into the VolumeAttachment", "volumeAttachment", va.Name, "cause", why, "err", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,4 +207,101 @@ func TestVolumeIsDetachedWhereItWasWhenItsNodeCameBackUnderAnotherID(t *testing.
 	w.delete(va)
 	w.waitBooks(backend, "the volume is detached from the old ID", func(b fakecsi.Books) bool { return !b.IsAttached("v", "id-n") })
 	w.waitFor("only the others left", testbed.AllAttached(others))
+}
+
+func TestVolumeIsDetachedWhenItsAttachmentVanishesDuringTheCall(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	w.turn(backend, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}})
+	va := w.volume("v", driver, w.node("n", driver))
+	w.start()
+	w.create(va)
+	w.waitBooks(backend, "publish is called", func(b fakecsi.Books) bool { return b.AttachInFlight.Now == 1 })
+	w.delete(va)
+	strip := []byte(`{"metadata":{"finalizers":null}}`)
+	if _, err := w.plane.Clientset().StorageV1().VolumeAttachments().Patch(w.ctx, va.Name, types.MergePatchType, strip, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.waitNoneLeft()
+	w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
+	w.waitBooks(backend, "the volume is detached again", func(b fakecsi.Books) bool {
+		return b.Methods[fakecsi.ControllerUnpublishVolume].Ended == 1 && len(b.Attached) == 0
+	})
+}
+
+func TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	va := w.volume("v", driver, w.node("n", driver))
+	w.create(testbed.Node{Name: va.Node})
+	inUse := func(value string) {
+		t.Helper()
+		if _, err := w.plane.Clientset().CoreV1().Nodes().Patch(w.ctx, va.Node, types.MergePatchType,
+			[]byte(`{"status":{"volumesInUse":`+value+`}}`), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inUse(`["kubernetes.io/csi/` + driver + `^v"]`)
+	w.start()
+	w.create(va)
+	w.waitForOne(va.Name, "attached", isAttached)
+	w.create(testbed.CSIDriver{Name: driver, NoAttach: true})
+	got := w.waitForOne(va.Name, "explained", func(va *storagev1.VolumeAttachment) bool { return va.Status.DetachError != nil })
+	if !strings.Contains(got.Status.DetachError.Message, "in use") || !got.Status.Attached || !backend.Books().IsAttached("v", "id-n") {
+		t.Errorf("%+v: want it attached, and said that it is in use", got.Status)
+	}
+	inUse(`null`)
+	w.waitForOne(va.Name, "finished", func(va *storagev1.VolumeAttachment) bool { return !va.Status.Attached })
+	w.checkBooks(map[string]int{driver: 0})
+}
+
+func TestAttachmentOfADriverThatWasNeverThereIsReportedStuck(t *testing.T) {
+	w := newWorld(t)
+	driver, _ := w.driver("d", fakecsi.Options{})
+	w.servers[driver].Crash()
+	w.set(driver, func(s *registry.Settings) { s.StuckAfter = 10 * time.Millisecond })
+	va := w.volume("v", driver, w.node("n", driver))
+	w.start()
+	w.create(va)
+	got := w.waitForOne(va.Name, "reported", hasAttachError)
+	if m := got.Status.AttachError.Message; !strings.Contains(m, "not connected") {
+		t.Errorf("attachError %q, want it to say that the driver is not connected", m)
+	}
+}
+
+func TestVolumeStaysAsLongAsItMayBeLeftAttached(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	w.set(driver, func(s *registry.Settings) {
+		s.Retry = registry.Retry{Initial: 100 * time.Millisecond, Max: 100 * time.Millisecond}
+	})
+	va := w.volume("v", driver, w.node("n", driver))
+	w.start()
+	w.create(va)
+	w.waitForOne(va.Name, "attached", isAttached)
+	w.turn(backend, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerUnpublishVolume, Code: codes.Internal}}})
+	w.delete(va)
+	strip := []byte(`{"metadata":{"finalizers":null}}`)
+	if _, err := w.plane.Clientset().StorageV1().VolumeAttachments().Patch(w.ctx, va.Name, types.MergePatchType, strip, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.waitNoneLeft()
+	w.delete(testbed.PersistentVolume{Name: va.PersistentVolume})
+	w.waitBooks(backend, "tried a few times", func(b fakecsi.Books) bool { return b.Methods[fakecsi.ControllerUnpublishVolume].Ended > 4 })
+	volumes := w.plane.Clientset().CoreV1().PersistentVolumes()
+	if pv, err := volumes.Get(w.ctx, va.PersistentVolume, metav1.GetOptions{}); err != nil || !attach.HasFinalizer(pv.Finalizers, attach.Finalizer(driver)) {
+		t.Errorf("the volume has lost its finalizer while it is attached: %v", err)
+	}
+	watcher, err := testbed.WatchPersistentVolumes(w.ctx, w.plane.Clientset(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watcher.Close)
+	w.turn(backend, fakecsi.Knobs{ClearFaults: true})
+	err = watcher.WaitFor(w.ctx, "the volume gone", func(all []*corev1.PersistentVolume) bool {
+		return !slices.ContainsFunc(all, func(pv *corev1.PersistentVolume) bool { return pv.Name == va.PersistentVolume })
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

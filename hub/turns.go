@@ -28,18 +28,18 @@ func (q *queue) TakeTurn(it *item, volumeHandle string) bool {
 		it.held = volumeHandle
 		return true
 	}
+	q.leavePlace(it) // who waits here must not keep others waiting there
 	q.park(it)
 	q.turns[volumeHandle] = append(waiters, it)
 	return false
 }
 
-// TakePlace gives a running item a place on a node, of which there are so many (0:
-// no limit). If it returns false, the item is parked as by TakeTurn; its turn on a
-// volume stays its own.
-func (q *queue) TakePlace(it *item, node string, places int) bool {
+// TakePlace gives a running item a place on a node, if their number is limited. If it
+// returns false, the item is parked as by TakeTurn; its turn on a volume stays its own.
+func (q *queue) TakePlace(it *item, node string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if places == 0 || it.place == node {
+	if it.place == node {
 		return true
 	}
 	q.leavePlace(it)
@@ -48,7 +48,7 @@ func (q *queue) TakePlace(it *item, node string, places int) bool {
 		c = &crowd{}
 		q.nodes[node] = c
 	}
-	if c.placed >= places {
+	if q.places > 0 && c.placed >= q.places {
 		q.park(it)
 		c.waiters = append(c.waiters, it)
 		return false
@@ -69,6 +69,7 @@ func (q *queue) WaitFor(it *item, key workKey) bool {
 		return false
 	}
 	q.leaveTurn(it)
+	q.leavePlace(it)
 	q.park(it)
 	q.behind[key] = append(q.behind[key], it)
 	return true
@@ -92,24 +93,30 @@ func (q *queue) leaveTurn(it *item) {
 	q.resume(next)
 }
 
-// leavePlace ends an item's place on a node and hands it to one who waits, a detach
-// first: it makes room on the node.
+// leavePlace ends an item's place on a node.
 func (q *queue) leavePlace(it *item) {
 	if it.place == "" {
 		return
 	}
-	node, c := it.place, q.nodes[it.place]
+	c := q.nodes[it.place]
+	c.placed--
+	q.admit(it.place, c)
 	it.place = ""
-	if len(c.waiters) == 0 {
-		if c.placed--; c.placed == 0 {
-			delete(q.nodes, node)
-		}
-		return
+}
+
+// admit gives places on a node to those who wait, as far as there are any, a detach
+// first: it makes room on the node.
+func (q *queue) admit(node string, c *crowd) {
+	for len(c.waiters) > 0 && (q.places == 0 || c.placed < q.places) {
+		next := detachFirst(c.waiters)
+		c.waiters = without(c.waiters, next)
+		c.placed++
+		next.place = node
+		q.resume(next)
 	}
-	next := detachFirst(c.waiters)
-	c.waiters = without(c.waiters, next)
-	next.place = node
-	q.resume(next)
+	if c.placed == 0 {
+		delete(q.nodes, node)
+	}
 }
 
 // detachFirst returns the first detach of a list, or its first item.

@@ -24,13 +24,18 @@ func (d *driver) workOnVolume(ctx context.Context, it *item) {
 		d.queue.Done(it)
 		return
 	}
+	if d.ledger.orphaned(attach.VolumeHandle(pv)) {
+		// It may still be attached, and must not be deleted before it is not.
+		d.queue.DoneFor(it, releaseLane, d.settings().Retry.Max)
+		return
+	}
 	err := d.attacher().ReleaseVolume(ctx, patch)
 	if errors.Is(err, attach.ErrStale) {
 		d.refreshVolume(ctx, name)
 	}
 	if err != nil {
 		now := time.Now()
-		delay := backoff(d.settings().Retry, d.ledger.volumeFailed(name, err, now), err, jitter)
+		delay := backoff(d.settings().Retry, d.ledger.volumeFailed(name, now), err, jitter)
 		klog.FromContext(ctx).V(2).Info("Cannot take the finalizer from the PersistentVolume, will try again",
 			"persistentVolume", name, "in", delay, "err", err)
 		d.queue.DoneFor(it, releaseLane, delay)

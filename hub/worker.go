@@ -41,6 +41,7 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 		return
 	}
 	r := d.ledger.open(va)
+	r.progress.Adopt(va, d.overlay.volume(attach.VolumeName(va)), d.finalizer)
 	op, err := d.carryOut(klog.NewContext(ctx, logger), it, va, r)
 	if errors.Is(err, errParked) {
 		return
@@ -49,7 +50,7 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 		d.retry(ctx, it, r, op, err)
 		return
 	}
-	r.tries = tries{}
+	r.tries, r.aways = tries{}, 0
 	d.ledger.setLost(va, false)
 	d.queue.Changed(it) // what came meanwhile is looked at here
 	switch next, l := d.wanted(name); {
@@ -70,44 +71,53 @@ var errParked = errors.New("parked")
 
 // carryOut decides and does. It returns the operation that it found wanted.
 func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAttachment, r *record) (attach.Operation, error) {
-	op, _ := d.wanted(va.Name)
+	// One object and one decider for all of it: what changes meanwhile is looked at
+	// when this has ended.
+	decider := d.decider()
+	op, _ := d.wantedOf(decider, va)
 	if op == attach.Idle {
 		return op, nil
 	}
-	facts, err := d.gather(ctx, va)
+	facts, err := d.gather(ctx, va, op)
 	if err != nil {
 		return op, err
 	}
 	facts.Lost = d.ledger.isLost(va)
 	r.progress.Adopt(va, facts.PersistentVolume, d.finalizer)
-	plan, err := d.decider().Decide(facts)
+	plan, err := decider.Decide(facts)
+	if err == nil && op == attach.Detaching && va.DeletionTimestamp == nil {
+		err = d.checkUnused(ctx, va, plan)
+	}
 	if err != nil {
 		d.ledger.setLost(va, false) // it cannot be repaired now; the next listing will tell
-		d.saveError(ctx, it, va, r, op, err)
+		d.saveError(ctx, va, r, op, err)
 		return op, err
 	}
 	if handle := plan.Target.VolumeHandle; handle != "" {
-		if r.progress.MayBeAttached() && r.progress.Target != plan.Target {
+		if was := r.progress.Target; r.progress.MayBeAttached() && was != plan.Target && was != r.abandoned {
 			// The node has come back under another ID, say. Where the volume was, it has to
 			// be detached all the same.
 			d.queue.Add(d.ledger.abandon(r), detachLane)
 		}
 		if d.waitsForDetach(it, va, plan) || !d.queue.TakeTurn(it, handle) ||
-			!d.queue.TakePlace(it, va.Spec.NodeName, d.settings().MaxPerNode) {
+			!d.queue.TakePlace(it, va.Spec.NodeName) {
 			return op, errParked
 		}
 	}
 	begin := time.Now()
-	switch op {
+	switch plan.Operation {
 	case attach.Attaching:
 		err = d.attacher().Attach(ctx, plan, &r.progress)
 	case attach.Detaching:
+		d.ledger.setReleased(va.UID, true) // before, so that the deletion's event finds it
 		err = d.attacher().Detach(ctx, plan, &r.progress)
 	}
-	d.ledger.setReleased(va.UID, op == attach.Detaching && err == nil)
+	if plan.Operation != attach.Detaching || err != nil {
+		d.ledger.setReleased(va.UID, false)
+	}
 	if err != nil {
 		if !attach.NotReady(err) && !isAway(err) {
-			d.saveError(ctx, it, va, r, op, err)
+			d.saveError(ctx, va, r, op, err)
 		}
 		return op, err
 	}
@@ -119,7 +129,7 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 // gather collects what is known about a VolumeAttachment. What the caches do not
 // have is asked for: an object may be younger than its cache, and an error would
 // reach the user's pod.
-func (d *driver) gather(ctx context.Context, va *storagev1.VolumeAttachment) (attach.Facts, error) {
+func (d *driver) gather(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation) (attach.Facts, error) {
 	facts := attach.Facts{VolumeAttachment: va}
 	var err error
 	if name := attach.VolumeName(va); name != "" {
@@ -128,7 +138,7 @@ func (d *driver) gather(ctx context.Context, va *storagev1.VolumeAttachment) (at
 				return facts, err
 			}
 		}
-		if facts.PersistentVolume == nil && d.decider().Wanted(va) == attach.Detaching {
+		if facts.PersistentVolume == nil && op == attach.Detaching {
 			facts.PersistentVolume = d.cluster.ghost(name)
 		}
 	}
@@ -155,10 +165,16 @@ func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan a
 	return false
 }
 
+// aloneAfter is how often in a row a driver may go away while it is called for one
+// volume before that is taken for the volume's own fault: it may be what ends the
+// driver, and with it the calls for all others.
+const aloneAfter = 3
+
 // retry ends the run of an item that did not succeed.
 func (d *driver) retry(ctx context.Context, it *item, r *record, op attach.Operation, err error) {
 	name := it.key.name
-	if isAway(err) { // no fault of this VolumeAttachment: it waits with the rest of the queue
+	if isAway(err) && r.aways < aloneAfter { // it waits with the rest of the queue
+		r.aways++
 		_, l := d.wanted(name)
 		d.queue.DoneFor(it, l, 0)
 		return
@@ -166,7 +182,7 @@ func (d *driver) retry(ctx context.Context, it *item, r *record, op attach.Opera
 	if errors.Is(err, attach.ErrStale) {
 		d.refresh(ctx, name)
 	}
-	failures := r.tries.failed(op, err, time.Now())
+	failures := r.tries.failed(op, time.Now())
 	delay := backoff(d.settings().Retry, failures, err, jitter)
 	changed := d.queue.Changed(it)
 	next, l := d.wanted(name)
@@ -193,10 +209,9 @@ func (d *driver) refresh(ctx context.Context, name string) {
 
 // saveError writes an error into the status. That this fails is no reason to do
 // anything but say so: the operation is tried again anyway.
-func (d *driver) saveError(ctx context.Context, it *item, va *storagev1.VolumeAttachment, r *record, op attach.Operation, cause error) {
-	if since := wantedSince(va, op); time.Since(since) >= d.settings().StuckAfter {
+func (d *driver) saveError(ctx context.Context, va *storagev1.VolumeAttachment, r *record, op attach.Operation, cause error) {
+	if since := wantedSince(va, op); !since.IsZero() && time.Since(since) >= d.settings().StuckAfter {
 		cause = stuckError{op: op, since: since, tries: r.tries.failures + 1, last: cause}
-		d.queue.MarkStuck(it.key.name)
 	}
 	if err := d.attacher().SaveError(ctx, va, op, cause); err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot write the error into the VolumeAttachment", "cause", cause, "err", err)

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -104,9 +105,13 @@ func (d Driver) decideDetach(f Facts) (Plan, error) {
 	va := f.VolumeAttachment
 	plan := Plan{Operation: Detaching, attachment: va, Release: releaseAttachment(va, Finalizer(d.Name))}
 	if !d.Capabilities.PublishUnpublish {
-		// The driver attached once and came back without that capability: there is
-		// nobody left to ask, and nothing that attaching could mean.
-		return plan, nil
+		// The driver attached once and came back without that capability. Unless its
+		// CSIDriver says the same, that may be a mistake, and nothing proves the volume
+		// detached.
+		if d.NoAttach {
+			return plan, nil
+		}
+		return Plan{}, errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOLUME and cannot be asked to detach what it attached: give it back, or set attachRequired of its CSIDriver to false")
 	}
 	// What was noted when the volume was attached comes first: the PersistentVolume
 	// may be another one of the same name by now.
@@ -128,15 +133,19 @@ func (d Driver) decideDetach(f Facts) (Plan, error) {
 	return plan, nil
 }
 
-// TargetOf returns where a VolumeAttachment wants its volume, the zero Target if
-// that cannot be said.
-func (d Driver) TargetOf(f Facts) Target {
-	spec, err := volumeSpec(f.VolumeAttachment, f.PersistentVolume)
-	nodeID, known := nodeIDFrom(f.CSINode, d.Name)
-	if err != nil || !known {
-		return Target{}
+// MayWant says whether a VolumeAttachment may want its volume where the target is.
+// What cannot be known now, because the PersistentVolume or the CSINode is not there,
+// is taken for a yes.
+func (d Driver) MayWant(f Facts, t Target) bool {
+	handle := f.VolumeAttachment.Annotations[AnnotationVolumeHandle]
+	if spec, err := volumeSpec(f.VolumeAttachment, f.PersistentVolume); err == nil {
+		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
 	}
-	return Target{VolumeHandle: spec.CSI.VolumeHandle, NodeID: nodeID}
+	nodeID, known := nodeIDFrom(f.CSINode, d.Name)
+	if !known {
+		nodeID = f.VolumeAttachment.Annotations[AnnotationNodeID]
+	}
+	return (handle == "" || handle == t.VolumeHandle) && (nodeID == "" || nodeID == t.NodeID)
 }
 
 // nodeID returns the driver's ID of the node: what the driver registered there,

@@ -334,3 +334,37 @@ func assertPatch(t *testing.T, got *Patch, name, want string) {
 		t.Errorf("patch of %s, want %s (-want +got):\n%s", got.Name, name, diff)
 	}
 }
+
+func TestVolumeMayBeWantedWhereNothingSaysOtherwise(t *testing.T) {
+	here := Target{"vol-1", "id-1"}
+	for _, tc := range []struct {
+		name string
+		f    Facts
+		want bool
+	}{
+		{"the same volume and node", Facts{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-1")}, true},
+		{"another node ID", Facts{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-2")}, false},
+		{"another volume", Facts{VolumeAttachment: attachment(annotated(AnnotationVolumeHandle, "vol-2")), CSINode: csiNode("id-1")}, false},
+		{"node plugin away, noted node ID", Facts{VolumeAttachment: attachment(annotated(AnnotationNodeID, "id-1")), PersistentVolume: volume(), CSINode: &storagev1.CSINode{}}, true},
+		{"node plugin away, nothing noted", Facts{VolumeAttachment: attachment(), PersistentVolume: volume()}, true},
+		{"PersistentVolume away, nothing noted", Facts{VolumeAttachment: attachment(), CSINode: csiNode("id-1")}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := attaching.MayWant(tc.f, here); got != tc.want {
+				t.Errorf("MayWant: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestDriverThatLostItsCapabilityIsNotTakenForDetached(t *testing.T) {
+	f := Facts{VolumeAttachment: attachment(attached, guarded, deleted, annotated(AnnotationNodeID, "id-1")), PersistentVolume: volume(), CSINode: csiNode("id-1")}
+	if plan, err := trivial.Decide(f); err == nil {
+		t.Errorf("plan %+v: want an error, nothing proves the volume detached", plan)
+	}
+	finished := trivial
+	finished.NoAttach = true
+	if plan, err := finished.Decide(f); err != nil || plan.Release == nil {
+		t.Errorf("plan %+v, %v: want the finalizer to go, the CSIDriver says that nothing is to be attached", plan, err)
+	}
+}

@@ -42,12 +42,12 @@ func (p *Progress) MayBeAttached() bool {
 	return p.state == uncertain || p.state == published || p.state == recorded
 }
 
-// Adopt takes over what another process has done, from the object: a finalizer with
-// a node ID beside it says that the volume may be attached. pv may be nil. It does
+// Adopt takes over what another process has done, from the object: a node ID beside a
+// finalizer, or beside a status that says attached, says that the volume may be. pv may be nil. It does
 // nothing where this process knows more.
 func (p *Progress) Adopt(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, finalizer string) {
 	nodeID := va.Annotations[AnnotationNodeID]
-	if p.state != unknown || nodeID == "" || !HasFinalizer(va.Finalizers, finalizer) {
+	if p.state != unknown || nodeID == "" || !HasFinalizer(va.Finalizers, finalizer) && !va.Status.Attached {
 		return
 	}
 	handle := va.Annotations[AnnotationVolumeHandle]

@@ -46,3 +46,13 @@ func volumeSpec(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) (*c
 	}
 	return &translated.Spec, nil
 }
+
+// VolumeHandle returns the handle of a PersistentVolume, "" if it has none.
+func VolumeHandle(pv *corev1.PersistentVolume) string {
+	va := &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{
+		Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv.Name}}}
+	if spec, err := volumeSpec(va, pv); err == nil {
+		return spec.CSI.VolumeHandle
+	}
+	return ""
+}

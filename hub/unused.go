@@ -1,0 +1,32 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// checkUnused says what keeps a volume from being detached that nobody has asked to
+// detach, because its driver does not require attaching any more: that it is in use on
+// its node, or that this cannot be told. A CSIDriver object that was made again with
+// the wrong attachRequired must not take volumes from running pods.
+func (d *driver) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment, plan attach.Plan) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	node, err := d.cluster.kube.CoreV1().Nodes().Get(ctx, va.Spec.NodeName, metav1.GetOptions{})
+	if node, err = found(node, err); err != nil {
+		return fmt.Errorf("attachRequired is false, and whether the volume is in use cannot be told: %w", err)
+	}
+	// The name that the kubelet gives to a CSI volume.
+	name := corev1.UniqueVolumeName("kubernetes.io/csi/" + d.name + "^" + plan.Target.VolumeHandle)
+	if node != nil && slices.Contains(node.Status.VolumesInUse, name) {
+		return fmt.Errorf("attachRequired is false, but the volume is in use on node %q: it stays attached until it is not", node.Name)
+	}
+	return nil
+}
