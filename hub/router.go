@@ -1,12 +1,15 @@
 package hub
 
 import (
+	"fmt"
+	"runtime/debug"
 	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
@@ -62,23 +65,23 @@ func (r *router) guardian(finalizer string) *driver {
 // handlers only look up and enqueue: a slow one would delay every driver.
 func (r *router) listen() error {
 	if _, err := r.cluster.attachments.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { r.attachmentChanged(obj) },
-		UpdateFunc: func(_, obj any) { r.attachmentChanged(obj) },
-		DeleteFunc: r.attachmentGone,
+		AddFunc:    contained(r.attachmentChanged),
+		UpdateFunc: func(_, obj any) { contained(r.attachmentChanged)(obj) },
+		DeleteFunc: contained(r.attachmentGone),
 	}); err != nil {
 		return err
 	}
 	if _, err := r.cluster.volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { r.volumeChanged(obj); r.volumeAppeared(obj) },
-		UpdateFunc: func(_, obj any) { r.volumeChanged(obj) },
-		DeleteFunc: r.volumeGone,
+		AddFunc:    func(obj any) { contained(r.volumeChanged)(obj); contained(r.volumeAppeared)(obj) },
+		UpdateFunc: func(_, obj any) { contained(r.volumeChanged)(obj) },
+		DeleteFunc: contained(r.volumeGone),
 	}); err != nil {
 		return err
 	}
 	if _, err := r.cluster.drivers.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    r.driverChanged,
-		UpdateFunc: func(_, obj any) { r.driverChanged(obj) },
-		DeleteFunc: func(obj any) { r.driverChanged(lastState(obj)) },
+		AddFunc:    contained(r.driverChanged),
+		UpdateFunc: func(_, obj any) { contained(r.driverChanged)(obj) },
+		DeleteFunc: func(obj any) { contained(r.driverChanged)(lastState(obj)) },
 	}); err != nil {
 		return err
 	}
@@ -87,6 +90,19 @@ func (r *router) listen() error {
 		UpdateFunc: r.nodeChanged,
 	})
 	return err
+}
+
+// contained keeps an object that makes a handler panic from ending the process, and
+// with it the work for every driver.
+func contained(handle func(obj any)) func(obj any) {
+	return func(obj any) {
+		defer func() {
+			if p := recover(); p != nil {
+				klog.Background().Error(fmt.Errorf("panic: %v\n%s", p, debug.Stack()), "Handling an event went wrong")
+			}
+		}()
+		handle(obj)
+	}
 }
 
 func (r *router) attachmentChanged(obj any) {

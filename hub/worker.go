@@ -116,7 +116,7 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 		d.ledger.setReleased(va.UID, false)
 	}
 	if err != nil {
-		if !attach.NotReady(err) && !isAway(err) {
+		if !attach.NotReady(err) && !(isAway(err) && r.aways < aloneAfter) {
 			d.saveError(ctx, va, r, op, err)
 		}
 		return op, err
