@@ -42,6 +42,8 @@ type Cluster struct {
 	nodes       cache.SharedIndexInformer
 	drivers     cache.SharedIndexInformer
 
+	heard []cache.InformerSynced // of each handler: whether it was told all that was there
+
 	mu     sync.Mutex
 	ghosts map[string]*corev1.PersistentVolume // by name; guarded by mu
 }
@@ -98,6 +100,18 @@ func attachmentIndex(value func(*storagev1.VolumeAttachment) string) cache.Index
 	}
 }
 
+// listen adds handlers of events, before start.
+func (c *Cluster) listen(handlers map[cache.SharedIndexInformer]cache.ResourceEventHandlerFuncs) error {
+	for informer, handler := range handlers {
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return err
+		}
+		c.heard = append(c.heard, registration.HasSynced)
+	}
+	return nil
+}
+
 // start begins to watch and blocks until every cache is filled. It returns early
 // only when ctx ends, with its error. CSINodes are waited for too: without them
 // an attach would fail for no reason.
@@ -107,6 +121,11 @@ func (c *Cluster) start(ctx context.Context) error {
 		if !synced {
 			return fmt.Errorf("fill the cache of %v: %w", kind, context.Cause(ctx))
 		}
+	}
+	// The handlers too must be through with what was there: to a driver that begins it is
+	// no news.
+	if !cache.WaitForCacheSync(ctx.Done(), c.heard...) {
+		return fmt.Errorf("hear of all that is in the caches: %w", context.Cause(ctx))
 	}
 	return nil
 }

@@ -156,9 +156,7 @@ func (d *driver) backfill() {
 	decider := d.decider()
 	for _, va := range d.cluster.attachmentsBy(byAttacher, d.name) {
 		if op := decider.Wanted(d.overlay.newest(va)); op != attach.Idle {
-			key := workKey{attachmentWork, va.Name}
-			d.queue.Add(key, laneOf(op))
-			d.queue.Hurry(key) // if it runs now, the news may be what it fails for want of
+			d.queue.Renew(workKey{attachmentWork, va.Name}, laneOf(op))
 		}
 	}
 	for _, name := range d.ledger.names() {

@@ -87,6 +87,20 @@ func (q *queue) take(now time.Time) (*item, time.Duration) {
 func (q *queue) Add(key workKey, l lane) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.add(key, l)
+}
+
+// Renew is Add for what has new reason to succeed: if its run fails, there is another
+// one at once.
+func (q *queue) Renew(key workKey, l lane) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if it := q.add(key, l); it.state == running {
+		it.hurry = true
+	}
+}
+
+func (q *queue) add(key workKey, l lane) *item {
 	it := q.items[key]
 	if it == nil {
 		it = &item{key: key, lane: l, state: parked}
@@ -94,14 +108,15 @@ func (q *queue) Add(key workKey, l lane) {
 	}
 	if it.state == running {
 		it.again = true
-		return
+		return it
 	}
 	if it.state == waiting && it.lane == l {
-		return
+		return it
 	}
 	q.lift(it)
 	it.lane = l
 	q.wait(it, time.Now())
+	return it
 }
 
 // Has says whether there is an item of a key, in whatever state.

@@ -64,32 +64,27 @@ func (r *router) guardian(finalizer string) *driver {
 // listen registers the router with the caches, before they are filled. The
 // handlers only look up and enqueue: a slow one would delay every driver.
 func (r *router) listen() error {
-	if _, err := r.cluster.attachments.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    contained(r.attachmentChanged),
-		UpdateFunc: func(_, obj any) { contained(r.attachmentChanged)(obj) },
-		DeleteFunc: contained(r.attachmentGone),
-	}); err != nil {
-		return err
-	}
-	if _, err := r.cluster.volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { contained(r.volumeChanged)(obj); contained(r.volumeAppeared)(obj) },
-		UpdateFunc: func(_, obj any) { contained(r.volumeChanged)(obj) },
-		DeleteFunc: contained(r.volumeGone),
-	}); err != nil {
-		return err
-	}
-	if _, err := r.cluster.drivers.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    contained(r.driverChanged),
-		UpdateFunc: func(_, obj any) { contained(r.driverChanged)(obj) },
-		DeleteFunc: func(obj any) { contained(r.driverChanged)(lastState(obj)) },
-	}); err != nil {
-		return err
-	}
-	_, err := r.cluster.nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { r.nodeChanged(nil, obj) },
-		UpdateFunc: r.nodeChanged,
+	return r.cluster.listen(map[cache.SharedIndexInformer]cache.ResourceEventHandlerFuncs{
+		r.cluster.attachments: {
+			AddFunc:    contained(r.attachmentChanged),
+			UpdateFunc: func(_, obj any) { contained(r.attachmentChanged)(obj) },
+			DeleteFunc: contained(r.attachmentGone),
+		},
+		r.cluster.volumes: {
+			AddFunc:    func(obj any) { contained(r.volumeChanged)(obj); contained(r.volumeAppeared)(obj) },
+			UpdateFunc: func(_, obj any) { contained(r.volumeChanged)(obj) },
+			DeleteFunc: contained(r.volumeGone),
+		},
+		r.cluster.drivers: {
+			AddFunc:    contained(r.driverChanged),
+			UpdateFunc: func(_, obj any) { contained(r.driverChanged)(obj) },
+			DeleteFunc: func(obj any) { contained(r.driverChanged)(lastState(obj)) },
+		},
+		r.cluster.nodes: {
+			AddFunc:    func(obj any) { r.nodeChanged(nil, obj) },
+			UpdateFunc: r.nodeChanged,
+		},
 	})
-	return err
 }
 
 // contained keeps an object that makes a handler panic from ending the process, and
