@@ -305,3 +305,54 @@ func TestVolumeStaysAsLongAsItMayBeLeftAttached(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestVolumeLeftAttachedIsLeftToTheAttachmentThatWantsItThere(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	w.set(driver, func(s *registry.Settings) {
+		s.Retry = registry.Retry{Initial: 10 * time.Millisecond, Max: 10 * time.Millisecond}
+	})
+	va := w.volume("v", driver, w.node("n", driver))
+	w.start()
+	w.create(va)
+	w.waitForOne(va.Name, "attached", isAttached)
+	w.turn(backend, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerUnpublishVolume, Volume: "v", Code: codes.Internal}}})
+	w.delete(va)
+	strip := []byte(`{"metadata":{"finalizers":null}}`)
+	if _, err := w.plane.Clientset().StorageV1().VolumeAttachments().Patch(w.ctx, va.Name, types.MergePatchType, strip, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.waitNoneLeft()
+	w.waitBooks(backend, "tried to detach", func(b fakecsi.Books) bool { return b.Methods[fakecsi.ControllerUnpublishVolume].Ended > 1 })
+	w.create(va)
+	w.waitForOne(va.Name, "attached again", isAttached)
+	w.turn(backend, fakecsi.Knobs{ClearFaults: true})
+	// Others come and go meanwhile, so that an orphan that was still there had its chance.
+	for _, name := range []string{"a", "b", "c", "d"} {
+		other := w.volume(name, driver, va.Node)
+		w.create(other)
+		w.waitForOne(other.Name, "attached", isAttached)
+		w.delete(other)
+		w.waitFor("only the first left", testbed.AllAttached(1))
+	}
+	if !backend.Books().IsAttached("v", "id-n") {
+		t.Error("the volume was detached from under its new VolumeAttachment")
+	}
+}
+
+func TestCallsThatOutliveTheGraceAreCut(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	w.set(driver, func(s *registry.Settings) { s.Timeout = time.Hour })
+	w.options.Grace = 50 * time.Millisecond
+	w.turn(backend, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}})
+	va := w.volume("v", driver, w.node("n", driver))
+	stop := w.start()
+	w.create(va)
+	w.waitBooks(backend, "publish is called", func(b fakecsi.Books) bool { return b.AttachInFlight.Now == 1 })
+	stop() // returns when all has ended
+	w.waitBooks(backend, "the call was cut", func(b fakecsi.Books) bool { return b.AttachInFlight.Now == 0 })
+	if got := w.get(va.Name); !attach.HasFinalizer(got.Finalizers, attach.Finalizer(driver)) || got.Status.AttachError != nil {
+		t.Errorf("%+v: want the finalizer to stay, and no error for what was only cut", got)
+	}
+}
