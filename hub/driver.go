@@ -74,9 +74,9 @@ func (d *driver) run(ctx context.Context) error {
 	})
 	<-intake.Done()
 	d.routes.close(d)
-	d.condition.enter(Draining, "calls in flight may end", time.Now())
 	loops.Wait()
 	d.routes.close(d) // a session may have opened it in the last moment
+	d.condition.enter(Draining, "calls in flight may end", time.Now())
 	defer time.AfterFunc(d.grace, cut).Stop()
 	d.workers.Wait()
 	if s := d.session.Load(); s != nil {

@@ -46,9 +46,9 @@ func (l *laneLoad) ended(d time.Duration) {
 	l.pace += (d - l.pace) / 4
 }
 
-// lanes decides whose turn it is. Attaches and detaches each always have half of
-// the workers: neither a burst nor a hang on one side keeps the other from
-// starting (external-attacher issue 761).
+// lanes decides whose turn it is. Attaches and detaches each have half of the
+// workers: a burst of slow calls on one side does not keep the other from starting
+// (external-attacher issue 761). What is idle is lent to short calls only.
 type lanes struct {
 	load    [laneCount]laneLoad
 	workers int

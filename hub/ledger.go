@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -194,13 +193,13 @@ func (l *ledger) orphanKeys() []workKey {
 
 // volumeFailed counts a failure with a PersistentVolume and returns how many there
 // were in a row.
-func (l *ledger) volumeFailed(name string, now time.Time) int {
+func (l *ledger) volumeFailed(name string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.volumes[name] == nil {
 		l.volumes[name] = &tries{}
 	}
-	return l.volumes[name].failed(attach.Detaching, now)
+	return l.volumes[name].failed(attach.Detaching)
 }
 
 // volumeDone forgets the failures with a PersistentVolume.

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
@@ -37,10 +36,10 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		klog.FromContext(ctx).Info("Detached a volume whose VolumeAttachment is gone", "volumeHandle", handle, "node", r.node)
 		d.ledger.buried(it.key)
 		d.queue.Done(it)
-	case isAway(err):
+	case d.waitsOut(r, err):
 		d.queue.DoneFor(it, detachLane, 0)
 	default:
-		failures := r.tries.failed(attach.Detaching, time.Now())
+		failures := r.tries.failed(attach.Detaching)
 		delay := backoff(d.settings().Retry, failures, err, jitter)
 		klog.FromContext(ctx).V(2).Info("Cannot detach a volume whose VolumeAttachment is gone, will try again",
 			"volumeHandle", handle, "node", r.node, "failures", failures, "in", delay, "err", err)

@@ -1,8 +1,6 @@
 package hub
 
 import (
-	"time"
-
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -41,7 +39,8 @@ type record struct {
 	lost     bool   // the storage system does not have it attached; guarded by the ledger's mutex
 	progress attach.Progress
 	tries    tries
-	aways    int // times in a row that the driver went away while it was called
+	aways    int          // sessions in a row that ended while the driver was called
+	awayFrom *liveSession // the last of them
 
 	abandoned attach.Target // where the volume was, which an orphan sees to now
 }
@@ -54,15 +53,14 @@ func newRecord(va *storagev1.VolumeAttachment) *record {
 type tries struct {
 	operation attach.Operation
 	failures  int
-	since     time.Time // of the first one
 }
 
 // failed counts one more failure and returns how many there were. Attach and
 // detach do not share a count: the first detach after many failed attaches is
 // not to wait.
-func (t *tries) failed(op attach.Operation, now time.Time) int {
+func (t *tries) failed(op attach.Operation) int {
 	if t.operation != op || t.failures == 0 {
-		*t = tries{operation: op, since: now}
+		*t = tries{operation: op}
 	}
 	t.failures++
 	return t.failures

@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"errors"
-	"time"
 
 	"k8s.io/klog/v2"
 
@@ -34,8 +33,7 @@ func (d *driver) workOnVolume(ctx context.Context, it *item) {
 		d.refreshVolume(ctx, name)
 	}
 	if err != nil {
-		now := time.Now()
-		delay := backoff(d.settings().Retry, d.ledger.volumeFailed(name, now), err, jitter)
+		delay := backoff(d.settings().Retry, d.ledger.volumeFailed(name), err, jitter)
 		klog.FromContext(ctx).V(2).Info("Cannot take the finalizer from the PersistentVolume, will try again",
 			"persistentVolume", name, "in", delay, "err", err)
 		d.queue.DoneFor(it, releaseLane, delay)

@@ -116,7 +116,7 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 		d.ledger.setReleased(va.UID, false)
 	}
 	if err != nil {
-		if !attach.NotReady(err) && !(isAway(err) && r.aways < aloneAfter) {
+		if !attach.NotReady(err) && !d.waitsOut(r, err) {
 			d.saveError(ctx, va, r, op, err)
 		}
 		return op, err
@@ -170,11 +170,24 @@ func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan a
 // driver, and with it the calls for all others.
 const aloneAfter = 3
 
+// waitsOut says whether a failure is only that the driver has gone away, so that the
+// work waits with the rest of the queue. It counts one time for each session: until the
+// queue is shut, work may meet the end of the same one more than once.
+func (d *driver) waitsOut(r *record, err error) bool {
+	if !isAway(err) {
+		r.aways = 0
+		return false
+	}
+	if s := d.session.Load(); s != r.awayFrom {
+		r.aways, r.awayFrom = r.aways+1, s
+	}
+	return r.aways <= aloneAfter
+}
+
 // retry ends the run of an item that did not succeed.
 func (d *driver) retry(ctx context.Context, it *item, r *record, op attach.Operation, err error) {
 	name := it.key.name
-	if isAway(err) && r.aways < aloneAfter { // it waits with the rest of the queue
-		r.aways++
+	if d.waitsOut(r, err) {
 		_, l := d.wanted(name)
 		d.queue.DoneFor(it, l, 0)
 		return
@@ -182,7 +195,7 @@ func (d *driver) retry(ctx context.Context, it *item, r *record, op attach.Opera
 	if errors.Is(err, attach.ErrStale) {
 		d.refresh(ctx, name)
 	}
-	failures := r.tries.failed(op, time.Now())
+	failures := r.tries.failed(op)
 	delay := backoff(d.settings().Retry, failures, err, jitter)
 	changed := d.queue.Changed(it)
 	next, l := d.wanted(name)

@@ -43,8 +43,8 @@ func (p *Progress) MayBeAttached() bool {
 }
 
 // Adopt takes over what another process has done, from the object: a node ID beside a
-// finalizer, or beside a status that says attached, says that the volume may be. pv may be nil. It does
-// nothing where this process knows more.
+// finalizer, or beside a status that says attached, says that the volume may be. pv may
+// be nil. It does nothing where this process knows more.
 func (p *Progress) Adopt(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, finalizer string) {
 	nodeID := va.Annotations[AnnotationNodeID]
 	if p.state != unknown || nodeID == "" || !HasFinalizer(va.Finalizers, finalizer) && !va.Status.Attached {
