@@ -12,8 +12,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// defaultSettle is the default of Options.Settle.
-const defaultSettle = 10 * time.Second
+// Defaults of Options.
+const (
+	defaultSettle = 10 * time.Second
+	defaultFirst  = 30 * time.Second
+)
 
 // Options of a Registry.
 type Options struct {
@@ -29,6 +32,10 @@ type Options struct {
 	// Settle is how long a change is held back at most while a Source that was added
 	// has not sent its first set. Zero means 10 seconds.
 	Settle time.Duration
+	// First is how long the first Snapshot is held back at most for that: a Source that
+	// cannot see anything, as one without permission, must not keep the drivers of all
+	// others from being served. Zero means 30 seconds.
+	First time.Duration
 }
 
 // Registry says which drivers are to be served, from what its sources see. Which
@@ -46,18 +53,22 @@ func New(o Options) (*Registry, error) {
 	if o.File == nil || o.CSIDrivers == nil || o.Sockets == nil {
 		return nil, errors.New("registry: Options.File, CSIDrivers and Sockets must all be set")
 	}
-	if o.Settle < 0 {
-		return nil, fmt.Errorf("registry: Options.Settle is %v, it must not be negative", o.Settle)
+	if o.Settle < 0 || o.First < 0 {
+		return nil, fmt.Errorf("registry: Options.Settle is %v and First %v, they must not be negative", o.Settle, o.First)
 	}
 	if o.Settle == 0 {
 		o.Settle = defaultSettle
+	}
+	if o.First == 0 {
+		o.First = defaultFirst
 	}
 	return &Registry{options: o, updates: make(chan Snapshot, 1)}, nil
 }
 
 // Updates is where Run sends what is to be served: the latest Snapshot, of those
-// before it some may be missed. The first one is complete: it comes after every
-// source has sent its first set. There is one receiver. It is never closed.
+// before it some may be missed. The first one comes after every source has sent its
+// first set, so that it is complete, or after Options.First, which is logged. There is
+// one receiver. It is never closed.
 func (r *Registry) Updates() <-chan Snapshot { return r.updates }
 
 // Conflicts returns what was found and is not served, as of the latest Snapshot,
@@ -76,28 +87,37 @@ func (r *Registry) Run(ctx context.Context) error {
 	defer feeds.wait()
 	defer cancel()
 	feeds.start(ctx, fileFeed, r.options.File)
-	patience := time.NewTimer(r.options.Settle)
-	defer patience.Stop()
+	patience := newPatience(r.options)
+	defer patience.stop()
 	var last Snapshot // nil: none was sent
-	late := false
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case m := <-feeds.messages:
 			if started := feeds.take(ctx, m, r.options.File.Config()); started {
-				late = false
-				patience.Reset(r.options.Settle)
+				patience.again()
 			}
-		case <-patience.C:
-			late = true
-			if missing := feeds.missing(); len(missing) > 0 {
-				klog.FromContext(ctx).Info("Sources have not said yet what they see", "sources", missing, "served", last != nil)
+		case <-patience.settle.C:
+			patience.settled = true
+			complain(ctx, feeds.missing(), last != nil)
+		case <-patience.first.C:
+			patience.begun = true
+			if last == nil {
+				complain(ctx, feeds.missing(), true)
 			}
 		}
-		if len(feeds.missing()) == 0 || late && last != nil {
+		// Without a Config there is nothing to decide by.
+		if feeds.config != nil && (len(feeds.missing()) == 0 || patience.over(last == nil)) {
 			last = r.publish(ctx, last, feeds)
 		}
+	}
+}
+
+// complain logs which sources are waited for, or, if anything is served, done without.
+func complain(ctx context.Context, missing []string, served bool) {
+	if len(missing) > 0 {
+		klog.FromContext(ctx).Info("Sources have not said yet what they see", "sources", missing, "othersServed", served)
 	}
 }
 

@@ -145,11 +145,44 @@ func TestFirstSnapshotWaitsForEverySource(t *testing.T) {
 		r.objects.sets <- []registry.Driver{object("o", "unix:///o")}
 		r.expect("none")
 		r.file.say(driversFile("f", "g") + allSources)
-		time.Sleep(time.Hour)
+		time.Sleep(29 * time.Second)
 		r.expect("none")
-		logged(t, r.lines, "Sources have not said yet")
+		logged(t, r.lines, `"Sources have not said yet what they see" "sources"=["/b"] "othersServed"=false`)
 		r.sockets["/b"].sets <- []registry.Driver{socket("s", "/s")}
 		r.expect("[f g o s]")
+	})
+}
+
+// As CSIDriver objects do, to somebody without permission to read them.
+func TestSourceThatNeverSaysAnythingKeepsTheOthersFromBeingServedForALimitedTime(t *testing.T) {
+	onScripts(t, func(r *registryTest) {
+		r.file.say(driversFile("f") + allSources)
+		r.sockets["/a"].sets <- []registry.Driver{socket("s", "/s")}
+		r.sockets["/b"].sets <- nil
+		time.Sleep(20 * time.Second)
+		r.file.say(driversFile("f", "g") + allSources)
+		time.Sleep(9 * time.Second)
+		r.expect("none")
+		time.Sleep(time.Second)
+		r.expect("[f g s]")
+		logged(t, r.lines, `"Sources have not said yet what they see" "sources"=["objects"] "othersServed"=true`)
+		r.file.say(driversFile("g") + allSources)
+		r.expect("[g s]")
+		r.objects.sets <- []registry.Driver{object("o", "unix:///o")}
+		r.expect("[g o s]")
+		time.Sleep(time.Hour)
+		if len(r.lines) > 0 {
+			t.Errorf("logged: %s", <-r.lines)
+		}
+	})
+}
+
+func TestNothingIsServedBeforeTheFileHasSpoken(t *testing.T) {
+	onScripts(t, func(r *registryTest) {
+		time.Sleep(time.Hour)
+		r.expect("none")
+		r.file.say(driversFile("f"))
+		r.expect("[f]")
 	})
 }
 
@@ -319,6 +352,7 @@ func TestRegistryOptionsAreChecked(t *testing.T) {
 	for name, spoil := range map[string]func(o *registry.Options){
 		"File": func(o *registry.Options) { o.File = nil }, "CSIDrivers": func(o *registry.Options) { o.CSIDrivers = nil },
 		"Sockets": func(o *registry.Options) { o.Sockets = nil }, "Settle": func(o *registry.Options) { o.Settle = -1 },
+		"First": func(o *registry.Options) { o.First = -1 },
 	} {
 		o := complete
 		spoil(&o)
