@@ -1,0 +1,55 @@
+package status
+
+import "time"
+
+// AttachmentState is what is the matter with a VolumeAttachment.
+type AttachmentState string
+
+const (
+	Attaching AttachmentState = "attaching" // a worker has it
+	Attached  AttachmentState = "attached"
+	Detaching AttachmentState = "detaching" // a worker has it
+	Waiting   AttachmentState = "waiting"   // something is to be done and has not begun; see WaitsFor
+	Failing   AttachmentState = "failing"   // the last try failed; see NextTry
+	Stuck     AttachmentState = "stuck"     // without success for longer than stuckAfter
+	Unclaimed AttachmentState = "unclaimed" // its driver is not served here
+	Idle      AttachmentState = "idle"      // nothing is to be done, and it is not attached
+)
+
+// AttachmentStates are all of them.
+var AttachmentStates = []AttachmentState{Attaching, Attached, Detaching, Waiting, Failing, Stuck, Unclaimed, Idle}
+
+// Attachment is one VolumeAttachment, as it is at one moment. In JSON, what is empty or
+// unknown is left out but for Name, Driver, Node, State and Tries.
+type Attachment struct {
+	Name             string          `json:"name"`
+	Driver           string          `json:"driver"` // spec.attacher
+	Node             string          `json:"node"`
+	PersistentVolume string          `json:"persistentVolume,omitempty"`
+	VolumeHandle     string          `json:"volumeHandle,omitempty"`
+	State            AttachmentState `json:"state"`
+	Operation        Operation       `json:"operation,omitempty"` // what is wanted: Attach, Detach, Drift or nothing
+	Created          time.Time       `json:"created,omitzero"`    // the object
+	Since            time.Time       `json:"since,omitzero"`      // when the operation was asked for, or the state began
+	Tries            int             `json:"tries"`               // that have failed in a row
+	NextTry          time.Time       `json:"nextTry,omitzero"`
+	LastError        string          `json:"lastError,omitempty"` // may be a driver's own text: hostile
+	WaitsFor         string          `json:"waitsFor,omitempty"`  // for people: "the detach from node-7", "a worker"
+}
+
+// AttachmentFilter says which VolumeAttachments are asked for. What is empty lets all
+// pass.
+type AttachmentFilter struct {
+	Driver string
+	Node   string
+	Name   string
+	State  AttachmentState
+}
+
+// Match says whether the filter lets a VolumeAttachment pass.
+func (f AttachmentFilter) Match(a Attachment) bool {
+	return (f.Driver == "" || f.Driver == a.Driver) &&
+		(f.Node == "" || f.Node == a.Node) &&
+		(f.Name == "" || f.Name == a.Name) &&
+		(f.State == "" || f.State == a.State)
+}

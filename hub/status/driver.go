@@ -1,0 +1,138 @@
+package status
+
+import "time"
+
+// Driver is one driver that is engaged, as it is at one moment. In JSON, what is empty
+// or unknown is left out but for Name, State, Up, Mode, Lanes and the counts.
+type Driver struct {
+	Name     string    `json:"name"`
+	State    string    `json:"state"`            // where it is in its life: "Ready", "Connecting", ...
+	Reason   string    `json:"reason,omitempty"` // why it is in this state, for people
+	Since    time.Time `json:"since,omitzero"`   // of the state
+	Up       bool      `json:"up"`               // it is connected and well: it can be called
+	Mode     string    `json:"mode"`             // "active", "observe" or "paused"
+	Source   string    `json:"source,omitempty"` // where it was learned: "drivers.yaml:14"
+	Endpoint string    `json:"endpoint,omitempty"`
+	// Version and Capabilities are what the driver said when it was last connected.
+	Version      string   `json:"version,omitempty"`
+	Capabilities []string `json:"capabilities,omitempty"`
+	Settings     Settings `json:"settings,omitzero"`
+
+	Lease   Lease  `json:"lease,omitzero"`
+	Workers int    `json:"workers"` // calls that may be in flight at once
+	Busy    int    `json:"busy"`    // calls that are
+	Lanes   []Lane `json:"lanes"`   // one for each of Attach, Detach, Drift and Release
+
+	ConnectionError Failure   `json:"connectionError,omitzero"` // the last one, also one that was overcome
+	Failures        []Failure `json:"failures,omitempty"`       // of operations, the latest first; a few
+
+	Observed  *Observed `json:"observed,omitempty"`  // only in mode observe
+	Checklist []Check   `json:"checklist,omitempty"` // what has to be right before a handover
+
+	ForeignWriter ForeignWriter `json:"foreignWriter,omitzero"` // the last one
+}
+
+// Operation is what a lane is for.
+type Operation string
+
+const (
+	Attach  Operation = "attach"
+	Detach  Operation = "detach"
+	Drift   Operation = "drift"   // to attach again what the storage system has lost
+	Release Operation = "release" // to take finalizers from PersistentVolumes; no call
+)
+
+// Lane is what one kind of work has to do and does.
+type Lane struct {
+	Operation Operation `json:"operation"`
+	Queued    int       `json:"queued"`  // waiting for a worker, or for other work on the volume
+	Delayed   int       `json:"delayed"` // waiting for the next try after a failure
+	Running   int       `json:"running"`
+	Workers   int       `json:"workers"` // how many may run at once, the idle ones of other lanes included
+	// OldestSeconds is for how long the oldest piece of work that does not run has been
+	// wanted; 0 if there is none.
+	OldestSeconds float64 `json:"oldestSeconds"`
+	Done          uint64  `json:"done"`   // since the driver is engaged here
+	Failed        uint64  `json:"failed"` // tries, since the driver is engaged here
+	Stuck         int     `json:"stuck"`  // VolumeAttachments that are without success for longer than stuckAfter
+}
+
+// Lane returns the lane of an operation, an empty one if there is none.
+func (d Driver) Lane(op Operation) Lane {
+	for _, l := range d.Lanes {
+		if l.Operation == op {
+			return l
+		}
+	}
+	return Lane{Operation: op}
+}
+
+// Stuck is how many VolumeAttachments are stuck.
+func (d Driver) Stuck() int {
+	n := 0
+	for _, l := range d.Lanes {
+		n += l.Stuck
+	}
+	return n
+}
+
+// Lease is the lease that whoever serves a driver holds. It is zero where the hub runs
+// without leader election, but for Mine.
+type Lease struct {
+	Name      string    `json:"name,omitempty"`
+	Namespace string    `json:"namespace,omitempty"`
+	Holder    string    `json:"holder,omitempty"` // identity; empty if nobody holds it
+	Since     time.Time `json:"since,omitzero"`   // when the holder took it
+	Mine      bool      `json:"mine"`             // this process may work for the driver
+}
+
+// Failure is an error with its time. The text may be a driver's own: hostile.
+type Failure struct {
+	Time             time.Time `json:"time"`
+	Operation        Operation `json:"operation,omitempty"`        // empty for one of the connection
+	VolumeAttachment string    `json:"volumeAttachment,omitempty"` // the name; empty for one of the connection
+	Text             string    `json:"text"`
+}
+
+// Observed is what came, in mode observe, of comparing what would have been done with
+// what became of the VolumeAttachments.
+type Observed struct {
+	Agreed          int            `json:"agreed"`
+	WouldHaveFailed int            `json:"wouldHaveFailed"`
+	Differs         int            `json:"differs"`
+	Pending         int            `json:"pending"` // not known yet
+	Disagreements   []Disagreement `json:"disagreements,omitempty"`
+}
+
+// Disagreement is one VolumeAttachment with which it would have come otherwise.
+type Disagreement struct {
+	VolumeAttachment string    `json:"volumeAttachment"`
+	Node             string    `json:"node,omitempty"`
+	Agreement        Agreement `json:"agreement"`
+	Reason           string    `json:"reason"`
+	Since            time.Time `json:"since,omitzero"`
+}
+
+// Agreement is how a decision compares with what became of a VolumeAttachment.
+type Agreement string
+
+const (
+	Agreed          Agreement = "agreed"
+	WouldHaveFailed Agreement = "would_have_failed"
+	Differs         Agreement = "differs"
+)
+
+// Check is one thing that has to be right before a driver is handed over.
+type Check struct {
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
+	Text string `json:"text,omitempty"` // what was found, or what to do
+}
+
+// ForeignWriter is somebody else who wrote a VolumeAttachment of a driver that is
+// active here.
+type ForeignWriter struct {
+	Manager          string    `json:"manager"` // as in metadata.managedFields
+	Time             time.Time `json:"time"`
+	VolumeAttachment string    `json:"volumeAttachment"`
+}

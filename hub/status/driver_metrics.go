@@ -1,0 +1,150 @@
+package status
+
+import (
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+)
+
+var (
+	// callBuckets are csi-attacher's, whose dashboards go on working.
+	callBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
+	// operationBuckets reach from a driver that has nothing to do to one that needed
+	// several tries.
+	operationBuckets = []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900}
+)
+
+// DriverMetrics is what accumulates for one driver. Its methods may be called at any
+// time from any goroutine, and cost no more than an addition. A nil DriverMetrics
+// counts nothing.
+type DriverMetrics struct {
+	calls      *prometheus.HistogramVec
+	took       *prometheus.HistogramVec
+	operations *prometheus.CounterVec
+	retries    *prometheus.CounterVec
+	drift      *prometheus.CounterVec
+	observed   *prometheus.CounterVec
+	foreign    prometheus.Counter
+}
+
+// newDriverMetrics takes the name as a label value.
+func newDriverMetrics(name string) *DriverMetrics {
+	driver := prometheus.Labels{"driver": name}
+	d := &DriverMetrics{
+		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "csi_sidecar_operations_seconds", Buckets: callBuckets,
+			Help:        "Container Storage Interface operation duration with gRPC error code status total",
+			ConstLabels: prometheus.Labels{"driver_name": name},
+		}, []string{"method_name", "grpc_status_code"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "attach_hub_operation_seconds", Buckets: operationBuckets, ConstLabels: driver,
+			Help: "Time from the event that asked for an operation to its written result.",
+		}, []string{"operation", "result"}),
+		operations: counters(driver, "attach_hub_operations_total", "Attaches and detaches that ended, each try counted.", "operation", "result"),
+		retries:    counters(driver, "attach_hub_retries_total", "Tries of an operation after a failed one.", "operation"),
+		drift:      counters(driver, "attach_hub_drift_total", "Confirmed differences between VolumeAttachments and the driver's list of volumes, and what followed.", "kind", "action"),
+		observed:   counters(driver, "attach_hub_observed_total", "Decisions in mode observe, compared with what became of the VolumeAttachment.", "agreement"),
+		foreign: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "attach_hub_foreign_writer_total", ConstLabels: driver,
+			Help: "Writes of another attacher to VolumeAttachments of a driver that is active here.",
+		}),
+	}
+	d.begin()
+	return d
+}
+
+func counters(driver prometheus.Labels, name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: driver}, labels)
+}
+
+// begin makes the series that are known beforehand, at zero, so that the first event is
+// an increase. The histograms of what fails, which are many series, begin with the
+// first failure: attach_hub_operations_total has them from the start.
+func (d *DriverMetrics) begin() {
+	for _, method := range []string{csi.Controller_ControllerPublishVolume_FullMethodName, csi.Controller_ControllerUnpublishVolume_FullMethodName} {
+		d.calls.WithLabelValues(method, codes.OK.String())
+	}
+	for _, op := range []Operation{Attach, Detach} {
+		d.took.WithLabelValues(string(op), string(Success))
+		d.retries.WithLabelValues(string(op))
+		for _, result := range Results {
+			d.operations.WithLabelValues(string(op), string(result))
+		}
+	}
+	for _, a := range []Agreement{Agreed, WouldHaveFailed, Differs} {
+		d.observed.WithLabelValues(string(a))
+	}
+}
+
+// Call counts an RPC to the driver. The method is its full gRPC path.
+func (d *DriverMetrics) Call(method string, code codes.Code, took time.Duration) {
+	if d == nil {
+		return
+	}
+	if code > codes.Unauthenticated {
+		code = codes.Unknown // a driver can send any number
+	}
+	d.calls.WithLabelValues(label(method), code.String()).Observe(took.Seconds())
+}
+
+// Operation counts the end of a try of an attach or a detach. It took the time since
+// the event that asked for it.
+func (d *DriverMetrics) Operation(op Operation, result Result, took time.Duration) {
+	if d == nil {
+		return
+	}
+	d.operations.WithLabelValues(string(op), string(result)).Inc()
+	d.took.WithLabelValues(string(op), string(result)).Observe(took.Seconds())
+}
+
+// Retry counts a try of an attach or a detach that follows a failed one.
+func (d *DriverMetrics) Retry(op Operation) {
+	if d == nil {
+		return
+	}
+	d.retries.WithLabelValues(string(op)).Inc()
+}
+
+// Drift counts a confirmed difference, of a kind, and what follows.
+func (d *DriverMetrics) Drift(kind, action string) {
+	if d == nil {
+		return
+	}
+	d.drift.WithLabelValues(label(kind), label(action)).Inc()
+}
+
+// Observed counts a comparison in mode observe.
+func (d *DriverMetrics) Observed(a Agreement) {
+	if d == nil {
+		return
+	}
+	d.observed.WithLabelValues(string(a)).Inc()
+}
+
+// ForeignWriter counts a write of another attacher.
+func (d *DriverMetrics) ForeignWriter() {
+	if d == nil {
+		return
+	}
+	d.foreign.Inc()
+}
+
+// Describe implements prometheus.Collector.
+func (d *DriverMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, c := range d.parts() {
+		c.Describe(out)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (d *DriverMetrics) Collect(out chan<- prometheus.Metric) {
+	for _, c := range d.parts() {
+		c.Collect(out)
+	}
+}
+
+func (d *DriverMetrics) parts() []prometheus.Collector {
+	return []prometheus.Collector{d.calls, d.took, d.operations, d.retries, d.drift, d.observed, d.foreign}
+}

@@ -1,0 +1,15 @@
+package status
+
+import "strings"
+
+// longestLabel bounds a label value, in bytes. Names in Kubernetes are shorter.
+const longestLabel = 253
+
+// label makes a label value of a text that may come from anybody: one that is not
+// valid UTF-8 would cost the whole scrape.
+func label(text string) string {
+	if len(text) > longestLabel {
+		text = text[:longestLabel]
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}

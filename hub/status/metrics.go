@@ -1,0 +1,70 @@
+package status
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	// client-go's requests and leader elections are counted into the registry of
+	// component-base, the only one that client-go can be given once for a process.
+	_ "k8s.io/component-base/metrics/prometheus/clientgo/leaderelection"
+	_ "k8s.io/component-base/metrics/prometheus/restclient"
+)
+
+// Metrics is what accumulates, for each driver apart. A nil Metrics counts nothing.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	mu      sync.Mutex
+	drivers map[string]*DriverMetrics // by label value; guarded by mu
+}
+
+// NewMetrics returns Metrics without a driver.
+func NewMetrics() *Metrics {
+	return &Metrics{registry: prometheus.NewRegistry(), drivers: map[string]*DriverMetrics{}}
+}
+
+// Driver returns the metrics of a driver. Its series exist, at zero, from the first
+// call until Forget.
+func (m *Metrics) Driver(name string) *DriverMetrics {
+	if m == nil {
+		return nil
+	}
+	name = label(name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if d := m.drivers[name]; d != nil {
+		return d
+	}
+	d := newDriverMetrics(name)
+	m.registry.MustRegister(d) // it can only collide with one of the same name
+	m.drivers[name] = d
+	return d
+}
+
+// Forget ends the series of a driver. What is still counted into its DriverMetrics goes
+// nowhere, and another call of Driver begins at zero.
+func (m *Metrics) Forget(name string) {
+	if m == nil {
+		return
+	}
+	name = label(name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if d := m.drivers[name]; d != nil {
+		m.registry.Unregister(d)
+		delete(m.drivers, name)
+	}
+}
+
+// Gatherer returns all that /metrics shows: what was counted, what the source says at
+// the moment of the scrape, and what client-go, the Go runtime and the process say.
+func (m *Metrics) Gatherer(source Source) (prometheus.Gatherer, error) {
+	mirrored := prometheus.NewRegistry()
+	if err := mirrored.Register(mirror{source}); err != nil {
+		return nil, fmt.Errorf("register the metrics of the hub's state: %w", err)
+	}
+	return prometheus.Gatherers{m.registry, mirrored, legacyregistry.DefaultGatherer}, nil
+}

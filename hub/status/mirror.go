@@ -1,0 +1,171 @@
+package status
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// mostUnknown is how many drivers that are not served have a series of their own.
+const mostUnknown = 100
+
+var (
+	upDesc      = describe("driver_up", "Whether the driver is connected and well.", "driver")
+	leaderDesc  = describe("driver_leader", "Whether this process works for the driver: it holds the driver's lease.", "driver")
+	infoDesc    = describe("driver_info", "What the driver is and how it is served; always 1.", "driver", "mode", "endpoint", "version", "source")
+	depthDesc   = describe("queue_depth", "VolumeAttachments that wait for their turn or for the next try.", "driver", "operation")
+	oldestDesc  = describe("queue_oldest_seconds", "For how long the oldest of the VolumeAttachments that wait has waited.", "driver", "operation")
+	busyDesc    = describe("workers_busy", "Workers that have something to do.", "driver", "operation")
+	workersDesc = describe("workers", "Workers that the operation may have at once.", "driver", "operation")
+	stuckDesc   = describe("stuck", "VolumeAttachments that are without success for longer than stuckAfter.", "driver", "operation")
+
+	unclaimedDesc = describe("unclaimed_volumeattachments", "VolumeAttachments of a driver that is not served here.", "attacher")
+	conflictsDesc = describe("registry_conflicts", "Places where the driver was found and that are not served.", "driver")
+	reloadDesc    = describe("config_last_reload_successful", "Whether the last reload of the configuration was successful.")
+	reloadedDesc  = describe("config_last_reload_success_timestamp_seconds", "When the configuration in force was read, in seconds since 1970.")
+	hashDesc      = describe("config_hash", "A number made of the configuration in force: equal for equal ones.")
+)
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("attach_hub_"+name, help, labels, nil)
+}
+
+// mirror is the metrics that say how things are. They are made of what the source says
+// at each scrape, so that series come and go with what they are about.
+type mirror struct{ source Source }
+
+// Describe implements prometheus.Collector.
+func (mirror) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{upDesc, leaderDesc, infoDesc, depthDesc, oldestDesc, busyDesc, workersDesc,
+		stuckDesc, unclaimedDesc, conflictsDesc, reloadDesc, reloadedDesc, hashDesc} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m mirror) Collect(out chan<- prometheus.Metric) {
+	conflicts := map[string]int{} // by driver; those that are engaged have a series in any case
+	for _, d := range m.source.Drivers() {
+		name := label(d.Name)
+		if _, twice := conflicts[name]; !twice { // a series twice would cost the whole scrape
+			conflicts[name] = 0
+			collectDriver(out, name, d)
+		}
+	}
+	o := m.source.Overview()
+	collectConfig(out, o.Config)
+	collectConflicts(out, o.Config.Conflicts, conflicts)
+	for attacher, n := range bounded(o.Unclaimed) {
+		gauge(out, unclaimedDesc, float64(n), attacher)
+	}
+}
+
+func collectDriver(out chan<- prometheus.Metric, name string, d Driver) {
+	gauge(out, upDesc, truth(d.Up), name)
+	gauge(out, leaderDesc, truth(d.Lease.Mine), name)
+	gauge(out, infoDesc, 1, name, label(d.Mode), label(d.Endpoint), label(d.Version), label(d.Source))
+	collectLane(out, name, withRepairs(d))
+	collectLane(out, name, d.Lane(Detach))
+}
+
+// withRepairs is the attach lane with that of drift, whose work is attaches too.
+func withRepairs(d Driver) Lane {
+	l, repairs := d.Lane(Attach), d.Lane(Drift)
+	l.Queued += repairs.Queued
+	l.Delayed += repairs.Delayed
+	l.Running += repairs.Running
+	l.Stuck += repairs.Stuck
+	l.OldestSeconds = max(l.OldestSeconds, repairs.OldestSeconds)
+	return l
+}
+
+func collectLane(out chan<- prometheus.Metric, driver string, l Lane) {
+	op := string(l.Operation)
+	gauge(out, depthDesc, float64(l.Queued+l.Delayed), driver, op)
+	gauge(out, oldestDesc, l.OldestSeconds, driver, op)
+	gauge(out, busyDesc, float64(l.Running), driver, op)
+	gauge(out, workersDesc, float64(l.Workers), driver, op)
+	gauge(out, stuckDesc, float64(l.Stuck), driver, op)
+}
+
+func collectConfig(out chan<- prometheus.Metric, c Config) {
+	gauge(out, reloadDesc, truth(c.LastReloadOK))
+	gauge(out, reloadedDesc, unixSeconds(c.LastSuccess))
+	gauge(out, hashDesc, hashNumber(c.Hash))
+}
+
+// collectConflicts counts them for the drivers that are engaged and for those that are
+// not, of which there may be any number.
+func collectConflicts(out chan<- prometheus.Metric, all []Conflict, engaged map[string]int) {
+	others := map[string]int{}
+	for _, c := range all {
+		name := label(c.Driver)
+		if _, ok := engaged[name]; ok {
+			engaged[name]++
+		} else {
+			others[name]++
+		}
+	}
+	for driver, n := range bounded(others) {
+		engaged[driver] += n // "other" may be a driver's name
+	}
+	for driver, n := range engaged {
+		gauge(out, conflictsDesc, float64(n), driver)
+	}
+}
+
+func gauge(out chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+}
+
+// bounded returns the names with the highest counts, and all others in sum: anybody who
+// may create VolumeAttachments can make names of attachers up.
+func bounded(counts map[string]int) map[string]int {
+	const others = "other"
+	valid := map[string]int{}
+	for name, n := range counts {
+		valid[label(name)] += n
+	}
+	if len(valid) <= mostUnknown {
+		return valid
+	}
+	names := slices.SortedFunc(maps.Keys(valid), func(a, b string) int {
+		return cmp.Or(cmp.Compare(valid[b], valid[a]), cmp.Compare(a, b))
+	})
+	sum := 0
+	for _, name := range names[mostUnknown:] {
+		sum += valid[name]
+		delete(valid, name)
+	}
+	valid[others] += sum
+	return valid
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// unixSeconds is 0 for a time that there was none.
+func unixSeconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
+
+// hashNumber makes a number of a hash, of as many bits as a sample can hold.
+func hashNumber(hash string) float64 {
+	if hash == "" {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(hash))
+	return float64(binary.BigEndian.Uint64(sum[:]) >> 16)
+}

@@ -1,0 +1,60 @@
+package status
+
+import (
+	"strings"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// Settings are those of a driver's settings that explain what is seen of it. The
+// names are those of drivers.yaml.
+type Settings struct {
+	Timeout       Duration `json:"timeout"`
+	Workers       int      `json:"workers"`
+	MaxPerNode    int      `json:"maxPerNode"` // 0: no limit
+	RetryInitial  Duration `json:"retryInitial"`
+	RetryMax      Duration `json:"retryMax"`
+	StuckAfter    Duration `json:"stuckAfter"`
+	DriftInterval Duration `json:"driftInterval"` // 0: off
+	DriftAction   string   `json:"driftAction"`
+}
+
+// SettingsOf returns what is shown of a driver's settings.
+func SettingsOf(s registry.Settings) Settings {
+	return Settings{
+		Timeout:       Duration(s.Timeout),
+		Workers:       s.Workers,
+		MaxPerNode:    s.MaxPerNode,
+		RetryInitial:  Duration(s.Retry.Initial),
+		RetryMax:      Duration(s.Retry.Max),
+		StuckAfter:    Duration(s.StuckAfter),
+		DriftInterval: Duration(s.Drift.Interval),
+		DriftAction:   string(s.Drift.Action),
+	}
+}
+
+// Duration is written as in drivers.yaml: 2m, and not 120000000000.
+type Duration time.Duration
+
+// String writes 2m where time.Duration writes 2m0s.
+func (d Duration) String() string {
+	s := time.Duration(d).String()
+	if short, ok := strings.CutSuffix(s, "m0s"); ok {
+		s = short + "m"
+	}
+	if short, ok := strings.CutSuffix(s, "h0m"); ok {
+		s = short + "h"
+	}
+	return s
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = Duration(parsed)
+	return err
+}
