@@ -36,11 +36,21 @@ type Attacher struct {
 	Controller Controller
 	Written    Written
 	Timeout    time.Duration // of one CSI call
+	// BeforeWrite is asked right before each write request to the Kubernetes API and
+	// may block, for a rate limit say: what it waits is no part of the request's
+	// timeout. With an error nothing is written, and ErrRefused and that error are in
+	// the chain of what is returned. It is called from several goroutines at once.
+	// Nil lets everything pass.
+	BeforeWrite func(context.Context) error
 }
 
 // ErrStale says that an object was not what the plan was made from, or is gone:
 // another writer was faster, or a cache lags. Look again and decide anew.
 var ErrStale = errors.New("the object has changed meanwhile")
+
+// ErrRefused says that BeforeWrite did not let a write pass. It says nothing about
+// the volume or the objects.
+var ErrRefused = errors.New("the write was not allowed")
 
 // CallError is the error of a CSI call. Its text is that of the gRPC status, which
 // is what csi-attacher writes into the VolumeAttachment too.
@@ -96,7 +106,7 @@ func (a Attacher) Detach(ctx context.Context, plan Plan, p *Progress) error {
 	// is gone need not be written.
 	va, err := a.patchAttachment(ctx, plan.Release)
 	switch {
-	case apierrors.IsNotFound(err):
+	case gone(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("remove finalizer from volumeattachment: %w", err)

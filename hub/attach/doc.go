@@ -3,7 +3,7 @@
 // The flow: Facts (what is known, from caches) go into Decide, a pure function,
 // and a Plan comes out: nothing, attach, detach, or a write alone. An Attacher
 // carries a Plan out: finalizers first, then the CSI call, then the status, each
-// write a small guarded patch. Progress remembers which of these steps are done,
+// write a small guarded patch that BeforeWrite may refuse. Progress remembers which of these steps are done,
 // so that a retry repeats only what failed.
 //
 // Drift compares what is attached with a listing of the driver's volumes, and

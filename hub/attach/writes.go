@@ -45,7 +45,21 @@ func (a Attacher) secrets(ctx context.Context, ref *corev1.SecretReference) (map
 	return values, nil
 }
 
+// mayWrite asks BeforeWrite. Its error is never taken for an answer of the API server.
+func (a Attacher) mayWrite(ctx context.Context) error {
+	if a.BeforeWrite == nil {
+		return nil
+	}
+	if err := a.BeforeWrite(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return nil
+}
+
 func (a Attacher) patchVolume(ctx context.Context, patch *Patch) error {
+	if err := a.mayWrite(ctx); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	pv, err := a.Kube.CoreV1().PersistentVolumes().Patch(ctx, patch.Name, types.JSONPatchType, patch.Body,
@@ -60,13 +74,16 @@ func (a Attacher) patchVolume(ctx context.Context, patch *Patch) error {
 // ReleaseVolume carries out a patch that takes the finalizer from a
 // PersistentVolume. A volume that is gone is fine.
 func (a Attacher) ReleaseVolume(ctx context.Context, patch *Patch) error {
-	if err := a.patchVolume(ctx, patch); err != nil && !apierrors.IsNotFound(err) {
+	if err := a.patchVolume(ctx, patch); err != nil && !gone(err) {
 		return fmt.Errorf("remove finalizer from persistentvolume: %w", err)
 	}
 	return nil
 }
 
 func (a Attacher) patchAttachment(ctx context.Context, patch *Patch, subresources ...string) (*storagev1.VolumeAttachment, error) {
+	if err := a.mayWrite(ctx); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	va, err := a.Kube.StorageV1().VolumeAttachments().Patch(ctx, patch.Name, types.JSONPatchType, patch.Body,
@@ -93,11 +110,14 @@ func stale(err error) error {
 	return err
 }
 
+// gone says whether the API server answered a patch with: there is no such object.
+func gone(err error) bool { return errors.Is(err, ErrStale) && apierrors.IsNotFound(err) }
+
 // writeStatus writes one value into the status. A VolumeAttachment that is gone
 // or replaced needs none.
 func (a Attacher) writeStatus(ctx context.Context, va *storagev1.VolumeAttachment, path string, value any) error {
 	_, err := a.patchAttachment(ctx, newPatch(va, add(path, value)), "status")
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !gone(err) {
 		return fmt.Errorf("write status of volumeattachment: %w", err)
 	}
 	return nil
@@ -131,11 +151,12 @@ func (a Attacher) SaveError(ctx context.Context, va *storagev1.VolumeAttachment,
 }
 
 // NotReady says whether an error is about the Kubernetes API and passes by itself: the
-// API server could not be reached or could not serve, a cache lags, or the hub is
-// stopping. It says nothing about the volume, so it is not for the status.
+// API server could not be reached or could not serve, a cache lags, the hub is
+// stopping, or it may not write just now. It says nothing about the volume, so it is
+// not for the status.
 func NotReady(err error) bool {
 	var transport *url.Error
-	return errors.Is(err, ErrStale) || errors.Is(err, context.Canceled) || errors.As(err, &transport) ||
+	return errors.Is(err, ErrStale) || errors.Is(err, ErrRefused) || errors.Is(err, context.Canceled) || errors.As(err, &transport) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }

@@ -1,0 +1,266 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(testbed.RunMain(m, testbed.ControlPlaneOptions{}))
+}
+
+// scene is one volume on a real API server, and an Attacher of a fake driver whose
+// requests to that server are written down.
+type scene struct {
+	t       *testing.T
+	kube    kubernetes.Interface // of others: its requests are not written down
+	backend *fakecsi.Backend
+	name    string // of the VolumeAttachment and the PersistentVolume
+	Attacher
+
+	asked atomic.Int32 // how often BeforeWrite was asked
+	deny  atomic.Pointer[error]
+
+	mu     sync.Mutex
+	writes []string // guarded by mu
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	plane := testbed.Shared(t)
+	backend, err := fakecsi.New(fakecsi.Options{Name: driverName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scene{t: t, kube: plane.Clientset(), backend: backend,
+		name: strings.ToLower(strings.NewReplacer("/", ".", "_", "-").Replace(t.Name()))}
+	config := plane.RESTConfig()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return listening{s, next} })
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Attacher = Attacher{Kube: client, Controller: backend, Written: s, Timeout: time.Minute, BeforeWrite: s.beforeWrite}
+	err = testbed.NewCluster(s.kube).Create(t.Context(), testbed.PersistentVolume{Name: s.name, Driver: driverName, Handle: s.name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = testbed.NewCluster(s.kube).Create(t.Context(), testbed.VolumeAttachment{Name: s.name, Driver: driverName, Node: "node-1", PersistentVolume: s.name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// listening writes down what is asked of the API server besides reading.
+type listening struct {
+	scene *scene
+	next  http.RoundTripper
+}
+
+func (l listening) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet {
+		l.scene.mu.Lock()
+		l.scene.writes = append(l.scene.writes, r.Method+" "+r.URL.Path)
+		l.scene.mu.Unlock()
+	}
+	return l.next.RoundTrip(r)
+}
+
+func (s *scene) VolumeAttachmentWritten(*storagev1.VolumeAttachment) {}
+func (s *scene) PersistentVolumeWritten(*corev1.PersistentVolume)    {}
+
+func (s *scene) beforeWrite(ctx context.Context) error {
+	s.asked.Add(1)
+	if _, limited := ctx.Deadline(); limited {
+		s.t.Error("what BeforeWrite waits is taken from the time of the request")
+	}
+	if err := s.deny.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// heard returns the writes since the last time, in order of their paths.
+func (s *scene) heard() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	said := s.writes
+	s.writes = nil
+	slices.Sort(said)
+	return said
+}
+
+func (s *scene) facts() Facts {
+	return Facts{VolumeAttachment: s.attachment(), PersistentVolume: s.volume(), CSINode: csiNode("id-1")}
+}
+
+func (s *scene) attachment() *storagev1.VolumeAttachment {
+	s.t.Helper()
+	va, err := s.kube.StorageV1().VolumeAttachments().Get(s.t.Context(), s.name, metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return va
+}
+
+func (s *scene) volume() *corev1.PersistentVolume {
+	s.t.Helper()
+	pv, err := s.kube.CoreV1().PersistentVolumes().Get(s.t.Context(), s.name, metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return pv
+}
+
+func (s *scene) plan(d Driver) Plan {
+	s.t.Helper()
+	plan, err := d.Decide(s.facts())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return plan
+}
+
+func (s *scene) attach(p *Progress) {
+	s.t.Helper()
+	if err := s.Attach(s.t.Context(), s.plan(attaching), p); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) delete() {
+	s.t.Helper()
+	if err := s.kube.StorageV1().VolumeAttachments().Delete(s.t.Context(), s.name, metav1.DeleteOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestNoWriteReachesTheAPIServerThatBeforeWriteRefuses(t *testing.T) {
+	// An error that looks like the API server's own answer must not be taken for it.
+	no := error(apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, "gone"))
+	for _, tc := range []struct {
+		name    string
+		prepare func(*scene, *Progress)
+		act     func(*scene, *Progress) error
+		calls   int // of the driver, in the act
+	}{
+		{"finalizers of an attach", nil,
+			func(s *scene, p *Progress) error { return s.Attach(t.Context(), s.plan(attaching), p) }, 0},
+		{"status of a driver without calls", nil,
+			func(s *scene, p *Progress) error { return s.Attach(t.Context(), s.plan(trivial), p) }, 0},
+		{"status after the call", func(s *scene, p *Progress) {
+			s.attach(p)
+			s.markUnattached()
+			*p = Progress{}
+		}, func(s *scene, p *Progress) error { return s.Attach(t.Context(), s.plan(attaching), p) }, 1},
+		{"finalizer of a detach", func(s *scene, p *Progress) { s.attach(p); s.delete() },
+			func(s *scene, p *Progress) error { return s.Detach(t.Context(), s.plan(attaching), p) }, 1},
+		{"finalizer of a PersistentVolume", func(s *scene, p *Progress) { s.attach(p) },
+			func(s *scene, _ *Progress) error {
+				pv := s.volume()
+				pv.DeletionTimestamp = ptr(metav1.Now())
+				return s.ReleaseVolume(t.Context(), attaching.ReleaseVolume(pv, false))
+			}, 0},
+		{"error of an attach", nil,
+			func(s *scene, _ *Progress) error {
+				return s.SaveError(t.Context(), s.attachment(), Attaching, errors.New("no"))
+			}, 0},
+		{"error of a detach", nil,
+			func(s *scene, _ *Progress) error {
+				return s.SaveError(t.Context(), s.attachment(), Detaching, errors.New("no"))
+			}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, p := newScene(t), &Progress{}
+			if tc.prepare != nil {
+				tc.prepare(s, p)
+			}
+			s.heard()
+			s.asked.Store(0)
+			was, wasVolume, calls := s.attachment(), s.volume(), s.calls()
+			s.deny.Store(&no)
+			err := tc.act(s, p)
+			if !errors.Is(err, no) || !errors.Is(err, ErrRefused) || !NotReady(err) {
+				t.Errorf("error %v: want the reason for the refusal in it, and nothing that is for the status", err)
+			}
+			if said := s.heard(); len(said) > 0 {
+				t.Errorf("the API server was asked for %v", said)
+			}
+			if va, pv := s.attachment(), s.volume(); va.ResourceVersion != was.ResourceVersion || pv.ResourceVersion != wasVolume.ResourceVersion {
+				t.Errorf("objects have changed: %+v, %+v", va, pv)
+			}
+			if s.asked.Load() == 0 || s.calls()-calls != tc.calls {
+				t.Errorf("asked %d times, %d calls of the driver: want to be asked, and %d calls", s.asked.Load(), s.calls()-calls, tc.calls)
+			}
+		})
+	}
+}
+
+// markUnattached makes the status that of an attachment which is not done yet.
+func (s *scene) markUnattached() {
+	s.t.Helper()
+	va := s.attachment()
+	va.Status = storagev1.VolumeAttachmentStatus{}
+	if _, err := s.kube.StorageV1().VolumeAttachments().UpdateStatus(s.t.Context(), va, metav1.UpdateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// calls returns how often the driver was called for the volume.
+func (s *scene) calls() int {
+	books := s.backend.Books()
+	return len(books.CallsOf(fakecsi.ControllerPublishVolume, s.name)) + len(books.CallsOf(fakecsi.ControllerUnpublishVolume, s.name))
+}
+
+func TestBeforeWriteIsAskedOnceForEachWriteAndARefusalRepeatsNoCall(t *testing.T) {
+	s, p := newScene(t), &Progress{}
+	no := errors.New("not now")
+	s.Controller = refusingAfter{s.backend, func() { s.deny.Store(&no) }}
+	if err := s.Attach(t.Context(), s.plan(attaching), p); !errors.Is(err, no) || !p.MayBeAttached() {
+		t.Fatalf("attach: %v, may be attached %v: want the refusal, and the call remembered", err, p.MayBeAttached())
+	}
+	s.deny.Store(nil)
+	s.attach(p)
+	if got := len(s.backend.Books().CallsOf(fakecsi.ControllerPublishVolume, s.name)); got != 1 || !s.attachment().Status.Attached {
+		t.Errorf("%d calls, attached %v: want one call and the status written", got, s.attachment().Status.Attached)
+	}
+	s.delete()
+	if err := s.Detach(t.Context(), s.plan(attaching), p); err != nil {
+		t.Fatal(err)
+	}
+	// Volume, attachment, status that was refused, status; finalizer away.
+	if said := s.heard(); len(said) != 4 || s.asked.Load() != 5 {
+		t.Errorf("asked %d times for the writes %v: want 5 and 4", s.asked.Load(), said)
+	}
+}
+
+// refusingAfter lets no write pass once the driver has been called to publish.
+type refusingAfter struct {
+	Controller
+	refuse func()
+}
+
+func (r refusingAfter) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	defer r.refuse()
+	return r.Controller.ControllerPublishVolume(ctx, req)
+}
