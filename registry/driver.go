@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"math"
 	"strings"
 	"time"
 )
@@ -19,6 +20,7 @@ type Driver struct {
 
 // Settings is how a driver is to be served.
 type Settings struct {
+	Mode          Mode          // whether it is served, watched only, or left alone
 	Timeout       time.Duration // of one ControllerPublish or ControllerUnpublish call; positive
 	Workers       int           // calls in flight at once; at least 1
 	Retry         Retry         // how long a failed call waits for its next try
@@ -27,8 +29,22 @@ type Settings struct {
 	Drift         Drift         // whether the storage system still agrees with Kubernetes
 	DefaultFSType string        // file system of volumes whose PersistentVolume names none; may be ""
 	Probe         Probe         // whether the driver is well
-	Insecure      bool          // TCP to another machine without TLS is allowed; never together with TLS
+	KubeAPI       KubeAPI       // its budget of writes to the Kubernetes API
+	Lease         Lease         // that whoever serves it holds, as far as it was said; see LeaseOf
+	// OnForeignWriter is what follows when another attacher writes VolumeAttachments of
+	// the driver while it is active here.
+	OnForeignWriter ForeignWriterAction
+	Insecure        bool // TCP to another machine without TLS is allowed; never together with TLS
 }
+
+// Mode is what is done for a driver.
+type Mode string
+
+const (
+	ModeActive  Mode = "active"  // attach and detach
+	ModeObserve Mode = "observe" // change nothing, and say what would be done
+	ModePaused  Mode = "paused"  // stay connected, and take no work
+)
 
 // Retry bounds the backoff of one VolumeAttachment, which doubles with each failure.
 type Retry struct {
@@ -60,6 +76,30 @@ type DriftAction string
 const (
 	DriftReattach DriftAction = "reattach" // report it, and publish the volume again
 	DriftReport   DriftAction = "report"   // report it only
+)
+
+// KubeAPI limits the writes to the Kubernetes API for one driver.
+type KubeAPI struct {
+	QPS   float64 // per second; 0 means no limit
+	Burst int     // at once after a rest; 0 leaves it to BurstOrDefault
+}
+
+// BurstOrDefault is how many writes can be made at once: Burst, or what two seconds
+// allow if nothing was said. It is at least 1.
+func (k KubeAPI) BurstOrDefault() int {
+	if k.Burst > 0 {
+		return k.Burst
+	}
+	return max(1, int(math.Ceil(2*k.QPS)))
+}
+
+// ForeignWriterAction is what follows when another attacher writes VolumeAttachments
+// of a driver that is served here.
+type ForeignWriterAction string
+
+const (
+	ForeignWriterWarn  ForeignWriterAction = "warn"  // say so
+	ForeignWriterPause ForeignWriterAction = "pause" // say so, and take no more work of the driver
 )
 
 // Snapshot is the whole set of drivers that should be served, by their names. It

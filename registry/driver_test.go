@@ -26,6 +26,7 @@ func TestSanitizedNameIsThatOfCSIAttacher(t *testing.T) {
 
 func TestDefaultsAreThoseOfTheFormat(t *testing.T) {
 	want := registry.Settings{
+		Mode:    registry.ModeActive,
 		Timeout: 2 * time.Minute,
 		Workers: 20,
 		Retry:   registry.Retry{Initial: 500 * time.Millisecond, Max: time.Minute},
@@ -34,6 +35,8 @@ func TestDefaultsAreThoseOfTheFormat(t *testing.T) {
 		Drift: registry.Drift{Interval: time.Minute, PageSize: 500, Timeout: time.Minute,
 			Confirmations: 2, Action: registry.DriftReattach},
 		Probe: registry.Probe{Interval: 30 * time.Second, Timeout: 10 * time.Second},
+
+		OnForeignWriter: registry.ForeignWriterWarn,
 	}
 	if got := registry.DefaultSettings(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -13,12 +13,6 @@ const maxNameLength = 63
 // than the CSI spec: a domain name, in which it ignores the case.
 var nameForm = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*$`)
 
-// entryKeys is what an entry of drivers may hold.
-var entryKeys = keys{
-	known:       settingKeys("name", "endpoint", "tls"),
-	unsupported: unsupportedSettings,
-}
-
 // entry is one element of drivers.
 type entry struct {
 	object
@@ -32,7 +26,7 @@ func (p *parser) entries(n *yaml.Node, path string, defaults level) Snapshot {
 		p.report(n.Line, path, mistyped(n, "a list of drivers, or [] for none").Error())
 		return snapshot
 	}
-	seen := claims{names: map[string]entry{}, sanitized: map[string]entry{}, endpoints: map[Endpoint]entry{}}
+	seen := claims{names: map[string]entry{}, sanitized: map[string]entry{}, leases: map[Lease]entry{}, endpoints: map[Endpoint]entry{}}
 	for i, element := range n.Content {
 		o := p.object(element, fmt.Sprintf("%s[%d]", path, i), entryKeys)
 		if element.Kind != yaml.MappingNode {
@@ -54,6 +48,7 @@ func (p *parser) driver(o object, defaults level) Driver {
 			p.report(o.values["name"].Line, o.child("name"), err.Error())
 		} else {
 			d.Name = name
+			p.doubtName(o, d)
 		}
 	}
 	if s, ok := p.requiredString(o, "endpoint", "an endpoint like unix:///path/to/csi.sock or tcp://host:port"); ok {
@@ -83,6 +78,7 @@ func checkName(name string) error {
 // claims is what no two drivers can share, with the entry that has it.
 type claims struct {
 	names, sanitized map[string]entry
+	leases           map[Lease]entry
 	endpoints        map[Endpoint]entry
 }
 
@@ -99,6 +95,8 @@ func (p *parser) claim(seen claims, e entry) {
 		} else if first, twice := take(seen.sanitized, SanitizedName(e.Name), e); twice {
 			p.reportf(line, path, "%s and %s (line %d) both become %s in finalizers and leases, so that one hub cannot serve both: remove one of them",
 				e.Name, first.Name, first.values["name"].Line, SanitizedName(e.Name))
+		} else {
+			p.claimLease(seen, e)
 		}
 	}
 	if e.Endpoint == "" {
@@ -108,6 +106,22 @@ func (p *parser) claim(seen claims, e entry) {
 		p.reportf(e.values["endpoint"].Line, e.child("endpoint"), "%s is already the endpoint on line %d, and only one driver can answer there: correct one of them",
 			quote(string(e.Endpoint)), first.values["endpoint"].Line)
 	}
+}
+
+// claimLease reports a lease that a driver before has: whoever held it for one of
+// them would be taken to serve the other.
+func (p *parser) claimLease(seen claims, e entry) {
+	lease := e.LeaseOf()
+	first, twice := take(seen.leases, lease, e)
+	if !twice {
+		return
+	}
+	key := "name"
+	if _, written := e.values["lease.name"]; written {
+		key = "lease.name"
+	}
+	p.reportf(e.values[key].Line, e.child(key), "%s has the lease %s, which is that of %s (line %d): write another lease.name or lease.namespace for one of them",
+		e.Name, lease, first.Name, first.line)
 }
 
 // take records who has a key, or returns who has had it before.

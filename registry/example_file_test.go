@@ -30,18 +30,22 @@ func TestExampleFileDocumentsEverySettingWithItsDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, defaults := lookUp(t, document.Content[0], "defaults")
+	_, drivers := lookUp(t, document.Content[0], "drivers")
 	for _, s := range settings {
 		node := defaults
+		if s.single {
+			node = drivers.Content[0]
+		}
 		var comment string
 		for key := range strings.SplitSeq(s.key, ".") {
 			comment, node = lookUp(t, node, key)
 		}
 		byDefault := s.write(DefaultSettings())
 		if written := strings.Trim(byDefault, `"`); node.Value != written {
-			t.Errorf("defaults.%s is %q, its default is %s", s.key, node.Value, byDefault)
+			t.Errorf("%s is %q, its default is %s", s.key, node.Value, byDefault)
 		}
 		if !strings.Contains(comment, "Write "+s.want) {
-			t.Errorf("the comment on defaults.%s does not say \"Write %s\": %s", s.key, s.want, comment)
+			t.Errorf("the comment on %s does not say \"Write %s\": %s", s.key, s.want, comment)
 		}
 	}
 }

@@ -24,6 +24,7 @@ func merge(config *Config, f found) (Snapshot, []Conflict) {
 		defaults:  config.defaults,
 		snapshot:  Snapshot{},
 		sanitized: map[string]string{},
+		leases:    map[Lease]string{},
 		endpoints: map[Endpoint]string{},
 	}
 	for _, d := range config.drivers {
@@ -48,6 +49,7 @@ type merger struct {
 	defaults  Settings
 	snapshot  Snapshot
 	sanitized map[string]string   // name of the driver that has a sanitized name
+	leases    map[Lease]string    // name of the driver that has a lease
 	endpoints map[Endpoint]string // name of the driver that has an endpoint
 	conflicts []Conflict
 }
@@ -56,6 +58,7 @@ type merger struct {
 func (m *merger) serve(d Driver) {
 	m.snapshot[d.Name] = d
 	m.sanitized[SanitizedName(d.Name)] = d.Name
+	m.leases[d.LeaseOf()] = d.Name
 	m.endpoints[d.Endpoint] = d.Name
 }
 
@@ -88,6 +91,10 @@ func (m *merger) offer(d Driver, allow func(Endpoint) error) {
 	if first, ok := m.sanitized[SanitizedName(d.Name)]; ok {
 		m.refuse(d, first, fmt.Sprintf("%s and %s both become %s in finalizers and leases, so that one hub cannot serve both",
 			d.Name, first, SanitizedName(d.Name)))
+		return
+	}
+	if first, ok := m.leases[d.LeaseOf()]; ok {
+		m.refuse(d, first, fmt.Sprintf("%s has the lease %s, which is that of %s, so that one hub cannot serve both", d.Name, d.LeaseOf(), first))
 		return
 	}
 	if first, ok := m.endpoints[d.Endpoint]; ok {

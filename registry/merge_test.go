@@ -12,7 +12,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-const discoveryConfig = header + `defaults: {timeout: 7m}
+const discoveryConfig = header + `defaults: {timeout: 7m, lease: {namespace: storage}}
 discovery:
   csiDrivers:
     enabled: true
@@ -22,6 +22,7 @@ drivers:
   - name: listed.example.com
     endpoint: unix:///csi/listed.sock
     timeout: 1m
+    lease: {name: external-attacher-leader-lease}
 `
 
 func object(name, endpoint string) registry.Driver {
@@ -72,6 +73,10 @@ func TestWhatIsServedOfWhatWasFound(t *testing.T) {
 			conflicts: []string{"listed-example-com: f.yaml:10<CSIDriver listed-example-com: both become listed-example-com"}},
 		{name: "names of a socket and an object that become equal", objects: drivers{object("a.b", "")}, sockets: drivers{socket("a-b", "/run/s")},
 			served: "a.b@unix:///csi/a.b/csi.sock", conflicts: []string{"a-b: CSIDriver a.b<socket /run/s: both become a-b"}},
+		{name: "object whose lease a driver that is listed has", objects: drivers{object("lease", "")},
+			conflicts: []string{"lease: f.yaml:10<CSIDriver lease: has the lease storage/external-attacher-leader-lease"}},
+		{name: "socket whose lease differs in case only", objects: drivers{object("a", "")}, sockets: drivers{socket("A", "/run/s")},
+			served: "a@unix:///csi/a/csi.sock", conflicts: []string{"A: CSIDriver a<socket /run/s: has the lease storage/external-attacher-leader-a"}},
 		{name: "the endpoint of another driver", objects: drivers{object("a", "unix:///csi/listed.sock")},
 			conflicts: []string{"a: f.yaml:10<CSIDriver a: already the endpoint of listed.example.com"}},
 		{name: "two objects with one endpoint", objects: drivers{object("a", "unix:///csi/x"), object("b", "unix:///csi/x")},
@@ -114,7 +119,7 @@ func others(t *testing.T, snapshot registry.Snapshot) string {
 		}
 		served = append(served, d.Name+"@"+string(d.Endpoint))
 		want := registry.DefaultSettings()
-		want.Timeout = 7 * time.Minute
+		want.Timeout, want.Lease.Namespace = 7*time.Minute, "storage"
 		if name != d.Name || d.Settings != want {
 			t.Errorf("%s has the settings %+v, want those of defaults", name, d.Settings)
 		}

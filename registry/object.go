@@ -26,19 +26,25 @@ func (o object) child(key string) string {
 // keys is what a mapping may hold. "a" is a value that the caller reads, "a.b" the
 // key b of the mapping a.
 type keys struct {
-	known       []string
-	unsupported []string // belong to the format, but not to this version
+	known     []string
+	misplaced []string // belong into the entry of a driver, and nowhere else
 }
 
 // inner returns the keys of the mapping that is found at key, none if a value is.
 func (k keys) inner(key string) keys {
-	var in keys
-	for _, known := range k.known {
-		if rest, ok := strings.CutPrefix(known, key+"."); ok {
-			in.known = append(in.known, rest)
+	return keys{known: under(key, k.known), misplaced: under(key, k.misplaced)}
+}
+
+// under returns those of the keys that stand under one of them, as they are called
+// there.
+func under(key string, all []string) []string {
+	var some []string
+	for _, one := range all {
+		if rest, ok := strings.CutPrefix(one, key+"."); ok {
+			some = append(some, rest)
 		}
 	}
-	return in
+	return some
 }
 
 // outer returns the known keys of the mapping itself, in order.
@@ -88,8 +94,8 @@ func (p *parser) member(o object, key, value *yaml.Node, k keys) {
 		for inner, v := range p.object(value, path, k.inner(key.Value)).values {
 			o.values[key.Value+"."+inner] = v
 		}
-	case slices.Contains(k.unsupported, key.Value):
-		p.report(key.Line, path, "not supported by this version: remove it")
+	case slices.Contains(k.misplaced, key.Value):
+		p.report(key.Line, path, "no two drivers can share it: move it to the entry of the driver that it is meant for")
 	case key.Tag == "!!merge":
 		p.report(key.Line, path, "merge keys are not supported: write the values out; what holds for all drivers belongs under defaults")
 	default:

@@ -135,7 +135,7 @@ func (p *parser) config(data []byte) *Config {
 	p.constant(top, "kind", configKind)
 	defaults := level{Settings: DefaultSettings()}
 	if n, written := top.values["defaults"]; written {
-		o := p.object(n, "defaults", keys{known: settingKeys(), unsupported: unsupportedSettings})
+		o := p.object(n, "defaults", defaultsKeys)
 		defaults = p.settings(o, defaults)
 		p.doubtDefaults(o, defaults.Settings)
 	}

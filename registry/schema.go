@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -17,7 +18,7 @@ func Schema() []byte {
 	root := mapping("what csi-attach-hub is to serve", map[string]schema{
 		"apiVersion": {"const": apiVersion},
 		"kind":       {"const": configKind},
-		"defaults":   settingsSchema("settings of drivers whose entry does not say otherwise", nil),
+		"defaults":   settingsSchema("settings of drivers whose entry does not say otherwise", defaultsKeys, nil),
 		"discovery":  discoverySchema(),
 		"drivers":    listOf(driverSchema()),
 	}, "apiVersion", "kind", "drivers")
@@ -51,7 +52,7 @@ const endpointForm = `^(unix:///.|tcp://.*:[0-9]+$)`
 func driverSchema() schema {
 	name := pattern("the name by which the driver calls itself", nameForm.String())
 	name["maxLength"] = maxNameLength
-	s := settingsSchema("a driver", map[string]schema{
+	s := settingsSchema("a driver", entryKeys, map[string]schema{
 		"name":     name,
 		"endpoint": pattern("where its controller listens: unix:///path/to/csi.sock or tcp://host:port", endpointForm),
 		"tls":      tlsSchema(),
@@ -87,11 +88,14 @@ func distinct(description string, element schema) schema {
 	return s
 }
 
-// settingsSchema is a mapping of all settings and more.
-func settingsSchema(description string, more map[string]schema) schema {
+// settingsSchema is a mapping of the settings that are among the keys, and more.
+func settingsSchema(description string, k keys, more map[string]schema) schema {
 	all := map[string]schema{}
 	maps.Copy(all, more)
 	for i := range settings {
+		if !slices.Contains(k.known, settings[i].key) {
+			continue
+		}
 		s := settings[i].schemaOf()
 		group, key, nested := strings.Cut(settings[i].key, ".")
 		if !nested {

@@ -112,7 +112,7 @@ func isType(want string, value any) bool {
 	case bool:
 		return want == "boolean"
 	case float64:
-		return want == "integer" && v == float64(int64(v))
+		return want == "number" || want == "integer" && v == float64(int64(v))
 	case []any:
 		return want == "array"
 	case map[string]any:

@@ -13,6 +13,7 @@ import (
 // Settings and a line in the example drivers.yaml: reading, ranges, inheritance
 // and the test of the example follow from the row.
 var settings = []setting{
+	row("mode", ModeActive, oneOf(ModeActive, ModeObserve, ModePaused), func(s *Settings) *Mode { return &s.Mode }),
 	row("timeout", 2*time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Timeout }),
 	row("workers", 20, integer(1, 10000), func(s *Settings) *int { return &s.Workers }),
 	row("retry.initial", 500*time.Millisecond, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Initial }),
@@ -27,6 +28,11 @@ var settings = []setting{
 	row("defaultFSType", "", word(128), func(s *Settings) *string { return &s.DefaultFSType }),
 	row("probe.interval", 30*time.Second, duration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Interval }),
 	row("probe.timeout", 10*time.Second, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
+	row("kubeAPI.qps", 0, offOrNumber(0.1, 100000), func(s *Settings) *float64 { return &s.KubeAPI.QPS }),
+	row("kubeAPI.burst", 0, integer(0, 100000), func(s *Settings) *int { return &s.KubeAPI.Burst }),
+	row("lease.name", "", objectName(dnsSubdomain), func(s *Settings) *string { return &s.Lease.Name }).ofOneDriver(),
+	row("lease.namespace", "", objectName(dnsLabel), func(s *Settings) *string { return &s.Lease.Namespace }),
+	row("onForeignWriter", ForeignWriterWarn, oneOf(ForeignWriterWarn, ForeignWriterPause), func(s *Settings) *ForeignWriterAction { return &s.OnForeignWriter }),
 	row("insecure", false, boolean(), func(s *Settings) *bool { return &s.Insecure }),
 }
 
@@ -35,15 +41,10 @@ var orders = []order{
 	{lower: "retry.initial", upper: "retry.max", holds: func(s Settings) bool { return s.Retry.Initial <= s.Retry.Max }},
 }
 
-// unsupportedSettings are keys that the format reserves and this version cannot
-// honour: to ignore them would be to do something else than was asked for.
-var unsupportedSettings = []string{
-	"mode", "kubeAPI", "lease", "onForeignWriter",
-}
-
 // setting is one setting of a driver.
 type setting struct {
 	key        string // in drivers.yaml, "retry.max" for max under retry
+	single     bool   // no two drivers can share a value: it has no place in defaults
 	want       string // what a user is to write
 	schema     schema // of its kind
 	setDefault func(s *Settings)
@@ -69,6 +70,12 @@ func row[T any](key string, byDefault T, k kind[T], field func(*Settings) *T) se
 	}
 }
 
+// ofOneDriver makes a setting one that no two drivers can share.
+func (s setting) ofOneDriver() setting {
+	s.single = true
+	return s
+}
+
 // order says that the setting lower may not exceed the setting upper.
 type order struct {
 	lower, upper string
@@ -84,12 +91,24 @@ func DefaultSettings() Settings {
 	return s
 }
 
-// settingKeys returns the keys of all settings after those in front.
-func settingKeys(front ...string) []string {
+// entryKeys is what an entry of drivers may hold.
+var entryKeys = keys{known: append([]string{"name", "endpoint", "tls"}, settingKeys(func(*setting) bool { return true })...)}
+
+// defaultsKeys is what defaults may hold.
+var defaultsKeys = keys{
+	known:     settingKeys(func(s *setting) bool { return !s.single }),
+	misplaced: settingKeys(func(s *setting) bool { return s.single }),
+}
+
+// settingKeys returns the keys of some settings.
+func settingKeys(which func(s *setting) bool) []string {
+	var some []string
 	for i := range settings {
-		front = append(front, settings[i].key)
+		if which(&settings[i]) {
+			some = append(some, settings[i].key)
+		}
 	}
-	return front
+	return some
 }
 
 // level is the settings that hold at one place of a file, in defaults or in the

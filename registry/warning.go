@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -33,6 +34,8 @@ var doubts = []doubt{
 		"clouds often take longer than 15s to attach, and a call that is cut off leaves them working: raise it if this is one"},
 	{"workers", func(s Settings) bool { return s.Workers > 1000 },
 		"few drivers stand more than 1000 calls at once: lower it if this one does not"},
+	{"kubeAPI.burst", func(s Settings) bool { return s.KubeAPI.Burst > 0 && s.KubeAPI.QPS == 0 },
+		"has no effect while kubeAPI.qps is 0: write kubeAPI.qps, or remove it"},
 }
 
 // doubtSettings warns of what was written at one place and could be read.
@@ -48,6 +51,14 @@ func (p *parser) doubtSettings(o object, l level) {
 func (p *parser) doubtDefaults(o object, s Settings) {
 	if n, written := o.values["insecure"]; written && s.Insecure {
 		p.warn(n.Line, o.child("insecure"), "every tcp:// endpoint may go without tls, those of drivers that are discovered too: write it at the drivers that need it")
+	}
+}
+
+// doubtName warns of a driver for which csi-attacher cannot have a lease.
+func (p *parser) doubtName(o object, d Driver) {
+	if d.Lease.Name == "" && d.Name != strings.ToLower(d.Name) {
+		p.warn(o.values["name"].Line, o.child("name"),
+			"a Lease can have no capitals in its name, so that this driver's is "+LeaseName(d.Name)+", which no csi-attacher knows: stop others that attach its volumes, or write lease.name")
 	}
 }
 

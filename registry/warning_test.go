@@ -19,6 +19,8 @@ drivers:
   - {name: many, endpoint: "unix:///c", workers: 1001, insecure: true}
   - {name: far, endpoint: "tcp://csi:9443", timeout: 1s}
   - {name: near, endpoint: "tcp://localhost:9443", insecure: true}
+  - {name: Capitals, endpoint: "unix:///d", kubeAPI: {burst: 5}}
+  - {name: Capitals.too, endpoint: "unix:///e", lease: {name: l}, kubeAPI: {qps: 2, burst: 5}}
   - {name: secured, endpoint: "tcp://csi:9444", tls: {caFile: /ca, certFile: /crt, keyFile: /key}}
 `))
 	if err != nil {
@@ -34,6 +36,7 @@ drivers:
 		"f.yaml:9: warning: drivers[2].workers", "f.yaml:9: warning: drivers[2].insecure",
 		"f.yaml:10: warning: drivers[3].timeout", "f.yaml:10: warning: drivers[3].endpoint",
 		"f.yaml:11: warning: drivers[4].endpoint",
+		"f.yaml:12: warning: drivers[5].kubeAPI.burst", "f.yaml:12: warning: drivers[5].name",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the warnings differ (-want +got):\n%s", diff)
