@@ -1,0 +1,2 @@
+// Package lease decides which of several processes works for a driver.
+package lease
