@@ -3,14 +3,12 @@ package hub
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -22,51 +20,83 @@ const (
 	connectRetryMax     = 2 * time.Second
 	// steadySession is how long a session lasts that was worth connecting for.
 	steadySession = 10 * time.Second
-	// How often a driver that cannot be reached is logged: seldom while it is the same
-	// thing over and over, sooner when it is another one.
-	complainSame  = 10 * time.Minute
-	complainOther = time.Minute
-	// settleTime is how long the end of a connection may take to show after a call
-	// has failed because of it.
-	settleTime = 100 * time.Millisecond
 )
 
-// Session is a verified connection to a driver: *csiclient.Session.
-type Session interface {
-	attach.Controller
-	ListVolumes(context.Context, csiclient.ListOptions) (csiclient.Published, error)
-	// Probe asks whether the driver is ready; csiclient.ErrNotReady says that it is not.
-	Probe(context.Context) error
-	Info() csiclient.Info
-	Done() <-chan struct{}
-	Close()
+// connection keeps a driver connected for as long as it is engaged, whether it is worked
+// for here or not: taking it over is to cost no dial.
+type connection struct {
+	desired   *desired
+	condition *condition
+	connect   ConnectFunc
+
+	session atomic.Pointer[liveSession] // nil until the first one is there
+	attempt atomic.Pointer[attempt]     // to connect, the one of the moment
+
+	mu      sync.Mutex
+	up      bool          // it can be called; guarded by mu
+	since   time.Time     // of that; guarded by mu
+	changed chan struct{} // closed at the next change; guarded by mu
+	user    *driver       // to be told first; guarded by mu
 }
 
-// ConnectFunc connects to a driver once, as csiclient.Connect does.
-type ConnectFunc func(ctx context.Context, d registry.Driver) (Session, error)
+func newConnection(e *engagement, connect ConnectFunc) *connection {
+	return &connection{desired: e.desired, condition: e.condition, connect: connect, since: time.Now(), changed: make(chan struct{})}
+}
 
-// errAway says that a call was not made, or was cut off, because the driver is not
-// connected.
-var errAway = errors.New("the driver is not connected")
+// isUp says whether the driver can be called, since when that is so, and when it changes.
+func (c *connection) isUp() (bool, time.Time, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.up, c.since, c.changed
+}
 
-func isAway(err error) bool { return errors.Is(err, errAway) }
+// setUp notes whether the driver can be called. When it returns, who works for the
+// driver knows.
+func (c *connection) setUp(up bool) {
+	c.mu.Lock()
+	user := c.user
+	if up != c.up {
+		c.up, c.since = up, time.Now()
+		close(c.changed)
+		c.changed = make(chan struct{})
+	}
+	c.mu.Unlock()
+	if user != nil {
+		user.connectionChanged()
+	}
+}
 
-// stayConnected keeps a session to the driver until ctx ends. Work starts only
-// while there is one.
-func (d *driver) stayConnected(ctx context.Context) {
-	var c complaint
+// serve tells a driver of changes from now on, nil tells nobody.
+func (c *connection) serve(user *driver) {
+	c.mu.Lock()
+	c.user = user
+	c.mu.Unlock()
+	if user != nil {
+		user.connectionChanged()
+	}
+}
+
+// run keeps a session to the driver until ctx ends.
+func (c *connection) run(ctx context.Context) {
+	defer func() {
+		c.setUp(false)
+		if s := c.session.Load(); s != nil {
+			s.end()
+		}
+	}()
+	var said complaint
 	delay := connectRetryInitial
 	for ctx.Err() == nil {
 		attemptCtx, giveUp := context.WithCancel(ctx)
-		value, _ := d.desired.get()
-		d.attempt.Store(&attempt{value: value, giveUp: giveUp})
-		d.redial() // for a change that came before the attempt was known
-		s, err := d.connect(attemptCtx, value)
+		value, _ := c.desired.get()
+		c.attempt.Store(&attempt{value: value, giveUp: giveUp})
+		c.redial() // for a change that came before the attempt was known
+		s, err := c.connect(attemptCtx, value)
 		began := time.Now()
 		if err == nil {
-			d.use(ctx, attemptCtx, s, value, &c)
+			c.use(ctx, attemptCtx, s, value, &said)
 		} else if attemptCtx.Err() == nil {
-			d.cannotConnect(ctx, value, err, &c)
+			c.cannotConnect(ctx, value, err, &said)
 		}
 		if err == nil && time.Since(began) > steadySession {
 			delay = connectRetryInitial
@@ -86,69 +116,67 @@ type attempt struct {
 
 // redial ends the attempt of the moment if the driver is to be reached in another way
 // by now.
-func (d *driver) redial() {
-	value, _ := d.desired.get()
-	if a := d.attempt.Load(); a != nil && dialled(a.value) != dialled(value) {
+func (c *connection) redial() {
+	value, _ := c.desired.get()
+	if a := c.attempt.Load(); a != nil && dialled(a.value) != dialled(value) {
 		a.giveUp()
 	}
 }
 
 // cannotConnect notes a failed attempt.
-func (d *driver) cannotConnect(ctx context.Context, value registry.Driver, err error, c *complaint) {
-	d.condition.failed(err, time.Now())
-	if c.due(err.Error(), time.Now()) {
+func (c *connection) cannotConnect(ctx context.Context, value registry.Driver, err error, said *complaint) {
+	c.condition.failed(err, time.Now())
+	if said.due(err.Error(), time.Now()) {
 		klog.FromContext(ctx).Info("Cannot connect to the driver, will try again for ever", "endpoint", value.Endpoint, "err", err)
 	}
 }
 
 // use works with a session until it has ended, the attempt or ctx.
-func (d *driver) use(ctx, attempt context.Context, s Session, value registry.Driver, c *complaint) {
-	live := d.begin(ctx, s, value)
+func (c *connection) use(ctx, attempt context.Context, s Session, value registry.Driver, said *complaint) {
+	live := c.begin(ctx, s, value)
 	defer func() {
-		d.queue.Shut()
-		if ctx.Err() == nil { // else what was begun still uses it
-			live.end()
-		}
+		c.setUp(false)
+		live.end()
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	failures := 0 // of probes in a row
-	for wait := d.settings().Probe.Interval; ; {
+	for wait := c.desired.settings().Probe.Interval; ; {
 		timer.Reset(wait)
-		_, changed := d.desired.get()
+		_, changed := c.desired.get()
 		select {
 		case <-s.Done():
-			d.condition.enter(Lost, "the connection has ended", time.Now())
-			if c.due("lost", time.Now()) {
+			c.condition.enter(Lost, "the connection has ended", time.Now())
+			if said.due("lost", time.Now()) {
 				klog.FromContext(ctx).Info("Lost the connection to the driver", "endpoint", value.Endpoint)
 			}
 			return
 		case <-attempt.Done():
 			if ctx.Err() == nil {
-				d.condition.enter(Connecting, "the driver is to be reached in another way", time.Now())
+				c.condition.enter(Connecting, "the driver is to be reached in another way", time.Now())
 			}
 			return
 		case <-changed:
-			wait = min(wait, d.settings().Probe.Interval)
+			wait = min(wait, c.desired.settings().Probe.Interval)
 		case <-timer.C:
-			wait = d.probe(attempt, s, &failures, c)
+			wait = c.probe(attempt, s, &failures, said)
 		}
 	}
 }
 
 // probe asks the driver whether it is well, and returns when to ask again. While it
 // is not, its queue waits; calls in flight go on.
-func (d *driver) probe(ctx context.Context, s Session, failures *int, c *complaint) time.Duration {
-	settings := d.settings().Probe
+func (c *connection) probe(ctx context.Context, s Session, failures *int, said *complaint) time.Duration {
+	settings := c.desired.settings().Probe
 	ctx, cancel := context.WithTimeout(ctx, settings.Timeout)
 	defer cancel()
 	err := s.Probe(ctx)
 	switch {
 	case err == nil:
 		*failures = 0
-		if d.condition.get().State != Ready {
-			d.queue.Open()
-			d.condition.enter(Ready, "", time.Now())
+		if up, _, _ := c.isUp(); !up {
+			c.setUp(true)
+			c.condition.enter(Ready, "", time.Now())
 		}
 		return settings.Interval
 	case isDone(s) || errors.Is(context.Cause(ctx), context.Canceled):
@@ -158,91 +186,25 @@ func (d *driver) probe(ctx context.Context, s Session, failures *int, c *complai
 	if *failures++; *failures < 2 && !errors.Is(err, csiclient.ErrNotReady) {
 		return min(connectRetryMax, settings.Interval)
 	}
-	d.queue.Shut()
-	d.condition.failed(err, time.Now())
-	if c.due(err.Error(), time.Now()) {
+	c.setUp(false)
+	c.condition.failed(err, time.Now())
+	if said.due(err.Error(), time.Now()) {
 		klog.FromContext(ctx).Info("The driver is not well, its volumes wait", "err", err)
 	}
 	return min(connectRetryMax, settings.Interval)
 }
 
-// complaint keeps a driver that is away from flooding the log.
-type complaint struct {
-	what string
-	when time.Time
-}
-
-// due says whether something is to be logged now, and takes it as logged if so.
-func (c *complaint) due(what string, now time.Time) bool {
-	quiet := complainOther
-	if what == c.what {
-		quiet = complainSame
-	}
-	if !c.when.IsZero() && now.Sub(c.when) < quiet {
-		return false
-	}
-	c.what, c.when = what, now
-	return true
-}
-
-// begin puts a session to use. What the driver can do may have changed since the
-// last one, so all its VolumeAttachments are looked at again.
-func (d *driver) begin(ctx context.Context, s Session, value registry.Driver) *liveSession {
+// begin puts a session to use.
+func (c *connection) begin(ctx context.Context, s Session, value registry.Driver) *liveSession {
 	live := &liveSession{Session: s}
-	first := d.session.Swap(live) == nil
-	if first {
-		d.routes.open(d)
-	}
-	d.backfill()
-	d.queue.Open()
-	d.condition.enter(Ready, "", time.Now())
+	first := c.session.Swap(live) == nil
+	c.setUp(true)
+	c.condition.enter(Ready, "", time.Now())
 	logger, info := klog.FromContext(ctx), s.Info()
 	if first {
-		logger.Info("Serving the driver", "endpoint", value.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
+		logger.Info("Connected to the driver", "endpoint", value.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
 	} else {
 		logger.V(2).Info("Connected to the driver again", "endpoint", value.Endpoint, "version", info.Version)
 	}
 	return live
-}
-
-// ControllerPublishVolume implements attach.Controller on the session of the moment.
-func (d *driver) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	s := d.session.Load()
-	response, err := s.ControllerPublishVolume(ctx, req)
-	return response, away(s, err)
-}
-
-// ControllerUnpublishVolume implements attach.Controller on the session of the moment.
-func (d *driver) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
-	s := d.session.Load()
-	response, err := s.ControllerUnpublishVolume(ctx, req)
-	return response, away(s, err)
-}
-
-// away tells a driver that says Unavailable from one whose connection has ended.
-func away(s *liveSession, err error) error {
-	if status.Code(err) != codes.Unavailable {
-		return err
-	}
-	if s.ended.Load() {
-		return errors.Join(errAway, err)
-	}
-	settle := time.NewTimer(settleTime)
-	defer settle.Stop()
-	select {
-	case <-s.Done():
-		return errors.Join(errAway, err)
-	case <-settle.C:
-		return err
-	}
-}
-
-// sleep waits, less when ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -44,19 +44,16 @@ func (d *desired) set(to registry.Driver) (changed bool) {
 }
 
 // settings returns the settings of the moment.
-func (d *driver) settings() registry.Settings {
-	value, _ := d.desired.get()
+func (d *desired) settings() registry.Settings {
+	value, _ := d.get()
 	return value.Settings
 }
 
-// followDesired carries a changed value into what holds a copy of it: the number of
-// workers, and the connection if it is to go elsewhere. It touches no other driver
-// and loses nothing that waits.
-func (d *driver) followDesired(ctx context.Context) {
+// follow hands each value to a function, the one of the moment first, until ctx ends.
+func (d *desired) follow(ctx context.Context, take func(registry.Driver)) {
 	for {
-		value, changed := d.desired.get()
-		d.queue.SetLimits(value.Workers, value.MaxPerNode)
-		d.redial()
+		value, changed := d.get()
+		take(value)
 		select {
 		case <-ctx.Done():
 			return
@@ -72,12 +69,12 @@ func dialled(d registry.Driver) registry.Driver {
 
 // pause waits for as long as the settings of the moment want, counted from its begin,
 // and follows them when they change. It returns false when ctx has ended.
-func (d *driver) pause(ctx context.Context, length func(registry.Settings) time.Duration) bool {
+func (d *desired) pause(ctx context.Context, length func(registry.Settings) time.Duration) bool {
 	began := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		value, changed := d.desired.get()
+		value, changed := d.get()
 		left := length(value.Settings) - time.Since(began)
 		if left <= 0 {
 			return ctx.Err() == nil

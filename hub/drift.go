@@ -38,14 +38,14 @@ type driftWatch struct {
 func (d *driver) watchDrift(ctx context.Context) {
 	w := driftWatch{driver: d}
 	lag, took := rand.Float64(), time.Duration(0)
-	more := d.pause(ctx, func(s registry.Settings) time.Duration {
+	more := d.desired.pause(ctx, func(s registry.Settings) time.Duration {
 		return time.Duration(lag * float64(orNever(s.Drift.Interval)))
 	})
 	for more {
 		began := time.Now()
 		w.check(ctx)
 		took = time.Since(began)
-		more = d.pause(ctx, func(s registry.Settings) time.Duration {
+		more = d.desired.pause(ctx, func(s registry.Settings) time.Duration {
 			interval := orNever(s.Drift.Interval)
 			if w.count.Pending() {
 				interval = min(interval, confirmAfter)
@@ -65,8 +65,8 @@ func orNever(interval time.Duration) time.Duration {
 
 // check makes one listing and acts on the differences that it confirms.
 func (w *driftWatch) check(ctx context.Context) {
-	d, settings := w.driver, w.driver.settings().Drift
-	s := d.session.Load()
+	d, settings := w.driver, w.driver.desired.settings().Drift
+	s := d.connection.session.Load()
 	if settings.Interval == 0 || s == nil || isDone(s) || !s.Info().Capabilities.ListPublishedNodes {
 		return
 	}
@@ -103,7 +103,7 @@ func (w *driftWatch) check(ctx context.Context) {
 // onDrift acts on a difference that is confirmed: it has the volume attached again,
 // or only says so.
 func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment, kind attach.DriftKind) {
-	d, action := w.driver, w.driver.settings().Drift.Action
+	d, action := w.driver, w.driver.desired.settings().Drift.Action
 	if !w.reported[va.UID] {
 		logger.Info("The driver does not list a volume as attached where it should be", "volumeAttachment", va.Name,
 			"node", va.Spec.NodeName, "persistentVolume", attach.VolumeName(va), "kind", kind, "action", action)

@@ -2,58 +2,62 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// driver serves one CSI driver, from the first connection to the end of the last
-// call. All that it has is its own but the cluster's caches, which it only reads.
+// driver works for one CSI driver for as long as this process holds its lease. All that
+// it has is its own but the cluster's caches, which it only reads.
 //
-// Its life: connect, for ever, with a backoff; open its route and take what the
-// index has; work, whenever there is a session; drain.
+// Its life: open its route and take what the index has, once the driver can be called;
+// work, whenever it can; drain.
 type driver struct {
-	name      string
-	desired   *desired
-	finalizer string
-	cluster   *Cluster
-	routes    *router
-	connect   ConnectFunc
-	grace     time.Duration
+	name       string
+	desired    *desired
+	condition  *condition
+	connection *connection
+	finalizer  string
+	cluster    *Cluster
+	routes     *router
+	grace      time.Duration
 
-	condition *condition
-	ledger    *ledger
-	overlay   *overlay
-	queue     *queue
-	session   atomic.Pointer[liveSession] // nil until the first one is there
-	attempt   atomic.Pointer[attempt]     // to connect, the one of the moment
+	term    *lease.Term
+	ledger  *ledger
+	overlay *overlay
+	queue   *queue
+	budget  *rate.Limiter // of writes to the Kubernetes API
+
+	intruder     *intruder
+	intruderSaid complaint
+	halt         *halt // to be put on when another attacher is found at work
+	metrics      *status.DriverMetrics
+	logger       klog.Logger
+
+	gate   sync.Mutex // is held while the queue is opened or shut
+	opened bool       // the queue was open once; guarded by gate
+	gone   bool       // it takes no events any more; guarded by the router's mutex
 
 	workers sync.WaitGroup
 	fail    context.CancelCauseFunc // ends this run of the driver, with what went wrong
 }
 
-// liveSession is the session that is in use, in one place so that it can be
-// swapped at once.
-type liveSession struct {
-	Session
-	ended atomic.Bool // it takes no call any more, those in flight may end
-}
-
-func (s *liveSession) end() {
-	s.ended.Store(true)
-	s.Close()
-}
-
-// run serves the driver until ctx ends, then lets the calls in flight end within
-// the grace and cancels what is left. When it returns, all its goroutines have
-// ended. An error is a fault of this program in the work for this driver: a panic.
+// run works for the driver until ctx ends, then lets the calls in flight end within
+// the grace and cancels what is left; when the lease is lost, it cancels at once. When
+// it returns, all its goroutines have ended. An error is a fault of this program in the
+// work for this driver: a panic.
 func (d *driver) run(ctx context.Context) error {
 	intake, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -63,39 +67,83 @@ func (d *driver) run(ctx context.Context) error {
 	d.fail = fail
 
 	var loops sync.WaitGroup
-	d.goSafely(&loops, func() { d.stayConnected(intake) })
-	d.goSafely(&loops, func() { d.followDesired(intake) })
-	d.goSafely(&loops, func() { d.watchDrift(intake) })
-	d.goSafely(&loops, func() { d.watchStuck(intake) })
-	d.goSafely(&loops, func() {
+	goSafely(&loops, fail, func() { d.desired.follow(intake, d.setLimits) })
+	goSafely(&loops, fail, func() { d.watchDrift(intake) })
+	goSafely(&loops, fail, func() { d.watchStuck(intake) })
+	goSafely(&loops, fail, func() {
 		d.queue.run(intake, func(it *item) {
-			d.goSafely(&d.workers, func() { d.work(calls, it) })
+			goSafely(&d.workers, fail, func() { d.work(calls, it) })
 		})
 	})
+	goSafely(&loops, fail, func() {
+		select {
+		case <-d.term.Lost():
+			fail(errLeaseLost)
+			cut()
+		case <-intake.Done():
+		}
+	})
+	d.connection.serve(d)
 	<-intake.Done()
+	d.connection.serve(nil)
 	d.routes.close(d)
-	loops.Wait()
-	d.routes.close(d) // a session may have opened it in the last moment
-	d.condition.enter(Draining, "calls in flight may end", time.Now())
+	d.condition.drain("calls in flight may end", time.Now())
 	defer time.AfterFunc(d.grace, cut).Stop()
-	d.workers.Wait()
-	if s := d.session.Load(); s != nil {
-		s.end()
+	ended := make(chan struct{})
+	go func() { loops.Wait(); d.workers.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-d.term.Lost(): // while it drains
+		cut()
+		<-ended
 	}
-	if ctx.Err() != nil {
-		return nil
+	if err := context.Cause(intake); ctx.Err() == nil && !errors.Is(err, errLeaseLost) {
+		return err
 	}
-	return context.Cause(intake)
+	return nil
 }
 
-// goSafely runs f in a goroutine of the group. A panic in it ends this run of the
-// driver and nothing else (external-attacher issue 502: one driver's odd answer
-// ended the process).
-func (d *driver) goSafely(group *sync.WaitGroup, f func()) {
+// errLeaseLost ends the work of a driver whose lease was not renewed in time.
+var errLeaseLost = errors.New("the lease was lost")
+
+// setLimits carries the settings into what holds a copy of them. It loses nothing that
+// waits.
+func (d *driver) setLimits(value registry.Driver) {
+	d.queue.SetLimits(value.Workers, value.MaxPerNode)
+	limit, burst := rate.Inf, 0
+	if value.KubeAPI.QPS > 0 {
+		limit, burst = rate.Limit(value.KubeAPI.QPS), value.KubeAPI.BurstOrDefault()
+	}
+	d.budget.SetLimit(limit)
+	d.budget.SetBurst(burst)
+}
+
+// connectionChanged lets work start if the driver can be called, and wait if not. What
+// the driver can do may have changed since the last session, so all its
+// VolumeAttachments are looked at again.
+func (d *driver) connectionChanged() {
+	if up, _, _ := d.connection.isUp(); up {
+		d.routes.open(d)
+		d.backfill()
+	}
+	d.gate.Lock()
+	defer d.gate.Unlock()
+	if up, _, _ := d.connection.isUp(); up {
+		d.opened = true
+		d.queue.Open()
+	} else if d.opened {
+		d.queue.Shut()
+	}
+}
+
+// goSafely runs f in a goroutine of the group. A panic in it ends the run of one driver
+// and nothing else (external-attacher issue 502: one driver's odd answer ended the
+// process).
+func goSafely(group *sync.WaitGroup, fail context.CancelCauseFunc, f func()) {
 	group.Go(func() {
 		defer func() {
 			if r := recover(); r != nil {
-				d.fail(fmt.Errorf("panic: %v\n%s", r, debug.Stack()))
+				fail(fmt.Errorf("panic: %v\n%s", r, debug.Stack()))
 			}
 		}()
 		f()
@@ -107,10 +155,10 @@ func (d *driver) goSafely(group *sync.WaitGroup, f func()) {
 func (d *driver) decider() attach.Driver {
 	decider := attach.Driver{
 		Name:          d.name,
-		DefaultFSType: d.settings().DefaultFSType,
+		DefaultFSType: d.desired.settings().DefaultFSType,
 		NoAttach:      !d.cluster.attachRequired(d.name),
 	}
-	if s := d.session.Load(); s != nil {
+	if s := d.connection.session.Load(); s != nil {
 		decider.Capabilities = s.Info().Capabilities
 	}
 	return decider
@@ -118,7 +166,8 @@ func (d *driver) decider() attach.Driver {
 
 // attacher returns what carries plans out.
 func (d *driver) attacher() attach.Attacher {
-	return attach.Attacher{Kube: d.cluster.kube, Controller: d, Written: d.overlay, Timeout: d.settings().Timeout}
+	return attach.Attacher{Kube: d.cluster.kube, Controller: d, Written: d.overlay,
+		Timeout: d.desired.settings().Timeout, BeforeWrite: d.beforeWrite}
 }
 
 // wanted returns what a VolumeAttachment asks for in its newest known state, Idle
@@ -181,8 +230,15 @@ func laneOf(op attach.Operation) lane {
 	return attachLane
 }
 
-// onAttachment takes a VolumeAttachment that was added or has changed.
-func (d *driver) onAttachment(va *storagev1.VolumeAttachment) {
+// lookAgain implements listener.
+func (d *driver) lookAgain() { d.backfill() }
+
+// hurry implements listener.
+func (d *driver) hurry(name string) { d.queue.Hurry(workKey{attachmentWork, name}) }
+
+// onAttachment implements listener.
+func (d *driver) onAttachment(before, va *storagev1.VolumeAttachment) {
+	d.checkWriter(before, va)
 	d.overlay.attachments.OnAddOrUpdate(va)
 	if va = d.overlay.attachment(va.Name); va == nil {
 		return // it is gone meanwhile, and the event that says so follows
@@ -195,11 +251,11 @@ func (d *driver) onAttachment(va *storagev1.VolumeAttachment) {
 	d.queue.Add(workKey{attachmentWork, va.Name}, laneOf(op))
 }
 
-// onAttachmentGone takes the last state of a VolumeAttachment that is gone.
+// onAttachmentGone implements listener.
 func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
 	d.overlay.attachments.OnDelete(va)
 	recorded, _ := d.ledger.known(va)
-	if recorded || d.ledger.adopt(va, d.cluster.cachedVolume(attach.VolumeName(va))) {
+	if recorded || !d.before(va) && d.ledger.adopt(va, d.cluster.cachedVolume(attach.VolumeName(va))) {
 		d.queue.Add(workKey{attachmentWork, va.Name}, detachLane)
 	}
 	d.ledger.setReleased(va.UID, false)

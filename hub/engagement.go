@@ -22,6 +22,8 @@ const (
 type engagement struct {
 	desired   *desired
 	condition *condition
+	intruder  *intruder
+	halt      *halt
 	retire    context.CancelFunc
 	ended     chan struct{} // closed when it has drained
 }
@@ -61,6 +63,7 @@ func (h *Hub) apply(ctx context.Context, all *sync.WaitGroup, running map[string
 			running[name] = h.engage(ctx, all, value)
 		} else if e.desired.set(value) {
 			klog.FromContext(ctx).Info("The settings of the driver have changed", "driver", name, "source", value.Source)
+			e.halt.set("") // somebody has looked at it
 		}
 	}
 }
@@ -71,7 +74,7 @@ func (h *Hub) apply(ctx context.Context, all *sync.WaitGroup, running map[string
 func (h *Hub) engage(ctx context.Context, all *sync.WaitGroup, value registry.Driver) *engagement {
 	logger := klog.FromContext(ctx).WithValues("driver", value.Name)
 	ctx, retire := context.WithCancel(klog.NewContext(ctx, logger))
-	e := &engagement{desired: newDesired(value), condition: newCondition(time.Now()), retire: retire, ended: make(chan struct{})}
+	e := &engagement{desired: newDesired(value), condition: newCondition(time.Now()), intruder: &intruder{}, halt: newHalt(), retire: retire, ended: make(chan struct{})}
 	h.mu.Lock()
 	predecessor := h.engaged[value.Name]
 	h.engaged[value.Name] = e
@@ -97,6 +100,7 @@ func (h *Hub) disengage(name string, e *engagement) {
 	h.mu.Lock()
 	if h.engaged[name] == e {
 		delete(h.engaged, name)
+		h.options.Metrics.Forget(name)
 	}
 	h.mu.Unlock()
 	close(e.ended)
@@ -106,7 +110,7 @@ func (h *Hub) disengage(name string, e *engagement) {
 func (h *Hub) serve(ctx context.Context, logger klog.Logger, name string, e *engagement, memory *ledger) {
 	for delay := restartInitial; ctx.Err() == nil; delay = min(2*delay, restartMax) {
 		began := time.Now()
-		err := h.newDriver(logger, name, e, memory).run(ctx)
+		err := h.newPost(logger, name, e, memory).run(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
@@ -119,22 +123,18 @@ func (h *Hub) serve(ctx context.Context, logger klog.Logger, name string, e *eng
 	}
 }
 
-func (h *Hub) newDriver(logger klog.Logger, name string, e *engagement, l *ledger) *driver {
-	value, _ := e.desired.get()
-	q := newQueue(value.Workers)
-	q.SetLimits(value.Workers, value.MaxPerNode)
-	return &driver{
-		name:      name,
-		desired:   e.desired,
-		condition: e.condition,
-		finalizer: l.finalizer,
-		cluster:   h.cluster,
-		routes:    h.routes,
-		connect:   h.options.Connect,
-		grace:     h.options.Grace,
-		ledger:    l,
-		overlay:   newOverlay(logger, h.cluster, l),
-		queue:     q,
+func (h *Hub) newPost(logger klog.Logger, name string, e *engagement, l *ledger) *post {
+	return &post{
+		hub:        h,
+		name:       name,
+		desired:    e.desired,
+		condition:  e.condition,
+		connection: newConnection(e, h.options.Connect),
+		intruder:   e.intruder,
+		halt:       e.halt,
+		ledger:     l,
+		metrics:    h.options.Metrics.Driver(name),
+		logger:     logger,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -22,6 +23,15 @@ type Options struct {
 	// Grace is how long calls in flight may take to end when a driver is retired or
 	// the hub stops. They are cancelled then. Zero cancels at once.
 	Grace time.Duration
+	// Leases says which process works for which driver; nil: this one for all.
+	Leases Leases
+	// LeaseNamespace is where a driver's lease is if its settings do not say so.
+	LeaseNamespace string
+	// LeaseDuration is how long a driver that cannot be called from here is held before
+	// other processes are let try. With Leases it must be positive.
+	LeaseDuration time.Duration
+	// Metrics counts what is done; nil: nobody does.
+	Metrics *status.Metrics
 	// Connect connects to a driver; nil means csiclient.Connect.
 	Connect ConnectFunc
 }
@@ -44,6 +54,12 @@ func New(o Options) (*Hub, error) {
 	}
 	if o.Grace < 0 {
 		return nil, fmt.Errorf("hub: Options.Grace is %v, it must not be negative", o.Grace)
+	}
+	if o.Leases != nil && o.LeaseNamespace == "" {
+		return nil, errors.New("hub: Options.LeaseNamespace is missing")
+	}
+	if (o.Leases != nil) != (o.LeaseDuration > 0) {
+		return nil, fmt.Errorf("hub: Options.LeaseDuration is %v, it must be positive with Leases and 0 without", o.LeaseDuration)
 	}
 	if o.Connect == nil {
 		o.Connect = func(ctx context.Context, d registry.Driver) (Session, error) {

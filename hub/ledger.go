@@ -31,6 +31,17 @@ func newLedger(finalizer string) *ledger {
 	return &ledger{finalizer: finalizer, records: map[string]*record{}, orphans: map[string]*record{}, volumes: map[string]*tries{}, released: map[types.UID]bool{}}
 }
 
+// forget drops what is remembered of VolumeAttachments and volumes that another process
+// has worked for since. Orphans are known to nobody else, and are kept: before one is
+// detached it is looked whether somebody wants it where it is.
+func (l *ledger) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.records)
+	clear(l.volumes)
+	clear(l.released)
+}
+
 // get returns the record of a VolumeAttachment, nil if there is none.
 func (l *ledger) get(name string) *record {
 	l.mu.Lock()

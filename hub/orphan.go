@@ -19,7 +19,7 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		return
 	}
 	if !d.decider().Capabilities.PublishUnpublish {
-		d.queue.DoneFor(it, detachLane, d.settings().Retry.Max) // nobody can be asked now
+		d.queue.DoneFor(it, detachLane, d.desired.settings().Retry.Max) // nobody can be asked now
 		return
 	}
 	if va := d.wantedThere(r); va != nil {
@@ -40,7 +40,7 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		d.queue.DoneFor(it, detachLane, 0)
 	default:
 		failures := r.tries.failed(attach.Detaching)
-		delay := backoff(d.settings().Retry, failures, err, jitter)
+		delay := backoff(d.desired.settings().Retry, failures, err, jitter)
 		klog.FromContext(ctx).V(2).Info("Cannot detach a volume whose VolumeAttachment is gone, will try again",
 			"volumeHandle", handle, "node", r.node, "failures", failures, "in", delay, "err", err)
 		d.queue.DoneFor(it, detachLane, delay)
@@ -51,7 +51,7 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 // as soon as that one has its finalizer: from then on its deletion detaches.
 func (d *driver) leaveTo(it *item, va *storagev1.VolumeAttachment) {
 	if !attach.HasFinalizer(va.Finalizers, d.finalizer) {
-		d.queue.DoneFor(it, detachLane, d.settings().Retry.Max)
+		d.queue.DoneFor(it, detachLane, d.desired.settings().Retry.Max)
 		return
 	}
 	d.ledger.buried(it.key)

@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 )
 
 // aspect is all of a VolumeAttachment that decides what is to be done for it. What
@@ -41,6 +42,8 @@ type record struct {
 	tries    tries
 	aways    int          // sessions in a row that ended while the driver was called
 	awayFrom *liveSession // the last of them
+
+	caughtUp *lease.Term // the object was read anew in that one, if that was needed
 
 	abandoned attach.Target // where the volume was, which an orphan sees to now
 }

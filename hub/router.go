@@ -21,26 +21,43 @@ type router struct {
 	cluster *Cluster
 
 	mu         sync.RWMutex
-	byName     map[string]*driver // CSI driver name
-	byGuardian map[string]*driver // finalizer
+	byName     map[string]listener // CSI driver name
+	byGuardian map[string]*driver  // finalizer
+}
+
+// listener takes the events of one driver. Its methods must not block.
+type listener interface {
+	// onAttachment takes a VolumeAttachment that was added, where before is nil, or has
+	// changed.
+	onAttachment(before, va *storagev1.VolumeAttachment)
+	// onAttachmentGone takes the last state of one that is gone.
+	onAttachmentGone(va *storagev1.VolumeAttachment)
+	// hurry: something has changed that may help a VolumeAttachment.
+	hurry(name string)
+	// lookAgain: what the driver requires may have changed.
+	lookAgain()
 }
 
 func newRouter(c *Cluster) *router {
-	return &router{cluster: c, byName: map[string]*driver{}, byGuardian: map[string]*driver{}}
+	return &router{cluster: c, byName: map[string]listener{}, byGuardian: map[string]*driver{}}
 }
 
-// open begins to hand events to a driver.
+// open begins to hand events to a driver, unless it has been closed.
 func (r *router) open(d *driver) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if d.gone {
+		return
+	}
 	r.byName[d.name] = d
 	r.byGuardian[d.finalizer] = d
 }
 
-// close ends that. It does nothing if the route was never opened.
+// close ends that for ever.
 func (r *router) close(d *driver) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	d.gone = true
 	if r.byName[d.name] == d {
 		delete(r.byName, d.name)
 	}
@@ -49,10 +66,25 @@ func (r *router) close(d *driver) {
 	}
 }
 
-func (r *router) driver(name string) *driver {
+// observe begins to hand the events of a driver to somebody who only watches.
+func (r *router) observe(name string, l listener) (stop func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.byName[name] = l
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.byName[name] == l {
+			delete(r.byName, name)
+		}
+	}
+}
+
+// listener returns who takes the events of a driver, nil for nobody.
+func (r *router) listener(driver string) listener {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.byName[name]
+	return r.byName[driver]
 }
 
 func (r *router) guardian(finalizer string) *driver {
@@ -66,8 +98,10 @@ func (r *router) guardian(finalizer string) *driver {
 func (r *router) listen() error {
 	return r.cluster.listen(map[cache.SharedIndexInformer]cache.ResourceEventHandlerFuncs{
 		r.cluster.attachments: {
-			AddFunc:    contained(r.attachmentChanged),
-			UpdateFunc: func(_, obj any) { contained(r.attachmentChanged)(obj) },
+			AddFunc: contained(func(obj any) { r.attachmentChanged(nil, obj) }),
+			UpdateFunc: func(before, obj any) {
+				contained(func(obj any) { r.attachmentChanged(before, obj) })(obj)
+			},
 			DeleteFunc: contained(r.attachmentGone),
 		},
 		r.cluster.volumes: {
@@ -100,10 +134,11 @@ func contained(handle func(obj any)) func(obj any) {
 	}
 }
 
-func (r *router) attachmentChanged(obj any) {
-	if va, ok := obj.(*storagev1.VolumeAttachment); ok {
-		if d := r.driver(va.Spec.Attacher); d != nil {
-			d.onAttachment(va)
+func (r *router) attachmentChanged(before, after any) {
+	old, _ := before.(*storagev1.VolumeAttachment)
+	if va, ok := after.(*storagev1.VolumeAttachment); ok {
+		if l := r.listener(va.Spec.Attacher); l != nil {
+			l.onAttachment(old, va)
 		}
 	}
 }
@@ -113,8 +148,8 @@ func (r *router) attachmentGone(obj any) {
 	if !ok {
 		return
 	}
-	if d := r.driver(va.Spec.Attacher); d != nil {
-		d.onAttachmentGone(va)
+	if l := r.listener(va.Spec.Attacher); l != nil {
+		l.onAttachmentGone(va)
 	}
 	// Whoever guards the volume may have waited for this VolumeAttachment to go,
 	// also if that was another driver's.
@@ -168,8 +203,8 @@ func (r *router) volumeGone(obj any) {
 // requires attaching at all may have changed.
 func (r *router) driverChanged(obj any) {
 	if object, ok := obj.(*storagev1.CSIDriver); ok {
-		if d := r.driver(object.Name); d != nil {
-			d.backfill()
+		if l := r.listener(object.Name); l != nil {
+			l.lookAgain()
 		}
 	}
 }
@@ -187,7 +222,7 @@ func (r *router) nodeChanged(before, after any) {
 		}
 	}
 	for _, registered := range node.Spec.Drivers {
-		if id, ok := known[registered.Name]; ok && id == registered.NodeID || r.driver(registered.Name) == nil {
+		if id, ok := known[registered.Name]; ok && id == registered.NodeID || r.listener(registered.Name) == nil {
 			continue
 		}
 		for _, va := range r.cluster.attachmentsBy(byNode, node.Name) {
@@ -200,8 +235,8 @@ func (r *router) nodeChanged(before, after any) {
 
 func (r *router) hurry(vas []*storagev1.VolumeAttachment) {
 	for _, va := range vas {
-		if d := r.driver(va.Spec.Attacher); d != nil {
-			d.queue.Hurry(workKey{attachmentWork, va.Name})
+		if l := r.listener(va.Spec.Attacher); l != nil {
+			l.hurry(va.Name)
 		}
 	}
 }

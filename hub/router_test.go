@@ -15,6 +15,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -32,8 +33,9 @@ func routed(t *testing.T) *driver {
 		t.Fatal(err)
 	}
 	value := registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}
-	e := &engagement{desired: newDesired(value), condition: newCondition(time.Now())}
-	d := h.newDriver(ktesting.NewLogger(t, ktesting.NewConfig()), routedDriver, e, newLedger(attach.Finalizer(routedDriver)))
+	e := &engagement{desired: newDesired(value), condition: newCondition(time.Now()), intruder: &intruder{}, halt: newHalt()}
+	logger := ktesting.NewLogger(t, ktesting.NewConfig())
+	d := h.newPost(logger, routedDriver, e, newLedger(attach.Finalizer(routedDriver))).newDriver(lease.Always())
 	h.routes.open(d)
 	return d
 }
@@ -69,7 +71,7 @@ func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 	for _, obj := range []any{nil, cache.DeletedFinalStateUnknown{Key: "va"}, cache.DeletedFinalStateUnknown{Key: "va", Obj: "odd"}, &corev1.PersistentVolume{}} {
 		r.attachmentGone(obj)
 		r.volumeGone(obj)
-		r.attachmentChanged(obj)
+		r.attachmentChanged(nil, obj)
 		r.volumeChanged(obj)
 		r.nodeChanged(nil, obj)
 		r.driverChanged(lastState(obj))
@@ -122,7 +124,7 @@ func TestOnlyWhatDecidesIsAReasonToLookAgain(t *testing.T) {
 			if err := d.cluster.attachments.GetIndexer().Add(after); err != nil {
 				t.Fatal(err)
 			}
-			d.routes.attachmentChanged(after)
+			d.routes.attachmentChanged(nil, after)
 			if got := d.hasWork(attachmentWork, "va"); got != tc.want {
 				t.Errorf("looked at again: %v, want %v", got, tc.want)
 			}
@@ -187,7 +189,7 @@ func TestLateEventsOfWhatIsGoneCauseNoSecondDetach(t *testing.T) {
 	d.ledger.saw(released)
 	r.progress = attach.Progress{}
 	d.ledger.setReleased(dying.UID, true)
-	d.routes.attachmentChanged(dying) // a handler that lags tells of an earlier state
+	d.routes.attachmentChanged(nil, dying) // a handler that lags tells of an earlier state
 	if d.hasWork(attachmentWork, "va") {
 		d.ledger.close("va") // what its worker does: the cache has no such object
 	}

@@ -49,13 +49,13 @@ func wantedSince(va *storagev1.VolumeAttachment, op attach.Operation) time.Time 
 // also those of a driver that could not be called yet.
 func (d *driver) watchStuck(ctx context.Context) {
 	known := map[types.UID]attach.Operation{} // stuck, at the last look
-	for d.pause(ctx, func(s registry.Settings) time.Duration { return min(s.StuckAfter, stuckEvery) }) {
+	for d.desired.pause(ctx, func(s registry.Settings) time.Duration { return min(s.StuckAfter, stuckEvery) }) {
 		stuck := map[types.UID]attach.Operation{}
 		var fresh []string
 		for _, va := range d.cluster.attachmentsBy(byAttacher, d.name) {
 			va = d.overlay.newest(va)
 			op, _ := d.wantedOf(d.decider(), va)
-			if since := wantedSince(va, op); since.IsZero() || time.Since(since) < d.settings().StuckAfter {
+			if since := wantedSince(va, op); since.IsZero() || time.Since(since) < d.desired.settings().StuckAfter {
 				continue
 			}
 			stuck[va.UID] = op
@@ -78,19 +78,11 @@ func (d *driver) explainStuck(ctx context.Context, va *storagev1.VolumeAttachmen
 		return
 	}
 	why := errors.New("waiting for a worker: all calls that the driver may have in flight take long")
-	if s := d.session.Load(); s == nil || isDone(s) {
-		why = fmt.Errorf("%w: %s", errAway, d.condition.get().Reason)
+	if s := d.connection.session.Load(); s == nil || isDone(s) {
+		_, reason := d.condition.connection()
+		why = fmt.Errorf("%w: %s", errAway, reason)
 	}
 	if err := d.attacher().SaveError(ctx, va, op, stuckError{op: op, since: wantedSince(va, op), last: why}); err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot write the error into the VolumeAttachment", "volumeAttachment", va.Name, "cause", why, "err", err)
-	}
-}
-
-func isDone(s Session) bool {
-	select {
-	case <-s.Done():
-		return true
-	default:
-		return false
 	}
 }

@@ -4,6 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
 // trim drops from objects what the hub never looks at, before a cache takes them:
@@ -31,7 +33,9 @@ func trimMeta(m *metav1.ObjectMeta) {
 // trimVolumeAttachment keeps the annotations whole: patches are computed from
 // whether there are any.
 func trimVolumeAttachment(va *storagev1.VolumeAttachment) {
+	written := attach.PruneManagedFields(va.ManagedFields)
 	trimMeta(&va.ObjectMeta)
+	va.ManagedFields = written
 	va.Labels = nil
 	va.Status.AttachmentMetadata = nil // written, never read
 }

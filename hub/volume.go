@@ -25,7 +25,7 @@ func (d *driver) workOnVolume(ctx context.Context, it *item) {
 	}
 	if d.ledger.orphaned(attach.VolumeHandle(pv)) {
 		// It may still be attached, and must not be deleted before it is not.
-		d.queue.DoneFor(it, releaseLane, d.settings().Retry.Max)
+		d.queue.DoneFor(it, releaseLane, d.desired.settings().Retry.Max)
 		return
 	}
 	err := d.attacher().ReleaseVolume(ctx, patch)
@@ -33,7 +33,7 @@ func (d *driver) workOnVolume(ctx context.Context, it *item) {
 		d.refreshVolume(ctx, name)
 	}
 	if err != nil {
-		delay := backoff(d.settings().Retry, d.ledger.volumeFailed(name), err, jitter)
+		delay := backoff(d.desired.settings().Retry, d.ledger.volumeFailed(name), err, jitter)
 		klog.FromContext(ctx).V(2).Info("Cannot take the finalizer from the PersistentVolume, will try again",
 			"persistentVolume", name, "in", delay, "err", err)
 		d.queue.DoneFor(it, releaseLane, delay)

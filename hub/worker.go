@@ -41,9 +41,22 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 		return
 	}
 	r := d.ledger.open(va)
+	va, err := d.catchUp(ctx, va, r)
+	if err != nil {
+		d.queue.DoneFor(it, it.lane, backoff(d.desired.settings().Retry, 1, err, jitter))
+		return
+	}
+	if va == nil {
+		d.queue.Done(it) // the watch will tell of its end
+		return
+	}
 	r.progress.Adopt(va, d.overlay.volume(attach.VolumeName(va)), d.finalizer)
 	op, err := d.carryOut(klog.NewContext(ctx, logger), it, va, r)
 	if errors.Is(err, errParked) {
+		return
+	}
+	if isFenced(err) {
+		d.queue.DoneFor(it, it.lane, fencePause)
 		return
 	}
 	if err != nil {
@@ -60,11 +73,15 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 	case next == attach.Idle:
 		d.queue.Done(it)
 	case next == op: // done, and yet still wanted: somebody undoes it
-		d.queue.DoneFor(it, l, d.settings().Retry.Initial)
+		d.queue.DoneFor(it, l, d.desired.settings().Retry.Initial)
 	default: // deleted while it was being attached
 		d.queue.DoneFor(it, l, 0)
 	}
 }
+
+// fencePause is how long work waits that came to the fence: the next renewal of the
+// lease opens it, or the lease is lost.
+const fencePause = 100 * time.Millisecond
 
 // errParked says that an item waits for another one and has left its worker.
 var errParked = errors.New("parked")
@@ -178,7 +195,7 @@ func (d *driver) waitsOut(r *record, err error) bool {
 		r.aways = 0
 		return false
 	}
-	if s := d.session.Load(); s != r.awayFrom {
+	if s := d.connection.session.Load(); s != r.awayFrom {
 		r.aways, r.awayFrom = r.aways+1, s
 	}
 	return r.aways <= aloneAfter
@@ -196,7 +213,7 @@ func (d *driver) retry(ctx context.Context, it *item, r *record, op attach.Opera
 		d.refresh(ctx, name)
 	}
 	failures := r.tries.failed(op)
-	delay := backoff(d.settings().Retry, failures, err, jitter)
+	delay := backoff(d.desired.settings().Retry, failures, err, jitter)
 	changed := d.queue.Changed(it)
 	next, l := d.wanted(name)
 	// Deleted meanwhile: the detach does not wait for the attach's backoff. And what was
@@ -223,7 +240,7 @@ func (d *driver) refresh(ctx context.Context, name string) {
 // saveError writes an error into the status. That this fails is no reason to do
 // anything but say so: the operation is tried again anyway.
 func (d *driver) saveError(ctx context.Context, va *storagev1.VolumeAttachment, r *record, op attach.Operation, cause error) {
-	if since := wantedSince(va, op); !since.IsZero() && time.Since(since) >= d.settings().StuckAfter {
+	if since := wantedSince(va, op); !since.IsZero() && time.Since(since) >= d.desired.settings().StuckAfter {
 		cause = stuckError{op: op, since: since, tries: r.tries.failures + 1, last: cause}
 	}
 	if err := d.attacher().SaveError(ctx, va, op, cause); err != nil {

@@ -1,0 +1,81 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+)
+
+// settleTime is how long the end of a connection may take to show after a call has
+// failed because of it.
+const settleTime = 100 * time.Millisecond
+
+// ControllerPublishVolume implements attach.Controller on the session of the moment.
+func (d *driver) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	s := d.connection.session.Load()
+	if err := d.mayCall(ctx); err != nil {
+		return nil, err
+	}
+	response, err := s.ControllerPublishVolume(ctx, req)
+	return response, away(s, err)
+}
+
+// ControllerUnpublishVolume implements attach.Controller on the session of the moment.
+func (d *driver) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	s := d.connection.session.Load()
+	if err := d.mayCall(ctx); err != nil {
+		return nil, err
+	}
+	response, err := s.ControllerUnpublishVolume(ctx, req)
+	return response, away(s, err)
+}
+
+// mayCall is the last thing before a call: whether the lease lasts for it. A process
+// that was paused on the way here finds that its lease is too old, or that the deadline
+// of the call has passed, and makes none.
+func (d *driver) mayCall(ctx context.Context) error {
+	longest := time.Duration(0)
+	if deadline, ok := ctx.Deadline(); ok {
+		longest = time.Until(deadline)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return d.term.Begin(longest)
+}
+
+// beforeWrite is the last thing before each write to the Kubernetes API.
+func (d *driver) beforeWrite(ctx context.Context) error {
+	if err := d.budget.Wait(ctx); err != nil {
+		return err
+	}
+	return d.term.Begin(0)
+}
+
+// isFenced says that something was not done because the lease was not renewed in time.
+// It says nothing about the volume.
+func isFenced(err error) bool { return errors.Is(err, lease.ErrFenced) }
+
+// away tells a driver that says Unavailable from one whose connection has ended.
+func away(s *liveSession, err error) error {
+	if status.Code(err) != codes.Unavailable {
+		return err
+	}
+	if s.ended.Load() {
+		return errors.Join(errAway, err)
+	}
+	settle := time.NewTimer(settleTime)
+	defer settle.Stop()
+	select {
+	case <-s.Done():
+		return errors.Join(errAway, err)
+	case <-settle.C:
+		return err
+	}
+}

@@ -1,0 +1,93 @@
+package hub
+
+import (
+	"context"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// duty is what this process has to do for a driver, as far as that does not change
+// while it is being done.
+type duty struct {
+	mode registry.Mode
+	// pausedBy says why the driver is paused; empty if it is not.
+	pausedBy string
+	// lease is whose holder may work for the driver.
+	lease lease.Name
+	// reserve: the driver cannot be called from here, so that others should have it.
+	reserve bool
+}
+
+// duty returns what there is to do now. It changes at the latest when one of the channels
+// is closed, or after the time that is returned, if that is not 0.
+func (p *post) duty(now time.Time) (duty, [3]<-chan struct{}, time.Duration) {
+	value, desired := p.desired.get()
+	halt, halted := p.halt.get()
+	up, since, connection := p.connection.isUp()
+	current, again := dutyFor(value, halt, up, now.Sub(since), p.hub.options.LeaseDuration)
+	if current.lease.Namespace == "" {
+		current.lease.Namespace = p.hub.options.LeaseNamespace
+	}
+	return current, [...]<-chan struct{}{desired, halted, connection}, again
+}
+
+// dutyFor decides. A driver that has just gone away is mostly back in a moment: it is
+// held for some time, the patience. Without leases that is 0.
+func dutyFor(value registry.Driver, halt string, up bool, sinceUp, patience time.Duration) (current duty, again time.Duration) {
+	current.mode = value.Mode
+	switch {
+	case value.Mode == registry.ModePaused:
+		current.pausedBy = "its mode is paused"
+	case value.Mode == registry.ModeActive && halt != "":
+		current.mode, current.pausedBy = registry.ModePaused, halt
+	}
+	if current.mode != registry.ModeActive || patience == 0 {
+		return current, 0
+	}
+	current.lease = lease.Name{Namespace: value.Lease.Namespace, Name: value.Lease.Name}
+	if current.lease.Name == "" {
+		current.lease.Name = lease.ForDriver(value.Name)
+	}
+	if up {
+		return current, 0
+	}
+	if sinceUp < patience {
+		return current, patience - sinceUp
+	}
+	current.reserve = true
+	return current, 0
+}
+
+// whileIs returns a context that ends with ctx, or when the duty is another one.
+func (p *post) whileIs(ctx context.Context, current duty) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer cancel()
+		timer := time.NewTimer(0)
+		defer timer.Stop()
+		for {
+			next, changes, again := p.duty(time.Now())
+			if next != current {
+				return
+			}
+			var due <-chan time.Time
+			if again > 0 {
+				timer.Reset(again)
+				due = timer.C
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-changes[0]:
+			case <-changes[1]:
+			case <-changes[2]:
+			case <-due:
+			}
+		}
+	}()
+	return ctx, func() { cancel(); <-ended }
+}

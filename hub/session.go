@@ -1,0 +1,52 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// Session is a verified connection to a driver: *csiclient.Session.
+type Session interface {
+	attach.Controller
+	ListVolumes(context.Context, csiclient.ListOptions) (csiclient.Published, error)
+	// Probe asks whether the driver is ready; csiclient.ErrNotReady says that it is not.
+	Probe(context.Context) error
+	Info() csiclient.Info
+	Done() <-chan struct{}
+	Close()
+}
+
+// ConnectFunc connects to a driver once, as csiclient.Connect does.
+type ConnectFunc func(ctx context.Context, d registry.Driver) (Session, error)
+
+// errAway says that a call was not made, or was cut off, because the driver is not
+// connected.
+var errAway = errors.New("the driver is not connected")
+
+func isAway(err error) bool { return errors.Is(err, errAway) }
+
+// liveSession is the session that is in use, in one place so that it can be
+// swapped at once.
+type liveSession struct {
+	Session
+	ended atomic.Bool // it takes no call any more, those in flight may end
+}
+
+func (s *liveSession) end() {
+	s.ended.Store(true)
+	s.Close()
+}
+
+func isDone(s Session) bool {
+	select {
+	case <-s.Done():
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,16 @@
+package hub
+
+import (
+	"context"
+	"time"
+)
+
+// sleep waits, less when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,40 @@
+package hub
+
+import (
+	"context"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// When a driver is taken over, the caches may not show yet what the one before has
+// written last. To believe them would be to call the driver once more for what is done.
+
+// before says whether a state of a VolumeAttachment is from before this term, so that
+// whoever had the lease then may have written a later one.
+func (d *driver) before(va *storagev1.VolumeAttachment) bool {
+	began := d.term.ResourceVersion()
+	if began == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(va.ResourceVersion, began)
+	return err == nil && order < 0
+}
+
+// catchUp returns a VolumeAttachment as it is when it is worked on for the first time in
+// a term, nil if it is gone. What has changed since the term began costs no request.
+func (d *driver) catchUp(ctx context.Context, va *storagev1.VolumeAttachment, r *record) (*storagev1.VolumeAttachment, error) {
+	if r.caughtUp == d.term || !d.before(va) {
+		return va, nil
+	}
+	now, err := d.cluster.attachment(ctx, va.Name)
+	if err != nil {
+		return nil, err
+	}
+	if now == nil || now.UID != va.UID {
+		return nil, nil
+	}
+	r.caughtUp = d.term
+	d.overlay.VolumeAttachmentWritten(now)
+	return now, nil
+}
