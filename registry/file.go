@@ -24,6 +24,9 @@ const (
 type FileOptions struct {
 	// Path of the drivers.yaml. Required.
 	Path string
+	// Defaults hold where the file says nothing, its defaults neither. Zero means
+	// DefaultSettings.
+	Defaults Settings
 	// Poll is how often the file is read if nothing tells that it has changed. Zero
 	// means 10 seconds.
 	Poll time.Duration
@@ -71,8 +74,14 @@ func NewFile(o FileOptions) (*File, error) {
 	if o.Debounce == 0 {
 		o.Debounce = defaultDebounce
 	}
+	if o.Defaults == (Settings{}) {
+		o.Defaults = DefaultSettings()
+	}
+	if err := o.Defaults.Check(); err != nil {
+		return nil, fmt.Errorf("registry: FileOptions.Defaults: %w", err)
+	}
 	c := readContent(o.Path)
-	config, errs := c.parse(o.Path)
+	config, errs := c.parse(o)
 	if errs != nil {
 		return nil, errs
 	}
@@ -160,14 +169,20 @@ func (f *File) Run(ctx context.Context, out chan<- []Driver) error {
 // apply makes a new content of the file the one that holds, if it is good. It says
 // whether that changed anything.
 func (f *File) apply(logger klog.Logger, c content) (changed bool) {
-	config, errs := c.parse(f.options.Path)
+	config, errs := c.parse(f.options)
 	if errs != nil {
 		f.keep(errs)
 		logger.Error(errs, "The file cannot be used, what it said before goes on to hold", "file", f.options.Path)
 		return false
 	}
+	before := f.Config().Warnings()
 	changed = f.use(config, c.id)
 	logger.Info("Read the file again", "file", f.options.Path, "drivers", len(config.drivers), "hash", c.id, "changed", changed)
+	for _, w := range config.Warnings() {
+		if !slices.ContainsFunc(before, w.isLike) {
+			w.Log(logger)
+		}
+	}
 	return changed
 }
 
@@ -208,16 +223,16 @@ func readContent(path string) content {
 }
 
 // parse returns what the content says, or what is wrong with it.
-func (c content) parse(path string) (*Config, Errors) {
+func (c content) parse(o FileOptions) (*Config, Errors) {
 	if c.err != nil {
-		return nil, Errors{{File: path, Message: c.err.Error()}}
+		return nil, Errors{{File: o.Path, Message: c.err.Error()}}
 	}
-	config, err := Parse(path, c.data)
+	config, err := parse(o.Path, c.data, o.Defaults)
 	if err == nil {
 		return config, nil
 	}
 	if errs, ok := errors.AsType[Errors](err); ok {
 		return nil, slices.Clone(errs)
 	}
-	return nil, Errors{{File: path, Message: err.Error()}}
+	return nil, Errors{{File: o.Path, Message: err.Error()}}
 }

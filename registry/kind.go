@@ -21,6 +21,16 @@ type kind[T any] struct {
 	schema schema
 }
 
+// check says that a value is not one that read takes from a file.
+func (k kind[T]) check(value T) error {
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(k.write(value)), &document); err != nil || len(document.Content) == 0 {
+		return errors.New("must be " + k.want)
+	}
+	_, err := k.read(document.Content[0])
+	return err
+}
+
 // durationForm is what time.ParseDuration takes for a positive one.
 const durationForm = `^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`
 

@@ -92,7 +92,12 @@ func cause(err error) error {
 // Parse reads the content of a drivers.yaml. It fails with Errors, which hold
 // every mistake in it; file is what they call it.
 func Parse(file string, data []byte) (*Config, error) {
-	p := &parser{file: file}
+	return parse(file, data, DefaultSettings())
+}
+
+// parse is Parse with what holds where the file says nothing.
+func parse(file string, data []byte, base Settings) (*Config, error) {
+	p := &parser{file: file, base: base}
 	config := p.config(data)
 	if len(p.errors) > 0 {
 		slices.SortStableFunc(p.errors, func(a, b Error) int { return cmp.Compare(a.Line, b.Line) })
@@ -107,6 +112,7 @@ func Parse(file string, data []byte) (*Config, error) {
 // after a mistake; what it returns is of use only if there was none.
 type parser struct {
 	file     string
+	base     Settings // hold where the file says nothing
 	errors   Errors
 	warnings []Warning
 }
@@ -133,7 +139,7 @@ func (p *parser) config(data []byte) *Config {
 	}
 	p.constant(top, "apiVersion", apiVersion)
 	p.constant(top, "kind", configKind)
-	defaults := level{Settings: DefaultSettings()}
+	defaults := level{Settings: p.base}
 	if n, written := top.values["defaults"]; written {
 		o := p.object(n, "defaults", defaultsKeys)
 		defaults = p.settings(o, defaults)

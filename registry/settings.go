@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,6 +52,7 @@ type setting struct {
 	setDefault func(s *Settings)
 	read       func(n *yaml.Node, s *Settings) error // leaves s alone if it fails
 	write      func(s Settings) (inYAML string)
+	check      func(s Settings) error // that read takes it
 }
 
 // row makes a setting from its key, its default, its kind and its field.
@@ -67,6 +70,7 @@ func row[T any](key string, byDefault T, k kind[T], field func(*Settings) *T) se
 			return err
 		},
 		write: func(s Settings) string { return k.write(*field(&s)) },
+		check: func(s Settings) error { return k.check(*field(&s)) },
 	}
 }
 
@@ -89,6 +93,36 @@ func DefaultSettings() Settings {
 		settings[i].setDefault(&s)
 	}
 	return s
+}
+
+// Check says which settings are out of range, each on a line with its key.
+func (s Settings) Check() error {
+	var problems []error
+	for i := range settings {
+		if err := s.CheckSetting(settings[i].key); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", settings[i].key, err))
+		}
+	}
+	for i := range orders {
+		if !orders[i].holds(s) {
+			problems = append(problems, fmt.Errorf("%s: must not be below %s", orders[i].upper, orders[i].lower))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// CheckSetting says whether the setting with a key, as it is called in drivers.yaml,
+// is out of range. It panics if there is no such setting.
+func (s Settings) CheckSetting(key string) error {
+	return settings[indexOf(key)].check(s)
+}
+
+func indexOf(key string) int {
+	i := slices.IndexFunc(settings, func(s setting) bool { return s.key == key })
+	if i < 0 {
+		panic("registry: there is no setting " + key)
+	}
+	return i
 }
 
 // entryKeys is what an entry of drivers may hold.
@@ -125,7 +159,7 @@ type origin struct {
 }
 
 // settings reads what a mapping says on top of the outer level, which stays as
-// it is.
+// it is. A namespace "" is that of the program.
 func (p *parser) settings(o object, outer level) level {
 	l := level{Settings: outer.Settings, origins: maps.Clone(outer.origins)}
 	if l.origins == nil {
@@ -143,6 +177,7 @@ func (p *parser) settings(o object, outer level) level {
 		}
 		l.origins[key] = origin{line: value.Line, ok: err == nil}
 	}
+	l.Lease.Namespace = cmp.Or(l.Lease.Namespace, p.base.Lease.Namespace)
 	for i := range orders {
 		p.checkOrder(&orders[i], o, l)
 	}
@@ -171,10 +206,13 @@ func (l *level) readable(key string) bool {
 
 // describe names a setting with its value and its origin.
 func (l *level) describe(key string) string {
-	i := slices.IndexFunc(settings, func(s setting) bool { return s.key == key })
-	where := "by default"
+	i := indexOf(key)
+	value, where := settings[i].write(l.Settings), "by default"
+	if value != settings[i].write(DefaultSettings()) {
+		where = "by a flag"
+	}
 	if from, written := l.origins[key]; written {
 		where = fmt.Sprintf("line %d", from.line)
 	}
-	return fmt.Sprintf("%s, which is %s (%s)", key, settings[i].write(l.Settings), where)
+	return fmt.Sprintf("%s, which is %s (%s)", key, value, where)
 }

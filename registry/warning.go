@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/klog/v2"
 )
 
 // Warning is something in a drivers.yaml that is allowed and probably not meant, or
@@ -16,6 +18,17 @@ func (w Warning) String() string {
 	e := Error(w)
 	e.Message, e.Path = e.Path+": "+e.Message, "warning"
 	return e.Error()
+}
+
+// Log says it to whoever reads the log of a program that goes on all the same.
+func (w Warning) Log(logger klog.Logger) {
+	logger.Info("Warning: something in the config is doubtful", "warning", w.String())
+}
+
+// isLike says that two warnings are the same to people: lines move.
+func (w Warning) isLike(other Warning) bool {
+	w.Line = other.Line
+	return w == other
 }
 
 // Warnings returns what is doubtful in the file, in order of line. It is not to be

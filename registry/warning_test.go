@@ -3,6 +3,7 @@ package registry_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -48,4 +49,21 @@ func TestNothingIsDoubtfulInTheExample(t *testing.T) {
 	if err != nil || len(config.Warnings()) > 0 {
 		t.Errorf("got %v, %v", config.Warnings(), err)
 	}
+}
+
+func TestWhatBecomesDoubtfulWhileTheFileIsFollowedIsLogged(t *testing.T) {
+	path := t.TempDir() + "/drivers.yaml"
+	const first = `{name: a, endpoint: "unix:///a", timeout: 1s}`
+	write(t, path, header+"drivers:\n- "+first+"\n")
+	f := newFile(t, path, time.Millisecond)
+	ctx, lines := logContext(t)
+	r := runSourceWith(t, ctx, f)
+	r.expect("a")
+	write(t, path, header+"# one line more\ndrivers:\n- "+first+"\n- {name: b, endpoint: \"unix:///b\", workers: 2000}\n")
+	r.expect("a", "b")
+	logged(t, lines, "Read the file again")
+	if before := logged(t, lines, "drivers[1].workers"); before > 0 {
+		t.Errorf("%d other lines came before: what was doubtful already is logged again", before)
+	}
+	r.stop()
 }

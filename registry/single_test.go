@@ -1,0 +1,129 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const singleEndpoint = "unix:///csi/csi.sock"
+
+// newSingle returns the source of a driver that gives these answers, one after the
+// other, and the last one for ever. An answer that begins with '!' is an error.
+func newSingle(t *testing.T, answers ...string) *registry.Single {
+	t.Helper()
+	settings := registry.DefaultSettings()
+	settings.Workers = 7
+	s, err := registry.NewSingle(registry.SingleOptions{
+		Endpoint: singleEndpoint, Settings: settings, Source: "--csi-address",
+		Ask: func(ctx context.Context, endpoint registry.Endpoint) (string, error) {
+			if endpoint != singleEndpoint {
+				t.Errorf("asked %s", endpoint)
+			}
+			answer := answers[0]
+			if len(answers) > 1 {
+				answers = answers[1:]
+			}
+			if answer == "!hang" {
+				<-ctx.Done()
+				return "", ctx.Err()
+			}
+			if problem, isError := strings.CutPrefix(answer, "!"); isError {
+				return "", errors.New(problem)
+			}
+			return answer, nil
+		},
+	})
+	check(t, err)
+	return s
+}
+
+func TestSingleDriverIsServedOnceItToldItsName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSingle(t, "!no such file", "!no such file", "", "no/name", "!hang", "d.example.com")
+		r := runSource(t, s)
+		r.expect() // at once, so that nothing has to wait for the driver
+		r.expect("d.example.com")
+		settings := registry.DefaultSettings()
+		settings.Workers = 7
+		want := registry.Driver{Name: "d.example.com", Endpoint: singleEndpoint, Settings: settings, Source: "--csi-address"}
+		if got := s.Config().Drivers(); len(got) != 1 || got["d.example.com"] != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		r.stop()
+		// What is known stays known, and is the first set of the next Run.
+		again := runSource(t, s)
+		if got := again.next(); !slices.Equal(got, []string{"d.example.com"}) {
+			t.Errorf("the first set of the second Run is %v", got)
+		}
+		again.stop()
+	})
+}
+
+func TestSingleDriverIsServedByARegistryThatLooksNowhereElse(t *testing.T) {
+	s := newSingle(t, "d.example.com")
+	r, err := registry.New(registry.Options{
+		File:       s,
+		CSIDrivers: func() registry.Source { t.Error("CSIDriver objects were looked for"); return s },
+		Sockets:    func(string) (registry.Source, error) { t.Error("sockets were looked for"); return s, nil },
+	})
+	check(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	for snapshot := range r.Updates() {
+		if _, ok := snapshot["d.example.com"]; ok {
+			break
+		}
+	}
+	cancel()
+	check(t, <-ended)
+}
+
+func TestSingleDriverThatNeverAnswersHoldsUpNothingAndSaysSoNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lines := 0
+		logger := funcr.New(func(_, args string) {
+			if strings.Contains(args, "no such file") {
+				lines++
+			}
+		}, funcr.Options{})
+		s := newSingle(t, "!no such file")
+		r := runSourceWith(t, klog.NewContext(t.Context(), logger), s)
+		r.expect()
+		time.Sleep(5*time.Minute + 30*time.Second)
+		synctest.Wait()
+		if lines != 6 {
+			t.Errorf("%d lines about it in five and a half minutes, want 6", lines)
+		}
+		r.stop()
+	})
+}
+
+func TestSingleDriverNeedsAnEndpointAndSettingsInRange(t *testing.T) {
+	ask := func(context.Context, registry.Endpoint) (string, error) { return "d", nil }
+	good := registry.SingleOptions{Endpoint: singleEndpoint, Settings: registry.DefaultSettings(), Ask: ask, Source: "x"}
+	for name, change := range map[string]func(*registry.SingleOptions){
+		"Ask":      func(o *registry.SingleOptions) { o.Ask = nil },
+		"Source":   func(o *registry.SingleOptions) { o.Source = "" },
+		"Endpoint": func(o *registry.SingleOptions) { o.Endpoint = "/csi/csi.sock" },
+		"Settings": func(o *registry.SingleOptions) { o.Settings = registry.Settings{} },
+	} {
+		o := good
+		change(&o)
+		if _, err := registry.NewSingle(o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	_, err := registry.NewSingle(good)
+	check(t, err)
+}
