@@ -3,10 +3,10 @@ package attach
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,6 +44,9 @@ type scene struct {
 	writes []string // guarded by mu
 }
 
+// scenes counts the scenes of this test process: they share the API server.
+var scenes atomic.Int32
+
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	plane := testbed.Shared(t)
@@ -51,8 +54,7 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{t: t, kube: plane.Clientset(), backend: backend,
-		name: strings.ToLower(strings.NewReplacer("/", ".", "_", "-").Replace(t.Name()))}
+	s := &scene{t: t, kube: plane.Clientset(), backend: backend, name: fmt.Sprintf("scene-%d", scenes.Add(1))}
 	config := plane.RESTConfig()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return listening{s, next} })
 	client, err := kubernetes.NewForConfig(config)

@@ -3,11 +3,14 @@
 // The flow: Facts (what is known, from caches) go into Decide, a pure function,
 // and a Plan comes out: nothing, attach, detach, or a write alone. An Attacher
 // carries a Plan out: finalizers first, then the CSI call, then the status, each
-// write a small guarded patch that BeforeWrite may refuse. Progress remembers which of these steps are done,
-// so that a retry repeats only what failed.
+// write a small guarded patch that BeforeWrite may refuse. Progress remembers which
+// of these steps are done, so that a retry repeats only what failed.
 //
 // Drift compares what is attached with a listing of the driver's volumes, and
 // DriftCount says when a difference has been seen often enough to count.
+//
+// ForeignWrite tells from managedFields that another attacher writes what the hub
+// writes; the hub's own field manager is FieldManager.
 //
 // The behaviour is that of the csi-attacher sidecar (kubernetes-csi/external-attacher
 // v4.12): the same finalizers, annotation, status and order towards the storage
