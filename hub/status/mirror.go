@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -49,6 +50,11 @@ func (mirror) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m mirror) Collect(out chan<- prometheus.Metric) {
+	defer func() { // it runs on a goroutine of its own, where a panic would end the process
+		if r := recover(); r != nil {
+			out <- prometheus.NewInvalidMetric(upDesc, fmt.Errorf("panic: %v", r))
+		}
+	}()
 	conflicts := map[string]int{} // by driver; those that are engaged have a series in any case
 	for _, d := range m.source.Drivers() {
 		name := label(d.Name)

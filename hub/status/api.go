@@ -1,0 +1,182 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// How many VolumeAttachments are in one answer, if nothing is asked for, and at most.
+	defaultPage = 500
+	longestPage = 5000
+)
+
+// DriverList is what /api/v1/drivers answers.
+type DriverList struct {
+	Drivers []Driver `json:"drivers"` // by name
+}
+
+// AttachmentList is what /api/v1/attachments answers: one page.
+type AttachmentList struct {
+	Attachments []Attachment `json:"attachments"`        // by name
+	Total       int          `json:"total"`              // that match, on all pages
+	Continue    string       `json:"continue,omitempty"` // to ask for the next page with; empty on the last one
+}
+
+// ReplicaList is what /api/v1/replicas answers.
+type ReplicaList struct {
+	Replicas []Replica `json:"replicas"` // by identity
+}
+
+// api answers with what the source says, as JSON.
+type api struct{ source Source }
+
+func (a api) register(mux *http.ServeMux) {
+	mux.HandleFunc("/api/v1/overview", a.overview)
+	mux.HandleFunc("/api/v1/drivers", a.drivers)
+	mux.HandleFunc("/api/v1/drivers/{name}", a.driver)
+	mux.HandleFunc("/api/v1/attachments", a.attachments)
+	mux.HandleFunc("/api/v1/replicas", a.replicas)
+	mux.HandleFunc("/api/v1/config", a.config)
+}
+
+func (a api) overview(w http.ResponseWriter, _ *http.Request) {
+	o := a.source.Overview()
+	o.Replicas = sortedReplicas(o.Replicas)
+	sendJSON(w, http.StatusOK, o)
+}
+
+func (a api) drivers(w http.ResponseWriter, _ *http.Request) {
+	drivers := a.source.Drivers()
+	slices.SortFunc(drivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
+	sendJSON(w, http.StatusOK, DriverList{Drivers: orNone(drivers)})
+}
+
+func (a api) driver(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	drivers := a.source.Drivers()
+	i := slices.IndexFunc(drivers, func(d Driver) bool { return d.Name == name })
+	if i < 0 {
+		sendError(w, http.StatusNotFound, fmt.Sprintf("driver %q is not served here", name))
+		return
+	}
+	sendJSON(w, http.StatusOK, drivers[i])
+}
+
+func (a api) attachments(w http.ResponseWriter, r *http.Request) {
+	q, err := parseAttachmentQuery(r.URL.RawQuery)
+	if err != nil {
+		sendError(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	sendJSON(w, http.StatusOK, q.page(a.source.Attachments(q.filter)))
+}
+
+func (a api) replicas(w http.ResponseWriter, _ *http.Request) {
+	sendJSON(w, http.StatusOK, ReplicaList{Replicas: sortedReplicas(a.source.Overview().Replicas)})
+}
+
+func (a api) config(w http.ResponseWriter, _ *http.Request) {
+	sendJSON(w, http.StatusOK, a.source.Overview().Config)
+}
+
+func sortedReplicas(all []Replica) []Replica {
+	slices.SortFunc(all, func(a, b Replica) int { return cmp.Compare(a.Identity, b.Identity) })
+	for i := range all {
+		all[i].Drivers = orNone(all[i].Drivers)
+		slices.Sort(all[i].Drivers)
+	}
+	return orNone(all)
+}
+
+// orNone makes an empty list of none, which would be null in JSON.
+func orNone[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// attachmentQuery is what was asked for of the VolumeAttachments.
+type attachmentQuery struct {
+	filter AttachmentFilter
+	limit  int
+	after  string // the last name on the page before
+}
+
+// parseAttachmentQuery is strict: an answer to what was not asked for misleads.
+func parseAttachmentQuery(raw string) (attachmentQuery, error) {
+	q := attachmentQuery{limit: defaultPage}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return q, fmt.Errorf("parse query: %w", err)
+	}
+	for key, value := range values {
+		if len(value) > 1 {
+			return q, fmt.Errorf("%s is given %d times", key, len(value))
+		}
+		if err := q.set(key, value[0]); err != nil {
+			return q, err
+		}
+	}
+	return q, nil
+}
+
+func (q *attachmentQuery) set(key, value string) error {
+	switch key {
+	case "driver":
+		q.filter.Driver = value
+	case "node":
+		q.filter.Node = value
+	case "name":
+		q.filter.Name = value
+	case "continue":
+		q.after = value
+	case "state":
+		q.filter.State = AttachmentState(value)
+		if value != "" && !slices.Contains(AttachmentStates, q.filter.State) {
+			return fmt.Errorf("state %q is none of %s", value, joined(AttachmentStates))
+		}
+	case "limit":
+		limit, err := strconv.Atoi(value)
+		if err != nil || limit < 1 || limit > longestPage {
+			return fmt.Errorf("limit %q is not a number from 1 to %d", value, longestPage)
+		}
+		q.limit = limit
+	default:
+		return fmt.Errorf("unknown parameter %q: there are driver, node, name, state, limit and continue", key)
+	}
+	return nil
+}
+
+// page returns what was asked for out of what there is. Names are a place to go on
+// from that holds while VolumeAttachments come and go.
+func (q attachmentQuery) page(all []Attachment) AttachmentList {
+	all = slices.DeleteFunc(all, func(a Attachment) bool { return !q.filter.Match(a) })
+	slices.SortFunc(all, func(a, b Attachment) int { return cmp.Compare(a.Name, b.Name) })
+	list := AttachmentList{Total: len(all)}
+	from, found := slices.BinarySearchFunc(all, q.after, func(a Attachment, name string) int { return cmp.Compare(a.Name, name) })
+	if found {
+		from++
+	}
+	rest := all[from:]
+	if len(rest) > q.limit {
+		rest = rest[:q.limit]
+		list.Continue = rest[q.limit-1].Name
+	}
+	list.Attachments = orNone(rest)
+	return list
+}
+
+func joined[T ~string](words []T) string {
+	plain := make([]string, len(words))
+	for i, w := range words {
+		plain[i] = string(w)
+	}
+	return strings.Join(plain, ", ")
+}

@@ -1,0 +1,119 @@
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"path"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/klog/v2"
+)
+
+// mostScrapes is how many requests for the metrics are answered at once.
+const mostScrapes = 8
+
+// newHandler puts everything under its path.
+func newHandler(o Options) (http.Handler, error) {
+	gatherer, err := o.Metrics.Gatherer(o.Source)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle(o.MetricsPath, promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{
+		// What is wrong with one metric does not hide the others.
+		ErrorHandling:       promhttp.ContinueOnError,
+		ErrorLog:            scrapeLog{},
+		MaxRequestsInFlight: mostScrapes,
+	}))
+	mux.HandleFunc("/livez", probe("livez", o.Health.live))
+	mux.HandleFunc("/readyz", probe("readyz", o.Health.ready))
+	mux.HandleFunc("/healthz/leader-election", leaderElection(o.LeaderCheck))
+	api{o.Source}.register(mux)
+	if o.Profiling {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	mux.HandleFunc("/{$}", index(o))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		sendError(w, http.StatusNotFound, "there is nothing at this path")
+	})
+	return readOnly(mux), nil
+}
+
+// checkMetricsPath refuses a path that is none, or that is something else.
+func checkMetricsPath(p string) error {
+	taken := p == "/" || p == "/livez" || p == "/readyz" || p == "/healthz/leader-election" ||
+		strings.HasPrefix(p, "/api/") || strings.HasPrefix(p, "/debug/")
+	switch {
+	case !strings.HasPrefix(p, "/") || path.Clean(p) != p || strings.ContainsAny(p, "{}?#% \t\r\n"):
+		return fmt.Errorf("the metrics path %q is not a plain path like %s", p, defaultMetricsPath)
+	case taken:
+		return fmt.Errorf("the metrics path %q is taken: something else is served there", p)
+	}
+	return nil
+}
+
+// readOnly lets only requests through that read, and tells browsers to do nothing with
+// an answer but to show it.
+func readOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			h.Set("Allow", "GET, HEAD")
+			sendError(w, http.StatusMethodNotAllowed, "only GET and HEAD are served: nothing can be changed here")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// index says what there is.
+func index(o Options) http.HandlerFunc {
+	text := "csi-attach-hub\n\n" + strings.Join([]string{
+		o.MetricsPath, "/livez", "/readyz?verbose", "/healthz/leader-election", "/api/v1/overview", "/api/v1/drivers",
+		"/api/v1/drivers/{name}", "/api/v1/attachments?driver=&state=&node=&name=&limit=&continue=", "/api/v1/replicas", "/api/v1/config",
+	}, "\n") + "\n"
+	return func(w http.ResponseWriter, _ *http.Request) { sendText(w, http.StatusOK, text) }
+}
+
+func sendText(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(text)) // whoever has left need not know
+}
+
+func sendJSON(w http.ResponseWriter, code int, value any) {
+	body, err := json.Marshal(value)
+	if err != nil { // a value of this package that has no JSON form
+		sendError(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// sendError answers with {"error": text}.
+func sendError(w http.ResponseWriter, code int, text string) {
+	sendJSON(w, code, map[string]string{"error": text})
+}
+
+// scrapeLog passes on what promhttp cannot show.
+type scrapeLog struct{}
+
+func (scrapeLog) Println(v ...any) {
+	klog.Background().Error(nil, "Cannot show all metrics", "problem", strings.TrimSpace(fmt.Sprintln(v...)))
+}

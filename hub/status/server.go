@@ -1,0 +1,152 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+const (
+	defaultMetricsPath = "/metrics"
+
+	// Bounds for whoever connects. An answer may take as long as a CPU profile.
+	headerTimeout  = 5 * time.Second
+	readTimeout    = 10 * time.Second
+	writeTimeout   = 2 * time.Minute
+	idleTimeout    = 2 * time.Minute
+	maxHeaderBytes = 16 << 10
+	// closeGrace is how long requests may take to end when the server does.
+	closeGrace = 3 * time.Second
+)
+
+// Options of a Server. Endpoint, Source and Metrics are required.
+type Options struct {
+	// Endpoint is where to listen: "host:port", ":port" for all addresses.
+	Endpoint string
+	// MetricsPath is where the metrics are; "" means "/metrics".
+	MetricsPath string
+	// Source says what is to be seen.
+	Source Source
+	// Metrics is what was counted.
+	Metrics *Metrics
+	// Health says whether the process is live and ready; nil for one that always is.
+	Health *Health
+	// LeaderCheck is what /healthz/leader-election answers: an error if a lease that
+	// should have been renewed was not. Nil means never.
+	LeaderCheck func() error
+	// Profiling serves /debug/pprof: heap and CPU profiles and the command line.
+	Profiling bool
+}
+
+func (o Options) check() error {
+	switch {
+	case o.Endpoint == "":
+		return errors.New("the address to listen on is missing")
+	case o.Source == nil:
+		return errors.New("the source is missing")
+	case o.Metrics == nil:
+		return errors.New("the metrics are missing")
+	}
+	return checkMetricsPath(o.MetricsPath)
+}
+
+// Server shows a running hub over HTTP. Nothing that is asked for changes anything.
+type Server struct {
+	options  Options
+	handler  http.Handler
+	listener net.Listener // nil until Listen
+}
+
+// New checks the options. It starts nothing.
+func New(o Options) (*Server, error) {
+	if o.MetricsPath == "" {
+		o.MetricsPath = defaultMetricsPath
+	}
+	if o.Health == nil {
+		o.Health = NewHealth()
+	}
+	if o.LeaderCheck == nil {
+		o.LeaderCheck = func() error { return nil }
+	}
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("make HTTP server: %w", err)
+	}
+	handler, err := newHandler(o)
+	if err != nil {
+		return nil, fmt.Errorf("make HTTP server: %w", err)
+	}
+	return &Server{options: o, handler: handler}, nil
+}
+
+// Listen takes the port, so that a program that cannot have it ends before it begins.
+// From then on clients can connect; they are answered when Run runs, which must follow.
+func (s *Server) Listen(ctx context.Context) error {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", s.options.Endpoint)
+	if err != nil {
+		return fmt.Errorf("listen for HTTP: %w", err)
+	}
+	s.listener = listener
+	return nil
+}
+
+// Addr returns the address that it listens on, nil before Listen.
+func (s *Server) Addr() net.Addr {
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Addr()
+}
+
+// Run answers requests until ctx ends, and listens first if Listen was not called. When
+// ctx has ended it takes no more requests, gives those that run a few seconds, and
+// returns nil. A hub that drains is still worth looking at: ctx should end after it.
+// A Server can run once.
+func (s *Server) Run(ctx context.Context) error {
+	if s.listener == nil {
+		if err := s.Listen(ctx); err != nil {
+			return err
+		}
+	}
+	logger := klog.FromContext(ctx)
+	server := &http.Server{
+		Handler:           s.handler,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          log.New(logWriter{logger}, "", 0),
+	}
+	logger.Info("Serving HTTP", "address", s.listener.Addr().String(), "profiling", s.options.Profiling)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(s.listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+	defer cancel()
+	if server.Shutdown(patience) != nil {
+		server.Close() // whoever is still connected does not read
+	}
+	<-ended
+	return nil
+}
+
+// logWriter passes what net/http has to say about single connections on to the log.
+type logWriter struct{ logger klog.Logger }
+
+func (w logWriter) Write(line []byte) (int, error) {
+	w.logger.V(2).Info("HTTP", "problem", strings.TrimSpace(string(line)))
+	return len(line), nil
+}

@@ -1,0 +1,256 @@
+package status
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startServer serves a fakeHub on a loopback port until the test ends, and returns its URL.
+func startServer(t *testing.T, h *fakeHub, change ...func(*Options)) string {
+	t.Helper()
+	o := Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics, Health: h.health}
+	for _, f := range change {
+		f(&o)
+	}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+	return "http://" + s.Addr().String()
+}
+
+// client has connections that end with each request, so that no server waits for them.
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// get asks for a URL and returns the status, the headers and the body.
+func get(t *testing.T, url string) (int, http.Header, string) {
+	t.Helper()
+	return request(t, http.MethodGet, url)
+}
+
+func request(t *testing.T, method, url string) (int, http.Header, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, response.Header, string(body)
+}
+
+func TestListenFailsWhenThePortIsTaken(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	h := newFakeHub()
+	s, err := New(Options{Endpoint: taken.Addr().String(), Source: h, Metrics: h.metrics})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) {
+		t.Errorf("got %v, want an error that names the address", err)
+	}
+	if err := s.Run(t.Context()); err == nil {
+		t.Error("Run had the port that is taken")
+	}
+}
+
+func TestNewRefusesOptionsThatCannotWork(t *testing.T) {
+	h := newFakeHub()
+	good := Options{Endpoint: ":0", Source: h, Metrics: h.metrics}
+	for name, change := range map[string]func(*Options){
+		"no endpoint":                     func(o *Options) { o.Endpoint = "" },
+		"no source":                       func(o *Options) { o.Source = nil },
+		"no metrics":                      func(o *Options) { o.Metrics = nil },
+		"a metrics path that is relative": func(o *Options) { o.MetricsPath = "metrics" },
+		"a metrics path with a slash":     func(o *Options) { o.MetricsPath = "/metrics/" },
+		"a metrics path with a pattern":   func(o *Options) { o.MetricsPath = "/{x}" },
+		"a metrics path with a space":     func(o *Options) { o.MetricsPath = "/a b" },
+		"the metrics at the probe":        func(o *Options) { o.MetricsPath = "/livez" },
+		"the metrics at the page":         func(o *Options) { o.MetricsPath = "/" },
+		"the metrics in the API":          func(o *Options) { o.MetricsPath = "/api/v1/drivers" },
+		"the metrics in the profiles":     func(o *Options) { o.MetricsPath = "/debug/pprof/heap" },
+	} {
+		o := good
+		change(&o)
+		if _, err := New(o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := New(good); err != nil {
+		t.Errorf("good options: %v", err)
+	}
+}
+
+func TestOnlyRequestsThatReadAreServed(t *testing.T) {
+	h := newFakeHub()
+	h.engage("a.example.com")
+	url := startServer(t, h)
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, "SURPRISE"} {
+		code, header, body := request(t, method, url+"/api/v1/drivers")
+		if code != http.StatusMethodNotAllowed || header.Get("Allow") != "GET, HEAD" || !strings.HasPrefix(body, `{"error":`) {
+			t.Errorf("%s: got %d, Allow %q, %s", method, code, header.Get("Allow"), body)
+		}
+	}
+	if code, _, body := request(t, http.MethodHead, url+"/api/v1/drivers"); code != http.StatusOK || body != "" {
+		t.Errorf("HEAD: got %d %q", code, body)
+	}
+}
+
+func TestEveryAnswerTellsBrowsersToDoNothingWithIt(t *testing.T) {
+	url := startServer(t, newFakeHub())
+	for _, path := range []string{"/", "/metrics", "/livez", "/readyz", "/healthz/leader-election", "/api/v1/overview", "/api/v1/drivers",
+		"/api/v1/drivers/none", "/api/v1/attachments", "/api/v1/replicas", "/api/v1/config", "/nothing"} {
+		_, header, _ := get(t, url+path)
+		for key, want := range map[string]string{
+			"Cache-Control":                "no-store",
+			"Content-Security-Policy":      "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+			"Cross-Origin-Opener-Policy":   "same-origin",
+			"Cross-Origin-Resource-Policy": "same-origin",
+			"Referrer-Policy":              "no-referrer",
+			"X-Content-Type-Options":       "nosniff",
+			"X-Frame-Options":              "DENY",
+		} {
+			if got := header.Get(key); got != want {
+				t.Errorf("%s: %s is %q, want %q", path, key, got, want)
+			}
+		}
+		if header.Get("Content-Type") == "" {
+			t.Errorf("%s has no content type", path)
+		}
+	}
+}
+
+func TestAnUnknownPathIsAnErrorInJSON(t *testing.T) {
+	url := startServer(t, newFakeHub())
+	for _, path := range []string{"/nothing", "/api/v1/nothing", "/livez/more", "/metrics/more"} {
+		code, header, body := get(t, url+path)
+		if code != http.StatusNotFound || header.Get("Content-Type") != "application/json" || !strings.HasPrefix(body, `{"error":`) {
+			t.Errorf("%s: got %d %s %s", path, code, header.Get("Content-Type"), body)
+		}
+	}
+}
+
+func TestTheIndexNamesThePathOfTheMetrics(t *testing.T) {
+	url := startServer(t, newFakeHub(), func(o *Options) { o.MetricsPath = "/other" })
+	if code, _, body := get(t, url+"/"); code != http.StatusOK || !strings.Contains(body, "\n/other\n") {
+		t.Errorf("got %d %s", code, body)
+	}
+	if code, _, body := get(t, url+"/other"); code != http.StatusOK || !strings.Contains(body, "attach_hub_config_hash") {
+		t.Errorf("the metrics: got %d %s", code, body)
+	}
+	if code, _, _ := get(t, url+"/metrics"); code != http.StatusNotFound {
+		t.Errorf("the default path: got %d", code)
+	}
+}
+
+func TestProfilesAreServedOnRequestOnly(t *testing.T) {
+	for _, profiling := range []bool{false, true} {
+		url := startServer(t, newFakeHub(), func(o *Options) { o.Profiling = profiling })
+		for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine", "/debug/pprof/cmdline", "/debug/pprof/symbol"} {
+			if code, _, _ := get(t, url+path); (code == http.StatusOK) != profiling {
+				t.Errorf("%s with Profiling %v: got %d", path, profiling, code)
+			}
+		}
+	}
+}
+
+func TestHeadersThatNeverEndAreCutOff(t *testing.T) {
+	url := startServer(t, newFakeHub())
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: hub\r\nX-Long: %s\r\n\r\n", strings.Repeat("x", 64<<10))
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("got %s", response.Status)
+	}
+}
+
+// slowHub holds up whoever asks for its VolumeAttachments.
+type slowHub struct {
+	*fakeHub
+	asked, answer chan struct{}
+}
+
+func (h slowHub) Attachments(AttachmentFilter) []Attachment {
+	close(h.asked)
+	<-h.answer
+	return []Attachment{{Name: "late"}}
+}
+
+func TestARequestThatRunsWhenTheServerEndsIsAnswered(t *testing.T) {
+	h := slowHub{newFakeHub(), make(chan struct{}), make(chan struct{})}
+	s, err := New(Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	answered := make(chan string, 1)
+	go func() {
+		response, err := client.Get("http://" + s.Addr().String() + "/api/v1/attachments")
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		defer response.Body.Close()
+		body, _ := io.ReadAll(response.Body)
+		answered <- string(body)
+	}()
+	<-h.asked
+	cancel()
+	for { // until it takes no more
+		conn, err := net.DialTimeout("tcp", s.Addr().String(), time.Second)
+		if err != nil {
+			break
+		}
+		conn.Close()
+	}
+	close(h.answer)
+	if got := <-answered; !strings.Contains(got, `"late"`) {
+		t.Errorf("got %s", got)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+}
