@@ -52,14 +52,12 @@ func (a api) overview(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a api) drivers(w http.ResponseWriter, _ *http.Request) {
-	drivers := a.source.Drivers()
-	slices.SortFunc(drivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
-	sendJSON(w, http.StatusOK, DriverList{Drivers: orNone(drivers)})
+	sendJSON(w, http.StatusOK, DriverList{Drivers: a.sortedDrivers()})
 }
 
 func (a api) driver(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
-	drivers := a.source.Drivers()
+	drivers := a.sortedDrivers()
 	i := slices.IndexFunc(drivers, func(d Driver) bool { return d.Name == name })
 	if i < 0 {
 		sendError(w, http.StatusNotFound, fmt.Sprintf("driver %q is not served here", name))
@@ -83,6 +81,15 @@ func (a api) replicas(w http.ResponseWriter, _ *http.Request) {
 
 func (a api) config(w http.ResponseWriter, _ *http.Request) {
 	sendJSON(w, http.StatusOK, a.source.Overview().Config)
+}
+
+func (a api) sortedDrivers() []Driver {
+	drivers := orNone(a.source.Drivers())
+	slices.SortFunc(drivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range drivers {
+		drivers[i].Lanes = orNone(drivers[i].Lanes)
+	}
+	return drivers
 }
 
 func sortedReplicas(all []Replica) []Replica {

@@ -8,4 +8,81 @@
 //
 // The package decides nothing, knows neither the cluster nor a driver, and changes
 // nothing: it has no request that does.
+//
+// # HTTP
+//
+// Only GET and HEAD are served. Times are RFC 3339, errors {"error": "why"} with a
+// status of 400 and above; what is empty or unknown is left out of an object, and lists
+// that are asked for are there, if only as []. Texts may come from a driver: whoever
+// shows them has to escape them.
+//
+//	/metrics                    metrics for Prometheus
+//	/livez, /readyz             200 "ok", or 500 with a line for each check, which ?verbose
+//	                            always asks for: "[+]caches ok", "[-]config failed: why".
+//	                            Ready: caches filled and configuration loaded. Live: what
+//	                            should move moves. A broken driver changes neither.
+//	/healthz/leader-election    200 "ok", or 500 if a lease was not renewed in time
+//	/debug/pprof/               profiles, only if asked for at the start
+//
+//	/api/v1/overview            version, identity, started, config, replicas, and unclaimed:
+//	                            VolumeAttachments of drivers not served here, by attacher
+//	/api/v1/drivers             {"drivers": [...]}, by name
+//	/api/v1/drivers/{name}      one of them, or 404
+//	/api/v1/attachments         {"attachments": [...], "total": n, "continue": "..."}, by name
+//	/api/v1/replicas            {"replicas": [...]}: who holds which driver
+//	/api/v1/config              path, hash, the last reload with its errors and warnings, and
+//	                            conflicts: what was found and is not served
+//
+// A driver has name, state, reason, since, up (it can be called), mode, source, endpoint,
+// version, capabilities, settings; lease with name, namespace, holder, since and mine;
+// workers, busy, and lanes, one for each operation (attach, detach, drift, release), with
+// queued, delayed, running, workers, oldestSeconds, done, failed and stuck; the last
+// connectionError and failures; in mode observe observed with agreed, wouldHaveFailed,
+// differs, pending and disagreements; checklist; and foreignWriter.
+//
+// A VolumeAttachment has name, driver, node, persistentVolume, volumeHandle, state,
+// operation, created, since, tries, nextTry, lastError and waitsFor. Its state is one of
+//
+//	attaching, detaching    a worker has it
+//	attached                nothing is to be done
+//	waiting                 something is to be done and has not begun; waitsFor says why
+//	failing                 the last try failed; the next one is at nextTry
+//	stuck                   without success for longer than stuckAfter; it is tried on
+//	unclaimed               its driver is not served here
+//	idle                    nothing is to be done, and it is not attached
+//
+// /api/v1/attachments takes driver, node, name and state, which must match as a whole;
+// limit, from 1 to 5000, by default 500; and continue, which is given with all but the
+// last page and asks for the next one. Pages hold while VolumeAttachments come and go:
+// none that stays is missed or told twice. Other parameters are errors.
+//
+// # Metrics
+//
+// Series of a driver are there, at zero where they count, from its engagement to its
+// retirement. They do not grow with volumes and nodes. Histograms of failures, and drift
+// with its kind, begin with the first one. operation is attach or detach: repairs of
+// drift are attaches. result is one of success, unavailable (the driver is away or busy),
+// timeout, refused (it will not do it as asked), kubernetes (the API server) and error.
+//
+//	csi_sidecar_operations_seconds{driver_name,method_name,grpc_status_code}  calls, as csi-attacher's
+//	attach_hub_operation_seconds{driver,operation,result}   from the event to the written result
+//	attach_hub_operations_total{driver,operation,result}    tries
+//	attach_hub_retries_total{driver,operation}              tries after a failed one
+//	attach_hub_drift_total{driver,kind,action}              confirmed differences with the storage system
+//	attach_hub_observed_total{driver,agreement}             agreed, would_have_failed or differs
+//	attach_hub_foreign_writer_total{driver}                 writes of another attacher
+//	attach_hub_driver_up{driver}, attach_hub_driver_leader{driver}
+//	attach_hub_driver_info{driver,mode,endpoint,version,source}
+//	attach_hub_queue_depth{driver,operation}                waiting for a turn or for the next try
+//	attach_hub_queue_oldest_seconds{driver,operation}       0 if nothing waits
+//	attach_hub_workers_busy{driver,operation}, attach_hub_workers{driver,operation}
+//	attach_hub_stuck{driver,operation}
+//	attach_hub_unclaimed_volumeattachments{attacher}        100 attachers, the rest as "other"
+//	attach_hub_registry_conflicts{driver}
+//	attach_hub_config_last_reload_successful
+//	attach_hub_config_last_reload_success_timestamp_seconds
+//	attach_hub_config_hash                                  equal for equal configurations
+//
+// Beside them are those of client-go (rest_client_*, leader_election_*), of Go and of the
+// process.
 package status

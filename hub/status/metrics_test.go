@@ -18,6 +18,9 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"google.golang.org/grpc/codes"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 const publish = csi.Controller_ControllerPublishVolume_FullMethodName
@@ -364,8 +367,17 @@ func TestAPanicOfTheSourceCostsOnlyItsOwnMetrics(t *testing.T) {
 }
 
 func TestMetricsOfClientGoAndTheProcessAreThere(t *testing.T) {
-	families := scrape(t, startServer(t, newFakeHub()))
-	for _, name := range []string{"go_goroutines", "process_start_time_seconds"} {
+	url := startServer(t, newFakeHub())
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The server is no API server, and the request counts all the same.
+	if _, err := kube.CoreV1().Nodes().Get(t.Context(), "node", metav1.GetOptions{}); err == nil {
+		t.Fatal("there is a node")
+	}
+	families := scrape(t, url)
+	for _, name := range []string{"go_goroutines", "process_start_time_seconds", "rest_client_requests_total", "rest_client_request_duration_seconds"} {
 		if families[name] == nil {
 			t.Errorf("%s is missing", name)
 		}

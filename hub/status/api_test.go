@@ -1,0 +1,311 @@
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// fetch asks for JSON and decodes it strictly.
+func fetch[T any](t *testing.T, url string) T {
+	t.Helper()
+	code, header, body := get(t, url)
+	if code != http.StatusOK || header.Get("Content-Type") != "application/json" {
+		t.Fatalf("%s: got %d %s %s", url, code, header.Get("Content-Type"), body)
+	}
+	var value T
+	decoder := json.NewDecoder(strings.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&value); err != nil {
+		t.Fatalf("%s: %v in %s", url, err, body)
+	}
+	return value
+}
+
+// filled returns a value of a type of which nothing is zero.
+func filled[T any]() T {
+	var value T
+	fill(reflect.ValueOf(&value).Elem())
+	return value
+}
+
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("text <b>&amp; \u2028")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(90 * time.Second))
+	case reflect.Uint64:
+		v.SetUint(7)
+	case reflect.Float64:
+		v.SetFloat(1.5)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]int{"a.example.com": 3}))
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(time.Unix(1700000000, 0).UTC()))
+			return
+		}
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	default:
+		panic(v.Kind())
+	}
+}
+
+func TestEverythingOfTheModelIsInTheAPI(t *testing.T) {
+	h := newFakeHub()
+	u := startServer(t, h)
+	driver, attachment, overview := filled[Driver](), filled[Attachment](), filled[Overview]()
+	driver.Name = "a.example.com"
+	h.change(func() {
+		h.drivers[driver.Name], h.attachments[attachment.Name], h.overview = driver, attachment, overview
+	})
+	if diff := cmp.Diff(DriverList{[]Driver{driver}}, fetch[DriverList](t, u+"/api/v1/drivers")); diff != "" {
+		t.Errorf("drivers (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(driver, fetch[Driver](t, u+"/api/v1/drivers/a.example.com")); diff != "" {
+		t.Errorf("driver (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(AttachmentList{Attachments: []Attachment{attachment}, Total: 1}, fetch[AttachmentList](t, u+"/api/v1/attachments")); diff != "" {
+		t.Errorf("attachments (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(overview, fetch[Overview](t, u+"/api/v1/overview")); diff != "" {
+		t.Errorf("overview (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(ReplicaList{overview.Replicas}, fetch[ReplicaList](t, u+"/api/v1/replicas")); diff != "" {
+		t.Errorf("replicas (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(overview.Config, fetch[Config](t, u+"/api/v1/config")); diff != "" {
+		t.Errorf("config (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsNotThereIsAnEmptyListOrIsLeftOut(t *testing.T) {
+	h := newFakeHub()
+	u := startServer(t, h)
+	h.change(func() { h.overview = Overview{Replicas: []Replica{{Identity: "hub-a"}}} })
+	for path, want := range map[string]string{
+		"/api/v1/drivers":     `{"drivers":[]}`,
+		"/api/v1/attachments": `{"attachments":[],"total":0}`,
+		"/api/v1/replicas":    `{"replicas":[{"identity":"hub-a","self":false,"drivers":[]}]}`,
+		"/api/v1/config":      `{"lastReloadOK":false}`,
+	} {
+		if _, _, body := get(t, u+path); body != want+"\n" {
+			t.Errorf("%s: got %s, want %s", path, body, want)
+		}
+	}
+	h.change(func() { h.drivers["a"] = Driver{Name: "a", State: "Connecting", Mode: "active"} })
+	want := `{"name":"a","state":"Connecting","up":false,"mode":"active","workers":0,"busy":0,"lanes":[]}`
+	if _, _, body := get(t, u+"/api/v1/drivers/a"); body != want+"\n" {
+		t.Errorf("got %s, want %s", body, want)
+	}
+	if _, _, body := get(t, u+"/api/v1/drivers"); body != `{"drivers":[`+want+"]}\n" {
+		t.Errorf("got %s", body)
+	}
+}
+
+func TestDriversAndReplicasAreSorted(t *testing.T) {
+	h := newFakeHub()
+	u := startServer(t, h)
+	for _, name := range []string{"c", "a", "b", "a.b", "a-b"} {
+		h.engage(name)
+	}
+	h.change(func() {
+		h.overview.Replicas = []Replica{{Identity: "hub-b", Drivers: []string{"b", "a"}}, {Identity: "hub-a", Self: true}}
+	})
+	var names []string
+	for _, d := range fetch[DriverList](t, u+"/api/v1/drivers").Drivers {
+		names = append(names, d.Name)
+	}
+	if diff := cmp.Diff([]string{"a", "a-b", "a.b", "b", "c"}, names); diff != "" {
+		t.Errorf("drivers (-want +got):\n%s", diff)
+	}
+	want := []Replica{{Identity: "hub-a", Self: true, Drivers: []string{}}, {Identity: "hub-b", Drivers: []string{"a", "b"}}}
+	if diff := cmp.Diff(want, fetch[ReplicaList](t, u+"/api/v1/replicas").Replicas); diff != "" {
+		t.Errorf("replicas (-want +got):\n%s", diff)
+	}
+}
+
+func TestADriverThatIsNotServedIsNotFound(t *testing.T) {
+	h := newFakeHub()
+	u := startServer(t, h)
+	h.engage("a.example.com")
+	h.retire("a.example.com")
+	for _, name := range []string{"a.example.com", url.PathEscape("<script>alert(1)</script>")} {
+		code, _, body := get(t, u+"/api/v1/drivers/"+name)
+		if code != http.StatusNotFound || !strings.Contains(body, "is not served here") || strings.Contains(body, "<") {
+			t.Errorf("%s: got %d %s", name, code, body)
+		}
+	}
+}
+
+func TestPagesHaveEachVolumeAttachmentOnceWhileOthersComeAndGo(t *testing.T) {
+	h := newFakeHub()
+	u := startServer(t, h)
+	h.engage("a.example.com")
+	h.load("a.example.com", 25, Attached)
+	var names []string
+	next := ""
+	for page := 0; ; page++ {
+		list := fetch[AttachmentList](t, u+"/api/v1/attachments?limit=10&continue="+url.QueryEscape(next))
+		for _, a := range list.Attachments {
+			names = append(names, a.Name)
+		}
+		if page == 0 {
+			if list.Total != 25 {
+				t.Errorf("total %d, want 25", list.Total)
+			}
+			h.change(func() {
+				delete(h.attachments, list.Continue) // what the next page goes on from
+				h.attachments["a"] = Attachment{Name: "a"}
+			})
+		}
+		if next = list.Continue; next == "" {
+			break
+		}
+	}
+	var want []string
+	for i := range 25 {
+		want = append(want, fmt.Sprintf("a.example.com-%05d", i))
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAPageThatIsJustFullIsTheLastOne(t *testing.T) {
+	h := newFakeHub()
+	u := startServer(t, h)
+	h.load("a.example.com", 10, Attached)
+	if list := fetch[AttachmentList](t, u+"/api/v1/attachments?limit=10"); len(list.Attachments) != 10 || list.Continue != "" {
+		t.Errorf("got %d and %q", len(list.Attachments), list.Continue)
+	}
+}
+
+func TestAnAnswerIsBoundedIfNothingIsAskedFor(t *testing.T) {
+	h := newFakeHub()
+	u := startServer(t, h)
+	h.load("a.example.com", 6000, Attached)
+	for query, want := range map[string]int{"": defaultPage, "?limit=5000": 5000, "?limit=1": 1} {
+		if list := fetch[AttachmentList](t, u+"/api/v1/attachments"+query); len(list.Attachments) != want || list.Total != 6000 {
+			t.Errorf("%q: got %d of %d, want %d of 6000", query, len(list.Attachments), list.Total, want)
+		}
+	}
+}
+
+func TestAttachmentsAreFiltered(t *testing.T) {
+	h := newFakeHub()
+	u := startServer(t, h)
+	h.load("a.example.com", 3, Attached)
+	h.load("b.example.com", 2, Failing)
+	for query, want := range map[string]int{
+		"":                                   5,
+		"driver=a.example.com":               3,
+		"driver=&state=":                     5,
+		"driver=none":                        0,
+		"state=failing":                      2,
+		"state=failing&driver=a.example.com": 0,
+		"node=node-1":                        2,
+		"node=node-2":                        1,
+		"name=b.example.com-00001":           1,
+	} {
+		if list := fetch[AttachmentList](t, u+"/api/v1/attachments?"+query); len(list.Attachments) != want || list.Total != want {
+			t.Errorf("%q: got %d of %d, want %d", query, len(list.Attachments), list.Total, want)
+		}
+	}
+}
+
+func TestQueriesThatMeanNothingAreErrors(t *testing.T) {
+	u := startServer(t, newFakeHub())
+	for query, want := range map[string]string{
+		"drivr=a":         `unknown parameter \"drivr\"`,
+		"state=broken":    `state \"broken\" is none of attaching, attached`,
+		"limit=0":         "not a number from 1 to 5000",
+		"limit=5001":      "not a number from 1 to 5000",
+		"limit=ten":       "not a number from 1 to 5000",
+		"limit=-1":        "not a number from 1 to 5000",
+		"limit=":          "not a number from 1 to 5000",
+		"node=a&node=b":   "node is given 2 times",
+		"driver=%zz":      "parse query",
+		"driver=a;node=b": "parse query",
+	} {
+		code, header, body := get(t, u+"/api/v1/attachments?"+query)
+		if code != http.StatusBadRequest || header.Get("Content-Type") != "application/json" || !strings.Contains(body, want) {
+			t.Errorf("%q: got %d %s, want %q", query, code, body, want)
+		}
+	}
+}
+
+func TestHostileTextStaysText(t *testing.T) {
+	h := newFakeHub()
+	u := startServer(t, h)
+	hostile := "</script><script>alert(1)</script>\xff\u2028"
+	h.engage("a.example.com")
+	h.setDriver("a.example.com", func(d *Driver) { d.ConnectionError.Text = hostile })
+	_, _, body := get(t, u+"/api/v1/drivers")
+	if strings.ContainsAny(body, "<>\u2028") || !utf8.ValidString(body) {
+		t.Errorf("not escaped: %s", body)
+	}
+	got := fetch[DriverList](t, u+"/api/v1/drivers").Drivers[0].ConnectionError.Text
+	if want := strings.ToValidUTF8(hostile, "\uFFFD"); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestSettingsAreWrittenAsInDriversYAML(t *testing.T) {
+	s := SettingsOf(registry.DefaultSettings())
+	body, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"timeout":"2m","workers":20,"maxPerNode":0,"retryInitial":"500ms","retryMax":"1m","stuckAfter":"15m","driftInterval":"1m","driftAction":"reattach"}`
+	if string(body) != want {
+		t.Errorf("got %s, want %s", body, want)
+	}
+	var read Settings
+	if err := json.Unmarshal(body, &read); err != nil || read != s {
+		t.Errorf("read again it is %+v, %v", read, err)
+	}
+	if err := json.Unmarshal([]byte(`{"timeout":"soon"}`), &read); err == nil {
+		t.Error("a timeout of soon is read")
+	}
+	for d, want := range map[Duration]string{0: "0s", Duration(2 * time.Hour): "2h", Duration(90 * time.Minute): "1h30m", Duration(90 * time.Second): "1m30s"} {
+		if d.String() != want {
+			t.Errorf("got %s, want %s", d, want)
+		}
+	}
+}
+
+func TestLanesAreFoundByTheirOperation(t *testing.T) {
+	d := Driver{Lanes: []Lane{{Operation: Attach, Stuck: 2, Queued: 1}, {Operation: Detach, Stuck: 3}}}
+	if got := d.Lane(Attach); got.Queued != 1 {
+		t.Errorf("got %+v", got)
+	}
+	if got := d.Lane(Drift); !cmp.Equal(got, Lane{Operation: Drift}, cmpopts.EquateEmpty()) {
+		t.Errorf("got %+v", got)
+	}
+	if d.Stuck() != 5 {
+		t.Errorf("%d are stuck, want 5", d.Stuck())
+	}
+}
