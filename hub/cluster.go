@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
 // Names of the indexes over VolumeAttachments, and of the one over PersistentVolumes.
@@ -154,6 +155,47 @@ func (c *Cluster) attachmentsBy(index, value string) []*storagev1.VolumeAttachme
 		vas[i] = obj.(*storagev1.VolumeAttachment)
 	}
 	return vas
+}
+
+// allAttachments returns the VolumeAttachments that a filter may let pass.
+func (c *Cluster) allAttachments(f status.AttachmentFilter) []*storagev1.VolumeAttachment {
+	switch {
+	case f.Name != "":
+		if va := c.cachedAttachment(f.Name); va != nil {
+			return []*storagev1.VolumeAttachment{va}
+		}
+		return nil
+	case f.Driver != "":
+		return c.attachmentsBy(byAttacher, f.Driver)
+	case f.Node != "":
+		return c.attachmentsBy(byNode, f.Node)
+	}
+	objs := c.attachments.GetStore().List()
+	vas := make([]*storagev1.VolumeAttachment, len(objs))
+	for i, obj := range objs {
+		vas[i] = obj.(*storagev1.VolumeAttachment)
+	}
+	return vas
+}
+
+// attachers counts the VolumeAttachments of each attacher.
+func (c *Cluster) attachers() map[string]int {
+	counts := map[string]int{}
+	for _, attacher := range c.attachments.GetIndexer().ListIndexFuncValues(byAttacher) {
+		keys, _ := c.attachments.GetIndexer().IndexKeys(byAttacher, attacher)
+		if len(keys) > 0 {
+			counts[attacher] = len(keys)
+		}
+	}
+	return counts
+}
+
+// cachedAttachment returns the VolumeAttachment that the cache has, nil if it has none.
+func (c *Cluster) cachedAttachment(name string) *storagev1.VolumeAttachment {
+	if obj, ok, _ := c.attachments.GetStore().GetByKey(name); ok {
+		return obj.(*storagev1.VolumeAttachment)
+	}
+	return nil
 }
 
 // volumeInUse says whether any VolumeAttachment, of whatever driver, names the volume.

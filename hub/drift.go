@@ -108,6 +108,9 @@ func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment,
 		logger.Info("The driver does not list a volume as attached where it should be", "volumeAttachment", va.Name,
 			"node", va.Spec.NodeName, "persistentVolume", attach.VolumeName(va), "kind", kind, "action", action)
 	}
+	if !w.reported[va.UID] {
+		d.tally.metrics.Drift(string(kind), string(action))
+	}
 	if w.reported == nil {
 		w.reported = map[types.UID]bool{}
 	}

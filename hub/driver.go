@@ -15,7 +15,6 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -43,7 +42,7 @@ type driver struct {
 	intruder     *intruder
 	intruderSaid complaint
 	halt         *halt // to be put on when another attacher is found at work
-	metrics      *status.DriverMetrics
+	tally        *tally
 	logger       klog.Logger
 
 	gate   sync.Mutex // is held while the queue is opened or shut

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -26,31 +27,24 @@ func (p *post) duty(now time.Time) (duty, [3]<-chan struct{}, time.Duration) {
 	value, desired := p.desired.get()
 	halt, halted := p.halt.get()
 	up, since, connection := p.connection.isUp()
-	current, again := dutyFor(value, halt, up, now.Sub(since), p.hub.options.LeaseDuration)
-	if current.lease.Namespace == "" {
-		current.lease.Namespace = p.hub.options.LeaseNamespace
+	current, again := dutyFor(value.Mode, halt, up, now.Sub(since), p.hub.options.LeaseDuration)
+	if current.mode == registry.ModeActive && p.hub.options.Leases != nil {
+		current.lease = p.hub.leaseOf(value)
 	}
 	return current, [...]<-chan struct{}{desired, halted, connection}, again
 }
 
 // dutyFor decides. A driver that has just gone away is mostly back in a moment: it is
 // held for some time, the patience. Without leases that is 0.
-func dutyFor(value registry.Driver, halt string, up bool, sinceUp, patience time.Duration) (current duty, again time.Duration) {
-	current.mode = value.Mode
+func dutyFor(mode registry.Mode, halt string, up bool, sinceUp, patience time.Duration) (current duty, again time.Duration) {
+	current.mode = mode
 	switch {
-	case value.Mode == registry.ModePaused:
+	case mode == registry.ModePaused:
 		current.pausedBy = "its mode is paused"
-	case value.Mode == registry.ModeActive && halt != "":
+	case mode == registry.ModeActive && halt != "":
 		current.mode, current.pausedBy = registry.ModePaused, halt
 	}
-	if current.mode != registry.ModeActive || patience == 0 {
-		return current, 0
-	}
-	current.lease = lease.Name{Namespace: value.Lease.Namespace, Name: value.Lease.Name}
-	if current.lease.Name == "" {
-		current.lease.Name = lease.ForDriver(value.Name)
-	}
-	if up {
+	if current.mode != registry.ModeActive || patience == 0 || up {
 		return current, 0
 	}
 	if sinceUp < patience {
@@ -58,6 +52,14 @@ func dutyFor(value registry.Driver, halt string, up bool, sinceUp, patience time
 	}
 	current.reserve = true
 	return current, 0
+}
+
+// leaseOf returns the lease of a driver.
+func (h *Hub) leaseOf(d registry.Driver) lease.Name {
+	return lease.Name{
+		Namespace: cmp.Or(d.Lease.Namespace, h.options.LeaseNamespace),
+		Name:      cmp.Or(d.Lease.Name, lease.ForDriver(d.Name)),
+	}
 }
 
 // whileIs returns a context that ends with ctx, or when the duty is another one.

@@ -2,8 +2,8 @@ package hub
 
 import (
 	"context"
-	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -23,6 +23,8 @@ type engagement struct {
 	desired   *desired
 	condition *condition
 	intruder  *intruder
+	tally     *tally
+	post      atomic.Pointer[post] // nil before the first
 	halt      *halt
 	retire    context.CancelFunc
 	ended     chan struct{} // closed when it has drained
@@ -74,7 +76,7 @@ func (h *Hub) apply(ctx context.Context, all *sync.WaitGroup, running map[string
 func (h *Hub) engage(ctx context.Context, all *sync.WaitGroup, value registry.Driver) *engagement {
 	logger := klog.FromContext(ctx).WithValues("driver", value.Name)
 	ctx, retire := context.WithCancel(klog.NewContext(ctx, logger))
-	e := &engagement{desired: newDesired(value), condition: newCondition(time.Now()), intruder: &intruder{}, halt: newHalt(), retire: retire, ended: make(chan struct{})}
+	e := &engagement{desired: newDesired(value), condition: newCondition(time.Now()), intruder: &intruder{}, tally: newTally(h.options.Metrics.Driver(value.Name)), halt: newHalt(), retire: retire, ended: make(chan struct{})}
 	h.mu.Lock()
 	predecessor := h.engaged[value.Name]
 	h.engaged[value.Name] = e
@@ -110,7 +112,9 @@ func (h *Hub) disengage(name string, e *engagement) {
 func (h *Hub) serve(ctx context.Context, logger klog.Logger, name string, e *engagement, memory *ledger) {
 	for delay := restartInitial; ctx.Err() == nil; delay = min(2*delay, restartMax) {
 		began := time.Now()
-		err := h.newPost(logger, name, e, memory).run(ctx)
+		p := h.newPost(logger, name, e, memory)
+		e.post.Store(p)
+		err := p.run(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
@@ -133,19 +137,7 @@ func (h *Hub) newPost(logger klog.Logger, name string, e *engagement, l *ledger)
 		intruder:   e.intruder,
 		halt:       e.halt,
 		ledger:     l,
-		metrics:    h.options.Metrics.Driver(name),
+		tally:      e.tally,
 		logger:     logger,
 	}
-}
-
-// Conditions returns the state of every driver that is served or drains, by name.
-func (h *Hub) Conditions() map[string]Condition {
-	h.mu.Lock()
-	engaged := maps.Clone(h.engaged)
-	h.mu.Unlock()
-	conditions := make(map[string]Condition, len(engaged))
-	for name, e := range engaged {
-		conditions[name] = e.condition.get()
-	}
-	return conditions
 }

@@ -42,7 +42,7 @@ func (d *driver) checkWriter(before, va *storagev1.VolumeAttachment) {
 		return
 	}
 	d.intruder.saw(w, va.Name)
-	d.metrics.ForeignWriter()
+	d.tally.metrics.ForeignWriter()
 	action := d.desired.settings().OnForeignWriter
 	if d.intruderSaid.due(w.Manager, w.Time) {
 		d.logger.Info("Another attacher writes VolumeAttachments of the driver, which is active here", "manager", w.Manager,

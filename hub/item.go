@@ -54,6 +54,7 @@ type item struct {
 	held  string // the volume handle that it has its turn on
 	place string // the node that it has a place on
 
+	since time.Time     // when its work was first asked for
 	began time.Time     // when it began to run
 	due   time.Time     // when a delayed one is to run
 	index int           // in the heap of the delayed ones

@@ -202,6 +202,28 @@ func (l *ledger) orphanKeys() []workKey {
 	return keys
 }
 
+// noteFailure notes how many tries have failed in a row, and the last error, to be shown.
+func (l *ledger) noteFailure(name string, failures int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.records[name]; r != nil {
+		r.failures, r.failure = failures, ""
+		if err != nil {
+			r.failure = err.Error()
+		}
+	}
+}
+
+// failure returns what noteFailure has noted.
+func (l *ledger) failure(name string) (failures int, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.records[name]; r != nil {
+		return r.failures, r.failure
+	}
+	return 0, ""
+}
+
 // volumeFailed counts a failure with a PersistentVolume and returns how many there
 // were in a row.
 func (l *ledger) volumeFailed(name string) int {

@@ -36,6 +36,8 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		klog.FromContext(ctx).Info("Detached a volume whose VolumeAttachment is gone", "volumeHandle", handle, "node", r.node)
 		d.ledger.buried(it.key)
 		d.queue.Done(it)
+	case isFenced(err):
+		d.queue.DoneFor(it, detachLane, fencePause)
 	case d.waitsOut(r, err):
 		d.queue.DoneFor(it, detachLane, 0)
 	default:

@@ -3,13 +3,13 @@ package hub
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -18,6 +18,8 @@ type Leases interface {
 	// Hold competes for a lease until ctx ends, and blocks until what it held has been
 	// let go.
 	Hold(ctx context.Context, c lease.Claim) error
+	// Holder returns who holds a lease, as last seen; it does not ask.
+	Holder(n lease.Name) (lease.Holder, bool)
 }
 
 // post is this process' place beside one driver: it stays connected, and works for the
@@ -31,7 +33,8 @@ type post struct {
 	intruder   *intruder
 	halt       *halt
 	ledger     *ledger
-	metrics    *status.DriverMetrics
+	tally      *tally
+	current    atomic.Pointer[driver] // while it is worked for
 	logger     klog.Logger
 }
 
@@ -104,7 +107,10 @@ func (p *post) work(stop context.Context, term *lease.Term) error {
 	p.condition.drain("", now)
 	stop = klog.NewContext(stop, p.logger)
 	p.logger.Info("Serving the driver", "continues", term.Continues())
-	err := p.newDriver(term).run(stop)
+	d := p.newDriver(term)
+	p.current.Store(d)
+	err := d.run(stop)
+	p.current.Store(nil)
 	now = time.Now()
 	if p.hub.options.Leases != nil {
 		p.condition.wait("the lease is being let go", now)
@@ -132,7 +138,7 @@ func (p *post) newDriver(term *lease.Term) *driver {
 		budget:     rate.NewLimiter(rate.Inf, 0),
 		intruder:   p.intruder,
 		halt:       p.halt,
-		metrics:    p.metrics,
+		tally:      p.tally,
 		logger:     p.logger,
 	}
 	d.setLimits(value)

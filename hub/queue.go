@@ -103,7 +103,7 @@ func (q *queue) Renew(key workKey, l lane) {
 func (q *queue) add(key workKey, l lane) *item {
 	it := q.items[key]
 	if it == nil {
-		it = &item{key: key, lane: l, state: parked}
+		it = &item{key: key, lane: l, state: parked, since: time.Now()}
 		q.items[key] = it
 	}
 	if it.state == running {
@@ -202,6 +202,9 @@ func (q *queue) end(it *item, next lane, delay time.Duration) {
 	}
 	q.leaveTurn(it)
 	q.leavePlace(it)
+	if next != it.lane {
+		it.since = now // other work
+	}
 	it.lane = next
 	switch {
 	case it.again || delay == 0 || it.hurry && delay > 0:

@@ -32,7 +32,7 @@ func aspectOf(va *storagev1.VolumeAttachment, finalizer string) aspect {
 }
 
 // record is what this process knows of one VolumeAttachment besides the object.
-// All but seen and lost belongs to the worker that has its item.
+// All that is not guarded by the ledger belongs to the worker that has its item.
 type record struct {
 	uid      types.UID
 	node     string // name of the node, for orphans
@@ -40,6 +40,8 @@ type record struct {
 	lost     bool   // the storage system does not have it attached; guarded by the ledger's mutex
 	progress attach.Progress
 	tries    tries
+	failures int          // in a row, to be shown; guarded by the ledger's mutex
+	failure  string       // the last of them; guarded by the ledger's mutex
 	aways    int          // sessions in a row that ended while the driver was called
 	awayFrom *liveSession // the last of them
 

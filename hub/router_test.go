@@ -33,7 +33,7 @@ func routed(t *testing.T) *driver {
 		t.Fatal(err)
 	}
 	value := registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}
-	e := &engagement{desired: newDesired(value), condition: newCondition(time.Now()), intruder: &intruder{}, halt: newHalt()}
+	e := &engagement{desired: newDesired(value), condition: newCondition(time.Now()), intruder: &intruder{}, tally: newTally(nil), halt: newHalt()}
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
 	d := h.newPost(logger, routedDriver, e, newLedger(attach.Finalizer(routedDriver))).newDriver(lease.Always())
 	h.routes.open(d)

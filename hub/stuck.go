@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -49,6 +50,7 @@ func wantedSince(va *storagev1.VolumeAttachment, op attach.Operation) time.Time 
 // also those of a driver that could not be called yet.
 func (d *driver) watchStuck(ctx context.Context) {
 	known := map[types.UID]attach.Operation{} // stuck, at the last look
+	defer d.tally.setStuck(nil)
 	for d.desired.pause(ctx, func(s registry.Settings) time.Duration { return min(s.StuckAfter, stuckEvery) }) {
 		stuck := map[types.UID]attach.Operation{}
 		var fresh []string
@@ -68,6 +70,11 @@ func (d *driver) watchStuck(ctx context.Context) {
 			klog.FromContext(ctx).Info("VolumeAttachments are stuck", "new", len(fresh), "all", len(stuck), "for example", fresh[0])
 		}
 		known = stuck
+		counts := map[status.Operation]int{}
+		for _, op := range stuck {
+			counts[operationOf(op)]++
+		}
+		d.tally.setStuck(counts)
 	}
 }
 

@@ -32,6 +32,10 @@ func (d *driver) workOnVolume(ctx context.Context, it *item) {
 	if errors.Is(err, attach.ErrStale) {
 		d.refreshVolume(ctx, name)
 	}
+	if isFenced(err) {
+		d.queue.DoneFor(it, releaseLane, fencePause)
+		return
+	}
 	if err != nil {
 		delay := backoff(d.desired.settings().Retry, d.ledger.volumeFailed(name), err, jitter)
 		klog.FromContext(ctx).V(2).Info("Cannot take the finalizer from the PersistentVolume, will try again",

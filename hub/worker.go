@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
 // work runs one item of the queue to its end. The context ends when calls in
@@ -63,6 +64,10 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 		d.retry(ctx, it, r, op, err)
 		return
 	}
+	if op != attach.Idle {
+		d.tally.succeeded(operationOf(op), time.Since(it.since))
+	}
+	d.ledger.noteFailure(name, 0, nil)
 	r.tries, r.aways = tries{}, 0
 	d.ledger.setLost(va, false)
 	d.queue.Changed(it) // what came meanwhile is looked at here
@@ -120,6 +125,9 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 			!d.queue.TakePlace(it, va.Spec.NodeName) {
 			return op, errParked
 		}
+	}
+	if r.tries.failures > 0 && r.tries.operation == op {
+		d.tally.metrics.Retry(operationOf(op))
 	}
 	begin := time.Now()
 	switch plan.Operation {
@@ -213,6 +221,8 @@ func (d *driver) retry(ctx context.Context, it *item, r *record, op attach.Opera
 		d.refresh(ctx, name)
 	}
 	failures := r.tries.failed(op)
+	d.ledger.noteFailure(name, failures, err)
+	d.tally.failedWith(err, status.Failure{Time: time.Now(), Operation: operationOf(op), VolumeAttachment: name, Text: err.Error()}, time.Since(it.since))
 	delay := backoff(d.desired.settings().Retry, failures, err, jitter)
 	changed := d.queue.Changed(it)
 	next, l := d.wanted(name)

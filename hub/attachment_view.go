@@ -1,0 +1,145 @@
+package hub
+
+import (
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+// Attachments returns the VolumeAttachments that a filter may let pass, as part of a
+// status.Source.
+func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
+	vas := h.cluster.allAttachments(f)
+	attachments := make([]status.Attachment, 0, len(vas))
+	now := time.Now()
+	for _, va := range vas {
+		if a := h.attachmentView(va, now); f.Match(a) {
+			attachments = append(attachments, a)
+		}
+	}
+	return attachments
+}
+
+// Unclaimed counts the VolumeAttachments of drivers that are not engaged, by attacher.
+func (h *Hub) Unclaimed() map[string]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	unclaimed := map[string]int{}
+	for attacher, n := range h.cluster.attachers() {
+		if h.engaged[attacher] == nil {
+			unclaimed[attacher] = n
+		}
+	}
+	return unclaimed
+}
+
+// attachmentView returns what is to be seen of one VolumeAttachment.
+func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) status.Attachment {
+	h.mu.Lock()
+	e := h.engaged[va.Spec.Attacher]
+	h.mu.Unlock()
+	a := status.Attachment{
+		Name:             va.Name,
+		Driver:           va.Spec.Attacher,
+		Node:             va.Spec.NodeName,
+		PersistentVolume: attach.VolumeName(va),
+		VolumeHandle:     va.Annotations[attach.AnnotationVolumeHandle],
+		Created:          va.CreationTimestamp.Time,
+	}
+	if a.VolumeHandle == "" {
+		if pv := h.cluster.cachedVolume(a.PersistentVolume); pv != nil {
+			a.VolumeHandle = attach.VolumeHandle(pv)
+		}
+	}
+	if e == nil {
+		a.State, a.WaitsFor = status.Unclaimed, "no driver of this name is configured here"
+		return a
+	}
+	p := e.post.Load()
+	if p == nil {
+		a.State, a.WaitsFor = status.Waiting, e.waitingReason()
+		return a
+	}
+	if d := p.current.Load(); d != nil {
+		d.describe(&a, va, now)
+	} else {
+		describeObject(&a, attach.Driver{Name: va.Spec.Attacher, NoAttach: !h.cluster.attachRequired(va.Spec.Attacher)}.Wanted(va), va)
+	}
+	if a.State == status.Waiting && a.WaitsFor == "" {
+		a.WaitsFor = e.waitingReason()
+	}
+	return a
+}
+
+// describeObject fills in what follows from the object alone.
+func describeObject(a *status.Attachment, op attach.Operation, va *storagev1.VolumeAttachment) {
+	a.Since = wantedSince(va, op)
+	switch {
+	case op != attach.Idle:
+		a.State, a.Operation = status.Waiting, operationOf(op)
+	case va.Status.Attached:
+		a.State = status.Attached
+	default:
+		a.State = status.Idle
+	}
+	if e := va.Status.AttachError; op == attach.Attaching && e != nil {
+		a.LastError = e.Message
+	}
+	if e := va.Status.DetachError; op == attach.Detaching && e != nil {
+		a.LastError = e.Message
+	}
+}
+
+// describe fills in what this process does for a VolumeAttachment.
+func (d *driver) describe(a *status.Attachment, va *storagev1.VolumeAttachment, now time.Time) {
+	va = d.overlay.newest(va)
+	op, l := d.wantedOf(d.decider(), va)
+	describeObject(a, op, va)
+	if op == attach.Idle {
+		return
+	}
+	if l == driftLane {
+		a.Operation = status.Drift
+	}
+	failures, text := d.ledger.failure(va.Name)
+	if a.Tries = failures; text != "" {
+		a.LastError = text
+	}
+	item, ok := d.queue.look(workKey{attachmentWork, va.Name})
+	if a.Since.IsZero() && ok {
+		a.Since = item.since
+	}
+	switch {
+	case ok && item.state == running && op == attach.Detaching:
+		a.State = status.Detaching
+	case ok && item.state == running:
+		a.State = status.Attaching
+	case ok && item.state == delayed:
+		a.State, a.NextTry = status.Failing, item.due
+	case ok:
+		a.WaitsFor = item.waitsFor(d.cluster)
+	}
+	if since := wantedSince(va, op); !since.IsZero() && now.Sub(since) >= d.desired.settings().StuckAfter {
+		a.State = status.Stuck
+	}
+}
+
+// waitsFor says, for people, what a piece of work waits for; "" if for nothing but that
+// its driver can be called.
+func (v itemView) waitsFor(c *Cluster) string {
+	switch {
+	case v.behind != "":
+		if other := c.cachedAttachment(v.behind); other != nil {
+			return "the detach from node " + other.Spec.NodeName
+		}
+		return "the detach by " + v.behind
+	case v.volumeBusy:
+		return "other work on the same volume"
+	case v.nodeBusy:
+		return "other calls for the same node"
+	}
+	return "a worker of the driver"
+}
