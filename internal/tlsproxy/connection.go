@@ -19,7 +19,7 @@ func (p *Proxy) serve(ctx, intake context.Context, raw net.Conn) {
 	defer raw.Close()
 	logger := klog.FromContext(ctx).WithValues("client", raw.RemoteAddr().String())
 	conn, names, err := p.secure(intake, raw)
-	p.handshakes.giveBack()
+	p.handshakes.leave(raw)
 	if err != nil {
 		p.refused(logger, err)
 		return
@@ -30,7 +30,14 @@ func (p *Proxy) serve(ctx, intake context.Context, raw net.Conn) {
 		p.refusals.log(logger, "Refused a client: too many others are connected", "connections", p.options.MaxConnections)
 		return
 	}
-	why, err := p.forward(ctx, logger, conn)
+	stay, askToGo := context.WithCancelCause(context.WithoutCancel(ctx))
+	one := &guest{certificates: conn.ConnectionState().PeerCertificates, askToGo: askToGo}
+	p.guests.add(one)
+	one.check(p.material.Load(), time.Now()) // the files may have changed during the handshake
+	defer context.AfterFunc(intake, func() { askToGo(errDraining) })()
+	why, err := p.forward(ctx, stay, logger, conn)
+	askToGo(nil) // nobody is there any more
+	p.guests.remove(one)
 	p.clients.giveBack() // before it is told: there is room again
 	if err != nil {
 		p.refusals.log(logger, "Let a client go: the driver does not listen", "problem", err)
@@ -41,7 +48,7 @@ func (p *Proxy) serve(ctx, intake context.Context, raw net.Conn) {
 
 // forward passes a client to a connection of its own to the socket. It fails if there
 // is none to be had, else it returns why it ended.
-func (p *Proxy) forward(ctx context.Context, logger klog.Logger, client net.Conn) (why string, err error) {
+func (p *Proxy) forward(ctx, stay context.Context, logger klog.Logger, client net.Conn) (why string, err error) {
 	dialer := net.Dialer{Timeout: targetTimeout}
 	target, err := dialer.DialContext(ctx, "unix", p.options.Target)
 	if err != nil {
@@ -49,7 +56,7 @@ func (p *Proxy) forward(ctx context.Context, logger klog.Logger, client net.Conn
 	}
 	defer target.Close()
 	logger.Info("A client is connected")
-	return p.pass(ctx, client, target), nil
+	return p.pass(ctx, stay, logger, client, target), nil
 }
 
 // refused logs why a client did not get through the handshake. One that just
@@ -63,13 +70,15 @@ func (p *Proxy) refused(logger klog.Logger, err error) {
 }
 
 // pass copies in both directions until either ends, nothing is passed for too long or
-// ctx ends, and says which it was.
-func (p *Proxy) pass(ctx context.Context, client, target net.Conn) string {
+// ctx ends, and says which it was. When stay ends the client is asked to go, and cut
+// off after the grace.
+func (p *Proxy) pass(ctx, stay context.Context, logger klog.Logger, client, target net.Conn) string {
 	var activity atomic.Int64 // how often something was passed
 	var copies sync.WaitGroup
 	ended := make(chan string, 2)
+	down := &downstream{to: client}
 	copies.Go(func() { copyAll(target, client, &activity); ended <- "the client has ended the connection" })
-	copies.Go(func() { copyAll(client, target, &activity); ended <- "the driver has ended the connection" })
+	copies.Go(func() { copyAll(down, target, &activity); ended <- "the driver has ended the connection" })
 	defer copies.Wait()
 	// Closing ends both copies. What was read has been written by then, but for what a
 	// cut leaves behind.
@@ -78,10 +87,19 @@ func (p *Proxy) pass(ctx context.Context, client, target net.Conn) string {
 	idle := time.NewTicker(p.options.IdleTimeout)
 	defer idle.Stop()
 	last := activity.Load()
+	leaving := stay.Done()
+	var grace <-chan time.Time
 	for {
 		select {
 		case why := <-ended:
 			return why
+		case <-leaving:
+			leaving = nil
+			logger.Info("Asked a client to go", "because", context.Cause(stay), "grace", p.options.Grace)
+			copies.Go(down.askToGo) // which waits while the client does not read
+			grace = time.After(p.options.Grace)
+		case <-grace:
+			return "the grace is over"
 		case <-ctx.Done():
 			return "the grace is over"
 		case <-idle.C:
@@ -95,7 +113,7 @@ func (p *Proxy) pass(ctx context.Context, client, target net.Conn) string {
 }
 
 // copyAll copies until either side ends, and counts.
-func copyAll(to, from net.Conn, activity *atomic.Int64) {
+func copyAll(to io.Writer, from io.Reader, activity *atomic.Int64) {
 	b := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(b)

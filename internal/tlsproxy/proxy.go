@@ -35,14 +35,15 @@ type Options struct {
 	// names, and URIs (with "://" in them). None means that any name will do.
 	AllowedSANs []string
 	// MaxConnections is how many clients can be connected at once. As many more can be
-	// in the TLS handshake.
+	// in the TLS handshake; the one that is in it longest has to make room for the next.
 	MaxConnections int
 	// IdleTimeout is how long a connection may pass nothing. It must be longer than the
 	// longest call, which is silent.
 	IdleTimeout time.Duration
 	// HandshakeTimeout is how long a client may take for the TLS handshake.
 	HandshakeTimeout time.Duration
-	// Grace is how long connections may go on after the end of Serve's ctx.
+	// Grace is how long a client that was asked to go may stay: after the end of Serve's
+	// ctx, or when its certificate is not taken any more.
 	Grace time.Duration
 }
 
@@ -68,8 +69,10 @@ type Proxy struct {
 	material atomic.Pointer[tlsfiles.Material] // for connections to come
 	poll     func() (ticks <-chan time.Time, stop func())
 
-	handshakes, clients places
-	refusals            quiet // of the log: anybody can cause a refusal
+	handshakes doorway
+	clients    places
+	guests     guests // who has a place
+	refusals   quiet  // of the log: anybody can cause a refusal
 }
 
 // New checks the options and reads the files. It starts nothing.
@@ -82,7 +85,7 @@ func New(o Options) (*Proxy, error) {
 		return nil, fmt.Errorf("make proxy: %w", err)
 	}
 	p := &Proxy{options: o, poll: pollFiles,
-		handshakes: make(places, o.MaxConnections), clients: make(places, o.MaxConnections)}
+		handshakes: doorway{room: o.MaxConnections}, clients: make(places, o.MaxConnections)}
 	p.material.Store(material)
 	return p, nil
 }
@@ -93,8 +96,8 @@ func pollFiles() (<-chan time.Time, func()) {
 }
 
 // Serve takes clients from a TCP listener, which it closes, until ctx ends. Then it
-// takes no more, waits within the grace until all connections have ended, cuts those
-// that are left and returns nil. Nothing else ends it: not a driver that is away, not
+// takes no more, asks those that are connected to go, which they do when their calls
+// have ended, cuts those that are left after the grace and returns nil. Nothing else ends it: not a driver that is away, not
 // files that are not whole. It leaves no goroutine behind.
 func (p *Proxy) Serve(ctx context.Context, listener net.Listener) error {
 	logger := klog.FromContext(ctx)
@@ -135,17 +138,19 @@ func (p *Proxy) accept(ctx context.Context, listener net.Listener, serve func(ne
 			case <-ctx.Done():
 			case <-time.After(acceptPause):
 			}
-		case !p.handshakes.take():
-			p.refusals.log(klog.FromContext(ctx), "Refused a client: too many others are in the TLS handshake", "client", conn.RemoteAddr())
-			conn.Close()
 		default:
+			if oldest := p.handshakes.enter(conn); oldest != nil {
+				p.refusals.log(klog.FromContext(ctx), "Refused a client: too many others are in the TLS handshake", "client", oldest.RemoteAddr())
+				oldest.Close()
+			}
 			serve(conn)
 		}
 	}
 }
 
-// followFiles takes new files for connections to come, until ctx ends. Files that are
-// not whole are logged and change nothing.
+// followFiles takes new files for connections to come, until ctx ends, and asks clients
+// to go that would not be taken with them. Files that are not whole are logged and
+// change nothing.
 func (p *Proxy) followFiles(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	ticks, stop := p.poll()
@@ -166,6 +171,9 @@ func (p *Proxy) followFiles(ctx context.Context) {
 		}
 		if next != nil {
 			p.material.Store(next)
+			for _, one := range p.guests.list() {
+				one.check(next, time.Now())
+			}
 			logger.Info("Took new TLS files", "expires", next.Certificate.Leaf.NotAfter)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -44,7 +45,7 @@ func TestClientsComeBackWhenTheDriverDoes(t *testing.T) {
 	session := s.connect(hub)
 	inFlight := s.hangingPublish(session)
 	s.driver.Crash()
-	<-session.Done()
+	s.waitFor(session.Done())
 	if err := <-inFlight; status.Code(err) != codes.Unavailable {
 		t.Errorf("the call in flight got %v", err)
 	}
@@ -147,18 +148,58 @@ func TestReplacedCertificatesHoldForTheNextClient(t *testing.T) {
 	s.refused(s.hub(), "refuses the client certificate", "Refused a client in the TLS handshake")
 	s.hubCA = newHubCA
 	s.connect(s.hub())
-	if err := s.publish(session, "v"); err != nil {
-		t.Errorf("a client that was connected before got %v", err)
+	s.logged("Asked a client to go")
+	s.waitFor(session.Done())
+	s.logged("comes from no authority")
+}
+
+func TestClientWhoseAuthorityIsGoneEndsItsCallsAndGoes(t *testing.T) {
+	s := newScene(t, nil)
+	session := s.connect(s.hub())
+	inFlight := s.hangingPublish(session)
+	newHubCA := certtest.NewAuthority(t, "new hub CA")
+	certtest.WriteFile(t, s.files.CA, slices.Concat(s.hubCA.PEM, newHubCA.PEM))
+	for range 3 {
+		s.poll <- time.Time{}
+	}
+	next := s.connect(s.client(newHubCA.Issue(certtest.Request{})))
+	certtest.WriteFile(t, s.files.CA, newHubCA.PEM)
+	for range 3 {
+		s.poll <- time.Time{}
+	}
+	s.waitFor(session.Done())
+	s.turn(fakecsi.Knobs{ReleaseAll: true})
+	if err := <-inFlight; err != nil {
+		t.Errorf("the call in flight got %v", err)
+	}
+	session.Close()
+	s.logged("A client is gone")
+	if err := s.publish(next, "w"); err != nil {
+		t.Errorf("the client of the new authority got %v", err)
+	}
+}
+
+func TestClientThatDoesNotGoIsCutOffAfterTheGrace(t *testing.T) {
+	s := newScene(t, func(o *Options) { o.Grace = time.Millisecond })
+	session := s.connect(s.hub())
+	inFlight := s.hangingPublish(session)
+	certtest.WriteFile(t, s.files.CA, certtest.NewAuthority(t, "new hub CA").PEM)
+	for range 3 {
+		s.poll <- time.Time{}
+	}
+	s.logged("the grace is over")
+	if err := <-inFlight; status.Code(err) != codes.Unavailable {
+		t.Errorf("the call in flight got %v", err)
 	}
 }
 
 func TestDrainTakesNoClientAndLetsCallsEnd(t *testing.T) {
-	s := newScene(t, nil)
+	s := newScene(t, func(o *Options) { o.Grace = time.Hour })
 	hub := s.hub()
 	session := s.connect(hub)
 	inFlight := s.hangingPublish(session)
 	s.stop()
-	s.logged("Taking no more clients")
+	s.waitFor(session.Done()) // so that its owner begins no further call here
 	if _, err := csiclient.Connect(s.ctx, hub); err == nil {
 		t.Error("a client was taken")
 	}
@@ -167,16 +208,27 @@ func TestDrainTakesNoClientAndLetsCallsEnd(t *testing.T) {
 		t.Errorf("the call in flight got %v", err)
 	}
 	session.Close()
-	<-s.ended
+	s.waitFor(s.ended)
 	s.logged("the client has ended the connection")
+}
+
+func TestDrainDoesNotWaitForClientsWithoutCalls(t *testing.T) {
+	s := newScene(t, func(o *Options) { o.Grace = time.Hour })
+	session := s.connect(s.hub())
+	s.stop()
+	s.waitFor(session.Done())
+	s.waitFor(s.ended)
 }
 
 func TestDrainCutsWhatIsLeftAfterTheGrace(t *testing.T) {
 	s := newScene(t, func(o *Options) { o.Grace = time.Millisecond })
 	session := s.connect(s.hub())
+	inFlight := s.hangingPublish(session)
 	s.stop()
-	<-s.ended
-	<-session.Done()
+	s.waitFor(s.ended)
+	if err := <-inFlight; status.Code(err) != codes.Unavailable {
+		t.Errorf("the call in flight got %v", err)
+	}
 	s.logged("the grace is over")
 }
 
@@ -208,10 +260,24 @@ func TestClientsInTheHandshakeCannotShutOutThoseThatAreConnected(t *testing.T) {
 	s.connect(s.hub())
 }
 
+func TestClientsThatSayNothingCannotShutOutOneThatDoes(t *testing.T) {
+	s := newScene(t, func(o *Options) { o.MaxConnections, o.HandshakeTimeout = 3, time.Hour })
+	for range 10 {
+		conn, err := net.Dial("tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	if err := s.publish(s.connect(s.hub()), "v"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestConnectionThatPassesNothingIsClosed(t *testing.T) {
 	s := newScene(t, func(o *Options) { o.IdleTimeout = 500 * time.Millisecond })
 	session := s.connect(s.hub())
-	<-session.Done()
+	s.waitFor(session.Done())
 	s.logged("nothing was passed for too long")
 }
 

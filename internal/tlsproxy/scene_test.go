@@ -158,6 +158,16 @@ func (s *scene) refused(d registry.Driver, told, logged string) {
 	}
 }
 
+// waitFor waits until a channel is closed.
+func (s *scene) waitFor(closed <-chan struct{}) {
+	s.t.Helper()
+	select {
+	case <-closed:
+	case <-s.ctx.Done():
+		s.t.Fatal("waited in vain")
+	}
+}
+
 func (s *scene) logged(words string) {
 	s.t.Helper()
 	if err := s.log.wait(s.ctx, words); err != nil {
