@@ -12,6 +12,9 @@
 // ForeignWrite tells from managedFields that another attacher writes what the hub
 // writes; the hub's own field manager is FieldManager.
 //
+// Observe says of a driver that another attacher serves whether the hub would have
+// done the same: it decides as above, and nothing is carried out.
+//
 // The behaviour is that of the csi-attacher sidecar (kubernetes-csi/external-attacher
 // v4.12): the same finalizers, annotation, status and order towards the storage
 // system. Where it differs on purpose, the place says why.

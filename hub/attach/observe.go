@@ -1,0 +1,178 @@
+package attach
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// Agreement says whether what the hub would have done comes to what another attacher did.
+type Agreement string
+
+const (
+	// Pending: the other attacher has not done it yet, or there is nothing to be done.
+	// It is not counted.
+	Pending Agreement = "pending"
+	// Agreed: the hub would have done the same.
+	Agreed Agreement = "agreed"
+	// WouldHaveFailed: the other attacher has done it, and the hub could not have.
+	WouldHaveFailed Agreement = "would-have-failed"
+	// Differs: the hub would have done something else.
+	Differs Agreement = "differs"
+)
+
+// Observation is how the hub would have dealt with one VolumeAttachment that another
+// attacher serves. It holds no secrets and no publish context.
+type Observation struct {
+	Operation Operation
+	Agreement Agreement
+	// WouldFail: as things are the hub could not do it, for the Reason. While the
+	// Agreement is Pending that may pass, as it may for the other attacher.
+	WouldFail bool
+	// Reason says what differs, what the hub would fail for, and while Pending also what
+	// the other attacher last failed for. "" when there is nothing to say.
+	Reason string
+	// Target and SecretRef are those of the hub's CSI call, empty where there is none.
+	Target    Target
+	SecretRef *corev1.SecretReference
+}
+
+// Final says whether the other attacher is done, so that the observation counts. One
+// that is Final should be kept: the nodes and volumes that it is judged by may change or
+// go while the volume stays attached.
+func (o Observation) Final() bool { return o.Agreement != Pending }
+
+// Observe compares a VolumeAttachment with what the hub would make of it. A detach
+// stays Pending: only when the finalizer or the object is gone is it known to be done,
+// and ObserveDetach to be asked.
+func (d Driver) Observe(f Facts) Observation {
+	va := f.VolumeAttachment
+	switch op := d.Wanted(va); {
+	case op == Detaching && (va.DeletionTimestamp != nil || !va.Status.Attached):
+		o := d.observeDetach(f)
+		return o.pending(va.Status.DetachError)
+	case va.DeletionTimestamp != nil:
+		return Observation{Agreement: Pending} // detached before, or never attached
+	case d.NoAttach && va.Status.Attached:
+		// Nobody makes such VolumeAttachments, and old ones are rare.
+		o := Observation{Operation: op, Agreement: Differs, Reason: "attachRequired of the CSIDriver is false, the hub would not have attached it"}
+		if op == Detaching {
+			o.Reason += " and would detach it"
+		}
+		return o
+	case d.NoAttach:
+		return Observation{Agreement: Pending, Reason: "attachRequired of the CSIDriver is false, the hub would not attach it"}
+	case va.Status.Attached:
+		return d.observeAttach(asBeforeAttach(f))
+	}
+	o := d.observeAttach(f)
+	return o.pending(va.Status.AttachError)
+}
+
+// ObserveDetach compares the end of a VolumeAttachment with what the hub would have
+// done. It is given the last state that still had the driver's finalizer, with what
+// was known beside it then; without the finalizer there was nothing to detach, and the
+// observation stays Pending.
+func (d Driver) ObserveDetach(f Facts) Observation {
+	if !HasFinalizer(f.VolumeAttachment.Finalizers, Finalizer(d.Name)) {
+		return Observation{Agreement: Pending}
+	}
+	return d.observeDetach(f)
+}
+
+// asBeforeAttach returns the facts as they were before the volume was attached, as far
+// as they can be known. A PersistentVolume in use may be deleted at any time: that
+// kept nobody from attaching it before.
+func asBeforeAttach(f Facts) Facts {
+	va := *f.VolumeAttachment
+	va.Status = storagev1.VolumeAttachmentStatus{}
+	if pv := f.PersistentVolume; pv != nil && pv.DeletionTimestamp != nil && !pv.DeletionTimestamp.Before(&va.CreationTimestamp) {
+		living := *pv
+		living.DeletionTimestamp = nil
+		f.PersistentVolume = &living
+	}
+	f.VolumeAttachment, f.Lost = &va, false
+	return f
+}
+
+// observeAttach judges as if the other attacher had attached the volume.
+func (d Driver) observeAttach(f Facts) Observation {
+	plan, err := d.decideAttach(f)
+	if err != nil {
+		return wouldHaveFailed(Attaching, err)
+	}
+	return judge(plan, d.attachDifferences(f.VolumeAttachment, plan))
+}
+
+// observeDetach judges as if the other attacher had detached the volume.
+func (d Driver) observeDetach(f Facts) Observation {
+	plan, err := d.decideDetach(f)
+	if err != nil {
+		return wouldHaveFailed(Detaching, err)
+	}
+	var differences []string
+	if noted := f.VolumeAttachment.Annotations[AnnotationNodeID]; noted != "" && plan.Unpublish != nil && noted != plan.Target.NodeID {
+		differences = append(differences, differentNodeID(noted, plan.Target))
+	}
+	return judge(plan, differences)
+}
+
+// attachDifferences says what of an attached VolumeAttachment would be otherwise if
+// the hub had carried out the plan.
+func (d Driver) attachDifferences(va *storagev1.VolumeAttachment, plan Plan) []string {
+	finalizer := Finalizer(d.Name)
+	guarded := HasFinalizer(va.Finalizers, finalizer)
+	if plan.Publish == nil {
+		if guarded {
+			return []string{fmt.Sprintf("finalizer %q is there, the hub would have added none: the driver has no PUBLISH_UNPUBLISH_VOLUME", finalizer)}
+		}
+		return nil
+	}
+	var differences []string
+	if !guarded {
+		differences = append(differences, fmt.Sprintf("finalizer %q is missing, the hub would have added it", finalizer))
+	}
+	switch noted := va.Annotations[AnnotationNodeID]; noted {
+	case plan.Target.NodeID:
+	case "":
+		differences = append(differences, fmt.Sprintf("no node ID is noted, the hub would have used %q", plan.Target.NodeID))
+	default:
+		differences = append(differences, differentNodeID(noted, plan.Target))
+	}
+	if noted := va.Annotations[AnnotationVolumeHandle]; noted != "" && noted != plan.Target.VolumeHandle {
+		differences = append(differences, fmt.Sprintf("volume handle is %q, the hub would have used %q", noted, plan.Target.VolumeHandle))
+	}
+	return differences
+}
+
+func differentNodeID(noted string, t Target) string {
+	return fmt.Sprintf("node ID is %q, the hub would have used %q", noted, t.NodeID)
+}
+
+func judge(plan Plan, differences []string) Observation {
+	o := Observation{Operation: plan.Operation, Agreement: Agreed, Target: plan.Target, SecretRef: plan.SecretRef}
+	if len(differences) > 0 {
+		o.Agreement, o.Reason = Differs, shorten(strings.Join(differences, "; "))
+	}
+	return o
+}
+
+func wouldHaveFailed(op Operation, err error) Observation {
+	return Observation{Operation: op, Agreement: WouldHaveFailed, WouldFail: true, Reason: shorten(err.Error())}
+}
+
+// pending takes the judgement back: the other attacher is not done, and what is missing
+// or differs may still change. failure is its last one, nil for none.
+func (o Observation) pending(failure *storagev1.VolumeError) Observation {
+	var reasons []string
+	if o.WouldFail {
+		reasons = append(reasons, "the hub would fail: "+o.Reason)
+	}
+	if failure != nil {
+		reasons = append(reasons, "the other attacher failed: "+failure.Message)
+	}
+	o.Agreement, o.Reason = Pending, shorten(strings.Join(reasons, "; "))
+	return o
+}
