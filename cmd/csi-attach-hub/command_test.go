@@ -71,8 +71,24 @@ func TestHubWithABadFileContactsNothing(t *testing.T) {
 }
 
 func TestVersionNamesTheProgram(t *testing.T) {
+	for _, arg := range []string{"version", "--version", "-version"} {
+		var stdout, stderr bytes.Buffer
+		if code := run([]string{arg}, &stdout, &stderr); code != 0 || stdout.String() != versionLine() || !strings.HasPrefix(versionLine(), "csi-attach-hub ") {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q", arg, code, stdout.String(), stderr.String())
+		}
+	}
+}
+
+func TestHubWithoutAFileSaysWhatToGive(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := run([]string{"version"}, &stdout, &stderr); code != 0 || !strings.HasPrefix(stdout.String(), "csi-attach-hub ") {
-		t.Errorf("exit code %d, stdout %q", code, stdout.String())
+	if code := run(nil, &stdout, &stderr); code != 1 || !strings.Contains(stderr.String(), "--csi-address") {
+		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	}
+}
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

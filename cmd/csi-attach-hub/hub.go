@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
@@ -16,65 +15,59 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// hubFlags are the flags of the hub, with their defaults.
-type hubFlags struct {
-	config        string
-	kubeconfig    string
-	shutdownGrace time.Duration
-	logging       *logsapi.LoggingConfiguration
-}
-
 func newHubCommand() *cobra.Command {
-	f := hubFlags{logging: logsapi.NewLoggingConfiguration()}
-	c := newCommand("csi-attach-hub", "One attacher for many CSI drivers", func(c *cobra.Command, _ []string) error {
-		return runHub(c.Context(), f)
-	})
+	c := newCommand("csi-attach-hub", "One attacher for many CSI drivers", nil)
 	c.Args = cobra.NoArgs
 	c.CompletionOptions.DisableDefaultCmd = true
-	flags := c.Flags()
-	flags.StringVar(&f.config, "config", "/etc/csi-attach-hub/drivers.yaml", "`file` that says which drivers to serve")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` to reach the Kubernetes API by; without it, as a Pod of the cluster")
-	flags.DurationVar(&f.shutdownGrace, "shutdown-grace", 30*time.Second, "how long calls in flight may take to end after SIGTERM")
-	logsapi.AddFlags(f.logging, flags)
+	c.Version = version
+	c.SetVersionTemplate(versionLine())
+	flags := newHubFlags(c.Flags())
+	c.InitDefaultVersionFlag()
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		s, err := flags.settings()
+		if err != nil {
+			return err
+		}
+		return runHub(c.Context(), s)
+	}
 	return c
 }
 
 // runHub blocks until the hub has been told to stop and has drained.
-func runHub(ctx context.Context, f hubFlags) error {
-	if err := logsapi.ValidateAndApply(f.logging, nil); err != nil {
+func runHub(ctx context.Context, s hubSettings) error {
+	// Before anything is contacted: a bad file must not have half an effect.
+	source, reload, err := s.source()
+	if err != nil {
+		return err
+	}
+	if err := logsapi.ValidateAndApply(s.logging, nil); err != nil {
 		return fmt.Errorf("set up logging: %w", err)
 	}
 	defer logs.FlushLogs()
-	if f.shutdownGrace < 0 {
-		return errors.New("--shutdown-grace must not be negative")
-	}
-	// Before anything is contacted: a bad file must not have half an effect.
-	file, err := registry.NewFile(registry.FileOptions{Path: f.config})
+	kube, err := kubeClient(s.kubeconfig)
 	if err != nil {
 		return err
 	}
-	kube, err := kubeClient(f.kubeconfig)
+	h, err := hub.New(hub.Options{Kube: kube, Grace: s.shutdownGrace})
 	if err != nil {
 		return err
 	}
-	h, err := hub.New(hub.Options{Kube: kube, Grace: f.shutdownGrace})
-	if err != nil {
-		return err
-	}
-	r, err := newRegistry(file, kube)
+	r, err := newRegistry(source, kube)
 	if err != nil {
 		return err
 	}
 	logger := klog.FromContext(ctx)
-	logger.Info("Starting", "version", version, "config", f.config, "drivers", len(file.Config().Drivers()))
-	for _, w := range file.Config().Warnings() {
-		logger.Info("Warning: something in the config is doubtful", "warning", w)
+	logger.Info("Starting", "version", version, "config", source.Name(), "drivers", len(source.Config().Drivers()))
+	for _, w := range s.warnings {
+		logger.Info("Warning: a flag does not do what it says elsewhere", "warning", w)
 	}
-	context.AfterFunc(ctx, func() { logger.Info("Told to stop, letting calls in flight end", "grace", f.shutdownGrace) })
-	if err := runRegistry(ctx, r, file, func() error { return h.Run(ctx, r.Updates()) }); err != nil {
+	for _, w := range source.Config().Warnings() {
+		w.Log(logger)
+	}
+	context.AfterFunc(ctx, func() { logger.Info("Told to stop, letting calls in flight end", "grace", s.shutdownGrace) })
+	if err := runRegistry(ctx, r, reload, func() error { return h.Run(ctx, r.Updates()) }); err != nil {
 		return err
 	}
 	logger.Info("Stopped")

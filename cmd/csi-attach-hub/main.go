@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := newHubCommand()
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") { // no subcommand: those never had such flags
+		args = withTwoDashes(args, root.Flags())
+	}
 	root.AddCommand(newValidateCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)

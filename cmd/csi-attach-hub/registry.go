@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"sync"
@@ -16,10 +18,29 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
+// source returns what says which drivers there are, and a function that has it look
+// again. It contacts nobody.
+func (s hubSettings) source() (source registry.ConfigSource, reload func(), err error) {
+	if s.csiAddress != "" {
+		single, err := registry.NewSingle(registry.SingleOptions{
+			Endpoint: s.csiAddress, Settings: s.driver, Ask: driverName, Source: "--csi-address " + s.csiAddress.Address(),
+		})
+		return single, func() {}, err
+	}
+	file, err := registry.NewFile(registry.FileOptions{Path: s.config, Defaults: s.driver})
+	if _, missing := os.Stat(s.config); errors.Is(missing, fs.ErrNotExist) && s.config == defaultConfig {
+		return nil, nil, fmt.Errorf("%w; or name it with --config; or give --csi-address to serve one driver in the place of its csi-attacher", err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return file, file.Reload, nil
+}
+
 // newRegistry returns what says which drivers to serve.
-func newRegistry(file *registry.File, kube kubernetes.Interface) (*registry.Registry, error) {
+func newRegistry(source registry.ConfigSource, kube kubernetes.Interface) (*registry.Registry, error) {
 	return registry.New(registry.Options{
-		File:       file,
+		File:       source,
 		CSIDrivers: func() registry.Source { return registry.NewCSIDriverSource(kube) },
 		Sockets: func(glob string) (registry.Source, error) {
 			return registry.NewSocketSource(registry.SocketOptions{Glob: glob, Ask: driverName})
@@ -28,8 +49,8 @@ func newRegistry(file *registry.File, kube kubernetes.Interface) (*registry.Regi
 }
 
 // runRegistry runs the registry while do runs, and returns what do did. SIGHUP
-// has the file read again meanwhile.
-func runRegistry(ctx context.Context, r *registry.Registry, file *registry.File, do func() error) error {
+// calls reload meanwhile.
+func runRegistry(ctx context.Context, r *registry.Registry, reload func(), do func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -41,7 +62,7 @@ func runRegistry(ctx context.Context, r *registry.Registry, file *registry.File,
 		for {
 			select {
 			case <-hangups:
-				file.Reload()
+				reload()
 			case <-ctx.Done():
 				return
 			}

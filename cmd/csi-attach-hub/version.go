@@ -12,9 +12,13 @@ var version = "unknown"
 
 func newVersionCommand() *cobra.Command {
 	c := newCommand("version", "Say which build this is", func(c *cobra.Command, _ []string) error {
-		fmt.Fprintf(c.OutOrStdout(), "csi-attach-hub %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-		return nil
+		_, err := fmt.Fprint(c.OutOrStdout(), versionLine())
+		return err
 	})
 	c.Args = cobra.NoArgs
 	return c
+}
+
+func versionLine() string {
+	return fmt.Sprintf("csi-attach-hub %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

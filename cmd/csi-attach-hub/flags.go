@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const defaultConfig = "/etc/csi-attach-hub/drivers.yaml"
+
+// hubFlags are the flags of the hub, as they were written.
+type hubFlags struct {
+	config        string
+	kubeconfig    string
+	shutdownGrace time.Duration
+	dropIn        dropInFlags
+	driver        driverFlags
+	leases        leaseFlags
+	http          httpFlags
+	ignored       ignoredFlags
+	logging       *logsapi.LoggingConfiguration
+
+	set *pflag.FlagSet // says which were given
+}
+
+// hubSettings is what the flags say, checked and with the defaults that hold.
+type hubSettings struct {
+	config        string            // path of drivers.yaml; "" if csiAddress is set
+	csiAddress    registry.Endpoint // of the one driver to serve; "" if config is set
+	kubeconfig    string            // path; "" in a Pod
+	shutdownGrace time.Duration
+	driver        registry.Settings // of a driver about which drivers.yaml says nothing
+	leases        leaseSettings
+	http          httpSettings
+	logging       *logsapi.LoggingConfiguration
+	warnings      []string // of flags that do not do what somebody may expect
+}
+
+// newHubFlags adds the flags to a set.
+func newHubFlags(set *pflag.FlagSet) *hubFlags {
+	f := &hubFlags{logging: logsapi.NewLoggingConfiguration(), set: set}
+	set.StringVar(&f.config, "config", defaultConfig, "`file` that says which drivers to serve")
+	set.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` to reach the Kubernetes API by; without it, as a Pod of the cluster")
+	set.DurationVar(&f.shutdownGrace, "shutdown-grace", 30*time.Second, "how long calls in flight may take to end after SIGTERM")
+	f.dropIn.add(set)
+	f.driver.add(set)
+	f.leases.add(set)
+	f.http.add(set)
+	f.ignored.add(set)
+	logsapi.AddFlags(f.logging, set)
+	return f
+}
+
+// given says which flags somebody wrote.
+type given func(flag string) bool
+
+// settings checks the flags. Its error has every mistake, each on a line.
+func (f *hubFlags) settings() (hubSettings, error) {
+	s := hubSettings{config: f.config, kubeconfig: f.kubeconfig, shutdownGrace: f.shutdownGrace, logging: f.logging}
+	given := given(f.set.Changed)
+	var problems [6]error
+	if f.shutdownGrace < 0 {
+		problems[0] = errors.New("--shutdown-grace must not be negative")
+	}
+	s.csiAddress, problems[1] = f.dropIn.endpoint(given)
+	dropIn := given("csi-address")
+	if dropIn {
+		s.config = ""
+	}
+	if dropIn && given("config") {
+		problems[2] = errors.New("--csi-address and --config cannot both be given: serve the one driver on a socket, or those of a file")
+	}
+	s.leases, problems[3] = f.leases.settings(given, dropIn)
+	s.driver, problems[4] = f.driver.settings(given, dropIn)
+	s.driver.Lease.Namespace = s.leases.Namespace
+	s.http, problems[5] = f.http.settings(given, dropIn)
+	s.warnings = append(f.driver.warnings(given), f.ignored.warnings(given)...)
+	return s, errors.Join(problems[:]...)
+}
+
+// atMostOne says that more than one of some flags was given.
+func (g given) atMostOne(flags ...string) error {
+	var written []string
+	for _, flag := range flags {
+		if g(flag) {
+			written = append(written, "--"+flag)
+		}
+	}
+	if len(written) > 1 {
+		return fmt.Errorf("%s mean the same: give one of them", strings.Join(written, " and "))
+	}
+	return nil
+}
+
+// withTwoDashes gives -name and -name=value of flags with long names their second
+// dash: csi-attacher takes both, and manifests have both.
+func withTwoDashes(args []string, set *pflag.FlagSet) []string {
+	out := make([]string, len(args))
+	copy(out, args)
+	for i, arg := range args {
+		if arg == "--" {
+			break // what follows are no flags
+		}
+		name, isFlag := strings.CutPrefix(arg, "-")
+		if name, _, _ = strings.Cut(name, "="); isFlag && len(name) > 1 && set.Lookup(name) != nil {
+			out[i] = "-" + arg
+		}
+	}
+	return out
+}

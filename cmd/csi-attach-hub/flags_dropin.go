@@ -1,0 +1,48 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// dropInFlags are what puts the hub into the place of one csi-attacher.
+type dropInFlags struct {
+	csiAddress string
+}
+
+func (f *dropInFlags) add(set *pflag.FlagSet) {
+	set.StringVar(&f.csiAddress, "csi-address", "",
+		"`socket` of the one driver to serve, in the place of its csi-attacher and without --config; the driver tells its own name")
+}
+
+// endpoint returns where the one driver listens, "" if --csi-address was not given.
+func (f *dropInFlags) endpoint(given given) (registry.Endpoint, error) {
+	if !given("csi-address") {
+		return "", nil
+	}
+	if f.csiAddress == "" {
+		return "", errors.New("--csi-address is empty: write the path of the driver's socket")
+	}
+	socket := f.csiAddress
+	if strings.HasPrefix(socket, "/") {
+		socket = "unix://" + socket
+	}
+	// There is one driver, so that other spellings of a path mislead nobody.
+	if absolute, isSocket := strings.CutPrefix(socket, "unix:///"); isSocket {
+		socket = "unix://" + path.Clean("/"+absolute)
+	}
+	endpoint, err := registry.ParseEndpoint(socket)
+	if err == nil && endpoint.Network() != "unix" {
+		err = errors.New("must be a unix socket: write its path; drivers elsewhere are for drivers.yaml")
+	}
+	if err != nil {
+		return "", fmt.Errorf("--csi-address: %w", err)
+	}
+	return endpoint, nil
+}
