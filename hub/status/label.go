@@ -8,8 +8,5 @@ const longestLabel = 253
 // label makes a label value of a text that may come from anybody: one that is not
 // valid UTF-8 would cost the whole scrape.
 func label(text string) string {
-	if len(text) > longestLabel {
-		text = text[:longestLabel]
-	}
-	return strings.ToValidUTF8(text, "\uFFFD")
+	return strings.ToValidUTF8(text[:min(len(text), longestLabel)], "?")
 }

@@ -334,11 +334,23 @@ func TestHostileTextCostsNoScrape(t *testing.T) {
 	if got := value(t, families, "csi_sidecar_operations_seconds", "grpc_status_code", "Unknown"); got != 2 {
 		t.Errorf("%v calls with a code that there is not, want 2", got)
 	}
-	if got := value(t, families, "attach_hub_unclaimed_volumeattachments", "attacher", "b\uFFFD"); got != 2 {
+	if got := value(t, families, "attach_hub_unclaimed_volumeattachments", "attacher", "b?"); got != 2 {
 		t.Errorf("got %v unclaimed ones, want both", got)
 	}
 	if got := len(families["attach_hub_driver_up"].GetMetric()); got != 2 {
 		t.Errorf("got %d drivers, want 2", got)
+	}
+	for _, l := range families["attach_hub_driver_info"].GetMetric()[0].GetLabel() {
+		if len(l.GetValue()) > longestLabel {
+			t.Errorf("%s has %d bytes", l.GetName(), len(l.GetValue()))
+		}
+	}
+	gatherer, err := h.metrics.Gatherer(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gatherer.Gather(); err != nil {
+		t.Errorf("not all is shown: %v", err)
 	}
 	h.retire("a\xfe")
 	h.retire("a\xfd")

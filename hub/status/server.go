@@ -8,9 +8,13 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 )
 
 const (
@@ -30,6 +34,8 @@ const (
 type Options struct {
 	// Endpoint is where to listen: "host:port", ":port" for all addresses.
 	Endpoint string
+	// TLS secures the port; zero for HTTP without TLS.
+	TLS TLS
 	// MetricsPath is where the metrics are; "" means "/metrics".
 	MetricsPath string
 	// Source says what is to be seen.
@@ -54,17 +60,19 @@ func (o Options) check() error {
 	case o.Metrics == nil:
 		return errors.New("the metrics are missing")
 	}
-	return checkMetricsPath(o.MetricsPath)
+	return errors.Join(o.TLS.check(), checkMetricsPath(o.MetricsPath))
 }
 
 // Server shows a running hub over HTTP. Nothing that is asked for changes anything.
 type Server struct {
 	options  Options
 	handler  http.Handler
-	listener net.Listener // nil until Listen
+	listener net.Listener                      // nil until Listen
+	material atomic.Pointer[tlsfiles.Material] // for connections to come; nil without TLS
+	poll     func() (ticks <-chan time.Time, stop func())
 }
 
-// New checks the options. It starts nothing.
+// New checks the options and reads the TLS files. It starts nothing.
 func New(o Options) (*Server, error) {
 	if o.MetricsPath == "" {
 		o.MetricsPath = defaultMetricsPath
@@ -82,7 +90,15 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make HTTP server: %w", err)
 	}
-	return &Server{options: o, handler: handler}, nil
+	s := &Server{options: o, handler: handler, poll: pollFiles}
+	if o.TLS != (TLS{}) {
+		material, err := o.TLS.load()
+		if err != nil {
+			return nil, fmt.Errorf("make HTTP server: %w", err)
+		}
+		s.material.Store(material)
+	}
+	return s, nil
 }
 
 // Listen takes the port, so that a program that cannot have it ends before it begins.
@@ -115,32 +131,52 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	logger := klog.FromContext(ctx)
-	server := &http.Server{
+	server := s.httpServer(ctx)
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	following, cancel := context.WithCancel(ctx)
+	defer cancel()
+	secure := s.material.Load() != nil
+	if secure {
+		loops.Go(func() { s.followFiles(following) })
+	}
+	klog.FromContext(ctx).Info("Serving HTTP", "address", s.listener.Addr().String(), "tls", secure, "profiling", s.options.Profiling)
+	ended := make(chan error, 1)
+	loops.Go(func() { ended <- s.serve(server) })
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	patience, giveUp := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+	defer giveUp()
+	if server.Shutdown(patience) != nil {
+		server.Close() // whoever is still connected does not read
+	}
+	return nil
+}
+
+// httpServer is the server with its bounds. The contexts of its requests end with ctx.
+func (s *Server) httpServer(ctx context.Context) *http.Server {
+	return &http.Server{
 		Handler:           s.handler,
+		TLSConfig:         s.tlsConfig(),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ErrorLog:          log.New(logWriter{logger}, "", 0),
+		ErrorLog:          log.New(logWriter{klog.FromContext(ctx)}, "", 0),
 	}
-	logger.Info("Serving HTTP", "address", s.listener.Addr().String(), "profiling", s.options.Profiling)
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(s.listener) }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("serve HTTP: %w", err)
-	case <-ctx.Done():
+}
+
+// serve takes connections until the server is shut down.
+func (s *Server) serve(server *http.Server) error {
+	if s.material.Load() != nil {
+		return server.ServeTLS(s.listener, "", "") // they are in the TLSConfig
 	}
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
-	defer cancel()
-	if server.Shutdown(patience) != nil {
-		server.Close() // whoever is still connected does not read
-	}
-	<-ended
-	return nil
+	return server.Serve(s.listener)
 }
 
 // logWriter passes what net/http has to say about single connections on to the log.
