@@ -93,7 +93,7 @@ func asBeforeAttach(f Facts) Facts {
 		living.DeletionTimestamp = nil
 		f.PersistentVolume = &living
 	}
-	f.VolumeAttachment, f.Lost = &va, false
+	f.VolumeAttachment = &va
 	return f
 }
 

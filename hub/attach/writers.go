@@ -108,21 +108,17 @@ func writtenSince(before, after *storagev1.VolumeAttachment, entry *metav1.Manag
 // and of the fields of the others only those stay. What it was given is not changed;
 // what it returns shares memory with other results and must not be changed.
 func PruneManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
-	n := 0
-	for i := range entries {
-		if !parseFields(&entries[i]).empty() {
-			n++
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	pruned := make([]metav1.ManagedFieldsEntry, 0, n)
+	var kept []metav1.ManagedFieldsEntry
 	for i := range entries {
 		if fields := parseFields(&entries[i]); !fields.empty() {
-			pruned = append(pruned, sharedEntry(&entries[i], fields))
+			kept = append(kept, sharedEntry(&entries[i], fields))
 		}
 	}
+	if kept == nil {
+		return nil
+	}
+	pruned := make([]metav1.ManagedFieldsEntry, len(kept)) // without append's reserve
+	copy(pruned, kept)
 	return pruned
 }
 
