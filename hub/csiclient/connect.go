@@ -58,7 +58,7 @@ func (c connector) connect(ctx context.Context, d registry.Driver) (*Session, er
 	s := newSession(conn.ClientConn, info)
 	go s.watch() // ends with the connection
 	if conn.material != nil {
-		go s.followFiles(conn.material, c.filePoll) // ends with the Session
+		go s.followFiles(context.WithoutCancel(ctx), d, conn.material, c.filePoll) // ends with the Session
 	}
 	return s, nil
 }

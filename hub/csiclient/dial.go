@@ -42,21 +42,28 @@ type link struct {
 
 // dial makes a link to the endpoint of a driver.
 func dial(ctx context.Context, d registry.Driver) (link, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	if !d.TLS.Enabled() {
-		raw, err := connectRaw(ctx, d.Endpoint)
+	if d.TLS.Enabled() {
+		// Before anything is contacted: what is wrong on this side is not the driver's fault.
+		material, err := loadMaterial(d.TLS)
 		if err != nil {
 			return link{}, err
 		}
-		conn, err := speak(ctx, d, &wire{Conn: raw}, plain())
-		return link{ClientConn: conn}, err
+		return dialSecured(ctx, d, material)
 	}
-	// Before anything is contacted: what is wrong on this side is not the driver's fault.
-	material, err := loadMaterial(d.TLS)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	raw, err := connectRaw(ctx, d.Endpoint)
 	if err != nil {
 		return link{}, err
 	}
+	conn, err := speak(ctx, d, &wire{Conn: raw}, plain())
+	return link{ClientConn: conn}, err
+}
+
+// dialSecured makes a link that is secured with what was in the TLS files.
+func dialSecured(ctx context.Context, d registry.Driver, material *tlsfiles.Material) (link, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
 	raw, err := connectRaw(ctx, d.Endpoint)
 	if err != nil {
 		return link{}, err

@@ -11,8 +11,8 @@
 // To another machine the connection is one of mutual TLS 1.3. The handshake is made
 // here, before gRPC speaks, so that an error says which side has to change what, and
 // so that nothing is sent to whom the certificates do not vouch for. When the files
-// of the TLS are replaced, the Session is done and its calls in flight end; the next
-// Connect takes the new files.
+// of the TLS are replaced by others that the driver takes too, the Session is done and its
+// calls in flight end; the next Connect takes the new files.
 //
 // ListVolumes puts the pages of a listing together: whole or not at all, and with
 // what the driver did not say kept apart from "published nowhere".

@@ -90,6 +90,65 @@ func TestFilesThatAreNotWholeKeepTheSession(t *testing.T) {
 	<-s.Done()
 }
 
+func TestFilesThatTheDriverDoesNotTakeKeepTheSession(t *testing.T) {
+	ctx := testContext(t)
+	p := newParties(t)
+	d := startTCPDriver(t, p.serverTLS())
+	l := make(looks)
+	s := connectFollowing(ctx, t, l, secured(d.endpoint, p.files))
+	stranger := certtest.NewAuthority(t, "other CA")
+	p.write(t, p.driverCA, stranger.Issue(certtest.Request{}))
+	l.take(s, 4)
+	assertOpen(t, s)
+	if err := <-publish(ctx, s, "v"); err != nil {
+		t.Error(err)
+	}
+	p.write(t, p.driverCA, p.hubCA.Issue(certtest.Request{}))
+	l.take(s, 4)
+	await(ctx, t, s.Done())
+	if got := d.Books().Methods[fakecsi.GetPluginInfo].Begun; got != 1 {
+		t.Errorf("%d GetPluginInfo calls, want none by tries", got)
+	}
+}
+
+func TestFilesThatWereTakenBackKeepTheSession(t *testing.T) {
+	ctx := testContext(t)
+	p := newParties(t)
+	d := startTCPDriver(t, p.serverTLS())
+	l := make(looks)
+	own := p.hubCA.Issue(certtest.Request{})
+	p.write(t, p.driverCA, own)
+	s := connectFollowing(ctx, t, l, secured(d.endpoint, p.files))
+	p.write(t, p.driverCA, certtest.NewAuthority(t, "other CA").Issue(certtest.Request{}))
+	l.take(s, 3)
+	p.write(t, p.driverCA, own)
+	l.take(s, 4)
+	assertOpen(t, s)
+}
+
+func TestFilesThatDoNotVouchForTheDriverEndTheSession(t *testing.T) {
+	ctx := testContext(t)
+	p := newParties(t)
+	d := startTCPDriver(t, p.serverTLS())
+	l := make(looks)
+	s := connectFollowing(ctx, t, l, secured(d.endpoint, p.files))
+	p.write(t, certtest.NewAuthority(t, "new CA"), p.hubCA.Issue(certtest.Request{}))
+	l.take(s, 3)
+	await(ctx, t, s.Done())
+	if _, err := Connect(ctx, secured(d.endpoint, p.files)); err == nil {
+		t.Error("connected")
+	}
+}
+
+func await(ctx context.Context, t *testing.T, closed <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+		t.Fatal("waited in vain")
+	}
+}
+
 // The owner of Sessions connects anew, as the hub does, while calls go on all the
 // time.
 func TestRotationUnderLoadFailsNoCall(t *testing.T) {
