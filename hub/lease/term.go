@@ -78,6 +78,23 @@ func (t *Term) unrenewed() time.Duration {
 	return t.renewed.age()
 }
 
+// unrenewedMonotonic is unrenewed by the monotonic clock alone: for what nobody
+// must be blamed for because a wall clock was set.
+func (t *Term) unrenewedMonotonic() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Since(t.renewed.monotonic)
+}
+
+func (t *Term) isLost() bool {
+	select {
+	case <-t.lost:
+		return true
+	default:
+		return false
+	}
+}
+
 // lose closes the fence for good, then Lost.
 func (t *Term) lose() {
 	if t.end() {

@@ -1,0 +1,80 @@
+package lease
+
+import (
+	"fmt"
+	"time"
+)
+
+// situation is what decides whether to try to take a lease.
+type situation struct {
+	now      time.Time
+	self     string
+	alone    bool
+	duration time.Duration
+	lease    sighting
+	view     view // of the namespace of the lease
+	driver   belonging
+	from     time.Time // when the belonging counts
+	settled  bool      // the belonging is known
+}
+
+// verdict is what to do in a situation.
+type verdict struct {
+	try    bool
+	past   string    // when it tries: the owner that was passed over, if any
+	reason string    // when it waits: why, for people
+	again  time.Time // when it waits: when to look again if nothing changes; zero: when something does
+}
+
+func decide(s situation) verdict {
+	if !s.lease.known {
+		return verdict{reason: "the leases of the namespace are not known yet"}
+	}
+	// A lease in the name of this process is of a term that it lost, or of a request
+	// whose answer got lost: nobody else has held it since.
+	if s.lease.record.holder == s.self {
+		return verdict{try: true}
+	}
+	due := s.lease.dueAt(s.duration)
+	if s.now.Before(due) {
+		return verdict{reason: heldBy(s.lease.record), again: due}
+	}
+	if s.alone {
+		return verdict{try: true}
+	}
+	if !s.settled || s.now.Before(s.from) {
+		return verdict{reason: "getting to know the other replicas", again: s.from}
+	}
+	if s.driver.owner == s.self {
+		return verdict{try: true}
+	}
+	// Its owner should have taken it by now. Time in which nobody could see it does not count: the
+	// owner could not act either.
+	open := due
+	if s.view.since.After(open) {
+		open = s.view.since
+	}
+	open = open.Add(s.duration)
+	if !s.now.Before(open) && s.view.up {
+		return verdict{try: true, past: s.driver.owner}
+	}
+	return verdict{reason: "belongs to replica " + s.driver.owner, again: open}
+}
+
+func heldBy(r record) string {
+	if r.acquired.IsZero() {
+		return "held by " + r.holder
+	}
+	return fmt.Sprintf("held by %s since %s", r.holder, r.acquired.UTC().Format(time.RFC3339))
+}
+
+// givesAway reports whether a driver that is served here is to be handed over, and
+// when to look again. past is the owner that was passed over when the lease was taken:
+// it had its chance and would have again, for ever.
+func givesAway(now time.Time, self, past string, driver belonging, stable time.Duration) (yes bool, again time.Time) {
+	if driver.owner == "" || driver.owner == self || driver.owner == past {
+		return false, time.Time{}
+	}
+	at := driver.since.Add(stable)
+	return !now.Before(at), at
+}
