@@ -8,6 +8,9 @@
 // names and endpoints that are taken, endpoints that objects may not name. Out of it
 // comes a Snapshot, a plain value for each driver, and the list of Conflicts.
 //
+// A Single takes the place of the File where there is one driver on a known socket, and
+// no drivers.yaml.
+//
 // Parse reads YAML nodes, checks every key and value, and either fails with Errors,
 // which name each mistake with its line and what to do about it, or returns a Config.
 // All settings of a driver stand in one table (settings.go), from which reading,

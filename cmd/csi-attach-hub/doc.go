@@ -6,6 +6,9 @@
 // discovered, following the file (at once on SIGHUP), until it is told to stop by
 // SIGTERM or SIGINT; calls in flight then have --shutdown-grace to end.
 //
+// With --csi-address it is in the place of one csi-attacher: it takes that program's
+// flags, with that program's defaults, and serves the one driver on the socket.
+//
 // "validate" checks drivers.yaml files without contacting anything, "schema" prints
 // what editors check them by, "proxy" stands beside a driver that listens on a socket
 // only, "version" says which build this is.
