@@ -1,0 +1,91 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+// startInPlace starts a hub in the place of a csi-attacher with the arguments of a
+// manifest, in which $(ADDRESS) stands for the socket.
+func (s *scene) startInPlace(socket, args string) *testbed.Process {
+	s.t.Helper()
+	p, err := testbed.StartHub(s.ctx, testbed.HubOptions{
+		Binary: s.binary("./cmd/csi-attach-hub"), Kubeconfig: s.plane.Kubeconfig(), LogPath: filepath.Join(s.dir, "hub.log"),
+		Args: strings.Split(strings.ReplaceAll(args, "$(ADDRESS)", socket), " "),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	testbed.KillAtEnd(s.t, p)
+	return p
+}
+
+const (
+	ebsArgs = "--timeout=6m --csi-address=$(ADDRESS) --v=2 --default-fstype=ext4 --leader-election=true --kube-api-qps=20 --kube-api-burst=100 " +
+		"--worker-threads=100 --retry-interval-max=30m"
+	azureDiskArgs = "-v=2 -csi-address=$(ADDRESS) -timeout=1200s -worker-threads=1000 -kube-api-qps=200 -kube-api-burst=400"
+)
+
+func TestManifestsOfDriversWorkWithTheImageSwapped(t *testing.T) {
+	for _, test := range []struct{ name, args string }{
+		{"ebs", ebsArgs},
+		{"azuredisk", azureDiskArgs},
+		{"defaults", "--csi-address $(ADDRESS) --resync=10m"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newScene(t, "in-place-"+test.name)
+			socket := filepath.Join(s.dir, "csi.sock")
+			hub := s.startInPlace(socket, test.args)
+			logged(s, hub, "has not told its name yet") // the driver's container starts later
+			driver, backend := s.serve("d", socket)
+			attachments := s.attachments(driver, 20)
+			s.create(attachments...)
+			s.waitFor("all attached", testbed.AllAttached(20))
+			s.delete(attachments...)
+			s.waitFor("none left", testbed.NoneLeft[*storagev1.VolumeAttachment])
+			if b := backend.Books(); len(b.Attached) > 0 || b.ViolationCount > 0 || b.Methods[fakecsi.ControllerPublishVolume].Begun != 20 {
+				t.Errorf("attached %v, violations %+v, publishes %+v", b.Attached, b.Violations, b.Methods[fakecsi.ControllerPublishVolume])
+			}
+			if err := hub.Signal(syscall.SIGHUP); err != nil { // there is nothing to be read again
+				t.Fatal(err)
+			}
+			s.checkExit(hub)
+			log, err := os.ReadFile(hub.LogPath())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(string(log), "--resync has no effect"); got != strings.Contains(test.args, "--resync") {
+				t.Errorf("a warning of --resync: %v", got)
+			}
+		})
+	}
+}
+
+func TestDriverOfAHubInPlaceOfItsSidecarComesBackAndIsServed(t *testing.T) {
+	s := newScene(t, "in-place-again")
+	driver, socket := s.prefix+"-d", filepath.Join(s.dir, "d")
+	process, _ := s.startDriver(driver, socket)
+	hub := s.startInPlace(socket, "--csi-address=unix://$(ADDRESS)")
+	attachments := s.attachments(driver, 20)
+	s.create(attachments[:10]...)
+	s.waitFor("the first ten attached", testbed.AllAttached(10))
+	process.Kill()
+	if err := os.Remove(socket); err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	s.create(attachments[10:]...)
+	_, control := s.startDriver(driver, socket)
+	s.waitFor("all attached", testbed.AllAttached(20))
+	if got := len(s.books(control).Attached); got != 20 {
+		t.Errorf("%d volumes attached, want 20", got)
+	}
+	s.checkExit(hub)
+}
