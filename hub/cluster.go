@@ -216,6 +216,23 @@ func (c *Cluster) csiNode(ctx context.Context, name string) (*storagev1.CSINode,
 	return found(node, err)
 }
 
+// facts collects what is known about a VolumeAttachment. What the caches do not have is
+// asked for: an object may be younger than its cache, and an error would reach the
+// user's pod.
+func (c *Cluster) facts(ctx context.Context, va *storagev1.VolumeAttachment, cached func(volume string) *corev1.PersistentVolume) (attach.Facts, error) {
+	facts := attach.Facts{VolumeAttachment: va}
+	var err error
+	if name := attach.VolumeName(va); name != "" {
+		if facts.PersistentVolume = cached(name); facts.PersistentVolume == nil {
+			if facts.PersistentVolume, err = c.volume(ctx, name); err != nil {
+				return facts, err
+			}
+		}
+	}
+	facts.CSINode, err = c.csiNode(ctx, va.Spec.NodeName)
+	return facts, err
+}
+
 // cachedCSINode returns the CSINode that the cache has, nil if it has none.
 func (c *Cluster) cachedCSINode(name string) *storagev1.CSINode {
 	if obj, ok, _ := c.nodes.GetIndexer().GetByKey(name); ok {

@@ -197,14 +197,9 @@ func (c *connection) probe(ctx context.Context, s Session, failures *int, said *
 // begin puts a session to use.
 func (c *connection) begin(ctx context.Context, s Session, value registry.Driver) *liveSession {
 	live := &liveSession{Session: s}
-	first := c.session.Swap(live) == nil
+	c.session.Store(live)
 	c.setUp(true)
 	c.condition.enter(Ready, "", time.Now())
-	logger, info := klog.FromContext(ctx), s.Info()
-	if first {
-		logger.Info("Connected to the driver", "endpoint", value.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
-	} else {
-		logger.V(2).Info("Connected to the driver again", "endpoint", value.Endpoint, "version", info.Version)
-	}
+	klog.FromContext(ctx).V(2).Info("Connected to the driver", "endpoint", value.Endpoint, "version", s.Info().Version)
 	return live
 }

@@ -128,6 +128,11 @@ func (d *driver) connectionChanged() {
 	d.gate.Lock()
 	defer d.gate.Unlock()
 	if up, _, _ := d.connection.isUp(); up {
+		if !d.opened {
+			value, _ := d.desired.get()
+			info := d.connection.session.Load().Info()
+			d.logger.Info("Serving the driver", "endpoint", value.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
+		}
 		d.opened = true
 		d.queue.Open()
 	} else if d.opened {

@@ -2,10 +2,269 @@ package hub
 
 import (
 	"context"
+	"sync"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-func (p *post) observe(ctx context.Context) error { <-ctx.Done(); return nil }
+const (
+	// observers is how many VolumeAttachments of one driver are compared at once: each
+	// may have to read a secret.
+	observers = 4
+	// secretTTL is how long it is believed that a secret can be read, or not.
+	secretTTL = time.Minute
+)
 
-func (p *post) observations() (*status.Observed, []status.Check) { return nil, nil }
+// observer watches another attacher work for a driver and compares what comes of it
+// with what the hub would have done. It writes nothing and makes no call that changes
+// anything.
+type observer struct {
+	name       string
+	cluster    *Cluster
+	connection *connection
+	desired    *desired
+	tally      *tally
+	queue      workqueue.TypedRateLimitingInterface[string] // names of VolumeAttachments
+
+	mu      sync.Mutex
+	seen    map[string]*observed // by VolumeAttachment name
+	counts  map[attach.Agreement]int
+	odd     []status.Disagreement // the latest first
+	secrets map[corev1.SecretReference]secretLook
+}
+
+// keptDisagreements is how many of them are kept to be shown.
+const keptDisagreements = 100
+
+// observed is one VolumeAttachment that is watched.
+type observed struct {
+	facts    attach.Facts // the last ones that were judged
+	attach   attach.Observation
+	judged   bool // the attach was
+	detached bool // the detach was
+}
+
+// secretLook is whether a secret could be read.
+type secretLook struct {
+	when time.Time
+	err  error
+}
+
+// observe watches the driver until ctx ends.
+func (p *post) observe(ctx context.Context) error {
+	o := &observer{
+		name:       p.name,
+		cluster:    p.hub.cluster,
+		connection: p.connection,
+		desired:    p.desired,
+		tally:      p.tally,
+		queue:      workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
+		seen:       map[string]*observed{},
+		counts:     map[attach.Agreement]int{},
+		secrets:    map[corev1.SecretReference]secretLook{},
+	}
+	p.observer.Store(o)
+	defer p.observer.Store(nil)
+	p.logger.Info("Watching another attacher serve the driver: nothing is written and nothing is called")
+	stop := p.hub.routes.observe(p.name, o)
+	defer stop()
+	return o.run(klog.NewContext(ctx, p.logger))
+}
+
+// run compares until ctx ends.
+func (o *observer) run(ctx context.Context) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var workers sync.WaitGroup
+	for range observers {
+		goSafely(&workers, fail, func() {
+			for o.next(ctx) {
+			}
+		})
+	}
+	goSafely(&workers, fail, func() {
+		for ctx.Err() == nil {
+			_, _, changed := o.connection.isUp()
+			o.lookAgain()
+			select {
+			case <-ctx.Done():
+			case <-changed:
+			}
+		}
+	})
+	<-ctx.Done()
+	o.queue.ShutDown()
+	workers.Wait()
+	if err := context.Cause(ctx); err != context.Canceled {
+		return err
+	}
+	return nil
+}
+
+// next compares one VolumeAttachment. It returns false when there will be none any more.
+func (o *observer) next(ctx context.Context) bool {
+	name, shutdown := o.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer o.queue.Done(name)
+	if err := o.compare(ctx, name); err != nil {
+		klog.FromContext(ctx).V(2).Info("Cannot compare a VolumeAttachment, will try again", "volumeAttachment", name, "err", err)
+		o.queue.AddRateLimited(name)
+		return true
+	}
+	o.queue.Forget(name)
+	return true
+}
+
+// onAttachment implements listener.
+func (o *observer) onAttachment(_, va *storagev1.VolumeAttachment) { o.queue.Add(va.Name) }
+
+// onAttachmentGone implements listener.
+func (o *observer) onAttachmentGone(va *storagev1.VolumeAttachment) { o.queue.Add(va.Name) }
+
+// hurry implements listener.
+func (o *observer) hurry(name string) { o.queue.Add(name) }
+
+// lookAgain implements listener.
+func (o *observer) lookAgain() {
+	for _, va := range o.cluster.attachmentsBy(byAttacher, o.name) {
+		o.queue.Add(va.Name)
+	}
+}
+
+// compare judges what has become of one VolumeAttachment. An error says that it cannot
+// be judged now.
+func (o *observer) compare(ctx context.Context, name string) error {
+	session := o.connection.session.Load()
+	if session == nil {
+		return nil // what the driver can do is not known: it is looked at again then
+	}
+	decider := attach.Driver{Name: o.name, DefaultFSType: o.desired.settings().DefaultFSType,
+		NoAttach: !o.cluster.attachRequired(o.name), Capabilities: session.Info().Capabilities}
+	va := o.cluster.cachedAttachment(name)
+	before := o.entry(name)
+	if before != nil && (va == nil || va.UID != before.facts.VolumeAttachment.UID) {
+		o.close(name, decider, before)
+		before = nil
+	}
+	if va == nil {
+		return nil
+	}
+	facts, err := o.cluster.facts(ctx, va, o.cluster.cachedVolume)
+	if err != nil {
+		return err
+	}
+	finding := decider.Observe(facts)
+	o.checkSecret(ctx, &finding)
+	o.keep(name, before, facts, finding)
+	return nil
+}
+
+func (o *observer) entry(name string) *observed {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.seen[name]
+}
+
+// keep takes a finding in. The first final one about an attach stands: what it was
+// judged by may change later.
+func (o *observer) keep(name string, before *observed, facts attach.Facts, finding attach.Observation) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	e := before
+	if e == nil {
+		e = &observed{}
+		o.seen[name] = e
+	}
+	guarded := e.facts
+	e.facts = facts
+	if guarded.VolumeAttachment != nil && attach.HasFinalizer(guarded.VolumeAttachment.Finalizers, attach.Finalizer(o.name)) &&
+		!attach.HasFinalizer(facts.VolumeAttachment.Finalizers, attach.Finalizer(o.name)) {
+		e.facts = guarded // a detach is judged by the last state that had it
+	}
+	if finding.Operation == attach.Detaching && !finding.Final() || e.judged {
+		return
+	}
+	e.attach = finding
+	if finding.Final() {
+		e.judged = true
+		o.count(facts.VolumeAttachment, finding)
+	}
+}
+
+// close judges the detach of a VolumeAttachment that is gone.
+func (o *observer) close(name string, decider attach.Driver, e *observed) {
+	finding := attach.Observation{Agreement: attach.Pending}
+	if e.facts.VolumeAttachment.DeletionTimestamp != nil {
+		finding = decider.ObserveDetach(e.facts)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.seen, name)
+	if finding.Final() {
+		o.count(e.facts.VolumeAttachment, finding)
+	}
+}
+
+// count counts a final finding. The caller holds the mutex.
+func (o *observer) count(va *storagev1.VolumeAttachment, finding attach.Observation) {
+	o.counts[finding.Agreement]++
+	agreement := agreementOf(finding.Agreement)
+	o.tally.metrics.Observed(agreement)
+	if finding.Agreement == attach.Agreed {
+		return
+	}
+	o.odd = append([]status.Disagreement{{VolumeAttachment: va.Name, Node: va.Spec.NodeName, Agreement: agreement,
+		Reason: finding.Operation.String() + ": " + finding.Reason, Since: time.Now()}},
+		o.odd[:min(len(o.odd), keptDisagreements-1)]...)
+}
+
+func agreementOf(a attach.Agreement) status.Agreement {
+	switch a {
+	case attach.Agreed:
+		return status.Agreed
+	case attach.WouldHaveFailed:
+		return status.WouldHaveFailed
+	}
+	return status.Differs
+}
+
+// checkSecret turns a finding into a failure if the secret that would go with the call
+// cannot be read. Its values are not looked at.
+func (o *observer) checkSecret(ctx context.Context, finding *attach.Observation) {
+	if finding.SecretRef == nil || finding.WouldFail {
+		return
+	}
+	if err := o.secret(ctx, *finding.SecretRef); err != nil {
+		finding.WouldFail, finding.Reason = true, err.Error()
+		if finding.Final() {
+			finding.Agreement = attach.WouldHaveFailed
+		}
+	}
+}
+
+// secret says whether a secret can be read, as of the last minute.
+func (o *observer) secret(ctx context.Context, ref corev1.SecretReference) error {
+	o.mu.Lock()
+	look, known := o.secrets[ref]
+	o.mu.Unlock()
+	if known && time.Since(look.when) < secretTTL {
+		return look.err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	_, err := o.cluster.kube.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.secrets[ref] = secretLook{when: time.Now(), err: err}
+	return err
+}

@@ -34,7 +34,8 @@ type post struct {
 	halt       *halt
 	ledger     *ledger
 	tally      *tally
-	current    atomic.Pointer[driver] // while it is worked for
+	current    atomic.Pointer[driver]   // while it is worked for
+	observer   atomic.Pointer[observer] // while it is observed
 	logger     klog.Logger
 }
 
@@ -106,7 +107,6 @@ func (p *post) work(stop context.Context, term *lease.Term) error {
 	p.condition.wait("", now)
 	p.condition.drain("", now)
 	stop = klog.NewContext(stop, p.logger)
-	p.logger.Info("Serving the driver", "continues", term.Continues())
 	d := p.newDriver(term)
 	p.current.Store(d)
 	err := d.run(stop)
@@ -116,7 +116,7 @@ func (p *post) work(stop context.Context, term *lease.Term) error {
 		p.condition.wait("the lease is being let go", now)
 		p.condition.drain("", now)
 	}
-	p.logger.Info("Not serving the driver any more")
+	p.logger.V(2).Info("Not serving the driver any more")
 	return err
 }
 

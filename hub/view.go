@@ -45,7 +45,7 @@ func (h *Hub) view(name string, e *engagement, now time.Time) status.Driver {
 		Since:    c.Since,
 		Mode:     string(value.Mode),
 		Source:   value.Source,
-		Endpoint: value.Endpoint.String(),
+		Endpoint: string(value.Endpoint),
 		Workers:  value.Workers,
 		Settings: status.SettingsOf(value.Settings),
 		Failures: e.tally.latest(),

@@ -100,9 +100,12 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 	if op == attach.Idle {
 		return op, nil
 	}
-	facts, err := d.gather(ctx, va, op)
+	facts, err := d.cluster.facts(ctx, va, d.overlay.volume)
 	if err != nil {
 		return op, err
+	}
+	if facts.PersistentVolume == nil && op == attach.Detaching {
+		facts.PersistentVolume = d.cluster.ghost(attach.VolumeName(va))
 	}
 	facts.Lost = d.ledger.isLost(va)
 	r.progress.Adopt(va, facts.PersistentVolume, d.finalizer)
@@ -149,26 +152,6 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 	klog.FromContext(ctx).V(2).Info("Done", "operation", op, "node", va.Spec.NodeName,
 		"persistentVolume", attach.VolumeName(va), "took", time.Since(begin))
 	return op, nil
-}
-
-// gather collects what is known about a VolumeAttachment. What the caches do not
-// have is asked for: an object may be younger than its cache, and an error would
-// reach the user's pod.
-func (d *driver) gather(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation) (attach.Facts, error) {
-	facts := attach.Facts{VolumeAttachment: va}
-	var err error
-	if name := attach.VolumeName(va); name != "" {
-		if facts.PersistentVolume = d.overlay.volume(name); facts.PersistentVolume == nil {
-			if facts.PersistentVolume, err = d.cluster.volume(ctx, name); err != nil {
-				return facts, err
-			}
-		}
-		if facts.PersistentVolume == nil && op == attach.Detaching {
-			facts.PersistentVolume = d.cluster.ghost(name)
-		}
-	}
-	facts.CSINode, err = d.cluster.csiNode(ctx, va.Spec.NodeName)
-	return facts, err
 }
 
 // waitsForDetach parks an attach of a volume that may be on one node only, while a
