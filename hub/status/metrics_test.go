@@ -340,9 +340,11 @@ func TestHostileTextCostsNoScrape(t *testing.T) {
 	if got := len(families["attach_hub_driver_up"].GetMetric()); got != 2 {
 		t.Errorf("got %d drivers, want 2", got)
 	}
-	for _, l := range families["attach_hub_driver_info"].GetMetric()[0].GetLabel() {
-		if len(l.GetValue()) > longestLabel {
-			t.Errorf("%s has %d bytes", l.GetName(), len(l.GetValue()))
+	for _, m := range families["attach_hub_driver_info"].GetMetric() {
+		for _, l := range m.GetLabel() {
+			if len(l.GetValue()) > longestLabel {
+				t.Errorf("%s has %d bytes", l.GetName(), len(l.GetValue()))
+			}
 		}
 	}
 	gatherer, err := h.metrics.Gatherer(h)
