@@ -32,8 +32,8 @@ type engagement struct {
 
 // follow makes what runs match each snapshot, until ctx ends and all has drained. A
 // driver that is in the next snapshot too is not interrupted: what changed of it is
-// handed to it.
-func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot) {
+// handed to it. begun is called after each.
+func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, begun func()) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	running := map[string]*engagement{}
@@ -47,6 +47,7 @@ func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot) {
 				continue
 			}
 			h.apply(ctx, &all, running, want)
+			begun()
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -32,6 +33,8 @@ type Options struct {
 	LeaseDuration time.Duration
 	// Metrics counts what is done; nil: nobody does.
 	Metrics *status.Metrics
+	// Health is told when the hub is ready, and whether what should move moves; may be nil.
+	Health *status.Health
 	// Connect connects to a driver; nil means csiclient.Connect.
 	Connect ConnectFunc
 }
@@ -63,7 +66,7 @@ func New(o Options) (*Hub, error) {
 	}
 	if o.Connect == nil {
 		o.Connect = func(ctx context.Context, d registry.Driver) (Session, error) {
-			return csiclient.Connect(ctx, d)
+			return csiclient.ConnectCounting(ctx, d, o.Metrics.Driver(d.Name).Call)
 		}
 	}
 	cluster, err := newCluster(o.Kube)
@@ -77,6 +80,9 @@ func New(o Options) (*Hub, error) {
 // every one of them has drained. No driver's failure makes it return. A Hub can
 // run once.
 func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
+	var synced, following atomic.Bool
+	h.options.Health.AddReady("caches", holds(&synced, "the caches of the cluster's objects are not filled yet"))
+	h.options.Health.AddReady("drivers", holds(&following, "which drivers to serve is not known yet"))
 	if err := h.routes.listen(); err != nil {
 		return fmt.Errorf("listen to the cluster: %w", err)
 	}
@@ -92,8 +98,19 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 		return nil
 	}
 	klog.FromContext(ctx).Info("Caches are filled")
-	h.follow(ctx, updates)
+	synced.Store(true)
+	h.follow(ctx, updates, func() { following.Store(true) })
 	return nil
+}
+
+// holds is a check of readiness.
+func holds(condition *atomic.Bool, otherwise string) func() error {
+	return func() error {
+		if !condition.Load() {
+			return errors.New(otherwise)
+		}
+		return nil
+	}
 }
 
 // ignoreEnd turns an error that is only the end of ctx into none.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -15,6 +17,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
 func newHubCommand() *cobra.Command {
@@ -46,11 +50,22 @@ func runHub(ctx context.Context, s hubSettings) error {
 		return fmt.Errorf("set up logging: %w", err)
 	}
 	defer logs.FlushLogs()
-	kube, err := kubeClient(s.kubeconfig)
+	config, err := kubeConfig(s.kubeconfig)
 	if err != nil {
 		return err
 	}
-	h, err := hub.New(hub.Options{Kube: kube, Grace: s.shutdownGrace})
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make the Kubernetes client: %w", err)
+	}
+	leases, err := newLeases(s, config)
+	if err != nil {
+		return err
+	}
+	metrics, health := status.NewMetrics(), status.NewHealth()
+	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Metrics: metrics, Health: health}
+	lead(&options, leases, s.leases)
+	h, err := hub.New(options)
 	if err != nil {
 		return err
 	}
@@ -58,8 +73,13 @@ func runHub(ctx context.Context, s hubSettings) error {
 	if err != nil {
 		return err
 	}
+	view := seen{Hub: h, source: source, registry: r, leases: leases, started: time.Now()}
+	servers, err := view.servers(func(server *status.Server) error { return server.Listen(ctx) }, s.http, metrics, health)
+	if err != nil {
+		return err
+	}
 	logger := klog.FromContext(ctx)
-	logger.Info("Starting", "version", version, "config", source.Name(), "drivers", len(source.Config().Drivers()))
+	logger.Info("Starting", "version", version, "config", source.Name(), "drivers", len(source.Config().Drivers()), "leaderElection", s.leases.Enabled)
 	for _, w := range s.warnings {
 		logger.Info("Warning: a flag does not do what it says elsewhere", "warning", w)
 	}
@@ -67,16 +87,35 @@ func runHub(ctx context.Context, s hubSettings) error {
 		w.Log(logger)
 	}
 	context.AfterFunc(ctx, func() { logger.Info("Told to stop, letting calls in flight end", "grace", s.shutdownGrace) })
-	if err := runRegistry(ctx, r, reload, func() error { return h.Run(ctx, r.Updates()) }); err != nil {
+	err = beside(ctx, leases, servers, func() error {
+		return runRegistry(ctx, r, reload, func() error { return h.Run(ctx, r.Updates()) })
+	})
+	if err != nil {
 		return err
 	}
 	logger.Info("Stopped")
 	return nil
 }
 
-// kubeClient returns a client without a rate limit of its own: the API server has
-// priority and fairness, and a limit here would couple the drivers.
-func kubeClient(kubeconfig string) (kubernetes.Interface, error) {
+// beside runs leases and HTTP servers while do runs, and returns what do did: both are
+// needed until the last call has ended.
+func beside(ctx context.Context, leases *lease.Leases, servers []*status.Server, do func() error) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running errgroup.Group
+	if leases != nil {
+		running.Go(func() error { return leases.Run(ctx) })
+	}
+	for _, server := range servers {
+		running.Go(func() error { return server.Run(ctx) })
+	}
+	err := do()
+	cancel()
+	return errors.Join(err, running.Wait())
+}
+
+// kubeConfig returns how to reach the Kubernetes API, without a rate limit: the API
+// server has priority and fairness, and a limit here would couple the drivers.
+func kubeConfig(kubeconfig string) (*rest.Config, error) {
 	config, err := restConfig(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("find the Kubernetes API: %w", err)
@@ -85,7 +124,7 @@ func kubeClient(kubeconfig string) (kubernetes.Interface, error) {
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	config.UserAgent = "csi-attach-hub/" + version
-	return kubernetes.NewForConfig(config)
+	return config, nil
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

@@ -40,13 +40,18 @@ func Connect(ctx context.Context, d registry.Driver) (*Session, error) {
 // connector is Connect with what tests replace.
 type connector struct {
 	filePoll func() (ticks <-chan time.Time, stop func()) // when TLS files are looked at
+	count    CallFunc                                     // of calls; nil for none
 }
 
 func (c connector) connect(ctx context.Context, d registry.Driver) (*Session, error) {
 	if err := d.CheckTransport(); err != nil {
 		return nil, err
 	}
-	conn, err := dial(ctx, d)
+	var more []grpc.DialOption
+	if c.count != nil {
+		more = append(more, counting(c.count))
+	}
+	conn, err := dial(ctx, d, more...)
 	if err != nil {
 		return nil, err
 	}

@@ -41,14 +41,14 @@ type link struct {
 }
 
 // dial makes a link to the endpoint of a driver.
-func dial(ctx context.Context, d registry.Driver) (link, error) {
+func dial(ctx context.Context, d registry.Driver, more ...grpc.DialOption) (link, error) {
 	if d.TLS.Enabled() {
 		// Before anything is contacted: what is wrong on this side is not the driver's fault.
 		material, err := loadMaterial(d.TLS)
 		if err != nil {
 			return link{}, err
 		}
-		return dialSecured(ctx, d, material)
+		return dialSecured(ctx, d, material, more...)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -56,12 +56,12 @@ func dial(ctx context.Context, d registry.Driver) (link, error) {
 	if err != nil {
 		return link{}, err
 	}
-	conn, err := speak(ctx, d, &wire{Conn: raw}, plain())
+	conn, err := speak(ctx, d, &wire{Conn: raw}, append(more, plain())...)
 	return link{ClientConn: conn}, err
 }
 
 // dialSecured makes a link that is secured with what was in the TLS files.
-func dialSecured(ctx context.Context, d registry.Driver, material *tlsfiles.Material) (link, error) {
+func dialSecured(ctx context.Context, d registry.Driver, material *tlsfiles.Material, more ...grpc.DialOption) (link, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	raw, err := connectRaw(ctx, d.Endpoint)
@@ -73,7 +73,7 @@ func dialSecured(ctx context.Context, d registry.Driver, material *tlsfiles.Mate
 		raw.Close()
 		return link{}, fmt.Errorf("speak TLS with %s: %w", d.Endpoint, err)
 	}
-	conn, err := speak(ctx, d, secured, creds)
+	conn, err := speak(ctx, d, secured, append(more, creds)...)
 	return link{ClientConn: conn, material: material}, err
 }
 
@@ -92,21 +92,20 @@ func connectRaw(ctx context.Context, endpoint registry.Endpoint) (net.Conn, erro
 }
 
 // speak makes gRPC ready on a connection, which it takes over.
-func speak(ctx context.Context, d registry.Driver, on *wire, security grpc.DialOption) (*grpc.ClientConn, error) {
+func speak(ctx context.Context, d registry.Driver, on *wire, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	var taken atomic.Bool
-	conn, err := grpc.NewClient("passthrough:///"+d.Endpoint.Address(),
+	conn, err := grpc.NewClient("passthrough:///"+d.Endpoint.Address(), append(more,
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			if taken.Swap(true) {
 				return nil, errors.New("the connection to the driver has ended")
 			}
 			return on, nil
 		}),
-		security,
 		grpc.WithAuthority(authority(d)),
 		grpc.WithIdleTimeout(0), // an idle connection is not a lost one
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize)),
-	)
+	)...)
 	if err != nil {
 		on.Close()
 		return nil, fmt.Errorf("set up gRPC for %s: %w", d.Endpoint, err)

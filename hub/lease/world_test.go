@@ -47,12 +47,17 @@ func newWorld(t *testing.T) *world {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	w.ctx = klog.NewContext(ctx, klog.Background())
-	ns, err := w.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "lease-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.namespace = ns.Name
+	w.namespace = w.makeNamespace()
 	return w
+}
+
+func (w *world) makeNamespace() string {
+	w.t.Helper()
+	ns, err := w.kube.CoreV1().Namespaces().Create(w.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "lease-"}}, metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return ns.Name
 }
 
 func quick(o *Options) {

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"net"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+)
+
+// newLeases returns what says which process works for which driver, nil without leader
+// election.
+func newLeases(s hubSettings, config *rest.Config) (*lease.Leases, error) {
+	if !s.leases.Enabled {
+		return nil, nil
+	}
+	kube, err := leaseClient(config)
+	if err != nil {
+		return nil, err
+	}
+	return lease.New(lease.Options{
+		Kube:          kube,
+		Identity:      lease.NewIdentity(),
+		Namespace:     s.leases.Namespace,
+		Labels:        s.leases.Labels,
+		Duration:      s.leases.Duration,
+		RenewDeadline: s.leases.RenewDeadline,
+		RetryPeriod:   s.leases.RetryPeriod,
+		Alone:         s.csiAddress != "",
+	})
+}
+
+// leaseClient returns a client with a connection of its own: a request for a volume that
+// is slow or throttled must not cost the lease.
+func leaseClient(config *rest.Config) (kubernetes.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.Dial = (&net.Dialer{}).DialContext // client-go shares connections of equal configs
+	config.UserAgent += " leases"
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make the client for leases: %w", err)
+	}
+	return kube, nil
+}
+
+// lead adds leases to the options of a hub.
+func lead(o *hub.Options, leases *lease.Leases, s leaseSettings) {
+	if leases == nil {
+		return
+	}
+	o.Leases, o.LeaseNamespace, o.LeaseDuration = leases, s.Namespace, s.Duration
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// leaderGrace is how much longer than its duration a lease may be unrenewed before
+// /healthz/leader-election says so: csi-attacher's.
+const leaderGrace = 20 * time.Second
+
+// seen is what is to be seen of this process: a status.Source.
+type seen struct {
+	*hub.Hub
+	source   registry.ConfigSource
+	registry *registry.Registry
+	leases   *lease.Leases // nil without leader election
+	identity string
+	started  time.Time
+}
+
+// Overview implements status.Source.
+func (s seen) Overview() status.Overview {
+	o := status.Overview{Version: version, Started: s.started, Config: s.config(), Unclaimed: s.Unclaimed(), Replicas: s.replicas()}
+	for _, r := range o.Replicas {
+		if r.Self {
+			o.Identity = r.Identity
+		}
+	}
+	return o
+}
+
+// config says what became of what drivers are learned from.
+func (s seen) config() status.Config {
+	c := status.Config{LastReloadOK: true}
+	if file, ok := s.source.(*registry.File); ok {
+		is := file.Status()
+		c.Path, c.Hash, c.LastReloadOK, c.LastSuccess = file.Name(), is.Hash, is.LastSuccessful, is.LastSuccess
+		for _, e := range is.Errors {
+			c.Errors = append(c.Errors, e.Error())
+		}
+	}
+	for _, w := range s.source.Config().Warnings() {
+		c.Warnings = append(c.Warnings, w.String())
+	}
+	for _, conflict := range s.registry.Conflicts() {
+		c.Conflicts = append(c.Conflicts, status.Conflict(conflict))
+	}
+	return c
+}
+
+// replicas says which processes share the drivers, with the drivers whose leases this
+// one saw them hold.
+func (s seen) replicas() []status.Replica {
+	held := map[string][]string{}
+	for _, d := range s.Drivers() {
+		if d.Lease.Holder != "" {
+			held[d.Lease.Holder] = append(held[d.Lease.Holder], d.Name)
+		}
+	}
+	var replicas []status.Replica
+	if s.leases != nil {
+		for _, m := range s.leases.Members() {
+			replicas = append(replicas, status.Replica{Identity: m.Identity, Self: m.Self, Drivers: held[m.Identity]})
+		}
+	}
+	return replicas
+}
+
+// leaderCheck is what /healthz/leader-election answers.
+func (s seen) leaderCheck() error {
+	if s.leases == nil {
+		return nil
+	}
+	return s.leases.Check(leaderGrace)
+}
+
+// servers returns what shows this process over HTTP, each already listening: an address
+// that cannot be had ends the program before it has begun.
+func (s seen) servers(listen func(*status.Server) error, settings httpSettings, metrics *status.Metrics, health *status.Health) ([]*status.Server, error) {
+	var servers []*status.Server
+	for _, address := range settings.Addresses {
+		server, err := status.New(status.Options{Endpoint: address, MetricsPath: settings.MetricsPath, Source: s,
+			Metrics: metrics, Health: health, LeaderCheck: s.leaderCheck, Profiling: settings.Profiling})
+		if err != nil {
+			return nil, err
+		}
+		if err := listen(server); err != nil {
+			return nil, err
+		}
+		servers = append(servers, server)
+	}
+	return servers, nil
+}

@@ -1,0 +1,32 @@
+package csiclient
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// CallFunc is told each call when it has ended: its full gRPC path, the code of the
+// answer and how long it took. It is called from many goroutines and must not block.
+type CallFunc func(method string, code codes.Code, took time.Duration)
+
+// ConnectCounting is Connect, and tells count all calls of the Session, those that
+// verify the driver too.
+func ConnectCounting(ctx context.Context, d registry.Driver, count CallFunc) (*Session, error) {
+	return connector{filePoll: pollFiles, count: count}.connect(ctx, d)
+}
+
+// counting returns what tells count.
+func counting(count CallFunc) grpc.DialOption {
+	return grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		begin := time.Now()
+		err := invoke(ctx, method, req, reply, conn, opts...)
+		count(method, status.Code(err), time.Since(begin))
+		return err
+	})
+}

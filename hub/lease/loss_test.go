@@ -1,0 +1,274 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// make makes the lease of a driver, held, after seven transitions.
+func (w *world) make(driver, holder string, seconds int32) *coordinationv1.Lease {
+	w.t.Helper()
+	now, seven := metav1.NowMicro(), int32(7)
+	l, err := w.kube.CoordinationV1().Leases(w.namespace).Create(w.ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: ForDriver(driver)},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
+			AcquireTime: &now, RenewTime: &now, LeaseTransitions: &seven},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return l
+}
+
+// steal writes another holder into the lease, whatever it says.
+func (w *world) steal(driver, holder string) {
+	w.t.Helper()
+	patch := []byte(`{"spec":{"holderIdentity":"` + holder + `"}}`)
+	if _, err := w.kube.CoordinationV1().Leases(w.namespace).Patch(w.ctx, ForDriver(driver), "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestAnOutageLosesTheLeaseBeforeAnotherCanTakeIt(t *testing.T) {
+	w := newWorld(t)
+	// With csi-attacher's proportions the elector gives up only when the lease has expired.
+	tight := func(o *Options) {
+		o.Duration, o.RenewDeadline, o.RetryPeriod = 2*time.Second, 1900*time.Millisecond, 900*time.Millisecond
+	}
+	for range 3 {
+		a, b := w.replica(alone, tight), w.replica(alone, tight)
+		a.hold("d")
+		term := a.term("d")
+		b.hold("d")
+		b.waitsFor("d", "held by "+a.opts.Identity)
+		a.cutOff()
+		b.term("d")
+		if !term.isLost() {
+			t.Error("the lease has another holder, and is not lost")
+		}
+		if err := term.Begin(0); !errors.Is(err, ErrFenced) {
+			t.Errorf("the fence is open: %v", err)
+		}
+		a.idle("d")
+		a.waitsFor("d", "the API server cannot be reached")
+		if a.Check(0) != nil {
+			t.Error("who waits counts as ill")
+		}
+		// Back, it waits for its successor.
+		a.cut.Store(false)
+		a.waitsFor("d", "held by "+b.opts.Identity)
+		b.stop()
+		if again := a.term("d"); again.Continues() {
+			t.Error("a term after another's continues")
+		}
+		a.stop()
+	}
+}
+
+func TestALeaseThatIsTakenAwayIsLostAtOnce(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica(alone, func(o *Options) { // the elector would notice in half a minute
+		o.Duration, o.RenewDeadline, o.RetryPeriod = 120*time.Second, 110*time.Second, 60*time.Second
+	})
+	r.hold("d")
+	term := r.term("d")
+	w.steal("d", "thief")
+	<-term.Lost()
+	r.idle("d")
+	r.waitsFor("d", "held by thief")
+	r.stop()
+	if h := w.holder("d"); h != "thief" {
+		t.Errorf("the lease of another was overwritten: %q", h)
+	}
+}
+
+func TestWithoutAWatchTheElectorSeesTheLoss(t *testing.T) {
+	w := newWorld(t)
+	r := w.replicaThat(noWatch, alone)
+	r.hold("d")
+	term := r.term("d")
+	w.steal("d", "thief")
+	<-term.Lost()
+	r.idle("d")
+	r.waitsFor("d", "held by thief")
+}
+
+// noWatch forbids to list and to watch leases.
+func noWatch(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/leases")
+}
+
+func TestWithoutPermissionToWatchLeasesArePolled(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.replicaThat(noWatch), w.replicaThat(noWatch)
+	a.hold("d")
+	a.term("d")
+	b.hold("d")
+	b.waitsFor("d", "held by "+a.opts.Identity)
+	a.stop()
+	b.term("d")
+}
+
+func TestContinuesTellsWhetherAnotherHeldTheLease(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica(alone, long)
+	term := func() *Term {
+		ctx, cancel := context.WithCancel(r.base)
+		defer cancel()
+		var term *Term
+		err := r.Hold(ctx, Claim{Driver: "d", Lease: w.lease("d"), Serve: func(_ context.Context, t *Term) error { term = t; return nil }})
+		if err != nil {
+			t.Error(err)
+		}
+		return term
+	}
+	first := term()
+	if first.Continues() || first.ResourceVersion() == "" {
+		t.Errorf("first term: continues %v, resourceVersion %q", first.Continues(), first.ResourceVersion())
+	}
+	second := term()
+	if !second.Continues() || !newer(second.ResourceVersion(), first.ResourceVersion()) {
+		t.Errorf("second term: continues %v, resourceVersion %q after %q", second.Continues(), second.ResourceVersion(), first.ResourceVersion())
+	}
+	leads, stop := w.sidecar("d", "attacher-0", r.opts)
+	<-leads
+	stop()
+	if term().Continues() {
+		t.Error("a term after a sidecar's continues")
+	}
+	if !term().Continues() {
+		t.Error("the next one does not")
+	}
+}
+
+func TestAfterAnOutageThatNobodyUsedTheTermContinues(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica(alone)
+	r.hold("d")
+	term := r.term("d")
+	r.cutOff()
+	<-term.Lost()
+	r.idle("d")
+	r.cut.Store(false)
+	if again := r.term("d"); again == term || !again.Continues() {
+		t.Error("the new term does not continue the old one")
+	}
+}
+
+func TestErrorOfServeIsReturnedAfterTheRelease(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica(alone, long)
+	broken := errors.New("broken")
+	err := r.Hold(r.base, Claim{Driver: "d", Lease: w.lease("d"), Serve: func(context.Context, *Term) error { return broken }})
+	if !errors.Is(err, broken) {
+		t.Errorf("error is %v", err)
+	}
+	if h := w.holder("d"); h != "" {
+		t.Errorf("the lease is held by %q", h)
+	}
+}
+
+func TestPanicOfServeLetsTheLeaseExpire(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.replica(alone), w.replica(alone)
+	func() {
+		defer func() {
+			if p := recover(); p != "boom" {
+				t.Errorf("recovered %v", p)
+			}
+		}()
+		_ = a.Hold(a.base, Claim{Driver: "d", Lease: w.lease("d"), Serve: func(context.Context, *Term) error { panic("boom") }})
+	}()
+	if h := w.holder("d"); h != a.opts.Identity {
+		t.Errorf("the lease was released to %q, and what was begun may go on", h)
+	}
+	b.hold("d")
+	b.term("d")
+}
+
+func TestOneProcessServesALeaseOnce(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica(alone, long)
+	inside := make(chan struct{}, 2)
+	leave := make(chan struct{})
+	reasons := make(chan string, 10)
+	claim := Claim{Driver: "d", Lease: w.lease("d"),
+		Serve:   func(context.Context, *Term) error { inside <- struct{}{}; <-leave; return nil },
+		Waiting: func(reason string) { reasons <- reason },
+	}
+	ended := make(chan error, 2)
+	for range 2 {
+		go func() { ended <- r.Hold(r.base, claim) }()
+	}
+	<-inside
+	for reason := range reasons {
+		if strings.Contains(reason, "has not ended yet") {
+			break
+		}
+	}
+	if len(inside) > 0 {
+		t.Error("both serve")
+	}
+	close(leave)
+	if err := errors.Join(<-ended, <-ended); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLeaseDeletedWhileHeldIsMadeAnewByItsHolderOnly(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.replica(alone), w.replica(alone)
+	a.hold("d")
+	term := a.term("d")
+	b.hold("d")
+	b.waitsFor("d", "held by "+a.opts.Identity)
+	if err := w.kube.CoordinationV1().Leases(w.namespace).Delete(w.ctx, ForDriver("d"), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		l, err := w.kube.CoordinationV1().Leases(w.namespace).Get(w.ctx, ForDriver("d"), metav1.GetOptions{})
+		if err == nil {
+			if h := deref(l.Spec.HolderIdentity); h != a.opts.Identity {
+				t.Errorf("held by %q", h)
+			}
+			break
+		}
+		if w.ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+	if term.isLost() || b.turnsTaken() > 0 {
+		t.Errorf("lost is %v; the other served %d times", term.isLost(), b.turnsTaken())
+	}
+}
+
+func TestCheckFailsWhenWorkOutlivesItsLease(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica(alone)
+	r.drain = make(chan struct{})
+	r.hold("d")
+	term := r.term("d")
+	if err := r.Check(0); err != nil {
+		t.Errorf("healthy: %v", err)
+	}
+	r.cutOff()
+	<-term.Lost()
+	for r.Check(0) == nil && w.ctx.Err() == nil {
+		pause(w.ctx, 20*time.Millisecond)
+	}
+	if err := r.Check(time.Hour); err != nil {
+		t.Errorf("within the grace: %v", err)
+	}
+	close(r.drain)
+	r.idle("d")
+	for r.Check(0) != nil && w.ctx.Err() == nil {
+		pause(w.ctx, 20*time.Millisecond)
+	}
+}

@@ -1,0 +1,173 @@
+package lease
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+)
+
+// served waits until each driver is served by exactly one of the replicas, who shares
+// with the expected number of others, and returns by whom.
+func (w *world) served(all []string, replicas ...*replica) map[string]*replica {
+	w.t.Helper()
+	for {
+		by := map[string]*replica{}
+		twice := 0
+		var changed []chan struct{}
+		for _, r := range replicas {
+			r.mu.Lock()
+			for d := range r.serving {
+				if by[d] != nil {
+					twice++
+				}
+				by[d] = r
+			}
+			changed = append(changed, r.changed)
+			r.mu.Unlock()
+		}
+		if len(by) == len(all) && twice == 0 {
+			return by
+		}
+		select {
+		case <-w.ctx.Done():
+			w.t.Fatalf("%d of %d drivers are served", len(by), len(all))
+		case <-changed[0]:
+		case <-changed[len(changed)/2]:
+		case <-changed[len(changed)-1]:
+		}
+	}
+}
+
+// settled waits until the replicas serve what share says, all of it.
+func (w *world) settled(all []string, replicas ...*replica) map[string]*replica {
+	w.t.Helper()
+	var members []Member
+	byID := map[string]*replica{}
+	for _, r := range replicas {
+		members = append(members, Member{Identity: r.opts.Identity, Drivers: all})
+		byID[r.opts.Identity] = r
+	}
+	owners := share(members)
+	for _, d := range all {
+		byID[owners[d]].term(d)
+	}
+	by := w.served(all, replicas...)
+	for d, r := range by {
+		if r.opts.Identity != owners[d] {
+			w.t.Fatalf("%s is served by %s, but belongs to %s", d, r.opts.Identity, owners[d])
+		}
+	}
+	return by
+}
+
+func count(by map[string]*replica) map[string]int {
+	n := map[string]int{}
+	for _, r := range by {
+		n[r.opts.Identity]++
+	}
+	return n
+}
+
+func TestReplicasShareTheDriversThroughJoinLeaveAndKill(t *testing.T) {
+	w := newWorld(t)
+	all := drivers(30)
+	started := time.Now()
+	a, b := w.replica(), w.replica()
+	a.hold(all...)
+	b.hold(all...)
+	two := w.settled(all, a, b)
+	t.Logf("two replicas: %v after %v, taken %d times", slices.Sorted(maps.Values(count(two))), time.Since(started), a.turnsTaken()+b.turnsTaken())
+	// Who starts together waits for one another, and does not grab everything.
+	if n := a.turnsTaken() + b.turnsTaken(); n > 36 {
+		t.Errorf("30 drivers were taken %d times at the start", n)
+	}
+
+	started = time.Now()
+	c := w.replica()
+	c.hold(all...)
+	three := w.settled(all, a, b, c)
+	t.Logf("joined: %v after %v", slices.Sorted(maps.Values(count(three))), time.Since(started))
+	for id, n := range count(three) {
+		if n > 15 {
+			t.Errorf("%s serves %d of 30 drivers", id, n)
+		}
+	}
+	for _, r := range []*replica{a, b, c} {
+		if m := r.Members(); len(m) != 3 || len(m[0].Drivers) != 30 {
+			t.Errorf("members are %v", m)
+		}
+	}
+
+	started = time.Now()
+	b.stop()
+	after := w.settled(all, a, c)
+	t.Logf("left: %v after %v", slices.Sorted(maps.Values(count(after))), time.Since(started))
+
+	started = time.Now()
+	c.cutOff()
+	for _, d := range all {
+		a.term(d)
+	}
+	t.Logf("killed: %v after %v", a.count(), time.Since(started))
+	if m := a.Members(); len(m) != 1 || !m[0].Self {
+		t.Errorf("members are %v", m)
+	}
+}
+
+// turnsTaken is how often the replica took a lease.
+func (r *replica) turnsTaken() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, times := range r.terms {
+		n += times
+	}
+	return n
+}
+
+func TestAReplicaThatIsAloneServesSoon(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica(long)
+	started := time.Now()
+	r.hold("d")
+	r.term("d")
+	t.Logf("serves after %v", time.Since(started))
+	if time.Since(started) > 20*time.Second {
+		t.Error("it waited for a lease duration")
+	}
+}
+
+func TestADriverStaysWithWhoTookItFromAnOwnerThatDidNot(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.replica(), w.replica()
+	// b says that it is able to serve all, and takes nothing: its leases are in another namespace.
+	all := drivers(8)
+	other := *w
+	other.namespace = w.makeNamespace()
+	b.w = &other
+	b.hold(all...)
+	a.hold(all...)
+	for _, d := range all {
+		a.term(d) // after a lease duration at the latest
+	}
+	owners := share([]Member{{Identity: a.opts.Identity, Drivers: all}, {Identity: b.opts.Identity, Drivers: all}})
+	if n := loads(owners)[b.opts.Identity]; n == 0 {
+		t.Skip("by chance nothing belongs to the other")
+	}
+	// A third replica comes: what belongs to it is handed over, so a does follow the members.
+	c := w.replica()
+	c.hold(all...)
+	owners = share([]Member{{Identity: a.opts.Identity, Drivers: all}, {Identity: b.opts.Identity, Drivers: all}, {Identity: c.opts.Identity, Drivers: all}})
+	for _, d := range all {
+		if owners[d] == c.opts.Identity {
+			c.term(d)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for d, n := range a.terms {
+		if n > 1 {
+			t.Errorf("%s was taken %d times", d, n)
+		}
+	}
+}

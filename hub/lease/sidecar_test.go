@@ -1,0 +1,108 @@
+package lease
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+)
+
+// sidecar competes for the lease of a driver as csi-attacher does: client-go's elector,
+// with the name of the host as identity. Its stop releases the lease.
+func (w *world) sidecar(driver, identity string, o Options) (leads <-chan struct{}, stop func()) {
+	w.t.Helper()
+	began := make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: w.namespace, Name: ForDriver(driver)},
+			Client:     w.kube.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+		},
+		LeaseDuration: o.Duration, RenewDeadline: o.RenewDeadline, RetryPeriod: o.RetryPeriod, ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(began) },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(klog.NewContext(w.ctx, quiet(klog.Background())))
+	ended := make(chan struct{})
+	go func() { defer close(ended); elector.Run(ctx) }()
+	stop = func() { cancel(); <-ended }
+	w.t.Cleanup(stop)
+	return began, stop
+}
+
+func TestASidecarIsWaitedForAndGetsTheLeaseBack(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica(long)
+	leads, scaleAway := w.sidecar("d", "attacher-0", r.opts)
+	<-leads
+	r.hold("d")
+	r.waitsFor("d", "held by attacher-0 since 2")
+	if h, ok := r.Holder(w.lease("d")); !ok || h.Identity != "attacher-0" || h.Mine || h.Since.IsZero() || h.Renewed.Before(h.Since) {
+		t.Errorf("holder is %+v, %v", h, ok)
+	}
+	scaleAway()
+	term := r.term("d") // long before the lease would expire
+	if term.Continues() {
+		t.Error("the first term continues something")
+	}
+	if h, ok := r.Holder(w.lease("d")); !ok || !h.Mine {
+		t.Errorf("holder is %+v, %v", h, ok)
+	}
+
+	leads, scaleAway = w.sidecar("d", "attacher-0", r.opts)
+	r.stop()
+	<-leads
+	if n := deref(w.get("d").Spec.LeaseTransitions); n != 2 {
+		t.Errorf("%d transitions, want 2", n)
+	}
+	scaleAway()
+}
+
+func TestADeadSidecarIsSucceededAfterItsOwnDuration(t *testing.T) {
+	w := newWorld(t)
+	// Its clock is wrong by a day, in the direction in which its lease would long have expired.
+	past := metav1.NewMicroTime(time.Now().Add(-24 * time.Hour))
+	l := w.make("d", "attacher-0", 3)
+	l.Spec.RenewTime, l.Spec.AcquireTime = &past, &past
+	if _, err := w.kube.CoordinationV1().Leases(w.namespace).Update(w.ctx, l, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r := w.replica(alone, long) // its own duration does not count
+	started := time.Now()
+	r.hold("d")
+	r.term("d")
+	if took := time.Since(started); took < 3*time.Second || took > 30*time.Second {
+		t.Errorf("taken after %v, want 3s", took)
+	}
+	if n := deref(w.get("d").Spec.LeaseTransitions); n != 8 {
+		t.Errorf("%d transitions, want 8", n)
+	}
+}
+
+func TestALeaseThatIsRenewedIsNeverTaken(t *testing.T) {
+	w := newWorld(t)
+	l := w.make("d", "attacher-0", 1)
+	r := w.replica(alone)
+	r.hold("d")
+	// Renewed by a clock that stands still, as seconds are too coarse to tell.
+	for range 12 {
+		pause(w.ctx, 250*time.Millisecond)
+		l.Annotations = map[string]string{"beat": time.Now().String()}
+		var err error
+		if l, err = w.kube.CoordinationV1().Leases(w.namespace).Update(w.ctx, l, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.turnsTaken() > 0 {
+		t.Error("the lease was taken")
+	}
+}
