@@ -31,6 +31,21 @@ type CSIDriverDiscovery struct {
 	EndpointTemplate string
 	// AllowedEndpoints are all that an object can make the hub contact.
 	AllowedEndpoints []EndpointPattern
+	// TLS secures what is found at TCP endpoints; zero for none. Without a ServerName
+	// each driver's certificate must be for the host of its endpoint.
+	TLS TLS
+}
+
+// tls returns what secures the connection to an endpoint that was found.
+func (c CSIDriverDiscovery) tls(e Endpoint) TLS {
+	if !c.TLS.Enabled() || e.Network() != "tcp" {
+		return TLS{}
+	}
+	t := c.TLS
+	if t.ServerName == "" {
+		t.ServerName = e.Host()
+	}
+	return t
 }
 
 // check says that an endpoint is not allowed.
@@ -49,7 +64,7 @@ func (p *parser) discovery(n *yaml.Node) Discovery {
 	o := p.object(n, "discovery", keys{known: []string{"csiDrivers", "sockets"}})
 	if n, written := o.values["csiDrivers"]; written {
 		d.CSIDrivers = p.csiDrivers(p.object(n, o.child("csiDrivers"), keys{
-			known: []string{"enabled", "endpointTemplate", "allowedEndpoints"},
+			known: []string{"enabled", "endpointTemplate", "allowedEndpoints", "tls"},
 		}))
 	}
 	if n, written := o.values["sockets"]; written {
@@ -74,6 +89,9 @@ func (p *parser) csiDrivers(o object) CSIDriverDiscovery {
 	n, written := o.values["allowedEndpoints"]
 	if written {
 		c.AllowedEndpoints = p.patterns(n, o.child("allowedEndpoints"))
+	}
+	if n, written := o.values["tls"]; written {
+		c.TLS = p.tls(n, o.child("tls"), "")
 	}
 	empty := written && n.Kind == yaml.SequenceNode && len(n.Content) == 0
 	if c.Enabled && (empty || !written && !o.misspelt["allowedEndpoints"]) {

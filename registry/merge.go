@@ -71,6 +71,7 @@ func (m *merger) offerObject(d Driver, rule CSIDriverDiscovery) {
 		}
 		d.Endpoint = Endpoint(strings.ReplaceAll(rule.EndpointTemplate, driverPlaceholder, d.Name))
 	}
+	d.TLS = rule.tls(d.Endpoint)
 	m.offer(d, rule.check)
 }
 
@@ -78,6 +79,7 @@ func (m *merger) offerObject(d Driver, rule CSIDriverDiscovery) {
 // endpoint besides its form.
 func (m *merger) offer(d Driver, allow func(Endpoint) error) {
 	d.Settings = m.defaults
+	d.Insecure = d.Insecure && !d.TLS.Enabled()
 	if err := checkDiscovered(d, allow); err != nil {
 		m.refuse(d, "", err.Error())
 		return
@@ -123,7 +125,11 @@ func checkDiscovered(d Driver, allow func(Endpoint) error) error {
 			return err
 		}
 	}
-	return d.CheckTransport()
+	if d.CheckTransport() != nil {
+		return fmt.Errorf("%s without TLS would carry secrets in plain text: write discovery.csiDrivers.tls, or list the driver with tls of its own",
+			quote(string(d.Endpoint)))
+	}
+	return nil
 }
 
 // list returns the drivers of a snapshot in order of name.

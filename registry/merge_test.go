@@ -150,6 +150,30 @@ func TestObjectsWithoutAnnotationAreLeftOutWithoutATemplate(t *testing.T) {
 	}
 }
 
+// Whether the defaults say insecure or not: what the rule says goes before them.
+func TestDriversOfObjectsAreReachedOverTLSWhereTheRuleSaysSo(t *testing.T) {
+	const files = "caFile: /ca, certFile: /crt, keyFile: /key"
+	for _, test := range []struct{ defaults, tls, want string }{
+		{"", files, "a.storage.svc"},
+		{", insecure: true", files, "a.storage.svc"},
+		{"", files + ", serverName: drivers", "drivers"},
+	} {
+		text := strings.Replace(discoveryConfig, "timeout: 7m", "timeout: 7m"+test.defaults, 1)
+		text = strings.Replace(text, "    enabled:", "    tls: {"+test.tls+"}\n    enabled:", 1)
+		config, err := registry.Parse("f.yaml", []byte(text))
+		check(t, err)
+		snapshot, conflicts := registry.Merge(config, []registry.Driver{object("a", "tcp://a.storage.svc:9443"), object("b", "unix:///csi/b"),
+			object("c", "tcp://c.evil.svc:9443")}, []registry.Driver{socket("s", "/run/s")})
+		checkConflicts(t, conflicts, []string{"c: <CSIDriver c: not allowed by"})
+		if got, want := snapshot["a"].TLS, (registry.TLS{CAFile: "/ca", CertFile: "/crt", KeyFile: "/key", ServerName: test.want}); got != want || snapshot["a"].Insecure {
+			t.Errorf("%+v: got %+v, insecure %t", test, got, snapshot["a"].Insecure)
+		}
+		if snapshot["b"].TLS.Enabled() || snapshot["s"].TLS.Enabled() || len(snapshot) != 4 {
+			t.Errorf("%+v: got %+v", test, snapshot)
+		}
+	}
+}
+
 func TestInsecureDefaultsLetObjectsNameAddressesThatAreAllowed(t *testing.T) {
 	config, err := registry.Parse("f.yaml", []byte(strings.Replace(discoveryConfig, "timeout: 7m", "timeout: 7m, insecure: true", 1)))
 	check(t, err)

@@ -55,15 +55,15 @@ func driverSchema() schema {
 	s := settingsSchema("a driver", entryKeys, map[string]schema{
 		"name":     name,
 		"endpoint": pattern("where its controller listens: unix:///path/to/csi.sock or tcp://host:port", endpointForm),
-		"tls":      tlsSchema(),
+		"tls":      tlsSchema("mutual TLS to a tcp:// endpoint"),
 	})
 	s["required"] = []string{"name", "endpoint"}
 	return s
 }
 
-func tlsSchema() schema {
+func tlsSchema(description string) schema {
 	const file = "^/."
-	return mapping("mutual TLS to a tcp:// endpoint", map[string]schema{
+	return mapping(description, map[string]schema{
 		"caFile":     pattern("file with the authorities that the driver's certificate must come from", file),
 		"certFile":   pattern("file with the certificate of this side", file),
 		"keyFile":    pattern("file with the key of that certificate", file),
@@ -76,6 +76,7 @@ func discoverySchema() schema {
 		"csiDrivers": mapping("drivers from CSIDriver objects", map[string]schema{
 			"enabled":          boolean().schema,
 			"endpointTemplate": pattern("endpoint of objects without an annotation", `\{driver\}`),
+			"tls":              tlsSchema("mutual TLS to all tcp:// endpoints that are found"),
 			"allowedEndpoints": distinct("what an object can make the hub contact", pattern("an endpoint with * in it", `^(unix:///.|tcp://.)`)),
 		}, "enabled"),
 		"sockets": distinct("globs of sockets on which drivers answer", pattern("a glob like /csi/*/csi.sock", "^/.")),

@@ -37,7 +37,8 @@ func (d Driver) CheckTransport() error {
 // tlsKeys is what tls may hold.
 var tlsKeys = keys{known: []string{"caFile", "certFile", "keyFile", "serverName"}}
 
-// tls reads how the connection to an endpoint is secured.
+// tls reads how the connection to an endpoint is secured. The server name is that of
+// the endpoint if none is written.
 func (p *parser) tls(n *yaml.Node, path string, endpoint Endpoint) TLS {
 	o := p.object(n, path, tlsKeys)
 	if n.Kind != yaml.MappingNode {
