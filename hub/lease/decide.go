@@ -55,7 +55,7 @@ func decide(s situation) verdict {
 		open = s.view.since
 	}
 	open = open.Add(s.duration)
-	if !s.now.Before(open) && s.view.up {
+	if !s.now.Before(open) && !s.view.away() {
 		return verdict{try: true, past: s.driver.owner}
 	}
 	return verdict{reason: "belongs to replica " + s.driver.owner, again: open}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
@@ -26,6 +27,10 @@ type view struct {
 	since  time.Time // since when it is up, or not
 	err    error     // why it is not, if that is known
 }
+
+// away reports whether the API server seems to be away. When it only forbids to watch,
+// it is there.
+func (v view) away() bool { return !v.up && !apierrors.IsForbidden(v.err) }
 
 func newObserver(replicas chan<- struct{}) *observer {
 	return &observer{

@@ -87,22 +87,3 @@ func TestADeadSidecarIsSucceededAfterItsOwnDuration(t *testing.T) {
 		t.Errorf("%d transitions, want 8", n)
 	}
 }
-
-func TestALeaseThatIsRenewedIsNeverTaken(t *testing.T) {
-	w := newWorld(t)
-	l := w.make("d", "attacher-0", 1)
-	r := w.replica(alone)
-	r.hold("d")
-	// Renewed by a clock that stands still, as seconds are too coarse to tell.
-	for range 12 {
-		pause(w.ctx, 250*time.Millisecond)
-		l.Annotations = map[string]string{"beat": time.Now().String()}
-		var err error
-		if l, err = w.kube.CoordinationV1().Leases(w.namespace).Update(w.ctx, l, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if r.turnsTaken() > 0 {
-		t.Error("the lease was taken")
-	}
-}

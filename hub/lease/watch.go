@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -23,29 +24,48 @@ type watch struct {
 	observer  *observer
 	timeout   time.Duration // of one list
 	retry     time.Duration // how often it is tried again
+	blind     atomic.Bool   // it was said that leases cannot be watched
+}
+
+func (w *watch) up(logger klog.Logger) {
+	w.observer.up(w.namespace)
+	if w.blind.Swap(false) {
+		logger.Info("Leases are watched again", "namespace", w.namespace)
+	}
+}
+
+func (w *watch) down(ctx context.Context, logger klog.Logger, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	w.observer.down(w.namespace, err)
+	if !w.blind.Swap(true) {
+		logger.Info("Leases cannot be watched, and are polled", "namespace", w.namespace, "err", err)
+	}
 }
 
 // run blocks until ctx ends.
 func (w *watch) run(ctx context.Context) {
-	logger := quiet(klog.FromContext(ctx))
+	loud := klog.FromContext(ctx)
+	logger := quiet(loud)
 	ctx = klog.NewContext(ctx, logger)
 	client := w.kube.CoordinationV1().Leases(w.namespace)
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			ctx, cancel := context.WithTimeout(ctx, w.timeout)
+			limited, cancel := context.WithTimeout(ctx, w.timeout)
 			defer cancel()
-			list, err := client.List(ctx, o)
+			list, err := client.List(limited, o)
 			if err != nil {
-				w.observer.down(w.namespace, err)
+				w.down(ctx, loud, err)
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			changes, err := client.Watch(ctx, o)
 			if err != nil {
-				w.observer.down(w.namespace, err)
+				w.down(ctx, loud, err)
 			} else {
-				w.observer.up(w.namespace)
+				w.up(loud)
 			}
 			return changes, err
 		},
@@ -59,7 +79,7 @@ func (w *watch) run(ctx context.Context) {
 		})
 	for ctx.Err() == nil {
 		if err := reflector.ListAndWatchWithContext(ctx); err != nil {
-			w.observer.down(w.namespace, err)
+			w.down(ctx, loud, err)
 		}
 		pause(ctx, w.retry/2+rand.N(w.retry/2))
 	}

@@ -1,0 +1,190 @@
+package lease
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var leaseD = Name{"ns", "d"}
+
+// object makes a Lease as the API server would show it.
+func object(n Name, version int, holder string, seconds int32) *coordinationv1.Lease {
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: n.Namespace, Name: n.Name, ResourceVersion: strconv.Itoa(version)}}
+	l.Spec.HolderIdentity = &holder
+	if seconds > 0 {
+		l.Spec.LeaseDurationSeconds = &seconds
+	}
+	return l
+}
+
+// watching is an observer that has listed the namespace with nothing in it.
+func watching() (*observer, chan struct{}) {
+	o := newObserver(make(chan struct{}, 1))
+	woken := make(chan struct{}, 1)
+	o.subscribe(leaseD, woken)
+	o.up("ns")
+	o.list("ns", nil, "1")
+	return o, woken
+}
+
+func isDue(o *observer) bool { return !time.Now().Before(o.look(leaseD).dueAt(15 * time.Second)) }
+
+func TestALeaseIsDueWhenItStoodForItsOwnDuration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := watching()
+		o.saw(object(leaseD, 2, "x", 3))
+		for version := 3; version < 20; version++ { // renewed just in time
+			time.Sleep(3*time.Second - 1)
+			if isDue(o) {
+				t.Fatal("due before its duration is over")
+			}
+			o.saw(object(leaseD, version, "x", 3))
+		}
+		o.list("ns", []*coordinationv1.Lease{object(leaseD, 19, "x", 3)}, "30") // listed anew: that is no renewal
+		time.Sleep(3 * time.Second)
+		if !isDue(o) {
+			t.Error("not due after its duration")
+		}
+	})
+}
+
+func TestALeaseThatDoesNotSayLastsAsLongAsOurs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := watching()
+		o.saw(object(leaseD, 2, "x", 0))
+		time.Sleep(15*time.Second - 1)
+		if isDue(o) {
+			t.Error("due too early")
+		}
+		time.Sleep(1)
+		if !isDue(o) {
+			t.Error("not due")
+		}
+	})
+}
+
+func TestOldNewsIsIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := watching()
+		o.saw(object(leaseD, 10, "x", 3))
+		o.saw(object(leaseD, 9, "", 1))
+		o.gone(leaseD, "8")
+		o.list("ns", nil, "7")
+		if s := o.look(leaseD); !s.present || s.record.holder != "x" {
+			t.Errorf("seen is %+v", s)
+		}
+		time.Sleep(3 * time.Second)
+		o.saw(object(leaseD, 9, "y", 3))
+		if !isDue(o) {
+			t.Error("old news has renewed the lease")
+		}
+	})
+}
+
+func TestALeaseDeletedWhileHeldLastsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := watching()
+		o.saw(object(leaseD, 2, "x", 3))
+		time.Sleep(time.Second)
+		o.gone(leaseD, "3")
+		if isDue(o) {
+			t.Error("due as soon as it is deleted")
+		}
+		time.Sleep(2 * time.Second)
+		if !isDue(o) {
+			t.Error("not due after its duration")
+		}
+		o.saw(object(leaseD, 4, "x", 3)) // its holder has made it anew
+		if s := o.look(leaseD); isDue(o) || !s.present {
+			t.Errorf("seen is %+v", s)
+		}
+		o.saw(object(leaseD, 5, "", 1)) // released
+		o.gone(leaseD, "")
+		if !isDue(o) {
+			t.Error("a released lease that was deleted is not due")
+		}
+	})
+}
+
+func TestNothingIsKnownBeforeTheNamespaceIsListed(t *testing.T) {
+	o := newObserver(make(chan struct{}, 1))
+	if o.look(leaseD).known {
+		t.Error("known before anybody has looked")
+	}
+	o.up("ns")
+	if o.look(leaseD).known {
+		t.Error("known before the list")
+	}
+	o.list("ns", nil, "1")
+	if s := o.look(leaseD); !s.known || s.present {
+		t.Errorf("seen is %+v", s)
+	}
+	if o.look(Name{"other", "d"}).known {
+		t.Error("a lease of another namespace is known")
+	}
+}
+
+func TestWhoWaitsIsWokenByItsLeaseAndByTheView(t *testing.T) {
+	o, woken := watching()
+	<-woken
+	for what, change := range map[string]func(){
+		"another holder": func() { o.saw(object(leaseD, 2, "x", 3)) },
+		"outage":         func() { o.down("ns", errors.New("away")) },
+	} {
+		change()
+		select {
+		case <-woken:
+		default:
+			t.Errorf("%s: not woken", what)
+		}
+	}
+	o.saw(object(Name{"ns", "other"}, 3, "x", 3))
+	select {
+	case <-woken:
+		t.Error("woken by another lease")
+	default:
+	}
+}
+
+func TestReplicasCountAsAliveAfterATimeInWhichNobodyCouldSeeThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := watching()
+		l := object(Name{"ns", "r"}, 2, "r", 3)
+		l.Labels = map[string]string{replicaLabel: "true"}
+		l.Annotations = map[string]string{driversAnnotation: "a,b"}
+		o.saw(l)
+		living := func() int {
+			members, _ := census(Member{Identity: "self", Self: true}, o.announced("ns"), time.Second, time.Now())
+			return len(members) - 1
+		}
+		if living() != 1 {
+			t.Error("a new replica does not live")
+		}
+		o.down("ns", errors.New("away"))
+		time.Sleep(time.Minute)
+		o.up("ns")
+		if living() != 1 {
+			t.Error("dead at the moment in which it can be seen again")
+		}
+		time.Sleep(3 * time.Second)
+		if living() != 0 {
+			t.Error("lives though it does not renew")
+		}
+	})
+}
+
+func TestWhatIsGoneAndAskedForByNobodyIsForgotten(t *testing.T) {
+	o, _ := watching()
+	other := Name{"ns", "other"}
+	o.saw(object(other, 2, "x", 3))
+	o.gone(other, "3")
+	if len(o.seen) != 0 {
+		t.Errorf("kept: %v", o.seen)
+	}
+}

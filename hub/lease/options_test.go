@@ -1,0 +1,63 @@
+package lease
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func TestOptionsAreChecked(t *testing.T) {
+	good := Options{Kube: fake.NewClientset(), Identity: "me", Namespace: "ns", Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 5 * time.Second}
+	if _, err := New(good); err != nil {
+		t.Errorf("csi-attacher's defaults: %v", err)
+	}
+	for want, spoil := range map[string]func(*Options){
+		"no client":                 func(o *Options) { o.Kube = nil },
+		"no identity":               func(o *Options) { o.Identity = "" },
+		"no namespace":              func(o *Options) { o.Namespace = "" },
+		"lease duration 1.5s":       func(o *Options) { o.Duration = 1500 * time.Millisecond },
+		"lease duration 0s":         func(o *Options) { o.Duration = 0 },
+		"shorter than the lease":    func(o *Options) { o.RenewDeadline = 15 * time.Second },
+		"longer than 9.6s":          func(o *Options) { o.RetryPeriod, o.RenewDeadline = 8*time.Second, 9*time.Second },
+		"retry period 0s":           func(o *Options) { o.RetryPeriod = 0 },
+		"no client\nno identity":    func(o *Options) { o.Kube, o.Identity = nil, "" },
+		"retry period -1s: must be": func(o *Options) { o.RetryPeriod = -time.Second },
+	} {
+		o := good
+		spoil(&o)
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+	good.Namespace, good.Alone = "", true
+	if _, err := New(good); err != nil {
+		t.Errorf("alone it announces nothing: %v", err)
+	}
+}
+
+func TestLeaseOfADriverIsCSIAttachers(t *testing.T) {
+	for driver, want := range map[string]string{
+		"ebs.csi.aws.com": "external-attacher-leader-ebs-csi-aws-com",
+		"ends.with.":      "external-attacher-leader-ends-with-X",
+		"":                "external-attacher-leader-X",
+	} {
+		if got := ForDriver(driver); got != want {
+			t.Errorf("lease of %q is %s, want %s", driver, got, want)
+		}
+	}
+}
+
+func TestNameOfAReplicaIsOneOfAnObject(t *testing.T) {
+	for _, identity := range []string{NewIdentity(), "Host_X", "host.", "ends-", "_", strings.Repeat("x", 300) + "_abc"} {
+		name := replicaName(identity)
+		if wrong := utilvalidation.IsDNS1123Subdomain(name); len(wrong) > 0 {
+			t.Errorf("%s: %v", name, wrong)
+		}
+	}
+	if NewIdentity() == NewIdentity() {
+		t.Error("two identities are the same")
+	}
+}
