@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -93,6 +94,9 @@ func (s *scene) startDriver(driver, socket string, args ...string) (*testbed.Pro
 	return p, client
 }
 
+// shortLeases are flags for leases that a test can wait for.
+var shortLeases = []string{"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"}
+
 func (s *scene) startHub(args ...string) *testbed.Process {
 	s.t.Helper()
 	config := filepath.Join(s.dir, "drivers.yaml")
@@ -101,7 +105,7 @@ func (s *scene) startHub(args ...string) *testbed.Process {
 	}
 	p, err := testbed.StartHub(s.ctx, testbed.HubOptions{
 		Binary: s.binary("./cmd/csi-attach-hub"), Kubeconfig: s.plane.Kubeconfig(), Config: config,
-		LogPath: filepath.Join(s.dir, "hub.log"), Args: args,
+		LogPath: filepath.Join(s.dir, "hub.log"), Args: append(slices.Clone(shortLeases), args...),
 	})
 	if err != nil {
 		s.t.Fatal(err)

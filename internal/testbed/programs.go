@@ -14,6 +14,7 @@ type HubOptions struct {
 	Config        string        // path of drivers.yaml; empty when Args say what to serve
 	ShutdownGrace time.Duration // 0: the hub's own default
 	Verbosity     int           // -v
+	HTTPEndpoint  string        // with Config; empty: none, so that many hubs get on with each other
 	Args          []string      // further flags
 	LogPath       string        // gets its output, appended
 	Name          string        // for errors; empty: "hub"
@@ -27,7 +28,7 @@ func StartHub(ctx context.Context, o HubOptions) (*Process, error) {
 	}
 	args := []string{"--kubeconfig", o.Kubeconfig, "-v", strconv.Itoa(o.Verbosity)}
 	if o.Config != "" {
-		args = append(args, "--config", o.Config)
+		args = append(args, "--config", o.Config, "--http-endpoint", o.HTTPEndpoint)
 	}
 	if o.ShutdownGrace > 0 {
 		args = append(args, "--shutdown-grace", o.ShutdownGrace.String())
