@@ -58,11 +58,11 @@ func TestALeaseThatDoesNotSayLastsAsLongAsOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := watching()
 		o.saw(object(leaseD, 2, "x", 0))
-		time.Sleep(15*time.Second - 1)
+		time.Sleep(15*time.Second - time.Millisecond)
 		if isDue(o) {
 			t.Error("due too early")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Millisecond)
 		if !isDue(o) {
 			t.Error("not due")
 		}

@@ -57,7 +57,7 @@ func TestNameOfAReplicaIsOneOfAnObject(t *testing.T) {
 			t.Errorf("%s: %v", name, wrong)
 		}
 	}
-	if NewIdentity() == NewIdentity() {
+	if one, other := NewIdentity(), NewIdentity(); one == other {
 		t.Error("two identities are the same")
 	}
 }

@@ -24,6 +24,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		child()
+		return
+	}
 	os.Exit(testbed.RunMain(m, testbed.ControlPlaneOptions{}))
 }
 

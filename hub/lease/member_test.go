@@ -1,0 +1,123 @@
+package lease
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestAReplicaAnnouncesWhatItIsAbleToServe(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica(func(o *Options) { o.Labels = map[string]string{"team": "storage"} })
+	r.hold("b", "a")
+	r.term("a")
+	r.term("b")
+	read := func(want string) *coordinationv1.Lease {
+		for {
+			l, err := w.kube.CoordinationV1().Leases(w.namespace).Get(w.ctx, replicaName(r.opts.Identity), metav1.GetOptions{})
+			if err == nil && l.Annotations[driversAnnotation] == want {
+				return l
+			}
+			if w.ctx.Err() != nil {
+				t.Fatalf("announced: %v, %v; want %s", l, err, want)
+			}
+			pause(w.ctx, 10*time.Millisecond)
+		}
+	}
+	l := read("a,b")
+	if l.Labels[replicaLabel] != "true" || l.Labels["team"] != "storage" || deref(l.Spec.HolderIdentity) != r.opts.Identity {
+		t.Errorf("announced: %+v", l)
+	}
+	if l := w.get("a"); l.Labels["team"] != "storage" {
+		t.Errorf("labels of the lease: %v", l.Labels)
+	}
+	// From when it is to end a driver is not announced any more, though its work goes on.
+	drain := make(chan struct{})
+	r.drain = drain
+	r.stopHold["a"]()
+	read("b")
+	if h := w.holder("a"); h != r.opts.Identity {
+		t.Errorf("held by %q while the work drains", h)
+	}
+	close(drain)
+	// Deleted by somebody, it is made anew.
+	if err := w.kube.CoordinationV1().Leases(w.namespace).Delete(w.ctx, l.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	read("b")
+	r.stop()
+	if _, err := w.kube.CoordinationV1().Leases(w.namespace).Get(w.ctx, l.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("after the end the announcement is there: %v", err)
+	}
+}
+
+func TestCensusCountsTheLiving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		seen := func(holder string, ago time.Duration) sighting {
+			return sighting{known: true, present: true, since: now.Add(-ago), record: record{holder: holder, duration: 10 * time.Second, replica: true}}
+		}
+		members, next := census(Member{Identity: "m", Self: true}, map[Name]sighting{
+			{"ns", "1"}: seen("z", 4*time.Second),
+			{"ns", "2"}: seen("a", time.Second),
+			{"ns", "3"}: seen("dead", 10*time.Second),
+			{"ns", "4"}: seen("", 0),
+			{"ns", "5"}: seen("m", 0), // this replica's own
+		}, time.Second, now)
+		var ids []string
+		for _, m := range members {
+			ids = append(ids, m.Identity)
+		}
+		if !slices.Equal(ids, []string{"a", "m", "z"}) {
+			t.Errorf("the living are %v", ids)
+		}
+		if next.Sub(now) != 6*time.Second {
+			t.Errorf("the next could die in %v", next.Sub(now))
+		}
+	})
+}
+
+func TestAnnouncementsOfTheLongDeadAreDeleted(t *testing.T) {
+	w := newWorld(t)
+	l, err := New(Options{Kube: w.kube, Identity: "me", Namespace: w.namespace, Duration: 2 * time.Second, RenewDeadline: time.Second, RetryPeriod: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := w.kube.CoordinationV1().Leases(w.namespace)
+	for name, age := range map[string]time.Duration{"long-dead": time.Hour, "dead": 59 * time.Minute, "risen": 2 * time.Hour} {
+		holder := name
+		lease, err := client.Create(w.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{replicaLabel: "true"}},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.observer.saw(lease)
+		n := Name{w.namespace, name}
+		s := l.observer.look(n)
+		s.since = time.Now().Add(-age)
+		l.observer.seen[n] = s
+		if name == "risen" { // renewed, which this process has not seen yet
+			lease.Annotations = map[string]string{"again": "yes"}
+			if _, err := client.Update(w.ctx, lease, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	(&announcer{leases: l}).bury(w.ctx, client)
+	left, err := client.List(w.ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, lease := range left.Items {
+		names = append(names, lease.Name)
+	}
+	if !slices.Equal(names, []string{"dead", "risen"}) {
+		t.Errorf("left are %v", names)
+	}
+}
