@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -43,7 +45,8 @@ type Cluster struct {
 	nodes       cache.SharedIndexInformer
 	drivers     cache.SharedIndexInformer
 
-	heard []cache.InformerSynced // of each handler: whether it was told all that was there
+	heard  []cache.InformerSynced // of each handler: whether it was told all that was there
+	barred atomic.Bool            // CSIDriver objects may not be read
 
 	mu     sync.Mutex
 	ghosts map[string]*corev1.PersistentVolume // by name; guarded by mu
@@ -73,8 +76,28 @@ func newCluster(kube kubernetes.Interface) (*Cluster, error) {
 	if err := c.volumes.AddIndexers(cache.Indexers{byGuardian: guardianIndex}); err != nil {
 		return nil, fmt.Errorf("index persistentvolumes: %w", err)
 	}
+	err = c.drivers.SetWatchErrorHandlerWithContext(c.cannotWatchDrivers)
+	if err != nil {
+		return nil, fmt.Errorf("handle errors of csidrivers: %w", err)
+	}
 	return c, nil
 }
+
+// cannotWatchDrivers lets the hub do without CSIDriver objects where it may not read
+// them: csi-attacher's own role, with which the hub may have to do in the place of one
+// sidecar, has no rule for them.
+func (c *Cluster) cannotWatchDrivers(ctx context.Context, r *cache.Reflector, err error) {
+	if !apierrors.IsForbidden(err) {
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+		return
+	}
+	if !c.barred.Swap(true) {
+		klog.FromContext(ctx).Info("CSIDriver objects may not be read: attachRequired is taken for true for every driver", "err", err)
+	}
+}
+
+// driversKnown says whether CSIDriver objects are in their cache, or never will be.
+func (c *Cluster) driversKnown() bool { return c.drivers.HasSynced() || c.barred.Load() }
 
 // guardianIndex leaves out the volumes that just live, which are nearly all.
 func guardianIndex(obj any) ([]string, error) {
@@ -108,6 +131,10 @@ func (c *Cluster) listen(handlers map[cache.SharedIndexInformer]cache.ResourceEv
 		if err != nil {
 			return err
 		}
+		if informer == c.drivers {
+			c.heard = append(c.heard, func() bool { return registration.HasSynced() || c.barred.Load() })
+			continue
+		}
 		c.heard = append(c.heard, registration.HasSynced)
 	}
 	return nil
@@ -118,15 +145,11 @@ func (c *Cluster) listen(handlers map[cache.SharedIndexInformer]cache.ResourceEv
 // an attach would fail for no reason.
 func (c *Cluster) start(ctx context.Context) error {
 	c.factory.StartWithContext(ctx)
-	for kind, synced := range c.factory.WaitForCacheSync(ctx.Done()) {
-		if !synced {
-			return fmt.Errorf("fill the cache of %v: %w", kind, context.Cause(ctx))
-		}
-	}
+	filled := []cache.InformerSynced{c.attachments.HasSynced, c.volumes.HasSynced, c.nodes.HasSynced, c.driversKnown}
 	// The handlers too must be through with what was there: to a driver that begins it is
 	// no news.
-	if !cache.WaitForCacheSync(ctx.Done(), c.heard...) {
-		return fmt.Errorf("hear of all that is in the caches: %w", context.Cause(ctx))
+	if !cache.WaitForCacheSync(ctx.Done(), append(filled, c.heard...)...) {
+		return fmt.Errorf("fill the caches: %w", context.Cause(ctx))
 	}
 	return nil
 }
