@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -26,6 +28,19 @@ func (s *scene) startInPlace(socket, args string) *testbed.Process {
 	}
 	testbed.KillAtEnd(s.t, p)
 	return p
+}
+
+// holder returns who has the lease that csi-attacher would have, "" if nobody.
+func (s *scene) holder(driver string) string {
+	s.t.Helper()
+	l, err := s.plane.Clientset().CoordinationV1().Leases("default").Get(s.ctx, "external-attacher-leader-"+driver, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		s.t.Fatal(err)
+	}
+	if err != nil || l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
 }
 
 const (
@@ -49,6 +64,9 @@ func TestManifestsOfDriversWorkWithTheImageSwapped(t *testing.T) {
 			attachments := s.attachments(driver, 20)
 			s.create(attachments...)
 			s.waitFor("all attached", testbed.AllAttached(20))
+			if holder := s.holder(driver); (holder != "") != strings.Contains(test.args, "--leader-election") {
+				t.Errorf("the lease of the driver is held by %q", holder)
+			}
 			s.delete(attachments...)
 			s.waitFor("none left", testbed.NoneLeft[*storagev1.VolumeAttachment])
 			if b := backend.Books(); len(b.Attached) > 0 || b.ViolationCount > 0 || b.Methods[fakecsi.ControllerPublishVolume].Begun != 20 {
@@ -58,6 +76,9 @@ func TestManifestsOfDriversWorkWithTheImageSwapped(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.checkExit(hub)
+			if holder := s.holder(driver); holder != "" {
+				t.Errorf("the lease of the driver is still held by %q", holder)
+			}
 			log, err := os.ReadFile(hub.LogPath())
 			if err != nil {
 				t.Fatal(err)

@@ -117,6 +117,9 @@ func parseLabels(s string) (map[string]string, error) {
 		if !ok {
 			reasons = []string{"there is no ':' in it"}
 		}
+		if strings.HasPrefix(key, "attach-hub/") {
+			reasons = append(reasons, "attach-hub/ is for labels that the hub sets itself")
+		}
 		if _, twice := labels[key]; twice {
 			reasons = append(reasons, "the key is there twice")
 		}

@@ -166,7 +166,7 @@ func TestMistakesInFlagsAreToldAtOnce(t *testing.T) {
 		{"renewal that client-go can miss", "--leader-election-renew-deadline=6s", []string{"it must be above 1.2 times the retry period, which makes 6s"}},
 		{"no renewal", "--leader-election-retry-period=0", []string{"--leader-election-retry-period is 0s: it must be positive"}},
 		{"namespace", "--leader-election-namespace=Kube_System", []string{`"Kube_System" is no namespace`}},
-		{"labels", "--leader-election-labels=a:b,a:c,/:x,ok:y", []string{"the key is there twice", `"/:x" is no label`}},
+		{"labels", "--leader-election-labels=a:b,a:c,/:x,ok:y,attach-hub/replica:true", []string{"the key is there twice", `"/:x" is no label`, "the hub sets itself"}},
 		{"unknown flag", "--csi-address=/s --connection-timeout=1s", []string{"unknown flag: --connection-timeout"}},
 		{"gate that is none", "--feature-gates=x", []string{"invalid argument"}},
 	} {
