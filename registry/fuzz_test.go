@@ -5,9 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"gopkg.in/yaml.v3"
 )
 
@@ -40,9 +42,15 @@ func FuzzParse(f *testing.F) {
 		for _, problem := range violations(t, data) {
 			t.Errorf("was taken against the schema: %s", problem)
 		}
-		again, err := Parse("f.yaml", render(t, config.Drivers()))
+		again, err := Parse("f.yaml", render(t, config))
 		if err != nil {
 			t.Fatalf("what was taken is not taken again: %v", err)
+		}
+		if again.Defaults() != config.Defaults() {
+			t.Errorf("the defaults are %+v, then %+v", config.Defaults(), again.Defaults())
+		}
+		if diff := cmp.Diff(discoveryInYAML(config.Discovery()), discoveryInYAML(again.Discovery())); diff != "" {
+			t.Errorf("discovery differs the second time (-first +second):\n%s", diff)
 		}
 		if len(again.Drivers()) != len(config.Drivers()) {
 			t.Fatalf("got %v, then %v", config.Drivers(), again.Drivers())
@@ -57,35 +65,71 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// render writes a file that says everything about each driver.
-func render(t *testing.T, drivers Snapshot) []byte {
+// render writes a file that says everything about each driver, and about all others.
+func render(t *testing.T, c *Config) []byte {
 	t.Helper()
 	list := []any{}
-	for _, d := range drivers {
-		entry := map[string]any{"name": d.Name, "endpoint": string(d.Endpoint)}
+	for _, d := range c.Drivers() {
+		entry := settingsInYAML(t, d.Settings, true)
+		entry["name"], entry["endpoint"] = d.Name, string(d.Endpoint)
 		if d.TLS.Enabled() {
-			entry["tls"] = map[string]any{"caFile": d.TLS.CAFile, "certFile": d.TLS.CertFile, "keyFile": d.TLS.KeyFile, "serverName": d.TLS.ServerName}
-		}
-		for _, s := range settings {
-			var value any
-			if err := yaml.Unmarshal([]byte(s.write(d.Settings)), &value); err != nil {
-				t.Fatal(err)
-			}
-			if group, key, nested := strings.Cut(s.key, "."); !nested {
-				entry[s.key] = value
-			} else if inner, ok := entry[group].(map[string]any); ok {
-				inner[key] = value
-			} else {
-				entry[group] = map[string]any{key: value}
-			}
+			entry["tls"] = tlsInYAML(d.TLS)
 		}
 		list = append(list, entry)
 	}
-	data, err := yaml.Marshal(map[string]any{"apiVersion": apiVersion, "kind": configKind, "drivers": list})
+	data, err := yaml.Marshal(map[string]any{"apiVersion": apiVersion, "kind": configKind,
+		"defaults": settingsInYAML(t, c.Defaults(), false), "discovery": discoveryInYAML(c.Discovery()), "drivers": list})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// settingsInYAML are all settings, of one driver or those that several can share.
+func settingsInYAML(t *testing.T, of Settings, ofOneDriver bool) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	for _, s := range settings {
+		if s.single && !ofOneDriver {
+			continue
+		}
+		var value any
+		if err := yaml.Unmarshal([]byte(s.write(of)), &value); err != nil {
+			t.Fatal(err)
+		}
+		if group, key, nested := strings.Cut(s.key, "."); !nested {
+			out[s.key] = value
+		} else if inner, ok := out[group].(map[string]any); ok {
+			inner[key] = value
+		} else {
+			out[group] = map[string]any{key: value}
+		}
+	}
+	return out
+}
+
+func tlsInYAML(t TLS) map[string]any {
+	out := map[string]any{"caFile": t.CAFile, "certFile": t.CertFile, "keyFile": t.KeyFile}
+	if t.ServerName != "" {
+		out["serverName"] = t.ServerName
+	}
+	return out
+}
+
+func discoveryInYAML(d Discovery) map[string]any {
+	objects := map[string]any{"enabled": d.CSIDrivers.Enabled}
+	if d.CSIDrivers.EndpointTemplate != "" {
+		objects["endpointTemplate"] = d.CSIDrivers.EndpointTemplate
+	}
+	patterns := []any{}
+	for _, p := range d.CSIDrivers.AllowedEndpoints {
+		patterns = append(patterns, p.String())
+	}
+	objects["allowedEndpoints"] = patterns
+	if d.CSIDrivers.TLS.Enabled() {
+		objects["tls"] = tlsInYAML(d.CSIDrivers.TLS)
+	}
+	return map[string]any{"csiDrivers": objects, "sockets": slices.Clone(d.Sockets)}
 }
 
 func checkErrors(t *testing.T, data []byte, err error) {
