@@ -7,20 +7,59 @@ import (
 	"syscall"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
+// asCSIAttacher returns a kubeconfig with no more permissions than csi-attacher's own
+// manifests give it.
+func (s *scene) asCSIAttacher() (kubeconfig string) {
+	s.t.Helper()
+	user := s.prefix + "-csi-attacher"
+	read, change := []string{"get", "list", "watch"}, []string{"get", "list", "watch", "patch"}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"persistentvolumes"}, Verbs: change},
+		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csinodes"}, Verbs: read},
+		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"volumeattachments"}, Verbs: change},
+		{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"volumeattachments/status"}, Verbs: []string{"patch"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "watch", "list", "delete", "update", "create"}},
+	}}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}}
+	client := s.plane.Clientset().RbacV1()
+	if _, err := client.ClusterRoles().Create(s.ctx, role, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := client.ClusterRoleBindings().Create(s.ctx, binding, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(s.plane.Kubeconfig())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, info := range config.AuthInfos {
+		info.Impersonate = user
+	}
+	kubeconfig = filepath.Join(s.dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		s.t.Fatal(err)
+	}
+	return kubeconfig
+}
+
 // startInPlace starts a hub in the place of a csi-attacher with the arguments of a
-// manifest, in which $(ADDRESS) stands for the socket.
+// manifest, in which $(ADDRESS) stands for the socket, and with its permissions.
 func (s *scene) startInPlace(socket, args string) *testbed.Process {
 	s.t.Helper()
 	p, err := testbed.StartHub(s.ctx, testbed.HubOptions{
-		Binary: s.binary("./cmd/csi-attach-hub"), Kubeconfig: s.plane.Kubeconfig(), LogPath: filepath.Join(s.dir, "hub.log"),
+		Binary: s.binary("./cmd/csi-attach-hub"), Kubeconfig: s.asCSIAttacher(), LogPath: filepath.Join(s.dir, "hub.log"),
 		Args: strings.Split(strings.ReplaceAll(args, "$(ADDRESS)", socket), " "),
 	})
 	if err != nil {
