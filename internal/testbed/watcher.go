@@ -144,6 +144,31 @@ func (w *Watcher[T]) WaitFor(ctx context.Context, what string, holds func([]T) b
 	}
 }
 
+// WaitForOne blocks until holds is true of one object, or of its absence. For
+// many who wait for one each, it is much less work than WaitFor. The object
+// has no namespace.
+func (w *Watcher[T]) WaitForOne(ctx context.Context, what, name string, holds func(object T, exists bool) bool) error {
+	for {
+		changed := w.nextChange()
+		object, exists, err := w.store.GetByKey(name)
+		if err != nil {
+			return fmt.Errorf("wait for %s %s: %w", name, what, err)
+		}
+		var one T
+		if exists {
+			one = object.(T)
+		}
+		if holds(one, exists) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s %s: %w", name, what, context.Cause(ctx))
+		}
+	}
+}
+
 func (w *Watcher[T]) nextChange() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()

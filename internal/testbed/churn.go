@@ -1,0 +1,289 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// hasty is how many cycles there are to one whose VolumeAttachment is deleted as soon as
+	// it is made.
+	hasty = 8
+	// churnRetry is how long to wait after an error of the API.
+	churnRetry = 100 * time.Millisecond
+	// churnLag is how long to wait for a watch to show what the API has.
+	churnLag = 500 * time.Millisecond
+)
+
+// ChurnOptions say what to attach and detach. All but Seed is needed.
+type ChurnOptions struct {
+	Cluster *Cluster
+	Watcher *Watcher[*storagev1.VolumeAttachment]
+	Driver  string
+	Volumes int      // how many there are; each is attached to one node at a time
+	Nodes   []string // whose CSINodes have the driver
+	Prefix  string   // of the names of volumes and VolumeAttachments
+	Seed    uint64   // equal seeds choose equal nodes, and delete early in the same cycles
+}
+
+func (o ChurnOptions) check() error {
+	if o.Cluster == nil || o.Watcher == nil || o.Driver == "" || o.Volumes <= 0 || len(o.Nodes) == 0 || o.Prefix == "" {
+		return errors.New("churn: Cluster, Watcher, Driver, Volumes, Nodes and Prefix must be set")
+	}
+	return nil
+}
+
+// Churn is a steady load: each of its volumes is attached to a node, detached and
+// attached to another, for ever. One VolumeAttachment of a volume is gone before the next is
+// made, and its name is that of volume and node, so names come again: so does
+// kube-controller-manager.
+type Churn struct {
+	o      ChurnOptions
+	cancel context.CancelFunc
+	ending chan struct{} // closed when no further cycle is to begin
+	once   sync.Once     // closes ending
+	done   chan struct{} // closed when all has ended
+
+	mu      sync.Mutex
+	settle  bool // each volume is to be attached once more at the end
+	settled map[string]string
+	cycles  int
+	err     error         // the first one
+	changed chan struct{} // closed when cycles or err change
+}
+
+// StartChurn begins, and goes on until Stop, Settle or the end of ctx. Volumes that do not
+// exist are made. Errors of the API are retried, as it may be away for a while.
+func StartChurn(ctx context.Context, o ChurnOptions) (*Churn, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	c := &Churn{o: o, ending: make(chan struct{}), done: make(chan struct{}), settled: map[string]string{}, changed: make(chan struct{})}
+	ctx, c.cancel = context.WithCancel(ctx)
+	var volumes sync.WaitGroup
+	for i := range o.Volumes {
+		random := rand.New(rand.NewPCG(o.Seed, uint64(i)))
+		volumes.Go(func() {
+			if err := c.run(ctx, c.volume(i), random); err != nil {
+				c.change(func() { c.err = errors.Join(c.err, err) })
+			}
+		})
+	}
+	go func() {
+		defer close(c.done)
+		defer c.cancel()
+		volumes.Wait()
+	}()
+	return c, nil
+}
+
+// volume is the name of a PersistentVolume, and its handle.
+func (c *Churn) volume(i int) string { return fmt.Sprintf("%s-%d", c.o.Prefix, i) }
+
+// Cycles is how often a volume has been detached, of all volumes.
+func (c *Churn) Cycles() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cycles
+}
+
+// WaitCycles blocks until there were so many more cycles than now.
+func (c *Churn) WaitCycles(ctx context.Context, more int) error {
+	want := c.Cycles() + more
+	for {
+		c.mu.Lock()
+		cycles, err, changed := c.cycles, c.err, c.changed
+		c.mu.Unlock()
+		if cycles >= want || err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-c.done:
+			return fmt.Errorf("wait for %d more cycles: the churn has ended", want-cycles)
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d more cycles: %w: there are %s", want-cycles, context.Cause(ctx), summarizeVolumeAttachments(c.o.Watcher.List()))
+		}
+	}
+}
+
+// Stop ends the load and blocks until all its VolumeAttachments are detached and gone. When
+// ctx ends first, things stay as they are. It returns the first errors of the load.
+func (c *Churn) Stop(ctx context.Context) error { return c.end(ctx) }
+
+// Settle ends the load with each volume attached, and returns on which node, by the name
+// of the volume, which is also its handle. It blocks until all are, or until ctx ends.
+func (c *Churn) Settle(ctx context.Context) (map[string]string, error) {
+	c.mu.Lock()
+	c.settle = true
+	c.mu.Unlock()
+	err := c.end(ctx)
+	return c.settled, err
+}
+
+func (c *Churn) end(ctx context.Context) error {
+	c.once.Do(func() { close(c.ending) })
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		c.cancel()
+		<-c.done
+		return fmt.Errorf("end churn: %w: there are %s", context.Cause(ctx), summarizeVolumeAttachments(c.o.Watcher.List()))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *Churn) change(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// run makes one volume, and attaches and detaches it.
+func (c *Churn) run(ctx context.Context, volume string, random *rand.Rand) error {
+	pv := PersistentVolume{Name: volume, Driver: c.o.Driver}
+	err := c.retry(ctx, "create "+pv.String(), func() error {
+		if err := c.o.Cluster.Create(ctx, pv); !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	at := random.IntN(len(c.o.Nodes))
+	for {
+		node := c.o.Nodes[at]
+		// Never the same node again, if there is another.
+		at = (at + 1 + random.IntN(max(1, len(c.o.Nodes)-1))) % len(c.o.Nodes)
+		early := random.IntN(hasty) == 0
+		select {
+		case <-c.ending:
+			return c.finish(ctx, volume, node)
+		default:
+		}
+		if err := c.cycle(ctx, c.attachment(volume, node), early); err != nil {
+			return err
+		}
+		c.change(func() { c.cycles++ })
+	}
+}
+
+// finish attaches a volume for the last time, if that is asked for.
+func (c *Churn) finish(ctx context.Context, volume, node string) error {
+	c.mu.Lock()
+	settle := c.settle
+	c.mu.Unlock()
+	if !settle {
+		return nil
+	}
+	va, err := c.create(ctx, c.attachment(volume, node))
+	if err != nil {
+		return err
+	}
+	if err := c.waitAttached(ctx, va); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settled[volume] = node
+	return nil
+}
+
+func (c *Churn) attachment(volume, node string) VolumeAttachment {
+	return VolumeAttachment{Name: volume + "." + node, Driver: c.o.Driver, Node: node, PersistentVolume: volume}
+}
+
+// cycle makes a VolumeAttachment and blocks until it is gone.
+func (c *Churn) cycle(ctx context.Context, want VolumeAttachment, early bool) error {
+	va, err := c.create(ctx, want)
+	if err != nil {
+		return err
+	}
+	if !early {
+		if err := c.waitAttached(ctx, va); err != nil {
+			return err
+		}
+	}
+	err = c.retry(ctx, "delete "+want.String(), func() error { return c.o.Cluster.Delete(ctx, want) })
+	if err != nil {
+		return err
+	}
+	return c.waitGone(ctx, va)
+}
+
+func (c *Churn) create(ctx context.Context, want VolumeAttachment) (va *storagev1.VolumeAttachment, err error) {
+	client := c.o.Cluster.Client().StorageV1().VolumeAttachments()
+	err = c.retry(ctx, "create "+want.String(), func() error {
+		va, err = client.Create(ctx, want.Build(), metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) { // by a try that seemed to have failed
+			va, err = client.Get(ctx, want.Name, metav1.GetOptions{})
+		}
+		return err
+	})
+	return va, err
+}
+
+func (c *Churn) waitAttached(ctx context.Context, va *storagev1.VolumeAttachment) error {
+	return c.o.Watcher.WaitForOne(ctx, "attached", va.Name, func(now *storagev1.VolumeAttachment, exists bool) bool {
+		return exists && now.UID == va.UID && now.Status.Attached
+	})
+}
+
+// waitGone blocks until a VolumeAttachment that was deleted is gone. The watch may be
+// late, and not have shown it yet.
+func (c *Churn) waitGone(ctx context.Context, va *storagev1.VolumeAttachment) error {
+	is := func(now *storagev1.VolumeAttachment, exists bool) bool { return exists && now.UID == va.UID }
+	for {
+		err := c.o.Watcher.WaitForOne(ctx, "gone", va.Name, func(now *storagev1.VolumeAttachment, exists bool) bool { return !is(now, exists) })
+		if err != nil {
+			return err
+		}
+		gone := false
+		err = c.retry(ctx, "get VolumeAttachment "+va.Name, func() error {
+			now, err := c.o.Cluster.Client().StorageV1().VolumeAttachments().Get(ctx, va.Name, metav1.GetOptions{})
+			gone = apierrors.IsNotFound(err) || err == nil && now.UID != va.UID
+			if gone {
+				return nil
+			}
+			return err
+		})
+		if err != nil || gone {
+			return err
+		}
+		lag, cancel := context.WithTimeout(ctx, churnLag)
+		// An error only means that the API is to be asked again.
+		_ = c.o.Watcher.WaitForOne(lag, "seen", va.Name, is)
+		cancel()
+	}
+}
+
+// retry repeats f until it succeeds, ctx ends, or what it asks for is wrong.
+func (c *Churn) retry(ctx context.Context, what string, f func() error) error {
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w: last error: %w", what, context.Cause(ctx), err)
+		case <-time.After(churnRetry):
+		}
+	}
+}
