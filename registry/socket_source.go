@@ -107,7 +107,11 @@ func (s socketSource) Run(ctx context.Context, out chan<- []Driver) error {
 			box.sent()
 		case a := <-answers:
 			if a.err != nil {
-				logger.V(2).Info("A socket did not tell its driver", "endpoint", a.from.endpoint, "problem", a.err)
+				verbosity := 2
+				if a.from.delay == 0 { // the first failure, of which nobody else would tell
+					verbosity = 0
+				}
+				logger.V(verbosity).Info("A socket did not tell its driver, asking it again and again", "endpoint", a.from.endpoint, "problem", a.err)
 			}
 			known.hear(a, time.Now(), s.options)
 		case <-poll.C:

@@ -101,6 +101,23 @@ func TestSocketWithoutAnAnswerIsAskedUntilThereIsOne(t *testing.T) {
 	})
 }
 
+func TestSocketWithoutAnAnswerIsLoggedOnce(t *testing.T) {
+	dir := shortDir(t)
+	synctest.Test(t, func(t *testing.T) {
+		a := &answers{names: map[string]string{}, asked: map[string]int{}}
+		listen(t, filepath.Join(dir, "a"))
+		ctx, lines := logContext(t)
+		r := runSourceWith(t, ctx, newSocketSource(t, registry.SocketOptions{Glob: dir + "/*", Ask: a.ask}))
+		defer r.stop()
+		r.expect()
+		r.nothing(time.Hour)
+		logged(t, lines, "connection refused")
+		if len(lines) > 0 {
+			t.Errorf("logged again: %s", <-lines)
+		}
+	})
+}
+
 func TestSocketThatAnswersWithAnotherNameChangesTheSet(t *testing.T) {
 	onSockets(t, map[string]string{"a": "a"}, func(t *testing.T, dir string, a *answers, r *sourceRun) {
 		r.expect("a")
