@@ -61,11 +61,19 @@ func IsWrite(k RequestKey) bool {
 // its answer has been sent, so the very last one may be missing; a watch when
 // it ends.
 func (cp *ControlPlane) Requests(ctx context.Context) (RequestCounts, error) {
+	body, err := cp.metrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return parseRequests(body)
+}
+
+func (cp *ControlPlane) metrics(ctx context.Context) ([]byte, error) {
 	body, err := cp.client.Discovery().RESTClient().Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("get metrics of the API server: %w", err)
 	}
-	return parseRequests(body)
+	return body, nil
 }
 
 // parseRequests reads apiserver_request_total in the Prometheus text format.
