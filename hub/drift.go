@@ -110,6 +110,7 @@ func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment,
 	}
 	if !w.reported[va.UID] {
 		d.tally.metrics.Drift(string(kind), string(action))
+		d.events.drift(va, kind, string(action))
 	}
 	if w.reported == nil {
 		w.reported = map[types.UID]bool{}

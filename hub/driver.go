@@ -43,6 +43,7 @@ type driver struct {
 	intruderSaid complaint
 	halt         *halt // to be put on when another attacher is found at work
 	tally        *tally
+	events       events
 	logger       klog.Logger
 
 	gate   sync.Mutex // is held while the queue is opened or shut

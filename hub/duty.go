@@ -56,10 +56,8 @@ func dutyFor(mode registry.Mode, halt string, up bool, sinceUp, patience time.Du
 
 // leaseOf returns the lease of a driver.
 func (h *Hub) leaseOf(d registry.Driver) lease.Name {
-	return lease.Name{
-		Namespace: cmp.Or(d.Lease.Namespace, h.options.LeaseNamespace),
-		Name:      cmp.Or(d.Lease.Name, lease.ForDriver(d.Name)),
-	}
+	of := d.LeaseOf()
+	return lease.Name{Namespace: cmp.Or(of.Namespace, h.options.LeaseNamespace), Name: of.Name}
 }
 
 // whileIs returns a context that ends with ctx, or when the duty is another one.

@@ -43,6 +43,7 @@ func (d *driver) checkWriter(before, va *storagev1.VolumeAttachment) {
 	}
 	d.intruder.saw(w, va.Name)
 	d.tally.metrics.ForeignWriter()
+	d.events.foreign(va, w)
 	action := d.desired.settings().OnForeignWriter
 	if d.intruderSaid.due(w.Manager, w.Time) {
 		d.logger.Info("Another attacher writes VolumeAttachments of the driver, which is active here", "manager", w.Manager,

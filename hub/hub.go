@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+	eventrecord "k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -31,6 +32,9 @@ type Options struct {
 	// LeaseDuration is how long a driver that cannot be called from here is held before
 	// other processes are let try. With Leases it must be positive.
 	LeaseDuration time.Duration
+	// Events records what goes wrong on the VolumeAttachments; nil: nobody does. It must
+	// not block, and bounds the rate of Events.
+	Events eventrecord.EventRecorder
 	// Metrics counts what is done; nil: nobody does.
 	Metrics *status.Metrics
 	// Health is told when the hub is ready, and whether what should move moves; may be nil.

@@ -139,6 +139,7 @@ func (p *post) newDriver(term *lease.Term) *driver {
 		intruder:   p.intruder,
 		halt:       p.halt,
 		tally:      p.tally,
+		events:     events{p.hub.options.Events},
 		logger:     p.logger,
 	}
 	d.setLimits(value)

@@ -63,6 +63,7 @@ func (d *driver) watchStuck(ctx context.Context) {
 			stuck[va.UID] = op
 			if known[va.UID] != op {
 				fresh = append(fresh, va.Name)
+				d.events.stuck(va, op, fmt.Sprintf("%s wanted since %s without success, retries go on", op, wantedSince(va, op).UTC().Format(time.RFC3339)))
 				d.explainStuck(ctx, va, op)
 			}
 		}

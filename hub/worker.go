@@ -236,6 +236,7 @@ func (d *driver) saveError(ctx context.Context, va *storagev1.VolumeAttachment, 
 	if since := wantedSince(va, op); !since.IsZero() && time.Since(since) >= d.desired.settings().StuckAfter {
 		cause = stuckError{op: op, since: since, tries: r.tries.failures + 1, last: cause}
 	}
+	d.events.failed(va, op, cause)
 	if err := d.attacher().SaveError(ctx, va, op, cause); err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot write the error into the VolumeAttachment", "cause", cause, "err", err)
 	}

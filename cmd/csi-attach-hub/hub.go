@@ -62,8 +62,13 @@ func runHub(ctx context.Context, s hubSettings) error {
 	if err != nil {
 		return err
 	}
+	recorder, stopRecorder, err := newRecorder(config)
+	if err != nil {
+		return err
+	}
+	defer stopRecorder()
 	metrics, health := status.NewMetrics(), status.NewHealth()
-	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Metrics: metrics, Health: health}
+	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: metrics, Health: health}
 	lead(&options, leases, s.leases)
 	h, err := hub.New(options)
 	if err != nil {

@@ -19,7 +19,6 @@ type seen struct {
 	source   registry.ConfigSource
 	registry *registry.Registry
 	leases   *lease.Leases // nil without leader election
-	identity string
 	started  time.Time
 }
 

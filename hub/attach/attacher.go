@@ -156,7 +156,7 @@ func (a Attacher) publish(ctx context.Context, plan Plan, p *Progress, secrets m
 	defer cancel()
 	response, err := a.Controller.ControllerPublishVolume(ctx, plan.Publish)
 	if err != nil {
-		return &CallError{Method: "ControllerPublishVolume", Err: err}
+		return &CallError{Method: "ControllerPublishVolume", Err: redact(err, secrets)}
 	}
 	p.state, p.context, p.secrets = published, response.GetPublishContext(), secrets
 	return nil
@@ -175,7 +175,7 @@ func (a Attacher) unpublish(ctx context.Context, plan Plan, p *Progress) error {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
 	if _, err := a.Controller.ControllerUnpublishVolume(ctx, plan.Unpublish); err != nil {
-		return &CallError{Method: "ControllerUnpublishVolume", Err: err}
+		return &CallError{Method: "ControllerUnpublishVolume", Err: redact(err, secrets)}
 	}
 	p.Target, p.state, p.context, p.secrets = plan.Target, unpublished, nil, nil
 	return nil

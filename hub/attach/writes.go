@@ -138,7 +138,7 @@ func (a Attacher) markDetached(ctx context.Context, va *storagev1.VolumeAttachme
 // kube-controller-manager (which shows it on the pod) and for people. Errors of
 // CSI calls carry their gRPC code, which the kubelet and the scheduler look at.
 func (a Attacher) SaveError(ctx context.Context, va *storagev1.VolumeAttachment, op Operation, cause error) error {
-	value := storagev1.VolumeError{Time: metav1.Now(), Message: shorten(cause.Error())}
+	value := storagev1.VolumeError{Time: metav1.Now(), Message: Message(cause)}
 	if call := (*CallError)(nil); errors.As(cause, &call) {
 		code := int32(status.Code(call.Err))
 		value.ErrorCode = &code
@@ -160,6 +160,10 @@ func NotReady(err error) bool {
 		apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }
+
+// Message is the text of an error as it goes into a VolumeAttachment or an Event: valid
+// UTF-8, and not longer than the API server takes.
+func Message(err error) string { return shorten(err.Error()) }
 
 func shorten(message string) string {
 	message = strings.ToValidUTF8(message, "?")

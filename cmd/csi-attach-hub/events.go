@@ -1,0 +1,34 @@
+package main
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+)
+
+const (
+	// Events per second, all drivers together: a storage system that is down must not
+	// have the hub flood etcd with the news. What is too much is dropped by the recorder.
+	eventsPerSecond, eventsAtOnce = 10, 50
+	// Of one VolumeAttachment: a few at once, then one every five minutes.
+	eventsOfOne, eventsOfOnePerSecond = 5, 1.0 / 300
+)
+
+// newRecorder returns what writes Events, with a client of its own that is limited, and
+// what ends it.
+func newRecorder(config *rest.Config) (record.EventRecorder, func(), error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = eventsPerSecond, eventsAtOnce
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the client for events: %w", err)
+	}
+	broadcaster := record.NewBroadcaster(record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventsOfOne, QPS: eventsOfOnePerSecond}))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kube.CoreV1().Events("")})
+	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "csi-attach-hub"}), broadcaster.Shutdown, nil
+}

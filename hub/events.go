@@ -1,0 +1,61 @@
+package hub
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	eventrecord "k8s.io/client-go/tools/record"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// Reasons of the Events on VolumeAttachments.
+const (
+	attachFailed  = "AttachFailed"
+	detachFailed  = "DetachFailed"
+	attachStuck   = "AttachStuck"
+	detachStuck   = "DetachStuck"
+	driftDetected = "DriftDetected"
+	foreignWriter = "ForeignWriter"
+)
+
+// events tells of what goes wrong on the VolumeAttachment that it is about. Whoever
+// records them drops repetitions and bounds their rate.
+type events struct {
+	recorder eventrecord.EventRecorder // nil: nobody is told
+}
+
+func (e events) warn(va *storagev1.VolumeAttachment, reason, message string) {
+	if e.recorder != nil {
+		e.recorder.Event(va, corev1.EventTypeWarning, reason, message)
+	}
+}
+
+// failed tells of a try that failed.
+func (e events) failed(va *storagev1.VolumeAttachment, op attach.Operation, cause error) {
+	reason := attachFailed
+	if op == attach.Detaching {
+		reason = detachFailed
+	}
+	e.warn(va, reason, attach.Message(cause))
+}
+
+// stuck tells that an operation has been without success for long.
+func (e events) stuck(va *storagev1.VolumeAttachment, op attach.Operation, why string) {
+	reason := attachStuck
+	if op == attach.Detaching {
+		reason = detachStuck
+	}
+	e.warn(va, reason, why)
+}
+
+// drift tells that the storage system has it otherwise.
+func (e events) drift(va *storagev1.VolumeAttachment, kind attach.DriftKind, action string) {
+	e.warn(va, driftDetected, fmt.Sprintf("the driver's list of volumes says otherwise: %s, and the answer to that is: %s", kind, action))
+}
+
+// foreign tells that another attacher wrote the VolumeAttachment.
+func (e events) foreign(va *storagev1.VolumeAttachment, w attach.Write) {
+	e.warn(va, foreignWriter, fmt.Sprintf("another attacher (%s) wrote its %s, while this hub serves the driver", w.Manager, w.What))
+}
