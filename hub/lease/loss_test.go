@@ -37,6 +37,7 @@ func (w *world) steal(driver, holder string) {
 }
 
 func TestAnOutageLosesTheLeaseBeforeAnotherCanTakeIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	// With csi-attacher's proportions the elector gives up only when the lease has expired.
 	tight := func(o *Options) {
@@ -176,6 +177,7 @@ func TestErrorOfServeIsReturnedAfterTheRelease(t *testing.T) {
 }
 
 func TestPanicOfServeLetsTheLeaseExpire(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, b := w.replica(alone), w.replica(alone)
 	func() {
@@ -250,6 +252,7 @@ func TestLeaseDeletedWhileHeldIsMadeAnewByItsHolderOnly(t *testing.T) {
 }
 
 func TestCheckFailsWhenWorkOutlivesItsLease(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.replica(alone)
 	r.drain = make(chan struct{})

@@ -109,6 +109,7 @@ func (s *service) serve(conn net.Conn) {
 // A process that is stopped for longer than its lease lasts, at any moment, also
 // between the fence and the call and in the middle of a call, shares its work with nobody.
 func TestAPausedProcessNeverWorksBesideItsSuccessor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -139,7 +140,7 @@ func TestAPausedProcessNeverWorksBesideItsSuccessor(t *testing.T) {
 	for s.calls.Load() == 0 && w.ctx.Err() == nil {
 		pause(w.ctx, 10*time.Millisecond)
 	}
-	for range 14 {
+	for range 10 {
 		s.mu.Lock()
 		working := s.last
 		s.mu.Unlock()
@@ -150,7 +151,7 @@ func TestAPausedProcessNeverWorksBesideItsSuccessor(t *testing.T) {
 			paused = children[1]
 		}
 		signal(t, paused, syscall.SIGSTOP)
-		pause(w.ctx, time.Duration(200+rand.N(1500))*time.Millisecond)
+		pause(w.ctx, time.Duration(500+rand.N(1300))*time.Millisecond)
 		signal(t, paused, syscall.SIGCONT)
 		pause(w.ctx, time.Duration(rand.N(300))*time.Millisecond)
 	}
@@ -166,7 +167,7 @@ func TestAPausedProcessNeverWorksBesideItsSuccessor(t *testing.T) {
 	if n := s.overlaps.Load(); n > 0 {
 		t.Errorf("%d of %d calls began while another's was at work", n, s.calls.Load())
 	}
-	if s.changes < 3 {
+	if s.changes < 2 {
 		t.Error("the test did not test: the lease never changed hands")
 	}
 }

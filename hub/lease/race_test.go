@@ -17,6 +17,7 @@ import (
 )
 
 func TestAHolderThatRenewsAtTheLastMomentKeepsItsLease(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	l := w.make("d", "attacher-0", 1)
 	var renewed sync.Once
@@ -49,6 +50,7 @@ func TestAHolderThatRenewsAtTheLastMomentKeepsItsLease(t *testing.T) {
 // Two processes must never be within something that the fence let begin, whatever
 // the network does to them.
 func TestNeverTwoBeginOnOneLeaseThroughOutages(t *testing.T) {
+	t.Parallel()
 	const longest = 300 * time.Millisecond
 	w := newWorld(t)
 	fast := func(o *Options) {
@@ -90,7 +92,7 @@ func TestNeverTwoBeginOnOneLeaseThroughOutages(t *testing.T) {
 			}
 		})
 	}
-	for range 12 {
+	for range 10 {
 		for _, r := range replicas {
 			if h, ok := r.Holder(w.lease("d")); ok && h.Mine || rand.N(4) == 0 {
 				r.cutOff()
@@ -105,7 +107,7 @@ func TestNeverTwoBeginOnOneLeaseThroughOutages(t *testing.T) {
 	cancel()
 	holds.Wait()
 	t.Logf("%d calls, %d times fenced, %d changes of the holder", calls.Load(), fenced.Load(), handovers.Load())
-	if calls.Load() == 0 || handovers.Load() < 3 {
+	if calls.Load() == 0 || handovers.Load() < 2 {
 		t.Error("the test did not test")
 	}
 }
@@ -153,9 +155,8 @@ func goroutines() string {
 
 func TestElectorsAreQuiet(t *testing.T) {
 	w := newWorld(t)
-	logger, ctx := ktesting.NewTestContext(t)
-	logger = ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(quietLevel-1), ktesting.BufferLogs(true)))
-	ctx = klog.NewContext(w.ctx, logger)
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(quietLevel-1), ktesting.BufferLogs(true)))
+	ctx := klog.NewContext(w.ctx, logger)
 	r := w.replica(alone)
 	for range 2 {
 		err := r.Hold(ctx, Claim{Driver: "d", Lease: w.lease("d"), Serve: func(context.Context, *Term) error { return nil }})

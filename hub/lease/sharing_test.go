@@ -171,3 +171,39 @@ func TestADriverStaysWithWhoTookItFromAnOwnerThatDidNot(t *testing.T) {
 		}
 	}
 }
+
+func TestAfterAnOutageEachReplicaTakesItsOwnDriversAgain(t *testing.T) {
+	w := newWorld(t)
+	all := drivers(12)
+	replicas := []*replica{w.replica(), w.replica(), w.replica()}
+	for _, r := range replicas {
+		r.hold(all...)
+	}
+	before := w.settled(all, replicas...)
+	taken := 0
+	for _, r := range replicas {
+		taken += r.turnsTaken()
+		r.cutOff()
+	}
+	for _, r := range replicas {
+		for _, d := range all {
+			r.idle(d)
+		}
+	}
+	pause(w.ctx, 2*replicas[0].opts.Duration) // all leases expire, and all replicas look dead
+	for _, r := range replicas {
+		r.cut.Store(false)
+	}
+	after := w.settled(all, replicas...)
+	for d := range before {
+		if before[d] != after[d] {
+			t.Errorf("%s has moved", d)
+		}
+	}
+	for _, r := range replicas {
+		taken -= r.turnsTaken()
+	}
+	if taken != -len(all) {
+		t.Errorf("%d drivers were taken %d times", len(all), -taken)
+	}
+}

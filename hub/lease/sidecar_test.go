@@ -68,6 +68,7 @@ func TestASidecarIsWaitedForAndGetsTheLeaseBack(t *testing.T) {
 }
 
 func TestADeadSidecarIsSucceededAfterItsOwnDuration(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	// Its clock is wrong by a day, in the direction in which its lease would long have expired.
 	past := metav1.NewMicroTime(time.Now().Add(-24 * time.Hour))
