@@ -96,7 +96,7 @@ type replica struct {
 
 var errCut = errors.New("connection cut by the test")
 
-// RoundTrip makes the replica a network that can fail.
+// network carries the requests of a replica, and can fail.
 type network struct {
 	*replica
 	next http.RoundTripper
