@@ -48,6 +48,7 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 		PersistentVolume: attach.VolumeName(va),
 		VolumeHandle:     va.Annotations[attach.AnnotationVolumeHandle],
 		Created:          va.CreationTimestamp.Time,
+		Finalizer:        attach.HasFinalizer(va.Finalizers, attach.Finalizer(va.Spec.Attacher)),
 	}
 	if a.VolumeHandle == "" {
 		if pv := h.cluster.cachedVolume(a.PersistentVolume); pv != nil {

@@ -30,6 +30,7 @@ type Attachment struct {
 	State            AttachmentState `json:"state"`
 	Operation        Operation       `json:"operation,omitempty"` // what is wanted: Attach, Detach, Drift or nothing
 	Created          time.Time       `json:"created,omitzero"`    // the object
+	Finalizer        bool            `json:"finalizer,omitempty"` // the driver's finalizer is on the object
 	Since            time.Time       `json:"since,omitzero"`      // when the operation was asked for, or the state began
 	Tries            int             `json:"tries"`               // that have failed in a row
 	NextTry          time.Time       `json:"nextTry,omitzero"`

@@ -41,7 +41,7 @@
 // differs, pending and disagreements; checklist; and foreignWriter.
 //
 // A VolumeAttachment has name, driver, node, persistentVolume, volumeHandle, state,
-// operation, created, since, tries, nextTry, lastError and waitsFor. Its state is one of
+// operation, created, finalizer, since, tries, nextTry, lastError and waitsFor. Its state is one of
 //
 //	attaching, detaching    a worker has it
 //	attached                nothing is to be done

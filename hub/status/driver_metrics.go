@@ -27,6 +27,7 @@ type DriverMetrics struct {
 	drift      *prometheus.CounterVec
 	observed   *prometheus.CounterVec
 	foreign    prometheus.Counter
+	recent     recent
 }
 
 // newDriverMetrics takes the name as a label value.
@@ -97,6 +98,7 @@ func (d *DriverMetrics) Operation(op Operation, result Result, took time.Duratio
 	}
 	d.operations.WithLabelValues(string(op), string(result)).Inc()
 	d.took.WithLabelValues(string(op), string(result)).Observe(took.Seconds())
+	d.recent.add(time.Now(), result, took)
 }
 
 // Retry counts a try of an attach or a detach that follows a failed one.

@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -57,6 +58,19 @@ func (m *Metrics) Forget(name string) {
 		m.registry.Unregister(d)
 		delete(m.drivers, name)
 	}
+}
+
+// history returns what became of a driver's operations lately, nothing if it is not
+// engaged.
+func (m *Metrics) history(name string, now time.Time) history {
+	name = label(name)
+	m.mu.Lock()
+	d := m.drivers[name]
+	m.mu.Unlock()
+	if d == nil {
+		return history{}
+	}
+	return d.recent.history(now)
 }
 
 // Gatherer returns all that /metrics shows: what was counted, what the source says at

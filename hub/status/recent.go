@@ -1,0 +1,86 @@
+package status
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// recentSlots times slotLength is how far back the page looks: a quarter of an hour.
+	recentSlots = 60
+	slotLength  = 15 * time.Second
+)
+
+// recent is what became of a driver's operations lately, in slots of equal length. It is
+// counted when it happens, so that nothing has to be sampled; its size never changes.
+type recent struct {
+	mu    sync.Mutex
+	slots [recentSlots]slot // that of a time is at its number modulo recentSlots; guarded by mu
+}
+
+// slot is what ended in one slot of time.
+type slot struct {
+	number  int64 // of slots since 1970; whatever else is here is about that slot only
+	done    int
+	failed  int
+	sum     time.Duration // that the done ones took, from the event that asked for them
+	slowest time.Duration // of the done ones
+}
+
+func slotNumber(t time.Time) int64 { return t.UnixNano() / int64(slotLength) }
+
+// add counts an operation that ended now.
+func (r *recent) add(now time.Time, result Result, took time.Duration) {
+	number := slotNumber(now)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.slots[number%recentSlots]
+	if s.number != number {
+		*s = slot{number: number}
+	}
+	if result != Success {
+		s.failed++
+		return
+	}
+	s.done++
+	s.sum += took
+	s.slowest = max(s.slowest, took)
+}
+
+// history returns the slots up to now, the oldest first.
+func (r *recent) history(now time.Time) history {
+	last := slotNumber(now)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var h history
+	for i := range h {
+		number := last - recentSlots + 1 + int64(i)
+		if s := r.slots[number%recentSlots]; s.number == number {
+			h[i] = s
+		}
+	}
+	return h
+}
+
+// history is the last quarter of an hour of a driver, the oldest slot first.
+type history [recentSlots]slot
+
+// total returns all slots as one.
+func (h *history) total() slot {
+	var t slot
+	for _, s := range h {
+		t.done += s.done
+		t.failed += s.failed
+		t.sum += s.sum
+		t.slowest = max(t.slowest, s.slowest)
+	}
+	return t
+}
+
+// mean is what an operation took on average, 0 if there was none.
+func (s slot) mean() time.Duration {
+	if s.done == 0 {
+		return 0
+	}
+	return s.sum / time.Duration(s.done)
+}

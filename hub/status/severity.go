@@ -1,0 +1,140 @@
+package status
+
+import (
+	"fmt"
+	"time"
+)
+
+// severity is how much a driver needs somebody to look at it. The worst is the first.
+type severity int
+
+const (
+	broken    severity = iota // its volumes wait, or will
+	attention                 // something is wrong, and it goes on
+	standby                   // it is not worked for here, and that is as it should be
+	fine
+)
+
+// String is for people.
+func (s severity) String() string { return [...]string{"broken", "attention", "standby", "fine"}[s] }
+
+// States that the page knows by name. What it does not know is judged by all else.
+const (
+	stateConnecting   = "Connecting"
+	stateNameMismatch = "NameMismatch"
+	stateWaiting      = "WaitingForLease"
+	stateDraining     = "Draining"
+	statePaused       = "Paused"
+
+	modeActive  = "active"
+	modeObserve = "observe"
+	modePaused  = "paused"
+)
+
+const (
+	// settling is how long a driver may take to connect or to find a holder of its lease
+	// before it is called a problem.
+	settling = 30 * time.Second
+	// slowQueue is how old work may become that waits for nothing but a worker.
+	slowQueue = time.Minute
+	// lately is for how long a foreign writer is news.
+	lately = time.Hour
+)
+
+// judged is a driver with how bad it is and why, the worst reason first.
+type judged struct {
+	Driver
+	severity severity
+	notes    []string
+	history  history
+}
+
+// judge says how much a driver needs somebody to look at it. members are the identities
+// of the hub's replicas.
+func judge(d Driver, h history, members map[string]bool, now time.Time) judged {
+	j := judged{Driver: d, severity: fine, history: h}
+	j.judgeWork(now)
+	j.judgeService(members, now)
+	j.judgeObserved()
+	if j.severity == fine && (d.Mode == modePaused || d.State == stateWaiting) {
+		j.severity = standby
+	}
+	return j
+}
+
+// note takes a reason in.
+func (j *judged) note(s severity, format string, args ...any) {
+	j.severity = min(j.severity, s)
+	j.notes = append(j.notes, fmt.Sprintf(format, args...))
+}
+
+// judgeWork looks at what is to be done for the driver.
+func (j *judged) judgeWork(now time.Time) {
+	if n := j.Stuck(); n > 0 {
+		j.note(broken, "%s stuck", count(n))
+	}
+	delayed, oldest, waiting := 0, 0.0, 0
+	for _, l := range j.Lanes {
+		delayed += l.Delayed
+		if l.Queued > 0 && l.OldestSeconds > oldest {
+			oldest = l.OldestSeconds
+		}
+		waiting += l.Queued
+	}
+	if delayed > 0 {
+		j.note(attention, "%s to be tried again", count(delayed))
+	}
+	if age := time.Duration(oldest * float64(time.Second)); age >= slowQueue {
+		j.note(attention, "%s wait, the oldest for %s", count(waiting), duration(age))
+	}
+	if w := j.ForeignWriter; w.Manager != "" && now.Sub(w.Time) < lately {
+		j.note(attention, "another attacher writes: %s", clean(w.Manager, shortText))
+	}
+}
+
+// judgeService looks at whether somebody works for the driver.
+func (j *judged) judgeService(members map[string]bool, now time.Time) {
+	settled := now.Sub(j.Since) >= settling
+	switch {
+	case j.State == stateDraining:
+		j.note(attention, "its work is being ended")
+	case !j.Up && j.Mode == modePaused:
+		j.note(attention, "not connected")
+	case !j.Up && j.State == stateConnecting && j.ConnectionError.Text == "" && !settled:
+		j.note(attention, "not connected yet")
+	case !j.Up:
+		j.note(broken, "cannot be called")
+	case j.State == statePaused && j.Mode == modeActive:
+		j.note(broken, "paused by the hub")
+	case j.State != stateWaiting:
+	case j.Lease.Holder == "" && settled:
+		j.note(attention, "nobody holds its lease")
+	case j.Lease.Holder != "" && !members[j.Lease.Holder]:
+		j.note(attention, "its lease is held by another attacher")
+	}
+}
+
+// judgeObserved looks at what mode observe has found.
+func (j *judged) judgeObserved() {
+	if o := j.Observed; o != nil && o.Differs+o.WouldHaveFailed > 0 {
+		j.note(attention, "%s decisions disagree", count(o.Differs+o.WouldHaveFailed))
+	}
+	open := 0
+	for _, c := range j.Checklist {
+		if !c.OK {
+			open++
+		}
+	}
+	if open > 0 {
+		j.note(attention, "%d of %d checks open", open, len(j.Checklist))
+	}
+}
+
+// membersOf returns the identities of the replicas.
+func membersOf(all []Replica) map[string]bool {
+	members := make(map[string]bool, len(all))
+	for _, r := range all {
+		members[r.Identity] = true
+	}
+	return members
+}

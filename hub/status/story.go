@@ -1,0 +1,97 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// step is one thing that happened, is so, or is to come.
+type step struct {
+	Time time.Time // zero if it is not known
+	Kind stepKind
+	What string
+	Text string // an error's, mostly: hostile
+}
+
+type stepKind string
+
+const (
+	stepDone   stepKind = "done"
+	stepFailed stepKind = "failed"
+	stepNow    stepKind = "now"
+	stepNext   stepKind = "next"
+)
+
+// story tells a VolumeAttachment's life in order, as far as it is known: the object
+// knows its beginning, the hub the last tries.
+func story(c Case) []step {
+	a := c.Attachment
+	var steps []step
+	add := func(t time.Time, kind stepKind, what, text string) { steps = append(steps, step{t, kind, what, text}) }
+	if !a.Created.IsZero() {
+		add(a.Created, stepDone, fmt.Sprintf("Created: volume %s is wanted on node %s", orUnknown(a.PersistentVolume), a.Node), "")
+	}
+	if a.Finalizer {
+		add(time.Time{}, stepDone, "The finalizer is on it: it cannot vanish while its volume may be attached", "")
+	}
+	if a.Operation == Detach && !a.Since.IsZero() {
+		add(a.Since, stepDone, "Deleted: the volume is to be detached", "")
+	}
+	if a.Operation == Drift {
+		add(a.Since, stepDone, "The storage system does not have it attached any more", "")
+	}
+	steps = append(steps, tries(c)...)
+	steps = append(steps, nowOf(c))
+	if !a.NextTry.IsZero() {
+		add(a.NextTry, stepNext, fmt.Sprintf("%s retry", ordinal(max(1, a.Tries))), "")
+	}
+	return steps
+}
+
+// tries tells the failed tries: the driver's last ones with their time, and how many more
+// there were.
+func tries(c Case) []step {
+	a := c.Attachment
+	var known []step
+	if c.Driver != nil {
+		for _, f := range c.Driver.Failures {
+			if f.VolumeAttachment == a.Name {
+				known = append(known, step{f.Time, stepFailed, fmt.Sprintf("Failed to %s", f.Operation), f.Text})
+			}
+		}
+	}
+	slices.Reverse(known) // the latest was first
+	switch more := a.Tries - len(known); {
+	case len(known) > 0 && more > 0:
+		known = append([]step{{Kind: stepFailed, What: plural(more, "failed try", "failed tries") + " before"}}, known...)
+	case len(known) == 0 && a.Tries > 0:
+		known = []step{{Kind: stepFailed, What: plural(a.Tries, "failed try", "failed tries") + " in a row, the last one", Text: a.LastError}}
+	case len(known) == 0 && a.LastError != "":
+		known = []step{{Kind: stepFailed, What: "The last error in its status", Text: a.LastError}}
+	}
+	return known
+}
+
+// nowOf tells how it is.
+func nowOf(c Case) step {
+	a := c.Attachment
+	s := step{Kind: stepNow, What: "Now: " + string(a.State)}
+	switch {
+	case a.State == Attached:
+		s.What = "Now: attached to node " + a.Node
+	case a.WaitsFor != "":
+		s.What += ", waits for " + a.WaitsFor
+	}
+	if a.State == Stuck && !a.Since.IsZero() {
+		s.What += " for " + age(c.Now, a.Since)
+	}
+	return s
+}
+
+func orUnknown(text string) string {
+	if text == "" {
+		return "(inline)"
+	}
+	return text
+}
