@@ -36,7 +36,7 @@ func (d *driver) ControllerUnpublishVolume(ctx context.Context, req *csi.Control
 	return response, away(s, err)
 }
 
-// mayCall is the last thing before a call: whether the lease lasts for it. A process
+// mayCall is the last thing before a call or a write: whether the lease lasts for it. A process
 // that was paused on the way here finds that its lease is too old, or that the deadline
 // of the call has passed, and makes none.
 func (d *driver) mayCall(ctx context.Context) error {
@@ -50,13 +50,8 @@ func (d *driver) mayCall(ctx context.Context) error {
 	return d.term.Begin(longest)
 }
 
-// beforeWrite is the last thing before each write to the Kubernetes API.
-func (d *driver) beforeWrite(ctx context.Context) error {
-	if err := d.budget.Wait(ctx); err != nil {
-		return err
-	}
-	return d.term.Begin(0)
-}
+// beforeWrite waits until the driver's budget allows a write to the Kubernetes API.
+func (d *driver) beforeWrite(ctx context.Context) error { return d.budget.Wait(ctx) }
 
 // isFenced says that something was not done because the lease was not renewed in time.
 // It says nothing about the volume.

@@ -38,6 +38,8 @@ type driver struct {
 	overlay *overlay
 	queue   *queue
 	budget  *rate.Limiter // of writes to the Kubernetes API
+	// writeTimeout bounds one of them: it has to fit into a lease. 0: no lease.
+	writeTimeout time.Duration
 
 	intruder     *intruder
 	intruderSaid complaint
@@ -172,7 +174,7 @@ func (d *driver) decider() attach.Driver {
 // attacher returns what carries plans out.
 func (d *driver) attacher() attach.Attacher {
 	return attach.Attacher{Kube: d.cluster.kube, Controller: d, Written: d.overlay,
-		Timeout: d.desired.settings().Timeout, BeforeWrite: d.beforeWrite}
+		Timeout: d.desired.settings().Timeout, BeforeWrite: d.beforeWrite, Fence: d.mayCall, WriteTimeout: d.writeTimeout}
 }
 
 // wanted returns what a VolumeAttachment asks for in its newest known state, Idle

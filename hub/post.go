@@ -88,8 +88,9 @@ func (p *post) perform(ctx context.Context, current duty) error {
 	}
 	p.condition.wait("not tried yet", time.Now())
 	return p.hub.options.Leases.Hold(ctx, lease.Claim{
-		Driver: p.name,
-		Lease:  current.lease,
+		Driver:  p.name,
+		Lease:   current.lease,
+		Reserve: current.reserve,
 
 		Serve:   p.work,
 		Waiting: func(reason string) { p.condition.wait(reason, time.Now()) },
@@ -136,11 +137,14 @@ func (p *post) newDriver(term *lease.Term) *driver {
 		overlay:    newOverlay(p.logger, p.hub.cluster, p.ledger),
 		queue:      newQueue(value.Workers),
 		budget:     rate.NewLimiter(rate.Inf, 0),
-		intruder:   p.intruder,
-		halt:       p.halt,
-		tally:      p.tally,
-		events:     events{p.hub.options.Events},
-		logger:     p.logger,
+		// A write of a process that was stopped in the middle of it is over before
+		// another one may take the lease.
+		writeTimeout: p.hub.options.LeaseDuration / 3,
+		intruder:     p.intruder,
+		halt:         p.halt,
+		tally:        p.tally,
+		events:       events{p.hub.options.Events},
+		logger:       p.logger,
 	}
 	d.setLimits(value)
 	return d

@@ -233,10 +233,10 @@ func (d *driver) refresh(ctx context.Context, name string) {
 // saveError writes an error into the status. That this fails is no reason to do
 // anything but say so: the operation is tried again anyway.
 func (d *driver) saveError(ctx context.Context, va *storagev1.VolumeAttachment, r *record, op attach.Operation, cause error) {
+	d.events.failed(va, op, cause)
 	if since := wantedSince(va, op); !since.IsZero() && time.Since(since) >= d.desired.settings().StuckAfter {
 		cause = stuckError{op: op, since: since, tries: r.tries.failures + 1, last: cause}
 	}
-	d.events.failed(va, op, cause)
 	if err := d.attacher().SaveError(ctx, va, op, cause); err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot write the error into the VolumeAttachment", "cause", cause, "err", err)
 	}

@@ -15,7 +15,7 @@ const (
 	// Events per second, all drivers together: a storage system that is down must not
 	// have the hub flood etcd with the news. What is too much is dropped by the recorder.
 	eventsPerSecond, eventsAtOnce = 10, 50
-	// Of one VolumeAttachment: a few at once, then one every five minutes.
+	// Of one VolumeAttachment and one reason: a few at once, then one every five minutes.
 	eventsOfOne, eventsOfOnePerSecond = 5, 1.0 / 300
 )
 
@@ -28,7 +28,12 @@ func newRecorder(config *rest.Config) (record.EventRecorder, func(), error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the client for events: %w", err)
 	}
-	broadcaster := record.NewBroadcaster(record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventsOfOne, QPS: eventsOfOnePerSecond}))
+	broadcaster := record.NewBroadcaster(record.WithCorrelatorOptions(record.CorrelatorOptions{
+		BurstSize: eventsOfOne, QPS: eventsOfOnePerSecond, SpamKeyFunc: spamKey}))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kube.CoreV1().Events("")})
 	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "csi-attach-hub"}), broadcaster.Shutdown, nil
 }
+
+// spamKey is what the limit of one VolumeAttachment is about. Many failures are not to
+// hide that it is stuck.
+func spamKey(e *corev1.Event) string { return string(e.InvolvedObject.UID) + "/" + e.Reason }

@@ -42,6 +42,11 @@ type Attacher struct {
 	// the chain of what is returned. It is called from several goroutines at once.
 	// Nil lets everything pass.
 	BeforeWrite func(context.Context) error
+	// Fence is asked last before each write, with the deadline of the request in the
+	// context; its error is handed on like that of BeforeWrite. It must not block.
+	Fence func(context.Context) error
+	// WriteTimeout bounds one write request; 0 means 30 s.
+	WriteTimeout time.Duration
 }
 
 // ErrStale says that an object was not what the plan was made from, or is gone:

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 )
 
 const (
-	// writeTimeout bounds one request to the API server.
+	// writeTimeout bounds one request to the API server, if nothing else was said.
 	writeTimeout = 30 * time.Second
 	// maxErrorMessage is what the API server takes in a VolumeError; a longer one
 	// would be refused, and the user would see no error at all.
@@ -45,22 +46,29 @@ func (a Attacher) secrets(ctx context.Context, ref *corev1.SecretReference) (map
 	return values, nil
 }
 
-// mayWrite asks BeforeWrite. Its error is never taken for an answer of the API server.
-func (a Attacher) mayWrite(ctx context.Context) error {
-	if a.BeforeWrite == nil {
-		return nil
+// beginWrite asks BeforeWrite and the fence, and returns the context of the request. What
+// they say is never taken for an answer of the API server.
+func (a Attacher) beginWrite(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if a.BeforeWrite != nil {
+		if err := a.BeforeWrite(ctx); err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", ErrRefused, err)
+		}
 	}
-	if err := a.BeforeWrite(ctx); err != nil {
-		return fmt.Errorf("%w: %w", ErrRefused, err)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.WriteTimeout, writeTimeout))
+	if a.Fence != nil {
+		if err := a.Fence(ctx); err != nil {
+			cancel()
+			return nil, nil, fmt.Errorf("%w: %w", ErrRefused, err)
+		}
 	}
-	return nil
+	return ctx, cancel, nil
 }
 
 func (a Attacher) patchVolume(ctx context.Context, patch *Patch) error {
-	if err := a.mayWrite(ctx); err != nil {
+	ctx, cancel, err := a.beginWrite(ctx)
+	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	pv, err := a.Kube.CoreV1().PersistentVolumes().Patch(ctx, patch.Name, types.JSONPatchType, patch.Body,
 		metav1.PatchOptions{FieldManager: FieldManager})
@@ -81,10 +89,10 @@ func (a Attacher) ReleaseVolume(ctx context.Context, patch *Patch) error {
 }
 
 func (a Attacher) patchAttachment(ctx context.Context, patch *Patch, subresources ...string) (*storagev1.VolumeAttachment, error) {
-	if err := a.mayWrite(ctx); err != nil {
+	ctx, cancel, err := a.beginWrite(ctx)
+	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	va, err := a.Kube.StorageV1().VolumeAttachments().Patch(ctx, patch.Name, types.JSONPatchType, patch.Body,
 		metav1.PatchOptions{FieldManager: FieldManager}, subresources...)

@@ -10,6 +10,7 @@ type situation struct {
 	now      time.Time
 	self     string
 	alone    bool
+	reserve  bool
 	duration time.Duration
 	lease    sighting
 	view     view // of the namespace of the lease
@@ -39,13 +40,14 @@ func decide(s situation) verdict {
 	if s.now.Before(due) {
 		return verdict{reason: heldBy(s.lease.record), again: due}
 	}
-	if s.alone {
+	if s.alone && !s.reserve {
 		return verdict{try: true}
 	}
-	if !s.settled || s.now.Before(s.from) {
+	// A driver that no replica is able to serve has no owner to get to know.
+	if !s.alone && (!s.settled && !s.reserve || s.now.Before(s.from)) {
 		return verdict{reason: "getting to know the other replicas", again: s.from}
 	}
-	if s.driver.owner == s.self {
+	if s.driver.owner == s.self && !s.reserve {
 		return verdict{try: true}
 	}
 	// Its owner should have taken it by now. Time in which nobody could see it does not count: the
@@ -57,6 +59,9 @@ func decide(s situation) verdict {
 	open = open.Add(s.duration)
 	if !s.now.Before(open) && !s.view.away() {
 		return verdict{try: true, past: s.driver.owner}
+	}
+	if s.driver.owner == "" {
+		return verdict{reason: "no replica can call the driver", again: open}
 	}
 	return verdict{reason: "belongs to replica " + s.driver.owner, again: open}
 }

@@ -36,6 +36,10 @@ func TestWhenALeaseIsTried(t *testing.T) {
 		"expired for a duration":             {situation{now: at(30), lease: held, view: up, driver: theirs, settled: true}, verdict{try: true, past: "y"}},
 		"free while the API server was away": {situation{now: at(50), lease: free, view: view{listed: true, up: true, since: at(40)}, driver: theirs, settled: true}, verdict{reason: "belongs to replica y", again: at(60)}},
 		"API server still away":              {situation{now: at(50), lease: free, view: view{listed: true, err: errors.New("away"), since: start}, driver: theirs, settled: true}, verdict{reason: "belongs to replica y", again: at(20)}},
+		"in reserve, free":                   {situation{now: at(1), lease: free, view: up, reserve: true}, verdict{reason: "no replica can call the driver", again: at(20)}},
+		"in reserve, free for a duration":    {situation{now: at(20), lease: free, view: up, reserve: true}, verdict{try: true}},
+		"in reserve, another is able":        {situation{now: at(1), lease: free, view: up, reserve: true, driver: theirs, settled: true}, verdict{reason: "belongs to replica y", again: at(20)}},
+		"in reserve and alone":               {situation{now: at(1), lease: free, view: up, reserve: true, alone: true}, verdict{reason: "no replica can call the driver", again: at(20)}},
 		"watching is forbidden":              {situation{now: at(50), lease: free, view: forbidden, driver: theirs, settled: true}, verdict{try: true, past: "y"}},
 	} {
 		c.s.self, c.s.duration = "self", 20*time.Second

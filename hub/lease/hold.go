@@ -13,6 +13,9 @@ import (
 type Claim struct {
 	Driver string // CSI driver name: what replicas share
 	Lease  Name
+	// Reserve: the driver cannot be called from here. The lease is taken only when
+	// nobody held it for its whole duration, and goes to the first replica that is able.
+	Reserve bool
 	// Serve is called each time the lease has been acquired. stop ends when work is
 	// to wind down: the driver goes to another replica, the context of Hold has
 	// ended, or the lease is lost. It returns only when all work has ended, nil if it
@@ -199,6 +202,7 @@ func (h *hold) consider(now time.Time) verdict {
 		now:      now,
 		self:     h.opts.Identity,
 		alone:    h.opts.Alone,
+		reserve:  h.claim.Reserve,
 		duration: h.opts.Duration,
 		lease:    h.observer.look(h.claim.Lease),
 		view:     h.observer.view(h.claim.Lease.Namespace),

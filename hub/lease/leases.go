@@ -142,7 +142,7 @@ func (l *Leases) able() []string {
 	defer l.mu.Unlock()
 	drivers := map[string]bool{}
 	for h := range l.holds {
-		if !h.closing {
+		if !h.closing && !h.claim.Reserve {
 			drivers[h.claim.Driver] = true
 		}
 	}

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ func (w *world) make(driver, holder string, seconds int32) *coordinationv1.Lease
 	w.t.Helper()
 	now, seven := metav1.NowMicro(), int32(7)
 	l, err := w.kube.CoordinationV1().Leases(w.namespace).Create(w.ctx, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: ForDriver(driver)},
+		ObjectMeta: metav1.ObjectMeta{Name: registry.LeaseName(driver)},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
 			AcquireTime: &now, RenewTime: &now, LeaseTransitions: &seven},
 	}, metav1.CreateOptions{})
@@ -31,7 +32,7 @@ func (w *world) make(driver, holder string, seconds int32) *coordinationv1.Lease
 func (w *world) steal(driver, holder string) {
 	w.t.Helper()
 	patch := []byte(`{"spec":{"holderIdentity":"` + holder + `"}}`)
-	if _, err := w.kube.CoordinationV1().Leases(w.namespace).Patch(w.ctx, ForDriver(driver), "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+	if _, err := w.kube.CoordinationV1().Leases(w.namespace).Patch(w.ctx, registry.LeaseName(driver), "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -231,11 +232,11 @@ func TestLeaseDeletedWhileHeldIsMadeAnewByItsHolderOnly(t *testing.T) {
 	term := a.term("d")
 	b.hold("d")
 	b.waitsFor("d", "held by "+a.opts.Identity)
-	if err := w.kube.CoordinationV1().Leases(w.namespace).Delete(w.ctx, ForDriver("d"), metav1.DeleteOptions{}); err != nil {
+	if err := w.kube.CoordinationV1().Leases(w.namespace).Delete(w.ctx, registry.LeaseName("d"), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for {
-		l, err := w.kube.CoordinationV1().Leases(w.namespace).Get(w.ctx, ForDriver("d"), metav1.GetOptions{})
+		l, err := w.kube.CoordinationV1().Leases(w.namespace).Get(w.ctx, registry.LeaseName("d"), metav1.GetOptions{})
 		if err == nil {
 			if h := deref(l.Spec.HolderIdentity); h != a.opts.Identity {
 				t.Errorf("held by %q", h)

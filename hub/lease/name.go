@@ -1,21 +1,11 @@
 package lease
 
-import (
-	"strings"
-
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
-)
+import "strings"
 
 // Name says which Lease object.
 type Name struct{ Namespace, Name string }
 
 func (n Name) String() string { return n.Namespace + "/" + n.Name }
-
-// ForDriver is the name of the Lease that csi-attacher holds while it serves the
-// driver.
-func ForDriver(driver string) string {
-	return registry.SanitizedName("external-attacher-leader-" + driver)
-}
 
 // replicaPrefix begins the names of the Leases by which replicas announce themselves.
 const replicaPrefix = "csi-attach-hub-replica-"

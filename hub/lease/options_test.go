@@ -38,18 +38,6 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-func TestLeaseOfADriverIsCSIAttachers(t *testing.T) {
-	for driver, want := range map[string]string{
-		"ebs.csi.aws.com": "external-attacher-leader-ebs-csi-aws-com",
-		"ends.with.":      "external-attacher-leader-ends-with-X",
-		"":                "external-attacher-leader-X",
-	} {
-		if got := ForDriver(driver); got != want {
-			t.Errorf("lease of %q is %s, want %s", driver, got, want)
-		}
-	}
-}
-
 func TestNameOfAReplicaIsOneOfAnObject(t *testing.T) {
 	for _, identity := range []string{NewIdentity(), "Host_X", "host.", "ends-", "_", strings.Repeat("x", 300) + "_abc"} {
 		name := replicaName(identity)

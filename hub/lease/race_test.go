@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
@@ -23,7 +24,7 @@ func TestAHolderThatRenewsAtTheLastMomentKeepsItsLease(t *testing.T) {
 	var renewed sync.Once
 	r := w.replicaThat(func(r *http.Request) bool {
 		// The lease was read and found to have expired; now it is about to be taken.
-		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/"+ForDriver("d")) {
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/"+registry.LeaseName("d")) {
 			renewed.Do(func() {
 				now, seconds := metav1.NowMicro(), int32(300)
 				l.Spec.RenewTime, l.Spec.LeaseDurationSeconds = &now, &seconds

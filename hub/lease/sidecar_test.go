@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ func (w *world) sidecar(driver, identity string, o Options) (leads <-chan struct
 	began := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: w.namespace, Name: ForDriver(driver)},
+			LeaseMeta:  metav1.ObjectMeta{Namespace: w.namespace, Name: registry.LeaseName(driver)},
 			Client:     w.kube.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 	"net/http"
 	"os"
 	"strings"
@@ -269,12 +270,12 @@ func (r *replica) count() int {
 	return len(r.serving)
 }
 
-func (w *world) lease(driver string) Name { return Name{w.namespace, ForDriver(driver)} }
+func (w *world) lease(driver string) Name { return Name{w.namespace, registry.LeaseName(driver)} }
 
 // get reads the lease from the API server.
 func (w *world) get(driver string) *coordinationv1.Lease {
 	w.t.Helper()
-	l, err := w.kube.CoordinationV1().Leases(w.namespace).Get(w.ctx, ForDriver(driver), metav1.GetOptions{})
+	l, err := w.kube.CoordinationV1().Leases(w.namespace).Get(w.ctx, registry.LeaseName(driver), metav1.GetOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
