@@ -210,18 +210,20 @@ func (d *driver) unchanged(name string) bool {
 // open, so that nothing falls between index and events.
 func (d *driver) backfill() {
 	decider := d.decider()
-	for _, va := range d.cluster.attachmentsBy(byAttacher, d.name) {
-		if op := decider.Wanted(d.overlay.newest(va)); op != attach.Idle {
-			d.queue.Renew(workKey{attachmentWork, va.Name}, laneOf(op))
-		}
-	}
+	// What was left attached comes first: it goes before an attach elsewhere.
 	for _, name := range d.ledger.names() {
 		if d.overlay.attachment(name) == nil { // it went while nobody listened
+			d.ledger.vanish(name)
 			d.queue.Add(workKey{attachmentWork, name}, detachLane)
 		}
 	}
 	for _, key := range d.ledger.orphanKeys() {
 		d.queue.Add(key, detachLane)
+	}
+	for _, va := range d.cluster.attachmentsBy(byAttacher, d.name) {
+		if op := decider.Wanted(d.overlay.newest(va)); op != attach.Idle {
+			d.queue.Renew(workKey{attachmentWork, va.Name}, laneOf(op))
+		}
 	}
 	for _, pv := range d.cluster.leavingVolumes(d.finalizer) {
 		if attach.Leaving(pv, d.name) {
@@ -263,6 +265,7 @@ func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
 	d.overlay.attachments.OnDelete(va)
 	recorded, _ := d.ledger.known(va)
 	if recorded || !d.before(va) && d.ledger.adopt(va, d.cluster.cachedVolume(attach.VolumeName(va))) {
+		d.ledger.vanish(va.Name) // before it is in the queue, so that its worker finds it
 		d.queue.Add(workKey{attachmentWork, va.Name}, detachLane)
 	}
 	d.ledger.setReleased(va.UID, false)

@@ -3,6 +3,7 @@ package hub
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,13 +23,18 @@ type ledger struct {
 	records map[string]*record // by VolumeAttachment name
 	orphans map[string]*record // by workKey name; volumes attached with no VolumeAttachment left
 	volumes map[string]*tries  // by PersistentVolume name; failures to take the finalizer away
+	// vanished are the VolumeAttachments that are gone and that no worker has looked at
+	// since, by name, with the names of their PersistentVolumes: what they have left
+	// attached is still to be found.
+	vanished map[string]string
 	// released are the VolumeAttachments that were detached and let go here. Their last
 	// state, as the watch tells it, has the finalizer still.
 	released map[types.UID]bool
 }
 
 func newLedger(finalizer string) *ledger {
-	return &ledger{finalizer: finalizer, records: map[string]*record{}, orphans: map[string]*record{}, volumes: map[string]*tries{}, released: map[types.UID]bool{}}
+	return &ledger{finalizer: finalizer, records: map[string]*record{}, orphans: map[string]*record{}, volumes: map[string]*tries{},
+		vanished: map[string]string{}, released: map[types.UID]bool{}}
 }
 
 // forget drops what is remembered of VolumeAttachments and volumes that another process
@@ -39,6 +45,7 @@ func (l *ledger) forget() {
 	defer l.mu.Unlock()
 	clear(l.records)
 	clear(l.volumes)
+	clear(l.vanished)
 	clear(l.released)
 }
 
@@ -100,7 +107,7 @@ func (l *ledger) abandon(r *record) workKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := orphanKey(r.progress.Target)
-	l.orphans[key.name] = &record{uid: r.uid, node: r.node, progress: r.progress}
+	l.orphans[key.name] = &record{uid: r.uid, node: r.node, volume: r.volume, progress: r.progress}
 	r.abandoned, r.progress = r.progress.Target, attach.Progress{}
 	return key
 }
@@ -156,6 +163,42 @@ func (l *ledger) close(name string) (workKey, bool) {
 	key := orphanKey(r.progress.Target)
 	l.orphans[key.name] = r
 	return key, true
+}
+
+// vanish notes that a VolumeAttachment is gone, until found.
+func (l *ledger) vanish(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.records[name]; r != nil {
+		l.vanished[name] = r.volume
+	}
+}
+
+// found notes that what a VolumeAttachment has left attached is an orphan by now.
+func (l *ledger) found(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.vanished, name)
+}
+
+// leftElsewhere returns the keys of the work that has to be done before a volume
+// can be attached by a VolumeAttachment: others that are gone may have left it on another
+// node.
+func (l *ledger) leftElsewhere(va *storagev1.VolumeAttachment, target attach.Target) []workKey {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var keys []workKey
+	for name, volume := range l.vanished {
+		if name != va.Name && volume == attach.VolumeName(va) {
+			keys = append(keys, workKey{attachmentWork, name})
+		}
+	}
+	for name := range l.orphans {
+		if nodeID, handle, _ := strings.Cut(name, "\x00"); handle == target.VolumeHandle && nodeID != target.NodeID {
+			keys = append(keys, workKey{orphanWork, name})
+		}
+	}
+	return keys
 }
 
 // orphan returns the record of an orphan, nil if there is none any more.

@@ -36,6 +36,7 @@ func aspectOf(va *storagev1.VolumeAttachment, finalizer string) aspect {
 type record struct {
 	uid      types.UID
 	node     string // name of the node, for orphans
+	volume   string // name of the PersistentVolume, "" without
 	seen     aspect // as last decided on or written here; guarded by the ledger's mutex
 	lost     bool   // the storage system does not have it attached; guarded by the ledger's mutex
 	progress attach.Progress
@@ -51,7 +52,7 @@ type record struct {
 }
 
 func newRecord(va *storagev1.VolumeAttachment) *record {
-	return &record{uid: va.UID, node: va.Spec.NodeName}
+	return &record{uid: va.UID, node: va.Spec.NodeName, volume: attach.VolumeName(va)}
 }
 
 // tries counts failures of one operation in a row.

@@ -218,15 +218,44 @@ func TestVolumeIsDetachedWhenItsAttachmentVanishesDuringTheCall(t *testing.T) {
 	w.create(va)
 	w.waitBooks(backend, "publish is called", func(b fakecsi.Books) bool { return b.AttachInFlight.Now == 1 })
 	w.delete(va)
-	strip := []byte(`{"metadata":{"finalizers":null}}`)
-	if _, err := w.plane.Clientset().StorageV1().VolumeAttachments().Patch(w.ctx, va.Name, types.MergePatchType, strip, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w.strip(va.Name)
 	w.waitNoneLeft()
 	w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
 	w.waitBooks(backend, "the volume is detached again", func(b fakecsi.Books) bool {
 		return b.Methods[fakecsi.ControllerUnpublishVolume].Ended == 1 && len(b.Attached) == 0
 	})
+}
+
+// strip takes all finalizers from a VolumeAttachment.
+func (w *world) strip(name string) {
+	w.t.Helper()
+	patch := []byte(`{"metadata":{"finalizers":null}}`)
+	if _, err := w.plane.Clientset().StorageV1().VolumeAttachments().Patch(w.ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestVolumeLeftAttachedIsDetachedBeforeItIsAttachedElsewhere(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	va := w.volume("v", driver, w.node("n", driver))
+	elsewhere := va
+	elsewhere.Name, elsewhere.Node = va.Name+"-elsewhere", w.node("m", driver)
+	w.start()
+	for range 5 {
+		w.turn(backend, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}})
+		w.create(va)
+		w.waitBooks(backend, "publish is called", func(b fakecsi.Books) bool { return b.AttachInFlight.Now == 1 })
+		w.delete(va)
+		w.strip(va.Name)
+		w.waitNoneLeft()
+		w.create(elsewhere)
+		w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
+		w.waitForOne(elsewhere.Name, "attached", isAttached)
+		w.delete(elsewhere)
+		w.waitNoneLeft()
+	}
+	w.checkBooks(map[string]int{driver: 0})
 }
 
 func TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach(t *testing.T) {
@@ -281,10 +310,7 @@ func TestVolumeStaysAsLongAsItMayBeLeftAttached(t *testing.T) {
 	w.waitForOne(va.Name, "attached", isAttached)
 	w.turn(backend, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerUnpublishVolume, Code: codes.Internal}}})
 	w.delete(va)
-	strip := []byte(`{"metadata":{"finalizers":null}}`)
-	if _, err := w.plane.Clientset().StorageV1().VolumeAttachments().Patch(w.ctx, va.Name, types.MergePatchType, strip, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w.strip(va.Name)
 	w.waitNoneLeft()
 	w.delete(testbed.PersistentVolume{Name: va.PersistentVolume})
 	w.waitBooks(backend, "tried a few times", func(b fakecsi.Books) bool { return b.Methods[fakecsi.ControllerUnpublishVolume].Ended > 4 })
@@ -318,10 +344,7 @@ func TestVolumeLeftAttachedIsLeftToTheAttachmentThatWantsItThere(t *testing.T) {
 	w.waitForOne(va.Name, "attached", isAttached)
 	w.turn(backend, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerUnpublishVolume, Volume: "v", Code: codes.Internal}}})
 	w.delete(va)
-	strip := []byte(`{"metadata":{"finalizers":null}}`)
-	if _, err := w.plane.Clientset().StorageV1().VolumeAttachments().Patch(w.ctx, va.Name, types.MergePatchType, strip, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w.strip(va.Name)
 	w.waitNoneLeft()
 	w.waitBooks(backend, "tried to detach", func(b fakecsi.Books) bool { return b.Methods[fakecsi.ControllerUnpublishVolume].Ended > 1 })
 	w.create(va)

@@ -37,6 +37,7 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 			d.queue.Add(key, detachLane)
 		}
 	}
+	d.ledger.found(name)
 	if va == nil {
 		d.queue.Done(it)
 		return
@@ -155,8 +156,9 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 }
 
 // waitsForDetach parks an attach of a volume that may be on one node only, while a
-// detach of it from another node is in flight or about to start. One that backs
-// off holds nobody up: the driver decides then.
+// detach of it from another node is in flight or about to start, also one for which
+// there is no VolumeAttachment any more. One that backs off holds nobody up: the driver
+// decides then.
 func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan attach.Plan) bool {
 	name := attach.VolumeName(va)
 	if plan.Publish == nil || !plan.SingleNode || name == "" {
@@ -167,6 +169,11 @@ func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan a
 			continue
 		}
 		if op, _ := d.wanted(other.Name); op == attach.Detaching && d.queue.WaitFor(it, workKey{attachmentWork, other.Name}) {
+			return true
+		}
+	}
+	for _, key := range d.ledger.leftElsewhere(va, plan.Target) {
+		if d.queue.WaitFor(it, key) {
 			return true
 		}
 	}
