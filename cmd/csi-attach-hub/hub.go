@@ -41,6 +41,8 @@ func newHubCommand() *cobra.Command {
 
 // runHub blocks until the hub has been told to stop and has drained.
 func runHub(ctx context.Context, s hubSettings) error {
+	hangups, ignoreHangups := catchHangups()
+	defer ignoreHangups()
 	// Before anything is contacted: a bad file must not have half an effect.
 	source, reload, err := s.source()
 	if err != nil {
@@ -93,7 +95,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 	}
 	context.AfterFunc(ctx, func() { logger.Info("Told to stop, letting calls in flight end", "grace", s.shutdownGrace) })
 	err = beside(ctx, leases, servers, func() error {
-		return runRegistry(ctx, r, reload, func() error { return h.Run(ctx, r.Updates()) })
+		return runRegistry(ctx, r, hangups, reload, func() error { return h.Run(ctx, r.Updates()) })
 	})
 	if err != nil {
 		return err
@@ -125,11 +127,16 @@ func kubeConfig(kubeconfig string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the Kubernetes API: %w", err)
 	}
+	return forProtobuf(config), nil
+}
+
+// forProtobuf takes the rate limit from a config, and JSON where it can.
+func forProtobuf(config *rest.Config) *rest.Config {
 	config.QPS = -1
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	config.UserAgent = "csi-attach-hub/" + version
-	return config, nil
+	return config
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/signal"
 	"sync"
@@ -48,13 +49,18 @@ func newRegistry(source registry.ConfigSource, kube kubernetes.Interface) (*regi
 	})
 }
 
-// runRegistry runs the registry while do runs, and returns what do did. SIGHUP
-// calls reload meanwhile.
-func runRegistry(ctx context.Context, r *registry.Registry, reload func(), do func() error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	hangups := make(chan os.Signal, 1)
+// catchHangups returns the SIGHUPs that come until stop is called: from then on one ends
+// the process.
+func catchHangups() (hangups chan os.Signal, stop func()) {
+	hangups = make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
+	return hangups, func() { signal.Stop(hangups) }
+}
+
+// runRegistry runs the registry while do runs, and returns what do did. Each of the
+// hangups calls reload meanwhile.
+func runRegistry(ctx context.Context, r *registry.Registry, hangups <-chan os.Signal, reload func(), do func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
@@ -80,7 +86,11 @@ func runRegistry(ctx context.Context, r *registry.Registry, reload func(), do fu
 
 // driverName asks who listens at an endpoint, over a connection of its own.
 func driverName(ctx context.Context, endpoint registry.Endpoint) (string, error) {
-	conn, err := grpc.NewClient(endpoint.Network()+":"+endpoint.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	// The address is not for gRPC to parse: a path may have what means something in a URL.
+	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, endpoint.Network(), endpoint.Address())
+	}
+	conn, err := grpc.NewClient("passthrough:///driver", grpc.WithContextDialer(dial), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"), grpc.WithDisableServiceConfig())
 	if err != nil {
 		return "", fmt.Errorf("dial %s: %w", endpoint, err)
