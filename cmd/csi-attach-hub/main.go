@@ -24,13 +24,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") { // no subcommand: those never had such flags
 		args = withTwoDashes(args, root.Flags())
 	}
-	root.AddCommand(newValidateCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand())
+	root.AddCommand(newValidateCommand(), newStatusCommand(), newExplainCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(stderr, err)
-		return 1
+		if text := err.Error(); text != "" {
+			fmt.Fprintln(stderr, text)
+		}
+		return exitCode(err)
 	}
 	return 0
 }

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
+)
+
+// notExplained is the exit code when the object that was asked for could not be read.
+const notExplained = 3
+
+func newExplainCommand() *cobra.Command {
+	var flags askFlags
+	c := newCommand("explain VOLUMEATTACHMENT|pv/NAME|pvc/NAMESPACE/NAME|pod/NAMESPACE/NAME",
+		"Say why a volume is not attached, and what to do: exit code 0 attached, 1 waiting, 2 not found, 3 it could not be asked",
+		func(c *cobra.Command, args []string) error {
+			return notAsked(flags.explain(c.Context(), args[0], c.OutOrStdout()))
+		})
+	// Mistakes in the command line must not look like an answer.
+	c.Args = func(c *cobra.Command, args []string) error { return notAsked(cobra.ExactArgs(1)(c, args)) }
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return notAsked(err) })
+	flags.add(c.Flags())
+	return c
+}
+
+// notAsked gives an error its exit code, if it has none.
+func notAsked(err error) error {
+	if _, answered := errors.AsType[exitError](err); err == nil || answered {
+		return err
+	}
+	return exitError{notExplained, err}
+}
+
+// explain answers a question. Its error is an exitError when the answer was given.
+func (f *askFlags) explain(ctx context.Context, asked string, out io.Writer) error {
+	question, err := explain.ParseQuestion(asked)
+	if err := errors.Join(err, f.check()); err != nil {
+		return err
+	}
+	config, err := f.kube()
+	if err != nil {
+		return err
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make the Kubernetes client: %w", err)
+	}
+	sources := explain.Sources{Kube: kube, Namespace: f.namespace}
+	hub, err := f.hub(ctx, config)
+	if err != nil {
+		sources.HubErr = err
+	} else {
+		defer hub.Close()
+		sources.Hub = hub
+	}
+	facts, err := explain.Gather(ctx, question, sources)
+	if err != nil {
+		return err
+	}
+	report := explain.Explain(facts)
+	if f.output == "json" {
+		err = printJSON(out, report)
+	} else {
+		_, err = io.WriteString(out, report.Text())
+	}
+	if code := report.Result.ExitCode(); err == nil && code != 0 {
+		return exitError{code: code}
+	}
+	return err
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/client-go/rest"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/glance"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
+)
+
+// watchEvery is how often --watch asks.
+const watchEvery = 2 * time.Second
+
+func newStatusCommand() *cobra.Command {
+	var flags askFlags
+	var watch bool
+	c := newCommand("status", "Show the drivers of a running hub, as its replicas see them", func(c *cobra.Command, _ []string) error {
+		if err := flags.check(); err != nil {
+			return err
+		}
+		return runStatus(c.Context(), flags, watch, c.OutOrStdout())
+	})
+	c.Args = cobra.NoArgs
+	flags.add(c.Flags())
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "ask again every 2 seconds until interrupted")
+	return c
+}
+
+// runStatus shows the status once, or until ctx ends.
+func runStatus(ctx context.Context, flags askFlags, watch bool, out io.Writer) error {
+	var config *rest.Config
+	if flags.server == "" {
+		var err error
+		if config, err = flags.kube(); err != nil {
+			return err
+		}
+	}
+	show := func() error {
+		view, err := viewOf(ctx, flags, config)
+		if err != nil {
+			return err
+		}
+		if flags.output == "json" {
+			return printJSON(out, view)
+		}
+		if watch {
+			between(out)
+		}
+		_, err = io.WriteString(out, glance.Table(view))
+		return err
+	}
+	if !watch {
+		return show()
+	}
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
+		if err := show(); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(out, terminal.Line(err.Error())) // it may come back
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// viewOf finds the replicas anew: Pods come and go.
+func viewOf(ctx context.Context, flags askFlags, config *rest.Config) (hubclient.View, error) {
+	hub, err := flags.hub(ctx, config)
+	if err != nil {
+		return hubclient.View{}, err
+	}
+	defer hub.Close()
+	view := hub.View(ctx)
+	if !view.Reached() {
+		problems := []error{errors.New("no hub has answered:")}
+		for _, p := range view.Problems() {
+			problems = append(problems, errors.New(terminal.Line(p)))
+		}
+		return view, errors.Join(problems...)
+	}
+	return view, nil
+}
+
+// between clears a terminal, and in a file tells one time from the next.
+func between(out io.Writer) {
+	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		fmt.Fprint(out, "\x1b[H\x1b[2J\x1b[3J")
+		return
+	}
+	fmt.Fprintf(out, "\n%s\n", time.Now().UTC().Format(time.RFC3339))
+}

@@ -1,0 +1,128 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// controllerAttaches is the annotation by which a kubelet leaves attaching to
+// kube-controller-manager.
+const controllerAttaches = "volumes.kubernetes.io/controller-managed-attach-detach"
+
+// notAsked: there is no VolumeAttachment. Either none is needed or wanted, or who makes
+// them has not got to it.
+func (w *walk) notAsked() {
+	switch {
+	case w.noAttach():
+		w.ok("CSIDriver %s says attachRequired: false, so that there is nothing to attach", w.Driver)
+		w.done()
+		return
+	case w.Attachment.Err != nil:
+		return // what was not read is said elsewhere
+	case w.report.Stop != nil:
+		return // and so nobody asks for it
+	case w.NodeName == "":
+		w.nobodyAsks()
+		return
+	}
+	if w.elsewhere() {
+		return
+	}
+	node := w.Node.Value
+	switch {
+	case w.Node.Missing():
+		w.stop(NodeMissing, "Node "+w.NodeName, "there is none, and the Pod is bound to it", "delete the Pod so that it is made anew on another node")
+		return
+	case node != nil && node.Annotations[controllerAttaches] != "true":
+		w.stop(KubeletAttaches, "Node "+w.NodeName, "it does not have the annotation "+controllerAttaches+": kube-controller-manager attaches nothing for it", "set enableControllerAttachDetach in the configuration of its kubelet, or wait for the kubelet to register")
+		return
+	}
+	w.stop(NotAskedYet, ref(PersistentVolume, "", w.VolumeName), fmt.Sprintf("there is no VolumeAttachment of it for node %s: the attach-detach controller has not asked to attach it", w.NodeName),
+		"if this lasts, look at the Pod's Events (FailedAttachVolume) and at the log of kube-controller-manager; no attacher can do anything before")
+	w.nodeNotes()
+	w.withoutDriver()
+}
+
+// nobodyAsks: no node is known on which the volume should be.
+func (w *walk) nobodyAsks() {
+	pv, object := w.PersistentVolume.Value, ref(PersistentVolume, "", w.VolumeName)
+	if pv != nil && pv.DeletionTimestamp != nil {
+		w.stop(VolumeBeingDeleted, object, fmt.Sprintf("it is being deleted since %s, held by %s", w.at(pv.DeletionTimestamp.Time), heldBy(pv.Finalizers)), "look at who owns that finalizer: kubernetes.io/pv-protection goes with the claim, external-attacher/... with the last VolumeAttachment")
+		return
+	}
+	if len(w.Users) > 0 {
+		var names []string
+		for _, p := range w.Users {
+			names = append(names, p.Name)
+		}
+		w.stop(PodNotScheduled, ref(Pod, w.Users[0].Namespace, strings.Join(names, ", ")), "it uses the volume and is on no node yet", "this is the scheduler's to solve: look at the Pod's Events")
+		return
+	}
+	w.stop(NotWanted, object, "there is no VolumeAttachment of it, and no Pod known that uses it", "nothing: it is attached when a Pod that uses it gets a node")
+}
+
+// elsewhere: the volume can be on one node only, and is on another one.
+func (w *walk) elsewhere() bool {
+	if !w.singleNode() {
+		return false
+	}
+	for i := range w.Others {
+		other := &w.Others[i]
+		switch {
+		case other.DeletionTimestamp != nil && mayBeAttached(other):
+			w.stop(WaitingForDetach, ref(VolumeAttachment, "", other.Name), w.leavesFact(other),
+				fmt.Sprintf("find out why it is not detached: csi-attach-hub explain %s", other.Name))
+			return true
+		case other.DeletionTimestamp == nil && other.Status.Attached:
+			w.stop(AttachedElsewhere, ref(VolumeAttachment, "", other.Name), fmt.Sprintf("the volume can be on one node only and is attached to node %s (Multi-Attach): %s", other.Spec.NodeName, w.usersOn(other.Spec.NodeName)),
+				fmt.Sprintf("delete the Pod that uses it on %s; it is detached when that node's kubelet has unmounted it, or, if the node is dead, when it is tainted node.kubernetes.io/out-of-service", other.Spec.NodeName))
+			return true
+		}
+	}
+	return false
+}
+
+func (w *walk) leavesFact(other *storagev1.VolumeAttachment) string {
+	fact := fmt.Sprintf("the volume can be on one node only and is being detached from node %s since %s", other.Spec.NodeName, w.at(other.DeletionTimestamp.Time))
+	if e := other.Status.DetachError; e != nil {
+		fact += "; the last try failed: " + e.Message
+	}
+	return fact
+}
+
+// mayBeAttached says that nothing proves the volume detached.
+func mayBeAttached(va *storagev1.VolumeAttachment) bool {
+	return va.Status.Attached || len(va.Finalizers) > 0
+}
+
+// usersOn says which Pods use the volume on a node.
+func (w *walk) usersOn(node string) string {
+	var names []string
+	for _, p := range w.Users {
+		if p.Spec.NodeName == node {
+			names = append(names, describePod(p))
+		}
+	}
+	if len(names) == 0 {
+		return "no Pod is known that uses it there"
+	}
+	return "used there by Pod " + strings.Join(names, ", ")
+}
+
+func describePod(p corev1.Pod) string {
+	if p.DeletionTimestamp != nil {
+		return p.Namespace + "/" + p.Name + " (being deleted)"
+	}
+	return p.Namespace + "/" + p.Name
+}
+
+// heldBy lists finalizers.
+func heldBy(finalizers []string) string {
+	if len(finalizers) == 0 {
+		return "no finalizer"
+	}
+	return strings.Join(finalizers, ", ")
+}

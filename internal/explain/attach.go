@@ -1,0 +1,102 @@
+package explain
+
+import (
+	"fmt"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// attaching: it was asked for, and it is not there. What keeps the driver from being
+// called comes first, then what the objects lack, then what the driver says.
+func (w *walk) attaching(va *storagev1.VolumeAttachment) {
+	w.service()
+	pv := w.PersistentVolume.Value
+	switch {
+	case va.Spec.Source.PersistentVolumeName == nil:
+	case w.PersistentVolume.Missing():
+		w.stop(VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "there is none, and the VolumeAttachment names it", "delete the VolumeAttachment, or restore the PersistentVolume")
+	case pv != nil && pv.DeletionTimestamp != nil:
+		w.stop(VolumeBeingDeleted, ref(PersistentVolume, "", pv.Name), fmt.Sprintf("it is being deleted since %s, held by %s: it is attached nowhere any more", w.at(pv.DeletionTimestamp.Time), heldBy(pv.Finalizers)), "take the volume out of the Pod, and delete the VolumeAttachment if nobody does")
+	case pv != nil && w.Driver == "":
+		w.stop(VolumeNotCSI, ref(PersistentVolume, "", pv.Name), "it is neither of a CSI driver nor migrated to one", "a VolumeAttachment of it cannot be carried out: delete it")
+	}
+	w.withoutDriver()
+	w.elsewhere()
+	w.secret()
+	w.tries(va.Status.AttachError)
+	w.nodeNotes()
+}
+
+// detaching: it was deleted, and it is still there.
+func (w *walk) detaching(va *storagev1.VolumeAttachment) {
+	own := attach.Finalizer(va.Spec.Attacher)
+	if !attach.HasFinalizer(va.Finalizers, own) {
+		w.foreignFinalizers(va)
+		return
+	}
+	w.service()
+	switch {
+	case va.Annotations[attach.AnnotationVolumeHandle] != "" || va.Spec.Source.PersistentVolumeName == nil:
+	case w.PersistentVolume.Missing():
+		w.stop(VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "there is none, and nobody wrote the volume's handle down: no attacher can say what to detach", "restore the PersistentVolume with the same name and handle; take the finalizer away only if the storage system shows the volume detached")
+	}
+	if va.Annotations[attach.AnnotationNodeID] == "" {
+		w.withoutDriver()
+	}
+	w.secret()
+	w.tries(va.Status.DetachError)
+	if w.report.Stop == nil {
+		w.stop(BeingDetached, w.attachmentRef(), "ControllerUnpublishVolume has not succeeded yet", "wait; look at the log of the driver's controller if this lasts")
+	}
+	for _, f := range va.Finalizers {
+		if f != own {
+			w.note(FinalizerOfAnother, w.attachmentRef(), "it has the finalizer "+f+" too, which is not an attacher's", "the object stays until its owner takes that one away")
+		}
+	}
+}
+
+// foreignFinalizers: the attacher has done its part, or never had one.
+func (w *walk) foreignFinalizers(va *storagev1.VolumeAttachment) {
+	fact := "it has no finalizer left and goes any moment"
+	next := "nothing"
+	if len(va.Finalizers) > 0 {
+		fact = "the attacher has let it go, what holds it is " + heldBy(va.Finalizers)
+		next = "find out who set that finalizer: it is for them to take it away"
+	}
+	w.stop(FinalizerOfAnother, w.attachmentRef(), fact, next)
+}
+
+// withoutDriver: the driver has not told the node's kubelet an ID of the node.
+func (w *walk) withoutDriver() {
+	object := "CSINode " + w.NodeName
+	switch node := w.CSINode.Value; {
+	case w.CSINode.Err != nil || w.NodeName == "" || w.Driver == "":
+	case node == nil && w.Node.Missing():
+		w.stop(NodeMissing, "Node "+w.NodeName, "there is none, nor a CSINode: the machine is gone", "nothing can be attached to it: delete the Pod, and the VolumeAttachment if nobody does")
+	case node == nil:
+		w.stop(NodeWithoutCSI, object, "there is none: the node's kubelet has registered no CSI driver yet", "check the node and its kubelet, then that the node plugin of driver "+w.Driver+" (a DaemonSet) runs there")
+	default:
+		for _, d := range node.Spec.Drivers {
+			if d.Name == w.Driver {
+				w.ok("%s has driver %s, node ID %s", object, w.Driver, d.NodeID)
+				return
+			}
+		}
+		w.stop(NodeWithoutDriver, object, fmt.Sprintf("driver %s is not registered on the node", w.Driver), "check that the driver's node plugin (a DaemonSet) runs there, its node-driver-registrar, and the node's taints")
+	}
+}
+
+// secret: the one that goes with the calls exists, as far as one may know.
+func (w *walk) secret() {
+	s := w.Secret
+	if s.Name == "" || s.Exists || s.Err != nil {
+		return
+	}
+	if w.Attachment.Value.DeletionTimestamp != nil {
+		w.note(SecretMissing, "Secret "+s.Namespace+"/"+s.Name, "there is none; the detach uses what is still known of it, or goes without", "create it if the detach fails")
+		return
+	}
+	w.stop(SecretMissing, "Secret "+s.Namespace+"/"+s.Name, "there is none, and the PersistentVolume names it in controllerPublishSecretRef", "create it; it is tried again within the driver's retry.max")
+}

@@ -1,0 +1,16 @@
+// Package explain says why a volume is not attached, in plain words, and what to do.
+//
+// The flow: Gather reads what can be read about a question — the Pod, its claims and
+// PersistentVolumes, the VolumeAttachment, driver, node and leases from the API server,
+// and what the replicas of a hub know — into Facts. Explain, which is pure, walks
+// along pod → claim → PersistentVolume → VolumeAttachment → driver → node → lease → last
+// error, and stops where something is not as it should be. The Report says what is in
+// order, where it stops, what else was found and what could not be asked; Text prints it.
+//
+// Of several things that are wrong the first on the way is the stop: what keeps
+// anybody from working for the driver, then what the objects lack, then what the driver
+// said. The others are notes.
+//
+// Nothing is written, and no secret is read: only whether it exists is asked for, where
+// that is allowed.
+package explain

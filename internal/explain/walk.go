@@ -1,0 +1,268 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// Explain says how far the volumes have come that a question is about, where each stops
+// and what to do. It reads nothing but the facts.
+func Explain(f Facts) Report {
+	r := Report{Question: f.Question, Result: Attached, Volumes: []VolumeReport{}, Unknown: unknown(f)}
+	switch {
+	case !f.Found:
+		r.Result = NotFound
+		r.Stop = &Finding{ObjectNotFound, f.Question.String(), "there is none", "check the spelling and the namespace; a VolumeAttachment that is gone was detached, or never made"}
+		return r
+	case f.Pod != nil && finished(f.Pod):
+		r.Stop = &Finding{PodFinished, f.Question.String(), fmt.Sprintf("it has ended (%s): its volumes are detached unless another Pod uses them", f.Pod.Status.Phase), "nothing"}
+		return r
+	case len(f.Volumes) == 0:
+		r.Stop = &Finding{NothingToAttach, f.Question.String(), "it has no volume that could be attached", "if it does not start, this is not why: look at its Events"}
+		return r
+	}
+	for i := range f.Volumes {
+		v := explainVolume(&f, &f.Volumes[i])
+		if v.Result != Attached {
+			r.Result = Waiting
+		}
+		r.Volumes = append(r.Volumes, v)
+	}
+	return r
+}
+
+// finished says that a Pod has run and will not again.
+func finished(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// walk goes along one volume.
+type walk struct {
+	*Facts
+	*Volume
+	report      VolumeReport
+	lastResorts []Finding // see later
+}
+
+func explainVolume(f *Facts, v *Volume) VolumeReport {
+	w := &walk{Facts: f, Volume: v, report: VolumeReport{Title: title(v), Result: Waiting, Path: []string{}}}
+	for _, stage := range []func(*walk) bool{
+		(*walk).podStage, (*walk).claimStage, (*walk).volumeStage, (*walk).attachmentStage,
+	} {
+		if !stage(w) {
+			break
+		}
+	}
+	return w.report
+}
+
+func title(v *Volume) string {
+	var parts []string
+	if v.Mount != "" {
+		parts = append(parts, "volume "+v.Mount)
+	}
+	if v.ClaimName != "" {
+		parts = append(parts, "claim "+v.Namespace+"/"+v.ClaimName)
+	}
+	if v.VolumeName != "" {
+		parts = append(parts, "PersistentVolume "+v.VolumeName)
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "inline volume")
+	}
+	text := strings.Join(parts, ", ")
+	if v.NodeName != "" {
+		text += " on node " + v.NodeName
+	}
+	return text
+}
+
+// ok notes what is in order.
+func (w *walk) ok(format string, args ...any) {
+	w.report.Path = append(w.report.Path, fmt.Sprintf(format, args...))
+}
+
+// stop notes where it stops. The first one is the one; more are worth a note.
+func (w *walk) stop(verdict Verdict, object, fact, next string) {
+	if w.report.Stop != nil {
+		w.note(verdict, object, fact, next)
+		return
+	}
+	w.report.Stop = &Finding{verdict, object, fact, next}
+}
+
+func (w *walk) note(verdict Verdict, object, fact, next string) {
+	w.report.Notes = append(w.report.Notes, Finding{verdict, object, fact, next})
+}
+
+// done ends the walk with success.
+func (w *walk) done() bool {
+	w.report.Result = Attached
+	return false
+}
+
+func (w *walk) ago(t time.Time) string { return duration.HumanDuration(w.Now.Sub(t)) + " ago" }
+
+// at writes a time and how long ago that is.
+func (w *walk) at(t time.Time) string { return t.UTC().Format(time.RFC3339) + " (" + w.ago(t) + ")" }
+
+// podStage: the Pod that was asked for has a node.
+func (w *walk) podStage() bool {
+	if w.Inline != "" {
+		w.ok("the volume stands in the Pod itself (CSI driver %s): it is mounted by the kubelet, there is nothing to attach", w.Inline)
+		return w.done()
+	}
+	if w.Pod == nil {
+		return true
+	}
+	if w.Pod.Spec.NodeName != "" {
+		w.ok("%s is bound to node %s", w.Question, w.Pod.Spec.NodeName)
+		return true
+	}
+	fact := "it is on no node yet"
+	for _, c := range w.Pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
+			fact += ": " + c.Message
+		}
+	}
+	w.stop(PodNotScheduled, w.Question.String(), fact, "this is the scheduler's to solve, not the attacher's: look at the Pod's Events; a volume is attached only after the Pod has a node")
+	return true // its claims may be why
+}
+
+// claimStage: the claim is there and bound.
+func (w *walk) claimStage() bool {
+	if w.ClaimName == "" {
+		return true
+	}
+	object := ref(PersistentVolumeClaim, w.Namespace, w.ClaimName)
+	switch claim := w.Claim.Value; {
+	case w.Claim.Missing():
+		w.stop(ClaimMissing, object, "there is none", "create it; the Pod waits for it")
+		return false
+	case claim == nil:
+		return w.VolumeName != "" // it was not allowed to look
+	case claim.Status.Phase != corev1.ClaimBound:
+		w.stop(ClaimNotBound, object, unboundFact(claim), "this is before attaching: look at the claim's Events, at its StorageClass and at the driver's provisioner; with WaitForFirstConsumer it is bound when a Pod has a node")
+		return false
+	case claim.DeletionTimestamp != nil:
+		w.note(ClaimNotBound, object, "it is being deleted since "+w.at(claim.DeletionTimestamp.Time), "it goes when no Pod uses it any more")
+	}
+	w.ok("%s is bound to %s", object, ref(PersistentVolume, "", w.VolumeName))
+	return true
+}
+
+func unboundFact(claim *corev1.PersistentVolumeClaim) string {
+	fact := fmt.Sprintf("it is %s and not bound to a PersistentVolume", orEmpty(string(claim.Status.Phase), "new"))
+	if class := claim.Spec.StorageClassName; class != nil && *class != "" {
+		fact += ", its StorageClass is " + *class
+	}
+	if claim.Status.Phase == corev1.ClaimLost {
+		fact += ": the PersistentVolume that it had is gone"
+	}
+	return fact
+}
+
+func orEmpty(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// volumeStage: the PersistentVolume is there and of a CSI driver that attaches.
+func (w *walk) volumeStage() bool {
+	if w.VolumeName == "" {
+		return w.Attachment.Value != nil // inline
+	}
+	object := ref(PersistentVolume, "", w.VolumeName)
+	pv := w.PersistentVolume.Value
+	switch {
+	case pv == nil && w.Attachment.Value != nil:
+		return true // that one knows its driver, and what lacks is said there
+	case w.PersistentVolume.Missing():
+		w.stop(VolumeMissing, object, "there is none", "the claim has lost its volume: restore the PersistentVolume, or make the claim anew")
+		return false
+	case pv == nil:
+		return false // it was not allowed to look
+	case w.Driver == "":
+		w.stop(VolumeNotCSI, object, "it is neither of a CSI driver nor migrated to one", "attaching it is not the business of CSI: look at kube-controller-manager and at the kubelet")
+		return false
+	}
+	w.ok("%s is a volume of CSI driver %s, handle %s", object, w.Driver, orEmpty(attach.VolumeHandle(pv), "unknown"))
+	if claim, bound := w.Claim.Value, pv.Spec.ClaimRef; claim != nil && bound != nil && bound.UID != "" && bound.UID != claim.UID {
+		w.stop(VolumeOfAnother, object, fmt.Sprintf("it is bound to another claim: %s/%s", bound.Namespace, bound.Name), "make the claim anew, or take the stale claimRef from the PersistentVolume")
+	}
+	return true
+}
+
+// attachmentStage: somebody asks for the volume on the node, and it is there.
+func (w *walk) attachmentStage() bool {
+	switch va := w.Attachment.Value; {
+	case va == nil:
+		w.notAsked()
+	case va.DeletionTimestamp != nil:
+		w.ok("%s was deleted %s: the volume is to be detached from node %s", w.attachmentRef(), w.ago(va.DeletionTimestamp.Time), va.Spec.NodeName)
+		w.detaching(va)
+	case va.Status.Attached:
+		w.attached(va)
+	case w.noAttach():
+		w.note(AttachNotRequired, "CSIDriver "+w.Driver, "attachRequired is false: nobody attaches volumes of this driver, and nobody needs to", "delete the VolumeAttachment if it stays for ever")
+		w.done()
+	default:
+		w.ok("%s asks for the volume on node %s since %s", w.attachmentRef(), va.Spec.NodeName, w.at(va.CreationTimestamp.Time))
+		w.attaching(va)
+	}
+	return false
+}
+
+// noAttach says that the CSIDriver object says so.
+func (w *walk) noAttach() bool {
+	d := w.CSIDriver.Value
+	return d != nil && d.Spec.AttachRequired != nil && !*d.Spec.AttachRequired
+}
+
+func (w *walk) attachmentRef() string { return ref(VolumeAttachment, "", w.Attachment.Value.Name) }
+
+// attached: that is what was wanted. What may go wrong with it all the same is noted.
+func (w *walk) attached(va *storagev1.VolumeAttachment) {
+	w.ok("%s says that the volume is attached to node %s", w.attachmentRef(), va.Spec.NodeName)
+	finalizer := attach.Finalizer(va.Spec.Attacher)
+	if va.Annotations[attach.AnnotationNodeID] != "" && !attach.HasFinalizer(va.Finalizers, finalizer) {
+		w.note(FinalizerOfAnother, w.attachmentRef(), "somebody took the finalizer "+finalizer+" from it: deleted now, it would vanish with the volume left attached", "the attacher puts it back; see that one works for the driver")
+	}
+	w.nodeNotes()
+	w.done()
+}
+
+// nodeNotes notes what the node lacks, where that is not why it stops.
+func (w *walk) nodeNotes() {
+	object := "Node " + w.NodeName
+	switch node := w.Node.Value; {
+	case w.NodeName == "" || w.Node.Err != nil:
+	case node == nil:
+		w.note(NodeMissing, object, "there is none", "if the machine is gone, what is bound to it has to be deleted; kube-controller-manager then detaches its volumes")
+	default:
+		for _, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+				w.note(NodeNotReady, object, "it is not ready since "+w.at(c.LastTransitionTime.Time)+": "+orEmpty(c.Message, c.Reason), "look at its kubelet; if the machine is dead, taint it node.kubernetes.io/out-of-service so that its volumes are detached")
+			}
+		}
+	}
+}
+
+// singleNode says that the volume may be attached to one node only, as far as its
+// PersistentVolume says.
+func (w *walk) singleNode() bool {
+	pv := w.PersistentVolume.Value
+	return pv != nil && !slices.ContainsFunc(pv.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
+		return m == corev1.ReadOnlyMany || m == corev1.ReadWriteMany
+	})
+}

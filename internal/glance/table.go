@@ -1,0 +1,146 @@
+// Package glance shows at a glance, on a terminal, how a hub and its drivers are.
+package glance
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
+)
+
+// longestReason is how much of a reason is in the table, in characters.
+const longestReason = 100
+
+// Table writes a view for people: a line for each driver, then what is wrong.
+func Table(v hubclient.View) string {
+	var out strings.Builder
+	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	row(t, "DRIVER", "STATE", "MODE", "LEADER", "QUEUED", "RUNNING", "FAILED", "STUCK", "OLDEST", "REASON")
+	replicas := identities(v)
+	for _, d := range v.Drivers {
+		w := workOf(d.Driver)
+		row(t, d.Name, d.State, d.Mode, leader(d, replicas), fmt.Sprint(w.queued), fmt.Sprint(w.running), fmt.Sprint(w.failed),
+			fmt.Sprint(d.Stuck()), w.age(), reason(d))
+	}
+	_ = t.Flush() // into memory
+	text := out.String()
+	if len(v.Drivers) == 0 {
+		text = "No driver is served.\n"
+	}
+	return text + problems(v)
+}
+
+// row writes cells, none of which may break the table.
+func row(t *tabwriter.Writer, cells ...string) {
+	for i, c := range cells {
+		cells[i] = cmp.Or(terminal.Line(c), "-")
+	}
+	fmt.Fprintln(t, strings.TrimRight(strings.Join(cells, "\t"), " "))
+}
+
+// work is what a driver has to do, in sum.
+type work struct {
+	queued, running, failed int // failed: they wait for the next try
+	oldest                  time.Duration
+}
+
+func workOf(d status.Driver) work {
+	var w work
+	for _, l := range d.Lanes {
+		w.queued += l.Queued
+		w.running += l.Running
+		w.failed += l.Delayed
+		w.oldest = max(w.oldest, time.Duration(l.OldestSeconds*float64(time.Second)))
+	}
+	return w
+}
+
+func (w work) age() string {
+	if w.queued+w.failed == 0 {
+		return "-"
+	}
+	return duration.HumanDuration(w.oldest)
+}
+
+// reason is why a driver is in its state, cut to a length that leaves the table one. A
+// driver that is well has none; what went wrong last with its work stands there then.
+func reason(d hubclient.Driver) string {
+	text := d.Reason
+	if text == "" && len(d.Failures) > 0 && workOf(d.Driver).failed > 0 {
+		text = "last: " + d.Failures[0].Text
+	}
+	if runes := []rune(terminal.Line(text)); len(runes) > longestReason {
+		return string(runes[:longestReason-1]) + "…"
+	}
+	return text
+}
+
+// identities are those of the replicas.
+func identities(v hubclient.View) map[string]bool {
+	all := map[string]bool{}
+	for _, r := range v.Replicas {
+		all[r.Overview.Identity] = true
+		for _, member := range r.Overview.Replicas {
+			all[member.Identity] = true
+		}
+	}
+	return all
+}
+
+// leader is who works for a driver. What makes the identity of a replica unique says
+// nothing to people where its host, the Pod, does.
+func leader(d hubclient.Driver, replicas map[string]bool) string {
+	host, _, _ := strings.Cut(d.Leader, "_")
+	if !replicas[d.Leader] || host == "" {
+		return d.Leader
+	}
+	for other := range replicas {
+		if name, _, _ := strings.Cut(other, "_"); name == host && other != d.Leader {
+			return d.Leader // several on one host
+		}
+	}
+	return host
+}
+
+// problems lists what is wrong beside the drivers; empty if nothing is.
+func problems(v hubclient.View) string {
+	var conflicts, unclaimed []string
+	for _, c := range v.AllConflicts() {
+		text := fmt.Sprintf("%s at %s: %s", c.Driver, c.Loser, c.Reason)
+		if c.Winner != "" {
+			text += " (served: " + c.Winner + ")"
+		}
+		conflicts = append(conflicts, text)
+	}
+	for _, attacher := range slices.Sorted(maps.Keys(v.Unclaimed)) {
+		unclaimed = append(unclaimed, fmt.Sprintf("%s: %d", attacher, v.Unclaimed[attacher]))
+	}
+	var out strings.Builder
+	for _, section := range []struct {
+		title string
+		lines []string
+	}{
+		{"Problems", v.Problems()},
+		{"Configuration errors (what was read before holds)", v.ConfigErrors()},
+		{"Configuration warnings", v.ConfigWarnings()},
+		{"Conflicts (found and not served)", conflicts},
+		{"VolumeAttachments of drivers that are not served", unclaimed},
+	} {
+		if len(section.lines) > 0 {
+			fmt.Fprintf(&out, "\n%s:\n", section.title)
+		}
+		for _, line := range section.lines {
+			fmt.Fprintf(&out, "  %s\n", terminal.Line(line))
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,118 @@
+package hubclient
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// podLabels are on the Pods of a hub.
+	podLabels = "app.kubernetes.io/name=csi-attach-hub"
+	// defaultPort is asked where a Pod names none: that of the hub's --http-endpoint.
+	defaultPort = 8080
+)
+
+// Options say how to reach a hub: by Server, or by Config and Namespace.
+type Options struct {
+	Server    string // URL of one replica, http(s)://host:port; empty: the Pods
+	Config    *rest.Config
+	Namespace string // of the Pods
+	Transport TransportOptions
+}
+
+// Find returns the replicas of a hub. It contacts the API server if Pods are to be
+// found, and no replica. The caller closes the Hub.
+func Find(ctx context.Context, o Options) (*Hub, error) {
+	if o.Server != "" {
+		base, err := parseServer(o.Server)
+		if err != nil {
+			return nil, err
+		}
+		client, err := o.Transport.client(nil, "")
+		if err != nil {
+			return nil, err
+		}
+		return &Hub{replicas: []*replica{{name: base.String(), base: base, client: client}}}, nil
+	}
+	kube, err := kubernetes.NewForConfig(o.Config)
+	if err != nil {
+		return nil, fmt.Errorf("make the Kubernetes client: %w", err)
+	}
+	pods, err := kube.CoreV1().Pods(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: podLabels})
+	if err != nil {
+		return nil, fmt.Errorf("find the hub's Pods in namespace %s: %w", o.Namespace, err)
+	}
+	if len(pods.Items) == 0 {
+		return nil, fmt.Errorf("namespace %s has no Pod with the label %s: name the hub's namespace with --namespace, or the address of a hub with --server", o.Namespace, podLabels)
+	}
+	h := &Hub{}
+	for i := range pods.Items {
+		r, err := podReplica(o, kube, &pods.Items[i])
+		if err != nil {
+			h.Close()
+			return nil, err
+		}
+		h.replicas = append(h.replicas, r)
+	}
+	slices.SortFunc(h.replicas, func(a, b *replica) int { return cmp.Compare(a.name, b.name) })
+	return h, nil
+}
+
+// parseServer reads the URL of one replica.
+func parseServer(server string) (*url.URL, error) {
+	base, err := url.Parse(server)
+	if err == nil && (base.Scheme != "http" && base.Scheme != "https" || base.Host == "") {
+		err = errors.New("write http://host:port or https://host:port")
+	}
+	if err == nil && (base.RawQuery != "" || base.Fragment != "" || base.User != nil) {
+		err = errors.New("write only http(s)://host:port, and a path if there is one before /api")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the address %q of a hub: %w", server, err)
+	}
+	base.Path = strings.TrimSuffix(base.Path, "/")
+	return base, nil
+}
+
+// podReplica is a replica that is reached by port-forward.
+func podReplica(o Options, kube kubernetes.Interface, pod *corev1.Pod) (*replica, error) {
+	r := &replica{name: "Pod " + pod.Namespace + "/" + pod.Name}
+	if pod.Status.Phase != corev1.PodRunning {
+		r.err = fmt.Errorf("the Pod is %s", cmp.Or(string(pod.Status.Phase), "new"))
+		return r, nil
+	}
+	scheme, port := portOf(pod)
+	name := cmp.Or(o.Transport.ServerName, "csi-attach-hub."+pod.Namespace+".svc")
+	r.base = &url.URL{Scheme: scheme, Host: net.JoinHostPort(name, strconv.Itoa(port))}
+	target := kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	r.tunnel = &tunnel{config: o.Config, target: target, port: port}
+	client, err := o.Transport.client(r.tunnel.dial, name)
+	r.client = client
+	return r, err
+}
+
+// portOf returns where a Pod serves HTTP: at the port that is named https or http.
+func portOf(pod *corev1.Pod) (scheme string, port int) {
+	for _, scheme := range []string{"https", "http"} {
+		for _, c := range pod.Spec.Containers {
+			for _, p := range c.Ports {
+				if p.Name == scheme {
+					return scheme, int(p.ContainerPort)
+				}
+			}
+		}
+	}
+	return "http", defaultPort
+}

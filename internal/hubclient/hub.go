@@ -1,0 +1,134 @@
+package hubclient
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+const (
+	// maxAnswer is what is read of one answer: a hub with 1000 drivers says less.
+	maxAnswer = 64 << 20
+	// maxAtOnce is how many replicas are asked at once.
+	maxAtOnce = 8
+)
+
+// Hub is where the replicas of a hub can be asked. Its methods may be called from any
+// goroutine.
+type Hub struct {
+	replicas []*replica
+}
+
+// replica is one process that can be asked, or why it cannot.
+type replica struct {
+	name   string
+	base   *url.URL
+	client *http.Client
+	tunnel *tunnel // nil if it is reached over the network
+	err    error   // it is known not to answer
+}
+
+// Close ends all connections.
+func (h *Hub) Close() {
+	for _, r := range h.replicas {
+		if r.client != nil {
+			r.client.CloseIdleConnections()
+		}
+		if r.tunnel != nil {
+			r.tunnel.close()
+		}
+	}
+}
+
+// View asks all replicas what they serve. Those that do not answer are in it with
+// their errors.
+func (h *Hub) View(ctx context.Context) View {
+	answers := make([]Answer, len(h.replicas))
+	var asking errgroup.Group
+	asking.SetLimit(maxAtOnce)
+	for i, r := range h.replicas {
+		asking.Go(func() error {
+			answers[i] = r.answer(ctx)
+			return nil
+		})
+	}
+	_ = asking.Wait() // each error is in its answer
+	return Merge(answers)
+}
+
+func (r *replica) answer(ctx context.Context) Answer {
+	a := Answer{Replica: r.name}
+	var drivers status.DriverList
+	if a.Err = r.get(ctx, "/api/v1/overview", nil, &a.Overview); a.Err == nil {
+		a.Err = r.get(ctx, "/api/v1/drivers", nil, &drivers)
+	}
+	if a.Err == nil {
+		a.Drivers = drivers.Drivers
+	}
+	return a
+}
+
+// Attachment asks one replica, by its name in the View, what it knows about a
+// VolumeAttachment; nil if it knows none.
+func (h *Hub) Attachment(ctx context.Context, name, attachment string) (*status.Attachment, error) {
+	i := slices.IndexFunc(h.replicas, func(r *replica) bool { return r.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no replica %s", name)
+	}
+	var list status.AttachmentList
+	if err := h.replicas[i].get(ctx, "/api/v1/attachments", url.Values{"name": {attachment}}, &list); err != nil {
+		return nil, err
+	}
+	if len(list.Attachments) == 0 {
+		return nil, nil
+	}
+	return &list.Attachments[0], nil
+}
+
+// get asks for JSON.
+func (r *replica) get(ctx context.Context, path string, query url.Values, into any) error {
+	if r.err != nil {
+		return r.err
+	}
+	target := *r.base
+	target.Path += path
+	target.RawQuery = query.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return err
+	}
+	answer, err := r.client.Do(request)
+	if err != nil {
+		return err // it says what was asked for, and where
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("get %s: %s%s", path, answer.Status, said(body))
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("get %s: it does not answer as a csi-attach-hub: %w", path, err)
+	}
+	return nil
+}
+
+// said is what an error answer says, if it is one of a hub.
+func said(body []byte) string {
+	var answer struct{ Error string }
+	if json.Unmarshal(body, &answer) != nil || strings.TrimSpace(answer.Error) == "" {
+		return ""
+	}
+	return ": " + answer.Error
+}
