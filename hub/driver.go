@@ -217,7 +217,7 @@ func (d *driver) backfill() {
 			d.queue.Add(workKey{attachmentWork, name}, detachLane)
 		}
 	}
-	for _, key := range d.ledger.orphanKeys() {
+	for _, key := range d.ledger.takeOrphans() {
 		d.queue.Add(key, detachLane)
 	}
 	for _, va := range d.cluster.attachmentsBy(byAttacher, d.name) {
@@ -264,7 +264,7 @@ func (d *driver) onAttachment(before, va *storagev1.VolumeAttachment) {
 func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
 	d.overlay.attachments.OnDelete(va)
 	recorded, _ := d.ledger.known(va)
-	if recorded || !d.before(va) && d.ledger.adopt(va, d.cluster.cachedVolume(attach.VolumeName(va))) {
+	if recorded || (!d.before(va) || cutShort(va, d.finalizer)) && d.ledger.adopt(va, d.cluster.cachedVolume(attach.VolumeName(va))) {
 		d.ledger.vanish(va.Name) // before it is in the queue, so that its worker finds it
 		d.queue.Add(workKey{attachmentWork, va.Name}, detachLane)
 	}

@@ -8,10 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/kubernetes"
 	eventrecord "k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -77,7 +79,20 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Hub{options: o, cluster: cluster, routes: newRouter(cluster), engaged: map[string]*engagement{}, ledgers: map[string]*ledger{}}, nil
+	h := &Hub{options: o, cluster: cluster, engaged: map[string]*engagement{}, ledgers: map[string]*ledger{}}
+	h.routes = newRouter(cluster, h.witness)
+	return h, nil
+}
+
+// witness remembers what a VolumeAttachment of a driver that others work for may have
+// left attached.
+func (h *Hub) witness(va *storagev1.VolumeAttachment) {
+	h.mu.Lock()
+	l := h.ledgers[va.Spec.Attacher]
+	h.mu.Unlock()
+	if l != nil {
+		l.witness(va, h.cluster.cachedVolume(attach.VolumeName(va)), time.Now())
+	}
 }
 
 // Run serves the drivers of the latest snapshot until ctx ends, then returns when

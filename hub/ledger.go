@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -47,6 +48,45 @@ func (l *ledger) forget() {
 	clear(l.volumes)
 	clear(l.vanished)
 	clear(l.released)
+	l.forgetWitnessed(time.Now())
+}
+
+// witnessedFor is how long an orphan is kept that another process had to see to: longer
+// than it takes when nothing is wrong.
+const witnessedFor = 10 * time.Minute
+
+// forgetWitnessed drops orphans that another process must have seen to by now. The
+// caller has locked mu.
+func (l *ledger) forgetWitnessed(now time.Time) {
+	maps.DeleteFunc(l.orphans, func(_ string, r *record) bool {
+		return !r.witnessed.IsZero() && now.Sub(r.witnessed) > witnessedFor
+	})
+}
+
+// witness makes an orphan of what a VolumeAttachment may have left attached that
+// vanished while another process worked for the driver, which may not get to see to it.
+func (l *ledger) witness(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, now time.Time) {
+	if !cutShort(va, l.finalizer) {
+		return
+	}
+	r := newRecord(va)
+	if r.progress.Adopt(va, pv, l.finalizer); !r.progress.MayBeAttached() {
+		return
+	}
+	r.witnessed = now
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forgetWitnessed(now)
+	if key := orphanKey(r.progress.Target); l.orphans[key.name] == nil {
+		l.orphans[key.name] = r
+	}
+}
+
+// cutShort says of the last state of a VolumeAttachment that it vanished without having
+// been deleted in the regular way: its finalizer came at the same time, and nobody
+// has detached it (kubernetes/kubernetes issue 124749).
+func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
+	return va.DeletionTimestamp == nil && attach.HasFinalizer(va.Finalizers, finalizer)
 }
 
 // get returns the record of a VolumeAttachment, nil if there is none.
@@ -234,12 +274,14 @@ func (l *ledger) names() []string {
 	return slices.Collect(maps.Keys(l.records))
 }
 
-// orphanKeys returns the keys of all orphans.
-func (l *ledger) orphanKeys() []workKey {
+// takeOrphans returns the keys of all orphans, which are this process' to see to from now
+// on.
+func (l *ledger) takeOrphans() []workKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	keys := make([]workKey, 0, len(l.orphans))
-	for name := range l.orphans {
+	for name, r := range l.orphans {
+		r.witnessed = time.Time{}
 		keys = append(keys, workKey{orphanWork, name})
 	}
 	return keys

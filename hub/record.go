@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"time"
+
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -47,6 +49,8 @@ type record struct {
 	awayFrom *liveSession // the last of them
 
 	caughtUp *lease.Term // the object was read anew in that one, if that was needed
+
+	witnessed time.Time // when it became an orphan, if that was another process' to see to; guarded by the ledger's mutex
 
 	abandoned attach.Target // where the volume was, which an orphan sees to now
 }

@@ -19,6 +19,9 @@ import (
 // attachers that are not served here are left alone.
 type router struct {
 	cluster *Cluster
+	// stray takes the last state of a VolumeAttachment that is gone, if nobody takes the
+	// events of its driver. It must not block.
+	stray func(*storagev1.VolumeAttachment)
 
 	mu         sync.RWMutex
 	byName     map[string]listener // CSI driver name
@@ -38,8 +41,8 @@ type listener interface {
 	lookAgain()
 }
 
-func newRouter(c *Cluster) *router {
-	return &router{cluster: c, byName: map[string]listener{}, byGuardian: map[string]*driver{}}
+func newRouter(c *Cluster, stray func(*storagev1.VolumeAttachment)) *router {
+	return &router{cluster: c, stray: stray, byName: map[string]listener{}, byGuardian: map[string]*driver{}}
 }
 
 // open begins to hand events to a driver, unless it has been closed.
@@ -150,6 +153,8 @@ func (r *router) attachmentGone(obj any) {
 	}
 	if l := r.listener(va.Spec.Attacher); l != nil {
 		l.onAttachmentGone(va)
+	} else if _, missed := obj.(cache.DeletedFinalStateUnknown); !missed {
+		r.stray(va)
 	}
 	// Whoever guards the volume may have waited for this VolumeAttachment to go,
 	// also if that was another driver's.

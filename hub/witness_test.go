@@ -1,0 +1,51 @@
+package hub
+
+import (
+	"testing"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// Somebody else works for the driver, and may die before it sees what has vanished.
+func TestStandbyRemembersWhatAVanishedAttachmentMayHaveLeftAttached(t *testing.T) {
+	deleted := func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{} }
+	unguarded := func(va *storagev1.VolumeAttachment) { va.Finalizers = nil }
+	for name, c := range map[string]struct {
+		gone any
+		want bool
+	}{
+		"vanished with its finalizer": {routedAttachment(guardedAttachment), true},
+		"detached and deleted":        {routedAttachment(guardedAttachment, deleted), false},
+		"never guarded":               {routedAttachment(guardedAttachment, unguarded), false},
+		"deletion was missed":         {cache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := routed(t)
+			d.routes.close(d)
+			l := newLedger(d.finalizer)
+			h := &Hub{cluster: d.cluster, ledgers: map[string]*ledger{routedDriver: l}}
+			d.routes.stray = h.witness
+			d.routes.attachmentGone(c.gone)
+			l.forget() // what happens when a driver is taken over
+			if got := len(l.takeOrphans()) == 1; got != c.want {
+				t.Errorf("to be detached: %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestStandbyForgetsWhatAnotherMustHaveSeenToByNow(t *testing.T) {
+	l := newLedger(attach.Finalizer(routedDriver))
+	began := time.Now()
+	l.witness(routedAttachment(guardedAttachment), nil, began)
+	other := func(va *storagev1.VolumeAttachment) { va.Annotations[attach.AnnotationVolumeHandle] = "other" }
+	l.witness(routedAttachment(guardedAttachment, other), nil, began.Add(witnessedFor+1))
+	if keys := l.takeOrphans(); len(keys) != 1 || keys[0] != orphanKey(attach.Target{VolumeHandle: "other", NodeID: "id"}) {
+		t.Errorf("to be detached: %v, want the second only", keys)
+	}
+}
