@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -32,6 +33,7 @@ func newHandler(o Options) (http.Handler, error) {
 	mux.HandleFunc("/readyz", probe("readyz", o.Health.ready))
 	mux.HandleFunc("/healthz/leader-election", leaderElection(o.LeaderCheck))
 	api{o.Source}.register(mux)
+	newPages(o).register(mux)
 	if o.Profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -39,7 +41,6 @@ func newHandler(o Options) (http.Handler, error) {
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	mux.HandleFunc("/{$}", index(o))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		sendError(w, http.StatusNotFound, "there is nothing at this path")
 	})
@@ -49,7 +50,8 @@ func newHandler(o Options) (http.Handler, error) {
 // checkMetricsPath refuses a path that is none, or that is something else.
 func checkMetricsPath(p string) error {
 	taken := p == "/" || p == "/livez" || p == "/readyz" || p == "/healthz/leader-election" ||
-		strings.HasPrefix(p, "/api/") || strings.HasPrefix(p, "/debug/")
+		p == "/attachments" || slices.ContainsFunc([]string{"/api/", "/debug/", "/drivers/", "/attachments/", "/assets/"},
+		func(taken string) bool { return strings.HasPrefix(p, taken) })
 	switch {
 	case !strings.HasPrefix(p, "/") || path.Clean(p) != p || strings.ContainsAny(p, "{}?#% \t\r\n"):
 		return fmt.Errorf("the metrics path %q is not a plain path like %s", p, defaultMetricsPath)
@@ -78,15 +80,6 @@ func readOnly(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// index says what there is.
-func index(o Options) http.HandlerFunc {
-	text := "csi-attach-hub\n\n" + strings.Join([]string{
-		o.MetricsPath, "/livez", "/readyz?verbose", "/healthz/leader-election", "/api/v1/overview", "/api/v1/drivers",
-		"/api/v1/drivers/{name}", "/api/v1/attachments?driver=&state=&node=&name=&limit=&continue=", "/api/v1/replicas", "/api/v1/config",
-	}, "\n") + "\n"
-	return func(w http.ResponseWriter, _ *http.Request) { sendText(w, http.StatusOK, text) }
 }
 
 func sendText(w http.ResponseWriter, code int, text string) {

@@ -53,13 +53,21 @@ type judged struct {
 // of the hub's replicas.
 func judge(d Driver, h history, members map[string]bool, now time.Time) judged {
 	j := judged{Driver: d, severity: fine, history: h}
-	j.judgeWork(now)
 	j.judgeService(members, now)
+	j.judgeWork(now)
 	j.judgeObserved()
 	if j.severity == fine && (d.Mode == modePaused || d.State == stateWaiting) {
 		j.severity = standby
 	}
 	return j
+}
+
+// why is the driver's own reason, unless what is shown beside it says the same.
+func (j *judged) why() string {
+	if j.severity == standby && j.Lease.Holder != "" {
+		return ""
+	}
+	return j.Reason
 }
 
 // note takes a reason in.
@@ -117,7 +125,7 @@ func (j *judged) judgeService(members map[string]bool, now time.Time) {
 // judgeObserved looks at what mode observe has found.
 func (j *judged) judgeObserved() {
 	if o := j.Observed; o != nil && o.Differs+o.WouldHaveFailed > 0 {
-		j.note(attention, "%s decisions disagree", count(o.Differs+o.WouldHaveFailed))
+		j.note(attention, "%s", plural(o.Differs+o.WouldHaveFailed, "decision disagrees", "decisions disagree"))
 	}
 	open := 0
 	for _, c := range j.Checklist {

@@ -81,9 +81,9 @@ func nowOf(c Case) step {
 	case a.State == Attached:
 		s.What = "Now: attached to node " + a.Node
 	case a.WaitsFor != "":
-		s.What += ", waits for " + a.WaitsFor
+		s.Text = waiting(a.WaitsFor)
 	}
-	if a.State == Stuck && !a.Since.IsZero() {
+	if a.State != Attached && !a.Since.IsZero() {
 		s.What += " for " + age(c.Now, a.Since)
 	}
 	return s

@@ -1,0 +1,112 @@
+// Without this script the page is complete and stands still. With it, every part that is
+// marked data-live is replaced by that of the same page as it is now, and the filter
+// takes effect while one types. It keeps where one reads: scroll, focus, what is open,
+// and what is selected.
+'use strict';
+
+(() => {
+  const period = 1500; // ms between the end of one refresh and the next one
+  const patience = 10000; // ms that an answer may take
+  const away = document.getElementById('away');
+  let timer = 0;
+  let running = null;
+  let took = 0;
+  let lastAnswer = new Date();
+
+  // An XMLHttpRequest parses the answer into a document whose scripts do not run, without
+  // a string that is taken for HTML here: the page's policy forbids that.
+  function refresh() {
+    clearTimeout(timer);
+    if (running) running.abort();
+    const request = new XMLHttpRequest();
+    const begun = performance.now();
+    running = request;
+    request.open('GET', location.pathname + location.search);
+    request.responseType = 'document';
+    request.timeout = patience;
+    request.onload = () => {
+      took = performance.now() - begun;
+      const page = request.responseXML;
+      if (!page || !page.getElementById('main')) return failed(`it answered ${request.status} ${request.statusText}`);
+      lastAnswer = new Date();
+      away.hidden = true;
+      document.title = page.title;
+      if (!reading()) swap(page);
+      next();
+    };
+    request.onerror = () => failed('it cannot be reached');
+    request.ontimeout = () => failed('it does not answer');
+    request.send();
+  }
+
+  // A server that is slow, or a page that nobody sees, is asked less often.
+  function next() {
+    running = null;
+    clearTimeout(timer);
+    if (!document.hidden) timer = setTimeout(refresh, Math.max(period, 4 * took));
+  }
+
+  function failed(why) {
+    away.textContent = `This page is old: no answer from the hub since ${lastAnswer.toLocaleTimeString()}, ${why}. It is asked on.`;
+    away.hidden = false;
+    next();
+  }
+
+  // Whoever selects a text, to copy it, keeps it.
+  function reading() {
+    const selection = document.getSelection();
+    return selection && !selection.isCollapsed && document.getElementById('main').contains(selection.anchorNode);
+  }
+
+  function swap(page) {
+    if (!sameParts(page)) {
+      document.getElementById('main').replaceWith(document.adoptNode(page.getElementById('main')));
+      return;
+    }
+    const focused = document.activeElement;
+    const link = focused && focused.closest('[data-live]') ? focused.getAttribute('href') : null;
+    const part = link && focused.closest('[data-live]').id;
+    for (const old of document.querySelectorAll('[data-live]')) {
+      const fresh = document.adoptNode(page.getElementById(old.id));
+      for (const details of old.querySelectorAll('details[open]')) {
+        const same = [...fresh.querySelectorAll('details')].find((d) => d.id === details.id);
+        if (same) same.open = true;
+      }
+      old.replaceWith(fresh);
+    }
+    if (link) {
+      const same = [...document.getElementById(part).querySelectorAll('a')].find((a) => a.getAttribute('href') === link);
+      if (same) same.focus({ preventScroll: true });
+    }
+  }
+
+  // Parts come and go, such as the last error: then all of main is replaced.
+  function sameParts(page) {
+    const ids = (d) => [...d.querySelectorAll('[data-live]')].map((e) => e.id).join();
+    return ids(document) === ids(page);
+  }
+
+  function filter(form) {
+    const query = new URLSearchParams();
+    for (const [name, value] of new FormData(form)) if (value !== '') query.set(name, value);
+    const search = query.toString();
+    history.replaceState(null, '', location.pathname + (search && '?' + search));
+    refresh();
+  }
+
+  let typing = 0;
+  document.addEventListener('input', (event) => {
+    if (!event.target.form) return;
+    clearTimeout(typing);
+    typing = setTimeout(() => filter(event.target.form), 200);
+  });
+  document.addEventListener('submit', (event) => {
+    event.preventDefault();
+    clearTimeout(typing);
+    filter(event.target);
+  });
+  document.addEventListener('visibilitychange', () => { if (!document.hidden) refresh(); });
+
+  document.getElementById('refresh').textContent = 'The page refreshes itself.';
+  next();
+})();

@@ -1,0 +1,34 @@
+package status
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+)
+
+// attachmentPage is everything about one VolumeAttachment.
+type attachmentPage struct {
+	frame
+	Attachment
+	Served *Driver // nil if its driver is not served
+	Advice Advice
+	Story  []step
+}
+
+func (p *pages) attachment(w http.ResponseWriter, r *http.Request) {
+	filter := AttachmentFilter{Name: r.PathValue("name")}
+	found := p.source.Attachments(filter)
+	i := slices.IndexFunc(found, filter.Match)
+	if i < 0 {
+		p.complain(w, r, http.StatusNotFound, fmt.Sprintf("There is no VolumeAttachment %q: it was detached and deleted, or never made.", clean(filter.Name, shortText)))
+		return
+	}
+	page := attachmentPage{frame: p.frame(r, filter.Name), Attachment: found[i]}
+	drivers := p.source.Drivers()
+	if i := slices.IndexFunc(drivers, func(d Driver) bool { return d.Name == page.Driver }); i >= 0 {
+		page.Served = &drivers[i]
+	}
+	c := Case{Attachment: page.Attachment, Driver: page.Served, Replicas: page.Overview.Replicas, Conflicts: page.Overview.Config.Conflicts, Now: page.Now}
+	page.Advice, page.Story = Advise(c), story(c)
+	show(w, http.StatusOK, "attachment.html", page)
+}

@@ -1,0 +1,113 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+)
+
+// listPage is how many VolumeAttachments are on one page.
+const listPage = 100
+
+// stateOpen asks for all that are neither attached nor idle.
+const stateOpen = "open"
+
+// attachmentsPage is a list of VolumeAttachments.
+type attachmentsPage struct {
+	frame
+	Driver, State, Node, Query string
+	Drivers                    []string // that there are to choose from
+	Table                      attachmentTable
+	From, To, Total            int    // which of all that match these are, from 1
+	First, Previous, Next      string // where the other pages are; empty if there are none
+}
+
+// attachmentTable is VolumeAttachments as rows of a table.
+type attachmentTable struct {
+	frame
+	Rows      []Attachment
+	OneDriver bool // all are of one, which need not be named in each row
+}
+
+// States are those to choose from.
+func (attachmentsPage) States() []AttachmentState { return AttachmentStates }
+
+func (p *pages) attachments(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	page := attachmentsPage{frame: p.frame(r, "VolumeAttachments"), Driver: q.Get("driver"), State: q.Get("state"), Node: q.Get("node"), Query: q.Get("q")}
+	if page.State != "" && page.State != stateOpen && !slices.Contains(AttachmentStates, AttachmentState(page.State)) {
+		p.complain(w, r, http.StatusBadRequest, fmt.Sprintf("The state %q is none of %s, %s.", clean(page.State, shortText), stateOpen, joined(AttachmentStates)))
+		return
+	}
+	page.Drivers = p.attachers(page.Overview, page.Driver)
+	filter := AttachmentFilter{Driver: page.Driver, Node: page.Node}
+	if page.State != stateOpen {
+		filter.State = AttachmentState(page.State)
+	}
+	found := slices.DeleteFunc(p.source.Attachments(filter), func(a Attachment) bool {
+		return !filter.Match(a) || page.State == stateOpen && !open(a) ||
+			!matchesText(page.Query, a.Name, a.Driver, a.Node, a.PersistentVolume, a.VolumeHandle, a.LastError, a.WaitsFor)
+	})
+	slices.SortFunc(found, func(a, b Attachment) int { return cmp.Compare(a.Name, b.Name) })
+	page.turn(found, q.Get("after"))
+	show(w, http.StatusOK, "attachments.html", page)
+}
+
+// turn opens the page that begins after a name.
+func (p *attachmentsPage) turn(found []Attachment, after string) {
+	from, exact := slices.BinarySearchFunc(found, after, func(a Attachment, name string) int { return cmp.Compare(a.Name, name) })
+	if exact {
+		from++
+	}
+	to := min(from+listPage, len(found))
+	p.Table = attachmentTable{frame: p.frame, Rows: found[from:to], OneDriver: p.Driver != ""}
+	p.From, p.To, p.Total = from+1, to, len(found)
+	if from > 0 {
+		p.First = p.link("")
+		p.Previous = p.First
+		if from > listPage {
+			p.Previous = p.link(found[from-listPage-1].Name)
+		}
+	}
+	if to < len(found) {
+		p.Next = p.link(found[to-1].Name)
+	}
+}
+
+func (p *attachmentsPage) link(after string) string {
+	return attachmentsURL("driver", p.Driver, "state", p.State, "node", p.Node, "q", p.Query, "after", after)
+}
+
+// attachers returns the names of the drivers that there are to choose from: those that
+// are served, those that VolumeAttachments ask for, and the one that was asked for.
+func (p *pages) attachers(o Overview, asked string) []string {
+	names := map[string]bool{}
+	for _, d := range p.source.Drivers() {
+		names[d.Name] = true
+	}
+	for name := range bounded(o.Unclaimed) {
+		names[name] = true
+	}
+	if asked != "" {
+		names[asked] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// attachmentsURL is where a list of VolumeAttachments is: keys and values in turn, those
+// that are empty left out.
+func attachmentsURL(pairs ...string) string {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	if len(q) == 0 {
+		return "/attachments"
+	}
+	return "/attachments?" + q.Encode()
+}

@@ -1,0 +1,58 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+)
+
+// mostOpen is how many of its VolumeAttachments a driver's page shows.
+const mostOpen = 25
+
+// driverPage is everything about one driver.
+type driverPage struct {
+	frame
+	driverRow
+	Advice      Advice
+	Attachments attachmentTotals
+	Table       attachmentTable // of those that are open, the worst first
+}
+
+func (p *pages) driver(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	f := p.frame(r, name)
+	drivers := p.judged(f)
+	i := slices.IndexFunc(drivers, func(j judged) bool { return j.Name == name })
+	if i < 0 {
+		p.complain(w, r, http.StatusNotFound, fmt.Sprintf("There is no driver %q here: it is not configured, or its name is written in another way.", clean(name, shortText)))
+		return
+	}
+	j := drivers[i]
+	filter := AttachmentFilter{Driver: name}
+	attachments := slices.DeleteFunc(p.source.Attachments(filter), func(a Attachment) bool { return !filter.Match(a) })
+	show(w, http.StatusOK, "driver.html", driverPage{
+		frame:       f,
+		driverRow:   driverRow{j, newSpark(&j.history)},
+		Advice:      AdviseDriver(j.Driver, f.Overview.Replicas, f.Now),
+		Attachments: totals(attachments),
+		Table:       attachmentTable{frame: f, Rows: firstOpen(attachments), OneDriver: true},
+	})
+}
+
+// urgency is the order in which open VolumeAttachments are shown.
+var urgency = []AttachmentState{Stuck, Failing, Waiting, Unclaimed, Attaching, Detaching}
+
+// firstOpen returns those for which something is to be done, the worst and oldest first.
+func firstOpen(all []Attachment) []Attachment {
+	var found []Attachment
+	for _, a := range all {
+		if open(a) {
+			found = append(found, a)
+		}
+	}
+	slices.SortFunc(found, func(a, b Attachment) int {
+		return cmp.Or(cmp.Compare(slices.Index(urgency, a.State), slices.Index(urgency, b.State)), a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
+	})
+	return found[:min(len(found), mostOpen)]
+}

@@ -1,0 +1,212 @@
+package status
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// mostTrouble is how many VolumeAttachments the first page shows.
+const mostTrouble = 10
+
+// overviewPage is the first page: all drivers at a glance.
+type overviewPage struct {
+	frame
+	Query       string
+	State       string
+	States      []string // that there are to choose from
+	Drivers     []driverRow
+	Known       int // drivers, also those that the filter hides
+	Broken      int // likewise
+	Attention   int
+	Standby     int
+	Fine        int
+	Attachments attachmentTotals
+	Table       attachmentTable // of those in trouble, the worst first
+	Unclaimed   []named
+	Replicas    []Replica
+	Strangers   []Replica // who holds drivers and is no replica
+}
+
+// Severities are what the filter can ask for beside states.
+func (overviewPage) Severities() []string {
+	return []string{problems, broken.String(), attention.String(), standby.String(), fine.String()}
+}
+
+// headline is what the browser's tab says.
+func (p overviewPage) headline() string {
+	switch {
+	case p.Broken > 0:
+		return count(p.Broken) + " broken"
+	case p.Attention > 0:
+		return plural(p.Attention, "driver needs attention", "drivers need attention")
+	}
+	return "Drivers"
+}
+
+// driverRow is one driver on the first page.
+type driverRow struct {
+	judged
+	Spark spark
+}
+
+// Severity, Notes and Why are for the templates.
+func (r driverRow) Severity() string { return r.severity.String() }
+func (r driverRow) Notes() []string  { return r.notes }
+func (r driverRow) Why() string      { return r.why() }
+
+// Last is the driver's latest failed try while there is something wrong; zero else.
+func (r driverRow) Last() Failure {
+	if r.severity > attention || len(r.Failures) == 0 {
+		return Failure{}
+	}
+	return r.Failures[0]
+}
+
+// named is a name with a count.
+type named struct {
+	Name  string
+	Count int
+}
+
+// attachmentTotals counts VolumeAttachments by state.
+type attachmentTotals struct {
+	All, Open int // Open: neither attached nor idle
+	By        map[AttachmentState]int
+}
+
+// In is how many are in a state.
+func (t attachmentTotals) In(s AttachmentState) int { return t.By[s] }
+
+func totals(all []Attachment) attachmentTotals {
+	t := attachmentTotals{All: len(all), By: map[AttachmentState]int{}}
+	for _, a := range all {
+		t.By[a.State]++
+		if open(a) {
+			t.Open++
+		}
+	}
+	return t
+}
+
+// open says whether there is something to be done for a VolumeAttachment.
+func open(a Attachment) bool { return a.State != Attached && a.State != Idle }
+
+func (p *pages) overview(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	page := overviewPage{frame: p.frame(r, "Drivers"), Query: query.Get("q"), State: query.Get("state")}
+	all := p.judged(page.frame)
+	page.countDrivers(all)
+	for _, j := range all {
+		if matchesDriver(j, page.Query, page.State) {
+			page.Drivers = append(page.Drivers, driverRow{j, newSpark(&j.history)})
+		}
+	}
+	attachments := p.source.Attachments(AttachmentFilter{})
+	page.Attachments = totals(attachments)
+	page.Table = attachmentTable{frame: page.frame, Rows: worst(attachments)}
+	for name, n := range bounded(page.Overview.Unclaimed) {
+		page.Unclaimed = append(page.Unclaimed, named{name, n})
+	}
+	slices.SortFunc(page.Unclaimed, func(a, b named) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
+	page.Replicas = sortedReplicas(page.Overview.Replicas)
+	page.Strangers = strangers(all, membersOf(page.Replicas))
+	page.Title = page.headline()
+	show(w, http.StatusOK, "overview.html", page)
+}
+
+// judged returns all drivers, the worst first.
+func (p *pages) judged(f frame) []judged {
+	members := membersOf(f.Overview.Replicas)
+	var all []judged
+	for _, d := range p.source.Drivers() {
+		all = append(all, judge(d, p.metrics.history(d.Name, f.Now), members, f.Now))
+	}
+	slices.SortFunc(all, func(a, b judged) int {
+		return cmp.Or(cmp.Compare(a.severity, b.severity), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// countDrivers counts them and collects what the filter can ask for.
+func (p *overviewPage) countDrivers(all []judged) {
+	p.Known = len(all)
+	states := map[string]bool{}
+	for _, j := range all {
+		states[j.State] = true
+		switch j.severity {
+		case broken:
+			p.Broken++
+		case attention:
+			p.Attention++
+		case standby:
+			p.Standby++
+		default:
+			p.Fine++
+		}
+	}
+	for s := range states {
+		p.States = append(p.States, s)
+	}
+	slices.Sort(p.States)
+}
+
+// problems is what the filter asks with for drivers that are broken or need attention.
+const problems = "problems"
+
+// matchesDriver says whether the filter lets a driver pass: a part of any of its texts,
+// and its state or how bad it is.
+func matchesDriver(j judged, text, state string) bool {
+	switch state {
+	case "", j.State, j.severity.String():
+	case problems:
+		if j.severity > attention {
+			return false
+		}
+	default:
+		return false
+	}
+	return matchesText(text, j.Name, j.State, j.Reason, j.Mode, j.Source, j.Endpoint, j.Version, j.Lease.Holder, strings.Join(j.notes, " "))
+}
+
+// matchesText says whether all words of a query are in the texts.
+func matchesText(query string, texts ...string) bool {
+	all := strings.ToLower(strings.Join(texts, "\n"))
+	for _, word := range strings.Fields(strings.ToLower(query)) {
+		if !strings.Contains(all, word) {
+			return false
+		}
+	}
+	return true
+}
+
+// worst returns those that are stuck and those that fail, for the longest first.
+func worst(all []Attachment) []Attachment {
+	rank := map[AttachmentState]int{Stuck: 1, Failing: 2}
+	var bad []Attachment
+	for _, a := range all {
+		if rank[a.State] > 0 {
+			bad = append(bad, a)
+		}
+	}
+	slices.SortFunc(bad, func(a, b Attachment) int {
+		return cmp.Or(cmp.Compare(rank[a.State], rank[b.State]), a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
+	})
+	return bad[:min(len(bad), mostTrouble)]
+}
+
+// strangers returns who holds drivers' leases and is no replica of the hub.
+func strangers(all []judged, members map[string]bool) []Replica {
+	held := map[string][]string{}
+	for _, j := range all {
+		if h := j.Lease.Holder; h != "" && !members[h] {
+			held[h] = append(held[h], j.Name)
+		}
+	}
+	var found []Replica
+	for identity, drivers := range held {
+		found = append(found, Replica{Identity: identity, Drivers: drivers})
+	}
+	return sortedReplicas(found)
+}
