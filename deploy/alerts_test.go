@@ -1,0 +1,185 @@
+package deploy_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// ruleFile is what matters here of a PrometheusRule.
+type ruleFile struct {
+	Spec struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+}
+
+func TestAlertsUseMetricsThatExistAndSayWhatToDo(t *testing.T) {
+	k := metricsOfTheHub(t)
+	text, err := json.Marshal(find(t, build(t, "overlays/proxies"), "PrometheusRule", "csi-attach-hub").Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules ruleFile
+	if err := json.Unmarshal(text, &rules); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, group := range rules.Spec.Groups {
+		for _, r := range group.Rules {
+			if seen[r.Alert] || !strings.HasPrefix(r.Alert, "AttachHub") {
+				t.Errorf("alert %q: the name is bad or there twice", r.Alert)
+			}
+			seen[r.Alert] = true
+			result, problems := k.check(r.Expr)
+			for _, p := range problems {
+				t.Errorf("%s: %s", r.Alert, p)
+			}
+			if s := r.Labels["severity"]; s != "critical" && s != "warning" && s != "info" {
+				t.Errorf("%s has severity %q", r.Alert, s)
+			}
+			if _, err := model.ParseDuration(r.For); r.For != "" && err != nil {
+				t.Errorf("%s: %v", r.Alert, err)
+			}
+			for _, name := range []string{"summary", "description", "runbook"} {
+				text := r.Annotations[name]
+				if len(text) < 20 {
+					t.Errorf("%s: %s is %q", r.Alert, name, text)
+				}
+				for _, label := range mentioned(text) {
+					if !setOf(result)[label] {
+						t.Errorf("%s: %s names the label %s, the result has %v", r.Alert, name, label, result)
+					}
+				}
+			}
+		}
+	}
+	if len(seen) < 10 {
+		t.Errorf("only %d alerts", len(seen))
+	}
+}
+
+// dashboard is what matters here of Grafana's JSON.
+type dashboard struct {
+	Templating struct {
+		List []struct {
+			Name, Type string
+			Query      any
+		}
+	}
+	Panels []struct {
+		ID          int
+		Title, Type string
+		GridPos     struct{ X, Y, W, H int }
+		Targets     []struct{ Expr, LegendFormat string }
+	}
+}
+
+func readDashboard(t *testing.T) dashboard {
+	t.Helper()
+	config := find(t, build(t, "overlays/proxies"), "ConfigMap", "csi-attach-hub-dashboard")
+	text, _, _ := unstructured.NestedString(config.Object, "data", "csi-attach-hub.json")
+	var d dashboard
+	if err := json.NewDecoder(bytes.NewReader([]byte(text))).Decode(&d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestPanelsUseMetricsThatExist(t *testing.T) {
+	k := metricsOfTheHub(t)
+	// Grafana's own variables stand for what it puts there.
+	variables := strings.NewReplacer("$__rate_interval", "5m", `=~"$driver"`, `=~"d|e"`)
+	ids := map[int]bool{}
+	panels := 0
+	for _, p := range readDashboard(t).Panels {
+		if ids[p.ID] {
+			t.Errorf("%s: the id %d is there twice", p.Title, p.ID)
+		}
+		ids[p.ID] = true
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("%s asks for nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			panels++
+			expression := variables.Replace(target.Expr)
+			if strings.Contains(expression, "$") {
+				t.Errorf("%s: unknown variable in %s", p.Title, expression)
+			}
+			result, problems := k.check(expression)
+			for _, problem := range problems {
+				t.Errorf("%s: %s", p.Title, problem)
+			}
+			for _, label := range mentioned(target.LegendFormat) {
+				if !setOf(result)[label] {
+					t.Errorf("%s: the legend names %s, the result has %v", p.Title, label, result)
+				}
+			}
+		}
+	}
+	if panels < 20 {
+		t.Errorf("only %d expressions", panels)
+	}
+}
+
+func TestPanelsDoNotOverlap(t *testing.T) {
+	all := readDashboard(t).Panels
+	for i, a := range all {
+		if a.GridPos.X < 0 || a.GridPos.X+a.GridPos.W > 24 || a.GridPos.H == 0 || a.GridPos.W == 0 {
+			t.Errorf("%s is out of the grid: %+v", a.Title, a.GridPos)
+		}
+		for _, b := range all[:i] {
+			if a.GridPos.X < b.GridPos.X+b.GridPos.W && b.GridPos.X < a.GridPos.X+a.GridPos.W &&
+				a.GridPos.Y < b.GridPos.Y+b.GridPos.H && b.GridPos.Y < a.GridPos.Y+a.GridPos.H {
+				t.Errorf("%s and %s overlap", a.Title, b.Title)
+			}
+		}
+	}
+}
+
+func TestVariablesOfTheDashboardComeFromMetricsThatExist(t *testing.T) {
+	k := metricsOfTheHub(t)
+	query := regexp.MustCompile(`label_values\((\w+), (\w+)\)`)
+	found := 0
+	for _, v := range readDashboard(t).Templating.List {
+		if v.Type != "query" {
+			continue
+		}
+		text, err := json.Marshal(v.Query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := query.FindStringSubmatch(string(text))
+		if m == nil {
+			t.Errorf("%s: cannot read %s", v.Name, text)
+			continue
+		}
+		found++
+		if _, ok := k[m[1]][m[2]]; !ok {
+			t.Errorf("%s: the hub has no label %s of %s", v.Name, m[2], m[1])
+		}
+	}
+	if found == 0 {
+		t.Error("no variable of drivers")
+	}
+}
+
+func TestScrapesAreOftenEnoughForTheAlerts(t *testing.T) {
+	monitor := find(t, build(t, "overlays/proxies"), "ServiceMonitor", "csi-attach-hub")
+	endpoints, _, _ := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
+	interval, _, _ := unstructured.NestedString(endpoints[0].(map[string]any), "interval")
+	d, err := time.ParseDuration(interval)
+	if err != nil || d > time.Minute {
+		t.Errorf("scraped every %q: the shortest alert waits for a minute", interval)
+	}
+}
