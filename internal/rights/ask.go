@@ -1,0 +1,124 @@
+package rights
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// questions at once: an answer takes a millisecond, or a webhook's time.
+	questions = 8
+	// patience with one round of questions, and the pause before the next.
+	patience = 30 * time.Second
+	pause    = 10 * time.Second
+)
+
+// Missing asks the API server which of the rights this process does not have, and
+// returns them in the order in which they were given. It blocks until all are answered.
+func Missing(ctx context.Context, kube kubernetes.Interface, needed []Right) ([]Right, error) {
+	allowed := make([]bool, len(needed))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(questions)
+	for i, r := range needed {
+		group.Go(func() (err error) {
+			allowed[i], err = ask(ctx, kube, r)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var missing []Right
+	for i, r := range needed {
+		if !allowed[i] {
+			missing = append(missing, r)
+		}
+	}
+	return missing, nil
+}
+
+func ask(ctx context.Context, kube kubernetes.Interface, r Right) (allowed bool, err error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace,
+		},
+	}}
+	review, err = kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("ask whether this process may %s: %w", r, err)
+	}
+	return review.Status.Allowed, nil
+}
+
+// Watch asks until it has an answer, and logs what is missing: in one line what the hub
+// cannot attach or detach without, in another one the rest. It blocks until then,
+// or until ctx ends. It changes nothing: rights may be given while the hub runs.
+func Watch(ctx context.Context, kube kubernetes.Interface, needed []Right) {
+	logger := klog.FromContext(ctx)
+	for {
+		limited, cancel := context.WithTimeout(ctx, patience)
+		missing, err := Missing(limited, kube, needed)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			report(logger, missing)
+			return
+		}
+		// Whoever does not reach the API server says that already.
+		logger.V(2).Info("Cannot tell whether rights are missing", "err", err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// report logs the rights that are missing. It says nothing where there are none.
+func report(logger klog.Logger, missing []Right) {
+	var required, optional []Right
+	for _, r := range missing {
+		if r.Optional {
+			optional = append(optional, r)
+		} else {
+			required = append(required, r)
+		}
+	}
+	if len(required) > 0 {
+		logger.Error(nil, "Rights are missing in the Kubernetes API, without which volumes are not attached or not detached", describe(required)...)
+	}
+	if len(optional) > 0 {
+		logger.Info("Warning: rights are missing in the Kubernetes API that are of use", describe(optional)...)
+	}
+}
+
+// describe returns the keys and values of a log line.
+func describe(missing []Right) []any {
+	var names, purposes, manifests []string
+	for _, r := range missing {
+		names = append(names, r.String())
+		purposes = appendNew(purposes, r.Purpose)
+		manifests = appendNew(manifests, r.Manifest)
+	}
+	return []any{"missing", strings.Join(names, ", "), "neededTo", strings.Join(purposes, "; "), "see", strings.Join(manifests, ", ")}
+}
+
+func appendNew(all []string, s string) []string {
+	if slices.Contains(all, s) {
+		return all
+	}
+	return append(all, s)
+}

@@ -1,0 +1,93 @@
+package rights
+
+import "slices"
+
+// Right is one verb on one resource.
+type Right struct {
+	Verb        string
+	Group       string // "" for the core group
+	Resource    string
+	Subresource string
+	Namespace   string // "" for all, or for a resource that has none
+	Purpose     string // what does not work without it
+	// Manifest is the file of deploy/ that gives it.
+	Manifest string
+	// Optional rights are those without which the hub still attaches and detaches.
+	Optional bool
+}
+
+// String is the right as a Role has it: "patch volumeattachments/status.storage.k8s.io".
+func (r Right) String() string {
+	s := r.Verb + " " + r.Resource
+	if r.Subresource != "" {
+		s += "/" + r.Subresource
+	}
+	if r.Group != "" {
+		s += "." + r.Group
+	}
+	if r.Namespace != "" {
+		s += " in namespace " + r.Namespace
+	}
+	return s
+}
+
+// Features is what a hub does beyond attaching and detaching.
+type Features struct {
+	LeaseNamespaces  []string // of the leases of drivers; none without leader election
+	ReplicaNamespace string   // of the lease by which this replica is known; "" without
+	Discovery        bool     // drivers are taken from CSIDriver objects
+}
+
+const (
+	core         = ""
+	storage      = "storage.k8s.io"
+	coordination = "coordination.k8s.io"
+
+	clusterRole = "deploy/base/clusterrole.yaml"
+
+	// Kubernetes keeps Events on objects without a namespace there.
+	eventNamespace = "default"
+)
+
+// Needed returns what a hub needs, sorted by what it is for.
+func Needed(f Features) []Right {
+	needed := slices.Concat(
+		each(Right{Resource: "persistentvolumes", Purpose: "attach and detach", Manifest: clusterRole}, "get", "list", "watch", "patch"),
+		each(Right{Group: storage, Resource: "volumeattachments", Purpose: "attach and detach", Manifest: clusterRole}, "get", "list", "watch", "patch"),
+		each(Right{Group: storage, Resource: "volumeattachments", Subresource: "status", Purpose: "attach and detach", Manifest: clusterRole}, "patch"),
+		each(Right{Group: storage, Resource: "csinodes", Purpose: "attach", Manifest: clusterRole}, "get", "list", "watch"),
+		each(Right{Group: storage, Resource: "csidrivers", Purpose: "see attachRequired, discover drivers", Manifest: clusterRole, Optional: !f.Discovery}, "list", "watch"),
+		each(Right{Resource: "nodes", Purpose: "detach when attachRequired has become false", Manifest: clusterRole, Optional: true}, "get"),
+		each(Right{Resource: "events", Namespace: eventNamespace, Purpose: "tell of failures by Events", Manifest: "deploy/base/events.yaml", Optional: true}, "create", "patch"),
+	)
+	for _, namespace := range slices.Compact(slices.Sorted(slices.Values(f.LeaseNamespaces))) {
+		if namespace != f.ReplicaNamespace {
+			needed = append(needed, leases(namespace, "hold the leases of drivers", "deploy/components/leases")...)
+		}
+	}
+	if f.ReplicaNamespace != "" {
+		own := leases(f.ReplicaNamespace, "hold leases, share drivers among replicas", "deploy/base/leases.yaml")
+		// Announcements of replicas that have gone expire by themselves, and stay.
+		own = append(own, Right{Verb: "delete", Group: coordination, Resource: "leases", Namespace: f.ReplicaNamespace,
+			Purpose: own[0].Purpose, Manifest: own[0].Manifest, Optional: true})
+		needed = append(needed, own...)
+	}
+	return needed
+}
+
+// leases returns what holding leases in a namespace needs. Those that cannot be watched
+// are polled.
+func leases(namespace, purpose, manifest string) []Right {
+	r := Right{Group: coordination, Resource: "leases", Namespace: namespace, Purpose: purpose, Manifest: manifest}
+	required := each(r, "get", "create", "update")
+	r.Optional = true
+	return append(required, each(r, "list", "watch")...)
+}
+
+func each(r Right, verbs ...string) []Right {
+	rights := make([]Right, len(verbs))
+	for i, verb := range verbs {
+		rights[i], rights[i].Verb = r, verb
+	}
+	return rights
+}

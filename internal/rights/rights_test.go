@@ -1,0 +1,142 @@
+package rights_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(testbed.RunMain(m, testbed.ControlPlaneOptions{}))
+}
+
+// full is a hub that does everything.
+var full = rights.Features{LeaseNamespaces: []string{"driver", "hub"}, ReplicaNamespace: "hub", Discovery: true}
+
+// user returns a client of somebody who may do this, in every namespace.
+func user(t *testing.T, name string, granted []rights.Right) kubernetes.Interface {
+	t.Helper()
+	plane := testbed.Shared(t)
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, r := range granted {
+		resource := r.Resource
+		if r.Subresource != "" {
+			resource += "/" + r.Subresource
+		}
+		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{resource}, Verbs: []string{r.Verb}})
+	}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}}
+	client := plane.Clientset().RbacV1()
+	if _, err := client.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	config := plane.RESTConfig()
+	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kube
+}
+
+func TestNothingIsMissingWhereAllIsGranted(t *testing.T) {
+	needed := rights.Needed(full)
+	missing, err := rights.Missing(t.Context(), user(t, "all", needed), needed)
+	if err != nil || len(missing) > 0 {
+		t.Errorf("missing %v, %v", missing, err)
+	}
+}
+
+func TestEachRightThatIsMissingIsFoundAlone(t *testing.T) {
+	needed := rights.Needed(rights.Features{ReplicaNamespace: "hub", Discovery: true})
+	for i, r := range needed {
+		rest := slices.Concat(needed[:i], needed[i+1:])
+		missing, err := rights.Missing(t.Context(), user(t, "without-"+strings.ToLower(strings.NewReplacer(" ", "-", "/", "-").Replace(r.String())), rest), needed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(missing, []rights.Right{r}) {
+			t.Errorf("without %s: missing %v", r, missing)
+		}
+	}
+}
+
+func TestMissingRightsAreInOneLineWithWhatGivesThem(t *testing.T) {
+	var granted []rights.Right
+	for _, r := range rights.Needed(full) {
+		switch r.String() {
+		case "patch volumeattachments/status.storage.k8s.io", "get csinodes.storage.k8s.io", "get nodes":
+		default:
+			granted = append(granted, r)
+		}
+	}
+	log := watched(t, user(t, "some", granted))
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("got %d lines, want 2:\n%s", len(lines), log)
+	}
+	for _, words := range []string{`missing="patch volumeattachments/status.storage.k8s.io, get csinodes.storage.k8s.io"`, `see="deploy/base/clusterrole.yaml"`} {
+		if !strings.Contains(lines[0], words) {
+			t.Errorf("the first line does not say %s:\n%s", words, lines[0])
+		}
+	}
+	if !strings.Contains(lines[1], `missing="get nodes"`) || strings.Contains(lines[0], "nodes,") {
+		t.Errorf("the second line is not about nodes:\n%s", log)
+	}
+	if log := watched(t, user(t, "everything", rights.Needed(full))); log != "" {
+		t.Errorf("nothing is missing, and it says:\n%s", log)
+	}
+}
+
+// watched returns what Watch logs.
+func watched(t *testing.T, kube kubernetes.Interface) string {
+	t.Helper()
+	var log bytes.Buffer
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(0)))
+	rights.Watch(klog.NewContext(t.Context(), logger), kube, rights.Needed(full))
+	return log.String()
+}
+
+func TestItIsAskedAgainUntilThereIsAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kube, asked := fake.NewClientset(), 0
+		kube.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if asked++; asked < 3 {
+				return true, nil, errors.New("away")
+			}
+			return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
+		})
+		rights.Watch(t.Context(), kube, []rights.Right{{Verb: "get", Resource: "nodes"}})
+		if asked != 3 {
+			t.Errorf("asked %d times, want 3", asked)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		asked = -1000
+		go func() { synctest.Wait(); cancel() }()
+		rights.Watch(ctx, kube, []rights.Right{{Verb: "get", Resource: "nodes"}})
+	})
+}
