@@ -102,6 +102,8 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	var synced, following atomic.Bool
 	h.options.Health.AddReady("caches", holds(&synced, "the caches of the cluster's objects are not filled yet"))
 	h.options.Health.AddReady("drivers", holds(&following, "which drivers to serve is not known yet"))
+	h.options.Health.AddLive("caches", checkSync(time.Now(), synced.Load))
+	h.options.Health.AddLive("queues", h.checkMoving)
 	if err := h.routes.listen(); err != nil {
 		return fmt.Errorf("listen to the cluster: %w", err)
 	}

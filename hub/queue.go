@@ -21,6 +21,7 @@ type queue struct {
 	nodes   map[string]*crowd   // by node that an item has a place on
 	places  int                 // on each node; 0: no limit
 	behind  map[workKey][]*item // items that wait until that one is done
+	looked  time.Time           // when something to start was looked for last
 }
 
 func newQueue(workers int) *queue {
@@ -58,6 +59,7 @@ func (q *queue) run(ctx context.Context, start func(*item)) {
 func (q *queue) take(now time.Time) (*item, time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.looked = now
 	for len(q.delayed) > 0 && !q.delayed[0].due.After(now) {
 		q.wait(heap.Pop(&q.delayed).(*item), now)
 	}
