@@ -1,0 +1,496 @@
+package explain
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
+)
+
+const (
+	driver   = "csi.example.com"
+	identity = "hub-0_abc"
+)
+
+var now = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+
+func before(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+
+// situation is Facts that a test can change with few words.
+type situation struct {
+	Facts
+	v      *Volume
+	va     *storagev1.VolumeAttachment
+	pv     *corev1.PersistentVolume
+	served *hubclient.Driver
+	seen   *status.Attachment
+}
+
+// waiting is a VolumeAttachment that was made 40 s ago and is not attached, with all
+// else in order: a hub works for the driver.
+func waiting() *situation {
+	name, pvName := "csi-1", "pv-1"
+	s := &situation{
+		va: &storagev1.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: before(40 * time.Second)},
+			Spec:       storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: "node-1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pvName}},
+		},
+		pv: &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: pvName},
+			Spec: corev1.PersistentVolumeSpec{
+				AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "vol-1"}},
+			},
+		},
+		served: &hubclient.Driver{Replica: "Pod h/hub-0", Leader: identity, Driver: status.Driver{
+			Name: driver, State: "Ready", Up: true, Mode: "active", Endpoint: "unix:///csi/x.sock", Since: now.Add(-time.Hour), Workers: 20,
+			Lease: status.Lease{Name: "external-attacher-leader-csi-example-com", Namespace: "h", Holder: identity, Mine: true},
+		}},
+		seen: &status.Attachment{Name: name, Driver: driver, State: status.Waiting, Operation: status.Attach},
+	}
+	s.Facts = Facts{Now: now, Question: Question{Kind: VolumeAttachment, Name: name}, Found: true,
+		Volumes: []Volume{{
+			VolumeName: pvName, NodeName: "node-1", Driver: driver,
+			PersistentVolume: Object[corev1.PersistentVolume]{Value: s.pv},
+			Attachment:       Object[storagev1.VolumeAttachment]{Value: s.va},
+			Node:             Object[corev1.Node]{Value: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{controllerAttaches: "true"}}}},
+			CSINode:          Object[storagev1.CSINode]{Value: &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: "id-1"}}}}},
+			Leases:           Leases{Name: s.served.Lease.Name, Where: "any namespace", All: []coordinationv1.Lease{lease("h", identity, 2*time.Second)}},
+			Served:           s.served, Seen: s.seen,
+		}},
+		Hub: Hub{View: hubclient.View{
+			Drivers: []hubclient.Driver{*s.served},
+			Replicas: []hubclient.Replica{{Replica: "Pod h/hub-0", Overview: status.Overview{Identity: identity,
+				Replicas: []status.Replica{{Identity: identity, Self: true}, {Identity: "hub-1_def"}}}}},
+		}},
+	}
+	s.v = &s.Volumes[0]
+	return s
+}
+
+func lease(namespace, holder string, renewedBefore time.Duration) coordinationv1.Lease {
+	lasts, acquired, renewed := int32(15), metav1.NewMicroTime(now.Add(-time.Hour)), metav1.NewMicroTime(now.Add(-renewedBefore))
+	return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "external-attacher-leader-csi-example-com"},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &lasts, AcquireTime: &acquired, RenewTime: &renewed}}
+}
+
+// alone takes the hub away.
+func (s *situation) alone() {
+	s.Hub = Hub{Err: errors.New("connection refused")}
+	s.v.Served, s.v.Seen = nil, nil
+}
+
+// notConfigured takes the driver from the hub.
+func (s *situation) notConfigured() {
+	s.Hub.View.Drivers, s.v.Served, s.v.Seen, s.v.Leases.All = nil, nil, nil, nil
+}
+
+func (s *situation) conflict(reason string) {
+	s.Hub.View.Replicas[0].Overview.Config.Conflicts = []status.Conflict{{Driver: driver, Loser: "CSIDriver csi.example.com", Reason: reason}}
+}
+
+// state puts the driver into one.
+func (s *situation) state(state, reason string) {
+	s.served.State, s.served.Reason, s.served.Up = state, reason, state == "Ready" || state == "Paused" || state == "WaitingForLease"
+	s.served.Lease.Mine = s.served.Up && state != "WaitingForLease"
+}
+
+// failed notes an error in the status of the object.
+func (s *situation) failed(message string, code int32) {
+	e := &storagev1.VolumeError{Message: message, Time: before(12 * time.Second)}
+	if code != 0 {
+		e.ErrorCode = &code
+	}
+	s.va.Status.AttachError = e
+	if s.va.DeletionTimestamp != nil {
+		s.va.Status.AttachError, s.va.Status.DetachError = nil, e
+	}
+}
+
+// deleted has it detached since 30 s.
+func (s *situation) deleted() {
+	t := before(30 * time.Second)
+	s.va.DeletionTimestamp, s.va.Status.Attached = &t, true
+	s.va.Finalizers = []string{attach.Finalizer(driver)}
+	s.va.Annotations = map[string]string{attach.AnnotationNodeID: "id-1", attach.AnnotationVolumeHandle: "vol-1"}
+	s.seen.Operation = status.Detach
+}
+
+// other adds a VolumeAttachment of the same volume for node-2.
+func (s *situation) other(change func(*storagev1.VolumeAttachment)) {
+	other := s.va.DeepCopy()
+	other.Name, other.Spec.NodeName, other.Status.Attached = "csi-2", "node-2", true
+	change(other)
+	s.v.Others = []storagev1.VolumeAttachment{*other}
+}
+
+// ofPod asks about a Pod instead, whose VolumeAttachment is not there yet.
+func (s *situation) ofPod() {
+	s.Question = Question{Kind: Pod, Namespace: "default", Name: "web"}
+	s.Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: corev1.PodSpec{NodeName: "node-1"}}
+	s.v.Mount, s.v.Namespace, s.v.ClaimName = "data", "default", "claim-1"
+	s.v.Claim.Value = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "claim-uid"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
+	s.v.Attachment.Value, s.v.Seen = nil, nil
+}
+
+func noChange(*storagev1.VolumeAttachment) {}
+
+func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
+	leaving := func(va *storagev1.VolumeAttachment) {
+		t := before(time.Minute)
+		va.DeletionTimestamp = &t
+		va.Status.DetachError = &storagev1.VolumeError{Message: "rpc error: code = Internal desc = array busy"}
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*situation)
+		want   Verdict
+		words  string // in the stop's object, fact or advice, "|" between several
+	}{
+		{"driver not configured", (*situation).notConfigured, DriverNotConfigured, driver + "|drivers.yaml"},
+		{"driver not configured, a sidecar works for it", func(s *situation) {
+			s.notConfigured()
+			s.v.Leases.All = []coordinationv1.Lease{lease("kube-system", "sidecar-7", 2*time.Second)}
+		}, DriverNotConfigured, "sidecar-7"},
+		{"a sidecar's error counts more than that it is one", func(s *situation) {
+			s.notConfigured()
+			s.v.Leases.All = []coordinationv1.Lease{lease("kube-system", "sidecar-7", 2*time.Second)}
+			s.failed("rpc error: code = Internal desc = broken array", 13)
+		}, BackendError, "Internal|broken array"},
+		{"endpoint not allowed", func(s *situation) {
+			s.notConfigured()
+			s.conflict(`endpoint "unix:///x" is not allowed by discovery.csiDrivers.allowedEndpoints, nothing is contacted`)
+		}, EndpointNotAllowed, "unix:///x|allowedEndpoints"},
+		{"conflict", func(s *situation) { s.notConfigured(); s.conflict("is already the endpoint of another") }, DriverConflict, "already the endpoint"},
+		{"socket missing", func(s *situation) {
+			s.state("Connecting", "dial unix /csi/x.sock: connect: no such file or directory")
+		}, SocketMissing, "unix:///csi/x.sock|no such file|mounted"},
+		{"refused", func(s *situation) { s.state("Lost", "dial tcp 10.0.0.1:9443: connect: connection refused") }, CannotConnect, "refused|Lost"},
+		{"wrong name", func(s *situation) { s.state("NameMismatch", `calls itself "other"`) }, NameMismatch, `calls itself "other"`},
+		{"not ready", func(s *situation) {
+			s.state("Probing", "driver says that it is not ready (Probe)")
+		}, DriverNotReady, "not ready"},
+		{"paused", func(s *situation) { s.served.Mode = "paused"; s.state("Paused", "its mode is paused") }, DriverPaused, "mode is paused|active"},
+		{"draining", func(s *situation) { s.state("Draining", "2 calls in flight") }, DriverDraining, "2 calls"},
+		{"observed", func(s *situation) {
+			s.served.Mode, s.served.Lease.Mine = "observe", false
+			s.v.Leases.All = []coordinationv1.Lease{lease("h", "sidecar-7", 2*time.Second)}
+		}, DriverObserved, "observe|sidecar-7"},
+		{"lease held", func(s *situation) {
+			s.state("WaitingForLease", "held by sidecar-7")
+			s.v.Leases.All = []coordinationv1.Lease{lease("h", "sidecar-7", 2*time.Second)}
+		}, LeaseHeld, "sidecar-7|since 2026-03-01T02:00:00Z|last renewed 2026-03-01T02:59:58Z (2s ago)|another attacher"},
+		{"lease held by a replica that is silent", func(s *situation) {
+			s.state("WaitingForLease", "held by hub-1_def")
+			s.v.Leases.All = []coordinationv1.Lease{lease("h", "hub-1_def", 2*time.Second)}
+		}, LeaseHeld, "hub-1_def|did not answer"},
+		{"lease expired", func(s *situation) {
+			s.state("WaitingForLease", "held by sidecar-7")
+			s.v.Leases.All = []coordinationv1.Lease{lease("h", "sidecar-7", time.Minute)}
+		}, LeaseExpired, "sidecar-7|expired, it lasts 15s"},
+		{"lease free", func(s *situation) {
+			s.state("WaitingForLease", "getting to know the other replicas")
+			s.served.Lease.Holder, s.v.Leases.All = "", nil
+		}, LeaseFree, "h/external-attacher-leader-csi-example-com|getting to know"},
+		{"lease as the hub sees it", func(s *situation) {
+			s.state("WaitingForLease", "")
+			s.served.Lease.Holder, s.v.Leases = "sidecar-7", Leases{Err: errors.New("forbidden")}
+		}, LeaseHeld, "sidecar-7"},
+		{"node without driver", func(s *situation) { s.v.CSINode.Value.Spec.Drivers[0].Name = "other" }, NodeWithoutDriver, "CSINode node-1|" + driver + "|DaemonSet"},
+		{"node without CSI", func(s *situation) { s.v.CSINode.Value = nil }, NodeWithoutCSI, "CSINode node-1|kubelet"},
+		{"node gone", func(s *situation) { s.v.CSINode.Value, s.v.Node.Value = nil, nil }, NodeMissing, "node-1|gone"},
+		{"volume missing", func(s *situation) { s.v.PersistentVolume.Value = nil }, VolumeMissing, "pv-1"},
+		{"volume being deleted", func(s *situation) {
+			t := before(time.Minute)
+			s.pv.DeletionTimestamp, s.pv.Finalizers = &t, []string{"kubernetes.io/pv-protection"}
+		}, VolumeBeingDeleted, "pv-protection|pv-1"},
+		{"secret missing", func(s *situation) { s.v.Secret = Secret{Namespace: "ns", Name: "creds"} }, SecretMissing, "ns/creds|controllerPublishSecretRef"},
+		{"secret forbidden", func(s *situation) {
+			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Exists: true}
+			s.failed(`read secret ns/creds for the call: secrets "creds" is forbidden: User "hub" cannot get`, 0)
+		}, SecretForbidden, "ns/creds|Role"},
+		{"secret was missing", func(s *situation) {
+			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Exists: true}
+			s.failed(`read secret ns/creds for the call: secrets "creds" not found`, 0)
+		}, SecretMissing, "now it is there"},
+		{"the driver's own error about a secret is the driver's", func(s *situation) {
+			s.failed("rpc error: code = PermissionDenied desc = read secret a/b for the call: forbidden", 7)
+		}, BackendError, "PermissionDenied|credentials"},
+		{"backend error", func(s *situation) { s.failed("rpc error: code = ResourceExhausted desc = too many volumes", 8) }, BackendError,
+			"12s ago|ResourceExhausted to ControllerPublishVolume: too many volumes|allocatable"},
+		{"backend error of which only the text is known", func(s *situation) { s.failed("rpc error: code = NotFound desc = no vol-1", 0) }, BackendError, "NotFound|no vol-1|volume handle"},
+		{"backend error that the hub knows", func(s *situation) {
+			s.seen.LastError = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+			s.failed("rpc error: code = Internal desc = older", 13)
+		}, BackendError, "DeadlineExceeded|timeout"},
+		{"backend error behind being stuck", func(s *situation) {
+			s.failed("stuck: attach wanted since 2026-03-01T02:00:00Z, tried 40 times, the last error: rpc error: code = Aborted desc = pending", 10)
+		}, BackendError, "Aborted|pending"},
+		{"what only the status says", func(s *situation) { s.alone(); s.failed("the driver is not connected: dial refused", 0) }, CannotConnect, "dial refused"},
+		{"an error that nobody knows", func(s *situation) { s.failed("something else", 0) }, LastError, "something else"},
+		{"waiting for a detach", func(s *situation) { s.other(leaving) }, WaitingForDetach, "csi-2|node-2|array busy|explain csi-2"},
+		{"waiting for a detach, as the hub says", func(s *situation) { s.seen.WaitsFor = "the detach from node node-3" }, WaitingForDetach, "node-3"},
+		{"attached elsewhere", func(s *situation) {
+			s.other(noChange)
+			s.v.Users = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}, Spec: corev1.PodSpec{NodeName: "node-2"}}}
+		}, AttachedElsewhere, "node-2|Multi-Attach|default/old"},
+		{"attached elsewhere is fine for many", func(s *situation) {
+			s.pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+			s.other(noChange)
+		}, NoReasonKnown, ""},
+		{"call in flight", func(s *situation) {
+			s.seen.State, s.served.Settings.Timeout = status.Attaching, status.Duration(2*time.Minute)
+		}, CallInFlight, "2m"},
+		{"queued", func(s *situation) { s.seen.WaitsFor, s.served.Busy = "a worker of the driver", 20 }, Queued, "a worker of the driver; 20 of 20"},
+		{"just asked", func(*situation) {}, NoReasonKnown, driver},
+
+		{"no hub: nobody has served it", func(s *situation) { s.alone(); s.v.Leases.All = nil }, LeaseMissing, "any namespace|" + driver},
+		{"no hub: its holder has died", func(s *situation) {
+			s.alone()
+			s.v.Leases.All = []coordinationv1.Lease{lease("h", identity, time.Hour)}
+		}, LeaseExpired, identity},
+		{"no hub: nobody holds it", func(s *situation) { s.alone(); s.v.Leases.All = []coordinationv1.Lease{lease("h", "", time.Hour)} }, LeaseFree, ""},
+		{"no hub: the last error is in the object", func(s *situation) {
+			s.alone()
+			s.v.Leases.All = nil
+			s.failed("rpc error: code = Internal desc = broken", 13)
+		}, BackendError, "broken"},
+		{"no hub: what the node lacks", func(s *situation) { s.alone(); s.v.CSINode.Value = nil }, NodeWithoutCSI, ""},
+		{"no hub, no reason", (*situation).alone, NoReasonKnown, ""},
+
+		{"detach: the driver's error", func(s *situation) { s.deleted(); s.failed("rpc error: code = Internal desc = busy", 13) }, BackendError, "ControllerUnpublishVolume|busy"},
+		{"detach: running", func(s *situation) { s.deleted(); s.seen.State = status.Detaching }, CallInFlight, ""},
+		{"detach: waiting", (*situation).deleted, BeingDetached, "ControllerUnpublishVolume"},
+		{"detach: the socket is missing", func(s *situation) {
+			s.deleted()
+			s.state("Lost", "dial unix: connect: no such file or directory")
+		}, SocketMissing, ""},
+		{"detach: somebody else's finalizer", func(s *situation) { s.deleted(); s.va.Finalizers = []string{"example.com/keep"} }, FinalizerOfAnother, "example.com/keep"},
+		{"detach: gone any moment", func(s *situation) { s.deleted(); s.va.Finalizers = nil }, FinalizerOfAnother, "goes any moment"},
+		{"detach: neither volume nor handle", func(s *situation) {
+			s.deleted()
+			s.v.PersistentVolume.Value, s.va.Annotations[attach.AnnotationVolumeHandle] = nil, ""
+		}, VolumeMissing, "same name and handle"},
+		{"detach: the volume is gone, its handle is known", func(s *situation) { s.deleted(); s.v.PersistentVolume.Value = nil }, BeingDetached, ""},
+		{"detach: the node is gone, its ID is known", func(s *situation) { s.deleted(); s.v.CSINode.Value, s.v.Node.Value = nil, nil }, BeingDetached, ""},
+
+		{"pod: not asked yet", (*situation).ofPod, NotAskedYet, "node-1|kube-controller-manager"},
+		{"pod: not scheduled", func(s *situation) {
+			s.ofPod()
+			s.Pod.Spec.NodeName, s.v.NodeName = "", ""
+			s.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
+		}, PodNotScheduled, "0/3 nodes|scheduler"},
+		{"pod: claim missing", func(s *situation) { s.ofPod(); s.v.Claim.Value = nil }, ClaimMissing, "default/claim-1"},
+		{"pod: claim not bound", func(s *situation) {
+			s.ofPod()
+			class := "fast"
+			s.v.Claim.Value.Status.Phase, s.v.Claim.Value.Spec.StorageClassName = corev1.ClaimPending, &class
+		}, ClaimNotBound, "Pending|fast|provisioner"},
+		{"pod: claim lost", func(s *situation) { s.ofPod(); s.v.Claim.Value.Status.Phase = corev1.ClaimLost }, ClaimNotBound, "Lost"},
+		{"pod: volume missing", func(s *situation) { s.ofPod(); s.v.PersistentVolume.Value = nil }, VolumeMissing, "pv-1"},
+		{"pod: volume of another claim", func(s *situation) {
+			s.ofPod()
+			s.pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "was", UID: "another"}
+		}, VolumeOfAnother, "default/was"},
+		{"pod: not CSI", func(s *situation) { s.ofPod(); s.v.Driver, s.pv.Spec.CSI = "", nil }, VolumeNotCSI, "pv-1"},
+		{"pod: attached elsewhere", func(s *situation) { s.ofPod(); s.other(noChange) }, AttachedElsewhere, "node-2"},
+		{"pod: waits for a detach", func(s *situation) { s.ofPod(); s.other(leaving) }, WaitingForDetach, "node-2"},
+		{"pod: its node is gone", func(s *situation) { s.ofPod(); s.v.Node.Value = nil }, NodeMissing, "node-1"},
+		{"pod: the kubelet attaches", func(s *situation) { s.ofPod(); s.v.Node.Value.Annotations = nil }, KubeletAttaches, "enableControllerAttachDetach"},
+
+		{"volume: nobody wants it", func(s *situation) {
+			s.ofPod()
+			s.Pod, s.v.NodeName, s.Question = nil, "", Question{Kind: PersistentVolume, Name: "pv-1"}
+		}, NotWanted, "pv-1"},
+		{"volume: its user has no node", func(s *situation) {
+			s.ofPod()
+			s.Pod, s.v.NodeName, s.Question = nil, "", Question{Kind: PersistentVolume, Name: "pv-1"}
+			s.v.Users = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}}
+		}, PodNotScheduled, "default/web"},
+		{"volume: deleted and unused", func(s *situation) {
+			s.ofPod()
+			s.Pod, s.v.NodeName = nil, ""
+			t := before(time.Minute)
+			s.pv.DeletionTimestamp, s.pv.Finalizers = &t, []string{"external-attacher/csi-example-com"}
+		}, VolumeBeingDeleted, "external-attacher/csi-example-com"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := waiting()
+			tt.change(s)
+			r := Explain(s.Facts)
+			if r.Result != Waiting || r.Result.ExitCode() != 1 || len(r.Volumes) != 1 || r.Volumes[0].Stop == nil {
+				t.Fatalf("it is %s, want a stop and waiting:\n%s", r.Result, r.Text())
+			}
+			stop := *r.Volumes[0].Stop
+			if stop.Verdict != tt.want {
+				t.Errorf("stops at %s, want %s:\n%s", stop.Verdict, tt.want, r.Text())
+			}
+			for word := range strings.SplitSeq(tt.words, "|") {
+				if text := stop.Object + " " + stop.Fact + " " + stop.Next; !strings.Contains(text, word) {
+					t.Errorf("%q is not in %q", word, text)
+				}
+			}
+			if stop.Object == "" || stop.Fact == "" || stop.Next == "" {
+				t.Errorf("a verdict needs object, fact and next step: %+v", stop)
+			}
+		})
+	}
+}
+
+func TestAttachedAndWhatNeedsNoAttachingEndWithZero(t *testing.T) {
+	no := false
+	noAttach := func(s *situation) {
+		s.v.CSIDriver.Value = &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{AttachRequired: &no}}
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*situation)
+		note   Verdict
+	}{
+		{"attached", func(s *situation) { s.va.Status.Attached = true }, ""},
+		{"attached, no hub", func(s *situation) { s.va.Status.Attached = true; s.alone() }, ""},
+		{"attached, and the node is gone", func(s *situation) { s.va.Status.Attached, s.v.Node.Value = true, nil }, NodeMissing},
+		{"attached, and the finalizer was taken", func(s *situation) {
+			s.va.Status.Attached, s.va.Annotations = true, map[string]string{attach.AnnotationNodeID: "id-1"}
+		}, FinalizerOfAnother},
+		{"attached to a node that is not ready", func(s *situation) {
+			s.va.Status.Attached = true
+			s.v.Node.Value.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "kubelet stopped"}}
+		}, NodeNotReady},
+		{"attach not required", func(s *situation) { s.ofPod(); noAttach(s) }, ""},
+		{"attach not required, and yet asked for", noAttach, AttachNotRequired},
+		{"inline volume", func(s *situation) {
+			s.ofPod()
+			s.Volumes = []Volume{{Mount: "tmp", Inline: "secrets-store.csi.k8s.io"}}
+		}, ""},
+		{"pod without volumes", func(s *situation) { s.ofPod(); s.Volumes = nil }, ""},
+		{"pod that has ended", func(s *situation) { s.ofPod(); s.Pod.Status.Phase = corev1.PodSucceeded }, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := waiting()
+			tt.change(s)
+			r := Explain(s.Facts)
+			if r.Result != Attached || r.Result.ExitCode() != 0 {
+				t.Errorf("it is %s, want attached:\n%s", r.Result, r.Text())
+			}
+			if tt.note != "" && !noted(r, tt.note) {
+				t.Errorf("no note %s:\n%s", tt.note, r.Text())
+			}
+		})
+	}
+}
+
+func noted(r Report, v Verdict) bool {
+	for _, volume := range r.Volumes {
+		if slices.ContainsFunc(volume.Notes, func(f Finding) bool { return f.Verdict == v }) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestOneVolumeOfAPodThatWaitsMakesItWait(t *testing.T) {
+	s, done := waiting(), waiting()
+	s.ofPod()
+	done.va.Status.Attached = true
+	s.Volumes = append(s.Volumes, *done.v)
+	r := Explain(s.Facts)
+	if r.Result != Waiting || len(r.Volumes) != 2 || r.Volumes[0].Result != Waiting || r.Volumes[1].Result != Attached {
+		t.Errorf("want waiting of waiting and attached:\n%s", r.Text())
+	}
+}
+
+func TestWhatDoesNotExistEndsWithTwo(t *testing.T) {
+	r := Explain(Facts{Now: now, Question: Question{Kind: Pod, Namespace: "a", Name: "b"}})
+	if r.Result != NotFound || r.Result.ExitCode() != 2 || !strings.Contains(r.Text(), "Pod a/b: not found") {
+		t.Errorf("%s", r.Text())
+	}
+}
+
+func TestNotesTellRetriesBeingStuckAndOtherTroubles(t *testing.T) {
+	s := waiting()
+	s.va.CreationTimestamp = before(20 * time.Minute)
+	s.seen.State, s.seen.Tries, s.seen.NextTry = status.Stuck, 5, now.Add(40*time.Second)
+	s.seen.LastError = "rpc error: code = Internal desc = broken"
+	s.v.CSINode.Value = nil
+	s.served.ForeignWriter = status.ForeignWriter{Manager: "csi-attacher", Time: now.Add(-time.Minute), VolumeAttachment: "x"}
+	s.Hub.View.Replicas[0].Overview.Config.Errors = []string{"drivers.yaml:3: no"}
+	r := Explain(s.Facts)
+	for _, want := range []Verdict{Retrying, Stuck, BackendError, ForeignWriter} {
+		if !noted(r, want) {
+			t.Errorf("no note %s:\n%s", want, r.Text())
+		}
+	}
+	if text := r.Text(); !strings.Contains(text, "5 tries in a row have failed, the next one is in 40s") {
+		t.Errorf("no word of the next try:\n%s", text)
+	}
+}
+
+func TestWhatCouldNotBeAskedIsSaidOnce(t *testing.T) {
+	s := waiting()
+	s.alone()
+	s.v.Leases = Leases{Name: "l", Err: errors.New("leases is forbidden")}
+	s.v.CSINode.Value, s.v.CSINode.Err = nil, errors.New("csinodes is forbidden")
+	s.v.Secret = Secret{Namespace: "ns", Name: "creds", Err: errors.New("secrets is forbidden")}
+	s.Volumes = append(s.Volumes, *s.v)
+	r := Explain(s.Facts)
+	if len(r.Unknown) != 4 {
+		t.Errorf("%d things are not known, want 4: %q", len(r.Unknown), r.Unknown)
+	}
+	for _, word := range []string{"connection refused", "queues", "leases is forbidden", "csinodes is forbidden", "Secret ns/creds"} {
+		if text := r.Text(); !strings.Contains(text, word) {
+			t.Errorf("%q is not in:\n%s", word, text)
+		}
+	}
+}
+
+func TestAHostileErrorNeitherActsOnTheTerminalNorLooksLikeAnotherLine(t *testing.T) {
+	s := waiting()
+	s.failed("rpc error: code = Internal desc = \x1b[2J\x1b]0;title\x07\n  ok    all is well\u202e\u009b31m", 13)
+	text := Explain(s.Facts).Text()
+	for _, r := range text {
+		if r != '\n' && !unicode.IsGraphic(r) {
+			t.Errorf("%q is in %q", r, text)
+		}
+	}
+	if strings.Contains(text, "\n  ok    all is well") {
+		t.Errorf("an error made a line of its own:\n%s", text)
+	}
+}
+
+func TestParseQuestion(t *testing.T) {
+	for text, want := range map[string]Question{
+		"csi-1":                {VolumeAttachment, "", "csi-1"},
+		"va/csi-1":             {VolumeAttachment, "", "csi-1"},
+		"pv/a":                 {PersistentVolume, "", "a"},
+		"persistentvolume/a":   {PersistentVolume, "", "a"},
+		"pvc/ns/a":             {PersistentVolumeClaim, "ns", "a"},
+		"pod/ns/a":             {Pod, "ns", "a"},
+		"PODS/ns/a":            {Pod, "ns", "a"},
+		"":                     {},
+		"pod/a":                {},
+		"pod/ns/":              {},
+		"pvc//a":               {},
+		"pv/":                  {},
+		"pv/a/b":               {},
+		"pod/a/b/c":            {},
+		"secret/a":             {},
+		"volumeattachment/a/b": {},
+	} {
+		got, err := ParseQuestion(text)
+		if got != want || (err == nil) != (want != Question{}) {
+			t.Errorf("ParseQuestion(%q) = %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+}
