@@ -92,7 +92,7 @@ func (d *driver) run(ctx context.Context) error {
 	d.condition.drain("calls in flight may end", time.Now())
 	defer time.AfterFunc(d.grace, cut).Stop()
 	ended := make(chan struct{})
-	go func() { loops.Wait(); d.workers.Wait(); close(ended) }()
+	go func() { loops.Wait(); d.workers.Wait(); d.part(calls); close(ended) }()
 	select {
 	case <-ended:
 	case <-d.term.Lost(): // while it drains
