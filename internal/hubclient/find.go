@@ -3,7 +3,6 @@ package hubclient
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -73,14 +72,9 @@ func Find(ctx context.Context, o Options) (*Hub, error) {
 // parseServer reads the URL of one replica.
 func parseServer(server string) (*url.URL, error) {
 	base, err := url.Parse(server)
-	if err == nil && (base.Scheme != "http" && base.Scheme != "https" || base.Host == "") {
-		err = errors.New("write http://host:port or https://host:port")
-	}
-	if err == nil && (base.RawQuery != "" || base.Fragment != "" || base.User != nil) {
-		err = errors.New("write only http(s)://host:port, and a path if there is one before /api")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the address %q of a hub: %w", server, err)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" ||
+		base.RawQuery != "" || base.Fragment != "" || base.User != nil {
+		return nil, fmt.Errorf("%q is no address of a hub: write http://host:port or https://host:port, and a path if there is one before /api", server)
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/")
 	return base, nil

@@ -1,0 +1,48 @@
+package hubclient
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+func TestMergeShowsADriverAsWhoWorksForItSeesIt(t *testing.T) {
+	lists := func(mine, up bool, holder string) []status.Driver {
+		return []status.Driver{{Name: "d", Up: up, Lease: status.Lease{Mine: mine, Holder: holder}}}
+	}
+	for _, tt := range []struct {
+		name           string
+		one, two       []status.Driver
+		identity       string // of the second replica
+		replica, leads string
+	}{
+		{"the second leads", lists(false, true, "id-2"), lists(true, true, "id-2"), "id-2", "two", "id-2"},
+		{"the first leads", lists(true, true, "id-1"), lists(false, true, "id-1"), "id-2", "one", "id-1"},
+		{"a sidecar leads", lists(false, false, "sidecar"), lists(false, true, "sidecar"), "id-2", "two", "sidecar"},
+		{"nobody leads", lists(false, true, ""), lists(false, true, ""), "id-2", "one", ""},
+		{"without leader election", nil, lists(true, true, ""), "id-2", "two", "id-2"},
+		{"without an identity", nil, lists(true, true, ""), "", "two", "two"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := Merge([]Answer{
+				{Replica: "one", Drivers: tt.one, Overview: status.Overview{Unclaimed: map[string]int{"d": 4, "x": 1}}},
+				{Replica: "two", Drivers: tt.two, Overview: status.Overview{Identity: tt.identity, Unclaimed: map[string]int{"x": 2}}},
+			})
+			if len(v.Drivers) != 1 || v.Driver("d").Replica != tt.replica || v.Driver("d").Leader != tt.leads {
+				t.Errorf("the drivers are %+v, want d as %s sees it, led by %q", v.Drivers, tt.replica, tt.leads)
+			}
+			if len(v.Unclaimed) != 1 || v.Unclaimed["x"] != 2 {
+				t.Errorf("unclaimed is %v, want x: 2: the same objects are counted by each replica", v.Unclaimed)
+			}
+		})
+	}
+}
+
+func TestWhatReplicasSayAlikeIsThereOnce(t *testing.T) {
+	c := status.Config{Errors: []string{"e"}, Warnings: []string{"w"}, Conflicts: []status.Conflict{{Driver: "d", Loser: "l"}, {Driver: "x"}}}
+	v := Merge([]Answer{{Replica: "one", Overview: status.Overview{Config: c}}, {Replica: "two", Overview: status.Overview{Config: c}}})
+	if !slices.Equal(v.ConfigErrors(), c.Errors) || !slices.Equal(v.ConfigWarnings(), c.Warnings) || len(v.Conflicts("d")) != 1 || len(v.Problems()) != 0 {
+		t.Errorf("errors %v, warnings %v, conflicts %v, problems %v", v.ConfigErrors(), v.ConfigWarnings(), v.Conflicts("d"), v.Problems())
+	}
+}
