@@ -2,6 +2,7 @@ package status
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -110,7 +111,7 @@ func (f frame) UTC(t time.Time) string { return t.UTC().Format("2006-01-02 15:04
 
 // show answers with a page. It is made as a whole first: half a page would be taken for
 // a whole one.
-func show(w http.ResponseWriter, code int, name string, data any) {
+func show(w http.ResponseWriter, r *http.Request, code int, name string, data any) {
 	var body bytes.Buffer
 	if err := pageTemplates.ExecuteTemplate(&body, name, data); err != nil {
 		sendError(w, http.StatusInternalServerError, fmt.Sprintf("make page %s: %v", name, err))
@@ -118,8 +119,19 @@ func show(w http.ResponseWriter, code int, name string, data any) {
 	}
 	w.Header().Set("Content-Security-Policy", pagePolicy)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Vary", "Accept-Encoding")
+	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.WriteHeader(code)
+		_, _ = body.WriteTo(w) // whoever has left need not know
+		return
+	}
+	// The same few words again and again: a tenth is left, which counts for a page that
+	// is asked for all the time, mostly through kubectl port-forward.
+	w.Header().Set("Content-Encoding", "gzip")
 	w.WriteHeader(code)
-	_, _ = body.WriteTo(w) // whoever has left need not know
+	packed, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // it is a level
+	_, _ = body.WriteTo(packed)
+	_ = packed.Close()
 }
 
 // complaintPage is what there is to say instead of a page.
@@ -129,7 +141,7 @@ type complaintPage struct {
 }
 
 func (p *pages) complain(w http.ResponseWriter, r *http.Request, code int, text string) {
-	show(w, code, "complaint.html", complaintPage{p.frame(r, http.StatusText(code)), text})
+	show(w, r, code, "complaint.html", complaintPage{p.frame(r, http.StatusText(code)), text})
 }
 
 // asset serves an embedded file, which browsers may keep and have to ask about: after an

@@ -30,5 +30,5 @@ func (p *pages) attachment(w http.ResponseWriter, r *http.Request) {
 	}
 	c := Case{Attachment: page.Attachment, Driver: page.Served, Replicas: page.Overview.Replicas, Conflicts: page.Overview.Config.Conflicts, Now: page.Now}
 	page.Advice, page.Story = Advise(c), story(c)
-	show(w, http.StatusOK, "attachment.html", page)
+	show(w, r, http.StatusOK, "attachment.html", page)
 }

@@ -53,7 +53,7 @@ func (p *pages) attachments(w http.ResponseWriter, r *http.Request) {
 	})
 	slices.SortFunc(found, func(a, b Attachment) int { return cmp.Compare(a.Name, b.Name) })
 	page.turn(found, q.Get("after"))
-	show(w, http.StatusOK, "attachments.html", page)
+	show(w, r, http.StatusOK, "attachments.html", page)
 }
 
 // turn opens the page that begins after a name.

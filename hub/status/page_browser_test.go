@@ -2,14 +2,19 @@ package status
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
 )
 
 func TestPagesFitWideAndNarrowWindowsInLightAndDark(t *testing.T) {
 	b := openTab(t, newBusyHub(100, 10000))
 	pages := map[string]string{
-		"drivers": "/", "attachments": "/attachments", "broken-driver": "/drivers/" + busyName(1), "observed-driver": "/drivers/" + busyName(2),
-		"stuck": "/attachments/" + vaName(1), "failing": "/attachments/" + vaName(3),
+		"drivers": "/", "replicas": "/#replicas", "attachments": "/attachments", "broken-driver": "/drivers/" + busyName(1),
+		"observed-driver": "/drivers/" + busyName(2), "stuck": "/attachments/" + vaName(1), "failing": "/attachments/" + vaName(3),
 	}
 	for _, scheme := range []string{"light", "dark"} {
 		b.look(scheme)
@@ -24,4 +29,172 @@ func TestPagesFitWideAndNarrowWindowsInLightAndDark(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestTextsAreReadableInLightAndDark(t *testing.T) {
+	b := openTab(t, newBusyHub(20, 200))
+	for _, scheme := range []string{"light", "dark"} {
+		b.look(scheme)
+		for _, path := range []string{"/", "/attachments", "/drivers/" + busyName(1), "/attachments/" + vaName(1)} {
+			b.open(path)
+			for _, poor := range ask[[]string](b, poorContrast) {
+				t.Errorf("%s in %s: %s", path, scheme, poor)
+			}
+		}
+	}
+}
+
+// poorContrast lists the texts whose contrast with what is behind them is below 4.5, as
+// WCAG asks for.
+const poorContrast = `(() => {
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const rgba = (color) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data]; };
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = rgba(getComputedStyle(e).backgroundColor); if (c[3] > 250) return c; } return [255, 255, 255]; };
+  const poor = new Set();
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let n = texts.nextNode(); n; n = texts.nextNode()) {
+    const e = n.parentElement;
+    if (!n.data.trim() || !e.checkVisibility() || e.closest('svg, .unseen')) continue;
+    const [a, b] = [light(rgba(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
+    const contrast = (a + 0.05) / (b + 0.05);
+    if (contrast < 4.5) poor.add(contrast.toFixed(1) + ' ' + e.tagName + '.' + e.className + ' ' + n.data.trim().slice(0, 30));
+  }
+  return [...poor];
+})()`
+
+func TestAFailureIsShownWithoutALoadOfThePage(t *testing.T) {
+	h := newBusyHub(30, 300)
+	b := openTab(t, h)
+	b.open("/")
+	b.do(chromedp.Evaluate[chromedp.Void]("window.loadedOnce = true"))
+	name := busyName(17)
+	changed := time.Now()
+	h.setDriver(name, func(d *Driver) { d.State, d.Up, d.Reason, d.Since = "Lost", false, "connection refused", changed })
+	b.until(fmt.Sprintf("document.querySelector('tr.row-broken a[href=%q]') !== null", "/drivers/"+name))
+	t.Logf("shown after %s", time.Since(changed))
+	if !ask[bool](b, "window.loadedOnce === true") {
+		t.Error("the page was loaded as a whole")
+	}
+	if got := b.text("h1"); got != "2 drivers are broken" && !strings.HasSuffix(got, "2 drivers are broken") {
+		t.Errorf("the headline is %q", got)
+	}
+	if got := ask[string](b, "document.title"); !strings.HasPrefix(got, "2 broken") {
+		t.Errorf("the title is %q", got)
+	}
+}
+
+// The bound of what people wait for, without the machine's share: what the page waits
+// before it asks again.
+func TestThePageAsksAgainWithinTwoSeconds(t *testing.T) {
+	script, err := pageFiles.ReadFile("page/page.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var period int
+	_, after, found := strings.Cut(string(script), "const period = ")
+	if _, err := fmt.Sscanf(after, "%d;", &period); !found || err != nil || period > 1800 || period < 500 {
+		t.Errorf("the period is %d ms (%v)", period, err)
+	}
+}
+
+func TestARefreshKeepsWhereOneReads(t *testing.T) {
+	h := newBusyHub(60, 600)
+	b := openTab(t, h)
+	b.size(1440, 600, false)
+	b.open("/")
+	b.do(chromedp.Evaluate[chromedp.Void](`
+		document.documentElement.style.scrollBehavior = 'auto';
+		document.querySelector('details').open = true;
+		document.querySelector('a[href="/drivers/` + busyName(9) + `"]').focus();
+		document.querySelector('input[name=q]').value = 'half typed';
+		window.scrollTo(0, 700)`))
+	before := ask[string](b, "document.getElementById('asof').innerText")
+	b.until(fmt.Sprintf("document.getElementById('asof').innerText !== %q", before))
+	for what, expression := range map[string]string{
+		"scroll":   "window.scrollY === 700",
+		"details":  "document.querySelector('details').open",
+		"focus":    fmt.Sprintf("document.activeElement.getAttribute('href') === %q", "/drivers/"+busyName(9)),
+		"the form": "document.querySelector('input[name=q]').value === 'half typed'",
+	} {
+		if !ask[bool](b, expression) {
+			t.Errorf("the refresh lost %s", what)
+		}
+	}
+}
+
+func TestTypingFiltersAndTheFilterStays(t *testing.T) {
+	b := openTab(t, newBusyHub(40, 400))
+	b.open("/")
+	const rows = "document.querySelectorAll('table.drivers tbody tr').length"
+	if got := ask[int](b, rows); got != 40 {
+		t.Fatalf("got %d rows", got)
+	}
+	b.do(chromedp.SendKeys("input[name=q]", "vsphere"))
+	b.until(rows + " === 1 && location.search === '?q=vsphere'")
+	before := b.text("#asof")
+	b.until(fmt.Sprintf("document.getElementById('asof').innerText !== %q", before))
+	if got := ask[int](b, rows); got != 1 {
+		t.Errorf("after a refresh there are %d rows", got)
+	}
+	if got := ask[string](b, "document.activeElement.name"); got != "q" {
+		t.Errorf("the focus is on %q and not where one types", got)
+	}
+	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('input[name=q]').value = ''; document.querySelector('select[name=state]').value = 'problems'`),
+		chromedp.Click("form button"))
+	b.until("location.search === '?state=problems' && " + rows + " > 1 && " + rows + " < 40")
+	if got := ask[string](b, "document.querySelector('table.drivers tbody a').innerText"); got != busyName(1) {
+		t.Errorf("the first one is %s, not the broken one", got)
+	}
+}
+
+func TestThePageIsCompleteWithScriptsOff(t *testing.T) {
+	b := openTab(t, newBusyHub(120, 1200))
+	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	b.open("/")
+	b.do(chromedp.SendKeys("input[name=q]", "vsphere"), chromedp.Click("form button"), chromedp.WaitReady("tr.row-broken:only-child"))
+	if got, err := chromedp.Run(b.ctx, chromedp.Location()); err != nil || !strings.HasSuffix(got, "/?q=vsphere&state=") {
+		t.Errorf("the form leads to %s, %v", got, err)
+	}
+	b.do(chromedp.Click("table.drivers th a"), chromedp.WaitReady("#work"), chromedp.Click("#open h2 a"), chromedp.WaitReady("form select[name=driver]"))
+	b.open("/attachments")
+	b.do(chromedp.Click("a[rel=next]"), chromedp.WaitReady("a[rel=prev]"), chromedp.Click("table.attachments th a"), chromedp.WaitReady("#story"))
+}
+
+func TestHostileTextsStayTexts(t *testing.T) {
+	h := newFakeHub()
+	driver, attachment, overview := filled[Driver](), filled[Attachment](), filled[Overview]()
+	makeHostile(&driver, &attachment, &overview)
+	h.change(func() {
+		h.drivers[driver.Name], h.attachments[attachment.Name], h.overview = driver, attachment, overview
+	})
+	b := openTab(t, h)
+	for _, path := range hostilePaths(driver, attachment) {
+		b.open(path)
+		before := b.text("#asof")
+		b.until(fmt.Sprintf("document.getElementById('asof').innerText !== %q", before)) // also what the script puts in
+		if got := ask[string](b, "document.title"); strings.HasPrefix(got, "owned") {
+			t.Errorf("%s: a script of a driver has run", path)
+		}
+		if got := ask[[]string](b, `[...document.querySelectorAll('main script, main img, main iframe, main object, main style, main [onload], main [onerror], main a[href^="javascript:" i], svg svg')].map((e) => e.outerHTML)`); len(got) > 0 {
+			t.Errorf("%s: texts became elements: %q", path, got)
+		}
+		if !strings.Contains(b.text("body"), "<script>document.title='owned'</script>") {
+			t.Errorf("%s does not show the text", path)
+		}
+	}
+}
+
+func TestThePageSaysWhenTheHubIsGone(t *testing.T) {
+	h := newBusyHub(3, 3)
+	b := openTab(t, h)
+	b.open("/")
+	b.expect("Failed to load resource")
+	h.change(func() { h.panics = true }) // the connection ends without an answer
+	b.until("!document.getElementById('away').hidden")
+	if got := b.text("#away"); !strings.Contains(got, "This page is old") {
+		t.Errorf("it says %q", got)
+	}
+	h.change(func() { h.panics = false })
+	b.until("document.getElementById('away').hidden")
 }

@@ -31,7 +31,7 @@ func (p *pages) driver(w http.ResponseWriter, r *http.Request) {
 	j := drivers[i]
 	filter := AttachmentFilter{Driver: name}
 	attachments := slices.DeleteFunc(p.source.Attachments(filter), func(a Attachment) bool { return !filter.Match(a) })
-	show(w, http.StatusOK, "driver.html", driverPage{
+	show(w, r, http.StatusOK, "driver.html", driverPage{
 		frame:       f,
 		driverRow:   driverRow{j, newSpark(&j.history)},
 		Advice:      AdviseDriver(j.Driver, f.Overview.Replicas, f.Now),

@@ -113,7 +113,7 @@ func (p *pages) overview(w http.ResponseWriter, r *http.Request) {
 	page.Replicas = sortedReplicas(page.Overview.Replicas)
 	page.Strangers = strangers(all, membersOf(page.Replicas))
 	page.Title = page.headline()
-	show(w, http.StatusOK, "overview.html", page)
+	show(w, r, http.StatusOK, "overview.html", page)
 }
 
 // judged returns all drivers, the worst first.

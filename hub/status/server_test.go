@@ -98,6 +98,8 @@ func TestNewRefusesOptionsThatCannotWork(t *testing.T) {
 		"the metrics at the probe":        func(o *Options) { o.MetricsPath = "/livez" },
 		"the metrics at the page":         func(o *Options) { o.MetricsPath = "/" },
 		"the metrics in the API":          func(o *Options) { o.MetricsPath = "/api/v1/drivers" },
+		"the metrics at a driver's page":  func(o *Options) { o.MetricsPath = "/drivers/a" },
+		"the metrics at the list":         func(o *Options) { o.MetricsPath = "/attachments" },
 		"the metrics in the profiles":     func(o *Options) { o.MetricsPath = "/debug/pprof/heap" },
 	} {
 		o := good
@@ -128,7 +130,7 @@ func TestOnlyRequestsThatReadAreServed(t *testing.T) {
 
 func TestEveryAnswerTellsBrowsersToDoNothingWithIt(t *testing.T) {
 	url := startServer(t, newFakeHub())
-	for _, path := range []string{"/", "/metrics", "/livez", "/readyz", "/healthz/leader-election", "/api/v1/overview", "/api/v1/drivers",
+	for _, path := range []string{"/", "/attachments", "/drivers/none", "/assets/page.js", "/metrics", "/livez", "/readyz", "/healthz/leader-election", "/api/v1/overview", "/api/v1/drivers",
 		"/api/v1/drivers/none", "/api/v1/attachments", "/api/v1/replicas", "/api/v1/config", "/nothing"} {
 		_, header, _ := get(t, url+path)
 		for key, want := range map[string]string{
@@ -140,6 +142,12 @@ func TestEveryAnswerTellsBrowsersToDoNothingWithIt(t *testing.T) {
 			"X-Content-Type-Options":       "nosniff",
 			"X-Frame-Options":              "DENY",
 		} {
+			if strings.HasPrefix(header.Get("Content-Type"), "text/html") && key == "Content-Security-Policy" {
+				want = pagePolicy
+			}
+			if strings.HasPrefix(path, "/assets/") && key == "Cache-Control" {
+				want = "no-cache"
+			}
 			if got := header.Get(key); got != want {
 				t.Errorf("%s: %s is %q, want %q", path, key, got, want)
 			}
@@ -160,9 +168,9 @@ func TestAnUnknownPathIsAnErrorInJSON(t *testing.T) {
 	}
 }
 
-func TestTheIndexNamesThePathOfTheMetrics(t *testing.T) {
+func TestThePageNamesThePathOfTheMetrics(t *testing.T) {
 	url := startServer(t, newFakeHub(), func(o *Options) { o.MetricsPath = "/other" })
-	if code, _, body := get(t, url+"/"); code != http.StatusOK || !strings.Contains(body, "\n/other\n") {
+	if code, _, body := get(t, url+"/"); code != http.StatusOK || !strings.Contains(body, `href="/other"`) {
 		t.Errorf("got %d %s", code, body)
 	}
 	if code, _, body := get(t, url+"/other"); code != http.StatusOK || !strings.Contains(body, "attach_hub_config_hash") {

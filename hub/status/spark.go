@@ -33,28 +33,42 @@ func newSpark(h *history) spark {
 	if total.done > 0 {
 		s.MeanText, s.SlowestText = duration(total.mean()), duration(total.slowest)
 	}
-	var mean, slowest, failed strings.Builder
-	for i, slot := range h {
-		x := i * sparkStep
-		if slot.done > 0 {
-			bar(&mean, x, sparkHeight, barHeight(slot.mean()))
-			bar(&slowest, x, sparkHeight, barHeight(slot.slowest))
-		}
-		if slot.failed > 0 {
-			bar(&failed, x, sparkHeight+sparkFeet, sparkFeet-1)
-		}
-	}
-	s.Mean, s.Slowest, s.Failed = mean.String(), slowest.String(), failed.String()
+	s.Mean = bars(h, sparkHeight, func(s slot) int { return barHeight(s.done, s.mean()) })
+	s.Slowest = bars(h, sparkHeight, func(s slot) int { return barHeight(s.done, s.slowest) })
+	s.Failed = bars(h, sparkHeight+sparkFeet, func(s slot) int { return min(s.failed, 1) * (sparkFeet - 1) })
 	return s
 }
 
-// bar adds an upright bar to a path.
-func bar(path *strings.Builder, x, bottom, height int) {
-	fmt.Fprintf(path, "M%d %dh%dv-%dh-%dz", x, bottom, sparkStep, height, sparkStep)
+// bars is the outline of the bars of all slots, as a path. Those side by side are one
+// figure: a page has many of them.
+func bars(h *history, bottom int, height func(slot) int) string {
+	var path strings.Builder
+	last := 0
+	for i, s := range h {
+		now := height(s)
+		switch {
+		case now == 0 && last > 0:
+			fmt.Fprintf(&path, "V%dz", bottom)
+		case now > 0 && last == 0:
+			fmt.Fprintf(&path, "M%d %dV%dh%d", i*sparkStep, bottom, bottom-now, sparkStep)
+		case now > 0 && now != last:
+			fmt.Fprintf(&path, "V%dh%d", bottom-now, sparkStep)
+		case now > 0:
+			fmt.Fprintf(&path, "h%d", sparkStep)
+		}
+		last = now
+	}
+	if last > 0 {
+		fmt.Fprintf(&path, "V%dz", bottom)
+	}
+	return path.String()
 }
 
-// barHeight is at least 1, so that what there was is seen.
-func barHeight(d time.Duration) int {
+// barHeight is at least 1 if there was anything, so that it is seen.
+func barHeight(n int, d time.Duration) int {
+	if n == 0 {
+		return 0
+	}
 	scale := math.Log(float64(sparkMost) / float64(sparkLeast))
 	part := math.Log(float64(max(d, 1))/float64(sparkLeast)) / scale
 	return max(1, min(sparkHeight, int(math.Round(part*sparkHeight))))
