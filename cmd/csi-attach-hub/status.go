@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -84,11 +84,7 @@ func viewOf(ctx context.Context, flags askFlags, config *rest.Config) (hubclient
 	defer hub.Close()
 	view := hub.View(ctx)
 	if !view.Reached() {
-		problems := []error{errors.New("no hub has answered:")}
-		for _, p := range view.Problems() {
-			problems = append(problems, errors.New(terminal.Line(p)))
-		}
-		return view, errors.Join(problems...)
+		return view, fmt.Errorf("no hub has answered: %s", terminal.Line(strings.Join(view.Problems(), "; ")))
 	}
 	return view, nil
 }
