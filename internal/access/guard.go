@@ -1,0 +1,108 @@
+package access
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// Answers are believed for so long: a scrape every few seconds costs the API server
+	// next to nothing, and a right that is taken away is gone within a minute.
+	tokenTTL = time.Minute
+	allowTTL = time.Minute
+	denyTTL  = 10 * time.Second
+	// reviewTimeout bounds one TokenReview.
+	reviewTimeout = 10 * time.Second
+)
+
+// retries of a review that could not be made: someone waits for the answer.
+func retries() *wait.Backoff {
+	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 3}
+}
+
+// Guard lets requests through to a handler that the Kubernetes API allows.
+type Guard struct {
+	who authenticator.Request
+	may authorizer.Authorizer
+}
+
+// New returns a Guard that asks through a client, which needs the right to create
+// tokenreviews and subjectaccessreviews. It contacts nobody.
+func New(kube kubernetes.Interface) (*Guard, error) {
+	who, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{
+		TokenAccessReviewClient:  kube.AuthenticationV1(),
+		TokenAccessReviewTimeout: reviewTimeout,
+		WebhookRetryBackoff:      retries(),
+		CacheTTL:                 tokenTTL,
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("prepare token reviews: %w", err)
+	}
+	may, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: kube.AuthorizationV1(),
+		WebhookRetryBackoff:       retries(),
+		AllowCacheTTL:             allowTTL,
+		DenyCacheTTL:              denyTTL,
+	}.New()
+	if err != nil {
+		return nil, fmt.Errorf("prepare access reviews: %w", err)
+	}
+	return &Guard{who: who, may: may}, nil
+}
+
+// Wrap puts the Guard in front of a handler. Without a valid token the answer is 401,
+// without the right 403, and 503 if that cannot be found out.
+func (g *Guard) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status, why := g.check(r); status != 0 {
+			if status == http.StatusUnauthorized {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+			}
+			http.Error(w, why, status)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// check returns 0 if the request may pass, else the answer.
+func (g *Guard) check(r *http.Request) (status int, why string) {
+	ctx := r.Context()
+	who, ok, err := g.who.AuthenticateRequest(r)
+	switch {
+	case err != nil:
+		klog.FromContext(ctx).V(2).Info("Cannot find out who asks", "err", err)
+		return http.StatusUnauthorized, "who asks cannot be found out: give a valid token (Authorization: Bearer ...)"
+	case !ok:
+		return http.StatusUnauthorized, "give a token of the cluster (Authorization: Bearer ...)"
+	}
+	decision, reason, err := g.may.Authorize(ctx, authorizer.AttributesRecord{User: who.User, Verb: "get", Path: asked(r.URL.Path)})
+	switch {
+	case err != nil:
+		klog.FromContext(ctx).Info("Cannot find out what somebody may see", "user", who.User.GetName(), "err", err)
+		return http.StatusServiceUnavailable, "whether you may see this cannot be found out now"
+	case decision != authorizer.DecisionAllow:
+		klog.FromContext(ctx).V(2).Info("Not allowed", "user", who.User.GetName(), "path", r.URL.Path, "reason", reason)
+		return http.StatusForbidden, fmt.Sprintf("you need the right to get the nonResourceURL %s", asked(r.URL.Path))
+	}
+	return 0, ""
+}
+
+// asked returns the nonResourceURL that stands for a path. Every user of a cluster may
+// get /api/* of kube-apiserver (the ClusterRole system:discovery): that must not be the
+// right to see what is below /api here.
+func asked(path string) string {
+	if path == "/metrics" {
+		return path
+	}
+	return "/attach-hub" + path
+}

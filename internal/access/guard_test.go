@@ -1,0 +1,94 @@
+package access_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/access"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(testbed.RunMain(m, testbed.ControlPlaneOptions{}))
+}
+
+// token makes a ServiceAccount and a token of it.
+func token(t *testing.T, plane *testbed.ControlPlane, name string) string {
+	t.Helper()
+	accounts := plane.Clientset().CoreV1().ServiceAccounts("default")
+	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	request, err := accounts.CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+func TestOnlyThoseWhomTheClusterAllowsGetThrough(t *testing.T) {
+	plane := testbed.Shared(t)
+	scraper, stranger := token(t, plane, "scraper"), token(t, plane, "stranger")
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "scraper"},
+		Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}}
+	if _, err := plane.Clientset().RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "scraper"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "scraper"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "scraper"}}}
+	if _, err := plane.Clientset().RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	guard, err := access.New(plane.Clientset())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(guard.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "inside") })))
+	t.Cleanup(server.Close)
+	for _, test := range []struct {
+		name, path, token string
+		want              int
+	}{
+		{"allowed", "/metrics", scraper, http.StatusOK},
+		{"allowed, another path", "/api/v1/drivers", scraper, http.StatusForbidden},
+		{"allowed, a path that every user may get from kube-apiserver", "/api/v1/drivers", stranger, http.StatusForbidden},
+		{"not allowed", "/metrics", stranger, http.StatusForbidden},
+		{"no token", "/metrics", "", http.StatusUnauthorized},
+		{"made-up token", "/metrics", "made.up.token", http.StatusUnauthorized},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+test.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.token != "" {
+				request.Header.Set("Authorization", "Bearer "+test.token)
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			body, err := io.ReadAll(response.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response.StatusCode != test.want || (test.want == http.StatusOK) != (string(body) == "inside") {
+				t.Errorf("%d %q, want %d", response.StatusCode, body, test.want)
+			}
+			if test.token != "" && strings.Contains(string(body), test.token) {
+				t.Error("the token is in the answer")
+			}
+		})
+	}
+}
