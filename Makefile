@@ -1,6 +1,6 @@
 # `make` shows this menu.
 .DEFAULT_GOAL := help
-.PHONY: help build test lint image buildah demo sandbox clean
+.PHONY: help build test browser lint image buildah demo sandbox clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
@@ -21,6 +21,14 @@ build: ## build bin/csi-attach-hub and bin/testbed
 test: ## run all tests, with the race detector and a real control plane (the first run builds that: minutes)
 	go test -race -timeout 20m ./...
 	cd $(NESTED) && go test ./...
+
+# CI must not skip the tests of the page.
+ifdef CI
+test: browser
+endif
+
+browser: ## install Debian's chromium, which the tests of the status page need (as root)
+	@command -v chromium || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 
 lint: ## check formatting, go vet and staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; }

@@ -156,11 +156,13 @@ func (b *tab) text(selector string) string {
 	return ask[string](b, fmt.Sprintf("document.querySelector(%q).innerText", selector))
 }
 
-// picture saves what the page looks like, if somebody wants to look: in the directory
-// that STATUS_SCREENSHOTS names.
+// pictures is where pictures of the pages go; empty if nobody wants any.
+func (b *tab) pictures() string { return os.Getenv("STATUS_SCREENSHOTS") }
+
+// picture saves what the page looks like, if somebody wants to look.
 func (b *tab) picture(name string) {
 	b.t.Helper()
-	dir := os.Getenv("STATUS_SCREENSHOTS")
+	dir := b.pictures()
 	if dir == "" {
 		return
 	}

@@ -1,5 +1,6 @@
 // Package status is what people and Prometheus see of a running hub: a model of plain
-// values (Driver, Attachment, Overview), the metrics, and the HTTP server.
+// values (Driver, Attachment, Overview), advice that follows from it, the metrics, and the
+// HTTP server with its pages.
 //
 // The flow: the hub implements Source, and counts into Metrics. At each request and
 // each scrape the Source is asked; nothing is kept here of what it answers, so a driver
@@ -11,10 +12,22 @@
 //
 // # HTTP
 //
-// Only GET and HEAD are served. Times are RFC 3339, errors {"error": "why"} with a
-// status of 400 and above; what is empty or unknown is left out of an object, and lists
-// that are asked for are there, if only as []. Texts may come from a driver: whoever
-// shows them has to escape them.
+// Only GET and HEAD are served: pages for people, and the rest for programs.
+//
+//	/                           all drivers at a glance, problems first; ?q= and ?state= filter
+//	/drivers/{name}             everything about a driver, and what to do
+//	/attachments                VolumeAttachments; ?driver=, state=, node= and q= filter
+//	/attachments/{name}         one of them: its story, where it stops, what to do
+//
+// Pages are whole as the server makes them. A script replaces their parts every 1.5 s,
+// so that a failure is seen within two seconds; their policy lets nothing run or be
+// loaded that is not the hub's own file. Latencies and failed tries are those of the
+// last quarter of an hour, counted by DriverMetrics in slots of 15 s.
+//
+// For programs, times are RFC 3339, errors {"error": "why"} with a status of 400 and
+// above; what is empty or unknown is left out of an object, and lists that are asked for
+// are there, if only as []. Texts may come from a driver: whoever shows them has to
+// escape them.
 //
 //	/metrics                    metrics for Prometheus
 //	/livez, /readyz             200 "ok", or 500 with a line for each check, which ?verbose
