@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,9 +16,11 @@ import (
 	"google.golang.org/grpc/codes"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
@@ -44,8 +47,12 @@ func (s *scene) startVisibleHub() string {
 
 // ask runs a command and returns what it printed and its exit code.
 func (s *scene) ask(args ...string) (stdout, stderr string, code int) {
+	return s.askAs(s.plane.Kubeconfig(), args...)
+}
+
+func (s *scene) askAs(kubeconfig string, args ...string) (stdout, stderr string, code int) {
 	var out, problems bytes.Buffer
-	code = run(append(args, "--kubeconfig", s.plane.Kubeconfig()), &out, &problems)
+	code = run(append(args, "--kubeconfig", kubeconfig), &out, &problems)
 	return out.String(), problems.String(), code
 }
 
@@ -327,7 +334,13 @@ func TestExplainNamesTheCause(t *testing.T) {
 func (s *scene) claimed(name, driver string) {
 	s.t.Helper()
 	s.volume(name, driver, func(pv *testbed.PersistentVolume) { pv.Claim = name })
-	s.create(testbed.PersistentVolumeClaim{Name: name, PersistentVolume: name}, testbed.Pod{Name: name, Node: "explain-a", Claims: []string{name}})
+	s.claim(name, "explain-a")
+}
+
+// claim makes a claim that is bound to the volume of its name, and its Pod on a node.
+func (s *scene) claim(name, node string) {
+	s.t.Helper()
+	s.create(testbed.PersistentVolumeClaim{Name: name, PersistentVolume: name}, testbed.Pod{Name: name, Node: node, Claims: []string{name}})
 	patch := []byte(`{"status":{"phase":"Bound"}}`)
 	_, err := s.plane.Clientset().CoreV1().PersistentVolumeClaims("default").Patch(s.ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
@@ -338,6 +351,67 @@ func (s *scene) claimed(name, driver string) {
 func isAttached(name string) func([]*storagev1.VolumeAttachment) bool {
 	return func(all []*storagev1.VolumeAttachment) bool {
 		return slices.ContainsFunc(all, func(va *storagev1.VolumeAttachment) bool { return va.Name == name && va.Status.Attached })
+	}
+}
+
+// mayExplain is what explain needs, as README.md says.
+var mayExplain = []rbacv1.PolicyRule{
+	{APIGroups: []string{""}, Resources: []string{"pods", "persistentvolumeclaims", "persistentvolumes", "nodes"}, Verbs: []string{"get", "list"}},
+	{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"volumeattachments", "csinodes", "csidrivers"}, Verbs: []string{"get", "list"}},
+	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list"}},
+}
+
+// kubeconfigFor writes one for a user with no rights but these.
+func (s *scene) kubeconfigFor(user string, rules []rbacv1.PolicyRule) string {
+	s.t.Helper()
+	rbac := s.plane.Clientset().RbacV1()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}}
+	_, roleErr := rbac.ClusterRoles().Create(s.ctx, role, metav1.CreateOptions{})
+	_, bindingErr := rbac.ClusterRoleBindings().Create(s.ctx, binding, metav1.CreateOptions{})
+	config, err := clientcmd.LoadFromFile(s.plane.Kubeconfig())
+	if err := errors.Join(roleErr, bindingErr, err); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, info := range config.AuthInfos {
+		info.Impersonate = user
+	}
+	path := filepath.Join(s.dir, user)
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+func TestExplainNeedsTheRightsThatAreDocumentedAndNoSecret(t *testing.T) {
+	s := newScene(t, "rights")
+	s.create(testbed.Node{Name: "rights-a"}, testbed.CSINode{Node: "rights-a", Drivers: map[string]string{"rights-d": "id"}})
+	s.volume("rights-pod", "rights-d", func(pv *testbed.PersistentVolume) {
+		pv.Claim, pv.Secret = "rights-pod", &corev1.SecretReference{Namespace: "default", Name: "rights-secret"}
+	})
+	s.create(testbed.Secret{Name: "rights-secret", Data: map[string]string{"password": "hidden"}})
+	s.claim("rights-pod", "rights-a")
+	s.attach("rights-pod", "rights-d", "rights-a")
+	nobody := s.kubeconfigFor("rights-nobody", nil)
+	if out, problems, code := s.askAs(nobody, "explain", "pod/default/rights-pod"); code != 3 || !strings.Contains(problems, "forbidden") {
+		t.Errorf("without rights: exit code %d, want 3:\n%s%s", code, out, problems)
+	}
+	out, problems, code := s.askAs(s.kubeconfigFor("rights-explainer", mayExplain), "explain", "pod/default/rights-pod", "-o", "json")
+	var r explain.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 1 {
+		t.Fatalf("exit code %d, want 1: %v\n%s%s", code, err, out, problems)
+	}
+	for _, unknown := range r.Unknown {
+		if strings.Contains(unknown, "forbidden") != strings.Contains(unknown, "rights-secret") {
+			t.Errorf("with the documented rights it is not known %s", unknown)
+		}
+	}
+	if len(r.Unknown) != 2 || r.Volumes[0].Stop.Verdict != explain.LeaseMissing {
+		t.Errorf("want the hub and the secret not known, and a stop for want of a lease:\n%s", r.Text())
+	}
+	if out, _, _ := s.ask("explain", "pod/default/rights-pod", "-o", "json"); strings.Contains(out, "aGlkZGVu") || strings.Contains(out, "hidden") || strings.Contains(out, "rights-secret") {
+		t.Errorf("the secret exists, and is spoken of:\n%s", out)
 	}
 }
 

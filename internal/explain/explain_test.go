@@ -228,7 +228,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 			s.failed("rpc error: code = PermissionDenied desc = read secret a/b for the call: forbidden", 7)
 		}, BackendError, "PermissionDenied|credentials"},
 		{"backend error", func(s *situation) { s.failed("rpc error: code = ResourceExhausted desc = too many volumes", 8) }, BackendError,
-			"12s ago|ResourceExhausted to ControllerPublishVolume: too many volumes|allocatable"},
+			"answered ResourceExhausted to ControllerPublishVolume at the last try, 12s ago: too many volumes|allocatable"},
 		{"backend error of which only the text is known", func(s *situation) { s.failed("rpc error: code = NotFound desc = no vol-1", 0) }, BackendError, "NotFound|no vol-1|volume handle"},
 		{"backend error that the hub knows", func(s *situation) {
 			s.seen.LastError = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
@@ -434,6 +434,22 @@ func TestNotesTellRetriesBeingStuckAndOtherTroubles(t *testing.T) {
 	}
 	if text := r.Text(); !strings.Contains(text, "5 tries in a row have failed, the next one is in 40s") {
 		t.Errorf("no word of the next try:\n%s", text)
+	}
+}
+
+func TestAnErrorThatRepeatsTheStopIsNoNote(t *testing.T) {
+	for text, change := range map[string]func(*situation){
+		`csinode "node-1" not found: the node is gone`:                                     func(s *situation) { s.v.CSINode.Value, s.v.Node.Value = nil, nil },
+		`persistentvolume "pv-1" not found`:                                                func(s *situation) { s.v.PersistentVolume.Value = nil },
+		`read secret ns/creds for the call: secrets "creds" not found`:                     func(s *situation) { s.v.Secret = Secret{Namespace: "ns", Name: "creds"} },
+		`csinode "node-1" does not contain driver "x": the driver's node plugin is not up`: func(s *situation) { s.v.CSINode.Value.Spec.Drivers = nil },
+	} {
+		s := waiting()
+		change(s)
+		s.failed(text, 0)
+		if r := Explain(s.Facts); len(r.Volumes[0].Notes) > 0 {
+			t.Errorf("%s is told twice:\n%s", text, r.Text())
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ func (w *walk) later(verdict Verdict, object, fact, next string) {
 func (w *walk) tries(inStatus *storagev1.VolumeError) {
 	a := w.Seen
 	if a != nil {
-		if node, found := strings.CutPrefix(a.WaitsFor, "the detach from node "); found {
+		if node, found := strings.CutPrefix(a.WaitsFor, "the detach from node "); found && !w.told(WaitingForDetach) {
 			w.stop(WaitingForDetach, w.attachmentRef(), "it waits for the detach of the volume from node "+node, "look at the other VolumeAttachment of the volume")
 		}
 	}
@@ -98,11 +99,12 @@ func (w *walk) failed(text string, code codes.Code, when time.Time) {
 	// The words are those of the hub and of its API client, at the beginning of the text:
 	// what a driver says stands behind "rpc error".
 	switch {
+	case w.repeats(text):
 	case code != codes.OK:
 		if m := callError.FindStringSubmatch(text); m != nil {
 			text = m[2]
 		}
-		w.stop(BackendError, "driver "+w.Driver, fmt.Sprintf("%s it answered %s to %s: %s", tried, code, w.method(), text), w.adviceOn(fmt.Sprintf("rpc error: code = %s desc = ", code)))
+		w.stop(BackendError, "driver "+w.Driver, fmt.Sprintf("it answered %s to %s %s: %s", code, w.method(), tried, text), w.adviceOn(fmt.Sprintf("rpc error: code = %s desc = ", code)))
 	case strings.HasPrefix(text, "read secret ") && strings.Contains(text, "forbidden"):
 		w.stop(SecretForbidden, secret, tried+" the attacher was not allowed to read it: "+text, "give the hub's ServiceAccount a Role with get on secrets in namespace "+w.Secret.Namespace)
 	case strings.HasPrefix(text, "read secret ") && w.Secret.Exists:
@@ -116,6 +118,24 @@ func (w *walk) failed(text string, code codes.Code, when time.Time) {
 	default:
 		w.stop(LastError, object, tried+": "+text, w.adviceOn(text))
 	}
+}
+
+// told says that it stops for one of these.
+func (w *walk) told(verdicts ...Verdict) bool {
+	return w.report.Stop != nil && slices.Contains(verdicts, w.report.Stop.Verdict)
+}
+
+// repeats says that an error is only what the objects have told already.
+func (w *walk) repeats(text string) bool {
+	switch {
+	case strings.HasPrefix(text, "csinode "):
+		return w.told(NodeWithoutDriver, NodeWithoutCSI, NodeMissing)
+	case strings.HasPrefix(text, "persistentvolume "):
+		return w.told(VolumeMissing, VolumeBeingDeleted, VolumeNotCSI)
+	case strings.HasPrefix(text, "read secret "):
+		return w.told(SecretMissing) && !strings.Contains(text, "forbidden")
+	}
+	return false
 }
 
 // method is the call that is wanted.
@@ -147,8 +167,12 @@ func (w *walk) progress(a *status.Attachment) {
 		if a.Tries == 1 {
 			fact = "one try has failed"
 		}
-		if wait := a.NextTry.Sub(w.Now); wait > 0 {
-			fact += ", the next one is in " + duration.HumanDuration(wait.Round(time.Second))
+		switch wait := a.NextTry.Sub(w.Now).Round(time.Second); {
+		case a.NextTry.IsZero():
+		case wait > 0:
+			fact += ", the next one is in " + duration.HumanDuration(wait)
+		default:
+			fact += ", the next one is about to begin"
 		}
 		w.note(Retrying, object, fact, "")
 	}

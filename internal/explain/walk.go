@@ -246,7 +246,7 @@ func (w *walk) attached(va *storagev1.VolumeAttachment) {
 func (w *walk) nodeNotes() {
 	object := "Node " + w.NodeName
 	switch node := w.Node.Value; {
-	case w.NodeName == "" || w.Node.Err != nil:
+	case w.NodeName == "" || w.Node.Err != nil || w.told(NodeMissing):
 	case node == nil:
 		w.note(NodeMissing, object, "there is none", "if the machine is gone, what is bound to it has to be deleted; kube-controller-manager then detaches its volumes")
 	default:
