@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 )
 
@@ -22,7 +23,7 @@ func (d *driver) ControllerPublishVolume(ctx context.Context, req *csi.Controlle
 	if err := d.mayCall(ctx); err != nil {
 		return nil, err
 	}
-	response, err := s.ControllerPublishVolume(ctx, req)
+	response, err := s.ControllerPublishVolume(csiclient.WithLastCheck(ctx, d.term.Confirm), req)
 	return response, away(s, err)
 }
 
@@ -32,7 +33,7 @@ func (d *driver) ControllerUnpublishVolume(ctx context.Context, req *csi.Control
 	if err := d.mayCall(ctx); err != nil {
 		return nil, err
 	}
-	response, err := s.ControllerUnpublishVolume(ctx, req)
+	response, err := s.ControllerUnpublishVolume(csiclient.WithLastCheck(ctx, d.term.Confirm), req)
 	return response, away(s, err)
 }
 

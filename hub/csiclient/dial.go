@@ -104,6 +104,7 @@ func speak(ctx context.Context, d registry.Driver, on *wire, more ...grpc.DialOp
 		grpc.WithAuthority(authority(d)),
 		grpc.WithIdleTimeout(0), // an idle connection is not a lost one
 		grpc.WithDisableServiceConfig(),
+		grpc.WithChainUnaryInterceptor(on.departures.call),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize)),
 	)...)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 // which gRPC does not tell.
 type wire struct {
 	net.Conn
+	departures departures
 
 	mu     sync.Mutex
 	begun  bool   // something arrived, or reading failed; guarded by mu
@@ -34,6 +35,15 @@ func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
 	w.note(n, err)
 	return n, err
+}
+
+// Write implements net.Conn.
+func (w *wire) Write(b []byte) (int, error) {
+	if err := w.departures.check(b); err != nil {
+		// gRPC leaves a connection that cannot be written to open for reading.
+		return 0, errors.Join(err, w.Conn.Close())
+	}
+	return w.Conn.Write(b)
 }
 
 func (w *wire) replay(b []byte) int {

@@ -31,7 +31,17 @@ func fenceMargin(duration time.Duration) time.Duration {
 // mayBegin decides whether something that takes at most longest may begin when
 // the lease was renewed age ago.
 func mayBegin(age, longest, duration, retry time.Duration) bool {
-	limit := duration - fenceMargin(duration)
+	return keeps(duration-fenceMargin(duration), age, longest, duration, retry)
+}
+
+// mayGoOut decides the same about something that was allowed a moment ago and is on its way:
+// half of the margin may have been used up since.
+func mayGoOut(age, longest, duration, retry time.Duration) bool {
+	return keeps(duration-fenceMargin(duration)/2, age, longest, duration, retry)
+}
+
+// keeps reports whether the limit is kept.
+func keeps(limit, age, longest, duration, retry time.Duration) bool {
 	if age >= limit {
 		return false
 	}

@@ -79,6 +79,29 @@ func TestFenceClosesWithoutRenewalAndOpensWithOne(t *testing.T) {
 	})
 }
 
+func TestWhatBeginHasAllowedMayTakeAMomentToGoOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		term := &Term{duration: 3 * time.Second, retry: 500 * time.Millisecond, lost: make(chan struct{}), renewed: now()}
+		time.Sleep(850 * time.Millisecond) // the last moment at which 2 s fit
+		if err := errors.Join(term.Begin(2*time.Second), term.Confirm(2*time.Second)); err != nil {
+			t.Errorf("at once: %v", err)
+		}
+		time.Sleep(75 * time.Millisecond)
+		if err := term.Confirm(2 * time.Second); err != nil {
+			t.Errorf("half of the margin later: %v", err)
+		}
+		time.Sleep(time.Millisecond)
+		if err := term.Confirm(2 * time.Second); !errors.Is(err, ErrFenced) {
+			t.Errorf("after that: %v, want it to stay", err)
+		}
+		term.renew(now())
+		term.lose()
+		if err := term.Confirm(0); !errors.Is(err, ErrFenced) {
+			t.Errorf("lost: %v", err)
+		}
+	})
+}
+
 func TestWithoutElectionNothingIsFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		term := Always()

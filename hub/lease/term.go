@@ -41,14 +41,21 @@ func Always() *Term {
 //
 // A caller that is refused tries again a little later: the next renewal
 // opens the fence, unless the lease is lost.
-func (t *Term) Begin(longest time.Duration) error {
+func (t *Term) Begin(longest time.Duration) error { return t.ask(longest, mayBegin) }
+
+// Confirm is for what Begin has allowed, right before it leaves this process: it returns
+// ErrFenced if that has taken too long, because the process was stopped in between
+// say. longest is what it was for Begin.
+func (t *Term) Confirm(longest time.Duration) error { return t.ask(longest, mayGoOut) }
+
+func (t *Term) ask(longest time.Duration, may func(age, longest, duration, retry time.Duration) bool) error {
 	if t.duration == 0 {
 		return nil
 	}
 	t.mu.Lock()
 	renewed, over := t.renewed, t.over
 	t.mu.Unlock()
-	if over || !mayBegin(renewed.age(), longest, t.duration, t.retry) {
+	if over || !may(renewed.age(), longest, t.duration, t.retry) {
 		return ErrFenced
 	}
 	return nil

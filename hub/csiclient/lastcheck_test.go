@@ -1,0 +1,70 @@
+package csiclient
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+)
+
+func TestCallThatFailsItsLastCheckIsNotSentAndEndsTheSession(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{})
+	s := connect(ctx, t, d.endpoint)
+	var checks atomic.Int32
+	check := func(longest time.Duration) error {
+		checks.Add(1)
+		if deadline, _ := ctx.Deadline(); longest < time.Until(deadline) {
+			t.Errorf("asked about %v, which is less than what is left", longest)
+		}
+		return nil
+	}
+	for range 3 {
+		if _, err := s.ControllerPublishVolume(WithLastCheck(ctx, check), publishRequest("v")); err != nil {
+			t.Fatalf("allowed: %v", err)
+		}
+	}
+	if err := s.Probe(ctx); err != nil {
+		t.Fatalf("a call without a check: %v", err)
+	}
+	if n := checks.Load(); n != 3 {
+		t.Errorf("%d checks for 3 calls", n)
+	}
+	refuse := func(time.Duration) error { return errors.New("too late") }
+	if _, err := s.ControllerPublishVolume(WithLastCheck(ctx, refuse), publishRequest("w")); status.Code(err) != codes.Unavailable {
+		t.Errorf("refused: %v, want Unavailable", err)
+	}
+	<-s.Done()
+	if n := d.Books().Methods[fakecsi.ControllerPublishVolume].Begun; n != 3 {
+		t.Errorf("the driver got %d calls, want those that were allowed, 3", n)
+	}
+}
+
+func TestCallsAreSeenInTheBytesHoweverTheseAreCut(t *testing.T) {
+	frame := func(kind byte, length int) []byte {
+		return append([]byte{byte(length >> 16), byte(length >> 8), byte(length), kind, 0, 0, 0, 0, 1}, make([]byte, length)...)
+	}
+	const settings, data, continuation = 4, 0, 9
+	sent := make([]byte, prefaceLength)
+	for _, f := range [][]byte{frame(settings, 6), frame(headersFrame, 300), frame(continuation, 20), frame(data, 70000),
+		frame(headersFrame, 1), frame(data, 0), frame(settings, 0), frame(headersFrame, 40)} {
+		sent = append(sent, f...)
+	}
+	for _, size := range []int{1, 2, 7, 9, 24, 33, 1000, len(sent)} {
+		var f frames
+		n := 0
+		for rest := sent; len(rest) > 0; {
+			next := min(size, len(rest))
+			n += f.headers(rest[:next])
+			rest = rest[next:]
+		}
+		if n != 3 {
+			t.Errorf("%d bytes at a time: %d calls, want 3", size, n)
+		}
+	}
+}
