@@ -82,10 +82,9 @@ func (l *Leases) Hold(ctx context.Context, c Claim) error {
 func (l *Leases) open(h *hold) {
 	l.mu.Lock()
 	l.holds[h] = true
-	l.namespaces[h.claim.Lease.Namespace] = true
 	l.mu.Unlock()
 	l.claimed()
-	wake(l.wanted)
+	l.see(h.claim.Lease.Namespace)
 }
 
 func (l *Leases) beginClose(h *hold) {

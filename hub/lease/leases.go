@@ -89,6 +89,17 @@ func (l *Leases) toWatch() []string {
 	return slices.Collect(maps.Keys(l.namespaces))
 }
 
+// see has a namespace watched.
+func (l *Leases) see(namespace string) {
+	l.mu.Lock()
+	seen := l.namespaces[namespace]
+	l.namespaces[namespace] = true
+	l.mu.Unlock()
+	if !seen {
+		wake(l.wanted)
+	}
+}
+
 // count keeps the roster of living replicas until ctx ends.
 func (l *Leases) count(ctx context.Context) {
 	timer := time.NewTimer(l.opts.Duration)
@@ -166,8 +177,10 @@ type Holder struct {
 }
 
 // Holder is who holds the lease, as last seen, if anybody does. It may have died: then the lease
-// is not renewed any more.
+// is not renewed any more. The first question about a namespace has it watched from
+// then on, and is answered with nobody.
 func (l *Leases) Holder(n Name) (Holder, bool) {
+	l.see(n.Namespace)
 	s := l.observer.look(n)
 	if !s.present || s.record.holder == "" {
 		return Holder{}, false

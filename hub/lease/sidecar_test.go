@@ -89,3 +89,22 @@ func TestADeadSidecarIsSucceededAfterItsOwnDuration(t *testing.T) {
 		t.Errorf("%d transitions, want 8", n)
 	}
 }
+
+func TestTheHolderIsKnownOfALeaseThatIsOnlyAskedFor(t *testing.T) {
+	w := newWorld(t)
+	w.make("d", "attacher-0", 3)
+	r := w.replica(alone) // which watches no namespace by itself
+	woken := make(chan struct{}, 1)
+	defer r.observer.subscribe(w.lease("d"), woken)()
+	for {
+		h, ok := r.Holder(w.lease("d"))
+		if ok && h.Identity == "attacher-0" && !h.Mine {
+			return
+		}
+		select {
+		case <-woken:
+		case <-w.ctx.Done():
+			t.Fatalf("holder is %+v, %v", h, ok)
+		}
+	}
+}
