@@ -44,6 +44,7 @@ type world struct {
 	backend map[string]*fakecsi.Backend
 	options hub.Options
 	updates chan registry.Snapshot // to the hub that was started last
+	logs    []ktesting.Buffer      // of each hub
 }
 
 func newWorld(t *testing.T) *world {
@@ -136,7 +137,8 @@ func (w *world) launch() (chan registry.Snapshot, *hub.Hub, func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	logger := ktesting.NewLogger(w.t, ktesting.NewConfig(ktesting.Verbosity(2)))
+	logger := ktesting.NewLogger(w.t, ktesting.NewConfig(ktesting.Verbosity(2), ktesting.BufferLogs(true)))
+	w.logs = append(w.logs, logger.GetSink().(ktesting.Underlier).GetBuffer())
 	ctx, cancel := context.WithCancel(klog.NewContext(w.t.Context(), logger))
 	updates := make(chan registry.Snapshot, 1)
 	done := make(chan struct{})
@@ -149,6 +151,15 @@ func (w *world) launch() (chan registry.Snapshot, *hub.Hub, func()) {
 	stop := sync.OnceFunc(func() { cancel(); <-done })
 	w.t.Cleanup(stop)
 	return updates, h, stop
+}
+
+// logged returns what all hubs have logged.
+func (w *world) logged() string {
+	var all strings.Builder
+	for _, log := range w.logs {
+		all.WriteString(log.String())
+	}
+	return all.String()
 }
 
 // node makes a node on which the drivers call it by its name.
