@@ -9,6 +9,7 @@
 // With --csi-address it is in the place of one csi-attacher: it takes that program's
 // flags, with that program's defaults, and serves the one driver on the socket.
 //
+// "status" shows the drivers of a running hub, "explain" why a volume is not attached.
 // "validate" checks drivers.yaml files without contacting anything, "schema" prints
 // what editors check them by, "proxy" stands beside a driver that listens on a socket
 // only, "version" says which build this is.
