@@ -29,9 +29,6 @@ func newHandler(o Options) (http.Handler, error) {
 		ErrorLog:            scrapeLog{},
 		MaxRequestsInFlight: mostScrapes,
 	}))
-	mux.HandleFunc("/livez", probe("livez", o.Health.live))
-	mux.HandleFunc("/readyz", probe("readyz", o.Health.ready))
-	mux.HandleFunc("/healthz/leader-election", leaderElection(o.LeaderCheck))
 	api{o.Source}.register(mux)
 	newPages(o).register(mux)
 	if o.Profiling {
@@ -44,7 +41,12 @@ func newHandler(o Options) (http.Handler, error) {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		sendError(w, http.StatusNotFound, "there is nothing at this path")
 	})
-	return readOnly(mux), nil
+	all := http.NewServeMux() // a kubelet has nothing to show for itself
+	all.HandleFunc("/livez", probe("livez", o.Health.live))
+	all.HandleFunc("/readyz", probe("readyz", o.Health.ready))
+	all.HandleFunc("/healthz/leader-election", leaderElection(o.LeaderCheck))
+	all.Handle("/", o.Guard(mux))
+	return readOnly(all), nil
 }
 
 // checkMetricsPath refuses a path that is none, or that is something else.

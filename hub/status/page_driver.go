@@ -22,15 +22,15 @@ type driverPage struct {
 func (p *pages) driver(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	f := p.frame(r, name)
-	drivers := p.judged(f)
+	filter := AttachmentFilter{Driver: name}
+	attachments := slices.DeleteFunc(p.source.Attachments(filter), func(a Attachment) bool { return !filter.Match(a) })
+	drivers := p.judged(f, attachments)
 	i := slices.IndexFunc(drivers, func(j judged) bool { return j.Name == name })
 	if i < 0 {
 		p.complain(w, r, http.StatusNotFound, fmt.Sprintf("There is no driver %q here: it is not configured, or its name is written in another way.", clean(name, shortText)))
 		return
 	}
 	j := drivers[i]
-	filter := AttachmentFilter{Driver: name}
-	attachments := slices.DeleteFunc(p.source.Attachments(filter), func(a Attachment) bool { return !filter.Match(a) })
 	show(w, r, http.StatusOK, "driver.html", driverPage{
 		frame:       f,
 		driverRow:   driverRow{j, newSpark(&j.history)},

@@ -96,14 +96,14 @@ func open(a Attachment) bool { return a.State != Attached && a.State != Idle }
 func (p *pages) overview(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	page := overviewPage{frame: p.frame(r, "Drivers"), Query: query.Get("q"), State: query.Get("state")}
-	all := p.judged(page.frame)
+	attachments := p.source.Attachments(AttachmentFilter{})
+	all := p.judged(page.frame, attachments)
 	page.countDrivers(all)
 	for _, j := range all {
 		if matchesDriver(j, page.Query, page.State) {
 			page.Drivers = append(page.Drivers, driverRow{j, newSpark(&j.history)})
 		}
 	}
-	attachments := p.source.Attachments(AttachmentFilter{})
 	page.Attachments = totals(attachments)
 	page.Table = attachmentTable{frame: page.frame, Rows: worst(attachments)}
 	for name, n := range bounded(page.Overview.Unclaimed) {
@@ -116,12 +116,12 @@ func (p *pages) overview(w http.ResponseWriter, r *http.Request) {
 	show(w, r, http.StatusOK, "overview.html", page)
 }
 
-// judged returns all drivers, the worst first.
-func (p *pages) judged(f frame) []judged {
-	members := membersOf(f.Overview.Replicas)
+// judged returns all drivers, the worst first, with their VolumeAttachments in mind.
+func (p *pages) judged(f frame, attachments []Attachment) []judged {
+	members, longest := membersOf(f.Overview.Replicas), longestAt(attachments)
 	var all []judged
 	for _, d := range p.source.Drivers() {
-		all = append(all, judge(d, p.metrics.history(d.Name, f.Now), members, f.Now))
+		all = append(all, judge(d, p.metrics.history(d.Name, f.Now), members, longest[d.Name], f.Now))
 	}
 	slices.SortFunc(all, func(a, b judged) int {
 		return cmp.Or(cmp.Compare(a.severity, b.severity), cmp.Compare(a.Name, b.Name))

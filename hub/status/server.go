@@ -47,6 +47,9 @@ type Options struct {
 	// LeaderCheck is what /healthz/leader-election answers: an error if a lease that
 	// should have been renewed was not. Nil means never.
 	LeaderCheck func() error
+	// Guard is put in front of all but the probes, to find out who asks and whether they
+	// may; nil lets everybody in.
+	Guard func(http.Handler) http.Handler
 	// Profiling serves /debug/pprof: heap and CPU profiles and the command line.
 	Profiling bool
 }
@@ -83,6 +86,9 @@ func New(o Options) (*Server, error) {
 	if o.LeaderCheck == nil {
 		o.LeaderCheck = func() error { return nil }
 	}
+	if o.Guard == nil {
+		o.Guard = func(next http.Handler) http.Handler { return next }
+	}
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("make HTTP server: %w", err)
 	}
@@ -92,7 +98,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{options: o, handler: handler, poll: pollFiles}
 	if o.TLS != (TLS{}) {
-		material, err := o.TLS.load()
+		material, err := o.TLS.load(o.Endpoint)
 		if err != nil {
 			return nil, fmt.Errorf("make HTTP server: %w", err)
 		}
@@ -137,7 +143,7 @@ func (s *Server) Run(ctx context.Context) error {
 	following, cancel := context.WithCancel(ctx)
 	defer cancel()
 	secure := s.material.Load() != nil
-	if secure {
+	if secure && !s.options.TLS.SelfSigned {
 		loops.Go(func() { s.followFiles(following) })
 	}
 	klog.FromContext(ctx).Info("Serving HTTP", "address", s.listener.Addr().String(), "tls", secure, "profiling", s.options.Profiling)

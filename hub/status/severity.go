@@ -35,8 +35,8 @@ const (
 	// settling is how long a driver may take to connect or to find a holder of its lease
 	// before it is called a problem.
 	settling = 30 * time.Second
-	// slowQueue is how old work may become that waits for nothing but a worker.
-	slowQueue = time.Minute
+	// slow is how old work may become that waits for a worker, or that one is at.
+	slow = time.Minute
 	// lately is for how long a foreign writer is news.
 	lately = time.Hour
 )
@@ -50,11 +50,15 @@ type judged struct {
 }
 
 // judge says how much a driver needs somebody to look at it. members are the identities
-// of the hub's replicas.
-func judge(d Driver, h history, members map[string]bool, now time.Time) judged {
+// of the hub's replicas, at is since when that is wanted at which its workers are for
+// the longest.
+func judge(d Driver, h history, members map[string]bool, at, now time.Time) judged {
 	j := judged{Driver: d, severity: fine, history: h}
 	j.judgeService(members, now)
 	j.judgeWork(now)
+	if !at.IsZero() && now.Sub(at) >= slow { // a driver that hangs fails nothing for long
+		j.note(attention, "calls take long, the oldest is wanted for %s", age(now, at))
+	}
 	j.judgeObserved()
 	if j.severity == fine && (d.Mode == modePaused || d.State == stateWaiting) {
 		j.severity = standby
@@ -92,7 +96,7 @@ func (j *judged) judgeWork(now time.Time) {
 	if delayed > 0 {
 		j.note(attention, "%s to be tried again", count(delayed))
 	}
-	if age := time.Duration(oldest * float64(time.Second)); age >= slowQueue {
+	if age := time.Duration(oldest * float64(time.Second)); age >= slow {
 		j.note(attention, "%s wait, the oldest for %s", count(waiting), duration(age))
 	}
 	if w := j.ForeignWriter; w.Manager != "" && now.Sub(w.Time) < lately {
@@ -136,6 +140,21 @@ func (j *judged) judgeObserved() {
 	if open > 0 {
 		j.note(attention, "%d of %d checks open", open, len(j.Checklist))
 	}
+}
+
+// longestAt returns, for each driver, since when that is wanted at which its workers are
+// for the longest.
+func longestAt(all []Attachment) map[string]time.Time {
+	longest := map[string]time.Time{}
+	for _, a := range all {
+		if a.State != Attaching && a.State != Detaching || a.Since.IsZero() {
+			continue
+		}
+		if t, ok := longest[a.Driver]; !ok || a.Since.Before(t) {
+			longest[a.Driver] = a.Since
+		}
+	}
+	return longest
 }
 
 // membersOf returns the identities of the replicas.

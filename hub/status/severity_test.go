@@ -43,9 +43,25 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 	} {
 		d := Driver{Name: "a", State: "Ready", Up: true, Mode: "active", Since: now.Add(-time.Hour), Lease: Lease{Holder: "hub-0", Mine: true}, Lanes: []Lane{{Operation: Attach}, {Operation: Detach}}}
 		test.change(&d)
-		got := judge(d, history{}, map[string]bool{"hub-0": true, "hub-1": true}, now)
+		got := judge(d, history{}, map[string]bool{"hub-0": true, "hub-1": true}, time.Time{}, now)
 		if got.severity != test.want || test.first != "" && (len(got.notes) == 0 || got.notes[0] != test.first) || test.first == "" && len(got.notes) > 0 {
 			t.Errorf("%s: got %s %q", name, got.severity, got.notes)
+		}
+	}
+}
+
+// A driver that takes calls and never answers fails nothing until the timeout, of
+// minutes or hours.
+func TestADriverThatHangsNeedsAttention(t *testing.T) {
+	h := newBusyHub(3, 0)
+	since := time.Now().Add(-30 * time.Minute)
+	h.attachments["hangs"] = Attachment{Name: "hangs", Driver: busyName(0), State: Attaching, Operation: Attach, Since: since}
+	h.attachments["runs"] = Attachment{Name: "runs", Driver: busyName(0), State: Detaching, Operation: Detach, Since: time.Now()}
+	h.attachments["old"] = Attachment{Name: "old", Driver: busyName(2), State: Attached, Since: since}
+	u := startServer(t, h)
+	for _, path := range []string{"/?q=calls+take+long", "/drivers/" + busyName(0)} {
+		if _, _, body := get(t, u+path); !strings.Contains(body, "calls take long, the oldest is wanted for 30 min") || !strings.Contains(body, "row-attention") {
+			t.Errorf("%s: got %s", path, body)
 		}
 	}
 }

@@ -1,11 +1,16 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"net"
+	"os"
 	"time"
 
+	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
@@ -17,17 +22,28 @@ const filePollInterval = 10 * time.Second
 
 // TLS is the certificate of the port and its key, in PEM files that may be replaced.
 // The zero value means HTTP without TLS. Clients are not asked for certificates.
-type TLS struct{ CertFile, KeyFile string }
+type TLS struct {
+	CertFile, KeyFile string
+	// SelfSigned, without files, makes a certificate that lasts for a year from the
+	// start: nobody can tell by it whom they talk to, and nobody on the way can listen.
+	SelfSigned bool
+}
 
 func (t TLS) check() error {
 	if (t.CertFile == "") != (t.KeyFile == "") {
 		return errors.New("the certificate and its key go together: one of the two files is missing")
 	}
+	if t.SelfSigned && t.CertFile != "" {
+		return errors.New("a certificate cannot be read from a file and be self-signed at once")
+	}
 	return nil
 }
 
-// load reads the files.
-func (t TLS) load() (*tlsfiles.Material, error) {
+// load reads the files, or makes a certificate for whoever listens at an address.
+func (t TLS) load(address string) (*tlsfiles.Material, error) {
+	if t.SelfSigned {
+		return selfSigned(address)
+	}
 	// No authorities are needed: the certificate stands in for them, and is not used as such.
 	return tlsfiles.Files{CA: t.CertFile, Cert: t.CertFile, Key: t.KeyFile}.Load()
 }
@@ -76,4 +92,25 @@ func (s *Server) followFiles(ctx context.Context) {
 			logger.Info("Took new TLS files for the HTTP port", "expires", next.Certificate.Leaf.NotAfter)
 		}
 	}
+}
+
+// selfSigned makes a certificate for whoever listens at an address.
+func selfSigned(address string) (*tlsfiles.Material, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("name this machine in a certificate: %w", err)
+	}
+	certificate, key, err := cert.GenerateSelfSignedCertKey(cmp.Or(host, name), nil, []string{name, "localhost"})
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("use the certificate that was made: %w", err)
+	}
+	return &tlsfiles.Material{Certificate: pair}, nil
 }

@@ -117,13 +117,50 @@ func TestAServerWithoutWholeFilesIsNotMade(t *testing.T) {
 	}{
 		"no key":                   {TLS{CertFile: files.Cert}, "go together"},
 		"no certificate":           {TLS{KeyFile: files.Key}, "go together"},
-		"a key that is not there":  {TLS{files.Cert, missing}, missing},
-		"a key that is empty":      {TLS{files.Cert, empty}, empty},
-		"a key as the certificate": {TLS{files.Key, files.Key}, files.Key},
+		"a key that is not there":  {TLS{files.Cert, missing, false}, missing},
+		"a key that is empty":      {TLS{files.Cert, empty, false}, empty},
+		"a key as the certificate": {TLS{files.Key, files.Key, false}, files.Key},
 	} {
 		_, err := New(Options{Endpoint: ":0", Source: h, Metrics: h.metrics, TLS: tc.files})
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want an error with %q", name, err, tc.want)
+		}
+	}
+}
+
+func TestGuardStandsBeforeAllButTheProbesBehindACertificateThatWasMade(t *testing.T) {
+	h := newFakeHub()
+	refuse := func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	}
+	server, err := New(Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics, Guard: refuse, TLS: TLS{SelfSigned: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	for path, want := range map[string]int{
+		"/livez": 200, "/readyz": 200, "/healthz/leader-election": 200,
+		"/": 403, "/metrics": 403, "/api/v1/drivers": 403, "/attachments": 403, "/debug/pprof/": 403, "/nothing": 403,
+	} {
+		response, err := client.Get("https://" + server.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, response.StatusCode, want)
 		}
 	}
 }
