@@ -40,7 +40,12 @@ type scene struct {
 
 func newScene(t *testing.T, prefix string) *scene {
 	t.Helper()
-	s := &scene{t: t, dir: testbed.ShortTempDir(t), plane: testbed.Shared(t), prefix: prefix}
+	return newSceneOn(t, prefix, testbed.Shared(t))
+}
+
+func newSceneOn(t *testing.T, prefix string, plane *testbed.ControlPlane) *scene {
+	t.Helper()
+	s := &scene{t: t, dir: testbed.ShortTempDir(t), plane: plane, prefix: prefix}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	s.ctx = ctx
