@@ -19,6 +19,9 @@ type httpFlags struct {
 	metricsAddr    string
 	healthAddr     string
 	metricsPath    string
+	tlsCert        string
+	tlsKey         string
+	authorization  bool
 	profiling      bool
 }
 
@@ -26,7 +29,10 @@ type httpFlags struct {
 type httpSettings struct {
 	Addresses   []string // host:port, each different; all is served on each of them; none: off
 	MetricsPath string
-	Profiling   bool // serve /debug/pprof
+	TLSCert     string // file; "" without TLS, or with Authorization for a certificate that is made
+	TLSKey      string // file
+	Authorized  bool   // all but the probes is for those whom the cluster allows, but on loopback addresses
+	Profiling   bool   // serve /debug/pprof
 }
 
 func (f *httpFlags) add(set *pflag.FlagSet) {
@@ -36,13 +42,20 @@ func (f *httpFlags) add(set *pflag.FlagSet) {
 	set.StringVar(&f.metricsAddr, "metrics-addr", "", "another name of --http-endpoint (`address`)")
 	set.StringVar(&f.healthAddr, "health-addr", "", "one more `address` to serve all of that on")
 	set.StringVar(&f.metricsPath, "metrics-path", "/metrics", "`path` of the metrics")
+	set.StringVar(&f.tlsCert, "http-tls-cert", "", "`file` with the certificate for these addresses, loopback addresses excepted; it may be replaced at any time")
+	set.StringVar(&f.tlsKey, "http-tls-key", "", "`file` with its key")
+	set.BoolVar(&f.authorization, "http-authorization", false,
+		"show all but the probes only to those who have a token of the cluster and the right to get the nonResourceURL /metrics or /attach-hub/...; with TLS, self-signed without --http-tls-cert; loopback addresses are for everybody, without TLS")
 	set.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof too")
 }
 
 // settings checks the flags. Its error has every mistake.
 func (f *httpFlags) settings(given given, dropIn bool) (httpSettings, error) {
-	s := httpSettings{MetricsPath: f.metricsPath, Profiling: f.profiling}
+	s := httpSettings{MetricsPath: f.metricsPath, TLSCert: f.tlsCert, TLSKey: f.tlsKey, Authorized: f.authorization, Profiling: f.profiling}
 	problems := []error{given.atMostOne("http-endpoint", "metrics-address", "metrics-addr"), checkMetricsPath(f.metricsPath)}
+	if (f.tlsCert == "") != (f.tlsKey == "") {
+		problems = append(problems, errors.New("--http-tls-cert and --http-tls-key go together: one of them is missing"))
+	}
 	endpoint := f.endpoint
 	if dropIn && !given("http-endpoint") {
 		endpoint = ""

@@ -81,7 +81,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 		return err
 	}
 	view := seen{Hub: h, source: source, registry: r, leases: leases, started: time.Now()}
-	servers, err := view.servers(func(server *status.Server) error { return server.Listen(ctx) }, s.http, metrics, health)
+	servers, err := view.servers(func(server *status.Server) error { return server.Listen(ctx) }, kube, s.http, metrics, health)
 	if err != nil {
 		return err
 	}

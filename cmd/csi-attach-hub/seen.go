@@ -1,11 +1,15 @@
 package main
 
 import (
+	"net"
 	"time"
+
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/access"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -80,11 +84,17 @@ func (s seen) leaderCheck() error {
 
 // servers returns what shows this process over HTTP, each already listening: an address
 // that cannot be had ends the program before it has begun.
-func (s seen) servers(listen func(*status.Server) error, settings httpSettings, metrics *status.Metrics, health *status.Health) ([]*status.Server, error) {
+func (s seen) servers(listen func(*status.Server) error, kube kubernetes.Interface, settings httpSettings, metrics *status.Metrics, health *status.Health) ([]*status.Server, error) {
 	var servers []*status.Server
 	for _, address := range settings.Addresses {
-		server, err := status.New(status.Options{Endpoint: address, MetricsPath: settings.MetricsPath, Source: s,
-			Metrics: metrics, Health: health, LeaderCheck: s.leaderCheck, Profiling: settings.Profiling})
+		options := status.Options{Endpoint: address, MetricsPath: settings.MetricsPath, Source: s,
+			Metrics: metrics, Health: health, LeaderCheck: s.leaderCheck, Profiling: settings.Profiling}
+		if !isLoopback(address) {
+			if err := settings.secure(&options, kube); err != nil {
+				return nil, err
+			}
+		}
+		server, err := status.New(options)
 		if err != nil {
 			return nil, err
 		}
@@ -94,4 +104,26 @@ func (s seen) servers(listen func(*status.Server) error, settings httpSettings, 
 		servers = append(servers, server)
 	}
 	return servers, nil
+}
+
+// secure adds TLS and the guard to what is served to others.
+func (s httpSettings) secure(o *status.Options, kube kubernetes.Interface) error {
+	o.TLS = status.TLS{CertFile: s.TLSCert, KeyFile: s.TLSKey, SelfSigned: s.Authorized && s.TLSCert == ""}
+	if !s.Authorized {
+		return nil
+	}
+	guard, err := access.New(kube)
+	if err != nil {
+		return err
+	}
+	o.Guard = guard.Wrap
+	return nil
+}
+
+// isLoopback says whether only this machine, in a Pod only that Pod and those who may
+// forward its ports, can reach an address.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"crypto/tls"
+	"net/http"
+	"os"
+	"regexp"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestOthersThanTheClusterAllowsSeeTheProbesOnly(t *testing.T) {
+	s := newScene(t, "access")
+	driver, socket := s.entry("d")
+	s.startDriver(driver, socket)
+	hub := s.startHub("--http-endpoint=:0", "--http-authorization")
+	logged(s, hub, "Serving HTTP")
+	log, err := os.ReadFile(hub.LogPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := regexp.MustCompile(`"Serving HTTP" address="[^"]*:(\d+)" tls=true`).FindSubmatch(log)
+	if match == nil {
+		t.Fatalf("no port with TLS in the log:\n%s", log)
+	}
+	token := s.viewer("access-viewer")
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // self-signed
+	for _, test := range []struct {
+		path, token string
+		want        int
+	}{
+		{"/livez", "", http.StatusOK},
+		{"/metrics", "", http.StatusUnauthorized},
+		{"/api/v1/drivers", "", http.StatusUnauthorized},
+		{"/", "", http.StatusUnauthorized},
+		{"/metrics", token, http.StatusForbidden},
+		{"/api/v1/drivers", token, http.StatusOK},
+	} {
+		request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, "https://127.0.0.1:"+string(match[1])+test.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.token != "" {
+			request.Header.Set("Authorization", "Bearer "+test.token)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != test.want {
+			t.Errorf("%s, with a token %t: %d, want %d", test.path, test.token != "", response.StatusCode, test.want)
+		}
+	}
+	s.checkExit(hub)
+}
+
+// viewer makes a ServiceAccount that may see all of a hub but its metrics, and returns a
+// token of it.
+func (s *scene) viewer(name string) string {
+	s.t.Helper()
+	client := s.plane.Clientset()
+	_, err := client.CoreV1().ServiceAccounts("default").Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, err = client.RbacV1().ClusterRoles().Create(s.ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/attach-hub/*"}, Verbs: []string{"get"}}}}, metav1.CreateOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, err = client.RbacV1().ClusterRoleBindings().Create(s.ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: name}}}, metav1.CreateOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	request, err := client.CoreV1().ServiceAccounts("default").CreateToken(s.ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return request.Status.Token
+}
