@@ -51,6 +51,7 @@ type item struct {
 	state itemState
 	again bool   // running, and something has changed meanwhile
 	hurry bool   // running, and something has changed that may help it
+	soon  bool   // its delay is none of a backoff: others that have to wait for it do
 	held  string // the volume handle that it has its turn on
 	place string // the node that it has a place on
 

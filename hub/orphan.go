@@ -37,7 +37,7 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		d.ledger.buried(it.key)
 		d.queue.Done(it)
 	case isFenced(err):
-		d.queue.DoneFor(it, detachLane, fencePause)
+		d.queue.Postpone(it, fencePause)
 	case d.waitsOut(r, err):
 		d.queue.DoneFor(it, detachLane, 0)
 	default:

@@ -67,7 +67,7 @@ func (q *queue) take(now time.Time) (*item, time.Duration) {
 	if it != nil {
 		load := &q.lanes.load[it.lane]
 		load.waiting.Remove(it.link)
-		it.state, it.began, it.again, it.hurry = running, now, false, false
+		it.state, it.began, it.again, it.hurry, it.soon = running, now, false, false, false
 		it.link = load.running.PushBack(it)
 		if it.lane == attachLane || it.lane == detachLane {
 			q.lanes.last = it.lane
@@ -192,6 +192,15 @@ func (q *queue) Done(it *item) { q.end(it, it.lane, -1) }
 // DoneFor ends the run of an item that is to run again in a lane after a delay,
 // at once if that is 0.
 func (q *queue) DoneFor(it *item, l lane, delay time.Duration) { q.end(it, l, delay) }
+
+// Postpone is DoneFor for an item that has come at a bad moment, which says nothing about
+// its work: others that have to wait for it do so still.
+func (q *queue) Postpone(it *item, delay time.Duration) {
+	q.mu.Lock()
+	it.soon = true
+	q.mu.Unlock()
+	q.end(it, it.lane, delay)
+}
 
 func (q *queue) end(it *item, next lane, delay time.Duration) {
 	q.mu.Lock()

@@ -251,6 +251,37 @@ func TestAddCutsTheDelayOfAnItemAndMovesItsLane(t *testing.T) {
 	})
 }
 
+func TestWhatHasToWaitForADetachDoesSoUnlessThatBacksOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		delay func(q *queue, it *item)
+		want  bool
+	}{
+		"came at a bad moment": {func(q *queue, it *item) { q.Postpone(it, time.Hour) }, true},
+		"backs off":            {func(q *queue, it *item) { q.DoneFor(it, detachLane, time.Hour) }, false},
+		"backs off, after a bad moment": {func(q *queue, it *item) {
+			q.Postpone(it, 0)
+			if again, _ := q.take(time.Now()); again != it {
+				t.Fatal("it was not taken again")
+			}
+			q.DoneFor(it, detachLane, time.Hour)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQueue(10)
+			q.Open()
+			first := workKey{attachmentWork, "detach"}
+			q.Add(first, detachLane)
+			detach, _ := q.take(time.Now())
+			c.delay(q, detach)
+			q.Add(workKey{attachmentWork, "attach"}, attachLane)
+			attach, _ := q.take(time.Now())
+			if got := q.WaitFor(attach, first); got != c.want {
+				t.Errorf("waits: %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
 func TestDelayedItemRunsWhenItIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

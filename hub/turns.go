@@ -65,7 +65,7 @@ func (q *queue) WaitFor(it *item, key workKey) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	other := q.items[key]
-	if other == nil || other.state == delayed {
+	if other == nil || other.state == delayed && !other.soon {
 		return false
 	}
 	q.leaveTurn(it)

@@ -33,7 +33,7 @@ func (d *driver) workOnVolume(ctx context.Context, it *item) {
 		d.refreshVolume(ctx, name)
 	}
 	if isFenced(err) {
-		d.queue.DoneFor(it, releaseLane, fencePause)
+		d.queue.Postpone(it, fencePause)
 		return
 	}
 	if err != nil {

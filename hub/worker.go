@@ -58,7 +58,7 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 		return
 	}
 	if isFenced(err) {
-		d.queue.DoneFor(it, it.lane, fencePause)
+		d.queue.Postpone(it, fencePause)
 		return
 	}
 	if err != nil {
