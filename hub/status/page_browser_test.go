@@ -35,6 +35,18 @@ func TestPagesFitWideAndNarrowWindows(t *testing.T) {
 	}
 }
 
+func TestNamesAreNotBrokenWhereThereIsRoom(t *testing.T) {
+	h := newFakeHub()
+	h.engage("hanging.demo.csi.example.com")
+	b := openTab(t, h)
+	b.size(1440, 1000, false)
+	b.open("/")
+	b.picture("few")
+	if got := ask[int](b, "document.querySelector('table.drivers tbody tr').offsetHeight"); got > 45 {
+		t.Errorf("the row of a driver that is well is %d high", got)
+	}
+}
+
 func TestTextsAreReadableInLightAndDark(t *testing.T) {
 	b := openTab(t, newBusyHub(20, 200))
 	for _, scheme := range []string{"light", "dark"} {

@@ -256,7 +256,7 @@ func TestPagesStaySmallWithManyDriversAndVolumeAttachments(t *testing.T) {
 
 func BenchmarkPages(b *testing.B) {
 	h := newBusyHub(100, 10000)
-	handler, err := newHandler(Options{Source: h, Metrics: h.metrics, Health: h.health, MetricsPath: defaultMetricsPath, LeaderCheck: func() error { return nil }})
+	server, err := New(Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func BenchmarkPages(b *testing.B) {
 			for b.Loop() {
 				w := &discard{header: http.Header{}}
 				r, _ := http.NewRequest(http.MethodGet, path, nil)
-				handler.ServeHTTP(w, r)
+				server.handler.ServeHTTP(w, r)
 				b.ReportMetric(float64(w.size), "bytes")
 			}
 		})
