@@ -13,6 +13,13 @@
 // driver that is slow, away or panics has a queue, workers, a connection and a
 // backoff of its own, so that the others do not notice.
 //
+// A driver is worked for only while this process holds its lease (hub/lease): a post
+// stands beside each driver for as long as it is to be served, keeps it connected and does
+// what mode and lease say. It works (driver), for one term of the lease at a time; it
+// watches another attacher work and compares (observer); or it waits. What a term
+// has begun ends before the lease is let go, and no call or write begins that the
+// lease does not cover.
+//
 // The package does not know where drivers come from (registry), what one
 // VolumeAttachment needs (hub/attach) or how to speak CSI (hub/csiclient).
 package hub
