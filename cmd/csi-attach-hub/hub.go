@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
 )
 
 func newHubCommand() *cobra.Command {
@@ -94,6 +96,11 @@ func runHub(ctx context.Context, s hubSettings) error {
 		w.Log(logger)
 	}
 	context.AfterFunc(ctx, func() { logger.Info("Told to stop, letting calls in flight end", "grace", s.shutdownGrace) })
+	asking, stopAsking := context.WithCancel(ctx)
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	defer stopAsking()
+	asked.Go(func() { rights.Watch(asking, kube, neededRights(s, source.Config())) })
 	err = beside(ctx, leases, servers, func() error {
 		return runRegistry(ctx, r, hangups, reload, func() error { return h.Run(ctx, r.Updates()) })
 	})

@@ -36,6 +36,7 @@ type Features struct {
 	LeaseNamespaces  []string // of the leases of drivers; none without leader election
 	ReplicaNamespace string   // of the lease by which this replica is known; "" without
 	Discovery        bool     // drivers are taken from CSIDriver objects
+	Reviews          bool     // who looks at the hub is asked of the cluster
 }
 
 const (
@@ -71,6 +72,11 @@ func Needed(f Features) []Right {
 		own = append(own, Right{Verb: "delete", Group: coordination, Resource: "leases", Namespace: f.ReplicaNamespace,
 			Purpose: own[0].Purpose, Manifest: own[0].Manifest, Optional: true})
 		needed = append(needed, own...)
+	}
+	if f.Reviews {
+		needed = append(needed,
+			Right{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews", Purpose: "find out who looks at the hub", Manifest: clusterRole, Optional: true},
+			Right{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Purpose: "find out who may look at the hub", Manifest: clusterRole, Optional: true})
 	}
 	return needed
 }
