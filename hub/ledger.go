@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -223,7 +224,7 @@ func (l *ledger) found(name string) {
 
 // leftElsewhere returns the keys of the work that has to be done before a volume
 // can be attached by a VolumeAttachment: others that are gone may have left it on another
-// node.
+// node. They are sorted.
 func (l *ledger) leftElsewhere(va *storagev1.VolumeAttachment, target attach.Target) []workKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -238,6 +239,9 @@ func (l *ledger) leftElsewhere(va *storagev1.VolumeAttachment, target attach.Tar
 			keys = append(keys, workKey{orphanWork, name})
 		}
 	}
+	slices.SortFunc(keys, func(a, b workKey) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+	})
 	return keys
 }
 

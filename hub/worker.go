@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -172,12 +173,19 @@ func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan a
 			return true
 		}
 	}
-	for _, key := range d.ledger.leftElsewhere(va, plan.Target) {
-		if d.queue.WaitFor(it, key) {
-			return true
+	for left := d.ledger.leftElsewhere(va, plan.Target); ; {
+		for _, key := range left {
+			if d.queue.WaitFor(it, key) {
+				return true
+			}
 		}
+		// While this looked, a worker may have found that one has left an orphan.
+		now := d.ledger.leftElsewhere(va, plan.Target)
+		if slices.Equal(now, left) {
+			return false
+		}
+		left = now
 	}
-	return false
 }
 
 // aloneAfter is how often in a row a driver may go away while it is called for one
