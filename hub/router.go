@@ -19,8 +19,8 @@ import (
 // attachers that are not served here are left alone.
 type router struct {
 	cluster *Cluster
-	// stray takes the last state of a VolumeAttachment that is gone, if nobody takes the
-	// events of its driver. It must not block.
+	// stray takes the last state of a VolumeAttachment that is gone, if nobody works for its
+	// driver here. It must not block.
 	stray func(*storagev1.VolumeAttachment)
 
 	mu         sync.RWMutex
@@ -151,9 +151,12 @@ func (r *router) attachmentGone(obj any) {
 	if !ok {
 		return
 	}
-	if l := r.listener(va.Spec.Attacher); l != nil {
+	l := r.listener(va.Spec.Attacher)
+	if l != nil {
 		l.onAttachmentGone(va)
-	} else if _, missed := obj.(cache.DeletedFinalStateUnknown); !missed {
+	}
+	_, missed := obj.(cache.DeletedFinalStateUnknown)
+	if _, working := l.(*driver); !working && !missed {
 		r.stray(va)
 	}
 	// Whoever guards the volume may have waited for this VolumeAttachment to go,

@@ -7,6 +7,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
@@ -16,13 +17,15 @@ func TestStandbyRemembersWhatAVanishedAttachmentMayHaveLeftAttached(t *testing.T
 	deleted := func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{} }
 	unguarded := func(va *storagev1.VolumeAttachment) { va.Finalizers = nil }
 	for name, c := range map[string]struct {
-		gone any
-		want bool
+		gone     any
+		observed bool // the driver is in mode observe
+		want     bool
 	}{
-		"vanished with its finalizer": {routedAttachment(guardedAttachment), true},
-		"detached and deleted":        {routedAttachment(guardedAttachment, deleted), false},
-		"never guarded":               {routedAttachment(guardedAttachment, unguarded), false},
-		"deletion was missed":         {cache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)}, false},
+		"vanished with its finalizer": {routedAttachment(guardedAttachment), false, true},
+		"vanished while observed":     {routedAttachment(guardedAttachment), true, true},
+		"detached and deleted":        {routedAttachment(guardedAttachment, deleted), false, false},
+		"never guarded":               {routedAttachment(guardedAttachment, unguarded), false, false},
+		"deletion was missed":         {cache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
@@ -30,6 +33,11 @@ func TestStandbyRemembersWhatAVanishedAttachmentMayHaveLeftAttached(t *testing.T
 			l := newLedger(d.finalizer)
 			h := &Hub{cluster: d.cluster, ledgers: map[string]*ledger{routedDriver: l}}
 			d.routes.stray = h.witness
+			if c.observed {
+				queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+				defer queue.ShutDown()
+				defer d.routes.observe(routedDriver, &observer{cluster: d.cluster, queue: queue})()
+			}
 			d.routes.attachmentGone(c.gone)
 			l.forget() // what happens when a driver is taken over
 			if got := len(l.takeOrphans()) == 1; got != c.want {
