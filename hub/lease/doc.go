@@ -10,7 +10,8 @@
 // on. Where leases may not be watched they are asked for, once in each retry period.
 //
 // While the lease is held, Serve does the work. What it begins goes through the fence
-// (Term.Begin), which is shut when the last renewal is too long ago; a
+// (Term.Begin, and Term.Confirm when it leaves the process), which is shut when the last
+// renewal is too long ago; a
 // supervisor closes Term.Lost when the lease could not be renewed or somebody
 // else holds it. When the work is to end, Serve is asked to stop, the lease is renewed
 // until Serve has returned, and only then released.
