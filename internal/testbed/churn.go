@@ -23,7 +23,7 @@ const (
 	churnLag = 500 * time.Millisecond
 )
 
-// ChurnOptions say what to attach and detach. All but Seed is needed.
+// ChurnOptions say what to attach and detach. All but Seed and Patient is needed.
 type ChurnOptions struct {
 	Cluster *Cluster
 	Watcher *Watcher[*storagev1.VolumeAttachment]
@@ -32,6 +32,10 @@ type ChurnOptions struct {
 	Nodes   []string // whose CSINodes have the driver
 	Prefix  string   // of the names of volumes and VolumeAttachments
 	Seed    uint64   // equal seeds choose equal nodes, and delete early in the same cycles
+	// Patient deletes no VolumeAttachment before it is attached. Some of those that are deleted early
+	// vanish while an attacher works on them (kubernetes/kubernetes issue 124749):
+	// csi-attacher then calls for one volume twice at once, and leaves it attached.
+	Patient bool
 }
 
 func (o ChurnOptions) check() error {
@@ -168,7 +172,7 @@ func (c *Churn) run(ctx context.Context, volume string, random *rand.Rand) error
 		node := c.o.Nodes[at]
 		// Never the same node again, if there is another.
 		at = (at + 1 + random.IntN(max(1, len(c.o.Nodes)-1))) % len(c.o.Nodes)
-		early := random.IntN(hasty) == 0
+		early := random.IntN(hasty) == 0 && !c.o.Patient
 		select {
 		case <-c.ending:
 			return c.finish(ctx, volume, node)

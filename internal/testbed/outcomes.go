@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -94,6 +95,17 @@ func summarizeClaims(all []*corev1.PersistentVolumeClaim) string {
 		phases[string(pvc.Status.Phase)]++
 	}
 	return fmt.Sprintf("%d PersistentVolumeClaims, by phase %v", len(all), phases)
+}
+
+func summarizeLeases(all []*coordinationv1.Lease) string {
+	var held []string
+	for _, l := range all {
+		if holder := l.Spec.HolderIdentity; holder != nil && *holder != "" {
+			held = append(held, l.Name+" held by "+*holder)
+		}
+	}
+	slices.Sort(held)
+	return fmt.Sprintf("%d Leases, held are %s", len(all), firstFew(held))
 }
 
 func firstFew(names []string) string {

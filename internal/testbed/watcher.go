@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +52,12 @@ func WatchPersistentVolumes(ctx context.Context, client kubernetes.Interface, on
 // namespaces, as WatchVolumeAttachments does.
 func WatchPersistentVolumeClaims(ctx context.Context, client kubernetes.Interface, onChange func(was, now *corev1.PersistentVolumeClaim)) (*Watcher[*corev1.PersistentVolumeClaim], error) {
 	return watchAll(ctx, client.CoreV1().PersistentVolumeClaims(""), onChange, summarizeClaims)
+}
+
+// WatchLeases watches the Leases of one namespace, as WatchVolumeAttachments
+// does.
+func WatchLeases(ctx context.Context, client kubernetes.Interface, namespace string, onChange func(was, now *coordinationv1.Lease)) (*Watcher[*coordinationv1.Lease], error) {
+	return watchAll(ctx, client.CoordinationV1().Leases(namespace), onChange, summarizeLeases)
 }
 
 // typedClient is what the clientset has for each kind; L is the kind's list.
