@@ -12,7 +12,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -20,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -61,12 +59,7 @@ func deploy(t *testing.T, prefix string) *deployed {
 		recorder: startRecorder(t), applier: newApplier(ctx, t), objects: build(t, "overlays/proxies"), dir: testbed.ShortTempDir(t), binary: binary}
 	d.applier.apply(d.objects...)
 	account := find(t, d.objects, "ServiceAccount", "csi-attach-hub")
-	token, err := d.client.CoreV1().ServiceAccounts(account.GetNamespace()).
-		CreateToken(ctx, account.GetName(), &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.token = token.Status.Token
+	d.token = newToken(d, account.GetNamespace(), account.GetName())
 	if d.watcher, err = testbed.WatchVolumeAttachments(ctx, d.client, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +68,8 @@ func deploy(t *testing.T, prefix string) *deployed {
 	return d
 }
 
-// granted returns the rights that the manifests give, in the words of rights.Right.
+// granted returns the rights to objects that the manifests give, in the words of
+// rights.Right. Those to look at the hub are for others.
 func (d *deployed) granted() []string {
 	var all []string
 	for _, o := range d.objects {
@@ -112,20 +106,13 @@ func inWords(verb, group, resource, namespace string) string {
 	return s
 }
 
-// asHub returns a client that is the hub's ServiceAccount.
-func (d *deployed) asHub() kubernetes.Interface {
-	config := rest.AnonymousClientConfig(testbed.Shared(d.t).RESTConfig())
-	config.BearerToken, config.QPS = d.token, -1
-	return newClient(d.t, config)
-}
-
 // features are those of the hub of this test.
-var features = rights.Features{LeaseNamespaces: []string{"storage"}, ReplicaNamespace: "csi-attach-hub", Discovery: true}
+var features = rights.Features{LeaseNamespaces: []string{"storage"}, ReplicaNamespace: "csi-attach-hub", Discovery: true, Reviews: true}
 
 // waitAllowed waits until the API server's authorizer has seen the roles.
 func (d *deployed) waitAllowed() {
 	d.t.Helper()
-	client := d.asHub()
+	client := d.clientWith(d.token)
 	needed := append(rights.Needed(features), rights.Right{Verb: "get", Resource: "secrets", Namespace: "storage"})
 	poll(d.ctx, d.t, "the rights are granted", func() bool {
 		missing, err := rights.Missing(d.ctx, client, needed)
@@ -173,7 +160,8 @@ drivers:
 		d.t.Fatal(err)
 	}
 	container := as[appsv1.Deployment](d.t, find(d.t, d.objects, "Deployment", "csi-attach-hub")).Spec.Template.Spec.Containers[0]
-	args := strings.NewReplacer("--config=/etc/csi-attach-hub/drivers.yaml", "--config="+config, "--http-endpoint=:8080", "--http-endpoint=127.0.0.1:0").
+	args := strings.NewReplacer("--config=/etc/csi-attach-hub/drivers.yaml", "--config="+config,
+		"--http-endpoint=:8443", "--http-endpoint=:0", "--health-addr=127.0.0.1:8080", "--health-addr=127.0.0.1:0").
 		Replace(strings.Join(container.Args, "\n"))
 	if !slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool {
 		return e.Name == "POD_NAMESPACE" && e.ValueFrom.FieldRef.FieldPath == "metadata.namespace"
@@ -263,6 +251,8 @@ func TestHubNeedsEveryRightThatItIsGivenAndNoOther(t *testing.T) {
 	d.create(testbed.CSIDriver{Name: name, NoAttach: true})
 	d.recorder.waitUsed(d.ctx, t, "get nodes")
 	d.delete(testbed.CSIDriver{Name: name})
+	// Who looks, and whether they may, is asked.
+	d.look()
 
 	d.delete(va, vaFound)
 	d.waitFor("gone", d.prefix+"-before", gone)
@@ -329,7 +319,8 @@ func (d *deployed) deny(r rights.Right) {
 		rules, _, _ := unstructured.NestedSlice(o.Object, "rules")
 		for _, rule := range rules {
 			rule := rule.(map[string]any)
-			if !slices.Contains(rule["resources"].([]any), any(r.Resource)) {
+			resources, _ := rule["resources"].([]any) // none: a right to look at the hub
+			if !slices.Contains(resources, any(r.Resource)) {
 				continue
 			}
 			verbs := rule["verbs"].([]any)
@@ -345,7 +336,7 @@ func (d *deployed) deny(r rights.Right) {
 	if !taken {
 		d.t.Fatalf("nothing gives the right to %s", r)
 	}
-	client := d.asHub()
+	client := d.clientWith(d.token)
 	resource, subresource, _ := strings.Cut(r.Resource, "/")
 	poll(d.ctx, d.t, "no right to "+r.String(), func() bool {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{

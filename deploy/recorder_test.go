@@ -92,7 +92,7 @@ func rightOf(r *http.Request) string {
 	default:
 		return ""
 	}
-	if group == ".authorization.k8s.io" {
+	if group == ".authorization.k8s.io" && parts[0] == "selfsubjectaccessreviews" {
 		return ""
 	}
 	namespace := ""
