@@ -105,6 +105,7 @@ func speak(ctx context.Context, d registry.Driver, on *wire, more ...grpc.DialOp
 		grpc.WithIdleTimeout(0), // an idle connection is not a lost one
 		grpc.WithDisableServiceConfig(),
 		grpc.WithChainUnaryInterceptor(on.departures.call),
+		grpc.WithStatsHandler(&on.departures),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize)),
 	)...)
 	if err != nil {

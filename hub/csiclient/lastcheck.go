@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
 )
 
 // LastCheck decides whether a call that takes at most longest may still begin. It must not
@@ -24,8 +25,9 @@ func WithLastCheck(ctx context.Context, check LastCheck) context.Context {
 	return context.WithValue(ctx, lastCheckKey{}, check)
 }
 
-// departures are the calls of one connection that have begun and of which nothing has been
-// sent. The zero value is that of a new connection.
+// departures are the calls of one connection of which nothing has been sent: those that
+// have begun, and those that have ended while what begins them waits to be sent, as it
+// will be, with no regard to their end. The zero value is that of a new connection.
 type departures struct {
 	mu      sync.Mutex
 	waiting []*departure // in the order in which they began; guarded by mu
@@ -35,7 +37,32 @@ type departures struct {
 type departure struct {
 	check   LastCheck // nil: there is none
 	longest time.Duration
+	queued  bool // what begins the call waits to be sent, or has been sent; guarded by departures.mu
 }
+
+type departureKey struct{}
+
+// TagRPC implements stats.Handler.
+func (d *departures) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+// HandleRPC implements stats.Handler. gRPC tells of OutHeader when it has put the frame that
+// begins a call into its queue, before the call can end.
+func (d *departures) HandleRPC(ctx context.Context, event stats.RPCStats) {
+	if _, ok := event.(*stats.OutHeader); !ok {
+		return
+	}
+	if call, ok := ctx.Value(departureKey{}).(*departure); ok {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		call.queued = true
+	}
+}
+
+// TagConn implements stats.Handler.
+func (d *departures) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn implements stats.Handler.
+func (d *departures) HandleConn(context.Context, stats.ConnStats) {}
 
 // call is a grpc.UnaryClientInterceptor.
 func (d *departures) call(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -48,13 +75,16 @@ func (d *departures) call(ctx context.Context, method string, req, reply any, cc
 	d.waiting = append(d.waiting, call)
 	d.mu.Unlock()
 	defer d.forget(call)
-	return invoke(ctx, method, req, reply, cc, opts...)
+	return invoke(context.WithValue(ctx, departureKey{}, call), method, req, reply, cc, opts...)
 }
 
-// forget drops a call that has ended, if nothing of it has been sent.
+// forget drops a call that has ended, if nothing of it has been sent or will be.
 func (d *departures) forget(call *departure) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if call.queued {
+		return
+	}
 	for i, c := range d.waiting {
 		if c == call {
 			d.waiting = append(d.waiting[:i:i], d.waiting[i+1:]...)

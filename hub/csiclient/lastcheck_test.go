@@ -1,6 +1,7 @@
 package csiclient
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -42,6 +43,35 @@ func TestCallThatFailsItsLastCheckIsNotSentAndEndsTheSession(t *testing.T) {
 	<-s.Done()
 	if n := d.Books().Methods[fakecsi.ControllerPublishVolume].Begun; n != 3 {
 		t.Errorf("the driver got %d calls, want those that were allowed, 3", n)
+	}
+}
+
+// A call that has ended may still be on its way: gRPC sends what begins it all the same.
+func TestCallThatEndsBeforeItIsSentIsCheckedAllTheSame(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{})
+	s := connect(ctx, t, d.endpoint)
+	reached, pass := make(chan struct{}), make(chan struct{})
+	hold := func(time.Duration) error { close(reached); <-pass; return nil } // all that is sent waits behind it
+	first := make(chan error, 1)
+	go func() {
+		_, err := s.ControllerPublishVolume(WithLastCheck(ctx, hold), publishRequest("first"))
+		first <- err
+	}()
+	<-reached
+	refused := make(chan struct{})
+	refuse := func(time.Duration) error { close(refused); return errors.New("too late") }
+	short, cancel := context.WithTimeout(WithLastCheck(ctx, refuse), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.ControllerPublishVolume(short, publishRequest("late")); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("the call that could not be sent ended with %v, want its deadline", err)
+	}
+	close(pass)
+	<-refused
+	<-s.Done()
+	<-first // it may have been answered, or not
+	if calls := d.Books().CallsOf(fakecsi.ControllerPublishVolume, "late"); len(calls) > 0 {
+		t.Errorf("the driver got the call: %+v", calls)
 	}
 }
 
