@@ -104,21 +104,14 @@ func (o *observer) registered(node string) bool {
 
 // checkSecrets: the secrets that go with the calls can be read.
 func (o *observer) checkSecrets() status.Check {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	failed, example := 0, ""
-	for ref, look := range o.secrets {
-		if look.err != nil {
-			failed, example = failed+1, fmt.Sprintf("%s/%s: %v", ref.Namespace, ref.Name, look.err)
-		}
-	}
+	failed, all, example, err := o.secrets.failed()
 	switch {
 	case failed > 0:
-		return status.Check{Name: "secrets", Text: fmt.Sprintf("%d of %d cannot be read, for example %s", failed, len(o.secrets), example)}
-	case len(o.secrets) == 0:
+		return status.Check{Name: "secrets", Text: fmt.Sprintf("%d of %d cannot be read, for example %s/%s: %v", failed, all, example.Namespace, example.Name, err)}
+	case all == 0:
 		return status.Check{Name: "secrets", OK: true, Text: "no volume seen so far needs one"}
 	}
-	return status.Check{Name: "secrets", OK: true, Text: fmt.Sprintf("all %d can be read", len(o.secrets))}
+	return status.Check{Name: "secrets", OK: true, Text: fmt.Sprintf("all %d can be read", all)}
 }
 
 // checkHolder: another attacher holds the lease for which this one would compete. An

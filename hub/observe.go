@@ -2,12 +2,12 @@ package hub
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
@@ -19,8 +19,9 @@ const (
 	// observers is how many VolumeAttachments of one driver are compared at once: each
 	// may have to read a secret.
 	observers = 4
-	// secretTTL is how long it is believed that a secret can be read, or not.
-	secretTTL = time.Minute
+	// What cannot be compared is tried again, later each time.
+	compareRetryInitial = 200 * time.Millisecond
+	compareRetryMax     = time.Minute
 )
 
 // observer watches another attacher work for a driver and compares what comes of it
@@ -34,11 +35,12 @@ type observer struct {
 	tally      *tally
 	queue      workqueue.TypedRateLimitingInterface[string] // names of VolumeAttachments
 
-	mu      sync.Mutex
-	seen    map[string]*observed // by VolumeAttachment name
-	counts  map[attach.Agreement]int
-	odd     []status.Disagreement // the latest first
-	secrets map[corev1.SecretReference]secretLook
+	secrets *secretLooks
+
+	mu     sync.Mutex
+	seen   map[string]*observed // by VolumeAttachment name
+	counts map[attach.Agreement]int
+	odd    []status.Disagreement // the latest first
 }
 
 // keptDisagreements is how many of them are kept to be shown.
@@ -52,12 +54,6 @@ type observed struct {
 	detached bool // the detach was
 }
 
-// secretLook is whether a secret could be read.
-type secretLook struct {
-	when time.Time
-	err  error
-}
-
 // observe watches the driver until ctx ends.
 func (p *post) observe(ctx context.Context) error {
 	o := &observer{
@@ -66,10 +62,11 @@ func (p *post) observe(ctx context.Context) error {
 		connection: p.connection,
 		desired:    p.desired,
 		tally:      p.tally,
-		queue:      workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
-		seen:       map[string]*observed{},
-		counts:     map[attach.Agreement]int{},
-		secrets:    map[corev1.SecretReference]secretLook{},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](compareRetryInitial, compareRetryMax)),
+		secrets: newSecretLooks(p.hub.cluster.kube),
+		seen:    map[string]*observed{},
+		counts:  map[attach.Agreement]int{},
 	}
 	p.observer.Store(o)
 	defer p.observer.Store(nil)
@@ -98,6 +95,11 @@ func (o *observer) run(ctx context.Context) error {
 			case <-ctx.Done():
 			case <-changed:
 			}
+		}
+	})
+	goSafely(&workers, fail, func() {
+		for sleep(ctx, secretTTL); ctx.Err() == nil; sleep(ctx, secretTTL) {
+			o.secrets.review(ctx, o.neededSecrets())
 		}
 	})
 	<-ctx.Done()
@@ -164,7 +166,9 @@ func (o *observer) compare(ctx context.Context, name string) error {
 		return err
 	}
 	finding := decider.Observe(facts)
-	o.checkSecret(ctx, &finding)
+	if err := o.checkSecret(ctx, &finding); err != nil {
+		return err
+	}
 	o.keep(name, before, facts, finding)
 	return nil
 }
@@ -239,32 +243,34 @@ func agreementOf(a attach.Agreement) status.Agreement {
 }
 
 // checkSecret turns a finding into a failure if the secret that would go with the call
-// cannot be read. Its values are not looked at.
-func (o *observer) checkSecret(ctx context.Context, finding *attach.Observation) {
+// cannot be read. An error says that this cannot be told now.
+func (o *observer) checkSecret(ctx context.Context, finding *attach.Observation) error {
 	if finding.SecretRef == nil || finding.WouldFail {
-		return
+		return nil
 	}
-	if err := o.secret(ctx, *finding.SecretRef); err != nil {
+	err := o.secrets.look(ctx, *finding.SecretRef)
+	if attach.NotReady(err) {
+		return fmt.Errorf("read secret %s/%s: %w", finding.SecretRef.Namespace, finding.SecretRef.Name, err)
+	}
+	if err != nil {
 		finding.WouldFail, finding.Reason = true, err.Error()
 		if finding.Final() {
 			finding.Agreement = attach.WouldHaveFailed
 		}
 	}
+	return nil
 }
 
-// secret says whether a secret can be read, as of the last minute.
-func (o *observer) secret(ctx context.Context, ref corev1.SecretReference) error {
-	o.mu.Lock()
-	look, known := o.secrets[ref]
-	o.mu.Unlock()
-	if known && time.Since(look.when) < secretTTL {
-		return look.err
-	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	_, err := o.cluster.kube.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+// neededSecrets returns those that go with the calls for the VolumeAttachments that are
+// watched.
+func (o *observer) neededSecrets() map[corev1.SecretReference]bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.secrets[ref] = secretLook{when: time.Now(), err: err}
-	return err
+	needed := map[corev1.SecretReference]bool{}
+	for _, e := range o.seen {
+		if ref := e.attach.SecretRef; ref != nil {
+			needed[*ref] = true
+		}
+	}
+	return needed
 }

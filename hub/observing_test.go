@@ -3,9 +3,12 @@ package hub_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -244,3 +247,44 @@ func TestWhatTheHubCouldNotHaveDoneIsShownByReasonAndWithoutSecrets(t *testing.T
 		t.Errorf("the log was not kept: %s", log)
 	}
 }
+
+func TestSecretThatCannotBeReadForAMomentIsNoDisagreement(t *testing.T) {
+	w := newWorld(t)
+	driver, _ := w.driver("d", fakecsi.Options{})
+	w.create(testbed.Secret{Name: w.name("s"), Data: map[string]string{"password": "hush-hush"}})
+	pv := testbed.PersistentVolume{Name: w.name("v"), Driver: driver, Secret: &corev1.SecretReference{Namespace: "default", Name: w.name("s")}}
+	va := testbed.VolumeAttachment{Name: pv.Name, Driver: driver, Node: w.node("n", driver), PersistentVolume: pv.Name}
+	w.create(pv, va)
+	stop := w.start()
+	w.waitForOne(va.Name, "attached", isAttached)
+	stop()
+
+	var refused atomic.Int32
+	config := w.plane.RESTConfig()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			if strings.Contains(r.URL.Path, "/secrets/") && refused.Add(1) == 1 {
+				return nil, errors.New("the network is away")
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.options.Kube = client
+	updates, observer := w.run()
+	updates <- w.observing()
+	d := w.waitShown(observer, driver, "with all judged", func(d status.Driver) bool {
+		return d.Observed != nil && d.Observed.Agreed+d.Observed.WouldHaveFailed+d.Observed.Differs == 1
+	})
+	if d.Observed.Agreed != 1 || refused.Load() < 2 {
+		t.Errorf("observed %+v after %d readings, want it agreed on", d.Observed, refused.Load())
+	}
+}
+
+// roundTrip is a function as a RoundTripper.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
