@@ -97,6 +97,7 @@ func (d *demo) perform(ctx context.Context) error {
 		return err
 	}
 	d.report.setUp = time.Since(began)
+	d.display.phase("The hub's status page, as long as this runs: %s", d.page())
 	return d.whileAllRun(ctx, d.play)
 }
 

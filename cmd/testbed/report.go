@@ -51,6 +51,8 @@ func (r report) String() string {
   calls  one at a time for each volume, each counted in the driver's own books
   p50    from a VolumeAttachment's creation until it was attached, as a watcher saw it
   times  set-up %s, attach %s (without the hanging driver %s), detach %s
+
+make sandbox starts the same and stays, with the hub's status page for your browser.
 `, showDuration(r.setUp), showDuration(r.attach), showDuration(r.others), showDuration(r.detach))
 	return b.String()
 }

@@ -85,6 +85,7 @@ func (s *scene) guide() string {
 	}
 	hanging, fast := s.player("hanging").role.control(s.dir), s.player("fast").role.control(s.dir)
 	fmt.Fprintf(&b, `
+  status page   %[8]s
   drivers.yaml  %[1]s
   hub's log     %[2]s
   hub's pid     %[3]d
@@ -96,14 +97,17 @@ Make the fast one slow, or let its next three publishes fail:
   curl --unix-socket %[5]s --data '{"fail":[{"method":"ControllerPublishVolume","code":"UNAVAILABLE","count":3}]}' http://driver/knobs
 Read the books of a driver: what is attached where, calls, violations:
   curl --unix-socket %[5]s http://driver/books
-Kill the hub and start another one in its place:
+What the hub is doing, and why a volume of the hanging driver is not attached:
+  %[6]s status --server %[8]s
+  %[6]s explain --server %[8]s --kubeconfig %[7]s pod/default/NAME
+Kill the hub and start another one in its place, which waits until the lease of the first has run out:
   kill -9 %[3]d
-  %[6]s --kubeconfig %[7]s --config %[1]s
+  %[6]s --kubeconfig %[7]s --config %[1]s --http-endpoint %[9]s
 
 The cluster, for kubectl or any other client:
   export KUBECONFIG=%[7]s
 
 Ctrl-C stops everything and removes the folder.
-`, s.configPath(), s.hubLog(), s.hub.PID(), hanging, fast, s.binaries.hub, s.plane.Kubeconfig())
+`, s.configPath(), s.hubLog(), s.hub.PID(), hanging, fast, s.binaries.hub, s.plane.Kubeconfig(), s.page(), s.address)
 	return b.String()
 }

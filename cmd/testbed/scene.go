@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -32,6 +33,7 @@ type scene struct {
 	binaries struct{ hub, plane string }
 	plane    *testbed.ControlPlane
 	hub      *testbed.Process
+	address  string // where the hub serves HTTP, host:port
 	players  []*player
 }
 
@@ -137,11 +139,27 @@ func (s *scene) startHub(ctx context.Context) (err error) {
 	if _, err := registry.ParseFile(s.configPath()); err != nil {
 		return fmt.Errorf("check the hub's drivers.yaml: %w", err)
 	}
+	if s.address, err = freeAddress(ctx); err != nil {
+		return err
+	}
 	s.hub, err = testbed.StartHub(ctx, testbed.HubOptions{
-		Binary: s.binaries.hub, Kubeconfig: s.plane.Kubeconfig(), Config: s.configPath(),
+		Binary: s.binaries.hub, Kubeconfig: s.plane.Kubeconfig(), Config: s.configPath(), HTTPEndpoint: s.address,
 		ShutdownGrace: hubGrace, Verbosity: 2, LogPath: s.hubLog(),
 	})
 	return err
+}
+
+// page is the URL of the hub's status page.
+func (s *scene) page() string { return "http://" + s.address + "/" }
+
+// freeAddress returns an address on this machine that nobody listens on.
+func freeAddress(ctx context.Context) (string, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port for the hub: %w", err)
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
 }
 
 // furnish makes all that the Pods need. With claims that are not bound yet the
