@@ -85,14 +85,19 @@ func (d *driver) run(ctx context.Context) error {
 		case <-intake.Done():
 		}
 	})
-	d.connection.serve(d)
+	contain(fail, func() { d.connection.serve(d) })
 	<-intake.Done()
 	d.connection.serve(nil)
 	d.routes.close(d)
 	d.condition.drain("calls in flight may end", time.Now())
 	defer time.AfterFunc(d.grace, cut).Stop()
 	ended := make(chan struct{})
-	go func() { loops.Wait(); d.workers.Wait(); d.part(calls); close(ended) }()
+	go func() {
+		defer close(ended)
+		loops.Wait()
+		d.workers.Wait()
+		contain(d.cannotPart, func() { d.part(calls) })
+	}()
 	select {
 	case <-ended:
 	case <-d.term.Lost(): // while it drains
@@ -146,15 +151,18 @@ func (d *driver) connectionChanged() {
 // goSafely runs f in a goroutine of the group. A panic in it ends the run of one driver
 // and nothing else (external-attacher issue 502: one driver's odd answer ended the
 // process).
-func goSafely(group *sync.WaitGroup, fail context.CancelCauseFunc, f func()) {
-	group.Go(func() {
-		defer func() {
-			if r := recover(); r != nil {
-				fail(fmt.Errorf("panic: %v\n%s", r, debug.Stack()))
-			}
-		}()
-		f()
-	})
+func goSafely(group *sync.WaitGroup, fail func(error), f func()) {
+	group.Go(func() { contain(fail, f) })
+}
+
+// contain calls f and tells fail of a panic in it.
+func contain(fail func(error), f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			fail(fmt.Errorf("panic: %v\n%s", r, debug.Stack()))
+		}
+	}()
+	f()
 }
 
 // decider returns what decisions depend on now. Capabilities are those of the last

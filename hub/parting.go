@@ -105,15 +105,17 @@ func (d *driver) guarded(ctx context.Context, va *storagev1.VolumeAttachment) bo
 
 // sideBySide calls all, a few at a time, and returns when all have returned.
 func (d *driver) sideBySide(all []func()) {
-	panicked := func(err error) { d.logger.Error(err, "Letting go of the driver went wrong") }
 	var running sync.WaitGroup
 	free := make(chan struct{}, partingWorkers)
 	for _, f := range all {
 		free <- struct{}{}
-		goSafely(&running, panicked, func() {
+		goSafely(&running, d.cannotPart, func() {
 			defer func() { <-free }()
 			f()
 		})
 	}
 	running.Wait()
 }
+
+// cannotPart takes a panic: the driver is let go of all the same.
+func (d *driver) cannotPart(err error) { d.logger.Error(err, "Letting go of the driver went wrong") }
