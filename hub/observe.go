@@ -48,10 +48,9 @@ const keptDisagreements = 100
 
 // observed is one VolumeAttachment that is watched.
 type observed struct {
-	facts    attach.Facts // the last ones that were judged
-	attach   attach.Observation
-	judged   bool // the attach was
-	detached bool // the detach was
+	facts  attach.Facts // the last ones that were judged
+	attach attach.Observation
+	judged bool // the attach was
 }
 
 // observe watches the driver until ctx ends.
