@@ -34,16 +34,17 @@ type connection struct {
 
 	mu      sync.Mutex
 	up      bool          // it can be called; guarded by mu
-	since   time.Time     // of that; guarded by mu
+	since   time.Time     // of that, zero: it never could be called; guarded by mu
 	changed chan struct{} // closed at the next change; guarded by mu
 	user    *driver       // to be told first; guarded by mu
 }
 
 func newConnection(e *engagement, connect ConnectFunc) *connection {
-	return &connection{desired: e.desired, condition: e.condition, connect: connect, since: time.Now(), changed: make(chan struct{})}
+	return &connection{desired: e.desired, condition: e.condition, connect: connect, changed: make(chan struct{})}
 }
 
-// isUp says whether the driver can be called, since when that is so, and when it changes.
+// isUp says whether the driver can be called, since when that is so (the zero time if it
+// never could), and when it changes.
 func (c *connection) isUp() (bool, time.Time, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

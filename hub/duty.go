@@ -35,7 +35,8 @@ func (p *post) duty(now time.Time) (duty, [3]<-chan struct{}, time.Duration) {
 }
 
 // dutyFor decides. A driver that has just gone away is mostly back in a moment: it is
-// held for some time, the patience. Without leases that is 0.
+// held for some time, the patience. Without leases that is 0. One that could never be
+// called from here is no reason to take it from those who can: sinceUp is far longer then.
 func dutyFor(mode registry.Mode, halt string, up bool, sinceUp, patience time.Duration) (current duty, again time.Duration) {
 	current.mode = mode
 	switch {

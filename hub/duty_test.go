@@ -43,6 +43,23 @@ func TestDutyFollowsModeHaltAndConnection(t *testing.T) {
 	}
 }
 
+// It may be on another node, or the wrong endpoint: other replicas serve it well.
+func TestDriverThatWasNeverReachedIsLeftToThoseWhoCanCallIt(t *testing.T) {
+	d := routed(t)
+	p := &post{hub: &Hub{options: Options{LeaseDuration: time.Minute}}, desired: d.desired, halt: d.halt, connection: d.connection}
+	expect := func(when string, want bool) {
+		t.Helper()
+		if now, _, _ := p.duty(time.Now()); now.reserve != want {
+			t.Errorf("%s: held in reserve only: %v, want %v", when, now.reserve, want)
+		}
+	}
+	expect("never reached", true)
+	p.connection.setUp(true)
+	expect("connected", false)
+	p.connection.setUp(false)
+	expect("just gone", false)
+}
+
 func TestStateNamesWhatKeepsADriverFromBeingServed(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	c := newCondition(begin)
