@@ -8,9 +8,12 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 func TestOthersThanTheClusterAllowsSeeTheProbesOnly(t *testing.T) {
@@ -79,6 +82,8 @@ func (s *scene) viewer(name string) string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	testbed.WaitAllowed(s.t, client, authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:default:" + name,
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/attach-hub/api/v1/drivers", Verb: "get"}})
 	request, err := client.CoreV1().ServiceAccounts("default").CreateToken(s.ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		s.t.Fatal(err)

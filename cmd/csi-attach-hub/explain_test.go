@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -373,6 +374,10 @@ func (s *scene) kubeconfigFor(user string, rules []rbacv1.PolicyRule) string {
 	config, err := clientcmd.LoadFromFile(s.plane.Kubeconfig())
 	if err := errors.Join(roleErr, bindingErr, err); err != nil {
 		s.t.Fatal(err)
+	}
+	if len(rules) > 0 {
+		testbed.WaitAllowed(s.t, s.plane.Clientset(), authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: rules[0].Verbs[0], Group: rules[0].APIGroups[0], Resource: rules[0].Resources[0]}})
 	}
 	for _, info := range config.AuthInfos {
 		info.Impersonate = user

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +50,8 @@ func TestOnlyThoseWhomTheClusterAllowsGetThrough(t *testing.T) {
 	if _, err := plane.Clientset().RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	testbed.WaitAllowed(t, plane.Clientset(), authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:default:scraper",
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}})
 	guard, err := access.New(plane.Clientset())
 	if err != nil {
 		t.Fatal(err)

@@ -54,6 +54,11 @@ func user(t *testing.T, name string, granted []rights.Right) kubernetes.Interfac
 	if _, err := client.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	if len(granted) > 0 {
+		last := granted[len(granted)-1]
+		testbed.WaitAllowed(t, plane.Clientset(), authorizationv1.SubjectAccessReviewSpec{User: name, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: last.Verb, Group: last.Group, Resource: last.Resource, Subresource: last.Subresource}})
+	}
 	config := plane.RESTConfig()
 	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
 	kube, err := kubernetes.NewForConfig(config)
