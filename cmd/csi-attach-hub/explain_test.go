@@ -14,8 +14,8 @@ import (
 	"unicode"
 
 	"google.golang.org/grpc/codes"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
