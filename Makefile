@@ -18,8 +18,9 @@ help: ## show this menu
 build: ## build bin/csi-attach-hub and bin/testbed
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
+# Much of it waits, for leases say: more packages at once than there are cores.
 test: ## run all tests, with the race detector and a real control plane (the first run builds that: minutes)
-	go test -race -p 3 -timeout 20m ./... # much of it waits for leases: more packages at once than cores
+	go test -race -p 3 -timeout 20m ./...
 	cd $(NESTED) && go test ./...
 
 # CI must not skip the tests of the page.
