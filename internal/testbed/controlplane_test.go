@@ -67,11 +67,14 @@ func TestRealControllersAttachAndDetachForAPod(t *testing.T) {
 	}
 
 	var va *storagev1.VolumeAttachment
-	if err := attachments.WaitFor(ctx, "the VolumeAttachment of the pod", func(all []*storagev1.VolumeAttachment) bool {
-		if len(all) == 1 {
-			va = all[0]
+	waitFor := func(what string, holds func(own []*storagev1.VolumeAttachment) bool) error {
+		return attachments.WaitFor(ctx, what, func(all []*storagev1.VolumeAttachment) bool { return holds(ofDriver(all, driver)) })
+	}
+	if err := waitFor("the VolumeAttachment of the pod", func(own []*storagev1.VolumeAttachment) bool {
+		if len(own) == 1 {
+			va = own[0]
 		}
-		return len(all) == 1
+		return len(own) == 1
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +86,7 @@ func TestRealControllersAttachAndDetachForAPod(t *testing.T) {
 	if _, err := client.StorageV1().VolumeAttachments().Patch(ctx, va.Name, types.MergePatchType, attached, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	if err := attachments.WaitFor(ctx, "attached", AllAttached(1)); err != nil {
+	if err := waitFor("attached", AllAttached(1)); err != nil {
 		t.Fatal(err)
 	}
 	if err := nodes.WaitFor(ctx, "status.volumesAttached of the node", func(all []*corev1.Node) bool {
@@ -95,7 +98,7 @@ func TestRealControllersAttachAndDetachForAPod(t *testing.T) {
 	if err := cluster.Delete(ctx, pod); err != nil {
 		t.Fatal(err)
 	}
-	if err := attachments.WaitFor(ctx, "the end of the VolumeAttachment", NoneLeft); err != nil {
+	if err := waitFor("the end of the VolumeAttachment", NoneLeft); err != nil {
 		t.Fatal(err)
 	}
 	if err := nodes.WaitFor(ctx, "an empty status.volumesAttached", func(all []*corev1.Node) bool {
