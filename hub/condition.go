@@ -36,7 +36,7 @@ const (
 // Condition is the state of a driver with what is known about it.
 type Condition struct {
 	State     State
-	Reason    string    // why it is not Ready, for people; mostly empty if it is
+	Reason    string    // why it is not Ready, for people; empty if it is
 	Since     time.Time // of the state
 	LastError string    // of the connection, also one that was overcome; empty for none
 	ErrorTime time.Time // of LastError
@@ -56,7 +56,6 @@ type conditionParts struct {
 	connectionReason string
 	waiting          string // why there is no lease; empty if it is held or not needed
 	paused           string // why no work is taken; empty if it is
-	note             string // on a driver that is Ready
 	draining         string // what may end still; empty if nothing is being ended
 }
 
@@ -80,7 +79,7 @@ func (p conditionParts) state() (State, string) {
 	case p.waiting != "":
 		return WaitingForLease, p.waiting
 	}
-	return Ready, p.note
+	return Ready, ""
 }
 
 // get returns the Condition of the moment.

@@ -121,8 +121,10 @@ func (d *driver) setLimits(value registry.Driver) {
 	if value.KubeAPI.QPS > 0 {
 		limit, burst = rate.Limit(value.KubeAPI.QPS), value.KubeAPI.BurstOrDefault()
 	}
-	d.budget.SetLimit(limit)
+	// The burst first: as long as there is no limit the budget fills up at once, and
+	// a driver does not begin with an empty one.
 	d.budget.SetBurst(burst)
+	d.budget.SetLimit(limit)
 }
 
 // connectionChanged lets work start if the driver can be called, and wait if not. What

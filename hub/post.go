@@ -71,7 +71,7 @@ func (p *post) perform(ctx context.Context, current duty) error {
 	ctx, cancel := p.whileIs(ctx, current)
 	defer cancel()
 	p.condition.change(time.Now(), func(parts *conditionParts) {
-		parts.draining, parts.paused, parts.note = "", current.pausedBy, ""
+		parts.draining, parts.paused = "", current.pausedBy
 	})
 	switch current.mode {
 	case registry.ModePaused:
@@ -91,7 +91,6 @@ func (p *post) perform(ctx context.Context, current duty) error {
 		Driver:  p.name,
 		Lease:   current.lease,
 		Reserve: current.reserve,
-
 		Serve:   p.work,
 		Waiting: func(reason string) { p.condition.wait(reason, time.Now()) },
 	})

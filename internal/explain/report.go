@@ -82,7 +82,6 @@ const (
 
 // About who works for the driver.
 const (
-	HubUnreachable      Verdict = "HubUnreachable"
 	DriverNotConfigured Verdict = "DriverNotConfigured"
 	EndpointNotAllowed  Verdict = "EndpointNotAllowed"
 	DriverConflict      Verdict = "DriverConflict"
