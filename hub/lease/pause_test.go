@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -60,7 +59,7 @@ func runChild(args []string) error {
 				pause(stop, 5*time.Millisecond)
 				continue
 			}
-			if _, err := fmt.Fprintln(conn, os.Getpid(), time.Until(deadline).Microseconds()); err != nil {
+			if _, err := fmt.Fprintln(conn, os.Getpid(), deadline.UnixNano()); err != nil {
 				return err
 			}
 			// Without a way to cancel it, the call is left to end by itself.
@@ -73,37 +72,59 @@ func runChild(args []string) error {
 }
 
 // service is what the children call: it works on until it is done or the deadline of the
-// call has passed, whatever becomes of who called.
+// call has passed, whatever becomes of who called. The end of a call is fixed as it begins:
+// a busy machine that wakes the service late does not make a call longer.
 type service struct {
-	inside, calls, overlaps atomic.Int32
-	mu                      sync.Mutex
-	last                    int // process that called last
-	changes                 int
+	mu                       sync.Mutex
+	calls, changes, overlaps int
+	last                     int       // process that called last
+	end                      time.Time // of the calls so far
+}
+
+// begin takes up a call and returns how long it works; without time left there is none.
+func (s *service) begin(pid int, deadline time.Time) (d time.Duration, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	d = min(deadline.Sub(now), rand.N(childCall))
+	if d <= 0 {
+		return 0, false
+	}
+	s.calls++
+	if now.Before(s.end) {
+		s.overlaps++
+	}
+	if end := now.Add(d); end.After(s.end) {
+		s.end = end
+	}
+	if pid != s.last {
+		s.last = pid
+		s.changes++
+	}
+	return d, true
 }
 
 func (s *service) serve(conn net.Conn) {
 	defer conn.Close()
 	lines := bufio.NewScanner(conn)
 	for lines.Scan() {
-		var pid, left int
-		if _, err := fmt.Sscan(lines.Text(), &pid, &left); err != nil || left <= 0 {
-			fmt.Fprintln(conn, "deadline exceeded")
+		var pid int
+		var deadline int64 // Unix, nanoseconds: both processes have the same clock
+		if _, err := fmt.Sscan(lines.Text(), &pid, &deadline); err != nil {
+			fmt.Fprintln(conn, err)
 			continue
 		}
-		s.calls.Add(1)
-		if s.inside.Add(1) > 1 {
-			s.overlaps.Add(1)
+		if d, ok := s.begin(pid, time.Unix(0, deadline)); ok {
+			time.Sleep(d)
 		}
-		s.mu.Lock()
-		if pid != s.last {
-			s.last = pid
-			s.changes++
-		}
-		s.mu.Unlock()
-		time.Sleep(min(time.Duration(left)*time.Microsecond, rand.N(childCall)))
-		s.inside.Add(-1)
 		fmt.Fprintln(conn, "done")
 	}
+}
+
+func (s *service) caller() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
 }
 
 // A process that is stopped for longer than its lease lasts, at any moment, also
@@ -137,13 +158,11 @@ func TestAPausedProcessNeverWorksBesideItsSuccessor(t *testing.T) {
 		children = append(children, c)
 		t.Cleanup(func() { _ = c.Process.Kill() }) // for when the test fails
 	}
-	for s.calls.Load() == 0 && w.ctx.Err() == nil {
+	for s.caller() == 0 && w.ctx.Err() == nil {
 		pause(w.ctx, 10*time.Millisecond)
 	}
 	for range 10 {
-		s.mu.Lock()
-		working := s.last
-		s.mu.Unlock()
+		working := s.caller()
 		paused := children[rand.N(len(children))]
 		if rand.N(4) > 0 && children[0].Process.Pid == working {
 			paused = children[0]
@@ -163,9 +182,9 @@ func TestAPausedProcessNeverWorksBesideItsSuccessor(t *testing.T) {
 	}
 	listener.Close()
 	serving.Wait()
-	t.Logf("%d calls, %d changes of the caller", s.calls.Load(), s.changes)
-	if n := s.overlaps.Load(); n > 0 {
-		t.Errorf("%d of %d calls began while another's was at work", n, s.calls.Load())
+	t.Logf("%d calls, %d changes of the caller", s.calls, s.changes)
+	if s.overlaps > 0 {
+		t.Errorf("%d of %d calls began while another was at work", s.overlaps, s.calls)
 	}
 	if s.changes < 2 {
 		t.Error("the test did not test: the lease never changed hands")
