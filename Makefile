@@ -1,6 +1,6 @@
 # `make` shows this menu.
 .DEFAULT_GOAL := help
-.PHONY: help build test browser lint image buildah demo sandbox clean
+.PHONY: help build test browser lint image buildah demo sandbox pictures graphviz clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
@@ -57,6 +57,21 @@ demo: build ## watch pods of four drivers get their volumes, on a real control p
 
 sandbox: build ## the same set-up as the demo, to play with until Ctrl-C
 	bin/testbed sandbox --hub bin/csi-attach-hub
+
+# What the README shows: the status page of a made-up fleet, and how the hub works, each for
+# light and for dark pages. The diagram's source names colours by words.
+PICTURES := deploy/pictures
+LIGHT := s/BOX/\#ffffff/;s/AREA/\#f2f5f8/;s/LANE/\#e3eef7/;s/LINE/\#57606a/;s/TEXT/\#1f2328/;s/DIM/\#57606a/
+DARK := s/BOX/\#0d1117/;s/AREA/\#161b22/;s/LANE/\#1b2d40/;s/LINE/\#8d96a0/;s/TEXT/\#e6edf3/;s/DIM/\#9198a1/
+DRAW = dot -Tsvg | sed 's/font-family="DejaVu Sans"/font-family="DejaVu Sans,Verdana,sans-serif"/'
+
+pictures: browser graphviz ## make the pictures of the README anew
+	STATUS_SCREENSHOTS=$(CURDIR)/$(PICTURES) CHROMIUM_REQUIRED=1 go test -count 1 -run TestABrokenDriverAmongManyIsSeenFirst ./hub/status
+	sed '$(LIGHT)' $(PICTURES)/overview.dot | $(DRAW) > $(PICTURES)/overview-light.svg
+	sed '$(DARK)' $(PICTURES)/overview.dot | $(DRAW) > $(PICTURES)/overview-dark.svg
+
+graphviz: ## install Debian's graphviz, which draws the diagram of the README (as root)
+	@command -v dot || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends graphviz fonts-dejavu-core; }
 
 clean: ## remove what was built here (the control plane's cache stays)
 	rm -rf bin
