@@ -1,6 +1,6 @@
 # `make` shows this menu.
 .DEFAULT_GOAL := help
-.PHONY: help build test browser lint image buildah demo sandbox pictures graphviz clean
+.PHONY: help build test browser lint image buildah demo sandbox pictures graphviz bench clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
@@ -72,6 +72,11 @@ pictures: browser graphviz ## make the pictures of the README anew
 
 graphviz: ## install Debian's graphviz, which draws the diagram of the README (as root)
 	@command -v dot || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends graphviz fonts-dejavu-core; }
+
+# CSI_ATTACHER=path of a csi-attacher: it takes part too. BENCH=case for one case, ROUNDS=n.
+bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTACHER names one; BENCH=case for one case
+	bin/testbed bench --hub bin/csi-attach-hub $(if $(ROUNDS),--rounds $(ROUNDS)) --json bin/bench.json \
+	  --command 'make bench$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))' $(BENCH)
 
 clean: ## remove what was built here (the control plane's cache stays)
 	rm -rf bin

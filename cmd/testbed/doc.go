@@ -11,5 +11,8 @@
 // tally.go counts what is seen meanwhile, and display.go shows it as a board;
 // audit.go judges the drivers' books, and report.go says what came of it.
 //
+// Bench is a thin wrapper of package bench, and bench-floor, hidden, is one of its
+// competitors.
+//
 // It is for development and demonstration and is no part of the product.
 package main

@@ -41,6 +41,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newDriverCommand(), newDemoCommand(), newSandboxCommand())
+	root.AddCommand(newDriverCommand(), newDemoCommand(), newSandboxCommand(), newBenchCommand(), newBenchFloorCommand())
 	return root
 }

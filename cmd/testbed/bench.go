@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/bench"
+)
+
+// newBenchCommand measures.
+func newBenchCommand() *cobra.Command {
+	o := bench.Options{Sidecar: os.Getenv("CSI_ATTACHER")}
+	var json string
+	cmd := &cobra.Command{
+		Use:   "bench [CASE...]",
+		Short: "Measure csi-attach-hub next to the least that attaching can cost",
+		Long: `Measure csi-attach-hub, on a real control plane, next to the floor: a client that
+knows every answer and makes only the calls that correctness needs. If the
+environment variable CSI_ATTACHER names a binary of csi-attacher, one of them for
+each driver takes part too, with default flags and tuned.
+
+A target that is missed is said in the table, and is no error.`,
+		ValidArgs: bench.CaseNames(),
+		RunE: func(cmd *cobra.Command, cases []string) (err error) {
+			o.Cases, o.Progress = cases, cmd.ErrOrStderr()
+			if o.Testbed, err = os.Executable(); err != nil {
+				return fmt.Errorf("find this program, which the floor is too: %w", err)
+			}
+			report, err := bench.Run(cmd.Context(), o)
+			if len(report.Cases) > 0 {
+				fmt.Fprint(cmd.OutOrStdout(), report)
+			}
+			return errors.Join(err, writeReport(report, json))
+		},
+	}
+	s := cmd.Flags()
+	s.StringVar(&o.Hub, "hub", "bin/csi-attach-hub", "binary of csi-attach-hub")
+	s.IntVar(&o.Rounds, "rounds", 0, "how often each competitor takes its turn (default: as each case has it)")
+	s.StringVar(&json, "json", "", "file to write everything to that was measured, as JSON")
+	s.StringVar(&o.Command, "command", "make bench", "how this was started, for the report")
+	s.BoolVar(&o.Keep, "keep", false, "keep the folders with the logs")
+	return cmd
+}
+
+func writeReport(r bench.Report, json string) error {
+	if json == "" || len(r.Cases) == 0 {
+		return nil
+	}
+	return r.WriteJSON(json)
+}
+
+// newBenchFloorCommand is a competitor of bench, as a process of its own.
+func newBenchFloorCommand() *cobra.Command {
+	var o bench.FloorOptions
+	cmd := &cobra.Command{
+		Use:    bench.FloorCommand,
+		Short:  "Run the floor of a benchmark until SIGTERM",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Out = cmd.OutOrStdout()
+			return bench.RunFloor(cmd.Context(), o)
+		},
+	}
+	s := cmd.Flags()
+	s.StringVar(&o.Kubeconfig, "kubeconfig", "", "how to reach the Kubernetes API")
+	s.StringVar(&o.Drivers, "drivers", "", "file with the drivers' endpoints by name, a JSON object")
+	s.StringVar(&o.HTTPEndpoint, "http-endpoint", "", "address for metrics")
+	s.BoolVar(&o.Fresh, "fresh", false, "no PersistentVolume has a finalizer yet")
+	return cmd
+}

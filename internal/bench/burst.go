@@ -1,0 +1,80 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// phaseFor is how long a burst may take: csi-attacher with its default flags attaches
+// about 17 volumes per second.
+const phaseFor = 5 * time.Minute
+
+// phase is what came of attaching, or detaching, all volumes of a burst.
+type phase struct {
+	timing
+	requests
+	calls
+}
+
+// burst attaches volumes, all at once, and then detaches them.
+type burst struct {
+	attach, detach phase
+	full           usage // when all are attached
+}
+
+// burst blocks until all volumes have been attached and detached.
+func (s *stage) burst(ctx context.Context, a *attacher, volumes []volume) (b burst, err error) {
+	err = a.whileRuns(ctx, func(ctx context.Context) error {
+		if b.attach, err = s.attach(ctx, volumes); err != nil {
+			return err
+		}
+		if b.full, err = a.usage(ctx); err != nil {
+			return err
+		}
+		b.detach, err = s.detach(ctx, volumes)
+		return err
+	})
+	return b, err
+}
+
+func (s *stage) attach(ctx context.Context, volumes []volume) (phase, error) {
+	return s.phase(ctx, "attached", isAttached, volumes, func(ctx context.Context, v volume) error { return v.ask(ctx, s.client()) })
+}
+
+func (s *stage) detach(ctx context.Context, volumes []volume) (phase, error) {
+	return s.phase(ctx, "gone", isGone, volumes, func(ctx context.Context, v volume) error { return v.release(ctx, s.client()) })
+}
+
+// phase changes all VolumeAttachments and blocks until they have got where they are to
+// be.
+func (s *stage) phase(ctx context.Context, what string, reaches goal, volumes []volume, change func(context.Context, volume) error) (phase, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, phaseFor, fmt.Errorf("not %s after %v", what, phaseFor))
+	defer cancel()
+	before, err := countRequests(ctx, s.plane)
+	if err != nil {
+		return phase{}, err
+	}
+	made := countCalls(s.drivers)
+	s.clock.reset(reaches, len(volumes))
+	err = each(ctx, volumes, func(ctx context.Context, v volume) error {
+		s.clock.begin(v.name)
+		return change(ctx, v)
+	})
+	if err != nil {
+		return phase{}, err
+	}
+	p := phase{}
+	if p.timing, err = s.clock.wait(ctx, what, nil); err != nil {
+		return phase{}, err
+	}
+	after, err := countRequests(ctx, s.plane)
+	if err != nil {
+		return phase{}, err
+	}
+	p.requests, p.calls = requestsOf(before, after), countCalls(s.drivers).minus(made)
+	return p, nil
+}
+
+// perOperation is a count of a phase for each of its volumes.
+func (p phase) perOperation(n int) float64 { return float64(n) / float64(len(p.took)) }

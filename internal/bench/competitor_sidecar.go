@@ -1,0 +1,66 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+const (
+	sidecarName      = "csi-attacher"
+	tunedSidecarName = "csi-attacher tuned"
+)
+
+// tuned are the flags of csi-attacher with which its limits are out of the way.
+var tuned = []string{"--kube-api-qps=1000", "--kube-api-burst=1000", "--worker-threads=100", "--timeout=2m"}
+
+// sidecarCompetitor is one csi-attacher for each driver.
+func sidecarCompetitor(name string, flags []string) competitor {
+	return competitor{name: name, bursts: 1, start: func(ctx context.Context, s *stage) (*attacher, error) {
+		a := &attacher{name: name}
+		for i, d := range s.drivers {
+			address, err := freeAddress(ctx)
+			if err != nil {
+				return a, err
+			}
+			args := []string{"--csi-address", d.socket, "--kubeconfig", s.plane.Kubeconfig(), "--http-endpoint", address}
+			p, err := testbed.StartProcess(ctx, testbed.ProcessOptions{
+				Name: fmt.Sprintf("%s of %s", name, d.name), Path: s.opts.Sidecar, Args: append(args, flags...),
+				LogPath: s.file(fmt.Sprintf("csi-attacher-%03d.log", i)),
+			})
+			if err != nil {
+				return a, err
+			}
+			a.processes = append(a.processes, p)
+			a.metrics = append(a.metrics, "http://"+address+"/metrics")
+		}
+		return a, waitSidecars(ctx, a)
+	}}
+}
+
+// waitSidecars blocks until all serve their metrics, which is when they have connected.
+// Whether they have filled their caches is seen when they attach.
+func waitSidecars(ctx context.Context, a *attacher) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyFor, fmt.Errorf("not ready %v after their start", readyFor))
+	defer cancel()
+	tick := time.NewTicker(readyEvery)
+	defer tick.Stop()
+	return a.whileRuns(ctx, func(ctx context.Context) error {
+		for _, url := range a.metrics {
+			for {
+				_, err := scrape(ctx, url)
+				if err == nil {
+					break
+				}
+				select {
+				case <-tick.C:
+				case <-ctx.Done():
+					return fmt.Errorf("wait for %s: %w: %w", a.name, context.Cause(ctx), err)
+				}
+			}
+		}
+		return nil
+	})
+}

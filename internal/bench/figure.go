@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"fmt"
+	"time"
+)
+
+// Figure is one thing that is measured. Its value is a float64 in the figure's unit:
+// seconds, bytes, per second, or a count.
+type Figure string
+
+// What is measured. Latencies are from the request that creates or deletes a
+// VolumeAttachment to the moment when a watcher sees it attached or gone.
+const (
+	AttachRate       Figure = "attachesPerSecond"
+	DetachRate       Figure = "detachesPerSecond"
+	FirstAttachRate  Figure = "firstAttachesPerSecond" // of volumes without the finalizer
+	AttachP50        Figure = "attachP50Seconds"
+	AttachP99        Figure = "attachP99Seconds"
+	AttachMax        Figure = "attachMaxSeconds"
+	DetachP50        Figure = "detachP50Seconds"
+	DetachP99        Figure = "detachP99Seconds"
+	DetachMax        Figure = "detachMaxSeconds"
+	AttachWrites     Figure = "writesPerAttach" // of VolumeAttachments and PersistentVolumes
+	FirstWrites      Figure = "writesPerFirstAttach"
+	DetachWrites     Figure = "writesPerDetach"
+	Reads            Figure = "readsPerOperation" // lists included, watches not
+	OtherWrites      Figure = "otherWrites"       // in all: leases, Events and the like
+	AttachCalls      Figure = "publishesPerAttach"
+	DetachCalls      Figure = "unpublishesPerDetach"
+	CPU              Figure = "cpuSecondsPerThousand" // attaches and detaches
+	ResidentIdle     Figure = "residentIdleBytes"     // connected, caches filled, nothing to do
+	ResidentAttached Figure = "residentAttachedBytes" // all volumes attached
+	ResidentEnd      Figure = "residentEndBytes"
+	ResidentPeak     Figure = "residentPeakBytes"
+	HeapIdle         Figure = "heapIdleBytes" // in use
+	HeapEnd          Figure = "heapEndBytes"
+	GoroutinesIdle   Figure = "goroutinesIdle"
+	GoroutinesEnd    Figure = "goroutinesEnd"
+)
+
+// unit is how a value is shown.
+type unit func(float64) string
+
+type description struct {
+	figure Figure
+	title  string
+	show   unit
+}
+
+// described says what a figure is for people, in the order of the tables.
+var described = []description{
+	{AttachRate, "attaches per second", whole},
+	{DetachRate, "detaches per second", whole},
+	{FirstAttachRate, "first attaches per second", whole},
+	{AttachP50, "attach p50", duration},
+	{AttachP99, "attach p99", duration},
+	{AttachMax, "attach max", duration},
+	{DetachP50, "detach p50", duration},
+	{DetachP99, "detach p99", duration},
+	{DetachMax, "detach max", duration},
+	{AttachWrites, "API writes per attach", hundredths},
+	{FirstWrites, "API writes per first attach", hundredths},
+	{DetachWrites, "API writes per detach", hundredths},
+	{Reads, "API reads per operation", hundredths},
+	{OtherWrites, "other API writes (leases, Events)", whole},
+	{AttachCalls, "calls per attach", hundredths},
+	{DetachCalls, "calls per detach", hundredths},
+	{CPU, "CPU seconds per 1000 operations", hundredths},
+	{ResidentIdle, "memory idle (RSS)", megabytes},
+	{ResidentAttached, "memory, all attached (RSS)", megabytes},
+	{ResidentEnd, "memory at the end (RSS)", megabytes},
+	{ResidentPeak, "memory at most (RSS)", megabytes},
+	{HeapIdle, "heap in use idle", megabytes},
+	{HeapEnd, "heap in use at the end", megabytes},
+	{GoroutinesIdle, "goroutines idle", whole},
+	{GoroutinesEnd, "goroutines at the end", whole},
+}
+
+// descriptionOf is that of a figure, all of which are described.
+func descriptionOf(f Figure) description {
+	for _, d := range described {
+		if d.figure == f {
+			return d
+		}
+	}
+	panic("figure is not described: " + f)
+}
+
+func whole(v float64) string      { return fmt.Sprintf("%.0f", v) }
+func hundredths(v float64) string { return fmt.Sprintf("%.2f", v) }
+func megabytes(v float64) string  { return fmt.Sprintf("%.1f MB", v/1e6) }
+
+func duration(v float64) string {
+	d := time.Duration(v * float64(time.Second))
+	if d < time.Second {
+		return fmt.Sprintf("%.0f ms", v*1e3)
+	}
+	return fmt.Sprintf("%.2f s", v)
+}

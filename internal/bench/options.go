@@ -1,0 +1,56 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Options say what to measure.
+type Options struct {
+	Cases    []string  // names; empty: all
+	Rounds   int       // 0: as many as each case has by itself
+	Hub      string    // binary of cmd/csi-attach-hub
+	Testbed  string    // binary of cmd/testbed, which is the floor too
+	Sidecar  string    // binary of csi-attacher; empty: without it
+	Command  string    // for people: how this was started
+	Keep     bool      // the folders with the logs
+	Progress io.Writer // gets a line for each step
+}
+
+func (o Options) check() error {
+	if o.Hub == "" || o.Testbed == "" || o.Progress == nil {
+		return errors.New("bench: Hub, Testbed and Progress must be set")
+	}
+	if o.Rounds < 0 {
+		return fmt.Errorf("bench: %d rounds: at least one is needed", o.Rounds)
+	}
+	for _, binary := range []string{o.Hub, o.Testbed, o.Sidecar} {
+		if binary == "" {
+			continue
+		}
+		if _, err := os.Stat(binary); err != nil {
+			return fmt.Errorf("bench: %w", err)
+		}
+	}
+	return nil
+}
+
+// chosen are the cases to measure, in their order.
+func (o Options) chosen() ([]Case, error) {
+	var chosen []Case
+	for _, c := range Cases() {
+		if len(o.Cases) == 0 || slices.Contains(o.Cases, c.Name) {
+			chosen = append(chosen, c)
+		}
+	}
+	for _, name := range o.Cases {
+		if !slices.Contains(CaseNames(), name) {
+			return nil, fmt.Errorf("bench: there is no case %q: choose from %s", name, strings.Join(CaseNames(), ", "))
+		}
+	}
+	return chosen, nil
+}

@@ -1,0 +1,63 @@
+package bench
+
+import "slices"
+
+// Figures are the values of one measurement.
+type Figures map[Figure]float64
+
+// Sample is what one competitor did in one round.
+type Sample struct {
+	Competitor string  `json:"competitor"`
+	Round      int     `json:"round"` // from 1
+	Figures    Figures `json:"figures"`
+}
+
+// Samples are those of a case.
+type Samples []Sample
+
+// competitors are in the order in which they came first.
+func (s Samples) competitors() []string {
+	var names []string
+	for _, one := range s {
+		if !slices.Contains(names, one.Competitor) {
+			names = append(names, one.Competitor)
+		}
+	}
+	return names
+}
+
+// of are the figures of a competitor, by round.
+func (s Samples) of(competitor string) map[int]Figures {
+	rounds := map[int]Figures{}
+	for _, one := range s {
+		if one.Competitor == competitor {
+			rounds[one.Round] = one.Figures
+		}
+	}
+	return rounds
+}
+
+// medians are those of a competitor over the rounds.
+func (s Samples) medians(competitor string) Figures {
+	var rounds []Figures
+	for _, figures := range s.of(competitor) {
+		rounds = append(rounds, figures)
+	}
+	return medians(rounds)
+}
+
+// ratio is the median over the rounds of what one competitor had to what another one
+// had in the same round: what slows the machine down for a while slows both. It is
+// false where there is nothing to compare.
+func (s Samples) ratio(f Figure, competitor, to string) (float64, bool) {
+	var ratios []float64
+	others := s.of(to)
+	for round, figures := range s.of(competitor) {
+		value, ok := figures[f]
+		other, also := others[round][f]
+		if ok && also && other != 0 {
+			ratios = append(ratios, value/other)
+		}
+	}
+	return median(ratios), len(ratios) > 0
+}

@@ -1,0 +1,108 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// stopwatch times VolumeAttachments, by name, from the request that makes a change to
+// what a watcher sees of it. It times one kind of change at once. Its methods may be
+// called from any goroutine.
+type stopwatch struct {
+	mu      sync.Mutex
+	reaches goal                     // guarded by mu, as all below
+	began   map[string]time.Time     // requests
+	took    map[string]time.Duration // of those that have got there
+	first   time.Time                // request
+	last    time.Time                // that got there
+	want    int                      // how many are to get there
+	all     chan struct{}            // closed when they have
+}
+
+// goal says whether a VolumeAttachment has got where it is to be; now is nil when it is
+// gone.
+type goal func(now *storagev1.VolumeAttachment) bool
+
+func isAttached(now *storagev1.VolumeAttachment) bool { return now != nil && now.Status.Attached }
+func isGone(now *storagev1.VolumeAttachment) bool     { return now == nil }
+
+// reset begins to wait for so many to get somewhere.
+func (w *stopwatch) reset(reaches goal, want int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reaches, w.want = reaches, want
+	w.began, w.took = make(map[string]time.Time, want), make(map[string]time.Duration, want)
+	w.first, w.last = time.Time{}, time.Time{}
+	w.all = make(chan struct{})
+}
+
+// begin notes that the request for a VolumeAttachment is about to be sent.
+func (w *stopwatch) begin(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	w.began[name] = now
+	if w.first.IsZero() {
+		w.first = now
+	}
+}
+
+// observe is told every change that the watcher sees.
+func (w *stopwatch) observe(was, now *storagev1.VolumeAttachment) {
+	object := now
+	if now == nil {
+		object = was
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	began, awaited := w.began[object.Name]
+	if _, there := w.took[object.Name]; there || !awaited || !w.reaches(now) {
+		return
+	}
+	w.last = time.Now()
+	w.took[object.Name] = w.last.Sub(began)
+	if len(w.took) == w.want {
+		close(w.all)
+	}
+}
+
+// wait blocks until all have got there, and says how long each took of those that are
+// chosen; nil chooses all.
+func (w *stopwatch) wait(ctx context.Context, what string, chosen func(name string) bool) (timing, error) {
+	w.mu.Lock()
+	all := w.all
+	w.mu.Unlock()
+	select {
+	case <-all:
+	case <-ctx.Done():
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return timing{}, fmt.Errorf("wait for %d VolumeAttachments to be %s: %d are: %w", w.want, what, len(w.took), context.Cause(ctx))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := timing{elapsed: w.last.Sub(w.first)}
+	for name, took := range w.took {
+		if chosen == nil || chosen(name) {
+			t.took = append(t.took, took)
+		}
+	}
+	slices.Sort(t.took)
+	return t, nil
+}
+
+// timing is what a stopwatch has seen.
+type timing struct {
+	elapsed time.Duration   // from the first request until the last one got there
+	took    []time.Duration // sorted
+}
+
+func (t timing) perSecond() float64 { return float64(len(t.took)) / t.elapsed.Seconds() }
+
+// percentile is one of the times, in seconds.
+func (t timing) percentile(p float64) float64 { return percentile(t.took, p).Seconds() }

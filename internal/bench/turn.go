@@ -1,0 +1,96 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"math"
+)
+
+// turn lets a competitor run once: start, warm-up, bursts, stop.
+func (s *stage) turn(ctx context.Context, c competitor) (figures Figures, err error) {
+	if s.c.Fresh {
+		if err := each(ctx, s.volumes, func(ctx context.Context, v volume) error { return v.unguard(ctx, s.client()) }); err != nil {
+			return nil, err
+		}
+	}
+	a, err := c.start(ctx, s)
+	defer func() { err = errors.Join(err, a.stop(context.WithoutCancel(ctx))) }()
+	if err != nil {
+		return nil, err
+	}
+	// Connections and caches are there when a volume of each driver has been attached.
+	if _, err := s.burst(ctx, a, s.warmUp); err != nil {
+		return nil, err
+	}
+	idle, err := a.usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	figures = Figures{}
+	if s.c.Fresh {
+		b, err := s.burst(ctx, a, s.volumes)
+		if err != nil {
+			return nil, err
+		}
+		figures[FirstAttachRate] = b.attach.perSecond()
+		figures[FirstWrites] = b.attach.perOperation(b.attach.writes)
+	}
+	began, err := a.usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bursts := s.c.Bursts
+	if c.bursts > 0 {
+		bursts = min(bursts, c.bursts)
+	}
+	var counted []Figures
+	operations := 0
+	for range bursts {
+		b, err := s.burst(ctx, a, s.volumes)
+		if err != nil {
+			return nil, err
+		}
+		counted = append(counted, b.figures())
+		operations += 2 * len(s.volumes)
+		s.say("%s: %.0f attaches and %.0f detaches per second", c.name, b.attach.perSecond(), b.detach.perSecond())
+	}
+	end, err := a.usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for f, v := range medians(counted) {
+		figures[f] = v
+	}
+	figures[CPU] = (end.cpu - began.cpu) / float64(operations) * 1000
+	figures.add(ResidentIdle, idle.resident)
+	figures.add(ResidentEnd, end.resident)
+	figures.add(ResidentPeak, end.peak)
+	figures.add(HeapIdle, idle.heap)
+	figures.add(HeapEnd, end.heap)
+	figures.add(GoroutinesIdle, idle.goroutines)
+	figures.add(GoroutinesEnd, end.goroutines)
+	return figures, nil
+}
+
+// figures are those of one burst.
+func (b burst) figures() Figures {
+	return Figures{
+		AttachRate: b.attach.perSecond(), DetachRate: b.detach.perSecond(),
+		AttachP50: b.attach.percentile(50), AttachP99: b.attach.percentile(99), AttachMax: b.attach.percentile(100),
+		DetachP50: b.detach.percentile(50), DetachP99: b.detach.percentile(99), DetachMax: b.detach.percentile(100),
+		AttachWrites:     b.attach.perOperation(b.attach.writes),
+		DetachWrites:     b.detach.perOperation(b.detach.writes),
+		Reads:            float64(b.attach.reads+b.detach.reads) / float64(len(b.attach.took)+len(b.detach.took)),
+		OtherWrites:      float64(b.attach.others + b.detach.others),
+		AttachCalls:      b.attach.perOperation(b.attach.publish),
+		DetachCalls:      b.detach.perOperation(b.detach.unpublish),
+		ResidentAttached: b.full.resident,
+	}
+}
+
+// add takes a value that is known: it is not negative.
+func (f Figures) add(figure Figure, value float64) {
+	if value >= 0 && !math.IsNaN(value) {
+		f[figure] = value
+	}
+}

@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/procfs"
+)
+
+// usage is what the processes of a competitor take, in sum. What could not be learned is
+// negative: csi-attacher does not tell its heap.
+type usage struct {
+	cpu        float64 // seconds since the start
+	resident   float64 // bytes
+	peak       float64 // bytes, the most of each process since its start
+	heap       float64 // bytes in use
+	goroutines float64
+}
+
+func (u *usage) add(other usage) {
+	u.cpu += other.cpu
+	u.resident += other.resident
+	u.peak += other.peak
+	if u.heap += other.heap; other.heap < 0 {
+		u.heap = -1
+	}
+	if u.goroutines += other.goroutines; other.goroutines < 0 {
+		u.goroutines = -1
+	}
+}
+
+// processUsage asks the kernel.
+func processUsage(pid int) (usage, error) {
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return usage{}, fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	stat, err := process.Stat()
+	if err != nil {
+		return usage{}, fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	status, err := process.NewStatus()
+	if err != nil {
+		return usage{}, fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	return usage{cpu: stat.CPUTime(), resident: float64(status.VmRSS), peak: float64(status.VmHWM), heap: -1, goroutines: -1}, nil
+}
+
+// scrape reads the metrics that a process serves.
+func scrape(ctx context.Context, url string) (map[string]*dto.MetricFamily, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("get metrics: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("get metrics: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("get metrics of %s: %s", url, response.Status)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read metrics of %s: %w", url, err)
+	}
+	return families, nil
+}
+
+// sum adds up the values of a gauge, -1 if there is none.
+func sum(family *dto.MetricFamily) float64 {
+	if family == nil {
+		return -1
+	}
+	total := 0.0
+	for _, m := range family.GetMetric() {
+		total += m.GetGauge().GetValue()
+	}
+	return total
+}
