@@ -3,13 +3,9 @@ package main
 import (
 	"crypto/tls"
 	"net/http"
-	"os"
-	"regexp"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,16 +16,7 @@ func TestOthersThanTheClusterAllowsSeeTheProbesOnly(t *testing.T) {
 	s := newScene(t, "access")
 	driver, socket := s.entry("d")
 	s.startDriver(driver, socket)
-	hub := s.startHub("--http-endpoint=:0", "--http-authorization")
-	logged(s, hub, "Serving HTTP")
-	log, err := os.ReadFile(hub.LogPath())
-	if err != nil {
-		t.Fatal(err)
-	}
-	match := regexp.MustCompile(`"Serving HTTP" address="[^"]*:(\d+)" tls=true`).FindSubmatch(log)
-	if match == nil {
-		t.Fatalf("no port with TLS in the log:\n%s", log)
-	}
+	hub, host := s.startSecuredHub()
 	token := s.viewer("access-viewer")
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // self-signed
 	for _, test := range []struct {
@@ -43,7 +30,7 @@ func TestOthersThanTheClusterAllowsSeeTheProbesOnly(t *testing.T) {
 		{"/metrics", token, http.StatusForbidden},
 		{"/api/v1/drivers", token, http.StatusOK},
 	} {
-		request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, "https://127.0.0.1:"+string(match[1])+test.path, nil)
+		request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, "https://"+host+test.path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,11 +54,8 @@ func TestOthersThanTheClusterAllowsSeeTheProbesOnly(t *testing.T) {
 func (s *scene) viewer(name string) string {
 	s.t.Helper()
 	client := s.plane.Clientset()
-	_, err := client.CoreV1().ServiceAccounts("default").Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	_, err = client.RbacV1().ClusterRoles().Create(s.ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name},
+	token := s.stranger(name)
+	_, err := client.RbacV1().ClusterRoles().Create(s.ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/attach-hub/*"}, Verbs: []string{"get"}}}}, metav1.CreateOptions{})
 	if err != nil {
 		s.t.Fatal(err)
@@ -84,9 +68,5 @@ func (s *scene) viewer(name string) string {
 	}
 	testbed.WaitAllowed(s.t, client, authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:default:" + name,
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/attach-hub/api/v1/drivers", Verb: "get"}})
-	request, err := client.CoreV1().ServiceAccounts("default").CreateToken(s.ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return request.Status.Token
+	return token
 }

@@ -1,8 +1,10 @@
 package access
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -67,11 +69,22 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 			if status == http.StatusUnauthorized {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 			}
-			http.Error(w, why, status)
+			refuse(w, r, status, why)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// refuse answers programs as the API does, and people with a line of text.
+func refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
+	if !strings.HasPrefix(r.URL.Path, "/api/") {
+		http.Error(w, why, status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": why}) // whoever has left need not know
 }
 
 // check returns 0 if the request may pass, else the answer.

@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -88,6 +89,12 @@ func TestOnlyThoseWhomTheClusterAllowsGetThrough(t *testing.T) {
 			}
 			if response.StatusCode != test.want || (test.want == http.StatusOK) != (string(body) == "inside") {
 				t.Errorf("%d %q, want %d", response.StatusCode, body, test.want)
+			}
+			if refused := response.StatusCode != http.StatusOK; refused && strings.HasPrefix(test.path, "/api/") {
+				var told struct{ Error string }
+				if err := json.Unmarshal(body, &told); err != nil || told.Error == "" {
+					t.Errorf("a program is told %q, want JSON with an error", body)
+				}
 			}
 			if test.token != "" && strings.Contains(string(body), test.token) {
 				t.Error("the token is in the answer")

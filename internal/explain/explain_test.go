@@ -194,7 +194,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"lease held by a replica that is silent", func(s *situation) {
 			s.state("WaitingForLease", "held by hub-1_def")
 			s.v.Leases.All = []coordinationv1.Lease{lease("h", "hub-1_def", 2*time.Second)}
-		}, LeaseHeld, "hub-1_def|did not answer"},
+		}, LeaseHeld, "hub-1_def|was not asked, or has not answered|without --server"},
 		{"lease expired", func(s *situation) {
 			s.state("WaitingForLease", "held by sidecar-7")
 			s.v.Leases.All = []coordinationv1.Lease{lease("h", "sidecar-7", time.Minute)}

@@ -116,7 +116,7 @@ func (w *walk) notLed(d *hubclient.Driver) {
 	object := "Lease " + d.Lease.Namespace + "/" + d.Lease.Name
 	switch {
 	case held && w.isReplica(holder(lease)):
-		w.later(LeaseHeld, leaseRef(lease), w.leaseFact(lease)+": a replica of the hub that did not answer", "see the log of that replica")
+		w.later(LeaseHeld, leaseRef(lease), w.leaseFact(lease)+": a replica of the hub that was not asked, or has not answered", "ask all replicas, without --server, or that one; if it does not answer, see its log")
 	case held:
 		w.later(LeaseHeld, leaseRef(lease), w.leaseFact(lease)+", which is no replica of the hub: another attacher works for driver "+d.Name,
 			"end that attacher (take csi-attacher out of the driver's Deployment) if the hub is to work for it; else look at its log")

@@ -2,9 +2,12 @@ package hubclient
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,6 +23,8 @@ const (
 	maxAnswer = 64 << 20
 	// maxAtOnce is how many replicas are asked at once.
 	maxAtOnce = 8
+	// longestLine is what is shown of an error that is no hub's.
+	longestLine = 300
 )
 
 // Hub is where the replicas of a hub can be asked. Its methods may be called from any
@@ -107,6 +112,9 @@ func (r *replica) get(ctx context.Context, path string, query url.Values, into a
 		return err
 	}
 	answer, err := r.client.Do(request)
+	if _, unverified := errors.AsType[*tls.CertificateVerificationError](err); unverified {
+		return fmt.Errorf("%w: --ca-file says who has to have signed the hub's certificate, --tls-server-name which name it has", err)
+	}
 	if err != nil {
 		return err // it says what was asked for, and where
 	}
@@ -116,7 +124,7 @@ func (r *replica) get(ctx context.Context, path string, query url.Values, into a
 		return fmt.Errorf("read %s: %w", path, err)
 	}
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("get %s: %s%s", path, answer.Status, said(body))
+		return fmt.Errorf("get %s: %s%s", path, answer.Status, said(answer, body))
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return fmt.Errorf("get %s: it does not answer as a csi-attach-hub: %w", path, err)
@@ -124,11 +132,22 @@ func (r *replica) get(ctx context.Context, path string, query url.Values, into a
 	return nil
 }
 
-// said is what an error answer says, if it is one of a hub.
-func said(body []byte) string {
-	var answer struct{ Error string }
-	if json.Unmarshal(body, &answer) != nil || strings.TrimSpace(answer.Error) == "" {
-		return ""
+// said is what an error answer says: that of a hub in JSON, that of whatever stands in
+// front of one as a line of text.
+func said(answer *http.Response, body []byte) string {
+	text := ""
+	var told struct{ Error string }
+	if json.Unmarshal(body, &told) == nil {
+		text = told.Error
+	} else if kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); kind == "text/plain" || kind == "" {
+		text, _, _ = strings.Cut(strings.TrimSpace(string(body)), "\n")
+		text = text[:min(len(text), longestLine)]
 	}
-	return ": " + answer.Error
+	if text = strings.TrimSpace(text); text != "" {
+		text = ": " + text
+	}
+	if answer.StatusCode == http.StatusUnauthorized && answer.Request.Header.Get("Authorization") == "" {
+		text += "; --token-file names a file with one"
+	}
+	return text
 }

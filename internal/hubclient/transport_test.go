@@ -42,10 +42,10 @@ func TestATokenIsShownOverVerifiedTLSOnly(t *testing.T) {
 	}{
 		{"token over TLS", secure.URL, TransportOptions{TokenFile: token, CAFile: ca}, ""},
 		{"its certificate has another name", secure.URL, TransportOptions{TokenFile: token, CAFile: ca, ServerName: "example.com"}, ""},
-		{"no token", secure.URL, TransportOptions{CAFile: ca}, "401 Unauthorized: who is there?"},
+		{"no token", secure.URL, TransportOptions{CAFile: ca}, "401 Unauthorized: who is there?; --token-file"},
 		{"no token, not verified", secure.URL, TransportOptions{Insecure: true}, "401 Unauthorized: who is there?"},
 		{"not verified", secure.URL, TransportOptions{TokenFile: token, Insecure: true}, "--ca-file"},
-		{"authority not known", secure.URL, TransportOptions{TokenFile: token}, "certificate"},
+		{"authority not known", secure.URL, TransportOptions{TokenFile: token}, "--ca-file"},
 		{"another name than the certificate's", secure.URL, TransportOptions{TokenFile: token, CAFile: ca, ServerName: "other.test"}, "other.test"},
 		{"token without TLS", plain.URL, TransportOptions{TokenFile: token}, "over TLS only"},
 		{"no such token", secure.URL, TransportOptions{TokenFile: "/no/such/file"}, "/no/such/file"},
@@ -80,18 +80,25 @@ func TestWhatIsNoHubIsSaidToBeNone(t *testing.T) {
 			http.Redirect(w, r, "/elsewhere", http.StatusFound)
 		case r.URL.Path == "/there/api/v1/overview" || r.URL.Path == "/there/api/v1/drivers":
 			fmt.Fprint(w, "{}")
+		case strings.HasPrefix(r.URL.Path, "/page/"):
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(http.StatusBadGateway)
+			fmt.Fprint(w, "<html>hello</html>")
+		case strings.HasPrefix(r.URL.Path, "/text/"):
+			http.Error(w, "Client sent an HTTP request to an HTTPS server.", http.StatusBadRequest)
 		default:
 			fmt.Fprint(w, "<html>hello</html>")
 		}
 	}))
 	defer server.Close()
-	for path, want := range map[string]string{"": "does not answer as a csi-attach-hub", "/moved": "302 Found", "/there/": ""} {
+	for path, want := range map[string]string{"": "does not answer as a csi-attach-hub", "/moved": "302 Found", "/there/": "",
+		"/page": "502 Bad Gateway", "/text": "400 Bad Request: Client sent an HTTP request to an HTTPS server."} {
 		h, err := Find(t.Context(), Options{Server: server.URL + path})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer h.Close()
-		if got := h.View(t.Context()).Replicas[0].Error; (got == "") != (want == "") || !strings.Contains(got, want) {
+		if got := h.View(t.Context()).Replicas[0].Error; (got == "") != (want == "") || !strings.Contains(got, want) || strings.Contains(got, "<html>") {
 			t.Errorf("%q: the error is %q, want %q in it", path, got, want)
 		}
 	}
