@@ -127,16 +127,19 @@ func (ls *lanes) head(l lane) *item { return ls.load[l].waiting.Front().Value.(*
 
 // mayStart says whether a lane may have one more worker.
 func (ls *lanes) mayStart(l lane, now time.Time) bool {
+	return ls.load[l].waiting.Len() > 0 && ls.inFlight() < ls.atOnce(now) && ls.busy(l) < ls.most(l, now)
+}
+
+// most is how many workers an attach or detach lane may have now, those the other one
+// leaves idle included as far as they are lent.
+func (ls *lanes) most(l lane, now time.Time) int {
 	mine, other := &ls.load[l], &ls.load[1-l]
 	workers := ls.atOnce(now)
-	if mine.waiting.Len() == 0 || ls.inFlight() >= workers {
-		return false
-	}
 	kept := workers / 2 // for the other lane
 	if other.waiting.Len() == 0 && mine.quick(now) {
 		kept = min(kept, 1) // what is lent may hang, and cannot be taken back
 	}
-	return ls.busy(l) < workers-max(kept, ls.busy(1-l))
+	return workers - max(kept, ls.busy(1-l))
 }
 
 // fairer returns the lane with fewer workers, in turn if they have the same.

@@ -143,6 +143,38 @@ func TestQuickCallsUseTheWorkersThatTheOtherLaneLeavesIdle(t *testing.T) {
 	})
 }
 
+// What is shown as the workers of a lane is what it can come to: else nobody sees that a
+// lane has all that it gets.
+func TestALaneThatHasAllItsWorkersShowsSo(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes   time.Duration
+		detach  bool // there is work in the other lane too
+		workers int
+	}{
+		"slow calls":              {2 * time.Second, false, 10},
+		"slow calls, both lanes":  {2 * time.Second, true, 10},
+		"quick calls":             {50 * time.Millisecond, false, 19},
+		"quick calls, both lanes": {50 * time.Millisecond, true, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 20, func(w *workshop) {
+				for i := range 200 {
+					w.add(fmt.Sprintf("attach%d", i), attachLane, call{takes: c.takes})
+					if c.detach {
+						w.add(fmt.Sprintf("detach%d", i), detachLane, call{takes: c.takes})
+					}
+				}
+				time.Sleep(175 * time.Millisecond) // quick ones have shown by then that they are
+				synctest.Wait()
+				if got := w.queue.view(time.Now())[attachLane]; got.running != c.workers || got.workers != c.workers {
+					t.Errorf("%d of %d workers, want %d of as many", got.running, got.workers, c.workers)
+				}
+				w.finish()
+			})
+		})
+	}
+}
+
 func TestQueueNeverStartsMoreThanItsWorkers(t *testing.T) {
 	for _, workers := range []int{1, 2, 3, 7} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {

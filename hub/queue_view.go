@@ -6,7 +6,7 @@ import "time"
 type laneView struct {
 	queued, delayed, running int
 	oldest                   time.Duration // since the oldest that does not run was asked for
-	workers                  int           // that it may have, those the other leaves idle included
+	workers                  int           // that it may have now, those that the other lends it included
 }
 
 // view returns what is in the queue, by lane.
@@ -27,9 +27,8 @@ func (q *queue) view(now time.Time) [laneCount]laneView {
 		}
 		l.oldest = max(l.oldest, now.Sub(it.since))
 	}
-	for l := range lanes {
-		lanes[l].workers = q.lanes.workers
-	}
+	lanes[attachLane].workers = max(0, q.lanes.most(attachLane, now))
+	lanes[detachLane].workers = max(0, q.lanes.most(detachLane, now))
 	lanes[driftLane].workers = max(1, q.lanes.workers/2)
 	lanes[releaseLane].workers = releaseWorkers
 	return lanes

@@ -48,7 +48,7 @@ type Lane struct {
 	Queued    int       `json:"queued"`  // waiting for a worker, or for other work on the volume
 	Delayed   int       `json:"delayed"` // waiting for the next try after a failure
 	Running   int       `json:"running"`
-	Workers   int       `json:"workers"` // how many may run at once, the idle ones of other lanes included
+	Workers   int       `json:"workers"` // how many may run at once now, with those that are lent to it
 	// OldestSeconds is for how long the oldest piece of work that does not run has been
 	// wanted; 0 if there is none.
 	OldestSeconds float64 `json:"oldestSeconds"`

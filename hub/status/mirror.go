@@ -22,7 +22,7 @@ var (
 	depthDesc   = describe("queue_depth", "VolumeAttachments that wait for their turn or for the next try.", "driver", "operation")
 	oldestDesc  = describe("queue_oldest_seconds", "For how long the oldest of the VolumeAttachments that wait has waited.", "driver", "operation")
 	busyDesc    = describe("workers_busy", "Workers that have something to do.", "driver", "operation")
-	workersDesc = describe("workers", "Workers that the operation may have at once.", "driver", "operation")
+	workersDesc = describe("workers", "Workers that the operation may have at once now: half, and what the other one lends it.", "driver", "operation")
 	stuckDesc   = describe("stuck", "VolumeAttachments that are without success for longer than stuckAfter.", "driver", "operation")
 
 	unclaimedDesc = describe("unclaimed_volumeattachments", "VolumeAttachments of a driver that is not served here.", "attacher")
