@@ -84,13 +84,13 @@ func verify(ctx context.Context, conn *grpc.ClientConn, name string) (Info, erro
 		return Info{}, fmt.Errorf("get plugin info: %w", err)
 	}
 	if plugin.GetName() != name {
-		return Info{}, &NameError{Want: name, Got: plugin.GetName()}
+		return Info{}, &NameError{Want: name, Got: Shorten(plugin.GetName(), maxName)}
 	}
 	capabilities, err := readCapabilities(ctx, conn)
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{Name: name, Version: plugin.GetVendorVersion(), Capabilities: capabilities}, nil
+	return Info{Name: name, Version: Shorten(Plain(plugin.GetVendorVersion()), maxName), Capabilities: capabilities}, nil
 }
 
 func readCapabilities(ctx context.Context, conn *grpc.ClientConn) (Capabilities, error) {
@@ -114,9 +114,10 @@ func readCapabilities(ctx context.Context, conn *grpc.ClientConn) (Capabilities,
 	}, nil
 }
 
-// ask gives one of the verifying calls a deadline of its own.
+// ask gives one of the verifying calls a deadline of its own. Its error is fit to be shown.
 func ask[T any](ctx context.Context, conn *grpc.ClientConn, call func(context.Context, *grpc.ClientConn) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return call(ctx, conn)
+	answer, err := call(ctx, conn)
+	return answer, words(err)
 }

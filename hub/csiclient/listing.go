@@ -46,8 +46,26 @@ type PublishedNodes struct {
 // Has says whether the volume is listed as published on the node.
 func (n PublishedNodes) Has(nodeID string) bool { return slices.Contains(n.IDs, nodeID) }
 
-// errRepeated ends a listing that would never end.
-var errRepeated = errors.New("the driver has answered with a next_token that it gave before, so that its list would never end")
+const (
+	// maxListing bounds what one listing may take in memory, in bytes: half a million
+	// volumes with handles and node IDs as they are usual. A driver whose list has no end
+	// must not take the memory of all others.
+	maxListing = 128 << 20
+	// listedOverhead is what a volume, a node ID or a token takes besides its text, about.
+	listedOverhead = 64
+	// fewNodes is up to how many node IDs of one volume a repeated one is looked for at once:
+	// to look up each of very many would take for ever.
+	fewNodes = 64
+	// maxBarren is how many pages in a row may bring nothing new.
+	maxBarren = 1000
+)
+
+// What ends a listing that would never end, or that nobody can keep.
+var (
+	errRepeated = errors.New("the driver has answered with a next_token that it gave before, so that its list would never end")
+	errBarren   = fmt.Errorf("the driver has answered with %d pages in a row that bring nothing new, so that its list would never end", maxBarren)
+	errTooMuch  = fmt.Errorf("the driver's list takes more than %d MiB of memory", maxListing>>20)
+)
 
 // ListVolumes asks for all pages of the driver's volumes. It returns the whole
 // listing or an error, never a part. The error of a call is a gRPC status that says
@@ -72,23 +90,56 @@ func (s *Session) ListVolumes(ctx context.Context, o ListOptions) (Published, er
 
 // list asks for the pages from the first to the last.
 func (s *Session) list(ctx context.Context, o ListOptions) (Published, error) {
-	published, seen := Published{}, map[string]bool{}
+	l := newListing()
 	for token, page := "", 1; ; page++ {
 		resp, err := s.listPage(ctx, token, o)
+		if err == nil {
+			err = l.take(resp)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("page %d: %w", page, err)
 		}
-		for _, entry := range resp.GetEntries() {
-			published.add(entry)
-		}
 		if token = resp.GetNextToken(); token == "" {
-			return published, nil
+			return l.published.compact(), nil
 		}
-		if seen[token] {
-			return nil, fmt.Errorf("page %d: %w", page, errRepeated)
-		}
-		seen[token] = true
 	}
+}
+
+// listing is what the pages so far have brought.
+type listing struct {
+	published Published
+	tokens    map[string]bool
+	size      int // in memory, in bytes, about
+	barren    int // pages in a row that brought nothing new
+}
+
+func newListing() *listing { return &listing{published: Published{}, tokens: map[string]bool{}} }
+
+// take takes a page in. It fails where the pages would never end.
+func (l *listing) take(page *csi.ListVolumesResponse) error {
+	before := l.size
+	for _, entry := range page.GetEntries() {
+		if l.size += l.published.add(entry); l.size > maxListing {
+			return errTooMuch
+		}
+	}
+	if l.barren++; l.size > before {
+		l.barren = 0
+	}
+	token := page.GetNextToken()
+	l.size += len(token) + listedOverhead
+	switch {
+	case token == "":
+		return nil
+	case l.tokens[token]:
+		return errRepeated
+	case l.barren >= maxBarren:
+		return errBarren
+	case l.size > maxListing:
+		return errTooMuch
+	}
+	l.tokens[token] = true
+	return nil
 }
 
 // listPage makes one call. It is a call of its own to the Session, so that a
@@ -103,25 +154,44 @@ func (s *Session) listPage(ctx context.Context, token string, o ListOptions) (*c
 		ctx, cancel = context.WithTimeout(ctx, o.PageTimeout)
 		defer cancel()
 	}
-	return csi.NewControllerClient(s.conn).ListVolumes(ctx, &csi.ListVolumesRequest{
+	resp, err := csi.NewControllerClient(s.conn).ListVolumes(ctx, &csi.ListVolumesRequest{
 		MaxEntries: int32(o.PageSize), StartingToken: token})
+	return resp, words(err)
 }
 
-// add takes one entry in. Some drivers list a volume again for each of its nodes,
-// or on the next page after a change; some have entries without a volume.
-func (p Published) add(entry *csi.ListVolumesResponse_Entry) {
+// add takes one entry in and returns how much more memory that needs, in bytes, about.
+// Some drivers list a volume again for each of its nodes, or on the next page after a
+// change; some have entries without a volume.
+func (p Published) add(entry *csi.ListVolumesResponse_Entry) (grown int) {
 	handle := entry.GetVolume().GetVolumeId()
 	if handle == "" {
-		return
+		return 0
 	}
-	nodes := p[handle]
+	nodes, listed := p[handle]
+	if !listed {
+		grown = len(handle) + listedOverhead
+	}
 	if entry.GetStatus() == nil {
 		nodes.Unknown = true
 	}
 	for _, id := range entry.GetStatus().GetPublishedNodeIds() {
-		if !nodes.Has(id) {
+		if len(nodes.IDs) > fewNodes || !nodes.Has(id) {
 			nodes.IDs = append(nodes.IDs, id)
+			grown += len(id) + listedOverhead
 		}
 	}
 	p[handle] = nodes
+	return grown
+}
+
+// compact drops the repeated node IDs of volumes on many nodes.
+func (p Published) compact() Published {
+	for handle, nodes := range p {
+		if len(nodes.IDs) > fewNodes {
+			slices.Sort(nodes.IDs)
+			nodes.IDs = slices.Clip(slices.Compact(nodes.IDs))
+			p[handle] = nodes
+		}
+	}
+	return p
 }

@@ -59,7 +59,8 @@ func (s *Session) Info() Info { return s.info }
 // because the TLS files have changed: calls in flight then go on, no other begins.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// ControllerPublishVolume makes that one call. The error is a gRPC status; on a
+// ControllerPublishVolume makes that one call. The error is a gRPC status, with the driver's
+// words as they came: of any length, and they may repeat secrets of the request. On a
 // Session that has ended its code is Unavailable and nothing was sent.
 func (s *Session) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	if err := s.begin(); err != nil {
@@ -79,7 +80,7 @@ func (s *Session) ControllerUnpublishVolume(ctx context.Context, req *csi.Contro
 }
 
 // Probe asks the driver whether it is ready. The error is nil, ErrNotReady or a gRPC
-// status as in ControllerPublishVolume.
+// status as in ControllerPublishVolume, with words that are fit to be shown.
 func (s *Session) Probe(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -87,7 +88,7 @@ func (s *Session) Probe(ctx context.Context) error {
 	defer s.end()
 	ready, err := rpc.Probe(ctx, s.conn)
 	if err != nil {
-		return err
+		return words(err)
 	}
 	if !ready {
 		return ErrNotReady

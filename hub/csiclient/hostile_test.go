@@ -1,0 +1,322 @@
+package csiclient
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// settings is an empty SETTINGS frame of HTTP/2: a server's first words.
+var settings = []byte{0, 0, 0, 4, 0, 0, 0, 0, 0}
+
+func TestGarbageOnTheSocketIsAnErrorAndNoHang(t *testing.T) {
+	for name, stream := range map[string]func() io.Reader{
+		"random bytes":                func() io.Reader { return rand.Reader },
+		"zeros":                       func() io.Reader { return endless("\x00") },
+		"text":                        func() io.Reader { return endless("hello\n") },
+		"half a frame":                func() io.Reader { return bytes.NewReader(settings[:5]) },
+		"settings, then random bytes": func() io.Reader { return io.MultiReader(bytes.NewReader(settings), rand.Reader) },
+		"settings, then frames of no call": func() io.Reader {
+			return io.MultiReader(bytes.NewReader(settings), endless("\x00\x00\x01\x00\x00\x00\x00\x00\x09x"))
+		},
+		"settings, then headers without end": func() io.Reader {
+			return io.MultiReader(bytes.NewReader(settings), endless("\x00\x00\x01\x01\x00\x00\x00\x00\x01\x88"))
+		},
+		"settings, then GOAWAY": func() io.Reader { return io.MultiReader(bytes.NewReader(settings), bytes.NewReader(goodbye)) },
+		"settings, then window of no stream": func() io.Reader {
+			return io.MultiReader(bytes.NewReader(settings), endless("\x00\x00\x04\x08\x00\x00\x00\x00\x00\x7f\xff\xff\xff"))
+		},
+		"settings, then a frame of 16 MiB": func() io.Reader {
+			return io.MultiReader(bytes.NewReader(settings), bytes.NewReader([]byte("\xff\xff\xff\x00\x00\x00\x00\x00\x01")), rand.Reader)
+		},
+		"settings without a frame of its own": func() io.Reader { return endless(string(settings[:3])) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			endpoint := listen(t, func(conn net.Conn) {
+				go func() {
+					defer conn.Close()
+					go func() { _, _ = io.Copy(io.Discard, conn) }() // or it would wait for us to read
+					_, _ = io.Copy(conn, stream())
+				}()
+			})
+			if s, err := Connect(testContext(t), at(endpoint)); err == nil {
+				t.Errorf("connected to %v", s.Info())
+			}
+		})
+	}
+}
+
+var goodbye = []byte{0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}
+
+// endless repeats a text.
+func endless(text string) io.Reader {
+	return readerFunc(func(b []byte) (int, error) {
+		n := len(b) / len(text) * len(text)
+		if n == 0 {
+			return copy(b, text), nil
+		}
+		copy(b, bytes.Repeat([]byte(text), n/len(text)))
+		return n, nil
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// The dial gives up by itself: 10 seconds, on the clock of the sockets.
+func TestServerThatAcceptsAndNeverAnswersIsGivenUp(t *testing.T) {
+	for name, address := range map[string]func(t *testing.T) registry.Driver{
+		"a socket": func(t *testing.T) registry.Driver {
+			return at(listen(t, func(net.Conn) {}))
+		},
+		"a TLS port": func(t *testing.T) registry.Driver {
+			silent, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { silent.Close() }) // connections wait in its queue, accepted by nobody but the kernel
+			return secured(registry.Endpoint("tcp://"+silent.Addr().String()), newParties(t).files)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testContext(t)
+			_, err := Connect(ctx, address(t))
+			if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+				t.Errorf("got %v, want that time was up before the test's", err)
+			}
+		})
+	}
+}
+
+// rawServer is a driver that answers a method with bytes of the test's own.
+func rawServer(t *testing.T, answers map[string][]byte) registry.Endpoint {
+	t.Helper()
+	good := map[string]proto.Message{
+		"Probe":                 &csi.ProbeResponse{},
+		"GetPluginInfo":         &csi.GetPluginInfoResponse{Name: driverName},
+		"GetPluginCapabilities": &csi.GetPluginCapabilitiesResponse{},
+	}
+	endpoint := socket(t)
+	listener, err := net.Listen(endpoint.Network(), endpoint.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		full, _ := grpc.MethodFromServerStream(stream)
+		method := full[strings.LastIndexByte(full, '/')+1:]
+		var request []byte
+		if err := stream.RecvMsg(&request); err != nil {
+			return err
+		}
+		answer, ok := answers[method]
+		if !ok {
+			answer, _ = proto.Marshal(good[method])
+		}
+		return stream.SendMsg(&answer)
+	}))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() { server.Stop(); <-served })
+	return endpoint
+}
+
+// rawCodec sends bytes as they are.
+type rawCodec struct{}
+
+func (rawCodec) Marshal(v any) ([]byte, error)      { return *v.(*[]byte), nil }
+func (rawCodec) Unmarshal(data []byte, v any) error { *v.(*[]byte) = bytes.Clone(data); return nil }
+func (rawCodec) Name() string                       { return "proto" }
+
+// field is one field of a message, in bytes.
+func field(number protowire.Number, value ...byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), value)
+}
+
+func number(number protowire.Number, value uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.VarintType), value)
+}
+
+func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
+
+func TestOddAnswersAboutCapabilitiesAreTakenForWhatTheySay(t *testing.T) {
+	controllerService := field(1, field(1, number(1, 1)...)...)
+	for _, tc := range []struct {
+		name               string
+		plugin, controller []byte
+		want               Capabilities
+	}{
+		{"an empty answer", nil, nil, Capabilities{}},
+		{"capabilities without anything inside", join(field(1), field(1, field(1)...), controllerService), join(field(1), field(1, field(1)...), field(1, field(1, number(1, 2)...)...)),
+			Capabilities{PublishUnpublish: true}},
+		{"capabilities of a later spec", join(field(1, field(9, 'x')...), field(1, field(1, number(1, 99)...)...), controllerService),
+			join(field(1, field(1, number(1, 99)...)...), field(1, field(7)...), field(1, field(1, number(1, 1<<62)...)...)), Capabilities{}},
+		{"the same many times", bytes.Repeat(controllerService, 10000), bytes.Repeat(field(1, field(1, number(1, 2)...)...), 10000), Capabilities{PublishUnpublish: true}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx := testContext(t)
+			s := connect(ctx, t, rawServer(t, map[string][]byte{"GetPluginCapabilities": tc.plugin, "ControllerGetCapabilities": tc.controller}))
+			if got := s.Info().Capabilities; got != tc.want {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAnswersThatAreNoMessagesAreErrorsOfTheCall(t *testing.T) {
+	noUTF8 := field(1, 0xff, 0xfe)
+	for method, answer := range map[string][]byte{
+		"Probe":                 {0xff},
+		"GetPluginInfo":         noUTF8,
+		"GetPluginCapabilities": {0x0a, 0x7f},
+	} {
+		_, err := Connect(testContext(t), at(rawServer(t, map[string][]byte{method: answer})))
+		if status.Code(err) != codes.Internal {
+			t.Errorf("%s: got %v", method, err)
+		}
+	}
+	ctx := testContext(t)
+	s := connect(ctx, t, rawServer(t, map[string][]byte{
+		"ControllerPublishVolume":   field(1, join(field(1, 'k'), field(2, 0xff))...), // a publish context that is no UTF-8
+		"ControllerUnpublishVolume": bytes.Repeat([]byte{0}, maxMessageSize+1),
+		"ListVolumes":               {0x0a},
+	}))
+	if _, err := s.ControllerPublishVolume(ctx, publishRequest("v")); status.Code(err) != codes.Internal {
+		t.Errorf("a publish context that is no UTF-8: got %v", err)
+	}
+	if _, err := s.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: "v"}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("an answer above 16 MiB: got %v", err)
+	}
+	if _, err := s.ListVolumes(ctx, ListOptions{}); status.Code(err) != codes.Internal {
+		t.Errorf("half an answer: got %v", err)
+	}
+	if err := s.Probe(ctx); err != nil {
+		t.Errorf("the session does not go on after that: %v", err)
+	}
+}
+
+// What a listing takes must not be what all other drivers have.
+func TestListingWithoutEndIsEnded(t *testing.T) {
+	many := make([]string, 1<<15)
+	for i := range many {
+		many[i] = fmt.Sprint(i)
+	}
+	megabyte := strings.Repeat("x", 1<<20)
+	for _, tc := range []struct {
+		name string
+		page func(n int) *csi.ListVolumesResponse
+		want error
+	}{
+		{"new tokens and no volume", func(n int) *csi.ListVolumesResponse { return page(fmt.Sprint(n)) }, errBarren},
+		{"new tokens and the same volume", func(n int) *csi.ListVolumesResponse { return page(fmt.Sprint(n), listed("v", "n1", "n2")) }, errBarren},
+		{"ever new volumes", func(n int) *csi.ListVolumesResponse { return page(fmt.Sprint(n), listed(megabyte+fmt.Sprint(n))) }, errTooMuch},
+		{"ever new nodes", func(n int) *csi.ListVolumesResponse { return page(fmt.Sprint(n), listed("v", many...)) }, errTooMuch},
+		{"tokens of megabytes", func(n int) *csi.ListVolumesResponse { return page(megabyte+fmt.Sprint(n), listed(fmt.Sprint(n))) }, errTooMuch},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := newListing()
+			var err error
+			n := 0
+			for ; err == nil; n++ {
+				err = l.take(tc.page(n))
+			}
+			if !errors.Is(err, tc.want) {
+				t.Errorf("%v after %d pages, want %v", err, n, tc.want)
+			}
+		})
+	}
+	t.Run("on a socket", func(t *testing.T) {
+		ctx := testContext(t)
+		var pages atomic.Int32
+		endpoint := startLister(t, func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+			return page(fmt.Sprint(pages.Add(1))), nil
+		})
+		if got, err := connect(ctx, t, endpoint).ListVolumes(ctx, ListOptions{}); got != nil || !errors.Is(err, errBarren) {
+			t.Errorf("got %d volumes, %v after %d pages", len(got), err, pages.Load())
+		}
+	})
+}
+
+// A volume on very many nodes costs no more than reading it.
+func TestVolumeOnVeryManyNodesIsListed(t *testing.T) {
+	nodes := make([]string, 1<<18)
+	for i := range nodes {
+		nodes[i] = fmt.Sprint(i)
+	}
+	l := newListing()
+	if err := l.take(page("", listed("v", nodes...), listed("v", nodes...))); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.published.compact()["v"]; len(got.IDs) != len(nodes) || !got.Has("7") {
+		t.Errorf("got %d nodes, want %d", len(got.IDs), len(nodes))
+	}
+}
+
+// Whatever the pages hold, a listing ends, has what they say, and nothing twice.
+func FuzzListing(f *testing.F) {
+	for _, p := range []*csi.ListVolumesResponse{
+		page(""), page("a", listed("v", "n1", "n1"), withoutStatus("v")), page("a", nil, listed("", "n")), page("b", listed("w", "n2")),
+	} {
+		data, err := proto.Marshal(p)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, data)
+	}
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		l := newListing()
+		said := map[[2]string]bool{}
+		for n, data := range [][]byte{first, second, first} {
+			var p csi.ListVolumesResponse
+			if proto.Unmarshal(data, &p) != nil {
+				return // the call has failed
+			}
+			for _, e := range p.GetEntries() {
+				for _, id := range e.GetStatus().GetPublishedNodeIds() {
+					said[[2]string{e.GetVolume().GetVolumeId(), id}] = true
+				}
+			}
+			if err := l.take(&p); err != nil {
+				if n == 2 || errors.Is(err, errRepeated) {
+					return
+				}
+				t.Fatalf("page %d: %v", n, err)
+			}
+			if p.GetNextToken() == "" {
+				break
+			}
+		}
+		for handle, nodes := range l.published.compact() {
+			seen := map[string]bool{}
+			for _, id := range nodes.IDs {
+				if seen[id] || !said[[2]string{handle, id}] || handle == "" {
+					t.Errorf("volume %q on node %q: twice, or nobody said so", handle, id)
+				}
+				seen[id] = true
+			}
+		}
+		for s := range said {
+			if s[0] != "" && !l.published[s[0]].Has(s[1]) {
+				t.Errorf("volume %q on node %q was listed and is not there", s[0], s[1])
+			}
+		}
+	})
+}
