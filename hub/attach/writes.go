@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -16,7 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
 const (
@@ -41,6 +44,9 @@ func (a Attacher) secrets(ctx context.Context, ref *corev1.SecretReference) (map
 	}
 	values := make(map[string]string, len(secret.Data))
 	for key, value := range secret.Data {
+		if !utf8.Valid(value) {
+			return nil, fmt.Errorf("the value of key %q in secret %s/%s is no text in UTF-8, and CSI has no other secrets", key, ref.Namespace, ref.Name)
+		}
 		values[key] = string(value)
 	}
 	return values, nil
@@ -148,14 +154,22 @@ func (a Attacher) markDetached(ctx context.Context, va *storagev1.VolumeAttachme
 func (a Attacher) SaveError(ctx context.Context, va *storagev1.VolumeAttachment, op Operation, cause error) error {
 	value := storagev1.VolumeError{Time: metav1.Now(), Message: Message(cause)}
 	if call := (*CallError)(nil); errors.As(cause, &call) {
-		code := int32(status.Code(call.Err))
-		value.ErrorCode = &code
+		value.ErrorCode = errorCode(status.Code(call.Err))
 	}
 	path := "/status/attachError"
 	if op == Detaching {
 		path = "/status/detachError"
 	}
 	return a.writeStatus(ctx, va, path, value)
+}
+
+// errorCode is a gRPC code as the API server takes it: a driver may answer with a number
+// that none is, and with a negative one the user would see no error at all.
+func errorCode(code codes.Code) *int32 {
+	if code > math.MaxInt32 {
+		code = codes.Unknown
+	}
+	return new(int32(code))
 }
 
 // NotReady says whether an error is about the Kubernetes API and passes by itself: the
@@ -169,19 +183,10 @@ func NotReady(err error) bool {
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }
 
-// Message is the text of an error as it goes into a VolumeAttachment or an Event: valid
-// UTF-8, and not longer than the API server takes.
+// Message is the text of an error as it goes into a VolumeAttachment or an Event: plain,
+// valid UTF-8, and not longer than the API server takes.
 func Message(err error) string { return shorten(err.Error()) }
 
 func shorten(message string) string {
-	message = strings.ToValidUTF8(message, "?")
-	if len(message) <= maxErrorMessage {
-		return message
-	}
-	const mark = " [...]"
-	end := maxErrorMessage - len(mark)
-	for !utf8.RuneStart(message[end]) {
-		end--
-	}
-	return message[:end] + mark
+	return csiclient.Shorten(csiclient.Plain(message), maxErrorMessage)
 }

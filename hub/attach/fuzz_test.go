@@ -1,0 +1,272 @@
+package attach
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+)
+
+// Whatever a driver answers, what is made of it can be stored, holds no secret that was
+// sent along, and still says which error it is.
+func FuzzErrorOfADriver(f *testing.F) {
+	f.Add("login with hunter22 failed", "hunter22", "hunter22-long", int32(7))
+	f.Add("login with hunter22 failed", "hunter22\n", "", int32(-1))
+	f.Add("no\x00thing \x1b[31m \xff\xfe", "pass\x00word", "pass\xffword", int32(77))
+	f.Add(strings.Repeat("ü", 5000), "key: \"quoted\"", "secret", int32(13))
+	f.Add("\"key: \\\"quoted\\\"\"", "key: \"quoted\"", "", int32(13))
+	f.Fuzz(func(t *testing.T, text, first, second string, code int32) {
+		if code == 0 {
+			return
+		}
+		secrets := map[string]string{"a": first, "b": second}
+		err := redact(errors.Join(whole, status.Error(codes.Code(uint32(code)), text)), secrets)
+		if !errors.Is(err, whole) || status.Code(err) != codes.Code(uint32(code)) {
+			t.Errorf("%v is another error", err)
+		}
+		if len(err.Error()) > csiclient.MaxWords || !utf8.ValidString(err.Error()) {
+			t.Errorf("%q of %d bytes", err, len(err.Error()))
+		}
+		if c := errorCode(status.Code(err)); *c < 0 {
+			t.Errorf("code %d", *c)
+		}
+		message := Message(err)
+		if len(message) > maxErrorMessage || !utf8.ValidString(message) || shorten(message) != message {
+			t.Errorf("message %q of %d bytes", message, len(message))
+		}
+		for _, secret := range secrets {
+			for _, text := range []string{secret, strings.TrimSpace(secret)} {
+				// What stands in the place of a secret may be one by chance.
+				if len(text) >= shortestSecret && !strings.Contains("[secret]", text) && !strings.ContainsAny(text, "[]") && strings.Contains(err.Error(), text) {
+					t.Errorf("%q has the secret %q", err, text)
+				}
+			}
+		}
+	})
+}
+
+var whole = errors.New("the whole of it")
+
+// object decodes what the API server could hold: JSON, with all texts in UTF-8.
+func object[T any](data []byte) (*T, bool) {
+	o := new(T)
+	return o, utf8.Valid(data) && json.Unmarshal(data, o) == nil
+}
+
+// A patch makes of the object that it was made for exactly what was meant, and nothing
+// of another one.
+func FuzzPatch(f *testing.F) {
+	f.Add([]byte(`{"metadata":{"uid":"u"}}`), "n1", "v1", "a.b")
+	f.Add([]byte(`{"metadata":{"uid":"u","name":"va","finalizers":["x","external-attacher/a-b","y"],"annotations":{"a~1/b":"~","csi.alpha.kubernetes.io/node-id":"old"}},"status":{"attached":true,"attachError":{"message":"m"}}}`), "", "ü\u2028\x00", "a.b")
+	f.Add([]byte(`{"metadata":{"uid":"u","finalizers":["~0/\""],"annotations":{"attach-hub/volume-handle":"v"}}}`), "n", "v", "c")
+	f.Fuzz(func(t *testing.T, data []byte, nodeID, handle, driver string) {
+		va, ok := object[storagev1.VolumeAttachment](data)
+		if !ok || va.UID == "" || !utf8.ValidString(nodeID+handle) || unlike(va.Finalizers) {
+			return
+		}
+		finalizer := Finalizer(driver)
+		target := Target{NodeID: nodeID, VolumeHandle: handle}
+
+		want := va.DeepCopy()
+		if !HasFinalizer(want.Finalizers, finalizer) {
+			want.Finalizers = append(want.Finalizers, finalizer)
+		}
+		for key, value := range map[string]string{AnnotationNodeID: nodeID, AnnotationVolumeHandle: handle} {
+			if value != "" {
+				metav1.SetMetaDataAnnotation(&want.ObjectMeta, key, value)
+			}
+		}
+		guarded := check(t, "guard", va, guardAttachment(va, finalizer, target), want)
+		if guardAttachment(guarded, finalizer, target) != nil {
+			t.Error("what is guarded is guarded again")
+		}
+
+		want = guarded.DeepCopy()
+		want.Finalizers = slices.DeleteFunc(want.Finalizers, func(f string) bool { return f == finalizer })
+		released := check(t, "release", guarded, releaseAttachment(guarded, finalizer), want)
+		if releaseAttachment(released, finalizer) != nil {
+			t.Error("what is released is released again")
+		}
+
+		want = guarded.DeepCopy()
+		want.Status = storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{nodeID: handle}}
+		check(t, "status", guarded, newPatch(guarded, add("/status", want.Status)), want)
+
+		want = guarded.DeepCopy()
+		want.Status.AttachError = &storagev1.VolumeError{Message: shorten(handle), ErrorCode: errorCode(codes.Internal)}
+		check(t, "error", guarded, newPatch(guarded, add("/status/attachError", want.Status.AttachError)), want)
+	})
+}
+
+// unlike says that no object has such finalizers: the API server drops repeated ones.
+func unlike(finalizers []string) bool {
+	sorted := slices.Sorted(slices.Values(finalizers))
+	return len(slices.Compact(sorted)) != len(finalizers)
+}
+
+// check applies a patch as the API server does, and returns what comes of it.
+func check(t *testing.T, what string, va *storagev1.VolumeAttachment, patch *Patch, want *storagev1.VolumeAttachment) *storagev1.VolumeAttachment {
+	t.Helper()
+	if patch == nil {
+		if !equality.Semantic.DeepEqual(va, want) {
+			t.Fatalf("%s: no patch, want one that makes\n%+v\nof\n%+v", what, want, va)
+		}
+		return va
+	}
+	got, err := applyPatch(t, patch, va)
+	if err != nil {
+		t.Fatalf("%s: %s does not apply to %+v: %v", what, patch.Body, va, err)
+	}
+	// Encoded, an empty map is as none.
+	if !bytes.Equal(encode(t, got), encode(t, want)) {
+		t.Fatalf("%s: %s makes\n%s\nwant\n%s", what, patch.Body, encode(t, got), encode(t, want))
+	}
+	other := va.DeepCopy()
+	other.UID += "2"
+	if _, err := applyPatch(t, patch, other); err == nil {
+		t.Errorf("%s: %s applies to another object too", what, patch.Body)
+	}
+	return got
+}
+
+func applyPatch(t *testing.T, patch *Patch, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
+	t.Helper()
+	decoded, err := jsonpatch.DecodePatch(patch.Body)
+	if err != nil {
+		t.Fatalf("%s is no patch: %v", patch.Body, err)
+	}
+	data, err := decoded.Apply(encode(t, va))
+	if err != nil {
+		return nil, err
+	}
+	got := &storagev1.VolumeAttachment{}
+	return got, json.Unmarshal(data, got)
+}
+
+func encode(t *testing.T, v any) []byte {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// Whatever the objects hold, a decision is made or an error says why not, nothing
+// panics, and no object of a cache is changed.
+func FuzzDecide(f *testing.F) {
+	va := `{"metadata":{"name":"va","uid":"u"},"spec":{"attacher":"` + driverName + `","nodeName":"n","source":{"persistentVolumeName":"pv"}}}`
+	node := `{"spec":{"drivers":[{"name":"` + driverName + `","nodeID":"id"},{"name":"pd.csi.storage.gke.io","nodeID":"projects/p/zones/z/instances/i"}]}}`
+	for _, source := range []string{
+		`"csi":{"driver":"d","volumeHandle":"h","controllerPublishSecretRef":{"name":"s","namespace":"n"}}`,
+		`"gcePersistentDisk":{"pdName":"d","partition":1}`, `"awsElasticBlockStore":{"volumeID":"aws://z/vol-1"}`, `"cinder":{"volumeID":"c"}`,
+		`"azureDisk":{"diskName":"d","diskURI":"u","kind":"Managed"}`, `"azureFile":{"secretName":"s","shareName":"x"},"claimRef":{"namespace":"n"}`,
+		`"vsphereVolume":{"volumePath":"[ds] a"}`, `"portworxVolume":{"volumeID":"p"}`, `"hostPath":{"path":"/"}`, `"rbd":{"monitors":null,"image":"i"}`,
+	} {
+		pv := `{"metadata":{"name":"pv","labels":{"topology.kubernetes.io/zone":"us-a-1__us-a-2","failure-domain.beta.kubernetes.io/zone":"__"},"annotations":{"openstorage.io/auth-secret-name":"a","pv.kubernetes.io/migrated-to":"x"}},
+			"spec":{"accessModes":["ReadWriteOnce","ReadOnlyMany"],"volumeMode":"Block",` + source +
+			`,"nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"topology.kubernetes.io/zone","operator":"In","values":["a"]}]}]}}}}`
+		f.Add([]byte(va), []byte(pv), []byte(node), byte(0xff))
+	}
+	f.Add([]byte(`{"spec":{"source":{"inlineVolumeSpec":{"csi":null}}}}`), []byte(`{}`), []byte(`{}`), byte(1))
+	f.Add([]byte(`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["`+finalizer+`"],"annotations":{"csi.alpha.kubernetes.io/node-id":"old","attach-hub/volume-handle":"h"},
+		"managedFields":[{"manager":"m","fieldsV1":{"f:status":{"f:attached":{}},"f:metadata":{"f:finalizers":{"v:\"`+finalizer+`\"":{}}}}},{"fieldsV1":null},{"fieldsV1":[]}]},"spec":{"source":{}},"status":{"attached":true,"detachError":{}}}`),
+		[]byte(`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`), []byte(`{"spec":{"drivers":null}}`), byte(3))
+	f.Fuzz(func(t *testing.T, attachment, volume, csiNode []byte, flags byte) {
+		va, ok := object[storagev1.VolumeAttachment](attachment)
+		pv, isVolume := object[corev1.PersistentVolume](volume)
+		node, isNode := object[storagev1.CSINode](csiNode)
+		if !ok || unlike(va.Finalizers) {
+			return
+		}
+		if !isVolume {
+			pv = nil
+		}
+		if !isNode {
+			node = nil
+		}
+		bit := func(n int) bool { return flags>>n&1 == 1 }
+		facts := Facts{VolumeAttachment: va, PersistentVolume: pv, CSINode: node, Lost: bit(0)}
+		before := Facts{VolumeAttachment: va.DeepCopy(), PersistentVolume: pv.DeepCopy(), CSINode: node.DeepCopy(), Lost: bit(0)}
+		for _, name := range []string{driverName, "pd.csi.storage.gke.io", va.Spec.Attacher} {
+			d := Driver{Name: name, NoAttach: bit(1), Capabilities: csiclient.Capabilities{
+				PublishUnpublish: bit(2), PublishReadonly: bit(3), SingleNodeMultiWriter: bit(4), ListPublishedNodes: bit(5)}}
+			plan, err := d.Decide(facts)
+			if err == nil {
+				checkPlan(t, d, facts, plan)
+			} else if err.Error() == "" || !equality.Semantic.DeepEqual(plan, Plan{}) {
+				t.Errorf("error %q and a plan %+v", err, plan)
+			}
+			_, _ = d.Drift(facts, csiclient.Published{"h": {IDs: []string{"id"}}, "v": {Unknown: true}})
+			for _, o := range []Observation{d.Observe(facts), d.ObserveDetach(facts)} {
+				if len(o.Reason) > maxErrorMessage || o.WouldFail && o.Reason == "" {
+					t.Errorf("observation %+v", o)
+				}
+			}
+			d.MayWant(facts, plan.Target)
+			var p Progress
+			if p.Adopt(va, pv, Finalizer(name)); p.MayBeAttached() && (p.Target.VolumeHandle == "" || p.Target.NodeID == "") {
+				t.Errorf("adopted %+v", p.Target)
+			}
+			if pv != nil {
+				VolumeHandle(pv)
+				d.ReleaseVolume(pv, bit(6))
+			}
+			checkWrites(t, va, Finalizer(name))
+		}
+		if !equality.Semantic.DeepEqual(facts, before) {
+			t.Errorf("objects of the cache were changed:\n%+v\nwere\n%+v", facts, before)
+		}
+	})
+}
+
+// checkPlan checks what must hold of every plan.
+func checkPlan(t *testing.T, d Driver, f Facts, p Plan) {
+	t.Helper()
+	va := f.VolumeAttachment
+	if r := p.Publish; r != nil && (r.VolumeId != p.Target.VolumeHandle || r.NodeId != p.Target.NodeID || r.VolumeCapability.GetAccessMode() == nil) {
+		t.Errorf("publishes %v, the target is %+v", r, p.Target)
+	}
+	if r := p.Unpublish; r != nil && (r.VolumeId != p.Target.VolumeHandle || r.NodeId != p.Target.NodeID) {
+		t.Errorf("unpublishes %v, the target is %+v", r, p.Target)
+	}
+	if p.Operation == Detaching && p.Unpublish == nil && d.Capabilities.PublishUnpublish {
+		t.Error("lets go without a call")
+	}
+	if p.Operation == Detaching && p.Release == nil {
+		t.Error("detaches and never lets go")
+	}
+	if p.Publish != nil && !HasFinalizer(va.Finalizers, Finalizer(d.Name)) && p.GuardAttachment == nil {
+		t.Error("publishes what nothing guards")
+	}
+}
+
+// checkWrites checks that a pruned object tells of the same writes.
+func checkWrites(t *testing.T, va *storagev1.VolumeAttachment, finalizer string) {
+	t.Helper()
+	pruned := va.DeepCopy()
+	pruned.ManagedFields = PruneManagedFields(va.ManagedFields)
+	if got, want := AttacherWrites(pruned, finalizer), AttacherWrites(va, finalizer); !slices.Equal(got, want) {
+		t.Errorf("pruned, the writes are %+v, they were %+v", got, want)
+	}
+	for _, earlier := range []*storagev1.VolumeAttachment{nil, va, {ObjectMeta: metav1.ObjectMeta{UID: va.UID}}} {
+		w, found := ForeignWrite(earlier, pruned, finalizer)
+		again, foundAgain := ForeignWrite(earlier, va, finalizer)
+		if found != foundAgain || w != again {
+			t.Errorf("pruned, the last write is %+v, %t, it was %+v, %t", w, found, again, foundAgain)
+		}
+	}
+}
