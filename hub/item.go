@@ -55,6 +55,8 @@ type item struct {
 	held  string // the volume handle that it has its turn on
 	place string // the node that it has a place on
 
+	behind workKey // parked: the work that has to be done first; zero: it waits for something else
+
 	since time.Time     // when its work was first asked for
 	began time.Time     // when it began to run
 	due   time.Time     // when a delayed one is to run

@@ -242,7 +242,7 @@ func (q *queue) wait(it *item, now time.Time) {
 
 // resume puts a parked item at the head of its lane: it has waited before.
 func (q *queue) resume(it *item) {
-	it.state = waiting
+	it.state, it.behind = waiting, workKey{}
 	it.link = q.lanes.load[it.lane].waiting.PushFront(it)
 	q.signal()
 }
@@ -268,9 +268,10 @@ func (q *queue) lift(it *item) {
 		for _, c := range q.nodes {
 			c.waiters = without(c.waiters, it)
 		}
-		for key, followers := range q.behind {
-			q.behind[key] = without(followers, it)
+		if followers, ok := q.behind[it.behind]; ok {
+			q.behind[it.behind] = without(followers, it)
 		}
+		it.behind = workKey{}
 	}
 }
 

@@ -58,22 +58,9 @@ func (q *queue) look(key workKey) (itemView, bool) {
 	case delayed:
 		v.due = it.due
 	case parked:
-		v.behind = q.goesBefore(it)
+		v.behind = it.behind.name
 		v.nodeBusy = v.behind == "" && it.held != ""
 		v.volumeBusy = v.behind == "" && it.held == ""
 	}
 	return v, true
-}
-
-// goesBefore returns the name of what a parked item waits for to be done, "" if it waits
-// for something else.
-func (q *queue) goesBefore(it *item) string {
-	for key, followers := range q.behind {
-		for _, f := range followers {
-			if f == it {
-				return key.name
-			}
-		}
-	}
-	return ""
 }

@@ -71,6 +71,7 @@ func (q *queue) WaitFor(it *item, key workKey) bool {
 	q.leaveTurn(it)
 	q.leavePlace(it)
 	q.park(it)
+	it.behind = key
 	q.behind[key] = append(q.behind[key], it)
 	return true
 }
