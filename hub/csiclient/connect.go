@@ -61,7 +61,7 @@ func (c connector) connect(ctx context.Context, d registry.Driver) (*Session, er
 		return nil, err
 	}
 	s := newSession(conn.ClientConn, info)
-	go s.watch() // ends with the connection
+	conn.wire.onEnd(s.finish)
 	if conn.material != nil {
 		go s.followFiles(context.WithoutCancel(ctx), d, conn.material, c.filePoll) // ends with the Session
 	}

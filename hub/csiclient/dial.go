@@ -37,6 +37,7 @@ const (
 // link is a connection that is ready and that never dials again.
 type link struct {
 	*grpc.ClientConn
+	wire     *wire
 	material *tlsfiles.Material // that it was secured with; nil without TLS
 }
 
@@ -56,8 +57,9 @@ func dial(ctx context.Context, d registry.Driver, more ...grpc.DialOption) (link
 	if err != nil {
 		return link{}, err
 	}
-	conn, err := speak(ctx, d, &wire{Conn: raw}, append(more, plain())...)
-	return link{ClientConn: conn}, err
+	on := newWire(raw)
+	conn, err := speak(ctx, d, on, append(more, plain())...)
+	return link{ClientConn: conn, wire: on}, err
 }
 
 // dialSecured makes a link that is secured with what was in the TLS files.
@@ -74,7 +76,7 @@ func dialSecured(ctx context.Context, d registry.Driver, material *tlsfiles.Mate
 		return link{}, fmt.Errorf("speak TLS with %s: %w", d.Endpoint, err)
 	}
 	conn, err := speak(ctx, d, secured, append(more, creds)...)
-	return link{ClientConn: conn, material: material}, err
+	return link{ClientConn: conn, wire: secured, material: material}, err
 }
 
 // connectRaw connects to one address, also if a name has several: which of several

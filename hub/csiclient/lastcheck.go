@@ -97,7 +97,7 @@ func (d *departures) forget(call *departure) {
 // overtake one another on the way to the wire by a moment, which makes no difference.
 func (d *departures) check(b []byte) error {
 	d.mu.Lock()
-	n := min(d.sent.headers(b), len(d.waiting))
+	n := min(d.sent.count(b, typeHeaders), len(d.waiting))
 	leaving := d.waiting[:n:n]
 	d.waiting = d.waiting[n:]
 	d.mu.Unlock()
@@ -117,18 +117,20 @@ const (
 	prefaceLength     = 24 // of what a client sends first
 	frameHeaderLength = 9
 	frameTypeAt       = 3
-	headersFrame      = 1 // the type of a frame that begins a call
+	typeHeaders       = 1 // the type of a frame that begins a call
+	typeGoAway        = 7 // the type of a frame that says that no further call is taken
 )
 
-// frames follows the HTTP/2 frames that a client sends.
+// frames follows the HTTP/2 frames that one side sends. The zero value is that of a
+// client; a server sends no preface: its frames have begun.
 type frames struct {
 	begun  bool
 	skip   int    // bytes of the frame that are still to come
 	header []byte // of the next frame, as far as it has been seen
 }
 
-// headers returns how many HEADERS frames begin in the next bytes.
-func (f *frames) headers(b []byte) (n int) {
+// count returns how many frames of a type begin in the next bytes.
+func (f *frames) count(b []byte, kind byte) (n int) {
 	if !f.begun {
 		f.begun, f.skip = true, prefaceLength
 	}
@@ -143,7 +145,7 @@ func (f *frames) headers(b []byte) (n int) {
 			return n
 		}
 		f.skip = int(f.header[0])<<16 | int(f.header[1])<<8 | int(f.header[2])
-		if f.header[frameTypeAt] == headersFrame {
+		if f.header[frameTypeAt] == kind {
 			n++
 		}
 		f.header = f.header[:0]

@@ -81,8 +81,8 @@ func TestCallsAreSeenInTheBytesHoweverTheseAreCut(t *testing.T) {
 	}
 	const settings, data, continuation = 4, 0, 9
 	sent := make([]byte, prefaceLength)
-	for _, f := range [][]byte{frame(settings, 6), frame(headersFrame, 300), frame(continuation, 20), frame(data, 70000),
-		frame(headersFrame, 1), frame(data, 0), frame(settings, 0), frame(headersFrame, 40)} {
+	for _, f := range [][]byte{frame(settings, 6), frame(typeHeaders, 300), frame(continuation, 20), frame(data, 70000),
+		frame(typeHeaders, 1), frame(data, 0), frame(settings, 0), frame(typeHeaders, 40)} {
 		sent = append(sent, f...)
 	}
 	for _, size := range []int{1, 2, 7, 9, 24, 33, 1000, len(sent)} {
@@ -90,7 +90,7 @@ func TestCallsAreSeenInTheBytesHoweverTheseAreCut(t *testing.T) {
 		n := 0
 		for rest := sent; len(rest) > 0; {
 			next := min(size, len(rest))
-			n += f.headers(rest[:next])
+			n += f.count(rest[:next], typeHeaders)
 			rest = rest[next:]
 		}
 		if n != 3 {

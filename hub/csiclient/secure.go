@@ -59,7 +59,7 @@ func secure(ctx context.Context, raw net.Conn, t registry.TLS, m *tlsfiles.Mater
 	if state.NegotiatedProtocol != "h2" {
 		return nil, nil, errors.New("the server there does not speak HTTP/2 over TLS (ALPN h2), so that it is no gRPC server")
 	}
-	w := &wire{Conn: conn}
+	w := newWire(conn)
 	if err := w.peek(ctx, firstWords); hungUp(err) {
 		return nil, nil, fmt.Errorf("the server there took the TLS handshake and hung up then: if it is a proxy, it may be full or not reach the driver, its log says so: %w", err)
 	} else if err != nil {

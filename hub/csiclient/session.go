@@ -8,7 +8,6 @@ import (
 	"github.com/kubernetes-csi/csi-lib-utils/rpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 )
 
@@ -128,14 +127,6 @@ func (s *Session) end() {
 	if last {
 		s.conn.Close()
 	}
-}
-
-// watch closes done when the connection leaves the state Ready. It returns then,
-// at the latest when the connection is closed.
-func (s *Session) watch() {
-	defer s.finish()
-	// Closing the connection is a change of state too, so this always returns.
-	s.conn.WaitForStateChange(context.Background(), connectivity.Ready)
 }
 
 // finish closes done.

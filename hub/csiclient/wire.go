@@ -16,7 +16,8 @@ import (
 )
 
 // wire is the connection that gRPC speaks on. It keeps how the first reading ended,
-// which gRPC does not tell.
+// which gRPC does not tell, and tells of the end of the connection, which gRPC tells only
+// a goroutine that waits for it.
 type wire struct {
 	net.Conn
 	departures departures
@@ -25,15 +26,58 @@ type wire struct {
 	begun  bool   // something arrived, or reading failed; guarded by mu
 	first  error  // of reading, if nothing ever arrived; guarded by mu
 	peeked []byte // that has arrived and was not read; guarded by mu
+	over   bool   // no further call can be made; guarded by mu
+	tell   func() // that it is over; nil: nobody; guarded by mu
+
+	received frames // belongs to whoever reads, which is one goroutine
+}
+
+func newWire(conn net.Conn) *wire { return &wire{Conn: conn, received: frames{begun: true}} }
+
+// onEnd calls f when no further call can be made, also if that is so already: the
+// connection is closed, reading from it has failed, or the other side asks to go away. It
+// may be called with the connection in use, so f must not block.
+func (w *wire) onEnd(f func()) {
+	w.mu.Lock()
+	w.tell = f
+	over := w.over
+	w.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
+// end notes that it is over.
+func (w *wire) end() {
+	w.mu.Lock()
+	tell := w.tell
+	if w.over {
+		tell = nil
+	}
+	w.over = true
+	w.mu.Unlock()
+	if tell != nil {
+		tell()
+	}
+}
+
+// Close implements net.Conn.
+func (w *wire) Close() error {
+	defer w.end()
+	return w.Conn.Close()
 }
 
 // Read implements net.Conn.
 func (w *wire) Read(b []byte) (int, error) {
-	if n := w.replay(b); n > 0 {
-		return n, nil
+	n := w.replay(b)
+	var err error
+	if n == 0 {
+		n, err = w.Conn.Read(b)
+		w.note(n, err)
 	}
-	n, err := w.Conn.Read(b)
-	w.note(n, err)
+	if w.received.count(b[:n], typeGoAway) > 0 || err != nil {
+		w.end()
+	}
 	return n, err
 }
 
