@@ -30,7 +30,6 @@ type connection struct {
 	connect   ConnectFunc
 
 	session atomic.Pointer[liveSession] // nil until the first one is there
-	attempt atomic.Pointer[attempt]     // to connect, the one of the moment
 
 	mu      sync.Mutex
 	up      bool          // it can be called; guarded by mu
@@ -88,40 +87,41 @@ func (c *connection) run(ctx context.Context) {
 	var said complaint
 	delay := connectRetryInitial
 	for ctx.Err() == nil {
-		attemptCtx, giveUp := context.WithCancel(ctx)
 		value, _ := c.desired.get()
-		c.attempt.Store(&attempt{value: value, giveUp: giveUp})
-		c.redial() // for a change that came before the attempt was known
-		s, err := c.connect(attemptCtx, value)
+		s, err := c.dial(ctx, value)
 		began := time.Now()
 		if err == nil {
-			c.use(ctx, attemptCtx, s, value, &said)
-		} else if attemptCtx.Err() == nil {
+			c.use(ctx, s, value, &said)
+		} else if ctx.Err() == nil && c.isReachedAs(value) {
 			c.cannotConnect(ctx, value, err, &said)
 		}
 		if err == nil && time.Since(began) > steadySession {
 			delay = connectRetryInitial
 		}
 		// Also after a session: one that answers and hangs up is not to be asked all the time.
-		sleep(attemptCtx, delay)
+		c.rest(ctx, value, delay)
 		delay = min(2*delay, connectRetryMax)
-		giveUp()
 	}
 }
 
-// attempt is a try to connect, with the session that comes of it.
-type attempt struct {
-	value  registry.Driver
-	giveUp context.CancelFunc
+// dial connects once, and gives up when the driver is to be reached in another way.
+func (c *connection) dial(ctx context.Context, value registry.Driver) (Session, error) {
+	ctx, giveUp := c.desired.whileReachedAs(ctx, value)
+	defer giveUp()
+	return c.connect(ctx, value)
 }
 
-// redial ends the attempt of the moment if the driver is to be reached in another way
-// by now.
-func (c *connection) redial() {
-	value, _ := c.desired.get()
-	if a := c.attempt.Load(); a != nil && dialled(a.value) != dialled(value) {
-		a.giveUp()
-	}
+// rest waits, less when the driver is to be reached in another way.
+func (c *connection) rest(ctx context.Context, value registry.Driver, d time.Duration) {
+	ctx, stop := c.desired.whileReachedAs(ctx, value)
+	defer stop()
+	sleep(ctx, d)
+}
+
+// isReachedAs says whether the driver is still to be reached as value says.
+func (c *connection) isReachedAs(value registry.Driver) bool {
+	now, _ := c.desired.get()
+	return dialled(now) == dialled(value)
 }
 
 // cannotConnect notes a failed attempt.
@@ -132,8 +132,9 @@ func (c *connection) cannotConnect(ctx context.Context, value registry.Driver, e
 	}
 }
 
-// use works with a session until it has ended, the attempt or ctx.
-func (c *connection) use(ctx, attempt context.Context, s Session, value registry.Driver, said *complaint) {
+// use works with a session until it has ended, the driver is to be reached in another way,
+// or ctx ends.
+func (c *connection) use(ctx context.Context, s Session, value registry.Driver, said *complaint) {
 	live := c.begin(ctx, s, value)
 	defer func() {
 		c.setUp(false)
@@ -145,6 +146,10 @@ func (c *connection) use(ctx, attempt context.Context, s Session, value registry
 	for wait := c.desired.settings().Probe.Interval; ; {
 		timer.Reset(wait)
 		_, changed := c.desired.get()
+		if !c.isReachedAs(value) {
+			c.condition.enter(Connecting, "the driver is to be reached in another way", time.Now())
+			return
+		}
 		select {
 		case <-s.Done():
 			c.condition.enter(Lost, "the connection has ended", time.Now())
@@ -152,23 +157,22 @@ func (c *connection) use(ctx, attempt context.Context, s Session, value registry
 				klog.FromContext(ctx).Info("Lost the connection to the driver", "endpoint", value.Endpoint)
 			}
 			return
-		case <-attempt.Done():
-			if ctx.Err() == nil {
-				c.condition.enter(Connecting, "the driver is to be reached in another way", time.Now())
-			}
+		case <-ctx.Done():
 			return
 		case <-changed:
 			wait = min(wait, c.desired.settings().Probe.Interval)
 		case <-timer.C:
-			wait = c.probe(attempt, s, &failures, said)
+			wait = c.probe(ctx, s, value, &failures, said)
 		}
 	}
 }
 
 // probe asks the driver whether it is well, and returns when to ask again. While it
 // is not, its queue waits; calls in flight go on.
-func (c *connection) probe(ctx context.Context, s Session, failures *int, said *complaint) time.Duration {
+func (c *connection) probe(ctx context.Context, s Session, value registry.Driver, failures *int, said *complaint) time.Duration {
 	settings := c.desired.settings().Probe
+	ctx, giveUp := c.desired.whileReachedAs(ctx, value)
+	defer giveUp()
 	ctx, cancel := context.WithTimeout(ctx, settings.Timeout)
 	defer cancel()
 	err := s.Probe(ctx)

@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -49,42 +48,30 @@ func (d *desired) settings() registry.Settings {
 	return value.Settings
 }
 
-// follow hands each value to a function, the one of the moment first, until ctx ends.
-func (d *desired) follow(ctx context.Context, take func(registry.Driver)) {
-	for {
-		value, changed := d.get()
-		take(value)
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
-	}
-}
-
 // dialled returns the part of a value that a connection is made from.
 func dialled(d registry.Driver) registry.Driver {
 	return registry.Driver{Name: d.Name, Endpoint: d.Endpoint, TLS: d.TLS}
 }
 
-// pause waits for as long as the settings of the moment want, counted from its begin,
-// and follows them when they change. It returns false when ctx has ended.
-func (d *desired) pause(ctx context.Context, length func(registry.Settings) time.Duration) bool {
-	began := time.Now()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		value, changed := d.get()
-		left := length(value.Settings) - time.Since(began)
-		if left <= 0 {
-			return ctx.Err() == nil
+// whileReachedAs returns a context that ends with ctx, or when the driver is to be reached
+// in another way than value says.
+func (d *desired) whileReachedAs(ctx context.Context, value registry.Driver) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer cancel()
+		for {
+			now, changed := d.get()
+			if dialled(now) != dialled(value) {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
 		}
-		timer.Reset(left)
-		select {
-		case <-ctx.Done():
-			return false
-		case <-timer.C:
-		case <-changed:
-		}
-	}
+	}()
+	return ctx, func() { cancel(); <-ended }
 }

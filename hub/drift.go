@@ -31,28 +31,35 @@ type driftWatch struct {
 	driver   *driver
 	count    attach.DriftCount
 	reported map[types.UID]bool // differences that were logged and go on
+	looked   bool               // at least once
+	took     time.Duration      // the last listing
 }
 
-// watchDrift does that until ctx ends. Drivers begin at different times, so that they
-// do not list all at once.
-func (d *driver) watchDrift(ctx context.Context) {
-	w := driftWatch{driver: d}
-	lag, took := rand.Float64(), time.Duration(0)
-	more := d.desired.pause(ctx, func(s registry.Settings) time.Duration {
-		return time.Duration(lag * float64(orNever(s.Drift.Interval)))
-	})
-	for more {
-		began := time.Now()
-		w.check(ctx)
-		took = time.Since(began)
-		more = d.desired.pause(ctx, func(s registry.Settings) time.Duration {
-			interval := orNever(s.Drift.Interval)
-			if w.count.Pending() {
-				interval = min(interval, confirmAfter)
-			}
-			return max(interval, listShare*took)
-		})
+// driftRound does that. Drivers begin at different times, so that they do not list all
+// at once.
+func (d *driver) driftRound() *round {
+	w := &driftWatch{driver: d}
+	lag := rand.Float64()
+	return &round{
+		pause: func(s registry.Settings) time.Duration { return w.pause(s.Drift.Interval, lag) },
+		look: func(ctx context.Context) {
+			began := time.Now()
+			w.check(ctx)
+			w.looked, w.took = true, time.Since(began)
+		},
 	}
+}
+
+// pause is how long it takes from one listing to the next, and to the first one.
+func (w *driftWatch) pause(interval time.Duration, lag float64) time.Duration {
+	interval = orNever(interval)
+	if !w.looked {
+		return time.Duration(lag * float64(interval))
+	}
+	if w.count.Pending() {
+		interval = min(interval, confirmAfter)
+	}
+	return max(interval, listShare*w.took)
 }
 
 // orNever returns an interval, and for 0, which means off, one that does not end.

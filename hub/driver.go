@@ -69,24 +69,19 @@ func (d *driver) run(ctx context.Context) error {
 	d.fail = fail
 
 	var loops sync.WaitGroup
-	goSafely(&loops, fail, func() { d.desired.follow(intake, d.setLimits) })
-	goSafely(&loops, fail, func() { d.watchDrift(intake) })
-	goSafely(&loops, fail, func() { d.watchStuck(intake) })
 	goSafely(&loops, fail, func() {
 		d.queue.run(intake, func(it *item) {
 			goSafely(&d.workers, fail, func() { d.work(calls, it) })
 		})
 	})
-	goSafely(&loops, fail, func() {
-		select {
-		case <-d.term.Lost():
+	contain(fail, func() { d.connection.serve(d) })
+	contain(fail, func() {
+		d.attend(intake, &loops, []*round{d.driftRound(), d.stuckRound()}, func() {
 			fail(errLeaseLost)
 			cut()
-		case <-intake.Done():
-		}
+		})
 	})
-	contain(fail, func() { d.connection.serve(d) })
-	<-intake.Done()
+	defer d.tally.setStuck(nil)
 	d.connection.serve(nil)
 	d.routes.close(d)
 	d.condition.drain("calls in flight may end", time.Now())

@@ -51,9 +51,6 @@ func (p *post) run(ctx context.Context) error {
 	defer loops.Wait()
 	defer disconnect()
 	goSafely(&loops, fail, func() { p.connection.run(connected) })
-	goSafely(&loops, fail, func() {
-		p.desired.follow(connected, func(registry.Driver) { p.connection.redial() })
-	})
 	for ctx.Err() == nil {
 		current, _, _ := p.duty(time.Now())
 		if err := p.perform(ctx, current); err != nil {

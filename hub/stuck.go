@@ -46,37 +46,47 @@ func wantedSince(va *storagev1.VolumeAttachment, op attach.Operation) time.Time 
 	return time.Time{}
 }
 
-// watchStuck finds the VolumeAttachments that have been without success for too long,
-// also those of a driver that could not be called yet.
-func (d *driver) watchStuck(ctx context.Context) {
-	known := map[types.UID]attach.Operation{} // stuck, at the last look
-	defer d.tally.setStuck(nil)
-	for d.desired.pause(ctx, func(s registry.Settings) time.Duration { return min(s.StuckAfter, stuckEvery) }) {
-		stuck := map[types.UID]attach.Operation{}
-		var fresh []string
-		for _, va := range d.cluster.attachmentsBy(byAttacher, d.name) {
-			va = d.overlay.newest(va)
-			op, _ := d.wantedOf(d.decider(), va)
-			if since := wantedSince(va, op); since.IsZero() || time.Since(since) < d.desired.settings().StuckAfter {
-				continue
-			}
-			stuck[va.UID] = op
-			if known[va.UID] != op {
-				fresh = append(fresh, va.Name)
-				d.events.stuck(va, op, fmt.Sprintf("%s wanted since %s without success, retries go on", op, wantedSince(va, op).UTC().Format(time.RFC3339)))
-				d.explainStuck(ctx, va, op)
-			}
-		}
-		if len(fresh) > 0 {
-			klog.FromContext(ctx).Info("VolumeAttachments are stuck", "new", len(fresh), "all", len(stuck), "for example", fresh[0])
-		}
-		known = stuck
-		counts := map[status.Operation]int{}
-		for _, op := range stuck {
-			counts[operationOf(op)]++
-		}
-		d.tally.setStuck(counts)
+// stuckWatch finds the VolumeAttachments of a driver that have been without success for
+// too long, also while the driver cannot be called.
+type stuckWatch struct {
+	driver *driver
+	known  map[types.UID]attach.Operation // stuck, at the last look
+}
+
+func (d *driver) stuckRound() *round {
+	w := &stuckWatch{driver: d}
+	return &round{
+		pause: func(s registry.Settings) time.Duration { return min(s.StuckAfter, stuckEvery) },
+		look:  w.look,
 	}
+}
+
+func (w *stuckWatch) look(ctx context.Context) {
+	d := w.driver
+	stuck := map[types.UID]attach.Operation{}
+	var fresh []string
+	for _, va := range d.cluster.attachmentsBy(byAttacher, d.name) {
+		va = d.overlay.newest(va)
+		op, _ := d.wantedOf(d.decider(), va)
+		if since := wantedSince(va, op); since.IsZero() || time.Since(since) < d.desired.settings().StuckAfter {
+			continue
+		}
+		stuck[va.UID] = op
+		if w.known[va.UID] != op {
+			fresh = append(fresh, va.Name)
+			d.events.stuck(va, op, fmt.Sprintf("%s wanted since %s without success, retries go on", op, wantedSince(va, op).UTC().Format(time.RFC3339)))
+			d.explainStuck(ctx, va, op)
+		}
+	}
+	if len(fresh) > 0 {
+		klog.FromContext(ctx).Info("VolumeAttachments are stuck", "new", len(fresh), "all", len(stuck), "for example", fresh[0])
+	}
+	w.known = stuck
+	counts := map[status.Operation]int{}
+	for _, op := range stuck {
+		counts[operationOf(op)]++
+	}
+	d.tally.setStuck(counts)
 }
 
 // explainStuck writes why a VolumeAttachment is stuck into its status, if no error says
