@@ -30,10 +30,10 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// startVisibleHub starts a hub that serves HTTP, and returns its address.
-func (s *scene) startVisibleHub() string {
+// startVisibleHub starts a hub that serves HTTP, with further flags, and returns its address.
+func (s *scene) startVisibleHub(args ...string) string {
 	s.t.Helper()
-	hub := s.startHub("--http-endpoint=127.0.0.1:0", "--leader-election-namespace="+metav1.NamespaceDefault)
+	hub := s.startHub(append(args, "--http-endpoint=127.0.0.1:0", "--leader-election-namespace="+metav1.NamespaceDefault)...)
 	logged(s, hub, "Serving HTTP")
 	log, err := os.ReadFile(hub.LogPath())
 	if err != nil {
