@@ -1,0 +1,100 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const configureFile = "../../deploy/CONFIGURE.md"
+
+// documentedFlags returns the flags in the table below a heading of deploy/CONFIGURE.md,
+// with their defaults.
+func documentedFlags(t *testing.T, heading string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(configureFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, below, found := strings.Cut(string(text), "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no heading %q", configureFile, heading)
+	}
+	below, _, _ = strings.Cut(below, "\n#")
+	flags := map[string]string{}
+	for line := range strings.Lines(below) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 || !strings.HasPrefix(cells[1], " `--") {
+			continue
+		}
+		names, defaults := strings.Split(cells[1], ","), strings.Split(cells[2], ",")
+		if len(defaults) == 1 {
+			defaults = slices.Repeat(defaults, len(names))
+		}
+		for i, name := range names {
+			flags[strings.Trim(name, " `-")] = strings.Trim(defaults[i], " `")
+		}
+	}
+	return flags
+}
+
+// defaultOf is what a flag says of its default: csi-attacher's say it in words.
+func defaultOf(f *pflag.Flag) string {
+	if told := regexp.MustCompile(`\(default ([0-9]\S*?)[;)]`).FindStringSubmatch(f.Usage); told != nil {
+		return told[1]
+	}
+	if slices.Contains([]string{"0", "0s", "[]", "", "false"}, f.DefValue) {
+		return ""
+	}
+	return f.DefValue
+}
+
+func TestEveryFlagIsDocumentedWithItsDefault(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	for _, test := range []struct {
+		command  *cobra.Command
+		headings []string
+		others   []string // flags in these tables that are another command's
+	}{
+		{newHubCommand(), []string{"## Flags", "### Flags of the log"}, nil},
+		{newProxyCommand(), []string{"### Flags of proxy", "### Flags of the log"}, nil},
+		{newStatusCommand(), []string{"### Flags of status and explain"}, nil},
+		{newExplainCommand(), []string{"### Flags of status and explain"}, []string{"watch"}},
+	} {
+		t.Run(test.command.Name(), func(t *testing.T) {
+			test.command.InitDefaultHelpFlag()
+			documented := map[string]string{}
+			for _, heading := range test.headings {
+				for name, byDefault := range documentedFlags(t, heading) {
+					documented[name] = byDefault
+				}
+			}
+			test.command.Flags().VisitAll(func(f *pflag.Flag) {
+				got, there := documented[f.Name]
+				delete(documented, f.Name)
+				if want := defaultOf(f); !there {
+					t.Errorf("--%s is not in %s", f.Name, configureFile)
+				} else if got != want && got != f.DefValue {
+					t.Errorf("the default of --%s is %q, %s says %q", f.Name, want, configureFile, got)
+				}
+			})
+			for name := range documented {
+				if !slices.Contains(test.others, name) {
+					t.Errorf("%s has --%s, which is none", configureFile, name)
+				}
+			}
+		})
+	}
+}
+
+// The commands without a table have no flag that would be worth one.
+func TestOtherCommandsHaveNoFlags(t *testing.T) {
+	for _, command := range []*cobra.Command{newValidateCommand(), newSchemaCommand(), newVersionCommand()} {
+		command.Flags().VisitAll(func(f *pflag.Flag) { t.Errorf("%s has --%s, which is in no table", command.Name(), f.Name) })
+	}
+}
