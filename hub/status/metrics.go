@@ -8,9 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	// client-go's requests and leader elections are counted into the registry of
-	// component-base, the only one that client-go can be given once for a process.
-	_ "k8s.io/component-base/metrics/prometheus/clientgo/leaderelection"
+	// client-go's requests are counted into the registry of component-base, the only one
+	// that client-go can be given once for a process.
 	_ "k8s.io/component-base/metrics/prometheus/restclient"
 )
 

@@ -398,6 +398,34 @@ func TestMetricsOfClientGoAndTheProcessAreThere(t *testing.T) {
 	}
 }
 
+// client-go's own goes on to say 1 of a lease that was let go, and of one whose driver is
+// retired: in csi-attacher the process ends then.
+func TestALeaseIsShownHeldForAsLongAsItIs(t *testing.T) {
+	h := newFakeHub()
+	url := startServer(t, h)
+	h.engage("a.example.com")
+	master := func() float64 {
+		return value(t, scrape(t, url), "leader_election_master_status", "name", "external-attacher-leader-a.example.com")
+	}
+	if got := master(); got != 1 {
+		t.Errorf("held: got %v", got)
+	}
+	h.setDriver("a.example.com", func(d *Driver) { d.Lease.Mine = false })
+	if got := master(); got != 0 {
+		t.Errorf("let go: got %v", got)
+	}
+	h.engage("b.example.com")
+	h.setDriver("b.example.com", func(d *Driver) { d.Lease.Name, d.Lease.Namespace = "external-attacher-leader-a.example.com", "other" })
+	if got := master(); got != 1 {
+		t.Errorf("one of two of this name held: got %v", got)
+	}
+	h.retire("b.example.com")
+	h.retire("a.example.com")
+	if got := master(); !math.IsNaN(got) {
+		t.Errorf("retired: got %v", got)
+	}
+}
+
 // TestMetricsAreAsPromlintLikesThem covers the metrics of this package; what others
 // registered is theirs.
 func TestMetricsAreAsPromlintLikesThem(t *testing.T) {

@@ -25,6 +25,9 @@ var (
 	workersDesc = describe("workers", "Workers that the operation may have at once now: half, and what the other one lends it.", "driver", "operation")
 	stuckDesc   = describe("stuck", "VolumeAttachments that are without success for longer than stuckAfter.", "driver", "operation")
 
+	// As client-go has it, which keeps a lease that was let go at 1, and for ever.
+	masterDesc = prometheus.NewDesc("leader_election_master_status", "Whether this process holds the lease of a driver.", []string{"name"}, nil)
+
 	unclaimedDesc = describe("unclaimed_volumeattachments", "VolumeAttachments of a driver that is not served here.", "attacher")
 	conflictsDesc = describe("registry_conflicts", "Places where the driver was found and that are not served.", "driver")
 	reloadDesc    = describe("config_last_reload_successful", "Whether the last reload of the configuration was successful.")
@@ -43,7 +46,7 @@ type mirror struct{ source Source }
 // Describe implements prometheus.Collector.
 func (mirror) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{upDesc, leaderDesc, infoDesc, depthDesc, oldestDesc, busyDesc, workersDesc,
-		stuckDesc, unclaimedDesc, conflictsDesc, reloadDesc, reloadedDesc, hashDesc} {
+		stuckDesc, masterDesc, unclaimedDesc, conflictsDesc, reloadDesc, reloadedDesc, hashDesc} {
 		out <- d
 	}
 }
@@ -56,12 +59,19 @@ func (m mirror) Collect(out chan<- prometheus.Metric) {
 		}
 	}()
 	conflicts := map[string]int{} // by driver; those that are engaged have a series in any case
+	leases := map[string]bool{}   // by name, and whether they are held
 	for _, d := range m.source.Drivers() {
 		name := label(d.Name)
 		if _, twice := conflicts[name]; !twice { // a series twice would cost the whole scrape
 			conflicts[name] = 0
 			collectDriver(out, name, d)
 		}
+		if l := d.Lease; l.Name != "" {
+			leases[label(l.Name)] = leases[label(l.Name)] || l.Mine // two may have the same name, in two namespaces
+		}
+	}
+	for name, held := range leases {
+		gauge(out, masterDesc, truth(held), name)
 	}
 	o := m.source.Overview()
 	collectConfig(out, o.Config)
