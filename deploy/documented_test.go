@@ -1,0 +1,188 @@
+package deploy_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// table returns the rows of the tables below a heading of OPERATE.md: the words in the
+// first column, each with the other columns as they are.
+func table(t *testing.T, heading string) map[string][]string {
+	t.Helper()
+	_, below, found := strings.Cut(string(readFile(t, "OPERATE.md")), "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("OPERATE.md has no heading %q", heading)
+	}
+	below, _, _ = strings.Cut(below, "\n## ")
+	rows := map[string][]string{}
+	for line := range strings.Lines(below) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) < 2 || !strings.HasPrefix(cells[0], " `") {
+			continue
+		}
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		for _, word := range words(cells[0]) {
+			if rows[word] != nil {
+				t.Errorf("OPERATE.md has %s twice", word)
+			}
+			rows[word] = cells[1:]
+		}
+	}
+	return rows
+}
+
+// words are those between backquotes.
+func words(cell string) []string {
+	var all []string
+	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// inSource returns what a pattern finds in files of the program.
+func inSource(t *testing.T, pattern string, files ...string) []string {
+	t.Helper()
+	var all []string
+	for _, file := range files {
+		for _, m := range regexp.MustCompile(pattern).FindAllSubmatch(readFile(t, file), -1) {
+			all = append(all, string(m[1]))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func TestEveryMetricIsDocumentedWithItsLabels(t *testing.T) {
+	want := map[string][]string{}
+	for name, labels := range metricsOfTheHub(t) {
+		name = strings.TrimSuffix(name, "_bucket")
+		if !strings.HasPrefix(name, "attach_hub_") && !strings.HasPrefix(name, "csi_sidecar_") ||
+			strings.HasSuffix(name, "_seconds_sum") || strings.HasSuffix(name, "_seconds_count") {
+			continue
+		}
+		want[name] = []string{}
+		for label := range labels {
+			if name == "attach_hub_driver_info" && label == "endpoint" || !slices.Contains(append(targetLabels, "le"), label) {
+				want[name] = append(want[name], label)
+			}
+		}
+		slices.Sort(want[name])
+	}
+	got := map[string][]string{}
+	for name, cells := range table(t, "Metrics") {
+		got[name] = append([]string{}, words(cells[0])...)
+		slices.Sort(got[name])
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("metrics (-program +OPERATE.md):\n%s", diff)
+	}
+}
+
+func TestEveryAlertIsDocumented(t *testing.T) {
+	text, err := json.Marshal(find(t, build(t, "overlays/proxies"), "PrometheusRule", "csi-attach-hub").Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules ruleFile
+	if err := json.Unmarshal(text, &rules); err != nil {
+		t.Fatal(err)
+	}
+	want, got := map[string]string{}, map[string]string{}
+	for _, group := range rules.Spec.Groups {
+		for _, r := range group.Rules {
+			want[r.Alert] = r.Labels["severity"]
+		}
+	}
+	for name, cells := range table(t, "Alerts") {
+		got[name] = cells[0]
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("alerts with severity (-rules.yaml +OPERATE.md):\n%s", diff)
+	}
+}
+
+func TestEveryPathStateAndVerdictIsDocumented(t *testing.T) {
+	for heading, want := range map[string][]string{
+		"HTTP API": append(inSource(t, `HandleFunc\("(/api/[^"]+)"`, "../hub/status/api.go"),
+			inSource(t, `(?m)^\tcase "(\w+)"`, "../hub/status/api.go")...),
+		"Probes":             inSource(t, `HandleFunc\("(/(?:livez|readyz|healthz)[^"]*)"`, "../hub/status/handler.go"),
+		"explain":            inSource(t, `Verdict = "(\w+)"`, "../internal/explain/report.go"),
+		"States of a driver": inSource(t, `State = "(\w+)"`, "../hub/condition.go"),
+	} {
+		rows := table(t, heading)
+		if len(want) == 0 {
+			t.Errorf("%s: nothing found in the program", heading)
+		}
+		slices.Sort(want)
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(rows))); diff != "" {
+			t.Errorf("%s (-program +OPERATE.md):\n%s", heading, diff)
+		}
+	}
+}
+
+func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
+	links := 0
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{".git", "bin", ".cache"}, d.Name()):
+			return filepath.SkipDir
+		case filepath.Ext(path) != ".md":
+			return nil
+		}
+		for _, m := range regexp.MustCompile(`(?:\]\(|src="|srcset=")([^)"\s]+)`).FindAllSubmatch(readFile(t, path), -1) {
+			links++
+			checkLink(t, path, string(m[1]))
+		}
+		return nil
+	})
+	if err != nil || links < 30 {
+		t.Errorf("%d links: %v", links, err)
+	}
+}
+
+// checkLink checks a link in a document: the file is there, and so is the heading.
+func checkLink(t *testing.T, document, link string) {
+	t.Helper()
+	target, err := url.Parse(link)
+	if err != nil || target.IsAbs() {
+		return
+	}
+	file := document
+	if target.Path != "" {
+		file = filepath.Join(filepath.Dir(document), target.Path)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("%s: %s: %v", document, link, err)
+		return
+	}
+	if target.Fragment == "" {
+		return
+	}
+	for line := range strings.Lines(string(readFile(t, file))) {
+		if heading := strings.TrimLeft(line, "#"); heading != line && anchor(heading) == target.Fragment {
+			return
+		}
+	}
+	t.Errorf("%s: %s: there is no such heading", document, link)
+}
+
+// anchor is how GitHub links to a heading.
+func anchor(heading string) string {
+	kept := regexp.MustCompile("[^a-z0-9 _-]").ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
+	return strings.ReplaceAll(kept, " ", "-")
+}
