@@ -124,7 +124,7 @@ func (b *Backend) meddle(k Knobs) {
 	for _, a := range k.GainAttachments {
 		b.record(b.storage.gain(a.Volume, a.Node))
 		at := b.storage.volumes[a.Volume].nodes[a.Node]
-		if others := b.storage.conflict(a.Volume, a.Node, at); len(others) > 0 {
+		if others, _ := b.storage.conflict(a.Volume, a.Node, at); len(others) > 0 {
 			b.ledger.violate(Violation{
 				Kind: AttachedTwice, Time: time.Now(), Volume: a.Volume,
 				Nodes: append([]string{a.Node}, others...), Detail: "by a knob",

@@ -103,7 +103,8 @@ type ViolationKind string
 const (
 	// AttachedTwice: a volume of a single-node mode got attached to a second node.
 	AttachedTwice ViolationKind = "AttachedTwice"
-	// AskedTwice: the caller asked for that, and the storage refused.
+	// AskedTwice: the caller asked for that, and the storage refused. It is none where
+	// the volume is elsewhere by Knobs.GainAttachments alone.
 	AskedTwice ViolationKind = "AskedTwice"
 	// ConcurrentCalls: a publish or unpublish began while another one of the
 	// same volume was in flight.

@@ -154,6 +154,23 @@ func TestASecondNodeForASingleNodeVolumeIsAViolation(t *testing.T) {
 	}
 }
 
+// No caller can know of it. The storage refuses all the same.
+func TestASecondNodeBesideOneGainedBehindTheBackIsNoViolationOfTheCaller(t *testing.T) {
+	b := newBackend(t, Options{})
+	turn(t, b, Knobs{GainAttachments: []VolumeNode{{Volume: "v", Node: "n1"}}})
+	if got := publish(t.Context(), b, "v", "n2", rwo); got != codes.FailedPrecondition {
+		t.Errorf("got %s", got)
+	}
+	if vs := b.Books().Violations; len(vs) != 0 {
+		t.Errorf("violations %+v", vs)
+	}
+	publish(t.Context(), b, "v", "n1", rwo) // from here on it is the caller's own
+	publish(t.Context(), b, "v", "n2", rwo)
+	if vs := b.Books().Violations; len(vs) != 1 || vs[0].Kind != AskedTwice {
+		t.Errorf("violations %+v", vs)
+	}
+}
+
 func TestUseOfWhatIsNotAnnouncedIsAViolation(t *testing.T) {
 	b := newBackend(t, Options{Capabilities: []Capability{ControllerService}})
 	unpublish(t.Context(), b, "v", "n1")

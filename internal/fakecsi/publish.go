@@ -112,14 +112,17 @@ func (b *Backend) publish(c *call, want Attachment) (bool, error) {
 		}
 		return false, nil
 	}
-	if others := b.storage.conflict(c.Volume, c.Node, want); len(others) > 0 {
+	if others, knowable := b.storage.conflict(c.Volume, c.Node, want); len(others) > 0 {
 		kind := AskedTwice
 		if b.behaviour.unfenced {
 			kind = AttachedTwice
 		}
-		b.ledger.violate(Violation{
-			Kind: kind, Time: time.Now(), Call: c.ID, Volume: c.Volume, Nodes: append([]string{c.Node}, others...), Detail: want.AccessMode,
-		})
+		// No caller can know what came into being behind its back.
+		if knowable || b.behaviour.unfenced {
+			b.ledger.violate(Violation{
+				Kind: kind, Time: time.Now(), Call: c.ID, Volume: c.Volume, Nodes: append([]string{c.Node}, others...), Detail: want.AccessMode,
+			})
+		}
 		if !b.behaviour.unfenced {
 			return false, status.Errorf(codes.FailedPrecondition, "volume %s is published to another node: %s", c.Volume, strings.Join(others, ", "))
 		}

@@ -131,12 +131,12 @@ func (s *storage) detach(id, node string) []Record {
 
 // conflict names the nodes besides node to which the volume is attached, if it
 // may not be attached to them and, as a, to node. Sorted; empty means none.
-func (s *storage) conflict(id, node string, a Attachment) []string {
+// knowable: one of them at least came into being by a call, so that the CO knows of it.
+func (s *storage) conflict(id, node string, a Attachment) (others []string, knowable bool) {
 	v, ok := s.volumes[id]
 	if !ok {
-		return nil
+		return nil, false
 	}
-	var others []string
 	single := a.singleNode()
 	for n, existing := range v.nodes {
 		if n == node {
@@ -144,12 +144,13 @@ func (s *storage) conflict(id, node string, a Attachment) []string {
 		}
 		others = append(others, n)
 		single = single || existing.singleNode()
+		knowable = knowable || !existing.Foreign
 	}
 	if !single {
-		return nil
+		return nil, false
 	}
 	slices.Sort(others)
-	return others
+	return others, knowable
 }
 
 // gain attaches a volume behind the CO's back, in the mode it already has
