@@ -146,7 +146,7 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 		d.ledger.setReleased(va.UID, false)
 	}
 	if err != nil {
-		if !attach.NotReady(err) && !d.waitsOut(r, err) {
+		if d.isOfTheVolume(r, err) {
 			d.saveError(ctx, va, r, op, err)
 		}
 		return op, err
@@ -192,6 +192,12 @@ func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan a
 // volume before that is taken for the volume's own fault: it may be what ends the
 // driver, and with it the calls for all others.
 const aloneAfter = 3
+
+// isOfTheVolume says whether an error is for the status: whoever waits for the volume can do
+// nothing about the Kubernetes API, this process' lease or a driver that has just gone.
+func (d *driver) isOfTheVolume(r *record, err error) bool {
+	return !attach.NotReady(err) && !isFenced(err) && !d.waitsOut(r, err)
+}
 
 // waitsOut says whether a failure is only that the driver has gone away, so that the
 // work waits with the rest of the queue. It counts one time for each session: until the
