@@ -2,6 +2,7 @@ package status
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -34,7 +35,10 @@ type ReplicaList struct {
 }
 
 // api answers with what the source says, as JSON.
-type api struct{ source Source }
+type api struct {
+	source Source
+	turns  turns
+}
 
 func (a api) register(mux *http.ServeMux) {
 	mux.HandleFunc("/api/v1/overview", a.overview)
@@ -72,7 +76,15 @@ func (a api) attachments(w http.ResponseWriter, r *http.Request) {
 		sendError(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	sendJSON(w, http.StatusOK, q.page(a.source.Attachments(q.filter)))
+	var body []byte
+	if !a.turns.do(r.Context(), func() { body, err = json.Marshal(q.page(a.source.Attachments(q.filter))) }) {
+		return // who asked has left
+	}
+	if err != nil { // it has a JSON form
+		sendError(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	sendBody(w, http.StatusOK, body)
 }
 
 func (a api) replicas(w http.ResponseWriter, _ *http.Request) {

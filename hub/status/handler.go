@@ -29,8 +29,9 @@ func newHandler(o Options) (http.Handler, error) {
 		ErrorLog:            scrapeLog{},
 		MaxRequestsInFlight: mostScrapes,
 	}))
-	api{o.Source}.register(mux)
-	newPages(o).register(mux)
+	t := newTurns()
+	api{o.Source, t}.register(mux)
+	newPages(o, t).register(mux)
 	if o.Profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -96,9 +97,14 @@ func sendJSON(w http.ResponseWriter, code int, value any) {
 		sendError(w, http.StatusInternalServerError, err.Error())
 		return
 	}
+	sendBody(w, code, body)
+}
+
+// sendBody answers with a value that is in JSON already.
+func sendBody(w http.ResponseWriter, code int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n'))
+	_, _ = w.Write(append(body, '\n')) // whoever has left need not know
 }
 
 // sendError answers with {"error": text}.

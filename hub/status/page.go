@@ -21,14 +21,10 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-const (
-	// pagePolicy lets a page have its own files and itself, and nothing else: no script
-	// or style in it runs, not even if one got past the templates' escaping.
-	pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
-		"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
-	// mostPages is how many pages are made at once: those that follow wait.
-	mostPages = 4
-)
+// pagePolicy lets a page have its own files and itself, and nothing else: no script
+// or style in it runs, not even if one got past the templates' escaping.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{
 	"count":    count,
@@ -50,34 +46,75 @@ type pages struct {
 	source      Source
 	metrics     *Metrics
 	metricsPath string
-	turns       chan struct{}
+	turns       turns
 }
 
-func newPages(o Options) *pages {
-	return &pages{source: o.Source, metrics: o.Metrics, metricsPath: o.MetricsPath, turns: make(chan struct{}, mostPages)}
+func newPages(o Options, t turns) *pages {
+	return &pages{source: o.Source, metrics: o.Metrics, metricsPath: o.MetricsPath, turns: t}
 }
 
 func (p *pages) register(mux *http.ServeMux) {
-	mux.HandleFunc("/{$}", p.inTurn(p.overview))
-	mux.HandleFunc("/drivers/{name}", p.inTurn(p.driver))
-	mux.HandleFunc("/attachments", p.inTurn(p.attachments))
-	mux.HandleFunc("/attachments/{name}", p.inTurn(p.attachment))
+	mux.HandleFunc("/{$}", p.serve(p.overview))
+	mux.HandleFunc("/drivers/{name}", p.serve(p.driver))
+	mux.HandleFunc("/attachments", p.serve(p.attachments))
+	mux.HandleFunc("/attachments/{name}", p.serve(p.attachment))
 	for _, name := range []string{"page.css", "page.js", "icon.svg"} {
 		mux.HandleFunc("/assets/"+name, asset(name))
 	}
 }
 
-// inTurn bounds how many pages are made at once: many browsers that refresh must not
-// take the processor from the work.
-func (p *pages) inTurn(next http.HandlerFunc) http.HandlerFunc {
+// answer is a page that is to be made.
+type answer struct {
+	code     int
+	template string
+	data     any
+}
+
+// serve makes a page in its turn, as a whole: half a page would be taken for a whole one.
+func (p *pages) serve(look func(*http.Request) answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case p.turns <- struct{}{}:
-			defer func() { <-p.turns }()
-			next(w, r)
-		case <-r.Context().Done():
+		packed := strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+		var page []byte
+		var code int
+		var err error
+		if !p.turns.do(r.Context(), func() {
+			a := look(r)
+			code = a.code
+			page, err = a.html(packed)
+		}) {
+			return // who asked has left
 		}
+		if err != nil {
+			sendError(w, http.StatusInternalServerError, err.Error())
+			return
+		}
+		w.Header().Set("Content-Security-Policy", pagePolicy)
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Vary", "Accept-Encoding")
+		if packed {
+			w.Header().Set("Content-Encoding", "gzip")
+		}
+		w.WriteHeader(code)
+		_, _ = w.Write(page) // whoever has left need not know
 	}
+}
+
+// html makes the page.
+func (a answer) html(packed bool) ([]byte, error) {
+	var body bytes.Buffer
+	if err := pageTemplates.ExecuteTemplate(&body, a.template, a.data); err != nil {
+		return nil, fmt.Errorf("make page %s: %w", a.template, err)
+	}
+	if !packed {
+		return body.Bytes(), nil
+	}
+	// The same few words again and again: a tenth is left, which counts for a page that
+	// is asked for all the time, mostly through kubectl port-forward.
+	var short bytes.Buffer
+	packer, _ := gzip.NewWriterLevel(&short, gzip.BestSpeed) // it is a level
+	_, _ = body.WriteTo(packer)                              // into memory
+	_ = packer.Close()
+	return short.Bytes(), nil
 }
 
 // frame is what is around every page.
@@ -109,39 +146,14 @@ func unlessZero(t time.Time, text string) string {
 // UTC writes a time in full.
 func (f frame) UTC(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// show answers with a page. It is made as a whole first: half a page would be taken for
-// a whole one.
-func show(w http.ResponseWriter, r *http.Request, code int, name string, data any) {
-	var body bytes.Buffer
-	if err := pageTemplates.ExecuteTemplate(&body, name, data); err != nil {
-		sendError(w, http.StatusInternalServerError, fmt.Sprintf("make page %s: %v", name, err))
-		return
-	}
-	w.Header().Set("Content-Security-Policy", pagePolicy)
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Vary", "Accept-Encoding")
-	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		w.WriteHeader(code)
-		_, _ = body.WriteTo(w) // whoever has left need not know
-		return
-	}
-	// The same few words again and again: a tenth is left, which counts for a page that
-	// is asked for all the time, mostly through kubectl port-forward.
-	w.Header().Set("Content-Encoding", "gzip")
-	w.WriteHeader(code)
-	packed, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // it is a level
-	_, _ = body.WriteTo(packed)
-	_ = packed.Close()
-}
-
 // complaintPage is what there is to say instead of a page.
 type complaintPage struct {
 	frame
 	Text string
 }
 
-func (p *pages) complain(w http.ResponseWriter, r *http.Request, code int, text string) {
-	show(w, r, code, "complaint.html", complaintPage{p.frame(r, http.StatusText(code)), text})
+func (p *pages) complain(r *http.Request, code int, text string) answer {
+	return answer{code, "complaint.html", complaintPage{p.frame(r, http.StatusText(code)), text}}
 }
 
 // asset serves an embedded file, which browsers may keep and have to ask about: after an

@@ -15,13 +15,12 @@ type attachmentPage struct {
 	Story  []step
 }
 
-func (p *pages) attachment(w http.ResponseWriter, r *http.Request) {
+func (p *pages) attachment(r *http.Request) answer {
 	filter := AttachmentFilter{Name: r.PathValue("name")}
 	found := p.source.Attachments(filter)
 	i := slices.IndexFunc(found, filter.Match)
 	if i < 0 {
-		p.complain(w, r, http.StatusNotFound, fmt.Sprintf("There is no VolumeAttachment %q: it was detached and deleted, or never made.", clean(filter.Name, shortText)))
-		return
+		return p.complain(r, http.StatusNotFound, fmt.Sprintf("There is no VolumeAttachment %q: it was detached and deleted, or never made.", clean(filter.Name, shortText)))
 	}
 	page := attachmentPage{frame: p.frame(r, filter.Name), Attachment: found[i]}
 	drivers := p.source.Drivers()
@@ -30,5 +29,5 @@ func (p *pages) attachment(w http.ResponseWriter, r *http.Request) {
 	}
 	c := Case{Attachment: page.Attachment, Driver: page.Served, Replicas: page.Overview.Replicas, Conflicts: page.Overview.Config.Conflicts, Now: page.Now}
 	page.Advice, page.Story = Advise(c), story(c)
-	show(w, r, http.StatusOK, "attachment.html", page)
+	return answer{http.StatusOK, "attachment.html", page}
 }

@@ -35,12 +35,11 @@ type attachmentTable struct {
 // States are those to choose from.
 func (attachmentsPage) States() []AttachmentState { return AttachmentStates }
 
-func (p *pages) attachments(w http.ResponseWriter, r *http.Request) {
+func (p *pages) attachments(r *http.Request) answer {
 	q := r.URL.Query()
 	page := attachmentsPage{frame: p.frame(r, "VolumeAttachments"), Driver: q.Get("driver"), State: q.Get("state"), Node: q.Get("node"), Query: q.Get("q")}
 	if page.State != "" && page.State != stateOpen && !slices.Contains(AttachmentStates, AttachmentState(page.State)) {
-		p.complain(w, r, http.StatusBadRequest, fmt.Sprintf("The state %q is none of %s, %s.", clean(page.State, shortText), stateOpen, joined(AttachmentStates)))
-		return
+		return p.complain(r, http.StatusBadRequest, fmt.Sprintf("The state %q is none of %s, %s.", clean(page.State, shortText), stateOpen, joined(AttachmentStates)))
 	}
 	page.Drivers = p.attachers(page.Overview, page.Driver)
 	filter := AttachmentFilter{Driver: page.Driver, Node: page.Node}
@@ -53,7 +52,7 @@ func (p *pages) attachments(w http.ResponseWriter, r *http.Request) {
 	})
 	slices.SortFunc(found, func(a, b Attachment) int { return cmp.Compare(a.Name, b.Name) })
 	page.turn(found, q.Get("after"))
-	show(w, r, http.StatusOK, "attachments.html", page)
+	return answer{http.StatusOK, "attachments.html", page}
 }
 
 // turn opens the page that begins after a name.

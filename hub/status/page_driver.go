@@ -19,7 +19,7 @@ type driverPage struct {
 	Table       attachmentTable // of those that are open, the worst first
 }
 
-func (p *pages) driver(w http.ResponseWriter, r *http.Request) {
+func (p *pages) driver(r *http.Request) answer {
 	name := r.PathValue("name")
 	f := p.frame(r, name)
 	filter := AttachmentFilter{Driver: name}
@@ -27,17 +27,16 @@ func (p *pages) driver(w http.ResponseWriter, r *http.Request) {
 	drivers := p.judged(f, attachments)
 	i := slices.IndexFunc(drivers, func(j judged) bool { return j.Name == name })
 	if i < 0 {
-		p.complain(w, r, http.StatusNotFound, fmt.Sprintf("There is no driver %q here: it is not configured, or its name is written in another way.", clean(name, shortText)))
-		return
+		return p.complain(r, http.StatusNotFound, fmt.Sprintf("There is no driver %q here: it is not configured, or its name is written in another way.", clean(name, shortText)))
 	}
 	j := drivers[i]
-	show(w, r, http.StatusOK, "driver.html", driverPage{
+	return answer{http.StatusOK, "driver.html", driverPage{
 		frame:       f,
 		driverRow:   driverRow{j, newSpark(&j.history)},
 		Advice:      AdviseDriver(j.Driver, f.Overview.Replicas, f.Now),
 		Attachments: totals(attachments),
 		Table:       attachmentTable{frame: f, Rows: firstOpen(attachments), OneDriver: true},
-	})
+	}}
 }
 
 // urgency is the order in which open VolumeAttachments are shown.

@@ -93,7 +93,7 @@ func totals(all []Attachment) attachmentTotals {
 // open says whether there is something to be done for a VolumeAttachment.
 func open(a Attachment) bool { return a.State != Attached && a.State != Idle }
 
-func (p *pages) overview(w http.ResponseWriter, r *http.Request) {
+func (p *pages) overview(r *http.Request) answer {
 	query := r.URL.Query()
 	page := overviewPage{frame: p.frame(r, "Drivers"), Query: query.Get("q"), State: query.Get("state")}
 	attachments := p.source.Attachments(AttachmentFilter{})
@@ -113,7 +113,7 @@ func (p *pages) overview(w http.ResponseWriter, r *http.Request) {
 	page.Replicas = sortedReplicas(page.Overview.Replicas)
 	page.Strangers = strangers(all, membersOf(page.Replicas))
 	page.Title = page.headline()
-	show(w, r, http.StatusOK, "overview.html", page)
+	return answer{http.StatusOK, "overview.html", page}
 }
 
 // judged returns all drivers, the worst first, with their VolumeAttachments in mind.

@@ -20,10 +20,10 @@ import (
 const (
 	defaultMetricsPath = "/metrics"
 
-	// Bounds for whoever connects. An answer may take as long as a CPU profile.
+	// Bounds for whoever connects. Profiles get the time that they last beyond that.
 	headerTimeout  = 5 * time.Second
 	readTimeout    = 10 * time.Second
-	writeTimeout   = 2 * time.Minute
+	writeTimeout   = 30 * time.Second
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 16 << 10
 	// closeGrace is how long requests may take to end when the server does.

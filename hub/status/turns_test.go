@@ -1,0 +1,74 @@
+package status
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+)
+
+// stalled is a client that reads nothing of its answer until it is let go.
+type stalled struct {
+	http.ResponseWriter
+	reached, let chan struct{}
+	once         sync.Once
+}
+
+func (s *stalled) Write(p []byte) (int, error) {
+	s.once.Do(func() { close(s.reached) })
+	<-s.let
+	return len(p), nil
+}
+
+func TestWhoReadsSlowlyKeepsNobodyWaiting(t *testing.T) {
+	h := newBusyHub(10, 100)
+	server, err := New(Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/", "/attachments", "/drivers/" + busyName(1), "/attachments/" + vaName(1), "/api/v1/attachments"} {
+		let := make(chan struct{})
+		var slow sync.WaitGroup
+		for range 2 * mostTurns {
+			s := &stalled{ResponseWriter: httptest.NewRecorder(), reached: make(chan struct{}), let: let}
+			slow.Go(func() { server.handler.ServeHTTP(s, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)) })
+			select {
+			case <-s.reached:
+			case <-time.After(10 * time.Second):
+				t.Errorf("%s: nothing was sent", path)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		answer := httptest.NewRecorder()
+		server.handler.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+		if answer.Body.Len() == 0 || answer.Code != http.StatusOK {
+			t.Errorf("%s: got %d, %d bytes", path, answer.Code, answer.Body.Len())
+		}
+		cancel()
+		close(let)
+		slow.Wait()
+	}
+}
+
+func TestOnlySomeAreMadeAtOnce(t *testing.T) {
+	turns := newTurns()
+	let := make(chan struct{})
+	var busy sync.WaitGroup
+	for range mostTurns {
+		begun := make(chan struct{})
+		busy.Go(func() { turns.do(t.Context(), func() { close(begun); <-let }) })
+		<-begun
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if turns.do(ctx, func() { t.Error("one more is made") }) {
+		t.Error("one more was made")
+	}
+	close(let)
+	busy.Wait()
+	if !turns.do(t.Context(), func() {}) {
+		t.Error("turns are not given back")
+	}
+}
