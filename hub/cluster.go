@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -299,6 +300,11 @@ func (c *Cluster) attachRequired(driver string) bool {
 
 // volume returns a PersistentVolume as the API server has it now, nil if there is none.
 func (c *Cluster) volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		// Older API servers take any text for the name of a volume in a VolumeAttachment. As
+		// part of a path this one would be another request, or an error about paths.
+		return nil, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	pv, err := c.kube.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
 // ledger is what a driver's workers remember. It outlives a restart of the driver, and
@@ -298,7 +299,7 @@ func (l *ledger) noteFailure(name string, failures int, err error) {
 	if r := l.records[name]; r != nil {
 		r.failures, r.failure = failures, ""
 		if err != nil {
-			r.failure = err.Error()
+			r.failure = csiclient.Shorten(err.Error(), csiclient.MaxWords)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
@@ -226,7 +227,7 @@ func (d *driver) retry(ctx context.Context, it *item, r *record, op attach.Opera
 	}
 	failures := r.tries.failed(op)
 	d.ledger.noteFailure(name, failures, err)
-	d.tally.failedWith(err, status.Failure{Time: time.Now(), Operation: operationOf(op), VolumeAttachment: name, Text: err.Error()}, time.Since(it.since))
+	d.tally.failedWith(err, status.Failure{Time: time.Now(), Operation: operationOf(op), VolumeAttachment: name, Text: csiclient.Shorten(err.Error(), csiclient.MaxWords)}, time.Since(it.since))
 	delay := backoff(d.desired.settings().Retry, failures, err, jitter)
 	changed := d.queue.Changed(it)
 	next, l := d.wanted(name)
