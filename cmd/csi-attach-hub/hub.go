@@ -18,7 +18,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
 )
@@ -101,7 +100,14 @@ func runHub(ctx context.Context, s hubSettings) error {
 	defer asked.Wait()
 	defer stopAsking()
 	asked.Go(func() { rights.Watch(asking, kube, neededRights(s, source.Config())) })
-	err = beside(ctx, leases, servers, func() error {
+	var aids []func(context.Context) error
+	if leases != nil {
+		aids = append(aids, leases.Run)
+	}
+	for _, server := range servers {
+		aids = append(aids, server.Run)
+	}
+	err = beside(ctx, aids, func(ctx context.Context) error {
 		return runRegistry(ctx, r, hangups, reload, func() error { return h.Run(ctx, r.Updates()) })
 	})
 	if err != nil {
@@ -111,18 +117,26 @@ func runHub(ctx context.Context, s hubSettings) error {
 	return nil
 }
 
-// beside runs leases and HTTP servers while do runs, and returns what do did: both are
-// needed until the last call has ended.
-func beside(ctx context.Context, leases *lease.Leases, servers []*status.Server, do func() error) error {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+// beside runs aids, leases and HTTP servers, while do runs, and returns what do did: they
+// are needed until the last call has ended. One that ends with an error has do told to
+// stop: nobody would see how a hub is that does not answer.
+func beside(ctx context.Context, aids []func(context.Context) error, do func(context.Context) error) error {
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
 	var running errgroup.Group
-	if leases != nil {
-		running.Go(func() error { return leases.Run(ctx) })
+	for _, aid := range aids {
+		running.Go(func() error {
+			err := aid(lasting)
+			if err != nil {
+				klog.FromContext(ctx).Error(err, "Stopping in order: something has ended that is needed")
+				stop()
+			}
+			return err
+		})
 	}
-	for _, server := range servers {
-		running.Go(func() error { return server.Run(ctx) })
-	}
-	err := do()
+	err := do(working)
 	cancel()
 	return errors.Join(err, running.Wait())
 }
