@@ -1,6 +1,6 @@
 # `make` shows this menu.
 .DEFAULT_GOAL := help
-.PHONY: help build test browser lint image buildah demo sandbox pictures graphviz bench clean
+.PHONY: help build test browser lint image buildah demo sandbox pictures graphviz bench soak clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
@@ -77,6 +77,9 @@ graphviz: ## install Debian's graphviz, which draws the diagram of the README (a
 bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTACHER names one; BENCH=case for one case
 	bin/testbed bench --hub bin/csi-attach-hub $(if $(ROUNDS),--rounds $(ROUNDS)) --json bin/bench.json \
 	  --command 'make bench$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))' $(BENCH)
+
+soak: build ## have a hub attach and detach for DURATION (20m), draw bin/soak.svg, fail if it grows
+	bin/testbed soak --hub bin/csi-attach-hub --duration $(or $(DURATION),20m) --svg bin/soak.svg
 
 clean: ## remove what was built here (the control plane's cache stays)
 	rm -rf bin

@@ -14,5 +14,7 @@
 // Bench is a thin wrapper of package bench, and bench-floor, hidden, is one of its
 // competitors.
 //
+// Soak is a thin wrapper of package soak.
+//
 // It is for development and demonstration and is no part of the product.
 package main

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/soak"
+)
+
+// newSoakCommand has a hub work for long.
+func newSoakCommand() *cobra.Command {
+	var o soak.Options
+	var svg string
+	cmd := &cobra.Command{
+		Use:   "soak",
+		Short: "Have a hub attach and detach for long, and check that it does not grow",
+		Long: `Start a Kubernetes control plane, fake CSI drivers and csi-attach-hub, attach and
+detach all the time, and take samples of the hub: memory, goroutines, descriptors,
+operations, what waits. At the end they are drawn, and judged after a warm-up.
+
+The exit code is 1 when something grew, or when the books of the drivers are not in
+order.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			o.Out = cmd.OutOrStdout()
+			// Short: paths of sockets have narrow limits.
+			if o.Dir, err = os.MkdirTemp("", "attach-hub-"); err != nil {
+				return fmt.Errorf("make folder: %w", err)
+			}
+			if err := runSoak(cmd.Context(), o, svg); err != nil {
+				return fmt.Errorf("%w\nthe logs are kept in %s", err, o.Dir)
+			}
+			return os.RemoveAll(o.Dir)
+		},
+	}
+	s := cmd.Flags()
+	s.StringVar(&o.Hub, "hub", "bin/csi-attach-hub", "binary of csi-attach-hub")
+	s.DurationVar(&o.Duration, "duration", 20*time.Minute, "how long the load lasts")
+	s.DurationVar(&o.Every, "every", 5*time.Second, "how often a sample is taken")
+	s.IntVar(&o.Drivers, "drivers", 5, "how many drivers there are")
+	s.IntVar(&o.Volumes, "volumes", 20, "how many volumes each driver has")
+	s.DurationVar(&o.Latency, "latency", 50*time.Millisecond, "how long a call of a driver takes")
+	s.Uint64Var(&o.Seed, "seed", 1, "of the load")
+	s.StringVar(&svg, "svg", "soak.svg", "file to draw the samples into")
+	return cmd
+}
+
+func runSoak(ctx context.Context, o soak.Options, svg string) error {
+	// Before a long run: where it is to be drawn.
+	out, err := os.Create(filepath.Clean(svg))
+	if err != nil {
+		return fmt.Errorf("soak: %w", err)
+	}
+	defer out.Close()
+	report, err := soak.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(o.Out, "\n%s\nDrawn in %s\n", report.Text(), svg)
+	if err := errors.Join(report.WriteSVG(out), out.Close()); err != nil {
+		return fmt.Errorf("soak: %w", err)
+	}
+	if grew := report.Grew(); len(grew) > 0 {
+		return fmt.Errorf("soak: what grew: %s", strings.Join(grew, ", "))
+	}
+	return nil
+}
