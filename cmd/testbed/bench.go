@@ -13,7 +13,7 @@ import (
 // newBenchCommand measures.
 func newBenchCommand() *cobra.Command {
 	o := bench.Options{Sidecar: os.Getenv("CSI_ATTACHER")}
-	var json string
+	var json, markdown string
 	cmd := &cobra.Command{
 		Use:   "bench [CASE...]",
 		Short: "Measure csi-attach-hub next to the least that attaching can cost",
@@ -33,42 +33,49 @@ A target that is missed is said in the table, and is no error.`,
 			if len(report.Cases) > 0 {
 				fmt.Fprint(cmd.OutOrStdout(), report)
 			}
-			return errors.Join(err, writeReport(report, json))
+			return errors.Join(err, writeReport(report, json, markdown))
 		},
 	}
 	s := cmd.Flags()
 	s.StringVar(&o.Hub, "hub", "bin/csi-attach-hub", "binary of csi-attach-hub")
 	s.IntVar(&o.Rounds, "rounds", 0, "how often each competitor takes its turn (default: as each case has it)")
-	s.StringVar(&json, "json", "", "file to write everything to that was measured, as JSON")
+	s.StringVar(&json, "json", "", "file to write everything to that was measured, as JSON; what it has of other cases stays in it")
+	s.StringVar(&markdown, "markdown", "", "file to write the tables to, as Markdown: between its lines <!-- bench --> and <!-- /bench -->, if it has them")
 	s.StringVar(&o.Command, "command", "make bench", "how this was started, for the report")
 	s.BoolVar(&o.Keep, "keep", false, "keep the folders with the logs")
 	return cmd
 }
 
-func writeReport(r bench.Report, json string) error {
-	if json == "" || len(r.Cases) == 0 {
+// writeReport writes what was measured now, and in JSON files before.
+func writeReport(r bench.Report, json, markdown string) error {
+	if len(r.Cases) == 0 {
 		return nil
 	}
-	return r.WriteJSON(json)
+	if json != "" {
+		before, err := bench.ReadReport(json)
+		if err != nil {
+			return err
+		}
+		r = before.With(r)
+		if err := r.WriteJSON(json); err != nil {
+			return err
+		}
+	}
+	if markdown == "" {
+		return nil
+	}
+	return r.WriteMarkdown(markdown)
 }
 
 // newBenchFloorCommand is a competitor of bench, as a process of its own.
 func newBenchFloorCommand() *cobra.Command {
-	var o bench.FloorOptions
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:    bench.FloorCommand,
 		Short:  "Run the floor of a benchmark until SIGTERM",
-		Args:   cobra.NoArgs,
+		Args:   cobra.ExactArgs(1),
 		Hidden: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.Out = cmd.OutOrStdout()
-			return bench.RunFloor(cmd.Context(), o)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return bench.RunFloor(cmd.Context(), args[0], cmd.OutOrStdout())
 		},
 	}
-	s := cmd.Flags()
-	s.StringVar(&o.Kubeconfig, "kubeconfig", "", "how to reach the Kubernetes API")
-	s.StringVar(&o.Drivers, "drivers", "", "file with the drivers' endpoints by name, a JSON object")
-	s.StringVar(&o.HTTPEndpoint, "http-endpoint", "", "address for metrics")
-	s.BoolVar(&o.Fresh, "fresh", false, "no PersistentVolume has a finalizer yet")
-	return cmd
 }

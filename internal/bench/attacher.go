@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
@@ -24,6 +25,16 @@ type attacher struct {
 	name      string
 	processes []*testbed.Process
 	metrics   []string // URLs, one for each process
+	killed    bool     // it knows no other end than by a signal
+	bursts    int      // that it is to take part in
+	ready     time.Duration
+	before    before
+}
+
+// before is how things stood before a competitor was started.
+type before struct {
+	requests testbed.RequestCounts
+	calls    calls
 }
 
 // usage is what all its processes take.
@@ -69,7 +80,13 @@ func (a *attacher) stop(ctx context.Context) error {
 	errs := make([]error, len(a.processes))
 	var stopping sync.WaitGroup
 	for i, p := range a.processes {
-		stopping.Go(func() { errs[i] = p.Stop(ctx, stopGrace) })
+		stopping.Go(func() {
+			if a.killed {
+				p.Kill()
+				return
+			}
+			errs[i] = p.Stop(ctx, stopGrace)
+		})
 	}
 	stopping.Wait()
 	return errors.Join(errs...)

@@ -18,7 +18,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	report := Report{Date: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), Command: o.Command}
+	var report Report
 	for _, c := range cases {
 		if o.Rounds > 0 {
 			c.Rounds = o.Rounds
@@ -40,11 +40,19 @@ func measure(ctx context.Context, o Options, c Case) (result Result, err error) 
 	if err != nil {
 		return Result{}, err
 	}
-	result = Result{Name: c.Name, About: c.About, Rounds: c.Rounds, Workers: c.Workers}
+	result = Result{
+		Name: c.Name, About: c.About, Date: began.UTC().Truncate(time.Second), Machine: thisMachine(), Command: o.Command,
+		Rounds: c.Rounds, Workers: c.Workers,
+	}
+	if c.prepare != nil {
+		if err := c.prepare(ctx, s); err != nil {
+			return Result{}, fmt.Errorf("prepare: %w", err)
+		}
+	}
 	for round := range c.Rounds {
 		for _, competitor := range s.competitors() {
 			s.say("round %d of %d: %s", round+1, c.Rounds, competitor.name)
-			figures, err := s.turn(ctx, competitor)
+			figures, err := s.takeTurn(ctx, competitor)
 			if err != nil {
 				return Result{}, fmt.Errorf("%s: %w", competitor.name, err)
 			}
@@ -56,9 +64,37 @@ func measure(ctx context.Context, o Options, c Case) (result Result, err error) 
 	return result, nil
 }
 
+// takeTurn lets a competitor run once.
+func (s *stage) takeTurn(ctx context.Context, c competitor) (figures Figures, err error) {
+	if s.c.unguarded {
+		if err := each(ctx, s.volumes, func(ctx context.Context, v volume) error { return v.unguard(ctx, s.client()) }); err != nil {
+			return nil, err
+		}
+	}
+	var was before
+	if was.requests, err = countRequests(ctx, s.plane); err != nil {
+		return nil, err
+	}
+	was.calls = countCalls(s.drivers)
+	began := time.Now()
+	a, err := c.start(ctx, s)
+	defer func() { err = errors.Join(err, a.stop(context.WithoutCancel(ctx))) }()
+	if err != nil {
+		return nil, err
+	}
+	a.ready, a.before, a.bursts = time.Since(began), was, s.c.Bursts
+	if c.bursts > 0 {
+		a.bursts = min(a.bursts, c.bursts)
+	}
+	return s.c.turn(ctx, s, a)
+}
+
 // competitors are those of the case, in the order of their turns.
 func (s *stage) competitors() []competitor {
-	all := []competitor{hubCompetitor(), floorCompetitor()}
+	all := []competitor{hubCompetitor()}
+	if !s.c.alone {
+		all = append(all, floorCompetitor())
+	}
 	if s.opts.Sidecar == "" {
 		return all
 	}

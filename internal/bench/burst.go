@@ -39,33 +39,25 @@ func (s *stage) burst(ctx context.Context, a *attacher, volumes []volume) (b bur
 }
 
 func (s *stage) attach(ctx context.Context, volumes []volume) (phase, error) {
-	return s.phase(ctx, "attached", isAttached, volumes, func(ctx context.Context, v volume) error { return v.ask(ctx, s.client()) })
+	return s.phase(ctx, "attached", isAttached, volumes, s.ask)
 }
 
 func (s *stage) detach(ctx context.Context, volumes []volume) (phase, error) {
-	return s.phase(ctx, "gone", isGone, volumes, func(ctx context.Context, v volume) error { return v.release(ctx, s.client()) })
+	return s.phase(ctx, "gone", isGone, volumes, s.release)
 }
 
-// phase changes all VolumeAttachments and blocks until they have got where they are to
-// be.
+func (s *stage) ask(ctx context.Context, v volume) error     { return v.ask(ctx, s.client()) }
+func (s *stage) release(ctx context.Context, v volume) error { return v.release(ctx, s.client()) }
+
+// phase changes all VolumeAttachments and counts what that took.
 func (s *stage) phase(ctx context.Context, what string, reaches goal, volumes []volume, change func(context.Context, volume) error) (phase, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, phaseFor, fmt.Errorf("not %s after %v", what, phaseFor))
-	defer cancel()
 	before, err := countRequests(ctx, s.plane)
 	if err != nil {
 		return phase{}, err
 	}
 	made := countCalls(s.drivers)
-	s.clock.reset(reaches, len(volumes))
-	err = each(ctx, volumes, func(ctx context.Context, v volume) error {
-		s.clock.begin(v.name)
-		return change(ctx, v)
-	})
-	if err != nil {
-		return phase{}, err
-	}
 	p := phase{}
-	if p.timing, err = s.clock.wait(ctx, what, nil); err != nil {
+	if p.timing, err = s.change(ctx, what, reaches, volumes, change); err != nil {
 		return phase{}, err
 	}
 	after, err := countRequests(ctx, s.plane)
@@ -74,6 +66,22 @@ func (s *stage) phase(ctx context.Context, what string, reaches goal, volumes []
 	}
 	p.requests, p.calls = requestsOf(before, after), countCalls(s.drivers).minus(made)
 	return p, nil
+}
+
+// change changes all VolumeAttachments and blocks until they have got where they are to
+// be.
+func (s *stage) change(ctx context.Context, what string, reaches goal, volumes []volume, change func(context.Context, volume) error) (timing, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, phaseFor, fmt.Errorf("not %s after %v", what, phaseFor))
+	defer cancel()
+	s.clock.reset(reaches, len(volumes))
+	err := each(ctx, volumes, func(ctx context.Context, v volume) error {
+		s.clock.begin(v.name)
+		return change(ctx, v)
+	})
+	if err != nil {
+		return timing{}, err
+	}
+	return s.clock.wait(ctx, what)
 }
 
 // perOperation is a count of a phase for each of its volumes.

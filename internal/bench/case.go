@@ -1,6 +1,9 @@
 package bench
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // latency is how long a publish or unpublish of every driver takes.
 const latency = 50 * time.Millisecond
@@ -15,23 +18,72 @@ type Case struct {
 	Each    int           // volumes of each driver that are attached at once
 	Latency time.Duration // of the drivers
 	Workers int           // in drivers.yaml; 0: the default
-	Fresh   bool          // the first burst meets volumes without finalizers
 	Bursts  int           // in each turn
 	Rounds  int           // if nothing else is said
 	// Sidecars are the ways in which csi-attacher takes part, if there is a binary.
 	Sidecars []string
 	Targets  []Target
+
+	alone     bool // without the floor: there is nothing to compare
+	unguarded bool // each turn begins with volumes that were never attached
+	booked    bool // the drivers' books keep each call
+	// prepare does once what comes before all turns; may be nil.
+	prepare func(context.Context, *stage) error
+	// turn measures a competitor that runs.
+	turn func(context.Context, *stage, *attacher) (Figures, error)
 }
 
 // Cases are all there are, in the order in which they are measured.
 func Cases() []Case {
+	both := []string{sidecarName, tunedSidecarName}
 	return []Case{
 		{
 			Name: "10x50", About: "10 drivers, 50 volumes each, all at once; 2,500 PersistentVolumes",
 			Drivers: 10, Nodes: 20, Volumes: 2500, Each: 50, Latency: latency, Workers: 100,
-			Fresh: true, Bursts: 3, Rounds: 3, Sidecars: []string{sidecarName, tunedSidecarName},
+			Bursts: 3, Rounds: 3, Sidecars: both, unguarded: true, turn: turnOfBursts,
 			Targets: append(contract(true),
 				AtLeast(AttachRate, 0.85).OfFloor(), AtLeast(DetachRate, 0.85).OfFloor(), AtMost(ResidentEnd, 70e6)),
+		},
+		{
+			Name: "10x500", About: "10 drivers, 500 volumes each, all at once; 20,000 PersistentVolumes",
+			Drivers: 10, Nodes: 50, Volumes: 20000, Each: 500, Latency: latency, Workers: 100,
+			// The default flags of csi-attacher would take five minutes to attach these.
+			Bursts: 1, Rounds: 3, Sidecars: both[1:], turn: turnOfBursts,
+			Targets: append(contract(false),
+				AtLeast(AttachRate, 0.85).OfFloor(), AtLeast(DetachRate, 0.85).OfFloor(), AtMost(ResidentAttached, 130e6)),
+		},
+		{
+			Name: "100x20", About: "100 drivers, 20 volumes each, all at once; 5,000 PersistentVolumes",
+			Drivers: 100, Nodes: 20, Volumes: 5000, Each: 20, Latency: latency,
+			Bursts: 1, Rounds: 3, turn: turnOfBursts, Targets: contract(false),
+		},
+		{
+			Name: "one-hangs", About: "9 drivers, 50 volumes each, all at once; while a tenth has nothing to do, and while its 50 volumes wait for it",
+			Drivers: 10, Nodes: 20, Volumes: 2500, Each: 50, Latency: latency,
+			Bursts: 5, Rounds: 3, turn: turnOfHanging, Targets: []Target{AtMost(HangingRatio, 1.05)},
+		},
+		{
+			Name: "1x1000", About: "one driver, 1,000 volumes at once; 2,500 PersistentVolumes",
+			Drivers: 1, Nodes: 50, Volumes: 2500, Each: 1000, Latency: latency, Workers: 100,
+			Bursts: 2, Rounds: 3, Sidecars: both[1:], turn: turnOfBursts, Targets: contract(false),
+		},
+		{
+			Name: "restart", About: "a restart with 5,000 volumes attached; 10 drivers, 20,000 PersistentVolumes",
+			Drivers: 10, Nodes: 50, Volumes: 20000, Each: 500, Latency: latency,
+			Rounds: 3, alone: true, prepare: attachForGood, turn: turnOfStart,
+			Targets: []Target{AtMost(Ready, 3), Exactly(StartCalls, 0), Exactly(StartWrites, 0), AtMost(ResidentIdle, 130e6)},
+		},
+		{
+			Name: "crowd", About: "100,000 PersistentVolumes, 20,000 of them attached; 10 drivers; then 20 volumes each, one after the other",
+			Drivers: 10, Nodes: 200, Volumes: 100_000, Each: 2000, Latency: latency,
+			Rounds: 2, booked: true, prepare: attachForGood, turn: turnOfDispatch,
+			Targets: []Target{Exactly(StartCalls, 0), Exactly(StartWrites, 0), AtMost(ResidentEnd, 350e6)},
+		},
+		{
+			Name: "idle", About: "what a driver without work costs: 10 drivers, and 110",
+			Drivers: 110, Nodes: 1, Latency: latency,
+			Rounds: 3, alone: true, turn: turnOfIdling,
+			Targets: []Target{AtMost(GoroutinesPerDriver, 12), AtMost(ResidentPerDriver, 0.5e6)},
 		},
 	}
 }
@@ -46,9 +98,9 @@ func CaseNames() []string {
 }
 
 // contract are the writes and calls that the hub promises.
-func contract(fresh bool) []Target {
+func contract(first bool) []Target {
 	targets := []Target{Exactly(AttachWrites, 2), Exactly(DetachWrites, 1), Exactly(AttachCalls, 1), Exactly(DetachCalls, 1)}
-	if fresh {
+	if first {
 		targets = append(targets, Exactly(FirstWrites, 3))
 	}
 	return targets

@@ -22,19 +22,16 @@ const (
 // hubCompetitor is bin/csi-attach-hub as users run it: one process, leases, metrics.
 func hubCompetitor() competitor {
 	return competitor{name: hubName, start: func(ctx context.Context, s *stage) (*attacher, error) {
-		a, err := startHub(ctx, s)
-		if err != nil {
-			return a, err
-		}
-		return a, waitHub(ctx, s, a)
+		return startHub(ctx, s, s.drivers)
 	}}
 }
 
-// startHub starts the hub and does not wait until it is ready.
-func startHub(ctx context.Context, s *stage) (*attacher, error) {
+// startHub starts the hub for some of the drivers and blocks until it is connected to all
+// of them and holds their leases.
+func startHub(ctx context.Context, s *stage, drivers []*driver) (*attacher, error) {
 	a := &attacher{name: hubName}
 	config := s.file("drivers.yaml")
-	if err := os.WriteFile(config, []byte(driversFile(s.endpoints(), s.names, s.c.Workers)), 0o644); err != nil {
+	if err := os.WriteFile(config, []byte(driversFile(drivers, s.c.Workers)), 0o644); err != nil {
 		return a, fmt.Errorf("write drivers.yaml: %w", err)
 	}
 	if _, err := registry.ParseFile(config); err != nil {
@@ -53,11 +50,10 @@ func startHub(ctx context.Context, s *stage) (*attacher, error) {
 	}
 	a.processes = append(a.processes, p)
 	a.metrics = append(a.metrics, "http://"+address+"/metrics")
-	return a, nil
+	return a, waitHub(ctx, a, float64(len(drivers)))
 }
 
-// waitHub blocks until the hub is connected to every driver and holds its lease.
-func waitHub(ctx context.Context, s *stage, a *attacher) error {
+func waitHub(ctx context.Context, a *attacher, drivers float64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyFor, fmt.Errorf("not ready %v after its start", readyFor))
 	defer cancel()
 	tick := time.NewTicker(readyEvery)
@@ -66,13 +62,13 @@ func waitHub(ctx context.Context, s *stage, a *attacher) error {
 		for {
 			families, err := scrape(ctx, a.metrics[0])
 			up, leads := sum(families["attach_hub_driver_up"]), sum(families["attach_hub_driver_leader"])
-			if want := float64(s.c.Drivers); err == nil && up == want && leads == want {
+			if err == nil && up == drivers && leads == drivers {
 				return nil
 			}
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
-				return fmt.Errorf("wait until the hub is ready: it has %.0f of %d drivers, leads %.0f: %w", up, s.c.Drivers, leads, context.Cause(ctx))
+				return fmt.Errorf("wait until the hub is ready: it has %.0f of %.0f drivers, and the leases of %.0f: %w", up, drivers, leads, context.Cause(ctx))
 			}
 		}
 	})
@@ -80,15 +76,15 @@ func waitHub(ctx context.Context, s *stage, a *attacher) error {
 
 // driversFile is the drivers.yaml for these drivers. All settings are the defaults but,
 // where it is not 0, that of workers.
-func driversFile(endpoints map[string]string, names []string, workers int) string {
+func driversFile(drivers []*driver, workers int) string {
 	var b strings.Builder
 	b.WriteString("apiVersion: attach-hub/v1alpha1\nkind: DriverConfig\n")
 	if workers > 0 {
 		fmt.Fprintf(&b, "defaults: {workers: %d}\n", workers)
 	}
 	b.WriteString("drivers:\n")
-	for _, name := range names {
-		fmt.Fprintf(&b, "- {name: %s, endpoint: %q}\n", name, endpoints[name])
+	for _, d := range drivers {
+		fmt.Fprintf(&b, "- {name: %s, endpoint: %q}\n", d.name, d.endpoint())
 	}
 	return b.String()
 }

@@ -19,7 +19,7 @@ var tuned = []string{"--kube-api-qps=1000", "--kube-api-burst=1000", "--worker-t
 // sidecarCompetitor is one csi-attacher for each driver.
 func sidecarCompetitor(name string, flags []string) competitor {
 	return competitor{name: name, bursts: 1, start: func(ctx context.Context, s *stage) (*attacher, error) {
-		a := &attacher{name: name}
+		a := &attacher{name: name, killed: true}
 		for i, d := range s.drivers {
 			address, err := freeAddress(ctx)
 			if err != nil {

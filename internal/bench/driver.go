@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
@@ -26,12 +27,14 @@ func driverNames(n int) []string {
 	return names
 }
 
-// startDriver starts a driver with its socket in dir. The caller must stop it.
-func startDriver(name, dir string, latency time.Duration) (*driver, error) {
+// startDriver starts a driver with its socket in dir. Its books keep each call only if
+// that is asked for. The caller must stop it.
+func startDriver(dir string, o fakecsi.Options, latency time.Duration) (*driver, error) {
 	// Short: paths of sockets have narrow limits.
-	d := &driver{name: name, socket: filepath.Join(dir, name[:len("driver-000")]+".sock")}
+	short, _, _ := strings.Cut(o.Name, ".")
+	d := &driver{name: o.Name, socket: filepath.Join(dir, short+".sock")}
 	var err error
-	if d.backend, err = fakecsi.New(fakecsi.Options{Name: name, CountersOnly: true}); err != nil {
+	if d.backend, err = fakecsi.New(o); err != nil {
 		return nil, err
 	}
 	err = d.backend.Set(fakecsi.Knobs{Latency: map[fakecsi.Method]fakecsi.Latency{

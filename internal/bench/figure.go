@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -15,6 +16,18 @@ const (
 	AttachRate       Figure = "attachesPerSecond"
 	DetachRate       Figure = "detachesPerSecond"
 	FirstAttachRate  Figure = "firstAttachesPerSecond" // of volumes without the finalizer
+	Ready            Figure = "readySeconds"           // from the start of the process: caches filled, connected, leading
+	ReadyCPU         Figure = "readyCPUSeconds"        // until then
+	StartCalls       Figure = "startCalls"             // publishes and unpublishes, until some seconds after it was ready
+	StartWrites      Figure = "startWrites"            // as AttachWrites
+	StartReads       Figure = "startReads"
+	DispatchP50      Figure = "dispatchP50Seconds" // from the request that creates a VolumeAttachment until the driver is called
+	DispatchP99      Figure = "dispatchP99Seconds"
+	OthersP50        Figure = "othersP50Seconds" // attach, of all drivers but one
+	OthersP50Hanging Figure = "othersP50HangingSeconds"
+	OthersP99        Figure = "othersP99Seconds"
+	OthersP99Hanging Figure = "othersP99HangingSeconds"
+	HangingRatio     Figure = "othersP99HangingRatio"
 	AttachP50        Figure = "attachP50Seconds"
 	AttachP99        Figure = "attachP99Seconds"
 	AttachMax        Figure = "attachMaxSeconds"
@@ -37,6 +50,10 @@ const (
 	HeapEnd          Figure = "heapEndBytes"
 	GoroutinesIdle   Figure = "goroutinesIdle"
 	GoroutinesEnd    Figure = "goroutinesEnd"
+
+	GoroutinesPerDriver Figure = "goroutinesPerDriver" // of those that have nothing to do
+	HeapPerDriver       Figure = "heapPerDriverBytes"
+	ResidentPerDriver   Figure = "residentPerDriverBytes"
 )
 
 // unit is how a value is shown.
@@ -53,6 +70,18 @@ var described = []description{
 	{AttachRate, "attaches per second", whole},
 	{DetachRate, "detaches per second", whole},
 	{FirstAttachRate, "first attaches per second", whole},
+	{Ready, "start until ready", duration},
+	{ReadyCPU, "CPU until ready", duration},
+	{StartCalls, "calls at the start", whole},
+	{StartWrites, "API writes at the start", whole},
+	{StartReads, "API reads at the start", whole},
+	{DispatchP50, "creation until the driver is called p50", duration},
+	{DispatchP99, "creation until the driver is called p99", duration},
+	{OthersP50, "p50 of the others", duration},
+	{OthersP50Hanging, "p50 of the others while one hangs", duration},
+	{OthersP99, "p99 of the others", duration},
+	{OthersP99Hanging, "p99 of the others while one hangs", duration},
+	{HangingRatio, "p99 of the others, hanging / without", hundredths},
 	{AttachP50, "attach p50", duration},
 	{AttachP99, "attach p99", duration},
 	{AttachMax, "attach max", duration},
@@ -75,6 +104,9 @@ var described = []description{
 	{HeapEnd, "heap in use at the end", megabytes},
 	{GoroutinesIdle, "goroutines idle", whole},
 	{GoroutinesEnd, "goroutines at the end", whole},
+	{GoroutinesPerDriver, "goroutines of an idle driver", hundredths},
+	{HeapPerDriver, "heap of an idle driver", megabytes},
+	{ResidentPerDriver, "memory of an idle driver (RSS)", megabytes},
 }
 
 // descriptionOf is that of a figure, all of which are described.
@@ -89,7 +121,13 @@ func descriptionOf(f Figure) description {
 
 func whole(v float64) string      { return fmt.Sprintf("%.0f", v) }
 func hundredths(v float64) string { return fmt.Sprintf("%.2f", v) }
-func megabytes(v float64) string  { return fmt.Sprintf("%.1f MB", v/1e6) }
+
+func megabytes(v float64) string {
+	if math.Abs(v) < 1e6 {
+		return fmt.Sprintf("%.2f MB", v/1e6)
+	}
+	return fmt.Sprintf("%.1f MB", v/1e6)
+}
 
 func duration(v float64) string {
 	d := time.Duration(v * float64(time.Second))

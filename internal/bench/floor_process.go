@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -20,34 +19,37 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/bench/floor"
 )
 
-// FloorOptions are those of a floor that is a process.
-type FloorOptions struct {
-	Kubeconfig   string
-	Drivers      string // file, see FloorCommand
-	HTTPEndpoint string // for its metrics
-	Fresh        bool   // no PersistentVolume has a finalizer yet
-	Out          io.Writer
+// FloorCommand is the subcommand of testbed that is the floor: a process of its own, so
+// that what it takes can be told from what this program does. Its one argument is for
+// RunFloor.
+const FloorCommand = "bench-floor"
+
+// floorReady is what the floor prints when it is ready.
+const floorReady = "floor is ready"
+
+// floorTask says to a process what floor it is.
+type floorTask struct {
+	Kubeconfig   string            `json:"kubeconfig"`
+	Drivers      map[string]string `json:"drivers"`      // endpoints by name
+	HTTPEndpoint string            `json:"httpEndpoint"` // for its metrics
+	Fresh        bool              `json:"fresh"`        // no PersistentVolume has a finalizer yet
 }
 
 // RunFloor is the process of the floor: it blocks until ctx ends.
-func RunFloor(ctx context.Context, o FloorOptions) error {
-	client, err := floorClient(o.Kubeconfig)
+func RunFloor(ctx context.Context, argument string, out io.Writer) error {
+	var task floorTask
+	if err := json.Unmarshal([]byte(argument), &task); err != nil {
+		return fmt.Errorf("read the floor's argument: %w", err)
+	}
+	client, err := floorClient(task.Kubeconfig)
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile(o.Drivers)
-	if err != nil {
-		return fmt.Errorf("read endpoints: %w", err)
-	}
-	var drivers map[string]string
-	if err := json.Unmarshal(data, &drivers); err != nil {
-		return fmt.Errorf("read endpoints: %w", err)
-	}
-	f, err := floor.New(floor.Options{Kube: client, Drivers: drivers, Fresh: o.Fresh})
+	f, err := floor.New(floor.Options{Kube: client, Drivers: task.Drivers, Fresh: task.Fresh})
 	if err != nil {
 		return err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.HTTPEndpoint)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", task.HTTPEndpoint)
 	if err != nil {
 		return fmt.Errorf("listen for metrics: %w", err)
 	}
@@ -61,7 +63,7 @@ func RunFloor(ctx context.Context, o FloorOptions) error {
 	})
 	group.Go(func() error {
 		defer server.Close()
-		return f.Run(ctx, func() { fmt.Fprintf(o.Out, "%sis ready\n", FloorReady) })
+		return f.Run(ctx, func() { fmt.Fprintln(out, floorReady) })
 	})
 	return group.Wait()
 }

@@ -1,27 +1,31 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
 	"time"
 )
 
-// Report is what was measured.
+// Report is what was measured, in the order of Cases.
 type Report struct {
-	Date    time.Time `json:"date"`
-	Machine Machine   `json:"machine"`
-	Command string    `json:"command"`
-	Cases   []Result  `json:"cases"`
+	Cases []Result `json:"cases"`
 }
 
 // Result is what came of one case.
 type Result struct {
-	Name    string `json:"name"`
-	About   string `json:"about"`
-	Workers int    `json:"workers,omitempty"` // of each driver in drivers.yaml; 0: the default
-	Rounds  int    `json:"rounds"`
-	Took    string `json:"took"` // with everything
+	Name    string    `json:"name"`
+	About   string    `json:"about"`
+	Date    time.Time `json:"date"`
+	Took    string    `json:"took"` // with everything
+	Machine Machine   `json:"machine"`
+	Command string    `json:"command"`
+	Workers int       `json:"workers,omitempty"` // of each driver in drivers.yaml; 0: the default
+	Rounds  int       `json:"rounds"`
 	// Medians are those of each competitor over the rounds.
 	Medians  map[string]Figures `json:"medians"`
 	Samples  Samples            `json:"samples"`
@@ -39,6 +43,37 @@ func (r *Result) judge(targets []Target) {
 			r.Verdicts = append(r.Verdicts, v)
 		}
 	}
+}
+
+// ReadReport reads what WriteJSON has written. There need be no such file.
+func ReadReport(path string) (Report, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Report{}, nil
+	}
+	if err != nil {
+		return Report{}, fmt.Errorf("read report: %w", err)
+	}
+	var r Report
+	if err := json.Unmarshal(data, &r); err != nil {
+		return Report{}, fmt.Errorf("read report %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// With returns a report that has newer results in place of those of the same cases.
+func (r Report) With(newer Report) Report {
+	all := slices.Clone(newer.Cases)
+	for _, c := range r.Cases {
+		if !slices.ContainsFunc(newer.Cases, func(n Result) bool { return n.Name == c.Name }) {
+			all = append(all, c)
+		}
+	}
+	order := CaseNames()
+	slices.SortStableFunc(all, func(a, b Result) int {
+		return cmp.Compare(slices.Index(order, a.Name), slices.Index(order, b.Name))
+	})
+	return Report{Cases: all}
 }
 
 // WriteJSON writes the report into a file.

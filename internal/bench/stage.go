@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/bench/floor"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
@@ -56,7 +57,7 @@ func setStage(ctx context.Context, o Options, c Case) (*stage, error) {
 		return s, err
 	}
 	for _, name := range s.names {
-		d, err := startDriver(name, s.dir, c.Latency)
+		d, err := startDriver(s.dir, fakecsi.Options{Name: name, CountersOnly: !c.booked}, c.Latency)
 		if err != nil {
 			return s, err
 		}
@@ -94,7 +95,7 @@ func (s *stage) furnish(ctx context.Context) error {
 	create := func(guarded bool) func(context.Context, volume) error {
 		return func(ctx context.Context, v volume) error { return v.create(ctx, s.client(), guarded) }
 	}
-	if err := each(ctx, s.volumes, create(!s.c.Fresh)); err != nil {
+	if err := each(ctx, s.volumes, create(!s.c.unguarded)); err != nil {
 		return err
 	}
 	if err := each(ctx, others, create(true)); err != nil {
@@ -103,15 +104,6 @@ func (s *stage) furnish(ctx context.Context) error {
 	took := time.Since(began)
 	s.say("made %d PersistentVolumes in %.1fs", len(s.volumes)+len(others), took.Seconds())
 	return nil
-}
-
-// endpoints are those of the drivers, by name.
-func (s *stage) endpoints() map[string]string {
-	endpoints := map[string]string{}
-	for _, d := range s.drivers {
-		endpoints[d.name] = d.endpoint()
-	}
-	return endpoints
 }
 
 // file is the path of a file of a competitor.

@@ -71,9 +71,8 @@ func (w *stopwatch) observe(was, now *storagev1.VolumeAttachment) {
 	}
 }
 
-// wait blocks until all have got there, and says how long each took of those that are
-// chosen; nil chooses all.
-func (w *stopwatch) wait(ctx context.Context, what string, chosen func(name string) bool) (timing, error) {
+// wait blocks until all have got there, and says how long each took.
+func (w *stopwatch) wait(ctx context.Context, what string) (timing, error) {
 	w.mu.Lock()
 	all := w.all
 	w.mu.Unlock()
@@ -87,10 +86,8 @@ func (w *stopwatch) wait(ctx context.Context, what string, chosen func(name stri
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := timing{elapsed: w.last.Sub(w.first)}
-	for name, took := range w.took {
-		if chosen == nil || chosen(name) {
-			t.took = append(t.took, took)
-		}
+	for _, took := range w.took {
+		t.took = append(t.took, took)
 	}
 	slices.Sort(t.took)
 	return t, nil

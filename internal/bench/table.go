@@ -5,40 +5,59 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 )
 
 // String is the report as tables for a terminal.
 func (r Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s, %s\n", r.Date.Format(time.DateOnly), r.Machine, r.Command)
-	for _, c := range r.Cases {
-		fmt.Fprintf(&b, "\n%s\n", c)
+	for i, c := range r.Cases {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		b.WriteString(c.String())
 	}
 	return b.String()
 }
 
-// String is the result as a table.
+// String is the result as a table, and what it says about the targets.
 func (r Result) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", r.headline())
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, cells := range r.cells() {
-		fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
-	}
-	_ = t.Flush() // into memory
+	fmt.Fprintf(&b, "%s: %s\n", r.Name, r.About)
+	fmt.Fprintf(&b, "%s, %s, %s, %s\n", r.Date.Format(time.DateOnly), r.Command, r.conditions(), r.Machine)
+	b.WriteString(grid(r.cells()))
 	for _, v := range r.Verdicts {
 		fmt.Fprintf(&b, "  %s\n", v)
 	}
 	return b.String()
 }
 
-// headline says what was measured and how.
-func (r Result) headline() string {
-	text := fmt.Sprintf("%s: %s; medians of %d rounds, %s", r.Name, r.About, r.Rounds, r.Took)
+// conditions say how it was measured.
+func (r Result) conditions() string {
+	text := fmt.Sprintf("medians of %d rounds in %s", r.Rounds, r.Took)
+	if r.Rounds == 1 {
+		text = "one round in " + r.Took
+	}
 	if r.Workers > 0 {
-		text += fmt.Sprintf("; hub with workers: %d", r.Workers)
+		text += fmt.Sprintf(", hub with workers: %d", r.Workers)
 	}
 	return text
+}
+
+// grid lays cells out for a terminal: the first column to the left, all others to the
+// right.
+func grid(cells [][]string) string {
+	var b strings.Builder
+	widest := 0
+	for _, row := range cells {
+		widest = max(widest, utf8.RuneCountInString(row[0]))
+	}
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, row := range cells {
+		fmt.Fprintf(t, "%-*s\t%s\t\n", widest, row[0], strings.Join(row[1:], "\t"))
+	}
+	_ = t.Flush() // into memory
+	return b.String()
 }
 
 // cells are a table with a row for each figure and a column for each competitor; beside

@@ -42,12 +42,12 @@ func (t Target) OfFloor() Target {
 
 // Verdict says whether a target is met.
 type Verdict struct {
-	Target string  `json:"target"` // for people
-	Figure Figure  `json:"figure"`
-	Want   float64 `json:"want"`
-	Got    float64 `json:"got"`
-	Met    bool    `json:"met"`
-	text   string
+	Target  string  `json:"target"` // for people
+	Figure  Figure  `json:"figure"`
+	Want    float64 `json:"want"`
+	Got     float64 `json:"got"`
+	Met     bool    `json:"met"`
+	Reached string  `json:"reached"` // Got, for people
 }
 
 // String is the verdict as a line of text.
@@ -56,7 +56,7 @@ func (v Verdict) String() string {
 	if !v.Met {
 		word = "MISSED"
 	}
-	return fmt.Sprintf("%s  %s: %s", word, v.Target, v.text)
+	return fmt.Sprintf("%s  %s: %s", word, v.Target, v.Reached)
 }
 
 // judge looks at what the hub has reached; false if it was not measured.
@@ -73,7 +73,7 @@ func (t Target) judge(s Samples) (Verdict, bool) {
 		v.Got, measured = s.medians(hubName)[t.figure]
 		v.Target = fmt.Sprintf("%s %s %s", about.title, t.compare, show(t.value))
 	}
-	v.text = show(v.Got)
+	v.Reached = show(v.Got)
 	switch t.compare {
 	case atLeast:
 		v.Met = v.Got >= t.value

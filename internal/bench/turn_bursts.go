@@ -2,22 +2,11 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"math"
 )
 
-// turn lets a competitor run once: start, warm-up, bursts, stop.
-func (s *stage) turn(ctx context.Context, c competitor) (figures Figures, err error) {
-	if s.c.Fresh {
-		if err := each(ctx, s.volumes, func(ctx context.Context, v volume) error { return v.unguard(ctx, s.client()) }); err != nil {
-			return nil, err
-		}
-	}
-	a, err := c.start(ctx, s)
-	defer func() { err = errors.Join(err, a.stop(context.WithoutCancel(ctx))) }()
-	if err != nil {
-		return nil, err
-	}
+// turnOfBursts is a warm-up and then bursts.
+func turnOfBursts(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 	// Connections and caches are there when a volume of each driver has been attached.
 	if _, err := s.burst(ctx, a, s.warmUp); err != nil {
 		return nil, err
@@ -26,8 +15,8 @@ func (s *stage) turn(ctx context.Context, c competitor) (figures Figures, err er
 	if err != nil {
 		return nil, err
 	}
-	figures = Figures{}
-	if s.c.Fresh {
+	figures := Figures{}
+	if s.c.unguarded {
 		b, err := s.burst(ctx, a, s.volumes)
 		if err != nil {
 			return nil, err
@@ -39,20 +28,16 @@ func (s *stage) turn(ctx context.Context, c competitor) (figures Figures, err er
 	if err != nil {
 		return nil, err
 	}
-	bursts := s.c.Bursts
-	if c.bursts > 0 {
-		bursts = min(bursts, c.bursts)
-	}
 	var counted []Figures
 	operations := 0
-	for range bursts {
+	for range a.bursts {
 		b, err := s.burst(ctx, a, s.volumes)
 		if err != nil {
 			return nil, err
 		}
 		counted = append(counted, b.figures())
 		operations += 2 * len(s.volumes)
-		s.say("%s: %.0f attaches and %.0f detaches per second", c.name, b.attach.perSecond(), b.detach.perSecond())
+		s.say("%s: %.0f attaches and %.0f detaches per second", a.name, b.attach.perSecond(), b.detach.perSecond())
 	}
 	end, err := a.usage(ctx)
 	if err != nil {

@@ -1,0 +1,66 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// The markers in a Markdown file between which the report is put.
+const (
+	beginMarker = "<!-- bench -->\n"
+	endMarker   = "<!-- /bench -->"
+)
+
+// WriteMarkdown writes the report as Markdown into a file: between the markers, if the
+// file has them, else as the whole file.
+func (r Report) WriteMarkdown(path string) error {
+	text := r.Markdown()
+	if old, err := os.ReadFile(path); err == nil {
+		if replaced, ok := replaceMarked(string(old), text); ok {
+			text = replaced
+		}
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// replaceMarked puts the text between the markers; false if they are not there.
+func replaceMarked(old, text string) (string, bool) {
+	before, rest, begins := strings.Cut(old, beginMarker)
+	_, after, ends := strings.Cut(rest, endMarker)
+	if !begins || !ends {
+		return "", false
+	}
+	return before + beginMarker + text + endMarker + after, true
+}
+
+// Markdown is the report as a section: a table for each case.
+func (r Report) Markdown() string {
+	var b strings.Builder
+	for _, c := range r.Cases {
+		fmt.Fprintf(&b, "\n**%s**: %s.\n", c.Name, c.About)
+		fmt.Fprintf(&b, "%s, `%s`, %s: %s.\n\n", c.Date.Format(time.DateOnly), c.Command, c.conditions(), c.Machine)
+		for i, cells := range c.cells() {
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+			if i == 0 {
+				fmt.Fprintf(&b, "|---|%s\n", strings.Repeat("--:|", len(cells)-1))
+			}
+		}
+		if len(c.Verdicts) > 0 {
+			b.WriteString("\n")
+		}
+		for _, v := range c.Verdicts {
+			word := "met"
+			if !v.Met {
+				word = "**missed**"
+			}
+			fmt.Fprintf(&b, "- %s: %s, %s\n", v.Target, v.Reached, word)
+		}
+	}
+	b.WriteString("\n")
+	return b.String()
+}

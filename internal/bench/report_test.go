@@ -1,0 +1,119 @@
+package bench
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func exampleResult() Result {
+	r := Result{
+		Name: "10x50", About: "ten drivers", Date: time.Date(2026, 11, 21, 15, 0, 0, 0, time.UTC), Took: "1m0s",
+		Machine: Machine{Cores: 2, Processor: "abacus", MemoryBytes: 8 << 30, Kernel: "6.1", Go: "go1.26"},
+		Command: "make bench", Workers: 100, Rounds: 2,
+		Samples: Samples{
+			{hubName, 1, Figures{AttachRate: 90, AttachP99: 0.75, HeapEnd: 12.5e6}}, {floorName, 1, Figures{AttachRate: 100, AttachP99: 1.5}},
+			{hubName, 2, Figures{AttachRate: 70, AttachP99: 0.75, HeapEnd: 12.5e6}}, {floorName, 2, Figures{AttachRate: 100, AttachP99: 1.5}},
+		},
+	}
+	r.judge([]Target{AtLeast(AttachRate, 0.85).OfFloor(), AtMost(HeapEnd, 20e6)})
+	return r
+}
+
+func TestTableForATerminal(t *testing.T) {
+	want := `10x50: ten drivers
+2026-11-21, make bench, medians of 2 rounds in 1m0s, hub with workers: 100, 2 cores (abacus), 8 GiB, Linux 6.1, go1.26
+                              hub  hub / floor   floor
+  attaches per second          80         0.80     100
+  attach p99               750 ms         0.50  1.50 s
+  heap in use at the end  12.5 MB            -       -
+  MISSED  attaches per second at least 0.85 of the floor: 0.80
+  met     heap in use at the end at most 20.0 MB: 12.5 MB
+`
+	if diff := cmp.Diff(want, Report{Cases: []Result{exampleResult()}}.String()); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestMarkdownIsPutBetweenTheMarkers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "README.md")
+	const frame = "# Title\n<!-- bench -->\n%<!-- /bench -->\nthe rest\n"
+	if err := os.WriteFile(path, []byte(strings.Replace(frame, "%", "old\n", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Report{Cases: []Result{exampleResult()}}).WriteMarkdown(path); err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Replace(frame, "%", `
+**10x50**: ten drivers.
+2026-11-21, `+"`make bench`"+`, medians of 2 rounds in 1m0s, hub with workers: 100: 2 cores (abacus), 8 GiB, Linux 6.1, go1.26.
+
+|  | hub | hub / floor | floor |
+|---|--:|--:|--:|
+| attaches per second | 80 | 0.80 | 100 |
+| attach p99 | 750 ms | 0.50 | 1.50 s |
+| heap in use at the end | 12.5 MB | - | - |
+
+- attaches per second at least 0.85 of the floor: 0.80, **missed**
+- heap in use at the end at most 20.0 MB: 12.5 MB, met
+
+`, 1)
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestMarkdownIsTheWholeFileWithoutMarkers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bench.md")
+	r := Report{Cases: []Result{exampleResult()}}
+	if err := r.WriteMarkdown(path); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != r.Markdown() {
+		t.Errorf("%v\n%s", err, got)
+	}
+}
+
+func TestReportKeepsResultsOfOtherCases(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bench.json")
+	before, err := ReadReport(path)
+	if err != nil || len(before.Cases) != 0 {
+		t.Fatalf("a file that is not there: %v %v", before, err)
+	}
+	old := exampleResult()
+	last := Result{Name: "idle", Command: "old"}
+	first := Report{Cases: []Result{last, old}}
+	if err := first.WriteJSON(path); err != nil {
+		t.Fatal(err)
+	}
+	if before, err = ReadReport(path); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(first, before); diff != "" {
+		t.Errorf("read otherwise than written: %s", diff)
+	}
+	newer := exampleResult()
+	newer.Command = "new"
+	if diff := cmp.Diff(Report{Cases: []Result{newer, last}}, before.With(Report{Cases: []Result{newer}})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestUnknownCaseIsNamedWithTheKnownOnes(t *testing.T) {
+	_, err := Options{Cases: []string{"10x50", "nosuch"}}.chosen()
+	if err == nil || !strings.Contains(err.Error(), `no case "nosuch": choose from 10x50, `) {
+		t.Errorf("%v", err)
+	}
+	chosen, err := Options{Cases: []string{"idle", "10x50"}}.chosen()
+	if err != nil || len(chosen) != 2 || chosen[0].Name != "10x50" {
+		t.Errorf("%v %v", chosen, err)
+	}
+}

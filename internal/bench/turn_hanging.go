@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+)
+
+// hanging is how many calls hang at least: what attaches always get of a hub's default
+// workers.
+const hanging = 10
+
+// turnOfHanging attaches the volumes of all drivers but the first one, by turns while that
+// has nothing to do and while all its volumes wait for it, and compares what that does to
+// the others.
+func turnOfHanging(ctx context.Context, s *stage, a *attacher) (Figures, error) {
+	if _, err := s.burst(ctx, a, s.warmUp); err != nil {
+		return nil, err
+	}
+	var counted []Figures
+	for i := range a.bursts {
+		var p99, p50 [2]float64 // without, with
+		for j := range 2 {
+			which := (i + j) % 2 // none of them is always the first one
+			t, err := s.burstOfOthers(ctx, a, which == 1)
+			if err != nil {
+				return nil, err
+			}
+			p50[which], p99[which] = t.percentile(50), t.percentile(99)
+		}
+		counted = append(counted, Figures{
+			OthersP50: p50[0], OthersP50Hanging: p50[1], OthersP99: p99[0], OthersP99Hanging: p99[1], HangingRatio: p99[1] / p99[0],
+		})
+		s.say("%s: p99 of the others %s, while one hangs %s", a.name, duration(p99[0]), duration(p99[1]))
+	}
+	return medians(counted), nil
+}
+
+// burstOfOthers attaches the volumes of all drivers but the first one, maybe while that
+// does not answer, and blocks until everything is detached again.
+func (s *stage) burstOfOthers(ctx context.Context, a *attacher, hangs bool) (t timing, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, phaseFor, fmt.Errorf("not attached and detached after %v", phaseFor))
+	defer cancel()
+	var first, others []volume
+	for _, v := range s.volumes {
+		if v.driver == s.names[0] {
+			first = append(first, v)
+		} else {
+			others = append(others, v)
+		}
+	}
+	err = a.whileRuns(ctx, func(ctx context.Context) error {
+		if hangs {
+			if err := s.hang(ctx, first); err != nil {
+				return err
+			}
+		}
+		if t, err = s.change(ctx, "attached", isAttached, others, s.ask); err != nil {
+			return err
+		}
+		if hangs {
+			if err := s.letGo(ctx, first); err != nil {
+				return err
+			}
+		}
+		_, err = s.change(ctx, "gone", isGone, others, s.release)
+		return err
+	})
+	return t, err
+}
+
+// hang lets the first driver answer no publish, and blocks until it has its hands full.
+func (s *stage) hang(ctx context.Context, volumes []volume) error {
+	backend := s.drivers[0].backend
+	if err := backend.Set(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}}); err != nil {
+		return err
+	}
+	if err := each(ctx, volumes, s.ask); err != nil {
+		return err
+	}
+	return backend.Wait(ctx, func(b fakecsi.Books) bool { return b.AttachInFlight.Now >= hanging })
+}
+
+// letGo lets the first driver answer again, and blocks until its volumes are attached and
+// then gone.
+func (s *stage) letGo(ctx context.Context, volumes []volume) error {
+	if err := s.drivers[0].backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
+		return err
+	}
+	err := s.attachments.WaitFor(ctx, "the volumes that hung to be attached", func(all []*storagev1.VolumeAttachment) bool {
+		attached := 0
+		for _, va := range all {
+			if va.Spec.Attacher == s.names[0] && va.Status.Attached {
+				attached++
+			}
+		}
+		return attached == len(volumes)
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.change(ctx, "gone", isGone, volumes, s.release)
+	return err
+}

@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// quietFor is how long a competitor that has just started is watched for calls and
+// writes that it should not make.
+const quietFor = 5 * time.Second
+
+// attachForGood attaches all volumes; they stay so for all turns. The floor does it,
+// which is as fast as it can be, and leaves the same objects as the hub.
+func attachForGood(ctx context.Context, s *stage) (err error) {
+	s.say("attaching %d volumes", len(s.volumes))
+	a, err := floorCompetitor().start(ctx, s)
+	defer func() { err = errors.Join(err, a.stop(context.WithoutCancel(ctx))) }()
+	if err != nil {
+		return err
+	}
+	return a.whileRuns(ctx, func(ctx context.Context) error {
+		attached, err := s.attach(ctx, s.volumes)
+		if err == nil {
+			s.say("attached %d volumes in %.1fs", len(s.volumes), attached.elapsed.Seconds())
+		}
+		return err
+	})
+}
+
+// turnOfStart looks at what it takes to become ready.
+func turnOfStart(ctx context.Context, s *stage, a *attacher) (Figures, error) {
+	figures := Figures{Ready: a.ready.Seconds()}
+	u, err := a.usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	figures[ReadyCPU] = u.cpu
+	err = a.whileRuns(ctx, func(ctx context.Context) error {
+		select {
+		case <-time.After(quietFor):
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("watch it for %v: %w", quietFor, context.Cause(ctx))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if u, err = a.usage(ctx); err != nil {
+		return nil, err
+	}
+	after, err := countRequests(ctx, s.plane)
+	if err != nil {
+		return nil, err
+	}
+	asked, made := requestsOf(a.before.requests, after), countCalls(s.drivers).minus(a.before.calls)
+	figures[StartCalls] = float64(made.publish + made.unpublish)
+	figures[StartWrites] = float64(asked.writes)
+	figures[StartReads] = float64(asked.reads)
+	figures[OtherWrites] = float64(asked.others)
+	figures.add(ResidentIdle, u.resident)
+	figures.add(ResidentPeak, u.peak)
+	figures.add(HeapIdle, u.heap)
+	figures.add(GoroutinesIdle, u.goroutines)
+	s.say("%s: ready after %s", a.name, duration(figures[Ready]))
+	return figures, nil
+}
