@@ -72,7 +72,7 @@ type Server struct {
 	handler  http.Handler
 	listener net.Listener                      // nil until Listen
 	material atomic.Pointer[tlsfiles.Material] // for connections to come; nil without TLS
-	poll     func() (ticks <-chan time.Time, stop func())
+	poll     tlsfiles.Poll
 }
 
 // New checks the options and reads the TLS files. It starts nothing.
@@ -96,7 +96,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make HTTP server: %w", err)
 	}
-	s := &Server{options: o, handler: handler, poll: pollFiles}
+	s := &Server{options: o, handler: handler, poll: tlsfiles.Ticks}
 	if o.TLS != (TLS{}) {
 		material, err := o.TLS.load(o.Endpoint)
 		if err != nil {

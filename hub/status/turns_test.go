@@ -33,7 +33,9 @@ func TestWhoReadsSlowlyKeepsNobodyWaiting(t *testing.T) {
 		var slow sync.WaitGroup
 		for range 2 * mostTurns {
 			s := &stalled{ResponseWriter: httptest.NewRecorder(), reached: make(chan struct{}), let: let}
-			slow.Go(func() { server.handler.ServeHTTP(s, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)) })
+			slow.Go(func() {
+				server.handler.ServeHTTP(s, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+			})
 			select {
 			case <-s.reached:
 			case <-time.After(10 * time.Second):

@@ -4,7 +4,7 @@
 //
 // Files.Load reads all three and checks that they belong together; a Follower looks
 // at them again and again and tells a change that is whole from one that is half
-// done, which changes nothing.
+// done, which changes nothing. Follower.Run does that for a port, until it is told to stop.
 //
 // The package opens no connection and decides nothing about names.
 package tlsfiles

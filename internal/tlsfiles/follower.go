@@ -1,5 +1,25 @@
 package tlsfiles
 
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// pollInterval is how often the files are looked at. A change is believed at the second
+// look.
+const pollInterval = 10 * time.Second
+
+// Poll says when files are to be looked at, until stop is called.
+type Poll func() (ticks <-chan time.Time, stop func())
+
+// Ticks is the Poll of a program that runs.
+func Ticks() (ticks <-chan time.Time, stop func()) {
+	ticker := time.NewTicker(pollInterval)
+	return ticker.C, ticker.Stop
+}
+
 // Follower finds out whether files have changed. It belongs to one goroutine.
 type Follower struct {
 	files Files
@@ -32,4 +52,35 @@ func (f *Follower) Look() (*Material, error) {
 		return now, nil
 	}
 	return nil, nil
+}
+
+// Run looks at the files until ctx ends, and hands over what is in them each time that
+// it is new. Of a port that others verify, for people: files that are not whole are
+// logged, once each, and change nothing; so is a certificate that clients will not take.
+func (f *Follower) Run(ctx context.Context, poll Poll, take func(*Material)) {
+	logger := klog.FromContext(ctx).WithValues("certificate", f.files.Cert)
+	if err := f.used.CheckTime(time.Now()); err != nil {
+		logger.Info("Warning: clients will not take the certificate of this port", "problem", err)
+	}
+	ticks, stop := poll()
+	defer stop()
+	problem := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks:
+		}
+		next, err := f.Look()
+		if err == nil {
+			problem = ""
+		} else if err.Error() != problem {
+			problem = err.Error()
+			logger.Info("Warning: the TLS files are not whole, those read before go on to hold", "problem", problem)
+		}
+		if next != nil {
+			take(next)
+			logger.Info("Took new TLS files", "expires", next.Certificate.Leaf.NotAfter)
+		}
+	}
 }

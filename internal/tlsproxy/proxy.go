@@ -15,9 +15,6 @@ import (
 )
 
 const (
-	// filePollInterval is how often the files are looked at. A change is believed at
-	// the second look.
-	filePollInterval = 10 * time.Second
 	// targetTimeout bounds connecting to the socket.
 	targetTimeout = 5 * time.Second
 	// acceptPause follows an error of accepting, such as too many open files.
@@ -67,7 +64,7 @@ func (o Options) check() error {
 type Proxy struct {
 	options  Options
 	material atomic.Pointer[tlsfiles.Material] // for connections to come
-	poll     func() (ticks <-chan time.Time, stop func())
+	poll     tlsfiles.Poll
 
 	handshakes doorway
 	clients    places
@@ -84,15 +81,10 @@ func New(o Options) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make proxy: %w", err)
 	}
-	p := &Proxy{options: o, poll: pollFiles,
+	p := &Proxy{options: o, poll: tlsfiles.Ticks,
 		handshakes: doorway{room: o.MaxConnections}, clients: make(places, o.MaxConnections)}
 	p.material.Store(material)
 	return p, nil
-}
-
-func pollFiles() (<-chan time.Time, func()) {
-	ticker := time.NewTicker(filePollInterval)
-	return ticker.C, ticker.Stop
 }
 
 // Serve takes clients from a TCP listener, which it closes, until ctx ends. Then it
@@ -101,9 +93,6 @@ func pollFiles() (<-chan time.Time, func()) {
 // files that are not whole. It leaves no goroutine behind.
 func (p *Proxy) Serve(ctx context.Context, listener net.Listener) error {
 	logger := klog.FromContext(ctx)
-	if err := p.material.Load().CheckTime(time.Now()); err != nil {
-		logger.Info("Warning: clients will not take the certificate of this proxy", "problem", err)
-	}
 	var loops, connections sync.WaitGroup
 	// Connections outlive ctx: a call that is cut off leaves its volume in doubt.
 	lifetime, cut := context.WithCancel(context.WithoutCancel(ctx))
@@ -149,34 +138,14 @@ func (p *Proxy) accept(ctx context.Context, listener net.Listener, serve func(ne
 }
 
 // followFiles takes new files for connections to come, until ctx ends, and asks clients
-// to go that would not be taken with them. Files that are not whole are logged and
-// change nothing.
+// to go that would not be taken with them.
 func (p *Proxy) followFiles(ctx context.Context) {
-	logger := klog.FromContext(ctx)
-	ticks, stop := p.poll()
-	defer stop()
-	files, problem := tlsfiles.NewFollower(p.material.Load()), ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticks:
+	tlsfiles.NewFollower(p.material.Load()).Run(ctx, p.poll, func(next *tlsfiles.Material) {
+		p.material.Store(next)
+		for _, one := range p.guests.list() {
+			one.check(next, time.Now())
 		}
-		next, err := files.Look()
-		if err == nil {
-			problem = ""
-		} else if err.Error() != problem {
-			problem = err.Error()
-			logger.Info("Warning: the TLS files are not whole, those read before go on to hold", "problem", problem)
-		}
-		if next != nil {
-			p.material.Store(next)
-			for _, one := range p.guests.list() {
-				one.check(next, time.Now())
-			}
-			logger.Info("Took new TLS files", "expires", next.Certificate.Leaf.NotAfter)
-		}
-	}
+	})
 }
 
 // places are taken and given back; it holds one element for each that is taken.
