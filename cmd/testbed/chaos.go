@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/chaos"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+// chaosOptions are the flags of the chaos command.
+type chaosOptions struct {
+	run     chaos.Options
+	race    bool
+	json    bool
+	keep    bool
+	timeout time.Duration
+}
+
+// newChaosCommand breaks everything around hubs and checks that nothing is lost.
+func newChaosCommand() *cobra.Command {
+	var o chaosOptions
+	cmd := &cobra.Command{
+		Use:   "chaos",
+		Short: "Break everything around hubs at random, and check that nothing is lost",
+		Long: `Start a Kubernetes control plane, fake CSI drivers and one or two hubs, attach and
+detach volumes all the time, and break everything around them: drivers, hubs, the API
+server, objects, drivers.yaml. After each hundred faults all is healed, and then what is
+asked for must be attached, and nothing else.
+
+The seed fixes which faults begin in which order and where. Exit code 0 means that
+everything held. Otherwise the seed, what happened to the volume and where the logs are
+is printed.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runChaos(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	s := cmd.Flags()
+	s.Uint64Var(&o.run.Seed, "seed", 0, "which faults there are; 0: one is drawn")
+	s.IntVar(&o.run.Faults, "faults", 1000, "how many faults there are at least")
+	s.IntVar(&o.run.Drivers, "drivers", 4, "how many drivers there are, with eight pods each")
+	s.StringVar(&o.run.Hub, "hub", "", "binary of csi-attach-hub (default: it is built)")
+	s.BoolVar(&o.race, "race", false, "build the hub with the race detector")
+	s.BoolVar(&o.json, "json", false, "print the report as JSON; progress goes to stderr")
+	s.BoolVar(&o.keep, "keep", false, "keep the folder with the logs in any case")
+	s.DurationVar(&o.run.QuietWithin, "quiet-within", 90*time.Second, "how long it may take after the faults until all is as it was asked for")
+	s.DurationVar(&o.timeout, "timeout", 30*time.Minute, "how long it may take, after the builds")
+	return cmd
+}
+
+// runChaos makes one run. Its error says that something did not hold.
+func runChaos(ctx context.Context, o chaosOptions, out, progress io.Writer) error {
+	if o.run.Seed == 0 {
+		o.run.Seed = rand.Uint64()
+	}
+	if !o.json {
+		progress = out
+	}
+	o.run.Out = progress
+	dir, err := os.MkdirTemp("", "chaos-") // short: paths of sockets have narrow limits
+	if err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	o.run.Dir = dir
+	if o.run.Hub == "" {
+		o.run.Hub = filepath.Join(dir, "csi-attach-hub")
+		if err := testbed.Build(ctx, testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Output: o.run.Hub, Race: o.race}); err != nil {
+			return errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	fmt.Fprintf(progress, "Seed %d, %d faults.\n", o.run.Seed, o.run.Faults)
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done %v after the start (--timeout)", o.timeout))
+	defer cancel()
+	report, err := chaos.Run(ctx, o.run)
+	return errors.Join(showChaos(report, err, o.json, out), tidyChaos(dir, o.keep || err != nil || !report.Held(), progress))
+}
+
+// showChaos prints a report. Its error is the verdict.
+func showChaos(report *chaos.Report, err error, asJSON bool, out io.Writer) error {
+	if report == nil {
+		return err
+	}
+	if asJSON {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		if err := encoder.Encode(report); err != nil {
+			return fmt.Errorf("print report: %w", err)
+		}
+	} else {
+		fmt.Fprint(out, report)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("chaos could not go on; run it again with: %s: %w", report.Command(), err)
+	case !report.Held():
+		return fmt.Errorf("chaos: %d things do not hold; run it again with: %s", len(report.Findings), report.Command())
+	}
+	return nil
+}
+
+// tidyChaos removes the folder, or says where it is.
+func tidyChaos(dir string, keep bool, out io.Writer) error {
+	if keep {
+		fmt.Fprintln(out, "The logs and the journal are kept in", dir)
+		return nil
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove folder: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+)
+
+// Finding is something that does not hold.
+type Finding struct {
+	About string    `json:"about"` // a volume, a driver or a hub
+	Text  string    `json:"text"`
+	at    time.Time // zero: it does not hold now
+}
+
+// wish is what one pod asks for.
+type wish struct {
+	attachment string // name of the VolumeAttachment
+	uid        types.UID
+	volume     string
+	driver     string
+	nodeID     string
+}
+
+// state is all that an audit looks at, once all is healed.
+type state struct {
+	moving      []string        // volumes whose pods have not come to rest
+	wishes      map[string]wish // by name of VolumeAttachment
+	attachments []*storagev1.VolumeAttachment
+	persistent  []string // PersistentVolumes that there should be
+	volumes     []*corev1.PersistentVolume
+	books       []fakecsi.Books
+}
+
+// audit returns what does not hold of a state: what is asked for is attached, and nothing else;
+// each status says what the books say; nothing is left of what is gone.
+func audit(s state) []Finding {
+	var f []Finding
+	for _, v := range s.moving {
+		f = append(f, Finding{About: v, Text: "its VolumeAttachment should be gone by now"})
+	}
+	f = append(f, auditAttachments(s)...)
+	f = append(f, auditVolumes(s)...)
+	for _, b := range s.books {
+		f = append(f, auditBooks(s, b)...)
+	}
+	return append(f, allOffences(s.books)...)
+}
+
+func auditAttachments(s state) []Finding {
+	var f []Finding
+	found := map[string]bool{}
+	for _, va := range s.attachments {
+		w, ok := s.wishes[va.Name]
+		about, _, _ := strings.Cut(va.Name, "-p")
+		finding := func(format string, args ...any) {
+			f = append(f, Finding{About: about, Text: "VolumeAttachment " + va.Name + " " + fmt.Sprintf(format, args...)})
+		}
+		switch {
+		case !ok || va.UID != w.uid:
+			finding("is there, though nobody asks for it any more; finalizers %v", va.Finalizers)
+			continue
+		case va.DeletionTimestamp != nil:
+			finding("is being deleted, though it is asked for")
+		case !va.Status.Attached:
+			finding("is not attached: %+v", va.Status.AttachError)
+		case va.Status.AttachError != nil || va.Status.DetachError != nil:
+			finding("is attached and still has an error: %+v %+v", va.Status.AttachError, va.Status.DetachError)
+		case !slices.Contains(va.Finalizers, attach.Finalizer(w.driver)):
+			finding("is attached and has no finalizer")
+		}
+		found[va.Name] = true
+	}
+	for name, w := range s.wishes {
+		if !found[name] {
+			f = append(f, Finding{About: w.volume, Text: "VolumeAttachment " + name + " is asked for and is not there"})
+		}
+	}
+	return f
+}
+
+// auditVolumes: those that there should be are, and none hangs in its deletion.
+func auditVolumes(s state) []Finding {
+	var f []Finding
+	there := map[string]bool{}
+	for _, pv := range s.volumes {
+		there[pv.Name] = true
+		if pv.DeletionTimestamp != nil || !slices.Contains(s.persistent, pv.Name) {
+			f = append(f, Finding{About: pv.Name, Text: fmt.Sprintf("PersistentVolume should be gone, and has finalizers %v", pv.Finalizers)})
+		}
+	}
+	for _, name := range s.persistent {
+		if !there[name] {
+			f = append(f, Finding{About: name, Text: "PersistentVolume is not there"})
+		}
+	}
+	return f
+}
+
+// auditBooks compares what is attached with what is asked for.
+func auditBooks(s state, b fakecsi.Books) []Finding {
+	var f []Finding
+	for _, c := range b.Running {
+		if c.Volume != "" {
+			f = append(f, Finding{About: c.Volume, Text: fmt.Sprintf("call %d %s on %s goes on", c.ID, c.Method, c.Node)})
+		}
+	}
+	wanted := map[fakecsi.VolumeNode]bool{}
+	for _, w := range s.wishes {
+		if w.driver != b.Driver {
+			continue
+		}
+		wanted[fakecsi.VolumeNode{Volume: w.volume, Node: w.nodeID}] = true
+		if !b.IsAttached(w.volume, w.nodeID) {
+			f = append(f, Finding{About: w.volume, Text: fmt.Sprintf("is asked for on %s, and the storage has it on %v", w.nodeID, nodesOf(b, w.volume))})
+		}
+	}
+	for volume := range b.Attached {
+		for _, node := range nodesOf(b, volume) {
+			if !wanted[fakecsi.VolumeNode{Volume: volume, Node: node}] {
+				f = append(f, Finding{About: volume, Text: fmt.Sprintf("is attached to %s, and nobody asks for that", node)})
+			}
+		}
+	}
+	return f
+}
+
+func nodesOf(b fakecsi.Books, volume string) []string {
+	var nodes []string
+	for node := range b.Attached[volume] {
+		nodes = append(nodes, node)
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// offences are what a hub must never do, whatever goes wrong: call twice at once for one volume, attach a volume
+// to a second node, use what the driver does not announce.
+func offences(b fakecsi.Books) []Finding {
+	var f []Finding
+	for _, v := range b.Violations {
+		if v.Call != 0 { // not by a knob
+			text := fmt.Sprintf("%s at %s, call %d, nodes %v: %s", v.Kind, v.Time.Format("15:04:05.000"), v.Call, v.Nodes, v.Detail)
+			f = append(f, Finding{About: v.Volume, Text: text, at: v.Time})
+		}
+	}
+	return f
+}
+
+func allOffences(books []fakecsi.Books) []Finding {
+	var f []Finding
+	for _, b := range books {
+		f = append(f, offences(b)...)
+	}
+	return f
+}

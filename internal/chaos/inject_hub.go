@@ -1,0 +1,79 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+// planeTime is how long the API server may take to start.
+const planeTime = 2 * time.Minute
+
+func (i *injector) beginHub(ctx context.Context, f Fault) (undo, error) {
+	r := i.world.hubs[f.Target]
+	switch f.Kind {
+	case HubKill:
+		if !r.kill() {
+			return nil, nil
+		}
+		return r.start, nil
+	case HubStop:
+		if !r.stop(ctx) {
+			return nil, nil
+		}
+		return r.start, nil
+	case HubDoubled:
+		if r.running() {
+			return nil, nil
+		}
+		return func(ctx context.Context) error { r.stop(ctx); return nil }, r.start(ctx)
+	}
+	paused, err := r.signal("is paused", (*testbed.Process).Pause)
+	if err != nil || !paused {
+		return nil, err
+	}
+	return func(context.Context) error {
+		_, err := r.signal("goes on", (*testbed.Process).Resume)
+		return err
+	}, nil
+}
+
+// beginAPI makes trouble for one hub on its way to the API server.
+func (i *injector) beginAPI(f Fault) undo {
+	r, random := i.world.hubs[f.Target], f.random()
+	switch f.Kind {
+	case APIWatchesDrop:
+		if r.proxy.dropWatches() == 0 {
+			return nil
+		}
+		return nothing
+	case APISilent:
+		r.proxy.silence()
+		return func(context.Context) error { r.proxy.speak(); return nil }
+	}
+	end := r.proxy.begin(trouble{kind: f.Kind, share: 0.1 + 0.6*random.Float64(), delay: time.Duration(random.Int64N(int64(time.Second)))})
+	return func(context.Context) error { end(); return nil }
+}
+
+// stopPlane stops the API server, now in order, now without a warning.
+func (i *injector) stopPlane(ctx context.Context, f Fault) (undo, error) {
+	plane := i.world.plane
+	if f.random().IntN(2) == 0 {
+		plane.Kill()
+	} else if err := plane.StopAPIServer(ctx); err != nil {
+		return nil, err
+	}
+	i.world.journal.add("", "the API server is stopped")
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, planeTime, errors.New("it does not start"))
+		defer cancel()
+		if err := plane.StartAgain(ctx); err != nil {
+			return fmt.Errorf("start the API server again: %w", err)
+		}
+		i.world.journal.add("", "the API server is ready")
+		return nil
+	}, nil
+}

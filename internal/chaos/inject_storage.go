@@ -1,0 +1,124 @@
+package chaos
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+)
+
+// otherCapabilities are those with which a driver may come back. All that attach have SINGLE_NODE_MULTI_WRITER, as usual.
+var otherCapabilities = [][]fakecsi.Capability{
+	{}, // not even a controller
+	{fakecsi.ControllerService, fakecsi.ListVolumesRPC, fakecsi.ListVolumesPublishedNodes},
+	{fakecsi.ControllerService, fakecsi.PublishUnpublishVolume, fakecsi.SingleNodeMultiWriter},
+	{fakecsi.ControllerService, fakecsi.PublishUnpublishVolume, fakecsi.SingleNodeMultiWriter, fakecsi.ListVolumesRPC},
+}
+
+var (
+	attachMethods = []fakecsi.Method{fakecsi.ControllerPublishVolume, fakecsi.ControllerUnpublishVolume}
+	calledMethods = append(attachMethods[:2:2], fakecsi.ListVolumes, fakecsi.Probe, fakecsi.ControllerGetCapabilities)
+)
+
+// slow is how long calls take then: some longer than they may.
+var slow = fakecsi.Latency{Base: 300 * time.Millisecond, Jitter: 2 * time.Second}
+
+func (i *injector) beginStorage(ctx context.Context, f Fault) (undo, error) {
+	s, random := i.world.storages[f.Target], f.random()
+	set := func(now, then fakecsi.Knobs) (undo, error) {
+		return func(context.Context) error { return s.backend.Set(then) }, s.backend.Set(now)
+	}
+	switch f.Kind {
+	case DriverCrash:
+		s.server.Crash()
+		return func(context.Context) error { return s.server.Start() }, nil
+	case DriverCapabilities:
+		other := otherCapabilities[random.IntN(len(otherCapabilities))]
+		return func(ctx context.Context) error { return s.restartWith(ctx, fakecsi.DefaultCapabilities()) }, s.restartWith(ctx, other)
+	case DriverHang:
+		h := []fakecsi.Hang{{Method: calledMethods[random.IntN(len(calledMethods))]}}
+		return set(fakecsi.Knobs{Hang: h}, fakecsi.Knobs{Release: h})
+	case DriverLate:
+		h := []fakecsi.Hang{{Method: attachMethods[random.IntN(2)], AfterEffect: true}}
+		return set(fakecsi.Knobs{Hang: h}, fakecsi.Knobs{Release: h})
+	case DriverSlow:
+		return set(latency(slow), latency(usual))
+	case DriverNotReady:
+		return set(fakecsi.Knobs{NotReady: new(true)}, fakecsi.Knobs{NotReady: new(false)})
+	case DriverError:
+		code := codes.Code(1 + random.IntN(int(codes.Unauthenticated)))
+		method := attachMethods[random.IntN(2)]
+		if random.IntN(4) == 0 {
+			method = calledMethods[random.IntN(len(calledMethods))]
+		}
+		i.mu.Lock()
+		i.codes[code.String()]++
+		i.mu.Unlock()
+		return nothing, s.backend.Set(fakecsi.Knobs{Fail: []fakecsi.Fault{{
+			Method: method, Code: code, Count: 1 + random.IntN(6), AfterEffect: random.IntN(2) == 0}}})
+	case StorageLost:
+		there := s.attached(func(fakecsi.Attachment) bool { return true })
+		if len(there) == 0 {
+			return nil, nil
+		}
+		lost := there[random.IntN(len(there))]
+		i.world.journal.add(lost.Volume, "storage loses it on %s", lost.Node)
+		return nothing, s.backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{lost}})
+	}
+	return i.gain(s, f)
+}
+
+// gain attaches a volume that is attached nowhere behind everybody's back.
+func (i *injector) gain(s *storage, f Fault) (undo, error) {
+	random := f.random()
+	books := s.backend.Books()
+	var free []string
+	for _, v := range i.world.all {
+		if v.storage == s && len(books.Attached[v.name]) == 0 {
+			free = append(free, v.name)
+		}
+	}
+	if len(free) == 0 {
+		return nil, nil
+	}
+	gained := fakecsi.VolumeNode{Volume: free[random.IntN(len(free))], Node: nodeID(nodeName(random.IntN(nodeCount)))}
+	i.world.journal.add(gained.Volume, "storage attaches it to %s on its own", gained.Node)
+	return func(context.Context) error { return i.world.loseForeign(s, gained) },
+		s.backend.Set(fakecsi.Knobs{GainAttachments: []fakecsi.VolumeNode{gained}})
+}
+
+// loseForeign undoes what a storage has attached on its own, unless somebody has asked for it since.
+func (w *world) loseForeign(s *storage, gained fakecsi.VolumeNode) error {
+	for _, a := range s.foreign() {
+		if a != gained || w.isAsked(a) {
+			continue
+		}
+		w.journal.add(gained.Volume, "storage lets go of it on %s", gained.Node)
+		return s.backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{gained}})
+	}
+	return nil
+}
+
+// loseAllForeign undoes all that storages have attached on their own and nobody asks for.
+func (w *world) loseAllForeign() error {
+	for _, s := range w.storages {
+		for _, a := range s.foreign() {
+			if err := w.loseForeign(s, a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// isAsked says whether a pod asks for a volume on a node.
+func (w *world) isAsked(a fakecsi.VolumeNode) bool {
+	for _, p := range w.pods {
+		if now, _ := p.current(); p.volume.name == a.Volume && now.node != "" && nodeID(now.node) == a.Node {
+			return true
+		}
+	}
+	return false
+}

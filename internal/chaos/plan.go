@@ -1,0 +1,153 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+const (
+	// stretchFaults is how many faults there are between two quiets.
+	stretchFaults = 100
+	// pace is how long it is from the begin of one fault to that of the next, on average.
+	pace = 90 * time.Millisecond
+	// planeOutages is how many stretches there are to two in which the API server is stopped:
+	// everything waits for it.
+	planeOutages = 4
+	// podRest is how long a pod is left alone after something was done to it.
+	podRest = 500 * time.Millisecond
+)
+
+// Fault is one fault of a plan.
+type Fault struct {
+	Kind   Kind
+	At     time.Duration // after the begin of its stretch
+	Length time.Duration // 0: it has no end
+	Target int           // which driver, hub, pod, node, volume or secret, by its kind
+	Draw   uint64        // seeds what else is to be chosen
+}
+
+// random returns the source of what a fault still has to choose.
+func (f Fault) random() *rand.Rand { return rand.New(rand.NewPCG(f.Draw, uint64(f.At))) }
+
+func (f Fault) String() string {
+	if f.Length == 0 {
+		return fmt.Sprintf("%s %d", f.Kind, f.Target)
+	}
+	return fmt.Sprintf("%s %d for %v", f.Kind, f.Target, f.Length.Round(time.Millisecond))
+}
+
+// Stretch is what happens between two quiets.
+type Stretch struct {
+	Number int
+	Hubs   int  // how many there are while nothing is wrong: one or two
+	Hasty  bool // VolumeAttachments may go without their finalizer, and no hub ends
+	Faults []Fault
+}
+
+// planner makes the plan of a run, which depends on its fields alone.
+type planner struct {
+	seed   uint64
+	faults int
+	sizes  map[scope]int // how many targets there are
+}
+
+// stretches is how many stretches the planned faults make.
+func (p planner) stretches() int { return max(2, (p.faults+stretchFaults-1)/stretchFaults) }
+
+// stretch plans one stretch. It depends on no other stretch.
+func (p planner) stretch(number int) Stretch {
+	random := rand.New(rand.NewPCG(p.seed, uint64(number)))
+	s := Stretch{Number: number, Hubs: 1 + random.IntN(2), Hasty: number%2 == 0}
+	if p.spared(number, 0) && !s.Hasty {
+		s.Hubs = 2 // so that there is one to be killed
+	}
+	b := booking{planner: p, stretch: &s, random: random, until: map[claim]time.Duration{}}
+	if random.IntN(planeOutages) < 2 {
+		at := time.Duration(random.Int64N(int64(pace) * stretchFaults))
+		b.add(Fault{Kind: APIStop, At: at, Length: time.Duration(random.Int64N(int64(5 * time.Second)))})
+	}
+	for at := time.Duration(0); len(s.Faults) < stretchFaults; at += time.Duration(random.ExpFloat64() * float64(pace)) {
+		for !b.try(at) {
+		}
+	}
+	slices.SortStableFunc(s.Faults, func(x, y Fault) int { return int(x.At - y.At) })
+	return s
+}
+
+// spared says whether a hub lives through a stretch. The first one lives through the second
+// half of the run, so that its growth can be seen.
+func (p planner) spared(number, hub int) bool { return hub == 0 && number >= p.stretches()/2 }
+
+// claim is what a fault takes for itself.
+type claim struct {
+	scope  scope
+	target int
+}
+
+// booking is a stretch that is being planned.
+type booking struct {
+	planner
+	stretch *Stretch
+	random  *rand.Rand
+	until   map[claim]time.Duration // when it is free again
+}
+
+func (b *booking) add(f Fault) {
+	f.Draw = b.random.Uint64()
+	b.stretch.Faults = append(b.stretch.Faults, f)
+}
+
+// try adds a fault at a time, if the one that it has drawn is possible.
+func (b *booking) try(at time.Duration) bool {
+	h := b.draw()
+	c := claim{h.scope, b.random.IntN(b.size(h))}
+	if !b.possible(h, c.target) || !h.scope.shared() && at < b.until[c] {
+		return false
+	}
+	f := Fault{Kind: h.kind, At: at, Target: c.target}
+	if h.most > 0 {
+		f.Length = h.least + time.Duration(b.random.Int64N(int64(h.most-h.least)))
+	}
+	b.until[c] = at + f.Length + podRest
+	b.add(f)
+	return true
+}
+
+func (b *booking) draw() habit {
+	sum := 0
+	for _, h := range habits {
+		sum += h.weight
+	}
+	n := b.random.IntN(sum)
+	for _, h := range habits {
+		if n -= h.weight; n < 0 {
+			return h
+		}
+	}
+	panic("weights do not add up")
+}
+
+// size is how many targets a fault can choose from.
+func (b *booking) size(h habit) int {
+	if h.kind == HubDoubled {
+		return 2
+	}
+	return max(1, b.sizes[h.scope])
+}
+
+func (b *booking) possible(h habit, target int) bool {
+	ends := h.kind == HubKill || h.kind == HubStop
+	switch {
+	case h.when == hasty && !b.stretch.Hasty, h.when == mortal && b.stretch.Hasty:
+		return false
+	case h.kind == HubDoubled: // the one that is not there
+		return target >= b.stretch.Hubs
+	case ends && b.spared(b.stretch.Number, target):
+		return false
+	case h.scope == onProcess:
+		return target < b.stretch.Hubs
+	}
+	return true
+}

@@ -1,0 +1,299 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+const (
+	// linger is how long a pod stays where it is, on average.
+	linger = 400 * time.Millisecond
+	// patience is how long it waits for its volume before it goes elsewhere.
+	patience = 2 * time.Second
+	// lag is how long a watch may be behind before the API server is asked.
+	lag = 300 * time.Millisecond
+)
+
+// pod asks for one volume on one node at a time, as the attach-detach controller does
+// for real ones: its VolumeAttachment is gone before it asks for the volume elsewhere.
+// The pods are the model of what is asked for.
+type pod struct {
+	world  *world
+	name   string
+	volume *volume
+	nodes  []string // on which it may be
+	random *rand.Rand
+
+	orders  chan Kind     // what is to be done to its VolumeAttachment
+	changed chan struct{} // its VolumeAttachments have changed, or moves are allowed again
+
+	mu    sync.Mutex // guards all below
+	seen  map[string]*storagev1.VolumeAttachment
+	asked asked
+	busy  bool // in the middle of a move
+}
+
+// asked is what a pod asks for; without a node nothing.
+type asked struct {
+	node string
+	uid  types.UID
+}
+
+func (p *pod) attachment(node string) testbed.VolumeAttachment {
+	va := testbed.VolumeAttachment{Name: p.name + "." + node, Driver: p.volume.storage.driver, Node: node}
+	if p.volume.inline {
+		va.Inline = p.volume.object().Inline()
+	} else {
+		va.PersistentVolume = p.volume.name
+	}
+	return va
+}
+
+// run moves from node to node until ctx ends.
+func (p *pod) run(ctx context.Context) {
+	for {
+		order := p.idle(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err := p.move(ctx, order); err != nil && ctx.Err() == nil {
+			p.world.fail(fmt.Errorf("pod %s: %w", p.name, err))
+			return
+		}
+		p.set(func() { p.busy = false })
+		p.world.wake()
+	}
+}
+
+// saw notes what the watch tells; nil: it is gone.
+func (p *pod) saw(name string, va *storagev1.VolumeAttachment) {
+	p.set(func() {
+		if va == nil {
+			delete(p.seen, name)
+		} else {
+			p.seen[name] = va
+		}
+	})
+	p.nudge()
+}
+
+func (p *pod) nudge() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (p *pod) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+// order asks for a move at once. It says whether the pod has taken it.
+func (p *pod) order(k Kind) bool {
+	select {
+	case p.orders <- k:
+		return true
+	default:
+		return false
+	}
+}
+
+// idle blocks until the next move is due, and returns what was ordered, if anything. The pod is busy then.
+func (p *pod) idle(ctx context.Context) Kind {
+	timer := time.NewTimer(time.Duration((0.3 + 1.4*p.random.Float64()) * float64(linger)))
+	defer timer.Stop()
+	since := time.Now()
+	for due := false; ; {
+		order := Kind("")
+		select {
+		case <-ctx.Done():
+			return ""
+		case order = <-p.orders:
+		case <-p.changed:
+		case <-timer.C:
+			due = true
+			timer.Reset(patience) // to lose patience
+		}
+		if (order != "" || due && p.mayLeave(since)) && p.begin() {
+			return order
+		}
+	}
+}
+
+// begin makes the pod busy, unless pods are to stay where they are.
+func (p *pod) begin() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy = !p.world.resting.Load()
+	return p.busy
+}
+
+// mayLeave says whether the pod has what it wants, or does not want to wait for it any longer.
+func (p *pod) mayLeave(since time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked.node == "" {
+		return true
+	}
+	va := p.seen[p.attachment(p.asked.node).Name]
+	return va != nil && va.UID == p.asked.uid && va.Status.Attached || time.Since(since) > patience
+}
+
+// current returns what the pod asks for, and whether it is in the middle of a move.
+func (p *pod) current() (asked, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked, p.busy
+}
+
+// move does one move: what was ordered, or the next of its own.
+func (p *pod) move(ctx context.Context, order Kind) error {
+	now, _ := p.current()
+	node := now.node
+	if node == "" {
+		node = p.nodes[p.random.IntN(len(p.nodes))]
+	}
+	if now.node != "" {
+		early := order == DeletedEarly
+		if !early && !p.guarded(ctx, now) {
+			return nil // it may not go yet
+		}
+		if err := p.leave(ctx, now); err != nil || order == "" {
+			return err
+		}
+	}
+	if order == VolumeReplaced {
+		if err := p.volume.replace(ctx); err != nil {
+			return err
+		}
+	}
+	made, err := p.ask(ctx, node)
+	if err != nil || order != DeletedEarly {
+		return err
+	}
+	return p.leave(ctx, made)
+}
+
+// ask makes a VolumeAttachment.
+func (p *pod) ask(ctx context.Context, node string) (asked, error) {
+	want := p.attachment(node)
+	client := p.world.client.StorageV1().VolumeAttachments()
+	var made *storagev1.VolumeAttachment
+	err := insist(ctx, "create "+want.String(), func(ctx context.Context) (err error) {
+		made, err = client.Create(ctx, want.Build(), metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) { // by a try that seemed to have failed
+			made, err = client.Get(ctx, want.Name, metav1.GetOptions{})
+		}
+		return err
+	})
+	if err != nil {
+		return asked{}, err
+	}
+	now := asked{node, made.UID}
+	p.set(func() { p.asked = now })
+	p.world.journal.add(p.volume.name, "%s asks for it on %s", p.name, node)
+	return now, nil
+}
+
+// guarded blocks until a VolumeAttachment has its finalizer, so that it cannot vanish while its volume is being
+// attached. In a hasty stretch it may. False: the pods are to stay where they are.
+func (p *pod) guarded(ctx context.Context, a asked) bool {
+	name, finalizer := p.attachment(a.node).Name, attach.Finalizer(p.volume.storage.driver)
+	for {
+		if p.world.hasty.Load() {
+			return true
+		}
+		p.mu.Lock()
+		va := p.seen[name]
+		p.mu.Unlock()
+		if va != nil && va.UID == a.uid && slices.Contains(va.Finalizers, finalizer) {
+			return true
+		}
+		select {
+		case <-p.changed:
+		case <-ctx.Done():
+			return false
+		}
+		if p.world.resting.Load() {
+			return false
+		}
+	}
+}
+
+// leave deletes a VolumeAttachment and blocks until it is gone.
+func (p *pod) leave(ctx context.Context, a asked) error {
+	want := p.attachment(a.node)
+	p.set(func() { p.asked = asked{} })
+	p.world.journal.add(p.volume.name, "%s leaves %s", p.name, a.node)
+	client := p.world.client.StorageV1().VolumeAttachments()
+	err := insist(ctx, "delete "+want.String(), func(ctx context.Context) error {
+		err := client.Delete(ctx, want.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.uid}})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(lag)
+	defer tick.Stop()
+	for {
+		p.mu.Lock()
+		va := p.seen[want.Name]
+		p.mu.Unlock()
+		if va == nil || va.UID != a.uid { // gone, or not seen yet
+			gone := false
+			err := insist(ctx, "get "+want.String(), func(ctx context.Context) error {
+				now, err := client.Get(ctx, want.Name, metav1.GetOptions{})
+				if gone = apierrors.IsNotFound(err) || err == nil && now.UID != a.uid; gone {
+					return nil
+				}
+				return err
+			})
+			if err != nil || gone {
+				return err
+			}
+		}
+		select {
+		case <-p.changed:
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// takeFinalizer takes all finalizers of the pod's VolumeAttachment, as somebody with kubectl may.
+func (p *pod) takeFinalizer(ctx context.Context) (bool, error) {
+	now, _ := p.current()
+	if now.node == "" {
+		return false, nil
+	}
+	name := p.attachment(now.node).Name
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, now.uid)
+	done := false
+	err := insist(ctx, "take finalizer of VolumeAttachment "+name, func(ctx context.Context) error {
+		_, err := p.world.client.StorageV1().VolumeAttachments().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+			return nil // it has gone meanwhile
+		}
+		done = err == nil
+		return err
+	})
+	return done, err
+}

@@ -1,0 +1,156 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+)
+
+// rest has all pods stay where they are, once the move that they are in has ended.
+func (w *world) rest() {
+	w.resting.Store(true)
+	for _, p := range w.pods {
+		p.nudge()
+	}
+}
+
+// resume lets the pods move again.
+func (w *world) resume() {
+	for _, p := range w.pods {
+		select {
+		case <-p.orders: // of the stretch before
+		default:
+		}
+	}
+	w.resting.Store(false)
+}
+
+// heal takes back what faults have left behind that have no end of their own.
+func (w *world) heal(ctx context.Context) error {
+	for i, s := range w.storages {
+		if err := s.heal(); err != nil {
+			return err
+		}
+		if err := w.config.set(i, func(s *settings) { *s = usualSettings }); err != nil {
+			return err
+		}
+	}
+	for _, v := range w.persistent() {
+		if err := v.create(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitQuiet blocks until an audit finds nothing, and finds nothing either while each driver is listed twice
+// more: by then the hub has compared all with it. It returns what does not hold, if that does not come about
+// in time.
+func (w *world) awaitQuiet(ctx context.Context) ([]Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.options.QuietWithin)
+	defer cancel()
+	var listed map[string]int // when the audit began to find nothing
+	for {
+		if err := w.loseAllForeign(); err != nil {
+			return nil, err
+		}
+		s := w.look()
+		if bad := append(w.found(), allOffences(s.books)...); len(bad) > 0 || w.failed() != nil {
+			return bad, w.failed() // it does not get better
+		}
+		found := audit(s)
+		switch {
+		case len(found) > 0:
+			listed = nil
+		case listed == nil:
+			listed = listings(s.books, 2)
+		case reached(s.books, listed):
+			return w.confirm(ctx)
+		}
+		select {
+		case <-w.changed:
+		case <-ctx.Done():
+			if len(found) == 0 {
+				found = []Finding{{Text: "the drivers are not listed any more"}}
+			}
+			return found, nil
+		}
+	}
+}
+
+// confirm audits once more, with what the API server itself has.
+func (w *world) confirm(ctx context.Context) ([]Finding, error) {
+	vas, pvs, err := w.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := w.look()
+	s.attachments, s.volumes = nil, nil
+	for i := range vas {
+		s.attachments = append(s.attachments, &vas[i])
+	}
+	for i := range pvs {
+		s.volumes = append(s.volumes, &pvs[i])
+	}
+	return audit(s), nil
+}
+
+// look returns the state as it is known now.
+func (w *world) look() state {
+	s := state{wishes: map[string]wish{}, attachments: w.attachments.List(), volumes: w.volumes.List()}
+	for _, p := range w.pods {
+		now, busy := p.current()
+		if busy {
+			s.moving = append(s.moving, p.volume.name)
+		}
+		if now.node != "" {
+			name := p.attachment(now.node).Name
+			s.wishes[name] = wish{name, now.uid, p.volume.name, p.volume.storage.driver, nodeID(now.node)}
+		}
+	}
+	if !w.cleared {
+		for _, v := range w.persistent() {
+			s.persistent = append(s.persistent, v.name)
+		}
+	}
+	for _, st := range w.storages {
+		s.books = append(s.books, st.backend.Books())
+	}
+	return s
+}
+
+// listings is how many times each driver will have been listed after so many more.
+func listings(books []fakecsi.Books, more int) map[string]int {
+	n := map[string]int{}
+	for _, b := range books {
+		n[b.Driver] = b.Methods[fakecsi.ListVolumes].Ended + more
+	}
+	return n
+}
+
+func reached(books []fakecsi.Books, listed map[string]int) bool {
+	for _, b := range books {
+		if b.Methods[fakecsi.ListVolumes].Ended < listed[b.Driver] {
+			return false
+		}
+	}
+	return true
+}
+
+// clear has all pods leave for good, and all PersistentVolumes go. The pods rest.
+func (w *world) clear(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, w.options.QuietWithin, fmt.Errorf("not within %v", w.options.QuietWithin))
+	defer cancel()
+	w.cleared = true
+	err := together(w.pods, func(p *pod) error {
+		if now, _ := p.current(); now.node != "" {
+			return p.leave(ctx, now)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return together(w.persistent(), func(v *volume) error { return v.remove(ctx) })
+}

@@ -1,0 +1,182 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+const (
+	// stopGrace is how long a hub may take to end after SIGTERM: calls end, leases are let go.
+	stopGrace = 30 * time.Second
+	// startTime is how long after its start a hub may end because drivers.yaml is broken.
+	startTime = 10 * time.Second
+)
+
+// Leases that a run can wait for. Calls take 2 s at most, which fits.
+var leaseFlags = []string{"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"}
+
+// replica is the place of one hub. Processes come and go in it.
+type replica struct {
+	world *world
+	name  string
+	proxy *proxy
+
+	mu      sync.Mutex // guards all below
+	process *testbed.Process
+	address string // where it serves HTTP
+	started int    // processes so far
+	ending  bool   // the process is meant to end
+	lives   sync.WaitGroup
+}
+
+func newReplica(w *world, index int) (*replica, error) {
+	r := &replica{world: w, name: fmt.Sprintf("hub%d", index)}
+	proxy, err := newProxy(w.plane, r.kubeconfig(), w.options.Seed+uint64(index))
+	if err != nil {
+		return nil, err
+	}
+	r.proxy = proxy
+	return r, nil
+}
+
+func (r *replica) kubeconfig() string {
+	return filepath.Join(r.world.options.Dir, r.name+".kubeconfig")
+}
+func (r *replica) log() string { return filepath.Join(r.world.options.Dir, r.name+".log") }
+
+// running says whether there is a process.
+func (r *replica) running() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.process != nil
+}
+
+// start starts a process, if there is none.
+func (r *replica) start(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process != nil {
+		return nil
+	}
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return err
+	}
+	broken, whole := r.world.config.state()
+	p, err := testbed.StartHub(ctx, testbed.HubOptions{
+		Name: r.name, Binary: r.world.options.Hub, Kubeconfig: r.kubeconfig(), Config: r.world.config.path,
+		HTTPEndpoint: address, ShutdownGrace: 3 * time.Second, Verbosity: 2, LogPath: r.log(),
+		Args: append([]string{"--profiling", "--leader-election-namespace=" + namespace}, leaseFlags...),
+	})
+	if err != nil {
+		return err
+	}
+	r.process, r.address, r.ending = p, address, false
+	r.started++
+	r.world.journal.add(r.name, "is started, pid %d", p.PID())
+	began := time.Now()
+	r.lives.Go(func() {
+		<-p.Done()
+		r.ended(ctx, p, func() bool {
+			now, _ := r.world.config.state()
+			return (!whole || now > broken) && time.Since(began) < startTime && strings.Contains(p.LastLines(3), "drivers.yaml")
+		})
+	})
+	return nil
+}
+
+// ended takes the end of a process. One that could not read drivers.yaml is started again when it can be
+// read; any other that was not meant to end is a fault of the hub.
+func (r *replica) ended(ctx context.Context, p *testbed.Process, couldNotRead func() bool) {
+	r.mu.Lock()
+	meant := r.ending
+	if r.process == p {
+		r.process = nil
+	}
+	r.mu.Unlock()
+	if meant || ctx.Err() != nil {
+		return
+	}
+	if !couldNotRead() {
+		r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it ended by itself, exit code %d:\n%s", p.ExitCode(), p.LastLines(20))})
+		return
+	}
+	r.world.journal.add(r.name, "could not read drivers.yaml and has ended")
+	for _, whole := r.world.config.state(); !whole && ctx.Err() == nil; _, whole = r.world.config.state() {
+		wait(ctx, 100*time.Millisecond)
+	}
+	if err := r.start(ctx); err != nil && ctx.Err() == nil {
+		r.world.fail(err)
+	}
+}
+
+// take returns the process, which is meant to end from now on; nil: there is none.
+func (r *replica) take() *testbed.Process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ending = true
+	return r.process
+}
+
+// kill ends the process at once. It says whether there was one.
+func (r *replica) kill() bool {
+	p := r.take()
+	if p == nil {
+		return false
+	}
+	r.world.journal.add(r.name, "is killed")
+	p.Kill()
+	r.forget(p)
+	return true
+}
+
+// stop asks the process to end and blocks until it has. It says whether there was one.
+func (r *replica) stop(ctx context.Context) bool {
+	p := r.take()
+	if p == nil {
+		return false
+	}
+	r.world.journal.add(r.name, "is asked to end")
+	if err := p.Stop(ctx, stopGrace); err != nil && ctx.Err() == nil {
+		r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it did not end as it should after SIGTERM: %v", err)})
+	}
+	r.world.journal.add(r.name, "has ended")
+	r.forget(p)
+	return true
+}
+
+func (r *replica) forget(p *testbed.Process) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process == p {
+		r.process = nil
+	}
+}
+
+// signal pauses or resumes the process, if there is one.
+func (r *replica) signal(what string, send func(*testbed.Process) error) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process == nil {
+		return false, nil
+	}
+	r.world.journal.add(r.name, "%s", what)
+	return true, send(r.process)
+}
+
+// freeAddress returns an address on this machine that nobody listens on.
+func freeAddress(ctx context.Context) (string, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port for a hub: %w", err)
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}

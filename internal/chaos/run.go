@@ -1,0 +1,225 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+)
+
+const (
+	// historyLines is how much is shown of what happened to what a finding is about.
+	historyLines = 60
+	// closeTime is how long it may take to stop everything.
+	closeTime = time.Minute
+)
+
+// Run breaks things until there were enough faults or something does not hold. It blocks until
+// all that it has started has ended. That something does not hold is in the report; an error says that the run
+// itself could not go on.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	o = o.filled()
+	ctx, cancel := context.WithCancel(ctx)
+	w, err := newWorld(ctx, o)
+	r := &run{world: w, injector: newInjector(w), began: time.Now(), report: &Report{Seed: o.Seed, Planned: o.Faults, Findings: []Finding{}}}
+	if err == nil {
+		err = r.run(ctx)
+	}
+	r.conclude()
+	cancel()
+	ending, done := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer done()
+	if closed := w.close(ending); closed != nil {
+		err = errors.Join(err, closed)
+	}
+	return r.report, err
+}
+
+// run is one run.
+type run struct {
+	*world
+	injector *injector
+	began    time.Time
+	report   *Report
+}
+
+// run goes through the stretches and to the end of everything.
+func (r *run) run(ctx context.Context) error {
+	if quiet, err := r.quiet(ctx); err != nil || !quiet {
+		return err
+	}
+	p := planner{seed: r.options.Seed, faults: r.options.Faults, sizes: r.sizes()}
+	for number := 0; r.injector.carriedOut() < r.options.Faults; number++ {
+		left := r.options.Faults - r.injector.carriedOut()
+		s := p.stretch(number)
+		// Some of what is planned turns out not to be possible.
+		s.Faults = s.Faults[:min(len(s.Faults), left+left/10+2)]
+		held, err := r.stretch(ctx, s)
+		if err != nil || !held {
+			return err
+		}
+	}
+	return r.finish(ctx)
+}
+
+// stretch has one stretch carried out, and checks what holds after it.
+func (r *run) stretch(ctx context.Context, s Stretch) (bool, error) {
+	before, began := r.injector.carriedOut(), time.Now()
+	r.journal.add("", "STRETCH %d: %d hubs, hasty %v", s.Number, s.Hubs, s.Hasty)
+	for i, h := range r.hubs {
+		if i >= s.Hubs {
+			h.stop(ctx)
+		} else if err := h.start(ctx); err != nil {
+			return false, err
+		}
+	}
+	r.hasty.Store(s.Hasty)
+	r.resume()
+	if err := r.injector.run(ctx, s); err != nil {
+		return false, err
+	}
+	shown := StretchShown{Number: s.Number, Faults: r.injector.carriedOut() - before, Lasted: time.Since(began)}
+	began = time.Now()
+	quiet, err := r.quiet(ctx)
+	if err != nil || !quiet {
+		return false, err
+	}
+	shown.Quiet = time.Since(began)
+	for _, w := range r.look().wishes {
+		if w.volume != "" {
+			shown.Attached++
+		}
+	}
+	r.report.Stretches = append(r.report.Stretches, shown)
+	fmt.Fprintln(r.options.Out, shown)
+	return true, r.measure(ctx, s.Number)
+}
+
+// quiet heals all and waits until everything is as it is asked for. False: it does not come about.
+func (r *run) quiet(ctx context.Context) (bool, error) {
+	r.rest()
+	if err := r.heal(ctx); err != nil {
+		return false, err
+	}
+	r.journal.add("", "all is healed")
+	found, err := r.awaitQuiet(ctx)
+	r.report.Findings = append(r.report.Findings, found...)
+	if err == nil {
+		err = ctx.Err()
+	}
+	return len(found) == 0, err
+}
+
+// measure takes a sample of each hub.
+func (r *run) measure(ctx context.Context, stretch int) error {
+	for _, h := range r.hubs {
+		if !h.running() {
+			continue
+		}
+		s, err := sample(ctx, h, stretch)
+		if err != nil {
+			return err
+		}
+		r.report.Samples = append(r.report.Samples, s)
+	}
+	return nil
+}
+
+// finish has everything go, and checks that nothing is left.
+func (r *run) finish(ctx context.Context) error {
+	r.report.Findings = append(r.report.Findings, grown(r.report.Samples)...)
+	r.journal.add("", "everything goes")
+	if err := r.clear(ctx); err != nil {
+		r.report.Findings = append(r.report.Findings, Finding{Text: err.Error()})
+		return nil
+	}
+	if quiet, err := r.quietlyCleared(ctx); err != nil || !quiet {
+		return err
+	}
+	for _, h := range r.hubs {
+		h.stop(ctx)
+	}
+	for _, h := range r.hubs {
+		r.report.Findings = append(r.report.Findings, confessions(h)...)
+	}
+	r.report.Findings = append(r.report.Findings, r.found()...)
+	return nil
+}
+
+func (r *run) quietlyCleared(ctx context.Context) (bool, error) {
+	found, err := r.awaitQuiet(ctx)
+	r.report.Findings = append(r.report.Findings, found...)
+	return len(found) == 0, err
+}
+
+// confessions are what a hub's log says of faults of its own.
+func confessions(h *replica) []Finding {
+	data, err := os.ReadFile(h.log())
+	if err != nil {
+		return []Finding{{About: h.name, Text: err.Error()}}
+	}
+	var f []Finding
+	for _, words := range []string{"panic: ", "WARNING: DATA RACE", "fatal error: "} {
+		if at := bytes.Index(data, []byte(words)); at >= 0 {
+			f = append(f, Finding{About: h.name, Text: "its log says: " + string(data[at:min(len(data), at+2000)])})
+		}
+	}
+	return f
+}
+
+// conclude fills the report.
+func (r *run) conclude() {
+	report := r.report
+	report.Took = time.Since(r.began)
+	report.Counts = map[Kind]int{}
+	for _, k := range Kinds() {
+		report.Counts[k] = 0
+	}
+	r.injector.mu.Lock()
+	maps.Copy(report.Counts, r.injector.counts)
+	report.Codes = maps.Clone(r.injector.codes)
+	report.Faults = r.injector.done
+	r.injector.mu.Unlock()
+	for _, s := range r.storages {
+		b := s.backend.Books()
+		report.Calls += b.Methods[fakecsi.ControllerPublishVolume].Begun + b.Methods[fakecsi.ControllerUnpublishVolume].Begun
+	}
+	if !report.Held() {
+		report.History = r.history(report.Findings[0])
+	}
+}
+
+// history is the end of what has happened to a volume, with its driver, the hubs and what concerns all.
+func (r *run) history(f Finding) []string {
+	names := []string{f.About}
+	var calls []line
+	for _, s := range r.storages {
+		for _, v := range r.all {
+			if v.name == f.About && v.storage == s {
+				names = append(names, s.driver)
+				calls = callsOf(s.backend.Books(), v.name)
+			}
+		}
+	}
+	for _, h := range r.hubs {
+		names = append(names, h.name)
+	}
+	until := f.at.Add(time.Second)
+	if f.at.IsZero() {
+		until = time.Now()
+	}
+	var lines []string
+	for _, l := range r.journal.last(historyLines, until, calls, names...) {
+		lines = append(lines, strings.TrimSpace(l.String()))
+	}
+	return lines
+}
