@@ -18,6 +18,8 @@ type Settings struct {
 	StuckAfter    Duration `json:"stuckAfter"`
 	DriftInterval Duration `json:"driftInterval"` // 0: off
 	DriftAction   string   `json:"driftAction"`
+	// OnForeignWriter is what follows when another attacher writes: "warn" or "pause".
+	OnForeignWriter string `json:"onForeignWriter"`
 }
 
 // SettingsOf returns what is shown of a driver's settings.
@@ -31,6 +33,8 @@ func SettingsOf(s registry.Settings) Settings {
 		StuckAfter:    Duration(s.StuckAfter),
 		DriftInterval: Duration(s.Drift.Interval),
 		DriftAction:   string(s.Drift.Action),
+
+		OnForeignWriter: string(s.OnForeignWriter),
 	}
 }
 
