@@ -14,6 +14,7 @@ import (
 	"path"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // pageFiles are the templates, and in assets what they refer to.
@@ -104,6 +105,11 @@ func (a answer) html(packed bool) ([]byte, error) {
 	var body bytes.Buffer
 	if err := pageTemplates.ExecuteTemplate(&body, a.template, a.data); err != nil {
 		return nil, fmt.Errorf("make page %s: %w", a.template, err)
+	}
+	if !utf8.Valid(body.Bytes()) { // a path or a query may hold any bytes
+		valid := bytes.ToValidUTF8(body.Bytes(), []byte("\uFFFD"))
+		body.Reset()
+		body.Write(valid)
 	}
 	if !packed {
 		return body.Bytes(), nil

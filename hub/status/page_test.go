@@ -84,23 +84,29 @@ func TestNoTextBecomesAnElementOrAnAttribute(t *testing.T) {
 		if header.Get("Content-Security-Policy") != pagePolicy || header.Get("Content-Type") != "text/html; charset=utf-8" {
 			t.Errorf("%s: %v", path, header)
 		}
-		for _, n := range elements(t, body) {
-			switch n.Data {
-			case "script":
-				if attribute(n, "src") != "/assets/page.js" || n.FirstChild != nil {
-					t.Errorf("%s: a script of somebody else", path)
-				}
-			case "img", "iframe", "object", "style", "base":
-				t.Errorf("%s: there is an element %s", path, n.Data)
+		checkElements(t, path, body)
+	}
+}
+
+// checkElements checks that a page has no element and no attribute that came out of a text.
+func checkElements(t *testing.T, path, body string) {
+	t.Helper()
+	for _, n := range elements(t, body) {
+		switch n.Data {
+		case "script":
+			if attribute(n, "src") != "/assets/page.js" || n.FirstChild != nil {
+				t.Errorf("%s: a script of somebody else", path)
 			}
-			if n.FirstChild != nil && attribute(n, "class") == "reason" && strings.ContainsRune(n.FirstChild.Data, '\u202e') {
-				t.Errorf("%s: an error turns the text around", path)
-			}
-			for _, a := range n.Attr {
-				href := a.Key == "href" && n.Data != "link" && !strings.HasPrefix(a.Val, "/") && !strings.HasPrefix(a.Val, "#")
-				if strings.HasPrefix(a.Key, "on") || a.Key == "style" || href {
-					t.Errorf("%s: <%s %s=%q>", path, n.Data, a.Key, a.Val)
-				}
+		case "img", "iframe", "object", "style", "base":
+			t.Errorf("%s: there is an element %s", path, n.Data)
+		}
+		if n.FirstChild != nil && attribute(n, "class") == "reason" && strings.ContainsRune(n.FirstChild.Data, '\u202e') {
+			t.Errorf("%s: an error turns the text around", path)
+		}
+		for _, a := range n.Attr {
+			href := a.Key == "href" && n.Data != "link" && !strings.HasPrefix(a.Val, "/") && !strings.HasPrefix(a.Val, "#")
+			if strings.HasPrefix(a.Key, "on") || a.Key == "style" || href {
+				t.Errorf("%s: <%s %s=%q>", path, n.Data, a.Key, a.Val)
 			}
 		}
 	}
