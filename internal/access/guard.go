@@ -1,12 +1,18 @@
 package access
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
@@ -22,8 +28,9 @@ const (
 	tokenTTL = time.Minute
 	allowTTL = time.Minute
 	denyTTL  = 10 * time.Second
-	// reviewTimeout bounds one TokenReview.
-	reviewTimeout = 10 * time.Second
+	// reviewTimeout bounds one TokenReview, patience all that one request waits for.
+	reviewTimeout = 5 * time.Second
+	patience      = 10 * time.Second
 )
 
 // retries of a review that could not be made: someone waits for the answer.
@@ -89,12 +96,16 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
 
 // check returns 0 if the request may pass, else the answer.
 func (g *Guard) check(r *http.Request) (status int, why string) {
-	ctx := r.Context()
-	who, ok, err := g.who.AuthenticateRequest(r)
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	who, ok, err := g.who.AuthenticateRequest(r.WithContext(ctx))
 	switch {
+	case err != nil && unanswered(err):
+		klog.FromContext(ctx).Info("Cannot find out who asks", "err", err)
+		return http.StatusServiceUnavailable, "who asks cannot be found out now"
 	case err != nil:
-		klog.FromContext(ctx).V(2).Info("Cannot find out who asks", "err", err)
-		return http.StatusUnauthorized, "who asks cannot be found out: give a valid token (Authorization: Bearer ...)"
+		klog.FromContext(ctx).V(2).Info("Refused a token", "err", err)
+		return http.StatusUnauthorized, "give a valid token (Authorization: Bearer ...): this one the cluster does not take"
 	case !ok:
 		return http.StatusUnauthorized, "give a token of the cluster (Authorization: Bearer ...)"
 	}
@@ -108,6 +119,17 @@ func (g *Guard) check(r *http.Request) (status int, why string) {
 		return http.StatusForbidden, fmt.Sprintf("you need the right to get the nonResourceURL %s", asked(r.URL.Path))
 	}
 	return 0, ""
+}
+
+// unanswered says that a token was not judged: the API server was not reached, or did not
+// do the review. Nobody gets in by that; but it is not the token that is wrong.
+func unanswered(err error) bool {
+	if several, ok := errors.AsType[utilerrors.Aggregate](err); ok {
+		return slices.ContainsFunc(several.Errors(), unanswered)
+	}
+	_, network := errors.AsType[net.Error](err)
+	var refused apierrors.APIStatus
+	return network || errors.As(err, &refused) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // asked returns the nonResourceURL that stands for a path. Every user of a cluster may

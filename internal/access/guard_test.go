@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/access"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -98,6 +100,43 @@ func TestOnlyThoseWhomTheClusterAllowsGetThrough(t *testing.T) {
 			}
 			if test.token != "" && strings.Contains(string(body), test.token) {
 				t.Error("the token is in the answer")
+			}
+		})
+	}
+}
+
+func TestNobodyGetsInWhileTheClusterCannotBeAsked(t *testing.T) {
+	for name, answer := range map[string]struct {
+		review http.HandlerFunc
+		want   int
+	}{
+		"no reviews": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }, http.StatusServiceUnavailable},
+		"cut off":    {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, http.StatusServiceUnavailable},
+		"nothing in it": {func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1"}`)
+		}, http.StatusUnauthorized},
+		"a token that has expired": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			io.WriteString(w, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{"error":"expired"}}`)
+		}, http.StatusUnauthorized},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := httptest.NewServer(answer.review)
+			defer api.Close()
+			kube, err := kubernetes.NewForConfig(&rest.Config{Host: api.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			guard, err := access.New(kube)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+			request.Header.Set("Authorization", "Bearer some.token")
+			got := httptest.NewRecorder()
+			guard.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it is let in") })).ServeHTTP(got, request)
+			if got.Code != answer.want {
+				t.Errorf("got %d %s, want %d", got.Code, got.Body, answer.want)
 			}
 		})
 	}
