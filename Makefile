@@ -1,6 +1,6 @@
 # `make` shows this menu.
 .DEFAULT_GOAL := help
-.PHONY: help build test browser lint image buildah demo sandbox pictures graphviz bench soak clean
+.PHONY: help build test browser lint image buildah demo sandbox pictures graphviz bench soak fuzz clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
@@ -80,6 +80,16 @@ bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTAC
 
 soak: build ## have a hub attach and detach for DURATION (20m), draw bin/soak.svg, fail if it grows
 	bin/testbed soak --hub bin/csi-attach-hub --duration $(or $(DURATION),20m) --svg bin/soak.svg
+
+# Go would spend up to a minute on making one input small that is new, though not wrong.
+FUZZTIME := 30s
+fuzz: ## fuzz every fuzz target, each for FUZZTIME=30s
+	@for package in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+	  for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+	    echo "== $$package $$target"; \
+	    go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x -parallel 2 $$package || exit 1; \
+	  done; \
+	done
 
 clean: ## remove what was built here (the control plane's cache stays)
 	rm -rf bin
