@@ -73,9 +73,11 @@ pictures: browser graphviz ## make the pictures of the README anew
 graphviz: ## install Debian's graphviz, which draws the diagram of the README (as root)
 	@command -v dot || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends graphviz fonts-dejavu-core; }
 
-# CSI_ATTACHER=path of a csi-attacher: it takes part too. BENCH=case for one case, ROUNDS=n.
+# CSI_ATTACHER=path of a csi-attacher: it takes part too. BENCH=case for one case, ROUNDS=n, PROFILES=folder for
+# profiles of the hub, MARKDOWN=README.md to put the tables there, with those of cases that were measured before.
 bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTACHER names one; BENCH=case for one case
-	bin/testbed bench --hub bin/csi-attach-hub $(if $(ROUNDS),--rounds $(ROUNDS)) --json bin/bench.json \
+	bin/testbed bench --hub bin/csi-attach-hub $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PROFILES),--profiles $(PROFILES)) \
+	  --json bin/bench.json $(if $(MARKDOWN),--markdown $(MARKDOWN)) \
 	  --command 'make bench$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))' $(BENCH)
 
 soak: build ## have a hub attach and detach for DURATION (20m), draw bin/soak.svg, fail if it grows

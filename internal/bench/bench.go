@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 )
@@ -17,6 +18,11 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	cases, err := o.chosen()
 	if err != nil {
 		return Report{}, err
+	}
+	if o.Profiles != "" {
+		if err := os.MkdirAll(o.Profiles, 0o755); err != nil {
+			return Report{}, fmt.Errorf("make folder of profiles: %w", err)
+		}
 	}
 	var report Report
 	for _, c := range cases {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// phaseFor is how long a burst may take: csi-attacher with its default flags attaches
-// about 17 volumes per second.
-const phaseFor = 5 * time.Minute
+// phaseFor is how long attaching, or detaching, may take: csi-attacher with its default
+// flags attaches about 17 volumes per second.
+const phaseFor = 10 * time.Minute
 
 // phase is what came of attaching, or detaching, all volumes of a burst.
 type phase struct {

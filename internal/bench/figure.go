@@ -45,6 +45,7 @@ const (
 	ResidentIdle     Figure = "residentIdleBytes"     // connected, caches filled, nothing to do
 	ResidentAttached Figure = "residentAttachedBytes" // all volumes attached
 	ResidentEnd      Figure = "residentEndBytes"
+	ResidentOwn      Figure = "residentOwnEndBytes" // of ResidentEnd, without pages of the binary
 	ResidentPeak     Figure = "residentPeakBytes"
 	HeapIdle         Figure = "heapIdleBytes" // in use
 	HeapEnd          Figure = "heapEndBytes"
@@ -63,50 +64,52 @@ type description struct {
 	figure Figure
 	title  string
 	show   unit
+	detail bool // too much for the README
 }
 
 // described says what a figure is for people, in the order of the tables.
 var described = []description{
-	{AttachRate, "attaches per second", whole},
-	{DetachRate, "detaches per second", whole},
-	{FirstAttachRate, "first attaches per second", whole},
-	{Ready, "start until ready", duration},
-	{ReadyCPU, "CPU until ready", duration},
-	{StartCalls, "calls at the start", whole},
-	{StartWrites, "API writes at the start", whole},
-	{StartReads, "API reads at the start", whole},
-	{DispatchP50, "creation until the driver is called p50", duration},
-	{DispatchP99, "creation until the driver is called p99", duration},
-	{OthersP50, "p50 of the others", duration},
-	{OthersP50Hanging, "p50 of the others while one hangs", duration},
-	{OthersP99, "p99 of the others", duration},
-	{OthersP99Hanging, "p99 of the others while one hangs", duration},
-	{HangingRatio, "p99 of the others, hanging / without", hundredths},
-	{AttachP50, "attach p50", duration},
-	{AttachP99, "attach p99", duration},
-	{AttachMax, "attach max", duration},
-	{DetachP50, "detach p50", duration},
-	{DetachP99, "detach p99", duration},
-	{DetachMax, "detach max", duration},
-	{AttachWrites, "API writes per attach", hundredths},
-	{FirstWrites, "API writes per first attach", hundredths},
-	{DetachWrites, "API writes per detach", hundredths},
-	{Reads, "API reads per operation", hundredths},
-	{OtherWrites, "other API writes (leases, Events)", whole},
-	{AttachCalls, "calls per attach", hundredths},
-	{DetachCalls, "calls per detach", hundredths},
-	{CPU, "CPU seconds per 1000 operations", hundredths},
-	{ResidentIdle, "memory idle (RSS)", megabytes},
-	{ResidentAttached, "memory, all attached (RSS)", megabytes},
-	{ResidentEnd, "memory at the end (RSS)", megabytes},
-	{ResidentPeak, "memory at most (RSS)", megabytes},
-	{HeapIdle, "heap in use idle", megabytes},
-	{HeapEnd, "heap in use at the end", megabytes},
-	{GoroutinesIdle, "goroutines idle", whole},
-	{GoroutinesEnd, "goroutines at the end", whole},
-	{GoroutinesPerDriver, "goroutines of an idle driver", hundredths},
-	{HeapPerDriver, "heap of an idle driver", megabytes},
-	{ResidentPerDriver, "memory of an idle driver (RSS)", megabytes},
+	{AttachRate, "attaches per second", whole, false},
+	{DetachRate, "detaches per second", whole, false},
+	{FirstAttachRate, "first attaches per second", whole, true},
+	{Ready, "start until ready", duration, false},
+	{ReadyCPU, "CPU until ready", duration, true},
+	{StartCalls, "calls at the start", whole, false},
+	{StartWrites, "API writes at the start", whole, false},
+	{StartReads, "API reads at the start", whole, true},
+	{DispatchP50, "creation until the driver is called p50", duration, true},
+	{DispatchP99, "creation until the driver is called p99", duration, false},
+	{OthersP50, "p50 of the others", duration, true},
+	{OthersP50Hanging, "p50 of the others while one hangs", duration, true},
+	{OthersP99, "p99 of the others", duration, false},
+	{OthersP99Hanging, "p99 of the others while one hangs", duration, false},
+	{HangingRatio, "p99 of the others, hanging / without", hundredths, false},
+	{AttachP50, "attach p50", duration, true},
+	{AttachP99, "attach p99", duration, false},
+	{AttachMax, "attach max", duration, true},
+	{DetachP50, "detach p50", duration, true},
+	{DetachP99, "detach p99", duration, false},
+	{DetachMax, "detach max", duration, true},
+	{AttachWrites, "API writes per attach", hundredths, false},
+	{FirstWrites, "API writes per first attach", hundredths, false},
+	{DetachWrites, "API writes per detach", hundredths, false},
+	{Reads, "API reads per operation", hundredths, true},
+	{OtherWrites, "other API writes (leases, Events)", whole, true},
+	{AttachCalls, "calls per attach", hundredths, false},
+	{DetachCalls, "calls per detach", hundredths, false},
+	{CPU, "CPU seconds per 1000 operations", hundredths, false},
+	{ResidentIdle, "memory idle (RSS)", megabytes, false},
+	{ResidentAttached, "memory, all attached (RSS)", megabytes, false},
+	{ResidentEnd, "memory at the end (RSS)", megabytes, false},
+	{ResidentOwn, "of that without the binary's pages", megabytes, true},
+	{ResidentPeak, "memory at most (RSS)", megabytes, false},
+	{HeapIdle, "heap in use idle", megabytes, true},
+	{HeapEnd, "heap in use at the end", megabytes, true},
+	{GoroutinesIdle, "goroutines idle", whole, true},
+	{GoroutinesEnd, "goroutines at the end", whole, true},
+	{GoroutinesPerDriver, "goroutines of an idle driver", hundredths, false},
+	{HeapPerDriver, "heap of an idle driver", megabytes, false},
+	{ResidentPerDriver, "memory of an idle driver (RSS)", megabytes, false},
 }
 
 // descriptionOf is that of a figure, all of which are described.

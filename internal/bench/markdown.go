@@ -38,13 +38,13 @@ func replaceMarked(old, text string) (string, bool) {
 	return before + beginMarker + text + endMarker + after, true
 }
 
-// Markdown is the report as a section: a table for each case.
+// Markdown is the report as a section: a table for each case, without the details.
 func (r Report) Markdown() string {
 	var b strings.Builder
 	for _, c := range r.Cases {
 		fmt.Fprintf(&b, "\n**%s**: %s.\n", c.Name, c.About)
 		fmt.Fprintf(&b, "%s, `%s`, %s: %s.\n\n", c.Date.Format(time.DateOnly), c.Command, c.conditions(), c.Machine)
-		for i, cells := range c.cells() {
+		for i, cells := range c.cells(func(d description) bool { return !d.detail }) {
 			fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
 			if i == 0 {
 				fmt.Fprintf(&b, "|---|%s\n", strings.Repeat("--:|", len(cells)-1))

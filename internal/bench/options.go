@@ -16,6 +16,7 @@ type Options struct {
 	Hub      string    // binary of cmd/csi-attach-hub
 	Testbed  string    // binary of cmd/testbed, which is the floor too
 	Sidecar  string    // binary of csi-attacher; empty: without it
+	Profiles string    // folder for CPU and heap profiles of the hub; empty: none
 	Command  string    // for people: how this was started
 	Keep     bool      // the folders with the logs
 	Progress io.Writer // gets a line for each step

@@ -1,9 +1,35 @@
 package bench
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Figures are the values of one measurement.
 type Figures map[Figure]float64
+
+// addIdle adds what a competitor takes that has nothing to do.
+func (f Figures) addIdle(u usage) {
+	f.add(ResidentIdle, u.resident)
+	f.add(HeapIdle, u.heap)
+	f.add(GoroutinesIdle, u.goroutines)
+}
+
+// addEnd adds what it takes after its work.
+func (f Figures) addEnd(u usage) {
+	f.add(ResidentEnd, u.resident)
+	f.add(ResidentOwn, u.own)
+	f.add(ResidentPeak, u.peak)
+	f.add(HeapEnd, u.heap)
+	f.add(GoroutinesEnd, u.goroutines)
+}
+
+// add takes a value that is known: it is not negative.
+func (f Figures) add(figure Figure, value float64) {
+	if value >= 0 && !math.IsNaN(value) {
+		f[figure] = value
+	}
+}
 
 // Sample is what one competitor did in one round.
 type Sample struct {

@@ -25,7 +25,7 @@ func (r Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", r.Name, r.About)
 	fmt.Fprintf(&b, "%s, %s, %s, %s\n", r.Date.Format(time.DateOnly), r.Command, r.conditions(), r.Machine)
-	b.WriteString(grid(r.cells()))
+	b.WriteString(grid(r.cells(func(description) bool { return true })))
 	for _, v := range r.Verdicts {
 		fmt.Fprintf(&b, "  %s\n", v)
 	}
@@ -60,9 +60,9 @@ func grid(cells [][]string) string {
 	return b.String()
 }
 
-// cells are a table with a row for each figure and a column for each competitor; beside
+// cells are a table with a row for each figure that is to be shown and a column for each competitor; beside
 // the hub stands what the floor had to it.
-func (r Result) cells() [][]string {
+func (r Result) cells(shown func(description) bool) [][]string {
 	names := r.Samples.competitors()
 	header := []string{""}
 	for _, name := range names {
@@ -84,7 +84,7 @@ func (r Result) cells() [][]string {
 				row = append(row, r.compared(d.figure, name))
 			}
 		}
-		if any {
+		if any && shown(d) {
 			rows = append(rows, row)
 		}
 	}

@@ -1,9 +1,6 @@
 package bench
 
-import (
-	"context"
-	"math"
-)
+import "context"
 
 // turnOfBursts is a warm-up and then bursts.
 func turnOfBursts(ctx context.Context, s *stage, a *attacher) (Figures, error) {
@@ -15,45 +12,43 @@ func turnOfBursts(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	figures := Figures{}
+	var first burst
 	if s.c.unguarded {
-		b, err := s.burst(ctx, a, s.volumes)
-		if err != nil {
+		if first, err = s.burst(ctx, a, s.volumes); err != nil {
 			return nil, err
 		}
-		figures[FirstAttachRate] = b.attach.perSecond()
-		figures[FirstWrites] = b.attach.perOperation(b.attach.writes)
 	}
 	began, err := a.usage(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var counted []Figures
-	operations := 0
-	for range a.bursts {
-		b, err := s.burst(ctx, a, s.volumes)
-		if err != nil {
-			return nil, err
+	err = s.profiled(ctx, a, func() error {
+		for range a.bursts {
+			b, err := s.burst(ctx, a, s.volumes)
+			if err != nil {
+				return err
+			}
+			counted = append(counted, b.figures())
+			s.say("%s: %.0f attaches and %.0f detaches per second", a.name, b.attach.perSecond(), b.detach.perSecond())
 		}
-		counted = append(counted, b.figures())
-		operations += 2 * len(s.volumes)
-		s.say("%s: %.0f attaches and %.0f detaches per second", a.name, b.attach.perSecond(), b.detach.perSecond())
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	end, err := a.usage(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for f, v := range medians(counted) {
-		figures[f] = v
+	figures := medians(counted)
+	if s.c.unguarded {
+		figures[FirstAttachRate] = first.attach.perSecond()
+		figures[FirstWrites] = first.attach.perOperation(first.attach.writes)
 	}
-	figures[CPU] = (end.cpu - began.cpu) / float64(operations) * 1000
-	figures.add(ResidentIdle, idle.resident)
-	figures.add(ResidentEnd, end.resident)
-	figures.add(ResidentPeak, end.peak)
-	figures.add(HeapIdle, idle.heap)
-	figures.add(HeapEnd, end.heap)
-	figures.add(GoroutinesIdle, idle.goroutines)
-	figures.add(GoroutinesEnd, end.goroutines)
+	figures[CPU] = (end.cpu - began.cpu) * 1000 / float64(2*len(s.volumes)*len(counted))
+	figures.addIdle(idle)
+	figures.addEnd(end)
 	return figures, nil
 }
 
@@ -70,12 +65,5 @@ func (b burst) figures() Figures {
 		AttachCalls:      b.attach.perOperation(b.attach.publish),
 		DetachCalls:      b.detach.perOperation(b.detach.unpublish),
 		ResidentAttached: b.full.resident,
-	}
-}
-
-// add takes a value that is known: it is not negative.
-func (f Figures) add(figure Figure, value float64) {
-	if value >= 0 && !math.IsNaN(value) {
-		f[figure] = value
 	}
 }

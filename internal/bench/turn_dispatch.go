@@ -49,8 +49,7 @@ func turnOfDispatch(ctx context.Context, s *stage, a *attacher) (Figures, error)
 	}
 	figures[DispatchP50] = percentile(waited, 50).Seconds()
 	figures[DispatchP99] = percentile(waited, 99).Seconds()
-	figures.add(ResidentEnd, u.resident)
-	figures.add(HeapEnd, u.heap)
+	figures.addEnd(u)
 	s.say("%s: dispatched after %s", a.name, duration(figures[DispatchP50]))
 	return figures, nil
 }

@@ -3,10 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net/http"
-	"strings"
 )
 
 // fewDrivers is with how many drivers the hub is started to be compared with all.
@@ -44,29 +41,9 @@ func turnOfIdling(ctx context.Context, s *stage, all *attacher) (figures Figures
 func idle(ctx context.Context, a *attacher) (usage, error) {
 	// The second collection frees what the first one found to be finalized.
 	for range 2 {
-		if err := collectGarbage(ctx, a); err != nil {
+		if err := a.fetch(ctx, "/debug/pprof/heap?gc=1", io.Discard); err != nil {
 			return usage{}, err
 		}
 	}
 	return a.usage(ctx)
-}
-
-func collectGarbage(ctx context.Context, a *attacher) error {
-	url := strings.TrimSuffix(a.metrics[0], "/metrics") + "/debug/pprof/heap?gc=1"
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return fmt.Errorf("collect garbage: %w", err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return fmt.Errorf("collect garbage: %w", err)
-	}
-	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		return fmt.Errorf("collect garbage: %w", err)
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("collect garbage: %s answers %s", url, response.Status)
-	}
-	return nil
 }

@@ -60,10 +60,8 @@ func turnOfStart(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 	figures[StartWrites] = float64(asked.writes)
 	figures[StartReads] = float64(asked.reads)
 	figures[OtherWrites] = float64(asked.others)
-	figures.add(ResidentIdle, u.resident)
+	figures.addIdle(u)
 	figures.add(ResidentPeak, u.peak)
-	figures.add(HeapIdle, u.heap)
-	figures.add(GoroutinesIdle, u.goroutines)
 	s.say("%s: ready after %s", a.name, duration(figures[Ready]))
 	return figures, nil
 }

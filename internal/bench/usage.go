@@ -17,6 +17,7 @@ import (
 type usage struct {
 	cpu        float64 // seconds since the start
 	resident   float64 // bytes
+	own        float64 // bytes of resident that are no pages of files
 	peak       float64 // bytes, the most of each process since its start
 	heap       float64 // bytes in use
 	goroutines float64
@@ -25,6 +26,7 @@ type usage struct {
 func (u *usage) add(other usage) {
 	u.cpu += other.cpu
 	u.resident += other.resident
+	u.own += other.own
 	u.peak += other.peak
 	if u.heap += other.heap; other.heap < 0 {
 		u.heap = -1
@@ -48,7 +50,7 @@ func processUsage(pid int) (usage, error) {
 	if err != nil {
 		return usage{}, fmt.Errorf("look at process %d: %w", pid, err)
 	}
-	return usage{cpu: stat.CPUTime(), resident: float64(status.VmRSS), peak: float64(status.VmHWM), heap: -1, goroutines: -1}, nil
+	return usage{cpu: stat.CPUTime(), resident: float64(status.VmRSS), own: float64(status.RssAnon), peak: float64(status.VmHWM), heap: -1, goroutines: -1}, nil
 }
 
 // scrape reads the metrics that a process serves.
