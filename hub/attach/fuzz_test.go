@@ -15,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/randfill"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
@@ -198,39 +200,77 @@ func FuzzDecide(f *testing.F) {
 		if !isNode {
 			node = nil
 		}
-		bit := func(n int) bool { return flags>>n&1 == 1 }
-		facts := Facts{VolumeAttachment: va, PersistentVolume: pv, CSINode: node, Lost: bit(0)}
-		before := Facts{VolumeAttachment: va.DeepCopy(), PersistentVolume: pv.DeepCopy(), CSINode: node.DeepCopy(), Lost: bit(0)}
-		for _, name := range []string{driverName, "pd.csi.storage.gke.io", va.Spec.Attacher} {
-			d := Driver{Name: name, NoAttach: bit(1), Capabilities: csiclient.Capabilities{
-				PublishUnpublish: bit(2), PublishReadonly: bit(3), SingleNodeMultiWriter: bit(4), ListPublishedNodes: bit(5)}}
-			plan, err := d.Decide(facts)
-			if err == nil {
-				checkPlan(t, d, facts, plan)
-			} else if err.Error() == "" || !equality.Semantic.DeepEqual(plan, Plan{}) {
-				t.Errorf("error %q and a plan %+v", err, plan)
-			}
-			_, _ = d.Drift(facts, csiclient.Published{"h": {IDs: []string{"id"}}, "v": {Unknown: true}})
-			for _, o := range []Observation{d.Observe(facts), d.ObserveDetach(facts)} {
-				if len(o.Reason) > maxErrorMessage || o.WouldFail && o.Reason == "" {
-					t.Errorf("observation %+v", o)
-				}
-			}
-			d.MayWant(facts, plan.Target)
-			var p Progress
-			if p.Adopt(va, pv, Finalizer(name)); p.MayBeAttached() && (p.Target.VolumeHandle == "" || p.Target.NodeID == "") {
-				t.Errorf("adopted %+v", p.Target)
-			}
-			if pv != nil {
-				VolumeHandle(pv)
-				d.ReleaseVolume(pv, bit(6))
-			}
-			checkWrites(t, va, Finalizer(name))
+		checkDecisions(t, Facts{VolumeAttachment: va, PersistentVolume: pv, CSINode: node}, flags)
+	})
+}
+
+// The same with objects that are made of the bytes, field by field, with texts that mean
+// something in some places.
+func FuzzDecideOnAnything(f *testing.F) {
+	f.Add([]byte("0"), byte(0xff))
+	f.Add(bytes.Repeat([]byte{0, 1, 7, 200}, 200), byte(0x0c))
+	f.Add(bytes.Repeat([]byte("attach hub"), 100), byte(0xf4))
+	words := []string{"", driverName, finalizer, "pd.csi.storage.gke.io", AnnotationNodeID, AnnotationVolumeHandle, AnnotationMigratedTo, "a__b", "us-a-1__us-a-2", "aws://z/vol-1", "aws://",
+		"projects/p/zones/z/instances/i", "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d", "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone", "x", "ü\u2028", "ReadWriteOnce", "ReadOnlyMany"}
+	f.Fuzz(func(t *testing.T, data []byte, flags byte) {
+		if len(data) > 4<<10 {
+			return
 		}
-		if !equality.Semantic.DeepEqual(facts, before) {
-			t.Errorf("objects of the cache were changed:\n%+v\nwere\n%+v", facts, before)
+		fill := randfill.NewFromGoFuzz(data).NilChance(0.4).NumElements(0, 2).MaxDepth(12).Funcs(
+			func(s *string, c randfill.Continue) { *s = words[c.Intn(len(words))] },
+			func(q *resource.Quantity, _ randfill.Continue) { *q = resource.MustParse("1Gi") },
+			func(at *metav1.Time, c randfill.Continue) { *at = metav1.Unix(c.Int63n(1<<32), 0) },
+			func(fields *metav1.FieldsV1, c randfill.Continue) {
+				*fields = *metav1.NewFieldsV1(`{"f:status":{"f:attached":{}},"f:metadata":{"f:finalizers":{"v:\"` + words[c.Intn(len(words))] + `\"":{}}}}`)
+			},
+		)
+		facts := Facts{VolumeAttachment: &storagev1.VolumeAttachment{}}
+		fill.Fill(facts.VolumeAttachment)
+		fill.Fill(&facts.PersistentVolume)
+		fill.Fill(&facts.CSINode)
+		if !unlike(facts.VolumeAttachment.Finalizers) {
+			checkDecisions(t, facts, flags)
 		}
 	})
+}
+
+// checkDecisions checks what must hold of all that is decided by the facts. The flags are
+// what else there is to know.
+func checkDecisions(t *testing.T, facts Facts, flags byte) {
+	t.Helper()
+	va, pv := facts.VolumeAttachment, facts.PersistentVolume
+	bit := func(n int) bool { return flags>>n&1 == 1 }
+	facts.Lost = bit(0)
+	before := Facts{VolumeAttachment: va.DeepCopy(), PersistentVolume: pv.DeepCopy(), CSINode: facts.CSINode.DeepCopy(), Lost: bit(0)}
+	for _, name := range []string{driverName, "pd.csi.storage.gke.io", va.Spec.Attacher} {
+		d := Driver{Name: name, NoAttach: bit(1), Capabilities: csiclient.Capabilities{
+			PublishUnpublish: bit(2), PublishReadonly: bit(3), SingleNodeMultiWriter: bit(4), ListPublishedNodes: bit(5)}}
+		plan, err := d.Decide(facts)
+		if err == nil {
+			checkPlan(t, d, facts, plan)
+		} else if err.Error() == "" || !equality.Semantic.DeepEqual(plan, Plan{}) {
+			t.Errorf("error %q and a plan %+v", err, plan)
+		}
+		_, _ = d.Drift(facts, csiclient.Published{"h": {IDs: []string{"id"}}, "v": {Unknown: true}})
+		for _, o := range []Observation{d.Observe(facts), d.ObserveDetach(facts)} {
+			if len(o.Reason) > maxErrorMessage || o.WouldFail && o.Reason == "" {
+				t.Errorf("observation %+v", o)
+			}
+		}
+		d.MayWant(facts, plan.Target)
+		var p Progress
+		if p.Adopt(va, pv, Finalizer(name)); p.MayBeAttached() && (p.Target.VolumeHandle == "" || p.Target.NodeID == "") {
+			t.Errorf("adopted %+v", p.Target)
+		}
+		if pv != nil {
+			VolumeHandle(pv)
+			d.ReleaseVolume(pv, bit(6))
+		}
+		checkWrites(t, va, Finalizer(name))
+	}
+	if !equality.Semantic.DeepEqual(facts, before) {
+		t.Errorf("objects of the cache were changed:\n%+v\nwere\n%+v", facts, before)
+	}
 }
 
 // checkPlan checks what must hold of every plan.
