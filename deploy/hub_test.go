@@ -307,33 +307,42 @@ func TestManifestsGiveWhatTheHubChecks(t *testing.T) {
 	}
 }
 
+// without returns a role without one verb on one resource, and whether it had that.
+func without(t *testing.T, role *unstructured.Unstructured, verb, resource string) (left *unstructured.Unstructured, taken bool) {
+	t.Helper()
+	left = role.DeepCopy()
+	rules, _, _ := unstructured.NestedSlice(left.Object, "rules")
+	for _, rule := range rules {
+		rule := rule.(map[string]any)
+		resources, _ := rule["resources"].([]any) // none: a right to look at the hub
+		if !slices.Contains(resources, any(resource)) {
+			continue
+		}
+		verbs := rule["verbs"].([]any)
+		had := len(verbs)
+		rule["verbs"] = slices.DeleteFunc(verbs, func(v any) bool { return v == verb })
+		taken = taken || len(rule["verbs"].([]any)) < had
+	}
+	rules = slices.DeleteFunc(rules, func(rule any) bool { return len(rule.(map[string]any)["verbs"].([]any)) == 0 })
+	if err := unstructured.SetNestedSlice(left.Object, rules, "rules"); err != nil {
+		t.Fatal(err)
+	}
+	return left, taken
+}
+
 // deny takes one right from a role, and waits until that is effective.
 func (d *deployed) deny(r rights.Right) {
 	d.t.Helper()
-	taken := false
+	denied := false
 	for _, o := range d.objects {
 		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" || o.GetNamespace() != r.Namespace {
 			continue
 		}
-		o = o.DeepCopy()
-		rules, _, _ := unstructured.NestedSlice(o.Object, "rules")
-		for _, rule := range rules {
-			rule := rule.(map[string]any)
-			resources, _ := rule["resources"].([]any) // none: a right to look at the hub
-			if !slices.Contains(resources, any(r.Resource)) {
-				continue
-			}
-			verbs := rule["verbs"].([]any)
-			rule["verbs"] = slices.DeleteFunc(verbs, func(verb any) bool { return verb == r.Verb })
-			taken = taken || len(rule["verbs"].([]any)) < len(verbs)
-		}
-		rules = slices.DeleteFunc(rules, func(rule any) bool { return len(rule.(map[string]any)["verbs"].([]any)) == 0 })
-		if err := unstructured.SetNestedSlice(o.Object, rules, "rules"); err != nil {
-			d.t.Fatal(err)
-		}
-		d.applier.apply(o)
+		left, taken := without(d.t, o, r.Verb, r.Resource)
+		denied = denied || taken
+		d.applier.apply(left)
 	}
-	if !taken {
+	if !denied {
 		d.t.Fatalf("nothing gives the right to %s", r)
 	}
 	client := d.clientWith(d.token)
