@@ -195,6 +195,10 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 			s.state("WaitingForLease", "held by hub-1_def")
 			s.v.Leases.All = []coordinationv1.Lease{lease("h", "hub-1_def", 2*time.Second)}
 		}, LeaseHeld, "hub-1_def|was not asked, or has not answered|without --server"},
+		{"lease held by a replica that alone has the driver, and is silent", func(s *situation) {
+			s.notConfigured()
+			s.v.Leases.All = []coordinationv1.Lease{lease("h", "hub-1_def", 2*time.Second)}
+		}, LeaseHeld, "hub-1_def|has not answered|configuration"},
 		{"lease expired", func(s *situation) {
 			s.state("WaitingForLease", "held by sidecar-7")
 			s.v.Leases.All = []coordinationv1.Lease{lease("h", "sidecar-7", time.Minute)}

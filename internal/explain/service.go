@@ -50,6 +50,9 @@ func (w *walk) notServed() {
 	fact := fmt.Sprintf("no driver of the name %s is configured in the hub", w.Driver)
 	next := fmt.Sprintf("add %s to drivers.yaml, or let discovery find it; if another attacher serves it, look at that one's log", w.Driver)
 	switch {
+	case held && w.isReplica(holder(lease)):
+		w.later(LeaseHeld, leaseRef(lease), w.leaseFact(lease)+": a replica of the hub that was not asked, or has not answered; those that have do not have the driver in their configuration",
+			"ask all replicas, without --server, or that one; if their configurations stay different for minutes, look at the log of those that are behind")
 	case held:
 		w.ok("%s: %s, and not a driver of the hub: another attacher works for it", leaseRef(lease), w.leaseFact(lease))
 		w.later(DriverNotConfigured, object, fact, fmt.Sprintf("look at the log of %s, which holds the driver's lease", holder(lease)))
