@@ -27,7 +27,7 @@ func newStatusCommand() *cobra.Command {
 		if err := flags.check(); err != nil {
 			return err
 		}
-		return runStatus(c.Context(), flags, watch, c.OutOrStdout())
+		return runStatus(c.Context(), flags, watch, c.OutOrStdout(), c.ErrOrStderr())
 	})
 	c.Args = cobra.NoArgs
 	flags.add(c.Flags())
@@ -36,7 +36,7 @@ func newStatusCommand() *cobra.Command {
 }
 
 // runStatus shows the status once, or until ctx ends.
-func runStatus(ctx context.Context, flags askFlags, watch bool, out io.Writer) error {
+func runStatus(ctx context.Context, flags askFlags, watch bool, out, errOut io.Writer) error {
 	var config *rest.Config
 	if flags.server == "" {
 		var err error
@@ -65,7 +65,7 @@ func runStatus(ctx context.Context, flags askFlags, watch bool, out io.Writer) e
 	defer ticker.Stop()
 	for {
 		if err := show(); err != nil && ctx.Err() == nil {
-			fmt.Fprintln(out, terminal.Line(err.Error())) // it may come back
+			fmt.Fprintln(errOut, terminal.Line(err.Error())) // it may come back
 		}
 		select {
 		case <-ctx.Done():
