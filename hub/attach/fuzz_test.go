@@ -35,8 +35,8 @@ func FuzzErrorOfADriver(f *testing.F) {
 			return
 		}
 		secrets := map[string]string{"a": first, "b": second}
-		err := redact(errors.Join(whole, status.Error(codes.Code(uint32(code)), text)), secrets)
-		if !errors.Is(err, whole) || status.Code(err) != codes.Code(uint32(code)) {
+		err := redact(errors.Join(errWhole, status.Error(codes.Code(uint32(code)), text)), secrets)
+		if !errors.Is(err, errWhole) || status.Code(err) != codes.Code(uint32(code)) {
 			t.Errorf("%v is another error", err)
 		}
 		if len(err.Error()) > csiclient.MaxWords || !utf8.ValidString(err.Error()) {
@@ -60,7 +60,7 @@ func FuzzErrorOfADriver(f *testing.F) {
 	})
 }
 
-var whole = errors.New("the whole of it")
+var errWhole = errors.New("the errWhole of it")
 
 // object decodes what the API server could hold: JSON, with all texts in UTF-8.
 func object[T any](data []byte) (*T, bool) {
