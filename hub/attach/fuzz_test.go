@@ -60,7 +60,7 @@ func FuzzErrorOfADriver(f *testing.F) {
 	})
 }
 
-var errWhole = errors.New("the errWhole of it")
+var errWhole = errors.New("the whole of it")
 
 // object decodes what the API server could hold: JSON, with all texts in UTF-8.
 func object[T any](data []byte) (*T, bool) {
