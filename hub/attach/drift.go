@@ -66,11 +66,12 @@ func (d Driver) canDrift(va *storagev1.VolumeAttachment) bool {
 }
 
 // listedHandle is the handle by which the driver lists a volume. That of an in-tree
-// volume can be incomplete: GCE PD's has no project, which the node's ID has.
+// volume can be incomplete: GCE PD's has no project, which the node's ID has. Inline volumes of drivers that
+// no in-tree volumes were migrated to are not translated.
 func (d Driver) listedHandle(f Facts, handle, nodeID string) (string, error) {
 	pv := f.PersistentVolume
 	translated := f.VolumeAttachment.Spec.Source.InlineVolumeSpec != nil || pv != nil && migratable(pv)
-	if !translated {
+	if !translated || !translator.IsMigratedCSIDriverByName(d.Name) {
 		return handle, nil
 	}
 	repaired, err := translator.RepairVolumeHandle(d.Name, handle, nodeID)
