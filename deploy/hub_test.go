@@ -115,7 +115,7 @@ func (d *deployed) waitAllowed() {
 	client := d.clientWith(d.token)
 	needed := append(rights.Needed(features), rights.Right{Verb: "get", Resource: "secrets", Namespace: "storage"})
 	poll(d.ctx, d.t, "the rights are granted", func() bool {
-		missing, err := rights.Missing(d.ctx, client, needed)
+		missing, err := rights.Missing(d.ctx, client.AuthorizationV1(), needed)
 		if err != nil {
 			d.t.Fatal(err)
 		}

@@ -11,9 +11,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -39,12 +39,12 @@ const stopTimeout = 5 * time.Second
 // Cluster is the hub's view of the Kubernetes API: what all drivers share, watched
 // once for the process. What it returns belongs to the caches and is never changed.
 type Cluster struct {
-	kube        kubernetes.Interface
-	factory     informers.SharedInformerFactory
+	kube        attach.Kube
 	attachments cache.SharedIndexInformer
 	volumes     cache.SharedIndexInformer
 	nodes       cache.SharedIndexInformer
 	drivers     cache.SharedIndexInformer
+	running     sync.WaitGroup // the informers
 
 	heard  []cache.InformerSynced // of each handler: whether it was told all that was there
 	barred atomic.Bool            // CSIDriver objects may not be read
@@ -53,17 +53,14 @@ type Cluster struct {
 	ghosts map[string]*corev1.PersistentVolume // by name; guarded by mu
 }
 
-func newCluster(kube kubernetes.Interface) (*Cluster, error) {
-	// No periodic resync: it would repeat every event to every driver, and a watch
-	// that breaks is listed anew anyway.
-	factory := informers.NewSharedInformerFactoryWithOptions(kube, 0, informers.WithTransform(trim))
+func newCluster(kube attach.Kube) (*Cluster, error) {
+	core, storage := kube.CoreV1().RESTClient(), kube.StorageV1().RESTClient()
 	c := &Cluster{
 		kube:        kube,
-		factory:     factory,
-		attachments: factory.Storage().V1().VolumeAttachments().Informer(),
-		volumes:     factory.Core().V1().PersistentVolumes().Informer(),
-		nodes:       factory.Storage().V1().CSINodes().Informer(),
-		drivers:     factory.Storage().V1().CSIDrivers().Informer(),
+		attachments: newInformer(storage, "volumeattachments", &storagev1.VolumeAttachment{}),
+		volumes:     newInformer(core, "persistentvolumes", &corev1.PersistentVolume{}),
+		nodes:       newInformer(storage, "csinodes", &storagev1.CSINode{}),
+		drivers:     newInformer(storage, "csidrivers", &storagev1.CSIDriver{}),
 		ghosts:      map[string]*corev1.PersistentVolume{},
 	}
 	err := c.attachments.AddIndexers(cache.Indexers{
@@ -82,6 +79,16 @@ func newCluster(kube kubernetes.Interface) (*Cluster, error) {
 		return nil, fmt.Errorf("handle errors of csidrivers: %w", err)
 	}
 	return c, nil
+}
+
+// newInformer returns a cache of all objects of a resource, trimmed. They are not sent
+// again from time to time: that would repeat every event to every driver, and after a
+// watch that broke all are listed anyway.
+func newInformer(client cache.Getter, resource string, example runtime.Object) cache.SharedIndexInformer {
+	all := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
+	informer := cache.NewSharedIndexInformer(all, example, 0, cache.Indexers{})
+	_ = informer.SetTransform(trim) // fails only once it has started
+	return informer
 }
 
 // cannotWatchDrivers lets the hub do without CSIDriver objects where it may not read
@@ -145,7 +152,9 @@ func (c *Cluster) listen(handlers map[cache.SharedIndexInformer]cache.ResourceEv
 // only when ctx ends, with its error. CSINodes are waited for too: without them
 // an attach would fail for no reason.
 func (c *Cluster) start(ctx context.Context) error {
-	c.factory.StartWithContext(ctx)
+	for _, informer := range []cache.SharedIndexInformer{c.attachments, c.volumes, c.nodes, c.drivers} {
+		c.running.Go(func() { informer.RunWithContext(ctx) })
+	}
 	filled := []cache.InformerSynced{c.attachments.HasSynced, c.volumes.HasSynced, c.nodes.HasSynced, c.driversKnown}
 	// The handlers too must be through with what was there: to a driver that begins it is
 	// no news.
@@ -161,7 +170,7 @@ func (c *Cluster) start(ctx context.Context) error {
 // killed before that.
 func (c *Cluster) stop() {
 	ended := make(chan struct{})
-	go func() { c.factory.Shutdown(); close(ended) }()
+	go func() { c.running.Wait(); close(ended) }()
 	select {
 	case <-ended:
 	case <-time.After(stopTimeout):

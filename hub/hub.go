@@ -9,7 +9,6 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/client-go/kubernetes"
 	eventrecord "k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
@@ -23,7 +22,7 @@ import (
 type Options struct {
 	// Kube is the client for all reads and writes. It should have no rate limit of its
 	// own: one driver would delay another.
-	Kube kubernetes.Interface
+	Kube attach.Kube
 	// Grace is how long calls in flight may take to end when a driver is retired or
 	// the hub stops. They are cancelled then. Zero cancels at once.
 	Grace time.Duration

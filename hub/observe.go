@@ -63,7 +63,7 @@ func (p *post) observe(ctx context.Context) error {
 		tally:      p.tally,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](compareRetryInitial, compareRetryMax)),
-		secrets: newSecretLooks(p.hub.cluster.kube),
+		secrets: newSecretLooks(p.hub.cluster.kube.CoreV1()),
 		seen:    map[string]*observed{},
 		counts:  map[attach.Agreement]int{},
 	}

@@ -29,7 +29,7 @@ import (
 // lead has hubs that are started later compete for leases, under an identity.
 func (w *world) lead(identity string) {
 	w.t.Helper()
-	leases, err := lease.New(lease.Options{Kube: w.options.Kube, Identity: identity, Namespace: "default", Alone: true,
+	leases, err := lease.New(lease.Options{Kube: w.options.Kube.(lease.Kube), Identity: identity, Namespace: "default", Alone: true,
 		Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second})
 	if err != nil {
 		w.t.Fatal(err)

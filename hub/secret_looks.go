@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
@@ -17,7 +17,7 @@ const secretTTL = time.Minute
 
 // secretLooks knows which secrets can be read. Their values are not looked at and not kept.
 type secretLooks struct {
-	kube kubernetes.Interface
+	secrets corev1client.SecretsGetter
 
 	mu   sync.Mutex
 	last map[corev1.SecretReference]secretLook // guarded by mu
@@ -29,8 +29,8 @@ type secretLook struct {
 	err  error
 }
 
-func newSecretLooks(kube kubernetes.Interface) *secretLooks {
-	return &secretLooks{kube: kube, last: map[corev1.SecretReference]secretLook{}}
+func newSecretLooks(secrets corev1client.SecretsGetter) *secretLooks {
+	return &secretLooks{secrets: secrets, last: map[corev1.SecretReference]secretLook{}}
 }
 
 // look says whether a secret can be read, as of the last minute. An error that is
@@ -44,7 +44,7 @@ func (l *secretLooks) look(ctx context.Context, ref corev1.SecretReference) erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	_, err := l.kube.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	_, err := l.secrets.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if attach.NotReady(err) {
 		return err
 	}

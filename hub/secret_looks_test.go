@@ -22,7 +22,7 @@ func TestSecretThatCouldNotBeReadIsLookedAtAgainWhileItIsNeeded(t *testing.T) {
 			asked++
 			return true, &corev1.Secret{}, answer
 		})
-		l := newSecretLooks(kube)
+		l := newSecretLooks(kube.CoreV1())
 		ref := corev1.SecretReference{Namespace: "default", Name: "s"}
 		needed := map[corev1.SecretReference]bool{ref: true}
 		expect := func(when string, wantFailed, wantAll, wantAsked int) {

@@ -71,7 +71,7 @@ func csiDriverStage(t *testing.T) stage {
 	there := map[string]bool{}
 	client := kube.StorageV1().CSIDrivers()
 	return stage{
-		source: func() registry.Source { return registry.NewCSIDriverSource(kube) },
+		source: func() registry.Source { return registry.NewCSIDriverSource(kube.StorageV1()) },
 		set: func(names ...string) {
 			for _, name := range slices.Sorted(maps.Keys(there)) {
 				if !slices.Contains(names, name) {

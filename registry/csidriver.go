@@ -10,7 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
+	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -20,14 +20,14 @@ const EndpointAnnotation = "attach-hub/endpoint"
 
 // csiDriverSource is the Source of the drivers that have a CSIDriver object.
 type csiDriverSource struct {
-	kube kubernetes.Interface
+	objects storagev1client.CSIDriversGetter
 }
 
 // NewCSIDriverSource returns the Source of the drivers that have a CSIDriver
 // object, but for those with attachRequired false. Their Endpoint is what
 // EndpointAnnotation says. It needs get, list and watch on csidrivers.
-func NewCSIDriverSource(kube kubernetes.Interface) Source {
-	return csiDriverSource{kube: kube}
+func NewCSIDriverSource(objects storagev1client.CSIDriversGetter) Source {
+	return csiDriverSource{objects: objects}
 }
 
 // Name implements Source.
@@ -83,7 +83,7 @@ type plainListWatch struct{ *cache.ListWatch }
 func (plainListWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (s csiDriverSource) informer() cache.SharedIndexInformer {
-	client := s.kube.StorageV1().CSIDrivers()
+	client := s.objects.CSIDrivers()
 	return cache.NewSharedIndexInformer(plainListWatch{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return client.List(ctx, o)

@@ -26,7 +26,7 @@ func TestObjectsThatWantVolumesAttachedAreSentWithTheirAnnotation(t *testing.T) 
 		object("plain", &yes, map[string]string{"other": "unix:///csi/other"}),
 		object("default", nil, nil),
 	)
-	r := runSource(t, registry.NewCSIDriverSource(kube))
+	r := runSource(t, registry.NewCSIDriverSource(kube.StorageV1()))
 	want := []registry.Driver{
 		{Name: "annotated", Endpoint: "whatever it says", Source: "CSIDriver annotated"},
 		{Name: "default", Source: "CSIDriver default"},

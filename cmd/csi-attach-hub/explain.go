@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 )
@@ -47,9 +45,9 @@ func (f *askFlags) explain(ctx context.Context, asked string, out io.Writer) err
 	if err != nil {
 		return err
 	}
-	kube, err := kubernetes.NewForConfig(config)
+	kube, err := newKubeClient(config)
 	if err != nil {
-		return fmt.Errorf("make the Kubernetes client: %w", err)
+		return err
 	}
 	sources := explain.Sources{Kube: kube, Namespace: f.namespace}
 	hub, err := f.hub(ctx, config)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/logs"
@@ -57,9 +56,9 @@ func runHub(ctx context.Context, s hubSettings) error {
 	if err != nil {
 		return err
 	}
-	kube, err := kubernetes.NewForConfig(config)
+	kube, err := newKubeClient(config)
 	if err != nil {
-		return fmt.Errorf("make the Kubernetes client: %w", err)
+		return err
 	}
 	leases, err := newLeases(s, config)
 	if err != nil {
@@ -99,7 +98,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 	var asked sync.WaitGroup
 	defer asked.Wait()
 	defer stopAsking()
-	asked.Go(func() { rights.Watch(asking, kube, neededRights(s, source.Config())) })
+	asked.Go(func() { rights.Watch(asking, kube.AuthorizationV1(), neededRights(s, source.Config())) })
 	var aids []func(context.Context) error
 	if leases != nil {
 		aids = append(aids, leases.Run)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
@@ -35,13 +34,13 @@ func newLeases(s hubSettings, config *rest.Config) (*lease.Leases, error) {
 
 // leaseClient returns a client with a connection of its own: a request for a volume that
 // is slow or throttled must not cost the lease.
-func leaseClient(config *rest.Config) (kubernetes.Interface, error) {
+func leaseClient(config *rest.Config) (lease.Kube, error) {
 	config = rest.CopyConfig(config)
 	config.Dial = (&net.Dialer{}).DialContext // client-go shares connections of equal configs
 	config.UserAgent += " leases"
-	kube, err := kubernetes.NewForConfig(config)
+	kube, err := newKubeClient(config)
 	if err != nil {
-		return nil, fmt.Errorf("make the client for leases: %w", err)
+		return nil, fmt.Errorf("for leases: %w", err)
 	}
 	return kube, nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/kubernetes-csi/csi-lib-utils/rpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -39,10 +38,10 @@ func (s hubSettings) source() (source registry.ConfigSource, reload func(), err 
 }
 
 // newRegistry returns what says which drivers to serve.
-func newRegistry(source registry.ConfigSource, kube kubernetes.Interface) (*registry.Registry, error) {
+func newRegistry(source registry.ConfigSource, kube *kubeClient) (*registry.Registry, error) {
 	return registry.New(registry.Options{
 		File:       source,
-		CSIDrivers: func() registry.Source { return registry.NewCSIDriverSource(kube) },
+		CSIDrivers: func() registry.Source { return registry.NewCSIDriverSource(kube.StorageV1()) },
 		Sockets: func(glob string) (registry.Source, error) {
 			return registry.NewSocketSource(registry.SocketOptions{Glob: glob, Ask: driverName})
 		},

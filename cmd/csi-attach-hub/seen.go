@@ -4,8 +4,6 @@ import (
 	"net"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -84,7 +82,7 @@ func (s seen) leaderCheck() error {
 
 // servers returns what shows this process over HTTP, each already listening: an address
 // that cannot be had ends the program before it has begun.
-func (s seen) servers(listen func(*status.Server) error, kube kubernetes.Interface, settings httpSettings, metrics *status.Metrics, health *status.Health) ([]*status.Server, error) {
+func (s seen) servers(listen func(*status.Server) error, kube *kubeClient, settings httpSettings, metrics *status.Metrics, health *status.Health) ([]*status.Server, error) {
 	var servers []*status.Server
 	for _, address := range settings.Addresses {
 		options := status.Options{Endpoint: address, MetricsPath: settings.MetricsPath, Source: s,
@@ -107,12 +105,12 @@ func (s seen) servers(listen func(*status.Server) error, kube kubernetes.Interfa
 }
 
 // secure adds TLS and the guard to what is served to others.
-func (s httpSettings) secure(o *status.Options, kube kubernetes.Interface) error {
+func (s httpSettings) secure(o *status.Options, kube *kubeClient) error {
 	o.TLS = status.TLS{CertFile: s.TLSCert, KeyFile: s.TLSKey, SelfSigned: s.Authorized && s.TLSCert == ""}
 	if !s.Authorized {
 		return nil
 	}
-	guard, err := access.New(kube)
+	guard, err := access.New(kube.AuthenticationV1(), kube.AuthorizationV1())
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/kubernetes"
 )
 
 // Controller is the CSI controller of a driver.
@@ -32,7 +31,7 @@ type Written interface {
 // Attacher carries plans out for one driver. It is a value: make one where it is
 // needed.
 type Attacher struct {
-	Kube       kubernetes.Interface
+	Kube       Kube
 	Controller Controller
 	Written    Written
 	Timeout    time.Duration // of one CSI call

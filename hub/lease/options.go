@@ -8,15 +8,21 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 )
+
+// Kube is the part of the Kubernetes API in which leases are; every kubernetes.Interface
+// is one.
+type Kube interface {
+	CoordinationV1() coordinationv1client.CoordinationV1Interface
+}
 
 // Options say who competes for leases, where, and how fast.
 type Options struct {
 	// Kube should be a client of its own without a rate limit: work that is
 	// throttled or hangs must not cost the lease.
-	Kube kubernetes.Interface
+	Kube Kube
 	// Identity is unique to this process, also among its former lives: what
 	// carries it in a lease counts as this process's own. See NewIdentity.
 	Identity  string

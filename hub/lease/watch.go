@@ -12,14 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
 
 // watch has the observer see the leases of one namespace.
 type watch struct {
-	kube      kubernetes.Interface
+	kube      Kube
 	namespace string
 	observer  *observer
 	timeout   time.Duration // of one list

@@ -15,10 +15,12 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/token/cache"
+	"k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/klog/v2"
 )
 
@@ -34,38 +36,28 @@ const (
 )
 
 // retries of a review that could not be made: someone waits for the answer.
-func retries() *wait.Backoff {
-	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 3}
+func retries() wait.Backoff {
+	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 3}
 }
 
 // Guard lets requests through to a handler that the Kubernetes API allows.
 type Guard struct {
 	who authenticator.Request
-	may authorizer.Authorizer
+	may *reviews
 }
 
-// New returns a Guard that asks through a client, which needs the right to create
+// New returns a Guard that asks through clients which need the right to create
 // tokenreviews and subjectaccessreviews. It contacts nobody.
-func New(kube kubernetes.Interface) (*Guard, error) {
-	who, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{
-		TokenAccessReviewClient:  kube.AuthenticationV1(),
-		TokenAccessReviewTimeout: reviewTimeout,
-		WebhookRetryBackoff:      retries(),
-		CacheTTL:                 tokenTTL,
-	}.New()
+func New(tokens authenticationv1client.AuthenticationV1Interface, access authorizationv1client.SubjectAccessReviewsGetter) (*Guard, error) {
+	tokenReviews, err := webhook.NewFromInterface(tokens, nil, retries(), reviewTimeout, webhook.AuthenticatorMetrics{
+		RecordRequestTotal:   func(context.Context, string) {},
+		RecordRequestLatency: func(context.Context, string, float64) {},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("prepare token reviews: %w", err)
 	}
-	may, err := authorizerfactory.DelegatingAuthorizerConfig{
-		SubjectAccessReviewClient: kube.AuthorizationV1(),
-		WebhookRetryBackoff:       retries(),
-		AllowCacheTTL:             allowTTL,
-		DenyCacheTTL:              denyTTL,
-	}.New()
-	if err != nil {
-		return nil, fmt.Errorf("prepare access reviews: %w", err)
-	}
-	return &Guard{who: who, may: may}, nil
+	who := group.NewAuthenticatedGroupAdder(bearertoken.New(cache.New(tokenReviews, false, tokenTTL, tokenTTL)))
+	return &Guard{who: who, may: newReviews(access)}, nil
 }
 
 // Wrap puts the Guard in front of a handler. Without a valid token the answer is 401,
@@ -109,13 +101,13 @@ func (g *Guard) check(r *http.Request) (status int, why string) {
 	case !ok:
 		return http.StatusUnauthorized, "give a token of the cluster (Authorization: Bearer ...)"
 	}
-	decision, reason, err := g.may.Authorize(ctx, authorizer.AttributesRecord{User: who.User, Verb: "get", Path: asked(r.URL.Path)})
+	allowed, err := g.may.allow(ctx, who.User, asked(r.URL.Path))
 	switch {
 	case err != nil:
 		klog.FromContext(ctx).Info("Cannot find out what somebody may see", "user", who.User.GetName(), "err", err)
 		return http.StatusServiceUnavailable, "whether you may see this cannot be found out now"
-	case decision != authorizer.DecisionAllow:
-		klog.FromContext(ctx).V(2).Info("Not allowed", "user", who.User.GetName(), "path", r.URL.Path, "reason", reason)
+	case !allowed:
+		klog.FromContext(ctx).V(2).Info("Not allowed", "user", who.User.GetName(), "path", r.URL.Path)
 		return http.StatusForbidden, fmt.Sprintf("you need the right to get the nonResourceURL %s", asked(r.URL.Path))
 	}
 	return 0, ""

@@ -55,7 +55,7 @@ func TestOnlyThoseWhomTheClusterAllowsGetThrough(t *testing.T) {
 	}
 	testbed.WaitAllowed(t, plane.Clientset(), authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:default:scraper",
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}})
-	guard, err := access.New(plane.Clientset())
+	guard, err := access.New(plane.Clientset().AuthenticationV1(), plane.Clientset().AuthorizationV1())
 	if err != nil {
 		t.Fatal(err)
 	}

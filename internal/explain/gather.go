@@ -10,7 +10,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -25,9 +27,16 @@ type HubReader interface {
 	Attachment(ctx context.Context, replica, name string) (*status.Attachment, error)
 }
 
+// Kube is the part of the Kubernetes API that is read; every kubernetes.Interface is one.
+type Kube interface {
+	CoordinationV1() coordinationv1client.CoordinationV1Interface
+	CoreV1() corev1client.CoreV1Interface
+	StorageV1() storagev1client.StorageV1Interface
+}
+
 // Sources are what facts are gathered from. Nothing is written.
 type Sources struct {
-	Kube kubernetes.Interface
+	Kube Kube
 	Hub  HubReader // nil: HubErr says why it cannot be asked
 	// HubErr is why there is no Hub.
 	HubErr error

@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -45,11 +45,11 @@ func Find(ctx context.Context, o Options) (*Hub, error) {
 		}
 		return &Hub{replicas: []*replica{{name: base.String(), base: base, client: client}}}, nil
 	}
-	kube, err := kubernetes.NewForConfig(o.Config)
+	kube, err := corev1client.NewForConfig(o.Config)
 	if err != nil {
 		return nil, fmt.Errorf("make the Kubernetes client: %w", err)
 	}
-	pods, err := kube.CoreV1().Pods(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: podLabels})
+	pods, err := kube.Pods(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: podLabels})
 	if err != nil {
 		return nil, fmt.Errorf("find the hub's Pods in namespace %s: %w", o.Namespace, err)
 	}
@@ -81,7 +81,7 @@ func parseServer(server string) (*url.URL, error) {
 }
 
 // podReplica is a replica that is reached by port-forward.
-func podReplica(o Options, kube kubernetes.Interface, pod *corev1.Pod) (*replica, error) {
+func podReplica(o Options, kube corev1client.CoreV1Interface, pod *corev1.Pod) (*replica, error) {
 	r := &replica{name: "Pod " + pod.Namespace + "/" + pod.Name}
 	if pod.Status.Phase != corev1.PodRunning {
 		r.err = fmt.Errorf("the Pod is %s", cmp.Or(string(pod.Status.Phase), "new"))
@@ -90,7 +90,7 @@ func podReplica(o Options, kube kubernetes.Interface, pod *corev1.Pod) (*replica
 	scheme, port := portOf(pod)
 	name := cmp.Or(o.Transport.ServerName, "csi-attach-hub."+pod.Namespace+".svc")
 	r.base = &url.URL{Scheme: scheme, Host: net.JoinHostPort(name, strconv.Itoa(port))}
-	target := kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	target := kube.RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
 	r.tunnel = &tunnel{config: o.Config, target: target, port: port}
 	client, err := o.Transport.client(r.tunnel.dial, name)
 	r.client = client

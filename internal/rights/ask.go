@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/klog/v2"
 )
 
@@ -24,7 +24,7 @@ const (
 
 // Missing asks the API server which of the rights this process does not have, and
 // returns them in the order in which they were given. It blocks until all are answered.
-func Missing(ctx context.Context, kube kubernetes.Interface, needed []Right) ([]Right, error) {
+func Missing(ctx context.Context, kube authorizationv1client.SelfSubjectAccessReviewsGetter, needed []Right) ([]Right, error) {
 	allowed := make([]bool, len(needed))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(questions)
@@ -46,13 +46,13 @@ func Missing(ctx context.Context, kube kubernetes.Interface, needed []Right) ([]
 	return missing, nil
 }
 
-func ask(ctx context.Context, kube kubernetes.Interface, r Right) (allowed bool, err error) {
+func ask(ctx context.Context, kube authorizationv1client.SelfSubjectAccessReviewsGetter, r Right) (allowed bool, err error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace,
 		},
 	}}
-	review, err = kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	review, err = kube.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return false, fmt.Errorf("ask whether this process may %s: %w", r, err)
 	}
@@ -62,7 +62,7 @@ func ask(ctx context.Context, kube kubernetes.Interface, r Right) (allowed bool,
 // Watch asks until it has an answer, and logs what is missing: in one line what the hub
 // cannot attach or detach without, in another one the rest. It blocks until then,
 // or until ctx ends. It changes nothing: rights may be given while the hub runs.
-func Watch(ctx context.Context, kube kubernetes.Interface, needed []Right) {
+func Watch(ctx context.Context, kube authorizationv1client.SelfSubjectAccessReviewsGetter, needed []Right) {
 	logger := klog.FromContext(ctx)
 	for {
 		limited, cancel := context.WithTimeout(ctx, patience)

@@ -14,8 +14,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 var full = rights.Features{LeaseNamespaces: []string{"driver", "hub"}, ReplicaNamespace: "hub", Discovery: true}
 
 // user returns a client of somebody who may do this, in every namespace.
-func user(t *testing.T, name string, granted []rights.Right) kubernetes.Interface {
+func user(t *testing.T, name string, granted []rights.Right) authorizationv1client.AuthorizationV1Interface {
 	t.Helper()
 	plane := testbed.Shared(t)
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -61,7 +61,7 @@ func user(t *testing.T, name string, granted []rights.Right) kubernetes.Interfac
 	}
 	config := plane.RESTConfig()
 	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
-	kube, err := kubernetes.NewForConfig(config)
+	kube, err := authorizationv1client.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestMissingRightsAreInOneLineWithWhatGivesThem(t *testing.T) {
 }
 
 // watched returns what Watch logs.
-func watched(t *testing.T, kube kubernetes.Interface) string {
+func watched(t *testing.T, kube authorizationv1client.SelfSubjectAccessReviewsGetter) string {
 	t.Helper()
 	var log bytes.Buffer
 	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(0)))
@@ -135,13 +135,13 @@ func TestItIsAskedAgainUntilThereIsAnAnswer(t *testing.T) {
 			}
 			return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
 		})
-		rights.Watch(t.Context(), kube, []rights.Right{{Verb: "get", Resource: "nodes"}})
+		rights.Watch(t.Context(), kube.AuthorizationV1(), []rights.Right{{Verb: "get", Resource: "nodes"}})
 		if asked != 3 {
 			t.Errorf("asked %d times, want 3", asked)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		asked = -1000
 		go func() { synctest.Wait(); cancel() }()
-		rights.Watch(ctx, kube, []rights.Right{{Verb: "get", Resource: "nodes"}})
+		rights.Watch(ctx, kube.AuthorizationV1(), []rights.Right{{Verb: "get", Resource: "nodes"}})
 	})
 }
