@@ -14,10 +14,10 @@
 // function of both. It knows no exceptions. What cannot be promised is not done instead,
 // and the plan says so:
 //
-//   - A VolumeAttachment that is deleted before it has its finalizer may vanish while its volume
-//     is being attached (kubernetes/kubernetes issue 124749). Only the process that made
-//     the call, or a standby that saw it vanish, knows of it. So no stretch has both VolumeAttachments
-//     that go without their finalizer and hubs that end.
+//   - A VolumeAttachment that goes without its finalizer, because it is deleted before it has one or because somebody
+//     takes it, may vanish with its volume attached (kubernetes/kubernetes issue 124749). Only the process that made
+//     the call surely knows of it. So there is one hub in a stretch with such VolumeAttachments, and
+//     it does not end. It may be paused, cut off and lose its leases.
 //   - Calls that take longer than a lease are not protected when a process is stopped in the middle
 //     of one. So no timeout is longer than what fits into a lease.
 //   - A storage that attaches a volume on its own is undone by the one who did it: the hub detaches

@@ -89,7 +89,7 @@ type when int
 
 const (
 	always when = iota
-	// hasty: no hub ends in them.
+	// hasty: there is one hub, and it does not end.
 	hasty
 	// mortal: no VolumeAttachment goes without its finalizer.
 	mortal
@@ -128,7 +128,7 @@ var habits = []habit{
 
 	{APISlow, 4, onAPI, 500 * time.Millisecond, 3 * time.Second, always},
 	{APISilent, 3, onSilence, 500 * time.Millisecond, 5 * time.Second, always},
-	{APIWatchesDrop, 5, onAPI, 0, 0, always},
+	{APIWatchesDrop, 2, onAPI, 0, 0, always},
 	{APIConflict, 5, onAPI, 300 * time.Millisecond, 2 * time.Second, always},
 	{APIThrottle, 3, onAPI, 200 * time.Millisecond, time.Second, always},
 	{APIError, 5, onAPI, 300 * time.Millisecond, 2 * time.Second, always},

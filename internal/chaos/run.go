@@ -62,7 +62,7 @@ func (r *run) run(ctx context.Context) error {
 		left := r.options.Faults - r.injector.carriedOut()
 		s := p.stretch(number)
 		// Some of what is planned turns out not to be possible.
-		s.Faults = s.Faults[:min(len(s.Faults), left+left/10+2)]
+		s.Faults = s.Faults[:min(len(s.Faults), (r.options.Faults+1)/2, left+left/10+2)]
 		held, err := r.stretch(ctx, s)
 		if err != nil || !held {
 			return err
