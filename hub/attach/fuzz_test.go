@@ -76,7 +76,7 @@ func FuzzPatch(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"uid":"u","finalizers":["~0/\""],"annotations":{"attach-hub/volume-handle":"v"}}}`), "n", "v", "c")
 	f.Fuzz(func(t *testing.T, data []byte, nodeID, handle, driver string) {
 		va, ok := object[storagev1.VolumeAttachment](data)
-		if !ok || va.UID == "" || !utf8.ValidString(nodeID+handle) || unlike(va.Finalizers) {
+		if !ok || va.UID == "" || !utf8.ValidString(nodeID) || !utf8.ValidString(handle) || unlike(va.Finalizers) {
 			return
 		}
 		finalizer := Finalizer(driver)
