@@ -1,6 +1,6 @@
 # `make` shows this menu.
 .DEFAULT_GOAL := help
-.PHONY: help build test browser lint image buildah demo sandbox pictures graphviz bench soak fuzz clean
+.PHONY: help build test browser lint image buildah demo sandbox pictures graphviz bench chaos soak fuzz clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
@@ -79,6 +79,10 @@ bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTAC
 	bin/testbed bench --hub bin/csi-attach-hub $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PROFILES),--profiles $(PROFILES)) \
 	  --json bin/bench.json $(if $(MARKDOWN),--markdown $(MARKDOWN)) \
 	  --command 'make bench$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))' $(BENCH)
+
+# RACE=--race builds the hub with the race detector.
+chaos: build ## break everything around hubs, SEED=n (drawn) and FAULTS=1000 of them, and check that nothing is lost
+	bin/testbed chaos --faults $(or $(FAULTS),1000) $(if $(SEED),--seed $(SEED)) $(or $(RACE),--hub bin/csi-attach-hub) $(if $(JSON),--json > $(JSON))
 
 soak: build ## have a hub attach and detach for DURATION (20m), draw bin/soak.svg, fail if it grows
 	bin/testbed soak --hub bin/csi-attach-hub --duration $(or $(DURATION),20m) --svg bin/soak.svg

@@ -14,7 +14,7 @@
 // Bench is a thin wrapper of package bench, and bench-floor, hidden, is one of its
 // competitors.
 //
-// Soak is a thin wrapper of package soak.
+// Soak is a thin wrapper of package soak, and chaos of package chaos.
 //
 // It is for development and demonstration and is no part of the product.
 package main
