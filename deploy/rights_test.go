@@ -75,7 +75,7 @@ func TestTheCheckAtTheStartNamesWhicheverRightIsTakenAway(t *testing.T) {
 		config.Impersonate.UserName, config.QPS = user(i), -1
 		client := newClient(t, config)
 		poll(ctx, t, fmt.Sprintf("without the right to %s that one is missing, and no other", right), func() bool {
-			missing, err := rights.Missing(ctx, client, needed)
+			missing, err := rights.Missing(ctx, client.AuthorizationV1(), needed)
 			if err != nil {
 				t.Fatal(err)
 			}

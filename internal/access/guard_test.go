@@ -127,7 +127,7 @@ func TestNobodyGetsInWhileTheClusterCannotBeAsked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			guard, err := access.New(kube)
+			guard, err := access.New(kube.AuthenticationV1(), kube.AuthorizationV1())
 			if err != nil {
 				t.Fatal(err)
 			}
