@@ -72,7 +72,12 @@ func (a *attacher) whileRuns(ctx context.Context, act func(context.Context) erro
 			}
 		})
 	}
-	return act(ctx)
+	err := act(ctx)
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		// Not everything tells why a context has ended.
+		return fmt.Errorf("%w: meanwhile: %w", cause, err)
+	}
+	return err
 }
 
 // stop stops its processes, all at once, and blocks until they have ended.

@@ -3,12 +3,16 @@ package bench
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 )
 
 // phaseFor is how long attaching, or detaching, may take: csi-attacher with its default
 // flags attaches about 17 volumes per second.
 const phaseFor = 10 * time.Minute
+
+// followEvery is how often there is news of a change that takes long.
+const followEvery = 15 * time.Second
 
 // phase is what came of attaching, or detaching, all volumes of a burst.
 type phase struct {
@@ -74,6 +78,7 @@ func (s *stage) change(ctx context.Context, what string, reaches goal, volumes [
 	ctx, cancel := context.WithTimeoutCause(ctx, phaseFor, fmt.Errorf("not %s after %v", what, phaseFor))
 	defer cancel()
 	s.clock.reset(reaches, len(volumes))
+	defer s.follow(what)()
 	err := each(ctx, volumes, func(ctx context.Context, v volume) error {
 		s.clock.begin(v.name)
 		return change(ctx, v)
@@ -82,6 +87,30 @@ func (s *stage) change(ctx context.Context, what string, reaches goal, volumes [
 		return timing{}, err
 	}
 	return s.clock.wait(ctx, what)
+}
+
+// follow says now and then how many have got where they are to be, until what it returns
+// is called.
+func (s *stage) follow(what string) (stop func()) {
+	ended := make(chan struct{})
+	var following sync.WaitGroup
+	following.Go(func() {
+		tick := time.NewTicker(followEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				there, want := s.clock.progress()
+				s.say("%d of %d are %s", there, want, what)
+			case <-ended:
+				return
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		following.Wait()
+	}
 }
 
 // perOperation is a count of a phase for each of its volumes.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,11 +99,17 @@ func (s *stage) furnish(ctx context.Context) error {
 	if err := each(ctx, s.volumes, create(!s.c.unguarded)); err != nil {
 		return err
 	}
-	if err := each(ctx, others, create(true)); err != nil {
-		return err
+	made := len(s.volumes)
+	for some := range slices.Chunk(others, 10_000) {
+		if err := each(ctx, some, create(true)); err != nil {
+			return err
+		}
+		if made += len(some); made < len(s.volumes)+len(others) {
+			s.say("made %d of %d PersistentVolumes", made, len(s.volumes)+len(others))
+		}
 	}
 	took := time.Since(began)
-	s.say("made %d PersistentVolumes in %.1fs", len(s.volumes)+len(others), took.Seconds())
+	s.say("made %d PersistentVolumes in %.1fs", made, took.Seconds())
 	return nil
 }
 

@@ -71,6 +71,13 @@ func (w *stopwatch) observe(was, now *storagev1.VolumeAttachment) {
 	}
 }
 
+// progress is how many have got there, of how many.
+func (w *stopwatch) progress() (there, want int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.took), w.want
+}
+
 // wait blocks until all have got there, and says how long each took.
 func (w *stopwatch) wait(ctx context.Context, what string) (timing, error) {
 	w.mu.Lock()
