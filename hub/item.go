@@ -55,7 +55,10 @@ type item struct {
 	held  string // the volume handle that it has its turn on
 	place string // the node that it has a place on
 
-	behind workKey // parked: the work that has to be done first; zero: it waits for something else
+	// What a parked one waits for, one of these:
+	turn   string  // the volume handle that another one has its turn on
+	crowd  string  // the node that has no place
+	behind workKey // the work that has to be done first
 
 	since time.Time     // when its work was first asked for
 	began time.Time     // when it began to run

@@ -26,10 +26,12 @@ type ledger struct {
 	records map[string]*record // by VolumeAttachment name
 	orphans map[string]*record // by workKey name; volumes attached with no VolumeAttachment left
 	volumes map[string]*tries  // by PersistentVolume name; failures to take the finalizer away
+	// left are the names of orphans, by volume handle: each attach looks for them.
+	left groups
 	// vanished are the VolumeAttachments that are gone and that no worker has looked at
-	// since, by name, with the names of their PersistentVolumes: what they have left
-	// attached is still to be found.
-	vanished map[string]string
+	// since, by the names of their PersistentVolumes: what they have left attached is
+	// still to be found.
+	vanished groups
 	// released are the VolumeAttachments that were detached and let go here. Their last
 	// state, as the watch tells it, has the finalizer still.
 	released map[types.UID]bool
@@ -37,7 +39,7 @@ type ledger struct {
 
 func newLedger(finalizer string) *ledger {
 	return &ledger{finalizer: finalizer, records: map[string]*record{}, orphans: map[string]*record{}, volumes: map[string]*tries{},
-		vanished: map[string]string{}, released: map[types.UID]bool{}}
+		released: map[types.UID]bool{}}
 }
 
 // forget drops what is remembered of VolumeAttachments and volumes that another process
@@ -48,7 +50,7 @@ func (l *ledger) forget() {
 	defer l.mu.Unlock()
 	clear(l.records)
 	clear(l.volumes)
-	clear(l.vanished)
+	l.vanished.clear()
 	clear(l.released)
 	l.forgetWitnessed(time.Now())
 }
@@ -60,9 +62,11 @@ const witnessedFor = 10 * time.Minute
 // forgetWitnessed drops orphans that another process must have seen to by now. The
 // caller has locked mu.
 func (l *ledger) forgetWitnessed(now time.Time) {
-	maps.DeleteFunc(l.orphans, func(_ string, r *record) bool {
-		return !r.witnessed.IsZero() && now.Sub(r.witnessed) > witnessedFor
-	})
+	for name, r := range l.orphans {
+		if !r.witnessed.IsZero() && now.Sub(r.witnessed) > witnessedFor {
+			l.dropOrphan(name)
+		}
+	}
 }
 
 // witness makes an orphan of what a VolumeAttachment may have left attached that
@@ -80,7 +84,7 @@ func (l *ledger) witness(va *storagev1.VolumeAttachment, pv *corev1.PersistentVo
 	defer l.mu.Unlock()
 	l.forgetWitnessed(now)
 	if key := orphanKey(r.progress.Target); l.orphans[key.name] == nil {
-		l.orphans[key.name] = r
+		l.addOrphan(r)
 	}
 }
 
@@ -148,8 +152,7 @@ func (l *ledger) setReleased(uid types.UID, released bool) {
 func (l *ledger) abandon(r *record) workKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := orphanKey(r.progress.Target)
-	l.orphans[key.name] = &record{uid: r.uid, node: r.node, volume: r.volume, progress: r.progress}
+	key := l.addOrphan(&record{uid: r.uid, node: r.node, volume: r.volume, progress: r.progress})
 	r.abandoned, r.progress = r.progress.Target, attach.Progress{}
 	return key
 }
@@ -202,9 +205,7 @@ func (l *ledger) close(name string) (workKey, bool) {
 		return workKey{}, false
 	}
 	r.tries = tries{}
-	key := orphanKey(r.progress.Target)
-	l.orphans[key.name] = r
-	return key, true
+	return l.addOrphan(r), true
 }
 
 // vanish notes that a VolumeAttachment is gone, until found.
@@ -212,7 +213,7 @@ func (l *ledger) vanish(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r := l.records[name]; r != nil {
-		l.vanished[name] = r.volume
+		l.vanished.put(name, r.volume)
 	}
 }
 
@@ -220,7 +221,7 @@ func (l *ledger) vanish(name string) {
 func (l *ledger) found(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.vanished, name)
+	l.vanished.remove(name)
 }
 
 // leftElsewhere returns the keys of the work that has to be done before a volume
@@ -230,13 +231,13 @@ func (l *ledger) leftElsewhere(va *storagev1.VolumeAttachment, target attach.Tar
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var keys []workKey
-	for name, volume := range l.vanished {
-		if name != va.Name && volume == attach.VolumeName(va) {
+	for name := range l.vanished.in(attach.VolumeName(va)) {
+		if name != va.Name {
 			keys = append(keys, workKey{attachmentWork, name})
 		}
 	}
-	for name := range l.orphans {
-		if nodeID, handle, _ := strings.Cut(name, "\x00"); handle == target.VolumeHandle && nodeID != target.NodeID {
+	for name := range l.left.in(target.VolumeHandle) {
+		if name != orphanKey(target).name {
 			keys = append(keys, workKey{orphanWork, name})
 		}
 	}
@@ -257,19 +258,14 @@ func (l *ledger) orphan(key workKey) *record {
 func (l *ledger) orphaned(volumeHandle string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, r := range l.orphans {
-		if r.progress.Target.VolumeHandle == volumeHandle {
-			return true
-		}
-	}
-	return false
+	return l.left.has(volumeHandle)
 }
 
 // buried forgets an orphan.
 func (l *ledger) buried(key workKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.orphans, key.name)
+	l.dropOrphan(key.name)
 }
 
 // names returns the VolumeAttachments that there are records of.
@@ -330,6 +326,20 @@ func (l *ledger) volumeDone(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.volumes, name)
+}
+
+// addOrphan takes the record of an orphan and returns its key. The caller has locked mu.
+func (l *ledger) addOrphan(r *record) workKey {
+	key := orphanKey(r.progress.Target)
+	l.orphans[key.name] = r
+	l.left.put(key.name, r.progress.Target.VolumeHandle)
+	return key
+}
+
+// dropOrphan is the reverse. The caller has locked mu.
+func (l *ledger) dropOrphan(name string) {
+	delete(l.orphans, name)
+	l.left.remove(name)
 }
 
 func orphanKey(t attach.Target) workKey {

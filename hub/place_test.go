@@ -82,3 +82,34 @@ func TestRaisedLimitLetsThoseThatWaitBegin(t *testing.T) {
 		t.Errorf("%s runs too", got.key.name)
 	}
 }
+
+func TestItemThatIsAskedForAgainWaitsNowhereAnyMore(t *testing.T) {
+	q := newQueue(10)
+	q.Open()
+	q.SetLimits(10, 1)
+	take := func(name string) *item {
+		q.Add(workKey{attachmentWork, name}, attachLane)
+		it, _ := q.take(time.Now())
+		return it
+	}
+	first, second, third := take("first"), take("second"), take("third")
+	if !q.TakeTurn(first, "volume") || !q.TakePlace(first, "node") {
+		t.Fatal("the first has to wait")
+	}
+	if q.TakeTurn(second, "volume") || !q.TakeTurn(third, "other") || q.TakePlace(third, "node") {
+		t.Fatal("the others do not wait as they should")
+	}
+	q.Add(second.key, attachLane)
+	q.Add(third.key, attachLane)
+	if n, m := len(q.turns["volume"]), len(q.nodes["node"].waiters); n != 0 || m != 0 {
+		t.Errorf("%d wait for the volume still, and %d for the node", n, m)
+	}
+	for range 2 {
+		it, _ := q.take(time.Now())
+		q.Done(it)
+	}
+	q.Done(first)
+	if it, _ := q.take(time.Now()); it != nil {
+		t.Errorf("%s runs once more", it.key.name)
+	}
+}

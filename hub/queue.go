@@ -242,7 +242,8 @@ func (q *queue) wait(it *item, now time.Time) {
 
 // resume puts a parked item at the head of its lane: it has waited before.
 func (q *queue) resume(it *item) {
-	it.state, it.behind = waiting, workKey{}
+	it.state = waiting
+	it.turn, it.crowd, it.behind = "", "", workKey{}
 	it.link = q.lanes.load[it.lane].waiting.PushFront(it)
 	q.signal()
 }
@@ -262,16 +263,16 @@ func (q *queue) lift(it *item) {
 	case delayed:
 		q.delayed.take(it)
 	case parked:
-		for handle, waiters := range q.turns {
-			q.turns[handle] = without(waiters, it)
+		if waiters, ok := q.turns[it.turn]; ok {
+			q.turns[it.turn] = without(waiters, it)
 		}
-		for _, c := range q.nodes {
+		if c := q.nodes[it.crowd]; c != nil {
 			c.waiters = without(c.waiters, it)
 		}
 		if followers, ok := q.behind[it.behind]; ok {
 			q.behind[it.behind] = without(followers, it)
 		}
-		it.behind = workKey{}
+		it.turn, it.crowd, it.behind = "", "", workKey{}
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 const routedDriver = "routed.example.com"
 
 // routed returns a driver with an open route, whose cluster nobody watches.
-func routed(t *testing.T) *driver {
+func routed(t testing.TB) *driver {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {

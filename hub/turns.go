@@ -30,6 +30,7 @@ func (q *queue) TakeTurn(it *item, volumeHandle string) bool {
 	}
 	q.leavePlace(it) // who waits here must not keep others waiting there
 	q.park(it)
+	it.turn = volumeHandle
 	q.turns[volumeHandle] = append(waiters, it)
 	return false
 }
@@ -50,6 +51,7 @@ func (q *queue) TakePlace(it *item, node string) bool {
 	}
 	if q.places > 0 && c.placed >= q.places {
 		q.park(it)
+		it.crowd = node
 		c.waiters = append(c.waiters, it)
 		return false
 	}
