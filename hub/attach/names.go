@@ -2,6 +2,7 @@ package attach
 
 import (
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -27,10 +28,35 @@ const (
 	FinalizerPrefix = "external-attacher/"
 )
 
+// maxFinalizers bounds how many finalizers are remembered: anybody who may create
+// VolumeAttachments can make names of drivers up.
+const maxFinalizers = 4096
+
+// knownFinalizers are those that were asked for, by driver: each event asks.
+var knownFinalizers struct {
+	sync.RWMutex
+	of map[string]string // guarded by RWMutex
+}
+
 // Finalizer is what guards VolumeAttachments and PersistentVolumes of a driver:
 // the one that csi-attacher uses.
 func Finalizer(driver string) string {
-	return FinalizerPrefix + registry.SanitizedName(driver)
+	knownFinalizers.RLock()
+	f := knownFinalizers.of[driver]
+	knownFinalizers.RUnlock()
+	if f != "" {
+		return f
+	}
+	f = FinalizerPrefix + registry.SanitizedName(driver)
+	knownFinalizers.Lock()
+	defer knownFinalizers.Unlock()
+	if knownFinalizers.of == nil {
+		knownFinalizers.of = map[string]string{}
+	}
+	if len(knownFinalizers.of) < maxFinalizers {
+		knownFinalizers.of[driver] = f
+	}
+	return f
 }
 
 // HasFinalizer says whether the finalizer is among those of an object.

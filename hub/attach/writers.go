@@ -85,7 +85,7 @@ func ForeignWrite(before, after *storagev1.VolumeAttachment, finalizer string) (
 // over what it held. And a new time alone only counts for the status: the rest of the
 // object has fields that are no attacher's.
 func writtenSince(before, after *storagev1.VolumeAttachment, entry *metav1.ManagedFieldsEntry, finalizer string) string {
-	was, again := fields{}, true
+	was, again := &fields{}, true
 	if old := entryLike(before.ManagedFields, entry); old != nil {
 		was, again = parseFields(old), !old.Time.Equal(entry.Time)
 	}
@@ -108,17 +108,21 @@ func writtenSince(before, after *storagev1.VolumeAttachment, entry *metav1.Manag
 // and of the fields of the others only those stay. What it was given is not changed;
 // what it returns shares memory with other results and must not be changed.
 func PruneManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
-	var kept []metav1.ManagedFieldsEntry
+	n := 0
 	for i := range entries {
-		if fields := parseFields(&entries[i]); !fields.empty() {
-			kept = append(kept, sharedEntry(&entries[i], fields))
+		if !parseFields(&entries[i]).empty() {
+			n++
 		}
 	}
-	if kept == nil {
+	if n == 0 {
 		return nil
 	}
-	pruned := make([]metav1.ManagedFieldsEntry, len(kept)) // without append's reserve
-	copy(pruned, kept)
+	pruned := make([]metav1.ManagedFieldsEntry, 0, n) // without append's reserve
+	for i := range entries {
+		if fields := parseFields(&entries[i]); !fields.empty() {
+			pruned = append(pruned, sharedEntry(&entries[i], fields))
+		}
+	}
 	return pruned
 }
 
@@ -150,6 +154,8 @@ type fields struct {
 		Finalizers  fieldNames `json:"f:finalizers,omitempty"`
 	} `json:"f:metadata,omitzero"`
 	Status fieldNames `json:"f:status,omitempty"`
+
+	text string // of all that, as FieldsV1
 }
 
 // fieldNames is one level of FieldsV1, without what is below it. It marshals as a
@@ -158,28 +164,78 @@ type fieldNames map[string]struct{}
 
 const nodeIDField = "f:" + AnnotationNodeID
 
-// parseFields returns what matters of an entry; nothing of one that cannot be read.
-func parseFields(entry *metav1.ManagedFieldsEntry) fields {
-	var f fields
-	if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &f) != nil {
-		return fields{}
+const (
+	// maxKnown bounds how many texts of fields are kept with what they say, and maxKnownText
+	// their length. There are some for each driver; the rest is somebody's play.
+	maxKnown     = 4096
+	maxKnownText = 2048
+)
+
+// known is what the fields of entries say, by their text: few of them differ among
+// thousands of VolumeAttachments, whose every change would have them read again.
+var known struct {
+	sync.RWMutex
+	fields map[string]*fields // never changed; guarded by RWMutex
+}
+
+// parseFields returns what matters of an entry, which is not to be changed; nothing of one
+// that cannot be read.
+func parseFields(entry *metav1.ManagedFieldsEntry) *fields {
+	if entry.FieldsV1 == nil {
+		return &fields{}
+	}
+	raw := entry.FieldsV1.GetRawBytes()
+	known.RLock()
+	f := known.fields[string(raw)]
+	known.RUnlock()
+	if f != nil {
+		return f
+	}
+	f = readFields(raw)
+	known.Lock()
+	defer known.Unlock()
+	if known.fields == nil {
+		known.fields = map[string]*fields{}
+	}
+	if len(known.fields) < maxKnown && len(raw) <= maxKnownText {
+		known.fields[string(raw)] = f
+	}
+	return f
+}
+
+func readFields(raw []byte) *fields {
+	f := &fields{}
+	if json.Unmarshal(raw, f) != nil {
+		return &fields{}
 	}
 	maps.DeleteFunc(f.Metadata.Annotations, func(name string, _ struct{}) bool { return name != nodeIDField })
 	maps.DeleteFunc(f.Metadata.Finalizers, func(name string, _ struct{}) bool {
 		value, err := strconv.Unquote(strings.TrimPrefix(name, "v:"))
 		return err != nil || !strings.HasPrefix(value, FinalizerPrefix)
 	})
+	text, err := json.Marshal(f)
+	if err != nil {
+		panic(err) // it is made of maps of names only
+	}
+	f.text = string(text)
 	return f
 }
 
-func (f fields) empty() bool {
+func (f *fields) empty() bool {
 	return len(f.Status) == 0 && len(f.Metadata.Finalizers) == 0 && len(f.Metadata.Annotations) == 0
 }
 
-func (f fields) hasNodeID() bool { return within(fieldNames{nodeIDField: {}}, f.Metadata.Annotations) }
+func (f *fields) hasNodeID() bool {
+	_, has := f.Metadata.Annotations[nodeIDField]
+	return has
+}
 
-func (f fields) hasFinalizer(finalizer string) bool {
-	return within(fieldNames{"v:" + strconv.Quote(finalizer): {}}, f.Metadata.Finalizers)
+func (f *fields) hasFinalizer(finalizer string) bool {
+	if len(f.Metadata.Finalizers) == 0 {
+		return false
+	}
+	_, has := f.Metadata.Finalizers["v:"+strconv.Quote(finalizer)]
+	return has
 }
 
 // within says whether all of a are in b.
@@ -210,12 +266,8 @@ type entryKind struct {
 
 // sharedEntry returns an entry reduced to its fields, with the strings and fields of
 // an equal one that was made before.
-func sharedEntry(entry *metav1.ManagedFieldsEntry, f fields) metav1.ManagedFieldsEntry {
-	raw, err := json.Marshal(f)
-	if err != nil {
-		panic(err) // it is made of maps of names only
-	}
-	kind := entryKind{entry.Manager, string(entry.Operation), entry.APIVersion, entry.Subresource, string(raw)}
+func sharedEntry(entry *metav1.ManagedFieldsEntry, f *fields) metav1.ManagedFieldsEntry {
+	kind := entryKind{entry.Manager, string(entry.Operation), entry.APIVersion, entry.Subresource, f.text}
 	shared.Lock()
 	defer shared.Unlock()
 	known, ok := shared.entries[kind]
