@@ -16,7 +16,7 @@ help: ## show this menu
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/csi-attach-hub and bin/testbed
-	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 # Much of it waits, for leases say: more packages at once than there are cores.
 test: ## run all tests, with the race detector and a real control plane (the first run builds that: minutes)
