@@ -80,6 +80,9 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 		d.queue.DoneFor(it, detachLane, 0)
 	case next == attach.Idle:
 		d.queue.Done(it)
+	case next == op && op == attach.Detaching:
+		// It is gone, and the watch has not told of it: it may have ended, and be late for as long as a minute.
+		d.queue.DoneFor(it, l, d.desired.settings().Retry.Max)
 	case next == op: // done, and yet still wanted: somebody undoes it
 		d.queue.DoneFor(it, l, d.desired.settings().Retry.Initial)
 	default: // deleted while it was being attached

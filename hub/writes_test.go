@@ -371,3 +371,40 @@ func TestOwnWritesAreNotRepeatedWhileTheWatchesLag(t *testing.T) {
 		}
 	}
 }
+
+// The answer to the write that lets go may be lost: then only the watch tells that there is nothing left to do.
+func TestNothingIsWrittenAgainAndAgainWhileAWatchOwesTheEndOfAnAttachment(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	w.set(driver, func(s *registry.Settings) {
+		s.Retry = registry.Retry{Initial: 10 * time.Millisecond, Max: time.Minute}
+		s.Drift.Interval = time.Second
+	})
+	x := w.tap()
+	va := w.volume("v", driver, w.node("n", driver))
+	w.start()
+	w.create(va)
+	w.waitForOne(va.Name, "attached", isAttached)
+	w.turn(backend, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerUnpublishVolume}}})
+	w.delete(va)
+	w.waitBooks(backend, "it is being detached", func(b fakecsi.Books) bool { return b.AttachInFlight.Now == 1 })
+	x.freeze()
+	w.setFinalizers(va.Name, "null")
+	w.waitNoneLeft()
+	x.heard()
+	w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
+	listed := backend.Books().Methods[fakecsi.ListVolumes].Ended
+	w.waitBooks(backend, "more than a second has passed", func(b fakecsi.Books) bool {
+		return b.Methods[fakecsi.ListVolumes].Ended > listed+2
+	})
+	patches := 0
+	for _, s := range x.heard() {
+		if s == patchOf("volumeattachments", va.Name) {
+			patches++
+		}
+	}
+	x.thaw()
+	if patches > 2 {
+		t.Errorf("%d writes to what is gone, want one", patches)
+	}
+}
