@@ -33,6 +33,7 @@ type replica struct {
 	address string // where it serves HTTP
 	started int    // processes so far
 	ending  bool   // the process is meant to end
+	killed  bool   // at once
 	lives   sync.WaitGroup
 }
 
@@ -78,7 +79,7 @@ func (r *replica) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.process, r.address, r.ending = p, address, false
+	r.process, r.address, r.ending, r.killed = p, address, false, false
 	r.started++
 	r.world.journal.add(r.name, "is started, pid %d", p.PID())
 	began := time.Now()
@@ -118,16 +119,24 @@ func (r *replica) ended(ctx context.Context, p *testbed.Process, couldNotRead fu
 }
 
 // take returns the process, which is meant to end from now on; nil: there is none.
-func (r *replica) take() *testbed.Process {
+func (r *replica) take(killed bool) *testbed.Process {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ending = true
+	r.killed = r.killed || killed
 	return r.process
+}
+
+// wasKilled says whether the process did not get to end by itself.
+func (r *replica) wasKilled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.killed
 }
 
 // kill ends the process at once. It says whether there was one.
 func (r *replica) kill() bool {
-	p := r.take()
+	p := r.take(true)
 	if p == nil {
 		return false
 	}
@@ -137,14 +146,14 @@ func (r *replica) kill() bool {
 	return true
 }
 
-// stop asks the process to end and blocks until it has. It says whether there was one.
+// stop asks the process to end and blocks until it has, which somebody may cut short with kill. It says whether there was one.
 func (r *replica) stop(ctx context.Context) bool {
-	p := r.take()
+	p := r.take(false)
 	if p == nil {
 		return false
 	}
 	r.world.journal.add(r.name, "is asked to end")
-	if err := p.Stop(ctx, stopGrace); err != nil && ctx.Err() == nil {
+	if err := p.Stop(ctx, stopGrace); err != nil && ctx.Err() == nil && !r.wasKilled() {
 		r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it did not end as it should after SIGTERM: %v", err)})
 	}
 	r.world.journal.add(r.name, "has ended")
