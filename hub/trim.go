@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"unique"
+
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +40,9 @@ func trimVolumeAttachment(va *storagev1.VolumeAttachment) {
 	va.ManagedFields = written
 	va.Labels = nil
 	va.Status.AttachmentMetadata = nil // written, never read
+	share(&va.Spec.Attacher)
+	share(&va.Spec.NodeName)
+	shareEach(va.Finalizers)
 }
 
 // trimPersistentVolume keeps what a ControllerPublishVolume request is made of. A
@@ -53,7 +58,33 @@ func trimPersistentVolume(pv *corev1.PersistentVolume) {
 	}
 	pv.Spec.Capacity = nil
 	pv.Spec.StorageClassName = ""
+	pv.Spec.PersistentVolumeReclaimPolicy = ""
+	pv.Spec.VolumeAttributesClassName = nil
 	pv.Status = corev1.PersistentVolumeStatus{}
+	shareEach(pv.Finalizers)
+	shareEach(pv.Spec.AccessModes)
+	shareEach(pv.Spec.MountOptions)
+	if pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == filesystem {
+		pv.Spec.VolumeMode = &filesystem
+	}
+	if csi := pv.Spec.CSI; csi != nil {
+		csi.NodeStageSecretRef, csi.NodePublishSecretRef = nil, nil
+		csi.ControllerExpandSecretRef, csi.NodeExpandSecretRef = nil, nil
+		share(&csi.Driver)
+		share(&csi.FSType)
+	}
+}
+
+// filesystem is the VolumeMode of nearly every volume. What caches hold is never changed.
+var filesystem = corev1.PersistentVolumeFilesystem
+
+// share has equal texts of many objects take memory once. Each has come with its own copy.
+func share[T ~string](s *T) { *s = T(unique.Make(string(*s)).Value()) }
+
+func shareEach[T ~string](all []T) {
+	for i := range all {
+		share(&all[i])
+	}
 }
 
 func trimCSINode(node *storagev1.CSINode) {

@@ -1,0 +1,103 @@
+package hub
+
+import (
+	"runtime/debug"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// decoded returns an object as it comes from the API server: with texts of its own.
+func decoded[T any, P interface {
+	*T
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}](t *testing.T, object P) P {
+	t.Helper()
+	text, err := object.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copied T
+	if err := P(&copied).Unmarshal(text); err != nil {
+		t.Fatal(err)
+	}
+	return &copied
+}
+
+func trimmed[T runtime.Object](t *testing.T, object T) T {
+	t.Helper()
+	small, err := trim(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return small.(T)
+}
+
+// What a ControllerPublishVolume request, a patch and a decision are made of must
+// survive, the rest must not take memory a hundred thousand times.
+func TestCachedVolumeIsWhatIsNeededOfIt(t *testing.T) {
+	filesystem, class := corev1.PersistentVolumeFilesystem, "gold"
+	secret := &corev1.SecretReference{Namespace: "default", Name: "s"}
+	needed := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv", UID: "u", ResourceVersion: "7", Finalizers: []string{"external-attacher/d"}},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, MountOptions: []string{"noatime"}, VolumeMode: &filesystem,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: "d", VolumeHandle: "h", ReadOnly: true, FSType: "ext4", VolumeAttributes: map[string]string{"k": "v"}, ControllerPublishSecretRef: secret}},
+		},
+	}
+	whole := needed.DeepCopy()
+	whole.Labels, whole.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
+	whole.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+	whole.OwnerReferences = []metav1.OwnerReference{{Name: "o"}}
+	whole.Spec.ClaimRef = &corev1.ObjectReference{Name: "claim"}
+	whole.Spec.StorageClassName, whole.Spec.VolumeAttributesClassName = "sc", &class
+	whole.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+	whole.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{}
+	whole.Spec.CSI.NodeStageSecretRef, whole.Spec.CSI.NodePublishSecretRef = secret, secret
+	whole.Spec.CSI.ControllerExpandSecretRef, whole.Spec.CSI.NodeExpandSecretRef = secret, secret
+	whole.Status.Phase = corev1.VolumeBound
+	if diff := cmp.Diff(needed, trimmed(t, decoded(t, whole))); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+}
+
+func TestCachedObjectsShareTheirEqualTexts(t *testing.T) {
+	// What is shared is known until the next collection.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	same := func(what string, a, b string) {
+		t.Helper()
+		if a != b || unsafe.StringData(a) != unsafe.StringData(b) {
+			t.Errorf("%s: %q and %q are two texts", what, a, b)
+		}
+	}
+	pv := func() *corev1.PersistentVolume {
+		filesystem := corev1.PersistentVolumeFilesystem
+		return trimmed(t, decoded(t, &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"kubernetes.io/pv-protection"}},
+			Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, VolumeMode: &filesystem,
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com", FSType: "ext4"}}}}))
+	}
+	a, b := pv(), pv()
+	same("driver", a.Spec.CSI.Driver, b.Spec.CSI.Driver)
+	same("fsType", a.Spec.CSI.FSType, b.Spec.CSI.FSType)
+	same("finalizer", a.Finalizers[0], b.Finalizers[0])
+	same("access mode", string(a.Spec.AccessModes[0]), string(b.Spec.AccessModes[0]))
+	if a.Spec.VolumeMode != b.Spec.VolumeMode {
+		t.Error("each volume has a volume mode of its own")
+	}
+	va := func() *storagev1.VolumeAttachment {
+		return trimmed(t, decoded(t, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"external-attacher/d"}},
+			Spec: storagev1.VolumeAttachmentSpec{Attacher: "ebs.csi.aws.com", NodeName: "node-1"}}))
+	}
+	c, d := va(), va()
+	same("attacher", c.Spec.Attacher, d.Spec.Attacher)
+	same("node", c.Spec.NodeName, d.Spec.NodeName)
+	same("finalizer", c.Finalizers[0], d.Finalizers[0])
+}
