@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
 // httpFlags say where metrics, health and the status page are served.
@@ -52,7 +52,10 @@ func (f *httpFlags) add(set *pflag.FlagSet) {
 // settings checks the flags. Its error has every mistake.
 func (f *httpFlags) settings(given given, dropIn bool) (httpSettings, error) {
 	s := httpSettings{MetricsPath: f.metricsPath, TLSCert: f.tlsCert, TLSKey: f.tlsKey, Authorized: f.authorization, Profiling: f.profiling}
-	problems := []error{given.atMostOne("http-endpoint", "metrics-address", "metrics-addr"), checkMetricsPath(f.metricsPath)}
+	problems := []error{given.atMostOne("http-endpoint", "metrics-address", "metrics-addr")}
+	if err := status.CheckMetricsPath(f.metricsPath); err != nil {
+		problems = append(problems, fmt.Errorf("--metrics-path: %w", err))
+	}
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		problems = append(problems, errors.New("--http-tls-cert and --http-tls-key go together: one of them is missing"))
 	}
@@ -87,20 +90,6 @@ func checkListenAddress(address string) error {
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("%q is no port: write a number from 0 to 65535", port)
-	}
-	return nil
-}
-
-// checkMetricsPath says why metrics cannot be served on a path: something else is,
-// or nothing can be.
-func checkMetricsPath(p string) error {
-	if !strings.HasPrefix(p, "/") || path.Clean(p) != p || strings.ContainsAny(p, " {}?#%") {
-		return fmt.Errorf("--metrics-path: %q is no path: write one like /metrics", p)
-	}
-	for _, taken := range []string{"/livez", "/readyz", "/healthz", "/api", "/debug"} {
-		if p == "/" || p == taken || strings.HasPrefix(p, taken+"/") {
-			return fmt.Errorf("--metrics-path: something else is served on %s: write one like /metrics", p)
-		}
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func TestMistakesInFlagsAreToldAtOnce(t *testing.T) {
 		{"socket that is none", "--csi-address=tcp://csi:9443", []string{"--csi-address: must be a unix socket"}},
 		{"older names beside the new one", "--http-endpoint=:1 --metrics-address=:1", []string{"--http-endpoint and --metrics-address mean the same"}},
 		{"addresses", "--metrics-addr=8080 --health-addr=:http", []string{`--metrics-addr: "8080" is no address`, `--health-addr: "http" is no port`}},
-		{"path of the metrics that is taken", "--metrics-path=/api/v1/drivers", []string{"--metrics-path: something else is served"}},
+		{"path of the metrics that is taken", "--metrics-path=/api/v1/drivers", []string{`--metrics-path: the metrics path "/api/v1/drivers" is taken`}},
 		{"lease that is shorter than its renewal", "--leader-election-lease-duration=10s", []string{"--leader-election-renew-deadline is 10s: it must be below the lease duration"}},
 		{"lease of half a second", "--leader-election-lease-duration=10500ms", []string{"must be whole seconds"}},
 		{"renewal that client-go can miss", "--leader-election-renew-deadline=6s", []string{"it must be above 1.2 times the retry period, which makes 6s"}},

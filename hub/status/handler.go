@@ -50,8 +50,9 @@ func newHandler(o Options) (http.Handler, error) {
 	return readOnly(all), nil
 }
 
-// checkMetricsPath refuses a path that is none, or that is something else.
-func checkMetricsPath(p string) error {
+// CheckMetricsPath says why metrics cannot be served on a path, for
+// Options.MetricsPath: it is none, or something else is served there.
+func CheckMetricsPath(p string) error {
 	taken := p == "/" || p == "/livez" || p == "/readyz" || p == "/healthz/leader-election" ||
 		p == "/attachments" || slices.ContainsFunc([]string{"/api/", "/debug/", "/drivers/", "/attachments/", "/assets/"},
 		func(taken string) bool { return strings.HasPrefix(p, taken) })

@@ -63,7 +63,7 @@ func (o Options) check() error {
 	case o.Metrics == nil:
 		return errors.New("the metrics are missing")
 	}
-	return errors.Join(o.TLS.check(), checkMetricsPath(o.MetricsPath))
+	return errors.Join(o.TLS.check(), CheckMetricsPath(o.MetricsPath))
 }
 
 // Server shows a running hub over HTTP. Nothing that is asked for changes anything.
