@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -118,6 +119,9 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 		return nil
 	}
 	klog.FromContext(ctx).Info("Caches are filled")
+	// The answers from which they were filled are as large again, and would stay the
+	// process' until the heap has grown as far once more.
+	debug.FreeOSMemory()
 	synced.Store(true)
 	h.follow(ctx, updates, func() { following.Store(true) })
 	return nil
