@@ -68,9 +68,18 @@ func (d *driver) wantedThere(r *record) *storagev1.VolumeAttachment {
 		if va = d.overlay.newest(va); va.Spec.Attacher != d.name || va.DeletionTimestamp != nil {
 			continue
 		}
-		if decider.MayWant(d.cachedFacts(va), r.progress.Target) {
+		facts := d.cachedFacts(va)
+		if facts.PersistentVolume == nil && !d.touched(va) && attach.VolumeName(va) != r.volume {
+			continue // it waits for another PersistentVolume, and has nothing attached yet
+		}
+		if decider.MayWant(facts, r.progress.Target) {
 			return va
 		}
 	}
 	return nil
+}
+
+// touched says whether anybody may have called the driver for a VolumeAttachment.
+func (d *driver) touched(va *storagev1.VolumeAttachment) bool {
+	return va.Status.Attached || attach.HasFinalizer(va.Finalizers, d.finalizer) || va.Spec.Source.InlineVolumeSpec != nil
 }
