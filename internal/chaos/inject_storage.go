@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -89,19 +90,16 @@ func (i *injector) gain(s *storage, f Fault) (undo, error) {
 		s.backend.Set(fakecsi.Knobs{GainAttachments: []fakecsi.VolumeNode{gained}})
 }
 
-// loseForeign undoes what a storage has attached on its own, unless somebody has asked for it since.
+// loseForeign undoes what a storage has attached on its own, unless it was asked to attach it since.
 func (w *world) loseForeign(s *storage, gained fakecsi.VolumeNode) error {
-	for _, a := range s.foreign() {
-		if a != gained || w.isAsked(a) {
-			continue
-		}
-		w.journal.add(gained.Volume, "storage lets go of it on %s", gained.Node)
-		return s.backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{gained}})
+	if !slices.Contains(s.foreign(), gained) {
+		return nil
 	}
-	return nil
+	w.journal.add(gained.Volume, "storage lets go of it on %s", gained.Node)
+	return s.backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{gained}})
 }
 
-// loseAllForeign undoes all that storages have attached on their own and nobody asks for.
+// loseAllForeign undoes all that storages have attached on their own.
 func (w *world) loseAllForeign() error {
 	for _, s := range w.storages {
 		for _, a := range s.foreign() {
@@ -113,12 +111,14 @@ func (w *world) loseAllForeign() error {
 	return nil
 }
 
-// isAsked says whether a pod asks for a volume on a node.
-func (w *world) isAsked(a fakecsi.VolumeNode) bool {
-	for _, p := range w.pods {
-		if now, _ := p.current(); p.volume.name == a.Volume && now.node != "" && nodeID(now.node) == a.Node {
-			return true
+// loseLast has each storage lose one more attachment when a stretch is over and the pods stay where they are, so that
+// it is the hub that has to notice.
+func (i *injector) loseLast(ctx context.Context, s Stretch) error {
+	for n := range i.world.storages {
+		f := Fault{Kind: StorageLost, Target: n, Draw: uint64(s.Number)}
+		if err := i.carryOut(ctx, f, nil); err != nil {
+			return err
 		}
 	}
-	return false
+	return nil
 }

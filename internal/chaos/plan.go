@@ -60,7 +60,7 @@ func (p planner) stretches() int { return max(2, (p.faults+stretchFaults-1)/stre
 func (p planner) stretch(number int) Stretch {
 	random := rand.New(rand.NewPCG(p.seed, uint64(number)))
 	s := Stretch{Number: number, Hubs: 1, Hasty: number%2 == 0}
-	if number%4 == 3 {
+	if !s.Hasty && number%8 != 1 {
 		s.Hubs = 2
 	}
 	b := booking{planner: p, stretch: &s, random: random, until: map[claim]time.Duration{}}

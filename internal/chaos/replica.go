@@ -1,9 +1,11 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -153,12 +155,18 @@ func (r *replica) stop(ctx context.Context) bool {
 		return false
 	}
 	r.world.journal.add(r.name, "is asked to end")
-	if err := p.Stop(ctx, stopGrace); err != nil && ctx.Err() == nil && !r.wasKilled() {
+	if err := p.Stop(ctx, stopGrace); err != nil && ctx.Err() == nil && !r.wasKilled() && r.hasBegun(p) {
 		r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it did not end as it should after SIGTERM: %v", err)})
 	}
 	r.world.journal.add(r.name, "has ended")
 	r.forget(p)
 	return true
+}
+
+// hasBegun says whether a process has said anything: before, it has not come as far as to take signals.
+func (r *replica) hasBegun(p *testbed.Process) bool {
+	log, err := os.ReadFile(r.log())
+	return err != nil || bytes.Contains(log, fmt.Appendf(nil, " %d ", p.PID()))
 }
 
 func (r *replica) forget(p *testbed.Process) {

@@ -87,6 +87,10 @@ func (r *run) stretch(ctx context.Context, s Stretch) (bool, error) {
 	if err := r.injector.run(ctx, s); err != nil {
 		return false, err
 	}
+	r.rest()
+	if err := r.injector.loseLast(ctx, s); err != nil {
+		return false, err
+	}
 	shown := StretchShown{Number: s.Number, Faults: r.injector.carriedOut() - before, Lasted: time.Since(began)}
 	began = time.Now()
 	quiet, err := r.quiet(ctx)
