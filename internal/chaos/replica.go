@@ -32,15 +32,15 @@ type replica struct {
 
 	mu      sync.Mutex // guards all below
 	process *testbed.Process
-	address string // where it serves HTTP
-	started int    // processes so far
-	ending  bool   // the process is meant to end
-	killed  bool   // at once
+	address string                    // where it serves HTTP
+	started int                       // processes so far
+	meant   map[*testbed.Process]bool // those that were asked to end, or made to
+	killed  map[*testbed.Process]bool // those that were made to
 	lives   sync.WaitGroup
 }
 
 func newReplica(w *world, index int) (*replica, error) {
-	r := &replica{world: w, name: fmt.Sprintf("hub%d", index)}
+	r := &replica{world: w, name: fmt.Sprintf("hub%d", index), meant: map[*testbed.Process]bool{}, killed: map[*testbed.Process]bool{}}
 	proxy, err := newProxy(w.plane, r.kubeconfig(), w.options.Seed+uint64(index))
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (r *replica) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.process, r.address, r.ending, r.killed = p, address, false, false
+	r.process, r.address = p, address
 	r.started++
 	r.world.journal.add(r.name, "is started, pid %d", p.PID())
 	began := time.Now()
@@ -99,7 +99,7 @@ func (r *replica) start(ctx context.Context) error {
 // read; any other that was not meant to end is a fault of the hub.
 func (r *replica) ended(ctx context.Context, p *testbed.Process, couldNotRead func() bool) {
 	r.mu.Lock()
-	meant := r.ending
+	meant := r.meant[p]
 	if r.process == p {
 		r.process = nil
 	}
@@ -124,16 +124,16 @@ func (r *replica) ended(ctx context.Context, p *testbed.Process, couldNotRead fu
 func (r *replica) take(killed bool) *testbed.Process {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ending = true
-	r.killed = r.killed || killed
+	r.meant[r.process] = true
+	r.killed[r.process] = r.killed[r.process] || killed
 	return r.process
 }
 
-// wasKilled says whether the process did not get to end by itself.
-func (r *replica) wasKilled() bool {
+// wasKilled says whether a process did not get to end by itself.
+func (r *replica) wasKilled(p *testbed.Process) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.killed
+	return r.killed[p]
 }
 
 // kill ends the process at once. It says whether there was one.
@@ -155,7 +155,7 @@ func (r *replica) stop(ctx context.Context) bool {
 		return false
 	}
 	r.world.journal.add(r.name, "is asked to end")
-	if err := p.Stop(ctx, stopGrace); err != nil && ctx.Err() == nil && !r.wasKilled() && r.hasBegun(p) {
+	if err := p.Stop(ctx, stopGrace); err != nil && ctx.Err() == nil && !r.wasKilled(p) && r.hasBegun(p) {
 		r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it did not end as it should after SIGTERM: %v", err)})
 	}
 	r.world.journal.add(r.name, "has ended")
