@@ -41,6 +41,7 @@ func newHubCommand() *cobra.Command {
 
 // runHub blocks until the hub has been told to stop and has drained.
 func runHub(ctx context.Context, s hubSettings) error {
+	collectGarbage()
 	hangups, ignoreHangups := catchHangups()
 	defer ignoreHangups()
 	// Before anything is contacted: a bad file must not have half an effect.
