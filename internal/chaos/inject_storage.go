@@ -111,8 +111,8 @@ func (w *world) loseAllForeign() error {
 	return nil
 }
 
-// loseLast has each storage lose one more attachment when a stretch is over and the pods stay where they are, so that
-// it is the hub that has to notice.
+// loseLast has each storage lose one attachment when all is quiet: nothing but the hub's look at what is
+// listed can notice.
 func (i *injector) loseLast(ctx context.Context, s Stretch) error {
 	for n := range i.world.storages {
 		f := Fault{Kind: StorageLost, Target: n, Draw: uint64(s.Number)}

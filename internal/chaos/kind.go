@@ -124,7 +124,7 @@ var habits = []habit{
 	{HubKill, 12, onProcess, 50 * time.Millisecond, 4 * time.Second, mortal},
 	{HubStop, 8, onProcess, 50 * time.Millisecond, 3 * time.Second, mortal},
 	{HubDoubled, 6, onProcess, 2 * time.Second, 5 * time.Second, mortal},
-	{HubPause, 10, onProcess, 300 * time.Millisecond, 5 * time.Second, always},
+	{HubPause, 14, onProcess, 300 * time.Millisecond, 6 * time.Second, always},
 
 	{APISlow, 4, onAPI, 500 * time.Millisecond, 3 * time.Second, always},
 	{APISilent, 3, onSilence, 500 * time.Millisecond, 5 * time.Second, always},

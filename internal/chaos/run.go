@@ -87,10 +87,6 @@ func (r *run) stretch(ctx context.Context, s Stretch) (bool, error) {
 	if err := r.injector.run(ctx, s); err != nil {
 		return false, err
 	}
-	r.rest()
-	if err := r.injector.loseLast(ctx, s); err != nil {
-		return false, err
-	}
 	shown := StretchShown{Number: s.Number, Faults: r.injector.carriedOut() - before, Lasted: time.Since(began)}
 	began = time.Now()
 	quiet, err := r.quiet(ctx)
@@ -98,6 +94,13 @@ func (r *run) stretch(ctx context.Context, s Stretch) (bool, error) {
 		return false, err
 	}
 	shown.Quiet = time.Since(began)
+	if err := r.injector.loseLast(ctx, s); err != nil {
+		return false, err
+	}
+	if quiet, err := r.quiet(ctx); err != nil || !quiet {
+		return false, err
+	}
+	shown.Faults = r.injector.carriedOut() - before
 	for _, w := range r.look().wishes {
 		if w.volume != "" {
 			shown.Attached++
