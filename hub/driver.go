@@ -267,7 +267,7 @@ func (d *driver) onAttachment(before, va *storagev1.VolumeAttachment) {
 
 // onAttachmentGone implements listener.
 func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
-	d.overlay.attachments.OnDelete(va)
+	d.overlay.attachmentGone(va)
 	recorded, _ := d.ledger.known(va)
 	if recorded || (!d.before(va) || cutShort(va, d.finalizer)) && d.ledger.adopt(va, d.cluster.cachedVolume(attach.VolumeName(va))) {
 		d.ledger.vanish(va.Name) // before it is in the queue, so that its worker finds it

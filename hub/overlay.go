@@ -1,10 +1,12 @@
 package hub
 
 import (
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
@@ -23,7 +25,14 @@ const (
 type overlay struct {
 	attachments cache.MutationCache
 	volumes     cache.MutationCache
+	cluster     *Cluster
 	ledger      *ledger
+
+	mu sync.Mutex
+	// ended are the VolumeAttachments that a write of this process has ended, by UID, until
+	// the watch tells: the answer to such a write is no newer state that could be laid
+	// over the cache.
+	ended map[types.UID]bool // guarded by mu
 }
 
 func newOverlay(logger klog.Logger, c *Cluster, l *ledger) *overlay {
@@ -31,14 +40,35 @@ func newOverlay(logger klog.Logger, c *Cluster, l *ledger) *overlay {
 		return cache.NewIntegerResourceVersionMutationCacheWithOptions(logger, informer.GetStore(),
 			cache.MutationCacheOptions{TTL: overlayTTL, MaxCacheSize: overlaySize})
 	}
-	return &overlay{attachments: over(c.attachments), volumes: over(c.volumes), ledger: l}
+	return &overlay{attachments: over(c.attachments), volumes: over(c.volumes), cluster: c, ledger: l, ended: map[types.UID]bool{}}
 }
 
 // VolumeAttachmentWritten takes an object that the API server returned to a write.
 func (o *overlay) VolumeAttachmentWritten(va *storagev1.VolumeAttachment) {
 	trimVolumeAttachment(va)
+	if va.DeletionTimestamp != nil && len(va.Finalizers) == 0 {
+		o.end(va)
+	}
 	o.attachments.Mutation(va)
 	o.ledger.saw(va)
+}
+
+// end notes that a VolumeAttachment is gone, unless the cache knows already: nobody would
+// tell any more.
+func (o *overlay) end(va *storagev1.VolumeAttachment) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if cached := o.cluster.cachedAttachment(va.Name); cached != nil && cached.UID == va.UID {
+		o.ended[va.UID] = true
+	}
+}
+
+// attachmentGone takes the last state of a VolumeAttachment that is gone.
+func (o *overlay) attachmentGone(va *storagev1.VolumeAttachment) {
+	o.attachments.OnDelete(va)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.ended, va.UID)
 }
 
 // PersistentVolumeWritten is VolumeAttachmentWritten for a PersistentVolume.
@@ -53,7 +83,13 @@ func (o *overlay) attachment(name string) *storagev1.VolumeAttachment {
 	if err != nil || !ok {
 		return nil
 	}
-	return obj.(*storagev1.VolumeAttachment)
+	va := obj.(*storagev1.VolumeAttachment)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended[va.UID] {
+		return nil
+	}
+	return va
 }
 
 // newest returns the newer of an object from a cache and what was written.
