@@ -141,3 +141,50 @@ func TestNobodyGetsInWhileTheClusterCannotBeAsked(t *testing.T) {
 		})
 	}
 }
+
+func TestOnlyAPlainYesLetsSomebodyIn(t *testing.T) {
+	says := func(answer string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":`+answer+`}`)
+		}
+	}
+	for name, answer := range map[string]struct {
+		review http.HandlerFunc
+		want   int
+	}{
+		"yes":            {says(`{"allowed":true}`), http.StatusOK},
+		"no":             {says(`{"allowed":false}`), http.StatusForbidden},
+		"yes and no":     {says(`{"allowed":true,"denied":true}`), http.StatusForbidden},
+		"nothing in it":  {says(`{}`), http.StatusForbidden},
+		"an error in it": {says(`{"allowed":false,"evaluationError":"role not found"}`), http.StatusForbidden},
+		"no reviews":     {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }, http.StatusServiceUnavailable},
+		"cut off":        {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if strings.HasSuffix(r.URL.Path, "/tokenreviews") {
+					io.WriteString(w, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{"authenticated":true,"user":{"username":"alice"}}}`)
+					return
+				}
+				answer.review(w, r)
+			}))
+			defer api.Close()
+			kube, err := kubernetes.NewForConfig(&rest.Config{Host: api.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			guard, err := access.New(kube.AuthenticationV1(), kube.AuthorizationV1())
+			if err != nil {
+				t.Fatal(err)
+			}
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+			request.Header.Set("Authorization", "Bearer some.token")
+			got, inside := httptest.NewRecorder(), false
+			guard.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside = true })).ServeHTTP(got, request)
+			if got.Code != answer.want || inside != (answer.want == http.StatusOK) {
+				t.Errorf("got %d %s, let in: %v, want %d", got.Code, got.Body, inside, answer.want)
+			}
+		})
+	}
+}

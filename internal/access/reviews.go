@@ -3,7 +3,6 @@ package access
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -38,7 +37,7 @@ func (r *reviews) allow(ctx context.Context, who user.Info, path string) (bool, 
 		User: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: extra(who),
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
 	}
-	question, err := json.Marshal(spec)
+	question, err := spec.Marshal() // not as JSON, in which all that is no UTF-8 is alike
 	if err != nil {
 		return false, fmt.Errorf("ask for access: %w", err)
 	}
