@@ -78,7 +78,7 @@ graphviz: ## install Debian's graphviz, which draws the diagram of the README (a
 bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTACHER names one; BENCH=case for one case
 	bin/testbed bench --hub bin/csi-attach-hub $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PROFILES),--profiles $(PROFILES)) \
 	  --json bin/bench.json $(if $(MARKDOWN),--markdown $(MARKDOWN)) \
-	  --command 'make bench$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))' $(BENCH)
+	  --command 'make bench$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))$(if $(PROFILES), PROFILES=$(PROFILES))' $(BENCH)
 
 # RACE=--race builds the hub with the race detector.
 chaos: build ## break everything around hubs, SEED=n (drawn) and FAULTS=1000 of them, and check that nothing is lost

@@ -40,7 +40,7 @@ A target that is missed is said in the table, and is no error.`,
 	s.StringVar(&o.Hub, "hub", "bin/csi-attach-hub", "binary of csi-attach-hub")
 	s.IntVar(&o.Rounds, "rounds", 0, "how often each competitor takes its turn (default: as each case has it)")
 	s.StringVar(&json, "json", "", "file to write everything to that was measured, as JSON; what it has of other cases stays in it")
-	s.StringVar(&markdown, "markdown", "", "file to write the tables to, as Markdown: between its lines <!-- bench --> and <!-- /bench -->, if it has them")
+	s.StringVar(&markdown, "markdown", "", "file to write the tables to, as Markdown: between its lines <!-- bench --> and <!-- /bench -->; it is made if there is none")
 	s.StringVar(&o.Profiles, "profiles", "", "folder to write CPU and heap profiles of the hub to, in the cases that are bursts")
 	s.StringVar(&o.Command, "command", "make bench", "how this was started, for the report")
 	s.BoolVar(&o.Keep, "keep", false, "keep the folders with the logs")

@@ -56,7 +56,7 @@ func measure(ctx context.Context, o Options, c Case) (result Result, err error) 
 		}
 	}
 	for round := range c.Rounds {
-		for _, competitor := range s.competitors() {
+		for _, competitor := range s.competitors(round) {
 			s.say("round %d of %d: %s", round+1, c.Rounds, competitor.name)
 			figures, err := s.takeTurn(ctx, competitor)
 			if err != nil {
@@ -95,20 +95,27 @@ func (s *stage) takeTurn(ctx context.Context, c competitor) (figures Figures, er
 	return s.c.turn(ctx, s, a)
 }
 
-// competitors are those of the case, in the order of their turns.
-func (s *stage) competitors() []competitor {
+// competitors are those of the case, in the order of their turns, which is the other way
+// round in every second round: the control plane grows older, and the first one would
+// always meet the younger.
+func (s *stage) competitors(round int) []competitor {
 	all := []competitor{hubCompetitor()}
 	if !s.c.alone {
 		all = append(all, floorCompetitor())
 	}
-	if s.opts.Sidecar == "" {
-		return all
-	}
-	if slices.Contains(s.c.Sidecars, sidecarName) {
+	if s.takesPart(sidecarName) {
 		all = append(all, sidecarCompetitor(sidecarName, nil))
 	}
-	if slices.Contains(s.c.Sidecars, tunedSidecarName) {
+	if s.takesPart(tunedSidecarName) {
 		all = append(all, sidecarCompetitor(tunedSidecarName, tuned))
 	}
+	if round%2 == 1 {
+		slices.Reverse(all)
+	}
 	return all
+}
+
+// takesPart says whether csi-attacher does in this way.
+func (s *stage) takesPart(sidecar string) bool {
+	return s.opts.Sidecar != "" && slices.Contains(s.c.Sidecars, sidecar)
 }

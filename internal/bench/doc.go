@@ -4,7 +4,7 @@
 //
 // The flow: Run takes one Case after the other. A case sets its stage, once: a control
 // plane, drivers in this process, nodes and volumes. Then the competitors take turns,
-// one at a time, several rounds of them: A, B, A, B. What a turn gives is a Sample of
+// one at a time, several rounds of them: A, B, B, A. What a turn gives is a Sample of
 // Figures; medians over the rounds, and ratios to the floor of the same round, are what
 // counts, because other work on the machine slows all of them. The Report says what the
 // figures and the targets are, as a table for a terminal, as JSON and as Markdown.

@@ -66,6 +66,9 @@ func (c calls) minus(before calls) calls {
 	return calls{c.publish - before.publish, c.unpublish - before.unpublish}
 }
 
+// all are also those that an attach, or a detach, should not make.
+func (c calls) all() int { return c.publish + c.unpublish }
+
 func countCalls(drivers []*driver) calls {
 	var sum calls
 	for _, d := range drivers {

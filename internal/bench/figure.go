@@ -39,8 +39,8 @@ const (
 	DetachWrites     Figure = "writesPerDetach"
 	Reads            Figure = "readsPerOperation" // lists included, watches not
 	OtherWrites      Figure = "otherWrites"       // in all: leases, Events and the like
-	AttachCalls      Figure = "publishesPerAttach"
-	DetachCalls      Figure = "unpublishesPerDetach"
+	AttachCalls      Figure = "callsPerAttach"    // publishes and unpublishes
+	DetachCalls      Figure = "callsPerDetach"
 	CPU              Figure = "cpuSecondsPerThousand" // attaches and detaches
 	ResidentIdle     Figure = "residentIdleBytes"     // connected, caches filled, nothing to do
 	ResidentAttached Figure = "residentAttachedBytes" // all volumes attached

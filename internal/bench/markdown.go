@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -13,14 +15,19 @@ const (
 	endMarker   = "<!-- /bench -->"
 )
 
-// WriteMarkdown writes the report as Markdown into a file: between the markers, if the
-// file has them, else as the whole file.
+// WriteMarkdown writes the report as Markdown into a file, between the markers. A file
+// that is not there is made. One without the markers is left as it is, with an error.
 func (r Report) WriteMarkdown(path string) error {
-	text := r.Markdown()
-	if old, err := os.ReadFile(path); err == nil {
-		if replaced, ok := replaceMarked(string(old), text); ok {
-			text = replaced
-		}
+	old, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		old, err = []byte(beginMarker+endMarker+"\n"), nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	text, ok := replaceMarked(string(old), r.Markdown())
+	if !ok {
+		return fmt.Errorf("write report: %s has no lines %q and %q to put it between", path, strings.TrimSpace(beginMarker), endMarker)
 	}
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write report: %w", err)

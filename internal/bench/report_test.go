@@ -70,13 +70,28 @@ func TestMarkdownIsPutBetweenTheMarkers(t *testing.T) {
 	}
 }
 
-func TestMarkdownIsTheWholeFileWithoutMarkers(t *testing.T) {
+func TestMarkdownIsAFileOfItsOwnIfThereIsNone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bench.md")
 	r := Report{Cases: []Result{exampleResult()}}
-	if err := r.WriteMarkdown(path); err != nil {
+	for range 2 {
+		if err := r.WriteMarkdown(path); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != beginMarker+r.Markdown()+endMarker+"\n" {
+			t.Errorf("%v\n%s", err, got)
+		}
+	}
+}
+
+func TestAFileWithoutMarkersIsNotOverwritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "README.md")
+	if err := os.WriteFile(path, []byte("# Title\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != r.Markdown() {
+	if err := (Report{Cases: []Result{exampleResult()}}).WriteMarkdown(path); err == nil || !strings.Contains(err.Error(), "<!-- bench -->") {
+		t.Errorf("want an error that names the markers, got %v", err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "# Title\n" {
 		t.Errorf("%v\n%s", err, got)
 	}
 }

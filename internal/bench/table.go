@@ -60,8 +60,8 @@ func grid(cells [][]string) string {
 	return b.String()
 }
 
-// cells are a table with a row for each figure that is to be shown and a column for each competitor; beside
-// the hub stands what the floor had to it.
+// cells are a table with a row for each figure that is to be shown and a column for each
+// competitor; beside the hub stands its ratio to the floor.
 func (r Result) cells(shown func(description) bool) [][]string {
 	names := r.Samples.competitors()
 	header := []string{""}

@@ -23,7 +23,8 @@ func turnOfBursts(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 		return nil, err
 	}
 	var counted []Figures
-	err = s.profiled(ctx, a, func() error {
+	var end usage // before the heap profile, which collects garbage
+	err = s.profiled(ctx, a, func() (err error) {
 		for range a.bursts {
 			b, err := s.burst(ctx, a, s.volumes)
 			if err != nil {
@@ -32,12 +33,9 @@ func turnOfBursts(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 			counted = append(counted, b.figures())
 			s.say("%s: %.0f attaches and %.0f detaches per second", a.name, b.attach.perSecond(), b.detach.perSecond())
 		}
-		return nil
+		end, err = a.usage(ctx)
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	end, err := a.usage(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +60,8 @@ func (b burst) figures() Figures {
 		DetachWrites:     b.detach.perOperation(b.detach.writes),
 		Reads:            float64(b.attach.reads+b.detach.reads) / float64(len(b.attach.took)+len(b.detach.took)),
 		OtherWrites:      float64(b.attach.others + b.detach.others),
-		AttachCalls:      b.attach.perOperation(b.attach.publish),
-		DetachCalls:      b.detach.perOperation(b.detach.unpublish),
+		AttachCalls:      b.attach.perOperation(b.attach.all()),
+		DetachCalls:      b.detach.perOperation(b.detach.all()),
 		ResidentAttached: b.full.resident,
 	}
 }

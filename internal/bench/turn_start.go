@@ -56,7 +56,7 @@ func turnOfStart(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 		return nil, err
 	}
 	asked, made := requestsOf(a.before.requests, after), countCalls(s.drivers).minus(a.before.calls)
-	figures[StartCalls] = float64(made.publish + made.unpublish)
+	figures[StartCalls] = float64(made.all())
 	figures[StartWrites] = float64(asked.writes)
 	figures[StartReads] = float64(asked.reads)
 	figures[OtherWrites] = float64(asked.others)
