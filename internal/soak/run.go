@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -40,6 +41,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 // play runs the load from its begin to its end.
 func (s *stage) play(ctx context.Context) ([]Sample, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
 	defer cancel(nil)
 	if err := s.start(ctx); err != nil {
 		return nil, err
@@ -48,13 +51,13 @@ func (s *stage) play(ctx context.Context) ([]Sample, error) {
 		return nil, err
 	}
 	fmt.Fprintf(s.o.Out, "%d drivers with %d volumes each, for %v; the hub is pid %d at %s\n", s.o.Drivers, s.o.Volumes, s.o.Duration, s.hub.PID(), s.url)
-	go func() {
+	watching.Go(func() {
 		select {
 		case <-s.hub.Done():
 			cancel(errors.New("the hub has ended"))
 		case <-ctx.Done():
 		}
-	}()
+	})
 	if err := s.load(ctx); err != nil {
 		return nil, err
 	}

@@ -149,8 +149,12 @@ func (s *stage) check() error {
 	return nil
 }
 
-// stop ends all that runs. It is an error when the hub does not end as it should.
+// stop ends all that runs, after the context of the load has ended. It is an error when the
+// hub does not end as it should.
 func (s *stage) stop(ctx context.Context) error {
+	for _, c := range s.churns {
+		_ = c.Stop(ctx) // whatever went wrong with it is known, or is the end of that context
+	}
 	var errs []error
 	if s.hub != nil {
 		errs = append(errs, s.hub.Stop(ctx, hubGrace))
