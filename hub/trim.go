@@ -78,7 +78,8 @@ func trimPersistentVolume(pv *corev1.PersistentVolume) {
 // filesystem is the VolumeMode of nearly every volume. What caches hold is never changed.
 var filesystem = corev1.PersistentVolumeFilesystem
 
-// share has equal texts of many objects take memory once. Each has come with its own copy.
+// share has equal texts of many objects take memory once, of those that come between two
+// garbage collections, as most do when a cache is filled. Each has come with its own copy.
 func share[T ~string](s *T) { *s = T(unique.Make(string(*s)).Value()) }
 
 func shareEach[T ~string](all []T) {
