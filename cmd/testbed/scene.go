@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -139,7 +138,7 @@ func (s *scene) startHub(ctx context.Context) (err error) {
 	if _, err := registry.ParseFile(s.configPath()); err != nil {
 		return fmt.Errorf("check the hub's drivers.yaml: %w", err)
 	}
-	if s.address, err = freeAddress(ctx); err != nil {
+	if s.address, err = testbed.FreeAddress(ctx); err != nil {
 		return err
 	}
 	s.hub, err = testbed.StartHub(ctx, testbed.HubOptions{
@@ -151,16 +150,6 @@ func (s *scene) startHub(ctx context.Context) (err error) {
 
 // page is the URL of the hub's status page.
 func (s *scene) page() string { return "http://" + s.address + "/" }
-
-// freeAddress returns an address on this machine that nobody listens on.
-func freeAddress(ctx context.Context) (string, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port for the hub: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
-}
 
 // furnish makes all that the Pods need. With claims that are not bound yet the
 // Pods would wait for the binder and not for the hub.

@@ -14,7 +14,7 @@ const floorName = "floor"
 func floorCompetitor() competitor {
 	return competitor{name: floorName, start: func(ctx context.Context, s *stage) (*attacher, error) {
 		a := &attacher{name: floorName}
-		address, err := freeAddress(ctx)
+		address, err := testbed.FreeAddress(ctx)
 		if err != nil {
 			return a, err
 		}

@@ -37,7 +37,7 @@ func startHub(ctx context.Context, s *stage, drivers []*driver) (*attacher, erro
 	if _, err := registry.ParseFile(config); err != nil {
 		return a, fmt.Errorf("check the hub's drivers.yaml: %w", err)
 	}
-	address, err := freeAddress(ctx)
+	address, err := testbed.FreeAddress(ctx)
 	if err != nil {
 		return a, err
 	}

@@ -21,7 +21,7 @@ func sidecarCompetitor(name string, flags []string) competitor {
 	return competitor{name: name, bursts: 1, start: func(ctx context.Context, s *stage) (*attacher, error) {
 		a := &attacher{name: name, killed: true}
 		for i, d := range s.drivers {
-			address, err := freeAddress(ctx)
+			address, err := testbed.FreeAddress(ctx)
 			if err != nil {
 				return a, err
 			}

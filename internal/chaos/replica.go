@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,7 +67,7 @@ func (r *replica) start(ctx context.Context) error {
 	if r.process != nil {
 		return nil
 	}
-	address, err := freeAddress(ctx)
+	address, err := testbed.FreeAddress(ctx)
 	if err != nil {
 		return err
 	}
@@ -186,14 +185,4 @@ func (r *replica) signal(what string, send func(*testbed.Process) error) (bool, 
 	}
 	r.world.journal.add(r.name, "%s", what)
 	return true, send(r.process)
-}
-
-// freeAddress returns an address on this machine that nobody listens on.
-func freeAddress(ctx context.Context) (string, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port for a hub: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }

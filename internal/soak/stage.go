@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,12 +96,10 @@ func (s *stage) startHub(ctx context.Context, config string) error {
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		return fmt.Errorf("write drivers.yaml: %w", err)
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	address, err := testbed.FreeAddress(ctx)
 	if err != nil {
-		return fmt.Errorf("find a free port for the hub: %w", err)
+		return err
 	}
-	address := listener.Addr().String()
-	listener.Close()
 	s.url = "http://" + address
 	s.hub, err = testbed.StartHub(ctx, testbed.HubOptions{
 		Binary: s.o.Hub, Kubeconfig: s.plane.Kubeconfig(), Config: path, HTTPEndpoint: address,

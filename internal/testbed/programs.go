@@ -3,6 +3,8 @@ package testbed
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"strconv"
 	"time"
 )
@@ -37,6 +39,17 @@ func StartHub(ctx context.Context, o HubOptions) (*Process, error) {
 		o.Name = "hub"
 	}
 	return StartProcess(ctx, ProcessOptions{Name: o.Name, Path: o.Binary, Args: append(args, o.Args...), LogPath: o.LogPath})
+}
+
+// FreeAddress returns an address on this machine that nobody listens on, for a process
+// that is about to start.
+func FreeAddress(ctx context.Context) (string, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
 }
 
 // DriverOptions say how to run a fake CSI driver.
