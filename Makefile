@@ -91,7 +91,8 @@ soak: build ## have a hub attach and detach for DURATION (20m), draw bin/soak.sv
 FUZZTIME := 30s
 fuzz: ## fuzz every fuzz target, each for FUZZTIME=30s
 	@for package in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
-	  for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+	  targets=$$(go test -list '^Fuzz' $$package) || { echo "$$targets"; exit 1; }; \
+	  for target in $$(echo "$$targets" | grep '^Fuzz'); do \
 	    echo "== $$package $$target"; \
 	    go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x -parallel 2 $$package || exit 1; \
 	  done; \
