@@ -1,13 +1,14 @@
 package main
 
 import (
-	"math"
 	"slices"
 	"sync"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
 )
 
 // tally counts what becomes of the VolumeAttachments of each driver, as a
@@ -160,15 +161,5 @@ func (t *tally) times(of func(driver string) bool) took {
 }
 
 func timesOf(sorted []time.Duration) took {
-	return took{N: len(sorted), P50: percentile(sorted, 50), P99: percentile(sorted, 99)}
-}
-
-// percentile is the smallest of the sorted durations that p percent of them do
-// not exceed, 0 when there are none.
-func percentile(sorted []time.Duration, p float64) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
-	return sorted[min(max(rank, 1), len(sorted))-1]
+	return took{N: len(sorted), P50: statistics.Percentile(sorted, 50), P99: statistics.Percentile(sorted, 99)}
 }

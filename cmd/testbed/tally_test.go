@@ -10,29 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestPercentileIsTheSmallestThatEnoughDoNotExceed(t *testing.T) {
-	tests := []struct {
-		sorted []time.Duration
-		p      float64
-		want   time.Duration
-	}{
-		{nil, 50, 0},
-		{[]time.Duration{7}, 1, 7},
-		{[]time.Duration{7}, 99, 7},
-		{[]time.Duration{1, 2}, 50, 1},
-		{[]time.Duration{1, 2, 3}, 50, 2},
-		{[]time.Duration{1, 2, 3, 4}, 99, 4},
-		{[]time.Duration{1, 2, 3, 4}, 75, 3},
-		{[]time.Duration{1, 2, 3, 4}, 0, 1},
-		{[]time.Duration{1, 2, 3, 4}, 100, 4},
-	}
-	for _, tt := range tests {
-		if got := percentile(tt.sorted, tt.p); got != tt.want {
-			t.Errorf("percentile %v of %v: %d, want %d", tt.p, tt.sorted, got, tt.want)
-		}
-	}
-}
-
 // seen is a VolumeAttachment in one of its states.
 func seen(uid string, change func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
 	va := &storagev1.VolumeAttachment{

@@ -3,6 +3,8 @@ package bench
 import (
 	"math"
 	"slices"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
 )
 
 // Figures are the values of one measurement.
@@ -85,5 +87,21 @@ func (s Samples) ratio(f Figure, competitor, to string) (float64, bool) {
 			ratios = append(ratios, value/other)
 		}
 	}
-	return median(ratios), len(ratios) > 0
+	return statistics.Median(ratios), len(ratios) > 0
+}
+
+// medians is a sample that has the median of each figure; a figure that some samples
+// lack is that of the others.
+func medians(samples []Figures) Figures {
+	values := map[Figure][]float64{}
+	for _, s := range samples {
+		for f, v := range s {
+			values[f] = append(values[f], v)
+		}
+	}
+	out := Figures{}
+	for f, v := range values {
+		out[f] = statistics.Median(v)
+	}
+	return out
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
 )
 
 // stopwatch times VolumeAttachments, by name, from the request that makes a change to
@@ -109,4 +111,4 @@ type timing struct {
 func (t timing) perSecond() float64 { return float64(len(t.took)) / t.elapsed.Seconds() }
 
 // percentile is one of the times, in seconds.
-func (t timing) percentile(p float64) float64 { return percentile(t.took, p).Seconds() }
+func (t timing) percentile(p float64) float64 { return statistics.Percentile(t.took, p).Seconds() }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
 )
 
 // dispatches is how many volumes of each driver are attached one after the other.
@@ -47,8 +48,8 @@ func turnOfDispatch(ctx context.Context, s *stage, a *attacher) (Figures, error)
 	if err != nil {
 		return nil, err
 	}
-	figures[DispatchP50] = percentile(waited, 50).Seconds()
-	figures[DispatchP99] = percentile(waited, 99).Seconds()
+	figures[DispatchP50] = statistics.Percentile(waited, 50).Seconds()
+	figures[DispatchP99] = statistics.Percentile(waited, 99).Seconds()
 	figures.addEnd(u)
 	s.say("%s: dispatched after %s", a.name, duration(figures[DispatchP50]))
 	return figures, nil

@@ -12,6 +12,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
 )
 
 const (
@@ -92,7 +94,7 @@ func (f Finding) trendLine(points []Point) plotter.XYs {
 	for i, p := range points {
 		rest[i] = p.Value - f.Slope*p.At.Seconds()
 	}
-	at := func(t time.Duration) float64 { return median(rest) + f.Slope*t.Seconds() }
+	at := func(t time.Duration) float64 { return statistics.Median(rest) + f.Slope*t.Seconds() }
 	return xys([]Point{{begin, at(begin)}, {end, at(end)}})
 }
 

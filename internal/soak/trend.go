@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
 )
 
 // Point is a value at a time since the begin of the load.
@@ -35,7 +37,7 @@ func trendOf(points []Point) Trend {
 	span := (points[len(points)-1].At - points[0].At).Seconds()
 	bySlope := slope*span - doubt*noise*math.Sqrt(12/n)
 	quarter := len(points) / 4
-	first, last := median(valuesOf(points[:quarter])), median(valuesOf(points[len(points)-quarter:]))
+	first, last := statistics.Median(valuesOf(points[:quarter])), statistics.Median(valuesOf(points[len(points)-quarter:]))
 	byMedians := last - first - doubt*noise*1.25*math.Sqrt(2/float64(quarter))
 	// The slope overlooks a late jump, the medians a slow rise within the noise.
 	return Trend{Level: first, Rise: max(bySlope, byMedians), Slope: slope}
@@ -48,11 +50,11 @@ func noiseAround(points []Point, slope float64) float64 {
 	for i, p := range points {
 		rest[i] = p.Value - slope*p.At.Seconds()
 	}
-	middle := median(rest)
+	middle := statistics.Median(rest)
 	for i := range rest {
 		rest[i] = math.Abs(rest[i] - middle)
 	}
-	return 1.4826 * median(rest)
+	return 1.4826 * statistics.Median(rest)
 }
 
 // theilSen is the median of the slopes between all pairs of points.
@@ -65,7 +67,7 @@ func theilSen(points []Point) float64 {
 			}
 		}
 	}
-	return median(slopes)
+	return statistics.Median(slopes)
 }
 
 // thinned has the medians of neighbours in the place of what is too many.
@@ -76,7 +78,7 @@ func thinned(points []Point) []Point {
 	size := (len(points) + mostPoints - 1) / mostPoints
 	var thin []Point
 	for block := range slices.Chunk(points, size) {
-		thin = append(thin, Point{block[len(block)/2].At, median(valuesOf(block))})
+		thin = append(thin, Point{block[len(block)/2].At, statistics.Median(valuesOf(block))})
 	}
 	return thin
 }
@@ -87,17 +89,4 @@ func valuesOf(points []Point) []float64 {
 		values[i] = p.Value
 	}
 	return values
-}
-
-// median is 0 for no value.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
-	}
-	return (sorted[middle-1] + sorted[middle]) / 2
 }
