@@ -34,10 +34,14 @@ func (r Result) String() string {
 
 // conditions say how it was measured.
 func (r Result) conditions() string {
-	text := fmt.Sprintf("medians of %d rounds in %s", r.Rounds, r.Took)
-	if r.Rounds == 1 {
-		text = "one round in " + r.Took
+	text := fmt.Sprintf("medians of %d rounds", r.Rounds)
+	switch {
+	case r.Rounds == 1:
+		text = "one round"
+	case r.comparable(hubName):
+		text += fmt.Sprintf(", %s / %s that of each round's ratio", hubName, floorName)
 	}
+	text += ", in " + r.Took
 	if r.Workers > 0 {
 		text += fmt.Sprintf(", hub with workers: %d", r.Workers)
 	}
