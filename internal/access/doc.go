@@ -10,6 +10,7 @@
 // The metrics have the path that a Prometheus may read everywhere; all else stands below
 // /attach-hub/.
 //
-// It is the library that kube-apiserver's own extensions use; what is here only puts it
-// in front of a handler.
+// Who asks is found out by the library that kube-apiserver's own extensions use; what they
+// may see is asked here, in reviews.go, which says why. Answers are believed for a while,
+// and nobody gets in without one.
 package access
