@@ -73,7 +73,7 @@ func (s *stage) start(ctx context.Context) (err error) {
 func (s *stage) cluster() *testbed.Cluster { return testbed.NewCluster(s.plane.Clientset()) }
 
 func (s *stage) startDriver(name, endpoint string) (driver, error) {
-	backend, err := fakecsi.New(fakecsi.Options{Name: name})
+	backend, err := fakecsi.New(fakecsi.Options{Name: name, CountersOnly: true})
 	if err != nil {
 		return driver{}, err
 	}
