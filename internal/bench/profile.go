@@ -41,9 +41,12 @@ func (s *stage) profile(ctx context.Context, a *attacher, kind, path string) err
 	return errors.Join(a.fetch(ctx, path, f), f.Close())
 }
 
+// url is where the first process serves HTTP.
+func (a *attacher) url() string { return strings.TrimSuffix(a.metrics[0], "/metrics") }
+
 // fetch writes what the first process serves at a path.
 func (a *attacher) fetch(ctx context.Context, path string, to io.Writer) error {
-	url := strings.TrimSuffix(a.metrics[0], "/metrics") + path
+	url := a.url() + path
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return fmt.Errorf("get %s: %w", url, err)

@@ -3,7 +3,8 @@ package bench
 import (
 	"context"
 	"errors"
-	"io"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 // fewDrivers is with how many drivers the hub is started to be compared with all.
@@ -39,11 +40,17 @@ func turnOfIdling(ctx context.Context, s *stage, all *attacher) (figures Figures
 
 // idle is what a hub takes that has nothing to do, without its garbage.
 func idle(ctx context.Context, a *attacher) (usage, error) {
+	var vitals testbed.Vitals
 	// The second collection frees what the first one found to be finalized.
 	for range 2 {
-		if err := a.fetch(ctx, "/debug/pprof/heap?gc=1", io.Discard); err != nil {
+		var err error
+		if vitals, err = testbed.ReadVitals(ctx, a.url()); err != nil {
 			return usage{}, err
 		}
 	}
-	return a.usage(ctx)
+	u, err := a.usage(ctx)
+	// Among those that the metrics count are some that gather the metrics, more of them
+	// with more drivers.
+	u.goroutines = float64(vitals.Goroutines)
+	return u, err
 }
