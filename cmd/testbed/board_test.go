@@ -122,7 +122,7 @@ func TestDisplayOnALowTerminalStaysOnIt(t *testing.T) {
 }
 
 func TestReportAddsUp(t *testing.T) {
-	r := report{setUp: 2 * time.Second, others: 3 * time.Second, attach: 4 * time.Second, detach: 500 * time.Millisecond, drivers: []driverReport{
+	r := report{page: "http://127.0.0.1:1/", setUp: 2 * time.Second, others: 3 * time.Second, attach: 4 * time.Second, detach: 500 * time.Millisecond, drivers: []driverReport{
 		{row: rowsOfTwo[0], volumes: 10, publishes: 10, unpublishes: 10},
 		{row: rowsOfTwo[1], volumes: 10, publishes: 30, unpublishes: 15},
 	}}
@@ -130,6 +130,7 @@ func TestReportAddsUp(t *testing.T) {
 		"slow         10         30        3.00           15        1.50       1     -     -\n",
 		"all          20         40        2.00           25        1.25\n",
 		"set-up 2.0s, attach 4.0s (without the hanging driver 3.0s), detach 500ms\n",
+		"status page was at http://127.0.0.1:1/ ",
 	} {
 		if !strings.Contains(r.String(), want) {
 			t.Errorf("no %q in %s", want, r)

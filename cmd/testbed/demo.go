@@ -96,7 +96,7 @@ func (d *demo) perform(ctx context.Context) error {
 	if err := d.start(ctx); err != nil {
 		return err
 	}
-	d.report.setUp = time.Since(began)
+	d.report.setUp, d.report.page = time.Since(began), d.page()
 	d.display.phase("The hub's status page, as long as this runs: %s", d.page())
 	return d.whileAllRun(ctx, d.play)
 }

@@ -14,6 +14,7 @@ type report struct {
 	others  time.Duration // until all were attached but those of the hanging driver
 	attach  time.Duration // until the nodes named every volume, from began like others
 	detach  time.Duration // from the first deletion until nothing was attached
+	page    string        // URL of the hub's status page
 	drivers []driverReport
 }
 
@@ -52,8 +53,9 @@ func (r report) String() string {
   p50    from a VolumeAttachment's creation until it was attached, as a watcher saw it
   times  set-up %s, attach %s (without the hanging driver %s), detach %s
 
-make sandbox starts the same and stays, with the hub's status page for your browser.
-`, showDuration(r.setUp), showDuration(r.attach), showDuration(r.others), showDuration(r.detach))
+The hub's status page was at %s and has ended with it: make sandbox starts the same
+and stays, for your browser.
+`, showDuration(r.setUp), showDuration(r.attach), showDuration(r.others), showDuration(r.detach), r.page)
 	return b.String()
 }
 
