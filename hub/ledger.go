@@ -261,6 +261,20 @@ func (l *ledger) orphaned(volumeHandle string) bool {
 	return l.left.has(volumeHandle)
 }
 
+// unsettled says whether there is a record that names a PersistentVolume. Where no
+// VolumeAttachment does any more, no worker has looked yet at what was left attached;
+// when one has, orphaned tells.
+func (l *ledger) unsettled(volume string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.records {
+		if r.volume == volume {
+			return true
+		}
+	}
+	return false
+}
+
 // buried forgets an orphan.
 func (l *ledger) buried(key workKey) {
 	l.mu.Lock()

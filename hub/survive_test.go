@@ -332,6 +332,51 @@ func TestVolumeStaysAsLongAsItMayBeLeftAttached(t *testing.T) {
 	}
 }
 
+// The finalizer went while the volume was being detached: that the VolumeAttachment is
+// gone does not mean that the volume is detached.
+func TestVolumeStaysWhileItIsBeingDetachedForAnAttachmentThatIsGone(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	node := w.node("n", driver)
+	va, other := w.volume("v", driver, node), w.volume("other", driver, node)
+	w.start()
+	w.create(va, other)
+	w.waitFor("attached", testbed.AllAttached(2))
+	w.delete(other)
+	w.waitFor("one detached", func(all []*storagev1.VolumeAttachment) bool { return len(all) == 1 })
+	w.turn(backend, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerUnpublishVolume}}})
+	w.delete(va)
+	w.waitBooks(backend, "it is being detached", func(b fakecsi.Books) bool { return b.AttachInFlight.Now == 1 })
+	w.strip(va.Name)
+	w.waitNoneLeft()
+	watcher, err := testbed.WatchPersistentVolumes(w.ctx, w.plane.Clientset(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watcher.Close)
+	gone := func(name string) func([]*corev1.PersistentVolume) bool {
+		return func(all []*corev1.PersistentVolume) bool {
+			return !slices.ContainsFunc(all, func(pv *corev1.PersistentVolume) bool { return pv.Name == name })
+		}
+	}
+	w.delete(testbed.PersistentVolume{Name: va.PersistentVolume})
+	// By then the hub has had the first one before it too.
+	w.delete(testbed.PersistentVolume{Name: other.PersistentVolume})
+	if err := watcher.WaitFor(w.ctx, "the other volume gone", gone(other.PersistentVolume)); err != nil {
+		t.Fatal(err)
+	}
+	if gone(va.PersistentVolume)(watcher.List()) {
+		t.Error("the volume is gone while it is being detached")
+	}
+	w.turn(backend, fakecsi.Knobs{ReleaseAll: true, ClearFaults: true})
+	if err := watcher.WaitFor(w.ctx, "the volume gone", gone(va.PersistentVolume)); err != nil {
+		t.Error(err)
+	}
+	if backend.Books().IsAttached("v", "id-n") {
+		t.Error("the volume is gone and still attached")
+	}
+}
+
 func TestVolumeLeftAttachedIsLeftToTheAttachmentThatWantsItThere(t *testing.T) {
 	w := newWorld(t)
 	driver, backend := w.driver("d", fakecsi.Options{})

@@ -23,6 +23,11 @@ func (d *driver) workOnVolume(ctx context.Context, it *item) {
 		d.queue.Done(it)
 		return
 	}
+	if d.ledger.unsettled(name) {
+		// Its VolumeAttachment has just gone, maybe in the middle of its detach.
+		d.queue.DoneFor(it, releaseLane, d.desired.settings().Retry.Initial)
+		return
+	}
 	if d.ledger.orphaned(attach.VolumeHandle(pv)) {
 		// It may still be attached, and must not be deleted before it is not.
 		d.queue.DoneFor(it, releaseLane, d.desired.settings().Retry.Max)
