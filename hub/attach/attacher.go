@@ -90,7 +90,8 @@ func (a Attacher) Attach(ctx context.Context, plan Plan, p *Progress) error {
 		}
 	}
 	if err := a.markAttached(ctx, plan.attachment, p.context); err != nil {
-		if !NotReady(err) {
+		var answer apierrors.APIStatus
+		if errors.As(err, &answer) && !NotReady(err) {
 			// The API server does not take this publish context, because of its size say, and
 			// never will. The driver may give another one when it is asked again.
 			p.state, p.context = uncertain, nil

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"net/url"
 	"time"
 	"unicode/utf8"
@@ -178,7 +180,9 @@ func errorCode(code codes.Code) *int32 {
 // not for the status.
 func NotReady(err error) bool {
 	var transport *url.Error
-	return errors.Is(err, ErrStale) || errors.Is(err, ErrRefused) || errors.Is(err, context.Canceled) || errors.As(err, &transport) ||
+	var network net.Error // in the middle of an answer
+	return errors.Is(err, ErrStale) || errors.Is(err, ErrRefused) || errors.Is(err, context.Canceled) ||
+		errors.As(err, &transport) || errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }
