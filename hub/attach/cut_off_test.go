@@ -1,44 +1,62 @@
 package attach
 
 import (
-	"context"
-	"errors"
+	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
+
+// cutOff lets the connection end in the middle of the answers to writes of a status.
+type cutOff struct {
+	next http.RoundTripper
+	on   *atomic.Bool
+}
+
+func (c cutOff) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := c.next.RoundTrip(r)
+	if err == nil && c.on.Load() && strings.HasSuffix(r.URL.Path, "/status") {
+		response.Body.Close()
+		response.Body = io.NopCloser(reset{})
+	}
+	return response, err
+}
+
+type reset struct{}
+
+func (reset) Read([]byte) (int, error) {
+	return 0, &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
+}
 
 // An API server that ends in the middle of an answer has refused nothing: the driver was
 // asked again for a volume that was attached, and the user was told of a read error.
 func TestAnswerThatIsCutOffSaysNothingOfTheVolume(t *testing.T) {
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Length", "1000")
-		_, _ = w.Write([]byte(`{"kind":`))
-		panic(http.ErrAbortHandler)
-	}))
-	t.Cleanup(api.Close)
-	kube, err := kubernetes.NewForConfig(&rest.Config{Host: api.URL})
+	s, p := newScene(t), &Progress{}
+	var on atomic.Bool
+	config := testbed.Shared(t).RESTConfig()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return cutOff{next, &on} })
+	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = kube.CoreV1().PersistentVolumes().Get(t.Context(), "v", metav1.GetOptions{})
-	var answer apierrors.APIStatus
-	if err == nil || errors.As(err, &answer) || !NotReady(err) {
+	s.Kube = kube
+	on.Store(true)
+	if err := s.Attach(t.Context(), s.plan(attaching), p); err == nil || !NotReady(err) {
 		t.Errorf("%v: want an error that passes by itself", err)
 	}
-	for _, other := range []error{context.Canceled, apierrors.NewServiceUnavailable("x")} {
-		if !NotReady(other) {
-			t.Errorf("%v does not pass by itself", other)
-		}
+	on.Store(false)
+	s.markUnattached()
+	if err := s.Attach(t.Context(), s.plan(attaching), p); err != nil {
+		t.Error(err)
 	}
-	if NotReady(apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PersistentVolume").GroupKind(), "v", nil)) {
-		t.Error("an object that is refused passes by itself")
+	if calls := s.calls(); calls != 1 {
+		t.Errorf("%d calls of the driver, want one", calls)
 	}
 }
