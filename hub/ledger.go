@@ -44,10 +44,17 @@ func newLedger(finalizer string) *ledger {
 
 // forget drops what is remembered of VolumeAttachments and volumes that another process
 // has worked for since. Orphans are known to nobody else, and are kept: before one is
-// detached it is looked whether somebody wants it where it is.
+// detached it is looked whether somebody wants it where it is. No worker may run.
 func (l *ledger) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// The lease was lost before a worker looked at them.
+	for name := range l.vanished.of {
+		if r := l.records[name]; r != nil && r.progress.MayBeAttached() {
+			r.tries, r.witnessed = tries{}, time.Now()
+			l.addOrphan(r)
+		}
+	}
 	clear(l.records)
 	clear(l.volumes)
 	l.vanished.clear()
@@ -90,9 +97,10 @@ func (l *ledger) witness(va *storagev1.VolumeAttachment, pv *corev1.PersistentVo
 
 // cutShort says of the last state of a VolumeAttachment that it vanished without having
 // been deleted in the regular way: its finalizer came at the same time, and nobody
-// has detached it (kubernetes/kubernetes issue 124749).
+// has detached it (kubernetes/kubernetes issue 124749), or somebody took the finalizer
+// while it was attached.
 func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
-	return va.DeletionTimestamp == nil && attach.HasFinalizer(va.Finalizers, finalizer)
+	return va.DeletionTimestamp == nil && (attach.HasFinalizer(va.Finalizers, finalizer) || va.Status.Attached)
 }
 
 // get returns the record of a VolumeAttachment, nil if there is none.

@@ -16,16 +16,20 @@ import (
 func TestStandbyRemembersWhatAVanishedAttachmentMayHaveLeftAttached(t *testing.T) {
 	deleted := func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{} }
 	unguarded := func(va *storagev1.VolumeAttachment) { va.Finalizers = nil }
+	attached := func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }
+	withoutCall := func(va *storagev1.VolumeAttachment) { va.Annotations = nil }
 	for name, c := range map[string]struct {
 		gone     any
 		observed bool // the driver is in mode observe
 		want     bool
 	}{
-		"vanished with its finalizer": {routedAttachment(guardedAttachment), false, true},
-		"vanished while observed":     {routedAttachment(guardedAttachment), true, true},
-		"detached and deleted":        {routedAttachment(guardedAttachment, deleted), false, false},
-		"never guarded":               {routedAttachment(guardedAttachment, unguarded), false, false},
-		"deletion was missed":         {cache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)}, false, false},
+		"vanished with its finalizer":                     {routedAttachment(guardedAttachment), false, true},
+		"vanished while observed":                         {routedAttachment(guardedAttachment), true, true},
+		"its finalizer was taken while it was attached":   {routedAttachment(guardedAttachment, attached, unguarded), false, true},
+		"attached by a driver without calls, and deleted": {routedAttachment(guardedAttachment, attached, unguarded, withoutCall), false, false},
+		"detached and deleted":                            {routedAttachment(guardedAttachment, deleted), false, false},
+		"never guarded":                                   {routedAttachment(guardedAttachment, unguarded), false, false},
+		"deletion was missed":                             {cache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
@@ -55,5 +59,27 @@ func TestStandbyForgetsWhatAnotherMustHaveSeenToByNow(t *testing.T) {
 	l.witness(routedAttachment(guardedAttachment, other), nil, began.Add(witnessedFor+1))
 	if keys := l.takeOrphans(); len(keys) != 1 || keys[0] != orphanKey(attach.Target{VolumeHandle: "other", NodeID: "id"}) {
 		t.Errorf("to be detached: %v, want the second only", keys)
+	}
+}
+
+// The lease was lost, and another process had it, before a worker looked.
+func TestWhatVanishedJustBeforeTheLeaseWasLostIsNotForgotten(t *testing.T) {
+	l := newLedger(attach.Finalizer(routedDriver))
+	for name, left := range map[string]bool{"left": true, "detached": false} {
+		va := routedAttachment(guardedAttachment)
+		va.Name = name
+		va.Annotations[attach.AnnotationVolumeHandle] = name
+		r := l.open(va)
+		if left {
+			r.progress.Adopt(va, nil, l.finalizer)
+		}
+		l.vanish(name)
+	}
+	l.forget()
+	if keys := l.takeOrphans(); len(keys) != 1 || keys[0] != orphanKey(attach.Target{VolumeHandle: "left", NodeID: "id"}) {
+		t.Errorf("to be detached: %v, want what was left attached only", keys)
+	}
+	if names := l.names(); len(names) > 0 {
+		t.Errorf("%v is remembered besides", names)
 	}
 }
