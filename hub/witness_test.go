@@ -17,6 +17,7 @@ func TestStandbyRemembersWhatAVanishedAttachmentMayHaveLeftAttached(t *testing.T
 	deleted := func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{} }
 	unguarded := func(va *storagev1.VolumeAttachment) { va.Finalizers = nil }
 	attached := func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }
+	unattached := func(va *storagev1.VolumeAttachment) { va.Status.Attached = false }
 	withoutCall := func(va *storagev1.VolumeAttachment) { va.Annotations = nil }
 	for name, c := range map[string]struct {
 		gone     any
@@ -28,7 +29,7 @@ func TestStandbyRemembersWhatAVanishedAttachmentMayHaveLeftAttached(t *testing.T
 		"its finalizer was taken while it was attached":   {routedAttachment(guardedAttachment, attached, unguarded), false, true},
 		"attached by a driver without calls, and deleted": {routedAttachment(guardedAttachment, attached, unguarded, withoutCall), false, false},
 		"detached and deleted":                            {routedAttachment(guardedAttachment, deleted), false, false},
-		"never guarded":                                   {routedAttachment(guardedAttachment, unguarded), false, false},
+		"never guarded":                                   {routedAttachment(guardedAttachment, unguarded, unattached), false, false},
 		"deletion was missed":                             {cache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
