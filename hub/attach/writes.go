@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/net/http2"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -180,11 +181,19 @@ func errorCode(code codes.Code) *int32 {
 // not for the status.
 func NotReady(err error) bool {
 	var transport *url.Error
-	var network net.Error // in the middle of an answer
 	return errors.Is(err, ErrStale) || errors.Is(err, ErrRefused) || errors.Is(err, context.Canceled) ||
-		errors.As(err, &transport) || errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.As(err, &transport) || cutShort(err) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
+}
+
+// cutShort says whether a connection ended in the middle of an answer: client-go hands
+// these on as they are, and url.Errors only from before it.
+func cutShort(err error) bool {
+	var network net.Error
+	var stream http2.StreamError
+	var goAway http2.GoAwayError
+	return errors.As(err, &network) || errors.As(err, &stream) || errors.As(err, &goAway) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // Message is the text of an error as it goes into a VolumeAttachment or an Event: plain,
