@@ -182,14 +182,14 @@ func errorCode(code codes.Code) *int32 {
 func NotReady(err error) bool {
 	var transport *url.Error
 	return errors.Is(err, ErrStale) || errors.Is(err, ErrRefused) || errors.Is(err, context.Canceled) ||
-		errors.As(err, &transport) || cutShort(err) ||
+		errors.As(err, &transport) || interrupted(err) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }
 
-// cutShort says whether a connection ended in the middle of an answer: client-go hands
+// interrupted says whether a connection ended in the middle of an answer: client-go hands
 // these on as they are, and url.Errors only from before it.
-func cutShort(err error) bool {
+func interrupted(err error) bool {
 	var network net.Error
 	var stream http2.StreamError
 	var goAway http2.GoAwayError
