@@ -50,7 +50,7 @@ type Cluster struct {
 	barred atomic.Bool            // CSIDriver objects may not be read
 
 	mu     sync.Mutex
-	ghosts map[string]*corev1.PersistentVolume // by name; guarded by mu
+	ghosts map[string]*storedVolume // by name; guarded by mu
 }
 
 func newCluster(kube attach.Kube) (*Cluster, error) {
@@ -61,7 +61,7 @@ func newCluster(kube attach.Kube) (*Cluster, error) {
 		volumes:     newInformer(core, "persistentvolumes", &corev1.PersistentVolume{}),
 		nodes:       newInformer(storage, "csinodes", &storagev1.CSINode{}),
 		drivers:     newInformer(storage, "csidrivers", &storagev1.CSIDriver{}),
-		ghosts:      map[string]*corev1.PersistentVolume{},
+		ghosts:      map[string]*storedVolume{},
 	}
 	err := c.attachments.AddIndexers(cache.Indexers{
 		byAttacher: attachmentIndex(func(va *storagev1.VolumeAttachment) string { return va.Spec.Attacher }),
@@ -81,13 +81,13 @@ func newCluster(kube attach.Kube) (*Cluster, error) {
 	return c, nil
 }
 
-// newInformer returns a cache of all objects of a resource, trimmed. They are not sent
+// newInformer returns a cache of all objects of a resource, as store leaves them. They are not sent
 // again from time to time: that would repeat every event to every driver, and after a
 // watch that broke all are listed anyway.
 func newInformer(client cache.Getter, resource string, example runtime.Object) cache.SharedIndexInformer {
 	all := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
 	informer := cache.NewSharedIndexInformer(all, example, 0, cache.Indexers{})
-	_ = informer.SetTransform(trim) // fails only once it has started
+	_ = informer.SetTransform(store) // fails only once it has started
 	return informer
 }
 
@@ -106,18 +106,6 @@ func (c *Cluster) cannotWatchDrivers(ctx context.Context, r *cache.Reflector, er
 
 // driversKnown says whether CSIDriver objects are in their cache, or never will be.
 func (c *Cluster) driversKnown() bool { return c.drivers.HasSynced() || c.barred.Load() }
-
-// guardianIndex leaves out the volumes that just live, which are nearly all.
-func guardianIndex(obj any) ([]string, error) {
-	pv, ok := obj.(*corev1.PersistentVolume)
-	if !ok {
-		return nil, fmt.Errorf("index %T as a PersistentVolume", obj)
-	}
-	if pv.DeletionTimestamp == nil && pv.Spec.CSI != nil {
-		return nil, nil
-	}
-	return pv.Finalizers, nil
-}
 
 func attachmentIndex(value func(*storagev1.VolumeAttachment) string) cache.IndexFunc {
 	return func(obj any) ([]string, error) {
@@ -276,8 +264,15 @@ func (c *Cluster) cachedCSINode(name string) *storagev1.CSINode {
 
 // cachedVolume returns the PersistentVolume that the cache has, nil if it has none.
 func (c *Cluster) cachedVolume(name string) *corev1.PersistentVolume {
+	if v := c.storedVolume(name); v != nil {
+		return v.volume()
+	}
+	return nil
+}
+
+func (c *Cluster) storedVolume(name string) *storedVolume {
 	if obj, ok, _ := c.volumes.GetIndexer().GetByKey(name); ok {
-		return obj.(*corev1.PersistentVolume)
+		return obj.(*storedVolume)
 	}
 	return nil
 }
@@ -291,7 +286,7 @@ func (c *Cluster) leavingVolumes(finalizer string) []*corev1.PersistentVolume {
 	}
 	pvs := make([]*corev1.PersistentVolume, len(objs))
 	for i, obj := range objs {
-		pvs[i] = obj.(*corev1.PersistentVolume)
+		pvs[i] = obj.(*storedVolume).volume()
 	}
 	return pvs
 }
@@ -336,6 +331,6 @@ func found[T any](obj *T, err error) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = trim(obj)
-	return obj, err
+	trim(obj)
+	return obj, nil
 }

@@ -276,11 +276,11 @@ func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
 	d.ledger.setReleased(va.UID, false)
 }
 
-// onVolume takes a PersistentVolume with the driver's finalizer that was added or
-// has changed, or that a VolumeAttachment has let go of.
+// onVolume takes a PersistentVolume that has or had the driver's finalizer and was added
+// or has changed, or that a VolumeAttachment has let go of.
 func (d *driver) onVolume(pv *corev1.PersistentVolume) {
 	d.overlay.volumes.OnAddOrUpdate(pv)
-	if attach.Leaving(pv, d.name) {
+	if attach.HasFinalizer(pv.Finalizers, d.finalizer) && attach.Leaving(pv, d.name) {
 		d.queue.Add(workKey{volumeWork, pv.Name}, releaseLane)
 	}
 }

@@ -10,13 +10,13 @@ import (
 // by (external-attacher issue 235).
 
 // haunt keeps a PersistentVolume that is gone, if it is still needed.
-func (c *Cluster) haunt(pv *corev1.PersistentVolume) {
-	if !c.volumeInUse(pv.Name) {
+func (c *Cluster) haunt(v *storedVolume) {
+	if !c.volumeInUse(v.name) {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ghosts[pv.Name] = pv
+	c.ghosts[v.name] = v
 }
 
 // exorcise forgets a ghost: its volume is back, or nobody names it any more.
@@ -31,5 +31,8 @@ func (c *Cluster) exorcise(name string) {
 func (c *Cluster) ghost(name string) *corev1.PersistentVolume {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ghosts[name]
+	if v := c.ghosts[name]; v != nil {
+		return v.volume()
+	}
+	return nil
 }

@@ -36,11 +36,12 @@ type overlay struct {
 }
 
 func newOverlay(logger klog.Logger, c *Cluster, l *ledger) *overlay {
-	over := func(informer cache.SharedIndexInformer) cache.MutationCache {
-		return cache.NewIntegerResourceVersionMutationCacheWithOptions(logger, informer.GetStore(),
+	over := func(cached cache.Store) cache.MutationCache {
+		return cache.NewIntegerResourceVersionMutationCacheWithOptions(logger, cached,
 			cache.MutationCacheOptions{TTL: overlayTTL, MaxCacheSize: overlaySize})
 	}
-	return &overlay{attachments: over(c.attachments), volumes: over(c.volumes), cluster: c, ledger: l, ended: map[types.UID]bool{}}
+	return &overlay{attachments: over(c.attachments.GetStore()), volumes: over(volumeStore{c.volumes.GetStore()}),
+		cluster: c, ledger: l, ended: map[types.UID]bool{}}
 }
 
 // VolumeAttachmentWritten takes an object that the API server returned to a write.

@@ -3,10 +3,9 @@ package hub
 import (
 	"fmt"
 	"runtime/debug"
-	"strings"
+	"slices"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -108,8 +107,10 @@ func (r *router) listen() error {
 			DeleteFunc: contained(r.attachmentGone),
 		},
 		r.cluster.volumes: {
-			AddFunc:    func(obj any) { contained(r.volumeChanged)(obj); contained(r.volumeAppeared)(obj) },
-			UpdateFunc: func(_, obj any) { contained(r.volumeChanged)(obj) },
+			AddFunc: contained(func(obj any) { r.volumeChanged(nil, obj); r.volumeAppeared(obj) }),
+			UpdateFunc: func(before, obj any) {
+				contained(func(obj any) { r.volumeChanged(before, obj) })(obj)
+			},
 			DeleteFunc: contained(r.volumeGone),
 		},
 		r.cluster.drivers: {
@@ -162,8 +163,8 @@ func (r *router) attachmentGone(obj any) {
 	// Whoever guards the volume may have waited for this VolumeAttachment to go,
 	// also if that was another driver's.
 	name := attach.VolumeName(va)
-	if pv := r.cluster.cachedVolume(name); pv != nil {
-		r.volumeChanged(pv)
+	if v := r.cluster.storedVolume(name); v != nil {
+		r.volumeChanged(nil, v)
 	} else if !r.cluster.volumeInUse(name) {
 		r.cluster.exorcise(name)
 	}
@@ -178,32 +179,34 @@ func lastState(obj any) any {
 	return obj
 }
 
-func (r *router) volumeChanged(obj any) {
-	pv, ok := obj.(*corev1.PersistentVolume)
+// volumeChanged takes a PersistentVolume to the drivers that guard it, or did before.
+func (r *router) volumeChanged(before, after any) {
+	v, ok := after.(*storedVolume)
 	if !ok {
 		return
 	}
-	for _, finalizer := range pv.Finalizers {
-		if !strings.HasPrefix(finalizer, attach.FinalizerPrefix) {
-			continue
-		}
+	guards := v.guards
+	if old, ok := before.(*storedVolume); ok {
+		guards = slices.Concat(guards, v.guardsLost(old))
+	}
+	for _, finalizer := range guards {
 		if d := r.guardian(finalizer); d != nil {
-			d.onVolume(pv)
+			d.onVolume(v.volume())
 		}
 	}
 }
 
 // volumeAppeared retries at once what failed for want of a PersistentVolume.
 func (r *router) volumeAppeared(obj any) {
-	if pv, ok := obj.(*corev1.PersistentVolume); ok {
-		r.cluster.exorcise(pv.Name)
-		r.hurry(r.cluster.attachmentsBy(byVolume, pv.Name))
+	if v, ok := obj.(*storedVolume); ok {
+		r.cluster.exorcise(v.name)
+		r.hurry(r.cluster.attachmentsBy(byVolume, v.name))
 	}
 }
 
 func (r *router) volumeGone(obj any) {
-	if pv, ok := lastState(obj).(*corev1.PersistentVolume); ok {
-		r.cluster.haunt(pv)
+	if v, ok := lastState(obj).(*storedVolume); ok {
+		r.cluster.haunt(v)
 	}
 }
 

@@ -68,11 +68,11 @@ func guardedAttachment(va *storagev1.VolumeAttachment) {
 func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 	d := routed(t)
 	r := d.routes
-	for _, obj := range []any{nil, cache.DeletedFinalStateUnknown{Key: "va"}, cache.DeletedFinalStateUnknown{Key: "va", Obj: "odd"}, &corev1.PersistentVolume{}} {
+	for _, obj := range []any{nil, cache.DeletedFinalStateUnknown{Key: "va"}, cache.DeletedFinalStateUnknown{Key: "va", Obj: "odd"}, &storedVolume{}} {
 		r.attachmentGone(obj)
 		r.volumeGone(obj)
 		r.attachmentChanged(nil, obj)
-		r.volumeChanged(obj)
+		r.volumeChanged(obj, obj)
 		r.nodeChanged(nil, obj)
 		r.driverChanged(lastState(obj))
 	}
@@ -80,7 +80,7 @@ func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 		t.Fatalf("%d pieces of work out of nothing", n)
 	}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", DeletionTimestamp: &metav1.Time{}, Finalizers: []string{d.finalizer}}}
-	if err := d.cluster.volumes.GetIndexer().Add(pv); err != nil {
+	if err := d.cluster.volumes.GetIndexer().Add(stored(t, pv)); err != nil {
 		t.Fatal(err)
 	}
 	// The object is of some time before: attached and guarded.

@@ -10,10 +10,19 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// trim drops from objects what the hub never looks at, before a cache takes them:
-// PersistentVolumes are many, and most of their bytes are of no use here. It owns
-// the object it is given.
-func trim(obj any) (any, error) {
+// store makes of an object what the caches keep of it. It owns the object it is given.
+// Informers may call it a second time, with what it has returned.
+func store(obj any) (any, error) {
+	if pv, ok := obj.(*corev1.PersistentVolume); ok {
+		return storeVolume(pv)
+	}
+	trim(obj)
+	return obj, nil
+}
+
+// trim drops from an object what the hub never looks at: they are many, and most of
+// their bytes are of no use here.
+func trim(obj any) {
 	switch o := obj.(type) {
 	case *storagev1.VolumeAttachment:
 		trimVolumeAttachment(o)
@@ -24,7 +33,6 @@ func trim(obj any) (any, error) {
 	case *storagev1.CSIDriver:
 		trimMeta(&o.ObjectMeta)
 	}
-	return obj, nil
 }
 
 func trimMeta(m *metav1.ObjectMeta) {
@@ -61,22 +69,11 @@ func trimPersistentVolume(pv *corev1.PersistentVolume) {
 	pv.Spec.PersistentVolumeReclaimPolicy = ""
 	pv.Spec.VolumeAttributesClassName = nil
 	pv.Status = corev1.PersistentVolumeStatus{}
-	shareEach(pv.Finalizers)
-	shareEach(pv.Spec.AccessModes)
-	shareEach(pv.Spec.MountOptions)
-	if pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == filesystem {
-		pv.Spec.VolumeMode = &filesystem
-	}
 	if csi := pv.Spec.CSI; csi != nil {
 		csi.NodeStageSecretRef, csi.NodePublishSecretRef = nil, nil
 		csi.ControllerExpandSecretRef, csi.NodeExpandSecretRef = nil, nil
-		share(&csi.Driver)
-		share(&csi.FSType)
 	}
 }
-
-// filesystem is the VolumeMode of nearly every volume. What caches hold is never changed.
-var filesystem = corev1.PersistentVolumeFilesystem
 
 // share has equal texts of many objects take memory once, of those that come between two
 // garbage collections, as most do when a cache is filled. Each has come with its own copy.

@@ -1,0 +1,91 @@
+package hub
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// storedVolume is a PersistentVolume as its cache keeps it: trimmed and encoded, but for
+// what events and indexes ask. Most volumes are never looked at, and as an object each
+// takes several times the memory.
+type storedVolume struct {
+	name, version string
+	guards        []string // its finalizers of attachers
+	lives         bool     // see guardianIndex
+	encoded       []byte   // all but name and version
+}
+
+// storeVolume takes the object over.
+func storeVolume(pv *corev1.PersistentVolume) (*storedVolume, error) {
+	trimPersistentVolume(pv)
+	v := &storedVolume{name: pv.Name, version: pv.ResourceVersion, lives: pv.DeletionTimestamp == nil && pv.Spec.CSI != nil}
+	for _, finalizer := range pv.Finalizers {
+		if strings.HasPrefix(finalizer, attach.FinalizerPrefix) {
+			v.guards = append(v.guards, finalizer)
+		}
+	}
+	shareEach(v.guards)
+	pv.Name, pv.ResourceVersion = "", ""
+	var err error
+	if v.encoded, err = pv.Marshal(); err != nil {
+		return nil, fmt.Errorf("encode PersistentVolume %s: %w", v.name, err)
+	}
+	return v, nil
+}
+
+// volume returns the object, which is the caller's own.
+func (v *storedVolume) volume() *corev1.PersistentVolume {
+	pv := &corev1.PersistentVolume{}
+	if err := pv.Unmarshal(v.encoded); err != nil {
+		panic(fmt.Sprintf("decode PersistentVolume %s as it was stored: %v", v.name, err))
+	}
+	pv.Name, pv.ResourceVersion = v.name, v.version
+	return pv
+}
+
+// GetObjectMeta is what a cache needs of an object.
+func (v *storedVolume) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Name: v.name, ResourceVersion: v.version}
+}
+
+// guardsLost returns the finalizers of attachers that a volume had before and has no more.
+func (v *storedVolume) guardsLost(before *storedVolume) []string {
+	var lost []string
+	for _, finalizer := range before.guards {
+		if !slices.Contains(v.guards, finalizer) {
+			lost = append(lost, finalizer)
+		}
+	}
+	return lost
+}
+
+// guardianIndex leaves out the volumes that just live, which are nearly all.
+func guardianIndex(obj any) ([]string, error) {
+	v, ok := obj.(*storedVolume)
+	if !ok {
+		return nil, fmt.Errorf("index %T as a PersistentVolume", obj)
+	}
+	if v.lives {
+		return nil, nil
+	}
+	return v.guards, nil
+}
+
+// volumeStore shows a cache of stored volumes as one of the objects themselves.
+type volumeStore struct{ cache.Store }
+
+// GetByKey implements cache.Store.
+func (s volumeStore) GetByKey(key string) (any, bool, error) {
+	obj, ok, err := s.Store.GetByKey(key)
+	if !ok || err != nil {
+		return nil, false, err
+	}
+	return obj.(*storedVolume).volume(), true, nil
+}
