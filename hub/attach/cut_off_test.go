@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -37,7 +38,8 @@ func TestAnswerThatIsCutOffSaysNothingOfTheVolume(t *testing.T) {
 	for name, ends := range map[string]error{
 		"connection reset": &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET},
 		"stream reset":     http2.StreamError{StreamID: 1, Code: http2.ErrCodeInternal},
-		"told to go away":  http2.GoAwayError{LastStreamID: 1},
+		"told to go away":  errors.New(`http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=""`),
+		"connection lost":  errors.New("http2: client connection lost"),
 		"end of file":      io.ErrUnexpectedEOF,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -192,8 +193,16 @@ func NotReady(err error) bool {
 func interrupted(err error) bool {
 	var network net.Error
 	var stream http2.StreamError
-	var goAway http2.GoAwayError
-	return errors.As(err, &network) || errors.As(err, &stream) || errors.As(err, &goAway) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.As(err, &network) || errors.As(err, &stream) || errors.Is(err, io.ErrUnexpectedEOF) || ofHTTP2(err)
+}
+
+// ofHTTP2 says whether an error is about an HTTP/2 connection as a whole, which was lost or
+// told to go away: these have nothing but their texts in common.
+func ofHTTP2(err error) bool {
+	for next := err; next != nil; next = errors.Unwrap(next) {
+		err = next
+	}
+	return err != nil && strings.HasPrefix(err.Error(), "http2: ")
 }
 
 // Message is the text of an error as it goes into a VolumeAttachment or an Event: plain,
