@@ -14,7 +14,8 @@ type settings struct {
 	mode    string
 }
 
-var usualSettings = settings{workers: 10, timeout: "2s", mode: "active"}
+// usualSettings have fewer workers than a driver has pods, so that work waits at times.
+var usualSettings = settings{workers: 4, timeout: "2s", mode: "active"}
 
 // driversFile is the drivers.yaml of all hubs.
 type driversFile struct {
