@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -43,6 +44,20 @@ type serving struct {
 	grpc     *grpc.Server
 	listener net.Listener
 	done     chan struct{} // closed when nothing is accepted any more
+}
+
+// refuse has no more connections accepted. To close the listener would do, if not for a
+// process that this one is just starting: until its exec it has the descriptor too, and
+// would keep the endpoint in use.
+func (s *serving) refuse() {
+	lis, ok := s.listener.(syscall.Conn)
+	if !ok {
+		return
+	}
+	if raw, err := lis.SyscallConn(); err == nil {
+		// Errors: it is closed already.
+		_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
+	}
 }
 
 // NewServer makes a Server. It listens only when started.
@@ -105,6 +120,7 @@ func (s *Server) Stop(ctx context.Context) {
 	if r == nil {
 		return
 	}
+	r.refuse()
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
@@ -132,6 +148,7 @@ func (s *Server) Crash() {
 	if lis, ok := r.listener.(*net.UnixListener); ok {
 		lis.SetUnlinkOnClose(false)
 	}
+	r.refuse()
 	r.grpc.Stop()
 	<-r.done
 }

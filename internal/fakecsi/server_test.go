@@ -290,3 +290,38 @@ func waitFor(t *testing.T, ctx context.Context, b *Backend, done func(Books) boo
 		t.Fatal(err)
 	}
 }
+
+// A process that is being started has copies of all descriptors until its exec: a driver that was
+// started again at that moment found its endpoint in use.
+func TestEndpointIsFreeAgainThoughACopyOfItsDescriptorIsLeft(t *testing.T) {
+	for network, endpoint := range map[string]string{"unix": "unix://" + shortDir(t) + "/s", "tcp": "tcp://127.0.0.1:0"} {
+		for how, end := range map[string]func(*Server){
+			"crash": (*Server).Crash,
+			"stop":  func(s *Server) { s.Stop(testContext(t)) },
+		} {
+			t.Run(network+" "+how, func(t *testing.T) {
+				s, err := NewServer(ServerOptions{Backend: newBackend(t, Options{Name: "a.example.com"}), Endpoint: endpoint})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := s.Start(); err != nil {
+					t.Fatal(err)
+				}
+				lis, ok := s.running.listener.(interface{ File() (*os.File, error) })
+				if !ok {
+					t.Fatalf("%T has no descriptor", s.running.listener)
+				}
+				left, err := lis.File()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer left.Close()
+				end(s)
+				if err := s.Start(); err != nil {
+					t.Error(err)
+				}
+				s.Crash()
+			})
+		}
+	}
+}
