@@ -17,7 +17,7 @@ import (
 // nobody but the process that did it: whoever comes next would leave it there for ever.
 
 const (
-	// partingReads bounds how long it is asked which VolumeAttachments have vanished.
+	// partingReads bounds how long it is asked which VolumeAttachments there are.
 	partingReads = 2 * time.Second
 	// partingWorkers is how many of these questions and detaches there are at once.
 	partingWorkers = 8
@@ -63,7 +63,7 @@ func (d *driver) findVanished(ctx context.Context) {
 			d.ledger.close(name)
 		} else if !va.Status.Attached {
 			questions = append(questions, func() {
-				if va, err := d.cluster.attachment(ctx, name); err == nil && (va == nil || va.UID != r.uid) {
+				if va, err := d.ask(ctx, name); err == nil && (va == nil || va.UID != r.uid) {
 					d.ledger.close(name)
 				}
 			})
@@ -72,17 +72,36 @@ func (d *driver) findVanished(ctx context.Context) {
 	d.sideBySide(questions)
 }
 
+// ask returns a VolumeAttachment as the API server has it now, nil if there is none. While
+// the API server does not answer it goes on asking until ctx ends: nobody can later.
+func (d *driver) ask(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
+	for {
+		va, err := d.cluster.attachment(ctx, name)
+		if err == nil || ctx.Err() != nil {
+			return va, err
+		}
+		sleep(ctx, fencePause)
+	}
+}
+
 // bury detaches an orphan, unless a VolumeAttachment wants its volume where it is.
 func (d *driver) bury(ctx context.Context, key workKey) {
 	r := d.ledger.orphan(key)
 	if r == nil {
 		return
 	}
-	if va := d.wantedThere(r); va != nil && d.guarded(ctx, va) {
-		d.ledger.buried(key)
-		return
-	}
 	logger := klog.FromContext(ctx).WithValues("volumeHandle", r.progress.Target.VolumeHandle, "node", r.node)
+	if va := d.wantedThere(r); va != nil {
+		guarded, err := d.guarded(ctx, va)
+		if err != nil {
+			logger.Error(err, "A volume whose VolumeAttachment is gone may stay attached, it is not known whether another one has it")
+			return
+		}
+		if guarded {
+			d.ledger.buried(key)
+			return
+		}
+	}
 	err := d.attacher().Unpublish(ctx, &r.progress)
 	for isFenced(err) && ctx.Err() == nil {
 		sleep(ctx, fencePause)
@@ -98,9 +117,11 @@ func (d *driver) bury(ctx context.Context, key workKey) {
 
 // guarded says whether a VolumeAttachment exists and has the finalizer, so that its deletion
 // detaches. The watch may not have told of its end.
-func (d *driver) guarded(ctx context.Context, va *storagev1.VolumeAttachment) bool {
-	now, err := d.cluster.attachment(ctx, va.Name)
-	return err != nil || now != nil && now.UID == va.UID && attach.HasFinalizer(now.Finalizers, d.finalizer)
+func (d *driver) guarded(ctx context.Context, va *storagev1.VolumeAttachment) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, partingReads)
+	defer cancel()
+	now, err := d.ask(ctx, va.Name)
+	return now != nil && now.UID == va.UID && attach.HasFinalizer(now.Finalizers, d.finalizer), err
 }
 
 // sideBySide calls all, a few at a time, and returns when all have returned.
