@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,8 +67,16 @@ func (v *volume) remove(ctx context.Context) error {
 		return err
 	}
 	v.world.journal.add(v.name, "PersistentVolume is deleted")
-	return v.world.volumes.WaitForOne(ctx, "gone", v.name, func(pv *corev1.PersistentVolume, exists bool) bool {
-		return !exists || pv.UID != was
+	// The API server is asked: after it was away, a watch may be behind for as long as a minute.
+	return insist(ctx, "see the end of "+v.object().String(), func(ctx context.Context) error {
+		pv, err := client.Get(ctx, v.name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil && pv.UID == was {
+			err = fmt.Errorf("it is still there, with finalizers %v", pv.Finalizers)
+		}
+		return err
 	})
 }
 
