@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
@@ -35,21 +34,17 @@ func (i *injector) beginHub(ctx context.Context, f Fault) (undo, error) {
 	return i.pause(ctx, r, f)
 }
 
-// crowded is how long calls take before a pause, and how long they have taken so long when it begins: there are
-// some in flight then, and more that wait.
-var crowded, crowding = fakecsi.Latency{Base: 700 * time.Millisecond}, 500 * time.Millisecond
+// rush is how long pods have moved when a hub is paused in the middle of that.
+const rush = 60 * time.Millisecond
 
-// pause stops a hub, half of the times in the middle of work: what it does with that when it goes on is what
-// leases are about.
+// pause stops a hub, half of the times when all pods have just been told to move: it has calls in flight then,
+// and more that wait, and what it does with them when it goes on is what leases are about.
 func (i *injector) pause(ctx context.Context, r *replica, f Fault) (undo, error) {
-	if f.random().IntN(2) == 0 {
-		for _, s := range i.world.storages {
-			if err := s.backend.Set(latency(crowded)); err != nil {
-				return nil, err
-			}
-			defer func() { _ = s.backend.Set(latency(usual)) }()
+	if f.random().IntN(2) == 0 && r.running() {
+		for _, p := range i.world.pods {
+			p.order(Recreated)
 		}
-		wait(ctx, crowding)
+		wait(ctx, rush)
 	}
 	paused, err := r.signal("is paused", (*testbed.Process).Pause)
 	if err != nil || !paused {
