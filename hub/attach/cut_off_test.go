@@ -39,6 +39,7 @@ func TestAnswerThatIsCutOffSaysNothingOfTheVolume(t *testing.T) {
 		"connection reset": &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET},
 		"stream reset":     http2.StreamError{StreamID: 1, Code: http2.ErrCodeInternal},
 		"told to go away":  errors.New(`http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=""`),
+		"protocol error":   errors.New("connection error: PROTOCOL_ERROR"),
 		"connection lost":  errors.New("http2: client connection lost"),
 		"end of file":      io.ErrUnexpectedEOF,
 	} {

@@ -196,13 +196,13 @@ func interrupted(err error) bool {
 	return errors.As(err, &network) || errors.As(err, &stream) || errors.Is(err, io.ErrUnexpectedEOF) || ofHTTP2(err)
 }
 
-// ofHTTP2 says whether an error is about an HTTP/2 connection as a whole, which was lost or
-// told to go away: these have nothing but their texts in common.
+// ofHTTP2 says whether an error is about an HTTP/2 connection as a whole, which was lost,
+// told to go away, or used against the protocol: these have nothing but their texts.
 func ofHTTP2(err error) bool {
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		err = next
 	}
-	return err != nil && strings.HasPrefix(err.Error(), "http2: ")
+	return err != nil && (strings.HasPrefix(err.Error(), "http2: ") || strings.HasPrefix(err.Error(), "connection error: "))
 }
 
 // Message is the text of an error as it goes into a VolumeAttachment or an Event: plain,
