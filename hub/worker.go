@@ -54,7 +54,7 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 		d.queue.Done(it) // the watch will tell of its end
 		return
 	}
-	r.progress.Adopt(va, d.overlay.volume(attach.VolumeName(va)), d.finalizer)
+	r.progress.Adopt(va, d.volumeOrGhost(va), d.finalizer)
 	op, err := d.carryOut(klog.NewContext(ctx, logger), it, va, r)
 	if errors.Is(err, errParked) {
 		return
@@ -125,10 +125,11 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 		return op, err
 	}
 	if handle := plan.Target.VolumeHandle; handle != "" {
-		if was := r.progress.Target; r.progress.MayBeAttached() && was != plan.Target && was != r.abandoned {
-			// The node has come back under another ID, say. Where the volume was, it has to
-			// be detached all the same.
-			d.queue.Add(d.ledger.abandon(r), detachLane)
+		if err := d.leaveFormerPlace(ctx, it, r, plan); err != nil {
+			if d.isOfTheVolume(r, err) {
+				d.saveError(ctx, va, r, op, err)
+			}
+			return op, err
 		}
 		if d.waitsForDetach(it, va, plan) || !d.queue.TakeTurn(it, handle) ||
 			!d.queue.TakePlace(it, va.Spec.NodeName) {
