@@ -2,6 +2,9 @@ package hub
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
 // A ghost is a PersistentVolume that is gone while a VolumeAttachment still names
@@ -30,9 +33,29 @@ func (c *Cluster) exorcise(name string) {
 // not known.
 func (c *Cluster) ghost(name string) *corev1.PersistentVolume {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if v := c.ghosts[name]; v != nil {
-		return v.volume()
+	v := c.ghosts[name]
+	c.mu.Unlock()
+	if v == nil {
+		return nil
 	}
-	return nil
+	return v.volume()
+}
+
+// volumeOrGhost returns the PersistentVolume of a VolumeAttachment as the cache has it, or
+// its last state, nil if neither is known.
+func (c *Cluster) volumeOrGhost(va *storagev1.VolumeAttachment) *corev1.PersistentVolume {
+	name := attach.VolumeName(va)
+	if pv := c.cachedVolume(name); pv != nil {
+		return pv
+	}
+	return c.ghost(name)
+}
+
+// volumeOrGhost is that with what this process has written.
+func (d *driver) volumeOrGhost(va *storagev1.VolumeAttachment) *corev1.PersistentVolume {
+	name := attach.VolumeName(va)
+	if pv := d.overlay.volume(name); pv != nil {
+		return pv
+	}
+	return d.cluster.ghost(name)
 }

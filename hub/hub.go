@@ -91,7 +91,7 @@ func (h *Hub) witness(va *storagev1.VolumeAttachment) {
 	l := h.ledgers[va.Spec.Attacher]
 	h.mu.Unlock()
 	if l != nil {
-		l.witness(va, h.cluster.cachedVolume(attach.VolumeName(va)), time.Now())
+		l.witness(va, h.cluster.volumeOrGhost(va), time.Now())
 	}
 }
 

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
@@ -22,8 +23,13 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		d.queue.DoneFor(it, detachLane, d.desired.settings().Retry.Max) // nobody can be asked now
 		return
 	}
-	if va := d.wantedThere(r); va != nil {
-		d.leaveTo(it, va)
+	switch d.heir(ctx, r) {
+	case heirFound:
+		d.ledger.buried(it.key)
+		d.queue.Done(it)
+		return
+	case heirWaits, heirUnclear:
+		d.queue.DoneFor(it, detachLane, d.desired.settings().Retry.Max)
 		return
 	}
 	handle := r.progress.Target.VolumeHandle
@@ -49,34 +55,91 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 	}
 }
 
-// leaveTo leaves an orphan to a VolumeAttachment that wants its volume on its node,
-// as soon as that one has its finalizer: from then on its deletion detaches.
-func (d *driver) leaveTo(it *item, va *storagev1.VolumeAttachment) {
-	if !attach.HasFinalizer(va.Finalizers, d.finalizer) {
-		d.queue.DoneFor(it, detachLane, d.desired.settings().Retry.Max)
-		return
+// inheritance is who has an orphan's volume now. What comes later counts for more.
+type inheritance int
+
+const (
+	noHeir      inheritance = iota
+	heirWaits               // one wants it there, and has not called the driver as far as is known
+	heirUnclear             // it cannot be told now
+	heirFound               // a VolumeAttachment whose deletion detaches it
+)
+
+// askFor bounds how long the API server is asked for a VolumeAttachment, again and again.
+const askFor = 2 * time.Second
+
+// heir says who has an orphan's volume on the same node. The API server is asked about
+// each VolumeAttachment that seems to: the cache may not know of its end, and what is
+// forgotten here is known to nobody. It blocks for as long as that takes.
+func (d *driver) heir(ctx context.Context, r *record) inheritance {
+	found := noHeir
+	for _, va := range d.candidates(r) {
+		now, err := d.ask(ctx, va.Name)
+		if err != nil {
+			klog.FromContext(ctx).V(2).Info("Cannot ask who has what a VolumeAttachment that is gone has left attached", "volumeAttachment", va.Name, "err", err)
+			found = max(found, heirUnclear)
+			continue
+		}
+		if now != nil && now.UID == va.UID {
+			found = max(found, d.claim(now, r.progress.Target))
+		}
 	}
-	d.ledger.buried(it.key)
-	d.queue.Done(it)
+	return found
 }
 
-// wantedThere returns a VolumeAttachment that asks for an orphan's volume on the
-// same node, nil if there is none.
-func (d *driver) wantedThere(r *record) *storagev1.VolumeAttachment {
+// claim says whether one VolumeAttachment has the volume at a place.
+func (d *driver) claim(va *storagev1.VolumeAttachment, place attach.Target) inheritance {
+	may, surely := d.decider().Wants(d.orphanFacts(va), place)
+	guarded := attach.HasFinalizer(va.Finalizers, d.finalizer)
+	switch {
+	case !may || va.DeletionTimestamp != nil:
+		return noHeir
+	case surely && guarded:
+		return heirFound
+	case guarded || va.Status.Attached:
+		return heirUnclear
+	}
+	return heirWaits
+}
+
+// ask returns a VolumeAttachment as the API server has it now, nil if there is none. An API
+// server that cannot answer is asked again for a while.
+func (d *driver) ask(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	for {
+		va, err := d.cluster.attachment(ctx, name)
+		if err == nil || ctx.Err() != nil || !attach.NotReady(err) {
+			return va, err
+		}
+		sleep(ctx, fencePause)
+	}
+}
+
+// candidates are the VolumeAttachments that may ask for an orphan's volume on the same node.
+func (d *driver) candidates(r *record) []*storagev1.VolumeAttachment {
 	decider := d.decider()
+	var found []*storagev1.VolumeAttachment
 	for _, va := range d.cluster.attachmentsBy(byNode, r.node) {
 		if va = d.overlay.newest(va); va.Spec.Attacher != d.name || va.DeletionTimestamp != nil {
 			continue
 		}
-		facts := d.cachedFacts(va)
+		facts := d.orphanFacts(va)
 		if facts.PersistentVolume == nil && !d.touched(va) && attach.VolumeName(va) != r.volume {
 			continue // it waits for another PersistentVolume, and has nothing attached yet
 		}
-		if decider.MayWant(facts, r.progress.Target) {
-			return va
+		if may, _ := decider.Wants(facts, r.progress.Target); may {
+			found = append(found, va)
 		}
 	}
-	return nil
+	return found
+}
+
+// orphanFacts is cachedFacts with the last state of a PersistentVolume that is gone.
+func (d *driver) orphanFacts(va *storagev1.VolumeAttachment) attach.Facts {
+	facts := d.cachedFacts(va)
+	facts.PersistentVolume = d.volumeOrGhost(va)
+	return facts
 }
 
 // touched says whether anybody may have called the driver for a VolumeAttachment.

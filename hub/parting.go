@@ -6,10 +6,7 @@ import (
 	"sync"
 	"time"
 
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
-
-	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
 // A VolumeAttachment that is deleted right after it was made may vanish with its finalizer
@@ -17,7 +14,7 @@ import (
 // nobody but the process that did it: whoever comes next would leave it there for ever.
 
 const (
-	// partingReads bounds how long it is asked which VolumeAttachments there are.
+	// partingReads bounds how long it is asked which VolumeAttachments have vanished.
 	partingReads = 2 * time.Second
 	// partingWorkers is how many of these questions and detaches there are at once.
 	partingWorkers = 8
@@ -56,12 +53,13 @@ func (d *driver) findVanished(ctx context.Context) {
 	var questions []func()
 	for _, name := range d.ledger.names() {
 		r := d.ledger.get(name)
-		if r == nil || !r.progress.MayBeAttached() {
+		if r == nil {
 			continue
 		}
-		if va := d.overlay.attachment(name); va == nil || va.UID != r.uid {
+		va := d.overlay.attachment(name)
+		if va == nil || va.UID != r.uid {
 			d.ledger.close(name)
-		} else if !va.Status.Attached {
+		} else if r.progress.MayBeAttached() && !va.Status.Attached {
 			questions = append(questions, func() {
 				if va, err := d.ask(ctx, name); err == nil && (va == nil || va.UID != r.uid) {
 					d.ledger.close(name)
@@ -72,35 +70,21 @@ func (d *driver) findVanished(ctx context.Context) {
 	d.sideBySide(questions)
 }
 
-// ask returns a VolumeAttachment as the API server has it now, nil if there is none. While
-// the API server does not answer it goes on asking until ctx ends: nobody can later.
-func (d *driver) ask(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
-	for {
-		va, err := d.cluster.attachment(ctx, name)
-		if err == nil || ctx.Err() != nil {
-			return va, err
-		}
-		sleep(ctx, fencePause)
-	}
-}
-
-// bury detaches an orphan, unless a VolumeAttachment wants its volume where it is.
+// bury detaches an orphan, unless a VolumeAttachment has its volume where it is. One that
+// only wants it there will have it attached again.
 func (d *driver) bury(ctx context.Context, key workKey) {
 	r := d.ledger.orphan(key)
 	if r == nil {
 		return
 	}
 	logger := klog.FromContext(ctx).WithValues("volumeHandle", r.progress.Target.VolumeHandle, "node", r.node)
-	if va := d.wantedThere(r); va != nil {
-		guarded, err := d.guarded(ctx, va)
-		if err != nil {
-			logger.Error(err, "A volume whose VolumeAttachment is gone may stay attached, it is not known whether another one has it")
-			return
-		}
-		if guarded {
-			d.ledger.buried(key)
-			return
-		}
+	switch d.heir(ctx, r) {
+	case heirFound:
+		d.ledger.buried(key)
+		return
+	case heirUnclear:
+		logger.Info("A volume whose VolumeAttachment is gone may stay attached, as it cannot be told whether another one has it")
+		return
 	}
 	err := d.attacher().Unpublish(ctx, &r.progress)
 	for isFenced(err) && ctx.Err() == nil {
@@ -113,15 +97,6 @@ func (d *driver) bury(ctx context.Context, key workKey) {
 	}
 	logger.Info("Detached a volume whose VolumeAttachment is gone")
 	d.ledger.buried(key)
-}
-
-// guarded says whether a VolumeAttachment exists and has the finalizer, so that its deletion
-// detaches. The watch may not have told of its end.
-func (d *driver) guarded(ctx context.Context, va *storagev1.VolumeAttachment) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, partingReads)
-	defer cancel()
-	now, err := d.ask(ctx, va.Name)
-	return now != nil && now.UID == va.UID && attach.HasFinalizer(now.Finalizers, d.finalizer), err
 }
 
 // sideBySide calls all, a few at a time, and returns when all have returned.

@@ -257,7 +257,9 @@ func checkDecisions(t *testing.T, facts Facts, flags byte) {
 				t.Errorf("observation %+v", o)
 			}
 		}
-		d.MayWant(facts, plan.Target)
+		if may, sure := d.Wants(facts, plan.Target); sure && !may {
+			t.Error("surely wants what it may not want")
+		}
 		var p Progress
 		if p.Adopt(va, pv, Finalizer(name)); p.MayBeAttached() && (p.Target.VolumeHandle == "" || p.Target.NodeID == "") {
 			t.Errorf("adopted %+v", p.Target)

@@ -63,7 +63,7 @@ func TestMigratedVolumeIsCalledAsItsDriverCallsIt(t *testing.T) {
 			if plan.Publish.VolumeId != tc.handle || !cmp.Equal(plan.Publish.VolumeContext, tc.attributes) || plan.GuardVolume == nil {
 				t.Errorf("publish of %q with %v, guarded %v; want %q with %v, guarded", plan.Publish.VolumeId, plan.Publish.VolumeContext, plan.GuardVolume != nil, tc.handle, tc.attributes)
 			}
-			if !d.MayWant(Facts{VolumeAttachment: attachment(), PersistentVolume: tc.pv, CSINode: node}, plan.Target) {
+			if _, sure := d.Wants(Facts{VolumeAttachment: attachment(), PersistentVolume: tc.pv, CSINode: node}, plan.Target); !sure {
 				t.Errorf("the volume is not wanted at %v, where the plan attaches it", plan.Target)
 			}
 			gone := attachment(attached, deleted, finalizers(Finalizer(tc.driver)))

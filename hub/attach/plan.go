@@ -133,10 +133,10 @@ func (d Driver) decideDetach(f Facts) (Plan, error) {
 	return plan, nil
 }
 
-// MayWant says whether a VolumeAttachment may want its volume where the target is.
-// What cannot be known now, because the PersistentVolume or the CSINode is not there,
-// is taken for a yes.
-func (d Driver) MayWant(f Facts, t Target) bool {
+// Wants says whether a VolumeAttachment may want its volume where the target is, and
+// whether it surely does: what would tell, the PersistentVolume or the CSINode, may not
+// be there now.
+func (d Driver) Wants(f Facts, t Target) (may, surely bool) {
 	handle := f.VolumeAttachment.Annotations[AnnotationVolumeHandle]
 	if spec, err := volumeSpec(f.VolumeAttachment, f.PersistentVolume); err == nil {
 		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
@@ -145,7 +145,8 @@ func (d Driver) MayWant(f Facts, t Target) bool {
 	if !known {
 		nodeID = f.VolumeAttachment.Annotations[AnnotationNodeID]
 	}
-	return (handle == "" || handle == t.VolumeHandle) && (nodeID == "" || nodeID == t.NodeID)
+	may = (handle == "" || handle == t.VolumeHandle) && (nodeID == "" || nodeID == t.NodeID)
+	return may, may && handle != "" && nodeID != ""
 }
 
 // nodeID returns the driver's ID of the node: what the driver registered there,

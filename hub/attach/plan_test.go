@@ -340,18 +340,19 @@ func TestVolumeMayBeWantedWhereNothingSaysOtherwise(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		f    Facts
-		want bool
+		may  bool
+		sure bool
 	}{
-		{"the same volume and node", Facts{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-1")}, true},
-		{"another node ID", Facts{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-2")}, false},
-		{"another volume", Facts{VolumeAttachment: attachment(annotated(AnnotationVolumeHandle, "vol-2")), CSINode: csiNode("id-1")}, false},
-		{"node plugin away, noted node ID", Facts{VolumeAttachment: attachment(annotated(AnnotationNodeID, "id-1")), PersistentVolume: volume(), CSINode: &storagev1.CSINode{}}, true},
-		{"node plugin away, nothing noted", Facts{VolumeAttachment: attachment(), PersistentVolume: volume()}, true},
-		{"PersistentVolume away, nothing noted", Facts{VolumeAttachment: attachment(), CSINode: csiNode("id-1")}, true},
+		{"the same volume and node", Facts{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-1")}, true, true},
+		{"another node ID", Facts{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-2")}, false, false},
+		{"another volume", Facts{VolumeAttachment: attachment(annotated(AnnotationVolumeHandle, "vol-2")), CSINode: csiNode("id-1")}, false, false},
+		{"node plugin away, noted node ID", Facts{VolumeAttachment: attachment(annotated(AnnotationNodeID, "id-1")), PersistentVolume: volume(), CSINode: &storagev1.CSINode{}}, true, true},
+		{"node plugin away, nothing noted", Facts{VolumeAttachment: attachment(), PersistentVolume: volume()}, true, false},
+		{"PersistentVolume away, nothing noted", Facts{VolumeAttachment: attachment(), CSINode: csiNode("id-1")}, true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := attaching.MayWant(tc.f, here); got != tc.want {
-				t.Errorf("MayWant: %v, want %v", got, tc.want)
+			if may, sure := attaching.Wants(tc.f, here); may != tc.may || sure != tc.sure {
+				t.Errorf("may want it: %v, surely: %v; want %v and %v", may, sure, tc.may, tc.sure)
 			}
 		})
 	}

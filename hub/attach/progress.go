@@ -59,3 +59,10 @@ func (p *Progress) Adopt(va *storagev1.VolumeAttachment, pv *corev1.PersistentVo
 		p.Target, p.state = Target{VolumeHandle: handle, NodeID: nodeID}, recorded
 	}
 }
+
+// Inherit takes over what is known otherwise, where this process knows nothing.
+func (p *Progress) Inherit(known Progress) {
+	if p.state == unknown {
+		*p = known
+	}
+}
