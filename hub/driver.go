@@ -269,7 +269,10 @@ func (d *driver) onAttachment(before, va *storagev1.VolumeAttachment) {
 func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
 	d.overlay.attachmentGone(va)
 	recorded, _ := d.ledger.known(va)
-	if recorded || (!d.before(va) || cutShort(va, d.finalizer)) && d.ledger.adopt(va, d.cluster.cachedVolume(attach.VolumeName(va))) {
+	if !d.before(va) || cutShort(va, d.finalizer) {
+		recorded = d.ledger.adopt(va, d.volumeOrGhost(va))
+	}
+	if recorded {
 		d.ledger.vanish(va.Name) // before it is in the queue, so that its worker finds it
 		d.queue.Add(workKey{attachmentWork, va.Name}, detachLane)
 	}

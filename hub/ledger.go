@@ -48,7 +48,11 @@ func (l *ledger) forget() {
 	defer l.mu.Unlock()
 	// The lease was lost before a worker looked at them.
 	for name := range l.vanished.of {
-		if r := l.records[name]; r != nil && r.progress.MayBeAttached() {
+		r := l.records[name]
+		if r == nil {
+			continue
+		}
+		if r.progress.Inherit(r.told); r.progress.MayBeAttached() {
 			r.tries, r.witnessed = tries{}, time.Now()
 			l.addOrphan(r)
 		}
@@ -81,23 +85,23 @@ func (l *ledger) open(va *storagev1.VolumeAttachment) *record {
 	return r
 }
 
-// adopt makes a record of a VolumeAttachment that is gone and has none, from its
-// last state: somebody took the finalizer that guarded an attached volume. It
-// says whether there is a record now.
+// adopt takes what the last state of a VolumeAttachment that is gone tells into its
+// record: somebody took the finalizer that guarded an attached volume. If there is none
+// it makes one, if that state tells anything. It says whether there is a record now.
 func (l *ledger) adopt(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) bool {
+	var told attach.Progress
+	told.Adopt(va, pv, l.finalizer)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.records[va.Name] != nil {
-		return true
+	r := l.records[va.Name]
+	if l.released[va.UID] || !told.MayBeAttached() || r != nil && r.uid != va.UID {
+		return r != nil
 	}
-	if l.released[va.UID] {
-		return false
+	if r == nil {
+		r = newRecord(va)
+		l.records[va.Name] = r
 	}
-	r := newRecord(va)
-	if r.progress.Adopt(va, pv, l.finalizer); !r.progress.MayBeAttached() {
-		return false
-	}
-	l.records[va.Name] = r
+	r.told = told
 	return true
 }
 
@@ -156,7 +160,10 @@ func (l *ledger) close(name string) (workKey, bool) {
 	defer l.mu.Unlock()
 	r := l.records[name]
 	delete(l.records, name)
-	if r == nil || !r.progress.MayBeAttached() {
+	if r == nil {
+		return workKey{}, false
+	}
+	if r.progress.Inherit(r.told); !r.progress.MayBeAttached() {
 		return workKey{}, false
 	}
 	r.tries = tries{}

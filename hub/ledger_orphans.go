@@ -16,8 +16,9 @@ import (
 // for it any more. Nobody else knows of it.
 
 // witnessedFor is how long an orphan is kept that another process had to see to: longer
-// than it takes when nothing is wrong.
-const witnessedFor = 10 * time.Minute
+// than a storage system is out of order. That it is detached once more then, if
+// nobody has it there, costs one call.
+const witnessedFor = 24 * time.Hour
 
 // forgetWitnessed drops orphans that another process must have seen to by now. The
 // caller has locked mu.

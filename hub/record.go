@@ -42,6 +42,7 @@ type record struct {
 	seen     aspect // as last decided on or written here; guarded by the ledger's mutex
 	lost     bool   // the storage system does not have it attached; guarded by the ledger's mutex
 	progress attach.Progress
+	told     attach.Progress // what the object's last state says, if it is gone; guarded by the ledger's mutex
 	tries    tries
 	failures int          // in a row, to be shown; guarded by the ledger's mutex
 	failure  string       // the last of them; guarded by the ledger's mutex

@@ -84,3 +84,58 @@ func TestWhatVanishedJustBeforeTheLeaseWasLostIsNotForgotten(t *testing.T) {
 		t.Errorf("%v is remembered besides", names)
 	}
 }
+
+// Nothing but the last state of the object told of the volume: the worker had not come to look at it, or had not been able to.
+func TestWhatTheLastStateTellsIsNotLostOnARecordThatKnowsNothing(t *testing.T) {
+	d := routed(t)
+	va := routedAttachment(guardedAttachment)
+	d.ledger.open(va) // for a drift that was found, say
+	d.routes.attachmentGone(va)
+	if key, left := d.ledger.close(va.Name); !left || key != orphanKey(attach.Target{VolumeHandle: "handle", NodeID: "id"}) {
+		t.Errorf("to be detached: %v, %q", left, key.name)
+	}
+	// What was detached and let go here has the same last state.
+	d.ledger.open(va)
+	d.ledger.setReleased(va.UID, true)
+	d.routes.attachmentGone(va)
+	if _, left := d.ledger.close(va.Name); left {
+		t.Error("a volume that was detached is taken for attached")
+	}
+	// Another one of that name is another one.
+	other := routedAttachment(guardedAttachment)
+	other.UID = "uid-2"
+	d.ledger.open(other)
+	d.routes.attachmentGone(va)
+	if _, left := d.ledger.close(va.Name); left {
+		t.Error("what another one of the name has attached is taken for its own")
+	}
+}
+
+// csi-attacher notes no volume handle: without the PersistentVolume nobody can say what to detach.
+func TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach(t *testing.T) {
+	bySidecar := func(va *storagev1.VolumeAttachment) { delete(va.Annotations, attach.AnnotationVolumeHandle) }
+	for name, served := range map[string]bool{"served here": true, "served by another": false} {
+		t.Run(name, func(t *testing.T) {
+			d := routed(t)
+			va := routedAttachment(guardedAttachment, bySidecar)
+			if err := d.cluster.attachments.GetIndexer().Add(va); err != nil {
+				t.Fatal(err)
+			}
+			d.routes.volumeGone(stored(t, guardedVolume()))
+			if err := d.cluster.attachments.GetIndexer().Delete(va); err != nil {
+				t.Fatal(err)
+			}
+			if !served {
+				d.routes.close(d)
+				d.routes.stray = func(va *storagev1.VolumeAttachment) {
+					d.ledger.witness(va, d.cluster.volumeOrGhost(va), time.Now())
+				}
+			}
+			d.routes.attachmentGone(va)
+			d.ledger.close(va.Name)
+			if keys := d.ledger.takeOrphans(); len(keys) != 1 || keys[0] != orphanKey(attach.Target{VolumeHandle: "handle", NodeID: "id"}) {
+				t.Errorf("to be detached: %v", keys)
+			}
+		})
+	}
+}
