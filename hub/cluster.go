@@ -37,7 +37,8 @@ const readTimeout = 30 * time.Second
 const stopTimeout = 5 * time.Second
 
 // Cluster is the hub's view of the Kubernetes API: what all drivers share, watched
-// once for the process. What it returns belongs to the caches and is never changed.
+// once for the process. What it returns belongs to the caches and is never changed, but
+// for PersistentVolumes, which are the caller's own.
 type Cluster struct {
 	kube        attach.Kube
 	attachments cache.SharedIndexInformer
@@ -81,13 +82,13 @@ func newCluster(kube attach.Kube) (*Cluster, error) {
 	return c, nil
 }
 
-// newInformer returns a cache of all objects of a resource, as store leaves them. They are not sent
+// newInformer returns a cache of all objects of a resource, as toCache leaves them. They are not sent
 // again from time to time: that would repeat every event to every driver, and after a
 // watch that broke all are listed anyway.
 func newInformer(client cache.Getter, resource string, example runtime.Object) cache.SharedIndexInformer {
 	all := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
 	informer := cache.NewSharedIndexInformer(all, example, 0, cache.Indexers{})
-	_ = informer.SetTransform(store) // fails only once it has started
+	_ = informer.SetTransform(toCache) // fails only once it has started
 	return informer
 }
 

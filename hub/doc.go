@@ -9,9 +9,10 @@
 // own writes is laid over it (overlay), and what this process did for a volume is
 // remembered until it is undone (ledger).
 //
-// Drivers share the cluster's caches, which they only read, and nothing else. A
-// driver that is slow, away or panics has a queue, workers, a connection and a
-// backoff of its own, so that the others do not notice.
+// Drivers share the cluster's caches, which they only read, and nothing else.
+// PersistentVolumes are many and seldom needed: their cache has them encoded, and
+// whoever asks gets one of his own. A driver that is slow, away or panics has a queue,
+// workers, a connection and a backoff of its own, so that the others do not notice.
 //
 // A driver is worked for only while this process holds its lease (hub/lease): a post
 // stands beside each driver for as long as it is to be served, keeps it connected and does

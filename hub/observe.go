@@ -48,7 +48,8 @@ const keptDisagreements = 100
 
 // observed is one VolumeAttachment that is watched.
 type observed struct {
-	facts  attach.Facts // the last ones that were judged
+	facts  attach.Facts  // the last ones that were judged, without the volume
+	volume *storedVolume // nil: there was none
 	attach attach.Observation
 	judged bool // the attach was
 }
@@ -188,11 +189,11 @@ func (o *observer) keep(name string, before *observed, facts attach.Facts, findi
 		e = &observed{}
 		o.seen[name] = e
 	}
-	guarded := e.facts
-	e.facts = facts
+	guarded, volume := e.facts, e.volume
+	e.facts, e.volume = withoutVolume(facts)
 	if guarded.VolumeAttachment != nil && attach.HasFinalizer(guarded.VolumeAttachment.Finalizers, attach.Finalizer(o.name)) &&
 		!attach.HasFinalizer(facts.VolumeAttachment.Finalizers, attach.Finalizer(o.name)) {
-		e.facts = guarded // a detach is judged by the last state that had it
+		e.facts, e.volume = guarded, volume // a detach is judged by the last state that had it
 	}
 	if finding.Operation == attach.Detaching && !finding.Final() || e.judged {
 		return
@@ -204,11 +205,30 @@ func (o *observer) keep(name string, before *observed, facts attach.Facts, findi
 	}
 }
 
+// withoutVolume takes the PersistentVolume out of facts and over, to be kept as small as in
+// the cache.
+func withoutVolume(f attach.Facts) (attach.Facts, *storedVolume) {
+	pv := f.PersistentVolume
+	if pv == nil {
+		return f, nil
+	}
+	v, err := storeVolume(pv)
+	if err != nil {
+		return f, nil
+	}
+	f.PersistentVolume = nil
+	return f, v
+}
+
 // close judges the detach of a VolumeAttachment that is gone.
 func (o *observer) close(name string, decider attach.Driver, e *observed) {
 	finding := attach.Observation{Agreement: attach.Pending}
 	if e.facts.VolumeAttachment.DeletionTimestamp != nil {
-		finding = decider.ObserveDetach(e.facts)
+		facts := e.facts
+		if e.volume != nil {
+			facts.PersistentVolume = e.volume.volume()
+		}
+		finding = decider.ObserveDetach(facts)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

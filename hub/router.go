@@ -107,7 +107,10 @@ func (r *router) listen() error {
 			DeleteFunc: contained(r.attachmentGone),
 		},
 		r.cluster.volumes: {
-			AddFunc: contained(func(obj any) { r.volumeChanged(nil, obj); r.volumeAppeared(obj) }),
+			AddFunc: func(obj any) {
+				contained(func(obj any) { r.volumeChanged(nil, obj) })(obj)
+				contained(r.volumeAppeared)(obj)
+			},
 			UpdateFunc: func(before, obj any) {
 				contained(func(obj any) { r.volumeChanged(before, obj) })(obj)
 			},
@@ -205,8 +208,15 @@ func (r *router) volumeAppeared(obj any) {
 }
 
 func (r *router) volumeGone(obj any) {
-	if v, ok := lastState(obj).(*storedVolume); ok {
-		r.cluster.haunt(v)
+	v, ok := lastState(obj).(*storedVolume)
+	if !ok {
+		return
+	}
+	r.cluster.haunt(v)
+	for _, finalizer := range v.guards {
+		if d := r.guardian(finalizer); d != nil {
+			d.overlay.volumes.OnAddOrUpdate(v.volume()) // forgets the write that took the finalizer
+		}
 	}
 }
 

@@ -168,7 +168,7 @@ func TestTrimmedVolumesAreTranslatedAsWholeOnes(t *testing.T) {
 			if whole == (attach.Target{}) {
 				t.Fatal("the whole volume is not translated")
 			}
-			trimPersistentVolume(pv)
+			pv = stored(t, pv).volume()
 			if got := target(); got != whole {
 				t.Errorf("trimmed: %q, whole: %q", got, whole)
 			}

@@ -14,7 +14,8 @@ import (
 
 // storedVolume is a PersistentVolume as its cache keeps it: trimmed and encoded, but for
 // what events and indexes ask. Most volumes are never looked at, and as an object each
-// takes several times the memory.
+// takes several times the memory. It is no runtime.Object, which client-go's informers do
+// not ask for, but for their detectors of mistakes that environment variables switch on.
 type storedVolume struct {
 	name, version string
 	guards        []string // its finalizers of attachers
@@ -34,7 +35,7 @@ func storeVolume(pv *corev1.PersistentVolume) (*storedVolume, error) {
 	shareEach(v.guards)
 	pv.Name, pv.ResourceVersion = "", ""
 	var err error
-	if v.encoded, err = pv.Marshal(); err != nil {
+	if v.encoded, err = pv.Marshal(); err != nil { // cannot happen: the informer would stay without it
 		return nil, fmt.Errorf("encode PersistentVolume %s: %w", v.name, err)
 	}
 	return v, nil
@@ -78,10 +79,11 @@ func guardianIndex(obj any) ([]string, error) {
 	return v.guards, nil
 }
 
-// volumeStore shows a cache of stored volumes as one of the objects themselves.
+// volumeStore is a cache of stored volumes for an overlay, which gets objects by key and
+// wants them decoded.
 type volumeStore struct{ cache.Store }
 
-// GetByKey implements cache.Store.
+// GetByKey implements cache.Store, with a *corev1.PersistentVolume.
 func (s volumeStore) GetByKey(key string) (any, bool, error) {
 	obj, ok, err := s.Store.GetByKey(key)
 	if !ok || err != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
@@ -13,7 +14,7 @@ import (
 // stored returns a volume as its cache keeps it. The object stays the caller's own.
 func stored(t *testing.T, pv *corev1.PersistentVolume) *storedVolume {
 	t.Helper()
-	obj, err := store(pv.DeepCopy())
+	obj, err := toCache(pv.DeepCopy())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,7 @@ func TestReadersOfACachedVolumeDoNotShareIt(t *testing.T) {
 	if diff := cmp.Diff(guardedVolume(), v.volume()); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
-	again, err := store(v) // informers do that
+	again, err := toCache(v) // informers do that
 	if err != nil || again != any(v) {
 		t.Errorf("stored once more it is %v, %v", again, err)
 	}
@@ -73,20 +74,28 @@ func TestOnlyGuardedVolumesThatMayHaveToLeaveAreIndexed(t *testing.T) {
 	}
 }
 
-// What is written is laid over the cache until the watch has told of it, and takes memory
-// for so long: minutes, if nobody looks at the volume.
+// What is written is laid over the cache until the watch has told of it, and takes memory for so long.
 func TestWriteThatTookTheFinalizerIsForgottenWithItsEvent(t *testing.T) {
-	d := routed(t)
 	before := guardedVolume()
 	after := guardedVolume(func(pv *corev1.PersistentVolume) { pv.ResourceVersion, pv.Finalizers = "8", nil })
-	d.overlay.PersistentVolumeWritten(after.DeepCopy())
-	d.routes.volumeChanged(stored(t, before), stored(t, after))
-	// The cache is still at the state before: what the overlay shows is what it has kept.
-	if err := d.cluster.volumes.GetIndexer().Add(stored(t, before)); err != nil {
-		t.Fatal(err)
-	}
-	if pv := d.overlay.volume("pv"); pv == nil || pv.ResourceVersion != "7" {
-		t.Errorf("the write is kept: %v", pv)
+	last := guardedVolume(func(pv *corev1.PersistentVolume) { pv.ResourceVersion = "8" }) // as a deletion tells it
+	for name, event := range map[string]func(*router){
+		"changed": func(r *router) { r.volumeChanged(stored(t, before), stored(t, after)) },
+		"gone":    func(r *router) { r.volumeGone(stored(t, last)) },
+		"missed":  func(r *router) { r.volumeGone(cache.DeletedFinalStateUnknown{Key: "pv", Obj: stored(t, last)}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := routed(t)
+			d.overlay.PersistentVolumeWritten(after.DeepCopy())
+			event(d.routes)
+			// The cache is still at the state before: what the overlay shows is what it has kept.
+			if err := d.cluster.volumes.GetIndexer().Add(stored(t, before)); err != nil {
+				t.Fatal(err)
+			}
+			if pv := d.overlay.volume("pv"); pv == nil || pv.ResourceVersion != "7" {
+				t.Errorf("the write is kept: %v", pv)
+			}
+		})
 	}
 }
 

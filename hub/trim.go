@@ -10,9 +10,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// store makes of an object what the caches keep of it. It owns the object it is given.
+// toCache makes of an object what the caches keep of it. It owns the object it is given.
 // Informers may call it a second time, with what it has returned.
-func store(obj any) (any, error) {
+func toCache(obj any) (any, error) {
 	if pv, ok := obj.(*corev1.PersistentVolume); ok {
 		return storeVolume(pv)
 	}
@@ -20,8 +20,8 @@ func store(obj any) (any, error) {
 	return obj, nil
 }
 
-// trim drops from an object what the hub never looks at: they are many, and most of
-// their bytes are of no use here.
+// trim drops from an object what the hub never looks at: there are many objects, and most
+// of their bytes are of no use here.
 func trim(obj any) {
 	switch o := obj.(type) {
 	case *storagev1.VolumeAttachment:
