@@ -34,17 +34,17 @@ func (i *injector) beginHub(ctx context.Context, f Fault) (undo, error) {
 	return i.pause(ctx, r, f)
 }
 
-// rush is how long pods have moved when a hub is paused in the middle of that.
-const rush = 60 * time.Millisecond
+// rush is how long pods have moved at most when a hub is paused in the middle of that.
+const rush = 400 * time.Millisecond
 
 // pause stops a hub, half of the times when all pods have just been told to move: it has calls in flight then,
 // and more that wait, and what it does with them when it goes on is what leases are about.
 func (i *injector) pause(ctx context.Context, r *replica, f Fault) (undo, error) {
-	if f.random().IntN(2) == 0 && r.running() {
+	if random := f.random(); random.IntN(2) == 0 && r.running() {
 		for _, p := range i.world.pods {
 			p.order(Recreated)
 		}
-		wait(ctx, rush)
+		wait(ctx, time.Duration(random.Int64N(int64(rush))))
 	}
 	paused, err := r.signal("is paused", (*testbed.Process).Pause)
 	if err != nil || !paused {
