@@ -93,12 +93,17 @@ func (w *driftWatch) check(ctx context.Context) {
 		if was := before[name]; was == nil || was.ResourceVersion != va.ResourceVersion {
 			continue
 		}
-		kind, err := d.decider().Drift(d.cachedFacts(va), published)
+		facts := d.cachedFacts(va)
+		kind, err := d.decider().Drift(facts, published)
 		if err != nil {
 			logger.V(4).Info("Cannot compare a VolumeAttachment with the driver's list", "volumeAttachment", name, "err", err)
 		}
 		if kind != attach.DriftNone {
 			found[va.UID], drifted[va.UID] = kind, va
+		}
+		if d.decider().Healed(facts, published) {
+			err := d.attacher().ForgetAttachError(ctx, va)
+			logger.V(2).Info("The driver lists a volume as attached, its error is of before that", "volumeAttachment", name, "err", err)
 		}
 	}
 	maps.DeleteFunc(w.reported, func(uid types.UID, _ bool) bool { return drifted[uid] == nil })

@@ -4,6 +4,10 @@ import (
 	"testing"
 	"time"
 
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -58,6 +62,26 @@ func TestDriftIsOnlyReportedWhenAskedTo(t *testing.T) {
 	w.waitListings(backend, 5)
 	if got := publishes(backend); got != 1 {
 		t.Errorf("%d publishes, want 1: nothing is to be repaired", got)
+	}
+}
+
+// It was lost, and attached again by a call that failed afterwards, for a process that ended then.
+func TestErrorOfAVolumeThatIsListedAsAttachedGoes(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.drifting(registry.DriftReattach)
+	va := w.volume("v", driver, w.node("n", driver))
+	stop := w.start()
+	w.create(va)
+	w.waitForOne(va.Name, "attached", isAttached)
+	stop()
+	patch := []byte(`{"status":{"attachError":{"time":"2026-01-01T00:00:00Z","message":"lost"}}}`)
+	if _, err := w.plane.Clientset().StorageV1().VolumeAttachments().Patch(w.ctx, va.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	got := w.waitForOne(va.Name, "without an error", func(va *storagev1.VolumeAttachment) bool { return va.Status.AttachError == nil })
+	if !got.Status.Attached || publishes(backend) != 1 {
+		t.Errorf("attached %v after %d publishes, want it left as it is", got.Status.Attached, publishes(backend))
 	}
 }
 

@@ -57,6 +57,19 @@ func (d Driver) Drift(f Facts, p csiclient.Published) (DriftKind, error) {
 	return DriftMissing, nil
 }
 
+// Healed says whether the attachError of a VolumeAttachment is of before its volume was
+// attached again, as a listing shows: who had that done after it was lost did not come to
+// write so.
+func (d Driver) Healed(f Facts, p csiclient.Published) bool {
+	va := f.VolumeAttachment
+	nodeID, handle := va.Annotations[AnnotationNodeID], va.Annotations[AnnotationVolumeHandle]
+	if va.Status.AttachError == nil || !d.canDrift(va) || nodeID == "" || handle == "" {
+		return false
+	}
+	handle, err := d.listedHandle(f, handle, nodeID)
+	return err == nil && p[handle].Has(nodeID)
+}
+
 // canDrift says whether a VolumeAttachment is one that the driver has attached, that
 // is to stay attached, and of which the driver can say where its volume is.
 func (d Driver) canDrift(va *storagev1.VolumeAttachment) bool {

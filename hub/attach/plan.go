@@ -133,17 +133,20 @@ func (d Driver) decideDetach(f Facts) (Plan, error) {
 	return plan, nil
 }
 
-// Wants says whether a VolumeAttachment may want its volume where the target is, and
-// whether it surely does: what would tell, the PersistentVolume or the CSINode, may not
-// be there now.
+// Wants says whether a VolumeAttachment may want its volume where the target is, or is
+// noted to have it there, and whether that is sure: what would tell, the PersistentVolume
+// or the CSINode, may not be there now.
 func (d Driver) Wants(f Facts, t Target) (may, surely bool) {
-	handle := f.VolumeAttachment.Annotations[AnnotationVolumeHandle]
+	noted := Target{VolumeHandle: f.VolumeAttachment.Annotations[AnnotationVolumeHandle], NodeID: f.VolumeAttachment.Annotations[AnnotationNodeID]}
+	if noted == t {
+		return true, true
+	}
+	handle, nodeID := noted.VolumeHandle, noted.NodeID
 	if spec, err := volumeSpec(f.VolumeAttachment, f.PersistentVolume); err == nil {
 		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
 	}
-	nodeID, known := nodeIDFrom(f.CSINode, d.Name)
-	if !known {
-		nodeID = f.VolumeAttachment.Annotations[AnnotationNodeID]
+	if id, ok := nodeIDFrom(f.CSINode, d.Name); ok {
+		nodeID = id
 	}
 	may = (handle == "" || handle == t.VolumeHandle) && (nodeID == "" || nodeID == t.NodeID)
 	return may, may && handle != "" && nodeID != ""

@@ -345,6 +345,7 @@ func TestVolumeMayBeWantedWhereNothingSaysOtherwise(t *testing.T) {
 	}{
 		{"the same volume and node", Facts{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-1")}, true, true},
 		{"another node ID", Facts{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-2")}, false, false},
+		{"another node ID, noted here", Facts{VolumeAttachment: attachment(annotated(AnnotationNodeID, "id-1"), annotated(AnnotationVolumeHandle, "vol-1")), CSINode: csiNode("id-2")}, true, true},
 		{"another volume", Facts{VolumeAttachment: attachment(annotated(AnnotationVolumeHandle, "vol-2")), CSINode: csiNode("id-1")}, false, false},
 		{"node plugin away, noted node ID", Facts{VolumeAttachment: attachment(annotated(AnnotationNodeID, "id-1")), PersistentVolume: volume(), CSINode: &storagev1.CSINode{}}, true, true},
 		{"node plugin away, nothing noted", Facts{VolumeAttachment: attachment(), PersistentVolume: volume()}, true, false},

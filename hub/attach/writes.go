@@ -131,10 +131,14 @@ func stale(err error) error {
 // gone says whether the API server answered a patch with: there is no such object.
 func gone(err error) bool { return errors.Is(err, ErrStale) && apierrors.IsNotFound(err) }
 
-// writeStatus writes one value into the status. A VolumeAttachment that is gone
-// or replaced needs none.
+// writeStatus writes one value into the status. A VolumeAttachment that is gone needs
+// none.
 func (a Attacher) writeStatus(ctx context.Context, va *storagev1.VolumeAttachment, path string, value any) error {
-	_, err := a.patchAttachment(ctx, newPatch(va, add(path, value)), "status")
+	return a.patchStatus(ctx, newPatch(va, add(path, value)))
+}
+
+func (a Attacher) patchStatus(ctx context.Context, patch *Patch) error {
+	_, err := a.patchAttachment(ctx, patch, "status")
 	if err != nil && !gone(err) {
 		return fmt.Errorf("write status of volumeattachment: %w", err)
 	}
@@ -167,6 +171,12 @@ func (a Attacher) SaveError(ctx context.Context, va *storagev1.VolumeAttachment,
 	return a.writeStatus(ctx, va, path, value)
 }
 
+// ForgetAttachError takes the attachError from a VolumeAttachment that is attached. It
+// returns ErrStale if it has none, or is attached no more.
+func (a Attacher) ForgetAttachError(ctx context.Context, va *storagev1.VolumeAttachment) error {
+	return a.patchStatus(ctx, newPatch(va, test("/status/attached", true), remove("/status/attachError")))
+}
+
 // errorCode is a gRPC code as the API server takes it: a driver may answer with a number
 // that none is, and with a negative one the user would see no error at all.
 func errorCode(code codes.Code) *int32 {
@@ -197,7 +207,8 @@ func interrupted(err error) bool {
 }
 
 // ofHTTP2 says whether an error is about an HTTP/2 connection as a whole, which was lost,
-// told to go away, or used against the protocol: these have nothing but their texts.
+// told to go away, or used against the protocol: one of these has no type, and that of
+// another is deprecated.
 func ofHTTP2(err error) bool {
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		err = next
