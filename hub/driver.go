@@ -269,7 +269,7 @@ func (d *driver) onAttachment(before, va *storagev1.VolumeAttachment) {
 func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
 	d.overlay.attachmentGone(va)
 	recorded, _ := d.ledger.known(va)
-	if !d.before(va) || cutShort(va, d.finalizer) {
+	if (!d.before(va) || cutShort(va, d.finalizer)) && !d.ledger.wasReleased(va.UID) {
 		recorded = d.ledger.adopt(va, d.volumeOrGhost(va))
 	}
 	if recorded {

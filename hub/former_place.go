@@ -2,11 +2,13 @@ package hub
 
 import (
 	"context"
+	"errors"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// formerTries is how often in a row a detach tries the place where the volume was before.
+// formerTries is how often a driver is asked to detach a volume where it was before a detach
+// goes on without. With a driver that hangs each takes its timeout.
 const formerTries = 3
 
 // leaveFormerPlace detaches a volume where it was, if that is not where it is to be attached
@@ -14,22 +16,43 @@ const formerTries = 3
 // is all that other processes would find it by, so it is done before the note goes with
 // the finalizer, or is replaced. If the driver does not do it, an attach goes on at once
 // and a detach after a few tries (csi-attacher asks for the new ID only): what is left is
-// seen to from memory then.
+// seen to from memory then. With errParked the item has left its worker.
 func (d *driver) leaveFormerPlace(ctx context.Context, it *item, r *record, plan attach.Plan) error {
 	was := r.progress.Target
-	if !r.progress.MayBeAttached() || was == plan.Target || was == r.abandoned {
+	if !r.progress.MayBeAttached() || was == plan.Target || was == r.abandoned && d.ledger.orphan(orphanKey(was)) != nil {
 		return nil
 	}
-	if !d.queue.TakeTurn(it, was.VolumeHandle) {
+	if !d.queue.TakeTurn(it, was.VolumeHandle) || !d.queue.TakePlace(it, r.node) {
 		return errParked
 	}
-	if plan.Operation == attach.Detaching || d.heir(ctx, r) == noHeir {
-		err := d.attacher().Unpublish(ctx, &r.progress)
-		tried := plan.Operation == attach.Attaching || r.tries.operation == attach.Detaching && r.tries.failures >= formerTries
-		if err == nil || isFenced(err) || isAway(err) || !tried {
+	heir := noHeir
+	if plan.Operation == attach.Attaching {
+		var err error
+		if heir, err = d.heir(ctx, r); err != nil {
 			return err
 		}
 	}
+	if heir == noHeir {
+		err := d.attacher().Unpublish(ctx, &r.progress)
+		if call := (*attach.CallError)(nil); errors.As(err, &call) && !isFenced(err) {
+			r.former++
+		}
+		if err == nil {
+			r.former = 0
+			return nil
+		}
+		if r.former < d.triesAtFormer(plan) || isAway(err) && r.aways < aloneAfter {
+			return err
+		}
+	}
+	r.former = 0
 	d.queue.Add(d.ledger.abandon(r), detachLane)
 	return nil
+}
+
+func (d *driver) triesAtFormer(plan attach.Plan) int {
+	if plan.Operation == attach.Attaching {
+		return 1
+	}
+	return formerTries
 }

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 // done are the calls for a volume that have succeeded, in order.
@@ -85,4 +87,21 @@ func TestVolumeIsDetachedAtItsOldPlaceBeforeThatIsForgotten(t *testing.T) {
 	if calls := done(backend, "v"); !was || !slices.Equal(calls, []string{"ControllerUnpublishVolume id-n", "ControllerPublishVolume id-new"}) {
 		t.Errorf("attached %v at first, calls %v; want it to be detached first", was, calls)
 	}
+}
+
+// A pod waits for it, and what was is of no use to it.
+func TestAttachDoesNotWaitForADriverThatNoLongerKnowsTheOldPlace(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	w.turn(backend, fakecsi.Knobs{Fail: []fakecsi.Fault{
+		{Method: fakecsi.ControllerPublishVolume, Code: codes.Internal, Count: 1, AfterEffect: true},
+		{Method: fakecsi.ControllerUnpublishVolume, Node: "id-n", Code: codes.NotFound},
+	}})
+	w.retry(driver, time.Hour) // only the event can make it try again
+	va := w.attachment("v", driver, w.node("n", driver), testbed.PersistentVolume{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}})
+	w.start()
+	w.create(va)
+	w.waitForOne(va.Name, "with an error", hasAttachError)
+	w.renumber(va.Node, "id-new")
+	w.waitForOne(va.Name, "attached", isAttached)
 }

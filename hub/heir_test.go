@@ -40,8 +40,9 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)), Request: r}, err
 }
 
-func (a answers) kube(t *testing.T) attach.Kube {
-	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api", Transport: a, QPS: -1})
+func kubeOn(t *testing.T, wire http.RoundTripper) attach.Kube {
+	t.Helper()
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api", Transport: wire, QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,6 +78,8 @@ func TestWhatIsLeftAttachedIsForgottenOnlyForWhoHasIt(t *testing.T) {
 	without := func(va *storagev1.VolumeAttachment) { delete(va.Annotations, attach.AnnotationVolumeHandle) }
 	leaving := func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
 	another := func(va *storagev1.VolumeAttachment) { va.UID = "uid-9" }
+	foreign := func(va *storagev1.VolumeAttachment) { va.Spec.Attacher = "foreign.example.com" }
+	elsewhere := func(va *storagev1.VolumeAttachment) { va.Spec.NodeName = "elsewhere" }
 	other := guardedVolume(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "other" })
 	both := func(first, second *storagev1.VolumeAttachment) []*storagev1.VolumeAttachment {
 		return []*storagev1.VolumeAttachment{first, second}
@@ -91,7 +94,11 @@ func TestWhatIsLeftAttachedIsForgottenOnlyForWhoHasIt(t *testing.T) {
 		"nobody wants it":               {nil, answers{}, nil, noHeir, 1},
 		"one has it":                    {both(next(), nil), answers{"next": next()}, nil, heirFound, 0},
 		"one had it":                    {both(next(), nil), answers{}, nil, noHeir, 1},
-		"one of its name came":          {both(next(), nil), answers{"next": next(another)}, nil, noHeir, 1},
+		"one of its name came":          {both(next(), nil), answers{"next": next(another)}, nil, heirFound, 0},
+		"one that the cache lacks came": {nil, answers{"va": next(another)}, nil, heirFound, 0},
+		"it is the one that left it":    {nil, answers{"va": routedAttachment(guardedAttachment)}, nil, noHeir, 1},
+		"one of another driver came":    {nil, answers{"va": next(another, foreign)}, nil, noHeir, 1},
+		"one on another node came":      {nil, answers{"va": next(another, elsewhere)}, nil, noHeir, 1},
 		"one has it no more":            {both(next(), nil), answers{"next": next(leaving)}, nil, noHeir, 1},
 		"one waits for it":              {both(next(unguarded, unattached), nil), answers{"next": next(unguarded, unattached)}, nil, heirWaits, 1},
 		"one lost its finalizer":        {both(next(), nil), answers{"next": next(unguarded)}, nil, heirUnclear, 0},
@@ -101,35 +108,51 @@ func TestWhatIsLeftAttachedIsForgottenOnlyForWhoHasIt(t *testing.T) {
 		"the first is gone, not second": {both(next(), second), answers{"second": second}, nil, heirFound, 0},
 		"the first waits, not second":   {both(next(unguarded, unattached), second), answers{"next": next(unguarded, unattached), "second": second}, nil, heirFound, 0},
 	} {
+		// scene is a driver with an orphan.
+		scene := func(t *testing.T) (*driver, *unpublishing, workKey) {
+			d, session := routed(t), &unpublishing{}
+			d.cluster.kube = kubeOn(t, c.server)
+			d.connection.session.Store(&liveSession{Session: session})
+			gone := d.ledger.open(routedAttachment())
+			gone.progress.Adopt(routedAttachment(guardedAttachment), nil, d.finalizer)
+			for _, va := range c.cached {
+				if va == nil {
+					continue
+				}
+				if err := d.cluster.attachments.GetIndexer().Add(va); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.ghost != nil {
+				d.cluster.haunt(stored(t, c.ghost))
+			}
+			return d, session, d.ledger.abandon(gone)
+		}
+		check := func(t *testing.T, d *driver, session *unpublishing, key workKey, calls int, kept bool) {
+			t.Helper()
+			if session.calls != calls || (d.ledger.orphan(key) != nil) != kept {
+				t.Errorf("%d calls, kept in mind %v; want %d and %v", session.calls, d.ledger.orphan(key) != nil, calls, kept)
+			}
+		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := routed(t)
-				d.cluster.kube = c.server.kube(t)
-				session := &unpublishing{}
-				d.connection.session.Store(&liveSession{Session: session})
-				gone := d.ledger.open(routedAttachment())
-				gone.progress.Adopt(routedAttachment(guardedAttachment), nil, d.finalizer)
-				key := d.ledger.abandon(gone)
-				for _, va := range c.cached {
-					if va != nil {
-						if err := d.cluster.attachments.GetIndexer().Add(va); err != nil {
-							t.Fatal(err)
-						}
-					}
+				d, session, key := scene(t)
+				if got, err := d.heir(t.Context(), d.ledger.orphan(key)); got != c.want || err != nil && got != heirUnclear {
+					t.Errorf("inheritance %d, %v, want %d", got, err, c.want)
 				}
-				if c.ghost != nil {
-					d.cluster.haunt(stored(t, c.ghost))
+				d.bury(t.Context(), key) // the driver is let go
+				check(t, d, session, key, c.parted, c.want == heirUnclear)
+
+				d, session, key = scene(t)
+				d.queue.Open()
+				d.queue.Add(key, detachLane)
+				it, _ := d.queue.take(time.Now())
+				d.workOnOrphan(t.Context(), it)
+				calls := 0
+				if c.want == noHeir {
+					calls = 1
 				}
-				if got := d.heir(t.Context(), d.ledger.orphan(key)); got != c.want {
-					t.Errorf("inheritance %d, want %d", got, c.want)
-				}
-				d.bury(t.Context(), key)
-				if session.calls != c.parted {
-					t.Errorf("%d calls when the driver is let go, want %d", session.calls, c.parted)
-				}
-				if kept := d.ledger.orphan(key) != nil; kept != (c.want == heirUnclear) {
-					t.Errorf("kept in mind then: %v", kept)
-				}
+				check(t, d, session, key, calls, c.want == heirWaits || c.want == heirUnclear)
 			})
 		})
 	}

@@ -42,7 +42,7 @@ func newLedger(finalizer string) *ledger {
 
 // forget drops what is remembered of VolumeAttachments and volumes that another process
 // has worked for since. Orphans are known to nobody else, and are kept: before one is
-// detached it is looked whether somebody wants it where it is. No worker may run.
+// detached it is asked whether somebody has it where it is. No worker may run.
 func (l *ledger) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +94,7 @@ func (l *ledger) adopt(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolu
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.records[va.Name]
-	if l.released[va.UID] || !told.MayBeAttached() || r != nil && r.uid != va.UID {
+	if !told.MayBeAttached() || r != nil && r.uid != va.UID {
 		return r != nil
 	}
 	if r == nil {
@@ -114,6 +114,13 @@ func (l *ledger) setReleased(uid types.UID, released bool) {
 	} else {
 		delete(l.released, uid)
 	}
+}
+
+// wasReleased says what setReleased has noted.
+func (l *ledger) wasReleased(uid types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.released[uid]
 }
 
 // saw notes an object as the API server returned it to a write of this process.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
@@ -16,8 +17,7 @@ import (
 // for it any more. Nobody else knows of it.
 
 // witnessedFor is how long an orphan is kept that another process had to see to: longer
-// than a storage system is out of order. That it is detached once more then, if
-// nobody has it there, costs one call.
+// than a storage system is out of order.
 const witnessedFor = 24 * time.Hour
 
 // forgetWitnessed drops orphans that another process must have seen to by now. The
@@ -40,7 +40,7 @@ func (l *ledger) witness(va *storagev1.VolumeAttachment, pv *corev1.PersistentVo
 	if r.progress.Adopt(va, pv, l.finalizer); !r.progress.MayBeAttached() {
 		return
 	}
-	r.witnessed = now
+	r.witnessed, r.hearsay = now, true
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forgetWitnessed(now)
@@ -62,7 +62,7 @@ func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
 func (l *ledger) abandon(r *record) workKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := l.addOrphan(&record{uid: r.uid, node: r.node, volume: r.volume, progress: r.progress})
+	key := l.addOrphan(&record{uid: r.uid, attachment: r.attachment, node: r.node, volume: r.volume, progress: r.progress})
 	r.abandoned, r.progress = r.progress.Target, attach.Progress{}
 	return key
 }
@@ -134,11 +134,23 @@ func (l *ledger) unsettled(volume string) bool {
 	return false
 }
 
-// buried forgets an orphan.
-func (l *ledger) buried(key workKey) {
+// buried forgets an orphan, but not another one that came to be at the same place.
+func (l *ledger) buried(key workKey, r *record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dropOrphan(key.name)
+	if l.orphans[key.name] == r {
+		l.dropOrphan(key.name)
+	}
+}
+
+// regained forgets what a VolumeAttachment has left at a place where it is attached again.
+func (l *ledger) regained(uid types.UID, place attach.Target) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	name := orphanKey(place).name
+	if r := l.orphans[name]; r != nil && r.uid == uid {
+		l.dropOrphan(name)
+	}
 }
 
 // takeOrphans returns the keys of all orphans, which are this process' to see to from now

@@ -182,6 +182,7 @@ func (o *observer) entry(name string) *observed {
 // keep takes a finding in. The first final one about an attach stands: what it was
 // judged by may change later.
 func (o *observer) keep(name string, before *observed, facts attach.Facts, finding attach.Observation) {
+	kept, pv := withoutVolume(facts)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	e := before
@@ -190,7 +191,7 @@ func (o *observer) keep(name string, before *observed, facts attach.Facts, findi
 		o.seen[name] = e
 	}
 	guarded, volume := e.facts, e.volume
-	e.facts, e.volume = withoutVolume(facts)
+	e.facts, e.volume = kept, pv
 	if guarded.VolumeAttachment != nil && attach.HasFinalizer(guarded.VolumeAttachment.Finalizers, attach.Finalizer(o.name)) &&
 		!attach.HasFinalizer(facts.VolumeAttachment.Finalizers, attach.Finalizer(o.name)) {
 		e.facts, e.volume = guarded, volume // a detach is judged by the last state that had it

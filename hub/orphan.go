@@ -2,8 +2,11 @@ package hub
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
 
@@ -12,7 +15,7 @@ import (
 
 // workOnOrphan detaches a volume that was left attached by a VolumeAttachment that
 // is gone (its deletion raced with the finalizer, or somebody took the finalizer:
-// kubernetes/kubernetes issue 124749), unless another one wants it there.
+// kubernetes/kubernetes issue 124749), unless another one has it there.
 func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 	r := d.ledger.orphan(it.key)
 	if r == nil {
@@ -23,29 +26,35 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		d.queue.DoneFor(it, detachLane, d.desired.settings().Retry.Max) // nobody can be asked now
 		return
 	}
-	switch d.heir(ctx, r) {
+	handle := r.progress.Target.VolumeHandle
+	// First the turn, so that nobody attaches it there while that is asked.
+	if !d.queue.TakeTurn(it, handle) {
+		return
+	}
+	switch heir, err := d.heir(ctx, r); heir {
 	case heirFound:
-		d.ledger.buried(it.key)
+		d.ledger.buried(it.key, r)
 		d.queue.Done(it)
 		return
 	case heirWaits, heirUnclear:
+		klog.FromContext(ctx).V(2).Info("Not detached where no VolumeAttachment surely has it, will look again", "volumeHandle", handle, "node", r.node, "err", err)
 		d.queue.DoneFor(it, detachLane, d.desired.settings().Retry.Max)
-		return
-	}
-	handle := r.progress.Target.VolumeHandle
-	if !d.queue.TakeTurn(it, handle) {
 		return
 	}
 	err := d.attacher().Unpublish(ctx, &r.progress)
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).Info("Detached a volume whose VolumeAttachment is gone", "volumeHandle", handle, "node", r.node)
-		d.ledger.buried(it.key)
+		d.ledger.buried(it.key, r)
 		d.queue.Done(it)
 	case isFenced(err):
 		d.queue.Postpone(it, fencePause)
 	case d.waitsOut(r, err):
 		d.queue.DoneFor(it, detachLane, 0)
+	case r.hearsay && status.Code(err) == codes.NotFound:
+		klog.FromContext(ctx).Info("A volume that another process had to detach is not known to the driver any more", "volumeHandle", handle, "node", r.node)
+		d.ledger.buried(it.key, r)
+		d.queue.Done(it)
 	default:
 		failures := r.tries.failed(attach.Detaching)
 		delay := backoff(d.desired.settings().Retry, failures, err, jitter)
@@ -68,23 +77,27 @@ const (
 // askFor bounds how long the API server is asked for a VolumeAttachment, again and again.
 const askFor = 2 * time.Second
 
-// heir says who has an orphan's volume on the same node. The API server is asked about
-// each VolumeAttachment that seems to: the cache may not know of its end, and what is
-// forgotten here is known to nobody. It blocks for as long as that takes.
-func (d *driver) heir(ctx context.Context, r *record) inheritance {
-	found := noHeir
-	for _, va := range d.candidates(r) {
-		now, err := d.ask(ctx, va.Name)
+// heir says who has an orphan's volume on the same node, besides the VolumeAttachment that
+// left it there. The API server is asked about each that seems to, and about the one of
+// the same name (names are made of volume, driver and node, and come again): the cache
+// may know neither of a begin nor of an end. An error comes with heirUnclear. It blocks
+// for as long as that takes.
+func (d *driver) heir(ctx context.Context, r *record) (inheritance, error) {
+	found, failed := noHeir, error(nil)
+	for _, name := range d.candidates(r) {
+		va, err := d.ask(ctx, name)
 		if err != nil {
-			klog.FromContext(ctx).V(2).Info("Cannot ask who has what a VolumeAttachment that is gone has left attached", "volumeAttachment", va.Name, "err", err)
-			found = max(found, heirUnclear)
+			found, failed = max(found, heirUnclear), fmt.Errorf("ask for volumeattachment %q: %w", name, err)
 			continue
 		}
-		if now != nil && now.UID == va.UID {
-			found = max(found, d.claim(now, r.progress.Target))
+		if va == nil || va.UID == r.uid || va.Spec.Attacher != d.name || va.Spec.NodeName != r.node {
+			continue
+		}
+		if found = max(found, d.claim(va, r.progress.Target)); found == heirFound {
+			return found, nil
 		}
 	}
-	return found
+	return found, failed
 }
 
 // claim says whether one VolumeAttachment has the volume at a place.
@@ -116,12 +129,13 @@ func (d *driver) ask(ctx context.Context, name string) (*storagev1.VolumeAttachm
 	}
 }
 
-// candidates are the VolumeAttachments that may ask for an orphan's volume on the same node.
-func (d *driver) candidates(r *record) []*storagev1.VolumeAttachment {
+// candidates are the names of VolumeAttachments that may have an orphan's volume on the same
+// node.
+func (d *driver) candidates(r *record) []string {
 	decider := d.decider()
-	var found []*storagev1.VolumeAttachment
+	names := []string{r.attachment}
 	for _, va := range d.cluster.attachmentsBy(byNode, r.node) {
-		if va = d.overlay.newest(va); va.Spec.Attacher != d.name || va.DeletionTimestamp != nil {
+		if va = d.overlay.newest(va); va.Spec.Attacher != d.name || va.DeletionTimestamp != nil || va.Name == r.attachment {
 			continue
 		}
 		facts := d.orphanFacts(va)
@@ -129,10 +143,10 @@ func (d *driver) candidates(r *record) []*storagev1.VolumeAttachment {
 			continue // it waits for another PersistentVolume, and has nothing attached yet
 		}
 		if may, _ := decider.Wants(facts, r.progress.Target); may {
-			found = append(found, va)
+			names = append(names, va.Name)
 		}
 	}
-	return found
+	return names
 }
 
 // orphanFacts is cachedFacts with the last state of a PersistentVolume that is gone.

@@ -78,12 +78,12 @@ func (d *driver) bury(ctx context.Context, key workKey) {
 		return
 	}
 	logger := klog.FromContext(ctx).WithValues("volumeHandle", r.progress.Target.VolumeHandle, "node", r.node)
-	switch d.heir(ctx, r) {
+	switch heir, err := d.heir(ctx, r); heir {
 	case heirFound:
-		d.ledger.buried(key)
+		d.ledger.buried(key, r)
 		return
 	case heirUnclear:
-		logger.Info("A volume whose VolumeAttachment is gone may stay attached, as it cannot be told whether another one has it")
+		logger.Info("A volume whose VolumeAttachment is gone may stay attached, as it cannot be told whether another one has it", "err", err)
 		return
 	}
 	err := d.attacher().Unpublish(ctx, &r.progress)
@@ -96,7 +96,7 @@ func (d *driver) bury(ctx context.Context, key workKey) {
 		return
 	}
 	logger.Info("Detached a volume whose VolumeAttachment is gone")
-	d.ledger.buried(key)
+	d.ledger.buried(key, r)
 }
 
 // sideBySide calls all, a few at a time, and returns when all have returned.

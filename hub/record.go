@@ -36,28 +36,32 @@ func aspectOf(va *storagev1.VolumeAttachment, finalizer string) aspect {
 // record is what this process knows of one VolumeAttachment besides the object.
 // All that is not guarded by the ledger belongs to the worker that has its item.
 type record struct {
-	uid      types.UID
-	node     string // name of the node, for orphans
-	volume   string // name of the PersistentVolume, "" without
-	seen     aspect // as last decided on or written here; guarded by the ledger's mutex
-	lost     bool   // the storage system does not have it attached; guarded by the ledger's mutex
-	progress attach.Progress
-	told     attach.Progress // what the object's last state says, if it is gone; guarded by the ledger's mutex
-	tries    tries
-	failures int          // in a row, to be shown; guarded by the ledger's mutex
-	failure  string       // the last of them; guarded by the ledger's mutex
-	aways    int          // sessions in a row that ended while the driver was called
-	awayFrom *liveSession // the last of them
+	uid        types.UID
+	attachment string // name of the VolumeAttachment
+	node       string // name of the node
+	volume     string // name of the PersistentVolume, "" without
+	seen       aspect // as last decided on or written here; guarded by the ledger's mutex
+	lost       bool   // the storage system does not have it attached; guarded by the ledger's mutex
+	progress   attach.Progress
+	told       attach.Progress // what the object's last state says, if it is gone; guarded by the ledger's mutex
+	tries      tries
+	failures   int          // in a row, to be shown; guarded by the ledger's mutex
+	failure    string       // the last of them; guarded by the ledger's mutex
+	aways      int          // sessions in a row that ended while the driver was called
+	awayFrom   *liveSession // the last of them
 
 	caughtUp *lease.Term // the object was read anew in that one, if that was needed
 
 	witnessed time.Time // when it became an orphan, if that was another process' to see to; guarded by the ledger's mutex
 
+	hearsay bool // another process may have seen to it long ago
+
+	former    int           // how often the driver has refused to detach the volume where it was
 	abandoned attach.Target // where the volume was, which an orphan sees to now
 }
 
 func newRecord(va *storagev1.VolumeAttachment) *record {
-	return &record{uid: va.UID, node: va.Spec.NodeName, volume: attach.VolumeName(va)}
+	return &record{uid: va.UID, attachment: va.Name, node: va.Spec.NodeName, volume: attach.VolumeName(va)}
 }
 
 // tries counts failures of one operation in a row.

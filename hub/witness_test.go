@@ -70,9 +70,9 @@ func TestWhatVanishedJustBeforeTheLeaseWasLostIsNotForgotten(t *testing.T) {
 		va := routedAttachment(guardedAttachment)
 		va.Name = name
 		va.Annotations[attach.AnnotationVolumeHandle] = name
-		r := l.open(va)
+		l.open(va)
 		if left {
-			r.progress.Adopt(va, nil, l.finalizer)
+			l.adopt(va, nil)
 		}
 		l.vanish(name)
 	}

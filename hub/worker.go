@@ -126,7 +126,7 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 	}
 	if handle := plan.Target.VolumeHandle; handle != "" {
 		if err := d.leaveFormerPlace(ctx, it, r, plan); err != nil {
-			if d.isOfTheVolume(r, err) {
+			if !errors.Is(err, errParked) && d.isOfTheVolume(r, err) {
 				d.saveError(ctx, va, r, op, err)
 			}
 			return op, err
@@ -142,7 +142,9 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 	begin := time.Now()
 	switch plan.Operation {
 	case attach.Attaching:
-		err = d.attacher().Attach(ctx, plan, &r.progress)
+		if err = d.attacher().Attach(ctx, plan, &r.progress); err == nil {
+			d.ledger.regained(va.UID, plan.Target)
+		}
 	case attach.Detaching:
 		d.ledger.setReleased(va.UID, true) // before, so that the deletion's event finds it
 		err = d.attacher().Detach(ctx, plan, &r.progress)
