@@ -3,7 +3,9 @@ package chaos
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,5 +92,34 @@ func TestGrowthIsThatOfOneProcess(t *testing.T) {
 		if f := grown([]Sample{young, other, fat}); len(f) != 1 || !strings.Contains(f[0].Text, want) {
 			t.Errorf("found %v, want %s", f, want)
 		}
+	}
+}
+
+func TestASecondNodeIsAskedForOnlyWhereTheDriverWouldNotDetach(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	call := func(m fakecsi.Method, node string, end int, code codes.Code) fakecsi.Call {
+		return fakecsi.Call{Method: m, Volume: "v", Node: node, Start: at(end), End: at(end), Code: code}
+	}
+	attached := call(fakecsi.ControllerPublishVolume, "a", 1, codes.OK)
+	refused := call(fakecsi.ControllerUnpublishVolume, "a", 2, codes.Internal)
+	for name, c := range map[string]struct {
+		calls []fakecsi.Call
+		kind  fakecsi.ViolationKind
+		nodes []string
+		want  int
+	}{
+		"refused":                     {[]fakecsi.Call{attached, refused}, fakecsi.AskedTwice, []string{"b", "a"}, 0},
+		"not asked":                   {[]fakecsi.Call{attached}, fakecsi.AskedTwice, []string{"b", "a"}, 1},
+		"refused before":              {[]fakecsi.Call{refused, call(fakecsi.ControllerPublishVolume, "a", 3, codes.OK)}, fakecsi.AskedTwice, []string{"b", "a"}, 1},
+		"refused after":               {[]fakecsi.Call{attached, call(fakecsi.ControllerUnpublishVolume, "a", 5, codes.Internal)}, fakecsi.AskedTwice, []string{"b", "a"}, 1},
+		"refused on one of two":       {[]fakecsi.Call{attached, refused}, fakecsi.AskedTwice, []string{"b", "a", "c"}, 1},
+		"refused and attached anyway": {[]fakecsi.Call{attached, refused}, fakecsi.AttachedTwice, []string{"b", "a"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := fakecsi.Books{Calls: c.calls, Violations: []fakecsi.Violation{{Kind: c.kind, Time: at(4), Call: 9, Volume: "v", Nodes: c.nodes}}}
+			if f := offences(b); len(f) != c.want {
+				t.Errorf("found %v, want %d", f, c.want)
+			}
+		})
 	}
 }

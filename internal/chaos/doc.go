@@ -11,7 +11,7 @@
 //
 // The model is the pods: what each of them asks for, or that it asks for nothing. The truth
 // are the drivers' books (package fakecsi) and the API server. The audit is a pure
-// function of both. It knows no exceptions. What cannot be promised is not done instead,
+// function of both. What cannot be promised is not done instead,
 // and the plan says so:
 //
 //   - A VolumeAttachment that goes without its finalizer, because it is deleted before it has one or because somebody
@@ -25,6 +25,10 @@
 //   - A driver that comes back without SINGLE_NODE_MULTI_WRITER is asked for another access mode, and the CSI
 //     specification has it refuse (ALREADY_EXISTS) what is published in the old one, until the
 //     VolumeAttachment is deleted. So that capability stays.
+//   - A driver that has refused to detach what a VolumeAttachment that is gone has
+//     left attached may be asked for the volume on another node while the hub
+//     waits to try again: it decides, as it does for csi-attacher. That one the
+//     audit lets pass.
 //   - A hub that is started on a broken drivers.yaml ends with an error, and is started again when the
 //     file has been mended.
 //
