@@ -90,8 +90,9 @@ func (l *ledger) leftElsewhere(va *storagev1.VolumeAttachment, target attach.Tar
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var keys []workKey
-	for name := range l.vanished.in(attach.VolumeName(va)) {
-		if name != va.Name {
+	volume := attach.VolumeName(va)
+	for name := range l.vanished.in(volume) {
+		if name != va.Name && volume != "" { // of inline volumes nothing says which is which
 			keys = append(keys, workKey{attachmentWork, name})
 		}
 	}

@@ -1,9 +1,11 @@
 package hub
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -135,6 +137,36 @@ func TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach(t *testing.T) {
 			d.ledger.close(va.Name)
 			if keys := d.ledger.takeOrphans(); len(keys) != 1 || keys[0] != orphanKey(attach.Target{VolumeHandle: "handle", NodeID: "id"}) {
 				t.Errorf("to be detached: %v", keys)
+			}
+		})
+	}
+}
+
+// Inline volumes have no name to find them by, but a handle.
+func TestInlineVolumeWaitsForWhatIsLeftOfItElsewhereAndForNoOther(t *testing.T) {
+	l := newLedger(attach.Finalizer(routedDriver))
+	inline := func(va *storagev1.VolumeAttachment) {
+		va.Spec.Source = storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{}}
+	}
+	another := routedAttachment(guardedAttachment, inline)
+	another.Name = "another"
+	l.open(another)
+	l.vanish(another.Name) // of some volume
+	l.witness(routedAttachment(guardedAttachment, inline), nil, time.Now())
+	next := routedAttachment(inline)
+	next.Name = "next"
+	place := attach.Target{VolumeHandle: "handle", NodeID: "id"}
+	for name, c := range map[string]struct {
+		target attach.Target
+		want   []workKey
+	}{
+		"elsewhere":      {attach.Target{VolumeHandle: "handle", NodeID: "id-2"}, []workKey{orphanKey(place)}},
+		"there":          {place, nil},
+		"another volume": {attach.Target{VolumeHandle: "other", NodeID: "id-2"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := l.leftElsewhere(next, c.target); !slices.Equal(got, c.want) {
+				t.Errorf("waits for %v, want %v", got, c.want)
 			}
 		})
 	}

@@ -169,10 +169,10 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 // decides then.
 func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan attach.Plan) bool {
 	name := attach.VolumeName(va)
-	if plan.Publish == nil || !plan.SingleNode || name == "" {
+	if plan.Publish == nil || !plan.SingleNode {
 		return false
 	}
-	for _, other := range d.cluster.attachmentsBy(byVolume, name) {
+	for _, other := range d.cluster.attachmentsBy(byVolume, name) { // none of an inline volume
 		if other.Name == va.Name || other.Spec.Attacher != d.name {
 			continue
 		}
