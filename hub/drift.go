@@ -102,8 +102,9 @@ func (w *driftWatch) check(ctx context.Context) {
 			found[va.UID], drifted[va.UID] = kind, va
 		}
 		if d.decider().Healed(facts, published) {
-			err := d.attacher().ForgetAttachError(ctx, va)
-			logger.V(2).Info("The driver lists a volume as attached, its error is of before that", "volumeAttachment", name, "err", err)
+			if err := d.attacher().ForgetAttachError(ctx, va); err != nil {
+				logger.V(2).Info("Cannot take away the error of a volume that is listed as attached", "volumeAttachment", name, "err", err)
+			}
 		}
 	}
 	maps.DeleteFunc(w.reported, func(uid types.UID, _ bool) bool { return drifted[uid] == nil })

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
@@ -19,7 +21,7 @@ const formerTries = 3
 // seen to from memory then. With errParked the item has left its worker.
 func (d *driver) leaveFormerPlace(ctx context.Context, it *item, r *record, plan attach.Plan) error {
 	was := r.progress.Target
-	if !r.progress.MayBeAttached() || was == plan.Target || was == r.abandoned && d.ledger.orphan(orphanKey(was)) != nil {
+	if !r.progress.MayBeAttached() || was == plan.Target || was == r.abandoned {
 		return nil
 	}
 	if !d.queue.TakeTurn(it, was.VolumeHandle) || !d.queue.TakePlace(it, r.node) {
@@ -55,4 +57,13 @@ func (d *driver) triesAtFormer(plan attach.Plan) int {
 		return 1
 	}
 	return formerTries
+}
+
+// regained is called when a record sees to a place itself, with the turn on the volume: what
+// it has left to memory there is no longer to be detached apart from it.
+func (d *driver) regained(va *storagev1.VolumeAttachment, r *record, place attach.Target) {
+	d.ledger.regained(va.UID, place)
+	if r.abandoned == place {
+		r.abandoned = attach.Target{}
+	}
 }

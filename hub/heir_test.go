@@ -80,6 +80,7 @@ func TestWhatIsLeftAttachedIsForgottenOnlyForWhoHasIt(t *testing.T) {
 	another := func(va *storagev1.VolumeAttachment) { va.UID = "uid-9" }
 	foreign := func(va *storagev1.VolumeAttachment) { va.Spec.Attacher = "foreign.example.com" }
 	elsewhere := func(va *storagev1.VolumeAttachment) { va.Spec.NodeName = "elsewhere" }
+	moved := func(va *storagev1.VolumeAttachment) { va.Annotations[attach.AnnotationNodeID] = "id-new" }
 	other := guardedVolume(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "other" })
 	both := func(first, second *storagev1.VolumeAttachment) []*storagev1.VolumeAttachment {
 		return []*storagev1.VolumeAttachment{first, second}
@@ -96,7 +97,9 @@ func TestWhatIsLeftAttachedIsForgottenOnlyForWhoHasIt(t *testing.T) {
 		"one had it":                    {both(next(), nil), answers{}, nil, noHeir, 1},
 		"one of its name came":          {both(next(), nil), answers{"next": next(another)}, nil, heirFound, 0},
 		"one that the cache lacks came": {nil, answers{"va": next(another)}, nil, heirFound, 0},
-		"it is the one that left it":    {nil, answers{"va": routedAttachment(guardedAttachment)}, nil, noHeir, 1},
+		"it is the one that left it":    {nil, answers{"va": routedAttachment(guardedAttachment, unattached)}, nil, noHeir, 1},
+		"that one is back":              {nil, answers{"va": routedAttachment(guardedAttachment)}, nil, heirUnclear, 0},
+		"that one has it elsewhere":     {nil, answers{"va": routedAttachment(guardedAttachment, moved)}, nil, noHeir, 1},
 		"one of another driver came":    {nil, answers{"va": next(another, foreign)}, nil, noHeir, 1},
 		"one on another node came":      {nil, answers{"va": next(another, elsewhere)}, nil, noHeir, 1},
 		"one has it no more":            {both(next(), nil), answers{"next": next(leaving)}, nil, noHeir, 1},
@@ -155,5 +158,33 @@ func TestWhatIsLeftAttachedIsForgottenOnlyForWhoHasIt(t *testing.T) {
 				check(t, d, session, key, calls, c.want == heirWaits || c.want == heirUnclear)
 			})
 		})
+	}
+}
+
+// The node went back to its old ID: the volume was detached there right after it had been attached again.
+func TestPlaceThatIsRegainedIsNotDetachedAnyMore(t *testing.T) {
+	d, session := routed(t), &unpublishing{}
+	d.cluster.kube = kubeOn(t, answers{})
+	d.connection.session.Store(&liveSession{Session: session})
+	va := routedAttachment(guardedAttachment)
+	r := d.ledger.open(va)
+	r.progress.Adopt(va, nil, d.finalizer)
+	place := r.progress.Target
+	key := d.ledger.abandon(r)
+	d.queue.Open()
+	run := func(key workKey) *item {
+		d.queue.Add(key, detachLane)
+		it, _ := d.queue.take(time.Now())
+		return it
+	}
+	attaching := run(workKey{attachmentWork, va.Name})
+	d.queue.TakeTurn(attaching, place.VolumeHandle)
+	d.workOnOrphan(t.Context(), run(key)) // waits for the turn
+	d.regained(va, r, place)
+	d.queue.Done(attaching)
+	it, _ := d.queue.take(time.Now())
+	d.workOnOrphan(t.Context(), it)
+	if session.calls != 0 || d.ledger.orphan(key) != nil || r.abandoned != (attach.Target{}) || d.queue.Has(key) {
+		t.Errorf("%d calls, orphan %v, abandoned %v, queued %v; want nothing left of it", session.calls, d.ledger.orphan(key), r.abandoned, d.queue.Has(key))
 	}
 }

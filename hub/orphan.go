@@ -13,9 +13,14 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
+// unknownAfter is how often in a row a driver has to say NotFound of what is known by
+// hearsay alone until it is believed: it also says so of nodes that it has not found yet.
+const unknownAfter = 10
+
 // workOnOrphan detaches a volume that was left attached by a VolumeAttachment that
 // is gone (its deletion raced with the finalizer, or somebody took the finalizer:
-// kubernetes/kubernetes issue 124749), unless another one has it there.
+// kubernetes/kubernetes issue 124749) or that is about another place now, unless another
+// one has it there.
 func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 	r := d.ledger.orphan(it.key)
 	if r == nil {
@@ -31,6 +36,10 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 	if !d.queue.TakeTurn(it, handle) {
 		return
 	}
+	if d.ledger.orphan(it.key) != r { // its VolumeAttachment came to see to that place again meanwhile
+		d.queue.DoneFor(it, detachLane, 0)
+		return
+	}
 	switch heir, err := d.heir(ctx, r); heir {
 	case heirFound:
 		d.ledger.buried(it.key, r)
@@ -44,14 +53,14 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 	err := d.attacher().Unpublish(ctx, &r.progress)
 	switch {
 	case err == nil:
-		klog.FromContext(ctx).Info("Detached a volume whose VolumeAttachment is gone", "volumeHandle", handle, "node", r.node)
+		klog.FromContext(ctx).Info("Detached a volume where no VolumeAttachment has it any more", "volumeHandle", handle, "node", r.node)
 		d.ledger.buried(it.key, r)
 		d.queue.Done(it)
 	case isFenced(err):
 		d.queue.Postpone(it, fencePause)
 	case d.waitsOut(r, err):
 		d.queue.DoneFor(it, detachLane, 0)
-	case r.hearsay && status.Code(err) == codes.NotFound:
+	case r.hearsay && status.Code(err) == codes.NotFound && r.tries.failures >= unknownAfter && d.cluster.cachedVolume(r.volume) == nil:
 		klog.FromContext(ctx).Info("A volume that another process had to detach is not known to the driver any more", "volumeHandle", handle, "node", r.node)
 		d.ledger.buried(it.key, r)
 		d.queue.Done(it)
@@ -89,6 +98,9 @@ func (d *driver) heir(ctx context.Context, r *record) (inheritance, error) {
 		if err != nil {
 			found, failed = max(found, heirUnclear), fmt.Errorf("ask for volumeattachment %q: %w", name, err)
 			continue
+		}
+		if va != nil && va.UID == r.uid && va.DeletionTimestamp == nil && va.Status.Attached && attach.NotedTarget(va) == r.progress.Target {
+			found = max(found, heirUnclear) // it is said to be attached there once more
 		}
 		if va == nil || va.UID == r.uid || va.Spec.Attacher != d.name || va.Spec.NodeName != r.node {
 			continue

@@ -56,7 +56,7 @@ type record struct {
 
 	hearsay bool // another process may have seen to it long ago
 
-	former    int           // how often the driver has refused to detach the volume where it was
+	former    int           // how often in a row the driver did not detach the volume where it was
 	abandoned attach.Target // where the volume was, which an orphan sees to now
 }
 

@@ -142,12 +142,15 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 	begin := time.Now()
 	switch plan.Operation {
 	case attach.Attaching:
-		if err = d.attacher().Attach(ctx, plan, &r.progress); err == nil {
-			d.ledger.regained(va.UID, plan.Target)
+		err = d.attacher().Attach(ctx, plan, &r.progress)
+		if r.progress.MayBeAttached() && r.progress.Target == plan.Target {
+			d.regained(va, r, plan.Target)
 		}
 	case attach.Detaching:
 		d.ledger.setReleased(va.UID, true) // before, so that the deletion's event finds it
-		err = d.attacher().Detach(ctx, plan, &r.progress)
+		if err = d.attacher().Detach(ctx, plan, &r.progress); err == nil {
+			d.regained(va, r, plan.Target)
+		}
 	}
 	if plan.Operation != attach.Detaching || err != nil {
 		d.ledger.setReleased(va.UID, false)

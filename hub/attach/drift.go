@@ -62,12 +62,12 @@ func (d Driver) Drift(f Facts, p csiclient.Published) (DriftKind, error) {
 // write so.
 func (d Driver) Healed(f Facts, p csiclient.Published) bool {
 	va := f.VolumeAttachment
-	nodeID, handle := va.Annotations[AnnotationNodeID], va.Annotations[AnnotationVolumeHandle]
-	if va.Status.AttachError == nil || !d.canDrift(va) || nodeID == "" || handle == "" {
+	noted := NotedTarget(va)
+	if va.Status.AttachError == nil || !d.canDrift(va) || noted.NodeID == "" || noted.VolumeHandle == "" {
 		return false
 	}
-	handle, err := d.listedHandle(f, handle, nodeID)
-	return err == nil && p[handle].Has(nodeID)
+	handle, err := d.listedHandle(f, noted.VolumeHandle, noted.NodeID)
+	return err == nil && p[handle].Has(noted.NodeID)
 }
 
 // canDrift says whether a VolumeAttachment is one that the driver has attached, that

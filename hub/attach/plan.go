@@ -65,8 +65,7 @@ func (d Driver) decideAttach(f Facts) (Plan, error) {
 		return plan, nil
 	}
 	if va.Status.Attached && !f.Lost { // only the finalizer is missing
-		plan.GuardAttachment = guardAttachment(va, Finalizer(d.Name), Target{
-			NodeID: va.Annotations[AnnotationNodeID], VolumeHandle: va.Annotations[AnnotationVolumeHandle]})
+		plan.GuardAttachment = guardAttachment(va, Finalizer(d.Name), NotedTarget(va))
 		return plan, nil
 	}
 	spec, err := volumeSpec(va, pv)
@@ -133,11 +132,17 @@ func (d Driver) decideDetach(f Facts) (Plan, error) {
 	return plan, nil
 }
 
+// NotedTarget is where a VolumeAttachment is noted to have its volume attached. What is not
+// noted is empty: csi-attacher notes no volume handle.
+func NotedTarget(va *storagev1.VolumeAttachment) Target {
+	return Target{VolumeHandle: va.Annotations[AnnotationVolumeHandle], NodeID: va.Annotations[AnnotationNodeID]}
+}
+
 // Wants says whether a VolumeAttachment may want its volume where the target is, or is
 // noted to have it there, and whether that is sure: what would tell, the PersistentVolume
 // or the CSINode, may not be there now.
 func (d Driver) Wants(f Facts, t Target) (may, surely bool) {
-	noted := Target{VolumeHandle: f.VolumeAttachment.Annotations[AnnotationVolumeHandle], NodeID: f.VolumeAttachment.Annotations[AnnotationNodeID]}
+	noted := NotedTarget(f.VolumeAttachment)
 	if noted == t {
 		return true, true
 	}

@@ -23,9 +23,9 @@ type Sample struct {
 // What may be more at the last quiet of a process than at its first one: at both it has the same to do, but it may
 // work for more of the drivers, and has metrics of what went wrong by then.
 const (
-	moreGoroutines = 60
-	moreFiles      = 12
-	moreHeap       = 12 << 20
+	moreGoroutines = 40
+	moreFiles      = 8
+	moreHeap       = 4 << 20
 )
 
 // sample asks a process. It has been collected when it answers.
