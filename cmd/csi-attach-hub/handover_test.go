@@ -191,18 +191,24 @@ func (r *rivals) get(path string, into any) bool {
 // shows. The API is to be asked: it tells no changes.
 func (r *rivals) waitShown(what string, holds func(status.Driver) bool) status.Driver {
 	r.t.Helper()
+	var d status.Driver
+	r.await(func() bool {
+		d = status.Driver{}
+		return r.get("/api/v1/drivers/"+r.driver, &d) && holds(d)
+	}, func() string { return fmt.Sprintf("the driver was never shown %s: %+v", what, d) })
+	return d
+}
+
+// await asks until it holds; what says what did not.
+func (r *rivals) await(holds func() bool, what func() string) {
+	r.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	var d status.Driver
-	for {
-		d = status.Driver{}
-		if r.get("/api/v1/drivers/"+r.driver, &d) && holds(d) {
-			return d
-		}
+	for !holds() {
 		select {
 		case <-tick.C:
 		case <-r.ctx.Done():
-			r.t.Fatalf("the driver was never shown %s: %+v", what, d)
+			r.t.Fatal(what())
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 	"time"
@@ -78,9 +79,9 @@ func TestModesChangeUnderLoadWithoutACallOrAWriteOutsideOfActive(t *testing.T) {
 func (r *rivals) checkIdle(volumes int) {
 	r.t.Helper()
 	var known status.AttachmentList
-	if !r.get("/api/v1/attachments?driver="+r.driver, &known) || known.Total != volumes {
-		r.t.Errorf("%d VolumeAttachments shown, want %d", known.Total, volumes)
-	}
+	r.await(func() bool { // its watch may be behind that of the test
+		return r.get("/api/v1/attachments?driver="+r.driver, &known) && known.Total == volumes
+	}, func() string { return fmt.Sprintf("%d VolumeAttachments shown, want %d", known.Total, volumes) })
 	d := r.waitShown("at all", func(status.Driver) bool { return true })
 	for _, l := range d.Lanes {
 		if l.Queued+l.Running+l.Delayed > 0 {
