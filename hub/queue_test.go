@@ -260,27 +260,21 @@ func TestNothingIsCalledWhileTheDriverIsAway(t *testing.T) {
 }
 
 func TestAddCutsTheDelayOfAnItemAndMovesItsLane(t *testing.T) {
-	inBubble(t, 10, func(w *workshop) {
-		key := workKey{attachmentWork, "va"}
-		w.queue.Shut()
-		w.queue.Add(key, attachLane)
-		it := w.queue.items[key]
-		w.queue.lanes.open = true
-		if got, _ := w.queue.take(time.Now()); got != it {
-			t.Fatal("the item was not taken")
-		}
-		w.queue.DoneFor(it, attachLane, time.Hour)
-		if it.state != delayed {
-			t.Fatalf("state %v, want delayed", it.state)
-		}
-		w.queue.lanes.open = false
-		w.queue.Add(key, detachLane)
-		if it.state != waiting || it.lane != detachLane {
-			t.Errorf("state %v in lane %v, want waiting in detach", it.state, it.lane)
-		}
-		w.queue.Open()
-		w.finish()
-	})
+	q, key := newQueue(10), workKey{attachmentWork, "va"}
+	q.Open()
+	q.Add(key, attachLane)
+	it, _ := q.take(time.Now())
+	if it == nil {
+		t.Fatal("the item was not taken")
+	}
+	q.DoneFor(it, attachLane, time.Hour)
+	if it.state != delayed {
+		t.Fatalf("state %v, want delayed", it.state)
+	}
+	q.Add(key, detachLane)
+	if it.state != waiting || it.lane != detachLane {
+		t.Errorf("state %v in lane %v, want waiting in detach", it.state, it.lane)
+	}
 }
 
 func TestWhatHasToWaitForADetachDoesSoUnlessThatBacksOff(t *testing.T) {
