@@ -1,0 +1,104 @@
+package fakekube
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+)
+
+// event is one change, as watches tell it.
+type event struct {
+	resource string
+	version  int64
+	line     []byte // JSON
+}
+
+func (a *API) tell(k key, o object, what string) {
+	a.events = append(a.events, event{k.resource, a.version, line(what, o)})
+	a.wake()
+}
+
+func line(what string, o object) []byte {
+	text, err := json.Marshal(map[string]any{"type": what, "object": o})
+	if err != nil {
+		panic(err)
+	}
+	return append(text, '\n')
+}
+
+// watchBody is the answer to a watch. It does not end by itself.
+type watchBody struct {
+	api      *API
+	ctx      context.Context // of the request
+	resource string
+	next     int    // in the API's events
+	after    int64  // resourceVersion that the client knows
+	rest     []byte // told, and not read yet
+	once     sync.Once
+	closed   chan struct{}
+}
+
+// watch begins a watch. The caller has locked mu.
+func (a *API) watch(r *http.Request, resource string) io.ReadCloser {
+	b := &watchBody{api: a, ctx: r.Context(), resource: resource, closed: make(chan struct{})}
+	query := r.URL.Query()
+	if query.Get("sendInitialEvents") == "true" {
+		for _, k := range a.keys(resource) {
+			b.rest = append(b.rest, line("ADDED", a.objects[k])...)
+		}
+		b.rest = append(b.rest, line("BOOKMARK", object{
+			"kind": kinds[resource], "apiVersion": apiVersionOf(resource),
+			"metadata": map[string]any{
+				"resourceVersion": strconv.FormatInt(a.version, 10),
+				"annotations":     map[string]any{"k8s.io/initial-events-end": "true"},
+			},
+		})...)
+		b.after, b.next = a.version, len(a.events)
+		return b
+	}
+	b.after, _ = strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
+	return b
+}
+
+// Read blocks until there is something to tell.
+func (b *watchBody) Read(p []byte) (int, error) {
+	for {
+		changed := b.fill()
+		if len(b.rest) > 0 {
+			n := copy(p, b.rest)
+			b.rest = b.rest[n:]
+			return n, nil
+		}
+		select {
+		case <-changed:
+		case <-b.closed:
+			return 0, io.EOF
+		case <-b.ctx.Done():
+			return 0, b.ctx.Err()
+		}
+	}
+}
+
+// fill takes the next events, and returns a channel that is closed when there may be more.
+func (b *watchBody) fill() <-chan struct{} {
+	b.api.mu.Lock()
+	defer b.api.mu.Unlock()
+	if b.api.held[b.resource] {
+		return b.api.changed
+	}
+	for ; b.next < len(b.api.events) && len(b.rest) == 0; b.next++ {
+		if e := b.api.events[b.next]; e.resource == b.resource && e.version > b.after {
+			b.rest = append(b.rest, e.line...)
+		}
+	}
+	return b.api.changed
+}
+
+// Close ends the watch.
+func (b *watchBody) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return nil
+}
