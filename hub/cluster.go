@@ -26,6 +26,7 @@ const (
 	byAttacher = "attacher"
 	byVolume   = "persistentVolume"
 	byNode     = "node"
+	byNodeID   = "nodeID" // that is noted
 
 	byGuardian = "guardian" // finalizer; only volumes that may have to lose it
 )
@@ -68,6 +69,7 @@ func newCluster(kube attach.Kube) (*Cluster, error) {
 		byAttacher: attachmentIndex(func(va *storagev1.VolumeAttachment) string { return va.Spec.Attacher }),
 		byVolume:   attachmentIndex(attach.VolumeName),
 		byNode:     attachmentIndex(func(va *storagev1.VolumeAttachment) string { return va.Spec.NodeName }),
+		byNodeID:   attachmentIndex(func(va *storagev1.VolumeAttachment) string { return attach.NotedTarget(va).NodeID }),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("index volumeattachments: %w", err)

@@ -201,7 +201,7 @@ func (c *connection) probe(ctx context.Context, s Session, value registry.Driver
 
 // begin puts a session to use.
 func (c *connection) begin(ctx context.Context, s Session, value registry.Driver) *liveSession {
-	live := &liveSession{Session: s}
+	live := &liveSession{Session: s, since: time.Now()}
 	c.session.Store(live)
 	c.setUp(true)
 	c.condition.enter(Ready, "", time.Now())

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	eventrecord "k8s.io/client-go/tools/record"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -18,6 +19,7 @@ const (
 	detachStuck   = "DetachStuck"
 	driftDetected = "DriftDetected"
 	foreignWriter = "ForeignWriter"
+	detachGivenUp = "DetachGivenUp"
 )
 
 // events tells of what goes wrong on the VolumeAttachment that it is about. Whoever
@@ -53,6 +55,14 @@ func (e events) stuck(va *storagev1.VolumeAttachment, op attach.Operation, why s
 // drift tells that the storage system has it otherwise.
 func (e events) drift(va *storagev1.VolumeAttachment, kind attach.DriftKind, action string) {
 	e.warn(va, driftDetected, fmt.Sprintf("the driver's list of volumes says otherwise: %s, and the answer to that is: %s", kind, action))
+}
+
+// gaveUp tells that a volume is not detached any more which a VolumeAttachment that is gone may
+// have left attached.
+func (e events) gaveUp(r *record, s unownedState) {
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: r.attachment, UID: r.uid}}
+	e.warn(va, detachGivenUp, attach.Text(fmt.Sprintf("gave up to detach volume %q from node ID %q: tried %d times, the driver does not know it there: %s",
+		s.target.VolumeHandle, s.target.NodeID, s.failures, s.last)))
 }
 
 // foreign tells that another attacher wrote the VolumeAttachment.

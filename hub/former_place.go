@@ -27,14 +27,12 @@ func (d *driver) leaveFormerPlace(ctx context.Context, it *item, r *record, plan
 	if !d.queue.TakeTurn(it, was.VolumeHandle) || !d.queue.TakePlace(it, r.node) {
 		return errParked
 	}
-	heir := noHeir
-	if plan.Operation == attach.Attaching {
-		var err error
-		if heir, err = d.heir(ctx, r); err != nil {
-			return err
-		}
+	heir, err := d.claimedElsewhere(ctx, r, plan.Operation, was)
+	if err != nil {
+		return err
 	}
-	if heir == noHeir {
+	// Who only wants it there has it attached again.
+	if heir == noHeir || heir == heirWaits && plan.Operation == attach.Detaching {
 		err := d.attacher().Unpublish(ctx, &r.progress)
 		if call := (*attach.CallError)(nil); errors.As(err, &call) && !isFenced(err) {
 			r.former++
@@ -50,6 +48,30 @@ func (d *driver) leaveFormerPlace(ctx context.Context, it *item, r *record, plan
 	r.former = 0
 	d.queue.Add(d.ledger.abandon(r), detachLane)
 	return nil
+}
+
+// claimedElsewhere says who else has a volume at a target where a VolumeAttachment has it, or had
+// it. The API server is asked only about those that seem to, if the VolumeAttachment is
+// being deleted: it has no successor of its name yet.
+func (d *driver) claimedElsewhere(ctx context.Context, r *record, op attach.Operation, target attach.Target) (inheritance, error) {
+	if op == attach.Attaching {
+		return d.heir(ctx, r)
+	}
+	return d.claimed(ctx, r, target, d.claimants(r, target, nil))
+}
+
+// leavesToAnother says whether a VolumeAttachment is to be let go without a call, because
+// another one has its volume attached at the same target: the call would take the volume from
+// under that one's Pods. An error says that this cannot be told now.
+func (d *driver) leavesToAnother(ctx context.Context, r *record, plan attach.Plan) (bool, error) {
+	if plan.Unpublish == nil {
+		return false, nil
+	}
+	owner, err := d.claimedElsewhere(ctx, r, attach.Detaching, plan.Target)
+	if owner == heirUnclear && err == nil {
+		err = errOwnerUnclear
+	}
+	return owner == heirFound, err
 }
 
 func (d *driver) triesAtFormer(plan attach.Plan) int {

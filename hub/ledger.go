@@ -57,9 +57,6 @@ func (l *ledger) forget() {
 			l.addOrphan(r)
 		}
 	}
-	for _, r := range l.orphans {
-		r.hearsay = true
-	}
 	clear(l.records)
 	clear(l.volumes)
 	l.vanished.clear()

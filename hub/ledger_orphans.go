@@ -40,7 +40,7 @@ func (l *ledger) witness(va *storagev1.VolumeAttachment, pv *corev1.PersistentVo
 	if r.progress.Adopt(va, pv, l.finalizer); !r.progress.MayBeAttached() {
 		return
 	}
-	r.witnessed, r.hearsay = now, true
+	r.witnessed = now
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forgetWitnessed(now)
@@ -114,13 +114,6 @@ func (l *ledger) orphan(key workKey) *record {
 	return l.orphans[key.name]
 }
 
-// orphaned says whether a volume may have been left attached.
-func (l *ledger) orphaned(volumeHandle string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.left.has(volumeHandle)
-}
-
 // unsettled says whether there is a record that names a PersistentVolume. Where no
 // VolumeAttachment does any more, no worker has looked yet at what was left attached;
 // when one has, orphaned tells.
@@ -170,6 +163,10 @@ func (l *ledger) takeOrphans() []workKey {
 // addOrphan takes the record of an orphan and returns its key. The caller has locked mu.
 func (l *ledger) addOrphan(r *record) workKey {
 	key := orphanKey(r.progress.Target)
+	r.unowned.target = r.progress.Target
+	if r.unowned.since.IsZero() {
+		r.unowned.since = time.Now()
+	}
 	l.orphans[key.name] = r
 	l.left.put(key.name, r.progress.Target.VolumeHandle)
 	return key

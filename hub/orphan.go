@@ -2,20 +2,16 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
-
-// unknownAfter is how often in a row a driver has to say NotFound of what is known by
-// hearsay alone until it is believed: it also says so of nodes that it has not found yet.
-const unknownAfter = 10
 
 // workOnOrphan detaches a volume that was left attached by a VolumeAttachment that
 // is gone (its deletion raced with the finalizer, or somebody took the finalizer:
@@ -47,6 +43,10 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		return
 	case heirWaits, heirUnclear:
 		klog.FromContext(ctx).V(2).Info("Not detached where no VolumeAttachment surely has it, will look again", "volumeHandle", handle, "node", r.node, "err", err)
+		if err == nil {
+			err = errOwnerUnclear
+		}
+		d.ledger.unownedFailed(r, err, time.Now())
 		d.queue.DoneFor(it, detachLane, d.desired.settings().Retry.Max)
 		return
 	}
@@ -60,18 +60,24 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		d.queue.Postpone(it, fencePause)
 	case d.waitsOut(r, err):
 		d.queue.DoneFor(it, detachLane, 0)
-	case r.hearsay && status.Code(err) == codes.NotFound && r.tries.failures >= unknownAfter && d.cluster.cachedVolume(r.volume) == nil:
-		klog.FromContext(ctx).Info("A volume that another process had to detach is not known to the driver any more", "volumeHandle", handle, "node", r.node)
-		d.ledger.buried(it.key, r)
-		d.queue.Done(it)
 	default:
-		failures := r.tries.failed(attach.Detaching)
-		delay := backoff(d.desired.settings().Retry, failures, err, jitter)
+		now := time.Now()
+		state := d.ledger.unownedFailed(r, err, now)
+		if state.hopeless(d.desired.settings().StuckAfter, d.sinceConnected(), now) {
+			d.giveUp(r, it.key, state)
+			d.queue.Done(it)
+			return
+		}
+		delay := backoff(d.desired.settings().Retry, state.failures, err, jitter)
 		klog.FromContext(ctx).V(2).Info("Cannot detach a volume whose VolumeAttachment is gone, will try again",
-			"volumeHandle", handle, "node", r.node, "failures", failures, "in", delay, "err", err)
+			"volumeHandle", handle, "node", r.node, "failures", state.failures, "in", delay, "err", err)
 		d.queue.DoneFor(it, detachLane, delay)
 	}
 }
+
+// errOwnerUnclear says that a volume is not detached because a VolumeAttachment may have it where
+// it is.
+var errOwnerUnclear = errors.New("another VolumeAttachment may have the volume at this node ID: this is looked at again")
 
 // inheritance is who has an orphan's volume now. What comes later counts for more.
 type inheritance int
@@ -86,26 +92,31 @@ const (
 // askFor bounds how long the API server is asked for a VolumeAttachment, again and again.
 const askFor = 2 * time.Second
 
-// heir says who has an orphan's volume on the same node, besides the VolumeAttachment that
-// left it there. The API server is asked about each that seems to, and about the one of
-// the same name (names are made of volume, driver and node, and come again): the cache
-// may know neither of a begin nor of an end. An error comes with heirUnclear. It blocks
-// for as long as that takes.
+// heir says who has an orphan's volume where it is, besides the VolumeAttachment that left
+// it there. The API server is asked about the one of the same name too: names are made of
+// volume, driver and node, and come again. It blocks for as long as that takes.
 func (d *driver) heir(ctx context.Context, r *record) (inheritance, error) {
+	return d.claimed(ctx, r, r.progress.Target, append([]string{r.attachment}, d.candidates(r)...))
+}
+
+// claimed says which of some VolumeAttachments has a volume at a target, besides the one that
+// a record is of. The API server is asked about each: the cache may know neither of a begin nor
+// of an end. An error comes with heirUnclear. It blocks for as long as that takes.
+func (d *driver) claimed(ctx context.Context, r *record, target attach.Target, names []string) (inheritance, error) {
 	found, failed := noHeir, error(nil)
-	for _, name := range d.candidates(r) {
+	for _, name := range names {
 		va, err := d.ask(ctx, name)
 		if err != nil {
 			found, failed = max(found, heirUnclear), fmt.Errorf("ask for volumeattachment %q: %w", name, err)
 			continue
 		}
-		if va != nil && va.UID == r.uid && va.DeletionTimestamp == nil && va.Status.Attached && attach.NotedTarget(va) == r.progress.Target {
+		if va != nil && va.UID == r.uid && va.DeletionTimestamp == nil && va.Status.Attached && attach.NotedTarget(va) == target {
 			found = max(found, heirUnclear) // it is said to be attached there once more
 		}
-		if va == nil || va.UID == r.uid || va.Spec.Attacher != d.name || va.Spec.NodeName != r.node {
+		if va == nil || va.UID == r.uid || va.Spec.Attacher != d.name {
 			continue
 		}
-		if found = max(found, d.claim(va, r.progress.Target)); found == heirFound {
+		if found = max(found, d.claim(va, target)); found == heirFound {
 			return found, nil
 		}
 	}
@@ -141,20 +152,30 @@ func (d *driver) ask(ctx context.Context, name string) (*storagev1.VolumeAttachm
 	}
 }
 
-// candidates are the names of VolumeAttachments that may have an orphan's volume on the same
-// node.
+// candidates are the names of other VolumeAttachments that may have an orphan's volume where
+// it is: those on its node, and those that claimants finds.
 func (d *driver) candidates(r *record) []string {
+	return d.claimants(r, r.progress.Target, d.cluster.attachmentsBy(byNode, r.node))
+}
+
+// claimants are the names of other VolumeAttachments that may have a volume at a target, out
+// of some and of those that are noted at its node ID or name the same PersistentVolume: a
+// node ID may be that of another node by now.
+func (d *driver) claimants(r *record, target attach.Target, some []*storagev1.VolumeAttachment) []string {
 	decider := d.decider()
-	names := []string{r.attachment}
-	for _, va := range d.cluster.attachmentsBy(byNode, r.node) {
-		if va = d.overlay.newest(va); va.Spec.Attacher != d.name || va.DeletionTimestamp != nil || va.Name == r.attachment {
+	var names []string
+	for _, va := range slices.Concat(some, d.cluster.attachmentsBy(byNodeID, target.NodeID), d.cluster.attachmentsBy(byVolume, r.volume)) {
+		noted := attach.NotedTarget(va)
+		if va.Name == r.attachment || va.Spec.Attacher != d.name || va.DeletionTimestamp != nil || slices.Contains(names, va.Name) ||
+			noted.VolumeHandle != "" && noted.VolumeHandle != target.VolumeHandle {
 			continue
 		}
+		va = d.overlay.newest(va)
 		facts := d.orphanFacts(va)
 		if facts.PersistentVolume == nil && !d.touched(va) && attach.VolumeName(va) != r.volume {
 			continue // it waits for another PersistentVolume, and has nothing attached yet
 		}
-		if may, _ := decider.Wants(facts, r.progress.Target); may {
+		if may, _ := decider.Wants(facts, target); may && va.DeletionTimestamp == nil {
 			names = append(names, va.Name)
 		}
 	}

@@ -124,11 +124,11 @@ func BenchmarkLedgerLeftElsewhere(b *testing.B) {
 	}
 }
 
-func BenchmarkLedgerOrphaned(b *testing.B) {
+func BenchmarkLedgerWithheld(b *testing.B) {
 	l := fullLedger()
 	b.ReportAllocs()
 	for b.Loop() {
-		if l.orphaned("handle") {
+		if l.withheld("handle", time.Minute, time.Now()) {
 			b.Fatal("it is no orphan")
 		}
 	}

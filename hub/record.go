@@ -54,7 +54,7 @@ type record struct {
 
 	witnessed time.Time // when it became an orphan, if that was another process' to see to; guarded by the ledger's mutex
 
-	hearsay bool // another process may have seen to it long ago
+	unowned unownedState // guarded by the ledger's mutex
 
 	former    int           // how often in a row the driver did not detach the volume where it was
 	abandoned attach.Target // where the volume was, which an orphan sees to now

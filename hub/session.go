@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -34,6 +35,7 @@ func isAway(err error) bool { return errors.Is(err, errAway) }
 // swapped at once.
 type liveSession struct {
 	Session
+	since time.Time   // when it was begun
 	ended atomic.Bool // it takes no call any more, those in flight may end
 }
 

@@ -202,6 +202,33 @@ func (v *virtual) eventsWith(text string) []string {
 	}
 }
 
+// metric is the sum of a metric's series in what the hub shows to Prometheus.
+func (v *virtual) metric(name string) float64 {
+	v.t.Helper()
+	gatherer, err := v.options.Metrics.Gatherer(virtualSource{v.hub})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	families, err := gatherer.Gather()
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// virtualSource is a hub without a process around it.
+type virtualSource struct{ *hub.Hub }
+
+func (virtualSource) Overview() status.Overview { return status.Overview{} }
+
 // memorySession is a session to a Backend without a connection.
 type memorySession struct {
 	*fakecsi.Backend

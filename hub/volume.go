@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -28,7 +29,7 @@ func (d *driver) workOnVolume(ctx context.Context, it *item) {
 		d.queue.DoneFor(it, releaseLane, d.desired.settings().Retry.Initial)
 		return
 	}
-	if d.ledger.orphaned(attach.VolumeHandle(pv)) {
+	if d.ledger.withheld(attach.VolumeHandle(pv), d.desired.settings().StuckAfter, time.Now()) {
 		// It may still be attached, and must not be deleted before it is not.
 		d.queue.DoneFor(it, releaseLane, d.desired.settings().Retry.Max)
 		return

@@ -147,9 +147,19 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 			d.regained(va, r, plan.Target)
 		}
 	case attach.Detaching:
+		var others bool
+		if others, err = d.leavesToAnother(ctx, r, plan); err != nil {
+			break
+		}
+		if others {
+			plan.Unpublish = nil
+		}
 		d.ledger.setReleased(va.UID, true) // before, so that the deletion's event finds it
 		if err = d.attacher().Detach(ctx, plan, &r.progress); err == nil {
 			d.regained(va, r, plan.Target)
+			if others {
+				r.progress = attach.Progress{} // it is the other one's to detach
+			}
 		}
 	}
 	if plan.Operation != attach.Detaching || err != nil {

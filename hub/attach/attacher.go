@@ -159,7 +159,7 @@ func (a Attacher) guard(ctx context.Context, plan Plan) error {
 }
 
 func (a Attacher) publish(ctx context.Context, plan Plan, p *Progress, secrets map[string]string) error {
-	p.Target, p.SecretRef = plan.Target, plan.SecretRef
+	p.Target, p.SecretRef, p.secretKnown = plan.Target, plan.SecretRef, true
 	p.state, p.context = uncertain, nil
 	plan.Publish.Secrets = secrets
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)

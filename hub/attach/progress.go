@@ -18,6 +18,8 @@ type Progress struct {
 
 	state   publication
 	context map[string]string // publish context that is not in the status yet
+	// secretKnown: SecretRef is that of the volume, also if it is nil.
+	secretKnown bool
 	// secrets of the last call that succeeded, for a detach when the secret is gone.
 	// They are kept in memory only, and only as long as the volume is attached.
 	secrets map[string]string
@@ -42,6 +44,10 @@ func (p *Progress) MayBeAttached() bool {
 	return p.state == uncertain || p.state == published || p.state == recorded
 }
 
+// SecretKnown reports whether it is known which secret belongs to the calls for the volume:
+// SecretRef, or none if that is nil.
+func (p *Progress) SecretKnown() bool { return p.secretKnown }
+
 // Adopt takes over what another process has done, from the object: a node ID beside a
 // finalizer, or beside a status that says attached, says that the volume may be. pv may
 // be nil. It does nothing where this process knows more.
@@ -52,7 +58,7 @@ func (p *Progress) Adopt(va *storagev1.VolumeAttachment, pv *corev1.PersistentVo
 	}
 	handle := va.Annotations[AnnotationVolumeHandle]
 	if spec, err := volumeSpec(va, pv); err == nil {
-		p.SecretRef = spec.CSI.ControllerPublishSecretRef
+		p.SecretRef, p.secretKnown = spec.CSI.ControllerPublishSecretRef, true
 		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
 	}
 	if handle != "" {

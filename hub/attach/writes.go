@@ -220,6 +220,9 @@ func ofHTTP2(err error) bool {
 // valid UTF-8, and not longer than the API server takes.
 func Message(err error) string { return shorten(err.Error()) }
 
+// Text is Message for what is no error.
+func Text(message string) string { return shorten(message) }
+
 func shorten(message string) string {
 	return csiclient.Shorten(csiclient.Plain(message), maxErrorMessage)
 }

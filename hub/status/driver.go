@@ -26,6 +26,11 @@ type Driver struct {
 	ConnectionError Failure   `json:"connectionError,omitzero"` // the last one, also one that was overcome
 	Failures        []Failure `json:"failures,omitempty"`       // of operations, the latest first; a few
 
+	// Unowned are the volumes that are or may be published where no VolumeAttachment asks for
+	// them, and that are still to be detached there; the oldest first, MostUnowned at most.
+	Unowned      []UnownedPublication `json:"unowned,omitempty"`
+	UnownedCount int                  `json:"unownedCount"` // all of them
+
 	Observed  *Observed `json:"observed,omitempty"`  // only in mode observe
 	Checklist []Check   `json:"checklist,omitempty"` // what has to be right before a handover
 
@@ -92,6 +97,24 @@ type Failure struct {
 	Operation        Operation `json:"operation,omitempty"`        // empty for one of the connection
 	VolumeAttachment string    `json:"volumeAttachment,omitempty"` // the name; empty for one of the connection
 	Text             string    `json:"text"`
+}
+
+// MostUnowned is how many unowned publications of a driver are shown.
+const MostUnowned = 100
+
+// UnownedPublication is a volume that is or may be published at a node and that no
+// VolumeAttachment asks for there: it was deleted without its finalizer, or is about another
+// node ID by now.
+type UnownedPublication struct {
+	VolumeHandle     string    `json:"volumeHandle"`
+	NodeID           string    `json:"nodeID"`
+	Node             string    `json:"node,omitempty"`
+	PersistentVolume string    `json:"persistentVolume,omitempty"`
+	VolumeAttachment string    `json:"volumeAttachment"` // that left it there; gone, or about another node ID
+	Since            time.Time `json:"since"`            // when this process came to know of it
+	Tries            int       `json:"tries,omitempty"`  // that have failed in a row
+	NextTry          time.Time `json:"nextTry,omitzero"`
+	LastError        string    `json:"lastError,omitempty"` // may be a driver's own text: hostile
 }
 
 // Observed is what came, in mode observe, of comparing what would have been done with

@@ -27,6 +27,7 @@ type DriverMetrics struct {
 	drift      *prometheus.CounterVec
 	observed   *prometheus.CounterVec
 	foreign    prometheus.Counter
+	gaveUp     prometheus.Counter
 	recent     recent
 }
 
@@ -50,6 +51,10 @@ func newDriverMetrics(name string) *DriverMetrics {
 		foreign: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "attach_hub_foreign_writer_total", ConstLabels: driver,
 			Help: "Writes of another attacher to VolumeAttachments of a driver that is active here.",
+		}),
+		gaveUp: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "attach_hub_detaches_given_up_total", ConstLabels: driver,
+			Help: "Volumes that no VolumeAttachment asks for and that are not detached any more, because the driver does not know them there.",
 		}),
 	}
 	d.begin()
@@ -133,6 +138,14 @@ func (d *DriverMetrics) ForeignWriter() {
 	d.foreign.Inc()
 }
 
+// GaveUp counts a volume that is not detached any more although it may be attached.
+func (d *DriverMetrics) GaveUp() {
+	if d == nil {
+		return
+	}
+	d.gaveUp.Inc()
+}
+
 // Describe implements prometheus.Collector.
 func (d *DriverMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, c := range d.parts() {
@@ -148,5 +161,5 @@ func (d *DriverMetrics) Collect(out chan<- prometheus.Metric) {
 }
 
 func (d *DriverMetrics) parts() []prometheus.Collector {
-	return []prometheus.Collector{d.calls, d.took, d.operations, d.retries, d.drift, d.observed, d.foreign}
+	return []prometheus.Collector{d.calls, d.took, d.operations, d.retries, d.drift, d.observed, d.foreign, d.gaveUp}
 }

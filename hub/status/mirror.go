@@ -25,6 +25,8 @@ var (
 	workersDesc = describe("workers", "Workers that the operation may have at once now: half, and what the other one lends it.", "driver", "operation")
 	stuckDesc   = describe("stuck", "VolumeAttachments that are without success for longer than stuckAfter.", "driver", "operation")
 
+	danglingDesc = describe("dangling_publications", "Volumes that are or may be published where no VolumeAttachment asks for them.", "driver")
+
 	// As client-go has it, which keeps a lease that was let go at 1, and for ever.
 	masterDesc = prometheus.NewDesc("leader_election_master_status", "Whether this process holds the lease of a driver.", []string{"name"}, nil)
 
@@ -46,7 +48,7 @@ type mirror struct{ source Source }
 // Describe implements prometheus.Collector.
 func (mirror) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{upDesc, leaderDesc, infoDesc, depthDesc, oldestDesc, busyDesc, workersDesc,
-		stuckDesc, masterDesc, unclaimedDesc, conflictsDesc, reloadDesc, reloadedDesc, hashDesc} {
+		stuckDesc, danglingDesc, masterDesc, unclaimedDesc, conflictsDesc, reloadDesc, reloadedDesc, hashDesc} {
 		out <- d
 	}
 }
@@ -85,6 +87,7 @@ func collectDriver(out chan<- prometheus.Metric, name string, d Driver) {
 	gauge(out, upDesc, truth(d.Up), name)
 	gauge(out, leaderDesc, truth(d.Lease.Mine), name)
 	gauge(out, infoDesc, 1, name, label(d.Mode), label(d.Endpoint), label(d.Version), label(d.Source))
+	gauge(out, danglingDesc, float64(d.UnownedCount), name)
 	collectLane(out, name, withRepairs(d))
 	collectLane(out, name, d.Lane(Detach))
 }
