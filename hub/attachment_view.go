@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"strings"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -132,11 +133,14 @@ func (d *driver) describe(a *status.Attachment, va *storagev1.VolumeAttachment, 
 // its driver can be called.
 func (v itemView) waitsFor(c *Cluster) string {
 	switch {
-	case v.behind != "":
-		if other := c.cachedAttachment(v.behind); other != nil {
+	case v.behind.kind == orphanWork:
+		nodeID, _, _ := strings.Cut(v.behind.name, "\x00")
+		return "the detach of what was left attached, from node ID " + nodeID
+	case v.behind.name != "":
+		if other := c.cachedAttachment(v.behind.name); other != nil {
 			return "the detach from node " + other.Spec.NodeName
 		}
-		return "the detach by " + v.behind
+		return "the detach by " + v.behind.name
 	case v.volumeBusy:
 		return "other work on the same volume"
 	case v.nodeBusy:

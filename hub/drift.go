@@ -102,7 +102,7 @@ func (w *driftWatch) check(ctx context.Context) {
 			found[va.UID], drifted[va.UID] = kind, va
 		}
 		if d.decider().Healed(facts, published) {
-			if err := d.attacher().ForgetAttachError(ctx, va); err != nil {
+			if err := d.writer().ForgetAttachError(ctx, va); err != nil {
 				logger.V(2).Info("Cannot take away the error of a volume that is listed as attached", "volumeAttachment", name, "err", err)
 			}
 		}

@@ -76,7 +76,7 @@ func (d *driver) run(ctx context.Context) error {
 	})
 	contain(fail, func() { d.connection.serve(d) })
 	contain(fail, func() {
-		d.attend(intake, &loops, []*round{d.driftRound(), d.stuckRound()}, func() {
+		d.attend(intake, &loops, []*round{d.driftRound(), d.stuckRound(), d.resyncRound()}, func() {
 			fail(errLeaseLost)
 			cut()
 		})
@@ -176,10 +176,31 @@ func (d *driver) decider() attach.Driver {
 	return decider
 }
 
-// attacher returns what carries plans out.
+// attacher returns what carries plans out, for the worker that has the item of what is
+// written: what comes back counts as seen by it.
 func (d *driver) attacher() attach.Attacher {
+	a := d.writer()
+	a.Written = workerWrites{d.overlay, d.ledger}
+	return a
+}
+
+// writer is attacher for all who are not that worker. What comes back may be news, such as a
+// deletion, that a worker has to look at.
+func (d *driver) writer() attach.Attacher {
 	return attach.Attacher{Kube: d.cluster.kube, Controller: d, Written: d.overlay,
 		Timeout: d.desired.settings().Timeout, BeforeWrite: d.beforeWrite, Fence: d.mayCall, WriteTimeout: d.writeTimeout}
+}
+
+// workerWrites takes what a worker has written or read of its own VolumeAttachment.
+type workerWrites struct {
+	*overlay
+	ledger *ledger
+}
+
+// VolumeAttachmentWritten implements attach.Written.
+func (w workerWrites) VolumeAttachmentWritten(va *storagev1.VolumeAttachment) {
+	w.overlay.VolumeAttachmentWritten(va)
+	w.ledger.saw(va)
 }
 
 // wanted returns what a VolumeAttachment asks for in its newest known state, Idle

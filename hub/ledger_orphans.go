@@ -160,6 +160,17 @@ func (l *ledger) takeOrphans() []workKey {
 	return keys
 }
 
+// orphanKeys returns the keys of all orphans.
+func (l *ledger) orphanKeys() []workKey {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	keys := make([]workKey, 0, len(l.orphans))
+	for name := range l.orphans {
+		keys = append(keys, workKey{orphanWork, name})
+	}
+	return keys
+}
+
 // addOrphan takes the record of an orphan and returns its key. The caller has locked mu.
 func (l *ledger) addOrphan(r *record) workKey {
 	key := orphanKey(r.progress.Target)

@@ -47,6 +47,9 @@ func (h *Hub) checkMoving() error {
 func (q *queue) wedged(now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.ended { // what runs still may take as long as its grace
+		return false
+	}
 	due := len(q.delayed) > 0 && now.Sub(q.delayed[0].due) > wedgedAfter
 	return !q.looked.IsZero() && now.Sub(q.looked) > wedgedAfter && (due || q.lanes.next(now) != nil)
 }

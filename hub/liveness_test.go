@@ -60,3 +60,23 @@ func TestCachesThatNeverFillAreFound(t *testing.T) {
 		}
 	})
 }
+
+// The kubelet killed a hub that drained for longer than a minute, with all its drivers.
+func TestQueueOfADriverThatDrainsIsNotTakenForWedged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(1)
+		q.Open()
+		ctx, cancel := context.WithCancel(t.Context())
+		go q.run(ctx, func(*item) {}) // its call hangs
+		q.Add(workKey{attachmentWork, "hanging"}, attachLane)
+		synctest.Wait()
+		q.SetLimits(10, 0)
+		cancel()
+		synctest.Wait()
+		q.Add(workKey{attachmentWork, "waiting"}, attachLane)
+		time.Sleep(10 * wedgedAfter)
+		if q.wedged(time.Now()) {
+			t.Error("a queue that has ended is taken for one that leaves its work alone")
+		}
+	})
+}

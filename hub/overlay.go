@@ -26,7 +26,6 @@ type overlay struct {
 	attachments cache.MutationCache
 	volumes     cache.MutationCache
 	cluster     *Cluster
-	ledger      *ledger
 
 	mu sync.Mutex
 	// ended are the VolumeAttachments that a write of this process has ended, by UID, until
@@ -35,13 +34,13 @@ type overlay struct {
 	ended map[types.UID]bool // guarded by mu
 }
 
-func newOverlay(logger klog.Logger, c *Cluster, l *ledger) *overlay {
+func newOverlay(logger klog.Logger, c *Cluster) *overlay {
 	over := func(cached cache.Store) cache.MutationCache {
 		return cache.NewIntegerResourceVersionMutationCacheWithOptions(logger, cached,
 			cache.MutationCacheOptions{TTL: overlayTTL, MaxCacheSize: overlaySize})
 	}
 	return &overlay{attachments: over(c.attachments.GetStore()), volumes: over(volumeStore{c.volumes.GetStore()}),
-		cluster: c, ledger: l, ended: map[types.UID]bool{}}
+		cluster: c, ended: map[types.UID]bool{}}
 }
 
 // VolumeAttachmentWritten takes an object that the API server returned to a write.
@@ -51,17 +50,17 @@ func (o *overlay) VolumeAttachmentWritten(va *storagev1.VolumeAttachment) {
 		o.end(va)
 	}
 	o.attachments.Mutation(va)
-	o.ledger.saw(va)
 }
 
 // end notes that a VolumeAttachment is gone, unless the cache knows already: nobody would
-// tell any more.
-func (o *overlay) end(va *storagev1.VolumeAttachment) {
+// tell any more. It reports whether the watch is still to tell.
+func (o *overlay) end(va *storagev1.VolumeAttachment) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if cached := o.cluster.cachedAttachment(va.Name); cached != nil && cached.UID == va.UID {
 		o.ended[va.UID] = true
 	}
+	return o.ended[va.UID]
 }
 
 // attachmentGone takes the last state of a VolumeAttachment that is gone.

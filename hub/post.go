@@ -130,7 +130,7 @@ func (p *post) newDriver(term *lease.Term) *driver {
 		grace:      p.hub.options.Grace,
 		term:       term,
 		ledger:     p.ledger,
-		overlay:    newOverlay(p.logger, p.hub.cluster, p.ledger),
+		overlay:    newOverlay(p.logger, p.hub.cluster),
 		queue:      newQueue(value.Workers),
 		budget:     rate.NewLimiter(rate.Inf, 0),
 		// A write of a process that was stopped in the middle of it is over before

@@ -22,6 +22,7 @@ type queue struct {
 	places  int                 // on each node; 0: no limit
 	behind  map[workKey][]*item // items that wait until that one is done
 	looked  time.Time           // when something to start was looked for last
+	ended   bool                // run has returned: nothing starts any more
 }
 
 func newQueue(workers int) *queue {
@@ -40,6 +41,7 @@ func newQueue(workers int) *queue {
 func (q *queue) run(ctx context.Context, start func(*item)) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	defer q.setEnded()
 	for ctx.Err() == nil {
 		it, wait := q.take(time.Now())
 		if it != nil {
@@ -53,6 +55,12 @@ func (q *queue) run(ctx context.Context, start func(*item)) {
 		case <-timer.C:
 		}
 	}
+}
+
+func (q *queue) setEnded() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ended = true
 }
 
 // take returns the item to run now, or how long there is nothing to do.

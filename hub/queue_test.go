@@ -304,12 +304,12 @@ func TestWhatHasToWaitForADetachDoesSoUnlessThatBacksOff(t *testing.T) {
 			if got := q.WaitFor(attach, first); got != c.want {
 				t.Errorf("waits: %v, want %v", got, c.want)
 			}
-			if v, _ := q.look(attach.key); v.behind != map[bool]string{true: "detach"}[c.want] {
-				t.Errorf("it is shown to wait for %q", v.behind)
+			if v, _ := q.look(attach.key); v.behind.name != map[bool]string{true: "detach"}[c.want] {
+				t.Errorf("it is shown to wait for %q", v.behind.name)
 			}
 			q.Add(attach.key, attachLane) // something has changed
-			if v, _ := q.look(attach.key); v.behind != "" {
-				t.Errorf("it waits for nothing, and is shown to wait for %q", v.behind)
+			if v, _ := q.look(attach.key); v.behind.name != "" {
+				t.Errorf("it waits for nothing, and is shown to wait for %q", v.behind.name)
 			}
 		})
 	}

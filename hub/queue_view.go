@@ -42,7 +42,7 @@ type itemView struct {
 	due   time.Time // of a delayed one
 	// volumeBusy, nodeBusy and behind say what a parked one waits for.
 	volumeBusy, nodeBusy bool
-	behind               string // name of the VolumeAttachment whose detach goes first
+	behind               workKey // the detach that goes first
 }
 
 // look returns the work on a key, if there is any.
@@ -58,9 +58,9 @@ func (q *queue) look(key workKey) (itemView, bool) {
 	case delayed:
 		v.due = it.due
 	case parked:
-		v.behind = it.behind.name
-		v.nodeBusy = v.behind == "" && it.held != ""
-		v.volumeBusy = v.behind == "" && it.held == ""
+		v.behind = it.behind
+		v.nodeBusy = v.behind == workKey{} && it.held != ""
+		v.volumeBusy = v.behind == workKey{} && it.held == ""
 	}
 	return v, true
 }

@@ -68,6 +68,7 @@ func newRecord(va *storagev1.VolumeAttachment) *record {
 type tries struct {
 	operation attach.Operation
 	failures  int
+	since     time.Time // the first of them
 }
 
 // failed counts one more failure and returns how many there were. Attach and
@@ -75,7 +76,7 @@ type tries struct {
 // not to wait.
 func (t *tries) failed(op attach.Operation) int {
 	if t.operation != op || t.failures == 0 {
-		*t = tries{operation: op}
+		*t = tries{operation: op, since: time.Now()}
 	}
 	t.failures++
 	return t.failures

@@ -143,7 +143,13 @@ func contained(handle func(obj any)) func(obj any) {
 
 func (r *router) attachmentChanged(before, after any) {
 	old, _ := before.(*storagev1.VolumeAttachment)
-	if va, ok := after.(*storagev1.VolumeAttachment); ok {
+	va, ok := after.(*storagev1.VolumeAttachment)
+	if ok && old != nil && old.UID != va.UID {
+		// A relist has seen neither the end of one nor the begin of the other.
+		r.attachmentGone(cache.DeletedFinalStateUnknown{Key: old.Name, Obj: old})
+		old = nil
+	}
+	if ok {
 		if l := r.listener(va.Spec.Attacher); l != nil {
 			l.onAttachment(old, va)
 		}

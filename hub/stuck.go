@@ -89,18 +89,32 @@ func (w *stuckWatch) look(ctx context.Context) {
 	d.tally.setStuck(counts)
 }
 
+// whyStuck says what keeps a VolumeAttachment from success: the driver is away, the last error, or
+// what it waits for.
+func (d *driver) whyStuck(name string) error {
+	if s := d.connection.session.Load(); s == nil || isDone(s) {
+		_, reason := d.condition.connection()
+		return fmt.Errorf("%w: %s", errAway, reason)
+	}
+	if _, text := d.ledger.failure(name); text != "" {
+		return errors.New(text)
+	}
+	if item, ok := d.queue.look(workKey{attachmentWork, name}); ok && item.state == parked {
+		return errors.New("waiting for " + item.waitsFor(d.cluster))
+	} else if ok && item.state == running {
+		return errors.New("the call to the driver has not returned yet")
+	}
+	return errors.New("waiting for a worker: all calls that the driver may have in flight take long")
+}
+
 // explainStuck writes why a VolumeAttachment is stuck into its status, if no error says
 // so: its driver cannot even be called. The next try adds more.
 func (d *driver) explainStuck(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation) {
 	if op == attach.Attaching && va.Status.AttachError != nil || op == attach.Detaching && va.Status.DetachError != nil {
 		return
 	}
-	why := errors.New("waiting for a worker: all calls that the driver may have in flight take long")
-	if s := d.connection.session.Load(); s == nil || isDone(s) {
-		_, reason := d.condition.connection()
-		why = fmt.Errorf("%w: %s", errAway, reason)
-	}
-	if err := d.attacher().SaveError(ctx, va, op, stuckError{op: op, since: wantedSince(va, op), last: why}); err != nil {
+	why := d.whyStuck(va.Name)
+	if err := d.writer().SaveError(ctx, va, op, stuckError{op: op, since: wantedSince(va, op), last: why}); err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot write the error into the VolumeAttachment", "volumeAttachment", va.Name, "cause", why, "err", err)
 	}
 }

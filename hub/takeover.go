@@ -35,6 +35,6 @@ func (d *driver) catchUp(ctx context.Context, va *storagev1.VolumeAttachment, r 
 		return nil, nil
 	}
 	r.caughtUp = d.term
-	d.overlay.VolumeAttachmentWritten(now)
+	workerWrites{d.overlay, d.ledger}.VolumeAttachmentWritten(now)
 	return now, nil
 }

@@ -47,7 +47,8 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 	r := d.ledger.open(va)
 	va, err := d.catchUp(ctx, va, r)
 	if err != nil {
-		d.queue.DoneFor(it, it.lane, backoff(d.desired.settings().Retry, 1, err, jitter))
+		op, _ := d.wanted(name)
+		d.queue.DoneFor(it, it.lane, backoff(d.desired.settings().Retry, r.tries.failed(op), err, jitter))
 		return
 	}
 	if va == nil {
@@ -213,10 +214,16 @@ func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan a
 // driver, and with it the calls for all others.
 const aloneAfter = 3
 
+// troubleAfter is how long the Kubernetes API may be out of order for one VolumeAttachment
+// before its status says so: most of that is over in seconds.
+const troubleAfter = 5 * time.Second
+
 // isOfTheVolume says whether an error is for the status: whoever waits for the volume can do
-// nothing about the Kubernetes API, this process' lease or a driver that has just gone.
+// nothing about a short trouble of the Kubernetes API, this process' lease or a driver that
+// has just gone.
 func (d *driver) isOfTheVolume(r *record, err error) bool {
-	return !attach.NotReady(err) && !isFenced(err) && !d.waitsOut(r, err)
+	lasting := attach.CannotServe(err) && r.tries.failures > 0 && time.Since(r.tries.since) >= troubleAfter
+	return (lasting || !attach.NotReady(err)) && !isFenced(err) && !d.waitsOut(r, err)
 }
 
 // waitsOut says whether a failure is only that the driver has gone away, so that the
@@ -263,11 +270,20 @@ func (d *driver) retry(ctx context.Context, it *item, r *record, op attach.Opera
 // refresh reads a VolumeAttachment anew, when a write has shown that the caches are
 // behind or that another writer is at work, with its PersistentVolume.
 func (d *driver) refresh(ctx context.Context, name string) {
+	before := d.overlay.attachment(name)
 	va, err := d.cluster.attachment(ctx, name)
-	if err != nil || va == nil {
-		return // the watch will say so
+	if err != nil {
+		return
 	}
-	d.overlay.VolumeAttachmentWritten(va)
+	if before != nil && (va == nil || va.UID != before.UID) {
+		// The watch may be late. What was left attached is seen to now, and not once more
+		// when the watch tells.
+		d.ledger.setReleased(before.UID, d.overlay.end(before))
+	}
+	if va == nil {
+		return
+	}
+	workerWrites{d.overlay, d.ledger}.VolumeAttachmentWritten(va)
 	d.refreshVolume(ctx, attach.VolumeName(va))
 }
 

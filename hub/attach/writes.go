@@ -131,18 +131,25 @@ func stale(err error) error {
 // gone says whether the API server answered a patch with: there is no such object.
 func gone(err error) bool { return errors.Is(err, ErrStale) && apierrors.IsNotFound(err) }
 
-// writeStatus writes one value into the status. A VolumeAttachment that is gone needs
-// none.
+// writeStatus writes one value into the status. A VolumeAttachment that is gone is
+// ErrStale.
 func (a Attacher) writeStatus(ctx context.Context, va *storagev1.VolumeAttachment, path string, value any) error {
 	return a.patchStatus(ctx, newPatch(va, add(path, value)))
 }
 
 func (a Attacher) patchStatus(ctx context.Context, patch *Patch) error {
-	_, err := a.patchAttachment(ctx, patch, "status")
-	if err != nil && !gone(err) {
+	if _, err := a.patchAttachment(ctx, patch, "status"); err != nil {
 		return fmt.Errorf("write status of volumeattachment: %w", err)
 	}
 	return nil
+}
+
+// ignoreGone turns the error of a write to a VolumeAttachment that is gone into none.
+func ignoreGone(err error) error {
+	if gone(err) {
+		return nil
+	}
+	return err
 }
 
 // markAttached replaces the whole status, so that no error and no metadata of an
@@ -153,7 +160,7 @@ func (a Attacher) markAttached(ctx context.Context, va *storagev1.VolumeAttachme
 }
 
 func (a Attacher) markDetached(ctx context.Context, va *storagev1.VolumeAttachment) error {
-	return a.writeStatus(ctx, va, "/status", storagev1.VolumeAttachmentStatus{})
+	return ignoreGone(a.writeStatus(ctx, va, "/status", storagev1.VolumeAttachmentStatus{}))
 }
 
 // SaveError writes why an operation did not succeed into the VolumeAttachment, for
@@ -168,13 +175,13 @@ func (a Attacher) SaveError(ctx context.Context, va *storagev1.VolumeAttachment,
 	if op == Detaching {
 		path = "/status/detachError"
 	}
-	return a.writeStatus(ctx, va, path, value)
+	return ignoreGone(a.writeStatus(ctx, va, path, value))
 }
 
 // ForgetAttachError takes the attachError from a VolumeAttachment that is attached. It
 // returns ErrStale if it has none, or is attached no more.
 func (a Attacher) ForgetAttachError(ctx context.Context, va *storagev1.VolumeAttachment) error {
-	return a.patchStatus(ctx, newPatch(va, test("/status/attached", true), remove("/status/attachError")))
+	return ignoreGone(a.patchStatus(ctx, newPatch(va, test("/status/attached", true), remove("/status/attachError"))))
 }
 
 // errorCode is a gRPC code as the API server takes it: a driver may answer with a number
@@ -193,8 +200,17 @@ func errorCode(code codes.Code) *int32 {
 func NotReady(err error) bool {
 	var transport *url.Error
 	return errors.Is(err, ErrStale) || errors.Is(err, ErrRefused) || errors.Is(err, context.Canceled) ||
-		errors.As(err, &transport) || interrupted(err) ||
-		apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		errors.As(err, &transport) || interrupted(err) || serverTrouble(err)
+}
+
+// CannotServe says whether the API server has answered that it cannot serve a request: itself, or
+// a webhook that it asks, is out of order. That is NotReady, and may last.
+func CannotServe(err error) bool {
+	return !errors.Is(err, ErrStale) && !errors.Is(err, ErrRefused) && !errors.Is(err, context.Canceled) && serverTrouble(err)
+}
+
+func serverTrouble(err error) bool {
+	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }
 

@@ -20,6 +20,7 @@ type API struct {
 	mu        sync.Mutex // guards all below
 	version   int64
 	objects   map[key]object
+	forgotten int64 // resourceVersion up to which no watch is told any more
 	events    []event
 	changed   chan struct{} // closed and replaced on each change that watches have to see
 	held      map[string]bool
@@ -67,6 +68,15 @@ func (a *API) HoldWatches(resource string) { a.hold(resource, true) }
 
 // ReleaseWatches lets the watches of a resource see what has happened.
 func (a *API) ReleaseWatches(resource string) { a.hold(resource, false) }
+
+// ForgetEvents drops what watches have not told yet, and ends them with "too old": their
+// clients have to list anew, as after a long outage.
+func (a *API) ForgetEvents() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.forgotten = a.version
+	a.wake()
+}
 
 func (a *API) hold(resource string, held bool) {
 	a.mu.Lock()

@@ -29,7 +29,10 @@ func line(what string, o object) []byte {
 	return append(text, '\n')
 }
 
-// watchBody is the answer to a watch. It does not end by itself.
+// expired tells a client that it has missed events.
+var expired = []byte(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old resource version"}}` + "\n")
+
+// watchBody is the answer to a watch. It ends by itself only after ForgetEvents.
 type watchBody struct {
 	api      *API
 	ctx      context.Context // of the request
@@ -37,6 +40,7 @@ type watchBody struct {
 	next     int    // in the API's events
 	after    int64  // resourceVersion that the client knows
 	rest     []byte // told, and not read yet
+	ended    bool   // after the rest
 	once     sync.Once
 	closed   chan struct{}
 }
@@ -72,6 +76,9 @@ func (b *watchBody) Read(p []byte) (int, error) {
 			b.rest = b.rest[n:]
 			return n, nil
 		}
+		if b.ended {
+			return 0, io.EOF
+		}
 		select {
 		case <-changed:
 		case <-b.closed:
@@ -90,7 +97,13 @@ func (b *watchBody) fill() <-chan struct{} {
 		return b.api.changed
 	}
 	for ; b.next < len(b.api.events) && len(b.rest) == 0; b.next++ {
-		if e := b.api.events[b.next]; e.resource == b.resource && e.version > b.after {
+		e := b.api.events[b.next]
+		if e.resource != b.resource || e.version <= b.after {
+			continue
+		}
+		if b.ended = e.version <= b.api.forgotten; b.ended {
+			b.rest = expired
+		} else {
 			b.rest = append(b.rest, e.line...)
 		}
 	}
