@@ -83,8 +83,11 @@ func TestAttachOfAVolumeAttachmentThatHasVanishedIsNotRepeated(t *testing.T) {
 // looked at by nobody.
 func TestNewObjectOfTheSameNameAfterAMissedDeletionIsAnotherOne(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		v.start()
+		stop := v.start()
 		va := v.attached()
+		stop()
+		v.start() // it remembers nothing
+		v.pass(time.Second)
 		v.register("other", "id-other")
 		v.api.HoldWatches("volumeattachments")
 		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.Internal}}})
