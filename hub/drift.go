@@ -107,9 +107,25 @@ func (w *driftWatch) check(ctx context.Context) {
 			}
 		}
 	}
+	d.forgetFound(logger, published)
 	maps.DeleteFunc(w.reported, func(uid types.UID, _ bool) bool { return drifted[uid] == nil })
 	for _, uid := range w.count.Add(found, settings.Confirmations) {
 		w.onDrift(logger, drifted[uid], found[uid])
+	}
+}
+
+// forgetFound ends the repair of volumes that were lost and that a listing has again where they
+// should be: while a repair fails, somebody else, or the storage system itself, may have
+// brought the volume back.
+func (d *driver) forgetFound(logger klog.Logger, published csiclient.Published) {
+	for _, name := range d.ledger.lostNames() {
+		va := d.overlay.attachment(name)
+		if va == nil || !d.decider().Listed(d.cachedFacts(va), published) {
+			continue
+		}
+		logger.Info("The driver lists a volume again that was lost, and it is not attached once more", "volumeAttachment", name, "node", va.Spec.NodeName)
+		d.ledger.setLost(va, false)
+		d.queue.Hurry(workKey{attachmentWork, name})
 	}
 }
 

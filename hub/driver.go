@@ -291,7 +291,7 @@ func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
 	d.overlay.attachmentGone(va)
 	recorded, _ := d.ledger.known(va)
 	if (!d.before(va) || cutShort(va, d.finalizer)) && !d.ledger.wasReleased(va.UID) {
-		recorded = d.ledger.adopt(va, d.volumeOrGhost(va))
+		recorded = d.ledger.adopt(d.decider(), d.orphanFacts(va))
 	}
 	if recorded {
 		d.ledger.vanish(va.Name) // before it is in the queue, so that its worker finds it

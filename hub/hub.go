@@ -88,11 +88,30 @@ func New(o Options) (*Hub, error) {
 // left attached.
 func (h *Hub) witness(va *storagev1.VolumeAttachment) {
 	h.mu.Lock()
-	l := h.ledgers[va.Spec.Attacher]
+	l, e := h.ledgers[va.Spec.Attacher], h.engaged[va.Spec.Attacher]
 	h.mu.Unlock()
-	if l != nil {
-		l.witness(va, h.cluster.volumeOrGhost(va), time.Now())
+	if l == nil {
+		return
 	}
+	decider := attach.Driver{Name: va.Spec.Attacher, Capabilities: e.capabilities()}
+	l.witness(decider, attach.Facts{
+		VolumeAttachment: va,
+		PersistentVolume: h.cluster.volumeOrGhost(va),
+		CSINode:          h.cluster.cachedCSINode(va.Spec.NodeName),
+	}, time.Now())
+}
+
+// capabilities are those that the driver had in its last session, none if there was none.
+func (e *engagement) capabilities() csiclient.Capabilities {
+	if e == nil {
+		return csiclient.Capabilities{}
+	}
+	if p := e.post.Load(); p != nil {
+		if s := p.connection.session.Load(); s != nil {
+			return s.Info().Capabilities
+		}
+	}
+	return csiclient.Capabilities{}
 }
 
 // Run serves the drivers of the latest snapshot until ctx ends, then returns when

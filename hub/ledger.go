@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -88,9 +87,10 @@ func (l *ledger) open(va *storagev1.VolumeAttachment) *record {
 // adopt takes what the last state of a VolumeAttachment that is gone tells into its
 // record: somebody took the finalizer that guarded an attached volume. If there is none
 // it makes one, if that state tells anything. It says whether there is a record now.
-func (l *ledger) adopt(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) bool {
+func (l *ledger) adopt(decider attach.Driver, last attach.Facts) bool {
+	va := last.VolumeAttachment
 	var told attach.Progress
-	told.Adopt(va, pv, l.finalizer)
+	told.AdoptLast(decider, last)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.records[va.Name]
@@ -156,6 +156,19 @@ func (l *ledger) isLost(va *storagev1.VolumeAttachment) bool {
 	defer l.mu.Unlock()
 	r := l.records[va.Name]
 	return r != nil && r.uid == va.UID && r.lost
+}
+
+// lostNames returns the VolumeAttachments that setLost has noted.
+func (l *ledger) lostNames() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var names []string
+	for name, r := range l.records {
+		if r.lost {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // close forgets a VolumeAttachment that is gone, with its backoff: the next object

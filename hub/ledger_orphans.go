@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -32,12 +31,13 @@ func (l *ledger) forgetWitnessed(now time.Time) {
 
 // witness makes an orphan of what a VolumeAttachment may have left attached that
 // vanished while another process worked for the driver, which may not get to see to it.
-func (l *ledger) witness(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, now time.Time) {
+func (l *ledger) witness(decider attach.Driver, last attach.Facts, now time.Time) {
+	va := last.VolumeAttachment
 	if !cutShort(va, l.finalizer) {
 		return
 	}
 	r := newRecord(va)
-	if r.progress.Adopt(va, pv, l.finalizer); !r.progress.MayBeAttached() {
+	if r.progress.AdoptLast(decider, last); !r.progress.MayBeAttached() {
 		return
 	}
 	r.witnessed = now

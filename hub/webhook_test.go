@@ -54,3 +54,25 @@ func TestErrorOfTheKubernetesAPIThatLastsIsSaidInTheStatus(t *testing.T) {
 		}
 	})
 }
+
+// Somebody else writes the PersistentVolume all the time: nothing of that is for the status, until it is stuck.
+func TestReasonOfAStuckAttachmentIsTheLastErrorAlsoIfThatIsNoneForTheStatus(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.register("n", "id-n")
+		v.volume("v")
+		v.api.Intercept(func(r fakekube.Request) int {
+			if r.Verb == "patch" && r.Resource == "persistentvolumes" {
+				return http.StatusConflict
+			}
+			return 0
+		})
+		v.start()
+		va := v.attachment("v", "n")
+		v.create(va)
+		v.pass(20 * time.Minute)
+		got := v.get(va.Name)
+		if e := got.Status.AttachError; e == nil || !strings.Contains(e.Message, "add finalizer to persistentvolume") {
+			t.Errorf("the status says %+v, want the last error", e)
+		}
+	})
+}

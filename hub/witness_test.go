@@ -14,6 +14,10 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
+var routedDecider = attach.Driver{Name: routedDriver}
+
+func lastOf(va *storagev1.VolumeAttachment) attach.Facts { return attach.Facts{VolumeAttachment: va} }
+
 // Somebody else works for the driver, and may die before it sees what has vanished.
 func TestStandbyRemembersWhatAVanishedAttachmentMayHaveLeftAttached(t *testing.T) {
 	deleted := func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{} }
@@ -57,9 +61,9 @@ func TestStandbyRemembersWhatAVanishedAttachmentMayHaveLeftAttached(t *testing.T
 func TestStandbyForgetsWhatAnotherMustHaveSeenToByNow(t *testing.T) {
 	l := newLedger(attach.Finalizer(routedDriver))
 	began := time.Now()
-	l.witness(routedAttachment(guardedAttachment), nil, began)
+	l.witness(routedDecider, lastOf(routedAttachment(guardedAttachment)), began)
 	other := func(va *storagev1.VolumeAttachment) { va.Annotations[attach.AnnotationVolumeHandle] = "other" }
-	l.witness(routedAttachment(guardedAttachment, other), nil, began.Add(witnessedFor+1))
+	l.witness(routedDecider, lastOf(routedAttachment(guardedAttachment, other)), began.Add(witnessedFor+1))
 	if keys := l.takeOrphans(); len(keys) != 1 || keys[0] != orphanKey(attach.Target{VolumeHandle: "other", NodeID: "id"}) {
 		t.Errorf("to be detached: %v, want the second only", keys)
 	}
@@ -74,7 +78,7 @@ func TestWhatVanishedJustBeforeTheLeaseWasLostIsNotForgotten(t *testing.T) {
 		va.Annotations[attach.AnnotationVolumeHandle] = name
 		l.open(va)
 		if left {
-			l.adopt(va, nil)
+			l.adopt(routedDecider, lastOf(va))
 		}
 		l.vanish(name)
 	}
@@ -130,7 +134,7 @@ func TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach(t *testing.T) {
 			if !served {
 				d.routes.close(d)
 				d.routes.stray = func(va *storagev1.VolumeAttachment) {
-					d.ledger.witness(va, d.cluster.volumeOrGhost(va), time.Now())
+					d.ledger.witness(routedDecider, d.orphanFacts(va), time.Now())
 				}
 			}
 			d.routes.attachmentGone(va)
@@ -152,7 +156,7 @@ func TestInlineVolumeWaitsForWhatIsLeftOfItElsewhereAndForNoOther(t *testing.T) 
 	another.Name = "another"
 	l.open(another)
 	l.vanish(another.Name) // of some volume
-	l.witness(routedAttachment(guardedAttachment, inline), nil, time.Now())
+	l.witness(routedDecider, lastOf(routedAttachment(guardedAttachment, inline)), time.Now())
 	next := routedAttachment(inline)
 	next.Name = "next"
 	place := attach.Target{VolumeHandle: "handle", NodeID: "id"}

@@ -61,9 +61,15 @@ func (d Driver) Drift(f Facts, p csiclient.Published) (DriftKind, error) {
 // attached again, as a listing shows: who had that done after it was lost did not come to
 // write so.
 func (d Driver) Healed(f Facts, p csiclient.Published) bool {
+	return f.VolumeAttachment.Status.AttachError != nil && d.Listed(f, p)
+}
+
+// Listed reports whether a listing surely has the volume of an attached VolumeAttachment where
+// that is noted to have it.
+func (d Driver) Listed(f Facts, p csiclient.Published) bool {
 	va := f.VolumeAttachment
 	noted := NotedTarget(va)
-	if va.Status.AttachError == nil || !d.canDrift(va) || noted.NodeID == "" || noted.VolumeHandle == "" {
+	if !d.canDrift(va) || noted.NodeID == "" || noted.VolumeHandle == "" {
 		return false
 	}
 	handle, err := d.listedHandle(f, noted.VolumeHandle, noted.NodeID)

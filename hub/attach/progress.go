@@ -66,6 +66,26 @@ func (p *Progress) Adopt(va *storagev1.VolumeAttachment, pv *corev1.PersistentVo
 	}
 }
 
+// AdoptLast is Adopt for the last state of a VolumeAttachment that is gone. One that says attached
+// with neither finalizer nor node ID was marked so by a csi-attacher whose write was meant for another
+// object of the same name, which was deleted just then (kubernetes/kubernetes issue 124749):
+// its volume may be attached to the node, by the ID that the node has now. A driver
+// without PUBLISH_UNPUBLISH_VOLUME has all its VolumeAttachments that way, and attaches nothing.
+func (p *Progress) AdoptLast(d Driver, last Facts) {
+	va := last.VolumeAttachment
+	p.Adopt(va, last.PersistentVolume, Finalizer(d.Name))
+	if p.state != unknown || !d.Capabilities.PublishUnpublish || !va.Status.Attached || va.Annotations[AnnotationNodeID] != "" {
+		return
+	}
+	spec, err := volumeSpec(va, last.PersistentVolume)
+	nodeID, registered := nodeIDFrom(last.CSINode, d.Name)
+	if err != nil || !registered || nodeID == "" || spec.CSI.VolumeHandle == "" {
+		return
+	}
+	p.Target, p.state = Target{VolumeHandle: spec.CSI.VolumeHandle, NodeID: nodeID}, recorded
+	p.SecretRef, p.secretKnown = spec.CSI.ControllerPublishSecretRef, true
+}
+
 // Inherit takes over what is known otherwise, where this process knows nothing.
 func (p *Progress) Inherit(known Progress) {
 	if p.state == unknown {
