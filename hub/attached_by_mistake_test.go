@@ -52,7 +52,7 @@ func TestVolumeThatASidecarAttachedForTheWrongObjectIsDetachedAtTheTakeover(t *t
 					v.options.Leases, v.options.LeaseNamespace, v.options.LeaseDuration = held, "hub", 15*time.Second
 				}
 				v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
-					s := newMemorySession(v.backend)
+					s := newBackendSession(v.backend)
 					s.info.Capabilities.PublishUnpublish = c.can
 					return s, nil
 				}

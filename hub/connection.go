@@ -2,14 +2,12 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -130,81 +128,4 @@ func (c *connection) cannotConnect(ctx context.Context, value registry.Driver, e
 	if said.due(err.Error(), time.Now()) {
 		klog.FromContext(ctx).Info("Cannot connect to the driver, will try again for ever", "endpoint", value.Endpoint, "err", err)
 	}
-}
-
-// use works with a session until it has ended, the driver is to be reached in another way,
-// or ctx ends.
-func (c *connection) use(ctx context.Context, s Session, value registry.Driver, said *complaint) {
-	live := c.begin(ctx, s, value)
-	defer func() {
-		c.setUp(false)
-		live.end()
-	}()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	failures := 0 // of probes in a row
-	for wait := c.desired.settings().Probe.Interval; ; {
-		timer.Reset(wait)
-		_, changed := c.desired.get()
-		if !c.isReachedAs(value) {
-			c.condition.enter(Connecting, "the driver is to be reached in another way", time.Now())
-			return
-		}
-		select {
-		case <-s.Done():
-			c.condition.enter(Lost, "the connection has ended", time.Now())
-			if said.due("lost", time.Now()) {
-				klog.FromContext(ctx).Info("Lost the connection to the driver", "endpoint", value.Endpoint)
-			}
-			return
-		case <-ctx.Done():
-			return
-		case <-changed:
-			wait = min(wait, c.desired.settings().Probe.Interval)
-		case <-timer.C:
-			wait = c.probe(ctx, s, value, &failures, said)
-		}
-	}
-}
-
-// probe asks the driver whether it is well, and returns when to ask again. While it
-// is not, its queue waits; calls in flight go on.
-func (c *connection) probe(ctx context.Context, s Session, value registry.Driver, failures *int, said *complaint) time.Duration {
-	settings := c.desired.settings().Probe
-	ctx, giveUp := c.desired.whileReachedAs(ctx, value)
-	defer giveUp()
-	ctx, cancel := context.WithTimeout(ctx, settings.Timeout)
-	defer cancel()
-	err := s.Probe(ctx)
-	switch {
-	case err == nil:
-		*failures = 0
-		if up, _, _ := c.isUp(); !up {
-			c.setUp(true)
-			c.condition.enter(Ready, "", time.Now())
-		}
-		return settings.Interval
-	case isDone(s) || errors.Is(context.Cause(ctx), context.Canceled):
-		return settings.Interval // there is nobody to be asked any more
-	}
-	// A driver under load may be late once. One that says that it is not ready is clear.
-	if *failures++; *failures < 2 && !errors.Is(err, csiclient.ErrNotReady) {
-		return min(connectRetryMax, settings.Interval)
-	}
-	c.setUp(false)
-	c.condition.failed(err, time.Now())
-	if said.due(err.Error(), time.Now()) {
-		klog.FromContext(ctx).Info("The driver is not well, its volumes wait", "err", err)
-	}
-	return min(connectRetryMax, settings.Interval)
-}
-
-// begin puts a session to use.
-func (c *connection) begin(ctx context.Context, s Session, value registry.Driver) *liveSession {
-	live := &liveSession{Session: s, since: time.Now()}
-	c.session.Store(live)
-	c.setUp(true)
-	c.condition.enter(Ready, "", time.Now())
-	klog.FromContext(ctx).V(2).Info("Connected to the driver", "endpoint", value.Endpoint, "version", s.Info().Version)
-	return live
 }

@@ -101,7 +101,7 @@ func TestWhatIsLeftAttachedIsForgottenOnlyForWhoHasIt(t *testing.T) {
 		"that one is back":              {nil, answers{"va": routedAttachment(guardedAttachment)}, nil, heirUnclear, 0},
 		"that one has it elsewhere":     {nil, answers{"va": routedAttachment(guardedAttachment, moved)}, nil, noHeir, 1},
 		"one of another driver came":    {nil, answers{"va": next(another, foreign)}, nil, noHeir, 1},
-		"one on another node came":      {nil, answers{"va": next(another, elsewhere)}, nil, noHeir, 1},
+		"one came by the same node ID":  {nil, answers{"va": next(another, elsewhere)}, nil, heirFound, 0},
 		"one has it no more":            {both(next(), nil), answers{"next": next(leaving)}, nil, noHeir, 1},
 		"one waits for it":              {both(next(unguarded, unattached), nil), answers{"next": next(unguarded, unattached)}, nil, heirWaits, 1},
 		"one lost its finalizer":        {both(next(), nil), answers{"next": next(unguarded)}, nil, heirUnclear, 0},

@@ -60,11 +60,24 @@ type item struct {
 	crowd  string  // the node that has no place
 	behind workKey // the work that has to be done first
 
+	repeats int // runs in a row at whose end the worker asked for another one at once
+
 	since time.Time     // when its work was first asked for
 	began time.Time     // when it began to run
 	due   time.Time     // when a delayed one is to run
 	index int           // in the heap of the delayed ones
 	link  *list.Element // in the list of its lane: those waiting or those running
+}
+
+// repeat counts one more run at whose end the worker asks for another one at once, and
+// returns how long that has to wait: not at all the first time.
+func (it *item) repeat() time.Duration {
+	it.repeats++
+	if it.repeats == 1 {
+		return 0
+	}
+	it.soon = true
+	return min(repeatPauseMax, repeatPause<<min(it.repeats-2, 10))
 }
 
 // delayHeap orders delayed items by when they are due.

@@ -7,6 +7,14 @@ import (
 	"time"
 )
 
+const (
+	// A worker may ask for another run of its item at once, but not twice in a row: what
+	// has to wait for others, a connection that ends say, would keep a processor and the
+	// Kubernetes API busy until then. The pause doubles with each further time.
+	repeatPause    = 100 * time.Millisecond
+	repeatPauseMax = 2 * time.Second
+)
+
 // queue holds the work of one driver and hands it to as many workers as the
 // driver may have: one item per key, in lanes, later where it backs off, and one
 // at a time per volume. Nothing in it blocks but run.
@@ -116,6 +124,7 @@ func (q *queue) add(key workKey, l lane) *item {
 		it = &item{key: key, lane: l, state: parked, since: time.Now()}
 		q.items[key] = it
 	}
+	it.repeats = 0
 	if it.state == running {
 		it.again = true
 		return it
@@ -142,11 +151,14 @@ func (q *queue) Hurry(key workKey) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	it := q.items[key]
-	switch {
-	case it == nil:
-	case it.state == running:
+	if it == nil {
+		return
+	}
+	it.repeats = 0
+	switch it.state {
+	case running:
 		it.hurry = true
-	case it.state == delayed:
+	case delayed:
 		q.lift(it)
 		q.wait(it, time.Now())
 	}
@@ -197,8 +209,9 @@ func (q *queue) Changed(it *item) bool {
 // Done ends the run of an item.
 func (q *queue) Done(it *item) { q.end(it, it.lane, -1) }
 
-// DoneFor ends the run of an item that is to run again in a lane after a delay,
-// at once if that is 0.
+// DoneFor ends the run of an item that is to run again in a lane after a delay, at once if
+// that is 0. If a run that began so ends in the same way, and no Add, Renew or Hurry came
+// for the item meanwhile, there is a pause; others that have to wait for the item do so still.
 func (q *queue) DoneFor(it *item, l lane, delay time.Duration) { q.end(it, l, delay) }
 
 // Postpone is DoneFor for an item that has come at a bad moment, which says nothing about
@@ -225,8 +238,14 @@ func (q *queue) end(it *item, next lane, delay time.Duration) {
 		it.since = now // other work
 	}
 	it.lane = next
+	again := it.again || it.hurry && delay >= 0
+	if delay == 0 && !again {
+		delay = it.repeat()
+	} else {
+		it.repeats = 0
+	}
 	switch {
-	case it.again || delay == 0 || it.hurry && delay > 0:
+	case again || delay == 0:
 		q.wait(it, now)
 	case delay > 0:
 		it.state, it.due = delayed, now.Add(delay)

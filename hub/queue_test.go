@@ -389,3 +389,73 @@ func TestDriftWorkComesLast(t *testing.T) {
 		}
 	})
 }
+
+// repeating runs a queue whose workers ask for another run at once, up to a thousand times. It
+// returns how many runs there were.
+func repeating(ctx context.Context, q *queue) func() int {
+	q.Open()
+	runs := 0
+	go q.run(ctx, func(it *item) {
+		q.mu.Lock()
+		runs++
+		enough := runs >= 1000
+		q.mu.Unlock()
+		if enough {
+			q.Done(it)
+			return
+		}
+		q.DoneFor(it, it.lane, 0)
+	})
+	return func() int {
+		synctest.Wait()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return runs
+	}
+}
+
+func TestAWorkerCannotRepeatItsWorkWithoutAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		q, key := newQueue(1), workKey{attachmentWork, "v"}
+		runs := repeating(ctx, q)
+		q.Add(key, attachLane)
+		if got := runs(); got != 2 {
+			t.Errorf("%d runs at once, want 2", got)
+		}
+		time.Sleep(time.Minute)
+		before := runs()
+		if before > 40 {
+			t.Errorf("%d runs in a minute, want a few", before)
+		}
+		for name, ask := range map[string]func(){
+			"Add":   func() { q.Add(key, attachLane) },
+			"Renew": func() { q.Renew(key, attachLane) },
+			"Hurry": func() { q.Hurry(key) },
+		} {
+			time.Sleep(repeatPauseMax / 2)
+			before = runs()
+			ask()
+			if got := runs() - before; got != 2 {
+				t.Errorf("%d runs at once after %s, want 2: what is new may help", got, name)
+			}
+		}
+	})
+}
+
+func TestWorkThatPausesBeforeItIsRepeatedIsStillWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		q, key := newQueue(2), workKey{attachmentWork, "v"}
+		runs := repeating(ctx, q)
+		q.Add(key, detachLane)
+		runs()
+		follower := &item{key: workKey{attachmentWork, "w"}, state: running}
+		follower.link = q.lanes.load[attachLane].running.PushBack(follower)
+		if !q.WaitFor(follower, key) {
+			t.Error("what waits for it does not")
+		}
+	})
+}

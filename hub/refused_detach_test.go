@@ -161,11 +161,11 @@ func TestFleetOfOldNodeIDsDoesNotKeepTheAPIServerBusy(t *testing.T) {
 // A driver that has just started may not have found its nodes yet.
 func TestDriverThatHasJustStartedIsNotBelievedThatItKnowsNoVolume(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		var sessions []*memorySession
+		var sessions []*backendSession
 		connect := v.options.Connect
 		v.options.Connect = func(ctx context.Context, d registry.Driver) (s hub.Session, err error) {
 			s, err = connect(ctx, d)
-			sessions = append(sessions, s.(*memorySession))
+			sessions = append(sessions, s.(*backendSession))
 			return s, err
 		}
 		v.start()

@@ -92,7 +92,7 @@ func (w *stuckWatch) look(ctx context.Context) {
 // whyStuck says what keeps a VolumeAttachment from success: the driver is away, the last error, or
 // what it waits for.
 func (d *driver) whyStuck(name string) error {
-	if s := d.connection.session.Load(); s == nil || isDone(s) {
+	if up, _, _ := d.connection.isUp(); !up {
 		_, reason := d.condition.connection()
 		return fmt.Errorf("%w: %s", errAway, reason)
 	}

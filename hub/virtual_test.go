@@ -64,7 +64,7 @@ func inVirtualTime(t *testing.T, f func(v *virtual)) {
 		v.options = hub.Options{Kube: v.kube, Events: v.events, Metrics: status.NewMetrics(), Health: v.health, Grace: 10 * time.Second,
 			Connect: func(context.Context, registry.Driver) (hub.Session, error) {
 				v.dials++
-				return newMemorySession(v.backend), nil
+				return newBackendSession(v.backend), nil
 			}}
 		f(v)
 		synctest.Wait()
@@ -229,26 +229,26 @@ type virtualSource struct{ *hub.Hub }
 
 func (virtualSource) Overview() status.Overview { return status.Overview{} }
 
-// memorySession is a session to a Backend without a connection.
-type memorySession struct {
+// backendSession is a session to a Backend without a connection.
+type backendSession struct {
 	*fakecsi.Backend
 	info csiclient.Info
 	end  func()
 	done chan struct{}
 }
 
-func newMemorySession(b *fakecsi.Backend) *memorySession {
-	s := &memorySession{Backend: b, done: make(chan struct{})}
+func newBackendSession(b *fakecsi.Backend) *backendSession {
+	s := &backendSession{Backend: b, done: make(chan struct{})}
 	s.end = sync.OnceFunc(func() { close(s.done) })
 	s.info.Capabilities = csiclient.Capabilities{PublishUnpublish: true, PublishReadonly: true, ListPublishedNodes: true}
 	return s
 }
 
-func (s *memorySession) Info() csiclient.Info  { return s.info }
-func (s *memorySession) Done() <-chan struct{} { return s.done }
-func (s *memorySession) Close()                { s.end() }
+func (s *backendSession) Info() csiclient.Info  { return s.info }
+func (s *backendSession) Done() <-chan struct{} { return s.done }
+func (s *backendSession) Close()                { s.end() }
 
-func (s *memorySession) Probe(ctx context.Context) error {
+func (s *backendSession) Probe(ctx context.Context) error {
 	response, err := s.Backend.Probe(ctx, &csi.ProbeRequest{})
 	if err == nil && response.GetReady() != nil && !response.GetReady().GetValue() {
 		return csiclient.ErrNotReady
@@ -256,7 +256,7 @@ func (s *memorySession) Probe(ctx context.Context) error {
 	return err
 }
 
-func (s *memorySession) ListVolumes(ctx context.Context, _ csiclient.ListOptions) (csiclient.Published, error) {
+func (s *backendSession) ListVolumes(ctx context.Context, _ csiclient.ListOptions) (csiclient.Published, error) {
 	response, err := s.Backend.ListVolumes(ctx, &csi.ListVolumesRequest{})
 	published := csiclient.Published{}
 	for _, e := range response.GetEntries() {

@@ -29,7 +29,7 @@ type Driver struct {
 	// Unowned are the volumes that are or may be published where no VolumeAttachment asks for
 	// them, and that are still to be detached there; the oldest first, MostUnowned at most.
 	Unowned      []UnownedPublication `json:"unowned,omitempty"`
-	UnownedCount int                  `json:"unownedCount"` // all of them
+	UnownedCount int                  `json:"unownedCount,omitempty"` // all of them
 
 	Observed  *Observed `json:"observed,omitempty"`  // only in mode observe
 	Checklist []Check   `json:"checklist,omitempty"` // what has to be right before a handover
