@@ -141,24 +141,13 @@ func (d *driver) sinceConnected() time.Time {
 	return time.Now()
 }
 
-// unowned returns what was left attached for a driver and is still to be detached, and how
-// much that is.
-func (h *Hub) unowned(name string, e *engagement) ([]status.UnownedPublication, int) {
-	h.mu.Lock()
-	l := h.ledgers[name]
-	h.mu.Unlock()
-	if l == nil {
-		return nil, 0
-	}
-	all, keys := l.unownedViews()
+// unowned returns what was left attached and is still to be detached, and how much that is.
+func (d *driver) unowned() ([]status.UnownedPublication, int) {
+	all, keys := d.ledger.unownedViews()
 	shown := all[:min(len(all), status.MostUnowned)]
-	if p := e.post.Load(); p != nil {
-		if d := p.current.Load(); d != nil {
-			for i := range shown {
-				if item, ok := d.queue.look(keys[i]); ok && item.state == delayed {
-					shown[i].NextTry = item.due
-				}
-			}
+	for i := range shown {
+		if item, ok := d.queue.look(keys[i]); ok && item.state == delayed {
+			shown[i].NextTry = item.due
 		}
 	}
 	return shown, len(all)

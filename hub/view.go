@@ -65,11 +65,11 @@ func (h *Hub) view(name string, e *engagement, now time.Time) status.Driver {
 		d := p.current.Load()
 		if d != nil {
 			views = d.queue.view(now)
+			v.Unowned, v.UnownedCount = d.unowned()
 		}
 		v.Lease = h.leaseView(p, d != nil)
 		v.Observed, v.Checklist = p.observations()
 	}
-	v.Unowned, v.UnownedCount = h.unowned(name, e)
 	for l, view := range views {
 		shown := status.Lane{Operation: status.Operation(lane(l).String()), Queued: view.queued, Delayed: view.delayed,
 			Running: view.running, Workers: view.workers, OldestSeconds: view.oldest.Seconds()}

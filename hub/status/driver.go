@@ -28,6 +28,7 @@ type Driver struct {
 
 	// Unowned are the volumes that are or may be published where no VolumeAttachment asks for
 	// them, and that are still to be detached there; the oldest first, MostUnowned at most.
+	// Only whoever works for the driver knows.
 	Unowned      []UnownedPublication `json:"unowned,omitempty"`
 	UnownedCount int                  `json:"unownedCount,omitempty"` // all of them
 

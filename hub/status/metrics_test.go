@@ -106,6 +106,8 @@ func TestMetricsHaveTheNamesTypesAndLabelsOfTheContract(t *testing.T) {
 		"attach_hub_operations_total":                             {"COUNTER", "driver operation result"},
 		"attach_hub_retries_total":                                {"COUNTER", "driver operation"},
 		"attach_hub_stuck":                                        {"GAUGE", "driver operation"},
+		"attach_hub_dangling_publications":                        {"GAUGE", "driver"},
+		"attach_hub_detaches_given_up_total":                      {"COUNTER", "driver"},
 		"attach_hub_drift_total":                                  {"COUNTER", "action driver kind"},
 		"attach_hub_observed_total":                               {"COUNTER", "agreement driver"},
 		"attach_hub_unclaimed_volumeattachments":                  {"GAUGE", "attacher"},

@@ -99,6 +99,9 @@ func (j *judged) judgeWork(now time.Time) {
 	if age := time.Duration(oldest * float64(time.Second)); age >= slow {
 		j.note(attention, "%s wait, the oldest for %s", count(waiting), duration(age))
 	}
+	if j.UnownedCount > 0 {
+		j.note(attention, "%s left attached", count(j.UnownedCount))
+	}
 	if w := j.ForeignWriter; w.Manager != "" && now.Sub(w.Time) < lately {
 		j.note(attention, "another attacher writes: %s", clean(w.Manager, shortText))
 	}

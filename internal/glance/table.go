@@ -111,6 +111,17 @@ func leader(d hubclient.Driver, replicas map[string]bool) string {
 	return host
 }
 
+// tried says how often something has failed.
+func tried(failures int) string {
+	switch failures {
+	case 0:
+		return "not tried yet"
+	case 1:
+		return "tried once"
+	}
+	return fmt.Sprintf("tried %d times", failures)
+}
+
 // problems lists what is wrong beside the drivers; empty if nothing is.
 func problems(v hubclient.View) string {
 	var conflicts, unclaimed []string
@@ -124,6 +135,19 @@ func problems(v hubclient.View) string {
 	for _, attacher := range slices.Sorted(maps.Keys(v.Unclaimed)) {
 		unclaimed = append(unclaimed, fmt.Sprintf("%s: %d", attacher, v.Unclaimed[attacher]))
 	}
+	var left []string
+	for _, d := range v.Drivers {
+		for _, u := range d.Unowned {
+			text := fmt.Sprintf("%s: volume %s at node ID %s (node %s), %s", d.Name, u.VolumeHandle, u.NodeID, cmp.Or(u.Node, "unknown"), tried(u.Tries))
+			if u.LastError != "" {
+				text += ": " + u.LastError
+			}
+			left = append(left, text)
+		}
+		if more := d.UnownedCount - len(d.Unowned); more > 0 {
+			left = append(left, fmt.Sprintf("%s: and %d more", d.Name, more))
+		}
+	}
 	var out strings.Builder
 	for _, section := range []struct {
 		title string
@@ -132,6 +156,7 @@ func problems(v hubclient.View) string {
 		{"Problems", v.Problems()},
 		{"Configuration errors (what was read before holds)", v.ConfigErrors()},
 		{"Configuration warnings", v.ConfigWarnings()},
+		{"Volumes left attached where no VolumeAttachment asks for them (to be detached)", left},
 		{"Conflicts (found and not served)", conflicts},
 		{"VolumeAttachments of drivers that are not served", unclaimed},
 	} {

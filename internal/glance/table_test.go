@@ -24,7 +24,9 @@ func TestTableShowsEachDriverAndThenWhatIsWrong(t *testing.T) {
 		{Replica: "Pod h/hub-1", Overview: two, Drivers: []status.Driver{{Name: "b", State: "Ready", Mode: "active", Up: true,
 			Lease: status.Lease{Holder: "hub-1_def", Mine: true}, Failures: []status.Failure{{Text: "rpc error: busy"}},
 			Lanes: []status.Lane{{Operation: status.Attach, Queued: 4, Delayed: 2, Running: 20, Stuck: 1, OldestSeconds: 372},
-				{Operation: status.Detach, Queued: 1, Running: 3, OldestSeconds: 5}}}}},
+				{Operation: status.Detach, Queued: 1, Running: 3, OldestSeconds: 5}},
+			Unowned:      []status.UnownedPublication{{VolumeHandle: "vol-1", NodeID: "i-1", Node: "n", Tries: 3, LastError: "no\x00such node"}, {VolumeHandle: "vol-2", NodeID: "i-2"}},
+			UnownedCount: 5}}},
 		{Replica: "Pod h/hub-2", Err: errors.New("connection refused")},
 	})
 	want := `DRIVER  STATE  MODE    LEADER     QUEUED  RUNNING  FAILED  STUCK  OLDEST  REASON
@@ -40,6 +42,11 @@ Configuration errors (what was read before holds):
 
 Configuration warnings:
   drivers.yaml:9: hm
+
+Volumes left attached where no VolumeAttachment asks for them (to be detached):
+  b: volume vol-1 at node ID i-1 (node n), tried 3 times: no\x00such node
+  b: volume vol-2 at node ID i-2 (node unknown), not tried yet
+  b: and 3 more
 
 Conflicts (found and not served):
   b at /csi/b.sock: is there twice (served: drivers.yaml:5)
