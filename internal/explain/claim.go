@@ -61,12 +61,12 @@ func (w *walk) claimUID() types.UID {
 // releasedNext is what to do about a PersistentVolume whose claim is gone.
 func (w *walk) releasedNext() string {
 	switch {
-	case len(items(w.Users)) == 0:
+	case w.Users.Value() != nil && len(items(w.Users)) == 0:
 		return "nothing, if the volume is not needed any more: its persistentVolumeReclaimPolicy says what becomes of it; another claim can have it when its claimRef is removed"
 	case w.claimUID() != "":
-		return "create the claim, for which Pods wait, and remove the uid from the claimRef: the new claim then gets this volume"
+		return "if Pods wait for the claim, create it and remove the uid from the claimRef: the new claim then gets this volume"
 	}
-	return "create the claim, for which Pods wait: it gets this volume"
+	return "if Pods wait for the claim, create it: it gets this volume"
 }
 
 func unboundFact(claim *corev1.PersistentVolumeClaim) string {

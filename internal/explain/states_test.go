@@ -287,6 +287,8 @@ var states = []state{
 	{"Pods forbidden, volume attached", all(attached, forbid("pods")), isAttached, but(byPod, refused), "pods is forbidden"},
 	{"Pods forbidden, failing", all(failing, forbid("pods")), "waiting: BackendError driver csi.example.com", but(byPod, refused), "pods is forbidden"},
 	{"Pods forbidden, not asked for yet", all(notAsked, forbid("pods")), isUnknown, withoutVA(byPod, refused), "pods is forbidden"},
+	{"Pods forbidden, claim missing", all(notAsked, forbid("pods"), func(w *world) { w.claim = nil }), "waiting: ClaimMissing PersistentVolumeClaim default/data",
+		withoutVA(byPVC, notThere, byPod, refused), "pods is forbidden"},
 	{"list of Pods forbidden, not asked for yet", all(notAsked, forbid("list pods")), isUnknown,
 		withoutVA(byPod, "waiting: NotAskedYet PersistentVolume pv-1"), "pods is forbidden"},
 	{"PersistentVolumes forbidden, volume attached", all(attached, forbid("persistentvolumes")), isAttached, but(byPV, refused), "persistentvolumes is forbidden"},
