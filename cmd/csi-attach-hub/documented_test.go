@@ -1,7 +1,9 @@
 package main
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 )
 
 const configureFile = "../../deploy/CONFIGURE.md"
@@ -96,5 +100,35 @@ func TestEveryFlagIsDocumentedWithItsDefault(t *testing.T) {
 func TestOtherCommandsHaveNoFlags(t *testing.T) {
 	for _, command := range []*cobra.Command{newValidateCommand(), newSchemaCommand(), newVersionCommand()} {
 		command.Flags().VisitAll(func(f *pflag.Flag) { t.Errorf("%s has --%s, which is in no table", command.Name(), f.Name) })
+	}
+}
+
+// What documents and alerts tell people to type is understood, with their placeholders as
+// names.
+func TestEveryDocumentedExplainIsUnderstood(t *testing.T) {
+	typed := regexp.MustCompile("csi-attach-hub explain ([A-Za-z][^\\s`]*)")
+	kinds := map[explain.Kind]int{}
+	read := func(path string) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range typed.FindAllSubmatch(text, -1) {
+			question, err := explain.ParseQuestion(string(m[1]))
+			if err != nil {
+				t.Errorf("%s: %s: %v", path, m[0], err)
+			}
+			kinds[question.Kind]++
+		}
+	}
+	read("../../README.md")
+	err := filepath.WalkDir("../../deploy", func(path string, _ fs.DirEntry, err error) error {
+		if ext := filepath.Ext(path); ext == ".md" || ext == ".yaml" {
+			read(path)
+		}
+		return err
+	})
+	if err != nil || kinds[explain.Pod] < 3 || kinds[explain.VolumeAttachment] < 2 || kinds[explain.PersistentVolume] < 1 {
+		t.Errorf("found only %v: %v", kinds, err)
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 )
 
-// notExplained is the exit code when the object that was asked for could not be read.
+// notExplained is the exit code when nothing could be answered, as that of explain.NotKnown.
 const notExplained = 3
 
 func newExplainCommand() *cobra.Command {
 	var flags askFlags
 	c := newCommand("explain VOLUMEATTACHMENT|pv/NAME|pvc/NAMESPACE/NAME|pod/NAMESPACE/NAME",
-		"Say why a volume is not attached, and what to do: exit code 0 attached, 1 waiting, 2 not found, 3 it could not be asked",
+		"Say why a volume is not attached, and what to do: exit code 0 attached, 1 waiting, 2 not found, 3 not known",
 		func(c *cobra.Command, args []string) error {
 			return notAsked(flags.explain(c.Context(), args[0], c.OutOrStdout()))
 		})

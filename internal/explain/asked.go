@@ -12,16 +12,20 @@ import (
 // kube-controller-manager.
 const controllerAttaches = "volumes.kubernetes.io/controller-managed-attach-detach"
 
-// notAsked: there is no VolumeAttachment. Either none is needed or wanted, or who makes
-// them has not got to it.
+// notAsked: there is no VolumeAttachment, as far as is known. Either none is needed or
+// wanted, or who makes them has not got to it.
 func (w *walk) notAsked() {
+	if fault := w.claimFault; fault != nil && len(items(w.Users)) > 0 {
+		w.stop(fault.Verdict, fault.Object, fault.Fact, fault.Next)
+		return
+	}
 	switch {
 	case w.noAttach():
 		w.ok("CSIDriver %s says attachRequired: false, so that there is nothing to attach", w.Driver)
 		w.done()
 		return
-	case w.Attachment.Err != nil:
-		return // what was not read is said elsewhere
+	case !w.Attachment.Missing():
+		return // it could not be read: unknown says so
 	case w.report.Stop != nil:
 		return // and so nobody asks for it
 	case w.NodeName == "":
@@ -31,37 +35,50 @@ func (w *walk) notAsked() {
 	if w.elsewhere() {
 		return
 	}
-	node := w.Node.Value
+	node := w.Node.Value()
 	switch {
 	case w.Node.Missing():
 		w.stop(NodeMissing, "Node "+w.NodeName, "there is none, and the Pod is bound to it", "delete the Pod so that it is made anew on another node")
 		return
+	case w.CSIDriver.Err() != nil:
+		return // it may be that nothing is to be attached
 	case node != nil && node.Annotations[controllerAttaches] != "true":
 		w.stop(KubeletAttaches, "Node "+w.NodeName, "it does not have the annotation "+controllerAttaches+": kube-controller-manager attaches nothing for it", "set enableControllerAttachDetach in the configuration of its kubelet, or wait for the kubelet to register")
 		return
 	}
-	w.stop(NotAskedYet, ref(PersistentVolume, "", w.VolumeName), fmt.Sprintf("there is no VolumeAttachment of it for node %s: the attach-detach controller has not asked to attach it", w.NodeName),
+	w.stop(NotAskedYet, w.volumeRef(), fmt.Sprintf("there is no VolumeAttachment of it for node %s: the attach-detach controller has not asked to attach it", w.NodeName),
 		"if this lasts, look at the Pod's Events (FailedAttachVolume) and at the log of kube-controller-manager; no attacher can do anything before")
 	w.nodeNotes()
 	w.withoutDriver()
 }
 
+// volumeRef names the volume for people.
+func (w *walk) volumeRef() string {
+	if w.VolumeName == "" {
+		return "volume " + w.Mount
+	}
+	return ref(PersistentVolume, "", w.VolumeName)
+}
+
 // nobodyAsks: no node is known on which the volume should be.
 func (w *walk) nobodyAsks() {
-	pv, object := w.PersistentVolume.Value, ref(PersistentVolume, "", w.VolumeName)
-	if pv != nil && pv.DeletionTimestamp != nil {
+	pv, object, users := w.PersistentVolume.Value(), w.volumeRef(), items(w.Users)
+	switch fault := w.claimFault; {
+	case pv != nil && pv.DeletionTimestamp != nil:
 		w.stop(VolumeBeingDeleted, object, fmt.Sprintf("it is being deleted since %s, held by %s", w.at(pv.DeletionTimestamp.Time), heldBy(pv.Finalizers)), "look at who owns that finalizer: kubernetes.io/pv-protection goes with the claim, external-attacher/... with the last VolumeAttachment")
-		return
-	}
-	if len(w.Users) > 0 {
+	case fault != nil:
+		w.stop(fault.Verdict, fault.Object, fault.Fact, fault.Next)
+	case w.Users.Value() == nil:
+		return // Pods may use it: unknown says why they could not be read
+	case len(users) > 0:
 		var names []string
-		for _, p := range w.Users {
+		for _, p := range users {
 			names = append(names, p.Name)
 		}
-		w.stop(PodNotScheduled, ref(Pod, w.Users[0].Namespace, strings.Join(names, ", ")), "it uses the volume and is on no node yet", "this is the scheduler's to solve: look at the Pod's Events")
-		return
+		w.stop(PodNotScheduled, ref(Pod, users[0].Namespace, strings.Join(names, ", ")), "it uses the volume and is on no node yet", "this is the scheduler's to solve: look at the Pod's Events")
+	default:
+		w.stop(NotWanted, object, "there is no VolumeAttachment of it, and no Pod known that uses it", "nothing: it is attached when a Pod that uses it gets a node")
 	}
-	w.stop(NotWanted, object, "there is no VolumeAttachment of it, and no Pod known that uses it", "nothing: it is attached when a Pod that uses it gets a node")
 }
 
 // elsewhere: the volume can be on one node only, and is on another one.
@@ -69,11 +86,10 @@ func (w *walk) elsewhere() bool {
 	if !w.singleNode() {
 		return false
 	}
-	for i := range w.Others {
-		other := &w.Others[i]
+	for _, other := range items(w.Others) {
 		switch {
-		case other.DeletionTimestamp != nil && mayBeAttached(other):
-			w.stop(WaitingForDetach, ref(VolumeAttachment, "", other.Name), w.leavesFact(other),
+		case other.DeletionTimestamp != nil && mayBeAttached(&other):
+			w.stop(WaitingForDetach, ref(VolumeAttachment, "", other.Name), w.leavesFact(&other),
 				fmt.Sprintf("find out why it is not detached: csi-attach-hub explain %s", other.Name))
 			return true
 		case other.DeletionTimestamp == nil && other.Status.Attached:
@@ -100,8 +116,11 @@ func mayBeAttached(va *storagev1.VolumeAttachment) bool {
 
 // usersOn says which Pods use the volume on a node.
 func (w *walk) usersOn(node string) string {
+	if w.Users.Value() == nil {
+		return "which Pods use it there is not known"
+	}
 	var names []string
-	for _, p := range w.Users {
+	for _, p := range items(w.Users) {
 		if p.Spec.NodeName == node {
 			names = append(names, describePod(p))
 		}

@@ -12,7 +12,7 @@ import (
 // called comes first, then what the objects lack, then what the driver says.
 func (w *walk) attaching(va *storagev1.VolumeAttachment) {
 	w.service()
-	pv := w.PersistentVolume.Value
+	pv := w.PersistentVolume.Value()
 	switch {
 	case va.Spec.Source.PersistentVolumeName == nil:
 	case w.PersistentVolume.Missing():
@@ -70,14 +70,16 @@ func (w *walk) foreignFinalizers(va *storagev1.VolumeAttachment) {
 
 // withoutDriver: the driver has not told the node's kubelet an ID of the node.
 func (w *walk) withoutDriver() {
-	object := "CSINode " + w.NodeName
-	switch node := w.CSINode.Value; {
-	case w.CSINode.Err != nil || w.NodeName == "" || w.Driver == "":
-	case node == nil && w.Node.Missing():
+	if w.NodeName == "" || w.Driver == "" {
+		return
+	}
+	object, node := "CSINode "+w.NodeName, w.CSINode.Value()
+	switch {
+	case w.CSINode.Missing() && w.Node.Missing():
 		w.stop(NodeMissing, "Node "+w.NodeName, "there is none, nor a CSINode: the machine is gone", "nothing can be attached to it: delete the Pod, and the VolumeAttachment if nobody does")
-	case node == nil:
+	case w.CSINode.Missing():
 		w.stop(NodeWithoutCSI, object, "there is none: the node's kubelet has registered no CSI driver yet", "check the node and its kubelet, then that the node plugin of driver "+w.Driver+" (a DaemonSet) runs there")
-	default:
+	case node != nil:
 		for _, d := range node.Spec.Drivers {
 			if d.Name == w.Driver {
 				w.ok("%s has driver %s, node ID %s", object, w.Driver, d.NodeID)
@@ -91,12 +93,12 @@ func (w *walk) withoutDriver() {
 // secret: the one that goes with the calls exists, as far as one may know.
 func (w *walk) secret() {
 	s := w.Secret
-	if s.Name == "" || s.Exists || s.Err != nil {
+	if !s.Object.Missing() {
 		return
 	}
-	if w.Attachment.Value.DeletionTimestamp != nil {
+	if w.Attachment.Value().DeletionTimestamp != nil {
 		w.note(SecretMissing, "Secret "+s.Namespace+"/"+s.Name, "there is none; the detach uses what is still known of it, or goes without", "create it if the detach fails")
 		return
 	}
-	w.stop(SecretMissing, "Secret "+s.Namespace+"/"+s.Name, "there is none, and the PersistentVolume names it in controllerPublishSecretRef", "create it; it is tried again within the driver's retry.max")
+	w.stop(SecretMissing, "Secret "+s.Namespace+"/"+s.Name, "there is none, and the volume names it in controllerPublishSecretRef", "create it; it is tried again within the driver's retry.max")
 }

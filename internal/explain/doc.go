@@ -11,6 +11,14 @@
 // anybody from working for the driver, then what the objects lack, then what the driver
 // said. The others are notes.
 //
+// Each object is read once, and is then one of four things: not read, absent, unreadable or
+// present (see Object). Only an absent one is called missing. What is unreadable is said,
+// and where the answer hangs on it the result is NotKnown.
+//
+// A claim is looked at by whatever means the volume was asked for. It stops the walk where
+// it led to the volume, from a Pod or the claim itself. A VolumeAttachment is carried out
+// without it: what is wrong with the claim then is a note.
+//
 // Nothing is written, and no secret is read: only whether it exists is asked for, where
 // that is allowed.
 package explain

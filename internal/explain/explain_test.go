@@ -2,6 +2,7 @@ package explain
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -62,12 +63,15 @@ func waiting() *situation {
 	s.Facts = Facts{Now: now, Question: Question{Kind: VolumeAttachment, Name: name}, Found: true,
 		Volumes: []Volume{{
 			VolumeName: pvName, NodeName: "node-1", Driver: driver,
-			PersistentVolume: Object[corev1.PersistentVolume]{Value: s.pv},
-			Attachment:       Object[storagev1.VolumeAttachment]{Value: s.va},
-			Node:             Object[corev1.Node]{Value: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{controllerAttaches: "true"}}}},
-			CSINode:          Object[storagev1.CSINode]{Value: &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: "id-1"}}}}},
-			Leases:           Leases{Name: s.served.Lease.Name, Where: "any namespace", All: []coordinationv1.Lease{lease("h", identity, 2*time.Second)}},
-			Served:           s.served, Seen: s.seen,
+			PersistentVolume: Present(s.pv),
+			Attachment:       Present(s.va),
+			Others:           Present(&[]storagev1.VolumeAttachment{}),
+			Users:            Present(&[]corev1.Pod{}),
+			Node:             Present(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{controllerAttaches: "true"}}}),
+			CSINode:          Present(&storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: "id-1"}}}}),
+			CSIDriver:        Absent[storagev1.CSIDriver](),
+			Leases:           leases(lease("h", identity, 2*time.Second)),
+			Served:           s.served, Seen: Present(s.seen),
 		}},
 		Hub: Hub{View: hubclient.View{
 			Drivers: []hubclient.Driver{*s.served},
@@ -79,6 +83,11 @@ func waiting() *situation {
 	return s
 }
 
+// leases are those that were found in all namespaces.
+func leases(all ...coordinationv1.Lease) Leases {
+	return Leases{Name: "external-attacher-leader-csi-example-com", Where: "any namespace", All: Present(&all)}
+}
+
 func lease(namespace, holder string, renewedBefore time.Duration) coordinationv1.Lease {
 	lasts, acquired, renewed := int32(15), metav1.NewMicroTime(now.Add(-time.Hour)), metav1.NewMicroTime(now.Add(-renewedBefore))
 	return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "external-attacher-leader-csi-example-com"},
@@ -88,12 +97,12 @@ func lease(namespace, holder string, renewedBefore time.Duration) coordinationv1
 // alone takes the hub away.
 func (s *situation) alone() {
 	s.Hub = Hub{Err: errors.New("connection refused")}
-	s.v.Served, s.v.Seen = nil, nil
+	s.v.Served, s.v.Seen = nil, Object[status.Attachment]{}
 }
 
 // notConfigured takes the driver from the hub.
 func (s *situation) notConfigured() {
-	s.Hub.View.Drivers, s.v.Served, s.v.Seen, s.v.Leases.All = nil, nil, nil, nil
+	s.Hub.View.Drivers, s.v.Served, s.v.Seen, s.v.Leases = nil, nil, Object[status.Attachment]{}, leases()
 }
 
 func (s *situation) conflict(reason string) {
@@ -132,7 +141,7 @@ func (s *situation) other(change func(*storagev1.VolumeAttachment)) {
 	other := s.va.DeepCopy()
 	other.Name, other.Spec.NodeName, other.Status.Attached = "csi-2", "node-2", true
 	change(other)
-	s.v.Others = []storagev1.VolumeAttachment{*other}
+	s.v.Others = Present(&[]storagev1.VolumeAttachment{*other})
 }
 
 // ofPod asks about a Pod instead, whose VolumeAttachment is not there yet.
@@ -140,8 +149,8 @@ func (s *situation) ofPod() {
 	s.Question = Question{Kind: Pod, Namespace: "default", Name: "web"}
 	s.Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: corev1.PodSpec{NodeName: "node-1"}}
 	s.v.Mount, s.v.Namespace, s.v.ClaimName = "data", "default", "claim-1"
-	s.v.Claim.Value = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "claim-uid"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
-	s.v.Attachment.Value, s.v.Seen = nil, nil
+	s.v.Claim = Present(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "claim-uid"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}})
+	s.v.Attachment, s.v.Seen = Absent[storagev1.VolumeAttachment](), Object[status.Attachment]{}
 }
 
 func noChange(*storagev1.VolumeAttachment) {}
@@ -161,11 +170,11 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"driver not configured", (*situation).notConfigured, DriverNotConfigured, driver + "|drivers.yaml"},
 		{"driver not configured, a sidecar works for it", func(s *situation) {
 			s.notConfigured()
-			s.v.Leases.All = []coordinationv1.Lease{lease("kube-system", "sidecar-7", 2*time.Second)}
+			s.v.Leases = leases(lease("kube-system", "sidecar-7", 2*time.Second))
 		}, DriverNotConfigured, "sidecar-7"},
 		{"a sidecar's error counts more than that it is one", func(s *situation) {
 			s.notConfigured()
-			s.v.Leases.All = []coordinationv1.Lease{lease("kube-system", "sidecar-7", 2*time.Second)}
+			s.v.Leases = leases(lease("kube-system", "sidecar-7", 2*time.Second))
 			s.failed("rpc error: code = Internal desc = broken array", 13)
 		}, BackendError, "Internal|broken array"},
 		{"endpoint not allowed", func(s *situation) {
@@ -185,47 +194,47 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"draining", func(s *situation) { s.state("Draining", "2 calls in flight") }, DriverDraining, "2 calls"},
 		{"observed", func(s *situation) {
 			s.served.Mode, s.served.Lease.Mine = "observe", false
-			s.v.Leases.All = []coordinationv1.Lease{lease("h", "sidecar-7", 2*time.Second)}
+			s.v.Leases = leases(lease("h", "sidecar-7", 2*time.Second))
 		}, DriverObserved, "observe|sidecar-7"},
 		{"lease held", func(s *situation) {
 			s.state("WaitingForLease", "held by sidecar-7")
-			s.v.Leases.All = []coordinationv1.Lease{lease("h", "sidecar-7", 2*time.Second)}
+			s.v.Leases = leases(lease("h", "sidecar-7", 2*time.Second))
 		}, LeaseHeld, "sidecar-7|since 2026-03-01T02:00:00Z|last renewed 2026-03-01T02:59:58Z (2s ago)|another attacher"},
 		{"lease held by a replica that is silent", func(s *situation) {
 			s.state("WaitingForLease", "held by hub-1_def")
-			s.v.Leases.All = []coordinationv1.Lease{lease("h", "hub-1_def", 2*time.Second)}
+			s.v.Leases = leases(lease("h", "hub-1_def", 2*time.Second))
 		}, LeaseHeld, "hub-1_def|was not asked, or has not answered|without --server"},
 		{"lease held by a replica that alone has the driver, and is silent", func(s *situation) {
 			s.notConfigured()
-			s.v.Leases.All = []coordinationv1.Lease{lease("h", "hub-1_def", 2*time.Second)}
+			s.v.Leases = leases(lease("h", "hub-1_def", 2*time.Second))
 		}, LeaseHeld, "hub-1_def|has not answered|configuration"},
 		{"lease expired", func(s *situation) {
 			s.state("WaitingForLease", "held by sidecar-7")
-			s.v.Leases.All = []coordinationv1.Lease{lease("h", "sidecar-7", time.Minute)}
+			s.v.Leases = leases(lease("h", "sidecar-7", time.Minute))
 		}, LeaseExpired, "sidecar-7|expired, it lasts 15s"},
 		{"lease free", func(s *situation) {
 			s.state("WaitingForLease", "getting to know the other replicas")
-			s.served.Lease.Holder, s.v.Leases.All = "", nil
+			s.served.Lease.Holder, s.v.Leases = "", leases()
 		}, LeaseFree, "h/external-attacher-leader-csi-example-com|getting to know"},
 		{"lease as the hub sees it", func(s *situation) {
 			s.state("WaitingForLease", "")
-			s.served.Lease.Holder, s.v.Leases = "sidecar-7", Leases{Err: errors.New("forbidden")}
+			s.served.Lease.Holder, s.v.Leases = "sidecar-7", Leases{All: Unreadable[[]coordinationv1.Lease](errors.New("forbidden"))}
 		}, LeaseHeld, "sidecar-7"},
-		{"node without driver", func(s *situation) { s.v.CSINode.Value.Spec.Drivers[0].Name = "other" }, NodeWithoutDriver, "CSINode node-1|" + driver + "|DaemonSet"},
-		{"node without CSI", func(s *situation) { s.v.CSINode.Value = nil }, NodeWithoutCSI, "CSINode node-1|kubelet"},
-		{"node gone", func(s *situation) { s.v.CSINode.Value, s.v.Node.Value = nil, nil }, NodeMissing, "node-1|gone"},
-		{"volume missing", func(s *situation) { s.v.PersistentVolume.Value = nil }, VolumeMissing, "pv-1"},
+		{"node without driver", func(s *situation) { s.v.CSINode.Value().Spec.Drivers[0].Name = "other" }, NodeWithoutDriver, "CSINode node-1|" + driver + "|DaemonSet"},
+		{"node without CSI", func(s *situation) { s.v.CSINode = Absent[storagev1.CSINode]() }, NodeWithoutCSI, "CSINode node-1|kubelet"},
+		{"node gone", func(s *situation) { s.v.CSINode, s.v.Node = Absent[storagev1.CSINode](), Absent[corev1.Node]() }, NodeMissing, "node-1|gone"},
+		{"volume missing", func(s *situation) { s.v.PersistentVolume = Absent[corev1.PersistentVolume]() }, VolumeMissing, "pv-1"},
 		{"volume being deleted", func(s *situation) {
 			t := before(time.Minute)
 			s.pv.DeletionTimestamp, s.pv.Finalizers = &t, []string{"kubernetes.io/pv-protection"}
 		}, VolumeBeingDeleted, "pv-protection|pv-1"},
-		{"secret missing", func(s *situation) { s.v.Secret = Secret{Namespace: "ns", Name: "creds"} }, SecretMissing, "ns/creds|controllerPublishSecretRef"},
+		{"secret missing", func(s *situation) { s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Absent[struct{}]()} }, SecretMissing, "ns/creds|controllerPublishSecretRef"},
 		{"secret forbidden", func(s *situation) {
-			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Exists: true}
+			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
 			s.failed(`read secret ns/creds for the call: secrets "creds" is forbidden: User "hub" cannot get`, 0)
 		}, SecretForbidden, "ns/creds|Role"},
 		{"secret was missing", func(s *situation) {
-			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Exists: true}
+			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
 			s.failed(`read secret ns/creds for the call: secrets "creds" not found`, 0)
 		}, SecretMissing, "now it is there"},
 		{"the driver's own error about a secret is the driver's", func(s *situation) {
@@ -247,7 +256,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"waiting for a detach, as the hub says", func(s *situation) { s.seen.WaitsFor = "the detach from node node-3" }, WaitingForDetach, "node-3"},
 		{"attached elsewhere", func(s *situation) {
 			s.other(noChange)
-			s.v.Users = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}, Spec: corev1.PodSpec{NodeName: "node-2"}}}
+			s.v.Users = Present(&[]corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}, Spec: corev1.PodSpec{NodeName: "node-2"}}})
 		}, AttachedElsewhere, "node-2|Multi-Attach|default/old"},
 		{"attached elsewhere is fine for many", func(s *situation) {
 			s.pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
@@ -259,18 +268,18 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"queued", func(s *situation) { s.seen.WaitsFor, s.served.Busy = "a worker of the driver", 20 }, Queued, "a worker of the driver; 20 of 20"},
 		{"just asked", func(*situation) {}, NoReasonKnown, driver},
 
-		{"no hub: nobody has served it", func(s *situation) { s.alone(); s.v.Leases.All = nil }, LeaseMissing, "any namespace|" + driver},
+		{"no hub: nobody has served it", func(s *situation) { s.alone(); s.v.Leases = leases() }, LeaseMissing, "any namespace|" + driver},
 		{"no hub: its holder has died", func(s *situation) {
 			s.alone()
-			s.v.Leases.All = []coordinationv1.Lease{lease("h", identity, time.Hour)}
+			s.v.Leases = leases(lease("h", identity, time.Hour))
 		}, LeaseExpired, identity},
-		{"no hub: nobody holds it", func(s *situation) { s.alone(); s.v.Leases.All = []coordinationv1.Lease{lease("h", "", time.Hour)} }, LeaseFree, ""},
+		{"no hub: nobody holds it", func(s *situation) { s.alone(); s.v.Leases = leases(lease("h", "", time.Hour)) }, LeaseFree, ""},
 		{"no hub: the last error is in the object", func(s *situation) {
 			s.alone()
-			s.v.Leases.All = nil
+			s.v.Leases = leases()
 			s.failed("rpc error: code = Internal desc = broken", 13)
 		}, BackendError, "broken"},
-		{"no hub: what the node lacks", func(s *situation) { s.alone(); s.v.CSINode.Value = nil }, NodeWithoutCSI, ""},
+		{"no hub: what the node lacks", func(s *situation) { s.alone(); s.v.CSINode = Absent[storagev1.CSINode]() }, NodeWithoutCSI, ""},
 		{"no hub, no reason", (*situation).alone, NoReasonKnown, ""},
 
 		{"detach: the driver's error", func(s *situation) { s.deleted(); s.failed("rpc error: code = Internal desc = busy", 13) }, BackendError, "ControllerUnpublishVolume|busy"},
@@ -284,10 +293,13 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"detach: gone any moment", func(s *situation) { s.deleted(); s.va.Finalizers = nil }, FinalizerOfAnother, "goes any moment"},
 		{"detach: neither volume nor handle", func(s *situation) {
 			s.deleted()
-			s.v.PersistentVolume.Value, s.va.Annotations[attach.AnnotationVolumeHandle] = nil, ""
+			s.v.PersistentVolume, s.va.Annotations[attach.AnnotationVolumeHandle] = Absent[corev1.PersistentVolume](), ""
 		}, VolumeMissing, "same name and handle"},
-		{"detach: the volume is gone, its handle is known", func(s *situation) { s.deleted(); s.v.PersistentVolume.Value = nil }, BeingDetached, ""},
-		{"detach: the node is gone, its ID is known", func(s *situation) { s.deleted(); s.v.CSINode.Value, s.v.Node.Value = nil, nil }, BeingDetached, ""},
+		{"detach: the volume is gone, its handle is known", func(s *situation) { s.deleted(); s.v.PersistentVolume = Absent[corev1.PersistentVolume]() }, BeingDetached, ""},
+		{"detach: the node is gone, its ID is known", func(s *situation) {
+			s.deleted()
+			s.v.CSINode, s.v.Node = Absent[storagev1.CSINode](), Absent[corev1.Node]()
+		}, BeingDetached, ""},
 
 		{"pod: not asked yet", (*situation).ofPod, NotAskedYet, "node-1|kube-controller-manager"},
 		{"pod: not scheduled", func(s *situation) {
@@ -295,14 +307,14 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 			s.Pod.Spec.NodeName, s.v.NodeName = "", ""
 			s.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
 		}, PodNotScheduled, "0/3 nodes|scheduler"},
-		{"pod: claim missing", func(s *situation) { s.ofPod(); s.v.Claim.Value = nil }, ClaimMissing, "default/claim-1"},
+		{"pod: claim missing", func(s *situation) { s.ofPod(); s.v.Claim = Absent[corev1.PersistentVolumeClaim]() }, ClaimMissing, "default/claim-1"},
 		{"pod: claim not bound", func(s *situation) {
 			s.ofPod()
 			class := "fast"
-			s.v.Claim.Value.Status.Phase, s.v.Claim.Value.Spec.StorageClassName = corev1.ClaimPending, &class
+			s.v.Claim.Value().Status.Phase, s.v.Claim.Value().Spec.StorageClassName = corev1.ClaimPending, &class
 		}, ClaimNotBound, "Pending|fast|provisioner"},
-		{"pod: claim lost", func(s *situation) { s.ofPod(); s.v.Claim.Value.Status.Phase = corev1.ClaimLost }, ClaimNotBound, "Lost"},
-		{"pod: volume missing", func(s *situation) { s.ofPod(); s.v.PersistentVolume.Value = nil }, VolumeMissing, "pv-1"},
+		{"pod: claim lost", func(s *situation) { s.ofPod(); s.v.Claim.Value().Status.Phase = corev1.ClaimLost }, ClaimNotBound, "Lost"},
+		{"pod: volume missing", func(s *situation) { s.ofPod(); s.v.PersistentVolume = Absent[corev1.PersistentVolume]() }, VolumeMissing, "pv-1"},
 		{"pod: volume of another claim", func(s *situation) {
 			s.ofPod()
 			s.pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "was", UID: "another"}
@@ -310,8 +322,8 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"pod: not CSI", func(s *situation) { s.ofPod(); s.v.Driver, s.pv.Spec.CSI = "", nil }, VolumeNotCSI, "pv-1"},
 		{"pod: attached elsewhere", func(s *situation) { s.ofPod(); s.other(noChange) }, AttachedElsewhere, "node-2"},
 		{"pod: waits for a detach", func(s *situation) { s.ofPod(); s.other(leaving) }, WaitingForDetach, "node-2"},
-		{"pod: its node is gone", func(s *situation) { s.ofPod(); s.v.Node.Value = nil }, NodeMissing, "node-1"},
-		{"pod: the kubelet attaches", func(s *situation) { s.ofPod(); s.v.Node.Value.Annotations = nil }, KubeletAttaches, "enableControllerAttachDetach"},
+		{"pod: its node is gone", func(s *situation) { s.ofPod(); s.v.Node = Absent[corev1.Node]() }, NodeMissing, "node-1"},
+		{"pod: the kubelet attaches", func(s *situation) { s.ofPod(); s.v.Node.Value().Annotations = nil }, KubeletAttaches, "enableControllerAttachDetach"},
 
 		{"volume: nobody wants it", func(s *situation) {
 			s.ofPod()
@@ -320,7 +332,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"volume: its user has no node", func(s *situation) {
 			s.ofPod()
 			s.Pod, s.v.NodeName, s.Question = nil, "", Question{Kind: PersistentVolume, Name: "pv-1"}
-			s.v.Users = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}}
+			s.v.Users = Present(&[]corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}})
 		}, PodNotScheduled, "default/web"},
 		{"volume: deleted and unused", func(s *situation) {
 			s.ofPod()
@@ -355,7 +367,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 func TestAttachedAndWhatNeedsNoAttachingEndWithZero(t *testing.T) {
 	no := false
 	noAttach := func(s *situation) {
-		s.v.CSIDriver.Value = &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{AttachRequired: &no}}
+		s.v.CSIDriver = Present(&storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{AttachRequired: &no}})
 	}
 	for _, tt := range []struct {
 		name   string
@@ -364,13 +376,13 @@ func TestAttachedAndWhatNeedsNoAttachingEndWithZero(t *testing.T) {
 	}{
 		{"attached", func(s *situation) { s.va.Status.Attached = true }, ""},
 		{"attached, no hub", func(s *situation) { s.va.Status.Attached = true; s.alone() }, ""},
-		{"attached, and the node is gone", func(s *situation) { s.va.Status.Attached, s.v.Node.Value = true, nil }, NodeMissing},
+		{"attached, and the node is gone", func(s *situation) { s.va.Status.Attached, s.v.Node = true, Absent[corev1.Node]() }, NodeMissing},
 		{"attached, and the finalizer was taken", func(s *situation) {
 			s.va.Status.Attached, s.va.Annotations = true, map[string]string{attach.AnnotationNodeID: "id-1"}
 		}, FinalizerOfAnother},
 		{"attached to a node that is not ready", func(s *situation) {
 			s.va.Status.Attached = true
-			s.v.Node.Value.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "kubelet stopped"}}
+			s.v.Node.Value().Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "kubelet stopped"}}
 		}, NodeNotReady},
 		{"attach not required", func(s *situation) { s.ofPod(); noAttach(s) }, ""},
 		{"attach not required, and yet asked for", noAttach, AttachNotRequired},
@@ -427,7 +439,7 @@ func TestNotesTellRetriesBeingStuckAndOtherTroubles(t *testing.T) {
 	s.va.CreationTimestamp = before(20 * time.Minute)
 	s.seen.State, s.seen.Tries, s.seen.NextTry = status.Stuck, 5, now.Add(40*time.Second)
 	s.seen.LastError = "rpc error: code = Internal desc = broken"
-	s.v.CSINode.Value = nil
+	s.v.CSINode = Absent[storagev1.CSINode]()
 	s.served.ForeignWriter = status.ForeignWriter{Manager: "csi-attacher", Time: now.Add(-time.Minute), VolumeAttachment: "x"}
 	s.Hub.View.Replicas[0].Overview.Config.Errors = []string{"drivers.yaml:3: no"}
 	r := Explain(s.Facts)
@@ -443,10 +455,10 @@ func TestNotesTellRetriesBeingStuckAndOtherTroubles(t *testing.T) {
 
 func TestAnErrorThatRepeatsTheStopIsNoNote(t *testing.T) {
 	for text, change := range map[string]func(*situation){
-		`csinode "node-1" not found: the node is gone`:                                     func(s *situation) { s.v.CSINode.Value, s.v.Node.Value = nil, nil },
-		`persistentvolume "pv-1" not found`:                                                func(s *situation) { s.v.PersistentVolume.Value = nil },
-		`read secret ns/creds for the call: secrets "creds" not found`:                     func(s *situation) { s.v.Secret = Secret{Namespace: "ns", Name: "creds"} },
-		`csinode "node-1" does not contain driver "x": the driver's node plugin is not up`: func(s *situation) { s.v.CSINode.Value.Spec.Drivers = nil },
+		`csinode "node-1" not found: the node is gone`:                                     func(s *situation) { s.v.CSINode, s.v.Node = Absent[storagev1.CSINode](), Absent[corev1.Node]() },
+		`persistentvolume "pv-1" not found`:                                                func(s *situation) { s.v.PersistentVolume = Absent[corev1.PersistentVolume]() },
+		`read secret ns/creds for the call: secrets "creds" not found`:                     func(s *situation) { s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Absent[struct{}]()} },
+		`csinode "node-1" does not contain driver "x": the driver's node plugin is not up`: func(s *situation) { s.v.CSINode.Value().Spec.Drivers = nil },
 	} {
 		s := waiting()
 		change(s)
@@ -457,12 +469,59 @@ func TestAnErrorThatRepeatsTheStopIsNoNote(t *testing.T) {
 	}
 }
 
+// Each object of a volume in turn is not read. Whatever the report then says, it does not
+// say that the object is missing.
+func TestAnObjectThatWasNotReadIsNeverCalledMissing(t *testing.T) {
+	volume := reflect.TypeFor[Volume]()
+	objects := []string{"Leases.All", "Secret.Object"}
+	for i := range volume.NumField() {
+		if f := volume.Field(i); strings.HasPrefix(f.Type.Name(), "Object[") {
+			objects = append(objects, f.Name)
+		}
+	}
+	if len(objects) < 11 {
+		t.Fatalf("found only %q", objects)
+	}
+	for name, change := range map[string]func(*situation){
+		"attaching": func(*situation) {},
+		"detaching": (*situation).deleted,
+		"no hub":    (*situation).alone,
+		"not asked": (*situation).ofPod,
+		"by claim":  func(s *situation) { s.ofPod(); s.Question.Kind = PersistentVolumeClaim; s.Pod, s.v.NodeName = nil, "" },
+		"by volume": func(s *situation) { s.ofPod(); s.Question.Kind = PersistentVolume; s.Pod, s.v.NodeName = nil, "" },
+	} {
+		for _, object := range objects {
+			s := waiting()
+			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
+			change(s)
+			at := reflect.ValueOf(s.v).Elem()
+			for field := range strings.SplitSeq(object, ".") {
+				at = at.FieldByName(field)
+			}
+			at.SetZero()
+			text := Explain(s.Facts).Text()
+			if strings.Contains(text, "there is none") || strings.Contains(text, "nobody") ||
+				object == "Attachment" && strings.Contains(text, "there is no VolumeAttachment") {
+				t.Errorf("%s, %s not read:\n%s", name, object, text)
+			}
+		}
+	}
+}
+
+func TestAStuckVolumeOfWhichNothingIsKnownIsNotToldToWait(t *testing.T) {
+	s := waiting()
+	s.seen.State = status.Stuck
+	if stop := Explain(s.Facts).Volumes[0].Stop; stop.Verdict != NoReasonKnown || strings.Contains(stop.Next, "wait") {
+		t.Errorf("it stops at %+v", stop)
+	}
+}
+
 func TestWhatCouldNotBeAskedIsSaidOnce(t *testing.T) {
 	s := waiting()
 	s.alone()
-	s.v.Leases = Leases{Name: "l", Err: errors.New("leases is forbidden")}
-	s.v.CSINode.Value, s.v.CSINode.Err = nil, errors.New("csinodes is forbidden")
-	s.v.Secret = Secret{Namespace: "ns", Name: "creds", Err: errors.New("secrets is forbidden")}
+	s.v.Leases = Leases{Name: "l", All: Unreadable[[]coordinationv1.Lease](errors.New("leases is forbidden"))}
+	s.v.CSINode = Unreadable[storagev1.CSINode](errors.New("csinodes is forbidden"))
+	s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Unreadable[struct{}](errors.New("secrets is forbidden"))}
 	s.Volumes = append(s.Volumes, *s.v)
 	r := Explain(s.Facts)
 	if len(r.Unknown) != 4 {

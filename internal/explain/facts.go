@@ -11,16 +11,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 )
 
-// Object is one object that was looked for: its Value, or why it could not be read. With
-// neither there is none, or there was no reason to look.
-type Object[T any] struct {
-	Value *T
-	Err   error
-}
-
-// Missing says that there is no such object.
-func (o Object[T]) Missing() bool { return o.Value == nil && o.Err == nil }
-
 // Facts are all that was found out about one question, at one moment.
 type Facts struct {
 	Now      time.Time
@@ -45,13 +35,15 @@ type Volume struct {
 	// Inline is the driver of a CSI volume that stands in the Pod itself: there is
 	// nothing to attach.
 	Inline string
+	// Migrated is an in-tree volume that stands in the Pod itself, translated to CSI: it
+	// has no PersistentVolume and is attached. nil for all others.
+	Migrated *corev1.PersistentVolumeSpec
 
 	Namespace, ClaimName string // of the claim, empty without one
 	Claim                Object[corev1.PersistentVolumeClaim]
 	VolumeName           string // of the PersistentVolume, empty if not known
 	PersistentVolume     Object[corev1.PersistentVolume]
-	Users                []corev1.Pod // Pods with the claim that are not at their end
-	UsersErr             error        // why they could not be read
+	Users                Object[[]corev1.Pod] // Pods with the claim that are not at their end
 
 	NodeName string // where it is to be attached, empty if nobody says
 	Node     Object[corev1.Node]
@@ -60,32 +52,59 @@ type Volume struct {
 	Driver    string // CSI driver of the volume, empty if it has none or is not known
 	CSIDriver Object[storagev1.CSIDriver]
 
-	// Attachment is the VolumeAttachment of the volume for the node, Others are those of
-	// the same volume for other nodes.
+	// Attachment is the VolumeAttachment of the volume for the node, Others are the other
+	// ones of the same volume.
 	Attachment Object[storagev1.VolumeAttachment]
-	Others     []storagev1.VolumeAttachment
+	Others     Object[[]storagev1.VolumeAttachment]
 
 	Leases Leases
 	Secret Secret
 
-	Served *hubclient.Driver  // nil: the hub does not serve the driver, or was not asked
-	Seen   *status.Attachment // the VolumeAttachment as the replica sees it that works for the driver
-	// SeenErr is why that replica could not be asked about it.
-	SeenErr error
+	Served *hubclient.Driver // nil: the hub does not serve the driver, or was not asked
+	// Seen is the VolumeAttachment as the replica sees it that works for the driver.
+	Seen Object[status.Attachment]
 }
 
 // Leases are those by which somebody may work for a driver.
 type Leases struct {
 	Name  string
 	Where string // in which namespaces was looked, for people
-	All   []coordinationv1.Lease
-	Err   error // why they could not be read
+	All   Object[[]coordinationv1.Lease]
+	// OthersErr is why other namespaces than Where could not be looked into.
+	OthersErr error
 }
+
+// unread reports whether there may be a lease that was not read.
+func (l Leases) unread() bool { return l.All.Value() == nil || l.OthersErr != nil }
 
 // Secret is what is known about the secret that goes with the calls for a volume. Its
 // contents are never read.
 type Secret struct {
-	Namespace, Name string // empty: the volume needs none
-	Exists          bool
-	Err             error // why it is not known whether it exists
+	Namespace, Name string // empty: the volume needs none, or it is not known
+	Object          Object[struct{}]
+}
+
+// spec returns the specification of the volume, nil if it is not known.
+func (v *Volume) spec() *corev1.PersistentVolumeSpec {
+	if va := v.Attachment.Value(); va != nil && va.Spec.Source.InlineVolumeSpec != nil {
+		return va.Spec.Source.InlineVolumeSpec
+	}
+	if pv := v.PersistentVolume.Value(); pv != nil {
+		return &pv.Spec
+	}
+	return v.Migrated
+}
+
+// ofThisClaim reports whether the claim, which has the name that the PersistentVolume
+// gives, is the one that the volume is bound to, and not another one made later under that
+// name. Where it is not known, it is.
+func (v *Volume) ofThisClaim() bool {
+	pv, claim := v.PersistentVolume.Value(), v.Claim.Value()
+	if pv == nil || claim == nil {
+		return true
+	}
+	if bound := pv.Spec.ClaimRef; bound != nil && bound.UID != "" && bound.UID != claim.UID {
+		return false
+	}
+	return claim.Spec.VolumeName == "" || claim.Spec.VolumeName == pv.Name
 }

@@ -6,72 +6,58 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
-
-// read makes an Object of what a client returns.
-func read[T any](value *T, err error) Object[T] {
-	switch {
-	case apierrors.IsNotFound(err):
-		return Object[T]{}
-	case err != nil:
-		return Object[T]{Err: err}
-	}
-	return Object[T]{Value: value}
-}
 
 // fill finds out all else about a volume.
 func (g *gatherer) fill(ctx context.Context, v *Volume) {
 	if v.Inline != "" {
 		return
 	}
-	if v.VolumeName != "" {
-		v.PersistentVolume = read(g.Kube.CoreV1().PersistentVolumes().Get(ctx, v.VolumeName, metav1.GetOptions{}))
-	}
-	pv, va := v.PersistentVolume.Value, v.Attachment.Value
-	if pv != nil && v.ClaimName == "" && pv.Spec.ClaimRef != nil {
-		v.Namespace, v.ClaimName = pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name
-	}
-	if g.facts.Question.Kind == PersistentVolumeClaim {
-		v.Claim = read(g.Kube.CoreV1().PersistentVolumeClaims(v.Namespace).Get(ctx, v.ClaimName, metav1.GetOptions{}))
-	}
-	v.Users = g.users(ctx, v)
-	if pv != nil {
-		v.Driver = driverOf(pv)
-	}
-	if va != nil {
-		v.Driver = va.Spec.Attacher
-	}
-	if v.NodeName != "" {
-		v.Node = read(g.Kube.CoreV1().Nodes().Get(ctx, v.NodeName, metav1.GetOptions{}))
-		v.CSINode = read(g.Kube.StorageV1().CSINodes().Get(ctx, v.NodeName, metav1.GetOptions{}))
-	}
+	g.fillUse(ctx, v)
+	v.Driver = driverOf(v)
+	v.Node = g.node(ctx, v.NodeName)
+	v.CSINode = g.csiNode(ctx, v.NodeName)
 	if v.Driver == "" {
 		return
 	}
-	v.CSIDriver = read(g.Kube.StorageV1().CSIDrivers().Get(ctx, v.Driver, metav1.GetOptions{}))
+	v.CSIDriver = g.csiDriver(ctx, v.Driver)
 	v.Served = g.facts.Hub.View.Driver(v.Driver)
-	if v.Served != nil && va != nil {
-		seen, err := g.Hub.Attachment(ctx, v.Served.Replica, va.Name)
-		if err == nil {
-			v.Seen = seen
-		}
-		v.SeenErr = err
+	if va := v.Attachment.Value(); va != nil && v.Served != nil {
+		v.Seen = g.seen(ctx, v.Served.Replica, va.Name)
 	}
 	g.fillLeases(ctx, v)
 	g.fillSecret(ctx, v)
 }
 
-// driverOf returns the CSI driver of a PersistentVolume, "" if it has none.
-func driverOf(pv *corev1.PersistentVolume) string {
-	if pv.Spec.CSI != nil {
-		return pv.Spec.CSI.Driver
+// driverOf returns the CSI driver of a volume, "" if it has none or is not known.
+func driverOf(v *Volume) string {
+	if va := v.Attachment.Value(); va != nil {
+		return va.Spec.Attacher
 	}
-	return pv.Annotations[attach.AnnotationMigratedTo]
+	if spec := v.spec(); spec != nil && spec.CSI != nil {
+		return spec.CSI.Driver
+	}
+	if pv := v.PersistentVolume.Value(); pv != nil {
+		return pv.Annotations[attach.AnnotationMigratedTo]
+	}
+	return ""
+}
+
+// seen asks the replica that works for the driver about a VolumeAttachment.
+func (g *gatherer) seen(ctx context.Context, replica, name string) Object[status.Attachment] {
+	a, err := g.Hub.Attachment(ctx, replica, name)
+	if err == nil && a == nil {
+		return Absent[status.Attachment]()
+	}
+	if err != nil {
+		return Unreadable[status.Attachment](err)
+	}
+	return Present(a)
 }
 
 // fillLeases looks for the lease in all namespaces: a csi-attacher has it in its own.
@@ -83,37 +69,40 @@ func (g *gatherer) fillLeases(ctx context.Context, v *Volume) {
 		v.Leases.Name = cmp.Or(v.Served.Lease.Name, v.Leases.Name)
 		namespace = cmp.Or(v.Served.Lease.Namespace, namespace)
 	}
-	list, err := g.Kube.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + v.Leases.Name})
-	if err == nil {
-		v.Leases.All = list.Items
+	v.Leases.All = g.leases(ctx, v.Leases.Name)
+	if v.Leases.All.Err() == nil {
 		return
 	}
-	v.Leases.Where = "namespace " + namespace
-	lease, err := g.Kube.CoordinationV1().Leases(namespace).Get(ctx, v.Leases.Name, metav1.GetOptions{})
+	v.Leases.Where, v.Leases.OthersErr = "namespace "+namespace, v.Leases.All.Err()
+	lease := one(ctx, g, "Lease", namespace, v.Leases.Name, g.Kube.CoordinationV1().Leases(namespace).Get)
 	switch {
-	case err == nil:
-		v.Leases.All = []coordinationv1.Lease{*lease}
-	case !apierrors.IsNotFound(err):
-		v.Leases.Err = err
+	case lease.Value() != nil:
+		v.Leases.All = Present(&[]coordinationv1.Lease{*lease.Value()})
+	case lease.Missing():
+		v.Leases.All = Present(&[]coordinationv1.Lease{})
 	}
 }
 
 // fillSecret finds out whether the secret of a volume exists. It is asked for as a row
 // of a table without the object: its contents do not leave the API server.
 func (g *gatherer) fillSecret(ctx context.Context, v *Volume) {
-	pv := v.PersistentVolume.Value
-	if pv == nil || pv.Spec.CSI == nil || pv.Spec.CSI.ControllerPublishSecretRef == nil {
+	secret := secretOf(v)
+	if secret == nil {
 		return
 	}
-	ref := pv.Spec.CSI.ControllerPublishSecretRef
-	v.Secret = Secret{Namespace: ref.Namespace, Name: ref.Name}
-	err := g.Kube.CoreV1().RESTClient().Get().Namespace(ref.Namespace).Resource("secrets").Name(ref.Name).
-		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Param("includeObject", string(metav1.IncludeNone)).
-		Do(ctx).Error()
-	switch {
-	case err == nil:
-		v.Secret.Exists = true
-	case !apierrors.IsNotFound(err):
-		v.Secret.Err = err
+	v.Secret = Secret{Namespace: secret.Namespace, Name: secret.Name}
+	v.Secret.Object = one(ctx, g, "Secret", secret.Namespace, secret.Name, func(ctx context.Context, name string, _ metav1.GetOptions) (*struct{}, error) {
+		return &struct{}{}, g.Kube.CoreV1().RESTClient().Get().Namespace(secret.Namespace).Resource("secrets").Name(name).
+			SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Param("includeObject", string(metav1.IncludeNone)).
+			Do(ctx).Error()
+	})
+}
+
+// secretOf names the secret that goes with the calls for a volume, nil if it needs none or
+// is not known.
+func secretOf(v *Volume) *corev1.SecretReference {
+	if spec := v.spec(); spec != nil && spec.CSI != nil {
+		return spec.CSI.ControllerPublishSecretRef
 	}
+	return nil
 }

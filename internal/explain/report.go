@@ -10,6 +10,8 @@ const (
 	Waiting Result = "waiting"
 	// NotFound: there is no such object.
 	NotFound Result = "notFound"
+	// NotKnown: what it takes to answer could not be read. Report.Unknown says what.
+	NotKnown Result = "unknown"
 )
 
 // ExitCode is that of the command.
@@ -19,6 +21,8 @@ func (r Result) ExitCode() int {
 		return 0
 	case NotFound:
 		return 2
+	case NotKnown:
+		return 3
 	}
 	return 1
 }
@@ -39,7 +43,7 @@ type VolumeReport struct {
 	Title  string    `json:"title"`
 	Result Result    `json:"result"`
 	Path   []string  `json:"path"`            // what is in order, in the order of the walk
-	Stop   *Finding  `json:"stop,omitempty"`  // where it stops; nil if it is attached
+	Stop   *Finding  `json:"stop,omitempty"`  // where it stops; only if it is Waiting
 	Notes  []Finding `json:"notes,omitempty"` // what else was found
 }
 

@@ -28,13 +28,16 @@ func (w *walk) service() {
 
 // leaseAlone: the hub was not asked, so that the lease is all there is to go by.
 func (w *walk) leaseAlone() {
+	const next = "check that the hub runs, and that its drivers.yaml has the driver"
 	lease, held := w.lease()
 	switch {
-	case w.Leases.Err != nil:
+	case w.Leases.All.Value() == nil: // unknown says why they could not be read
+	case lease == nil && w.Leases.OthersErr != nil:
+		w.later(LeaseMissing, "Lease "+w.Leases.Name, "there is none in "+w.Leases.Where+", and other namespaces could not be looked into", next)
 	case lease == nil:
-		w.later(LeaseMissing, "Lease "+w.Leases.Name, "there is none in "+w.Leases.Where+": no attacher with leader election has ever worked for driver "+w.Driver, "check that the hub runs, and that its drivers.yaml has the driver")
+		w.later(LeaseMissing, "Lease "+w.Leases.Name, "there is none in "+w.Leases.Where+": no attacher with leader election has ever worked for driver "+w.Driver, next)
 	case holder(lease) == "":
-		w.later(LeaseFree, leaseRef(lease), "nobody holds it: no attacher works for driver "+w.Driver, "check that the hub runs, and that its drivers.yaml has the driver")
+		w.later(LeaseFree, leaseRef(lease), "nobody holds it: no attacher works for driver "+w.Driver, next)
 	case !held:
 		w.stop(LeaseExpired, leaseRef(lease), w.leaseFact(lease), "who holds it is gone or cannot reach the API server: check its Pod; another attacher may take the lease now")
 	default:
@@ -56,6 +59,8 @@ func (w *walk) notServed() {
 	case held:
 		w.ok("%s: %s, and not a driver of the hub: another attacher works for it", leaseRef(lease), w.leaseFact(lease))
 		w.later(DriverNotConfigured, object, fact, fmt.Sprintf("look at the log of %s, which holds the driver's lease", holder(lease)))
+	case len(conflicts) == 0 && w.Leases.unread():
+		w.later(DriverNotConfigured, object, fact, next) // another attacher may work for it
 	case len(conflicts) == 0:
 		w.stop(DriverNotConfigured, object, fact, next)
 	}
@@ -140,6 +145,9 @@ func (w *walk) whoElse(d *hubclient.Driver) string {
 	if d.Lease.Holder != "" {
 		return "its lease is held by " + d.Lease.Holder
 	}
+	if w.Leases.unread() {
+		return "who holds its lease is not known"
+	}
 	return "nobody holds its lease, so that nobody may be attaching its volumes"
 }
 
@@ -158,8 +166,9 @@ func (w *walk) isReplica(identity string) bool {
 // lease returns the lease that counts: the one that the hub goes by, else the one that
 // was renewed last; nil if there is none. held: somebody has it, and it has not expired.
 func (w *walk) lease() (lease *coordinationv1.Lease, held bool) {
-	for i := range w.Leases.All {
-		l := &w.Leases.All[i]
+	all := items(w.Leases.All)
+	for i := range all {
+		l := &all[i]
 		if w.Served != nil && w.Served.Lease.Namespace == l.Namespace && w.Served.Lease.Name == l.Name {
 			lease = l
 			break

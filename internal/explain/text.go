@@ -46,8 +46,11 @@ func (r Report) Text() string {
 }
 
 func (r Result) words() string {
-	if r == NotFound {
+	switch r {
+	case NotFound:
 		return "not found"
+	case NotKnown:
+		return "not known"
 	}
 	return string(r)
 }

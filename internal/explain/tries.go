@@ -25,7 +25,7 @@ func (w *walk) later(verdict Verdict, object, fact, next string) {
 
 // tries says what came of the tries so far and what the next one waits for.
 func (w *walk) tries(inStatus *storagev1.VolumeError) {
-	a := w.Seen
+	a := w.Seen.Value()
 	if a != nil {
 		if node, found := strings.CutPrefix(a.WaitsFor, "the detach from node "); found && !w.told(WaitingForDetach) {
 			w.stop(WaitingForDetach, w.attachmentRef(), "it waits for the detach of the volume from node "+node, "look at the other VolumeAttachment of the volume")
@@ -40,7 +40,7 @@ func (w *walk) tries(inStatus *storagev1.VolumeError) {
 	for _, f := range w.lastResorts {
 		w.stop(f.Verdict, f.Object, f.Fact, f.Next)
 	}
-	va := w.Attachment.Value
+	va := w.Attachment.Value()
 	since := va.CreationTimestamp.Time
 	if va.DeletionTimestamp != nil {
 		since = va.DeletionTimestamp.Time
@@ -50,7 +50,11 @@ func (w *walk) tries(inStatus *storagev1.VolumeError) {
 		w.note(Stuck, w.attachmentRef(), "without success since "+w.at(since), "it is tried on; what is said above does not pass by itself")
 	}
 	if w.report.Stop == nil && va.DeletionTimestamp == nil {
-		w.stop(NoReasonKnown, w.attachmentRef(), "nothing is known that speaks against it", "wait some seconds; if this lasts, look at the log of the attacher that works for driver "+w.Driver)
+		next := "wait some seconds; if this lasts, look at the log of the attacher that works for driver " + w.Driver
+		if stuck {
+			next = "look at the log of the attacher that works for driver " + w.Driver + ", and at that of the driver's controller"
+		}
+		w.stop(NoReasonKnown, w.attachmentRef(), "nothing is known that speaks against it", next)
 	}
 }
 
@@ -95,7 +99,10 @@ func (w *walk) failed(text string, code codes.Code, when time.Time) {
 		tried += ", " + w.ago(when)
 	}
 	object := w.attachmentRef()
-	secret := "Secret " + w.Secret.Namespace + "/" + w.Secret.Name
+	secret, space := "Secret "+w.Secret.Namespace+"/"+w.Secret.Name, "namespace "+w.Secret.Namespace
+	if w.Secret.Name == "" { // the volume that names it was not read
+		secret, space = object, "its namespace"
+	}
 	// The words are those of the hub and of its API client, at the beginning of the text:
 	// what a driver says stands behind "rpc error".
 	switch {
@@ -106,8 +113,8 @@ func (w *walk) failed(text string, code codes.Code, when time.Time) {
 		}
 		w.stop(BackendError, "driver "+w.Driver, fmt.Sprintf("it answered %s to %s %s: %s", code, w.method(), tried, text), w.adviceOn(fmt.Sprintf("rpc error: code = %s desc = ", code)))
 	case strings.HasPrefix(text, "read secret ") && strings.Contains(text, "forbidden"):
-		w.stop(SecretForbidden, secret, tried+" the attacher was not allowed to read it: "+text, "give the hub's ServiceAccount a Role with get on secrets in namespace "+w.Secret.Namespace)
-	case strings.HasPrefix(text, "read secret ") && w.Secret.Exists:
+		w.stop(SecretForbidden, secret, tried+" the attacher was not allowed to read it: "+text, "give the hub's ServiceAccount a Role with get on secrets in "+space)
+	case strings.HasPrefix(text, "read secret ") && w.Secret.Object.Value() != nil:
 		w.later(SecretMissing, secret, tried+" it could not be read, now it is there: "+text, "wait for the next try")
 	case strings.HasPrefix(text, "read secret "):
 		w.stop(SecretMissing, secret, tried+" it could not be read: "+text, w.adviceOn(text))
@@ -140,7 +147,7 @@ func (w *walk) repeats(text string) bool {
 
 // method is the call that is wanted.
 func (w *walk) method() string {
-	if w.Attachment.Value.DeletionTimestamp != nil {
+	if w.Attachment.Value().DeletionTimestamp != nil {
 		return "ControllerUnpublishVolume"
 	}
 	return "ControllerPublishVolume"
@@ -149,7 +156,7 @@ func (w *walk) method() string {
 // adviceOn is what the hub's own page advises for an error.
 func (w *walk) adviceOn(text string) string {
 	advice := status.Advise(status.Case{
-		Attachment: status.Attachment{Name: w.Attachment.Value.Name, Node: w.NodeName, PersistentVolume: w.VolumeName, State: status.Failing, LastError: text},
+		Attachment: status.Attachment{Name: w.Attachment.Value().Name, Node: w.NodeName, PersistentVolume: w.VolumeName, State: status.Failing, LastError: text},
 		Driver:     &status.Driver{Name: w.Driver, Up: true, State: "Ready", Mode: "active"},
 		Now:        w.Now,
 	})
@@ -190,37 +197,4 @@ func (w *walk) progress(a *status.Attachment) {
 		}
 		w.stop(Queued, object, fact, "wait; if calls take long, look at the log of the driver's controller, or raise workers if it can do more at once")
 	}
-}
-
-// unknown says what could not be asked, each once.
-func unknown(f Facts) []string {
-	var all []string
-	seen := map[string]bool{}
-	add := func(what string, err error) {
-		if text := fmt.Sprintf("%s: %v", what, err); err != nil && !seen[text] {
-			seen[text] = true
-			all = append(all, text)
-		}
-	}
-	if f.Hub.Err != nil {
-		add("the hub could not be asked, so that it is not known which drivers it serves, whether it can call them, what waits in its queues and when the next try is", f.Hub.Err)
-	}
-	for _, r := range f.Hub.View.Replicas {
-		if r.Error != "" && f.Hub.Err == nil {
-			add("what "+r.Replica+" knows", fmt.Errorf("%s", r.Error))
-		}
-	}
-	for _, v := range f.Volumes {
-		add("the claim "+v.Namespace+"/"+v.ClaimName, v.Claim.Err)
-		add("PersistentVolume "+v.VolumeName, v.PersistentVolume.Err)
-		add("the VolumeAttachments", v.Attachment.Err)
-		add("the Pods that use "+v.Namespace+"/"+v.ClaimName, v.UsersErr)
-		add("what the hub does about the VolumeAttachment", v.SeenErr)
-		add("Node "+v.NodeName, v.Node.Err)
-		add("CSINode "+v.NodeName, v.CSINode.Err)
-		add("CSIDriver "+v.Driver, v.CSIDriver.Err)
-		add("Lease "+v.Leases.Name, v.Leases.Err)
-		add("whether Secret "+v.Secret.Namespace+"/"+v.Secret.Name+" exists", v.Secret.Err)
-	}
-	return all
 }

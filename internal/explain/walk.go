@@ -31,8 +31,8 @@ func Explain(f Facts) Report {
 	}
 	for i := range f.Volumes {
 		v := explainVolume(&f, &f.Volumes[i])
-		if v.Result != Attached {
-			r.Result = Waiting
+		if v.Result == Waiting || r.Result == Attached {
+			r.Result = v.Result
 		}
 		r.Volumes = append(r.Volumes, v)
 	}
@@ -50,6 +50,10 @@ type walk struct {
 	*Volume
 	report      VolumeReport
 	lastResorts []Finding // see later
+	// claimFault is what is wrong with the claim of a volume that was asked for by its
+	// PersistentVolume or VolumeAttachment. It is why there is no VolumeAttachment, or a
+	// note if there is one: attachers do not look at claims.
+	claimFault *Finding
 }
 
 func explainVolume(f *Facts, v *Volume) VolumeReport {
@@ -60,6 +64,9 @@ func explainVolume(f *Facts, v *Volume) VolumeReport {
 		if !stage(w) {
 			break
 		}
+	}
+	if w.report.Result == Waiting && w.report.Stop == nil {
+		w.report.Result = NotKnown
 	}
 	return w.report
 }
@@ -103,9 +110,11 @@ func (w *walk) note(verdict Verdict, object, fact, next string) {
 	w.report.Notes = append(w.report.Notes, Finding{verdict, object, fact, next})
 }
 
-// done ends the walk with success.
+// done ends the walk, with success if nothing has stopped it before.
 func (w *walk) done() bool {
-	w.report.Result = Attached
+	if w.report.Stop == nil {
+		w.report.Result = Attached
+	}
 	return false
 }
 
@@ -137,39 +146,6 @@ func (w *walk) podStage() bool {
 	return true // its claims may be why
 }
 
-// claimStage: the claim is there and bound.
-func (w *walk) claimStage() bool {
-	if w.ClaimName == "" {
-		return true
-	}
-	object := ref(PersistentVolumeClaim, w.Namespace, w.ClaimName)
-	switch claim := w.Claim.Value; {
-	case w.Claim.Missing():
-		w.stop(ClaimMissing, object, "there is none", "create it; the Pod waits for it")
-		return false
-	case claim == nil:
-		return w.VolumeName != "" // it was not allowed to look
-	case claim.Status.Phase != corev1.ClaimBound:
-		w.stop(ClaimNotBound, object, unboundFact(claim), "this is before attaching: look at the claim's Events, at its StorageClass and at the driver's provisioner; with WaitForFirstConsumer it is bound when a Pod has a node")
-		return false
-	case claim.DeletionTimestamp != nil:
-		w.note(ClaimNotBound, object, "it is being deleted since "+w.at(claim.DeletionTimestamp.Time), "it goes when no Pod uses it any more")
-	}
-	w.ok("%s is bound to %s", object, ref(PersistentVolume, "", w.VolumeName))
-	return true
-}
-
-func unboundFact(claim *corev1.PersistentVolumeClaim) string {
-	fact := fmt.Sprintf("it is %s and not bound to a PersistentVolume", orEmpty(string(claim.Status.Phase), "new"))
-	if class := claim.Spec.StorageClassName; class != nil && *class != "" {
-		fact += ", its StorageClass is " + *class
-	}
-	if claim.Status.Phase == corev1.ClaimLost {
-		fact += ": the PersistentVolume that it had is gone"
-	}
-	return fact
-}
-
 func orEmpty(text, otherwise string) string {
 	if text == "" {
 		return otherwise
@@ -180,32 +156,36 @@ func orEmpty(text, otherwise string) string {
 // volumeStage: the PersistentVolume is there and of a CSI driver that attaches.
 func (w *walk) volumeStage() bool {
 	if w.VolumeName == "" {
-		return w.Attachment.Value != nil // inline
+		return w.Attachment.Value() != nil || w.Migrated != nil // inline
 	}
 	object := ref(PersistentVolume, "", w.VolumeName)
-	pv := w.PersistentVolume.Value
+	pv := w.PersistentVolume.Value()
 	switch {
-	case pv == nil && w.Attachment.Value != nil:
+	case pv == nil && w.Attachment.Value() != nil:
 		return true // that one knows its driver, and what lacks is said there
 	case w.PersistentVolume.Missing():
 		w.stop(VolumeMissing, object, "there is none", "the claim has lost its volume: restore the PersistentVolume, or make the claim anew")
 		return false
 	case pv == nil:
-		return false // it was not allowed to look
+		return false // unknown says why it was not read
 	case w.Driver == "":
 		w.stop(VolumeNotCSI, object, "it is neither of a CSI driver nor migrated to one", "attaching it is not the business of CSI: look at kube-controller-manager and at the kubelet")
 		return false
 	}
 	w.ok("%s is a volume of CSI driver %s, handle %s", object, w.Driver, orEmpty(attach.VolumeHandle(pv), "unknown"))
-	if claim, bound := w.Claim.Value, pv.Spec.ClaimRef; claim != nil && bound != nil && bound.UID != "" && bound.UID != claim.UID {
-		w.stop(VolumeOfAnother, object, fmt.Sprintf("it is bound to another claim: %s/%s", bound.Namespace, bound.Name), "make the claim anew, or take the stale claimRef from the PersistentVolume")
+	if bound := pv.Spec.ClaimRef; w.askedByClaim() && !w.ofThisClaim() {
+		w.stop(VolumeOfAnother, object, fmt.Sprintf("it is bound to another claim: %s/%s, UID %s", bound.Namespace, bound.Name, bound.UID), "make the claim anew, or take the stale claimRef from the PersistentVolume")
 	}
 	return true
 }
 
 // attachmentStage: somebody asks for the volume on the node, and it is there.
 func (w *walk) attachmentStage() bool {
-	switch va := w.Attachment.Value; {
+	va := w.Attachment.Value()
+	if fault := w.claimFault; va != nil && fault != nil {
+		w.note(fault.Verdict, fault.Object, fault.Fact, fault.Next)
+	}
+	switch {
 	case va == nil:
 		w.notAsked()
 	case va.DeletionTimestamp != nil:
@@ -225,11 +205,11 @@ func (w *walk) attachmentStage() bool {
 
 // noAttach says that the CSIDriver object says so.
 func (w *walk) noAttach() bool {
-	d := w.CSIDriver.Value
+	d := w.CSIDriver.Value()
 	return d != nil && d.Spec.AttachRequired != nil && !*d.Spec.AttachRequired
 }
 
-func (w *walk) attachmentRef() string { return ref(VolumeAttachment, "", w.Attachment.Value.Name) }
+func (w *walk) attachmentRef() string { return ref(VolumeAttachment, "", w.Attachment.Value().Name) }
 
 // attached: that is what was wanted. What may go wrong with it all the same is noted.
 func (w *walk) attached(va *storagev1.VolumeAttachment) {
@@ -244,12 +224,11 @@ func (w *walk) attached(va *storagev1.VolumeAttachment) {
 
 // nodeNotes notes what the node lacks, where that is not why it stops.
 func (w *walk) nodeNotes() {
-	object := "Node " + w.NodeName
-	switch node := w.Node.Value; {
-	case w.NodeName == "" || w.Node.Err != nil || w.told(NodeMissing):
-	case node == nil:
+	object, node := "Node "+w.NodeName, w.Node.Value()
+	switch {
+	case w.Node.Missing() && !w.told(NodeMissing):
 		w.note(NodeMissing, object, "there is none", "if the machine is gone, what is bound to it has to be deleted; kube-controller-manager then detaches its volumes")
-	default:
+	case node != nil:
 		for _, c := range node.Status.Conditions {
 			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
 				w.note(NodeNotReady, object, "it is not ready since "+w.at(c.LastTransitionTime.Time)+": "+orEmpty(c.Message, c.Reason), "look at its kubelet; if the machine is dead, taint it node.kubernetes.io/out-of-service so that its volumes are detached")
@@ -259,10 +238,10 @@ func (w *walk) nodeNotes() {
 }
 
 // singleNode says that the volume may be attached to one node only, as far as its
-// PersistentVolume says.
+// specification says.
 func (w *walk) singleNode() bool {
-	pv := w.PersistentVolume.Value
-	return pv != nil && !slices.ContainsFunc(pv.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
+	spec := w.spec()
+	return spec != nil && !slices.ContainsFunc(spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
 		return m == corev1.ReadOnlyMany || m == corev1.ReadWriteMany
 	})
 }

@@ -1,0 +1,81 @@
+package explain
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// claimStage: the claim is there and bound to the volume.
+func (w *walk) claimStage() bool {
+	if w.ClaimName == "" {
+		return true
+	}
+	object, claim := ref(PersistentVolumeClaim, w.Namespace, w.ClaimName), w.Claim.Value()
+	switch {
+	case w.Claim.Missing() && w.askedByClaim():
+		return w.claimStop(ClaimMissing, object, "there is none", "create it; the Pod waits for it")
+	case w.Claim.Missing():
+		return w.claimStop(ClaimMissing, object, "there is none; the PersistentVolume names it in its claimRef", w.releasedNext())
+	case claim == nil:
+		return w.VolumeName != "" // unknown says why it was not read
+	case !w.ofThisClaim() && !w.askedByClaim():
+		return w.claimStop(VolumeOfAnother, ref(PersistentVolume, "", w.VolumeName), fmt.Sprintf("its claimRef names %s with UID %s; the claim of that name has UID %s and names PersistentVolume %s",
+			object, orEmpty(string(w.claimUID()), "unknown"), claim.UID, orEmpty(claim.Spec.VolumeName, "none")), w.releasedNext())
+	case claim.Status.Phase != corev1.ClaimBound:
+		return w.claimStop(ClaimNotBound, object, unboundFact(claim), "this is before attaching: look at the claim's Events, at its StorageClass and at the driver's provisioner; with WaitForFirstConsumer it is bound when a Pod has a node")
+	case claim.DeletionTimestamp != nil:
+		w.note(ClaimNotBound, object, "it is being deleted since "+w.at(claim.DeletionTimestamp.Time), "it goes when no Pod uses it any more")
+	}
+	w.ok("%s is bound to %s", object, ref(PersistentVolume, "", w.VolumeName))
+	return true
+}
+
+// askedByClaim reports whether the volume was found by its claim: a Pod or the claim itself
+// was asked for. Without the claim there is nothing more to look at then.
+func (w *walk) askedByClaim() bool {
+	return w.Question.Kind == Pod || w.Question.Kind == PersistentVolumeClaim
+}
+
+// claimStop stops at the claim, or keeps what is wrong with it for later if the volume is
+// known all the same.
+func (w *walk) claimStop(verdict Verdict, object, fact, next string) (goOn bool) {
+	if w.askedByClaim() {
+		w.stop(verdict, object, fact, next)
+		return false
+	}
+	w.claimFault = &Finding{verdict, object, fact, next}
+	return true
+}
+
+// claimUID returns the UID of the claim that the PersistentVolume is bound to, "" if it is
+// bound to none, or to any claim of a name.
+func (w *walk) claimUID() types.UID {
+	if pv := w.PersistentVolume.Value(); pv != nil && pv.Spec.ClaimRef != nil {
+		return pv.Spec.ClaimRef.UID
+	}
+	return ""
+}
+
+// releasedNext is what to do about a PersistentVolume whose claim is gone.
+func (w *walk) releasedNext() string {
+	switch {
+	case w.Users.Value() != nil && len(items(w.Users)) == 0:
+		return "nothing, if the volume is not needed any more: its persistentVolumeReclaimPolicy says what becomes of it; another claim can have it when its claimRef is removed"
+	case w.claimUID() != "":
+		return "if Pods wait for the claim, create it and remove the uid from the claimRef: the new claim then gets this volume"
+	}
+	return "if Pods wait for the claim, create it: it gets this volume"
+}
+
+func unboundFact(claim *corev1.PersistentVolumeClaim) string {
+	fact := fmt.Sprintf("it is %s and not bound to a PersistentVolume", orEmpty(string(claim.Status.Phase), "new"))
+	if class := claim.Spec.StorageClassName; class != nil && *class != "" {
+		fact += ", its StorageClass is " + *class
+	}
+	if claim.Status.Phase == corev1.ClaimLost {
+		fact += ": the PersistentVolume that it had is gone"
+	}
+	return fact
+}

@@ -1,0 +1,39 @@
+package explain
+
+import "fmt"
+
+// unknown says what could not be asked, each once.
+func unknown(f Facts) []string {
+	var all []string
+	seen := map[string]bool{}
+	add := func(what string, err error) {
+		if text := fmt.Sprintf("%s: %v", what, err); err != nil && !seen[text] {
+			seen[text] = true
+			all = append(all, text)
+		}
+	}
+	if f.Hub.Err != nil {
+		add("the hub could not be asked, so that it is not known which drivers it serves, whether it can call them, what waits in its queues and when the next try is", f.Hub.Err)
+	}
+	for _, r := range f.Hub.View.Replicas {
+		if r.Error != "" && f.Hub.Err == nil {
+			add("what "+r.Replica+" knows", fmt.Errorf("%s", r.Error))
+		}
+	}
+	for _, v := range f.Volumes {
+		add("the claim "+v.Namespace+"/"+v.ClaimName, v.Claim.Err())
+		add("PersistentVolume "+v.VolumeName, v.PersistentVolume.Err())
+		add("the VolumeAttachments", v.Attachment.Err())
+		add("the VolumeAttachments", v.Others.Err())
+		add("the Pods that use "+v.Namespace+"/"+v.ClaimName, v.Users.Err())
+		add("what the hub does about the VolumeAttachment", v.Seen.Err())
+		add("Node "+v.NodeName, v.Node.Err())
+		add("CSINode "+v.NodeName, v.CSINode.Err())
+		add("CSIDriver "+v.Driver, v.CSIDriver.Err())
+		add("whether Secret "+v.Secret.Namespace+"/"+v.Secret.Name+" exists", v.Secret.Object.Err())
+		if add("Lease "+v.Leases.Name, v.Leases.All.Err()); v.Leases.All.Err() == nil {
+			add("Lease "+v.Leases.Name+" outside of "+v.Leases.Where, v.Leases.OthersErr)
+		}
+	}
+	return all
+}

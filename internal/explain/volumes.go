@@ -1,0 +1,157 @@
+package explain
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	csitranslation "k8s.io/csi-translation-lib"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// translator turns in-tree volumes into CSI ones. It has no state.
+var translator = csitranslation.New()
+
+// asked is the volume that a VolumeAttachment is about.
+func (g *gatherer) asked(ctx context.Context, va *storagev1.VolumeAttachment) Volume {
+	return Volume{
+		VolumeName: attach.VolumeName(va),
+		NodeName:   va.Spec.NodeName,
+		Attachment: Present(va),
+		Others: g.attachments(ctx, func(other *storagev1.VolumeAttachment) bool {
+			return other.Name != va.Name && isOf(other, attach.VolumeName(va), va.Spec.Source.InlineVolumeSpec)
+		}),
+	}
+}
+
+// isOf reports whether a VolumeAttachment is of the PersistentVolume of a name, or, without
+// a name, of an inline volume. Both may be missing.
+func isOf(va *storagev1.VolumeAttachment, volume string, inline *corev1.PersistentVolumeSpec) bool {
+	if volume != "" {
+		return attach.VolumeName(va) == volume
+	}
+	its := va.Spec.Source.InlineVolumeSpec
+	return inline != nil && inline.CSI != nil && its != nil && its.CSI != nil &&
+		inline.CSI.Driver == its.CSI.Driver && inline.CSI.VolumeHandle == its.CSI.VolumeHandle
+}
+
+// everywhere makes one volume for each node that it is wanted on.
+func (g *gatherer) everywhere(ctx context.Context, v Volume) {
+	if v.VolumeName == "" { // a claim that is not bound
+		g.facts.Volumes = []Volume{v}
+		return
+	}
+	all := g.attachments(ctx, func(va *storagev1.VolumeAttachment) bool { return isOf(va, v.VolumeName, nil) })
+	nodes := map[string]bool{}
+	for i, va := range items(all) {
+		at, others := v, slices.Delete(slices.Clone(items(all)), i, i+1)
+		at.NodeName, at.Attachment, at.Others = va.Spec.NodeName, Present(&va), Present(&others)
+		nodes[at.NodeName] = true
+		g.facts.Volumes = append(g.facts.Volumes, at)
+	}
+	v.findAttachment(all)
+	g.fillUse(ctx, &v)
+	for _, p := range items(v.Users) {
+		if node := p.Spec.NodeName; node != "" && !nodes[node] && all.Err() == nil {
+			nodes[node] = true
+			at := v
+			at.NodeName = node
+			g.facts.Volumes = append(g.facts.Volumes, at)
+		}
+	}
+	if len(g.facts.Volumes) == 0 {
+		g.facts.Volumes = []Volume{v}
+	}
+}
+
+// findAttachment finds that for the volume's node among the VolumeAttachments of the volume.
+func (v *Volume) findAttachment(all Object[[]storagev1.VolumeAttachment]) {
+	if all.Err() != nil {
+		v.Attachment, v.Others = Unreadable[storagev1.VolumeAttachment](all.Err()), all
+		return
+	}
+	others := []storagev1.VolumeAttachment{}
+	v.Attachment = Absent[storagev1.VolumeAttachment]()
+	for _, va := range items(all) {
+		if v.Attachment.Missing() && va.Spec.NodeName == v.NodeName {
+			v.Attachment = Present(&va)
+		} else {
+			others = append(others, va)
+		}
+	}
+	v.Others = Present(&others)
+}
+
+// ofPod makes one volume for each of a Pod that could be attached.
+func (g *gatherer) ofPod(ctx context.Context, pod *corev1.Pod) {
+	for i := range pod.Spec.Volumes {
+		mounted := &pod.Spec.Volumes[i]
+		v := Volume{Mount: mounted.Name, Namespace: pod.Namespace, NodeName: pod.Spec.NodeName}
+		switch {
+		case mounted.PersistentVolumeClaim != nil:
+			v.ClaimName = mounted.PersistentVolumeClaim.ClaimName
+		case mounted.Ephemeral != nil:
+			v.ClaimName = pod.Name + "-" + mounted.Name
+		case mounted.CSI != nil:
+			v.Inline = mounted.CSI.Driver
+		default:
+			if v.Migrated = migrated(mounted, pod.Namespace); v.Migrated == nil {
+				continue
+			}
+		}
+		if claim := g.claim(ctx, v.Namespace, v.ClaimName).Value(); claim != nil {
+			v.VolumeName = claim.Spec.VolumeName
+		}
+		if v.VolumeName != "" || v.Migrated != nil {
+			v.findAttachment(g.attachments(ctx, func(va *storagev1.VolumeAttachment) bool { return isOf(va, v.VolumeName, v.Migrated) }))
+		}
+		g.facts.Volumes = append(g.facts.Volumes, v)
+	}
+}
+
+// migrated returns an in-tree volume of a Pod as kube-controller-manager translates it to
+// CSI, nil if it does not.
+func migrated(mounted *corev1.Volume, namespace string) *corev1.PersistentVolumeSpec {
+	if !translator.IsInlineMigratable(mounted) {
+		return nil
+	}
+	pv, err := translator.TranslateInTreeInlineVolumeToCSI(klog.Background(), mounted, namespace)
+	if err != nil || pv.Spec.CSI == nil {
+		return nil // kube-controller-manager cannot attach it either
+	}
+	return &pv.Spec
+}
+
+// fillUse finds out whose the volume is: its PersistentVolume, its claim and the Pods that
+// use that.
+func (g *gatherer) fillUse(ctx context.Context, v *Volume) {
+	v.PersistentVolume = g.persistentVolume(ctx, v.VolumeName)
+	if pv := v.PersistentVolume.Value(); pv != nil && v.ClaimName == "" && pv.Spec.ClaimRef != nil {
+		v.Namespace, v.ClaimName = pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name
+	}
+	v.Claim = g.claim(ctx, v.Namespace, v.ClaimName)
+	v.Users = g.users(ctx, v)
+}
+
+// users returns the Pods that use the volume by its claim and have not ended.
+func (g *gatherer) users(ctx context.Context, v *Volume) Object[[]corev1.Pod] {
+	switch {
+	case v.ClaimName == "" && v.PersistentVolume.Value() == nil:
+		return Object[[]corev1.Pod]{} // it may have a claim
+	case v.ClaimName == "" || !v.ofThisClaim():
+		return Present(&[]corev1.Pod{})
+	}
+	return g.pods(ctx, v.Namespace, func(p *corev1.Pod) bool { return !finished(p) && uses(p, v.ClaimName) })
+}
+
+func uses(p *corev1.Pod, claim string) bool {
+	for _, v := range p.Spec.Volumes {
+		if c := v.PersistentVolumeClaim; c != nil && c.ClaimName == claim || v.Ephemeral != nil && p.Name+"-"+v.Name == claim {
+			return true
+		}
+	}
+	return false
+}
