@@ -326,6 +326,18 @@ func (c *Cluster) attachment(ctx context.Context, name string) (*storagev1.Volum
 	return found(va, err)
 }
 
+// attachmentsVersion returns the resourceVersion of all VolumeAttachments together, as the API
+// server has them now.
+func (c *Cluster) attachmentsVersion(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	list, err := c.kube.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return "", fmt.Errorf("ask for the resourceVersion of volumeattachments: %w", err)
+	}
+	return list.ResourceVersion, nil
+}
+
 // found trims an object that was read, and turns "not found" into nil.
 func found[T any](obj *T, err error) (*T, error) {
 	if apierrors.IsNotFound(err) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -51,6 +52,10 @@ type driver struct {
 	gate   sync.Mutex // is held while the queue is opened or shut
 	opened bool       // the queue was open once; guarded by gate
 	gone   bool       // it takes no events any more; guarded by the router's mutex
+
+	cacheIsNew   atomic.Bool // see knowsAll
+	collectionMu sync.Mutex
+	collection   string // resourceVersion of all VolumeAttachments in this term; guarded by collectionMu
 
 	workers sync.WaitGroup
 	fail    context.CancelCauseFunc // ends this run of the driver, with what went wrong

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -19,6 +20,35 @@ func (d *driver) before(va *storagev1.VolumeAttachment) bool {
 	}
 	order, err := resourceversion.CompareResourceVersion(va.ResourceVersion, began)
 	return err == nil && order < 0
+}
+
+// staleCachePause is how long a PersistentVolume keeps its finalizer before it is looked at again
+// whether the cache has caught up. An API server tells a watch about once a minute how far
+// that has come.
+const staleCachePause = time.Second
+
+// knowsAll reports whether the cache has every VolumeAttachment that whoever had the lease
+// before may have worked on: a PersistentVolume that none of those in the cache names may be
+// attached by one that it does not have yet. It asks once in a term.
+func (d *driver) knowsAll(ctx context.Context) (bool, error) {
+	if d.term.Continues() || d.cacheIsNew.Load() {
+		return true, nil
+	}
+	d.collectionMu.Lock()
+	defer d.collectionMu.Unlock()
+	if d.collection == "" {
+		version, err := d.cluster.attachmentsVersion(ctx)
+		if err != nil {
+			return false, err
+		}
+		d.collection = version
+	}
+	order, err := resourceversion.CompareResourceVersion(d.cluster.attachments.LastSyncResourceVersion(), d.collection)
+	if err != nil || order < 0 {
+		return false, err
+	}
+	d.cacheIsNew.Store(true)
+	return true, nil
 }
 
 // catchUp returns a VolumeAttachment as it is when it is worked on for the first time in

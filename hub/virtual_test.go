@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
@@ -93,6 +95,46 @@ func (v *virtual) start() (stop func()) {
 	stop = sync.OnceFunc(func() { cancel(); <-ended })
 	v.t.Cleanup(stop)
 	return stop
+}
+
+// leased has the hub compete for the driver's lease.
+func (v *virtual) leased() {
+	v.t.Helper()
+	leases, err := lease.New(lease.Options{Kube: v.kube, Identity: "hub", Namespace: "hub",
+		Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.options.Leases, v.options.LeaseNamespace, v.options.LeaseDuration = leases, "hub", 15*time.Second
+	ctx, cancel := context.WithCancel(v.t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := leases.Run(ctx); err != nil {
+			v.t.Errorf("the leases ended with %v", err)
+		}
+	}()
+	v.t.Cleanup(func() { cancel(); <-ended })
+}
+
+// holdLease has another process hold the driver's lease, until it is released.
+func (v *virtual) holdLease(identity string) (release func()) {
+	v.t.Helper()
+	name := registry.LeaseName(virtualDriver)
+	renewed, seconds := metav1.NewMicroTime(time.Now().Add(24*time.Hour)), int32(24*60*60)
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "hub"},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &identity, RenewTime: &renewed, AcquireTime: &renewed, LeaseDurationSeconds: &seconds}}
+	l, err := v.kube.CoordinationV1().Leases("hub").Create(v.t.Context(), l, metav1.CreateOptions{})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return func() {
+		v.t.Helper()
+		l.Spec.HolderIdentity = new(string)
+		if _, err := v.kube.CoordinationV1().Leases("hub").Update(v.t.Context(), l, metav1.UpdateOptions{}); err != nil {
+			v.t.Fatal(err)
+		}
+	}
 }
 
 // pass lets time pass, until all that can be done by then is done.

@@ -34,7 +34,14 @@ func (d *driver) workOnVolume(ctx context.Context, it *item) {
 		d.queue.DoneFor(it, releaseLane, d.desired.settings().Retry.Max)
 		return
 	}
-	err := d.attacher().ReleaseVolume(ctx, patch)
+	known, err := d.knowsAll(ctx)
+	if err == nil && !known {
+		d.queue.DoneFor(it, releaseLane, staleCachePause)
+		return
+	}
+	if err == nil {
+		err = d.attacher().ReleaseVolume(ctx, patch)
+	}
 	if errors.Is(err, attach.ErrStale) {
 		d.refreshVolume(ctx, name)
 	}

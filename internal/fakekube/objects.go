@@ -14,10 +14,10 @@ import (
 
 // apiVersions and kinds are what an object of a resource says of itself.
 var (
-	apiVersions = map[string]string{"volumeattachments": "storage.k8s.io/v1", "csinodes": "storage.k8s.io/v1", "csidrivers": "storage.k8s.io/v1"}
+	apiVersions = map[string]string{"volumeattachments": "storage.k8s.io/v1", "csinodes": "storage.k8s.io/v1", "csidrivers": "storage.k8s.io/v1", "leases": "coordination.k8s.io/v1"}
 	kinds       = map[string]string{
 		"volumeattachments": "VolumeAttachment", "csinodes": "CSINode", "csidrivers": "CSIDriver",
-		"persistentvolumes": "PersistentVolume", "nodes": "Node", "secrets": "Secret", "events": "Event",
+		"persistentvolumes": "PersistentVolume", "nodes": "Node", "secrets": "Secret", "events": "Event", "leases": "Lease",
 	}
 )
 
@@ -45,7 +45,7 @@ func (a *API) serve(verb string, k key, sub string, body []byte) (int, any) {
 	case "create":
 		return a.create(k, decode(body))
 	case "update":
-		return a.store(k, decode(body), have, sub)
+		return a.update(k, decode(body), have, sub)
 	case "patch":
 		return a.patch(k, have, sub, body)
 	case "delete":
@@ -146,6 +146,14 @@ func (a *API) store(k key, o, have object, sub string) (int, any) {
 	}
 	a.keep(k, o, "MODIFIED")
 	return http.StatusOK, o
+}
+
+// update stores an object that was made from the newest one.
+func (a *API) update(k key, o, have object, sub string) (int, any) {
+	if version, given := o.meta()["resourceVersion"]; given && version != have.meta()["resourceVersion"] {
+		return http.StatusConflict, failure(http.StatusConflict, "the object has been modified", k)
+	}
+	return a.store(k, o, have, sub)
 }
 
 func (a *API) patch(k key, have object, sub string, body []byte) (int, any) {

@@ -13,11 +13,12 @@ import (
 type event struct {
 	resource string
 	version  int64
+	bookmark bool   // nothing has happened
 	line     []byte // JSON
 }
 
 func (a *API) tell(k key, o object, what string) {
-	a.events = append(a.events, event{k.resource, a.version, line(what, o)})
+	a.events = append(a.events, event{resource: k.resource, version: a.version, line: line(what, o)})
 	a.wake()
 }
 
@@ -31,6 +32,18 @@ func line(what string, o object) []byte {
 
 // expired tells a client that it has missed events.
 var expired = []byte(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old resource version"}}` + "\n")
+
+// bookmark says up to which resourceVersion a watch has told all. The annotation means something
+// to clients only at the end of the initial events.
+func bookmark(resource string, version int64) []byte {
+	return line("BOOKMARK", object{
+		"kind": kinds[resource], "apiVersion": apiVersionOf(resource),
+		"metadata": map[string]any{
+			"resourceVersion": strconv.FormatInt(version, 10),
+			"annotations":     map[string]any{"k8s.io/initial-events-end": "true"},
+		},
+	})
+}
 
 // watchBody is the answer to a watch. It ends by itself only after ForgetEvents.
 type watchBody struct {
@@ -53,13 +66,7 @@ func (a *API) watch(r *http.Request, resource string) io.ReadCloser {
 		for _, k := range a.keys(resource) {
 			b.rest = append(b.rest, line("ADDED", a.objects[k])...)
 		}
-		b.rest = append(b.rest, line("BOOKMARK", object{
-			"kind": kinds[resource], "apiVersion": apiVersionOf(resource),
-			"metadata": map[string]any{
-				"resourceVersion": strconv.FormatInt(a.version, 10),
-				"annotations":     map[string]any{"k8s.io/initial-events-end": "true"},
-			},
-		})...)
+		b.rest = append(b.rest, bookmark(resource, a.version)...)
 		b.after, b.next = a.version, len(a.events)
 		return b
 	}
@@ -98,7 +105,7 @@ func (b *watchBody) fill() <-chan struct{} {
 	}
 	for ; b.next < len(b.api.events) && len(b.rest) == 0; b.next++ {
 		e := b.api.events[b.next]
-		if e.resource != b.resource || e.version <= b.after {
+		if e.resource != b.resource || e.version < b.after || e.version == b.after && !e.bookmark {
 			continue
 		}
 		if b.ended = e.version <= b.api.forgotten; b.ended {
