@@ -24,7 +24,8 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		return
 	}
 	if !d.decider().Capabilities.PublishUnpublish {
-		d.queue.DoneFor(it, detachLane, d.desired.settings().Retry.Max) // nobody can be asked now
+		d.ledger.unownedFailed(r, errCannotDetach, time.Now())
+		d.queue.DoneFor(it, detachLane, d.desired.settings().Retry.Max)
 		return
 	}
 	handle := r.progress.Target.VolumeHandle
@@ -74,6 +75,9 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		d.queue.DoneFor(it, detachLane, delay)
 	}
 }
+
+// errCannotDetach says that a volume stays attached because nobody can be asked to detach it.
+var errCannotDetach = errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOLUME and cannot be asked to detach what it attached")
 
 // errOwnerUnclear says that a volume is not detached because a VolumeAttachment may have it where
 // it is.

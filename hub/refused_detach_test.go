@@ -222,3 +222,28 @@ func TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID(t *testing.T) {
 		})
 	}
 }
+
+// A driver came back without PUBLISH_UNPUBLISH_VOLUME: nobody can be asked, and nobody may wait for ever.
+func TestVolumeThatNobodyCanDetachDoesNotKeepItsPersistentVolumeForEver(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		var sessions []*backendSession
+		v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+			s := newBackendSession(v.backend)
+			s.info.Capabilities.PublishUnpublish = len(sessions) == 0
+			sessions = append(sessions, s)
+			return s, nil
+		}
+		v.start()
+		va := v.attached()
+		v.refuseToDetach("id-n", codes.Internal)
+		v.delete(va)
+		v.pass(time.Second)
+		v.stripFinalizers(va.Name)
+		v.delete(testbed.PersistentVolume{Name: "v"})
+		sessions[0].Close()
+		v.pass(time.Hour)
+		if v.hasVolume("v") || v.unowned() != 1 {
+			t.Errorf("PersistentVolume there: %v, %d volumes said to be left attached; want it gone, and one", v.hasVolume("v"), v.unowned())
+		}
+	})
+}
