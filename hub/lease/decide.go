@@ -10,7 +10,7 @@ type situation struct {
 	now      time.Time
 	self     string
 	alone    bool
-	reserve  bool
+	reserve  bool // the driver cannot be called from here
 	duration time.Duration
 	lease    sighting
 	view     view // of the namespace of the lease
