@@ -196,6 +196,34 @@ func TestTheReplicaThatCanCallTheDriverGetsItWhenTheOtherCannot(t *testing.T) {
 	w.checkBooks(map[string]int{driver: 3})
 }
 
+func TestADriverThatComesBackForTwoReplicasKeepsItsTermAndItsCalls(t *testing.T) {
+	w := newWorld(t)
+	driver, backend := w.driver("d", fakecsi.Options{})
+	w.options.Grace = 500 * time.Millisecond
+	node := w.node("n", driver)
+	first, second := w.volume("first", driver, node), w.volume("second", driver, node)
+	for _, identity := range []string{"hub-0", "hub-1"} {
+		// A replica looks for a driver that is away every two seconds.
+		w.leadIn(lease.Options{Identity: identity, Duration: 6 * time.Second, RenewDeadline: 5 * time.Second, RetryPeriod: 4 * time.Second})
+		w.start()
+	}
+	w.create(first)
+	w.waitForOne(first.Name, "attached", isAttached)
+	w.servers[driver].Crash()
+	taken := w.waitLease(driver, "let go", heldBy(""))
+	again := w.waitLease(driver, "taken again", func(l *coordinationv1.Lease) bool {
+		return !heldBy("")(l) && l.Spec.AcquireTime.After(taken.Spec.AcquireTime.Time)
+	})
+	w.turn(backend, fakecsi.Knobs{Latency: map[fakecsi.Method]fakecsi.Latency{fakecsi.ControllerPublishVolume: {Base: 8 * time.Second}}})
+	w.create(second)
+	if err := w.servers[driver].Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.waitForOne(second.Name, "attached", isAttached)
+	checkPublishedOnce(t, backend.Books(), "first", "second")
+	checkSameTerm(t, again, w.waitLease(driver, "at all", func(*coordinationv1.Lease) bool { return true }))
+}
+
 func TestASidecarThatStandsByGetsTheDriverThatTheHubCannotReach(t *testing.T) {
 	w := newWorld(t)
 	driver, _ := w.driver("d", fakecsi.Options{})

@@ -127,3 +127,44 @@ func TestADriverThatCanBeCalledAgainIsTakenAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// Whoever takes what no replica can call is the one to whom it belongs when all can.
+func TestADriverThatComesBackForAllReplicasStaysWhereItIs(t *testing.T) {
+	w := newWorld(t)
+	all := drivers(3)
+	replicas := []*replica{w.replica(), w.replica()}
+	says := map[*replica]map[string]*ability{}
+	var members []Member
+	for _, r := range replicas {
+		says[r] = map[string]*ability{}
+		for _, d := range all {
+			says[r][d] = newAbility(false)
+			r.holdWhile(d, says[r][d])
+		}
+		members = append(members, Member{Identity: r.opts.Identity, Drivers: all})
+	}
+	by := w.served(all, replicas...)
+	owners := share(members)
+	for _, d := range all {
+		by[d].knows(by[d], d, false)
+		says[by[d]][d].set(true)
+		for _, r := range replicas {
+			r.knows(by[d], d, true)
+		}
+	}
+	for _, r := range replicas {
+		for _, d := range all {
+			says[r][d].set(true)
+		}
+	}
+	for _, d := range all {
+		for _, r := range replicas {
+			for _, other := range replicas {
+				r.knows(other, d, true)
+			}
+		}
+		if id := by[d].opts.Identity; id != owners[d] {
+			t.Errorf("%s was taken by %s, and is to be handed over to %s", d, id, owners[d])
+		}
+	}
+}

@@ -25,7 +25,8 @@
 //
 // Whether a replica is able to call a driver changes at any time (Claim.Able). A change is
 // announced and ends no term: the lease is held on until another replica is able to serve
-// the driver. A driver that no replica can call is taken after a lease duration.
+// the driver. A driver that no replica can call is taken after a lease duration, by the
+// replica to which it belongs when it comes back for all.
 //
 // In the namespaces of the leases, and in that of the replicas, the process needs get, list, watch,
 // create and update on leases (coordination.k8s.io), and delete in that of the

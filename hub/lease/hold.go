@@ -225,6 +225,7 @@ func (h *hold) consider(now time.Time) verdict {
 		view:     h.observer.view(h.claim.Lease.Namespace),
 	}
 	s.driver, s.from, s.settled = h.roster.whose(h.claim.Driver, opened)
+	s.later = !h.roster.first(h.claim.Driver)
 	v := decide(s)
 	again := s.lease.present == h.tried.present && s.lease.record.version == h.tried.record.version
 	if v.try && again && now.Before(h.rest) {

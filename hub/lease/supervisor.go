@@ -84,13 +84,17 @@ func (s *supervisor) handover(ctx context.Context, period time.Duration) time.Du
 	if s.opts.Alone || s.handing || ctx.Err() != nil {
 		return period
 	}
-	_, opened := s.ability()
+	able, opened := s.ability()
 	driver, _, ok := s.roster.whose(s.claim.Driver, opened)
 	if !ok {
 		return period
 	}
 	now := time.Now()
-	yes, again := givesAway(now, s.opts.Identity, s.past, driver, s.roster.stable)
+	stable := s.roster.stable
+	if !able { // a driver that comes back may be found here a little later, and belong here
+		stable = s.opts.RetryPeriod
+	}
+	yes, again := givesAway(now, s.opts.Identity, s.past, driver, stable)
 	if yes {
 		s.handing = true
 		klog.FromContext(ctx).V(2).Info("Driver is handed over", "to", driver.owner)
