@@ -19,7 +19,9 @@
 // what mode and lease say. It works (driver), for one term of the lease at a time; it
 // watches another attacher work and compares (observer); or it waits. What a term
 // has begun ends before the lease is let go, and no call or write begins that the
-// lease does not cover.
+// lease does not cover. Only mode, pause and the lease's name end what a post does: a
+// driver that goes away and comes back does not, but that the lease is let go once while
+// nothing is in flight, for an attacher that stands by (absence).
 //
 // The package does not know where drivers come from (registry), what one
 // VolumeAttachment needs (hub/attach) or how to speak CSI (hub/csiclient).

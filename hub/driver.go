@@ -46,11 +46,13 @@ type driver struct {
 	intruderSaid complaint
 	halt         *halt // to be put on when another attacher is found at work
 	tally        *tally
+	absence      *absence
 	events       events
 	logger       klog.Logger
 
 	gate   sync.Mutex // is held while the queue is opened or shut
 	opened bool       // the queue was open once; guarded by gate
+	left   bool       // the queue does not open any more; guarded by gate
 	gone   bool       // it takes no events any more; guarded by the router's mutex
 
 	cacheIsNew   atomic.Bool // see knowsAll
@@ -104,14 +106,18 @@ func (d *driver) run(ctx context.Context) error {
 		cut()
 		<-ended
 	}
-	if err := context.Cause(intake); ctx.Err() == nil && !errors.Is(err, errLeaseLost) {
+	if err := context.Cause(intake); ctx.Err() == nil && !errors.Is(err, errLeaseLost) && !errors.Is(err, errLetGo) {
 		return err
 	}
 	return nil
 }
 
-// errLeaseLost ends the work of a driver whose lease was not renewed in time.
-var errLeaseLost = errors.New("the lease was lost")
+var (
+	// errLeaseLost ends the work of a driver whose lease was not renewed in time.
+	errLeaseLost = errors.New("the lease was lost")
+	// errLetGo ends the work of a driver that cannot be called from here.
+	errLetGo = errors.New("the driver cannot be called from here")
+)
 
 // setLimits carries the settings into what holds a copy of them. It loses nothing that
 // waits.
@@ -137,6 +143,9 @@ func (d *driver) connectionChanged() {
 	}
 	d.gate.Lock()
 	defer d.gate.Unlock()
+	if d.left {
+		return
+	}
 	if up, _, _ := d.connection.isUp(); up {
 		if !d.opened {
 			value, _ := d.desired.get()
@@ -148,6 +157,19 @@ func (d *driver) connectionChanged() {
 	} else if d.opened {
 		d.queue.Shut()
 	}
+}
+
+// leave ends the work for a driver that cannot be called, unless calls to it are in flight:
+// no other begins. It reports whether it did.
+func (d *driver) leave() bool {
+	d.gate.Lock()
+	defer d.gate.Unlock()
+	if up, _, _ := d.connection.isUp(); up || d.queue.busy() {
+		return false
+	}
+	d.left = true
+	d.logger.V(2).Info("The driver cannot be called from here, its lease is let go so that others can try")
+	return true
 }
 
 // goSafely runs f in a goroutine of the group. A panic in it ends the run of one driver

@@ -2,42 +2,27 @@ package hub
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-func TestDutyFollowsModeHaltAndConnection(t *testing.T) {
-	const patience = 15 * time.Second
+func TestDutyFollowsModeAndHalt(t *testing.T) {
 	for _, test := range []struct {
-		name     string
-		mode     registry.Mode
-		halt     string
-		up       bool
-		since    time.Duration
-		patience time.Duration
-		want     duty
-		again    time.Duration
+		name string
+		mode registry.Mode
+		halt string
+		want duty
 	}{
-		{name: "connected", mode: registry.ModeActive, up: true, since: time.Hour, patience: patience,
-			want: duty{mode: registry.ModeActive}},
-		{name: "just gone, others are not let try yet", mode: registry.ModeActive, since: 5 * time.Second, patience: patience,
-			want: duty{mode: registry.ModeActive}, again: 10 * time.Second},
-		{name: "gone for long", mode: registry.ModeActive, since: patience, patience: patience,
-			want: duty{mode: registry.ModeActive, reserve: true}},
-		{name: "without leases it does not matter", mode: registry.ModeActive, since: time.Hour,
-			want: duty{mode: registry.ModeActive}},
-		{name: "paused", mode: registry.ModePaused, up: true, patience: patience,
-			want: duty{mode: registry.ModePaused, pausedBy: "its mode is paused"}},
-		{name: "halted", mode: registry.ModeActive, halt: "another attacher", up: true, patience: patience,
-			want: duty{mode: registry.ModePaused, pausedBy: "another attacher"}},
-		{name: "observing does no harm while halted", mode: registry.ModeObserve, halt: "another attacher", up: true, patience: patience,
-			want: duty{mode: registry.ModeObserve}},
+		{name: "active", mode: registry.ModeActive, want: duty{mode: registry.ModeActive}},
+		{name: "paused", mode: registry.ModePaused, want: duty{mode: registry.ModePaused, pausedBy: "its mode is paused"}},
+		{name: "halted", mode: registry.ModeActive, halt: "another attacher", want: duty{mode: registry.ModePaused, pausedBy: "another attacher"}},
+		{name: "observing does no harm while halted", mode: registry.ModeObserve, halt: "another attacher", want: duty{mode: registry.ModeObserve}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, again := dutyFor(test.mode, test.halt, test.up, test.since, test.patience)
-			if got != test.want || again != test.again {
-				t.Errorf("%+v, again in %v, want %+v and %v", got, again, test.want, test.again)
+			if got := dutyFor(test.mode, test.halt); got != test.want {
+				t.Errorf("%+v, want %+v", got, test.want)
 			}
 		})
 	}
@@ -45,19 +30,25 @@ func TestDutyFollowsModeHaltAndConnection(t *testing.T) {
 
 // It may be on another node, or the wrong endpoint: other replicas serve it well.
 func TestDriverThatWasNeverReachedIsLeftToThoseWhoCanCallIt(t *testing.T) {
-	d := routed(t)
-	p := &post{hub: &Hub{options: Options{LeaseDuration: time.Minute}}, desired: d.desired, halt: d.halt, connection: d.connection}
-	expect := func(when string, want bool) {
-		t.Helper()
-		if now, _, _ := p.duty(time.Now()); now.reserve != want {
-			t.Errorf("%s: held in reserve only: %v, want %v", when, now.reserve, want)
+	const patience = time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		c := &connection{changed: make(chan struct{})}
+		a := &absence{connection: c, patience: patience}
+		expect := func(when string, want bool, wantAgain time.Duration) {
+			t.Helper()
+			if able, _, again := a.able(); able != want || again != wantAgain {
+				t.Errorf("%s: it can be called from here: %v, asked again in %v, want %v and %v", when, able, again, want, wantAgain)
+			}
 		}
-	}
-	expect("never reached", true)
-	p.connection.setUp(true)
-	expect("connected", false)
-	p.connection.setUp(false)
-	expect("just gone", false)
+		expect("never reached", false, 0)
+		c.setUp(true)
+		expect("connected", true, 0)
+		c.setUp(false)
+		time.Sleep(10 * time.Second)
+		expect("just gone", true, patience-10*time.Second)
+		time.Sleep(patience - 10*time.Second)
+		expect("gone for long", false, 0)
+	})
 }
 
 func TestStateNamesWhatKeepsADriverFromBeingServed(t *testing.T) {

@@ -129,12 +129,14 @@ func (h *Hub) serve(ctx context.Context, logger klog.Logger, name string, e *eng
 }
 
 func (h *Hub) newPost(logger klog.Logger, name string, e *engagement, l *ledger) *post {
+	c := newConnection(e, h.options.Connect)
 	return &post{
 		hub:        h,
 		name:       name,
 		desired:    e.desired,
 		condition:  e.condition,
-		connection: newConnection(e, h.options.Connect),
+		connection: c,
+		absence:    &absence{connection: c, patience: h.options.LeaseDuration},
 		intruder:   e.intruder,
 		halt:       e.halt,
 		ledger:     l,

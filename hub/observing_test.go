@@ -29,8 +29,15 @@ import (
 // lead has hubs that are started later compete for leases, under an identity.
 func (w *world) lead(identity string) {
 	w.t.Helper()
-	leases, err := lease.New(lease.Options{Kube: w.options.Kube.(lease.Kube), Identity: identity, Namespace: "default", Alone: true,
+	w.options.LeaseNamespace = "default"
+	w.leadWith(lease.Options{Identity: identity, Namespace: "default", Alone: true,
 		Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second})
+}
+
+func (w *world) leadWith(o lease.Options) {
+	w.t.Helper()
+	o.Kube = w.options.Kube.(lease.Kube)
+	leases, err := lease.New(o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -44,7 +51,7 @@ func (w *world) lead(identity string) {
 			w.t.Errorf("the leases ended with %v", err)
 		}
 	})
-	w.options.Leases, w.options.LeaseNamespace, w.options.LeaseDuration = leases, "default", 15*time.Second
+	w.options.Leases, w.options.LeaseDuration = leases, o.Duration
 }
 
 // observing returns what the world serves, to be observed.

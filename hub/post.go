@@ -34,6 +34,7 @@ type post struct {
 	halt       *halt
 	ledger     *ledger
 	tally      *tally
+	absence    *absence
 	current    atomic.Pointer[driver]   // while it is worked for
 	observer   atomic.Pointer[observer] // while it is observed
 	logger     klog.Logger
@@ -52,7 +53,7 @@ func (p *post) run(ctx context.Context) error {
 	defer disconnect()
 	goSafely(&loops, fail, func() { p.connection.run(connected) })
 	for ctx.Err() == nil {
-		current, _, _ := p.duty(time.Now())
+		current, _ := p.duty()
 		if err := p.perform(ctx, current); err != nil {
 			return err
 		}
@@ -87,13 +88,14 @@ func (p *post) perform(ctx context.Context, current duty) error {
 	return p.hub.options.Leases.Hold(ctx, lease.Claim{
 		Driver:  p.name,
 		Lease:   current.lease,
-		Reserve: current.reserve,
+		Able:    p.absence.able,
 		Serve:   p.work,
 		Waiting: func(reason string) { p.condition.wait(reason, time.Now()) },
 	})
 }
 
-// work serves the driver for one term of its lease, until stop ends.
+// work serves the driver for one term of its lease, until stop ends, or until the driver
+// has been away for so long that others are to be let try.
 func (p *post) work(stop context.Context, term *lease.Term) error {
 	if !term.Continues() {
 		// Others have worked for the driver since. Where they have left its volumes is in
@@ -139,6 +141,7 @@ func (p *post) newDriver(term *lease.Term) *driver {
 		intruder:     p.intruder,
 		halt:         p.halt,
 		tally:        p.tally,
+		absence:      p.absence,
 		events:       events{p.hub.options.Events},
 		logger:       p.logger,
 	}

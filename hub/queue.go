@@ -196,6 +196,13 @@ func (q *queue) Shut() {
 	q.lanes.open, q.lanes.shut = false, true
 }
 
+// busy says whether anything runs that may call the driver.
+func (q *queue) busy() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lanes.inFlight() > 0
+}
+
 // Changed says whether a running item was asked for again since it began or since
 // the last call of Changed.
 func (q *queue) Changed(it *item) bool {

@@ -25,8 +25,9 @@ func (r *round) left(s registry.Settings, now time.Time) time.Duration {
 	return r.pause(s) - now.Sub(r.since)
 }
 
-// attend follows the settings and makes the rounds, until ctx ends or the lease is
-// lost, which it tells. The looks are taken by goroutines of the group.
+// attend follows the settings and makes the rounds, until ctx ends, the lease is lost,
+// which it tells, or is let go, which is a failure. The looks are taken by goroutines of
+// the group.
 func (d *driver) attend(ctx context.Context, group *sync.WaitGroup, rounds []*round, lost func()) {
 	for _, r := range rounds {
 		r.since = time.Now()
@@ -35,19 +36,26 @@ func (d *driver) attend(ctx context.Context, group *sync.WaitGroup, rounds []*ro
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var known <-chan struct{} // of the settings that are in force
+	d.absence.begin()
 	for ctx.Err() == nil {
 		value, changed := d.desired.get()
 		if changed != known {
 			d.setLimits(value)
 			known = changed
 		}
-		timer.Reset(d.makeRounds(ctx, group, rounds, value.Settings, ended))
+		letGo, connection, again := d.absence.look(d.leave)
+		if letGo {
+			d.fail(errLetGo)
+			return
+		}
+		timer.Reset(min(again, d.makeRounds(ctx, group, rounds, value.Settings, ended)))
 		select {
 		case <-ctx.Done():
 		case <-d.term.Lost():
 			lost()
 			return
 		case <-changed:
+		case <-connection:
 		case <-timer.C:
 		case r := <-ended:
 			r.since, r.busy = time.Now(), false

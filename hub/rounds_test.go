@@ -33,7 +33,7 @@ func attended(ctx context.Context, d *driver, long time.Duration, lost func()) f
 
 func attendable(every time.Duration) *driver {
 	return &driver{desired: newDesired(driverWith(every, 1)), queue: newQueue(1), budget: rate.NewLimiter(rate.Inf, 0),
-		term: lease.Always(), fail: func(error) {}}
+		term: lease.Always(), absence: &absence{}, fail: func(error) {}}
 }
 
 func driverWith(stuckAfter time.Duration, workers int) registry.Driver {

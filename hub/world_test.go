@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -43,8 +44,9 @@ type world struct {
 	servers map[string]*fakecsi.Server
 	backend map[string]*fakecsi.Backend
 	options hub.Options
-	updates chan registry.Snapshot // to the hub that was started last
-	logs    []ktesting.Buffer      // of each hub
+	updates chan registry.Snapshot                  // to the hub that was started last
+	logs    []ktesting.Buffer                       // of each hub
+	leases  *testbed.Watcher[*coordinationv1.Lease] // in the test's own namespace, once there is one
 }
 
 func newWorld(t *testing.T) *world {

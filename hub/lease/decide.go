@@ -10,13 +10,14 @@ type situation struct {
 	now      time.Time
 	self     string
 	alone    bool
-	reserve  bool
+	reserve  bool // the driver cannot be called from here
 	duration time.Duration
 	lease    sighting
 	view     view // of the namespace of the lease
 	driver   belonging
 	from     time.Time // when the belonging counts
 	settled  bool      // the belonging is known
+	later    bool      // another replica goes first if none can call the driver
 }
 
 // verdict is what to do in a situation.
@@ -57,6 +58,11 @@ func decide(s situation) verdict {
 		open = s.view.since
 	}
 	open = open.Add(s.duration)
+	if s.driver.owner == "" && s.later {
+		// When the driver comes back for all, it is where it belongs, and does not move
+		// while the first calls are in flight.
+		open = open.Add(s.duration)
+	}
 	if !s.now.Before(open) && !s.view.away() {
 		return verdict{try: true, past: s.driver.owner}
 	}

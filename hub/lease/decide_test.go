@@ -39,6 +39,8 @@ func TestWhenALeaseIsTried(t *testing.T) {
 		"in reserve, free":                   {situation{now: at(1), lease: free, view: up, reserve: true}, verdict{reason: "no replica can call the driver", again: at(20)}},
 		"in reserve, free for a duration":    {situation{now: at(20), lease: free, view: up, reserve: true}, verdict{try: true}},
 		"in reserve, another is able":        {situation{now: at(1), lease: free, view: up, reserve: true, driver: theirs, settled: true}, verdict{reason: "belongs to replica y", again: at(20)}},
+		"in reserve, free, another first":    {situation{now: at(20), lease: free, view: up, reserve: true, later: true}, verdict{reason: "no replica can call the driver", again: at(40)}},
+		"in reserve, the first did not":      {situation{now: at(40), lease: free, view: up, reserve: true, later: true}, verdict{try: true}},
 		"in reserve and alone":               {situation{now: at(1), lease: free, view: up, reserve: true, alone: true}, verdict{reason: "no replica can call the driver", again: at(20)}},
 		"watching is forbidden":              {situation{now: at(50), lease: free, view: forbidden, driver: theirs, settled: true}, verdict{try: true, past: "y"}},
 	} {

@@ -23,6 +23,11 @@
 // moment, unless it was that one which did not take it before. Sharing only says who
 // should compete. What keeps two processes apart is the lease alone.
 //
+// Whether a replica is able to call a driver changes at any time (Claim.Able). A change is
+// announced and ends no term: the lease is held on until another replica is able to serve
+// the driver. A driver that no replica can call is taken after a lease duration, by the
+// replica to which it belongs when it comes back for all.
+//
 // In the namespaces of the leases, and in that of the replicas, the process needs get, list, watch,
 // create and update on leases (coordination.k8s.io), and delete in that of the
 // replicas.

@@ -13,9 +13,14 @@ import (
 type Claim struct {
 	Driver string // CSI driver name: what replicas share
 	Lease  Name
-	// Reserve: the driver cannot be called from here. The lease is taken only when
-	// nobody held it for its whole duration, and goes to the first replica that is able.
-	Reserve bool
+	// Able reports whether the driver can be called from here. It is asked again when
+	// changed is closed, and after again, if that is not 0. It must not block; nil means
+	// that the driver can always be called.
+	//
+	// While it cannot be called, the lease is taken only when nobody held it for its whole
+	// duration, and goes to the first replica that is able. While no replica is able, the
+	// lease is held on, and a change of Able does not end the term.
+	Able func() (able bool, changed <-chan struct{}, again time.Duration)
 	// Serve is called each time the lease has been acquired. stop ends when work is
 	// to wind down: the driver goes to another replica, the context of Hold has
 	// ended, or the lease is lost. It returns only when all work has ended, nil if it
@@ -29,11 +34,12 @@ type Claim struct {
 // hold is one call of Hold.
 type hold struct {
 	*Leases
-	claim  Claim
-	opened time.Time
-	woken  chan struct{} // something about the lease or the replicas has changed; room for one
+	claim Claim
+	woken chan struct{} // something about the lease or the replicas has changed; room for one
 
-	closing bool // guarded by Leases.mu
+	closing bool      // guarded by Leases.mu
+	able    bool      // the last answer of Claim.Able; guarded by Leases.mu
+	opened  time.Time // when the claim was made or became able again; guarded by Leases.mu
 
 	// The rest belongs to the goroutine of Hold.
 	told   string    // last reason
@@ -53,6 +59,7 @@ type hold struct {
 // renewed, and not released either: it expires.
 func (l *Leases) Hold(ctx context.Context, c Claim) error {
 	h := &hold{Leases: l, claim: c, opened: time.Now(), woken: make(chan struct{}, 1)}
+	h.able, _, _ = c.isAble()
 	defer l.observer.subscribe(c.Lease, h.woken)()
 	l.open(h)
 	defer l.close(h)
@@ -124,11 +131,19 @@ func (h *hold) turn(ctx context.Context) (done func(), ok bool) {
 	default:
 		h.tell("work of this process for the same lease has not ended yet")
 	}
-	select {
-	case turn <- struct{}{}:
-		return done, true
-	case <-ctx.Done():
-		return nil, false
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		changed, again := h.ask(time.Hour)
+		timer.Reset(again)
+		select {
+		case turn <- struct{}{}:
+			return done, true
+		case <-ctx.Done():
+			return nil, false
+		case <-changed:
+		case <-timer.C:
+		}
 	}
 }
 
@@ -146,13 +161,14 @@ func (h *hold) tell(reason string) {
 func (h *hold) wait(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		h.poll(ctx)
+		changed, asked := h.ask(h.opts.RetryPeriod) // in which a poll may be due
 		now := time.Now()
 		v := h.consider(now)
 		if v.try {
 			return true
 		}
 		h.tell(v.reason)
-		again := now.Add(h.opts.RetryPeriod) // in which a poll may be due
+		again := now.Add(asked)
 		if v.again.After(now) && v.again.Before(again) {
 			again = v.again
 		}
@@ -160,6 +176,7 @@ func (h *hold) wait(ctx context.Context) bool {
 		select {
 		case <-ctx.Done():
 		case <-h.woken:
+		case <-changed:
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -173,7 +190,7 @@ func (h *hold) poll(ctx context.Context) {
 	v := h.observer.view(n.Namespace)
 	since := h.polled
 	if since.IsZero() && v.err == nil {
-		since = h.opened // give the watch time to begin
+		_, since = h.ability() // give the watch time to begin
 	}
 	if v.listed && v.up || time.Since(since) < h.opts.RetryPeriod {
 		return
@@ -197,16 +214,18 @@ func (h *hold) poll(ctx context.Context) {
 // consider decides about the situation of the moment. An attempt that came to nothing is
 // repeated when the lease has changed, or after a rest.
 func (h *hold) consider(now time.Time) verdict {
+	able, opened := h.ability()
 	s := situation{
 		now:      now,
 		self:     h.opts.Identity,
 		alone:    h.opts.Alone,
-		reserve:  h.claim.Reserve,
+		reserve:  !able,
 		duration: h.opts.Duration,
 		lease:    h.observer.look(h.claim.Lease),
 		view:     h.observer.view(h.claim.Lease.Namespace),
 	}
-	s.driver, s.from, s.settled = h.roster.whose(h.claim.Driver, h.opened)
+	s.driver, s.from, s.settled = h.roster.whose(h.claim.Driver, opened)
+	s.later = !h.roster.first(h.claim.Driver)
 	v := decide(s)
 	again := s.lease.present == h.tried.present && s.lease.record.version == h.tried.record.version
 	if v.try && again && now.Before(h.rest) {

@@ -147,13 +147,13 @@ func (l *Leases) countOnce(started time.Time) (next time.Time) {
 	return next
 }
 
-// able returns the drivers with an open claim.
+// able returns the drivers with an open claim that can be called from here.
 func (l *Leases) able() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	drivers := map[string]bool{}
 	for h := range l.holds {
-		if !h.closing && !h.claim.Reserve {
+		if !h.closing && h.able {
 			drivers[h.claim.Driver] = true
 		}
 	}

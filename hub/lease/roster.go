@@ -84,6 +84,14 @@ func (r *roster) whose(driver string, opened time.Time) (b belonging, from time.
 	return b, from, ok
 }
 
+// first reports whether this replica comes first among the living for a driver that none
+// of them can call. It would belong to this one if all of them could call it.
+func (r *roster) first(driver string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !slices.ContainsFunc(r.members, func(m Member) bool { return before(m.Identity, r.self, driver) })
+}
+
 // census counts the living among the announced replicas. next is when one of them dies if it
 // does not renew; zero: none will.
 func census(self Member, announced map[Name]sighting, whenUnsaid time.Duration, now time.Time) (members []Member, next time.Time) {

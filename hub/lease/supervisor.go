@@ -28,11 +28,14 @@ func (s *supervisor) run(ctx context.Context, served <-chan struct{}) {
 	for {
 		why := s.lossSeen()
 		if why == "" {
-			timer.Reset(min(period, max(s.lastsFor(), 0), s.handover(ctx, period)))
+			changed, asked := s.ask(period)
+			timer.Reset(min(asked, max(s.lastsFor(), 0), s.handover(ctx, period)))
 			select {
 			case <-served:
 				return
 			case <-s.woken:
+				continue
+			case <-changed:
 				continue
 			case <-timer.C:
 				continue
@@ -81,12 +84,17 @@ func (s *supervisor) handover(ctx context.Context, period time.Duration) time.Du
 	if s.opts.Alone || s.handing || ctx.Err() != nil {
 		return period
 	}
-	driver, _, ok := s.roster.whose(s.claim.Driver, s.opened)
+	able, opened := s.ability()
+	driver, _, ok := s.roster.whose(s.claim.Driver, opened)
 	if !ok {
 		return period
 	}
 	now := time.Now()
-	yes, again := givesAway(now, s.opts.Identity, s.past, driver, s.roster.stable)
+	stable := s.roster.stable
+	if !able { // a driver that comes back may be found here a little later, and belong here
+		stable = s.opts.RetryPeriod
+	}
+	yes, again := givesAway(now, s.opts.Identity, s.past, driver, stable)
 	if yes {
 		s.handing = true
 		klog.FromContext(ctx).V(2).Info("Driver is handed over", "to", driver.owner)

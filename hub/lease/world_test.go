@@ -191,20 +191,28 @@ func (w *world) replicaThat(forbid func(*http.Request) bool, options ...func(*Op
 // hold claims drivers; what Serve does is: to wait for stop.
 func (r *replica) hold(drivers ...string) {
 	for _, d := range drivers {
-		ctx, cancel := context.WithCancel(r.base)
-		r.mu.Lock()
-		r.stopHold[d] = cancel
-		r.mu.Unlock()
-		r.holds.Go(func() {
-			err := r.Hold(ctx, Claim{Driver: d, Lease: r.w.lease(d),
-				Serve:   func(stop context.Context, t *Term) error { return r.serve(d, stop, t) },
-				Waiting: func(reason string) { r.note(func() { r.reasons[d] = append(r.reasons[d], reason) }) },
-			})
-			if err != nil {
-				r.w.t.Errorf("hold %s: %v", d, err)
-			}
-		})
+		r.holdWhile(d, nil)
 	}
+}
+
+// holdWhile claims a driver that can be called from the replica as said; nil: always.
+func (r *replica) holdWhile(d string, says *ability) {
+	ctx, cancel := context.WithCancel(r.base)
+	claim := Claim{Driver: d, Lease: r.w.lease(d),
+		Serve:   func(stop context.Context, t *Term) error { return r.serve(d, stop, t) },
+		Waiting: func(reason string) { r.note(func() { r.reasons[d] = append(r.reasons[d], reason) }) },
+	}
+	if says != nil {
+		claim.Able = says.get
+	}
+	r.mu.Lock()
+	r.stopHold[d] = cancel
+	r.mu.Unlock()
+	r.holds.Go(func() {
+		if err := r.Hold(ctx, claim); err != nil {
+			r.w.t.Errorf("hold %s: %v", d, err)
+		}
+	})
 }
 
 func (r *replica) note(change func()) {

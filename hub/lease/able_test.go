@@ -1,0 +1,170 @@
+package lease
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ability says whether a driver can be called from a replica.
+type ability struct {
+	mu      sync.Mutex
+	able    bool
+	changed chan struct{}
+}
+
+func newAbility(able bool) *ability {
+	return &ability{able: able, changed: make(chan struct{})}
+}
+
+func (a *ability) get() (bool, <-chan struct{}, time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.able, a.changed, 0
+}
+
+func (a *ability) set(able bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.able = able
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// knows waits until the replica knows whether another one is able to serve a driver.
+func (r *replica) knows(other *replica, driver string, able bool) {
+	r.w.t.Helper()
+	for {
+		for _, m := range r.Members() {
+			if m.Identity == other.opts.Identity && slices.Contains(m.Drivers, driver) == able {
+				return
+			}
+		}
+		if r.w.ctx.Err() != nil {
+			r.w.t.Fatalf("the members are %v, want the driver with %s: %v", r.Members(), other.opts.Identity, able)
+		}
+		pause(r.w.ctx, 10*time.Millisecond)
+	}
+}
+
+// renewed waits until a lease has been written twice.
+func (w *world) renewed(driver string) {
+	w.t.Helper()
+	last := w.get(driver).ResourceVersion
+	for writes := 0; writes < 2; pause(w.ctx, 10*time.Millisecond) {
+		if v := w.get(driver).ResourceVersion; v != last {
+			last = v
+			writes++
+		}
+	}
+}
+
+func TestADriverThatComesAndGoesDoesNotEndATermWhileNobodyElseCanCallIt(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.replica(long), w.replica(long)
+	says := newAbility(true)
+	a.holdWhile("d", says)
+	a.term("d")
+	b.holdWhile("d", newAbility(false))
+	before := w.get("d")
+	for range 3 {
+		says.set(false)
+		b.knows(a, "d", false)
+		w.renewed("d")
+		says.set(true)
+		b.knows(a, "d", true)
+		w.renewed("d")
+	}
+	term, after := a.term("d"), w.get("d")
+	if n := a.turnsTaken(); n != 1 || term.isLost() {
+		t.Errorf("the driver was served %d times, want one term", n)
+	}
+	if !after.Spec.AcquireTime.Equal(before.Spec.AcquireTime) || deref(after.Spec.LeaseTransitions) != deref(before.Spec.LeaseTransitions) {
+		t.Errorf("the lease was acquired at %v after %d transitions, before at %v after %d",
+			after.Spec.AcquireTime, deref(after.Spec.LeaseTransitions), before.Spec.AcquireTime, deref(before.Spec.LeaseTransitions))
+	}
+}
+
+func TestADriverIsHandedOverFromAReplicaThatCannotCallItToOneThatCan(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.replica(long), w.replica(long)
+	a.drain = make(chan struct{})
+	fromA, fromB := newAbility(true), newAbility(false)
+	a.holdWhile("d", fromA)
+	term := a.term("d")
+	b.holdWhile("d", fromB)
+	fromA.set(false)
+	fromB.set(true)
+	b.waitsFor("d", "held by "+a.opts.Identity)
+	b.knows(a, "d", false)
+	if err := term.Begin(0); err != nil {
+		t.Errorf("begin while draining: %v", err)
+	}
+	close(a.drain)
+	b.term("d")
+	a.idle("d")
+	if term.isLost() {
+		t.Error("the lease was lost, not handed over")
+	}
+}
+
+func TestADriverThatCanBeCalledAgainIsTakenAtOnce(t *testing.T) {
+	for name, options := range map[string][]func(*Options){"shared": {long}, "alone": {long, alone}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			r := w.replica(options...)
+			says := newAbility(false)
+			r.holdWhile("d", says)
+			r.waitsFor("d", "no replica can call the driver")
+			says.set(true)
+			started := time.Now()
+			r.term("d")
+			t.Logf("taken after %v", time.Since(started))
+			if time.Since(started) > 20*time.Second {
+				t.Error("it waited for a lease duration")
+			}
+		})
+	}
+}
+
+// Whoever takes what no replica can call is the one to whom it belongs when all can.
+func TestADriverThatComesBackForAllReplicasStaysWhereItIs(t *testing.T) {
+	w := newWorld(t)
+	all := drivers(3)
+	replicas := []*replica{w.replica(), w.replica()}
+	says := map[*replica]map[string]*ability{}
+	var members []Member
+	for _, r := range replicas {
+		says[r] = map[string]*ability{}
+		for _, d := range all {
+			says[r][d] = newAbility(false)
+			r.holdWhile(d, says[r][d])
+		}
+		members = append(members, Member{Identity: r.opts.Identity, Drivers: all})
+	}
+	by := w.served(all, replicas...)
+	owners := share(members)
+	for _, d := range all {
+		by[d].knows(by[d], d, false)
+		says[by[d]][d].set(true)
+		for _, r := range replicas {
+			r.knows(by[d], d, true)
+		}
+	}
+	for _, r := range replicas {
+		for _, d := range all {
+			says[r][d].set(true)
+		}
+	}
+	for _, d := range all {
+		for _, r := range replicas {
+			for _, other := range replicas {
+				r.knows(other, d, true)
+			}
+		}
+		if id := by[d].opts.Identity; id != owners[d] {
+			t.Errorf("%s was taken by %s, and is to be handed over to %s", d, id, owners[d])
+		}
+	}
+}
