@@ -21,6 +21,10 @@
 // has begun ends before the lease is let go, and no call or write begins that the
 // lease does not cover.
 //
+// Drivers come and go with the snapshots of the registry. One that is marked with WindDown
+// is served only while something of it is left: each event that may change that has it
+// looked at again.
+//
 // The package does not know where drivers come from (registry), what one
 // VolumeAttachment needs (hub/attach) or how to speak CSI (hub/csiclient).
 package hub
