@@ -24,13 +24,20 @@ func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
 	return attachments
 }
 
-// Unclaimed counts the VolumeAttachments of drivers that are not engaged, by attacher.
+// Unclaimed counts the VolumeAttachments of drivers that are not engaged, by attacher,
+// without those that need no driver.
 func (h *Hub) Unclaimed() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	unclaimed := map[string]int{}
 	for attacher, n := range h.cluster.attachers() {
-		if h.engaged[attacher] == nil {
+		if h.engaged[attacher] != nil {
+			continue
+		}
+		if !h.cluster.attachRequired(attacher) {
+			n = h.cluster.countLeft(attacher)
+		}
+		if n > 0 {
 			unclaimed[attacher] = n
 		}
 	}
@@ -55,6 +62,10 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 		if pv := h.cluster.cachedVolume(a.PersistentVolume); pv != nil {
 			a.VolumeHandle = attach.VolumeHandle(pv)
 		}
+	}
+	if e == nil && !h.cluster.needsDriver(va) {
+		describeObject(&a, attach.Idle, va)
+		return a
 	}
 	if e == nil {
 		a.State, a.WaitsFor = status.Unclaimed, "no driver of this name is configured here"

@@ -27,13 +27,14 @@ func (d *desired) get() (registry.Driver, <-chan struct{}) {
 }
 
 // set takes a new value. Where the driver was learned is no reason to do anything:
-// a line that is added to the file moves all those below it.
+// a line that is added to the file moves all those below it. Nor is WindDown, which
+// only says until when the driver is served.
 func (d *desired) set(to registry.Driver) (changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	from := d.driver
 	d.driver = to
-	from.Source = to.Source
+	from.Source, from.WindDown = to.Source, to.WindDown
 	if from == to {
 		return false
 	}
@@ -46,6 +47,12 @@ func (d *desired) set(to registry.Driver) (changed bool) {
 func (d *desired) settings() registry.Settings {
 	value, _ := d.get()
 	return value.Settings
+}
+
+// windsDown reports whether the driver is served only until nothing of it is left.
+func (d *desired) windsDown() bool {
+	value, _ := d.get()
+	return value.WindDown
 }
 
 // dialled returns the part of a value that a connection is made from.

@@ -23,6 +23,10 @@
 // driver that goes away and comes back does not, but that the lease is let go once while
 // nothing is in flight, for an attacher that stands by (absence).
 //
+// Drivers come and go with the snapshots of the registry. One that is marked with WindDown
+// is served only while something of it is left: each event that may change that has it
+// looked at again.
+//
 // The package does not know where drivers come from (registry), what one
 // VolumeAttachment needs (hub/attach) or how to speak CSI (hub/csiclient).
 package hub

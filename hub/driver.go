@@ -32,6 +32,7 @@ type driver struct {
 	finalizer  string
 	cluster    *Cluster
 	routes     *router
+	windDown   *windDown
 	grace      time.Duration
 
 	term    *lease.Term

@@ -32,11 +32,13 @@ type engagement struct {
 
 // follow makes what runs match each snapshot, until ctx ends and all has drained. A
 // driver that is in the next snapshot too is not interrupted: what changed of it is
-// handed to it. begun is called after each.
+// handed to it. Drivers with WindDown come and go with what is left of them. begun is
+// called after each snapshot.
 func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, begun func()) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	running := map[string]*engagement{}
+	var latest registry.Snapshot
 	for {
 		select {
 		case <-ctx.Done():
@@ -46,8 +48,11 @@ func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, begu
 				updates = nil // nothing more will come; what runs goes on
 				continue
 			}
-			h.apply(ctx, &all, running, want)
+			latest = want
+			h.apply(ctx, &all, running, h.needed(latest))
 			begun()
+		case <-h.windDown.changed:
+			h.apply(ctx, &all, running, h.needed(latest))
 		}
 	}
 }
@@ -62,7 +67,11 @@ func (h *Hub) apply(ctx context.Context, all *sync.WaitGroup, running map[string
 		}
 	}
 	for name, value := range want {
-		if e := running[name]; e == nil {
+		e := running[name]
+		if value.WindDown && (e == nil || !e.desired.windsDown()) {
+			klog.FromContext(ctx).Info("Serving the driver only until nothing of it is attached", "driver", name, "source", value.Source)
+		}
+		if e == nil {
 			running[name] = h.engage(ctx, all, value)
 		} else if e.desired.set(value) {
 			klog.FromContext(ctx).Info("The settings of the driver have changed", "driver", name, "source", value.Source)
@@ -107,6 +116,7 @@ func (h *Hub) disengage(name string, e *engagement) {
 	}
 	h.mu.Unlock()
 	close(e.ended)
+	h.windDown.driver(name) // it may have left something that could not be undone
 }
 
 // serve runs a driver until ctx ends.

@@ -47,9 +47,10 @@ type Options struct {
 
 // Hub attaches and detaches volumes for a changing set of drivers.
 type Hub struct {
-	options Options
-	cluster *Cluster
-	routes  *router
+	options  Options
+	cluster  *Cluster
+	routes   *router
+	windDown *windDown
 
 	mu      sync.Mutex
 	engaged map[string]*engagement // by driver; guarded by mu
@@ -79,8 +80,8 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{options: o, cluster: cluster, engaged: map[string]*engagement{}, ledgers: map[string]*ledger{}}
-	h.routes = newRouter(cluster, h.witness)
+	h := &Hub{options: o, cluster: cluster, engaged: map[string]*engagement{}, ledgers: map[string]*ledger{}, windDown: newWindDown()}
+	h.routes = newRouter(cluster, h.witness, h.windDown)
 	return h, nil
 }
 

@@ -129,6 +129,7 @@ func (p *post) newDriver(term *lease.Term) *driver {
 		finalizer:  p.ledger.finalizer,
 		cluster:    p.hub.cluster,
 		routes:     p.hub.routes,
+		windDown:   p.hub.windDown,
 		grace:      p.hub.options.Grace,
 		term:       term,
 		ledger:     p.ledger,

@@ -20,7 +20,8 @@ type router struct {
 	cluster *Cluster
 	// stray takes the last state of a VolumeAttachment that is gone, if nobody works for its
 	// driver here. It must not block.
-	stray func(*storagev1.VolumeAttachment)
+	stray    func(*storagev1.VolumeAttachment)
+	windDown *windDown
 
 	mu         sync.RWMutex
 	byName     map[string]listener // CSI driver name
@@ -40,8 +41,8 @@ type listener interface {
 	lookAgain()
 }
 
-func newRouter(c *Cluster, stray func(*storagev1.VolumeAttachment)) *router {
-	return &router{cluster: c, stray: stray, byName: map[string]listener{}, byGuardian: map[string]*driver{}}
+func newRouter(c *Cluster, stray func(*storagev1.VolumeAttachment), w *windDown) *router {
+	return &router{cluster: c, stray: stray, windDown: w, byName: map[string]listener{}, byGuardian: map[string]*driver{}}
 }
 
 // open begins to hand events to a driver, unless it has been closed.
@@ -153,6 +154,7 @@ func (r *router) attachmentChanged(before, after any) {
 		if l := r.listener(va.Spec.Attacher); l != nil {
 			l.onAttachment(old, va)
 		}
+		r.windDown.driver(va.Spec.Attacher)
 	}
 }
 
@@ -169,6 +171,7 @@ func (r *router) attachmentGone(obj any) {
 	if _, working := l.(*driver); !working && !missed {
 		r.stray(va)
 	}
+	r.windDown.driver(va.Spec.Attacher)
 	// Whoever guards the volume may have waited for this VolumeAttachment to go,
 	// also if that was another driver's.
 	name := attach.VolumeName(va)
@@ -203,6 +206,7 @@ func (r *router) volumeChanged(before, after any) {
 			d.onVolume(v.volume())
 		}
 	}
+	r.windDown.volume(guards)
 }
 
 // volumeAppeared retries at once what failed for want of a PersistentVolume.
@@ -224,6 +228,7 @@ func (r *router) volumeGone(obj any) {
 			d.overlay.volumes.OnAddOrUpdate(v.volume()) // forgets the write that took the finalizer
 		}
 	}
+	r.windDown.volume(v.guards)
 }
 
 // driverChanged has a driver look at all its VolumeAttachments again: whether it

@@ -25,6 +25,7 @@ func (d *driver) work(ctx context.Context, it *item) {
 	case volumeWork:
 		d.workOnVolume(ctx, it)
 	}
+	d.windDown.driver(d.name) // this may have been the last that was left of the driver
 }
 
 // workOnAttachment does what one VolumeAttachment needs and decides when to look

@@ -24,7 +24,7 @@ type csiDriverSource struct {
 }
 
 // NewCSIDriverSource returns the Source of the drivers that have a CSIDriver
-// object, but for those with attachRequired false. Their Endpoint is what
+// object; those with attachRequired false have WindDown set. Their Endpoint is what
 // EndpointAnnotation says. It needs get, list and watch on csidrivers.
 func NewCSIDriverSource(objects storagev1client.CSIDriversGetter) Source {
 	return csiDriverSource{objects: objects}
@@ -92,20 +92,23 @@ func (s csiDriverSource) informer() cache.SharedIndexInformer {
 	}}, &storagev1.CSIDriver{}, 0, cache.Indexers{})
 }
 
-// driversOf returns the drivers of CSIDriver objects that want volumes attached,
-// in order of name.
+// driversOf returns the drivers of CSIDriver objects in order of name.
 func driversOf(objects []any) []Driver {
 	var drivers []Driver
 	for _, o := range objects {
 		object, ok := o.(*storagev1.CSIDriver)
-		if !ok || object.Spec.AttachRequired != nil && !*object.Spec.AttachRequired {
+		if !ok {
 			continue
 		}
-		drivers = append(drivers, Driver{
+		d := Driver{
 			Name:     object.Name,
 			Endpoint: Endpoint(object.Annotations[EndpointAnnotation]),
 			Source:   "CSIDriver " + object.Name,
-		})
+		}
+		if required := object.Spec.AttachRequired; required != nil && !*required {
+			d.WindDown, d.Source = true, d.Source+" (attachRequired: false)"
+		}
+		drivers = append(drivers, d)
 	}
 	slices.SortFunc(drivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
 	return drivers

@@ -12,7 +12,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-func TestObjectsThatWantVolumesAttachedAreSentWithTheirAnnotation(t *testing.T) {
+func TestObjectsAreSentWithTheirAnnotationAndWhetherTheyWindDown(t *testing.T) {
 	object := func(name string, attachRequired *bool, annotations map[string]string) *storagev1.CSIDriver {
 		return &storagev1.CSIDriver{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
@@ -31,6 +31,7 @@ func TestObjectsThatWantVolumesAttachedAreSentWithTheirAnnotation(t *testing.T) 
 		{Name: "annotated", Endpoint: "whatever it says", Source: "CSIDriver annotated"},
 		{Name: "default", Source: "CSIDriver default"},
 		{Name: "plain", Source: "CSIDriver plain"},
+		{Name: "trivial", Endpoint: "unix:///csi/trivial", Source: "CSIDriver trivial (attachRequired: false)", WindDown: true},
 	}
 	if diff := cmp.Diff(want, <-r.out); diff != "" {
 		t.Errorf("the set differs (-want +got):\n%s", diff)

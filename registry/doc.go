@@ -8,6 +8,11 @@
 // names and endpoints that are taken, endpoints that objects may not name. Out of it
 // comes a Snapshot, a plain value for each driver, and the list of Conflicts.
 //
+// A driver whose CSIDriver object has attachRequired false, or was deleted, is in the
+// Snapshot too, marked with WindDown: what it has attached must not lose the only one who
+// can detach it. Whether there is anything is not known here; whoever serves the drivers
+// decides by that. Such a driver comes last and is no conflict.
+//
 // A Single takes the place of the File where there is one driver on a known socket, and
 // no drivers.yaml.
 //

@@ -16,6 +16,10 @@ type Driver struct {
 	TLS      TLS      // how the connection is secured; zero for none
 	Settings
 	Source string // where it was learned, for people: "drivers.yaml:14"
+	// WindDown: the driver is to be served only while something of it is attached, and not
+	// to be contacted otherwise. Nobody asks for it any more: attachRequired of its
+	// CSIDriver object is false, or that object was deleted.
+	WindDown bool
 }
 
 // Settings is how a driver is to be served.
@@ -102,8 +106,9 @@ const (
 	ForeignWriterPause ForeignWriterAction = "pause" // say so, and take no more work of the driver
 )
 
-// Snapshot is the whole set of drivers that should be served, by their names. It
-// is never changed once it has been sent.
+// Snapshot is the whole set of drivers that should be served, by their names; those with
+// WindDown only under its condition, which the receiver checks. It is never changed once
+// it has been sent.
 type Snapshot map[string]Driver
 
 // SanitizedName turns the name of a driver into the form that finalizers and

@@ -38,6 +38,7 @@ type feeds struct {
 	options  Options
 	config   *Config // with which what was found is decided on
 	running  map[string]*feed
+	deleted  deletedObjects
 	messages chan message
 	all      sync.WaitGroup
 }
@@ -63,6 +64,9 @@ func (f *feeds) stop(key string) {
 	one.cancel()
 	<-one.ended
 	delete(f.running, key)
+	if key == csiDriverFeed {
+		f.deleted = nil
+	}
 }
 
 // wait blocks until every Source has ended, once the ctx of all has.
@@ -71,6 +75,9 @@ func (f *feeds) wait() { f.all.Wait() }
 // take records what a feed has sent, and the Config as it is now. It lets the
 // sources follow that Config, and says whether one was started.
 func (f *feeds) take(ctx context.Context, m message, config *Config) (started bool) {
+	if m.from == f.running[csiDriverFeed] {
+		f.deleted.follow(m.from.drivers, m.set)
+	}
 	m.from.known, m.from.drivers = true, m.set
 	if f.config == config {
 		return false
@@ -126,7 +133,7 @@ func (f *feeds) found() found {
 		switch key {
 		case fileFeed: // its drivers are those of the Config
 		case csiDriverFeed:
-			all.csiDrivers = one.drivers
+			all.csiDrivers = slices.Concat(one.drivers, f.deleted)
 		default:
 			all.sockets = append(all.sockets, one.drivers...)
 		}

@@ -17,8 +17,10 @@ type found struct {
 // merge decides which drivers are served. What drivers.yaml lists goes before
 // CSIDriver objects, these go before sockets, and among equals the first goes by
 // name, or by path for sockets. What cannot be served beside a driver that goes
-// before it is a conflict, as is an endpoint that may not be contacted. The result
-// depends on nothing but the arguments, and not on the order of what was found.
+// before it is a conflict, as is an endpoint that may not be contacted. Drivers with
+// WindDown go after all others and cause no conflict: mostly nothing of them is
+// attached, and they need nobody. The result depends on nothing but the arguments,
+// and not on the order of what was found.
 func merge(config *Config, f found) (Snapshot, []Conflict) {
 	m := merger{
 		defaults:  config.defaults,
@@ -30,11 +32,19 @@ func merge(config *Config, f found) (Snapshot, []Conflict) {
 	for _, d := range config.drivers {
 		m.serve(d)
 	}
-	for _, d := range sorted(f.csiDrivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) }) {
-		m.offerObject(d, config.discovery.CSIDrivers)
+	objects := sorted(f.csiDrivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
+	for _, d := range objects {
+		if !d.WindDown {
+			m.offerObject(d, config.discovery.CSIDrivers)
+		}
 	}
 	for _, d := range sorted(f.sockets, func(a, b Driver) int { return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.Name, b.Name)) }) {
 		m.offer(d, nil)
+	}
+	for _, d := range objects {
+		if d.WindDown {
+			m.offerObject(d, config.discovery.CSIDrivers)
+		}
 	}
 	sortConflicts(m.conflicts)
 	return m.snapshot, slices.Compact(m.conflicts)
@@ -106,9 +116,12 @@ func (m *merger) offer(d Driver, allow func(Endpoint) error) {
 	m.serve(d)
 }
 
-// refuse records why a driver is not served; winner is the name of the driver
-// that is served instead, "" if none is.
+// refuse records why a driver is not served, unless it has WindDown; winner is the name
+// of the driver that is served instead, "" if none is.
 func (m *merger) refuse(d Driver, winner, reason string) {
+	if d.WindDown {
+		return
+	}
 	m.conflicts = append(m.conflicts, Conflict{Driver: d.Name, Winner: m.snapshot[winner].Source, Loser: d.Source, Reason: reason})
 }
 

@@ -29,6 +29,13 @@ func object(name, endpoint string) registry.Driver {
 	return registry.Driver{Name: name, Endpoint: registry.Endpoint(endpoint), Source: "CSIDriver " + name}
 }
 
+// windingDown is an object with attachRequired false.
+func windingDown(name, endpoint string) registry.Driver {
+	d := object(name, endpoint)
+	d.WindDown = true
+	return d
+}
+
 func socket(name, path string) registry.Driver {
 	return registry.Driver{Name: name, Endpoint: registry.Endpoint("unix://" + path), Source: "socket " + path}
 }
@@ -38,7 +45,7 @@ func TestWhatIsServedOfWhatWasFound(t *testing.T) {
 	for _, test := range []struct {
 		name             string
 		objects, sockets drivers
-		served           string   // beside the one that is listed: name@endpoint
+		served           string   // beside the one that is listed: name@endpoint, with a "-" before it if it winds down
 		conflicts        []string // driver: winner<loser: a part of the reason
 	}{
 		{name: "nothing"},
@@ -81,6 +88,21 @@ func TestWhatIsServedOfWhatWasFound(t *testing.T) {
 			conflicts: []string{"a: f.yaml:10<CSIDriver a: already the endpoint of listed.example.com"}},
 		{name: "two objects with one endpoint", objects: drivers{object("a", "unix:///csi/x"), object("b", "unix:///csi/x")},
 			served: "a@unix:///csi/x", conflicts: []string{"b: CSIDriver a<CSIDriver b: already the endpoint of a"}},
+		{name: "object that winds down", objects: drivers{windingDown("a", "")}, served: "-a@unix:///csi/a/csi.sock"},
+		{name: "object that winds down, where nothing may be contacted", objects: drivers{windingDown("a", "unix:///etc/x"), windingDown("b", "nonsense"),
+			windingDown("c", "tcp://c.storage.svc:9443"), windingDown("../x", "unix:///csi/x")}},
+		{name: "object that winds down of a driver that is listed, elsewhere", objects: drivers{windingDown("listed.example.com", "unix:///csi/other.sock")}},
+		{name: "object that winds down with the endpoint of one that does not", objects: drivers{windingDown("a", "unix:///csi/x"), object("b", "unix:///csi/x")},
+			served: "b@unix:///csi/x"},
+		{name: "object that winds down with the sanitized name of one that does not", objects: drivers{windingDown("a-b", ""), object("a.b", "")},
+			served: "a.b@unix:///csi/a.b/csi.sock"},
+		{name: "object that winds down whose lease a driver that is listed has", objects: drivers{windingDown("lease", "")}},
+		{name: "object that winds down with the endpoint of a socket", objects: drivers{windingDown("a", "unix:///csi/x")}, sockets: drivers{socket("b", "/csi/x")},
+			served: "b@unix:///csi/x"},
+		{name: "object that winds down of a driver with a socket elsewhere", objects: drivers{windingDown("a", "")}, sockets: drivers{socket("a", "/csi/x")},
+			served: "a@unix:///csi/x"},
+		{name: "two objects that wind down with one endpoint", objects: drivers{windingDown("a", "unix:///csi/x"), windingDown("b", "unix:///csi/x")},
+			served: "-a@unix:///csi/x"},
 		{name: "a conflict of one is none of the others",
 			objects: drivers{object("a", "unix:///etc/x"), object("b", "")}, sockets: drivers{socket("a", "/run/a")},
 			served: "a@unix:///run/a b@unix:///csi/b/csi.sock", conflicts: []string{"a: <CSIDriver a: not allowed"}},
@@ -117,7 +139,11 @@ func others(t *testing.T, snapshot registry.Snapshot) string {
 		if name == "listed.example.com" {
 			continue
 		}
-		served = append(served, d.Name+"@"+string(d.Endpoint))
+		mark := ""
+		if d.WindDown {
+			mark = "-"
+		}
+		served = append(served, mark+d.Name+"@"+string(d.Endpoint))
 		want := registry.DefaultSettings()
 		want.Timeout, want.Lease.Namespace = 7*time.Minute, "storage"
 		if name != d.Name || d.Settings != want {

@@ -136,6 +136,8 @@ func (r *registryTest) expect(want string) {
 
 const allSources = "discovery: {sockets: [/a, /b], csiDrivers: {enabled: true, allowedEndpoints: [unix:///*]}}\n"
 
+const onlyObjects = "discovery: {csiDrivers: {enabled: true, allowedEndpoints: [unix:///*]}}\n"
+
 func TestFirstSnapshotWaitsForEverySource(t *testing.T) {
 	onScripts(t, func(r *registryTest) {
 		r.expect("none")

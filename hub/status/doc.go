@@ -38,7 +38,8 @@
 //	/debug/pprof/               profiles, only if asked for at the start
 //
 //	/api/v1/overview            version, identity, started, config, replicas, and unclaimed:
-//	                            VolumeAttachments of drivers not served here, by attacher
+//	                            VolumeAttachments of drivers not served here, by attacher,
+//	                            without those that need no driver (attachRequired: false)
 //	/api/v1/drivers             {"drivers": [...]}, by name
 //	/api/v1/drivers/{name}      one of them, or 404
 //	/api/v1/attachments         {"attachments": [...], "total": n, "continue": "..."}, by name

@@ -10,7 +10,7 @@ type Overview struct {
 	Config   Config    `json:"config"`
 	Replicas []Replica `json:"replicas"`
 	// Unclaimed counts the VolumeAttachments of drivers that are not served here, by
-	// spec.attacher.
+	// spec.attacher, without those that need no driver.
 	Unclaimed map[string]int `json:"unclaimed,omitempty"`
 }
 
