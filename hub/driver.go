@@ -38,6 +38,7 @@ type driver struct {
 	overlay *overlay
 	queue   *queue
 	budget  *rate.Limiter // of writes to the Kubernetes API
+	guards  *attach.VolumeGuards
 	// writeTimeout bounds one of them: it has to fit into a lease. 0: no lease.
 	writeTimeout time.Duration
 
@@ -112,6 +113,7 @@ var errLeaseLost = errors.New("the lease was lost")
 // waits.
 func (d *driver) setLimits(value registry.Driver) {
 	d.queue.SetLimits(value.Workers, value.MaxPerNode)
+	d.queue.SetParallel(value.ParallelMultiNode)
 	limit, burst := rate.Inf, 0
 	if value.KubeAPI.QPS > 0 {
 		limit, burst = rate.Limit(value.KubeAPI.QPS), value.KubeAPI.BurstOrDefault()
@@ -178,7 +180,7 @@ func (d *driver) decider() attach.Driver {
 
 // attacher returns what carries plans out.
 func (d *driver) attacher() attach.Attacher {
-	return attach.Attacher{Kube: d.cluster.kube, Controller: d, Written: d.overlay,
+	return attach.Attacher{Kube: d.cluster.kube, Controller: d, Written: d.overlay, Guards: d.guards,
 		Timeout: d.desired.settings().Timeout, BeforeWrite: d.beforeWrite, Fence: d.mayCall, WriteTimeout: d.writeTimeout}
 }
 

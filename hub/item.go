@@ -52,11 +52,14 @@ type item struct {
 	again bool   // running, and something has changed meanwhile
 	hurry bool   // running, and something has changed that may help it
 	soon  bool   // its delay is none of a backoff: others that have to wait for it do
-	held  string // the volume handle that it has its turn on
+	held  claim  // what it has its turn on a volume for
 	place string // the node that it has a place on
 
+	// When it last had and began to wait for a turn on a volume, in steps of the queue.
+	served, came uint64
+
 	// What a parked one waits for, one of these:
-	turn   string  // the volume handle that another one has its turn on
+	turn   claim   // its turn on a volume, for this
 	crowd  string  // the node that has no place
 	behind workKey // the work that has to be done first
 
@@ -66,6 +69,9 @@ type item struct {
 	index int           // in the heap of the delayed ones
 	link  *list.Element // in the list of its lane: those waiting or those running
 }
+
+// hasTurn reports whether the item has its turn on a volume.
+func (it *item) hasTurn() bool { return it.held != claim{} }
 
 // delayHeap orders delayed items by when they are due.
 type delayHeap []*item

@@ -59,8 +59,8 @@ func (q *queue) look(key workKey) (itemView, bool) {
 		v.due = it.due
 	case parked:
 		v.behind = it.behind.name
-		v.nodeBusy = v.behind == "" && it.held != ""
-		v.volumeBusy = v.behind == "" && it.held == ""
+		v.nodeBusy = it.crowd != ""
+		v.volumeBusy = it.turn != claim{}
 	}
 	return v, true
 }
