@@ -32,8 +32,8 @@ func (t *turn) fits(c claim, parallel bool) bool {
 	return parallel && c.shared && t.only == nil && t.shared[c.nodeID] == nil
 }
 
-// awaited reports whether somebody waits to have the volume for itself. Nobody joins those
-// who have a turn then: there could always be another one.
+// awaited reports whether somebody waits to have the volume for itself. Who comes then waits
+// too: there could always be another one who goes along with those who have a turn.
 func (t *turn) awaited() bool {
 	return slices.ContainsFunc(t.waiters, func(it *item) bool { return !it.turn.shared })
 }
@@ -62,7 +62,7 @@ func (t *turn) leave(it *item) {
 // that go together, in their order, up to the first one that has to have the volume for
 // itself.
 func (t *turn) admit(parallel bool) []*item {
-	if len(t.waiters) == 0 || !t.free() && (!parallel || t.only != nil || t.awaited()) {
+	if len(t.waiters) == 0 {
 		return nil
 	}
 	var admitted []*item
