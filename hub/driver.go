@@ -112,8 +112,8 @@ var errLeaseLost = errors.New("the lease was lost")
 // setLimits carries the settings into what holds a copy of them. It loses nothing that
 // waits.
 func (d *driver) setLimits(value registry.Driver) {
-	d.queue.SetLimits(value.Workers, value.MaxPerNode)
 	d.queue.SetParallel(value.ParallelMultiNode)
+	d.queue.SetLimits(value.Workers, value.MaxPerNode)
 	limit, burst := rate.Inf, 0
 	if value.KubeAPI.QPS > 0 {
 		limit, burst = rate.Limit(value.KubeAPI.QPS), value.KubeAPI.BurstOrDefault()

@@ -258,22 +258,24 @@ func TestChangeOfParallelMultiNodeTakesEffectWhileCallsWait(t *testing.T) {
 	all := w.onNodes("v", driver, corev1.ReadWriteMany, w.nodes(driver, nodeCount))
 	updates, h := w.run()
 	updates <- w.drivers
-	parallel := func(is bool) {
+	parallel := func(is bool, workers int) {
 		updates <- w.snapshot(func(s registry.Snapshot) {
 			d := s[driver]
-			d.ParallelMultiNode = is
+			d.ParallelMultiNode, d.Workers = is, workers
 			s[driver] = d
 		})
-		w.waitShown(h, driver, "with the setting", func(d status.Driver) bool { return d.Settings.ParallelMultiNode == is })
+		w.waitShown(h, driver, "with the workers", func(d status.Driver) bool {
+			return slices.ContainsFunc(d.Lanes, func(l status.Lane) bool { return l.Operation == status.Drift && l.Workers == workers/2 })
+		})
 	}
 	early, late := all[:nodeCount/2], all[nodeCount/2:]
 	w.create(early...)
 	w.inFlight(backend, "v", 1)
 	w.waitsForVolume(h, driver, len(early)-1)
-	parallel(true)
+	parallel(true, 30)
 	w.inFlight(backend, "v", len(early))
 
-	parallel(false) // what is in flight goes on
+	parallel(false, 40) // what is in flight goes on
 	w.create(late...)
 	w.waitsForVolume(h, driver, len(late))
 	w.atMost(backend, "v", len(early))
