@@ -49,19 +49,19 @@ type item struct {
 	key   workKey
 	lane  lane
 	state itemState
-	again bool   // running, and something has changed meanwhile
-	hurry bool   // running, and something has changed that may help it
-	soon  bool   // its delay is none of a backoff: others that have to wait for it do
-	held  claim  // what it has its turn on a volume for
-	place string // the node that it has a place on
+	again bool       // running, and something has changed meanwhile
+	hurry bool       // running, and something has changed that may help it
+	soon  bool       // its delay is none of a backoff: others that have to wait for it do
+	held  volumeCall // what it has its turn on a volume for
+	place string     // the node that it has a place on
 
 	// When it last had and began to wait for a turn on a volume, in steps of the queue.
 	served, came uint64
 
 	// What a parked one waits for, one of these:
-	turn   claim   // its turn on a volume, for this
-	crowd  string  // the node that has no place
-	behind workKey // the work that has to be done first
+	turn   volumeCall // its turn on a volume, for this
+	crowd  string     // the node that has no place
+	behind workKey    // the work that has to be done first
 
 	since time.Time     // when its work was first asked for
 	began time.Time     // when it began to run
@@ -71,7 +71,7 @@ type item struct {
 }
 
 // hasTurn reports whether the item has its turn on a volume.
-func (it *item) hasTurn() bool { return it.held != claim{} }
+func (it *item) hasTurn() bool { return it.held != volumeCall{} }
 
 // delayHeap orders delayed items by when they are due.
 type delayHeap []*item

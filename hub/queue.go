@@ -247,7 +247,7 @@ func (q *queue) wait(it *item, now time.Time) {
 // resume puts a parked item at the head of its lane: it has waited before.
 func (q *queue) resume(it *item) {
 	it.state = waiting
-	it.turn, it.crowd, it.behind = claim{}, "", workKey{}
+	it.turn, it.crowd, it.behind = volumeCall{}, "", workKey{}
 	it.link = q.lanes.load[it.lane].waiting.PushFront(it)
 	q.signal()
 }
@@ -278,7 +278,7 @@ func (q *queue) lift(it *item) {
 		if followers, ok := q.behind[it.behind]; ok {
 			q.behind[it.behind] = without(followers, it)
 		}
-		it.turn, it.crowd, it.behind = claim{}, "", workKey{}
+		it.turn, it.crowd, it.behind = volumeCall{}, "", workKey{}
 	}
 }
 

@@ -60,7 +60,7 @@ func (q *queue) look(key workKey) (itemView, bool) {
 	case parked:
 		v.behind = it.behind.name
 		v.nodeBusy = it.crowd != ""
-		v.volumeBusy = it.turn != claim{}
+		v.volumeBusy = it.turn != volumeCall{}
 	}
 	return v, true
 }

@@ -2,13 +2,13 @@ package hub
 
 import "slices"
 
-// claim is what an item needs of a volume for one call.
-type claim struct {
+// volumeCall is a call for one volume, for which an item needs its turn.
+type volumeCall struct {
 	volumeHandle string
-	// nodeID is the node of a shared claim: calls on other nodes may be in flight too.
-	// Otherwise it is "", and the call must be the only one for the volume.
-	nodeID string
+	// shared: calls on other nodes than nodeID may be in flight too. Otherwise nodeID is "",
+	// and the call must be the only one for the volume.
 	shared bool
+	nodeID string
 }
 
 // turn is who may call the driver for one volume now, and who waits to. Its items and the
@@ -19,13 +19,11 @@ type turn struct {
 	waiters []*item          // in the order in which they came
 }
 
-func newTurn() *turn { return &turn{shared: map[string]*item{}} }
-
 // free reports whether nobody has a turn.
 func (t *turn) free() bool { return t.only == nil && len(t.shared) == 0 }
 
-// fits reports whether a claim goes with those who have a turn.
-func (t *turn) fits(c claim, parallel bool) bool {
+// fits reports whether a call goes along with those who have a turn.
+func (t *turn) fits(c volumeCall, parallel bool) bool {
 	if t.free() {
 		return true
 	}
@@ -39,12 +37,15 @@ func (t *turn) awaited() bool {
 }
 
 // take gives an item a turn.
-func (t *turn) take(it *item, c claim) {
+func (t *turn) take(it *item, c volumeCall) {
 	it.held = c
-	if c.shared {
-		t.shared[c.nodeID] = it
-	} else {
+	switch {
+	case !c.shared:
 		t.only = it
+	case t.shared == nil:
+		t.shared = map[string]*item{c.nodeID: it}
+	default:
+		t.shared[c.nodeID] = it
 	}
 }
 
@@ -55,7 +56,7 @@ func (t *turn) leave(it *item) {
 	} else {
 		t.only = nil
 	}
-	it.held = claim{}
+	it.held = volumeCall{}
 }
 
 // admit gives a turn to those of the waiters who may have one now, and returns them: all

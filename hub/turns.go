@@ -16,16 +16,16 @@ type crowd struct {
 // per volume at a time. If it returns false, the item is parked until the turn is
 // its own, will then run anew, and its worker must let go of it.
 func (q *queue) TakeTurn(it *item, volumeHandle string) bool {
-	return q.takeTurn(it, claim{volumeHandle: volumeHandle})
+	return q.takeTurn(it, volumeCall{volumeHandle: volumeHandle})
 }
 
 // ShareTurn is TakeTurn for a call for a volume that may be attached to several nodes: calls
 // on other nodes may have their turns at the same time, see SetParallel.
 func (q *queue) ShareTurn(it *item, volumeHandle, nodeID string) bool {
-	return q.takeTurn(it, claim{volumeHandle: volumeHandle, nodeID: nodeID, shared: true})
+	return q.takeTurn(it, volumeCall{volumeHandle: volumeHandle, nodeID: nodeID, shared: true})
 }
 
-func (q *queue) takeTurn(it *item, c claim) bool {
+func (q *queue) takeTurn(it *item, c volumeCall) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if it.held == c {
@@ -34,7 +34,7 @@ func (q *queue) takeTurn(it *item, c claim) bool {
 	q.leaveTurn(it)
 	t := q.turns[c.volumeHandle]
 	if t == nil {
-		t = newTurn()
+		t = &turn{}
 		q.turns[c.volumeHandle] = t
 	}
 	q.steps++
