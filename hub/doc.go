@@ -5,9 +5,10 @@
 // which hands it to the driver named in spec.attacher; if it asks for something, the
 // driver's queue takes its key into the attach or the detach lane; when its turn
 // comes, a worker gathers the facts, lets package attach decide and carry out the
-// plan, and says when to look again. What a cache does not show yet of the hub's
-// own writes is laid over it (overlay), and what this process did for a volume is
-// remembered until it is undone (ledger).
+// plan, and says when to look again. There is one call per volume at a time, or one per
+// volume and node where the access mode is MULTI_NODE (parallelMultiNode). What a cache
+// does not show yet of the hub's own writes is laid over it (overlay), and what this
+// process did for a volume is remembered until it is undone (ledger).
 //
 // Drivers share the cluster's caches, which they only read, and nothing else.
 // PersistentVolumes are many and seldom needed: their cache has them encoded, and

@@ -40,6 +40,7 @@ type driver struct {
 	overlay *overlay
 	queue   *queue
 	budget  *rate.Limiter // of writes to the Kubernetes API
+	guards  *attach.VolumeGuards
 	// writeTimeout bounds one of them: it has to fit into a lease. 0: no lease.
 	writeTimeout time.Duration
 
@@ -123,6 +124,7 @@ var (
 // setLimits carries the settings into what holds a copy of them. It loses nothing that
 // waits.
 func (d *driver) setLimits(value registry.Driver) {
+	d.queue.SetParallel(value.ParallelMultiNode)
 	d.queue.SetLimits(value.Workers, value.MaxPerNode)
 	limit, burst := rate.Inf, 0
 	if value.KubeAPI.QPS > 0 {
@@ -215,7 +217,7 @@ func (d *driver) attacher() attach.Attacher {
 // writer is attacher for all who are not that worker. What comes back may be news, such as a
 // deletion, that a worker has to look at.
 func (d *driver) writer() attach.Attacher {
-	return attach.Attacher{Kube: d.cluster.kube, Controller: d, Written: d.overlay,
+	return attach.Attacher{Kube: d.cluster.kube, Controller: d, Written: d.overlay, Guards: d.guards,
 		Timeout: d.desired.settings().Timeout, BeforeWrite: d.beforeWrite, Fence: d.mayCall, WriteTimeout: d.writeTimeout}
 }
 

@@ -24,7 +24,7 @@ func (d *driver) leaveFormerPlace(ctx context.Context, it *item, r *record, plan
 	if !r.progress.MayBeAttached() || was == plan.Target || was == r.abandoned {
 		return nil
 	}
-	if !d.queue.TakeTurn(it, was.VolumeHandle) || !d.queue.TakePlace(it, r.node) {
+	if !d.takeTurn(it, was, d.leftMultiNode(r)) || !d.queue.TakePlace(it, r.node) {
 		return errParked
 	}
 	heir, err := d.claimedElsewhere(ctx, r, plan.Operation, was)

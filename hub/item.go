@@ -49,16 +49,19 @@ type item struct {
 	key   workKey
 	lane  lane
 	state itemState
-	again bool   // running, and something has changed meanwhile
-	hurry bool   // running, and something has changed that may help it
-	soon  bool   // its delay is none of a backoff: others that have to wait for it do
-	held  string // the volume handle that it has its turn on
-	place string // the node that it has a place on
+	again bool       // running, and something has changed meanwhile
+	hurry bool       // running, and something has changed that may help it
+	soon  bool       // its delay is none of a backoff: others that have to wait for it do
+	held  volumeCall // what it has its turn on a volume for
+	place string     // the node that it has a place on
+
+	// When it last had and began to wait for a turn on a volume, in steps of the queue.
+	served, came uint64
 
 	// What a parked one waits for, one of these:
-	turn   string  // the volume handle that another one has its turn on
-	crowd  string  // the node that has no place
-	behind workKey // the work that has to be done first
+	turn   volumeCall // its turn on a volume, for this
+	crowd  string     // the node that has no place
+	behind workKey    // the work that has to be done first
 
 	repeats int // runs in a row at whose end the worker asked for another one at once
 
@@ -79,6 +82,9 @@ func (it *item) repeat() time.Duration {
 	it.soon = true
 	return min(repeatPauseMax, repeatPause<<min(it.repeats-2, 10))
 }
+
+// hasTurn reports whether the item has its turn on a volume.
+func (it *item) hasTurn() bool { return it.held != volumeCall{} }
 
 // delayHeap orders delayed items by when they are due.
 type delayHeap []*item

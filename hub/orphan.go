@@ -30,7 +30,7 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 	}
 	handle := r.progress.Target.VolumeHandle
 	// First the turn, so that nobody attaches it there while that is asked.
-	if !d.queue.TakeTurn(it, handle) {
+	if !d.takeTurn(it, r.progress.Target, d.leftMultiNode(r)) {
 		return
 	}
 	if d.ledger.orphan(it.key) != r { // its VolumeAttachment came to see to that place again meanwhile

@@ -28,13 +28,19 @@ func (d *driver) part(ctx context.Context) {
 		return
 	}
 	d.findVanished(ctx)
-	byVolume := map[string][]workKey{} // one call at a time for each
+	byVolume := map[string][]workKey{} // one call at a time for each, unless it may be on several nodes
 	for _, key := range d.ledger.takeOrphans() {
 		_, handle, _ := strings.Cut(key.name, "\x00")
 		byVolume[handle] = append(byVolume[handle], key)
 	}
 	var volumes []func()
 	for _, keys := range byVolume {
+		if d.sideBySideOnNodes(keys) {
+			for _, key := range keys {
+				volumes = append(volumes, func() { d.bury(ctx, key) })
+			}
+			continue
+		}
 		volumes = append(volumes, func() {
 			for _, key := range keys {
 				d.bury(ctx, key)

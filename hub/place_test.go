@@ -101,7 +101,7 @@ func TestItemThatIsAskedForAgainWaitsNowhereAnyMore(t *testing.T) {
 	}
 	q.Add(second.key, attachLane)
 	q.Add(third.key, attachLane)
-	if n, m := len(q.turns["volume"]), len(q.nodes["node"].waiters); n != 0 || m != 0 {
+	if n, m := len(q.turns["volume"].waiters), len(q.nodes["node"].waiters); n != 0 || m != 0 {
 		t.Errorf("%d wait for the volume still, and %d for the node", n, m)
 	}
 	for range 2 {

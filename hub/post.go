@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/klog/v2"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -146,6 +147,7 @@ func (p *post) newDriver(term *lease.Term) *driver {
 		events:       events{p.hub.options.Events},
 		logger:       p.logger,
 	}
+	d.guards = &attach.VolumeGuards{Newest: d.overlay.volume}
 	d.setLimits(value)
 	return d
 }

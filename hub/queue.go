@@ -17,7 +17,8 @@ const (
 
 // queue holds the work of one driver and hands it to as many workers as the
 // driver may have: one item per key, in lanes, later where it backs off, and one
-// at a time per volume. Nothing in it blocks but run.
+// at a time per volume, or per volume and node where the volume may be on several.
+// Nothing in it blocks but run.
 type queue struct {
 	wake chan struct{} // something may be to start
 
@@ -25,12 +26,15 @@ type queue struct {
 	items   map[workKey]*item
 	lanes   lanes
 	delayed delayHeap
-	turns   map[string][]*item  // by volume handle that an item has its turn on: who waits for it
+	turns   map[string]*turn    // by handle of a volume that an item has a turn on
 	nodes   map[string]*crowd   // by node that an item has a place on
 	places  int                 // on each node; 0: no limit
 	behind  map[workKey][]*item // items that wait until that one is done
 	looked  time.Time           // when something to start was looked for last
 	ended   bool                // run has returned: nothing starts any more
+
+	parallel bool   // items that share the turn on a volume have it at the same time
+	steps    uint64 // counts what becomes of turns, to tell what came before what
 }
 
 func newQueue(workers int) *queue {
@@ -38,7 +42,7 @@ func newQueue(workers int) *queue {
 		wake:   make(chan struct{}, 1),
 		items:  map[workKey]*item{},
 		lanes:  lanes{workers: workers},
-		turns:  map[string][]*item{},
+		turns:  map[string]*turn{},
 		nodes:  map[string]*crowd{},
 		behind: map[workKey][]*item{},
 	}
@@ -236,7 +240,7 @@ func (q *queue) end(it *item, next lane, delay time.Duration) {
 	now := time.Now()
 	load := &q.lanes.load[it.lane]
 	load.running.Remove(it.link)
-	if it.held != "" { // it came as far as to a call
+	if it.hasTurn() { // it came as far as to a call
 		load.ended(now.Sub(it.began))
 	}
 	q.leaveTurn(it)
@@ -277,7 +281,7 @@ func (q *queue) wait(it *item, now time.Time) {
 // resume puts a parked item at the head of its lane: it has waited before.
 func (q *queue) resume(it *item) {
 	it.state = waiting
-	it.turn, it.crowd, it.behind = "", "", workKey{}
+	it.turn, it.crowd, it.behind = volumeCall{}, "", workKey{}
 	it.link = q.lanes.load[it.lane].waiting.PushFront(it)
 	q.signal()
 }
@@ -297,8 +301,10 @@ func (q *queue) lift(it *item) {
 	case delayed:
 		q.delayed.take(it)
 	case parked:
-		if waiters, ok := q.turns[it.turn]; ok {
-			q.turns[it.turn] = without(waiters, it)
+		volumeHandle := it.turn.volumeHandle
+		if t := q.turns[volumeHandle]; t != nil {
+			t.waiters = without(t.waiters, it)
+			q.handOn(volumeHandle, t) // others may have waited for it to go first
 		}
 		if c := q.nodes[it.crowd]; c != nil {
 			c.waiters = without(c.waiters, it)
@@ -306,7 +312,7 @@ func (q *queue) lift(it *item) {
 		if followers, ok := q.behind[it.behind]; ok {
 			q.behind[it.behind] = without(followers, it)
 		}
-		it.turn, it.crowd, it.behind = "", "", workKey{}
+		it.turn, it.crowd, it.behind = volumeCall{}, "", workKey{}
 	}
 }
 

@@ -23,7 +23,10 @@ type workshop struct {
 
 type call struct {
 	volume string
+	node   string // "": the call must be the only one for the volume
 	takes  time.Duration
+	again  time.Duration // how long after a failure it is tried again
+	tries  int           // of which all but the last fail; 0: the first succeeds
 }
 
 // openWorkshop runs a workshop inside a synctest bubble until the test's context ends.
@@ -49,7 +52,8 @@ func (w *workshop) work(it *item) {
 	if c.volume == "" {
 		c.volume = it.key.name
 	}
-	if !w.queue.TakeTurn(it, c.volume) {
+	hasTurn := c.node == "" && w.queue.TakeTurn(it, c.volume) || c.node != "" && w.queue.ShareTurn(it, c.volume, c.node)
+	if !hasTurn {
 		return
 	}
 	w.queue.mu.Lock()
@@ -63,7 +67,13 @@ func (w *workshop) work(it *item) {
 	w.flying[l]--
 	w.ended[it.key.name] = time.Since(w.start)
 	w.order = append(w.order, it.key.name)
+	c.tries--
+	w.calls[it.key.name] = c
 	w.queue.mu.Unlock()
+	if c.tries > 0 {
+		w.queue.DoneFor(it, l, c.again)
+		return
+	}
 	w.queue.Done(it)
 }
 

@@ -59,8 +59,8 @@ func (q *queue) look(key workKey) (itemView, bool) {
 		v.due = it.due
 	case parked:
 		v.behind = it.behind
-		v.nodeBusy = v.behind == workKey{} && it.held != ""
-		v.volumeBusy = v.behind == workKey{} && it.held == ""
+		v.nodeBusy = it.crowd != ""
+		v.volumeBusy = it.turn != volumeCall{}
 	}
 	return v, true
 }

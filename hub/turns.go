@@ -4,7 +4,7 @@ import "slices"
 
 // An item that runs may find that it has to wait for another one: for its turn on a
 // volume, for a place on a node, or for a detach that goes first. It is parked then
-// and its worker is free; whoever ends hands on to one who waits.
+// and its worker is free; whoever ends hands on to those who wait.
 
 // crowd is how many items have a place on a node, and who waits for one.
 type crowd struct {
@@ -12,27 +12,60 @@ type crowd struct {
 	waiters []*item
 }
 
-// TakeTurn gives a running item its turn on a volume: the CSI spec wants one call
+// TakeTurn gives a running item the only turn on a volume: the CSI spec wants one call
 // per volume at a time. If it returns false, the item is parked until the turn is
 // its own, will then run anew, and its worker must let go of it.
 func (q *queue) TakeTurn(it *item, volumeHandle string) bool {
+	return q.takeTurn(it, volumeCall{volumeHandle: volumeHandle})
+}
+
+// ShareTurn is TakeTurn for a call for a volume that may be attached to several nodes: calls
+// on other nodes may have their turns at the same time, see SetParallel.
+func (q *queue) ShareTurn(it *item, volumeHandle, nodeID string) bool {
+	return q.takeTurn(it, volumeCall{volumeHandle: volumeHandle, nodeID: nodeID, shared: true})
+}
+
+func (q *queue) takeTurn(it *item, c volumeCall) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if it.held == volumeHandle {
+	if it.held == c {
 		return true
 	}
 	q.leaveTurn(it)
-	waiters, taken := q.turns[volumeHandle]
-	if !taken {
-		q.turns[volumeHandle] = nil
-		it.held = volumeHandle
+	t := q.turns[c.volumeHandle]
+	if t == nil {
+		t = &turn{}
+		q.turns[c.volumeHandle] = t
+	}
+	q.steps++
+	if t.fits(c, q.parallel) && !t.awaited() {
+		t.take(it, c)
+		it.served = q.steps
 		return true
 	}
 	q.leavePlace(it) // who waits here must not keep others waiting there
 	q.park(it)
-	it.turn = volumeHandle
-	q.turns[volumeHandle] = append(waiters, it)
+	it.turn, it.came = c, q.steps
+	t.waiters = append(t.waiters, it)
 	return false
+}
+
+// SetParallel says whether items that share the turn on a volume have it at the same time.
+// Those that run go on as they are.
+func (q *queue) SetParallel(parallel bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.parallel = parallel
+	for volumeHandle, t := range q.turns {
+		if !parallel && len(t.shared) > 1 {
+			for _, it := range t.shared {
+				if it.state != running { // it asks for its turn again when it runs
+					t.leave(it)
+				}
+			}
+		}
+		q.handOn(volumeHandle, t)
+	}
 }
 
 // TakePlace gives a running item a place on a node, if their number is limited. If it
@@ -78,22 +111,27 @@ func (q *queue) WaitFor(it *item, key workKey) bool {
 	return true
 }
 
-// leaveTurn ends an item's turn on its volume and hands it to one who waits: a
-// detach first, then the one who came first.
+// leaveTurn ends an item's turn on its volume and hands it on.
 func (q *queue) leaveTurn(it *item) {
-	if it.held == "" {
+	if !it.hasTurn() {
 		return
 	}
-	handle, waiters := it.held, q.turns[it.held]
-	it.held = ""
-	if len(waiters) == 0 {
-		delete(q.turns, handle)
-		return
+	volumeHandle := it.held.volumeHandle
+	t := q.turns[volumeHandle]
+	t.leave(it)
+	q.handOn(volumeHandle, t)
+}
+
+// handOn gives turns on a volume to those who wait, as far as they may have them.
+func (q *queue) handOn(volumeHandle string, t *turn) {
+	q.steps++
+	for _, it := range slices.Backward(t.admit(q.parallel)) { // each goes to the head of its lane
+		it.served = q.steps
+		q.resume(it)
 	}
-	next := detachFirst(waiters)
-	q.turns[handle] = without(waiters, next)
-	next.held = handle
-	q.resume(next)
+	if t.free() && len(t.waiters) == 0 {
+		delete(q.turns, volumeHandle)
+	}
 }
 
 // leavePlace ends an item's place on a node.

@@ -126,14 +126,14 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 		d.saveError(ctx, va, r, op, err)
 		return op, err
 	}
-	if handle := plan.Target.VolumeHandle; handle != "" {
+	if plan.Target.VolumeHandle != "" {
 		if err := d.leaveFormerPlace(ctx, it, r, plan); err != nil {
 			if !errors.Is(err, errParked) && d.isOfTheVolume(r, err) {
 				d.saveError(ctx, va, r, op, err)
 			}
 			return op, err
 		}
-		if d.waitsForDetach(it, va, plan) || !d.queue.TakeTurn(it, handle) ||
+		if d.waitsForDetach(it, va, plan) || !d.takeTurn(it, plan.Target, r.progress.MultiNode(plan)) ||
 			!d.queue.TakePlace(it, va.Spec.NodeName) {
 			return op, errParked
 		}

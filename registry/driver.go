@@ -35,6 +35,9 @@ type Settings struct {
 	Probe         Probe         // whether the driver is well
 	KubeAPI       KubeAPI       // its budget of writes to the Kubernetes API
 	Lease         Lease         // that whoever serves it holds, as far as it was said; see LeaseOf
+	// ParallelMultiNode lets calls for one volume of a MULTI_NODE access mode run side by
+	// side on different nodes. Otherwise there is one call per volume at a time.
+	ParallelMultiNode bool
 	// OnForeignWriter is what follows when another attacher writes VolumeAttachments of
 	// the driver while it is active here.
 	OnForeignWriter ForeignWriterAction

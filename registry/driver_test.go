@@ -31,6 +31,8 @@ func TestDefaultsAreThoseOfTheFormat(t *testing.T) {
 		Workers: 20,
 		Retry:   registry.Retry{Initial: 500 * time.Millisecond, Max: time.Minute},
 
+		ParallelMultiNode: true,
+
 		StuckAfter: 15 * time.Minute,
 		Drift: registry.Drift{Interval: time.Minute, PageSize: 500, Timeout: time.Minute,
 			Confirmations: 2, Action: registry.DriftReattach},

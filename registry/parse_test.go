@@ -119,6 +119,7 @@ func TestDriftAndLimitsAreReadAsWritten(t *testing.T) {
   - name: a
     endpoint: unix:///a
     maxPerNode: 3
+    parallelMultiNode: false
     stuckAfter: 1h
     drift: {interval: 1s, pageSize: 0, timeout: 24h, confirmations: 1, action: report}
 `))
@@ -126,7 +127,7 @@ func TestDriftAndLimitsAreReadAsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := registry.DefaultSettings()
-	want.MaxPerNode, want.StuckAfter = 3, time.Hour
+	want.MaxPerNode, want.ParallelMultiNode, want.StuckAfter = 3, false, time.Hour
 	want.Drift = registry.Drift{Interval: time.Second, Timeout: 24 * time.Hour, Confirmations: 1, Action: registry.DriftReport}
 	if diff := cmp.Diff(want, config.Drivers()["a"].Settings); diff != "" {
 		t.Errorf("the settings differ (-want +got):\n%s", diff)

@@ -21,6 +21,7 @@ var settings = []setting{
 	row("retry.initial", 500*time.Millisecond, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Initial }),
 	row("retry.max", time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Max }),
 	row("maxPerNode", 0, integer(0, 10000), func(s *Settings) *int { return &s.MaxPerNode }),
+	row("parallelMultiNode", true, boolean(), func(s *Settings) *bool { return &s.ParallelMultiNode }),
 	row("stuckAfter", 15*time.Minute, duration(time.Millisecond, 168*time.Hour), func(s *Settings) *time.Duration { return &s.StuckAfter }),
 	row("drift.interval", time.Minute, offOrDuration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Interval }),
 	row("drift.pageSize", 500, integer(0, 100000), func(s *Settings) *int { return &s.Drift.PageSize }),

@@ -15,6 +15,7 @@ func TestAuditNamesWhatDoesNotHold(t *testing.T) {
 	}{
 		{"all holds", func(*fakecsi.Books) {}, ""},
 		{"two calls at once", func(b *fakecsi.Books) { b.MaxInFlightPerVolume = 2 }, "flaky: a volume had 2 calls in flight"},
+		{"two calls at once for one node", func(b *fakecsi.Books) { b.MaxInFlightPerVolumeNode = 2 }, "flaky: a volume had 2 calls in flight at once for one node"},
 		{"violation", func(b *fakecsi.Books) {
 			b.ViolationCount, b.Violations = 1, []fakecsi.Violation{{Kind: fakecsi.AttachedTwice, Volume: "v"}}
 		}, "flaky: 1 violations, the first one: {Kind:AttachedTwice"},

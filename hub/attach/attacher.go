@@ -35,6 +35,9 @@ type Attacher struct {
 	Controller Controller
 	Written    Written
 	Timeout    time.Duration // of one CSI call
+	// Guards is shared by all Attachers of a driver. Nil: attaches of one PersistentVolume
+	// do not run side by side.
+	Guards *VolumeGuards
 	// BeforeWrite is asked right before each write request to the Kubernetes API and
 	// may block, for a rate limit say: what it waits is no part of the request's
 	// timeout. With an error nothing is written, and ErrRefused and that error are in
@@ -141,7 +144,7 @@ func (a Attacher) guard(ctx context.Context, plan Plan) error {
 	var writes errgroup.Group
 	if plan.GuardVolume != nil {
 		writes.Go(func() error {
-			if err := a.patchVolume(ctx, plan.GuardVolume); err != nil {
+			if err := a.guardVolume(ctx, plan); err != nil {
 				return fmt.Errorf("add finalizer to persistentvolume: %w", err)
 			}
 			return nil
@@ -160,6 +163,7 @@ func (a Attacher) guard(ctx context.Context, plan Plan) error {
 
 func (a Attacher) publish(ctx context.Context, plan Plan, p *Progress, secrets map[string]string) error {
 	p.Target, p.SecretRef, p.secretKnown = plan.Target, plan.SecretRef, true
+	p.nodes = nodeModeOf(plan.Publish.GetVolumeCapability().GetAccessMode().GetMode())
 	p.state, p.context = uncertain, nil
 	plan.Publish.Secrets = secrets
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
@@ -187,6 +191,6 @@ func (a Attacher) unpublish(ctx context.Context, plan Plan, p *Progress) error {
 	if _, err := a.Controller.ControllerUnpublishVolume(ctx, plan.Unpublish); err != nil {
 		return &CallError{Method: "ControllerUnpublishVolume", Err: redact(err, secrets)}
 	}
-	p.Target, p.state, p.context, p.secrets = plan.Target, unpublished, nil, nil
+	p.Target, p.state, p.nodes, p.context, p.secrets = plan.Target, unpublished, unknownNodes, nil, nil
 	return nil
 }

@@ -29,14 +29,3 @@ func volumeCapability(spec *corev1.PersistentVolumeSpec, defaultFSType string, c
 	}}
 	return capability, nil
 }
-
-// singleNode says whether a volume of this mode may be attached to one node only.
-func singleNode(mode csi.VolumeCapability_AccessMode_Mode) bool {
-	switch mode {
-	case csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
-		csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
-		csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
-		return false
-	}
-	return true
-}

@@ -9,6 +9,7 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Patch is a JSON Patch (RFC 6902) of one object. Its first operations test what
@@ -16,7 +17,8 @@ import (
 // another one of the same name or its finalizers are others than believed. A
 // list of finalizers is never written as a whole over another one.
 type Patch struct {
-	Name string // of the object
+	Name string    // of the object
+	UID  types.UID // of the object
 	Body []byte
 }
 
@@ -45,7 +47,7 @@ func newPatch(o metav1.Object, ops ...any) *Patch {
 	if err != nil {
 		panic(err)
 	}
-	return &Patch{Name: o.GetName(), Body: body}
+	return &Patch{Name: o.GetName(), UID: o.GetUID(), Body: body}
 }
 
 // guardVolume adds the finalizer to a PersistentVolume, nil if it is there.

@@ -23,7 +23,8 @@ type Plan struct {
 	attachment *storagev1.VolumeAttachment // what the plan was made for
 	// Target of the CSI call. Empty where the plan has no call.
 	Target Target
-	// SingleNode: the volume must not be attached to two nodes.
+	// SingleNode: the volume must not be attached to two nodes, or, for a detach, its access
+	// mode is not known.
 	SingleNode bool
 	// SecretRef is the secret that goes with the call, nil for none.
 	SecretRef *corev1.SecretReference
@@ -84,7 +85,7 @@ func (d Driver) decideAttach(f Facts) (Plan, error) {
 		return Plan{}, err
 	}
 	plan.Target = Target{VolumeHandle: spec.CSI.VolumeHandle, NodeID: nodeID}
-	plan.SingleNode = singleNode(capability.AccessMode.Mode)
+	plan.SingleNode = nodeModeOf(capability.AccessMode.Mode) != multiNode
 	plan.SecretRef = spec.CSI.ControllerPublishSecretRef
 	plan.GuardAttachment = guardAttachment(va, Finalizer(d.Name), plan.Target)
 	if pv != nil {
@@ -119,15 +120,18 @@ func (d Driver) decideDetach(f Facts) (Plan, error) {
 	if err != nil && handle == "" {
 		return Plan{}, err
 	}
+	nodes := unknownNodes
 	if err == nil {
 		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
 		plan.SecretRef = spec.CSI.ControllerPublishSecretRef
+		nodes = specNodes(spec, handle)
 	}
 	nodeID, err := d.nodeID(f, true)
 	if err != nil {
 		return Plan{}, err
 	}
 	plan.Target = Target{VolumeHandle: handle, NodeID: nodeID}
+	plan.SingleNode = nodes != multiNode
 	plan.Unpublish = &csi.ControllerUnpublishVolumeRequest{VolumeId: handle, NodeId: nodeID}
 	return plan, nil
 }

@@ -16,6 +16,9 @@ type Progress struct {
 	Target    Target
 	SecretRef *corev1.SecretReference
 
+	// nodes is the mode of that call, or what the volume said when the object of another
+	// process' call was taken over.
+	nodes   nodeMode
 	state   publication
 	context map[string]string // publish context that is not in the status yet
 	// secretKnown: SecretRef is that of the volume, also if it is nil.
@@ -60,6 +63,7 @@ func (p *Progress) Adopt(va *storagev1.VolumeAttachment, pv *corev1.PersistentVo
 	if spec, err := volumeSpec(va, pv); err == nil {
 		p.SecretRef, p.secretKnown = spec.CSI.ControllerPublishSecretRef, true
 		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
+		p.nodes = specNodes(spec, handle)
 	}
 	if handle != "" {
 		p.Target, p.state = Target{VolumeHandle: handle, NodeID: nodeID}, recorded

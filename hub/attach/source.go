@@ -49,10 +49,14 @@ func volumeSpec(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) (*c
 
 // VolumeHandle returns the handle of a PersistentVolume, "" if it has none.
 func VolumeHandle(pv *corev1.PersistentVolume) string {
-	va := &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{
-		Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv.Name}}}
-	if spec, err := volumeSpec(va, pv); err == nil {
+	if spec, err := specOf(pv); err == nil {
 		return spec.CSI.VolumeHandle
 	}
 	return ""
+}
+
+// specOf is volumeSpec for a PersistentVolume alone.
+func specOf(pv *corev1.PersistentVolume) (*corev1.PersistentVolumeSpec, error) {
+	return volumeSpec(&storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{
+		Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv.Name}}}, pv)
 }

@@ -200,7 +200,10 @@ func adviseWaiting(c Case) Advice {
 	case strings.Contains(a.WaitsFor, "same node"):
 		advice.Do = []string{fmt.Sprintf("The driver's maxPerNode is %d: others of the node go first.", c.Driver.Settings.MaxPerNode)}
 	case strings.Contains(a.WaitsFor, "same volume"):
-		advice.Do = []string{"There is one call for a volume at a time: it goes on when the other one has ended."}
+		advice.Do = []string{
+			"There is one call for a volume at a time: it goes on when the other one has ended.",
+			fmt.Sprintf("Only a volume of a MULTI_NODE access mode (ReadWriteMany, ReadOnlyMany) has one for each node, if parallelMultiNode is true. For this driver it is %t.", c.Driver.Settings.ParallelMultiNode),
+		}
 	}
 	if a.LastError != "" {
 		advice.Do = append(advice.Do, "The last try failed, see the last error.")

@@ -50,7 +50,7 @@ func TestAdviceSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		"detach elsewhere": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.WaitsFor = "the detach from node worker-7" }, stands: "waits for the detach from node worker-7", do: "detached from worker-7 first"},
 		"workers busy":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.WaitsFor = "a worker of the driver" }, stands: "waits for a worker", do: "20 of 20"},
 		"node busy":        {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.WaitsFor = "other calls for the same node" }, stands: "the same node", do: "maxPerNode is 3"},
-		"volume busy":      {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.WaitsFor = "other work on the same volume" }, stands: "the same volume", do: "one call for a volume"},
+		"volume busy":      {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.WaitsFor = "other work on the same volume" }, stands: "the same volume", do: "parallelMultiNode"},
 		"backend refuses":  {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = "rpc error: code = ResourceExhausted desc = full" }, stands: "failed 6 times in a row; 6th retry in 40 s", do: "as many volumes as it can have"},
 		"node without driver": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = `csinode "worker-1" does not contain driver "a.example.com": the node plugin`

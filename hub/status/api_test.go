@@ -279,7 +279,7 @@ func TestSettingsAreWrittenAsInDriversYAML(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"timeout":"2m","workers":20,"maxPerNode":0,"retryInitial":"500ms","retryMax":"1m","stuckAfter":"15m","driftInterval":"1m","driftAction":"reattach","onForeignWriter":"warn"}`
+	want := `{"timeout":"2m","workers":20,"maxPerNode":0,"retryInitial":"500ms","retryMax":"1m","stuckAfter":"15m","driftInterval":"1m","driftAction":"reattach","parallelMultiNode":true,"onForeignWriter":"warn"}`
 	if string(body) != want {
 		t.Errorf("got %s, want %s", body, want)
 	}

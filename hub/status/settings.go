@@ -18,6 +18,8 @@ type Settings struct {
 	StuckAfter    Duration `json:"stuckAfter"`
 	DriftInterval Duration `json:"driftInterval"` // 0: off
 	DriftAction   string   `json:"driftAction"`
+	// ParallelMultiNode: calls for one multi-node volume on different nodes run side by side.
+	ParallelMultiNode bool `json:"parallelMultiNode"`
 	// OnForeignWriter is what follows when another attacher writes: "warn" or "pause".
 	OnForeignWriter string `json:"onForeignWriter"`
 }
@@ -34,7 +36,8 @@ func SettingsOf(s registry.Settings) Settings {
 		DriftInterval: Duration(s.Drift.Interval),
 		DriftAction:   string(s.Drift.Action),
 
-		OnForeignWriter: string(s.OnForeignWriter),
+		ParallelMultiNode: s.ParallelMultiNode,
+		OnForeignWriter:   string(s.OnForeignWriter),
 	}
 }
 

@@ -143,8 +143,8 @@ func nodesOf(b fakecsi.Books, volume string) []string {
 	return nodes
 }
 
-// offences are what a hub must never do, whatever goes wrong: call twice at once for one volume, attach a volume
-// to a second node, use what the driver does not announce.
+// offences are what a hub must never do, whatever goes wrong: call twice at once for one volume (for one node of a
+// volume that many may have), attach a volume to a second node, use what the driver does not announce.
 func offences(b fakecsi.Books) []Finding {
 	var f []Finding
 	for _, v := range b.Violations {

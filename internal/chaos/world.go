@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -153,7 +154,8 @@ func (w *world) addVolumes(storage int, s *storage) {
 	}
 }
 
-// addPods gives a volume its pod; one that many nodes may have gets two, on nodes of their own.
+// addPods gives a volume its pod; one that many nodes may have gets one on each node, so that
+// there are calls for it on many nodes at once.
 func (w *world) addPods(v *volume) {
 	var nodes []string
 	for i := range nodeCount {
@@ -161,7 +163,7 @@ func (w *world) addPods(v *volume) {
 	}
 	parts := [][]string{nodes}
 	if v.shared {
-		parts = [][]string{nodes[:nodeCount/2], nodes[nodeCount/2:]}
+		parts = slices.Collect(slices.Chunk(nodes, 1))
 	}
 	for i, part := range parts {
 		w.pods = append(w.pods, &pod{

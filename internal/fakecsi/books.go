@@ -33,12 +33,15 @@ type Books struct {
 	AttachInFlight Flight `json:"attachInFlight"`
 
 	// MaxInFlightPerVolume is the most publishes and unpublishes that one volume
-	// ever had in flight: at most 1 if the caller is correct. A call does not
-	// count any more once its caller has left (deadline, cancellation, lost
-	// connection).
-	MaxInFlightPerVolume int `json:"maxInFlightPerVolume"`
+	// ever had in flight at once, where not all of them were of a multi-node mode:
+	// at most 1 if the caller is correct. MaxInFlightPerVolumeNode is the same for
+	// one volume on one node, of whatever mode. An unpublish is of the mode in which
+	// the volume is published there, or was last asked for. A call does not count
+	// any more once its caller has left (deadline, cancellation, lost connection).
+	MaxInFlightPerVolume     int `json:"maxInFlightPerVolume"`
+	MaxInFlightPerVolumeNode int `json:"maxInFlightPerVolumeNode"`
 	// VolumesInFlight has the volumes with calls in flight now, and those that
-	// ever had more than one. Every other volume had one at most.
+	// ever had more than one, of whatever mode. Every other volume had one at most.
 	VolumesInFlight map[string]Flight `json:"volumesInFlight,omitempty"`
 
 	// Violations are what a correct caller, or a correct storage, never does: the
@@ -107,7 +110,8 @@ const (
 	// the volume is elsewhere by Knobs.GainAttachments alone.
 	AskedTwice ViolationKind = "AskedTwice"
 	// ConcurrentCalls: a publish or unpublish began while another one of the
-	// same volume was in flight.
+	// same volume was in flight, and not both were of a multi-node mode and for
+	// different nodes.
 	ConcurrentCalls ViolationKind = "ConcurrentCalls"
 	// NotAnnounced: the caller used what the driver does not announce.
 	NotAnnounced ViolationKind = "NotAnnounced"

@@ -110,6 +110,56 @@ func TestTwoCallsForOneVolumeAtOnceAreAViolation(t *testing.T) {
 	})
 }
 
+// The CSI specification leaves it to the caller, and csi-attacher does it.
+func TestCallsForOneMultiNodeVolumeAtOnceAreAViolationOnOneNodeOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend(t, Options{})
+		publish(t.Context(), b, "v", "n1", rwx)
+		publish(t.Context(), b, "v", "n2", rwx)
+		turn(t, b, Knobs{Hang: []Hang{{}}})
+		go publish(t.Context(), b, "v", "n3", rwx)
+		go publish(t.Context(), b, "v", "n4", rwx)
+		go unpublish(t.Context(), b, "v", "n1")
+		go unpublish(t.Context(), b, "v", "n5") // where it never was
+		synctest.Wait()
+		bk := b.Books()
+		if bk.ViolationCount != 0 || bk.MaxInFlightPerVolume != 0 || bk.MaxInFlightPerVolumeNode != 1 || bk.VolumesInFlight["v"] != (Flight{Now: 4, Max: 4}) {
+			t.Errorf("different nodes: per volume %d, per node %d, of v %+v, violations %v", bk.MaxInFlightPerVolume, bk.MaxInFlightPerVolumeNode, bk.VolumesInFlight["v"], bk.Violations)
+		}
+		go unpublish(t.Context(), b, "v", "n3")
+		synctest.Wait()
+		bk = b.Books()
+		if bk.ViolationCount != 1 || bk.Violations[0].Kind != ConcurrentCalls || bk.MaxInFlightPerVolumeNode != 2 {
+			t.Errorf("one node: per node %d, violations %v", bk.MaxInFlightPerVolumeNode, bk.Violations)
+		}
+		turn(t, b, Knobs{ReleaseAll: true})
+		synctest.Wait()
+	})
+}
+
+func TestCallInASingleNodeModeBesideOthersIsAViolation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, second := range map[string]func(b *Backend){
+			"publish":              func(b *Backend) { publish(t.Context(), b, "v", "n2", rwo) },
+			"unpublish":            func(b *Backend) { unpublish(t.Context(), b, "v", "single") },
+			"unpublish everywhere": func(b *Backend) { unpublish(t.Context(), b, "v", "") },
+		} {
+			b := newBackend(t, Options{})
+			publish(t.Context(), b, "v", "single", rwo)
+			turn(t, b, Knobs{Hang: []Hang{{}}})
+			go publish(t.Context(), b, "v", "n1", rwx)
+			synctest.Wait()
+			go second(b)
+			synctest.Wait()
+			if bk := b.Books(); bk.MaxInFlightPerVolume != 2 || bk.ViolationCount != 1 || bk.Violations[0].Kind != ConcurrentCalls {
+				t.Errorf("%s: per volume %d, violations %v", name, bk.MaxInFlightPerVolume, bk.Violations)
+			}
+			turn(t, b, Knobs{ReleaseAll: true})
+			synctest.Wait()
+		}
+	})
+}
+
 func TestACallThatWasAbandonedIsNotInFlightForItsVolume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackend(t, Options{})

@@ -21,6 +21,7 @@ type request struct {
 	node       string
 	readonly   bool
 	accessMode string
+	multiNode  bool // of a multi-node mode, see Books.MaxInFlightPerVolume
 	secrets    map[string]string
 	message    proto.Message
 }
@@ -29,25 +30,28 @@ type request struct {
 type call struct {
 	Call
 	plan
-	caller context.Context // only to see whether the caller has left
+	multiNode bool
+	caller    context.Context // only to see whether the caller has left
 }
 
 // ledger keeps the books. It has no lock of its own.
 type ledger struct {
 	countersOnly bool
 
-	lastID       uint64
-	calls        []Call // only appended to: snapshots share it
-	running      map[uint64]*call
-	methods      map[Method]*MethodBook
-	inFlight     Flight
-	attaching    Flight
-	volumes      map[string][]*call // publishes and unpublishes in flight
-	volumeMax    map[string]int     // only volumes that ever had more than one
-	maxPerVolume int
-	violations   []Violation // only appended to: snapshots share it
-	violationN   int
-	requests     map[requestKey]proto.Message
+	lastID           uint64
+	calls            []Call // only appended to: snapshots share it
+	running          map[uint64]*call
+	methods          map[Method]*MethodBook
+	inFlight         Flight
+	attaching        Flight
+	volumes          map[string][]*call // publishes and unpublishes in flight
+	volumeMax        map[string]int     // only volumes that ever had more than one
+	multiNode        map[string]bool    // volumes that were last asked for in a multi-node mode
+	maxPerVolume     int
+	maxPerVolumeNode int
+	violations       []Violation // only appended to: snapshots share it
+	violationN       int
+	requests         map[requestKey]proto.Message
 }
 
 type requestKey struct {
@@ -62,6 +66,7 @@ func newLedger(countersOnly bool) *ledger {
 		methods:      map[Method]*MethodBook{},
 		volumes:      map[string][]*call{},
 		volumeMax:    map[string]int{},
+		multiNode:    map[string]bool{},
 		requests:     map[requestKey]proto.Message{},
 	}
 	for _, m := range methods {
@@ -73,7 +78,7 @@ func newLedger(countersOnly bool) *ledger {
 // begin books the begin of a call.
 func (l *ledger) begin(ctx context.Context, r request, now time.Time) *call {
 	l.lastID++
-	c := &call{caller: ctx, Call: Call{
+	c := &call{caller: ctx, multiNode: r.multiNode, Call: Call{
 		ID: l.lastID, Method: r.method, Volume: r.volume, Node: r.node,
 		Readonly: r.readonly, AccessMode: r.accessMode, Start: now,
 		SecretKeys: slices.Sorted(maps.Keys(r.secrets)), SecretsHash: HashSecrets(r.secrets),
@@ -100,26 +105,45 @@ func (l *ledger) beginVolume(c *call) {
 	if c.Volume == "" {
 		return
 	}
+	if c.Method == ControllerPublishVolume && c.multiNode {
+		l.multiNode[c.Volume] = true
+	} else if c.Method == ControllerPublishVolume {
+		delete(l.multiNode, c.Volume)
+	}
 	l.volumes[c.Volume] = append(l.volumes[c.Volume], c)
-	n := present(l.volumes[c.Volume])
-	l.maxPerVolume = max(l.maxPerVolume, n)
+	calls := present(l.volumes[c.Volume])
+	n, onNode := len(calls), 0
 	if n > 1 {
 		l.volumeMax[c.Volume] = max(l.volumeMax[c.Volume], n)
+	}
+	single := false
+	for _, other := range calls {
+		single = single || !other.multiNode
+		if other.Node == c.Node {
+			onNode++
+		}
+	}
+	l.maxPerVolumeNode = max(l.maxPerVolumeNode, onNode)
+	if single {
+		l.maxPerVolume = max(l.maxPerVolume, n)
+	}
+	if single && n > 1 || onNode > 1 {
 		l.violate(Violation{
 			Kind: ConcurrentCalls, Time: c.Start, Call: c.ID, Volume: c.Volume,
-			Detail: fmt.Sprintf("%d calls in flight", n),
+			Detail: fmt.Sprintf("%d calls in flight, %d of them for node %s", n, onNode, c.Node),
 		})
 	}
 }
 
-func present(cs []*call) int {
-	n := 0
+// present returns the calls whose callers are still there.
+func present(cs []*call) []*call {
+	var there []*call
 	for _, c := range cs {
 		if c.caller.Err() == nil {
-			n++
+			there = append(there, c)
 		}
 	}
-	return n
+	return there
 }
 
 // end books the end of a call.
@@ -175,13 +199,13 @@ func (l *ledger) snapshot(b *Books) {
 		b.Methods[name] = book
 	}
 	b.InFlight, b.AttachInFlight = l.inFlight, l.attaching
-	b.MaxInFlightPerVolume = l.maxPerVolume
+	b.MaxInFlightPerVolume, b.MaxInFlightPerVolumeNode = l.maxPerVolume, l.maxPerVolumeNode
 	b.VolumesInFlight = make(map[string]Flight, len(l.volumes)+len(l.volumeMax))
 	for v, n := range l.volumeMax {
 		b.VolumesInFlight[v] = Flight{Max: n}
 	}
 	for v, cs := range l.volumes {
-		b.VolumesInFlight[v] = Flight{Now: present(cs), Max: max(1, l.volumeMax[v])}
+		b.VolumesInFlight[v] = Flight{Now: len(present(cs)), Max: max(1, l.volumeMax[v])}
 	}
 	b.Violations = l.violations[:len(l.violations):len(l.violations)]
 	b.ViolationCount = l.violationN

@@ -15,6 +15,7 @@ type effect func(c *call) (changed bool, err error)
 // serve takes a call from its begin to its end.
 func (b *Backend) serve(ctx context.Context, r request, e effect) error {
 	b.mu.Lock()
+	r.multiNode = b.multiNode(r)
 	c := b.ledger.begin(ctx, r, time.Now())
 	c.plan = b.behaviour.plan(r)
 	b.note()
@@ -27,6 +28,23 @@ func (b *Backend) serve(ctx context.Context, r request, e effect) error {
 	b.note()
 	b.mu.Unlock()
 	return err
+}
+
+// multiNode says whether a call is of a multi-node mode: the one that a publish asks for, or
+// the one in which an unpublish finds its volume. Called with mu held.
+func (b *Backend) multiNode(r request) bool {
+	if r.method == ControllerPublishVolume {
+		return !Attachment{AccessMode: r.accessMode}.singleNode()
+	}
+	if r.node == "" {
+		return false // from all nodes
+	}
+	if v := b.storage.volumes[r.volume]; v != nil {
+		if a, ok := v.nodes[r.node]; ok && !a.Foreign {
+			return !a.singleNode()
+		}
+	}
+	return b.ledger.multiNode[r.volume]
 }
 
 // run meets the knobs and does the work in between.
