@@ -75,7 +75,7 @@ func (o *observer) checkCapabilities() status.Check {
 func (o *observer) checkNodes() status.Check {
 	nodes, without := map[string]bool{}, ""
 	missing := 0
-	for _, va := range o.cluster.attachmentsBy(byAttacher, o.name) {
+	for _, va := range o.cluster.attachmentsOfDriver(o.name) {
 		node := va.Spec.NodeName
 		if nodes[node] {
 			continue

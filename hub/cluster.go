@@ -168,18 +168,44 @@ func (c *Cluster) stop() {
 	}
 }
 
-// attachmentsBy returns the VolumeAttachments of one attacher, volume or node.
+// attachmentsOfDriver returns the VolumeAttachments of a CSI driver.
+func (c *Cluster) attachmentsOfDriver(driver string) []*storagev1.VolumeAttachment {
+	return c.attachmentsBy(byAttacher, driver)
+}
+
+// attachmentsOfVolume returns the VolumeAttachments, of whatever driver, that name a PersistentVolume.
+func (c *Cluster) attachmentsOfVolume(name string) []*storagev1.VolumeAttachment {
+	return c.attachmentsBy(byVolume, name)
+}
+
+// attachmentsOnNode returns the VolumeAttachments, of whatever driver, of a Kubernetes node.
+func (c *Cluster) attachmentsOnNode(node string) []*storagev1.VolumeAttachment {
+	return c.attachmentsBy(byNode, node)
+}
+
+// attachmentsAtNodeID returns the VolumeAttachments, of whatever driver, that are noted at a node ID.
+func (c *Cluster) attachmentsAtNodeID(nodeID string) []*storagev1.VolumeAttachment {
+	return c.attachmentsBy(byNodeID, nodeID)
+}
+
 func (c *Cluster) attachmentsBy(index, value string) []*storagev1.VolumeAttachment {
 	objs, err := c.attachments.GetIndexer().ByIndex(index, value)
 	if err != nil {
 		return nil // the index does not exist: excluded by newCluster
 	}
+	return asAttachments(objs)
+}
+
+func asAttachments(objs []any) []*storagev1.VolumeAttachment {
 	vas := make([]*storagev1.VolumeAttachment, len(objs))
 	for i, obj := range objs {
 		vas[i] = obj.(*storagev1.VolumeAttachment)
 	}
 	return vas
 }
+
+// cachedAttachmentsVersion returns the resourceVersion up to which the cache has all VolumeAttachments.
+func (c *Cluster) cachedAttachmentsVersion() string { return c.attachments.LastSyncResourceVersion() }
 
 // allAttachments returns the VolumeAttachments that a filter may let pass.
 func (c *Cluster) allAttachments(f status.AttachmentFilter) []*storagev1.VolumeAttachment {
@@ -190,16 +216,11 @@ func (c *Cluster) allAttachments(f status.AttachmentFilter) []*storagev1.VolumeA
 		}
 		return nil
 	case f.Driver != "":
-		return c.attachmentsBy(byAttacher, f.Driver)
+		return c.attachmentsOfDriver(f.Driver)
 	case f.Node != "":
-		return c.attachmentsBy(byNode, f.Node)
+		return c.attachmentsOnNode(f.Node)
 	}
-	objs := c.attachments.GetStore().List()
-	vas := make([]*storagev1.VolumeAttachment, len(objs))
-	for i, obj := range objs {
-		vas[i] = obj.(*storagev1.VolumeAttachment)
-	}
-	return vas
+	return asAttachments(c.attachments.GetStore().List())
 }
 
 // attachers counts the VolumeAttachments of each attacher.

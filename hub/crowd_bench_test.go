@@ -174,7 +174,7 @@ func BenchmarkLookUpByIndex(b *testing.B) {
 	c := sharedCrowd()
 	b.ReportAllocs()
 	for b.Loop() {
-		if n := len(c.cluster.attachmentsBy(byVolume, c.volumes[7].name)); n != 1 {
+		if n := len(c.cluster.attachmentsOfVolume(c.volumes[7].name)); n != 1 {
 			b.Fatalf("%d VolumeAttachments of a volume, want 1", n)
 		}
 	}

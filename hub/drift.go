@@ -156,7 +156,7 @@ func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment,
 func (d *driver) settled() map[string]*storagev1.VolumeAttachment {
 	decider := d.decider()
 	settled := map[string]*storagev1.VolumeAttachment{}
-	for _, va := range d.cluster.attachmentsBy(byAttacher, d.name) {
+	for _, va := range d.cluster.attachmentsOfDriver(d.name) {
 		va = d.overlay.newest(va)
 		if va.Status.Attached && decider.Wanted(va) == attach.Idle && va.DeletionTimestamp == nil && !d.queue.Has(workKey{attachmentWork, va.Name}) {
 			settled[va.Name] = va

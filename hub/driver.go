@@ -276,7 +276,7 @@ func (d *driver) backfill() {
 	for _, key := range d.ledger.takeOrphans() {
 		d.queue.Add(key, detachLane)
 	}
-	for _, va := range d.cluster.attachmentsBy(byAttacher, d.name) {
+	for _, va := range d.cluster.attachmentsOfDriver(d.name) {
 		if op := decider.Wanted(d.overlay.newest(va)); op != attach.Idle {
 			d.queue.Renew(workKey{attachmentWork, va.Name}, laneOf(op))
 		}

@@ -138,7 +138,7 @@ func (o *observer) hurry(name string) { o.queue.Add(name) }
 
 // lookAgain implements listener.
 func (o *observer) lookAgain() {
-	for _, va := range o.cluster.attachmentsBy(byAttacher, o.name) {
+	for _, va := range o.cluster.attachmentsOfDriver(o.name) {
 		o.queue.Add(va.Name)
 	}
 }

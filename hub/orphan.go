@@ -159,7 +159,7 @@ func (d *driver) ask(ctx context.Context, name string) (*storagev1.VolumeAttachm
 // candidates are the names of other VolumeAttachments that may have an orphan's volume where
 // it is: those on its node, and those that claimants finds.
 func (d *driver) candidates(r *record) []string {
-	return d.claimants(r, r.progress.Target, d.cluster.attachmentsBy(byNode, r.node))
+	return d.claimants(r, r.progress.Target, d.cluster.attachmentsOnNode(r.node))
 }
 
 // claimants are the names of other VolumeAttachments that may have a volume at a target, out
@@ -168,7 +168,7 @@ func (d *driver) candidates(r *record) []string {
 func (d *driver) claimants(r *record, target attach.Target, some []*storagev1.VolumeAttachment) []string {
 	decider := d.decider()
 	var names []string
-	for _, va := range slices.Concat(some, d.cluster.attachmentsBy(byNodeID, target.NodeID), d.cluster.attachmentsBy(byVolume, r.volume)) {
+	for _, va := range slices.Concat(some, d.cluster.attachmentsAtNodeID(target.NodeID), d.cluster.attachmentsOfVolume(r.volume)) {
 		noted := attach.NotedTarget(va)
 		if va.Name == r.attachment || va.Spec.Attacher != d.name || va.DeletionTimestamp != nil || slices.Contains(names, va.Name) ||
 			noted.VolumeHandle != "" && noted.VolumeHandle != target.VolumeHandle {

@@ -43,7 +43,7 @@ func (d *driver) resync(logger klog.Logger) {
 		add(key, detachLane)
 	}
 	decider := d.decider()
-	for _, va := range d.cluster.attachmentsBy(byAttacher, d.name) {
+	for _, va := range d.cluster.attachmentsOfDriver(d.name) {
 		if op, l := d.wantedOf(decider, d.overlay.newest(va)); op != attach.Idle {
 			add(workKey{attachmentWork, va.Name}, l)
 		}

@@ -213,7 +213,7 @@ func (r *router) volumeChanged(before, after any) {
 func (r *router) volumeAppeared(obj any) {
 	if v, ok := obj.(*storedVolume); ok {
 		r.cluster.exorcise(v.name)
-		r.hurry(r.cluster.attachmentsBy(byVolume, v.name))
+		r.hurry(r.cluster.attachmentsOfVolume(v.name))
 	}
 }
 
@@ -257,7 +257,7 @@ func (r *router) nodeChanged(before, after any) {
 		if id, ok := known[registered.Name]; ok && id == registered.NodeID || r.listener(registered.Name) == nil {
 			continue
 		}
-		for _, va := range r.cluster.attachmentsBy(byNode, node.Name) {
+		for _, va := range r.cluster.attachmentsOnNode(node.Name) {
 			if va.Spec.Attacher == registered.Name {
 				r.hurry([]*storagev1.VolumeAttachment{va})
 			}

@@ -65,7 +65,7 @@ func (w *stuckWatch) look(ctx context.Context) {
 	d := w.driver
 	stuck := map[types.UID]attach.Operation{}
 	var fresh []string
-	for _, va := range d.cluster.attachmentsBy(byAttacher, d.name) {
+	for _, va := range d.cluster.attachmentsOfDriver(d.name) {
 		va = d.overlay.newest(va)
 		op, _ := d.wantedOf(d.decider(), va)
 		if since := wantedSince(va, op); since.IsZero() || time.Since(since) < d.desired.settings().StuckAfter {

@@ -43,7 +43,7 @@ func (d *driver) knowsAll(ctx context.Context) (bool, error) {
 		}
 		d.collection = version
 	}
-	order, err := resourceversion.CompareResourceVersion(d.cluster.attachments.LastSyncResourceVersion(), d.collection)
+	order, err := resourceversion.CompareResourceVersion(d.cluster.cachedAttachmentsVersion(), d.collection)
 	if err != nil || order < 0 {
 		return false, err
 	}

@@ -73,7 +73,7 @@ func (h *Hub) needed(want registry.Snapshot) registry.Snapshot {
 // isLeft reports whether anything of a driver still has to be undone: a volume that is or
 // may be attached, or a finalizer that only whoever works for the driver takes away.
 func (h *Hub) isLeft(name string) bool {
-	if slices.ContainsFunc(h.cluster.attachmentsBy(byAttacher, name), isLeftOf) {
+	if slices.ContainsFunc(h.cluster.attachmentsOfDriver(name), isLeftOf) {
 		return true
 	}
 	for _, pv := range h.cluster.leavingVolumes(attach.Finalizer(name)) {
@@ -103,7 +103,7 @@ func (c *Cluster) needsDriver(va *storagev1.VolumeAttachment) bool {
 // countLeft counts the VolumeAttachments of an attacher in which something of it is left.
 func (c *Cluster) countLeft(attacher string) int {
 	n := 0
-	for _, va := range c.attachmentsBy(byAttacher, attacher) {
+	for _, va := range c.attachmentsOfDriver(attacher) {
 		if isLeftOf(va) {
 			n++
 		}

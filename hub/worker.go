@@ -187,7 +187,7 @@ func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan a
 	if plan.Publish == nil || !plan.SingleNode {
 		return false
 	}
-	for _, other := range d.cluster.attachmentsBy(byVolume, name) { // none of an inline volume
+	for _, other := range d.cluster.attachmentsOfVolume(name) { // none of an inline volume
 		if other.Name == va.Name || other.Spec.Attacher != d.name {
 			continue
 		}
