@@ -13,7 +13,7 @@ import (
 // Attachments returns the VolumeAttachments that a filter may let pass, as part of a
 // status.Source.
 func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
-	vas := h.cluster.allAttachments(f)
+	vas := h.candidates(f)
 	attachments := make([]status.Attachment, 0, len(vas))
 	now := time.Now()
 	for _, va := range vas {
@@ -22,6 +22,23 @@ func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
 		}
 	}
 	return attachments
+}
+
+// candidates returns the VolumeAttachments that a filter may let pass, by the index that leaves the
+// fewest.
+func (h *Hub) candidates(f status.AttachmentFilter) []*storagev1.VolumeAttachment {
+	switch {
+	case f.Name != "":
+		if va := h.cluster.cachedAttachment(f.Name); va != nil {
+			return []*storagev1.VolumeAttachment{va}
+		}
+		return nil
+	case f.Driver != "":
+		return h.cluster.attachmentsOfDriver(f.Driver)
+	case f.Node != "":
+		return h.cluster.attachmentsOnNode(f.Node)
+	}
+	return h.cluster.allAttachments()
 }
 
 // Unclaimed counts the VolumeAttachments of drivers that are not engaged, by attacher,
@@ -35,7 +52,7 @@ func (h *Hub) Unclaimed() map[string]int {
 			continue
 		}
 		if !h.cluster.attachRequired(attacher) {
-			n = h.cluster.countLeft(attacher)
+			n = h.countLeft(attacher)
 		}
 		if n > 0 {
 			unclaimed[attacher] = n
@@ -63,7 +80,7 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 			a.VolumeHandle = attach.VolumeHandle(pv)
 		}
 	}
-	if e == nil && !h.cluster.needsDriver(va) {
+	if e == nil && !h.needsDriver(va) {
 		describeObject(&a, attach.Idle, va)
 		return a
 	}

@@ -18,7 +18,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
 // Names of the indexes over VolumeAttachments, and of the one over PersistentVolumes.
@@ -123,14 +122,22 @@ func attachmentIndex(value func(*storagev1.VolumeAttachment) string) cache.Index
 	}
 }
 
+// handlers take the events of each kind of object.
+type handlers struct {
+	attachments, volumes, nodes, drivers cache.ResourceEventHandlerFuncs
+}
+
 // listen adds handlers of events, before start.
-func (c *Cluster) listen(handlers map[cache.SharedIndexInformer]cache.ResourceEventHandlerFuncs) error {
-	for informer, handler := range handlers {
-		registration, err := informer.AddEventHandler(handler)
+func (c *Cluster) listen(h handlers) error {
+	for _, add := range []struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{{c.attachments, h.attachments}, {c.volumes, h.volumes}, {c.nodes, h.nodes}, {c.drivers, h.drivers}} {
+		registration, err := add.informer.AddEventHandler(add.handler)
 		if err != nil {
 			return err
 		}
-		if informer == c.drivers {
+		if add.informer == c.drivers {
 			c.heard = append(c.heard, func() bool { return registration.HasSynced() || c.barred.Load() })
 			continue
 		}
@@ -207,19 +214,8 @@ func asAttachments(objs []any) []*storagev1.VolumeAttachment {
 // cachedAttachmentsVersion returns the resourceVersion up to which the cache has all VolumeAttachments.
 func (c *Cluster) cachedAttachmentsVersion() string { return c.attachments.LastSyncResourceVersion() }
 
-// allAttachments returns the VolumeAttachments that a filter may let pass.
-func (c *Cluster) allAttachments(f status.AttachmentFilter) []*storagev1.VolumeAttachment {
-	switch {
-	case f.Name != "":
-		if va := c.cachedAttachment(f.Name); va != nil {
-			return []*storagev1.VolumeAttachment{va}
-		}
-		return nil
-	case f.Driver != "":
-		return c.attachmentsOfDriver(f.Driver)
-	case f.Node != "":
-		return c.attachmentsOnNode(f.Node)
-	}
+// allAttachments returns every VolumeAttachment.
+func (c *Cluster) allAttachments() []*storagev1.VolumeAttachment {
 	return asAttachments(c.attachments.GetStore().List())
 }
 
@@ -259,23 +255,6 @@ func (c *Cluster) csiNode(ctx context.Context, name string) (*storagev1.CSINode,
 	defer cancel()
 	node, err := c.kube.StorageV1().CSINodes().Get(ctx, name, metav1.GetOptions{})
 	return found(node, err)
-}
-
-// facts collects what is known about a VolumeAttachment. What the caches do not have is
-// asked for: an object may be younger than its cache, and an error would reach the
-// user's pod.
-func (c *Cluster) facts(ctx context.Context, va *storagev1.VolumeAttachment, cached func(volume string) *corev1.PersistentVolume) (attach.Facts, error) {
-	facts := attach.Facts{VolumeAttachment: va}
-	var err error
-	if name := attach.VolumeName(va); name != "" {
-		if facts.PersistentVolume = cached(name); facts.PersistentVolume == nil {
-			if facts.PersistentVolume, err = c.volume(ctx, name); err != nil {
-				return facts, err
-			}
-		}
-	}
-	facts.CSINode, err = c.csiNode(ctx, va.Spec.NodeName)
-	return facts, err
 }
 
 // cachedCSINode returns the CSINode that the cache has, nil if it has none.
@@ -337,6 +316,14 @@ func (c *Cluster) volume(ctx context.Context, name string) (*corev1.PersistentVo
 	defer cancel()
 	pv, err := c.kube.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 	return found(pv, err)
+}
+
+// node returns a Node as the API server has it now, nil if there is none.
+func (c *Cluster) node(ctx context.Context, name string) (*corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	node, err := c.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	return found(node, err)
 }
 
 // attachment returns a VolumeAttachment as the API server has it now, nil if there is none.

@@ -64,7 +64,7 @@ func (p *post) observe(ctx context.Context) error {
 		tally:      p.tally,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](compareRetryInitial, compareRetryMax)),
-		secrets: newSecretLooks(p.hub.cluster.kube.CoreV1()),
+		secrets: newSecretLooks(p.hub.options.Kube.CoreV1()),
 		seen:    map[string]*observed{},
 		counts:  map[attach.Agreement]int{},
 	}
@@ -161,7 +161,7 @@ func (o *observer) compare(ctx context.Context, name string) error {
 	if va == nil {
 		return nil
 	}
-	facts, err := o.cluster.facts(ctx, va, o.cluster.cachedVolume)
+	facts, err := readFacts(ctx, o.cluster, va, o.cluster.cachedVolume)
 	if err != nil {
 		return err
 	}

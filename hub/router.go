@@ -99,15 +99,15 @@ func (r *router) guardian(finalizer string) *driver {
 // listen registers the router with the caches, before they are filled. The
 // handlers only look up and enqueue: a slow one would delay every driver.
 func (r *router) listen() error {
-	return r.cluster.listen(map[cache.SharedIndexInformer]cache.ResourceEventHandlerFuncs{
-		r.cluster.attachments: {
+	return r.cluster.listen(handlers{
+		attachments: cache.ResourceEventHandlerFuncs{
 			AddFunc: contained(func(obj any) { r.attachmentChanged(nil, obj) }),
 			UpdateFunc: func(before, obj any) {
 				contained(func(obj any) { r.attachmentChanged(before, obj) })(obj)
 			},
 			DeleteFunc: contained(r.attachmentGone),
 		},
-		r.cluster.volumes: {
+		volumes: cache.ResourceEventHandlerFuncs{
 			AddFunc: func(obj any) {
 				contained(func(obj any) { r.volumeChanged(nil, obj) })(obj)
 				contained(r.volumeAppeared)(obj)
@@ -117,12 +117,12 @@ func (r *router) listen() error {
 			},
 			DeleteFunc: contained(r.volumeGone),
 		},
-		r.cluster.drivers: {
+		drivers: cache.ResourceEventHandlerFuncs{
 			AddFunc:    contained(r.driverChanged),
 			UpdateFunc: func(_, obj any) { contained(r.driverChanged)(obj) },
 			DeleteFunc: func(obj any) { contained(r.driverChanged)(lastState(obj)) },
 		},
-		r.cluster.nodes: {
+		nodes: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { r.nodeChanged(nil, obj) },
 			UpdateFunc: r.nodeChanged,
 		},

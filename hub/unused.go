@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
@@ -17,10 +16,8 @@ import (
 // its node, or that this cannot be told. A CSIDriver object that was made again with
 // the wrong attachRequired must not take volumes from running pods.
 func (d *driver) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment, plan attach.Plan) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	node, err := d.cluster.kube.CoreV1().Nodes().Get(ctx, va.Spec.NodeName, metav1.GetOptions{})
-	if node, err = found(node, err); err != nil {
+	node, err := d.cluster.node(ctx, va.Spec.NodeName)
+	if err != nil {
 		return fmt.Errorf("attachRequired is false, and whether the volume is in use cannot be told: %w", err)
 	}
 	// The name that the kubelet gives to a CSI volume.

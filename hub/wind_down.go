@@ -96,14 +96,14 @@ func isLeftOf(va *storagev1.VolumeAttachment) bool {
 
 // needsDriver reports whether somebody has to work for the driver of a VolumeAttachment:
 // where attachRequired is false, only if something is left of it.
-func (c *Cluster) needsDriver(va *storagev1.VolumeAttachment) bool {
-	return c.attachRequired(va.Spec.Attacher) || isLeftOf(va)
+func (h *Hub) needsDriver(va *storagev1.VolumeAttachment) bool {
+	return h.cluster.attachRequired(va.Spec.Attacher) || isLeftOf(va)
 }
 
 // countLeft counts the VolumeAttachments of an attacher in which something of it is left.
-func (c *Cluster) countLeft(attacher string) int {
+func (h *Hub) countLeft(attacher string) int {
 	n := 0
-	for _, va := range c.attachmentsOfDriver(attacher) {
+	for _, va := range h.cluster.attachmentsOfDriver(attacher) {
 		if isLeftOf(va) {
 			n++
 		}

@@ -108,7 +108,7 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 	if op == attach.Idle {
 		return op, nil
 	}
-	facts, err := d.cluster.facts(ctx, va, d.overlay.volume)
+	facts, err := readFacts(ctx, d.cluster, va, d.overlay.volume)
 	if err != nil {
 		return op, err
 	}
