@@ -30,6 +30,7 @@ type driver struct {
 	condition  *condition
 	connection *connection
 	finalizer  string
+	kube       attach.Kube
 	cluster    *Cluster
 	routes     *router
 	windDown   *windDown
@@ -217,7 +218,7 @@ func (d *driver) attacher() attach.Attacher {
 // writer is attacher for all who are not that worker. What comes back may be news, such as a
 // deletion, that a worker has to look at.
 func (d *driver) writer() attach.Attacher {
-	return attach.Attacher{Kube: d.cluster.kube, Controller: d, Written: d.overlay, Guards: d.guards,
+	return attach.Attacher{Kube: d.kube, Controller: d, Written: d.overlay, Guards: d.guards,
 		Timeout: d.desired.settings().Timeout, BeforeWrite: d.beforeWrite, Fence: d.mayCall, WriteTimeout: d.writeTimeout}
 }
 

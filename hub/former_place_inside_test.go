@@ -22,8 +22,8 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Another node has a call in flight for the volume: that it waits for its turn was written as an error.
 func TestWaitingForTheTurnAtTheOldPlaceIsNoError(t *testing.T) {
-	d, wire := routed(t), &counted{RoundTripper: answers{}}
-	d.cluster.kube = kubeOn(t, wire)
+	wire := &counted{RoundTripper: answers{}}
+	d := routedOn(t, kubeOn(t, wire))
 	d.connection.session.Store(&liveSession{Session: &unpublishing{}})
 	node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: routedDriver, NodeID: "id-new"}}}}
 	if err := d.cluster.nodes.GetIndexer().Add(node); err != nil {

@@ -113,8 +113,7 @@ func TestWhatIsLeftAttachedIsForgottenOnlyForWhoHasIt(t *testing.T) {
 	} {
 		// scene is a driver with an orphan.
 		scene := func(t *testing.T) (*driver, *unpublishing, workKey) {
-			d, session := routed(t), &unpublishing{}
-			d.cluster.kube = kubeOn(t, c.server)
+			d, session := routedOn(t, kubeOn(t, c.server)), &unpublishing{}
 			d.connection.session.Store(&liveSession{Session: session})
 			gone := d.ledger.open(routedAttachment())
 			gone.progress.Adopt(routedAttachment(guardedAttachment), nil, d.finalizer)
@@ -163,8 +162,7 @@ func TestWhatIsLeftAttachedIsForgottenOnlyForWhoHasIt(t *testing.T) {
 
 // The node went back to its old ID: the volume was detached there right after it had been attached again.
 func TestPlaceThatIsRegainedIsNotDetachedAnyMore(t *testing.T) {
-	d, session := routed(t), &unpublishing{}
-	d.cluster.kube = kubeOn(t, answers{})
+	d, session := routedOn(t, kubeOn(t, answers{})), &unpublishing{}
 	d.connection.session.Store(&liveSession{Session: session})
 	va := routedAttachment(guardedAttachment)
 	r := d.ledger.open(va)

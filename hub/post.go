@@ -128,6 +128,7 @@ func (p *post) newDriver(term *lease.Term) *driver {
 		condition:  p.condition,
 		connection: p.connection,
 		finalizer:  p.ledger.finalizer,
+		kube:       p.hub.options.Kube,
 		cluster:    p.hub.cluster,
 		routes:     p.hub.routes,
 		windDown:   p.hub.windDown,

@@ -28,6 +28,12 @@ func routed(t testing.TB) *driver {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return routedOn(t, kube)
+}
+
+// routedOn is routed with an API server to read from and write to.
+func routedOn(t testing.TB, kube attach.Kube) *driver {
+	t.Helper()
 	h, err := New(Options{Kube: kube})
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,9 @@ import (
 // secretTTL is how long it is believed that a secret can be read, or not.
 const secretTTL = time.Minute
 
+// secretTimeout bounds one request for a secret.
+const secretTimeout = 30 * time.Second
+
 // secretLooks knows which secrets can be read. Their values are not looked at and not kept.
 type secretLooks struct {
 	secrets corev1client.SecretsGetter
@@ -42,7 +45,7 @@ func (l *secretLooks) look(ctx context.Context, ref corev1.SecretReference) erro
 	if ok && time.Since(known.when) < secretTTL {
 		return known.err
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
 	defer cancel()
 	_, err := l.secrets.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if attach.NotReady(err) {
