@@ -52,10 +52,10 @@ func newHubCrowd(b *testing.B) *hubCrowd {
 	for i := range crowdDrivers * crowdVolumes {
 		c.addVolume(i)
 	}
-	if err := c.cluster.attachments.GetIndexer().Replace(objects(c.attachments), ""); err != nil {
+	if err := c.cluster.put(objects(c.attachments)...); err != nil {
 		b.Fatal(err)
 	}
-	if err := c.cluster.volumes.GetIndexer().Replace(objects(c.volumes), ""); err != nil {
+	if err := c.cluster.put(objects(c.volumes)...); err != nil {
 		b.Fatal(err)
 	}
 	return c
@@ -149,11 +149,11 @@ func BenchmarkRouteEventThatAsksForWork(b *testing.B) {
 	before := c.attachments[0]
 	now := metav1.Now()
 	after := changed(before, func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &now })
-	q, store := c.drivers[0].queue, c.cluster.attachments.GetIndexer()
-	if err := store.Update(after); err != nil {
+	q := c.drivers[0].queue
+	if err := c.cluster.put(after); err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = store.Update(before) }()
+	defer func() { _ = c.cluster.put(before) }()
 	b.ReportAllocs()
 	for b.Loop() {
 		c.routes.attachmentChanged(before, after)

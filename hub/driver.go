@@ -305,7 +305,7 @@ func (d *driver) hurry(name string) { d.queue.Hurry(workKey{attachmentWork, name
 // onAttachment implements listener.
 func (d *driver) onAttachment(before, va *storagev1.VolumeAttachment) {
 	d.checkWriter(before, va)
-	d.overlay.attachments.OnAddOrUpdate(va)
+	d.overlay.attachmentChanged(va)
 	if va = d.overlay.attachment(va.Name); va == nil {
 		return // it is gone meanwhile, and the event that says so follows
 	}
@@ -334,7 +334,7 @@ func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
 // onVolume takes a PersistentVolume that has or had the driver's finalizer and was added
 // or has changed, or that a VolumeAttachment has let go of.
 func (d *driver) onVolume(pv *corev1.PersistentVolume) {
-	d.overlay.volumes.OnAddOrUpdate(pv)
+	d.overlay.volumeChanged(pv)
 	if attach.HasFinalizer(pv.Finalizers, d.finalizer) && attach.Leaving(pv, d.name) {
 		d.queue.Add(workKey{volumeWork, pv.Name}, releaseLane)
 	}

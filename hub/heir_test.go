@@ -121,7 +121,7 @@ func TestWhatIsLeftAttachedIsForgottenOnlyForWhoHasIt(t *testing.T) {
 				if va == nil {
 					continue
 				}
-				if err := d.cluster.attachments.GetIndexer().Add(va); err != nil {
+				if err := d.cluster.put(va); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -63,6 +63,13 @@ func (o *overlay) end(va *storagev1.VolumeAttachment) bool {
 	return o.ended[va.UID]
 }
 
+// attachmentChanged takes a state of a VolumeAttachment that the watch has told of.
+func (o *overlay) attachmentChanged(va *storagev1.VolumeAttachment) { o.attachments.OnAddOrUpdate(va) }
+
+// volumeChanged takes a state of a PersistentVolume that the watch has told of, also the last one: a
+// write that it has seen is forgotten.
+func (o *overlay) volumeChanged(pv *corev1.PersistentVolume) { o.volumes.OnAddOrUpdate(pv) }
+
 // attachmentGone takes the last state of a VolumeAttachment that is gone.
 func (o *overlay) attachmentGone(va *storagev1.VolumeAttachment) {
 	o.attachments.OnDelete(va)

@@ -14,12 +14,11 @@ import (
 // again, and the volume was detached twice.
 func TestVolumeAttachmentThatAWriteHasEndedIsGoneHoweverLateTheWatchIs(t *testing.T) {
 	d := routed(t)
-	store := d.cluster.attachments.GetIndexer()
 	deleting := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) {
 		now := metav1.Now()
 		va.DeletionTimestamp = &now
 	})
-	if err := store.Add(deleting); err != nil {
+	if err := d.cluster.put(deleting); err != nil {
 		t.Fatal(err)
 	}
 	if op, _ := d.wanted("va"); op != attach.Detaching {
@@ -37,13 +36,13 @@ func TestVolumeAttachmentThatAWriteHasEndedIsGoneHoweverLateTheWatchIs(t *testin
 	if op, _ := d.wanted("va"); op != attach.Idle || d.overlay.attachment("va") != nil {
 		t.Errorf("%s is wanted of what is gone", op)
 	}
-	if err := store.Delete(deleting); err != nil {
+	if err := d.cluster.remove(deleting); err != nil {
 		t.Fatal(err)
 	}
 	d.routes.attachmentGone(deleting)
 	d.overlay.VolumeAttachmentWritten(answer.DeepCopy()) // the watch may be quicker than the answer
 	next := routedAttachment(func(va *storagev1.VolumeAttachment) { va.UID, va.ResourceVersion = "uid-2", "20" })
-	if err := store.Add(next); err != nil {
+	if err := d.cluster.put(next); err != nil {
 		t.Fatal(err)
 	}
 	if va := d.overlay.attachment("va"); va == nil || va.UID != "uid-2" || len(d.overlay.ended) != 0 {

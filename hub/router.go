@@ -225,7 +225,7 @@ func (r *router) volumeGone(obj any) {
 	r.cluster.haunt(v)
 	for _, finalizer := range v.guards {
 		if d := r.guardian(finalizer); d != nil {
-			d.overlay.volumes.OnAddOrUpdate(v.volume()) // forgets the write that took the finalizer
+			d.overlay.volumeChanged(v.volume()) // forgets the write that took the finalizer
 		}
 	}
 	r.windDown.volume(v.guards)

@@ -86,7 +86,7 @@ func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 		t.Fatalf("%d pieces of work out of nothing", n)
 	}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", DeletionTimestamp: &metav1.Time{}, Finalizers: []string{d.finalizer}}}
-	if err := d.cluster.volumes.GetIndexer().Add(stored(t, pv)); err != nil {
+	if err := d.cluster.put(stored(t, pv)); err != nil {
 		t.Fatal(err)
 	}
 	// The object is of some time before: attached and guarded.
@@ -127,7 +127,7 @@ func TestOnlyWhatDecidesIsAReasonToLookAgain(t *testing.T) {
 			d.ledger.open(routedAttachment())
 			after := routedAttachment(tc.edit)
 			after.ResourceVersion = "11"
-			if err := d.cluster.attachments.GetIndexer().Add(after); err != nil {
+			if err := d.cluster.put(after); err != nil {
 				t.Fatal(err)
 			}
 			d.routes.attachmentChanged(nil, after)

@@ -89,7 +89,7 @@ func TestWriteThatTookTheFinalizerIsForgottenWithItsEvent(t *testing.T) {
 			d.overlay.PersistentVolumeWritten(after.DeepCopy())
 			event(d.routes)
 			// The cache is still at the state before: what the overlay shows is what it has kept.
-			if err := d.cluster.volumes.GetIndexer().Add(stored(t, before)); err != nil {
+			if err := d.cluster.put(stored(t, before)); err != nil {
 				t.Fatal(err)
 			}
 			if pv := d.overlay.volume("pv"); pv == nil || pv.ResourceVersion != "7" {

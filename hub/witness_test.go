@@ -124,11 +124,11 @@ func TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
 			va := routedAttachment(guardedAttachment, bySidecar)
-			if err := d.cluster.attachments.GetIndexer().Add(va); err != nil {
+			if err := d.cluster.put(va); err != nil {
 				t.Fatal(err)
 			}
 			d.routes.volumeGone(stored(t, guardedVolume()))
-			if err := d.cluster.attachments.GetIndexer().Delete(va); err != nil {
+			if err := d.cluster.remove(va); err != nil {
 				t.Fatal(err)
 			}
 			if !served {

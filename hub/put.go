@@ -1,0 +1,50 @@
+package hub
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// put stores objects as the watch would, without an event. It owns the objects that it is given.
+// It is for tests, of a Cluster that is not started.
+func (c *Cluster) put(objects ...any) error {
+	for _, obj := range objects {
+		informer, err := c.informerOf(obj)
+		if err != nil {
+			return err
+		}
+		if obj, err = toCache(obj); err != nil {
+			return err
+		}
+		if err := informer.GetIndexer().Add(obj); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove takes an object out of its cache, without an event. It is for tests, as put is.
+func (c *Cluster) remove(obj any) error {
+	informer, err := c.informerOf(obj)
+	if err != nil {
+		return err
+	}
+	return informer.GetIndexer().Delete(obj)
+}
+
+func (c *Cluster) informerOf(obj any) (cache.SharedIndexInformer, error) {
+	switch obj.(type) {
+	case *storagev1.VolumeAttachment:
+		return c.attachments, nil
+	case *corev1.PersistentVolume, *storedVolume:
+		return c.volumes, nil
+	case *storagev1.CSINode:
+		return c.nodes, nil
+	case *storagev1.CSIDriver:
+		return c.drivers, nil
+	}
+	return nil, fmt.Errorf("no cache is for a %T", obj)
+}
