@@ -7,6 +7,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
@@ -29,16 +30,16 @@ func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
 func (h *Hub) candidates(f status.AttachmentFilter) []*storagev1.VolumeAttachment {
 	switch {
 	case f.Name != "":
-		if va := h.cluster.cachedAttachment(f.Name); va != nil {
+		if va := h.cluster.CachedAttachment(f.Name); va != nil {
 			return []*storagev1.VolumeAttachment{va}
 		}
 		return nil
 	case f.Driver != "":
-		return h.cluster.attachmentsOfDriver(f.Driver)
+		return h.cluster.AttachmentsOfDriver(f.Driver)
 	case f.Node != "":
-		return h.cluster.attachmentsOnNode(f.Node)
+		return h.cluster.AttachmentsOnNode(f.Node)
 	}
-	return h.cluster.allAttachments()
+	return h.cluster.AllAttachments()
 }
 
 // Unclaimed counts the VolumeAttachments of drivers that are not engaged, by attacher,
@@ -47,11 +48,11 @@ func (h *Hub) Unclaimed() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	unclaimed := map[string]int{}
-	for attacher, n := range h.cluster.attachers() {
+	for attacher, n := range h.cluster.Attachers() {
 		if h.engaged[attacher] != nil {
 			continue
 		}
-		if !h.cluster.attachRequired(attacher) {
+		if !h.cluster.AttachRequired(attacher) {
 			n = h.countLeft(attacher)
 		}
 		if n > 0 {
@@ -76,7 +77,7 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 		Finalizer:        attach.HasFinalizer(va.Finalizers, attach.Finalizer(va.Spec.Attacher)),
 	}
 	if a.VolumeHandle == "" {
-		if pv := h.cluster.cachedVolume(a.PersistentVolume); pv != nil {
+		if pv := h.cluster.CachedVolume(a.PersistentVolume); pv != nil {
 			a.VolumeHandle = attach.VolumeHandle(pv)
 		}
 	}
@@ -96,7 +97,7 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 	if d := p.current.Load(); d != nil {
 		d.describe(&a, va, now)
 	} else {
-		describeObject(&a, attach.Driver{Name: va.Spec.Attacher, NoAttach: !h.cluster.attachRequired(va.Spec.Attacher)}.Wanted(va), va)
+		describeObject(&a, attach.Driver{Name: va.Spec.Attacher, NoAttach: !h.cluster.AttachRequired(va.Spec.Attacher)}.Wanted(va), va)
 	}
 	if a.State == status.Waiting && a.WaitsFor == "" {
 		a.WaitsFor = e.waitingReason()
@@ -125,7 +126,7 @@ func describeObject(a *status.Attachment, op attach.Operation, va *storagev1.Vol
 
 // describe fills in what this process does for a VolumeAttachment.
 func (d *driver) describe(a *status.Attachment, va *storagev1.VolumeAttachment, now time.Time) {
-	va = d.overlay.newest(va)
+	va = d.overlay.Newest(va)
 	op, l := d.wantedOf(d.decider(), va)
 	describeObject(a, op, va)
 	if op == attach.Idle {
@@ -159,13 +160,13 @@ func (d *driver) describe(a *status.Attachment, va *storagev1.VolumeAttachment, 
 
 // waitsFor says, for people, what a piece of work waits for; "" if for nothing but that
 // its driver can be called.
-func (v itemView) waitsFor(c *Cluster) string {
+func (v itemView) waitsFor(c *cache.Cluster) string {
 	switch {
 	case v.behind.kind == orphanWork:
 		nodeID, _, _ := strings.Cut(v.behind.name, "\x00")
 		return "the detach of what was left attached, from node ID " + nodeID
 	case v.behind.name != "":
-		if other := c.cachedAttachment(v.behind.name); other != nil {
+		if other := c.CachedAttachment(v.behind.name); other != nil {
 			return "the detach from node " + other.Spec.NodeName
 		}
 		return "the detach by " + v.behind.name

@@ -58,7 +58,7 @@ func (p *post) checkEndpoint() status.Check {
 func (o *observer) checkCapabilities() status.Check {
 	c := status.Check{Name: "capabilities"}
 	s := o.connection.session.Load()
-	switch required := o.cluster.attachRequired(o.name); {
+	switch required := o.cluster.AttachRequired(o.name); {
 	case s == nil:
 		c.Text = "not known: there was no connection yet"
 	case !required:
@@ -75,7 +75,7 @@ func (o *observer) checkCapabilities() status.Check {
 func (o *observer) checkNodes() status.Check {
 	nodes, without := map[string]bool{}, ""
 	missing := 0
-	for _, va := range o.cluster.attachmentsOfDriver(o.name) {
+	for _, va := range o.cluster.AttachmentsOfDriver(o.name) {
 		node := va.Spec.NodeName
 		if nodes[node] {
 			continue
@@ -92,7 +92,7 @@ func (o *observer) checkNodes() status.Check {
 }
 
 func (o *observer) registered(node string) bool {
-	if object := o.cluster.cachedCSINode(node); object != nil {
+	if object := o.cluster.CachedCSINode(node); object != nil {
 		for _, d := range object.Spec.Drivers {
 			if d.Name == o.name && d.NodeID != "" {
 				return true

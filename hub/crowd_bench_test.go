@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -33,7 +34,7 @@ type hubCrowd struct {
 	metrics     *status.Metrics
 	drivers     []*driver
 	attachments []*storagev1.VolumeAttachment
-	volumes     []*storedVolume
+	volumes     []*cache.StoredVolume
 }
 
 func newHubCrowd(b *testing.B) *hubCrowd {
@@ -52,10 +53,10 @@ func newHubCrowd(b *testing.B) *hubCrowd {
 	for i := range crowdDrivers * crowdVolumes {
 		c.addVolume(i)
 	}
-	if err := c.cluster.put(objects(c.attachments)...); err != nil {
+	if err := c.cluster.Put(objects(c.attachments)...); err != nil {
 		b.Fatal(err)
 	}
-	if err := c.cluster.put(objects(c.volumes)...); err != nil {
+	if err := c.cluster.Put(objects(c.volumes)...); err != nil {
 		b.Fatal(err)
 	}
 	return c
@@ -89,8 +90,7 @@ func (c *hubCrowd) addVolume(i int) {
 	d := c.drivers[i%len(c.drivers)]
 	name := fmt.Sprintf("pvc-%032d", i)
 	va := writtenAttachment(name, d.name)
-	trim(va)
-	pv, err := storeVolume(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Finalizers: []string{d.finalizer}},
+	pv, err := cache.StoreVolume(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Finalizers: []string{d.finalizer}},
 		Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: d.name, VolumeHandle: name}}}})
 	if err != nil {
@@ -150,10 +150,10 @@ func BenchmarkRouteEventThatAsksForWork(b *testing.B) {
 	now := metav1.Now()
 	after := changed(before, func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &now })
 	q := c.drivers[0].queue
-	if err := c.cluster.put(after); err != nil {
+	if err := c.cluster.Put(after); err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = c.cluster.put(before) }()
+	defer func() { _ = c.cluster.Put(before) }()
 	b.ReportAllocs()
 	for b.Loop() {
 		c.routes.attachmentChanged(before, after)
@@ -174,18 +174,9 @@ func BenchmarkLookUpByIndex(b *testing.B) {
 	c := sharedCrowd()
 	b.ReportAllocs()
 	for b.Loop() {
-		if n := len(c.cluster.attachmentsOfVolume(c.volumes[7].name)); n != 1 {
+		if n := len(c.cluster.AttachmentsOfVolume(c.volumes[7].Name())); n != 1 {
 			b.Fatalf("%d VolumeAttachments of a volume, want 1", n)
 		}
-	}
-}
-
-func BenchmarkTrimVolumeAttachment(b *testing.B) {
-	whole := writtenAttachment("pvc-1", "driver-1.csi.example.com")
-	b.ReportAllocs()
-	for b.Loop() {
-		va := *whole
-		trim(&va)
 	}
 }
 

@@ -119,7 +119,7 @@ func (w *driftWatch) check(ctx context.Context) {
 // brought the volume back.
 func (d *driver) forgetFound(logger klog.Logger, published csiclient.Published) {
 	for _, name := range d.ledger.lostNames() {
-		va := d.overlay.attachment(name)
+		va := d.overlay.Attachment(name)
 		if va == nil || !d.decider().Listed(d.cachedFacts(va), published) {
 			continue
 		}
@@ -156,8 +156,8 @@ func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment,
 func (d *driver) settled() map[string]*storagev1.VolumeAttachment {
 	decider := d.decider()
 	settled := map[string]*storagev1.VolumeAttachment{}
-	for _, va := range d.cluster.attachmentsOfDriver(d.name) {
-		va = d.overlay.newest(va)
+	for _, va := range d.cluster.AttachmentsOfDriver(d.name) {
+		va = d.overlay.Newest(va)
 		if va.Status.Attached && decider.Wanted(va) == attach.Idle && va.DeletionTimestamp == nil && !d.queue.Has(workKey{attachmentWork, va.Name}) {
 			settled[va.Name] = va
 		}
@@ -169,7 +169,7 @@ func (d *driver) settled() map[string]*storagev1.VolumeAttachment {
 func (d *driver) cachedFacts(va *storagev1.VolumeAttachment) attach.Facts {
 	return attach.Facts{
 		VolumeAttachment: va,
-		PersistentVolume: d.overlay.volume(attach.VolumeName(va)),
-		CSINode:          d.cluster.cachedCSINode(va.Spec.NodeName),
+		PersistentVolume: d.overlay.Volume(attach.VolumeName(va)),
+		CSINode:          d.cluster.CachedCSINode(va.Spec.NodeName),
 	}
 }

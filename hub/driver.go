@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -31,14 +32,14 @@ type driver struct {
 	connection *connection
 	finalizer  string
 	kube       attach.Kube
-	cluster    *Cluster
+	cluster    *cache.Cluster
 	routes     *router
 	windDown   *windDown
 	grace      time.Duration
 
 	term    *lease.Term
 	ledger  *ledger
-	overlay *overlay
+	overlay *cache.Overlay
 	queue   *queue
 	budget  *rate.Limiter // of writes to the Kubernetes API
 	guards  *attach.VolumeGuards
@@ -199,7 +200,7 @@ func (d *driver) decider() attach.Driver {
 	decider := attach.Driver{
 		Name:          d.name,
 		DefaultFSType: d.desired.settings().DefaultFSType,
-		NoAttach:      !d.cluster.attachRequired(d.name),
+		NoAttach:      !d.cluster.AttachRequired(d.name),
 	}
 	if s := d.connection.session.Load(); s != nil {
 		decider.Capabilities = s.Info().Capabilities
@@ -224,20 +225,20 @@ func (d *driver) writer() attach.Attacher {
 
 // workerWrites takes what a worker has written or read of its own VolumeAttachment.
 type workerWrites struct {
-	*overlay
+	*cache.Overlay
 	ledger *ledger
 }
 
 // VolumeAttachmentWritten implements attach.Written.
 func (w workerWrites) VolumeAttachmentWritten(va *storagev1.VolumeAttachment) {
-	w.overlay.VolumeAttachmentWritten(va)
+	w.Overlay.VolumeAttachmentWritten(va)
 	w.ledger.saw(va)
 }
 
 // wanted returns what a VolumeAttachment asks for in its newest known state, Idle
 // if it is gone, and in which lane that is to be done.
 func (d *driver) wanted(name string) (attach.Operation, lane) {
-	va := d.overlay.attachment(name)
+	va := d.overlay.Attachment(name)
 	if va == nil {
 		return attach.Idle, detachLane
 	}
@@ -255,7 +256,7 @@ func (d *driver) wantedOf(decider attach.Driver, va *storagev1.VolumeAttachment)
 
 // unchanged says whether a VolumeAttachment is as it was last decided on or written.
 func (d *driver) unchanged(name string) bool {
-	va := d.overlay.attachment(name)
+	va := d.overlay.Attachment(name)
 	if va == nil {
 		return false
 	}
@@ -269,7 +270,7 @@ func (d *driver) backfill() {
 	decider := d.decider()
 	// What was left attached comes first: it goes before an attach elsewhere.
 	for _, name := range d.ledger.names() {
-		if d.overlay.attachment(name) == nil { // it went while nobody listened
+		if d.overlay.Attachment(name) == nil { // it went while nobody listened
 			d.ledger.vanish(name)
 			d.queue.Add(workKey{attachmentWork, name}, detachLane)
 		}
@@ -277,12 +278,12 @@ func (d *driver) backfill() {
 	for _, key := range d.ledger.takeOrphans() {
 		d.queue.Add(key, detachLane)
 	}
-	for _, va := range d.cluster.attachmentsOfDriver(d.name) {
-		if op := decider.Wanted(d.overlay.newest(va)); op != attach.Idle {
+	for _, va := range d.cluster.AttachmentsOfDriver(d.name) {
+		if op := decider.Wanted(d.overlay.Newest(va)); op != attach.Idle {
 			d.queue.Renew(workKey{attachmentWork, va.Name}, laneOf(op))
 		}
 	}
-	for _, pv := range d.cluster.leavingVolumes(d.finalizer) {
+	for _, pv := range d.cluster.LeavingVolumes(d.finalizer) {
 		if attach.Leaving(pv, d.name) {
 			d.queue.Add(workKey{volumeWork, pv.Name}, releaseLane)
 		}
@@ -305,8 +306,8 @@ func (d *driver) hurry(name string) { d.queue.Hurry(workKey{attachmentWork, name
 // onAttachment implements listener.
 func (d *driver) onAttachment(before, va *storagev1.VolumeAttachment) {
 	d.checkWriter(before, va)
-	d.overlay.attachmentChanged(va)
-	if va = d.overlay.attachment(va.Name); va == nil {
+	d.overlay.AttachmentChanged(va)
+	if va = d.overlay.Attachment(va.Name); va == nil {
 		return // it is gone meanwhile, and the event that says so follows
 	}
 	recorded, unchanged := d.ledger.known(va)
@@ -319,7 +320,7 @@ func (d *driver) onAttachment(before, va *storagev1.VolumeAttachment) {
 
 // onAttachmentGone implements listener.
 func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
-	d.overlay.attachmentGone(va)
+	d.overlay.AttachmentGone(va)
 	recorded, _ := d.ledger.known(va)
 	if (!d.before(va) || cutShort(va, d.finalizer)) && !d.ledger.wasReleased(va.UID) {
 		recorded = d.ledger.adopt(d.decider(), d.orphanFacts(va))
@@ -334,7 +335,7 @@ func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
 // onVolume takes a PersistentVolume that has or had the driver's finalizer and was added
 // or has changed, or that a VolumeAttachment has let go of.
 func (d *driver) onVolume(pv *corev1.PersistentVolume) {
-	d.overlay.volumeChanged(pv)
+	d.overlay.VolumeChanged(pv)
 	if attach.HasFinalizer(pv.Finalizers, d.finalizer) && attach.Leaving(pv, d.name) {
 		d.queue.Add(workKey{volumeWork, pv.Name}, releaseLane)
 	}

@@ -26,14 +26,14 @@ func TestWaitingForTheTurnAtTheOldPlaceIsNoError(t *testing.T) {
 	d := routedOn(t, kubeOn(t, wire))
 	d.connection.session.Store(&liveSession{Session: &unpublishing{}})
 	node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: routedDriver, NodeID: "id-new"}}}}
-	if err := d.cluster.put(node); err != nil {
+	if err := d.cluster.Put(node); err != nil {
 		t.Fatal(err)
 	}
 	leaving := func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
-	if err := d.cluster.put(routedAttachment(guardedAttachment, leaving)); err != nil {
+	if err := d.cluster.Put(routedAttachment(guardedAttachment, leaving)); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.cluster.put(stored(t, guardedVolume())); err != nil {
+	if err := d.cluster.Put(stored(t, guardedVolume())); err != nil {
 		t.Fatal(err)
 	}
 	d.queue.Open()

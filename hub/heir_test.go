@@ -121,12 +121,12 @@ func TestWhatIsLeftAttachedIsForgottenOnlyForWhoHasIt(t *testing.T) {
 				if va == nil {
 					continue
 				}
-				if err := d.cluster.put(va); err != nil {
+				if err := d.cluster.Put(va); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if c.ghost != nil {
-				d.cluster.haunt(stored(t, c.ghost))
+				d.cluster.Haunt(stored(t, c.ghost))
 			}
 			return d, session, d.ledger.abandon(gone)
 		}

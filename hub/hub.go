@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -48,7 +49,7 @@ type Options struct {
 // Hub attaches and detaches volumes for a changing set of drivers.
 type Hub struct {
 	options  Options
-	cluster  *Cluster
+	cluster  *cache.Cluster
 	routes   *router
 	windDown *windDown
 
@@ -76,7 +77,7 @@ func New(o Options) (*Hub, error) {
 			return csiclient.ConnectCounting(ctx, d, o.Metrics.Driver(d.Name).Call)
 		}
 	}
-	cluster, err := newCluster(o.Kube)
+	cluster, err := cache.New(o.Kube)
 	if err != nil {
 		return nil, err
 	}
@@ -97,8 +98,8 @@ func (h *Hub) witness(va *storagev1.VolumeAttachment) {
 	decider := attach.Driver{Name: va.Spec.Attacher, Capabilities: e.capabilities()}
 	l.witness(decider, attach.Facts{
 		VolumeAttachment: va,
-		PersistentVolume: h.cluster.volumeOrGhost(va),
-		CSINode:          h.cluster.cachedCSINode(va.Spec.NodeName),
+		PersistentVolume: h.cluster.VolumeOrGhost(va),
+		CSINode:          h.cluster.CachedCSINode(va.Spec.NodeName),
 	}, time.Now())
 }
 
@@ -129,10 +130,10 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	}
 	// The caches outlive ctx: what drains still reads them.
 	caches, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer h.cluster.stop()
+	defer h.cluster.Stop()
 	defer stop()
 	release := context.AfterFunc(ctx, stop) // until the first driver may need them
-	if err := h.cluster.start(caches); err != nil {
+	if err := h.cluster.Start(caches); err != nil {
 		return ignoreEnd(ctx, err)
 	}
 	if !release() {

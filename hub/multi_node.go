@@ -23,8 +23,8 @@ func (d *driver) takeTurn(it *item, target attach.Target, multiNode bool) bool {
 func (d *driver) leftMultiNode(r *record) bool {
 	var pv *corev1.PersistentVolume
 	if r.volume != "" {
-		if pv = d.overlay.volume(r.volume); pv == nil {
-			pv = d.cluster.ghost(r.volume)
+		if pv = d.overlay.Volume(r.volume); pv == nil {
+			pv = d.cluster.Ghost(r.volume)
 		}
 	}
 	return r.progress.LeftMultiNode(pv)

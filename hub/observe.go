@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
@@ -29,7 +30,7 @@ const (
 // anything.
 type observer struct {
 	name       string
-	cluster    *Cluster
+	cluster    *cache.Cluster
 	connection *connection
 	desired    *desired
 	tally      *tally
@@ -48,8 +49,8 @@ const keptDisagreements = 100
 
 // observed is one VolumeAttachment that is watched.
 type observed struct {
-	facts  attach.Facts  // the last ones that were judged, without the volume
-	volume *storedVolume // nil: there was none
+	facts  attach.Facts        // the last ones that were judged, without the volume
+	volume *cache.StoredVolume // nil: there was none
 	attach attach.Observation
 	judged bool // the attach was
 }
@@ -138,7 +139,7 @@ func (o *observer) hurry(name string) { o.queue.Add(name) }
 
 // lookAgain implements listener.
 func (o *observer) lookAgain() {
-	for _, va := range o.cluster.attachmentsOfDriver(o.name) {
+	for _, va := range o.cluster.AttachmentsOfDriver(o.name) {
 		o.queue.Add(va.Name)
 	}
 }
@@ -151,8 +152,8 @@ func (o *observer) compare(ctx context.Context, name string) error {
 		return nil // what the driver can do is not known: it is looked at again then
 	}
 	decider := attach.Driver{Name: o.name, DefaultFSType: o.desired.settings().DefaultFSType,
-		NoAttach: !o.cluster.attachRequired(o.name), Capabilities: session.Info().Capabilities}
-	va := o.cluster.cachedAttachment(name)
+		NoAttach: !o.cluster.AttachRequired(o.name), Capabilities: session.Info().Capabilities}
+	va := o.cluster.CachedAttachment(name)
 	before := o.entry(name)
 	if before != nil && (va == nil || va.UID != before.facts.VolumeAttachment.UID) {
 		o.close(name, decider, before)
@@ -161,7 +162,7 @@ func (o *observer) compare(ctx context.Context, name string) error {
 	if va == nil {
 		return nil
 	}
-	facts, err := readFacts(ctx, o.cluster, va, o.cluster.cachedVolume)
+	facts, err := readFacts(ctx, o.cluster, va, o.cluster.CachedVolume)
 	if err != nil {
 		return err
 	}
@@ -208,12 +209,12 @@ func (o *observer) keep(name string, before *observed, facts attach.Facts, findi
 
 // withoutVolume takes the PersistentVolume out of facts and over, to be kept as small as in
 // the cache.
-func withoutVolume(f attach.Facts) (attach.Facts, *storedVolume) {
+func withoutVolume(f attach.Facts) (attach.Facts, *cache.StoredVolume) {
 	pv := f.PersistentVolume
 	if pv == nil {
 		return f, nil
 	}
-	v, err := storeVolume(pv)
+	v, err := cache.StoreVolume(pv)
 	if err != nil {
 		return f, nil
 	}
@@ -227,7 +228,7 @@ func (o *observer) close(name string, decider attach.Driver, e *observed) {
 	if e.facts.VolumeAttachment.DeletionTimestamp != nil {
 		facts := e.facts
 		if e.volume != nil {
-			facts.PersistentVolume = e.volume.volume()
+			facts.PersistentVolume = e.volume.Volume()
 		}
 		finding = decider.ObserveDetach(facts)
 	}

@@ -148,7 +148,7 @@ func (d *driver) ask(ctx context.Context, name string) (*storagev1.VolumeAttachm
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
 	for {
-		va, err := d.cluster.attachment(ctx, name)
+		va, err := d.cluster.Attachment(ctx, name)
 		if err == nil || ctx.Err() != nil || !attach.NotReady(err) {
 			return va, err
 		}
@@ -159,7 +159,7 @@ func (d *driver) ask(ctx context.Context, name string) (*storagev1.VolumeAttachm
 // candidates are the names of other VolumeAttachments that may have an orphan's volume where
 // it is: those on its node, and those that claimants finds.
 func (d *driver) candidates(r *record) []string {
-	return d.claimants(r, r.progress.Target, d.cluster.attachmentsOnNode(r.node))
+	return d.claimants(r, r.progress.Target, d.cluster.AttachmentsOnNode(r.node))
 }
 
 // claimants are the names of other VolumeAttachments that may have a volume at a target, out
@@ -168,13 +168,13 @@ func (d *driver) candidates(r *record) []string {
 func (d *driver) claimants(r *record, target attach.Target, some []*storagev1.VolumeAttachment) []string {
 	decider := d.decider()
 	var names []string
-	for _, va := range slices.Concat(some, d.cluster.attachmentsAtNodeID(target.NodeID), d.cluster.attachmentsOfVolume(r.volume)) {
+	for _, va := range slices.Concat(some, d.cluster.AttachmentsAtNodeID(target.NodeID), d.cluster.AttachmentsOfVolume(r.volume)) {
 		noted := attach.NotedTarget(va)
 		if va.Name == r.attachment || va.Spec.Attacher != d.name || va.DeletionTimestamp != nil || slices.Contains(names, va.Name) ||
 			noted.VolumeHandle != "" && noted.VolumeHandle != target.VolumeHandle {
 			continue
 		}
-		va = d.overlay.newest(va)
+		va = d.overlay.Newest(va)
 		facts := d.orphanFacts(va)
 		if facts.PersistentVolume == nil && !d.touched(va) && attach.VolumeName(va) != r.volume {
 			continue // it waits for another PersistentVolume, and has nothing attached yet
@@ -189,7 +189,7 @@ func (d *driver) claimants(r *record, target attach.Target, some []*storagev1.Vo
 // orphanFacts is cachedFacts with the last state of a PersistentVolume that is gone.
 func (d *driver) orphanFacts(va *storagev1.VolumeAttachment) attach.Facts {
 	facts := d.cachedFacts(va)
-	facts.PersistentVolume = d.volumeOrGhost(va)
+	facts.PersistentVolume = d.overlay.VolumeOrGhost(va)
 	return facts
 }
 

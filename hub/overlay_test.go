@@ -3,8 +3,10 @@ package hub
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
@@ -18,7 +20,7 @@ func TestVolumeAttachmentThatAWriteHasEndedIsGoneHoweverLateTheWatchIs(t *testin
 		now := metav1.Now()
 		va.DeletionTimestamp = &now
 	})
-	if err := d.cluster.put(deleting); err != nil {
+	if err := d.cluster.Put(deleting); err != nil {
 		t.Fatal(err)
 	}
 	if op, _ := d.wanted("va"); op != attach.Detaching {
@@ -28,24 +30,49 @@ func TestVolumeAttachmentThatAWriteHasEndedIsGoneHoweverLateTheWatchIs(t *testin
 	answer.Finalizers = []string{"somebody.else/s"}
 	answer.ResourceVersion = "11"
 	d.overlay.VolumeAttachmentWritten(answer.DeepCopy())
-	if d.overlay.attachment("va") == nil {
+	if d.overlay.Attachment("va") == nil {
 		t.Error("it is taken for gone though somebody else's finalizer is there")
 	}
 	answer.Finalizers, answer.ResourceVersion = nil, deleting.ResourceVersion
 	d.overlay.VolumeAttachmentWritten(answer)
-	if op, _ := d.wanted("va"); op != attach.Idle || d.overlay.attachment("va") != nil {
+	if op, _ := d.wanted("va"); op != attach.Idle || d.overlay.Attachment("va") != nil {
 		t.Errorf("%s is wanted of what is gone", op)
 	}
-	if err := d.cluster.remove(deleting); err != nil {
+	if err := d.cluster.Remove(deleting); err != nil {
 		t.Fatal(err)
 	}
 	d.routes.attachmentGone(deleting)
 	d.overlay.VolumeAttachmentWritten(answer.DeepCopy()) // the watch may be quicker than the answer
 	next := routedAttachment(func(va *storagev1.VolumeAttachment) { va.UID, va.ResourceVersion = "uid-2", "20" })
-	if err := d.cluster.put(next); err != nil {
+	if err := d.cluster.Put(next); err != nil {
 		t.Fatal(err)
 	}
-	if va := d.overlay.attachment("va"); va == nil || va.UID != "uid-2" || len(d.overlay.ended) != 0 {
-		t.Errorf("got %v, want the next one of that name, and nothing remembered of the one before", va)
+	if va := d.overlay.Attachment("va"); va == nil || va.UID != "uid-2" {
+		t.Errorf("got %v, want the next one of that name", va)
+	}
+}
+
+// What is written is laid over the cache until the watch has told of it, and takes memory for so long.
+func TestWriteThatTookTheFinalizerIsForgottenWithItsEvent(t *testing.T) {
+	before := guardedVolume()
+	after := guardedVolume(func(pv *corev1.PersistentVolume) { pv.ResourceVersion, pv.Finalizers = "8", nil })
+	last := guardedVolume(func(pv *corev1.PersistentVolume) { pv.ResourceVersion = "8" }) // as a deletion tells it
+	for name, event := range map[string]func(*router){
+		"changed": func(r *router) { r.volumeChanged(stored(t, before), stored(t, after)) },
+		"gone":    func(r *router) { r.volumeGone(stored(t, last)) },
+		"missed":  func(r *router) { r.volumeGone(toolscache.DeletedFinalStateUnknown{Key: "pv", Obj: stored(t, last)}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := routed(t)
+			d.overlay.PersistentVolumeWritten(after.DeepCopy())
+			event(d.routes)
+			// The cache is still at the state before: what the overlay shows is what it has kept.
+			if err := d.cluster.Put(stored(t, before)); err != nil {
+				t.Fatal(err)
+			}
+			if pv := d.overlay.Volume("pv"); pv == nil || pv.ResourceVersion != "7" {
+				t.Errorf("the write is kept: %v", pv)
+			}
+		})
 	}
 }

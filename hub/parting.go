@@ -62,7 +62,7 @@ func (d *driver) findVanished(ctx context.Context) {
 		if r == nil {
 			continue
 		}
-		va := d.overlay.attachment(name)
+		va := d.overlay.Attachment(name)
 		if va == nil || va.UID != r.uid {
 			d.ledger.close(name)
 		} else if r.progress.MayBeAttached() && !va.Status.Attached {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -135,7 +136,7 @@ func (p *post) newDriver(term *lease.Term) *driver {
 		grace:      p.hub.options.Grace,
 		term:       term,
 		ledger:     p.ledger,
-		overlay:    newOverlay(p.logger, p.hub.cluster),
+		overlay:    cache.NewOverlay(p.logger, p.hub.cluster),
 		queue:      newQueue(value.Workers),
 		budget:     rate.NewLimiter(rate.Inf, 0),
 		// A write of a process that was stopped in the middle of it is over before
@@ -148,7 +149,7 @@ func (p *post) newDriver(term *lease.Term) *driver {
 		events:       events{p.hub.options.Events},
 		logger:       p.logger,
 	}
-	d.guards = &attach.VolumeGuards{Newest: d.overlay.volume}
+	d.guards = &attach.VolumeGuards{Newest: d.overlay.Volume}
 	d.setLimits(value)
 	return d
 }

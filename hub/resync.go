@@ -34,7 +34,7 @@ func (d *driver) resync(logger klog.Logger) {
 		}
 	}
 	for _, name := range d.ledger.names() {
-		if d.overlay.attachment(name) == nil {
+		if d.overlay.Attachment(name) == nil {
 			d.ledger.vanish(name)
 			add(workKey{attachmentWork, name}, detachLane)
 		}
@@ -43,13 +43,13 @@ func (d *driver) resync(logger klog.Logger) {
 		add(key, detachLane)
 	}
 	decider := d.decider()
-	for _, va := range d.cluster.attachmentsOfDriver(d.name) {
-		if op, l := d.wantedOf(decider, d.overlay.newest(va)); op != attach.Idle {
+	for _, va := range d.cluster.AttachmentsOfDriver(d.name) {
+		if op, l := d.wantedOf(decider, d.overlay.Newest(va)); op != attach.Idle {
 			add(workKey{attachmentWork, va.Name}, l)
 		}
 	}
-	for _, pv := range d.cluster.leavingVolumes(d.finalizer) {
-		if attach.Leaving(pv, d.name) && !d.cluster.volumeInUse(pv.Name) {
+	for _, pv := range d.cluster.LeavingVolumes(d.finalizer) {
+		if attach.Leaving(pv, d.name) && !d.cluster.VolumeInUse(pv.Name) {
 			add(workKey{volumeWork, pv.Name}, releaseLane)
 		}
 	}

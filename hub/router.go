@@ -7,17 +7,18 @@ import (
 	"sync"
 
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 )
 
 // router hands each event of the cluster to the driver that it concerns, when it
 // arrives: a driver's queue never sees what belongs to another one. Objects of
 // attachers that are not served here are left alone.
 type router struct {
-	cluster *Cluster
+	cluster *cache.Cluster
 	// stray takes the last state of a VolumeAttachment that is gone, if nobody works for its
 	// driver here. It must not block.
 	stray    func(*storagev1.VolumeAttachment)
@@ -41,7 +42,7 @@ type listener interface {
 	lookAgain()
 }
 
-func newRouter(c *Cluster, stray func(*storagev1.VolumeAttachment), w *windDown) *router {
+func newRouter(c *cache.Cluster, stray func(*storagev1.VolumeAttachment), w *windDown) *router {
 	return &router{cluster: c, stray: stray, windDown: w, byName: map[string]listener{}, byGuardian: map[string]*driver{}}
 }
 
@@ -99,15 +100,15 @@ func (r *router) guardian(finalizer string) *driver {
 // listen registers the router with the caches, before they are filled. The
 // handlers only look up and enqueue: a slow one would delay every driver.
 func (r *router) listen() error {
-	return r.cluster.listen(handlers{
-		attachments: cache.ResourceEventHandlerFuncs{
+	return r.cluster.Listen(cache.Handlers{
+		Attachments: toolscache.ResourceEventHandlerFuncs{
 			AddFunc: contained(func(obj any) { r.attachmentChanged(nil, obj) }),
 			UpdateFunc: func(before, obj any) {
 				contained(func(obj any) { r.attachmentChanged(before, obj) })(obj)
 			},
 			DeleteFunc: contained(r.attachmentGone),
 		},
-		volumes: cache.ResourceEventHandlerFuncs{
+		Volumes: toolscache.ResourceEventHandlerFuncs{
 			AddFunc: func(obj any) {
 				contained(func(obj any) { r.volumeChanged(nil, obj) })(obj)
 				contained(r.volumeAppeared)(obj)
@@ -117,12 +118,12 @@ func (r *router) listen() error {
 			},
 			DeleteFunc: contained(r.volumeGone),
 		},
-		drivers: cache.ResourceEventHandlerFuncs{
+		Drivers: toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    contained(r.driverChanged),
 			UpdateFunc: func(_, obj any) { contained(r.driverChanged)(obj) },
 			DeleteFunc: func(obj any) { contained(r.driverChanged)(lastState(obj)) },
 		},
-		nodes: cache.ResourceEventHandlerFuncs{
+		Nodes: toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { r.nodeChanged(nil, obj) },
 			UpdateFunc: r.nodeChanged,
 		},
@@ -147,7 +148,7 @@ func (r *router) attachmentChanged(before, after any) {
 	va, ok := after.(*storagev1.VolumeAttachment)
 	if ok && old != nil && old.UID != va.UID {
 		// A relist has seen neither the end of one nor the begin of the other.
-		r.attachmentGone(cache.DeletedFinalStateUnknown{Key: old.Name, Obj: old})
+		r.attachmentGone(toolscache.DeletedFinalStateUnknown{Key: old.Name, Obj: old})
 		old = nil
 	}
 	if ok {
@@ -167,7 +168,7 @@ func (r *router) attachmentGone(obj any) {
 	if l != nil {
 		l.onAttachmentGone(va)
 	}
-	_, missed := obj.(cache.DeletedFinalStateUnknown)
+	_, missed := obj.(toolscache.DeletedFinalStateUnknown)
 	if _, working := l.(*driver); !working && !missed {
 		r.stray(va)
 	}
@@ -175,17 +176,17 @@ func (r *router) attachmentGone(obj any) {
 	// Whoever guards the volume may have waited for this VolumeAttachment to go,
 	// also if that was another driver's.
 	name := attach.VolumeName(va)
-	if v := r.cluster.storedVolume(name); v != nil {
+	if v := r.cluster.StoredVolume(name); v != nil {
 		r.volumeChanged(nil, v)
-	} else if !r.cluster.volumeInUse(name) {
-		r.cluster.exorcise(name)
+	} else if !r.cluster.VolumeInUse(name) {
+		r.cluster.Exorcise(name)
 	}
 }
 
 // lastState returns the object of a deletion. Where the watch has missed the
 // deletion itself, that is the last one that the cache had, and it may be nil.
 func lastState(obj any) any {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		return unknown.Obj
 	}
 	return obj
@@ -193,17 +194,17 @@ func lastState(obj any) any {
 
 // volumeChanged takes a PersistentVolume to the drivers that guard it, or did before.
 func (r *router) volumeChanged(before, after any) {
-	v, ok := after.(*storedVolume)
+	v, ok := after.(*cache.StoredVolume)
 	if !ok {
 		return
 	}
-	guards := v.guards
-	if old, ok := before.(*storedVolume); ok {
-		guards = slices.Concat(guards, v.guardsLost(old))
+	guards := v.Guards()
+	if old, ok := before.(*cache.StoredVolume); ok {
+		guards = slices.Concat(guards, v.GuardsLost(old))
 	}
 	for _, finalizer := range guards {
 		if d := r.guardian(finalizer); d != nil {
-			d.onVolume(v.volume())
+			d.onVolume(v.Volume())
 		}
 	}
 	r.windDown.volume(guards)
@@ -211,24 +212,24 @@ func (r *router) volumeChanged(before, after any) {
 
 // volumeAppeared retries at once what failed for want of a PersistentVolume.
 func (r *router) volumeAppeared(obj any) {
-	if v, ok := obj.(*storedVolume); ok {
-		r.cluster.exorcise(v.name)
-		r.hurry(r.cluster.attachmentsOfVolume(v.name))
+	if v, ok := obj.(*cache.StoredVolume); ok {
+		r.cluster.Exorcise(v.Name())
+		r.hurry(r.cluster.AttachmentsOfVolume(v.Name()))
 	}
 }
 
 func (r *router) volumeGone(obj any) {
-	v, ok := lastState(obj).(*storedVolume)
+	v, ok := lastState(obj).(*cache.StoredVolume)
 	if !ok {
 		return
 	}
-	r.cluster.haunt(v)
-	for _, finalizer := range v.guards {
+	r.cluster.Haunt(v)
+	for _, finalizer := range v.Guards() {
 		if d := r.guardian(finalizer); d != nil {
-			d.overlay.volumeChanged(v.volume()) // forgets the write that took the finalizer
+			d.overlay.VolumeChanged(v.Volume()) // forgets the write that took the finalizer
 		}
 	}
-	r.windDown.volume(v.guards)
+	r.windDown.volume(v.Guards())
 }
 
 // driverChanged has a driver look at all its VolumeAttachments again: whether it
@@ -257,7 +258,7 @@ func (r *router) nodeChanged(before, after any) {
 		if id, ok := known[registered.Name]; ok && id == registered.NodeID || r.listener(registered.Name) == nil {
 			continue
 		}
-		for _, va := range r.cluster.attachmentsOnNode(node.Name) {
+		for _, va := range r.cluster.AttachmentsOnNode(node.Name) {
 			if va.Spec.Attacher == registered.Name {
 				r.hurry([]*storagev1.VolumeAttachment{va})
 			}

@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -46,6 +46,28 @@ func routedOn(t testing.TB, kube attach.Kube) *driver {
 	return d
 }
 
+// stored returns a volume as its cache keeps it. The object stays the caller's own.
+func stored(t *testing.T, pv *corev1.PersistentVolume) *cache.StoredVolume {
+	t.Helper()
+	v, err := cache.StoreVolume(pv.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func guardedVolume(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv", ResourceVersion: "7", Finalizers: []string{"kubernetes.io/pv-protection", attach.Finalizer(routedDriver)}},
+		Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+			CSI: &corev1.CSIPersistentVolumeSource{Driver: routedDriver, VolumeHandle: "handle"}}},
+	}
+	for _, edit := range edits {
+		edit(pv)
+	}
+	return pv
+}
+
 func (d *driver) hasWork(kind workKind, name string) bool {
 	d.queue.mu.Lock()
 	defer d.queue.mu.Unlock()
@@ -74,7 +96,7 @@ func guardedAttachment(va *storagev1.VolumeAttachment) {
 func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 	d := routed(t)
 	r := d.routes
-	for _, obj := range []any{nil, cache.DeletedFinalStateUnknown{Key: "va"}, cache.DeletedFinalStateUnknown{Key: "va", Obj: "odd"}, &storedVolume{}} {
+	for _, obj := range []any{nil, toolscache.DeletedFinalStateUnknown{Key: "va"}, toolscache.DeletedFinalStateUnknown{Key: "va", Obj: "odd"}, &cache.StoredVolume{}} {
 		r.attachmentGone(obj)
 		r.volumeGone(obj)
 		r.attachmentChanged(nil, obj)
@@ -86,11 +108,11 @@ func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 		t.Fatalf("%d pieces of work out of nothing", n)
 	}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", DeletionTimestamp: &metav1.Time{}, Finalizers: []string{d.finalizer}}}
-	if err := d.cluster.put(stored(t, pv)); err != nil {
+	if err := d.cluster.Put(stored(t, pv)); err != nil {
 		t.Fatal(err)
 	}
 	// The object is of some time before: attached and guarded.
-	r.attachmentGone(cache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)})
+	r.attachmentGone(toolscache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)})
 	if !d.hasWork(attachmentWork, "va") {
 		t.Error("a volume whose VolumeAttachment vanished unseen is not looked after")
 	}
@@ -127,56 +149,12 @@ func TestOnlyWhatDecidesIsAReasonToLookAgain(t *testing.T) {
 			d.ledger.open(routedAttachment())
 			after := routedAttachment(tc.edit)
 			after.ResourceVersion = "11"
-			if err := d.cluster.put(after); err != nil {
+			if err := d.cluster.Put(after); err != nil {
 				t.Fatal(err)
 			}
 			d.routes.attachmentChanged(nil, after)
 			if got := d.hasWork(attachmentWork, "va"); got != tc.want {
 				t.Errorf("looked at again: %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestTrimmedVolumesAreTranslatedAsWholeOnes(t *testing.T) {
-	zone := map[string]string{corev1.LabelTopologyZone: "us-central1-a"}
-	for _, tc := range []struct {
-		name, driver string
-		source       corev1.PersistentVolumeSource
-	}{
-		{"gce", "pd.csi.storage.gke.io", corev1.PersistentVolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: "d"}}},
-		{"ebs", "ebs.csi.aws.com", corev1.PersistentVolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-0123456789abcdef0"}}},
-		{"cinder", "cinder.csi.openstack.org", corev1.PersistentVolumeSource{Cinder: &corev1.CinderPersistentVolumeSource{VolumeID: "d"}}},
-		{"azure disk", "disk.csi.azure.com", corev1.PersistentVolumeSource{AzureDisk: &corev1.AzureDiskVolumeSource{DiskName: "d", DataDiskURI: "/subscriptions/s/d"}}},
-		{"vsphere", "csi.vsphere.vmware.com", corev1.PersistentVolumeSource{VsphereVolume: &corev1.VsphereVirtualDiskVolumeSource{VolumePath: "[d] d.vmdk"}}},
-		{"azure file", "file.csi.azure.com", corev1.PersistentVolumeSource{AzureFile: &corev1.AzureFilePersistentVolumeSource{SecretName: "s", ShareName: "d"}}},
-		{"portworx", "pxd.portworx.com", corev1.PersistentVolumeSource{PortworxVolume: &corev1.PortworxVolumeSource{VolumeID: "d"}}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			pv := &corev1.PersistentVolume{
-				ObjectMeta: metav1.ObjectMeta{Name: "pv", Labels: zone, Annotations: map[string]string{"kubernetes.io/azure-file-resource-group": "rg"}},
-				Spec: corev1.PersistentVolumeSpec{
-					PersistentVolumeSource: tc.source,
-					AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-					ClaimRef:               &corev1.ObjectReference{Namespace: "ns", Name: "claim"},
-				},
-			}
-			node := &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: tc.driver, NodeID: "id"}}}}
-			target := func() attach.Target {
-				d := attach.Driver{Name: tc.driver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
-				plan, err := d.Decide(attach.Facts{VolumeAttachment: routedAttachment(), PersistentVolume: pv, CSINode: node})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return plan.Target
-			}
-			whole := target()
-			if whole == (attach.Target{}) {
-				t.Fatal("the whole volume is not translated")
-			}
-			pv = stored(t, pv).volume()
-			if got := target(); got != whole {
-				t.Errorf("trimmed: %q, whole: %q", got, whole)
 			}
 		})
 	}

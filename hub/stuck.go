@@ -65,8 +65,8 @@ func (w *stuckWatch) look(ctx context.Context) {
 	d := w.driver
 	stuck := map[types.UID]attach.Operation{}
 	var fresh []string
-	for _, va := range d.cluster.attachmentsOfDriver(d.name) {
-		va = d.overlay.newest(va)
+	for _, va := range d.cluster.AttachmentsOfDriver(d.name) {
+		va = d.overlay.Newest(va)
 		op, _ := d.wantedOf(d.decider(), va)
 		if since := wantedSince(va, op); since.IsZero() || time.Since(since) < d.desired.settings().StuckAfter {
 			continue

@@ -14,10 +14,10 @@ import (
 // deleted, once no VolumeAttachment names it any more.
 func (d *driver) workOnVolume(ctx context.Context, it *item) {
 	name := it.key.name
-	pv := d.overlay.volume(name)
+	pv := d.overlay.Volume(name)
 	var patch *attach.Patch
 	if pv != nil {
-		patch = d.decider().ReleaseVolume(pv, d.cluster.volumeInUse(name))
+		patch = d.decider().ReleaseVolume(pv, d.cluster.VolumeInUse(name))
 	}
 	if patch == nil {
 		d.ledger.volumeDone(name)
@@ -65,7 +65,7 @@ func (d *driver) refreshVolume(ctx context.Context, name string) {
 	if name == "" {
 		return
 	}
-	if pv, err := d.cluster.volume(ctx, name); err == nil && pv != nil {
+	if pv, err := d.cluster.Volume(ctx, name); err == nil && pv != nil {
 		d.overlay.PersistentVolumeWritten(pv)
 	}
 }

@@ -73,10 +73,10 @@ func (h *Hub) needed(want registry.Snapshot) registry.Snapshot {
 // isLeft reports whether anything of a driver still has to be undone: a volume that is or
 // may be attached, or a finalizer that only whoever works for the driver takes away.
 func (h *Hub) isLeft(name string) bool {
-	if slices.ContainsFunc(h.cluster.attachmentsOfDriver(name), isLeftOf) {
+	if slices.ContainsFunc(h.cluster.AttachmentsOfDriver(name), isLeftOf) {
 		return true
 	}
-	for _, pv := range h.cluster.leavingVolumes(attach.Finalizer(name)) {
+	for _, pv := range h.cluster.LeavingVolumes(attach.Finalizer(name)) {
 		if attach.Leaving(pv, name) {
 			return true
 		}
@@ -97,13 +97,13 @@ func isLeftOf(va *storagev1.VolumeAttachment) bool {
 // needsDriver reports whether somebody has to work for the driver of a VolumeAttachment:
 // where attachRequired is false, only if something is left of it.
 func (h *Hub) needsDriver(va *storagev1.VolumeAttachment) bool {
-	return h.cluster.attachRequired(va.Spec.Attacher) || isLeftOf(va)
+	return h.cluster.AttachRequired(va.Spec.Attacher) || isLeftOf(va)
 }
 
 // countLeft counts the VolumeAttachments of an attacher in which something of it is left.
 func (h *Hub) countLeft(attacher string) int {
 	n := 0
-	for _, va := range h.cluster.attachmentsOfDriver(attacher) {
+	for _, va := range h.cluster.AttachmentsOfDriver(attacher) {
 		if isLeftOf(va) {
 			n++
 		}

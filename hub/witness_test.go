@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -36,7 +36,7 @@ func TestStandbyRemembersWhatAVanishedAttachmentMayHaveLeftAttached(t *testing.T
 		"attached by a driver without calls, and deleted": {routedAttachment(guardedAttachment, attached, unguarded, withoutCall), false, false},
 		"detached and deleted":                            {routedAttachment(guardedAttachment, deleted), false, false},
 		"never guarded":                                   {routedAttachment(guardedAttachment, unguarded, unattached), false, false},
-		"deletion was missed":                             {cache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)}, false, false},
+		"deletion was missed":                             {toolscache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
@@ -124,11 +124,11 @@ func TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
 			va := routedAttachment(guardedAttachment, bySidecar)
-			if err := d.cluster.put(va); err != nil {
+			if err := d.cluster.Put(va); err != nil {
 				t.Fatal(err)
 			}
 			d.routes.volumeGone(stored(t, guardedVolume()))
-			if err := d.cluster.remove(va); err != nil {
+			if err := d.cluster.Remove(va); err != nil {
 				t.Fatal(err)
 			}
 			if !served {

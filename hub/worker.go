@@ -33,7 +33,7 @@ func (d *driver) work(ctx context.Context, it *item) {
 func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 	name := it.key.name
 	logger := klog.FromContext(ctx).WithValues("volumeAttachment", name)
-	va := d.overlay.attachment(name)
+	va := d.overlay.Attachment(name)
 	if r := d.ledger.get(name); r != nil && (va == nil || va.UID != r.uid) {
 		if key, left := d.ledger.close(name); left {
 			logger.Info("VolumeAttachment is gone with its volume still attached, detaching it")
@@ -56,7 +56,7 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 		d.queue.Done(it) // the watch will tell of its end
 		return
 	}
-	r.progress.Adopt(va, d.volumeOrGhost(va), d.finalizer)
+	r.progress.Adopt(va, d.overlay.VolumeOrGhost(va), d.finalizer)
 	op, err := d.carryOut(klog.NewContext(ctx, logger), it, va, r)
 	if errors.Is(err, errParked) {
 		return
@@ -77,7 +77,7 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 	d.ledger.setLost(va, false)
 	d.queue.Changed(it) // what came meanwhile is looked at here
 	switch next, l := d.wanted(name); {
-	case next == attach.Idle && d.overlay.attachment(name) == nil:
+	case next == attach.Idle && d.overlay.Attachment(name) == nil:
 		// It went meanwhile; what it has left attached is found at the next look.
 		d.queue.DoneFor(it, detachLane, 0)
 	case next == attach.Idle:
@@ -108,12 +108,12 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 	if op == attach.Idle {
 		return op, nil
 	}
-	facts, err := readFacts(ctx, d.cluster, va, d.overlay.volume)
+	facts, err := readFacts(ctx, d.cluster, va, d.overlay.Volume)
 	if err != nil {
 		return op, err
 	}
 	if facts.PersistentVolume == nil && op == attach.Detaching {
-		facts.PersistentVolume = d.cluster.ghost(attach.VolumeName(va))
+		facts.PersistentVolume = d.cluster.Ghost(attach.VolumeName(va))
 	}
 	facts.Lost = d.ledger.isLost(va)
 	r.progress.Adopt(va, facts.PersistentVolume, d.finalizer)
@@ -187,7 +187,7 @@ func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan a
 	if plan.Publish == nil || !plan.SingleNode {
 		return false
 	}
-	for _, other := range d.cluster.attachmentsOfVolume(name) { // none of an inline volume
+	for _, other := range d.cluster.AttachmentsOfVolume(name) { // none of an inline volume
 		if other.Name == va.Name || other.Spec.Attacher != d.name {
 			continue
 		}
@@ -271,15 +271,15 @@ func (d *driver) retry(ctx context.Context, it *item, r *record, op attach.Opera
 // refresh reads a VolumeAttachment anew, when a write has shown that the caches are
 // behind or that another writer is at work, with its PersistentVolume.
 func (d *driver) refresh(ctx context.Context, name string) {
-	before := d.overlay.attachment(name)
-	va, err := d.cluster.attachment(ctx, name)
+	before := d.overlay.Attachment(name)
+	va, err := d.cluster.Attachment(ctx, name)
 	if err != nil {
 		return
 	}
 	if before != nil && (va == nil || va.UID != before.UID) {
 		// The watch may be late. What was left attached is seen to now, and not once more
 		// when the watch tells.
-		d.ledger.setReleased(before.UID, d.overlay.end(before))
+		d.ledger.setReleased(before.UID, d.overlay.End(before))
 	}
 	if va == nil {
 		return

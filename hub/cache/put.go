@@ -1,16 +1,16 @@
-package hub
+package cache
 
 import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// put stores objects as the watch would, without an event. It owns the objects that it is given.
+// Put stores objects as the watch would, without an event. It owns the objects that it is given.
 // It is for tests, of a Cluster that is not started.
-func (c *Cluster) put(objects ...any) error {
+func (c *Cluster) Put(objects ...any) error {
 	for _, obj := range objects {
 		informer, err := c.informerOf(obj)
 		if err != nil {
@@ -26,8 +26,8 @@ func (c *Cluster) put(objects ...any) error {
 	return nil
 }
 
-// remove takes an object out of its cache, without an event. It is for tests, as put is.
-func (c *Cluster) remove(obj any) error {
+// Remove takes an object out of its cache, without an event. It is for tests, as put is.
+func (c *Cluster) Remove(obj any) error {
 	informer, err := c.informerOf(obj)
 	if err != nil {
 		return err
@@ -35,11 +35,11 @@ func (c *Cluster) remove(obj any) error {
 	return informer.GetIndexer().Delete(obj)
 }
 
-func (c *Cluster) informerOf(obj any) (cache.SharedIndexInformer, error) {
+func (c *Cluster) informerOf(obj any) (toolscache.SharedIndexInformer, error) {
 	switch obj.(type) {
 	case *storagev1.VolumeAttachment:
 		return c.attachments, nil
-	case *corev1.PersistentVolume, *storedVolume:
+	case *corev1.PersistentVolume, *StoredVolume:
 		return c.volumes, nil
 	case *storagev1.CSINode:
 		return c.nodes, nil

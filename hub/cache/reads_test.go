@@ -1,4 +1,4 @@
-package hub
+package cache
 
 import (
 	"net/http"
@@ -19,12 +19,12 @@ func TestVolumeOfANameThatNoneCanHaveIsNotThereAndNotAskedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := newCluster(kube)
+	cluster, err := New(kube)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"", ".", "..", "../../api/v1/secrets", "a/status", "%2e%2e?a=b#c", "Ü \u202e\x00\n", strings.Repeat("v", 254)} {
-		if pv, err := cluster.volume(t.Context(), name); pv != nil || err != nil {
+		if pv, err := cluster.Volume(t.Context(), name); pv != nil || err != nil {
 			t.Errorf("%.20q: got %v, %v", name, pv, err)
 		}
 	}

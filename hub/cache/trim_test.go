@@ -1,4 +1,4 @@
-package hub
+package cache
 
 import (
 	"runtime/debug"
@@ -9,6 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
 // decoded returns an object as it comes from the API server: with texts of its own.
@@ -53,7 +56,7 @@ func TestCachedVolumeIsWhatIsNeededOfIt(t *testing.T) {
 	whole.Spec.CSI.NodeStageSecretRef, whole.Spec.CSI.NodePublishSecretRef = secret, secret
 	whole.Spec.CSI.ControllerExpandSecretRef, whole.Spec.CSI.NodeExpandSecretRef = secret, secret
 	whole.Status.Phase = corev1.VolumeBound
-	if diff := cmp.Diff(needed, stored(t, decoded(t, whole)).volume()); diff != "" {
+	if diff := cmp.Diff(needed, stored(t, decoded(t, whole)).Volume()); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
 }
@@ -77,4 +80,50 @@ func TestCachedObjectsShareTheirEqualTexts(t *testing.T) {
 	same("attacher", a.Spec.Attacher, b.Spec.Attacher)
 	same("node", a.Spec.NodeName, b.Spec.NodeName)
 	same("finalizer", a.Finalizers[0], b.Finalizers[0])
+}
+
+func TestTrimmedVolumesAreTranslatedAsWholeOnes(t *testing.T) {
+	zone := map[string]string{corev1.LabelTopologyZone: "us-central1-a"}
+	for _, tc := range []struct {
+		name, driver string
+		source       corev1.PersistentVolumeSource
+	}{
+		{"gce", "pd.csi.storage.gke.io", corev1.PersistentVolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: "d"}}},
+		{"ebs", "ebs.csi.aws.com", corev1.PersistentVolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-0123456789abcdef0"}}},
+		{"cinder", "cinder.csi.openstack.org", corev1.PersistentVolumeSource{Cinder: &corev1.CinderPersistentVolumeSource{VolumeID: "d"}}},
+		{"azure disk", "disk.csi.azure.com", corev1.PersistentVolumeSource{AzureDisk: &corev1.AzureDiskVolumeSource{DiskName: "d", DataDiskURI: "/subscriptions/s/d"}}},
+		{"vsphere", "csi.vsphere.vmware.com", corev1.PersistentVolumeSource{VsphereVolume: &corev1.VsphereVirtualDiskVolumeSource{VolumePath: "[d] d.vmdk"}}},
+		{"azure file", "file.csi.azure.com", corev1.PersistentVolumeSource{AzureFile: &corev1.AzureFilePersistentVolumeSource{SecretName: "s", ShareName: "d"}}},
+		{"portworx", "pxd.portworx.com", corev1.PersistentVolumeSource{PortworxVolume: &corev1.PortworxVolumeSource{VolumeID: "d"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pv := &corev1.PersistentVolume{
+				ObjectMeta: metav1.ObjectMeta{Name: "pv", Labels: zone, Annotations: map[string]string{"kubernetes.io/azure-file-resource-group": "rg"}},
+				Spec: corev1.PersistentVolumeSpec{
+					PersistentVolumeSource: tc.source,
+					AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+					ClaimRef:               &corev1.ObjectReference{Namespace: "ns", Name: "claim"},
+				},
+			}
+			va := &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{Attacher: tc.driver, NodeName: "node",
+				Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv.Name}}}
+			node := &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: tc.driver, NodeID: "id"}}}}
+			target := func() attach.Target {
+				d := attach.Driver{Name: tc.driver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
+				plan, err := d.Decide(attach.Facts{VolumeAttachment: va, PersistentVolume: pv, CSINode: node})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return plan.Target
+			}
+			whole := target()
+			if whole == (attach.Target{}) {
+				t.Fatal("the whole volume is not translated")
+			}
+			pv = stored(t, pv).Volume()
+			if got := target(); got != whole {
+				t.Errorf("trimmed: %q, whole: %q", got, whole)
+			}
+		})
+	}
 }

@@ -1,4 +1,4 @@
-package hub
+package cache
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -41,20 +41,20 @@ const stopTimeout = 5 * time.Second
 // for PersistentVolumes, which are the caller's own.
 type Cluster struct {
 	kube        attach.Kube
-	attachments cache.SharedIndexInformer
-	volumes     cache.SharedIndexInformer
-	nodes       cache.SharedIndexInformer
-	drivers     cache.SharedIndexInformer
+	attachments toolscache.SharedIndexInformer
+	volumes     toolscache.SharedIndexInformer
+	nodes       toolscache.SharedIndexInformer
+	drivers     toolscache.SharedIndexInformer
 	running     sync.WaitGroup // the informers
 
-	heard  []cache.InformerSynced // of each handler: whether it was told all that was there
-	barred atomic.Bool            // CSIDriver objects may not be read
+	heard  []toolscache.InformerSynced // of each handler: whether it was told all that was there
+	barred atomic.Bool                 // CSIDriver objects may not be read
 
 	mu     sync.Mutex
-	ghosts map[string]*storedVolume // by name; guarded by mu
+	ghosts map[string]*StoredVolume // by name; guarded by mu
 }
 
-func newCluster(kube attach.Kube) (*Cluster, error) {
+func New(kube attach.Kube) (*Cluster, error) {
 	core, storage := kube.CoreV1().RESTClient(), kube.StorageV1().RESTClient()
 	c := &Cluster{
 		kube:        kube,
@@ -62,9 +62,9 @@ func newCluster(kube attach.Kube) (*Cluster, error) {
 		volumes:     newInformer(core, "persistentvolumes", &corev1.PersistentVolume{}),
 		nodes:       newInformer(storage, "csinodes", &storagev1.CSINode{}),
 		drivers:     newInformer(storage, "csidrivers", &storagev1.CSIDriver{}),
-		ghosts:      map[string]*storedVolume{},
+		ghosts:      map[string]*StoredVolume{},
 	}
-	err := c.attachments.AddIndexers(cache.Indexers{
+	err := c.attachments.AddIndexers(toolscache.Indexers{
 		byAttacher: attachmentIndex(func(va *storagev1.VolumeAttachment) string { return va.Spec.Attacher }),
 		byVolume:   attachmentIndex(attach.VolumeName),
 		byNode:     attachmentIndex(func(va *storagev1.VolumeAttachment) string { return va.Spec.NodeName }),
@@ -73,7 +73,7 @@ func newCluster(kube attach.Kube) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("index volumeattachments: %w", err)
 	}
-	if err := c.volumes.AddIndexers(cache.Indexers{byGuardian: guardianIndex}); err != nil {
+	if err := c.volumes.AddIndexers(toolscache.Indexers{byGuardian: guardianIndex}); err != nil {
 		return nil, fmt.Errorf("index persistentvolumes: %w", err)
 	}
 	err = c.drivers.SetWatchErrorHandlerWithContext(c.cannotWatchDrivers)
@@ -86,9 +86,9 @@ func newCluster(kube attach.Kube) (*Cluster, error) {
 // newInformer returns a cache of all objects of a resource, as toCache leaves them. They are not sent
 // again from time to time: that would repeat every event to every driver, and after a
 // watch that broke all are listed anyway.
-func newInformer(client cache.Getter, resource string, example runtime.Object) cache.SharedIndexInformer {
-	all := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
-	informer := cache.NewSharedIndexInformer(all, example, 0, cache.Indexers{})
+func newInformer(client toolscache.Getter, resource string, example runtime.Object) toolscache.SharedIndexInformer {
+	all := toolscache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
+	informer := toolscache.NewSharedIndexInformer(all, example, 0, toolscache.Indexers{})
 	_ = informer.SetTransform(toCache) // fails only once it has started
 	return informer
 }
@@ -96,9 +96,9 @@ func newInformer(client cache.Getter, resource string, example runtime.Object) c
 // cannotWatchDrivers lets the hub do without CSIDriver objects where it may not read
 // them: csi-attacher's own role, with which the hub may have to do in the place of one
 // sidecar, has no rule for them.
-func (c *Cluster) cannotWatchDrivers(ctx context.Context, r *cache.Reflector, err error) {
+func (c *Cluster) cannotWatchDrivers(ctx context.Context, r *toolscache.Reflector, err error) {
 	if !apierrors.IsForbidden(err) {
-		cache.DefaultWatchErrorHandler(ctx, r, err)
+		toolscache.DefaultWatchErrorHandler(ctx, r, err)
 		return
 	}
 	if !c.barred.Swap(true) {
@@ -109,7 +109,7 @@ func (c *Cluster) cannotWatchDrivers(ctx context.Context, r *cache.Reflector, er
 // driversKnown says whether CSIDriver objects are in their cache, or never will be.
 func (c *Cluster) driversKnown() bool { return c.drivers.HasSynced() || c.barred.Load() }
 
-func attachmentIndex(value func(*storagev1.VolumeAttachment) string) cache.IndexFunc {
+func attachmentIndex(value func(*storagev1.VolumeAttachment) string) toolscache.IndexFunc {
 	return func(obj any) ([]string, error) {
 		va, ok := obj.(*storagev1.VolumeAttachment)
 		if !ok {
@@ -122,17 +122,17 @@ func attachmentIndex(value func(*storagev1.VolumeAttachment) string) cache.Index
 	}
 }
 
-// handlers take the events of each kind of object.
-type handlers struct {
-	attachments, volumes, nodes, drivers cache.ResourceEventHandlerFuncs
+// Handlers take the events of each kind of object.
+type Handlers struct {
+	Attachments, Volumes, Nodes, Drivers toolscache.ResourceEventHandlerFuncs
 }
 
-// listen adds handlers of events, before start.
-func (c *Cluster) listen(h handlers) error {
+// Listen adds handlers of events, before start.
+func (c *Cluster) Listen(h Handlers) error {
 	for _, add := range []struct {
-		informer cache.SharedIndexInformer
-		handler  cache.ResourceEventHandler
-	}{{c.attachments, h.attachments}, {c.volumes, h.volumes}, {c.nodes, h.nodes}, {c.drivers, h.drivers}} {
+		informer toolscache.SharedIndexInformer
+		handler  toolscache.ResourceEventHandler
+	}{{c.attachments, h.Attachments}, {c.volumes, h.Volumes}, {c.nodes, h.Nodes}, {c.drivers, h.Drivers}} {
 		registration, err := add.informer.AddEventHandler(add.handler)
 		if err != nil {
 			return err
@@ -146,27 +146,27 @@ func (c *Cluster) listen(h handlers) error {
 	return nil
 }
 
-// start begins to watch and blocks until every cache is filled. It returns early
+// Start begins to watch and blocks until every cache is filled. It returns early
 // only when ctx ends, with its error. CSINodes are waited for too: without them
 // an attach would fail for no reason.
-func (c *Cluster) start(ctx context.Context) error {
-	for _, informer := range []cache.SharedIndexInformer{c.attachments, c.volumes, c.nodes, c.drivers} {
+func (c *Cluster) Start(ctx context.Context) error {
+	for _, informer := range []toolscache.SharedIndexInformer{c.attachments, c.volumes, c.nodes, c.drivers} {
 		c.running.Go(func() { informer.RunWithContext(ctx) })
 	}
-	filled := []cache.InformerSynced{c.attachments.HasSynced, c.volumes.HasSynced, c.nodes.HasSynced, c.driversKnown}
+	filled := []toolscache.InformerSynced{c.attachments.HasSynced, c.volumes.HasSynced, c.nodes.HasSynced, c.driversKnown}
 	// The handlers too must be through with what was there: to a driver that begins it is
 	// no news.
-	if !cache.WaitForCacheSync(ctx.Done(), append(filled, c.heard...)...) {
+	if !toolscache.WaitForCacheSync(ctx.Done(), append(filled, c.heard...)...) {
 		return fmt.Errorf("fill the caches: %w", context.Cause(ctx))
 	}
 	return nil
 }
 
-// stop waits for all goroutines that start began, once its ctx has ended, but not
+// Stop waits for all goroutines that start began, once its ctx has ended, but not
 // for long: while the API server refuses connections, client-go's reflector sleeps
 // up to a minute without looking at its context, and a hub that is to stop would be
 // killed before that.
-func (c *Cluster) stop() {
+func (c *Cluster) Stop() {
 	ended := make(chan struct{})
 	go func() { c.running.Wait(); close(ended) }()
 	select {
@@ -175,30 +175,30 @@ func (c *Cluster) stop() {
 	}
 }
 
-// attachmentsOfDriver returns the VolumeAttachments of a CSI driver.
-func (c *Cluster) attachmentsOfDriver(driver string) []*storagev1.VolumeAttachment {
+// AttachmentsOfDriver returns the VolumeAttachments of a CSI driver.
+func (c *Cluster) AttachmentsOfDriver(driver string) []*storagev1.VolumeAttachment {
 	return c.attachmentsBy(byAttacher, driver)
 }
 
-// attachmentsOfVolume returns the VolumeAttachments, of whatever driver, that name a PersistentVolume.
-func (c *Cluster) attachmentsOfVolume(name string) []*storagev1.VolumeAttachment {
+// AttachmentsOfVolume returns the VolumeAttachments, of whatever driver, that name a PersistentVolume.
+func (c *Cluster) AttachmentsOfVolume(name string) []*storagev1.VolumeAttachment {
 	return c.attachmentsBy(byVolume, name)
 }
 
-// attachmentsOnNode returns the VolumeAttachments, of whatever driver, of a Kubernetes node.
-func (c *Cluster) attachmentsOnNode(node string) []*storagev1.VolumeAttachment {
+// AttachmentsOnNode returns the VolumeAttachments, of whatever driver, of a Kubernetes node.
+func (c *Cluster) AttachmentsOnNode(node string) []*storagev1.VolumeAttachment {
 	return c.attachmentsBy(byNode, node)
 }
 
-// attachmentsAtNodeID returns the VolumeAttachments, of whatever driver, that are noted at a node ID.
-func (c *Cluster) attachmentsAtNodeID(nodeID string) []*storagev1.VolumeAttachment {
+// AttachmentsAtNodeID returns the VolumeAttachments, of whatever driver, that are noted at a node ID.
+func (c *Cluster) AttachmentsAtNodeID(nodeID string) []*storagev1.VolumeAttachment {
 	return c.attachmentsBy(byNodeID, nodeID)
 }
 
 func (c *Cluster) attachmentsBy(index, value string) []*storagev1.VolumeAttachment {
 	objs, err := c.attachments.GetIndexer().ByIndex(index, value)
 	if err != nil {
-		return nil // the index does not exist: excluded by newCluster
+		return nil // the index does not exist: excluded by New
 	}
 	return asAttachments(objs)
 }
@@ -211,16 +211,16 @@ func asAttachments(objs []any) []*storagev1.VolumeAttachment {
 	return vas
 }
 
-// cachedAttachmentsVersion returns the resourceVersion up to which the cache has all VolumeAttachments.
-func (c *Cluster) cachedAttachmentsVersion() string { return c.attachments.LastSyncResourceVersion() }
+// CachedAttachmentsVersion returns the resourceVersion up to which the cache has all VolumeAttachments.
+func (c *Cluster) CachedAttachmentsVersion() string { return c.attachments.LastSyncResourceVersion() }
 
-// allAttachments returns every VolumeAttachment.
-func (c *Cluster) allAttachments() []*storagev1.VolumeAttachment {
+// AllAttachments returns every VolumeAttachment.
+func (c *Cluster) AllAttachments() []*storagev1.VolumeAttachment {
 	return asAttachments(c.attachments.GetStore().List())
 }
 
-// attachers counts the VolumeAttachments of each attacher.
-func (c *Cluster) attachers() map[string]int {
+// Attachers counts the VolumeAttachments of each attacher.
+func (c *Cluster) Attachers() map[string]int {
 	counts := map[string]int{}
 	for _, attacher := range c.attachments.GetIndexer().ListIndexFuncValues(byAttacher) {
 		keys, _ := c.attachments.GetIndexer().IndexKeys(byAttacher, attacher)
@@ -231,24 +231,24 @@ func (c *Cluster) attachers() map[string]int {
 	return counts
 }
 
-// cachedAttachment returns the VolumeAttachment that the cache has, nil if it has none.
-func (c *Cluster) cachedAttachment(name string) *storagev1.VolumeAttachment {
+// CachedAttachment returns the VolumeAttachment that the cache has, nil if it has none.
+func (c *Cluster) CachedAttachment(name string) *storagev1.VolumeAttachment {
 	if obj, ok, _ := c.attachments.GetStore().GetByKey(name); ok {
 		return obj.(*storagev1.VolumeAttachment)
 	}
 	return nil
 }
 
-// volumeInUse says whether any VolumeAttachment, of whatever driver, names the volume.
-func (c *Cluster) volumeInUse(name string) bool {
+// VolumeInUse says whether any VolumeAttachment, of whatever driver, names the volume.
+func (c *Cluster) VolumeInUse(name string) bool {
 	keys, _ := c.attachments.GetIndexer().IndexKeys(byVolume, name)
 	return len(keys) > 0
 }
 
-// csiNode returns a node's CSINode, nil if there is none. What the cache does not
+// CSINode returns a node's CSINode, nil if there is none. What the cache does not
 // have is asked for once: it may have been created just before the VolumeAttachment.
-func (c *Cluster) csiNode(ctx context.Context, name string) (*storagev1.CSINode, error) {
-	if node := c.cachedCSINode(name); node != nil {
+func (c *Cluster) CSINode(ctx context.Context, name string) (*storagev1.CSINode, error) {
+	if node := c.CachedCSINode(name); node != nil {
 		return node, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -257,46 +257,46 @@ func (c *Cluster) csiNode(ctx context.Context, name string) (*storagev1.CSINode,
 	return found(node, err)
 }
 
-// cachedCSINode returns the CSINode that the cache has, nil if it has none.
-func (c *Cluster) cachedCSINode(name string) *storagev1.CSINode {
+// CachedCSINode returns the CSINode that the cache has, nil if it has none.
+func (c *Cluster) CachedCSINode(name string) *storagev1.CSINode {
 	if obj, ok, _ := c.nodes.GetIndexer().GetByKey(name); ok {
 		return obj.(*storagev1.CSINode)
 	}
 	return nil
 }
 
-// cachedVolume returns the PersistentVolume that the cache has, nil if it has none.
-func (c *Cluster) cachedVolume(name string) *corev1.PersistentVolume {
-	if v := c.storedVolume(name); v != nil {
-		return v.volume()
+// CachedVolume returns the PersistentVolume that the cache has, nil if it has none.
+func (c *Cluster) CachedVolume(name string) *corev1.PersistentVolume {
+	if v := c.StoredVolume(name); v != nil {
+		return v.Volume()
 	}
 	return nil
 }
 
-func (c *Cluster) storedVolume(name string) *storedVolume {
+func (c *Cluster) StoredVolume(name string) *StoredVolume {
 	if obj, ok, _ := c.volumes.GetIndexer().GetByKey(name); ok {
-		return obj.(*storedVolume)
+		return obj.(*StoredVolume)
 	}
 	return nil
 }
 
-// leavingVolumes returns the PersistentVolumes that a finalizer guards and that may
+// LeavingVolumes returns the PersistentVolumes that a finalizer guards and that may
 // have to lose it.
-func (c *Cluster) leavingVolumes(finalizer string) []*corev1.PersistentVolume {
+func (c *Cluster) LeavingVolumes(finalizer string) []*corev1.PersistentVolume {
 	objs, err := c.volumes.GetIndexer().ByIndex(byGuardian, finalizer)
 	if err != nil {
 		return nil
 	}
 	pvs := make([]*corev1.PersistentVolume, len(objs))
 	for i, obj := range objs {
-		pvs[i] = obj.(*storedVolume).volume()
+		pvs[i] = obj.(*StoredVolume).Volume()
 	}
 	return pvs
 }
 
-// attachRequired says what the CSIDriver object of a driver says; without one, and
+// AttachRequired says what the CSIDriver object of a driver says; without one, and
 // without a word in it, volumes have to be attached.
-func (c *Cluster) attachRequired(driver string) bool {
+func (c *Cluster) AttachRequired(driver string) bool {
 	obj, ok, _ := c.drivers.GetIndexer().GetByKey(driver)
 	if !ok {
 		return true
@@ -305,8 +305,8 @@ func (c *Cluster) attachRequired(driver string) bool {
 	return required == nil || *required
 }
 
-// volume returns a PersistentVolume as the API server has it now, nil if there is none.
-func (c *Cluster) volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+// Volume returns a PersistentVolume as the API server has it now, nil if there is none.
+func (c *Cluster) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
 		// Older API servers take any text for the name of a volume in a VolumeAttachment. As
 		// part of a path this one would be another request, or an error about paths.
@@ -318,25 +318,25 @@ func (c *Cluster) volume(ctx context.Context, name string) (*corev1.PersistentVo
 	return found(pv, err)
 }
 
-// node returns a Node as the API server has it now, nil if there is none.
-func (c *Cluster) node(ctx context.Context, name string) (*corev1.Node, error) {
+// Node returns a Node as the API server has it now, nil if there is none.
+func (c *Cluster) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	node, err := c.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	return found(node, err)
 }
 
-// attachment returns a VolumeAttachment as the API server has it now, nil if there is none.
-func (c *Cluster) attachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
+// Attachment returns a VolumeAttachment as the API server has it now, nil if there is none.
+func (c *Cluster) Attachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	va, err := c.kube.StorageV1().VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
 	return found(va, err)
 }
 
-// attachmentsVersion returns the resourceVersion of all VolumeAttachments together, as the API
+// AttachmentsVersion returns the resourceVersion of all VolumeAttachments together, as the API
 // server has them now.
-func (c *Cluster) attachmentsVersion(ctx context.Context) (string, error) {
+func (c *Cluster) AttachmentsVersion(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	list, err := c.kube.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{Limit: 1})

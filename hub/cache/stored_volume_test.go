@@ -1,4 +1,4 @@
-package hub
+package cache
 
 import (
 	"testing"
@@ -6,26 +6,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
+const someDriver = "some.example.com"
+
 // stored returns a volume as its cache keeps it. The object stays the caller's own.
-func stored(t *testing.T, pv *corev1.PersistentVolume) *storedVolume {
+func stored(t *testing.T, pv *corev1.PersistentVolume) *StoredVolume {
 	t.Helper()
 	obj, err := toCache(pv.DeepCopy())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return obj.(*storedVolume)
+	return obj.(*StoredVolume)
 }
 
 func guardedVolume(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pv", ResourceVersion: "7", Finalizers: []string{"kubernetes.io/pv-protection", attach.Finalizer(routedDriver)}},
+		ObjectMeta: metav1.ObjectMeta{Name: "pv", ResourceVersion: "7", Finalizers: []string{"kubernetes.io/pv-protection", attach.Finalizer(someDriver)}},
 		Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
-			CSI: &corev1.CSIPersistentVolumeSource{Driver: routedDriver, VolumeHandle: "handle"}}},
+			CSI: &corev1.CSIPersistentVolumeSource{Driver: someDriver, VolumeHandle: "handle"}}},
 	}
 	for _, edit := range edits {
 		edit(pv)
@@ -35,8 +36,8 @@ func guardedVolume(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVo
 
 func TestReadersOfACachedVolumeDoNotShareIt(t *testing.T) {
 	v := stored(t, guardedVolume())
-	v.volume().Spec.CSI.VolumeHandle = "another"
-	if diff := cmp.Diff(guardedVolume(), v.volume()); diff != "" {
+	v.Volume().Spec.CSI.VolumeHandle = "another"
+	if diff := cmp.Diff(guardedVolume(), v.Volume()); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
 	again, err := toCache(v) // informers do that
@@ -50,7 +51,7 @@ func TestOnlyGuardedVolumesThatMayHaveToLeaveAreIndexed(t *testing.T) {
 	migrated := func(pv *corev1.PersistentVolume) {
 		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{}}
 	}
-	guards := []string{attach.Finalizer(routedDriver)}
+	guards := []string{attach.Finalizer(someDriver)}
 	for name, tc := range map[string]struct {
 		pv   *corev1.PersistentVolume
 		want []string
@@ -74,50 +75,25 @@ func TestOnlyGuardedVolumesThatMayHaveToLeaveAreIndexed(t *testing.T) {
 	}
 }
 
-// What is written is laid over the cache until the watch has told of it, and takes memory for so long.
-func TestWriteThatTookTheFinalizerIsForgottenWithItsEvent(t *testing.T) {
-	before := guardedVolume()
-	after := guardedVolume(func(pv *corev1.PersistentVolume) { pv.ResourceVersion, pv.Finalizers = "8", nil })
-	last := guardedVolume(func(pv *corev1.PersistentVolume) { pv.ResourceVersion = "8" }) // as a deletion tells it
-	for name, event := range map[string]func(*router){
-		"changed": func(r *router) { r.volumeChanged(stored(t, before), stored(t, after)) },
-		"gone":    func(r *router) { r.volumeGone(stored(t, last)) },
-		"missed":  func(r *router) { r.volumeGone(cache.DeletedFinalStateUnknown{Key: "pv", Obj: stored(t, last)}) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := routed(t)
-			d.overlay.PersistentVolumeWritten(after.DeepCopy())
-			event(d.routes)
-			// The cache is still at the state before: what the overlay shows is what it has kept.
-			if err := d.cluster.put(stored(t, before)); err != nil {
-				t.Fatal(err)
-			}
-			if pv := d.overlay.volume("pv"); pv == nil || pv.ResourceVersion != "7" {
-				t.Errorf("the write is kept: %v", pv)
-			}
-		})
-	}
-}
-
 func BenchmarkStoreVolume(b *testing.B) {
 	whole := guardedVolume()
 	b.ReportAllocs()
 	for b.Loop() {
 		pv := *whole
-		if _, err := storeVolume(&pv); err != nil {
+		if _, err := StoreVolume(&pv); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
 func BenchmarkReadStoredVolume(b *testing.B) {
-	v, err := storeVolume(guardedVolume())
+	v, err := StoreVolume(guardedVolume())
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if v.volume().Name != "pv" {
+		if v.Volume().Name != "pv" {
 			b.Fatal("another volume")
 		}
 	}

@@ -1,4 +1,4 @@
-package hub
+package cache
 
 import (
 	"unique"
@@ -14,7 +14,7 @@ import (
 // Informers may call it a second time, with what it has returned.
 func toCache(obj any) (any, error) {
 	if pv, ok := obj.(*corev1.PersistentVolume); ok {
-		return storeVolume(pv)
+		return StoreVolume(pv)
 	}
 	trim(obj)
 	return obj, nil
@@ -54,7 +54,7 @@ func trimVolumeAttachment(va *storagev1.VolumeAttachment) {
 }
 
 // trimPersistentVolume keeps what a ControllerPublishVolume request is made of. A
-// volume that is not CSI keeps more: its translation to CSI reads the zone from the
+// Volume that is not CSI keeps more: its translation to CSI reads the zone from the
 // labels, and a secret's namespace from the claim.
 func trimPersistentVolume(pv *corev1.PersistentVolume) {
 	trimMeta(&pv.ObjectMeta)
