@@ -30,7 +30,7 @@ func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
 func (h *Hub) candidates(f status.AttachmentFilter) []*storagev1.VolumeAttachment {
 	switch {
 	case f.Name != "":
-		if va := h.cluster.CachedAttachment(f.Name); va != nil {
+		if va := h.cluster.Attachment(f.Name); va != nil {
 			return []*storagev1.VolumeAttachment{va}
 		}
 		return nil
@@ -48,7 +48,7 @@ func (h *Hub) Unclaimed() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	unclaimed := map[string]int{}
-	for attacher, n := range h.cluster.Attachers() {
+	for attacher, n := range h.cluster.CountByDriver() {
 		if h.engaged[attacher] != nil {
 			continue
 		}
@@ -77,7 +77,7 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 		Finalizer:        attach.HasFinalizer(va.Finalizers, attach.Finalizer(va.Spec.Attacher)),
 	}
 	if a.VolumeHandle == "" {
-		if pv := h.cluster.CachedVolume(a.PersistentVolume); pv != nil {
+		if pv := h.cluster.Volume(a.PersistentVolume); pv != nil {
 			a.VolumeHandle = attach.VolumeHandle(pv)
 		}
 	}
@@ -166,7 +166,7 @@ func (v itemView) waitsFor(c *cache.Cluster) string {
 		nodeID, _, _ := strings.Cut(v.behind.name, "\x00")
 		return "the detach of what was left attached, from node ID " + nodeID
 	case v.behind.name != "":
-		if other := c.CachedAttachment(v.behind.name); other != nil {
+		if other := c.Attachment(v.behind.name); other != nil {
 			return "the detach from node " + other.Spec.NodeName
 		}
 		return "the detach by " + v.behind.name

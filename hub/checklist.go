@@ -92,7 +92,7 @@ func (o *observer) checkNodes() status.Check {
 }
 
 func (o *observer) registered(node string) bool {
-	if object := o.cluster.CachedCSINode(node); object != nil {
+	if object := o.cluster.CSINode(node); object != nil {
 		for _, d := range object.Spec.Drivers {
 			if d.Name == o.name && d.NodeID != "" {
 				return true

@@ -170,6 +170,6 @@ func (d *driver) cachedFacts(va *storagev1.VolumeAttachment) attach.Facts {
 	return attach.Facts{
 		VolumeAttachment: va,
 		PersistentVolume: d.overlay.Volume(attach.VolumeName(va)),
-		CSINode:          d.cluster.CachedCSINode(va.Spec.NodeName),
+		CSINode:          d.cluster.CSINode(va.Spec.NodeName),
 	}
 }

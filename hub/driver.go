@@ -283,7 +283,7 @@ func (d *driver) backfill() {
 			d.queue.Renew(workKey{attachmentWork, va.Name}, laneOf(op))
 		}
 	}
-	for _, pv := range d.cluster.LeavingVolumes(d.finalizer) {
+	for _, pv := range d.cluster.ReleasableVolumes(d.finalizer) {
 		if attach.Leaving(pv, d.name) {
 			d.queue.Add(workKey{volumeWork, pv.Name}, releaseLane)
 		}
@@ -306,7 +306,7 @@ func (d *driver) hurry(name string) { d.queue.Hurry(workKey{attachmentWork, name
 // onAttachment implements listener.
 func (d *driver) onAttachment(before, va *storagev1.VolumeAttachment) {
 	d.checkWriter(before, va)
-	d.overlay.AttachmentChanged(va)
+	d.overlay.VolumeAttachmentChanged(va)
 	if va = d.overlay.Attachment(va.Name); va == nil {
 		return // it is gone meanwhile, and the event that says so follows
 	}
@@ -320,7 +320,7 @@ func (d *driver) onAttachment(before, va *storagev1.VolumeAttachment) {
 
 // onAttachmentGone implements listener.
 func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
-	d.overlay.AttachmentGone(va)
+	d.overlay.VolumeAttachmentDeleted(va)
 	recorded, _ := d.ledger.known(va)
 	if (!d.before(va) || cutShort(va, d.finalizer)) && !d.ledger.wasReleased(va.UID) {
 		recorded = d.ledger.adopt(d.decider(), d.orphanFacts(va))
@@ -335,7 +335,7 @@ func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
 // onVolume takes a PersistentVolume that has or had the driver's finalizer and was added
 // or has changed, or that a VolumeAttachment has let go of.
 func (d *driver) onVolume(pv *corev1.PersistentVolume) {
-	d.overlay.VolumeChanged(pv)
+	d.overlay.PersistentVolumeChanged(pv)
 	if attach.HasFinalizer(pv.Finalizers, d.finalizer) && attach.Leaving(pv, d.name) {
 		d.queue.Add(workKey{volumeWork, pv.Name}, releaseLane)
 	}

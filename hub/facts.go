@@ -18,11 +18,11 @@ func readFacts(ctx context.Context, c *cache.Cluster, va *storagev1.VolumeAttach
 	var err error
 	if name := attach.VolumeName(va); name != "" {
 		if facts.PersistentVolume = cached(name); facts.PersistentVolume == nil {
-			if facts.PersistentVolume, err = c.Volume(ctx, name); err != nil {
+			if facts.PersistentVolume, err = c.ReadVolume(ctx, name); err != nil {
 				return facts, err
 			}
 		}
 	}
-	facts.CSINode, err = c.CSINode(ctx, va.Spec.NodeName)
+	facts.CSINode, err = c.FindCSINode(ctx, va.Spec.NodeName)
 	return facts, err
 }

@@ -126,7 +126,7 @@ func TestWhatIsLeftAttachedIsForgottenOnlyForWhoHasIt(t *testing.T) {
 				}
 			}
 			if c.ghost != nil {
-				d.cluster.Haunt(stored(t, c.ghost))
+				d.cluster.KeepDeleted(stored(t, c.ghost))
 			}
 			return d, session, d.ledger.abandon(gone)
 		}

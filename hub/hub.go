@@ -98,8 +98,8 @@ func (h *Hub) witness(va *storagev1.VolumeAttachment) {
 	decider := attach.Driver{Name: va.Spec.Attacher, Capabilities: e.capabilities()}
 	l.witness(decider, attach.Facts{
 		VolumeAttachment: va,
-		PersistentVolume: h.cluster.VolumeOrGhost(va),
-		CSINode:          h.cluster.CachedCSINode(va.Spec.NodeName),
+		PersistentVolume: h.cluster.CachedOrDeleted(va),
+		CSINode:          h.cluster.CSINode(va.Spec.NodeName),
 	}, time.Now())
 }
 

@@ -24,7 +24,7 @@ func (d *driver) leftMultiNode(r *record) bool {
 	var pv *corev1.PersistentVolume
 	if r.volume != "" {
 		if pv = d.overlay.Volume(r.volume); pv == nil {
-			pv = d.cluster.Ghost(r.volume)
+			pv = d.cluster.DeletedVolume(r.volume)
 		}
 	}
 	return r.progress.LeftMultiNode(pv)

@@ -153,7 +153,7 @@ func (o *observer) compare(ctx context.Context, name string) error {
 	}
 	decider := attach.Driver{Name: o.name, DefaultFSType: o.desired.settings().DefaultFSType,
 		NoAttach: !o.cluster.AttachRequired(o.name), Capabilities: session.Info().Capabilities}
-	va := o.cluster.CachedAttachment(name)
+	va := o.cluster.Attachment(name)
 	before := o.entry(name)
 	if before != nil && (va == nil || va.UID != before.facts.VolumeAttachment.UID) {
 		o.close(name, decider, before)
@@ -162,7 +162,7 @@ func (o *observer) compare(ctx context.Context, name string) error {
 	if va == nil {
 		return nil
 	}
-	facts, err := readFacts(ctx, o.cluster, va, o.cluster.CachedVolume)
+	facts, err := readFacts(ctx, o.cluster, va, o.cluster.Volume)
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (o *observer) close(name string, decider attach.Driver, e *observed) {
 	if e.facts.VolumeAttachment.DeletionTimestamp != nil {
 		facts := e.facts
 		if e.volume != nil {
-			facts.PersistentVolume = e.volume.Volume()
+			facts.PersistentVolume = e.volume.PersistentVolume()
 		}
 		finding = decider.ObserveDetach(facts)
 	}

@@ -148,7 +148,7 @@ func (d *driver) ask(ctx context.Context, name string) (*storagev1.VolumeAttachm
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
 	for {
-		va, err := d.cluster.Attachment(ctx, name)
+		va, err := d.cluster.ReadAttachment(ctx, name)
 		if err == nil || ctx.Err() != nil || !attach.NotReady(err) {
 			return va, err
 		}
@@ -189,7 +189,7 @@ func (d *driver) claimants(r *record, target attach.Target, some []*storagev1.Vo
 // orphanFacts is cachedFacts with the last state of a PersistentVolume that is gone.
 func (d *driver) orphanFacts(va *storagev1.VolumeAttachment) attach.Facts {
 	facts := d.cachedFacts(va)
-	facts.PersistentVolume = d.overlay.VolumeOrGhost(va)
+	facts.PersistentVolume = d.overlay.CachedOrDeleted(va)
 	return facts
 }
 

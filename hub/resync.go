@@ -48,7 +48,7 @@ func (d *driver) resync(logger klog.Logger) {
 			add(workKey{attachmentWork, va.Name}, l)
 		}
 	}
-	for _, pv := range d.cluster.LeavingVolumes(d.finalizer) {
+	for _, pv := range d.cluster.ReleasableVolumes(d.finalizer) {
 		if attach.Leaving(pv, d.name) && !d.cluster.VolumeInUse(pv.Name) {
 			add(workKey{volumeWork, pv.Name}, releaseLane)
 		}

@@ -179,7 +179,7 @@ func (r *router) attachmentGone(obj any) {
 	if v := r.cluster.StoredVolume(name); v != nil {
 		r.volumeChanged(nil, v)
 	} else if !r.cluster.VolumeInUse(name) {
-		r.cluster.Exorcise(name)
+		r.cluster.DropDeleted(name)
 	}
 }
 
@@ -198,13 +198,13 @@ func (r *router) volumeChanged(before, after any) {
 	if !ok {
 		return
 	}
-	guards := v.Guards()
+	guards := v.Finalizers()
 	if old, ok := before.(*cache.StoredVolume); ok {
-		guards = slices.Concat(guards, v.GuardsLost(old))
+		guards = slices.Concat(guards, v.LostFinalizers(old))
 	}
 	for _, finalizer := range guards {
 		if d := r.guardian(finalizer); d != nil {
-			d.onVolume(v.Volume())
+			d.onVolume(v.PersistentVolume())
 		}
 	}
 	r.windDown.volume(guards)
@@ -213,7 +213,7 @@ func (r *router) volumeChanged(before, after any) {
 // volumeAppeared retries at once what failed for want of a PersistentVolume.
 func (r *router) volumeAppeared(obj any) {
 	if v, ok := obj.(*cache.StoredVolume); ok {
-		r.cluster.Exorcise(v.Name())
+		r.cluster.DropDeleted(v.Name())
 		r.hurry(r.cluster.AttachmentsOfVolume(v.Name()))
 	}
 }
@@ -223,13 +223,13 @@ func (r *router) volumeGone(obj any) {
 	if !ok {
 		return
 	}
-	r.cluster.Haunt(v)
-	for _, finalizer := range v.Guards() {
+	r.cluster.KeepDeleted(v)
+	for _, finalizer := range v.Finalizers() {
 		if d := r.guardian(finalizer); d != nil {
-			d.overlay.VolumeChanged(v.Volume()) // forgets the write that took the finalizer
+			d.overlay.PersistentVolumeChanged(v.PersistentVolume()) // forgets the write that took the finalizer
 		}
 	}
-	r.windDown.volume(v.Guards())
+	r.windDown.volume(v.Finalizers())
 }
 
 // driverChanged has a driver look at all its VolumeAttachments again: whether it

@@ -37,13 +37,13 @@ func (d *driver) knowsAll(ctx context.Context) (bool, error) {
 	d.collectionMu.Lock()
 	defer d.collectionMu.Unlock()
 	if d.collection == "" {
-		version, err := d.cluster.AttachmentsVersion(ctx)
+		version, err := d.cluster.ReadAttachmentsVersion(ctx)
 		if err != nil {
 			return false, err
 		}
 		d.collection = version
 	}
-	order, err := resourceversion.CompareResourceVersion(d.cluster.CachedAttachmentsVersion(), d.collection)
+	order, err := resourceversion.CompareResourceVersion(d.cluster.AttachmentsVersion(), d.collection)
 	if err != nil || order < 0 {
 		return false, err
 	}
@@ -57,7 +57,7 @@ func (d *driver) catchUp(ctx context.Context, va *storagev1.VolumeAttachment, r 
 	if r.caughtUp == d.term || !d.before(va) {
 		return va, nil
 	}
-	now, err := d.cluster.Attachment(ctx, va.Name)
+	now, err := d.cluster.ReadAttachment(ctx, va.Name)
 	if err != nil {
 		return nil, err
 	}

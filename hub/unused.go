@@ -16,7 +16,7 @@ import (
 // its node, or that this cannot be told. A CSIDriver object that was made again with
 // the wrong attachRequired must not take volumes from running pods.
 func (d *driver) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment, plan attach.Plan) error {
-	node, err := d.cluster.Node(ctx, va.Spec.NodeName)
+	node, err := d.cluster.ReadNode(ctx, va.Spec.NodeName)
 	if err != nil {
 		return fmt.Errorf("attachRequired is false, and whether the volume is in use cannot be told: %w", err)
 	}

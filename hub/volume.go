@@ -65,7 +65,7 @@ func (d *driver) refreshVolume(ctx context.Context, name string) {
 	if name == "" {
 		return
 	}
-	if pv, err := d.cluster.Volume(ctx, name); err == nil && pv != nil {
+	if pv, err := d.cluster.ReadVolume(ctx, name); err == nil && pv != nil {
 		d.overlay.PersistentVolumeWritten(pv)
 	}
 }

@@ -76,7 +76,7 @@ func (h *Hub) isLeft(name string) bool {
 	if slices.ContainsFunc(h.cluster.AttachmentsOfDriver(name), isLeftOf) {
 		return true
 	}
-	for _, pv := range h.cluster.LeavingVolumes(attach.Finalizer(name)) {
+	for _, pv := range h.cluster.ReleasableVolumes(attach.Finalizer(name)) {
 		if attach.Leaving(pv, name) {
 			return true
 		}

@@ -56,7 +56,7 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 		d.queue.Done(it) // the watch will tell of its end
 		return
 	}
-	r.progress.Adopt(va, d.overlay.VolumeOrGhost(va), d.finalizer)
+	r.progress.Adopt(va, d.overlay.CachedOrDeleted(va), d.finalizer)
 	op, err := d.carryOut(klog.NewContext(ctx, logger), it, va, r)
 	if errors.Is(err, errParked) {
 		return
@@ -113,7 +113,7 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 		return op, err
 	}
 	if facts.PersistentVolume == nil && op == attach.Detaching {
-		facts.PersistentVolume = d.cluster.Ghost(attach.VolumeName(va))
+		facts.PersistentVolume = d.cluster.DeletedVolume(attach.VolumeName(va))
 	}
 	facts.Lost = d.ledger.isLost(va)
 	r.progress.Adopt(va, facts.PersistentVolume, d.finalizer)
@@ -272,14 +272,14 @@ func (d *driver) retry(ctx context.Context, it *item, r *record, op attach.Opera
 // behind or that another writer is at work, with its PersistentVolume.
 func (d *driver) refresh(ctx context.Context, name string) {
 	before := d.overlay.Attachment(name)
-	va, err := d.cluster.Attachment(ctx, name)
+	va, err := d.cluster.ReadAttachment(ctx, name)
 	if err != nil {
 		return
 	}
 	if before != nil && (va == nil || va.UID != before.UID) {
 		// The watch may be late. What was left attached is seen to now, and not once more
 		// when the watch tells.
-		d.ledger.setReleased(before.UID, d.overlay.End(before))
+		d.ledger.setReleased(before.UID, d.overlay.MarkDeleted(before))
 	}
 	if va == nil {
 		return

@@ -27,7 +27,7 @@ const (
 	byNode     = "node"
 	byNodeID   = "nodeID" // that is noted
 
-	byGuardian = "guardian" // finalizer; only volumes that may have to lose it
+	byReleasable = "releasable" // finalizer; only volumes that may have to lose it
 )
 
 // readTimeout bounds one request to the API server.
@@ -47,11 +47,11 @@ type Cluster struct {
 	drivers     toolscache.SharedIndexInformer
 	running     sync.WaitGroup // the informers
 
-	heard  []toolscache.InformerSynced // of each handler: whether it was told all that was there
-	barred atomic.Bool                 // CSIDriver objects may not be read
+	handlersSynced   []toolscache.InformerSynced // of each handler: whether it was told all that was there
+	driversForbidden atomic.Bool                 // CSIDriver objects may not be read
 
-	mu     sync.Mutex
-	ghosts map[string]*StoredVolume // by name; guarded by mu
+	mu      sync.Mutex
+	deleted map[string]*StoredVolume // by name; guarded by mu
 }
 
 func New(kube attach.Kube) (*Cluster, error) {
@@ -62,7 +62,7 @@ func New(kube attach.Kube) (*Cluster, error) {
 		volumes:     newInformer(core, "persistentvolumes", &corev1.PersistentVolume{}),
 		nodes:       newInformer(storage, "csinodes", &storagev1.CSINode{}),
 		drivers:     newInformer(storage, "csidrivers", &storagev1.CSIDriver{}),
-		ghosts:      map[string]*StoredVolume{},
+		deleted:     map[string]*StoredVolume{},
 	}
 	err := c.attachments.AddIndexers(toolscache.Indexers{
 		byAttacher: attachmentIndex(func(va *storagev1.VolumeAttachment) string { return va.Spec.Attacher }),
@@ -73,10 +73,10 @@ func New(kube attach.Kube) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("index volumeattachments: %w", err)
 	}
-	if err := c.volumes.AddIndexers(toolscache.Indexers{byGuardian: guardianIndex}); err != nil {
+	if err := c.volumes.AddIndexers(toolscache.Indexers{byReleasable: releasableIndex}); err != nil {
 		return nil, fmt.Errorf("index persistentvolumes: %w", err)
 	}
-	err = c.drivers.SetWatchErrorHandlerWithContext(c.cannotWatchDrivers)
+	err = c.drivers.SetWatchErrorHandlerWithContext(c.handleDriverWatchError)
 	if err != nil {
 		return nil, fmt.Errorf("handle errors of csidrivers: %w", err)
 	}
@@ -93,21 +93,21 @@ func newInformer(client toolscache.Getter, resource string, example runtime.Obje
 	return informer
 }
 
-// cannotWatchDrivers lets the hub do without CSIDriver objects where it may not read
+// handleDriverWatchError lets the hub do without CSIDriver objects where it may not read
 // them: csi-attacher's own role, with which the hub may have to do in the place of one
 // sidecar, has no rule for them.
-func (c *Cluster) cannotWatchDrivers(ctx context.Context, r *toolscache.Reflector, err error) {
+func (c *Cluster) handleDriverWatchError(ctx context.Context, r *toolscache.Reflector, err error) {
 	if !apierrors.IsForbidden(err) {
 		toolscache.DefaultWatchErrorHandler(ctx, r, err)
 		return
 	}
-	if !c.barred.Swap(true) {
+	if !c.driversForbidden.Swap(true) {
 		klog.FromContext(ctx).Info("CSIDriver objects may not be read: attachRequired is taken for true for every driver", "err", err)
 	}
 }
 
-// driversKnown says whether CSIDriver objects are in their cache, or never will be.
-func (c *Cluster) driversKnown() bool { return c.drivers.HasSynced() || c.barred.Load() }
+// driversSynced says whether CSIDriver objects are in their cache, or never will be.
+func (c *Cluster) driversSynced() bool { return c.drivers.HasSynced() || c.driversForbidden.Load() }
 
 func attachmentIndex(value func(*storagev1.VolumeAttachment) string) toolscache.IndexFunc {
 	return func(obj any) ([]string, error) {
@@ -138,10 +138,10 @@ func (c *Cluster) Listen(h Handlers) error {
 			return err
 		}
 		if add.informer == c.drivers {
-			c.heard = append(c.heard, func() bool { return registration.HasSynced() || c.barred.Load() })
+			c.handlersSynced = append(c.handlersSynced, func() bool { return registration.HasSynced() || c.driversForbidden.Load() })
 			continue
 		}
-		c.heard = append(c.heard, registration.HasSynced)
+		c.handlersSynced = append(c.handlersSynced, registration.HasSynced)
 	}
 	return nil
 }
@@ -153,10 +153,10 @@ func (c *Cluster) Start(ctx context.Context) error {
 	for _, informer := range []toolscache.SharedIndexInformer{c.attachments, c.volumes, c.nodes, c.drivers} {
 		c.running.Go(func() { informer.RunWithContext(ctx) })
 	}
-	filled := []toolscache.InformerSynced{c.attachments.HasSynced, c.volumes.HasSynced, c.nodes.HasSynced, c.driversKnown}
+	filled := []toolscache.InformerSynced{c.attachments.HasSynced, c.volumes.HasSynced, c.nodes.HasSynced, c.driversSynced}
 	// The handlers too must be through with what was there: to a driver that begins it is
 	// no news.
-	if !toolscache.WaitForCacheSync(ctx.Done(), append(filled, c.heard...)...) {
+	if !toolscache.WaitForCacheSync(ctx.Done(), append(filled, c.handlersSynced...)...) {
 		return fmt.Errorf("fill the caches: %w", context.Cause(ctx))
 	}
 	return nil
@@ -212,7 +212,7 @@ func asAttachments(objs []any) []*storagev1.VolumeAttachment {
 }
 
 // CachedAttachmentsVersion returns the resourceVersion up to which the cache has all VolumeAttachments.
-func (c *Cluster) CachedAttachmentsVersion() string { return c.attachments.LastSyncResourceVersion() }
+func (c *Cluster) AttachmentsVersion() string { return c.attachments.LastSyncResourceVersion() }
 
 // AllAttachments returns every VolumeAttachment.
 func (c *Cluster) AllAttachments() []*storagev1.VolumeAttachment {
@@ -220,7 +220,7 @@ func (c *Cluster) AllAttachments() []*storagev1.VolumeAttachment {
 }
 
 // Attachers counts the VolumeAttachments of each attacher.
-func (c *Cluster) Attachers() map[string]int {
+func (c *Cluster) CountByDriver() map[string]int {
 	counts := map[string]int{}
 	for _, attacher := range c.attachments.GetIndexer().ListIndexFuncValues(byAttacher) {
 		keys, _ := c.attachments.GetIndexer().IndexKeys(byAttacher, attacher)
@@ -232,7 +232,7 @@ func (c *Cluster) Attachers() map[string]int {
 }
 
 // CachedAttachment returns the VolumeAttachment that the cache has, nil if it has none.
-func (c *Cluster) CachedAttachment(name string) *storagev1.VolumeAttachment {
+func (c *Cluster) Attachment(name string) *storagev1.VolumeAttachment {
 	if obj, ok, _ := c.attachments.GetStore().GetByKey(name); ok {
 		return obj.(*storagev1.VolumeAttachment)
 	}
@@ -247,18 +247,18 @@ func (c *Cluster) VolumeInUse(name string) bool {
 
 // CSINode returns a node's CSINode, nil if there is none. What the cache does not
 // have is asked for once: it may have been created just before the VolumeAttachment.
-func (c *Cluster) CSINode(ctx context.Context, name string) (*storagev1.CSINode, error) {
-	if node := c.CachedCSINode(name); node != nil {
+func (c *Cluster) FindCSINode(ctx context.Context, name string) (*storagev1.CSINode, error) {
+	if node := c.CSINode(name); node != nil {
 		return node, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	node, err := c.kube.StorageV1().CSINodes().Get(ctx, name, metav1.GetOptions{})
-	return found(node, err)
+	return nilIfNotFound(node, err)
 }
 
 // CachedCSINode returns the CSINode that the cache has, nil if it has none.
-func (c *Cluster) CachedCSINode(name string) *storagev1.CSINode {
+func (c *Cluster) CSINode(name string) *storagev1.CSINode {
 	if obj, ok, _ := c.nodes.GetIndexer().GetByKey(name); ok {
 		return obj.(*storagev1.CSINode)
 	}
@@ -266,9 +266,9 @@ func (c *Cluster) CachedCSINode(name string) *storagev1.CSINode {
 }
 
 // CachedVolume returns the PersistentVolume that the cache has, nil if it has none.
-func (c *Cluster) CachedVolume(name string) *corev1.PersistentVolume {
+func (c *Cluster) Volume(name string) *corev1.PersistentVolume {
 	if v := c.StoredVolume(name); v != nil {
-		return v.Volume()
+		return v.PersistentVolume()
 	}
 	return nil
 }
@@ -282,14 +282,14 @@ func (c *Cluster) StoredVolume(name string) *StoredVolume {
 
 // LeavingVolumes returns the PersistentVolumes that a finalizer guards and that may
 // have to lose it.
-func (c *Cluster) LeavingVolumes(finalizer string) []*corev1.PersistentVolume {
-	objs, err := c.volumes.GetIndexer().ByIndex(byGuardian, finalizer)
+func (c *Cluster) ReleasableVolumes(finalizer string) []*corev1.PersistentVolume {
+	objs, err := c.volumes.GetIndexer().ByIndex(byReleasable, finalizer)
 	if err != nil {
 		return nil
 	}
 	pvs := make([]*corev1.PersistentVolume, len(objs))
 	for i, obj := range objs {
-		pvs[i] = obj.(*StoredVolume).Volume()
+		pvs[i] = obj.(*StoredVolume).PersistentVolume()
 	}
 	return pvs
 }
@@ -306,7 +306,7 @@ func (c *Cluster) AttachRequired(driver string) bool {
 }
 
 // Volume returns a PersistentVolume as the API server has it now, nil if there is none.
-func (c *Cluster) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+func (c *Cluster) ReadVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
 		// Older API servers take any text for the name of a volume in a VolumeAttachment. As
 		// part of a path this one would be another request, or an error about paths.
@@ -315,28 +315,28 @@ func (c *Cluster) Volume(ctx context.Context, name string) (*corev1.PersistentVo
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	pv, err := c.kube.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-	return found(pv, err)
+	return nilIfNotFound(pv, err)
 }
 
 // Node returns a Node as the API server has it now, nil if there is none.
-func (c *Cluster) Node(ctx context.Context, name string) (*corev1.Node, error) {
+func (c *Cluster) ReadNode(ctx context.Context, name string) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	node, err := c.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	return found(node, err)
+	return nilIfNotFound(node, err)
 }
 
 // Attachment returns a VolumeAttachment as the API server has it now, nil if there is none.
-func (c *Cluster) Attachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
+func (c *Cluster) ReadAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	va, err := c.kube.StorageV1().VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
-	return found(va, err)
+	return nilIfNotFound(va, err)
 }
 
 // AttachmentsVersion returns the resourceVersion of all VolumeAttachments together, as the API
 // server has them now.
-func (c *Cluster) AttachmentsVersion(ctx context.Context) (string, error) {
+func (c *Cluster) ReadAttachmentsVersion(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	list, err := c.kube.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{Limit: 1})
@@ -347,7 +347,7 @@ func (c *Cluster) AttachmentsVersion(ctx context.Context) (string, error) {
 }
 
 // found trims an object that was read, and turns "not found" into nil.
-func found[T any](obj *T, err error) (*T, error) {
+func nilIfNotFound[T any](obj *T, err error) (*T, error) {
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

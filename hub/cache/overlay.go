@@ -31,7 +31,7 @@ type Overlay struct {
 	// ended are the VolumeAttachments that a write of this process has ended, by UID, until
 	// the watch tells: the answer to such a write is no newer state that could be laid
 	// over the toolscache.
-	ended map[types.UID]bool // guarded by mu
+	deleted map[types.UID]bool // guarded by mu
 }
 
 func NewOverlay(logger klog.Logger, c *Cluster) *Overlay {
@@ -40,42 +40,44 @@ func NewOverlay(logger klog.Logger, c *Cluster) *Overlay {
 			toolscache.MutationCacheOptions{TTL: overlayTTL, MaxCacheSize: overlaySize})
 	}
 	return &Overlay{attachments: over(c.attachments.GetStore()), volumes: over(volumeStore{c.volumes.GetStore()}),
-		cluster: c, ended: map[types.UID]bool{}}
+		cluster: c, deleted: map[types.UID]bool{}}
 }
 
 // VolumeAttachmentWritten takes an object that the API server returned to a write.
 func (o *Overlay) VolumeAttachmentWritten(va *storagev1.VolumeAttachment) {
 	trimVolumeAttachment(va)
 	if va.DeletionTimestamp != nil && len(va.Finalizers) == 0 {
-		o.End(va)
+		o.MarkDeleted(va)
 	}
 	o.attachments.Mutation(va)
 }
 
 // End notes that a VolumeAttachment is gone, unless the cache knows already: nobody would
 // tell any more. It reports whether the watch is still to tell.
-func (o *Overlay) End(va *storagev1.VolumeAttachment) bool {
+func (o *Overlay) MarkDeleted(va *storagev1.VolumeAttachment) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if cached := o.cluster.CachedAttachment(va.Name); cached != nil && cached.UID == va.UID {
-		o.ended[va.UID] = true
+	if cached := o.cluster.Attachment(va.Name); cached != nil && cached.UID == va.UID {
+		o.deleted[va.UID] = true
 	}
-	return o.ended[va.UID]
+	return o.deleted[va.UID]
 }
 
 // AttachmentChanged takes a state of a VolumeAttachment that the watch has told of.
-func (o *Overlay) AttachmentChanged(va *storagev1.VolumeAttachment) { o.attachments.OnAddOrUpdate(va) }
+func (o *Overlay) VolumeAttachmentChanged(va *storagev1.VolumeAttachment) {
+	o.attachments.OnAddOrUpdate(va)
+}
 
 // VolumeChanged takes a state of a PersistentVolume that the watch has told of, also the last one: a
 // write that it has seen is forgotten.
-func (o *Overlay) VolumeChanged(pv *corev1.PersistentVolume) { o.volumes.OnAddOrUpdate(pv) }
+func (o *Overlay) PersistentVolumeChanged(pv *corev1.PersistentVolume) { o.volumes.OnAddOrUpdate(pv) }
 
 // AttachmentGone takes the last state of a VolumeAttachment that is gone.
-func (o *Overlay) AttachmentGone(va *storagev1.VolumeAttachment) {
+func (o *Overlay) VolumeAttachmentDeleted(va *storagev1.VolumeAttachment) {
 	o.attachments.OnDelete(va)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.ended, va.UID)
+	delete(o.deleted, va.UID)
 }
 
 // PersistentVolumeWritten is VolumeAttachmentWritten for a PersistentVolume.
@@ -93,7 +95,7 @@ func (o *Overlay) Attachment(name string) *storagev1.VolumeAttachment {
 	va := obj.(*storagev1.VolumeAttachment)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ended[va.UID] {
+	if o.deleted[va.UID] {
 		return nil
 	}
 	return va

@@ -45,7 +45,7 @@ func TestDeletionByAnOwnWriteIsRememberedUntilTheWatchReportsIt(t *testing.T) {
 				if err := c.Remove(deleting); err != nil {
 					t.Fatal(err)
 				}
-				o.AttachmentGone(deleting)
+				o.VolumeAttachmentDeleted(deleting)
 			}
 			if answerFirst {
 				o.VolumeAttachmentWritten(answer)
@@ -63,8 +63,8 @@ func TestDeletionByAnOwnWriteIsRememberedUntilTheWatchReportsIt(t *testing.T) {
 			if va := o.Attachment("va"); va == nil || va.UID != "uid-2" {
 				t.Errorf("got %v, want the next VolumeAttachment of the name", va)
 			}
-			if len(o.ended) != 0 {
-				t.Errorf("%v is remembered, want nothing", o.ended)
+			if len(o.deleted) != 0 {
+				t.Errorf("%v is remembered, want nothing", o.deleted)
 			}
 		})
 	}

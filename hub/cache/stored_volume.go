@@ -18,21 +18,21 @@ import (
 // not ask for, but for their detectors of mistakes that environment variables switch on.
 type StoredVolume struct {
 	name, version string
-	guards        []string // its finalizers of attachers
-	lives         bool     // see guardianIndex
+	finalizers    []string // its finalizers of attachers
+	releasable    bool     // see releasableIndex
 	encoded       []byte   // all but name and version
 }
 
 // StoreVolume takes the object over.
 func StoreVolume(pv *corev1.PersistentVolume) (*StoredVolume, error) {
 	trimPersistentVolume(pv)
-	v := &StoredVolume{name: pv.Name, version: pv.ResourceVersion, lives: pv.DeletionTimestamp == nil && pv.Spec.CSI != nil}
+	v := &StoredVolume{name: pv.Name, version: pv.ResourceVersion, releasable: pv.DeletionTimestamp != nil || pv.Spec.CSI == nil}
 	for _, finalizer := range pv.Finalizers {
 		if strings.HasPrefix(finalizer, attach.FinalizerPrefix) {
-			v.guards = append(v.guards, finalizer)
+			v.finalizers = append(v.finalizers, finalizer)
 		}
 	}
-	shareEach(v.guards)
+	internEach(v.finalizers)
 	pv.Name, pv.ResourceVersion = "", ""
 	var err error
 	if v.encoded, err = pv.Marshal(); err != nil { // cannot happen: the informer would stay without it
@@ -42,7 +42,7 @@ func StoreVolume(pv *corev1.PersistentVolume) (*StoredVolume, error) {
 }
 
 // Volume returns the object, which is the caller's own.
-func (v *StoredVolume) Volume() *corev1.PersistentVolume {
+func (v *StoredVolume) PersistentVolume() *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{}
 	if err := pv.Unmarshal(v.encoded); err != nil {
 		panic(fmt.Sprintf("decode PersistentVolume %s as it was stored: %v", v.name, err))
@@ -55,34 +55,34 @@ func (v *StoredVolume) Volume() *corev1.PersistentVolume {
 func (v *StoredVolume) Name() string { return v.name }
 
 // Guards returns its finalizers of attachers, which must not be changed.
-func (v *StoredVolume) Guards() []string { return v.guards }
+func (v *StoredVolume) Finalizers() []string { return v.finalizers }
 
 // GetObjectMeta is what a cache needs of an object.
 func (v *StoredVolume) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Name: v.name, ResourceVersion: v.version}
 }
 
-// GuardsLost returns the finalizers of attachers that a volume had before and has no more.
-func (v *StoredVolume) GuardsLost(before *StoredVolume) []string {
+// LostFinalizers returns the finalizers of attachers that a volume had before and has no more.
+func (v *StoredVolume) LostFinalizers(before *StoredVolume) []string {
 	var lost []string
-	for _, finalizer := range before.guards {
-		if !slices.Contains(v.guards, finalizer) {
+	for _, finalizer := range before.finalizers {
+		if !slices.Contains(v.finalizers, finalizer) {
 			lost = append(lost, finalizer)
 		}
 	}
 	return lost
 }
 
-// guardianIndex leaves out the volumes that just live, which are nearly all.
-func guardianIndex(obj any) ([]string, error) {
+// releasableIndex leaves out the volumes that just live, which are nearly all.
+func releasableIndex(obj any) ([]string, error) {
 	v, ok := obj.(*StoredVolume)
 	if !ok {
 		return nil, fmt.Errorf("index %T as a PersistentVolume", obj)
 	}
-	if v.lives {
+	if !v.releasable {
 		return nil, nil
 	}
-	return v.guards, nil
+	return v.finalizers, nil
 }
 
 // volumeStore is a cache of stored volumes for an overlay, which gets objects by key and
@@ -95,5 +95,5 @@ func (s volumeStore) GetByKey(key string) (any, bool, error) {
 	if !ok || err != nil {
 		return nil, false, err
 	}
-	return obj.(*StoredVolume).Volume(), true, nil
+	return obj.(*StoredVolume).PersistentVolume(), true, nil
 }

@@ -36,8 +36,8 @@ func guardedVolume(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVo
 
 func TestReadersOfACachedVolumeDoNotShareIt(t *testing.T) {
 	v := stored(t, guardedVolume())
-	v.Volume().Spec.CSI.VolumeHandle = "another"
-	if diff := cmp.Diff(guardedVolume(), v.Volume()); diff != "" {
+	v.PersistentVolume().Spec.CSI.VolumeHandle = "another"
+	if diff := cmp.Diff(guardedVolume(), v.PersistentVolume()); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
 	again, err := toCache(v) // informers do that
@@ -64,7 +64,7 @@ func TestOnlyGuardedVolumesThatMayHaveToLeaveAreIndexed(t *testing.T) {
 		}), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := guardianIndex(stored(t, tc.pv))
+			got, err := releasableIndex(stored(t, tc.pv))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,7 +93,7 @@ func BenchmarkReadStoredVolume(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if v.Volume().Name != "pv" {
+		if v.PersistentVolume().Name != "pv" {
 			b.Fatal("another volume")
 		}
 	}

@@ -48,9 +48,9 @@ func trimVolumeAttachment(va *storagev1.VolumeAttachment) {
 	va.ManagedFields = written
 	va.Labels = nil
 	va.Status.AttachmentMetadata = nil // written, never read
-	share(&va.Spec.Attacher)
-	share(&va.Spec.NodeName)
-	shareEach(va.Finalizers)
+	intern(&va.Spec.Attacher)
+	intern(&va.Spec.NodeName)
+	internEach(va.Finalizers)
 }
 
 // trimPersistentVolume keeps what a ControllerPublishVolume request is made of. A
@@ -77,11 +77,11 @@ func trimPersistentVolume(pv *corev1.PersistentVolume) {
 
 // share has equal texts of many objects take memory once, of those that come between two
 // garbage collections, as most do when a cache is filled. Each has come with its own copy.
-func share[T ~string](s *T) { *s = T(unique.Make(string(*s)).Value()) }
+func intern[T ~string](s *T) { *s = T(unique.Make(string(*s)).Value()) }
 
-func shareEach[T ~string](all []T) {
+func internEach[T ~string](all []T) {
 	for i := range all {
-		share(&all[i])
+		intern(&all[i])
 	}
 }
 

@@ -56,7 +56,7 @@ func TestCachedVolumeIsWhatIsNeededOfIt(t *testing.T) {
 	whole.Spec.CSI.NodeStageSecretRef, whole.Spec.CSI.NodePublishSecretRef = secret, secret
 	whole.Spec.CSI.ControllerExpandSecretRef, whole.Spec.CSI.NodeExpandSecretRef = secret, secret
 	whole.Status.Phase = corev1.VolumeBound
-	if diff := cmp.Diff(needed, stored(t, decoded(t, whole)).Volume()); diff != "" {
+	if diff := cmp.Diff(needed, stored(t, decoded(t, whole)).PersistentVolume()); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
 }
@@ -120,7 +120,7 @@ func TestTrimmedVolumesAreTranslatedAsWholeOnes(t *testing.T) {
 			if whole == (attach.Target{}) {
 				t.Fatal("the whole volume is not translated")
 			}
-			pv = stored(t, pv).Volume()
+			pv = stored(t, pv).PersistentVolume()
 			if got := target(); got != whole {
 				t.Errorf("trimmed: %q, whole: %q", got, whole)
 			}

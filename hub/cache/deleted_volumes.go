@@ -13,49 +13,49 @@ import (
 // by (external-attacher issue 235).
 
 // Haunt keeps a PersistentVolume that is gone, if it is still needed.
-func (c *Cluster) Haunt(v *StoredVolume) {
+func (c *Cluster) KeepDeleted(v *StoredVolume) {
 	if !c.VolumeInUse(v.name) {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ghosts[v.name] = v
+	c.deleted[v.name] = v
 }
 
 // Exorcise forgets a ghost: its volume is back, or nobody names it any more.
-func (c *Cluster) Exorcise(name string) {
+func (c *Cluster) DropDeleted(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.ghosts, name)
+	delete(c.deleted, name)
 }
 
 // Ghost returns the last state of a PersistentVolume that is gone, nil if that is
 // not known.
-func (c *Cluster) Ghost(name string) *corev1.PersistentVolume {
+func (c *Cluster) DeletedVolume(name string) *corev1.PersistentVolume {
 	c.mu.Lock()
-	v := c.ghosts[name]
+	v := c.deleted[name]
 	c.mu.Unlock()
 	if v == nil {
 		return nil
 	}
-	return v.Volume()
+	return v.PersistentVolume()
 }
 
 // VolumeOrGhost returns the PersistentVolume of a VolumeAttachment as the cache has it, or
 // its last state, nil if neither is known.
-func (c *Cluster) VolumeOrGhost(va *storagev1.VolumeAttachment) *corev1.PersistentVolume {
+func (c *Cluster) CachedOrDeleted(va *storagev1.VolumeAttachment) *corev1.PersistentVolume {
 	name := attach.VolumeName(va)
-	if pv := c.CachedVolume(name); pv != nil {
+	if pv := c.Volume(name); pv != nil {
 		return pv
 	}
-	return c.Ghost(name)
+	return c.DeletedVolume(name)
 }
 
 // VolumeOrGhost is that with what this process has written.
-func (o *Overlay) VolumeOrGhost(va *storagev1.VolumeAttachment) *corev1.PersistentVolume {
+func (o *Overlay) CachedOrDeleted(va *storagev1.VolumeAttachment) *corev1.PersistentVolume {
 	name := attach.VolumeName(va)
 	if pv := o.Volume(name); pv != nil {
 		return pv
 	}
-	return o.cluster.Ghost(name)
+	return o.cluster.DeletedVolume(name)
 }
