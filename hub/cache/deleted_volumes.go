@@ -7,12 +7,13 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// A ghost is a PersistentVolume that is gone while a VolumeAttachment still names
-// it: somebody took its finalizers. What was attached by csi-attacher has no note
-// of its volume handle, so the last state of the volume is all there is to detach
-// by (external-attacher issue 235).
+// A PersistentVolume can be deleted while a VolumeAttachment still names it, if somebody removes
+// its finalizers. A VolumeAttachment that csi-attacher has attached has no note of the volume
+// handle: then only the last state of the PersistentVolume says what to detach (external-attacher
+// issue 235).
 
-// Haunt keeps a PersistentVolume that is gone, if it is still needed.
+// KeepDeleted keeps the last state of a PersistentVolume that is gone, if a VolumeAttachment names
+// it.
 func (c *Cluster) KeepDeleted(v *StoredVolume) {
 	if !c.VolumeInUse(v.name) {
 		return
@@ -22,15 +23,16 @@ func (c *Cluster) KeepDeleted(v *StoredVolume) {
 	c.deleted[v.name] = v
 }
 
-// Exorcise forgets a ghost: its volume is back, or nobody names it any more.
+// DropDeleted drops what KeepDeleted has kept: the PersistentVolume is back, or no VolumeAttachment
+// names it any more.
 func (c *Cluster) DropDeleted(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.deleted, name)
 }
 
-// Ghost returns the last state of a PersistentVolume that is gone, nil if that is
-// not known.
+// DeletedVolume returns the last state of a PersistentVolume that is gone, nil if none is kept. The
+// object is the caller's own.
 func (c *Cluster) DeletedVolume(name string) *corev1.PersistentVolume {
 	c.mu.Lock()
 	v := c.deleted[name]
@@ -41,8 +43,8 @@ func (c *Cluster) DeletedVolume(name string) *corev1.PersistentVolume {
 	return v.PersistentVolume()
 }
 
-// VolumeOrGhost returns the PersistentVolume of a VolumeAttachment as the cache has it, or
-// its last state, nil if neither is known.
+// CachedOrDeleted returns the PersistentVolume of a VolumeAttachment from the cache, or else its
+// last state, nil if neither is known.
 func (c *Cluster) CachedOrDeleted(va *storagev1.VolumeAttachment) *corev1.PersistentVolume {
 	name := attach.VolumeName(va)
 	if pv := c.Volume(name); pv != nil {
@@ -51,7 +53,8 @@ func (c *Cluster) CachedOrDeleted(va *storagev1.VolumeAttachment) *corev1.Persis
 	return c.DeletedVolume(name)
 }
 
-// VolumeOrGhost is that with what this process has written.
+// CachedOrDeleted returns the newest known state of the PersistentVolume of a VolumeAttachment, or
+// else its last state, nil if neither is known.
 func (o *Overlay) CachedOrDeleted(va *storagev1.VolumeAttachment) *corev1.PersistentVolume {
 	name := attach.VolumeName(va)
 	if pv := o.Volume(name); pv != nil {

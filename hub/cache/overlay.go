@@ -12,28 +12,31 @@ import (
 )
 
 const (
-	// overlayTTL bounds how long a write is believed over a cache that does not show
-	// it: far longer than a watch lags.
+	// overlayTTL bounds how long a write counts that the cache does not show: far longer than
+	// a watch lags.
 	overlayTTL = 5 * time.Minute
-	// overlaySize is how many writes of one driver a watch may lag behind.
+	// overlaySize is the number of writes of one driver by which a watch may lag.
 	overlaySize = 4096
 )
 
-// Overlay shows one driver the caches as they will be once its own writes have
-// come back. A worker that believed a cache older than its last write would write,
-// or call the driver, a second time.
+// Overlay shows one driver the caches with its own writes laid over them, until the watch reports
+// those writes. A worker that acted on a cache older than its own last write would write, or call
+// the driver, a second time.
+//
+// Its methods do not block and may be called at the same time. It implements attach.Written. The
+// VolumeAttachments that it returns must not be changed.
 type Overlay struct {
 	attachments toolscache.MutationCache
 	volumes     toolscache.MutationCache
 	cluster     *Cluster
 
 	mu sync.Mutex
-	// ended are the VolumeAttachments that a write of this process has ended, by UID, until
-	// the watch tells: the answer to such a write is no newer state that could be laid
-	// over the toolscache.
+	// deleted are the UIDs of VolumeAttachments that are gone while the cache still has them.
+	// A deletion has no newer state that could be laid over the cache.
 	deleted map[types.UID]bool // guarded by mu
 }
 
+// NewOverlay returns an Overlay without writes.
 func NewOverlay(logger klog.Logger, c *Cluster) *Overlay {
 	over := func(cached toolscache.Store) toolscache.MutationCache {
 		return toolscache.NewIntegerResourceVersionMutationCacheWithOptions(logger, cached,
@@ -43,7 +46,8 @@ func NewOverlay(logger klog.Logger, c *Cluster) *Overlay {
 		cluster: c, deleted: map[types.UID]bool{}}
 }
 
-// VolumeAttachmentWritten takes an object that the API server returned to a write.
+// VolumeAttachmentWritten takes a VolumeAttachment that the API server returned to a write, or to a
+// read. It trims va, which belongs to the Overlay from then on.
 func (o *Overlay) VolumeAttachmentWritten(va *storagev1.VolumeAttachment) {
 	trimVolumeAttachment(va)
 	if va.DeletionTimestamp != nil && len(va.Finalizers) == 0 {
@@ -52,8 +56,8 @@ func (o *Overlay) VolumeAttachmentWritten(va *storagev1.VolumeAttachment) {
 	o.attachments.Mutation(va)
 }
 
-// End notes that a VolumeAttachment is gone, unless the cache knows already: nobody would
-// tell any more. It reports whether the watch is still to tell.
+// MarkDeleted notes that a VolumeAttachment is gone, unless the cache has dropped it already: no
+// event would clear the note then. It reports whether the watch has yet to report the deletion.
 func (o *Overlay) MarkDeleted(va *storagev1.VolumeAttachment) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,16 +67,18 @@ func (o *Overlay) MarkDeleted(va *storagev1.VolumeAttachment) bool {
 	return o.deleted[va.UID]
 }
 
-// AttachmentChanged takes a state of a VolumeAttachment that the watch has told of.
+// VolumeAttachmentChanged takes a VolumeAttachment that the watch has reported as added or changed.
+// Older writes to it are dropped.
 func (o *Overlay) VolumeAttachmentChanged(va *storagev1.VolumeAttachment) {
 	o.attachments.OnAddOrUpdate(va)
 }
 
-// VolumeChanged takes a state of a PersistentVolume that the watch has told of, also the last one: a
-// write that it has seen is forgotten.
+// PersistentVolumeChanged takes a PersistentVolume that the watch has reported as added, changed or
+// deleted. Older writes to it, and those that led to this state, are dropped.
 func (o *Overlay) PersistentVolumeChanged(pv *corev1.PersistentVolume) { o.volumes.OnAddOrUpdate(pv) }
 
-// AttachmentGone takes the last state of a VolumeAttachment that is gone.
+// VolumeAttachmentDeleted takes the last state of a VolumeAttachment whose deletion the watch has
+// reported.
 func (o *Overlay) VolumeAttachmentDeleted(va *storagev1.VolumeAttachment) {
 	o.attachments.OnDelete(va)
 	o.mu.Lock()
@@ -80,13 +86,14 @@ func (o *Overlay) VolumeAttachmentDeleted(va *storagev1.VolumeAttachment) {
 	delete(o.deleted, va.UID)
 }
 
-// PersistentVolumeWritten is VolumeAttachmentWritten for a PersistentVolume.
+// PersistentVolumeWritten takes a PersistentVolume that the API server returned to a write, or to a
+// read. It trims pv, which belongs to the Overlay from then on.
 func (o *Overlay) PersistentVolumeWritten(pv *corev1.PersistentVolume) {
 	trimPersistentVolume(pv)
 	o.volumes.Mutation(pv)
 }
 
-// Attachment returns the newest known state of a VolumeAttachment, nil if it is gone.
+// Attachment returns the newest known state of a VolumeAttachment, nil if there is none.
 func (o *Overlay) Attachment(name string) *storagev1.VolumeAttachment {
 	obj, ok, err := o.attachments.GetByKey(name)
 	if err != nil || !ok {
@@ -101,7 +108,7 @@ func (o *Overlay) Attachment(name string) *storagev1.VolumeAttachment {
 	return va
 }
 
-// Newest returns the newer of an object from a cache and what was written.
+// Newest returns the newest known state of the VolumeAttachment with the name of va, or else va.
 func (o *Overlay) Newest(va *storagev1.VolumeAttachment) *storagev1.VolumeAttachment {
 	if known := o.Attachment(va.Name); known != nil {
 		return known
@@ -109,7 +116,7 @@ func (o *Overlay) Newest(va *storagev1.VolumeAttachment) *storagev1.VolumeAttach
 	return va
 }
 
-// Volume returns the newest known state of a PersistentVolume, nil if it is gone.
+// Volume returns the newest known state of a PersistentVolume, nil if there is none.
 func (o *Overlay) Volume(name string) *corev1.PersistentVolume {
 	obj, ok, err := o.volumes.GetByKey(name)
 	if err != nil || !ok {

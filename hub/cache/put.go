@@ -8,8 +8,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Put stores objects as the watch would, without an event. It owns the objects that it is given.
-// It is for tests, of a Cluster that is not started.
+// Put stores objects in the form in which the watch would, without an event. It trims the objects,
+// which belong to the Cluster from then on. It is for tests, of a Cluster that is not started.
 func (c *Cluster) Put(objects ...any) error {
 	for _, obj := range objects {
 		informer, err := c.informerOf(obj)
@@ -26,7 +26,7 @@ func (c *Cluster) Put(objects ...any) error {
 	return nil
 }
 
-// Remove takes an object out of its cache, without an event. It is for tests, as put is.
+// Remove removes an object from its cache, without an event. It is for tests, as Put is.
 func (c *Cluster) Remove(obj any) error {
 	informer, err := c.informerOf(obj)
 	if err != nil {
@@ -46,5 +46,5 @@ func (c *Cluster) informerOf(obj any) (toolscache.SharedIndexInformer, error) {
 	case *storagev1.CSIDriver:
 		return c.drivers, nil
 	}
-	return nil, fmt.Errorf("no cache is for a %T", obj)
+	return nil, fmt.Errorf("there is no cache for %T", obj)
 }

@@ -12,18 +12,21 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// StoredVolume is a PersistentVolume as its cache keeps it: trimmed and encoded, but for
-// what events and indexes ask. Most volumes are never looked at, and as an object each
-// takes several times the memory. It is no runtime.Object, which client-go's informers do
-// not ask for, but for their detectors of mistakes that environment variables switch on.
+// StoredVolume is a PersistentVolume as its cache keeps it: trimmed and encoded, except for what
+// events and indexes need. Most PersistentVolumes are never looked at, and as an object each takes
+// several times the memory.
+//
+// It is no runtime.Object: client-go's informers do not need one, except their mutation detector,
+// which only an environment variable switches on.
 type StoredVolume struct {
 	name, version string
-	finalizers    []string // its finalizers of attachers
-	releasable    bool     // see releasableIndex
-	encoded       []byte   // all but name and version
+	finalizers    []string // only those of attachers
+	releasable    bool     // it may have to lose them: it is being deleted, or it is no CSI volume
+	encoded       []byte   // all except name and version
 }
 
-// StoreVolume takes the object over.
+// StoreVolume trims and encodes a PersistentVolume. It changes pv, which the caller must not use
+// any more.
 func StoreVolume(pv *corev1.PersistentVolume) (*StoredVolume, error) {
 	trimPersistentVolume(pv)
 	v := &StoredVolume{name: pv.Name, version: pv.ResourceVersion, releasable: pv.DeletionTimestamp != nil || pv.Spec.CSI == nil}
@@ -35,13 +38,13 @@ func StoreVolume(pv *corev1.PersistentVolume) (*StoredVolume, error) {
 	internEach(v.finalizers)
 	pv.Name, pv.ResourceVersion = "", ""
 	var err error
-	if v.encoded, err = pv.Marshal(); err != nil { // cannot happen: the informer would stay without it
+	if v.encoded, err = pv.Marshal(); err != nil { // cannot happen; the cache would lack the object
 		return nil, fmt.Errorf("encode PersistentVolume %s: %w", v.name, err)
 	}
 	return v, nil
 }
 
-// Volume returns the object, which is the caller's own.
+// PersistentVolume decodes the object. It is the caller's own.
 func (v *StoredVolume) PersistentVolume() *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{}
 	if err := pv.Unmarshal(v.encoded); err != nil {
@@ -54,15 +57,17 @@ func (v *StoredVolume) PersistentVolume() *corev1.PersistentVolume {
 // Name returns the name of the PersistentVolume.
 func (v *StoredVolume) Name() string { return v.name }
 
-// Guards returns its finalizers of attachers, which must not be changed.
+// Finalizers returns the finalizers of attachers that the PersistentVolume has, no others. The
+// caller must not change them.
 func (v *StoredVolume) Finalizers() []string { return v.finalizers }
 
-// GetObjectMeta is what a cache needs of an object.
+// GetObjectMeta implements metav1.ObjectMetaAccessor: client-go's caches need the name and the
+// resourceVersion.
 func (v *StoredVolume) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Name: v.name, ResourceVersion: v.version}
 }
 
-// LostFinalizers returns the finalizers of attachers that a volume had before and has no more.
+// LostFinalizers returns the finalizers of attachers that an earlier state has and v has not.
 func (v *StoredVolume) LostFinalizers(before *StoredVolume) []string {
 	var lost []string
 	for _, finalizer := range before.finalizers {
@@ -73,23 +78,10 @@ func (v *StoredVolume) LostFinalizers(before *StoredVolume) []string {
 	return lost
 }
 
-// releasableIndex leaves out the volumes that just live, which are nearly all.
-func releasableIndex(obj any) ([]string, error) {
-	v, ok := obj.(*StoredVolume)
-	if !ok {
-		return nil, fmt.Errorf("index %T as a PersistentVolume", obj)
-	}
-	if !v.releasable {
-		return nil, nil
-	}
-	return v.finalizers, nil
-}
-
-// volumeStore is a cache of stored volumes for an overlay, which gets objects by key and
-// wants them decoded.
+// volumeStore is the cache of PersistentVolumes for an Overlay: GetByKey decodes.
 type volumeStore struct{ toolscache.Store }
 
-// GetByKey implements toolscache.Store, with a *corev1.PersistentVolume.
+// GetByKey returns a *corev1.PersistentVolume.
 func (s volumeStore) GetByKey(key string) (any, bool, error) {
 	obj, ok, err := s.Store.GetByKey(key)
 	if !ok || err != nil {

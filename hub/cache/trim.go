@@ -10,8 +10,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// toCache makes of an object what the caches keep of it. It owns the object it is given.
-// Informers may call it a second time, with what it has returned.
+// toCache returns what the caches keep of an object. It changes the object, which the caller must
+// not use any more. Informers may call it again with its own result.
 func toCache(obj any) (any, error) {
 	if pv, ok := obj.(*corev1.PersistentVolume); ok {
 		return StoreVolume(pv)
@@ -20,8 +20,8 @@ func toCache(obj any) (any, error) {
 	return obj, nil
 }
 
-// trim drops from an object what the hub never looks at: there are many objects, and most
-// of their bytes are of no use here.
+// trim drops from an object what the hub never looks at: that is most of its bytes, and there are
+// many objects.
 func trim(obj any) {
 	switch o := obj.(type) {
 	case *storagev1.VolumeAttachment:
@@ -40,8 +40,7 @@ func trimMeta(m *metav1.ObjectMeta) {
 	m.OwnerReferences = nil
 }
 
-// trimVolumeAttachment keeps the annotations whole: patches are computed from
-// whether there are any.
+// trimVolumeAttachment keeps all annotations: a patch depends on whether there are any.
 func trimVolumeAttachment(va *storagev1.VolumeAttachment) {
 	written := attach.PruneManagedFields(va.ManagedFields)
 	trimMeta(&va.ObjectMeta)
@@ -53,9 +52,9 @@ func trimVolumeAttachment(va *storagev1.VolumeAttachment) {
 	internEach(va.Finalizers)
 }
 
-// trimPersistentVolume keeps what a ControllerPublishVolume request is made of. A
-// Volume that is not CSI keeps more: its translation to CSI reads the zone from the
-// labels, and a secret's namespace from the claim.
+// trimPersistentVolume keeps what a ControllerPublishVolume request is made of. A volume that is
+// not CSI keeps more: its translation to CSI reads the zone from the labels, and the namespace of
+// a secret from claimRef.
 func trimPersistentVolume(pv *corev1.PersistentVolume) {
 	trimMeta(&pv.ObjectMeta)
 	if pv.Spec.CSI != nil {
@@ -75,8 +74,9 @@ func trimPersistentVolume(pv *corev1.PersistentVolume) {
 	}
 }
 
-// share has equal texts of many objects take memory once, of those that come between two
-// garbage collections, as most do when a cache is filled. Each has come with its own copy.
+// intern replaces s by a shared copy: each object that is decoded has a copy of its own. A garbage
+// collection empties the pool, so only objects that arrive between two collections share, as most
+// do while a cache is filled.
 func intern[T ~string](s *T) { *s = T(unique.Make(string(*s)).Value()) }
 
 func internEach[T ~string](all []T) {

@@ -1,0 +1,88 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// Indexes of VolumeAttachments, by what each is looked up.
+const (
+	byDriver = "driver" // spec.attacher
+	byVolume = "persistentVolume"
+	byNode   = "node"
+	byNodeID = "nodeID" // the noted one
+)
+
+// byReleasable is the index of PersistentVolumes by the finalizers that they may have to lose.
+const byReleasable = "releasable"
+
+// newInformer returns the cache of all objects of a resource, in the form that toCache gives
+// them. It does not resync: that would repeat every event for every driver, and after a broken
+// watch the informer lists all objects anyway.
+func newInformer(client toolscache.Getter, resource string, example runtime.Object) toolscache.SharedIndexInformer {
+	all := toolscache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
+	informer := toolscache.NewSharedIndexInformer(all, example, 0, toolscache.Indexers{})
+	_ = informer.SetTransform(toCache) // fails only once the informer has started
+	return informer
+}
+
+// handleDriverWatchError accepts that the hub may not read CSIDriver objects: csi-attacher's own
+// role has no rule for them, and a hub that replaces one sidecar may have no other role.
+func (c *Cluster) handleDriverWatchError(ctx context.Context, r *toolscache.Reflector, err error) {
+	if !apierrors.IsForbidden(err) {
+		toolscache.DefaultWatchErrorHandler(ctx, r, err)
+		return
+	}
+	if !c.driversForbidden.Swap(true) {
+		klog.FromContext(ctx).Info("Reading CSIDriver objects is forbidden, attachRequired counts as true for every driver", "err", err)
+	}
+}
+
+// driversSynced reports whether the cache has the CSIDriver objects, or the hub may not read them.
+func (c *Cluster) driversSynced() bool { return c.drivers.HasSynced() || c.driversForbidden.Load() }
+
+func attachmentIndexers() toolscache.Indexers {
+	return toolscache.Indexers{
+		byDriver: attachmentIndex(func(va *storagev1.VolumeAttachment) string { return va.Spec.Attacher }),
+		byVolume: attachmentIndex(attach.VolumeName),
+		byNode:   attachmentIndex(func(va *storagev1.VolumeAttachment) string { return va.Spec.NodeName }),
+		byNodeID: attachmentIndex(func(va *storagev1.VolumeAttachment) string { return attach.NotedTarget(va).NodeID }),
+	}
+}
+
+// attachmentIndex indexes VolumeAttachments by a value, without those that have none.
+func attachmentIndex(value func(*storagev1.VolumeAttachment) string) toolscache.IndexFunc {
+	return func(obj any) ([]string, error) {
+		va, ok := obj.(*storagev1.VolumeAttachment)
+		if !ok {
+			return nil, fmt.Errorf("index %T as a VolumeAttachment", obj)
+		}
+		if v := value(va); v != "" {
+			return []string{v}, nil
+		}
+		return nil, nil
+	}
+}
+
+// releasableIndex indexes the PersistentVolumes that may have to lose the finalizers of attachers.
+// Nearly all have to keep them, and are not in it.
+func releasableIndex(obj any) ([]string, error) {
+	v, ok := obj.(*StoredVolume)
+	if !ok {
+		return nil, fmt.Errorf("index %T as a PersistentVolume", obj)
+	}
+	if !v.releasable {
+		return nil, nil
+	}
+	return v.finalizers, nil
+}

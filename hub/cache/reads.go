@@ -1,0 +1,84 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// readTimeout bounds one request to the API server.
+const readTimeout = 30 * time.Second
+
+// ReadAttachment returns a VolumeAttachment as the API server has it now, nil if there is none.
+func (c *Cluster) ReadAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	va, err := c.kube.StorageV1().VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
+	return nilIfNotFound(va, err)
+}
+
+// ReadAttachmentsVersion returns the resourceVersion of the collection of VolumeAttachments, as
+// the API server has it now.
+func (c *Cluster) ReadAttachmentsVersion(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	list, err := c.kube.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return "", fmt.Errorf("read the resourceVersion of all VolumeAttachments: %w", err)
+	}
+	return list.ResourceVersion, nil
+}
+
+// ReadVolume returns a PersistentVolume as the API server has it now, nil if there is none.
+func (c *Cluster) ReadVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		// Older API servers accept any text as the name of a PersistentVolume in a
+		// VolumeAttachment. As part of a path it would make another request, or an error
+		// about paths.
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	pv, err := c.kube.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	return nilIfNotFound(pv, err)
+}
+
+// ReadNode returns a Node as the API server has it now, nil if there is none. Nodes are not cached.
+func (c *Cluster) ReadNode(ctx context.Context, name string) (*corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	node, err := c.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	return nilIfNotFound(node, err)
+}
+
+// FindCSINode returns a CSINode from the cache, or else as the API server has it now, nil if there
+// is none. A CSINode may be younger than its cache: a node can get it just before its first
+// VolumeAttachment.
+func (c *Cluster) FindCSINode(ctx context.Context, name string) (*storagev1.CSINode, error) {
+	if node := c.CSINode(name); node != nil {
+		return node, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	node, err := c.kube.StorageV1().CSINodes().Get(ctx, name, metav1.GetOptions{})
+	return nilIfNotFound(node, err)
+}
+
+// nilIfNotFound trims an object that was read. It returns nil, and no error, if the API server has
+// no such object.
+func nilIfNotFound[T any](obj *T, err error) (*T, error) {
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	trim(obj)
+	return obj, nil
+}
