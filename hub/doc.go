@@ -7,12 +7,10 @@
 // comes, a worker gathers the facts, lets package attach decide and carry out the
 // plan, and says when to look again. There is one call per volume at a time, or one per
 // volume and node where the access mode is MULTI_NODE (parallelMultiNode). What a cache
-// does not show yet of the hub's own writes is laid over it (overlay), and what this
+// does not show yet of the hub's own writes is laid over it (cache.Overlay), and what this
 // process did for a volume is remembered until it is undone (ledger).
 //
-// Drivers share the cluster's caches, which they only read, and nothing else.
-// PersistentVolumes are many and seldom needed: their cache has them encoded, and
-// whoever asks gets one of his own. A driver that is slow, away or panics has a queue,
+// Drivers share the cluster's caches (hub/cache), which they only read, and nothing else. A driver that is slow, away or panics has a queue,
 // workers, a connection and a backoff of its own, so that the others do not notice.
 //
 // A driver is worked for only while this process holds its lease (hub/lease): a post
@@ -29,5 +27,6 @@
 // looked at again.
 //
 // The package does not know where drivers come from (registry), what one
-// VolumeAttachment needs (hub/attach) or how to speak CSI (hub/csiclient).
+// VolumeAttachment needs (hub/attach), how objects are kept (hub/cache) or how to speak
+// CSI (hub/csiclient).
 package hub

@@ -86,11 +86,11 @@ func TestWhatIsLeftAttachedIsForgottenOnlyForWhoHasIt(t *testing.T) {
 		return []*storagev1.VolumeAttachment{first, second}
 	}
 	for name, c := range map[string]struct {
-		cached []*storagev1.VolumeAttachment
-		server answers
-		ghost  *corev1.PersistentVolume
-		want   inheritance
-		parted int // calls when the driver is let go
+		cached  []*storagev1.VolumeAttachment
+		server  answers
+		deleted *corev1.PersistentVolume
+		want    inheritance
+		parted  int // calls when the driver is let go
 	}{
 		"nobody wants it":               {nil, answers{}, nil, noHeir, 1},
 		"one has it":                    {both(next(), nil), answers{"next": next()}, nil, heirFound, 0},
@@ -125,8 +125,8 @@ func TestWhatIsLeftAttachedIsForgottenOnlyForWhoHasIt(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if c.ghost != nil {
-				d.cluster.KeepDeleted(stored(t, c.ghost))
+			if c.deleted != nil {
+				d.cluster.KeepDeleted(stored(t, c.deleted))
 			}
 			return d, session, d.ledger.abandon(gone)
 		}

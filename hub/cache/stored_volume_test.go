@@ -22,7 +22,7 @@ func stored(t *testing.T, pv *corev1.PersistentVolume) *StoredVolume {
 	return obj.(*StoredVolume)
 }
 
-func guardedVolume(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+func volumeWithFinalizer(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pv", ResourceVersion: "7", Finalizers: []string{"kubernetes.io/pv-protection", attach.Finalizer(someDriver)}},
 		Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
@@ -35,9 +35,9 @@ func guardedVolume(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVo
 }
 
 func TestReadersOfACachedVolumeDoNotShareIt(t *testing.T) {
-	v := stored(t, guardedVolume())
+	v := stored(t, volumeWithFinalizer())
 	v.PersistentVolume().Spec.CSI.VolumeHandle = "another"
-	if diff := cmp.Diff(guardedVolume(), v.PersistentVolume()); diff != "" {
+	if diff := cmp.Diff(volumeWithFinalizer(), v.PersistentVolume()); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
 	again, err := toCache(v) // informers do that
@@ -46,20 +46,20 @@ func TestReadersOfACachedVolumeDoNotShareIt(t *testing.T) {
 	}
 }
 
-func TestOnlyGuardedVolumesThatMayHaveToLeaveAreIndexed(t *testing.T) {
-	leaving := func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = &metav1.Time{} }
+func TestOnlyVolumesThatMayHaveToLoseAFinalizerAreIndexed(t *testing.T) {
+	deleting := func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = &metav1.Time{} }
 	migrated := func(pv *corev1.PersistentVolume) {
 		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{}}
 	}
-	guards := []string{attach.Finalizer(someDriver)}
+	finalizers := []string{attach.Finalizer(someDriver)}
 	for name, tc := range map[string]struct {
 		pv   *corev1.PersistentVolume
 		want []string
 	}{
-		"lives":       {guardedVolume(), nil},
-		"is deleted":  {guardedVolume(leaving), guards},
-		"is migrated": {guardedVolume(migrated), guards},
-		"has no guard": {guardedVolume(leaving, func(pv *corev1.PersistentVolume) {
+		"stays":            {volumeWithFinalizer(), nil},
+		"is being deleted": {volumeWithFinalizer(deleting), finalizers},
+		"is migrated":      {volumeWithFinalizer(migrated), finalizers},
+		"has no finalizer of an attacher": {volumeWithFinalizer(deleting, func(pv *corev1.PersistentVolume) {
 			pv.Finalizers = []string{"kubernetes.io/pv-protection"}
 		}), nil},
 	} {
@@ -76,7 +76,7 @@ func TestOnlyGuardedVolumesThatMayHaveToLeaveAreIndexed(t *testing.T) {
 }
 
 func BenchmarkStoreVolume(b *testing.B) {
-	whole := guardedVolume()
+	whole := volumeWithFinalizer()
 	b.ReportAllocs()
 	for b.Loop() {
 		pv := *whole
@@ -87,7 +87,7 @@ func BenchmarkStoreVolume(b *testing.B) {
 }
 
 func BenchmarkReadStoredVolume(b *testing.B) {
-	v, err := StoreVolume(guardedVolume())
+	v, err := StoreVolume(volumeWithFinalizer())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,0 +1,79 @@
+package cache
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+func TestVolumeAttachmentsAreFoundByDriverVolumeNodeAndNotedNodeID(t *testing.T) {
+	c := unwatched(t)
+	attachment := func(name, driver, volume, node, nodeID string) *storagev1.VolumeAttachment {
+		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: node}}
+		if volume != "" {
+			va.Spec.Source.PersistentVolumeName = &volume
+		}
+		if nodeID != "" {
+			va.Annotations = map[string]string{attach.AnnotationNodeID: nodeID, attach.AnnotationVolumeHandle: "handle"}
+		}
+		return va
+	}
+	if err := c.Put(attachment("a", "one", "pv-1", "node-1", "id-1"), attachment("b", "one", "pv-2", "node-2", ""), attachment("c", "two", "", "node-1", "id-1")); err != nil {
+		t.Fatal(err)
+	}
+	for _, lookup := range []struct {
+		of   string
+		got  []*storagev1.VolumeAttachment
+		want []string
+	}{
+		{"driver one", c.AttachmentsOfDriver("one"), []string{"a", "b"}},
+		{"driver two", c.AttachmentsOfDriver("two"), []string{"c"}},
+		{"another driver", c.AttachmentsOfDriver("three"), nil},
+		{"volume", c.AttachmentsOfVolume("pv-1"), []string{"a"}},
+		{"no volume", c.AttachmentsOfVolume(""), nil},
+		{"node", c.AttachmentsOnNode("node-1"), []string{"a", "c"}},
+		{"node ID", c.AttachmentsAtNodeID("id-1"), []string{"a", "c"}},
+		{"no node ID", c.AttachmentsAtNodeID(""), nil},
+		{"all", c.AllAttachments(), []string{"a", "b", "c"}},
+	} {
+		var names []string
+		for _, va := range lookup.got {
+			names = append(names, va.Name)
+		}
+		slices.Sort(names)
+		if !slices.Equal(names, lookup.want) {
+			t.Errorf("%s: got %v, want %v", lookup.of, names, lookup.want)
+		}
+	}
+	if got, want := c.CountByDriver(), map[string]int{"one": 2, "two": 1}; !maps.Equal(got, want) {
+		t.Errorf("counted %v, want %v", got, want)
+	}
+}
+
+// csi-attacher notes no volume handle: without the PersistentVolume nobody can say what to detach.
+func TestLastStateOfADeletedVolumeIsKeptOnlyWhileAVolumeAttachmentNamesIt(t *testing.T) {
+	c, name := unwatched(t), "pv"
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va"}, Spec: storagev1.VolumeAttachmentSpec{
+		Attacher: someDriver, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}}}
+	last := stored(t, volumeWithFinalizer())
+	c.KeepDeleted(last)
+	if pv := c.CachedOrDeleted(va); pv != nil {
+		t.Errorf("%v is kept for nobody", pv)
+	}
+	if err := c.Put(va); err != nil {
+		t.Fatal(err)
+	}
+	c.KeepDeleted(last)
+	if pv := c.CachedOrDeleted(va); pv == nil || attach.VolumeHandle(pv) != "handle" {
+		t.Errorf("got %v, want the last state", pv)
+	}
+	c.DropDeleted(name)
+	if pv := c.CachedOrDeleted(va); pv != nil {
+		t.Errorf("%v is still kept", pv)
+	}
+}
