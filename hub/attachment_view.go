@@ -14,7 +14,7 @@ import (
 // Attachments returns the VolumeAttachments that a filter may let pass, as part of a
 // status.Source.
 func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
-	vas := h.candidates(f)
+	vas := h.attachmentsFor(f)
 	attachments := make([]status.Attachment, 0, len(vas))
 	now := time.Now()
 	for _, va := range vas {
@@ -25,9 +25,9 @@ func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
 	return attachments
 }
 
-// candidates returns the VolumeAttachments that a filter may let pass, by the index that leaves the
-// fewest.
-func (h *Hub) candidates(f status.AttachmentFilter) []*storagev1.VolumeAttachment {
+// attachmentsFor returns the VolumeAttachments that a filter may match, and as few others as the
+// indexes allow.
+func (h *Hub) attachmentsFor(f status.AttachmentFilter) []*storagev1.VolumeAttachment {
 	switch {
 	case f.Name != "":
 		if va := h.cluster.Attachment(f.Name); va != nil {

@@ -10,8 +10,9 @@
 // does not show yet of the hub's own writes is laid over it (cache.Overlay), and what this
 // process did for a volume is remembered until it is undone (ledger).
 //
-// Drivers share the cluster's caches (hub/cache), which they only read, and nothing else. A driver that is slow, away or panics has a queue,
-// workers, a connection and a backoff of its own, so that the others do not notice.
+// Drivers share the cluster's caches (hub/cache), which they only read, and nothing else.
+// A driver that is slow, away or panics has a queue, workers, a connection and a backoff
+// of its own, so that the others do not notice.
 //
 // A driver is worked for only while this process holds its lease (hub/lease): a post
 // stands beside each driver for as long as it is to be served, keeps it connected and does
