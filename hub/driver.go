@@ -59,9 +59,8 @@ type driver struct {
 	left   bool       // the queue does not open any more; guarded by gate
 	gone   bool       // it takes no events any more; guarded by the router's mutex
 
-	cacheIsNew   atomic.Bool // see knowsAll
-	collectionMu sync.Mutex
-	collection   string // resourceVersion of all VolumeAttachments in this term; guarded by collectionMu
+	cacheIsNew atomic.Bool            // see knowsAll
+	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first asked for in this term
 
 	workers sync.WaitGroup
 	fail    context.CancelCauseFunc // ends this run of the driver, with what went wrong
@@ -85,6 +84,8 @@ func (d *driver) run(ctx context.Context) error {
 			goSafely(&d.workers, fail, func() { d.work(calls, it) })
 		})
 	})
+	// Also while the driver cannot be called: what vanishes then is known to nobody else.
+	d.routes.open(d)
 	contain(fail, func() { d.connection.serve(d) })
 	contain(fail, func() {
 		d.attend(intake, &loops, []*round{d.driftRound(), d.stuckRound(), d.resyncRound()}, func() {

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	eventrecord "k8s.io/client-go/tools/record"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -60,8 +59,7 @@ func (e events) drift(va *storagev1.VolumeAttachment, kind attach.DriftKind, act
 // gaveUp tells that a volume is not detached any more which a VolumeAttachment that is gone may
 // have left attached.
 func (e events) gaveUp(r *record, s unownedState) {
-	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: r.attachment, UID: r.uid}}
-	e.warn(va, detachGivenUp, attach.Text(fmt.Sprintf("gave up to detach volume %q from node ID %q: tried %d times, the driver does not know it there: %s",
+	e.warn(r.gone(), detachGivenUp, attach.Text(fmt.Sprintf("gave up to detach volume %q from node ID %q: tried %d times, the driver does not know it there: %s",
 		s.target.VolumeHandle, s.target.NodeID, s.failures, s.last)))
 }
 

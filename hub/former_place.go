@@ -3,8 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
-
-	storagev1 "k8s.io/api/storage/v1"
+	"slices"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
@@ -57,7 +56,19 @@ func (d *driver) claimedElsewhere(ctx context.Context, r *record, op attach.Oper
 	if op == attach.Attaching {
 		return d.heir(ctx, r)
 	}
-	return d.claimed(ctx, r, target, d.claimants(r, target, nil))
+	return d.claimed(ctx, r, target, d.surely(target, d.claimants(r, target, nil)))
+}
+
+// surely returns those of some VolumeAttachments that are about the volume of a target: one of
+// which nobody can tell keeps nothing else from being detached.
+func (d *driver) surely(target attach.Target, names []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		va := d.overlay.Attachment(name)
+		if va == nil {
+			return true
+		}
+		return attach.HandleOf(d.orphanFacts(va)) != target.VolumeHandle
+	})
 }
 
 // leavesToAnother says whether a VolumeAttachment is to be let go without a call, because
@@ -79,13 +90,4 @@ func (d *driver) triesAtFormer(plan attach.Plan) int {
 		return 1
 	}
 	return formerTries
-}
-
-// regained is called when a record sees to a place itself, with the turn on the volume: what
-// it has left to memory there is no longer to be detached apart from it.
-func (d *driver) regained(va *storagev1.VolumeAttachment, r *record, place attach.Target) {
-	d.ledger.regained(va.UID, place)
-	if r.abandoned == place {
-		r.abandoned = attach.Target{}
-	}
 }

@@ -41,6 +41,3 @@ func (g *groups) clear() {
 
 // in returns the names of a group, in any order.
 func (g *groups) in(group string) iter.Seq[string] { return maps.Keys(g.members[group]) }
-
-// has says whether there is any name in a group.
-func (g *groups) has(group string) bool { return len(g.members[group]) > 0 }

@@ -178,7 +178,7 @@ func TestPlaceThatIsRegainedIsNotDetachedAnyMore(t *testing.T) {
 	attaching := run(workKey{attachmentWork, va.Name})
 	d.queue.TakeTurn(attaching, place.VolumeHandle)
 	d.workOnOrphan(t.Context(), run(key)) // waits for the turn
-	d.regained(va, r, place)
+	d.ledger.regained(r, place)
 	d.queue.Done(attaching)
 	it, _ := d.queue.take(time.Now())
 	d.workOnOrphan(t.Context(), it)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
@@ -67,12 +66,24 @@ func (l *ledger) abandon(r *record) workKey {
 	return key
 }
 
+// hasAbandoned reports whether the record of a VolumeAttachment has left its volume at a target to
+// an orphan.
+func (l *ledger) hasAbandoned(va *storagev1.VolumeAttachment, target attach.Target) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.records[va.Name]
+	return r != nil && r.uid == va.UID && r.abandoned == target
+}
+
 // vanish notes that a VolumeAttachment is gone, until found.
 func (l *ledger) vanish(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r := l.records[name]; r != nil {
 		l.vanished.put(name, r.volume)
+		if r.vanished.IsZero() {
+			r.vanished = time.Now()
+		}
 	}
 }
 
@@ -116,12 +127,13 @@ func (l *ledger) orphan(key workKey) *record {
 
 // unsettled says whether there is a record that names a PersistentVolume. Where no
 // VolumeAttachment does any more, no worker has looked yet at what was left attached;
-// when one has, orphaned tells.
-func (l *ledger) unsettled(volume string) bool {
+// when one has, withheld tells. While the driver is away that may take for ever: nobody waits
+// longer than stuckAfter.
+func (l *ledger) unsettled(volume string, stuckAfter time.Duration, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range l.records {
-		if r.volume == volume {
+		if r.volume == volume && (r.vanished.IsZero() || now.Sub(r.vanished) < stuckAfter) {
 			return true
 		}
 	}
@@ -138,12 +150,15 @@ func (l *ledger) buried(key workKey, r *record) {
 }
 
 // regained forgets what a VolumeAttachment has left at a place where it is attached again.
-func (l *ledger) regained(uid types.UID, place attach.Target) {
+func (l *ledger) regained(owner *record, place attach.Target) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name := orphanKey(place).name
-	if r := l.orphans[name]; r != nil && r.uid == uid {
+	if r := l.orphans[name]; r != nil && r.uid == owner.uid {
 		l.dropOrphan(name)
+	}
+	if owner.abandoned == place {
+		owner.abandoned = attach.Target{}
 	}
 }
 

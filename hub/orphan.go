@@ -24,7 +24,7 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		return
 	}
 	if !d.decider().Capabilities.PublishUnpublish {
-		d.ledger.unownedFailed(r, errCannotDetach, time.Now())
+		d.unownedFailed(r, errCannotDetach, time.Now())
 		d.queue.DoneFor(it, detachLane, d.desired.settings().Retry.Max)
 		return
 	}
@@ -47,7 +47,11 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		if err == nil {
 			err = errOwnerUnclear
 		}
-		d.ledger.unownedFailed(r, err, time.Now())
+		if d.ledger.unownedWaits(r, err, time.Now()) < d.desired.settings().Retry.Max {
+			// Who wants it there may go again: an attach elsewhere waits as long.
+			d.queue.Postpone(it, ownerPause)
+			return
+		}
 		d.queue.DoneFor(it, detachLane, d.desired.settings().Retry.Max)
 		return
 	}
@@ -63,7 +67,7 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		d.queue.DoneFor(it, detachLane, 0)
 	default:
 		now := time.Now()
-		state := d.ledger.unownedFailed(r, err, now)
+		state := d.unownedFailed(r, err, now)
 		if state.hopeless(d.desired.settings().StuckAfter, d.sinceConnected(), now) {
 			d.giveUp(r, it.key, state)
 			d.queue.Done(it)
@@ -75,6 +79,9 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		d.queue.DoneFor(it, detachLane, delay)
 	}
 }
+
+// ownerPause is how long it takes until it is looked at again who has a volume.
+const ownerPause = time.Second
 
 // errCannotDetach says that a volume stays attached because nobody can be asked to detach it.
 var errCannotDetach = errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOLUME and cannot be asked to detach what it attached")
@@ -115,7 +122,11 @@ func (d *driver) claimed(ctx context.Context, r *record, target attach.Target, n
 			continue
 		}
 		if va != nil && va.UID == r.uid && va.DeletionTimestamp == nil && va.Status.Attached && attach.NotedTarget(va) == target {
-			found = max(found, heirUnclear) // it is said to be attached there once more
+			// It is attached there once more, unless it is about to be attached elsewhere.
+			if attach.HasFinalizer(va.Finalizers, d.finalizer) && !d.ledger.hasAbandoned(va, target) {
+				return heirFound, nil
+			}
+			found = max(found, heirUnclear)
 		}
 		if va == nil || va.UID == r.uid || va.Spec.Attacher != d.name {
 			continue

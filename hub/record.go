@@ -56,6 +56,8 @@ type record struct {
 
 	unowned unownedState // guarded by the ledger's mutex
 
+	vanished time.Time // when the VolumeAttachment was found to be gone, if no worker has looked since; guarded by the ledger's mutex
+
 	former    int           // how often in a row the driver did not detach the volume where it was
 	abandoned attach.Target // where the volume was, which an orphan sees to now
 }

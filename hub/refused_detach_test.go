@@ -174,7 +174,7 @@ func TestDriverThatHasJustStartedIsNotBelievedThatItKnowsNoVolume(t *testing.T) 
 		v.delete(va)
 		v.pass(time.Second)
 		v.stripFinalizers(va.Name)
-		for range 6 * 24 { // it crashes every ten minutes, for a day
+		for range 6 * 12 { // it crashes every ten minutes, for half a day
 			v.pass(10 * time.Minute)
 			sessions[len(sessions)-1].Close()
 		}

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -34,16 +35,16 @@ func (d *driver) knowsAll(ctx context.Context) (bool, error) {
 	if d.term.Continues() || d.cacheIsNew.Load() {
 		return true, nil
 	}
-	d.collectionMu.Lock()
-	defer d.collectionMu.Unlock()
-	if d.collection == "" {
+	began := d.collection.Load()
+	if began == nil {
 		version, err := d.cluster.ReadAttachmentsVersion(ctx)
 		if err != nil {
 			return false, err
 		}
-		d.collection = version
+		began = &version // another worker's answer is as good
+		d.collection.CompareAndSwap(nil, began)
 	}
-	order, err := resourceversion.CompareResourceVersion(d.cluster.AttachmentsVersion(), d.collection)
+	order, err := resourceversion.CompareResourceVersion(d.cluster.AttachmentsVersion(), *began)
 	if err != nil || order < 0 {
 		return false, err
 	}
@@ -59,7 +60,7 @@ func (d *driver) catchUp(ctx context.Context, va *storagev1.VolumeAttachment, r 
 	}
 	now, err := d.cluster.ReadAttachment(ctx, va.Name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read volumeattachment after the takeover of the driver: %w", err)
 	}
 	if now == nil || now.UID != va.UID {
 		return nil, nil

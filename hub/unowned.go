@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -18,11 +20,11 @@ import (
 type unownedState struct {
 	target   attach.Target
 	since    time.Time // when this process came to know that the volume may be attached there
-	failing  time.Time // the first of the tries that have failed in a row; zero if none has
 	refusals int       // definitive answers in a row, up to the last try
 	refused  time.Time // the first of them
 	failures int       // in a row
 	last     string    // the last error
+	waits    time.Time // since when it is not tried because of a possible owner; zero if it is
 }
 
 // refusalsToGiveUp is how many definitive answers in a row end the detach of a volume that no
@@ -45,10 +47,8 @@ func definitive(err error, secretsKnown bool) bool {
 // failed takes in a try that has failed.
 func (s *unownedState) failed(err error, secretsKnown bool, now time.Time) {
 	s.failures++
+	s.waits = time.Time{}
 	s.last = csiclient.Shorten(err.Error(), csiclient.MaxWords)
-	if s.failing.IsZero() {
-		s.failing = now
-	}
 	if !definitive(err, secretsKnown) {
 		s.refusals = 0
 		return
@@ -59,15 +59,34 @@ func (s *unownedState) failed(err error, secretsKnown bool, now time.Time) {
 }
 
 // hopeless reports whether the volume is not to be detached any more: the driver has given
-// definitive answers for stuckAfter, all of them in a session that is as old.
+// definitive answers for stuckAfter, all of them in a session that is as old, or for
+// longer than a driver can need to find its nodes.
 func (s unownedState) hopeless(stuckAfter time.Duration, session, now time.Time) bool {
-	return s.refusals >= refusalsToGiveUp && now.Sub(s.refused) >= stuckAfter && now.Sub(session) >= stuckAfter
+	if s.refusals < refusalsToGiveUp {
+		return false
+	}
+	refused := now.Sub(s.refused)
+	return refused >= stuckAfter && now.Sub(session) >= stuckAfter || refused >= witnessedFor
 }
 
 // withholds reports whether a PersistentVolume keeps its finalizer because of this: not for
-// ever, if the volume cannot be detached.
+// ever, if the volume cannot be detached or its driver is away.
 func (s unownedState) withholds(stuckAfter time.Duration, now time.Time) bool {
-	return s.failing.IsZero() || now.Sub(s.failing) < stuckAfter
+	return now.Sub(s.since) < stuckAfter
+}
+
+// unownedFailed takes in that the detach of a volume that was left attached has failed, and
+// returns how it goes.
+func (d *driver) unownedFailed(r *record, err error, now time.Time) unownedState {
+	s := d.ledger.unownedFailed(r, err, now)
+	d.events.failed(r.gone(), attach.Detaching, err)
+	d.tally.failedWith(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: r.attachment, Text: s.last}, now.Sub(s.since))
+	return s
+}
+
+// gone stands for the VolumeAttachment that a record is of, in an Event.
+func (r *record) gone() *storagev1.VolumeAttachment {
+	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: r.attachment, UID: r.uid}}
 }
 
 // unownedFailed notes that the detach of a volume that was left attached has failed, and
@@ -77,6 +96,19 @@ func (l *ledger) unownedFailed(r *record, err error, now time.Time) unownedState
 	defer l.mu.Unlock()
 	r.unowned.failed(err, r.progress.SecretKnown(), now)
 	return r.unowned
+}
+
+// unownedWaits notes why a volume that was left attached is not detached now, and returns for how
+// long that has been so.
+func (l *ledger) unownedWaits(r *record, why error, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := &r.unowned
+	if s.waits.IsZero() {
+		s.waits = now
+	}
+	s.last = csiclient.Shorten(why.Error(), csiclient.MaxWords)
+	return now.Sub(s.waits)
 }
 
 // withheld reports whether a PersistentVolume must keep its finalizer because its volume may
@@ -112,6 +144,14 @@ func (l *ledger) unownedViews() ([]status.UnownedPublication, []workKey) {
 			Tries:            r.unowned.failures,
 			LastError:        r.unowned.last,
 		}, workKey{orphanWork, name}})
+	}
+	for name := range l.vanished.of { // no worker could look yet
+		if r := l.records[name]; r != nil && r.told.MayBeAttached() {
+			views = append(views, view{status.UnownedPublication{
+				VolumeHandle: r.told.Target.VolumeHandle, NodeID: r.told.Target.NodeID, Node: r.node, PersistentVolume: r.volume,
+				VolumeAttachment: r.attachment, Since: r.vanished,
+			}, workKey{attachmentWork, name}})
+		}
 	}
 	slices.SortFunc(views, func(a, b view) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.key.name, b.key.name))

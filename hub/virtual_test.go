@@ -62,7 +62,7 @@ func inVirtualTime(t *testing.T, f func(v *virtual)) {
 		api := fakekube.New()
 		v := &virtual{t: t, api: api, kube: api.Client(), cluster: testbed.NewCluster(api.Client()), backend: backend,
 			driver: registry.Driver{Name: virtualDriver, Endpoint: "unix:///virtual", Settings: registry.DefaultSettings()},
-			events: eventrecord.NewFakeRecorder(1000), health: status.NewHealth()}
+			events: eventrecord.NewFakeRecorder(1_000_000), health: status.NewHealth()}
 		v.options = hub.Options{Kube: v.kube, Events: v.events, Metrics: status.NewMetrics(), Health: v.health, Grace: 10 * time.Second,
 			Connect: func(context.Context, registry.Driver) (hub.Session, error) {
 				v.dials++

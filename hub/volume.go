@@ -24,7 +24,7 @@ func (d *driver) workOnVolume(ctx context.Context, it *item) {
 		d.queue.Done(it)
 		return
 	}
-	if d.ledger.unsettled(name) {
+	if d.ledger.unsettled(name, d.desired.settings().StuckAfter, time.Now()) {
 		// Its VolumeAttachment has just gone, maybe in the middle of its detach.
 		d.queue.DoneFor(it, releaseLane, d.desired.settings().Retry.Initial)
 		return

@@ -46,10 +46,14 @@ func (d *driver) workOnAttachment(ctx context.Context, it *item) {
 		return
 	}
 	r := d.ledger.open(va)
-	va, err := d.catchUp(ctx, va, r)
+	old := va
+	va, err := d.catchUp(ctx, old, r)
 	if err != nil {
 		op, _ := d.wanted(name)
-		d.queue.DoneFor(it, it.lane, backoff(d.desired.settings().Retry, r.tries.failed(op), err, jitter))
+		if d.isOfTheVolume(r, err) {
+			d.saveError(ctx, old, r, op, err)
+		}
+		d.retry(ctx, it, r, op, err)
 		return
 	}
 	if va == nil {
@@ -110,6 +114,9 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 	}
 	facts, err := readFacts(ctx, d.cluster, va, d.overlay.Volume)
 	if err != nil {
+		if d.isOfTheVolume(r, err) {
+			d.saveError(ctx, va, r, op, err)
+		}
 		return op, err
 	}
 	if facts.PersistentVolume == nil && op == attach.Detaching {
@@ -146,7 +153,7 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 	case attach.Attaching:
 		err = d.attacher().Attach(ctx, plan, &r.progress)
 		if r.progress.MayBeAttached() && r.progress.Target == plan.Target {
-			d.regained(va, r, plan.Target)
+			d.ledger.regained(r, plan.Target)
 		}
 	case attach.Detaching:
 		var others bool
@@ -158,7 +165,7 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 		}
 		d.ledger.setReleased(va.UID, true) // before, so that the deletion's event finds it
 		if err = d.attacher().Detach(ctx, plan, &r.progress); err == nil {
-			d.regained(va, r, plan.Target)
+			d.ledger.regained(r, plan.Target)
 			if others {
 				r.progress = attach.Progress{} // it is the other one's to detach
 			}

@@ -2,8 +2,11 @@ package attach
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
@@ -154,11 +157,25 @@ func (d Driver) Wants(f Facts, t Target) (may, surely bool) {
 	if spec, err := volumeSpec(f.VolumeAttachment, f.PersistentVolume); err == nil {
 		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
 	}
-	if id, ok := nodeIDFrom(f.CSINode, d.Name); ok {
+	if id, ok := nodeIDFrom(f.CSINode, d.Name); ok && noted.NodeID != t.NodeID { // it is never moved from where it is noted
 		nodeID = id
+	}
+	if handle == "" && ofAnotherVolume(f.VolumeAttachment, t.VolumeHandle) {
+		return false, false
 	}
 	may = (handle == "" || handle == t.VolumeHandle) && (nodeID == "" || nodeID == t.NodeID)
 	return may, may && handle != "" && nodeID != ""
+}
+
+// ofAnotherVolume reports whether the name of a VolumeAttachment shows that it is not about a volume:
+// kube-controller-manager makes the name of the volume handle, the driver and the node
+// (getAttachmentName in pkg/volume/csi). Other names show nothing.
+func ofAnotherVolume(va *storagev1.VolumeAttachment, volumeHandle string) bool {
+	sum, made := strings.CutPrefix(va.Name, "csi-")
+	if raw, err := hex.DecodeString(sum); !made || err != nil || len(raw) != sha256.Size {
+		return false
+	}
+	return sum != fmt.Sprintf("%x", sha256.Sum256([]byte(volumeHandle+va.Spec.Attacher+va.Spec.NodeName)))
 }
 
 // nodeID returns the driver's ID of the node: what the driver registered there,

@@ -47,6 +47,17 @@ func volumeSpec(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) (*c
 	return &translated.Spec, nil
 }
 
+// HandleOf returns the volume handle that the objects tell, noted or not; "" if they tell none.
+func HandleOf(f Facts) string {
+	if noted := NotedTarget(f.VolumeAttachment).VolumeHandle; noted != "" {
+		return noted
+	}
+	if spec, err := volumeSpec(f.VolumeAttachment, f.PersistentVolume); err == nil {
+		return spec.CSI.VolumeHandle
+	}
+	return ""
+}
+
 // VolumeHandle returns the handle of a PersistentVolume, "" if it has none.
 func VolumeHandle(pv *corev1.PersistentVolume) string {
 	if spec, err := specOf(pv); err == nil {

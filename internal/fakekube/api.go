@@ -78,17 +78,6 @@ func (a *API) ForgetEvents() {
 	a.wake()
 }
 
-// Bookmark tells all watches of the present resourceVersion, as API servers do about once a
-// minute.
-func (a *API) Bookmark() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for resource := range kinds {
-		a.events = append(a.events, event{resource: resource, version: a.version, bookmark: true, line: bookmark(resource, a.version)})
-	}
-	a.wake()
-}
-
 func (a *API) hold(resource string, held bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -13,7 +13,6 @@ import (
 type event struct {
 	resource string
 	version  int64
-	bookmark bool   // nothing has happened
 	line     []byte // JSON
 }
 
@@ -105,7 +104,7 @@ func (b *watchBody) fill() <-chan struct{} {
 	}
 	for ; b.next < len(b.api.events) && len(b.rest) == 0; b.next++ {
 		e := b.api.events[b.next]
-		if e.resource != b.resource || e.version < b.after || e.version == b.after && !e.bookmark {
+		if e.resource != b.resource || e.version <= b.after {
 			continue
 		}
 		if b.ended = e.version <= b.api.forgotten; b.ended {
