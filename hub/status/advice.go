@@ -195,6 +195,8 @@ func adviseWaiting(c Case) Advice {
 			fmt.Sprintf("The volume can be on one node only, and is to be detached from %s first: look at the VolumeAttachment of the volume for that node.", node),
 			"A detach begins when the last Pod with the volume has left that node and its kubelet has unmounted it. If the node is dead, taint it node.kubernetes.io/out-of-service.",
 		}
+	case strings.Contains(a.WaitsFor, "left attached"):
+		advice.Do = []string{"The driver's page lists what was left attached, with its last error: it is detached there first."}
 	case strings.Contains(a.WaitsFor, "worker"):
 		advice.Do = []string{fmt.Sprintf("All workers of the driver that this may have are busy (%d of %d calls in flight): look at how long its calls take, and raise workers if the driver can do more at once.", c.Driver.Busy, c.Driver.Workers)}
 	case strings.Contains(a.WaitsFor, "same node"):

@@ -52,7 +52,10 @@
 // workers, busy, and lanes, one for each operation (attach, detach, drift, release), with
 // queued, delayed, running, workers, oldestSeconds, done, failed and stuck; the last
 // connectionError and failures; in mode observe observed with agreed, wouldHaveFailed,
-// differs, pending and disagreements; checklist; and foreignWriter.
+// differs, pending and disagreements; checklist; and foreignWriter. Where a volume is or may be
+// published and no VolumeAttachment asks for it, unowned has it, with volumeHandle, nodeID, node,
+// persistentVolume, volumeAttachment, since, tries, nextTry and lastError; unownedCount is how many
+// there are.
 //
 // A VolumeAttachment has name, driver, node, persistentVolume, volumeHandle, state,
 // operation, created, finalizer, since, tries, nextTry, lastError and waitsFor. Its state is one of
@@ -91,6 +94,8 @@
 //	attach_hub_queue_oldest_seconds{driver,operation}       0 if nothing waits
 //	attach_hub_workers_busy{driver,operation}, attach_hub_workers{driver,operation}
 //	attach_hub_stuck{driver,operation}
+//	attach_hub_dangling_publications{driver}                published where no VolumeAttachment asks for it
+//	attach_hub_detaches_given_up_total{driver}              of these: not known to the driver
 //	attach_hub_unclaimed_volumeattachments{attacher}        100 attachers, the rest as "other"
 //	attach_hub_registry_conflicts{driver}
 //	attach_hub_config_last_reload_successful
