@@ -52,6 +52,19 @@ func (d *driver) knowsAll(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// learn reads another VolumeAttachment of a volume anew that is to be attached, if the cache has it
+// from before this term: whoever had the lease then may have attached it, and its deletion
+// may not be in the cache yet. If that cannot be read now, the cache is believed.
+func (d *driver) learn(ctx context.Context, other *storagev1.VolumeAttachment) {
+	if known := d.overlay.Newest(other); !d.before(known) {
+		return
+	}
+	now, err := d.cluster.ReadAttachment(ctx, other.Name)
+	if err == nil && now != nil && now.UID == other.UID {
+		d.overlay.VolumeAttachmentWritten(now)
+	}
+}
+
 // catchUp returns a VolumeAttachment as it is when it is worked on for the first time in
 // a term, nil if it is gone. What has changed since the term began costs no request.
 func (d *driver) catchUp(ctx context.Context, va *storagev1.VolumeAttachment, r *record) (*storagev1.VolumeAttachment, error) {

@@ -140,7 +140,7 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 			}
 			return op, err
 		}
-		if d.waitsForDetach(it, va, plan) || !d.takeTurn(it, plan.Target, r.progress.MultiNode(plan)) ||
+		if d.waitsForDetach(ctx, it, va, plan) || !d.takeTurn(it, plan.Target, r.progress.MultiNode(plan)) ||
 			!d.queue.TakePlace(it, va.Spec.NodeName) {
 			return op, errParked
 		}
@@ -189,7 +189,7 @@ func (d *driver) carryOut(ctx context.Context, it *item, va *storagev1.VolumeAtt
 // detach of it from another node is in flight or about to start, also one for which
 // there is no VolumeAttachment any more. One that backs off holds nobody up: the driver
 // decides then.
-func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan attach.Plan) bool {
+func (d *driver) waitsForDetach(ctx context.Context, it *item, va *storagev1.VolumeAttachment, plan attach.Plan) bool {
 	name := attach.VolumeName(va)
 	if plan.Publish == nil || !plan.SingleNode {
 		return false
@@ -198,6 +198,7 @@ func (d *driver) waitsForDetach(it *item, va *storagev1.VolumeAttachment, plan a
 		if other.Name == va.Name || other.Spec.Attacher != d.name {
 			continue
 		}
+		d.learn(ctx, other)
 		if op, _ := d.wanted(other.Name); op == attach.Detaching && d.queue.WaitFor(it, workKey{attachmentWork, other.Name}) {
 			return true
 		}
@@ -287,6 +288,7 @@ func (d *driver) refresh(ctx context.Context, name string) {
 		// The watch may be late. What was left attached is seen to now, and not once more
 		// when the watch tells.
 		d.ledger.setReleased(before.UID, d.overlay.MarkDeleted(before))
+		d.ledger.vanish(name) // an attach elsewhere waits until that is known
 	}
 	if va == nil {
 		return
