@@ -180,7 +180,6 @@ func (l *ledger) close(name string) (workKey, bool) {
 	defer l.mu.Unlock()
 	r := l.records[name]
 	delete(l.records, name)
-	l.vanished.remove(name)
 	if r == nil {
 		return workKey{}, false
 	}

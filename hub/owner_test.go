@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -215,9 +216,10 @@ func TestFinalizerThatIsTakenBeforeTheDriverCouldBeCalledLeavesNothingAttached(t
 		stop := v.start()
 		va := v.attached()
 		stop()
-		connect, away := v.options.Connect, true
+		connect := v.options.Connect
+		var back atomic.Bool
 		v.options.Connect = func(ctx context.Context, d registry.Driver) (hub.Session, error) {
-			if away {
+			if !back.Load() {
 				return nil, errors.New("nobody answers")
 			}
 			return connect(ctx, d)
@@ -231,7 +233,7 @@ func TestFinalizerThatIsTakenBeforeTheDriverCouldBeCalledLeavesNothingAttached(t
 		if n := v.unowned(); n != 1 {
 			t.Errorf("%d volumes said to be left attached, want one", n)
 		}
-		away = false
+		back.Store(true)
 		v.pass(time.Minute)
 		if books := v.backend.Books(); len(books.Attached) > 0 || v.unowned() > 0 {
 			t.Errorf("attached %v, %d volumes said to be left attached", books.Attached, v.unowned())

@@ -65,10 +65,12 @@ func (d *driver) findVanished(ctx context.Context) {
 		va := d.overlay.Attachment(name)
 		if va == nil || va.UID != r.uid {
 			d.ledger.close(name)
+			d.ledger.found(name)
 		} else if r.progress.MayBeAttached() && !va.Status.Attached {
 			questions = append(questions, func() {
 				if va, err := d.ask(ctx, name); err == nil && (va == nil || va.UID != r.uid) {
 					d.ledger.close(name)
+					d.ledger.found(name)
 				}
 			})
 		}
