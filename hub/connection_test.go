@@ -384,6 +384,54 @@ func TestPanicInAProbeOrASecondConnectionRestartsTheDriver(t *testing.T) {
 	}
 }
 
+// A driver that warms up, say: the process is alive, and a call that it has taken may succeed.
+func TestADriverThatIsNotReadyForLongKeepsItsConnectionAndIsSeldomDialled(t *testing.T) {
+	var mu sync.Mutex
+	ready := true
+	set := func(to bool) { mu.Lock(); defer mu.Unlock(); ready = to }
+	probe := func(context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if !ready {
+			return csiclient.ErrNotReady
+		}
+		return nil
+	}
+	dial := func(ctx context.Context, _ int) (*memorySession, error) {
+		if err := probe(ctx); err != nil {
+			return nil, err
+		}
+		return &memorySession{probe: probe, publish: func(ctx context.Context, _ *csi.ControllerPublishVolumeRequest) error {
+			select {
+			case <-time.After(2 * time.Hour):
+				return nil
+			case <-ctx.Done():
+				return status.FromContextError(ctx.Err()).Err()
+			}
+		}}, nil
+	}
+	inMemory(t, dial, func(t *testing.T, w *memoryWorld) {
+		w.value.Timeout = 24 * time.Hour
+		w.serve()
+		w.attachment("v")
+		set(false)
+		for range 60 {
+			time.Sleep(time.Minute)
+			w.checkState("meanwhile", hub.Probing, "not ready")
+		}
+		if dials, _ := w.dialled(); dials > 1+60*2 {
+			t.Errorf("dialled %d times in an hour, want at most twice a minute", dials)
+		}
+		time.Sleep(time.Millisecond) // no Probe and no dial is under way: either may be first at one instant
+		set(true)
+		time.Sleep(2 * time.Hour)
+		w.checkState("in the end", hub.Ready, "")
+		if _, sessions := w.dialled(); len(sessions) != 1 || sessions[0].isClosed() || len(sessions[0].calls()) != 1 || !w.isAttached("v") {
+			t.Errorf("%d connections, the volume attached: %v; want it to be so by one call on the first connection", len(sessions), w.isAttached("v"))
+		}
+	})
+}
+
 func TestAStateSaysWhyADriverIsNotWellAlsoIfASecondConnectionFails(t *testing.T) {
 	dial := func(ctx context.Context, before int) (*memorySession, error) {
 		switch {
