@@ -30,10 +30,10 @@ func TestDutyFollowsModeAndHalt(t *testing.T) {
 
 // It may be on another node, or the wrong endpoint: other replicas serve it well.
 func TestDriverThatWasNeverReachedIsLeftToThoseWhoCanCallIt(t *testing.T) {
-	const patience = time.Minute
+	const timeout = time.Minute
 	synctest.Test(t, func(t *testing.T) {
 		c := &connection{changed: make(chan struct{})}
-		a := &absence{connection: c, patience: patience}
+		a := &absence{connection: c, timeout: timeout}
 		expect := func(when string, want bool, wantAgain time.Duration) {
 			t.Helper()
 			if able, _, again := a.able(); able != want || again != wantAgain {
@@ -45,8 +45,8 @@ func TestDriverThatWasNeverReachedIsLeftToThoseWhoCanCallIt(t *testing.T) {
 		expect("connected", true, 0)
 		c.setUp(false)
 		time.Sleep(10 * time.Second)
-		expect("just gone", true, patience-10*time.Second)
-		time.Sleep(patience - 10*time.Second)
+		expect("just gone", true, timeout-10*time.Second)
+		time.Sleep(timeout - 10*time.Second)
 		expect("gone for long", false, 0)
 	})
 }

@@ -146,7 +146,7 @@ func (h *Hub) newPost(logger klog.Logger, name string, e *engagement, l *ledger)
 		desired:    e.desired,
 		condition:  e.condition,
 		connection: c,
-		absence:    &absence{connection: c, patience: h.options.LeaseDuration},
+		absence:    &absence{connection: c, timeout: h.options.LeaseDuration},
 		intruder:   e.intruder,
 		halt:       e.halt,
 		ledger:     l,
