@@ -84,9 +84,7 @@ func TestAttachElsewhereWaitsWhileItIsNotClearWhoHasWhatWasLeftAttached(t *testi
 		va := v.attached()
 		v.register("other", "id-other")
 		v.refuseToDetach("id-n", codes.Internal)
-		v.delete(va)
-		v.pass(time.Second)
-		v.stripFinalizers(va.Name)
+		v.deleteWithoutDetach(va)
 		v.api.Intercept(func(r fakekube.Request) int {
 			if r == (fakekube.Request{Verb: "patch", Resource: "volumeattachments", Name: va.Name}) {
 				return http.StatusInternalServerError // the next one of the name cannot begin
@@ -115,9 +113,7 @@ func TestFailedDetachOfWhatWasLeftAttachedIsToldByAnEvent(t *testing.T) {
 		v.start()
 		va := v.attached()
 		v.refuseToDetach("id-n", codes.Internal)
-		v.delete(va)
-		v.pass(time.Second)
-		v.stripFinalizers(va.Name)
+		v.deleteWithoutDetach(va)
 		v.pass(time.Second)
 		v.eventsWith("")
 		v.pass(10 * time.Minute)
@@ -141,9 +137,7 @@ func TestVolumeIsGivenUpAlsoWhereNoConnectionLasts(t *testing.T) {
 		v.start()
 		va := v.attached()
 		v.refuseToDetach("id-n", codes.NotFound)
-		v.delete(va)
-		v.pass(time.Second)
-		v.stripFinalizers(va.Name)
+		v.deleteWithoutDetach(va)
 		v.pass(3 * 24 * time.Hour)
 		if n := v.unowned(); n > 0 {
 			t.Errorf("%d volumes said to be left attached after three days", n)
@@ -226,9 +220,7 @@ func TestFinalizerThatIsTakenBeforeTheDriverCouldBeCalledLeavesNothingAttached(t
 		}
 		v.start()
 		v.pass(time.Second)
-		v.delete(va)
-		v.pass(time.Second)
-		v.stripFinalizers(va.Name)
+		v.deleteWithoutDetach(va)
 		v.pass(time.Second)
 		if n := v.unowned(); n != 1 {
 			t.Errorf("%d volumes said to be left attached, want one", n)

@@ -209,6 +209,15 @@ func (v *virtual) stripFinalizers(name string) {
 	}
 }
 
+// deleteWithoutDetach deletes a VolumeAttachment, and takes its finalizer when the driver has been asked
+// to detach it.
+func (v *virtual) deleteWithoutDetach(va testbed.VolumeAttachment) {
+	v.t.Helper()
+	v.delete(va)
+	v.pass(time.Second)
+	v.stripFinalizers(va.Name)
+}
+
 // turn changes how the driver behaves.
 func (v *virtual) turn(k fakecsi.Knobs) {
 	v.t.Helper()
