@@ -84,7 +84,13 @@ func (h *Hub) isLeft(name string) bool {
 	h.mu.Lock()
 	l := h.ledgers[name]
 	h.mu.Unlock()
-	return l != nil && l.isLeft()
+	return l != nil && (l.isLeft() || h.isUnseen(l))
+}
+
+// isUnseen reports whether there is a record of a VolumeAttachment that is gone from the
+// cache. The cache loses it before anybody is told: its volume may be attached.
+func (h *Hub) isUnseen(l *ledger) bool {
+	return slices.ContainsFunc(l.names(), func(name string) bool { return h.cluster.Attachment(name) == nil })
 }
 
 // isLeftOf reports whether something of its driver is left in a VolumeAttachment. The
