@@ -1,4 +1,4 @@
-package hub
+package volume
 
 import (
 	"container/list"
@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// lendBelow is how short the calls of a lane must be of late for it to borrow the
-	// workers that the other lane leaves idle, all but one. A worker cannot be taken
-	// back from a call: as long as calls are that short, the other lane hardly notices,
+	// lendBelow is how short the calls of a Lane must be of late for it to borrow the
+	// workers that the other Lane leaves idle, all but one. A worker cannot be taken
+	// back from a call: as long as calls are that short, the other Lane hardly notices,
 	// and if they begin to hang it still has the one.
 	lendBelow = time.Second
 	// A driver that has come back gets an eighth of its workers at first, and twice as
@@ -19,10 +19,10 @@ const (
 	releaseWorkers = 4
 )
 
-// laneLoad is what one lane has to do and does.
+// laneLoad is what one Lane has to do and does.
 type laneLoad struct {
-	waiting list.List     // of *item, the next first
-	running list.List     // of *item, the oldest first
+	waiting list.List     // of *Entry, the next first
+	running list.List     // of *Entry, the oldest first
 	pace    time.Duration // of its calls of late, 0: none has ended yet
 }
 
@@ -32,7 +32,7 @@ func (l *laneLoad) quick(now time.Time) bool {
 		return false
 	}
 	oldest := l.running.Front()
-	return oldest == nil || now.Sub(oldest.Value.(*item).began) < lendBelow
+	return oldest == nil || now.Sub(oldest.Value.(*Entry).began) < lendBelow
 }
 
 // ended takes the length of a call into the pace: a moving average that forgets
@@ -50,9 +50,9 @@ func (l *laneLoad) ended(d time.Duration) {
 // workers: a burst of slow calls on one side does not keep the other from starting
 // (external-attacher issue 761). What is idle is lent to short calls only.
 type lanes struct {
-	load    [laneCount]laneLoad
+	load    [LaneCount]laneLoad
 	workers int
-	last    lane // that of attach and detach which was served last
+	last    Lane // that of attach and detach which was served last
 
 	open     bool      // the driver can be called
 	shut     bool      // it could not be called once
@@ -78,24 +78,24 @@ func (ls *lanes) nextStep(now time.Time) time.Duration {
 }
 
 // next returns the item to start now, nil for none. It does not move it.
-func (ls *lanes) next(now time.Time) *item {
-	release := &ls.load[releaseLane]
+func (ls *lanes) next(now time.Time) *Entry {
+	release := &ls.load[ReleaseLane]
 	if release.waiting.Len() > 0 && release.running.Len() < releaseWorkers {
-		return release.waiting.Front().Value.(*item)
+		return release.waiting.Front().Value.(*Entry)
 	}
 	if !ls.open {
 		return nil
 	}
-	attach, detach := ls.mayStart(attachLane, now), ls.mayStart(detachLane, now)
+	attach, detach := ls.mayStart(AttachLane, now), ls.mayStart(DetachLane, now)
 	switch {
 	case attach && detach:
 		return ls.head(ls.fairer())
 	case attach:
-		return ls.head(attachLane)
+		return ls.head(AttachLane)
 	case detach:
-		return ls.head(detachLane)
+		return ls.head(DetachLane)
 	case ls.mayRepair(now):
-		return ls.head(driftLane)
+		return ls.head(DriftLane)
 	}
 	return nil
 }
@@ -104,35 +104,35 @@ func (ls *lanes) next(now time.Time) *item {
 // nobody waits, and never with more than half of the workers.
 func (ls *lanes) mayRepair(now time.Time) bool {
 	workers := ls.atOnce(now)
-	return ls.load[driftLane].waiting.Len() > 0 &&
-		ls.load[attachLane].waiting.Len() == 0 && ls.load[detachLane].waiting.Len() == 0 &&
-		ls.inFlight() < workers && ls.busy(attachLane) < max(1, workers/2)
+	return ls.load[DriftLane].waiting.Len() > 0 &&
+		ls.load[AttachLane].waiting.Len() == 0 && ls.load[DetachLane].waiting.Len() == 0 &&
+		ls.inFlight() < workers && ls.busy(AttachLane) < max(1, workers/2)
 }
 
-// busy is how many workers an attach or detach lane has. Repairs are attaches.
-func (ls *lanes) busy(l lane) int {
+// busy is how many workers an attach or detach Lane has. Repairs are attaches.
+func (ls *lanes) busy(l Lane) int {
 	n := ls.load[l].running.Len()
-	if l == attachLane {
-		n += ls.load[driftLane].running.Len()
+	if l == AttachLane {
+		n += ls.load[DriftLane].running.Len()
 	}
 	return n
 }
 
 // inFlight is how many workers have something to do.
 func (ls *lanes) inFlight() int {
-	return ls.load[attachLane].running.Len() + ls.load[detachLane].running.Len() + ls.load[driftLane].running.Len()
+	return ls.load[AttachLane].running.Len() + ls.load[DetachLane].running.Len() + ls.load[DriftLane].running.Len()
 }
 
-func (ls *lanes) head(l lane) *item { return ls.load[l].waiting.Front().Value.(*item) }
+func (ls *lanes) head(l Lane) *Entry { return ls.load[l].waiting.Front().Value.(*Entry) }
 
-// mayStart says whether a lane may have one more worker.
-func (ls *lanes) mayStart(l lane, now time.Time) bool {
+// mayStart says whether a Lane may have one more worker.
+func (ls *lanes) mayStart(l Lane, now time.Time) bool {
 	return ls.load[l].waiting.Len() > 0 && ls.inFlight() < ls.atOnce(now) && ls.busy(l) < ls.most(l, now)
 }
 
-// most is how many workers an attach or detach lane may have now, those the other one
+// most is how many workers an attach or detach Lane may have now, those the other one
 // leaves idle included as far as they are lent.
-func (ls *lanes) most(l lane, now time.Time) int {
+func (ls *lanes) most(l Lane, now time.Time) int {
 	mine, other := &ls.load[l], &ls.load[1-l]
 	workers := ls.atOnce(now)
 	kept := workers / 2 // for the other lane
@@ -142,14 +142,14 @@ func (ls *lanes) most(l lane, now time.Time) int {
 	return workers - max(kept, ls.busy(1-l))
 }
 
-// fairer returns the lane with fewer workers, in turn if they have the same.
-func (ls *lanes) fairer() lane {
-	a, d := ls.busy(attachLane), ls.busy(detachLane)
+// fairer returns the Lane with fewer workers, in turn if they have the same.
+func (ls *lanes) fairer() Lane {
+	a, d := ls.busy(AttachLane), ls.busy(DetachLane)
 	switch {
 	case a < d:
-		return attachLane
+		return AttachLane
 	case d < a:
-		return detachLane
+		return DetachLane
 	}
 	return 1 - ls.last
 }

@@ -1,0 +1,179 @@
+package volume
+
+import (
+	"container/heap"
+	"container/list"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// Kind says what an entry is about.
+type Kind int8
+
+const (
+	ClaimKind     Kind = iota // a VolumeAttachment, by name
+	UnownedKind               // an unowned publication, by target
+	FinalizerKind             // the driver's finalizer on a PersistentVolume, by name
+)
+
+// Key names an entry. There is at most one entry of a key.
+type Key struct {
+	Kind   Kind
+	Name   string        // of a VolumeAttachment or PersistentVolume
+	Target attach.Target // of an unowned publication
+}
+
+// ClaimKey is the key of a VolumeAttachment.
+func ClaimKey(name string) Key { return Key{Kind: ClaimKind, Name: name} }
+
+// FinalizerKey is the key of a PersistentVolume whose finalizer may have to be removed.
+func FinalizerKey(name string) Key { return Key{Kind: FinalizerKind, Name: name} }
+
+func unownedKey(t attach.Target) Key { return Key{Kind: UnownedKind, Target: t} }
+
+// Place is where an entry calls the driver for which volume. Without a volume handle the entry
+// is unplaced: a worker has to read the objects first.
+type Place struct {
+	Target attach.Target
+	Node   string // name of the Kubernetes node
+	// Shared: calls for the volume on other nodes may be in flight at the same time, because
+	// its access mode is surely a MULTI_NODE one. Otherwise the call must be the only one.
+	Shared bool
+}
+
+// Lane is a share of a driver's workers.
+type Lane int8
+
+const (
+	AttachLane Lane = iota
+	DetachLane
+	DriftLane   // volumes that the storage system has lost: when nothing else waits
+	ReleaseLane // finalizers of PersistentVolumes: no CSI call, so no worker of the driver
+	LaneCount
+)
+
+// LaneOf returns the lane of an operation.
+func LaneOf(op attach.Operation) Lane {
+	if op == attach.Detaching {
+		return DetachLane
+	}
+	return AttachLane
+}
+
+// String returns the name of the lane in metrics.
+func (l Lane) String() string { return [...]string{"attach", "detach", "drift", "release"}[l] }
+
+// State is what an entry does.
+type State int8
+
+const (
+	Blocked State = iota // Next does not let it start, see Wait
+	Ready                // in its lane, or waiting for a slot of its node
+	Delayed              // until due
+	Running              // a worker has it
+)
+
+// WaitKind says what a blocked entry waits for.
+type WaitKind int8
+
+const (
+	WaitWorker WaitKind = iota
+	WaitVolume          // other calls for the volume
+	WaitNode            // other calls for the node
+	WaitDetach          // a detach of the volume that goes first
+)
+
+// Wait is what an entry waits for.
+type Wait struct {
+	Kind   WaitKind
+	Detach Key // for WaitDetach
+}
+
+// Entry is one piece of work in a driver's queue. The Table's mutex guards it, except Retries,
+// which belong to the worker that has it.
+type Entry struct {
+	Key     Key
+	Retries Retries
+
+	lane   Lane
+	state  State
+	place  Place
+	volume *Volume // nil: unplaced
+	wait   Wait
+
+	again    bool // running, and something has changed meanwhile
+	retryNow bool // running, and something has changed that may help it
+	soon     bool // its delay is not a backoff: attaches elsewhere wait for it
+	waited   bool // Next has not let it start since it became due
+	called   bool // its worker came as far as to a call
+	slot     bool // it takes one of the slots of its node
+
+	// When it last became due and when it last started, in steps of the Table.
+	came, served uint64
+
+	repeats int // runs in a row at whose end the worker asked for another one at once
+
+	failures int    // in a row, to be shown
+	failure  string // the last of them
+
+	since time.Time     // when its work was first asked for
+	began time.Time     // when it began to run
+	due   time.Time     // when a delayed one is to run
+	index int           // in the heap of the delayed ones
+	link  *list.Element // in a list of its lane, or nil
+}
+
+// Since returns when the work was first asked for.
+func (e *Entry) Since() time.Time { return e.since }
+
+// repeat counts one more run at whose end the worker asks for another one at once, and
+// returns how long that has to wait: not at all the first time.
+func (e *Entry) repeat() time.Duration {
+	e.repeats++
+	if e.repeats == 1 {
+		return 0
+	}
+	e.soon = true
+	return min(repeatPauseMax, repeatPause<<min(e.repeats-2, 10))
+}
+
+// call returns what Next looks at.
+func (e *Entry) call() Call {
+	c := Call{Target: e.place.Target, Shared: e.place.Shared, Detach: e.lane == DetachLane, Unowned: e.Key.Kind == UnownedKind, Came: e.came, Served: e.served}
+	switch {
+	case e.state == Running:
+		c.State = InFlight
+	case e.state == Delayed && !e.soon:
+		c.State = BacksOff
+	case e.state == Delayed:
+		c.State = Pauses
+	}
+	return c
+}
+
+// delayHeap orders delayed entries by when they are due.
+type delayHeap []*Entry
+
+func (h delayHeap) Len() int           { return len(h) }
+func (h delayHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h delayHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *delayHeap) Push(x any) {
+	e := x.(*Entry)
+	e.index = len(*h)
+	*h = append(*h, e)
+}
+
+func (h *delayHeap) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return e
+}
+
+func (h *delayHeap) take(e *Entry) { heap.Remove(h, e.index) }

@@ -1,0 +1,111 @@
+package volume
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// CallState is where a call stands.
+type CallState int8
+
+const (
+	Due      CallState = iota // it wants to start
+	InFlight                  // a worker has it
+	Pauses                    // it starts soon again, without having failed
+	BacksOff                  // it has failed, and starts again later
+)
+
+// Call is what Next looks at of an entry: a plain value.
+type Call struct {
+	Target attach.Target
+	// Shared: calls for the volume at other node IDs may be in flight at the same time.
+	Shared  bool
+	Detach  bool
+	Unowned bool // the detach of an unowned publication
+	State   CallState
+	// Came and Served order calls: when the call last became due and when it last started.
+	Came, Served uint64
+}
+
+// Verdict is what Next says of a call that is due: it may start, or what it waits for. Behind is
+// the index of the detach that goes first, for WaitDetach.
+type Verdict struct {
+	Start  bool
+	Wait   WaitKind
+	Behind int
+}
+
+// Next says which calls for one volume may start now, and returns a verdict for each call. It is
+// pure. parallel is the setting parallelMultiNode. The rules:
+//
+//   - One call for a volume at a time (CSI spec). Calls for a multi-node volume at different node
+//     IDs may be in flight together, with parallel.
+//   - A publish of a single-node volume does not start while an unpublish elsewhere is due, in
+//     flight or paused. An unpublish that backs off holds nobody up: the driver decides then.
+//   - Detaches go first, then the longest waiting. A detach that has started since the
+//     longest waiting call became due is tried again, and does not go before it once more.
+//   - Nothing overtakes a call that needs the volume for itself.
+func Next(calls []Call, parallel bool) []Verdict {
+	verdicts := make([]Verdict, len(calls))
+	var holding []int
+	for i, c := range calls {
+		if c.State == InFlight {
+			holding = append(holding, i)
+		}
+	}
+	held := false // by a call that needs the volume for itself and has to wait
+	for _, i := range inOrder(calls) {
+		if first := detachFirst(calls, i); first >= 0 {
+			verdicts[i] = Verdict{Wait: WaitDetach, Behind: first}
+			continue
+		}
+		fits := !held && !slices.ContainsFunc(holding, func(other int) bool {
+			return !parallel || !calls[i].Shared || !calls[other].Shared || calls[i].Target.NodeID == calls[other].Target.NodeID
+		})
+		if fits {
+			verdicts[i] = Verdict{Start: true}
+			holding = append(holding, i)
+			continue
+		}
+		verdicts[i] = Verdict{Wait: WaitVolume}
+		held = held || !calls[i].Shared
+	}
+	return verdicts
+}
+
+// inOrder returns the calls that are due in the order in which they may start.
+func inOrder(calls []Call) []int {
+	var due []int
+	oldest := uint64(math.MaxUint64)
+	for i, c := range calls {
+		if c.State == Due {
+			due = append(due, i)
+			oldest = min(oldest, c.Came)
+		}
+	}
+	rank := func(c Call) int {
+		if c.Detach && c.Served < oldest {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(due, func(a, b int) int {
+		return cmp.Or(cmp.Compare(rank(calls[a]), rank(calls[b])), cmp.Compare(calls[a].Came, calls[b].Came))
+	})
+	return due
+}
+
+// detachFirst returns the index of a detach that has to go before a call, -1 for none. What is left
+// at the target of a publish is taken over by it, and does not go first.
+func detachFirst(calls []Call, i int) int {
+	c := calls[i]
+	if c.Detach || c.Shared {
+		return -1
+	}
+	return slices.IndexFunc(calls, func(other Call) bool {
+		return other.Detach && other.State != BacksOff && !(other.Unowned && other.Target == c.Target)
+	})
+}
