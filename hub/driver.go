@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -38,9 +38,8 @@ type driver struct {
 	grace      time.Duration
 
 	term    *lease.Term
-	ledger  *ledger
+	table   *volume.Table
 	overlay *cache.Overlay
-	queue   *queue
 	budget  *rate.Limiter // of writes to the Kubernetes API
 	guards  *attach.VolumeGuards
 	// writeTimeout bounds one of them: it has to fit into a lease. 0: no lease.
@@ -80,8 +79,8 @@ func (d *driver) run(ctx context.Context) error {
 
 	var loops sync.WaitGroup
 	goSafely(&loops, fail, func() {
-		d.queue.run(intake, func(it *item) {
-			goSafely(&d.workers, fail, func() { d.work(calls, it) })
+		d.table.Run(intake, func(e *volume.Entry) {
+			goSafely(&d.workers, fail, func() { d.work(calls, e) })
 		})
 	})
 	// Also while the driver cannot be called: what vanishes then is known to nobody else.
@@ -103,7 +102,8 @@ func (d *driver) run(ctx context.Context) error {
 		defer close(ended)
 		loops.Wait()
 		d.workers.Wait()
-		contain(d.cannotPart, func() { d.part(calls) })
+		d.table.Close()
+		contain(d.cannotDrain, func() { d.detachUnowned(calls) })
 	}()
 	select {
 	case <-ended:
@@ -127,8 +127,7 @@ var (
 // setLimits carries the settings into what holds a copy of them. It loses nothing that
 // waits.
 func (d *driver) setLimits(value registry.Driver) {
-	d.queue.SetParallel(value.ParallelMultiNode)
-	d.queue.SetLimits(value.Workers, value.MaxPerNode)
+	d.table.SetLimits(value.Workers, value.MaxPerNode, value.ParallelMultiNode)
 	limit, burst := rate.Inf, 0
 	if value.KubeAPI.QPS > 0 {
 		limit, burst = rate.Limit(value.KubeAPI.QPS), value.KubeAPI.BurstOrDefault()
@@ -159,9 +158,9 @@ func (d *driver) connectionChanged() {
 			d.logger.Info("Serving the driver", "endpoint", value.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
 		}
 		d.opened = true
-		d.queue.Open()
+		d.table.OpenLanes()
 	} else if d.opened {
-		d.queue.Shut()
+		d.table.ShutLanes()
 	}
 }
 
@@ -170,7 +169,7 @@ func (d *driver) connectionChanged() {
 func (d *driver) leave() bool {
 	d.gate.Lock()
 	defer d.gate.Unlock()
-	if up, _, _ := d.connection.isUp(); up || d.queue.busy() {
+	if up, _, _ := d.connection.isUp(); up || d.table.IsCalling() {
 		return false
 	}
 	d.left = true
@@ -209,135 +208,31 @@ func (d *driver) decider() attach.Driver {
 	return decider
 }
 
-// attacher returns what carries plans out, for the worker that has the item of what is
-// written: what comes back counts as seen by it.
-func (d *driver) attacher() attach.Attacher {
-	a := d.writer()
-	a.Written = workerWrites{d.overlay, d.ledger}
-	return a
-}
-
-// writer is attacher for all who are not that worker. What comes back may be news, such as a
-// deletion, that a worker has to look at.
-func (d *driver) writer() attach.Attacher {
-	return attach.Attacher{Kube: d.kube, Controller: d, Written: d.overlay, Guards: d.guards,
-		Timeout: d.desired.settings().Timeout, BeforeWrite: d.beforeWrite, Fence: d.mayCall, WriteTimeout: d.writeTimeout}
-}
-
-// workerWrites takes what a worker has written or read of its own VolumeAttachment.
-type workerWrites struct {
-	*cache.Overlay
-	ledger *ledger
-}
-
-// VolumeAttachmentWritten implements attach.Written.
-func (w workerWrites) VolumeAttachmentWritten(va *storagev1.VolumeAttachment) {
-	w.Overlay.VolumeAttachmentWritten(va)
-	w.ledger.saw(va)
-}
-
-// wanted returns what a VolumeAttachment asks for in its newest known state, Idle
-// if it is gone, and in which lane that is to be done.
-func (d *driver) wanted(name string) (attach.Operation, lane) {
+// wanted returns what a VolumeAttachment asks for in its newest known state, Idle if it is gone, and
+// in which lane that has to be done.
+func (d *driver) wanted(name string) (attach.Operation, volume.Lane) {
 	va := d.overlay.Attachment(name)
 	if va == nil {
-		return attach.Idle, detachLane
+		return attach.Idle, volume.DetachLane
 	}
 	return d.wantedOf(d.decider(), va)
 }
 
 // wantedOf is wanted for one state of a VolumeAttachment.
-func (d *driver) wantedOf(decider attach.Driver, va *storagev1.VolumeAttachment) (attach.Operation, lane) {
+func (d *driver) wantedOf(decider attach.Driver, va *storagev1.VolumeAttachment) (attach.Operation, volume.Lane) {
 	op := decider.Wanted(va)
-	if op == attach.Idle && va.DeletionTimestamp == nil && d.ledger.isLost(va) {
-		return attach.Attaching, driftLane
+	if op == attach.Idle && va.DeletionTimestamp == nil && d.table.IsLost(va) {
+		return attach.Attaching, volume.DriftLane
 	}
-	return op, laneOf(op)
+	return op, volume.LaneOf(op)
 }
 
-// unchanged says whether a VolumeAttachment is as it was last decided on or written.
-func (d *driver) unchanged(name string) bool {
+// isUnchanged reports whether a VolumeAttachment is as it was last decided on or written.
+func (d *driver) isUnchanged(name string) bool {
 	va := d.overlay.Attachment(name)
 	if va == nil {
 		return false
 	}
-	_, unchanged := d.ledger.known(va)
+	_, unchanged := d.table.Known(va)
 	return unchanged
-}
-
-// backfill takes from the index all that there is to do. It is done with the route
-// open, so that nothing falls between index and events.
-func (d *driver) backfill() {
-	decider := d.decider()
-	// What was left attached comes first: it goes before an attach elsewhere.
-	for _, name := range d.ledger.names() {
-		if d.overlay.Attachment(name) == nil { // it went while nobody listened
-			d.ledger.vanish(name)
-			d.queue.Add(workKey{attachmentWork, name}, detachLane)
-		}
-	}
-	for _, key := range d.ledger.takeOrphans() {
-		d.queue.Add(key, detachLane)
-	}
-	for _, va := range d.cluster.AttachmentsOfDriver(d.name) {
-		if op := decider.Wanted(d.overlay.Newest(va)); op != attach.Idle {
-			d.queue.Renew(workKey{attachmentWork, va.Name}, laneOf(op))
-		}
-	}
-	for _, pv := range d.cluster.ReleasableVolumes(d.finalizer) {
-		if attach.Leaving(pv, d.name) {
-			d.queue.Add(workKey{volumeWork, pv.Name}, releaseLane)
-		}
-	}
-}
-
-func laneOf(op attach.Operation) lane {
-	if op == attach.Detaching {
-		return detachLane
-	}
-	return attachLane
-}
-
-// lookAgain implements listener.
-func (d *driver) lookAgain() { d.backfill() }
-
-// hurry implements listener.
-func (d *driver) hurry(name string) { d.queue.Hurry(workKey{attachmentWork, name}) }
-
-// onAttachment implements listener.
-func (d *driver) onAttachment(before, va *storagev1.VolumeAttachment) {
-	d.checkWriter(before, va)
-	d.overlay.VolumeAttachmentChanged(va)
-	if va = d.overlay.Attachment(va.Name); va == nil {
-		return // it is gone meanwhile, and the event that says so follows
-	}
-	recorded, unchanged := d.ledger.known(va)
-	op := d.decider().Wanted(va)
-	if unchanged || !recorded && op == attach.Idle {
-		return
-	}
-	d.queue.Add(workKey{attachmentWork, va.Name}, laneOf(op))
-}
-
-// onAttachmentGone implements listener.
-func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
-	d.overlay.VolumeAttachmentDeleted(va)
-	recorded, _ := d.ledger.known(va)
-	if (!d.before(va) || cutShort(va, d.finalizer)) && !d.ledger.wasReleased(va.UID) {
-		recorded = d.ledger.adopt(d.decider(), d.orphanFacts(va))
-	}
-	if recorded {
-		d.ledger.vanish(va.Name) // before it is in the queue, so that its worker finds it
-		d.queue.Add(workKey{attachmentWork, va.Name}, detachLane)
-	}
-	d.ledger.setReleased(va.UID, false)
-}
-
-// onVolume takes a PersistentVolume that has or had the driver's finalizer and was added
-// or has changed, or that a VolumeAttachment has let go of.
-func (d *driver) onVolume(pv *corev1.PersistentVolume) {
-	d.overlay.PersistentVolumeChanged(pv)
-	if attach.HasFinalizer(pv.Finalizers, d.finalizer) && attach.Leaving(pv, d.name) {
-		d.queue.Add(workKey{volumeWork, pv.Name}, releaseLane)
-	}
 }

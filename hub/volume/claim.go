@@ -147,29 +147,38 @@ func (t *Table) IsReadAnew(c *Claim) bool {
 	return c.readAnew
 }
 
-// SetReleased notes whether this process has detached a VolumeAttachment and let it go. The last
-// state that the watch reports of it has the finalizer still, and is not to be taken for an
+// WasReleased reports whether this process has detached a VolumeAttachment and let it go. The last
+// state that the watch reports of it has the finalizer still, and must not be taken for that of an
 // object that vanished with its volume attached.
-func (t *Table) SetReleased(uid types.UID, released bool) {
+func (t *Table) WasReleased(uid types.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.setReleased(uid, released)
+	return t.released[uid]
 }
 
-func (t *Table) setReleased(uid types.UID, released bool) {
-	if released {
-		t.released[uid] = true
-	} else {
-		delete(t.released, uid)
+// ReadGone takes that a VolumeAttachment is gone, as a live read has shown. reported says that the
+// watch has yet to report it: what the object has left is seen to now, and not once more then.
+func (t *Table) ReadGone(id Identity, reported bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if reported {
+		t.released[id.UID] = true
+	}
+	if c := t.claims[id.Name]; c != nil && c.UID == id.UID {
+		t.gone(c)
 	}
 }
 
-// Gone takes that a VolumeAttachment is gone. last is what its last state records as published, nil
-// for nothing: it counts where this process knows nothing itself. What the object has left
-// published is unowned from now on; if a worker has it, when that has ended.
+// Gone takes that the watch has reported a VolumeAttachment as gone. last is what its last state
+// records as published, nil for nothing: it counts where this process knows nothing itself. What
+// the object has left published is unowned from now on; if a worker has it, when that has ended.
 func (t *Table) Gone(id Identity, last *attach.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.released[id.UID] {
+		delete(t.released, id.UID)
+		last = nil
+	}
 	c := t.claims[id.Name]
 	if c == nil || c.UID != id.UID {
 		if last != nil {
@@ -180,10 +189,27 @@ func (t *Table) Gone(id Identity, last *attach.Record) {
 	if last != nil {
 		c.publication.restore(*last)
 	}
+	t.gone(c)
+}
+
+// Missing ends the claim of a VolumeAttachment that is not there any more, and reports whether
+// there was one.
+func (t *Table) Missing(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.claims[name]
+	if c != nil {
+		t.gone(c)
+	}
+	return c != nil
+}
+
+// gone ends a claim, and its entry. While a worker has that, the end of its run does.
+func (t *Table) gone(c *Claim) {
 	if c.gone.IsZero() {
 		c.gone = time.Now()
 	}
-	e := t.entries[ClaimKey(id.Name)]
+	e := t.entries[ClaimKey(c.Name)]
 	if e != nil && e.state == Running {
 		e.again = true // another object may have the name by now
 		return

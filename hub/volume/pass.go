@@ -150,11 +150,9 @@ func (c *Claim) nextOfDetach(p Pass) Effect {
 	return Effect{Release, p.Target}
 }
 
-// begin takes in that an effect is about to begin: a call that is in flight may have its effect.
-func (c *Claim) begin(p Pass, e Effect) {
-	if e.Kind == Publish {
-		c.publication = Publication{Record: p.Record, Belief: Uncertain, Secrets: c.publication.Secrets}
-	}
+// start takes in that a publish begins. It is pure.
+func (c *Claim) start(p Pass) {
+	c.publication = Publication{Record: p.Record, Belief: Uncertain, Secrets: c.publication.Secrets}
 }
 
 // apply takes in how an effect has ended. It is pure: it changes only the claim and the pass.
@@ -235,17 +233,26 @@ func (t *Table) Believed(c *Claim) Publication {
 	return c.publication
 }
 
-// Next returns the next effect of a pass, and takes in that it begins: a call that is in flight may
-// have its effect.
+// Next returns the next effect of a pass.
 func (t *Table) Next(c *Claim, p Pass) Effect {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := c.next(p)
-	if e.Kind == Publish {
-		c.begin(p, e)
+	return c.next(p)
+}
+
+// Start takes in that an effect begins: a call that is in flight may have its effect.
+func (t *Table) Start(c *Claim, p Pass, e Effect) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch e.Kind {
+	case Publish:
+		c.start(p)
 		t.resolve(e.Target) // the claim takes it over
+	case Release:
+		if c.gone.IsZero() { // before the deletion's event, which asks
+			t.released[c.UID] = true
+		}
 	}
-	return e
 }
 
 // Apply takes in how an effect has ended.
@@ -259,5 +266,7 @@ func (t *Table) Apply(c *Claim, p *Pass, e Effect, o Outcome) {
 		t.leave(c.Identity, before, true)
 	case e.Kind == Unpublish && o.Result == Succeeded:
 		t.resolve(e.Target)
+	case e.Kind == Release && o.Result != Succeeded:
+		delete(t.released, c.UID)
 	}
 }

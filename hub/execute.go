@@ -1,0 +1,196 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// execution carries out a plan, effect by effect: volume.Table says which is next, and takes in how
+// each has ended. It decides nothing itself.
+type execution struct {
+	driver  *driver
+	entry   *volume.Entry
+	claim   *volume.Claim
+	object  *storagev1.VolumeAttachment
+	plan    attach.Plan
+	pass    volume.Pass
+	secrets map[string]string
+	alive   *storagev1.VolumeAttachment // after the release of the finalizer, if it still exists
+}
+
+// execute carries out a plan for a claim. It stops at the first error, or with errBlocked when
+// the entry has left its worker.
+func (d *driver) execute(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, plan attach.Plan) error {
+	x := &execution{driver: d, entry: e, claim: c, object: va, plan: plan, pass: volume.NewPass(plan)}
+	if plan.Publish != nil && plan.SingleNode {
+		d.readOthers(ctx, va)
+	}
+	var reserved attach.Target
+	for {
+		effect := d.table.Next(c, x.pass)
+		if effect.Kind == volume.Finished {
+			return nil
+		}
+		if at := effect.Target; at.VolumeHandle != "" && at != reserved {
+			if !d.table.Reserve(e, x.place(at)) {
+				return errBlocked
+			}
+			reserved = at
+			continue // the claim may have changed while it waited
+		}
+		d.table.Start(c, x.pass, effect)
+		outcome, err := x.do(ctx, effect)
+		d.table.Apply(c, &x.pass, effect, outcome)
+		if err != nil && d.table.Next(c, x.pass).Kind != volume.Leave {
+			return err
+		}
+	}
+}
+
+// place returns where a call at a target is made.
+func (x *execution) place(t attach.Target) volume.Place {
+	p := volume.Place{Target: t, Node: x.object.Spec.NodeName}
+	if t == x.plan.Target {
+		p.Shared = !x.plan.SingleNode
+	} else {
+		p.Shared = x.driver.isLeftShared(x.claim.Identity, x.driver.table.Believed(x.claim).Record)
+	}
+	return p
+}
+
+// do makes one step to the outside, and says how it has ended.
+func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcome, error) {
+	d := x.driver
+	a := d.attacher()
+	var o volume.Outcome
+	var err error
+	switch effect.Kind {
+	case volume.FindOwners:
+		o.Owner, err = d.ownersElsewhere(ctx, x.claim.Identity, x.plan.Operation, effect.Target)
+	case volume.ReadSecret:
+		x.secrets, err = a.Secrets(ctx, x.plan.SecretRef)
+	case volume.Guard:
+		err = a.Guard(ctx, x.plan)
+	case volume.Publish:
+		o.Context, err = a.Publish(ctx, x.plan, x.secrets)
+		o.Secrets = x.secrets
+	case volume.MarkAttached:
+		err = a.MarkAttached(ctx, x.plan, d.table.Believed(x.claim).Context)
+	case volume.Unpublish:
+		err = d.unpublish(ctx, d.table.Believed(x.claim), effect.Target, x.plan)
+	case volume.Leave:
+		klog.FromContext(ctx).Info("The volume is left where it was attached before, to be detached later", "volumeHandle", effect.Target.VolumeHandle, "nodeID", effect.Target.NodeID)
+	case volume.Release:
+		x.alive, err = a.Release(ctx, x.plan)
+		o.Alive = x.alive != nil
+	case volume.MarkDetached:
+		err = a.MarkDetached(ctx, x.alive)
+	case volume.LookAgain:
+		err = errOwnerUnclear
+	}
+	o.Result = d.resultOf(err, x.entry)
+	return o, err
+}
+
+// resultOf says what an error means for what is believed of a volume.
+func (d *driver) resultOf(err error, e *volume.Entry) volume.Result {
+	call := (*attach.CallError)(nil)
+	switch {
+	case err == nil:
+		return volume.Succeeded
+	case attach.Rejected(err):
+		return volume.Rejected
+	case isFenced(err), isAway(err) && e.Retries.Aways < aloneAfter, !errors.As(err, &call):
+		return volume.NotDone
+	}
+	return volume.Failed
+}
+
+// unpublish calls ControllerUnpublishVolume for what is believed to be published at a target, or else
+// for what a plan says. The secret is that of the publish, if it is known.
+func (d *driver) unpublish(ctx context.Context, p volume.Publication, target attach.Target, plan attach.Plan) error {
+	ref := plan.SecretRef
+	known := p.Target == target
+	if known && p.SecretKnown {
+		ref = p.SecretRef
+	}
+	secrets, err := d.attacher().Secrets(ctx, ref)
+	if apierrors.IsNotFound(err) && known && p.Secrets != nil {
+		// The secret went before the volume (rook issue 16956). What attached it detaches it.
+		secrets, err = p.Secrets, nil
+	}
+	if err != nil {
+		return err
+	}
+	return d.attacher().Unpublish(ctx, target, secrets)
+}
+
+// errOwnerUnclear says that a volume is not detached because a VolumeAttachment may have it where
+// it is.
+var errOwnerUnclear = errors.New("another VolumeAttachment may have the volume at this node ID: this is looked at again")
+
+// attacher returns what makes the steps, for the worker that has the entry of what is written: what
+// comes back counts as seen by it.
+func (d *driver) attacher() attach.Attacher {
+	a := d.writer()
+	a.Written = workerWrites{d.overlay, d.table}
+	return a
+}
+
+// writer is attacher for all who are not that worker. What comes back may be new to the worker, such
+// as a deletion.
+func (d *driver) writer() attach.Attacher {
+	return attach.Attacher{
+		Writer:      attach.Writer{Kube: d.kube, Limit: d.budget, Fence: d.mayCall, Written: d.overlay, Timeout: d.writeTimeout},
+		Controller:  d,
+		CallTimeout: d.desired.settings().Timeout,
+		Guards:      d.guards,
+	}
+}
+
+// workerWrites takes what a worker has written or read of its own VolumeAttachment.
+type workerWrites struct {
+	*cache.Overlay
+	table *volume.Table
+}
+
+// VolumeAttachmentWritten implements attach.Written.
+func (w workerWrites) VolumeAttachmentWritten(va *storagev1.VolumeAttachment) {
+	w.Overlay.VolumeAttachmentWritten(va)
+	w.table.Saw(va)
+}
+
+// readOthers reads those other VolumeAttachments of a volume anew that the cache has from before this
+// term: whoever had the lease then may have attached them, and their deletions may not be in the
+// cache yet. A detach that is found goes before an attach.
+func (d *driver) readOthers(ctx context.Context, va *storagev1.VolumeAttachment) {
+	for _, other := range d.cluster.AttachmentsOfVolume(attach.VolumeName(va)) { // none of an inline volume
+		if other.Name == va.Name || other.Spec.Attacher != d.name {
+			continue
+		}
+		if known := d.overlay.Newest(other); d.before(known) {
+			now, err := d.cluster.ReadAttachment(ctx, other.Name)
+			if err == nil && now != nil && now.UID == other.UID {
+				d.overlay.VolumeAttachmentWritten(now)
+			}
+		}
+		newest := d.overlay.Attachment(other.Name)
+		if newest == nil {
+			continue
+		}
+		if op, l := d.wantedOf(d.decider(), newest); op == attach.Detaching && !d.table.Has(volume.ClaimKey(other.Name)) {
+			d.table.Add(volume.ClaimKey(other.Name), l, d.placeOf(newest, op))
+		}
+	}
+}
+
+var _ = fmt.Sprint
