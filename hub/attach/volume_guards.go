@@ -25,7 +25,7 @@ func (a Attacher) guardVolume(ctx context.Context, plan Plan) error {
 	if a.Guards == nil {
 		return a.patchVolume(ctx, plan.GuardVolume)
 	}
-	_, err, _ := a.Guards.writes.Do(plan.GuardVolume.Name+"\x00"+string(plan.GuardVolume.Body), func() (any, error) {
+	_, err, _ := a.Guards.writes.Do(plan.GuardVolume.Name+"\x00"+string(plan.GuardVolume.encode()), func() (any, error) {
 		now := a.Guards.Newest(plan.GuardVolume.Name)
 		if now != nil && now.UID == plan.GuardVolume.UID && HasFinalizer(now.Finalizers, Finalizer(plan.attachment.Spec.Attacher)) {
 			return nil, nil

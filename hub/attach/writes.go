@@ -80,7 +80,7 @@ func (a Attacher) patchVolume(ctx context.Context, patch *Patch) error {
 		return err
 	}
 	defer cancel()
-	pv, err := a.Kube.CoreV1().PersistentVolumes().Patch(ctx, patch.Name, types.JSONPatchType, patch.Body,
+	pv, err := a.Kube.CoreV1().PersistentVolumes().Patch(ctx, patch.Name, types.JSONPatchType, patch.encode(),
 		metav1.PatchOptions{FieldManager: FieldManager})
 	if err != nil {
 		return stale(err)
@@ -104,7 +104,7 @@ func (a Attacher) patchAttachment(ctx context.Context, patch *Patch, subresource
 		return nil, err
 	}
 	defer cancel()
-	va, err := a.Kube.StorageV1().VolumeAttachments().Patch(ctx, patch.Name, types.JSONPatchType, patch.Body,
+	va, err := a.Kube.StorageV1().VolumeAttachments().Patch(ctx, patch.Name, types.JSONPatchType, patch.encode(),
 		metav1.PatchOptions{FieldManager: FieldManager}, subresources...)
 	if err != nil {
 		return nil, stale(err)
