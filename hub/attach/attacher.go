@@ -51,14 +51,6 @@ type Attacher struct {
 	WriteTimeout time.Duration
 }
 
-// ErrStale says that an object was not what the plan was made from, or is gone:
-// another writer was faster, or a cache lags. Look again and decide anew.
-var ErrStale = errors.New("the object has changed meanwhile")
-
-// ErrRefused says that BeforeWrite did not let a write pass. It says nothing about
-// the volume or the objects.
-var ErrRefused = errors.New("the write was not allowed")
-
 // CallError is the error of a CSI call. Its text is that of the gRPC status, which
 // is what csi-attacher writes into the VolumeAttachment too.
 type CallError struct {
