@@ -212,16 +212,15 @@ func (d *driver) decider() attach.Driver {
 // attacher returns what carries plans out, for the worker that has the item of what is
 // written: what comes back counts as seen by it.
 func (d *driver) attacher() attach.Attacher {
-	a := d.writer()
-	a.Written = workerWrites{d.overlay, d.ledger}
-	return a
+	w := d.writer()
+	w.Written = workerWrites{d.overlay, d.ledger}
+	return attach.Attacher{Writer: w, Controller: d, CallTimeout: d.desired.settings().Timeout, Guards: d.guards}
 }
 
-// writer is attacher for all who are not that worker. What comes back may be news, such as a
-// deletion, that a worker has to look at.
-func (d *driver) writer() attach.Attacher {
-	return attach.Attacher{Kube: d.kube, Controller: d, Written: d.overlay, Guards: d.guards,
-		Timeout: d.desired.settings().Timeout, BeforeWrite: d.beforeWrite, Fence: d.mayCall, WriteTimeout: d.writeTimeout}
+// writer returns what writes for all who are not that worker. What comes back may be news, such
+// as a deletion, that a worker has to look at.
+func (d *driver) writer() attach.Writer {
+	return attach.Writer{Kube: d.kube, Limit: d.budget, Fence: d.mayCall, Written: d.overlay, Timeout: d.writeTimeout}
 }
 
 // workerWrites takes what a worker has written or read of its own VolumeAttachment.

@@ -32,7 +32,7 @@ func (d *driver) leaveFormerPlace(ctx context.Context, it *item, r *record, plan
 	}
 	// Who only wants it there has it attached again.
 	if heir == noHeir || heir == heirWaits && plan.Operation == attach.Detaching {
-		err := d.attacher().Unpublish(ctx, &r.progress)
+		err := d.attacher().UnpublishKnown(ctx, &r.progress)
 		if call := (*attach.CallError)(nil); errors.As(err, &call) && !isFenced(err) {
 			r.former++
 		}

@@ -55,7 +55,7 @@ func (d *driver) workOnOrphan(ctx context.Context, it *item) {
 		d.queue.DoneFor(it, detachLane, d.desired.settings().Retry.Max)
 		return
 	}
-	err := d.attacher().Unpublish(ctx, &r.progress)
+	err := d.attacher().UnpublishKnown(ctx, &r.progress)
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).Info("Detached a volume where no VolumeAttachment has it any more", "volumeHandle", handle, "node", r.node)

@@ -94,10 +94,10 @@ func (d *driver) bury(ctx context.Context, key workKey) {
 		logger.Info("A volume whose VolumeAttachment is gone may stay attached, as it cannot be told whether another one has it", "err", err)
 		return
 	}
-	err := d.attacher().Unpublish(ctx, &r.progress)
+	err := d.attacher().UnpublishKnown(ctx, &r.progress)
 	for isFenced(err) && ctx.Err() == nil {
 		sleep(ctx, fencePause)
-		err = d.attacher().Unpublish(ctx, &r.progress)
+		err = d.attacher().UnpublishKnown(ctx, &r.progress)
 	}
 	if err != nil {
 		logger.Error(err, "A volume whose VolumeAttachment is gone may stay attached")

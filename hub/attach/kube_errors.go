@@ -17,8 +17,8 @@ import (
 // another writer was faster, or a cache lags. Look again and decide anew.
 var ErrStale = errors.New("the object has changed meanwhile")
 
-// ErrRefused says that BeforeWrite did not let a write pass. It says nothing about
-// the volume or the objects.
+// ErrRefused says that the limit or the fence of a Writer did not let a write pass. It says
+// nothing about the volume or the objects.
 var ErrRefused = errors.New("the write was not allowed")
 
 // stale turns the API server's answer to a patch whose tests did not hold (422), or
@@ -61,6 +61,13 @@ func NotReady(err error) bool {
 // a webhook that it asks, is out of order. That is NotReady, and may last.
 func CannotServe(err error) bool {
 	return !errors.Is(err, ErrStale) && !errors.Is(err, ErrRefused) && !errors.Is(err, context.Canceled) && serverTrouble(err)
+}
+
+// Rejected says whether the API server has answered that it does not take what was written,
+// because of its size say. It never will.
+func Rejected(err error) bool {
+	var answer apierrors.APIStatus
+	return errors.As(err, &answer) && !NotReady(err)
 }
 
 func serverTrouble(err error) bool {
