@@ -51,9 +51,6 @@ func (d *driver) mayCall(ctx context.Context) error {
 	return d.term.Begin(longest)
 }
 
-// beforeWrite waits until the driver's budget allows a write to the Kubernetes API.
-func (d *driver) beforeWrite(ctx context.Context) error { return d.budget.Wait(ctx) }
-
 // isFenced says that something was not done because the lease was not renewed in time.
 // It says nothing about the volume.
 func isFenced(err error) bool { return errors.Is(err, lease.ErrFenced) }

@@ -60,7 +60,7 @@ func (b *bench) VolumeAttachmentWritten(*storagev1.VolumeAttachment) {}
 func (b *bench) PersistentVolumeWritten(*corev1.PersistentVolume)    {}
 
 func (b *bench) attacher() attach.Attacher {
-	return attach.Attacher{Kube: b.plane.Clientset(), Controller: b, Written: b, Timeout: time.Minute}
+	return attach.Attacher{Writer: attach.Writer{Kube: b.plane.Clientset(), Written: b}, Controller: b, CallTimeout: time.Minute}
 }
 
 // plan decides on the objects as they are now.

@@ -2,15 +2,14 @@ package attach
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Controller is the CSI controller of a driver.
@@ -21,43 +20,22 @@ type Controller interface {
 	ControllerUnpublishVolume(context.Context, *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error)
 }
 
-// Written is told each object that was written, as the API server returned it:
-// a cache shows it only later. It must not block.
-type Written interface {
-	VolumeAttachmentWritten(*storagev1.VolumeAttachment)
-	PersistentVolumeWritten(*corev1.PersistentVolume)
-}
-
-// Attacher carries plans out for one driver. It is a value: make one where it is
-// needed.
+// Attacher makes the steps of plans for one driver: those of the Writer that it embeds, and
+// Secrets, Guard, Publish and Unpublish. Each is one step to the outside, blocks until that
+// is done, remembers nothing and changes nothing of what it was given. It is a value: make
+// one where it is needed.
+//
+// An attach is Secrets, Guard, Publish, MarkAttached. Whatever the error, the finalizers stay:
+// only an unpublish proves that a volume is detached. A detach is Secrets, Unpublish, Release,
+// and MarkDetached if the VolumeAttachment lives on.
 type Attacher struct {
-	Kube       Kube
-	Controller Controller
-	Written    Written
-	Timeout    time.Duration // of one CSI call
+	Writer
+	Controller  Controller
+	CallTimeout time.Duration // of one CSI call
 	// Guards is shared by all Attachers of a driver. Nil: attaches of one PersistentVolume
 	// do not run side by side.
 	Guards *VolumeGuards
-	// BeforeWrite is asked right before each write request to the Kubernetes API and
-	// may block, for a rate limit say: what it waits is no part of the request's
-	// timeout. With an error nothing is written, and ErrRefused and that error are in
-	// the chain of what is returned. It is called from several goroutines at once.
-	// Nil lets everything pass.
-	BeforeWrite func(context.Context) error
-	// Fence is asked last before each write, with the deadline of the request in the
-	// context; its error is handed on like that of BeforeWrite. It must not block.
-	Fence func(context.Context) error
-	// WriteTimeout bounds one write request; 0 means 30 s.
-	WriteTimeout time.Duration
 }
-
-// ErrStale says that an object was not what the plan was made from, or is gone:
-// another writer was faster, or a cache lags. Look again and decide anew.
-var ErrStale = errors.New("the object has changed meanwhile")
-
-// ErrRefused says that BeforeWrite did not let a write pass. It says nothing about
-// the volume or the objects.
-var ErrRefused = errors.New("the write was not allowed")
 
 // CallError is the error of a CSI call. Its text is that of the gRPC status, which
 // is what csi-attacher writes into the VolumeAttachment too.
@@ -69,128 +47,55 @@ type CallError struct {
 func (e *CallError) Error() string { return e.Err.Error() }
 func (e *CallError) Unwrap() error { return e.Err }
 
-// Attach carries out a plan to attach: finalizers, then the call, then the
-// status. It blocks for as long as these take, and stops at the first error: a
-// *CallError, ErrStale, an error of the Kubernetes API. Whatever the error, the
-// finalizers stay: only an unpublish proves that a volume is detached.
-func (a Attacher) Attach(ctx context.Context, plan Plan, p *Progress) error {
-	if plan.Publish == nil {
-		if err := a.guard(ctx, plan); err != nil || !plan.MarkAttached {
-			return err
-		}
-		return a.markAttached(ctx, plan.attachment, nil)
+// Secrets reads what goes with a call, each time anew, so that a rotated secret
+// is used at once. No reference: no secrets.
+func (a Attacher) Secrets(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {
+	if ref == nil {
+		return nil, nil
 	}
-	if p.state != published || p.Target != plan.Target {
-		secrets, err := a.secrets(ctx, plan.SecretRef)
-		if err != nil {
-			return err
-		}
-		if err := a.guard(ctx, plan); err != nil {
-			return err
-		}
-		if err := a.publish(ctx, plan, p, secrets); err != nil {
-			return err
-		}
-	}
-	if err := a.markAttached(ctx, plan.attachment, p.context); err != nil {
-		var answer apierrors.APIStatus
-		if errors.As(err, &answer) && !NotReady(err) {
-			// The API server does not take this publish context, because of its size say, and
-			// never will. The driver may give another one when it is asked again.
-			p.state, p.context = uncertain, nil
-		}
-		return err
-	}
-	p.state, p.context = recorded, nil
-	return nil
-}
-
-// Detach carries out a plan to detach: the call, then the finalizer, then the
-// status if the object still lives. Errors are as in Attach. Any error of the
-// call, NotFound too, means not detached, as with csi-attacher.
-func (a Attacher) Detach(ctx context.Context, plan Plan, p *Progress) error {
-	if plan.Unpublish != nil && !(p.state == unpublished && p.Target == plan.Target) {
-		if err := a.unpublish(ctx, plan, p); err != nil {
-			return err
-		}
-	}
-	// The finalizer goes first: as long as the status says attached, nobody takes the
-	// volume for free (external-attacher issue 587), and a status of an object that
-	// is gone need not be written.
-	va, err := a.patchAttachment(ctx, plan.Release)
-	switch {
-	case gone(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("remove finalizer from volumeattachment: %w", err)
-	case va.DeletionTimestamp != nil && len(va.Finalizers) == 0:
-		return nil // that was the last finalizer: the object is gone
-	}
-	return a.markDetached(ctx, va)
-}
-
-// Unpublish makes the call of a plan alone, for a VolumeAttachment that is gone.
-func (a Attacher) Unpublish(ctx context.Context, p *Progress) error {
-	return a.unpublish(ctx, Plan{
-		Target:    p.Target,
-		SecretRef: p.SecretRef,
-		Unpublish: &csi.ControllerUnpublishVolumeRequest{VolumeId: p.Target.VolumeHandle, NodeId: p.Target.NodeID},
-	}, p)
-}
-
-// guard writes what must stand before the volume is attached, side by side: both
-// have been written when it returns nil.
-func (a Attacher) guard(ctx context.Context, plan Plan) error {
-	var writes errgroup.Group
-	if plan.GuardVolume != nil {
-		writes.Go(func() error {
-			if err := a.guardVolume(ctx, plan); err != nil {
-				return fmt.Errorf("add finalizer to persistentvolume: %w", err)
-			}
-			return nil
-		})
-	}
-	if plan.GuardAttachment != nil {
-		writes.Go(func() error {
-			if _, err := a.patchAttachment(ctx, plan.GuardAttachment); err != nil {
-				return fmt.Errorf("add finalizer to volumeattachment: %w", err)
-			}
-			return nil
-		})
-	}
-	return writes.Wait()
-}
-
-func (a Attacher) publish(ctx context.Context, plan Plan, p *Progress, secrets map[string]string) error {
-	p.Target, p.SecretRef, p.secretKnown = plan.Target, plan.SecretRef, true
-	p.nodes = nodeModeOf(plan.Publish.GetVolumeCapability().GetAccessMode().GetMode())
-	p.state, p.context = uncertain, nil
-	plan.Publish.Secrets = secrets
-	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	response, err := a.Controller.ControllerPublishVolume(ctx, plan.Publish)
+	secret, err := a.Kube.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil {
-		return &CallError{Method: "ControllerPublishVolume", Err: redact(err, secrets)}
+		return nil, fmt.Errorf("read secret %s/%s for the call: %w", ref.Namespace, ref.Name, err)
 	}
-	p.state, p.context, p.secrets = published, response.GetPublishContext(), secrets
-	return nil
+	values := make(map[string]string, len(secret.Data))
+	for key, value := range secret.Data {
+		if !utf8.Valid(value) {
+			return nil, fmt.Errorf("the value of key %q in secret %s/%s is no text in UTF-8, and CSI has no other secrets", key, ref.Namespace, ref.Name)
+		}
+		values[key] = string(value)
+	}
+	return values, nil
 }
 
-func (a Attacher) unpublish(ctx context.Context, plan Plan, p *Progress) error {
-	secrets, err := a.secrets(ctx, plan.SecretRef)
-	if apierrors.IsNotFound(err) && p.secrets != nil && p.Target == plan.Target {
-		// The secret went before the volume (rook issue 16956). What attached it detaches it.
-		secrets, err = p.secrets, nil
+// Publish calls ControllerPublishVolume with what a plan to attach says, and returns the
+// publish context. The error is a *CallError, without the values of the secrets; the volume may
+// be attached all the same.
+func (a Attacher) Publish(ctx context.Context, plan Plan, secrets map[string]string) (publishContext map[string]string, err error) {
+	request := plan.Publish
+	if len(secrets) > 0 {
+		request = proto.CloneOf(request) // a plan that is kept holds no secrets
+		request.Secrets = secrets
 	}
-	if err != nil {
-		return err
-	}
-	plan.Unpublish.Secrets = secrets
-	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, a.CallTimeout)
 	defer cancel()
-	if _, err := a.Controller.ControllerUnpublishVolume(ctx, plan.Unpublish); err != nil {
+	response, err := a.Controller.ControllerPublishVolume(ctx, request)
+	if err != nil {
+		return nil, &CallError{Method: "ControllerPublishVolume", Err: redact(err, secrets)}
+	}
+	return response.GetPublishContext(), nil
+}
+
+// Unpublish calls ControllerUnpublishVolume for a target. The error is a *CallError, without
+// the values of the secrets. Any error, NotFound too, means not detached, as with csi-attacher.
+func (a Attacher) Unpublish(ctx context.Context, target Target, secrets map[string]string) error {
+	ctx, cancel := context.WithTimeout(ctx, a.CallTimeout)
+	defer cancel()
+	_, err := a.Controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{
+		VolumeId: target.VolumeHandle, NodeId: target.NodeID, Secrets: secrets})
+	if err != nil {
 		return &CallError{Method: "ControllerUnpublishVolume", Err: redact(err, secrets)}
 	}
-	p.Target, p.state, p.nodes, p.context, p.secrets = plan.Target, unpublished, unknownNodes, nil, nil
 	return nil
 }

@@ -37,7 +37,7 @@ type scene struct {
 	name    string // of the VolumeAttachment and the PersistentVolume
 	Attacher
 
-	asked atomic.Int32 // how often BeforeWrite was asked
+	asked atomic.Int32 // how often the limit was asked
 	deny  atomic.Pointer[error]
 
 	mu     sync.Mutex
@@ -61,7 +61,7 @@ func newScene(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Attacher = Attacher{Kube: client, Controller: backend, Written: s, Timeout: time.Minute, BeforeWrite: s.beforeWrite}
+	s.Attacher = Attacher{Writer: Writer{Kube: client, Limit: s, Written: s}, Controller: backend, CallTimeout: time.Minute}
 	err = testbed.NewCluster(s.kube).Create(t.Context(), testbed.PersistentVolume{Name: s.name, Driver: driverName, Handle: s.name})
 	if err != nil {
 		t.Fatal(err)
@@ -91,10 +91,11 @@ func (l listening) RoundTrip(r *http.Request) (*http.Response, error) {
 func (s *scene) VolumeAttachmentWritten(*storagev1.VolumeAttachment) {}
 func (s *scene) PersistentVolumeWritten(*corev1.PersistentVolume)    {}
 
-func (s *scene) beforeWrite(ctx context.Context) error {
+// Wait implements Limit.
+func (s *scene) Wait(ctx context.Context) error {
 	s.asked.Add(1)
 	if _, limited := ctx.Deadline(); limited {
-		s.t.Error("what BeforeWrite waits is taken from the time of the request")
+		s.t.Error("what the limit waits is taken from the time of the request")
 	}
 	if err := s.deny.Load(); err != nil {
 		return *err
@@ -157,7 +158,7 @@ func (s *scene) delete() {
 	}
 }
 
-func TestNoWriteReachesTheAPIServerThatBeforeWriteRefuses(t *testing.T) {
+func TestNoWriteReachesTheAPIServerThatTheLimitRefuses(t *testing.T) {
 	// An error that looks like the API server's own answer must not be taken for it.
 	no := error(apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, "gone"))
 	for _, tc := range []struct {
@@ -234,7 +235,7 @@ func (s *scene) calls() int {
 	return len(books.CallsOf(fakecsi.ControllerPublishVolume, s.name)) + len(books.CallsOf(fakecsi.ControllerUnpublishVolume, s.name))
 }
 
-func TestBeforeWriteIsAskedOnceForEachWriteAndARefusalRepeatsNoCall(t *testing.T) {
+func TestLimitIsAskedOnceForEachWriteAndARefusalRepeatsNoCall(t *testing.T) {
 	s, p := newScene(t), &Progress{}
 	no := errors.New("not now")
 	s.Controller = refusingAfter{s.backend, func() { s.deny.Store(&no) }}

@@ -2,9 +2,12 @@
 //
 // The flow: Facts (what is known, from caches) go into Decide, a pure function,
 // and a Plan comes out: nothing, attach, detach, or a write alone. An Attacher
-// carries a Plan out: finalizers first, then the CSI call, then the status, each
-// write a small guarded patch that BeforeWrite may refuse. Progress remembers which
-// of these steps are done, so that a retry repeats only what failed.
+// carries a Plan out: finalizers first, then the CSI call, then the status. Each is a
+// method that makes one step to the outside. Progress remembers which of these steps
+// are done, so that a retry repeats only what failed.
+//
+// A write is a Patch: operations that test what it was made from. The Writer sends it,
+// and nothing else writes: it limits, fences, times out and records each write.
 //
 // Drift compares what is attached with a listing of the driver's volumes, and
 // DriftCount says when a difference has been seen often enough to count.

@@ -130,25 +130,25 @@ func check(t *testing.T, what string, va *storagev1.VolumeAttachment, patch *Pat
 	}
 	got, err := applyPatch(t, patch, va)
 	if err != nil {
-		t.Fatalf("%s: %s does not apply to %+v: %v", what, patch.Body, va, err)
+		t.Fatalf("%s: %s does not apply to %+v: %v", what, patch.encode(), va, err)
 	}
 	// Encoded, an empty map is as none.
 	if !bytes.Equal(encode(t, got), encode(t, want)) {
-		t.Fatalf("%s: %s makes\n%s\nwant\n%s", what, patch.Body, encode(t, got), encode(t, want))
+		t.Fatalf("%s: %s makes\n%s\nwant\n%s", what, patch.encode(), encode(t, got), encode(t, want))
 	}
 	other := va.DeepCopy()
 	other.UID += "2"
 	if _, err := applyPatch(t, patch, other); err == nil {
-		t.Errorf("%s: %s applies to another object too", what, patch.Body)
+		t.Errorf("%s: %s applies to another object too", what, patch.encode())
 	}
 	return got
 }
 
 func applyPatch(t *testing.T, patch *Patch, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
 	t.Helper()
-	decoded, err := jsonpatch.DecodePatch(patch.Body)
+	decoded, err := jsonpatch.DecodePatch(patch.encode())
 	if err != nil {
-		t.Fatalf("%s is no patch: %v", patch.Body, err)
+		t.Fatalf("%s is no patch: %v", patch.encode(), err)
 	}
 	data, err := decoded.Apply(encode(t, va))
 	if err != nil {

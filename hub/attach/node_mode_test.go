@@ -66,7 +66,7 @@ func publishedAs(t *testing.T, pv *corev1.PersistentVolume) Progress {
 		t.Fatal(err)
 	}
 	var p Progress
-	if err := (Attacher{Controller: backend, Timeout: time.Minute}).publish(t.Context(), plan, &p, nil); err != nil {
+	if err := (Attacher{Controller: backend, CallTimeout: time.Minute}).publish(t.Context(), plan, &p, nil); err != nil {
 		t.Fatal(err)
 	}
 	return p

@@ -12,42 +12,66 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Patch is a JSON Patch (RFC 6902) of one object. Its first operations test what
-// it was computed from, so that it fails, and changes nothing, when the object is
-// another one of the same name or its finalizers are others than believed. A
-// list of finalizers is never written as a whole over another one.
+// Patch changes one object, by operations that the API server applies all together or
+// not at all. The first ones test what the patch was computed from, so that it fails, and
+// changes nothing, when the object is another one of the same name or its finalizers are
+// others than believed. A list of finalizers is never written as a whole over another one.
+//
+// It is plain data, compared with reflect.DeepEqual, and shares no memory with the object. It may hold the publish context of a
+// volume, which belongs in no log.
 type Patch struct {
 	Name string    // of the object
-	UID  types.UID // of the object
-	Body []byte
+	UID  types.UID // of the object; the first operation tests it
+	Ops  []PatchOp
 }
 
-type patchOp struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
+// PatchOp is one operation of a Patch.
+type PatchOp struct {
+	Verb  PatchVerb
+	Path  string // JSON Pointer (RFC 6901)
+	Value any    // plain data that encodes to JSON; nil with OpTestAbsent and OpRemove
 }
 
-// testAbsent is a test for a field that is not there: "value" must be present and null.
-type testAbsent struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
+// PatchVerb is what a PatchOp does.
+type PatchVerb string
+
+const (
+	OpTest       PatchVerb = "test"        // fails unless the field has the value
+	OpTestAbsent PatchVerb = "test absent" // fails if the field is there
+	OpAdd        PatchVerb = "add"         // sets the field, or inserts into a list
+	OpRemove     PatchVerb = "remove"
+)
+
+func absent(path string) PatchOp      { return PatchOp{Verb: OpTestAbsent, Path: path} }
+func test(path string, v any) PatchOp { return PatchOp{Verb: OpTest, Path: path, Value: v} }
+func add(path string, v any) PatchOp  { return PatchOp{Verb: OpAdd, Path: path, Value: v} }
+func remove(path string) PatchOp      { return PatchOp{Verb: OpRemove, Path: path} }
+
+func newPatch(o metav1.Object, ops ...PatchOp) *Patch {
+	sameObject := test("/metadata/uid", o.GetUID())
+	return &Patch{Name: o.GetName(), UID: o.GetUID(), Ops: append([]PatchOp{sameObject}, ops...)}
 }
 
-func absent(path string) any         { return testAbsent{Op: "test", Path: path} }
-func test(path string, v any) any    { return patchOp{Op: "test", Path: path, Value: v} }
-func add(path string, v any) any     { return patchOp{Op: "add", Path: path, Value: v} }
-func remove(path string) any         { return patchOp{Op: "remove", Path: path} }
-func sameObject(o metav1.Object) any { return test("/metadata/uid", o.GetUID()) }
-
-// newPatch encodes a patch of an object. The values are plain, so it cannot fail.
-func newPatch(o metav1.Object, ops ...any) *Patch {
-	body, err := json.Marshal(append([]any{sameObject(o)}, ops...))
+// encode returns the patch as a JSON Patch (RFC 6902). It panics on a value that is not
+// plain data.
+func (p *Patch) encode() []byte {
+	type op struct {
+		Op    PatchVerb `json:"op"`
+		Path  string    `json:"path"`
+		Value any       `json:"value,omitempty"`
+	}
+	ops := make([]op, len(p.Ops))
+	for i, o := range p.Ops {
+		ops[i] = op{o.Verb, o.Path, o.Value}
+		if o.Verb == OpTestAbsent { // JSON Patch knows it as a test for null
+			ops[i].Op, ops[i].Value = OpTest, json.RawMessage("null")
+		}
+	}
+	body, err := json.Marshal(ops)
 	if err != nil {
 		panic(err)
 	}
-	return &Patch{Name: o.GetName(), UID: o.GetUID(), Body: body}
+	return body
 }
 
 // guardVolume adds the finalizer to a PersistentVolume, nil if it is there.
@@ -78,16 +102,16 @@ func releaseAttachment(va *storagev1.VolumeAttachment, finalizer string) *Patch 
 	return removeFinalizer(va, va.Finalizers, finalizer)
 }
 
-func addFinalizer(have []string, finalizer string) []any {
+func addFinalizer(have []string, finalizer string) []PatchOp {
 	const path = "/metadata/finalizers"
 	switch {
 	case slices.Contains(have, finalizer):
 		return nil
 	case len(have) == 0:
-		return []any{absent(path), add(path, []string{finalizer})}
+		return []PatchOp{absent(path), add(path, []string{finalizer})}
 	}
 	// Without the test a cache that lags could add the finalizer twice.
-	return []any{test(path, have), add(path+"/-", finalizer)}
+	return []PatchOp{test(path, slices.Clone(have)), add(path+"/-", finalizer)}
 }
 
 func removeFinalizer(o metav1.Object, have []string, finalizer string) *Patch {
@@ -99,7 +123,7 @@ func removeFinalizer(o metav1.Object, have []string, finalizer string) *Patch {
 	return newPatch(o, test(path, finalizer), remove(path))
 }
 
-func addAnnotations(have, want map[string]string) []any {
+func addAnnotations(have, want map[string]string) []PatchOp {
 	const path = "/metadata/annotations"
 	missing := map[string]string{}
 	for key, value := range want {
@@ -111,9 +135,9 @@ func addAnnotations(have, want map[string]string) []any {
 		return nil
 	}
 	if len(have) == 0 {
-		return []any{absent(path), add(path, missing)}
+		return []PatchOp{absent(path), add(path, missing)}
 	}
-	var ops []any
+	var ops []PatchOp
 	for _, key := range slices.Sorted(maps.Keys(missing)) {
 		ops = append(ops, add(path+"/"+strings.ReplaceAll(key, "/", "~1"), missing[key]))
 	}

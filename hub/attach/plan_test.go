@@ -324,7 +324,7 @@ func assertPatch(t *testing.T, got *Patch, name, want string) {
 		return
 	}
 	var gotOps, wantOps any
-	if err := json.Unmarshal(got.Body, &gotOps); err != nil {
+	if err := json.Unmarshal(got.encode(), &gotOps); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal([]byte(want), &wantOps); err != nil {

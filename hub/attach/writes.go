@@ -1,172 +1,66 @@
 package attach
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net"
-	"net/url"
-	"strings"
-	"time"
-	"unicode/utf8"
-
-	"golang.org/x/net/http2"
-	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
-const (
-	// writeTimeout bounds one request to the API server, if nothing else was said.
-	writeTimeout = 30 * time.Second
-	// maxErrorMessage is what the API server takes in a VolumeError; a longer one
-	// would be refused, and the user would see no error at all.
-	maxErrorMessage = 1024
-)
+// maxErrorMessage is what the API server takes in a VolumeError; a longer one
+// would be refused, and the user would see no error at all.
+const maxErrorMessage = 1024
 
-// secrets reads what goes with a call, each time anew, so that a rotated secret
-// is used at once. No reference: no secrets.
-func (a Attacher) secrets(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {
-	if ref == nil {
+// MarkAttached writes into the VolumeAttachment of a plan that its volume is attached, with
+// the publish context that the driver returned. It replaces the whole status, so that no
+// error and no metadata of an earlier attempt stays behind.
+func (w Writer) MarkAttached(ctx context.Context, plan Plan, publishContext map[string]string) error {
+	return w.writeStatus(ctx, plan.attachment, "/status", storagev1.VolumeAttachmentStatus{
+		Attached: true, AttachmentMetadata: publishContext})
+}
+
+// Release takes the finalizer from the VolumeAttachment of a plan to detach, and returns the
+// object that lives on; nil if there is none: it was gone before, or that was its last
+// finalizer and it was being deleted.
+func (w Writer) Release(ctx context.Context, plan Plan) (*storagev1.VolumeAttachment, error) {
+	va, err := w.patchAttachment(ctx, plan.Release)
+	switch {
+	case gone(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("remove finalizer from volumeattachment: %w", err)
+	case va.DeletionTimestamp != nil && len(va.Finalizers) == 0:
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	secret, err := a.Kube.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("read secret %s/%s for the call: %w", ref.Namespace, ref.Name, err)
-	}
-	values := make(map[string]string, len(secret.Data))
-	for key, value := range secret.Data {
-		if !utf8.Valid(value) {
-			return nil, fmt.Errorf("the value of key %q in secret %s/%s is no text in UTF-8, and CSI has no other secrets", key, ref.Namespace, ref.Name)
-		}
-		values[key] = string(value)
-	}
-	return values, nil
+	return va, nil
 }
 
-// beginWrite asks BeforeWrite and the fence, and returns the context of the request. What
-// they say is never taken for an answer of the API server.
-func (a Attacher) beginWrite(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	if a.BeforeWrite != nil {
-		if err := a.BeforeWrite(ctx); err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", ErrRefused, err)
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.WriteTimeout, writeTimeout))
-	if a.Fence != nil {
-		if err := a.Fence(ctx); err != nil {
-			cancel()
-			return nil, nil, fmt.Errorf("%w: %w", ErrRefused, err)
-		}
-	}
-	return ctx, cancel, nil
-}
-
-func (a Attacher) patchVolume(ctx context.Context, patch *Patch) error {
-	ctx, cancel, err := a.beginWrite(ctx)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	pv, err := a.Kube.CoreV1().PersistentVolumes().Patch(ctx, patch.Name, types.JSONPatchType, patch.Body,
-		metav1.PatchOptions{FieldManager: FieldManager})
-	if err != nil {
-		return stale(err)
-	}
-	a.Written.PersistentVolumeWritten(pv)
-	return nil
+// MarkDetached empties the status of a VolumeAttachment that lives on after its volume was
+// detached. It is no error if the object is gone.
+func (w Writer) MarkDetached(ctx context.Context, va *storagev1.VolumeAttachment) error {
+	return ignoreGone(w.writeStatus(ctx, va, "/status", storagev1.VolumeAttachmentStatus{}))
 }
 
 // ReleaseVolume carries out a patch that takes the finalizer from a
 // PersistentVolume. A volume that is gone is fine.
-func (a Attacher) ReleaseVolume(ctx context.Context, patch *Patch) error {
-	if err := a.patchVolume(ctx, patch); err != nil && !gone(err) {
+func (w Writer) ReleaseVolume(ctx context.Context, patch *Patch) error {
+	if err := w.patchVolume(ctx, patch); err != nil && !gone(err) {
 		return fmt.Errorf("remove finalizer from persistentvolume: %w", err)
 	}
 	return nil
 }
 
-func (a Attacher) patchAttachment(ctx context.Context, patch *Patch, subresources ...string) (*storagev1.VolumeAttachment, error) {
-	ctx, cancel, err := a.beginWrite(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	va, err := a.Kube.StorageV1().VolumeAttachments().Patch(ctx, patch.Name, types.JSONPatchType, patch.Body,
-		metav1.PatchOptions{FieldManager: FieldManager}, subresources...)
-	if err != nil {
-		return nil, stale(err)
-	}
-	a.Written.VolumeAttachmentWritten(va)
-	return va, nil
-}
-
-// stale turns the API server's answer to a patch whose tests did not hold (422), or
-// whose object is gone, into ErrStale. An answer that names a cause is about a value
-// that it does not accept and stays what it is.
-func stale(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return fmt.Errorf("%w: %w", ErrStale, err)
-	}
-	if state := apierrors.APIStatus(nil); apierrors.IsInvalid(err) && errors.As(err, &state) {
-		if details := state.Status().Details; details == nil || len(details.Causes) == 0 {
-			return fmt.Errorf("%w: %w", ErrStale, err)
-		}
-	}
-	return err
-}
-
-// gone says whether the API server answered a patch with: there is no such object.
-func gone(err error) bool { return errors.Is(err, ErrStale) && apierrors.IsNotFound(err) }
-
-// writeStatus writes one value into the status. A VolumeAttachment that is gone is
-// ErrStale.
-func (a Attacher) writeStatus(ctx context.Context, va *storagev1.VolumeAttachment, path string, value any) error {
-	return a.patchStatus(ctx, newPatch(va, add(path, value)))
-}
-
-func (a Attacher) patchStatus(ctx context.Context, patch *Patch) error {
-	if _, err := a.patchAttachment(ctx, patch, "status"); err != nil {
-		return fmt.Errorf("write status of volumeattachment: %w", err)
-	}
-	return nil
-}
-
-// ignoreGone turns the error of a write to a VolumeAttachment that is gone into none.
-func ignoreGone(err error) error {
-	if gone(err) {
-		return nil
-	}
-	return err
-}
-
-// markAttached replaces the whole status, so that no error and no metadata of an
-// earlier attempt stays behind.
-func (a Attacher) markAttached(ctx context.Context, va *storagev1.VolumeAttachment, publishContext map[string]string) error {
-	return a.writeStatus(ctx, va, "/status", storagev1.VolumeAttachmentStatus{
-		Attached: true, AttachmentMetadata: publishContext})
-}
-
-func (a Attacher) markDetached(ctx context.Context, va *storagev1.VolumeAttachment) error {
-	return ignoreGone(a.writeStatus(ctx, va, "/status", storagev1.VolumeAttachmentStatus{}))
-}
-
 // SaveError writes why an operation did not succeed into the VolumeAttachment, for
 // kube-controller-manager (which shows it on the pod) and for people. Errors of
 // CSI calls carry their gRPC code, which the kubelet and the scheduler look at.
-func (a Attacher) SaveError(ctx context.Context, va *storagev1.VolumeAttachment, op Operation, cause error) error {
+func (w Writer) SaveError(ctx context.Context, va *storagev1.VolumeAttachment, op Operation, cause error) error {
 	value := storagev1.VolumeError{Time: metav1.Now(), Message: Message(cause)}
 	if call := (*CallError)(nil); errors.As(cause, &call) {
 		value.ErrorCode = errorCode(status.Code(call.Err))
@@ -175,13 +69,26 @@ func (a Attacher) SaveError(ctx context.Context, va *storagev1.VolumeAttachment,
 	if op == Detaching {
 		path = "/status/detachError"
 	}
-	return ignoreGone(a.writeStatus(ctx, va, path, value))
+	return ignoreGone(w.writeStatus(ctx, va, path, value))
 }
 
 // ForgetAttachError takes the attachError from a VolumeAttachment that is attached. It
 // returns ErrStale if it has none, or is attached no more.
-func (a Attacher) ForgetAttachError(ctx context.Context, va *storagev1.VolumeAttachment) error {
-	return ignoreGone(a.patchStatus(ctx, newPatch(va, test("/status/attached", true), remove("/status/attachError"))))
+func (w Writer) ForgetAttachError(ctx context.Context, va *storagev1.VolumeAttachment) error {
+	return ignoreGone(w.patchStatus(ctx, newPatch(va, test("/status/attached", true), remove("/status/attachError"))))
+}
+
+// writeStatus writes one value into the status. A VolumeAttachment that is gone is
+// ErrStale.
+func (w Writer) writeStatus(ctx context.Context, va *storagev1.VolumeAttachment, path string, value any) error {
+	return w.patchStatus(ctx, newPatch(va, add(path, value)))
+}
+
+func (w Writer) patchStatus(ctx context.Context, patch *Patch) error {
+	if _, err := w.patchAttachment(ctx, patch, "status"); err != nil {
+		return fmt.Errorf("write status of volumeattachment: %w", err)
+	}
+	return nil
 }
 
 // errorCode is a gRPC code as the API server takes it: a driver may answer with a number
@@ -191,45 +98,6 @@ func errorCode(code codes.Code) *int32 {
 		code = codes.Unknown
 	}
 	return new(int32(code))
-}
-
-// NotReady says whether an error is about the Kubernetes API and passes by itself: the
-// API server could not be reached or could not serve, a cache lags, the hub is
-// stopping, or it may not write just now. It says nothing about the volume, so it is
-// not for the status.
-func NotReady(err error) bool {
-	var transport *url.Error
-	return errors.Is(err, ErrStale) || errors.Is(err, ErrRefused) || errors.Is(err, context.Canceled) ||
-		errors.As(err, &transport) || interrupted(err) || serverTrouble(err)
-}
-
-// CannotServe says whether the API server has answered that it cannot serve a request: itself, or
-// a webhook that it asks, is out of order. That is NotReady, and may last.
-func CannotServe(err error) bool {
-	return !errors.Is(err, ErrStale) && !errors.Is(err, ErrRefused) && !errors.Is(err, context.Canceled) && serverTrouble(err)
-}
-
-func serverTrouble(err error) bool {
-	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
-		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
-}
-
-// interrupted says whether a connection ended in the middle of an answer: client-go hands
-// these on as they are, and url.Errors only from before it.
-func interrupted(err error) bool {
-	var network net.Error
-	var stream http2.StreamError
-	return errors.As(err, &network) || errors.As(err, &stream) || errors.Is(err, io.ErrUnexpectedEOF) || ofHTTP2(err)
-}
-
-// ofHTTP2 says whether an error is about an HTTP/2 connection as a whole, which was lost,
-// told to go away, or used against the protocol: one of these has no type, and that of
-// another is deprecated.
-func ofHTTP2(err error) bool {
-	for next := err; next != nil; next = errors.Unwrap(next) {
-		err = next
-	}
-	return err != nil && (strings.HasPrefix(err.Error(), "http2: ") || strings.HasPrefix(err.Error(), "connection error: "))
 }
 
 // Message is the text of an error as it goes into a VolumeAttachment or an Event: plain,

@@ -1,0 +1,102 @@
+package attach
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// requestTimeout bounds one request to the API server, if nothing else was said.
+const requestTimeout = 30 * time.Second
+
+// Writer writes to VolumeAttachments and PersistentVolumes. Nothing else does: each write
+// waits for the limit, gets its timeout, passes the fence, is encoded and sent, and is
+// recorded, in this order. It is a value, safe for concurrent use.
+//
+// Its methods block until the API server has answered. Their errors are ErrRefused,
+// ErrStale, or what the API server or the way to it said.
+type Writer struct {
+	Kube Kube
+	// Limit is waited for before each write; what it waits is no part of the timeout. With
+	// an error nothing is written, and ErrRefused and that error are in the chain of what
+	// the write returns. Nil: no limit.
+	Limit Limit
+	// Fence is asked last before each write, with the deadline of the request in the
+	// context; its error is handed on like that of Limit. It must not block. Nil: no fence.
+	Fence func(context.Context) error
+	// Written records each object that was written. Nil: nobody does.
+	Written Written
+	// Timeout bounds one write; 0 means 30 s.
+	Timeout time.Duration
+}
+
+// Limit is a rate limit, such as a *rate.Limiter. It is safe for concurrent use.
+type Limit interface {
+	// Wait blocks until one write may begin. It returns an error if none will before ctx ends.
+	Wait(ctx context.Context) error
+}
+
+// Written is told each object that was written, as the API server returned it:
+// a cache shows it only later. It must not block.
+type Written interface {
+	VolumeAttachmentWritten(*storagev1.VolumeAttachment)
+	PersistentVolumeWritten(*corev1.PersistentVolume)
+}
+
+func (w Writer) patchAttachment(ctx context.Context, patch *Patch, subresources ...string) (*storagev1.VolumeAttachment, error) {
+	ctx, cancel, err := w.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	va, err := w.Kube.StorageV1().VolumeAttachments().Patch(ctx, patch.Name, types.JSONPatchType, patch.encode(), patchOptions, subresources...)
+	if err != nil {
+		return nil, stale(err)
+	}
+	if w.Written != nil {
+		w.Written.VolumeAttachmentWritten(va)
+	}
+	return va, nil
+}
+
+func (w Writer) patchVolume(ctx context.Context, patch *Patch) error {
+	ctx, cancel, err := w.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	pv, err := w.Kube.CoreV1().PersistentVolumes().Patch(ctx, patch.Name, types.JSONPatchType, patch.encode(), patchOptions)
+	if err != nil {
+		return stale(err)
+	}
+	if w.Written != nil {
+		w.Written.PersistentVolumeWritten(pv)
+	}
+	return nil
+}
+
+var patchOptions = metav1.PatchOptions{FieldManager: FieldManager}
+
+// begin waits for the limit and asks the fence, and returns the context of the request. What
+// they say is never taken for an answer of the API server.
+func (w Writer) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if w.Limit != nil {
+		if err := w.Limit.Wait(ctx); err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(w.Timeout, requestTimeout))
+	if w.Fence != nil {
+		if err := w.Fence(ctx); err != nil {
+			cancel()
+			return nil, nil, fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+	}
+	return ctx, cancel, nil
+}
