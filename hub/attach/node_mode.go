@@ -74,6 +74,13 @@ func (p *Progress) LeftMultiNode(pv *corev1.PersistentVolume) bool {
 	return surelyMultiNode(now, p.nodesOf(handle))
 }
 
+// SurelyMultiNode reports whether the access mode of a PersistentVolume is a MULTI_NODE one. An
+// unknown or contradictory mode is none.
+func SurelyMultiNode(pv *corev1.PersistentVolume) bool {
+	spec, err := specOf(pv)
+	return err == nil && specNodes(spec, spec.CSI.VolumeHandle) == multiNode
+}
+
 // nodesOf returns the mode in which a volume was published last, as far as this process knows.
 func (p *Progress) nodesOf(handle string) nodeMode {
 	if p.Target.VolumeHandle != handle {

@@ -35,6 +35,13 @@ func volumeSpec(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) (*c
 		return nil, errors.New("neither inlineVolumeSpec nor persistentVolumeName is given in the VolumeAttachment's source")
 	case pv == nil:
 		return nil, fmt.Errorf("persistentvolume %q not found", *source.PersistentVolumeName)
+	}
+	return specOf(pv)
+}
+
+// specOf is volumeSpec for a PersistentVolume alone.
+func specOf(pv *corev1.PersistentVolume) (*corev1.PersistentVolumeSpec, error) {
+	switch {
 	case pv.Spec.CSI != nil:
 		return &pv.Spec, nil
 	case !migratable(pv):
@@ -64,10 +71,4 @@ func VolumeHandle(pv *corev1.PersistentVolume) string {
 		return spec.CSI.VolumeHandle
 	}
 	return ""
-}
-
-// specOf is volumeSpec for a PersistentVolume alone.
-func specOf(pv *corev1.PersistentVolume) (*corev1.PersistentVolumeSpec, error) {
-	return volumeSpec(&storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{
-		Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv.Name}}}, pv)
 }

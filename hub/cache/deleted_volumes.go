@@ -34,13 +34,16 @@ func (c *Cluster) DropDeleted(name string) {
 // DeletedVolume returns the last state of a PersistentVolume that is gone, nil if none is kept. The
 // object is the caller's own.
 func (c *Cluster) DeletedVolume(name string) *corev1.PersistentVolume {
-	c.mu.Lock()
-	v := c.deleted[name]
-	c.mu.Unlock()
-	if v == nil {
-		return nil
+	if v := c.storedDeleted(name); v != nil {
+		return v.PersistentVolume()
 	}
-	return v.PersistentVolume()
+	return nil
+}
+
+func (c *Cluster) storedDeleted(name string) *StoredVolume {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.deleted[name]
 }
 
 // CachedOrDeleted returns the PersistentVolume of a VolumeAttachment from the cache, or else its

@@ -20,16 +20,20 @@ import (
 // which only an environment variable switches on.
 type StoredVolume struct {
 	name, version string
+	handle        string   // "" if it has none
 	finalizers    []string // only those of attachers
-	releasable    bool     // it may have to lose them: it is being deleted, or it is no CSI volume
-	encoded       []byte   // all except name and version
+	encoded       string   // all except name, version and, of a CSI volume, handle
+	releasable    bool     // it may have to lose its finalizers: it is being deleted, or it is no CSI volume
+	multiNode     bool
 }
 
 // StoreVolume trims and encodes a PersistentVolume. It changes pv, which the caller must not use
 // any more.
 func StoreVolume(pv *corev1.PersistentVolume) (*StoredVolume, error) {
 	trimPersistentVolume(pv)
-	v := &StoredVolume{name: pv.Name, version: pv.ResourceVersion, releasable: pv.DeletionTimestamp != nil || pv.Spec.CSI == nil}
+	v := &StoredVolume{name: pv.Name, version: pv.ResourceVersion,
+		handle: attach.VolumeHandle(pv), multiNode: attach.SurelyMultiNode(pv),
+		releasable: pv.DeletionTimestamp != nil || pv.Spec.CSI == nil}
 	for _, finalizer := range pv.Finalizers {
 		if strings.HasPrefix(finalizer, attach.FinalizerPrefix) {
 			v.finalizers = append(v.finalizers, finalizer)
@@ -37,25 +41,39 @@ func StoreVolume(pv *corev1.PersistentVolume) (*StoredVolume, error) {
 	}
 	internEach(v.finalizers)
 	pv.Name, pv.ResourceVersion = "", ""
-	var err error
-	if v.encoded, err = pv.Marshal(); err != nil { // cannot happen; the cache would lack the object
+	if pv.Spec.CSI != nil {
+		pv.Spec.CSI.VolumeHandle = ""
+	}
+	encoded, err := pv.Marshal()
+	if err != nil { // cannot happen; the cache would lack the object
 		return nil, fmt.Errorf("encode PersistentVolume %s: %w", v.name, err)
 	}
+	v.encoded = string(encoded)
 	return v, nil
 }
 
 // PersistentVolume decodes the object. It is the caller's own.
 func (v *StoredVolume) PersistentVolume() *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{}
-	if err := pv.Unmarshal(v.encoded); err != nil {
+	if err := pv.Unmarshal([]byte(v.encoded)); err != nil {
 		panic(fmt.Sprintf("decode PersistentVolume %s as it was stored: %v", v.name, err))
 	}
 	pv.Name, pv.ResourceVersion = v.name, v.version
+	if pv.Spec.CSI != nil {
+		pv.Spec.CSI.VolumeHandle = v.handle
+	}
 	return pv
 }
 
 // Name returns the name of the PersistentVolume.
 func (v *StoredVolume) Name() string { return v.name }
+
+// Handle returns the volume handle, "" if there is none. The handle of an in-tree volume is the
+// one that its CSI driver knows it by.
+func (v *StoredVolume) Handle() string { return v.handle }
+
+// MultiNode reports whether the access mode of the volume is surely a MULTI_NODE one.
+func (v *StoredVolume) MultiNode() bool { return v.multiNode }
 
 // Finalizers returns the finalizers of attachers that the PersistentVolume has, no others. The
 // caller must not change them.

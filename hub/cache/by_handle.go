@@ -1,0 +1,51 @@
+package cache
+
+import (
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+// AttachmentsOfHandle returns the VolumeAttachments of a CSI driver that are about a volume handle:
+// those that note the handle, and those that note none and whose PersistentVolume, or its last
+// state, or inline specification has the handle. With "" it returns those whose handle is not
+// known.
+//
+// It decodes nothing. It takes time in proportion to the VolumeAttachments of the driver that note
+// no handle, which are those that csi-attacher has attached.
+func (c *Cluster) AttachmentsOfHandle(driver, handle string) []*storagev1.VolumeAttachment {
+	var found []*storagev1.VolumeAttachment
+	for _, va := range c.attachmentsBy(byHandle, handle) {
+		if va.Spec.Attacher == driver {
+			found = append(found, va)
+		}
+	}
+	for _, va := range c.AttachmentsWithoutHandle(driver) {
+		if c.unnotedHandle(va) == handle {
+			found = append(found, va)
+		}
+	}
+	return found
+}
+
+// AttachmentsWithoutHandle returns the VolumeAttachments of a CSI driver that note no volume
+// handle.
+func (c *Cluster) AttachmentsWithoutHandle(driver string) []*storagev1.VolumeAttachment {
+	return c.attachmentsBy(byDriverUnnoted, driver)
+}
+
+// unnotedHandle returns the volume handle of a VolumeAttachment that notes none, "" if it is not
+// known.
+func (c *Cluster) unnotedHandle(va *storagev1.VolumeAttachment) string {
+	if va.Spec.Source.InlineVolumeSpec != nil {
+		return attach.HandleOf(attach.Facts{VolumeAttachment: va})
+	}
+	name := attach.VolumeName(va)
+	if v := c.StoredVolume(name); v != nil {
+		return v.Handle()
+	}
+	if v := c.storedDeleted(name); v != nil {
+		return v.Handle()
+	}
+	return ""
+}

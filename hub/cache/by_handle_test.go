@@ -1,0 +1,195 @@
+package cache_test
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+)
+
+const gcePD = "pd.csi.storage.gke.io"
+
+// newCluster returns caches with some objects, without an API server.
+func newCluster(t testing.TB, objects ...any) *cache.Cluster {
+	t.Helper()
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cache.New(kube)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Put(objects...); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func csiVolume(name, handle string, modes ...corev1.PersistentVolumeAccessMode) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{AccessModes: modes, PersistentVolumeSource: corev1.PersistentVolumeSource{
+			CSI: &corev1.CSIPersistentVolumeSource{Driver: "one", VolumeHandle: handle}}}}
+}
+
+func gceVolume(name string, modes ...corev1.PersistentVolumeAccessMode) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{attach.AnnotationMigratedTo: gcePD}},
+		Spec: corev1.PersistentVolumeSpec{AccessModes: modes, PersistentVolumeSource: corev1.PersistentVolumeSource{
+			GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: name}}}}
+}
+
+// attachmentOf returns a VolumeAttachment, which notes a handle if one is given.
+func attachmentOf(name, driver, volume, noted string) *storagev1.VolumeAttachment {
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}}}
+	if noted != "" {
+		va.Annotations = map[string]string{attach.AnnotationVolumeHandle: noted}
+	}
+	return va
+}
+
+func names(vas []*storagev1.VolumeAttachment) []string {
+	var names []string
+	for _, va := range vas {
+		names = append(names, va.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// csi-attacher notes no volume handle.
+func TestVolumeAttachmentsOfAHandleAreFoundWhetherTheyNoteItOrNot(t *testing.T) {
+	inline := attachmentOf("inline", "one", "", "")
+	inline.Spec.Source = storagev1.VolumeAttachmentSource{InlineVolumeSpec: &csiVolume("", "h").Spec}
+	c := newCluster(t, csiVolume("pv", "h"), csiVolume("another", "h2"), csiVolume("gone", "h"), gceVolume("disk"),
+		attachmentOf("noted", "one", "pv", "h"),
+		attachmentOf("noted, volume away", "one", "away", "h"),
+		attachmentOf("noted, volume recreated", "one", "another", "h"),
+		attachmentOf("noted otherwise", "one", "pv", "h2"),
+		attachmentOf("noted, another driver", "two", "pv", "h"),
+		attachmentOf("not noted", "one", "pv", ""),
+		attachmentOf("not noted, another volume", "one", "another", ""),
+		attachmentOf("not noted, another driver", "two", "pv", ""),
+		attachmentOf("not noted, volume away", "one", "away", ""),
+		attachmentOf("not noted, volume deleted", "one", "gone", ""),
+		attachmentOf("migrated", gcePD, "disk", ""),
+		inline)
+	last := c.StoredVolume("gone")
+	if err := c.Remove(last); err != nil {
+		t.Fatal(err)
+	}
+	c.KeepDeleted(last)
+	for _, lookup := range []struct {
+		driver, handle string
+		want           []string
+	}{
+		{"one", "h", []string{"inline", "not noted", "not noted, volume deleted", "noted", "noted, volume away", "noted, volume recreated"}},
+		{"one", "h2", []string{"not noted, another volume", "noted otherwise"}},
+		{"two", "h", []string{"not noted, another driver", "noted, another driver"}},
+		{"one", "", []string{"not noted, volume away"}},
+		{"three", "h", nil},
+		{gcePD, "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk", []string{"migrated"}},
+	} {
+		if got := names(c.AttachmentsOfHandle(lookup.driver, lookup.handle)); !slices.Equal(got, lookup.want) {
+			t.Errorf("handle %q of driver %s: got %q, want %q", lookup.handle, lookup.driver, got, lookup.want)
+		}
+	}
+	if got, want := names(c.AttachmentsWithoutHandle("two")), []string{"not noted, another driver"}; !slices.Equal(got, want) {
+		t.Errorf("driver two without a handle: got %q, want %q", got, want)
+	}
+}
+
+func TestVolumeAttachmentThatNotesItsHandleLaterIsFoundByTheNewHandleOnly(t *testing.T) {
+	c := newCluster(t, csiVolume("pv", "h"), attachmentOf("va", "one", "pv", ""))
+	if err := c.Put(attachmentOf("va", "one", "pv", "noted")); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(c.AttachmentsOfHandle("one", "h")); got != nil {
+		t.Errorf("by the handle of the PersistentVolume: %q, want none", got)
+	}
+	if got := names(c.AttachmentsOfHandle("one", "noted")); !slices.Equal(got, []string{"va"}) {
+		t.Errorf("by the noted handle: %q, want va", got)
+	}
+}
+
+func TestStoredVolumeTellsHandleAndModeAsTheWholeObjectDoes(t *testing.T) {
+	const rwo, rox, rwx = corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany
+	local := gceVolume("local", rwx)
+	local.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/d"}}
+	for name, tc := range map[string]struct {
+		pv        *corev1.PersistentVolume
+		handle    string
+		multiNode bool
+	}{
+		"one node":                 {csiVolume("pv", "h", rwo), "h", false},
+		"many nodes":               {csiVolume("pv", "h", rwx), "h", true},
+		"many nodes, read-only":    {csiVolume("pv", "h", rox), "h", true},
+		"modes that contradict":    {csiVolume("pv", "h", rwo, rox), "h", false},
+		"no mode":                  {csiVolume("pv", "h"), "h", false},
+		"migrated":                 {gceVolume("disk", rwo), "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk", false},
+		"migrated, many nodes":     {gceVolume("disk", rox), "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk", true},
+		"neither CSI nor migrated": {local, "", false},
+		"no source":                {&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, err := cache.StoreVolume(tc.pv.DeepCopy())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.Handle() != tc.handle || v.MultiNode() != tc.multiNode {
+				t.Errorf("handle %q, many nodes %v; want %q, %v", v.Handle(), v.MultiNode(), tc.handle, tc.multiNode)
+			}
+			if got := attach.VolumeHandle(v.PersistentVolume()); got != tc.handle {
+				t.Errorf("the handle of the object is %q, want %q", got, tc.handle)
+			}
+		})
+	}
+}
+
+func BenchmarkAttachmentsOfHandleAmongThoseThatNoteNone(b *testing.B) {
+	c := newCluster(b)
+	for i := range 10_000 {
+		name := fmt.Sprint("pv-", i)
+		if err := c.Put(csiVolume(name, name), attachmentOf(name, "one", name, "")); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if len(c.AttachmentsOfHandle("one", "pv-7")) != 1 {
+			b.Fatal("not found")
+		}
+	}
+}
+
+func BenchmarkMemoryOfStoredVolumes(b *testing.B) {
+	const n = 100_000
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	for b.Loop() {
+		before, kept := heap(), make([]*cache.StoredVolume, n)
+		for i := range kept {
+			pv := csiVolume(fmt.Sprintf("pvc-%036d", i), fmt.Sprintf("vol-%017d", i), corev1.ReadWriteOnce)
+			pv.Finalizers = []string{attach.Finalizer("one")}
+			var err error
+			if kept[i], err = cache.StoreVolume(pv); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(heap()-before)/n, "B/volume")
+		runtime.KeepAlive(kept)
+	}
+}
