@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"strings"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -9,6 +8,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
 // Attachments returns the VolumeAttachments that a filter may let pass, as part of a
@@ -132,47 +132,44 @@ func (d *driver) describe(a *status.Attachment, va *storagev1.VolumeAttachment, 
 	if op == attach.Idle {
 		return
 	}
-	if l == driftLane {
+	if l == volume.DriftLane {
 		a.Operation = status.Drift
 	}
-	failures, text := d.ledger.failure(va.Name)
-	if a.Tries = failures; text != "" {
-		a.LastError = text
+	e, ok := d.table.Look(volume.ClaimKey(va.Name))
+	if a.Tries = e.Failures; e.Error != "" {
+		a.LastError = e.Error
 	}
-	item, ok := d.queue.look(workKey{attachmentWork, va.Name})
 	if a.Since.IsZero() && ok {
-		a.Since = item.since
+		a.Since = e.Since
 	}
 	switch {
-	case ok && item.state == running && op == attach.Detaching:
+	case ok && e.State == volume.Running && op == attach.Detaching:
 		a.State = status.Detaching
-	case ok && item.state == running:
+	case ok && e.State == volume.Running:
 		a.State = status.Attaching
-	case ok && item.state == delayed:
-		a.State, a.NextTry = status.Failing, item.due
+	case ok && e.State == volume.Delayed:
+		a.State, a.NextTry = status.Failing, e.Due
 	case ok:
-		a.WaitsFor = item.waitsFor(d.cluster)
+		a.WaitsFor = waitsFor(e.Wait, d.cluster)
 	}
 	if since := wantedSince(va, op); !since.IsZero() && now.Sub(since) >= d.desired.settings().StuckAfter {
 		a.State = status.Stuck
 	}
 }
 
-// waitsFor says, for people, what a piece of work waits for; "" if for nothing but that
-// its driver can be called.
-func (v itemView) waitsFor(c *cache.Cluster) string {
+// waitsFor says, for people, what an entry waits for.
+func waitsFor(w volume.Wait, c *cache.Cluster) string {
 	switch {
-	case v.behind.kind == orphanWork:
-		nodeID, _, _ := strings.Cut(v.behind.name, "\x00")
-		return "the detach of what was left attached, from node ID " + nodeID
-	case v.behind.name != "":
-		if other := c.Attachment(v.behind.name); other != nil {
+	case w.Kind == volume.WaitDetach && w.Detach.Kind == volume.UnownedKind:
+		return "the detach of what was left attached, from node ID " + w.Detach.Target.NodeID
+	case w.Kind == volume.WaitDetach:
+		if other := c.Attachment(w.Detach.Name); other != nil {
 			return "the detach from node " + other.Spec.NodeName
 		}
-		return "the detach by " + v.behind.name
-	case v.volumeBusy:
+		return "the detach by " + w.Detach.Name
+	case w.Kind == volume.WaitVolume:
 		return "other work on the same volume"
-	case v.nodeBusy:
+	case w.Kind == volume.WaitNode:
 		return "other calls for the same node"
 	}
 	return "a worker of the driver"

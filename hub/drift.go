@@ -13,6 +13,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -118,14 +119,14 @@ func (w *driftWatch) check(ctx context.Context) {
 // should be: while a repair fails, somebody else, or the storage system itself, may have
 // brought the volume back.
 func (d *driver) forgetFound(logger klog.Logger, published csiclient.Published) {
-	for _, name := range d.ledger.lostNames() {
+	for _, name := range d.table.LostNames() {
 		va := d.overlay.Attachment(name)
 		if va == nil || !d.decider().Listed(d.cachedFacts(va), published) {
 			continue
 		}
 		logger.Info("The driver lists a volume again that was lost, and it is not attached once more", "volumeAttachment", name, "node", va.Spec.NodeName)
-		d.ledger.setLost(va, false)
-		d.queue.Hurry(workKey{attachmentWork, name})
+		d.table.SetLost(va, false)
+		d.table.RetryNow(volume.ClaimKey(name))
 	}
 }
 
@@ -145,10 +146,10 @@ func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment,
 		w.reported = map[types.UID]bool{}
 	}
 	w.reported[va.UID] = true
-	if key := (workKey{attachmentWork, va.Name}); action == registry.DriftReattach && !d.queue.Has(key) {
-		d.ledger.open(va)
-		d.ledger.setLost(va, true)
-		d.queue.Add(key, driftLane)
+	if key := volume.ClaimKey(va.Name); action == registry.DriftReattach && !d.table.Has(key) {
+		d.table.Open(va)
+		d.table.SetLost(va, true)
+		d.table.Add(key, volume.DriftLane, d.placeOf(va, attach.Attaching))
 	}
 }
 
@@ -158,7 +159,7 @@ func (d *driver) settled() map[string]*storagev1.VolumeAttachment {
 	settled := map[string]*storagev1.VolumeAttachment{}
 	for _, va := range d.cluster.AttachmentsOfDriver(d.name) {
 		va = d.overlay.Newest(va)
-		if va.Status.Attached && decider.Wanted(va) == attach.Idle && va.DeletionTimestamp == nil && !d.queue.Has(workKey{attachmentWork, va.Name}) {
+		if va.Status.Attached && decider.Wanted(va) == attach.Idle && va.DeletionTimestamp == nil && !d.table.Has(volume.ClaimKey(va.Name)) {
 			settled[va.Name] = va
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -90,10 +91,10 @@ func (h *Hub) engage(ctx context.Context, all *sync.WaitGroup, value registry.Dr
 	h.mu.Lock()
 	predecessor := h.engaged[value.Name]
 	h.engaged[value.Name] = e
-	memory := h.ledgers[value.Name]
-	if memory == nil {
-		memory = newLedger(attach.Finalizer(value.Name))
-		h.ledgers[value.Name] = memory
+	table := h.tables[value.Name]
+	if table == nil {
+		table = volume.NewTable(attach.Finalizer(value.Name))
+		h.tables[value.Name] = table
 	}
 	h.mu.Unlock()
 	all.Go(func() {
@@ -102,7 +103,7 @@ func (h *Hub) engage(ctx context.Context, all *sync.WaitGroup, value registry.Dr
 		if predecessor != nil {
 			<-predecessor.ended
 		}
-		h.serve(ctx, logger, value.Name, e, memory)
+		h.serve(ctx, logger, value.Name, e, table)
 	})
 	return e
 }
@@ -120,10 +121,10 @@ func (h *Hub) disengage(name string, e *engagement) {
 }
 
 // serve runs a driver until ctx ends.
-func (h *Hub) serve(ctx context.Context, logger klog.Logger, name string, e *engagement, memory *ledger) {
+func (h *Hub) serve(ctx context.Context, logger klog.Logger, name string, e *engagement, table *volume.Table) {
 	for delay := restartInitial; ctx.Err() == nil; delay = min(2*delay, restartMax) {
 		began := time.Now()
-		p := h.newPost(logger, name, e, memory)
+		p := h.newPost(logger, name, e, table)
 		e.post.Store(p)
 		err := p.run(ctx)
 		if err == nil || ctx.Err() != nil {
@@ -138,7 +139,7 @@ func (h *Hub) serve(ctx context.Context, logger klog.Logger, name string, e *eng
 	}
 }
 
-func (h *Hub) newPost(logger klog.Logger, name string, e *engagement, l *ledger) *post {
+func (h *Hub) newPost(logger klog.Logger, name string, e *engagement, table *volume.Table) *post {
 	c := newConnection(e, h.options.Connect)
 	return &post{
 		hub:        h,
@@ -149,7 +150,7 @@ func (h *Hub) newPost(logger klog.Logger, name string, e *engagement, l *ledger)
 		absence:    &absence{connection: c, timeout: h.options.LeaseDuration},
 		intruder:   e.intruder,
 		halt:       e.halt,
-		ledger:     l,
+		table:      table,
 		tally:      e.tally,
 		logger:     logger,
 	}

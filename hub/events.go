@@ -5,9 +5,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	eventrecord "k8s.io/client-go/tools/record"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
 // Reasons of the Events on VolumeAttachments.
@@ -56,11 +58,15 @@ func (e events) drift(va *storagev1.VolumeAttachment, kind attach.DriftKind, act
 	e.warn(va, driftDetected, fmt.Sprintf("the driver's list of volumes says otherwise: %s, and the answer to that is: %s", kind, action))
 }
 
-// gaveUp tells that a volume is not detached any more which a VolumeAttachment that is gone may
-// have left attached.
-func (e events) gaveUp(r *record, s unownedState) {
-	e.warn(r.gone(), detachGivenUp, attach.Text(fmt.Sprintf("gave up to detach volume %q from node ID %q: tried %d times, the driver does not know it there: %s",
-		s.target.VolumeHandle, s.target.NodeID, s.failures, s.last)))
+// gaveUp tells that an unowned publication is not detached any more.
+func (e events) gaveUp(u volume.Unowned) {
+	e.warn(goneObject(u.Left), detachGivenUp, attach.Text(fmt.Sprintf("gave up to detach volume %q from node ID %q: tried %d times, the driver does not know it there: %s",
+		u.Target.VolumeHandle, u.Target.NodeID, u.Failures, u.Error)))
+}
+
+// goneObject stands for a VolumeAttachment that is gone, in an Event.
+func goneObject(id volume.Identity) *storagev1.VolumeAttachment {
+	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: id.Name, UID: id.UID}}
 }
 
 // foreign tells that another attacher wrote the VolumeAttachment.

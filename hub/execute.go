@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -192,5 +191,3 @@ func (d *driver) readOthers(ctx context.Context, va *storagev1.VolumeAttachment)
 		}
 	}
 }
-
-var _ = fmt.Sprint

@@ -8,35 +8,35 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// workOnVolume takes the driver's finalizer from a PersistentVolume that is being
-// deleted, once no VolumeAttachment names it any more.
-func (d *driver) workOnVolume(ctx context.Context, it *item) {
-	name := it.key.name
+// workOnFinalizer removes the driver's finalizer from a PersistentVolume that is being deleted, once no
+// VolumeAttachment names it any more and nothing of it may be published.
+func (d *driver) workOnFinalizer(ctx context.Context, e *volume.Entry) {
+	name := e.Key.Name
 	pv := d.overlay.Volume(name)
 	var patch *attach.Patch
 	if pv != nil {
 		patch = d.decider().ReleaseVolume(pv, d.cluster.VolumeInUse(name))
 	}
 	if patch == nil {
-		d.ledger.volumeDone(name)
-		d.queue.Done(it)
+		d.table.Done(e)
 		return
 	}
-	if d.ledger.unsettled(name, d.desired.settings().StuckAfter, time.Now()) {
-		// Its VolumeAttachment has just gone, maybe in the middle of its detach.
-		d.queue.DoneFor(it, releaseLane, d.desired.settings().Retry.Initial)
+	retry := d.desired.settings().Retry
+	claimed, published := d.table.Withholds(name, attach.VolumeHandle(pv), d.desired.settings().StuckAfter, time.Now())
+	switch {
+	case claimed: // its VolumeAttachment has just gone, maybe in the middle of its detach
+		d.table.DoneFor(e, volume.ReleaseLane, retry.Initial)
 		return
-	}
-	if d.ledger.withheld(attach.VolumeHandle(pv), d.desired.settings().StuckAfter, time.Now()) {
-		// It may still be attached, and must not be deleted before it is not.
-		d.queue.DoneFor(it, releaseLane, d.desired.settings().Retry.Max)
+	case published: // and it must not be deleted before it is not
+		d.table.DoneFor(e, volume.ReleaseLane, retry.Max)
 		return
 	}
 	known, err := d.knowsAll(ctx)
 	if err == nil && !known {
-		d.queue.DoneFor(it, releaseLane, staleCachePause)
+		d.table.DoneFor(e, volume.ReleaseLane, staleCachePause)
 		return
 	}
 	if err == nil {
@@ -45,19 +45,17 @@ func (d *driver) workOnVolume(ctx context.Context, it *item) {
 	if errors.Is(err, attach.ErrStale) {
 		d.refreshVolume(ctx, name)
 	}
-	if isFenced(err) {
-		d.queue.Postpone(it, fencePause)
-		return
-	}
-	if err != nil {
-		delay := backoff(d.desired.settings().Retry, d.ledger.volumeFailed(name), err, jitter)
-		klog.FromContext(ctx).V(2).Info("Cannot take the finalizer from the PersistentVolume, will try again",
+	switch {
+	case isFenced(err):
+		d.table.Postpone(e, fencePause)
+	case err != nil:
+		delay := backoff(retry, e.Retries.Failed(attach.Detaching, time.Now()), err, jitter)
+		klog.FromContext(ctx).V(2).Info("Cannot remove the finalizer from the PersistentVolume, will try again",
 			"persistentVolume", name, "in", delay, "err", err)
-		d.queue.DoneFor(it, releaseLane, delay)
-		return
+		d.table.DoneFor(e, volume.ReleaseLane, delay)
+	default:
+		d.table.Done(e)
 	}
-	d.ledger.volumeDone(name)
-	d.queue.Done(it)
 }
 
 // refreshVolume reads a PersistentVolume anew. If that fails, the watch will tell.

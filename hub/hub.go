@@ -17,6 +17,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -54,8 +55,8 @@ type Hub struct {
 	windDown *windDown
 
 	mu      sync.Mutex
-	engaged map[string]*engagement // by driver; guarded by mu
-	ledgers map[string]*ledger     // by driver, those of the past included; guarded by mu
+	engaged map[string]*engagement   // by driver; guarded by mu
+	tables  map[string]*volume.Table // by driver, those of the past included; guarded by mu
 }
 
 // New checks the options. It starts nothing.
@@ -81,26 +82,29 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{options: o, cluster: cluster, engaged: map[string]*engagement{}, ledgers: map[string]*ledger{}, windDown: newWindDown()}
-	h.routes = newRouter(cluster, h.witness, h.windDown)
+	h := &Hub{options: o, cluster: cluster, engaged: map[string]*engagement{}, tables: map[string]*volume.Table{}, windDown: newWindDown()}
+	h.routes = newRouter(cluster, h.observeDeletion, h.windDown)
 	return h, nil
 }
 
-// witness remembers what a VolumeAttachment of a driver that others work for may have
-// left attached.
-func (h *Hub) witness(va *storagev1.VolumeAttachment) {
+// observeDeletion takes the last state of a VolumeAttachment of a driver that others work for: what
+// it may have left attached when it vanished.
+func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	h.mu.Lock()
-	l, e := h.ledgers[va.Spec.Attacher], h.engaged[va.Spec.Attacher]
+	t, e := h.tables[va.Spec.Attacher], h.engaged[va.Spec.Attacher]
 	h.mu.Unlock()
-	if l == nil {
+	if t == nil || !cutShort(va, t.Finalizer) {
 		return
 	}
 	decider := attach.Driver{Name: va.Spec.Attacher, Capabilities: e.capabilities()}
-	l.witness(decider, attach.Facts{
+	last, ok := decider.LastRecorded(attach.Facts{
 		VolumeAttachment: va,
 		PersistentVolume: h.cluster.CachedOrDeleted(va),
 		CSINode:          h.cluster.CSINode(va.Spec.NodeName),
-	}, time.Now())
+	})
+	if ok {
+		t.Observe(volume.IdentityOf(va), last, time.Now())
+	}
 }
 
 // capabilities are those that the driver had in its last session, none if there was none.

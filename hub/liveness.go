@@ -5,16 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-const (
-	// wedgedAfter is how long a queue may leave work alone that it could start: it looks
-	// within milliseconds, and a machine that is short of everything within seconds.
-	wedgedAfter = time.Minute
-	// syncLimit is how long the caches may take to fill: far longer than the largest
-	// cluster needs. While the API server is away a restart does no harm.
-	syncLimit = 10 * time.Minute
-)
+// syncLimit is how long the caches may take to fill: far longer than the largest
+// cluster needs. While the API server is away a restart does no harm.
+const syncLimit = 10 * time.Minute
 
 // checkSync is a check of liveness: caches that never fill are not worth waiting for.
 func checkSync(began time.Time, synced func() bool) func() error {
@@ -35,21 +32,10 @@ func (h *Hub) checkMoving() error {
 	var wedged []error
 	for name, e := range engaged {
 		if p := e.post.Load(); p != nil {
-			if d := p.current.Load(); d != nil && d.queue.wedged(time.Now()) {
-				wedged = append(wedged, fmt.Errorf("work for %s has not been looked at for %s", name, wedgedAfter))
+			if d := p.current.Load(); d != nil && d.table.IsWedged(time.Now()) {
+				wedged = append(wedged, fmt.Errorf("work for %s has not been looked at for %s", name, volume.WedgedAfter))
 			}
 		}
 	}
 	return errors.Join(wedged...)
-}
-
-// wedged says whether there is work that could start, and nobody looks for it.
-func (q *queue) wedged(now time.Time) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.ended { // what runs still may take as long as its grace
-		return false
-	}
-	due := len(q.delayed) > 0 && now.Sub(q.delayed[0].due) > wedgedAfter
-	return !q.looked.IsZero() && now.Sub(q.looked) > wedgedAfter && (due || q.lanes.next(now) != nil)
 }

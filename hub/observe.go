@@ -134,8 +134,8 @@ func (o *observer) onAttachment(_, va *storagev1.VolumeAttachment) { o.queue.Add
 // onAttachmentGone implements listener.
 func (o *observer) onAttachmentGone(va *storagev1.VolumeAttachment) { o.queue.Add(va.Name) }
 
-// hurry implements listener.
-func (o *observer) hurry(name string) { o.queue.Add(name) }
+// retryNow implements listener.
+func (o *observer) retryNow(name string) { o.queue.Add(name) }
 
 // lookAgain implements listener.
 func (o *observer) lookAgain() {

@@ -12,6 +12,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -34,7 +35,7 @@ type post struct {
 	connection *connection
 	intruder   *intruder
 	halt       *halt
-	ledger     *ledger
+	table      *volume.Table
 	tally      *tally
 	absence    *absence
 	current    atomic.Pointer[driver]   // while it is worked for
@@ -102,7 +103,7 @@ func (p *post) work(stop context.Context, term *lease.Term) error {
 	if !term.Continues() {
 		// Others have worked for the driver since. Where they have left its volumes is in
 		// the objects, not in what this process remembers.
-		p.ledger.forget()
+		p.table.Forget(time.Now())
 	}
 	now := time.Now()
 	p.condition.wait("", now)
@@ -128,16 +129,15 @@ func (p *post) newDriver(term *lease.Term) *driver {
 		desired:    p.desired,
 		condition:  p.condition,
 		connection: p.connection,
-		finalizer:  p.ledger.finalizer,
+		finalizer:  p.table.Finalizer,
 		kube:       p.hub.options.Kube,
 		cluster:    p.hub.cluster,
 		routes:     p.hub.routes,
 		windDown:   p.hub.windDown,
 		grace:      p.hub.options.Grace,
 		term:       term,
-		ledger:     p.ledger,
+		table:      p.table,
 		overlay:    cache.NewOverlay(p.logger, p.hub.cluster),
-		queue:      newQueue(value.Workers),
 		budget:     rate.NewLimiter(rate.Inf, 0),
 		// A write of a process that was stopped in the middle of it is over before
 		// another one may take the lease.
@@ -150,6 +150,7 @@ func (p *post) newDriver(term *lease.Term) *driver {
 		logger:       p.logger,
 	}
 	d.guards = &attach.VolumeGuards{Newest: d.overlay.Volume}
+	d.table.Begin(value.Workers)
 	d.setLimits(value)
 	return d
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -23,34 +24,26 @@ func (d *driver) resyncRound() *round {
 	}
 }
 
-// resync asks for all work that is wanted and that the queue does not have. What the queue has
-// keeps its backoff.
+// resync asks for all work that is wanted and that has no entry. Entries keep their backoff.
 func (d *driver) resync(logger klog.Logger) {
-	missed := 0
-	add := func(key workKey, l lane) {
-		if !d.queue.Has(key) {
+	missed := d.findMissing()
+	add := func(key volume.Key, l volume.Lane, place func() volume.Place) {
+		if !d.table.Has(key) {
 			missed++
-			d.queue.Add(key, l)
+			d.table.Add(key, l, place())
 		}
 	}
-	for _, name := range d.ledger.names() {
-		if d.overlay.Attachment(name) == nil {
-			d.ledger.vanish(name)
-			add(workKey{attachmentWork, name}, detachLane)
-		}
-	}
-	for _, key := range d.ledger.orphanKeys() {
-		add(key, detachLane)
-	}
+	missed += d.table.Requeue()
 	decider := d.decider()
 	for _, va := range d.cluster.AttachmentsOfDriver(d.name) {
-		if op, l := d.wantedOf(decider, d.overlay.Newest(va)); op != attach.Idle {
-			add(workKey{attachmentWork, va.Name}, l)
+		va = d.overlay.Newest(va)
+		if op, l := d.wantedOf(decider, va); op != attach.Idle {
+			add(volume.ClaimKey(va.Name), l, func() volume.Place { return d.placeOf(va, op) })
 		}
 	}
 	for _, pv := range d.cluster.ReleasableVolumes(d.finalizer) {
 		if attach.Leaving(pv, d.name) && !d.cluster.VolumeInUse(pv.Name) {
-			add(workKey{volumeWork, pv.Name}, releaseLane)
+			add(volume.FinalizerKey(pv.Name), volume.ReleaseLane, func() volume.Place { return volume.Place{} })
 		}
 	}
 	if missed > 0 {

@@ -6,6 +6,9 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
 // Events are for speed: what they miss must not wait for ever.
@@ -17,18 +20,21 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 	if err := d.cluster.Put(routedAttachment(), routedAttachment(guardedAttachment, deleted)); err != nil {
 		t.Fatal(err)
 	}
-	d.ledger.open(routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.Name = "vanished" }))
+	vanished := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.Name = "vanished" })
+	d.restore(d.table.Open(vanished), vanished)
 	d.resync(d.logger)
-	for name, l := range map[string]lane{"va": attachLane, "deleted": detachLane, "vanished": detachLane} {
-		if v, ok := d.queue.look(workKey{attachmentWork, name}); !ok || v.lane != l {
-			t.Errorf("%s: there is work: %v, in lane %s, want it in %s", name, ok, v.lane, l)
+	for name, l := range map[string]volume.Lane{"va": volume.AttachLane, "deleted": volume.DetachLane} {
+		if v, ok := d.table.Look(volume.ClaimKey(name)); !ok || v.Lane != l {
+			t.Errorf("%s: there is work: %v, in lane %s, want it in %s", name, ok, v.Lane, l)
 		}
 	}
-	it := d.queue.items[workKey{attachmentWork, "va"}]
-	it.since = it.since.Add(-time.Hour)
-	before := it.since
+	left := attach.Target{VolumeHandle: "handle", NodeID: "id"}
+	if _, ok := d.table.Unowned(left); !ok {
+		t.Error("what the VolumeAttachment that has vanished left attached is not detached")
+	}
+	before, _ := d.table.Look(volume.ClaimKey("va"))
 	d.resync(d.logger)
-	if it := d.queue.items[workKey{attachmentWork, "va"}]; it.since != before {
+	if now, _ := d.table.Look(volume.ClaimKey("va")); now.Since != before.Since {
 		t.Error("what is in the queue was asked for anew")
 	}
 }

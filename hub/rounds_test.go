@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -32,8 +33,15 @@ func attended(ctx context.Context, d *driver, long time.Duration, lost func()) f
 }
 
 func attendable(every time.Duration) *driver {
-	return &driver{desired: newDesired(driverWith(every, 1)), queue: newQueue(1), budget: rate.NewLimiter(rate.Inf, 0),
+	return &driver{desired: newDesired(driverWith(every, 1)), table: begun(1), budget: rate.NewLimiter(rate.Inf, 0),
 		term: lease.Always(), absence: &absence{}, fail: func(error) {}}
+}
+
+// begun returns a Table in a term.
+func begun(workers int) *volume.Table {
+	t := volume.NewTable("finalizer")
+	t.Begin(workers)
+	return t
 }
 
 func driverWith(stuckAfter time.Duration, workers int) registry.Driver {
@@ -49,8 +57,8 @@ func TestRoundsAreCountedFromTheEndOfTheLastOneAndFollowTheSettings(t *testing.T
 		time.Sleep(31 * time.Second) // looks at 10 and 25, which ended at 30
 		d.desired.set(driverWith(3*time.Second, 7))
 		synctest.Wait()
-		if d.queue.lanes.workers != 7 {
-			t.Errorf("%d workers, want those of the new settings", d.queue.lanes.workers)
+		if got := d.table.Workers(); got != 7 {
+			t.Errorf("%d workers, want those of the new settings", got)
 		}
 		time.Sleep(time.Second) // 32, before the next at 33
 		d.desired.set(driverWith(time.Hour, 7))

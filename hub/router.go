@@ -36,8 +36,8 @@ type listener interface {
 	onAttachment(before, va *storagev1.VolumeAttachment)
 	// onAttachmentGone takes the last state of one that is gone.
 	onAttachmentGone(va *storagev1.VolumeAttachment)
-	// hurry: something has changed that may help a VolumeAttachment.
-	hurry(name string)
+	// retryNow: something has changed that may help a VolumeAttachment.
+	retryNow(name string)
 	// lookAgain: what the driver requires may have changed.
 	lookAgain()
 }
@@ -214,7 +214,7 @@ func (r *router) volumeChanged(before, after any) {
 func (r *router) volumeAppeared(obj any) {
 	if v, ok := obj.(*cache.StoredVolume); ok {
 		r.cluster.DropDeleted(v.Name())
-		r.hurry(r.cluster.AttachmentsOfVolume(v.Name()))
+		r.retryNow(r.cluster.AttachmentsOfVolume(v.Name()))
 	}
 }
 
@@ -260,16 +260,16 @@ func (r *router) nodeChanged(before, after any) {
 		}
 		for _, va := range r.cluster.AttachmentsOnNode(node.Name) {
 			if va.Spec.Attacher == registered.Name {
-				r.hurry([]*storagev1.VolumeAttachment{va})
+				r.retryNow([]*storagev1.VolumeAttachment{va})
 			}
 		}
 	}
 }
 
-func (r *router) hurry(vas []*storagev1.VolumeAttachment) {
+func (r *router) retryNow(vas []*storagev1.VolumeAttachment) {
 	for _, va := range vas {
 		if l := r.listener(va.Spec.Attacher); l != nil {
-			l.hurry(va.Name)
+			l.retryNow(va.Name)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -41,7 +42,7 @@ func routedOn(t testing.TB, kube attach.Kube) *driver {
 	value := registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}
 	e := &engagement{desired: newDesired(value), condition: newCondition(time.Now()), intruder: &intruder{}, tally: newTally(nil), halt: newHalt()}
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
-	d := h.newPost(logger, routedDriver, e, newLedger(attach.Finalizer(routedDriver))).newDriver(lease.Always())
+	d := h.newPost(logger, routedDriver, e, volume.NewTable(attach.Finalizer(routedDriver))).newDriver(lease.Always())
 	h.routes.open(d)
 	return d
 }
@@ -68,10 +69,11 @@ func guardedVolume(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVo
 	return pv
 }
 
-func (d *driver) hasWork(kind workKind, name string) bool {
-	d.queue.mu.Lock()
-	defer d.queue.mu.Unlock()
-	return d.queue.items[workKey{kind, name}] != nil
+// restore has a claim know what its object records.
+func (d *driver) restore(c *volume.Claim, va *storagev1.VolumeAttachment) {
+	if record, ok := d.decider().Recorded(attach.Facts{VolumeAttachment: va}); ok {
+		d.table.Restore(c, record)
+	}
 }
 
 func routedAttachment(edits ...func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
@@ -104,8 +106,10 @@ func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 		r.nodeChanged(nil, obj)
 		r.driverChanged(lastState(obj))
 	}
-	if n := len(d.queue.items); n > 0 {
-		t.Fatalf("%d pieces of work out of nothing", n)
+	for lane, v := range d.table.Lanes(time.Now()) {
+		if v.Queued+v.Delayed+v.Running > 0 {
+			t.Fatalf("lane %s has work out of nothing: %+v", volume.Lane(lane), v)
+		}
 	}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", DeletionTimestamp: &metav1.Time{}, Finalizers: []string{d.finalizer}}}
 	if err := d.cluster.Put(stored(t, pv)); err != nil {
@@ -113,10 +117,10 @@ func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 	}
 	// The object is of some time before: attached and guarded.
 	r.attachmentGone(toolscache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)})
-	if !d.hasWork(attachmentWork, "va") {
+	if _, ok := d.table.Unowned(attach.Target{VolumeHandle: "handle", NodeID: "id"}); !ok {
 		t.Error("a volume whose VolumeAttachment vanished unseen is not looked after")
 	}
-	if !d.hasWork(volumeWork, "pv") {
+	if !d.table.Has(volume.FinalizerKey("pv")) {
 		t.Error("the volume that waited for the VolumeAttachment to go is not looked at")
 	}
 }
@@ -146,14 +150,14 @@ func TestOnlyWhatDecidesIsAReasonToLookAgain(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := routed(t)
-			d.ledger.open(routedAttachment())
+			d.table.Open(routedAttachment())
 			after := routedAttachment(tc.edit)
 			after.ResourceVersion = "11"
 			if err := d.cluster.Put(after); err != nil {
 				t.Fatal(err)
 			}
 			d.routes.attachmentChanged(nil, after)
-			if got := d.hasWork(attachmentWork, "va"); got != tc.want {
+			if got := d.table.Has(volume.ClaimKey("va")); got != tc.want {
 				t.Errorf("looked at again: %v, want %v", got, tc.want)
 			}
 		})
@@ -163,22 +167,25 @@ func TestOnlyWhatDecidesIsAReasonToLookAgain(t *testing.T) {
 func TestLateEventsOfWhatIsGoneCauseNoSecondDetach(t *testing.T) {
 	d := routed(t)
 	dying := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
-	r := d.ledger.open(dying)
-	r.progress.Adopt(dying, nil, d.finalizer)
-	if !r.progress.MayBeAttached() {
-		t.Fatal("the volume is not taken for attached before its detach")
-	}
+	c := d.table.Open(dying)
+	d.restore(c, dying)
 	// The finalizer was removed after a detach of this process; the cache has seen the end.
-	released := routedAttachment(func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = dying.DeletionTimestamp })
-	d.ledger.saw(released)
-	r.progress = attach.Progress{}
-	d.ledger.setReleased(dying.UID, true)
+	pass := volume.Pass{Operation: attach.Detaching, Calls: true, Target: attach.NotedTarget(dying)}
+	for _, kind := range []volume.EffectKind{volume.FindOwners, volume.Unpublish, volume.Release} {
+		effect := d.table.Next(c, pass)
+		if effect.Kind != kind {
+			t.Fatalf("the next effect is %d, want %d", effect.Kind, kind)
+		}
+		d.table.Start(c, pass, effect)
+		d.table.Apply(c, &pass, effect, volume.Outcome{Owner: volume.NoOwner})
+	}
+	d.table.Saw(routedAttachment(func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = dying.DeletionTimestamp }))
 	d.routes.attachmentChanged(nil, dying) // a handler that lags tells of an earlier state
-	if d.hasWork(attachmentWork, "va") {
-		d.ledger.close("va") // what its worker does: the cache has no such object
+	if d.table.Has(volume.ClaimKey("va")) {
+		d.table.Missing("va") // what its worker does: the cache has no such object
 	}
 	d.routes.attachmentGone(dying)
-	if d.ledger.get("va") != nil && d.ledger.get("va").progress.MayBeAttached() {
-		t.Error("the volume that was detached is taken for attached")
+	if left := d.table.UnownedAll(); len(left) > 0 {
+		t.Errorf("the volume that was detached is taken for attached: %+v", left)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -96,12 +97,12 @@ func (d *driver) whyStuck(name string) error {
 		_, reason := d.condition.connection()
 		return fmt.Errorf("%w: %s", errAway, reason)
 	}
-	if _, text := d.ledger.failure(name); text != "" {
-		return errors.New(text)
-	}
-	if item, ok := d.queue.look(workKey{attachmentWork, name}); ok && item.state == parked {
-		return errors.New("waiting for " + item.waitsFor(d.cluster))
-	} else if ok && item.state == running {
+	switch e, ok := d.table.Look(volume.ClaimKey(name)); {
+	case e.Error != "":
+		return errors.New(e.Error)
+	case ok && e.Wait.Kind != volume.WaitWorker:
+		return errors.New("waiting for " + waitsFor(e.Wait, d.cluster))
+	case ok && e.State == volume.Running:
 		return errors.New("the call to the driver has not returned yet")
 	}
 	return errors.New("waiting for a worker: all calls that the driver may have in flight take long")

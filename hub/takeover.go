@@ -7,6 +7,8 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
 // When a driver is taken over, the caches may not show yet what the one before has
@@ -52,23 +54,10 @@ func (d *driver) knowsAll(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// learn reads another VolumeAttachment of a volume anew that is to be attached, if the cache has it
-// from before this term: whoever had the lease then may have attached it, and its deletion
-// may not be in the cache yet. If that cannot be read now, the cache is believed.
-func (d *driver) learn(ctx context.Context, other *storagev1.VolumeAttachment) {
-	if known := d.overlay.Newest(other); !d.before(known) {
-		return
-	}
-	now, err := d.cluster.ReadAttachment(ctx, other.Name)
-	if err == nil && now != nil && now.UID == other.UID {
-		d.overlay.VolumeAttachmentWritten(now)
-	}
-}
-
 // catchUp returns a VolumeAttachment as it is when it is worked on for the first time in
 // a term, nil if it is gone. What has changed since the term began costs no request.
-func (d *driver) catchUp(ctx context.Context, va *storagev1.VolumeAttachment, r *record) (*storagev1.VolumeAttachment, error) {
-	if r.caughtUp == d.term || !d.before(va) {
+func (d *driver) catchUp(ctx context.Context, va *storagev1.VolumeAttachment, c *volume.Claim) (*storagev1.VolumeAttachment, error) {
+	if d.table.IsReadAnew(c) || !d.before(va) {
 		return va, nil
 	}
 	now, err := d.cluster.ReadAttachment(ctx, va.Name)
@@ -78,7 +67,7 @@ func (d *driver) catchUp(ctx context.Context, va *storagev1.VolumeAttachment, r 
 	if now == nil || now.UID != va.UID {
 		return nil, nil
 	}
-	r.caughtUp = d.term
-	workerWrites{d.overlay, d.ledger}.VolumeAttachmentWritten(now)
+	d.table.SetReadAnew(c)
+	workerWrites{d.overlay, d.table}.VolumeAttachmentWritten(now)
 	return now, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
 // Drivers returns every driver that is engaged, as part of a status.Source.
@@ -56,7 +57,7 @@ func (h *Hub) view(name string, e *engagement, now time.Time) status.Driver {
 	if w, va := e.intruder.get(); va != "" {
 		v.ForeignWriter = status.ForeignWriter{Manager: w.Manager, Time: w.Time, VolumeAttachment: va}
 	}
-	var views [laneCount]laneView
+	var views [volume.LaneCount]volume.LaneView
 	if p := e.post.Load(); p != nil {
 		v.Up, _, _ = p.connection.isUp()
 		if s := p.connection.session.Load(); s != nil {
@@ -64,19 +65,19 @@ func (h *Hub) view(name string, e *engagement, now time.Time) status.Driver {
 		}
 		d := p.current.Load()
 		if d != nil {
-			views = d.queue.view(now)
+			views = d.table.Lanes(now)
 			v.Unowned, v.UnownedCount = d.unowned()
 		}
 		v.Lease = h.leaseView(p, d != nil)
 		v.Observed, v.Checklist = p.observations()
 	}
 	for l, view := range views {
-		shown := status.Lane{Operation: status.Operation(lane(l).String()), Queued: view.queued, Delayed: view.delayed,
-			Running: view.running, Workers: view.workers, OldestSeconds: view.oldest.Seconds()}
+		shown := status.Lane{Operation: status.Operation(volume.Lane(l).String()), Queued: view.Queued, Delayed: view.Delayed,
+			Running: view.Running, Workers: view.Workers, OldestSeconds: view.Oldest.Seconds()}
 		e.tally.fill(&shown)
 		v.Lanes = append(v.Lanes, shown)
-		if lane(l) != releaseLane {
-			v.Busy += view.running
+		if volume.Lane(l) != volume.ReleaseLane {
+			v.Busy += view.Running
 		}
 	}
 	return v

@@ -8,6 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -82,15 +83,15 @@ func (h *Hub) isLeft(name string) bool {
 		}
 	}
 	h.mu.Lock()
-	l := h.ledgers[name]
+	t := h.tables[name]
 	h.mu.Unlock()
-	return l != nil && (l.isLeft() || h.isUnseen(l))
+	return t != nil && (t.IsOwed() || h.isUnseen(t))
 }
 
-// isUnseen reports whether there is a record of a VolumeAttachment that is gone from the
+// isUnseen reports whether there is a claim of a VolumeAttachment that is gone from the
 // cache. The cache loses it before anybody is told: its volume may be attached.
-func (h *Hub) isUnseen(l *ledger) bool {
-	return slices.ContainsFunc(l.names(), func(name string) bool { return h.cluster.Attachment(name) == nil })
+func (h *Hub) isUnseen(t *volume.Table) bool {
+	return slices.ContainsFunc(t.Names(), func(name string) bool { return h.cluster.Attachment(name) == nil })
 }
 
 // isLeftOf reports whether something of its driver is left in a VolumeAttachment. The
@@ -115,20 +116,4 @@ func (h *Hub) countLeft(attacher string) int {
 		}
 	}
 	return n
-}
-
-// isLeft reports whether a volume may have been left attached by a VolumeAttachment that
-// is gone. What another process had to see to does not count.
-func (l *ledger) isLeft() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.vanished.of) > 0 {
-		return true
-	}
-	for _, r := range l.orphans {
-		if r.witnessed.IsZero() {
-			return true
-		}
-	}
-	return false
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
 // A lease that is late with its renewal was told to whoever waits for the volume, ten times a second.
@@ -24,7 +25,7 @@ func TestOnlyErrorsOfTheVolumeAreForItsStatus(t *testing.T) {
 		"the driver has gone":               {&attach.CallError{Err: errors.Join(errAway, status.Error(codes.Unavailable, "gone"))}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := d.isOfTheVolume(&record{}, c.err); got != c.want {
+			if got := d.isOfTheVolume(&volume.Entry{}, c.err); got != c.want {
 				t.Errorf("for the status: %v, want %v", got, c.want)
 			}
 		})

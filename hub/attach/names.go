@@ -86,6 +86,9 @@ func nodeIDFrom(node *storagev1.CSINode, driver string) (string, bool) {
 	return "", false
 }
 
+// NodeID returns the ID that a driver registered for a node, and whether it did. node may be nil.
+func NodeID(node *storagev1.CSINode, driver string) (string, bool) { return nodeIDFrom(node, driver) }
+
 // Leaving says whether the finalizer of a driver on a PersistentVolume is to go as
 // soon as nobody uses the volume: it is being deleted, or it is a migrated in-tree
 // volume that was handed back (csi-attacher drops its finalizer then).

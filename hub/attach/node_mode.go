@@ -6,51 +6,51 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// nodeMode says to how many nodes a volume may be attached at once.
-type nodeMode int8
+// NodeMode says to how many nodes a volume may be attached at once.
+type NodeMode int8
 
 const (
-	unknownNodes nodeMode = iota
-	singleNode
-	multiNode
+	UnknownNodes NodeMode = iota
+	SingleNode
+	MultiNode
 )
 
 // nodeModeOf returns the mode of a CSI access mode.
-func nodeModeOf(mode csi.VolumeCapability_AccessMode_Mode) nodeMode {
+func nodeModeOf(mode csi.VolumeCapability_AccessMode_Mode) NodeMode {
 	switch mode {
 	case csi.VolumeCapability_AccessMode_UNKNOWN:
-		return unknownNodes
+		return UnknownNodes
 	case csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
 		csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER,
 		csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
-		return multiNode
+		return MultiNode
 	}
-	return singleNode
+	return SingleNode
 }
 
 // specNodes returns the mode of a volume with a CSI source, unknown if it is not the one
 // with the handle.
-func specNodes(spec *corev1.PersistentVolumeSpec, handle string) nodeMode {
+func specNodes(spec *corev1.PersistentVolumeSpec, handle string) NodeMode {
 	if spec.CSI.VolumeHandle != handle {
-		return unknownNodes
+		return UnknownNodes
 	}
 	// SINGLE_NODE_MULTI_WRITER only tells single-node modes apart.
 	mode, err := accessmodes.ToCSIAccessMode(spec.AccessModes, false)
 	if err != nil {
-		return unknownNodes
+		return UnknownNodes
 	}
 	return nodeModeOf(mode)
 }
 
 // surelyMultiNode reports whether all that is known of a mode is multi-node, and something
 // is known.
-func surelyMultiNode(modes ...nodeMode) bool {
+func surelyMultiNode(modes ...NodeMode) bool {
 	known := false
 	for _, mode := range modes {
-		if mode == singleNode {
+		if mode == SingleNode {
 			return false
 		}
-		known = known || mode == multiNode
+		known = known || mode == MultiNode
 	}
 	return known
 }
@@ -59,13 +59,13 @@ func surelyMultiNode(modes ...nodeMode) bool {
 // other nodes: its access mode is a MULTI_NODE one, now and, as far as this process knows,
 // as it was published.
 func (p *Progress) MultiNode(plan Plan) bool {
-	return !plan.SingleNode && surelyMultiNode(multiNode, p.nodesOf(plan.Target.VolumeHandle))
+	return !plan.SingleNode && surelyMultiNode(MultiNode, p.nodesOf(plan.Target.VolumeHandle))
 }
 
 // LeftMultiNode is MultiNode for an unpublish at p's own Target. The PersistentVolume says
 // what the mode is now; nil if there is none.
 func (p *Progress) LeftMultiNode(pv *corev1.PersistentVolume) bool {
-	handle, now := p.Target.VolumeHandle, unknownNodes
+	handle, now := p.Target.VolumeHandle, UnknownNodes
 	if pv != nil {
 		if spec, err := specOf(pv); err == nil {
 			now = specNodes(spec, handle)
@@ -78,13 +78,13 @@ func (p *Progress) LeftMultiNode(pv *corev1.PersistentVolume) bool {
 // unknown or contradictory mode is none.
 func SurelyMultiNode(pv *corev1.PersistentVolume) bool {
 	spec, err := specOf(pv)
-	return err == nil && specNodes(spec, spec.CSI.VolumeHandle) == multiNode
+	return err == nil && specNodes(spec, spec.CSI.VolumeHandle) == MultiNode
 }
 
 // nodesOf returns the mode in which a volume was published last, as far as this process knows.
-func (p *Progress) nodesOf(handle string) nodeMode {
+func (p *Progress) nodesOf(handle string) NodeMode {
 	if p.Target.VolumeHandle != handle {
-		return unknownNodes
+		return UnknownNodes
 	}
 	return p.nodes
 }

@@ -88,7 +88,7 @@ func (d Driver) decideAttach(f Facts) (Plan, error) {
 		return Plan{}, err
 	}
 	plan.Target = Target{VolumeHandle: spec.CSI.VolumeHandle, NodeID: nodeID}
-	plan.SingleNode = nodeModeOf(capability.AccessMode.Mode) != multiNode
+	plan.SingleNode = nodeModeOf(capability.AccessMode.Mode) != MultiNode
 	plan.SecretRef = spec.CSI.ControllerPublishSecretRef
 	plan.GuardAttachment = guardAttachment(va, Finalizer(d.Name), plan.Target)
 	if pv != nil {
@@ -123,7 +123,7 @@ func (d Driver) decideDetach(f Facts) (Plan, error) {
 	if err != nil && handle == "" {
 		return Plan{}, err
 	}
-	nodes := unknownNodes
+	nodes := UnknownNodes
 	if err == nil {
 		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
 		plan.SecretRef = spec.CSI.ControllerPublishSecretRef
@@ -134,7 +134,7 @@ func (d Driver) decideDetach(f Facts) (Plan, error) {
 		return Plan{}, err
 	}
 	plan.Target = Target{VolumeHandle: handle, NodeID: nodeID}
-	plan.SingleNode = nodes != multiNode
+	plan.SingleNode = nodes != MultiNode
 	plan.Unpublish = &csi.ControllerUnpublishVolumeRequest{VolumeId: handle, NodeId: nodeID}
 	return plan, nil
 }

@@ -18,7 +18,7 @@ type Progress struct {
 
 	// nodes is the mode of that call, or what the volume said when the object of another
 	// process' call was taken over.
-	nodes   nodeMode
+	nodes   NodeMode
 	state   publication
 	context map[string]string // publish context that is not in the status yet
 	// secretKnown: SecretRef is that of the volume, also if it is nil.

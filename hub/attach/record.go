@@ -62,3 +62,16 @@ func (d Driver) LastRecorded(f Facts) (Record, bool) {
 	return Record{Target: Target{VolumeHandle: spec.CSI.VolumeHandle, NodeID: nodeID},
 		SecretRef: spec.CSI.ControllerPublishSecretRef, SecretKnown: true}, true
 }
+
+// SurelyMultiNode reports whether the volume may be published at several nodes at once: its access mode
+// is a MULTI_NODE one, as it was published, and as its PersistentVolume says now, as far as either is
+// known. pv may be nil.
+func (r Record) SurelyMultiNode(pv *corev1.PersistentVolume) bool {
+	now := UnknownNodes
+	if pv != nil {
+		if spec, err := specOf(pv); err == nil {
+			now = specNodes(spec, r.Target.VolumeHandle)
+		}
+	}
+	return surelyMultiNode(now, r.Nodes)
+}

@@ -89,6 +89,6 @@ func (a Attacher) unpublish(ctx context.Context, target Target, ref *corev1.Secr
 	if err := a.Unpublish(ctx, target, secrets); err != nil {
 		return err
 	}
-	p.Target, p.state, p.nodes, p.context, p.secrets = target, unpublished, unknownNodes, nil, nil
+	p.Target, p.state, p.nodes, p.context, p.secrets = target, unpublished, UnknownNodes, nil, nil
 	return nil
 }

@@ -102,6 +102,23 @@ func (t *Table) Names() []string {
 	return names
 }
 
+// ClaimView is a claim at one moment.
+type ClaimView struct {
+	Identity
+	MayBePublished bool
+}
+
+// Claims returns all claims.
+func (t *Table) Claims() []ClaimView {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]ClaimView, 0, len(t.claims))
+	for _, c := range t.claims {
+		all = append(all, ClaimView{c.Identity, c.publication.MayBePublished()})
+	}
+	return all
+}
+
 // SetLost notes whether the storage system has lost an attached volume. It does nothing without a
 // claim of that object.
 func (t *Table) SetLost(va *storagev1.VolumeAttachment, lost bool) {

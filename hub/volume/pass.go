@@ -30,11 +30,11 @@ type Effect struct {
 type Ownership int8
 
 const (
-	NotRead  Ownership = iota // nobody has looked
-	NoOwner                   // nobody
-	Wanted                    // a VolumeAttachment wants it there, and has not called the driver as far as known
-	Unclear                   // it cannot be told now
-	Owned                     // a VolumeAttachment has it there, and its deletion detaches it
+	NotRead Ownership = iota // nobody has looked
+	NoOwner                  // nobody
+	Wanted                   // a VolumeAttachment wants it there, and has not called the driver as far as known
+	Unclear                  // it cannot be told now
+	Owned                    // a VolumeAttachment has it there, and its deletion detaches it
 )
 
 // Result says how an effect has ended.

@@ -9,9 +9,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// wedgedAfter is how long entries may be left alone that could start: the Table looks within
+// WedgedAfter is how long entries may be left alone that could start: the Table looks within
 // milliseconds, and a machine that is short of everything within seconds.
-const wedgedAfter = time.Minute
+const WedgedAfter = time.Minute
 
 // Table is what this process wants and believes about all volumes of one driver. It outlives
 // sessions, terms, modes and the driver's absence from the configuration; its entries are those

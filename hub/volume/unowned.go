@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -148,6 +149,15 @@ func (t *Table) unowned(target attach.Target) *Unowned {
 	return nil
 }
 
+// HasLeft reports whether a VolumeAttachment that still exists has left its volume at a target, and
+// wants it at another one.
+func (t *Table) HasLeft(uid types.UID, target attach.Target) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	u := t.unowned(target)
+	return u != nil && u.Left.UID == uid && u.Moved
+}
+
 // UnownedAll returns copies of all unowned publications, the oldest first.
 func (t *Table) UnownedAll() []Unowned {
 	t.mu.Lock()
@@ -225,6 +235,23 @@ func (t *Table) Confirm() {
 			t.add(u.Key(), DetachLane, u.place())
 		}
 	}
+}
+
+// Requeue asks for the detach of each unowned publication that has no entry, and returns how many
+// had none.
+func (t *Table) Requeue() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, v := range t.volumes {
+		for _, u := range v.unowned {
+			if t.entries[u.Key()] == nil {
+				t.add(u.Key(), DetachLane, u.place())
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // Withholds reports whether a PersistentVolume must keep its finalizer: a claim of it is not known

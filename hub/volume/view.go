@@ -81,8 +81,8 @@ func (t *Table) IsWedged(now time.Time) bool {
 	if t.ended { // what runs still may take as long as its grace
 		return false
 	}
-	due := len(t.delayed) > 0 && now.Sub(t.delayed[0].due) > wedgedAfter
-	return !t.looked.IsZero() && now.Sub(t.looked) > wedgedAfter && (due || t.lanes.next(now) != nil)
+	due := len(t.delayed) > 0 && now.Sub(t.delayed[0].due) > WedgedAfter
+	return !t.looked.IsZero() && now.Sub(t.looked) > WedgedAfter && (due || t.lanes.next(now) != nil)
 }
 
 // IsOwed reports whether a publication is unowned that this process has to see to.
@@ -102,4 +102,11 @@ func (t *Table) IsOwed() bool {
 		}
 	}
 	return false
+}
+
+// Workers returns how many calls may be in flight at once.
+func (t *Table) Workers() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lanes.workers
 }

@@ -1,0 +1,145 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// ownerPause is how long it takes until it is looked at again who owns a volume.
+const ownerPause = time.Second
+
+// errCannotDetach says that a volume stays attached because nobody can be asked to detach it.
+var errCannotDetach = errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOLUME and cannot be asked to detach what it attached")
+
+// workOnUnowned detaches a volume from where no VolumeAttachment owns it, as far as this process knows:
+// the deletion of one raced with its finalizer, somebody took the finalizer (kubernetes/kubernetes
+// issue 124749), or it wants the volume at another target now. If another one owns it there, it
+// is left to that.
+func (d *driver) workOnUnowned(ctx context.Context, e *volume.Entry) {
+	target := e.Key.Target
+	u, ok := d.table.Unowned(target)
+	if !ok {
+		d.table.Done(e)
+		return
+	}
+	retryMax := d.desired.settings().Retry.Max
+	if !d.decider().Capabilities.PublishUnpublish {
+		d.unownedFailed(u, errCannotDetach, time.Now())
+		d.table.DoneFor(e, volume.DetachLane, retryMax)
+		return
+	}
+	if !d.table.Reserve(e, volume.Place{Target: target, Node: u.Left.Node, Shared: d.isLeftShared(u.Left, u.Record)}) {
+		return
+	}
+	switch owner, err := d.owners(ctx, u.Left, target); owner {
+	case volume.Owned:
+		d.table.Resolve(target)
+		d.table.Done(e)
+		return
+	case volume.Wanted, volume.Unclear:
+		klog.FromContext(ctx).V(2).Info("Not detached, as it is not sure that no VolumeAttachment has it there", "volumeHandle", target.VolumeHandle, "node", u.Left.Node, "err", err)
+		if err == nil {
+			err = errOwnerUnclear
+		}
+		if d.table.UnownedWaits(target, err, time.Now()) < retryMax {
+			// Who wants it there may go again: an attach elsewhere waits as long.
+			d.table.Postpone(e, ownerPause)
+			return
+		}
+		d.table.DoneFor(e, volume.DetachLane, retryMax)
+		return
+	}
+	err := d.unpublish(ctx, u.Publication, target, attach.Plan{})
+	switch {
+	case err == nil:
+		klog.FromContext(ctx).Info("Detached a volume from where no VolumeAttachment has it any more", "volumeHandle", target.VolumeHandle, "node", u.Left.Node)
+		d.table.Resolve(target)
+		d.table.Done(e)
+	case isFenced(err):
+		d.table.Postpone(e, fencePause)
+	case d.waitsOut(e, err):
+		d.table.DoneFor(e, volume.DetachLane, 0)
+	default:
+		d.retryUnowned(ctx, e, u, err)
+	}
+}
+
+// retryUnowned ends the run of an entry that could not detach, for good if it is hopeless.
+func (d *driver) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Unowned, err error) {
+	now, settings := time.Now(), d.desired.settings()
+	u = d.unownedFailed(u, err, now)
+	if u.Hopeless(settings.StuckAfter, d.sinceConnected(), now) {
+		d.logger.Info("Gave up to detach a volume: the driver does not know it there", "volumeHandle", u.Target.VolumeHandle, "nodeID", u.Target.NodeID,
+			"node", u.Left.Node, "volumeAttachment", u.Left.Name, "tries", u.Failures, "lastError", u.Error)
+		d.events.gaveUp(u)
+		d.tally.metrics.GaveUp()
+		d.table.Resolve(u.Target)
+		d.table.Done(e)
+		return
+	}
+	delay := backoff(settings.Retry, u.Failures, err, jitter)
+	klog.FromContext(ctx).V(2).Info("Cannot detach a volume whose VolumeAttachment is gone, will try again",
+		"volumeHandle", u.Target.VolumeHandle, "node", u.Left.Node, "failures", u.Failures, "in", delay, "err", err)
+	d.table.DoneFor(e, volume.DetachLane, delay)
+}
+
+// unownedFailed takes in that the detach of an unowned publication has failed, and returns how it
+// stands.
+func (d *driver) unownedFailed(u volume.Unowned, err error, now time.Time) volume.Unowned {
+	u = d.table.UnownedFailed(u.Target, err, now)
+	d.events.failed(goneObject(u.Left), attach.Detaching, err)
+	d.tally.failedWith(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.Left.Name, Text: u.Error}, now.Sub(u.Since))
+	return u
+}
+
+// isLeftShared reports whether a volume that was published at a target is surely a multi-node one, now
+// and as it was published. The PersistentVolume may be gone.
+func (d *driver) isLeftShared(left volume.Identity, r attach.Record) bool {
+	var pv *corev1.PersistentVolume
+	if left.PersistentVolume != "" {
+		if pv = d.overlay.Volume(left.PersistentVolume); pv == nil {
+			pv = d.cluster.DeletedVolume(left.PersistentVolume)
+		}
+	}
+	return r.SurelyMultiNode(pv)
+}
+
+// sinceConnected is when the session of the moment began.
+func (d *driver) sinceConnected() time.Time {
+	if s := d.connection.session.Load(); s != nil {
+		return s.since
+	}
+	return time.Now()
+}
+
+// unowned returns the unowned publications, the oldest first and not more than are shown, and how many
+// there are.
+func (d *driver) unowned() ([]status.UnownedPublication, int) {
+	all := d.table.UnownedAll()
+	shown := make([]status.UnownedPublication, min(len(all), status.MostUnowned))
+	for i := range shown {
+		u := all[i]
+		shown[i] = status.UnownedPublication{
+			VolumeHandle:     u.Target.VolumeHandle,
+			NodeID:           u.Target.NodeID,
+			Node:             u.Left.Node,
+			PersistentVolume: u.Left.PersistentVolume,
+			VolumeAttachment: u.Left.Name,
+			Since:            u.Since,
+			Tries:            u.Failures,
+			LastError:        u.Error,
+		}
+		if e, ok := d.table.Look(u.Key()); ok && e.State == volume.Delayed {
+			shown[i].NextTry = e.Due
+		}
+	}
+	return shown, len(all)
+}
