@@ -186,8 +186,11 @@ func (d *driver) readOthers(ctx context.Context, va *storagev1.VolumeAttachment)
 		if newest == nil {
 			continue
 		}
-		if op, l := d.wantedOf(d.decider(), newest); op == attach.Detaching && !d.table.Has(volume.ClaimKey(other.Name)) {
-			d.table.Add(volume.ClaimKey(other.Name), l, d.placeOf(newest, op))
+		key := volume.ClaimKey(other.Name)
+		if op, l := d.wantedOf(d.decider(), newest); op == attach.Detaching {
+			if e, ok := d.table.Look(key); !ok || e.Lane != l {
+				d.table.Add(key, l, d.placeOf(newest, op))
+			}
 		}
 	}
 }
