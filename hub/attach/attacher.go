@@ -74,7 +74,7 @@ func (a Attacher) Secrets(ctx context.Context, ref *corev1.SecretReference) (map
 // be attached all the same.
 func (a Attacher) Publish(ctx context.Context, plan Plan, secrets map[string]string) (publishContext map[string]string, err error) {
 	request := plan.Publish
-	if len(secrets) > 0 {
+	if secrets != nil {
 		request = proto.CloneOf(request) // a plan that is kept holds no secrets
 		request.Secrets = secrets
 	}

@@ -1,0 +1,139 @@
+package attach_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
+
+func TestRefusedWriteIsNeitherSentNorRecordedNorTakenForAnAnswerOfTheAPIServer(t *testing.T) {
+	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, "gone")
+	for who, refuse := range map[string]func(*outside){
+		"limit": func(o *outside) { o.limit = gone },
+		"fence": func(o *outside) { o.fence = gone },
+	} {
+		for _, s := range writingSteps() {
+			t.Run(who+"/"+s.name, func(t *testing.T) {
+				o := newOutside(t)
+				refuse(o)
+				events, err := s.take(o)
+				if !errors.Is(err, attach.ErrRefused) || !errors.Is(err, gone) {
+					t.Errorf("error %v: want ErrRefused and the reason", err)
+				}
+				if !attach.NotReady(err) || attach.CannotServe(err) || attach.Rejected(err) || errors.Is(err, attach.ErrStale) {
+					t.Errorf("error %v is taken for what it is not", err)
+				}
+				if slices.ContainsFunc(events, func(e string) bool { return e != "limit" && e != "fence" }) || !slices.Contains(events, who) {
+					t.Errorf("%v: want to be refused by the %s, and nothing written", events, who)
+				}
+			})
+		}
+	}
+}
+
+func TestWriteThatFailsIsNotRecorded(t *testing.T) {
+	for code, stale := range map[int]bool{
+		http.StatusConflict:            true,
+		http.StatusNotFound:            true,
+		http.StatusUnprocessableEntity: true, // a test of the patch did not hold
+		http.StatusForbidden:           false,
+		http.StatusServiceUnavailable:  false,
+	} {
+		for _, s := range writingSteps() {
+			t.Run(http.StatusText(code)+"/"+s.name, func(t *testing.T) {
+				o := newOutside(t)
+				o.answer = code
+				events, err := s.take(o)
+				// For what undoes or explains it is no error that the object is gone.
+				if errors.Is(err, attach.ErrStale) != stale && (err != nil || code != http.StatusNotFound) {
+					t.Errorf("error %v: want ErrStale: %v", err, stale)
+				}
+				if !slices.Contains(events, s.does) || slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, "record") }) {
+					t.Errorf("%v: want it sent and not recorded", events)
+				}
+			})
+		}
+	}
+}
+
+// silent never answers a write.
+type silent struct{ next http.RoundTripper }
+
+func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet || r.Method == http.MethodPost {
+		return s.next.RoundTrip(r)
+	}
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// slowLimit lets a write begin after an hour.
+type slowLimit struct{}
+
+func (slowLimit) Wait(context.Context) error {
+	time.Sleep(time.Hour)
+	return nil
+}
+
+func TestTimeoutOfAWriteBeginsWhenTheLimitLetsItPassAndIsToldTheFence(t *testing.T) {
+	for name, tc := range map[string]struct{ timeout, want time.Duration }{
+		"given":   {7 * time.Second, 7 * time.Second},
+		"default": {0, 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := newOutside(t)
+				o.create()
+				va := o.attachment()
+				var told time.Duration
+				w := attach.Writer{
+					Kube: kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://silent", Transport: silent{o.api}, QPS: -1,
+						ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}),
+					Limit: slowLimit{},
+					Fence: func(ctx context.Context) error {
+						deadline, _ := ctx.Deadline()
+						told = time.Until(deadline)
+						return nil
+					},
+					Timeout: tc.timeout,
+				}
+				began := time.Now()
+				err := w.SaveError(t.Context(), va, attach.Attaching, errors.New("no"))
+				if !errors.Is(err, context.DeadlineExceeded) || !attach.NotReady(err) {
+					t.Errorf("error %v: want that the request has timed out", err)
+				}
+				if took := time.Since(began); took != time.Hour+tc.want || told != tc.want {
+					t.Errorf("the write took %v and the fence was told %v, want an hour and %v", took, told, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestWriterNeedsNeitherLimitNorFenceNorRecord(t *testing.T) {
+	for _, s := range writingSteps() {
+		t.Run(s.name, func(t *testing.T) {
+			o := newOutside(t)
+			act := s.act
+			s.act = func(o *outside, _ attach.Attacher, p attach.Plan) error {
+				return act(o, attach.Attacher{Writer: attach.Writer{Kube: o.kube}}, p)
+			}
+			events, err := s.take(o)
+			if err != nil || !slices.Equal(events, []string{s.does}) {
+				t.Errorf("%v, %v: want %s alone", err, events, s.does)
+			}
+		})
+	}
+}
