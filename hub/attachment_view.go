@@ -86,12 +86,14 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 		return a
 	}
 	if e == nil {
-		a.State, a.WaitsFor = status.Unclaimed, "no driver of this name is configured here"
+		a.State = status.Unclaimed
+		a.SetWaiting(status.Wait{Kind: status.WaitForConfiguration})
 		return a
 	}
 	p := e.post.Load()
 	if p == nil {
-		a.State, a.WaitsFor = status.Waiting, e.waitingReason()
+		a.State = status.Waiting
+		a.SetWaiting(e.wait())
 		return a
 	}
 	if d := p.current.Load(); d != nil {
@@ -99,8 +101,8 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 	} else {
 		describeObject(&a, attach.Driver{Name: va.Spec.Attacher, NoAttach: !h.cluster.AttachRequired(va.Spec.Attacher)}.Wanted(va), va)
 	}
-	if a.State == status.Waiting && a.WaitsFor == "" {
-		a.WaitsFor = e.waitingReason()
+	if a.State == status.Waiting && a.Waiting == (status.Wait{}) {
+		a.SetWaiting(e.wait())
 	}
 	return a
 }
@@ -151,29 +153,39 @@ func (d *driver) describe(a *status.Attachment, va *storagev1.VolumeAttachment, 
 	case ok && item.state == delayed:
 		a.State, a.NextTry = status.Failing, item.due
 	case ok:
-		a.WaitsFor = item.waitsFor(d.cluster)
+		a.SetWaiting(item.wait(d.cluster))
 	}
 	if since := wantedSince(va, op); !since.IsZero() && now.Sub(since) >= d.desired.settings().StuckAfter {
 		a.State = status.Stuck
 	}
 }
 
-// waitsFor says, for people, what a piece of work waits for; "" if for nothing but that
-// its driver can be called.
-func (v itemView) waitsFor(c *cache.Cluster) string {
+// wait returns why nothing is done here for the VolumeAttachments of a driver, zero if there is
+// no reason.
+func (e *engagement) wait() status.Wait {
+	c := e.condition.get()
+	if c.State == Ready {
+		return status.Wait{}
+	}
+	return status.Wait{Kind: status.WaitForDriver, DriverState: string(c.State), Reason: c.Reason}
+}
+
+// wait returns what a piece of work that has not begun waits for.
+func (v itemView) wait(c *cache.Cluster) status.Wait {
 	switch {
 	case v.behind.kind == orphanWork:
 		nodeID, _, _ := strings.Cut(v.behind.name, "\x00")
-		return "the detach of what was left attached, from node ID " + nodeID
+		return status.Wait{Kind: status.WaitForUnowned, NodeID: nodeID}
 	case v.behind.name != "":
+		w := status.Wait{Kind: status.WaitForDetach, VolumeAttachment: v.behind.name}
 		if other := c.Attachment(v.behind.name); other != nil {
-			return "the detach from node " + other.Spec.NodeName
+			w.Node = other.Spec.NodeName
 		}
-		return "the detach by " + v.behind.name
+		return w
 	case v.volumeBusy:
-		return "other work on the same volume"
+		return status.Wait{Kind: status.WaitForVolume}
 	case v.nodeBusy:
-		return "other calls for the same node"
+		return status.Wait{Kind: status.WaitForNode}
 	}
-	return "a worker of the driver"
+	return status.Wait{Kind: status.WaitForWorker}
 }

@@ -100,7 +100,7 @@ func (d *driver) whyStuck(name string) error {
 		return errors.New(text)
 	}
 	if item, ok := d.queue.look(workKey{attachmentWork, name}); ok && item.state == parked {
-		return errors.New("waiting for " + item.waitsFor(d.cluster))
+		return fmt.Errorf("waiting for %s", item.wait(d.cluster))
 	} else if ok && item.state == running {
 		return errors.New("the call to the driver has not returned yet")
 	}
