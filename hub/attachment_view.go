@@ -86,12 +86,14 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 		return a
 	}
 	if e == nil {
-		a.State, a.WaitsFor = status.Unclaimed, "no driver of this name is configured here"
+		a.State = status.Unclaimed
+		a.SetWaiting(status.Wait{Kind: status.WaitForConfiguration})
 		return a
 	}
 	p := e.post.Load()
 	if p == nil {
-		a.State, a.WaitsFor = status.Waiting, e.waitingReason()
+		a.State = status.Waiting
+		a.SetWaiting(e.wait())
 		return a
 	}
 	if d := p.current.Load(); d != nil {
@@ -99,8 +101,8 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 	} else {
 		describeObject(&a, attach.Driver{Name: va.Spec.Attacher, NoAttach: !h.cluster.AttachRequired(va.Spec.Attacher)}.Wanted(va), va)
 	}
-	if a.State == status.Waiting && a.WaitsFor == "" {
-		a.WaitsFor = e.waitingReason()
+	if a.State == status.Waiting && a.Waiting == (status.Wait{}) {
+		a.SetWaiting(e.wait())
 	}
 	return a
 }
@@ -150,27 +152,38 @@ func (d *driver) describe(a *status.Attachment, va *storagev1.VolumeAttachment, 
 	case ok && e.State == volume.Delayed:
 		a.State, a.NextTry = status.Failing, e.Due
 	case ok:
-		a.WaitsFor = waitsFor(e.Wait, d.cluster)
+		a.SetWaiting(waitOf(e.Wait, d.cluster))
 	}
 	if since := wantedSince(va, op); !since.IsZero() && now.Sub(since) >= d.desired.settings().StuckAfter {
 		a.State = status.Stuck
 	}
 }
 
-// waitsFor says, for people, what an entry waits for.
-func waitsFor(w volume.Wait, c *cache.Cluster) string {
+// wait returns why nothing is done here for the VolumeAttachments of a driver, zero if there is
+// no reason.
+func (e *engagement) wait() status.Wait {
+	c := e.condition.get()
+	if c.State == Ready {
+		return status.Wait{}
+	}
+	return status.Wait{Kind: status.WaitForDriver, DriverState: string(c.State), Reason: c.Reason}
+}
+
+// waitOf returns what an entry waits for.
+func waitOf(w volume.Wait, c *cache.Cluster) status.Wait {
 	switch {
 	case w.Kind == volume.WaitDetach && w.Detach.Kind == volume.UnownedKind:
-		return "the detach of what was left attached, from node ID " + w.Detach.Target.NodeID
+		return status.Wait{Kind: status.WaitForUnowned, NodeID: w.Detach.Target.NodeID}
 	case w.Kind == volume.WaitDetach:
+		wait := status.Wait{Kind: status.WaitForDetach, VolumeAttachment: w.Detach.Name}
 		if other := c.Attachment(w.Detach.Name); other != nil {
-			return "the detach from node " + other.Spec.NodeName
+			wait.Node = other.Spec.NodeName
 		}
-		return "the detach by " + w.Detach.Name
+		return wait
 	case w.Kind == volume.WaitVolume:
-		return "other work on the same volume"
+		return status.Wait{Kind: status.WaitForVolume}
 	case w.Kind == volume.WaitNode:
-		return "other calls for the same node"
+		return status.Wait{Kind: status.WaitForNode}
 	}
-	return "a worker of the driver"
+	return status.Wait{Kind: status.WaitForWorker}
 }

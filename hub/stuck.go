@@ -101,7 +101,7 @@ func (d *driver) whyStuck(name string) error {
 	case e.Error != "":
 		return errors.New(e.Error)
 	case ok && e.Wait.Kind != volume.WaitWorker:
-		return errors.New("waiting for " + waitsFor(e.Wait, d.cluster))
+		return fmt.Errorf("waiting for %s", waitOf(e.Wait, d.cluster))
 	case ok && e.State == volume.Running:
 		return errors.New("the call to the driver has not returned yet")
 	}

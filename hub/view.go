@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"fmt"
 	"maps"
 	"time"
 
@@ -113,14 +112,4 @@ func capabilities(c csiclient.Capabilities) []string {
 		}
 	}
 	return names
-}
-
-// waitingReason says, for people, why nothing is done for a driver's VolumeAttachments
-// here, "" if there is no reason.
-func (e *engagement) waitingReason() string {
-	c := e.condition.get()
-	if c.State == Ready {
-		return ""
-	}
-	return fmt.Sprintf("the driver is %s: %s", c.State, c.Reason)
 }

@@ -188,20 +188,17 @@ func adviseWork(c Case) Advice {
 // adviseWaiting: something else goes first.
 func adviseWaiting(c Case) Advice {
 	a := c.Attachment
-	advice := Advice{Stands: fmt.Sprintf("To %s waits for %s.", wanted(a), sentence(a.WaitsFor))}
-	switch node, found := strings.CutPrefix(a.WaitsFor, "the detach from node "); {
-	case found:
-		advice.Do = []string{
-			fmt.Sprintf("The volume can be on one node only, and is to be detached from %s first: look at the VolumeAttachment of the volume for that node.", node),
-			"A detach begins when the last Pod with the volume has left that node and its kubelet has unmounted it. If the node is dead, taint it node.kubernetes.io/out-of-service.",
-		}
-	case strings.Contains(a.WaitsFor, "left attached"):
+	advice := Advice{Stands: fmt.Sprintf("To %s %s.", wanted(a), a.Waits())}
+	switch a.Waiting.Kind {
+	case WaitForDetach:
+		advice.Do = adviseDetachFirst(a.Waiting)
+	case WaitForUnowned:
 		advice.Do = []string{"The driver's page lists what was left attached, with its last error: it is detached there first."}
-	case strings.Contains(a.WaitsFor, "worker"):
+	case WaitForWorker:
 		advice.Do = []string{fmt.Sprintf("All workers of the driver that this may have are busy (%d of %d calls in flight): look at how long its calls take, and raise workers if the driver can do more at once.", c.Driver.Busy, c.Driver.Workers)}
-	case strings.Contains(a.WaitsFor, "same node"):
+	case WaitForNode:
 		advice.Do = []string{fmt.Sprintf("The driver's maxPerNode is %d: others of the node go first.", c.Driver.Settings.MaxPerNode)}
-	case strings.Contains(a.WaitsFor, "same volume"):
+	case WaitForVolume:
 		advice.Do = []string{
 			"There is one call for a volume at a time: it goes on when the other one has ended.",
 			fmt.Sprintf("Only a volume of a MULTI_NODE access mode (ReadWriteMany, ReadOnlyMany) has one for each node, if parallelMultiNode is true. For this driver it is %t.", c.Driver.Settings.ParallelMultiNode),
@@ -211,6 +208,21 @@ func adviseWaiting(c Case) Advice {
 		advice.Do = append(advice.Do, "The last try failed, see the last error.")
 	}
 	return advice
+}
+
+// adviseDetachFirst: the volume is still on another node.
+func adviseDetachFirst(w Wait) []string {
+	from, look := "", "look at the VolumeAttachment of the volume for that node"
+	if w.Node != "" {
+		from = " from " + w.Node
+	}
+	if w.VolumeAttachment != "" {
+		look = "look at VolumeAttachment " + w.VolumeAttachment
+	}
+	return []string{
+		fmt.Sprintf("The volume can be on one node only, and is to be detached%s first: %s.", from, look),
+		"A detach begins when the last Pod with the volume has left that node and its kubelet has unmounted it. If the node is dead, taint it node.kubernetes.io/out-of-service.",
+	}
 }
 
 // wanted says what is to be done.

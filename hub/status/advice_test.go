@@ -47,10 +47,10 @@ func TestAdviceSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		"draining":         {driver: func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, stands: "ending its work for the driver: 2 calls in flight."},
 		"a call runs":      {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State = Attaching }, stands: "at it now: to attach the volume to node worker-1", do: "up to 2m"},
 		"a retry runs":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation, a.Tries = Detaching, Detach, 2 }, stands: "2nd retry: to detach the volume from node worker-1", do: "2m"},
-		"detach elsewhere": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.WaitsFor = "the detach from node worker-7" }, stands: "waits for the detach from node worker-7", do: "detached from worker-7 first"},
-		"workers busy":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.WaitsFor = "a worker of the driver" }, stands: "waits for a worker", do: "20 of 20"},
-		"node busy":        {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.WaitsFor = "other calls for the same node" }, stands: "the same node", do: "maxPerNode is 3"},
-		"volume busy":      {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.WaitsFor = "other work on the same volume" }, stands: "the same volume", do: "parallelMultiNode"},
+		"detach elsewhere": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForDetach, Node: "worker-7"}) }, stands: "waits for the detach from node worker-7", do: "detached from worker-7 first"},
+		"workers busy":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForWorker}) }, stands: "waits for a worker", do: "20 of 20"},
+		"node busy":        {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForNode}) }, stands: "the same node", do: "maxPerNode is 3"},
+		"volume busy":      {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForVolume}) }, stands: "the same volume", do: "parallelMultiNode"},
 		"backend refuses":  {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = "rpc error: code = ResourceExhausted desc = full" }, stands: "failed 6 times in a row; 6th retry in 40 s", do: "as many volumes as it can have"},
 		"node without driver": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = `csinode "worker-1" does not contain driver "a.example.com": the node plugin`

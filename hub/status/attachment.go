@@ -9,7 +9,7 @@ const (
 	Attaching AttachmentState = "attaching" // a worker has it
 	Attached  AttachmentState = "attached"
 	Detaching AttachmentState = "detaching" // a worker has it
-	Waiting   AttachmentState = "waiting"   // something is to be done and has not begun; see WaitsFor
+	Waiting   AttachmentState = "waiting"   // something is to be done and has not begun; see Attachment.Waiting
 	Failing   AttachmentState = "failing"   // the last try failed; see NextTry
 	Stuck     AttachmentState = "stuck"     // without success for longer than stuckAfter
 	Unclaimed AttachmentState = "unclaimed" // its driver is not served here
@@ -35,7 +35,8 @@ type Attachment struct {
 	Tries            int             `json:"tries"`               // that have failed in a row
 	NextTry          time.Time       `json:"nextTry,omitzero"`
 	LastError        string          `json:"lastError,omitempty"` // may be a driver's own text: hostile
-	WaitsFor         string          `json:"waitsFor,omitempty"`  // for people: "the detach from node-7", "a worker"
+	Waiting          Wait            `json:"waiting,omitzero"`    // what it waits for, for programs; see SetWaiting
+	WaitsFor         string          `json:"waitsFor,omitempty"`  // Waiting for people: "the detach from node node-7", "a worker of the driver"
 }
 
 // AttachmentFilter says which VolumeAttachments are asked for. What is empty lets all

@@ -116,7 +116,8 @@ func (h *fakeHub) attach(drivers, n int, now time.Time) {
 		}
 		switch {
 		case i%drivers == 1%drivers && i < 20*drivers:
-			a.State, a.Operation, a.WaitsFor, a.Since = Waiting, Attach, "the driver is Lost: connection refused", now.Add(-20*time.Minute)
+			a.State, a.Operation, a.Since = Waiting, Attach, now.Add(-20*time.Minute)
+			a.SetWaiting(Wait{Kind: WaitForDriver, DriverState: "Lost", Reason: "connection refused"})
 			if i < 7*drivers {
 				a.State, a.Tries, a.LastError = Stuck, 4, "rpc error: code = Unavailable desc = error reading from server: EOF"
 			}
@@ -124,7 +125,8 @@ func (h *fakeHub) attach(drivers, n int, now time.Time) {
 			a.State, a.Operation, a.Tries, a.NextTry, a.Since = Failing, Attach, 6, now.Add(40*time.Second), now.Add(-70*time.Second)
 			a.LastError = "rpc error: code = ResourceExhausted desc = node worker-17 has 128 of 128 volumes: detach one, or schedule the Pod elsewhere"
 		case i%97 == 5:
-			a.State, a.Operation, a.WaitsFor, a.Since = Waiting, Attach, "the detach from node worker-9", now.Add(-9*time.Second)
+			a.State, a.Operation, a.Since = Waiting, Attach, now.Add(-9*time.Second)
+			a.SetWaiting(Wait{Kind: WaitForDetach, Node: "worker-9", VolumeAttachment: vaName(9)})
 		case i%89 == 4:
 			a.State, a.Operation, a.Since = Detaching, Detach, now.Add(-2*time.Second)
 		}
@@ -132,6 +134,8 @@ func (h *fakeHub) attach(drivers, n int, now time.Time) {
 	}
 	for i := range h.overview.Unclaimed["legacy.example.com"] {
 		name := fmt.Sprintf("legacy-%02d", i)
-		h.attachments[name] = Attachment{Name: name, Driver: "legacy.example.com", Node: "worker-1", State: Unclaimed, WaitsFor: "no driver of this name is configured here", Created: now.Add(-time.Hour)}
+		a := Attachment{Name: name, Driver: "legacy.example.com", Node: "worker-1", State: Unclaimed, Created: now.Add(-time.Hour)}
+		a.SetWaiting(Wait{Kind: WaitForConfiguration})
+		h.attachments[name] = a
 	}
 }

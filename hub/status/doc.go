@@ -58,11 +58,23 @@
 // there are.
 //
 // A VolumeAttachment has name, driver, node, persistentVolume, volumeHandle, state,
-// operation, created, finalizer, since, tries, nextTry, lastError and waitsFor. Its state is one of
+// operation, created, finalizer, since, tries, nextTry, lastError, waiting and waitsFor. waiting has
+// kind, and what belongs to it; waitsFor is the same as a text for people, not to be parsed. kind is
+// one of
+//
+//	detach                  the volume is detached first from node, by volumeAttachment; without node
+//	                        if that object is gone from the cache
+//	unownedDetach           the volume is detached first from nodeID, where it was left attached
+//	volume, node            other work on the same volume, or other calls for the same node, go first
+//	worker                  all workers of the driver that it may have are busy
+//	driver                  nothing is done for the driver now: driverState and reason are its own
+//	configuration           no driver of this name is configured here
+//
+// Its state is one of
 //
 //	attaching, detaching    a worker has it
 //	attached                nothing is to be done
-//	waiting                 something is to be done and has not begun; waitsFor says why
+//	waiting                 something is to be done and has not begun; waiting says why
 //	failing                 the last try failed; the next one is at nextTry
 //	stuck                   without success for longer than stuckAfter; it is tried on
 //	unclaimed               its driver is not served here

@@ -111,9 +111,11 @@ func (h *fakeHub) volumes(driver string, n int, now time.Time) {
 		}
 		switch {
 		case driver == "csi.vsphere.vmware.com" && i < 12:
-			a.State, a.Operation, a.WaitsFor, a.Since = Waiting, Attach, "the driver is Lost: "+refused, now.Add(-time.Duration(15-i)*time.Minute)
+			a.State, a.Operation, a.Since = Waiting, Attach, now.Add(-time.Duration(15-i)*time.Minute)
+			a.SetWaiting(Wait{Kind: WaitForDriver, DriverState: "Lost", Reason: refused})
 			if i < 2 {
-				a.State, a.Tries, a.LastError, a.WaitsFor = Stuck, 3, "rpc error: code = Unavailable desc = error reading from server: EOF", ""
+				a.State, a.Tries, a.LastError = Stuck, 3, "rpc error: code = Unavailable desc = error reading from server: EOF"
+				a.SetWaiting(Wait{})
 			}
 		case driver == "ebs.csi.aws.com" && i < 7:
 			a.State, a.Operation, a.Since = Attaching, Attach, now.Add(-2*time.Second)

@@ -38,7 +38,7 @@ var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{
 	"va":       func(name string) string { return "/attachments/" + url.PathEscape(name) },
 	"list":     attachmentsURL,
 	"seconds":  func(s float64) string { return duration(time.Duration(s * float64(time.Second))) },
-	"waiting":  func(text string) string { return waiting(clean(text, shortText)) },
+	"waiting":  func(a Attachment) string { return clean(a.Waits(), shortText) },
 	"join":     func(words []string) string { return strings.Join(words, ", ") },
 }).ParseFS(pageFiles, "page/*.html"))
 

@@ -81,7 +81,7 @@ func nowOf(c Case) step {
 	case a.State == Attached:
 		s.What = "Now: attached to node " + a.Node
 	case a.WaitsFor != "":
-		s.Text = waiting(a.WaitsFor)
+		s.Text = a.Waits()
 	}
 	if a.State != Attached && !a.Since.IsZero() {
 		s.What += " for " + age(c.Now, a.Since)

@@ -34,14 +34,6 @@ func clean(text string, limit int) string {
 	return strings.TrimSpace(text)
 }
 
-// waiting writes what something waits for: a thing, or that something is so.
-func waiting(text string) string {
-	if strings.HasPrefix(text, "the driver is ") || strings.HasPrefix(text, "no ") {
-		return "waits: " + sentence(text)
-	}
-	return "waits for " + sentence(text)
-}
-
 // duration writes a length of time as one or two units: 850 ms, 12 s, 3 min 20 s, 5 h.
 func duration(d time.Duration) string {
 	const day = 24 * time.Hour

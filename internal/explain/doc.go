@@ -19,6 +19,10 @@
 // it led to the volume, from a Pod or the claim itself. A VolumeAttachment is carried out
 // without it: what is wrong with the claim then is a note.
 //
+// What the hub waits for is told by its kind (status.Wait), never by its text: that of an
+// earlier hub, which sends no kind, is only shown. Where the hub says that the volume was left
+// attached somewhere, this is a note, also on an object that is gone.
+//
 // Nothing is written, and no secret is read: only whether it exists is asked for, where
 // that is allowed.
 package explain

@@ -253,7 +253,15 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"what only the status says", func(s *situation) { s.alone(); s.failed("the driver is not connected: dial refused", 0) }, CannotConnect, "dial refused"},
 		{"an error that nobody knows", func(s *situation) { s.failed("something else", 0) }, LastError, "something else"},
 		{"waiting for a detach", func(s *situation) { s.other(leaving) }, WaitingForDetach, "csi-2|node-2|array busy|explain csi-2"},
-		{"waiting for a detach, as the hub says", func(s *situation) { s.seen.WaitsFor = "the detach from node node-3" }, WaitingForDetach, "node-3"},
+		{"waiting for a detach, as the hub says", func(s *situation) {
+			s.seen.SetWaiting(status.Wait{Kind: status.WaitForDetach, Node: "node-3", VolumeAttachment: "csi-3"})
+		}, WaitingForDetach, "from node node-3|explain csi-3"},
+		{"waiting for a detach by what is gone from the cache, as the hub says", func(s *situation) {
+			s.seen.SetWaiting(status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-3"})
+		}, WaitingForDetach, "explain csi-3"},
+		{"waiting for a detach of what was left attached, as the hub says", func(s *situation) {
+			s.seen.SetWaiting(status.Wait{Kind: status.WaitForUnowned, NodeID: "id-3"})
+		}, WaitingForDetach, "node ID id-3|left attached|csi-attach-hub status"},
 		{"attached elsewhere", func(s *situation) {
 			s.other(noChange)
 			s.v.Users = Present(&[]corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}, Spec: corev1.PodSpec{NodeName: "node-2"}}})
@@ -265,7 +273,10 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"call in flight", func(s *situation) {
 			s.seen.State, s.served.Settings.Timeout = status.Attaching, status.Duration(2*time.Minute)
 		}, CallInFlight, "2m"},
-		{"queued", func(s *situation) { s.seen.WaitsFor, s.served.Busy = "a worker of the driver", 20 }, Queued, "a worker of the driver; 20 of 20"},
+		{"queued", func(s *situation) {
+			s.seen.SetWaiting(status.Wait{Kind: status.WaitForWorker})
+			s.served.Busy = 20
+		}, Queued, "a worker of the driver; 20 of 20"},
 		{"just asked", func(*situation) {}, NoReasonKnown, driver},
 
 		{"no hub: nobody has served it", func(s *situation) { s.alone(); s.v.Leases = leases() }, LeaseMissing, "any namespace|" + driver},

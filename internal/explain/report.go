@@ -82,6 +82,7 @@ const (
 	WaitingForDetach   Verdict = "WaitingForDetach"
 	FinalizerOfAnother Verdict = "FinalizerOfAnother"
 	BeingDetached      Verdict = "BeingDetached"
+	LeftAttached       Verdict = "LeftAttached"
 )
 
 // About who works for the driver.

@@ -139,7 +139,7 @@ var states = []state{
 	{"attached", attached, isAttached, nil, ""},
 	{"just asked for", func(*world) {}, "waiting: NoReasonKnown VolumeAttachment csi-1", nil, ""},
 	{"call in flight", func(w *world) { w.seen.State = status.Attaching }, "waiting: CallInFlight VolumeAttachment csi-1", nil, ""},
-	{"queued", func(w *world) { w.seen.WaitsFor = "a worker of the driver" }, "waiting: Queued VolumeAttachment csi-1", nil, ""},
+	{"queued", func(w *world) { w.seen.SetWaiting(status.Wait{Kind: status.WaitForWorker}) }, "waiting: Queued VolumeAttachment csi-1", nil, ""},
 	{"failing", failing, "waiting: BackendError driver csi.example.com", nil, ""},
 	{"stuck", all(failing, func(w *world) { w.seen.State, w.va.CreationTimestamp = status.Stuck, ago(time.Hour) }),
 		"waiting: BackendError driver csi.example.com", nil, ""},

@@ -27,9 +27,7 @@ func (w *walk) later(verdict Verdict, object, fact, next string) {
 func (w *walk) tries(inStatus *storagev1.VolumeError) {
 	a := w.Seen.Value()
 	if a != nil {
-		if node, found := strings.CutPrefix(a.WaitsFor, "the detach from node "); found && !w.told(WaitingForDetach) {
-			w.stop(WaitingForDetach, w.attachmentRef(), "it waits for the detach of the volume from node "+node, "look at the other VolumeAttachment of the volume")
-		}
+		w.waits(a.Waiting)
 	}
 	if text, code, when := lastError(a, inStatus); text != "" {
 		w.failed(text, code, when)
@@ -55,6 +53,25 @@ func (w *walk) tries(inStatus *storagev1.VolumeError) {
 			next = "look at the log of the attacher that works for driver " + w.Driver + ", and at that of the driver's controller"
 		}
 		w.stop(NoReasonKnown, w.attachmentRef(), "nothing is known that speaks against it", next)
+	}
+}
+
+// waits says that the hub detaches the volume somewhere else first.
+func (w *walk) waits(wait status.Wait) {
+	switch {
+	case w.told(WaitingForDetach): // by the objects, which say more
+	case wait.Kind == status.WaitForDetach:
+		from, next := "", "look at the other VolumeAttachment of the volume"
+		if wait.Node != "" {
+			from = " from node " + wait.Node
+		}
+		if wait.VolumeAttachment != "" {
+			next = "find out why it is not detached: csi-attach-hub explain " + wait.VolumeAttachment
+		}
+		w.stop(WaitingForDetach, w.attachmentRef(), "it waits for the detach of the volume"+from, next)
+	case wait.Kind == status.WaitForUnowned:
+		w.stop(WaitingForDetach, w.attachmentRef(), "it waits for the detach of the volume from node ID "+wait.NodeID+", where it was left attached and no VolumeAttachment asks for it",
+			"csi-attach-hub status lists what was left attached, with the driver's last error")
 	}
 }
 
@@ -191,7 +208,7 @@ func (w *walk) progress(a *status.Attachment) {
 		}
 		w.stop(CallInFlight, object, "the hub is at it now", next)
 	case a.WaitsFor != "" && w.report.Stop == nil && len(w.lastResorts) == 0:
-		fact := "it waits for " + a.WaitsFor
+		fact := "it " + a.Waits()
 		if d := w.Served; d != nil {
 			fact += fmt.Sprintf("; %d of %d calls of the driver are in flight", d.Busy, d.Workers)
 		}

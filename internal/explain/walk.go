@@ -20,7 +20,7 @@ func Explain(f Facts) Report {
 	switch {
 	case !f.Found:
 		r.Result = NotFound
-		r.Stop = &Finding{ObjectNotFound, f.Question.String(), "there is none", "check the spelling and the namespace; a VolumeAttachment that is gone was detached, or never made"}
+		r.Stop = notFound(&f)
 		return r
 	case f.Pod != nil && finished(f.Pod):
 		r.Stop = &Finding{PodFinished, f.Question.String(), fmt.Sprintf("it has ended (%s): its volumes are detached unless another Pod uses them", f.Pod.Status.Phase), "nothing"}
@@ -30,7 +30,7 @@ func Explain(f Facts) Report {
 		return r
 	}
 	for i := range f.Volumes {
-		v := explainVolume(&f, &f.Volumes[i])
+		v := explainVolume(&f, i)
 		if v.Result == Waiting || r.Result == Attached {
 			r.Result = v.Result
 		}
@@ -56,7 +56,9 @@ type walk struct {
 	claimFault *Finding
 }
 
-func explainVolume(f *Facts, v *Volume) VolumeReport {
+// explainVolume explains the i-th volume.
+func explainVolume(f *Facts, i int) VolumeReport {
+	v := &f.Volumes[i]
 	w := &walk{Facts: f, Volume: v, report: VolumeReport{Title: title(v), Result: Waiting, Path: []string{}}}
 	for _, stage := range []func(*walk) bool{
 		(*walk).podStage, (*walk).claimStage, (*walk).volumeStage, (*walk).attachmentStage,
@@ -65,6 +67,7 @@ func explainVolume(f *Facts, v *Volume) VolumeReport {
 			break
 		}
 	}
+	w.leftAttached(f.Volumes[:i])
 	if w.report.Result == Waiting && w.report.Stop == nil {
 		w.report.Result = NotKnown
 	}
@@ -118,10 +121,14 @@ func (w *walk) done() bool {
 	return false
 }
 
-func (w *walk) ago(t time.Time) string { return duration.HumanDuration(w.Now.Sub(t)) + " ago" }
+func (w *walk) ago(t time.Time) string { return ago(t, w.Now) }
+
+func (w *walk) at(t time.Time) string { return at(t, w.Now) }
+
+func ago(t, now time.Time) string { return duration.HumanDuration(now.Sub(t)) + " ago" }
 
 // at writes a time and how long ago that is.
-func (w *walk) at(t time.Time) string { return t.UTC().Format(time.RFC3339) + " (" + w.ago(t) + ")" }
+func at(t, now time.Time) string { return t.UTC().Format(time.RFC3339) + " (" + ago(t, now) + ")" }
 
 // podStage: the Pod that was asked for has a node.
 func (w *walk) podStage() bool {

@@ -1,0 +1,78 @@
+package status
+
+// WaitKind is what a VolumeAttachment waits for.
+type WaitKind string
+
+const (
+	// WaitForDetach: the volume is detached from another node first: Node, or only
+	// VolumeAttachment where the object is gone from the cache.
+	WaitForDetach WaitKind = "detach"
+	// WaitForUnowned: the volume is detached first from NodeID, where it was left attached and
+	// no VolumeAttachment asks for it.
+	WaitForUnowned WaitKind = "unownedDetach"
+	// WaitForVolume: other work on the same volume ends first.
+	WaitForVolume WaitKind = "volume"
+	// WaitForNode: other calls for the same node end first.
+	WaitForNode WaitKind = "node"
+	// WaitForWorker: all workers of the driver that it may have are busy.
+	WaitForWorker WaitKind = "worker"
+	// WaitForDriver: nothing is done for the driver now: DriverState and Reason say why.
+	WaitForDriver WaitKind = "driver"
+	// WaitForConfiguration: no driver of this name is configured in this hub.
+	WaitForConfiguration WaitKind = "configuration"
+)
+
+// WaitKinds are all of them.
+var WaitKinds = []WaitKind{WaitForDetach, WaitForUnowned, WaitForVolume, WaitForNode, WaitForWorker, WaitForDriver, WaitForConfiguration}
+
+// Wait is what a VolumeAttachment waits for, for programs. It is zero if there is nothing. In
+// JSON, what does not belong to its Kind is left out.
+type Wait struct {
+	Kind             WaitKind `json:"kind,omitempty"`
+	Node             string   `json:"node,omitempty"`             // WaitForDetach: where the volume is; may be empty
+	NodeID           string   `json:"nodeID,omitempty"`           // WaitForUnowned: where the volume was left attached
+	VolumeAttachment string   `json:"volumeAttachment,omitempty"` // WaitForDetach: the one that is detached first
+	DriverState      string   `json:"driverState,omitempty"`      // WaitForDriver: as in Driver.State
+	Reason           string   `json:"reason,omitempty"`           // WaitForDriver: as in Driver.Reason
+}
+
+// String returns the wait as a text for people, "" if there is none.
+func (w Wait) String() string {
+	switch w.Kind {
+	case WaitForDetach:
+		if w.Node == "" {
+			return "the detach by " + w.VolumeAttachment
+		}
+		return "the detach from node " + w.Node
+	case WaitForUnowned:
+		return "the detach of what was left attached, from node ID " + w.NodeID
+	case WaitForVolume:
+		return "other work on the same volume"
+	case WaitForNode:
+		return "other calls for the same node"
+	case WaitForWorker:
+		return "a worker of the driver"
+	case WaitForDriver:
+		return "the driver is " + w.DriverState + ": " + w.Reason
+	case WaitForConfiguration:
+		return "no driver of this name is configured here"
+	}
+	return string(w.Kind)
+}
+
+// SetWaiting sets what the VolumeAttachment waits for, and its text.
+func (a *Attachment) SetWaiting(w Wait) { a.Waiting, a.WaitsFor = w, w.String() }
+
+// Waits returns what the VolumeAttachment waits for as the end of a sentence: that it waits for a
+// thing, or what is so as long as it waits. It is "" if there is nothing, and hostile as
+// WaitsFor is.
+func (a Attachment) Waits() string {
+	if a.WaitsFor == "" {
+		return ""
+	}
+	switch a.Waiting.Kind {
+	case "", WaitForDriver, WaitForConfiguration:
+		return "waits: " + sentence(a.WaitsFor)
+	}
+	return "waits for " + sentence(a.WaitsFor)
+}

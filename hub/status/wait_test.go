@@ -1,0 +1,121 @@
+package status_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+// waits has a wait of each kind with what is known of it, and its text, which other programs
+// show too.
+var waits = []struct {
+	wait status.Wait
+	text string
+}{
+	{status.Wait{}, ""},
+	{status.Wait{Kind: status.WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}, "the detach from node worker-7"},
+	{status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-7"}, "the detach by csi-7"},
+	{status.Wait{Kind: status.WaitForUnowned, NodeID: "i-7"}, "the detach of what was left attached, from node ID i-7"},
+	{status.Wait{Kind: status.WaitForVolume}, "other work on the same volume"},
+	{status.Wait{Kind: status.WaitForNode}, "other calls for the same node"},
+	{status.Wait{Kind: status.WaitForWorker}, "a worker of the driver"},
+	{status.Wait{Kind: status.WaitForDriver, DriverState: "Lost", Reason: "connection refused"}, "the driver is Lost: connection refused"},
+	{status.Wait{Kind: status.WaitForConfiguration}, "no driver of this name is configured here"},
+}
+
+func TestEveryWaitHasItsText(t *testing.T) {
+	var kinds []status.WaitKind
+	for _, tt := range waits {
+		var a status.Attachment
+		if a.SetWaiting(tt.wait); a.WaitsFor != tt.text || a.Waiting != tt.wait {
+			t.Errorf("%+v is told as %q, want %q", a.Waiting, a.WaitsFor, tt.text)
+		}
+		kinds = append(kinds, tt.wait.Kind)
+	}
+	for _, kind := range status.WaitKinds {
+		if !slices.Contains(kinds, kind) {
+			t.Errorf("this test does not know the kind %q", kind)
+		}
+	}
+}
+
+func TestWaitIsTheSameBeyondTheAPI(t *testing.T) {
+	for _, tt := range waits {
+		a := status.Attachment{Name: "csi-1"}
+		a.SetWaiting(tt.wait)
+		sent, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got status.Attachment
+		if err := json.Unmarshal(sent, &got); err != nil || got != a {
+			t.Errorf("%+v came as %+v, %v", a, got, err)
+		}
+		if there := strings.Contains(string(sent), `"wait`); there != (tt.text != "") {
+			t.Errorf("waits for %q: %s", tt.text, sent)
+		}
+	}
+}
+
+// The hub of an earlier version is asked by a newer command.
+func TestWaitOfAnEarlierHubIsItsTextAlone(t *testing.T) {
+	var a status.Attachment
+	if err := json.Unmarshal([]byte(`{"name": "csi-1", "waitsFor": "the detach from node worker-7"}`), &a); err != nil {
+		t.Fatal(err)
+	}
+	if a.Waiting != (status.Wait{}) || a.WaitsFor != "the detach from node worker-7" || a.Waits() != "waits: the detach from node worker-7" {
+		t.Errorf("got %+v, told as %q", a, a.Waits())
+	}
+}
+
+func TestAdviceOnAWaitDoesNotDependOnItsText(t *testing.T) {
+	d := status.Driver{Name: "a.example.com", State: "Ready", Up: true, Mode: "active", Workers: 20, Busy: 17, Lease: status.Lease{Mine: true}, Settings: status.Settings{MaxPerNode: 3}}
+	for _, tt := range []struct {
+		wait status.Wait
+		do   []string // parts of what is advised
+	}{
+		{status.Wait{Kind: status.WaitForDetach, Node: "worker-7"}, []string{"detached from worker-7 first: look at the VolumeAttachment of the volume for that node."}},
+		{status.Wait{Kind: status.WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}, []string{"detached from worker-7 first: look at VolumeAttachment csi-7."}},
+		{status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-7"}, []string{"is to be detached first: look at VolumeAttachment csi-7."}},
+		{status.Wait{Kind: status.WaitForUnowned, NodeID: "i-7"}, []string{"left attached"}},
+		{status.Wait{Kind: status.WaitForVolume}, []string{"one call for a volume at a time"}},
+		{status.Wait{Kind: status.WaitForNode}, []string{"maxPerNode is 3"}},
+		{status.Wait{Kind: status.WaitForWorker}, []string{"17 of 20"}},
+		{status.Wait{Kind: status.WaitForDriver, DriverState: "Lost", Reason: "gone"}, nil},
+		{status.Wait{}, nil},
+	} {
+		for _, text := range []string{"gibberish", "the detach from node worker-9", "a worker of the same node, left attached, of the same volume"} {
+			a := status.Attachment{Name: "csi-1", Driver: d.Name, Node: "worker-1", State: status.Waiting, Operation: status.Attach, Waiting: tt.wait, WaitsFor: text}
+			got := status.Advise(status.Case{Attachment: a, Driver: &d})
+			do := strings.Join(got.Do, "\n")
+			if !strings.Contains(got.Stands, text) || strings.Contains(do, "worker-9") || tt.do == nil && do != "" {
+				t.Errorf("%+v as %q: %q, advice %q", tt.wait, text, got.Stands, do)
+			}
+			for _, part := range tt.do {
+				if !strings.Contains(do, part) {
+					t.Errorf("%+v as %q: advice %q, want %q", tt.wait, text, do, part)
+				}
+			}
+		}
+	}
+}
+
+// "It waits for the driver is Lost" is no sentence.
+func TestWaitIsTheEndOfASentence(t *testing.T) {
+	for kind, want := range map[status.WaitKind]string{
+		status.WaitForWorker:        "waits for a worker of the driver",
+		status.WaitForDetach:        "waits for the detach from node n",
+		status.WaitForDriver:        "waits: the driver is Lost: gone",
+		status.WaitForConfiguration: "waits: no driver of this name is configured here",
+		"":                          "",
+	} {
+		a := status.Attachment{}
+		a.SetWaiting(status.Wait{Kind: kind, Node: "n", DriverState: "Lost", Reason: "gone."})
+		if got := a.Waits(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package explain_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
+)
+
+// left has the driver say that a volume was left attached at the node ID id-0.
+func (w *world) left(handle, pv string) {
+	w.served.Unowned = append(w.served.Unowned, status.UnownedPublication{VolumeHandle: handle, NodeID: "id-0", Node: "node-0", PersistentVolume: pv,
+		VolumeAttachment: "csi-0", Since: time.Now().Add(-time.Hour), Tries: 3, LastError: "rpc error: code = Internal desc = array busy"})
+}
+
+func TestVolumeThatWasLeftAttachedIsSaidToBe(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"asked for elsewhere": func(w *world) { w.left("vol-1", "pv-1") },
+		"attached elsewhere":  func(w *world) { attached(w); w.left("vol-1", "pv-1") },
+		"being detached":      func(w *world) { leaving(w); w.left("vol-1", "") },
+		"not wanted":          func(w *world) { w.va, w.pod, w.seen = nil, nil, nil; w.left("vol-1", "pv-1") },
+		"on two nodes": func(w *world) {
+			w.more = append(w.more, attachmentOf("csi-2", "pv-1", "node-2"))
+			w.left("vol-1", "pv-1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			change(w)
+			report, err := w.asked(t, "pv/pv-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var notes []explain.Finding
+			for _, v := range report.Volumes {
+				for _, n := range v.Notes {
+					if n.Verdict == explain.LeftAttached {
+						notes = append(notes, n)
+					}
+				}
+			}
+			if len(notes) != 1 {
+				t.Fatalf("%d notes, want one:\n%s", len(notes), report.Text())
+			}
+			const fact = "volume vol-1 is or may be attached at node ID id-0 (node node-0), where no VolumeAttachment asks for it, known since "
+			if got := notes[0]; !strings.HasPrefix(got.Fact, fact) || !strings.HasSuffix(got.Fact, "; 3 tries in a row to detach it have failed: rpc error: code = Internal desc = array busy") {
+				t.Errorf("noted %q", got.Fact)
+			}
+		})
+	}
+}
+
+// A PersistentVolume is made anew with the name of one that was left attached.
+func TestVolumeOfTheSameNameThatWasLeftAttachedIsAnother(t *testing.T) {
+	w := newWorld()
+	w.left("vol-0", "pv-1")
+	report, err := w.asked(t, "pv/pv-1")
+	if err != nil || strings.Contains(report.Text(), "id-0") {
+		t.Errorf("%v\n%s", err, report.Text())
+	}
+}
+
+func TestObjectThatIsGoneIsNotSaidToBeDetachedIfItsVolumeWasLeftAttached(t *testing.T) {
+	for _, question := range []string{"csi-0", "pv/pv-0"} {
+		w := newWorld()
+		w.left("vol-0", "pv-0")
+		report, err := w.asked(t, question)
+		if err != nil || report.Result != explain.NotFound || report.Stop == nil {
+			t.Fatalf("%s: %v\n%s", question, err, report.Text())
+		}
+		if text := report.Text(); !strings.Contains(text, "volume vol-0 is or may be attached at node ID id-0") || strings.Contains(text, "was detached") {
+			t.Errorf("%s:\n%s", question, text)
+		}
+	}
+	w := newWorld()
+	w.left("vol-0", "") // of an inline volume
+	if report, err := w.asked(t, "pv/pv-9"); err != nil || strings.Contains(report.Text(), "vol-0") {
+		t.Errorf("%v\n%s", err, report.Text())
+	}
+}
