@@ -177,11 +177,7 @@ func (a Attacher) publish(ctx context.Context, plan Plan, p *Progress, secrets m
 }
 
 func (a Attacher) unpublish(ctx context.Context, plan Plan, p *Progress) error {
-	secrets, err := a.secrets(ctx, plan.SecretRef)
-	if apierrors.IsNotFound(err) && p.secrets != nil && p.Target == plan.Target {
-		// The secret went before the volume (rook issue 16956). What attached it detaches it.
-		secrets, err = p.secrets, nil
-	}
+	secrets, err := a.unpublishSecrets(ctx, plan, p)
 	if err != nil {
 		return err
 	}
