@@ -156,7 +156,9 @@ func (d Driver) Wants(f Facts, t Target) (may, surely bool) {
 	} else if spec, err := volumeSpec(f.VolumeAttachment, f.PersistentVolume); err == nil {
 		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
 	}
-	if id, ok := nodeIDFrom(f.CSINode, d.Name); ok && noted.NodeID != t.NodeID { // it is never moved from where it is noted
+	// An attached volume is never moved from where it is noted.
+	stays := nodeID != "" && f.VolumeAttachment.Status.Attached && f.VolumeAttachment.DeletionTimestamp == nil
+	if id, ok := nodeIDFrom(f.CSINode, d.Name); ok && !stays && nodeID != t.NodeID {
 		nodeID = id
 	}
 	if handle == "" && ofAnotherVolume(f.VolumeAttachment, t.VolumeHandle) {
@@ -164,6 +166,15 @@ func (d Driver) Wants(f Facts, t Target) (may, surely bool) {
 	}
 	may = (handle == "" || handle == t.VolumeHandle) && (nodeID == "" || nodeID == t.NodeID)
 	return may, may && handle != "" && nodeID != ""
+}
+
+// IsCurrent reports whether the driver has not registered the node under another node ID than that
+// of the plan's Target: a node can come back under another one while the driver is called. A CSINode
+// that is gone (nil), or lacks the driver, is no change: the driver may be restarting there. A plan
+// without a call is current.
+func (d Driver) IsCurrent(plan Plan, node *storagev1.CSINode) bool {
+	id, registered := nodeIDFrom(node, d.Name)
+	return !registered || plan.Target.NodeID == "" || id == plan.Target.NodeID
 }
 
 // nodeID returns the driver's ID of the node: what the driver registered there,
