@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -93,10 +92,10 @@ func (d *driver) detachNow(ctx context.Context, u volume.Unowned) {
 		logger.Info("A volume whose VolumeAttachment is gone may stay attached, as it cannot be told whether another one has it", "err", err)
 		return
 	}
-	err := d.unpublish(ctx, u.Publication, u.Target, attach.Plan{})
+	err := d.unpublish(ctx, u.Publication, u.Target, nil)
 	for isFenced(err) && ctx.Err() == nil {
 		sleep(ctx, fencePause)
-		err = d.unpublish(ctx, u.Publication, u.Target, attach.Plan{})
+		err = d.unpublish(ctx, u.Publication, u.Target, nil)
 	}
 	if err != nil {
 		logger.Error(err, "A volume whose VolumeAttachment is gone may stay attached")

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -85,7 +85,7 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 	case volume.MarkAttached:
 		err = a.MarkAttached(ctx, x.plan, d.table.Believed(x.claim).Context)
 	case volume.Unpublish:
-		err = d.unpublish(ctx, d.table.Believed(x.claim), effect.Target, x.plan)
+		err = d.unpublish(ctx, d.table.Believed(x.claim), effect.Target, x.plan.SecretRef)
 	case volume.Leave:
 		klog.FromContext(ctx).Info("The volume is left where it was attached before, to be detached later", "volumeHandle", effect.Target.VolumeHandle, "nodeID", effect.Target.NodeID)
 	case volume.Release:
@@ -114,23 +114,15 @@ func (d *driver) resultOf(err error, e *volume.Entry) volume.Result {
 	return volume.Failed
 }
 
-// unpublish calls ControllerUnpublishVolume for what is believed to be published at a target, or else
-// for what a plan says. The secret is that of the publish, if it is known.
-func (d *driver) unpublish(ctx context.Context, p volume.Publication, target attach.Target, plan attach.Plan) error {
-	ref := plan.SecretRef
-	known := p.Target == target
-	if known && p.SecretKnown {
-		ref = p.SecretRef
-	}
-	secrets, err := d.attacher().Secrets(ctx, ref)
-	if apierrors.IsNotFound(err) && known && p.Secrets != nil {
-		// The secret went before the volume (rook issue 16956). What attached it detaches it.
-		secrets, err = p.Secrets, nil
-	}
+// unpublish calls ControllerUnpublishVolume at a target. now is the Secret that the PersistentVolume
+// says, nil for none.
+func (d *driver) unpublish(ctx context.Context, p volume.Publication, target attach.Target, now *corev1.SecretReference) error {
+	a := d.attacher()
+	secrets, err := a.UnpublishSecrets(ctx, target, p.Record, now, p.Secrets)
 	if err != nil {
 		return err
 	}
-	return d.attacher().Unpublish(ctx, target, secrets)
+	return a.Unpublish(ctx, target, secrets)
 }
 
 // errOwnerUnclear says that a volume is not detached because a VolumeAttachment may have it where

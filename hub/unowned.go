@@ -57,7 +57,7 @@ func (d *driver) workOnUnowned(ctx context.Context, e *volume.Entry) {
 		d.table.DoneFor(e, volume.DetachLane, retryMax)
 		return
 	}
-	err := d.unpublish(ctx, u.Publication, target, attach.Plan{})
+	err := d.unpublish(ctx, u.Publication, target, nil)
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).Info("Detached a volume from where no VolumeAttachment has it any more", "volumeHandle", target.VolumeHandle, "node", u.Left.Node)

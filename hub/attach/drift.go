@@ -38,7 +38,7 @@ func (d Driver) Drift(f Facts, p csiclient.Published) (DriftKind, error) {
 	if pv := f.PersistentVolume; pv != nil && pv.DeletionTimestamp != nil {
 		return DriftNone, nil // it could not be attached again
 	}
-	spec, err := volumeSpec(f.VolumeAttachment, f.PersistentVolume)
+	spec, err := attachedSpec(f.VolumeAttachment, f.PersistentVolume)
 	if err != nil {
 		return DriftNone, err
 	}

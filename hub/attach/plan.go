@@ -2,11 +2,8 @@ package attach
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
@@ -72,7 +69,11 @@ func (d Driver) decideAttach(f Facts) (Plan, error) {
 		plan.GuardAttachment = guardAttachment(va, Finalizer(d.Name), NotedTarget(va))
 		return plan, nil
 	}
-	spec, err := volumeSpec(va, pv)
+	specOfVolume := volumeSpec
+	if va.Status.Attached { // it is attached again, and must stay the same volume
+		specOfVolume = attachedSpec
+	}
+	spec, err := specOfVolume(va, pv)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -116,16 +117,12 @@ func (d Driver) decideDetach(f Facts) (Plan, error) {
 		}
 		return Plan{}, errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOLUME and cannot be asked to detach what it attached: give it back, or set attachRequired of its CSIDriver to false")
 	}
-	// What was noted when the volume was attached comes first: the PersistentVolume
-	// may be another one of the same name by now.
-	spec, err := volumeSpec(va, f.PersistentVolume)
-	handle := va.Annotations[AnnotationVolumeHandle]
-	if err != nil && handle == "" {
+	handle, spec, err := attachedVolume(va, f.PersistentVolume)
+	if err != nil {
 		return Plan{}, err
 	}
 	nodes := UnknownNodes
-	if err == nil {
-		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
+	if spec != nil {
 		plan.SecretRef = spec.CSI.ControllerPublishSecretRef
 		nodes = specNodes(spec, handle)
 	}
@@ -154,10 +151,14 @@ func (d Driver) Wants(f Facts, t Target) (may, surely bool) {
 		return true, true
 	}
 	handle, nodeID := noted.VolumeHandle, noted.NodeID
-	if spec, err := volumeSpec(f.VolumeAttachment, f.PersistentVolume); err == nil {
+	if handle == "" && (nodeID != "" || f.VolumeAttachment.Status.Attached) {
+		handle, _, _ = attachedVolume(f.VolumeAttachment, f.PersistentVolume)
+	} else if spec, err := volumeSpec(f.VolumeAttachment, f.PersistentVolume); err == nil {
 		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
 	}
-	if id, ok := nodeIDFrom(f.CSINode, d.Name); ok && noted.NodeID != t.NodeID { // it is never moved from where it is noted
+	// An attached volume is never moved from where it is noted.
+	stays := nodeID != "" && f.VolumeAttachment.Status.Attached && f.VolumeAttachment.DeletionTimestamp == nil
+	if id, ok := nodeIDFrom(f.CSINode, d.Name); ok && !stays && nodeID != t.NodeID {
 		nodeID = id
 	}
 	if handle == "" && ofAnotherVolume(f.VolumeAttachment, t.VolumeHandle) {
@@ -167,15 +168,13 @@ func (d Driver) Wants(f Facts, t Target) (may, surely bool) {
 	return may, may && handle != "" && nodeID != ""
 }
 
-// ofAnotherVolume reports whether the name of a VolumeAttachment shows that it is not about a volume:
-// kube-controller-manager makes the name of the volume handle, the driver and the node
-// (getAttachmentName in pkg/volume/csi). Other names show nothing.
-func ofAnotherVolume(va *storagev1.VolumeAttachment, volumeHandle string) bool {
-	sum, made := strings.CutPrefix(va.Name, "csi-")
-	if raw, err := hex.DecodeString(sum); !made || err != nil || len(raw) != sha256.Size {
-		return false
-	}
-	return sum != fmt.Sprintf("%x", sha256.Sum256([]byte(volumeHandle+va.Spec.Attacher+va.Spec.NodeName)))
+// IsCurrent reports whether the driver has not registered the node under another node ID than that
+// of the plan's Target: a node can come back under another one while the driver is called. A CSINode
+// that is gone (nil), or lacks the driver, is no change: the driver may be restarting there. A plan
+// without a call is current.
+func (d Driver) IsCurrent(plan Plan, node *storagev1.CSINode) bool {
+	id, registered := nodeIDFrom(node, d.Name)
+	return !registered || plan.Target.NodeID == "" || id == plan.Target.NodeID
 }
 
 // nodeID returns the driver's ID of the node: what the driver registered there,

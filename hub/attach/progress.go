@@ -1,8 +1,6 @@
 package attach
 
 import (
-	"cmp"
-
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 )
@@ -59,14 +57,14 @@ func (p *Progress) Adopt(va *storagev1.VolumeAttachment, pv *corev1.PersistentVo
 	if p.state != unknown || nodeID == "" || !HasFinalizer(va.Finalizers, finalizer) && !va.Status.Attached {
 		return
 	}
-	handle := va.Annotations[AnnotationVolumeHandle]
-	if spec, err := volumeSpec(va, pv); err == nil {
-		p.SecretRef, p.secretKnown = spec.CSI.ControllerPublishSecretRef, true
-		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
-		p.nodes = specNodes(spec, handle)
+	handle, spec, err := attachedVolume(va, pv)
+	if err != nil || handle == "" {
+		return
 	}
-	if handle != "" {
-		p.Target, p.state = Target{VolumeHandle: handle, NodeID: nodeID}, recorded
+	p.Target, p.state = Target{VolumeHandle: handle, NodeID: nodeID}, recorded
+	if spec != nil {
+		p.SecretRef, p.secretKnown = spec.CSI.ControllerPublishSecretRef, true
+		p.nodes = specNodes(spec, handle)
 	}
 }
 
@@ -81,13 +79,15 @@ func (p *Progress) AdoptLast(d Driver, last Facts) {
 	if p.state != unknown || !d.Capabilities.PublishUnpublish || !va.Status.Attached || va.Annotations[AnnotationNodeID] != "" {
 		return
 	}
-	spec, err := volumeSpec(va, last.PersistentVolume)
+	handle, spec, err := attachedVolume(va, last.PersistentVolume)
 	nodeID, registered := nodeIDFrom(last.CSINode, d.Name)
-	if err != nil || !registered || nodeID == "" || spec.CSI.VolumeHandle == "" {
+	if err != nil || !registered || nodeID == "" || handle == "" {
 		return
 	}
-	p.Target, p.state = Target{VolumeHandle: spec.CSI.VolumeHandle, NodeID: nodeID}, recorded
-	p.SecretRef, p.secretKnown = spec.CSI.ControllerPublishSecretRef, true
+	p.Target, p.state = Target{VolumeHandle: handle, NodeID: nodeID}, recorded
+	if spec != nil {
+		p.SecretRef, p.secretKnown = spec.CSI.ControllerPublishSecretRef, true
+	}
 }
 
 // Inherit takes over what is known otherwise, where this process knows nothing.

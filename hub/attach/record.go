@@ -1,8 +1,6 @@
 package attach
 
 import (
-	"cmp"
-
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -28,17 +26,11 @@ func (p Plan) Record() Record {
 // beside a finalizer, or beside a status that says attached, says that the volume may be.
 func (d Driver) Recorded(f Facts) (Record, bool) {
 	va := f.VolumeAttachment
-	noted := NotedTarget(va)
-	if noted.NodeID == "" || !HasFinalizer(va.Finalizers, Finalizer(d.Name)) && !va.Status.Attached {
+	nodeID := NotedTarget(va).NodeID
+	if nodeID == "" || !HasFinalizer(va.Finalizers, Finalizer(d.Name)) && !va.Status.Attached {
 		return Record{}, false
 	}
-	r := Record{Target: noted}
-	if spec, err := volumeSpec(va, f.PersistentVolume); err == nil {
-		r.Target.VolumeHandle = cmp.Or(noted.VolumeHandle, spec.CSI.VolumeHandle)
-		r.SecretRef, r.SecretKnown = spec.CSI.ControllerPublishSecretRef, true
-		r.Nodes = specNodes(spec, r.Target.VolumeHandle)
-	}
-	return r, r.Target.VolumeHandle != ""
+	return recordOf(f, nodeID)
 }
 
 // LastRecorded is Recorded for the last state of a VolumeAttachment that is gone. One that says
@@ -51,16 +43,29 @@ func (d Driver) LastRecorded(f Facts) (Record, bool) {
 		return r, true
 	}
 	va := f.VolumeAttachment
-	if !d.Capabilities.PublishUnpublish || !va.Status.Attached || va.Annotations[AnnotationNodeID] != "" {
+	if !d.Capabilities.PublishUnpublish || !va.Status.Attached || NotedTarget(va).NodeID != "" {
 		return Record{}, false
 	}
-	spec, err := volumeSpec(va, f.PersistentVolume)
 	nodeID, registered := nodeIDFrom(f.CSINode, d.Name)
-	if err != nil || !registered || nodeID == "" || spec.CSI.VolumeHandle == "" {
+	if !registered || nodeID == "" {
 		return Record{}, false
 	}
-	return Record{Target: Target{VolumeHandle: spec.CSI.VolumeHandle, NodeID: nodeID},
-		SecretRef: spec.CSI.ControllerPublishSecretRef, SecretKnown: true}, true
+	return recordOf(f, nodeID)
+}
+
+// recordOf returns the record of the volume of a VolumeAttachment at a node ID, and whether its
+// handle is known.
+func recordOf(f Facts, nodeID string) (Record, bool) {
+	handle, spec, err := attachedVolume(f.VolumeAttachment, f.PersistentVolume)
+	if err != nil || handle == "" {
+		return Record{}, false
+	}
+	r := Record{Target: Target{VolumeHandle: handle, NodeID: nodeID}}
+	if spec != nil {
+		r.SecretRef, r.SecretKnown = spec.CSI.ControllerPublishSecretRef, true
+		r.Nodes = specNodes(spec, handle)
+	}
+	return r, true
 }
 
 // SurelyMultiNode reports whether the volume may be published at several nodes at once: its access mode

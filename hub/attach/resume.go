@@ -4,7 +4,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Attach carries out a plan to attach: finalizers, then the call, then the
@@ -78,11 +77,7 @@ func (a Attacher) publish(ctx context.Context, plan Plan, p *Progress, secrets m
 }
 
 func (a Attacher) unpublish(ctx context.Context, target Target, ref *corev1.SecretReference, p *Progress) error {
-	secrets, err := a.Secrets(ctx, ref)
-	if apierrors.IsNotFound(err) && p.secrets != nil && p.Target == target {
-		// The secret went before the volume (rook issue 16956). What attached it detaches it.
-		secrets, err = p.secrets, nil
-	}
+	secrets, err := a.UnpublishSecrets(ctx, target, Record{Target: p.Target, SecretRef: p.SecretRef, SecretKnown: p.secretKnown}, ref, p.secrets)
 	if err != nil {
 		return err
 	}

@@ -103,9 +103,6 @@ func TestVolumeAttachmentsOfAHandleAreFoundWhetherTheyNoteItOrNot(t *testing.T) 
 			t.Errorf("handle %q of driver %s: got %q, want %q", lookup.handle, lookup.driver, got, lookup.want)
 		}
 	}
-	if got, want := names(c.AttachmentsWithoutHandle("two")), []string{"not noted, another driver"}; !slices.Equal(got, want) {
-		t.Errorf("driver two without a handle: got %q, want %q", got, want)
-	}
 }
 
 func TestVolumeAttachmentThatNotesItsHandleLaterIsFoundByTheNewHandleOnly(t *testing.T) {
@@ -155,7 +152,7 @@ func TestStoredVolumeTellsHandleAndModeAsTheWholeObjectDoes(t *testing.T) {
 	}
 }
 
-func BenchmarkAttachmentsOfHandleAmongThoseThatNoteNone(b *testing.B) {
+func BenchmarkAttachmentsOfHandle(b *testing.B) {
 	c := newCluster(b)
 	for i := range 10_000 {
 		name := fmt.Sprint("pv-", i)

@@ -21,10 +21,6 @@ const (
 	byVolume = "persistentVolume"
 	byNode   = "node"
 	byNodeID = "nodeID" // the noted one
-	byHandle = "handle" // the noted one
-
-	// byDriverUnnoted is spec.attacher of those without a noted volume handle.
-	byDriverUnnoted = "driverUnnoted"
 )
 
 // byReleasable is the index of PersistentVolumes by the finalizers that they may have to lose.
@@ -61,14 +57,6 @@ func attachmentIndexers() toolscache.Indexers {
 		byVolume: attachmentIndex(attach.VolumeName),
 		byNode:   attachmentIndex(func(va *storagev1.VolumeAttachment) string { return va.Spec.NodeName }),
 		byNodeID: attachmentIndex(func(va *storagev1.VolumeAttachment) string { return attach.NotedTarget(va).NodeID }),
-		// Not by driver and handle: a text of its own for each object would take memory.
-		byHandle: attachmentIndex(func(va *storagev1.VolumeAttachment) string { return attach.NotedTarget(va).VolumeHandle }),
-		byDriverUnnoted: attachmentIndex(func(va *storagev1.VolumeAttachment) string {
-			if attach.NotedTarget(va).VolumeHandle != "" {
-				return ""
-			}
-			return va.Spec.Attacher
-		}),
 	}
 }
 

@@ -63,6 +63,8 @@ func adviseError(a Attachment) []string {
 		return []string{fmt.Sprintf("Node %s is gone, or its kubelet has registered no CSI driver yet: check the node.", a.Node)}
 	case has("read secret"):
 		return []string{"The secret that the PersistentVolume names in controllerPublishSecretRef cannot be read: create it, or let the hub get secrets in its namespace."}
+	case has("persistentvolume") && has("was recreated with another"):
+		return []string{fmt.Sprintf("PersistentVolume %s is not the one that the volume was attached by: find the handle of the attached volume at the storage system, and do what the error says.", a.PersistentVolume)}
 	case has("persistentvolume") && has("not found"):
 		return []string{fmt.Sprintf("PersistentVolume %s is gone: what made the VolumeAttachment has to delete it.", a.PersistentVolume)}
 	case has("is being deleted"):

@@ -55,9 +55,12 @@ func TestAdviceSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		"node without driver": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = `csinode "worker-1" does not contain driver "a.example.com": the node plugin`
 		}, stands: "6th retry", do: "Node worker-1 has no such driver"},
-		"node gone":          {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `csinode "worker-1" not found: the node is gone` }, stands: "6th retry", do: "Node worker-1 is gone"},
-		"secret missing":     {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `read secret ns/s for the call: secrets "s" not found` }, stands: "failed", do: "controllerPublishSecretRef"},
-		"volume gone":        {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `persistentvolume "pv-1" not found` }, stands: "failed", do: "PersistentVolume pv-1 is gone"},
+		"node gone":      {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `csinode "worker-1" not found: the node is gone` }, stands: "6th retry", do: "Node worker-1 is gone"},
+		"secret missing": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `read secret ns/s for the call: secrets "s" not found` }, stands: "failed", do: "controllerPublishSecretRef"},
+		"volume gone":    {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `persistentvolume "pv-1" not found` }, stands: "failed", do: "PersistentVolume pv-1 is gone"},
+		"volume recreated": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
+			a.LastError = `the handle of the attached volume is not known: persistentvolume "pv-1" was recreated with another one, "new", after`
+		}, stands: "failed", do: "PersistentVolume pv-1 is not the one"},
 		"API server refuses": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `write status: volumeattachments "csi-1" is forbidden` }, stands: "failed", do: "ClusterRole"},
 		"stuck":              {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Since, a.LastError = Stuck, now.Add(-20*time.Minute), "odd" }, stands: "for 20 min now", do: "last error"},
 		"retry is due":       {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.NextTry, a.LastError = now.Add(-time.Second), "odd" }, stands: "6th retry now", do: "goes on trying"},
