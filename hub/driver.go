@@ -58,8 +58,8 @@ type driver struct {
 	left   bool       // the queue does not open any more; guarded by gate
 	gone   bool       // it takes no events any more; guarded by the router's mutex
 
-	cacheIsNew atomic.Bool            // see knowsAll
-	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first asked for in this term
+	began      string      // resourceVersion of all VolumeAttachments when the term began, see readBeginning
+	cacheIsNew atomic.Bool // see knowsAll
 
 	workers sync.WaitGroup
 	fail    context.CancelCauseFunc // ends this run of the driver, with what went wrong
@@ -83,6 +83,7 @@ func (d *driver) run(ctx context.Context) error {
 			goSafely(&d.workers, fail, func() { d.work(calls, e) })
 		})
 	})
+	d.readBeginning(ctx)
 	// Also while the driver cannot be called: what vanishes then is known to nobody else.
 	d.routes.open(d)
 	contain(fail, func() { d.connection.serve(d) })

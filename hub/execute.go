@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -83,6 +84,10 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		o.Context, err = a.Publish(ctx, x.plan, x.secrets)
 		o.Secrets = x.secrets
 	case volume.MarkAttached:
+		if !d.decider().IsCurrent(x.plan, d.cluster.CSINode(x.object.Spec.NodeName)) {
+			err = errNodeIDChanged
+			break
+		}
 		err = a.MarkAttached(ctx, x.plan, d.table.Believed(x.claim).Context)
 	case volume.Unpublish:
 		err = d.unpublish(ctx, d.table.Believed(x.claim), effect.Target, x.plan.SecretRef)
@@ -124,6 +129,9 @@ func (d *driver) unpublish(ctx context.Context, p volume.Publication, target att
 	}
 	return a.Unpublish(ctx, target, secrets)
 }
+
+// errNodeIDChanged says that a node came back under another node ID while the driver was called.
+var errNodeIDChanged = fmt.Errorf("%w: the driver has registered the node under another node ID", attach.ErrStale)
 
 // errOwnerUnclear says that a volume is not detached because a VolumeAttachment may have it where
 // it is.

@@ -7,6 +7,7 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
@@ -14,15 +15,41 @@ import (
 // When a driver is taken over, the caches may not show yet what the one before has
 // written last. To believe them would be to call the driver once more for what is done.
 
-// before says whether a state of a VolumeAttachment is from before this term, so that
+// readBeginning reads how far the VolumeAttachments had come when the term began, if another process
+// may have worked for the driver before. The Lease's own resourceVersion says nothing of that: leases
+// may be kept in an etcd of their own. It tries until ctx ends or the lease is lost.
+func (d *driver) readBeginning(ctx context.Context) {
+	if d.term.Continues() {
+		return
+	}
+	for {
+		version, err := d.cluster.ReadAttachmentsVersion(ctx)
+		if err == nil {
+			d.began = version
+			return
+		}
+		klog.FromContext(ctx).V(2).Info("Cannot begin to work for the driver, will try again", "err", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.term.Lost():
+			return
+		case <-time.After(beginningPause):
+		}
+	}
+}
+
+// beginningPause is how long it takes until that is tried again.
+const beginningPause = 500 * time.Millisecond
+
+// before reports whether a state of a VolumeAttachment is from before this term, so that
 // whoever had the lease then may have written a later one.
 func (d *driver) before(va *storagev1.VolumeAttachment) bool {
-	began := d.term.ResourceVersion()
-	if began == "" {
+	if d.began == "" {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(va.ResourceVersion, began)
-	return err == nil && order < 0
+	order, err := resourceversion.CompareResourceVersion(va.ResourceVersion, d.began)
+	return err == nil && order <= 0
 }
 
 // staleCachePause is how long a PersistentVolume keeps its finalizer before it is looked at again
@@ -32,21 +59,12 @@ const staleCachePause = time.Second
 
 // knowsAll reports whether the cache has every VolumeAttachment that whoever had the lease
 // before may have worked on: a PersistentVolume that none of those in the cache names may be
-// attached by one that it does not have yet. It asks once in a term.
-func (d *driver) knowsAll(ctx context.Context) (bool, error) {
-	if d.term.Continues() || d.cacheIsNew.Load() {
+// attached by one that it does not have yet.
+func (d *driver) knowsAll() (bool, error) {
+	if d.began == "" || d.cacheIsNew.Load() {
 		return true, nil
 	}
-	began := d.collection.Load()
-	if began == nil {
-		version, err := d.cluster.ReadAttachmentsVersion(ctx)
-		if err != nil {
-			return false, err
-		}
-		began = &version // another worker's answer is as good
-		d.collection.CompareAndSwap(nil, began)
-	}
-	order, err := resourceversion.CompareResourceVersion(d.cluster.AttachmentsVersion(), *began)
+	order, err := resourceversion.CompareResourceVersion(d.cluster.AttachmentsVersion(), d.began)
 	if err != nil || order < 0 {
 		return false, err
 	}

@@ -31,7 +31,12 @@ func (d *driver) workOnUnowned(ctx context.Context, e *volume.Entry) {
 		return
 	}
 	retryMax := d.desired.settings().Retry.Max
-	if !d.decider().Capabilities.PublishUnpublish {
+	switch decider := d.decider(); {
+	case !decider.Capabilities.PublishUnpublish && decider.NoAttach: // the driver attaches nothing, and says so twice
+		d.table.Resolve(target)
+		d.table.Done(e)
+		return
+	case !decider.Capabilities.PublishUnpublish:
 		d.unownedFailed(u, errCannotDetach, time.Now())
 		d.table.DoneFor(e, volume.DetachLane, retryMax)
 		return

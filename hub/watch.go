@@ -50,7 +50,7 @@ func (d *driver) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) vo
 		if handle := attach.HandleOf(attach.Facts{VolumeAttachment: va}); handle != "" {
 			p.Target.VolumeHandle = handle
 		}
-	} else if v := d.cluster.StoredVolume(name); v != nil {
+	} else if v := d.cluster.StoredOrDeleted(name); v != nil {
 		if op == attach.Attaching || noted.VolumeHandle == "" {
 			p.Target.VolumeHandle = v.Handle()
 		}

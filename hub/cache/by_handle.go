@@ -29,11 +29,7 @@ func (c *Cluster) unnotedHandle(va *storagev1.VolumeAttachment) string {
 	if va.Spec.Source.InlineVolumeSpec != nil {
 		return attach.HandleOf(attach.Facts{VolumeAttachment: va})
 	}
-	name := attach.VolumeName(va)
-	if v := c.StoredVolume(name); v != nil {
-		return v.Handle()
-	}
-	if v := c.storedDeleted(name); v != nil {
+	if v := c.StoredOrDeleted(attach.VolumeName(va)); v != nil {
 		return v.Handle()
 	}
 	return ""

@@ -65,3 +65,12 @@ func (o *Overlay) CachedOrDeleted(va *storagev1.VolumeAttachment) *corev1.Persis
 	}
 	return o.cluster.DeletedVolume(name)
 }
+
+// StoredOrDeleted returns a PersistentVolume as the cache keeps it, or else its last state, nil if
+// neither is known.
+func (c *Cluster) StoredOrDeleted(name string) *StoredVolume {
+	if v := c.StoredVolume(name); v != nil {
+		return v
+	}
+	return c.storedDeleted(name)
+}
