@@ -193,8 +193,9 @@ var errCrashed = errors.New("the process has crashed")
 // RoundTrip is the way of a process to the API server, with the faults on it.
 func (p *process) RoundTrip(request *http.Request) (*http.Response, error) {
 	t := p.replica.trial
-	if p.cut.Err() != nil {
-		return nil, errCrashed
+	if p.cut.Err() != nil { // no answer: client-go takes errors of watches and waits, by the clock of the whole process
+		<-request.Context().Done()
+		return nil, request.Context().Err()
 	}
 	if strings.Contains(request.URL.Path, "/leases") {
 		if p.replica.isLeaseCut() {
@@ -380,6 +381,7 @@ func (s *trialSession) call(ctx context.Context, m fakecsi.Method, volume, nodeI
 	}
 	return s.over(ctx, func(ctx context.Context) error {
 		t.say("  %s: %s %s at %s", s.process.name, m, volume, nodeID)
+		defer t.ended(volume, nodeID)
 		if !t.checkCall(m, volume, nodeID) {
 			<-ctx.Done() // virtual time stands still while calls are made without a pause
 		}

@@ -33,6 +33,7 @@ func (t *trial) checkCall(m fakecsi.Method, volume, nodeID string) bool {
 	} else if !t.isMultiNode(volume) {
 		t.checkPublish(books, volume, nodeID)
 	}
+	t.checkInFlight(m, volume, nodeID)
 	t.mu.Lock()
 	if now := time.Now(); now != t.atOnceSince {
 		t.atOnceSince, t.atOnce = now, map[string]int{}
@@ -44,6 +45,29 @@ func (t *trial) checkCall(m fakecsi.Method, volume, nodeID string) bool {
 		t.fail("%s at %s: %d calls without a pause", volume, nodeID, n)
 	}
 	return n <= mostCallsAtOnce
+}
+
+// checkInFlight: there is one call for a volume at a time, for a volume that many nodes may have one at each node ID.
+// It notes the call as one that is in flight.
+func (t *trial) checkInFlight(m fakecsi.Method, volume, nodeID string) {
+	t.mu.Lock()
+	others := slices.Clone(t.inFlight[volume])
+	t.inFlight[volume] = append(t.inFlight[volume], nodeID)
+	t.mu.Unlock()
+	if t.isMultiNode(volume) && t.driver.ParallelMultiNode {
+		others = slices.DeleteFunc(others, func(other string) bool { return other != nodeID })
+	}
+	if len(others) > 0 {
+		t.fail("%s %s at %s while calls at %v are in flight", m, volume, nodeID, others)
+	}
+}
+
+// ended notes the end of a call.
+func (t *trial) ended(volume, nodeID string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.Index(t.inFlight[volume], nodeID)
+	t.inFlight[volume] = slices.Delete(t.inFlight[volume], i, i+1)
 }
 
 func (t *trial) isMultiNode(volume string) bool {
@@ -164,7 +188,7 @@ func (t *trial) checkNow() {
 		}
 	}
 	for _, v := range books.Violations[t.violations:] {
-		if v.Kind != fakecsi.AskedTwice { // see checkPublish
+		if v.Kind != fakecsi.AskedTwice && v.Kind != fakecsi.ConcurrentCalls { // see checkPublish and checkInFlight, which know more
 			t.fail("%s of %s %v by call %d: %s", v.Kind, v.Volume, v.Nodes, v.Call, v.Detail)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 func newTrial(v *virtual, seed uint64, logs bool) *trial {
 	random := rand.New(rand.NewPCG(seed, 1))
 	t := &trial{virtual: v, scenario: scenario(seed % uint64(scenarios)), random: random, faults: rand.New(rand.NewPCG(seed, 2)), logs: logs,
-		held: map[string]bool{}, began: time.Now(), definitive: 8, contested: map[string]bool{}, unclaimed: map[string]time.Time{}, atOnce: map[string]int{}}
+		held: map[string]bool{}, began: time.Now(), definitive: 8, contested: map[string]bool{}, inFlight: map[string][]string{}, unclaimed: map[string]time.Time{}, atOnce: map[string]int{}}
 	v.driver.ParallelMultiNode = random.IntN(4) > 0
 	v.driver.Timeout = []time.Duration{10 * time.Second, 2 * time.Minute}[random.IntN(2)]
 	v.driver.Workers = []int{2, 20}[random.IntN(2)]
@@ -32,7 +32,7 @@ func newTrial(v *virtual, seed uint64, logs bool) *trial {
 		v.register(n.name, n.nodeID())
 		t.nodes = append(t.nodes, n)
 	}
-	for i := range 4 + random.IntN(3) {
+	for i := range 2 + random.IntN(4) {
 		volume := trialVolume{name: fmt.Sprintf("v%d", i), multiNode: i%3 == 0}
 		t.volumes = append(t.volumes, volume)
 		t.makeVolume(volume)
@@ -63,8 +63,9 @@ type step struct {
 }
 
 var steps = []step{
-	{weight: 30, take: (*trial).createAttachment},
-	{weight: 22, take: (*trial).deleteSome},
+	{weight: 26, take: (*trial).createAttachment},
+	{weight: 18, take: (*trial).deleteSome},
+	{weight: 10, take: (*trial).moveSome},
 	{weight: 4, take: (*trial).deletePersistentVolume},
 	{weight: 4, take: (*trial).changeNodeID},
 	{weight: 5, take: (*trial).stripSome, only: []scenario{alone, leased}},
@@ -124,8 +125,13 @@ func (t *trial) heal() {
 // createAttachment asks for a volume on a node, as kube-controller-manager does: for a single-node volume
 // not before it has deleted the VolumeAttachment on the other node. Rarely somebody does not wait.
 func (t *trial) createAttachment() {
-	volume, node := t.volumes[t.random.IntN(len(t.volumes))], t.nodes[t.random.IntN(len(t.nodes))]
-	hasty := t.random.IntN(100) == 0
+	t.ask(t.volumes[t.random.IntN(len(t.volumes))], t.random.IntN(100) == 0)
+}
+
+// ask asks for a volume on a node that is drawn. A hasty one does not wait until the volume is asked for
+// nowhere else.
+func (t *trial) ask(volume trialVolume, hasty bool) {
+	node := t.nodes[t.random.IntN(len(t.nodes))]
 	va := t.attachmentOf(volume.name, node.name)
 	for _, other := range t.attachmentsOf(volume.name) {
 		if other.Name == va.Name {
@@ -153,6 +159,14 @@ func (t *trial) createAttachment() {
 func (t *trial) deleteSome() {
 	if va, ok := t.one(func(va storagev1.VolumeAttachment) bool { return va.DeletionTimestamp == nil }); ok {
 		t.deleteAttachment(va)
+	}
+}
+
+// moveSome deletes a VolumeAttachment and asks for its volume on another node at once.
+func (t *trial) moveSome() {
+	if va, ok := t.one(func(va storagev1.VolumeAttachment) bool { return va.DeletionTimestamp == nil }); ok {
+		t.deleteAttachment(va)
+		t.ask(trialVolume{name: volumeOf(va), multiNode: t.isMultiNode(volumeOf(va))}, false)
 	}
 }
 

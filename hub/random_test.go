@@ -77,7 +77,7 @@ const (
 )
 
 const (
-	trialSteps = 60
+	trialSteps = 70
 	// trialWait is how long everything may take to come to rest when all faults have ended.
 	trialWait = 2 * time.Hour
 	// trialRest is how long nothing may be called and written after that.
@@ -95,15 +95,17 @@ type trial struct {
 	held     map[string]bool // resources whose watches are held
 	ends     []faultEnd
 	step     int
-	refused  bool // nobody answers at the driver's endpoint
 	logs     bool
 	began    time.Time
+	// definitive is how many definitive errors may still be drawn.
+	definitive int
 
 	mu          sync.Mutex
-	faults      *rand.Rand // of what requests to the API meet; guarded by mu
-	apiFaults   bool       // guarded by mu
-	definitive  int        // how many definitive errors may still be drawn; guarded by mu
-	contested   map[string]bool
+	faults      *rand.Rand           // of what requests to the API meet; guarded by mu
+	apiFaults   bool                 // guarded by mu
+	refused     bool                 // nobody answers at the driver's endpoint; guarded by mu
+	contested   map[string]bool      // single-node volumes that were asked for on two nodes at once; guarded by mu
+	inFlight    map[string][]string  // node IDs of the calls in flight for a volume; guarded by mu
 	unclaimed   map[string]time.Time // since when no VolumeAttachment names a volume; guarded by mu
 	writes      int                  // that replicas have made; guarded by mu
 	atOnce      map[string]int       // calls at one moment; guarded by mu
@@ -135,8 +137,10 @@ type faultEnd struct {
 // run takes the steps, then ends all faults and waits until nothing moves, then deletes everything.
 func (t *trial) run() {
 	defer t.report()
+	defer t.bookmarks()()
 	for t.step = range trialSteps {
 		t.endFaults(t.step)
+		t.pass(0)
 		t.takeStep()
 		t.pass(t.pause())
 		t.checkNow()
@@ -155,9 +159,26 @@ func (t *trial) run() {
 	t.await("after everything was deleted", t.leftOver)
 }
 
+// bookmarks tells the watches once a minute how far they have come, until the returned function is called.
+func (t *trial) bookmarks() (stop func()) {
+	ticker, ended := time.NewTicker(time.Minute), make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-ticker.C:
+				t.api.Bookmark()
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return func() { ticker.Stop(); close(ended) }
+}
+
 // pause is how long a step is left alone: mostly the next one comes soon.
 func (t *trial) pause() time.Duration {
-	pauses := []time.Duration{0, time.Millisecond, 50 * time.Millisecond, time.Second, time.Second, 5 * time.Second, 20 * time.Second, time.Minute, 3 * time.Minute}
+	pauses := []time.Duration{0, 0, time.Millisecond, 50 * time.Millisecond, 300 * time.Millisecond, time.Second, time.Second, 5 * time.Second, 20 * time.Second,
+		time.Minute, 3 * time.Minute}
 	return pauses[t.random.IntN(len(pauses))]
 }
 
@@ -171,8 +192,10 @@ func (t *trial) await(when string, find func() []string) {
 	for _, found := range find() {
 		t.fail("%s: %s", when, found)
 	}
-	if len(t.contested) > 0 {
-		return // tries to attach go on
+	for _, va := range t.attachments() {
+		if !va.Status.Attached {
+			return // tries to attach go on
+		}
 	}
 	t.pass(2 * time.Minute) // the last retries, and a listing
 	calls, writes := t.calledAndWritten()
