@@ -207,8 +207,11 @@ func (p *process) RoundTrip(request *http.Request) (*http.Response, error) {
 		return t.api.RoundTrip(request)
 	}
 	fault := t.drawAPIFault()
-	if request.Method == http.MethodPatch && fault != apiFine {
+	if fault != apiFine {
 		t.say("  %s: %s %s meets a fault: %s", p.name, request.Method, shortPath(request), fault)
+		object := strings.Split(shortPath(request), "/")[1]
+		t.noteFault(object)
+		defer t.noteFault(object)
 	}
 	switch fault {
 	case apiHangs:
@@ -283,6 +286,21 @@ func (t *trial) drawAPIFault() apiFault {
 	}
 	all := []apiFault{apiHangs, apiLosesAnswer, apiSlow, apiFails, apiConflicts, apiOverloaded}
 	return all[t.faults.IntN(len(all))]
+}
+
+// noteFault notes that a request about an object has met a fault.
+func (t *trial) noteFault(object string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, volume := range t.volumes {
+		about := object == volume.name
+		for _, node := range t.nodes {
+			about = about || object == node.name || object == t.attachmentOf(volume.name, node.name).Name
+		}
+		if about {
+			t.metFault[volume.name] = time.Now()
+		}
+	}
 }
 
 // refused is the answer of an API server that does not do what is asked.

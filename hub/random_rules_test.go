@@ -83,14 +83,16 @@ func (t *trial) checkUnpublish(volume, nodeID string) {
 	}
 }
 
-// checkPublish: a single-node volume is asked for at a node only if it is published nowhere else, or if the driver has
-// refused to detach it there at the last call: then the driver decides.
+// checkPublish: a single-node volume is asked for at a node only if it is published nowhere else, or if its detach
+// there fails: then it backs off and the driver decides. It fails because the driver has refused it at the last call,
+// or because the API server does not answer what is asked about the volume.
 func (t *trial) checkPublish(books fakecsi.Books, volume, nodeID string) {
 	t.mu.Lock()
-	contested := t.contested[volume]
+	met, ever := t.metFault[volume]
+	excused := t.contested[volume] || ever && time.Since(met) <= 2*t.driver.Retry.Max
 	t.mu.Unlock()
 	for other := range books.Attached[volume] {
-		if other == nodeID || contested {
+		if other == nodeID || excused {
 			continue
 		}
 		last := fakecsi.Call{}

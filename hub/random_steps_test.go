@@ -19,7 +19,7 @@ import (
 func newTrial(v *virtual, seed uint64, logs bool) *trial {
 	random := rand.New(rand.NewPCG(seed, 1))
 	t := &trial{virtual: v, scenario: scenario(seed % uint64(scenarios)), random: random, faults: rand.New(rand.NewPCG(seed, 2)), logs: logs,
-		held: map[string]bool{}, began: time.Now(), definitive: 8, contested: map[string]bool{}, inFlight: map[string][]string{}, unclaimed: map[string]time.Time{}, atOnce: map[string]int{}}
+		held: map[string]bool{}, began: time.Now(), definitive: 8, contested: map[string]bool{}, metFault: map[string]time.Time{}, inFlight: map[string][]string{}, unclaimed: map[string]time.Time{}, atOnce: map[string]int{}}
 	v.driver.ParallelMultiNode = random.IntN(4) > 0
 	v.driver.Timeout = []time.Duration{10 * time.Second, 2 * time.Minute}[random.IntN(2)]
 	v.driver.Workers = []int{2, 20}[random.IntN(2)]
