@@ -71,7 +71,7 @@ func (r *replica) start() {
 	if t.scenario != alone {
 		var err error
 		leases, err = lease.New(lease.Options{Kube: kube, Identity: p.name, Namespace: "hub",
-			Duration: time.Minute, RenewDeadline: 40 * time.Second, RetryPeriod: 10 * time.Second})
+			Duration: time.Minute, RenewDeadline: 45 * time.Second, RetryPeriod: 20 * time.Second})
 		if err != nil {
 			t.t.Fatal(err)
 		}

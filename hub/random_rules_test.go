@@ -116,7 +116,10 @@ func (t *trial) checkWrite(p *process, request *http.Request) (*http.Response, e
 	path := shortPath(request)
 	parts := strings.Split(path, "/")
 	resource, name := parts[0], parts[1]
-	before := t.get(name)
+	var before *storagev1.VolumeAttachment
+	if strings.HasSuffix(path, "/status") {
+		before = t.get(name)
+	}
 	had := resource == "persistentvolumes" && t.hasVolume(name)
 	response, err := t.api.RoundTrip(request)
 	code := 0
@@ -130,9 +133,10 @@ func (t *trial) checkWrite(p *process, request *http.Request) (*http.Response, e
 	if code != http.StatusOK {
 		return response, err
 	}
-	if resource == "volumeattachments" {
-		t.lookForUnclaimed()
+	if before != nil {
 		t.checkStatus(before, t.get(name))
+	} else if resource == "volumeattachments" {
+		t.lookForUnclaimed()
 	} else if had && !t.hasVolume(name) {
 		t.checkPersistentVolumeGone(p, name)
 	}
@@ -141,7 +145,7 @@ func (t *trial) checkWrite(p *process, request *http.Request) (*http.Response, e
 
 // checkStatus: what is said to be attached is.
 func (t *trial) checkStatus(before, after *storagev1.VolumeAttachment) {
-	if before == nil || after == nil || before.Status.Attached || !after.Status.Attached || after.DeletionTimestamp != nil {
+	if after == nil || before.Status.Attached || !after.Status.Attached || after.DeletionTimestamp != nil {
 		return
 	}
 	if nodeID := after.Annotations[attach.AnnotationNodeID]; !t.backend.Books().IsAttached(volumeOf(*after), nodeID) {
@@ -203,14 +207,16 @@ func (t *trial) unsettled() []string {
 	books := t.backend.Books()
 	owned := map[fakecsi.VolumeNode]bool{}
 	for _, va := range t.attachments() {
-		volume, nodeID := volumeOf(va), va.Annotations[attach.AnnotationNodeID]
+		volume := volumeOf(va)
+		if guarded(va) { // its deletion detaches it
+			owned[fakecsi.VolumeNode{Volume: va.Annotations[attach.AnnotationVolumeHandle], Node: va.Annotations[attach.AnnotationNodeID]}] = true
+		}
 		switch {
 		case va.DeletionTimestamp != nil:
 			found = append(found, fmt.Sprintf("VolumeAttachment %s is still being deleted: %+v", va.Name, va.Status.DetachError))
 		case va.Status.Attached && !guarded(va):
 			found = append(found, fmt.Sprintf("VolumeAttachment %s is attached and has no finalizer", va.Name))
 		case va.Status.Attached:
-			owned[fakecsi.VolumeNode{Volume: volume, Node: nodeID}] = true
 			if va.Status.AttachError != nil || va.Status.DetachError != nil {
 				found = append(found, fmt.Sprintf("VolumeAttachment %s is attached and has an error: %+v", va.Name, va.Status))
 			}
