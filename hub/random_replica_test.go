@@ -295,7 +295,8 @@ func (t *trial) noteFault(object string) {
 	for _, volume := range t.volumes {
 		about := object == volume.name
 		for _, node := range t.nodes {
-			about = about || object == node.name || object == t.attachmentOf(volume.name, node.name).Name
+			about = about || object == node.name || object == t.attachmentOf(volume.name, node.name).Name ||
+				object == t.byHand(volume.name, node.name).Name
 		}
 		if about {
 			t.metFault[volume.name] = time.Now()

@@ -28,8 +28,8 @@ func newTrial(v *virtual, seed uint64, logs bool) *trial {
 		fakecsi.ControllerPublishVolume: {Base: latency}, fakecsi.ControllerUnpublishVolume: {Base: latency},
 	}})
 	for i := range 3 + random.IntN(2) {
-		n := &trialNode{name: fmt.Sprintf("n%d", i)}
-		v.register(n.name, n.nodeID())
+		n := &trialNode{name: fmt.Sprintf("n%d", i), id: fmt.Sprintf("n%d-id0", i)}
+		v.register(n.name, n.id)
 		t.nodes = append(t.nodes, n)
 	}
 	for i := range 2 + random.IntN(4) {
@@ -133,6 +133,9 @@ func (t *trial) createAttachment() {
 func (t *trial) ask(volume trialVolume, hasty bool) {
 	node := t.nodes[t.random.IntN(len(t.nodes))]
 	va := t.attachmentOf(volume.name, node.name)
+	if volume.multiNode && t.random.IntN(8) == 0 {
+		va = t.byHand(volume.name, node.name)
+	}
 	for _, other := range t.attachmentsOf(volume.name) {
 		if other.Name == va.Name {
 			return
@@ -172,7 +175,7 @@ func (t *trial) moveSome() {
 
 func (t *trial) deleteAttachment(va storagev1.VolumeAttachment) {
 	t.say("STEP delete VolumeAttachment %s", va.Name)
-	t.delete(t.attachmentOf(volumeOf(va), va.Spec.NodeName))
+	t.delete(testbed.VolumeAttachment{Name: va.Name})
 	t.lookForUnclaimed()
 }
 
@@ -191,24 +194,37 @@ func (t *trial) deletePersistentVolume() {
 	t.delete(testbed.PersistentVolume{Name: volume.name})
 }
 
-// changeNodeID has a node register under another ID: a new one, or one that it had before.
+// changeNodeID has a node register under another ID: a new one, one that it had before, or that of another node,
+// which then has this one's.
 func (t *trial) changeNodeID() {
-	n := t.nodes[t.random.IntN(len(t.nodes))]
-	if t.scenario == replicas {
-		for _, at := range t.backend.Books().Attached {
-			if _, published := at[n.nodeID()]; published {
-				return
-			}
-		}
-		for _, va := range t.attachments() {
-			if va.Spec.NodeName == n.name {
-				return
-			}
+	n, other := t.nodes[t.random.IntN(len(t.nodes))], t.nodes[t.random.IntN(len(t.nodes))]
+	id := fmt.Sprintf("%s-id%d", n.name, t.random.IntN(3))
+	for _, taken := range t.nodes {
+		if taken.id == id {
+			return
 		}
 	}
-	n.id = (n.id + 1) % 3
-	t.say("STEP node %s registers as %s", n.name, n.nodeID())
-	t.register(n.name, n.nodeID())
+	if t.scenario == replicas && t.hasTraces(n) {
+		return
+	}
+	if t.scenario != replicas && n != other && t.random.IntN(2) == 0 {
+		id, other.id = other.id, n.id
+		t.say("STEP node %s registers as %s", other.name, other.id)
+		t.register(other.name, other.id)
+	}
+	n.id = id
+	t.say("STEP node %s registers as %s", n.name, n.id)
+	t.register(n.name, n.id)
+}
+
+// hasTraces says whether something is published at a node, or a VolumeAttachment is about it.
+func (t *trial) hasTraces(n *trialNode) bool {
+	for _, at := range t.backend.Books().Attached {
+		if _, published := at[n.id]; published {
+			return true
+		}
+	}
+	return slices.ContainsFunc(t.attachments(), func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == n.name })
 }
 
 // stripSome takes the finalizers from a VolumeAttachment, mostly from one that is being deleted.

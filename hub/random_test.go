@@ -122,12 +122,8 @@ type trialVolume struct {
 	multiNode bool
 }
 
-type trialNode struct {
-	name string
-	id   int // counts the IDs that the node has had
-}
-
-func (n *trialNode) nodeID() string { return fmt.Sprintf("%s-id%d", n.name, n.id) }
+// trialNode is a node with the ID that the driver has for it now.
+type trialNode struct{ name, id string }
 
 // faultEnd ends a fault at a step.
 type faultEnd struct {
@@ -221,6 +217,13 @@ func (t *trial) attachmentOf(volume, node string) testbed.VolumeAttachment {
 	va := t.attachment(volume, node)
 	sum := sha256.Sum256([]byte(volume + virtualDriver + node))
 	va.Name = "csi-" + hex.EncodeToString(sum[:])
+	return va
+}
+
+// byHand is a second VolumeAttachment of a volume on a node, which somebody has made by hand.
+func (t *trial) byHand(volume, node string) testbed.VolumeAttachment {
+	va := t.attachment(volume, node)
+	va.Name = "by-hand-" + va.Name
 	return va
 }
 
