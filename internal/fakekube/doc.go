@@ -12,5 +12,6 @@
 // initial events. It knows no authentication, no admission, no validation, no field
 // selectors, no pages and no conversion.
 //
-// It has no goroutine and no timer of its own, so it works in a testing/synctest bubble.
+// It has no goroutine and no timer of its own, so it works in a testing/synctest bubble. Bookmarks
+// come only when a test calls API.Bookmark.
 package fakekube

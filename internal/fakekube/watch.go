@@ -44,6 +44,17 @@ func bookmark(resource string, version int64) []byte {
 	})
 }
 
+// Bookmark tells all watches up to which resourceVersion they have been told all, as an API
+// server does about once a minute.
+func (a *API) Bookmark() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for resource := range kinds {
+		a.events = append(a.events, event{resource: resource, version: a.version, line: bookmark(resource, a.version)})
+	}
+	a.wake()
+}
+
 // watchBody is the answer to a watch. It ends by itself only after ForgetEvents.
 type watchBody struct {
 	api      *API
