@@ -2,13 +2,14 @@
 // and detaches their volumes, each driver isolated from all others.
 //
 // The flow of one VolumeAttachment: an event of the cluster reaches the router,
-// which hands it to the driver named in spec.attacher; if it asks for something, the
-// driver's queue takes its key into the attach or the detach lane; when its turn
-// comes, a worker gathers the facts, lets package attach decide and carry out the
-// plan, and says when to look again. There is one call per volume at a time, or one per
-// volume and node where the access mode is MULTI_NODE (parallelMultiNode). What a cache
-// does not show yet of the hub's own writes is laid over it (cache.Overlay), and what this
-// process did for a volume is remembered until it is undone (ledger).
+// which hands it to the driver named in spec.attacher (watch.go). If the VolumeAttachment asks for
+// something, the driver's volume.Table gets an entry, and lets it into the attach or the detach
+// lane when no other work on the volume forbids that. A worker (worker.go) reads the objects, lets
+// package attach plan, and executes the plan effect by effect (execute.go). Then it says when to
+// look again. What a cache does not show yet of the hub's own writes is laid over it
+// (cache.Overlay). What this process did for a volume is kept in the Table until it is undone:
+// a volume that no VolumeAttachment owns any more is detached by unowned.go, after owners.go has
+// read who may own it.
 //
 // Drivers share the cluster's caches (hub/cache), which they only read, and nothing else.
 // A driver that is slow, away or panics has a queue, workers, a connection and a backoff
@@ -28,6 +29,6 @@
 // looked at again.
 //
 // The package does not know where drivers come from (registry), what one
-// VolumeAttachment needs (hub/attach), how objects are kept (hub/cache) or how to speak
-// CSI (hub/csiclient).
+// VolumeAttachment needs (hub/attach), which work may start (hub/volume), how objects are kept
+// (hub/cache) or how to speak CSI (hub/csiclient).
 package hub

@@ -47,7 +47,7 @@ func (d *driver) workOnFinalizer(ctx context.Context, e *volume.Entry) {
 	}
 	switch {
 	case isFenced(err):
-		d.table.Postpone(e, fencePause)
+		d.table.Postpone(e, e.Lane(), fencePause)
 	case err != nil:
 		delay := backoff(retry, e.Retries.Failed(attach.Detaching, time.Now()), err, jitter)
 		klog.FromContext(ctx).V(2).Info("Cannot remove the finalizer from the PersistentVolume, will try again",

@@ -56,7 +56,7 @@ func (d *driver) workOnUnowned(ctx context.Context, e *volume.Entry) {
 		}
 		if d.table.UnownedWaits(target, err, time.Now()) < retryMax {
 			// Who wants it there may go again: an attach elsewhere waits as long.
-			d.table.Postpone(e, ownerPause)
+			d.table.Postpone(e, e.Lane(), ownerPause)
 			return
 		}
 		d.table.DoneFor(e, volume.DetachLane, retryMax)
@@ -69,7 +69,7 @@ func (d *driver) workOnUnowned(ctx context.Context, e *volume.Entry) {
 		d.table.Resolve(target)
 		d.table.Done(e)
 	case isFenced(err):
-		d.table.Postpone(e, fencePause)
+		d.table.Postpone(e, e.Lane(), fencePause)
 	case d.waitsOut(e, err):
 		d.table.DoneFor(e, volume.DetachLane, 0)
 	default:

@@ -32,8 +32,8 @@ func (d *driver) backfill() {
 // were.
 func (d *driver) findMissing() int {
 	missing := 0
-	for _, name := range d.table.Names() {
-		if d.overlay.Attachment(name) == nil && d.table.Missing(name) {
+	for _, c := range d.table.Claims() {
+		if d.overlay.Attachment(c.Name) == nil && d.table.Missing(c.Name) {
 			missing++
 		}
 	}

@@ -91,7 +91,7 @@ func (h *Hub) isLeft(name string) bool {
 // isUnseen reports whether there is a claim of a VolumeAttachment that is gone from the
 // cache. The cache loses it before anybody is told: its volume may be attached.
 func (h *Hub) isUnseen(t *volume.Table) bool {
-	return slices.ContainsFunc(t.Names(), func(name string) bool { return h.cluster.Attachment(name) == nil })
+	return slices.ContainsFunc(t.Claims(), func(c volume.ClaimView) bool { return h.cluster.Attachment(c.Name) == nil })
 }
 
 // isLeftOf reports whether something of its driver is left in a VolumeAttachment. The

@@ -40,7 +40,7 @@ func (d *driver) workOnClaim(ctx context.Context, e *volume.Entry) {
 	c := d.table.Open(va)
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("volumeAttachment", name))
 	old := va
-	va, err := d.catchUp(ctx, old, c)
+	va, err := d.catchUp(ctx, e, old)
 	if err != nil {
 		op, _ := d.wanted(name)
 		d.saveError(ctx, old, e, op, err)
@@ -55,7 +55,7 @@ func (d *driver) workOnClaim(ctx context.Context, e *volume.Entry) {
 	switch {
 	case errors.Is(err, errBlocked):
 	case isFenced(err):
-		d.table.Postpone(e, fencePause)
+		d.table.Postpone(e, e.Lane(), fencePause)
 	case err != nil:
 		d.retry(ctx, e, op, err)
 	default:
@@ -199,6 +199,10 @@ func (d *driver) retry(ctx context.Context, e *volume.Entry, op attach.Operation
 	}
 	klog.FromContext(ctx).V(2).Info("Not done, will try again", "operation", op,
 		"failures", failures, "in", delay, "err", err)
+	if delay > 0 && attach.NotReady(err) { // the driver was not asked: an attach elsewhere waits until it is
+		d.table.Postpone(e, l, delay)
+		return
+	}
 	d.table.DoneFor(e, l, delay)
 }
 

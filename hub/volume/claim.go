@@ -29,7 +29,6 @@ type Claim struct {
 	publication Publication
 	seen        aspect // of the object, as last decided on or written here
 	lost        bool   // the storage system does not have the volume attached
-	readAnew    bool   // the object was read from the API server in this term
 	gone        time.Time
 	refusals    int // errors in a row of unpublishes at the previous target
 }
@@ -91,17 +90,6 @@ func (t *Table) Known(va *storagev1.VolumeAttachment) (known, unchanged bool) {
 	return c != nil, c != nil && c.seen == aspectOf(va, t.Finalizer)
 }
 
-// Names returns the VolumeAttachments that there are claims of.
-func (t *Table) Names() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	names := make([]string, 0, len(t.claims))
-	for name := range t.claims {
-		names = append(names, name)
-	}
-	return names
-}
-
 // ClaimView is a claim at one moment.
 type ClaimView struct {
 	Identity
@@ -148,20 +136,6 @@ func (t *Table) LostNames() []string {
 		}
 	}
 	return names
-}
-
-// SetReadAnew notes that the object of a claim was read from the API server in this term.
-func (t *Table) SetReadAnew(c *Claim) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c.readAnew = true
-}
-
-// IsReadAnew reports what SetReadAnew has noted.
-func (t *Table) IsReadAnew(c *Claim) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return c.readAnew
 }
 
 // WasReleased reports whether this process has detached a VolumeAttachment and let it go. The last

@@ -127,6 +127,9 @@ type Entry struct {
 // Since returns when the work was first asked for.
 func (e *Entry) Since() time.Time { return e.since }
 
+// Lane returns the lane of an entry, for the worker that has it.
+func (e *Entry) Lane() Lane { return e.lane }
+
 // repeat counts one more run at whose end the worker asks for another one at once, and
 // returns how long that has to wait: not at all the first time.
 func (e *Entry) repeat() time.Duration {

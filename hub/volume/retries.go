@@ -12,6 +12,7 @@ type Retries struct {
 	Operation attach.Operation
 	Failures  int       // of that operation in a row
 	Since     time.Time // the first of them
+	ReadAnew  bool      // the object was read from the API server in this term
 
 	// Aways counts sessions in a row that ended while the driver was called, AwayFrom is the last.
 	Aways    int

@@ -225,7 +225,7 @@ func (t *Table) DoneFor(e *Entry, l Lane, delay time.Duration) { t.done(e, l, de
 
 // Postpone is DoneFor for an entry that has come at a bad moment, which says nothing about its
 // work: others that have to wait for it do so still.
-func (t *Table) Postpone(e *Entry, delay time.Duration) { t.done(e, e.lane, delay, true) }
+func (t *Table) Postpone(e *Entry, l Lane, delay time.Duration) { t.done(e, l, delay, true) }
 
 func (t *Table) done(e *Entry, l Lane, delay time.Duration, soon bool) {
 	t.mu.Lock()
