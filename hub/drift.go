@@ -79,7 +79,7 @@ func (w *driftWatch) check(ctx context.Context) {
 		return
 	}
 	logger := klog.FromContext(ctx)
-	before := d.settled()
+	began, before := time.Now(), d.settled()
 	bounded, cancel := context.WithTimeout(ctx, longestListing)
 	defer cancel()
 	published, err := s.ListVolumes(bounded, csiclient.ListOptions{PageSize: settings.PageSize, PageTimeout: settings.Timeout})
@@ -109,6 +109,13 @@ func (w *driftWatch) check(ctx context.Context) {
 		}
 	}
 	d.forgetFound(logger, published)
+	has := func(at attach.Target) (listed, there bool) {
+		nodes, listed := published[at.VolumeHandle]
+		return listed && !nodes.Unknown, nodes.Has(at.NodeID)
+	}
+	for _, at := range d.table.Listed(has, began, d.desired.settings().Timeout) {
+		logger.Info("The driver lists a volume no longer where it was left attached, it is not detached any more", "volumeHandle", at.VolumeHandle, "nodeID", at.NodeID)
+	}
 	maps.DeleteFunc(w.reported, func(uid types.UID, _ bool) bool { return drifted[uid] == nil })
 	for _, uid := range w.count.Add(found, settings.Confirmations) {
 		w.onDrift(logger, drifted[uid], found[uid])

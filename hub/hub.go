@@ -93,7 +93,11 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	h.mu.Lock()
 	t, e := h.tables[va.Spec.Attacher], h.engaged[va.Spec.Attacher]
 	h.mu.Unlock()
-	if t == nil || !cutShort(va, t.Finalizer) {
+	if t == nil {
+		return
+	}
+	if !cutShort(va, t.Finalizer) { // whoever has the lease has detached it
+		t.Unconfirm(attach.NotedTarget(va))
 		return
 	}
 	decider := attach.Driver{Name: va.Spec.Attacher, Capabilities: e.capabilities()}

@@ -14,7 +14,7 @@ func (d *driver) backfill() {
 	decider := d.decider()
 	// Unowned publications come first: they go before an attach elsewhere.
 	d.findMissing()
-	d.table.Confirm()
+	d.confirm()
 	for _, va := range d.cluster.AttachmentsOfDriver(d.name) {
 		if va = d.overlay.Newest(va); decider.Wanted(va) != attach.Idle {
 			op := decider.Wanted(va)
@@ -26,6 +26,22 @@ func (d *driver) backfill() {
 			d.table.Add(volume.FinalizerKey(pv.Name), volume.ReleaseLane, volume.Place{})
 		}
 	}
+}
+
+// confirm makes the unowned publications this process' to see to, except those of single-node volumes
+// that another process has attached elsewhere since.
+func (d *driver) confirm() {
+	for _, u := range d.table.UnownedAll() {
+		if u.Unconfirmed.IsZero() || u.Nodes != attach.SingleNode {
+			continue
+		}
+		for _, va := range d.cluster.AttachmentsOfHandle(d.name, u.Target.VolumeHandle) {
+			if va.Status.Attached && va.CreationTimestamp.After(u.Unconfirmed) && attach.NotedTarget(va).NodeID != u.Target.NodeID {
+				d.table.Unconfirm(u.Target)
+			}
+		}
+	}
+	d.table.Confirm()
 }
 
 // findMissing ends the claims whose objects went while nobody listened, and returns how many that

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
@@ -39,7 +40,12 @@ type Unowned struct {
 	refusals int       // definitive answers in a row, up to the last try
 	refused  time.Time // the first of them
 	waits    time.Time // since when it is not tried because of a possible owner; zero if it is
+	answered time.Time // the last answer of the driver
+	absences int       // listings in a row that have the volume, and not at this node ID
 }
+
+// absencesToEnd is how many listings in a row end an unowned publication.
+const absencesToEnd = 2
 
 // Key returns the key of the entry that detaches it.
 func (u *Unowned) Key() Key { return unownedKey(u.Target) }
@@ -65,6 +71,9 @@ func definitive(err error, secretKnown bool) bool {
 // failed takes in a try that has failed.
 func (u *Unowned) failed(err error, now time.Time) {
 	u.Failures++
+	if call := (*attach.CallError)(nil); errors.As(err, &call) {
+		u.answered, u.absences = now, 0
+	}
 	u.waits = time.Time{}
 	u.Error = csiclient.Shorten(err.Error(), csiclient.MaxWords)
 	if !definitive(err, u.SecretKnown) {
@@ -201,6 +210,42 @@ func (t *Table) UnownedWaits(target attach.Target, why error, now time.Time) tim
 	}
 	u.Error = csiclient.Shorten(why.Error(), csiclient.MaxWords)
 	return now.Sub(u.waits)
+}
+
+// Listed takes in a listing of the driver's volumes, and returns the unowned publications that it ends.
+// has says whether the listing has a volume with its nodes, and whether it has it at a node ID. began is
+// when the listing began, timeout the longest that a call may take. Only what the driver
+// has refused to unpublish, and long enough before, ends so: a call may still have its effect.
+func (t *Table) Listed(has func(attach.Target) (listed, there bool), began time.Time, timeout time.Duration) []attach.Target {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var ended []attach.Target
+	for _, v := range t.volumes {
+		for _, u := range v.unowned {
+			listed, there := has(u.Target)
+			if u.answered.IsZero() || began.Sub(u.answered) < timeout || !listed || there {
+				u.absences = 0
+				continue
+			}
+			if u.absences++; u.absences == absencesToEnd {
+				ended = append(ended, u.Target)
+			}
+		}
+	}
+	for _, target := range ended {
+		t.resolve(target)
+	}
+	return ended
+}
+
+// Unconfirm ends an unowned publication that another process had to see to: it has been seen to detach
+// the volume.
+func (t *Table) Unconfirm(target attach.Target) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if u := t.unowned(target); u != nil && !u.Unconfirmed.IsZero() {
+		t.resolve(target)
+	}
 }
 
 // Observe takes what a VolumeAttachment has left published that vanished while another process
