@@ -96,18 +96,18 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	if t == nil {
 		return
 	}
-	if !cutShort(va, t.Finalizer) { // whoever has the lease has detached it
-		t.Unconfirm(attach.NotedTarget(va))
-		return
-	}
 	decider := attach.Driver{Name: va.Spec.Attacher, Capabilities: e.capabilities()}
 	last, ok := decider.LastRecorded(attach.Facts{
 		VolumeAttachment: va,
 		PersistentVolume: h.cluster.CachedOrDeleted(va),
 		CSINode:          h.cluster.CSINode(va.Spec.NodeName),
 	})
-	if ok {
+	switch {
+	case !ok:
+	case cutShort(va, t.Finalizer):
 		t.Observe(volume.IdentityOf(va), last, time.Now())
+	default: // whoever has the lease has detached it
+		t.Unconfirm(last.Target)
 	}
 }
 

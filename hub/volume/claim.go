@@ -27,6 +27,7 @@ func IdentityOf(va *storagev1.VolumeAttachment) Identity {
 type Claim struct {
 	Identity
 	publication Publication
+	left        attach.Target // where it left its publication unowned, as its note may still say
 	seen        aspect // of the object, as last decided on or written here
 	lost        bool   // the storage system does not have the volume attached
 	gone        time.Time
@@ -173,7 +174,7 @@ func (t *Table) Gone(id Identity, last *attach.Record) {
 	c := t.claims[id.Name]
 	if c == nil || c.UID != id.UID {
 		if last != nil {
-			t.leave(id, Publication{Record: *last, Belief: Recorded}, false)
+			t.leave(id, Publication{Record: *last, Belief: Recorded})
 		}
 		return
 	}
@@ -220,6 +221,6 @@ func (t *Table) close(c *Claim) {
 		delete(t.claims, c.Name)
 	}
 	if c.publication.MayBePublished() {
-		t.leave(c.Identity, c.publication, false)
+		t.leave(c.Identity, c.publication)
 	}
 }

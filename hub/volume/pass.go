@@ -152,6 +152,7 @@ func (c *Claim) nextOfDetach(p Pass) Effect {
 
 // start takes in that a publish begins. It is pure.
 func (c *Claim) start(p Pass) {
+	c.forgetLeft(p.Target)
 	c.publication = Publication{Record: p.Record, Belief: Uncertain, Secrets: c.publication.Secrets}
 }
 
@@ -188,7 +189,7 @@ func (c *Claim) apply(p *Pass, e Effect, o Outcome) {
 	case Unpublish:
 		c.unpublished(p, e, o.Result)
 	case Leave:
-		c.publication, c.refusals = Publication{}, 0
+		c.left, c.publication, c.refusals = c.publication.Target, Publication{}, 0
 	case Release:
 		p.released, p.alive = ok, o.Alive
 		if ok && p.owner == Owned {
@@ -203,6 +204,7 @@ func (c *Claim) unpublished(p *Pass, e Effect, r Result) {
 	if r == Succeeded {
 		c.publication = Publication{Record: attach.Record{Target: e.Target}, Belief: Unpublished}
 		c.refusals = 0
+		c.forgetLeft(e.Target)
 		return
 	}
 	if e.Target == p.Target || r == NotDone {
@@ -216,12 +218,19 @@ func (c *Claim) unpublished(p *Pass, e Effect, r Result) {
 	p.giveUp = c.refusals >= tries
 }
 
+// forgetLeft ends that the claim has left its publication at a target.
+func (c *Claim) forgetLeft(t attach.Target) {
+	if c.left == t {
+		c.left = attach.Target{}
+	}
+}
+
 // Restore takes over what the objects of a claim record as published, where this process knows
 // nothing itself.
 func (t *Table) Restore(c *Claim, r attach.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if u := t.unowned(r.Target); u == nil || u.Left.UID != c.UID { // else the claim has left it
+	if c.left != r.Target {
 		c.publication.restore(r)
 	}
 }
@@ -263,7 +272,7 @@ func (t *Table) Apply(c *Claim, p *Pass, e Effect, o Outcome) {
 	c.apply(p, e, o)
 	switch {
 	case e.Kind == Leave:
-		t.leave(c.Identity, before, true)
+		t.leave(c.Identity, before)
 	case e.Kind == Unpublish && o.Result == Succeeded:
 		t.resolve(e.Target)
 	case e.Kind == Release && o.Result != Succeeded:

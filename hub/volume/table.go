@@ -40,7 +40,7 @@ func (t *Table) Forget(now time.Time) {
 	t.dropEntries() // of the term before
 	for _, c := range t.claims {
 		if !c.gone.IsZero() && c.publication.MayBePublished() { // the lease was lost before its worker had ended
-			t.leave(c.Identity, c.publication, false).Unconfirmed = now
+			t.leave(c.Identity, c.publication).Unconfirmed = now
 		}
 	}
 	clear(t.claims)

@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -28,8 +27,6 @@ const (
 type Unowned struct {
 	Publication
 	Left Identity // the VolumeAttachment that left it
-	// Moved: that one still exists, and wants the volume at another target.
-	Moved bool
 	Since time.Time // when this process came to know of it
 
 	Failures int    // in a row
@@ -104,7 +101,7 @@ func (u *Unowned) withholds(stuckAfter time.Duration, now time.Time) bool {
 
 // leave makes a publication unowned, and has it detached. One that is known to be unowned at that
 // target stays as it is.
-func (t *Table) leave(id Identity, p Publication, moved bool) *Unowned {
+func (t *Table) leave(id Identity, p Publication) *Unowned {
 	v := t.volume(p.Target.VolumeHandle)
 	if v.unowned == nil {
 		v.unowned = map[string]*Unowned{}
@@ -114,7 +111,7 @@ func (t *Table) leave(id Identity, p Publication, moved bool) *Unowned {
 		u = &Unowned{Since: time.Now()}
 		v.unowned[p.Target.NodeID] = u
 	}
-	u.Publication, u.Left, u.Moved, u.Unconfirmed = p, id, moved, time.Time{}
+	u.Publication, u.Left, u.Unconfirmed = p, id, time.Time{}
 	t.add(u.Key(), DetachLane, u.place())
 	return u
 }
@@ -160,11 +157,11 @@ func (t *Table) unowned(target attach.Target) *Unowned {
 
 // HasLeft reports whether a VolumeAttachment that still exists has left its volume at a target, and
 // wants it at another one.
-func (t *Table) HasLeft(uid types.UID, target attach.Target) bool {
+func (t *Table) HasLeft(id Identity, target attach.Target) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	u := t.unowned(target)
-	return u != nil && u.Left.UID == uid && u.Moved
+	c := t.claims[id.Name]
+	return c != nil && c.UID == id.UID && c.left == target
 }
 
 // UnownedAll returns copies of all unowned publications, the oldest first.
@@ -255,7 +252,7 @@ func (t *Table) Observe(id Identity, last attach.Record, now time.Time) {
 	defer t.mu.Unlock()
 	t.forgetUnconfirmed(now)
 	if t.unowned(last.Target) == nil {
-		t.leave(id, Publication{Record: last, Belief: Recorded}, false).Unconfirmed = now
+		t.leave(id, Publication{Record: last, Belief: Recorded}).Unconfirmed = now
 	}
 }
 
