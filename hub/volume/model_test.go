@@ -355,7 +355,10 @@ func (m *model) compare() {
 func (m *model) drain() {
 	m.table.OpenLanes()
 	m.open = true
-	m.workers, m.perNode, m.parallel = 100, 1+m.random.IntN(2), true
+	m.workers, m.parallel = 100, true
+	if !m.someHaveSlots() {
+		m.perNode = 1 + m.random.IntN(2)
+	}
 	m.table.SetLimits(m.workers, m.perNode, m.parallel)
 	time.Sleep(time.Minute) // the driver has all its workers, and all are due
 	for len(m.places) > 0 {
