@@ -109,7 +109,7 @@ type Entry struct {
 	called   bool // its worker came as far as to a call
 	slot     bool // it takes one of the slots of its node
 
-	// When it last became due and when it last started, in steps of the Table.
+	// When it last became due and when it last got to call the driver, in steps of the Table.
 	came, served uint64
 
 	repeats int // runs in a row at whose end the worker asked for another one at once

@@ -26,7 +26,7 @@ type Call struct {
 	Detach  bool
 	Unowned bool // the detach of an unowned publication
 	State   CallState
-	// Came and Served order calls: when the call last became due and when it last started.
+	// Came and Served order calls: when the call last became due and when it last got to call the driver.
 	Came, Served uint64
 }
 

@@ -102,8 +102,7 @@ func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 		if !t.takeSlot(e) {
 			continue
 		}
-		t.steps++
-		e.state, e.began, e.served, e.wait = Running, now, t.steps, Wait{}
+		e.state, e.began, e.wait = Running, now, Wait{}
 		e.again, e.retryNow, e.soon, e.called, e.waited = false, false, false, false, false
 		e.link = load.running.PushBack(e)
 		if e.lane == AttachLane || e.lane == DetachLane {

@@ -111,7 +111,8 @@ func (t *Table) Reserve(e *Entry, p Place) bool {
 	}
 	v := e.volume
 	if v == nil || t.mayGoOn(v, e, moved) {
-		e.state = Running
+		t.steps++
+		e.state, e.served = Running, t.steps
 		if moved {
 			t.evaluateEach(before, v)
 		}

@@ -1,0 +1,30 @@
+package volume
+
+import (
+	"fmt"
+	"time"
+)
+
+// Take is one step of Run: it returns the entry that starts now, nil for none.
+func (t *Table) Take(now time.Time) *Entry {
+	e, _ := t.take(now)
+	return e
+}
+
+// Remains says what a Table still holds of entries, "" for nothing.
+func (t *Table) Remains() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	waiting, running := 0, 0
+	for i := range t.lanes.load {
+		waiting += t.lanes.load[i].waiting.Len()
+		running += t.lanes.load[i].running.Len()
+	}
+	if len(t.entries)+len(t.volumes)+len(t.nodes)+len(t.delayed)+waiting+running == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d entries, %d volumes, %d nodes, %d delayed, %d waiting and %d running in lanes",
+		len(t.entries), len(t.volumes), len(t.nodes), len(t.delayed), waiting, running)
+}
+
+const RepeatPauseMax = repeatPauseMax

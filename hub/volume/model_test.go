@@ -1,0 +1,403 @@
+package volume_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// model drives a Table at random and keeps books of what it must do.
+type model struct {
+	t      *testing.T
+	random *rand.Rand
+	table  *volume.Table
+
+	workers, perNode int
+	parallel         bool
+	open             bool
+
+	asked   map[volume.Key]bool      // asked for, and not begun since
+	places  map[volume.Key]lastPlace // of all entries, as last told
+	running map[volume.Key]*run
+	pending map[volume.Key]bool // delayed, and attaches elsewhere wait
+	backing map[volume.Key]bool // delayed by a backoff
+}
+
+type lastPlace struct {
+	place volume.Place
+	lane  volume.Lane
+}
+
+type run struct {
+	entry *volume.Entry
+	place volume.Place // where it has the volume; without a handle if it has none
+	lane  volume.Lane
+	node  string // that it has a slot of
+	again bool   // asked for since it began
+}
+
+func newModel(t *testing.T, seed uint64) *model {
+	m := &model{t: t, random: rand.New(rand.NewPCG(seed, 2)), table: volume.NewTable("f"),
+		asked: map[volume.Key]bool{}, places: map[volume.Key]lastPlace{}, running: map[volume.Key]*run{},
+		pending: map[volume.Key]bool{}, backing: map[volume.Key]bool{}}
+	m.table.Begin(1)
+	m.setLimits()
+	m.table.OpenLanes()
+	m.open = true
+	return m
+}
+
+func (m *model) setLimits() {
+	m.workers, m.parallel = 2+m.random.IntN(8), m.random.IntN(3) > 0
+	if perNode := m.random.IntN(3); perNode == 0 || perNode >= m.perNode && m.perNode > 0 || !m.someHaveSlots() {
+		m.perNode = perNode
+	}
+	m.table.SetLimits(m.workers, m.perNode, m.parallel)
+}
+
+// someHaveSlots reports whether there are entries that have their slots and no workers yet: these begin,
+// also if the limit is lowered then.
+func (m *model) someHaveSlots() bool {
+	for key := range m.places {
+		if v, ok := m.table.Look(key); ok && v.State == volume.Ready && v.Wait.Kind != volume.WaitNode {
+			return true
+		}
+	}
+	return false
+}
+
+// randomPlace returns where a claim may call the driver. Each has one node.
+func (m *model) randomPlace(name int) volume.Place {
+	node := name % 4
+	p := volume.Place{Node: fmt.Sprint("node-", node)}
+	if m.random.IntN(8) > 0 {
+		v := m.random.IntN(3)
+		p.Target = attach.Target{VolumeHandle: fmt.Sprint("v", v), NodeID: fmt.Sprint("id-", node+4*m.random.IntN(2))}
+		p.Shared = v == 0 || v == 1 && m.random.IntN(2) == 0
+	}
+	return p
+}
+
+func pick[K comparable, V any](m *model, from map[K]V, less func(a, b K) int) (K, bool) {
+	if len(from) == 0 {
+		var none K
+		return none, false
+	}
+	keys := slices.SortedFunc(maps.Keys(from), less)
+	return keys[m.random.IntN(len(keys))], true
+}
+
+func byKey(a, b volume.Key) int {
+	if s, r := fmt.Sprint(a), fmt.Sprint(b); s < r {
+		return -1
+	} else if s > r {
+		return 1
+	}
+	return 0
+}
+
+// step does one thing at random.
+func (m *model) step() {
+	switch n := m.random.IntN(40); {
+	case n < 12:
+		m.add()
+	case n < 20:
+		m.takeOne()
+	case n < 28:
+		if key, ok := pick(m, m.running, byKey); ok {
+			m.end(key)
+		}
+	case n < 33:
+		if key, ok := pick(m, m.running, byKey); ok {
+			m.reserve(key)
+		}
+	case n < 35:
+		m.observe()
+	case n == 35:
+		if key, ok := pick(m, m.places, byKey); ok {
+			m.table.RetryNow(key)
+			delete(m.pending, key)
+			delete(m.backing, key)
+			if r := m.running[key]; r != nil {
+				r.again = true // if it fails; that is checked by itself
+			}
+		}
+	case n == 36:
+		m.setLimits()
+	case n == 37:
+		if m.open = !m.open; m.open {
+			m.table.OpenLanes()
+		} else {
+			m.table.ShutLanes()
+		}
+	default:
+		time.Sleep(time.Duration(m.random.IntN(3000)) * time.Millisecond)
+	}
+	m.updateDelays()
+	m.compare()
+}
+
+func (m *model) add() {
+	i := m.random.IntN(24)
+	key, p := volume.ClaimKey(fmt.Sprint("va-", i)), m.randomPlace(i)
+	l := []volume.Lane{volume.AttachLane, volume.DetachLane, volume.AttachLane, volume.DriftLane}[m.random.IntN(4)]
+	if i == 23 {
+		key, l, p = volume.FinalizerKey("pv"), volume.ReleaseLane, volume.Place{}
+	}
+	if m.random.IntN(3) == 0 {
+		m.table.Renew(key, l, p)
+	} else {
+		m.table.Add(key, l, p)
+	}
+	if r := m.running[key]; r != nil {
+		r.again = true
+		return
+	}
+	delete(m.pending, key)
+	delete(m.backing, key)
+	m.asked[key], m.places[key] = true, lastPlace{p, l}
+}
+
+// observe makes a publication unowned.
+func (m *model) observe() {
+	node := m.random.IntN(4)
+	r := attach.Record{Target: attach.Target{VolumeHandle: fmt.Sprint("v", m.random.IntN(3)), NodeID: fmt.Sprint("id-", node)}}
+	if _, ok := m.table.Unowned(r.Target); ok {
+		return
+	}
+	m.table.Observe(volume.Identity{Name: "gone", UID: "gone", Node: fmt.Sprint("node-", node)}, r, time.Now())
+	key := volume.Key{Kind: volume.UnownedKind, Target: r.Target}
+	if run := m.running[key]; run != nil { // of one that was resolved meanwhile
+		run.again = true
+		return
+	}
+	delete(m.pending, key)
+	delete(m.backing, key)
+	m.asked[key] = true
+	m.places[key] = lastPlace{volume.Place{Target: r.Target, Node: fmt.Sprint("node-", node)}, volume.DetachLane}
+}
+
+func (m *model) takeOne() bool {
+	e := m.table.Take(time.Now())
+	m.updateDelays()
+	if e == nil {
+		return false
+	}
+	at := m.places[e.Key]
+	r := &run{entry: e, place: at.place, lane: at.lane, node: at.place.Node}
+	if m.running[e.Key] != nil || !m.asked[e.Key] && !m.table.Has(e.Key) {
+		m.t.Fatalf("%v started, which runs or was not asked for", e.Key)
+	}
+	calling, onNode := 0, 0
+	for _, other := range m.running {
+		if other.lane != volume.ReleaseLane {
+			calling++
+		}
+		if other.node == r.node {
+			onNode++
+		}
+	}
+	if r.lane != volume.ReleaseLane && (calling >= m.workers || !m.open) {
+		m.t.Fatalf("%v started beside %d others, with %d workers, lanes open: %v", e.Key, calling, m.workers, m.open)
+	}
+	if r.node != "" && m.perNode > 0 && onNode >= m.perNode {
+		m.t.Fatalf("%v started beside %d others on %s, where %d may be", e.Key, onNode, r.node, m.perNode)
+	}
+	m.check(e.Key, r)
+	m.running[e.Key] = r
+	delete(m.asked, e.Key)
+	delete(m.pending, e.Key)
+	delete(m.backing, e.Key)
+	return true
+}
+
+// check finds what an entry must not begin beside.
+func (m *model) check(key volume.Key, r *run) {
+	if r.place.Target.VolumeHandle == "" {
+		return
+	}
+	for other, o := range m.running {
+		if other != key && o.place.Target.VolumeHandle == r.place.Target.VolumeHandle &&
+			(!m.parallel || !o.place.Shared || !r.place.Shared || o.place.Target.NodeID == r.place.Target.NodeID) {
+			m.t.Fatalf("%v %+v goes on beside %v %+v", key, r.place, other, o.place)
+		}
+	}
+	if r.lane == volume.DetachLane || r.place.Shared {
+		return
+	}
+	for other, at := range m.places {
+		if other != key && at.lane == volume.DetachLane && !m.backing[other] && at.place.Target.VolumeHandle == r.place.Target.VolumeHandle &&
+			!(other.Kind == volume.UnownedKind && other.Target == r.place.Target) {
+			m.t.Fatalf("the attach %v %+v goes before the detach %v %+v", key, r.place, other, at.place)
+		}
+	}
+}
+
+// reserve has a worker ask for a call where it is, or somewhere else.
+func (m *model) reserve(key volume.Key) {
+	r := m.running[key]
+	if key.Kind == volume.FinalizerKind {
+		return
+	}
+	p := r.place
+	if key.Kind == volume.ClaimKind && m.random.IntN(2) == 0 {
+		var i int
+		_, _ = fmt.Sscanf(key.Name, "va-%d", &i)
+		p = m.randomPlace(i)
+	}
+	if p.Target.VolumeHandle == "" {
+		return
+	}
+	p.Node = r.node
+	moved := p != r.place
+	ok := m.table.Reserve(r.entry, p)
+	r.place = p
+	m.places[key] = lastPlace{p, r.lane}
+	if !ok {
+		delete(m.running, key)
+		m.asked[key] = true
+		return
+	}
+	if moved {
+		m.check(key, r)
+	}
+}
+
+// end ends a run in some way.
+func (m *model) end(key volume.Key) {
+	r := m.running[key]
+	delete(m.running, key)
+	l := r.lane
+	if key.Kind == volume.ClaimKind && m.random.IntN(4) == 0 {
+		l = volume.AttachLane + volume.DetachLane - min(l, volume.DetachLane)
+	}
+	delay := []time.Duration{0, time.Second, 3 * time.Second}[m.random.IntN(3)]
+	switch m.random.IntN(4) {
+	case 0, 1:
+		m.done(key, r)
+		return
+	case 2:
+		m.table.Postpone(r.entry, delay)
+		m.places[key] = lastPlace{r.place, r.lane}
+		m.note(key, delay, m.pending)
+	case 3:
+		m.table.DoneFor(r.entry, l, delay)
+		m.places[key] = lastPlace{r.place, l}
+		if delay == 0 {
+			m.note(key, delay, m.pending)
+		} else {
+			m.note(key, delay, m.backing)
+		}
+	}
+}
+
+func (m *model) done(key volume.Key, r *run) {
+	again := r.again
+	if key.Kind == volume.UnownedKind {
+		m.table.Resolve(key.Target)
+	}
+	m.table.Done(r.entry)
+	if has := m.table.Has(key); has {
+		if !again {
+			m.t.Fatalf("%v is done, and there is an entry", key)
+		}
+		m.asked[key], m.places[key] = true, lastPlace{r.place, r.lane}
+		return
+	}
+	delete(m.places, key)
+}
+
+// note says whether an entry is delayed now, by what the Table says: why it may not be is checked by
+// other tests.
+func (m *model) note(key volume.Key, delay time.Duration, as map[volume.Key]bool) {
+	v, ok := m.table.Look(key)
+	if !ok {
+		m.t.Fatalf("%v is lost", key)
+	}
+	if v.State == volume.Delayed {
+		as[key] = true
+	}
+	m.asked[key] = true
+}
+
+// updateDelays drops delays that have ended.
+func (m *model) updateDelays() {
+	for _, delayed := range []map[volume.Key]bool{m.pending, m.backing} {
+		for key := range delayed {
+			if v, ok := m.table.Look(key); !ok || v.State != volume.Delayed {
+				delete(delayed, key)
+			}
+		}
+	}
+}
+
+// compare finds where the Table and the books differ.
+func (m *model) compare() {
+	for key := range m.places {
+		v, ok := m.table.Look(key)
+		if !ok {
+			m.t.Fatalf("%v is lost", key)
+		}
+		if (v.State == volume.Running) != (m.running[key] != nil) {
+			m.t.Fatalf("%v is in state %v, running: %v", key, v.State, m.running[key] != nil)
+		}
+	}
+}
+
+// drain lets all end, and sees to it that every entry comes to run.
+func (m *model) drain() {
+	m.table.OpenLanes()
+	m.open = true
+	m.workers, m.parallel = 100, true
+	if !m.someHaveSlots() {
+		m.perNode = 1 + m.random.IntN(2)
+	}
+	m.table.SetLimits(m.workers, m.perNode, m.parallel)
+	time.Sleep(time.Minute) // the driver has all its workers, and all are due
+	for len(m.places) > 0 {
+		for m.takeOne() {
+		}
+		key, ok := pick(m, m.running, byKey)
+		if !ok {
+			m.t.Fatalf("nothing runs, and %d entries are left: %+v", len(m.places), m.places)
+		}
+		r := m.running[key]
+		delete(m.running, key)
+		m.done(key, r)
+	}
+	if len(m.asked) > 0 {
+		m.t.Errorf("%v were asked for and have not run", m.asked)
+	}
+}
+
+// Whatever comes in whatever order: calls that do not go along never run at the same time, detaches go
+// first, nodes and workers are not overloaded, and all run in the end.
+func TestTurnsOnVolumesKeepTheirPromiseWhateverComes(t *testing.T) {
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			defer func() {
+				if t.Failed() {
+					t.Logf("seed %d", seed)
+				}
+			}()
+			m := newModel(t, seed)
+			for range 400 {
+				m.step()
+			}
+			m.drain()
+			if left := m.table.Remains(); left != "" {
+				t.Errorf("seed %d: left at the end: %s", seed, left)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package volume_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+func at(nodeID string) attach.Target { return attach.Target{VolumeHandle: "v", NodeID: nodeID} }
+
+// The rules of calls, each by itself. The calls come in the order in which they became due.
+func TestNextFollowsTheRules(t *testing.T) {
+	const (
+		start  = "start"
+		waits  = "waits for the volume"
+		none   = "-"                 // not due
+		detach = "waits for detach " // and its index
+	)
+	attachTo := func(node string) volume.Call { return volume.Call{Target: at(node)} }
+	detachFrom := func(node string) volume.Call { return volume.Call{Target: at(node), Detach: true} }
+	multi := func(c volume.Call) volume.Call { c.Shared = true; return c }
+	unowned := func(c volume.Call) volume.Call { c.Detach, c.Unowned = true, true; return c }
+	in := func(s volume.CallState, c volume.Call) volume.Call { c.State = s; return c }
+	served := func(step uint64, c volume.Call) volume.Call { c.Served = step; return c }
+	flies := func(c volume.Call) volume.Call { return in(volume.InFlight, c) }
+	type calls = []volume.Call
+	for name, c := range map[string]struct {
+		calls    []volume.Call // that of index i became due at step 10*(i+1)
+		parallel bool
+		want     []string
+	}{
+		"a call may start if none is in flight":                                  {calls{attachTo("a")}, true, []string{start}},
+		"one call at a time":                                                     {calls{attachTo("a"), attachTo("b")}, true, []string{start, waits}},
+		"one call at a time, with one in flight":                                 {calls{flies(attachTo("a")), attachTo("b")}, true, []string{none, waits}},
+		"a detach waits for an attach in flight":                                 {calls{flies(attachTo("a")), detachFrom("b")}, true, []string{none, waits}},
+		"multi-node calls at different node IDs go together":                     {calls{flies(multi(attachTo("a"))), multi(attachTo("b")), multi(detachFrom("c"))}, true, []string{none, start, start}},
+		"multi-node calls at one node ID do not":                                 {calls{flies(multi(attachTo("a"))), multi(detachFrom("a"))}, true, []string{none, waits}},
+		"multi-node calls do not go together without parallelMultiNode":          {calls{flies(multi(attachTo("a"))), multi(attachTo("b"))}, false, []string{none, waits}},
+		"a multi-node call does not go beside a single-node one":                 {calls{flies(attachTo("a")), multi(attachTo("b"))}, true, []string{none, waits}},
+		"a single-node call does not go beside a multi-node one":                 {calls{flies(multi(attachTo("a"))), attachTo("b")}, true, []string{none, waits}},
+		"no publish of a single-node volume while an unpublish elsewhere is due": {calls{attachTo("a"), detachFrom("b")}, true, []string{detach + "1", start}},
+		"nor while it is in flight":                                              {calls{attachTo("a"), flies(detachFrom("b"))}, true, []string{detach + "1", none}},
+		"nor while it pauses":                                                    {calls{attachTo("a"), in(volume.Pauses, detachFrom("b"))}, true, []string{detach + "1", none}},
+		"an unpublish that backs off holds nobody up":                            {calls{attachTo("a"), in(volume.BacksOff, detachFrom("b"))}, true, []string{start, none}},
+		"an attach that pauses holds nobody up":                                  {calls{attachTo("a"), in(volume.Pauses, attachTo("b"))}, true, []string{start, none}},
+		"a publish of a multi-node volume waits for no unpublish elsewhere":      {calls{multi(attachTo("a")), in(volume.Pauses, multi(detachFrom("b")))}, true, []string{start, none}},
+		"an unowned publication elsewhere goes first too":                        {calls{attachTo("a"), in(volume.Pauses, unowned(attachTo("b")))}, true, []string{detach + "1", none}},
+		"what is left at the target of a publish is taken over":                  {calls{attachTo("a"), in(volume.Pauses, unowned(attachTo("a")))}, true, []string{start, none}},
+		"a detach waits for no other detach that pauses":                         {calls{detachFrom("a"), in(volume.Pauses, detachFrom("b"))}, true, []string{start, none}},
+		"detaches go first":                                                      {calls{multi(attachTo("a")), multi(detachFrom("a"))}, true, []string{waits, start}},
+		"then the longest waiting":                                               {calls{multi(attachTo("a")), multi(attachTo("a")), multi(detachFrom("a")), multi(detachFrom("a"))}, true, []string{waits, waits, start, waits}},
+		"a detach that has been served since then does not go first once more":   {calls{multi(attachTo("a")), served(15, multi(detachFrom("a")))}, true, []string{start, waits}},
+		"one that was served before it does":                                     {calls{multi(attachTo("a")), served(5, multi(detachFrom("a")))}, true, []string{waits, start}},
+		"nothing overtakes a call that needs the volume for itself":              {calls{flies(multi(attachTo("a"))), attachTo("b"), multi(attachTo("c")), multi(attachTo("d"))}, true, []string{none, waits, waits, waits}},
+		"nor a detach that does":                                                 {calls{flies(multi(attachTo("a"))), multi(attachTo("c")), detachFrom("b")}, true, []string{none, waits, waits}},
+		"a multi-node call that waits holds up only its own node":                {calls{flies(multi(attachTo("a"))), multi(attachTo("a")), multi(attachTo("b"))}, true, []string{none, waits, start}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i := range c.calls {
+				c.calls[i].Came = uint64(10 * (i + 1))
+			}
+			var got []string
+			for i, v := range volume.Next(c.calls, c.parallel) {
+				switch {
+				case c.calls[i].State != volume.Due:
+					got = append(got, none)
+				case v.Start:
+					got = append(got, start)
+				case v.Wait == volume.WaitDetach:
+					got = append(got, fmt.Sprint(detach, v.Behind))
+				case v.Wait == volume.WaitVolume:
+					got = append(got, waits)
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// callsOf returns all calls of a small world. served are the steps at which one that is due may have
+// been let to the driver before.
+func callsOf(nodes []string, states []volume.CallState, served []uint64) []volume.Call {
+	var all []volume.Call
+	for _, state := range states {
+		for _, node := range nodes {
+			for _, shared := range []bool{false, true} {
+				c := volume.Call{Target: at(node), Shared: shared, State: state}
+				all = append(all, c)
+				for _, unowned := range []bool{false, true} {
+					c.Detach, c.Unowned = true, unowned
+					for _, c.Served = range served {
+						all = append(all, c)
+						if state != volume.Due {
+							break
+						}
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// eachSet calls f with all sequences of n calls, the i-th of which became due at step 10*(i+1). What
+// cannot come to be in flight together is left out.
+func eachSet(from []volume.Call, n int, parallel bool, f func([]volume.Call)) {
+	calls := make([]volume.Call, n)
+	var fill func(i int)
+	fill = func(i int) {
+		if i == n {
+			f(calls)
+			return
+		}
+		for _, c := range from {
+			c.Came = uint64(10 * (i + 1))
+			if c.Served == justBefore {
+				c.Served = c.Came - 5
+			}
+			if c.State == volume.InFlight && slices.ContainsFunc(calls[:i], func(o volume.Call) bool {
+				return o.State == volume.InFlight && conflict(c, o, true)
+			}) {
+				continue
+			}
+			calls[i] = c
+			fill(i + 1)
+		}
+	}
+	fill(0)
+}
+
+// justBefore stands for a call that was let to the driver just before it became due again.
+const justBefore = ^uint64(0)
+
+// conflict reports whether two calls may not be in flight together.
+func conflict(a, b volume.Call, parallel bool) bool {
+	return !parallel || !a.Shared || !b.Shared || a.Target.NodeID == b.Target.NodeID
+}
+
+// goesFirst reports whether an unpublish goes before a publish, whatever the order is.
+func goesFirst(detach, c volume.Call) bool {
+	return detach.Detach && detach.State != volume.BacksOff && !c.Detach && !c.Shared && !(detach.Unowned && detach.Target == c.Target)
+}
+
+// before reports whether a call is to start before another one, both being due.
+func before(calls []volume.Call, a, b int) bool {
+	oldest := calls[slices.IndexFunc(calls, func(c volume.Call) bool { return c.State == volume.Due })].Came
+	first := func(c volume.Call) bool { return c.Detach && c.Served < oldest }
+	if first(calls[a]) != first(calls[b]) {
+		return first(calls[a])
+	}
+	return calls[a].Came < calls[b].Came
+}
+
+// Every set of calls of a small world keeps the rules.
+func TestNextKeepsItsRulesForAllSetsOfCalls(t *testing.T) {
+	nodes, states := []string{"a", "b"}, []volume.CallState{volume.Due, volume.InFlight, volume.Pauses, volume.BacksOff}
+	all := callsOf(nodes, states, []uint64{0, 15, justBefore})
+	// Of four calls those are left out that make no difference to the others.
+	fewer := slices.DeleteFunc(slices.Clone(all), func(c volume.Call) bool {
+		idle := c.State == volume.Pauses || c.State == volume.BacksOff
+		switch {
+		case c.Served == 15, idle && (c.Shared || !c.Detach), c.State == volume.BacksOff && c.Target.NodeID == "b", c.State == volume.InFlight && c.Unowned:
+			return true
+		}
+		return c.Unowned && (c.Shared || c.Served == justBefore)
+	})
+	for _, parallel := range []bool{false, true} {
+		for i, from := range [][]volume.Call{all, all, all, fewer} {
+			n := i + 1
+			t.Run(fmt.Sprintf("%d calls, parallel %v", n, parallel), func(t *testing.T) {
+				t.Parallel()
+				if raceDetector && n > 2 {
+					t.Skip("Next is pure: there is nothing to race with")
+				}
+				sets := 0
+				eachSet(from, n, parallel, func(calls []volume.Call) {
+					sets++
+					if fault := checkNext(calls, parallel); fault != "" {
+						t.Fatalf("%s:\n%+v\n%+v", fault, calls, volume.Next(calls, parallel))
+					}
+				})
+				t.Logf("%d sets", sets)
+			})
+		}
+	}
+}
+
+// checkNext returns what is wrong with what Next says, "" for nothing.
+func checkNext(calls []volume.Call, parallel bool) string {
+	input := slices.Clone(calls)
+	verdicts := volume.Next(calls, parallel)
+	if !slices.Equal(input, calls) {
+		return "the input has changed"
+	}
+	if len(verdicts) != len(calls) {
+		return "there is not one verdict per call"
+	}
+	due, starts, stopped := false, false, false
+	for i, c := range calls {
+		due = due || c.State == volume.Due
+		starts = starts || verdicts[i].Start
+		stopped = stopped || c.State == volume.InFlight || c.State == volume.Pauses
+	}
+	if due && !starts && !stopped {
+		return "nothing is in flight or paused, and nothing starts"
+	}
+	for i := range calls {
+		if fault := checkVerdict(calls, verdicts, i, parallel); fault != "" {
+			return fmt.Sprintf("call %d: %s", i, fault)
+		}
+	}
+	if !sameForOtherOrders(calls, verdicts, parallel) {
+		return "the answer depends on the order of the input"
+	}
+	if !sameWithoutBackoffs(calls, verdicts, parallel) {
+		return "what backs off makes a difference"
+	}
+	return ""
+}
+
+// checkVerdict returns what is wrong with one verdict.
+func checkVerdict(calls []volume.Call, verdicts []volume.Verdict, i int, parallel bool) string {
+	c, v := calls[i], verdicts[i]
+	some := func(f func(j int) bool) bool {
+		for j := range calls {
+			if j != i && f(j) {
+				return true
+			}
+		}
+		return false
+	}
+	busy := func(j int) bool { return calls[j].State == volume.InFlight || verdicts[j].Start }
+	isBefore := func(j int) bool { return calls[j].State == volume.Due && before(calls, j, i) }
+	exclusive := func(j int) bool { return verdicts[j].Wait == volume.WaitVolume && !calls[j].Shared }
+	waitsFor := func(j int) bool { return goesFirst(calls[j], c) }
+	switch {
+	case c.State != volume.Due:
+		if v != (volume.Verdict{}) {
+			return "it is not due, and there is a verdict"
+		}
+	case v.Start && some(func(j int) bool { return busy(j) && conflict(c, calls[j], parallel) }):
+		return "it starts beside one that it conflicts with"
+	case v.Start && some(waitsFor):
+		return "it starts before a detach that goes first"
+	case v.Start && some(func(j int) bool { return isBefore(j) && !verdicts[j].Start && exclusive(j) }):
+		return "it overtakes one that needs the volume for itself"
+	case v.Start && some(func(j int) bool {
+		return isBefore(j) && !verdicts[j].Start && verdicts[j].Wait == volume.WaitVolume && conflict(c, calls[j], parallel) &&
+			!slices.ContainsFunc(calls, func(o volume.Call) bool { return o.State == volume.InFlight && conflict(o, calls[j], parallel) })
+	}):
+		return "it starts before one whose turn it is"
+	case v.Start:
+	case v.Wait == volume.WaitDetach:
+		if !some(func(j int) bool { return j == v.Behind && waitsFor(j) }) {
+			return "it waits for what does not go first"
+		}
+	case v.Wait != volume.WaitVolume:
+		return "it waits for nothing"
+	case some(waitsFor):
+		return "it waits for a detach, and says that it waits for its volume"
+	case !some(func(j int) bool {
+		return calls[j].State == volume.InFlight && conflict(c, calls[j], parallel) ||
+			isBefore(j) && (verdicts[j].Start && conflict(c, calls[j], parallel) || exclusive(j))
+	}):
+		return "it waits for no reason"
+	}
+	return ""
+}
+
+// sameForOtherOrders reports whether the verdicts are the same for the calls in another order, except
+// for which of several detaches a call waits for.
+func sameForOtherOrders(calls []volume.Call, verdicts []volume.Verdict, parallel bool) bool {
+	backward := slices.Clone(calls)
+	slices.Reverse(backward)
+	reversed := volume.Next(backward, parallel)
+	slices.Reverse(reversed)
+	rotated := volume.Next(append(slices.Clone(calls[1:]), calls[0]), parallel)
+	rotated = append(rotated[len(rotated)-1:], rotated[:len(rotated)-1]...)
+	for i, v := range verdicts {
+		for _, other := range []volume.Verdict{reversed[i], rotated[i]} {
+			if other.Start != v.Start || other.Wait != v.Wait {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// sameWithoutBackoffs reports whether the verdicts are the same without the calls that back off.
+func sameWithoutBackoffs(calls []volume.Call, verdicts []volume.Verdict, parallel bool) bool {
+	var rest []volume.Call
+	var want []volume.Verdict
+	for i, c := range calls {
+		if c.State != volume.BacksOff {
+			rest, want = append(rest, c), append(want, verdicts[i])
+		}
+	}
+	for i, v := range volume.Next(rest, parallel) {
+		if v.Start != want[i].Start || v.Wait != want[i].Wait {
+			return false
+		}
+	}
+	return true
+}
