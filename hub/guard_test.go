@@ -17,6 +17,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
@@ -61,6 +62,53 @@ func (b *bench) PersistentVolumeWritten(*corev1.PersistentVolume)    {}
 
 func (b *bench) attacher() attach.Attacher {
 	return attach.Attacher{Writer: attach.Writer{Kube: b.plane.Clientset(), Written: b}, Controller: b, CallTimeout: time.Minute}
+}
+
+// progress is what a process believes of one VolumeAttachment for which it carries plans out.
+type progress struct {
+	table *volume.Table
+	claim *volume.Claim
+}
+
+func (b *bench) progress(va testbed.VolumeAttachment) progress {
+	b.t.Helper()
+	table := volume.NewTable(attach.Finalizer(b.decider.Name))
+	return progress{table, table.Open(b.get(va.Name))}
+}
+
+// carryOut makes all steps of a plan up to the first error. No other VolumeAttachment owns the volume.
+func (b *bench) carryOut(plan attach.Plan, p progress) error {
+	a, pass := b.attacher(), volume.NewPass(plan)
+	var lives *storagev1.VolumeAttachment
+	for {
+		effect := p.table.Next(p.claim, pass)
+		p.table.Start(p.claim, pass, effect)
+		outcome, err := volume.Outcome{Owner: volume.NoOwner}, error(nil)
+		switch effect.Kind {
+		case volume.Finished:
+			return nil
+		case volume.Guard:
+			err = a.Guard(b.ctx, plan)
+		case volume.Publish:
+			outcome.Context, err = a.Publish(b.ctx, plan, nil)
+		case volume.MarkAttached:
+			err = a.MarkAttached(b.ctx, plan, p.table.Believed(p.claim).Context)
+		case volume.Unpublish:
+			err = a.Unpublish(b.ctx, effect.Target, nil)
+		case volume.Release:
+			lives, err = a.Release(b.ctx, plan)
+			outcome.Alive = lives != nil
+		case volume.MarkDetached:
+			err = a.MarkDetached(b.ctx, lives)
+		}
+		if err != nil {
+			outcome.Result = volume.NotDone
+		}
+		p.table.Apply(p.claim, &pass, effect, outcome)
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // plan decides on the objects as they are now.
@@ -122,13 +170,13 @@ func TestStalePlanLosesNobodysFinalizer(t *testing.T) {
 	stale := b.plan(va)
 	b.setFinalizers(va.Name, `["example.com/a","example.com/b"]`)
 	b.patchVolume(va.PersistentVolume, `{"metadata":{"finalizers":["example.com/a","example.com/b"]}}`)
-	var progress attach.Progress
-	if err := b.attacher().Attach(b.ctx, stale, &progress); !errors.Is(err, attach.ErrStale) {
+	progress := b.progress(va)
+	if err := b.carryOut(stale, progress); !errors.Is(err, attach.ErrStale) {
 		t.Fatalf("attach by a stale plan: %v, want ErrStale", err)
 	}
 	b.wantFinalizers(va, "example.com/a", "example.com/b")
 	b.wantCalls()
-	if err := b.attacher().Attach(b.ctx, b.plan(va), &progress); err != nil {
+	if err := b.carryOut(b.plan(va), progress); err != nil {
 		t.Fatal(err)
 	}
 	b.wantFinalizers(va, "example.com/a", "example.com/b", ours)
@@ -142,14 +190,14 @@ func TestStalePlanLosesNobodysFinalizer(t *testing.T) {
 	// Where ours was is another one now.
 	b.setFinalizers(va.Name, `["example.com/b","`+ours+`","example.com/c"]`)
 	b.patchVolume(va.PersistentVolume, `{"metadata":{"finalizers":["example.com/b","`+ours+`","example.com/c"]}}`)
-	if err := b.attacher().Detach(b.ctx, stale, &progress); !errors.Is(err, attach.ErrStale) {
+	if err := b.carryOut(stale, progress); !errors.Is(err, attach.ErrStale) {
 		t.Errorf("detach by a stale plan: %v, want ErrStale", err)
 	}
 	if err := b.attacher().ReleaseVolume(b.ctx, release); !errors.Is(err, attach.ErrStale) {
 		t.Errorf("release the volume by a stale patch: %v, want ErrStale", err)
 	}
 	b.wantFinalizers(va, "example.com/b", ours, "example.com/c")
-	if err := b.attacher().Detach(b.ctx, b.plan(va), &progress); err != nil {
+	if err := b.carryOut(b.plan(va), progress); err != nil {
 		t.Error(err)
 	}
 	if err := b.attacher().ReleaseVolume(b.ctx, b.decider.ReleaseVolume(b.getVolume(va.PersistentVolume), false)); err != nil {
@@ -177,11 +225,11 @@ func TestPlanWritesNothingToANamesakeOfWhatItWasMadeFor(t *testing.T) {
 			t.Errorf("%s was written to the namesake: %+v", what, got)
 		}
 	}
-	var progress attach.Progress
+	progress := b.progress(va)
 
 	stale, old := b.plan(va), b.get(va.Name)
 	replace()
-	if err := b.attacher().Attach(b.ctx, stale, &progress); !errors.Is(err, attach.ErrStale) {
+	if err := b.carryOut(stale, progress); !errors.Is(err, attach.ErrStale) {
 		t.Errorf("attach: %v, want ErrStale", err)
 	}
 	if err := b.attacher().SaveError(b.ctx, old, attach.Attaching, errors.New("why")); !errors.Is(err, attach.ErrStale) {
@@ -191,11 +239,11 @@ func TestPlanWritesNothingToANamesakeOfWhatItWasMadeFor(t *testing.T) {
 	b.wantCalls()
 
 	b.onPublish = replace
-	if err := b.attacher().Attach(b.ctx, b.plan(va), &progress); !errors.Is(err, attach.ErrStale) {
+	if err := b.carryOut(b.plan(va), progress); !errors.Is(err, attach.ErrStale) {
 		t.Errorf("attach of what is replaced during the call: %v, want ErrStale", err)
 	}
 	untouched("status")
-	if !progress.MayBeAttached() {
+	if p := progress.table.Believed(progress.claim); !p.MayBePublished() {
 		t.Error("the volume of the old object is forgotten, and it is attached")
 	}
 	b.setFinalizers(va.Name, "null")
@@ -206,10 +254,9 @@ func TestAttachOfWhatIsGoneIsNoErrorForTheStatus(t *testing.T) {
 	b := newBench(t)
 	va := b.volume("v", b.decider.Name, b.node("n", b.decider.Name))
 	b.create(va)
-	stale := b.plan(va)
+	stale, progress := b.plan(va), b.progress(va)
 	b.delete(va)
-	var progress attach.Progress
-	if err := b.attacher().Attach(b.ctx, stale, &progress); !attach.NotReady(err) {
+	if err := b.carryOut(stale, progress); !attach.NotReady(err) {
 		t.Errorf("attach of a VolumeAttachment that is gone: %v, want an error that nobody tries to save", err)
 	}
 	b.wantCalls()
@@ -226,17 +273,18 @@ func TestFinalizerOfAVolumeInUseTwiceIsThereOnce(t *testing.T) {
 	second := testbed.VolumeAttachment{Name: b.name("second"), Driver: b.decider.Name, Node: two, PersistentVolume: name}
 	b.create(first, second)
 	plans := []attach.Plan{b.plan(first), b.plan(second)}
+	progress := []progress{b.progress(first), b.progress(second)}
 	var both sync.WaitGroup
 	errs := make([]error, len(plans))
 	for i, plan := range plans {
-		both.Go(func() { errs[i] = b.attacher().Attach(b.ctx, plan, &attach.Progress{}) })
+		both.Go(func() { errs[i] = b.carryOut(plan, progress[i]) })
 	}
 	both.Wait()
 	failed := slices.IndexFunc(errs, func(err error) bool { return errors.Is(err, attach.ErrStale) })
 	if failed < 0 || errs[1-failed] != nil {
 		t.Fatalf("attach by two plans of the same moment: %v, want one ErrStale", errs)
 	}
-	if err := b.attacher().Attach(b.ctx, b.plan([]testbed.VolumeAttachment{first, second}[failed]), &attach.Progress{}); err != nil {
+	if err := b.carryOut(b.plan([]testbed.VolumeAttachment{first, second}[failed]), progress[failed]); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]string{"example.com/a", ours}, b.getVolume(name).Finalizers); diff != "" {

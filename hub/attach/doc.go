@@ -2,9 +2,11 @@
 //
 // The flow: Facts (what is known, from caches) go into Decide, a pure function,
 // and a Plan comes out: nothing, attach, detach, or a write alone. An Attacher
-// carries a Plan out: finalizers first, then the CSI call, then the status. Each is a
-// method that makes one step to the outside. Progress remembers which of these steps
-// are done, so that a retry repeats only what failed.
+// makes the steps of a Plan: finalizers, the CSI call, the status. Each is a
+// method that makes one step to the outside and remembers nothing.
+//
+// A Record is what is known of a volume that may be published at a target: from a Plan
+// that was carried out, or from what the objects say (Recorded, LastRecorded).
 //
 // A write is a Patch: operations that test what it was made from. The Writer sends it,
 // and nothing else writes: it limits, fences, times out and records each write.
@@ -22,5 +24,6 @@
 // v4.12): the same finalizers, annotation, status and order towards the storage
 // system. Where it differs on purpose, the place says why.
 //
-// The package does not queue, retry, choose workers or watch: that is package hub.
+// The package does not choose the next step, queue, retry or watch: that is package
+// hub, with package volume.
 package attach

@@ -260,9 +260,13 @@ func checkDecisions(t *testing.T, facts Facts, flags byte) {
 		if may, sure := d.Wants(facts, plan.Target); sure && !may {
 			t.Error("surely wants what it may not want")
 		}
-		var p Progress
-		if p.Adopt(va, pv, Finalizer(name)); p.MayBeAttached() && (p.Target.VolumeHandle == "" || p.Target.NodeID == "") {
-			t.Errorf("adopted %+v", p.Target)
+		recorded, ok := d.Recorded(facts)
+		last, lastOK := d.LastRecorded(facts)
+		if ok && !(lastOK && equality.Semantic.DeepEqual(recorded, last)) {
+			t.Errorf("recorded %+v, and at last %+v, %t", recorded, last, lastOK)
+		}
+		if lastOK && (last.Target.VolumeHandle == "" || last.Target.NodeID == "") {
+			t.Errorf("recorded at %+v", last.Target)
 		}
 		if pv != nil {
 			VolumeHandle(pv)

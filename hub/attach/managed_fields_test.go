@@ -62,7 +62,7 @@ func (s *scene) later() {
 }
 
 // hubAttaches does what the hub does with what it finds.
-func (s *scene) hubAttaches() { s.attach(&Progress{}) }
+func (s *scene) hubAttaches() { s.attach() }
 
 // takesNothing is a write that the API server notes without a time.
 const takesNothing = "somebody applies the status that is there"
@@ -140,7 +140,11 @@ func TestForeignWriteIsWhatOthersWriteOfAnAttachersFields(t *testing.T) {
 			s.delete()
 			s.later()
 		}, func(s *scene) {
-			if err := s.Detach(s.t.Context(), s.plan(attaching), &Progress{}); err != nil {
+			va, err := s.Release(s.t.Context(), s.plan(attaching))
+			if err == nil {
+				err = s.MarkDetached(s.t.Context(), va)
+			}
+			if err != nil {
 				s.t.Fatal(err)
 			}
 		}, ""},

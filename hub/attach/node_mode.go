@@ -55,36 +55,9 @@ func surelyMultiNode(modes ...NodeMode) bool {
 	return known
 }
 
-// MultiNode reports whether the call of a plan may run beside calls for the same volume on
-// other nodes: its access mode is a MULTI_NODE one, now and, as far as this process knows,
-// as it was published.
-func (p *Progress) MultiNode(plan Plan) bool {
-	return !plan.SingleNode && surelyMultiNode(MultiNode, p.nodesOf(plan.Target.VolumeHandle))
-}
-
-// LeftMultiNode is MultiNode for an unpublish at p's own Target. The PersistentVolume says
-// what the mode is now; nil if there is none.
-func (p *Progress) LeftMultiNode(pv *corev1.PersistentVolume) bool {
-	handle, now := p.Target.VolumeHandle, UnknownNodes
-	if pv != nil {
-		if spec, err := specOf(pv); err == nil {
-			now = specNodes(spec, handle)
-		}
-	}
-	return surelyMultiNode(now, p.nodesOf(handle))
-}
-
 // SurelyMultiNode reports whether the access mode of a PersistentVolume is a MULTI_NODE one. An
 // unknown or contradictory mode is none.
 func SurelyMultiNode(pv *corev1.PersistentVolume) bool {
 	spec, err := specOf(pv)
 	return err == nil && specNodes(spec, spec.CSI.VolumeHandle) == MultiNode
-}
-
-// nodesOf returns the mode in which a volume was published last, as far as this process knows.
-func (p *Progress) nodesOf(handle string) NodeMode {
-	if p.Target.VolumeHandle != handle {
-		return UnknownNodes
-	}
-	return p.nodes
 }

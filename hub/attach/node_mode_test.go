@@ -4,13 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 )
 
 func modes(modes ...corev1.PersistentVolumeAccessMode) func(*corev1.PersistentVolume) {
@@ -45,76 +42,58 @@ func TestDetachIsOfTheModeOfItsVolumeIfThatIsKnown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var p Progress
-			if plan.SingleNode != c.singleNode || p.MultiNode(plan) == c.singleNode {
-				t.Errorf("single node %v, beside other nodes %v; want single node %v", plan.SingleNode, p.MultiNode(plan), c.singleNode)
+			if plan.SingleNode != c.singleNode {
+				t.Errorf("single node %v, want %v", plan.SingleNode, c.singleNode)
 			}
 		})
 	}
 }
 
-// publishedAs is what a process knows that has published a volume with a mode, whether the
-// call has succeeded or not.
-func publishedAs(t *testing.T, pv *corev1.PersistentVolume) Progress {
+// published is what is recorded of a call that published a volume, whether it has succeeded or not.
+func published(t *testing.T, pv *corev1.PersistentVolume) Record {
 	t.Helper()
-	backend, err := fakecsi.New(fakecsi.Options{Name: driverName})
-	if err != nil {
-		t.Fatal(err)
-	}
 	plan, err := attaching.Decide(Facts{VolumeAttachment: attachment(), PersistentVolume: pv, CSINode: csiNode("id-1")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var p Progress
-	if err := (Attacher{Controller: backend, CallTimeout: time.Minute}).publish(t.Context(), plan, &p, nil); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return plan.Record()
 }
 
+// That a call of a claim runs beside others as it was published is of package volume.
 func TestCallRunsBesideOtherNodesOnlyIfTheModeIsSoNowAndAsPublished(t *testing.T) {
 	one, many := volume(), volume(modes(corev1.ReadWriteMany))
 	another := volume(modes(corev1.ReadWriteMany), handle("vol-2"))
-	var unpublished Progress
-	adopted := func(pv *corev1.PersistentVolume) Progress {
-		var p Progress
-		p.Adopt(attachment(guarded, annotated(AnnotationNodeID, "id-1"), annotated(AnnotationVolumeHandle, "vol-1")), pv, finalizer)
-		return p
+	byOthers := func(pv *corev1.PersistentVolume) Record {
+		va := attachment(guarded, annotated(AnnotationNodeID, "id-1"), annotated(AnnotationVolumeHandle, "vol-1"))
+		r, ok := attaching.Recorded(Facts{VolumeAttachment: va, PersistentVolume: pv})
+		if !ok {
+			t.Fatal("nothing is recorded")
+		}
+		return r
 	}
 	for name, c := range map[string]struct {
-		progress Progress
-		now      *corev1.PersistentVolume // nil: it is gone
-		call     bool                     // at the PersistentVolume's own handle
-		left     bool                     // where the volume was left attached
+		record Record
+		now    *corev1.PersistentVolume // nil: it is gone
+		want   bool
 	}{
-		"as before":                           {publishedAs(t, many), many, true, true},
-		"one node, as before":                 {publishedAs(t, one), one, false, false},
-		"was one node":                        {publishedAs(t, one), many, false, false},
-		"is one node":                         {publishedAs(t, many), one, false, false},
-		"was published by others":             {adopted(many), many, true, true},
-		"was published by others, then many":  {adopted(one), many, false, false},
-		"not published":                       {unpublished, many, true, false},
-		"gone":                                {publishedAs(t, many), nil, false, true},
-		"gone, one node":                      {publishedAs(t, one), nil, false, false},
-		"gone, published by others":           {adopted(nil), nil, false, false},
-		"gone after it was published by them": {adopted(many), nil, false, true},
-		"another volume":                      {publishedAs(t, one), another, true, false},
-		"another volume than by others":       {adopted(another), nil, false, false},
+		"as before":                           {published(t, many), many, true},
+		"one node, as before":                 {published(t, one), one, false},
+		"was one node":                        {published(t, one), many, false},
+		"is one node":                         {published(t, many), one, false},
+		"was published by others":             {byOthers(many), many, true},
+		"was published by others, then many":  {byOthers(one), many, false},
+		"not published":                       {Record{}, many, false},
+		"gone":                                {published(t, many), nil, true},
+		"gone, one node":                      {published(t, one), nil, false},
+		"gone, published by others":           {byOthers(nil), nil, false},
+		"gone after it was published by them": {byOthers(many), nil, true},
+		"another volume":                      {published(t, one), another, false},
+		"another volume, was many":            {published(t, many), another, true},
+		"another volume than by others":       {byOthers(another), nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := c.progress.LeftMultiNode(c.now); got != c.left {
-				t.Errorf("where it was left: %v, want %v", got, c.left)
-			}
-			va := attachment(guarded, deleted)
-			if c.now == nil {
-				va = attachment(guarded, deleted, annotated(AnnotationVolumeHandle, "vol-1"))
-			}
-			plan, err := attaching.Decide(Facts{VolumeAttachment: va, PersistentVolume: c.now, CSINode: csiNode("id-1")})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := c.progress.MultiNode(plan); got != c.call {
-				t.Errorf("the call: %v, want %v", got, c.call)
+			if got := c.record.SurelyMultiNode(c.now); got != c.want {
+				t.Errorf("beside calls on other nodes: %v, want %v", got, c.want)
 			}
 		})
 	}
@@ -139,7 +118,9 @@ func TestFinalizerOfAVolumeIsNotWrittenAgainOnceAnotherAttachHasDoneSo(t *testin
 				return pv
 			}}
 			s.heard()
-			s.attach(&Progress{})
+			if err := s.Guard(t.Context(), s.plan(attaching)); err != nil {
+				t.Fatal(err)
+			}
 			written := slices.ContainsFunc(s.heard(), func(said string) bool { return strings.Contains(said, "persistentvolumes") })
 			if written != c.writes {
 				t.Errorf("the PersistentVolume was written: %v, want %v", written, c.writes)

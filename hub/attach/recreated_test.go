@@ -2,6 +2,7 @@ package attach_test
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -79,13 +80,12 @@ func TestVolumeOfARecreatedPersistentVolumeIsNotDetachedInPlaceOfTheOldOne(t *te
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := attach.Facts{VolumeAttachment: tc.va, PersistentVolume: persistentVolume("new", "", tc.age), CSINode: onNode}
-			var adopted, last attach.Progress
-			adopted.Adopt(tc.va, facts.PersistentVolume, attach.Finalizer(blockDriver))
-			last.AdoptLast(block, facts)
+			recorded, isRecorded := block.Recorded(facts)
+			last, isLast := block.LastRecorded(facts)
 			plan, err := block.Decide(facts)
 			if tc.want != "" {
-				if err != nil || plan.Unpublish.GetVolumeId() != tc.want || adopted.Target.VolumeHandle != tc.want {
-					t.Errorf("detach of %q, %v, believed attached: %q; want %q", plan.Unpublish.GetVolumeId(), err, adopted.Target.VolumeHandle, tc.want)
+				if err != nil || plan.Unpublish.GetVolumeId() != tc.want || recorded.Target.VolumeHandle != tc.want {
+					t.Errorf("detach of %q, %v, believed attached: %q; want %q", plan.Unpublish.GetVolumeId(), err, recorded.Target.VolumeHandle, tc.want)
 				}
 				return
 			}
@@ -97,8 +97,8 @@ func TestVolumeOfARecreatedPersistentVolumeIsNotDetachedInPlaceOfTheOldOne(t *te
 					t.Errorf("error %q does not say %s", err, part)
 				}
 			}
-			if adopted.MayBeAttached() || last.MayBeAttached() {
-				t.Errorf("believed attached: %q and %q, want none", adopted.Target, last.Target)
+			if isRecorded || isLast {
+				t.Errorf("believed attached: %q and %q, want none", recorded.Target, last.Target)
 			}
 		})
 	}
@@ -109,10 +109,9 @@ func TestVolumeOfARecreatedPersistentVolumeIsNotBelievedToBeLeftAttached(t *test
 	va := leftAttached(attachmentName("old"), "")
 	va.Finalizers, va.Annotations = nil, nil
 	for handle, want := range map[string]bool{"old": true, "new": false} {
-		var p attach.Progress
-		p.AdoptLast(block, attach.Facts{VolumeAttachment: va, PersistentVolume: persistentVolume(handle, "", -time.Minute), CSINode: onNode})
-		if p.MayBeAttached() != want {
-			t.Errorf("handle %s: may be attached: %v, want %v", handle, p.MayBeAttached(), want)
+		_, recorded := block.LastRecorded(attach.Facts{VolumeAttachment: va, PersistentVolume: persistentVolume(handle, "", -time.Minute), CSINode: onNode})
+		if recorded != want {
+			t.Errorf("handle %s: may be attached: %v, want %v", handle, recorded, want)
 		}
 	}
 }
@@ -163,15 +162,14 @@ func TestSecretOfARecreatedPersistentVolumeIsNotTakenForTheOldVolume(t *testing.
 		if err != nil || plan.Target.VolumeHandle != "old" || (plan.SecretRef != nil) != known {
 			t.Errorf("PersistentVolume with handle %s: detach of %q with secret %v, %v; want a secret: %v", handle, plan.Target.VolumeHandle, plan.SecretRef, err, known)
 		}
-		var adopted, last attach.Progress
-		adopted.Adopt(facts.VolumeAttachment, facts.PersistentVolume, attach.Finalizer(blockDriver))
+		recorded, _ := block.Recorded(facts)
 		unnoted := leftAttached(madeByPeople, "old")
 		unnoted.Finalizers, unnoted.Annotations = nil, map[string]string{attach.AnnotationVolumeHandle: "old"}
 		facts.VolumeAttachment = unnoted
-		last.AdoptLast(block, facts)
-		for what, p := range map[string]*attach.Progress{"finalizer": &adopted, "status only": &last} {
-			if p.Target != (attach.Target{VolumeHandle: "old", NodeID: "id"}) || p.SecretKnown() != known || (p.SecretRef != nil) != known {
-				t.Errorf("PersistentVolume with handle %s, %s: believed attached %q with secret %v, known %v; want %v", handle, what, p.Target, p.SecretRef, p.SecretKnown(), known)
+		last, _ := block.LastRecorded(facts)
+		for what, p := range map[string]attach.Record{"finalizer": recorded, "status only": last} {
+			if p.Target != (attach.Target{VolumeHandle: "old", NodeID: "id"}) || p.SecretKnown != known || (p.SecretRef != nil) != known {
+				t.Errorf("PersistentVolume with handle %s, %s: believed attached %q with secret %v, known %v; want %v", handle, what, p.Target, p.SecretRef, p.SecretKnown, known)
 			}
 		}
 	}
@@ -213,12 +211,12 @@ func TestDetachGoesWithTheSecretOfThePublishWhateverThePersistentVolumeNamesNow(
 				t.Fatal(err)
 			}
 			attacher := attach.Attacher{Writer: attach.Writer{Kube: kube, Written: unheard{}}, Controller: backend, CallTimeout: time.Minute}
-			var p attach.Progress
 			plan, err := block.Decide(attach.Facts{VolumeAttachment: va, PersistentVolume: pv, CSINode: onNode})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := attacher.Attach(t.Context(), plan, &p); err != nil {
+			published, secrets := plan.Record(), map[string]string{"key": "one"}
+			if err := errors.Join(attacher.Guard(t.Context(), plan), publishOnly(t, attacher, plan, secrets)); err != nil {
 				t.Fatal(err)
 			}
 			if tc.lost {
@@ -235,14 +233,17 @@ func TestDetachGoesWithTheSecretOfThePublishWhateverThePersistentVolumeNamesNow(
 			if plan, err = block.Decide(attach.Facts{VolumeAttachment: va, PersistentVolume: tc.now, CSINode: onNode}); err != nil {
 				t.Fatal(err)
 			}
-			if err := attacher.Detach(t.Context(), plan, &p); err != nil {
-				t.Fatal(err)
-			}
-			if got := backend.LastUnpublish("old").GetSecrets()["key"]; got != tc.want {
-				t.Errorf("secret of the detach %q, want %q", got, tc.want)
+			got, err := attacher.UnpublishSecrets(t.Context(), plan.Target, published, plan.SecretRef, secrets)
+			if err != nil || got["key"] != tc.want {
+				t.Errorf("secret of the detach %q, %v, want %q", got["key"], err, tc.want)
 			}
 		})
 	}
+}
+
+func publishOnly(t *testing.T, a attach.Attacher, plan attach.Plan, secrets map[string]string) error {
+	_, err := a.Publish(t.Context(), plan, secrets)
+	return err
 }
 
 // unheard takes what was written and does nothing with it.

@@ -138,7 +138,7 @@ func TestWhatHasToWaitForADetachDoesSoUnlessThatBacksOff(t *testing.T) {
 		want  bool
 	}{
 		"in flight":            {func(t *testing.T, table *volume.Table, e *volume.Entry) {}, true},
-		"came at a bad moment": {func(t *testing.T, table *volume.Table, e *volume.Entry) { table.Postpone(e, time.Hour) }, true},
+		"came at a bad moment": {func(t *testing.T, table *volume.Table, e *volume.Entry) { table.Postpone(e, e.Lane(), time.Hour) }, true},
 		"due again": {func(t *testing.T, table *volume.Table, e *volume.Entry) {
 			table.ShutLanes()
 			table.DoneFor(e, volume.DetachLane, 0)
@@ -152,11 +152,11 @@ func TestWhatHasToWaitForADetachDoesSoUnlessThatBacksOff(t *testing.T) {
 			table.DoneFor(e, volume.DetachLane, time.Hour)
 		}, false},
 		"backs off, after a bad moment": {func(t *testing.T, table *volume.Table, e *volume.Entry) {
-			table.Postpone(e, 0)
+			table.Postpone(e, e.Lane(), 0)
 			table.DoneFor(take(t, table, e.Key), volume.DetachLane, time.Hour)
 		}, false},
 		"is an attach now": {func(t *testing.T, table *volume.Table, e *volume.Entry) {
-			table.Postpone(e, time.Hour)
+			table.Postpone(e, e.Lane(), time.Hour)
 			table.ShutLanes()
 			table.Add(e.Key, volume.AttachLane, only("v", "a"))
 		}, false},

@@ -284,7 +284,7 @@ func (m *model) end(key volume.Key) {
 		m.done(key, r)
 		return
 	case 2:
-		m.table.Postpone(r.entry, delay)
+		m.table.Postpone(r.entry, r.entry.Lane(), delay)
 		m.places[key] = lastPlace{r.place, r.lane}
 		m.note(key, delay, m.pending)
 	case 3:

@@ -60,7 +60,7 @@ func TestVanishedObjectLeavesItsPublicationUnownedAndHasItDetached(t *testing.T)
 		t.Error("there is a claim of an object that is gone")
 	}
 	u, ok := table.Unowned(at("a"))
-	if !ok || u.Left != volume.IdentityOf(va) || u.Moved || !u.Unconfirmed.IsZero() {
+	if !ok || u.Left != volume.IdentityOf(va) || !u.Unconfirmed.IsZero() {
 		t.Errorf("%+v, want it left by the VolumeAttachment", u)
 	}
 	if v, _ := table.Look(take(t, table, unownedKey("a")).Key); v.Lane != volume.DetachLane {
@@ -73,7 +73,7 @@ func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationUnownedWhenTheR
 	for name, end := range map[string]func(*volume.Table, *volume.Entry){
 		"done":      func(table *volume.Table, e *volume.Entry) { table.Done(e) },
 		"backs off": func(table *volume.Table, e *volume.Entry) { table.DoneFor(e, volume.AttachLane, time.Hour) },
-		"postponed": func(table *volume.Table, e *volume.Entry) { table.Postpone(e, time.Hour) },
+		"postponed": func(table *volume.Table, e *volume.Entry) { table.Postpone(e, e.Lane(), time.Hour) },
 	} {
 		for _, missing := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, found missing %v", name, missing), func(t *testing.T) {
