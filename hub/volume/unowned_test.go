@@ -345,7 +345,7 @@ func TestWhatVanishedJustBeforeTheLeaseWasLostIsNotForgotten(t *testing.T) {
 	if u, _ := table.Unowned(at("a")); u.Unconfirmed != now {
 		t.Errorf("unconfirmed since %v, want since the lease was lost: another process may have seen to it", u.Unconfirmed)
 	}
-	if names := table.Names(); len(names) > 0 {
+	if names := table.Claims(); len(names) > 0 {
 		t.Errorf("%v is remembered besides", names)
 	}
 }
