@@ -411,7 +411,8 @@ func TestClaimThatMovesOnLeavesItsPublicationUnowned(t *testing.T) {
 	table.Start(c, p, e)
 	table.Apply(c, &p, e, volume.Outcome{})
 	wantUnowned(t, table, "a")
-	if !table.HasLeft(va.UID, at("a")) || table.HasLeft("2", at("a")) || table.HasLeft(va.UID, at("b")) {
+	id, another := volume.IdentityOf(va), volume.IdentityOf(attachment("va", "2"))
+	if !table.HasLeft(id, at("a")) || table.HasLeft(another, at("a")) || table.HasLeft(id, at("b")) {
 		t.Error("it is not known who has left what")
 	}
 	table.Restore(c, recorded("a")) // its object still says so
