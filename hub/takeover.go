@@ -75,7 +75,7 @@ func (d *driver) knowsAll() (bool, error) {
 // catchUp returns a VolumeAttachment as it is when it is worked on for the first time in
 // a term, nil if it is gone. What has changed since the term began costs no request.
 func (d *driver) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
-	if e.Retries.ReadAnew || !d.before(va) {
+	if e.Retries.ReadAnew == va.UID || !d.before(va) {
 		return va, nil
 	}
 	now, err := d.cluster.ReadAttachment(ctx, va.Name)
@@ -85,7 +85,7 @@ func (d *driver) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 	if now == nil || now.UID != va.UID {
 		return nil, nil
 	}
-	e.Retries.ReadAnew = true
+	e.Retries.ReadAnew = va.UID
 	workerWrites{d.overlay, d.table}.VolumeAttachmentWritten(now)
 	return now, nil
 }

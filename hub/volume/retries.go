@@ -3,6 +3,8 @@ package volume
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
@@ -12,7 +14,7 @@ type Retries struct {
 	Operation attach.Operation
 	Failures  int       // of that operation in a row
 	Since     time.Time // the first of them
-	ReadAnew  bool      // the object was read from the API server in this term
+	ReadAnew  types.UID // of the object, if it was read from the API server in this term
 
 	// Aways counts sessions in a row that ended while the driver was called, AwayFrom is the last.
 	Aways    int

@@ -559,16 +559,16 @@ func TestWhatIsNotedOfAnObjectIsNotNotedOfAnotherOfItsName(t *testing.T) {
 	if table.IsLost(va) {
 		t.Error("something is noted without a claim")
 	}
-	table.SetReadAnew(table.Open(va))
+	table.Open(va)
 	table.SetLost(other, true)
 	if table.IsLost(va) || table.IsLost(other) {
 		t.Error("what another object has lost is taken for its own")
 	}
 	table.SetLost(va, true)
-	if !table.IsLost(va) || !slices.Equal(table.LostNames(), []string{"va"}) || !table.IsReadAnew(table.Open(va)) {
+	if !table.IsLost(va) || !slices.Equal(table.LostNames(), []string{"va"}) {
 		t.Error("what is noted is not told")
 	}
-	if c := table.Open(other); table.IsLost(other) || table.IsReadAnew(c) || len(table.LostNames()) > 0 {
+	if table.Open(other); table.IsLost(other) || len(table.LostNames()) > 0 {
 		t.Error("the next object of the name does not start afresh")
 	}
 }
