@@ -9,7 +9,7 @@ import (
 )
 
 // check checks what must hold when an effect begins.
-func (m *model) check() {
+func (m *passModel) check() {
 	m.begun(m.effect.Kind)
 	at, is := m.effect.Target, m.truth[m.effect.Target]
 	noted, owner := attach.NotedTarget(m.va), m.owners[at]
@@ -58,7 +58,7 @@ func (m *model) check() {
 }
 
 // checkBelief checks that what the storage system may have published is known, and what it has not.
-func (m *model) checkBelief() {
+func (m *passModel) checkBelief() {
 	believed := m.table.Believed(m.claim)
 	for at, is := range m.truth {
 		known := believed.Target == at && believed.MayBePublished()
@@ -83,7 +83,7 @@ func (m *model) checkBelief() {
 
 // checkEnd checks what two passes have led to in which nothing went wrong. Without our finalizer before
 // them there was nothing to detach.
-func (m *model) checkEnd(wasGuarded bool) {
+func (m *passModel) checkEnd(wasGuarded bool) {
 	if m.va == nil {
 		return
 	}
@@ -105,7 +105,7 @@ func effectName(k volume.EffectKind) string {
 }
 
 // key tells states apart.
-func (m *model) key() string {
+func (m *passModel) key() string {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%v %+v %v %v %+v %+v", m.nodeID, m.decider.NoAttach, m.secretRead, m.released, m.effect, m.pass)
 	for _, at := range []attach.Target{target("id-1"), target("id-2")} {

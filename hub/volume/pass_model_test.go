@@ -21,10 +21,10 @@ func target(nodeID string) attach.Target {
 	return attach.Target{VolumeHandle: "v", NodeID: nodeID}
 }
 
-// model is one VolumeAttachment, what it depends on, and the storage system, as far as they matter to
+// passModel is one VolumeAttachment, what it depends on, and the storage system, as far as they matter to
 // passes. It carries out what the Table says, as an executor does, and checks each effect against
 // what it knows itself. What happens is up to a script.
-type model struct {
+type passModel struct {
 	*script
 	decider attach.Driver
 	va      *storagev1.VolumeAttachment // nil: gone
@@ -52,8 +52,8 @@ type truth struct {
 	Refusals int  // answers of unpublishes in a row that were errors, 3 at most
 }
 
-func newModel(s *script, edit func(*model)) *model {
-	m := &model{script: s, nodeID: "id-1", truth: map[attach.Target]truth{},
+func newPassModel(s *script, edit func(*passModel)) *passModel {
+	m := &passModel{script: s, nodeID: "id-1", truth: map[attach.Target]truth{},
 		decider: attach.Driver{Name: passDriver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}},
 		va: &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va", UID: "uid"},
 			Spec: storagev1.VolumeAttachmentSpec{Attacher: passDriver, NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("pv")}}},
@@ -68,30 +68,30 @@ func newModel(s *script, edit func(*model)) *model {
 }
 
 // begin is the begin of a process.
-func (m *model) begin() {
+func (m *passModel) begin() {
 	m.table = volume.NewTable(attach.Finalizer(passDriver))
 	m.table.Begin(1)
 	m.claim = m.table.Open(m.va)
 }
 
-func (m *model) facts() attach.Facts {
+func (m *passModel) facts() attach.Facts {
 	return attach.Facts{VolumeAttachment: m.va, PersistentVolume: m.pv, CSINode: &storagev1.CSINode{
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: passDriver, NodeID: m.nodeID}}}}}
 }
 
-func (m *model) hasFinalizer() bool {
+func (m *passModel) hasFinalizer() bool {
 	return attach.HasFinalizer(m.va.Finalizers, attach.Finalizer(passDriver))
 }
 
 // isSeenTo reports whether the claim need not see to a target: it is not published there, is unowned,
 // or nobody can know of it.
-func (m *model) isSeenTo(at attach.Target) bool {
+func (m *passModel) isSeenTo(at attach.Target) bool {
 	is := m.truth[at]
 	return !is.May || is.Left || is.Lost || m.owners[at] == volume.Owned
 }
 
 // run does one thing after the other until the VolumeAttachment is gone. The first is a pass.
-func (m *model) run() {
+func (m *passModel) run() {
 	things := []func(){m.work, m.renumber, m.delete, m.restart, m.vanish, m.requireNoAttach}
 	for m.va != nil {
 		m.effect, m.pass, m.secretRead, m.released, m.owners = volume.Effect{}, volume.Pass{}, false, false, map[attach.Target]volume.Ownership{}
@@ -99,17 +99,17 @@ func (m *model) run() {
 	}
 }
 
-func (m *model) renumber() {
+func (m *passModel) renumber() {
 	m.log("the node gets another ID")
 	m.nodeID = map[string]string{"id-1": "id-2", "id-2": "id-1"}[m.nodeID]
 }
 
-func (m *model) requireNoAttach() {
+func (m *passModel) requireNoAttach() {
 	m.log("attachRequired becomes false")
 	m.decider.NoAttach = true
 }
 
-func (m *model) delete() {
+func (m *passModel) delete() {
 	m.log("deleted")
 	m.va.DeletionTimestamp = &metav1.Time{}
 	if len(m.va.Finalizers) == 0 {
@@ -119,7 +119,7 @@ func (m *model) delete() {
 }
 
 // restart ends the process, whatever it does, and begins another one.
-func (m *model) restart() {
+func (m *passModel) restart() {
 	m.log("another process begins")
 	noted := attach.NotedTarget(m.va)
 	for at, is := range m.truth {
@@ -133,7 +133,7 @@ func (m *model) restart() {
 }
 
 // vanish ends the VolumeAttachment.
-func (m *model) vanish() {
+func (m *passModel) vanish() {
 	m.log("gone")
 	var last *attach.Record
 	if r, ok := m.decider.LastRecorded(m.facts()); ok && !m.table.WasReleased(m.va.UID) {
@@ -153,7 +153,7 @@ func (m *model) vanish() {
 }
 
 // work is one look of a worker.
-func (m *model) work() {
+func (m *passModel) work() {
 	if r, ok := m.decider.Recorded(m.facts()); ok {
 		m.table.Restore(m.claim, r)
 	}
@@ -190,7 +190,7 @@ func (m *model) work() {
 
 // happen lets an effect have its consequences. It returns its outcome, whether that is an error, and
 // whether the process lives on.
-func (m *model) happen() (o volume.Outcome, failed, alive bool) {
+func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
 	at := m.effect.Target
 	is := m.truth[at]
 	var ends []end
@@ -278,7 +278,7 @@ func (m *model) happen() (o volume.Outcome, failed, alive bool) {
 }
 
 // forgetGone drops what is known of unpublishes: a claim remembers the last one.
-func (m *model) forgetGone() {
+func (m *passModel) forgetGone() {
 	for at, is := range m.truth {
 		is.Gone = false
 		m.truth[at] = is

@@ -2,7 +2,6 @@ package volume_test
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -237,94 +236,6 @@ func TestClaimSharesItsVolumeOnlyIfItWasNotPublishedForASingleNode(t *testing.T)
 			})
 		})
 	}
-}
-
-// Inline volumes have no name to find them by, but a handle.
-func TestAttachWaitsForWhatIsUnownedElsewhereAndForNothingElse(t *testing.T) {
-	for name, c := range map[string]struct {
-		place volume.Place
-		waits bool
-	}{
-		"elsewhere":               {volume.Place{Target: target("id-2")}, true},
-		"there":                   {volume.Place{Target: target("id-1")}, false},
-		"another volume":          {volume.Place{Target: attach.Target{VolumeHandle: "other", NodeID: "id-2"}}, false},
-		"elsewhere, a multi-node": {volume.Place{Target: target("id-2"), Shared: true}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			table := newClaimed()
-			table.Gone(volume.IdentityOf(claimOf("gone")), &attach.Record{Target: target("id-1")})
-			table.Add(volume.ClaimKey("va"), volume.AttachLane, c.place)
-			u, _ := table.Unowned(target("id-1"))
-			e, _ := table.Look(volume.ClaimKey("va"))
-			if got := e.State == volume.Blocked && e.Wait == (volume.Wait{Kind: volume.WaitDetach, Detach: u.Key()}); got != c.waits {
-				t.Errorf("waits for the detach: %v, want %v: %+v", got, c.waits, e)
-			}
-		})
-	}
-}
-
-func TestUnconfirmedPublicationsAreForgottenWhenAnotherProcessMustHaveSeenToThem(t *testing.T) {
-	table, began := newClaimed(), time.Now()
-	observe := func(nodeID string, now time.Time) {
-		table.Observe(volume.IdentityOf(claimOf(nodeID)), attach.Record{Target: target(nodeID)}, now)
-	}
-	unowned := func() map[string]bool {
-		all := map[string]bool{} // by node ID, whether this process has to see to it
-		for _, u := range table.UnownedAll() {
-			all[u.Target.NodeID] = u.Unconfirmed.IsZero()
-		}
-		return all
-	}
-	table.Gone(volume.IdentityOf(claimOf("own")), &attach.Record{Target: target("own")})
-	observe("old", began)
-	observe("own", began) // is known already
-	if got := unowned(); !maps.Equal(got, map[string]bool{"own": true, "old": false}) {
-		t.Errorf("own and not by node ID: %v", got)
-	}
-	observe("late", began.Add(24*time.Hour))
-	observe("new", began.Add(24*time.Hour+1))
-	if got := unowned(); !maps.Equal(got, map[string]bool{"own": true, "late": false, "new": false}) {
-		t.Errorf("own and not by node ID: %v", got)
-	}
-	table.Forget(began.Add(48*time.Hour + 1)) // the driver is taken over
-	if got := unowned(); !maps.Equal(got, map[string]bool{"own": true, "new": false}) {
-		t.Errorf("own and not by node ID: %v", got)
-	}
-	table.Begin(1)
-	table.Confirm()
-	if got := unowned(); !maps.Equal(got, map[string]bool{"own": true, "new": true}) || !table.IsOwed() {
-		t.Errorf("own and not by node ID: %v", got)
-	}
-}
-
-// The lease was lost, and another process had it, before a worker had ended.
-func TestWhatVanishedJustBeforeTheLeaseWasLostIsNotForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		table := newClaimed()
-		for _, name := range []string{"left", "detached", "alive"} {
-			c := table.Open(claimOf(name))
-			if name != "detached" {
-				table.Restore(c, attach.Record{Target: target(name)})
-			}
-			table.Add(volume.ClaimKey(name), volume.AttachLane, volume.Place{})
-			if table.take(t) == nil {
-				t.Fatal("does not start")
-			}
-			if name != "alive" {
-				table.Missing(name) // while its worker has it
-			}
-		}
-		if len(table.UnownedAll()) > 0 {
-			t.Error("a volume is unowned while a worker has its claim")
-		}
-		table.Forget(time.Now())
-		if all := table.UnownedAll(); len(all) != 1 || all[0].Target != target("left") || all[0].Unconfirmed.IsZero() {
-			t.Errorf("unowned: %+v, want what was left, unconfirmed", all)
-		}
-		if names := table.Names(); len(names) > 0 {
-			t.Errorf("claims of %v are kept", names)
-		}
-	})
 }
 
 // What another VolumeAttachment has left there is no reason to forget what the objects record.
