@@ -121,7 +121,7 @@ func (c *Claim) nextOfAttach(p Pass) Effect {
 	switch {
 	case p.Calls && !published && !p.marked && !p.hasSecret:
 		return Effect{ReadSecret, p.Target}
-	case p.Guards && !published && !p.guarded:
+	case p.Guards && !p.guarded && !p.marked: // also if somebody has taken a finalizer since the call
 		return Effect{Guard, p.Target}
 	case p.Calls && !published && !p.marked:
 		return Effect{Publish, p.Target}

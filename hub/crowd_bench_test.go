@@ -1,0 +1,240 @@
+package hub
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const (
+	crowdDrivers = 100
+	crowdVolumes = 100 // of each driver
+	crowdNodes   = 50
+)
+
+// hubCrowd is a hub with many drivers that work, and with caches full of attached volumes
+// that nobody watches.
+type hubCrowd struct {
+	*Hub
+	metrics     *status.Metrics
+	drivers     []*driver
+	attachments []*storagev1.VolumeAttachment
+	volumes     []*cache.StoredVolume
+}
+
+func newHubCrowd(b *testing.B) *hubCrowd {
+	b.Helper()
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	c := &hubCrowd{metrics: status.NewMetrics()}
+	if c.Hub, err = New(Options{Kube: kube, Metrics: c.metrics}); err != nil {
+		b.Fatal(err)
+	}
+	for i := range crowdDrivers {
+		c.addDriver(fmt.Sprintf("driver-%d.csi.example.com", i))
+	}
+	for i := range crowdDrivers * crowdVolumes {
+		c.addVolume(i)
+	}
+	if err := c.cluster.Put(objects(c.attachments)...); err != nil {
+		b.Fatal(err)
+	}
+	if err := c.cluster.Put(objects(c.volumes)...); err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
+func objects[T any](of []T) []any {
+	all := make([]any, len(of))
+	for i, o := range of {
+		all[i] = o
+	}
+	return all
+}
+
+// addDriver adds a driver that can be called.
+func (c *hubCrowd) addDriver(name string) {
+	value := registry.Driver{Name: name, Endpoint: registry.Endpoint("unix:///csi/" + name + "/csi.sock"), Settings: registry.DefaultSettings()}
+	e := &engagement{desired: newDesired(value), condition: newCondition(time.Now()), intruder: &intruder{},
+		tally: newTally(c.metrics.Driver(name)), halt: newHalt()}
+	p := c.newPost(klog.Background(), name, e, volume.NewTable(attach.Finalizer(name)))
+	e.post.Store(p)
+	d := p.newDriver(lease.Always())
+	p.current.Store(d)
+	c.engaged[name] = e
+	c.routes.open(d)
+	d.table.OpenLanes()
+	c.drivers = append(c.drivers, d)
+}
+
+// addVolume adds an attached volume of one of the drivers, as the API server has them.
+func (c *hubCrowd) addVolume(i int) {
+	d := c.drivers[i%len(c.drivers)]
+	name := fmt.Sprintf("pvc-%032d", i)
+	va := writtenAttachment(name, d.name)
+	pv, err := cache.StoreVolume(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Finalizers: []string{d.finalizer}},
+		Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: d.name, VolumeHandle: name}}}})
+	if err != nil {
+		panic(err)
+	}
+	d.table.Open(va)
+	c.attachments, c.volumes = append(c.attachments, va), append(c.volumes, pv)
+}
+
+// writtenAttachment is an attached VolumeAttachment with all that the API server sends.
+func writtenAttachment(persistentVolume, driver string) *storagev1.VolumeAttachment {
+	finalizer := attach.Finalizer(driver)
+	at := metav1.Now()
+	entry := func(manager, subresource, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "storage.k8s.io/v1",
+			Time: &at, FieldsType: "FieldsV1", Subresource: subresource, FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	return &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "csi-" + persistentVolume, UID: types.UID("uid-" + persistentVolume), ResourceVersion: "12345", CreationTimestamp: at,
+			Finalizers:  []string{finalizer},
+			Annotations: map[string]string{attach.AnnotationNodeID: "i-0123456789", attach.AnnotationVolumeHandle: persistentVolume},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				entry("kube-controller-manager", "", `{"f:spec":{"f:attacher":{},"f:nodeName":{},"f:source":{"f:persistentVolumeName":{}}}}`),
+				entry(attach.FieldManager, "", `{"f:metadata":{"f:annotations":{".":{},"f:`+attach.AnnotationVolumeHandle+`":{},"f:`+attach.AnnotationNodeID+`":{}},"f:finalizers":{".":{},"v:\"`+finalizer+`\"":{}}}}`),
+				entry(attach.FieldManager, "status", `{"f:status":{"f:attached":{},"f:attachmentMetadata":{".":{},"f:devicePath":{}}}}`),
+			}},
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: fmt.Sprintf("node-%d", len(persistentVolume)%crowdNodes),
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &persistentVolume}},
+		Status: storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{"devicePath": "/dev/xvda"}},
+	}
+}
+
+// sharedCrowd is made once: it takes its time.
+var sharedCrowd = sync.OnceValue(func() *hubCrowd { return newHubCrowd(&testing.B{}) })
+
+// changed is a later state of a VolumeAttachment.
+func changed(va *storagev1.VolumeAttachment, change func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
+	va = va.DeepCopy()
+	va.ResourceVersion = "12346"
+	change(va)
+	return va
+}
+
+func BenchmarkRouteEventOfWhatHasNothingToDo(b *testing.B) {
+	c := sharedCrowd()
+	before := c.attachments[0]
+	after := changed(before, func(*storagev1.VolumeAttachment) {})
+	b.ReportAllocs()
+	for b.Loop() {
+		c.routes.attachmentChanged(before, after)
+	}
+}
+
+func BenchmarkRouteEventThatAsksForWork(b *testing.B) {
+	c := sharedCrowd()
+	before := c.attachments[0]
+	now := metav1.Now()
+	after := changed(before, func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &now })
+	ran := make(chan struct{})
+	go c.drivers[0].table.Run(b.Context(), func(e *volume.Entry) {
+		c.drivers[0].table.Done(e)
+		ran <- struct{}{}
+	})
+	if err := c.cluster.Put(after); err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = c.cluster.Put(before) }()
+	b.ReportAllocs()
+	for b.Loop() {
+		c.routes.attachmentChanged(before, after)
+		<-ran
+	}
+}
+
+func BenchmarkRouteEventOfAVolume(b *testing.B) {
+	c := sharedCrowd()
+	b.ReportAllocs()
+	for b.Loop() {
+		c.routes.volumeChanged(nil, c.volumes[0])
+	}
+}
+
+func BenchmarkLookUpByIndex(b *testing.B) {
+	c := sharedCrowd()
+	b.ReportAllocs()
+	for b.Loop() {
+		if n := len(c.cluster.AttachmentsOfVolume(c.volumes[7].Name())); n != 1 {
+			b.Fatalf("%d VolumeAttachments of a volume, want 1", n)
+		}
+	}
+}
+
+func BenchmarkBackfill(b *testing.B) {
+	d := sharedCrowd().drivers[3]
+	b.ReportAllocs()
+	for b.Loop() {
+		d.backfill()
+	}
+}
+
+func BenchmarkLookForStuckVolumeAttachments(b *testing.B) {
+	r := sharedCrowd().drivers[3].stuckRound()
+	b.ReportAllocs()
+	for b.Loop() {
+		r.look(b.Context())
+	}
+}
+
+func BenchmarkViewOfDrivers(b *testing.B) {
+	c := sharedCrowd()
+	b.ReportAllocs()
+	for b.Loop() {
+		if n := len(c.Drivers()); n != crowdDrivers {
+			b.Fatalf("%d drivers", n)
+		}
+	}
+}
+
+func BenchmarkViewOfVolumeAttachments(b *testing.B) {
+	c := sharedCrowd()
+	b.ReportAllocs()
+	for b.Loop() {
+		if n := len(c.Attachments(status.AttachmentFilter{})); n != crowdDrivers*crowdVolumes {
+			b.Fatalf("%d VolumeAttachments", n)
+		}
+	}
+}
+
+func BenchmarkScrape(b *testing.B) {
+	c := sharedCrowd()
+	gatherer, err := c.metrics.Gatherer(crowdSource{c.Hub})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := gatherer.Gather(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// crowdSource is a hub as its status package sees it.
+type crowdSource struct{ *Hub }
+
+func (c crowdSource) Overview() status.Overview { return status.Overview{Unclaimed: c.Unclaimed()} }

@@ -1,0 +1,118 @@
+package volume_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// check checks what must hold when an effect begins.
+func (m *passModel) check() {
+	m.begun(m.effect.Kind)
+	at, is := m.effect.Target, m.truth[m.effect.Target]
+	noted, owner := attach.NotedTarget(m.va), m.owners[at]
+	attaching := m.pass.Operation == attach.Attaching
+	must := func(ok bool, what string) {
+		if !ok {
+			m.fail("%s at %q: %s", effectName(m.effect.Kind), at.NodeID, what)
+		}
+	}
+	elsewhere := func() bool { // all that it may be published at besides is seen to
+		for other := range m.truth {
+			if other != at && !m.isSeenTo(other) {
+				return false
+			}
+		}
+		return true
+	}
+	switch m.effect.Kind {
+	case volume.Guard:
+		must(m.secretRead || !m.pass.Calls, "the secret was not read before")
+		must(noted == (attach.Target{}) || noted == at || !m.pass.Calls || m.isSeenTo(noted), "the note of another target goes, where the volume may be published")
+	case volume.Publish:
+		must(attaching && m.va.DeletionTimestamp == nil, "not asked for")
+		must(m.secretRead, "the secret was not read")
+		must(m.hasFinalizer() && noted == at && len(m.pv.Finalizers) > 0, "finalizers and note are not there")
+		must(!is.Done || is.Left, "it has succeeded before")
+		must(elsewhere(), "it may be published elsewhere")
+	case volume.MarkAttached:
+		must(!m.pass.Calls || is.Done && m.hasFinalizer() && noted == at, "nothing was published")
+		must(!m.pass.Calls || m.table.Believed(m.claim).Context["key"] == "value", "without the publish context")
+	case volume.Unpublish:
+		must(owner != volume.NotRead && owner < volume.Unclear, "there may be an owner")
+		must(!attaching || owner != volume.Wanted, "it is wanted there")
+		must(!is.Gone, "it has succeeded before")
+	case volume.Leave:
+		enough := map[bool]int{true: 1, false: 3}[attaching]
+		must(owner > volume.Wanted || attaching && owner == volume.Wanted || is.Refusals >= enough, "the driver was not asked often enough")
+	case volume.Release:
+		must(!m.pass.Calls || is.Gone || owner == volume.Owned, "no unpublish has succeeded")
+		must(!m.pass.Calls || elsewhere(), "it may be published elsewhere")
+	case volume.MarkDetached:
+		must(m.released && !m.hasFinalizer(), "the finalizer is there")
+	case volume.LookAgain:
+		must(owner == volume.Unclear, "it is clear")
+	}
+}
+
+// checkBelief checks that what the storage system may have published is known, and what it has not.
+func (m *passModel) checkBelief() {
+	believed := m.table.Believed(m.claim)
+	for at, is := range m.truth {
+		known := believed.Target == at && believed.MayBePublished()
+		if !m.isSeenTo(at) && !known {
+			m.fail("the volume may be published at %s, and this is not known: %+v", at.NodeID, believed)
+		}
+		if is.Gone && known {
+			m.fail("the volume was unpublished at %s, and this is not known: %+v", at.NodeID, believed)
+		}
+		u, unowned := m.table.Unowned(at)
+		if unowned != is.Left || unowned && (u.Left.UID != m.va.UID || !u.Moved || !m.table.HasLeft(m.va.UID, at)) {
+			m.fail("at %s unowned: %v, want %v: %+v", at.NodeID, unowned, is.Left, u)
+		}
+		if is.Gone && believed.Target == at && believed.Secrets != nil {
+			m.fail("the secrets are kept of what was unpublished")
+		}
+	}
+	if believed.Belief == volume.Recorded && believed.Context != nil {
+		m.fail("the publish context is kept although the status has it")
+	}
+}
+
+// checkEnd checks what two passes have led to in which nothing went wrong. Without our finalizer before
+// them there was nothing to detach.
+func (m *passModel) checkEnd(wasGuarded bool) {
+	if m.va == nil {
+		return
+	}
+	if m.va.DeletionTimestamp == nil && !m.decider.NoAttach {
+		if noted := attach.NotedTarget(m.va); !m.va.Status.Attached || !m.hasFinalizer() || !m.truth[noted].May || m.truth[noted].Left {
+			m.fail("not attached: %+v at %v, %+v", m.va.Status, noted, m.truth)
+		}
+		return
+	}
+	for at := range m.truth {
+		if wasGuarded && (m.hasFinalizer() || !m.isSeenTo(at) || m.va.Status.Attached) {
+			m.fail("not detached at %s: %v %+v, %+v", at.NodeID, m.va.Finalizers, m.va.Status, m.truth)
+		}
+	}
+}
+
+func effectName(k volume.EffectKind) string {
+	return []string{"Finished", "FindOwners", "ReadSecret", "Guard", "Publish", "MarkAttached", "Unpublish", "Leave", "Release", "MarkDetached", "LookAgain"}[k]
+}
+
+// key tells states apart.
+func (m *passModel) key() string {
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "%v %+v %v %v %+v %+v", m.nodeID, m.decider.NoAttach, m.secretRead, m.released, m.effect, m.pass)
+	for _, at := range []attach.Target{target("id-1"), target("id-2")} {
+		u, unowned := m.table.Unowned(at)
+		fmt.Fprintf(b, " %+v %v %v %v", m.truth[at], m.owners[at], unowned, u.Moved)
+	}
+	fmt.Fprintf(b, " %v %v %v %v %v %v", m.va.Finalizers, m.va.Annotations, m.va.DeletionTimestamp != nil, m.va.Status.Attached, m.pv.Finalizers, m.table.WasReleased(m.va.UID))
+	fmt.Fprintf(b, " %+v %+v", m.table.Believed(m.claim), *m.claim)
+	return b.String()
+}

@@ -1,0 +1,296 @@
+package volume_test
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+const (
+	passDriver = "pass.example.com"
+)
+
+// target is the volume of all these tests at a node ID.
+func target(nodeID string) attach.Target {
+	return attach.Target{VolumeHandle: "v", NodeID: nodeID}
+}
+
+// passModel is one VolumeAttachment, what it depends on, and the storage system, as far as they matter to
+// passes. It carries out what the Table says, as an executor does, and checks each effect against
+// what it knows itself. What happens is up to a script.
+type passModel struct {
+	*script
+	decider attach.Driver
+	va      *storagev1.VolumeAttachment // nil: gone
+	pv      *corev1.PersistentVolume
+	nodeID  string
+	table   *volume.Table
+	claim   *volume.Claim
+	truth   map[attach.Target]truth
+
+	// Of the pass.
+	pass       volume.Pass
+	effect     volume.Effect
+	secretRead bool
+	released   bool
+	owners     map[attach.Target]volume.Ownership
+}
+
+// truth is how it stands with the volume at one target.
+type truth struct {
+	May      bool // it may be published: a publish began, and no unpublish has succeeded since
+	Done     bool // a publish succeeded, and its context was not refused
+	Gone     bool // an unpublish succeeded here, and no call began since
+	Left     bool // a Leave has made it unowned
+	Lost     bool // after that the process ended: nobody knows of it any more
+	Refusals int  // answers of unpublishes in a row that were errors, 3 at most
+}
+
+func newPassModel(s *script, edit func(*passModel)) *passModel {
+	m := &passModel{script: s, nodeID: "id-1", truth: map[attach.Target]truth{},
+		decider: attach.Driver{Name: passDriver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}},
+		va: &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va", UID: "uid"},
+			Spec: storagev1.VolumeAttachmentSpec{Attacher: passDriver, NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("pv")}}},
+		pv: &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"},
+			Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: passDriver, VolumeHandle: "v"}}}}}
+	if edit != nil {
+		edit(m)
+	}
+	m.begin()
+	return m
+}
+
+// begin is the begin of a process.
+func (m *passModel) begin() {
+	m.table = volume.NewTable(attach.Finalizer(passDriver))
+	m.table.Begin(1)
+	m.claim = m.table.Open(m.va)
+}
+
+func (m *passModel) facts() attach.Facts {
+	return attach.Facts{VolumeAttachment: m.va, PersistentVolume: m.pv, CSINode: &storagev1.CSINode{
+		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: passDriver, NodeID: m.nodeID}}}}}
+}
+
+func (m *passModel) hasFinalizer() bool {
+	return attach.HasFinalizer(m.va.Finalizers, attach.Finalizer(passDriver))
+}
+
+// isSeenTo reports whether the claim need not see to a target: it is not published there, is unowned,
+// or nobody can know of it.
+func (m *passModel) isSeenTo(at attach.Target) bool {
+	is := m.truth[at]
+	return !is.May || is.Left || is.Lost || m.owners[at] == volume.Owned
+}
+
+// run does one thing after the other until the VolumeAttachment is gone. The first is a pass.
+func (m *passModel) run() {
+	things := []func(){m.work, m.renumber, m.delete, m.restart, m.vanish, m.requireNoAttach}
+	for m.va != nil {
+		m.effect, m.pass, m.secretRead, m.released, m.owners = volume.Effect{}, volume.Pass{}, false, false, map[attach.Target]volume.Ownership{}
+		things[m.choose(m, between, len(things))]()
+	}
+}
+
+func (m *passModel) renumber() {
+	m.log("the node gets another ID")
+	m.nodeID = map[string]string{"id-1": "id-2", "id-2": "id-1"}[m.nodeID]
+}
+
+func (m *passModel) requireNoAttach() {
+	m.log("attachRequired becomes false")
+	m.decider.NoAttach = true
+}
+
+func (m *passModel) delete() {
+	m.log("deleted")
+	m.va.DeletionTimestamp = &metav1.Time{}
+	if len(m.va.Finalizers) == 0 {
+		m.va.DeletionTimestamp = nil // the last state that is told has none
+		m.vanish()
+	}
+}
+
+// restart ends the process, whatever it does, and begins another one.
+func (m *passModel) restart() {
+	m.log("another process begins")
+	noted := attach.NotedTarget(m.va)
+	for at, is := range m.truth {
+		tells := at == noted && (m.hasFinalizer() || m.va.Status.Attached)
+		if !tells && !m.isSeenTo(at) {
+			m.fail("the volume may be published at %s, and the object does not tell", at.NodeID)
+		}
+		m.truth[at] = truth{May: is.May, Lost: !tells && (is.Left || is.Lost)}
+	}
+	m.begin()
+}
+
+// vanish ends the VolumeAttachment.
+func (m *passModel) vanish() {
+	m.log("gone")
+	var last *attach.Record
+	if r, ok := m.decider.LastRecorded(m.facts()); ok && !m.table.WasReleased(m.va.UID) {
+		last = &r
+	}
+	m.table.Gone(volume.IdentityOf(m.va), last)
+	m.va = nil
+	for at, is := range m.truth {
+		_, unowned := m.table.Unowned(at)
+		if is.May && !is.Lost && m.owners[at] != volume.Owned && !unowned {
+			m.fail("the volume may be published at %s, and is not detached", at.NodeID)
+		}
+		if is.Gone && unowned {
+			m.fail("the volume was unpublished at %s, and is unpublished again", at.NodeID)
+		}
+	}
+}
+
+// work is one look of a worker.
+func (m *passModel) work() {
+	if r, ok := m.decider.Recorded(m.facts()); ok {
+		m.table.Restore(m.claim, r)
+	}
+	plan, err := m.decider.Decide(m.facts())
+	if err != nil {
+		m.fail("%v", err)
+	}
+	if plan.Operation == attach.Idle {
+		m.log("nothing to do")
+		return
+	}
+	m.pass = volume.NewPass(plan)
+	for n := 0; ; n++ {
+		m.effect = m.table.Next(m.claim, m.pass)
+		if m.effect.Kind == volume.Finished {
+			return
+		}
+		if n > 10 {
+			m.fail("the pass does not end")
+		}
+		m.check()
+		m.table.Start(m.claim, m.pass, m.effect)
+		o, failed, alive := m.happen()
+		if !alive {
+			return
+		}
+		m.table.Apply(m.claim, &m.pass, m.effect, o)
+		m.checkBelief()
+		if m.va == nil || failed && m.table.Next(m.claim, m.pass).Kind != volume.Leave {
+			return
+		}
+	}
+}
+
+// happen lets an effect have its consequences. It returns its outcome, whether that is an error, and
+// whether the process lives on.
+func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
+	at := m.effect.Target
+	is := m.truth[at]
+	var ends []end
+	written := func(write func()) []end {
+		return []end{{"done", volume.Succeeded, write}, {"not written", volume.NotDone, nil},
+			{"written, the answer is lost", volume.NotDone, write}, {"written, the process ends", ended, write}}
+	}
+	switch m.effect.Kind {
+	case volume.FindOwners:
+		names := []string{"no owner", "wanted", "owned", "unclear", "unclear, as reads fail"}
+		n := m.choose(m, "owners", len(names))
+		o.Owner = []volume.Ownership{volume.NoOwner, volume.Wanted, volume.Owned, volume.Unclear, volume.Unclear}[n]
+		m.owners[at] = o.Owner
+		if n == 4 {
+			o.Result = volume.NotDone
+		}
+		m.log("owners at %s: %s", at.NodeID, names[n])
+		return o, n == 4, true
+	case volume.ReadSecret:
+		ends = []end{{"done", volume.Succeeded, func() { m.secretRead = true }}, {"not found", volume.NotDone, nil}}
+	case volume.Guard:
+		ofVolume := func() { m.pv.Finalizers = []string{attach.Finalizer(passDriver)} }
+		ofAttachment := func() {
+			if !m.hasFinalizer() {
+				m.va.Finalizers = append(m.va.Finalizers, attach.Finalizer(passDriver))
+			}
+			m.va.Annotations = map[string]string{attach.AnnotationNodeID: at.NodeID, attach.AnnotationVolumeHandle: at.VolumeHandle}
+		}
+		ends = append(written(func() { ofVolume(); ofAttachment() }), end{"volume only", volume.NotDone, ofVolume},
+			end{"VolumeAttachment only", volume.NotDone, ofAttachment}, end{"forbidden", volume.Rejected, nil})
+	case volume.Publish:
+		is = truth{May: true}
+		ends = []end{{"done", volume.Succeeded, func() { is.Done = true }}, {"error", volume.Failed, nil},
+			{"not called or cut off", volume.NotDone, nil}, {"the process ends", ended, nil}}
+		o.Context, o.Secrets = map[string]string{"key": "value"}, map[string]string{"password": "hunter22"}
+	case volume.MarkAttached:
+		ends = append(written(func() { m.va.Status.Attached = true }), end{"too large", volume.Rejected, func() { is.Done = !m.pass.Calls }})
+	case volume.Unpublish:
+		gone := func() { is = truth{Gone: true} }
+		ends = []end{{"done", volume.Succeeded, gone}, {"error", volume.Failed, func() { is.Refusals = min(is.Refusals+1, 3) }},
+			{"not called or cut off", volume.NotDone, nil}, {"done, the process ends", ended, gone}}
+	case volume.Leave:
+		ends = []end{{"done", volume.Succeeded, func() { is.Left, is.Refusals = true, 0 }}}
+	case volume.Release:
+		ends = written(func() {
+			m.va.Finalizers = slices.DeleteFunc(m.va.Finalizers, func(f string) bool { return f == attach.Finalizer(passDriver) })
+			m.released = true
+			if m.owners[at] == volume.Owned {
+				m.forgetGone()
+				delete(m.truth, at) // it is the other one's to detach
+			}
+		})
+	case volume.MarkDetached:
+		ends = written(func() { m.va.Status.Attached = false })
+	case volume.LookAgain:
+		ends = []end{{"later", volume.NotDone, nil}}
+	}
+	e := ends[m.choose(m, "end", len(ends))]
+	m.log("%s %s: %s", effectName(m.effect.Kind), at.NodeID, e.name)
+	if e.does != nil {
+		e.does()
+	}
+	if m.effect.Kind == volume.Publish || m.effect.Kind == volume.Unpublish && is.Gone {
+		m.forgetGone()
+	}
+	if m.effect.Kind == volume.Publish || m.effect.Kind == volume.Unpublish || m.effect.Kind == volume.MarkAttached || m.effect.Kind == volume.Leave {
+		m.truth[at] = is
+	}
+	deleted := m.effect.Kind == volume.Release && m.va.DeletionTimestamp != nil && len(m.va.Finalizers) == 0
+	if e.result == ended {
+		if deleted {
+			m.va = nil
+		} else {
+			m.restart()
+		}
+		return o, true, false
+	}
+	o.Result, o.Alive = e.result, !deleted
+	if deleted {
+		m.table.Apply(m.claim, &m.pass, m.effect, o)
+		m.vanish()
+		return o, false, false
+	}
+	return o, e.result != volume.Succeeded, true
+}
+
+// forgetGone drops what is known of unpublishes: a claim remembers the last one.
+func (m *passModel) forgetGone() {
+	for at, is := range m.truth {
+		is.Gone = false
+		m.truth[at] = is
+	}
+}
+
+// end is one of the ways in which an effect may end.
+type end struct {
+	name   string
+	result volume.Result
+	does   func()
+}
+
+// ended is the Result where the process ends.
+const ended volume.Result = -1

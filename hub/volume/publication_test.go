@@ -1,0 +1,259 @@
+package volume_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// claimed is a Table with the claim of one VolumeAttachment.
+type claimed struct {
+	*volume.Table
+	claim *volume.Claim
+}
+
+func claimOf(name string) *storagev1.VolumeAttachment {
+	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid of " + name)}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n"}}
+}
+
+func newClaimed() claimed {
+	t := volume.NewTable("finalizer")
+	t.Begin(10)
+	t.OpenLanes()
+	return claimed{t, t.Open(claimOf("va"))}
+}
+
+// attachAt and detachAt are passes with all their steps.
+func attachAt(nodeID string) volume.Pass {
+	return volume.Pass{Operation: attach.Attaching, Target: target(nodeID), Record: attach.Record{Target: target(nodeID)}, Calls: true, Guards: true, Marks: true}
+}
+
+func detachAt(nodeID string) volume.Pass {
+	return volume.Pass{Operation: attach.Detaching, Target: target(nodeID), Calls: true}
+}
+
+// run runs a pass, and returns its effects. They succeed and nobody else has the volume, unless outcomes
+// say otherwise. The pass ends with the first that does not succeed, as with an executor.
+func (c claimed) run(pass volume.Pass, outcomes map[volume.EffectKind]volume.Outcome) []string {
+	var effects []string
+	for {
+		e := c.Next(c.claim, pass)
+		if e.Kind == volume.Finished {
+			return effects
+		}
+		name := effectName(e.Kind)
+		if e.Target != pass.Target {
+			name += " elsewhere"
+		}
+		effects = append(effects, name)
+		o, ok := outcomes[e.Kind]
+		if !ok {
+			o = volume.Outcome{Owner: volume.NoOwner}
+		}
+		c.Start(c.claim, pass, e)
+		c.Apply(c.claim, &pass, e, o)
+		if o.Result != volume.Succeeded && c.Next(c.claim, pass).Kind != volume.Leave {
+			return effects
+		}
+	}
+}
+
+func TestEffectsOfAPassComeInOrderAndNoneIsNeedless(t *testing.T) {
+	type outcomes = map[volume.EffectKind]volume.Outcome
+	failed, notDone := volume.Outcome{Result: volume.Failed}, volume.Outcome{Result: volume.NotDone}
+	owned := outcomes{volume.FindOwners: {Owner: volume.Owned}}
+	withoutCall := func(op attach.Operation) volume.Pass {
+		return volume.Pass{Operation: op, Marks: op == attach.Attaching}
+	}
+	guarded := attachAt("id-1")
+	guarded.Guards = false
+	for name, c := range map[string]struct {
+		before func(claimed)
+		pass   volume.Pass
+		out    outcomes
+		want   []string
+	}{
+		"attach":                         {nil, attachAt("id-1"), nil, []string{"ReadSecret", "Guard", "Publish", "MarkAttached"}},
+		"attach, finalizers there":       {nil, guarded, nil, []string{"ReadSecret", "Publish", "MarkAttached"}},
+		"attach without a call":          {nil, withoutCall(attach.Attaching), nil, []string{"MarkAttached"}},
+		"finalizer restored":             {nil, volume.Pass{Operation: attach.Attaching, Guards: true}, nil, []string{"Guard"}},
+		"attach, no secret":              {nil, attachAt("id-1"), outcomes{volume.ReadSecret: notDone}, []string{"ReadSecret"}},
+		"attach, finalizers not written": {nil, attachAt("id-1"), outcomes{volume.Guard: notDone}, []string{"ReadSecret", "Guard"}},
+		"attach, publish fails":          {nil, attachAt("id-1"), outcomes{volume.Publish: failed}, []string{"ReadSecret", "Guard", "Publish"}},
+		"attach after the status was not written": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.MarkAttached: notDone}) },
+			guarded, nil, []string{"MarkAttached"}},
+		"attach after the status was not written, finalizer taken": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.MarkAttached: notDone}) },
+			attachAt("id-1"), nil, []string{"Guard", "MarkAttached"}},
+		"attach after the status was refused": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.MarkAttached: {Result: volume.Rejected}}) },
+			attachAt("id-1"), nil, []string{"ReadSecret", "Guard", "Publish", "MarkAttached"}},
+		"attach after the publish failed": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) },
+			guarded, nil, []string{"ReadSecret", "Publish", "MarkAttached"}},
+		"attach again what the storage has lost": {func(c claimed) { c.run(attachAt("id-1"), nil) },
+			attachAt("id-1"), nil, []string{"ReadSecret", "Guard", "Publish", "MarkAttached"}},
+		"attach at another node ID": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"), nil,
+			[]string{"FindOwners elsewhere", "Unpublish elsewhere", "ReadSecret", "Guard", "Publish", "MarkAttached"}},
+		"attach at another node ID, refused at the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
+			outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "Leave elsewhere", "ReadSecret", "Guard", "Publish", "MarkAttached"}},
+		"attach at another node ID, no answer at the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
+			outcomes{volume.Unpublish: notDone}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
+		"attach at another node ID, owned at the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
+			owned, []string{"FindOwners elsewhere", "Leave elsewhere", "ReadSecret", "Guard", "Publish", "MarkAttached"}},
+
+		"detach":                      {nil, detachAt("id-1"), nil, []string{"FindOwners", "Unpublish", "Release"}},
+		"detach of what lives on":     {nil, detachAt("id-1"), outcomes{volume.Release: {Alive: true}}, []string{"FindOwners", "Unpublish", "Release", "MarkDetached"}},
+		"detach without a call":       {nil, withoutCall(attach.Detaching), outcomes{volume.Release: {Alive: true}}, []string{"Release", "MarkDetached"}},
+		"detach, error":               {nil, detachAt("id-1"), outcomes{volume.Unpublish: failed}, []string{"FindOwners", "Unpublish"}},
+		"detach, wanted there":        {nil, detachAt("id-1"), outcomes{volume.FindOwners: {Owner: volume.Wanted}}, []string{"FindOwners", "Unpublish", "Release"}},
+		"detach, owned by another":    {nil, detachAt("id-1"), owned, []string{"FindOwners", "Release"}},
+		"detach, owner not clear":     {nil, detachAt("id-1"), outcomes{volume.FindOwners: {Owner: volume.Unclear}, volume.LookAgain: notDone}, []string{"FindOwners", "LookAgain"}},
+		"detach, owners not readable": {nil, detachAt("id-1"), outcomes{volume.FindOwners: {Owner: volume.Unclear, Result: volume.NotDone}}, []string{"FindOwners"}},
+		"detach after the finalizer was not removed": {func(c claimed) { c.run(detachAt("id-1"), outcomes{volume.Release: notDone}) },
+			detachAt("id-1"), nil, []string{"Release"}},
+		"detach at another node ID": {func(c claimed) { c.run(attachAt("id-1"), nil) }, detachAt("id-2"), nil,
+			[]string{"FindOwners elsewhere", "Unpublish elsewhere", "FindOwners", "Unpublish", "Release"}},
+		"detach at another node ID, refused at the previous one": {func(c claimed) { c.run(attachAt("id-1"), nil) }, detachAt("id-2"),
+			outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
+		"detach at another node ID, refused three times at the previous one": {func(c claimed) {
+			c.run(attachAt("id-1"), nil)
+			c.run(detachAt("id-2"), outcomes{volume.Unpublish: failed})
+			c.run(detachAt("id-2"), outcomes{volume.Unpublish: failed})
+		}, detachAt("id-2"), outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "Leave elsewhere", "FindOwners", "Unpublish"}},
+		"detach at another node ID, wanted at the previous one": {func(c claimed) { c.run(attachAt("id-1"), nil) }, detachAt("id-2"),
+			outcomes{volume.FindOwners: {Owner: volume.Wanted}}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "FindOwners", "Unpublish", "Release"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claim := newClaimed()
+			if c.before != nil {
+				c.before(claim)
+			}
+			if got := claim.run(c.pass, c.out); !slices.Equal(got, c.want) {
+				t.Errorf("effects %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// The Secret may go before the volume (rook issue 16956): what attached it detaches it.
+func TestSecretsOfTheLastPublishThatSucceededAreKeptUntilTheUnpublish(t *testing.T) {
+	c := newClaimed()
+	publish := func(r volume.Result, secret string) {
+		t.Helper()
+		c.run(attachAt("id-1"), map[volume.EffectKind]volume.Outcome{
+			volume.Publish:      {Result: r, Secrets: map[string]string{"password": secret}, Context: map[string]string{"of": secret}},
+			volume.MarkAttached: {Result: volume.Rejected}, // so that it is published again
+		})
+	}
+	want := func(when, secret string) {
+		t.Helper()
+		if got := c.Believed(c.claim).Secrets["password"]; got != secret {
+			t.Errorf("%s: %q is kept, want %q", when, got, secret)
+		}
+	}
+	publish(volume.Failed, "never worked")
+	want("nothing has succeeded", "")
+	publish(volume.Succeeded, "first")
+	want("published", "first")
+	publish(volume.Failed, "rotated")
+	want("a publish has failed", "first")
+	publish(volume.Succeeded, "rotated")
+	want("published again", "rotated")
+	if p := c.Believed(c.claim); p.Belief != volume.Uncertain || p.Context != nil {
+		t.Errorf("%+v; want it uncertain without the publish context that was refused", p)
+	}
+	c.run(detachAt("id-1"), map[volume.EffectKind]volume.Outcome{volume.Unpublish: {Result: volume.Failed}})
+	want("an unpublish has failed", "rotated")
+	c.run(detachAt("id-1"), nil)
+	want("unpublished", "")
+}
+
+func TestReleaseThatFailsLeavesTheVolumeAttachmentUnreleased(t *testing.T) {
+	c := newClaimed()
+	c.run(detachAt("id-1"), map[volume.EffectKind]volume.Outcome{volume.Release: {Result: volume.NotDone}})
+	if c.WasReleased(c.claim.UID) {
+		t.Error("it is taken for released")
+	}
+	c.run(detachAt("id-1"), nil)
+	if !c.WasReleased(c.claim.UID) {
+		t.Error("it is not taken for released")
+	}
+}
+
+// take returns the entry that may start now, nil for none.
+func (c claimed) take(t *testing.T) *volume.Entry {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	var taken *volume.Entry
+	c.Run(ctx, func(e *volume.Entry) {
+		taken = e
+		cancel()
+	})
+	return taken
+}
+
+func TestClaimSharesItsVolumeOnlyIfItWasNotPublishedForASingleNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		record attach.Record // of a publish that has failed
+		want   bool          // beside a call on another node
+	}{
+		"many nodes":              {attach.Record{Target: target("id-1"), Nodes: attach.MultiNode}, true},
+		"one node":                {attach.Record{Target: target("id-1"), Nodes: attach.SingleNode}, false},
+		"unknown":                 {attach.Record{Target: target("id-1")}, true},
+		"one node, other volume":  {attach.Record{Target: attach.Target{VolumeHandle: "other", NodeID: "id-1"}, Nodes: attach.SingleNode}, true},
+		"one node, other node ID": {attach.Record{Target: target("id-3"), Nodes: attach.SingleNode}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				table := newClaimed()
+				table.SetLimits(10, 0, true)
+				table.Restore(table.claim, c.record)
+				place := func(nodeID string) volume.Place { return volume.Place{Target: target(nodeID), Shared: true} }
+				table.Add(volume.ClaimKey("other"), volume.AttachLane, place("id-2"))
+				if table.take(t) == nil {
+					t.Fatal("the first does not start")
+				}
+				// As the caches tell, and as its worker finds.
+				table.Add(volume.ClaimKey("va"), volume.AttachLane, place("id-1"))
+				if got := table.take(t) != nil; got != c.want {
+					t.Errorf("starts beside the other: %v, want %v", got, c.want)
+				}
+				table.Open(claimOf("unplaced"))
+				table.Add(volume.ClaimKey("unplaced"), volume.AttachLane, volume.Place{})
+				e := table.take(t)
+				table.Restore(table.Open(claimOf("unplaced")), c.record)
+				if got := table.Reserve(e, place("id-3")); got != c.want {
+					t.Errorf("goes on beside the other: %v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// What another VolumeAttachment has left there is no reason to forget what the objects record.
+func TestClaimIsRestoredExceptWhereItHasItselfLeftTheVolume(t *testing.T) {
+	for name, c := range map[string]struct {
+		left string // by whom
+		want bool
+	}{"by nobody": {"", true}, "by another": {"another", true}, "by itself": {"va", false}} {
+		t.Run(name, func(t *testing.T) {
+			table := newClaimed()
+			if c.left != "" {
+				table.Gone(volume.IdentityOf(claimOf(c.left)), &attach.Record{Target: target("id-1")})
+			}
+			claim := table.Open(claimOf("va"))
+			table.Restore(claim, attach.Record{Target: target("id-1")})
+			if p := table.Believed(claim); p.MayBePublished() != c.want {
+				t.Errorf("restored: %+v, want %v", p, c.want)
+			}
+		})
+	}
+}
