@@ -150,6 +150,9 @@ func (s *scene) attach() {
 	if err := s.Guard(s.t.Context(), plan); err != nil {
 		s.t.Fatal(err)
 	}
+	if plan.Publish == nil { // only the finalizer was missing
+		return
+	}
 	publishContext, err := s.Publish(s.t.Context(), plan, nil)
 	if err != nil {
 		s.t.Fatal(err)
