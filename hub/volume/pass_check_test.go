@@ -69,7 +69,7 @@ func (m *passModel) checkBelief() {
 			m.fail("the volume was unpublished at %s, and this is not known: %+v", at.NodeID, believed)
 		}
 		u, unowned := m.table.Unowned(at)
-		if unowned != is.Left || unowned && (u.Left.UID != m.va.UID || !u.Moved || !m.table.HasLeft(m.va.UID, at)) {
+		if unowned != is.Left || unowned && (u.Left.UID != m.va.UID || !m.table.HasLeft(volume.IdentityOf(m.va), at)) {
 			m.fail("at %s unowned: %v, want %v: %+v", at.NodeID, unowned, is.Left, u)
 		}
 		if is.Gone && believed.Target == at && believed.Secrets != nil {
@@ -109,8 +109,8 @@ func (m *passModel) key() string {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%v %+v %v %v %+v %+v", m.nodeID, m.decider.NoAttach, m.secretRead, m.released, m.effect, m.pass)
 	for _, at := range []attach.Target{target("id-1"), target("id-2")} {
-		u, unowned := m.table.Unowned(at)
-		fmt.Fprintf(b, " %+v %v %v %v", m.truth[at], m.owners[at], unowned, u.Moved)
+		_, unowned := m.table.Unowned(at)
+		fmt.Fprintf(b, " %+v %v %v %v", m.truth[at], m.owners[at], unowned, m.table.HasLeft(volume.IdentityOf(m.va), at))
 	}
 	fmt.Fprintf(b, " %v %v %v %v %v %v", m.va.Finalizers, m.va.Annotations, m.va.DeletionTimestamp != nil, m.va.Status.Attached, m.pv.Finalizers, m.table.WasReleased(m.va.UID))
 	fmt.Fprintf(b, " %+v %+v", m.table.Believed(m.claim), *m.claim)
