@@ -246,10 +246,15 @@ func TestClaimIsRestoredExceptWhereItHasItselfLeftTheVolume(t *testing.T) {
 	}{"by nobody": {"", true}, "by another": {"another", true}, "by itself": {"va", false}} {
 		t.Run(name, func(t *testing.T) {
 			table := newClaimed()
-			if c.left != "" {
-				table.Gone(volume.IdentityOf(claimOf(c.left)), &attach.Record{Target: target("id-1")})
-			}
 			claim := table.Open(claimOf("va"))
+			switch c.left {
+			case "another":
+				table.Gone(volume.IdentityOf(claimOf(c.left)), &attach.Record{Target: target("id-1")})
+			case "va":
+				table.Restore(claim, attach.Record{Target: target("id-1")})
+				pass := volume.Pass{Operation: attach.Attaching, Target: target("id-2")}
+				table.Apply(claim, &pass, volume.Effect{Kind: volume.Leave, Target: target("id-1")}, volume.Outcome{})
+			}
 			table.Restore(claim, attach.Record{Target: target("id-1")})
 			if p := table.Believed(claim); p.MayBePublished() != c.want {
 				t.Errorf("restored: %+v, want %v", p, c.want)
