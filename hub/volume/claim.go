@@ -27,9 +27,9 @@ func IdentityOf(va *storagev1.VolumeAttachment) Identity {
 type Claim struct {
 	Identity
 	publication Publication
-	left        attach.Target // where it left its publication unowned, as its note may still say
-	seen        aspect // of the object, as last decided on or written here
-	lost        bool   // the storage system does not have the volume attached
+	left        []attach.Target // where it left its publication unowned, as its note may still say
+	seen        aspect          // of the object, as last decided on or written here
+	lost        bool            // the storage system does not have the volume attached
 	gone        time.Time
 	refusals    int // errors in a row of unpublishes at the previous target
 }

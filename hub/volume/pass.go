@@ -1,6 +1,10 @@
 package volume
 
-import "github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+import (
+	"slices"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+)
 
 // EffectKind is a kind of step to the outside.
 type EffectKind int8
@@ -189,7 +193,7 @@ func (c *Claim) apply(p *Pass, e Effect, o Outcome) {
 	case Unpublish:
 		c.unpublished(p, e, o.Result)
 	case Leave:
-		c.left, c.publication, c.refusals = c.publication.Target, Publication{}, 0
+		c.left, c.publication, c.refusals = append(c.left, c.publication.Target), Publication{}, 0
 	case Release:
 		p.released, p.alive = ok, o.Alive
 		if ok && p.owner == Owned {
@@ -220,9 +224,7 @@ func (c *Claim) unpublished(p *Pass, e Effect, r Result) {
 
 // forgetLeft ends that the claim has left its publication at a target.
 func (c *Claim) forgetLeft(t attach.Target) {
-	if c.left == t {
-		c.left = attach.Target{}
-	}
+	c.left = slices.DeleteFunc(c.left, func(left attach.Target) bool { return left == t })
 }
 
 // Restore takes over what the objects of a claim record as published, where this process knows
@@ -230,7 +232,7 @@ func (c *Claim) forgetLeft(t attach.Target) {
 func (t *Table) Restore(c *Claim, r attach.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c.left != r.Target {
+	if !slices.Contains(c.left, r.Target) {
 		c.publication.restore(r)
 	}
 }

@@ -69,7 +69,7 @@ func (m *passModel) checkBelief() {
 			m.fail("the volume was unpublished at %s, and this is not known: %+v", at.NodeID, believed)
 		}
 		u, unowned := m.table.Unowned(at)
-		if unowned != is.Left || unowned && (u.Left.UID != m.va.UID || attach.NotedTarget(m.va) == at && !m.table.HasLeft(volume.IdentityOf(m.va), at)) {
+		if unowned != is.Left || unowned && (u.Left.UID != m.va.UID || !m.table.HasLeft(volume.IdentityOf(m.va), at)) {
 			m.fail("at %s unowned: %v, want %v: %+v", at.NodeID, unowned, is.Left, u)
 		}
 		if is.Gone && believed.Target == at && believed.Secrets != nil {

@@ -161,7 +161,7 @@ func (t *Table) HasLeft(id Identity, target attach.Target) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.claims[id.Name]
-	return c != nil && c.UID == id.UID && c.left == target
+	return c != nil && c.UID == id.UID && slices.Contains(c.left, target)
 }
 
 // UnownedAll returns copies of all unowned publications, the oldest first.
