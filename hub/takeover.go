@@ -83,6 +83,7 @@ func (d *driver) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 		return nil, fmt.Errorf("read volumeattachment after the takeover of the driver: %w", err)
 	}
 	if now == nil || now.UID != va.UID {
+		d.overlay.MarkDeleted(va) // else an attach elsewhere would ask for its detach again and again
 		return nil, nil
 	}
 	e.Retries.ReadAnew = va.UID
