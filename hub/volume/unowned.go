@@ -40,7 +40,8 @@ type Unowned struct {
 	refusals int       // definitive answers in a row, up to the last try
 	refused  time.Time // the first of them
 	waits    time.Time // since when it is not tried because of a possible owner; zero if it is
-	answered time.Time // the last answer of the driver
+	called   time.Time // when the last call ended
+	answered bool      // the driver has answered one
 	absences int       // listings in a row that have the volume, and not at this node ID
 }
 
@@ -68,11 +69,22 @@ func definitive(err error, secretKnown bool) bool {
 	return false
 }
 
+// isAnswer reports whether an error of a call is surely the driver's own: the others also say that no
+// answer has come.
+func isAnswer(err error) bool {
+	switch status.Code(err) {
+	case codes.DeadlineExceeded, codes.Canceled, codes.Unavailable:
+		return false
+	}
+	return true
+}
+
 // failed takes in a try that has failed.
 func (u *Unowned) failed(err error, now time.Time) {
 	u.Failures++
 	if call := (*attach.CallError)(nil); errors.As(err, &call) {
-		u.answered, u.absences = now, 0
+		u.called, u.absences = now, 0
+		u.answered = u.answered || isAnswer(err)
 	}
 	u.waits = time.Time{}
 	u.Error = csiclient.Shorten(err.Error(), csiclient.MaxWords)
@@ -223,7 +235,7 @@ func (t *Table) Listed(has func(attach.Target) (listed, there bool), began time.
 	for _, v := range t.volumes {
 		for _, u := range v.unowned {
 			listed, there := has(u.Target)
-			if u.answered.IsZero() || began.Sub(u.answered) < timeout || !listed || there {
+			if !u.answered || began.Sub(u.called) < timeout || !listed || there {
 				u.absences = 0
 				continue
 			}
