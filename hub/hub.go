@@ -97,7 +97,7 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 		return
 	}
 	if !cutShort(va, t.Finalizer) { // whoever has the lease has detached it
-		t.Unconfirm(attach.NotedTarget(va))
+		t.Unconfirm(attach.NotedTarget(va), va.UID)
 		return
 	}
 	decider := attach.Driver{Name: va.Spec.Attacher, Capabilities: e.capabilities()}

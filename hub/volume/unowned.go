@@ -36,6 +36,9 @@ type Unowned struct {
 	Error    string // the last one
 	// Unconfirmed is since when another process had to see to it; zero: this one has.
 	Unconfirmed time.Time
+	// Gap is when the last term ended after which another process may have worked for the driver,
+	// until Confirm; zero: there was none.
+	Gap time.Time
 
 	refusals int       // definitive answers in a row, up to the last try
 	refused  time.Time // the first of them
@@ -126,7 +129,7 @@ func (t *Table) leave(id Identity, p Publication, moved bool) *Unowned {
 		u = &Unowned{Since: time.Now()}
 		v.unowned[p.Target.NodeID] = u
 	}
-	u.Publication, u.Left, u.Moved, u.Unconfirmed = p, id, moved, time.Time{}
+	u.Publication, u.Left, u.Moved, u.Unconfirmed, u.Gap = p, id, moved, time.Time{}, time.Time{}
 	t.add(u.Key(), DetachLane, u.place())
 	return u
 }
@@ -250,12 +253,12 @@ func (t *Table) Listed(has func(attach.Target) (listed, there bool), began time.
 	return ended
 }
 
-// Unconfirm ends an unowned publication that another process had to see to: it has been seen to detach
-// the volume.
-func (t *Table) Unconfirm(target attach.Target) {
+// Unconfirm ends an unowned publication that another process has seen to: it was seen to detach the
+// volume, for the VolumeAttachment with the uid. What that one itself has left is not meant.
+func (t *Table) Unconfirm(target attach.Target, uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if u := t.unowned(target); u != nil && !u.Unconfirmed.IsZero() {
+	if u := t.unowned(target); u != nil && (!u.Unconfirmed.IsZero() || !t.closed.IsZero() && uid != u.Left.UID) {
 		t.resolve(target)
 	}
 }
@@ -288,7 +291,7 @@ func (t *Table) Confirm() {
 	defer t.mu.Unlock()
 	for _, v := range t.volumes {
 		for _, u := range v.unowned {
-			u.Unconfirmed = time.Time{}
+			u.Unconfirmed, u.Gap = time.Time{}, time.Time{}
 			t.add(u.Key(), DetachLane, u.place())
 		}
 	}
