@@ -12,6 +12,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // attachedByAnother has another replica of the hub attach a VolumeAttachment to node n, whose node ID is id-n.
@@ -141,4 +142,30 @@ func TestTakeoverReadsAnewWhatIsOlderWhereverLeasesAreKept(t *testing.T) {
 			})
 		})
 	}
+}
+
+// writtenByAnother makes a VolumeAttachment that another replica of the hub has attached at a node ID.
+func (v *virtual) writtenByAnother(va testbed.VolumeAttachment, nodeID string) {
+	v.t.Helper()
+	object := va.Build()
+	object.Finalizers, object.Status.Attached = []string{attach.Finalizer(virtualDriver)}, true
+	object.Annotations = map[string]string{attach.AnnotationNodeID: nodeID, attach.AnnotationVolumeHandle: va.PersistentVolume}
+	if _, err := v.kube.StorageV1().VolumeAttachments().Create(v.t.Context(), object, metav1.CreateOptions{}); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// stealLease has another process hold the driver's lease that the hub has, until it is released.
+func (v *virtual) stealLease(identity string) (release func()) {
+	v.t.Helper()
+	name := registry.LeaseName(virtualDriver)
+	if err := v.kube.CoordinationV1().Leases("hub").Delete(v.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		v.t.Fatal(err)
+	}
+	release = v.holdLease(identity)
+	v.pass(time.Minute)
+	if d := v.hub.Drivers()[0]; d.Lease.Mine {
+		v.t.Fatalf("the hub has not lost the lease: %+v", d.Lease)
+	}
+	return release
 }
