@@ -107,7 +107,7 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	case cutShort(va, t.Finalizer):
 		t.Observe(volume.IdentityOf(va), last, time.Now())
 	default: // whoever has the lease has detached it
-		t.Unconfirm(last.Target)
+		t.Unconfirm(last.Target, va.UID)
 	}
 }
 

@@ -46,7 +46,8 @@ type virtual struct {
 	driver  registry.Driver
 	options hub.Options
 	events  *eventrecord.FakeRecorder
-	hub     *hub.Hub // the one that was started last
+	hub     *hub.Hub                 // the one that was started last
+	updates chan<- registry.Snapshot // to that one
 	health  *status.Health
 	dials   int
 }
@@ -85,6 +86,7 @@ func (v *virtual) start() (stop func()) {
 	ctx, cancel := context.WithCancel(klog.NewContext(v.t.Context(), logger))
 	updates := make(chan registry.Snapshot, 1)
 	updates <- registry.Snapshot{v.driver.Name: v.driver}
+	v.updates = updates
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

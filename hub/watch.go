@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -32,12 +34,13 @@ func (d *driver) backfill() {
 // that another process has attached elsewhere since.
 func (d *driver) confirm() {
 	for _, u := range d.table.UnownedAll() {
-		if u.Unconfirmed.IsZero() || u.Nodes != attach.SingleNode {
+		since := cmp.Or(u.Unconfirmed, u.Gap)
+		if since.IsZero() || u.Nodes != attach.SingleNode {
 			continue
 		}
 		for _, va := range d.cluster.AttachmentsOfHandle(d.name, u.Target.VolumeHandle) {
-			if va.Status.Attached && va.CreationTimestamp.After(u.Unconfirmed) && attach.NotedTarget(va).NodeID != u.Target.NodeID {
-				d.table.Unconfirm(u.Target)
+			if va.Status.Attached && va.CreationTimestamp.After(since) && attach.NotedTarget(va).NodeID != u.Target.NodeID {
+				d.table.Resolve(u.Target)
 			}
 		}
 	}

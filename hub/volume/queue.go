@@ -25,6 +25,7 @@ type queue struct {
 	slots   int              // of each node; 0: no limit
 	looked  time.Time        // when something to start was looked for last
 	ended   bool             // Run has returned: nothing starts any more
+	closed  time.Time        // when Close was called; zero: not yet
 
 	parallel bool   // see Next
 	steps    uint64 // counts what entries go through, to tell what came before what
@@ -65,6 +66,7 @@ func (t *Table) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.dropEntries()
+	t.closed = time.Now()
 }
 
 func (t *Table) dropEntries() {

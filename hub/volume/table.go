@@ -46,6 +46,11 @@ func (t *Table) Forget(now time.Time) {
 	clear(t.claims)
 	clear(t.released)
 	t.forgetUnconfirmed(now)
+	for _, v := range t.volumes {
+		for _, u := range v.unowned {
+			u.Gap = t.closed
+		}
+	}
 }
 
 // Add asks for work on a key, at once: a delay that it has is cut. An entry that runs is noted as

@@ -33,11 +33,15 @@ type Unowned struct {
 	Error    string // the last one
 	// Unconfirmed is since when another process had to see to it; zero: this one has.
 	Unconfirmed time.Time
+	// Gap is when the last term ended after which another process may have worked for the driver,
+	// until Confirm; zero: there was none.
+	Gap time.Time
 
 	refusals int       // definitive answers in a row, up to the last try
 	refused  time.Time // the first of them
 	waits    time.Time // since when it is not tried because of a possible owner; zero if it is
-	answered time.Time // the last answer of the driver
+	called   time.Time // when the last call ended
+	answered bool      // the driver has answered one
 	absences int       // listings in a row that have the volume, and not at this node ID
 }
 
@@ -65,11 +69,22 @@ func definitive(err error, secretKnown bool) bool {
 	return false
 }
 
+// isAnswer reports whether an error of a call is surely the driver's own: the others also say that no
+// answer has come.
+func isAnswer(err error) bool {
+	switch status.Code(err) {
+	case codes.DeadlineExceeded, codes.Canceled, codes.Unavailable:
+		return false
+	}
+	return true
+}
+
 // failed takes in a try that has failed.
 func (u *Unowned) failed(err error, now time.Time) {
 	u.Failures++
 	if call := (*attach.CallError)(nil); errors.As(err, &call) {
-		u.answered, u.absences = now, 0
+		u.called, u.absences = now, 0
+		u.answered = u.answered || isAnswer(err)
 	}
 	u.waits = time.Time{}
 	u.Error = csiclient.Shorten(err.Error(), csiclient.MaxWords)
@@ -111,7 +126,7 @@ func (t *Table) leave(id Identity, p Publication) *Unowned {
 		u = &Unowned{Since: time.Now()}
 		v.unowned[p.Target.NodeID] = u
 	}
-	u.Publication, u.Left, u.Unconfirmed = p, id, time.Time{}
+	u.Publication, u.Left, u.Unconfirmed, u.Gap = p, id, time.Time{}, time.Time{}
 	t.add(u.Key(), DetachLane, u.place())
 	return u
 }
@@ -220,7 +235,7 @@ func (t *Table) Listed(has func(attach.Target) (listed, there bool), began time.
 	for _, v := range t.volumes {
 		for _, u := range v.unowned {
 			listed, there := has(u.Target)
-			if u.answered.IsZero() || began.Sub(u.answered) < timeout || !listed || there {
+			if !u.answered || began.Sub(u.called) < timeout || !listed || there {
 				u.absences = 0
 				continue
 			}
@@ -235,12 +250,12 @@ func (t *Table) Listed(has func(attach.Target) (listed, there bool), began time.
 	return ended
 }
 
-// Unconfirm ends an unowned publication that another process had to see to: it has been seen to detach
-// the volume.
-func (t *Table) Unconfirm(target attach.Target) {
+// Unconfirm ends an unowned publication that another process has seen to: it was seen to detach the
+// volume, for the VolumeAttachment with the uid. What that one itself has left is not meant.
+func (t *Table) Unconfirm(target attach.Target, uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if u := t.unowned(target); u != nil && !u.Unconfirmed.IsZero() {
+	if u := t.unowned(target); u != nil && (!u.Unconfirmed.IsZero() || !t.closed.IsZero() && uid != u.Left.UID) {
 		t.resolve(target)
 	}
 }
@@ -273,7 +288,7 @@ func (t *Table) Confirm() {
 	defer t.mu.Unlock()
 	for _, v := range t.volumes {
 		for _, u := range v.unowned {
-			u.Unconfirmed = time.Time{}
+			u.Unconfirmed, u.Gap = time.Time{}, time.Time{}
 			t.add(u.Key(), DetachLane, u.place())
 		}
 	}
