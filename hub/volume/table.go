@@ -31,28 +31,6 @@ func NewTable(finalizer string) *Table {
 	return &Table{Finalizer: finalizer, volumes: map[string]*Volume{}, claims: map[string]*Claim{}, released: map[types.UID]bool{}}
 }
 
-// Forget drops what is known of VolumeAttachments that another process has worked for since. Unowned
-// publications are known to nobody else, and are kept as unconfirmed: before one is detached, the
-// VolumeAttachments that may own it are read. It is called before Begin.
-func (t *Table) Forget(now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.dropEntries() // of the term before
-	for _, c := range t.claims {
-		if !c.gone.IsZero() && c.publication.MayBePublished() { // the lease was lost before its worker had ended
-			t.leave(c.Identity, c.publication).Unconfirmed = now
-		}
-	}
-	clear(t.claims)
-	clear(t.released)
-	t.forgetUnconfirmed(now)
-	for _, v := range t.volumes {
-		for _, u := range v.unowned {
-			u.Gap = t.closed
-		}
-	}
-}
-
 // Add asks for work on a key, at once: a delay that it has is cut. An entry that runs is noted as
 // changed (see Changed).
 func (t *Table) Add(key Key, l Lane, p Place) {

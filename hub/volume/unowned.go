@@ -1,9 +1,7 @@
 package volume
 
 import (
-	"cmp"
 	"errors"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -114,87 +112,6 @@ func (u *Unowned) withholds(stuckAfter time.Duration, now time.Time) bool {
 	return now.Sub(u.Since) < stuckAfter
 }
 
-// leave makes a publication unowned, and has it detached. One that is known to be unowned at that
-// target stays as it is.
-func (t *Table) leave(id Identity, p Publication) *Unowned {
-	v := t.volume(p.Target.VolumeHandle)
-	if v.unowned == nil {
-		v.unowned = map[string]*Unowned{}
-	}
-	u := v.unowned[p.Target.NodeID]
-	if u == nil {
-		u = &Unowned{Since: time.Now()}
-		v.unowned[p.Target.NodeID] = u
-	}
-	u.Publication, u.Left, u.Unconfirmed, u.Gap = p, id, time.Time{}, time.Time{}
-	t.add(u.Key(), DetachLane, u.place())
-	return u
-}
-
-// resolve ends an unowned publication: it was unpublished, or a claim has taken it over.
-func (t *Table) resolve(target attach.Target) {
-	v := t.volumes[target.VolumeHandle]
-	if v == nil || v.unowned[target.NodeID] == nil {
-		return
-	}
-	delete(v.unowned, target.NodeID)
-	if e := t.entries[unownedKey(target)]; e != nil && e.state != Running {
-		t.withdraw(e)
-		delete(t.entries, e.Key)
-		t.displace(e)
-	}
-	t.tidy(v)
-}
-
-// Resolve ends an unowned publication.
-func (t *Table) Resolve(target attach.Target) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.resolve(target)
-}
-
-// Unowned returns a copy of an unowned publication, and whether there is one at the target.
-func (t *Table) Unowned(target attach.Target) (Unowned, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if u := t.unowned(target); u != nil {
-		return *u, true
-	}
-	return Unowned{}, false
-}
-
-func (t *Table) unowned(target attach.Target) *Unowned {
-	if v := t.volumes[target.VolumeHandle]; v != nil {
-		return v.unowned[target.NodeID]
-	}
-	return nil
-}
-
-// HasLeft reports whether a VolumeAttachment that still exists has left its volume at a target, and
-// wants it at another one.
-func (t *Table) HasLeft(id Identity, target attach.Target) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c := t.claims[id.Name]
-	return c != nil && c.UID == id.UID && slices.Contains(c.left, target)
-}
-
-// UnownedAll returns copies of all unowned publications, the oldest first.
-func (t *Table) UnownedAll() []Unowned {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var all []Unowned
-	for _, v := range t.volumes {
-		for _, u := range v.unowned {
-			all = append(all, *u)
-		}
-	}
-	slices.SortFunc(all, func(a, b Unowned) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Target.VolumeHandle, b.Target.VolumeHandle), cmp.Compare(a.Target.NodeID, b.Target.NodeID))
-	})
-	return all
-}
-
 // UnownedFailed takes in that the detach of an unowned publication has failed, and returns how it
 // stands.
 func (t *Table) UnownedFailed(target attach.Target, err error, now time.Time) Unowned {
@@ -248,84 +165,4 @@ func (t *Table) Listed(has func(attach.Target) (listed, there bool), began time.
 		t.resolve(target)
 	}
 	return ended
-}
-
-// Unconfirm ends an unowned publication that another process has seen to: it was seen to detach the
-// volume, for the VolumeAttachment with the uid. What that one itself has left is not meant.
-func (t *Table) Unconfirm(target attach.Target, uid types.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if u := t.unowned(target); u != nil && (!u.Unconfirmed.IsZero() || !t.closed.IsZero() && uid != u.Left.UID) {
-		t.resolve(target)
-	}
-}
-
-// Observe takes what a VolumeAttachment has left published that vanished while another process
-// worked for the driver, which may not get to see to it.
-func (t *Table) Observe(id Identity, last attach.Record, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.forgetUnconfirmed(now)
-	if t.unowned(last.Target) == nil {
-		t.leave(id, Publication{Record: last, Belief: Recorded}).Unconfirmed = now
-	}
-}
-
-// forgetUnconfirmed drops unowned publications that another process must have seen to by now.
-func (t *Table) forgetUnconfirmed(now time.Time) {
-	for _, v := range t.volumes {
-		for _, u := range v.unowned {
-			if !u.Unconfirmed.IsZero() && now.Sub(u.Unconfirmed) > unconfirmedFor {
-				t.resolve(u.Target)
-			}
-		}
-	}
-}
-
-// Confirm makes all unowned publications this process' to see to, and asks for their detach.
-func (t *Table) Confirm() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, v := range t.volumes {
-		for _, u := range v.unowned {
-			u.Unconfirmed, u.Gap = time.Time{}, time.Time{}
-			t.add(u.Key(), DetachLane, u.place())
-		}
-	}
-}
-
-// Requeue asks for the detach of each unowned publication that has no entry, and returns how many
-// had none.
-func (t *Table) Requeue() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := 0
-	for _, v := range t.volumes {
-		for _, u := range v.unowned {
-			if t.entries[u.Key()] == nil {
-				t.add(u.Key(), DetachLane, u.place())
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// Withholds reports whether a PersistentVolume must keep its finalizer: a claim of it is not known
-// to have ended, or a publication of its volume is unowned. Both count for at most stuckAfter: while
-// the driver is away that may take for ever.
-func (t *Table) Withholds(persistentVolume, handle string, stuckAfter time.Duration, now time.Time) (claimed, published bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, c := range t.claims {
-		if c.PersistentVolume == persistentVolume && (c.gone.IsZero() || now.Sub(c.gone) < stuckAfter) {
-			claimed = true
-		}
-	}
-	if v := t.volumes[handle]; v != nil {
-		for _, u := range v.unowned {
-			published = published || u.withholds(stuckAfter, now)
-		}
-	}
-	return claimed, published
 }
