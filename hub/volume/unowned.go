@@ -24,7 +24,7 @@ const (
 // VolumeAttachment is gone, or wants the volume at another target now. Nobody else knows of it.
 type Unowned struct {
 	Publication
-	Left Identity // the VolumeAttachment that left it
+	Left  Identity  // the VolumeAttachment that left it
 	Since time.Time // when this process came to know of it
 
 	Failures int    // in a row
