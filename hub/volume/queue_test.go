@@ -81,7 +81,7 @@ func TestThereIsOneEntryPerKey(t *testing.T) {
 	}
 }
 
-func TestAddCutsTheDelayOfAnEntryAndMovesItsLane(t *testing.T) {
+func TestAddCutsTheDelayOfAnItemAndMovesItsLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := openTable(10, 0, true)
 		e := taken(t, table, "va", volume.AttachLane, only("v", "n"))
@@ -273,6 +273,24 @@ func TestAWorkerCannotRepeatItsWorkWithoutAPause(t *testing.T) {
 				t.Errorf("%d runs at once after %s, want 2: what is new may help", got, name)
 			}
 		}
+	})
+}
+
+// What comes between says that the run before was no repeat for nothing.
+func TestWorkThatHasBackedOffIsRepeatedAtOnceAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := openTable(1, 0, true)
+		e := taken(t, table, "va", volume.AttachLane, only("v", "n"))
+		table.DoneFor(e, volume.AttachLane, 0)
+		table.DoneFor(take(t, table, e.Key), volume.AttachLane, 0)
+		if v := look(t, table, "va"); v.State != volume.Delayed {
+			t.Fatalf("%+v, want it to pause", v)
+		}
+		time.Sleep(volume.RepeatPauseMax)
+		table.DoneFor(take(t, table, e.Key), volume.AttachLane, time.Second)
+		time.Sleep(time.Second)
+		table.DoneFor(take(t, table, e.Key), volume.AttachLane, 0)
+		take(t, table, e.Key)
 	})
 }
 

@@ -112,7 +112,7 @@ func (w *workshop) finish() {
 		if left == 0 {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(time.Second)
 	}
 }
 
