@@ -44,7 +44,8 @@ func (d *driver) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	if !d.table.Reserve(e, volume.Place{Target: target, Node: u.Left.Node, Shared: d.isLeftShared(u.Left, u.Record)}) {
 		return
 	}
-	switch owner, err := d.owners(ctx, u.Left, target); owner {
+	owner, err := d.owners(ctx, u.Left, target)
+	switch owner {
 	case volume.Owned:
 		d.table.Resolve(target)
 		d.table.Done(e)
@@ -55,14 +56,16 @@ func (d *driver) workOnUnowned(ctx context.Context, e *volume.Entry) {
 			err = errOwnerUnclear
 		}
 		if d.table.UnownedWaits(target, err, time.Now()) < retryMax {
-			// Who wants it there may go again: an attach elsewhere waits as long.
+			// Who wants it there may publish it, or go again: an attach elsewhere waits as long.
 			d.table.Postpone(e, e.Lane(), ownerPause)
 			return
 		}
-		d.table.DoneFor(e, volume.DetachLane, retryMax)
-		return
+		if owner == volume.Unclear {
+			d.table.DoneFor(e, volume.DetachLane, retryMax)
+			return
+		} // else who wants it there cannot publish it now, and publishes it again later
 	}
-	err := d.unpublish(ctx, u.Publication, target, nil)
+	err = d.unpublish(ctx, u.Publication, target, nil)
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).Info("Detached a volume from where no VolumeAttachment has it any more", "volumeHandle", target.VolumeHandle, "node", u.Left.Node)

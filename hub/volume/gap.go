@@ -8,6 +8,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
+// sweepEvery is how often it is looked for what is unconfirmed for too long: that looks at all of it.
+const sweepEvery = time.Minute
+
 // While another process has the lease, it may see to what this one has left unowned.
 
 // Forget drops what is known of VolumeAttachments that another process has worked for since. Unowned
@@ -47,7 +50,9 @@ func (t *Table) Unconfirm(target attach.Target, uid types.UID) {
 func (t *Table) Observe(id Identity, last attach.Record, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.forgetUnconfirmed(now)
+	if now.Sub(t.swept) >= sweepEvery {
+		t.forgetUnconfirmed(now)
+	}
 	if t.unowned(last.Target) == nil {
 		t.leave(id, Publication{Record: last, Belief: Recorded}).Unconfirmed = now
 	}
@@ -55,6 +60,7 @@ func (t *Table) Observe(id Identity, last attach.Record, now time.Time) {
 
 // forgetUnconfirmed drops unowned publications that another process must have seen to by now.
 func (t *Table) forgetUnconfirmed(now time.Time) {
+	t.swept = now
 	for _, v := range t.volumes {
 		for _, u := range v.unowned {
 			if !u.Unconfirmed.IsZero() && now.Sub(u.Unconfirmed) > unconfirmedFor {

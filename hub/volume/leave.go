@@ -8,8 +8,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// leave makes a publication unowned, and has it detached. One that is known to be unowned at that
-// target stays as it is.
+// leave makes a publication unowned, and has it detached. What has been tried at that target
+// without success still counts.
 func (t *Table) leave(id Identity, p Publication) *Unowned {
 	v := t.volume(p.Target.VolumeHandle)
 	if v.unowned == nil {

@@ -50,24 +50,22 @@ type Verdict struct {
 //   - Nothing overtakes a call that needs the volume for itself.
 func Next(calls []Call, parallel bool) []Verdict {
 	verdicts := make([]Verdict, len(calls))
-	var holding []int
-	for i, c := range calls {
+	var together callSet
+	for _, c := range calls {
 		if c.State == InFlight {
-			holding = append(holding, i)
+			together.add(c)
 		}
 	}
+	detaches := goFirst(calls)
 	held := false // by a call that needs the volume for itself and has to wait
 	for _, i := range inOrder(calls) {
-		if first := detachFirst(calls, i); first >= 0 {
+		if first := detachFirst(calls, detaches, i); first >= 0 {
 			verdicts[i] = Verdict{Wait: WaitDetach, Behind: first}
 			continue
 		}
-		fits := !held && !slices.ContainsFunc(holding, func(other int) bool {
-			return !parallel || !calls[i].Shared || !calls[other].Shared || calls[i].Target.NodeID == calls[other].Target.NodeID
-		})
-		if fits {
+		if !held && together.fits(calls[i], parallel) {
 			verdicts[i] = Verdict{Start: true}
-			holding = append(holding, i)
+			together.add(calls[i])
 			continue
 		}
 		verdicts[i] = Verdict{Wait: WaitVolume}
@@ -98,14 +96,50 @@ func inOrder(calls []Call) []int {
 	return due
 }
 
-// detachFirst returns the index of a detach that has to go before a call, -1 for none. What is left
-// at the target of a publish is taken over by it, and does not go first.
-func detachFirst(calls []Call, i int) int {
+// callSet is a set of calls that are or may be in flight together.
+type callSet struct {
+	any, only bool            // some; one of them needs the volume for itself
+	nodes     map[string]bool // by node ID
+}
+
+func (f *callSet) add(c Call) {
+	if f.nodes == nil && c.Shared {
+		f.nodes = map[string]bool{}
+	}
+	f.any = true
+	if c.Shared {
+		f.nodes[c.Target.NodeID] = true
+	} else {
+		f.only = true
+	}
+}
+
+func (f *callSet) fits(c Call, parallel bool) bool {
+	return !f.any || parallel && c.Shared && !f.only && !f.nodes[c.Target.NodeID]
+}
+
+// goFirst returns the indexes of the detaches that go before a publish elsewhere.
+func goFirst(calls []Call) []int {
+	var all []int
+	for i, c := range calls {
+		if c.Detach && c.State != BacksOff {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// detachFirst returns the index of the first of some detaches that has to go before a call, -1 for
+// none. What is left at the target of a publish is taken over by it, and does not go first.
+func detachFirst(calls []Call, detaches []int, i int) int {
 	c := calls[i]
 	if c.Detach || c.Shared {
 		return -1
 	}
-	return slices.IndexFunc(calls, func(other Call) bool {
-		return other.Detach && other.State != BacksOff && !(other.Unowned && other.Target == c.Target)
-	})
+	for _, d := range detaches {
+		if !calls[d].Unowned || calls[d].Target != c.Target {
+			return d
+		}
+	}
+	return -1
 }

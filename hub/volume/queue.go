@@ -110,10 +110,7 @@ func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 		if e.lane == AttachLane || e.lane == DetachLane {
 			t.lanes.last = e.lane
 		}
-		if e.volume != nil && len(e.volume.entries) > 1 {
-			t.evaluate(e.volume)
-		}
-		return e, 0
+		return e, 0 // what Next has let start holds up others as what is in flight does
 	}
 	idle := time.Hour
 	if len(t.delayed) > 0 {
@@ -212,19 +209,18 @@ func (t *Table) finish(e *Entry, next Lane, delay time.Duration) {
 	} else {
 		e.repeats = 0
 	}
-	v := e.volume
 	switch {
 	case again || delay == 0:
 		t.becomeDue(e)
 	case delay > 0:
 		e.state, e.due = Delayed, now.Add(delay)
 		heap.Push(&t.delayed, e)
+		if e.volume != nil {
+			t.evaluate(e.volume)
+		}
 	default:
 		delete(t.entries, e.Key)
 		t.displace(e)
-	}
-	if v != nil {
-		t.evaluate(v)
 	}
 	t.signal()
 }

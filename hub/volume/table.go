@@ -23,7 +23,8 @@ type Table struct {
 	queue                       // guarded by mu, like all that follows
 	volumes  map[string]*Volume // by handle
 	claims   map[string]*Claim  // by name of the VolumeAttachment
-	released map[types.UID]bool // see SetReleased
+	swept    time.Time          // see forgetUnconfirmed
+	released map[types.UID]bool // those that this process has let go, see WasReleased
 }
 
 // NewTable returns an empty Table.

@@ -24,14 +24,14 @@ func (v *Volume) verdicts(parallel bool) []Verdict {
 
 // detachFirst returns the entry of a detach that has to go before an entry, nil for none.
 func (v *Volume) detachFirst(e *Entry) *Entry {
-	if len(v.entries) == 1 {
+	if len(v.entries) == 1 || e.lane == DetachLane || e.place.Shared {
 		return nil
 	}
 	calls := make([]Call, len(v.entries))
 	for i, e := range v.entries {
 		calls[i] = e.call()
 	}
-	if i := detachFirst(calls, slices.Index(v.entries, e)); i >= 0 {
+	if i := detachFirst(calls, goFirst(calls), slices.Index(v.entries, e)); i >= 0 {
 		return v.entries[i]
 	}
 	return nil
