@@ -96,6 +96,10 @@ func (d *driver) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 	delay := backoff(settings.Retry, u.Failures, err, jitter)
 	klog.FromContext(ctx).V(2).Info("Cannot detach a volume whose VolumeAttachment is gone, will try again",
 		"volumeHandle", u.Target.VolumeHandle, "node", u.Left.Node, "failures", u.Failures, "in", delay, "err", err)
+	if attach.NotReady(err) { // the driver was not asked: an attach elsewhere waits until it is
+		d.table.Postpone(e, volume.DetachLane, delay)
+		return
+	}
 	d.table.DoneFor(e, volume.DetachLane, delay)
 }
 

@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync/atomic"
@@ -69,23 +70,26 @@ func TestVolumeLeftAttachedEndsWhenTheDriverListsItElsewhere(t *testing.T) {
 		list func() csiclient.Published
 		fail func(*virtual) // the detach
 		ends bool
+
+		timeout time.Duration // of a call; 0: much shorter than the time between two calls
 	}{
-		"listed at another node":            {elsewhere, refuse, true},
-		"listed at no node":                 {func() csiclient.Published { return csiclient.Published{"v": {}} }, refuse, true},
-		"listed there":                      {func() csiclient.Published { return csiclient.Published{"v": {IDs: []string{"id-n"}}} }, refuse, false},
-		"listed without its nodes":          {func() csiclient.Published { return csiclient.Published{"v": {Unknown: true}} }, refuse, false},
-		"not listed":                        {func() csiclient.Published { return csiclient.Published{} }, refuse, false},
-		"listed elsewhere every other time": {alternately(elsewhere, func() csiclient.Published { return csiclient.Published{"v": {IDs: []string{"id-n"}}} }), refuse, false},
+		"listed at another node":                          {elsewhere, refuse, true, 0},
+		"listed at another node, a call may be under way": {elsewhere, refuse, false, 20 * time.Minute},
+		"listed at no node":                               {func() csiclient.Published { return csiclient.Published{"v": {}} }, refuse, true, 0},
+		"listed there":                                    {func() csiclient.Published { return csiclient.Published{"v": {IDs: []string{"id-n"}}} }, refuse, false, 0},
+		"listed without its nodes":                        {func() csiclient.Published { return csiclient.Published{"v": {Unknown: true}} }, refuse, false, 0},
+		"not listed":                                      {func() csiclient.Published { return csiclient.Published{} }, refuse, false, 0},
+		"listed elsewhere every other time":               {alternately(elsewhere, func() csiclient.Published { return csiclient.Published{"v": {IDs: []string{"id-n"}}} }), refuse, false, 0},
 		"listed elsewhere, and no answer so far": {elsewhere, func(v *virtual) {
 			v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerUnpublishVolume}}})
-		}, false},
+		}, false, 0},
 		"listed elsewhere, and the driver was not asked": {elsewhere, func(v *virtual) {
 			v.delete(testbed.Secret{Name: "secret"})
-		}, false},
+		}, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(v *virtual) {
-				v.driver.Timeout, v.driver.Drift.Action = 10*time.Second, registry.DriftReport
+				v.driver.Timeout, v.driver.Drift.Action = cmp.Or(c.timeout, 10*time.Second), registry.DriftReport
 				v.driver.Retry.Initial, v.driver.Retry.Max = 10*time.Minute, 10*time.Minute // longer than a call and two listings
 				var begin atomic.Bool
 				v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
@@ -300,11 +304,12 @@ func TestVolumeOfAnAttachmentThatVanishesWhileNobodyWorksIsDetachedLater(t *test
 		t.Run(string(m), func(t *testing.T) {
 			inVirtualTime(t, func(v *virtual) {
 				v.driver.Drift.Interval = 0
-				v.start()
+				stop := v.start()
 				va := v.attached()
-				other := v.driver
-				other.Mode = m
-				v.updates <- registry.Snapshot{virtualDriver: other}
+				stop()
+				active := v.driver
+				v.driver.Mode = m
+				v.start() // it remembers nothing
 				v.pass(time.Minute)
 				v.volume("asked-for")
 				v.create(v.attachment("asked-for", "n"))
@@ -315,7 +320,7 @@ func TestVolumeOfAnAttachmentThatVanishesWhileNobodyWorksIsDetachedLater(t *test
 				if calls := done(v.backend, "v"); !slices.Equal(calls, want) {
 					t.Fatalf("calls %v, want %v", calls, want)
 				}
-				v.updates <- registry.Snapshot{virtualDriver: v.driver}
+				v.updates <- registry.Snapshot{virtualDriver: active}
 				v.pass(time.Minute)
 				want = append(want, "ControllerUnpublishVolume id-n")
 				if calls := done(v.backend, "v"); !slices.Equal(calls, want) || v.unowned() > 0 {
