@@ -1,0 +1,183 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"path"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// answers are what an API server says of VolumeAttachments, by name: those that it does not have it does not
+// find. nil: it is out of order.
+type answers map[string]*storagev1.VolumeAttachment
+
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	status, body := http.StatusInternalServerError, any(metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError, Code: 500})
+	if a != nil {
+		status, body = http.StatusNotFound, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: 404}
+	}
+	if va := a[path.Base(r.URL.Path)]; va != nil {
+		va = va.DeepCopy()
+		va.APIVersion, va.Kind = "storage.k8s.io/v1", "VolumeAttachment"
+		status, body = http.StatusOK, va
+	}
+	text, err := json.Marshal(body)
+	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)), Request: r}, err
+}
+
+func kubeOn(t *testing.T, server http.RoundTripper) attach.Kube {
+	t.Helper()
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://api", Transport: server, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kube
+}
+
+// unpublishing is a session that counts unpublishes.
+type unpublishing struct {
+	Session
+	calls int
+}
+
+func (u *unpublishing) Info() csiclient.Info {
+	return csiclient.Info{Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
+}
+
+func (u *unpublishing) ControllerUnpublishVolume(context.Context, *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	u.calls++
+	return &csi.ControllerUnpublishVolumeResponse{}, nil
+}
+
+// routedTarget is where guardedAttachment is noted.
+var routedTarget = attach.Target{VolumeHandle: "handle", NodeID: "id"}
+
+// start returns the entry that may start now, nil for none.
+func (d *driver) start(t *testing.T) *volume.Entry {
+	t.Helper()
+	d.table.OpenLanes()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	var started *volume.Entry
+	d.table.Run(ctx, func(e *volume.Entry) {
+		started = e
+		cancel()
+	})
+	return started
+}
+
+// What a VolumeAttachment that is gone has left published is known to nobody else. It must not be forgotten for one that
+// has another volume or is gone too, and not be unpublished under one that has it.
+func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThere(t *testing.T) {
+	next := func(edits ...func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
+		named := func(va *storagev1.VolumeAttachment) { va.Name, va.UID = "next", "uid-2" }
+		return routedAttachment(append([]func(*storagev1.VolumeAttachment){guardedAttachment, named}, edits...)...)
+	}
+	second := next()
+	second.Name, second.UID = "second", "uid-3"
+	unguarded := func(va *storagev1.VolumeAttachment) { va.Finalizers = nil }
+	unattached := func(va *storagev1.VolumeAttachment) { va.Status.Attached = false }
+	without := func(va *storagev1.VolumeAttachment) { delete(va.Annotations, attach.AnnotationVolumeHandle) }
+	leaving := func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
+	another := func(va *storagev1.VolumeAttachment) { va.UID = "uid-9" }
+	foreign := func(va *storagev1.VolumeAttachment) { va.Spec.Attacher = "foreign.example.com" }
+	elsewhere := func(va *storagev1.VolumeAttachment) { va.Spec.NodeName = "elsewhere" }
+	moved := func(va *storagev1.VolumeAttachment) { va.Annotations[attach.AnnotationNodeID] = "id-new" }
+	other := guardedVolume(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "other" })
+	both := func(first, second *storagev1.VolumeAttachment) []*storagev1.VolumeAttachment {
+		return []*storagev1.VolumeAttachment{first, second}
+	}
+	for name, c := range map[string]struct {
+		cached  []*storagev1.VolumeAttachment
+		server  answers
+		deleted *corev1.PersistentVolume
+		want    volume.Ownership
+		drained int // calls when the driver is let go
+	}{
+		"nobody wants it":               {nil, answers{}, nil, volume.NoOwner, 1},
+		"one has it":                    {both(next(), nil), answers{"next": next()}, nil, volume.Owned, 0},
+		"one had it":                    {both(next(), nil), answers{}, nil, volume.NoOwner, 1},
+		"one of its name came":          {both(next(), nil), answers{"next": next(another)}, nil, volume.Owned, 0},
+		"one that the cache lacks came": {nil, answers{"va": next(another)}, nil, volume.Owned, 0},
+		"it is the one that left it":    {nil, answers{"va": routedAttachment(guardedAttachment, unattached)}, nil, volume.NoOwner, 1},
+		"that one is back":              {nil, answers{"va": routedAttachment(guardedAttachment)}, nil, volume.Owned, 0},
+		"that one lost its finalizer":   {nil, answers{"va": routedAttachment(guardedAttachment, unguarded)}, nil, volume.Unclear, 0},
+		"that one is being deleted":     {nil, answers{"va": routedAttachment(guardedAttachment, leaving)}, nil, volume.NoOwner, 1},
+		"that one has it elsewhere":     {nil, answers{"va": routedAttachment(guardedAttachment, moved)}, nil, volume.NoOwner, 1},
+		"one of another driver came":    {nil, answers{"va": next(another, foreign)}, nil, volume.NoOwner, 1},
+		"one came by the same node ID":  {nil, answers{"va": next(another, elsewhere)}, nil, volume.Owned, 0},
+		"one has it no more":            {both(next(), nil), answers{"next": next(leaving)}, nil, volume.NoOwner, 1},
+		"one waits for it":              {both(next(unguarded, unattached), nil), answers{"next": next(unguarded, unattached)}, nil, volume.Wanted, 1},
+		"one lost its finalizer":        {both(next(), nil), answers{"next": next(unguarded)}, nil, volume.Unclear, 0},
+		"one has some volume":           {both(next(without), nil), answers{"next": next(without)}, nil, volume.Unclear, 0},
+		"one has another, now gone":     {both(next(without), nil), answers{"next": next(without)}, other, volume.NoOwner, 1},
+		"nobody tells":                  {both(next(), nil), nil, nil, volume.Unclear, 0},
+		"the first is gone, not second": {both(next(), second), answers{"second": second}, nil, volume.Owned, 0},
+		"the first waits, not second":   {both(next(unguarded, unattached), second), answers{"next": next(unguarded, unattached), "second": second}, nil, volume.Owned, 0},
+	} {
+		// scene is a driver with an unowned publication.
+		scene := func(t *testing.T) (*driver, *unpublishing, volume.Unowned) {
+			d, session := routedOn(t, kubeOn(t, c.server)), &unpublishing{}
+			d.connection.session.Store(&liveSession{Session: session})
+			gone := routedAttachment(guardedAttachment)
+			d.restore(d.table.Open(gone), gone)
+			for _, va := range c.cached {
+				if va == nil {
+					continue
+				}
+				if err := d.cluster.Put(va); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.deleted != nil {
+				d.cluster.KeepDeleted(stored(t, c.deleted))
+			}
+			d.table.Missing("va")
+			u, ok := d.table.Unowned(routedTarget)
+			if !ok {
+				t.Fatal("the publication of what is gone is not unowned")
+			}
+			return d, session, u
+		}
+		check := func(t *testing.T, d *driver, session *unpublishing, calls int, kept bool) {
+			t.Helper()
+			if _, unowned := d.table.Unowned(routedTarget); session.calls != calls || unowned != kept {
+				t.Errorf("%d calls, unowned still %v; want %d and %v", session.calls, unowned, calls, kept)
+			}
+		}
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, session, u := scene(t)
+				if got, err := d.owners(t.Context(), u.Left, u.Target); got != c.want || err != nil && got != volume.Unclear {
+					t.Errorf("ownership %d, %v, want %d", got, err, c.want)
+				}
+				d.detachNow(t.Context(), u) // the driver is let go
+				check(t, d, session, c.drained, c.want == volume.Unclear)
+
+				d, session, _ = scene(t)
+				d.workOnUnowned(t.Context(), d.start(t))
+				calls := 0
+				if c.want == volume.NoOwner {
+					calls = 1
+				}
+				check(t, d, session, calls, c.want == volume.Wanted || c.want == volume.Unclear)
+			})
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package hub
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// counted counts requests.
+type counted struct {
+	http.RoundTripper
+	requests int
+}
+
+func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.requests++
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// moveOn has a claim leave what it has published at routedTarget, for another target.
+func (d *driver) moveOn(t *testing.T, c *volume.Claim) {
+	t.Helper()
+	pass := volume.Pass{Operation: attach.Attaching, Calls: true, Target: attach.Target{VolumeHandle: "handle", NodeID: "id-new"}}
+	for _, kind := range []volume.EffectKind{volume.FindOwners, volume.Leave} {
+		effect := d.table.Next(c, pass)
+		if effect != (volume.Effect{Kind: kind, Target: routedTarget}) {
+			t.Fatalf("the next effect is %+v, want %d", effect, kind)
+		}
+		d.table.Start(c, pass, effect)
+		d.table.Apply(c, &pass, effect, volume.Outcome{Owner: volume.Unclear})
+	}
+}
+
+// The node went back to its old ID: the volume was detached there right after it had been attached again.
+func TestPreviousTargetThatIsClaimedAgainIsNotDetached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, session := routedOn(t, kubeOn(t, answers{})), &unpublishing{}
+		d.connection.session.Store(&liveSession{Session: session})
+		va := routedAttachment(guardedAttachment)
+		d.table.Add(volume.ClaimKey(va.Name), volume.AttachLane, volume.Place{Target: routedTarget})
+		attaching := d.start(t)
+		c := d.table.Open(va)
+		d.restore(c, va)
+		d.moveOn(t, c)
+		if e := d.start(t); e != nil {
+			t.Errorf("%v starts beside a call for the volume", e.Key)
+		}
+		pass := volume.Pass{Operation: attach.Attaching, Calls: true, Target: routedTarget}
+		d.table.Start(c, pass, volume.Effect{Kind: volume.Publish, Target: routedTarget})
+		d.table.Done(attaching)
+		if e := d.start(t); e != nil {
+			d.work(t.Context(), e)
+		}
+		if _, unowned := d.table.Unowned(routedTarget); session.calls != 0 || unowned || d.table.HasLeft(volume.IdentityOf(va), routedTarget) {
+			t.Errorf("%d calls, unowned %v, left %v; want nothing left of it", session.calls, unowned, d.table.HasLeft(volume.IdentityOf(va), routedTarget))
+		}
+	})
+}
+
+func TestPublicationThatIsResolvedBeforeItsWorkerLooksIsNotDetached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, session := routedOn(t, kubeOn(t, answers{})), &unpublishing{}
+		d.connection.session.Store(&liveSession{Session: session})
+		va := routedAttachment(guardedAttachment)
+		d.restore(d.table.Open(va), va)
+		d.table.Missing(va.Name)
+		e := d.start(t)
+		d.table.Resolve(routedTarget)
+		d.work(t.Context(), e)
+		if session.calls != 0 || d.table.Has(e.Key) {
+			t.Errorf("%d calls, entry %v; want nothing left of it", session.calls, d.table.Has(e.Key))
+		}
+	})
+}
+
+// It is attached at the previous target until the attach at the new one takes its note.
+func TestPreviousTargetWhereTheVolumeIsNotedIsNotDetachedYet(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*storagev1.VolumeAttachment)
+		want volume.Ownership
+	}{
+		"noted and attached":    {func(*storagev1.VolumeAttachment) {}, volume.Unclear},
+		"noted, being deleted":  {func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, volume.NoOwner},
+		"noted, not attached":   {func(va *storagev1.VolumeAttachment) { va.Status.Attached = false }, volume.NoOwner},
+		"noted at the new":      {func(va *storagev1.VolumeAttachment) { va.Annotations[attach.AnnotationNodeID] = "id-new" }, volume.NoOwner},
+		"gone, another has one": {func(va *storagev1.VolumeAttachment) { va.UID = "uid-2" }, volume.Owned},
+	} {
+		t.Run(name, func(t *testing.T) {
+			va := routedAttachment(guardedAttachment)
+			d := routedOn(t, kubeOn(t, answers{va.Name: routedAttachment(guardedAttachment, c.edit)}))
+			d.connection.session.Store(&liveSession{Session: &unpublishing{}})
+			claim := d.table.Open(va)
+			d.restore(claim, va)
+			d.moveOn(t, claim)
+			u, _ := d.table.Unowned(routedTarget)
+			if got, err := d.owners(t.Context(), u.Left, u.Target); got != c.want || err != nil {
+				t.Errorf("ownership %d, %v, want %d", got, err, c.want)
+			}
+		})
+	}
+}
+
+// Another node has a call in flight for the volume: that the detach waits for it was written as an error.
+func TestWaitingForOtherCallsAtThePreviousTargetIsNoError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &counted{RoundTripper: answers{}}
+		d := routedOn(t, kubeOn(t, server))
+		d.connection.session.Store(&liveSession{Session: &unpublishing{}})
+		node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: routedDriver, NodeID: "id-new"}}}}
+		deleted := func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
+		if err := d.cluster.Put(node, routedAttachment(guardedAttachment, deleted), stored(t, guardedVolume())); err != nil {
+			t.Fatal(err)
+		}
+		d.table.Add(volume.ClaimKey("other"), volume.DetachLane, volume.Place{Target: attach.Target{VolumeHandle: "handle", NodeID: "id-other"}})
+		if d.start(t) == nil {
+			t.Fatal("the other does not start")
+		}
+		d.table.Add(volume.ClaimKey("va"), volume.DetachLane, volume.Place{}) // its worker finds where it is
+		d.workOnClaim(t.Context(), d.start(t))
+		e, _ := d.table.Look(volume.ClaimKey("va"))
+		if e.State != volume.Blocked || e.Wait.Kind != volume.WaitVolume || e.Failures != 0 || server.requests != 0 {
+			t.Errorf("%+v after %d requests; want it to wait for the volume and nothing else", e, server.requests)
+		}
+	})
+}
