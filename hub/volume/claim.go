@@ -209,8 +209,7 @@ func (t *Table) gone(c *Claim) {
 	t.close(c)
 	if e != nil {
 		t.withdraw(e)
-		delete(t.entries, e.Key)
-		t.displace(e)
+		t.drop(e)
 	}
 }
 

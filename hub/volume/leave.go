@@ -34,8 +34,7 @@ func (t *Table) resolve(target attach.Target) {
 	delete(v.unowned, target.NodeID)
 	if e := t.entries[unownedKey(target)]; e != nil && e.state != Running {
 		t.withdraw(e)
-		delete(t.entries, e.Key)
-		t.displace(e)
+		t.drop(e)
 	}
 	t.tidy(v)
 }

@@ -144,8 +144,9 @@ func (t *Table) add(key Key, l Lane, p Place) *Entry {
 	}
 	t.withdraw(e)
 	e.lane = l
-	t.place(e, p)
+	left := t.place(e, p)
 	t.becomeDue(e)
+	t.evaluate(left)
 	return e
 }
 
@@ -215,12 +216,9 @@ func (t *Table) finish(e *Entry, next Lane, delay time.Duration) {
 	case delay > 0:
 		e.state, e.due = Delayed, now.Add(delay)
 		heap.Push(&t.delayed, e)
-		if e.volume != nil {
-			t.evaluate(e.volume)
-		}
+		t.evaluate(e.volume)
 	default:
-		delete(t.entries, e.Key)
-		t.displace(e)
+		t.drop(e)
 	}
 	t.signal()
 }

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -86,47 +87,30 @@ func (t *Table) Reserve(e *Entry, p Place) bool {
 	p = t.sharing(e.Key, p)
 	e.called = true
 	moved := e.place.Target != p.Target || e.place.Shared != p.Shared
-	before := e.volume
+	var left *Volume
 	if moved {
 		p.Node = e.place.Node // that is where its slot is
 		t.steps++
 		e.state, e.came = Blocked, t.steps
-		t.move(e, p)
+		left = t.place(e, p)
 	}
 	v := e.volume
-	if v == nil || t.mayGoOn(v, e, moved) {
+	goesOn := v == nil || t.mayGoOn(v, e, moved)
+	if goesOn {
 		t.steps++
 		e.state, e.served = Running, t.steps
-		if moved {
-			t.evaluateEach(before, v)
-		}
-		return true
+	} else {
+		e.state, e.waited = Blocked, true
+		t.lanes.load[e.lane].running.Remove(e.link)
+		e.link = nil
+		t.releaseSlot(e)
+		t.signal()
 	}
-	e.state, e.waited = Blocked, true
-	t.lanes.load[e.lane].running.Remove(e.link)
-	e.link = nil
-	t.releaseSlot(e)
-	t.evaluateEach(before, v)
-	t.signal()
-	return false
-}
-
-// move is place for an entry that keeps running if it may: nobody takes its volume before.
-func (t *Table) move(e *Entry, p Place) {
-	if v := e.volume; v != nil && v.handle != p.Target.VolumeHandle {
-		e.volume = nil
-		for i, other := range v.entries {
-			if other == e {
-				v.entries = append(v.entries[:i], v.entries[i+1:]...)
-				break
-			}
-		}
+	if moved || !goesOn {
+		t.evaluate(left)
+		t.evaluate(v)
 	}
-	e.place = p
-	if e.volume == nil && p.Target.VolumeHandle != "" {
-		e.volume = t.volume(p.Target.VolumeHandle)
-		e.volume.entries = append(e.volume.entries, e)
-	}
+	return goesOn
 }
 
 // mayGoOn reports whether an entry may call the driver now. One that has not moved has its volume;
@@ -135,21 +119,7 @@ func (t *Table) mayGoOn(v *Volume, e *Entry, moved bool) bool {
 	if !moved {
 		return v.detachFirst(e) == nil
 	}
-	for i, may := range v.verdicts(t.parallel) {
-		if v.entries[i] == e {
-			return may.Start
-		}
-	}
-	return true
-}
-
-func (t *Table) evaluateEach(volumes ...*Volume) {
-	for _, v := range volumes {
-		if v != nil {
-			t.evaluate(v)
-			t.tidy(v)
-		}
-	}
+	return Next(v.calls(), t.parallel)[slices.Index(v.entries, e)].Start
 }
 
 // SetLimits changes how many calls may be in flight at once, for one node (0: no limit of its own),

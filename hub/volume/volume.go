@@ -13,13 +13,13 @@ type Volume struct {
 	unowned map[string]*Unowned // by node ID
 }
 
-// verdicts asks Next about the entries.
-func (v *Volume) verdicts(parallel bool) []Verdict {
+// calls returns what Next looks at.
+func (v *Volume) calls() []Call {
 	calls := make([]Call, len(v.entries))
 	for i, e := range v.entries {
 		calls[i] = e.call()
 	}
-	return Next(calls, parallel)
+	return calls
 }
 
 // detachFirst returns the entry of a detach that has to go before an entry, nil for none.
@@ -27,40 +27,32 @@ func (v *Volume) detachFirst(e *Entry) *Entry {
 	if len(v.entries) == 1 || e.lane == DetachLane || e.place.Shared {
 		return nil
 	}
-	calls := make([]Call, len(v.entries))
-	for i, e := range v.entries {
-		calls[i] = e.call()
-	}
+	calls := v.calls()
 	if i := detachFirst(calls, goFirst(calls), slices.Index(v.entries, e)); i >= 0 {
 		return v.entries[i]
 	}
 	return nil
 }
 
-// place puts an entry where it calls the driver, or makes it unplaced.
-func (t *Table) place(e *Entry, p Place) {
-	if e.volume != nil && e.volume.handle == p.Target.VolumeHandle {
-		e.place = p
-		return
+// place puts an entry where it calls the driver, or makes it unplaced. It returns the volume that the
+// entry has left, nil for none: the caller evaluates it.
+func (t *Table) place(e *Entry, p Place) (left *Volume) {
+	if v := e.volume; v != nil && v.handle != p.Target.VolumeHandle {
+		v.entries = slices.DeleteFunc(v.entries, func(other *Entry) bool { return other == e })
+		left, e.volume = v, nil
 	}
-	t.displace(e)
 	e.place = p
-	if p.Target.VolumeHandle != "" {
+	if e.volume == nil && p.Target.VolumeHandle != "" {
 		e.volume = t.volume(p.Target.VolumeHandle)
 		e.volume.entries = append(e.volume.entries, e)
 	}
+	return left
 }
 
-// displace takes an entry from its volume.
-func (t *Table) displace(e *Entry) {
-	v := e.volume
-	if v == nil {
-		return
-	}
-	e.volume = nil
-	v.entries = slices.DeleteFunc(v.entries, func(other *Entry) bool { return other == e })
-	t.tidy(v)
-	t.evaluate(v)
+// drop ends an entry that is in no list.
+func (t *Table) drop(e *Entry) {
+	delete(t.entries, e.Key)
+	t.evaluate(t.place(e, Place{}))
 }
 
 // volume returns the volume with a handle, a new one if there is none.
@@ -81,18 +73,21 @@ func (t *Table) tidy(v *Volume) {
 }
 
 // evaluate lets those entries of a volume into their lanes that may start now, and takes the
-// others out.
+// others out. v may be nil.
 func (t *Table) evaluate(v *Volume) {
-	switch len(v.entries) {
-	case 0:
+	switch {
+	case v == nil:
 		return
-	case 1: // nearly always
+	case len(v.entries) == 0:
+		t.tidy(v)
+		return
+	case len(v.entries) == 1: // nearly always
 		if e := v.entries[0]; e.state == Blocked {
 			t.admit(e)
 		}
 		return
 	}
-	verdicts := v.verdicts(t.parallel)
+	verdicts := Next(v.calls(), t.parallel)
 	var admitted []*Entry
 	for i, e := range v.entries {
 		switch may := verdicts[i]; {
