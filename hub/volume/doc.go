@@ -44,4 +44,19 @@
 // Terms. Entries belong to one term of the driver's lease. Unowned publications outlive terms, and the
 // driver's absence from the configuration: after a gap they are Unconfirmed for a day, as another
 // process may have seen to them.
+//
+// # Choices
+//
+// The Table's mutex is the only lock: what relates volumes, lanes and slots of nodes, needs one
+// moment for all of them, and no method does more than bookkeeping under it.
+//
+// A claim is kept until its object is gone, if a worker had it: the secrets of its publish are needed
+// when the Secret is deleted first. VolumeAttachments at rest that were attached before a restart
+// have no claim.
+//
+// There is no index of volume handles. Entries find each other at their volume; only for an unowned
+// publication are all VolumeAttachments of the driver looked through.
+//
+// A publication that a claim owns is never given up by itself: it is left unowned first, and what is
+// unowned is given up.
 package volume
