@@ -2,14 +2,22 @@
 // and detaches their volumes, each driver isolated from all others.
 //
 // The flow of one VolumeAttachment: an event of the cluster reaches the router,
-// which hands it to the driver named in spec.attacher (watch.go). If the VolumeAttachment asks for
-// something, the driver's volume.Table gets an entry, and lets it into the attach or the detach
-// lane when no other work on the volume forbids that. A worker (worker.go) reads the objects, lets
-// package attach plan, and executes the plan effect by effect (execute.go). Then it says when to
-// look again. What a cache does not show yet of the hub's own writes is laid over it
-// (cache.Overlay). What this process did for a volume is kept in the Table until it is undone:
-// a volume that no VolumeAttachment owns any more is detached by unowned.go, after owners.go has
-// read who may own it.
+// which hands it to the driver named in spec.attacher (router.go, watch.go). If the
+// VolumeAttachment asks for something, the driver's volume.Table gets an entry, and lets it into
+// the attach or the detach lane when no other work on the volume forbids that. A worker (worker.go)
+// reads the objects, lets package attach plan, and executes the plan effect by effect (execute.go).
+// A run ends with the object that it began with. What has changed meanwhile, a deletion say, is
+// decided at its end: the worker says when to look again, and for what. What a cache does not show
+// yet of the hub's own writes is laid over it (cache.Overlay). What this process did for a volume is
+// kept in the Table until it is undone: a volume that no VolumeAttachment owns any more is detached by
+// unowned.go, after owners.go has read who may own it, or at the end of a term by drain.go.
+//
+// After a takeover takeover.go says what is read anew. drift.go compares with the driver's own list,
+// stuck.go reports what is without success for long, and resync.go finds what no event has led to.
+//
+// connection.go keeps the driver connected, session_use.go uses one session, and call.go makes a
+// call on it, behind the fence of the lease. When a connection ends, the lanes are shut until the next
+// one (driver.go).
 //
 // Drivers share the cluster's caches (hub/cache), which they only read, and nothing else.
 // A driver that is slow, away or panics has a queue, workers, a connection and a backoff

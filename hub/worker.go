@@ -79,7 +79,7 @@ func (d *driver) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 		}
 		d.table.Done(e)
 	case next == op && op == attach.Detaching:
-		// It is gone, and the watch has not told of it: it may have ended, and be late for as long as a minute.
+		// The object is gone, and the cache still has it: a watch that has ended may be a minute late.
 		d.table.DoneFor(e, l, d.desired.settings().Retry.Max)
 	case next == op: // done, and yet still wanted: somebody undoes it
 		d.table.DoneFor(e, l, d.desired.settings().Retry.Initial)

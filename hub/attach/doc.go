@@ -9,7 +9,7 @@
 // that was carried out, or from what the objects say (Recorded, LastRecorded).
 //
 // A write is a Patch: operations that test what it was made from. The Writer sends it,
-// and nothing else writes: it limits, fences, times out and records each write.
+// and nothing else writes: it limits, times out, fences and records each write.
 //
 // Drift compares what is attached with a listing of the driver's volumes, and
 // DriftCount says when a difference has been seen often enough to count.

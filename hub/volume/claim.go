@@ -148,12 +148,12 @@ func (t *Table) WasReleased(uid types.UID) bool {
 	return t.released[uid]
 }
 
-// ReadGone takes that a VolumeAttachment is gone, as a live read has shown. reported says that the
+// ReadGone takes that a VolumeAttachment is gone, as a live read has shown. eventFollows says that the
 // watch has yet to report it: what the object has left is seen to now, and not once more then.
-func (t *Table) ReadGone(id Identity, reported bool) {
+func (t *Table) ReadGone(id Identity, eventFollows bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if reported {
+	if eventFollows {
 		t.released[id.UID] = true
 	}
 	if c := t.claims[id.Name]; c != nil && c.UID == id.UID {

@@ -42,8 +42,9 @@
 // longest backoff, and stays visible.
 //
 // Terms. Entries belong to one term of the driver's lease. Unowned publications outlive terms, and the
-// driver's absence from the configuration: after a gap they are Unconfirmed for a day, as another
-// process may have seen to them.
+// driver's absence from the configuration (gap.go). What was unowned before a gap in the lease carries
+// Gap until the next term confirms it, as another process may have seen to it. What was seen to vanish
+// while another process worked is Unconfirmed, and dropped after a day.
 //
 // # Choices
 //

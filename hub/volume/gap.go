@@ -14,7 +14,7 @@ const sweepEvery = time.Minute
 // While another process has the lease, it may see to what this one has left unowned.
 
 // Forget drops what is known of VolumeAttachments that another process has worked for since. Unowned
-// publications are known to nobody else, and are kept as unconfirmed: before one is detached, the
+// publications are known to nobody else, and are kept: before one is detached, the
 // VolumeAttachments that may own it are read. It is called before Begin.
 func (t *Table) Forget(now time.Time) {
 	t.mu.Lock()
