@@ -43,5 +43,7 @@
 //
 // Terms. Entries belong to one term of the driver's lease. Unowned publications outlive terms, and the
 // driver's absence from the configuration: after a gap they are Unconfirmed for a day, as another
-// process may have seen to them.
+// process may have seen to them. What a term has left itself does not end after a day; but both end by
+// what another process was seen to do in the gap: to detach there, or to attach a single-node volume
+// elsewhere.
 package volume
