@@ -74,7 +74,7 @@ func TestVolumeLeftAttachedEndsWhenTheDriverListsItElsewhere(t *testing.T) {
 		timeout time.Duration // of a call; 0: much shorter than the time between two calls
 	}{
 		"listed at another node":                          {elsewhere, refuse, true, 0},
-		"listed at another node, a call may be under way": {elsewhere, refuse, false, 20 * time.Minute},
+		"listed at another node, a call may be under way": {elsewhere, refuse, false, 3 * time.Hour},
 		"listed at no node":                               {func() csiclient.Published { return csiclient.Published{"v": {}} }, refuse, true, 0},
 		"listed there":                                    {func() csiclient.Published { return csiclient.Published{"v": {IDs: []string{"id-n"}}} }, refuse, false, 0},
 		"listed without its nodes":                        {func() csiclient.Published { return csiclient.Published{"v": {Unknown: true}} }, refuse, false, 0},

@@ -44,7 +44,12 @@
 // Terms. Entries belong to one term of the driver's lease. Unowned publications outlive terms, and the
 // driver's absence from the configuration (gap.go). What was unowned before a gap in the lease carries
 // Gap until the next term confirms it, as another process may have seen to it. What was seen to vanish
-// while another process worked is Unconfirmed, and dropped after a day.
+// while another process worked is Unconfirmed, and dropped after a day. Both end by what another
+// process was seen to do: to detach there, or to attach a single-node volume elsewhere.
+//
+// Listings. An unowned publication ends by two listings in a row that have the volume, and not at that
+// node ID, if the driver has answered an unpublish. They must have begun later than timeout after the
+// first such answer: nothing has published the volume there since.
 //
 // # Choices
 //

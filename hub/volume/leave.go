@@ -21,6 +21,7 @@ func (t *Table) leave(id Identity, p Publication) *Unowned {
 		v.unowned[p.Target.NodeID] = u
 	}
 	u.Publication, u.Left, u.Unconfirmed, u.Gap = p, id, time.Time{}, time.Time{}
+	u.answered, u.absences = time.Time{}, 0 // it may have been published since
 	t.add(u.Key(), DetachLane, u.place())
 	return u
 }

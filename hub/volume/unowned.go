@@ -38,8 +38,7 @@ type Unowned struct {
 	refusals int       // definitive answers in a row, up to the last try
 	refused  time.Time // the first of them
 	waits    time.Time // since when it is not tried because of a possible owner; zero if it is
-	called   time.Time // when the last call ended
-	answered bool      // the driver has answered one
+	answered time.Time // when the driver first answered an unpublish
 	absences int       // listings in a row that have the volume, and not at this node ID
 }
 
@@ -80,9 +79,8 @@ func isAnswer(err error) bool {
 // failed takes in a try that has failed.
 func (u *Unowned) failed(err error, now time.Time) {
 	u.Failures++
-	if call := (*attach.CallError)(nil); errors.As(err, &call) {
-		u.called, u.absences = now, 0
-		u.answered = u.answered || isAnswer(err)
+	if call := (*attach.CallError)(nil); u.answered.IsZero() && errors.As(err, &call) && isAnswer(err) {
+		u.answered = now
 	}
 	u.waits = time.Time{}
 	u.Error = csiclient.Shorten(err.Error(), csiclient.MaxWords)
@@ -143,8 +141,8 @@ func (t *Table) UnownedWaits(target attach.Target, why error, now time.Time) tim
 
 // Listed takes in a listing of the driver's volumes, and returns the unowned publications that it ends.
 // has says whether the listing has a volume with its nodes, and whether it has it at a node ID. began is
-// when the listing began, timeout the longest that a call may take. Only what the driver
-// has refused to unpublish, and long enough before, ends so: a call may still have its effect.
+// when the listing began, timeout the longest that a call may take: a publish of before the driver's
+// first answer to an unpublish may still have its effect for so long.
 func (t *Table) Listed(has func(attach.Target) (listed, there bool), began time.Time, timeout time.Duration) []attach.Target {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +150,7 @@ func (t *Table) Listed(has func(attach.Target) (listed, there bool), began time.
 	for _, v := range t.volumes {
 		for _, u := range v.unowned {
 			listed, there := has(u.Target)
-			if !u.answered || began.Sub(u.called) < timeout || !listed || there {
+			if u.answered.IsZero() || began.Sub(u.answered) < timeout || !listed || there {
 				u.absences = 0
 				continue
 			}
