@@ -137,6 +137,25 @@ func TestCallsForOneMultiNodeVolumeAtOnceAreAViolationOnOneNodeOnly(t *testing.T
 	})
 }
 
+// It says nothing of the mode of a volume that was never published.
+func TestFirstCallForAMultiNodeVolumeMayBeAnUnpublish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for node, violations := range map[string]int{"n2": 0, "n1": 1} {
+			b := newBackend(t, Options{})
+			turn(t, b, Knobs{Hang: []Hang{{}}})
+			go unpublish(t.Context(), b, "v", "n1")
+			synctest.Wait()
+			go publish(t.Context(), b, "v", node, rwx)
+			synctest.Wait()
+			if bk := b.Books(); bk.ViolationCount != violations {
+				t.Errorf("unpublish from n1, publish on %s: %v, want %d violations", node, bk.Violations, violations)
+			}
+			turn(t, b, Knobs{ReleaseAll: true})
+			synctest.Wait()
+		}
+	})
+}
+
 func TestCallInASingleNodeModeBesideOthersIsAViolation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, second := range map[string]func(b *Backend){

@@ -22,6 +22,7 @@ type request struct {
 	readonly   bool
 	accessMode string
 	multiNode  bool // of a multi-node mode, see Books.MaxInFlightPerVolume
+	modeKnown  bool // multiNode is sure
 	secrets    map[string]string
 	message    proto.Message
 }
@@ -31,6 +32,7 @@ type call struct {
 	Call
 	plan
 	multiNode bool
+	modeKnown bool
 	caller    context.Context // only to see whether the caller has left
 }
 
@@ -46,7 +48,7 @@ type ledger struct {
 	attaching        Flight
 	volumes          map[string][]*call // publishes and unpublishes in flight
 	volumeMax        map[string]int     // only volumes that ever had more than one
-	multiNode        map[string]bool    // volumes that were last asked for in a multi-node mode
+	multiNode        map[string]bool    // volumes that a publish asked for: whether in a multi-node mode at last
 	maxPerVolume     int
 	maxPerVolumeNode int
 	violations       []Violation // only appended to: snapshots share it
@@ -78,7 +80,7 @@ func newLedger(countersOnly bool) *ledger {
 // begin books the begin of a call.
 func (l *ledger) begin(ctx context.Context, r request, now time.Time) *call {
 	l.lastID++
-	c := &call{caller: ctx, multiNode: r.multiNode, Call: Call{
+	c := &call{caller: ctx, multiNode: r.multiNode, modeKnown: r.modeKnown, Call: Call{
 		ID: l.lastID, Method: r.method, Volume: r.volume, Node: r.node,
 		Readonly: r.readonly, AccessMode: r.accessMode, Start: now,
 		SecretKeys: slices.Sorted(maps.Keys(r.secrets)), SecretsHash: HashSecrets(r.secrets),
@@ -107,8 +109,11 @@ func (l *ledger) beginVolume(c *call) {
 	}
 	if c.Method == ControllerPublishVolume && c.multiNode {
 		l.multiNode[c.Volume] = true
+		for _, other := range l.volumes[c.Volume] {
+			other.multiNode = other.multiNode || !other.modeKnown
+		}
 	} else if c.Method == ControllerPublishVolume {
-		delete(l.multiNode, c.Volume)
+		l.multiNode[c.Volume] = false
 	}
 	l.volumes[c.Volume] = append(l.volumes[c.Volume], c)
 	calls := present(l.volumes[c.Volume])

@@ -15,7 +15,7 @@ type effect func(c *call) (changed bool, err error)
 // serve takes a call from its begin to its end.
 func (b *Backend) serve(ctx context.Context, r request, e effect) error {
 	b.mu.Lock()
-	r.multiNode = b.multiNode(r)
+	r.multiNode, r.modeKnown = b.multiNode(r)
 	c := b.ledger.begin(ctx, r, time.Now())
 	c.plan = b.behaviour.plan(r)
 	b.note()
@@ -31,20 +31,22 @@ func (b *Backend) serve(ctx context.Context, r request, e effect) error {
 }
 
 // multiNode says whether a call is of a multi-node mode: the one that a publish asks for, or
-// the one in which an unpublish finds its volume. Called with mu held.
-func (b *Backend) multiNode(r request) bool {
+// the one in which an unpublish finds its volume. It says too whether that is known: an unpublish of a
+// volume that was never published says nothing of its mode. Called with mu held.
+func (b *Backend) multiNode(r request) (multiNode, known bool) {
 	if r.method == ControllerPublishVolume {
-		return !Attachment{AccessMode: r.accessMode}.singleNode()
+		return !Attachment{AccessMode: r.accessMode}.singleNode(), true
 	}
 	if r.node == "" {
-		return false // from all nodes
+		return false, true // from all nodes
 	}
 	if v := b.storage.volumes[r.volume]; v != nil {
 		if a, ok := v.nodes[r.node]; ok && !a.Foreign {
-			return !a.singleNode()
+			return !a.singleNode(), true
 		}
 	}
-	return b.ledger.multiNode[r.volume]
+	multiNode, known = b.ledger.multiNode[r.volume]
+	return multiNode, known
 }
 
 // run meets the knobs and does the work in between.
