@@ -172,12 +172,3 @@ func (d *driver) settled() map[string]*storagev1.VolumeAttachment {
 	}
 	return settled
 }
-
-// cachedFacts collects what the caches know of a VolumeAttachment.
-func (d *driver) cachedFacts(va *storagev1.VolumeAttachment) attach.Facts {
-	return attach.Facts{
-		VolumeAttachment: va,
-		PersistentVolume: d.overlay.Volume(attach.VolumeName(va)),
-		CSINode:          d.cluster.CSINode(va.Spec.NodeName),
-	}
-}

@@ -36,7 +36,7 @@ func (d *driver) execute(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 	}
 	var reserved attach.Target
 	for {
-		effect := d.table.Next(c, x.pass)
+		effect := d.table.NextEffect(c, x.pass)
 		if effect.Kind == volume.Finished {
 			return nil
 		}
@@ -50,7 +50,7 @@ func (d *driver) execute(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 		d.table.Start(c, x.pass, effect)
 		outcome, err := x.do(ctx, effect)
 		d.table.Apply(c, &x.pass, effect, outcome)
-		if err != nil && d.table.Next(c, x.pass).Kind != volume.Leave {
+		if err != nil && d.table.NextEffect(c, x.pass).Kind != volume.Leave {
 			return err
 		}
 	}
@@ -166,31 +166,4 @@ type workerWrites struct {
 func (w workerWrites) VolumeAttachmentWritten(va *storagev1.VolumeAttachment) {
 	w.Overlay.VolumeAttachmentWritten(va)
 	w.table.Saw(va)
-}
-
-// readOthers reads those other VolumeAttachments of a volume anew that the cache has from before this
-// term: whoever had the lease then may have attached them, and their deletions may not be in the
-// cache yet. A detach that is found goes before an attach.
-func (d *driver) readOthers(ctx context.Context, va *storagev1.VolumeAttachment) {
-	for _, other := range d.cluster.AttachmentsOfVolume(attach.VolumeName(va)) { // none of an inline volume
-		if other.Name == va.Name || other.Spec.Attacher != d.name {
-			continue
-		}
-		if known := d.overlay.Newest(other); d.before(known) {
-			now, err := d.cluster.ReadAttachment(ctx, other.Name)
-			if err == nil && now != nil && now.UID == other.UID {
-				d.overlay.VolumeAttachmentWritten(now)
-			}
-		}
-		newest := d.overlay.Attachment(other.Name)
-		if newest == nil {
-			continue
-		}
-		key := volume.ClaimKey(other.Name)
-		if op, l := d.wantedOf(d.decider(), newest); op == attach.Detaching {
-			if e, ok := d.table.Look(key); !ok || e.Lane != l {
-				d.table.Add(key, l, d.placeOf(newest, op))
-			}
-		}
-	}
 }

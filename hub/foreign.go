@@ -34,7 +34,7 @@ func (i *intruder) get() (attach.Write, string) {
 // checkWriter looks whether a change of a VolumeAttachment was made by another attacher
 // since this process works for the driver.
 func (d *driver) checkWriter(before, va *storagev1.VolumeAttachment) {
-	if before == nil || before.UID != va.UID || d.before(va) {
+	if before == nil || before.UID != va.UID || d.isFromBeforeTerm(va) {
 		return
 	}
 	w, foreign := attach.ForeignWrite(before, va, d.finalizer)

@@ -81,7 +81,7 @@ func (b *bench) carryOut(plan attach.Plan, p progress) error {
 	a, pass := b.attacher(), volume.NewPass(plan)
 	var lives *storagev1.VolumeAttachment
 	for {
-		effect := p.table.Next(p.claim, pass)
+		effect := p.table.NextEffect(p.claim, pass)
 		p.table.Start(p.claim, pass, effect)
 		outcome, err := volume.Outcome{Owner: volume.NoOwner}, error(nil)
 		switch effect.Kind {

@@ -124,13 +124,6 @@ func (d *driver) surelyOf(target attach.Target, names []string) []string {
 	})
 }
 
-// factsOf is cachedFacts with the last state of a PersistentVolume that is gone.
-func (d *driver) factsOf(va *storagev1.VolumeAttachment) attach.Facts {
-	facts := d.cachedFacts(va)
-	facts.PersistentVolume = d.overlay.CachedOrDeleted(va)
-	return facts
-}
-
 // isTouched reports whether anybody may have called the driver for a VolumeAttachment.
 func (d *driver) isTouched(va *storagev1.VolumeAttachment) bool {
 	return va.Status.Attached || attach.HasFinalizer(va.Finalizers, d.finalizer) || va.Spec.Source.InlineVolumeSpec != nil

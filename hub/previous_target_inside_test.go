@@ -29,7 +29,7 @@ func (d *driver) moveOn(t *testing.T, c *volume.Claim) {
 	t.Helper()
 	pass := volume.Pass{Operation: attach.Attaching, Calls: true, Target: attach.Target{VolumeHandle: "handle", NodeID: "id-new"}}
 	for _, kind := range []volume.EffectKind{volume.FindOwners, volume.Leave} {
-		effect := d.table.Next(c, pass)
+		effect := d.table.NextEffect(c, pass)
 		if effect != (volume.Effect{Kind: kind, Target: routedTarget}) {
 			t.Fatalf("the next effect is %+v, want %d", effect, kind)
 		}

@@ -172,7 +172,7 @@ func TestLateEventsOfWhatIsGoneCauseNoSecondDetach(t *testing.T) {
 	// The finalizer was removed after a detach of this process; the cache has seen the end.
 	pass := volume.Pass{Operation: attach.Detaching, Calls: true, Target: attach.NotedTarget(dying)}
 	for _, kind := range []volume.EffectKind{volume.FindOwners, volume.Unpublish, volume.Release} {
-		effect := d.table.Next(c, pass)
+		effect := d.table.NextEffect(c, pass)
 		if effect.Kind != kind {
 			t.Fatalf("the next effect is %d, want %d", effect.Kind, kind)
 		}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -42,9 +43,9 @@ func (d *driver) readBeginning(ctx context.Context) {
 // beginningPause is how long it takes until that is tried again.
 const beginningPause = 500 * time.Millisecond
 
-// before reports whether a state of a VolumeAttachment is from before this term, so that
+// isFromBeforeTerm reports whether a state of a VolumeAttachment is from before this term, so that
 // whoever had the lease then may have written a later one.
-func (d *driver) before(va *storagev1.VolumeAttachment) bool {
+func (d *driver) isFromBeforeTerm(va *storagev1.VolumeAttachment) bool {
 	if d.began == "" {
 		return false
 	}
@@ -75,7 +76,7 @@ func (d *driver) knowsAll() (bool, error) {
 // catchUp returns a VolumeAttachment as it is when it is worked on for the first time in
 // a term, nil if it is gone. What has changed since the term began costs no request.
 func (d *driver) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
-	if e.Retries.ReadAnew == va.UID || !d.before(va) {
+	if e.Retries.ReadAnew == va.UID || !d.isFromBeforeTerm(va) {
 		return va, nil
 	}
 	now, err := d.cluster.ReadAttachment(ctx, va.Name)
@@ -89,4 +90,31 @@ func (d *driver) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 	e.Retries.ReadAnew = va.UID
 	workerWrites{d.overlay, d.table}.VolumeAttachmentWritten(now)
 	return now, nil
+}
+
+// readOthers reads those other VolumeAttachments of a volume anew that the cache has from before this
+// term: whoever had the lease then may have attached them, and their deletions may not be in the
+// cache yet. A detach that is found goes before an attach.
+func (d *driver) readOthers(ctx context.Context, va *storagev1.VolumeAttachment) {
+	for _, other := range d.cluster.AttachmentsOfVolume(attach.VolumeName(va)) { // none of an inline volume
+		if other.Name == va.Name || other.Spec.Attacher != d.name {
+			continue
+		}
+		if known := d.overlay.Newest(other); d.isFromBeforeTerm(known) {
+			now, err := d.cluster.ReadAttachment(ctx, other.Name)
+			if err == nil && now != nil && now.UID == other.UID {
+				d.overlay.VolumeAttachmentWritten(now)
+			}
+		}
+		newest := d.overlay.Attachment(other.Name)
+		if newest == nil {
+			continue
+		}
+		key := volume.ClaimKey(other.Name)
+		if op, l := d.wantedOf(d.decider(), newest); op == attach.Detaching {
+			if e, ok := d.table.Look(key); !ok || e.Lane != l {
+				d.table.Add(key, l, d.placeOf(newest, op))
+			}
+		}
+	}
 }

@@ -107,7 +107,7 @@ func (d *driver) onAttachment(before, va *storagev1.VolumeAttachment) {
 func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
 	d.overlay.VolumeAttachmentDeleted(va)
 	var last *attach.Record
-	if (!d.before(va) || cutShort(va, d.finalizer)) && !d.table.WasReleased(va.UID) {
+	if (!d.isFromBeforeTerm(va) || cutShort(va, d.finalizer)) && !d.table.WasReleased(va.UID) {
 		if r, ok := d.decider().LastRecorded(d.factsOf(va)); ok {
 			last = &r
 		}

@@ -12,10 +12,10 @@
 //   - A Volume is what is placed at one volume handle: entries and unowned publications.
 //   - Next says which entries of a volume may start. Only these are in a lane; the others are
 //     blocked, and their Wait says by what. A worker asks again with Reserve before it calls.
-//   - A Pass is one look of a worker at a claim. Each Effect is one step to the outside: next says
-//     which comes, apply takes in how it ended. Package hub makes the steps and decides nothing.
+//   - A Pass is one look of a worker at a claim. Each Effect is one step to the outside:
+//     nextEffect says which comes, apply takes in how it ended. Package hub makes the steps and decides nothing.
 //
-// Next, and next, start and apply of a claim, are pure: they use no clock, lock or goroutine.
+// Next and a claim's nextEffect, start and apply are pure: they use no clock, lock or goroutine.
 //
 // An entry's way: an event asks for it (Add), Next lets it into its lane, Run hands it to a worker,
 // the worker plans a Pass and makes its effects, and says when to look again (Done, DoneFor,

@@ -77,8 +77,8 @@ func (ls *lanes) nextStep(now time.Time) time.Duration {
 	return rampStep - elapsed%rampStep
 }
 
-// next returns the item to start now, nil for none. It does not move it.
-func (ls *lanes) next(now time.Time) *Entry {
+// pick returns the entry to start now, nil for none. It does not move it.
+func (ls *lanes) pick(now time.Time) *Entry {
 	release := &ls.load[ReleaseLane]
 	if release.waiting.Len() > 0 && release.running.Len() < releaseWorkers {
 		return release.waiting.Front().Value.(*Entry)

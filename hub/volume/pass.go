@@ -98,8 +98,8 @@ func NewPass(p attach.Plan) Pass {
 // after one answer (csi-attacher asks for the new node ID only).
 const previousTries = 3
 
-// next returns the next effect of a pass. It is pure.
-func (c *Claim) next(p Pass) Effect {
+// nextEffect returns the next effect of a pass. It is pure.
+func (c *Claim) nextEffect(p Pass) Effect {
 	believed := c.publication
 	if p.Target.VolumeHandle != "" && believed.MayBePublished() && believed.Target != p.Target {
 		// The note of that target is all that other processes would find it by: the unpublish
@@ -244,11 +244,11 @@ func (t *Table) Believed(c *Claim) Publication {
 	return c.publication
 }
 
-// Next returns the next effect of a pass.
-func (t *Table) Next(c *Claim, p Pass) Effect {
+// NextEffect returns the next effect of a pass.
+func (t *Table) NextEffect(c *Claim, p Pass) Effect {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return c.next(p)
+	return c.nextEffect(p)
 }
 
 // Start takes in that an effect begins: a call that is in flight may have its effect.

@@ -167,7 +167,7 @@ func (m *passModel) work() {
 	}
 	m.pass = volume.NewPass(plan)
 	for n := 0; ; n++ {
-		m.effect = m.table.Next(m.claim, m.pass)
+		m.effect = m.table.NextEffect(m.claim, m.pass)
 		if m.effect.Kind == volume.Finished {
 			return
 		}
@@ -182,7 +182,7 @@ func (m *passModel) work() {
 		}
 		m.table.Apply(m.claim, &m.pass, m.effect, o)
 		m.checkBelief()
-		if m.va == nil || failed && m.table.Next(m.claim, m.pass).Kind != volume.Leave {
+		if m.va == nil || failed && m.table.NextEffect(m.claim, m.pass).Kind != volume.Leave {
 			return
 		}
 	}

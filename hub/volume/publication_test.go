@@ -46,7 +46,7 @@ func detachAt(nodeID string) volume.Pass {
 func (c claimed) run(pass volume.Pass, outcomes map[volume.EffectKind]volume.Outcome) []string {
 	var effects []string
 	for {
-		e := c.Next(c.claim, pass)
+		e := c.NextEffect(c.claim, pass)
 		if e.Kind == volume.Finished {
 			return effects
 		}
@@ -61,7 +61,7 @@ func (c claimed) run(pass volume.Pass, outcomes map[volume.EffectKind]volume.Out
 		}
 		c.Start(c.claim, pass, e)
 		c.Apply(c.claim, &pass, e, o)
-		if o.Result != volume.Succeeded && c.Next(c.claim, pass).Kind != volume.Leave {
+		if o.Result != volume.Succeeded && c.NextEffect(c.claim, pass).Kind != volume.Leave {
 			return effects
 		}
 	}

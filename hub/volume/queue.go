@@ -94,7 +94,7 @@ func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 		t.becomeDue(heap.Pop(&t.delayed).(*Entry))
 	}
 	for {
-		e := t.lanes.next(now)
+		e := t.lanes.pick(now)
 		if e == nil {
 			break
 		}

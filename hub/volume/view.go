@@ -82,7 +82,7 @@ func (t *Table) IsWedged(now time.Time) bool {
 		return false
 	}
 	due := len(t.delayed) > 0 && now.Sub(t.delayed[0].due) > WedgedAfter
-	return !t.looked.IsZero() && now.Sub(t.looked) > WedgedAfter && (due || t.lanes.next(now) != nil)
+	return !t.looked.IsZero() && now.Sub(t.looked) > WedgedAfter && (due || t.lanes.pick(now) != nil)
 }
 
 // IsOwed reports whether a publication is unowned that this process has to see to.
