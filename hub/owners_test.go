@@ -98,6 +98,7 @@ func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThe
 	another := func(va *storagev1.VolumeAttachment) { va.UID = "uid-9" }
 	foreign := func(va *storagev1.VolumeAttachment) { va.Spec.Attacher = "foreign.example.com" }
 	elsewhere := func(va *storagev1.VolumeAttachment) { va.Spec.NodeName = "elsewhere" }
+	named := func(va *storagev1.VolumeAttachment) { va.Spec.Source.PersistentVolumeName = new("unknown") }
 	moved := func(va *storagev1.VolumeAttachment) { va.Annotations[attach.AnnotationNodeID] = "id-new" }
 	other := guardedVolume(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "other" })
 	both := func(first, second *storagev1.VolumeAttachment) []*storagev1.VolumeAttachment {
@@ -126,6 +127,8 @@ func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThe
 		"one waits for it":              {both(next(unguarded, unattached), nil), answers{"next": next(unguarded, unattached)}, nil, volume.Wanted, 1},
 		"one lost its finalizer":        {both(next(), nil), answers{"next": next(unguarded)}, nil, volume.Unclear, 0},
 		"one has some volume":           {both(next(without), nil), answers{"next": next(without)}, nil, volume.Unclear, 0},
+		"one is attached to some":       {both(next(without, unattached), nil), answers{"next": next(without, unattached)}, nil, volume.Unclear, 0},
+		"one elsewhere, of that ID":     {both(next(without, elsewhere, named), nil), answers{"next": next(without, elsewhere, named)}, nil, volume.Unclear, 0},
 		"one has another, now gone":     {both(next(without), nil), answers{"next": next(without)}, other, volume.NoOwner, 1},
 		"nobody tells":                  {both(next(), nil), nil, nil, volume.Unclear, 0},
 		"the first is gone, not second": {both(next(), second), answers{"second": second}, nil, volume.Owned, 0},

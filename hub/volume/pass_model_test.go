@@ -49,7 +49,7 @@ type truth struct {
 	Gone     bool // an unpublish succeeded here, and no call began since
 	Left     bool // a Leave has made it unowned
 	Lost     bool // after that the process ended: nobody knows of it any more
-	Refusals int  // answers of unpublishes in a row that were errors, 3 at most
+	Refusals int  // answers of unpublishes in a row, here as the previous target, that were errors; 3 at most
 }
 
 func newPassModel(s *script, edit func(*passModel)) *passModel {
@@ -230,7 +230,12 @@ func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
 		ends = append(written(func() { m.va.Status.Attached = true }), end{"too large", volume.Rejected, func() { is.Done = !m.pass.Calls }})
 	case volume.Unpublish:
 		gone := func() { is = truth{Gone: true} }
-		ends = []end{{"done", volume.Succeeded, gone}, {"error", volume.Failed, func() { is.Refusals = min(is.Refusals+1, 3) }},
+		refused := func() {
+			if at != m.pass.Target {
+				is.Refusals = min(is.Refusals+1, 3)
+			}
+		}
+		ends = []end{{"done", volume.Succeeded, gone}, {"error", volume.Failed, refused},
 			{"not called or cut off", volume.NotDone, nil}, {"done, the process ends", ended, gone}}
 	case volume.Leave:
 		ends = []end{{"done", volume.Succeeded, func() { is.Left, is.Refusals = true, 0 }}}

@@ -127,6 +127,18 @@ func TestEffectsOfAPassComeInOrderAndNoneIsNeedless(t *testing.T) {
 			c.run(detachAt("id-2"), outcomes{volume.Unpublish: failed})
 			c.run(detachAt("id-2"), outcomes{volume.Unpublish: failed})
 		}, detachAt("id-2"), outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "Leave elsewhere", "FindOwners", "Unpublish"}},
+		"detach at a third node ID, refused twice, after the first was left": {func(c claimed) {
+			c.run(attachAt("id-1"), outcomes{volume.Publish: failed})
+			c.run(attachAt("id-2"), outcomes{volume.Unpublish: failed})
+			c.run(detachAt("id-3"), outcomes{volume.Unpublish: failed})
+		}, detachAt("id-3"), outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
+		"detach at a third node ID, refused once, after two refusals at the first": {func(c claimed) {
+			c.run(attachAt("id-1"), nil)
+			c.run(detachAt("id-2"), outcomes{volume.Unpublish: failed})
+			c.run(detachAt("id-2"), outcomes{volume.Unpublish: failed})
+			c.run(detachAt("id-2"), outcomes{volume.Release: notDone})
+			c.run(attachAt("id-2"), nil) // attachRequired was false for a while
+		}, detachAt("id-3"), outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
 		"detach at another node ID, wanted at the previous one": {func(c claimed) { c.run(attachAt("id-1"), nil) }, detachAt("id-2"),
 			outcomes{volume.FindOwners: {Owner: volume.Wanted}}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "FindOwners", "Unpublish", "Release"}},
 	} {
@@ -137,6 +149,23 @@ func TestEffectsOfAPassComeInOrderAndNoneIsNeedless(t *testing.T) {
 			}
 			if got := claim.run(c.pass, c.out); !slices.Equal(got, c.want) {
 				t.Errorf("effects %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestVolumeThatAnotherOwnsIsNotLeftToBeDetached(t *testing.T) {
+	for name, c := range map[string]struct {
+		owner volume.Ownership
+		want  bool
+	}{"owned": {volume.Owned, false}, "unclear": {volume.Unclear, true}} {
+		t.Run(name, func(t *testing.T) {
+			claim := newClaimed()
+			claim.run(attachAt("id-1"), nil)
+			claim.run(detachAt("id-1"), map[volume.EffectKind]volume.Outcome{volume.FindOwners: {Owner: c.owner}, volume.LookAgain: {Result: volume.NotDone}})
+			claim.Gone(claim.claim.Identity, nil)
+			if _, unowned := claim.Unowned(target("id-1")); unowned != c.want {
+				t.Errorf("unowned when it is gone: %v, want %v", unowned, c.want)
 			}
 		})
 	}
