@@ -83,7 +83,11 @@ func (d *driver) workOnUnowned(ctx context.Context, e *volume.Entry) {
 // retryUnowned ends the run of an entry that could not detach, for good if it is hopeless.
 func (d *driver) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Unowned, err error) {
 	now, settings := time.Now(), d.desired.settings()
-	u = d.unownedFailed(u, err, now)
+	u, ok := d.unownedFailed(u, err, now)
+	if !ok {
+		d.table.Done(e)
+		return
+	}
 	if u.Hopeless(settings.StuckAfter, d.sinceConnected(), now) {
 		d.logger.Info("Gave up to detach a volume: the driver does not know it there", "volumeHandle", u.Target.VolumeHandle, "nodeID", u.Target.NodeID,
 			"node", u.Left.Node, "volumeAttachment", u.Left.Name, "tries", u.Failures, "lastError", u.Error)
@@ -104,12 +108,15 @@ func (d *driver) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 }
 
 // unownedFailed takes in that the detach of an unowned publication has failed, and returns how it
-// stands.
-func (d *driver) unownedFailed(u volume.Unowned, err error, now time.Time) volume.Unowned {
-	u = d.table.UnownedFailed(u.Target, err, now)
+// stands, and whether there is still one.
+func (d *driver) unownedFailed(u volume.Unowned, err error, now time.Time) (volume.Unowned, bool) {
+	u, ok := d.table.UnownedFailed(u.Target, err, now)
+	if !ok {
+		return u, false
+	}
 	d.events.failed(goneObject(u.Left), attach.Detaching, err)
 	d.tally.failedWith(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.Left.Name, Text: u.Error}, now.Sub(u.Since))
-	return u
+	return u, true
 }
 
 // isLeftShared reports whether a volume that was published at a target is surely a multi-node one, now

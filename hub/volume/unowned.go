@@ -111,16 +111,16 @@ func (u *Unowned) withholds(stuckAfter time.Duration, now time.Time) bool {
 }
 
 // UnownedFailed takes in that the detach of an unowned publication has failed, and returns how it
-// stands.
-func (t *Table) UnownedFailed(target attach.Target, err error, now time.Time) Unowned {
+// stands, and whether there is still one at the target: a listing may have ended it meanwhile.
+func (t *Table) UnownedFailed(target attach.Target, err error, now time.Time) (Unowned, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	u := t.unowned(target)
 	if u == nil {
-		return Unowned{}
+		return Unowned{}, false
 	}
 	u.failed(err, now)
-	return *u
+	return *u, true
 }
 
 // UnownedWaits notes why an unowned publication is not detached now, and returns for how long that

@@ -488,7 +488,7 @@ func TestDetachOfAnUnownedPublicationIsGivenUpOnlyAfterDefinitiveAnswersForLong(
 			now := begin
 			var u volume.Unowned
 			for _, err := range c.errs {
-				u = table.UnownedFailed(r.Target, err, now)
+				u, _ = table.UnownedFailed(r.Target, err, now)
 				now = now.Add(10 * time.Minute)
 			}
 			now = now.Add(-10 * time.Minute)
