@@ -47,7 +47,7 @@ func (d *driver) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	owner, err := d.owners(ctx, u.Left, target)
 	switch owner {
 	case volume.Owned:
-		d.table.Resolve(target)
+		d.table.ResolveOwned(e)
 		d.table.Done(e)
 		return
 	case volume.Wanted, volume.Unclear:

@@ -1,12 +1,15 @@
 package hub
 
 import (
+	"net/http"
+	"path"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
@@ -34,6 +37,44 @@ func TestUnownedPublicationThatAListingEndsDuringItsCallIsNotTriedAgain(t *testi
 		d.work(t.Context(), e)
 		if _, unowned := d.table.Unowned(routedTarget); unowned || d.table.Has(e.Key) || len(session.calls) != 2 {
 			t.Errorf("unowned %v, entry %v, calls %v; want nothing left after two calls", unowned, d.table.Has(e.Key), session.calls)
+		}
+	})
+}
+
+// afterRead calls a function when an object was read.
+type afterRead struct {
+	http.RoundTripper
+	call func(name string)
+}
+
+func (a afterRead) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := a.RoundTripper.RoundTrip(r)
+	a.call(path.Base(r.URL.Path))
+	return response, err
+}
+
+// The watch told of its end before the worker had the answer: the volume stayed attached, and nobody knew of it.
+func TestUnownedPublicationIsDetachedIfItsOwnerVanishesWhileItIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.Name, va.UID = "owner", "uid-2" })
+		api, session := answers{"owner": owner}, &unpublishing{}
+		var d *driver
+		d = routedOn(t, kubeOn(t, afterRead{api, func(name string) {
+			if api[name] == owner {
+				delete(api, name)
+				d.onAttachmentGone(owner)
+			}
+		}}))
+		d.connection.session.Store(&liveSession{Session: session})
+		if err := d.cluster.Put(owner); err != nil {
+			t.Fatal(err)
+		}
+		d.table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget})
+		for e := d.start(t); e != nil; e = d.start(t) {
+			d.work(t.Context(), e)
+		}
+		if _, unowned := d.table.Unowned(routedTarget); session.calls != 1 || unowned {
+			t.Errorf("%d calls, unowned %v; want it detached", session.calls, unowned)
 		}
 	})
 }

@@ -47,6 +47,16 @@ func (t *Table) Resolve(target attach.Target) {
 	t.resolve(target)
 }
 
+// ResolveOwned ends the unowned publication of a running entry, whose owner its worker has read,
+// unless the publication was left once more since the entry began to run.
+func (t *Table) ResolveOwned(e *Entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !e.again {
+		t.resolve(e.Key.Target)
+	}
+}
+
 // Unowned returns a copy of an unowned publication, and whether there is one at the target.
 func (t *Table) Unowned(target attach.Target) (Unowned, bool) {
 	t.mu.Lock()
