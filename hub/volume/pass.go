@@ -165,9 +165,11 @@ func (c *Claim) apply(p *Pass, e Effect, o Outcome) {
 	ok := o.Result == Succeeded
 	switch e.Kind {
 	case FindOwners:
-		if e.Target == p.Target {
+		switch {
+		case !ok: // to be read again: the driver must not be left unasked because of that
+		case e.Target == p.Target:
 			p.owner = o.Owner
-		} else {
+		default:
 			p.previous = o.Owner
 		}
 	case ReadSecret:

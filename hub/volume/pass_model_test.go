@@ -203,9 +203,10 @@ func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
 		names := []string{"no owner", "wanted", "owned", "unclear", "unclear, as reads fail"}
 		n := m.choose(m, "owners", len(names))
 		o.Owner = []volume.Ownership{volume.NoOwner, volume.Wanted, volume.Owned, volume.Unclear, volume.Unclear}[n]
-		m.owners[at] = o.Owner
 		if n == 4 {
 			o.Result = volume.NotDone
+		} else {
+			m.owners[at] = o.Owner
 		}
 		m.log("owners at %s: %s", at.NodeID, names[n])
 		return o, n == 4, true
