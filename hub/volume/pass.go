@@ -213,7 +213,7 @@ func (c *Claim) unpublished(p *Pass, e Effect, r Result) {
 		c.forgetLeft(e.Target)
 		return
 	}
-	if e.Target == p.Target || r == NotDone {
+	if e.Target == p.Target || r != Failed { // Rejected: a Secret is not there, say
 		return
 	}
 	tries := previousTries

@@ -237,7 +237,7 @@ func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
 			}
 		}
 		ends = []end{{"done", volume.Succeeded, gone}, {"error", volume.Failed, refused},
-			{"not called or cut off", volume.NotDone, nil}, {"done, the process ends", ended, gone}}
+			{"not called or cut off", volume.NotDone, nil}, {"not called, no secret", volume.Rejected, nil}, {"done, the process ends", ended, gone}}
 	case volume.Leave:
 		ends = []end{{"done", volume.Succeeded, func() { is.Left, is.Refusals = true, 0 }}}
 	case volume.Release:

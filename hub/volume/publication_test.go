@@ -105,6 +105,8 @@ func TestEffectsOfAPassComeInOrderAndNoneIsNeedless(t *testing.T) {
 			outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "Leave elsewhere", "ReadSecret", "Guard", "Publish", "MarkAttached"}},
 		"attach at another node ID, no answer at the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
 			outcomes{volume.Unpublish: notDone}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
+		"attach at another node ID, no secret for the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
+			outcomes{volume.Unpublish: {Result: volume.Rejected}}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
 		"attach at another node ID, owners at the previous one not readable": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
 			outcomes{volume.FindOwners: {Owner: volume.Unclear, Result: volume.NotDone}}, []string{"FindOwners elsewhere"}},
 		"attach at another node ID, owned at the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
