@@ -90,7 +90,11 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		}
 		err = a.MarkAttached(ctx, x.plan, d.table.Believed(x.claim).Context)
 	case volume.Unpublish:
-		err = d.unpublish(ctx, d.table.Believed(x.claim), effect.Target, x.plan.SecretRef)
+		now := x.plan.SecretRef
+		if effect.Target.VolumeHandle != x.plan.Target.VolumeHandle {
+			now = nil // the PersistentVolume was recreated: its Secret is that of another volume
+		}
+		err = d.unpublish(ctx, d.table.Believed(x.claim), effect.Target, now)
 	case volume.Leave:
 		klog.FromContext(ctx).Info("The volume is left where it was attached before, to be detached later", "volumeHandle", effect.Target.VolumeHandle, "nodeID", effect.Target.NodeID)
 	case volume.Release:

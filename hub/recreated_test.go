@@ -144,3 +144,24 @@ func (v *virtual) annotate(name, key, value string) {
 		v.t.Fatal(err)
 	}
 }
+
+// Another process had begun to attach the old volume; its unpublish was sent the secret of the new one.
+func TestPreviousVolumeIsNotSentTheSecretOfTheRecreatedPersistentVolume(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.register("n", "id-n")
+		va := v.attachment("v", "n")
+		begun := va.Build()
+		begun.Finalizers = []string{attach.Finalizer(virtualDriver)}
+		begun.Annotations = map[string]string{attach.AnnotationNodeID: "id-n", attach.AnnotationVolumeHandle: "old"}
+		if _, err := v.kube.StorageV1().VolumeAttachments().Create(v.t.Context(), begun, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		v.create(testbed.Secret{Name: "second", Data: map[string]string{"key": "two"}})
+		v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Handle: "new", Secret: &corev1.SecretReference{Namespace: "default", Name: "second"}})
+		v.start()
+		v.pass(time.Minute)
+		if request := v.backend.LastUnpublish("old"); request == nil || len(request.GetSecrets()) > 0 || !v.get(va.Name).Status.Attached {
+			t.Errorf("unpublish of the old volume %v, attached %v; want one without a secret, and the new volume attached", request, v.get(va.Name).Status.Attached)
+		}
+	})
+}
