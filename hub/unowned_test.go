@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -194,6 +195,15 @@ func TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt(t *testin
 		}, 0},
 		"attached elsewhere, single-node": {single, attachedElsewhere, 0},
 		"attached elsewhere, multi-node":  {multi, attachedElsewhere, 1},
+		"marked elsewhere by mistake": {single, func(v *virtual) { // kubernetes/kubernetes issue 124749
+			v.register("other", "id-other")
+			v.pass(2 * time.Second)
+			va := v.attachment("v", "other").Build()
+			va.Status.Attached = true
+			if _, err := v.kube.StorageV1().VolumeAttachments().Create(v.t.Context(), va, metav1.CreateOptions{}); err != nil {
+				v.t.Fatal(err)
+			}
+		}, 1},
 	} {
 		for _, standby := range []bool{true, false} {
 			kind := map[bool]string{true: "that vanished before the term", false: "of a term before"}[standby]

@@ -39,7 +39,8 @@ func (d *driver) confirm() {
 			continue
 		}
 		for _, va := range d.cluster.AttachmentsOfHandle(d.name, u.Target.VolumeHandle) {
-			if va.Status.Attached && va.CreationTimestamp.After(since) && attach.NotedTarget(va).NodeID != u.Target.NodeID {
+			noted := attach.NotedTarget(va).NodeID // "": it is not sure that it is attached, nor where
+			if va.Status.Attached && va.CreationTimestamp.After(since) && noted != "" && noted != u.Target.NodeID {
 				d.table.Resolve(u.Target)
 			}
 		}
