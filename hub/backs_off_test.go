@@ -72,3 +72,25 @@ func TestAttachElsewhereWaitsForADetachUntilTheDriverHasAnsweredIt(t *testing.T)
 		})
 	}
 }
+
+// A webhook refused the write that removes the finalizer: the volume was detached, and was attached nowhere else.
+func TestAttachElsewhereDoesNotWaitForTheFinalizerOfWhatIsDetached(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.start()
+		va := v.attached()
+		v.api.Intercept(func(r fakekube.Request) int {
+			if r == (fakekube.Request{Verb: "patch", Resource: "volumeattachments", Name: va.Name}) {
+				return http.StatusInternalServerError
+			}
+			return 0
+		})
+		v.delete(va)
+		v.register("other", "id-other")
+		elsewhere := v.attachment("v", "other")
+		v.create(elsewhere)
+		v.pass(10 * time.Minute)
+		if n := v.calls(fakecsi.ControllerUnpublishVolume, "v", "id-n"); n != 1 || !v.get(elsewhere.Name).Status.Attached {
+			t.Errorf("%d calls to detach it, attached elsewhere %v; want one, and then the attach", n, v.get(elsewhere.Name).Status.Attached)
+		}
+	})
+}

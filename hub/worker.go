@@ -44,7 +44,7 @@ func (d *driver) workOnClaim(ctx context.Context, e *volume.Entry) {
 	if err != nil {
 		op, _ := d.wanted(name)
 		d.saveError(ctx, old, e, op, err)
-		d.retry(ctx, e, op, err)
+		d.retry(ctx, e, c, op, err)
 		return
 	}
 	if va == nil {
@@ -57,7 +57,7 @@ func (d *driver) workOnClaim(ctx context.Context, e *volume.Entry) {
 	case isFenced(err):
 		d.table.Postpone(e, e.Lane(), fencePause)
 	case err != nil:
-		d.retry(ctx, e, op, err)
+		d.retry(ctx, e, c, op, err)
 	default:
 		d.succeeded(e, va, op)
 	}
@@ -175,7 +175,7 @@ func (d *driver) waitsOut(e *volume.Entry, err error) bool {
 }
 
 // retry ends the run of an entry that did not succeed.
-func (d *driver) retry(ctx context.Context, e *volume.Entry, op attach.Operation, err error) {
+func (d *driver) retry(ctx context.Context, e *volume.Entry, c *volume.Claim, op attach.Operation, err error) {
 	name := e.Key.Name
 	if d.waitsOut(e, err) {
 		_, l := d.wanted(name)
@@ -199,7 +199,9 @@ func (d *driver) retry(ctx context.Context, e *volume.Entry, op attach.Operation
 	}
 	klog.FromContext(ctx).V(2).Info("Not done, will try again", "operation", op,
 		"failures", failures, "in", delay, "err", err)
-	if delay > 0 && attach.NotReady(err) { // the driver was not asked: an attach elsewhere waits until it is
+	// The driver was not asked: an attach elsewhere waits until it is. If the volume is unpublished
+	// already, nothing is left to wait for.
+	if delay > 0 && attach.NotReady(err) && d.table.Believed(c).Belief != volume.Unpublished {
 		d.table.Postpone(e, l, delay)
 		return
 	}
