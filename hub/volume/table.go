@@ -188,6 +188,7 @@ func (t *Table) done(e *Entry, l Lane, delay time.Duration, soon bool) {
 	if e.Key.Kind == ClaimKind {
 		if c := t.claims[e.Key.Name]; c != nil && !c.gone.IsZero() {
 			t.close(c) // while others still have to wait for this entry
+			e.Retries, e.failures, e.failure = Retries{}, 0, ""
 		}
 	}
 	e.soon = e.soon || soon

@@ -253,6 +253,22 @@ func TestObjectOfTheSameNameStartsAfresh(t *testing.T) {
 	}
 }
 
+// The object vanished while a worker had it: the next one of the name inherited its backoff and its last error.
+func TestObjectOfTheSameNameStartsAfreshWhenTheOneBeforeVanishesDuringARun(t *testing.T) {
+	table := openTable(10, 0, true)
+	va := attachment("va", "1")
+	table.Open(va)
+	e := taken(t, table, "va", volume.AttachLane, only("v", "a"))
+	e.Retries.Failed(attach.Attaching, time.Now())
+	table.NoteFailure(e, 1, "of the one before")
+	table.Gone(volume.IdentityOf(va), nil)
+	table.Add(volume.ClaimKey("va"), volume.AttachLane, only("v", "a"))
+	table.DoneFor(e, volume.AttachLane, time.Hour)
+	if got := look(t, table, "va"); got.State != volume.Ready || got.Failures != 0 || got.Error != "" || e.Retries != (volume.Retries{}) {
+		t.Errorf("%+v, %+v; want it to start afresh", got, e.Retries)
+	}
+}
+
 func TestMissingObjectEndsItsClaimAndItsEntry(t *testing.T) {
 	table := openTable(10, 0, true)
 	table.Open(attachment("va", "1"))
