@@ -184,3 +184,24 @@ func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThe
 		})
 	}
 }
+
+// One of which nobody can tell which volume it has keeps no other from being detached; an attach elsewhere leaves the
+// previous target alone then, for later.
+func TestVolumeAttachmentOfAnUnknownVolumeIsAskedForOnlyWhereSomethingIsAttachedElsewhere(t *testing.T) {
+	unknown := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) {
+		va.Name, va.UID = "next", "uid-2"
+		delete(va.Annotations, attach.AnnotationVolumeHandle)
+	})
+	for op, want := range map[attach.Operation]volume.Ownership{attach.Attaching: volume.Unclear, attach.Detaching: volume.NoOwner} {
+		t.Run(op.String(), func(t *testing.T) {
+			d := routedOn(t, kubeOn(t, answers{"next": unknown}))
+			if err := d.cluster.Put(unknown.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+			claim := volume.IdentityOf(routedAttachment())
+			if got, err := d.ownersElsewhere(t.Context(), claim, op, routedTarget); got != want || err != nil {
+				t.Errorf("ownership %d, %v, want %d", got, err, want)
+			}
+		})
+	}
+}
