@@ -68,11 +68,11 @@ func (d *driver) findVanished(ctx context.Context) {
 	for _, c := range d.table.Claims() {
 		va := d.overlay.Attachment(c.Name)
 		if va == nil || va.UID != c.UID {
-			d.table.Missing(c.Name)
+			d.table.ReadGone(c.Identity, false)
 		} else if c.MayBePublished && !va.Status.Attached {
 			questions = append(questions, func() {
 				if va, err := d.read(ctx, c.Name); err == nil && (va == nil || va.UID != c.UID) {
-					d.table.Missing(c.Name)
+					d.table.ReadGone(c.Identity, false)
 				}
 			})
 		}
@@ -86,7 +86,7 @@ func (d *driver) detachNow(ctx context.Context, u volume.Unowned) {
 	logger := klog.FromContext(ctx).WithValues("volumeHandle", u.Target.VolumeHandle, "node", u.Left.Node)
 	switch owner, err := d.owners(ctx, u.Left, u.Target); owner {
 	case volume.Owned:
-		d.table.Resolve(u.Target)
+		d.table.ResolveOwned(u)
 		return
 	case volume.Unclear:
 		logger.Info("A volume whose VolumeAttachment is gone may stay attached, as it cannot be told whether another one has it", "err", err)

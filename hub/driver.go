@@ -83,7 +83,6 @@ func (d *driver) run(ctx context.Context) error {
 			goSafely(&d.workers, fail, func() { d.work(calls, e) })
 		})
 	})
-	d.readBeginning(ctx)
 	// Also while the driver cannot be called: what vanishes then is known to nobody else.
 	d.routes.open(d)
 	contain(fail, func() { d.connection.serve(d) })

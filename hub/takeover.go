@@ -16,32 +16,40 @@ import (
 // When a driver is taken over, the caches may not show yet what the one before has
 // written last. To believe them would be to call the driver once more for what is done.
 
-// readBeginning reads how far the VolumeAttachments had come when the term began, if another process
-// may have worked for the driver before. The Lease's own resourceVersion says nothing of that: leases
-// may be kept in an etcd of their own. It tries until ctx ends or the lease is lost.
-func (d *driver) readBeginning(ctx context.Context) {
-	if d.term.Continues() {
-		return
-	}
-	for {
+const (
+	// A term that cannot begin, as the Kubernetes API does not answer, is tried again.
+	beginRetryInitial = 500 * time.Millisecond
+	beginRetryMax     = 10 * time.Second
+)
+
+// begin reads how far the VolumeAttachments had come when the term began, if another process may
+// have worked for the driver before. The Lease's own resourceVersion says nothing of that: leases
+// may be kept in an etcd of their own. It blocks until that is read, and reports false if ctx ends
+// or the lease is lost before. An error is a fault of this program: a panic.
+func (d *driver) begin(ctx context.Context) (began bool, err error) {
+	contain(func(e error) { err = e }, func() { began = d.term.Continues() || d.readBeginning(ctx) })
+	return began && err == nil, err
+}
+
+func (d *driver) readBeginning(ctx context.Context) bool {
+	defer d.condition.wait("", time.Now())
+	for delay := beginRetryInitial; ; delay = min(2*delay, beginRetryMax) {
 		version, err := d.cluster.ReadAttachmentsVersion(ctx)
 		if err == nil {
 			d.began = version
-			return
+			return true
 		}
-		klog.FromContext(ctx).V(2).Info("Cannot begin to work for the driver, will try again", "err", err)
+		d.condition.wait(fmt.Sprintf("the lease is held, and work cannot begin: %v", err), time.Now())
+		klog.FromContext(ctx).V(2).Info("Cannot begin to work for the driver, will try again", "in", delay, "err", err)
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-d.term.Lost():
-			return
-		case <-time.After(beginningPause):
+			return false
+		case <-time.After(delay):
 		}
 	}
 }
-
-// beginningPause is how long it takes until that is tried again.
-const beginningPause = 500 * time.Millisecond
 
 // isFromBeforeTerm reports whether a state of a VolumeAttachment is from before this term, so that
 // whoever had the lease then may have written a later one.

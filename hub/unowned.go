@@ -47,7 +47,7 @@ func (d *driver) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	owner, err := d.owners(ctx, u.Left, target)
 	switch owner {
 	case volume.Owned:
-		d.table.ResolveOwned(e)
+		d.table.ResolveOwned(u)
 		d.table.Done(e)
 		return
 	case volume.Wanted, volume.Unclear:

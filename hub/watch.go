@@ -53,7 +53,7 @@ func (d *driver) confirm() {
 func (d *driver) findMissing() int {
 	missing := 0
 	for _, c := range d.table.Claims() {
-		if d.overlay.Attachment(c.Name) == nil && d.table.Missing(c.Name) {
+		if d.overlay.Attachment(c.Name) == nil && d.table.ReadGone(c.Identity, false) {
 			missing++
 		}
 	}

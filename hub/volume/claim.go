@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"slices"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -149,16 +150,20 @@ func (t *Table) WasReleased(uid types.UID) bool {
 }
 
 // ReadGone takes that a VolumeAttachment is gone, as a live read has shown. eventFollows says that the
-// watch has yet to report it: what the object has left is seen to now, and not once more then.
-func (t *Table) ReadGone(id Identity, eventFollows bool) {
+// watch has yet to report it: what the object has left is seen to now, and not once more then. It
+// reports whether there was a claim of the object.
+func (t *Table) ReadGone(id Identity, eventFollows bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if eventFollows {
 		t.released[id.UID] = true
 	}
-	if c := t.claims[id.Name]; c != nil && c.UID == id.UID {
-		t.gone(c)
+	c := t.claims[id.Name]
+	if c == nil || c.UID != id.UID {
+		return false
 	}
+	t.gone(c)
+	return true
 }
 
 // Gone takes that the watch has reported a VolumeAttachment as gone. last is what its last state
@@ -178,7 +183,7 @@ func (t *Table) Gone(id Identity, last *attach.Record) {
 		}
 		return
 	}
-	if last != nil {
+	if last != nil && !slices.Contains(c.left, last.Target) {
 		c.publication.restore(*last)
 	}
 	t.gone(c)

@@ -53,7 +53,9 @@ func (t *Table) Observe(id Identity, last attach.Record, now time.Time) {
 	if now.Sub(t.swept) >= sweepEvery {
 		t.forgetUnconfirmed(now)
 	}
-	if t.unowned(last.Target) == nil {
+	if u := t.unowned(last.Target); u != nil {
+		u.times++
+	} else {
 		t.leave(id, Publication{Record: last, Belief: Recorded}).Unconfirmed = now
 	}
 }

@@ -16,10 +16,15 @@ func (t *Table) leave(id Identity, p Publication) *Unowned {
 		v.unowned = map[string]*Unowned{}
 	}
 	u := v.unowned[p.Target.NodeID]
-	if u == nil {
-		u = &Unowned{Since: time.Now()}
+	if u == nil || u.Left.UID != id.UID {
+		times := 0
+		if u != nil {
+			times = u.times
+		}
+		u = &Unowned{Since: time.Now(), times: times}
 		v.unowned[p.Target.NodeID] = u
 	}
+	u.times++
 	u.Publication, u.Left, u.Unconfirmed, u.Gap = p, id, time.Time{}, time.Time{}
 	u.answered, u.absences = time.Time{}, 0 // it may have been published since
 	t.add(u.Key(), DetachLane, u.place())
@@ -47,13 +52,13 @@ func (t *Table) Resolve(target attach.Target) {
 	t.resolve(target)
 }
 
-// ResolveOwned ends the unowned publication of a running entry, whose owner its worker has read,
-// unless the publication was left once more since the entry began to run.
-func (t *Table) ResolveOwned(e *Entry) {
+// ResolveOwned ends an unowned publication whose owner was read after seen was taken, unless the
+// publication was left once more since: the owner itself may have vanished.
+func (t *Table) ResolveOwned(seen Unowned) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !e.again {
-		t.resolve(e.Key.Target)
+	if u := t.unowned(seen.Target); u != nil && u.times == seen.times {
+		t.resolve(seen.Target)
 	}
 }
 

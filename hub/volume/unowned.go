@@ -35,6 +35,7 @@ type Unowned struct {
 	// until Confirm; zero: there was none.
 	Gap time.Time
 
+	times    int       // how often it was left
 	refusals int       // definitive answers in a row, up to the last try
 	refused  time.Time // the first of them
 	waits    time.Time // since when it is not tried because of a possible owner; zero if it is

@@ -1,0 +1,38 @@
+package hub
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// The watch can tell of the owner's end before the answer of its read is used.
+func TestWhatAnOwnerLeavesWhileTheDriverDrainsIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.Name, va.UID = "owner", "uid-2" })
+		api, session := answers{"owner": owner}, &unpublishing{}
+		var d *driver
+		d = routedOn(t, kubeOn(t, afterRead{api, func(name string) {
+			if api[name] == owner {
+				delete(api, name)
+				d.table.Observe(volume.IdentityOf(owner), attach.Record{Target: routedTarget}, time.Now())
+			}
+		}}))
+		d.connection.session.Store(&liveSession{Session: session})
+		if err := d.cluster.Put(owner); err != nil {
+			t.Fatal(err)
+		}
+		d.table.Gone(volume.IdentityOf(routedAttachment()), &attach.Record{Target: routedTarget})
+		d.table.Close()
+		u, _ := d.table.Unowned(routedTarget)
+		d.detachNow(t.Context(), u)
+		if _, unowned := d.table.Unowned(routedTarget); session.calls == 0 && !unowned {
+			t.Error("published and forgotten")
+		}
+	})
+}
