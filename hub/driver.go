@@ -58,8 +58,8 @@ type driver struct {
 	left   bool       // the queue does not open any more; guarded by gate
 	gone   bool       // it takes no events any more; guarded by the router's mutex
 
-	began      string      // resourceVersion of all VolumeAttachments when the term began, see readBeginning
-	cacheIsNew atomic.Bool // see knowsAll
+	cacheIsNew atomic.Bool            // see knowsAll
+	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first asked for in this term
 
 	workers sync.WaitGroup
 	fail    context.CancelCauseFunc // ends this run of the driver, with what went wrong

@@ -34,7 +34,7 @@ func (d *driver) workOnFinalizer(ctx context.Context, e *volume.Entry) {
 		d.table.DoneFor(e, volume.ReleaseLane, retry.Max)
 		return
 	}
-	known, err := d.knowsAll()
+	known, err := d.knowsAll(ctx)
 	if err == nil && !known {
 		d.table.DoneFor(e, volume.ReleaseLane, staleCachePause)
 		return

@@ -110,10 +110,6 @@ func (p *post) work(stop context.Context, term *lease.Term) error {
 	p.condition.drain("", now)
 	stop = klog.NewContext(stop, p.logger)
 	d := p.newDriver(term)
-	if began, err := d.begin(stop); !began {
-		d.table.Close()
-		return err
-	}
 	p.current.Store(d)
 	err := d.run(stop)
 	p.current.Store(nil)

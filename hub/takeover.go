@@ -7,7 +7,6 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
@@ -16,49 +15,16 @@ import (
 // When a driver is taken over, the caches may not show yet what the one before has
 // written last. To believe them would be to call the driver once more for what is done.
 
-const (
-	// A term that cannot begin, as the Kubernetes API does not answer, is tried again.
-	beginRetryInitial = 500 * time.Millisecond
-	beginRetryMax     = 10 * time.Second
-)
-
-// begin reads how far the VolumeAttachments had come when the term began, if another process may
-// have worked for the driver before. The Lease's own resourceVersion says nothing of that: leases
-// may be kept in an etcd of their own. It blocks until that is read, and reports false if ctx ends
-// or the lease is lost before. An error is a fault of this program: a panic.
-func (d *driver) begin(ctx context.Context) (began bool, err error) {
-	contain(func(e error) { err = e }, func() { began = d.term.Continues() || d.readBeginning(ctx) })
-	return began && err == nil, err
-}
-
-func (d *driver) readBeginning(ctx context.Context) bool {
-	defer d.condition.wait("", time.Now())
-	for delay := beginRetryInitial; ; delay = min(2*delay, beginRetryMax) {
-		version, err := d.cluster.ReadAttachmentsVersion(ctx)
-		if err == nil {
-			d.began = version
-			return true
-		}
-		d.condition.wait(fmt.Sprintf("the lease is held, and work cannot begin: %v", err), time.Now())
-		klog.FromContext(ctx).V(2).Info("Cannot begin to work for the driver, will try again", "in", delay, "err", err)
-		select {
-		case <-ctx.Done():
-			return false
-		case <-d.term.Lost():
-			return false
-		case <-time.After(delay):
-		}
-	}
-}
-
 // isFromBeforeTerm reports whether a state of a VolumeAttachment is from before this term, so that
-// whoever had the lease then may have written a later one.
+// whoever had the lease then may have written a later one. It compares with the Lease, which costs
+// no request: both have to be kept in one etcd.
 func (d *driver) isFromBeforeTerm(va *storagev1.VolumeAttachment) bool {
-	if d.began == "" {
+	began := d.term.ResourceVersion()
+	if began == "" {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(va.ResourceVersion, d.began)
-	return err == nil && order <= 0
+	order, err := resourceversion.CompareResourceVersion(va.ResourceVersion, began)
+	return err == nil && order < 0
 }
 
 // staleCachePause is how long a PersistentVolume keeps its finalizer before it is looked at again
@@ -68,12 +34,22 @@ const staleCachePause = time.Second
 
 // knowsAll reports whether the cache has every VolumeAttachment that whoever had the lease
 // before may have worked on: a PersistentVolume that none of those in the cache names may be
-// attached by one that it does not have yet.
-func (d *driver) knowsAll() (bool, error) {
-	if d.began == "" || d.cacheIsNew.Load() {
+// attached by one that it does not have yet. It asks once in a term. The Lease is no measure here:
+// leases may be kept in an etcd of their own.
+func (d *driver) knowsAll(ctx context.Context) (bool, error) {
+	if d.term.Continues() || d.cacheIsNew.Load() {
 		return true, nil
 	}
-	order, err := resourceversion.CompareResourceVersion(d.cluster.AttachmentsVersion(), d.began)
+	began := d.collection.Load()
+	if began == nil {
+		version, err := d.cluster.ReadAttachmentsVersion(ctx)
+		if err != nil {
+			return false, err
+		}
+		began = &version // another worker's answer is as good
+		d.collection.CompareAndSwap(nil, began)
+	}
+	order, err := resourceversion.CompareResourceVersion(d.cluster.AttachmentsVersion(), *began)
 	if err != nil || order < 0 {
 		return false, err
 	}

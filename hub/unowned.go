@@ -30,6 +30,11 @@ func (d *driver) workOnUnowned(ctx context.Context, e *volume.Entry) {
 		d.table.Done(e)
 		return
 	}
+	if e.Retries.Since.IsZero() {
+		e.Retries.Since = time.Now()
+		klog.FromContext(ctx).Info("VolumeAttachment is gone with its volume still attached, or wants it elsewhere: detaching it",
+			"volumeAttachment", u.Left.Name, "volumeHandle", target.VolumeHandle, "node", u.Left.Node)
+	}
 	retryMax := d.desired.settings().Retry.Max
 	switch decider := d.decider(); {
 	case !decider.Capabilities.PublishUnpublish && decider.NoAttach: // the driver attaches nothing, and says so twice
