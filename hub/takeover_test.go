@@ -134,45 +134,6 @@ func TestTakeoverReadsAnewWhatIsOlder(t *testing.T) {
 	})
 }
 
-// Rule: a PersistentVolume keeps its finalizer until the cache has caught up with the collection of VolumeAttachments;
-// a Lease's resourceVersion is no measure for it, as leases may have an etcd of their own.
-func TestPersistentVolumeKeepsItsFinalizerWhereverLeasesAreKept(t *testing.T) {
-	for name, separate := range map[string]func(*fakekube.API){
-		"in one that has changed far less": func(a *fakekube.API) { a.SeparateVersions("leases", 1) },
-		"in one that has changed far more": func(a *fakekube.API) { a.SeparateVersions("leases", 1_000_000) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(v *virtual) {
-				separate(v.api)
-				v.leased()
-				release := v.holdLease("another")
-				v.register("n", "id-n")
-				v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver})
-				v.start()
-				v.pass(time.Second)
-				v.api.HoldWatches("volumeattachments")
-				va := v.attachment("v", "n")
-				v.create(va)
-				v.attachedByAnother(va)
-				pv, err := v.kube.CoreV1().PersistentVolumes().Get(t.Context(), "v", metav1.GetOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				pv.Finalizers = []string{attach.Finalizer(virtualDriver)}
-				if _, err := v.kube.CoreV1().PersistentVolumes().Update(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
-					t.Fatal(err)
-				}
-				v.delete(testbed.PersistentVolume{Name: "v"})
-				release()
-				v.pass(10 * time.Minute)
-				if !v.hasVolume("v") {
-					t.Error("the PersistentVolume is gone while its volume is attached")
-				}
-			})
-		})
-	}
-}
-
 // writtenByAnother makes a VolumeAttachment that another replica of the hub has attached at a node ID.
 func (v *virtual) writtenByAnother(va testbed.VolumeAttachment, nodeID string) {
 	v.t.Helper()
