@@ -32,8 +32,10 @@ func (d *driver) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	}
 	if e.Retries.Since.IsZero() {
 		e.Retries.Since = time.Now()
-		klog.FromContext(ctx).Info("VolumeAttachment is gone with its volume still attached, or wants it elsewhere: detaching it",
-			"volumeAttachment", u.Left.Name, "volumeHandle", target.VolumeHandle, "node", u.Left.Node)
+		if !d.table.HasLeft(u.Left, target) {
+			klog.FromContext(ctx).Info("VolumeAttachment is gone with its volume still attached, detaching it",
+				"volumeAttachment", u.Left.Name, "volumeHandle", target.VolumeHandle, "node", u.Left.Node)
+		}
 	}
 	retryMax := d.desired.settings().Retry.Max
 	switch decider := d.decider(); {

@@ -19,7 +19,6 @@ import (
 type API struct {
 	mu        sync.Mutex // guards all below
 	version   int64
-	versions  map[string]int64 // of resources with versions of their own
 	objects   map[key]object
 	forgotten int // in events: those before are told to no watch any more
 	events    []event
@@ -44,7 +43,7 @@ type object map[string]any
 
 // New makes an API without objects.
 func New() *API {
-	return &API{versions: map[string]int64{}, objects: map[key]object{}, changed: make(chan struct{}), held: map[string]bool{}, requests: map[Request]int{}}
+	return &API{objects: map[key]object{}, changed: make(chan struct{}), held: map[string]bool{}, requests: map[Request]int{}}
 }
 
 // Client returns a clientset on the API, without a rate limit.
@@ -62,14 +61,6 @@ func (a *API) Intercept(f func(Request) int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.intercept = f
-}
-
-// SeparateVersions has the resourceVersions of a resource go their own way from now on, after one
-// that is given: an API server can keep a resource in an etcd of its own.
-func (a *API) SeparateVersions(resource string, after int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.versions[resource] = after
 }
 
 // HoldWatches keeps what happens to a resource from its watches, until ReleaseWatches.
@@ -112,22 +103,10 @@ func (a *API) Count(verb, resource string) int {
 	return n
 }
 
-// newest returns the resourceVersion of the newest change of a resource. The caller has locked mu.
-func (a *API) newest(resource string) int64 {
-	if version, separate := a.versions[resource]; separate {
-		return version
-	}
-	return a.version
-}
-
 // next returns a resourceVersion for another change. The caller has locked mu.
-func (a *API) next(resource string) int64 {
-	if _, separate := a.versions[resource]; separate {
-		a.versions[resource]++
-	} else {
-		a.version++
-	}
-	return a.newest(resource)
+func (a *API) next() int64 {
+	a.version++
+	return a.version
 }
 
 // wake lets watches look again. The caller has locked mu.

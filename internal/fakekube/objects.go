@@ -94,7 +94,7 @@ func (a *API) list(resource string) any {
 	}
 	return map[string]any{
 		"kind": kinds[resource] + "List", "apiVersion": apiVersionOf(resource),
-		"metadata": map[string]any{"resourceVersion": strconv.FormatInt(a.newest(resource), 10)}, "items": items,
+		"metadata": map[string]any{"resourceVersion": strconv.FormatInt(a.version, 10)}, "items": items,
 	}
 }
 
@@ -122,7 +122,7 @@ func (a *API) create(k key, o object) (int, any) {
 		return http.StatusConflict, failure(http.StatusConflict, "already exists", k)
 	}
 	o["kind"], o["apiVersion"] = kinds[k.resource], apiVersionOf(k.resource)
-	m["uid"] = "uid-" + strconv.FormatInt(a.newest(k.resource)+1, 10)
+	m["uid"] = "uid-" + strconv.FormatInt(a.version+1, 10)
 	m["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 	a.keep(k, o, "ADDED")
 	return http.StatusCreated, o
@@ -187,14 +187,14 @@ func (a *API) remove(k key, have object) (int, any) {
 
 // keep stores an object under a new resourceVersion and tells of it.
 func (a *API) keep(k key, o object, what string) {
-	o.meta()["resourceVersion"] = strconv.FormatInt(a.next(k.resource), 10)
+	o.meta()["resourceVersion"] = strconv.FormatInt(a.next(), 10)
 	a.objects[k] = o
 	a.tell(k, o, what)
 }
 
 // drop removes an object and tells of its last state.
 func (a *API) drop(k key, o object) {
-	o.meta()["resourceVersion"] = strconv.FormatInt(a.next(k.resource), 10)
+	o.meta()["resourceVersion"] = strconv.FormatInt(a.next(), 10)
 	delete(a.objects, k)
 	a.tell(k, o, "DELETED")
 }

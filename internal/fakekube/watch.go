@@ -17,7 +17,7 @@ type event struct {
 }
 
 func (a *API) tell(k key, o object, what string) {
-	a.events = append(a.events, event{resource: k.resource, version: a.newest(k.resource), line: line(what, o)})
+	a.events = append(a.events, event{resource: k.resource, version: a.version, line: line(what, o)})
 	a.wake()
 }
 
@@ -50,7 +50,7 @@ func (a *API) Bookmark() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for resource := range kinds {
-		a.events = append(a.events, event{resource: resource, version: a.newest(resource), line: bookmark(resource, a.newest(resource))})
+		a.events = append(a.events, event{resource: resource, version: a.version, line: bookmark(resource, a.version)})
 	}
 	a.wake()
 }
@@ -76,8 +76,8 @@ func (a *API) watch(r *http.Request, resource string) io.ReadCloser {
 		for _, k := range a.keys(resource) {
 			b.rest = append(b.rest, line("ADDED", a.objects[k])...)
 		}
-		b.rest = append(b.rest, bookmark(resource, a.newest(resource))...)
-		b.after, b.next = a.newest(resource), len(a.events)
+		b.rest = append(b.rest, bookmark(resource, a.version)...)
+		b.after, b.next = a.version, len(a.events)
 		return b
 	}
 	b.after, _ = strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
