@@ -149,7 +149,7 @@ func (t *Table) WasReleased(uid types.UID) bool {
 	return t.released[uid]
 }
 
-// ReadGone takes that a VolumeAttachment is gone, as a live read has shown. eventFollows says that the
+// ReadGone ends the claim of a VolumeAttachment that a live read has shown to be gone. eventFollows says that the
 // watch has yet to report it: what the object has left is seen to now, and not once more then. It
 // reports whether there was a claim of the object.
 func (t *Table) ReadGone(id Identity, eventFollows bool) bool {
@@ -166,7 +166,7 @@ func (t *Table) ReadGone(id Identity, eventFollows bool) bool {
 	return true
 }
 
-// Gone takes that the watch has reported a VolumeAttachment as gone. last is what its last state
+// Gone ends the claim of a VolumeAttachment that the watch has reported as gone. last is what its last state
 // records as published, nil for nothing: it counts where this process knows nothing itself. What
 // the object has left published is unowned from now on; if a worker has it, when that has ended.
 func (t *Table) Gone(id Identity, last *attach.Record) {

@@ -13,7 +13,7 @@
 //   - Next says which entries of a volume may start. Only these are in a lane; the others are
 //     blocked, and their Wait says by what. A worker asks again with Reserve before it calls.
 //   - A Pass is one look of a worker at a claim. Each Effect is one step to the outside:
-//     nextEffect says which comes, apply takes in how it ended. Package hub makes the steps and decides nothing.
+//     nextEffect says which comes, apply notes how it ended. Package hub makes the steps and decides nothing.
 //
 // Next and a claim's nextEffect, start and apply are pure: they use no clock, lock or goroutine.
 //

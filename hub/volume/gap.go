@@ -8,10 +8,10 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// sweepEvery is how often it is looked for what is unconfirmed for too long: that looks at all of it.
-const sweepEvery = time.Minute
-
 // While another process has the lease, it may see to what this one has left unowned.
+
+// sweepEvery is how often Observe drops what is unconfirmed for too long: that looks at all volumes.
+const sweepEvery = time.Minute
 
 // Forget drops what is known of VolumeAttachments that another process has worked for since. Unowned
 // publications are known to nobody else, and are kept: before one is detached, the
@@ -36,7 +36,7 @@ func (t *Table) Forget(now time.Time) {
 }
 
 // Unconfirm ends an unowned publication that another process has seen to: it was seen to detach the
-// volume, for the VolumeAttachment with the uid. What that one itself has left is not meant.
+// volume, for the VolumeAttachment with the uid. What that VolumeAttachment left itself stays unowned.
 func (t *Table) Unconfirm(target attach.Target, uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,8 +45,8 @@ func (t *Table) Unconfirm(target attach.Target, uid types.UID) {
 	}
 }
 
-// Observe takes what a VolumeAttachment has left published that vanished while another process
-// worked for the driver, which may not get to see to it.
+// Observe notes what a VolumeAttachment has left published that vanished while another process worked
+// for the driver: that process may not get to see to it.
 func (t *Table) Observe(id Identity, last attach.Record, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -154,13 +154,13 @@ func (c *Claim) nextOfDetach(p Pass) Effect {
 	return Effect{Release, p.Target}
 }
 
-// start takes in that a publish begins. It is pure.
+// start notes that a publish begins. It is pure.
 func (c *Claim) start(p Pass) {
 	c.forgetLeft(p.Target)
 	c.publication = Publication{Record: p.Record, Belief: Uncertain, Secrets: c.publication.Secrets}
 }
 
-// apply takes in how an effect has ended. It is pure: it changes only the claim and the pass.
+// apply notes how an effect has ended. It is pure: it changes only the claim and the pass.
 func (c *Claim) apply(p *Pass, e Effect, o Outcome) {
 	ok := o.Result == Succeeded
 	switch e.Kind {
@@ -253,7 +253,7 @@ func (t *Table) NextEffect(c *Claim, p Pass) Effect {
 	return c.nextEffect(p)
 }
 
-// Start takes in that an effect begins: a call that is in flight may have its effect.
+// Start notes that an effect begins: a call that is in flight may have its effect.
 func (t *Table) Start(c *Claim, p Pass, e Effect) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -268,7 +268,7 @@ func (t *Table) Start(c *Claim, p Pass, e Effect) {
 	}
 }
 
-// Apply takes in how an effect has ended.
+// Apply notes how an effect has ended.
 func (t *Table) Apply(c *Claim, p *Pass, e Effect, o Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
