@@ -54,9 +54,10 @@ type Hub struct {
 	routes   *router
 	windDown *windDown
 
-	mu      sync.Mutex
-	engaged map[string]*engagement   // by driver; guarded by mu
-	tables  map[string]*volume.Table // by driver, those of the past included; guarded by mu
+	mu       sync.Mutex
+	engaged  map[string]*engagement    // by driver; guarded by mu
+	tables   map[string]*volume.Table  // by driver, those of the past included; guarded by mu
+	overlays map[string]*cache.Overlay // by driver, as tables; guarded by mu
 }
 
 // New checks the options. It starts nothing.
@@ -82,9 +83,20 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{options: o, cluster: cluster, engaged: map[string]*engagement{}, tables: map[string]*volume.Table{}, windDown: newWindDown()}
+	h := &Hub{options: o, cluster: cluster, engaged: map[string]*engagement{}, tables: map[string]*volume.Table{}, overlays: map[string]*cache.Overlay{}, windDown: newWindDown()}
 	h.routes = newRouter(cluster, h.observeDeletion, h.windDown)
 	return h, nil
+}
+
+// overlay returns the own writes of a driver. They outlive what has made them: a driver that is served
+// again at once would else call for what was written last, and the caches do not show yet.
+func (h *Hub) overlay(logger klog.Logger, driver string) *cache.Overlay {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.overlays[driver] == nil {
+		h.overlays[driver] = cache.NewOverlay(logger, h.cluster)
+	}
+	return h.overlays[driver]
 }
 
 // observeDeletion takes the last state of a VolumeAttachment of a driver that others work for: what

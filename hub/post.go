@@ -10,7 +10,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -137,7 +136,7 @@ func (p *post) newDriver(term *lease.Term) *driver {
 		grace:      p.hub.options.Grace,
 		term:       term,
 		table:      p.table,
-		overlay:    cache.NewOverlay(p.logger, p.hub.cluster),
+		overlay:    p.hub.overlay(p.logger, p.name),
 		budget:     rate.NewLimiter(rate.Inf, 0),
 		// A write of a process that was stopped in the middle of it is over before
 		// another one may take the lease.
