@@ -30,11 +30,14 @@ type connection struct {
 	session atomic.Pointer[liveSession] // nil until the first one is there
 
 	mu      sync.Mutex
-	up      bool          // it can be called; guarded by mu
-	since   time.Time     // of that, zero: it never could be called; guarded by mu
-	changed chan struct{} // closed at the next change; guarded by mu
-	user    *driver       // to be told first; guarded by mu
+	up      bool           // it can be called; guarded by mu
+	since   time.Time      // of that, zero: it never could be called; guarded by mu
+	changed chan struct{}  // closed at the next change; guarded by mu
+	user    connectionUser // is told of changes first; nil: nobody; guarded by mu
 }
+
+// connectionUser is told when the driver can be called from now on, or not any more. It must not block.
+type connectionUser interface{ connectionChanged() }
 
 func newConnection(e *engagement, connect ConnectFunc) *connection {
 	return &connection{desired: e.desired, condition: e.condition, connect: connect, changed: make(chan struct{})}
@@ -64,8 +67,8 @@ func (c *connection) setUp(up bool) {
 	}
 }
 
-// serve tells a driver of changes from now on, nil tells nobody.
-func (c *connection) serve(user *driver) {
+// serve tells user of changes from now on, and once at the start; nil tells nobody.
+func (c *connection) serve(user connectionUser) {
 	c.mu.Lock()
 	c.user = user
 	c.mu.Unlock()

@@ -26,7 +26,7 @@
 // A driver is worked for only while this process holds its lease (hub/lease): a post
 // stands beside each driver for as long as it is to be served, keeps it connected and does
 // what mode and lease say. It works (driver), for one term of the lease at a time; it
-// watches another attacher work and compares (observer); or it waits. What a term
+// watches another attacher work and compares (hub/observe); or it waits. What a term
 // has begun ends before the lease is let go, and no call or write begins that the
 // lease does not cover. Only mode, pause and the lease's name end what a post does: a
 // driver that goes away and comes back does not, but that the lease is let go once while

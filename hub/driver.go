@@ -3,8 +3,6 @@ package hub
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -186,12 +185,9 @@ func goSafely(group *sync.WaitGroup, fail func(error), f func()) {
 
 // contain calls f and tells fail of a panic in it.
 func contain(fail func(error), f func()) {
-	defer func() {
-		if r := recover(); r != nil {
-			fail(fmt.Errorf("panic: %v\n%s", r, debug.Stack()))
-		}
-	}()
-	f()
+	if err := panics.Catch(f); err != nil {
+		fail(err)
+	}
 }
 
 // decider returns what decisions depend on now. Capabilities are those of the last

@@ -11,6 +11,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/observe"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -37,8 +38,8 @@ type post struct {
 	table      *volume.Table
 	tally      *tally
 	absence    *absence
-	current    atomic.Pointer[driver]   // while it is worked for
-	observer   atomic.Pointer[observer] // while it is observed
+	current    atomic.Pointer[driver]           // while it is worked for
+	observer   atomic.Pointer[observe.Observer] // while it is observed
 	logger     klog.Logger
 }
 

@@ -1,8 +1,6 @@
 package hub
 
 import (
-	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -12,6 +10,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 )
 
 // router hands each event of the cluster to the driver that it concerns, when it
@@ -134,12 +133,9 @@ func (r *router) listen() error {
 // with it the work for every driver.
 func contained(handle func(obj any)) func(obj any) {
 	return func(obj any) {
-		defer func() {
-			if p := recover(); p != nil {
-				klog.Background().Error(fmt.Errorf("panic: %v\n%s", p, debug.Stack()), "Handling an event went wrong")
-			}
-		}()
-		handle(obj)
+		if err := panics.Catch(func() { handle(obj) }); err != nil {
+			klog.Background().Error(err, "Handling an event went wrong")
+		}
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/observe"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -55,9 +55,7 @@ func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *te
 			h := &Hub{cluster: d.cluster, tables: map[string]*volume.Table{routedDriver: table}}
 			d.routes.stray = h.observeDeletion
 			if c.observed {
-				queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
-				defer queue.ShutDown()
-				defer d.routes.observe(routedDriver, &observer{cluster: d.cluster, queue: queue})()
+				defer d.routes.observe(routedDriver, observing{observe.New(observe.Options{Driver: routedDriver, Cluster: d.cluster})})()
 			}
 			d.routes.attachmentGone(c.gone)
 			table.Forget(time.Now()) // what happens when a driver is taken over

@@ -68,7 +68,9 @@ func (h *Hub) view(name string, e *engagement, now time.Time) status.Driver {
 			v.Unowned, v.UnownedCount = d.unowned()
 		}
 		v.Lease = h.leaseView(p, d != nil)
-		v.Observed, v.Checklist = p.observations()
+		if o := p.observer.Load(); o != nil {
+			v.Observed, v.Checklist = o.Report(v)
+		}
 	}
 	for l, view := range views {
 		shown := status.Lane{Operation: status.Operation(volume.Lane(l).String()), Queued: view.Queued, Delayed: view.Delayed,

@@ -126,7 +126,7 @@ func (d *driver) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.Vo
 
 // plan reads the objects and says what a VolumeAttachment needs.
 func (d *driver) plan(ctx context.Context, decider attach.Driver, op attach.Operation, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Plan, error) {
-	facts, err := readFacts(ctx, d.cluster, va, d.overlay.Volume)
+	facts, err := d.overlay.ReadFacts(ctx, va)
 	if err != nil {
 		return attach.Plan{}, err
 	}

@@ -1,0 +1,105 @@
+package observe
+
+import (
+	"fmt"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+// Report returns the counts, and the list of what has to be right before the driver is handed over. d is
+// what else is known about the driver: its endpoint, state and lease.
+func (o *Observer) Report(d status.Driver) (*status.Observed, []status.Check) {
+	seen := o.findings.summary()
+	return &seen, []status.Check{
+		checkEndpoint(d),
+		o.checkCapabilities(),
+		o.checkNodes(),
+		o.checkSecrets(),
+		checkLease(d.Lease),
+		checkDecisions(seen),
+	}
+}
+
+// checkEndpoint: the driver answers, under its name.
+func checkEndpoint(d status.Driver) status.Check {
+	c := status.Check{Name: "endpoint", OK: d.Up, Text: fmt.Sprintf("%s answers, under the name %s", d.Endpoint, d.Name)}
+	if !d.Up {
+		c.Text = fmt.Sprintf("%s is %s: %s", d.Endpoint, d.State, d.Reason)
+	}
+	return c
+}
+
+// checkCapabilities: what the driver reports fits its CSIDriver object.
+func (o *Observer) checkCapabilities() status.Check {
+	c := status.Check{Name: "capabilities"}
+	switch decider, known := o.options.Decider(); {
+	case !known:
+		c.Text = "not known: there was no connection yet"
+	case decider.NoAttach:
+		c.Text = "attachRequired of the CSIDriver is false: there is nothing to hand over"
+	case !decider.Capabilities.PublishUnpublish:
+		c.OK, c.Text = true, "no PUBLISH_UNPUBLISH_VOLUME: VolumeAttachments are marked attached without a call"
+	default:
+		c.OK, c.Text = true, "PUBLISH_UNPUBLISH_VOLUME"
+	}
+	return c
+}
+
+// checkNodes: the driver has registered a node ID on each node that has volumes of it.
+func (o *Observer) checkNodes() status.Check {
+	nodes, missing, example := map[string]bool{}, 0, ""
+	for _, va := range o.options.Cluster.AttachmentsOfDriver(o.options.Driver) {
+		node := va.Spec.NodeName
+		if nodes[node] {
+			continue
+		}
+		nodes[node] = true
+		if id, _ := attach.NodeID(o.options.Cluster.CSINode(node), o.options.Driver); id == "" {
+			missing, example = missing+1, node
+		}
+	}
+	if missing > 0 {
+		return status.Check{Name: "node IDs", Text: fmt.Sprintf("%d of %d nodes with volumes have no node ID of the driver in their CSINode, for example %s", missing, len(nodes), example)}
+	}
+	return status.Check{Name: "node IDs", OK: true, Text: fmt.Sprintf("all %d nodes with volumes have one", len(nodes))}
+}
+
+// checkSecrets: the hub can read the Secrets that its calls would need.
+func (o *Observer) checkSecrets() status.Check {
+	failed, all, example, err := o.secrets.failed()
+	switch {
+	case failed > 0:
+		return status.Check{Name: "secrets", Text: fmt.Sprintf("%d of %d cannot be read, for example %s/%s: %v", failed, all, example.Namespace, example.Name, err)}
+	case all == 0:
+		return status.Check{Name: "secrets", OK: true, Text: "no volume seen so far needs one"}
+	}
+	return status.Check{Name: "secrets", OK: true, Text: fmt.Sprintf("all %d can be read", all)}
+}
+
+// checkLease: another attacher holds the lease that the hub would compete for. An attacher without
+// leader election has to be ended before the driver is made active.
+func checkLease(l status.Lease) status.Check {
+	c := status.Check{Name: "lease"}
+	name := l.Namespace + "/" + l.Name
+	switch {
+	case l.Name == "":
+		c.Text = "this hub runs without leader election: end the other attacher before the driver is made active"
+	case l.Holder == "":
+		c.Text = fmt.Sprintf("nobody holds %s: an attacher that runs without leader election, or with its lease elsewhere, has to be ended before the driver is made active", name)
+	default:
+		c.OK, c.Text = true, fmt.Sprintf("%s is held by %s: made active, the hub waits for it", name, l.Holder)
+	}
+	return c
+}
+
+// checkDecisions: the hub would have done the same.
+func checkDecisions(seen status.Observed) status.Check {
+	c := status.Check{Name: "decisions", Text: fmt.Sprintf("%d agreed, %d would have failed, %d differ, %d not known yet",
+		seen.Agreed, seen.WouldHaveFailed, seen.Differs, seen.Pending)}
+	c.OK = seen.Agreed > 0 && seen.WouldHaveFailed == 0 && seen.Differs == 0
+	if seen.Agreed+seen.WouldHaveFailed+seen.Differs == 0 {
+		c.Text = "there was nothing to compare yet"
+	}
+	return c
+}

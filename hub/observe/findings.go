@@ -1,0 +1,159 @@
+package observe
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+// keptDisagreements is how many disagreements are kept to be shown.
+const keptDisagreements = 100
+
+// agreements are the agreements that count, as metrics and status name them.
+var agreements = map[attach.Agreement]status.Agreement{
+	attach.Agreed:          status.Agreed,
+	attach.WouldHaveFailed: status.WouldHaveFailed,
+	attach.Differs:         status.Differs,
+}
+
+// findings are what has come of comparing the VolumeAttachments of one driver.
+type findings struct {
+	driver  string
+	metrics *status.DriverMetrics
+
+	mu            sync.Mutex             // guards the fields below
+	attachments   map[string]*attachment // by name
+	counts        map[status.Agreement]int
+	disagreements []status.Disagreement // the latest first
+}
+
+// attachment is a VolumeAttachment that exists and has been compared.
+type attachment struct {
+	// Its detach is judged by the last state that had the driver's finalizer.
+	facts  attach.Facts            // without the PersistentVolume
+	volume *cache.StoredVolume     // the PersistentVolume, as small as in the cache; nil: there was none
+	secret *corev1.SecretReference // that the hub's attach would need; nil: none
+	judged bool                    // its attach was counted
+}
+
+func newFindings(driver string, m *status.DriverMetrics) *findings {
+	return &findings{driver: driver, metrics: m, attachments: map[string]*attachment{}, counts: map[status.Agreement]int{}}
+}
+
+// add notes a finding. Only the first final finding about an attach counts: the node and the volume
+// that it was judged by may change or go later.
+func (f *findings) add(facts attach.Facts, finding attach.Observation) {
+	va := facts.VolumeAttachment
+	facts, volume := withoutVolume(facts)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a := f.attachments[va.Name]
+	if a == nil {
+		a = &attachment{}
+		f.attachments[va.Name] = a
+	}
+	if before := a.facts.VolumeAttachment; before == nil || !f.guards(before) || f.guards(va) {
+		a.facts, a.volume = facts, volume
+	}
+	if a.judged || finding.Operation == attach.Detaching && !finding.Final() {
+		return
+	}
+	a.secret = finding.SecretRef
+	if finding.Final() {
+		a.judged = true
+		f.count(va, finding)
+	}
+}
+
+// guards reports whether a VolumeAttachment has the driver's finalizer.
+func (f *findings) guards(va *storagev1.VolumeAttachment) bool {
+	return attach.HasFinalizer(va.Finalizers, attach.Finalizer(f.driver))
+}
+
+// withoutVolume takes the PersistentVolume out of facts.
+func withoutVolume(facts attach.Facts) (attach.Facts, *cache.StoredVolume) {
+	if facts.PersistentVolume == nil {
+		return facts, nil
+	}
+	v, err := cache.StoreVolume(facts.PersistentVolume)
+	if err != nil {
+		return facts, nil
+	}
+	facts.PersistentVolume = nil
+	return facts, v
+}
+
+// endUnless judges the detach of the VolumeAttachment that had a name, unless that is va. va is nil if no
+// VolumeAttachment has the name now.
+func (f *findings) endUnless(va *storagev1.VolumeAttachment, name string, decider attach.Driver) {
+	f.mu.Lock()
+	a := f.attachments[name]
+	if a != nil && va != nil && va.UID == a.facts.VolumeAttachment.UID {
+		a = nil
+	}
+	if a != nil {
+		delete(f.attachments, name)
+	}
+	f.mu.Unlock()
+	if a == nil || a.facts.VolumeAttachment.DeletionTimestamp == nil {
+		return
+	}
+	if a.volume != nil {
+		a.facts.PersistentVolume = a.volume.PersistentVolume()
+	}
+	if finding := decider.ObserveDetach(a.facts); finding.Final() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.count(a.facts.VolumeAttachment, finding)
+	}
+}
+
+// count counts a final finding. The caller holds mu.
+func (f *findings) count(va *storagev1.VolumeAttachment, finding attach.Observation) {
+	agreement := agreements[finding.Agreement]
+	f.counts[agreement]++
+	f.metrics.Observed(agreement)
+	if agreement == status.Agreed {
+		return
+	}
+	f.disagreements = append([]status.Disagreement{{VolumeAttachment: va.Name, Node: va.Spec.NodeName, Agreement: agreement,
+		Reason: finding.Operation.String() + ": " + finding.Reason, Since: time.Now()}},
+		f.disagreements[:min(len(f.disagreements), keptDisagreements-1)]...)
+}
+
+// summary returns the counts and the latest disagreements.
+func (f *findings) summary() status.Observed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := status.Observed{
+		Agreed:          f.counts[status.Agreed],
+		WouldHaveFailed: f.counts[status.WouldHaveFailed],
+		Differs:         f.counts[status.Differs],
+		Disagreements:   append([]status.Disagreement(nil), f.disagreements...),
+	}
+	for _, a := range f.attachments {
+		if !a.judged {
+			s.Pending++
+		}
+	}
+	return s
+}
+
+// neededSecrets returns the Secrets that the hub's calls for the VolumeAttachments would need.
+func (f *findings) neededSecrets() map[corev1.SecretReference]bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	needed := map[corev1.SecretReference]bool{}
+	for _, a := range f.attachments {
+		if a.secret != nil {
+			needed[*a.secret] = true
+		}
+	}
+	return needed
+}

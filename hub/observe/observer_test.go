@@ -1,0 +1,134 @@
+package observe_test
+
+import (
+	"context"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/observe"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+const driver = "d.example.com"
+
+// newOptions returns Options with a PersistentVolume "pv" and a node on which the driver has registered the
+// node ID "id".
+func newOptions(t *testing.T) observe.Options {
+	t.Helper()
+	kube := fake.NewClientset()
+	cluster, err := cache.New(kube)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = cluster.Put(
+		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{
+			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "handle"}}}},
+		&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: storagev1.CSINodeSpec{
+			Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: "id"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return observe.Options{Driver: driver, Cluster: cluster, Secrets: kube.CoreV1(), Decider: func() (attach.Driver, bool) {
+		return attach.Driver{Name: driver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}, true
+	}}
+}
+
+// The states of a VolumeAttachment that csi-attacher makes.
+func created(uid types.UID) *storagev1.VolumeAttachment {
+	pv := "pv"
+	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va", UID: uid},
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: "node", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv}}}
+}
+
+func attached(uid types.UID, nodeID string) *storagev1.VolumeAttachment {
+	va := created(uid)
+	va.Finalizers = []string{attach.Finalizer(driver)}
+	va.Annotations = map[string]string{attach.AnnotationNodeID: nodeID}
+	va.Status.Attached = true
+	return va
+}
+
+func deleted(va *storagev1.VolumeAttachment) *storagev1.VolumeAttachment {
+	va.DeletionTimestamp = &metav1.Time{}
+	return va
+}
+
+func released(va *storagev1.VolumeAttachment) *storagev1.VolumeAttachment {
+	va.Finalizers = nil
+	va.Status.Attached = false
+	return va
+}
+
+func TestEachAttachAndEachDetachOfAVolumeAttachmentCountsOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		states []*storagev1.VolumeAttachment // nil: it is gone
+		want   status.Observed
+	}{
+		"waits":                      {[]*storagev1.VolumeAttachment{created("1")}, status.Observed{Pending: 1}},
+		"attached":                   {[]*storagev1.VolumeAttachment{created("1"), attached("1", "id"), attached("1", "id")}, status.Observed{Agreed: 1}},
+		"attached elsewhere":         {[]*storagev1.VolumeAttachment{attached("1", "other")}, status.Observed{Differs: 1}},
+		"noted anew after attaching": {[]*storagev1.VolumeAttachment{attached("1", "id"), attached("1", "other")}, status.Observed{Agreed: 1}},
+		"detaching":                  {[]*storagev1.VolumeAttachment{attached("1", "id"), deleted(attached("1", "id"))}, status.Observed{Agreed: 1}},
+		"detached":                   {[]*storagev1.VolumeAttachment{attached("1", "id"), deleted(attached("1", "id")), nil}, status.Observed{Agreed: 2}},
+		"seen without its finalizer before it is gone": {[]*storagev1.VolumeAttachment{attached("1", "id"), deleted(attached("1", "id")),
+			released(deleted(attached("1", "id"))), nil}, status.Observed{Agreed: 2}},
+		"gone before it was attached": {[]*storagev1.VolumeAttachment{created("1"), deleted(created("1")), nil}, status.Observed{}},
+		"deletion was not seen":       {[]*storagev1.VolumeAttachment{attached("1", "id"), nil}, status.Observed{Agreed: 1}},
+		"made anew": {[]*storagev1.VolumeAttachment{attached("1", "id"), deleted(attached("1", "id")), attached("2", "id")},
+			status.Observed{Agreed: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				options := newOptions(t)
+				o := observe.New(options)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() { ended <- o.Run(ctx) }()
+				for _, va := range c.states {
+					var err error
+					if va != nil {
+						err = options.Cluster.Put(va)
+					} else {
+						err = options.Cluster.Remove(created("1"))
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					o.Look("va")
+					synctest.Wait()
+				}
+				got, _ := o.Report(status.Driver{})
+				got.Disagreements = nil
+				if !reflect.DeepEqual(*got, c.want) {
+					t.Errorf("observed %+v, want %+v", *got, c.want)
+				}
+				cancel()
+				if err := <-ended; err != nil {
+					t.Errorf("the run ended with %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestPanicWhileComparingEndsTheRunWithAnError(t *testing.T) {
+	options := newOptions(t)
+	options.Decider = func() (attach.Driver, bool) { panic("odd answer") }
+	o := observe.New(options)
+	o.Look("va")
+	if err := o.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "odd answer") {
+		t.Errorf("the run ended with %v, want the panic", err)
+	}
+}
