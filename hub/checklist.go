@@ -9,18 +9,18 @@ import (
 
 // observations returns what mode observe has found, nil in another mode: the counts, and
 // the list of what has to be right before the driver is handed over.
-func (p *post) observations() (*status.Observed, []status.Check) {
-	o := p.observer.Load()
+func (m *manager) observations(s driverState) (*status.Observed, []status.Check) {
+	o := s.observer
 	if o == nil {
 		return nil, nil
 	}
 	seen := o.summary()
 	checks := []status.Check{
-		p.checkEndpoint(),
+		s.checkEndpoint(),
 		o.checkCapabilities(),
 		o.checkNodes(),
 		o.checkSecrets(),
-		p.checkHolder(),
+		m.checkHolder(s),
 		checkAgreement(seen),
 	}
 	return &seen, checks
@@ -45,19 +45,17 @@ func (o *observer) summary() status.Observed {
 }
 
 // checkEndpoint: the driver answers, under its name.
-func (p *post) checkEndpoint() status.Check {
-	state, reason := p.condition.connection()
-	value, _ := p.desired.get()
-	if state != Ready {
-		return status.Check{Name: "endpoint", Text: fmt.Sprintf("%s is %s: %s", value.Endpoint, state, reason)}
+func (s driverState) checkEndpoint() status.Check {
+	if s.connection != Ready {
+		return status.Check{Name: "endpoint", Text: fmt.Sprintf("%s is %s: %s", s.spec.Endpoint, s.connection, s.connectionReason)}
 	}
-	return status.Check{Name: "endpoint", OK: true, Text: fmt.Sprintf("%s answers, under the name %s", value.Endpoint, p.name)}
+	return status.Check{Name: "endpoint", OK: true, Text: fmt.Sprintf("%s answers, under the name %s", s.spec.Endpoint, s.spec.Name)}
 }
 
 // checkCapabilities: what the driver says that it can do fits its CSIDriver object.
 func (o *observer) checkCapabilities() status.Check {
 	c := status.Check{Name: "capabilities"}
-	s := o.connection.session.Load()
+	s := o.manager.session()
 	switch required := o.cluster.AttachRequired(o.name); {
 	case s == nil:
 		c.Text = "not known: there was no connection yet"
@@ -116,13 +114,12 @@ func (o *observer) checkSecrets() status.Check {
 
 // checkHolder: another attacher holds the lease for which this one would compete. An
 // attacher without leader election has to be ended before the driver is made active.
-func (p *post) checkHolder() status.Check {
-	if p.hub.options.Leases == nil {
+func (m *manager) checkHolder(s driverState) status.Check {
+	if m.hub.options.Leases == nil {
 		return status.Check{Name: "lease", Text: "this hub runs without leader election: end the other attacher before the driver is made active"}
 	}
-	value, _ := p.desired.get()
-	name := p.hub.leaseOf(value)
-	holder, held := p.hub.options.Leases.Holder(name)
+	name := m.hub.leaseOf(s.spec)
+	holder, held := m.hub.options.Leases.Holder(name)
 	if !held || holder.Identity == "" {
 		return status.Check{Name: "lease", Text: fmt.Sprintf("nobody holds %s: an attacher that runs without leader election, or with its lease elsewhere, has to be ended before the driver is made active", name)}
 	}

@@ -24,94 +24,94 @@ const (
 // detachUnowned detaches what is unowned before somebody else may work for the driver. Nothing else is
 // done for the driver any more. What cannot be detached now is kept for the next term. It blocks
 // until that has ended; ctx cuts it off.
-func (d *driver) detachUnowned(ctx context.Context) {
-	if up, _, _ := d.connection.isUp(); !up || ctx.Err() != nil || !d.decider().Capabilities.PublishUnpublish {
+func (l *leader) detachUnowned(ctx context.Context) {
+	if !l.get().up || ctx.Err() != nil || !l.decider().Capabilities.PublishUnpublish {
 		return
 	}
-	d.findVanished(ctx)
-	d.table.Confirm()
+	l.findVanished(ctx)
+	l.table.Confirm()
 	byVolume := map[string][]volume.Unowned{} // one call at a time for each, unless it may be on several nodes
-	for _, u := range d.table.UnownedAll() {
+	for _, u := range l.table.UnownedAll() {
 		byVolume[u.Target.VolumeHandle] = append(byVolume[u.Target.VolumeHandle], u)
 	}
-	parallel := d.desired.settings().ParallelMultiNode
+	parallel := l.settings().ParallelMultiNode
 	var tasks []func()
 	for _, all := range byVolume {
 		var alone []volume.Unowned
 		for _, u := range all {
-			if parallel && d.isLeftShared(u.Left, u.Record) {
+			if parallel && l.isLeftShared(u.Left, u.Record) {
 				continue
 			}
 			alone = append(alone, u)
 		}
 		if len(alone) == 0 {
 			for _, u := range all {
-				tasks = append(tasks, func() { d.detachNow(ctx, u) })
+				tasks = append(tasks, func() { l.detachNow(ctx, u) })
 			}
 			continue
 		}
 		tasks = append(tasks, func() {
 			for _, u := range all {
-				d.detachNow(ctx, u)
+				l.detachNow(ctx, u)
 			}
 		})
 	}
-	d.sideBySide(tasks)
+	l.sideBySide(tasks)
 }
 
 // findVanished ends the claims of VolumeAttachments that have vanished. Those of which the status does
 // not say yet that they are attached are asked for: the watch may not have told of their end.
-func (d *driver) findVanished(ctx context.Context) {
+func (l *leader) findVanished(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainReads)
 	defer cancel()
 	var questions []func()
-	for _, c := range d.table.Claims() {
-		va := d.overlay.Attachment(c.Name)
+	for _, c := range l.table.Claims() {
+		va := l.overlay.Attachment(c.Name)
 		if va == nil || va.UID != c.UID {
-			d.table.ReadGone(c.Identity, false)
+			l.table.ReadGone(c.Identity, false)
 		} else if c.MayBePublished && !va.Status.Attached {
 			questions = append(questions, func() {
-				if va, err := d.read(ctx, c.Name); err == nil && (va == nil || va.UID != c.UID) {
-					d.table.ReadGone(c.Identity, false)
+				if va, err := l.read(ctx, c.Name); err == nil && (va == nil || va.UID != c.UID) {
+					l.table.ReadGone(c.Identity, false)
 				}
 			})
 		}
 	}
-	d.sideBySide(questions)
+	l.sideBySide(questions)
 }
 
 // detachNow detaches an unowned publication, unless a VolumeAttachment owns it. One that only wants it
 // there will have it attached again.
-func (d *driver) detachNow(ctx context.Context, u volume.Unowned) {
+func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
 	logger := klog.FromContext(ctx).WithValues("volumeHandle", u.Target.VolumeHandle, "node", u.Left.Node)
-	switch owner, err := d.owners(ctx, u.Left, u.Target); owner {
+	switch owner, err := l.owners(ctx, u.Left, u.Target); owner {
 	case volume.Owned:
-		d.table.ResolveOwned(u)
+		l.table.ResolveOwned(u)
 		return
 	case volume.Unclear:
 		logger.Info("A volume whose VolumeAttachment is gone may stay attached, as it cannot be told whether another one has it", "err", err)
 		return
 	}
-	err := d.unpublish(ctx, u.Publication, u.Target, nil)
+	err := l.unpublish(ctx, u.Publication, u.Target, nil)
 	for isFenced(err) && ctx.Err() == nil {
 		sleep(ctx, fencePause)
-		err = d.unpublish(ctx, u.Publication, u.Target, nil)
+		err = l.unpublish(ctx, u.Publication, u.Target, nil)
 	}
 	if err != nil {
 		logger.Error(err, "A volume whose VolumeAttachment is gone may stay attached")
 		return
 	}
 	logger.Info("Detached a volume whose VolumeAttachment is gone")
-	d.table.Resolve(u.Target)
+	l.table.Resolve(u.Target)
 }
 
 // sideBySide calls all, a few at a time, and returns when all have returned.
-func (d *driver) sideBySide(all []func()) {
+func (l *leader) sideBySide(all []func()) {
 	var running sync.WaitGroup
 	free := make(chan struct{}, drainWorkers)
 	for _, f := range all {
 		free <- struct{}{}
-		goSafely(&running, d.cannotDrain, func() {
+		goSafely(&running, l.cannotDrain, func() {
 			defer func() { <-free }()
 			f()
 		})
@@ -120,4 +120,4 @@ func (d *driver) sideBySide(all []func()) {
 }
 
 // cannotDrain takes a panic: the driver is let go of all the same.
-func (d *driver) cannotDrain(err error) { d.logger.Error(err, "Letting go of the driver went wrong") }
+func (l *leader) cannotDrain(err error) { l.logger.Error(err, "Letting go of the driver went wrong") }

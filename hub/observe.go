@@ -29,12 +29,10 @@ const (
 // with what the hub would have done. It writes nothing and makes no call that changes
 // anything.
 type observer struct {
-	name       string
-	cluster    *cache.Cluster
-	connection *connection
-	desired    *desired
-	tally      *tally
-	queue      workqueue.TypedRateLimitingInterface[string] // names of VolumeAttachments
+	name    string
+	cluster *cache.Cluster
+	manager *manager
+	queue   workqueue.TypedRateLimitingInterface[string] // names of VolumeAttachments
 
 	secrets *secretLooks
 
@@ -56,25 +54,23 @@ type observed struct {
 }
 
 // observe watches the driver until ctx ends.
-func (p *post) observe(ctx context.Context) error {
+func (m *manager) observe(ctx context.Context) error {
 	o := &observer{
-		name:       p.name,
-		cluster:    p.hub.cluster,
-		connection: p.connection,
-		desired:    p.desired,
-		tally:      p.tally,
+		name:    m.name,
+		cluster: m.cluster,
+		manager: m,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](compareRetryInitial, compareRetryMax)),
-		secrets: newSecretLooks(p.hub.options.Kube.CoreV1()),
+		secrets: newSecretLooks(m.hub.options.Kube.CoreV1()),
 		seen:    map[string]*observed{},
 		counts:  map[attach.Agreement]int{},
 	}
-	p.observer.Store(o)
-	defer p.observer.Store(nil)
-	p.logger.Info("Watching another attacher serve the driver: nothing is written and nothing is called")
-	stop := p.hub.routes.observe(p.name, o)
+	m.update(func(s *driverState) { s.observer = o })
+	defer m.update(func(s *driverState) { s.observer = nil })
+	m.logger.Info("Watching another attacher serve the driver: nothing is written and nothing is called")
+	stop := m.hub.routes.observe(m.name, o)
 	defer stop()
-	return o.run(klog.NewContext(ctx, p.logger))
+	return o.run(klog.NewContext(ctx, m.logger))
 }
 
 // run compares until ctx ends.
@@ -89,14 +85,14 @@ func (o *observer) run(ctx context.Context) error {
 		})
 	}
 	goSafely(&workers, fail, func() {
-		for ctx.Err() == nil {
-			_, _, changed := o.connection.isUp()
-			o.lookAgain()
-			select {
-			case <-ctx.Done():
-			case <-changed:
+		looked, since := false, time.Time{}
+		o.manager.await(ctx, func(s driverState) (time.Duration, bool) {
+			if !looked || s.upSince != since {
+				looked, since = true, s.upSince
+				o.lookAgain()
 			}
-		}
+			return never, false
+		})
 	})
 	goSafely(&workers, fail, func() {
 		for sleep(ctx, secretTTL); ctx.Err() == nil; sleep(ctx, secretTTL) {
@@ -147,11 +143,11 @@ func (o *observer) lookAgain() {
 // compare judges what has become of one VolumeAttachment. An error says that it cannot
 // be judged now.
 func (o *observer) compare(ctx context.Context, name string) error {
-	session := o.connection.session.Load()
+	session := o.manager.session()
 	if session == nil {
 		return nil // what the driver can do is not known: it is looked at again then
 	}
-	decider := attach.Driver{Name: o.name, DefaultFSType: o.desired.settings().DefaultFSType,
+	decider := attach.Driver{Name: o.name, DefaultFSType: o.manager.settings().DefaultFSType,
 		NoAttach: !o.cluster.AttachRequired(o.name), Capabilities: session.Info().Capabilities}
 	va := o.cluster.Attachment(name)
 	before := o.entry(name)
@@ -244,7 +240,7 @@ func (o *observer) close(name string, decider attach.Driver, e *observed) {
 func (o *observer) count(va *storagev1.VolumeAttachment, finding attach.Observation) {
 	o.counts[finding.Agreement]++
 	agreement := agreementOf(finding.Agreement)
-	o.tally.metrics.Observed(agreement)
+	o.manager.counters.metrics.Observed(agreement)
 	if finding.Agreement == attach.Agreed {
 		return
 	}

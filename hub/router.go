@@ -19,14 +19,14 @@ import (
 // attachers that are not served here are left alone.
 type router struct {
 	cluster *cache.Cluster
-	// stray takes the last state of a VolumeAttachment that is gone, if nobody works for its
+	// onUnserved takes the last state of a VolumeAttachment that is gone, if nobody works for its
 	// driver here. It must not block.
-	stray    func(*storagev1.VolumeAttachment)
-	windDown *windDown
+	onUnserved func(*storagev1.VolumeAttachment)
+	windDown   *windDown
 
-	mu         sync.RWMutex
-	byName     map[string]listener // CSI driver name
-	byGuardian map[string]*driver  // finalizer
+	mu          sync.RWMutex
+	byName      map[string]listener // CSI driver name
+	byFinalizer map[string]*leader  // finalizer
 }
 
 // listener takes the events of one driver. Its methods must not block.
@@ -42,31 +42,31 @@ type listener interface {
 	lookAgain()
 }
 
-func newRouter(c *cache.Cluster, stray func(*storagev1.VolumeAttachment), w *windDown) *router {
-	return &router{cluster: c, stray: stray, windDown: w, byName: map[string]listener{}, byGuardian: map[string]*driver{}}
+func newRouter(c *cache.Cluster, onUnserved func(*storagev1.VolumeAttachment), w *windDown) *router {
+	return &router{cluster: c, onUnserved: onUnserved, windDown: w, byName: map[string]listener{}, byFinalizer: map[string]*leader{}}
 }
 
 // open begins to hand events to a driver, unless it has been closed.
-func (r *router) open(d *driver) {
+func (r *router) open(l *leader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if d.gone {
+	if l.gone {
 		return
 	}
-	r.byName[d.name] = d
-	r.byGuardian[d.finalizer] = d
+	r.byName[l.name] = l
+	r.byFinalizer[l.finalizer] = l
 }
 
 // close ends that for ever.
-func (r *router) close(d *driver) {
+func (r *router) close(l *leader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	d.gone = true
-	if r.byName[d.name] == d {
-		delete(r.byName, d.name)
+	l.gone = true
+	if r.byName[l.name] == l {
+		delete(r.byName, l.name)
 	}
-	if r.byGuardian[d.finalizer] == d {
-		delete(r.byGuardian, d.finalizer)
+	if r.byFinalizer[l.finalizer] == l {
+		delete(r.byFinalizer, l.finalizer)
 	}
 }
 
@@ -91,10 +91,11 @@ func (r *router) listener(driver string) listener {
 	return r.byName[driver]
 }
 
-func (r *router) guardian(finalizer string) *driver {
+// owner returns who works for the driver of a finalizer here, nil for nobody.
+func (r *router) owner(finalizer string) *leader {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.byGuardian[finalizer]
+	return r.byFinalizer[finalizer]
 }
 
 // listen registers the router with the caches, before they are filled. The
@@ -169,8 +170,8 @@ func (r *router) attachmentGone(obj any) {
 		l.onAttachmentGone(va)
 	}
 	_, missed := obj.(toolscache.DeletedFinalStateUnknown)
-	if _, working := l.(*driver); !working && !missed {
-		r.stray(va)
+	if _, working := l.(*leader); !working && !missed {
+		r.onUnserved(va)
 	}
 	r.windDown.driver(va.Spec.Attacher)
 	// Whoever guards the volume may have waited for this VolumeAttachment to go,
@@ -203,8 +204,8 @@ func (r *router) volumeChanged(before, after any) {
 		guards = slices.Concat(guards, v.LostFinalizers(old))
 	}
 	for _, finalizer := range guards {
-		if d := r.guardian(finalizer); d != nil {
-			d.onVolume(v.PersistentVolume())
+		if l := r.owner(finalizer); l != nil {
+			l.onVolume(v.PersistentVolume())
 		}
 	}
 	r.windDown.volume(guards)
@@ -225,8 +226,8 @@ func (r *router) volumeGone(obj any) {
 	}
 	r.cluster.KeepDeleted(v)
 	for _, finalizer := range v.Finalizers() {
-		if d := r.guardian(finalizer); d != nil {
-			d.overlay.PersistentVolumeChanged(v.PersistentVolume()) // forgets the write that took the finalizer
+		if l := r.owner(finalizer); l != nil {
+			l.overlay.PersistentVolumeChanged(v.PersistentVolume()) // forgets the write that took the finalizer
 		}
 	}
 	r.windDown.volume(v.Finalizers())

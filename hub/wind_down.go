@@ -83,7 +83,7 @@ func (h *Hub) isLeft(name string) bool {
 		}
 	}
 	h.mu.Lock()
-	t := h.tables[name]
+	t := h.memories[name].table
 	h.mu.Unlock()
 	return t != nil && (t.IsOwed() || h.isUnseen(t))
 }
