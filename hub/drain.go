@@ -2,9 +2,10 @@ package hub
 
 import (
 	"context"
-	"sync"
+	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
@@ -30,31 +31,26 @@ func (l *leader) detachUnowned(ctx context.Context) {
 	}
 	l.findVanished(ctx)
 	l.table.Confirm()
-	byVolume := map[string][]volume.Unowned{} // one call at a time for each, unless it may be on several nodes
+	// One call at a time for each volume, unless it may be on several nodes.
+	byVolume := map[string][]volume.Unowned{}
 	for _, u := range l.table.UnownedAll() {
 		byVolume[u.Target.VolumeHandle] = append(byVolume[u.Target.VolumeHandle], u)
 	}
 	parallel := l.settings().ParallelMultiNode
 	var tasks []func()
 	for _, all := range byVolume {
-		var alone []volume.Unowned
-		for _, u := range all {
-			if parallel && l.isLeftShared(u.Left, u.Record) {
-				continue
-			}
-			alone = append(alone, u)
-		}
-		if len(alone) == 0 {
-			for _, u := range all {
-				tasks = append(tasks, func() { l.detachNow(ctx, u) })
-			}
-			continue
-		}
-		tasks = append(tasks, func() {
-			for _, u := range all {
+		detach := func(some []volume.Unowned) {
+			for _, u := range some {
 				l.detachNow(ctx, u)
 			}
-		})
+		}
+		if !parallel || slices.ContainsFunc(all, func(u volume.Unowned) bool { return !l.isLeftShared(u.Left, u.Record) }) {
+			tasks = append(tasks, func() { detach(all) })
+			continue
+		}
+		for one := range slices.Chunk(all, 1) {
+			tasks = append(tasks, func() { detach(one) })
+		}
 	}
 	l.sideBySide(tasks)
 }
@@ -107,16 +103,12 @@ func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
 
 // sideBySide calls all, a few at a time, and returns when all have returned.
 func (l *leader) sideBySide(all []func()) {
-	var running sync.WaitGroup
-	free := make(chan struct{}, drainWorkers)
+	var running errgroup.Group
+	running.SetLimit(drainWorkers)
 	for _, f := range all {
-		free <- struct{}{}
-		goSafely(&running, l.cannotDrain, func() {
-			defer func() { <-free }()
-			f()
-		})
+		running.Go(func() error { contain(l.cannotDrain, f); return nil })
 	}
-	running.Wait()
+	_ = running.Wait() // none returns an error
 }
 
 // cannotDrain takes a panic: the driver is let go of all the same.

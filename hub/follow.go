@@ -100,7 +100,7 @@ func (h *Hub) forget(m *manager) {
 	}
 	h.mu.Unlock()
 	close(m.ended)
-	h.windDown.driver(m.name) // it may have left something that could not be undone
+	h.windDown.note(m.name) // it may have left something that could not be undone
 }
 
 // serve serves the driver until ctx ends, again and again if that panics.

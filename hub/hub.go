@@ -83,7 +83,7 @@ func New(o Options) (*Hub, error) {
 		return nil, err
 	}
 	h := &Hub{options: o, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}, windDown: newWindDown()}
-	h.routes = newRouter(cluster, h.observeDeletion, h.windDown)
+	h.routes = newRouter(h)
 	return h, nil
 }
 

@@ -15,18 +15,15 @@ import (
 )
 
 // router hands each event of the cluster to the driver that it concerns, when it
-// arrives: a driver's queue never sees what belongs to another one. Objects of
+// arrives: a driver's queue never sees the objects of another one. Objects of
 // attachers that are not served here are left alone.
 type router struct {
+	hub     *Hub
 	cluster *cache.Cluster
-	// onUnserved takes the last state of a VolumeAttachment that is gone, if nobody works for its
-	// driver here. It must not block.
-	onUnserved func(*storagev1.VolumeAttachment)
-	windDown   *windDown
 
 	mu          sync.RWMutex
-	byName      map[string]listener // CSI driver name
-	byFinalizer map[string]*leader  // finalizer
+	byName      map[string]listener // by CSI driver name; guarded by mu
+	byFinalizer map[string]*leader  // guarded by mu
 }
 
 // listener takes the events of one driver. Its methods must not block.
@@ -42,11 +39,11 @@ type listener interface {
 	lookAgain()
 }
 
-func newRouter(c *cache.Cluster, onUnserved func(*storagev1.VolumeAttachment), w *windDown) *router {
-	return &router{cluster: c, onUnserved: onUnserved, windDown: w, byName: map[string]listener{}, byFinalizer: map[string]*leader{}}
+func newRouter(h *Hub) *router {
+	return &router{hub: h, cluster: h.cluster, byName: map[string]listener{}, byFinalizer: map[string]*leader{}}
 }
 
-// open begins to hand events to a driver, unless it has been closed.
+// open begins to hand events to a leader, unless close was called for it.
 func (r *router) open(l *leader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +67,7 @@ func (r *router) close(l *leader) {
 	}
 }
 
-// observe begins to hand the events of a driver to somebody who only watches.
+// observe begins to hand the events of a driver to a listener that only watches, until stop is called.
 func (r *router) observe(name string, l listener) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,14 +81,14 @@ func (r *router) observe(name string, l listener) (stop func()) {
 	}
 }
 
-// listener returns who takes the events of a driver, nil for nobody.
+// listener returns what takes the events of a driver, nil for nothing.
 func (r *router) listener(driver string) listener {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.byName[driver]
 }
 
-// owner returns who works for the driver of a finalizer here, nil for nobody.
+// owner returns the leader of the driver of a finalizer, nil if this process does not work for it.
 func (r *router) owner(finalizer string) *leader {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -131,8 +128,8 @@ func (r *router) listen() error {
 	})
 }
 
-// contained keeps an object that makes a handler panic from ending the process, and
-// with it the work for every driver.
+// contained returns a handler that logs a panic of handle: an object that makes it panic must not end
+// the process, and with it the work for every driver.
 func contained(handle func(obj any)) func(obj any) {
 	return func(obj any) {
 		defer func() {
@@ -156,7 +153,7 @@ func (r *router) attachmentChanged(before, after any) {
 		if l := r.listener(va.Spec.Attacher); l != nil {
 			l.onAttachment(old, va)
 		}
-		r.windDown.driver(va.Spec.Attacher)
+		r.hub.windDown.note(va.Spec.Attacher)
 	}
 }
 
@@ -171,11 +168,11 @@ func (r *router) attachmentGone(obj any) {
 	}
 	_, missed := obj.(toolscache.DeletedFinalStateUnknown)
 	if _, working := l.(*leader); !working && !missed {
-		r.onUnserved(va)
+		r.hub.observeDeletion(va)
 	}
-	r.windDown.driver(va.Spec.Attacher)
-	// Whoever guards the volume may have waited for this VolumeAttachment to go,
-	// also if that was another driver's.
+	r.hub.windDown.note(va.Spec.Attacher)
+	// An owner of the PersistentVolume's finalizers may have waited for this VolumeAttachment to go,
+	// also if it was another driver's.
 	name := attach.VolumeName(va)
 	if v := r.cluster.StoredVolume(name); v != nil {
 		r.volumeChanged(nil, v)
@@ -193,22 +190,22 @@ func lastState(obj any) any {
 	return obj
 }
 
-// volumeChanged takes a PersistentVolume to the drivers that guard it, or did before.
+// volumeChanged takes a PersistentVolume to the drivers whose finalizer it has, or had before.
 func (r *router) volumeChanged(before, after any) {
 	v, ok := after.(*cache.StoredVolume)
 	if !ok {
 		return
 	}
-	guards := v.Finalizers()
+	finalizers := v.Finalizers()
 	if old, ok := before.(*cache.StoredVolume); ok {
-		guards = slices.Concat(guards, v.LostFinalizers(old))
+		finalizers = slices.Concat(finalizers, v.LostFinalizers(old))
 	}
-	for _, finalizer := range guards {
+	for _, finalizer := range finalizers {
 		if l := r.owner(finalizer); l != nil {
 			l.onVolume(v.PersistentVolume())
 		}
 	}
-	r.windDown.volume(guards)
+	r.hub.windDown.note(finalizers...)
 }
 
 // volumeAppeared retries at once what failed for want of a PersistentVolume.
@@ -230,7 +227,7 @@ func (r *router) volumeGone(obj any) {
 			l.overlay.PersistentVolumeChanged(v.PersistentVolume()) // forgets the write that took the finalizer
 		}
 	}
-	r.windDown.volume(v.Finalizers())
+	r.hub.windDown.note(v.Finalizers()...)
 }
 
 // driverChanged has a driver look at all its VolumeAttachments again: whether it

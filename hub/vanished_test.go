@@ -52,8 +52,7 @@ func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *te
 			d := routed(t)
 			d.hub.routes.close(d)
 			table := volume.NewTable(d.finalizer)
-			h := &Hub{cluster: d.cluster, memories: map[string]memory{routedDriver: {table: table}}}
-			d.hub.routes.onUnserved = h.observeDeletion
+			d.hub.memories[routedDriver] = memory{table: table}
 			if c.observed {
 				queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 				defer queue.ShutDown()
@@ -90,8 +89,7 @@ func TestStandbyRemembersWhatWasAttachedByMistakeOnlyOfADriverThatIsCalled(t *te
 				t.Fatal(err)
 			}
 			d.hub.routes.close(d)
-			h := &Hub{cluster: d.cluster, memories: map[string]memory{routedDriver: d.memory}, managers: map[string]*manager{routedDriver: d.manager}}
-			d.hub.routes.onUnserved = h.observeDeletion
+			d.hub.memories[routedDriver], d.hub.managers[routedDriver] = d.memory, d.manager
 			d.hub.routes.attachmentGone(routedAttachment(func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }))
 			if got := len(unownedAt(d.table)) == 1; got != called {
 				t.Errorf("to be detached: %v, want %v", got, called)
@@ -156,8 +154,7 @@ func TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach(t *testing.T) {
 			}
 			if !served {
 				d.hub.routes.close(d)
-				h := &Hub{cluster: d.cluster, memories: map[string]memory{routedDriver: d.memory}}
-				d.hub.routes.onUnserved = h.observeDeletion
+				d.hub.memories[routedDriver] = d.memory
 			}
 			d.hub.routes.attachmentGone(va)
 			if got := unownedAt(d.table); !maps.Equal(got, map[attach.Target]string{routedTarget: "uid-1"}) {

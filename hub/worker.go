@@ -25,7 +25,7 @@ func (l *leader) work(ctx context.Context, e *volume.Entry) {
 	case volume.FinalizerKind:
 		l.workOnFinalizer(ctx, e)
 	}
-	l.hub.windDown.driver(l.name) // this may have been the last that was left of the driver
+	l.hub.windDown.note(l.name) // this may have been the last that was left of the driver
 }
 
 // workOnClaim does what one VolumeAttachment needs and decides when to look at it again.
