@@ -42,14 +42,14 @@ func (h *Hub) attachmentsFor(f status.AttachmentFilter) []*storagev1.VolumeAttac
 	return h.cluster.AllAttachments()
 }
 
-// Unclaimed counts the VolumeAttachments of drivers that are not engaged, by attacher,
+// Unclaimed counts the VolumeAttachments of drivers that are not served, by attacher,
 // without those that need no driver.
 func (h *Hub) Unclaimed() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	unclaimed := map[string]int{}
 	for attacher, n := range h.cluster.CountByDriver() {
-		if h.engaged[attacher] != nil {
+		if h.managers[attacher] != nil {
 			continue
 		}
 		if !h.cluster.AttachRequired(attacher) {
@@ -65,7 +65,7 @@ func (h *Hub) Unclaimed() map[string]int {
 // attachmentView returns what is to be seen of one VolumeAttachment.
 func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) status.Attachment {
 	h.mu.Lock()
-	e := h.engaged[va.Spec.Attacher]
+	m := h.managers[va.Spec.Attacher]
 	h.mu.Unlock()
 	a := status.Attachment{
 		Name:             va.Name,
@@ -81,28 +81,23 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 			a.VolumeHandle = attach.VolumeHandle(pv)
 		}
 	}
-	if e == nil && !h.needsDriver(va) {
+	if m == nil && !h.needsDriver(va) {
 		describeObject(&a, attach.Idle, va)
 		return a
 	}
-	if e == nil {
+	if m == nil {
 		a.State = status.Unclaimed
 		a.SetWaiting(status.Wait{Kind: status.WaitForConfiguration})
 		return a
 	}
-	p := e.post.Load()
-	if p == nil {
-		a.State = status.Waiting
-		a.SetWaiting(e.wait())
-		return a
-	}
-	if d := p.current.Load(); d != nil {
-		d.describe(&a, va, now)
+	s := m.get()
+	if s.leader != nil {
+		s.leader.describe(&a, va, now)
 	} else {
 		describeObject(&a, attach.Driver{Name: va.Spec.Attacher, NoAttach: !h.cluster.AttachRequired(va.Spec.Attacher)}.Wanted(va), va)
 	}
 	if a.State == status.Waiting && a.Waiting == (status.Wait{}) {
-		a.SetWaiting(e.wait())
+		a.SetWaiting(s.wait())
 	}
 	return a
 }
@@ -127,17 +122,17 @@ func describeObject(a *status.Attachment, op attach.Operation, va *storagev1.Vol
 }
 
 // describe fills in what this process does for a VolumeAttachment.
-func (d *driver) describe(a *status.Attachment, va *storagev1.VolumeAttachment, now time.Time) {
-	va = d.overlay.Newest(va)
-	op, l := d.wantedOf(d.decider(), va)
+func (l *leader) describe(a *status.Attachment, va *storagev1.VolumeAttachment, now time.Time) {
+	va = l.overlay.Newest(va)
+	op, lane := l.wantedOf(l.decider(), va)
 	describeObject(a, op, va)
 	if op == attach.Idle {
 		return
 	}
-	if l == volume.DriftLane {
+	if lane == volume.DriftLane {
 		a.Operation = status.Drift
 	}
-	e, ok := d.table.Look(volume.ClaimKey(va.Name))
+	e, ok := l.table.Look(volume.ClaimKey(va.Name))
 	if a.Tries = e.Failures; e.Error != "" {
 		a.LastError = e.Error
 	}
@@ -152,21 +147,20 @@ func (d *driver) describe(a *status.Attachment, va *storagev1.VolumeAttachment, 
 	case ok && e.State == volume.Delayed:
 		a.State, a.NextTry = status.Failing, e.Due
 	case ok:
-		a.SetWaiting(waitOf(e.Wait, d.cluster))
+		a.SetWaiting(waitOf(e.Wait, l.cluster))
 	}
-	if since := wantedSince(va, op); !since.IsZero() && now.Sub(since) >= d.desired.settings().StuckAfter {
+	if since := wantedSince(va, op); !since.IsZero() && now.Sub(since) >= l.settings().StuckAfter {
 		a.State = status.Stuck
 	}
 }
 
 // wait returns why nothing is done here for the VolumeAttachments of a driver, zero if there is
 // no reason.
-func (e *engagement) wait() status.Wait {
-	c := e.condition.get()
-	if c.State == Ready {
+func (s driverState) wait() status.Wait {
+	if s.State == Ready {
 		return status.Wait{}
 	}
-	return status.Wait{Kind: status.WaitForDriver, DriverState: string(c.State), Reason: c.Reason}
+	return status.Wait{Kind: status.WaitForDriver, DriverState: string(s.State), Reason: s.Reason}
 }
 
 // waitOf returns what an entry waits for.

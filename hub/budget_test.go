@@ -13,7 +13,7 @@ func TestBudgetOfWritesFollowsTheSettings(t *testing.T) {
 	if d.budget.Limit() != rate.Inf {
 		t.Errorf("%v writes per second, want no limit by default", d.budget.Limit())
 	}
-	value, _ := d.desired.get()
+	value := d.settings()
 	value.KubeAPI = registry.KubeAPI{QPS: 0.001, Burst: 2}
 	d.setLimits(value)
 	for range 2 {

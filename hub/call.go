@@ -18,29 +18,29 @@ import (
 const settleTime = 100 * time.Millisecond
 
 // ControllerPublishVolume implements attach.Controller on the session of the moment.
-func (d *driver) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	s := d.connection.session.Load()
-	if err := d.mayCall(ctx); err != nil {
+func (l *leader) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	s := l.session()
+	if err := l.mayCall(ctx); err != nil {
 		return nil, err
 	}
-	response, err := s.ControllerPublishVolume(csiclient.WithLastCheck(ctx, d.term.Confirm), req)
+	response, err := s.ControllerPublishVolume(csiclient.WithLastCheck(ctx, l.term.Confirm), req)
 	return response, away(s, err)
 }
 
 // ControllerUnpublishVolume implements attach.Controller on the session of the moment.
-func (d *driver) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
-	s := d.connection.session.Load()
-	if err := d.mayCall(ctx); err != nil {
+func (l *leader) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	s := l.session()
+	if err := l.mayCall(ctx); err != nil {
 		return nil, err
 	}
-	response, err := s.ControllerUnpublishVolume(csiclient.WithLastCheck(ctx, d.term.Confirm), req)
+	response, err := s.ControllerUnpublishVolume(csiclient.WithLastCheck(ctx, l.term.Confirm), req)
 	return response, away(s, err)
 }
 
 // mayCall is the last thing before a call or a write: whether the lease lasts for it. A process
 // that was paused on the way here finds that its lease is too old, or that the deadline
 // of the call has passed, and makes none.
-func (d *driver) mayCall(ctx context.Context) error {
+func (l *leader) mayCall(ctx context.Context) error {
 	longest := time.Duration(0)
 	if deadline, ok := ctx.Deadline(); ok {
 		longest = time.Until(deadline)
@@ -48,7 +48,7 @@ func (d *driver) mayCall(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return d.term.Begin(longest)
+	return l.term.Begin(longest)
 }
 
 // isFenced says that something was not done because the lease was not renewed in time.

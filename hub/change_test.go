@@ -181,8 +181,8 @@ func (w *world) waitCondition(h *hub.Hub, driver string, want hub.State) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		got := h.Conditions()[driver]
-		if got.State == want {
+		got, _ := shown(h, driver)
+		if got.State == string(want) {
 			return
 		}
 		select {

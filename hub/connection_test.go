@@ -140,7 +140,7 @@ func (w *memoryWorld) dialled() (int, []*memorySession) {
 // checkState checks what the hub shows of the driver.
 func (w *memoryWorld) checkState(when string, state hub.State, words string) {
 	w.t.Helper()
-	if got := w.hub.Conditions()[memoryDriver]; got.State != state || !strings.Contains(got.Reason, words) {
+	if got, _ := shown(w.hub, memoryDriver); got.State != string(state) || !strings.Contains(got.Reason, words) {
 		w.t.Errorf("%s the driver is %s: %q, want %s and a reason with %q", when, got.State, got.Reason, state, words)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -33,7 +32,7 @@ const (
 type hubCrowd struct {
 	*Hub
 	metrics     *status.Metrics
-	drivers     []*driver
+	drivers     []*leader
 	attachments []*storagev1.VolumeAttachment
 	volumes     []*cache.StoredVolume
 }
@@ -74,13 +73,10 @@ func objects[T any](of []T) []any {
 // addDriver adds a driver that can be called.
 func (c *hubCrowd) addDriver(name string) {
 	value := registry.Driver{Name: name, Endpoint: registry.Endpoint("unix:///csi/" + name + "/csi.sock"), Settings: registry.DefaultSettings()}
-	e := &engagement{desired: newDesired(value), condition: newCondition(time.Now()), intruder: &intruder{},
-		tally: newTally(c.metrics.Driver(name)), halt: newHalt()}
-	p := c.newPost(klog.Background(), name, e, volume.NewTable(attach.Finalizer(name)))
-	e.post.Store(p)
-	d := p.newDriver(lease.Always())
-	p.current.Store(d)
-	c.engaged[name] = e
+	m := c.newManager(klog.Background(), value, c.newMemory(klog.Background(), name))
+	d := m.newLeader(lease.Always())
+	m.update(func(s *driverState) { s.leader = d })
+	c.managers[name] = m
 	c.routes.open(d)
 	d.table.OpenLanes()
 	c.drivers = append(c.drivers, d)
@@ -193,10 +189,10 @@ func BenchmarkBackfill(b *testing.B) {
 }
 
 func BenchmarkLookForStuckVolumeAttachments(b *testing.B) {
-	r := sharedCrowd().drivers[3].stuckRound()
+	w := &stuckWatch{leader: sharedCrowd().drivers[3]}
 	b.ReportAllocs()
 	for b.Loop() {
-		r.look(b.Context())
+		w.look(b.Context())
 	}
 }
 

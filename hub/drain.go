@@ -2,9 +2,10 @@ package hub
 
 import (
 	"context"
-	"sync"
+	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
@@ -24,100 +25,91 @@ const (
 // detachUnowned detaches what is unowned before somebody else may work for the driver. Nothing else is
 // done for the driver any more. What cannot be detached now is kept for the next term. It blocks
 // until that has ended; ctx cuts it off.
-func (d *driver) detachUnowned(ctx context.Context) {
-	if up, _, _ := d.connection.isUp(); !up || ctx.Err() != nil || !d.decider().Capabilities.PublishUnpublish {
+func (l *leader) detachUnowned(ctx context.Context) {
+	if !l.get().up || ctx.Err() != nil || !l.decider().Capabilities.PublishUnpublish {
 		return
 	}
-	d.findVanished(ctx)
-	d.table.Confirm()
-	byVolume := map[string][]volume.Unowned{} // one call at a time for each, unless it may be on several nodes
-	for _, u := range d.table.UnownedAll() {
+	l.findVanished(ctx)
+	l.table.Confirm()
+	// One call at a time for each volume, unless it may be on several nodes.
+	byVolume := map[string][]volume.Unowned{}
+	for _, u := range l.table.UnownedAll() {
 		byVolume[u.Target.VolumeHandle] = append(byVolume[u.Target.VolumeHandle], u)
 	}
-	parallel := d.desired.settings().ParallelMultiNode
+	parallel := l.settings().ParallelMultiNode
 	var tasks []func()
 	for _, all := range byVolume {
-		var alone []volume.Unowned
-		for _, u := range all {
-			if parallel && d.isLeftShared(u.Left, u.Record) {
-				continue
+		detach := func(some []volume.Unowned) {
+			for _, u := range some {
+				l.detachNow(ctx, u)
 			}
-			alone = append(alone, u)
 		}
-		if len(alone) == 0 {
-			for _, u := range all {
-				tasks = append(tasks, func() { d.detachNow(ctx, u) })
-			}
+		if !parallel || slices.ContainsFunc(all, func(u volume.Unowned) bool { return !l.isLeftShared(u.Left, u.Record) }) {
+			tasks = append(tasks, func() { detach(all) })
 			continue
 		}
-		tasks = append(tasks, func() {
-			for _, u := range all {
-				d.detachNow(ctx, u)
-			}
-		})
+		for one := range slices.Chunk(all, 1) {
+			tasks = append(tasks, func() { detach(one) })
+		}
 	}
-	d.sideBySide(tasks)
+	l.sideBySide(tasks)
 }
 
 // findVanished ends the claims of VolumeAttachments that have vanished. Those of which the status does
 // not say yet that they are attached are asked for: the watch may not have told of their end.
-func (d *driver) findVanished(ctx context.Context) {
+func (l *leader) findVanished(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainReads)
 	defer cancel()
 	var questions []func()
-	for _, c := range d.table.Claims() {
-		va := d.overlay.Attachment(c.Name)
+	for _, c := range l.table.Claims() {
+		va := l.overlay.Attachment(c.Name)
 		if va == nil || va.UID != c.UID {
-			d.table.ReadGone(c.Identity, false)
+			l.table.ReadGone(c.Identity, false)
 		} else if c.MayBePublished && !va.Status.Attached {
 			questions = append(questions, func() {
-				if va, err := d.read(ctx, c.Name); err == nil && (va == nil || va.UID != c.UID) {
-					d.table.ReadGone(c.Identity, false)
+				if va, err := l.read(ctx, c.Name); err == nil && (va == nil || va.UID != c.UID) {
+					l.table.ReadGone(c.Identity, false)
 				}
 			})
 		}
 	}
-	d.sideBySide(questions)
+	l.sideBySide(questions)
 }
 
 // detachNow detaches an unowned publication, unless a VolumeAttachment owns it. One that only wants it
 // there will have it attached again.
-func (d *driver) detachNow(ctx context.Context, u volume.Unowned) {
+func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
 	logger := klog.FromContext(ctx).WithValues("volumeHandle", u.Target.VolumeHandle, "node", u.Left.Node)
-	switch owner, err := d.owners(ctx, u.Left, u.Target); owner {
+	switch owner, err := l.owners(ctx, u.Left, u.Target); owner {
 	case volume.Owned:
-		d.table.ResolveOwned(u)
+		l.table.ResolveOwned(u)
 		return
 	case volume.Unclear:
 		logger.Info("A volume whose VolumeAttachment is gone may stay attached, as it cannot be told whether another one has it", "err", err)
 		return
 	}
-	err := d.unpublish(ctx, u.Publication, u.Target, nil)
+	err := l.unpublish(ctx, u.Publication, u.Target, nil)
 	for isFenced(err) && ctx.Err() == nil {
 		sleep(ctx, fencePause)
-		err = d.unpublish(ctx, u.Publication, u.Target, nil)
+		err = l.unpublish(ctx, u.Publication, u.Target, nil)
 	}
 	if err != nil {
 		logger.Error(err, "A volume whose VolumeAttachment is gone may stay attached")
 		return
 	}
 	logger.Info("Detached a volume whose VolumeAttachment is gone")
-	d.table.Resolve(u.Target)
+	l.table.Resolve(u.Target)
 }
 
 // sideBySide calls all, a few at a time, and returns when all have returned.
-func (d *driver) sideBySide(all []func()) {
-	var running sync.WaitGroup
-	free := make(chan struct{}, drainWorkers)
+func (l *leader) sideBySide(all []func()) {
+	var running errgroup.Group
+	running.SetLimit(drainWorkers)
 	for _, f := range all {
-		free <- struct{}{}
-		goSafely(&running, d.cannotDrain, func() {
-			defer func() { <-free }()
-			f()
-		})
+		running.Go(func() error { contain(l.cannotDrain, f); return nil })
 	}
-	running.Wait()
+	_ = running.Wait() // none returns an error
 }
 
 // cannotDrain takes a panic: the driver is let go of all the same.
-func (d *driver) cannotDrain(err error) { d.logger.Error(err, "Letting go of the driver went wrong") }
+func (l *leader) cannotDrain(err error) { l.logger.Error(err, "Letting go of the driver went wrong") }

@@ -16,14 +16,14 @@ func TestWhatAnOwnerLeavesWhileTheDriverDrainsIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owner := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.Name, va.UID = "owner", "uid-2" })
 		api, session := answers{"owner": owner}, &unpublishing{}
-		var d *driver
+		var d *leader
 		d = routedOn(t, kubeOn(t, afterRead{api, func(name string) {
 			if api[name] == owner {
 				delete(api, name)
 				d.table.Observe(volume.IdentityOf(owner), attach.Record{Target: routedTarget}, time.Now())
 			}
 		}}))
-		d.connection.session.Store(&liveSession{Session: session})
+		d.connectTo(session)
 		if err := d.cluster.Put(owner); err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"time"
 
@@ -29,31 +28,31 @@ const (
 // driftWatch compares now and then what a driver says is attached where with what
 // Kubernetes believes.
 type driftWatch struct {
-	driver   *driver
+	leader   *leader
 	count    attach.DriftCount
 	reported map[types.UID]bool // differences that were logged and go on
 	looked   bool               // at least once
 	took     time.Duration      // the last listing
 }
 
-// driftRound does that. Drivers begin at different times, so that they do not list all
+// watchDrift does that until ctx ends. Drivers begin at different times, so that they do not list all
 // at once.
-func (d *driver) driftRound() *round {
-	w := &driftWatch{driver: d}
+func (l *leader) watchDrift(ctx context.Context) {
+	w := &driftWatch{leader: l}
 	lag := rand.Float64()
-	return &round{
-		pause: func(s registry.Settings) time.Duration { return w.pause(s.Drift.Interval, lag) },
-		look: func(ctx context.Context) {
-			began := time.Now()
-			w.check(ctx)
-			w.looked, w.took = true, time.Since(began)
-		},
-	}
+	pause := func(s registry.Settings) time.Duration { return w.pause(s.Drift.Interval, lag) }
+	l.every(ctx, pause, func(ctx context.Context) {
+		began := time.Now()
+		w.check(ctx)
+		w.looked, w.took = true, time.Since(began)
+	})
 }
 
 // pause is how long it takes from one listing to the next, and to the first one.
 func (w *driftWatch) pause(interval time.Duration, lag float64) time.Duration {
-	interval = orNever(interval)
+	if interval == 0 { // off
+		return never
+	}
 	if !w.looked {
 		return time.Duration(lag * float64(interval))
 	}
@@ -63,23 +62,15 @@ func (w *driftWatch) pause(interval time.Duration, lag float64) time.Duration {
 	return max(interval, listShare*w.took)
 }
 
-// orNever returns an interval, and for 0, which means off, one that does not end.
-func orNever(interval time.Duration) time.Duration {
-	if interval == 0 {
-		return math.MaxInt64
-	}
-	return interval
-}
-
 // check makes one listing and acts on the differences that it confirms.
 func (w *driftWatch) check(ctx context.Context) {
-	d, settings := w.driver, w.driver.desired.settings().Drift
-	s := d.connection.session.Load()
-	if settings.Interval == 0 || s == nil || isDone(s) || !s.Info().Capabilities.ListPublishedNodes {
+	l, settings := w.leader, w.leader.settings().Drift
+	s := l.session()
+	if s == nil || isDone(s) || !s.Info().Capabilities.ListPublishedNodes {
 		return
 	}
 	logger := klog.FromContext(ctx)
-	began, before := time.Now(), d.settled()
+	began, before := time.Now(), l.settled()
 	bounded, cancel := context.WithTimeout(ctx, longestListing)
 	defer cancel()
 	published, err := s.ListVolumes(bounded, csiclient.ListOptions{PageSize: settings.PageSize, PageTimeout: settings.Timeout})
@@ -89,31 +80,31 @@ func (w *driftWatch) check(ctx context.Context) {
 	}
 	found := map[types.UID]attach.DriftKind{}
 	drifted := map[types.UID]*storagev1.VolumeAttachment{}
-	for name, va := range d.settled() {
+	for name, va := range l.settled() {
 		// What has changed since the listing began cannot be compared with it.
 		if was := before[name]; was == nil || was.ResourceVersion != va.ResourceVersion {
 			continue
 		}
-		facts := d.cachedFacts(va)
-		kind, err := d.decider().Drift(facts, published)
+		facts := l.cachedFacts(va)
+		kind, err := l.decider().Drift(facts, published)
 		if err != nil {
 			logger.V(4).Info("Cannot compare a VolumeAttachment with the driver's list", "volumeAttachment", name, "err", err)
 		}
 		if kind != attach.DriftNone {
 			found[va.UID], drifted[va.UID] = kind, va
 		}
-		if d.decider().Healed(facts, published) {
-			if err := d.writer().ForgetAttachError(ctx, va); err != nil {
+		if l.decider().Healed(facts, published) {
+			if err := l.writer().ForgetAttachError(ctx, va); err != nil {
 				logger.V(2).Info("Cannot take away the error of a volume that is listed as attached", "volumeAttachment", name, "err", err)
 			}
 		}
 	}
-	d.forgetFound(logger, published)
+	l.forgetFound(logger, published)
 	has := func(at attach.Target) (listed, there bool) {
 		nodes, listed := published[at.VolumeHandle]
 		return listed && !nodes.Unknown, nodes.Has(at.NodeID)
 	}
-	for _, at := range d.table.Listed(has, began, d.desired.settings().Timeout) {
+	for _, at := range l.table.Listed(has, began, l.settings().Timeout) {
 		logger.Info("The driver lists a volume no longer where it was left attached, it is not detached any more", "volumeHandle", at.VolumeHandle, "nodeID", at.NodeID)
 	}
 	maps.DeleteFunc(w.reported, func(uid types.UID, _ bool) bool { return drifted[uid] == nil })
@@ -125,48 +116,48 @@ func (w *driftWatch) check(ctx context.Context) {
 // forgetFound ends the repair of volumes that were lost and that a listing has again where they
 // should be: while a repair fails, somebody else, or the storage system itself, may have
 // brought the volume back.
-func (d *driver) forgetFound(logger klog.Logger, published csiclient.Published) {
-	for _, name := range d.table.LostNames() {
-		va := d.overlay.Attachment(name)
-		if va == nil || !d.decider().Listed(d.cachedFacts(va), published) {
+func (l *leader) forgetFound(logger klog.Logger, published csiclient.Published) {
+	for _, name := range l.table.LostNames() {
+		va := l.overlay.Attachment(name)
+		if va == nil || !l.decider().Listed(l.cachedFacts(va), published) {
 			continue
 		}
 		logger.Info("The driver lists a volume again that was lost, and it is not attached once more", "volumeAttachment", name, "node", va.Spec.NodeName)
-		d.table.SetLost(va, false)
-		d.table.RetryNow(volume.ClaimKey(name))
+		l.table.SetLost(va, false)
+		l.table.RetryNow(volume.ClaimKey(name))
 	}
 }
 
 // onDrift acts on a difference that is confirmed: it has the volume attached again,
 // or only says so.
 func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment, kind attach.DriftKind) {
-	d, action := w.driver, w.driver.desired.settings().Drift.Action
+	l, action := w.leader, w.leader.settings().Drift.Action
 	if !w.reported[va.UID] {
 		logger.Info("The driver does not list a volume as attached where it should be", "volumeAttachment", va.Name,
 			"node", va.Spec.NodeName, "persistentVolume", attach.VolumeName(va), "kind", kind, "action", action)
 	}
 	if !w.reported[va.UID] {
-		d.tally.metrics.Drift(string(kind), string(action))
-		d.events.drift(va, kind, string(action))
+		l.counters.metrics.Drift(string(kind), string(action))
+		l.events.drift(va, kind, string(action))
 	}
 	if w.reported == nil {
 		w.reported = map[types.UID]bool{}
 	}
 	w.reported[va.UID] = true
-	if key := volume.ClaimKey(va.Name); action == registry.DriftReattach && !d.table.Has(key) {
-		d.table.Open(va)
-		d.table.SetLost(va, true)
-		d.table.Add(key, volume.DriftLane, d.placeOf(va, attach.Attaching))
+	if key := volume.ClaimKey(va.Name); action == registry.DriftReattach && !l.table.Has(key) {
+		l.table.Open(va)
+		l.table.SetLost(va, true)
+		l.table.Add(key, volume.DriftLane, l.placeOf(va, attach.Attaching))
 	}
 }
 
 // settled returns the VolumeAttachments that are attached and that nobody works on.
-func (d *driver) settled() map[string]*storagev1.VolumeAttachment {
-	decider := d.decider()
+func (l *leader) settled() map[string]*storagev1.VolumeAttachment {
+	decider := l.decider()
 	settled := map[string]*storagev1.VolumeAttachment{}
-	for _, va := range d.cluster.AttachmentsOfDriver(d.name) {
-		va = d.overlay.Newest(va)
-		if va.Status.Attached && decider.Wanted(va) == attach.Idle && va.DeletionTimestamp == nil && !d.table.Has(volume.ClaimKey(va.Name)) {
+	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
+		va = l.overlay.Newest(va)
+		if va.Status.Attached && decider.Wanted(va) == attach.Idle && va.DeletionTimestamp == nil && !l.table.Has(volume.ClaimKey(va.Name)) {
 			settled[va.Name] = va
 		}
 	}

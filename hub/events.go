@@ -69,7 +69,7 @@ func goneObject(id volume.Identity) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: id.Name, UID: id.UID}}
 }
 
-// foreign tells that another attacher wrote the VolumeAttachment.
-func (e events) foreign(va *storagev1.VolumeAttachment, w attach.Write) {
+// conflict tells that another attacher wrote the VolumeAttachment.
+func (e events) conflict(va *storagev1.VolumeAttachment, w attach.Write) {
 	e.warn(va, foreignWriter, fmt.Sprintf("another attacher (%s) wrote its %s, while this hub serves the driver", w.Manager, w.What))
 }

@@ -17,7 +17,7 @@ import (
 // execution carries out a plan, effect by effect: volume.Table says which is next, and takes in how
 // each has ended. It decides nothing itself.
 type execution struct {
-	driver  *driver
+	leader  *leader
 	entry   *volume.Entry
 	claim   *volume.Claim
 	object  *storagev1.VolumeAttachment
@@ -29,28 +29,28 @@ type execution struct {
 
 // execute carries out a plan for a claim. It stops at the first error, or with errBlocked when
 // the entry has left its worker.
-func (d *driver) execute(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, plan attach.Plan) error {
-	x := &execution{driver: d, entry: e, claim: c, object: va, plan: plan, pass: volume.NewPass(plan)}
+func (l *leader) execute(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, plan attach.Plan) error {
+	x := &execution{leader: l, entry: e, claim: c, object: va, plan: plan, pass: volume.NewPass(plan)}
 	if plan.Publish != nil && plan.SingleNode {
-		d.readOthers(ctx, va)
+		l.readOthers(ctx, va)
 	}
 	var reserved attach.Target
 	for {
-		effect := d.table.NextEffect(c, x.pass)
+		effect := l.table.NextEffect(c, x.pass)
 		if effect.Kind == volume.Finished {
 			return nil
 		}
 		if at := effect.Target; at.VolumeHandle != "" && at != reserved {
-			if !d.table.Reserve(e, x.place(at)) {
+			if !l.table.Reserve(e, x.place(at)) {
 				return errBlocked
 			}
 			reserved = at
 			continue // the claim may have changed while it waited
 		}
-		d.table.Start(c, x.pass, effect)
+		l.table.Start(c, x.pass, effect)
 		outcome, err := x.do(ctx, effect)
-		d.table.Apply(c, &x.pass, effect, outcome)
-		if err != nil && d.table.NextEffect(c, x.pass).Kind != volume.Leave {
+		l.table.Apply(c, &x.pass, effect, outcome)
+		if err != nil && l.table.NextEffect(c, x.pass).Kind != volume.Leave {
 			return err
 		}
 	}
@@ -62,20 +62,20 @@ func (x *execution) place(t attach.Target) volume.Place {
 	if t == x.plan.Target {
 		p.Shared = !x.plan.SingleNode
 	} else {
-		p.Shared = x.driver.isLeftShared(x.claim.Identity, x.driver.table.Believed(x.claim).Record)
+		p.Shared = x.leader.isLeftShared(x.claim.Identity, x.leader.table.Believed(x.claim).Record)
 	}
 	return p
 }
 
 // do makes one step to the outside, and says how it has ended.
 func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcome, error) {
-	d := x.driver
-	a := d.attacher()
+	l := x.leader
+	a := l.attacher()
 	var o volume.Outcome
 	var err error
 	switch effect.Kind {
 	case volume.FindOwners:
-		o.Owner, err = d.ownersElsewhere(ctx, x.claim.Identity, x.plan.Operation, effect.Target)
+		o.Owner, err = l.ownersElsewhere(ctx, x.claim.Identity, x.plan.Operation, effect.Target)
 	case volume.ReadSecret:
 		x.secrets, err = a.Secrets(ctx, x.plan.SecretRef)
 	case volume.Guard:
@@ -84,17 +84,17 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		o.Context, err = a.Publish(ctx, x.plan, x.secrets)
 		o.Secrets = x.secrets
 	case volume.MarkAttached:
-		if !d.decider().IsCurrent(x.plan, d.cluster.CSINode(x.object.Spec.NodeName)) {
+		if !l.decider().IsCurrent(x.plan, l.cluster.CSINode(x.object.Spec.NodeName)) {
 			err = errNodeIDChanged
 			break
 		}
-		err = a.MarkAttached(ctx, x.plan, d.table.Believed(x.claim).Context)
+		err = a.MarkAttached(ctx, x.plan, l.table.Believed(x.claim).Context)
 	case volume.Unpublish:
 		now := x.plan.SecretRef
 		if effect.Target.VolumeHandle != x.plan.Target.VolumeHandle {
 			now = nil // the PersistentVolume was recreated: its Secret is that of another volume
 		}
-		err = d.unpublish(ctx, d.table.Believed(x.claim), effect.Target, now)
+		err = l.unpublish(ctx, l.table.Believed(x.claim), effect.Target, now)
 	case volume.Leave:
 		klog.FromContext(ctx).Info("The volume is left where it was attached before, to be detached later", "volumeHandle", effect.Target.VolumeHandle, "nodeID", effect.Target.NodeID)
 	case volume.Release:
@@ -105,12 +105,12 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 	case volume.LookAgain:
 		err = errOwnerUnclear
 	}
-	o.Result = d.resultOf(err, x.entry)
+	o.Result = l.resultOf(err, x.entry)
 	return o, err
 }
 
 // resultOf says what an error means for what is believed of a volume.
-func (d *driver) resultOf(err error, e *volume.Entry) volume.Result {
+func (l *leader) resultOf(err error, e *volume.Entry) volume.Result {
 	call := (*attach.CallError)(nil)
 	switch {
 	case err == nil:
@@ -125,8 +125,8 @@ func (d *driver) resultOf(err error, e *volume.Entry) volume.Result {
 
 // unpublish calls ControllerUnpublishVolume at a target. now is the Secret that the PersistentVolume
 // says, nil for none.
-func (d *driver) unpublish(ctx context.Context, p volume.Publication, target attach.Target, now *corev1.SecretReference) error {
-	a := d.attacher()
+func (l *leader) unpublish(ctx context.Context, p volume.Publication, target attach.Target, now *corev1.SecretReference) error {
+	a := l.attacher()
 	secrets, err := a.UnpublishSecrets(ctx, target, p.Record, now, p.Secrets)
 	if err != nil {
 		return err
@@ -143,20 +143,28 @@ var errOwnerUnclear = errors.New("another VolumeAttachment may have the volume a
 
 // attacher returns what makes the steps, for the worker that has the entry of what is written: what
 // comes back counts as seen by it.
-func (d *driver) attacher() attach.Attacher {
-	a := d.writer()
-	a.Written = workerWrites{d.overlay, d.table}
+func (l *leader) attacher() attach.Attacher {
+	a := l.writer()
+	a.Written = workerWrites{l.overlay, l.table}
 	return a
 }
 
 // writer is attacher for all who are not that worker. What comes back may be new to the worker, such
 // as a deletion.
-func (d *driver) writer() attach.Attacher {
+func (l *leader) writer() attach.Attacher {
 	return attach.Attacher{
-		Writer:      attach.Writer{Kube: d.kube, Limit: d.budget, Fence: d.mayCall, Written: d.overlay, Timeout: d.writeTimeout},
-		Controller:  d,
-		CallTimeout: d.desired.settings().Timeout,
-		Guards:      d.guards,
+		Writer: attach.Writer{
+			Kube:    l.hub.options.Kube,
+			Limit:   l.budget,
+			Fence:   l.mayCall,
+			Written: l.overlay,
+			// A write of a process that was stopped in the middle of it is over before another process
+			// may take the lease. 0: no lease.
+			Timeout: l.hub.options.LeaseDuration / 3,
+		},
+		Controller:  l,
+		CallTimeout: l.settings().Timeout,
+		Guards:      l.guards,
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 // executing is a driver, with an API server in memory, one claim of which is carried out.
 type executing struct {
 	t *testing.T
-	*driver
+	*leader
 	api     *fakekube.API
 	kube    kubernetes.Interface // of others
 	session *recording
@@ -67,8 +67,8 @@ func inExecution(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper, f
 		}
 		kube := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://api", Transport: server, QPS: -1,
 			ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}})
-		x := &executing{t: t, driver: routedOn(t, kube), api: api, kube: api.Client(), session: &recording{}}
-		x.connection.session.Store(&liveSession{Session: x.session})
+		x := &executing{t: t, leader: routedOn(t, kube), api: api, kube: api.Client(), session: &recording{}}
+		x.connectTo(x.session)
 		pv, va := guardedVolume(func(pv *corev1.PersistentVolume) {
 			pv.Finalizers, pv.Spec.AccessModes = nil, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 		}), routedAttachment()

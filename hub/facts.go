@@ -7,17 +7,17 @@ import (
 )
 
 // cachedFacts collects what the caches know of a VolumeAttachment.
-func (d *driver) cachedFacts(va *storagev1.VolumeAttachment) attach.Facts {
+func (l *leader) cachedFacts(va *storagev1.VolumeAttachment) attach.Facts {
 	return attach.Facts{
 		VolumeAttachment: va,
-		PersistentVolume: d.overlay.Volume(attach.VolumeName(va)),
-		CSINode:          d.cluster.CSINode(va.Spec.NodeName),
+		PersistentVolume: l.overlay.Volume(attach.VolumeName(va)),
+		CSINode:          l.cluster.CSINode(va.Spec.NodeName),
 	}
 }
 
 // factsOf is cachedFacts with the last state of a PersistentVolume that is gone.
-func (d *driver) factsOf(va *storagev1.VolumeAttachment) attach.Facts {
-	facts := d.cachedFacts(va)
-	facts.PersistentVolume = d.overlay.CachedOrDeleted(va)
+func (l *leader) factsOf(va *storagev1.VolumeAttachment) attach.Facts {
+	facts := l.cachedFacts(va)
+	facts.PersistentVolume = l.overlay.CachedOrDeleted(va)
 	return facts
 }

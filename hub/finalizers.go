@@ -13,57 +13,57 @@ import (
 
 // workOnFinalizer removes the driver's finalizer from a PersistentVolume that is being deleted, once no
 // VolumeAttachment names it any more and nothing of it may be published.
-func (d *driver) workOnFinalizer(ctx context.Context, e *volume.Entry) {
+func (l *leader) workOnFinalizer(ctx context.Context, e *volume.Entry) {
 	name := e.Key.Name
-	pv := d.overlay.Volume(name)
+	pv := l.overlay.Volume(name)
 	var patch *attach.Patch
 	if pv != nil {
-		patch = d.decider().ReleaseVolume(pv, d.cluster.VolumeInUse(name))
+		patch = l.decider().ReleaseVolume(pv, l.cluster.VolumeInUse(name))
 	}
 	if patch == nil {
-		d.table.Done(e)
+		l.table.Done(e)
 		return
 	}
-	retry := d.desired.settings().Retry
-	claimed, published := d.table.Withholds(name, attach.VolumeHandle(pv), d.desired.settings().StuckAfter, time.Now())
+	retry := l.settings().Retry
+	claimed, published := l.table.Withholds(name, attach.VolumeHandle(pv), l.settings().StuckAfter, time.Now())
 	switch {
 	case claimed: // its VolumeAttachment has just gone, maybe in the middle of its detach
-		d.table.DoneFor(e, volume.ReleaseLane, retry.Initial)
+		l.table.DoneFor(e, volume.ReleaseLane, retry.Initial)
 		return
 	case published: // and it must not be deleted before it is not
-		d.table.DoneFor(e, volume.ReleaseLane, retry.Max)
+		l.table.DoneFor(e, volume.ReleaseLane, retry.Max)
 		return
 	}
-	known, err := d.knowsAll(ctx)
+	known, err := l.knowsAll(ctx)
 	if err == nil && !known {
-		d.table.DoneFor(e, volume.ReleaseLane, staleCachePause)
+		l.table.DoneFor(e, volume.ReleaseLane, staleCachePause)
 		return
 	}
 	if err == nil {
-		err = d.attacher().ReleaseVolume(ctx, patch)
+		err = l.attacher().ReleaseVolume(ctx, patch)
 	}
 	if errors.Is(err, attach.ErrStale) {
-		d.refreshVolume(ctx, name)
+		l.refreshVolume(ctx, name)
 	}
 	switch {
 	case isFenced(err):
-		d.table.Postpone(e, e.Lane(), fencePause)
+		l.table.Postpone(e, e.Lane(), fencePause)
 	case err != nil:
 		delay := backoff(retry, e.Retries.Failed(attach.Detaching, time.Now()), err, jitter)
 		klog.FromContext(ctx).V(2).Info("Cannot remove the finalizer from the PersistentVolume, will try again",
 			"persistentVolume", name, "in", delay, "err", err)
-		d.table.DoneFor(e, volume.ReleaseLane, delay)
+		l.table.DoneFor(e, volume.ReleaseLane, delay)
 	default:
-		d.table.Done(e)
+		l.table.Done(e)
 	}
 }
 
 // refreshVolume reads a PersistentVolume anew. If that fails, the watch will tell.
-func (d *driver) refreshVolume(ctx context.Context, name string) {
+func (l *leader) refreshVolume(ctx context.Context, name string) {
 	if name == "" {
 		return
 	}
-	if pv, err := d.cluster.ReadVolume(ctx, name); err == nil && pv != nil {
-		d.overlay.PersistentVolumeWritten(pv)
+	if pv, err := l.cluster.ReadVolume(ctx, name); err == nil && pv != nil {
+		l.overlay.PersistentVolumeWritten(pv)
 	}
 }

@@ -55,9 +55,8 @@ type Hub struct {
 	windDown *windDown
 
 	mu       sync.Mutex
-	engaged  map[string]*engagement    // by driver; guarded by mu
-	tables   map[string]*volume.Table  // by driver, those of the past included; guarded by mu
-	overlays map[string]*cache.Overlay // by driver, as tables; guarded by mu
+	managers map[string]*manager // by driver; guarded by mu
+	memories map[string]memory   // by driver, those of the past included; guarded by mu
 }
 
 // New checks the options. It starts nothing.
@@ -83,32 +82,24 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{options: o, cluster: cluster, engaged: map[string]*engagement{}, tables: map[string]*volume.Table{}, overlays: map[string]*cache.Overlay{}, windDown: newWindDown()}
-	h.routes = newRouter(cluster, h.observeDeletion, h.windDown)
+	h := &Hub{options: o, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}, windDown: newWindDown()}
+	h.routes = newRouter(h)
 	return h, nil
-}
-
-// overlay returns the own writes of a driver. They outlive what has made them: a driver that is served
-// again at once would else call for what was written last, and the caches do not show yet.
-func (h *Hub) overlay(logger klog.Logger, driver string) *cache.Overlay {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.overlays[driver] == nil {
-		h.overlays[driver] = cache.NewOverlay(logger, h.cluster)
-	}
-	return h.overlays[driver]
 }
 
 // observeDeletion takes the last state of a VolumeAttachment of a driver that others work for: what
 // it may have left attached when it vanished.
 func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	h.mu.Lock()
-	t, e := h.tables[va.Spec.Attacher], h.engaged[va.Spec.Attacher]
+	t, m := h.memories[va.Spec.Attacher].table, h.managers[va.Spec.Attacher]
 	h.mu.Unlock()
 	if t == nil {
 		return
 	}
-	decider := attach.Driver{Name: va.Spec.Attacher, Capabilities: e.capabilities()}
+	decider := attach.Driver{Name: va.Spec.Attacher}
+	if m != nil {
+		decider.Capabilities = m.get().capabilities()
+	}
 	last, ok := decider.LastRecorded(attach.Facts{
 		VolumeAttachment: va,
 		PersistentVolume: h.cluster.CachedOrDeleted(va),
@@ -121,19 +112,6 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	default: // whoever has the lease has detached it
 		t.Unconfirm(last.Target, va.UID)
 	}
-}
-
-// capabilities are those that the driver had in its last session, none if there was none.
-func (e *engagement) capabilities() csiclient.Capabilities {
-	if e == nil {
-		return csiclient.Capabilities{}
-	}
-	if p := e.post.Load(); p != nil {
-		if s := p.connection.session.Load(); s != nil {
-			return s.Info().Capabilities
-		}
-	}
-	return csiclient.Capabilities{}
 }
 
 // Run serves the drivers of the latest snapshot until ctx ends, then returns when

@@ -27,14 +27,12 @@ func checkSync(began time.Time, synced func() bool) func() error {
 // itself does not answer is no reason to end the process.
 func (h *Hub) checkMoving() error {
 	h.mu.Lock()
-	engaged := maps.Clone(h.engaged)
+	managers := maps.Clone(h.managers)
 	h.mu.Unlock()
 	var wedged []error
-	for name, e := range engaged {
-		if p := e.post.Load(); p != nil {
-			if d := p.current.Load(); d != nil && d.table.IsWedged(time.Now()) {
-				wedged = append(wedged, fmt.Errorf("work for %s has not been looked at for %s", name, volume.WedgedAfter))
-			}
+	for name, m := range managers {
+		if m.get().leader != nil && m.table.IsWedged(time.Now()) {
+			wedged = append(wedged, fmt.Errorf("work for %s has not been looked at for %s", name, volume.WedgedAfter))
 		}
 	}
 	return errors.Join(wedged...)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,6 +63,16 @@ func (w *world) observing() registry.Snapshot {
 		snapshot[name] = d
 	}
 	return snapshot
+}
+
+// shown returns what a hub shows of a driver, and whether it shows the driver.
+func shown(h *hub.Hub, driver string) (status.Driver, bool) {
+	all := h.Drivers()
+	i := slices.IndexFunc(all, func(d status.Driver) bool { return d.Name == driver })
+	if i < 0 {
+		return status.Driver{}, false
+	}
+	return all[i], true
 }
 
 // waitShown waits until a hub shows a driver as it should be, and returns what it shows.

@@ -41,7 +41,7 @@ func TestVolumeAttachmentThatAWriteHasEndedIsGoneHoweverLateTheWatchIs(t *testin
 	if err := d.cluster.Remove(deleting); err != nil {
 		t.Fatal(err)
 	}
-	d.routes.attachmentGone(deleting)
+	d.hub.routes.attachmentGone(deleting)
 	d.overlay.VolumeAttachmentWritten(answer.DeepCopy()) // the watch may be quicker than the answer
 	next := routedAttachment(func(va *storagev1.VolumeAttachment) { va.UID, va.ResourceVersion = "uid-2", "20" })
 	if err := d.cluster.Put(next); err != nil {
@@ -65,7 +65,7 @@ func TestWriteThatTookTheFinalizerIsForgottenWithItsEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
 			d.overlay.PersistentVolumeWritten(after.DeepCopy())
-			event(d.routes)
+			event(d.hub.routes)
 			// The cache is still at the state before: what the overlay shows is what it has kept.
 			if err := d.cluster.Put(stored(t, before)); err != nil {
 				t.Fatal(err)

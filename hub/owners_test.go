@@ -69,7 +69,7 @@ func (u *unpublishing) ControllerUnpublishVolume(context.Context, *csi.Controlle
 var routedTarget = attach.Target{VolumeHandle: "handle", NodeID: "id"}
 
 // start returns the entry that may start now, nil for none.
-func (d *driver) start(t *testing.T) *volume.Entry {
+func (d *leader) start(t *testing.T) *volume.Entry {
 	t.Helper()
 	d.table.OpenLanes()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -135,9 +135,9 @@ func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThe
 		"the first waits, not second":   {both(next(unguarded, unattached), second), answers{"next": next(unguarded, unattached), "second": second}, nil, volume.Owned, 0},
 	} {
 		// scene is a driver with an unowned publication.
-		scene := func(t *testing.T) (*driver, *unpublishing, volume.Unowned) {
+		scene := func(t *testing.T) (*leader, *unpublishing, volume.Unowned) {
 			d, session := routedOn(t, kubeOn(t, c.server)), &unpublishing{}
-			d.connection.session.Store(&liveSession{Session: session})
+			d.connectTo(session)
 			gone := routedAttachment(guardedAttachment)
 			d.restore(d.table.Open(gone), gone)
 			for _, va := range c.cached {
@@ -158,7 +158,7 @@ func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThe
 			}
 			return d, session, u
 		}
-		check := func(t *testing.T, d *driver, session *unpublishing, calls int, kept bool) {
+		check := func(t *testing.T, d *leader, session *unpublishing, calls int, kept bool) {
 			t.Helper()
 			if _, unowned := d.table.Unowned(routedTarget); session.calls != calls || unowned != kept {
 				t.Errorf("%d calls, unowned still %v; want %d and %v", session.calls, unowned, calls, kept)

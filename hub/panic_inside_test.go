@@ -14,8 +14,8 @@ func (oddSession) Info() csiclient.Info { panic("odd answer") }
 
 func TestPanicWhileADriverIsTakenUpOrLetGoEndsItsRunAlone(t *testing.T) {
 	d := routed(t)
-	d.connection.session.Store(&liveSession{Session: oddSession{}})
-	d.connection.setUp(true)
+	d.connectTo(oddSession{})
+	d.setUp(true, func(*driverState) {})
 	err := d.run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "odd answer") {
 		t.Errorf("the run ended with %v, want the panic", err)

@@ -25,7 +25,7 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // moveOn has a claim leave what it has published at routedTarget, for another target.
-func (d *driver) moveOn(t *testing.T, c *volume.Claim) {
+func (d *leader) moveOn(t *testing.T, c *volume.Claim) {
 	t.Helper()
 	pass := volume.Pass{Operation: attach.Attaching, Calls: true, Target: attach.Target{VolumeHandle: "handle", NodeID: "id-new"}}
 	for _, kind := range []volume.EffectKind{volume.FindOwners, volume.Leave} {
@@ -42,7 +42,7 @@ func (d *driver) moveOn(t *testing.T, c *volume.Claim) {
 func TestPreviousTargetThatIsClaimedAgainIsNotDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, session := routedOn(t, kubeOn(t, answers{})), &unpublishing{}
-		d.connection.session.Store(&liveSession{Session: session})
+		d.connectTo(session)
 		va := routedAttachment(guardedAttachment)
 		d.table.Add(volume.ClaimKey(va.Name), volume.AttachLane, volume.Place{Target: routedTarget})
 		attaching := d.start(t)
@@ -67,7 +67,7 @@ func TestPreviousTargetThatIsClaimedAgainIsNotDetached(t *testing.T) {
 func TestPublicationThatIsResolvedBeforeItsWorkerLooksIsNotDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, session := routedOn(t, kubeOn(t, answers{})), &unpublishing{}
-		d.connection.session.Store(&liveSession{Session: session})
+		d.connectTo(session)
 		va := routedAttachment(guardedAttachment)
 		d.restore(d.table.Open(va), va)
 		d.table.Missing(va.Name)
@@ -95,7 +95,7 @@ func TestPreviousTargetWhereTheVolumeIsNotedIsNotDetachedYet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			va := routedAttachment(guardedAttachment)
 			d := routedOn(t, kubeOn(t, answers{va.Name: routedAttachment(guardedAttachment, c.edit)}))
-			d.connection.session.Store(&liveSession{Session: &unpublishing{}})
+			d.connectTo(&unpublishing{})
 			claim := d.table.Open(va)
 			d.restore(claim, va)
 			d.moveOn(t, claim)
@@ -112,7 +112,7 @@ func TestWaitingForOtherCallsAtThePreviousTargetIsNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &counted{RoundTripper: answers{}}
 		d := routedOn(t, kubeOn(t, server))
-		d.connection.session.Store(&liveSession{Session: &unpublishing{}})
+		d.connectTo(&unpublishing{})
 		node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: routedDriver, NodeID: "id-new"}}}}
 		deleted := func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
 		if err := d.cluster.Put(node, routedAttachment(guardedAttachment, deleted), stored(t, guardedVolume())); err != nil {

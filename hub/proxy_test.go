@@ -144,7 +144,7 @@ func (w *world) waitReason(h *hub.Hub, driver, words string) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		got := h.Conditions()[driver]
+		got, _ := shown(h, driver)
 		if strings.Contains(got.Reason, words) {
 			return
 		}

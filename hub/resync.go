@@ -15,34 +15,31 @@ import (
 // to.
 const resyncEvery = 5 * time.Minute
 
-// resyncRound does that: events are for speed, and what they miss is found here. It costs
-// no request.
-func (d *driver) resyncRound() *round {
-	return &round{
-		pause: func(registry.Settings) time.Duration { return resyncEvery },
-		look:  func(ctx context.Context) { d.resync(klog.FromContext(ctx)) },
-	}
+// resyncNowAndThen does that until ctx ends: events are for speed, and what they miss is found here. It
+// costs no request.
+func (l *leader) resyncNowAndThen(ctx context.Context) {
+	l.every(ctx, func(registry.Settings) time.Duration { return resyncEvery }, func(ctx context.Context) { l.resync(klog.FromContext(ctx)) })
 }
 
 // resync asks for all work that is wanted and that has no entry. Entries keep their backoff.
-func (d *driver) resync(logger klog.Logger) {
-	missed := d.findMissing()
-	add := func(key volume.Key, l volume.Lane, place func() volume.Place) {
-		if !d.table.Has(key) {
+func (l *leader) resync(logger klog.Logger) {
+	missed := l.findMissing()
+	add := func(key volume.Key, lane volume.Lane, place func() volume.Place) {
+		if !l.table.Has(key) {
 			missed++
-			d.table.Add(key, l, place())
+			l.table.Add(key, lane, place())
 		}
 	}
-	missed += d.table.Requeue()
-	decider := d.decider()
-	for _, va := range d.cluster.AttachmentsOfDriver(d.name) {
-		va = d.overlay.Newest(va)
-		if op, l := d.wantedOf(decider, va); op != attach.Idle {
-			add(volume.ClaimKey(va.Name), l, func() volume.Place { return d.placeOf(va, op) })
+	missed += l.table.Requeue()
+	decider := l.decider()
+	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
+		va = l.overlay.Newest(va)
+		if op, lane := l.wantedOf(decider, va); op != attach.Idle {
+			add(volume.ClaimKey(va.Name), lane, func() volume.Place { return l.placeOf(va, op) })
 		}
 	}
-	for _, pv := range d.cluster.ReleasableVolumes(d.finalizer) {
-		if attach.Leaving(pv, d.name) && !d.cluster.VolumeInUse(pv.Name) {
+	for _, pv := range l.cluster.ReleasableVolumes(l.finalizer) {
+		if attach.Leaving(pv, l.name) && !l.cluster.VolumeInUse(pv.Name) {
 			add(volume.FinalizerKey(pv.Name), volume.ReleaseLane, func() volume.Place { return volume.Place{} })
 		}
 	}

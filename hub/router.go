@@ -14,18 +14,15 @@ import (
 )
 
 // router hands each event of the cluster to the driver that it concerns, when it
-// arrives: a driver's queue never sees what belongs to another one. Objects of
+// arrives: a driver's queue never sees the objects of another one. Objects of
 // attachers that are not served here are left alone.
 type router struct {
+	hub     *Hub
 	cluster *cache.Cluster
-	// stray takes the last state of a VolumeAttachment that is gone, if nobody works for its
-	// driver here. It must not block.
-	stray    func(*storagev1.VolumeAttachment)
-	windDown *windDown
 
-	mu         sync.RWMutex
-	byName     map[string]listener // CSI driver name
-	byGuardian map[string]*driver  // finalizer
+	mu          sync.RWMutex
+	byName      map[string]listener // by CSI driver name; guarded by mu
+	byFinalizer map[string]*leader  // guarded by mu
 }
 
 // listener takes the events of one driver. Its methods must not block.
@@ -41,35 +38,35 @@ type listener interface {
 	lookAgain()
 }
 
-func newRouter(c *cache.Cluster, stray func(*storagev1.VolumeAttachment), w *windDown) *router {
-	return &router{cluster: c, stray: stray, windDown: w, byName: map[string]listener{}, byGuardian: map[string]*driver{}}
+func newRouter(h *Hub) *router {
+	return &router{hub: h, cluster: h.cluster, byName: map[string]listener{}, byFinalizer: map[string]*leader{}}
 }
 
-// open begins to hand events to a driver, unless it has been closed.
-func (r *router) open(d *driver) {
+// open begins to hand events to a leader, unless close was called for it.
+func (r *router) open(l *leader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if d.gone {
+	if l.gone {
 		return
 	}
-	r.byName[d.name] = d
-	r.byGuardian[d.finalizer] = d
+	r.byName[l.name] = l
+	r.byFinalizer[l.finalizer] = l
 }
 
 // close ends that for ever.
-func (r *router) close(d *driver) {
+func (r *router) close(l *leader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	d.gone = true
-	if r.byName[d.name] == d {
-		delete(r.byName, d.name)
+	l.gone = true
+	if r.byName[l.name] == l {
+		delete(r.byName, l.name)
 	}
-	if r.byGuardian[d.finalizer] == d {
-		delete(r.byGuardian, d.finalizer)
+	if r.byFinalizer[l.finalizer] == l {
+		delete(r.byFinalizer, l.finalizer)
 	}
 }
 
-// observe begins to hand the events of a driver to somebody who only watches.
+// observe begins to hand the events of a driver to a listener that only watches, until stop is called.
 func (r *router) observe(name string, l listener) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,17 +80,18 @@ func (r *router) observe(name string, l listener) (stop func()) {
 	}
 }
 
-// listener returns who takes the events of a driver, nil for nobody.
+// listener returns what takes the events of a driver, nil for nothing.
 func (r *router) listener(driver string) listener {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.byName[driver]
 }
 
-func (r *router) guardian(finalizer string) *driver {
+// owner returns the leader of the driver of a finalizer, nil if this process does not work for it.
+func (r *router) owner(finalizer string) *leader {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.byGuardian[finalizer]
+	return r.byFinalizer[finalizer]
 }
 
 // listen registers the router with the caches, before they are filled. The
@@ -129,8 +127,8 @@ func (r *router) listen() error {
 	})
 }
 
-// contained keeps an object that makes a handler panic from ending the process, and
-// with it the work for every driver.
+// contained returns a handler that logs a panic of handle: an object that makes it panic must not end
+// the process, and with it the work for every driver.
 func contained(handle func(obj any)) func(obj any) {
 	return func(obj any) {
 		if err := panics.Catch(func() { handle(obj) }); err != nil {
@@ -151,7 +149,7 @@ func (r *router) attachmentChanged(before, after any) {
 		if l := r.listener(va.Spec.Attacher); l != nil {
 			l.onAttachment(old, va)
 		}
-		r.windDown.driver(va.Spec.Attacher)
+		r.hub.windDown.note(va.Spec.Attacher)
 	}
 }
 
@@ -165,12 +163,12 @@ func (r *router) attachmentGone(obj any) {
 		l.onAttachmentGone(va)
 	}
 	_, missed := obj.(toolscache.DeletedFinalStateUnknown)
-	if _, working := l.(*driver); !working && !missed {
-		r.stray(va)
+	if _, working := l.(*leader); !working && !missed {
+		r.hub.observeDeletion(va)
 	}
-	r.windDown.driver(va.Spec.Attacher)
-	// Whoever guards the volume may have waited for this VolumeAttachment to go,
-	// also if that was another driver's.
+	r.hub.windDown.note(va.Spec.Attacher)
+	// An owner of the PersistentVolume's finalizers may have waited for this VolumeAttachment to go,
+	// also if it was another driver's.
 	name := attach.VolumeName(va)
 	if v := r.cluster.StoredVolume(name); v != nil {
 		r.volumeChanged(nil, v)
@@ -188,22 +186,22 @@ func lastState(obj any) any {
 	return obj
 }
 
-// volumeChanged takes a PersistentVolume to the drivers that guard it, or did before.
+// volumeChanged takes a PersistentVolume to the drivers whose finalizer it has, or had before.
 func (r *router) volumeChanged(before, after any) {
 	v, ok := after.(*cache.StoredVolume)
 	if !ok {
 		return
 	}
-	guards := v.Finalizers()
+	finalizers := v.Finalizers()
 	if old, ok := before.(*cache.StoredVolume); ok {
-		guards = slices.Concat(guards, v.LostFinalizers(old))
+		finalizers = slices.Concat(finalizers, v.LostFinalizers(old))
 	}
-	for _, finalizer := range guards {
-		if d := r.guardian(finalizer); d != nil {
-			d.onVolume(v.PersistentVolume())
+	for _, finalizer := range finalizers {
+		if l := r.owner(finalizer); l != nil {
+			l.onVolume(v.PersistentVolume())
 		}
 	}
-	r.windDown.volume(guards)
+	r.hub.windDown.note(finalizers...)
 }
 
 // volumeAppeared retries at once what failed for want of a PersistentVolume.
@@ -221,11 +219,11 @@ func (r *router) volumeGone(obj any) {
 	}
 	r.cluster.KeepDeleted(v)
 	for _, finalizer := range v.Finalizers() {
-		if d := r.guardian(finalizer); d != nil {
-			d.overlay.PersistentVolumeChanged(v.PersistentVolume()) // forgets the write that took the finalizer
+		if l := r.owner(finalizer); l != nil {
+			l.overlay.PersistentVolumeChanged(v.PersistentVolume()) // forgets the write that took the finalizer
 		}
 	}
-	r.windDown.volume(v.Finalizers())
+	r.hub.windDown.note(v.Finalizers()...)
 }
 
 // driverChanged has a driver look at all its VolumeAttachments again: whether it

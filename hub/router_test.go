@@ -23,7 +23,7 @@ import (
 const routedDriver = "routed.example.com"
 
 // routed returns a driver with an open route, whose cluster nobody watches.
-func routed(t testing.TB) *driver {
+func routed(t testing.TB) *leader {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {
@@ -33,18 +33,22 @@ func routed(t testing.TB) *driver {
 }
 
 // routedOn is routed with an API server to read from and write to.
-func routedOn(t testing.TB, kube attach.Kube) *driver {
+func routedOn(t testing.TB, kube attach.Kube) *leader {
 	t.Helper()
 	h, err := New(Options{Kube: kube})
 	if err != nil {
 		t.Fatal(err)
 	}
 	value := registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}
-	e := &engagement{desired: newDesired(value), condition: newCondition(time.Now()), intruder: &intruder{}, tally: newTally(nil), halt: newHalt()}
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
-	d := h.newPost(logger, routedDriver, e, volume.NewTable(attach.Finalizer(routedDriver))).newDriver(lease.Always())
+	d := h.newManager(logger, value, h.newMemory(logger, routedDriver)).newLeader(lease.Always())
 	h.routes.open(d)
 	return d
+}
+
+// connectTo has a driver's latest session be another one, that cannot be used yet.
+func (d *leader) connectTo(s Session) {
+	d.update(func(known *driverState) { known.session = &liveSession{Session: s} })
 }
 
 // stored returns a volume as its cache keeps it. The object stays the caller's own.
@@ -70,7 +74,7 @@ func guardedVolume(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVo
 }
 
 // restore has a claim know what its object records.
-func (d *driver) restore(c *volume.Claim, va *storagev1.VolumeAttachment) {
+func (d *leader) restore(c *volume.Claim, va *storagev1.VolumeAttachment) {
 	if record, ok := d.decider().Recorded(attach.Facts{VolumeAttachment: va}); ok {
 		d.table.Restore(c, record)
 	}
@@ -97,7 +101,7 @@ func guardedAttachment(va *storagev1.VolumeAttachment) {
 
 func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 	d := routed(t)
-	r := d.routes
+	r := d.hub.routes
 	for _, obj := range []any{nil, toolscache.DeletedFinalStateUnknown{Key: "va"}, toolscache.DeletedFinalStateUnknown{Key: "va", Obj: "odd"}, &cache.StoredVolume{}} {
 		r.attachmentGone(obj)
 		r.volumeGone(obj)
@@ -156,7 +160,7 @@ func TestOnlyWhatDecidesIsAReasonToLookAgain(t *testing.T) {
 			if err := d.cluster.Put(after); err != nil {
 				t.Fatal(err)
 			}
-			d.routes.attachmentChanged(nil, after)
+			d.hub.routes.attachmentChanged(nil, after)
 			if got := d.table.Has(volume.ClaimKey("va")); got != tc.want {
 				t.Errorf("looked at again: %v, want %v", got, tc.want)
 			}
@@ -180,11 +184,11 @@ func TestLateEventsOfWhatIsGoneCauseNoSecondDetach(t *testing.T) {
 		d.table.Apply(c, &pass, effect, volume.Outcome{Owner: volume.NoOwner})
 	}
 	d.table.Saw(routedAttachment(func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = dying.DeletionTimestamp }))
-	d.routes.attachmentChanged(nil, dying) // a handler that lags tells of an earlier state
+	d.hub.routes.attachmentChanged(nil, dying) // a handler that lags tells of an earlier state
 	if d.table.Has(volume.ClaimKey("va")) {
 		d.table.Missing("va") // what its worker does: the cache has no such object
 	}
-	d.routes.attachmentGone(dying)
+	d.hub.routes.attachmentGone(dying)
 	if left := d.table.UnownedAll(); len(left) > 0 {
 		t.Errorf("the volume that was detached is taken for attached: %+v", left)
 	}

@@ -23,33 +23,69 @@ const redialAfter = 30 * time.Second
 // driver does not answer well. A session that is replaced takes no call any more; its
 // calls in flight go on until they end by themselves.
 type sessionUse struct {
-	connection *connection
-	value      registry.Driver // how the driver is reached
-	said       *complaint
+	*connection
+	spec registry.Driver // how the driver is reached
 
 	live   *liveSession
-	probe  *attempt[struct{}] // nil: none is in flight
-	redial *attempt[Session]  // nil: none is in flight
-	calls  sync.WaitGroup     // the goroutines of probes and redials
+	probe  *attempt       // nil: none is in flight
+	redial *attempt       // nil: none is in flight
+	calls  sync.WaitGroup // the goroutines of probes and redials
+	fail   func(error)    // takes a panic in them
 
 	failures  int       // of Probes in a row
 	waitsFrom time.Time // the first of these failures, or the last redial if that was later
 	redialErr error     // of the last redial since the driver was well; nil for none
 }
 
+// attempt is a Probe or a redial in flight.
+type attempt struct {
+	cancel  context.CancelFunc
+	ended   chan struct{} // closed when there is an answer
+	session Session       // of a redial, with the answer
+	err     error         // with the answer
+}
+
+// errPanicked stands for the answer that a panic has prevented.
+var errPanicked = errors.New("this has panicked")
+
+// try calls f in a goroutine of its own.
+func (u *sessionUse) try(ctx context.Context, f func(context.Context) (Session, error)) *attempt {
+	ctx, cancel := context.WithCancel(ctx)
+	a := &attempt{cancel: cancel, ended: make(chan struct{}), err: errPanicked}
+	goSafely(&u.calls, u.fail, func() {
+		defer close(a.ended)
+		defer cancel()
+		a.session, a.err = f(ctx)
+	})
+	return a
+}
+
+// answered returns a channel that is closed when there is an answer, nil for no attempt.
+func (a *attempt) answered() <-chan struct{} {
+	if a == nil {
+		return nil
+	}
+	return a.ended
+}
+
 // use works with a session until it has ended, the driver is to be reached in another way,
 // or ctx ends. Nothing that the driver does not answer keeps it from noticing that.
-func (c *connection) use(ctx context.Context, s Session, value registry.Driver, said *complaint) {
-	u := &sessionUse{connection: c, value: value, said: said}
-	defer u.end()
+func (c *connection) use(ctx context.Context, fail func(error), s Session, spec registry.Driver) {
+	ctx, cancel := context.WithCancel(ctx)
+	u := &sessionUse{connection: c, spec: spec, fail: fail}
+	defer u.end(cancel)
 	u.begin(ctx, s)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for next := time.Now().Add(c.desired.settings().Probe.Interval); ; { // next: the next Probe
-		_, changed := c.desired.get()
-		if !c.isReachedAs(value) {
-			c.condition.enter(Connecting, "the driver is to be reached in another way", time.Now())
+	for next := time.Now().Add(c.manager.settings().Probe.Interval); ; { // next: the next Probe
+		state, changed := c.manager.watch()
+		if !state.isReachedAs(spec) {
+			c.manager.update(func(s *driverState) { s.setConnection(Connecting, "the driver is to be reached in another way") })
 			return
+		}
+		// The settings may have changed: the next Probe may be due sooner.
+		if soonest := time.Now().Add(state.spec.Probe.Interval); soonest.Before(next) {
+			next = soonest
 		}
 		var due <-chan time.Time
 		if u.probe == nil {
@@ -58,24 +94,21 @@ func (c *connection) use(ctx context.Context, s Session, value registry.Driver, 
 		}
 		select {
 		case <-u.live.Done():
-			c.condition.enter(Lost, "the connection has ended", time.Now())
-			if said.due("lost", time.Now()) {
-				klog.FromContext(ctx).Info("Lost the connection to the driver", "endpoint", value.Endpoint)
+			c.manager.update(func(s *driverState) { s.setConnection(Lost, "the connection has ended") })
+			if c.log.isDue("lost", time.Now()) {
+				klog.FromContext(ctx).Info("Lost the connection to the driver", "endpoint", spec.Endpoint)
 			}
 			return
 		case <-ctx.Done():
 			return
 		case <-changed:
-			if soonest := time.Now().Add(c.desired.settings().Probe.Interval); soonest.Before(next) {
-				next = soonest
-			}
 		case <-due:
 			u.startProbe(ctx)
-		case <-u.probe.done():
+		case <-u.probe.answered():
 			next = time.Now().Add(u.endProbe(ctx))
-		case <-u.redial.done():
+		case <-u.redial.answered():
 			if u.endRedial(ctx) {
-				next = time.Now().Add(c.desired.settings().Probe.Interval)
+				next = time.Now().Add(state.spec.Probe.Interval)
 			}
 		}
 	}
@@ -86,53 +119,53 @@ func (u *sessionUse) begin(ctx context.Context, s Session) {
 	before := u.live
 	u.live = &liveSession{Session: s, since: time.Now()}
 	u.failures, u.redialErr = 0, nil
-	u.probe.stop()
-	u.probe = nil
-	u.connection.session.Store(u.live)
-	u.connection.setUp(true)
-	u.connection.condition.enter(Ready, "", time.Now())
+	if u.probe != nil {
+		u.probe.cancel()
+		u.probe = nil
+	}
+	u.manager.setUp(true, func(s *driverState) {
+		s.session = u.live
+		s.setConnection(Ready, "")
+	})
 	logger := klog.FromContext(ctx)
-	logger.V(2).Info("Connected to the driver", "endpoint", u.value.Endpoint, "version", s.Info().Version)
+	logger.V(2).Info("Connected to the driver", "endpoint", u.spec.Endpoint, "version", s.Info().Version)
 	if before != nil {
-		logger.Info("Using a new connection to the driver, which did not answer well on the one before; calls in flight go on there", "endpoint", u.value.Endpoint)
+		logger.Info("Using a new connection to the driver, which did not answer well on the one before; calls in flight go on there", "endpoint", u.spec.Endpoint)
 		before.end()
 	}
 }
 
 // end ends the use of the session that is in use, and waits for what is being tried.
-func (u *sessionUse) end() {
-	u.connection.setUp(false)
-	if u.live != nil {
-		u.live.end()
-	}
-	u.probe.stop()
+func (u *sessionUse) end(cancel context.CancelFunc) {
+	u.manager.setUp(false, func(*driverState) {})
+	u.live.end()
 	u.dropRedial()
+	cancel()
 	u.calls.Wait()
 }
 
 // startProbe asks the driver whether it is well.
 func (u *sessionUse) startProbe(ctx context.Context) {
-	s, timeout := u.live.Session, u.connection.desired.settings().Probe.Timeout
-	u.probe = try(ctx, &u.calls, func(ctx context.Context) (struct{}, error) {
+	s, timeout := u.live.Session, u.manager.settings().Probe.Timeout
+	u.probe = u.try(ctx, func(ctx context.Context) (Session, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		return struct{}{}, s.Probe(ctx)
+		return nil, s.Probe(ctx)
 	})
 }
 
 // endProbe takes the answer of the driver, and returns how long to wait before the next
 // Probe. While the driver is not well, its queue waits; calls in flight go on.
 func (u *sessionUse) endProbe(ctx context.Context) time.Duration {
-	c, now, interval := u.connection, time.Now(), u.connection.desired.settings().Probe.Interval
-	_, err := u.probe.result()
+	now, state := time.Now(), u.manager.get()
+	interval, err := state.spec.Probe.Interval, u.probe.err
 	u.probe = nil
 	switch {
 	case err == nil:
 		u.failures, u.redialErr = 0, nil
 		u.dropRedial()
-		if up, _, _ := c.isUp(); !up {
-			c.setUp(true)
-			c.condition.enter(Ready, "", now)
+		if !state.up {
+			u.manager.setUp(true, func(s *driverState) { s.setConnection(Ready, "") })
 		}
 		return interval
 	case isDone(u.live) || ctx.Err() != nil:
@@ -142,20 +175,19 @@ func (u *sessionUse) endProbe(ctx context.Context) time.Duration {
 		u.waitsFrom = now
 	}
 	soon := min(connectRetryMax, interval)
-	// A driver under load may be late once. One that says that it is not ready is clear.
+	// A driver under load may be late once. A driver that reports that it is not ready is clear.
 	if u.failures < 2 && !errors.Is(err, csiclient.ErrNotReady) {
 		return soon
 	}
 	if u.redialErr != nil && u.redialErr.Error() != err.Error() {
 		err = fmt.Errorf("%w; a second connection failed too: %v", err, u.redialErr)
 	}
-	c.setUp(false)
-	c.condition.failed(err, now)
-	if u.said.due(err.Error(), now) {
+	u.manager.setUp(false, func(s *driverState) { s.setError(err, now) })
+	if u.log.isDue(err.Error(), now) {
 		klog.FromContext(ctx).Info("The driver is not well, its volumes wait", "err", err)
 	}
 	if u.redial == nil && now.Sub(u.waitsFrom) >= redialAfter {
-		u.redial = try(ctx, &u.calls, func(ctx context.Context) (Session, error) { return c.dial(ctx, u.value) })
+		u.redial = u.try(ctx, func(ctx context.Context) (Session, error) { return u.dial(ctx, u.spec) })
 	}
 	return soon
 }
@@ -163,7 +195,7 @@ func (u *sessionUse) endProbe(ctx context.Context) time.Duration {
 // endRedial takes the second connection to use if the driver is well on it, and reports
 // whether it has.
 func (u *sessionUse) endRedial(ctx context.Context) bool {
-	s, err := u.redial.result()
+	s, err := u.redial.session, u.redial.err
 	u.redial = nil
 	if err != nil {
 		u.waitsFrom, u.redialErr = time.Now(), err // told with the next Probe that fails
@@ -182,9 +214,8 @@ func (u *sessionUse) dropRedial() {
 	u.redial = nil
 	dropped.cancel()
 	u.calls.Go(func() {
-		<-dropped.ended
-		if dropped.err == nil && dropped.panicked == nil {
-			dropped.value.Close()
+		if <-dropped.ended; dropped.err == nil {
+			dropped.session.Close()
 		}
 	})
 }

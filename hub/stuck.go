@@ -50,33 +50,31 @@ func wantedSince(va *storagev1.VolumeAttachment, op attach.Operation) time.Time 
 // stuckWatch finds the VolumeAttachments of a driver that have been without success for
 // too long, also while the driver cannot be called.
 type stuckWatch struct {
-	driver *driver
+	leader *leader
 	known  map[types.UID]attach.Operation // stuck, at the last look
 }
 
-func (d *driver) stuckRound() *round {
-	w := &stuckWatch{driver: d}
-	return &round{
-		pause: func(s registry.Settings) time.Duration { return min(s.StuckAfter, stuckEvery) },
-		look:  w.look,
-	}
+// watchStuck finds them until ctx ends.
+func (l *leader) watchStuck(ctx context.Context) {
+	w := &stuckWatch{leader: l}
+	l.every(ctx, func(s registry.Settings) time.Duration { return min(s.StuckAfter, stuckEvery) }, w.look)
 }
 
 func (w *stuckWatch) look(ctx context.Context) {
-	d := w.driver
+	l := w.leader
 	stuck := map[types.UID]attach.Operation{}
 	var fresh []string
-	for _, va := range d.cluster.AttachmentsOfDriver(d.name) {
-		va = d.overlay.Newest(va)
-		op, _ := d.wantedOf(d.decider(), va)
-		if since := wantedSince(va, op); since.IsZero() || time.Since(since) < d.desired.settings().StuckAfter {
+	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
+		va = l.overlay.Newest(va)
+		op, _ := l.wantedOf(l.decider(), va)
+		if since := wantedSince(va, op); since.IsZero() || time.Since(since) < l.settings().StuckAfter {
 			continue
 		}
 		stuck[va.UID] = op
 		if w.known[va.UID] != op {
 			fresh = append(fresh, va.Name)
-			d.events.stuck(va, op, fmt.Sprintf("%s wanted since %s without success, retries go on", op, wantedSince(va, op).UTC().Format(time.RFC3339)))
-			d.explainStuck(ctx, va, op)
+			l.events.stuck(va, op, fmt.Sprintf("%s wanted since %s without success, retries go on", op, wantedSince(va, op).UTC().Format(time.RFC3339)))
+			l.explainStuck(ctx, va, op)
 		}
 	}
 	if len(fresh) > 0 {
@@ -87,21 +85,20 @@ func (w *stuckWatch) look(ctx context.Context) {
 	for _, op := range stuck {
 		counts[operationOf(op)]++
 	}
-	d.tally.setStuck(counts)
+	l.counters.setStuck(counts)
 }
 
 // whyStuck says what keeps a VolumeAttachment from success: the driver is away, the last error, or
 // what it waits for.
-func (d *driver) whyStuck(name string) error {
-	if up, _, _ := d.connection.isUp(); !up {
-		_, reason := d.condition.connection()
-		return fmt.Errorf("%w: %s", errAway, reason)
+func (l *leader) whyStuck(name string) error {
+	if s := l.get(); !s.up {
+		return fmt.Errorf("%w: %s", errAway, s.connectionReason)
 	}
-	switch e, ok := d.table.Look(volume.ClaimKey(name)); {
+	switch e, ok := l.table.Look(volume.ClaimKey(name)); {
 	case e.Error != "":
 		return errors.New(e.Error)
 	case ok && e.Wait.Kind != volume.WaitWorker:
-		return fmt.Errorf("waiting for %s", waitOf(e.Wait, d.cluster))
+		return fmt.Errorf("waiting for %s", waitOf(e.Wait, l.cluster))
 	case ok && e.State == volume.Running:
 		return errors.New("the call to the driver has not returned yet")
 	}
@@ -110,12 +107,12 @@ func (d *driver) whyStuck(name string) error {
 
 // explainStuck writes why a VolumeAttachment is stuck into its status, if no error says
 // so: its driver cannot even be called. The next try adds more.
-func (d *driver) explainStuck(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation) {
+func (l *leader) explainStuck(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation) {
 	if op == attach.Attaching && va.Status.AttachError != nil || op == attach.Detaching && va.Status.DetachError != nil {
 		return
 	}
-	why := d.whyStuck(va.Name)
-	if err := d.writer().SaveError(ctx, va, op, stuckError{op: op, since: wantedSince(va, op), last: why}); err != nil {
+	why := l.whyStuck(va.Name)
+	if err := l.writer().SaveError(ctx, va, op, stuckError{op: op, since: wantedSince(va, op), last: why}); err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot write the error into the VolumeAttachment", "volumeAttachment", va.Name, "cause", why, "err", err)
 	}
 }

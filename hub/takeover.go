@@ -18,8 +18,8 @@ import (
 // isFromBeforeTerm reports whether a state of a VolumeAttachment is from before this term, so that
 // whoever had the lease then may have written a later one. It compares with the Lease, which costs
 // no request: both have to be kept in one etcd.
-func (d *driver) isFromBeforeTerm(va *storagev1.VolumeAttachment) bool {
-	began := d.term.ResourceVersion()
+func (l *leader) isFromBeforeTerm(va *storagev1.VolumeAttachment) bool {
+	began := l.term.ResourceVersion()
 	if began == "" {
 		return false
 	}
@@ -36,68 +36,68 @@ const staleCachePause = time.Second
 // before may have worked on: a PersistentVolume that none of those in the cache names may be
 // attached by one that it does not have yet. It asks once in a term. The Lease is no measure here:
 // leases may be kept in an etcd of their own.
-func (d *driver) knowsAll(ctx context.Context) (bool, error) {
-	if d.term.Continues() || d.cacheIsNew.Load() {
+func (l *leader) knowsAll(ctx context.Context) (bool, error) {
+	if l.term.Continues() || l.cacheIsNew.Load() {
 		return true, nil
 	}
-	began := d.collection.Load()
+	began := l.collection.Load()
 	if began == nil {
-		version, err := d.cluster.ReadAttachmentsVersion(ctx)
+		version, err := l.cluster.ReadAttachmentsVersion(ctx)
 		if err != nil {
 			return false, err
 		}
 		began = &version // another worker's answer is as good
-		d.collection.CompareAndSwap(nil, began)
+		l.collection.CompareAndSwap(nil, began)
 	}
-	order, err := resourceversion.CompareResourceVersion(d.cluster.AttachmentsVersion(), *began)
+	order, err := resourceversion.CompareResourceVersion(l.cluster.AttachmentsVersion(), *began)
 	if err != nil || order < 0 {
 		return false, err
 	}
-	d.cacheIsNew.Store(true)
+	l.cacheIsNew.Store(true)
 	return true, nil
 }
 
 // catchUp returns a VolumeAttachment as it is when it is worked on for the first time in
 // a term, nil if it is gone. What has changed since the term began costs no request.
-func (d *driver) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
-	if e.Retries.ReadAnew == va.UID || !d.isFromBeforeTerm(va) {
+func (l *leader) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
+	if e.Retries.ReadAnew == va.UID || !l.isFromBeforeTerm(va) {
 		return va, nil
 	}
-	now, err := d.cluster.ReadAttachment(ctx, va.Name)
+	now, err := l.cluster.ReadAttachment(ctx, va.Name)
 	if err != nil {
 		return nil, fmt.Errorf("read volumeattachment after the takeover of the driver: %w", err)
 	}
 	if now == nil || now.UID != va.UID {
-		d.overlay.MarkDeleted(va) // else an attach elsewhere would ask for its detach again and again
+		l.overlay.MarkDeleted(va) // else an attach elsewhere would ask for its detach again and again
 		return nil, nil
 	}
 	e.Retries.ReadAnew = va.UID
-	workerWrites{d.overlay, d.table}.VolumeAttachmentWritten(now)
+	workerWrites{l.overlay, l.table}.VolumeAttachmentWritten(now)
 	return now, nil
 }
 
 // readOthers reads those other VolumeAttachments of a volume anew that the cache has from before this
 // term: whoever had the lease then may have attached them, and their deletions may not be in the
 // cache yet. A detach that is found goes before an attach.
-func (d *driver) readOthers(ctx context.Context, va *storagev1.VolumeAttachment) {
-	for _, other := range d.cluster.AttachmentsOfVolume(attach.VolumeName(va)) { // none of an inline volume
-		if other.Name == va.Name || other.Spec.Attacher != d.name {
+func (l *leader) readOthers(ctx context.Context, va *storagev1.VolumeAttachment) {
+	for _, other := range l.cluster.AttachmentsOfVolume(attach.VolumeName(va)) { // none of an inline volume
+		if other.Name == va.Name || other.Spec.Attacher != l.name {
 			continue
 		}
-		if known := d.overlay.Newest(other); d.isFromBeforeTerm(known) {
-			now, err := d.cluster.ReadAttachment(ctx, other.Name)
+		if known := l.overlay.Newest(other); l.isFromBeforeTerm(known) {
+			now, err := l.cluster.ReadAttachment(ctx, other.Name)
 			if err == nil && now != nil && now.UID == other.UID {
-				d.overlay.VolumeAttachmentWritten(now)
+				l.overlay.VolumeAttachmentWritten(now)
 			}
 		}
-		newest := d.overlay.Attachment(other.Name)
+		newest := l.overlay.Attachment(other.Name)
 		if newest == nil {
 			continue
 		}
 		key := volume.ClaimKey(other.Name)
-		if op, l := d.wantedOf(d.decider(), newest); op == attach.Detaching {
-			if e, ok := d.table.Look(key); !ok || e.Lane != l {
-				d.table.Add(key, l, d.placeOf(newest, op))
+		if op, lane := l.wantedOf(l.decider(), newest); op == attach.Detaching {
+			if e, ok := l.table.Look(key); !ok || e.Lane != lane {
+				l.table.Add(key, lane, l.placeOf(newest, op))
 			}
 		}
 	}

@@ -19,7 +19,7 @@ import (
 func TestUnownedPublicationThatAListingEndsDuringItsCallIsNotTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, session := routedOn(t, kubeOn(t, answers{})), &recording{}
-		d.connection.session.Store(&liveSession{Session: session})
+		d.connectTo(session)
 		list := func() {}
 		session.answer = func(string) error {
 			list()
@@ -31,7 +31,7 @@ func TestUnownedPublicationThatAListingEndsDuringItsCallIsNotTriedAgain(t *testi
 		e := d.start(t)
 		list = func() {
 			for range 2 {
-				d.table.Listed(func(attach.Target) (listed, there bool) { return true, false }, time.Now(), d.desired.settings().Timeout)
+				d.table.Listed(func(attach.Target) (listed, there bool) { return true, false }, time.Now(), d.settings().Timeout)
 			}
 		}
 		d.work(t.Context(), e)
@@ -58,14 +58,14 @@ func TestUnownedPublicationIsDetachedIfItsOwnerVanishesWhileItIsRead(t *testing.
 	synctest.Test(t, func(t *testing.T) {
 		owner := routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.Name, va.UID = "owner", "uid-2" })
 		api, session := answers{"owner": owner}, &unpublishing{}
-		var d *driver
+		var d *leader
 		d = routedOn(t, kubeOn(t, afterRead{api, func(name string) {
 			if api[name] == owner {
 				delete(api, name)
 				d.onAttachmentGone(owner)
 			}
 		}}))
-		d.connection.session.Store(&liveSession{Session: session})
+		d.connectTo(session)
 		if err := d.cluster.Put(owner); err != nil {
 			t.Fatal(err)
 		}

@@ -15,13 +15,13 @@ import (
 // detach, because its driver does not require attaching any more: that it is in use on
 // its node, or that this cannot be told. A CSIDriver object that was made again with
 // the wrong attachRequired must not take volumes from running pods.
-func (d *driver) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment, plan attach.Plan) error {
-	node, err := d.cluster.ReadNode(ctx, va.Spec.NodeName)
+func (l *leader) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment, plan attach.Plan) error {
+	node, err := l.cluster.ReadNode(ctx, va.Spec.NodeName)
 	if err != nil {
 		return fmt.Errorf("attachRequired is false, and whether the volume is in use cannot be told: %w", err)
 	}
 	// The name that the kubelet gives to a CSI volume.
-	name := corev1.UniqueVolumeName("kubernetes.io/csi/" + d.name + "^" + plan.Target.VolumeHandle)
+	name := corev1.UniqueVolumeName("kubernetes.io/csi/" + l.name + "^" + plan.Target.VolumeHandle)
 	if node != nil && slices.Contains(node.Status.VolumesInUse, name) {
 		return fmt.Errorf("attachRequired is false, but the volume is in use on node %q: it stays attached until it is not", node.Name)
 	}

@@ -50,14 +50,13 @@ func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *te
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
-			d.routes.close(d)
+			d.hub.routes.close(d)
 			table := volume.NewTable(d.finalizer)
-			h := &Hub{cluster: d.cluster, tables: map[string]*volume.Table{routedDriver: table}}
-			d.routes.stray = h.observeDeletion
+			d.hub.memories[routedDriver] = memory{table: table}
 			if c.observed {
-				defer d.routes.observe(routedDriver, observing{observe.New(observe.Options{Driver: routedDriver, Cluster: d.cluster})})()
+				defer d.hub.routes.observe(routedDriver, observing{observe.New(observe.Options{Driver: routedDriver, Cluster: d.cluster})})()
 			}
-			d.routes.attachmentGone(c.gone)
+			d.hub.routes.attachmentGone(c.gone)
 			table.Forget(time.Now()) // what happens when a driver is taken over
 			want := map[attach.Target]string{}
 			if c.want {
@@ -80,19 +79,16 @@ func TestStandbyRemembersWhatWasAttachedByMistakeOnlyOfADriverThatIsCalled(t *te
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
 			if called {
-				d.connection.session.Store(&liveSession{Session: &unpublishing{}})
+				d.connectTo(&unpublishing{})
 			} else {
-				d.connection.session.Store(&liveSession{Session: withoutCalls{}})
+				d.connectTo(withoutCalls{})
 			}
 			if err := d.cluster.Put(node, stored(t, guardedVolume())); err != nil {
 				t.Fatal(err)
 			}
-			d.routes.close(d)
-			e := &engagement{}
-			e.post.Store(&post{connection: d.connection})
-			h := &Hub{cluster: d.cluster, tables: map[string]*volume.Table{routedDriver: d.table}, engaged: map[string]*engagement{routedDriver: e}}
-			d.routes.stray = h.observeDeletion
-			d.routes.attachmentGone(routedAttachment(func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }))
+			d.hub.routes.close(d)
+			d.hub.memories[routedDriver], d.hub.managers[routedDriver] = d.memory, d.manager
+			d.hub.routes.attachmentGone(routedAttachment(func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }))
 			if got := len(unownedAt(d.table)) == 1; got != called {
 				t.Errorf("to be detached: %v, want %v", got, called)
 			}
@@ -110,23 +106,23 @@ func TestWhatTheLastStateTellsIsNotLostOnAClaimThatKnowsNothing(t *testing.T) {
 	va := routedAttachment(guardedAttachment)
 	left := map[attach.Target]string{routedTarget: "uid-1"}
 	for name, c := range map[string]struct {
-		before func(*driver)
+		before func(*leader)
 		want   map[attach.Target]string
 	}{
-		"nothing was known":      {func(*driver) {}, left},
-		"the claim knew nothing": {func(d *driver) { d.table.Open(va) }, left}, // for a drift that was found, say
-		"it was detached and let go": {func(d *driver) {
+		"nothing was known":      {func(*leader) {}, left},
+		"the claim knew nothing": {func(d *leader) { d.table.Open(va) }, left}, // for a drift that was found, say
+		"it was detached and let go": {func(d *leader) {
 			c := d.table.Open(va)
 			d.table.Start(c, volume.Pass{}, volume.Effect{Kind: volume.Release})
 		}, map[attach.Target]string{}},
-		"another of the name is there": {func(d *driver) {
+		"another of the name is there": {func(d *leader) {
 			d.table.Open(routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.UID = "uid-2" }))
 		}, left},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
 			c.before(d)
-			d.routes.attachmentGone(va)
+			d.hub.routes.attachmentGone(va)
 			if got := unownedAt(d.table); !maps.Equal(got, c.want) {
 				t.Errorf("to be detached: %v, want %v", got, c.want)
 			}
@@ -134,7 +130,7 @@ func TestWhatTheLastStateTellsIsNotLostOnAClaimThatKnowsNothing(t *testing.T) {
 	}
 	d := routed(t)
 	other := d.table.Open(routedAttachment(guardedAttachment, func(va *storagev1.VolumeAttachment) { va.UID = "uid-2" }))
-	d.routes.attachmentGone(va)
+	d.hub.routes.attachmentGone(va)
 	if p := d.table.Believed(other); p.MayBePublished() || len(d.table.Claims()) != 1 {
 		t.Errorf("what another of the name has published is taken for its own: %+v", p)
 	}
@@ -150,16 +146,15 @@ func TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach(t *testing.T) {
 			if err := d.cluster.Put(va); err != nil {
 				t.Fatal(err)
 			}
-			d.routes.volumeGone(stored(t, guardedVolume()))
+			d.hub.routes.volumeGone(stored(t, guardedVolume()))
 			if err := d.cluster.Remove(va); err != nil {
 				t.Fatal(err)
 			}
 			if !served {
-				d.routes.close(d)
-				h := &Hub{cluster: d.cluster, tables: map[string]*volume.Table{routedDriver: d.table}}
-				d.routes.stray = h.observeDeletion
+				d.hub.routes.close(d)
+				d.hub.memories[routedDriver] = d.memory
 			}
-			d.routes.attachmentGone(va)
+			d.hub.routes.attachmentGone(va)
 			if got := unownedAt(d.table); !maps.Equal(got, map[attach.Target]string{routedTarget: "uid-1"}) {
 				t.Errorf("to be detached: %v", got)
 			}

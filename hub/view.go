@@ -12,72 +12,56 @@ import (
 // Drivers returns every driver that is engaged, as part of a status.Source.
 func (h *Hub) Drivers() []status.Driver {
 	h.mu.Lock()
-	engaged := maps.Clone(h.engaged)
+	managers := maps.Clone(h.managers)
 	h.mu.Unlock()
-	drivers := make([]status.Driver, 0, len(engaged))
+	drivers := make([]status.Driver, 0, len(managers))
 	now := time.Now()
-	for name, e := range engaged {
-		drivers = append(drivers, h.view(name, e, now))
+	for _, m := range managers {
+		drivers = append(drivers, m.view(now))
 	}
 	return drivers
 }
 
-// Conditions returns the state of every driver that is served or drains, by name.
-func (h *Hub) Conditions() map[string]Condition {
-	h.mu.Lock()
-	engaged := maps.Clone(h.engaged)
-	h.mu.Unlock()
-	conditions := make(map[string]Condition, len(engaged))
-	for name, e := range engaged {
-		conditions[name] = e.condition.get()
-	}
-	return conditions
-}
-
-// view returns what is to be seen of one driver.
-func (h *Hub) view(name string, e *engagement, now time.Time) status.Driver {
-	value, _ := e.desired.get()
-	c := e.condition.get()
+// view returns what is to be seen of the driver.
+func (m *manager) view(now time.Time) status.Driver {
+	s := m.get()
 	v := status.Driver{
-		Name:     name,
-		State:    string(c.State),
-		Reason:   c.Reason,
-		Since:    c.Since,
-		Mode:     string(value.Mode),
-		Source:   value.Source,
-		Endpoint: string(value.Endpoint),
-		Workers:  value.Workers,
-		Settings: status.SettingsOf(value.Settings),
-		Failures: e.tally.latest(),
+		Name:     m.name,
+		State:    string(s.State),
+		Reason:   s.Reason,
+		Since:    s.Since,
+		Up:       s.up,
+		Mode:     string(s.spec.Mode),
+		Source:   s.spec.Source,
+		Endpoint: string(s.spec.Endpoint),
+		Workers:  s.spec.Workers,
+		Settings: status.SettingsOf(s.spec.Settings),
+		Lease:    m.hub.leaseView(s),
+		Failures: m.counters.latestFailures(),
 	}
-	if c.LastError != "" {
-		v.ConnectionError = status.Failure{Time: c.ErrorTime, Text: c.LastError}
+	if s.lastError != "" {
+		v.ConnectionError = status.Failure{Time: s.errorTime, Text: s.lastError}
 	}
-	if w, va := e.intruder.get(); va != "" {
-		v.ForeignWriter = status.ForeignWriter{Manager: w.Manager, Time: w.Time, VolumeAttachment: va}
+	if c := s.conflict; c.VolumeAttachment != "" {
+		v.ForeignWriter = status.ForeignWriter{Manager: c.Manager, Time: c.Time, VolumeAttachment: c.VolumeAttachment}
 	}
-	var views [volume.LaneCount]volume.LaneView
-	if p := e.post.Load(); p != nil {
-		v.Up, _, _ = p.connection.isUp()
-		if s := p.connection.session.Load(); s != nil {
-			v.Version, v.Capabilities = s.Info().Version, capabilities(s.Info().Capabilities)
-		}
-		d := p.current.Load()
-		if d != nil {
-			views = d.table.Lanes(now)
-			v.Unowned, v.UnownedCount = d.unowned()
-		}
-		v.Lease = h.leaseView(p, d != nil)
-		if o := p.observer.Load(); o != nil {
-			v.Observed, v.Checklist = o.Report(v)
-		}
+	if s.session != nil {
+		v.Version, v.Capabilities = s.session.Info().Version, capabilities(s.session.Info().Capabilities)
 	}
-	for l, view := range views {
-		shown := status.Lane{Operation: status.Operation(volume.Lane(l).String()), Queued: view.Queued, Delayed: view.Delayed,
+	var lanes [volume.LaneCount]volume.LaneView
+	if s.leader != nil {
+		lanes = m.table.Lanes(now)
+		v.Unowned, v.UnownedCount = s.leader.unowned()
+	}
+	if s.observer != nil {
+		v.Observed, v.Checklist = s.observer.Report(v)
+	}
+	for lane, view := range lanes {
+		shown := status.Lane{Operation: status.Operation(volume.Lane(lane).String()), Queued: view.Queued, Delayed: view.Delayed,
 			Running: view.Running, Workers: view.Workers, OldestSeconds: view.Oldest.Seconds()}
-		e.tally.fill(&shown)
+		m.counters.fill(&shown)
 		v.Lanes = append(v.Lanes, shown)
-		if volume.Lane(l) != volume.ReleaseLane {
+		if volume.Lane(lane) != volume.ReleaseLane {
 			v.Busy += view.Running
 		}
 	}
@@ -85,13 +69,13 @@ func (h *Hub) view(name string, e *engagement, now time.Time) status.Driver {
 }
 
 // leaseView says who has the lease of a driver.
-func (h *Hub) leaseView(p *post, mine bool) status.Lease {
+func (h *Hub) leaseView(s driverState) status.Lease {
+	v := status.Lease{Mine: s.leader != nil}
 	if h.options.Leases == nil {
-		return status.Lease{Mine: mine}
+		return v
 	}
-	value, _ := p.desired.get()
-	name := h.leaseOf(value)
-	v := status.Lease{Name: name.Name, Namespace: name.Namespace, Mine: mine}
+	name := h.leaseOf(s.spec)
+	v.Name, v.Namespace = name.Name, name.Namespace
 	if holder, ok := h.options.Leases.Holder(name); ok {
 		v.Holder, v.Since = holder.Identity, holder.Since
 	}

@@ -12,48 +12,48 @@ import (
 
 // backfill asks for all that the caches say has to be done. The route is open before, so that
 // nothing falls between caches and events.
-func (d *driver) backfill() {
-	decider := d.decider()
+func (l *leader) backfill() {
+	decider := l.decider()
 	// Unowned publications come first: they go before an attach elsewhere.
-	d.findMissing()
-	d.confirm()
-	for _, va := range d.cluster.AttachmentsOfDriver(d.name) {
-		if va = d.overlay.Newest(va); decider.Wanted(va) != attach.Idle {
+	l.findMissing()
+	l.confirm()
+	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
+		if va = l.overlay.Newest(va); decider.Wanted(va) != attach.Idle {
 			op := decider.Wanted(va)
-			d.table.Renew(volume.ClaimKey(va.Name), volume.LaneOf(op), d.placeOf(va, op))
+			l.table.Renew(volume.ClaimKey(va.Name), volume.LaneOf(op), l.placeOf(va, op))
 		}
 	}
-	for _, pv := range d.cluster.ReleasableVolumes(d.finalizer) {
-		if attach.Leaving(pv, d.name) {
-			d.table.Add(volume.FinalizerKey(pv.Name), volume.ReleaseLane, volume.Place{})
+	for _, pv := range l.cluster.ReleasableVolumes(l.finalizer) {
+		if attach.Leaving(pv, l.name) {
+			l.table.Add(volume.FinalizerKey(pv.Name), volume.ReleaseLane, volume.Place{})
 		}
 	}
 }
 
 // confirm makes the unowned publications this process' to see to, except those of single-node volumes
 // that another process has attached elsewhere since.
-func (d *driver) confirm() {
-	for _, u := range d.table.UnownedAll() {
+func (l *leader) confirm() {
+	for _, u := range l.table.UnownedAll() {
 		since := cmp.Or(u.Unconfirmed, u.Gap)
 		if since.IsZero() || u.Nodes != attach.SingleNode {
 			continue
 		}
-		for _, va := range d.cluster.AttachmentsOfHandle(d.name, u.Target.VolumeHandle) {
+		for _, va := range l.cluster.AttachmentsOfHandle(l.name, u.Target.VolumeHandle) {
 			noted := attach.NotedTarget(va).NodeID // "": it is not sure that it is attached, nor where
 			if va.Status.Attached && va.CreationTimestamp.After(since) && noted != "" && noted != u.Target.NodeID {
-				d.table.Resolve(u.Target)
+				l.table.Resolve(u.Target)
 			}
 		}
 	}
-	d.table.Confirm()
+	l.table.Confirm()
 }
 
 // findMissing ends the claims whose objects went while nobody listened, and returns how many that
 // were.
-func (d *driver) findMissing() int {
+func (l *leader) findMissing() int {
 	missing := 0
-	for _, c := range d.table.Claims() {
-		if d.overlay.Attachment(c.Name) == nil && d.table.ReadGone(c.Identity, false) {
+	for _, c := range l.table.Claims() {
+		if l.overlay.Attachment(c.Name) == nil && l.table.ReadGone(c.Identity, false) {
 			missing++
 		}
 	}
@@ -62,7 +62,7 @@ func (d *driver) findMissing() int {
 
 // placeOf returns where the driver has to be called for an operation, as far as the caches tell. A
 // worker that has read the objects may find another place.
-func (d *driver) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) volume.Place {
+func (l *leader) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) volume.Place {
 	noted := attach.NotedTarget(va)
 	p := volume.Place{Node: va.Spec.NodeName}
 	p.Target.VolumeHandle = noted.VolumeHandle
@@ -70,50 +70,50 @@ func (d *driver) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) vo
 		if handle := attach.HandleOf(attach.Facts{VolumeAttachment: va}); handle != "" {
 			p.Target.VolumeHandle = handle
 		}
-	} else if v := d.cluster.StoredOrDeleted(name); v != nil {
+	} else if v := l.cluster.StoredOrDeleted(name); v != nil {
 		if op == attach.Attaching || noted.VolumeHandle == "" {
 			p.Target.VolumeHandle = v.Handle()
 		}
 		p.Shared = v.MultiNode() && v.Handle() == p.Target.VolumeHandle
 	}
 	p.Target.NodeID = noted.NodeID
-	if id, ok := attach.NodeID(d.cluster.CSINode(va.Spec.NodeName), d.name); ok {
+	if id, ok := attach.NodeID(l.cluster.CSINode(va.Spec.NodeName), l.name); ok {
 		p.Target.NodeID = id
 	}
 	return p
 }
 
 // lookAgain implements listener.
-func (d *driver) lookAgain() { d.backfill() }
+func (l *leader) lookAgain() { l.backfill() }
 
 // retryNow implements listener.
-func (d *driver) retryNow(name string) { d.table.RetryNow(volume.ClaimKey(name)) }
+func (l *leader) retryNow(name string) { l.table.RetryNow(volume.ClaimKey(name)) }
 
 // onAttachment implements listener.
-func (d *driver) onAttachment(before, va *storagev1.VolumeAttachment) {
-	d.checkWriter(before, va)
-	d.overlay.VolumeAttachmentChanged(va)
-	if va = d.overlay.Attachment(va.Name); va == nil {
+func (l *leader) onAttachment(before, va *storagev1.VolumeAttachment) {
+	l.checkWriter(before, va)
+	l.overlay.VolumeAttachmentChanged(va)
+	if va = l.overlay.Attachment(va.Name); va == nil {
 		return // it is gone meanwhile, and the event that says so follows
 	}
-	known, unchanged := d.table.Known(va)
-	op := d.decider().Wanted(va)
+	known, unchanged := l.table.Known(va)
+	op := l.decider().Wanted(va)
 	if unchanged || !known && op == attach.Idle {
 		return
 	}
-	d.table.Add(volume.ClaimKey(va.Name), volume.LaneOf(op), d.placeOf(va, op))
+	l.table.Add(volume.ClaimKey(va.Name), volume.LaneOf(op), l.placeOf(va, op))
 }
 
 // onAttachmentGone implements listener.
-func (d *driver) onAttachmentGone(va *storagev1.VolumeAttachment) {
-	d.overlay.VolumeAttachmentDeleted(va)
+func (l *leader) onAttachmentGone(va *storagev1.VolumeAttachment) {
+	l.overlay.VolumeAttachmentDeleted(va)
 	var last *attach.Record
-	if (!d.isFromBeforeTerm(va) || cutShort(va, d.finalizer)) && !d.table.WasReleased(va.UID) {
-		if r, ok := d.decider().LastRecorded(d.factsOf(va)); ok {
+	if (!l.isFromBeforeTerm(va) || cutShort(va, l.finalizer)) && !l.table.WasReleased(va.UID) {
+		if r, ok := l.decider().LastRecorded(l.factsOf(va)); ok {
 			last = &r
 		}
 	}
-	d.table.Gone(volume.IdentityOf(va), last)
+	l.table.Gone(volume.IdentityOf(va), last)
 }
 
 // cutShort reports whether the last state of a VolumeAttachment shows that it vanished without
@@ -126,9 +126,9 @@ func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
 
 // onVolume takes a PersistentVolume that has or had the driver's finalizer and was added
 // or has changed, or that a VolumeAttachment has let go of.
-func (d *driver) onVolume(pv *corev1.PersistentVolume) {
-	d.overlay.PersistentVolumeChanged(pv)
-	if attach.HasFinalizer(pv.Finalizers, d.finalizer) && attach.Leaving(pv, d.name) {
-		d.table.Add(volume.FinalizerKey(pv.Name), volume.ReleaseLane, volume.Place{})
+func (l *leader) onVolume(pv *corev1.PersistentVolume) {
+	l.overlay.PersistentVolumeChanged(pv)
+	if attach.HasFinalizer(pv.Finalizers, l.finalizer) && attach.Leaving(pv, l.name) {
+		l.table.Add(volume.FinalizerKey(pv.Name), volume.ReleaseLane, volume.Place{})
 	}
 }

@@ -15,9 +15,8 @@ import (
 // windDown tells when to look again at which drivers with WindDown something is left.
 // Its methods do not block.
 type windDown struct {
-	names      atomic.Pointer[map[string]bool] // of the drivers with WindDown
-	finalizers atomic.Pointer[map[string]bool] // theirs
-	changed    chan struct{}                   // has a value when something may have changed
+	drivers atomic.Pointer[map[string]bool] // names and finalizers of the drivers with WindDown
+	changed chan struct{}                   // has a value when something may have changed
 }
 
 func newWindDown() *windDown {
@@ -26,36 +25,23 @@ func newWindDown() *windDown {
 	return w
 }
 
-// follow takes the drivers of a snapshot. What changes from now on is told of.
+// follow takes the drivers of a snapshot. What changes from now on is reported.
 func (w *windDown) follow(want registry.Snapshot) {
-	names, finalizers := map[string]bool{}, map[string]bool{}
+	drivers := map[string]bool{}
 	for name, d := range want {
 		if d.WindDown {
-			names[name], finalizers[attach.Finalizer(name)] = true, true
+			drivers[name], drivers[attach.Finalizer(name)] = true, true
 		}
 	}
-	w.names.Store(&names)
-	w.finalizers.Store(&finalizers)
+	w.drivers.Store(&drivers)
 }
 
-// driver notes that something of a driver has changed.
-func (w *windDown) driver(name string) {
-	if (*w.names.Load())[name] {
-		w.wake()
+// note takes that something has changed for the drivers with these names or finalizers.
+func (w *windDown) note(drivers ...string) {
+	known := *w.drivers.Load()
+	if !slices.ContainsFunc(drivers, func(d string) bool { return known[d] }) {
+		return
 	}
-}
-
-// volume notes that a PersistentVolume has changed which has, or had, these finalizers.
-func (w *windDown) volume(finalizers []string) {
-	theirs := *w.finalizers.Load()
-	for _, finalizer := range finalizers {
-		if theirs[finalizer] {
-			w.wake()
-		}
-	}
-}
-
-func (w *windDown) wake() {
 	select {
 	case w.changed <- struct{}{}:
 	default: // it is to be looked at already
@@ -83,7 +69,7 @@ func (h *Hub) isLeft(name string) bool {
 		}
 	}
 	h.mu.Lock()
-	t := h.tables[name]
+	t := h.memories[name].table
 	h.mu.Unlock()
 	return t != nil && (t.IsOwed() || h.isUnseen(t))
 }

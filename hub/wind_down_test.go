@@ -33,7 +33,7 @@ func (w *world) waitNotServed(h *hub.Hub, driver string) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		got, served := h.Conditions()[driver]
+		got, served := shown(h, driver)
 		if !served {
 			return
 		}

@@ -16,75 +16,75 @@ import (
 
 // work runs one entry to its end. The context ends when calls in flight have to: at the end of the
 // grace when the driver drains.
-func (d *driver) work(ctx context.Context, e *volume.Entry) {
+func (l *leader) work(ctx context.Context, e *volume.Entry) {
 	switch e.Key.Kind {
 	case volume.ClaimKind:
-		d.workOnClaim(ctx, e)
+		l.workOnClaim(ctx, e)
 	case volume.UnownedKind:
-		d.workOnUnowned(ctx, e)
+		l.workOnUnowned(ctx, e)
 	case volume.FinalizerKind:
-		d.workOnFinalizer(ctx, e)
+		l.workOnFinalizer(ctx, e)
 	}
-	d.windDown.driver(d.name) // this may have been the last that was left of the driver
+	l.hub.windDown.note(l.name) // this may have been the last that was left of the driver
 }
 
 // workOnClaim does what one VolumeAttachment needs and decides when to look at it again.
-func (d *driver) workOnClaim(ctx context.Context, e *volume.Entry) {
+func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 	name := e.Key.Name
-	va := d.overlay.Attachment(name)
+	va := l.overlay.Attachment(name)
 	if va == nil {
-		d.table.Missing(name)
-		d.table.Done(e)
+		l.table.Missing(name)
+		l.table.Done(e)
 		return
 	}
-	c := d.table.Open(va)
+	c := l.table.Open(va)
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("volumeAttachment", name))
 	old := va
-	va, err := d.catchUp(ctx, e, old)
+	va, err := l.catchUp(ctx, e, old)
 	if err != nil {
-		op, _ := d.wanted(name)
-		d.saveError(ctx, old, e, op, err)
-		d.retry(ctx, e, c, op, err)
+		op, _ := l.wanted(name)
+		l.saveError(ctx, old, e, op, err)
+		l.retry(ctx, e, c, op, err)
 		return
 	}
 	if va == nil {
-		d.table.Done(e) // the watch will tell of its end
+		l.table.Done(e) // the watch will tell of its end
 		return
 	}
-	op, err := d.carryOut(ctx, e, va, c)
+	op, err := l.carryOut(ctx, e, va, c)
 	switch {
 	case errors.Is(err, errBlocked):
 	case isFenced(err):
-		d.table.Postpone(e, e.Lane(), fencePause)
+		l.table.Postpone(e, e.Lane(), fencePause)
 	case err != nil:
-		d.retry(ctx, e, c, op, err)
+		l.retry(ctx, e, c, op, err)
 	default:
-		d.succeeded(e, va, op)
+		l.succeeded(e, va, op)
 	}
 }
 
 // succeeded ends the run of an entry that has done what was wanted.
-func (d *driver) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op attach.Operation) {
+func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op attach.Operation) {
 	if op != attach.Idle {
-		d.tally.succeeded(operationOf(op), time.Since(e.Since()))
+		l.counters.countSuccess(operationOf(op), time.Since(e.Since()))
 	}
 	e.Retries = volume.Retries{}
-	d.table.NoteFailure(e, 0, "")
-	d.table.SetLost(va, false)
-	d.table.Changed(e) // what came meanwhile is looked at here
-	switch next, l := d.wanted(va.Name); {
+	l.table.NoteFailure(e, 0, "")
+	l.table.SetLost(va, false)
+	l.table.Changed(e) // what came meanwhile is looked at here
+	switch next, lane := l.wanted(va.Name); {
 	case next == attach.Idle:
-		if d.overlay.Attachment(va.Name) == nil {
-			d.table.Missing(va.Name)
+		if l.overlay.Attachment(va.Name) == nil {
+			l.table.Missing(va.Name)
 		}
-		d.table.Done(e)
+		l.table.Done(e)
 	case next == op && op == attach.Detaching:
 		// The object is gone, and the cache still has it: a watch that has ended may be a minute late.
-		d.table.DoneFor(e, l, d.desired.settings().Retry.Max)
+		l.table.DoneFor(e, lane, l.settings().Retry.Max)
 	case next == op: // done, and yet still wanted: somebody undoes it
-		d.table.DoneFor(e, l, d.desired.settings().Retry.Initial)
+		l.table.DoneFor(e, lane, l.settings().Retry.Initial)
 	default: // deleted while it was being attached
-		d.table.DoneFor(e, l, 0)
+		l.table.DoneFor(e, lane, 0)
 	}
 }
 
@@ -96,26 +96,26 @@ const fencePause = 100 * time.Millisecond
 var errBlocked = errors.New("blocked by other work")
 
 // carryOut decides and does. It returns the operation that it found wanted.
-func (d *driver) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Operation, error) {
+func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Operation, error) {
 	// One object and one decider for all of it: what changes meanwhile is looked at
 	// when this has ended.
-	decider := d.decider()
-	op, _ := d.wantedOf(decider, va)
+	decider := l.decider()
+	op, _ := l.wantedOf(decider, va)
 	if op == attach.Idle {
 		return op, nil
 	}
-	plan, err := d.plan(ctx, decider, op, va, c)
+	plan, err := l.plan(ctx, decider, op, va, c)
 	if err != nil {
-		d.saveError(ctx, va, e, op, err)
+		l.saveError(ctx, va, e, op, err)
 		return op, err
 	}
 	if e.Retries.Failures > 0 && e.Retries.Operation == op {
-		d.tally.metrics.Retry(operationOf(op))
+		l.counters.metrics.Retry(operationOf(op))
 	}
 	begin := time.Now()
-	if err := d.execute(ctx, e, va, c, plan); err != nil {
+	if err := l.execute(ctx, e, va, c, plan); err != nil {
 		if !errors.Is(err, errBlocked) {
-			d.saveError(ctx, va, e, op, err)
+			l.saveError(ctx, va, e, op, err)
 		}
 		return op, err
 	}
@@ -125,24 +125,24 @@ func (d *driver) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.Vo
 }
 
 // plan reads the objects and says what a VolumeAttachment needs.
-func (d *driver) plan(ctx context.Context, decider attach.Driver, op attach.Operation, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Plan, error) {
-	facts, err := d.overlay.ReadFacts(ctx, va)
+func (l *leader) plan(ctx context.Context, decider attach.Driver, op attach.Operation, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Plan, error) {
+	facts, err := l.overlay.ReadFacts(ctx, va)
 	if err != nil {
 		return attach.Plan{}, err
 	}
 	if facts.PersistentVolume == nil && op == attach.Detaching {
-		facts.PersistentVolume = d.cluster.DeletedVolume(attach.VolumeName(va))
+		facts.PersistentVolume = l.cluster.DeletedVolume(attach.VolumeName(va))
 	}
-	facts.Lost = d.table.IsLost(va)
+	facts.Lost = l.table.IsLost(va)
 	if record, ok := decider.Recorded(facts); ok {
-		d.table.Restore(c, record)
+		l.table.Restore(c, record)
 	}
 	plan, err := decider.Decide(facts)
 	if err == nil && op == attach.Detaching && va.DeletionTimestamp == nil {
-		err = d.checkUnused(ctx, va, plan)
+		err = l.checkUnused(ctx, va, plan)
 	}
 	if err != nil {
-		d.table.SetLost(va, false) // it cannot be repaired now; the next listing will tell
+		l.table.SetLost(va, false) // it cannot be repaired now; the next listing will tell
 	}
 	return plan, err
 }
@@ -159,84 +159,84 @@ const troubleAfter = 5 * time.Second
 // isOfTheVolume reports whether an error is for the status: whoever waits for the volume can do
 // nothing about a short trouble of the Kubernetes API, this process' lease or a driver that
 // has just gone.
-func (d *driver) isOfTheVolume(e *volume.Entry, err error) bool {
+func (l *leader) isOfTheVolume(e *volume.Entry, err error) bool {
 	lasting := attach.CannotServe(err) && e.Retries.Failures > 0 && time.Since(e.Retries.Since) >= troubleAfter
-	return (lasting || !attach.NotReady(err)) && !isFenced(err) && !d.waitsOut(e, err)
+	return (lasting || !attach.NotReady(err)) && !isFenced(err) && !l.waitsOut(e, err)
 }
 
 // waitsOut reports whether a failure is only that the driver has gone away, so that the work waits
 // with all the other work.
-func (d *driver) waitsOut(e *volume.Entry, err error) bool {
+func (l *leader) waitsOut(e *volume.Entry, err error) bool {
 	if !isAway(err) {
 		e.Retries.Aways = 0
 		return false
 	}
-	return e.Retries.Away(d.connection.session.Load()) <= aloneAfter
+	return e.Retries.Away(l.session()) <= aloneAfter
 }
 
 // retry ends the run of an entry that did not succeed.
-func (d *driver) retry(ctx context.Context, e *volume.Entry, c *volume.Claim, op attach.Operation, err error) {
+func (l *leader) retry(ctx context.Context, e *volume.Entry, c *volume.Claim, op attach.Operation, err error) {
 	name := e.Key.Name
-	if d.waitsOut(e, err) {
-		_, l := d.wanted(name)
-		d.table.DoneFor(e, l, 0)
+	if l.waitsOut(e, err) {
+		_, lane := l.wanted(name)
+		l.table.DoneFor(e, lane, 0)
 		return
 	}
 	if errors.Is(err, attach.ErrStale) {
-		d.refresh(ctx, name)
+		l.refresh(ctx, name)
 	}
 	now, text := time.Now(), csiclient.Shorten(err.Error(), csiclient.MaxWords)
 	failures := e.Retries.Failed(op, now)
-	d.table.NoteFailure(e, failures, text)
-	d.tally.failedWith(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text}, time.Since(e.Since()))
-	delay := backoff(d.desired.settings().Retry, failures, err, jitter)
-	changed := d.table.Changed(e)
-	next, l := d.wanted(name)
+	l.table.NoteFailure(e, failures, text)
+	l.counters.countFailure(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text}, time.Since(e.Since()))
+	delay := backoff(l.settings().Retry, failures, err, jitter)
+	changed := l.table.Changed(e)
+	next, lane := l.wanted(name)
 	// Deleted meanwhile: the detach does not wait for the attach's backoff. And what was
 	// stale has just been read anew.
-	if next != op || changed && !d.isUnchanged(name) || failures == 1 && errors.Is(err, attach.ErrStale) {
+	if next != op || changed && !l.isUnchanged(name) || failures == 1 && errors.Is(err, attach.ErrStale) {
 		delay = 0
 	}
 	klog.FromContext(ctx).V(2).Info("Not done, will try again", "operation", op,
 		"failures", failures, "in", delay, "err", err)
 	// The driver was not asked: an attach elsewhere waits until it is. If the volume is unpublished
 	// already, nothing is left to wait for.
-	if delay > 0 && attach.NotReady(err) && d.table.Believed(c).Belief != volume.Unpublished {
-		d.table.Postpone(e, l, delay)
+	if delay > 0 && attach.NotReady(err) && l.table.Believed(c).Belief != volume.Unpublished {
+		l.table.Postpone(e, lane, delay)
 		return
 	}
-	d.table.DoneFor(e, l, delay)
+	l.table.DoneFor(e, lane, delay)
 }
 
 // refresh reads a VolumeAttachment anew, when a write has shown that the caches are
 // behind or that another writer is at work, with its PersistentVolume.
-func (d *driver) refresh(ctx context.Context, name string) {
-	before := d.overlay.Attachment(name)
-	va, err := d.cluster.ReadAttachment(ctx, name)
+func (l *leader) refresh(ctx context.Context, name string) {
+	before := l.overlay.Attachment(name)
+	va, err := l.cluster.ReadAttachment(ctx, name)
 	if err != nil {
 		return
 	}
 	if before != nil && (va == nil || va.UID != before.UID) { // the watch may be late
-		d.table.ReadGone(volume.IdentityOf(before), d.overlay.MarkDeleted(before))
+		l.table.ReadGone(volume.IdentityOf(before), l.overlay.MarkDeleted(before))
 	}
 	if va == nil {
 		return
 	}
-	workerWrites{d.overlay, d.table}.VolumeAttachmentWritten(va)
-	d.refreshVolume(ctx, attach.VolumeName(va))
+	workerWrites{l.overlay, l.table}.VolumeAttachmentWritten(va)
+	l.refreshVolume(ctx, attach.VolumeName(va))
 }
 
 // saveError writes an error into the status, if it is for it. That this fails is no reason to do
 // anything but say so: the operation is tried again anyway.
-func (d *driver) saveError(ctx context.Context, va *storagev1.VolumeAttachment, e *volume.Entry, op attach.Operation, cause error) {
-	if !d.isOfTheVolume(e, cause) {
+func (l *leader) saveError(ctx context.Context, va *storagev1.VolumeAttachment, e *volume.Entry, op attach.Operation, cause error) {
+	if !l.isOfTheVolume(e, cause) {
 		return
 	}
-	d.events.failed(va, op, cause)
-	if since := wantedSince(va, op); !since.IsZero() && time.Since(since) >= d.desired.settings().StuckAfter {
+	l.events.failed(va, op, cause)
+	if since := wantedSince(va, op); !since.IsZero() && time.Since(since) >= l.settings().StuckAfter {
 		cause = stuckError{op: op, since: since, tries: e.Retries.Failures + 1, last: cause}
 	}
-	if err := d.attacher().SaveError(ctx, va, op, cause); err != nil {
+	if err := l.attacher().SaveError(ctx, va, op, cause); err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot write the error into the VolumeAttachment", "cause", cause, "err", err)
 	}
 }

@@ -1,0 +1,35 @@
+package hub
+
+import (
+	"fmt"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// checkWriter looks whether a change of a VolumeAttachment was made by another attacher since this process
+// works for the driver: one that does not care about the lease, such as a sidecar without leader election.
+func (l *leader) checkWriter(before, va *storagev1.VolumeAttachment) {
+	if before == nil || before.UID != va.UID || l.isFromBeforeTerm(va) {
+		return
+	}
+	w, foreign := attach.ForeignWrite(before, va, l.finalizer)
+	if !foreign {
+		return
+	}
+	l.counters.metrics.ForeignWriter()
+	l.events.conflict(va, w)
+	action := l.settings().OnForeignWriter
+	if l.conflictLog.isDue(w.Manager, w.Time) {
+		l.logger.Info("Another attacher writes VolumeAttachments of the driver, which is active here", "manager", w.Manager,
+			"volumeAttachment", va.Name, "wrote", w.What, "at", w.Time, "action", action)
+	}
+	l.update(func(s *driverState) {
+		s.conflict = conflictingWrite{w, va.Name}
+		if action == registry.ForeignWriterPause {
+			s.autoPause = fmt.Sprintf("another attacher (%s) wrote VolumeAttachment %s: stop it, then change the driver's settings or restart the hub", w.Manager, va.Name)
+		}
+	})
+}

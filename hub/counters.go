@@ -1,0 +1,74 @@
+package hub
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+// keptFailures is how many failures of a driver are kept to be shown.
+const keptFailures = 10
+
+// counters count what is done for a driver for as long as it is served, in the metrics
+// and to be shown.
+type counters struct {
+	metrics *status.DriverMetrics
+
+	mu           sync.Mutex
+	done, failed map[status.Operation]uint64 // guarded by mu
+	stuck        map[status.Operation]int    // guarded by mu
+	failures     []status.Failure            // the latest first; guarded by mu
+}
+
+func newCounters(m *status.DriverMetrics) *counters {
+	return &counters{metrics: m, done: map[status.Operation]uint64{}, failed: map[status.Operation]uint64{}}
+}
+
+// countSuccess counts an operation that took so long since it was asked for.
+func (c *counters) countSuccess(op status.Operation, took time.Duration) {
+	c.metrics.Operation(op, status.Success, took)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done[op]++
+}
+
+// countFailure counts a try that failed.
+func (c *counters) countFailure(err error, f status.Failure, took time.Duration) {
+	c.metrics.Operation(f.Operation, status.ResultOf(err), took)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed[f.Operation]++
+	c.failures = append([]status.Failure{f}, c.failures[:min(len(c.failures), keptFailures-1)]...)
+}
+
+// setStuck notes how many VolumeAttachments are stuck.
+func (c *counters) setStuck(stuck map[status.Operation]int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stuck = stuck
+}
+
+// fill puts the counts of a lane into it.
+func (c *counters) fill(l *status.Lane) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.Done, l.Failed, l.Stuck = c.done[l.Operation], c.failed[l.Operation], c.stuck[l.Operation]
+}
+
+// latestFailures returns the latest failures, the last one first.
+func (c *counters) latestFailures() []status.Failure {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.failures)
+}
+
+// operationOf names an operation as metrics and status do.
+func operationOf(op attach.Operation) status.Operation {
+	if op == attach.Detaching {
+		return status.Detach
+	}
+	return status.Attach
+}

@@ -1,0 +1,59 @@
+package hub
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// begun returns a Table in a term.
+func begun(workers int) *volume.Table {
+	t := volume.NewTable("finalizer")
+	t.Begin(workers)
+	return t
+}
+
+func driverWith(stuckAfter time.Duration, workers int) registry.Driver {
+	return registry.Driver{Name: "d", Settings: registry.Settings{StuckAfter: stuckAfter, Workers: workers}}
+}
+
+func TestRoundsAreCountedFromTheEndOfTheLastOneAndFollowTheSettings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		defer cancel()
+		d := routed(t)
+		d.setSpec(driverWith(10*time.Second, 1))
+		var looks []time.Duration
+		began := time.Now()
+		var loops sync.WaitGroup
+		loops.Go(func() { d.attend(ctx) })
+		loops.Go(func() {
+			pause := func(s registry.Settings) time.Duration { return s.StuckAfter }
+			d.every(ctx, pause, func(ctx context.Context) {
+				looks = append(looks, time.Since(began))
+				sleep(ctx, 5*time.Second)
+			})
+		})
+		time.Sleep(31 * time.Second) // looks at 10 and 25, which ended at 30
+		d.setSpec(driverWith(3*time.Second, 7))
+		synctest.Wait()
+		if got := d.table.Workers(); got != 7 {
+			t.Errorf("%d workers, want those of the new settings", got)
+		}
+		time.Sleep(time.Second) // 32, before the next at 33
+		d.setSpec(driverWith(time.Hour, 7))
+		time.Sleep(2 * time.Second)
+		d.setSpec(driverWith(20*time.Second, 7))
+		loops.Wait()
+		want := []time.Duration{10 * time.Second, 25 * time.Second, 50 * time.Second}
+		if !slices.Equal(looks, want) {
+			t.Errorf("looks at %v, want %v", looks, want)
+		}
+	})
+}

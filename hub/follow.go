@@ -1,0 +1,121 @@
+package hub
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const (
+	// A driver whose work panicked starts again, later each time it does.
+	restartInitial = time.Second
+	restartMax     = time.Minute
+)
+
+// follow serves the drivers of each snapshot, until ctx ends and all have drained. A driver
+// that is in the next snapshot too is not interrupted: its manager takes the change. Drivers
+// with WindDown come and go with what is left of them. begun is called after each snapshot.
+func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, begun func()) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	running := map[string]*manager{}
+	var latest registry.Snapshot
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case want, ok := <-updates:
+			if !ok {
+				updates = nil // nothing more will come; what runs goes on
+				continue
+			}
+			latest = want
+			h.apply(ctx, &all, running, h.needed(latest))
+			begun()
+		case <-h.windDown.changed:
+			h.apply(ctx, &all, running, h.needed(latest))
+		}
+	}
+}
+
+// apply retires, changes and starts managers until running is as wanted.
+func (h *Hub) apply(ctx context.Context, all *sync.WaitGroup, running map[string]*manager, want registry.Snapshot) {
+	logger := klog.FromContext(ctx)
+	for name, m := range running {
+		if _, ok := want[name]; !ok {
+			logger.Info("The driver is not served any more", "driver", name)
+			m.retire()
+			delete(running, name)
+		}
+	}
+	for name, spec := range want {
+		m := running[name]
+		if spec.WindDown && (m == nil || !m.get().spec.WindDown) {
+			logger.Info("Serving the driver only until nothing of it is attached", "driver", name, "source", spec.Source)
+		}
+		if m == nil {
+			running[name] = h.start(ctx, all, spec)
+		} else if m.setSpec(spec) {
+			logger.Info("The settings of the driver have changed", "driver", name, "source", spec.Source)
+		}
+	}
+}
+
+// start serves a driver until its manager is retired or ctx ends. If the driver drains still from
+// being served before, its manager waits for the end of that.
+func (h *Hub) start(ctx context.Context, all *sync.WaitGroup, spec registry.Driver) *manager {
+	logger := klog.FromContext(ctx).WithValues("driver", spec.Name)
+	ctx, retire := context.WithCancel(klog.NewContext(ctx, logger))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	remembered, ok := h.memories[spec.Name]
+	if !ok {
+		remembered = h.newMemory(logger, spec.Name)
+		h.memories[spec.Name] = remembered
+	}
+	m, predecessor := h.newManager(logger, spec, remembered), h.managers[spec.Name]
+	m.retire = retire
+	h.managers[spec.Name] = m
+	all.Go(func() {
+		defer h.forget(m)
+		defer retire()
+		if predecessor != nil {
+			<-predecessor.ended
+		}
+		m.serve(ctx)
+	})
+	return m
+}
+
+// forget drops a manager that has ended. What its driver's volumes are stays remembered.
+func (h *Hub) forget(m *manager) {
+	h.mu.Lock()
+	if h.managers[m.name] == m {
+		delete(h.managers, m.name)
+		h.options.Metrics.Forget(m.name)
+	}
+	h.mu.Unlock()
+	close(m.ended)
+	h.windDown.note(m.name) // it may have left something that could not be undone
+}
+
+// serve serves the driver until ctx ends, again and again if that panics.
+func (m *manager) serve(ctx context.Context) {
+	for delay := restartInitial; ctx.Err() == nil; delay = min(2*delay, restartMax) {
+		began := time.Now()
+		err := m.run(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > restartMax {
+			delay = restartInitial
+		}
+		m.logger.Error(err, "Serving the driver went wrong, starting it again", "in", delay)
+		m.update(func(s *driverState) { s.setConnection(Connecting, "starting again after an error in the hub") })
+		sleep(ctx, delay)
+	}
+}

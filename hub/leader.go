@@ -1,0 +1,251 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// leader works for one CSI driver during one term of its lease. What it has is its driver's own but
+// for the cluster's caches, which it only reads.
+//
+// Its life: open its route and take what the index has, once the driver can be called;
+// work, whenever it can; drain.
+type leader struct {
+	*manager
+	term      *lease.Term
+	finalizer string
+	budget    *rate.Limiter // of writes to the Kubernetes API
+	guards    *attach.VolumeGuards
+	events    events
+
+	conflictLog rateLimitedLog
+
+	gate   sync.Mutex // is held while the queue is opened or shut
+	opened bool       // the queue was open once; guarded by gate
+	left   bool       // the queue does not open any more; guarded by gate
+	gone   bool       // it takes no events any more; guarded by the router's mutex
+
+	cacheIsNew atomic.Bool            // see knowsAll
+	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first asked for in this term
+
+	workers sync.WaitGroup
+	fail    context.CancelCauseFunc // ends this run, with what went wrong
+}
+
+func (m *manager) newLeader(term *lease.Term) *leader {
+	l := &leader{
+		manager:   m,
+		term:      term,
+		finalizer: m.table.Finalizer,
+		budget:    rate.NewLimiter(rate.Inf, 0),
+		guards:    &attach.VolumeGuards{Newest: m.overlay.Volume},
+		events:    events{m.hub.options.Events},
+	}
+	s := m.settings()
+	m.table.Begin(s.Workers)
+	l.setLimits(s)
+	return l
+}
+
+// run works for the driver until ctx ends, then lets the calls in flight end within
+// the grace and cancels what is left; when the lease is lost, it cancels at once. When
+// it returns, all its goroutines have ended. An error is a fault of this program in the
+// work for this driver: a panic.
+func (l *leader) run(ctx context.Context) error {
+	intake, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	// Calls outlive the intake: one that is cut off leaves its volume in doubt.
+	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	l.fail = fail
+
+	var watcher, loops sync.WaitGroup
+	defer watcher.Wait()
+	drained := make(chan struct{})
+	defer close(drained)
+	watcher.Go(func() {
+		select {
+		case <-l.term.Lost():
+			fail(errLeaseLost)
+			cut()
+		case <-drained:
+		}
+	})
+	goSafely(&loops, fail, func() {
+		l.table.Run(intake, func(e *volume.Entry) {
+			goSafely(&l.workers, fail, func() { l.work(calls, e) })
+		})
+	})
+	for _, loop := range []func(context.Context){l.watchDrift, l.watchStuck, l.resyncNowAndThen} {
+		goSafely(&loops, fail, func() { loop(intake) })
+	}
+	// Also while the driver cannot be called: what vanishes then is known to nobody else.
+	l.hub.routes.open(l)
+	contain(fail, l.connectionChanged)
+	contain(fail, func() { l.attend(intake) })
+	defer l.counters.setStuck(nil)
+	l.shut()
+	l.hub.routes.close(l)
+	l.update(func(s *driverState) { s.draining = "calls in flight may end" })
+	defer time.AfterFunc(l.hub.options.Grace, cut).Stop()
+	loops.Wait()
+	l.workers.Wait()
+	l.table.Close()
+	contain(l.cannotDrain, func() { l.detachUnowned(calls) })
+	if err := context.Cause(intake); ctx.Err() == nil && !errors.Is(err, errLeaseLost) && !errors.Is(err, errLetGo) {
+		return err
+	}
+	return nil
+}
+
+var (
+	// errLeaseLost ends the work of a driver whose lease was not renewed in time.
+	errLeaseLost = errors.New("the lease was lost")
+	// errLetGo ends the work of a driver that cannot be called from here.
+	errLetGo = errors.New("the driver cannot be called from here")
+)
+
+// busyPause is how long a driver that is away and still has calls in flight is left alone
+// before it is looked at again.
+const busyPause = time.Second
+
+// attend follows the settings until ctx ends, and ends the work if the driver cannot be called from here:
+// the other replicas know that, and the lease goes to one that can call it. A csi-attacher that
+// stands by announces nothing: so the lease is also let go, once, while nothing is in flight. If nobody
+// takes it, the term that follows goes on whatever becomes of the driver: a driver that comes back
+// is called at once, and one that comes and goes does not pass the lease around.
+func (l *leader) attend(ctx context.Context) {
+	if callable, _ := l.get().isCallable(l.hub.options.LeaseDuration, time.Now()); !callable {
+		l.update(func(s *driverState) { s.leaseOffered = true }) // nobody has taken it, although it was free for its duration
+	}
+	var limits registry.Settings // that are in force
+	l.await(ctx, func(s driverState) (time.Duration, bool) {
+		if s.spec.Settings != limits {
+			limits = s.spec.Settings
+			l.setLimits(limits)
+		}
+		callable, again := s.isCallable(l.hub.options.LeaseDuration, time.Now())
+		if callable || s.leaseOffered {
+			return again, false
+		}
+		if !l.leave() {
+			return busyPause, false
+		}
+		l.fail(errLetGo)
+		return 0, true
+	})
+	<-ctx.Done()
+}
+
+// setLimits carries the settings into what holds a copy of them. It loses nothing that
+// waits.
+func (l *leader) setLimits(s registry.Settings) {
+	l.table.SetLimits(s.Workers, s.MaxPerNode, s.ParallelMultiNode)
+	limit, burst := rate.Inf, 0
+	if s.KubeAPI.QPS > 0 {
+		limit, burst = rate.Limit(s.KubeAPI.QPS), s.KubeAPI.BurstOrDefault()
+	}
+	// The burst first: as long as there is no limit the budget fills up at once, and
+	// a driver does not begin with an empty one.
+	l.budget.SetBurst(burst)
+	l.budget.SetLimit(limit)
+}
+
+// connectionChanged lets work start if the driver can be called, and wait if not. What
+// the driver can do may have changed since the last session, so all its
+// VolumeAttachments are looked at again.
+func (l *leader) connectionChanged() {
+	l.gate.Lock()
+	defer l.gate.Unlock()
+	s := l.get()
+	switch {
+	case l.left:
+	case s.up:
+		l.hub.routes.open(l)
+		l.backfill()
+		if !l.opened {
+			info := s.session.Info()
+			l.logger.Info("Serving the driver", "endpoint", s.spec.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
+		}
+		l.opened = true
+		l.table.OpenLanes()
+	case l.opened:
+		l.table.ShutLanes()
+	}
+}
+
+// leave ends the work for a driver that cannot be called, unless calls to it are in flight:
+// no other begins. It reports whether it did.
+func (l *leader) leave() bool {
+	l.gate.Lock()
+	defer l.gate.Unlock()
+	if l.get().up || l.table.IsCalling() {
+		return false
+	}
+	l.left = true
+	l.update(func(s *driverState) { s.leaseOffered = true })
+	l.logger.V(2).Info("The driver cannot be called from here, its lease is let go so that others can try")
+	return true
+}
+
+// shut keeps the queue from being opened any more.
+func (l *leader) shut() {
+	l.gate.Lock()
+	defer l.gate.Unlock()
+	l.left = true
+}
+
+// goSafely runs f in a goroutine of the group. A panic in it ends the run of one driver
+// and nothing else (external-attacher issue 502: one driver's odd answer ended the
+// process).
+func goSafely(group *sync.WaitGroup, fail func(error), f func()) {
+	group.Go(func() { contain(fail, f) })
+}
+
+// contain calls f and tells fail of a panic in it.
+func contain(fail func(error), f func()) {
+	if err := panics.Catch(f); err != nil {
+		fail(err)
+	}
+}
+
+// wanted returns what a VolumeAttachment asks for in its newest known state, Idle if it is gone, and
+// in which lane that has to be done.
+func (l *leader) wanted(name string) (attach.Operation, volume.Lane) {
+	va := l.overlay.Attachment(name)
+	if va == nil {
+		return attach.Idle, volume.DetachLane
+	}
+	return l.wantedOf(l.decider(), va)
+}
+
+// wantedOf is wanted for one state of a VolumeAttachment.
+func (l *leader) wantedOf(decider attach.Driver, va *storagev1.VolumeAttachment) (attach.Operation, volume.Lane) {
+	op := decider.Wanted(va)
+	if op == attach.Idle && va.DeletionTimestamp == nil && l.table.IsLost(va) {
+		return attach.Attaching, volume.DriftLane
+	}
+	return op, volume.LaneOf(op)
+}
+
+// isUnchanged reports whether a VolumeAttachment is as it was last decided on or written.
+func (l *leader) isUnchanged(name string) bool {
+	va := l.overlay.Attachment(name)
+	if va == nil {
+		return false
+	}
+	_, unchanged := l.table.Known(va)
+	return unchanged
+}

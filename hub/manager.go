@@ -1,0 +1,174 @@
+package hub
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// manager serves one driver for as long as the registry lists it. It owns what is known about the
+// driver: one value under one mutex, with one channel that tells of changes. Whoever waits for a
+// change reads the whole value again and compares what it needs.
+type manager struct {
+	memory
+	hub      *Hub
+	name     string // of the driver
+	cluster  *cache.Cluster
+	counters *counters
+	logger   klog.Logger
+	retire   context.CancelFunc
+	ended    chan struct{} // closed when the driver has drained
+
+	mu      sync.Mutex
+	state   driverState   // guarded by mu
+	changed chan struct{} // closed at the next change of state; guarded by mu
+}
+
+// memory is what this process remembers of a driver's volumes: what it has published, and what it has
+// written that the caches do not show yet. It outlives the managers of the driver: a driver that
+// is served again at once would else be called for what was done last.
+type memory struct {
+	table   *volume.Table
+	overlay *cache.Overlay
+}
+
+func (h *Hub) newMemory(logger klog.Logger, driver string) memory {
+	return memory{table: volume.NewTable(attach.Finalizer(driver)), overlay: cache.NewOverlay(logger, h.cluster)}
+}
+
+func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *manager {
+	return &manager{
+		memory:   m,
+		hub:      h,
+		name:     spec.Name,
+		cluster:  h.cluster,
+		counters: newCounters(h.options.Metrics.Driver(spec.Name)),
+		logger:   logger,
+		ended:    make(chan struct{}),
+		state:    newDriverState(spec, time.Now()),
+		changed:  make(chan struct{}),
+	}
+}
+
+// get returns what is known now.
+func (m *manager) get() driverState {
+	s, _ := m.watch()
+	return s
+}
+
+// watch returns what is known now, and a channel that is closed when that changes.
+func (m *manager) watch() (driverState, <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state, m.changed
+}
+
+// settings returns the driver's settings of the moment.
+func (m *manager) settings() registry.Settings { return m.get().spec.Settings }
+
+// session returns the latest session, which may have ended; nil if there was none yet.
+func (m *manager) session() *liveSession { return m.get().session }
+
+// update has edit change what is known. It must not block.
+func (m *manager) update(edit func(*driverState)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.state
+	edit(&m.state)
+	m.state.settle(before.State, time.Now())
+	// Where the driver was learned, and until when it is served, is no reason for anybody to wake up: a line
+	// that is added to the file moves all those below it.
+	before.spec.Source, before.spec.WindDown = m.state.spec.Source, m.state.spec.WindDown
+	if before != m.state {
+		close(m.changed)
+		m.changed = make(chan struct{})
+	}
+}
+
+// setSpec takes how the driver is to be served from now on, and reports whether anything but its origin
+// has changed. A change ends the automatic pause: somebody has looked at the driver.
+func (m *manager) setSpec(to registry.Driver) (changed bool) {
+	m.update(func(s *driverState) {
+		from := s.spec
+		from.Source, from.WindDown = to.Source, to.WindDown
+		if changed = from != to; changed {
+			s.autoPause = ""
+		}
+		s.spec = to
+	})
+	return changed
+}
+
+// setUp notes whether the driver can be called, with what else edit changes. When it returns, the leader
+// or the Observer has acted on it.
+func (m *manager) setUp(up bool, edit func(*driverState)) {
+	m.update(func(s *driverState) {
+		now := time.Now()
+		if up != s.up {
+			s.leaseOffered = s.leaseOffered && !(s.up && now.Sub(s.upSince) >= m.hub.options.LeaseDuration)
+			s.up, s.upSince = up, now
+		}
+		edit(s)
+	})
+	switch s := m.get(); {
+	case s.leader != nil:
+		s.leader.connectionChanged()
+	case s.observer != nil:
+		s.observer.LookAtAll() // what the driver can do may have changed
+	}
+}
+
+// decider returns what decisions depend on now. Capabilities are those of the last
+// session: they say what the driver was when there is none.
+func (m *manager) decider() attach.Driver {
+	s := m.get()
+	return attach.Driver{
+		Name:          m.name,
+		DefaultFSType: s.spec.DefaultFSType,
+		NoAttach:      !m.cluster.AttachRequired(m.name),
+		Capabilities:  s.capabilities(),
+	}
+}
+
+// never is longer than any process lives.
+const never = time.Duration(math.MaxInt64)
+
+// await calls look at once, at each change, and after the time that look returned last, until look
+// says that it is done or ctx ends. It blocks until then.
+func (m *manager) await(ctx context.Context, look func(driverState) (again time.Duration, done bool)) {
+	timer := time.NewTimer(never)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		s, changed := m.watch()
+		again, done := look(s)
+		if done {
+			return
+		}
+		timer.Reset(again)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-timer.C:
+		}
+	}
+}
+
+// while returns a context that ends with ctx, or as soon as holds is not true any more of what is known.
+// The caller has to call the returned function, which blocks until nothing of it is left.
+func (m *manager) while(ctx context.Context, holds func(driverState) bool) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		defer cancel()
+		m.await(ctx, func(s driverState) (time.Duration, bool) { return never, !holds(s) })
+	})
+	return ctx, func() { cancel(); watcher.Wait() }
+}

@@ -1,0 +1,133 @@
+package hub
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// managerOf returns a manager that does not serve its driver yet.
+func managerOf(t testing.TB, spec registry.Driver, leaseDuration time.Duration) *manager {
+	t.Helper()
+	h := routed(t).hub
+	h.options.LeaseDuration = leaseDuration
+	logger := ktesting.NewLogger(t, ktesting.NewConfig())
+	return h.newManager(logger, spec, h.newMemory(logger, spec.Name))
+}
+
+func TestWhereADriverWasLearnedIsNoReasonToTouchIt(t *testing.T) {
+	m := managerOf(t, registry.Driver{Name: "d", Source: "drivers.yaml:3"}, 0)
+	_, changed := m.watch()
+	if m.setSpec(registry.Driver{Name: "d", Source: "drivers.yaml:9"}) {
+		t.Error("a line that has moved is taken for a change")
+	}
+	select {
+	case <-changed:
+		t.Error("a line that has moved wakes the driver")
+	default:
+	}
+	if value := m.get().spec; value.Source != "drivers.yaml:9" {
+		t.Errorf("source %s, want the new one", value.Source)
+	}
+	if m.setSpec(registry.Driver{Name: "d", Source: "drivers.yaml:9", WindDown: true}) || !m.get().spec.WindDown {
+		t.Error("that a driver winds down is taken for a change, or forgotten")
+	}
+	if !m.setSpec(registry.Driver{Name: "d", Settings: registry.Settings{Timeout: time.Second}}) {
+		t.Error("a timeout that has changed is not taken for a change")
+	}
+	<-changed
+}
+
+func TestAChangeOfTheSettingsEndsTheAutomaticPauseAndAMovedLineDoesNot(t *testing.T) {
+	m := managerOf(t, registry.Driver{Name: "d"}, 0)
+	m.update(func(s *driverState) { s.autoPause = "another attacher" })
+	m.setSpec(registry.Driver{Name: "d", Source: "drivers.yaml:9"})
+	if m.get().autoPause == "" {
+		t.Error("a line that has moved ends the pause")
+	}
+	m.setSpec(registry.Driver{Name: "d", Settings: registry.Settings{Timeout: time.Second}})
+	if got := m.get().autoPause; got != "" {
+		t.Errorf("still paused: %s", got)
+	}
+}
+
+func TestWhatIsWaitedForEndsWithTheContextOrWhenItIsNotTrueAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := managerOf(t, registry.Driver{Name: "d", Endpoint: "unix:///a"}, 0)
+		spec := m.get().spec
+		as := spec
+		ctx, stop := m.while(t.Context(), func(s driverState) bool { return s.isReachedAs(as) })
+		defer stop()
+		spec.Workers = 7
+		m.setSpec(spec)
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Error("a change that does not matter ends it")
+		}
+		spec.Endpoint = "unix:///b"
+		m.setSpec(spec)
+		synctest.Wait()
+		if ctx.Err() == nil {
+			t.Error("it goes on, although what it depends on has changed")
+		}
+	})
+}
+
+// It may be on another node, or the wrong endpoint: other replicas serve it well.
+func TestDriverThatWasNeverReachedIsLeftToThoseWhoCanCallIt(t *testing.T) {
+	const timeout = time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		m := managerOf(t, registry.Driver{Name: "d"}, timeout)
+		expect := func(when string, want bool, wantAgain time.Duration) {
+			t.Helper()
+			if able, _, again := m.isAble(); able != want || again != wantAgain {
+				t.Errorf("%s: it can be called from here: %v, asked again in %v, want %v and %v", when, able, again, want, wantAgain)
+			}
+		}
+		setUp := func(up bool) { m.setUp(up, func(*driverState) {}) }
+		expect("never reached", false, never)
+		setUp(true)
+		expect("connected", true, never)
+		setUp(false)
+		time.Sleep(10 * time.Second)
+		expect("just gone", true, timeout-10*time.Second)
+		time.Sleep(timeout - 10*time.Second)
+		expect("gone for long", false, never)
+	})
+}
+
+func TestStateNamesWhatKeepsADriverFromBeingServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, begin := managerOf(t, registry.Driver{Name: "d"}, 0), time.Now()
+		at := func(s int, edit func(*driverState)) {
+			time.Sleep(time.Until(begin.Add(time.Duration(s) * time.Second)))
+			m.update(edit)
+		}
+		check := func(state State, reason string, since int) {
+			t.Helper()
+			want := begin.Add(time.Duration(since) * time.Second)
+			if got := m.get(); got.State != state || got.Reason != reason || !got.Since.Equal(want) {
+				t.Errorf("%s %q since %v, want %s %q since %v", got.State, got.Reason, got.Since, state, reason, want)
+			}
+		}
+		check(Connecting, "not tried yet", 0)
+		at(1, func(s *driverState) { s.waiting = "held by sidecar" })
+		check(Connecting, "not tried yet", 0) // first things first
+		at(2, func(s *driverState) { s.setConnection(Ready, "") })
+		check(WaitingForLease, "held by sidecar", 2)
+		at(3, func(s *driverState) { s.waiting = "held by another" })
+		check(WaitingForLease, "held by another", 2)
+		at(4, func(s *driverState) { s.waiting = "" })
+		check(Ready, "", 4)
+		at(5, func(s *driverState) { s.draining = "calls in flight may end" })
+		check(Draining, "calls in flight may end", 5)
+		at(6, func(s *driverState) { s.draining, s.role.pausedBy = "", "its mode is paused" })
+		check(Paused, "its mode is paused", 6)
+		at(7, func(s *driverState) { s.setConnection(Lost, "the connection has ended") })
+		check(Lost, "the connection has ended", 7)
+	})
+}

@@ -1,0 +1,140 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// Leases says which process works for a driver: *lease.Leases.
+type Leases interface {
+	// Hold competes for a lease until ctx ends, and blocks until what it held has been
+	// let go.
+	Hold(ctx context.Context, c lease.Claim) error
+	// Holder returns who holds a lease, as last seen; it does not ask.
+	Holder(n lease.Name) (lease.Holder, bool)
+}
+
+// role is what this process does for a driver: it works for it while it has the lease, watches another
+// attacher, or waits.
+type role struct {
+	mode     registry.Mode
+	pausedBy string     // why the driver is paused; empty if it is not
+	lease    lease.Name // whose holder may work for the driver; zero if nobody works for it, or without leases
+}
+
+// roleOf returns the role that this process should have.
+func (h *Hub) roleOf(s driverState) role {
+	r := roleFor(s.spec.Mode, s.autoPause)
+	if r.mode == registry.ModeActive && h.options.Leases != nil {
+		r.lease = h.leaseOf(s.spec)
+	}
+	return r
+}
+
+// roleFor decides, but for the lease. An observer does no harm where another attacher is at work.
+func roleFor(mode registry.Mode, autoPause string) role {
+	r := role{mode: mode}
+	switch {
+	case mode == registry.ModePaused:
+		r.pausedBy = "its mode is paused"
+	case mode == registry.ModeActive && autoPause != "":
+		r.mode, r.pausedBy = registry.ModePaused, autoPause
+	}
+	return r
+}
+
+// leaseOf returns the lease of a driver.
+func (h *Hub) leaseOf(d registry.Driver) lease.Name {
+	of := d.LeaseOf()
+	return lease.Name{Namespace: cmp.Or(of.Namespace, h.options.LeaseNamespace), Name: of.Name}
+}
+
+// run keeps the driver connected and does what its role says, until ctx ends and what was begun has
+// drained. An error is a fault of this program: a panic.
+func (m *manager) run(ctx context.Context) error {
+	outer := ctx
+	ctx, fail := context.WithCancelCause(outer)
+	defer fail(nil)
+	m.update(func(s *driverState) { s.session, s.up, s.upSince, s.leaseOffered = nil, false, time.Time{}, false })
+	// What drains still needs the connection.
+	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	defer disconnect()
+	c := &connection{manager: m, connect: m.hub.options.Connect}
+	goSafely(&loops, fail, func() { c.run(connected, fail) })
+	for ctx.Err() == nil {
+		if err := m.takeRole(ctx, m.hub.roleOf(m.get())); err != nil {
+			return err
+		}
+	}
+	if outer.Err() != nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// takeRole does what a role says until the driver's role is another one, or ctx ends.
+func (m *manager) takeRole(ctx context.Context, r role) error {
+	ctx, cancel := m.while(ctx, func(s driverState) bool { return m.hub.roleOf(s) == r })
+	defer cancel()
+	competes := r.mode == registry.ModeActive && m.hub.options.Leases != nil
+	m.update(func(s *driverState) {
+		s.role, s.draining, s.waiting = r, "", ""
+		if competes {
+			s.waiting = "not tried yet"
+		}
+	})
+	switch {
+	case r.mode == registry.ModePaused:
+		m.logger.Info("The driver is paused", "why", r.pausedBy)
+		<-ctx.Done()
+		return nil
+	case r.mode == registry.ModeObserve:
+		return m.observe(ctx)
+	case !competes:
+		return m.lead(ctx, lease.Always())
+	}
+	return m.hub.options.Leases.Hold(ctx, lease.Claim{
+		Driver:  m.name,
+		Lease:   r.lease,
+		Able:    m.isAble,
+		Serve:   m.lead,
+		Waiting: func(reason string) { m.update(func(s *driverState) { s.waiting = reason }) },
+	})
+}
+
+// isAble reports whether the driver can be called from here, as lease.Claim asks.
+func (m *manager) isAble() (able bool, changed <-chan struct{}, again time.Duration) {
+	s, changed := m.watch()
+	able, again = s.isCallable(m.hub.options.LeaseDuration, time.Now())
+	return able, changed, again
+}
+
+// lead works for the driver for one term of its lease, until stop ends, the lease is lost, or the driver
+// has been away for so long that others are let try.
+func (m *manager) lead(stop context.Context, term *lease.Term) error {
+	if !term.Continues() {
+		// Others have worked for the driver since. Where they have left its volumes is in
+		// the objects, not in what this process remembers.
+		m.table.Forget(time.Now())
+	}
+	l := m.newLeader(term)
+	m.update(func(s *driverState) { s.leader, s.waiting, s.draining = l, "", "" })
+	err := l.run(klog.NewContext(stop, m.logger))
+	m.update(func(s *driverState) {
+		s.leader = nil
+		if m.hub.options.Leases != nil {
+			s.waiting, s.draining = "the lease is being let go", ""
+		}
+	})
+	m.logger.V(2).Info("Not serving the driver any more")
+	return err
+}
