@@ -27,7 +27,7 @@ func readFacts(ctx context.Context, c *cache.Cluster, va *storagev1.VolumeAttach
 	return facts, err
 }
 
-// cachedFacts collects what the caches know of a VolumeAttachment.
+// cachedFacts collects what the caches have about a VolumeAttachment.
 func (l *leader) cachedFacts(va *storagev1.VolumeAttachment) attach.Facts {
 	return attach.Facts{
 		VolumeAttachment: va,
