@@ -123,7 +123,7 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	h.options.Health.AddReady("drivers", holds(&following, "which drivers to serve is not known yet"))
 	h.options.Health.AddLive("caches", checkSync(time.Now(), synced.Load))
 	h.options.Health.AddLive("queues", h.checkMoving)
-	if err := h.routes.listen(); err != nil {
+	if err := h.cluster.Listen(h.routes.handlers()); err != nil {
 		return fmt.Errorf("listen to the cluster: %w", err)
 	}
 	// The caches outlive ctx: drivers that drain still read them.

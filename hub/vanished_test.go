@@ -58,7 +58,7 @@ func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *te
 				defer queue.ShutDown()
 				defer d.hub.routes.observe(routedDriver, &observer{cluster: d.cluster, queue: queue})()
 			}
-			d.hub.routes.attachmentGone(c.gone)
+			d.hub.routes.handlers().Attachments.OnDelete(c.gone)
 			table.Forget(time.Now()) // what happens when a driver is taken over
 			want := map[attach.Target]string{}
 			if c.want {
