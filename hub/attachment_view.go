@@ -62,7 +62,7 @@ func (h *Hub) Unclaimed() map[string]int {
 	return unclaimed
 }
 
-// attachmentView returns what is to be seen of one VolumeAttachment.
+// attachmentView returns what the status shows of one VolumeAttachment.
 func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) status.Attachment {
 	h.mu.Lock()
 	m := h.managers[va.Spec.Attacher]
@@ -121,7 +121,7 @@ func describeObject(a *status.Attachment, op attach.Operation, va *storagev1.Vol
 	}
 }
 
-// describe fills in what this process does for a VolumeAttachment.
+// describe fills in what the leader does for a VolumeAttachment.
 func (l *leader) describe(a *status.Attachment, va *storagev1.VolumeAttachment, now time.Time) {
 	va = l.overlay.Newest(va)
 	op, lane := l.wantedOf(l.decider(), va)
@@ -154,7 +154,7 @@ func (l *leader) describe(a *status.Attachment, va *storagev1.VolumeAttachment, 
 	}
 }
 
-// wait returns why nothing is done here for the VolumeAttachments of a driver, zero if there is
+// wait returns why nothing is done here for the VolumeAttachments of the driver, zero if there is
 // no reason.
 func (s driverState) wait() status.Wait {
 	if s.State == Ready {
@@ -163,20 +163,21 @@ func (s driverState) wait() status.Wait {
 	return status.Wait{Kind: status.WaitForDriver, DriverState: string(s.State), Reason: s.Reason}
 }
 
-// waitOf returns what an entry waits for.
+// waitOf returns what an entry waits for, as the status names it.
 func waitOf(w volume.Wait, c *cache.Cluster) status.Wait {
-	switch {
-	case w.Kind == volume.WaitDetach && w.Detach.Kind == volume.UnownedKind:
-		return status.Wait{Kind: status.WaitForUnowned, NodeID: w.Detach.Target.NodeID}
-	case w.Kind == volume.WaitDetach:
+	switch w.Kind {
+	case volume.WaitDetach:
+		if w.Detach.Kind == volume.UnownedKind {
+			return status.Wait{Kind: status.WaitForUnowned, NodeID: w.Detach.Target.NodeID}
+		}
 		wait := status.Wait{Kind: status.WaitForDetach, VolumeAttachment: w.Detach.Name}
 		if other := c.Attachment(w.Detach.Name); other != nil {
 			wait.Node = other.Spec.NodeName
 		}
 		return wait
-	case w.Kind == volume.WaitVolume:
+	case volume.WaitVolume:
 		return status.Wait{Kind: status.WaitForVolume}
-	case w.Kind == volume.WaitNode:
+	case volume.WaitNode:
 		return status.Wait{Kind: status.WaitForNode}
 	}
 	return status.Wait{Kind: status.WaitForWorker}

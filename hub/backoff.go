@@ -11,10 +11,10 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// backoff returns how long to wait before the next try after so many failed ones
-// in a row (at least 1): initial, doubled each time, at most max, less up to a
-// fifth at random so that what failed together does not come back together.
-// Errors that usually pass soon wait at most a quarter of max.
+// backoff returns how long to wait for the next try after a number of failures in a row (at least 1).
+// It is retry.Initial, doubled with each failure, at most retry.Max. Up to a fifth of that is taken off at
+// random, so that operations that failed together are not tried again together. After an
+// error that usually passes soon it is at most a quarter of retry.Max.
 func backoff(retry registry.Retry, failures int, err error, random func() float64) time.Duration {
 	limit := retry.Max
 	if passesSoon(err) {
@@ -27,9 +27,8 @@ func backoff(retry registry.Retry, failures int, err error, random func() float6
 	return delay - time.Duration(random()*float64(delay)/5)
 }
 
-// passesSoon says whether the driver asks for another try (another operation is
-// pending for the volume, it is busy, it went away, it took too long), or the
-// Kubernetes API was not ready.
+// passesSoon reports whether an error usually passes soon: another operation is pending for the
+// volume, the driver is busy, went away or took too long, or the Kubernetes API was not ready.
 func passesSoon(err error) bool {
 	if attach.NotReady(err) {
 		return true
@@ -41,5 +40,5 @@ func passesSoon(err error) bool {
 	return false
 }
 
-// jitter is the randomness of backoff outside tests.
+// jitter is the source of randomness of backoff outside tests.
 func jitter() float64 { return rand.Float64() }

@@ -13,8 +13,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 )
 
-// settleTime is how long the end of a connection may take to show after a call has
-// failed because of it.
+// settleTime is how long after a failed call the end of its connection may become known.
 const settleTime = 100 * time.Millisecond
 
 // ControllerPublishVolume implements attach.Controller on the session of the moment.
@@ -24,7 +23,7 @@ func (l *leader) ControllerPublishVolume(ctx context.Context, req *csi.Controlle
 		return nil, err
 	}
 	response, err := s.ControllerPublishVolume(csiclient.WithLastCheck(ctx, l.term.Confirm), req)
-	return response, away(s, err)
+	return response, withAway(s, err)
 }
 
 // ControllerUnpublishVolume implements attach.Controller on the session of the moment.
@@ -34,12 +33,11 @@ func (l *leader) ControllerUnpublishVolume(ctx context.Context, req *csi.Control
 		return nil, err
 	}
 	response, err := s.ControllerUnpublishVolume(csiclient.WithLastCheck(ctx, l.term.Confirm), req)
-	return response, away(s, err)
+	return response, withAway(s, err)
 }
 
-// mayCall is the last thing before a call or a write: whether the lease lasts for it. A process
-// that was paused on the way here finds that its lease is too old, or that the deadline
-// of the call has passed, and makes none.
+// mayCall reports, right before a call or a write, an error if the lease may not last for it. A process
+// that was stopped before finds here that its lease is too old, or that the deadline has passed.
 func (l *leader) mayCall(ctx context.Context) error {
 	longest := time.Duration(0)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -51,12 +49,13 @@ func (l *leader) mayCall(ctx context.Context) error {
 	return l.term.Begin(longest)
 }
 
-// isFenced says that something was not done because the lease was not renewed in time.
-// It says nothing about the volume.
+// isFenced reports whether an error says that a call or a write was not made because the lease was not
+// renewed in time. The error says nothing about the volume.
 func isFenced(err error) bool { return errors.Is(err, lease.ErrFenced) }
 
-// away tells a driver that says Unavailable from one whose connection has ended.
-func away(s *liveSession, err error) error {
+// withAway adds errAway to the error of a call that failed because the connection has ended: a driver
+// whose connection lives can answer Unavailable too.
+func withAway(s *liveSession, err error) error {
 	if status.Code(err) != codes.Unavailable {
 		return err
 	}

@@ -166,7 +166,7 @@ func BenchmarkRouteEventOfAVolume(b *testing.B) {
 	c := sharedCrowd()
 	b.ReportAllocs()
 	for b.Loop() {
-		c.routes.volumeChanged(nil, c.volumes[0])
+		c.routes.volumeChanged(c.volumes[0], c.volumes[0])
 	}
 }
 

@@ -12,19 +12,19 @@ import (
 )
 
 // A VolumeAttachment that is deleted right after it was made may vanish with its finalizer
-// (kubernetes/kubernetes issue 124749). That its volume was attached all the same is known to
-// nobody but the process that did it: whoever comes next would leave it there for ever.
+// (kubernetes/kubernetes issue 124749). Only the process that has attached its volume knows of that: the
+// next leader would leave the volume attached for ever.
 
 const (
-	// drainReads bounds how long it is asked which VolumeAttachments have vanished.
+	// drainReads bounds the time for reading which VolumeAttachments have vanished.
 	drainReads = 2 * time.Second
-	// drainWorkers is how many of these questions and detaches there are at once.
+	// drainWorkers is how many of these reads and detaches there are at once.
 	drainWorkers = 8
 )
 
-// detachUnowned detaches what is unowned before somebody else may work for the driver. Nothing else is
-// done for the driver any more. What cannot be detached now is kept for the next term. It blocks
-// until that has ended; ctx cuts it off.
+// detachUnowned detaches the unowned publications before another process may work for the driver. Nothing
+// else is done for the driver any more. What cannot be detached now is kept for the next term. It blocks
+// until the detaches have ended; ctx cuts them off.
 func (l *leader) detachUnowned(ctx context.Context) {
 	if !l.get().up || ctx.Err() != nil || !l.decider().Capabilities.PublishUnpublish {
 		return
@@ -55,8 +55,8 @@ func (l *leader) detachUnowned(ctx context.Context) {
 	l.sideBySide(tasks)
 }
 
-// findVanished ends the claims of VolumeAttachments that have vanished. Those of which the status does
-// not say yet that they are attached are asked for: the watch may not have told of their end.
+// findVanished ends the claims of VolumeAttachments that have vanished. It reads those whose status does not
+// say yet that they are attached: the watch may not have reported their deletion.
 func (l *leader) findVanished(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainReads)
 	defer cancel()
@@ -76,8 +76,8 @@ func (l *leader) findVanished(ctx context.Context) {
 	l.sideBySide(questions)
 }
 
-// detachNow detaches an unowned publication, unless a VolumeAttachment owns it. One that only wants it
-// there will have it attached again.
+// detachNow detaches an unowned publication, unless a VolumeAttachment owns it. A VolumeAttachment that only
+// wants the volume there has it attached again later.
 func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
 	logger := klog.FromContext(ctx).WithValues("volumeHandle", u.Target.VolumeHandle, "node", u.Left.Node)
 	switch owner, err := l.owners(ctx, u.Left, u.Target); owner {
@@ -111,5 +111,5 @@ func (l *leader) sideBySide(all []func()) {
 	_ = running.Wait() // none returns an error
 }
 
-// cannotDrain takes a panic: the driver is let go of all the same.
+// cannotDrain logs a panic: the lease is let go all the same.
 func (l *leader) cannotDrain(err error) { l.logger.Error(err, "Letting go of the driver went wrong") }

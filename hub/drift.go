@@ -19,26 +19,25 @@ import (
 const (
 	// confirmAfter is when a difference is looked at again.
 	confirmAfter = 10 * time.Second
-	// longestListing ends a list of ever new pages.
+	// longestListing ends a listing that never runs out of pages.
 	longestListing = time.Hour
-	// listShare: a driver spends at most this part of its time on listing.
+	// listShare bounds the time that a driver spends on listing: one part in so many.
 	listShare = 10
 )
 
-// driftWatch compares now and then what a driver says is attached where with what
-// Kubernetes believes.
+// driftWatch compares a driver's list of volumes with what Kubernetes believes to be attached.
 type driftWatch struct {
 	leader   *leader
 	count    attach.DriftCount
-	reported map[types.UID]bool // differences that were logged and go on
-	looked   bool               // at least once
-	took     time.Duration      // the last listing
+	reported map[types.UID]bool // the differences that were reported and go on
+	looked   bool               // there was a listing
+	took     time.Duration      // how long the last listing took
 }
 
-// watchDrift does that until ctx ends. Drivers begin at different times, so that they do not list all
-// at once.
+// watchDrift compares again and again until ctx ends. Drivers begin at different times, so that they do
+// not list all at once.
 func (l *leader) watchDrift(ctx context.Context) {
-	w := &driftWatch{leader: l}
+	w := &driftWatch{leader: l, reported: map[types.UID]bool{}}
 	lag := rand.Float64()
 	pause := func(s registry.Settings) time.Duration { return w.pause(s.Drift.Interval, lag) }
 	l.every(ctx, pause, func(ctx context.Context) {
@@ -48,7 +47,7 @@ func (l *leader) watchDrift(ctx context.Context) {
 	})
 }
 
-// pause is how long it takes from one listing to the next, and to the first one.
+// pause returns the time from one listing to the next, and to the first.
 func (w *driftWatch) pause(interval time.Duration, lag float64) time.Duration {
 	if interval == 0 { // off
 		return never
@@ -62,7 +61,7 @@ func (w *driftWatch) pause(interval time.Duration, lag float64) time.Duration {
 	return max(interval, listShare*w.took)
 }
 
-// check makes one listing and acts on the differences that it confirms.
+// check lists the volumes once and acts on the differences that this confirms.
 func (w *driftWatch) check(ctx context.Context) {
 	l, settings := w.leader, w.leader.settings().Drift
 	s := l.session()
@@ -113,9 +112,8 @@ func (w *driftWatch) check(ctx context.Context) {
 	}
 }
 
-// forgetFound ends the repair of volumes that were lost and that a listing has again where they
-// should be: while a repair fails, somebody else, or the storage system itself, may have
-// brought the volume back.
+// forgetFound ends the repair of lost volumes that a listing has again where they should be: while
+// a repair fails, somebody else, or the storage system itself, may bring the volume back.
 func (l *leader) forgetFound(logger klog.Logger, published csiclient.Published) {
 	for _, name := range l.table.LostNames() {
 		va := l.overlay.Attachment(name)
@@ -128,20 +126,14 @@ func (l *leader) forgetFound(logger klog.Logger, published csiclient.Published) 
 	}
 }
 
-// onDrift acts on a difference that is confirmed: it has the volume attached again,
-// or only says so.
+// onDrift acts on a confirmed difference: it has the volume attached again, or only reports the difference.
 func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment, kind attach.DriftKind) {
 	l, action := w.leader, w.leader.settings().Drift.Action
 	if !w.reported[va.UID] {
+		l.counters.metrics.Drift(string(kind), string(action))
+		l.events.drift(va, action)
 		logger.Info("The driver does not list a volume as attached where it should be", "volumeAttachment", va.Name,
 			"node", va.Spec.NodeName, "persistentVolume", attach.VolumeName(va), "kind", kind, "action", action)
-	}
-	if !w.reported[va.UID] {
-		l.counters.metrics.Drift(string(kind), string(action))
-		l.events.drift(va, kind, string(action))
-	}
-	if w.reported == nil {
-		w.reported = map[types.UID]bool{}
 	}
 	w.reported[va.UID] = true
 	if key := volume.ClaimKey(va.Name); action == registry.DriftReattach && !l.table.Has(key) {
@@ -151,7 +143,7 @@ func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment,
 	}
 }
 
-// settled returns the VolumeAttachments that are attached and that nobody works on.
+// settled returns the VolumeAttachments, by name, that are attached and that nobody works on.
 func (l *leader) settled() map[string]*storagev1.VolumeAttachment {
 	decider := l.decider()
 	settled := map[string]*storagev1.VolumeAttachment{}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // Reasons of the Events on VolumeAttachments.
@@ -23,10 +24,9 @@ const (
 	detachGivenUp = "DetachGivenUp"
 )
 
-// events tells of what goes wrong on the VolumeAttachment that it is about. Whoever
-// records them drops repetitions and bounds their rate.
+// events records warnings on VolumeAttachments. The recorder drops repetitions and bounds the rate.
 type events struct {
-	recorder eventrecord.EventRecorder // nil: nobody is told
+	recorder eventrecord.EventRecorder // nil: nothing is recorded
 }
 
 func (e events) warn(va *storagev1.VolumeAttachment, reason, message string) {
@@ -35,7 +35,7 @@ func (e events) warn(va *storagev1.VolumeAttachment, reason, message string) {
 	}
 }
 
-// failed tells of a try that failed.
+// failed reports a try that failed.
 func (e events) failed(va *storagev1.VolumeAttachment, op attach.Operation, cause error) {
 	reason := attachFailed
 	if op == attach.Detaching {
@@ -44,7 +44,7 @@ func (e events) failed(va *storagev1.VolumeAttachment, op attach.Operation, caus
 	e.warn(va, reason, attach.Message(cause))
 }
 
-// stuck tells that an operation has been without success for long.
+// stuck reports that an operation has been without success for long.
 func (e events) stuck(va *storagev1.VolumeAttachment, op attach.Operation, why string) {
 	reason := attachStuck
 	if op == attach.Detaching {
@@ -53,23 +53,27 @@ func (e events) stuck(va *storagev1.VolumeAttachment, op attach.Operation, why s
 	e.warn(va, reason, why)
 }
 
-// drift tells that the storage system has it otherwise.
-func (e events) drift(va *storagev1.VolumeAttachment, kind attach.DriftKind, action string) {
-	e.warn(va, driftDetected, fmt.Sprintf("the driver's list of volumes says otherwise: %s, and the answer to that is: %s", kind, action))
+// drift reports that the storage system no longer has the volume published where Kubernetes has it attached.
+func (e events) drift(va *storagev1.VolumeAttachment, action registry.DriftAction) {
+	message := "ListVolumes no longer reports the volume on this node; attaching it again"
+	if action != registry.DriftReattach {
+		message = "ListVolumes no longer reports the volume on this node; it is not attached again, as drift.action is " + string(action)
+	}
+	e.warn(va, driftDetected, message)
 }
 
-// gaveUp tells that an unowned publication is not detached any more.
+// gaveUp reports that an unowned publication is not detached any more.
 func (e events) gaveUp(u volume.Unowned) {
 	e.warn(goneObject(u.Left), detachGivenUp, attach.Text(fmt.Sprintf("gave up to detach volume %q from node ID %q: tried %d times, the driver does not know it there: %s",
 		u.Target.VolumeHandle, u.Target.NodeID, u.Failures, u.Error)))
 }
 
-// goneObject stands for a VolumeAttachment that is gone, in an Event.
+// goneObject returns what an Event on a VolumeAttachment that is gone refers to.
 func goneObject(id volume.Identity) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: id.Name, UID: id.UID}}
 }
 
-// conflict tells that another attacher wrote the VolumeAttachment.
+// conflict reports that another attacher wrote the VolumeAttachment.
 func (e events) conflict(va *storagev1.VolumeAttachment, w attach.Write) {
 	e.warn(va, foreignWriter, fmt.Sprintf("another attacher (%s) wrote its %s, while this hub serves the driver", w.Manager, w.What))
 }

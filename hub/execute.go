@@ -14,8 +14,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// execution carries out a plan, effect by effect: volume.Table says which is next, and takes in how
-// each has ended. It decides nothing itself.
+// execution carries out a plan, effect by effect: volume.Table says which effect is next, and takes its
+// outcome. The execution decides nothing itself.
 type execution struct {
 	leader  *leader
 	entry   *volume.Entry
@@ -67,7 +67,7 @@ func (x *execution) place(t attach.Target) volume.Place {
 	return p
 }
 
-// do makes one step to the outside, and says how it has ended.
+// do makes the step of one effect, and returns its outcome.
 func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcome, error) {
 	l := x.leader
 	a := l.attacher()
@@ -109,7 +109,7 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 	return o, err
 }
 
-// resultOf says what an error means for what is believed of a volume.
+// resultOf returns what an error means for what is believed of a volume.
 func (l *leader) resultOf(err error, e *volume.Entry) volume.Result {
 	call := (*attach.CallError)(nil)
 	switch {
@@ -123,8 +123,8 @@ func (l *leader) resultOf(err error, e *volume.Entry) volume.Result {
 	return volume.Failed
 }
 
-// unpublish calls ControllerUnpublishVolume at a target. now is the Secret that the PersistentVolume
-// says, nil for none.
+// unpublish calls ControllerUnpublishVolume at a target. now refers to the Secret that the PersistentVolume
+// names, nil for none.
 func (l *leader) unpublish(ctx context.Context, p volume.Publication, target attach.Target, now *corev1.SecretReference) error {
 	a := l.attacher()
 	secrets, err := a.UnpublishSecrets(ctx, target, p.Record, now, p.Secrets)
@@ -141,16 +141,16 @@ var errNodeIDChanged = fmt.Errorf("%w: the driver has registered the node under 
 // it is.
 var errOwnerUnclear = errors.New("another VolumeAttachment may have the volume at this node ID: this is looked at again")
 
-// attacher returns what makes the steps, for the worker that has the entry of what is written: what
-// comes back counts as seen by it.
+// attacher returns what makes the steps for the worker of an entry. The objects that its writes return
+// count as seen by that worker.
 func (l *leader) attacher() attach.Attacher {
 	a := l.writer()
 	a.Written = workerWrites{l.overlay, l.table}
 	return a
 }
 
-// writer is attacher for all who are not that worker. What comes back may be new to the worker, such
-// as a deletion.
+// writer is attacher for all but that worker. The objects that come back may be new to the
+// worker: they may show a deletion, say.
 func (l *leader) writer() attach.Attacher {
 	return attach.Attacher{
 		Writer: attach.Writer{
@@ -168,7 +168,7 @@ func (l *leader) writer() attach.Attacher {
 	}
 }
 
-// workerWrites takes what a worker has written or read of its own VolumeAttachment.
+// workerWrites takes the states of its own VolumeAttachment that a worker has written or read.
 type workerWrites struct {
 	*cache.Overlay
 	table *volume.Table

@@ -6,7 +6,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// cachedFacts collects what the caches know of a VolumeAttachment.
+// cachedFacts collects what the caches have about a VolumeAttachment.
 func (l *leader) cachedFacts(va *storagev1.VolumeAttachment) attach.Facts {
 	return attach.Facts{
 		VolumeAttachment: va,

@@ -27,10 +27,10 @@ func (l *leader) workOnFinalizer(ctx context.Context, e *volume.Entry) {
 	retry := l.settings().Retry
 	claimed, published := l.table.Withholds(name, attach.VolumeHandle(pv), l.settings().StuckAfter, time.Now())
 	switch {
-	case claimed: // its VolumeAttachment has just gone, maybe in the middle of its detach
+	case claimed: // its VolumeAttachment has just gone, maybe while it was being detached
 		l.table.DoneFor(e, volume.ReleaseLane, retry.Initial)
 		return
-	case published: // and it must not be deleted before it is not
+	case published: // it must not be deleted before it is unpublished
 		l.table.DoneFor(e, volume.ReleaseLane, retry.Max)
 		return
 	}
@@ -58,7 +58,7 @@ func (l *leader) workOnFinalizer(ctx context.Context, e *volume.Entry) {
 	}
 }
 
-// refreshVolume reads a PersistentVolume anew. If that fails, the watch will tell.
+// refreshVolume reads a PersistentVolume again. If that fails, the watch will report its state.
 func (l *leader) refreshVolume(ctx context.Context, name string) {
 	if name == "" {
 		return

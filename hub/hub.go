@@ -29,19 +29,19 @@ type Options struct {
 	// Grace is how long calls in flight may take to end when a driver is retired or
 	// the hub stops. They are cancelled then. Zero cancels at once.
 	Grace time.Duration
-	// Leases says which process works for which driver; nil: this one for all.
+	// Leases says which process works for which driver; nil: this process works for all.
 	Leases Leases
-	// LeaseNamespace is where a driver's lease is if its settings do not say so.
+	// LeaseNamespace is the namespace of a driver's lease if the settings name none.
 	LeaseNamespace string
-	// LeaseDuration is how long a driver that cannot be called from here is held before
-	// other processes are let try. With Leases it must be positive.
+	// LeaseDuration is that of the leases. A driver that cannot be called from here is held for so long
+	// before other processes are let try. With Leases it must be positive, without them 0.
 	LeaseDuration time.Duration
-	// Events records what goes wrong on the VolumeAttachments; nil: nobody does. It must
-	// not block, and bounds the rate of Events.
+	// Events records Events on VolumeAttachments; nil: there are none. It must not block, and
+	// bounds their rate.
 	Events eventrecord.EventRecorder
-	// Metrics counts what is done; nil: nobody does.
+	// Metrics counts what is done; nil: nothing is counted.
 	Metrics *status.Metrics
-	// Health is told when the hub is ready, and whether what should move moves; may be nil.
+	// Health gets the checks of readiness and liveness; may be nil.
 	Health *status.Health
 	// Connect connects to a driver; nil means csiclient.Connect.
 	Connect ConnectFunc
@@ -87,8 +87,8 @@ func New(o Options) (*Hub, error) {
 	return h, nil
 }
 
-// observeDeletion takes the last state of a VolumeAttachment of a driver that others work for: what
-// it may have left attached when it vanished.
+// observeDeletion takes the last state of a VolumeAttachment that is gone, of a driver that this process does
+// not work for. It remembers what the VolumeAttachment may have left attached. It does not block.
 func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	h.mu.Lock()
 	t, m := h.memories[va.Spec.Attacher].table, h.managers[va.Spec.Attacher]
@@ -109,7 +109,7 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	case !ok:
 	case cutShort(va, t.Finalizer):
 		t.Observe(volume.IdentityOf(va), last, time.Now())
-	default: // whoever has the lease has detached it
+	default: // the holder of the lease has detached it
 		t.Unconfirm(last.Target, va.UID)
 	}
 }
@@ -123,14 +123,14 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	h.options.Health.AddReady("drivers", holds(&following, "which drivers to serve is not known yet"))
 	h.options.Health.AddLive("caches", checkSync(time.Now(), synced.Load))
 	h.options.Health.AddLive("queues", h.checkMoving)
-	if err := h.routes.listen(); err != nil {
+	if err := h.cluster.Listen(h.routes.handlers()); err != nil {
 		return fmt.Errorf("listen to the cluster: %w", err)
 	}
-	// The caches outlive ctx: what drains still reads them.
+	// The caches outlive ctx: drivers that drain still read them.
 	caches, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer h.cluster.Stop()
 	defer stop()
-	release := context.AfterFunc(ctx, stop) // until the first driver may need them
+	release := context.AfterFunc(ctx, stop) // before the first driver may need them
 	if err := h.cluster.Start(caches); err != nil {
 		return ignoreEnd(ctx, err)
 	}
@@ -138,15 +138,15 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 		return nil
 	}
 	klog.FromContext(ctx).Info("Caches are filled")
-	// The answers from which they were filled are as large again, and would stay the
-	// process' until the heap has grown as far once more.
+	// The lists from which the caches were filled are as large again. The process would keep that
+	// memory until the heap has grown as far once more.
 	debug.FreeOSMemory()
 	synced.Store(true)
 	h.follow(ctx, updates, func() { following.Store(true) })
 	return nil
 }
 
-// holds is a check of readiness.
+// holds returns a check of readiness: it fails with the text until the condition is true.
 func holds(condition *atomic.Bool, otherwise string) func() error {
 	return func() error {
 		if !condition.Load() {
@@ -156,7 +156,7 @@ func holds(condition *atomic.Bool, otherwise string) func() error {
 	}
 }
 
-// ignoreEnd turns an error that is only the end of ctx into none.
+// ignoreEnd returns err, or nil if ctx has ended: the error is a consequence of that.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

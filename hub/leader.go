@@ -35,7 +35,6 @@ type leader struct {
 	gate   sync.Mutex // is held while the queue is opened or shut
 	opened bool       // the queue was open once; guarded by gate
 	left   bool       // the queue does not open any more; guarded by gate
-	gone   bool       // it takes no events any more; guarded by the router's mutex
 
 	cacheIsNew atomic.Bool            // see knowsAll
 	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first asked for in this term

@@ -13,7 +13,7 @@ import (
 // cluster needs. While the API server is away a restart does no harm.
 const syncLimit = 10 * time.Minute
 
-// checkSync is a check of liveness: caches that never fill are not worth waiting for.
+// checkSync returns a check of liveness that fails if the caches are not filled for long.
 func checkSync(began time.Time, synced func() bool) func() error {
 	return func() error {
 		if waited := time.Since(began); !synced() && waited > syncLimit {
@@ -23,8 +23,8 @@ func checkSync(began time.Time, synced func() bool) func() error {
 	}
 }
 
-// checkMoving is a check of liveness: no driver's queue leaves work alone. That a driver
-// itself does not answer is no reason to end the process.
+// checkMoving is a check of liveness: it fails if work waits in a driver's queue and nobody looks for it. A
+// driver that does not answer is no reason to end the process.
 func (h *Hub) checkMoving() error {
 	h.mu.Lock()
 	managers := maps.Clone(h.managers)

@@ -60,7 +60,9 @@ func TestWriteThatTookTheFinalizerIsForgottenWithItsEvent(t *testing.T) {
 	for name, event := range map[string]func(*router){
 		"changed": func(r *router) { r.volumeChanged(stored(t, before), stored(t, after)) },
 		"gone":    func(r *router) { r.volumeGone(stored(t, last)) },
-		"missed":  func(r *router) { r.volumeGone(toolscache.DeletedFinalStateUnknown{Key: "pv", Obj: stored(t, last)}) },
+		"missed": func(r *router) {
+			r.handlers().Volumes.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "pv", Obj: stored(t, last)})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)

@@ -111,9 +111,7 @@ func TestAttachElsewhereWaitsWhileItIsNotClearWhoHasWhatWasLeftAttached(t *testi
 func TestFailedDetachOfWhatWasLeftAttachedIsToldByAnEvent(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.start()
-		va := v.attached()
-		v.refuseToDetach("id-n", codes.Internal)
-		v.deleteWithoutDetach(va)
+		v.leaveAttached(codes.Internal)
 		v.pass(time.Second)
 		v.eventsWith("")
 		v.pass(10 * time.Minute)

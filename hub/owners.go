@@ -12,21 +12,21 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// readFor bounds how long the API server is asked for a VolumeAttachment, again and again.
+// readFor bounds how long an API server that cannot answer is asked again for a VolumeAttachment.
 const readFor = 2 * time.Second
 
-// owners says who has an unowned publication's volume at its target, besides the VolumeAttachment that
-// left it there. The API server is asked about the one of the same name too: names are made of
-// volume, driver and node, and come again. It blocks for as long as that takes.
+// owners returns whether a VolumeAttachment owns an unowned publication's volume at its target, besides
+// the VolumeAttachment that left it there. It also reads a new VolumeAttachment of the same name: names are
+// made of volume, driver and node, and come again. It blocks until the API server has answered.
 func (l *leader) owners(ctx context.Context, left volume.Identity, target attach.Target) (volume.Ownership, error) {
 	some := slices.Concat(l.cluster.AttachmentsOnNode(left.Node), l.cluster.AttachmentsOfHandle(l.name, target.VolumeHandle))
 	candidates := l.candidates(left, target, some)
 	return l.readOwners(ctx, left, target, append([]string{left.Name}, candidates...))
 }
 
-// ownersElsewhere says who else has a volume at a target where a claim has it, or had it. If the claim
-// is being detached, the API server is asked only about those that surely are about the volume: it
-// has no successor of its name yet.
+// ownersElsewhere returns whether another VolumeAttachment than the claim's owns a volume at a target where
+// the claim has it, or had it. If the claim is being detached, it reads only VolumeAttachments that surely
+// are about the volume: the claim has no successor of its name yet.
 func (l *leader) ownersElsewhere(ctx context.Context, claim volume.Identity, op attach.Operation, target attach.Target) (volume.Ownership, error) {
 	if op == attach.Attaching {
 		return l.owners(ctx, claim, target)
@@ -34,9 +34,9 @@ func (l *leader) ownersElsewhere(ctx context.Context, claim volume.Identity, op 
 	return l.readOwners(ctx, claim, target, l.surelyOf(target, l.candidates(claim, target, nil)))
 }
 
-// readOwners says which of some VolumeAttachments has a volume at a target, besides the one that left
-// it there. The API server is asked about each: the cache may know neither of a begin nor of an
-// end. An error comes with Unclear. It blocks for as long as that takes.
+// readOwners returns whether one of some VolumeAttachments owns a volume at a target, besides the one that
+// left it there. It reads each from the API server: the cache may know neither of its begin nor of its
+// end. An error comes with Unclear. It blocks until the API server has answered.
 func (l *leader) readOwners(ctx context.Context, left volume.Identity, target attach.Target, names []string) (volume.Ownership, error) {
 	found, failed := volume.NoOwner, error(nil)
 	for _, name := range names {
@@ -62,7 +62,7 @@ func (l *leader) readOwners(ctx context.Context, left volume.Identity, target at
 	return found, failed
 }
 
-// ownership says whether one VolumeAttachment has the volume at a target.
+// ownership returns whether one VolumeAttachment owns the volume at a target.
 func (l *leader) ownership(va *storagev1.VolumeAttachment, target attach.Target) volume.Ownership {
 	may, surely := l.decider().Wants(l.factsOf(va), target)
 	guarded := attach.HasFinalizer(va.Finalizers, l.finalizer)
@@ -91,9 +91,9 @@ func (l *leader) read(ctx context.Context, name string) (*storagev1.VolumeAttach
 	}
 }
 
-// candidates are the names of other VolumeAttachments that may have a volume at a target, out of some
-// and of those that are noted at its node ID or name the same PersistentVolume: a node ID may be
-// that of another node by now.
+// candidates returns the names of other VolumeAttachments that may own a volume at a target: out of some, of
+// those that are noted at its node ID, which may be another node's by now, and of those that name
+// the same PersistentVolume.
 func (l *leader) candidates(left volume.Identity, target attach.Target, some []*storagev1.VolumeAttachment) []string {
 	decider := l.decider()
 	var names []string
@@ -115,8 +115,8 @@ func (l *leader) candidates(left volume.Identity, target attach.Target, some []*
 	return names
 }
 
-// surelyOf returns those of some VolumeAttachments that are about the volume of a target: one of
-// which nobody can tell keeps nothing else from being detached.
+// surelyOf returns those of some VolumeAttachments that surely are about the volume of a target: one that
+// may be about any volume must not keep all others from being detached.
 func (l *leader) surelyOf(target attach.Target, names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		va := l.overlay.Attachment(name)

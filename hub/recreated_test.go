@@ -30,16 +30,42 @@ func (v *virtual) recreate(pv testbed.PersistentVolume) {
 	v.create(pv)
 }
 
+// sidecarThenRecreated makes a VolumeAttachment of volume v that csi-attacher has attached to node n, and recreates
+// the PersistentVolume with another handle. No hub runs yet.
+func (v *virtual) sidecarThenRecreated() (name string) {
+	v.t.Helper()
+	v.register("n", "id-n")
+	v.volume("v")
+	name = fmt.Sprintf("csi-%x", sha256.Sum256([]byte("v"+virtualDriver+"n")))
+	v.attachedBySidecar(name, "v", "id-n")
+	v.pass(time.Minute)
+	v.recreate(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Handle: "new"})
+	return name
+}
+
+// attachedWithSecret starts a hub and has it attach volume v to node n as id-n, with the secret "first". There is a
+// secret "second" too.
+func (v *virtual) attachedWithSecret() (stop func(), va testbed.VolumeAttachment) {
+	v.t.Helper()
+	v.create(testbed.Secret{Name: "first", Data: map[string]string{"key": "one"}}, testbed.Secret{Name: "second", Data: map[string]string{"key": "two"}})
+	v.register("n", "id-n")
+	v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Secret: secretRef("first")})
+	stop = v.start()
+	va = v.attachment("v", "n")
+	v.create(va)
+	v.pass(time.Second)
+	return stop, va
+}
+
+func secretRef(name string) *corev1.SecretReference {
+	return &corev1.SecretReference{Namespace: "default", Name: name}
+}
+
 // The volume of a PersistentVolume that was recreated with another handle was detached, and what csi-attacher had
 // attached stayed attached, with nobody told.
 func TestDetachOfWhatASidecarAttachedSaysThatItsPersistentVolumeWasRecreated(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		v.register("n", "id-n")
-		v.volume("v")
-		name := fmt.Sprintf("csi-%x", sha256.Sum256([]byte("v"+virtualDriver+"n")))
-		v.attachedBySidecar(name, "v", "id-n")
-		v.pass(time.Minute)
-		v.recreate(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Handle: "new"})
+		name := v.sidecarThenRecreated()
 		v.start()
 		v.pass(time.Minute)
 		v.delete(testbed.VolumeAttachment{Name: name})
@@ -62,12 +88,7 @@ func TestDetachOfWhatASidecarAttachedSaysThatItsPersistentVolumeWasRecreated(t *
 // The finalizer was removed as the error says; then the new volume was detached as one that was left attached.
 func TestVolumeOfARecreatedPersistentVolumeIsLeftAloneWhenTheFinalizerOfTheOldOneIsRemoved(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		v.register("n", "id-n")
-		v.volume("v")
-		name := fmt.Sprintf("csi-%x", sha256.Sum256([]byte("v"+virtualDriver+"n")))
-		v.attachedBySidecar(name, "v", "id-n")
-		v.pass(time.Minute)
-		v.recreate(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Handle: "new"})
+		name := v.sidecarThenRecreated()
 		v.start()
 		v.delete(testbed.VolumeAttachment{Name: name})
 		v.pass(time.Minute)
@@ -108,17 +129,8 @@ func TestDetachIsNotSentTheSecretOfARecreatedPersistentVolume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(v *virtual) {
-				v.create(testbed.Secret{Name: "first", Data: map[string]string{"key": "one"}}, testbed.Secret{Name: "second", Data: map[string]string{"key": "two"}})
-				secret := func(name string) *corev1.SecretReference {
-					return &corev1.SecretReference{Namespace: "default", Name: name}
-				}
-				v.register("n", "id-n")
-				v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Secret: secret("first")})
-				stop := v.start()
-				va := v.attachment("v", "n")
-				v.create(va)
-				v.pass(time.Second)
-				v.recreate(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Handle: tc.handle, Secret: secret("second")})
+				stop, va := v.attachedWithSecret()
+				v.recreate(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Handle: tc.handle, Secret: secretRef("second")})
 				v.pass(time.Second)
 				if tc.restart {
 					stop()
@@ -157,7 +169,7 @@ func TestPreviousVolumeIsNotSentTheSecretOfTheRecreatedPersistentVolume(t *testi
 			t.Fatal(err)
 		}
 		v.create(testbed.Secret{Name: "second", Data: map[string]string{"key": "two"}})
-		v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Handle: "new", Secret: &corev1.SecretReference{Namespace: "default", Name: "second"}})
+		v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Handle: "new", Secret: secretRef("second")})
 		v.start()
 		v.pass(time.Minute)
 		if request := v.backend.LastUnpublish("old"); request == nil || len(request.GetSecrets()) > 0 || !v.get(va.Name).Status.Attached {

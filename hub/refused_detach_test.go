@@ -33,6 +33,28 @@ func (v *virtual) refuseToDetach(nodeID string, code codes.Code) {
 	v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerUnpublishVolume, Node: nodeID, Code: code}}})
 }
 
+// leaveAttached makes a volume that stays attached to node n as id-n when its VolumeAttachment is gone: the
+// driver refuses to detach it with a code.
+func (v *virtual) leaveAttached(code codes.Code) {
+	v.t.Helper()
+	va := v.attached()
+	v.refuseToDetach("id-n", code)
+	v.deleteWithoutDetach(va)
+}
+
+// connectOnceWithUnpublish has the driver come back without PUBLISH_UNPUBLISH_VOLUME after its first session,
+// which end ends.
+func (v *virtual) connectOnceWithUnpublish() (end func()) {
+	var sessions []*backendSession
+	v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
+		s := newBackendSession(v.backend)
+		s.info.Capabilities.PublishUnpublish = len(sessions) == 0
+		sessions = append(sessions, s)
+		return s, nil
+	}
+	return func() { sessions[0].Close() }
+}
+
 // unowned are the volumes that the hub says to have been left attached.
 func (v *virtual) unowned() int {
 	n := 0
@@ -107,9 +129,7 @@ func TestVolumeWhoseFinalizerWasTakenIsGivenUpWhenTheDriverDoesNotKnowIt(t *test
 func TestVolumeThatCannotBeDetachedDoesNotKeepItsPersistentVolumeForEver(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.start()
-		va := v.attached()
-		v.refuseToDetach("id-n", codes.Internal)
-		v.deleteWithoutDetach(va)
+		v.leaveAttached(codes.Internal)
 		v.delete(testbed.PersistentVolume{Name: "v"})
 		v.pass(5 * time.Minute)
 		if !v.hasVolume("v") {
@@ -167,9 +187,7 @@ func TestDriverThatHasJustStartedIsNotBelievedThatItKnowsNoVolume(t *testing.T) 
 			return s, err
 		}
 		v.start()
-		va := v.attached()
-		v.refuseToDetach("id-n", codes.NotFound)
-		v.deleteWithoutDetach(va)
+		v.leaveAttached(codes.NotFound)
 		for range 6 * 12 { // it crashes every ten minutes, for half a day
 			v.pass(10 * time.Minute)
 			sessions[len(sessions)-1].Close()
@@ -222,19 +240,11 @@ func TestDetachDoesNotHitALivingAttachmentAtAReusedNodeID(t *testing.T) {
 // A driver came back without PUBLISH_UNPUBLISH_VOLUME: nobody can be asked, and nobody may wait for ever.
 func TestVolumeThatNobodyCanDetachDoesNotKeepItsPersistentVolumeForEver(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		var sessions []*backendSession
-		v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
-			s := newBackendSession(v.backend)
-			s.info.Capabilities.PublishUnpublish = len(sessions) == 0
-			sessions = append(sessions, s)
-			return s, nil
-		}
+		endSession := v.connectOnceWithUnpublish()
 		v.start()
-		va := v.attached()
-		v.refuseToDetach("id-n", codes.Internal)
-		v.deleteWithoutDetach(va)
+		v.leaveAttached(codes.Internal)
 		v.delete(testbed.PersistentVolume{Name: "v"})
-		sessions[0].Close()
+		endSession()
 		v.pass(time.Hour)
 		if v.hasVolume("v") || v.unowned() != 1 {
 			t.Errorf("PersistentVolume there: %v, %d volumes said to be left attached; want it gone, and one", v.hasVolume("v"), v.unowned())

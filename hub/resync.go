@@ -11,17 +11,16 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// resyncEvery is how often a driver's caches are looked through for work that no event has led
-// to.
+// resyncEvery is how often the caches are searched for work that no event has led to.
 const resyncEvery = 5 * time.Minute
 
-// resyncNowAndThen does that until ctx ends: events are for speed, and what they miss is found here. It
-// costs no request.
+// resyncNowAndThen searches the caches for work that no event has led to, until ctx ends. It costs no
+// request.
 func (l *leader) resyncNowAndThen(ctx context.Context) {
 	l.every(ctx, func(registry.Settings) time.Duration { return resyncEvery }, func(ctx context.Context) { l.resync(klog.FromContext(ctx)) })
 }
 
-// resync asks for all work that is wanted and that has no entry. Entries keep their backoff.
+// resync adds entries for all work that is wanted and has none. Entries that exist keep their backoff.
 func (l *leader) resync(logger klog.Logger) {
 	missed := l.findMissing()
 	add := func(key volume.Key, lane volume.Lane, place func() volume.Place) {

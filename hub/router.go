@@ -10,7 +10,6 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 )
 
 // router hands each event of the cluster to the driver that it concerns, when it
@@ -42,22 +41,18 @@ func newRouter(h *Hub) *router {
 	return &router{hub: h, cluster: h.cluster, byName: map[string]listener{}, byFinalizer: map[string]*leader{}}
 }
 
-// open begins to hand events to a leader, unless close was called for it.
+// open begins to hand events to a leader.
 func (r *router) open(l *leader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l.gone {
-		return
-	}
 	r.byName[l.name] = l
 	r.byFinalizer[l.finalizer] = l
 }
 
-// close ends that for ever.
+// close ends that.
 func (r *router) close(l *leader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l.gone = true
 	if r.byName[l.name] == l {
 		delete(r.byName, l.name)
 	}
@@ -94,108 +89,88 @@ func (r *router) owner(finalizer string) *leader {
 	return r.byFinalizer[finalizer]
 }
 
-// listen registers the router with the caches, before they are filled. The
-// handlers only look up and enqueue: a slow one would delay every driver.
-func (r *router) listen() error {
-	return r.cluster.Listen(cache.Handlers{
-		Attachments: toolscache.ResourceEventHandlerFuncs{
-			AddFunc: contained(func(obj any) { r.attachmentChanged(nil, obj) }),
-			UpdateFunc: func(before, obj any) {
-				contained(func(obj any) { r.attachmentChanged(before, obj) })(obj)
-			},
-			DeleteFunc: contained(r.attachmentGone),
-		},
-		Volumes: toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(obj any) {
-				contained(func(obj any) { r.volumeChanged(nil, obj) })(obj)
-				contained(r.volumeAppeared)(obj)
-			},
-			UpdateFunc: func(before, obj any) {
-				contained(func(obj any) { r.volumeChanged(before, obj) })(obj)
-			},
-			DeleteFunc: contained(r.volumeGone),
-		},
-		Drivers: toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    contained(r.driverChanged),
-			UpdateFunc: func(_, obj any) { contained(r.driverChanged)(obj) },
-			DeleteFunc: func(obj any) { contained(r.driverChanged)(lastState(obj)) },
-		},
-		Nodes: toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { r.nodeChanged(nil, obj) },
-			UpdateFunc: r.nodeChanged,
-		},
-	})
-}
-
-// contained returns a handler that logs a panic of handle: an object that makes it panic must not end
-// the process, and with it the work for every driver.
-func contained(handle func(obj any)) func(obj any) {
-	return func(obj any) {
-		if err := panics.Catch(func() { handle(obj) }); err != nil {
-			klog.Background().Error(err, "Handling an event went wrong")
-		}
+// handlers returns what takes the changes of the caches. Handlers only look up and enqueue: a slow one
+// would delay every driver.
+func (r *router) handlers() cache.Handlers {
+	return cache.Handlers{
+		Attachments: typed(r.attachmentChanged, r.attachmentGone, r.attachmentMissed),
+		Volumes:     typed(r.volumeChanged, r.volumeGone, r.volumeGone),
+		Drivers:     typed(func(_, d *storagev1.CSIDriver) { r.driverChanged(d) }, r.driverChanged, r.driverChanged),
+		Nodes:       typed(r.nodeChanged, func(*storagev1.CSINode) {}, func(*storagev1.CSINode) {}),
 	}
 }
 
-func (r *router) attachmentChanged(before, after any) {
-	old, _ := before.(*storagev1.VolumeAttachment)
-	va, ok := after.(*storagev1.VolumeAttachment)
-	if ok && old != nil && old.UID != va.UID {
+// typed returns handlers of one type of objects. before is nil for an object that was added. missed takes the
+// last state in the cache of an object whose deletion the watch has missed. A panic is only logged: an
+// object that causes one must not end the process, and with it the work for every driver.
+func typed[T any](changed func(before, now *T), gone, missed func(last *T)) toolscache.ResourceEventHandlerFuncs {
+	handle := func(obj any, f func(*T)) {
+		if object, ok := obj.(*T); ok {
+			contain(func(err error) { klog.Background().Error(err, "Handling an event went wrong") }, func() { f(object) })
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { handle(obj, func(now *T) { changed(nil, now) }) },
+		UpdateFunc: func(old, obj any) {
+			before, _ := old.(*T)
+			handle(obj, func(now *T) { changed(before, now) })
+		},
+		DeleteFunc: func(obj any) {
+			if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				handle(unknown.Obj, missed)
+			} else {
+				handle(obj, gone)
+			}
+		},
+	}
+}
+
+func (r *router) attachmentChanged(before, va *storagev1.VolumeAttachment) {
+	if before != nil && before.UID != va.UID {
 		// A relist has seen neither the end of one nor the begin of the other.
-		r.attachmentGone(toolscache.DeletedFinalStateUnknown{Key: old.Name, Obj: old})
-		old = nil
+		r.attachmentMissed(before)
+		before = nil
 	}
-	if ok {
-		if l := r.listener(va.Spec.Attacher); l != nil {
-			l.onAttachment(old, va)
-		}
-		r.hub.windDown.note(va.Spec.Attacher)
+	if l := r.listener(va.Spec.Attacher); l != nil {
+		l.onAttachment(before, va)
 	}
+	r.hub.windDown.note(va.Spec.Attacher)
 }
 
-func (r *router) attachmentGone(obj any) {
-	va, ok := lastState(obj).(*storagev1.VolumeAttachment)
-	if !ok {
-		return
-	}
+func (r *router) attachmentGone(va *storagev1.VolumeAttachment) {
 	l := r.listener(va.Spec.Attacher)
 	if l != nil {
 		l.onAttachmentGone(va)
 	}
-	_, missed := obj.(toolscache.DeletedFinalStateUnknown)
-	if _, working := l.(*leader); !working && !missed {
+	if _, working := l.(*leader); !working {
 		r.hub.observeDeletion(va)
 	}
+	r.released(va)
+}
+
+// attachmentMissed takes a state of a VolumeAttachment that is gone, which need not be the last one.
+func (r *router) attachmentMissed(va *storagev1.VolumeAttachment) {
+	if l := r.listener(va.Spec.Attacher); l != nil {
+		l.onAttachmentGone(va)
+	}
+	r.released(va)
+}
+
+// released looks at what waited for a VolumeAttachment to go.
+func (r *router) released(va *storagev1.VolumeAttachment) {
 	r.hub.windDown.note(va.Spec.Attacher)
 	// An owner of the PersistentVolume's finalizers may have waited for this VolumeAttachment to go,
 	// also if it was another driver's.
 	name := attach.VolumeName(va)
 	if v := r.cluster.StoredVolume(name); v != nil {
-		r.volumeChanged(nil, v)
+		r.offer(v, v.Finalizers())
 	} else if !r.cluster.VolumeInUse(name) {
 		r.cluster.DropDeleted(name)
 	}
 }
 
-// lastState returns the object of a deletion. Where the watch has missed the
-// deletion itself, that is the last one that the cache had, and it may be nil.
-func lastState(obj any) any {
-	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-		return unknown.Obj
-	}
-	return obj
-}
-
-// volumeChanged takes a PersistentVolume to the drivers whose finalizer it has, or had before.
-func (r *router) volumeChanged(before, after any) {
-	v, ok := after.(*cache.StoredVolume)
-	if !ok {
-		return
-	}
-	finalizers := v.Finalizers()
-	if old, ok := before.(*cache.StoredVolume); ok {
-		finalizers = slices.Concat(finalizers, v.LostFinalizers(old))
-	}
+// offer takes a PersistentVolume to the owners of some finalizers.
+func (r *router) offer(v *cache.StoredVolume, finalizers []string) {
 	for _, finalizer := range finalizers {
 		if l := r.owner(finalizer); l != nil {
 			l.onVolume(v.PersistentVolume())
@@ -204,19 +179,19 @@ func (r *router) volumeChanged(before, after any) {
 	r.hub.windDown.note(finalizers...)
 }
 
-// volumeAppeared retries at once what failed for want of a PersistentVolume.
-func (r *router) volumeAppeared(obj any) {
-	if v, ok := obj.(*cache.StoredVolume); ok {
-		r.cluster.DropDeleted(v.Name())
-		r.retryNow(r.cluster.AttachmentsOfVolume(v.Name()))
-	}
-}
-
-func (r *router) volumeGone(obj any) {
-	v, ok := lastState(obj).(*cache.StoredVolume)
-	if !ok {
+// volumeChanged takes a PersistentVolume to the drivers whose finalizer it has, or had before. A new one lets
+// everything be tried again that failed for want of it.
+func (r *router) volumeChanged(before, v *cache.StoredVolume) {
+	if before != nil {
+		r.offer(v, slices.Concat(v.Finalizers(), v.LostFinalizers(before)))
 		return
 	}
+	r.offer(v, v.Finalizers())
+	r.cluster.DropDeleted(v.Name())
+	r.retryNow(r.cluster.AttachmentsOfVolume(v.Name()))
+}
+
+func (r *router) volumeGone(v *cache.StoredVolume) {
 	r.cluster.KeepDeleted(v)
 	for _, finalizer := range v.Finalizers() {
 		if l := r.owner(finalizer); l != nil {
@@ -228,23 +203,17 @@ func (r *router) volumeGone(obj any) {
 
 // driverChanged has a driver look at all its VolumeAttachments again: whether it
 // requires attaching at all may have changed.
-func (r *router) driverChanged(obj any) {
-	if object, ok := obj.(*storagev1.CSIDriver); ok {
-		if l := r.listener(object.Name); l != nil {
-			l.lookAgain()
-		}
+func (r *router) driverChanged(object *storagev1.CSIDriver) {
+	if l := r.listener(object.Name); l != nil {
+		l.lookAgain()
 	}
 }
 
 // nodeChanged retries at once what waits for a driver to register on a node.
-func (r *router) nodeChanged(before, after any) {
-	node, ok := after.(*storagev1.CSINode)
-	if !ok {
-		return
-	}
+func (r *router) nodeChanged(before, node *storagev1.CSINode) {
 	known := map[string]string{}
-	if old, ok := before.(*storagev1.CSINode); ok {
-		for _, d := range old.Spec.Drivers {
+	if before != nil {
+		for _, d := range before.Spec.Drivers {
 			known[d.Name] = d.NodeID
 		}
 	}

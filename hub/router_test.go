@@ -101,14 +101,14 @@ func guardedAttachment(va *storagev1.VolumeAttachment) {
 
 func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 	d := routed(t)
-	r := d.hub.routes
+	r := d.hub.routes.handlers()
 	for _, obj := range []any{nil, toolscache.DeletedFinalStateUnknown{Key: "va"}, toolscache.DeletedFinalStateUnknown{Key: "va", Obj: "odd"}, &cache.StoredVolume{}} {
-		r.attachmentGone(obj)
-		r.volumeGone(obj)
-		r.attachmentChanged(nil, obj)
-		r.volumeChanged(obj, obj)
-		r.nodeChanged(nil, obj)
-		r.driverChanged(lastState(obj))
+		r.Attachments.OnDelete(obj)
+		r.Volumes.OnDelete(obj)
+		r.Attachments.OnAdd(obj, false)
+		r.Volumes.OnUpdate(obj, obj)
+		r.Nodes.OnAdd(obj, false)
+		r.Drivers.OnDelete(obj)
 	}
 	for lane, v := range d.table.Lanes(time.Now()) {
 		if v.Queued+v.Delayed+v.Running > 0 {
@@ -120,7 +120,7 @@ func TestMissedDeletionIsNoticedAndNothingUnknownDoesHarm(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The object is of some time before: attached and guarded.
-	r.attachmentGone(toolscache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)})
+	r.Attachments.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "va", Obj: routedAttachment(guardedAttachment)})
 	if _, ok := d.table.Unowned(attach.Target{VolumeHandle: "handle", NodeID: "id"}); !ok {
 		t.Error("a volume whose VolumeAttachment vanished unseen is not looked after")
 	}

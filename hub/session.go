@@ -31,12 +31,11 @@ var errAway = errors.New("the driver is not connected")
 
 func isAway(err error) bool { return errors.Is(err, errAway) }
 
-// liveSession is the session that is in use, in one place so that it can be
-// swapped at once.
+// liveSession is a session that is or was in use.
 type liveSession struct {
 	Session
-	since time.Time   // when it was begun
-	ended atomic.Bool // it takes no call any more, those in flight may end
+	since time.Time   // when its use began
+	ended atomic.Bool // it takes no calls any more, those in flight may end
 }
 
 func (s *liveSession) end() {

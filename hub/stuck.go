@@ -19,7 +19,7 @@ import (
 // stuckEvery bounds how late a VolumeAttachment is found to be stuck.
 const stuckEvery = time.Minute
 
-// stuckError is what the status of a VolumeAttachment says when it has been without
+// stuckError is what the status of a VolumeAttachment says when an operation has been without
 // success for too long. It wraps the last error.
 type stuckError struct {
 	op    attach.Operation
@@ -34,9 +34,9 @@ func (e stuckError) Error() string {
 
 func (e stuckError) Unwrap() error { return e.last }
 
-// wantedSince returns when an operation was asked for, as the API server noted it, so
-// that a restart of the hub does not begin to count anew. It returns the zero time for
-// what nobody has asked for there: repairs of what is attached.
+// wantedSince returns when an operation was asked for, by the API server's times, so that a
+// restart of the hub does not begin to count anew. It is zero for an operation that nobody has
+// asked for there: the repair of a volume that is attached.
 func wantedSince(va *storagev1.VolumeAttachment, op attach.Operation) time.Time {
 	switch {
 	case op == attach.Detaching && va.DeletionTimestamp != nil:
@@ -51,10 +51,10 @@ func wantedSince(va *storagev1.VolumeAttachment, op attach.Operation) time.Time 
 // too long, also while the driver cannot be called.
 type stuckWatch struct {
 	leader *leader
-	known  map[types.UID]attach.Operation // stuck, at the last look
+	known  map[types.UID]attach.Operation // those that were stuck at the last look
 }
 
-// watchStuck finds them until ctx ends.
+// watchStuck looks for stuck VolumeAttachments until ctx ends.
 func (l *leader) watchStuck(ctx context.Context) {
 	w := &stuckWatch{leader: l}
 	l.every(ctx, func(s registry.Settings) time.Duration { return min(s.StuckAfter, stuckEvery) }, w.look)
@@ -88,25 +88,26 @@ func (w *stuckWatch) look(ctx context.Context) {
 	l.counters.setStuck(counts)
 }
 
-// whyStuck says what keeps a VolumeAttachment from success: the driver is away, the last error, or
-// what it waits for.
+// whyStuck returns what keeps a VolumeAttachment from success: the driver cannot be called, the last
+// error, or what it waits for.
 func (l *leader) whyStuck(name string) error {
 	if s := l.get(); !s.up {
 		return fmt.Errorf("%w: %s", errAway, s.connectionReason)
 	}
-	switch e, ok := l.table.Look(volume.ClaimKey(name)); {
+	e, ok := l.table.Look(volume.ClaimKey(name))
+	switch wait := waitOf(e.Wait, l.cluster); {
 	case e.Error != "":
 		return errors.New(e.Error)
-	case ok && e.Wait.Kind != volume.WaitWorker:
-		return fmt.Errorf("waiting for %s", waitOf(e.Wait, l.cluster))
+	case ok && wait.Kind != status.WaitForWorker:
+		return fmt.Errorf("waiting for %s", wait)
 	case ok && e.State == volume.Running:
 		return errors.New("the call to the driver has not returned yet")
 	}
 	return errors.New("waiting for a worker: all calls that the driver may have in flight take long")
 }
 
-// explainStuck writes why a VolumeAttachment is stuck into its status, if no error says
-// so: its driver cannot even be called. The next try adds more.
+// explainStuck writes into the status of a VolumeAttachment why it is stuck, unless an error is there:
+// a driver that cannot be called leaves none. The next try adds more.
 func (l *leader) explainStuck(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation) {
 	if op == attach.Attaching && va.Status.AttachError != nil || op == attach.Detaching && va.Status.DetachError != nil {
 		return

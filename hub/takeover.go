@@ -12,12 +12,12 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// When a driver is taken over, the caches may not show yet what the one before has
-// written last. To believe them would be to call the driver once more for what is done.
+// When a driver is taken over, the caches may not show yet what the former holder of the lease has written
+// last. A leader that believed them would call the driver again for what is done.
 
-// isFromBeforeTerm reports whether a state of a VolumeAttachment is from before this term, so that
-// whoever had the lease then may have written a later one. It compares with the Lease, which costs
-// no request: both have to be kept in one etcd.
+// isFromBeforeTerm reports whether a state of a VolumeAttachment is from before this term, so that the
+// holder of the lease may have written a later one. It compares with the Lease, which costs no
+// request: both must be kept in one etcd.
 func (l *leader) isFromBeforeTerm(va *storagev1.VolumeAttachment) bool {
 	began := l.term.ResourceVersion()
 	if began == "" {
@@ -27,15 +27,14 @@ func (l *leader) isFromBeforeTerm(va *storagev1.VolumeAttachment) bool {
 	return err == nil && order < 0
 }
 
-// staleCachePause is how long a PersistentVolume keeps its finalizer before it is looked at again
-// whether the cache has caught up. An API server tells a watch about once a minute how far
-// that has come.
+// staleCachePause is how long a PersistentVolume keeps its finalizer before the next look whether the
+// cache has caught up. An API server sends a bookmark to a watch about once a minute.
 const staleCachePause = time.Second
 
-// knowsAll reports whether the cache has every VolumeAttachment that whoever had the lease
-// before may have worked on: a PersistentVolume that none of those in the cache names may be
-// attached by one that it does not have yet. It asks once in a term. The Lease is no measure here:
-// leases may be kept in an etcd of their own.
+// knowsAll reports whether the cache has every VolumeAttachment that a former holder of the lease may have
+// worked on: a VolumeAttachment that the cache does not have yet may have a PersistentVolume attached. It
+// reads the collection's resourceVersion once in a term. That of the Lease is no measure here: leases
+// may be kept in an etcd of their own.
 func (l *leader) knowsAll(ctx context.Context) (bool, error) {
 	if l.term.Continues() || l.cacheIsNew.Load() {
 		return true, nil
@@ -46,7 +45,7 @@ func (l *leader) knowsAll(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		began = &version // another worker's answer is as good
+		began = &version // the answer of another worker is as good
 		l.collection.CompareAndSwap(nil, began)
 	}
 	order, err := resourceversion.CompareResourceVersion(l.cluster.AttachmentsVersion(), *began)
@@ -57,8 +56,8 @@ func (l *leader) knowsAll(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// catchUp returns a VolumeAttachment as it is when it is worked on for the first time in
-// a term, nil if it is gone. What has changed since the term began costs no request.
+// catchUp returns the present state of a VolumeAttachment when it is worked on for the first time in
+// a term, nil if it is gone. One that has changed since the term began costs no request.
 func (l *leader) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
 	if e.Retries.ReadAnew == va.UID || !l.isFromBeforeTerm(va) {
 		return va, nil
@@ -76,9 +75,9 @@ func (l *leader) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 	return now, nil
 }
 
-// readOthers reads those other VolumeAttachments of a volume anew that the cache has from before this
-// term: whoever had the lease then may have attached them, and their deletions may not be in the
-// cache yet. A detach that is found goes before an attach.
+// readOthers reads other VolumeAttachments of a volume again, if the cache has a state of them from before
+// this term: the former holder of the lease may have attached them, and the cache may not show their
+// deletion yet. A detach that it finds goes before an attach.
 func (l *leader) readOthers(ctx context.Context, va *storagev1.VolumeAttachment) {
 	for _, other := range l.cluster.AttachmentsOfVolume(attach.VolumeName(va)) { // none of an inline volume
 		if other.Name == va.Name || other.Spec.Attacher != l.name {

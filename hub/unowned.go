@@ -13,16 +13,16 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// ownerPause is how long it takes until it is looked at again who owns a volume.
+// ownerPause is the time between two looks at who owns a volume.
 const ownerPause = time.Second
 
-// errCannotDetach says that a volume stays attached because nobody can be asked to detach it.
+// errCannotDetach says that a volume stays attached because the driver cannot detach it any more.
 var errCannotDetach = errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOLUME and cannot be asked to detach what it attached")
 
-// workOnUnowned detaches a volume from where no VolumeAttachment owns it, as far as this process knows:
-// the deletion of one raced with its finalizer, somebody took the finalizer (kubernetes/kubernetes
-// issue 124749), or it wants the volume at another target now. If another one owns it there, it
-// is left to that.
+// workOnUnowned detaches a volume from a target where no VolumeAttachment owns it, as far as this process
+// knows: the deletion of its VolumeAttachment raced with the finalizer, somebody took the finalizer
+// (kubernetes/kubernetes issue 124749), or the VolumeAttachment wants another target now. If another
+// VolumeAttachment owns the volume there, it is left to that.
 func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	target := e.Key.Target
 	u, ok := l.table.Unowned(target)
@@ -63,14 +63,14 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 			err = errOwnerUnclear
 		}
 		if l.table.UnownedWaits(target, err, time.Now()) < retryMax {
-			// Who wants it there may publish it, or go again: an attach elsewhere waits as long.
+			// The VolumeAttachment that wants it there may publish it, or go: an attach elsewhere waits as long.
 			l.table.Postpone(e, e.Lane(), ownerPause)
 			return
 		}
 		if owner == volume.Unclear {
 			l.table.DoneFor(e, volume.DetachLane, retryMax)
 			return
-		} // else who wants it there cannot publish it now, and publishes it again later
+		} // else the VolumeAttachment that wants it there cannot publish it now, and publishes it again later
 	}
 	err = l.unpublish(ctx, u.Publication, target, nil)
 	switch {
@@ -87,7 +87,7 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	}
 }
 
-// retryUnowned ends the run of an entry that could not detach, for good if it is hopeless.
+// retryUnowned ends the run of an entry whose detach failed, for good if it is hopeless.
 func (l *leader) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Unowned, err error) {
 	now, settings := time.Now(), l.settings()
 	u, ok := l.unownedFailed(u, err, now)
@@ -114,8 +114,8 @@ func (l *leader) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 	l.table.DoneFor(e, volume.DetachLane, delay)
 }
 
-// unownedFailed takes in that the detach of an unowned publication has failed, and returns how it
-// stands, and whether there is still one.
+// unownedFailed notes that the detach of an unowned publication has failed. It returns the publication
+// as it is now, and whether there still is one.
 func (l *leader) unownedFailed(u volume.Unowned, err error, now time.Time) (volume.Unowned, bool) {
 	u, ok := l.table.UnownedFailed(u.Target, err, now)
 	if !ok {
@@ -126,8 +126,8 @@ func (l *leader) unownedFailed(u volume.Unowned, err error, now time.Time) (volu
 	return u, true
 }
 
-// isLeftShared reports whether a volume that was published at a target is surely a multi-node one, now
-// and as it was published. The PersistentVolume may be gone.
+// isLeftShared reports whether a published volume is surely a multi-node volume, now and as it was
+// published. Its PersistentVolume may be gone.
 func (l *leader) isLeftShared(left volume.Identity, r attach.Record) bool {
 	var pv *corev1.PersistentVolume
 	if left.PersistentVolume != "" {
@@ -138,7 +138,7 @@ func (l *leader) isLeftShared(left volume.Identity, r attach.Record) bool {
 	return r.SurelyMultiNode(pv)
 }
 
-// sinceConnected is when the session of the moment began.
+// sinceConnected returns when the latest session began.
 func (l *leader) sinceConnected() time.Time {
 	if s := l.session(); s != nil {
 		return s.since
@@ -146,7 +146,7 @@ func (l *leader) sinceConnected() time.Time {
 	return time.Now()
 }
 
-// unowned returns the unowned publications, the oldest first and not more than are shown, and how many
+// unowned returns the unowned publications, the oldest first and at most status.MostUnowned, and how many
 // there are.
 func (l *leader) unowned() ([]status.UnownedPublication, int) {
 	all := l.table.UnownedAll()

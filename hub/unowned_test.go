@@ -23,18 +23,10 @@ import (
 // with attachRequired true it waits, visibly.
 func TestVolumeLeftAttachedIsForgottenWhenItsDriverSaysTwiceThatItAttachesNothing(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		var sessions []*backendSession
-		v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
-			s := newBackendSession(v.backend)
-			s.info.Capabilities.PublishUnpublish = len(sessions) == 0
-			sessions = append(sessions, s)
-			return s, nil
-		}
+		endSession := v.connectOnceWithUnpublish()
 		v.start()
-		va := v.attached()
-		v.refuseToDetach("id-n", codes.Internal)
-		v.deleteWithoutDetach(va)
-		sessions[0].Close()
+		v.leaveAttached(codes.Internal)
+		endSession()
 		v.pass(time.Minute)
 		calls := v.backend.Books().Methods[fakecsi.ControllerUnpublishVolume].Begun
 		v.pass(24 * time.Hour)
@@ -103,7 +95,7 @@ func TestVolumeLeftAttachedEndsWhenTheDriverListsItElsewhere(t *testing.T) {
 				}
 				v.register("n", "id-n")
 				v.create(testbed.Secret{Name: "secret", Data: map[string]string{"key": "one"}})
-				v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Secret: &corev1.SecretReference{Namespace: "default", Name: "secret"}})
+				v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Secret: secretRef("secret")})
 				stop := v.start()
 				va := v.attachment("v", "n")
 				v.create(va)
@@ -147,16 +139,10 @@ func TestVolumeLeftAttachedIsDetachedWithTheSecretOfItsPublish(t *testing.T) {
 	for name, handle := range map[string]string{"the PersistentVolume has another secret": "v", "and another handle": "new"} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(v *virtual) {
-				v.create(testbed.Secret{Name: "first", Data: map[string]string{"key": "one"}}, testbed.Secret{Name: "second", Data: map[string]string{"key": "two"}})
-				v.register("n", "id-n")
-				v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Secret: &corev1.SecretReference{Namespace: "default", Name: "first"}})
-				v.start()
-				va := v.attachment("v", "n")
-				v.create(va)
-				v.pass(time.Second)
+				_, va := v.attachedWithSecret()
 				v.refuseToDetach("id-n", codes.Internal)
 				v.deleteWithoutDetach(va)
-				v.recreate(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Handle: handle, Secret: &corev1.SecretReference{Namespace: "default", Name: "second"}})
+				v.recreate(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Handle: handle, Secret: secretRef("second")})
 				v.turn(fakecsi.Knobs{ClearFaults: true})
 				v.pass(time.Hour)
 				if got := v.backend.LastUnpublish("v").GetSecrets()["key"]; got != "one" || v.unowned() > 0 {
@@ -288,9 +274,7 @@ func TestVolumeLeftAttachedIsRememberedWhateverComesBetween(t *testing.T) {
 				v.leased()
 				v.start()
 				v.pass(time.Minute)
-				va := v.attached()
-				v.refuseToDetach("id-n", codes.Internal)
-				v.deleteWithoutDetach(va)
+				v.leaveAttached(codes.Internal)
 				v.pass(time.Minute)
 				between(v, last.Load())
 				v.pass(time.Minute)

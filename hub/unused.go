@@ -11,10 +11,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// checkUnused says what keeps a volume from being detached that nobody has asked to
-// detach, because its driver does not require attaching any more: that it is in use on
-// its node, or that this cannot be told. A CSIDriver object that was made again with
-// the wrong attachRequired must not take volumes from running pods.
+// checkUnused returns an error if a volume is in use on its node, or if that cannot be told. It is asked
+// before a detach that nobody but a driver without attachRequired asks for: a CSIDriver object that was
+// made again with the wrong attachRequired must not take volumes from running pods.
 func (l *leader) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment, plan attach.Plan) error {
 	node, err := l.cluster.ReadNode(ctx, va.Spec.NodeName)
 	if err != nil {

@@ -56,7 +56,7 @@ func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *te
 			if c.observed {
 				defer d.hub.routes.observe(routedDriver, observing{observe.New(observe.Options{Driver: routedDriver, Cluster: d.cluster})})()
 			}
-			d.hub.routes.attachmentGone(c.gone)
+			d.hub.routes.handlers().Attachments.OnDelete(c.gone)
 			table.Forget(time.Now()) // what happens when a driver is taken over
 			want := map[attach.Target]string{}
 			if c.want {

@@ -9,7 +9,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// Drivers returns every driver that is engaged, as part of a status.Source.
+// Drivers returns every driver that is served or drains, as part of a status.Source.
 func (h *Hub) Drivers() []status.Driver {
 	h.mu.Lock()
 	managers := maps.Clone(h.managers)
@@ -22,7 +22,7 @@ func (h *Hub) Drivers() []status.Driver {
 	return drivers
 }
 
-// view returns what is to be seen of the driver.
+// view returns what the status shows of the driver.
 func (m *manager) view(now time.Time) status.Driver {
 	s := m.get()
 	v := status.Driver{
@@ -68,7 +68,7 @@ func (m *manager) view(now time.Time) status.Driver {
 	return v
 }
 
-// leaseView says who has the lease of a driver.
+// leaseView returns who has the lease of a driver.
 func (h *Hub) leaseView(s driverState) status.Lease {
 	v := status.Lease{Mine: s.leader != nil}
 	if h.options.Leases == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// backfill asks for all that the caches say has to be done. The route is open before, so that
-// nothing falls between caches and events.
+// backfill adds entries for all work that the caches show. The route must be open before, so that no change
+// falls between caches and events.
 func (l *leader) backfill() {
 	decider := l.decider()
 	// Unowned publications come first: they go before an attach elsewhere.
@@ -30,8 +30,8 @@ func (l *leader) backfill() {
 	}
 }
 
-// confirm makes the unowned publications this process' to see to, except those of single-node volumes
-// that another process has attached elsewhere since.
+// confirm has this process detach the unowned publications, except those of single-node volumes that
+// another process has attached elsewhere since.
 func (l *leader) confirm() {
 	for _, u := range l.table.UnownedAll() {
 		since := cmp.Or(u.Unconfirmed, u.Gap)
@@ -48,7 +48,7 @@ func (l *leader) confirm() {
 	l.table.Confirm()
 }
 
-// findMissing ends the claims whose objects went while nobody listened, and returns how many that
+// findMissing ends the claims whose objects went while no route was open, and returns how many there
 // were.
 func (l *leader) findMissing() int {
 	missing := 0
@@ -60,8 +60,8 @@ func (l *leader) findMissing() int {
 	return missing
 }
 
-// placeOf returns where the driver has to be called for an operation, as far as the caches tell. A
-// worker that has read the objects may find another place.
+// placeOf returns where the driver has to be called for an operation, by the caches. A worker that has
+// read the objects may find another place.
 func (l *leader) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) volume.Place {
 	noted := attach.NotedTarget(va)
 	p := volume.Place{Node: va.Spec.NodeName}
@@ -94,7 +94,7 @@ func (l *leader) onAttachment(before, va *storagev1.VolumeAttachment) {
 	l.checkWriter(before, va)
 	l.overlay.VolumeAttachmentChanged(va)
 	if va = l.overlay.Attachment(va.Name); va == nil {
-		return // it is gone meanwhile, and the event that says so follows
+		return // it is gone by now, and the event of its deletion follows
 	}
 	known, unchanged := l.table.Known(va)
 	op := l.decider().Wanted(va)
@@ -116,16 +116,15 @@ func (l *leader) onAttachmentGone(va *storagev1.VolumeAttachment) {
 	l.table.Gone(volume.IdentityOf(va), last)
 }
 
-// cutShort reports whether the last state of a VolumeAttachment shows that it vanished without
-// having been deleted in the regular way: its finalizer came at the same time, and nobody has
-// detached it (kubernetes/kubernetes issue 124749), or somebody took the finalizer while it was
-// attached.
+// cutShort reports whether the last state of a VolumeAttachment shows that it was not deleted in the
+// regular way: the finalizer came at the same time, and nobody has detached the volume
+// (kubernetes/kubernetes issue 124749), or somebody took the finalizer while it was attached.
 func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
 	return va.DeletionTimestamp == nil && (attach.HasFinalizer(va.Finalizers, finalizer) || va.Status.Attached)
 }
 
-// onVolume takes a PersistentVolume that has or had the driver's finalizer and was added
-// or has changed, or that a VolumeAttachment has let go of.
+// onVolume takes a PersistentVolume that has or had the driver's finalizer, when it was added or has
+// changed, or when a VolumeAttachment that named it is gone.
 func (l *leader) onVolume(pv *corev1.PersistentVolume) {
 	l.overlay.PersistentVolumeChanged(pv)
 	if attach.HasFinalizer(pv.Finalizers, l.finalizer) && attach.Leaving(pv, l.name) {

@@ -48,7 +48,7 @@ func (w *windDown) note(drivers ...string) {
 	}
 }
 
-// needed returns the drivers of a snapshot that are to be served now: those with WindDown
+// needed returns the drivers of a snapshot that have to be served now: those with WindDown
 // only if something is left of them.
 func (h *Hub) needed(want registry.Snapshot) registry.Snapshot {
 	h.windDown.follow(want) // before looking, so that no change falls in between
@@ -74,8 +74,8 @@ func (h *Hub) isLeft(name string) bool {
 	return t != nil && (t.IsOwed() || h.isUnseen(t))
 }
 
-// isUnseen reports whether there is a claim of a VolumeAttachment that is gone from the
-// cache. The cache loses it before anybody is told: its volume may be attached.
+// isUnseen reports whether there is a claim of a VolumeAttachment that is gone from the cache: the cache
+// drops it before the event is handled, and its volume may be attached.
 func (h *Hub) isUnseen(t *volume.Table) bool {
 	return slices.ContainsFunc(t.Claims(), func(c volume.ClaimView) bool { return h.cluster.Attachment(c.Name) == nil })
 }

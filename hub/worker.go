@@ -48,7 +48,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 		return
 	}
 	if va == nil {
-		l.table.Done(e) // the watch will tell of its end
+		l.table.Done(e) // the watch will report its deletion
 		return
 	}
 	op, err := l.carryOut(ctx, e, va, c)
@@ -63,7 +63,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 	}
 }
 
-// succeeded ends the run of an entry that has done what was wanted.
+// succeeded ends the run of an entry whose operation has succeeded.
 func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op attach.Operation) {
 	if op != attach.Idle {
 		l.counters.countSuccess(operationOf(op), time.Since(e.Since()))
@@ -71,7 +71,7 @@ func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 	e.Retries = volume.Retries{}
 	l.table.NoteFailure(e, 0, "")
 	l.table.SetLost(va, false)
-	l.table.Changed(e) // what came meanwhile is looked at here
+	l.table.Changed(e) // changes that came meanwhile are looked at here
 	switch next, lane := l.wanted(va.Name); {
 	case next == attach.Idle:
 		if l.overlay.Attachment(va.Name) == nil {
@@ -81,24 +81,23 @@ func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 	case next == op && op == attach.Detaching:
 		// The object is gone, and the cache still has it: a watch that has ended may be a minute late.
 		l.table.DoneFor(e, lane, l.settings().Retry.Max)
-	case next == op: // done, and yet still wanted: somebody undoes it
+	case next == op: // it is wanted again: somebody undoes it
 		l.table.DoneFor(e, lane, l.settings().Retry.Initial)
 	default: // deleted while it was being attached
 		l.table.DoneFor(e, lane, 0)
 	}
 }
 
-// fencePause is how long work waits that came to the fence: the next renewal of the
-// lease opens it, or the lease is lost.
+// fencePause is how long work waits that the fence has stopped: the next renewal of the lease
+// opens the fence, or the lease is lost.
 const fencePause = 100 * time.Millisecond
 
 // errBlocked says that an entry waits for another one and has left its worker.
 var errBlocked = errors.New("blocked by other work")
 
-// carryOut decides and does. It returns the operation that it found wanted.
+// carryOut decides what a VolumeAttachment needs and does it. It returns the operation that was wanted.
 func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Operation, error) {
-	// One object and one decider for all of it: what changes meanwhile is looked at
-	// when this has ended.
+	// One object and one decider for the whole run: what changes meanwhile is looked at when it has ended.
 	decider := l.decider()
 	op, _ := l.wantedOf(decider, va)
 	if op == attach.Idle {
@@ -124,7 +123,7 @@ func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.Vo
 	return op, nil
 }
 
-// plan reads the objects and says what a VolumeAttachment needs.
+// plan reads the objects and decides what a VolumeAttachment needs.
 func (l *leader) plan(ctx context.Context, decider attach.Driver, op attach.Operation, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Plan, error) {
 	facts, err := l.overlay.ReadFacts(ctx, va)
 	if err != nil {
@@ -147,25 +146,23 @@ func (l *leader) plan(ctx context.Context, decider attach.Driver, op attach.Oper
 	return plan, err
 }
 
-// aloneAfter is how often in a row a driver may go away while it is called for one
-// volume before that is taken for the volume's own fault: it may be what ends the
-// driver, and with it the calls for all others.
+// aloneAfter is how often in a row a driver may go away during a call for one volume. After that, it counts
+// as the volume's fault: this call may be what ends the driver, and with it the calls for all others.
 const aloneAfter = 3
 
-// troubleAfter is how long the Kubernetes API may be out of order for one VolumeAttachment
-// before its status says so: most of that is over in seconds.
+// troubleAfter is how long requests to the Kubernetes API may fail for one VolumeAttachment before its
+// status says so: most such trouble is over in seconds.
 const troubleAfter = 5 * time.Second
 
-// isOfTheVolume reports whether an error is for the status: whoever waits for the volume can do
-// nothing about a short trouble of the Kubernetes API, this process' lease or a driver that
-// has just gone.
+// isOfTheVolume reports whether an error belongs into the status: a user of the volume can do nothing about
+// short trouble of the Kubernetes API, this process' lease or a driver that has just gone away.
 func (l *leader) isOfTheVolume(e *volume.Entry, err error) bool {
 	lasting := attach.CannotServe(err) && e.Retries.Failures > 0 && time.Since(e.Retries.Since) >= troubleAfter
 	return (lasting || !attach.NotReady(err)) && !isFenced(err) && !l.waitsOut(e, err)
 }
 
-// waitsOut reports whether a failure is only that the driver has gone away, so that the work waits
-// with all the other work.
+// waitsOut reports whether a failure only says that the driver has gone away: the work then waits with
+// all other work.
 func (l *leader) waitsOut(e *volume.Entry, err error) bool {
 	if !isAway(err) {
 		e.Retries.Aways = 0
@@ -174,7 +171,7 @@ func (l *leader) waitsOut(e *volume.Entry, err error) bool {
 	return e.Retries.Away(l.session()) <= aloneAfter
 }
 
-// retry ends the run of an entry that did not succeed.
+// retry ends the run of an entry whose operation has failed.
 func (l *leader) retry(ctx context.Context, e *volume.Entry, c *volume.Claim, op attach.Operation, err error) {
 	name := e.Key.Name
 	if l.waitsOut(e, err) {
@@ -192,15 +189,15 @@ func (l *leader) retry(ctx context.Context, e *volume.Entry, c *volume.Claim, op
 	delay := backoff(l.settings().Retry, failures, err, jitter)
 	changed := l.table.Changed(e)
 	next, lane := l.wanted(name)
-	// Deleted meanwhile: the detach does not wait for the attach's backoff. And what was
-	// stale has just been read anew.
+	// If the object was deleted meanwhile, the detach does not wait for the attach's backoff. A stale
+	// object has just been read again.
 	if next != op || changed && !l.isUnchanged(name) || failures == 1 && errors.Is(err, attach.ErrStale) {
 		delay = 0
 	}
 	klog.FromContext(ctx).V(2).Info("Not done, will try again", "operation", op,
 		"failures", failures, "in", delay, "err", err)
-	// The driver was not asked: an attach elsewhere waits until it is. If the volume is unpublished
-	// already, nothing is left to wait for.
+	// The driver was not called: an attach elsewhere waits until it is. If the volume is unpublished
+	// already, there is nothing to wait for.
 	if delay > 0 && attach.NotReady(err) && l.table.Believed(c).Belief != volume.Unpublished {
 		l.table.Postpone(e, lane, delay)
 		return
@@ -208,8 +205,8 @@ func (l *leader) retry(ctx context.Context, e *volume.Entry, c *volume.Claim, op
 	l.table.DoneFor(e, lane, delay)
 }
 
-// refresh reads a VolumeAttachment anew, when a write has shown that the caches are
-// behind or that another writer is at work, with its PersistentVolume.
+// refresh reads a VolumeAttachment and its PersistentVolume again, after a write has shown that the caches
+// are behind or that another writer is at work.
 func (l *leader) refresh(ctx context.Context, name string) {
 	before := l.overlay.Attachment(name)
 	va, err := l.cluster.ReadAttachment(ctx, name)
@@ -226,8 +223,8 @@ func (l *leader) refresh(ctx context.Context, name string) {
 	l.refreshVolume(ctx, attach.VolumeName(va))
 }
 
-// saveError writes an error into the status, if it is for it. That this fails is no reason to do
-// anything but say so: the operation is tried again anyway.
+// saveError writes an error into the status, if it belongs there. A failure to write it is only logged: the
+// operation is tried again anyway.
 func (l *leader) saveError(ctx context.Context, va *storagev1.VolumeAttachment, e *volume.Entry, op attach.Operation, cause error) {
 	if !l.isOfTheVolume(e, cause) {
 		return
