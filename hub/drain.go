@@ -39,7 +39,7 @@ func (d *driver) detachUnowned(ctx context.Context) {
 	for _, all := range byVolume {
 		var alone []volume.Unowned
 		for _, u := range all {
-			if parallel && d.isLeftShared(u.Left, u.Record) {
+			if parallel && d.isLeftShared(u.FormerOwner, u.Record) {
 				continue
 			}
 			alone = append(alone, u)
@@ -83,8 +83,8 @@ func (d *driver) findVanished(ctx context.Context) {
 // detachNow detaches an unowned publication, unless a VolumeAttachment owns it. One that only wants it
 // there will have it attached again.
 func (d *driver) detachNow(ctx context.Context, u volume.Unowned) {
-	logger := klog.FromContext(ctx).WithValues("volumeHandle", u.Target.VolumeHandle, "node", u.Left.Node)
-	switch owner, err := d.owners(ctx, u.Left, u.Target); owner {
+	logger := klog.FromContext(ctx).WithValues("volumeHandle", u.Target.VolumeHandle, "node", u.FormerOwner.Node)
+	switch owner, err := d.owners(ctx, u.FormerOwner, u.Target); owner {
 	case volume.Owned:
 		d.table.ResolveOwned(u)
 		return

@@ -28,15 +28,15 @@ func (d *driver) workOnFinalizer(ctx context.Context, e *volume.Entry) {
 	claimed, published := d.table.Withholds(name, attach.VolumeHandle(pv), d.desired.settings().StuckAfter, time.Now())
 	switch {
 	case claimed: // its VolumeAttachment has just gone, maybe in the middle of its detach
-		d.table.DoneFor(e, volume.ReleaseLane, retry.Initial)
+		d.table.DoneFor(e, volume.FinalizerLane, retry.Initial)
 		return
 	case published: // and it must not be deleted before it is not
-		d.table.DoneFor(e, volume.ReleaseLane, retry.Max)
+		d.table.DoneFor(e, volume.FinalizerLane, retry.Max)
 		return
 	}
 	known, err := d.knowsAll(ctx)
 	if err == nil && !known {
-		d.table.DoneFor(e, volume.ReleaseLane, staleCachePause)
+		d.table.DoneFor(e, volume.FinalizerLane, staleCachePause)
 		return
 	}
 	if err == nil {
@@ -52,7 +52,7 @@ func (d *driver) workOnFinalizer(ctx context.Context, e *volume.Entry) {
 		delay := backoff(retry, e.Retries.Failed(attach.Detaching, time.Now()), err, jitter)
 		klog.FromContext(ctx).V(2).Info("Cannot remove the finalizer from the PersistentVolume, will try again",
 			"persistentVolume", name, "in", delay, "err", err)
-		d.table.DoneFor(e, volume.ReleaseLane, delay)
+		d.table.DoneFor(e, volume.FinalizerLane, delay)
 	default:
 		d.table.Done(e)
 	}

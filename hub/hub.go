@@ -117,9 +117,9 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	switch {
 	case !ok:
 	case cutShort(va, t.Finalizer):
-		t.Observe(volume.IdentityOf(va), last, time.Now())
+		t.ObserveDeletion(volume.IdentityOf(va), last, time.Now())
 	default: // whoever has the lease has detached it
-		t.Unconfirm(last.Target, va.UID)
+		t.ObserveDetach(last.Target, va.UID)
 	}
 }
 

@@ -43,7 +43,7 @@ func (d *driver) resync(logger klog.Logger) {
 	}
 	for _, pv := range d.cluster.ReleasableVolumes(d.finalizer) {
 		if attach.Leaving(pv, d.name) && !d.cluster.VolumeInUse(pv.Name) {
-			add(volume.FinalizerKey(pv.Name), volume.ReleaseLane, func() volume.Place { return volume.Place{} })
+			add(volume.FinalizerKey(pv.Name), volume.FinalizerLane, func() volume.Place { return volume.Place{} })
 		}
 	}
 	if missed > 0 {

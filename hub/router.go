@@ -23,9 +23,9 @@ type router struct {
 	stray    func(*storagev1.VolumeAttachment)
 	windDown *windDown
 
-	mu         sync.RWMutex
-	byName     map[string]listener // CSI driver name
-	byGuardian map[string]*driver  // finalizer
+	mu          sync.RWMutex
+	byName      map[string]listener // CSI driver name
+	byFinalizer map[string]*driver
 }
 
 // listener takes the events of one driver. Its methods must not block.
@@ -42,7 +42,7 @@ type listener interface {
 }
 
 func newRouter(c *cache.Cluster, stray func(*storagev1.VolumeAttachment), w *windDown) *router {
-	return &router{cluster: c, stray: stray, windDown: w, byName: map[string]listener{}, byGuardian: map[string]*driver{}}
+	return &router{cluster: c, stray: stray, windDown: w, byName: map[string]listener{}, byFinalizer: map[string]*driver{}}
 }
 
 // open begins to hand events to a driver, unless it has been closed.
@@ -53,7 +53,7 @@ func (r *router) open(d *driver) {
 		return
 	}
 	r.byName[d.name] = d
-	r.byGuardian[d.finalizer] = d
+	r.byFinalizer[d.finalizer] = d
 }
 
 // close ends that for ever.
@@ -64,8 +64,8 @@ func (r *router) close(d *driver) {
 	if r.byName[d.name] == d {
 		delete(r.byName, d.name)
 	}
-	if r.byGuardian[d.finalizer] == d {
-		delete(r.byGuardian, d.finalizer)
+	if r.byFinalizer[d.finalizer] == d {
+		delete(r.byFinalizer, d.finalizer)
 	}
 }
 
@@ -90,10 +90,11 @@ func (r *router) listener(driver string) listener {
 	return r.byName[driver]
 }
 
-func (r *router) guardian(finalizer string) *driver {
+// ownerOf returns the driver that is served here and has a finalizer, nil if there is none.
+func (r *router) ownerOf(finalizer string) *driver {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.byGuardian[finalizer]
+	return r.byFinalizer[finalizer]
 }
 
 // listen registers the router with the caches, before they are filled. The
@@ -199,7 +200,7 @@ func (r *router) volumeChanged(before, after any) {
 		guards = slices.Concat(guards, v.LostFinalizers(old))
 	}
 	for _, finalizer := range guards {
-		if d := r.guardian(finalizer); d != nil {
+		if d := r.ownerOf(finalizer); d != nil {
 			d.onVolume(v.PersistentVolume())
 		}
 	}
@@ -221,7 +222,7 @@ func (r *router) volumeGone(obj any) {
 	}
 	r.cluster.KeepDeleted(v)
 	for _, finalizer := range v.Finalizers() {
-		if d := r.guardian(finalizer); d != nil {
+		if d := r.ownerOf(finalizer); d != nil {
 			d.overlay.PersistentVolumeChanged(v.PersistentVolume()) // forgets the write that took the finalizer
 		}
 	}

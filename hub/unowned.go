@@ -32,9 +32,9 @@ func (d *driver) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	}
 	if e.Retries.Since.IsZero() {
 		e.Retries.Since = time.Now()
-		if !d.table.HasLeft(u.Left, target) {
+		if !d.table.HasDisowned(u.FormerOwner, target) {
 			klog.FromContext(ctx).Info("VolumeAttachment is gone with its volume still attached, detaching it",
-				"volumeAttachment", u.Left.Name, "volumeHandle", target.VolumeHandle, "node", u.Left.Node)
+				"volumeAttachment", u.FormerOwner.Name, "volumeHandle", target.VolumeHandle, "node", u.FormerOwner.Node)
 		}
 	}
 	retryMax := d.desired.settings().Retry.Max
@@ -48,17 +48,17 @@ func (d *driver) workOnUnowned(ctx context.Context, e *volume.Entry) {
 		d.table.DoneFor(e, volume.DetachLane, retryMax)
 		return
 	}
-	if !d.table.Reserve(e, volume.Place{Target: target, Node: u.Left.Node, Shared: d.isLeftShared(u.Left, u.Record)}) {
+	if !d.table.Reserve(e, volume.Place{Target: target, Node: u.FormerOwner.Node, Shared: d.isLeftShared(u.FormerOwner, u.Record)}) {
 		return
 	}
-	owner, err := d.owners(ctx, u.Left, target)
+	owner, err := d.owners(ctx, u.FormerOwner, target)
 	switch owner {
 	case volume.Owned:
 		d.table.ResolveOwned(u)
 		d.table.Done(e)
 		return
 	case volume.Wanted, volume.Unclear:
-		klog.FromContext(ctx).V(2).Info("Not detached, as it is not sure that no VolumeAttachment has it there", "volumeHandle", target.VolumeHandle, "node", u.Left.Node, "err", err)
+		klog.FromContext(ctx).V(2).Info("Not detached, as it is not sure that no VolumeAttachment has it there", "volumeHandle", target.VolumeHandle, "node", u.FormerOwner.Node, "err", err)
 		if err == nil {
 			err = errOwnerUnclear
 		}
@@ -75,14 +75,17 @@ func (d *driver) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	err = d.unpublish(ctx, u.Publication, target, nil)
 	switch {
 	case err == nil:
-		klog.FromContext(ctx).Info("Detached a volume from where no VolumeAttachment has it any more", "volumeHandle", target.VolumeHandle, "node", u.Left.Node)
+		klog.FromContext(ctx).Info("Detached a volume from where no VolumeAttachment has it any more", "volumeHandle", target.VolumeHandle, "node", u.FormerOwner.Node)
 		d.table.Resolve(target)
 		d.table.Done(e)
 	case isFenced(err):
 		d.table.Postpone(e, e.Lane(), fencePause)
-	case d.waitsOut(e, err):
-		d.table.DoneFor(e, volume.DetachLane, 0)
 	default:
+		d.countAway(e, err)
+		if waitsForDriver(e, err) {
+			d.table.DoneFor(e, volume.DetachLane, 0)
+			return
+		}
 		d.retryUnowned(ctx, e, u, err)
 	}
 }
@@ -97,7 +100,7 @@ func (d *driver) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 	}
 	if u.Hopeless(settings.StuckAfter, d.sinceConnected(), now) {
 		d.logger.Info("Gave up to detach a volume: the driver does not know it there", "volumeHandle", u.Target.VolumeHandle, "nodeID", u.Target.NodeID,
-			"node", u.Left.Node, "volumeAttachment", u.Left.Name, "tries", u.Failures, "lastError", u.Error)
+			"node", u.FormerOwner.Node, "volumeAttachment", u.FormerOwner.Name, "tries", u.Failures, "lastError", u.Error)
 		d.events.gaveUp(u)
 		d.tally.metrics.GaveUp()
 		d.table.Resolve(u.Target)
@@ -106,7 +109,7 @@ func (d *driver) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 	}
 	delay := backoff(settings.Retry, u.Failures, err, jitter)
 	klog.FromContext(ctx).V(2).Info("Cannot detach a volume whose VolumeAttachment is gone, will try again",
-		"volumeHandle", u.Target.VolumeHandle, "node", u.Left.Node, "failures", u.Failures, "in", delay, "err", err)
+		"volumeHandle", u.Target.VolumeHandle, "node", u.FormerOwner.Node, "failures", u.Failures, "in", delay, "err", err)
 	if attach.NotReady(err) { // the driver was not asked: an attach elsewhere waits until it is
 		d.table.Postpone(e, volume.DetachLane, delay)
 		return
@@ -121,8 +124,8 @@ func (d *driver) unownedFailed(u volume.Unowned, err error, now time.Time) (volu
 	if !ok {
 		return u, false
 	}
-	d.events.failed(goneObject(u.Left), attach.Detaching, err)
-	d.tally.failedWith(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.Left.Name, Text: u.Error}, now.Sub(u.Since))
+	d.events.failed(goneObject(u.FormerOwner), attach.Detaching, err)
+	d.tally.failedWith(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.FormerOwner.Name, Text: u.Error}, now.Sub(u.Since))
 	return u, true
 }
 
@@ -156,9 +159,9 @@ func (d *driver) unowned() ([]status.UnownedPublication, int) {
 		shown[i] = status.UnownedPublication{
 			VolumeHandle:     u.Target.VolumeHandle,
 			NodeID:           u.Target.NodeID,
-			Node:             u.Left.Node,
-			PersistentVolume: u.Left.PersistentVolume,
-			VolumeAttachment: u.Left.Name,
+			Node:             u.FormerOwner.Node,
+			PersistentVolume: u.FormerOwner.PersistentVolume,
+			VolumeAttachment: u.FormerOwner.Name,
 			Since:            u.Since,
 			Tries:            u.Failures,
 			LastError:        u.Error,

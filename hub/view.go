@@ -77,7 +77,7 @@ func (h *Hub) view(name string, e *engagement, now time.Time) status.Driver {
 			Running: view.Running, Workers: view.Workers, OldestSeconds: view.Oldest.Seconds()}
 		e.tally.fill(&shown)
 		v.Lanes = append(v.Lanes, shown)
-		if volume.Lane(l) != volume.ReleaseLane {
+		if volume.Lane(l) != volume.FinalizerLane {
 			v.Busy += view.Running
 		}
 	}

@@ -25,7 +25,7 @@ func (d *driver) backfill() {
 	}
 	for _, pv := range d.cluster.ReleasableVolumes(d.finalizer) {
 		if attach.Leaving(pv, d.name) {
-			d.table.Add(volume.FinalizerKey(pv.Name), volume.ReleaseLane, volume.Place{})
+			d.table.Add(volume.FinalizerKey(pv.Name), volume.FinalizerLane, volume.Place{})
 		}
 	}
 }
@@ -129,6 +129,6 @@ func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
 func (d *driver) onVolume(pv *corev1.PersistentVolume) {
 	d.overlay.PersistentVolumeChanged(pv)
 	if attach.HasFinalizer(pv.Finalizers, d.finalizer) && attach.Leaving(pv, d.name) {
-		d.table.Add(volume.FinalizerKey(pv.Name), volume.ReleaseLane, volume.Place{})
+		d.table.Add(volume.FinalizerKey(pv.Name), volume.FinalizerLane, volume.Place{})
 	}
 }

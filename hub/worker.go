@@ -43,8 +43,7 @@ func (d *driver) workOnClaim(ctx context.Context, e *volume.Entry) {
 	va, err := d.catchUp(ctx, e, old)
 	if err != nil {
 		op, _ := d.wanted(name)
-		d.saveError(ctx, old, e, op, err)
-		d.retry(ctx, e, c, op, err)
+		d.failed(ctx, e, old, c, op, err)
 		return
 	}
 	if va == nil {
@@ -57,7 +56,7 @@ func (d *driver) workOnClaim(ctx context.Context, e *volume.Entry) {
 	case isFenced(err):
 		d.table.Postpone(e, e.Lane(), fencePause)
 	case err != nil:
-		d.retry(ctx, e, c, op, err)
+		d.failed(ctx, e, va, c, op, err)
 	default:
 		d.succeeded(e, va, op)
 	}
@@ -71,7 +70,7 @@ func (d *driver) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 	e.Retries = volume.Retries{}
 	d.table.NoteFailure(e, 0, "")
 	d.table.SetLost(va, false)
-	d.table.Changed(e) // what came meanwhile is looked at here
+	d.table.ClearChanged(e) // what came meanwhile is looked at here
 	switch next, l := d.wanted(va.Name); {
 	case next == attach.Idle:
 		if d.overlay.Attachment(va.Name) == nil {
@@ -106,7 +105,6 @@ func (d *driver) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.Vo
 	}
 	plan, err := d.plan(ctx, decider, op, va, c)
 	if err != nil {
-		d.saveError(ctx, va, e, op, err)
 		return op, err
 	}
 	if e.Retries.Failures > 0 && e.Retries.Operation == op {
@@ -114,9 +112,6 @@ func (d *driver) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.Vo
 	}
 	begin := time.Now()
 	if err := d.execute(ctx, e, va, c, plan); err != nil {
-		if !errors.Is(err, errBlocked) {
-			d.saveError(ctx, va, e, op, err)
-		}
 		return op, err
 	}
 	klog.FromContext(ctx).V(2).Info("Done", "operation", op, "node", va.Spec.NodeName,
@@ -161,23 +156,30 @@ const troubleAfter = 5 * time.Second
 // has just gone.
 func (d *driver) isOfTheVolume(e *volume.Entry, err error) bool {
 	lasting := attach.CannotServe(err) && e.Retries.Failures > 0 && time.Since(e.Retries.Since) >= troubleAfter
-	return (lasting || !attach.NotReady(err)) && !isFenced(err) && !d.waitsOut(e, err)
+	return (lasting || !attach.NotReady(err)) && !isFenced(err) && !waitsForDriver(e, err)
 }
 
-// waitsOut reports whether a failure is only that the driver has gone away, so that the work waits
-// with all the other work.
-func (d *driver) waitsOut(e *volume.Entry, err error) bool {
-	if !isAway(err) {
+// countAway counts how often in a row a run of an entry has failed because the driver went away.
+func (d *driver) countAway(e *volume.Entry, err error) {
+	if isAway(err) {
+		e.Retries.Away(d.connection.session.Load())
+	} else {
 		e.Retries.Aways = 0
-		return false
 	}
-	return e.Retries.Away(d.connection.session.Load()) <= aloneAfter
 }
 
-// retry ends the run of an entry that did not succeed.
-func (d *driver) retry(ctx context.Context, e *volume.Entry, c *volume.Claim, op attach.Operation, err error) {
+// waitsForDriver reports whether a run has failed only because the driver went away: the entry waits for
+// the driver with all others.
+func waitsForDriver(e *volume.Entry, err error) bool {
+	return isAway(err) && e.Retries.Aways <= aloneAfter
+}
+
+// failed ends a run that has failed.
+func (d *driver) failed(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, op attach.Operation, err error) {
+	d.countAway(e, err)
+	d.saveError(ctx, va, e, op, err)
 	name := e.Key.Name
-	if d.waitsOut(e, err) {
+	if waitsForDriver(e, err) {
 		_, l := d.wanted(name)
 		d.table.DoneFor(e, l, 0)
 		return
@@ -190,7 +192,7 @@ func (d *driver) retry(ctx context.Context, e *volume.Entry, c *volume.Claim, op
 	d.table.NoteFailure(e, failures, text)
 	d.tally.failedWith(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text}, time.Since(e.Since()))
 	delay := backoff(d.desired.settings().Retry, failures, err, jitter)
-	changed := d.table.Changed(e)
+	changed := d.table.ClearChanged(e)
 	next, l := d.wanted(name)
 	// Deleted meanwhile: the detach does not wait for the attach's backoff. And what was
 	// stale has just been read anew.
