@@ -44,7 +44,7 @@ func (l *leader) detachUnowned(ctx context.Context) {
 				l.detachNow(ctx, u)
 			}
 		}
-		if !parallel || slices.ContainsFunc(all, func(u volume.Unowned) bool { return !l.isLeftShared(u.Left, u.Record) }) {
+		if !parallel || slices.ContainsFunc(all, func(u volume.Unowned) bool { return !l.isLeftShared(u.FormerOwner, u.Record) }) {
 			tasks = append(tasks, func() { detach(all) })
 			continue
 		}
@@ -79,8 +79,8 @@ func (l *leader) findVanished(ctx context.Context) {
 // detachNow detaches an unowned publication, unless a VolumeAttachment owns it. A VolumeAttachment that only
 // wants the volume there has it attached again later.
 func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
-	logger := klog.FromContext(ctx).WithValues("volumeHandle", u.Target.VolumeHandle, "node", u.Left.Node)
-	switch owner, err := l.owners(ctx, u.Left, u.Target); owner {
+	logger := klog.FromContext(ctx).WithValues("volumeHandle", u.Target.VolumeHandle, "node", u.FormerOwner.Node)
+	switch owner, err := l.owners(ctx, u.FormerOwner, u.Target); owner {
 	case volume.Owned:
 		l.table.ResolveOwned(u)
 		return

@@ -20,7 +20,7 @@ func TestWhatAnOwnerLeavesWhileTheDriverDrainsIsNotForgotten(t *testing.T) {
 		d = routedOn(t, kubeOn(t, afterRead{api, func(name string) {
 			if api[name] == owner {
 				delete(api, name)
-				d.table.Observe(volume.IdentityOf(owner), attach.Record{Target: routedTarget}, time.Now())
+				d.table.ObserveDeletion(volume.IdentityOf(owner), attach.Record{Target: routedTarget}, time.Now())
 			}
 		}}))
 		d.connectTo(session)

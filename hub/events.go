@@ -64,7 +64,7 @@ func (e events) drift(va *storagev1.VolumeAttachment, action registry.DriftActio
 
 // gaveUp reports that an unowned publication is not detached any more.
 func (e events) gaveUp(u volume.Unowned) {
-	e.warn(goneObject(u.Left), detachGivenUp, attach.Text(fmt.Sprintf("gave up to detach volume %q from node ID %q: tried %d times, the driver does not know it there: %s",
+	e.warn(goneObject(u.FormerOwner), detachGivenUp, attach.Text(fmt.Sprintf("gave up to detach volume %q from node ID %q: tried %d times, the driver does not know it there: %s",
 		u.Target.VolumeHandle, u.Target.NodeID, u.Failures, u.Error)))
 }
 

@@ -50,7 +50,7 @@ func (l *leader) execute(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 		l.table.Start(c, x.pass, effect)
 		outcome, err := x.do(ctx, effect)
 		l.table.Apply(c, &x.pass, effect, outcome)
-		if err != nil && l.table.NextEffect(c, x.pass).Kind != volume.Leave {
+		if err != nil && l.table.NextEffect(c, x.pass).Kind != volume.Disown {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 			now = nil // the PersistentVolume was recreated: its Secret is that of another volume
 		}
 		err = l.unpublish(ctx, l.table.Believed(x.claim), effect.Target, now)
-	case volume.Leave:
+	case volume.Disown:
 		klog.FromContext(ctx).Info("The volume is left where it was attached before, to be detached later", "volumeHandle", effect.Target.VolumeHandle, "nodeID", effect.Target.NodeID)
 	case volume.Release:
 		x.alive, err = a.Release(ctx, x.plan)

@@ -28,15 +28,15 @@ func (l *leader) workOnFinalizer(ctx context.Context, e *volume.Entry) {
 	claimed, published := l.table.Withholds(name, attach.VolumeHandle(pv), l.settings().StuckAfter, time.Now())
 	switch {
 	case claimed: // its VolumeAttachment has just gone, maybe while it was being detached
-		l.table.DoneFor(e, volume.ReleaseLane, retry.Initial)
+		l.table.DoneFor(e, volume.FinalizerLane, retry.Initial)
 		return
 	case published: // it must not be deleted before it is unpublished
-		l.table.DoneFor(e, volume.ReleaseLane, retry.Max)
+		l.table.DoneFor(e, volume.FinalizerLane, retry.Max)
 		return
 	}
 	known, err := l.knowsAll(ctx)
 	if err == nil && !known {
-		l.table.DoneFor(e, volume.ReleaseLane, staleCachePause)
+		l.table.DoneFor(e, volume.FinalizerLane, staleCachePause)
 		return
 	}
 	if err == nil {
@@ -52,7 +52,7 @@ func (l *leader) workOnFinalizer(ctx context.Context, e *volume.Entry) {
 		delay := backoff(retry, e.Retries.Failed(attach.Detaching, time.Now()), err, jitter)
 		klog.FromContext(ctx).V(2).Info("Cannot remove the finalizer from the PersistentVolume, will try again",
 			"persistentVolume", name, "in", delay, "err", err)
-		l.table.DoneFor(e, volume.ReleaseLane, delay)
+		l.table.DoneFor(e, volume.FinalizerLane, delay)
 	default:
 		l.table.Done(e)
 	}

@@ -108,9 +108,9 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	switch {
 	case !ok:
 	case cutShort(va, t.Finalizer):
-		t.Observe(volume.IdentityOf(va), last, time.Now())
+		t.ObserveDeletion(volume.IdentityOf(va), last, time.Now())
 	default: // the holder of the lease has detached it
-		t.Unconfirm(last.Target, va.UID)
+		t.ObserveDetach(last.Target, va.UID)
 	}
 }
 

@@ -47,7 +47,7 @@ func (l *leader) readOwners(ctx context.Context, left volume.Identity, target at
 		}
 		if va != nil && va.UID == left.UID && va.DeletionTimestamp == nil && va.Status.Attached && attach.NotedTarget(va) == target {
 			// It is attached there once more, unless it is about to be attached elsewhere.
-			if attach.HasFinalizer(va.Finalizers, l.finalizer) && !l.table.HasLeft(left, target) {
+			if attach.HasFinalizer(va.Finalizers, l.finalizer) && !l.table.HasDisowned(left, target) {
 				return volume.Owned, nil
 			}
 			found = max(found, volume.Unclear)

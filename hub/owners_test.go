@@ -167,7 +167,7 @@ func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThe
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, session, u := scene(t)
-				if got, err := d.owners(t.Context(), u.Left, u.Target); got != c.want || err != nil && got != volume.Unclear {
+				if got, err := d.owners(t.Context(), u.FormerOwner, u.Target); got != c.want || err != nil && got != volume.Unclear {
 					t.Errorf("ownership %d, %v, want %d", got, err, c.want)
 				}
 				d.detachNow(t.Context(), u) // the driver is let go

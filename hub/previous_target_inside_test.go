@@ -28,7 +28,7 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 func (d *leader) moveOn(t *testing.T, c *volume.Claim) {
 	t.Helper()
 	pass := volume.Pass{Operation: attach.Attaching, Calls: true, Target: attach.Target{VolumeHandle: "handle", NodeID: "id-new"}}
-	for _, kind := range []volume.EffectKind{volume.FindOwners, volume.Leave} {
+	for _, kind := range []volume.EffectKind{volume.FindOwners, volume.Disown} {
 		effect := d.table.NextEffect(c, pass)
 		if effect != (volume.Effect{Kind: kind, Target: routedTarget}) {
 			t.Fatalf("the next effect is %+v, want %d", effect, kind)
@@ -58,8 +58,8 @@ func TestPreviousTargetThatIsClaimedAgainIsNotDetached(t *testing.T) {
 		if e := d.start(t); e != nil {
 			d.work(t.Context(), e)
 		}
-		if _, unowned := d.table.Unowned(routedTarget); session.calls != 0 || unowned || d.table.HasLeft(volume.IdentityOf(va), routedTarget) {
-			t.Errorf("%d calls, unowned %v, left %v; want nothing left of it", session.calls, unowned, d.table.HasLeft(volume.IdentityOf(va), routedTarget))
+		if _, unowned := d.table.Unowned(routedTarget); session.calls != 0 || unowned || d.table.HasDisowned(volume.IdentityOf(va), routedTarget) {
+			t.Errorf("%d calls, unowned %v, left %v; want nothing left of it", session.calls, unowned, d.table.HasDisowned(volume.IdentityOf(va), routedTarget))
 		}
 	})
 }
@@ -100,7 +100,7 @@ func TestPreviousTargetWhereTheVolumeIsNotedIsNotDetachedYet(t *testing.T) {
 			d.restore(claim, va)
 			d.moveOn(t, claim)
 			u, _ := d.table.Unowned(routedTarget)
-			if got, err := d.owners(t.Context(), u.Left, u.Target); got != c.want || err != nil {
+			if got, err := d.owners(t.Context(), u.FormerOwner, u.Target); got != c.want || err != nil {
 				t.Errorf("ownership %d, %v, want %d", got, err, c.want)
 			}
 		})

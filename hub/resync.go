@@ -39,7 +39,7 @@ func (l *leader) resync(logger klog.Logger) {
 	}
 	for _, pv := range l.cluster.ReleasableVolumes(l.finalizer) {
 		if attach.Leaving(pv, l.name) && !l.cluster.VolumeInUse(pv.Name) {
-			add(volume.FinalizerKey(pv.Name), volume.ReleaseLane, func() volume.Place { return volume.Place{} })
+			add(volume.FinalizerKey(pv.Name), volume.FinalizerLane, func() volume.Place { return volume.Place{} })
 		}
 	}
 	if missed > 0 {

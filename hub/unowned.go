@@ -32,9 +32,9 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	}
 	if e.Retries.Since.IsZero() {
 		e.Retries.Since = time.Now()
-		if !l.table.HasLeft(u.Left, target) {
+		if !l.table.HasDisowned(u.FormerOwner, target) {
 			klog.FromContext(ctx).Info("VolumeAttachment is gone with its volume still attached, detaching it",
-				"volumeAttachment", u.Left.Name, "volumeHandle", target.VolumeHandle, "node", u.Left.Node)
+				"volumeAttachment", u.FormerOwner.Name, "volumeHandle", target.VolumeHandle, "node", u.FormerOwner.Node)
 		}
 	}
 	retryMax := l.settings().Retry.Max
@@ -48,17 +48,17 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 		l.table.DoneFor(e, volume.DetachLane, retryMax)
 		return
 	}
-	if !l.table.Reserve(e, volume.Place{Target: target, Node: u.Left.Node, Shared: l.isLeftShared(u.Left, u.Record)}) {
+	if !l.table.Reserve(e, volume.Place{Target: target, Node: u.FormerOwner.Node, Shared: l.isLeftShared(u.FormerOwner, u.Record)}) {
 		return
 	}
-	owner, err := l.owners(ctx, u.Left, target)
+	owner, err := l.owners(ctx, u.FormerOwner, target)
 	switch owner {
 	case volume.Owned:
 		l.table.ResolveOwned(u)
 		l.table.Done(e)
 		return
 	case volume.Wanted, volume.Unclear:
-		klog.FromContext(ctx).V(2).Info("Not detached, as it is not sure that no VolumeAttachment has it there", "volumeHandle", target.VolumeHandle, "node", u.Left.Node, "err", err)
+		klog.FromContext(ctx).V(2).Info("Not detached, as it is not sure that no VolumeAttachment has it there", "volumeHandle", target.VolumeHandle, "node", u.FormerOwner.Node, "err", err)
 		if err == nil {
 			err = errOwnerUnclear
 		}
@@ -75,14 +75,17 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	err = l.unpublish(ctx, u.Publication, target, nil)
 	switch {
 	case err == nil:
-		klog.FromContext(ctx).Info("Detached a volume from where no VolumeAttachment has it any more", "volumeHandle", target.VolumeHandle, "node", u.Left.Node)
+		klog.FromContext(ctx).Info("Detached a volume from where no VolumeAttachment has it any more", "volumeHandle", target.VolumeHandle, "node", u.FormerOwner.Node)
 		l.table.Resolve(target)
 		l.table.Done(e)
 	case isFenced(err):
 		l.table.Postpone(e, e.Lane(), fencePause)
-	case l.waitsOut(e, err):
-		l.table.DoneFor(e, volume.DetachLane, 0)
 	default:
+		l.countAway(e, err)
+		if waitsForDriver(e, err) {
+			l.table.DoneFor(e, volume.DetachLane, 0)
+			return
+		}
 		l.retryUnowned(ctx, e, u, err)
 	}
 }
@@ -97,7 +100,7 @@ func (l *leader) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 	}
 	if u.Hopeless(settings.StuckAfter, l.sinceConnected(), now) {
 		l.logger.Info("Gave up to detach a volume: the driver does not know it there", "volumeHandle", u.Target.VolumeHandle, "nodeID", u.Target.NodeID,
-			"node", u.Left.Node, "volumeAttachment", u.Left.Name, "tries", u.Failures, "lastError", u.Error)
+			"node", u.FormerOwner.Node, "volumeAttachment", u.FormerOwner.Name, "tries", u.Failures, "lastError", u.Error)
 		l.events.gaveUp(u)
 		l.counters.metrics.GaveUp()
 		l.table.Resolve(u.Target)
@@ -106,7 +109,7 @@ func (l *leader) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 	}
 	delay := backoff(settings.Retry, u.Failures, err, jitter)
 	klog.FromContext(ctx).V(2).Info("Cannot detach a volume whose VolumeAttachment is gone, will try again",
-		"volumeHandle", u.Target.VolumeHandle, "node", u.Left.Node, "failures", u.Failures, "in", delay, "err", err)
+		"volumeHandle", u.Target.VolumeHandle, "node", u.FormerOwner.Node, "failures", u.Failures, "in", delay, "err", err)
 	if attach.NotReady(err) { // the driver was not asked: an attach elsewhere waits until it is
 		l.table.Postpone(e, volume.DetachLane, delay)
 		return
@@ -121,8 +124,8 @@ func (l *leader) unownedFailed(u volume.Unowned, err error, now time.Time) (volu
 	if !ok {
 		return u, false
 	}
-	l.events.failed(goneObject(u.Left), attach.Detaching, err)
-	l.counters.countFailure(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.Left.Name, Text: u.Error}, now.Sub(u.Since))
+	l.events.failed(goneObject(u.FormerOwner), attach.Detaching, err)
+	l.counters.countFailure(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.FormerOwner.Name, Text: u.Error}, now.Sub(u.Since))
 	return u, true
 }
 
@@ -156,9 +159,9 @@ func (l *leader) unowned() ([]status.UnownedPublication, int) {
 		shown[i] = status.UnownedPublication{
 			VolumeHandle:     u.Target.VolumeHandle,
 			NodeID:           u.Target.NodeID,
-			Node:             u.Left.Node,
-			PersistentVolume: u.Left.PersistentVolume,
-			VolumeAttachment: u.Left.Name,
+			Node:             u.FormerOwner.Node,
+			PersistentVolume: u.FormerOwner.PersistentVolume,
+			VolumeAttachment: u.FormerOwner.Name,
 			Since:            u.Since,
 			Tries:            u.Failures,
 			LastError:        u.Error,

@@ -19,7 +19,7 @@ import (
 func unownedAt(t *volume.Table) map[attach.Target]string {
 	at := map[attach.Target]string{}
 	for _, u := range t.UnownedAll() {
-		at[u.Target] = string(u.Left.UID)
+		at[u.Target] = string(u.FormerOwner.UID)
 	}
 	return at
 }
@@ -65,7 +65,7 @@ func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *te
 			if got := unownedAt(table); !maps.Equal(got, want) {
 				t.Errorf("to be detached: %v, want %v", got, want)
 			}
-			if table.IsOwed() {
+			if table.OwesDetach() {
 				t.Error("this process has to see to it before it has taken the driver over")
 			}
 		})

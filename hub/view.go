@@ -61,7 +61,7 @@ func (m *manager) view(now time.Time) status.Driver {
 			Running: view.Running, Workers: view.Workers, OldestSeconds: view.Oldest.Seconds()}
 		m.counters.fill(&shown)
 		v.Lanes = append(v.Lanes, shown)
-		if volume.Lane(lane) != volume.ReleaseLane {
+		if volume.Lane(lane) != volume.FinalizerLane {
 			v.Busy += view.Running
 		}
 	}

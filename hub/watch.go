@@ -25,7 +25,7 @@ func (l *leader) backfill() {
 	}
 	for _, pv := range l.cluster.ReleasableVolumes(l.finalizer) {
 		if attach.Leaving(pv, l.name) {
-			l.table.Add(volume.FinalizerKey(pv.Name), volume.ReleaseLane, volume.Place{})
+			l.table.Add(volume.FinalizerKey(pv.Name), volume.FinalizerLane, volume.Place{})
 		}
 	}
 }
@@ -128,6 +128,6 @@ func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
 func (l *leader) onVolume(pv *corev1.PersistentVolume) {
 	l.overlay.PersistentVolumeChanged(pv)
 	if attach.HasFinalizer(pv.Finalizers, l.finalizer) && attach.Leaving(pv, l.name) {
-		l.table.Add(volume.FinalizerKey(pv.Name), volume.ReleaseLane, volume.Place{})
+		l.table.Add(volume.FinalizerKey(pv.Name), volume.FinalizerLane, volume.Place{})
 	}
 }

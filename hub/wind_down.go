@@ -71,7 +71,7 @@ func (h *Hub) isLeft(name string) bool {
 	h.mu.Lock()
 	t := h.memories[name].table
 	h.mu.Unlock()
-	return t != nil && (t.IsOwed() || h.isUnseen(t))
+	return t != nil && (t.OwesDetach() || h.isUnseen(t))
 }
 
 // isUnseen reports whether there is a claim of a VolumeAttachment that is gone from the cache: the cache

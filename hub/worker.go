@@ -43,8 +43,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 	va, err := l.catchUp(ctx, e, old)
 	if err != nil {
 		op, _ := l.wanted(name)
-		l.saveError(ctx, old, e, op, err)
-		l.retry(ctx, e, c, op, err)
+		l.failed(ctx, e, old, c, op, err)
 		return
 	}
 	if va == nil {
@@ -57,7 +56,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 	case isFenced(err):
 		l.table.Postpone(e, e.Lane(), fencePause)
 	case err != nil:
-		l.retry(ctx, e, c, op, err)
+		l.failed(ctx, e, va, c, op, err)
 	default:
 		l.succeeded(e, va, op)
 	}
@@ -71,7 +70,7 @@ func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 	e.Retries = volume.Retries{}
 	l.table.NoteFailure(e, 0, "")
 	l.table.SetLost(va, false)
-	l.table.Changed(e) // changes that came meanwhile are looked at here
+	l.table.ClearChanged(e) // changes that came meanwhile are looked at here
 	switch next, lane := l.wanted(va.Name); {
 	case next == attach.Idle:
 		if l.overlay.Attachment(va.Name) == nil {
@@ -105,7 +104,6 @@ func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.Vo
 	}
 	plan, err := l.plan(ctx, decider, op, va, c)
 	if err != nil {
-		l.saveError(ctx, va, e, op, err)
 		return op, err
 	}
 	if e.Retries.Failures > 0 && e.Retries.Operation == op {
@@ -113,9 +111,6 @@ func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.Vo
 	}
 	begin := time.Now()
 	if err := l.execute(ctx, e, va, c, plan); err != nil {
-		if !errors.Is(err, errBlocked) {
-			l.saveError(ctx, va, e, op, err)
-		}
 		return op, err
 	}
 	klog.FromContext(ctx).V(2).Info("Done", "operation", op, "node", va.Spec.NodeName,
@@ -158,23 +153,30 @@ const troubleAfter = 5 * time.Second
 // short trouble of the Kubernetes API, this process' lease or a driver that has just gone away.
 func (l *leader) isOfTheVolume(e *volume.Entry, err error) bool {
 	lasting := attach.CannotServe(err) && e.Retries.Failures > 0 && time.Since(e.Retries.Since) >= troubleAfter
-	return (lasting || !attach.NotReady(err)) && !isFenced(err) && !l.waitsOut(e, err)
+	return (lasting || !attach.NotReady(err)) && !isFenced(err) && !waitsForDriver(e, err)
 }
 
-// waitsOut reports whether a failure only says that the driver has gone away: the work then waits with
-// all other work.
-func (l *leader) waitsOut(e *volume.Entry, err error) bool {
-	if !isAway(err) {
+// countAway counts how often in a row a run of an entry has failed because the driver went away.
+func (l *leader) countAway(e *volume.Entry, err error) {
+	if isAway(err) {
+		e.Retries.Away(l.session())
+	} else {
 		e.Retries.Aways = 0
-		return false
 	}
-	return e.Retries.Away(l.session()) <= aloneAfter
 }
 
-// retry ends the run of an entry whose operation has failed.
-func (l *leader) retry(ctx context.Context, e *volume.Entry, c *volume.Claim, op attach.Operation, err error) {
+// waitsForDriver reports whether a run has failed only because the driver went away: the entry waits for
+// the driver with all others.
+func waitsForDriver(e *volume.Entry, err error) bool {
+	return isAway(err) && e.Retries.Aways <= aloneAfter
+}
+
+// failed ends a run that has failed.
+func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, op attach.Operation, err error) {
+	l.countAway(e, err)
+	l.saveError(ctx, va, e, op, err)
 	name := e.Key.Name
-	if l.waitsOut(e, err) {
+	if waitsForDriver(e, err) {
 		_, lane := l.wanted(name)
 		l.table.DoneFor(e, lane, 0)
 		return
@@ -187,7 +189,7 @@ func (l *leader) retry(ctx context.Context, e *volume.Entry, c *volume.Claim, op
 	l.table.NoteFailure(e, failures, text)
 	l.counters.countFailure(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text}, time.Since(e.Since()))
 	delay := backoff(l.settings().Retry, failures, err, jitter)
-	changed := l.table.Changed(e)
+	changed := l.table.ClearChanged(e)
 	next, lane := l.wanted(name)
 	// If the object was deleted meanwhile, the detach does not wait for the attach's backoff. A stale
 	// object has just been read again.

@@ -40,7 +40,7 @@ func BenchmarkQueue(b *testing.B) {
 				if !table.Reserve(e, places[e.Key]) {
 					b.Fatal("it has to wait")
 				}
-				table.Changed(e)
+				table.ClearChanged(e)
 				table.Done(e)
 				p := places[e.Key]
 				if late {
@@ -188,6 +188,6 @@ func BenchmarkObserve(b *testing.B) {
 	table, now := fullOfUnowned(), time.Now()
 	b.ReportAllocs()
 	for b.Loop() {
-		table.Observe(volume.Identity{Name: "gone", UID: "1"}, attach.Record{Target: attach.Target{VolumeHandle: "v", NodeID: "a"}}, now)
+		table.ObserveDeletion(volume.Identity{Name: "gone", UID: "1"}, attach.Record{Target: attach.Target{VolumeHandle: "v", NodeID: "a"}}, now)
 	}
 }

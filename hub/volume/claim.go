@@ -18,7 +18,7 @@ type Identity struct {
 	PersistentVolume string // name; "" for an inline volume
 }
 
-// IdentityOf returns that of an object.
+// IdentityOf returns the Identity of a VolumeAttachment.
 func IdentityOf(va *storagev1.VolumeAttachment) Identity {
 	return Identity{Name: va.Name, UID: va.UID, Node: va.Spec.NodeName, PersistentVolume: attach.VolumeName(va)}
 }
@@ -28,16 +28,16 @@ func IdentityOf(va *storagev1.VolumeAttachment) Identity {
 type Claim struct {
 	Identity
 	publication Publication
-	left        []attach.Target // where it left its publication unowned, as its note may still say
+	disowned    []attach.Target // targets of its unowned publications; its note may still name one
 	seen        aspect          // of the object, as last decided on or written here
-	lost        bool            // the storage system does not have the volume attached
-	gone        time.Time
-	refusals    int // errors in a row of unpublishes at the previous target
+	lost        bool            // see SetLost
+	gone        time.Time       // when the object was found gone; zero: it exists
+	refusals    int             // errors in a row of unpublishes at the previous target
 }
 
-// aspect is all of a VolumeAttachment that decides what has to be done for it. Other changes
-// (errors, metadata, managed fields) are no reason to look at it again: an attacher's own error
-// must not cut its own backoff (external-attacher issue 337).
+// aspect is the part of a VolumeAttachment that decides what has to be done for it. A change of anything
+// else (errors, metadata, managed fields) is no reason to look at it again: an attacher's own error must
+// not cut its own backoff (external-attacher issue 337).
 type aspect struct {
 	uid       types.UID
 	deleting  bool
@@ -56,8 +56,16 @@ func aspectOf(va *storagev1.VolumeAttachment, finalizer string) aspect {
 	}
 }
 
+// claimOf returns the claim of a VolumeAttachment, nil if there is none.
+func (t *Table) claimOf(name string, uid types.UID) *Claim {
+	if c := t.claims[name]; c != nil && c.UID == uid {
+		return c
+	}
+	return nil
+}
+
 // Open returns the claim of a VolumeAttachment, a new one if there is none, and notes the object
-// as seen. A claim of an earlier object of that name ends.
+// as seen. The claim of an earlier object of that name ends.
 func (t *Table) Open(va *storagev1.VolumeAttachment) *Claim {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,17 +82,17 @@ func (t *Table) Open(va *storagev1.VolumeAttachment) *Claim {
 	return c
 }
 
-// Saw notes an object as the API server returned it to a worker that has its entry.
+// Saw notes an object that the API server has returned to a worker as seen. It does nothing without a
+// claim of that object.
 func (t *Table) Saw(va *storagev1.VolumeAttachment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c := t.claims[va.Name]; c != nil && c.UID == va.UID {
+	if c := t.claimOf(va.Name, va.UID); c != nil {
 		c.seen = aspectOf(va, t.Finalizer)
 	}
 }
 
-// Known reports whether there is a claim of a VolumeAttachment, and whether the object is as last
-// seen.
+// Known reports whether there is a claim of that name, and whether the object is as last seen.
 func (t *Table) Known(va *storagev1.VolumeAttachment) (known, unchanged bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,12 +117,12 @@ func (t *Table) Claims() []ClaimView {
 	return all
 }
 
-// SetLost notes whether the storage system has lost an attached volume. It does nothing without a
-// claim of that object.
+// SetLost notes whether the storage system has lost an attached volume: ListVolumes no longer reports it
+// at its node. It does nothing without a claim of that object.
 func (t *Table) SetLost(va *storagev1.VolumeAttachment, lost bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c := t.claims[va.Name]; c != nil && c.UID == va.UID {
+	if c := t.claimOf(va.Name, va.UID); c != nil {
 		c.lost = lost
 	}
 }
@@ -123,8 +131,8 @@ func (t *Table) SetLost(va *storagev1.VolumeAttachment, lost bool) {
 func (t *Table) IsLost(va *storagev1.VolumeAttachment) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.claims[va.Name]
-	return c != nil && c.UID == va.UID && c.lost
+	c := t.claimOf(va.Name, va.UID)
+	return c != nil && c.lost
 }
 
 // LostNames returns the VolumeAttachments whose volumes are lost.
@@ -140,35 +148,34 @@ func (t *Table) LostNames() []string {
 	return names
 }
 
-// WasReleased reports whether this process has detached a VolumeAttachment and let it go. The last
-// state that the watch reports of it has the finalizer still, and must not be taken for that of an
-// object that vanished with its volume attached.
+// WasReleased reports whether this process has detached a VolumeAttachment and removed its finalizer.
+// The last state that the watch reports still has the finalizer, and must not be mistaken for an object
+// that vanished with its volume attached.
 func (t *Table) WasReleased(uid types.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.released[uid]
 }
 
-// ReadGone ends the claim of a VolumeAttachment that a live read has shown to be gone. eventFollows says that the
-// watch has yet to report it: what the object has left is seen to now, and not once more then. It
-// reports whether there was a claim of the object.
+// ReadGone ends the claim of a VolumeAttachment that a live read has shown to be gone, and reports whether
+// there was one. eventFollows says that the watch has yet to report the deletion: Gone then disowns
+// nothing once more.
 func (t *Table) ReadGone(id Identity, eventFollows bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if eventFollows {
 		t.released[id.UID] = true
 	}
-	c := t.claims[id.Name]
-	if c == nil || c.UID != id.UID {
-		return false
+	c := t.claimOf(id.Name, id.UID)
+	if c != nil {
+		t.gone(c)
 	}
-	t.gone(c)
-	return true
+	return c != nil
 }
 
-// Gone ends the claim of a VolumeAttachment that the watch has reported as gone. last is what its last state
-// records as published, nil for nothing: it counts where this process knows nothing itself. What
-// the object has left published is unowned from now on; if a worker has it, when that has ended.
+// Gone ends the claim of a VolumeAttachment that the watch has reported as gone. last is what its last
+// state records as published, nil for nothing: it counts where this process knows nothing itself. What
+// may still be published is unowned from now on, or from the end of its run while a worker has it.
 func (t *Table) Gone(id Identity, last *attach.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,32 +183,39 @@ func (t *Table) Gone(id Identity, last *attach.Record) {
 		delete(t.released, id.UID)
 		last = nil
 	}
-	c := t.claims[id.Name]
-	if c == nil || c.UID != id.UID {
+	c := t.claimOf(id.Name, id.UID)
+	if c == nil {
 		if last != nil {
-			t.leave(id, Publication{Record: *last, Belief: Recorded})
+			t.disown(id, Publication{Record: *last, Belief: Recorded})
 		}
 		return
 	}
-	if last != nil && !slices.Contains(c.left, last.Target) {
+	if last != nil && !slices.Contains(c.disowned, last.Target) {
 		c.publication.restore(*last)
 	}
 	t.gone(c)
 }
 
-// Missing ends the claim of a VolumeAttachment that is not there any more, and reports whether
-// there was one.
-func (t *Table) Missing(name string) bool {
+// Missing ends the claim of a VolumeAttachment that the cache does not have any more. It does nothing
+// without a claim of that name.
+func (t *Table) Missing(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.claims[name]
-	if c != nil {
+	if c := t.claims[name]; c != nil {
 		t.gone(c)
 	}
-	return c != nil
 }
 
-// gone ends a claim, and its entry. While a worker has that, the end of its run does.
+// HasDisowned reports whether a VolumeAttachment that still exists has a previous target, at which its
+// publication is unowned now.
+func (t *Table) HasDisowned(id Identity, target attach.Target) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.claimOf(id.Name, id.UID)
+	return c != nil && slices.Contains(c.disowned, target)
+}
+
+// gone ends a claim and its entry, at the end of its run while a worker has it.
 func (t *Table) gone(c *Claim) {
 	if c.gone.IsZero() {
 		c.gone = time.Now()
@@ -218,13 +232,13 @@ func (t *Table) gone(c *Claim) {
 	}
 }
 
-// close ends a claim whose object is gone. The names are made of volume, driver and node, and
-// come again: the next object of the name starts afresh.
+// close ends a claim whose object is gone. Names are made of volume, driver and node and come again: the
+// next object of the name starts afresh.
 func (t *Table) close(c *Claim) {
 	if t.claims[c.Name] == c {
 		delete(t.claims, c.Name)
 	}
 	if c.publication.MayBePublished() {
-		t.leave(c.Identity, c.publication)
+		t.disown(c.Identity, c.publication)
 	}
 }

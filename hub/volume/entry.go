@@ -32,13 +32,13 @@ func FinalizerKey(name string) Key { return Key{Kind: FinalizerKind, Name: name}
 
 func unownedKey(t attach.Target) Key { return Key{Kind: UnownedKind, Target: t} }
 
-// Place is where an entry calls the driver for which volume. Without a volume handle the entry
-// is unplaced: a worker has to read the objects first.
+// Place is where an entry calls the driver, and for which volume. Without a volume handle the entry is
+// unplaced: a worker has to read the objects first.
 type Place struct {
 	Target attach.Target
 	Node   string // name of the Kubernetes node
-	// Shared: calls for the volume on other nodes may be in flight at the same time, because
-	// its access mode is surely a MULTI_NODE one. Otherwise the call must be the only one.
+	// Shared: calls for the volume on other nodes may be in flight at the same time, because its
+	// access mode is known to be a MULTI_NODE one. Otherwise the call needs the volume for itself.
 	Shared bool
 }
 
@@ -48,8 +48,8 @@ type Lane int8
 const (
 	AttachLane Lane = iota
 	DetachLane
-	DriftLane   // volumes that the storage system has lost: when nothing else waits
-	ReleaseLane // finalizers of PersistentVolumes: no CSI call, so no worker of the driver
+	DriftLane     // volumes that the storage system has lost: when nothing else waits
+	FinalizerLane // finalizers of PersistentVolumes: without a call, so not limited by the setting workers
 	LaneCount
 )
 
@@ -64,17 +64,17 @@ func LaneOf(op attach.Operation) Lane {
 // String returns the name of the lane in metrics.
 func (l Lane) String() string { return [...]string{"attach", "detach", "drift", "release"}[l] }
 
-// State is what an entry does.
+// State is the state of an entry.
 type State int8
 
 const (
 	Blocked State = iota // Next does not let it start, see Wait
-	Ready                // in its lane, or waiting for a slot of its node
-	Delayed              // until due
+	Ready                // it is in its lane, or waits for a slot of its node
+	Delayed              // it waits until it is due
 	Running              // a worker has it
 )
 
-// WaitKind says what a blocked entry waits for.
+// WaitKind is what an entry waits for that is Blocked or Ready.
 type WaitKind int8
 
 const (
@@ -87,7 +87,7 @@ const (
 // Wait is what an entry waits for.
 type Wait struct {
 	Kind   WaitKind
-	Detach Key // for WaitDetach
+	Detach Key // that goes first, for WaitDetach
 }
 
 // Entry is one piece of work in a driver's queue. The Table's mutex guards it, except Retries,
@@ -102,14 +102,14 @@ type Entry struct {
 	volume *Volume // nil: unplaced
 	wait   Wait
 
-	again    bool // running, and something has changed meanwhile
-	retryNow bool // running, and something has changed that may help it
-	soon     bool // its delay is not a backoff: attaches elsewhere wait for it
-	waited   bool // Next has not let it start since it became due
-	called   bool // its worker came as far as to a call
-	slot     bool // it takes one of the slots of its node
+	again    bool // it was asked for since it runs
+	retryNow bool // RetryNow was called since it runs
+	pauses   bool // its delay is not a backoff: attaches elsewhere wait for it
+	waited   bool // it was Blocked since it became due
+	called   bool // its worker has called Reserve in this run
+	slot     bool // it has a slot of its node
 
-	// When it last became due and when it last got to call the driver, in steps of the Table.
+	// When it last became due, and when it last got to call the driver, in steps of the Table.
 	came, served uint64
 
 	repeats int // runs in a row at whose end the worker asked for another one at once
@@ -119,8 +119,8 @@ type Entry struct {
 
 	since time.Time     // when its work was first asked for
 	began time.Time     // when it began to run
-	due   time.Time     // when a delayed one is to run
-	index int           // in the heap of the delayed ones
+	due   time.Time     // when it runs, if it is Delayed
+	index int           // in the heap of the delayed entries, or -1
 	link  *list.Element // in a list of its lane, or nil
 }
 
@@ -130,24 +130,24 @@ func (e *Entry) Since() time.Time { return e.since }
 // Lane returns the lane of an entry, for the worker that has it.
 func (e *Entry) Lane() Lane { return e.lane }
 
-// repeat counts one more run at whose end the worker asks for another one at once, and
-// returns how long that has to wait: not at all the first time.
+// repeat counts a run at whose end the worker asks for another one at once, and returns the delay of
+// that run: none the first time.
 func (e *Entry) repeat() time.Duration {
 	e.repeats++
 	if e.repeats == 1 {
 		return 0
 	}
-	e.soon = true
+	e.pauses = true
 	return min(repeatPauseMax, repeatPause<<min(e.repeats-2, 10))
 }
 
-// call returns what Next looks at.
+// call returns the entry as Next needs it.
 func (e *Entry) call() Call {
 	c := Call{Target: e.place.Target, Shared: e.place.Shared, Detach: e.lane == DetachLane, Unowned: e.Key.Kind == UnownedKind, Came: e.came, Served: e.served}
 	switch {
 	case e.state == Running:
 		c.State = InFlight
-	case e.state == Delayed && !e.soon:
+	case e.state == Delayed && !e.pauses:
 		c.State = BacksOff
 	case e.state == Delayed:
 		c.State = Pauses

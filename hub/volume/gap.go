@@ -8,10 +8,16 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// While another process has the lease, it may see to what this one has left unowned.
+// While another process has the lease, it may detach what is unowned here.
 
-// sweepEvery is how often Observe drops what is unconfirmed for too long: that looks at all volumes.
-const sweepEvery = time.Minute
+const (
+	// unconfirmedFor is how long an unowned publication is kept that another process has to
+	// detach: longer than a storage system is out of order.
+	unconfirmedFor = 24 * time.Hour
+	// sweepEvery is how often ObserveDeletion drops what is unconfirmed for too long: that looks at all
+	// volumes.
+	sweepEvery = time.Minute
+)
 
 // Forget drops what is known of VolumeAttachments that another process has worked for since. Unowned
 // publications are known to nobody else, and are kept: before one is detached, the
@@ -22,64 +28,59 @@ func (t *Table) Forget(now time.Time) {
 	t.dropEntries() // of the term before
 	for _, c := range t.claims {
 		if !c.gone.IsZero() && c.publication.MayBePublished() { // the lease was lost before its worker had ended
-			t.leave(c.Identity, c.publication).Unconfirmed = now
+			t.disown(c.Identity, c.publication).Unconfirmed = now
 		}
 	}
 	clear(t.claims)
 	clear(t.released)
-	t.forgetUnconfirmed(now)
-	for _, v := range t.volumes {
-		for _, u := range v.unowned {
-			u.Gap = t.closed
-		}
+	t.dropUnconfirmed(now)
+	for u := range t.eachUnowned() {
+		u.Gap = t.closed
 	}
 }
 
-// Unconfirm ends an unowned publication that another process has seen to: it was seen to detach the
-// volume, for the VolumeAttachment with the uid. What that VolumeAttachment left itself stays unowned.
-func (t *Table) Unconfirm(target attach.Target, uid types.UID) {
+// ObserveDeletion notes what a VolumeAttachment may have left published that vanished while another
+// process worked for the driver: that process may end before it detaches the volume.
+func (t *Table) ObserveDeletion(id Identity, last attach.Record, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if u := t.unowned(target); u != nil && (!u.Unconfirmed.IsZero() || !t.closed.IsZero() && uid != u.Left.UID) {
+	if now.Sub(t.swept) >= sweepEvery {
+		t.dropUnconfirmed(now)
+	}
+	if u := t.unowned(last.Target); u != nil {
+		u.timesDisowned++
+	} else {
+		t.disown(id, Publication{Record: last, Belief: Recorded}).Unconfirmed = now
+	}
+}
+
+// ObserveDetach ends an unowned publication because another process has detached the volume at that
+// target, for the VolumeAttachment with the uid. What this process itself has disowned for that
+// VolumeAttachment stays unowned.
+func (t *Table) ObserveDetach(target attach.Target, uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if u := t.unowned(target); u != nil && (!u.Unconfirmed.IsZero() || !t.closed.IsZero() && uid != u.FormerOwner.UID) {
 		t.resolve(target)
 	}
 }
 
-// Observe notes what a VolumeAttachment has left published that vanished while another process worked
-// for the driver: that process may not get to see to it.
-func (t *Table) Observe(id Identity, last attach.Record, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if now.Sub(t.swept) >= sweepEvery {
-		t.forgetUnconfirmed(now)
-	}
-	if u := t.unowned(last.Target); u != nil {
-		u.times++
-	} else {
-		t.leave(id, Publication{Record: last, Belief: Recorded}).Unconfirmed = now
-	}
-}
-
-// forgetUnconfirmed drops unowned publications that another process must have seen to by now.
-func (t *Table) forgetUnconfirmed(now time.Time) {
+// dropUnconfirmed drops unowned publications that another process must have detached by now.
+func (t *Table) dropUnconfirmed(now time.Time) {
 	t.swept = now
-	for _, v := range t.volumes {
-		for _, u := range v.unowned {
-			if !u.Unconfirmed.IsZero() && now.Sub(u.Unconfirmed) > unconfirmedFor {
-				t.resolve(u.Target)
-			}
+	for u := range t.eachUnowned() {
+		if !u.Unconfirmed.IsZero() && now.Sub(u.Unconfirmed) > unconfirmedFor {
+			t.resolve(u.Target)
 		}
 	}
 }
 
-// Confirm makes all unowned publications this process' to see to, and asks for their detach.
+// Confirm makes this process responsible for all unowned publications, and asks for their detach.
 func (t *Table) Confirm() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, v := range t.volumes {
-		for _, u := range v.unowned {
-			u.Unconfirmed, u.Gap = time.Time{}, time.Time{}
-			t.add(u.Key(), DetachLane, u.place())
-		}
+	for u := range t.eachUnowned() {
+		u.Unconfirmed, u.Gap = time.Time{}, time.Time{}
+		t.add(u.Key(), DetachLane, u.place())
 	}
 }

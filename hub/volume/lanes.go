@@ -6,27 +6,26 @@ import (
 )
 
 const (
-	// lendBelow is how short the calls of a Lane must be of late for it to borrow the
-	// workers that the other Lane leaves idle, all but one. A worker cannot be taken
-	// back from a call: as long as calls are that short, the other Lane hardly notices,
-	// and if they begin to hang it still has the one.
+	// lendBelow is how short the calls of a lane must be of late for it to borrow the workers that the
+	// other lane leaves idle, all but one. A worker cannot be taken back from a call: while calls are
+	// that short the other lane hardly notices, and if they begin to hang it still has the one.
 	lendBelow = time.Second
-	// A driver that has come back gets an eighth of its workers at first, and twice as
-	// many with each step.
+	// A driver that has come back gets an eighth of its workers at first, and twice as many with each
+	// step.
 	rampSteps = 3
 	rampStep  = time.Second
-	// releaseWorkers is how many PersistentVolume finalizers are removed at once.
-	releaseWorkers = 4
+	// finalizerWorkers is how many PersistentVolume finalizers are removed at once.
+	finalizerWorkers = 4
 )
 
-// laneLoad is what one Lane has to do and does.
+// laneLoad is the entries of one lane.
 type laneLoad struct {
 	waiting list.List     // of *Entry, the next first
 	running list.List     // of *Entry, the oldest first
-	pace    time.Duration // of its calls of late, 0: none has ended yet
+	pace    time.Duration // moving average of the length of its calls; 0: no call has ended yet
 }
 
-// quick says whether the lane's calls are short, those in flight included.
+// quick reports whether the lane's calls are short, calls in flight included.
 func (l *laneLoad) quick(now time.Time) bool {
 	if l.pace == 0 || l.pace >= lendBelow {
 		return false
@@ -35,9 +34,8 @@ func (l *laneLoad) quick(now time.Time) bool {
 	return oldest == nil || now.Sub(oldest.Value.(*Entry).began) < lendBelow
 }
 
-// ended takes the length of a call into the pace: a moving average that forgets
-// within a few calls.
-func (l *laneLoad) ended(d time.Duration) {
+// addCall adds the length of a call to the pace, which forgets it within a few calls.
+func (l *laneLoad) addCall(d time.Duration) {
 	d = max(d, 1)
 	if l.pace == 0 {
 		l.pace = d
@@ -46,20 +44,20 @@ func (l *laneLoad) ended(d time.Duration) {
 	l.pace += (d - l.pace) / 4
 }
 
-// lanes decides whose turn it is. Attaches and detaches each have half of the
-// workers: a burst of slow calls on one side does not keep the other from starting
-// (external-attacher issue 761). What is idle is lent to short calls only.
+// lanes decides which entry starts next. Attaches and detaches each have half of the workers: a burst of
+// slow calls of the one does not keep the other from starting (external-attacher issue 761). Idle workers
+// are lent to short calls only.
 type lanes struct {
 	load    [LaneCount]laneLoad
 	workers int
-	last    Lane // that of attach and detach which was served last
+	last    Lane // AttachLane or DetachLane, the one from which an entry was started last
 
 	open     bool      // the driver can be called
-	shut     bool      // it could not be called once
-	reopened time.Time // when it could be called again
+	shut     bool      // ShutLanes was called in this term
+	reopened time.Time // when OpenLanes was called after ShutLanes; zero: never
 }
 
-// atOnce is how many calls may be in flight now.
+// atOnce returns how many calls may be in flight now.
 func (ls *lanes) atOnce(now time.Time) int {
 	steps := int(now.Sub(ls.reopened) / rampStep)
 	if ls.reopened.IsZero() || steps >= rampSteps {
@@ -68,7 +66,7 @@ func (ls *lanes) atOnce(now time.Time) int {
 	return max(1, ls.workers>>(rampSteps-steps))
 }
 
-// nextStep returns how long it takes until more calls may be in flight, 0 if all may.
+// nextStep returns how long it takes until more calls may be in flight, 0 if the limit does not grow.
 func (ls *lanes) nextStep(now time.Time) time.Duration {
 	elapsed := now.Sub(ls.reopened)
 	if ls.reopened.IsZero() || !ls.open || elapsed >= rampSteps*rampStep {
@@ -77,11 +75,10 @@ func (ls *lanes) nextStep(now time.Time) time.Duration {
 	return rampStep - elapsed%rampStep
 }
 
-// pick returns the entry to start now, nil for none. It does not move it.
+// pick returns the entry to start now, nil for none. It does not change its lane.
 func (ls *lanes) pick(now time.Time) *Entry {
-	release := &ls.load[ReleaseLane]
-	if release.waiting.Len() > 0 && release.running.Len() < releaseWorkers {
-		return release.waiting.Front().Value.(*Entry)
+	if l := &ls.load[FinalizerLane]; l.waiting.Len() > 0 && l.running.Len() < finalizerWorkers {
+		return ls.head(FinalizerLane)
 	}
 	if !ls.open {
 		return nil
@@ -100,8 +97,8 @@ func (ls *lanes) pick(now time.Time) *Entry {
 	return nil
 }
 
-// mayRepair says whether a volume that was lost may be attached again: only while
-// nobody waits, and never with more than half of the workers.
+// mayRepair reports whether a volume that was lost may be attached again now: only while no other attach
+// or detach waits, and never with more than half of the workers.
 func (ls *lanes) mayRepair(now time.Time) bool {
 	workers := ls.atOnce(now)
 	return ls.load[DriftLane].waiting.Len() > 0 &&
@@ -109,7 +106,7 @@ func (ls *lanes) mayRepair(now time.Time) bool {
 		ls.inFlight() < workers && ls.busy(AttachLane) < max(1, workers/2)
 }
 
-// busy is how many workers an attach or detach Lane has. Repairs are attaches.
+// busy returns how many workers AttachLane or DetachLane has. Repairs count as attaches.
 func (ls *lanes) busy(l Lane) int {
 	n := ls.load[l].running.Len()
 	if l == AttachLane {
@@ -118,31 +115,33 @@ func (ls *lanes) busy(l Lane) int {
 	return n
 }
 
-// inFlight is how many workers have something to do.
+// inFlight returns how many workers have an entry.
 func (ls *lanes) inFlight() int {
 	return ls.load[AttachLane].running.Len() + ls.load[DetachLane].running.Len() + ls.load[DriftLane].running.Len()
 }
 
+// head returns the next entry of a lane that is not empty.
 func (ls *lanes) head(l Lane) *Entry { return ls.load[l].waiting.Front().Value.(*Entry) }
 
-// mayStart says whether a Lane may have one more worker.
+// mayStart reports whether AttachLane or DetachLane has an entry that may start now.
 func (ls *lanes) mayStart(l Lane, now time.Time) bool {
 	return ls.load[l].waiting.Len() > 0 && ls.inFlight() < ls.atOnce(now) && ls.busy(l) < ls.most(l, now)
 }
 
-// most is how many workers an attach or detach Lane may have now, those the other one
-// leaves idle included as far as they are lent.
+// most returns how many workers AttachLane or DetachLane may have now, with those that the other lane
+// lends it.
 func (ls *lanes) most(l Lane, now time.Time) int {
 	mine, other := &ls.load[l], &ls.load[1-l]
 	workers := ls.atOnce(now)
 	kept := workers / 2 // for the other lane
 	if other.waiting.Len() == 0 && mine.quick(now) {
-		kept = min(kept, 1) // what is lent may hang, and cannot be taken back
+		kept = min(kept, 1)
 	}
 	return workers - max(kept, ls.busy(1-l))
 }
 
-// fairer returns the Lane with fewer workers, in turn if they have the same.
+// fairer returns the lane with fewer workers, of AttachLane and DetachLane, and in turn if both have the
+// same number.
 func (ls *lanes) fairer() Lane {
 	a, d := ls.busy(AttachLane), ls.busy(DetachLane)
 	switch {

@@ -137,7 +137,7 @@ func TestNothingIsCalledWhileTheDriverIsAway(t *testing.T) {
 	inBubble(t, 10, func(t *testing.T, w *workshop) {
 		w.table.ShutLanes()
 		w.add("attach0", volume.AttachLane, call{takes: time.Second})
-		w.add("release0", volume.ReleaseLane, call{takes: time.Second})
+		w.add("release0", volume.FinalizerLane, call{takes: time.Second})
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if _, ok := w.beganAt("attach0"); ok {
@@ -208,10 +208,10 @@ func TestDriftWorkComesLast(t *testing.T) {
 func TestFourFinalizersAtMostAreRemovedAtOnce(t *testing.T) {
 	inBubble(t, 100, func(t *testing.T, w *workshop) {
 		for i := range 20 {
-			w.add(fmt.Sprintf("release%d", i), volume.ReleaseLane, call{takes: time.Second})
+			w.add(fmt.Sprintf("release%d", i), volume.FinalizerLane, call{takes: time.Second})
 		}
 		w.finish()
-		if got := w.most[volume.ReleaseLane]; got != 4 {
+		if got := w.most[volume.FinalizerLane]; got != 4 {
 			t.Errorf("%d at once, want 4", got)
 		}
 	})

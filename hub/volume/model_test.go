@@ -149,7 +149,7 @@ func (m *model) add() {
 	key, p := volume.ClaimKey(fmt.Sprint("va-", i)), m.randomPlace(i)
 	l := []volume.Lane{volume.AttachLane, volume.DetachLane, volume.AttachLane, volume.DriftLane}[m.random.IntN(4)]
 	if i == 23 {
-		key, l, p = volume.FinalizerKey("pv"), volume.ReleaseLane, volume.Place{}
+		key, l, p = volume.FinalizerKey("pv"), volume.FinalizerLane, volume.Place{}
 	}
 	if m.random.IntN(3) == 0 {
 		m.table.Renew(key, l, p)
@@ -172,7 +172,7 @@ func (m *model) observe() {
 	if _, ok := m.table.Unowned(r.Target); ok {
 		return
 	}
-	m.table.Observe(volume.Identity{Name: "gone", UID: "gone", Node: fmt.Sprint("node-", node)}, r, time.Now())
+	m.table.ObserveDeletion(volume.Identity{Name: "gone", UID: "gone", Node: fmt.Sprint("node-", node)}, r, time.Now())
 	key := volume.Key{Kind: volume.UnownedKind, Target: r.Target}
 	if run := m.running[key]; run != nil { // of one that was resolved meanwhile
 		run.again = true
@@ -197,14 +197,14 @@ func (m *model) takeOne() bool {
 	}
 	calling, onNode := 0, 0
 	for _, other := range m.running {
-		if other.lane != volume.ReleaseLane {
+		if other.lane != volume.FinalizerLane {
 			calling++
 		}
 		if other.node == r.node {
 			onNode++
 		}
 	}
-	if r.lane != volume.ReleaseLane && (calling >= m.workers || !m.open) {
+	if r.lane != volume.FinalizerLane && (calling >= m.workers || !m.open) {
 		m.t.Fatalf("%v started beside %d others, with %d workers, lanes open: %v", e.Key, calling, m.workers, m.open)
 	}
 	if r.node != "" && m.perNode > 0 && onNode >= m.perNode {

@@ -18,7 +18,7 @@ const (
 	BacksOff                  // it has failed, and starts again later
 )
 
-// Call is what Next looks at of an entry: a plain value.
+// Call is an entry as Next needs it: a plain value.
 type Call struct {
 	Target attach.Target
 	// Shared: calls for the volume at other node IDs may be in flight at the same time.
@@ -26,27 +26,26 @@ type Call struct {
 	Detach  bool
 	Unowned bool // the detach of an unowned publication
 	State   CallState
-	// Came and Served order calls: when the call last became due and when it last got to call the driver.
+	// Came and Served order calls: when the call last became due, and when it last got to call the driver.
 	Came, Served uint64
 }
 
-// Verdict is what Next says of a call that is due: it may start, or what it waits for. Behind is
-// the index of the detach that goes first, for WaitDetach.
+// Verdict is what Next decides about a call that is due.
 type Verdict struct {
-	Start  bool
-	Wait   WaitKind
-	Behind int
+	Start bool
+	Wait  WaitKind // what it waits for, if it may not start
+	After int      // for WaitDetach: the index of the detach that goes first
 }
 
-// Next says which calls for one volume may start now, and returns a verdict for each call. It is
+// Next decides which calls for one volume may start now, and returns a verdict for each call. It is
 // pure. parallel is the setting parallelMultiNode. The rules:
 //
 //   - One call for a volume at a time (CSI spec). Calls for a multi-node volume at different node
 //     IDs may be in flight together, with parallel.
 //   - A publish of a single-node volume does not start while an unpublish elsewhere is due, in
-//     flight or paused. An unpublish that backs off holds nobody up: the driver decides then.
-//   - Detaches go first, then the longest waiting. A detach that has started since the
-//     longest waiting call became due is tried again, and does not go before it once more.
+//     flight or paused. No publish waits for an unpublish that backs off: the driver decides then.
+//   - Detaches go first, then the longest waiting. A detach that has started since the longest
+//     waiting call became due does not go before that call once more.
 //   - Nothing overtakes a call that needs the volume for itself.
 func Next(calls []Call, parallel bool) []Verdict {
 	verdicts := make([]Verdict, len(calls))
@@ -56,11 +55,11 @@ func Next(calls []Call, parallel bool) []Verdict {
 			together.add(c)
 		}
 	}
-	detaches := goFirst(calls)
+	detaches := detachesThatGoFirst(calls)
 	held := false // by a call that needs the volume for itself and has to wait
 	for _, i := range inOrder(calls) {
 		if first := detachFirst(calls, detaches, i); first >= 0 {
-			verdicts[i] = Verdict{Wait: WaitDetach, Behind: first}
+			verdicts[i] = Verdict{Wait: WaitDetach, After: first}
 			continue
 		}
 		if !held && together.fits(calls[i], parallel) {
@@ -98,8 +97,9 @@ func inOrder(calls []Call) []int {
 
 // callSet is a set of calls that are or may be in flight together.
 type callSet struct {
-	any, only bool            // some; one of them needs the volume for itself
-	nodes     map[string]bool // by node ID
+	any       bool            // there is a call
+	exclusive bool            // one of the calls needs the volume for itself
+	nodes     map[string]bool // node IDs of the others
 }
 
 func (f *callSet) add(c Call) {
@@ -110,16 +110,16 @@ func (f *callSet) add(c Call) {
 	if c.Shared {
 		f.nodes[c.Target.NodeID] = true
 	} else {
-		f.only = true
+		f.exclusive = true
 	}
 }
 
 func (f *callSet) fits(c Call, parallel bool) bool {
-	return !f.any || parallel && c.Shared && !f.only && !f.nodes[c.Target.NodeID]
+	return !f.any || parallel && c.Shared && !f.exclusive && !f.nodes[c.Target.NodeID]
 }
 
-// goFirst returns the indexes of the detaches that go before a publish elsewhere.
-func goFirst(calls []Call) []int {
+// detachesThatGoFirst returns the indexes of the detaches before which no publish elsewhere starts.
+func detachesThatGoFirst(calls []Call) []int {
 	var all []int
 	for i, c := range calls {
 		if c.Detach && c.State != BacksOff {
@@ -129,8 +129,8 @@ func goFirst(calls []Call) []int {
 	return all
 }
 
-// detachFirst returns the index of the first of some detaches that has to go before a call, -1 for
-// none. What is left at the target of a publish is taken over by it, and does not go first.
+// detachFirst returns the index of the first of the detaches that goes before a call, -1 if none does. A
+// publish takes over what is unowned at its target: the detach of that does not go first.
 func detachFirst(calls []Call, detaches []int, i int) int {
 	c := calls[i]
 	if c.Detach || c.Shared {

@@ -70,7 +70,7 @@ func TestNextFollowsTheRules(t *testing.T) {
 				case v.Start:
 					got = append(got, start)
 				case v.Wait == volume.WaitDetach:
-					got = append(got, fmt.Sprint(detach, v.Behind))
+					got = append(got, fmt.Sprint(detach, v.After))
 				case v.Wait == volume.WaitVolume:
 					got = append(got, waits)
 				}
@@ -256,7 +256,7 @@ func checkVerdict(calls []volume.Call, verdicts []volume.Verdict, i int, paralle
 		return "it starts before one whose turn it is"
 	case v.Start:
 	case v.Wait == volume.WaitDetach:
-		if !some(func(j int) bool { return j == v.Behind && waitsFor(j) }) {
+		if !some(func(j int) bool { return j == v.After && waitsFor(j) }) {
 			return "it waits for what does not go first"
 		}
 	case v.Wait != volume.WaitVolume:

@@ -2,10 +2,10 @@ package volume
 
 import "slices"
 
-// node is how many entries have one of the slots of a node (maxPerNode), and which wait for one.
+// node has the slots of a Kubernetes node: at most maxPerNode entries that may call the driver for it.
 type node struct {
 	taken   int
-	waiting []*Entry
+	waiting []*Entry // for a slot
 }
 
 // takeSlot gives an entry a slot of its node. If all are taken it reports false, and the entry
@@ -30,8 +30,8 @@ func (t *Table) takeSlot(e *Entry) bool {
 	return true
 }
 
-// releaseSlot ends that, and lets the next entry into its lane.
-func (t *Table) releaseSlot(e *Entry) {
+// freeSlot takes the slot of an entry back, and lets the next entry into its lane.
+func (t *Table) freeSlot(e *Entry) {
 	if !e.slot {
 		return
 	}
@@ -41,8 +41,8 @@ func (t *Table) releaseSlot(e *Entry) {
 	t.admitWaiting(e.place.Node, n)
 }
 
-// admitWaiting lets as many entries into their lanes as a node has free slots, detaches first: they
-// make room on the node.
+// admitWaiting lets as many waiting entries into their lanes as their node has free slots, detaches
+// first: they make room on the node.
 func (t *Table) admitWaiting(name string, n *node) {
 	free := len(n.waiting)
 	if t.slots > 0 {
@@ -61,8 +61,8 @@ func (t *Table) admitWaiting(name string, n *node) {
 	}
 }
 
-// leaveNode ends the wait of an entry for a slot.
-func (t *Table) leaveNode(e *Entry) {
+// leaveWaiting removes an entry from those that wait for a slot.
+func (t *Table) leaveWaiting(e *Entry) {
 	if n := t.nodes[e.place.Node]; n != nil {
 		n.waiting = slices.DeleteFunc(n.waiting, func(other *Entry) bool { return other == e })
 	}

@@ -12,15 +12,15 @@ type EffectKind int8
 const (
 	Finished     EffectKind = iota // nothing is left to do in this pass
 	FindOwners                     // read who else has the volume at the target
-	ReadSecret                     // read the Secret that goes with the publish
+	ReadSecret                     // read the Secret that the publish needs
 	Guard                          // write finalizers and notes
 	Publish                        // call ControllerPublishVolume
 	MarkAttached                   // write the status
 	Unpublish                      // call ControllerUnpublishVolume
-	Leave                          // leave the publication at the target unowned, to be detached later
+	Disown                         // make the publication at the target unowned, to be detached later
 	Release                        // remove the finalizer from the VolumeAttachment
-	MarkDetached                   // write the status of one that others keep alive
-	LookAgain                      // nothing now: who has the volume cannot be told
+	MarkDetached                   // write the status of an object that finalizers of others keep alive
+	LookAgain                      // nothing now: it is not known who owns the publication
 )
 
 // Effect is one step to the outside.
@@ -29,40 +29,40 @@ type Effect struct {
 	Target attach.Target
 }
 
-// Ownership says who has a volume at a target, besides the claim that asks. What comes later counts
-// for more.
+// Ownership is who else owns the publication of a volume at a target, besides the claim that asks.
+// Ordered by precedence, lowest first.
 type Ownership int8
 
 const (
-	NotRead Ownership = iota // nobody has looked
-	NoOwner                  // nobody
-	Wanted                   // a VolumeAttachment wants it there, and has not called the driver as far as known
-	Unclear                  // it cannot be told now
-	Owned                    // a VolumeAttachment has it there, and its deletion detaches it
+	NotRead Ownership = iota // the owners were not read
+	NoOwner                  // no VolumeAttachment
+	Wanted                   // a VolumeAttachment wants the volume there, and is not known to have called the driver
+	Unclear                  // not known now
+	Owned                    // a VolumeAttachment whose deletion detaches the volume
 )
 
-// Result says how an effect has ended.
+// Result is how an effect has ended.
 type Result int8
 
 const (
 	Succeeded Result = iota
 	Failed           // answered with an error
 	NotDone          // not called or written, or the answer was lost with the connection
-	Rejected         // the API server does not take what was to be written, and never will
+	Rejected         // the API server will never accept the write
 )
 
-// Outcome is what an effect has led to.
+// Outcome is the result of an effect, with what it has returned.
 type Outcome struct {
 	Result  Result
 	Owner   Ownership         // of FindOwners
 	Alive   bool              // after Release: the object still exists
 	Context map[string]string // of Publish, to be recorded in the status
-	Secrets map[string]string // that went with the publish
+	Secrets map[string]string // of Publish
 }
 
-// Pass is one look of a worker at a claim: what its objects asked for when it began, and how far
-// it has come. It is a plain value. A pass that ends early is followed by a new one, which begins
-// from the objects and from what the claim believes.
+// Pass is the work of one run on a claim: what its objects asked for when the run began, and what is done
+// so far. It is a plain value. After a pass that ends early, a new one begins from the objects and from
+// what the claim believes.
 type Pass struct {
 	Operation attach.Operation
 	Target    attach.Target // of the call; empty: the pass has none
@@ -71,9 +71,9 @@ type Pass struct {
 	Guards    bool          // finalizers or notes are missing
 	Marks     bool          // the status has to be written
 
-	previous  Ownership // of the target where the claim has the volume, if that is another one
-	giveUp    bool      // the driver has refused to unpublish there often enough
-	owner     Ownership // of Target, for a detach
+	previous  Ownership // at the claim's previous target, if it has one
+	giveUp    bool      // the driver has refused to unpublish at the previous target often enough
+	owner     Ownership // at Target, for a detach
 	hasSecret bool
 	guarded   bool
 	marked    bool
@@ -93,24 +93,24 @@ func NewPass(p attach.Plan) Pass {
 	}
 }
 
-// previousTries is how often a driver is asked to unpublish a volume at the previous target before
-// a detach goes on without. With a driver that hangs each takes its timeout. An attach goes on
-// after one answer (csi-attacher asks for the new node ID only).
+// previousTries is how often a driver may refuse to unpublish a volume at the previous target before a
+// detach goes on without. A driver that hangs takes the timeout for each. An attach goes on after one
+// answer (csi-attacher does not call for the previous node ID at all).
 const previousTries = 3
 
 // nextEffect returns the next effect of a pass. It is pure.
 func (c *Claim) nextEffect(p Pass) Effect {
 	believed := c.publication
 	if p.Target.VolumeHandle != "" && believed.MayBePublished() && believed.Target != p.Target {
-		// The note of that target is all that other processes would find it by: the unpublish
-		// comes before the note is removed with the finalizer, or replaced.
+		// Other processes find the previous target by the note alone: the unpublish comes before the
+		// note is replaced, or removed with the finalizer.
 		switch {
 		case p.previous == NotRead:
 			return Effect{FindOwners, believed.Target}
 		case p.giveUp, p.previous > Wanted, p.previous == Wanted && p.Operation == attach.Attaching:
-			return Effect{Leave, believed.Target}
+			return Effect{Disown, believed.Target}
 		}
-		return Effect{Unpublish, believed.Target} // who only wants it there has it published again
+		return Effect{Unpublish, believed.Target} // a VolumeAttachment that wants it there publishes it again
 	}
 	if p.Operation == attach.Attaching {
 		return c.nextOfAttach(p)
@@ -118,14 +118,14 @@ func (c *Claim) nextEffect(p Pass) Effect {
 	return c.nextOfDetach(p)
 }
 
-// nextOfAttach: finalizers and notes, the call, the status. Whatever goes wrong, the finalizers
-// stay: only an unpublish proves that a volume is detached.
+// nextOfAttach returns finalizers and notes, the call, the status, in this order. Whatever fails, the
+// finalizers stay: only an unpublish proves that a volume is detached.
 func (c *Claim) nextOfAttach(p Pass) Effect {
 	published := c.publication.Belief == Published && c.publication.Target == p.Target
 	switch {
 	case p.Calls && !published && !p.marked && !p.hasSecret:
 		return Effect{ReadSecret, p.Target}
-	case p.Guards && !p.guarded && !p.marked: // also if somebody has taken a finalizer since the call
+	case p.Guards && !p.guarded && !p.marked: // also if somebody has removed a finalizer since the call
 		return Effect{Guard, p.Target}
 	case p.Calls && !published && !p.marked:
 		return Effect{Publish, p.Target}
@@ -135,28 +135,28 @@ func (c *Claim) nextOfAttach(p Pass) Effect {
 	return Effect{Kind: Finished}
 }
 
-// nextOfDetach: the call, the finalizer, and the status if the object still lives. The finalizer goes
-// first: as long as the status says attached, nobody takes the volume for free (external-attacher
-// issue 587), and the status of an object that is gone need not be written.
+// nextOfDetach returns the call, the removal of the finalizer, and the status if the object still exists,
+// in this order. The finalizer goes before the status: as long as the status says attached, nobody
+// attaches the volume elsewhere (external-attacher issue 587), and an object that is gone needs no status.
 func (c *Claim) nextOfDetach(p Pass) Effect {
 	switch {
 	case p.released && p.alive && !p.marked:
 		return Effect{MarkDetached, p.Target}
 	case p.released:
 		return Effect{Kind: Finished}
-	case p.Calls && !c.publication.isUnpublished(p.Target) && p.owner == NotRead:
+	case !p.Calls || c.publication.isUnpublished(p.Target) || p.owner == Owned:
+		return Effect{Release, p.Target}
+	case p.owner == NotRead:
 		return Effect{FindOwners, p.Target}
-	case p.Calls && !c.publication.isUnpublished(p.Target) && p.owner < Unclear:
-		return Effect{Unpublish, p.Target}
-	case p.Calls && !c.publication.isUnpublished(p.Target) && p.owner == Unclear:
+	case p.owner == Unclear:
 		return Effect{LookAgain, p.Target}
 	}
-	return Effect{Release, p.Target}
+	return Effect{Unpublish, p.Target}
 }
 
 // start notes that a publish begins. It is pure.
 func (c *Claim) start(p Pass) {
-	c.forgetLeft(p.Target)
+	c.forgetDisowned(p.Target)
 	c.publication = Publication{Record: p.Record, Belief: Uncertain, Secrets: c.publication.Secrets}
 }
 
@@ -166,7 +166,7 @@ func (c *Claim) apply(p *Pass, e Effect, o Outcome) {
 	switch e.Kind {
 	case FindOwners:
 		switch {
-		case !ok: // to be read again: the driver must not be left unasked because of that
+		case !ok: // they are read again: to skip the call would leave the volume attached
 		case e.Target == p.Target:
 			p.owner = o.Owner
 		default:
@@ -188,18 +188,18 @@ func (c *Claim) apply(p *Pass, e Effect, o Outcome) {
 				c.publication.Belief, c.publication.Context = Recorded, nil
 			}
 		case o.Result == Rejected && c.publication.Belief == Published:
-			// Because of its size say. The driver may give another publish context when it is
-			// asked again.
+			// The publish context may be too large, say. The driver may return another one to
+			// another call.
 			c.publication.Belief, c.publication.Context = Uncertain, nil
 		}
 	case Unpublish:
 		c.unpublished(p, e, o.Result)
-	case Leave:
-		c.left, c.publication, c.refusals = append(c.left, c.publication.Target), Publication{}, 0
+	case Disown:
+		c.disowned, c.publication, c.refusals = append(c.disowned, c.publication.Target), Publication{}, 0
 	case Release:
 		p.released, p.alive = ok, o.Alive
 		if ok && p.owner == Owned {
-			c.publication = Publication{} // it is the other one's to detach
+			c.publication = Publication{} // the other VolumeAttachment detaches it
 		}
 	case MarkDetached:
 		p.marked = ok
@@ -210,10 +210,10 @@ func (c *Claim) unpublished(p *Pass, e Effect, r Result) {
 	if r == Succeeded {
 		c.publication = Publication{Record: attach.Record{Target: e.Target}, Belief: Unpublished}
 		c.refusals = 0
-		c.forgetLeft(e.Target)
+		c.forgetDisowned(e.Target)
 		return
 	}
-	if e.Target == p.Target || r != Failed { // Rejected: a Secret is not there, say
+	if e.Target == p.Target || r != Failed { // Rejected: a Secret is missing, say
 		return
 	}
 	tries := previousTries
@@ -224,17 +224,17 @@ func (c *Claim) unpublished(p *Pass, e Effect, r Result) {
 	p.giveUp = c.refusals >= tries
 }
 
-// forgetLeft ends that the claim has left its publication at a target.
-func (c *Claim) forgetLeft(t attach.Target) {
-	c.left = slices.DeleteFunc(c.left, func(left attach.Target) bool { return left == t })
+// forgetDisowned notes that the claim has no unowned publication at a target any more.
+func (c *Claim) forgetDisowned(t attach.Target) {
+	c.disowned = slices.DeleteFunc(c.disowned, func(disowned attach.Target) bool { return disowned == t })
 }
 
-// Restore takes over what the objects of a claim record as published, where this process knows
-// nothing itself.
+// Restore believes what the objects of a claim record as published, if this process knows nothing
+// itself.
 func (t *Table) Restore(c *Claim, r attach.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !slices.Contains(c.left, r.Target) {
+	if !slices.Contains(c.disowned, r.Target) {
 		c.publication.restore(r)
 	}
 }
@@ -253,16 +253,16 @@ func (t *Table) NextEffect(c *Claim, p Pass) Effect {
 	return c.nextEffect(p)
 }
 
-// Start notes that an effect begins: a call that is in flight may have its effect.
+// Start notes that an effect begins: from now on it may have happened, whatever the answer.
 func (t *Table) Start(c *Claim, p Pass, e Effect) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch e.Kind {
 	case Publish:
 		c.start(p)
-		t.resolve(e.Target) // the claim takes it over
+		t.resolve(e.Target) // the claim owns the publication now
 	case Release:
-		if c.gone.IsZero() { // before the deletion's event, which asks
+		if c.gone.IsZero() { // before the event of the deletion, see WasReleased
 			t.released[c.UID] = true
 		}
 	}
@@ -275,8 +275,8 @@ func (t *Table) Apply(c *Claim, p *Pass, e Effect, o Outcome) {
 	before := c.publication
 	c.apply(p, e, o)
 	switch {
-	case e.Kind == Leave:
-		t.leave(c.Identity, before)
+	case e.Kind == Disown:
+		t.disown(c.Identity, before)
 	case e.Kind == Unpublish && o.Result == Succeeded:
 		t.resolve(e.Target)
 	case e.Kind == Release && o.Result != Succeeded:

@@ -44,7 +44,7 @@ func (m *passModel) check() {
 		must(owner != volume.NotRead && owner < volume.Unclear, "there may be an owner")
 		must(!attaching || owner != volume.Wanted, "it is wanted there")
 		must(!is.Gone, "it has succeeded before")
-	case volume.Leave:
+	case volume.Disown:
 		enough := map[bool]int{true: 1, false: 3}[attaching]
 		must(owner > volume.Wanted || attaching && owner == volume.Wanted || is.Refusals >= enough, "the driver was not asked often enough")
 	case volume.Release:
@@ -69,7 +69,7 @@ func (m *passModel) checkBelief() {
 			m.fail("the volume was unpublished at %s, and this is not known: %+v", at.NodeID, believed)
 		}
 		u, unowned := m.table.Unowned(at)
-		if unowned != is.Left || unowned && (u.Left.UID != m.va.UID || !m.table.HasLeft(volume.IdentityOf(m.va), at)) {
+		if unowned != is.Left || unowned && (u.FormerOwner.UID != m.va.UID || !m.table.HasDisowned(volume.IdentityOf(m.va), at)) {
 			m.fail("at %s unowned: %v, want %v: %+v", at.NodeID, unowned, is.Left, u)
 		}
 		if is.Gone && believed.Target == at && believed.Secrets != nil {
@@ -101,7 +101,7 @@ func (m *passModel) checkEnd(wasGuarded bool) {
 }
 
 func effectName(k volume.EffectKind) string {
-	return []string{"Finished", "FindOwners", "ReadSecret", "Guard", "Publish", "MarkAttached", "Unpublish", "Leave", "Release", "MarkDetached", "LookAgain"}[k]
+	return []string{"Finished", "FindOwners", "ReadSecret", "Guard", "Publish", "MarkAttached", "Unpublish", "Disown", "Release", "MarkDetached", "LookAgain"}[k]
 }
 
 // key tells states apart.
@@ -110,7 +110,7 @@ func (m *passModel) key() string {
 	fmt.Fprintf(b, "%v %+v %v %v %+v %+v", m.nodeID, m.decider.NoAttach, m.secretRead, m.released, m.effect, m.pass)
 	for _, at := range []attach.Target{target("id-1"), target("id-2")} {
 		_, unowned := m.table.Unowned(at)
-		fmt.Fprintf(b, " %+v %v %v %v", m.truth[at], m.owners[at], unowned, m.table.HasLeft(volume.IdentityOf(m.va), at))
+		fmt.Fprintf(b, " %+v %v %v %v", m.truth[at], m.owners[at], unowned, m.table.HasDisowned(volume.IdentityOf(m.va), at))
 	}
 	fmt.Fprintf(b, " %v %v %v %v %v %v", m.va.Finalizers, m.va.Annotations, m.va.DeletionTimestamp != nil, m.va.Status.Attached, m.pv.Finalizers, m.table.WasReleased(m.va.UID))
 	fmt.Fprintf(b, " %+v %+v", m.table.Believed(m.claim), *m.claim)

@@ -182,7 +182,7 @@ func (m *passModel) work() {
 		}
 		m.table.Apply(m.claim, &m.pass, m.effect, o)
 		m.checkBelief()
-		if m.va == nil || failed && m.table.NextEffect(m.claim, m.pass).Kind != volume.Leave {
+		if m.va == nil || failed && m.table.NextEffect(m.claim, m.pass).Kind != volume.Disown {
 			return
 		}
 	}
@@ -238,7 +238,7 @@ func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
 		}
 		ends = []end{{"done", volume.Succeeded, gone}, {"error", volume.Failed, refused},
 			{"not called or cut off", volume.NotDone, nil}, {"not called, no secret", volume.Rejected, nil}, {"done, the process ends", ended, gone}}
-	case volume.Leave:
+	case volume.Disown:
 		ends = []end{{"done", volume.Succeeded, func() { is.Left, is.Refusals = true, 0 }}}
 	case volume.Release:
 		ends = written(func() {
@@ -262,7 +262,7 @@ func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
 	if m.effect.Kind == volume.Publish || m.effect.Kind == volume.Unpublish && is.Gone {
 		m.forgetGone()
 	}
-	if m.effect.Kind == volume.Publish || m.effect.Kind == volume.Unpublish || m.effect.Kind == volume.MarkAttached || m.effect.Kind == volume.Leave {
+	if m.effect.Kind == volume.Publish || m.effect.Kind == volume.Unpublish || m.effect.Kind == volume.MarkAttached || m.effect.Kind == volume.Disown {
 		m.truth[at] = is
 	}
 	deleted := m.effect.Kind == volume.Release && m.va.DeletionTimestamp != nil && len(m.va.Finalizers) == 0

@@ -2,26 +2,25 @@ package volume
 
 import "github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 
-// Belief is how sure it is that a volume is published at a target.
+// Belief is what is known about whether a volume is published at a target.
 type Belief int8
 
 const (
 	Unknown     Belief = iota // nothing was called, and no object records anything
-	Uncertain                 // ControllerPublishVolume was called, and has not succeeded so far
+	Uncertain                 // ControllerPublishVolume was called, and has not succeeded
 	Published                 // it succeeded, and the status does not say so yet
 	Recorded                  // the status, or another object, says so
 	Unpublished               // ControllerUnpublishVolume succeeded after it
 )
 
-// Publication is what this process believes about a volume at one target. The zero value knows
-// nothing. Publications are plain values, except for what is never compared: the publish context
-// until it is in the status, and the secrets of the last publish that succeeded, for an unpublish
-// when the Secret is gone (rook issue 16956). These are kept in memory only.
+// Publication is what this process believes about a volume at one target. The zero value knows nothing.
 type Publication struct {
 	attach.Record
-	Belief  Belief
-	Context map[string]string
-	Secrets map[string]string
+	Belief Belief
+	// Context is the publish context, until it is in the status. Secrets are those of the last publish
+	// that succeeded, for an unpublish when the Secret is gone (rook issue 16956). Both are kept in
+	// memory only, and never compared.
+	Context, Secrets map[string]string
 }
 
 // MayBePublished reports whether the volume may be published at the target: a publish succeeded,
@@ -30,14 +29,14 @@ func (p *Publication) MayBePublished() bool {
 	return p.Belief == Uncertain || p.Belief == Published || p.Belief == Recorded
 }
 
-// restore takes over what objects record, where this process knows nothing.
+// restore believes what objects record, if this process knows nothing.
 func (p *Publication) restore(r attach.Record) {
 	if p.Belief == Unknown {
 		*p = Publication{Record: r, Belief: Recorded}
 	}
 }
 
-// nodesOf returns the mode in which a volume was published last, as far as known.
+// nodesOf returns the mode in which the volume with a handle was published last, if that is known.
 func (p *Publication) nodesOf(handle string) attach.NodeMode {
 	if p.Target.VolumeHandle != handle {
 		return attach.UnknownNodes
@@ -45,8 +44,7 @@ func (p *Publication) nodesOf(handle string) attach.NodeMode {
 	return p.Nodes
 }
 
-// isUnpublished reports whether an unpublish at a target has succeeded, and nothing was called
-// since.
+// isUnpublished reports whether an unpublish at a target has succeeded, and no call has begun since.
 func (p *Publication) isUnpublished(t attach.Target) bool {
 	return p.Belief == Unpublished && p.Target == t
 }

@@ -61,7 +61,7 @@ func (c claimed) run(pass volume.Pass, outcomes map[volume.EffectKind]volume.Out
 		}
 		c.Start(c.claim, pass, e)
 		c.Apply(c.claim, &pass, e, o)
-		if o.Result != volume.Succeeded && c.NextEffect(c.claim, pass).Kind != volume.Leave {
+		if o.Result != volume.Succeeded && c.NextEffect(c.claim, pass).Kind != volume.Disown {
 			return effects
 		}
 	}
@@ -286,7 +286,7 @@ func TestClaimIsRestoredExceptWhereItHasItselfLeftTheVolume(t *testing.T) {
 			case "va":
 				table.Restore(claim, attach.Record{Target: target("id-1")})
 				pass := volume.Pass{Operation: attach.Attaching, Target: target("id-2")}
-				table.Apply(claim, &pass, volume.Effect{Kind: volume.Leave, Target: target("id-1")}, volume.Outcome{})
+				table.Apply(claim, &pass, volume.Effect{Kind: volume.Disown, Target: target("id-1")}, volume.Outcome{})
 			}
 			table.Restore(claim, attach.Record{Target: target("id-1")})
 			if p := table.Believed(claim); p.MayBePublished() != c.want {

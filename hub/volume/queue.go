@@ -7,32 +7,31 @@ import (
 )
 
 const (
-	// A worker may ask for another run of its entry at once, but not twice in a row: what
-	// has to wait for others, a connection that ends say, would keep a processor and the
-	// Kubernetes API busy until then. The pause doubles with each further time.
+	// A worker may ask for another run of its entry at once, but not twice in a row: an entry that
+	// waits for something else, as for the end of a connection, would keep a processor and the
+	// Kubernetes API busy until then. The pause doubles each time.
 	repeatPause    = 100 * time.Millisecond
 	repeatPauseMax = 2 * time.Second
 )
 
-// queue holds the entries of one term: in lanes, or later where they back off. The Table's mutex
-// guards it.
+// queue has the entries of one term. The Table's mutex guards it.
 type queue struct {
-	wake    chan struct{} // something may be to start
-	entries map[Key]*Entry
+	wake    chan struct{}  // an entry may have to start
+	entries map[Key]*Entry // nil: there is no term
 	lanes   lanes
 	delayed delayHeap
-	nodes   map[string]*node // those of which slots are taken
+	nodes   map[string]*node // by name, those that entries use or wait for
 	slots   int              // of each node; 0: no limit
-	looked  time.Time        // when something to start was looked for last
-	ended   bool             // Run has returned: nothing starts any more
+	looked  time.Time        // when Run last looked for an entry to start
+	ended   bool             // Run has returned: no entry starts any more
 	closed  time.Time        // when Close was called; zero: not yet
 
 	parallel bool   // see Next
-	steps    uint64 // counts what entries go through, to tell what came before what
+	steps    uint64 // counts what happens to entries, to order it
 }
 
-// Begin begins a term: with no entries, and shut. The term before must have ended: its Run has
-// returned, and no worker has an entry.
+// Begin begins a term without entries, and with its lanes shut. The term before must have ended: its Run
+// has returned, and no worker has an entry.
 func (t *Table) Begin(workers int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,7 +60,7 @@ func (t *Table) Run(ctx context.Context, start func(*Entry)) {
 	}
 }
 
-// Close ends a term when its workers have ended: nothing is asked for until the next Begin.
+// Close ends a term whose workers have ended. Until the next Begin, Add does nothing.
 func (t *Table) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +84,7 @@ func (t *Table) end() {
 	t.ended = true
 }
 
-// take returns the entry to run now, or how long there is nothing to do.
+// take returns the entry that runs now, or how long no entry can start.
 func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,12 +104,12 @@ func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 			continue
 		}
 		e.state, e.began, e.wait = Running, now, Wait{}
-		e.again, e.retryNow, e.soon, e.called, e.waited = false, false, false, false, false
+		e.again, e.retryNow, e.pauses, e.called, e.waited = false, false, false, false, false
 		e.link = load.running.PushBack(e)
 		if e.lane == AttachLane || e.lane == DetachLane {
 			t.lanes.last = e.lane
 		}
-		return e, 0 // what Next has let start holds up others as what is in flight does
+		return e, 0
 	}
 	idle := time.Hour
 	if len(t.delayed) > 0 {
@@ -122,11 +121,10 @@ func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 	return nil, idle
 }
 
-// add asks for work on a key, at once: a delay that it has is cut. An entry that runs is noted as
-// changed.
+// add is Add. It returns the entry.
 func (t *Table) add(key Key, l Lane, p Place) *Entry {
 	if t.entries == nil {
-		return &Entry{} // there is no term: the next one begins with a look at everything
+		return &Entry{} // the next term begins with a look at everything
 	}
 	p = t.sharing(key, p)
 	e := t.entries[key]
@@ -144,16 +142,16 @@ func (t *Table) add(key Key, l Lane, p Place) *Entry {
 	}
 	t.withdraw(e)
 	e.lane = l
-	left := t.place(e, p)
+	before := t.place(e, p)
 	t.becomeDue(e)
-	t.evaluate(left)
+	t.evaluate(before)
 	return e
 }
 
-// becomeDue has Next decide about an entry that is in no list.
+// becomeDue lets an entry that is in no list start as soon as Next allows.
 func (t *Table) becomeDue(e *Entry) {
 	t.steps++
-	e.state, e.came, e.waited, e.soon, e.index = Blocked, t.steps, false, false, -1
+	e.state, e.came, e.waited, e.pauses, e.index = Blocked, t.steps, false, false, -1
 	if e.volume == nil {
 		t.admit(e)
 	} else {
@@ -161,9 +159,10 @@ func (t *Table) becomeDue(e *Entry) {
 	}
 }
 
-// admit lets an entry into its lane: at the head if it has waited.
+// admit puts an entry into its lane: at the head if it was blocked.
 func (t *Table) admit(e *Entry) { t.toLane(e, e.waited) }
 
+// toLane puts an entry into its lane, at the head or at the end.
 func (t *Table) toLane(e *Entry, first bool) {
 	e.state, e.wait = Ready, Wait{}
 	waiting := &t.lanes.load[e.lane].waiting
@@ -175,33 +174,34 @@ func (t *Table) toLane(e *Entry, first bool) {
 	t.signal()
 }
 
-// withdraw takes an entry that does not run out of wherever it waits.
+// withdraw takes an entry that does not run out of the list in which it waits.
 func (t *Table) withdraw(e *Entry) {
 	switch {
 	case e.state == Ready && e.link != nil:
 		t.lanes.load[e.lane].waiting.Remove(e.link)
 		e.link = nil
-		t.releaseSlot(e)
+		t.freeSlot(e)
 	case e.state == Ready:
-		t.leaveNode(e)
+		t.leaveWaiting(e)
 	case e.state == Delayed && e.index >= 0:
 		t.delayed.take(e)
 		e.index = -1
 	}
 }
 
-// finish ends the run of an entry: for good if delay is negative.
+// finish ends the run of an entry. It runs again in the next lane after the delay, unless that is
+// negative.
 func (t *Table) finish(e *Entry, next Lane, delay time.Duration) {
 	now := time.Now()
 	load := &t.lanes.load[e.lane]
 	load.running.Remove(e.link)
 	e.link = nil
 	if e.called {
-		load.ended(now.Sub(e.began))
+		load.addCall(now.Sub(e.began))
 	}
-	t.releaseSlot(e)
+	t.freeSlot(e)
 	if next != e.lane {
-		e.since = now // other work
+		e.since = now // it is other work
 	}
 	e.lane = next
 	again := e.again || e.retryNow && delay >= 0

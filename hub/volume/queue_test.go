@@ -75,7 +75,7 @@ func TestThereIsOneEntryPerKey(t *testing.T) {
 	for range 3 {
 		table.Add(volume.ClaimKey("a"), volume.AttachLane, only("v", "n"))
 	}
-	table.Add(volume.FinalizerKey("a"), volume.ReleaseLane, volume.Place{}) // another kind, another key
+	table.Add(volume.FinalizerKey("a"), volume.FinalizerLane, volume.Place{}) // another kind, another key
 	if got := started(table); len(got) != 2 {
 		t.Errorf("%d entries started, want one of each key", len(got))
 	}
@@ -114,14 +114,14 @@ func TestAddMovesAnEntryThatWaitsToItsNewLaneAndVolume(t *testing.T) {
 func TestEntryThatIsAddedWhileItRunsIsChangedAndRunsOnceMore(t *testing.T) {
 	table := openTable(10, 0, true)
 	e := taken(t, table, "va", volume.AttachLane, only("v", "n"))
-	if table.Changed(e) {
+	if table.ClearChanged(e) {
 		t.Error("it has changed before anything came")
 	}
 	table.Add(e.Key, volume.AttachLane, only("v", "n"))
 	if got := started(table); len(got) > 0 {
 		t.Fatalf("%v runs twice at once", got)
 	}
-	if !table.Changed(e) || table.Changed(e) {
+	if !table.ClearChanged(e) || table.ClearChanged(e) {
 		t.Error("want it reported as changed, once")
 	}
 	table.Done(e)
@@ -146,11 +146,11 @@ func TestRunDuringWhichSomethingChangedThatMayHelpIsRepeatedIfItFails(t *testing
 			table := openTable(10, 0, true)
 			e := taken(t, table, "va", volume.AttachLane, place)
 			help(table, e.Key)
-			table.Changed(e)
+			table.ClearChanged(e)
 			table.DoneFor(e, volume.AttachLane, time.Hour)
 			e = take(t, table, e.Key)
 			help(table, e.Key)
-			table.Changed(e)
+			table.ClearChanged(e)
 			table.Done(e)
 			if table.Has(e.Key) {
 				t.Error("a run that succeeded is repeated")

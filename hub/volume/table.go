@@ -10,13 +10,13 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// WedgedAfter is how long entries may be left alone that could start: the Table looks within
-// milliseconds, and a machine that is short of everything within seconds.
+// WedgedAfter is how long an entry may wait that could start. Run looks for it within milliseconds, on an
+// overloaded machine within seconds.
 const WedgedAfter = time.Minute
 
 // Table is what this process wants and believes about all volumes of one driver. It outlives
-// sessions, terms, modes and the driver's absence from the configuration; its entries are those
-// of one term. Its methods may be called at the same time, and none but Run blocks.
+// sessions, terms, modes and the driver's absence from the configuration; its entries belong to one
+// term. Its methods may be called at the same time, and only Run blocks.
 type Table struct {
 	Finalizer string // of the driver
 
@@ -24,8 +24,8 @@ type Table struct {
 	queue                       // guarded by mu, like all that follows
 	volumes  map[string]*Volume // by handle
 	claims   map[string]*Claim  // by name of the VolumeAttachment
-	swept    time.Time          // see forgetUnconfirmed
-	released map[types.UID]bool // those that this process has let go, see WasReleased
+	swept    time.Time          // when dropUnconfirmed ran last
+	released map[types.UID]bool // see WasReleased
 }
 
 // NewTable returns an empty Table.
@@ -33,15 +33,15 @@ func NewTable(finalizer string) *Table {
 	return &Table{Finalizer: finalizer, volumes: map[string]*Volume{}, claims: map[string]*Claim{}, released: map[types.UID]bool{}}
 }
 
-// Add asks for work on a key, at once: a delay that it has is cut. An entry that runs is noted as
-// changed (see Changed).
+// Add asks for a run of the entry of a key at once: it ends a delay. An entry that runs already runs once
+// more, unless its worker calls ClearChanged. Between terms Add does nothing.
 func (t *Table) Add(key Key, l Lane, p Place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.add(key, l, p)
 }
 
-// Renew is Add for what has new reason to succeed: if its run fails, there is another one at once.
+// Renew is Add and RetryNow.
 func (t *Table) Renew(key Key, l Lane, p Place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,8 +50,8 @@ func (t *Table) Renew(key Key, l Lane, p Place) {
 	}
 }
 
-// RetryNow cuts the delay of an entry that backs off, or the one that it would get at the end of
-// its run: something has changed that may help it.
+// RetryNow ends the delay of an entry, or the one that it would get at the end of its run: something has
+// changed that may help it.
 func (t *Table) RetryNow(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +69,7 @@ func (t *Table) RetryNow(key Key) {
 	}
 }
 
-// sharing returns a place, exclusive if this process has published the volume in a single-node
+// sharing returns a place that is not Shared if this process has published the volume in a single-node
 // mode.
 func (t *Table) sharing(key Key, p Place) Place {
 	if c := t.claims[key.Name]; key.Kind == ClaimKind && c != nil && c.publication.nodesOf(p.Target.VolumeHandle) == attach.SingleNode {
@@ -78,21 +78,21 @@ func (t *Table) sharing(key Key, p Place) Place {
 	return p
 }
 
-// Reserve asks whether a running entry may call the driver at a place, which may be another one than
-// it was started for. If it reports false, the entry waits until it may, and will run anew; its
-// worker must let go of it.
+// Reserve reports whether a running entry may call the driver at a place, which may differ from the place
+// that it was started for. If not, the entry is blocked and runs anew later: its worker must not use it
+// any more.
 func (t *Table) Reserve(e *Entry, p Place) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p = t.sharing(e.Key, p)
 	e.called = true
 	moved := e.place.Target != p.Target || e.place.Shared != p.Shared
-	var left *Volume
+	var before *Volume
 	if moved {
-		p.Node = e.place.Node // that is where its slot is
+		p.Node = e.place.Node // it has a slot of that node
 		t.steps++
 		e.state, e.came = Blocked, t.steps
-		left = t.place(e, p)
+		before = t.place(e, p)
 	}
 	v := e.volume
 	goesOn := v == nil || t.mayGoOn(v, e, moved)
@@ -103,18 +103,18 @@ func (t *Table) Reserve(e *Entry, p Place) bool {
 		e.state, e.waited = Blocked, true
 		t.lanes.load[e.lane].running.Remove(e.link)
 		e.link = nil
-		t.releaseSlot(e)
+		t.freeSlot(e)
 		t.signal()
 	}
 	if moved || !goesOn {
-		t.evaluate(left)
+		t.evaluate(before)
 		t.evaluate(v)
 	}
 	return goesOn
 }
 
-// mayGoOn reports whether an entry may call the driver now. One that has not moved has its volume;
-// but a detach may have come that goes first.
+// mayGoOn reports whether a running entry may call the driver now. If it has not moved, only a detach that
+// has come meanwhile and goes first can keep it from that.
 func (t *Table) mayGoOn(v *Volume, e *Entry, moved bool) bool {
 	if !moved {
 		return v.detachFirst(e) == nil
@@ -122,8 +122,9 @@ func (t *Table) mayGoOn(v *Volume, e *Entry, moved bool) bool {
 	return Next(v.calls(), t.parallel)[slices.Index(v.entries, e)].Start
 }
 
-// SetLimits changes how many calls may be in flight at once, for one node (0: no limit of its own),
-// and whether calls for a multi-node volume on different nodes may be. Those in flight go on.
+// SetLimits sets how many calls may be in flight at once, how many for one node (0: no limit of its own),
+// and whether calls for a multi-node volume on different nodes may run side by side. Calls in flight go
+// on.
 func (t *Table) SetLimits(workers, perNode int, parallel bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,9 +141,9 @@ func (t *Table) SetLimits(workers, perNode int, parallel bool) {
 	t.signal()
 }
 
-// OpenLanes lets attaches and detaches start: the driver can be called. After ShutLanes the number of calls
-// at once grows from a few to all workers within seconds: all that has waited must not fall upon a
-// driver that has just come back.
+// OpenLanes lets attaches and detaches start: the driver can be called. After ShutLanes the number of
+// calls at once grows from a few to all workers within seconds: a driver that has just come back must not
+// get all calls at once that have waited.
 func (t *Table) OpenLanes() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,9 +161,9 @@ func (t *Table) ShutLanes() {
 	t.lanes.open, t.lanes.shut = false, true
 }
 
-// Changed reports whether a running entry was asked for again since it began or since the last
-// call of Changed.
-func (t *Table) Changed(e *Entry) bool {
+// ClearChanged reports whether a running entry was asked for since it began to run, or since the last
+// call of ClearChanged. The caller looks at what has changed: it is no reason for another run any more.
+func (t *Table) ClearChanged(e *Entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	again := e.again
@@ -170,19 +171,19 @@ func (t *Table) Changed(e *Entry) bool {
 	return again
 }
 
-// Done ends the run of an entry.
+// Done ends the run of an entry, and the entry unless it was asked for meanwhile.
 func (t *Table) Done(e *Entry) { t.done(e, e.lane, -1, false) }
 
-// DoneFor ends the run of an entry that has to run again in a lane after a delay, at once if that
-// is 0. If a run that began so ends in the same way, and nobody has asked for the entry meanwhile,
-// there is a pause; others that have to wait for the entry do so still.
+// DoneFor ends the run of an entry that runs again in a lane after a delay, at once if that is 0. If the
+// next run ends with a delay of 0 too, and nobody has asked for the entry meanwhile, the entry pauses;
+// others that wait for it go on waiting.
 func (t *Table) DoneFor(e *Entry, l Lane, delay time.Duration) { t.done(e, l, delay, false) }
 
-// Postpone is DoneFor for an entry that has come at a bad moment, which says nothing about its
-// work: others that have to wait for it do so still.
+// Postpone is DoneFor for an entry that could not be tried, and has not failed: others that wait for it go
+// on waiting.
 func (t *Table) Postpone(e *Entry, l Lane, delay time.Duration) { t.done(e, l, delay, true) }
 
-func (t *Table) done(e *Entry, l Lane, delay time.Duration, soon bool) {
+func (t *Table) done(e *Entry, l Lane, delay time.Duration, pauses bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e.Key.Kind == ClaimKind {
@@ -191,6 +192,6 @@ func (t *Table) done(e *Entry, l Lane, delay time.Duration, soon bool) {
 			e.Retries, e.failures, e.failure = Retries{}, 0, ""
 		}
 	}
-	e.soon = e.soon || soon
+	e.pauses = e.pauses || pauses
 	t.finish(e, l, delay)
 }

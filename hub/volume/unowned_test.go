@@ -60,7 +60,7 @@ func TestVanishedObjectLeavesItsPublicationUnownedAndHasItDetached(t *testing.T)
 		t.Error("there is a claim of an object that is gone")
 	}
 	u, ok := table.Unowned(at("a"))
-	if !ok || u.Left != volume.IdentityOf(va) || !u.Unconfirmed.IsZero() {
+	if !ok || u.FormerOwner != volume.IdentityOf(va) || !u.Unconfirmed.IsZero() {
 		t.Errorf("%+v, want it left by the VolumeAttachment", u)
 	}
 	if v, _ := table.Look(take(t, table, unownedKey("a")).Key); v.Lane != volume.DetachLane {
@@ -88,7 +88,7 @@ func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationUnownedWhenTheR
 				}
 				publish(table, c, recorded("a"))
 				wantUnowned(t, table)
-				if !table.IsOwed() {
+				if !table.OwesDetach() {
 					t.Error("nothing is owed, and the worker may leave something")
 				}
 				attach := volume.ClaimKey("elsewhere")
@@ -122,7 +122,7 @@ func TestPublishAtTheTargetTakesAnUnownedPublicationOver(t *testing.T) {
 	for name, running := range map[string]bool{"before its detach began": false, "while its detach runs": true} {
 		t.Run(name, func(t *testing.T) {
 			table := openTable(10, 0, true)
-			table.Observe(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
+			table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
 			var detach *volume.Entry
 			if running {
 				detach = take(t, table, unownedKey("a"))
@@ -147,7 +147,7 @@ func TestPublishAtTheTargetTakesAnUnownedPublicationOver(t *testing.T) {
 
 func TestPublishElsewhereTakesNoUnownedPublicationOver(t *testing.T) {
 	table := openTable(10, 0, true)
-	table.Observe(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
+	table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
 	publish(table, table.Open(attachment("va", "1")), recorded("b"))
 	wantUnowned(t, table, "a")
 }
@@ -157,7 +157,7 @@ func TestUnpublishAtTheTargetResolvesAnUnownedPublicationUnlessItFails(t *testin
 		t.Run(fmt.Sprint(result), func(t *testing.T) {
 			table := openTable(10, 0, true)
 			for _, id := range []string{"a", "b"} {
-				table.Observe(volume.Identity{Name: "gone", UID: "0"}, recorded(id), time.Now())
+				table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded(id), time.Now())
 			}
 			unpublish(table, table.Open(attachment("va", "1")), at("a"), result)
 			wantUnowned(t, table, want...)
@@ -273,8 +273,9 @@ func TestMissingObjectEndsItsClaimAndItsEntry(t *testing.T) {
 	table := openTable(10, 0, true)
 	table.Open(attachment("va", "1"))
 	table.Add(volume.ClaimKey("va"), volume.AttachLane, only("v", "a"))
-	if !table.Missing("va") || table.Missing("va") {
-		t.Error("want a claim ended, once")
+	table.Missing("va")
+	if known, _ := table.Known(attachment("va", "1")); known {
+		t.Error("its claim has not ended")
 	}
 	if left := table.Remains(); left != "" {
 		t.Errorf("left at the end: %s", left)
@@ -284,8 +285,8 @@ func TestMissingObjectEndsItsClaimAndItsEntry(t *testing.T) {
 // Somebody else works for the driver, and may die before it sees what has vanished.
 func TestStandbyRemembersWhatAVanishedAttachmentMayHaveLeftAttached(t *testing.T) {
 	table := volume.NewTable("f")
-	table.Observe(volume.Identity{Name: "gone", UID: "0", Node: "node"}, recorded("a"), time.Now())
-	if table.IsOwed() {
+	table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0", Node: "node"}, recorded("a"), time.Now())
+	if table.OwesDetach() {
 		t.Error("it is owed by this process, and another has to see to it")
 	}
 	table.Forget(time.Now()) // what happens when a driver is taken over
@@ -295,7 +296,7 @@ func TestStandbyRemembersWhatAVanishedAttachmentMayHaveLeftAttached(t *testing.T
 		t.Errorf("%v began before the VolumeAttachments were read", got)
 	}
 	table.Confirm()
-	if !table.IsOwed() {
+	if !table.OwesDetach() {
 		t.Error("it is not owed by this process")
 	}
 	take(t, table, unownedKey("a"))
@@ -304,7 +305,7 @@ func TestStandbyRemembersWhatAVanishedAttachmentMayHaveLeftAttached(t *testing.T
 func TestStandbyForgetsWhatAnotherMustHaveSeenToByNow(t *testing.T) {
 	for name, forget := range map[string]func(table *volume.Table, now time.Time){
 		"when something else vanishes": func(table *volume.Table, now time.Time) {
-			table.Observe(volume.Identity{Name: "other", UID: "1"}, attach.Record{Target: attach.Target{VolumeHandle: "w", NodeID: "z"}}, now)
+			table.ObserveDeletion(volume.Identity{Name: "other", UID: "1"}, attach.Record{Target: attach.Target{VolumeHandle: "w", NodeID: "z"}}, now)
 			table.Resolve(attach.Target{VolumeHandle: "w", NodeID: "z"})
 		},
 		"when it takes the driver over": func(table *volume.Table, now time.Time) { table.Forget(now) },
@@ -312,7 +313,7 @@ func TestStandbyForgetsWhatAnotherMustHaveSeenToByNow(t *testing.T) {
 		for _, confirmed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, confirmed %v", name, confirmed), func(t *testing.T) {
 				table, began := volume.NewTable("f"), time.Now()
-				table.Observe(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), began)
+				table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), began)
 				if confirmed {
 					table.Confirm()
 				}
@@ -332,10 +333,10 @@ func TestStandbyForgetsWhatAnotherMustHaveSeenToByNow(t *testing.T) {
 // What vanished at first counts: it is that which nobody has seen to for so long.
 func TestWhatVanishesOnceMoreAtATargetIsObservedOnce(t *testing.T) {
 	table, began := volume.NewTable("f"), time.Now()
-	table.Observe(volume.Identity{Name: "first", UID: "1"}, recorded("a"), began)
-	table.Observe(volume.Identity{Name: "second", UID: "2"}, recorded("a"), began.Add(time.Hour))
-	if u, _ := table.Unowned(at("a")); u.Left.Name != "first" || u.Unconfirmed != began {
-		t.Errorf("left by %s, unconfirmed since %v; want the first", u.Left.Name, u.Unconfirmed.Sub(began))
+	table.ObserveDeletion(volume.Identity{Name: "first", UID: "1"}, recorded("a"), began)
+	table.ObserveDeletion(volume.Identity{Name: "second", UID: "2"}, recorded("a"), began.Add(time.Hour))
+	if u, _ := table.Unowned(at("a")); u.FormerOwner.Name != "first" || u.Unconfirmed != began {
+		t.Errorf("left by %s, unconfirmed since %v; want the first", u.FormerOwner.Name, u.Unconfirmed.Sub(began))
 	}
 }
 
@@ -368,7 +369,7 @@ func TestWhatVanishedJustBeforeTheLeaseWasLostIsNotForgotten(t *testing.T) {
 
 func TestUnownedPublicationWithoutAnEntryIsAskedForAgain(t *testing.T) {
 	table := openTable(10, 0, true)
-	table.Observe(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
+	table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
 	if n := table.Requeue(); n != 0 {
 		t.Errorf("%d were asked for, which have entries", n)
 	}
@@ -392,7 +393,7 @@ func TestAttachOfAVolumeThatIsLeftElsewhereWaitsForTheDetachAndForNoOther(t *tes
 		t.Run(name, func(t *testing.T) {
 			table := openTable(10, 0, true)
 			table.ShutLanes()
-			table.Observe(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
+			table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
 			table.Add(volume.ClaimKey("next"), volume.AttachLane, c.place)
 			got := look(t, table, "next").Wait
 			if waits := got == (volume.Wait{Kind: volume.WaitDetach, Detach: unownedKey("a")}); waits != c.want {
@@ -409,7 +410,7 @@ func TestUnownedPublicationIsSharedIfItWasPublishedSo(t *testing.T) {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
 			table := openTable(10, 0, true)
 			taken(t, table, "other", volume.AttachLane, shared("v", "b"))
-			table.Observe(volume.Identity{Name: "gone", UID: "0"}, attach.Record{Target: at("a"), Nodes: nodes}, time.Now())
+			table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, attach.Record{Target: at("a"), Nodes: nodes}, time.Now())
 			if got := table.Take(time.Now()) != nil; got != want {
 				t.Errorf("detached beside the other: %v, want %v", got, want)
 			}
@@ -423,12 +424,12 @@ func TestClaimThatMovesOnLeavesItsPublicationUnowned(t *testing.T) {
 	va := attachment("va", "1")
 	c := table.Open(va)
 	publish(table, c, recorded("a"))
-	p, e := volume.Pass{Operation: attach.Attaching, Target: at("b")}, volume.Effect{Kind: volume.Leave, Target: at("a")}
+	p, e := volume.Pass{Operation: attach.Attaching, Target: at("b")}, volume.Effect{Kind: volume.Disown, Target: at("a")}
 	table.Start(c, p, e)
 	table.Apply(c, &p, e, volume.Outcome{})
 	wantUnowned(t, table, "a")
 	id, another := volume.IdentityOf(va), volume.IdentityOf(attachment("va", "2"))
-	if !table.HasLeft(id, at("a")) || table.HasLeft(another, at("a")) || table.HasLeft(id, at("b")) {
+	if !table.HasDisowned(id, at("a")) || table.HasDisowned(another, at("a")) || table.HasDisowned(id, at("b")) {
 		t.Error("it is not known who has left what")
 	}
 	table.Restore(c, recorded("a")) // its object still says so
@@ -500,7 +501,7 @@ func TestDetachOfAnUnownedPublicationIsGivenUpOnlyAfterDefinitiveAnswersForLong(
 			r := recorded("a")
 			r.SecretKnown = !c.noSecret
 			begin := time.Now()
-			table.Observe(volume.Identity{Name: "gone", UID: "0"}, r, begin)
+			table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, r, begin)
 			now := begin
 			var u volume.Unowned
 			for _, err := range c.errs {
@@ -517,7 +518,7 @@ func TestDetachOfAnUnownedPublicationIsGivenUpOnlyAfterDefinitiveAnswersForLong(
 
 func TestItIsKnownForHowLongAnUnownedPublicationWaitsForItsOwnerToBecomeClear(t *testing.T) {
 	table, begin, unclear := openTable(1, 0, true), time.Now(), errors.New("unclear")
-	table.Observe(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), begin)
+	table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), begin)
 	table.UnownedWaits(at("a"), unclear, begin)
 	if got := table.UnownedWaits(at("a"), unclear, begin.Add(time.Minute)); got != time.Minute {
 		t.Errorf("waits for %v, want 1m", got)

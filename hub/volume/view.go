@@ -2,14 +2,14 @@ package volume
 
 import "time"
 
-// LaneView is what one lane has to do and does at one moment.
+// LaneView is one lane at one moment.
 type LaneView struct {
 	Queued, Delayed, Running int
-	Oldest                   time.Duration // since the oldest that does not run was asked for
-	Workers                  int           // that it may have now, those that the other lends it included
+	Oldest                   time.Duration // since the oldest entry that does not run was asked for
+	Workers                  int           // most that it may have now, with those that the other lane lends it
 }
 
-// Lanes returns what there is to do, by lane.
+// Lanes returns a view of each lane.
 func (t *Table) Lanes(now time.Time) [LaneCount]LaneView {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -30,7 +30,7 @@ func (t *Table) Lanes(now time.Time) [LaneCount]LaneView {
 	views[AttachLane].Workers = max(0, t.lanes.most(AttachLane, now))
 	views[DetachLane].Workers = max(0, t.lanes.most(DetachLane, now))
 	views[DriftLane].Workers = max(1, t.lanes.workers/2)
-	views[ReleaseLane].Workers = releaseWorkers
+	views[FinalizerLane].Workers = finalizerWorkers
 	return views
 }
 
@@ -39,13 +39,13 @@ type EntryView struct {
 	Lane     Lane
 	State    State
 	Since    time.Time // when it was asked for
-	Due      time.Time // of a delayed one
-	Wait     Wait      // what one waits for that is blocked or ready
+	Due      time.Time // only if it is Delayed
+	Wait     Wait      // only if it is Blocked or Ready
 	Failures int       // in a row
 	Error    string    // the last of them
 }
 
-// Look returns the entry of a key, if there is one.
+// Look returns a view of the entry of a key, and whether there is one.
 func (t *Table) Look(key Key) (EntryView, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,26 +74,25 @@ func (t *Table) IsCalling() bool {
 	return t.lanes.inFlight() > 0
 }
 
-// IsWedged reports whether there are entries that could start, and nobody looks for them.
+// IsWedged reports whether an entry could start, and Run has not looked for WedgedAfter.
 func (t *Table) IsWedged(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ended { // what runs still may take as long as its grace
+	if t.ended { // entries that still run may take as long as the shutdown grace
 		return false
 	}
 	due := len(t.delayed) > 0 && now.Sub(t.delayed[0].due) > WedgedAfter
 	return !t.looked.IsZero() && now.Sub(t.looked) > WedgedAfter && (due || t.lanes.pick(now) != nil)
 }
 
-// IsOwed reports whether a publication is unowned that this process has to see to.
-func (t *Table) IsOwed() bool {
+// OwesDetach reports whether this process has to detach an unowned publication, or may have to when a
+// worker has ended.
+func (t *Table) OwesDetach() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, v := range t.volumes {
-		for _, u := range v.unowned {
-			if u.Unconfirmed.IsZero() {
-				return true
-			}
+	for u := range t.eachUnowned() {
+		if u.Unconfirmed.IsZero() {
+			return true
 		}
 	}
 	for _, c := range t.claims {

@@ -13,7 +13,7 @@ type Volume struct {
 	unowned map[string]*Unowned // by node ID
 }
 
-// calls returns what Next looks at.
+// calls returns the entries as Next needs them.
 func (v *Volume) calls() []Call {
 	calls := make([]Call, len(v.entries))
 	for i, e := range v.entries {
@@ -22,34 +22,34 @@ func (v *Volume) calls() []Call {
 	return calls
 }
 
-// detachFirst returns the entry of a detach that has to go before an entry, nil for none.
+// detachFirst returns the entry of a detach that goes before an entry, nil if there is none.
 func (v *Volume) detachFirst(e *Entry) *Entry {
 	if len(v.entries) == 1 || e.lane == DetachLane || e.place.Shared {
 		return nil
 	}
 	calls := v.calls()
-	if i := detachFirst(calls, goFirst(calls), slices.Index(v.entries, e)); i >= 0 {
+	if i := detachFirst(calls, detachesThatGoFirst(calls), slices.Index(v.entries, e)); i >= 0 {
 		return v.entries[i]
 	}
 	return nil
 }
 
-// place puts an entry where it calls the driver, or makes it unplaced. It returns the volume that the
-// entry has left, nil for none: the caller evaluates it.
-func (t *Table) place(e *Entry, p Place) (left *Volume) {
+// place puts an entry at a place, or makes it unplaced. It returns the entry's volume until then if that
+// is another one, nil otherwise: the caller evaluates it.
+func (t *Table) place(e *Entry, p Place) (before *Volume) {
 	if v := e.volume; v != nil && v.handle != p.Target.VolumeHandle {
 		v.entries = slices.DeleteFunc(v.entries, func(other *Entry) bool { return other == e })
-		left, e.volume = v, nil
+		before, e.volume = v, nil
 	}
 	e.place = p
 	if e.volume == nil && p.Target.VolumeHandle != "" {
 		e.volume = t.volume(p.Target.VolumeHandle)
 		e.volume.entries = append(e.volume.entries, e)
 	}
-	return left
+	return before
 }
 
-// drop ends an entry that is in no list.
+// drop removes an entry that is in no list.
 func (t *Table) drop(e *Entry) {
 	delete(t.entries, e.Key)
 	t.evaluate(t.place(e, Place{}))
@@ -65,15 +65,15 @@ func (t *Table) volume(handle string) *Volume {
 	return v
 }
 
-// tidy drops a volume that nothing is known of.
+// tidy removes a volume without entries and unowned publications.
 func (t *Table) tidy(v *Volume) {
 	if len(v.entries) == 0 && len(v.unowned) == 0 {
 		delete(t.volumes, v.handle)
 	}
 }
 
-// evaluate lets those entries of a volume into their lanes that may start now, and takes the
-// others out. v may be nil.
+// evaluate lets the entries of a volume into their lanes that may start now, and takes the others out
+// of theirs. It does nothing if v is nil.
 func (t *Table) evaluate(v *Volume) {
 	switch {
 	case v == nil:
@@ -90,17 +90,17 @@ func (t *Table) evaluate(v *Volume) {
 	verdicts := Next(v.calls(), t.parallel)
 	var admitted []*Entry
 	for i, e := range v.entries {
-		switch may := verdicts[i]; {
+		switch verdict := verdicts[i]; {
 		case e.state != Blocked && e.state != Ready:
-		case may.Start && e.state == Blocked:
+		case verdict.Start && e.state == Blocked:
 			admitted = append(admitted, e)
-		case may.Start:
+		case verdict.Start:
 		default:
 			t.withdraw(e)
 			e.state, e.waited = Blocked, true
-			e.wait = Wait{Kind: may.Wait}
-			if may.Wait == WaitDetach {
-				e.wait.Detach = v.entries[may.Behind].Key
+			e.wait = Wait{Kind: verdict.Wait}
+			if verdict.Wait == WaitDetach {
+				e.wait.Detach = v.entries[verdict.After].Key
 			}
 		}
 	}

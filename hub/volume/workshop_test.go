@@ -65,7 +65,7 @@ func (w *workshop) add(name string, l volume.Lane, c call) {
 	w.calls[name] = c
 	w.mu.Unlock()
 	p := c.place(name)
-	if w.late || l == volume.ReleaseLane {
+	if w.late || l == volume.FinalizerLane {
 		p = volume.Place{Node: p.Node}
 	}
 	w.table.Add(volume.ClaimKey(name), l, p)
@@ -77,7 +77,7 @@ func (w *workshop) work(e *volume.Entry) {
 	c := w.calls[name]
 	w.mu.Unlock()
 	look, _ := w.table.Look(e.Key)
-	if look.Lane != volume.ReleaseLane && !w.table.Reserve(e, c.place(name)) {
+	if look.Lane != volume.FinalizerLane && !w.table.Reserve(e, c.place(name)) {
 		return
 	}
 	w.mu.Lock()
