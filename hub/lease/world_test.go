@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"k8s.io/utils/ptr"
 )
 
 func TestMain(m *testing.M) {
@@ -292,5 +293,5 @@ func (w *world) get(driver string) *coordinationv1.Lease {
 
 func (w *world) holder(driver string) string {
 	w.t.Helper()
-	return deref(w.get(driver).Spec.HolderIdentity)
+	return ptr.Deref(w.get(driver).Spec.HolderIdentity, "")
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 )
 
 // sidecar competes for the lease of a driver as csi-attacher does: client-go's elector,
@@ -43,7 +44,7 @@ func (w *world) sidecar(driver, identity string, o Options) (leads <-chan struct
 func TestASidecarIsWaitedForAndGetsTheLeaseBack(t *testing.T) {
 	w := newWorld(t)
 	r := w.replica(long)
-	leads, scaleAway := w.sidecar("d", "attacher-0", r.opts)
+	leads, scaleAway := w.sidecar("d", "attacher-0", r.options)
 	<-leads
 	r.hold("d")
 	r.waitsFor("d", "held by attacher-0 since 2")
@@ -59,10 +60,10 @@ func TestASidecarIsWaitedForAndGetsTheLeaseBack(t *testing.T) {
 		t.Errorf("holder is %+v, %v", h, ok)
 	}
 
-	leads, scaleAway = w.sidecar("d", "attacher-0", r.opts)
+	leads, scaleAway = w.sidecar("d", "attacher-0", r.options)
 	r.stop()
 	<-leads
-	if n := deref(w.get("d").Spec.LeaseTransitions); n != 2 {
+	if n := ptr.Deref(w.get("d").Spec.LeaseTransitions, 0); n != 2 {
 		t.Errorf("%d transitions, want 2", n)
 	}
 	scaleAway()
@@ -85,7 +86,7 @@ func TestADeadSidecarIsSucceededAfterItsOwnDuration(t *testing.T) {
 	if took := time.Since(started); took < 3*time.Second || took > 30*time.Second {
 		t.Errorf("taken after %v, want 3s", took)
 	}
-	if n := deref(w.get("d").Spec.LeaseTransitions); n != 8 {
+	if n := ptr.Deref(w.get("d").Spec.LeaseTransitions, 0); n != 8 {
 		t.Errorf("%d transitions, want 8", n)
 	}
 }
@@ -95,7 +96,7 @@ func TestTheHolderIsKnownOfALeaseThatIsOnlyAskedFor(t *testing.T) {
 	w.make("d", "attacher-0", 3)
 	r := w.replica(alone) // which watches no namespace by itself
 	woken := make(chan struct{}, 1)
-	defer r.observer.subscribe(w.lease("d"), woken)()
+	defer r.observations.subscribe(w.lease("d"), woken)()
 	for {
 		h, ok := r.Holder(w.lease("d"))
 		if ok && h.Identity == "attacher-0" && !h.Mine {
