@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
@@ -67,6 +69,76 @@ func TestASidecarIsWaitedForAndGetsTheLeaseBack(t *testing.T) {
 		t.Errorf("%d transitions, want 2", n)
 	}
 	scaleAway()
+}
+
+func TestASidecarThatStandsBySucceedsAHubThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.replica(alone)
+	r.hold("d")
+	term := r.term("d")
+	leads, stop := w.sidecar("d", "attacher-0", r.options)
+	r.cutOff()
+	<-leads
+	if !term.isLost() {
+		t.Error("the sidecar leads, and the term is not lost")
+	}
+	// Dead, the sidecar does not release; the hub takes the lease when it has expired.
+	stop()
+	w.steal("d", "attacher-0")
+	r.cut.Store(false)
+	if r.term("d").Continues() {
+		t.Error("a term after a sidecar's continues")
+	}
+}
+
+// What the hub writes is, field by field, what client-go's elector writes.
+func TestALeaseReadsAsIfAnElectorHadWrittenIt(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica(alone)
+	leads, stop := w.sidecar("elector", "me", r.options)
+	<-leads
+	r.hold("hub")
+	r.term("hub")
+	compare := func(when string) {
+		t.Helper()
+		var fields [2]map[string]any
+		for i, driver := range []string{"hub", "elector"} {
+			l := w.get(driver)
+			spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&l.Spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if spec["holderIdentity"] != "" {
+				spec["holderIdentity"] = "the holder"
+			}
+			// Released, both times are that of the release.
+			spec["renewed"] = !l.Spec.AcquireTime.Equal(l.Spec.RenewTime)
+			delete(spec, "renewTime")
+			delete(spec, "acquireTime")
+			if len(l.Labels)+len(l.Annotations) > 0 {
+				t.Errorf("%s: %s has labels or annotations: %+v", when, driver, l.ObjectMeta)
+			}
+			fields[i] = spec
+		}
+		if diff := cmp.Diff(fields[1], fields[0]); diff != "" {
+			t.Errorf("%s: the elector's (-) and the hub's (+) differ:\n%s", when, diff)
+		}
+	}
+	w.renewed("hub")
+	w.renewed("elector")
+	compare("renewed")
+	stop()
+	r.stop()
+	compare("released")
+	leads, _ = w.sidecar("elector", "me too", r.options)
+	<-leads
+	next := w.replica(alone)
+	next.hold("hub")
+	next.term("hub")
+	w.renewed("hub")
+	w.renewed("elector")
+	compare("succeeded")
 }
 
 func TestADeadSidecarIsSucceededAfterItsOwnDuration(t *testing.T) {
