@@ -1,36 +1,37 @@
-// Package lease decides which of several processes works for a driver: at no time
-// two of them.
+// Package lease decides which of several processes works for a driver: never two at a time.
 //
-// Hold competes for the Lease of one driver, by default the one that csi-attacher
-// holds too. While it waits, nothing is polled: one watch per namespace feeds an
-// observer, which knows of each lease since when by this process's own monotonic clock it
-// has stood unchanged. A lease is due when it is absent or released, or when it
-// stood for its duration. Only then client-go's elector is run (campaign), which takes it with an
-// update guarded by the resourceVersion of a fresh read, and renews it from then
-// on. Where leases may not be watched they are asked for, once in each retry period.
+// Hold competes for the Lease of one driver, by default the Lease that csi-attacher holds. A
+// candidate polls nothing: one watch per namespace notes since when, by this process's own
+// monotonic clock, each Lease has been as it is (observations). A Lease may be taken when it
+// is absent or released, or when it has not changed for its duration. It is taken with one
+// Create or Update that carries the observed resourceVersion, and renewed in each retry
+// period (lock). Where Leases may not be watched, they are read once in each retry period.
 //
-// While the lease is held, Serve does the work. What it begins goes through the fence
-// (Term.Begin, and Term.Confirm when it leaves the process), which is shut when the last
-// renewal is too long ago; a
-// supervisor closes Term.Lost when the lease could not be renewed or somebody
-// else holds it. When the work is to end, Serve is asked to stop, the lease is renewed
-// until Serve has returned, and only then released.
+// The package writes a Lease as client-go's elector does (tools/leaderelection), and either
+// takes over from the other. It does not run that elector, which polls every Lease that it
+// waits for, waits for the whole duration of a Lease that was seen to expire, and does not
+// say when it sent a renewal.
 //
-// Replicas share the drivers: each renews a Lease of its own that says what it is
-// able to serve (announcer), each counts the living ones (roster) and computes the same
-// owner of each driver (share). A replica competes for what belongs to it, and for what
-// nobody has held for a lease duration; it hands over what belongs to another for a
-// moment, unless it was that one which did not take it before. Sharing only says who
-// should compete. What keeps two processes apart is the lease alone.
+// While the lease is held, Serve does the work. Each request goes through the fence
+// (Term.Begin, and Term.Confirm when it leaves the process), which is closed when the last
+// renewal was sent too long ago. The leader closes Term.Lost when the lease could not be
+// renewed in time or has another holder. When the work must end, Serve is asked to stop, the
+// lease is renewed until Serve has returned, and only then it is released.
 //
-// Whether a replica is able to call a driver changes at any time (Claim.Able). A change is
-// announced and ends no term: the lease is held on until another replica is able to serve
-// the driver. A driver that no replica can call is taken after a lease duration, by the
-// replica to which it belongs when it comes back for all.
+// Replicas share the drivers. Each renews a Lease of its own that says which drivers it can
+// call (announcer), each knows the live ones (members), and all compute the same owner of each
+// driver (assign). A replica competes for the drivers that it owns, and for drivers whose
+// lease nobody has held for a lease duration. It hands over a driver that has had another
+// owner for a moment, unless that owner did not take the lease before. Sharing only says who
+// should compete: the lease alone keeps two processes apart.
 //
-// In the namespaces of the leases, and in that of the replicas, the process needs get, list, watch,
-// create and update on leases (coordination.k8s.io), and delete in that of the
-// replicas.
+// Whether a replica can call a driver may change at any time (Claim.Able). A change is
+// announced and ends no term: the lease is kept until another replica can call the driver. A
+// driver that no replica can call is taken after a lease duration, by the replica that will
+// own it when all can call it again.
+//
+// The process needs get, list, watch, create and update on leases (coordination.k8s.io) in
+// the namespaces of the leases and of the replicas, and delete in that of the replicas.
 //
 // The package knows nothing of CSI and volumes, and starts no work but Serve.
 package lease

@@ -10,24 +10,26 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Leases competes for leases on behalf of one process.
 type Leases struct {
-	opts     Options
-	observer *observer
-	roster   *roster
-	history  history
+	options      Options
+	observations *observations
+	members      *members
 
-	changed  chan struct{} // replicas or claims have changed; room for one
-	announce chan struct{} // claims have changed; room for one
-	wanted   chan struct{} // a namespace is to be watched; room for one
+	// Each has room for one signal.
+	membersChanged chan struct{} // replicas or claims have changed
+	announce       chan struct{} // claims have changed
+	moreToWatch    chan struct{} // a namespace was added to toWatch
 
-	mu         sync.Mutex
-	namespaces map[string]bool
-	holds      map[*hold]bool
-	terms      map[Name]*Term         // from acquiring to the end of all work
-	turns      map[Name]chan struct{} // room for one: who may compete within this process
+	mu         sync.Mutex      // guards the rest
+	namespaces map[string]bool // watched, or in toWatch
+	toWatch    []string        // namespaces that Run is to watch from now on
+	candidates map[*candidate]bool
+	locks      map[Name]*lock // never removed: each remembers how its last term ended
 }
 
 // New checks the options.
@@ -35,140 +37,147 @@ func New(o Options) (*Leases, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
-	changed := make(chan struct{}, 1)
+	membersChanged := make(chan struct{}, 1)
 	l := &Leases{
-		opts:       o,
-		observer:   newObserver(changed),
-		roster:     newRoster(o),
-		history:    history{last: map[Name]record{}},
-		changed:    changed,
-		announce:   make(chan struct{}, 1),
-		wanted:     make(chan struct{}, 1),
-		namespaces: map[string]bool{},
-		holds:      map[*hold]bool{},
-		terms:      map[Name]*Term{},
-		turns:      map[Name]chan struct{}{},
+		options:        o,
+		observations:   newObservations(membersChanged),
+		members:        newMembers(o),
+		membersChanged: membersChanged,
+		announce:       make(chan struct{}, 1),
+		moreToWatch:    make(chan struct{}, 1),
+		namespaces:     map[string]bool{},
+		candidates:     map[*candidate]bool{},
+		locks:          map[Name]*lock{},
 	}
 	if !o.Alone {
-		l.namespaces[o.Namespace] = true
+		l.watchNamespace(o.Namespace)
 	}
 	return l, nil
 }
 
-// Run watches leases and announces this replica. It blocks until ctx ends and then
-// takes its announcement back. It must be called once, and outlive all calls of Hold.
-// It returns nil.
+// Run watches leases and announces this replica. It blocks until ctx ends, and then deletes
+// the announcement. It must be called once, and outlive all calls of Hold. It returns nil.
 func (l *Leases) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	if !l.opts.Alone {
-		wg.Go(func() { l.count(ctx) })
-		wg.Go(func() { (&announcer{leases: l}).run(ctx) })
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	if !l.options.Alone {
+		loops.Go(func() { l.followMembers(ctx) })
+		loops.Go(func() { newAnnouncer(l).run(ctx) })
 	}
-	watched := map[string]bool{}
 	for {
-		for _, namespace := range l.toWatch() {
-			if watched[namespace] {
-				continue
-			}
-			watched[namespace] = true
-			w := &watch{kube: l.opts.Kube, namespace: namespace, observer: l.observer, timeout: l.opts.RenewDeadline, retry: l.opts.RetryPeriod}
-			wg.Go(func() { w.run(ctx) })
+		l.mu.Lock()
+		added := l.toWatch
+		l.toWatch = nil
+		l.mu.Unlock()
+		for _, namespace := range added {
+			w := &watcher{kube: l.options.Kube, namespace: namespace, observations: l.observations, timeout: l.options.RenewDeadline, retry: l.options.RetryPeriod}
+			loops.Go(func() { w.run(ctx) })
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-l.wanted:
+		case <-l.moreToWatch:
 		}
 	}
 }
 
-func (l *Leases) toWatch() []string {
+// watchNamespace makes Run watch a namespace.
+func (l *Leases) watchNamespace(namespace string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.namespaces))
-}
-
-// see has a namespace watched.
-func (l *Leases) see(namespace string) {
-	l.mu.Lock()
-	seen := l.namespaces[namespace]
-	l.namespaces[namespace] = true
-	l.mu.Unlock()
-	if !seen {
-		wake(l.wanted)
+	if !l.namespaces[namespace] {
+		l.namespaces[namespace] = true
+		l.toWatch = append(l.toWatch, namespace)
+		notify(l.moreToWatch)
 	}
 }
 
-// count keeps the roster of living replicas until ctx ends.
-func (l *Leases) count(ctx context.Context) {
-	timer := time.NewTimer(l.opts.Duration)
-	defer timer.Stop()
+// lock returns the lock of a lease.
+func (l *Leases) lock(n Name) *lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.locks[n]
+	if k == nil {
+		k = &lock{
+			name:         n,
+			options:      l.options,
+			client:       l.options.Kube.CoordinationV1().Leases(n.Namespace),
+			observations: l.observations,
+			slot:         make(chan struct{}, 1),
+		}
+		l.locks[n] = k
+	}
+	return k
+}
+
+// followMembers keeps members up to date until ctx ends.
+func (l *Leases) followMembers(ctx context.Context) {
 	started := time.Now()
 	for {
-		next := l.countOnce(started)
-		timer.Reset(max(time.Until(next), time.Millisecond))
+		next := l.updateMembers(started)
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
-		case <-l.changed:
+		case <-time.After(max(time.Until(next), time.Millisecond)):
+		case <-l.membersChanged:
 		}
 	}
 }
 
-// countOnce returns when to count again, if nothing changes before.
-func (l *Leases) countOnce(started time.Time) (next time.Time) {
+// updateMembers returns when to call it again if nothing changes before.
+func (l *Leases) updateMembers(started time.Time) (next time.Time) {
 	now := time.Now()
-	next = now.Add(l.opts.Duration)
-	announced := l.observer.announced(l.opts.Namespace)
-	v := l.observer.view(l.opts.Namespace)
+	next = now.Add(l.options.Duration)
+	announced := l.observations.announcements(l.options.Namespace)
+	state := l.observations.watch(l.options.Namespace)
 	switch {
-	case v.up && v.listed:
-	case apierrors.IsForbidden(v.err) && (!v.listed || now.Sub(v.since) >= l.opts.Duration), !v.listed && now.Sub(started) >= l.opts.Duration:
-		// Without a sight of the others, this replica competes for everything.
+	case state.up && state.listed:
+	case apierrors.IsForbidden(state.err) && (!state.listed || now.Sub(state.since) >= l.options.Duration),
+		!state.listed && now.Sub(started) >= l.options.Duration:
+		// Without a view of the others, this replica competes for every driver.
 		announced = nil
-	case !v.listed:
+	case !state.listed:
 		return next
 	default:
-		// The API server is away, and nobody can renew: who was there counts as there.
-		for n, s := range announced {
-			s.since = now
-			announced[n] = s
+		// The API server is away, and no replica can renew: the last live members stay.
+		for n, seen := range announced {
+			seen.since = now
+			announced[n] = seen
 		}
 	}
-	members, dies := census(Member{Identity: l.opts.Identity, Drivers: l.able(), Self: true}, announced, l.opts.Duration, now)
+	self := Member{Identity: l.options.Identity, Drivers: l.reachableDrivers(), Self: true}
+	live, dies := liveMembers(self, announced, l.options.Duration, now)
 	if !dies.IsZero() && dies.Before(next) {
 		next = dies
 	}
-	if l.roster.set(members, now) {
-		l.wakeAll()
+	if l.members.set(live, now) {
+		l.wakeCandidates()
 	}
 	return next
 }
 
-// able returns the drivers with an open claim that can be called from here.
-func (l *Leases) able() []string {
+// reachableDrivers returns the drivers with an open claim that can be called from here.
+func (l *Leases) reachableDrivers() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	drivers := map[string]bool{}
-	for h := range l.holds {
-		if !h.closing && h.able {
-			drivers[h.claim.Driver] = true
+	for c := range l.candidates {
+		if !c.closing && c.reachable {
+			drivers[c.claim.Driver] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(drivers))
 }
 
-func (l *Leases) wakeAll() {
+func (l *Leases) wakeCandidates() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for h := range l.holds {
-		wake(h.woken)
+	for c := range l.candidates {
+		notify(c.woken)
 	}
 }
 
-// Holder says who holds a lease. The times are by the clock of the holder.
+// Holder is the holder of a lease. The times are by the clock of the holder.
 type Holder struct {
 	Identity string
 	Since    time.Time // when it acquired the lease
@@ -176,33 +185,40 @@ type Holder struct {
 	Mine     bool // it is this process
 }
 
-// Holder is who holds the lease, as last seen, if anybody does. It may have died: then the lease
-// is not renewed any more. The first question about a namespace has it watched from
-// then on, and is answered with nobody.
+// Holder returns the holder of a lease as last seen, if there is one. A holder that has died
+// stays the holder until another process takes the lease. The first call for a namespace
+// returns none, and makes Run watch the namespace.
 func (l *Leases) Holder(n Name) (Holder, bool) {
-	l.see(n.Namespace)
-	s := l.observer.look(n)
-	if !s.present || s.record.holder == "" {
+	l.watchNamespace(n.Namespace)
+	seen := l.observations.get(n)
+	if !seen.present || seen.holder() == "" {
 		return Holder{}, false
 	}
-	r := s.record
-	return Holder{Identity: r.holder, Since: r.acquired, Renewed: r.renewed, Mine: r.holder == l.opts.Identity}, true
+	spec := seen.lease.Spec
+	return Holder{
+		Identity: seen.holder(),
+		Since:    ptr.Deref(spec.AcquireTime, metav1.MicroTime{}).Time,
+		Renewed:  ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time,
+		Mine:     seen.holder() == l.options.Identity,
+	}, true
 }
 
-// Members are the living replicas, sorted by identity; none while they are not known, or when
-// this process stands Alone.
-func (l *Leases) Members() []Member { return l.roster.list() }
+// Members returns the live replicas, sorted by identity; none while they are not known, or
+// if this process is Alone.
+func (l *Leases) Members() []Member { return l.members.list() }
 
-// Check is an error if a lease that is held was not renewed for its duration and
-// grace: the work should have ended long ago, and has not. It is meant for
-// /healthz/leader-election; a process that waits for leases is well.
+// Check returns an error if a lease was not renewed for its duration and grace, and its work
+// has not ended: it should have ended long ago. It is meant for /healthz/leader-election. A
+// process that waits for leases is healthy.
 func (l *Leases) Check(grace time.Duration) error {
 	l.mu.Lock()
-	terms := maps.Clone(l.terms)
-	l.mu.Unlock()
+	defer l.mu.Unlock()
 	var errs []error
-	for n, t := range terms {
-		if age := t.unrenewedMonotonic(); age > l.opts.Duration+grace {
+	for n, k := range l.locks {
+		if k.term == nil {
+			continue
+		}
+		if age := k.term.unrenewedMonotonic(); age > l.options.Duration+grace {
 			errs = append(errs, fmt.Errorf("lease %s was not renewed for %v, and its work has not ended", n, age.Round(time.Second)))
 		}
 	}

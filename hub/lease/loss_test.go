@@ -11,6 +11,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // make makes the lease of a driver, held, after seven transitions.
@@ -49,7 +50,7 @@ func TestAnOutageLosesTheLeaseBeforeAnotherCanTakeIt(t *testing.T) {
 		a.hold("d")
 		term := a.term("d")
 		b.hold("d")
-		b.waitsFor("d", "held by "+a.opts.Identity)
+		b.waitsFor("d", "held by "+a.options.Identity)
 		a.cutOff()
 		b.term("d")
 		if !term.isLost() {
@@ -65,7 +66,7 @@ func TestAnOutageLosesTheLeaseBeforeAnotherCanTakeIt(t *testing.T) {
 		}
 		// Back, it waits for its successor.
 		a.cut.Store(false)
-		a.waitsFor("d", "held by "+b.opts.Identity)
+		a.waitsFor("d", "held by "+b.options.Identity)
 		b.stop()
 		if again := a.term("d"); again.Continues() {
 			t.Error("a term after another's continues")
@@ -113,7 +114,7 @@ func TestWithoutPermissionToWatchLeasesArePolled(t *testing.T) {
 	a.hold("d")
 	a.term("d")
 	b.hold("d")
-	b.waitsFor("d", "held by "+a.opts.Identity)
+	b.waitsFor("d", "held by "+a.options.Identity)
 	a.stop()
 	b.term("d")
 }
@@ -139,7 +140,7 @@ func TestContinuesTellsWhetherAnotherHeldTheLease(t *testing.T) {
 	if !second.Continues() || !newer(second.ResourceVersion(), first.ResourceVersion()) {
 		t.Errorf("second term: continues %v, resourceVersion %q after %q", second.Continues(), second.ResourceVersion(), first.ResourceVersion())
 	}
-	leads, stop := w.sidecar("d", "attacher-0", r.opts)
+	leads, stop := w.sidecar("d", "attacher-0", r.options)
 	<-leads
 	stop()
 	if term().Continues() {
@@ -189,7 +190,7 @@ func TestPanicOfServeLetsTheLeaseExpire(t *testing.T) {
 		}()
 		_ = a.Hold(a.base, Claim{Driver: "d", Lease: w.lease("d"), Serve: func(context.Context, *Term) error { panic("boom") }})
 	}()
-	if h := w.holder("d"); h != a.opts.Identity {
+	if h := w.holder("d"); h != a.options.Identity {
 		t.Errorf("the lease was released to %q, and what was begun may go on", h)
 	}
 	b.hold("d")
@@ -231,14 +232,14 @@ func TestLeaseDeletedWhileHeldIsMadeAnewByItsHolderOnly(t *testing.T) {
 	a.hold("d")
 	term := a.term("d")
 	b.hold("d")
-	b.waitsFor("d", "held by "+a.opts.Identity)
+	b.waitsFor("d", "held by "+a.options.Identity)
 	if err := w.kube.CoordinationV1().Leases(w.namespace).Delete(w.ctx, registry.LeaseName("d"), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for {
 		l, err := w.kube.CoordinationV1().Leases(w.namespace).Get(w.ctx, registry.LeaseName("d"), metav1.GetOptions{})
 		if err == nil {
-			if h := deref(l.Spec.HolderIdentity); h != a.opts.Identity {
+			if h := ptr.Deref(l.Spec.HolderIdentity, ""); h != a.options.Identity {
 				t.Errorf("held by %q", h)
 			}
 			break
@@ -247,8 +248,8 @@ func TestLeaseDeletedWhileHeldIsMadeAnewByItsHolderOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if term.isLost() || b.turnsTaken() > 0 {
-		t.Errorf("lost is %v; the other served %d times", term.isLost(), b.turnsTaken())
+	if term.isLost() || b.termsBegun() > 0 {
+		t.Errorf("lost is %v; the other served %d times", term.isLost(), b.termsBegun())
 	}
 }
 

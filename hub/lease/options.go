@@ -8,37 +8,39 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/tools/leaderelection"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// Kube is the part of the Kubernetes API in which leases are; every kubernetes.Interface
-// is one.
+// Kube is the part of the Kubernetes API that has leases; every kubernetes.Interface is one.
 type Kube interface {
-	CoordinationV1() coordinationv1client.CoordinationV1Interface
+	CoordinationV1() coordinationclient.CoordinationV1Interface
 }
 
 // Options say who competes for leases, where, and how fast.
 type Options struct {
-	// Kube should be a client of its own without a rate limit: work that is
-	// throttled or hangs must not cost the lease.
+	// Kube should be a client of its own without a rate limit: requests for volumes that are
+	// throttled or hang must not cost the lease.
 	Kube Kube
-	// Identity is unique to this process, also among its former lives: what
-	// carries it in a lease counts as this process's own. See NewIdentity.
+	// Identity is unique to this run of this process: a lease with it counts as held by this
+	// process. See NewIdentity.
 	Identity  string
 	Namespace string            // where replicas announce themselves
 	Labels    map[string]string // put on the leases that are taken
 
-	// As in client-go. A lease that stood unchanged for Duration is taken by
-	// somebody else; Duration is whole seconds, because a Lease says so.
+	// As in client-go: a lease that was not renewed for Duration may be taken by another
+	// process; it is renewed in each RetryPeriod, and given up when renewals have failed for
+	// RenewDeadline. Duration is whole seconds, as in a Lease.
 	Duration, RenewDeadline, RetryPeriod time.Duration
 
-	// Alone makes this process compete for every claim at once and announce
-	// nothing: it stands in for one sidecar and shares with nobody.
+	// Alone makes this process compete for every claim at once and announce nothing: it
+	// replaces one sidecar and shares no drivers with replicas.
 	Alone bool
 }
 
-// check reports all that is wrong at once.
+// jitterFactor is leaderelection.JitterFactor, by which client-go checks the same options.
+const jitterFactor = 1.2
+
+// check reports all errors at once.
 func (o Options) check() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -60,21 +62,21 @@ func (o Options) check() error {
 	if o.RetryPeriod <= 0 {
 		wrong("retry period %v: must be more than 0", o.RetryPeriod)
 	}
-	if least := time.Duration(leaderelection.JitterFactor * float64(o.RetryPeriod)); o.RenewDeadline <= least {
-		wrong("renew deadline %v: must be longer than %v, which is %v times the retry period", o.RenewDeadline, least, leaderelection.JitterFactor)
+	if least := time.Duration(jitterFactor * float64(o.RetryPeriod)); o.RenewDeadline <= least {
+		wrong("renew deadline %v: must be longer than %v, which is %v times the retry period", o.RenewDeadline, least, jitterFactor)
 	}
 	return errors.Join(errs...)
 }
 
-// requestTimeout bounds one request, so that one that hangs leaves time for
-// another within the renew deadline.
+// requestTimeout bounds one request, so that a request that hangs leaves time for another
+// within the renew deadline.
 func (o Options) requestTimeout() time.Duration { return o.RenewDeadline / 2 }
 
-// NewIdentity makes an identity from the host's name and chance.
+// NewIdentity returns an identity of the host's name and a random text.
 func NewIdentity() string {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown" // chance alone makes it unique
+		host = "unknown" // the random text makes it unique
 	}
 	return host + "_" + strings.ToLower(rand.Text()[:16])
 }

@@ -45,17 +45,17 @@ func (w *world) settled(all []string, replicas ...*replica) map[string]*replica 
 	var members []Member
 	byID := map[string]*replica{}
 	for _, r := range replicas {
-		members = append(members, Member{Identity: r.opts.Identity, Drivers: all})
-		byID[r.opts.Identity] = r
+		members = append(members, Member{Identity: r.options.Identity, Drivers: all})
+		byID[r.options.Identity] = r
 	}
-	owners := share(members)
+	owners := assign(members)
 	for _, d := range all {
 		byID[owners[d]].term(d)
 	}
 	by := w.served(all, replicas...)
 	for d, r := range by {
-		if r.opts.Identity != owners[d] {
-			w.t.Fatalf("%s is served by %s, but belongs to %s", d, r.opts.Identity, owners[d])
+		if r.options.Identity != owners[d] {
+			w.t.Fatalf("%s is served by %s, but belongs to %s", d, r.options.Identity, owners[d])
 		}
 	}
 	return by
@@ -64,7 +64,7 @@ func (w *world) settled(all []string, replicas ...*replica) map[string]*replica 
 func count(by map[string]*replica) map[string]int {
 	n := map[string]int{}
 	for _, r := range by {
-		n[r.opts.Identity]++
+		n[r.options.Identity]++
 	}
 	return n
 }
@@ -77,9 +77,9 @@ func TestReplicasShareTheDriversThroughJoinLeaveAndKill(t *testing.T) {
 	a.hold(all...)
 	b.hold(all...)
 	two := w.settled(all, a, b)
-	t.Logf("two replicas: %v after %v, taken %d times", slices.Sorted(maps.Values(count(two))), time.Since(started), a.turnsTaken()+b.turnsTaken())
+	t.Logf("two replicas: %v after %v, taken %d times", slices.Sorted(maps.Values(count(two))), time.Since(started), a.termsBegun()+b.termsBegun())
 	// Who starts together waits for one another, and does not grab everything.
-	if n := a.turnsTaken() + b.turnsTaken(); n > 36 {
+	if n := a.termsBegun() + b.termsBegun(); n > 36 {
 		t.Errorf("30 drivers were taken %d times at the start", n)
 	}
 
@@ -115,8 +115,8 @@ func TestReplicasShareTheDriversThroughJoinLeaveAndKill(t *testing.T) {
 	}
 }
 
-// turnsTaken is how often the replica took a lease.
-func (r *replica) turnsTaken() (n int) {
+// termsBegun is how often the replica took a lease.
+func (r *replica) termsBegun() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, times := range r.terms {
@@ -150,16 +150,16 @@ func TestADriverStaysWithWhoTookItFromAnOwnerThatDidNot(t *testing.T) {
 	for _, d := range all {
 		a.term(d) // after a lease duration at the latest
 	}
-	owners := share([]Member{{Identity: a.opts.Identity, Drivers: all}, {Identity: b.opts.Identity, Drivers: all}})
-	if n := loads(owners)[b.opts.Identity]; n == 0 {
+	owners := assign([]Member{{Identity: a.options.Identity, Drivers: all}, {Identity: b.options.Identity, Drivers: all}})
+	if n := loads(owners)[b.options.Identity]; n == 0 {
 		t.Fatal("nothing belongs to the other")
 	}
 	// A third replica comes: what belongs to it is handed over, so a does follow the members.
 	c := w.replica()
 	c.hold(all...)
-	owners = share([]Member{{Identity: a.opts.Identity, Drivers: all}, {Identity: b.opts.Identity, Drivers: all}, {Identity: c.opts.Identity, Drivers: all}})
+	owners = assign([]Member{{Identity: a.options.Identity, Drivers: all}, {Identity: b.options.Identity, Drivers: all}, {Identity: c.options.Identity, Drivers: all}})
 	for _, d := range all {
-		if owners[d] == c.opts.Identity {
+		if owners[d] == c.options.Identity {
 			c.term(d)
 		}
 	}
@@ -182,7 +182,7 @@ func TestAfterAnOutageEachReplicaTakesItsOwnDriversAgain(t *testing.T) {
 	before := w.settled(all, replicas...)
 	taken := 0
 	for _, r := range replicas {
-		taken += r.turnsTaken()
+		taken += r.termsBegun()
 		r.cutOff()
 	}
 	for _, r := range replicas {
@@ -190,7 +190,7 @@ func TestAfterAnOutageEachReplicaTakesItsOwnDriversAgain(t *testing.T) {
 			r.idle(d)
 		}
 	}
-	pause(w.ctx, 2*replicas[0].opts.Duration) // all leases expire, and all replicas look dead
+	pause(w.ctx, 2*replicas[0].options.Duration) // all leases expire, and all replicas look dead
 	for _, r := range replicas {
 		r.cut.Store(false)
 	}
@@ -201,7 +201,7 @@ func TestAfterAnOutageEachReplicaTakesItsOwnDriversAgain(t *testing.T) {
 		}
 	}
 	for _, r := range replicas {
-		taken -= r.turnsTaken()
+		taken -= r.termsBegun()
 	}
 	if taken != -len(all) {
 		t.Errorf("%d drivers were taken %d times", len(all), -taken)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"k8s.io/utils/ptr"
 )
 
 func TestMain(m *testing.M) {
@@ -79,8 +80,9 @@ func alone(o *Options) { o.Alone = true }
 type replica struct {
 	w *world
 	*Leases
-	cut  atomic.Bool // requests fail, and what is in flight ends
-	stop func()      // ends what it holds, then Run
+	cut  atomic.Bool                  // requests fail, and what is in flight ends
+	lose atomic.Pointer[func() error] // called after a write was done: an error takes the place of the answer
+	stop func()                       // ends what it holds, then Run
 
 	mu       sync.Mutex
 	conns    map[*cutBody]bool
@@ -121,7 +123,14 @@ func (n network) RoundTrip(r *http.Request) (*http.Response, error) {
 	n.mu.Lock()
 	n.conns[b] = true
 	n.mu.Unlock()
-	return n.next.RoundTrip(r.WithContext(ctx))
+	answer, err := n.next.RoundTrip(r.WithContext(ctx))
+	if lose := n.lose.Load(); err == nil && lose != nil && (r.Method == http.MethodPost || r.Method == http.MethodPut) {
+		if err := (*lose)(); err != nil {
+			answer.Body.Close()
+			return nil, err
+		}
+	}
+	return answer, err
 }
 
 type readCloser struct{ *strings.Reader }
@@ -292,5 +301,5 @@ func (w *world) get(driver string) *coordinationv1.Lease {
 
 func (w *world) holder(driver string) string {
 	w.t.Helper()
-	return deref(w.get(driver).Spec.HolderIdentity)
+	return ptr.Deref(w.get(driver).Spec.HolderIdentity, "")
 }

@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 func TestAReplicaAnnouncesWhatItIsAbleToServe(t *testing.T) {
@@ -19,7 +20,7 @@ func TestAReplicaAnnouncesWhatItIsAbleToServe(t *testing.T) {
 	r.term("b")
 	read := func(want string) *coordinationv1.Lease {
 		for {
-			l, err := w.kube.CoordinationV1().Leases(w.namespace).Get(w.ctx, replicaName(r.opts.Identity), metav1.GetOptions{})
+			l, err := w.kube.CoordinationV1().Leases(w.namespace).Get(w.ctx, replicaName(r.options.Identity), metav1.GetOptions{})
 			if err == nil && l.Annotations[driversAnnotation] == want {
 				return l
 			}
@@ -30,7 +31,7 @@ func TestAReplicaAnnouncesWhatItIsAbleToServe(t *testing.T) {
 		}
 	}
 	l := read("a,b")
-	if l.Labels[replicaLabel] != "true" || l.Labels["team"] != "storage" || deref(l.Spec.HolderIdentity) != r.opts.Identity {
+	if l.Labels[replicaLabel] != "true" || l.Labels["team"] != "storage" || ptr.Deref(l.Spec.HolderIdentity, "") != r.options.Identity {
 		t.Errorf("announced: %+v", l)
 	}
 	if l := w.get("a"); l.Labels["team"] != "storage" {
@@ -41,7 +42,7 @@ func TestAReplicaAnnouncesWhatItIsAbleToServe(t *testing.T) {
 	r.drain = drain
 	r.stopHold["a"]()
 	read("b")
-	if h := w.holder("a"); h != r.opts.Identity {
+	if h := w.holder("a"); h != r.options.Identity {
 		t.Errorf("held by %q while the work drains", h)
 	}
 	close(drain)
@@ -59,10 +60,10 @@ func TestAReplicaAnnouncesWhatItIsAbleToServe(t *testing.T) {
 func TestCensusCountsTheLiving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		seen := func(holder string, ago time.Duration) sighting {
-			return sighting{known: true, present: true, since: now.Add(-ago), record: record{holder: holder, duration: 10 * time.Second, replica: true}}
+		seen := func(holder string, ago time.Duration) observation {
+			return observation{known: true, present: true, since: now.Add(-ago), lease: *object(Name{"ns", holder}, 1, holder, 10)}
 		}
-		members, next := census(Member{Identity: "m", Self: true}, map[Name]sighting{
+		members, next := liveMembers(Member{Identity: "m", Self: true}, map[Name]observation{
 			{"ns", "1"}: seen("z", 4*time.Second),
 			{"ns", "2"}: seen("a", time.Second),
 			{"ns", "3"}: seen("dead", 10*time.Second),
@@ -96,11 +97,11 @@ func TestAnnouncementsOfTheLongDeadAreDeleted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.observer.saw(lease)
+		l.observations.saw(lease)
 		n := Name{w.namespace, name}
-		s := l.observer.look(n)
+		s := l.observations.get(n)
 		s.since = time.Now().Add(-age)
-		l.observer.seen[n] = s
+		l.observations.byName[n] = s
 		if name == "risen" { // renewed, which this process has not seen yet
 			lease.Annotations = map[string]string{"again": "yes"}
 			if _, err := client.Update(w.ctx, lease, metav1.UpdateOptions{}); err != nil {
@@ -108,7 +109,7 @@ func TestAnnouncementsOfTheLongDeadAreDeleted(t *testing.T) {
 			}
 		}
 	}
-	(&announcer{leases: l}).bury(w.ctx, client)
+	newAnnouncer(l).deleteOld(w.ctx)
 	left, err := client.List(w.ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"k8s.io/utils/ptr"
 	"testing"
 	"time"
 )
@@ -11,7 +12,7 @@ func TestLeaseIsHeldUntilAllWorkHasEnded(t *testing.T) {
 	r.drain = make(chan struct{})
 	r.hold("d")
 	term := r.term("d")
-	if h := w.holder("d"); h != r.opts.Identity {
+	if h := w.holder("d"); h != r.options.Identity {
 		t.Errorf("the lease is held by %q", h)
 	}
 	before := w.get("d").ResourceVersion
@@ -22,8 +23,8 @@ func TestLeaseIsHeldUntilAllWorkHasEnded(t *testing.T) {
 		if v := w.get("d"); v.ResourceVersion != before {
 			before = v.ResourceVersion
 			seen++
-			if deref(v.Spec.HolderIdentity) != r.opts.Identity {
-				t.Fatalf("the lease is held by %q while the work drains", deref(v.Spec.HolderIdentity))
+			if ptr.Deref(v.Spec.HolderIdentity, "") != r.options.Identity {
+				t.Fatalf("the lease is held by %q while the work drains", ptr.Deref(v.Spec.HolderIdentity, ""))
 			}
 		}
 	}
@@ -49,7 +50,7 @@ func TestReleasedLeaseIsTakenAtOnce(t *testing.T) {
 	a.hold("d")
 	a.term("d")
 	b.hold("d")
-	b.waitsFor("d", "held by "+a.opts.Identity+" since ")
+	b.waitsFor("d", "held by "+a.options.Identity+" since ")
 	started := time.Now()
 	a.stop()
 	b.term("d")
@@ -57,7 +58,7 @@ func TestReleasedLeaseIsTakenAtOnce(t *testing.T) {
 	if time.Since(started) > 30*time.Second {
 		t.Error("the lease was waited for")
 	}
-	if n := deref(w.get("d").Spec.LeaseTransitions); n != 1 {
+	if n := ptr.Deref(w.get("d").Spec.LeaseTransitions, 0); n != 1 {
 		t.Errorf("%d transitions, want 1", n)
 	}
 }

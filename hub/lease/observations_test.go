@@ -24,16 +24,16 @@ func object(n Name, version int, holder string, seconds int32) *coordinationv1.L
 }
 
 // watching is an observer that has listed the namespace with nothing in it.
-func watching() (*observer, chan struct{}) {
-	o := newObserver(make(chan struct{}, 1))
+func watching() (*observations, chan struct{}) {
+	o := newObservations(make(chan struct{}, 1))
 	woken := make(chan struct{}, 1)
 	o.subscribe(leaseD, woken)
-	o.up("ns")
+	o.watchUp("ns")
 	o.list("ns", nil, "1")
 	return o, woken
 }
 
-func isDue(o *observer) bool { return !time.Now().Before(o.look(leaseD).dueAt(15 * time.Second)) }
+func isDue(o *observations) bool { return !time.Now().Before(o.get(leaseD).expires(15 * time.Second)) }
 
 func TestALeaseIsDueWhenItStoodForItsOwnDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -74,9 +74,9 @@ func TestOldNewsIsIgnored(t *testing.T) {
 		o, _ := watching()
 		o.saw(object(leaseD, 10, "x", 3))
 		o.saw(object(leaseD, 9, "", 1))
-		o.gone(leaseD, "8")
+		o.sawDeleted(leaseD, "8")
 		o.list("ns", nil, "7")
-		if s := o.look(leaseD); !s.present || s.record.holder != "x" {
+		if s := o.get(leaseD); !s.present || s.holder() != "x" {
 			t.Errorf("seen is %+v", s)
 		}
 		time.Sleep(3 * time.Second)
@@ -92,7 +92,7 @@ func TestALeaseDeletedWhileHeldLastsOn(t *testing.T) {
 		o, _ := watching()
 		o.saw(object(leaseD, 2, "x", 3))
 		time.Sleep(time.Second)
-		o.gone(leaseD, "3")
+		o.sawDeleted(leaseD, "3")
 		if isDue(o) {
 			t.Error("due as soon as it is deleted")
 		}
@@ -101,11 +101,11 @@ func TestALeaseDeletedWhileHeldLastsOn(t *testing.T) {
 			t.Error("not due after its duration")
 		}
 		o.saw(object(leaseD, 4, "x", 3)) // its holder has made it anew
-		if s := o.look(leaseD); isDue(o) || !s.present {
+		if s := o.get(leaseD); isDue(o) || !s.present {
 			t.Errorf("seen is %+v", s)
 		}
 		o.saw(object(leaseD, 5, "", 1)) // released
-		o.gone(leaseD, "")
+		o.sawDeleted(leaseD, "")
 		if !isDue(o) {
 			t.Error("a released lease that was deleted is not due")
 		}
@@ -113,19 +113,19 @@ func TestALeaseDeletedWhileHeldLastsOn(t *testing.T) {
 }
 
 func TestNothingIsKnownBeforeTheNamespaceIsListed(t *testing.T) {
-	o := newObserver(make(chan struct{}, 1))
-	if o.look(leaseD).known {
+	o := newObservations(make(chan struct{}, 1))
+	if o.get(leaseD).known {
 		t.Error("known before anybody has looked")
 	}
-	o.up("ns")
-	if o.look(leaseD).known {
+	o.watchUp("ns")
+	if o.get(leaseD).known {
 		t.Error("known before the list")
 	}
 	o.list("ns", nil, "1")
-	if s := o.look(leaseD); !s.known || s.present {
+	if s := o.get(leaseD); !s.known || s.present {
 		t.Errorf("seen is %+v", s)
 	}
-	if o.look(Name{"other", "d"}).known {
+	if o.get(Name{"other", "d"}).known {
 		t.Error("a lease of another namespace is known")
 	}
 }
@@ -135,7 +135,7 @@ func TestWhoWaitsIsWokenByItsLeaseAndByTheView(t *testing.T) {
 	<-woken
 	for what, change := range map[string]func(){
 		"another holder": func() { o.saw(object(leaseD, 2, "x", 3)) },
-		"outage":         func() { o.down("ns", errors.New("away")) },
+		"outage":         func() { o.watchDown("ns", errors.New("away")) },
 	} {
 		change()
 		select {
@@ -160,15 +160,15 @@ func TestReplicasCountAsAliveAfterATimeInWhichNobodyCouldSeeThem(t *testing.T) {
 		l.Annotations = map[string]string{driversAnnotation: "a,b"}
 		o.saw(l)
 		living := func() int {
-			members, _ := census(Member{Identity: "self", Self: true}, o.announced("ns"), time.Second, time.Now())
+			members, _ := liveMembers(Member{Identity: "self", Self: true}, o.announcements("ns"), time.Second, time.Now())
 			return len(members) - 1
 		}
 		if living() != 1 {
 			t.Error("a new replica does not live")
 		}
-		o.down("ns", errors.New("away"))
+		o.watchDown("ns", errors.New("away"))
 		time.Sleep(time.Minute)
-		o.up("ns")
+		o.watchUp("ns")
 		if living() != 1 {
 			t.Error("dead at the moment in which it can be seen again")
 		}
@@ -183,8 +183,8 @@ func TestWhatIsGoneAndAskedForByNobodyIsForgotten(t *testing.T) {
 	o, _ := watching()
 	other := Name{"ns", "other"}
 	o.saw(object(other, 2, "x", 3))
-	o.gone(other, "3")
-	if len(o.seen) != 0 {
-		t.Errorf("kept: %v", o.seen)
+	o.sawDeleted(other, "3")
+	if len(o.byName) != 0 {
+		t.Errorf("kept: %v", o.byName)
 	}
 }

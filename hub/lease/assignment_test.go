@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func members(n int, drivers []string) []Member {
+func replicasWith(n int, drivers []string) []Member {
 	var all []Member
 	for i := range n {
 		all = append(all, Member{Identity: fmt.Sprintf("hub-%d_%x", i, rand.Uint64()), Drivers: drivers})
@@ -34,25 +34,25 @@ func loads(owners map[string]string) map[string]int {
 
 func TestNoReplicaGetsMoreThanHalfAsManyAgain(t *testing.T) {
 	for range 2000 {
-		all := members(1+rand.IntN(9), drivers(1+rand.IntN(60)))
-		owners := share(all)
+		all := replicasWith(1+rand.IntN(9), drivers(1+rand.IntN(60)))
+		owners := assign(all)
 		if len(owners) != len(all[0].Drivers) {
 			t.Fatalf("%d drivers have an owner, want %d", len(owners), len(all[0].Drivers))
 		}
 		for id, n := range loads(owners) {
-			if most := fill(len(owners), len(all)); n > most {
+			if most := maxDrivers(len(owners), len(all)); n > most {
 				t.Fatalf("%d drivers, %d members: %s gets %d, more than %d", len(owners), len(all), id, n, most)
 			}
 		}
 	}
-	if most := fill(30, 3); most != 15 {
+	if most := maxDrivers(30, 3); most != 15 {
 		t.Errorf("with 30 drivers and 3 members one gets up to %d, want 15", most)
 	}
 }
 
 func TestAllReplicasComputeTheSame(t *testing.T) {
 	for range 200 {
-		all := members(1+rand.IntN(6), nil)
+		all := replicasWith(1+rand.IntN(6), nil)
 		for i := range all {
 			for _, d := range drivers(30) {
 				if rand.IntN(3) > 0 {
@@ -60,10 +60,10 @@ func TestAllReplicasComputeTheSame(t *testing.T) {
 				}
 			}
 		}
-		want := share(all)
+		want := assign(all)
 		shuffled := slices.Clone(all)
 		rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		if got := share(shuffled); !maps.Equal(got, want) {
+		if got := assign(shuffled); !maps.Equal(got, want) {
 			t.Fatalf("shares differ:\n%v\n%v", got, want)
 		}
 	}
@@ -73,7 +73,7 @@ func TestOnlyWhoIsAbleToServeADriverGetsIt(t *testing.T) {
 	a := Member{Identity: "a", Drivers: drivers(10)}
 	b := Member{Identity: "b", Drivers: drivers(1)}
 	idle := Member{Identity: "c"}
-	owners := share([]Member{a, b, idle})
+	owners := assign([]Member{a, b, idle})
 	if len(owners) != 10 {
 		t.Errorf("%d drivers have an owner, want all 10", len(owners))
 	}
@@ -82,7 +82,7 @@ func TestOnlyWhoIsAbleToServeADriverGetsIt(t *testing.T) {
 			t.Errorf("%s belongs to %s, which cannot serve it", d, owner)
 		}
 	}
-	if got := share(nil); len(got) != 0 {
+	if got := assign(nil); len(got) != 0 {
 		t.Errorf("nobody shares %v", got)
 	}
 }
@@ -106,8 +106,8 @@ func TestJoiningAndLeavingMoveLittleElse(t *testing.T) {
 	var total, moved, displaced, worst int
 	for range rounds {
 		size := 2 + rand.IntN(4)
-		all := members(size+1, drivers(n))
-		without, with := share(all[:size]), share(all)
+		all := replicasWith(size+1, drivers(n))
+		without, with := assign(all[:size]), assign(all)
 		// Joining and leaving are the same step, seen from its two ends.
 		m, d := moves(without, with, all[size].Identity)
 		total, moved, displaced, worst = total+n, moved+m, displaced+d, max(worst, d)

@@ -6,10 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 )
 
 // sidecar competes for the lease of a driver as csi-attacher does: client-go's elector,
@@ -43,7 +46,7 @@ func (w *world) sidecar(driver, identity string, o Options) (leads <-chan struct
 func TestASidecarIsWaitedForAndGetsTheLeaseBack(t *testing.T) {
 	w := newWorld(t)
 	r := w.replica(long)
-	leads, scaleAway := w.sidecar("d", "attacher-0", r.opts)
+	leads, scaleAway := w.sidecar("d", "attacher-0", r.options)
 	<-leads
 	r.hold("d")
 	r.waitsFor("d", "held by attacher-0 since 2")
@@ -59,13 +62,83 @@ func TestASidecarIsWaitedForAndGetsTheLeaseBack(t *testing.T) {
 		t.Errorf("holder is %+v, %v", h, ok)
 	}
 
-	leads, scaleAway = w.sidecar("d", "attacher-0", r.opts)
+	leads, scaleAway = w.sidecar("d", "attacher-0", r.options)
 	r.stop()
 	<-leads
-	if n := deref(w.get("d").Spec.LeaseTransitions); n != 2 {
+	if n := ptr.Deref(w.get("d").Spec.LeaseTransitions, 0); n != 2 {
 		t.Errorf("%d transitions, want 2", n)
 	}
 	scaleAway()
+}
+
+func TestASidecarThatStandsBySucceedsAHubThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.replica(alone)
+	r.hold("d")
+	term := r.term("d")
+	leads, stop := w.sidecar("d", "attacher-0", r.options)
+	r.cutOff()
+	<-leads
+	if !term.isLost() {
+		t.Error("the sidecar leads, and the term is not lost")
+	}
+	// Dead, the sidecar does not release; the hub takes the lease when it has expired.
+	stop()
+	w.steal("d", "attacher-0")
+	r.cut.Store(false)
+	if r.term("d").Continues() {
+		t.Error("a term after a sidecar's continues")
+	}
+}
+
+// What the hub writes is, field by field, what client-go's elector writes.
+func TestALeaseReadsAsIfAnElectorHadWrittenIt(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica(alone)
+	leads, stop := w.sidecar("elector", "me", r.options)
+	<-leads
+	r.hold("hub")
+	r.term("hub")
+	compare := func(when string) {
+		t.Helper()
+		var fields [2]map[string]any
+		for i, driver := range []string{"hub", "elector"} {
+			l := w.get(driver)
+			spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&l.Spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if spec["holderIdentity"] != "" {
+				spec["holderIdentity"] = "the holder"
+			}
+			// Released, both times are that of the release.
+			spec["renewed"] = !l.Spec.AcquireTime.Equal(l.Spec.RenewTime)
+			delete(spec, "renewTime")
+			delete(spec, "acquireTime")
+			if len(l.Labels)+len(l.Annotations) > 0 {
+				t.Errorf("%s: %s has labels or annotations: %+v", when, driver, l.ObjectMeta)
+			}
+			fields[i] = spec
+		}
+		if diff := cmp.Diff(fields[1], fields[0]); diff != "" {
+			t.Errorf("%s: the elector's (-) and the hub's (+) differ:\n%s", when, diff)
+		}
+	}
+	w.renewed("hub")
+	w.renewed("elector")
+	compare("renewed")
+	stop()
+	r.stop()
+	compare("released")
+	leads, _ = w.sidecar("elector", "me too", r.options)
+	<-leads
+	next := w.replica(alone)
+	next.hold("hub")
+	next.term("hub")
+	w.renewed("hub")
+	w.renewed("elector")
+	compare("succeeded")
 }
 
 func TestADeadSidecarIsSucceededAfterItsOwnDuration(t *testing.T) {
@@ -85,7 +158,7 @@ func TestADeadSidecarIsSucceededAfterItsOwnDuration(t *testing.T) {
 	if took := time.Since(started); took < 3*time.Second || took > 30*time.Second {
 		t.Errorf("taken after %v, want 3s", took)
 	}
-	if n := deref(w.get("d").Spec.LeaseTransitions); n != 8 {
+	if n := ptr.Deref(w.get("d").Spec.LeaseTransitions, 0); n != 8 {
 		t.Errorf("%d transitions, want 8", n)
 	}
 }
@@ -95,7 +168,7 @@ func TestTheHolderIsKnownOfALeaseThatIsOnlyAskedFor(t *testing.T) {
 	w.make("d", "attacher-0", 3)
 	r := w.replica(alone) // which watches no namespace by itself
 	woken := make(chan struct{}, 1)
-	defer r.observer.subscribe(w.lease("d"), woken)()
+	defer r.observations.subscribe(w.lease("d"), woken)()
 	for {
 		h, ok := r.Holder(w.lease("d"))
 		if ok && h.Identity == "attacher-0" && !h.Mine {

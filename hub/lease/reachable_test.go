@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"k8s.io/utils/ptr"
 	"slices"
 	"sync"
 	"testing"
@@ -37,12 +38,12 @@ func (r *replica) knows(other *replica, driver string, able bool) {
 	r.w.t.Helper()
 	for {
 		for _, m := range r.Members() {
-			if m.Identity == other.opts.Identity && slices.Contains(m.Drivers, driver) == able {
+			if m.Identity == other.options.Identity && slices.Contains(m.Drivers, driver) == able {
 				return
 			}
 		}
 		if r.w.ctx.Err() != nil {
-			r.w.t.Fatalf("the members are %v, want the driver with %s: %v", r.Members(), other.opts.Identity, able)
+			r.w.t.Fatalf("the members are %v, want the driver with %s: %v", r.Members(), other.options.Identity, able)
 		}
 		pause(r.w.ctx, 10*time.Millisecond)
 	}
@@ -77,12 +78,12 @@ func TestADriverThatComesAndGoesDoesNotEndATermWhileNobodyElseCanCallIt(t *testi
 		w.renewed("d")
 	}
 	term, after := a.term("d"), w.get("d")
-	if n := a.turnsTaken(); n != 1 || term.isLost() {
+	if n := a.termsBegun(); n != 1 || term.isLost() {
 		t.Errorf("the driver was served %d times, want one term", n)
 	}
-	if !after.Spec.AcquireTime.Equal(before.Spec.AcquireTime) || deref(after.Spec.LeaseTransitions) != deref(before.Spec.LeaseTransitions) {
+	if !after.Spec.AcquireTime.Equal(before.Spec.AcquireTime) || ptr.Deref(after.Spec.LeaseTransitions, 0) != ptr.Deref(before.Spec.LeaseTransitions, 0) {
 		t.Errorf("the lease was acquired at %v after %d transitions, before at %v after %d",
-			after.Spec.AcquireTime, deref(after.Spec.LeaseTransitions), before.Spec.AcquireTime, deref(before.Spec.LeaseTransitions))
+			after.Spec.AcquireTime, ptr.Deref(after.Spec.LeaseTransitions, 0), before.Spec.AcquireTime, ptr.Deref(before.Spec.LeaseTransitions, 0))
 	}
 }
 
@@ -96,7 +97,7 @@ func TestADriverIsHandedOverFromAReplicaThatCannotCallItToOneThatCan(t *testing.
 	b.holdWhile("d", fromB)
 	fromA.set(false)
 	fromB.set(true)
-	b.waitsFor("d", "held by "+a.opts.Identity)
+	b.waitsFor("d", "held by "+a.options.Identity)
 	b.knows(a, "d", false)
 	if err := term.Begin(0); err != nil {
 		t.Errorf("begin while draining: %v", err)
@@ -141,10 +142,10 @@ func TestADriverThatComesBackForAllReplicasStaysWhereItIs(t *testing.T) {
 			says[r][d] = newAbility(false)
 			r.holdWhile(d, says[r][d])
 		}
-		members = append(members, Member{Identity: r.opts.Identity, Drivers: all})
+		members = append(members, Member{Identity: r.options.Identity, Drivers: all})
 	}
 	by := w.served(all, replicas...)
-	owners := share(members)
+	owners := assign(members)
 	for _, d := range all {
 		by[d].knows(by[d], d, false)
 		says[by[d]][d].set(true)
@@ -163,7 +164,7 @@ func TestADriverThatComesBackForAllReplicasStaysWhereItIs(t *testing.T) {
 				r.knows(other, d, true)
 			}
 		}
-		if id := by[d].opts.Identity; id != owners[d] {
+		if id := by[d].options.Identity; id != owners[d] {
 			t.Errorf("%s was taken by %s, and is to be handed over to %s", d, id, owners[d])
 		}
 	}

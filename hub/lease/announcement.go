@@ -1,0 +1,140 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/klog/v2"
+)
+
+// The Lease by which a replica announces itself.
+const (
+	replicaPrefix     = "csi-attach-hub-replica-" // of its name
+	replicaLabel      = "attach-hub/replica"      // "true"
+	driversAnnotation = "attach-hub/drivers"      // names, separated by commas
+)
+
+func isAnnouncement(l *coordinationv1.Lease) bool { return l.Labels[replicaLabel] == "true" }
+
+func announcedDrivers(l *coordinationv1.Lease) []string {
+	if names := l.Annotations[driversAnnotation]; names != "" {
+		return strings.Split(names, ",")
+	}
+	return nil
+}
+
+// replicaName returns the name of the Lease by which a replica announces itself.
+func replicaName(identity string) string {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(identity))
+	// The end of an identity is what makes it unique.
+	name = name[max(0, len(name)-(validation.DNS1123SubdomainMaxLength-len(replicaPrefix))):]
+	if strings.HasSuffix(name, "-") {
+		name = name[:len(name)-1] + "x"
+	}
+	return replicaPrefix + name
+}
+
+// announcer renews the Lease that tells the other replicas that this one lives, and which
+// drivers it can call.
+type announcer struct {
+	leases *Leases
+	lock   *lock
+	failed bool // the last write
+}
+
+func newAnnouncer(l *Leases) *announcer {
+	a := &announcer{leases: l, lock: l.lock(Name{l.options.Namespace, replicaName(l.options.Identity)})}
+	a.lock.annotate = func(lease *coordinationv1.Lease) {
+		metav1.SetMetaDataLabel(&lease.ObjectMeta, replicaLabel, "true")
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, driversAnnotation, strings.Join(l.reachableDrivers(), ","))
+	}
+	return a
+}
+
+// batchDelay is how long an announcement waits for more claims to come or go.
+const batchDelay = 20 * time.Millisecond
+
+// run blocks until ctx ends and the announcement has been deleted.
+func (a *announcer) run(ctx context.Context) {
+	retry := a.leases.options.RetryPeriod
+	ticker := time.NewTicker(retry)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		a.logChange(ctx, a.write(ctx))
+		a.deleteOld(ctx)
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		case <-a.leases.announce:
+			pause(ctx, min(batchDelay, retry))
+		}
+	}
+	a.withdraw(ctx)
+}
+
+// logChange logs when announcing begins to fail, and when that is over.
+func (a *announcer) logChange(ctx context.Context, err error) {
+	if ctx.Err() != nil || a.failed == (err != nil) {
+		return
+	}
+	a.failed = err != nil
+	if a.failed {
+		klog.FromContext(ctx).Error(err, "Cannot announce this replica to the others")
+	} else {
+		klog.FromContext(ctx).Info("This replica is announced to the others again")
+	}
+}
+
+func (a *announcer) write(ctx context.Context) error {
+	err := a.lock.write(ctx, a.leases.observations.get(a.lock.name))
+	if errors.Is(err, errStale) {
+		var observed observation
+		if observed, err = a.lock.read(ctx); err == nil {
+			err = a.lock.write(ctx, observed)
+		}
+	}
+	return err
+}
+
+// deleteOld deletes the announcements of replicas that died long ago. Any replica does it;
+// without the permission they stay.
+func (a *announcer) deleteOld(ctx context.Context) {
+	o := a.leases.options
+	old := max(time.Hour, 10*o.Duration)
+	for n, seen := range a.leases.observations.announcements(o.Namespace) {
+		if time.Since(seen.since) < old || seen.holder() == o.Identity {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, o.requestTimeout())
+		// An announcement that was renewed meanwhile stays.
+		version := metav1.Preconditions{ResourceVersion: &seen.lease.ResourceVersion}
+		err := a.lock.client.Delete(ctx, n.Name, metav1.DeleteOptions{Preconditions: &version})
+		cancel()
+		if err != nil && !apierrors.IsNotFound(err) {
+			klog.FromContext(ctx).V(4).Info("Cannot delete the lease of a dead replica", "lease", n, "err", err)
+		}
+	}
+}
+
+// withdraw deletes the announcement, so that the others need not wait until it expires. ctx
+// has ended.
+func (a *announcer) withdraw(ctx context.Context) {
+	o := a.leases.options
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.requestTimeout())
+	defer cancel()
+	err := a.lock.client.Delete(ctx, a.lock.name.Name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		klog.FromContext(ctx).Error(err, "Cannot withdraw the announcement of this replica; it expires", "after", o.Duration)
+	}
+}

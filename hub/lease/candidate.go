@@ -1,0 +1,282 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// Claim says for which lease to compete, and what to do while it is held.
+type Claim struct {
+	Driver string // CSI driver name: what replicas share
+	Lease  Name
+	// Able reports whether the driver can be called from here. It is asked again when
+	// changed is closed, and after again, if that is not 0. It must not block; nil means
+	// that the driver can always be called.
+	//
+	// While the driver cannot be called, the lease is taken only after nobody has held it
+	// for its whole duration, and is handed over to the first replica that can call the
+	// driver. While no replica can, the lease is kept, and a change of Able does not end the
+	// term.
+	Able func() (able bool, changed <-chan struct{}, again time.Duration)
+	// Serve is called each time the lease has been acquired. stop ends when work must wind
+	// down: the driver is handed over, the context of Hold has ended, or the lease is lost.
+	// Serve returns when all work has ended, nil if it ended because of stop: the lease is
+	// released only then.
+	Serve func(stop context.Context, t *Term) error
+	// Waiting is called with the reason, for people, why the lease is not held, whenever
+	// that changes. It must not block, and may be nil.
+	Waiting func(reason string)
+}
+
+// candidate is one call of Hold.
+type candidate struct {
+	*Leases
+	claim Claim
+	lock  *lock
+	woken chan struct{} // signalled when the lease or the members have changed; room for one
+
+	// Guarded by Leases.mu.
+	closing   bool
+	reachable bool      // the last answer of Claim.Able
+	opened    time.Time // when the claim was made, or the driver last became reachable
+
+	// Used by the goroutine of Hold only.
+	reason     string      // last told to Claim.Waiting
+	polled     time.Time   // when the lease was last read because it could not be watched
+	tried      observation // that the last failed attempt was based on
+	retryAt    time.Time   // when to try the same again
+	err        error       // of the last failed attempt or poll
+	passedOver string      // the owner that did not take the lease before this process did
+}
+
+// Hold competes for the lease until ctx ends, and serves while it is held. It blocks until
+// the work has ended and the lease is released. It returns the error of Serve if there is
+// one, and nil when ctx has ended, or when Serve has ended without an error though it was
+// not asked to stop.
+//
+// A panic of Serve goes through to the caller. The lease is then neither renewed nor
+// released: it expires.
+func (l *Leases) Hold(ctx context.Context, claim Claim) error {
+	c := &candidate{Leases: l, claim: claim, lock: l.lock(claim.Lease), opened: time.Now(), woken: make(chan struct{}, 1)}
+	c.reachable, _, _ = c.askReachable()
+	defer l.observations.subscribe(claim.Lease, c.woken)()
+	l.changeClaims(func() { l.candidates[c] = true })
+	defer l.changeClaims(func() { delete(l.candidates, c) })
+	l.watchNamespace(claim.Lease.Namespace)
+	// The others can agree on the next owner while the work here still drains.
+	closed := make(chan struct{})
+	unused := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		l.changeClaims(func() { c.closing = true })
+	})
+	defer func() {
+		if !unused() {
+			<-closed
+		}
+	}()
+	if !c.takeSlot(ctx) {
+		return nil
+	}
+	defer func() { <-c.lock.slot }()
+	for c.wait(ctx) {
+		if ended, err := c.attempt(ctx); ended || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changeClaims tells the other replicas, and this process itself, that claims have changed.
+func (l *Leases) changeClaims(change func()) {
+	l.mu.Lock()
+	change()
+	l.mu.Unlock()
+	notify(l.announce)
+	notify(l.membersChanged)
+}
+
+// takeSlot blocks until no other candidate of this process uses the lock. It returns false
+// when ctx has ended.
+func (c *candidate) takeSlot(ctx context.Context) bool {
+	select {
+	case c.lock.slot <- struct{}{}:
+		return true
+	default:
+		c.tell("work of this process for the same lease has not ended yet")
+	}
+	for {
+		changed, again := c.updateReachable(time.Hour)
+		select {
+		case c.lock.slot <- struct{}{}:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		case <-time.After(again):
+		}
+	}
+}
+
+func (c *candidate) tell(reason string) {
+	if reason == c.reason {
+		return
+	}
+	c.reason = reason
+	if c.claim.Waiting != nil {
+		c.claim.Waiting(reason)
+	}
+}
+
+func (c *candidate) askReachable() (reachable bool, changed <-chan struct{}, again time.Duration) {
+	if c.claim.Able == nil {
+		return true, nil, 0
+	}
+	return c.claim.Able()
+}
+
+// updateReachable notes whether the driver can be called from here, and announces a change.
+// It must be called again when changed is closed, and after the time that it returns, which
+// is limit at most.
+func (c *candidate) updateReachable(limit time.Duration) (changed <-chan struct{}, again time.Duration) {
+	reachable, changed, again := c.askReachable()
+	if again <= 0 || again > limit {
+		again = limit
+	}
+	if was, _ := c.reachability(); was != reachable {
+		c.changeClaims(func() {
+			c.reachable = reachable
+			if reachable {
+				c.opened = time.Now()
+			}
+		})
+	}
+	return changed, again
+}
+
+// reachability returns whether the driver can be called from here, and since when the claim
+// stands: since it was made, or since the driver became reachable again.
+func (c *candidate) reachability() (reachable bool, opened time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reachable, c.opened
+}
+
+// wait blocks until the lease is to be taken. It returns false when ctx has ended.
+func (c *candidate) wait(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		c.poll(ctx)
+		changed, again := c.updateReachable(c.options.RetryPeriod) // after which a poll may be due
+		now := time.Now()
+		d := c.decide(now)
+		if d.take {
+			return true
+		}
+		c.tell(d.reason)
+		if d.again.After(now) {
+			again = min(again, d.again.Sub(now))
+		}
+		select {
+		case <-ctx.Done():
+		case <-c.woken:
+		case <-changed:
+		case <-time.After(again):
+		}
+	}
+	return false
+}
+
+// poll reads the lease once in each retry period in which it cannot be watched.
+func (c *candidate) poll(ctx context.Context) {
+	state := c.observations.watch(c.claim.Lease.Namespace)
+	since := c.polled
+	if since.IsZero() && state.err == nil {
+		_, since = c.reachability() // the watch needs time to begin
+	}
+	if state.listed && state.up || time.Since(since) < c.options.RetryPeriod {
+		return
+	}
+	c.polled = time.Now()
+	_, c.err = c.lock.read(ctx)
+}
+
+// decide decides about the present situation. A failed attempt is repeated when the lease
+// has changed, or after a pause.
+func (c *candidate) decide(now time.Time) decision {
+	reachable, opened := c.reachability()
+	s := situation{
+		now:        now,
+		self:       c.options.Identity,
+		alone:      c.options.Alone,
+		reachable:  reachable,
+		duration:   c.options.Duration,
+		lease:      c.observations.get(c.claim.Lease),
+		watch:      c.observations.watch(c.claim.Lease.Namespace),
+		ranksLater: !c.members.ranksFirst(c.claim.Driver),
+	}
+	s.assigned, s.assignedFrom, s.settled = c.members.assignment(c.claim.Driver, opened)
+	d := decide(s)
+	unchanged := s.lease.present == c.tried.present && s.lease.lease.ResourceVersion == c.tried.lease.ResourceVersion
+	if d.take && unchanged && now.Before(c.retryAt) {
+		d = decision{reason: c.reason, again: c.retryAt}
+	}
+	if !d.take {
+		if c.err != nil && (unchanged || !s.watch.up) {
+			d.reason = problem(c.err)
+		}
+		return d
+	}
+	c.tried = s.lease
+	if s.lease.holder() != s.self {
+		c.passedOver = d.passedOver
+	}
+	return d
+}
+
+// problem describes an error of the API for people.
+func problem(err error) string {
+	if answered(err) {
+		return fmt.Sprintf("the lease cannot be taken: %v", err)
+	}
+	return fmt.Sprintf("the API server cannot be reached: %v", err)
+}
+
+// attempt tries to take the lease, and serves if that succeeds. ended reports that Serve has
+// returned by itself.
+func (c *candidate) attempt(ctx context.Context) (ended bool, err error) {
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("driver", c.claim.Driver, "lease", c.claim.Lease))
+	term, err := c.lock.acquire(ctx, c.tried)
+	if ctx.Err() != nil {
+		if err == nil || !answered(err) { // a request without an answer may have succeeded
+			c.release(ctx)
+		}
+		return false, nil
+	}
+	if err != nil {
+		c.retryAt = time.Now().Add(c.options.RetryPeriod/2 + rand.N(c.options.RetryPeriod/2))
+		if errors.Is(err, errStale) {
+			_, err = c.lock.read(ctx)
+		}
+		c.err = err
+		return false, nil
+	}
+	c.err, c.reason = nil, ""
+	klog.FromContext(ctx).V(2).Info("Lease acquired")
+	ended, err = c.lead(ctx, term)
+	if !term.isLost() && c.release(ctx) {
+		klog.FromContext(ctx).V(2).Info("Lease released")
+	}
+	return ended, err
+}
+
+func (c *candidate) release(ctx context.Context) (released bool) {
+	err := c.lock.release(ctx)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Lease not released, it expires", "after", c.options.Duration)
+	}
+	return err == nil
+}

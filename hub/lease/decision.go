@@ -1,0 +1,95 @@
+package lease
+
+import (
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+)
+
+// situation is what the decision to take a lease depends on.
+type situation struct {
+	now          time.Time
+	self         string
+	alone        bool
+	reachable    bool // the driver can be called from here
+	duration     time.Duration
+	lease        observation
+	watch        watchState // of the namespace of the lease
+	assigned     assignment // of the driver; zero if no member can call it
+	assignedFrom time.Time  // when the assignment counts
+	settled      bool       // the assignment is known
+	ranksLater   bool       // another member goes first if no member can call the driver
+}
+
+// decision is what to do in a situation.
+type decision struct {
+	take       bool
+	passedOver string    // if take: the owner that did not take the lease itself, if any
+	reason     string    // if not take: why, for people
+	again      time.Time // if not take: when to decide again if nothing changes; zero: only after a change
+}
+
+func decide(s situation) decision {
+	if !s.lease.known {
+		return decision{reason: "the leases of the namespace are not known yet"}
+	}
+	// A lease in the name of this process is left from a term that was lost, or from a
+	// request whose answer got lost. No other process has held it since.
+	if s.lease.holder() == s.self {
+		return decision{take: true}
+	}
+	expires := s.lease.expires(s.duration)
+	if s.now.Before(expires) {
+		return decision{reason: heldBy(&s.lease.lease), again: expires}
+	}
+	if s.alone && s.reachable {
+		return decision{take: true}
+	}
+	// An unreachable driver is not waited for: no member may ever become its owner.
+	if !s.alone && (!s.settled && s.reachable || s.now.Before(s.assignedFrom)) {
+		return decision{reason: "getting to know the other replicas", again: s.assignedFrom}
+	}
+	if s.assigned.owner == s.self && s.reachable {
+		return decision{take: true}
+	}
+	// The owner has a lease duration to take the lease. Time without a view of the leases does
+	// not count: the owner may have been unable to act too.
+	open := expires
+	if s.watch.since.After(open) {
+		open = s.watch.since
+	}
+	open = open.Add(s.duration)
+	if s.assigned.owner == "" && s.ranksLater {
+		// The member that ranks first is the owner when the driver becomes reachable for all:
+		// then the lease need not move while the first calls are in flight.
+		open = open.Add(s.duration)
+	}
+	if !s.now.Before(open) && !s.watch.unreachable() {
+		return decision{take: true, passedOver: s.assigned.owner}
+	}
+	if s.assigned.owner == "" {
+		return decision{reason: "no replica can call the driver", again: open}
+	}
+	return decision{reason: "belongs to replica " + s.assigned.owner, again: open}
+}
+
+func heldBy(l *coordinationv1.Lease) string {
+	holder := ptr.Deref(l.Spec.HolderIdentity, "")
+	if l.Spec.AcquireTime.IsZero() {
+		return "held by " + holder
+	}
+	return fmt.Sprintf("held by %s since %s", holder, l.Spec.AcquireTime.UTC().Format(time.RFC3339))
+}
+
+// handsOver reports whether the holder of a lease has to hand it over to the owner of the
+// driver, and if not, when to ask again (zero: after a change). An owner that was passed
+// over gets nothing: it did not take the lease, and would not the next time.
+func handsOver(now time.Time, self, passedOver string, assigned assignment, stable time.Duration) (yes bool, again time.Time) {
+	if assigned.owner == "" || assigned.owner == self || assigned.owner == passedOver {
+		return false, time.Time{}
+	}
+	at := assigned.since.Add(stable)
+	return !now.Before(at), at
+}

@@ -1,0 +1,136 @@
+package lease
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestWhenALeaseIsTried(t *testing.T) {
+	start := time.Now()
+	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	held := observation{known: true, present: true, since: start, lease: *object(leaseD, 1, "x", 10)}
+	held.lease.Spec.AcquireTime = &metav1.MicroTime{Time: time.Unix(0, 0)}
+	free := observation{known: true, present: true, since: start}
+	up := watchState{listed: true, up: true, since: start}
+	mine, theirs := assignment{owner: "self"}, assignment{owner: "y"}
+	forbidden := watchState{err: apierrors.NewForbidden(schema.GroupResource{}, "", nil), since: start}
+	for name, c := range map[string]struct {
+		s    situation
+		want decision
+	}{
+		"not seen yet":                       {situation{reachable: true, now: at(0)}, decision{reason: "the leases of the namespace are not known yet"}},
+		"held by another":                    {situation{reachable: true, now: at(9), lease: held, watch: up, assigned: mine, settled: true}, decision{reason: "held by x since 1970-01-01T00:00:00Z", again: at(10)}},
+		"held by another, expired":           {situation{reachable: true, now: at(10), lease: held, watch: up, assigned: mine, settled: true}, decision{take: true}},
+		"free and mine":                      {situation{reachable: true, now: at(0), lease: free, watch: up, assigned: mine, settled: true}, decision{take: true}},
+		"free and alone":                     {situation{reachable: true, now: at(0), lease: free, watch: up, alone: true}, decision{take: true}},
+		"held and alone":                     {situation{reachable: true, now: at(0), lease: held, watch: up, alone: true}, decision{reason: "held by x since 1970-01-01T00:00:00Z", again: at(10)}},
+		"in my name, whoever it belongs to":  {situation{reachable: true, now: at(0), lease: observation{known: true, present: true, since: start, lease: *object(leaseD, 1, "self", 3600)}, watch: up, assigned: theirs, settled: true}, decision{take: true}},
+		"others not known":                   {situation{reachable: true, now: at(0), lease: free, watch: up}, decision{reason: "getting to know the other replicas"}},
+		"others may still come":              {situation{reachable: true, now: at(0), lease: free, watch: up, assigned: mine, settled: true, assignedFrom: at(1)}, decision{reason: "getting to know the other replicas", again: at(1)}},
+		"free and another's":                 {situation{reachable: true, now: at(1), lease: free, watch: up, assigned: theirs, settled: true}, decision{reason: "belongs to replica y", again: at(20)}},
+		"free for a duration":                {situation{reachable: true, now: at(20), lease: free, watch: up, assigned: theirs, settled: true}, decision{take: true, passedOver: "y"}},
+		"expired, another's":                 {situation{reachable: true, now: at(29), lease: held, watch: up, assigned: theirs, settled: true}, decision{reason: "belongs to replica y", again: at(30)}},
+		"expired for a duration":             {situation{reachable: true, now: at(30), lease: held, watch: up, assigned: theirs, settled: true}, decision{take: true, passedOver: "y"}},
+		"free while the API server was away": {situation{reachable: true, now: at(50), lease: free, watch: watchState{listed: true, up: true, since: at(40)}, assigned: theirs, settled: true}, decision{reason: "belongs to replica y", again: at(60)}},
+		"API server still away":              {situation{reachable: true, now: at(50), lease: free, watch: watchState{listed: true, err: errors.New("away"), since: start}, assigned: theirs, settled: true}, decision{reason: "belongs to replica y", again: at(20)}},
+		"in reserve, free":                   {situation{now: at(1), lease: free, watch: up}, decision{reason: "no replica can call the driver", again: at(20)}},
+		"in reserve, free for a duration":    {situation{now: at(20), lease: free, watch: up}, decision{take: true}},
+		"in reserve, another is able":        {situation{now: at(1), lease: free, watch: up, assigned: theirs, settled: true}, decision{reason: "belongs to replica y", again: at(20)}},
+		"in reserve, free, another first":    {situation{now: at(20), lease: free, watch: up, ranksLater: true}, decision{reason: "no replica can call the driver", again: at(40)}},
+		"in reserve, the first did not":      {situation{now: at(40), lease: free, watch: up, ranksLater: true}, decision{take: true}},
+		"in reserve and alone":               {situation{now: at(1), lease: free, watch: up, alone: true}, decision{reason: "no replica can call the driver", again: at(20)}},
+		"watching is forbidden":              {situation{reachable: true, now: at(50), lease: free, watch: forbidden, assigned: theirs, settled: true}, decision{take: true, passedOver: "y"}},
+	} {
+		c.s.self, c.s.duration = "self", 20*time.Second
+		if got := decide(c.s); got != c.want {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, c.want)
+		}
+	}
+}
+
+func TestWhenADriverIsHandedOver(t *testing.T) {
+	start := time.Now()
+	for name, c := range map[string]struct {
+		after      time.Duration
+		passedOver string
+		owner      string
+		want       bool
+	}{
+		"mine":                             {time.Hour, "", "self", false},
+		"nobody's":                         {time.Hour, "", "", false},
+		"another's for a moment":           {999 * time.Millisecond, "", "y", false},
+		"another's":                        {time.Second, "", "y", true},
+		"another's, who did not take it":   {time.Hour, "y", "y", false},
+		"somebody else's than who did not": {time.Hour, "x", "y", true},
+	} {
+		got, _ := handsOver(start.Add(c.after), "self", c.passedOver, assignment{owner: c.owner, since: start}, time.Second)
+		if got != c.want {
+			t.Errorf("%s: handed over is %v", name, got)
+		}
+	}
+}
+
+func TestAClaimWaitsForReplicasThatMayComeToServeItToo(t *testing.T) {
+	r := newMembers(Options{Identity: "a", RetryPeriod: time.Second}) // settles in 500ms
+	start := time.Now()
+	if _, _, ok := r.assignment("d", start); ok {
+		t.Error("members are known before they are")
+	}
+	r.set([]Member{{Identity: "a", Drivers: []string{"d"}}, {Identity: "b"}}, start)
+	opened := start.Add(time.Minute)
+	if _, from, ok := r.assignment("d", opened); !ok || !from.Equal(opened.Add(500*time.Millisecond)) {
+		t.Errorf("it counts from %v after the claim, %v", from.Sub(opened), ok)
+	}
+	r.set([]Member{{Identity: "a", Drivers: []string{"d"}}, {Identity: "b", Drivers: []string{"d"}}}, start.Add(time.Minute))
+	if _, from, _ := r.assignment("d", opened); !from.Equal(start.Add(500 * time.Millisecond)) {
+		t.Errorf("it counts from %v after the start, though all are able", from.Sub(start))
+	}
+}
+
+func TestBelongingLastsThroughOtherChanges(t *testing.T) {
+	r := newMembers(Options{Identity: "a", RetryPeriod: time.Second})
+	start := time.Now()
+	a := Member{Identity: "a", Drivers: []string{"d"}}
+	if !r.set([]Member{a}, start) {
+		t.Error("the first members move nothing")
+	}
+	if r.set([]Member{a}, start.Add(time.Second)) {
+		t.Error("the same members move something")
+	}
+	if b, _, _ := r.assignment("d", start); !b.since.Equal(start) {
+		t.Errorf("belongs since %v later", b.since.Sub(start))
+	}
+}
+
+func TestALockKnowsWhetherAnotherHeldTheLease(t *testing.T) {
+	lease := func(version int, holder string, transitions int32) *coordinationv1.Lease {
+		l := object(leaseD, version, holder, 0)
+		l.UID, l.Spec.LeaseTransitions = "1", &transitions
+		return l
+	}
+	released := lease(10, "", 3)
+	for name, c := range map[string]struct {
+		last  *coordinationv1.Lease
+		prior observation
+		want  bool
+	}{
+		"as released":              {released, observation{present: true, lease: *released}, true},
+		"deleted and made anew":    {released, observation{lease: *released}, false},
+		"touched by somebody":      {released, observation{present: true, lease: *lease(11, "", 3)}, false},
+		"held by another":          {released, observation{present: true, lease: *lease(12, "", 4)}, false},
+		"lost, still in our name":  {lease(10, "self", 3), observation{present: true, lease: *lease(11, "self", 3)}, true},
+		"in our name, but in turn": {lease(10, "self", 3), observation{present: true, lease: *lease(20, "self", 5)}, false},
+		"never held":               {nil, observation{present: true, lease: *released}, false},
+	} {
+		l := lock{options: Options{Identity: "self"}, last: c.last}
+		if got := l.continues(c.prior); got != c.want {
+			t.Errorf("%s: continues is %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package lease
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// leader is a candidate during a term: it renews the lease, notices at once that the lease is
+// lost, and hands the driver over when it is assigned to another replica.
+type leader struct {
+	*candidate
+	term *Term
+	stop context.Context // ends when Serve must return
+	end  func()          // ends stop
+}
+
+// lead serves until the work has ended. The lease is still held when lead returns, unless it
+// was lost. ended reports that Serve has returned by itself.
+func (c *candidate) lead(ctx context.Context, t *Term) (ended bool, err error) {
+	stop, end := context.WithCancel(ctx)
+	l := &leader{candidate: c, term: t, stop: stop, end: end}
+	// The lease is renewed until the work has ended, so for longer than ctx may last.
+	held, letGo := context.WithCancel(context.WithoutCancel(ctx))
+	var loops sync.WaitGroup
+	loops.Go(func() { l.renew(held) })
+	loops.Go(func() { defer letGo(); l.supervise(held) })
+	c.setTerm(t)
+	// Deferred, so that nothing renews the lease after a panic of Serve.
+	defer func() {
+		letGo()
+		loops.Wait()
+		end()
+		t.end()
+		c.setTerm(nil)
+	}()
+	err = c.claim.Serve(stop, t)
+	return stop.Err() == nil && !t.isLost(), err
+}
+
+func (c *candidate) setTerm(t *Term) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lock.term = t
+}
+
+// renew renews the lease once in each retry period until ctx ends. A renewal that fails is
+// tried again in the next period; supervise decides when it is too late.
+func (l *leader) renew(ctx context.Context) {
+	ticker := time.NewTicker(l.options.RetryPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := l.lock.renew(ctx, l.term); err != nil {
+			klog.FromContext(ctx).V(4).Info("Lease not renewed", "err", err)
+		}
+	}
+}
+
+// supervise blocks until ctx ends or the lease is lost.
+func (l *leader) supervise(ctx context.Context) {
+	// A frozen machine may have stopped its timers too, so the clocks are read this often.
+	period := l.options.RetryPeriod / 2
+	for {
+		if reason := l.lossReason(); reason != "" {
+			l.term.lose()
+			l.end()
+			klog.FromContext(ctx).Info("Lease lost: what is in flight is cancelled", "reason", reason)
+			return
+		}
+		changed, again := l.updateReachable(period)
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.woken:
+		case <-changed:
+		case <-time.After(min(again, max(l.remaining(), 0), l.handOver(ctx, period))):
+		}
+	}
+}
+
+// remaining returns how long the lease is held without another renewal: until the first
+// renewal that failed is the renew deadline ago, as with client-go's elector, or until the
+// fence closes if that comes first. The retry period is the time to the first renewal.
+func (l *leader) remaining() time.Duration {
+	o := l.options
+	return min(o.RetryPeriod+o.RenewDeadline, o.Duration-fenceMargin(o.Duration)) - l.term.unrenewed()
+}
+
+// lossReason returns why the lease is lost, "" if it is not.
+func (l *leader) lossReason() string {
+	if l.remaining() <= 0 {
+		return "it was not renewed in time"
+	}
+	if l.observations.get(l.claim.Lease).holder() != l.options.Identity {
+		return "somebody else took it"
+	}
+	return ""
+}
+
+// handOver asks Serve to end if the driver is assigned to another replica, and returns when to
+// ask again.
+func (l *leader) handOver(ctx context.Context, period time.Duration) (again time.Duration) {
+	if l.options.Alone || l.stop.Err() != nil {
+		return period
+	}
+	reachable, opened := l.reachability()
+	assigned, _, known := l.members.assignment(l.claim.Driver, opened)
+	if !known {
+		return period
+	}
+	stable := l.members.stable
+	if !reachable { // a driver that comes back may become reachable here too, a little later
+		stable = l.options.RetryPeriod
+	}
+	now := time.Now()
+	yes, at := handsOver(now, l.options.Identity, l.passedOver, assigned, stable)
+	if yes {
+		klog.FromContext(ctx).V(2).Info("Driver is handed over", "to", assigned.owner)
+		l.end()
+	}
+	if yes || at.IsZero() {
+		return period
+	}
+	return at.Sub(now)
+}

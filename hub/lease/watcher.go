@@ -1,0 +1,131 @@
+package lease
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// watcher lists and watches the Leases of one namespace.
+type watcher struct {
+	kube         Kube
+	namespace    string
+	observations *observations
+	timeout      time.Duration // of one list
+	retry        time.Duration // between two tries
+	reportedDown atomic.Bool
+}
+
+func (w *watcher) up(logger klog.Logger) {
+	w.observations.watchUp(w.namespace)
+	if w.reportedDown.Swap(false) {
+		logger.Info("Leases are watched again", "namespace", w.namespace)
+	}
+}
+
+func (w *watcher) down(ctx context.Context, logger klog.Logger, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	w.observations.watchDown(w.namespace, err)
+	if !w.reportedDown.Swap(true) {
+		logger.Info("Leases cannot be watched, and are polled", "namespace", w.namespace, "err", err)
+	}
+}
+
+// run blocks until ctx ends.
+func (w *watcher) run(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	quietLogger := quiet(logger)
+	ctx = klog.NewContext(ctx, quietLogger)
+	client := w.kube.CoordinationV1().Leases(w.namespace)
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			limited, cancel := context.WithTimeout(ctx, w.timeout)
+			defer cancel()
+			list, err := client.List(limited, o)
+			if err != nil {
+				w.down(ctx, logger, err)
+			}
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			changes, err := client.Watch(ctx, o)
+			if err != nil {
+				w.down(ctx, logger, err)
+			} else {
+				w.up(logger)
+			}
+			return changes, err
+		},
+	}
+	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(source, w.kube), &coordinationv1.Lease{},
+		leaseStore{w}, cache.ReflectorOptions{
+			Logger: &quietLogger,
+			Name:   "leases of " + w.namespace,
+			// The default grows to 30 s: the return of an API server must be noticed at once.
+			Backoff: &wait.Backoff{Duration: w.retry / 4, Factor: 2, Jitter: 0.2, Steps: 3, Cap: w.retry},
+		})
+	for ctx.Err() == nil {
+		if err := reflector.ListAndWatchWithContext(ctx); err != nil {
+			w.down(ctx, logger, err)
+		}
+		pause(ctx, w.retry/2+rand.N(w.retry/2))
+	}
+}
+
+// pause waits, unless ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// quietLevel is the verbosity from which on the messages of a reflector are logged.
+const quietLevel = 4
+
+// quiet returns a logger for a reflector, which logs each failed attempt as an error. The
+// watcher logs itself when an outage begins and when it ends.
+func quiet(logger klog.Logger) klog.Logger {
+	if logger.V(quietLevel).Enabled() {
+		return logger
+	}
+	return klog.Logger{}
+}
+
+// leaseStore is where the reflector, which checks their type, stores Leases.
+type leaseStore struct{ *watcher }
+
+func (s leaseStore) Add(obj any) error { return s.Update(obj) }
+
+func (s leaseStore) Update(obj any) error {
+	s.observations.saw(obj.(*coordinationv1.Lease))
+	return nil
+}
+
+func (s leaseStore) Delete(obj any) error {
+	l := obj.(*coordinationv1.Lease)
+	s.observations.sawDeleted(Name{l.Namespace, l.Name}, l.ResourceVersion)
+	return nil
+}
+
+func (s leaseStore) Replace(objs []any, version string) error {
+	leases := make([]*coordinationv1.Lease, len(objs))
+	for i, obj := range objs {
+		leases[i] = obj.(*coordinationv1.Lease)
+	}
+	s.observations.list(s.namespace, leases, version)
+	return nil
+}
+
+func (leaseStore) Resync() error { return nil }
