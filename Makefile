@@ -9,7 +9,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 NESTED := internal/controlplane
 IMAGE := csi-attach-hub
 IMAGE_DIR := bin/image
-# vfs needs nothing of the kernel: it works in a container too.
+# The vfs driver needs no kernel feature, so it works in a container too.
 BUILDAH := buildah --storage-driver vfs
 
 help: ## show this menu
@@ -18,8 +18,8 @@ help: ## show this menu
 build: ## build bin/csi-attach-hub and bin/testbed
 	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-# Much of it waits, for leases say: more packages at once than there are cores.
-test: ## run all tests, with the race detector and a real control plane (the first run builds that: minutes)
+# Many tests wait, for example for leases: run more packages at once than there are cores.
+test: ## run all tests, with the race detector and a real control plane (its first build takes minutes)
 	go test -race -p 3 -timeout 20m ./...
 	cd $(NESTED) && go test ./...
 
@@ -37,7 +37,7 @@ lint: ## check formatting, go vet and staticcheck
 	go run $(STATICCHECK) ./...
 	cd $(NESTED) && go vet ./... && go run $(STATICCHECK) ./...
 
-# The binary is built here and copied into an empty image: no registry is asked for anything.
+# The binary is built here and copied into an empty image. Nothing is fetched from a registry.
 image: ## build the container image with buildah, and as bin/image.tar
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(LDFLAGS)' -o $(IMAGE_DIR)/csi-attach-hub ./cmd/csi-attach-hub
 	$(BUILDAH) bud --isolation chroot --timestamp 0 --file deploy/Dockerfile --tag $(IMAGE):$(VERSION) $(IMAGE_DIR)
@@ -55,17 +55,17 @@ buildah: ## install Debian's buildah, which makes the image and its test need (a
 demo: build ## watch pods of four drivers get their volumes, on a real control plane
 	bin/testbed demo --hub bin/csi-attach-hub
 
-sandbox: build ## the same set-up as the demo, to play with until Ctrl-C
+sandbox: build ## run the set-up of the demo until Ctrl-C, to play with
 	bin/testbed sandbox --hub bin/csi-attach-hub
 
-# What the README shows: the status page of a made-up fleet, and how the hub works, each for
-# light and for dark pages. The diagram's source names colours by words.
+# The README's pictures, each for light and for dark pages: the status page of a made-up fleet,
+# and a diagram of the hub. The diagram's source names colours by words.
 PICTURES := deploy/pictures
 LIGHT := s/BOX/\#ffffff/;s/AREA/\#f2f5f8/;s/LANE/\#e3eef7/;s/LINE/\#57606a/;s/TEXT/\#1f2328/;s/DIM/\#57606a/
 DARK := s/BOX/\#0d1117/;s/AREA/\#161b22/;s/LANE/\#1b2d40/;s/LINE/\#8d96a0/;s/TEXT/\#e6edf3/;s/DIM/\#9198a1/
 DRAW = dot -Tsvg | sed 's/font-family="DejaVu Sans"/font-family="DejaVu Sans,Verdana,sans-serif"/'
 
-pictures: browser graphviz ## make the pictures of the README anew
+pictures: browser graphviz ## draw the pictures of the README again
 	STATUS_SCREENSHOTS=$(CURDIR)/$(PICTURES) CHROMIUM_REQUIRED=1 go test -count 1 -run TestABrokenDriverAmongManyIsSeenFirst ./hub/status
 	sed '$(LIGHT)' $(PICTURES)/overview.dot | $(DRAW) > $(PICTURES)/overview-light.svg
 	sed '$(DARK)' $(PICTURES)/overview.dot | $(DRAW) > $(PICTURES)/overview-dark.svg
@@ -73,21 +73,22 @@ pictures: browser graphviz ## make the pictures of the README anew
 graphviz: ## install Debian's graphviz, which draws the diagram of the README (as root)
 	@command -v dot || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends graphviz fonts-dejavu-core; }
 
-# CSI_ATTACHER=path of a csi-attacher: it takes part too. BENCH=case for one case, ROUNDS=n, PROFILES=folder for
-# profiles of the hub, MARKDOWN=README.md to put the tables there, with those of cases that were measured before.
+# CSI_ATTACHER=path measures that csi-attacher too. BENCH=case runs one case. ROUNDS=n sets the rounds.
+# PROFILES=folder writes profiles of the hub. MARKDOWN=deploy/BENCHMARKS.md writes the tables into that file, with
+# the tables of cases that were measured before.
 bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTACHER names one; BENCH=case for one case
 	bin/testbed bench --hub bin/csi-attach-hub $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PROFILES),--profiles $(PROFILES)) \
 	  --json bin/bench.json $(if $(MARKDOWN),--markdown $(MARKDOWN)) \
 	  --command 'make bench$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))$(if $(PROFILES), PROFILES=$(PROFILES))' $(BENCH)
 
 # RACE=--race builds the hub with the race detector.
-chaos: build ## break everything around hubs, SEED=n (drawn) and FAULTS=1000 of them, and check that nothing is lost
+chaos: build ## inject FAULTS=1000 faults around hubs, by SEED=n (drawn), and check that nothing is lost
 	bin/testbed chaos --faults $(or $(FAULTS),1000) $(if $(SEED),--seed $(SEED)) $(or $(RACE),--hub bin/csi-attach-hub) $(if $(JSON),--json > $(JSON))
 
-soak: build ## have a hub attach and detach for DURATION (20m), draw bin/soak.svg, fail if it grows
+soak: build ## attach and detach for DURATION (20m), draw bin/soak.svg, fail if the hub grows
 	bin/testbed soak --hub bin/csi-attach-hub --duration $(or $(DURATION),20m) --svg bin/soak.svg
 
-# Go would spend up to a minute on making one input small that is new, though not wrong.
+# -fuzzminimizetime: Go would spend up to a minute on minimizing a new input that fails no test.
 FUZZTIME := 30s
 fuzz: ## fuzz every fuzz target, each for FUZZTIME=30s
 	@for package in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
@@ -98,5 +99,5 @@ fuzz: ## fuzz every fuzz target, each for FUZZTIME=30s
 	  done; \
 	done
 
-clean: ## remove what was built here (the control plane's cache stays)
+clean: ## remove bin (the cache of the control plane stays)
 	rm -rf bin

@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// Events per second, all drivers together: a storage system that is down must not
-	// have the hub flood etcd with the news. What is too much is dropped by the recorder.
-	eventsPerSecond, eventsAtOnce = 10, 50
-	// Of one VolumeAttachment and one reason: a few at once, then one every five minutes.
-	eventsOfOne, eventsOfOnePerSecond = 5, 1.0 / 300
+	// Limits of Events for all drivers together: a storage system that is down must not
+	// make the hub flood etcd. The recorder drops what is above them.
+	eventsPerSecond, eventsBurst = 10, 50
+	// Limits for one VolumeAttachment and reason: five at once, then one in five minutes.
+	eventsPerKeyPerSecond, eventsPerKeyBurst = 1.0 / 300, 5
 )
 
-// newRecorder returns what writes Events, with a client of its own that is limited, and
-// what ends it.
+// newRecorder returns an EventRecorder, whose client has limits of its own, and a function
+// that stops it.
 func newRecorder(config *rest.Config) (record.EventRecorder, func(), error) {
 	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = eventsPerSecond, eventsAtOnce
+	config.QPS, config.Burst = eventsPerSecond, eventsBurst
 	client, err := typedcorev1.NewForConfig(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the client for events: %w", err)
 	}
 	broadcaster := record.NewBroadcaster(record.WithCorrelatorOptions(record.CorrelatorOptions{
-		BurstSize: eventsOfOne, QPS: eventsOfOnePerSecond, SpamKeyFunc: spamKey}))
+		BurstSize: eventsPerKeyBurst, QPS: eventsPerKeyPerSecond, SpamKeyFunc: spamKey}))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.Events("")})
 	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "csi-attach-hub"}), broadcaster.Shutdown, nil
 }
 
-// spamKey is what the limit of one VolumeAttachment is about. Many failures are not to
-// hide that it is stuck.
+// spamKey has the reason in it, so that many failures of a volume do not use up the limit
+// of the Event that it is stuck.
 func spamKey(e *corev1.Event) string { return string(e.InvolvedObject.UID) + "/" + e.Reason }

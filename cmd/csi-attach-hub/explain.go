@@ -10,33 +10,33 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 )
 
-// notExplained is the exit code when nothing could be answered, as that of explain.NotKnown.
-const notExplained = 3
+// exitUnknown is the exit code when nothing could be answered, as that of explain.NotKnown.
+const exitUnknown = 3
 
 func newExplainCommand() *cobra.Command {
-	var flags askFlags
+	var flags clientFlags
 	c := newCommand("explain VOLUMEATTACHMENT|pv/NAME|pvc/NAMESPACE/NAME|pod/NAMESPACE/NAME",
-		"Say why a volume is not attached, and what to do: exit code 0 attached, 1 waiting, 2 not found, 3 not known",
+		"Say why a volume is not attached, and what to do; exit code 0 attached, 1 waiting, 2 not found, 3 not known",
 		func(c *cobra.Command, args []string) error {
-			return notAsked(flags.explain(c.Context(), args[0], c.OutOrStdout()))
+			return unanswered(flags.explain(c.Context(), args[0], c.OutOrStdout()))
 		})
-	// Mistakes in the command line must not look like an answer.
-	c.Args = func(c *cobra.Command, args []string) error { return notAsked(cobra.ExactArgs(1)(c, args)) }
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return notAsked(err) })
+	// A mistake in the command line must not have the exit code of an answer.
+	c.Args = func(c *cobra.Command, args []string) error { return unanswered(cobra.ExactArgs(1)(c, args)) }
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unanswered(err) })
 	flags.add(c.Flags())
 	return c
 }
 
-// notAsked gives an error its exit code, if it has none.
-func notAsked(err error) error {
+// unanswered gives an error exitUnknown, if it has no exit code.
+func unanswered(err error) error {
 	if _, answered := errors.AsType[exitError](err); err == nil || answered {
 		return err
 	}
-	return exitError{notExplained, err}
+	return exitError{exitUnknown, err}
 }
 
-// explain answers a question. Its error is an exitError when the answer was given.
-func (f *askFlags) explain(ctx context.Context, asked string, out io.Writer) error {
+// explain prints the answer to a question. Its error is an exitError if an answer was printed.
+func (f *clientFlags) explain(ctx context.Context, asked string, out io.Writer) error {
 	question, err := explain.ParseQuestion(asked)
 	if err := errors.Join(err, f.check()); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 
 const defaultConfig = "/etc/csi-attach-hub/drivers.yaml"
 
-// hubFlags are the flags of the hub, as they were written.
+// hubFlags are the flags of the hub as given.
 type hubFlags struct {
 	config        string
 	kubeconfig    string
@@ -23,44 +23,43 @@ type hubFlags struct {
 	driver        driverFlags
 	leases        leaseFlags
 	http          httpFlags
-	ignored       ignoredFlags
 	logging       *logsapi.LoggingConfiguration
 
-	set *pflag.FlagSet // says which were given
+	set *pflag.FlagSet // knows which were given
 }
 
-// hubSettings is what the flags say, checked and with the defaults that hold.
+// hubSettings are the checked values of hubFlags, with defaults filled in.
 type hubSettings struct {
 	config        string            // path of drivers.yaml; "" if csiAddress is set
 	csiAddress    registry.Endpoint // of the one driver to serve; "" if config is set
 	kubeconfig    string            // path; "" in a Pod
 	shutdownGrace time.Duration
-	driver        registry.Settings // of a driver about which drivers.yaml says nothing
+	driver        registry.Settings // of drivers for which drivers.yaml has none
 	leases        leaseSettings
 	http          httpSettings
 	logging       *logsapi.LoggingConfiguration
-	warnings      []string // of flags that do not do what somebody may expect
+	warnings      []string // flags that were given and have no effect
 }
 
 // newHubFlags adds the flags to a set.
 func newHubFlags(set *pflag.FlagSet) *hubFlags {
 	f := &hubFlags{logging: logsapi.NewLoggingConfiguration(), set: set}
-	set.StringVar(&f.config, "config", defaultConfig, "`file` that says which drivers to serve")
-	set.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` to reach the Kubernetes API by; without it, as a Pod of the cluster")
-	set.DurationVar(&f.shutdownGrace, "shutdown-grace", 30*time.Second, "how long calls in flight may take to end after SIGTERM")
+	set.StringVar(&f.config, "config", defaultConfig, "`file` with the drivers to serve")
+	set.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` with the access to the Kubernetes API; without it, the service account of the Pod")
+	set.DurationVar(&f.shutdownGrace, "shutdown-grace", 30*time.Second, "time limit for calls in flight to end after SIGTERM")
 	f.dropIn.add(set)
 	f.driver.add(set)
 	f.leases.add(set)
 	f.http.add(set)
-	f.ignored.add(set)
+	addIgnored(set)
 	logsapi.AddFlags(f.logging, set)
 	return f
 }
 
-// given says which flags somebody wrote.
+// given reports whether a flag was given.
 type given func(flag string) bool
 
-// settings checks the flags. Its error has every mistake, each on a line.
+// settings checks the flags. Its error has every mistake, one per line.
 func (f *hubFlags) settings() (hubSettings, error) {
 	s := hubSettings{config: f.config, kubeconfig: f.kubeconfig, shutdownGrace: f.shutdownGrace, logging: f.logging}
 	given := given(f.set.Changed)
@@ -80,11 +79,11 @@ func (f *hubFlags) settings() (hubSettings, error) {
 	s.driver, problems[4] = f.driver.settings(given, dropIn)
 	s.driver.Lease.Namespace = s.leases.Namespace
 	s.http, problems[5] = f.http.settings(given, dropIn)
-	s.warnings = append(f.driver.warnings(given), f.ignored.warnings(given)...)
+	s.warnings = append(f.driver.warnings(given), ignoredWarnings(given)...)
 	return s, errors.Join(problems[:]...)
 }
 
-// atMostOne says that more than one of some flags was given.
+// atMostOne returns an error if more than one of the flags was given.
 func (g given) atMostOne(flags ...string) error {
 	var written []string
 	for _, flag := range flags {
@@ -98,14 +97,14 @@ func (g given) atMostOne(flags ...string) error {
 	return nil
 }
 
-// withTwoDashes gives -name and -name=value of flags with long names their second
-// dash: csi-attacher takes both, and manifests have both.
+// withTwoDashes turns -name and -name=value into --name and --name=value where name is a
+// long flag: csi-attacher takes both, and manifests have both.
 func withTwoDashes(args []string, set *pflag.FlagSet) []string {
 	out := make([]string, len(args))
 	copy(out, args)
 	for i, arg := range args {
 		if arg == "--" {
-			break // what follows are no flags
+			break // no flags follow
 		}
 		name, isFlag := strings.CutPrefix(arg, "-")
 		if name, _, _ = strings.Cut(name, "="); isFlag && len(name) > 1 && set.Lookup(name) != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// dropInFlags are what puts the hub into the place of one csi-attacher.
+// dropInFlags are the flags that make the hub replace one csi-attacher.
 type dropInFlags struct {
 	csiAddress string
 }
 
 func (f *dropInFlags) add(set *pflag.FlagSet) {
 	set.StringVar(&f.csiAddress, "csi-address", "",
-		"`socket` of the one driver to serve, in the place of its csi-attacher and without --config; the driver tells its own name")
+		"`socket` of the one driver to serve, in place of its csi-attacher and without --config")
 }
 
 // endpoint returns where the one driver listens, "" if --csi-address was not given.
@@ -33,7 +33,7 @@ func (f *dropInFlags) endpoint(given given) (registry.Endpoint, error) {
 	if strings.HasPrefix(socket, "/") {
 		socket = "unix://" + socket
 	}
-	// There is one driver, so that other spellings of a path mislead nobody.
+	// Other spellings of a path are allowed here, because there is only one driver.
 	if absolute, isSocket := strings.CutPrefix(socket, "unix:///"); isSocket {
 		socket = "unix://" + path.Clean("/"+absolute)
 	}

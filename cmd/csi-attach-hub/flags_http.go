@@ -12,65 +12,63 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-// httpFlags say where metrics, health and the status page are served.
+// httpFlags are the flags of metrics, probes, API and status page.
 type httpFlags struct {
-	endpoint       string
-	metricsAddress string
-	metricsAddr    string
-	healthAddr     string
-	metricsPath    string
-	tlsCert        string
-	tlsKey         string
-	authorization  bool
-	profiling      bool
+	endpoint      string // of --http-endpoint or one of its other names
+	healthAddr    string
+	metricsPath   string
+	tlsCert       string
+	tlsKey        string
+	authorization bool
+	profiling     bool
 }
 
-// httpSettings is what they say.
+// endpointFlags are the names of --http-endpoint; csi-attacher has the first two.
+var endpointFlags = []string{"http-endpoint", "metrics-address", "metrics-addr"}
+
+// httpSettings are the checked values of httpFlags.
 type httpSettings struct {
-	Addresses   []string // host:port, each different; all is served on each of them; none: off
+	Addresses   []string // host:port, each different; everything is served on each; empty for no HTTP
 	MetricsPath string
-	TLSCert     string // file; "" without TLS, or with Authorization for a certificate that is made
+	TLSCert     string // file; "" for no TLS, or for a self-signed certificate if Authorized
 	TLSKey      string // file
-	Authorized  bool   // all but the probes is for those whom the cluster allows, but on loopback addresses
+	Authorized  bool   // ask the cluster who may look, except for probes and on loopback addresses
 	Profiling   bool   // serve /debug/pprof
 }
 
 func (f *httpFlags) add(set *pflag.FlagSet) {
-	set.StringVar(&f.endpoint, "http-endpoint", ":8080",
-		"`address` for metrics, health and the status page, \"\" for none; with --csi-address there is none by default, as with csi-attacher")
-	set.StringVar(&f.metricsAddress, "metrics-address", "", "the older name of --http-endpoint, as csi-attacher's (`address`)")
-	set.StringVar(&f.metricsAddr, "metrics-addr", "", "another name of --http-endpoint (`address`)")
-	set.StringVar(&f.healthAddr, "health-addr", "", "one more `address` to serve all of that on")
+	set.StringVar(&f.endpoint, endpointFlags[0], ":8080",
+		"`address` for metrics, probes, API and status page, \"\" for none; with --csi-address none by default, as csi-attacher")
+	for _, name := range endpointFlags[1:] {
+		set.Var(set.Lookup(endpointFlags[0]).Value, name, "other name of --http-endpoint (`address`)")
+		set.Lookup(name).DefValue = ""
+	}
+	set.StringVar(&f.healthAddr, "health-addr", "", "second `address` that serves the same")
 	set.StringVar(&f.metricsPath, "metrics-path", "/metrics", "`path` of the metrics")
-	set.StringVar(&f.tlsCert, "http-tls-cert", "", "`file` with the certificate for these addresses, loopback addresses excepted; it may be replaced at any time")
-	set.StringVar(&f.tlsKey, "http-tls-key", "", "`file` with its key")
+	set.StringVar(&f.tlsCert, "http-tls-cert", "", "`file` with the TLS certificate of these addresses, except of loopback addresses; read again when it changes")
+	set.StringVar(&f.tlsKey, "http-tls-key", "", "`file` with the key of --http-tls-cert")
 	set.BoolVar(&f.authorization, "http-authorization", false,
-		"show all but the probes only to those who have a token of the cluster and the right to get the nonResourceURL /metrics or /attach-hub/...; with TLS, self-signed without --http-tls-cert; loopback addresses are for everybody, without TLS")
+		"require a token of the cluster and the right to get the nonResourceURL /metrics or /attach-hub/..., except for probes and on loopback addresses; serve TLS, self-signed without --http-tls-cert")
 	set.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof too")
 }
 
 // settings checks the flags. Its error has every mistake.
 func (f *httpFlags) settings(given given, dropIn bool) (httpSettings, error) {
 	s := httpSettings{MetricsPath: f.metricsPath, TLSCert: f.tlsCert, TLSKey: f.tlsKey, Authorized: f.authorization, Profiling: f.profiling}
-	problems := []error{given.atMostOne("http-endpoint", "metrics-address", "metrics-addr")}
+	problems := []error{given.atMostOne(endpointFlags...)}
 	if err := status.CheckMetricsPath(f.metricsPath); err != nil {
 		problems = append(problems, fmt.Errorf("--metrics-path: %w", err))
 	}
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		problems = append(problems, errors.New("--http-tls-cert and --http-tls-key go together: one of them is missing"))
 	}
-	endpoint := f.endpoint
-	if dropIn && !given("http-endpoint") {
+	flag, endpoint := endpointFlags[0], f.endpoint
+	if i := slices.IndexFunc(endpointFlags, given); i >= 0 {
+		flag = endpointFlags[i]
+	} else if dropIn {
 		endpoint = ""
 	}
-	addresses := []struct{ flag, address string }{{"http-endpoint", endpoint}, {"health-addr", f.healthAddr}}
-	switch {
-	case given("metrics-address"):
-		addresses[0].flag, addresses[0].address = "metrics-address", f.metricsAddress
-	case given("metrics-addr"):
-		addresses[0].flag, addresses[0].address = "metrics-addr", f.metricsAddr
-	}
-	for _, a := range addresses {
+	for _, a := range []struct{ flag, address string }{{flag, endpoint}, {"health-addr", f.healthAddr}} {
 		if a.address == "" || slices.Contains(s.Addresses, a.address) {
 			continue
 		}
@@ -82,7 +80,7 @@ func (f *httpFlags) settings(given given, dropIn bool) (httpSettings, error) {
 	return s, errors.Join(problems...)
 }
 
-// checkListenAddress says what is wrong with an address to listen on.
+// checkListenAddress returns what is wrong with an address to listen on.
 func checkListenAddress(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {

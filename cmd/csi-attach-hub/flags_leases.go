@@ -12,23 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// podNamespaceFile has the namespace of the Pod that this process runs in.
+// podNamespaceFile holds the namespace of the Pod of this process.
 const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// leaseFlags are csi-attacher's flags of leader election. They hold for the lease of
-// each driver.
+// leaseFlags are csi-attacher's flags of leader election. They apply to the lease of each
+// driver.
 type leaseFlags struct {
-	enabled       bool
-	namespace     string
-	duration      time.Duration
-	renewDeadline time.Duration
-	retryPeriod   time.Duration
-	labels        string
+	values leaseSettings // as given, without defaults that depend on other things
+	labels string
 }
 
-// leaseSettings is what they say.
+// leaseSettings are the checked values of leaseFlags.
 type leaseSettings struct {
-	Enabled       bool   // drivers are served while their leases are held
+	Enabled       bool   // serve a driver only while its lease is held
 	Namespace     string // of leases for which drivers.yaml names none; never ""
 	Duration      time.Duration
 	RenewDeadline time.Duration
@@ -37,25 +33,20 @@ type leaseSettings struct {
 }
 
 func (f *leaseFlags) add(set *pflag.FlagSet) {
-	set.BoolVar(&f.enabled, "leader-election", true,
-		"serve a driver only while this process holds the driver's lease, the one that its csi-attacher would hold; with --csi-address not by default, as csi-attacher")
-	set.StringVar(&f.namespace, "leader-election-namespace", "",
-		"`namespace` of the leases; without it that of the environment variable POD_NAMESPACE, then that of the Pod, then default")
-	set.DurationVar(&f.duration, "leader-election-lease-duration", 15*time.Second, "how long a lease holds that is not renewed; whole seconds")
-	set.DurationVar(&f.renewDeadline, "leader-election-renew-deadline", 10*time.Second, "how long renewing a lease is tried before the driver is let go of")
-	set.DurationVar(&f.retryPeriod, "leader-election-retry-period", 5*time.Second, "how often a lease is renewed, or tried to take")
+	set.BoolVar(&f.values.Enabled, "leader-election", true,
+		"serve a driver only while this process holds the driver's lease, the one that csi-attacher takes; with --csi-address off by default, as csi-attacher")
+	set.StringVar(&f.values.Namespace, "leader-election-namespace", "", "`namespace` of the leases; without it $POD_NAMESPACE, then that of the Pod, then default")
+	set.DurationVar(&f.values.Duration, "leader-election-lease-duration", 15*time.Second, "time after which a lease that is not renewed expires, in whole seconds")
+	set.DurationVar(&f.values.RenewDeadline, "leader-election-renew-deadline", 10*time.Second, "time limit for renewing a lease; then the driver is released")
+	set.DurationVar(&f.values.RetryPeriod, "leader-election-retry-period", 5*time.Second, "interval of renewing a lease, or of trying to take it")
 	set.StringVar(&f.labels, "leader-election-labels", "", "`labels` of the leases, as key:value,key2:value2")
 }
 
 // settings checks the flags. Its error has every mistake.
 func (f *leaseFlags) settings(given given, dropIn bool) (leaseSettings, error) {
-	s := leaseSettings{
-		Enabled:       f.enabled && (given("leader-election") || !dropIn),
-		Namespace:     cmp.Or(f.namespace, podNamespace(os.Getenv("POD_NAMESPACE"), podNamespaceFile)),
-		Duration:      f.duration,
-		RenewDeadline: f.renewDeadline,
-		RetryPeriod:   f.retryPeriod,
-	}
+	s := f.values
+	s.Enabled = s.Enabled && (given("leader-election") || !dropIn)
+	s.Namespace = cmp.Or(s.Namespace, podNamespace(os.Getenv("POD_NAMESPACE"), podNamespaceFile))
 	var problems []error
 	if s.Enabled {
 		problems = s.checkTimes()
@@ -63,15 +54,14 @@ func (f *leaseFlags) settings(given given, dropIn bool) (leaseSettings, error) {
 	if reasons := validation.IsDNS1123Label(s.Namespace); len(reasons) > 0 {
 		problems = append(problems, fmt.Errorf("--leader-election-namespace: %q is no namespace: %s", s.Namespace, strings.Join(reasons, "; ")))
 	}
-	labels, err := parseLabels(f.labels)
-	if err != nil {
+	var err error
+	if s.Labels, err = parseLabels(f.labels); err != nil {
 		problems = append(problems, fmt.Errorf("--leader-election-labels: %w", err))
 	}
-	s.Labels = labels
 	return s, errors.Join(problems...)
 }
 
-// checkTimes says which times do not go together. client-go waits for up to 1.2
+// checkTimes returns which times contradict each other. client-go waits for up to 1.2
 // times the retry period between two tries.
 func (s leaseSettings) checkTimes() []error {
 	var problems []error
@@ -89,8 +79,8 @@ func (s leaseSettings) checkTimes() []error {
 	return problems
 }
 
-// podNamespace returns the namespace that this process runs in: what the
-// environment says, then what the file says, then the one that is always there.
+// podNamespace returns the namespace of this process: from the environment, else from the
+// file, else "default".
 func podNamespace(environment, file string) string {
 	if environment != "" {
 		return environment
@@ -103,7 +93,7 @@ func podNamespace(environment, file string) string {
 	return "default"
 }
 
-// parseLabels reads labels in csi-attacher's form.
+// parseLabels parses labels in csi-attacher's form. Returns nil for none.
 func parseLabels(s string) (map[string]string, error) {
 	if s == "" {
 		return nil, nil

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format json
@@ -22,7 +22,7 @@ import (
 )
 
 func newHubCommand() *cobra.Command {
-	c := newCommand("csi-attach-hub", "One attacher for many CSI drivers", nil)
+	c := newCommand("csi-attach-hub", "Attach and detach the volumes of many CSI drivers", nil)
 	c.Args = cobra.NoArgs
 	c.CompletionOptions.DisableDefaultCmd = true
 	c.Version = version
@@ -41,10 +41,11 @@ func newHubCommand() *cobra.Command {
 
 // runHub blocks until the hub has been told to stop and has drained.
 func runHub(ctx context.Context, s hubSettings) error {
-	collectGarbage()
-	hangups, ignoreHangups := catchHangups()
-	defer ignoreHangups()
-	// Before anything is contacted: a bad file must not have half an effect.
+	setGCPercent()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	// A bad file is an error before anything is contacted.
 	source, reload, err := s.source()
 	if err != nil {
 		return err
@@ -61,10 +62,6 @@ func runHub(ctx context.Context, s hubSettings) error {
 	if err != nil {
 		return err
 	}
-	leases, err := newLeases(s, config)
-	if err != nil {
-		return err
-	}
 	recorder, stopRecorder, err := newRecorder(config)
 	if err != nil {
 		return err
@@ -72,7 +69,13 @@ func runHub(ctx context.Context, s hubSettings) error {
 	defer stopRecorder()
 	metrics, health := status.NewMetrics(), status.NewHealth()
 	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: metrics, Health: health}
-	lead(&options, leases, s.leases)
+	leases, err := newLeases(s, config)
+	if err != nil {
+		return err
+	}
+	if leases != nil {
+		options.Leases, options.LeaseNamespace, options.LeaseDuration = leases, s.leases.Namespace, s.leases.Duration
+	}
 	h, err := hub.New(options)
 	if err != nil {
 		return err
@@ -81,35 +84,35 @@ func runHub(ctx context.Context, s hubSettings) error {
 	if err != nil {
 		return err
 	}
-	view := seen{Hub: h, source: source, registry: r, leases: leases, started: time.Now()}
-	servers, err := view.servers(func(server *status.Server) error { return server.Listen(ctx) }, kube, s.http, metrics, health)
+	view := statusSource{Hub: h, source: source, registry: r, leases: leases, started: time.Now()}
+	servers, err := newServers(ctx, s.http, kube, status.Options{Source: view, Metrics: metrics, Health: health, LeaderCheck: view.leaderCheck})
 	if err != nil {
 		return err
 	}
 	logger := klog.FromContext(ctx)
 	logger.Info("Starting", "version", version, "config", source.Name(), "drivers", len(source.Config().Drivers()), "leaderElection", s.leases.Enabled)
 	for _, w := range s.warnings {
-		logger.Info("Warning: a flag does not do what it says elsewhere", "warning", w)
+		logger.Info("Flag warning", "warning", w)
 	}
 	for _, w := range source.Config().Warnings() {
 		w.Log(logger)
 	}
 	context.AfterFunc(ctx, func() { logger.Info("Told to stop, letting calls in flight end", "grace", s.shutdownGrace) })
-	asking, stopAsking := context.WithCancel(ctx)
-	var asked sync.WaitGroup
-	defer asked.Wait()
-	defer stopAsking()
-	asked.Go(func() { rights.Watch(asking, kube.AuthorizationV1(), neededRights(s, source.Config())) })
-	var aids []func(context.Context) error
+	services := []func(context.Context) error{
+		r.Run,
+		func(ctx context.Context) error { reloadOn(ctx, hangups, reload); return nil },
+		func(ctx context.Context) error {
+			rights.Watch(ctx, kube.AuthorizationV1(), neededRights(s, source.Config()))
+			return nil
+		},
+	}
 	if leases != nil {
-		aids = append(aids, leases.Run)
+		services = append(services, leases.Run)
 	}
 	for _, server := range servers {
-		aids = append(aids, server.Run)
+		services = append(services, server.Run)
 	}
-	err = beside(ctx, aids, func(ctx context.Context) error {
-		return runRegistry(ctx, r, hangups, reload, func() error { return h.Run(ctx, r.Updates()) })
-	})
+	err = runWithServices(ctx, services, func(ctx context.Context) error { return h.Run(ctx, r.Updates()) })
 	if err != nil {
 		return err
 	}
@@ -117,56 +120,39 @@ func runHub(ctx context.Context, s hubSettings) error {
 	return nil
 }
 
-// beside runs aids, leases and HTTP servers, while do runs, and returns what do did: they
-// are needed until the last call has ended. One that ends with an error has do told to
-// stop: nobody would see how a hub is that does not answer.
-func beside(ctx context.Context, aids []func(context.Context) error, do func(context.Context) error) error {
+// runWithServices runs work, and the services until work has ended: the last call in
+// flight still needs leases, and probes and metrics are read until then. A service that
+// fails has work told to stop, because a hub without it could not be trusted or observed.
+// Returns the errors of all.
+func runWithServices(ctx context.Context, services []func(context.Context) error, work func(context.Context) error) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var running errgroup.Group
-	for _, aid := range aids {
+	for _, service := range services {
 		running.Go(func() error {
-			err := aid(lasting)
+			err := service(lasting)
 			if err != nil {
-				klog.FromContext(ctx).Error(err, "Stopping in order: something has ended that is needed")
+				klog.FromContext(ctx).Error(err, "Stopping in order: a service of this process failed")
 				stop()
 			}
 			return err
 		})
 	}
-	err := do(working)
+	err := work(working)
 	cancel()
 	return errors.Join(err, running.Wait())
 }
 
-// kubeConfig returns how to reach the Kubernetes API, without a rate limit: the API
-// server has priority and fairness, and a limit here would couple the drivers.
-func kubeConfig(kubeconfig string) (*rest.Config, error) {
-	config, err := restConfig(kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("find the Kubernetes API: %w", err)
+// reloadOn calls reload for each signal until ctx ends.
+func reloadOn(ctx context.Context, signals <-chan os.Signal, reload func()) {
+	for {
+		select {
+		case <-signals:
+			reload()
+		case <-ctx.Done():
+			return
+		}
 	}
-	return forProtobuf(config), nil
-}
-
-// forProtobuf takes the rate limit from a config, and JSON where it can.
-func forProtobuf(config *rest.Config) *rest.Config {
-	config.QPS = -1
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	config.UserAgent = "csi-attach-hub/" + version
-	return config
-}
-
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig != "" {
-		return clientcmd.BuildConfigFromFlags("", kubeconfig)
-	}
-	config, err := rest.InClusterConfig()
-	if errors.Is(err, rest.ErrNotInCluster) {
-		return nil, fmt.Errorf("%w; outside of a cluster give --kubeconfig", err)
-	}
-	return config, err
 }

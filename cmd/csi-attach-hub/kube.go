@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
@@ -9,12 +10,39 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	storagev1 "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
+// kubeConfig returns how the hub reaches the Kubernetes API: by a kubeconfig file, or as a
+// Pod if that is "". It has no rate limit: the API server has priority and fairness, and
+// one limit for all would couple the drivers.
+func kubeConfig(kubeconfig string) (*rest.Config, error) {
+	var config *rest.Config
+	var err error
+	if kubeconfig != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	} else if config, err = rest.InClusterConfig(); errors.Is(err, rest.ErrNotInCluster) {
+		err = fmt.Errorf("%w; outside of a cluster give --kubeconfig", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the Kubernetes API: %w", err)
+	}
+	return forProtobuf(config), nil
+}
+
+// forProtobuf sets what all clients share: no rate limit, and protobuf where the API has it.
+func forProtobuf(config *rest.Config) *rest.Config {
+	config.QPS = -1
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	config.UserAgent = "csi-attach-hub/" + version
+	return config
+}
+
 // kubeClient is a client for the groups of the Kubernetes API that this program uses.
-// A kubernetes.Clientset, which has all groups, would be a third of the program and
-// 12 MB of its memory: html/template finds methods by their names, so that the linker
-// keeps every method of every type.
+// A kubernetes.Clientset has all groups. It would be a third of the program and 12 MB of
+// its memory: html/template finds methods by their names, so the linker keeps every
+// method of every type.
 type kubeClient struct {
 	authentication *authenticationv1.AuthenticationV1Client
 	authorization  *authorizationv1.AuthorizationV1Client
@@ -24,34 +52,22 @@ type kubeClient struct {
 }
 
 func newKubeClient(config *rest.Config) (*kubeClient, error) {
-	c, err := connectKube(config)
+	// One HTTP client, so that the groups share connections also if the config has a dialer.
+	http, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("make the Kubernetes client: %w", err)
 	}
-	return c, nil
-}
-
-func connectKube(config *rest.Config) (*kubeClient, error) {
-	// One for all, so that they share connections also where the config has a dialer.
-	http, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, err
-	}
 	var c kubeClient
-	if c.authentication, err = authenticationv1.NewForConfigAndClient(config, http); err != nil {
-		return nil, err
+	var errs [5]error
+	c.authentication, errs[0] = authenticationv1.NewForConfigAndClient(config, http)
+	c.authorization, errs[1] = authorizationv1.NewForConfigAndClient(config, http)
+	c.coordination, errs[2] = coordinationv1.NewForConfigAndClient(config, http)
+	c.core, errs[3] = corev1.NewForConfigAndClient(config, http)
+	c.storage, errs[4] = storagev1.NewForConfigAndClient(config, http)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, fmt.Errorf("make the Kubernetes client: %w", err)
 	}
-	if c.authorization, err = authorizationv1.NewForConfigAndClient(config, http); err != nil {
-		return nil, err
-	}
-	if c.coordination, err = coordinationv1.NewForConfigAndClient(config, http); err != nil {
-		return nil, err
-	}
-	if c.core, err = corev1.NewForConfigAndClient(config, http); err != nil {
-		return nil, err
-	}
-	c.storage, err = storagev1.NewForConfigAndClient(config, http)
-	return &c, err
+	return &c, nil
 }
 
 // The methods are those of kubernetes.Interface.

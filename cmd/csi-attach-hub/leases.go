@@ -6,12 +6,11 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 )
 
-// newLeases returns what says which process works for which driver, nil without leader
-// election.
+// newLeases returns the leases that decide which process works for which driver, nil
+// without leader election.
 func newLeases(s hubSettings, config *rest.Config) (*lease.Leases, error) {
 	if !s.leases.Enabled {
 		return nil, nil
@@ -32,8 +31,8 @@ func newLeases(s hubSettings, config *rest.Config) (*lease.Leases, error) {
 	})
 }
 
-// leaseClient returns a client with a connection of its own: a request for a volume that
-// is slow or throttled must not cost the lease.
+// leaseClient returns a client with a connection of its own: a slow or throttled request
+// for a volume must not cost the lease.
 func leaseClient(config *rest.Config) (lease.Kube, error) {
 	config = rest.CopyConfig(config)
 	config.Dial = (&net.Dialer{}).DialContext // client-go shares connections of equal configs
@@ -43,12 +42,4 @@ func leaseClient(config *rest.Config) (lease.Kube, error) {
 		return nil, fmt.Errorf("for leases: %w", err)
 	}
 	return kube, nil
-}
-
-// lead adds leases to the options of a hub.
-func lead(o *hub.Options, leases *lease.Leases, s leaseSettings) {
-	if leases == nil {
-		return
-	}
-	o.Leases, o.LeaseNamespace, o.LeaseDuration = leases, s.Namespace, s.Duration
 }

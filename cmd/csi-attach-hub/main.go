@@ -21,7 +21,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := newHubCommand()
-	if len(args) > 0 && strings.HasPrefix(args[0], "-") { // no subcommand: those never had such flags
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") { // no subcommand: csi-attacher has none
 		args = withTwoDashes(args, root.Flags())
 	}
 	root.AddCommand(newValidateCommand(), newStatusCommand(), newExplainCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand())

@@ -16,7 +16,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// proxyFlags are the flags of proxy, with their defaults.
+// proxyFlags are the flags of proxy.
 type proxyFlags struct {
 	listen  string
 	target  string
@@ -26,25 +26,25 @@ type proxyFlags struct {
 
 func newProxyCommand() *cobra.Command {
 	f := proxyFlags{logging: logsapi.NewLoggingConfiguration()}
-	c := newCommand("proxy", "Listen with mutual TLS for a driver that only listens on a unix socket", func(c *cobra.Command, _ []string) error {
+	c := newCommand("proxy", "Forward mutual TLS to a driver that only listens on a unix socket", func(c *cobra.Command, _ []string) error {
 		return runProxy(c.Context(), f)
 	})
 	c.Args = cobra.NoArgs
 	flags, o := c.Flags(), &f.options
 	flags.StringVar(&f.listen, "listen", ":9443", "`address` to listen on")
 	flags.StringVar(&f.target, "target", "unix:///csi/csi.sock", "`endpoint` of the driver, a unix socket")
-	flags.StringVar(&o.Files.Cert, "tls-cert", "", "`file` with the certificate that clients are shown; this and the next two are read again when they change")
-	flags.StringVar(&o.Files.Key, "tls-key", "", "`file` with the key of that certificate")
-	flags.StringVar(&o.Files.CA, "client-ca", "", "`file` with the authorities that the certificates of clients must come from")
-	flags.StringArrayVar(&o.AllowedSANs, "allow-san", nil, "domain `name` or URI of which the certificate of a client must have one, may be given several times; without it, any name will do")
-	flags.IntVar(&o.MaxConnections, "max-connections", 100, "how many clients can be connected at once")
-	flags.DurationVar(&o.IdleTimeout, "idle-timeout", time.Hour, "how long a connection may pass nothing; longer than the longest call")
-	flags.DurationVar(&o.HandshakeTimeout, "handshake-timeout", 10*time.Second, "how long a client may take for the TLS handshake")
-	flags.DurationVar(&o.Grace, "shutdown-grace", 30*time.Second, "how long connections may go on after SIGTERM")
+	flags.StringVar(&o.Files.Cert, "tls-cert", "", "`file` with the certificate for clients; this file and the next two are read again when they change")
+	flags.StringVar(&o.Files.Key, "tls-key", "", "`file` with the key of --tls-cert")
+	flags.StringVar(&o.Files.CA, "client-ca", "", "`file` with the authorities that sign the certificates of clients")
+	flags.StringArrayVar(&o.AllowedSANs, "allow-san", nil, "domain `name` or URI that the certificate of a client must have, may be repeated to allow several; without it, any name")
+	flags.IntVar(&o.MaxConnections, "max-connections", 100, "number of clients that can be connected at once")
+	flags.DurationVar(&o.IdleTimeout, "idle-timeout", time.Hour, "time without data after which a connection is closed; must be above the longest call")
+	flags.DurationVar(&o.HandshakeTimeout, "handshake-timeout", 10*time.Second, "time limit for the TLS handshake of a client")
+	flags.DurationVar(&o.Grace, "shutdown-grace", 30*time.Second, "time limit for calls in flight to end after SIGTERM")
 	logsapi.AddFlags(f.logging, flags)
 	for _, required := range []string{"tls-cert", "tls-key", "client-ca"} {
 		if err := c.MarkFlagRequired(required); err != nil {
-			panic(err) // there is no such flag: a mistake above
+			panic(err) // the flag is not added above
 		}
 	}
 	return c
@@ -70,7 +70,7 @@ func runProxy(ctx context.Context, f proxyFlags) error {
 	return nil
 }
 
-// open returns the proxy and what it is to listen on.
+// open returns the proxy and its listener.
 func (f proxyFlags) open(ctx context.Context) (*tlsproxy.Proxy, net.Listener, error) {
 	target, err := registry.ParseEndpoint(f.target)
 	if err == nil && target.Network() != "unix" {

@@ -7,9 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"os/signal"
-	"sync"
-	"syscall"
 
 	"github.com/kubernetes-csi/csi-lib-utils/rpc"
 	"google.golang.org/grpc"
@@ -18,8 +15,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// source returns what says which drivers there are, and a function that has it look
-// again. It contacts nobody.
+// source returns the source of the configuration, and a function that makes it read the
+// configuration again. It contacts nobody.
 func (s hubSettings) source() (source registry.ConfigSource, reload func(), err error) {
 	if s.csiAddress != "" {
 		single, err := registry.NewSingle(registry.SingleOptions{
@@ -37,7 +34,7 @@ func (s hubSettings) source() (source registry.ConfigSource, reload func(), err 
 	return file, file.Reload, nil
 }
 
-// newRegistry returns what says which drivers to serve.
+// newRegistry returns the registry that decides which drivers to serve.
 func newRegistry(source registry.ConfigSource, kube *kubeClient) (*registry.Registry, error) {
 	return registry.New(registry.Options{
 		File:       source,
@@ -48,44 +45,10 @@ func newRegistry(source registry.ConfigSource, kube *kubeClient) (*registry.Regi
 	})
 }
 
-// catchHangups returns the SIGHUPs that come until stop is called: from then on one ends
-// the process.
-func catchHangups() (hangups chan os.Signal, stop func()) {
-	hangups = make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	return hangups, func() { signal.Stop(hangups) }
-}
-
-// runRegistry runs the registry while do runs, and returns what do did. Each of the
-// hangups calls reload meanwhile.
-func runRegistry(ctx context.Context, r *registry.Registry, hangups <-chan os.Signal, reload func(), do func() error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	running.Go(func() {
-		for {
-			select {
-			case <-hangups:
-				reload()
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	ended := make(chan error, 1)
-	running.Go(func() { ended <- r.Run(ctx) })
-	err := do()
-	cancel()
-	if registryErr := <-ended; err == nil {
-		err = registryErr
-	}
-	return err
-}
-
-// driverName asks who listens at an endpoint, over a connection of its own.
+// driverName asks the driver that listens at an endpoint for its name, over a connection
+// of its own.
 func driverName(ctx context.Context, endpoint registry.Endpoint) (string, error) {
-	// The address is not for gRPC to parse: a path may have what means something in a URL.
+	// gRPC must not parse the address: a path may have characters with a meaning in URLs.
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, endpoint.Network(), endpoint.Address())
 	}

@@ -5,8 +5,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// neededRights returns what this process must be allowed to do, as far as that is known
-// at the start.
+// neededRights returns the rights that this process needs, as far as that is known at its
+// start.
 func neededRights(s hubSettings, config *registry.Config) []rights.Right {
 	f := rights.Features{Discovery: config.Discovery().CSIDrivers.Enabled, Reviews: s.http.Authorized}
 	if s.leases.Enabled {

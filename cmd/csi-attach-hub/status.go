@@ -17,13 +17,13 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
-// watchEvery is how often --watch asks.
-const watchEvery = 2 * time.Second
+// watchInterval is the interval of --watch.
+const watchInterval = 2 * time.Second
 
 func newStatusCommand() *cobra.Command {
-	var flags askFlags
+	var flags clientFlags
 	var watch bool
-	c := newCommand("status", "Show the drivers of a running hub, as its replicas see them", func(c *cobra.Command, _ []string) error {
+	c := newCommand("status", "Show the drivers of a running hub; exit code 1 if no replica answers", func(c *cobra.Command, _ []string) error {
 		if err := flags.check(); err != nil {
 			return err
 		}
@@ -31,12 +31,12 @@ func newStatusCommand() *cobra.Command {
 	})
 	c.Args = cobra.NoArgs
 	flags.add(c.Flags())
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "ask again every 2 seconds until interrupted")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "repeat every 2 seconds until interrupted")
 	return c
 }
 
-// runStatus shows the status once, or until ctx ends.
-func runStatus(ctx context.Context, flags askFlags, watch bool, out, errOut io.Writer) error {
+// runStatus prints the status once, or with watch until ctx ends.
+func runStatus(ctx context.Context, flags clientFlags, watch bool, out, errOut io.Writer) error {
 	var config *rest.Config
 	if flags.server == "" {
 		var err error
@@ -45,7 +45,7 @@ func runStatus(ctx context.Context, flags askFlags, watch bool, out, errOut io.W
 		}
 	}
 	show := func() error {
-		view, err := viewOf(ctx, flags, config)
+		view, err := fetchView(ctx, flags, config)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func runStatus(ctx context.Context, flags askFlags, watch bool, out, errOut io.W
 			return printJSON(out, view)
 		}
 		if watch {
-			between(out)
+			separate(out)
 		}
 		_, err = io.WriteString(out, glance.Table(view))
 		return err
@@ -61,11 +61,11 @@ func runStatus(ctx context.Context, flags askFlags, watch bool, out, errOut io.W
 	if !watch {
 		return show()
 	}
-	ticker := time.NewTicker(watchEvery)
+	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	for {
 		if err := show(); err != nil && ctx.Err() == nil {
-			fmt.Fprintln(errOut, terminal.Line(err.Error())) // it may come back
+			fmt.Fprintln(errOut, terminal.Line(err.Error())) // the next try may succeed
 		}
 		select {
 		case <-ctx.Done():
@@ -75,8 +75,8 @@ func runStatus(ctx context.Context, flags askFlags, watch bool, out, errOut io.W
 	}
 }
 
-// viewOf finds the replicas anew: Pods come and go.
-func viewOf(ctx context.Context, flags askFlags, config *rest.Config) (hubclient.View, error) {
+// fetchView asks all replicas. It finds them each time, because Pods come and go.
+func fetchView(ctx context.Context, flags clientFlags, config *rest.Config) (hubclient.View, error) {
 	hub, err := flags.hub(ctx, config)
 	if err != nil {
 		return hubclient.View{}, err
@@ -89,8 +89,8 @@ func viewOf(ctx context.Context, flags askFlags, config *rest.Config) (hubclient
 	return view, nil
 }
 
-// between clears a terminal, and in a file tells one time from the next.
-func between(out io.Writer) {
+// separate clears a terminal, and writes the time into a file.
+func separate(out io.Writer) {
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		fmt.Fprint(out, "\x1b[H\x1b[2J\x1b[3J")
 		return

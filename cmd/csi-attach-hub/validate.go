@@ -10,7 +10,7 @@ import (
 )
 
 func newValidateCommand() *cobra.Command {
-	c := newCommand("validate FILE...", "Check drivers.yaml files (- for stdin): every mistake with its line, exit code 1 if there is any; warnings of what is doubtful",
+	c := newCommand("validate FILE...", "Check drivers.yaml files (- for stdin): print every mistake and warning with its line; exit code 1 for a mistake",
 		validate)
 	c.Args = cobra.MinimumNArgs(1)
 	return c

@@ -11,7 +11,7 @@ import (
 var version = "unknown"
 
 func newVersionCommand() *cobra.Command {
-	c := newCommand("version", "Say which build this is", func(c *cobra.Command, _ []string) error {
+	c := newCommand("version", "Print the version of this build", func(c *cobra.Command, _ []string) error {
 		_, err := fmt.Fprint(c.OutOrStdout(), versionLine())
 		return err
 	})

@@ -64,7 +64,7 @@ type description struct {
 	figure Figure
 	title  string
 	show   unit
-	detail bool // too much for the README
+	detail bool // not in the tables of Markdown
 }
 
 // described says what a figure is for people, in the order of the tables.

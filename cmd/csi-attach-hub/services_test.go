@@ -10,7 +10,7 @@ func TestAServerThatFailsStopsTheHubInOrder(t *testing.T) {
 	broken := errors.New("accept: too many open files")
 	var last bool // the other one ran for as long as there was work
 	worked := false
-	err := beside(t.Context(), []func(context.Context) error{
+	err := runWithServices(t.Context(), []func(context.Context) error{
 		func(context.Context) error { return broken },
 		func(ctx context.Context) error { <-ctx.Done(); last = worked; return nil },
 	}, func(ctx context.Context) error {
@@ -26,7 +26,7 @@ func TestAServerThatFailsStopsTheHubInOrder(t *testing.T) {
 func TestWhatIsNeededRunsUntilTheWorkHasEnded(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	worked := false
-	err := beside(ctx, []func(context.Context) error{func(ctx context.Context) error {
+	err := runWithServices(ctx, []func(context.Context) error{func(ctx context.Context) error {
 		<-ctx.Done()
 		if !worked {
 			t.Error("it ended before the work")

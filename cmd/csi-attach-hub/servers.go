@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"net"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/access"
+)
+
+// newServers returns an HTTP server for each address, with the given options. Each is
+// already listening: an address that cannot be had ends the program before it has begun.
+func newServers(ctx context.Context, settings httpSettings, kube *kubeClient, options status.Options) ([]*status.Server, error) {
+	options.MetricsPath, options.Profiling = settings.MetricsPath, settings.Profiling
+	var servers []*status.Server
+	for _, address := range settings.Addresses {
+		o := options
+		o.Endpoint = address
+		if !isLoopback(address) {
+			if err := settings.secure(&o, kube); err != nil {
+				return nil, err
+			}
+		}
+		server, err := status.New(o)
+		if err != nil {
+			return nil, err
+		}
+		if err := server.Listen(ctx); err != nil {
+			return nil, err
+		}
+		servers = append(servers, server)
+	}
+	return servers, nil
+}
+
+// secure adds TLS and authorization to a server that others can reach.
+func (s httpSettings) secure(o *status.Options, kube *kubeClient) error {
+	o.TLS = status.TLS{CertFile: s.TLSCert, KeyFile: s.TLSKey, SelfSigned: s.Authorized && s.TLSCert == ""}
+	if !s.Authorized {
+		return nil
+	}
+	guard, err := access.New(kube.AuthenticationV1(), kube.AuthorizationV1())
+	if err != nil {
+		return err
+	}
+	o.Guard = guard.Wrap
+	return nil
+}
+
+// isLoopback reports whether only this machine can reach an address: in a Pod, only that
+// Pod and whoever may forward its ports.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// leaderGrace is how long after its expiry a lease may be unrenewed before
+// /healthz/leader-election fails. csi-attacher has the same value.
+const leaderGrace = 20 * time.Second
+
+// statusSource is the status.Source of this process.
+type statusSource struct {
+	*hub.Hub
+	source   registry.ConfigSource
+	registry *registry.Registry
+	leases   *lease.Leases // nil without leader election
+	started  time.Time
+}
+
+// Overview implements status.Source.
+func (s statusSource) Overview() status.Overview {
+	o := status.Overview{Version: version, Started: s.started, Config: s.config(), Unclaimed: s.Unclaimed(), Replicas: s.replicas()}
+	for _, r := range o.Replicas {
+		if r.Self {
+			o.Identity = r.Identity
+		}
+	}
+	return o
+}
+
+// config reports the state of the configuration and its conflicts.
+func (s statusSource) config() status.Config {
+	c := status.Config{LastReloadOK: true}
+	if file, ok := s.source.(*registry.File); ok {
+		is := file.Status()
+		c.Path, c.Hash, c.LastReloadOK, c.LastSuccess = file.Name(), is.Hash, is.LastSuccessful, is.LastSuccess
+		for _, e := range is.Errors {
+			c.Errors = append(c.Errors, e.Error())
+		}
+	}
+	for _, w := range s.source.Config().Warnings() {
+		c.Warnings = append(c.Warnings, w.String())
+	}
+	for _, conflict := range s.registry.Conflicts() {
+		c.Conflicts = append(c.Conflicts, status.Conflict(conflict))
+	}
+	return c
+}
+
+// replicas returns the processes that share the drivers, each with the drivers whose
+// leases this process saw it hold.
+func (s statusSource) replicas() []status.Replica {
+	held := map[string][]string{}
+	for _, d := range s.Drivers() {
+		if d.Lease.Holder != "" {
+			held[d.Lease.Holder] = append(held[d.Lease.Holder], d.Name)
+		}
+	}
+	var replicas []status.Replica
+	if s.leases != nil {
+		for _, m := range s.leases.Members() {
+			replicas = append(replicas, status.Replica{Identity: m.Identity, Self: m.Self, Drivers: held[m.Identity]})
+		}
+	}
+	return replicas
+}
+
+// leaderCheck returns why /healthz/leader-election fails, nil if it does not.
+func (s statusSource) leaderCheck() error {
+	if s.leases == nil {
+		return nil
+	}
+	return s.leases.Check(leaderGrace)
+}
