@@ -162,7 +162,8 @@ func (p *parser) document(data []byte) *yaml.Node {
 		return nil
 	}
 	var document, second yaml.Node
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	text := &lineReader{lines: bytes.SplitAfter(data, []byte("\n"))}
+	decoder := yaml.NewDecoder(text)
 	err := decoder.Decode(&document)
 	if errors.Is(err, io.EOF) || err == nil && isNull(document.Content[0]) {
 		p.reportf(0, "", "the file is empty: write apiVersion: %s, kind: %s and drivers: [] for no drivers", apiVersion, configKind)
@@ -175,7 +176,7 @@ func (p *parser) document(data []byte) *yaml.Node {
 		}
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		p.syntax(data, err)
+		p.syntax(text, err)
 		return nil
 	}
 	return document.Content[0]
