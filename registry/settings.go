@@ -15,28 +15,28 @@ import (
 // Settings and a line in the example drivers.yaml: reading, ranges, inheritance
 // and the test of the example follow from the row.
 var settings = []setting{
-	row("mode", ModeActive, oneOf(ModeActive, ModeObserve, ModePaused), func(s *Settings) *Mode { return &s.Mode }),
-	row("timeout", 2*time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Timeout }),
-	row("workers", 20, integer(1, 10000), func(s *Settings) *int { return &s.Workers }),
-	row("retry.initial", 500*time.Millisecond, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Initial }),
-	row("retry.max", time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Max }),
-	row("maxPerNode", 0, integer(0, 10000), func(s *Settings) *int { return &s.MaxPerNode }),
-	row("parallelMultiNode", true, boolean(), func(s *Settings) *bool { return &s.ParallelMultiNode }),
-	row("stuckAfter", 15*time.Minute, duration(time.Millisecond, 168*time.Hour), func(s *Settings) *time.Duration { return &s.StuckAfter }),
-	row("drift.interval", time.Minute, offOrDuration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Interval }),
-	row("drift.pageSize", 500, integer(0, 100000), func(s *Settings) *int { return &s.Drift.PageSize }),
-	row("drift.timeout", time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Timeout }),
-	row("drift.confirmations", 2, integer(1, 100), func(s *Settings) *int { return &s.Drift.Confirmations }),
-	row("drift.action", DriftReattach, oneOf(DriftReattach, DriftReport), func(s *Settings) *DriftAction { return &s.Drift.Action }),
-	row("defaultFSType", "", word(128), func(s *Settings) *string { return &s.DefaultFSType }),
-	row("probe.interval", 30*time.Second, duration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Interval }),
-	row("probe.timeout", 10*time.Second, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
-	row("kubeAPI.qps", 0, offOrNumber(0.1, 100000), func(s *Settings) *float64 { return &s.KubeAPI.QPS }),
-	row("kubeAPI.burst", 0, integer(0, 100000), func(s *Settings) *int { return &s.KubeAPI.Burst }),
-	row("lease.name", "", objectName(dnsSubdomain), func(s *Settings) *string { return &s.Lease.Name }).ofOneDriver(),
-	row("lease.namespace", "", objectName(dnsLabel), func(s *Settings) *string { return &s.Lease.Namespace }),
-	row("onForeignWriter", ForeignWriterWarn, oneOf(ForeignWriterWarn, ForeignWriterPause), func(s *Settings) *ForeignWriterAction { return &s.OnForeignWriter }),
-	row("insecure", false, boolean(), func(s *Settings) *bool { return &s.Insecure }),
+	field("mode", ModeActive, oneOf(ModeActive, ModeObserve, ModePaused), func(s *Settings) *Mode { return &s.Mode }),
+	field("timeout", 2*time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Timeout }),
+	field("workers", 20, integer(1, 10000), func(s *Settings) *int { return &s.Workers }),
+	field("retry.initial", 500*time.Millisecond, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Initial }),
+	field("retry.max", time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Max }),
+	field("maxPerNode", 0, integer(0, 10000), func(s *Settings) *int { return &s.MaxPerNode }),
+	field("parallelMultiNode", true, boolean(), func(s *Settings) *bool { return &s.ParallelMultiNode }),
+	field("stuckAfter", 15*time.Minute, duration(time.Millisecond, 168*time.Hour), func(s *Settings) *time.Duration { return &s.StuckAfter }),
+	field("drift.interval", time.Minute, offOrDuration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Interval }),
+	field("drift.pageSize", 500, integer(0, 100000), func(s *Settings) *int { return &s.Drift.PageSize }),
+	field("drift.timeout", time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Timeout }),
+	field("drift.confirmations", 2, integer(1, 100), func(s *Settings) *int { return &s.Drift.Confirmations }),
+	field("drift.action", DriftReattach, oneOf(DriftReattach, DriftReport), func(s *Settings) *DriftAction { return &s.Drift.Action }),
+	field("defaultFSType", "", word(128), func(s *Settings) *string { return &s.DefaultFSType }),
+	field("probe.interval", 30*time.Second, duration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Interval }),
+	field("probe.timeout", 10*time.Second, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
+	field("kubeAPI.qps", 0, offOrNumber(0.1, 100000), func(s *Settings) *float64 { return &s.KubeAPI.QPS }),
+	field("kubeAPI.burst", 0, integer(0, 100000), func(s *Settings) *int { return &s.KubeAPI.Burst }),
+	field("lease.name", "", dnsSubdomain(), func(s *Settings) *string { return &s.Lease.Name }).ofOneDriver(),
+	field("lease.namespace", "", dnsLabel(), func(s *Settings) *string { return &s.Lease.Namespace }),
+	field("onForeignWriter", ForeignWriterWarn, oneOf(ForeignWriterWarn, ForeignWriterPause), func(s *Settings) *ForeignWriterAction { return &s.OnForeignWriter }),
+	field("insecure", false, boolean(), func(s *Settings) *bool { return &s.Insecure }),
 }
 
 // orders is every pair of settings of which one may not exceed the other.
@@ -56,22 +56,22 @@ type setting struct {
 	check      func(s Settings) error // that read takes it
 }
 
-// row makes a setting from its key, its default, its kind and its field.
-func row[T any](key string, byDefault T, k kind[T], field func(*Settings) *T) setting {
+// field makes a setting from its key, its default, the type of its value and its place.
+func field[T any](key string, byDefault T, v valueType[T], in func(*Settings) *T) setting {
 	return setting{
 		key:        key,
-		want:       k.want,
-		schema:     k.schema,
-		setDefault: func(s *Settings) { *field(s) = byDefault },
+		want:       v.want,
+		schema:     v.schema,
+		setDefault: func(s *Settings) { *in(s) = byDefault },
 		read: func(n *yaml.Node, s *Settings) error {
-			value, err := k.read(n)
+			value, err := v.read(n)
 			if err == nil {
-				*field(s) = value
+				*in(s) = value
 			}
 			return err
 		},
-		write: func(s Settings) string { return k.write(*field(&s)) },
-		check: func(s Settings) error { return k.check(*field(&s)) },
+		write: func(s Settings) string { return v.write(*in(&s)) },
+		check: func(s Settings) error { return v.check(*in(&s)) },
 	}
 }
 

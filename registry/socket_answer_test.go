@@ -18,15 +18,18 @@ func TestAnswerOfAProcessThatHasEndedIsNotBelieved(t *testing.T) {
 	socket := filepath.Join(dir, "a")
 	l := listen(t, socket)
 	synctest.Test(t, func(t *testing.T) {
-		first, release := true, make(chan struct{})
+		held := make(chan chan struct{}, 1) // the next answer waits until this is closed
 		ask := func(context.Context, registry.Endpoint) (string, error) {
-			if first {
-				first = false
+			select {
+			case release := <-held:
 				<-release
 				return "old", nil
+			default:
+				return "new", nil
 			}
-			return "new", nil
 		}
+		release := make(chan struct{})
+		held <- release
 		r := runSource(t, newSocketSource(t, registry.SocketOptions{Glob: dir + "/*", Ask: ask}))
 		defer r.stop()
 		r.expect() // the driver hangs
@@ -39,12 +42,13 @@ func TestAnswerOfAProcessThatHasEndedIsNotBelieved(t *testing.T) {
 		}
 		r.nothing(time.Hour)
 		// One that is gone for good before it answers is not there again by its answer.
-		first, release = true, make(chan struct{})
 		removeSocket(t, socket)
 		time.Sleep(2 * time.Minute)
 		if got := r.next(); len(got) != 0 {
 			t.Errorf("got %v", got)
 		}
+		release = make(chan struct{})
+		held <- release
 		listen(t, socket)
 		time.Sleep(5 * time.Second)
 		removeSocket(t, socket)
