@@ -47,6 +47,12 @@ func ParseEndpoint(s string) (Endpoint, error) {
 	return Endpoint(s), nil
 }
 
+// checkEndpoint is ParseEndpoint without its result.
+func checkEndpoint(s string) error {
+	_, err := ParseEndpoint(s)
+	return err
+}
+
 // endpointHint says what to write instead of something without a scheme.
 func endpointHint(s string) string {
 	socket := strings.TrimPrefix(s, "unix:")
