@@ -27,7 +27,7 @@ import (
 
 // stage is a Source together with what it looks at.
 type stage struct {
-	source func() registry.Source    // called once, after set
+	source func() named              // called once, after set
 	set    func(names ...string)     // makes these drivers the ones that there are
 	wait   func(ctx context.Context) // until the latest Run notices changes; nil: it does at once
 }
@@ -44,7 +44,7 @@ var stages = map[string]func(t *testing.T) stage{
 func fileStage(t *testing.T) stage {
 	path := filepath.Join(t.TempDir(), "drivers.yaml")
 	return stage{
-		source: func() registry.Source { return newFile(t, path, time.Hour) },
+		source: func() named { return newFile(t, path, time.Hour) },
 		set:    func(names ...string) { write(t, path, driversFile(names...)) },
 	}
 }
@@ -52,7 +52,7 @@ func fileStage(t *testing.T) stage {
 func polledFileStage(t *testing.T) stage {
 	s := fileStage(t)
 	source := s.source
-	s.source = func() registry.Source {
+	s.source = func() named {
 		f := source().(*registry.File)
 		return newFile(t, f.Name(), time.Millisecond).WithoutWatcher()
 	}
@@ -71,7 +71,7 @@ func csiDriverStage(t *testing.T) stage {
 	there := map[string]bool{}
 	client := kube.StorageV1().CSIDrivers()
 	return stage{
-		source: func() registry.Source { return registry.NewCSIDriverSource(kube.StorageV1()) },
+		source: func() named { return registry.NewCSIDriverSource(kube.StorageV1()) },
 		set: func(names ...string) {
 			for _, name := range slices.Sorted(maps.Keys(there)) {
 				if !slices.Contains(names, name) {
@@ -104,7 +104,7 @@ func socketStage(t *testing.T) stage {
 	dir := shortDir(t)
 	listeners := map[string]net.Listener{}
 	return stage{
-		source: func() registry.Source {
+		source: func() named {
 			return newSocketSource(t, registry.SocketOptions{
 				Glob: dir + "/*", Poll: time.Millisecond, Away: time.Nanosecond, AskTimeout: time.Hour, Ask: askBase,
 			})
@@ -251,25 +251,48 @@ func (s stage) waitUntilWatching(t *testing.T) {
 	}
 }
 
-// sourceRun is a Source that runs.
-type sourceRun struct {
-	t    *testing.T
-	out  chan []registry.Driver
-	stop func() // and wait for its end
+// named is a Source or a ConfigSource.
+type named interface{ Name() string }
+
+// run runs a source; send is told the drivers of each Config, the first one at once.
+func run(ctx context.Context, source named, send func([]registry.Driver)) error {
+	s, ok := source.(registry.ConfigSource)
+	if !ok {
+		return source.(registry.Source).Run(ctx, send)
+	}
+	sendConfig := func() { send(slices.Collect(maps.Values(s.Config().Drivers()))) }
+	sendConfig()
+	return s.Run(ctx, sendConfig)
 }
 
-func runSource(t *testing.T, source registry.Source) *sourceRun {
+// sourceRun is a source that runs.
+type sourceRun struct {
+	t    *testing.T
+	out  chan []registry.Driver // holds the latest set until it is received
+	stop func()                 // and wait for its end
+}
+
+// send replaces the set that nobody has received.
+func (r *sourceRun) send(set []registry.Driver) {
+	select {
+	case <-r.out:
+	default:
+	}
+	r.out <- set
+}
+
+func runSource(t *testing.T, source named) *sourceRun {
 	t.Helper()
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
 	return runSourceWith(t, klog.NewContext(t.Context(), logger), source)
 }
 
-func runSourceWith(t *testing.T, ctx context.Context, source registry.Source) *sourceRun {
+func runSourceWith(t *testing.T, ctx context.Context, source named) *sourceRun {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
-	r := &sourceRun{t: t, out: make(chan []registry.Driver)}
+	r := &sourceRun{t: t, out: make(chan []registry.Driver, 1)}
 	ended := make(chan error, 1)
-	go func() { ended <- source.Run(ctx, r.out) }()
+	go func() { ended <- run(ctx, source, r.send) }()
 	stopped := false
 	r.stop = func() {
 		if stopped {

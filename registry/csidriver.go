@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 )
 
 // EndpointAnnotation of a CSIDriver object says where the controller of the driver
@@ -35,7 +36,8 @@ func (s csiDriverSource) Name() string { return "CSIDriver objects" }
 
 // Run implements Source. While the API server cannot be reached the set stays as
 // it is.
-func (s csiDriverSource) Run(ctx context.Context, out chan<- []Driver) error {
+func (s csiDriverSource) Run(ctx context.Context, send func([]Driver)) error {
+	send = sendChanges(send)
 	changed := make(chan struct{}, 1)
 	wake := func() {
 		select {
@@ -60,16 +62,12 @@ func (s csiDriverSource) Run(ctx context.Context, out chan<- []Driver) error {
 	if !cache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
 		return nil
 	}
-	box := outbox{out: out}
-	box.put(driversOf(informer.GetStore().List()))
 	for {
+		send(driversOf(informer.GetStore().List()))
 		select {
 		case <-ctx.Done():
 			return nil
-		case box.channel() <- box.latest:
-			box.sent()
 		case <-changed:
-			box.put(driversOf(informer.GetStore().List()))
 		}
 	}
 }
@@ -105,7 +103,7 @@ func driversOf(objects []any) []Driver {
 			Endpoint: Endpoint(object.Annotations[EndpointAnnotation]),
 			Source:   "CSIDriver " + object.Name,
 		}
-		if required := object.Spec.AttachRequired; required != nil && !*required {
+		if !ptr.Deref(object.Spec.AttachRequired, true) {
 			d.WindDown, d.Source = true, d.Source+" (attachRequired: false)"
 		}
 		drivers = append(drivers, d)

@@ -48,7 +48,7 @@ func (c CSIDriverDiscovery) tls(e Endpoint) TLS {
 	return t
 }
 
-// check says that an endpoint is not allowed.
+// check returns an error for an endpoint that is not allowed.
 func (c CSIDriverDiscovery) check(e Endpoint) error {
 	for _, p := range c.AllowedEndpoints {
 		if p.Allows(e) {
@@ -84,7 +84,7 @@ func (p *parser) csiDrivers(o object) CSIDriverDiscovery {
 		c.Enabled = enabled
 	}
 	if n, written := o.values["endpointTemplate"]; written {
-		c.EndpointTemplate = p.template(n, o.child("endpointTemplate"))
+		c.EndpointTemplate = p.checked(n, o.child("endpointTemplate"), "an endpoint like unix:///csi/{driver}/csi.sock", checkTemplate)
 	}
 	n, written := o.values["allowedEndpoints"]
 	if written {
@@ -98,18 +98,6 @@ func (p *parser) csiDrivers(o object) CSIDriverDiscovery {
 		p.report(o.line, o.child("allowedEndpoints"), "missing: without it no endpoint is allowed; write a list of patterns like unix:///csi/*")
 	}
 	return c
-}
-
-// template reads an endpointTemplate.
-func (p *parser) template(n *yaml.Node, path string) string {
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
-		p.report(n.Line, path, mistyped(n, "an endpoint like unix:///csi/{driver}/csi.sock").Error())
-		return ""
-	}
-	if err := checkTemplate(n.Value); err != nil {
-		p.report(n.Line, path, err.Error())
-	}
-	return n.Value
 }
 
 // patterns reads a list of patterns.
@@ -133,15 +121,14 @@ func (p *parser) strings(n *yaml.Node, path, want string, check func(string) err
 	}
 	var list []string
 	for i, element := range n.Content {
-		path := fmt.Sprintf("%s[%d]", path, i)
-		if element.Kind != yaml.ScalarNode || element.ShortTag() != "!!str" {
-			p.report(element.Line, path, mistyped(element, "a string").Error())
-		} else if slices.Contains(list, element.Value) {
-			p.reportf(element.Line, path, "%s is there twice: remove one of them", quote(element.Value))
-		} else if err := check(element.Value); err != nil {
-			p.report(element.Line, path, err.Error())
-		} else {
-			list = append(list, element.Value)
+		s := p.checked(element, fmt.Sprintf("%s[%d]", path, i), "a string", func(s string) error {
+			if slices.Contains(list, s) {
+				return fmt.Errorf("%s is there twice: remove one of them", quote(s))
+			}
+			return check(s)
+		})
+		if s != "" {
+			list = append(list, s)
 		}
 	}
 	return list

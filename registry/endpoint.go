@@ -6,10 +6,11 @@ import (
 	"net"
 	"net/netip"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // maxSocketPath is what fits into sun_path of Linux, less the NUL at its end.
@@ -44,6 +45,12 @@ func ParseEndpoint(s string) (Endpoint, error) {
 		return "", fmt.Errorf("%s: %w", quote(s), err)
 	}
 	return Endpoint(s), nil
+}
+
+// checkEndpoint is ParseEndpoint without its result.
+func checkEndpoint(s string) error {
+	_, err := ParseEndpoint(s)
+	return err
 }
 
 // endpointHint says what to write instead of something without a scheme.
@@ -96,9 +103,6 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// label is one part of a domain name between two dots.
-var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
-
 // canonicalHost returns the one way to write a domain name or an IP address.
 func canonicalHost(host string) (string, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
@@ -114,7 +118,7 @@ func canonicalHost(host string) (string, error) {
 	name := strings.TrimSuffix(strings.ToLower(host), ".")
 	last := ""
 	for part := range strings.SplitSeq(name, ".") {
-		if len(part) > 63 || !label.MatchString(part) {
+		if len(validation.IsDNS1123Label(part)) > 0 {
 			return "", wrong
 		}
 		last = part

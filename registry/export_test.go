@@ -13,6 +13,6 @@ func Merge(c *Config, csiDrivers, sockets []Driver) (Snapshot, []Conflict) {
 
 // WithoutWatcher makes a File poll only, as if inotify were exhausted.
 func (f *File) WithoutWatcher() *File {
-	f.watcher = func() (*fsnotify.Watcher, error) { return nil, errors.New("too many open files") }
+	f.newWatcher = func() (*fsnotify.Watcher, error) { return nil, errors.New("too many open files") }
 	return f
 }

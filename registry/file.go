@@ -1,12 +1,11 @@
 package registry
 
 import (
-	"context"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -27,24 +26,23 @@ type FileOptions struct {
 	// Defaults hold where the file says nothing, its defaults neither. Zero means
 	// DefaultSettings.
 	Defaults Settings
-	// Poll is how often the file is read if nothing tells that it has changed. Zero
+	// Poll is how often the file is read if no event says that it has changed. Zero
 	// means 10 seconds.
 	Poll time.Duration
-	// Debounce is how long the file must have been left alone before it is read after
-	// a change, and stay the same before it is believed: half of a file may be a valid
-	// one. A file that never rests is believed after ten times as long. Zero means
-	// 100 milliseconds.
+	// Debounce is how long after a change the file is read, and how long it must stay the
+	// same to be believed: half of a file may be a valid file. A file that changes all the
+	// time is believed after ten times as long. Zero means 100 milliseconds.
 	Debounce time.Duration
 }
 
-// File is the Source of the drivers in a drivers.yaml, and follows the file while
+// File is the ConfigSource that reads a drivers.yaml, and follows the file while
 // it changes: edited, replaced, or swapped with the folder of a ConfigMap. A file
 // that is bad, empty or gone changes nothing but its FileStatus: the last good one
 // holds until it is repaired.
 type File struct {
-	options FileOptions
-	reload  chan struct{}                     // of capacity 1
-	watcher func() (*fsnotify.Watcher, error) // tests have it fail
+	options    FileOptions
+	reload     chan struct{}                     // of capacity 1
+	newWatcher func() (*fsnotify.Watcher, error) // replaced by tests
 
 	mu     sync.Mutex
 	config *Config    // the last good one; guarded by mu
@@ -68,15 +66,9 @@ func NewFile(o FileOptions) (*File, error) {
 	if o.Poll < 0 || o.Debounce < 0 {
 		return nil, fmt.Errorf("registry: FileOptions.Poll is %v and Debounce %v, they must not be negative", o.Poll, o.Debounce)
 	}
-	if o.Poll == 0 {
-		o.Poll = defaultPoll
-	}
-	if o.Debounce == 0 {
-		o.Debounce = defaultDebounce
-	}
-	if o.Defaults == (Settings{}) {
-		o.Defaults = DefaultSettings()
-	}
+	o.Poll = cmp.Or(o.Poll, defaultPoll)
+	o.Debounce = cmp.Or(o.Debounce, defaultDebounce)
+	o.Defaults = cmp.Or(o.Defaults, DefaultSettings())
 	if err := o.Defaults.Check(); err != nil {
 		return nil, fmt.Errorf("registry: FileOptions.Defaults: %w", err)
 	}
@@ -86,15 +78,15 @@ func NewFile(o FileOptions) (*File, error) {
 		return nil, errs
 	}
 	return &File{
-		options: o,
-		reload:  make(chan struct{}, 1),
-		watcher: fsnotify.NewWatcher,
-		config:  config,
-		status:  FileStatus{Hash: c.id, LastSuccess: time.Now(), LastSuccessful: true},
+		options:    o,
+		reload:     make(chan struct{}, 1),
+		newWatcher: fsnotify.NewWatcher,
+		config:     config,
+		status:     FileStatus{Hash: c.id, LastSuccess: time.Now(), LastSuccessful: true},
 	}, nil
 }
 
-// Name implements Source: the path.
+// Name implements ConfigSource: the path.
 func (f *File) Name() string { return f.options.Path }
 
 // Config implements ConfigSource: what the last good file says.
@@ -119,55 +111,8 @@ func (f *File) Reload() {
 	}
 }
 
-// Run implements Source.
-func (f *File) Run(ctx context.Context, out chan<- []Driver) error {
-	logger := klog.FromContext(ctx)
-	watch := folderWatch{folder: filepath.Dir(f.options.Path), open: f.watcher}
-	watch.renew(logger)
-	defer func() {
-		if err := watch.close(); err != nil {
-			logger.V(2).Info("Ending the watch of a folder went wrong", "folder", watch.folder, "problem", err)
-		}
-	}()
-	poll := time.NewTicker(f.options.Poll)
-	defer poll.Stop()
-	reader := settlingReader{file: f.options.Path, debounce: f.options.Debounce, used: f.Status().Hash}
-	defer reader.stop()
-	reader.disturb() // it may have changed before it was watched
-	box := outbox{out: out}
-	box.put(f.Config().drivers.list())
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case box.channel() <- box.latest:
-			box.sent()
-			continue
-		case <-watch.events():
-			reader.disturb()
-			continue
-		case err := <-watch.errors():
-			logger.V(2).Info("Events of a folder may have been lost", "folder", watch.folder, "problem", err)
-			reader.disturb()
-			continue
-		case <-poll.C:
-			watch.renew(logger)
-			reader.disturb()
-			continue
-		case <-f.reload:
-			reader.now()
-		case <-reader.due():
-			reader.settle()
-		}
-		if c, ok := reader.take(); ok && f.apply(logger, c) {
-			// What it says beside the drivers may have changed.
-			box.putAnyway(f.Config().drivers.list())
-		}
-	}
-}
-
-// apply makes a new content of the file the one that holds, if it is good. It says
-// whether that changed anything.
+// apply makes a new content of the file the one that holds, if it is good. It reports
+// whether that changed the Config.
 func (f *File) apply(logger klog.Logger, c content) (changed bool) {
 	config, errs := c.parse(f.options)
 	if errs != nil {
@@ -193,8 +138,8 @@ func (f *File) keep(errs Errors) {
 	f.status.LastSuccessful, f.status.Errors = false, errs
 }
 
-// use makes a Config the one that holds. It says whether it was not before: it was
-// if a mistake was taken back.
+// use makes a Config the one that holds. It reports whether it is another one: it is
+// not if the file says again what it said before a mistake.
 func (f *File) use(config *Config, hash string) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -231,8 +176,6 @@ func (c content) parse(o FileOptions) (*Config, Errors) {
 	if err == nil {
 		return config, nil
 	}
-	if errs, ok := errors.AsType[Errors](err); ok {
-		return nil, slices.Clone(errs)
-	}
-	return nil, Errors{{File: o.Path, Message: err.Error()}}
+	errs, _ := errors.AsType[Errors](err) // Parse fails with nothing else
+	return nil, errs
 }

@@ -340,3 +340,26 @@ func TestFileChangedBeforeItRunsIsReadWhenItDoes(t *testing.T) {
 	r := runSource(t, f)
 	r.expect("b")
 }
+
+func TestEventsWithoutEndDoNotKeepAFileFromBeingRead(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "drivers.yaml")
+	write(t, path, driversFile("a"))
+	f, err := registry.NewFile(registry.FileOptions{Path: path, Poll: time.Hour, Debounce: 20 * time.Millisecond})
+	check(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			write(t, filepath.Join(dir, "another"), "")
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	r := runSource(t, f)
+	r.expect("a")
+	write(t, path, driversFile("b"))
+	r.expect("b")
+	cancel()
+	<-ended
+}

@@ -3,7 +3,6 @@ package registry
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -22,13 +21,7 @@ type found struct {
 // attached, and they need nobody. The result depends on nothing but the arguments,
 // and not on the order of what was found.
 func merge(config *Config, f found) (Snapshot, []Conflict) {
-	m := merger{
-		defaults:  config.defaults,
-		snapshot:  Snapshot{},
-		sanitized: map[string]string{},
-		leases:    map[Lease]string{},
-		endpoints: map[Endpoint]string{},
-	}
+	m := merger{defaults: config.defaults, snapshot: Snapshot{}, taken: claims[string]{}}
 	for _, d := range config.drivers {
 		m.serve(d)
 	}
@@ -58,18 +51,16 @@ func sorted(drivers []Driver, order func(a, b Driver) int) []Driver {
 type merger struct {
 	defaults  Settings
 	snapshot  Snapshot
-	sanitized map[string]string   // name of the driver that has a sanitized name
-	leases    map[Lease]string    // name of the driver that has a lease
-	endpoints map[Endpoint]string // name of the driver that has an endpoint
+	taken     claims[string] // by the drivers in the snapshot, with their names
 	conflicts []Conflict
 }
 
 // serve takes a driver into the snapshot.
 func (m *merger) serve(d Driver) {
 	m.snapshot[d.Name] = d
-	m.sanitized[SanitizedName(d.Name)] = d.Name
-	m.leases[d.LeaseOf()] = d.Name
-	m.endpoints[d.Endpoint] = d.Name
+	m.taken[sanitizedName(d.Name)] = d.Name
+	m.taken[d.LeaseOf()] = d.Name
+	m.taken[d.Endpoint] = d.Name
 }
 
 // offerObject decides on a driver that a CSIDriver object names.
@@ -100,16 +91,16 @@ func (m *merger) offer(d Driver, allow func(Endpoint) error) {
 		}
 		return
 	}
-	if first, ok := m.sanitized[SanitizedName(d.Name)]; ok {
+	if first, ok := m.taken[sanitizedName(d.Name)]; ok {
 		m.refuse(d, first, fmt.Sprintf("%s and %s both become %s in finalizers and leases, so that one hub cannot serve both",
 			d.Name, first, SanitizedName(d.Name)))
 		return
 	}
-	if first, ok := m.leases[d.LeaseOf()]; ok {
+	if first, ok := m.taken[d.LeaseOf()]; ok {
 		m.refuse(d, first, fmt.Sprintf("%s has the lease %s, which is that of %s, so that one hub cannot serve both", d.Name, d.LeaseOf(), first))
 		return
 	}
-	if first, ok := m.endpoints[d.Endpoint]; ok {
+	if first, ok := m.taken[d.Endpoint]; ok {
 		m.refuse(d, first, fmt.Sprintf("%s is already the endpoint of %s, and only one driver can answer there", quote(string(d.Endpoint)), first))
 		return
 	}
@@ -143,9 +134,4 @@ func checkDiscovered(d Driver, allow func(Endpoint) error) error {
 			quote(string(d.Endpoint)))
 	}
 	return nil
-}
-
-// list returns the drivers of a snapshot in order of name.
-func (s Snapshot) list() []Driver {
-	return slices.SortedFunc(maps.Values(s), func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
 }

@@ -103,7 +103,7 @@ func parse(file string, data []byte, base Settings) (*Config, error) {
 		slices.SortStableFunc(p.errors, func(a, b Error) int { return cmp.Compare(a.Line, b.Line) })
 		return nil, p.errors
 	}
-	sortWarnings(p.warnings)
+	slices.SortStableFunc(p.warnings, func(a, b Warning) int { return cmp.Compare(a.Line, b.Line) })
 	config.warnings = p.warnings
 	return config, nil
 }
@@ -137,19 +137,19 @@ func (p *parser) config(data []byte) *Config {
 	if root.Kind != yaml.MappingNode {
 		return nil
 	}
-	p.constant(top, "apiVersion", apiVersion)
-	p.constant(top, "kind", configKind)
-	defaults := level{Settings: p.base}
+	p.text(top, "apiVersion", apiVersion, mustBe(apiVersion))
+	p.text(top, "kind", configKind, mustBe(configKind))
+	defaults := scope{Settings: p.base}
 	if n, written := top.values["defaults"]; written {
 		o := p.object(n, "defaults", defaultsKeys)
 		defaults = p.settings(o, defaults)
-		p.doubtDefaults(o, defaults.Settings)
+		p.warnDefaults(o, defaults.Settings)
 	}
 	config := &Config{defaults: defaults.Settings}
 	if n, written := top.values["discovery"]; written {
 		config.discovery = p.discovery(n)
 	}
-	if n, ok := p.required(top, "drivers", "a list of drivers, or [] for none"); ok {
+	if n, ok := p.required(top, "drivers", wantDrivers); ok {
 		config.drivers = p.entries(n, "drivers", defaults)
 	}
 	return config
@@ -162,7 +162,8 @@ func (p *parser) document(data []byte) *yaml.Node {
 		return nil
 	}
 	var document, second yaml.Node
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	text := &lineReader{lines: bytes.SplitAfter(data, []byte("\n"))}
+	decoder := yaml.NewDecoder(text)
 	err := decoder.Decode(&document)
 	if errors.Is(err, io.EOF) || err == nil && isNull(document.Content[0]) {
 		p.reportf(0, "", "the file is empty: write apiVersion: %s, kind: %s and drivers: [] for no drivers", apiVersion, configKind)
@@ -175,18 +176,10 @@ func (p *parser) document(data []byte) *yaml.Node {
 		}
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		p.syntax(data, err)
+		p.syntax(text, err)
 		return nil
 	}
 	return document.Content[0]
-}
-
-// constant reads a key that must have one certain value.
-func (p *parser) constant(o object, key, want string) {
-	s, ok := p.requiredString(o, key, want)
-	if ok && s != want {
-		p.reportf(o.values[key].Line, o.child(key), "must be %s, not %s", want, quote(s))
-	}
 }
 
 // required returns the value of a key that must be there; want is what to write.
@@ -199,15 +192,35 @@ func (p *parser) required(o object, key, want string) (*yaml.Node, bool) {
 	return n, written
 }
 
-// requiredString is required for a string.
-func (p *parser) requiredString(o object, key, want string) (string, bool) {
+// text reads a string that must be there and pass a check. It returns "" if what is
+// wrong has been reported.
+func (p *parser) text(o object, key, want string, check func(string) error) string {
 	n, ok := p.required(o, key, want)
 	if !ok {
-		return "", false
+		return ""
 	}
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
-		p.report(n.Line, o.child(key), mistyped(n, want).Error())
-		return "", false
+	return p.checked(n, o.child(key), want, check)
+}
+
+// checked is text for a value that is there.
+func (p *parser) checked(n *yaml.Node, path, want string, check func(string) error) string {
+	err := mistyped(n, want)
+	if isString(n) {
+		err = check(n.Value)
 	}
-	return n.Value, true
+	if err != nil {
+		p.report(n.Line, path, err.Error())
+		return ""
+	}
+	return n.Value
+}
+
+// mustBe checks that a string is the only one that is allowed.
+func mustBe(want string) func(string) error {
+	return func(s string) error {
+		if s != want {
+			return fmt.Errorf("must be %s, not %s", want, quote(s))
+		}
+		return nil
+	}
 }

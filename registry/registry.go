@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,8 @@ import (
 
 // Defaults of Options.
 const (
-	defaultSettle = 10 * time.Second
-	defaultFirst  = 30 * time.Second
+	defaultStartupTimeout = 30 * time.Second
+	defaultSourceTimeout  = 10 * time.Second
 )
 
 // Options of a Registry.
@@ -29,17 +30,17 @@ type Options struct {
 	// Sockets makes the Source that runs while the glob is in discovery.sockets.
 	// Required.
 	Sockets func(glob string) (Source, error)
-	// Settle is how long a change is held back at most while a Source that was added
-	// has not sent its first set. Zero means 10 seconds.
-	Settle time.Duration
-	// First is how long the first Snapshot is held back at most for that: a Source that
-	// cannot see anything, as one without permission, must not keep the drivers of all
-	// others from being served. Zero means 30 seconds.
-	First time.Duration
+	// StartupTimeout is how long the first Snapshot waits at most for the first set of
+	// every Source. A Source that cannot see anything, as without permission, must not
+	// keep the drivers of all others from being served. Zero means 30 seconds.
+	StartupTimeout time.Duration
+	// SourceTimeout is how long a later change waits at most for the first set of a
+	// Source that was added. Zero means 10 seconds.
+	SourceTimeout time.Duration
 }
 
-// Registry says which drivers are to be served, from what its sources see. Which
-// sources there are beside the file is said in the file, and follows it.
+// Registry decides which drivers are to be served, from what its sources see. The file
+// names the other sources; they are started and stopped as it changes.
 type Registry struct {
 	options Options
 	updates chan Snapshot // holds the latest one; Run alone sends
@@ -53,22 +54,18 @@ func New(o Options) (*Registry, error) {
 	if o.File == nil || o.CSIDrivers == nil || o.Sockets == nil {
 		return nil, errors.New("registry: Options.File, CSIDrivers and Sockets must all be set")
 	}
-	if o.Settle < 0 || o.First < 0 {
-		return nil, fmt.Errorf("registry: Options.Settle is %v and First %v, they must not be negative", o.Settle, o.First)
+	if o.StartupTimeout < 0 || o.SourceTimeout < 0 {
+		return nil, fmt.Errorf("registry: Options.StartupTimeout is %v and SourceTimeout %v, they must not be negative", o.StartupTimeout, o.SourceTimeout)
 	}
-	if o.Settle == 0 {
-		o.Settle = defaultSettle
-	}
-	if o.First == 0 {
-		o.First = defaultFirst
-	}
+	o.StartupTimeout = cmp.Or(o.StartupTimeout, defaultStartupTimeout)
+	o.SourceTimeout = cmp.Or(o.SourceTimeout, defaultSourceTimeout)
 	return &Registry{options: o, updates: make(chan Snapshot, 1)}, nil
 }
 
 // Updates is where Run sends what is to be served: the latest Snapshot, of those
 // before it some may be missed. The first one comes after every source has sent its
-// first set, so that it is complete, or after Options.First, which is logged. There is
-// one receiver. It is never closed.
+// first set, so that it is complete, or after Options.StartupTimeout, which is logged.
+// There is one receiver. It is never closed.
 func (r *Registry) Updates() <-chan Snapshot { return r.updates }
 
 // Conflicts returns what was found and is not served, as of the latest Snapshot,
@@ -83,39 +80,54 @@ func (r *Registry) Conflicts() []Conflict {
 // after every source has ended. A Registry can run once.
 func (r *Registry) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	feeds := newFeeds(r.options)
-	defer feeds.wait()
+	sources := newRunners(r.options)
+	var file sync.WaitGroup
+	defer file.Wait()
+	defer sources.wait()
 	defer cancel()
-	feeds.start(ctx, fileFeed, r.options.File)
-	patience := newPatience(r.options)
-	defer patience.stop()
+	file.Go(func() {
+		keepRunning(ctx, r.options.File.Name(), func(ctx context.Context) error {
+			return r.options.File.Run(ctx, sources.wake)
+		})
+	})
+	startup, added := time.NewTimer(r.options.StartupTimeout), time.NewTimer(r.options.SourceTimeout)
+	defer startup.Stop()
+	defer added.Stop()
+	var startupOver, addedOver bool
 	var last Snapshot // nil: none was sent
-	for {
+	for sources.wake(); ; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case m := <-feeds.messages:
-			if started := feeds.take(ctx, m, r.options.File.Config()); started {
-				patience.again()
+		case <-sources.changed:
+			if sources.follow(ctx) {
+				addedOver = false
+				added.Reset(r.options.SourceTimeout)
 			}
-		case <-patience.settle.C:
-			patience.settled = true
-			complain(ctx, feeds.missing(), last != nil)
-		case <-patience.first.C:
-			patience.begun = true
+		case <-added.C:
+			addedOver = true
+			logMissing(ctx, sources.missing(), last != nil)
+		case <-startup.C:
+			startupOver = true
 			if last == nil {
-				complain(ctx, feeds.missing(), true)
+				logMissing(ctx, sources.missing(), true)
 			}
 		}
+		timedOut := startupOver
+		if last != nil {
+			timedOut = addedOver
+		}
+		found := sources.found() // every time: it remembers deleted objects
 		// Without a Config there is nothing to decide by.
-		if feeds.config != nil && (len(feeds.missing()) == 0 || patience.over(last == nil)) {
-			last = r.publish(ctx, last, feeds)
+		if sources.config != nil && (timedOut || len(sources.missing()) == 0) {
+			last = r.publish(ctx, last, sources.config, found)
 		}
 	}
 }
 
-// complain logs which sources are waited for, or, if anything is served, done without.
-func complain(ctx context.Context, missing []string, served bool) {
+// logMissing logs the sources that have not said yet what they see; served tells whether
+// the drivers of the others are served without them.
+func logMissing(ctx context.Context, missing []string, served bool) {
 	if len(missing) > 0 {
 		klog.FromContext(ctx).Info("Sources have not said yet what they see", "sources", missing, "othersServed", served)
 	}
@@ -123,8 +135,8 @@ func complain(ctx context.Context, missing []string, served bool) {
 
 // publish decides on what the sources see and sends it if it differs from the
 // last Snapshot. It returns the Snapshot that was sent last.
-func (r *Registry) publish(ctx context.Context, last Snapshot, feeds *feeds) Snapshot {
-	snapshot, conflicts := merge(feeds.config, feeds.found())
+func (r *Registry) publish(ctx context.Context, last Snapshot, config *Config, f found) Snapshot {
+	snapshot, conflicts := merge(config, f)
 	r.mu.Lock()
 	was := r.conflicts
 	r.conflicts = conflicts

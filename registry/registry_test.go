@@ -28,7 +28,7 @@ func newScript(name string) *script {
 
 func (s *script) Name() string { return s.name }
 
-func (s *script) Run(ctx context.Context, out chan<- []registry.Driver) error {
+func (s *script) Run(ctx context.Context, send func([]registry.Driver)) error {
 	s.runs, s.live = s.runs+1, s.live+1
 	defer func() { s.live-- }()
 	for {
@@ -38,11 +38,7 @@ func (s *script) Run(ctx context.Context, out chan<- []registry.Driver) error {
 				s.sets = make(chan []registry.Driver, 10)
 				return errors.New("out of order")
 			}
-			select {
-			case out <- set:
-			case <-ctx.Done():
-				return nil
-			}
+			send(set)
 		case <-ctx.Done():
 			return nil
 		}
@@ -63,6 +59,11 @@ func (f *scriptedFile) Config() *registry.Config {
 	return f.config
 }
 
+// Run is that of a ConfigSource.
+func (f *scriptedFile) Run(ctx context.Context, changed func()) error {
+	return f.script.Run(ctx, func([]registry.Driver) { changed() })
+}
+
 // say makes the file another one.
 func (f *scriptedFile) say(content string) {
 	f.t.Helper()
@@ -71,7 +72,7 @@ func (f *scriptedFile) say(content string) {
 	f.mu.Lock()
 	f.config = config
 	f.mu.Unlock()
-	f.sets <- slices.Collect(maps.Values(config.Drivers()))
+	f.sets <- nil // it has changed
 }
 
 // registryTest is a Registry that runs on scripts.
@@ -353,8 +354,8 @@ func TestRegistryOptionsAreChecked(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(o *registry.Options){
 		"File": func(o *registry.Options) { o.File = nil }, "CSIDrivers": func(o *registry.Options) { o.CSIDrivers = nil },
-		"Sockets": func(o *registry.Options) { o.Sockets = nil }, "Settle": func(o *registry.Options) { o.Settle = -1 },
-		"First": func(o *registry.Options) { o.First = -1 },
+		"Sockets": func(o *registry.Options) { o.Sockets = nil }, "SourceTimeout": func(o *registry.Options) { o.SourceTimeout = -1 },
+		"StartupTimeout": func(o *registry.Options) { o.StartupTimeout = -1 },
 	} {
 		o := complete
 		spoil(&o)

@@ -111,7 +111,7 @@ func settingsSchema(description string, k keys, more map[string]schema) schema {
 	return mapping(description, all)
 }
 
-// schemaOf is the schema of the kind of a setting, with what a user is to write.
+// schemaOf is the schema of the value of a setting, with what a user is to write.
 func (s *setting) schemaOf() schema {
 	out := maps.Clone(s.schema)
 	out["description"] = s.want + "; " + s.write(DefaultSettings()) + " if nothing is said"

@@ -15,33 +15,38 @@ import (
 // Settings and a line in the example drivers.yaml: reading, ranges, inheritance
 // and the test of the example follow from the row.
 var settings = []setting{
-	row("mode", ModeActive, oneOf(ModeActive, ModeObserve, ModePaused), func(s *Settings) *Mode { return &s.Mode }),
-	row("timeout", 2*time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Timeout }),
-	row("workers", 20, integer(1, 10000), func(s *Settings) *int { return &s.Workers }),
-	row("retry.initial", 500*time.Millisecond, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Initial }),
-	row("retry.max", time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Max }),
-	row("maxPerNode", 0, integer(0, 10000), func(s *Settings) *int { return &s.MaxPerNode }),
-	row("parallelMultiNode", true, boolean(), func(s *Settings) *bool { return &s.ParallelMultiNode }),
-	row("stuckAfter", 15*time.Minute, duration(time.Millisecond, 168*time.Hour), func(s *Settings) *time.Duration { return &s.StuckAfter }),
-	row("drift.interval", time.Minute, offOrDuration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Interval }),
-	row("drift.pageSize", 500, integer(0, 100000), func(s *Settings) *int { return &s.Drift.PageSize }),
-	row("drift.timeout", time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Timeout }),
-	row("drift.confirmations", 2, integer(1, 100), func(s *Settings) *int { return &s.Drift.Confirmations }),
-	row("drift.action", DriftReattach, oneOf(DriftReattach, DriftReport), func(s *Settings) *DriftAction { return &s.Drift.Action }),
-	row("defaultFSType", "", word(128), func(s *Settings) *string { return &s.DefaultFSType }),
-	row("probe.interval", 30*time.Second, duration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Interval }),
-	row("probe.timeout", 10*time.Second, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
-	row("kubeAPI.qps", 0, offOrNumber(0.1, 100000), func(s *Settings) *float64 { return &s.KubeAPI.QPS }),
-	row("kubeAPI.burst", 0, integer(0, 100000), func(s *Settings) *int { return &s.KubeAPI.Burst }),
-	row("lease.name", "", objectName(dnsSubdomain), func(s *Settings) *string { return &s.Lease.Name }).ofOneDriver(),
-	row("lease.namespace", "", objectName(dnsLabel), func(s *Settings) *string { return &s.Lease.Namespace }),
-	row("onForeignWriter", ForeignWriterWarn, oneOf(ForeignWriterWarn, ForeignWriterPause), func(s *Settings) *ForeignWriterAction { return &s.OnForeignWriter }),
-	row("insecure", false, boolean(), func(s *Settings) *bool { return &s.Insecure }),
+	field("mode", ModeActive, oneOf(ModeActive, ModeObserve, ModePaused), func(s *Settings) *Mode { return &s.Mode }),
+	field("timeout", 2*time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Timeout }),
+	field("workers", 20, integer(1, 10000), func(s *Settings) *int { return &s.Workers }),
+	field(retryInitial, 500*time.Millisecond, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Initial }),
+	field(retryMax, time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Max }),
+	field("maxPerNode", 0, integer(0, 10000), func(s *Settings) *int { return &s.MaxPerNode }),
+	field("parallelMultiNode", true, boolean(), func(s *Settings) *bool { return &s.ParallelMultiNode }),
+	field("stuckAfter", 15*time.Minute, duration(time.Millisecond, 168*time.Hour), func(s *Settings) *time.Duration { return &s.StuckAfter }),
+	field("drift.interval", time.Minute, offOrDuration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Interval }),
+	field("drift.pageSize", 500, integer(0, 100000), func(s *Settings) *int { return &s.Drift.PageSize }),
+	field("drift.timeout", time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Timeout }),
+	field("drift.confirmations", 2, integer(1, 100), func(s *Settings) *int { return &s.Drift.Confirmations }),
+	field("drift.action", DriftReattach, oneOf(DriftReattach, DriftReport), func(s *Settings) *DriftAction { return &s.Drift.Action }),
+	field("defaultFSType", "", word(128), func(s *Settings) *string { return &s.DefaultFSType }),
+	field("probe.interval", 30*time.Second, duration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Interval }),
+	field("probe.timeout", 10*time.Second, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
+	field("kubeAPI.qps", 0, offOrNumber(0.1, 100000), func(s *Settings) *float64 { return &s.KubeAPI.QPS }),
+	field("kubeAPI.burst", 0, integer(0, 100000), func(s *Settings) *int { return &s.KubeAPI.Burst }),
+	field("lease.name", "", dnsSubdomain(), func(s *Settings) *string { return &s.Lease.Name }).ofOneDriver(),
+	field("lease.namespace", "", dnsLabel(), func(s *Settings) *string { return &s.Lease.Namespace }),
+	field("onForeignWriter", ForeignWriterWarn, oneOf(ForeignWriterWarn, ForeignWriterPause), func(s *Settings) *ForeignWriterAction { return &s.OnForeignWriter }),
+	field("insecure", false, boolean(), func(s *Settings) *bool { return &s.Insecure }),
 }
 
-// orders is every pair of settings of which one may not exceed the other.
-var orders = []order{
-	{lower: "retry.initial", upper: "retry.max", holds: func(s Settings) bool { return s.Retry.Initial <= s.Retry.Max }},
+// The keys of the settings of which one may not exceed the other.
+const retryInitial, retryMax = "retry.initial", "retry.max"
+
+func (r Retry) check() error {
+	if r.Max < r.Initial {
+		return fmt.Errorf("%s: must not be below %s", retryMax, retryInitial)
+	}
+	return nil
 }
 
 // setting is one setting of a driver.
@@ -56,22 +61,22 @@ type setting struct {
 	check      func(s Settings) error // that read takes it
 }
 
-// row makes a setting from its key, its default, its kind and its field.
-func row[T any](key string, byDefault T, k kind[T], field func(*Settings) *T) setting {
+// field makes a setting from its key, its default, the type of its value and its place.
+func field[T any](key string, byDefault T, v valueType[T], in func(*Settings) *T) setting {
 	return setting{
 		key:        key,
-		want:       k.want,
-		schema:     k.schema,
-		setDefault: func(s *Settings) { *field(s) = byDefault },
+		want:       v.want,
+		schema:     v.schema,
+		setDefault: func(s *Settings) { *in(s) = byDefault },
 		read: func(n *yaml.Node, s *Settings) error {
-			value, err := k.read(n)
+			value, err := v.read(n)
 			if err == nil {
-				*field(s) = value
+				*in(s) = value
 			}
 			return err
 		},
-		write: func(s Settings) string { return k.write(*field(&s)) },
-		check: func(s Settings) error { return k.check(*field(&s)) },
+		write: func(s Settings) string { return v.write(*in(&s)) },
+		check: func(s Settings) error { return v.check(*in(&s)) },
 	}
 }
 
@@ -79,12 +84,6 @@ func row[T any](key string, byDefault T, k kind[T], field func(*Settings) *T) se
 func (s setting) ofOneDriver() setting {
 	s.single = true
 	return s
-}
-
-// order says that the setting lower may not exceed the setting upper.
-type order struct {
-	lower, upper string
-	holds        func(s Settings) bool
 }
 
 // DefaultSettings returns the settings of a driver about which nothing was said.
@@ -104,11 +103,7 @@ func (s Settings) Check() error {
 			problems = append(problems, fmt.Errorf("%s: %w", settings[i].key, err))
 		}
 	}
-	for i := range orders {
-		if !orders[i].holds(s) {
-			problems = append(problems, fmt.Errorf("%s: must not be below %s", orders[i].upper, orders[i].lower))
-		}
-	}
+	problems = append(problems, s.Retry.check())
 	return errors.Join(problems...)
 }
 
@@ -146,9 +141,9 @@ func settingKeys(which func(s *setting) bool) []string {
 	return some
 }
 
-// level is the settings that hold at one place of a file, in defaults or in the
-// entry of a driver, and where each of them was written.
-type level struct {
+// scope is the settings that hold in one mapping of a file, defaults or the entry of a
+// driver, and where each of them was written.
+type scope struct {
 	Settings
 	origins map[string]origin // by key; none for a built-in default
 }
@@ -159,60 +154,56 @@ type origin struct {
 	ok   bool // it could be read
 }
 
-// settings reads what a mapping says on top of the outer level, which stays as
+// settings reads what a mapping says on top of the outer scope, which stays as
 // it is. A namespace "" is that of the program.
-func (p *parser) settings(o object, outer level) level {
-	l := level{Settings: outer.Settings, origins: maps.Clone(outer.origins)}
-	if l.origins == nil {
-		l.origins = map[string]origin{}
-	}
+func (p *parser) settings(o object, outer scope) scope {
+	s := scope{Settings: outer.Settings, origins: map[string]origin{}}
+	maps.Copy(s.origins, outer.origins)
 	for i := range settings {
 		key := settings[i].key
 		value, written := o.values[key]
 		if !written {
 			continue
 		}
-		err := settings[i].read(value, &l.Settings)
+		err := settings[i].read(value, &s.Settings)
 		if err != nil {
 			p.report(value.Line, o.child(key), err.Error())
 		}
-		l.origins[key] = origin{line: value.Line, ok: err == nil}
+		s.origins[key] = origin{line: value.Line, ok: err == nil}
 	}
-	l.Lease.Namespace = cmp.Or(l.Lease.Namespace, p.base.Lease.Namespace)
-	for i := range orders {
-		p.checkOrder(&orders[i], o, l)
-	}
-	p.doubtSettings(o, l)
-	return l
+	s.Lease.Namespace = cmp.Or(s.Lease.Namespace, p.base.Lease.Namespace)
+	p.checkRetry(o, s)
+	p.warnSettings(o, s)
+	return s
 }
 
-// checkOrder reports a broken order at the value that was written at this level:
-// what the outer level says was checked there.
-func (p *parser) checkOrder(rule *order, o object, l level) {
-	if rule.holds(l.Settings) || !l.readable(rule.lower) || !l.readable(rule.upper) {
+// checkRetry reports a retry.max below retry.initial at the one that was written in this
+// mapping: what the outer scope says was checked there.
+func (p *parser) checkRetry(o object, s scope) {
+	if s.Retry.check() == nil || !s.readable(retryInitial) || !s.readable(retryMax) {
 		return
 	}
-	if value, written := o.values[rule.upper]; written {
-		p.reportf(value.Line, o.child(rule.upper), "must not be below %s: raise one or lower the other", l.describe(rule.lower))
-	} else if value, written := o.values[rule.lower]; written {
-		p.reportf(value.Line, o.child(rule.lower), "must not be above %s: lower one or raise the other", l.describe(rule.upper))
+	if value, written := o.values[retryMax]; written {
+		p.reportf(value.Line, o.child(retryMax), "must not be below %s: raise one or lower the other", s.describe(retryInitial))
+	} else if value, written := o.values[retryInitial]; written {
+		p.reportf(value.Line, o.child(retryInitial), "must not be above %s: lower one or raise the other", s.describe(retryMax))
 	}
 }
 
-// readable says whether the value of a setting is the one that was meant.
-func (l *level) readable(key string) bool {
-	from, written := l.origins[key]
+// readable reports whether the value of a setting is the one that was meant.
+func (s *scope) readable(key string) bool {
+	from, written := s.origins[key]
 	return !written || from.ok
 }
 
 // describe names a setting with its value and its origin.
-func (l *level) describe(key string) string {
+func (s *scope) describe(key string) string {
 	i := indexOf(key)
-	value, where := settings[i].write(l.Settings), "by default"
+	value, where := settings[i].write(s.Settings), "by default"
 	if value != settings[i].write(DefaultSettings()) {
 		where = "by a flag"
 	}
-	if from, written := l.origins[key]; written {
+	if from, written := s.origins[key]; written {
 		where = fmt.Sprintf("line %d", from.line)
 	}
 	return fmt.Sprintf("%s, which is %s (%s)", key, value, where)

@@ -7,13 +7,14 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
 
 // Times of a Single.
 const (
 	singleAskAgain = time.Second
-	singleSayAgain = time.Minute
+	singleLogAgain = time.Minute
 )
 
 // SingleOptions of a Single.
@@ -31,8 +32,8 @@ type SingleOptions struct {
 }
 
 // Single is the ConfigSource of one driver of which nothing but the endpoint is
-// known. It asks there for the name until somebody answers, for ever. A driver that
-// is known stays: that it is away is no reason to serve none.
+// known. It asks there for the name until a driver answers. A driver that is known
+// stays, also while it does not answer.
 type Single struct {
 	options SingleOptions
 
@@ -54,7 +55,7 @@ func NewSingle(o SingleOptions) (*Single, error) {
 	return &Single{options: o, config: &Config{drivers: Snapshot{}, defaults: o.Settings}}, nil
 }
 
-// Name implements Source.
+// Name implements ConfigSource.
 func (s *Single) Name() string { return s.options.Source }
 
 // Config implements ConfigSource: no driver until its name is known.
@@ -64,55 +65,32 @@ func (s *Single) Config() *Config {
 	return s.config
 }
 
-// Run implements Source. The first set comes at once, and is empty if nobody has
-// told the name yet.
-func (s *Single) Run(ctx context.Context, out chan<- []Driver) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	defer cancel()
-	box := outbox{out: out}
-	box.put(s.Config().drivers.list())
-	known := make(chan struct{})
-	asking.Go(func() {
-		if s.learn(ctx) {
-			close(known)
-		}
-	})
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case box.channel() <- box.latest:
-			box.sent()
-		case <-known:
-			known = nil
-			box.put(s.Config().drivers.list())
-		}
-	}
-}
-
-// learn asks for the name until it is known. It returns false if ctx ended before.
-func (s *Single) learn(ctx context.Context) bool {
+// Run implements ConfigSource.
+func (s *Single) Run(ctx context.Context, changed func()) error {
 	logger := klog.FromContext(ctx)
-	said := complaint{every: singleSayAgain}
-	for len(s.Config().drivers) == 0 {
+	var last string // the problem that was logged last
+	var loggedAt time.Time
+	learn := func(ctx context.Context) (done bool, _ error) {
+		if len(s.Config().drivers) > 0 {
+			return true, nil
+		}
 		name, err := s.ask(ctx)
 		if err == nil {
 			logger.Info("The driver told its name", "driver", name, "endpoint", s.options.Endpoint)
 			s.use(name)
-			return true
+			changed()
+			return true, nil
 		}
-		if ctx.Err() == nil && said.isDue(err, time.Now()) {
+		if ctx.Err() == nil && (err.Error() != last || time.Since(loggedAt) >= singleLogAgain) {
+			last, loggedAt = err.Error(), time.Now()
 			logger.Info("The driver has not told its name yet, asking it again", "endpoint", s.options.Endpoint, "problem", err)
 		}
-		select {
-		case <-time.After(singleAskAgain):
-		case <-ctx.Done():
-			return false
-		}
+		return false, nil
 	}
-	return true
+	if wait.PollUntilContextCancel(ctx, singleAskAgain, true, learn) == nil {
+		<-ctx.Done()
+	}
+	return nil
 }
 
 // ask asks once for a name that a driver can have.
@@ -136,20 +114,4 @@ func (s *Single) use(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.config = config
-}
-
-// complaint says when a problem is to be logged that comes again and again: when it
-// is another one, and from time to time.
-type complaint struct {
-	every time.Duration
-	last  string
-	at    time.Time
-}
-
-func (c *complaint) isDue(problem error, now time.Time) bool {
-	if problem.Error() == c.last && now.Sub(c.at) < c.every {
-		return false
-	}
-	c.last, c.at = problem.Error(), now
-	return true
 }

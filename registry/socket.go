@@ -1,100 +1,94 @@
 package registry
 
 import (
+	"context"
+	"maps"
 	"os"
+	"slices"
 	"time"
 )
 
-// socket is one socket of a glob.
+// socket is one process that listens on a socket of a glob. When the file is made anew,
+// another process listens there: the socket is replaced by another one.
 type socket struct {
 	endpoint Endpoint
-	file     os.FileInfo   // as it was seen last
-	name     string        // of the driver that answered last; "" if none ever has
-	tried    bool          // it was asked, and that has ended
-	asking   bool          // it is being asked
-	askAt    time.Time     // when it is to be asked next
-	delay    time.Duration // after the last failure; doubles with each
-	goneAt   time.Time     // since when it is gone; zero while it is there
+	file     os.FileInfo
+	cancel   context.CancelFunc // ends asking it
+	name     string             // of the driver that answered last, here or before; "" if none ever has
+	answered bool               // with a name or an error
+	goneAt   time.Time          // since when the file is gone; zero while it is there
 }
 
-// question is a socket to be asked, with the file that it is then.
-type question struct {
-	*socket
-	file os.FileInfo
-}
+// sockets are the sockets of a glob.
+type sockets map[Endpoint]*socket
 
-// see takes in which sockets there are now.
-func (s sockets) see(found map[Endpoint]os.FileInfo, now time.Time, o SocketOptions) {
-	for endpoint, file := range found {
-		one := s[endpoint]
-		if one == nil {
-			s[endpoint] = &socket{endpoint: endpoint, file: file, askAt: now}
+// update takes in which sockets there are now. It returns those that are to be asked from
+// now on, and ends the asking of those that are gone. A driver is forgotten when its
+// socket has been gone for the time away.
+func (s sockets) update(files map[Endpoint]os.FileInfo, now time.Time, away time.Duration) (added []*socket) {
+	for endpoint, file := range files {
+		before := s[endpoint]
+		if before != nil && before.goneAt.IsZero() && isSameSocket(before.file, file) {
 			continue
 		}
-		if !one.goneAt.IsZero() || !sameSocket(one.file, file) {
-			// Another process, perhaps of another driver.
-			one.askAt, one.delay = now, 0
+		next := &socket{endpoint: endpoint, file: file}
+		if before != nil {
+			before.cancel()
+			next.name = before.name
 		}
-		one.file, one.goneAt = file, time.Time{}
+		s[endpoint] = next
+		added = append(added, next)
 	}
-	for endpoint, one := range s {
-		if found[endpoint] != nil {
+	for endpoint, gone := range s {
+		if files[endpoint] != nil {
 			continue
 		}
-		if one.goneAt.IsZero() {
-			one.goneAt = now
+		if gone.goneAt.IsZero() {
+			gone.cancel()
+			gone.goneAt = now
 		}
-		if one.name == "" || now.Sub(one.goneAt) >= o.Away {
+		if gone.name == "" || now.Sub(gone.goneAt) >= away {
 			delete(s, endpoint)
 		}
 	}
+	return added
 }
 
-// sameSocket says whether a socket was not made anew. The number of a file alone
+// isSameSocket reports whether a socket was not made anew. The number of a file alone
 // may be given again at once.
-func sameSocket(a, b os.FileInfo) bool {
+func isSameSocket(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime())
 }
 
-// toAsk returns the sockets whose time has come, and takes them for being asked.
-func (s sockets) toAsk(now time.Time) []question {
-	var due []question
-	for _, one := range s {
-		if one.asking || !one.goneAt.IsZero() || now.Before(one.askAt) {
-			continue
-		}
-		one.asking = true
-		due = append(due, question{socket: one, file: one.file})
-	}
-	return due
-}
-
-// hear takes in what came of asking a socket.
-func (s sockets) hear(a answer, now time.Time, o SocketOptions) {
-	one := a.from
-	one.asking = false
-	if s[one.endpoint] != one {
-		return // it is gone for good
-	}
-	one.tried = true
-	if !sameSocket(a.file, one.file) {
-		one.askAt = now // the answer is of a process that has ended
+// answer takes in what came of asking a socket. An answer of a process that has ended
+// does not count.
+func (s sockets) answer(a answer) {
+	if s[a.from.endpoint] != a.from || !a.from.goneAt.IsZero() {
 		return
 	}
-	if a.err != nil {
-		one.delay = min(max(2*one.delay, o.Poll), o.AskAgain)
-		one.askAt = now.Add(one.delay)
-		return
+	a.from.answered = true
+	if a.err == nil {
+		a.from.name = a.name
 	}
-	one.name, one.delay, one.askAt = a.name, 0, now.Add(o.AskAgain)
 }
 
-// unknown says whether there is a socket of which nothing was heard yet.
-func (s sockets) unknown() bool {
+// allAnswered reports whether every socket has answered.
+func (s sockets) allAnswered() bool {
 	for _, one := range s {
-		if !one.tried {
-			return true
+		if !one.answered {
+			return false
 		}
 	}
-	return false
+	return true
+}
+
+// drivers returns the drivers that are known, in order of path.
+func (s sockets) drivers() []Driver {
+	var drivers []Driver
+	for _, endpoint := range slices.Sorted(maps.Keys(s)) {
+		if name := s[endpoint].name; name != "" {
+			drivers = append(drivers, Driver{Name: name, Endpoint: endpoint, Source: "socket " + endpoint.Address()})
+		}
+	}
+	return drivers
 }

@@ -1,13 +1,12 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -44,19 +43,15 @@ func (o SocketOptions) withDefaults() (SocketOptions, error) {
 	if err := checkGlob(o.Glob); err != nil {
 		return o, fmt.Errorf("registry: SocketOptions.Glob: %w", err)
 	}
-	for _, d := range []struct {
-		value     *time.Duration
-		byDefault time.Duration
-	}{
-		{&o.Poll, defaultSocketPoll}, {&o.AskTimeout, defaultAskTimeout}, {&o.AskAgain, defaultAskAgain}, {&o.Away, defaultAway},
-	} {
-		if *d.value < 0 {
-			return o, fmt.Errorf("registry: a duration in SocketOptions is %v, it must not be negative", *d.value)
-		}
-		if *d.value == 0 {
-			*d.value = d.byDefault
+	for _, d := range []time.Duration{o.Poll, o.AskTimeout, o.AskAgain, o.Away} {
+		if d < 0 {
+			return o, fmt.Errorf("registry: a duration in SocketOptions is %v, it must not be negative", d)
 		}
 	}
+	o.Poll = cmp.Or(o.Poll, defaultSocketPoll)
+	o.AskTimeout = cmp.Or(o.AskTimeout, defaultAskTimeout)
+	o.AskAgain = cmp.Or(o.AskAgain, defaultAskAgain)
+	o.Away = cmp.Or(o.Away, defaultAway)
 	return o, nil
 }
 
@@ -81,65 +76,87 @@ func NewSocketSource(o SocketOptions) (Source, error) {
 func (s socketSource) Name() string { return "sockets " + s.options.Glob }
 
 // Run implements Source.
-func (s socketSource) Run(ctx context.Context, out chan<- []Driver) error {
-	logger := klog.FromContext(ctx)
+func (s socketSource) Run(ctx context.Context, send func([]Driver)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	defer cancel()
+	send = sendChanges(send)
 	answers := make(chan answer)
-	box := outbox{out: out}
 	known := sockets{}
+	update := func() {
+		for _, one := range known.update(s.scan(), time.Now(), s.options.Away) {
+			var askCtx context.Context
+			askCtx, one.cancel = context.WithCancel(ctx)
+			asking.Go(func() { s.ask(askCtx, one, answers) })
+		}
+	}
 	poll := time.NewTicker(s.options.Poll)
 	defer poll.Stop()
-	known.see(s.scan(), time.Now(), s.options)
-	for waited := false; ; {
-		for _, one := range known.toAsk(time.Now()) {
-			asking.Go(func() { s.ask(ctx, one, answers) })
-		}
-		if waited || !known.unknown() || box.filled {
-			box.put(known.drivers())
+	update()
+	for complete := false; ; {
+		if complete = complete || known.allAnswered(); complete {
+			send(known.drivers())
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case box.channel() <- box.latest:
-			box.sent()
 		case a := <-answers:
-			if a.err != nil {
-				verbosity := 2
-				if a.from.delay == 0 { // the first failure, of which nobody else would tell
-					verbosity = 0
-				}
-				logger.V(verbosity).Info("A socket did not tell its driver, asking it again and again", "endpoint", a.from.endpoint, "problem", a.err)
-			}
-			known.hear(a, time.Now(), s.options)
+			known.answer(a)
 		case <-poll.C:
-			waited = true
-			known.see(s.scan(), time.Now(), s.options)
+			complete = true // a driver that hangs does not delay the others for longer
+			update()
 		}
 	}
 }
 
-// answer is what came of asking a socket.
+// answer is what came of asking a socket for the name of its driver.
 type answer struct {
 	from *socket
-	file os.FileInfo // the socket that was asked
 	name string
 	err  error
 }
 
-func (s socketSource) ask(ctx context.Context, q question, answers chan<- answer) {
-	callCtx, cancel := context.WithTimeout(ctx, s.options.AskTimeout)
+// ask asks a socket for the name of its driver, again and again until ctx ends: after an
+// answer for the time AskAgain, after an error sooner, with a delay that doubles.
+func (s socketSource) ask(ctx context.Context, one *socket, answers chan<- answer) {
+	logger := klog.FromContext(ctx)
+	delay := time.Duration(0) // zero unless the last answer was an error
+	for {
+		name, err := s.askOnce(ctx, one.endpoint)
+		select {
+		case answers <- answer{from: one, name: name, err: err}:
+		case <-ctx.Done():
+			return
+		}
+		wait := s.options.AskAgain
+		if err == nil {
+			delay = 0
+		} else {
+			verbosity := 2
+			if delay == 0 { // the first error, which nobody else would report
+				verbosity = 0
+			}
+			logger.V(verbosity).Info("A socket did not tell its driver, asking it again and again", "endpoint", one.endpoint, "problem", err)
+			delay = min(max(2*delay, s.options.Poll), s.options.AskAgain)
+			wait = delay
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s socketSource) askOnce(ctx context.Context, endpoint Endpoint) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.AskTimeout)
 	defer cancel()
-	name, err := s.options.Ask(callCtx, q.socket.endpoint)
+	name, err := s.options.Ask(ctx, endpoint)
 	if err == nil && name == "" {
 		err = errors.New("the driver has no name")
 	}
-	select {
-	case answers <- answer{from: q.socket, file: q.file, name: name, err: err}:
-	case <-ctx.Done():
-	}
+	return name, err
 }
 
 // scan returns the sockets that there are, by their endpoints. What cannot be an
@@ -157,18 +174,4 @@ func (s socketSource) scan() map[Endpoint]os.FileInfo {
 		}
 	}
 	return found
-}
-
-// sockets is what is known of the sockets of a glob.
-type sockets map[Endpoint]*socket
-
-// drivers returns the drivers that are known, in order of path.
-func (s sockets) drivers() []Driver {
-	var drivers []Driver
-	for _, endpoint := range slices.Sorted(maps.Keys(s)) {
-		if name := s[endpoint].name; name != "" {
-			drivers = append(drivers, Driver{Name: name, Endpoint: endpoint, Source: "socket " + endpoint.Address()})
-		}
-	}
-	return drivers
 }

@@ -5,53 +5,60 @@ import (
 	"errors"
 	"io"
 	"regexp"
-	"sort"
 	"strconv"
-	"strings"
 
 	"gopkg.in/yaml.v3"
 )
 
-// yamlPosition is how package yaml begins its errors. It counts the lines from 0
-// in some, and means where the surrounding mapping begins in others.
+// yamlPosition is how package yaml begins its errors. The line is that of the surrounding
+// value in most of them, not the one with the problem.
 var yamlPosition = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax reports the error that package yaml found in a file.
-func (p *parser) syntax(data []byte, err error) {
-	problem := yamlProblem(err)
-	lines := bytes.SplitAfter(data, []byte("\n"))
-	// The line is the one from which on the beginning of the file has this problem.
-	line := searchNear(yamlLine(err)-1, len(lines), func(last int) bool {
-		return yamlProblem(yamlError(bytes.Join(lines[:last+1], nil))) == problem
-	})
+// openQuote is the problem of a quote without its end, for which yaml names the line of
+// its beginning.
+const openQuote = "found unexpected end of stream"
+
+// lineReader hands out a text line by line, and so shows how far package yaml has read.
+type lineReader struct {
+	lines [][]byte
+	read  int    // lines that were handed out
+	rest  []byte // of the last of them
+}
+
+// Read implements io.Reader.
+func (r *lineReader) Read(b []byte) (int, error) {
+	if len(r.rest) == 0 {
+		if r.read == len(r.lines) {
+			return 0, io.EOF
+		}
+		r.rest = r.lines[r.read]
+		r.read++
+	}
+	n := copy(b, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// syntax reports the error that package yaml found when it had read so far.
+func (p *parser) syntax(r *lineReader, err error) {
+	const readAhead = 100 // lines, at most
+	problem, line := yamlProblem(err), r.read
+	if named := yamlPosition.FindStringSubmatch(err.Error()); problem == openQuote && named[1] != "" {
+		line, _ = strconv.Atoi(named[1])
+		line = min(line, r.read)
+	}
+	// yaml reads ahead: the line is the first one with which the text has this problem.
+	for range readAhead {
+		if line <= 1 || yamlProblem(yamlError(r.lines[:line-1])) != problem {
+			break
+		}
+		line--
+	}
 	hint := ""
-	if line < len(lines) && strings.HasPrefix(strings.TrimLeft(string(lines[line]), " "), "\t") {
+	if bytes.HasPrefix(bytes.TrimLeft(r.lines[line-1], " "), []byte("\t")) {
 		hint = " (indent with spaces, not with tabs)"
 	}
-	p.report(min(line, len(lines)-1)+1, "", "this is no YAML: "+problem+hint)
-}
-
-// searchNear is sort.Search, which is soon done if the result is near a guess.
-func searchNear(guess, n int, is func(int) bool) int {
-	low := max(min(guess, n)-1, 0)
-	if low > 0 && is(low-1) {
-		return sort.Search(low-1, is)
-	}
-	high := low
-	for step := 1; high < n && !is(high); step *= 2 {
-		low, high = high+1, high+step
-	}
-	high = min(high, n)
-	return low + sort.Search(high-low, func(i int) bool { return is(low + i) })
-}
-
-// yamlLine is the line that an error of package yaml names; 0 if it names none.
-func yamlLine(err error) int {
-	line := 0
-	if found := yamlPosition.FindStringSubmatch(err.Error()); found != nil {
-		line, _ = strconv.Atoi(found[1])
-	}
-	return line
+	p.report(line, "", "this is no YAML: "+problem+hint)
 }
 
 // yamlProblem is the message of an error of package yaml without its position.
@@ -62,9 +69,9 @@ func yamlProblem(err error) string {
 	return yamlPosition.ReplaceAllString(err.Error(), "")
 }
 
-// yamlError returns the error that package yaml finds in a file.
-func yamlError(data []byte) error {
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
+// yamlError returns the first error that package yaml finds in a text.
+func yamlError(lines [][]byte) error {
+	decoder := yaml.NewDecoder(&lineReader{lines: lines})
 	for {
 		var document yaml.Node
 		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {

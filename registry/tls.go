@@ -20,12 +20,11 @@ type TLS struct {
 	ServerName string // domain name or IP address that the driver's certificate must be for
 }
 
-// Enabled says that there is TLS.
+// Enabled reports whether there is TLS.
 func (t TLS) Enabled() bool { return t != TLS{} }
 
-// CheckTransport says what keeps a connection to the driver from being one that
-// secrets may be sent over: TCP to another machine without TLS, unless that was
-// asked for.
+// CheckTransport returns an error if no secrets may be sent over a connection to the
+// driver: TCP to another machine without TLS, unless Insecure allows it.
 func (d Driver) CheckTransport() error {
 	if d.TLS.Enabled() || d.Insecure || d.Endpoint.IsLocal() {
 		return nil
@@ -50,34 +49,23 @@ func (p *parser) tls(n *yaml.Node, path string, endpoint Endpoint) TLS {
 		KeyFile:    p.absoluteFile(o, "keyFile", "/tls/tls.key"),
 		ServerName: endpoint.Host(),
 	}
-	if _, written := o.values["serverName"]; !written {
-		return t
+	if _, written := o.values["serverName"]; written {
+		t.ServerName = p.text(o, "serverName", "the name in the certificate of the driver", checkServerName)
 	}
-	name, ok := p.requiredString(o, "serverName", "the name in the certificate of the driver")
-	if !ok {
-		return t
-	}
+	return t
+}
+
+func checkServerName(name string) error {
 	canonical, err := canonicalHost(name)
 	if err == nil && canonical != name {
 		err = fmt.Errorf("%s is another way to write %s: write that", quote(name), canonical)
 	}
-	if err != nil {
-		p.report(o.values["serverName"].Line, o.child("serverName"), err.Error())
-	}
-	t.ServerName = name
-	return t
+	return err
 }
 
 // absoluteFile reads a key that must be the absolute path of a file.
 func (p *parser) absoluteFile(o object, key, example string) string {
-	s, ok := p.requiredString(o, key, "the absolute path of a file like "+example)
-	if !ok {
-		return ""
-	}
-	if err := checkFile(s, example); err != nil {
-		p.report(o.values[key].Line, o.child(key), err.Error())
-	}
-	return s
+	return p.text(o, key, "the absolute path of a file like "+example, func(s string) error { return checkFile(s, example) })
 }
 
 func checkFile(s, example string) error {
@@ -96,7 +84,7 @@ func checkFile(s, example string) error {
 
 // transport reads what secures the connection to a driver, of which endpoint and
 // settings were read, and reports what does not go together.
-func (p *parser) transport(o object, d Driver, l level) Driver {
+func (p *parser) transport(o object, d Driver, s scope) Driver {
 	n, written := o.values["tls"]
 	if written {
 		d.TLS = p.tls(n, o.child("tls"), d.Endpoint)
@@ -107,7 +95,7 @@ func (p *parser) transport(o object, d Driver, l level) Driver {
 		p.report(own.Line, o.child("insecure"), "contradicts tls: remove one of them")
 	case written && d.Endpoint.Network() == "unix":
 		p.report(n.Line, o.child("tls"), "a unix socket has no TLS: remove it")
-	case !written && !o.misspelt["tls"] && !o.misspelt["insecure"] && d.Endpoint != "" && l.readable("insecure"):
+	case !written && !o.misspelt["tls"] && !o.misspelt["insecure"] && d.Endpoint != "" && s.readable("insecure"):
 		if err := d.CheckTransport(); err != nil {
 			p.report(o.values["endpoint"].Line, o.child("endpoint"), err.Error())
 		}
@@ -115,6 +103,6 @@ func (p *parser) transport(o object, d Driver, l level) Driver {
 	if written {
 		d.Insecure = false // of the defaults: what the entry says goes before them
 	}
-	p.doubtTransport(o, d)
+	p.warnTransport(o, d)
 	return d
 }

@@ -1,15 +1,13 @@
 package registry
 
 import (
-	"cmp"
-	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
 )
 
-// Warning is something in a drivers.yaml that is allowed and probably not meant, or
+// Warning names something in a drivers.yaml that is allowed but probably not meant, or
 // not safe. It changes nothing.
 type Warning Error
 
@@ -20,29 +18,28 @@ func (w Warning) String() string {
 	return e.Error()
 }
 
-// Log says it to whoever reads the log of a program that goes on all the same.
+// Log logs the warning.
 func (w Warning) Log(logger klog.Logger) {
 	logger.Info("Warning: something in the config is doubtful", "warning", w.String())
 }
 
-// isLike says that two warnings are the same to people: lines move.
+// isLike reports whether two warnings are the same to people: lines move.
 func (w Warning) isLike(other Warning) bool {
 	w.Line = other.Line
 	return w == other
 }
 
-// Warnings returns what is doubtful in the file, in order of line. It is not to be
-// changed.
+// Warnings returns the warnings of the file, in order of line. It is not to be changed.
 func (c *Config) Warnings() []Warning { return c.warnings }
 
-// doubt is a value of a setting that is doubtful where it is written.
-type doubt struct {
+// settingWarning is a warning where a setting is written with a certain value.
+type settingWarning struct {
 	key     string
-	is      func(s Settings) bool
+	applies func(s Settings) bool
 	message string
 }
 
-var doubts = []doubt{
+var settingWarnings = []settingWarning{
 	{"timeout", func(s Settings) bool { return s.Timeout < 15*time.Second },
 		"clouds often take longer than 15s to attach, and a call that is cut off leaves them working: raise it if this is one"},
 	{"workers", func(s Settings) bool { return s.Workers > 1000 },
@@ -51,32 +48,32 @@ var doubts = []doubt{
 		"has no effect while kubeAPI.qps is 0: write kubeAPI.qps, or remove it"},
 }
 
-// doubtSettings warns of what was written at one place and could be read.
-func (p *parser) doubtSettings(o object, l level) {
-	for _, d := range doubts {
-		if n, written := o.values[d.key]; written && l.readable(d.key) && d.is(l.Settings) {
-			p.warn(n.Line, o.child(d.key), d.message)
+// warnSettings warns of settings that were written in one mapping and could be read.
+func (p *parser) warnSettings(o object, s scope) {
+	for _, w := range settingWarnings {
+		if n, written := o.values[w.key]; written && s.readable(w.key) && w.applies(s.Settings) {
+			p.warn(n.Line, o.child(w.key), w.message)
 		}
 	}
 }
 
-// doubtDefaults warns of what is doubtful in defaults only.
-func (p *parser) doubtDefaults(o object, s Settings) {
+// warnDefaults warns of settings that are a risk in defaults only.
+func (p *parser) warnDefaults(o object, s Settings) {
 	if n, written := o.values["insecure"]; written && s.Insecure {
 		p.warn(n.Line, o.child("insecure"), "every tcp:// endpoint may go without tls, those of drivers that are discovered too: write it at the drivers that need it")
 	}
 }
 
-// doubtName warns of a driver for which csi-attacher cannot have a lease.
-func (p *parser) doubtName(o object, d Driver) {
+// warnName warns of a driver for which csi-attacher cannot have a lease.
+func (p *parser) warnName(o object, d Driver) {
 	if d.Lease.Name == "" && d.Name != strings.ToLower(d.Name) {
 		p.warn(o.values["name"].Line, o.child("name"),
 			"a Lease can have no capitals in its name, so that this driver's is "+LeaseName(d.Name)+", which no csi-attacher knows: stop others that attach its volumes, or write lease.name")
 	}
 }
 
-// doubtTransport warns of an endpoint over which everybody can listen.
-func (p *parser) doubtTransport(o object, d Driver) {
+// warnTransport warns of an endpoint over which everybody can listen.
+func (p *parser) warnTransport(o object, d Driver) {
 	own, insecureHere := o.values["insecure"]
 	insecureHere = insecureHere && d.Insecure
 	endpoint, written := o.values["endpoint"]
@@ -94,8 +91,4 @@ func (p *parser) doubtTransport(o object, d Driver) {
 
 func (p *parser) warn(line int, path, message string) {
 	p.warnings = append(p.warnings, Warning{File: p.file, Line: line, Path: path, Message: message})
-}
-
-func sortWarnings(all []Warning) {
-	slices.SortStableFunc(all, func(a, b Warning) int { return cmp.Compare(a.Line, b.Line) })
 }

@@ -1,0 +1,123 @@
+package registry
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"k8s.io/klog/v2"
+)
+
+// maxReadings is after how many readings a file that changes all the time is believed.
+const maxReadings = 10
+
+// Run implements ConfigSource. The file is read when something in its folder changes, and
+// at every poll, which finds what events miss.
+func (f *File) Run(ctx context.Context, changed func()) error {
+	logger := klog.FromContext(ctx)
+	w := fileFollower{path: f.options.Path, debounce: f.options.Debounce, used: f.Status().Hash, newWatcher: f.newWatcher}
+	w.watch(logger)
+	defer w.stop(logger)
+	poll := time.NewTicker(f.options.Poll)
+	defer poll.Stop()
+	w.expectChange() // it may have changed before it was watched
+	for {
+		var next *content
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.events:
+			w.expectChange()
+		case <-w.errors: // events may have been lost
+			w.expectChange()
+		case <-poll.C:
+			w.watch(logger)
+			w.expectChange()
+		case <-w.due:
+			next = w.read()
+		case <-f.reload:
+			next = w.believe(readContent(w.path))
+		}
+		if next != nil && f.apply(logger, *next) {
+			changed()
+		}
+	}
+}
+
+// fileFollower reads a file that somebody may be writing. It believes a content that is
+// the same in two readings with the debounce between them. It belongs to one goroutine.
+type fileFollower struct {
+	path     string
+	debounce time.Duration
+	used     string // id of the content that was believed last
+
+	due      <-chan time.Time // of the next reading; nil if no change is expected
+	readings int              // since a change was expected
+	seen     string           // id of the content of the last of them
+
+	newWatcher func() (*fsnotify.Watcher, error)
+	watcher    *fsnotify.Watcher     // of the folder; nil if there is none: then the poll finds changes
+	events     <-chan fsnotify.Event // of the watcher; nil without it
+	errors     <-chan error          // of the watcher; nil without it
+	problem    string                // of watching, that was logged last; "" if there is none
+}
+
+// expectChange has the file read soon.
+func (w *fileFollower) expectChange() {
+	if w.due == nil {
+		w.due = time.After(w.debounce)
+	}
+}
+
+// read reads the file. It returns a content that is new and believed, nil if there is none.
+func (w *fileFollower) read() *content {
+	c := readContent(w.path)
+	w.readings++
+	if c.id == w.used || c.id == w.seen || w.readings >= maxReadings {
+		return w.believe(c)
+	}
+	w.seen, w.due = c.id, time.After(w.debounce)
+	return nil
+}
+
+// believe ends the readings. It returns the content if it is new.
+func (w *fileFollower) believe(c content) *content {
+	w.due, w.readings, w.seen = nil, 0, ""
+	if c.id == w.used {
+		return nil
+	}
+	w.used = c.id
+	return &c
+}
+
+// watch watches the folder of the file if it is not watched: because it could not be
+// until now, or because the folder was replaced. A problem is logged when it is new.
+func (w *fileFollower) watch(logger klog.Logger) {
+	folder := filepath.Dir(w.path)
+	err := error(nil)
+	if w.watcher == nil {
+		w.watcher, err = w.newWatcher()
+	}
+	if err == nil {
+		w.events, w.errors = w.watcher.Events, w.watcher.Errors
+		err = w.watcher.Add(folder)
+	}
+	if err == nil {
+		w.problem = ""
+	} else if err.Error() != w.problem {
+		w.problem = err.Error()
+		logger.Info("Warning: a folder cannot be watched, changes in it are found more slowly, by reading it again and again",
+			"folder", folder, "problem", err)
+	}
+}
+
+// stop ends the watch and waits for its goroutine.
+func (w *fileFollower) stop(logger klog.Logger) {
+	if w.watcher == nil {
+		return
+	}
+	if err := w.watcher.Close(); err != nil {
+		logger.V(2).Info("Ending the watch of a folder went wrong", "folder", filepath.Dir(w.path), "problem", err)
+	}
+}
