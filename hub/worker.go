@@ -10,6 +10,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
@@ -69,7 +70,7 @@ func (d *driver) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 		d.tally.succeeded(operationOf(op), time.Since(e.Since()))
 	}
 	e.Retries = volume.Retries{}
-	d.table.NoteFailure(e, 0, "")
+	d.table.NoteFailure(e, 0, "", diagnosis.Cause{})
 	d.table.SetLost(va, false)
 	d.table.Changed(e) // what came meanwhile is looked at here
 	switch next, l := d.wanted(va.Name); {
@@ -185,10 +186,10 @@ func (d *driver) retry(ctx context.Context, e *volume.Entry, c *volume.Claim, op
 	if errors.Is(err, attach.ErrStale) {
 		d.refresh(ctx, name)
 	}
-	now, text := time.Now(), csiclient.Shorten(err.Error(), csiclient.MaxWords)
+	now, text, cause := time.Now(), csiclient.Shorten(err.Error(), csiclient.MaxWords), causeOf(err)
 	failures := e.Retries.Failed(op, now)
-	d.table.NoteFailure(e, failures, text)
-	d.tally.failedWith(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text}, time.Since(e.Since()))
+	d.table.NoteFailure(e, failures, text, cause)
+	d.tally.failedWith(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text, Cause: cause}, time.Since(e.Since()))
 	delay := backoff(d.desired.settings().Retry, failures, err, jitter)
 	changed := d.table.Changed(e)
 	next, l := d.wanted(name)

@@ -59,7 +59,10 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		}, summary: "6 tries in a row have failed, the next one is in 40s", do: "Node worker-1 has no such driver"},
 		"node gone":      {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `csinode "worker-1" not found: the node is gone` }, summary: "6 tries in a row have failed, the next one is in 40s", do: "Node worker-1 is gone"},
 		"secret missing": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `read secret ns/s for the call: secrets "s" not found` }, summary: "6 tries in a row have failed", do: "controllerPublishSecretRef"},
-		"volume gone":    {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `persistentvolume "pv-1" not found` }, summary: "6 tries in a row have failed", do: "PersistentVolume pv-1 is gone"},
+		"backend's words look like the hub's": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
+			a.LastError = `rpc error: code = PermissionDenied desc = csinode "worker-1" not found`
+		}, summary: "it answered PermissionDenied to ControllerPublishVolume", do: "credentials"},
+		"volume gone": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `persistentvolume "pv-1" not found` }, summary: "6 tries in a row have failed", do: "PersistentVolume pv-1 is gone"},
 		"volume recreated": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = `the handle of the attached volume is not known: persistentvolume "pv-1" was recreated with another one, "new", after`
 		}, summary: "6 tries in a row have failed", do: "PersistentVolume pv-1 is not the one"},

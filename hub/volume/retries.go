@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // Retries counts what has kept the work of an entry from success. It belongs to the worker that has
@@ -40,10 +41,10 @@ func (r *Retries) Away(session any) int {
 	return r.Aways
 }
 
-// NoteFailure notes how many tries of an entry have failed in a row, and the last error, to be
-// shown.
-func (t *Table) NoteFailure(e *Entry, failures int, text string) {
+// NoteFailure notes how many tries of an entry have failed in a row, and the last error with what
+// it means, to be shown.
+func (t *Table) NoteFailure(e *Entry, failures int, text string, cause diagnosis.Cause) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e.failures, e.failure = failures, text
+	e.failures, e.failure, e.cause = failures, text, cause
 }
