@@ -3,10 +3,12 @@ package hub
 import (
 	"time"
 
+	"google.golang.org/grpc/codes"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
@@ -114,11 +116,29 @@ func describeObject(a *status.Attachment, op attach.Operation, va *storagev1.Vol
 		a.State = status.Idle
 	}
 	if e := va.Status.AttachError; op == attach.Attaching && e != nil {
-		a.LastError = e.Message
+		describeError(a, e)
 	}
 	if e := va.Status.DetachError; op == attach.Detaching && e != nil {
-		a.LastError = e.Message
+		describeError(a, e)
 	}
+}
+
+// describeError fills in an error of the object, of which only the text is left.
+func describeError(a *status.Attachment, e *storagev1.VolumeError) {
+	a.LastError, a.LastErrorTime = e.Message, e.Time.Time
+	code := ""
+	if e.ErrorCode != nil {
+		code = codes.Code(*e.ErrorCode).String()
+	}
+	a.LastCause, _ = diagnosis.Parse(e.Message, code)
+}
+
+// causeOf returns what an error of an attach or a detach means.
+func causeOf(err error) diagnosis.Cause {
+	if isAway(err) {
+		return diagnosis.Cause{Verdict: diagnosis.CannotConnect}
+	}
+	return attach.CauseOf(err)
 }
 
 // describe fills in what the leader does for a VolumeAttachment.
@@ -134,7 +154,10 @@ func (l *leader) describe(a *status.Attachment, va *storagev1.VolumeAttachment, 
 	}
 	e, ok := l.table.Look(volume.ClaimKey(va.Name))
 	if a.Tries = e.Failures; e.Error != "" {
-		a.LastError = e.Error
+		if e.Error != a.LastError { // newer than what is in the object
+			a.LastErrorTime = time.Time{}
+		}
+		a.LastError, a.LastCause = e.Error, e.Cause
 	}
 	if a.Since.IsZero() && ok {
 		a.Since = e.Since

@@ -10,6 +10,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
@@ -68,7 +69,7 @@ func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 		l.counters.countSuccess(operationOf(op), time.Since(e.Since()))
 	}
 	e.Retries = volume.Retries{}
-	l.table.NoteFailure(e, 0, "")
+	l.table.NoteFailure(e, 0, "", diagnosis.Cause{})
 	l.table.SetLost(va, false)
 	l.table.ClearChanged(e) // changes that came meanwhile are looked at here
 	switch next, lane := l.wanted(va.Name); {
@@ -184,10 +185,10 @@ func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 	if errors.Is(err, attach.ErrStale) {
 		l.refresh(ctx, name)
 	}
-	now, text := time.Now(), csiclient.Shorten(err.Error(), csiclient.MaxWords)
+	now, text, cause := time.Now(), csiclient.Shorten(err.Error(), csiclient.MaxWords), causeOf(err)
 	failures := e.Retries.Failed(op, now)
-	l.table.NoteFailure(e, failures, text)
-	l.counters.countFailure(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text}, time.Since(e.Since()))
+	l.table.NoteFailure(e, failures, text, cause)
+	l.counters.countFailure(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text, Cause: cause}, time.Since(e.Since()))
 	delay := backoff(l.settings().Retry, failures, err, jitter)
 	changed := l.table.ClearChanged(e)
 	next, lane := l.wanted(name)

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
@@ -65,7 +65,7 @@ func TestABoundVolumeIsExplainedTheSameByEveryWayToAsk(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]explain.Verdict{"bound-failing": explain.BackendError, "bound-leaving": explain.CallInFlight} {
+	for name, want := range map[string]diagnosis.Verdict{"bound-failing": diagnosis.BackendError, "bound-leaving": diagnosis.CallInFlight} {
 		for _, about := range waysToAsk(name) {
 			if _, code := s.explained(server, about, want); code != 1 {
 				t.Errorf("explain %s: exit code %d, want 1", about, code)

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
@@ -58,7 +59,7 @@ func (s *scene) askAs(kubeconfig string, args ...string) (stdout, stderr string,
 }
 
 // explained asks until the answer stops where it should: the hub needs time to get there.
-func (s *scene) explained(server, about string, want explain.Verdict) (explain.Finding, int) {
+func (s *scene) explained(server, about string, want diagnosis.Verdict) (explain.Finding, int) {
 	s.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -146,51 +147,51 @@ func TestExplainNamesTheCause(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		make  func() (about string)
-		want  explain.Verdict // "" is attached
-		words string          // in the finding, "|" between several
+		want  diagnosis.Verdict // "" is attached
+		words string            // in the finding, "|" between several
 	}{
 		{"attached", func() string {
 			s.volume("explain-attached", good, nil)
 			return s.attach("explain-attached", good, "explain-a").Name
 		}, "", ""},
-		{"not found", func() string { return "explain-no-such" }, explain.ObjectNotFound, "VolumeAttachment explain-no-such"},
+		{"not found", func() string { return "explain-no-such" }, diagnosis.ObjectNotFound, "VolumeAttachment explain-no-such"},
 		{"driver not configured", func() string {
 			s.volume("explain-stray", "explain-nobodys", nil)
 			return s.attach("explain-stray", "explain-nobodys", "explain-a").Name
-		}, explain.DriverNotConfigured, "explain-nobodys|drivers.yaml"},
+		}, diagnosis.DriverNotConfigured, "explain-nobodys|drivers.yaml"},
 		{"socket missing", func() string {
 			s.volume("explain-missing", missing, nil)
 			return s.attach("explain-missing", missing, "explain-a").Name
-		}, explain.SocketMissing, filepath.Join(s.dir, "missing") + "|no such file"},
+		}, diagnosis.SocketMissing, filepath.Join(s.dir, "missing") + "|no such file"},
 		{"wrong name", func() string {
 			s.volume("explain-wrong", wrong, nil)
 			return s.attach("explain-wrong", wrong, "explain-a").Name
-		}, explain.NameMismatch, "explain-somebody-else"},
+		}, diagnosis.NameMismatch, "explain-somebody-else"},
 		{"not ready", func() string {
 			s.volume("explain-unready", unready, nil)
 			return s.attach("explain-unready", unready, "explain-a").Name
-		}, explain.DriverNotReady, "not ready"},
+		}, diagnosis.DriverNotReady, "not ready"},
 		{"paused", func() string {
 			s.volume("explain-paused", paused, nil)
 			return s.attach("explain-paused", paused, "explain-a").Name
-		}, explain.DriverPaused, "paused|active"},
+		}, diagnosis.DriverPaused, "paused|active"},
 		{"observed", func() string {
 			s.volume("explain-observed", observed, nil)
 			return s.attach("explain-observed", observed, "explain-a").Name
-		}, explain.DriverObserved, "sidecar-7"},
+		}, diagnosis.DriverObserved, "sidecar-7"},
 		{"lease held by another", func() string {
 			s.volume("explain-held", held, nil)
 			return s.attach("explain-held", held, "explain-a").Name
-		}, explain.LeaseHeld, "sidecar-7|since " + acquired.UTC().Format(time.RFC3339) + "|last renewed"},
+		}, diagnosis.LeaseHeld, "sidecar-7|since " + acquired.UTC().Format(time.RFC3339) + "|last renewed"},
 		{"node without the driver", func() string {
 			s.volume("explain-bare-node", good, nil)
 			return s.attach("explain-bare-node", good, "explain-bare").Name
-		}, explain.NodeWithoutDriver, "explain-bare|" + good},
+		}, diagnosis.NodeWithoutDriver, "explain-bare|" + good},
 		{"node gone", func() string {
 			s.volume("explain-no-node", good, nil)
 			return s.attach("explain-no-node", good, "explain-gone").Name
-		}, explain.NodeMissing, "explain-gone"},
-		{"volume missing", func() string { return s.attach("explain-no-volume", good, "explain-a").Name }, explain.VolumeMissing, "explain-no-volume"},
+		}, diagnosis.NodeMissing, "explain-gone"},
+		{"volume missing", func() string { return s.attach("explain-no-volume", good, "explain-a").Name }, diagnosis.VolumeMissing, "explain-no-volume"},
 		{"volume being deleted", func() string {
 			s.volume("explain-dying", good, nil)
 			patch := []byte(`{"metadata":{"finalizers":["example.com/keep"]}}`)
@@ -199,21 +200,21 @@ func TestExplainNamesTheCause(t *testing.T) {
 			}
 			s.delete(testbed.PersistentVolume{Name: "explain-dying"})
 			return s.attach("explain-dying", good, "explain-a").Name
-		}, explain.VolumeBeingDeleted, "example.com/keep"},
+		}, diagnosis.VolumeBeingDeleted, "example.com/keep"},
 		{"secret missing", func() string {
 			s.volume("explain-secret", good, func(pv *testbed.PersistentVolume) {
 				pv.Secret = &corev1.SecretReference{Namespace: "default", Name: "explain-credentials"}
 			})
 			return s.attach("explain-secret", good, "explain-a").Name
-		}, explain.SecretMissing, "default/explain-credentials"},
+		}, diagnosis.SecretMissing, "default/explain-credentials"},
 		{"backend error", func() string {
 			s.volume("explain-failing", good, nil)
 			return s.attach("explain-failing", good, "explain-a").Name
-		}, explain.BackendError, "ResourceExhausted to ControllerPublishVolume|array|allocatable"},
+		}, diagnosis.BackendError, "ResourceExhausted to ControllerPublishVolume|array|allocatable"},
 		{"call in flight", func() string {
 			s.volume("explain-slow", good, nil)
 			return s.attach("explain-slow", good, "explain-a").Name
-		}, explain.CallInFlight, "2m"},
+		}, diagnosis.CallInFlight, "2m"},
 		{"waiting for the detach from another node", func() string {
 			s.volume("explain-moving", good, nil)
 			on := s.attach("explain-moving", good, "explain-a")
@@ -222,30 +223,30 @@ func TestExplainNamesTheCause(t *testing.T) {
 			on.Name, on.Node = "explain-moving-to", "explain-b"
 			s.create(on)
 			return on.Name
-		}, explain.WaitingForDetach, "explain-a|explain explain-moving"},
-		{"detaching", func() string { return "explain-moving" }, explain.CallInFlight, "driver's controller"},
+		}, diagnosis.WaitingForDetach, "explain-a|explain explain-moving"},
+		{"detaching", func() string { return "explain-moving" }, diagnosis.CallInFlight, "driver's controller"},
 		{"attached elsewhere", func() string {
 			on := testbed.VolumeAttachment{Name: "explain-second", Driver: good, Node: "explain-b", PersistentVolume: "explain-attached"}
 			s.create(on)
 			return on.Name
-		}, explain.AttachedElsewhere, "explain-a|Multi-Attach"},
-		{"volume that nobody wants", func() string { s.volume("explain-idle", good, nil); return "pv/explain-idle" }, explain.NotWanted, "explain-idle"},
+		}, diagnosis.AttachedElsewhere, "explain-a|Multi-Attach"},
+		{"volume that nobody wants", func() string { s.volume("explain-idle", good, nil); return "pv/explain-idle" }, diagnosis.NotWanted, "explain-idle"},
 		{"pod that has no node", func() string {
 			s.create(testbed.Pod{Name: "explain-nowhere", Claims: []string{"explain-none"}})
 			return "pod/default/explain-nowhere"
-		}, explain.PodNotScheduled, "default/explain-nowhere"},
+		}, diagnosis.PodNotScheduled, "default/explain-nowhere"},
 		{"pod whose claim is missing", func() string {
 			s.create(testbed.Pod{Name: "explain-unclaimed", Node: "explain-a", Claims: []string{"explain-none"}})
 			return "pod/default/explain-unclaimed"
-		}, explain.ClaimMissing, "default/explain-none"},
+		}, diagnosis.ClaimMissing, "default/explain-none"},
 		{"claim that is not bound", func() string {
 			s.create(testbed.PersistentVolumeClaim{Name: "explain-pending", PersistentVolume: "explain-x"})
 			return "pvc/default/explain-pending"
-		}, explain.ClaimNotBound, "Pending"},
+		}, diagnosis.ClaimNotBound, "Pending"},
 		{"pod that nobody has asked for yet", func() string {
 			s.claimed("explain-early", good)
 			return "pod/default/explain-early"
-		}, explain.NotAskedYet, "explain-a|kube-controller-manager"},
+		}, diagnosis.NotAskedYet, "explain-a|kube-controller-manager"},
 		{"pod whose volume is attached", func() string {
 			s.claimed("explain-pod", good)
 			s.attach("explain-pod", good, "explain-a")
@@ -258,7 +259,7 @@ func TestExplainNamesTheCause(t *testing.T) {
 			switch tt.want {
 			case "":
 				wantCode = 0
-			case explain.ObjectNotFound:
+			case diagnosis.ObjectNotFound:
 				wantCode = 2
 			}
 			if code != wantCode {
@@ -288,12 +289,12 @@ func TestExplainNamesTheCause(t *testing.T) {
 
 	t.Run("without a hub", func(t *testing.T) {
 		nowhere := "http://127.0.0.1:1"
-		for about, want := range map[string]explain.Verdict{
+		for about, want := range map[string]diagnosis.Verdict{
 			"explain-attached":  "",
-			"explain-failing":   explain.BackendError,
-			"explain-bare-node": explain.NodeWithoutDriver,
-			"explain-secret":    explain.SecretMissing,
-			"explain-stray":     explain.LeaseMissing,
+			"explain-failing":   diagnosis.BackendError,
+			"explain-bare-node": diagnosis.NodeWithoutDriver,
+			"explain-secret":    diagnosis.SecretMissing,
+			"explain-stray":     diagnosis.LeaseMissing,
 		} {
 			s.explained(nowhere, about, want)
 		}
@@ -412,7 +413,7 @@ func TestExplainNeedsTheRightsThatAreDocumentedAndNoSecret(t *testing.T) {
 			t.Errorf("with the documented rights it is not known %s", unknown)
 		}
 	}
-	if len(r.Unknown) != 2 || r.Volumes[0].Stop.Verdict != explain.LeaseMissing {
+	if len(r.Unknown) != 2 || r.Volumes[0].Stop.Verdict != diagnosis.LeaseMissing {
 		t.Errorf("want the hub and the secret not known, and a stop for want of a lease:\n%s", r.Text())
 	}
 	if out, _, _ := s.ask("explain", "pod/default/rights-pod", "-o", "json"); strings.Contains(out, "aGlkZGVu") || strings.Contains(out, "hidden") || strings.Contains(out, "rights-secret") {

@@ -57,7 +57,7 @@ func (a Attacher) Secrets(ctx context.Context, ref *corev1.SecretReference) (map
 	defer cancel()
 	secret, err := a.Kube.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("read secret %s/%s for the call: %w", ref.Namespace, ref.Name, err)
+		return nil, &secretError{ref.Namespace + "/" + ref.Name, err}
 	}
 	values := make(map[string]string, len(secret.Data))
 	for key, value := range secret.Data {

@@ -42,8 +42,8 @@ func attachedSpec(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) (
 	if spec, err = volumeSpec(va, pv); err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("volume %q is attached, and persistentvolume %q was recreated with another volume handle, %q: the attached volume cannot be attached again",
-		handle, VolumeName(va), spec.CSI.VolumeHandle)
+	return nil, fmt.Errorf("volume %q is attached, and persistentvolume %q %w with another volume handle, %q: the attached volume cannot be attached again",
+		handle, VolumeName(va), errVolumeRecreated, spec.CSI.VolumeHandle)
 }
 
 // isRecreated reports whether the PersistentVolume of a VolumeAttachment that notes no handle shows
@@ -54,9 +54,9 @@ func isRecreated(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, ha
 }
 
 func errRecreated(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, handle string) error {
-	return fmt.Errorf("the handle of the attached volume is not known: persistentvolume %q was recreated with another one, %q, after the VolumeAttachment was created, and the VolumeAttachment notes none: "+
+	return fmt.Errorf("the handle of the attached volume is not known: persistentvolume %q %w with another one, %q, after the VolumeAttachment was created, and the VolumeAttachment notes none: "+
 		"write the handle of the attached volume into its annotation %s, or make sure that the volume is detached from node %q and remove the finalizer %s",
-		pv.Name, handle, AnnotationVolumeHandle, va.Spec.NodeName, Finalizer(va.Spec.Attacher))
+		pv.Name, errVolumeRecreated, handle, AnnotationVolumeHandle, va.Spec.NodeName, Finalizer(va.Spec.Attacher))
 }
 
 // ofAnotherVolume reports whether the name of a VolumeAttachment shows that it is not about a volume:

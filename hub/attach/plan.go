@@ -78,7 +78,7 @@ func (d Driver) decideAttach(f Facts) (Plan, error) {
 		return Plan{}, err
 	}
 	if pv != nil && pv.DeletionTimestamp != nil {
-		return Plan{}, fmt.Errorf("persistentvolume %q is being deleted", pv.Name)
+		return Plan{}, fmt.Errorf("persistentvolume %q %w", pv.Name, errVolumeBeingDeleted)
 	}
 	capability, err := volumeCapability(spec, d.DefaultFSType, d.Capabilities)
 	if err != nil {
@@ -188,9 +188,9 @@ func (d Driver) nodeID(f Facts, detaching bool) (string, error) {
 		return id, nil
 	}
 	if f.CSINode == nil {
-		return "", fmt.Errorf("csinode %q not found: the node is gone, or its kubelet has registered no CSI driver yet", va.Spec.NodeName)
+		return "", fmt.Errorf("csinode %q not found: %w", va.Spec.NodeName, errNodeWithoutCSI)
 	}
-	return "", fmt.Errorf("csinode %q does not contain driver %q: the driver's node plugin is not registered there", va.Spec.NodeName, d.Name)
+	return "", fmt.Errorf("csinode %q does not contain driver %q: %w", va.Spec.NodeName, d.Name, errNodeWithoutDriver)
 }
 
 // ReleaseVolume returns the patch that takes the driver's finalizer from a

@@ -34,7 +34,7 @@ func volumeSpec(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) (*c
 	case source.PersistentVolumeName == nil:
 		return nil, errors.New("neither inlineVolumeSpec nor persistentVolumeName is given in the VolumeAttachment's source")
 	case pv == nil:
-		return nil, fmt.Errorf("persistentvolume %q not found", *source.PersistentVolumeName)
+		return nil, fmt.Errorf("persistentvolume %q %w", *source.PersistentVolumeName, errVolumeMissing)
 	}
 	return specOf(pv)
 }
@@ -45,7 +45,7 @@ func specOf(pv *corev1.PersistentVolume) (*corev1.PersistentVolumeSpec, error) {
 	case pv.Spec.CSI != nil:
 		return &pv.Spec, nil
 	case !migratable(pv):
-		return nil, fmt.Errorf("persistentvolume %q is neither a CSI volume nor one that is migrated to CSI", pv.Name)
+		return nil, fmt.Errorf("persistentvolume %q %w", pv.Name, errVolumeNotCSI)
 	}
 	translated, err := translator.TranslateInTreePVToCSI(klog.Background(), pv)
 	if err != nil {

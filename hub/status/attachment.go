@@ -1,6 +1,10 @@
 package status
 
-import "time"
+import (
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+)
 
 // AttachmentState is what is the matter with a VolumeAttachment.
 type AttachmentState string
@@ -35,8 +39,10 @@ type Attachment struct {
 	Tries            int             `json:"tries"`               // that have failed in a row
 	NextTry          time.Time       `json:"nextTry,omitzero"`
 	LastError        string          `json:"lastError,omitempty"` // may be a driver's own text: hostile
-	Waiting          Wait            `json:"waiting,omitzero"`    // what it waits for, for programs; see SetWaiting
-	WaitsFor         string          `json:"waitsFor,omitempty"`  // Waiting for people: "the detach from node node-7", "a worker of the driver"
+	LastCause        diagnosis.Cause `json:"lastCause,omitzero"`  // LastError for programs, as far as it is known
+	LastErrorTime    time.Time       `json:"lastErrorTime,omitzero"`
+	Waiting          Wait            `json:"waiting,omitzero"`   // what it waits for, for programs; see SetWaiting
+	WaitsFor         string          `json:"waitsFor,omitempty"` // Waiting for people: "the detach from node node-7", "a worker of the driver"
 }
 
 // AttachmentFilter says which VolumeAttachments are asked for. What is empty lets all

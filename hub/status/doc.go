@@ -1,6 +1,6 @@
 // Package status is what people and Prometheus see of a running hub: a model of plain
-// values (Driver, Attachment, Overview), advice that follows from it, the metrics, and the
-// HTTP server with its pages.
+// values (Driver, Attachment, Overview), the diagnosis that follows from it (package
+// diagnosis has its texts), the metrics, and the HTTP server with its pages.
 //
 // The flow: the hub implements Source, and counts into Metrics. At each request and
 // each scrape the Source is asked; nothing is kept here of what it answers, so a driver
@@ -17,7 +17,7 @@
 //	/                           all drivers at a glance, problems first; ?q= and ?state= filter
 //	/drivers/{name}             everything about a driver, and what to do
 //	/attachments                VolumeAttachments; ?driver=, state=, node= and q= filter
-//	/attachments/{name}         one of them: its story, where it stops, what to do
+//	/attachments/{name}         one of them: its timeline, where it stops, what to do
 //
 // Pages are whole as the server makes them. A script replaces their parts every 1.5 s,
 // so that a failure is seen within two seconds; their policy lets nothing run or be
@@ -58,9 +58,10 @@
 // there are.
 //
 // A VolumeAttachment has name, driver, node, persistentVolume, volumeHandle, state,
-// operation, created, finalizer, since, tries, nextTry, lastError, waiting and waitsFor. waiting has
-// kind, and what belongs to it; waitsFor is the same as a text for people, not to be parsed. kind is
-// one of
+// operation, created, finalizer, since, tries, nextTry, lastError, lastCause, lastErrorTime, waiting
+// and waitsFor. lastCause is what lastError means, with a verdict of hub/diagnosis and, for an answer
+// of the driver, the name of its gRPC code. waiting has kind, and what belongs to it; waitsFor is the
+// same as a text for people, not to be parsed. kind is one of
 //
 //	detach                  the volume is detached first from node, by volumeAttachment; without node
 //	                        if that object is gone from the cache

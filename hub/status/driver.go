@@ -1,6 +1,10 @@
 package status
 
-import "time"
+import (
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+)
 
 // Driver is one driver that is engaged, as it is at one moment. In JSON, what is empty
 // or unknown is left out but for Name, State, Up, Mode, Lanes and the counts.
@@ -94,10 +98,11 @@ type Lease struct {
 
 // Failure is an error with its time. The text may be a driver's own: hostile.
 type Failure struct {
-	Time             time.Time `json:"time"`
-	Operation        Operation `json:"operation,omitempty"`        // empty for one of the connection
-	VolumeAttachment string    `json:"volumeAttachment,omitempty"` // the name; empty for one of the connection
-	Text             string    `json:"text"`
+	Time             time.Time       `json:"time"`
+	Operation        Operation       `json:"operation,omitempty"`        // empty for one of the connection
+	VolumeAttachment string          `json:"volumeAttachment,omitempty"` // the name; empty for one of the connection
+	Text             string          `json:"text"`
+	Cause            diagnosis.Cause `json:"cause,omitzero"` // Text for programs, as far as it is known
 }
 
 // MostUnowned is how many unowned publications of a driver are shown.

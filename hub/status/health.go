@@ -9,12 +9,12 @@ import (
 )
 
 // Health says whether the process is ready: it knows what it needs to know; and
-// whether it is live: what should move moves. A driver that is broken is neither of
-// both: no restart would mend it, and the other drivers go on.
+// whether it is live: what should move moves. A driver that is broken changes neither:
+// no restart would mend it, and the other drivers go on.
 type Health struct {
 	mu        sync.Mutex
-	liveness  []*check // in the order of adding; guarded by mu
-	readiness []*check // likewise
+	liveness  []check // in the order of adding; guarded by mu
+	readiness []check // likewise
 }
 
 // check is one condition. It returns why it does not hold.
@@ -36,7 +36,7 @@ func (h *Health) AddReady(name string, run func() error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.readiness = append(h.readiness, &check{name, run})
+	h.readiness = append(h.readiness, check{name, run})
 }
 
 // AddLive makes the process live only while check returns nil. When it does not for
@@ -45,28 +45,18 @@ func (h *Health) AddLive(name string, run func() error) {
 	if h == nil {
 		return
 	}
-	h.addLive(&check{name, run})
-}
-
-func (h *Health) addLive(c *check) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.liveness = append(h.liveness, c)
+	h.liveness = append(h.liveness, check{name, run})
 }
 
-func (h *Health) removeLive(c *check) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.liveness = slices.DeleteFunc(h.liveness, func(other *check) bool { return other == c })
-}
-
-func (h *Health) live() []*check {
+func (h *Health) live() []check {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.liveness)
 }
 
-func (h *Health) ready() []*check {
+func (h *Health) ready() []check {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.readiness)
@@ -74,7 +64,7 @@ func (h *Health) ready() []*check {
 
 // probe answers 200 "ok" if all checks hold, else 500. It lists the checks if one does
 // not hold or if ?verbose asks for it, in the form of kube-apiserver's probes.
-func probe(name string, checks func() []*check) http.HandlerFunc {
+func probe(name string, checks func() []check) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var lines strings.Builder
 		ok := true

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 func TestProbesSayWhichCheckFails(t *testing.T) {
@@ -67,58 +65,8 @@ func TestLeaderElectionAnswersAsCSIAttacher(t *testing.T) {
 	}
 }
 
-func failing(h *Health) int {
-	n := 0
-	for _, c := range h.live() {
-		if c.run() != nil {
-			n++
-		}
-	}
-	return n
-}
-
-func TestAHeartbeatFailsUntilWhatItWatchesMovesAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := NewHealth()
-		b := h.Heartbeat("router", time.Minute)
-		time.Sleep(time.Minute)
-		if failing(h) != 0 {
-			t.Error("it fails before it is late")
-		}
-		time.Sleep(time.Nanosecond)
-		if failing(h) != 1 {
-			t.Error("it has never moved and does not fail")
-		}
-		b.Beat()
-		if failing(h) != 0 {
-			t.Error("it moves and fails")
-		}
-		time.Sleep(time.Hour)
-		if failing(h) != 1 {
-			t.Error("it has not moved for an hour and does not fail")
-		}
-		b.Rest()
-		time.Sleep(time.Hour)
-		if failing(h) != 0 {
-			t.Error("it has nothing to do and fails")
-		}
-		b.Beat()
-		time.Sleep(time.Hour)
-		other := h.Heartbeat("other", time.Minute)
-		b.Stop()
-		if failing(h) != 0 || len(h.live()) != 1 {
-			t.Error("it is stopped and fails, or took the other with it")
-		}
-		other.Stop()
-	})
-}
-
 func TestANilHealthWatchesNothing(t *testing.T) {
 	var h *Health
 	h.AddLive("", nil)
 	h.AddReady("", nil)
-	b := h.Heartbeat("", 0)
-	b.Beat()
-	b.Rest()
-	b.Stop()
 }

@@ -75,9 +75,9 @@ func (m *Metrics) history(name string, now time.Time) history {
 // Gatherer returns all that /metrics shows: what was counted, what the source says at
 // the moment of the scrape, and what client-go, the Go runtime and the process say.
 func (m *Metrics) Gatherer(source Source) (prometheus.Gatherer, error) {
-	mirrored := prometheus.NewRegistry()
-	if err := mirrored.Register(mirror{source}); err != nil {
+	gauges := prometheus.NewRegistry()
+	if err := gauges.Register(collector{source}); err != nil {
 		return nil, fmt.Errorf("register the metrics of the hub's state: %w", err)
 	}
-	return prometheus.Gatherers{m.registry, mirrored, legacyregistry.DefaultGatherer}, nil
+	return prometheus.Gatherers{m.registry, gauges, legacyregistry.DefaultGatherer}, nil
 }

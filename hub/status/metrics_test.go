@@ -434,9 +434,9 @@ func TestMetricsAreAsPromlintLikesThem(t *testing.T) {
 	h := newFakeHub()
 	h.engage("a.example.com").Drift("kind", "action")
 	h.change(func() { h.overview.Unclaimed = map[string]int{"b.example.com": 3} })
-	mirrored := prometheus.NewRegistry()
-	mirrored.MustRegister(mirror{h})
-	families, err := prometheus.Gatherers{h.metrics.registry, mirrored}.Gather()
+	gauges := prometheus.NewRegistry()
+	gauges.MustRegister(collector{h})
+	families, err := prometheus.Gatherers{h.metrics.registry, gauges}.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

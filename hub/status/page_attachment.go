@@ -4,15 +4,17 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // attachmentPage is everything about one VolumeAttachment.
 type attachmentPage struct {
 	frame
 	Attachment
-	Served *Driver // nil if its driver is not served
-	Advice Advice
-	Story  []step
+	Served    *Driver // nil if its driver is not served
+	Diagnoses []diagnosis.Diagnosis
+	Timeline  []step
 }
 
 func (p *pages) attachment(r *http.Request) answer {
@@ -27,7 +29,7 @@ func (p *pages) attachment(r *http.Request) answer {
 	if i := slices.IndexFunc(drivers, func(d Driver) bool { return d.Name == page.Driver }); i >= 0 {
 		page.Served = &drivers[i]
 	}
-	c := Case{Attachment: page.Attachment, Driver: page.Served, Replicas: page.Overview.Replicas, Conflicts: page.Overview.Config.Conflicts, Now: page.Now}
-	page.Advice, page.Story = Advise(c), story(c)
+	in := DiagnosisInput{Attachment: page.Attachment, Driver: page.Served, Replicas: page.Overview.Replicas, Conflicts: page.Overview.Config.Conflicts, Now: page.Now}
+	page.Diagnoses, page.Timeline = Diagnose(in), timeline(in)
 	return answer{http.StatusOK, "attachment.html", page}
 }

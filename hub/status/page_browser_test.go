@@ -173,7 +173,7 @@ func TestThePageIsCompleteWithScriptsOff(t *testing.T) {
 	}
 	b.do(chromedp.Click("table.drivers th a"), chromedp.WaitReady("#work"), chromedp.Click("#open h2 a"), chromedp.WaitReady("form select[name=driver]"))
 	b.open("/attachments")
-	b.do(chromedp.Click("a[rel=next]"), chromedp.WaitReady("a[rel=prev]"), chromedp.Click("table.attachments th a"), chromedp.WaitReady("#story"))
+	b.do(chromedp.Click("a[rel=next]"), chromedp.WaitReady("a[rel=prev]"), chromedp.Click("table.attachments th a"), chromedp.WaitReady("#timeline"))
 }
 
 func TestHostileTextsStayTexts(t *testing.T) {

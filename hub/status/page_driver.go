@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // mostOpen is how many of its VolumeAttachments a driver's page shows.
@@ -14,7 +16,7 @@ const mostOpen = 25
 type driverPage struct {
 	frame
 	driverRow
-	Advice      Advice
+	Diagnoses   []diagnosis.Diagnosis
 	Attachments attachmentTotals
 	Table       attachmentTable // of those that are open, the worst first
 }
@@ -30,10 +32,14 @@ func (p *pages) driver(r *http.Request) answer {
 		return p.complain(r, http.StatusNotFound, fmt.Sprintf("There is no driver %q here: it is not configured, or its name is written in another way.", clean(name, shortText)))
 	}
 	j := drivers[i]
+	var diagnoses []diagnosis.Diagnosis
+	if d := DiagnoseDriver(j.Driver, LeaseRecord{Lease: j.Lease}, f.Overview.Replicas, f.Now); d.Verdict != "" {
+		diagnoses = append(diagnoses, d)
+	}
 	return answer{http.StatusOK, "driver.html", driverPage{
 		frame:       f,
 		driverRow:   driverRow{j, newSpark(&j.history)},
-		Advice:      AdviseDriver(j.Driver, f.Overview.Replicas, f.Now),
+		Diagnoses:   diagnoses,
 		Attachments: totals(attachments),
 		Table:       attachmentTable{frame: f, Rows: firstOpen(attachments), OneDriver: true},
 	}}

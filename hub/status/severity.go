@@ -21,6 +21,7 @@ func (s severity) String() string { return [...]string{"broken", "attention", "s
 // States that the page knows by name. What it does not know is judged by all else.
 const (
 	stateConnecting   = "Connecting"
+	stateProbing      = "Probing"
 	stateNameMismatch = "NameMismatch"
 	stateWaiting      = "WaitingForLease"
 	stateDraining     = "Draining"

@@ -1,5 +1,7 @@
 package status
 
+import "github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+
 // WaitKind is what a VolumeAttachment waits for.
 type WaitKind string
 
@@ -72,7 +74,7 @@ func (a Attachment) Waits() string {
 	}
 	switch a.Waiting.Kind {
 	case "", WaitForDriver, WaitForConfiguration:
-		return "waits: " + sentence(a.WaitsFor)
+		return "waits: " + diagnosis.Clause(a.WaitsFor)
 	}
-	return "waits for " + sentence(a.WaitsFor)
+	return "waits for " + diagnosis.Clause(a.WaitsFor)
 }

@@ -71,14 +71,14 @@ func TestWaitOfAnEarlierHubIsItsTextAlone(t *testing.T) {
 	}
 }
 
-func TestAdviceOnAWaitDoesNotDependOnItsText(t *testing.T) {
+func TestDiagnosisOfAWaitDoesNotDependOnItsText(t *testing.T) {
 	d := status.Driver{Name: "a.example.com", State: "Ready", Up: true, Mode: "active", Workers: 20, Busy: 17, Lease: status.Lease{Mine: true}, Settings: status.Settings{MaxPerNode: 3}}
 	for _, tt := range []struct {
 		wait status.Wait
 		do   []string // parts of what is advised
 	}{
-		{status.Wait{Kind: status.WaitForDetach, Node: "worker-7"}, []string{"detached from worker-7 first: look at the VolumeAttachment of the volume for that node."}},
-		{status.Wait{Kind: status.WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}, []string{"detached from worker-7 first: look at VolumeAttachment csi-7."}},
+		{status.Wait{Kind: status.WaitForDetach, Node: "worker-7"}, []string{"detached from node worker-7 first: look at the VolumeAttachment of the volume for that node."}},
+		{status.Wait{Kind: status.WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}, []string{"detached from node worker-7 first: look at VolumeAttachment csi-7."}},
 		{status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-7"}, []string{"is to be detached first: look at VolumeAttachment csi-7."}},
 		{status.Wait{Kind: status.WaitForUnowned, NodeID: "i-7"}, []string{"left attached"}},
 		{status.Wait{Kind: status.WaitForVolume}, []string{"one call for a volume at a time"}},
@@ -89,10 +89,11 @@ func TestAdviceOnAWaitDoesNotDependOnItsText(t *testing.T) {
 	} {
 		for _, text := range []string{"gibberish", "the detach from node worker-9", "a worker of the same node, left attached, of the same volume"} {
 			a := status.Attachment{Name: "csi-1", Driver: d.Name, Node: "worker-1", State: status.Waiting, Operation: status.Attach, Waiting: tt.wait, WaitsFor: text}
-			got := status.Advise(status.Case{Attachment: a, Driver: &d})
-			do := strings.Join(got.Do, "\n")
-			if !strings.Contains(got.Stands, text) || strings.Contains(do, "worker-9") || tt.do == nil && do != "" {
-				t.Errorf("%+v as %q: %q, advice %q", tt.wait, text, got.Stands, do)
+			all := status.Diagnose(status.DiagnosisInput{Attachment: a, Driver: &d})
+			got := all[0]
+			do := strings.Join(got.Actions, "\n")
+			if len(all) != 1 || !strings.Contains(got.Fact, text) || strings.Contains(do, "worker-9") || tt.do == nil && do != "" {
+				t.Errorf("%+v as %q: %q, advice %q", tt.wait, text, got.Fact, do)
 			}
 			for _, part := range tt.do {
 				if !strings.Contains(do, part) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // Kind says what an entry is about.
@@ -114,8 +115,9 @@ type Entry struct {
 
 	repeats int // runs in a row at whose end the worker asked for another one at once
 
-	failures int    // in a row, to be shown
-	failure  string // the last of them
+	failures int             // in a row, to be shown
+	failure  string          // the last of them
+	cause    diagnosis.Cause // of failure
 
 	since time.Time     // when its work was first asked for
 	began time.Time     // when it began to run

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // Retries counts the failures of an entry. It belongs to the worker that has the entry.
@@ -37,9 +38,10 @@ func (r *Retries) Away(session any) {
 	}
 }
 
-// NoteFailure notes for Look how many tries of an entry have failed in a row, and the last error.
-func (t *Table) NoteFailure(e *Entry, failures int, text string) {
+// NoteFailure notes for Look how many tries of an entry have failed in a row, and the last error with
+// its cause.
+func (t *Table) NoteFailure(e *Entry, failures int, text string, cause diagnosis.Cause) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e.failures, e.failure = failures, text
+	e.failures, e.failure, e.cause = failures, text, cause
 }

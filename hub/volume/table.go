@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // WedgedAfter is how long an entry may wait that could start. Run looks for it within milliseconds, on an
@@ -189,7 +190,7 @@ func (t *Table) done(e *Entry, l Lane, delay time.Duration, pauses bool) {
 	if e.Key.Kind == ClaimKind {
 		if c := t.claims[e.Key.Name]; c != nil && !c.gone.IsZero() {
 			t.close(c) // while others still have to wait for this entry
-			e.Retries, e.failures, e.failure = Retries{}, 0, ""
+			e.Retries, e.failures, e.failure, e.cause = Retries{}, 0, "", diagnosis.Cause{}
 		}
 	}
 	e.pauses = e.pauses || pauses

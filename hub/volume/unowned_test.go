@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -260,7 +261,7 @@ func TestObjectOfTheSameNameStartsAfreshWhenTheOneBeforeVanishesDuringARun(t *te
 	table.Open(va)
 	e := taken(t, table, "va", volume.AttachLane, only("v", "a"))
 	e.Retries.Failed(attach.Attaching, time.Now())
-	table.NoteFailure(e, 1, "of the one before")
+	table.NoteFailure(e, 1, "of the one before", diagnosis.Cause{})
 	table.Gone(volume.IdentityOf(va), nil)
 	table.Add(volume.ClaimKey("va"), volume.AttachLane, only("v", "a"))
 	table.DoneFor(e, volume.AttachLane, time.Hour)

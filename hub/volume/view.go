@@ -1,6 +1,10 @@
 package volume
 
-import "time"
+import (
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+)
 
 // LaneView is one lane at one moment.
 type LaneView struct {
@@ -38,11 +42,12 @@ func (t *Table) Lanes(now time.Time) [LaneCount]LaneView {
 type EntryView struct {
 	Lane     Lane
 	State    State
-	Since    time.Time // when it was asked for
-	Due      time.Time // only if it is Delayed
-	Wait     Wait      // only if it is Blocked or Ready
-	Failures int       // in a row
-	Error    string    // the last of them
+	Since    time.Time       // when it was asked for
+	Due      time.Time       // only if it is Delayed
+	Wait     Wait            // only if it is Blocked or Ready
+	Failures int             // in a row
+	Error    string          // the last of them
+	Cause    diagnosis.Cause // of Error
 }
 
 // Look returns a view of the entry of a key, and whether there is one.
@@ -53,7 +58,7 @@ func (t *Table) Look(key Key) (EntryView, bool) {
 	if e == nil {
 		return EntryView{}, false
 	}
-	v := EntryView{Lane: e.lane, State: e.state, Since: e.since, Wait: e.wait, Failures: e.failures, Error: e.failure}
+	v := EntryView{Lane: e.lane, State: e.state, Since: e.since, Wait: e.wait, Failures: e.failures, Error: e.failure, Cause: e.cause}
 	if e.state == Delayed {
 		v.Due = e.due
 	}

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // controllerAttaches is the annotation by which a kubelet leaves attaching to
@@ -16,7 +18,7 @@ const controllerAttaches = "volumes.kubernetes.io/controller-managed-attach-deta
 // wanted, or who makes them has not got to it.
 func (w *walk) notAsked() {
 	if fault := w.claimFault; fault != nil && len(items(w.Users)) > 0 {
-		w.stop(fault.Verdict, fault.Object, fault.Fact, fault.Next)
+		w.stop(*fault)
 		return
 	}
 	switch {
@@ -38,16 +40,16 @@ func (w *walk) notAsked() {
 	node := w.Node.Value()
 	switch {
 	case w.Node.Missing():
-		w.stop(NodeMissing, "Node "+w.NodeName, "there is none, and the Pod is bound to it", "delete the Pod so that it is made anew on another node")
+		w.stop(Finding{diagnosis.NodeMissing, "Node " + w.NodeName, "there is none, and the Pod is bound to it", "delete the Pod so that it is made anew on another node"})
 		return
 	case w.CSIDriver.Err() != nil:
 		return // it may be that nothing is to be attached
 	case node != nil && node.Annotations[controllerAttaches] != "true":
-		w.stop(KubeletAttaches, "Node "+w.NodeName, "it does not have the annotation "+controllerAttaches+": kube-controller-manager attaches nothing for it", "set enableControllerAttachDetach in the configuration of its kubelet, or wait for the kubelet to register")
+		w.stop(Finding{diagnosis.KubeletAttaches, "Node " + w.NodeName, "it does not have the annotation " + controllerAttaches + ": kube-controller-manager attaches nothing for it", "set enableControllerAttachDetach in the configuration of its kubelet, or wait for the kubelet to register"})
 		return
 	}
-	w.stop(NotAskedYet, w.volumeRef(), fmt.Sprintf("there is no VolumeAttachment of it for node %s: the attach-detach controller has not asked to attach it", w.NodeName),
-		"if this lasts, look at the Pod's Events (FailedAttachVolume) and at the log of kube-controller-manager; no attacher can do anything before")
+	w.stop(Finding{diagnosis.NotAskedYet, w.volumeRef(), fmt.Sprintf("there is no VolumeAttachment of it for node %s: the attach-detach controller has not asked to attach it", w.NodeName),
+		"if this lasts, look at the Pod's Events (FailedAttachVolume) and at the log of kube-controller-manager; no attacher can do anything before"})
 	w.nodeNotes()
 	w.withoutDriver()
 }
@@ -65,9 +67,9 @@ func (w *walk) nobodyAsks() {
 	pv, object, users := w.PersistentVolume.Value(), w.volumeRef(), items(w.Users)
 	switch fault := w.claimFault; {
 	case pv != nil && pv.DeletionTimestamp != nil:
-		w.stop(VolumeBeingDeleted, object, fmt.Sprintf("it is being deleted since %s, held by %s", w.at(pv.DeletionTimestamp.Time), heldBy(pv.Finalizers)), "look at who owns that finalizer: kubernetes.io/pv-protection goes with the claim, external-attacher/... with the last VolumeAttachment")
+		w.stop(Finding{diagnosis.VolumeBeingDeleted, object, fmt.Sprintf("it is being deleted since %s, held by %s", w.at(pv.DeletionTimestamp.Time), heldBy(pv.Finalizers)), "look at who owns that finalizer: kubernetes.io/pv-protection goes with the claim, external-attacher/... with the last VolumeAttachment"})
 	case fault != nil:
-		w.stop(fault.Verdict, fault.Object, fault.Fact, fault.Next)
+		w.stop(*fault)
 	case w.Users.Value() == nil:
 		return // Pods may use it: unknown says why they could not be read
 	case len(users) > 0:
@@ -75,9 +77,9 @@ func (w *walk) nobodyAsks() {
 		for _, p := range users {
 			names = append(names, p.Name)
 		}
-		w.stop(PodNotScheduled, ref(Pod, users[0].Namespace, strings.Join(names, ", ")), "it uses the volume and is on no node yet", "this is the scheduler's to solve: look at the Pod's Events")
+		w.stop(Finding{diagnosis.PodNotScheduled, ref(Pod, users[0].Namespace, strings.Join(names, ", ")), "it uses the volume and is on no node yet", "this is the scheduler's to solve: look at the Pod's Events"})
 	default:
-		w.stop(NotWanted, object, "there is no VolumeAttachment of it, and no Pod known that uses it", "nothing: it is attached when a Pod that uses it gets a node")
+		w.stop(Finding{diagnosis.NotWanted, object, "there is no VolumeAttachment of it, and no Pod known that uses it", "nothing: it is attached when a Pod that uses it gets a node"})
 	}
 }
 
@@ -89,12 +91,12 @@ func (w *walk) elsewhere() bool {
 	for _, other := range items(w.Others) {
 		switch {
 		case other.DeletionTimestamp != nil && mayBeAttached(&other):
-			w.stop(WaitingForDetach, ref(VolumeAttachment, "", other.Name), w.leavesFact(&other),
-				fmt.Sprintf("find out why it is not detached: csi-attach-hub explain %s", other.Name))
+			w.stop(Finding{diagnosis.WaitingForDetach, ref(VolumeAttachment, "", other.Name), w.leavesFact(&other),
+				fmt.Sprintf("find out why it is not detached: csi-attach-hub explain %s", other.Name)})
 			return true
 		case other.DeletionTimestamp == nil && other.Status.Attached:
-			w.stop(AttachedElsewhere, ref(VolumeAttachment, "", other.Name), fmt.Sprintf("the volume can be on one node only and is attached to node %s (Multi-Attach): %s", other.Spec.NodeName, w.usersOn(other.Spec.NodeName)),
-				fmt.Sprintf("delete the Pod that uses it on %s; it is detached when that node's kubelet has unmounted it, or, if the node is dead, when it is tainted node.kubernetes.io/out-of-service", other.Spec.NodeName))
+			w.stop(Finding{diagnosis.AttachedElsewhere, ref(VolumeAttachment, "", other.Name), fmt.Sprintf("the volume can be on one node only and is attached to node %s (Multi-Attach): %s", other.Spec.NodeName, w.usersOn(other.Spec.NodeName)),
+				fmt.Sprintf("delete the Pod that uses it on %s; it is detached when that node's kubelet has unmounted it, or, if the node is dead, when it is tainted node.kubernetes.io/out-of-service", other.Spec.NodeName)})
 			return true
 		}
 	}

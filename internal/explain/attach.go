@@ -6,6 +6,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // attaching: it was asked for, and it is not there. What keeps the driver from being
@@ -16,11 +17,11 @@ func (w *walk) attaching(va *storagev1.VolumeAttachment) {
 	switch {
 	case va.Spec.Source.PersistentVolumeName == nil:
 	case w.PersistentVolume.Missing():
-		w.stop(VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "there is none, and the VolumeAttachment names it", "delete the VolumeAttachment, or restore the PersistentVolume")
+		w.stop(Finding{diagnosis.VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "there is none, and the VolumeAttachment names it", "delete the VolumeAttachment, or restore the PersistentVolume"})
 	case pv != nil && pv.DeletionTimestamp != nil:
-		w.stop(VolumeBeingDeleted, ref(PersistentVolume, "", pv.Name), fmt.Sprintf("it is being deleted since %s, held by %s: it is attached nowhere any more", w.at(pv.DeletionTimestamp.Time), heldBy(pv.Finalizers)), "take the volume out of the Pod, and delete the VolumeAttachment if nobody does")
+		w.stop(Finding{diagnosis.VolumeBeingDeleted, ref(PersistentVolume, "", pv.Name), fmt.Sprintf("it is being deleted since %s, held by %s: it is attached nowhere any more", w.at(pv.DeletionTimestamp.Time), heldBy(pv.Finalizers)), "take the volume out of the Pod, and delete the VolumeAttachment if nobody does"})
 	case pv != nil && w.Driver == "":
-		w.stop(VolumeNotCSI, ref(PersistentVolume, "", pv.Name), "it is neither of a CSI driver nor migrated to one", "a VolumeAttachment of it cannot be carried out: delete it")
+		w.stop(Finding{diagnosis.VolumeNotCSI, ref(PersistentVolume, "", pv.Name), "it is neither of a CSI driver nor migrated to one", "a VolumeAttachment of it cannot be carried out: delete it"})
 	}
 	w.withoutDriver()
 	w.elsewhere()
@@ -40,7 +41,7 @@ func (w *walk) detaching(va *storagev1.VolumeAttachment) {
 	switch {
 	case va.Annotations[attach.AnnotationVolumeHandle] != "" || va.Spec.Source.PersistentVolumeName == nil:
 	case w.PersistentVolume.Missing():
-		w.stop(VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "there is none, and nobody wrote the volume's handle down: no attacher can say what to detach", "restore the PersistentVolume with the same name and handle; take the finalizer away only if the storage system shows the volume detached")
+		w.stop(Finding{diagnosis.VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "there is none, and nobody wrote the volume's handle down: no attacher can say what to detach", "restore the PersistentVolume with the same name and handle; take the finalizer away only if the storage system shows the volume detached"})
 	}
 	if va.Annotations[attach.AnnotationNodeID] == "" {
 		w.withoutDriver()
@@ -48,11 +49,11 @@ func (w *walk) detaching(va *storagev1.VolumeAttachment) {
 	w.secret()
 	w.tries(va.Status.DetachError)
 	if w.report.Stop == nil {
-		w.stop(BeingDetached, w.attachmentRef(), "ControllerUnpublishVolume has not succeeded yet", "wait; look at the log of the driver's controller if this lasts")
+		w.stop(Finding{diagnosis.BeingDetached, w.attachmentRef(), "ControllerUnpublishVolume has not succeeded yet", "wait; look at the log of the driver's controller if this lasts"})
 	}
 	for _, f := range va.Finalizers {
 		if f != own {
-			w.note(FinalizerOfAnother, w.attachmentRef(), "it has the finalizer "+f+" too, which is not an attacher's", "the object stays until its owner takes that one away")
+			w.note(Finding{diagnosis.FinalizerOfAnother, w.attachmentRef(), "it has the finalizer " + f + " too, which is not an attacher's", "the object stays until its owner takes that one away"})
 		}
 	}
 }
@@ -65,7 +66,7 @@ func (w *walk) foreignFinalizers(va *storagev1.VolumeAttachment) {
 		fact = "the attacher has let it go, what holds it is " + heldBy(va.Finalizers)
 		next = "find out who set that finalizer: it is for them to take it away"
 	}
-	w.stop(FinalizerOfAnother, w.attachmentRef(), fact, next)
+	w.stop(Finding{diagnosis.FinalizerOfAnother, w.attachmentRef(), fact, next})
 }
 
 // withoutDriver: the driver has not told the node's kubelet an ID of the node.
@@ -76,9 +77,9 @@ func (w *walk) withoutDriver() {
 	object, node := "CSINode "+w.NodeName, w.CSINode.Value()
 	switch {
 	case w.CSINode.Missing() && w.Node.Missing():
-		w.stop(NodeMissing, "Node "+w.NodeName, "there is none, nor a CSINode: the machine is gone", "nothing can be attached to it: delete the Pod, and the VolumeAttachment if nobody does")
+		w.stop(Finding{diagnosis.NodeMissing, "Node " + w.NodeName, "there is none, nor a CSINode: the machine is gone", "nothing can be attached to it: delete the Pod, and the VolumeAttachment if nobody does"})
 	case w.CSINode.Missing():
-		w.stop(NodeWithoutCSI, object, "there is none: the node's kubelet has registered no CSI driver yet", "check the node and its kubelet, then that the node plugin of driver "+w.Driver+" (a DaemonSet) runs there")
+		w.stop(Finding{diagnosis.NodeWithoutCSI, object, "there is none: the node's kubelet has registered no CSI driver yet", "check the node and its kubelet, then that the node plugin of driver " + w.Driver + " (a DaemonSet) runs there"})
 	case node != nil:
 		for _, d := range node.Spec.Drivers {
 			if d.Name == w.Driver {
@@ -86,7 +87,7 @@ func (w *walk) withoutDriver() {
 				return
 			}
 		}
-		w.stop(NodeWithoutDriver, object, fmt.Sprintf("driver %s is not registered on the node", w.Driver), "check that the driver's node plugin (a DaemonSet) runs there, its node-driver-registrar, and the node's taints")
+		w.stop(Finding{diagnosis.NodeWithoutDriver, object, fmt.Sprintf("driver %s is not registered on the node", w.Driver), "check that the driver's node plugin (a DaemonSet) runs there, its node-driver-registrar, and the node's taints"})
 	}
 }
 
@@ -97,8 +98,8 @@ func (w *walk) secret() {
 		return
 	}
 	if w.Attachment.Value().DeletionTimestamp != nil {
-		w.note(SecretMissing, "Secret "+s.Namespace+"/"+s.Name, "there is none; the detach uses what is still known of it, or goes without", "create it if the detach fails")
+		w.note(Finding{diagnosis.SecretMissing, "Secret " + s.Namespace + "/" + s.Name, "there is none; the detach uses what is still known of it, or goes without", "create it if the detach fails"})
 		return
 	}
-	w.stop(SecretMissing, "Secret "+s.Namespace+"/"+s.Name, "there is none, and the volume names it in controllerPublishSecretRef", "create it; it is tried again within the driver's retry.max")
+	w.stop(Finding{diagnosis.SecretMissing, "Secret " + s.Namespace + "/" + s.Name, "there is none, and the volume names it in controllerPublishSecretRef", "create it; it is tried again within the driver's retry.max"})
 }

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // claimStage: the claim is there and bound to the volume.
@@ -15,18 +17,18 @@ func (w *walk) claimStage() bool {
 	object, claim := ref(PersistentVolumeClaim, w.Namespace, w.ClaimName), w.Claim.Value()
 	switch {
 	case w.Claim.Missing() && w.askedByClaim():
-		return w.claimStop(ClaimMissing, object, "there is none", "create it; the Pod waits for it")
+		return w.claimStop(diagnosis.ClaimMissing, object, "there is none", "create it; the Pod waits for it")
 	case w.Claim.Missing():
-		return w.claimStop(ClaimMissing, object, "there is none; the PersistentVolume names it in its claimRef", w.releasedNext())
+		return w.claimStop(diagnosis.ClaimMissing, object, "there is none; the PersistentVolume names it in its claimRef", w.releasedNext())
 	case claim == nil:
 		return w.VolumeName != "" // unknown says why it was not read
 	case !w.ofThisClaim() && !w.askedByClaim():
-		return w.claimStop(VolumeOfAnother, ref(PersistentVolume, "", w.VolumeName), fmt.Sprintf("its claimRef names %s with UID %s; the claim of that name has UID %s and names PersistentVolume %s",
+		return w.claimStop(diagnosis.VolumeOfAnother, ref(PersistentVolume, "", w.VolumeName), fmt.Sprintf("its claimRef names %s with UID %s; the claim of that name has UID %s and names PersistentVolume %s",
 			object, orEmpty(string(w.claimUID()), "unknown"), claim.UID, orEmpty(claim.Spec.VolumeName, "none")), w.releasedNext())
 	case claim.Status.Phase != corev1.ClaimBound:
-		return w.claimStop(ClaimNotBound, object, unboundFact(claim), "this is before attaching: look at the claim's Events, at its StorageClass and at the driver's provisioner; with WaitForFirstConsumer it is bound when a Pod has a node")
+		return w.claimStop(diagnosis.ClaimNotBound, object, unboundFact(claim), "this is before attaching: look at the claim's Events, at its StorageClass and at the driver's provisioner; with WaitForFirstConsumer it is bound when a Pod has a node")
 	case claim.DeletionTimestamp != nil:
-		w.note(ClaimNotBound, object, "it is being deleted since "+w.at(claim.DeletionTimestamp.Time), "it goes when no Pod uses it any more")
+		w.note(Finding{diagnosis.ClaimNotBound, object, "it is being deleted since " + w.at(claim.DeletionTimestamp.Time), "it goes when no Pod uses it any more"})
 	}
 	w.ok("%s is bound to %s", object, ref(PersistentVolume, "", w.VolumeName))
 	return true
@@ -40,9 +42,9 @@ func (w *walk) askedByClaim() bool {
 
 // claimStop stops at the claim, or keeps what is wrong with it for later if the volume is
 // known all the same.
-func (w *walk) claimStop(verdict Verdict, object, fact, next string) (goOn bool) {
+func (w *walk) claimStop(verdict diagnosis.Verdict, object, fact, next string) (goOn bool) {
 	if w.askedByClaim() {
-		w.stop(verdict, object, fact, next)
+		w.stop(Finding{verdict, object, fact, next})
 		return false
 	}
 	w.claimFault = &Finding{verdict, object, fact, next}

@@ -19,6 +19,10 @@
 // it led to the volume, from a Pod or the claim itself. A VolumeAttachment is carried out
 // without it: what is wrong with the claim then is a note.
 //
+// Whatever the hub's status page says too is said by the same package with the same words:
+// hub/status compares, hub/diagnosis has the texts. Verdicts that follow from objects of
+// Kubernetes, which the hub does not look at, are only here.
+//
 // What the hub waits for is told by its kind (status.Wait), never by its text: that of an
 // earlier hub, which sends no kind, is only shown. Where the hub says that the volume was left
 // attached somewhere, this is a note, also on an object that is gone.

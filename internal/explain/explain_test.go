@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 )
@@ -164,193 +165,193 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*situation)
-		want   Verdict
+		want   diagnosis.Verdict
 		words  string // in the stop's object, fact or advice, "|" between several
 	}{
-		{"driver not configured", (*situation).notConfigured, DriverNotConfigured, driver + "|drivers.yaml"},
+		{"driver not configured", (*situation).notConfigured, diagnosis.DriverNotConfigured, driver + "|drivers.yaml"},
 		{"driver not configured, a sidecar works for it", func(s *situation) {
 			s.notConfigured()
 			s.v.Leases = leases(lease("kube-system", "sidecar-7", 2*time.Second))
-		}, DriverNotConfigured, "sidecar-7"},
+		}, diagnosis.DriverNotConfigured, "sidecar-7"},
 		{"a sidecar's error counts more than that it is one", func(s *situation) {
 			s.notConfigured()
 			s.v.Leases = leases(lease("kube-system", "sidecar-7", 2*time.Second))
 			s.failed("rpc error: code = Internal desc = broken array", 13)
-		}, BackendError, "Internal|broken array"},
+		}, diagnosis.BackendError, "Internal|broken array"},
 		{"endpoint not allowed", func(s *situation) {
 			s.notConfigured()
 			s.conflict(`endpoint "unix:///x" is not allowed by discovery.csiDrivers.allowedEndpoints, nothing is contacted`)
-		}, EndpointNotAllowed, "unix:///x|allowedEndpoints"},
-		{"conflict", func(s *situation) { s.notConfigured(); s.conflict("is already the endpoint of another") }, DriverConflict, "already the endpoint"},
+		}, diagnosis.EndpointNotAllowed, "unix:///x|allowedEndpoints"},
+		{"conflict", func(s *situation) { s.notConfigured(); s.conflict("is already the endpoint of another") }, diagnosis.DriverConflict, "already the endpoint"},
 		{"socket missing", func(s *situation) {
 			s.state("Connecting", "dial unix /csi/x.sock: connect: no such file or directory")
-		}, SocketMissing, "unix:///csi/x.sock|no such file|mounted"},
-		{"refused", func(s *situation) { s.state("Lost", "dial tcp 10.0.0.1:9443: connect: connection refused") }, CannotConnect, "refused|Lost"},
-		{"wrong name", func(s *situation) { s.state("NameMismatch", `calls itself "other"`) }, NameMismatch, `calls itself "other"`},
+		}, diagnosis.SocketMissing, "unix:///csi/x.sock|no such file|mounted"},
+		{"refused", func(s *situation) { s.state("Lost", "dial tcp 10.0.0.1:9443: connect: connection refused") }, diagnosis.CannotConnect, "refused|Lost"},
+		{"wrong name", func(s *situation) { s.state("NameMismatch", `calls itself "other"`) }, diagnosis.NameMismatch, `calls itself "other"`},
 		{"not ready", func(s *situation) {
 			s.state("Probing", "driver says that it is not ready (Probe)")
-		}, DriverNotReady, "not ready"},
-		{"paused", func(s *situation) { s.served.Mode = "paused"; s.state("Paused", "its mode is paused") }, DriverPaused, "mode is paused|active"},
-		{"draining", func(s *situation) { s.state("Draining", "2 calls in flight") }, DriverDraining, "2 calls"},
+		}, diagnosis.DriverNotReady, "not ready"},
+		{"paused", func(s *situation) { s.served.Mode = "paused"; s.state("Paused", "its mode is paused") }, diagnosis.DriverPaused, "mode is paused|active"},
+		{"draining", func(s *situation) { s.state("Draining", "2 calls in flight") }, diagnosis.DriverDraining, "2 calls"},
 		{"observed", func(s *situation) {
 			s.served.Mode, s.served.Lease.Mine = "observe", false
 			s.v.Leases = leases(lease("h", "sidecar-7", 2*time.Second))
-		}, DriverObserved, "observe|sidecar-7"},
+		}, diagnosis.DriverObserved, "observe|sidecar-7"},
 		{"lease held", func(s *situation) {
 			s.state("WaitingForLease", "held by sidecar-7")
 			s.v.Leases = leases(lease("h", "sidecar-7", 2*time.Second))
-		}, LeaseHeld, "sidecar-7|since 2026-03-01T02:00:00Z|last renewed 2026-03-01T02:59:58Z (2s ago)|another attacher"},
+		}, diagnosis.LeaseHeld, "sidecar-7|since 2026-03-01T02:00:00Z|last renewed 2026-03-01T02:59:58Z (2s ago)|another attacher"},
 		{"lease held by a replica that is silent", func(s *situation) {
 			s.state("WaitingForLease", "held by hub-1_def")
 			s.v.Leases = leases(lease("h", "hub-1_def", 2*time.Second))
-		}, LeaseHeld, "hub-1_def|was not asked, or has not answered|without --server"},
+		}, diagnosis.LeaseHeld, "hub-1_def|was not asked, or has not answered|without --server"},
 		{"lease held by a replica that alone has the driver, and is silent", func(s *situation) {
 			s.notConfigured()
 			s.v.Leases = leases(lease("h", "hub-1_def", 2*time.Second))
-		}, LeaseHeld, "hub-1_def|has not answered|configuration"},
+		}, diagnosis.LeaseHeld, "hub-1_def|has not answered|configuration"},
 		{"lease expired", func(s *situation) {
 			s.state("WaitingForLease", "held by sidecar-7")
 			s.v.Leases = leases(lease("h", "sidecar-7", time.Minute))
-		}, LeaseExpired, "sidecar-7|expired, it lasts 15s"},
+		}, diagnosis.LeaseExpired, "sidecar-7|expired, it lasts 15s"},
 		{"lease free", func(s *situation) {
 			s.state("WaitingForLease", "getting to know the other replicas")
 			s.served.Lease.Holder, s.v.Leases = "", leases()
-		}, LeaseFree, "h/external-attacher-leader-csi-example-com|getting to know"},
+		}, diagnosis.LeaseFree, "h/external-attacher-leader-csi-example-com|getting to know"},
 		{"lease as the hub sees it", func(s *situation) {
 			s.state("WaitingForLease", "")
 			s.served.Lease.Holder, s.v.Leases = "sidecar-7", Leases{All: Unreadable[[]coordinationv1.Lease](errors.New("forbidden"))}
-		}, LeaseHeld, "sidecar-7"},
-		{"node without driver", func(s *situation) { s.v.CSINode.Value().Spec.Drivers[0].Name = "other" }, NodeWithoutDriver, "CSINode node-1|" + driver + "|DaemonSet"},
-		{"node without CSI", func(s *situation) { s.v.CSINode = Absent[storagev1.CSINode]() }, NodeWithoutCSI, "CSINode node-1|kubelet"},
-		{"node gone", func(s *situation) { s.v.CSINode, s.v.Node = Absent[storagev1.CSINode](), Absent[corev1.Node]() }, NodeMissing, "node-1|gone"},
-		{"volume missing", func(s *situation) { s.v.PersistentVolume = Absent[corev1.PersistentVolume]() }, VolumeMissing, "pv-1"},
+		}, diagnosis.LeaseHeld, "sidecar-7"},
+		{"node without driver", func(s *situation) { s.v.CSINode.Value().Spec.Drivers[0].Name = "other" }, diagnosis.NodeWithoutDriver, "CSINode node-1|" + driver + "|DaemonSet"},
+		{"node without CSI", func(s *situation) { s.v.CSINode = Absent[storagev1.CSINode]() }, diagnosis.NodeWithoutCSI, "CSINode node-1|kubelet"},
+		{"node gone", func(s *situation) { s.v.CSINode, s.v.Node = Absent[storagev1.CSINode](), Absent[corev1.Node]() }, diagnosis.NodeMissing, "node-1|gone"},
+		{"volume missing", func(s *situation) { s.v.PersistentVolume = Absent[corev1.PersistentVolume]() }, diagnosis.VolumeMissing, "pv-1"},
 		{"volume being deleted", func(s *situation) {
 			t := before(time.Minute)
 			s.pv.DeletionTimestamp, s.pv.Finalizers = &t, []string{"kubernetes.io/pv-protection"}
-		}, VolumeBeingDeleted, "pv-protection|pv-1"},
-		{"secret missing", func(s *situation) { s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Absent[struct{}]()} }, SecretMissing, "ns/creds|controllerPublishSecretRef"},
+		}, diagnosis.VolumeBeingDeleted, "pv-protection|pv-1"},
+		{"secret missing", func(s *situation) { s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Absent[struct{}]()} }, diagnosis.SecretMissing, "ns/creds|controllerPublishSecretRef"},
 		{"secret forbidden", func(s *situation) {
 			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
 			s.failed(`read secret ns/creds for the call: secrets "creds" is forbidden: User "hub" cannot get`, 0)
-		}, SecretForbidden, "ns/creds|Role"},
+		}, diagnosis.SecretForbidden, "ns/creds|Role"},
 		{"secret was missing", func(s *situation) {
 			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
 			s.failed(`read secret ns/creds for the call: secrets "creds" not found`, 0)
-		}, SecretMissing, "now it is there"},
+		}, diagnosis.SecretMissing, "now it is there"},
 		{"the driver's own error about a secret is the driver's", func(s *situation) {
 			s.failed("rpc error: code = PermissionDenied desc = read secret a/b for the call: forbidden", 7)
-		}, BackendError, "PermissionDenied|credentials"},
-		{"backend error", func(s *situation) { s.failed("rpc error: code = ResourceExhausted desc = too many volumes", 8) }, BackendError,
+		}, diagnosis.BackendError, "PermissionDenied|credentials"},
+		{"backend error", func(s *situation) { s.failed("rpc error: code = ResourceExhausted desc = too many volumes", 8) }, diagnosis.BackendError,
 			"answered ResourceExhausted to ControllerPublishVolume at the last try, 12s ago: too many volumes|allocatable"},
-		{"backend error of which only the text is known", func(s *situation) { s.failed("rpc error: code = NotFound desc = no vol-1", 0) }, BackendError, "NotFound|no vol-1|volume handle"},
+		{"backend error of which only the text is known", func(s *situation) { s.failed("rpc error: code = NotFound desc = no vol-1", 0) }, diagnosis.BackendError, "NotFound|no vol-1|volume handle"},
 		{"backend error that the hub knows", func(s *situation) {
 			s.seen.LastError = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
 			s.failed("rpc error: code = Internal desc = older", 13)
-		}, BackendError, "DeadlineExceeded|timeout"},
+		}, diagnosis.BackendError, "DeadlineExceeded|timeout"},
 		{"backend error behind being stuck", func(s *situation) {
 			s.failed("stuck: attach wanted since 2026-03-01T02:00:00Z, tried 40 times, the last error: rpc error: code = Aborted desc = pending", 10)
-		}, BackendError, "Aborted|pending"},
-		{"what only the status says", func(s *situation) { s.alone(); s.failed("the driver is not connected: dial refused", 0) }, CannotConnect, "dial refused"},
-		{"an error that nobody knows", func(s *situation) { s.failed("something else", 0) }, LastError, "something else"},
-		{"waiting for a detach", func(s *situation) { s.other(leaving) }, WaitingForDetach, "csi-2|node-2|array busy|explain csi-2"},
+		}, diagnosis.BackendError, "Aborted|pending"},
+		{"what only the status says", func(s *situation) { s.alone(); s.failed("the driver is not connected: dial refused", 0) }, diagnosis.CannotConnect, "dial refused"},
+		{"an error that nobody knows", func(s *situation) { s.failed("something else", 0) }, diagnosis.LastError, "something else"},
+		{"waiting for a detach", func(s *situation) { s.other(leaving) }, diagnosis.WaitingForDetach, "csi-2|node-2|array busy|explain csi-2"},
 		{"waiting for a detach, as the hub says", func(s *situation) {
 			s.seen.SetWaiting(status.Wait{Kind: status.WaitForDetach, Node: "node-3", VolumeAttachment: "csi-3"})
-		}, WaitingForDetach, "from node node-3|explain csi-3"},
+		}, diagnosis.WaitingForDetach, "from node node-3|explain csi-3"},
 		{"waiting for a detach by what is gone from the cache, as the hub says", func(s *situation) {
 			s.seen.SetWaiting(status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-3"})
-		}, WaitingForDetach, "explain csi-3"},
+		}, diagnosis.WaitingForDetach, "explain csi-3"},
 		{"waiting for a detach of what was left attached, as the hub says", func(s *situation) {
 			s.seen.SetWaiting(status.Wait{Kind: status.WaitForUnowned, NodeID: "id-3"})
-		}, WaitingForDetach, "node ID id-3|left attached|csi-attach-hub status"},
+		}, diagnosis.WaitingForDetach, "node ID id-3|left attached|csi-attach-hub status"},
 		{"attached elsewhere", func(s *situation) {
 			s.other(noChange)
 			s.v.Users = Present(&[]corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}, Spec: corev1.PodSpec{NodeName: "node-2"}}})
-		}, AttachedElsewhere, "node-2|Multi-Attach|default/old"},
+		}, diagnosis.AttachedElsewhere, "node-2|Multi-Attach|default/old"},
 		{"attached elsewhere is fine for many", func(s *situation) {
 			s.pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 			s.other(noChange)
-		}, NoReasonKnown, ""},
+		}, diagnosis.NoReasonKnown, ""},
 		{"call in flight", func(s *situation) {
 			s.seen.State, s.served.Settings.Timeout = status.Attaching, status.Duration(2*time.Minute)
-		}, CallInFlight, "2m"},
+		}, diagnosis.CallInFlight, "2m"},
 		{"queued", func(s *situation) {
 			s.seen.SetWaiting(status.Wait{Kind: status.WaitForWorker})
 			s.served.Busy = 20
-		}, Queued, "a worker of the driver; 20 of 20"},
-		{"just asked", func(*situation) {}, NoReasonKnown, driver},
+		}, diagnosis.Queued, "a worker of the driver|20 of 20"},
+		{"just asked", func(*situation) {}, diagnosis.NoReasonKnown, driver},
 
-		{"no hub: nobody has served it", func(s *situation) { s.alone(); s.v.Leases = leases() }, LeaseMissing, "any namespace|" + driver},
+		{"no hub: nobody has served it", func(s *situation) { s.alone(); s.v.Leases = leases() }, diagnosis.LeaseMissing, "any namespace|" + driver},
 		{"no hub: its holder has died", func(s *situation) {
 			s.alone()
 			s.v.Leases = leases(lease("h", identity, time.Hour))
-		}, LeaseExpired, identity},
-		{"no hub: nobody holds it", func(s *situation) { s.alone(); s.v.Leases = leases(lease("h", "", time.Hour)) }, LeaseFree, ""},
+		}, diagnosis.LeaseExpired, identity},
+		{"no hub: nobody holds it", func(s *situation) { s.alone(); s.v.Leases = leases(lease("h", "", time.Hour)) }, diagnosis.LeaseFree, ""},
 		{"no hub: the last error is in the object", func(s *situation) {
 			s.alone()
 			s.v.Leases = leases()
 			s.failed("rpc error: code = Internal desc = broken", 13)
-		}, BackendError, "broken"},
-		{"no hub: what the node lacks", func(s *situation) { s.alone(); s.v.CSINode = Absent[storagev1.CSINode]() }, NodeWithoutCSI, ""},
-		{"no hub, no reason", (*situation).alone, NoReasonKnown, ""},
+		}, diagnosis.BackendError, "broken"},
+		{"no hub: what the node lacks", func(s *situation) { s.alone(); s.v.CSINode = Absent[storagev1.CSINode]() }, diagnosis.NodeWithoutCSI, ""},
+		{"no hub, no reason", (*situation).alone, diagnosis.NoReasonKnown, ""},
 
-		{"detach: the driver's error", func(s *situation) { s.deleted(); s.failed("rpc error: code = Internal desc = busy", 13) }, BackendError, "ControllerUnpublishVolume|busy"},
-		{"detach: running", func(s *situation) { s.deleted(); s.seen.State = status.Detaching }, CallInFlight, ""},
-		{"detach: waiting", (*situation).deleted, BeingDetached, "ControllerUnpublishVolume"},
+		{"detach: the driver's error", func(s *situation) { s.deleted(); s.failed("rpc error: code = Internal desc = busy", 13) }, diagnosis.BackendError, "ControllerUnpublishVolume|busy"},
+		{"detach: running", func(s *situation) { s.deleted(); s.seen.State = status.Detaching }, diagnosis.CallInFlight, ""},
+		{"detach: waiting", (*situation).deleted, diagnosis.BeingDetached, "ControllerUnpublishVolume"},
 		{"detach: the socket is missing", func(s *situation) {
 			s.deleted()
 			s.state("Lost", "dial unix: connect: no such file or directory")
-		}, SocketMissing, ""},
-		{"detach: somebody else's finalizer", func(s *situation) { s.deleted(); s.va.Finalizers = []string{"example.com/keep"} }, FinalizerOfAnother, "example.com/keep"},
-		{"detach: gone any moment", func(s *situation) { s.deleted(); s.va.Finalizers = nil }, FinalizerOfAnother, "goes any moment"},
+		}, diagnosis.SocketMissing, ""},
+		{"detach: somebody else's finalizer", func(s *situation) { s.deleted(); s.va.Finalizers = []string{"example.com/keep"} }, diagnosis.FinalizerOfAnother, "example.com/keep"},
+		{"detach: gone any moment", func(s *situation) { s.deleted(); s.va.Finalizers = nil }, diagnosis.FinalizerOfAnother, "goes any moment"},
 		{"detach: neither volume nor handle", func(s *situation) {
 			s.deleted()
 			s.v.PersistentVolume, s.va.Annotations[attach.AnnotationVolumeHandle] = Absent[corev1.PersistentVolume](), ""
-		}, VolumeMissing, "same name and handle"},
-		{"detach: the volume is gone, its handle is known", func(s *situation) { s.deleted(); s.v.PersistentVolume = Absent[corev1.PersistentVolume]() }, BeingDetached, ""},
+		}, diagnosis.VolumeMissing, "same name and handle"},
+		{"detach: the volume is gone, its handle is known", func(s *situation) { s.deleted(); s.v.PersistentVolume = Absent[corev1.PersistentVolume]() }, diagnosis.BeingDetached, ""},
 		{"detach: the node is gone, its ID is known", func(s *situation) {
 			s.deleted()
 			s.v.CSINode, s.v.Node = Absent[storagev1.CSINode](), Absent[corev1.Node]()
-		}, BeingDetached, ""},
+		}, diagnosis.BeingDetached, ""},
 
-		{"pod: not asked yet", (*situation).ofPod, NotAskedYet, "node-1|kube-controller-manager"},
+		{"pod: not asked yet", (*situation).ofPod, diagnosis.NotAskedYet, "node-1|kube-controller-manager"},
 		{"pod: not scheduled", func(s *situation) {
 			s.ofPod()
 			s.Pod.Spec.NodeName, s.v.NodeName = "", ""
 			s.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available"}}
-		}, PodNotScheduled, "0/3 nodes|scheduler"},
-		{"pod: claim missing", func(s *situation) { s.ofPod(); s.v.Claim = Absent[corev1.PersistentVolumeClaim]() }, ClaimMissing, "default/claim-1"},
+		}, diagnosis.PodNotScheduled, "0/3 nodes|scheduler"},
+		{"pod: claim missing", func(s *situation) { s.ofPod(); s.v.Claim = Absent[corev1.PersistentVolumeClaim]() }, diagnosis.ClaimMissing, "default/claim-1"},
 		{"pod: claim not bound", func(s *situation) {
 			s.ofPod()
 			class := "fast"
 			s.v.Claim.Value().Status.Phase, s.v.Claim.Value().Spec.StorageClassName = corev1.ClaimPending, &class
-		}, ClaimNotBound, "Pending|fast|provisioner"},
-		{"pod: claim lost", func(s *situation) { s.ofPod(); s.v.Claim.Value().Status.Phase = corev1.ClaimLost }, ClaimNotBound, "Lost"},
-		{"pod: volume missing", func(s *situation) { s.ofPod(); s.v.PersistentVolume = Absent[corev1.PersistentVolume]() }, VolumeMissing, "pv-1"},
+		}, diagnosis.ClaimNotBound, "Pending|fast|provisioner"},
+		{"pod: claim lost", func(s *situation) { s.ofPod(); s.v.Claim.Value().Status.Phase = corev1.ClaimLost }, diagnosis.ClaimNotBound, "Lost"},
+		{"pod: volume missing", func(s *situation) { s.ofPod(); s.v.PersistentVolume = Absent[corev1.PersistentVolume]() }, diagnosis.VolumeMissing, "pv-1"},
 		{"pod: volume of another claim", func(s *situation) {
 			s.ofPod()
 			s.pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "was", UID: "another"}
-		}, VolumeOfAnother, "default/was"},
-		{"pod: not CSI", func(s *situation) { s.ofPod(); s.v.Driver, s.pv.Spec.CSI = "", nil }, VolumeNotCSI, "pv-1"},
-		{"pod: attached elsewhere", func(s *situation) { s.ofPod(); s.other(noChange) }, AttachedElsewhere, "node-2"},
-		{"pod: waits for a detach", func(s *situation) { s.ofPod(); s.other(leaving) }, WaitingForDetach, "node-2"},
-		{"pod: its node is gone", func(s *situation) { s.ofPod(); s.v.Node = Absent[corev1.Node]() }, NodeMissing, "node-1"},
-		{"pod: the kubelet attaches", func(s *situation) { s.ofPod(); s.v.Node.Value().Annotations = nil }, KubeletAttaches, "enableControllerAttachDetach"},
+		}, diagnosis.VolumeOfAnother, "default/was"},
+		{"pod: not CSI", func(s *situation) { s.ofPod(); s.v.Driver, s.pv.Spec.CSI = "", nil }, diagnosis.VolumeNotCSI, "pv-1"},
+		{"pod: attached elsewhere", func(s *situation) { s.ofPod(); s.other(noChange) }, diagnosis.AttachedElsewhere, "node-2"},
+		{"pod: waits for a detach", func(s *situation) { s.ofPod(); s.other(leaving) }, diagnosis.WaitingForDetach, "node-2"},
+		{"pod: its node is gone", func(s *situation) { s.ofPod(); s.v.Node = Absent[corev1.Node]() }, diagnosis.NodeMissing, "node-1"},
+		{"pod: the kubelet attaches", func(s *situation) { s.ofPod(); s.v.Node.Value().Annotations = nil }, diagnosis.KubeletAttaches, "enableControllerAttachDetach"},
 
 		{"volume: nobody wants it", func(s *situation) {
 			s.ofPod()
 			s.Pod, s.v.NodeName, s.Question = nil, "", Question{Kind: PersistentVolume, Name: "pv-1"}
-		}, NotWanted, "pv-1"},
+		}, diagnosis.NotWanted, "pv-1"},
 		{"volume: its user has no node", func(s *situation) {
 			s.ofPod()
 			s.Pod, s.v.NodeName, s.Question = nil, "", Question{Kind: PersistentVolume, Name: "pv-1"}
 			s.v.Users = Present(&[]corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}})
-		}, PodNotScheduled, "default/web"},
+		}, diagnosis.PodNotScheduled, "default/web"},
 		{"volume: deleted and unused", func(s *situation) {
 			s.ofPod()
 			s.Pod, s.v.NodeName = nil, ""
 			t := before(time.Minute)
 			s.pv.DeletionTimestamp, s.pv.Finalizers = &t, []string{"external-attacher/csi-example-com"}
-		}, VolumeBeingDeleted, "external-attacher/csi-example-com"},
+		}, diagnosis.VolumeBeingDeleted, "external-attacher/csi-example-com"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := waiting()
@@ -383,20 +384,20 @@ func TestAttachedAndWhatNeedsNoAttachingEndWithZero(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*situation)
-		note   Verdict
+		note   diagnosis.Verdict
 	}{
 		{"attached", func(s *situation) { s.va.Status.Attached = true }, ""},
 		{"attached, no hub", func(s *situation) { s.va.Status.Attached = true; s.alone() }, ""},
-		{"attached, and the node is gone", func(s *situation) { s.va.Status.Attached, s.v.Node = true, Absent[corev1.Node]() }, NodeMissing},
+		{"attached, and the node is gone", func(s *situation) { s.va.Status.Attached, s.v.Node = true, Absent[corev1.Node]() }, diagnosis.NodeMissing},
 		{"attached, and the finalizer was taken", func(s *situation) {
 			s.va.Status.Attached, s.va.Annotations = true, map[string]string{attach.AnnotationNodeID: "id-1"}
-		}, FinalizerOfAnother},
+		}, diagnosis.FinalizerOfAnother},
 		{"attached to a node that is not ready", func(s *situation) {
 			s.va.Status.Attached = true
 			s.v.Node.Value().Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "kubelet stopped"}}
-		}, NodeNotReady},
+		}, diagnosis.NodeNotReady},
 		{"attach not required", func(s *situation) { s.ofPod(); noAttach(s) }, ""},
-		{"attach not required, and yet asked for", noAttach, AttachNotRequired},
+		{"attach not required, and yet asked for", noAttach, diagnosis.AttachNotRequired},
 		{"inline volume", func(s *situation) {
 			s.ofPod()
 			s.Volumes = []Volume{{Mount: "tmp", Inline: "secrets-store.csi.k8s.io"}}
@@ -418,7 +419,7 @@ func TestAttachedAndWhatNeedsNoAttachingEndWithZero(t *testing.T) {
 	}
 }
 
-func noted(r Report, v Verdict) bool {
+func noted(r Report, v diagnosis.Verdict) bool {
 	for _, volume := range r.Volumes {
 		if slices.ContainsFunc(volume.Notes, func(f Finding) bool { return f.Verdict == v }) {
 			return true
@@ -454,7 +455,7 @@ func TestNotesTellRetriesBeingStuckAndOtherTroubles(t *testing.T) {
 	s.served.ForeignWriter = status.ForeignWriter{Manager: "csi-attacher", Time: now.Add(-time.Minute), VolumeAttachment: "x"}
 	s.Hub.View.Replicas[0].Overview.Config.Errors = []string{"drivers.yaml:3: no"}
 	r := Explain(s.Facts)
-	for _, want := range []Verdict{Retrying, Stuck, BackendError, ForeignWriter} {
+	for _, want := range []diagnosis.Verdict{diagnosis.Retrying, diagnosis.Stuck, diagnosis.BackendError, diagnosis.ForeignWriter} {
 		if !noted(r, want) {
 			t.Errorf("no note %s:\n%s", want, r.Text())
 		}
@@ -522,7 +523,7 @@ func TestAnObjectThatWasNotReadIsNeverCalledMissing(t *testing.T) {
 func TestAStuckVolumeOfWhichNothingIsKnownIsNotToldToWait(t *testing.T) {
 	s := waiting()
 	s.seen.State = status.Stuck
-	if stop := Explain(s.Facts).Volumes[0].Stop; stop.Verdict != NoReasonKnown || strings.Contains(stop.Next, "wait") {
+	if stop := Explain(s.Facts).Volumes[0].Stop; stop.Verdict != diagnosis.NoReasonKnown || strings.Contains(stop.Next, "wait") {
 		t.Errorf("it stops at %+v", stop)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
@@ -19,7 +20,7 @@ func (w *walk) leftAttached(before []Volume) {
 	}
 	for _, u := range w.Served.Unowned {
 		if w.isOfVolume(u) {
-			w.note(LeftAttached, "driver "+w.Driver, leftFact(u, w.Now), leftNext)
+			w.note(Finding{diagnosis.LeftAttached, "driver " + w.Driver, leftFact(u, w.Now), leftNext})
 		}
 	}
 }
@@ -60,7 +61,7 @@ func leftFact(u status.UnownedPublication, now time.Time) string {
 	}
 	fact += ", where no VolumeAttachment asks for it"
 	if !u.Since.IsZero() {
-		fact += ", known since " + at(u.Since, now)
+		fact += ", known since " + diagnosis.At(u.Since, now)
 	}
 	switch {
 	case u.Tries == 1:
@@ -76,7 +77,7 @@ func leftFact(u status.UnownedPublication, now time.Time) string {
 
 // notFound says that there is no such object, and what it has left attached.
 func notFound(f *Facts) *Finding {
-	stop := &Finding{ObjectNotFound, f.Question.String(), "there is none", "check the spelling and the namespace; a VolumeAttachment that is gone was detached, or never made"}
+	stop := &Finding{diagnosis.ObjectNotFound, f.Question.String(), "there is none", "check the spelling and the namespace; a VolumeAttachment that is gone was detached, or never made"}
 	for _, d := range f.Hub.View.Drivers {
 		for _, u := range d.Unowned {
 			if f.Question == (Question{Kind: VolumeAttachment, Name: u.VolumeAttachment}) || f.Question == (Question{Kind: PersistentVolume, Name: u.PersistentVolume}) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 )
@@ -36,7 +37,7 @@ func TestVolumeThatWasLeftAttachedIsSaidToBe(t *testing.T) {
 			var notes []explain.Finding
 			for _, v := range report.Volumes {
 				for _, n := range v.Notes {
-					if n.Verdict == explain.LeftAttached {
+					if n.Verdict == diagnosis.LeftAttached {
 						notes = append(notes, n)
 					}
 				}

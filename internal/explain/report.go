@@ -1,5 +1,11 @@
 package explain
 
+import (
+	"strings"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+)
+
 // Result is how far the volumes have come.
 type Result string
 
@@ -47,73 +53,16 @@ type VolumeReport struct {
 	Notes  []Finding `json:"notes,omitempty"` // what else was found
 }
 
-// Finding is one thing that is not as it should be, or that one should know.
+// Finding is a diagnosis.Diagnosis as `explain -o json` writes it. hub/diagnosis/verdict.go lists the
+// verdicts.
 type Finding struct {
-	Verdict Verdict `json:"verdict"`
-	Object  string  `json:"object"`         // which it is about
-	Fact    string  `json:"fact"`           // what was found
-	Next    string  `json:"next,omitempty"` // what to do
+	Verdict diagnosis.Verdict `json:"verdict"`
+	Object  string            `json:"object"`         // which it is about
+	Fact    string            `json:"fact"`           // what was found
+	Next    string            `json:"next,omitempty"` // what to do
 }
 
-// Verdict names a kind of Finding, for programs.
-type Verdict string
-
-// About the objects of Kubernetes.
-const (
-	ObjectNotFound     Verdict = "ObjectNotFound"
-	NothingToAttach    Verdict = "NothingToAttach"
-	PodNotScheduled    Verdict = "PodNotScheduled"
-	PodFinished        Verdict = "PodFinished"
-	ClaimMissing       Verdict = "ClaimMissing"
-	ClaimNotBound      Verdict = "ClaimNotBound"
-	VolumeMissing      Verdict = "VolumeMissing"
-	VolumeOfAnother    Verdict = "VolumeOfAnother"
-	VolumeNotCSI       Verdict = "VolumeNotCSI"
-	VolumeBeingDeleted Verdict = "VolumeBeingDeleted"
-	AttachNotRequired  Verdict = "AttachNotRequired"
-	NotWanted          Verdict = "NotWanted"
-	NotAskedYet        Verdict = "NotAskedYet"
-	NodeMissing        Verdict = "NodeMissing"
-	NodeNotReady       Verdict = "NodeNotReady"
-	KubeletAttaches    Verdict = "KubeletAttaches"
-	NodeWithoutCSI     Verdict = "NodeWithoutCSI"
-	NodeWithoutDriver  Verdict = "NodeWithoutDriver"
-	AttachedElsewhere  Verdict = "AttachedElsewhere"
-	WaitingForDetach   Verdict = "WaitingForDetach"
-	FinalizerOfAnother Verdict = "FinalizerOfAnother"
-	BeingDetached      Verdict = "BeingDetached"
-	LeftAttached       Verdict = "LeftAttached"
-)
-
-// About who works for the driver.
-const (
-	DriverNotConfigured Verdict = "DriverNotConfigured"
-	EndpointNotAllowed  Verdict = "EndpointNotAllowed"
-	DriverConflict      Verdict = "DriverConflict"
-	ConfigBroken        Verdict = "ConfigBroken"
-	SocketMissing       Verdict = "SocketMissing"
-	CannotConnect       Verdict = "CannotConnect"
-	NameMismatch        Verdict = "NameMismatch"
-	DriverNotReady      Verdict = "DriverNotReady"
-	DriverPaused        Verdict = "DriverPaused"
-	DriverObserved      Verdict = "DriverObserved"
-	DriverDraining      Verdict = "DriverDraining"
-	LeaseHeld           Verdict = "LeaseHeld"
-	LeaseExpired        Verdict = "LeaseExpired"
-	LeaseFree           Verdict = "LeaseFree"
-	LeaseMissing        Verdict = "LeaseMissing"
-	ForeignWriter       Verdict = "ForeignWriter"
-)
-
-// About the calls.
-const (
-	SecretMissing   Verdict = "SecretMissing"
-	SecretForbidden Verdict = "SecretForbidden"
-	BackendError    Verdict = "BackendError"
-	LastError       Verdict = "LastError"
-	CallInFlight    Verdict = "CallInFlight"
-	Queued          Verdict = "Queued"
-	Retrying        Verdict = "Retrying"
-	Stuck           Verdict = "Stuck"
-	NoReasonKnown   Verdict = "NoReasonKnown"
-)
+// finding returns a diagnosis, which the status page shows too, as a Finding.
+func finding(d diagnosis.Diagnosis) Finding {
+	return Finding{d.Verdict, d.Object, d.Fact, orEmpty(strings.Join(d.Actions, " "), "wait")}
+}

@@ -8,9 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // Explain says how far the volumes have come that a question is about, where each stops
@@ -23,10 +23,10 @@ func Explain(f Facts) Report {
 		r.Stop = notFound(&f)
 		return r
 	case f.Pod != nil && finished(f.Pod):
-		r.Stop = &Finding{PodFinished, f.Question.String(), fmt.Sprintf("it has ended (%s): its volumes are detached unless another Pod uses them", f.Pod.Status.Phase), "nothing"}
+		r.Stop = &Finding{diagnosis.PodFinished, f.Question.String(), fmt.Sprintf("it has ended (%s): its volumes are detached unless another Pod uses them", f.Pod.Status.Phase), "nothing"}
 		return r
 	case len(f.Volumes) == 0:
-		r.Stop = &Finding{NothingToAttach, f.Question.String(), "it has no volume that could be attached", "if it does not start, this is not why: look at its Events"}
+		r.Stop = &Finding{diagnosis.NothingToAttach, f.Question.String(), "it has no volume that could be attached", "if it does not start, this is not why: look at its Events"}
 		return r
 	}
 	for i := range f.Volumes {
@@ -100,18 +100,16 @@ func (w *walk) ok(format string, args ...any) {
 	w.report.Path = append(w.report.Path, fmt.Sprintf(format, args...))
 }
 
-// stop notes where it stops. The first one is the one; more are worth a note.
-func (w *walk) stop(verdict Verdict, object, fact, next string) {
+// stop notes where the walk stops. The first finding is the stop; further ones are notes.
+func (w *walk) stop(f Finding) {
 	if w.report.Stop != nil {
-		w.note(verdict, object, fact, next)
+		w.note(f)
 		return
 	}
-	w.report.Stop = &Finding{verdict, object, fact, next}
+	w.report.Stop = &f
 }
 
-func (w *walk) note(verdict Verdict, object, fact, next string) {
-	w.report.Notes = append(w.report.Notes, Finding{verdict, object, fact, next})
-}
+func (w *walk) note(f Finding) { w.report.Notes = append(w.report.Notes, f) }
 
 // done ends the walk, with success if nothing has stopped it before.
 func (w *walk) done() bool {
@@ -121,14 +119,9 @@ func (w *walk) done() bool {
 	return false
 }
 
-func (w *walk) ago(t time.Time) string { return ago(t, w.Now) }
+func (w *walk) ago(t time.Time) string { return diagnosis.Ago(t, w.Now) }
 
-func (w *walk) at(t time.Time) string { return at(t, w.Now) }
-
-func ago(t, now time.Time) string { return duration.HumanDuration(now.Sub(t)) + " ago" }
-
-// at writes a time and how long ago that is.
-func at(t, now time.Time) string { return t.UTC().Format(time.RFC3339) + " (" + ago(t, now) + ")" }
+func (w *walk) at(t time.Time) string { return diagnosis.At(t, w.Now) }
 
 // podStage: the Pod that was asked for has a node.
 func (w *walk) podStage() bool {
@@ -149,7 +142,7 @@ func (w *walk) podStage() bool {
 			fact += ": " + c.Message
 		}
 	}
-	w.stop(PodNotScheduled, w.Question.String(), fact, "this is the scheduler's to solve, not the attacher's: look at the Pod's Events; a volume is attached only after the Pod has a node")
+	w.stop(Finding{diagnosis.PodNotScheduled, w.Question.String(), fact, "this is the scheduler's to solve, not the attacher's: look at the Pod's Events; a volume is attached only after the Pod has a node"})
 	return true // its claims may be why
 }
 
@@ -171,17 +164,17 @@ func (w *walk) volumeStage() bool {
 	case pv == nil && w.Attachment.Value() != nil:
 		return true // that one knows its driver, and what lacks is said there
 	case w.PersistentVolume.Missing():
-		w.stop(VolumeMissing, object, "there is none", "the claim has lost its volume: restore the PersistentVolume, or make the claim anew")
+		w.stop(Finding{diagnosis.VolumeMissing, object, "there is none", "the claim has lost its volume: restore the PersistentVolume, or make the claim anew"})
 		return false
 	case pv == nil:
 		return false // unknown says why it was not read
 	case w.Driver == "":
-		w.stop(VolumeNotCSI, object, "it is neither of a CSI driver nor migrated to one", "attaching it is not the business of CSI: look at kube-controller-manager and at the kubelet")
+		w.stop(Finding{diagnosis.VolumeNotCSI, object, "it is neither of a CSI driver nor migrated to one", "attaching it is not the business of CSI: look at kube-controller-manager and at the kubelet"})
 		return false
 	}
 	w.ok("%s is a volume of CSI driver %s, handle %s", object, w.Driver, orEmpty(attach.VolumeHandle(pv), "unknown"))
 	if bound := pv.Spec.ClaimRef; w.askedByClaim() && !w.ofThisClaim() {
-		w.stop(VolumeOfAnother, object, fmt.Sprintf("it is bound to another claim: %s/%s, UID %s", bound.Namespace, bound.Name, bound.UID), "make the claim anew, or take the stale claimRef from the PersistentVolume")
+		w.stop(Finding{diagnosis.VolumeOfAnother, object, fmt.Sprintf("it is bound to another claim: %s/%s, UID %s", bound.Namespace, bound.Name, bound.UID), "make the claim anew, or take the stale claimRef from the PersistentVolume"})
 	}
 	return true
 }
@@ -189,8 +182,8 @@ func (w *walk) volumeStage() bool {
 // attachmentStage: somebody asks for the volume on the node, and it is there.
 func (w *walk) attachmentStage() bool {
 	va := w.Attachment.Value()
-	if fault := w.claimFault; va != nil && fault != nil {
-		w.note(fault.Verdict, fault.Object, fault.Fact, fault.Next)
+	if va != nil && w.claimFault != nil {
+		w.note(*w.claimFault)
 	}
 	switch {
 	case va == nil:
@@ -201,7 +194,7 @@ func (w *walk) attachmentStage() bool {
 	case va.Status.Attached:
 		w.attached(va)
 	case w.noAttach():
-		w.note(AttachNotRequired, "CSIDriver "+w.Driver, "attachRequired is false: nobody attaches volumes of this driver, and nobody needs to", "delete the VolumeAttachment if it stays for ever")
+		w.note(Finding{diagnosis.AttachNotRequired, "CSIDriver " + w.Driver, "attachRequired is false: nobody attaches volumes of this driver, and nobody needs to", "delete the VolumeAttachment if it stays for ever"})
 		w.done()
 	default:
 		w.ok("%s asks for the volume on node %s since %s", w.attachmentRef(), va.Spec.NodeName, w.at(va.CreationTimestamp.Time))
@@ -223,7 +216,7 @@ func (w *walk) attached(va *storagev1.VolumeAttachment) {
 	w.ok("%s says that the volume is attached to node %s", w.attachmentRef(), va.Spec.NodeName)
 	finalizer := attach.Finalizer(va.Spec.Attacher)
 	if va.Annotations[attach.AnnotationNodeID] != "" && !attach.HasFinalizer(va.Finalizers, finalizer) {
-		w.note(FinalizerOfAnother, w.attachmentRef(), "somebody took the finalizer "+finalizer+" from it: deleted now, it would vanish with the volume left attached", "the attacher puts it back; see that one works for the driver")
+		w.note(Finding{diagnosis.FinalizerOfAnother, w.attachmentRef(), "somebody took the finalizer " + finalizer + " from it: deleted now, it would vanish with the volume left attached", "the attacher puts it back; see that one works for the driver"})
 	}
 	w.nodeNotes()
 	w.done()
@@ -233,12 +226,12 @@ func (w *walk) attached(va *storagev1.VolumeAttachment) {
 func (w *walk) nodeNotes() {
 	object, node := "Node "+w.NodeName, w.Node.Value()
 	switch {
-	case w.Node.Missing() && !w.told(NodeMissing):
-		w.note(NodeMissing, object, "there is none", "if the machine is gone, what is bound to it has to be deleted; kube-controller-manager then detaches its volumes")
+	case w.Node.Missing() && !w.told(diagnosis.NodeMissing):
+		w.note(Finding{diagnosis.NodeMissing, object, "there is none", "if the machine is gone, what is bound to it has to be deleted; kube-controller-manager then detaches its volumes"})
 	case node != nil:
 		for _, c := range node.Status.Conditions {
 			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-				w.note(NodeNotReady, object, "it is not ready since "+w.at(c.LastTransitionTime.Time)+": "+orEmpty(c.Message, c.Reason), "look at its kubelet; if the machine is dead, taint it node.kubernetes.io/out-of-service so that its volumes are detached")
+				w.note(Finding{diagnosis.NodeNotReady, object, "it is not ready since " + w.at(c.LastTransitionTime.Time) + ": " + orEmpty(c.Message, c.Reason), "look at its kubelet; if the machine is dead, taint it node.kubernetes.io/out-of-service so that its volumes are detached"})
 			}
 		}
 	}

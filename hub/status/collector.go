@@ -41,12 +41,12 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("attach_hub_"+name, help, labels, nil)
 }
 
-// mirror is the metrics that say how things are. They are made of what the source says
-// at each scrape, so that series come and go with what they are about.
-type mirror struct{ source Source }
+// collector makes the gauges of what the Source answers at each scrape, so that the series of a
+// driver begin and end with it.
+type collector struct{ source Source }
 
 // Describe implements prometheus.Collector.
-func (mirror) Describe(out chan<- *prometheus.Desc) {
+func (collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{upDesc, leaderDesc, infoDesc, depthDesc, oldestDesc, busyDesc, workersDesc,
 		stuckDesc, danglingDesc, masterDesc, unclaimedDesc, conflictsDesc, reloadDesc, reloadedDesc, hashDesc} {
 		out <- d
@@ -54,7 +54,7 @@ func (mirror) Describe(out chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (m mirror) Collect(out chan<- prometheus.Metric) {
+func (c collector) Collect(out chan<- prometheus.Metric) {
 	defer func() { // it runs on a goroutine of its own, where a panic would end the process
 		if r := recover(); r != nil {
 			out <- prometheus.NewInvalidMetric(upDesc, fmt.Errorf("panic: %v", r))
@@ -62,7 +62,7 @@ func (m mirror) Collect(out chan<- prometheus.Metric) {
 	}()
 	conflicts := map[string]int{} // by driver; those that are engaged have a series in any case
 	leases := map[string]bool{}   // by name, and whether they are held
-	for _, d := range m.source.Drivers() {
+	for _, d := range c.source.Drivers() {
 		name := label(d.Name)
 		if _, twice := conflicts[name]; !twice { // a series twice would cost the whole scrape
 			conflicts[name] = 0
@@ -75,7 +75,7 @@ func (m mirror) Collect(out chan<- prometheus.Metric) {
 	for name, held := range leases {
 		gauge(out, masterDesc, truth(held), name)
 	}
-	o := m.source.Overview()
+	o := c.source.Overview()
 	collectConfig(out, o.Config)
 	collectConflicts(out, o.Config.Conflicts, conflicts)
 	for attacher, n := range bounded(o.Unclaimed) {

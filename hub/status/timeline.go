@@ -23,10 +23,10 @@ const (
 	stepNext   stepKind = "next"
 )
 
-// story tells a VolumeAttachment's life in order, as far as it is known: the object
-// knows its beginning, the hub the last tries.
-func story(c Case) []step {
-	a := c.Attachment
+// timeline lists what happened to a VolumeAttachment in order, as far as it is known: the object
+// has its beginning, the hub the last tries.
+func timeline(in DiagnosisInput) []step {
+	a := in.Attachment
 	var steps []step
 	add := func(t time.Time, kind stepKind, what, text string) { steps = append(steps, step{t, kind, what, text}) }
 	if !a.Created.IsZero() {
@@ -41,21 +41,21 @@ func story(c Case) []step {
 	if a.Operation == Drift {
 		add(a.Since, stepDone, "The storage system does not have it attached any more", "")
 	}
-	steps = append(steps, tries(c)...)
-	steps = append(steps, nowOf(c))
+	steps = append(steps, tries(in)...)
+	steps = append(steps, nowOf(in))
 	if !a.NextTry.IsZero() {
 		add(a.NextTry, stepNext, fmt.Sprintf("%s retry", ordinal(max(1, a.Tries))), "")
 	}
 	return steps
 }
 
-// tries tells the failed tries: the driver's last ones with their time, and how many more
+// tries lists the failed tries: the driver's last ones with their time, and how many more
 // there were.
-func tries(c Case) []step {
-	a := c.Attachment
+func tries(in DiagnosisInput) []step {
+	a := in.Attachment
 	var known []step
-	if c.Driver != nil {
-		for _, f := range c.Driver.Failures {
+	if in.Driver != nil {
+		for _, f := range in.Driver.Failures {
 			if f.VolumeAttachment == a.Name {
 				known = append(known, step{f.Time, stepFailed, fmt.Sprintf("Failed to %s", f.Operation), f.Text})
 			}
@@ -73,9 +73,9 @@ func tries(c Case) []step {
 	return known
 }
 
-// nowOf tells how it is.
-func nowOf(c Case) step {
-	a := c.Attachment
+// nowOf says what is so at the moment.
+func nowOf(in DiagnosisInput) step {
+	a := in.Attachment
 	s := step{Kind: stepNow, What: "Now: " + string(a.State)}
 	switch {
 	case a.State == Attached:
@@ -84,7 +84,7 @@ func nowOf(c Case) step {
 		s.Text = a.Waits()
 	}
 	if a.State != Attached && !a.Since.IsZero() {
-		s.What += " for " + age(c.Now, a.Since)
+		s.What += " for " + age(in.Now, a.Since)
 	}
 	return s
 }

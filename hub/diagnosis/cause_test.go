@@ -1,0 +1,44 @@
+package diagnosis
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParseTellsTheDriversWordsFromTheHubs(t *testing.T) {
+	for _, tt := range []struct {
+		text, code string
+		want       Cause
+		rest       string
+	}{
+		{"rpc error: code = Internal desc = array busy", "", Cause{BackendError, "Internal"}, "array busy"},
+		{"rpc error: code = Unknown desc = array busy", "Internal", Cause{BackendError, "Internal"}, "array busy"},
+		{"array busy", "Internal", Cause{BackendError, "Internal"}, "array busy"},
+		{`rpc error: code = Internal desc = csinode "n" not found`, "", Cause{BackendError, "Internal"}, `csinode "n" not found`},
+		{"rpc error: code = Internal desc = read secret a/b: forbidden\nin two lines", "", Cause{BackendError, "Internal"}, "read secret a/b: forbidden\nin two lines"},
+		{"stuck: attach wanted since T, tried 4 times, the last error: rpc error: code = Aborted desc = pending", "", Cause{BackendError, "Aborted"}, "pending"},
+		{"stuck: attach wanted since T, tried 4 times, the last error: the driver is not connected: refused", "", Cause{Verdict: CannotConnect}, "the driver is not connected: refused"},
+		{"odd", "", Cause{}, "odd"},
+	} {
+		if got, rest := Parse(tt.text, tt.code); got != tt.want || rest != tt.rest {
+			t.Errorf("%q with code %q: got %+v and %q, want %+v and %q", tt.text, tt.code, got, rest, tt.want, tt.rest)
+		}
+	}
+}
+
+func TestEveryCauseHasAnActionThatNamesItsObjects(t *testing.T) {
+	causes := []Cause{{}, {BackendError, "Internal"}, {BackendError, "Code(77)"}}
+	for verdict := range ofVerdict {
+		causes = append(causes, Cause{Verdict: verdict})
+	}
+	for _, c := range causes {
+		if got := c.Action("node-1", "pv-1"); !strings.HasSuffix(got, ".") || strings.Contains(got, "{") {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	for _, r := range refusals {
+		if got := ParseRefusal("dial: " + strings.ToUpper(r.words[0])); got != r.Refusal || strings.Contains(got.Action("unix:///s"), "{") {
+			t.Errorf("%q: got %+v, want %+v", r.words[0], got, r.Refusal)
+		}
+	}
+}

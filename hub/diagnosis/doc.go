@@ -1,0 +1,12 @@
+// Package diagnosis names what keeps a volume from being attached or detached, and what an
+// error means. It has one text for each: the status page and explain print the same.
+//
+// The flow: hub/attach and hub turn an error into a Cause, a typed value; Parse does the same
+// for an error of which only the text in a VolumeAttachment's status is left. hub/status
+// compares what it knows of a driver and of a VolumeAttachment (status.DiagnoseDriver,
+// status.DiagnoseWork) and answers with a Diagnosis: a Verdict for programs, the object, the
+// fact and the actions for people. internal/explain adds the verdicts that only the objects of
+// Kubernetes show.
+//
+// The package imports no other package of this module and knows no client: it is plain values.
+package diagnosis

@@ -1,0 +1,69 @@
+package diagnosis
+
+// Verdict names a kind of Diagnosis, for programs: explain -o json has it. Names do not change.
+type Verdict string
+
+// About the objects of Kubernetes.
+const (
+	ObjectNotFound     Verdict = "ObjectNotFound"
+	NothingToAttach    Verdict = "NothingToAttach"
+	PodNotScheduled    Verdict = "PodNotScheduled"
+	PodFinished        Verdict = "PodFinished"
+	ClaimMissing       Verdict = "ClaimMissing"
+	ClaimNotBound      Verdict = "ClaimNotBound"
+	VolumeMissing      Verdict = "VolumeMissing"
+	VolumeOfAnother    Verdict = "VolumeOfAnother"
+	VolumeNotCSI       Verdict = "VolumeNotCSI"
+	VolumeBeingDeleted Verdict = "VolumeBeingDeleted"
+	AttachNotRequired  Verdict = "AttachNotRequired"
+	NotWanted          Verdict = "NotWanted"
+	NotAskedYet        Verdict = "NotAskedYet"
+	NodeMissing        Verdict = "NodeMissing"
+	NodeNotReady       Verdict = "NodeNotReady"
+	KubeletAttaches    Verdict = "KubeletAttaches"
+	NodeWithoutCSI     Verdict = "NodeWithoutCSI"
+	NodeWithoutDriver  Verdict = "NodeWithoutDriver"
+	AttachedElsewhere  Verdict = "AttachedElsewhere"
+	WaitingForDetach   Verdict = "WaitingForDetach"
+	FinalizerOfAnother Verdict = "FinalizerOfAnother"
+	BeingDetached      Verdict = "BeingDetached"
+	LeftAttached       Verdict = "LeftAttached"
+)
+
+// About who works for the driver.
+const (
+	DriverNotConfigured Verdict = "DriverNotConfigured"
+	EndpointNotAllowed  Verdict = "EndpointNotAllowed"
+	DriverConflict      Verdict = "DriverConflict"
+	ConfigBroken        Verdict = "ConfigBroken"
+	SocketMissing       Verdict = "SocketMissing"
+	CannotConnect       Verdict = "CannotConnect"
+	NameMismatch        Verdict = "NameMismatch"
+	DriverNotReady      Verdict = "DriverNotReady"
+	DriverPaused        Verdict = "DriverPaused"
+	DriverObserved      Verdict = "DriverObserved"
+	DriverDraining      Verdict = "DriverDraining"
+	LeaseHeld           Verdict = "LeaseHeld"
+	LeaseExpired        Verdict = "LeaseExpired"
+	LeaseFree           Verdict = "LeaseFree"
+	LeaseMissing        Verdict = "LeaseMissing"
+	ForeignWriter       Verdict = "ForeignWriter"
+)
+
+// About the calls and the writes.
+const (
+	VolumeRecreated Verdict = "VolumeRecreated" // by another one of the same name
+	ObjectChanged   Verdict = "ObjectChanged"   // while it was worked on
+	WriteForbidden  Verdict = "WriteForbidden"  // or a read
+	SecretMissing   Verdict = "SecretMissing"
+	SecretForbidden Verdict = "SecretForbidden"
+	BackendError    Verdict = "BackendError"
+	LastError       Verdict = "LastError"
+	CallInFlight    Verdict = "CallInFlight"
+	Queued          Verdict = "Queued"
+	Retrying        Verdict = "Retrying"
+	Stuck           Verdict = "Stuck"
+	NoReasonKnown   Verdict = "NoReasonKnown"
+	NothingToDo     Verdict = "NothingToDo"
+	IsAttached      Verdict = "Attached"
+)

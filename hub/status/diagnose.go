@@ -1,0 +1,204 @@
+package status
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+)
+
+// DiagnosisInput is what is known about a VolumeAttachment at one moment.
+type DiagnosisInput struct {
+	Attachment Attachment
+	Driver     *Driver    // of the VolumeAttachment; nil if it is not served, or if no hub was asked
+	Replicas   []Replica  // of the hub
+	Conflicts  []Conflict // of the configuration
+	Now        time.Time
+}
+
+// Diagnose says where a VolumeAttachment stops and what to do, the cause first. What keeps the
+// driver from being worked for at all comes before what is the matter with this one.
+func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
+	a := in.Attachment
+	switch {
+	case in.Driver == nil || a.State == Unclaimed:
+		return DiagnoseUnserved(a.Driver, in.Conflicts)
+	case a.State == Attached && a.Operation == "":
+		return []diagnosis.Diagnosis{{
+			Verdict: diagnosis.IsAttached, Object: a.ref(), Fact: "the volume is attached to node " + a.Node,
+			Actions: []string{"If a Pod waits still, look at its Events and at the kubelet of the node: what is missing now is to stage and mount the volume, which the driver's node plugin does."},
+		}}
+	case a.State == Idle:
+		return []diagnosis.Diagnosis{{Verdict: diagnosis.NothingToDo, Object: a.ref(), Fact: "nothing is to be done for it here, and it is not marked attached"}}
+	}
+	if d := DiagnoseDriver(*in.Driver, LeaseRecord{Lease: in.Driver.Lease}, in.Replicas, in.Now); d.Verdict != "" {
+		return []diagnosis.Diagnosis{d}
+	}
+	if work := DiagnoseWork(in); len(work) > 0 {
+		return work
+	}
+	return []diagnosis.Diagnosis{a.inFlight(in.Driver)} // it is about to begin
+}
+
+// DiagnoseWork says what came of the tries of a VolumeAttachment so far and what the next one
+// waits for, the cause first. Driver may be nil. It is empty if nothing is known.
+func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
+	a := in.Attachment
+	detachFirst := a.Waiting.Kind == WaitForDetach || a.Waiting.Kind == WaitForUnowned
+	var found []diagnosis.Diagnosis
+	if detachFirst {
+		found = append(found, a.queued(in.Driver))
+	}
+	if a.LastError != "" {
+		found = append(found, in.failed())
+	}
+	switch {
+	case a.State == Attaching || a.State == Detaching:
+		found = append(found, a.inFlight(in.Driver))
+	case a.WaitsFor != "" && !detachFirst:
+		found = append(found, a.queued(in.Driver))
+	}
+	if a.Tries > 0 {
+		found = append(found, a.retrying(in.Now))
+	}
+	if a.State == Stuck && !a.Since.IsZero() {
+		found = append(found, diagnosis.Diagnosis{
+			Verdict: diagnosis.Stuck, Object: a.ref(), Fact: "without success since " + diagnosis.At(a.Since, in.Now),
+			Actions: []string{"The hub goes on trying; what keeps it from success does not pass by itself."},
+		})
+	}
+	return found
+}
+
+func (a Attachment) ref() string { return "VolumeAttachment " + a.Name }
+
+// failed says what the last error means.
+func (in DiagnosisInput) failed() diagnosis.Diagnosis {
+	a := in.Attachment
+	tried := "at the last try"
+	if at := in.failedAt(); !at.IsZero() {
+		tried += ", " + diagnosis.Ago(at, in.Now)
+	}
+	cause := a.Cause()
+	_, text := diagnosis.Parse(a.LastError, cause.Code)
+	d := diagnosis.Diagnosis{Verdict: diagnosis.LastError, Object: a.ref(), Fact: tried + ": " + text, Actions: []string{cause.Action(a.Node, a.PersistentVolume)}}
+	switch cause.Verdict {
+	case diagnosis.BackendError:
+		method := "ControllerPublishVolume"
+		if a.Operation == Detach {
+			method = "ControllerUnpublishVolume"
+		}
+		d.Verdict, d.Object, d.Fact = cause.Verdict, "driver "+a.Driver, fmt.Sprintf("it answered %s to %s %s: %s", cause.Code, method, tried, text)
+	case diagnosis.CannotConnect:
+		d.Verdict, d.Object = cause.Verdict, "driver "+a.Driver
+	case diagnosis.SecretMissing, diagnosis.SecretForbidden:
+		d.Verdict = cause.Verdict
+	}
+	return d
+}
+
+// Cause returns what the last error means. An earlier hub, and the status of a VolumeAttachment,
+// have only its text.
+func (a Attachment) Cause() diagnosis.Cause {
+	if a.LastCause != (diagnosis.Cause{}) {
+		return a.LastCause
+	}
+	cause, _ := diagnosis.Parse(a.LastError, "")
+	return cause
+}
+
+// failedAt returns when the last try failed, zero if it is not known.
+func (in DiagnosisInput) failedAt() time.Time {
+	if in.Driver != nil && in.Attachment.LastErrorTime.IsZero() {
+		for _, f := range in.Driver.Failures { // the latest first
+			if f.VolumeAttachment == in.Attachment.Name {
+				return f.Time
+			}
+		}
+	}
+	return in.Attachment.LastErrorTime
+}
+
+// retrying says how often it was tried and when it is tried again.
+func (a Attachment) retrying(now time.Time) diagnosis.Diagnosis {
+	fact := count(a.Tries) + " tries in a row have failed"
+	if a.Tries == 1 {
+		fact = "one try has failed"
+	}
+	switch wait := a.NextTry.Sub(now).Round(time.Second); {
+	case a.NextTry.IsZero():
+	case wait > 0:
+		fact += ", the next one is in " + diagnosis.Length(wait)
+	default:
+		fact += ", the next one is about to begin"
+	}
+	return diagnosis.Diagnosis{
+		Verdict: diagnosis.Retrying, Object: a.ref(), Fact: fact,
+		Actions: []string{"The hub goes on trying. A change of the node's CSINode, of the PersistentVolume or its secret, or of the driver's connection makes it try at once."},
+	}
+}
+
+// inFlight says that a worker has it.
+func (a Attachment) inFlight(d *Driver) diagnosis.Diagnosis {
+	fact := "the hub is at it now: to " + wanted(a)
+	if a.Tries > 0 {
+		fact = fmt.Sprintf("the hub is at it now, with the %s retry: to %s", ordinal(a.Tries), wanted(a))
+	}
+	action := "If calls take long for all volumes, look at the log of the driver's controller."
+	if d != nil && d.Settings.Timeout > 0 {
+		action = fmt.Sprintf("One call may take up to %s (timeout). ", d.Settings.Timeout) + action
+	}
+	return diagnosis.Diagnosis{Verdict: diagnosis.CallInFlight, Object: a.ref(), Fact: fact, Actions: []string{action}}
+}
+
+// queued says that something else goes first.
+func (a Attachment) queued(driver *Driver) diagnosis.Diagnosis {
+	d := diagnosis.Diagnosis{Verdict: diagnosis.Queued, Object: a.ref(), Fact: "it " + a.Waits()}
+	var known Driver
+	if driver != nil {
+		known = *driver
+	}
+	switch a.Waiting.Kind {
+	case WaitForDetach:
+		d.Verdict, d.Actions = diagnosis.WaitingForDetach, a.Waiting.detachFirst()
+	case WaitForUnowned:
+		d.Verdict = diagnosis.WaitingForDetach
+		d.Actions = []string{fmt.Sprintf("The volume was left attached and is to be detached from node ID %s first: the driver's page and csi-attach-hub status list it, with its last error.", a.Waiting.NodeID)}
+	case WaitForWorker:
+		d.Actions = []string{fmt.Sprintf("All workers of the driver that this may have are busy (%d of %d calls in flight): look at how long its calls take, and raise workers if the driver can do more at once.", known.Busy, known.Workers)}
+	case WaitForNode:
+		d.Actions = []string{fmt.Sprintf("The driver's maxPerNode is %d: others of the node go first.", known.Settings.MaxPerNode)}
+	case WaitForVolume:
+		d.Actions = []string{
+			"There is one call for a volume at a time: it goes on when the other one has ended.",
+			fmt.Sprintf("Only a volume of a MULTI_NODE access mode (ReadWriteMany, ReadOnlyMany) has one for each node, if parallelMultiNode is true. For this driver it is %t.", known.Settings.ParallelMultiNode),
+		}
+	}
+	return d
+}
+
+// detachFirst says what to do while the volume is on another node.
+func (w Wait) detachFirst() []string {
+	from, look := "", "look at the VolumeAttachment of the volume for that node"
+	if w.Node != "" {
+		from = " from node " + w.Node
+	}
+	if w.VolumeAttachment != "" {
+		look = fmt.Sprintf("look at VolumeAttachment %s. csi-attach-hub explain %s says why it is not detached", w.VolumeAttachment, w.VolumeAttachment)
+	}
+	return []string{
+		fmt.Sprintf("The volume can be on one node only, and is to be detached%s first: %s.", from, look),
+		"A detach begins when the last Pod with the volume has left that node and its kubelet has unmounted it. If the node is dead, taint it node.kubernetes.io/out-of-service.",
+	}
+}
+
+// wanted says what is to be done.
+func wanted(a Attachment) string {
+	switch a.Operation {
+	case Detach:
+		return "detach the volume from node " + a.Node
+	case Drift:
+		return "attach the volume to node " + a.Node + " again, where the storage system has lost it"
+	}
+	return "attach the volume to node " + a.Node
+}

@@ -1,0 +1,162 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+)
+
+// DiagnoseUnserved says why a driver is not served here.
+func DiagnoseUnserved(name string, conflicts []Conflict) []diagnosis.Diagnosis {
+	const object = "csi-attach-hub"
+	var found []diagnosis.Diagnosis
+	for _, c := range conflicts {
+		if c.Driver != name {
+			continue
+		}
+		d := diagnosis.Diagnosis{
+			Verdict: diagnosis.DriverConflict, Object: object,
+			Fact:    fmt.Sprintf("driver %s was found (%s) and is not served: %s", name, c.Loser, c.Reason),
+			Actions: []string{"Resolve the conflict in the configuration; the driver is served as soon as that is read."},
+		}
+		if strings.Contains(c.Reason, "allowedEndpoints") { // the registry has only the text
+			d.Verdict = diagnosis.EndpointNotAllowed
+			d.Actions = []string{"Add the endpoint to discovery.csiDrivers.allowedEndpoints if it is right, or correct the annotation attach-hub/endpoint of the CSIDriver."}
+		}
+		found = append(found, d)
+	}
+	if len(found) > 0 {
+		return found
+	}
+	return []diagnosis.Diagnosis{{
+		Verdict: diagnosis.DriverNotConfigured, Object: object, Fact: fmt.Sprintf("no driver of the name %s is configured in the hub", name),
+		Actions: []string{
+			fmt.Sprintf("If the hub should serve it, add %s to drivers.yaml, or let discovery find it; look at the configuration's errors if it is there already.", name),
+			"If another attacher serves it, look at that one's log.",
+		},
+	}}
+}
+
+// LeaseRecord is a lease with what is known to whoever has read its object. The zero Duration says
+// that nobody has.
+type LeaseRecord struct {
+	Lease
+	Renewed  time.Time
+	Duration time.Duration // for so long it is held after it was renewed
+}
+
+// DiagnoseDriver says why nothing is done for a driver, as the replicas see it; zero if work is
+// done. The lease is d.Lease, or what its object says.
+func DiagnoseDriver(d Driver, lease LeaseRecord, replicas []Replica, now time.Time) diagnosis.Diagnosis {
+	found := diagnosis.Diagnosis{Object: "driver " + d.Name}
+	switch {
+	case d.State == stateDraining:
+		found.Verdict, found.Fact = diagnosis.DriverDraining, diagnosis.Because("the hub is ending its work for the driver", d.Reason)
+	case !d.Up:
+		d.notConnected(&found, now)
+	case d.Mode == modeObserve:
+		found.Verdict = diagnosis.DriverObserved
+		found.Fact = "the hub only observes this driver (mode observe): " + lease.observed(now)
+		found.Actions = []string{"Look at that attacher's log.", "To hand the driver over, follow its checklist and set its mode to active."}
+	case d.State == statePaused && d.Mode == modePaused:
+		found.Verdict, found.Fact = diagnosis.DriverPaused, "its mode is paused: the hub keeps the connection and takes no work"
+		found.Actions = []string{"Set its mode to active when the hub should work for it."}
+	case d.State == statePaused:
+		d.pausedByHub(&found)
+	case d.State == stateWaiting || !d.Lease.Mine:
+		return DiagnoseLease(lease, d.Reason, replicas, now)
+	default:
+		return diagnosis.Diagnosis{}
+	}
+	return found
+}
+
+// notConnected: the driver cannot be called.
+func (d Driver) notConnected(found *diagnosis.Diagnosis, now time.Time) {
+	reason := d.Reason
+	if reason == "" {
+		reason = d.ConnectionError.Text
+	}
+	state := d.State
+	if !d.Since.IsZero() {
+		state += " since " + diagnosis.At(d.Since, now)
+	}
+	refusal := diagnosis.ParseRefusal(reason)
+	found.Verdict, found.Fact = refusal.Verdict, diagnosis.Because(fmt.Sprintf("it cannot be called at %s, %s", d.Endpoint, state), reason)
+	action := refusal.Action(d.Endpoint)
+	switch d.State {
+	case stateNameMismatch:
+		found.Verdict = diagnosis.NameMismatch
+		action = fmt.Sprintf("Another driver answers at %s: correct the endpoint or the name of the entry (%s).", d.Endpoint, d.Source)
+	case stateProbing:
+		found.Verdict = diagnosis.DriverNotReady
+	}
+	found.Actions = []string{action, "Nothing else is needed: the hub tries to connect for ever, and goes on with what waits at once."}
+}
+
+// pausedByHub: the hub has stopped by itself.
+func (d Driver) pausedByHub(found *diagnosis.Diagnosis) {
+	found.Verdict, found.Fact = diagnosis.DriverPaused, diagnosis.Because("the hub has paused its work for the driver", d.Reason)
+	if w := d.ForeignWriter; w.Manager != "" {
+		found.Actions = append(found.Actions, fmt.Sprintf("Another attacher (%s) wrote VolumeAttachment %s: end it, or set the driver's mode to observe.", w.Manager, w.VolumeAttachment))
+	}
+	found.Actions = append(found.Actions, "Then change the driver's entry in the configuration, or restart the hub: it goes on with the driver.")
+}
+
+// DiagnoseLease says who has the lease of a driver for which the hub does not work. reason is
+// the hub's own, "" if it has none.
+func DiagnoseLease(l LeaseRecord, reason string, replicas []Replica, now time.Time) diagnosis.Diagnosis {
+	d := diagnosis.Diagnosis{Verdict: diagnosis.LeaseHeld, Object: "Lease " + strings.TrimPrefix(l.Namespace+"/"+l.Name, "/")}
+	switch {
+	case l.Holder == "":
+		d.Verdict, d.Fact = diagnosis.LeaseFree, diagnosis.Because("nobody holds it", reason)
+		d.Actions = []string{"A replica of the hub should take it within seconds. If none does, check that the hub runs and serves the driver, and that it may get, create and update leases in that namespace."}
+	case l.Expired(now):
+		d.Verdict, d.Fact = diagnosis.LeaseExpired, "it is "+l.Held(now)
+		d.Actions = []string{"Its holder is gone or cannot reach the API server: check its Pod.", "A hub that serves the driver takes the lease within seconds; if none does, check that it may update leases in that namespace."}
+	case membersOf(replicas)[l.Holder]:
+		d.Fact = "it is " + l.Held(now) + ": another replica of the hub works for the driver"
+		d.Actions = []string{"Look at the status page of that replica."}
+	default:
+		d.Fact = "it is " + l.Held(now) + ", which is no replica of this hub: another attacher works for the driver"
+		d.Actions = []string{
+			"If the hub should work for the driver, end that attacher (take the csi-attacher container out of the driver's Deployment); the hub takes the lease when it is let go or has run out.",
+			"Until then look at that attacher's log.",
+		}
+	}
+	return d
+}
+
+// Expired reports whether the holder has not renewed the lease in time, as far as that is known.
+func (l LeaseRecord) Expired(now time.Time) bool {
+	return l.Duration > 0 && now.After(l.Renewed.Add(l.Duration))
+}
+
+// Held says by whom the lease is held, since when, and whether the holder renews it.
+func (l LeaseRecord) Held(now time.Time) string {
+	fact := "held by " + l.Holder
+	switch {
+	case l.Since.IsZero():
+	case l.Renewed.IsZero():
+		fact += " since " + diagnosis.At(l.Since, now)
+	default:
+		fact += " since " + l.Since.UTC().Format(time.RFC3339)
+	}
+	if !l.Renewed.IsZero() {
+		fact += ", last renewed " + diagnosis.At(l.Renewed, now)
+	}
+	if l.Expired(now) {
+		fact += fmt.Sprintf(": it has expired, it lasts %s", l.Duration)
+	}
+	return fact
+}
+
+// observed says who works for a driver that the hub only observes.
+func (l LeaseRecord) observed(now time.Time) string {
+	if l.Holder == "" {
+		return "no holder of its lease is known, so that its volumes may not be attached at all"
+	}
+	return "its lease is " + l.Held(now)
+}

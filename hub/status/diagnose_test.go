@@ -1,0 +1,136 @@
+package status
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+)
+
+func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
+	now := time.Date(2026, 3, 4, 3, 0, 0, 0, time.UTC)
+	served := Driver{Name: "a.example.com", State: "Ready", Up: true, Mode: "active", Source: "drivers.yaml:4", Endpoint: "unix:///csi/a/csi.sock", Workers: 20, Busy: 20,
+		Lease: Lease{Name: "external-attacher-leader-a-example-com", Namespace: "hub", Holder: "hub-0", Mine: true}, Settings: Settings{Timeout: Duration(2 * time.Minute), MaxPerNode: 3}}
+	wanted := Attachment{Name: "csi-1", Driver: served.Name, Node: "worker-1", PersistentVolume: "pv-1", State: Waiting, Operation: Attach, Since: now.Add(-time.Minute)}
+	failing := wanted
+	failing.State, failing.Tries, failing.NextTry = Failing, 6, now.Add(40*time.Second)
+	replicas := []Replica{{Identity: "hub-0", Self: true}, {Identity: "hub-1"}}
+
+	for name, test := range map[string]struct {
+		attachment  func(*Attachment)
+		driver      func(*Driver) // nil for a driver that is not served
+		conflicts   []Conflict
+		failing     bool
+		summary, do string // parts of what is said
+	}{
+		"driver not configured": {summary: "no driver of the name a.example.com is configured", do: "drivers.yaml"},
+		"driver in conflict": {conflicts: []Conflict{{Driver: "a.example.com", Loser: "CSIDriver a.example.com", Reason: "endpoint not allowed"}},
+			summary: "endpoint not allowed", do: "Resolve"},
+		"attached": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation = Attached, "" }, summary: "is attached to node worker-1", do: "kubelet"},
+		"idle":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation = Idle, "" }, summary: "nothing is to be done"},
+		"socket missing": {driver: func(d *Driver) {
+			d.State, d.Up, d.Reason, d.Since = "Connecting", false, "dial unix /csi/a/csi.sock: connect: no such file or directory", now.Add(-time.Hour)
+		}, summary: "Connecting since 2026-03-04T02:00:00Z (60m ago)", do: "socket unix:///csi/a/csi.sock is missing"},
+		"nothing listens": {driver: func(d *Driver) { d.State, d.Up, d.Reason = "Lost", false, "connect: connection refused" }, summary: "connection refused", do: "Nothing listens"},
+		"another driver answers": {driver: func(d *Driver) { d.State, d.Up, d.Reason = "NameMismatch", false, "b.example.com answers" }, summary: "b.example.com answers",
+			do: "correct the endpoint or the name of the entry (drivers.yaml:4)"},
+		"certificate": {driver: func(d *Driver) { d.State, d.Up, d.Reason = "Connecting", false, "x509: certificate has expired" }, summary: "has expired", do: "TLS files"},
+		"lease at another replica": {driver: func(d *Driver) {
+			d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Namespace: "hub", Holder: "hub-1", Since: now.Add(-time.Hour)}
+		}, summary: "Lease hub/l: it is held by hub-1 since 2026-03-04T02:00:00Z (60m ago): another replica", do: "that replica"},
+		"lease at a sidecar": {driver: func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "csi-attacher-0"} }, summary: "no replica of this hub", do: "end that attacher"},
+		"lease at nobody":    {driver: func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l"} }, summary: "Lease l: nobody holds it", do: "get, create and update leases"},
+		"observed":           {driver: func(d *Driver) { d.Mode, d.Lease.Holder = "observe", "csi-attacher-0" }, summary: "only observes this driver (mode observe): its lease is held by csi-attacher-0", do: "checklist"},
+		"paused":             {driver: func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, summary: "mode is paused", do: "active"},
+		"paused by the hub": {driver: func(d *Driver) {
+			d.State, d.ForeignWriter = "Paused", ForeignWriter{Manager: "csi-attacher", VolumeAttachment: "csi-9"}
+		}, summary: "paused", do: "(csi-attacher) wrote VolumeAttachment csi-9"},
+		"draining":         {driver: func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, summary: "ending its work for the driver: 2 calls in flight."},
+		"a call runs":      {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State = Attaching }, summary: "at it now: to attach the volume to node worker-1", do: "up to 2m"},
+		"a retry runs":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation, a.Tries = Detaching, Detach, 2 }, summary: "2nd retry: to detach the volume from node worker-1", do: "2m"},
+		"detach elsewhere": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForDetach, Node: "worker-7"}) }, summary: "waits for the detach from node worker-7", do: "detached from node worker-7 first"},
+		"workers busy":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForWorker}) }, summary: "waits for a worker", do: "20 of 20"},
+		"node busy":        {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForNode}) }, summary: "the same node", do: "maxPerNode is 3"},
+		"volume busy":      {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForVolume}) }, summary: "the same volume", do: "parallelMultiNode"},
+		"backend refuses":  {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = "rpc error: code = ResourceExhausted desc = full" }, summary: "driver a.example.com: it answered ResourceExhausted to ControllerPublishVolume at the last try: full.\nVolumeAttachment csi-1: 6 tries in a row have failed, the next one is in 40s", do: "as many volumes as it can have"},
+		"node without driver": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
+			a.LastError = `csinode "worker-1" does not contain driver "a.example.com": the node plugin`
+		}, summary: "6 tries in a row have failed, the next one is in 40s", do: "Node worker-1 has no such driver"},
+		"node gone":      {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `csinode "worker-1" not found: the node is gone` }, summary: "6 tries in a row have failed, the next one is in 40s", do: "Node worker-1 is gone"},
+		"secret missing": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `read secret ns/s for the call: secrets "s" not found` }, summary: "6 tries in a row have failed", do: "controllerPublishSecretRef"},
+		"backend's words look like the hub's": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
+			a.LastError = `rpc error: code = PermissionDenied desc = csinode "worker-1" not found`
+		}, summary: "it answered PermissionDenied to ControllerPublishVolume", do: "credentials"},
+		"volume gone": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `persistentvolume "pv-1" not found` }, summary: "6 tries in a row have failed", do: "PersistentVolume pv-1 is gone"},
+		"volume recreated": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
+			a.LastError = `the handle of the attached volume is not known: persistentvolume "pv-1" was recreated with another one, "new", after`
+		}, summary: "6 tries in a row have failed", do: "PersistentVolume pv-1 is not the one"},
+		"API server refuses": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `write status: volumeattachments "csi-1" is forbidden` }, summary: "6 tries in a row have failed", do: "ClusterRole"},
+		"stuck":              {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Since, a.LastError = Stuck, now.Add(-20*time.Minute), "odd" }, summary: "without success since 2026-03-04T02:40:00Z (20m ago)", do: "last error"},
+		"retry is due":       {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.NextTry, a.LastError = now.Add(-time.Second), "odd" }, summary: "6 tries in a row have failed, the next one is about to begin", do: "goes on trying"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := DiagnosisInput{Attachment: wanted, Replicas: replicas, Conflicts: test.conflicts, Now: now}
+			if test.failing {
+				in.Attachment = failing
+			}
+			if test.attachment != nil {
+				test.attachment(&in.Attachment)
+			}
+			if test.driver != nil {
+				d := served
+				test.driver(&d)
+				in.Driver = &d
+			}
+			summary, do := told(Diagnose(in))
+			if !strings.Contains(summary, test.summary) || !strings.Contains(do, test.do) {
+				t.Errorf("got %q\n%q", summary, do)
+			}
+			if !strings.HasSuffix(summary, ".") || strings.Contains(summary, "..") {
+				t.Errorf("not a sentence: %q", summary)
+			}
+			if test.do == "" && do != "" {
+				t.Errorf("there is nothing to do: %q", do)
+			}
+		})
+	}
+}
+
+// told returns what a page shows of diagnoses: where it stands, and what to do.
+func told(all []diagnosis.Diagnosis) (summary, do string) {
+	var summaries, actions []string
+	for _, d := range all {
+		summaries, actions = append(summaries, d.Summary()), append(actions, d.Actions...)
+	}
+	return strings.Join(summaries, "\n"), strings.Join(actions, "\n")
+}
+
+func TestATimelineIsInOrder(t *testing.T) {
+	now := time.Date(2026, 3, 4, 3, 0, 0, 0, time.UTC)
+	in := DiagnosisInput{Now: now, Attachment: Attachment{Name: "csi-1", Node: "worker-1", PersistentVolume: "pv-1", State: Failing, Operation: Detach, Created: now.Add(-time.Hour), Finalizer: true,
+		Since: now.Add(-time.Minute), Tries: 5, NextTry: now.Add(8 * time.Second), LastError: "second"},
+		Driver: &Driver{Failures: []Failure{
+			{Time: now.Add(-2 * time.Second), Operation: Detach, VolumeAttachment: "csi-1", Text: "second"},
+			{Time: now.Add(-5 * time.Second), Operation: Detach, VolumeAttachment: "csi-2", Text: "of another"},
+			{Time: now.Add(-9 * time.Second), Operation: Detach, VolumeAttachment: "csi-1", Text: "first"},
+		}}}
+	var listed []string
+	for _, s := range timeline(in) {
+		listed = append(listed, string(s.Kind)+" "+s.What+" "+s.Text)
+	}
+	want := []string{"done Created", "done The finalizer", "done Deleted", "failed 3 failed tries before", "failed Failed to detach first", "failed Failed to detach second", "now Now: failing for 1 min", "next 5th retry"}
+	if len(listed) != len(want) {
+		t.Fatalf("got %q", listed)
+	}
+	for i, part := range want {
+		if !strings.HasPrefix(listed[i], part) {
+			t.Errorf("step %d is %q, want %q", i, listed[i], part)
+		}
+	}
+	// Without a driver that remembers, the object's last error is what there is.
+	in.Driver = nil
+	if steps := tries(in); len(steps) != 1 || steps[0].Text != "second" || !strings.HasPrefix(steps[0].What, "5 failed tries") {
+		t.Errorf("got %v", steps)
+	}
+}
