@@ -2,18 +2,17 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// role is what one driver of a scene is like.
+// role says how one driver of a scene behaves.
 type role struct {
-	short    string        // names its files and its volumes
+	short    string        // names its socket and its volumes
 	does     string        // for people
 	latency  time.Duration // of each publish and unpublish
 	failures int           // of the first publishes, and unpublishes, of each volume
@@ -33,25 +32,10 @@ var cast = []role{
 // driver is the CSI name.
 func (r role) driver() string { return r.short + ".demo.csi.example.com" }
 
-func (r role) socket(dir string) string  { return filepath.Join(dir, r.short+".sock") }
-func (r role) control(dir string) string { return filepath.Join(dir, r.short+"-control.sock") }
-func (r role) log(dir string) string     { return filepath.Join(dir, r.short+".log") }
-
-// args are those of `testbed driver`.
-func (r role) args(dir string) []string {
-	return []string{"--name", r.driver(), "--endpoint", "unix://" + r.socket(dir), "--control", "unix://" + r.control(dir)}
-}
-
 // knobs make a driver that has these volumes behave as its role says.
 func (r role) knobs(volumes []string) fakecsi.Knobs {
-	var k fakecsi.Knobs
-	if r.latency > 0 {
-		k.Latency = map[fakecsi.Method]fakecsi.Latency{}
-	}
+	k := fakecsi.AttachLatency(fakecsi.Latency{Base: r.latency})
 	for _, m := range attachMethods {
-		if r.latency > 0 {
-			k.Latency[m] = fakecsi.Latency{Base: r.latency}
-		}
 		if r.failures == 0 {
 			continue
 		}
@@ -65,23 +49,15 @@ func (r role) knobs(volumes []string) fakecsi.Knobs {
 	return k
 }
 
-// driversFile is the drivers.yaml for these drivers, with their sockets in dir.
-func driversFile(roles []role, dir string) string {
-	var b strings.Builder
-	b.WriteString(`apiVersion: attach-hub/v1alpha1
-kind: DriverConfig
-defaults:
-  timeout: 1m
-  retry:
-    initial: 500ms
-    max: 5s
-drivers:
-`)
-	for _, r := range roles {
-		fmt.Fprintf(&b, "  # It %s.\n  - name: %s\n    endpoint: %q\n", r.does, r.driver(), "unix://"+r.socket(dir))
-		if r.timeout > 0 {
-			fmt.Fprintf(&b, "    timeout: %v\n", r.timeout)
+// configDefaults are the defaults in drivers.yaml.
+const configDefaults = "{timeout: 1m, retry: {initial: 500ms, max: 5s}}"
+
+// settings are those of a driver of the cast in drivers.yaml.
+func settings(d *testbed.Driver) string {
+	for _, r := range cast {
+		if r.driver() == d.Name && r.timeout > 0 {
+			return fmt.Sprintf("timeout: %v", r.timeout)
 		}
 	}
-	return b.String()
+	return ""
 }

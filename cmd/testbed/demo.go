@@ -29,9 +29,7 @@ code 0 means that everything held, 1 that it did not, or that it was stopped bef
 its end.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.fill(cmd.OutOrStdout()); err != nil {
-				return err
-			}
+			o.out = cmd.OutOrStdout()
 			return runDemo(cmd.Context(), o)
 		},
 	}
@@ -48,6 +46,7 @@ func runDemo(ctx context.Context, o sceneOptions) error {
 		return err
 	}
 	d := &demo{scene: s, tally: newTally(s.workload.drivers)}
+	s.onAttachment = func(was, now *storagev1.VolumeAttachment) { d.tally.observe(time.Now(), was, now) }
 	d.display = newDisplay(o.out, d.tally.rows)
 	err = d.perform(ctx)
 	stopped := d.stop(context.WithoutCancel(ctx))
@@ -65,10 +64,9 @@ func runDemo(ctx context.Context, o sceneOptions) error {
 // demo is a scene that is played.
 type demo struct {
 	*scene
-	tally       *tally
-	display     *display
-	attachments *testbed.Watcher[*storagev1.VolumeAttachment]
-	report      report
+	tally   *tally
+	display *display
+	report  report
 }
 
 // explain adds to an error what the hub had to say.
@@ -96,13 +94,13 @@ func (d *demo) perform(ctx context.Context) error {
 	if err := d.start(ctx); err != nil {
 		return err
 	}
-	d.report.setUp, d.report.page = time.Since(began), d.page()
-	d.display.phase("The hub's status page, as long as this runs: %s", d.page())
-	return d.whileAllRun(ctx, d.play)
+	d.report.setUp, d.report.page = time.Since(began), d.hub.URL+"/"
+	d.display.phase("The hub's status page, as long as this runs: %s", d.report.page)
+	return testbed.WhileRunning(ctx, d.Processes(), d.play)
 }
 
 // play attaches and detaches, and checks the books.
-func (d *demo) play(ctx context.Context) (err error) {
+func (d *demo) play(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -110,13 +108,6 @@ func (d *demo) play(ctx context.Context) (err error) {
 	for _, p := range d.players {
 		watching.Go(func() { d.watchCalls(ctx, p) })
 	}
-	d.attachments, err = testbed.WatchVolumeAttachments(ctx, d.plane.Clientset(), func(was, now *storagev1.VolumeAttachment) {
-		d.tally.observe(time.Now(), was, now)
-	})
-	if err != nil {
-		return err
-	}
-	defer d.attachments.Close()
 	for _, act := range []func(context.Context) error{d.attachOthers, d.attachRest, d.detach, d.check} {
 		if err := act(ctx); err != nil {
 			return err
@@ -125,11 +116,9 @@ func (d *demo) play(ctx context.Context) (err error) {
 	return nil
 }
 
-// watchCalls tells the tally how many publishes the driver is busy with, until
-// ctx ends or the driver does.
-func (d *demo) watchCalls(ctx context.Context, p *player) {
-	// How it ends is no news: whileAllRun looks after the process.
-	_ = p.control.Wait(ctx, func(b fakecsi.Books) bool {
+// watchCalls tells the tally how many publishes the driver is busy with, until ctx ends.
+func (d *demo) watchCalls(ctx context.Context, p player) {
+	_ = p.Backend.Wait(ctx, func(b fakecsi.Books) bool {
 		d.tally.inFlight(p.driver(), b.Methods[fakecsi.ControllerPublishVolume].InFlight.Now)
 		return false
 	})
@@ -143,10 +132,10 @@ func (d *demo) attachOthers(ctx context.Context) error {
 	d.display.phase("Phase 1: attach. %d Pods are made; one driver of %d hangs.", d.opts.pods, len(cast))
 	d.report.began = time.Now()
 	d.tally.expect(d.workload.counts())
-	if err := testbed.NewCluster(d.plane.Clientset()).Create(ctx, d.workload.pods()...); err != nil {
+	if err := d.Cluster.Create(ctx, d.workload.pods()...); err != nil {
 		return err
 	}
-	if err := d.attachments.WaitFor(ctx, "the volumes of all drivers but the hanging one to be attached", d.workload.attachedBut(hanging.driver())); err != nil {
+	if err := d.Attachments.WaitFor(ctx, "the volumes of all drivers but the hanging one to be attached", d.workload.attachedBut(hanging.driver())); err != nil {
 		return err
 	}
 	d.report.others = time.Since(d.report.began)
@@ -162,14 +151,14 @@ func (d *demo) attachOthers(ctx context.Context) error {
 // attachRest lets the hanging driver go and waits until the nodes have all.
 func (d *demo) attachRest(ctx context.Context) error {
 	d.display.phase("Phase 1: attach. The driver that hangs is let go.")
-	if err := d.player("hanging").control.Set(ctx, fakecsi.Knobs{ReleaseAll: true}); err != nil {
+	if err := d.player("hanging").Backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
 		return err
 	}
-	if err := d.attachments.WaitFor(ctx, "all volumes to be attached", testbed.AllAttached(d.opts.pods)); err != nil {
+	if err := d.Attachments.WaitFor(ctx, "all volumes to be attached", testbed.AllAttached(d.opts.pods)); err != nil {
 		return err
 	}
 	d.display.phase("Phase 1: attach. All are attached; the attach-detach controller tells the nodes.")
-	nodes, err := testbed.WatchNodes(ctx, d.plane.Clientset(), nil)
+	nodes, err := testbed.WatchNodes(ctx, d.Plane.Clientset(), nil)
 	if err != nil {
 		return err
 	}
@@ -187,10 +176,10 @@ func (d *demo) detach(ctx context.Context) error {
 	d.display.phase("Phase 2: detach. The Pods are deleted.")
 	began := time.Now()
 	d.tally.expect(nil)
-	if err := testbed.NewCluster(d.plane.Clientset()).Delete(ctx, d.workload.pods()...); err != nil {
+	if err := d.Cluster.Delete(ctx, d.workload.pods()...); err != nil {
 		return err
 	}
-	if err := d.attachments.WaitFor(ctx, "every VolumeAttachment to be gone", testbed.NoneLeft[*storagev1.VolumeAttachment]); err != nil {
+	if err := d.Attachments.WaitFor(ctx, "every VolumeAttachment to be gone", testbed.NoneLeft[*storagev1.VolumeAttachment]); err != nil {
 		return err
 	}
 	for _, p := range d.players {
@@ -204,15 +193,12 @@ func (d *demo) detach(ctx context.Context) error {
 }
 
 // check looks for what does not hold in the books of the drivers.
-func (d *demo) check(ctx context.Context) error {
+func (d *demo) check(context.Context) error {
 	d.display.phase("The books are checked, and everything is stopped.")
 	var wrong []error
 	for i, r := range d.tally.rows() {
 		p := d.players[i]
-		books, err := p.control.Books(ctx)
-		if err != nil {
-			return fmt.Errorf("check driver %s: %w", p.short, err)
-		}
+		books := p.Backend.Books()
 		volumes := len(d.workload.of(p.driver()))
 		for _, w := range audit(p.role, volumes, books) {
 			wrong = append(wrong, errors.New(w))

@@ -14,7 +14,6 @@ type sceneOptions struct {
 	pods    int
 	nodes   int
 	hub     string        // binary of cmd/csi-attach-hub; empty: it is built
-	testbed string        // binary of cmd/testbed, for the drivers
 	timeout time.Duration // after the builds
 	keep    bool          // the folder
 	out     io.Writer
@@ -26,15 +25,6 @@ func (o *sceneOptions) register(cmd *cobra.Command) {
 	s.IntVar(&o.nodes, "nodes", 4, "how many nodes the Pods are spread over")
 	s.StringVar(&o.hub, "hub", "", "binary of csi-attach-hub (default: it is built)")
 	s.BoolVar(&o.keep, "keep", false, "keep the folder with the logs in any case")
-}
-
-// fill adds what no flag says.
-func (o *sceneOptions) fill(out io.Writer) (err error) {
-	o.out = out
-	if o.testbed, err = os.Executable(); err != nil {
-		return fmt.Errorf("find this program, which the drivers are too: %w", err)
-	}
-	return nil
 }
 
 func (o *sceneOptions) check() error {

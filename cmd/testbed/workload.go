@@ -66,16 +66,9 @@ func (w workload) counts() map[string]int {
 	return n
 }
 
-// surroundings are the objects that must be there before Pods.
-func (w workload) surroundings() []testbed.Object {
+// claims are the volumes with their claims: they must be there before Pods.
+func (w workload) claims() []testbed.Object {
 	var objects []testbed.Object
-	for _, name := range w.nodes {
-		ids := map[string]string{}
-		for _, d := range w.drivers {
-			ids[d] = "id-of-" + name
-		}
-		objects = append(objects, testbed.Node{Name: name}, testbed.CSINode{Node: name, Drivers: ids})
-	}
 	for _, v := range w.volumes {
 		objects = append(objects,
 			testbed.PersistentVolume{Name: v.name, Driver: v.driver, Claim: v.name},

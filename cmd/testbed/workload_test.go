@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -86,7 +87,14 @@ func TestOthersAreAttachedWhileOneDriverHangs(t *testing.T) {
 }
 
 func TestDriversFileOfTheCastIsValid(t *testing.T) {
-	config, err := registry.Parse("drivers.yaml", []byte(driversFile(cast, "/tmp/a b")))
+	w := testbed.World{Dir: t.TempDir()}
+	for _, r := range cast {
+		w.Drivers = append(w.Drivers, &testbed.Driver{Name: r.driver(), Socket: "/tmp/a b/" + r.short + ".sock"})
+	}
+	if err := w.WriteConfig(w.Drivers, configDefaults, settings); err != nil {
+		t.Fatal(err)
+	}
+	config, err := registry.ParseFile(w.ConfigPath())
 	if err != nil {
 		t.Fatal(err)
 	}
