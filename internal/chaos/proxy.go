@@ -3,7 +3,6 @@ package chaos
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -277,20 +276,5 @@ func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-	}
-}
-
-// insist repeats an act until it succeeds or ctx ends: the API server is away now and then.
-func insist(ctx context.Context, what string, act func(context.Context) error) error {
-	for {
-		bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := act(bounded)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		if wait(ctx, 100*time.Millisecond); ctx.Err() != nil {
-			return fmt.Errorf("%s: %w", what, errors.Join(context.Cause(ctx), err))
-		}
 	}
 }

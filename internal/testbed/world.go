@@ -110,6 +110,17 @@ func (w *World) ConfigPath() string { return filepath.Join(w.Dir, "drivers.yaml"
 // WriteConfig writes drivers.yaml with these drivers. defaults is the value of its defaults in
 // YAML, such as "{workers: 100}", or empty; settings are those of each driver, as of Entry, and may be nil.
 func (w *World) WriteConfig(drivers []*Driver, defaults string, settings func(*Driver) string) error {
+	if err := os.WriteFile(w.ConfigPath(), []byte(Config(drivers, defaults, settings)), 0o600); err != nil {
+		return fmt.Errorf("write drivers.yaml: %w", err)
+	}
+	if _, err := registry.ParseFile(w.ConfigPath()); err != nil {
+		return fmt.Errorf("check drivers.yaml: %w", err)
+	}
+	return nil
+}
+
+// Config is a drivers.yaml, as WriteConfig writes it.
+func Config(drivers []*Driver, defaults string, settings func(*Driver) string) string {
 	var b strings.Builder
 	b.WriteString(ConfigHead)
 	if defaults != "" {
@@ -123,13 +134,7 @@ func (w *World) WriteConfig(drivers []*Driver, defaults string, settings func(*D
 		}
 		b.WriteString(entry)
 	}
-	if err := os.WriteFile(w.ConfigPath(), []byte(b.String()), 0o600); err != nil {
-		return fmt.Errorf("write drivers.yaml: %w", err)
-	}
-	if _, err := registry.ParseFile(w.ConfigPath()); err != nil {
-		return fmt.Errorf("check drivers.yaml: %w", err)
-	}
-	return nil
+	return b.String()
 }
 
 // StartHub starts a hub that serves HTTP, as the package's StartHub. What o leaves empty is the
