@@ -45,9 +45,9 @@ func runDemo(ctx context.Context, o sceneOptions) error {
 	if err != nil {
 		return err
 	}
-	d := &demo{scene: s, tally: newTally(s.workload.drivers)}
-	s.onAttachment = func(was, now *storagev1.VolumeAttachment) { d.tally.observe(time.Now(), was, now) }
-	d.display = newDisplay(o.out, d.tally.rows)
+	d := &demo{scene: s, counters: newCounters(s.workload.drivers)}
+	s.onAttachment = func(was, now *storagev1.VolumeAttachment) { d.counters.observe(time.Now(), was, now) }
+	d.display = newDisplay(o.out, d.counters.rows)
 	err = d.perform(ctx)
 	stopped := d.stop(context.WithoutCancel(ctx))
 	if ctx.Err() != nil {
@@ -64,9 +64,9 @@ func runDemo(ctx context.Context, o sceneOptions) error {
 // demo is a scene that is played.
 type demo struct {
 	*scene
-	tally   *tally
-	display *display
-	report  report
+	counters *counters
+	display  *display
+	report   report
 }
 
 // explain adds to an error what the hub had to say.
@@ -89,7 +89,7 @@ func (d *demo) perform(ctx context.Context) error {
 	defer shown.Wait()
 	defer hide()
 
-	d.display.phase("Set-up: a control plane, %d drivers, a hub; %d nodes, %d bound claims.", len(cast), d.opts.nodes, d.opts.pods)
+	d.display.phase("Set-up: a control plane, %d drivers, a hub; %d nodes, %d bound claims.", len(behaviours), d.opts.nodes, d.opts.pods)
 	began := time.Now()
 	if err := d.start(ctx); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (d *demo) play(ctx context.Context) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer end()
-	for _, p := range d.players {
+	for _, p := range d.running {
 		watching.Go(func() { d.watchCalls(ctx, p) })
 	}
 	for _, act := range []func(context.Context) error{d.attachOthers, d.attachRest, d.detach, d.check} {
@@ -116,10 +116,10 @@ func (d *demo) play(ctx context.Context) error {
 	return nil
 }
 
-// watchCalls tells the tally how many publishes the driver is busy with, until ctx ends.
-func (d *demo) watchCalls(ctx context.Context, p player) {
+// watchCalls tells the counters how many publishes the driver is busy with, until ctx ends.
+func (d *demo) watchCalls(ctx context.Context, p sceneDriver) {
 	_ = p.Backend.Wait(ctx, func(b fakecsi.Books) bool {
-		d.tally.inFlight(p.driver(), b.Methods[fakecsi.ControllerPublishVolume].InFlight.Now)
+		d.counters.inFlight(p.driver(), b.Methods[fakecsi.ControllerPublishVolume].InFlight.Now)
 		return false
 	})
 }
@@ -127,11 +127,11 @@ func (d *demo) watchCalls(ctx context.Context, p player) {
 // attachOthers makes the Pods and waits until all volumes are attached but those
 // of the driver that hangs.
 func (d *demo) attachOthers(ctx context.Context) error {
-	hanging := d.player("hanging")
+	hanging := d.sceneDriver("hanging")
 	stuck := len(d.workload.of(hanging.driver()))
-	d.display.phase("Phase 1: attach. %d Pods are made; one driver of %d hangs.", d.opts.pods, len(cast))
+	d.display.phase("Phase 1: attach. %d Pods are made; one driver of %d hangs.", d.opts.pods, len(behaviours))
 	d.report.began = time.Now()
-	d.tally.expect(d.workload.counts())
+	d.counters.expect(d.workload.counts())
 	if err := d.Cluster.Create(ctx, d.workload.pods()...); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (d *demo) attachOthers(ctx context.Context) error {
 	if err := hanging.waitFor(ctx, "a call that hangs", func(b fakecsi.Books) bool { return b.AttachInFlight.Now > 0 }); err != nil {
 		return err
 	}
-	t := d.tally.times(func(driver string) bool { return driver != hanging.driver() })
+	t := d.counters.times(func(driver string) bool { return driver != hanging.driver() })
 	d.display.say("hanging has %d waiting; the other %d are attached, p50 %s, p99 %s.",
 		stuck, d.opts.pods-stuck, t.show(t.P50), t.show(t.P99))
 	return nil
@@ -151,7 +151,7 @@ func (d *demo) attachOthers(ctx context.Context) error {
 // attachRest lets the hanging driver go and waits until the nodes have all.
 func (d *demo) attachRest(ctx context.Context) error {
 	d.display.phase("Phase 1: attach. The driver that hangs is let go.")
-	if err := d.player("hanging").Backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
+	if err := d.sceneDriver("hanging").Backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
 		return err
 	}
 	if err := d.Attachments.WaitFor(ctx, "all volumes to be attached", testbed.AllAttached(d.opts.pods)); err != nil {
@@ -175,14 +175,14 @@ func (d *demo) attachRest(ctx context.Context) error {
 func (d *demo) detach(ctx context.Context) error {
 	d.display.phase("Phase 2: detach. The Pods are deleted.")
 	began := time.Now()
-	d.tally.expect(nil)
+	d.counters.expect(nil)
 	if err := d.Cluster.Delete(ctx, d.workload.pods()...); err != nil {
 		return err
 	}
 	if err := d.Attachments.WaitFor(ctx, "every VolumeAttachment to be gone", testbed.NoneLeft[*storagev1.VolumeAttachment]); err != nil {
 		return err
 	}
-	for _, p := range d.players {
+	for _, p := range d.running {
 		if err := p.waitFor(ctx, "an empty storage", func(b fakecsi.Books) bool { return len(b.Attached) == 0 }); err != nil {
 			return err
 		}
@@ -196,11 +196,11 @@ func (d *demo) detach(ctx context.Context) error {
 func (d *demo) check(context.Context) error {
 	d.display.phase("The books are checked, and everything is stopped.")
 	var wrong []error
-	for i, r := range d.tally.rows() {
-		p := d.players[i]
+	for i, r := range d.counters.rows() {
+		p := d.running[i]
 		books := p.Backend.Books()
 		volumes := len(d.workload.of(p.driver()))
-		for _, w := range audit(p.role, volumes, books) {
+		for _, w := range audit(p.behaviour, volumes, books) {
 			wrong = append(wrong, errors.New(w))
 		}
 		d.report.drivers = append(d.report.drivers, driverReport{

@@ -73,7 +73,7 @@ func (s *scene) open(ctx context.Context) error {
 
 // serveControls serves the books and knobs of each driver until ctx ends.
 func (s *scene) serveControls(ctx context.Context, background *sync.WaitGroup) error {
-	for _, p := range s.players {
+	for _, p := range s.running {
 		listener, err := fakecsi.Listen("unix://" + p.control())
 		if err != nil {
 			return err
@@ -88,7 +88,7 @@ func (s *scene) serveControls(ctx context.Context, background *sync.WaitGroup) e
 }
 
 // control is the path of the socket of a driver's books and knobs.
-func (p player) control() string { return strings.TrimSuffix(p.Socket, ".sock") + "-control.sock" }
+func (p sceneDriver) control() string { return strings.TrimSuffix(p.Socket, ".sock") + "-control.sock" }
 
 // tellEnds says when a process ends, until ctx does. That may be what the user wants to try, so
 // the sandbox goes on.
@@ -107,11 +107,11 @@ func (s *scene) tellEnds(ctx context.Context, background *sync.WaitGroup) {
 // guide says where everything is and what one can do with it.
 func (s *scene) guide() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%d Pods on %d nodes, each with a volume of one of %d drivers:\n\n", s.opts.pods, s.opts.nodes, len(s.players))
-	for _, p := range s.players {
+	fmt.Fprintf(&b, "\n%d Pods on %d nodes, each with a volume of one of %d drivers:\n\n", s.opts.pods, s.opts.nodes, len(s.running))
+	for _, p := range s.running {
 		fmt.Fprintf(&b, "  %-28s  %s\n    socket   %s\n    control  %s\n", p.driver(), p.does, p.Socket, p.control())
 	}
-	hanging, fast := s.player("hanging").control(), s.player("fast").control()
+	hanging, fast := s.sceneDriver("hanging").control(), s.sceneDriver("fast").control()
 	fmt.Fprintf(&b, `
   status page   %[8]s
   drivers.yaml  %[1]s

@@ -17,22 +17,22 @@ import (
 // callGrace is how long calls may take to end after the hub's SIGTERM.
 const callGrace = 3 * time.Second
 
-// scene is a world with the drivers of the cast, bound claims and a hub. All that is on disk is in
-// its folder.
+// scene is a world with a driver of each behaviour, bound claims and a hub. All its files are in its
+// folder.
 type scene struct {
 	*testbed.World // nil before start
 	opts           sceneOptions
 	dir            string
 	workload       workload
 	planeBinary    string
-	players        []player
+	running        []sceneDriver
 	onAttachment   func(was, now *storagev1.VolumeAttachment) // may be nil
 	hub            *testbed.Hub                               // nil before start
 }
 
-// player is a driver that runs.
-type player struct {
-	role
+// sceneDriver is a driver that runs.
+type sceneDriver struct {
+	behaviour
 	*testbed.Driver
 }
 
@@ -47,7 +47,7 @@ func newScene(ctx context.Context, o sceneOptions) (*scene, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make folder: %w", err)
 	}
-	s := &scene{opts: o, dir: dir, workload: newWorkload(cast, o.pods, o.nodes)}
+	s := &scene{opts: o, dir: dir, workload: newWorkload(behaviours, o.pods, o.nodes)}
 	if err := s.build(ctx); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -74,14 +74,14 @@ func (s *scene) start(ctx context.Context) (err error) {
 		Dir: s.dir, Hub: s.opts.hub, Nodes: s.workload.nodes, OnAttachment: s.onAttachment,
 		ControlPlane: testbed.ControlPlaneOptions{ControllerManager: true, Binary: s.planeBinary},
 	}
-	for _, r := range cast {
+	for _, r := range behaviours {
 		o.Drivers = append(o.Drivers, fakecsi.Options{Name: r.driver()})
 	}
 	if s.World, err = testbed.StartWorld(ctx, o); err != nil {
 		return err
 	}
-	for i, r := range cast {
-		s.players = append(s.players, player{r, s.Drivers[i]})
+	for i, r := range behaviours {
+		s.running = append(s.running, sceneDriver{r, s.Drivers[i]})
 		if err := s.Drivers[i].Backend.Set(r.knobs(s.workload.of(r.driver()))); err != nil {
 			return fmt.Errorf("prepare driver %s: %w", r.short, err)
 		}
@@ -96,7 +96,7 @@ func (s *scene) start(ctx context.Context) (err error) {
 		if err := s.makeClaims(ctx); err != nil {
 			return err
 		}
-		return s.hub.WaitReady(ctx, len(cast))
+		return s.hub.WaitReady(ctx, len(behaviours))
 	})
 }
 
@@ -114,18 +114,18 @@ func (s *scene) makeClaims(ctx context.Context) error {
 	return claims.WaitFor(ctx, "claims to be bound", testbed.AllBound(len(s.workload.volumes)))
 }
 
-// player returns the driver that plays the role of that name.
-func (s *scene) player(short string) player {
-	for _, p := range s.players {
+// sceneDriver returns the driver of that short name.
+func (s *scene) sceneDriver(short string) sceneDriver {
+	for _, p := range s.running {
 		if p.short == short {
 			return p
 		}
 	}
-	panic("no driver plays " + short)
+	panic("no driver is called " + short)
 }
 
 // waitFor blocks until the driver's books are as they should be.
-func (p player) waitFor(ctx context.Context, what string, holds func(fakecsi.Books) bool) error {
+func (p sceneDriver) waitFor(ctx context.Context, what string, holds func(fakecsi.Books) bool) error {
 	err := p.Backend.Wait(ctx, holds)
 	if err == nil {
 		return nil

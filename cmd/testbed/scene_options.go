@@ -28,8 +28,8 @@ func (o *sceneOptions) register(cmd *cobra.Command) {
 }
 
 func (o *sceneOptions) check() error {
-	if o.pods < len(cast) {
-		return fmt.Errorf("--pods %d: there are %d drivers, and each needs a Pod", o.pods, len(cast))
+	if o.pods < len(behaviours) {
+		return fmt.Errorf("--pods %d: there are %d drivers, and each needs a Pod", o.pods, len(behaviours))
 	}
 	if o.nodes < 1 {
 		return fmt.Errorf("--nodes %d: at least one is needed", o.nodes)

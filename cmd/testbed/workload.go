@@ -27,16 +27,16 @@ type volume struct {
 
 // newWorkload spreads the Pods over the drivers, and those of each driver over
 // the nodes.
-func newWorkload(roles []role, pods, nodes int) workload {
+func newWorkload(all []behaviour, pods, nodes int) workload {
 	var w workload
-	for _, r := range roles {
+	for _, r := range all {
 		w.drivers = append(w.drivers, r.driver())
 	}
 	for i := range nodes {
 		w.nodes = append(w.nodes, fmt.Sprintf("node-%d", i+1))
 	}
 	for i := range pods {
-		r, nth := roles[i%len(roles)], i/len(roles)
+		r, nth := all[i%len(all)], i/len(all)
 		w.volumes = append(w.volumes, volume{
 			name:   fmt.Sprintf("%s-%d", r.short, nth+1),
 			driver: r.driver(),

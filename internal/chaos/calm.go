@@ -26,7 +26,7 @@ func Calm(ctx context.Context, o Options, l CalmLoad, act func(context.Context, 
 		return nil, err
 	}
 	// The memory of a long run must not grow here, so nothing is written down.
-	calm := load{volumes: l.Volumes, latency: fakecsi.Latency{Base: l.Latency}, early: earlyMoves, defaults: "{drift: {interval: 1s}}"}
+	calm := load{volumes: l.Volumes, latency: fakecsi.Latency{Base: l.Latency}, early: earlyMoves, defaults: "{retry: {max: 5s}, drift: {interval: 1s}}"}
 	return carryOut(ctx, o, calm, func(ctx context.Context, r *run) error { return r.calm(ctx, act) })
 }
 

@@ -89,7 +89,7 @@ func (i *injector) carriedOut() int {
 // scopes say what the kinds are about.
 var scopes = func() map[Kind]scope {
 	m := map[Kind]scope{APIStop: onPlane}
-	for _, h := range habits {
+	for _, h := range schedules {
 		m[h.kind] = h.scope
 	}
 	return m

@@ -57,7 +57,7 @@ func (w *world) awaitQuiet(ctx context.Context) ([]Finding, error) {
 			return nil, err
 		}
 		s := w.look()
-		if bad := append(w.found(), allOffences(s.books)...); len(bad) > 0 || w.failed() != nil {
+		if bad := append(w.found(), allViolations(s.books)...); len(bad) > 0 || w.failed() != nil {
 			return bad, w.failed() // it does not get better
 		}
 		found := audit(s)
@@ -99,7 +99,7 @@ func (w *world) confirm(ctx context.Context) ([]Finding, error) {
 
 // look returns the state as it is known now.
 func (w *world) look() state {
-	s := state{wishes: map[string]wish{}, attachments: w.Attachments.List(), volumes: w.volumes.List()}
+	s := state{wanted: map[string]want{}, attachments: w.Attachments.List(), volumes: w.volumes.List()}
 	for _, p := range w.pods {
 		now, busy := p.current()
 		if busy {
@@ -107,7 +107,7 @@ func (w *world) look() state {
 		}
 		if now.node != "" {
 			name := p.attachment(now.node).Name
-			s.wishes[name] = wish{name, now.uid, p.volume.name, p.volume.storage.Name, testbed.NodeID(now.node)}
+			s.wanted[name] = want{name, now.uid, p.volume.name, p.volume.storage.Name, testbed.NodeID(now.node)}
 		}
 	}
 	if !w.cleared {

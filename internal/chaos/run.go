@@ -110,7 +110,7 @@ func (r *run) stretch(ctx context.Context, s Stretch) (bool, error) {
 		return false, err
 	}
 	shown.Faults = r.injector.carriedOut() - before
-	for _, w := range r.look().wishes {
+	for _, w := range r.look().wanted {
 		if w.volume != "" {
 			shown.Attached++
 		}
@@ -165,7 +165,7 @@ func (r *run) finish(ctx context.Context) error {
 		h.stop(ctx)
 	}
 	for _, h := range r.hubs {
-		r.report.Findings = append(r.report.Findings, confessions(h)...)
+		r.report.Findings = append(r.report.Findings, loggedFaults(h)...)
 	}
 	r.report.Findings = append(r.report.Findings, r.found()...)
 	return nil
@@ -177,8 +177,8 @@ func (r *run) quietlyCleared(ctx context.Context) (bool, error) {
 	return len(found) == 0, err
 }
 
-// confessions are what a hub's log says of faults of its own.
-func confessions(h *replica) []Finding {
+// loggedFaults are what a hub's log says of faults of its own.
+func loggedFaults(h *replica) []Finding {
 	data, err := os.ReadFile(h.log())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // no process was ever started

@@ -10,8 +10,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// role says how one driver of a scene behaves.
-type role struct {
+// behaviour says how one driver of a scene behaves.
+type behaviour struct {
 	short    string        // names its socket and its volumes
 	does     string        // for people
 	latency  time.Duration // of each publish and unpublish
@@ -20,8 +20,8 @@ type role struct {
 	timeout  time.Duration // in drivers.yaml; 0: that of the defaults
 }
 
-// cast are the drivers of every scene.
-var cast = []role{
+// behaviours are the drivers of every scene.
+var behaviours = []behaviour{
 	{short: "fast", does: "answers at once"},
 	{short: "slow", does: "takes 2s for each call", latency: 2 * time.Second},
 	{short: "flaky", does: "answers Unavailable twice for each volume, then works", failures: 2},
@@ -30,20 +30,20 @@ var cast = []role{
 }
 
 // driver is the CSI name.
-func (r role) driver() string { return r.short + ".demo.csi.example.com" }
+func (b behaviour) driver() string { return b.short + ".demo.csi.example.com" }
 
-// knobs make a driver that has these volumes behave as its role says.
-func (r role) knobs(volumes []string) fakecsi.Knobs {
-	k := fakecsi.AttachLatency(fakecsi.Latency{Base: r.latency})
+// knobs make a driver with these volumes behave so.
+func (b behaviour) knobs(volumes []string) fakecsi.Knobs {
+	k := fakecsi.AttachLatency(fakecsi.Latency{Base: b.latency})
 	for _, m := range attachMethods {
-		if r.failures == 0 {
+		if b.failures == 0 {
 			continue
 		}
 		for _, v := range volumes {
-			k.Fail = append(k.Fail, fakecsi.Fault{Method: m, Volume: v, Code: codes.Unavailable, Count: r.failures})
+			k.Fail = append(k.Fail, fakecsi.Fault{Method: m, Volume: v, Code: codes.Unavailable, Count: b.failures})
 		}
 	}
-	if r.hangs {
+	if b.hangs {
 		k.Hang = []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}
 	}
 	return k
@@ -52,9 +52,9 @@ func (r role) knobs(volumes []string) fakecsi.Knobs {
 // configDefaults are the defaults in drivers.yaml.
 const configDefaults = "{timeout: 1m, retry: {initial: 500ms, max: 5s}}"
 
-// settings are those of a driver of the cast in drivers.yaml.
+// settings are those of one driver of a scene in drivers.yaml.
 func settings(d *testbed.Driver) string {
-	for _, r := range cast {
+	for _, r := range behaviours {
 		if r.driver() == d.Name && r.timeout > 0 {
 			return fmt.Sprintf("timeout: %v", r.timeout)
 		}
