@@ -44,7 +44,7 @@ func Insist(ctx context.Context, what string, act func(context.Context) error) e
 // Ensure makes an object unless it exists, as Insist does.
 func (c *Cluster) Ensure(ctx context.Context, o Object) error {
 	return Insist(ctx, "create "+o.String(), func(ctx context.Context) error {
-		if err := o.create(ctx, c.client); !apierrors.IsAlreadyExists(err) {
+		if err := o.requests(c.client).create(ctx); !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 		return nil
