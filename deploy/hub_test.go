@@ -55,15 +55,12 @@ func deploy(t *testing.T, prefix string) *deployed {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
-	d := &deployed{t: t, ctx: ctx, client: plane.Clientset(), cluster: testbed.NewCluster(plane.Clientset()), prefix: prefix,
-		recorder: startRecorder(t), applier: newApplier(ctx, t), objects: build(t, "overlays/proxies"), dir: testbed.ShortTempDir(t), binary: binary}
+	w := testbed.WorldForTest(t, ctx, testbed.WorldOptions{Plane: plane})
+	d := &deployed{t: t, ctx: ctx, client: plane.Clientset(), cluster: w.Cluster, watcher: w.Attachments, prefix: prefix,
+		recorder: startRecorder(t), applier: newApplier(ctx, t), objects: build(t, "overlays/proxies"), dir: w.Dir, binary: binary}
 	d.applier.apply(d.objects...)
 	account := find(t, d.objects, "ServiceAccount", "csi-attach-hub")
 	d.token = newToken(d, account.GetNamespace(), account.GetName())
-	if d.watcher, err = testbed.WatchVolumeAttachments(ctx, d.client, nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(d.watcher.Close)
 	d.waitAllowed()
 	return d
 }
@@ -126,20 +123,9 @@ func (d *deployed) waitAllowed() {
 // driver serves a driver on a socket, until the test ends.
 func (d *deployed) driver(name string) (full, endpoint string, backend *fakecsi.Backend) {
 	d.t.Helper()
-	full, endpoint = d.prefix+"-"+name, "unix://"+filepath.Join(d.dir, name)
-	backend, err := fakecsi.New(fakecsi.Options{Name: full})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	server, err := fakecsi.NewServer(fakecsi.ServerOptions{Backend: backend, Endpoint: endpoint})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		d.t.Fatal(err)
-	}
-	d.t.Cleanup(server.Crash)
-	return full, endpoint, backend
+	full = d.prefix + "-" + name
+	driver := testbed.DriverForTest(d.t, full, filepath.Join(d.dir, name))
+	return full, driver.Endpoint(), driver.Backend
 }
 
 // start starts the hub. Its driver has its lease in the namespace that the overlay is

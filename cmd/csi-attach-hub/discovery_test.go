@@ -31,19 +31,7 @@ func (s *scene) folder(name string) string {
 func (s *scene) serve(name, socket string) (driver string, backend *fakecsi.Backend) {
 	s.t.Helper()
 	driver = s.prefix + "-" + name
-	backend, err := fakecsi.New(fakecsi.Options{Name: driver})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	server, err := fakecsi.NewServer(fakecsi.ServerOptions{Backend: backend, Endpoint: "unix://" + socket})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(server.Crash)
-	return driver, backend
+	return driver, testbed.DriverForTest(s.t, driver, socket).Backend
 }
 
 // csiDriver makes a CSIDriver object, with an annotation if endpoint is not "".

@@ -45,18 +45,11 @@ func newScene(t *testing.T, prefix string) *scene {
 
 func newSceneOn(t *testing.T, prefix string, plane *testbed.ControlPlane) *scene {
 	t.Helper()
-	s := &scene{t: t, dir: testbed.ShortTempDir(t), plane: plane, prefix: prefix}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
-	s.ctx = ctx
-	s.cluster = testbed.NewCluster(s.plane.Clientset())
-	s.config.WriteString("apiVersion: attach-hub/v1alpha1\nkind: DriverConfig\ndrivers:\n")
-	watcher, err := testbed.WatchVolumeAttachments(ctx, s.plane.Clientset(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(watcher.Close)
-	s.watcher = watcher
+	w := testbed.WorldForTest(t, ctx, testbed.WorldOptions{Plane: plane})
+	s := &scene{t: t, ctx: ctx, dir: w.Dir, plane: plane, cluster: w.Cluster, watcher: w.Attachments, prefix: prefix}
+	s.config.WriteString(testbed.ConfigHead + "drivers:\n")
 	return s
 }
 
@@ -316,19 +309,7 @@ func TestHalfOfAHundredDriversAwayNeitherHurtsTheOthersNorFloodsTheLog(t *testin
 		if i%2 == 1 {
 			continue // its socket does not exist
 		}
-		backend, err := fakecsi.New(fakecsi.Options{Name: driver})
-		if err != nil {
-			t.Fatal(err)
-		}
-		server, err := fakecsi.NewServer(fakecsi.ServerOptions{Backend: backend, Endpoint: "unix://" + socket})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(server.Crash)
-		there, backends[driver] = append(there, driver), backend
+		there, backends[driver] = append(there, driver), testbed.DriverForTest(t, driver, socket).Backend
 	}
 	// A hundred leases that are renewed twice a second are more than a busy machine can do.
 	hub := s.startHub("--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s", "--leader-election-retry-period=2s")

@@ -42,8 +42,7 @@ func newReplicas(s *scene, n int, latency fakecsi.Latency) *replicas {
 		name := fmt.Sprintf("d%d", i)
 		_, socket := s.entry(name)
 		driver, backend := s.serve(name, socket)
-		if err := backend.Set(fakecsi.Knobs{Latency: map[fakecsi.Method]fakecsi.Latency{
-			fakecsi.ControllerPublishVolume: latency, fakecsi.ControllerUnpublishVolume: latency}}); err != nil {
+		if err := backend.Set(fakecsi.AttachLatency(latency)); err != nil {
 			s.t.Fatal(err)
 		}
 		r.backends[driver] = backend

@@ -11,7 +11,7 @@ import (
 
 // audit says what does not hold in the books of a driver that had so many
 // volumes, each attached once and detached once.
-func audit(r role, volumes int, b fakecsi.Books) []string {
+func audit(r behaviour, volumes int, b fakecsi.Books) []string {
 	var wrong []string
 	note := func(format string, args ...any) {
 		wrong = append(wrong, r.short+": "+fmt.Sprintf(format, args...))

@@ -30,7 +30,7 @@ func TestAuditNamesWhatDoesNotHold(t *testing.T) {
 			b.Methods[fakecsi.ControllerUnpublishVolume] = fakecsi.MethodBook{Begun: 6, Ended: 6, Changed: 1, Unchanged: 1}
 		}, "1 calls of ControllerUnpublishVolume changed something and 1 did not"},
 	}
-	flaky := role{short: "flaky", failures: 2}
+	flaky := behaviour{short: "flaky", failures: 2}
 	for _, tt := range tests {
 		good := fakecsi.MethodBook{Begun: 6, Ended: 6, Changed: 2}
 		books := fakecsi.Books{MaxInFlightPerVolume: 1, Methods: map[fakecsi.Method]fakecsi.MethodBook{

@@ -17,7 +17,7 @@ func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench [CASE...]",
 		Short: "Measure csi-attach-hub next to the least that attaching can cost",
-		Long: `Measure csi-attach-hub, on a real control plane, next to the floor: a client that
+		Long: `Measure csi-attach-hub, on a real control plane, next to the floor: a baseline client that
 knows every answer and makes only the calls that correctness needs. If the
 environment variable CSI_ATTACHER names a binary of csi-attacher, one of them for
 each driver takes part too, with default flags and tuned.
@@ -27,7 +27,7 @@ A target that is missed is said in the table, and is no error.`,
 		RunE: func(cmd *cobra.Command, cases []string) (err error) {
 			o.Cases, o.Progress = cases, cmd.ErrOrStderr()
 			if o.Testbed, err = os.Executable(); err != nil {
-				return fmt.Errorf("find this program, which the floor is too: %w", err)
+				return fmt.Errorf("find this program, which the baseline is too: %w", err)
 			}
 			report, err := bench.Run(cmd.Context(), o)
 			if len(report.Cases) > 0 {
@@ -68,15 +68,15 @@ func writeReport(r bench.Report, json, markdown string) error {
 	return r.WriteMarkdown(markdown)
 }
 
-// newBenchFloorCommand is a competitor of bench, as a process of its own.
-func newBenchFloorCommand() *cobra.Command {
+// newBenchBaselineCommand is a competitor of bench, as a process of its own.
+func newBenchBaselineCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    bench.FloorCommand,
-		Short:  "Run the floor of a benchmark until SIGTERM",
+		Use:    bench.BaselineCommand,
+		Short:  "Run the baseline of a benchmark until SIGTERM",
 		Args:   cobra.ExactArgs(1),
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return bench.RunFloor(cmd.Context(), args[0], cmd.OutOrStdout())
+			return bench.RunBaseline(cmd.Context(), args[0], cmd.OutOrStdout())
 		},
 	}
 }

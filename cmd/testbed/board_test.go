@@ -80,16 +80,16 @@ func TestRepaintDrawsOverTheLastBoard(t *testing.T) {
 
 func TestDisplayWithoutTerminalSaysOnlyWhatChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tally := newTally([]string{"a.example.com", "b.example.com"})
+		counters := newCounters([]string{"a.example.com", "b.example.com"})
 		var out bytes.Buffer
-		d := newDisplay(&out, tally.rows)
+		d := newDisplay(&out, counters.rows)
 		ctx, cancel := context.WithCancel(t.Context())
 		go d.run(ctx)
 		d.phase("One.")
 		time.Sleep(10 * time.Second)
-		tally.expect(map[string]int{"a.example.com": 2})
+		counters.expect(map[string]int{"a.example.com": 2})
 		time.Sleep(10 * time.Second)
-		tally.inFlight("a.example.com", 1)
+		counters.inFlight("a.example.com", 1)
 		d.say("Two.")
 		cancel()
 		<-d.ended

@@ -111,7 +111,7 @@ func showChaos(report *chaos.Report, err error, asJSON bool, out io.Writer) erro
 // tidyChaos removes the folder, or says where it is.
 func tidyChaos(dir string, keep bool, out io.Writer) error {
 	if keep {
-		fmt.Fprintln(out, "The logs and the journal are kept in", dir)
+		fmt.Fprintln(out, "The logs and the timeline are kept in", dir)
 		return nil
 	}
 	if err := os.RemoveAll(dir); err != nil {

@@ -29,9 +29,7 @@ code 0 means that everything held, 1 that it did not, or that it was stopped bef
 its end.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.fill(cmd.OutOrStdout()); err != nil {
-				return err
-			}
+			o.out = cmd.OutOrStdout()
 			return runDemo(cmd.Context(), o)
 		},
 	}
@@ -47,8 +45,9 @@ func runDemo(ctx context.Context, o sceneOptions) error {
 	if err != nil {
 		return err
 	}
-	d := &demo{scene: s, tally: newTally(s.workload.drivers)}
-	d.display = newDisplay(o.out, d.tally.rows)
+	d := &demo{scene: s, counters: newCounters(s.workload.drivers)}
+	s.onAttachment = func(was, now *storagev1.VolumeAttachment) { d.counters.observe(time.Now(), was, now) }
+	d.display = newDisplay(o.out, d.counters.rows)
 	err = d.perform(ctx)
 	stopped := d.stop(context.WithoutCancel(ctx))
 	if ctx.Err() != nil {
@@ -65,10 +64,9 @@ func runDemo(ctx context.Context, o sceneOptions) error {
 // demo is a scene that is played.
 type demo struct {
 	*scene
-	tally       *tally
-	display     *display
-	attachments *testbed.Watcher[*storagev1.VolumeAttachment]
-	report      report
+	counters *counters
+	display  *display
+	report   report
 }
 
 // explain adds to an error what the hub had to say.
@@ -91,32 +89,25 @@ func (d *demo) perform(ctx context.Context) error {
 	defer shown.Wait()
 	defer hide()
 
-	d.display.phase("Set-up: a control plane, %d drivers, a hub; %d nodes, %d bound claims.", len(cast), d.opts.nodes, d.opts.pods)
+	d.display.phase("Set-up: a control plane, %d drivers, a hub; %d nodes, %d bound claims.", len(behaviours), d.opts.nodes, d.opts.pods)
 	began := time.Now()
 	if err := d.start(ctx); err != nil {
 		return err
 	}
-	d.report.setUp, d.report.page = time.Since(began), d.page()
-	d.display.phase("The hub's status page, as long as this runs: %s", d.page())
-	return d.whileAllRun(ctx, d.play)
+	d.report.setUp, d.report.page = time.Since(began), d.hub.URL+"/"
+	d.display.phase("The hub's status page, as long as this runs: %s", d.report.page)
+	return testbed.WhileRunning(ctx, d.Processes(), d.play)
 }
 
 // play attaches and detaches, and checks the books.
-func (d *demo) play(ctx context.Context) (err error) {
+func (d *demo) play(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer end()
-	for _, p := range d.players {
+	for _, p := range d.running {
 		watching.Go(func() { d.watchCalls(ctx, p) })
 	}
-	d.attachments, err = testbed.WatchVolumeAttachments(ctx, d.plane.Clientset(), func(was, now *storagev1.VolumeAttachment) {
-		d.tally.observe(time.Now(), was, now)
-	})
-	if err != nil {
-		return err
-	}
-	defer d.attachments.Close()
 	for _, act := range []func(context.Context) error{d.attachOthers, d.attachRest, d.detach, d.check} {
 		if err := act(ctx); err != nil {
 			return err
@@ -125,12 +116,10 @@ func (d *demo) play(ctx context.Context) (err error) {
 	return nil
 }
 
-// watchCalls tells the tally how many publishes the driver is busy with, until
-// ctx ends or the driver does.
-func (d *demo) watchCalls(ctx context.Context, p *player) {
-	// How it ends is no news: whileAllRun looks after the process.
-	_ = p.control.Wait(ctx, func(b fakecsi.Books) bool {
-		d.tally.inFlight(p.driver(), b.Methods[fakecsi.ControllerPublishVolume].InFlight.Now)
+// watchCalls tells the counters how many publishes the driver is busy with, until ctx ends.
+func (d *demo) watchCalls(ctx context.Context, p sceneDriver) {
+	_ = p.Backend.Wait(ctx, func(b fakecsi.Books) bool {
+		d.counters.inFlight(p.driver(), b.Methods[fakecsi.ControllerPublishVolume].InFlight.Now)
 		return false
 	})
 }
@@ -138,22 +127,22 @@ func (d *demo) watchCalls(ctx context.Context, p *player) {
 // attachOthers makes the Pods and waits until all volumes are attached but those
 // of the driver that hangs.
 func (d *demo) attachOthers(ctx context.Context) error {
-	hanging := d.player("hanging")
+	hanging := d.sceneDriver("hanging")
 	stuck := len(d.workload.of(hanging.driver()))
-	d.display.phase("Phase 1: attach. %d Pods are made; one driver of %d hangs.", d.opts.pods, len(cast))
+	d.display.phase("Phase 1: attach. %d Pods are made; one driver of %d hangs.", d.opts.pods, len(behaviours))
 	d.report.began = time.Now()
-	d.tally.expect(d.workload.counts())
-	if err := testbed.NewCluster(d.plane.Clientset()).Create(ctx, d.workload.pods()...); err != nil {
+	d.counters.expect(d.workload.counts())
+	if err := d.Cluster.Create(ctx, d.workload.pods()...); err != nil {
 		return err
 	}
-	if err := d.attachments.WaitFor(ctx, "the volumes of all drivers but the hanging one to be attached", d.workload.attachedBut(hanging.driver())); err != nil {
+	if err := d.Attachments.WaitFor(ctx, "the volumes of all drivers but the hanging one to be attached", d.workload.attachedBut(hanging.driver())); err != nil {
 		return err
 	}
 	d.report.others = time.Since(d.report.began)
 	if err := hanging.waitFor(ctx, "a call that hangs", func(b fakecsi.Books) bool { return b.AttachInFlight.Now > 0 }); err != nil {
 		return err
 	}
-	t := d.tally.times(func(driver string) bool { return driver != hanging.driver() })
+	t := d.counters.times(func(driver string) bool { return driver != hanging.driver() })
 	d.display.say("hanging has %d waiting; the other %d are attached, p50 %s, p99 %s.",
 		stuck, d.opts.pods-stuck, t.show(t.P50), t.show(t.P99))
 	return nil
@@ -162,14 +151,14 @@ func (d *demo) attachOthers(ctx context.Context) error {
 // attachRest lets the hanging driver go and waits until the nodes have all.
 func (d *demo) attachRest(ctx context.Context) error {
 	d.display.phase("Phase 1: attach. The driver that hangs is let go.")
-	if err := d.player("hanging").control.Set(ctx, fakecsi.Knobs{ReleaseAll: true}); err != nil {
+	if err := d.sceneDriver("hanging").Backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
 		return err
 	}
-	if err := d.attachments.WaitFor(ctx, "all volumes to be attached", testbed.AllAttached(d.opts.pods)); err != nil {
+	if err := d.Attachments.WaitFor(ctx, "all volumes to be attached", testbed.AllAttached(d.opts.pods)); err != nil {
 		return err
 	}
 	d.display.phase("Phase 1: attach. All are attached; the attach-detach controller tells the nodes.")
-	nodes, err := testbed.WatchNodes(ctx, d.plane.Clientset(), nil)
+	nodes, err := testbed.WatchNodes(ctx, d.Plane.Clientset(), nil)
 	if err != nil {
 		return err
 	}
@@ -186,14 +175,14 @@ func (d *demo) attachRest(ctx context.Context) error {
 func (d *demo) detach(ctx context.Context) error {
 	d.display.phase("Phase 2: detach. The Pods are deleted.")
 	began := time.Now()
-	d.tally.expect(nil)
-	if err := testbed.NewCluster(d.plane.Clientset()).Delete(ctx, d.workload.pods()...); err != nil {
+	d.counters.expect(nil)
+	if err := d.Cluster.Delete(ctx, d.workload.pods()...); err != nil {
 		return err
 	}
-	if err := d.attachments.WaitFor(ctx, "every VolumeAttachment to be gone", testbed.NoneLeft[*storagev1.VolumeAttachment]); err != nil {
+	if err := d.Attachments.WaitFor(ctx, "every VolumeAttachment to be gone", testbed.NoneLeft[*storagev1.VolumeAttachment]); err != nil {
 		return err
 	}
-	for _, p := range d.players {
+	for _, p := range d.running {
 		if err := p.waitFor(ctx, "an empty storage", func(b fakecsi.Books) bool { return len(b.Attached) == 0 }); err != nil {
 			return err
 		}
@@ -204,17 +193,14 @@ func (d *demo) detach(ctx context.Context) error {
 }
 
 // check looks for what does not hold in the books of the drivers.
-func (d *demo) check(ctx context.Context) error {
+func (d *demo) check(context.Context) error {
 	d.display.phase("The books are checked, and everything is stopped.")
 	var wrong []error
-	for i, r := range d.tally.rows() {
-		p := d.players[i]
-		books, err := p.control.Books(ctx)
-		if err != nil {
-			return fmt.Errorf("check driver %s: %w", p.short, err)
-		}
+	for i, r := range d.counters.rows() {
+		p := d.running[i]
+		books := p.Backend.Books()
 		volumes := len(d.workload.of(p.driver()))
-		for _, w := range audit(p.role, volumes, books) {
+		for _, w := range audit(p.behaviour, volumes, books) {
 			wrong = append(wrong, errors.New(w))
 		}
 		d.report.drivers = append(d.report.drivers, driverReport{

@@ -13,14 +13,12 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// demoOptions are those of a small scene, played by this test binary and with
-// its folder in the returned one.
+// demoOptions are those of a small scene with its folder in the returned one.
 func demoOptions(t *testing.T, out *bytes.Buffer) (sceneOptions, string) {
 	t.Helper()
-	t.Setenv(asTestbed, "1") // for the drivers
 	dir := testbed.ShortTempDir(t)
 	t.Setenv("TMPDIR", dir)
-	return sceneOptions{pods: 8, nodes: 2, testbed: os.Args[0], timeout: 3 * time.Minute, out: out}, dir
+	return sceneOptions{pods: 8, nodes: 2, timeout: 3 * time.Minute, out: out}, dir
 }
 
 // raceEnabled says whether this test runs with the race detector.

@@ -6,15 +6,14 @@
 // Then driver and sandbox have done what they are for, exit code 0, and demo,
 // which was to prove something, has not.
 //
-// The flow of a demo: scene.go starts the processes and makes the objects that
-// cast.go and workload.go describe; demo.go makes Pods, deletes them and waits;
-// tally.go counts what is seen meanwhile, and display.go shows it as a board;
+// The flow of a demo: scene.go starts a world with the drivers and objects that
+// behaviours.go and workload.go describe; demo.go makes Pods, deletes them and waits;
+// counters.go counts what is seen meanwhile, and display.go shows it as a board;
 // audit.go judges the drivers' books, and report.go says what came of it.
 //
-// Bench is a thin wrapper of package bench, and bench-floor, hidden, is one of its
-// competitors.
-//
-// Soak is a thin wrapper of package soak, and chaos of package chaos.
+// Bench is a thin wrapper of package bench, and bench-baseline, hidden, is one of its
+// competitors. Chaos is a thin wrapper of package chaos, and soak of package soak; chart.go
+// draws what soak has judged.
 //
 // It is for development and demonstration and is no part of the product.
 package main

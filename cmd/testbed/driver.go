@@ -47,10 +47,10 @@ through the HTTP API that --control opens: POST /knobs, GET /books.`,
 
 // driver is a fake CSI driver that is a process.
 type driver struct {
-	options  fakecsi.Options // the Journal comes from state
+	options  fakecsi.Options // the StateFile comes from state
 	knobs    fakecsi.Knobs
 	endpoint string
-	state    string // file of the Journal; empty: memory only
+	state    string // file of the StateFile; empty: memory only
 	control  string // endpoint of the Control; empty: none
 }
 
@@ -59,12 +59,12 @@ func (d *driver) run(ctx context.Context, out io.Writer) error {
 	if d.state == "" {
 		return d.serve(ctx, out)
 	}
-	journal, err := fakecsi.OpenJournal(d.state)
+	stateFile, err := fakecsi.OpenStateFile(d.state)
 	if err != nil {
 		return err
 	}
-	defer journal.Close()
-	d.options.Journal = journal
+	defer stateFile.Close()
+	d.options.StateFile = stateFile
 	return d.serve(ctx, out)
 }
 

@@ -41,6 +41,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newDriverCommand(), newDemoCommand(), newSandboxCommand(), newChaosCommand(), newSoakCommand(), newBenchCommand(), newBenchFloorCommand())
+	root.AddCommand(newDriverCommand(), newDemoCommand(), newSandboxCommand(), newChaosCommand(), newSoakCommand(), newBenchCommand(), newBenchBaselineCommand())
 	return root
 }

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 )
 
 // newSandboxCommand sets a scene and leaves it to the user.
@@ -24,9 +25,7 @@ It prints the KUBECONFIG line, where everything is, and what one can do. One of
 the drivers hangs until it is let go.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.fill(cmd.OutOrStdout()); err != nil {
-				return err
-			}
+			o.out = cmd.OutOrStdout()
 			return runSandbox(cmd.Context(), o)
 		},
 	}
@@ -41,10 +40,19 @@ func runSandbox(ctx context.Context, o sceneOptions) error {
 	if err != nil {
 		return err
 	}
-	err = s.open(ctx)
-	if err == nil {
-		s.stay(ctx)
+	running, end := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	if err = s.open(ctx); err == nil {
+		err = s.serveControls(running, &background)
 	}
+	if err == nil {
+		fmt.Fprint(s.opts.out, s.guide())
+		s.tellEnds(running, &background)
+		<-ctx.Done()
+		fmt.Fprintln(s.opts.out, "\nStopping.")
+	}
+	end()
+	background.Wait()
 	if ctx.Err() != nil {
 		err = nil // it was asked to stop, maybe during the set-up
 	}
@@ -52,7 +60,7 @@ func runSandbox(ctx context.Context, o sceneOptions) error {
 	return errors.Join(err, s.close(err != nil))
 }
 
-// open starts everything, makes the Pods and says so.
+// open starts everything and makes the Pods.
 func (s *scene) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.timeout, fmt.Errorf("not done %v after the start (--timeout)", s.opts.timeout))
 	defer cancel()
@@ -60,30 +68,50 @@ func (s *scene) open(ctx context.Context) error {
 	if err := s.start(ctx); err != nil {
 		return err
 	}
-	if err := testbed.NewCluster(s.plane.Clientset()).Create(ctx, s.workload.pods()...); err != nil {
-		return err
+	return s.Cluster.Create(ctx, s.workload.pods()...)
+}
+
+// serveControls serves the books and knobs of each driver until ctx ends.
+func (s *scene) serveControls(ctx context.Context, background *sync.WaitGroup) error {
+	for _, p := range s.running {
+		listener, err := fakecsi.Listen("unix://" + p.control())
+		if err != nil {
+			return err
+		}
+		background.Go(func() {
+			if err := fakecsi.ServeControl(ctx, listener, p.Backend); err != nil {
+				fmt.Fprintln(s.opts.out, err)
+			}
+		})
 	}
-	fmt.Fprint(s.opts.out, s.guide())
 	return nil
 }
 
-// stay blocks until ctx ends, and says when a process does. That may be what the
-// user wants to try, so it goes on.
-func (s *scene) stay(ctx context.Context) {
-	s.onEnd(ctx, func(name string, p *testbed.Process) {
-		fmt.Fprintf(s.opts.out, "The %s (pid %d) has ended; its log is %s\n", name, p.PID(), p.LogPath())
-	})
-	fmt.Fprintln(s.opts.out, "\nStopping.")
+// control is the path of the socket of a driver's books and knobs.
+func (p sceneDriver) control() string { return strings.TrimSuffix(p.Socket, ".sock") + "-control.sock" }
+
+// tellEnds says when a process ends, until ctx does. That may be what the user wants to try, so
+// the sandbox goes on.
+func (s *scene) tellEnds(ctx context.Context, background *sync.WaitGroup) {
+	for _, p := range s.Processes() {
+		background.Go(func() {
+			select {
+			case <-p.Done():
+				fmt.Fprintf(s.opts.out, "The %s (pid %d) has ended; its log is %s\n", p.Name(), p.PID(), p.LogPath())
+			case <-ctx.Done():
+			}
+		})
+	}
 }
 
 // guide says where everything is and what one can do with it.
 func (s *scene) guide() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%d Pods on %d nodes, each with a volume of one of %d drivers:\n\n", s.opts.pods, s.opts.nodes, len(s.players))
-	for _, p := range s.players {
-		fmt.Fprintf(&b, "  %-28s  %s\n    socket   %s\n    control  %s\n", p.driver(), p.does, p.socket(s.dir), p.role.control(s.dir))
+	fmt.Fprintf(&b, "\n%d Pods on %d nodes, each with a volume of one of %d drivers:\n\n", s.opts.pods, s.opts.nodes, len(s.running))
+	for _, p := range s.running {
+		fmt.Fprintf(&b, "  %-28s  %s\n    socket   %s\n    control  %s\n", p.driver(), p.does, p.Socket, p.control())
 	}
-	hanging, fast := s.player("hanging").role.control(s.dir), s.player("fast").role.control(s.dir)
+	hanging, fast := s.sceneDriver("hanging").control(), s.sceneDriver("fast").control()
 	fmt.Fprintf(&b, `
   status page   %[8]s
   drivers.yaml  %[1]s
@@ -108,6 +136,6 @@ The cluster, for kubectl or any other client:
   export KUBECONFIG=%[7]s
 
 Ctrl-C stops everything and removes the folder.
-`, s.configPath(), s.hubLog(), s.hub.PID(), hanging, fast, s.binaries.hub, s.plane.Kubeconfig(), s.page(), s.address)
+`, s.ConfigPath(), s.hub.LogPath(), s.hub.PID(), hanging, fast, s.opts.hub, s.Plane.Kubeconfig(), s.hub.URL+"/", strings.TrimPrefix(s.hub.URL, "http://"))
 	return b.String()
 }

@@ -14,7 +14,6 @@ type sceneOptions struct {
 	pods    int
 	nodes   int
 	hub     string        // binary of cmd/csi-attach-hub; empty: it is built
-	testbed string        // binary of cmd/testbed, for the drivers
 	timeout time.Duration // after the builds
 	keep    bool          // the folder
 	out     io.Writer
@@ -28,18 +27,9 @@ func (o *sceneOptions) register(cmd *cobra.Command) {
 	s.BoolVar(&o.keep, "keep", false, "keep the folder with the logs in any case")
 }
 
-// fill adds what no flag says.
-func (o *sceneOptions) fill(out io.Writer) (err error) {
-	o.out = out
-	if o.testbed, err = os.Executable(); err != nil {
-		return fmt.Errorf("find this program, which the drivers are too: %w", err)
-	}
-	return nil
-}
-
 func (o *sceneOptions) check() error {
-	if o.pods < len(cast) {
-		return fmt.Errorf("--pods %d: there are %d drivers, and each needs a Pod", o.pods, len(cast))
+	if o.pods < len(behaviours) {
+		return fmt.Errorf("--pods %d: there are %d drivers, and each needs a Pod", o.pods, len(behaviours))
 	}
 	if o.nodes < 1 {
 		return fmt.Errorf("--nodes %d: at least one is needed", o.nodes)

@@ -27,16 +27,16 @@ type volume struct {
 
 // newWorkload spreads the Pods over the drivers, and those of each driver over
 // the nodes.
-func newWorkload(roles []role, pods, nodes int) workload {
+func newWorkload(all []behaviour, pods, nodes int) workload {
 	var w workload
-	for _, r := range roles {
+	for _, r := range all {
 		w.drivers = append(w.drivers, r.driver())
 	}
 	for i := range nodes {
 		w.nodes = append(w.nodes, fmt.Sprintf("node-%d", i+1))
 	}
 	for i := range pods {
-		r, nth := roles[i%len(roles)], i/len(roles)
+		r, nth := all[i%len(all)], i/len(all)
 		w.volumes = append(w.volumes, volume{
 			name:   fmt.Sprintf("%s-%d", r.short, nth+1),
 			driver: r.driver(),
@@ -66,16 +66,9 @@ func (w workload) counts() map[string]int {
 	return n
 }
 
-// surroundings are the objects that must be there before Pods.
-func (w workload) surroundings() []testbed.Object {
+// claims are the volumes with their claims: they must be there before Pods.
+func (w workload) claims() []testbed.Object {
 	var objects []testbed.Object
-	for _, name := range w.nodes {
-		ids := map[string]string{}
-		for _, d := range w.drivers {
-			ids[d] = "id-of-" + name
-		}
-		objects = append(objects, testbed.Node{Name: name}, testbed.CSINode{Node: name, Drivers: ids})
-	}
 	for _, v := range w.volumes {
 		objects = append(objects,
 			testbed.PersistentVolume{Name: v.name, Driver: v.driver, Claim: v.name},

@@ -9,12 +9,13 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 func TestWorkloadIsSpreadOverDriversAndNodes(t *testing.T) {
-	w := newWorkload(cast[:2], 5, 2)
-	fast, slow := cast[0].driver(), cast[1].driver()
+	w := newWorkload(behaviours[:2], 5, 2)
+	fast, slow := behaviours[0].driver(), behaviours[1].driver()
 	want := []volume{
 		{"fast-1", fast, "node-1"}, {"slow-1", slow, "node-1"},
 		{"fast-2", fast, "node-2"}, {"slow-2", slow, "node-2"},
@@ -29,7 +30,7 @@ func TestWorkloadIsSpreadOverDriversAndNodes(t *testing.T) {
 }
 
 func TestNodesHaveAllOnlyWhenEachNamesItsOwnVolumes(t *testing.T) {
-	w := newWorkload(cast[:1], 2, 2) // fast-1 on node-1, fast-2 on node-2
+	w := newWorkload(behaviours[:1], 2, 2) // fast-1 on node-1, fast-2 on node-2
 	node := func(name string, volumes ...string) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		for _, v := range volumes {
@@ -57,8 +58,8 @@ func TestNodesHaveAllOnlyWhenEachNamesItsOwnVolumes(t *testing.T) {
 }
 
 func TestOthersAreAttachedWhileOneDriverHangs(t *testing.T) {
-	w := newWorkload(cast[:2], 4, 1)
-	fast, slow := cast[0].driver(), cast[1].driver()
+	w := newWorkload(behaviours[:2], 4, 1)
+	fast, slow := behaviours[0].driver(), behaviours[1].driver()
 	va := func(driver string, attached, deleting bool) *storagev1.VolumeAttachment {
 		va := &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{Attacher: driver}, Status: storagev1.VolumeAttachmentStatus{Attached: attached}}
 		if deleting {
@@ -86,12 +87,19 @@ func TestOthersAreAttachedWhileOneDriverHangs(t *testing.T) {
 }
 
 func TestDriversFileOfTheCastIsValid(t *testing.T) {
-	config, err := registry.Parse("drivers.yaml", []byte(driversFile(cast, "/tmp/a b")))
+	w := testbed.World{Dir: t.TempDir()}
+	for _, r := range behaviours {
+		w.Drivers = append(w.Drivers, &testbed.Driver{Name: r.driver(), Socket: "/tmp/a b/" + r.short + ".sock"})
+	}
+	if err := w.WriteConfig(w.Drivers, configDefaults, settings); err != nil {
+		t.Fatal(err)
+	}
+	config, err := registry.ParseFile(w.ConfigPath())
 	if err != nil {
 		t.Fatal(err)
 	}
 	drivers := config.Drivers()
-	for _, r := range cast {
+	for _, r := range behaviours {
 		d := drivers[r.driver()]
 		if want := "/tmp/a b/" + r.short + ".sock"; d.Endpoint.Address() != want {
 			t.Errorf("%s listens on %q, want %q", r.short, d.Endpoint.Address(), want)
@@ -100,7 +108,7 @@ func TestDriversFileOfTheCastIsValid(t *testing.T) {
 			t.Errorf("a call of %s is cut off after %v", r.short, d.Timeout)
 		}
 	}
-	if len(drivers) != len(cast) {
+	if len(drivers) != len(behaviours) {
 		t.Errorf("%d drivers", len(drivers))
 	}
 }

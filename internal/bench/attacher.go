@@ -2,9 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -23,7 +20,7 @@ type competitor struct {
 type attacher struct {
 	name      string
 	processes []*testbed.Process
-	metrics   []string // URLs, one for each process
+	urls      []string // where each process serves HTTP
 	killed    bool     // it knows no other end than by a signal
 	bursts    int      // that it is to take part in
 	ready     time.Duration
@@ -36,6 +33,11 @@ type before struct {
 	calls    calls
 }
 
+func (a *attacher) add(p *testbed.Process, url string) {
+	a.processes = append(a.processes, p)
+	a.urls = append(a.urls, url)
+}
+
 // usage is what all its processes take.
 func (a *attacher) usage(ctx context.Context) (usage, error) {
 	var all usage
@@ -44,7 +46,7 @@ func (a *attacher) usage(ctx context.Context) (usage, error) {
 		if err != nil {
 			return usage{}, err
 		}
-		families, err := scrape(ctx, a.metrics[i])
+		families, err := testbed.Metrics(ctx, a.urls[i]+"/metrics")
 		if err != nil {
 			return usage{}, err
 		}
@@ -58,40 +60,16 @@ func (a *attacher) usage(ctx context.Context) (usage, error) {
 // whileRuns acts with a context that ends when one of the processes does. Then that is
 // the error.
 func (a *attacher) whileRuns(ctx context.Context, act func(context.Context) error) error {
-	ctx, fail := context.WithCancelCause(ctx)
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	defer fail(nil)
-	for _, p := range a.processes {
-		watching.Go(func() {
-			select {
-			case <-p.Done():
-				fail(fmt.Errorf("%s has ended, exit code %d, its last lines:\n%s", a.name, p.ExitCode(), p.LastLines(20)))
-			case <-ctx.Done():
-			}
-		})
-	}
-	err := act(ctx)
-	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
-		// Not everything tells why a context has ended.
-		return fmt.Errorf("%w: meanwhile: %w", cause, err)
-	}
-	return err
+	return testbed.WhileRunning(ctx, a.processes, act)
 }
 
 // stop stops its processes, all at once, and blocks until they have ended.
 func (a *attacher) stop(ctx context.Context) error {
-	errs := make([]error, len(a.processes))
-	var stopping sync.WaitGroup
-	for i, p := range a.processes {
-		stopping.Go(func() {
-			if a.killed {
-				p.Kill()
-				return
-			}
-			errs[i] = p.Stop(ctx, stopGrace)
-		})
-	}
-	stopping.Wait()
-	return errors.Join(errs...)
+	return testbed.Each(ctx, max(1, len(a.processes)), a.processes, func(ctx context.Context, p *testbed.Process) error {
+		if a.killed {
+			p.Kill()
+			return nil
+		}
+		return p.Stop(ctx, stopGrace)
+	})
 }

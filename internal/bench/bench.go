@@ -72,16 +72,16 @@ func measure(ctx context.Context, o Options, c Case) (result Result, err error) 
 
 // takeTurn lets a competitor run once.
 func (s *stage) takeTurn(ctx context.Context, c competitor) (figures Figures, err error) {
-	if s.c.unguarded {
-		if err := each(ctx, s.volumes, func(ctx context.Context, v volume) error { return v.unguard(ctx, s.client()) }); err != nil {
+	if s.c.fresh {
+		if err := each(ctx, s.volumes, func(ctx context.Context, v volume) error { return v.takeFinalizers(ctx, s.client()) }); err != nil {
 			return nil, err
 		}
 	}
 	var was before
-	if was.requests, err = countRequests(ctx, s.plane); err != nil {
+	if was.requests, err = countRequests(ctx, s.Plane); err != nil {
 		return nil, err
 	}
-	was.calls = countCalls(s.drivers)
+	was.calls = countCalls(s.Drivers)
 	began := time.Now()
 	a, err := c.start(ctx, s)
 	defer func() { err = errors.Join(err, a.stop(context.WithoutCancel(ctx))) }()
@@ -101,7 +101,7 @@ func (s *stage) takeTurn(ctx context.Context, c competitor) (figures Figures, er
 func (s *stage) competitors(round int) []competitor {
 	all := []competitor{hubCompetitor()}
 	if !s.c.alone {
-		all = append(all, floorCompetitor())
+		all = append(all, baselineCompetitor())
 	}
 	if s.takesPart(sidecarName) {
 		all = append(all, sidecarCompetitor(sidecarName, nil))

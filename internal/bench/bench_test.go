@@ -14,17 +14,17 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == FloorCommand {
-		os.Exit(beFloor(os.Args[2]))
+	if len(os.Args) > 2 && os.Args[1] == BaselineCommand {
+		os.Exit(beBaseline(os.Args[2]))
 	}
 	os.Exit(testbed.RunMain(m, testbed.ControlPlaneOptions{}))
 }
 
-// beFloor makes this program the floor, as testbed is.
-func beFloor(argument string) int {
+// beBaseline makes this program the baseline, as testbed is.
+func beBaseline(argument string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := RunFloor(ctx, argument, os.Stdout); err != nil {
+	if err := RunBaseline(ctx, argument, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -46,14 +46,14 @@ func TestHubNeedsNoMoreWritesAndCallsThanTheFloor(t *testing.T) {
 	}
 	tiny := Case{
 		Name: "tiny", About: "2 drivers, 3 volumes each", Drivers: 2, Nodes: 2, Volumes: 10, Each: 3,
-		Bursts: 1, Rounds: 1, unguarded: true, turn: turnOfBursts, Targets: contract(true),
+		Bursts: 1, Rounds: 1, fresh: true, turn: turnOfBursts, Targets: contract(true),
 	}
 	result, err := measure(t.Context(), o, tiny)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Figures{AttachWrites: 2, FirstWrites: 3, DetachWrites: 1, AttachCalls: 1, DetachCalls: 1, Reads: 0}
-	for _, name := range []string{hubName, floorName} {
+	for _, name := range []string{hubName, baselineName} {
 		got := Figures{}
 		for f := range want {
 			got[f] = result.Medians[name][f]

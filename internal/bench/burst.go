@@ -55,20 +55,20 @@ func (s *stage) release(ctx context.Context, v volume) error { return v.release(
 
 // phase changes all VolumeAttachments and counts what that took.
 func (s *stage) phase(ctx context.Context, what string, reaches goal, volumes []volume, change func(context.Context, volume) error) (phase, error) {
-	before, err := countRequests(ctx, s.plane)
+	before, err := countRequests(ctx, s.Plane)
 	if err != nil {
 		return phase{}, err
 	}
-	made := countCalls(s.drivers)
+	made := countCalls(s.Drivers)
 	p := phase{}
 	if p.timing, err = s.change(ctx, what, reaches, volumes, change); err != nil {
 		return phase{}, err
 	}
-	after, err := countRequests(ctx, s.plane)
+	after, err := countRequests(ctx, s.Plane)
 	if err != nil {
 		return phase{}, err
 	}
-	p.requests, p.calls = requestsOf(before, after), countCalls(s.drivers).minus(made)
+	p.requests, p.calls = requestsOf(before, after), countCalls(s.Drivers).minus(made)
 	return p, nil
 }
 

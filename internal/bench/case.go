@@ -24,9 +24,9 @@ type Case struct {
 	Sidecars []string
 	Targets  []Target
 
-	alone     bool // without the floor: there is nothing to compare
-	unguarded bool // each turn begins with volumes that were never attached
-	booked    bool // the drivers' books keep each call
+	alone  bool // without the baseline: there is nothing to compare
+	fresh  bool // each turn begins with volumes that were never attached
+	booked bool // the drivers' books keep each call
 	// prepare does once what comes before all turns; may be nil.
 	prepare func(context.Context, *stage) error
 	// turn measures a competitor that runs.
@@ -40,9 +40,9 @@ func Cases() []Case {
 		{
 			Name: "10x50", About: "10 drivers, 50 volumes each, all at once; 2,500 PersistentVolumes",
 			Drivers: 10, Nodes: 20, Volumes: 2500, Each: 50, Latency: latency, Workers: 100,
-			Bursts: 3, Rounds: 3, Sidecars: both, unguarded: true, turn: turnOfBursts,
+			Bursts: 3, Rounds: 3, Sidecars: both, fresh: true, turn: turnOfBursts,
 			Targets: append(contract(true),
-				AtLeast(AttachRate, 0.85).OfFloor(), AtLeast(DetachRate, 0.85).OfFloor(), AtMost(ResidentEnd, 70e6)),
+				AtLeast(AttachRate, 0.85).OfBaseline(), AtLeast(DetachRate, 0.85).OfBaseline(), AtMost(ResidentEnd, 70e6)),
 		},
 		{
 			Name: "10x500", About: "10 drivers, 500 volumes each, all at once; 20,000 PersistentVolumes",
@@ -50,7 +50,7 @@ func Cases() []Case {
 			// The default flags of csi-attacher would take five minutes to attach these.
 			Bursts: 1, Rounds: 3, Sidecars: both[1:], turn: turnOfBursts,
 			Targets: append(contract(false),
-				AtLeast(AttachRate, 0.85).OfFloor(), AtLeast(DetachRate, 0.85).OfFloor(), AtMost(ResidentAttached, 130e6)),
+				AtLeast(AttachRate, 0.85).OfBaseline(), AtLeast(DetachRate, 0.85).OfBaseline(), AtMost(ResidentAttached, 130e6)),
 		},
 		{
 			Name: "100x20", About: "100 drivers, 20 volumes each, all at once; 5,000 PersistentVolumes",

@@ -11,6 +11,9 @@ import (
 const (
 	sidecarName      = "csi-attacher"
 	tunedSidecarName = "csi-attacher tuned"
+	// readyEvery is how often the sidecars are asked whether they are ready, readyFor how long they may take.
+	readyEvery = 20 * time.Millisecond
+	readyFor   = 2 * time.Minute
 )
 
 // tuned are the flags of csi-attacher with which its limits are out of the way.
@@ -20,21 +23,20 @@ var tuned = []string{"--kube-api-qps=1000", "--kube-api-burst=1000", "--worker-t
 func sidecarCompetitor(name string, flags []string) competitor {
 	return competitor{name: name, bursts: 1, start: func(ctx context.Context, s *stage) (*attacher, error) {
 		a := &attacher{name: name, killed: true}
-		for i, d := range s.drivers {
+		for i, d := range s.Drivers {
 			address, err := testbed.FreeAddress(ctx)
 			if err != nil {
 				return a, err
 			}
-			args := []string{"--csi-address", d.socket, "--kubeconfig", s.plane.Kubeconfig(), "--http-endpoint", address}
+			args := []string{"--csi-address", d.Socket, "--kubeconfig", s.Plane.Kubeconfig(), "--http-endpoint", address}
 			p, err := testbed.StartProcess(ctx, testbed.ProcessOptions{
-				Name: fmt.Sprintf("%s of %s", name, d.name), Path: s.opts.Sidecar, Args: append(args, flags...),
+				Name: fmt.Sprintf("%s of %s", name, d.Name), Path: s.opts.Sidecar, Args: append(args, flags...),
 				LogPath: s.file(fmt.Sprintf("csi-attacher-%03d.log", i)),
 			})
 			if err != nil {
 				return a, err
 			}
-			a.processes = append(a.processes, p)
-			a.metrics = append(a.metrics, "http://"+address+"/metrics")
+			a.add(p, "http://"+address)
 		}
 		return a, waitSidecars(ctx, a)
 	}}
@@ -48,9 +50,9 @@ func waitSidecars(ctx context.Context, a *attacher) error {
 	tick := time.NewTicker(readyEvery)
 	defer tick.Stop()
 	return a.whileRuns(ctx, func(ctx context.Context) error {
-		for _, url := range a.metrics {
+		for _, url := range a.urls {
 			for {
-				_, err := scrape(ctx, url)
+				_, err := testbed.Metrics(ctx, url+"/metrics")
 				if err == nil {
 					break
 				}

@@ -14,7 +14,7 @@ type Options struct {
 	Cases    []string  // names; empty: all
 	Rounds   int       // 0: as many as each case has by itself
 	Hub      string    // binary of cmd/csi-attach-hub
-	Testbed  string    // binary of cmd/testbed, which is the floor too
+	Testbed  string    // binary of cmd/testbed, which is the baseline too
 	Sidecar  string    // binary of csi-attacher; empty: without it
 	Profiles string    // folder for CPU and heap profiles of the hub; empty: none
 	Command  string    // for people: how this was started

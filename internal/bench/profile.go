@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 // profileSeconds is for how long a CPU profile is taken: about as long as the bursts of a
@@ -38,29 +38,9 @@ func (s *stage) profile(ctx context.Context, a *attacher, kind, path string) err
 	if err != nil {
 		return fmt.Errorf("write profile: %w", err)
 	}
-	return errors.Join(a.fetch(ctx, path, f), f.Close())
-}
-
-// url is where the first process serves HTTP.
-func (a *attacher) url() string { return strings.TrimSuffix(a.metrics[0], "/metrics") }
-
-// fetch writes what the first process serves at a path.
-func (a *attacher) fetch(ctx context.Context, path string, to io.Writer) error {
-	url := a.url() + path
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return fmt.Errorf("get %s: %w", url, err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return fmt.Errorf("get %s: %w", url, err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("get %s: %s", url, response.Status)
-	}
-	if _, err := io.Copy(to, response.Body); err != nil {
-		return fmt.Errorf("get %s: %w", url, err)
-	}
-	return nil
+	err = testbed.Get(ctx, a.urls[0]+path, func(body io.Reader) error {
+		_, err := io.Copy(f, body)
+		return err
+	})
+	return errors.Join(err, f.Close())
 }

@@ -16,11 +16,11 @@ func exampleResult() Result {
 		Machine: Machine{Cores: 2, Processor: "abacus", MemoryBytes: 8 << 30, Kernel: "6.1", Go: "go1.26"},
 		Command: "make bench", Workers: 100, Rounds: 2,
 		Samples: Samples{
-			{hubName, 1, Figures{AttachRate: 90, AttachP99: 0.75, HeapEnd: 12.5e6}}, {floorName, 1, Figures{AttachRate: 100, AttachP99: 1.5}},
-			{hubName, 2, Figures{AttachRate: 70, AttachP99: 0.75, HeapEnd: 12.5e6}}, {floorName, 2, Figures{AttachRate: 100, AttachP99: 1.5}},
+			{hubName, 1, Figures{AttachRate: 90, AttachP99: 0.75, HeapEnd: 12.5e6}}, {baselineName, 1, Figures{AttachRate: 100, AttachP99: 1.5}},
+			{hubName, 2, Figures{AttachRate: 70, AttachP99: 0.75, HeapEnd: 12.5e6}}, {baselineName, 2, Figures{AttachRate: 100, AttachP99: 1.5}},
 		},
 	}
-	r.judge([]Target{AtLeast(AttachRate, 0.85).OfFloor(), AtMost(HeapEnd, 20e6)})
+	r.judge([]Target{AtLeast(AttachRate, 0.85).OfBaseline(), AtMost(HeapEnd, 20e6)})
 	return r
 }
 

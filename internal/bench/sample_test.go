@@ -17,18 +17,18 @@ func TestMediansAreThoseOfTheRoundsThatHaveTheFigure(t *testing.T) {
 func TestRatioComparesWithinEachRound(t *testing.T) {
 	// The machine was slow in the second round, and the floor is missing in the last one.
 	s := Samples{
-		{hubName, 1, Figures{AttachRate: 90}}, {floorName, 1, Figures{AttachRate: 100}},
-		{hubName, 2, Figures{AttachRate: 8}}, {floorName, 2, Figures{AttachRate: 10}},
-		{hubName, 3, Figures{AttachRate: 70}}, {floorName, 3, Figures{AttachRate: 100}},
+		{hubName, 1, Figures{AttachRate: 90}}, {baselineName, 1, Figures{AttachRate: 100}},
+		{hubName, 2, Figures{AttachRate: 8}}, {baselineName, 2, Figures{AttachRate: 10}},
+		{hubName, 3, Figures{AttachRate: 70}}, {baselineName, 3, Figures{AttachRate: 100}},
 		{hubName, 4, Figures{AttachRate: 1}},
 	}
-	if got, ok := s.ratio(AttachRate, hubName, floorName); !ok || math.Abs(got-0.8) > 1e-9 {
+	if got, ok := s.ratio(AttachRate, hubName, baselineName); !ok || math.Abs(got-0.8) > 1e-9 {
 		t.Errorf("ratio %v %v, want 0.8", got, ok)
 	}
-	if got, ok := s.ratio(Reads, hubName, floorName); ok {
+	if got, ok := s.ratio(Reads, hubName, baselineName); ok {
 		t.Errorf("ratio of what was not measured: %v", got)
 	}
-	if diff := cmp.Diff([]string{hubName, floorName}, s.competitors()); diff != "" {
+	if diff := cmp.Diff([]string{hubName, baselineName}, s.competitors()); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -10,93 +10,81 @@ import (
 	"strings"
 	"time"
 
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/bench/floor"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// stopGrace is how long a process may take to end.
-const stopGrace = 20 * time.Second
+const (
+	// stopGrace is how long a process may take to end.
+	stopGrace = 20 * time.Second
+	// inParallel is how many requests this program has in flight. More makes nothing faster on a
+	// small machine.
+	inParallel = 32
+)
 
-// stage is where the competitors of a case meet: a control plane, drivers in this
-// process, nodes and volumes. The competitors are processes, one at a time.
+// stage is where the competitors of a case meet: a world and its volumes. The competitors are
+// processes, one at a time.
 type stage struct {
-	opts        Options
-	c           Case
-	dir         string // sockets and logs; its path is short
-	plane       *testbed.ControlPlane
-	drivers     []*driver
-	names       []string // of the drivers
-	nodes       []string
-	volumes     []volume // that are attached and detached
-	warmUp      []volume // one of each driver, before anything counts
-	clock       *stopwatch
-	attachments *testbed.Watcher[*storagev1.VolumeAttachment]
-	say         func(format string, args ...any)
+	*testbed.World // nil if it could not be started
+	opts           Options
+	c              Case
+	dir            string
+	names          []string // of the drivers
+	volumes        []volume // that are attached and detached
+	warmUp         []volume // one of each driver, before anything counts
+	clock          *stopwatch
+	say            func(format string, args ...any)
 }
 
 // setStage starts everything but the competitors and makes all objects. The caller must
 // close the stage, whatever it returns.
 func setStage(ctx context.Context, o Options, c Case) (*stage, error) {
-	s := &stage{opts: o, c: c, clock: &stopwatch{}, names: driverNames(c.Drivers)}
+	s := &stage{opts: o, c: c, clock: &stopwatch{}}
 	s.say = func(format string, args ...any) {
 		fmt.Fprintf(o.Progress, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), c.Name, fmt.Sprintf(format, args...))
 	}
 	s.clock.reset(isAttached, 0)
-	for i := range c.Nodes {
-		s.nodes = append(s.nodes, fmt.Sprintf("node-%03d", i))
-	}
 	var err error
 	if s.dir, err = os.MkdirTemp("", "attach-hub-bench-"); err != nil {
 		return s, fmt.Errorf("make folder: %w", err)
 	}
 	s.say("starting a control plane and %d drivers", c.Drivers)
-	if s.plane, err = testbed.StartControlPlane(ctx, testbed.ControlPlaneOptions{Dir: filepath.Join(s.dir, "controlplane"), Log: o.Progress}); err != nil {
+	options := testbed.WorldOptions{
+		Dir: s.dir, Hub: o.Hub, ControlPlane: testbed.ControlPlaneOptions{Log: o.Progress},
+		Latency: fakecsi.Latency{Base: c.Latency}, OnAttachment: s.clock.observe,
+	}
+	for i := range c.Drivers {
+		s.names = append(s.names, fmt.Sprintf("driver-%03d.bench.example.com", i))
+		options.Drivers = append(options.Drivers, fakecsi.Options{Name: s.names[i], CountersOnly: !c.booked})
+	}
+	for i := range c.Nodes {
+		options.Nodes = append(options.Nodes, fmt.Sprintf("node-%03d", i))
+	}
+	if s.World, err = testbed.StartWorld(ctx, options); err != nil {
 		return s, err
 	}
-	for _, name := range s.names {
-		d, err := startDriver(s.dir, fakecsi.Options{Name: name, CountersOnly: !c.booked}, c.Latency)
-		if err != nil {
-			return s, err
-		}
-		s.drivers = append(s.drivers, d)
-	}
-	if err := s.furnish(ctx); err != nil {
-		return s, err
-	}
-	s.attachments, err = testbed.WatchVolumeAttachments(ctx, s.client(), s.clock.observe)
-	return s, err
+	return s, s.makeVolumes(ctx)
 }
 
-func (s *stage) client() kubernetes.Interface { return s.plane.Clientset() }
+func (s *stage) client() kubernetes.Interface { return s.Plane.Clientset() }
 
-// furnish makes nodes and volumes: those that are attached, and others that only fill
-// the caches.
-func (s *stage) furnish(ctx context.Context) error {
+// each does something for each volume, many at once, in about their order.
+func each(ctx context.Context, volumes []volume, do func(context.Context, volume) error) error {
+	return testbed.Each(ctx, inParallel, volumes, do)
+}
+
+// makeVolumes makes those that are attached, and others that only fill the caches.
+func (s *stage) makeVolumes(ctx context.Context) error {
 	began := time.Now()
-	ids := func(node string) map[string]string {
-		drivers := map[string]string{}
-		for _, name := range s.names {
-			drivers[name] = floor.NodeID(node)
-		}
-		return drivers
+	s.volumes = spread("pv", s.names, s.Nodes, s.c.Each)
+	s.warmUp = spread("warm", s.names, s.Nodes, 1)
+	others := append(spread("other", s.names, s.Nodes, max(0, s.c.Volumes/s.c.Drivers-s.c.Each-1)), s.warmUp...)
+	create := func(finalizer bool) func(context.Context, volume) error {
+		return func(ctx context.Context, v volume) error { return v.create(ctx, s.client(), finalizer) }
 	}
-	cluster := testbed.NewCluster(s.client())
-	for _, node := range s.nodes {
-		if err := cluster.Create(ctx, testbed.Node{Name: node}, testbed.CSINode{Node: node, Drivers: ids(node)}); err != nil {
-			return err
-		}
-	}
-	s.volumes = spread("pv", s.names, s.nodes, s.c.Each)
-	s.warmUp = spread("warm", s.names, s.nodes, 1)
-	others := append(spread("other", s.names, s.nodes, max(0, s.c.Volumes/s.c.Drivers-s.c.Each-1)), s.warmUp...)
-	create := func(guarded bool) func(context.Context, volume) error {
-		return func(ctx context.Context, v volume) error { return v.create(ctx, s.client(), guarded) }
-	}
-	if err := each(ctx, s.volumes, create(!s.c.unguarded)); err != nil {
+	if err := each(ctx, s.volumes, create(!s.c.fresh)); err != nil {
 		return err
 	}
 	made := len(s.volumes)
@@ -120,15 +108,9 @@ func (s *stage) file(name string) string {
 
 // close stops everything and removes the folder, unless it is to be kept.
 func (s *stage) close(ctx context.Context) error {
-	if s.attachments != nil {
-		s.attachments.Close()
-	}
-	for _, d := range s.drivers {
-		d.stop(ctx)
-	}
 	var errs []error
-	if s.plane != nil {
-		errs = append(errs, s.plane.Stop(ctx))
+	if s.World != nil {
+		errs = append(errs, s.Stop(ctx))
 	}
 	if s.opts.Keep {
 		s.say("the logs are kept in %s", s.dir)

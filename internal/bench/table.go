@@ -39,7 +39,7 @@ func (r Result) conditions() string {
 	case r.Rounds == 1:
 		text = "one round"
 	case r.comparable(hubName):
-		text += fmt.Sprintf(", %s / %s that of each round's ratio", hubName, floorName)
+		text += fmt.Sprintf(", %s / %s that of each round's ratio", hubName, baselineName)
 	}
 	text += ", in " + r.Took
 	if r.Workers > 0 {
@@ -65,14 +65,14 @@ func grid(cells [][]string) string {
 }
 
 // cells are a table with a row for each figure that is to be shown and a column for each
-// competitor; beside the hub stands its ratio to the floor.
+// competitor; beside the hub stands its ratio to the baseline.
 func (r Result) cells(shown func(description) bool) [][]string {
 	names := r.Samples.competitors()
 	header := []string{""}
 	for _, name := range names {
 		header = append(header, name)
 		if r.comparable(name) {
-			header = append(header, name+" / "+floorName)
+			header = append(header, name+" / "+baselineName)
 		}
 	}
 	rows := [][]string{header}
@@ -95,14 +95,14 @@ func (r Result) cells(shown func(description) bool) [][]string {
 	return rows
 }
 
-// comparable says whether a competitor is compared with the floor.
+// comparable says whether a competitor is compared with the baseline.
 func (r Result) comparable(name string) bool {
-	_, floor := r.Medians[floorName]
-	return floor && name == hubName
+	_, measured := r.Medians[baselineName]
+	return measured && name == hubName
 }
 
 func (r Result) compared(f Figure, name string) string {
-	ratio, ok := r.Samples.ratio(f, name, floorName)
+	ratio, ok := r.Samples.ratio(f, name, baselineName)
 	if !ok {
 		return "-"
 	}

@@ -10,7 +10,7 @@ type Target struct {
 	figure  Figure
 	compare string // atLeast, atMost or exactly
 	value   float64
-	floor   bool // value is a ratio to the floor
+	ratio   bool // value is a ratio to the baseline
 }
 
 const (
@@ -34,9 +34,9 @@ func Exactly(f Figure, value float64) Target {
 	return Target{figure: f, compare: exactly, value: value}
 }
 
-// OfFloor makes the value a ratio to the floor.
-func (t Target) OfFloor() Target {
-	t.floor = true
+// OfBaseline makes the value a ratio to the baseline.
+func (t Target) OfBaseline() Target {
+	t.ratio = true
 	return t
 }
 
@@ -65,8 +65,8 @@ func (t Target) judge(s Samples) (Verdict, bool) {
 	v := Verdict{Figure: t.figure, Want: t.value}
 	var measured bool
 	show := about.show
-	if t.floor {
-		v.Got, measured = s.ratio(t.figure, hubName, floorName)
+	if t.ratio {
+		v.Got, measured = s.ratio(t.figure, hubName, baselineName)
 		show = hundredths
 		v.Target = fmt.Sprintf("%s %s %s of the floor", about.title, t.compare, show(t.value))
 	} else {

@@ -5,14 +5,14 @@ import "testing"
 func TestTargetIsMetOnItsSideOfTheValue(t *testing.T) {
 	s := Samples{
 		{hubName, 1, Figures{AttachRate: 85, AttachWrites: 2.004, ResidentEnd: 70e6}},
-		{floorName, 1, Figures{AttachRate: 100, AttachWrites: 2, ResidentEnd: 1}},
+		{baselineName, 1, Figures{AttachRate: 100, AttachWrites: 2, ResidentEnd: 1}},
 	}
 	tests := []struct {
 		target Target
 		want   string
 	}{
-		{AtLeast(AttachRate, 0.85).OfFloor(), "met     attaches per second at least 0.85 of the floor: 0.85"},
-		{AtLeast(AttachRate, 0.86).OfFloor(), "MISSED  attaches per second at least 0.86 of the floor: 0.85"},
+		{AtLeast(AttachRate, 0.85).OfBaseline(), "met     attaches per second at least 0.85 of the floor: 0.85"},
+		{AtLeast(AttachRate, 0.86).OfBaseline(), "MISSED  attaches per second at least 0.86 of the floor: 0.85"},
 		{AtLeast(AttachRate, 86), "MISSED  attaches per second at least 86: 85"},
 		{AtMost(ResidentEnd, 70e6), "met     memory at the end (RSS) at most 70.0 MB: 70.0 MB"},
 		{AtMost(ResidentEnd, 69e6), "MISSED  memory at the end (RSS) at most 69.0 MB: 70.0 MB"},

@@ -13,7 +13,7 @@ func turnOfBursts(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 		return nil, err
 	}
 	var first burst
-	if s.c.unguarded {
+	if s.c.fresh {
 		if first, err = s.burst(ctx, a, s.volumes); err != nil {
 			return nil, err
 		}
@@ -40,7 +40,7 @@ func turnOfBursts(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 		return nil, err
 	}
 	figures := medians(counted)
-	if s.c.unguarded {
+	if s.c.fresh {
 		figures[FirstAttachRate] = first.attach.perSecond()
 		figures[FirstWrites] = first.attach.perOperation(first.attach.writes)
 	}

@@ -23,7 +23,7 @@ func turnOfDispatch(ctx context.Context, s *stage, a *attacher) (Figures, error)
 	// The calls of earlier turns are in the books too.
 	began := time.Now()
 	asked := map[string]time.Time{}
-	volumes := spread("other", s.names, s.nodes, dispatches)
+	volumes := spread("other", s.names, s.Nodes, dispatches)
 	err = a.whileRuns(ctx, func(ctx context.Context) error {
 		for _, v := range volumes {
 			one := []volume{v}
@@ -58,8 +58,8 @@ func turnOfDispatch(ctx context.Context, s *stage, a *attacher) (Figures, error)
 // dispatched is, sorted, how long it took from a request until the driver was called.
 func (s *stage) dispatched(since time.Time, asked map[string]time.Time) ([]time.Duration, error) {
 	var waited []time.Duration
-	for _, d := range s.drivers {
-		for _, call := range d.backend.Books().CallsOf(fakecsi.ControllerPublishVolume, "") {
+	for _, d := range s.Drivers {
+		for _, call := range d.Backend.Books().CallsOf(fakecsi.ControllerPublishVolume, "") {
 			if at, ok := asked[call.Volume]; ok && call.Start.After(since) {
 				waited = append(waited, call.Start.Sub(at))
 			}

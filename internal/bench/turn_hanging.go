@@ -74,7 +74,7 @@ func (s *stage) burstOfOthers(ctx context.Context, a *attacher, hangs bool) (t t
 
 // hang lets the first driver answer no publish, and blocks until it has its hands full.
 func (s *stage) hang(ctx context.Context, volumes []volume) error {
-	backend := s.drivers[0].backend
+	backend := s.Drivers[0].Backend
 	if err := backend.Set(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}}); err != nil {
 		return err
 	}
@@ -87,10 +87,10 @@ func (s *stage) hang(ctx context.Context, volumes []volume) error {
 // letGo lets the first driver answer again, and blocks until its volumes are attached and
 // then gone.
 func (s *stage) letGo(ctx context.Context, volumes []volume) error {
-	if err := s.drivers[0].backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
+	if err := s.Drivers[0].Backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
 		return err
 	}
-	err := s.attachments.WaitFor(ctx, "the volumes that hung to be attached", func(all []*storagev1.VolumeAttachment) bool {
+	err := s.Attachments.WaitFor(ctx, "the volumes that hung to be attached", func(all []*storagev1.VolumeAttachment) bool {
 		attached := 0
 		for _, va := range all {
 			if va.Spec.Attacher == s.names[0] && va.Status.Attached {

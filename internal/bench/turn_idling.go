@@ -20,7 +20,7 @@ func turnOfIdling(ctx context.Context, s *stage, all *attacher) (figures Figures
 	if err := all.stop(ctx); err != nil {
 		return nil, err
 	}
-	few, err := startHub(ctx, s, s.drivers[:fewDrivers])
+	few, err := startHub(ctx, s, s.Drivers[:fewDrivers])
 	defer func() { err = errors.Join(err, few.stop(context.WithoutCancel(ctx))) }()
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func turnOfIdling(ctx context.Context, s *stage, all *attacher) (figures Figures
 	if err != nil {
 		return nil, err
 	}
-	more := float64(len(s.drivers) - fewDrivers)
+	more := float64(len(s.Drivers) - fewDrivers)
 	return Figures{
 		GoroutinesIdle: base.goroutines, HeapIdle: base.heap, ResidentIdle: base.resident,
 		GoroutinesPerDriver: (many.goroutines - base.goroutines) / more,
@@ -44,7 +44,7 @@ func idle(ctx context.Context, a *attacher) (usage, error) {
 	// The second collection frees what the first one found to be finalized.
 	for range 2 {
 		var err error
-		if vitals, err = testbed.ReadVitals(ctx, a.url()); err != nil {
+		if vitals, err = testbed.ReadVitals(ctx, a.urls[0]); err != nil {
 			return usage{}, err
 		}
 	}

@@ -11,11 +11,11 @@ import (
 // writes that it should not make.
 const quietFor = 5 * time.Second
 
-// attachForGood attaches all volumes; they stay so for all turns. The floor does it,
+// attachForGood attaches all volumes; they stay so for all turns. The baseline does it,
 // which is as fast as it can be, and leaves the same objects as the hub.
 func attachForGood(ctx context.Context, s *stage) (err error) {
 	s.say("attaching %d volumes", len(s.volumes))
-	a, err := floorCompetitor().start(ctx, s)
+	a, err := baselineCompetitor().start(ctx, s)
 	defer func() { err = errors.Join(err, a.stop(context.WithoutCancel(ctx))) }()
 	if err != nil {
 		return err
@@ -51,11 +51,11 @@ func turnOfStart(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 	if u, err = a.usage(ctx); err != nil {
 		return nil, err
 	}
-	after, err := countRequests(ctx, s.plane)
+	after, err := countRequests(ctx, s.Plane)
 	if err != nil {
 		return nil, err
 	}
-	asked, made := requestsOf(a.before.requests, after), countCalls(s.drivers).minus(a.before.calls)
+	asked, made := requestsOf(a.before.requests, after), countCalls(s.Drivers).minus(a.before.calls)
 	figures[StartCalls] = float64(made.all())
 	figures[StartWrites] = float64(asked.writes)
 	figures[StartReads] = float64(asked.reads)

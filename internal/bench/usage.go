@@ -1,15 +1,12 @@
 package bench
 
 import (
-	"context"
 	"fmt"
-	"net/http"
-	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/procfs"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 // usage is what the processes of a competitor take, in sum. What could not be learned is
@@ -53,38 +50,10 @@ func processUsage(pid int) (usage, error) {
 	return usage{cpu: stat.CPUTime(), resident: float64(status.VmRSS), own: float64(status.RssAnon), peak: float64(status.VmHWM), heap: -1, goroutines: -1}, nil
 }
 
-// scrape reads the metrics that a process serves.
-func scrape(ctx context.Context, url string) (map[string]*dto.MetricFamily, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, fmt.Errorf("get metrics: %w", err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("get metrics: %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("get metrics of %s: %s", url, response.Status)
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
-	if err != nil {
-		return nil, fmt.Errorf("read metrics of %s: %w", url, err)
-	}
-	return families, nil
-}
-
 // sum adds up the values of a gauge, -1 if there is none.
 func sum(family *dto.MetricFamily) float64 {
 	if family == nil {
 		return -1
 	}
-	total := 0.0
-	for _, m := range family.GetMetric() {
-		total += m.GetGauge().GetValue()
-	}
-	return total
+	return testbed.SumMetric(family)
 }

@@ -40,7 +40,7 @@ func spread(prefix string, drivers, nodes []string, each int) []volume {
 
 // persistentVolume is about as large as those of a cluster: bound, with a class and a
 // volume context.
-func (v volume) persistentVolume(guarded bool) *corev1.PersistentVolume {
+func (v volume) persistentVolume(finalizer bool) *corev1.PersistentVolume {
 	pv := testbed.PersistentVolume{
 		Name: v.name, Driver: v.driver, Claim: "data-" + v.name,
 		FSType: "ext4",
@@ -52,7 +52,7 @@ func (v volume) persistentVolume(guarded bool) *corev1.PersistentVolume {
 	pv.Spec.StorageClassName = "bench-" + v.driver
 	pv.Labels = map[string]string{"topology.kubernetes.io/zone": "zone-a", "topology.kubernetes.io/region": "region-1"}
 	pv.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": v.driver}
-	if guarded {
+	if finalizer {
 		pv.Finalizers = []string{attach.Finalizer(v.driver)}
 	}
 	return pv
@@ -62,15 +62,15 @@ func (v volume) attachment() *storagev1.VolumeAttachment {
 	return testbed.VolumeAttachment{Name: v.name, Driver: v.driver, Node: v.node, PersistentVolume: v.name}.Build()
 }
 
-func (v volume) create(ctx context.Context, client kubernetes.Interface, guarded bool) error {
-	if _, err := client.CoreV1().PersistentVolumes().Create(ctx, v.persistentVolume(guarded), metav1.CreateOptions{}); err != nil {
+func (v volume) create(ctx context.Context, client kubernetes.Interface, finalizer bool) error {
+	if _, err := client.CoreV1().PersistentVolumes().Create(ctx, v.persistentVolume(finalizer), metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create persistentvolume %s: %w", v.name, err)
 	}
 	return nil
 }
 
-// unguard takes the finalizers away, as if the volume had never been attached.
-func (v volume) unguard(ctx context.Context, client kubernetes.Interface) error {
+// takeFinalizers takes the finalizers away, as if the volume had never been attached.
+func (v volume) takeFinalizers(ctx context.Context, client kubernetes.Interface) error {
 	_, err := client.CoreV1().PersistentVolumes().Patch(ctx, v.name, types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if err != nil {

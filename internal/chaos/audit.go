@@ -22,8 +22,8 @@ type Finding struct {
 	at    time.Time // zero: it does not hold now
 }
 
-// wish is what one pod asks for.
-type wish struct {
+// want is what one pod asks for.
+type want struct {
 	attachment string // name of the VolumeAttachment
 	uid        types.UID
 	volume     string
@@ -34,7 +34,7 @@ type wish struct {
 // state is all that an audit looks at, once all is healed.
 type state struct {
 	moving      []string        // volumes whose pods have not come to rest
-	wishes      map[string]wish // by name of VolumeAttachment
+	wanted      map[string]want // by name of VolumeAttachment
 	attachments []*storagev1.VolumeAttachment
 	persistent  []string // PersistentVolumes that there should be
 	volumes     []*corev1.PersistentVolume
@@ -53,14 +53,14 @@ func audit(s state) []Finding {
 	for _, b := range s.books {
 		f = append(f, auditBooks(s, b)...)
 	}
-	return append(f, allOffences(s.books)...)
+	return append(f, allViolations(s.books)...)
 }
 
 func auditAttachments(s state) []Finding {
 	var f []Finding
 	found := map[string]bool{}
 	for _, va := range s.attachments {
-		w, ok := s.wishes[va.Name]
+		w, ok := s.wanted[va.Name]
 		about, _, _ := strings.Cut(va.Name, "-p")
 		finding := func(format string, args ...any) {
 			f = append(f, Finding{About: about, Text: "VolumeAttachment " + va.Name + " " + fmt.Sprintf(format, args...)})
@@ -80,7 +80,7 @@ func auditAttachments(s state) []Finding {
 		}
 		found[va.Name] = true
 	}
-	for name, w := range s.wishes {
+	for name, w := range s.wanted {
 		if !found[name] {
 			f = append(f, Finding{About: w.volume, Text: "VolumeAttachment " + name + " is asked for and is not there"})
 		}
@@ -115,7 +115,7 @@ func auditBooks(s state, b fakecsi.Books) []Finding {
 		}
 	}
 	wanted := map[fakecsi.VolumeNode]bool{}
-	for _, w := range s.wishes {
+	for _, w := range s.wanted {
 		if w.driver != b.Driver {
 			continue
 		}
@@ -143,9 +143,9 @@ func nodesOf(b fakecsi.Books, volume string) []string {
 	return nodes
 }
 
-// offences are what a hub must never do, whatever goes wrong: call twice at once for one volume (for one node of a
+// violations are what a hub must never do, whatever goes wrong: call twice at once for one volume (for one node of a
 // volume that many may have), attach a volume to a second node, use what the driver does not announce.
-func offences(b fakecsi.Books) []Finding {
+func violations(b fakecsi.Books) []Finding {
 	var f []Finding
 	for _, v := range b.Violations {
 		byKnob := v.Call == 0
@@ -172,10 +172,10 @@ func wouldNotDetach(b fakecsi.Books, v fakecsi.Violation) bool {
 	})
 }
 
-func allOffences(books []fakecsi.Books) []Finding {
+func allViolations(books []fakecsi.Books) []Finding {
 	var f []Finding
 	for _, b := range books {
-		f = append(f, offences(b)...)
+		f = append(f, violations(b)...)
 	}
 	return f
 }

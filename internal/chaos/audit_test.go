@@ -19,7 +19,7 @@ func inOrder() state {
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "v-p0.n", UID: "1", Finalizers: []string{attach.Finalizer("d")}}}
 	va.Status.Attached = true
 	return state{
-		wishes:      map[string]wish{"v-p0.n": {attachment: "v-p0.n", uid: "1", volume: "v", driver: "d", nodeID: "id-n"}},
+		wanted:      map[string]want{"v-p0.n": {attachment: "v-p0.n", uid: "1", volume: "v", driver: "d", nodeID: "id-n"}},
 		attachments: []*storagev1.VolumeAttachment{va},
 		persistent:  []string{"v"},
 		volumes:     []*corev1.PersistentVolume{{ObjectMeta: metav1.ObjectMeta{Name: "v"}}},
@@ -39,7 +39,7 @@ func TestAuditFindsWhatDoesNotHold(t *testing.T) {
 			"still has an error"},
 		"no finalizer":       {func(s *state) { s.attachments[0].Finalizers = nil }, "has no finalizer"},
 		"another object":     {func(s *state) { s.attachments[0].UID = "2" }, "nobody asks for it any more"},
-		"finalizer left":     {func(s *state) { s.wishes, s.books[0].Attached = nil, nil }, "nobody asks for it any more"},
+		"finalizer left":     {func(s *state) { s.wanted, s.books[0].Attached = nil, nil }, "nobody asks for it any more"},
 		"object is gone":     {func(s *state) { s.attachments = nil }, "is asked for and is not there"},
 		"storage has it not": {func(s *state) { s.books[0].Attached = nil }, "the storage has it on []"},
 		"storage has more":   {func(s *state) { s.books[0].Attached["w"] = map[string]fakecsi.Attachment{"id-n": {}} }, "nobody asks for that"},
@@ -117,7 +117,7 @@ func TestASecondNodeIsAskedForOnlyWhereTheDriverWouldNotDetach(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := fakecsi.Books{Calls: c.calls, Violations: []fakecsi.Violation{{Kind: c.kind, Time: at(4), Call: 9, Volume: "v", Nodes: c.nodes}}}
-			if f := offences(b); len(f) != c.want {
+			if f := violations(b); len(f) != c.want {
 				t.Errorf("found %v, want %d", f, c.want)
 			}
 		})

@@ -1,7 +1,7 @@
 // Package chaos breaks everything around the hub, at random and all at once, and checks that
 // nothing is lost: what is asked for is attached, and nothing else is.
 //
-// The flow of a run: a world is put up (a real control plane, drivers that keep books, hub
+// The flow of a run: a testbed.World is put up (a real control plane, drivers that keep books, hub
 // processes, each with a proxy of its own in front of the API server) in which pods
 // attach and detach volumes all the time. A plan, fixed by the seed, says stretch by stretch
 // which faults begin when, and where; an injector carries them out, many at once. At the
@@ -31,6 +31,8 @@
 //     audit lets pass.
 //   - A hub that is started on a broken drivers.yaml ends with an error, and is started again when the
 //     file has been mended.
+//
+// Calm is a run without faults, for package soak: the same pods, and the same audit at the end.
 //
 // It measures nothing but growth: how fast things are is a matter of benchmarks.
 package chaos

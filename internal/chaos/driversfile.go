@@ -3,8 +3,10 @@ package chaos
 import (
 	"fmt"
 	"os"
-	"strings"
+	"slices"
 	"sync"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 // settings of one driver in drivers.yaml.
@@ -14,13 +16,19 @@ type settings struct {
 	mode    string
 }
 
-// usualSettings have fewer workers than a driver has pods, so that work waits at times.
-var usualSettings = settings{workers: 4, timeout: "2s", mode: "active"}
+// String is the settings as YAML, in flow style; the zero value is empty.
+func (s settings) String() string {
+	if s == (settings{}) {
+		return ""
+	}
+	return fmt.Sprintf("workers: %d, timeout: %s, mode: %s", s.workers, s.timeout, s.mode)
+}
 
 // driversFile is the drivers.yaml of all hubs.
 type driversFile struct {
 	path     string
-	storages []*storage
+	drivers  []*testbed.Driver
+	defaults string
 
 	mu       sync.Mutex // guards all below, and the file
 	settings []settings // by driver
@@ -30,29 +38,19 @@ type driversFile struct {
 	inPlace  bool       // the next write is done in place
 }
 
-func newDriversFile(path string, storages []*storage) (*driversFile, error) {
-	f := &driversFile{path: path, storages: storages, whole: true}
-	for range storages {
-		f.settings = append(f.settings, usualSettings)
-	}
+func newDriversFile(path string, drivers []*testbed.Driver, l load) (*driversFile, error) {
+	f := &driversFile{path: path, drivers: drivers, defaults: l.defaults, settings: slices.Repeat([]settings{l.settings}, len(drivers)), whole: true}
 	return f, f.write()
 }
-
-const driversHead = "apiVersion: attach-hub/v1alpha1\nkind: DriverConfig\n"
 
 // content is called with mu held.
 func (f *driversFile) content() string {
 	if f.instead != nil {
 		return *f.instead
 	}
-	var b strings.Builder
-	b.WriteString(driversHead)
-	b.WriteString("defaults: {retry: {initial: 100ms, max: 1s}, drift: {interval: 1s, timeout: 2s}, probe: {interval: 1s, timeout: 2s}}\ndrivers:\n")
-	for i, s := range f.settings {
-		fmt.Fprintf(&b, "  - {name: %s, endpoint: \"unix://%s\", workers: %d, timeout: %s, mode: %s}\n",
-			f.storages[i].driver, f.storages[i].socket, s.workers, s.timeout, s.mode)
-	}
-	return b.String()
+	return testbed.Config(f.drivers, f.defaults, func(d *testbed.Driver) string {
+		return f.settings[slices.Index(f.drivers, d)].String()
+	})
 }
 
 // write is called with mu held. People write in place, Kubernetes renames.

@@ -1,13 +1,10 @@
 package chaos
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"strconv"
-	"strings"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 // Sample is what a hub process takes at a quiet.
@@ -30,59 +27,14 @@ const (
 
 // sample asks a process. It has been collected when it answers.
 func sample(ctx context.Context, r *replica, stretch int) (Sample, error) {
-	r.mu.Lock()
-	s := Sample{Hub: r.name, PID: r.process.PID(), Stretch: stretch}
-	address := r.address
-	r.mu.Unlock()
-	numbers := map[string]*int{"go_goroutines": &s.Goroutines, "process_open_fds": &s.Files, "# HeapInuse =": &s.Heap}
-	// The heap first: profiles are written in a goroutine of their own.
-	for _, path := range []string{"/debug/pprof/heap?gc=1&debug=1", "/metrics"} {
-		err := insist(ctx, "ask "+r.name+" for "+path, func(ctx context.Context) error {
-			return read(ctx, "http://"+address+path, numbers)
-		})
-		if err != nil {
-			return s, err
-		}
-	}
-	return s, nil
-}
-
-// read takes the numbers from the lines that begin with their names.
-func read(ctx context.Context, url string, numbers map[string]*int) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
+	hub := r.current()
+	s := Sample{Hub: r.name, PID: hub.PID(), Stretch: stretch}
+	err := testbed.Insist(ctx, "ask "+r.name+" what it takes", func(ctx context.Context) error {
+		v, err := hub.Vitals(ctx)
+		s.Goroutines, s.Files, s.Heap = v.Goroutines, v.Descriptors, int(v.Heap)
 		return err
-	}
-	request.Close = true // the connection is not to be counted next time
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %s", url, response.Status)
-	}
-	lines := bufio.NewReader(response.Body)
-	for {
-		text, err := lines.ReadString('\n')
-		for name, to := range numbers {
-			rest, ok := strings.CutPrefix(text, name+" ")
-			if !ok {
-				continue
-			}
-			n, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
-			if err != nil {
-				return fmt.Errorf("GET %s: %q: %w", url, text, err)
-			}
-			*to = int(n)
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+	})
+	return s, err
 }
 
 // grown compares the last sample of each process with its first one.

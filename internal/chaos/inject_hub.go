@@ -66,8 +66,8 @@ func (i *injector) beginAPI(f Fault) undo {
 		}
 		return nothing
 	case APISilent:
-		r.proxy.silence()
-		return func(context.Context) error { r.proxy.speak(); return nil }
+		r.proxy.block()
+		return func(context.Context) error { r.proxy.unblock(); return nil }
 	}
 	end := r.proxy.begin(trouble{kind: f.Kind, share: 0.1 + 0.6*random.Float64(), delay: time.Duration(random.Int64N(int64(time.Second)))})
 	return func(context.Context) error { end(); return nil }
@@ -75,20 +75,20 @@ func (i *injector) beginAPI(f Fault) undo {
 
 // stopPlane stops the API server, now in order, now without a warning.
 func (i *injector) stopPlane(ctx context.Context, f Fault) (undo, error) {
-	plane := i.world.plane
+	plane := i.world.Plane
 	if f.random().IntN(2) == 0 {
 		plane.Kill()
 	} else if err := plane.StopAPIServer(ctx); err != nil {
 		return nil, err
 	}
-	i.world.journal.add("", "the API server is stopped")
+	i.world.timeline.add("", "the API server is stopped")
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, planeTime, errors.New("it does not start"))
 		defer cancel()
 		if err := plane.StartAgain(ctx); err != nil {
 			return fmt.Errorf("start the API server again: %w", err)
 		}
-		i.world.journal.add("", "the API server is ready")
+		i.world.timeline.add("", "the API server is ready")
 		return nil
 	}, nil
 }

@@ -16,15 +16,15 @@ func (i *injector) beginObject(ctx context.Context, f Fault) (undo, error) {
 		v := i.volume(f)
 		return v.create, v.vanish(ctx)
 	case NodeGone:
-		o = testbed.Node{Name: nodeName(f.Target)}
+		o = testbed.Node{Name: w.Nodes[f.Target]}
 	case CSINodeGone:
-		o = w.csiNode(f.Target)
+		o = w.CSINode(w.Nodes[f.Target])
 	case SecretGone:
-		o = w.secret(f.Target)
+		o = secret(f.Target)
 	default:
 		return nil, fmt.Errorf("nobody knows how to do %s", f.Kind)
 	}
-	return func(ctx context.Context) error { return w.recreate(ctx, o) }, w.remove(ctx, o)
+	return func(ctx context.Context) error { return w.Cluster.Ensure(ctx, o) }, w.remove(ctx, o)
 }
 
 // broken are files that no hub can read.
@@ -51,5 +51,5 @@ func (i *injector) beginConfig(f Fault) (undo, error) {
 	case ConfigBroken:
 		return restore, file.replace(broken[random.IntN(len(broken))], true)
 	}
-	return restore, file.replace(driversHead+"drivers: []\n", false)
+	return restore, file.replace(testbed.ConfigHead+"drivers: []\n", false)
 }

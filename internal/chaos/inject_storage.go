@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 // otherCapabilities are those with which a driver may come back. All that attach have SINGLE_NODE_MULTI_WRITER, as usual.
@@ -29,12 +30,12 @@ var slow = fakecsi.Latency{Base: 300 * time.Millisecond, Jitter: 2 * time.Second
 func (i *injector) beginStorage(ctx context.Context, f Fault) (undo, error) {
 	s, random := i.world.storages[f.Target], f.random()
 	set := func(now, then fakecsi.Knobs) (undo, error) {
-		return func(context.Context) error { return s.backend.Set(then) }, s.backend.Set(now)
+		return func(context.Context) error { return s.Backend.Set(then) }, s.Backend.Set(now)
 	}
 	switch f.Kind {
 	case DriverCrash:
-		s.server.Crash()
-		return func(context.Context) error { return s.server.Start() }, nil
+		s.Server.Crash()
+		return func(context.Context) error { return s.Server.Start() }, nil
 	case DriverCapabilities:
 		other := otherCapabilities[random.IntN(len(otherCapabilities))]
 		return func(ctx context.Context) error { return s.restartWith(ctx, fakecsi.DefaultCapabilities()) }, s.restartWith(ctx, other)
@@ -45,7 +46,7 @@ func (i *injector) beginStorage(ctx context.Context, f Fault) (undo, error) {
 		h := []fakecsi.Hang{{Method: attachMethods[random.IntN(2)], AfterEffect: true}}
 		return set(fakecsi.Knobs{Hang: h}, fakecsi.Knobs{Release: h})
 	case DriverSlow:
-		return set(latency(slow), latency(usual))
+		return set(fakecsi.AttachLatency(slow), fakecsi.AttachLatency(i.world.load.latency))
 	case DriverNotReady:
 		return set(fakecsi.Knobs{NotReady: new(true)}, fakecsi.Knobs{NotReady: new(false)})
 	case DriverError:
@@ -57,7 +58,7 @@ func (i *injector) beginStorage(ctx context.Context, f Fault) (undo, error) {
 		i.mu.Lock()
 		i.codes[code.String()]++
 		i.mu.Unlock()
-		return nothing, s.backend.Set(fakecsi.Knobs{Fail: []fakecsi.Fault{{
+		return nothing, s.Backend.Set(fakecsi.Knobs{Fail: []fakecsi.Fault{{
 			Method: method, Code: code, Count: 1 + random.IntN(6), AfterEffect: random.IntN(2) == 0}}})
 	case StorageLost:
 		there := s.attached(func(fakecsi.Attachment) bool { return true })
@@ -65,8 +66,8 @@ func (i *injector) beginStorage(ctx context.Context, f Fault) (undo, error) {
 			return nil, nil
 		}
 		lost := there[random.IntN(len(there))]
-		i.world.journal.add(lost.Volume, "storage loses it on %s", lost.Node)
-		return nothing, s.backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{lost}})
+		i.world.timeline.add(lost.Volume, "storage loses it on %s", lost.Node)
+		return nothing, s.Backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{lost}})
 	}
 	return i.gain(s, f)
 }
@@ -74,7 +75,7 @@ func (i *injector) beginStorage(ctx context.Context, f Fault) (undo, error) {
 // gain attaches a volume that is attached nowhere behind everybody's back.
 func (i *injector) gain(s *storage, f Fault) (undo, error) {
 	random := f.random()
-	books := s.backend.Books()
+	books := s.Backend.Books()
 	var free []string
 	for _, v := range i.world.all {
 		if v.storage == s && len(books.Attached[v.name]) == 0 {
@@ -84,10 +85,10 @@ func (i *injector) gain(s *storage, f Fault) (undo, error) {
 	if len(free) == 0 {
 		return nil, nil
 	}
-	gained := fakecsi.VolumeNode{Volume: free[random.IntN(len(free))], Node: nodeID(nodeName(random.IntN(nodeCount)))}
-	i.world.journal.add(gained.Volume, "storage attaches it to %s on its own", gained.Node)
+	gained := fakecsi.VolumeNode{Volume: free[random.IntN(len(free))], Node: testbed.NodeID(i.world.Nodes[random.IntN(nodeCount)])}
+	i.world.timeline.add(gained.Volume, "storage attaches it to %s on its own", gained.Node)
 	return func(context.Context) error { return i.world.loseForeign(s, gained) },
-		s.backend.Set(fakecsi.Knobs{GainAttachments: []fakecsi.VolumeNode{gained}})
+		s.Backend.Set(fakecsi.Knobs{GainAttachments: []fakecsi.VolumeNode{gained}})
 }
 
 // loseForeign undoes what a storage has attached on its own, unless it was asked to attach it since.
@@ -95,8 +96,8 @@ func (w *world) loseForeign(s *storage, gained fakecsi.VolumeNode) error {
 	if !slices.Contains(s.foreign(), gained) {
 		return nil
 	}
-	w.journal.add(gained.Volume, "storage lets go of it on %s", gained.Node)
-	return s.backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{gained}})
+	w.timeline.add(gained.Volume, "storage lets go of it on %s", gained.Node)
+	return s.Backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{gained}})
 }
 
 // loseAllForeign undoes all that storages have attached on their own.

@@ -52,7 +52,7 @@ func (i *injector) run(ctx context.Context, s Stretch) error {
 
 // carryOut does one fault from its begin to its end.
 func (i *injector) carryOut(ctx context.Context, f Fault, healing <-chan struct{}) error {
-	i.world.journal.add(i.about(f), "FAULT %s", f)
+	i.world.timeline.add(i.about(f), "FAULT %s", f)
 	back, err := i.begin(ctx, f)
 	if err != nil || back == nil {
 		return err
@@ -68,7 +68,7 @@ func (i *injector) carryOut(ctx context.Context, f Fault, healing <-chan struct{
 	case <-healing:
 	case <-ctx.Done():
 	}
-	i.world.journal.add(i.about(f), "end of %s", f)
+	i.world.timeline.add(i.about(f), "end of %s", f)
 	return back(ctx)
 }
 
@@ -89,7 +89,7 @@ func (i *injector) carriedOut() int {
 // scopes say what the kinds are about.
 var scopes = func() map[Kind]scope {
 	m := map[Kind]scope{APIStop: onPlane}
-	for _, h := range habits {
+	for _, h := range schedules {
 		m[h.kind] = h.scope
 	}
 	return m
@@ -104,7 +104,7 @@ func (i *injector) about(f Fault) string {
 	case onVolume:
 		return i.volume(f).name
 	case onServer, onBehaviour, onLatency, onReadiness, onSettings, onSecret:
-		return w.storages[f.Target].driver
+		return w.storages[f.Target].Name
 	case onProcess, onAPI, onSilence:
 		return w.hubs[f.Target].name
 	}

@@ -91,12 +91,12 @@ const (
 	always when = iota
 	// hasty: there is one hub, and it does not end.
 	hasty
-	// mortal: no VolumeAttachment goes without its finalizer.
-	mortal
+	// hubsMayEnd: no VolumeAttachment goes without its finalizer.
+	hubsMayEnd
 )
 
-// habit is how a kind of fault comes.
-type habit struct {
+// schedule is how a kind of fault comes.
+type schedule struct {
 	kind   Kind
 	weight int // how often, beside the others
 	scope  scope
@@ -105,8 +105,8 @@ type habit struct {
 	when   when
 }
 
-// habits are all kinds. A lease takes 3 s: what hubs suffer lasts for less and for more.
-var habits = []habit{
+// schedules are all kinds. A lease takes 3 s: what hubs suffer lasts for less and for more.
+var schedules = []schedule{
 	{Recreated, 10, onPod, 0, 0, always},
 	{DeletedEarly, 8, onPod, 0, 0, hasty},
 	{FinalizerTaken, 4, onPod, 0, 0, hasty},
@@ -121,9 +121,9 @@ var habits = []habit{
 	{StorageLost, 6, onBehaviour, 0, 0, always},
 	{StorageGained, 3, onBehaviour, 500 * time.Millisecond, 3 * time.Second, always},
 
-	{HubKill, 12, onProcess, 50 * time.Millisecond, 4 * time.Second, mortal},
-	{HubStop, 8, onProcess, 50 * time.Millisecond, 3 * time.Second, mortal},
-	{HubDoubled, 6, onProcess, 2 * time.Second, 5 * time.Second, mortal},
+	{HubKill, 12, onProcess, 50 * time.Millisecond, 4 * time.Second, hubsMayEnd},
+	{HubStop, 8, onProcess, 50 * time.Millisecond, 3 * time.Second, hubsMayEnd},
+	{HubDoubled, 6, onProcess, 2 * time.Second, 5 * time.Second, hubsMayEnd},
 	{HubPause, 14, onProcess, 300 * time.Millisecond, 6 * time.Second, always},
 
 	{APISlow, 4, onAPI, 500 * time.Millisecond, 3 * time.Second, always},
@@ -149,7 +149,7 @@ var habits = []habit{
 // Kinds returns all kinds of faults.
 func Kinds() []Kind {
 	kinds := []Kind{APIStop}
-	for _, h := range habits {
+	for _, h := range schedules {
 		kinds = append(kinds, h.kind)
 	}
 	return kinds

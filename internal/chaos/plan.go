@@ -63,7 +63,7 @@ func (p planner) stretch(number int) Stretch {
 	if !s.Hasty && number%8 != 1 {
 		s.Hubs = 2
 	}
-	b := booking{planner: p, stretch: &s, random: random, until: map[claim]time.Duration{}}
+	b := booking{planner: p, stretch: &s, random: random, until: map[slot]time.Duration{}}
 	if random.IntN(planeOutages) == 0 {
 		at := time.Duration(random.Int64N(int64(pace) * stretchFaults))
 		b.add(Fault{Kind: APIStop, At: at, Length: time.Duration(random.Int64N(int64(5 * time.Second)))})
@@ -76,12 +76,12 @@ func (p planner) stretch(number int) Stretch {
 	return s
 }
 
-// spared says whether a hub lives through a stretch. The first one lives through the second
+// survives says whether a hub lives through a stretch. The first one lives through the second
 // half of the run, so that its growth can be seen.
-func (p planner) spared(number, hub int) bool { return hub == 0 && number >= max(2, p.stretches()/2) }
+func (p planner) survives(number, hub int) bool { return hub == 0 && number >= max(2, p.stretches()/2) }
 
-// claim is what a fault takes for itself.
-type claim struct {
+// slot is what a fault takes for itself.
+type slot struct {
 	scope  scope
 	target int
 }
@@ -91,7 +91,7 @@ type booking struct {
 	planner
 	stretch *Stretch
 	random  *rand.Rand
-	until   map[claim]time.Duration // when it is free again
+	until   map[slot]time.Duration // when it is free again
 }
 
 func (b *booking) add(f Fault) {
@@ -102,7 +102,7 @@ func (b *booking) add(f Fault) {
 // try adds a fault at a time, if the one that it has drawn is possible.
 func (b *booking) try(at time.Duration) bool {
 	h := b.draw()
-	c := claim{h.scope, b.random.IntN(b.size(h))}
+	c := slot{h.scope, b.random.IntN(b.size(h))}
 	if !b.possible(h, c.target) || !h.scope.shared() && at < b.until[c] {
 		return false
 	}
@@ -115,13 +115,13 @@ func (b *booking) try(at time.Duration) bool {
 	return true
 }
 
-func (b *booking) draw() habit {
+func (b *booking) draw() schedule {
 	sum := 0
-	for _, h := range habits {
+	for _, h := range schedules {
 		sum += h.weight
 	}
 	n := b.random.IntN(sum)
-	for _, h := range habits {
+	for _, h := range schedules {
 		if n -= h.weight; n < 0 {
 			return h
 		}
@@ -130,21 +130,21 @@ func (b *booking) draw() habit {
 }
 
 // size is how many targets a fault can choose from.
-func (b *booking) size(h habit) int {
+func (b *booking) size(h schedule) int {
 	if h.kind == HubDoubled {
 		return 2
 	}
 	return max(1, b.sizes[h.scope])
 }
 
-func (b *booking) possible(h habit, target int) bool {
+func (b *booking) possible(h schedule, target int) bool {
 	ends := h.kind == HubKill || h.kind == HubStop
 	switch {
-	case h.when == hasty && !b.stretch.Hasty, h.when == mortal && b.stretch.Hasty:
+	case h.when == hasty && !b.stretch.Hasty, h.when == hubsMayEnd && b.stretch.Hasty:
 		return false
 	case h.kind == HubDoubled: // the one that is not there
 		return target >= b.stretch.Hubs
-	case ends && b.spared(b.stretch.Number, target):
+	case ends && b.survives(b.stretch.Number, target):
 		return false
 	case h.scope == onProcess:
 		return target < b.stretch.Hubs

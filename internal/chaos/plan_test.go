@@ -47,9 +47,9 @@ func TestEveryKindOfFaultComesInALongRun(t *testing.T) {
 func TestFaultsOfOneThingDoNotOverlap(t *testing.T) {
 	p := planner{seed: 1, faults: 1000, sizes: testSizes}
 	for number := range p.stretches() {
-		until := map[claim]time.Duration{}
+		until := map[slot]time.Duration{}
 		for _, f := range p.stretch(number).Faults {
-			c := claim{scopes[f.Kind], f.Target}
+			c := slot{scopes[f.Kind], f.Target}
 			if c.scope.shared() {
 				continue
 			}
@@ -76,7 +76,7 @@ func TestNoHubEndsWhereAttachmentsGoWithoutTheirFinalizer(t *testing.T) {
 				if ends && s.Hasty || early && !s.Hasty {
 					t.Errorf("seed %d, stretch %d: %s", seed, number, f)
 				}
-				if (f.Kind == HubKill || f.Kind == HubStop) && p.spared(number, f.Target) {
+				if (f.Kind == HubKill || f.Kind == HubStop) && p.survives(number, f.Target) {
 					t.Errorf("seed %d, stretch %d: %s, though its growth is to be seen", seed, number, f)
 				}
 			}

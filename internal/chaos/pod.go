@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,14 +16,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-const (
-	// linger is how long a pod stays where it is, on average.
-	linger = 400 * time.Millisecond
-	// patience is how long it waits for its volume before it goes elsewhere.
-	patience = 2 * time.Second
-	// lag is how long a watch may be behind before the API server is asked.
-	lag = 300 * time.Millisecond
-)
+// patience is how long a pod waits for its volume before it goes elsewhere.
+const patience = 2 * time.Second
 
 // pod asks for one volume on one node at a time, as the attach-detach controller does
 // for real ones: its VolumeAttachment is gone before it asks for the volume elsewhere.
@@ -40,7 +33,6 @@ type pod struct {
 	changed chan struct{} // its VolumeAttachments have changed, or moves are allowed again
 
 	mu    sync.Mutex // guards all below
-	seen  map[string]*storagev1.VolumeAttachment
 	asked asked
 	busy  bool // in the middle of a move
 }
@@ -52,7 +44,7 @@ type asked struct {
 }
 
 func (p *pod) attachment(node string) testbed.VolumeAttachment {
-	va := testbed.VolumeAttachment{Name: p.name + "." + node, Driver: p.volume.storage.driver, Node: node}
+	va := testbed.VolumeAttachment{Name: p.name + "." + node, Driver: p.volume.storage.Name, Node: node}
 	if p.volume.inline {
 		va.Inline = p.volume.object().Inline()
 	} else {
@@ -68,6 +60,9 @@ func (p *pod) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		if early := p.world.load.early; order == "" && early > 0 && p.random.IntN(early) == 0 {
+			order = DeletedEarly
+		}
 		if err := p.move(ctx, order); err != nil && ctx.Err() == nil {
 			p.world.fail(fmt.Errorf("pod %s: %w", p.name, err))
 			return
@@ -75,18 +70,6 @@ func (p *pod) run(ctx context.Context) {
 		p.set(func() { p.busy = false })
 		p.world.wake()
 	}
-}
-
-// saw notes what the watch tells; nil: it is gone.
-func (p *pod) saw(name string, va *storagev1.VolumeAttachment) {
-	p.set(func() {
-		if va == nil {
-			delete(p.seen, name)
-		} else {
-			p.seen[name] = va
-		}
-	})
-	p.nudge()
 }
 
 func (p *pod) nudge() {
@@ -114,7 +97,7 @@ func (p *pod) order(k Kind) bool {
 
 // idle blocks until the next move is due, and returns what was ordered, if anything. The pod is busy then.
 func (p *pod) idle(ctx context.Context) Kind {
-	timer := time.NewTimer(time.Duration((0.3 + 1.4*p.random.Float64()) * float64(linger)))
+	timer := time.NewTimer(time.Duration((0.3 + 1.4*p.random.Float64()) * float64(p.world.load.linger)))
 	defer timer.Stop()
 	since := time.Now()
 	for due := false; ; {
@@ -144,13 +127,12 @@ func (p *pod) begin() bool {
 
 // mayLeave says whether the pod has what it wants, or does not want to wait for it any longer.
 func (p *pod) mayLeave(since time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.asked.node == "" {
+	now, _ := p.current()
+	if now.node == "" {
 		return true
 	}
-	va := p.seen[p.attachment(p.asked.node).Name]
-	return va != nil && va.UID == p.asked.uid && va.Status.Attached || time.Since(since) > patience
+	va, exists := p.world.Attachments.Get(p.attachment(now.node).Name)
+	return exists && va.UID == now.uid && va.Status.Attached || time.Since(since) > patience
 }
 
 // current returns what the pod asks for, and whether it is in the middle of a move.
@@ -190,37 +172,26 @@ func (p *pod) move(ctx context.Context, order Kind) error {
 
 // ask makes a VolumeAttachment.
 func (p *pod) ask(ctx context.Context, node string) (asked, error) {
-	want := p.attachment(node)
-	client := p.world.client.StorageV1().VolumeAttachments()
-	var made *storagev1.VolumeAttachment
-	err := insist(ctx, "create "+want.String(), func(ctx context.Context) (err error) {
-		made, err = client.Create(ctx, want.Build(), metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) { // by a try that seemed to have failed
-			made, err = client.Get(ctx, want.Name, metav1.GetOptions{})
-		}
-		return err
-	})
+	made, err := p.world.Cluster.Attach(ctx, p.attachment(node))
 	if err != nil {
 		return asked{}, err
 	}
 	now := asked{node, made.UID}
 	p.set(func() { p.asked = now })
-	p.world.journal.add(p.volume.name, "%s asks for it on %s", p.name, node)
+	p.world.timeline.add(p.volume.name, "%s asks for it on %s", p.name, node)
 	return now, nil
 }
 
 // guarded blocks until a VolumeAttachment has its finalizer, so that it cannot vanish while its volume is being
 // attached. In a hasty stretch it may. False: the pods are to stay where they are.
 func (p *pod) guarded(ctx context.Context, a asked) bool {
-	name, finalizer := p.attachment(a.node).Name, attach.Finalizer(p.volume.storage.driver)
+	name, finalizer := p.attachment(a.node).Name, attach.Finalizer(p.volume.storage.Name)
 	for {
 		if p.world.hasty.Load() {
 			return true
 		}
-		p.mu.Lock()
-		va := p.seen[name]
-		p.mu.Unlock()
-		if va != nil && va.UID == a.uid && slices.Contains(va.Finalizers, finalizer) {
+		va, exists := p.world.Attachments.Get(name)
+		if exists && va.UID == a.uid && slices.Contains(va.Finalizers, finalizer) {
 			return true
 		}
 		select {
@@ -236,46 +207,9 @@ func (p *pod) guarded(ctx context.Context, a asked) bool {
 
 // leave deletes a VolumeAttachment and blocks until it is gone.
 func (p *pod) leave(ctx context.Context, a asked) error {
-	want := p.attachment(a.node)
 	p.set(func() { p.asked = asked{} })
-	p.world.journal.add(p.volume.name, "%s leaves %s", p.name, a.node)
-	client := p.world.client.StorageV1().VolumeAttachments()
-	err := insist(ctx, "delete "+want.String(), func(ctx context.Context) error {
-		err := client.Delete(ctx, want.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.uid}})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	tick := time.NewTicker(lag)
-	defer tick.Stop()
-	for {
-		p.mu.Lock()
-		va := p.seen[want.Name]
-		p.mu.Unlock()
-		if va == nil || va.UID != a.uid { // gone, or not seen yet
-			gone := false
-			err := insist(ctx, "get "+want.String(), func(ctx context.Context) error {
-				now, err := client.Get(ctx, want.Name, metav1.GetOptions{})
-				if gone = apierrors.IsNotFound(err) || err == nil && now.UID != a.uid; gone {
-					return nil
-				}
-				return err
-			})
-			if err != nil || gone {
-				return err
-			}
-		}
-		select {
-		case <-p.changed:
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	p.world.timeline.add(p.volume.name, "%s leaves %s", p.name, a.node)
+	return p.world.Cluster.Detach(ctx, p.world.Attachments, p.attachment(a.node).Name, a.uid)
 }
 
 // takeFinalizer takes all finalizers of the pod's VolumeAttachment, as somebody with kubectl may.
@@ -287,7 +221,7 @@ func (p *pod) takeFinalizer(ctx context.Context) (bool, error) {
 	name := p.attachment(now.node).Name
 	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":null}}`, now.uid)
 	done := false
-	err := insist(ctx, "take finalizer of VolumeAttachment "+name, func(ctx context.Context) error {
+	err := testbed.Insist(ctx, "take finalizer of VolumeAttachment "+name, func(ctx context.Context) error {
 		_, err := p.world.client.StorageV1().VolumeAttachments().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 			return nil // it has gone meanwhile

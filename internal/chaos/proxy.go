@@ -3,7 +3,6 @@ package chaos
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -109,7 +108,7 @@ func (p *proxy) writeKubeconfig(plane *testbed.ControlPlane, path string, author
 
 // close cuts all connections and blocks until nothing is served any more.
 func (p *proxy) close() {
-	p.speak()
+	p.unblock()
 	p.dropWatches()
 	p.server.Close()
 	p.served.Wait()
@@ -127,8 +126,8 @@ func (p *proxy) begin(t trouble) (end func()) {
 	}
 }
 
-// silence lets nothing through, in either direction, until speak.
-func (p *proxy) silence() {
+// block lets nothing through, in either direction, until unblock.
+func (p *proxy) block() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
@@ -138,7 +137,7 @@ func (p *proxy) silence() {
 	}
 }
 
-func (p *proxy) speak() {
+func (p *proxy) unblock() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
@@ -179,7 +178,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case APIError:
 		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError)
 	case APIAnswerLost:
-		p.forward.ServeHTTP(&nobody{header: http.Header{}}, r)
+		p.forward.ServeHTTP(&discard{header: http.Header{}}, r)
 		panic(http.ErrAbortHandler)
 	default:
 		p.forward.ServeHTTP(w, r)
@@ -221,17 +220,17 @@ func (p *proxy) serveWatch(w http.ResponseWriter, r *http.Request) {
 
 // hold lets what the API server says wait for as long as there is silence.
 func (p *proxy) hold(r *http.Response) error {
-	r.Body = &held{ReadCloser: r.Body, proxy: p, ctx: r.Request.Context()}
+	r.Body = &heldBody{ReadCloser: r.Body, proxy: p, ctx: r.Request.Context()}
 	return nil
 }
 
-type held struct {
+type heldBody struct {
 	io.ReadCloser
 	proxy *proxy
 	ctx   context.Context // of the request; an io.Reader has no other way to know its end
 }
 
-func (h *held) Read(b []byte) (int, error) {
+func (h *heldBody) Read(b []byte) (int, error) {
 	n, err := h.ReadCloser.Read(b)
 	if passed := h.proxy.pass(h.ctx); passed != nil {
 		return 0, passed
@@ -260,15 +259,15 @@ func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason) {
 	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"chaos","reason":%q,"code":%d}`, reason, code)
 }
 
-// nobody takes an answer that is lost.
-type nobody struct {
+// discard takes an answer that is lost.
+type discard struct {
 	header http.Header
 	body   bytes.Buffer
 }
 
-func (n *nobody) Header() http.Header         { return n.header }
-func (n *nobody) Write(b []byte) (int, error) { return n.body.Write(b) }
-func (n *nobody) WriteHeader(int)             {}
+func (n *discard) Header() http.Header         { return n.header }
+func (n *discard) Write(b []byte) (int, error) { return n.body.Write(b) }
+func (n *discard) WriteHeader(int)             {}
 
 // wait blocks for some time, less when ctx ends. Time itself is what faults are made of.
 func wait(ctx context.Context, d time.Duration) {
@@ -277,20 +276,5 @@ func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-	}
-}
-
-// insist repeats an act until it succeeds or ctx ends: the API server is away now and then.
-func insist(ctx context.Context, what string, act func(context.Context) error) error {
-	for {
-		bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := act(bounded)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		if wait(ctx, 100*time.Millisecond); ctx.Err() != nil {
-			return fmt.Errorf("%s: %w", what, errors.Join(context.Cause(ctx), err))
-		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 // rest has all pods stay where they are, once the move that they are in has ended.
@@ -29,10 +30,10 @@ func (w *world) resume() {
 // heal takes back what faults have left behind that have no end of their own.
 func (w *world) heal(ctx context.Context) error {
 	for i, s := range w.storages {
-		if err := s.heal(); err != nil {
+		if err := s.heal(w.load.latency); err != nil {
 			return err
 		}
-		if err := w.config.set(i, func(s *settings) { *s = usualSettings }); err != nil {
+		if err := w.config.set(i, func(s *settings) { *s = w.load.settings }); err != nil {
 			return err
 		}
 	}
@@ -56,7 +57,7 @@ func (w *world) awaitQuiet(ctx context.Context) ([]Finding, error) {
 			return nil, err
 		}
 		s := w.look()
-		if bad := append(w.found(), allOffences(s.books)...); len(bad) > 0 || w.failed() != nil {
+		if bad := append(w.found(), allViolations(s.books)...); len(bad) > 0 || w.failed() != nil {
 			return bad, w.failed() // it does not get better
 		}
 		found := audit(s)
@@ -98,7 +99,7 @@ func (w *world) confirm(ctx context.Context) ([]Finding, error) {
 
 // look returns the state as it is known now.
 func (w *world) look() state {
-	s := state{wishes: map[string]wish{}, attachments: w.attachments.List(), volumes: w.volumes.List()}
+	s := state{wanted: map[string]want{}, attachments: w.Attachments.List(), volumes: w.volumes.List()}
 	for _, p := range w.pods {
 		now, busy := p.current()
 		if busy {
@@ -106,7 +107,7 @@ func (w *world) look() state {
 		}
 		if now.node != "" {
 			name := p.attachment(now.node).Name
-			s.wishes[name] = wish{name, now.uid, p.volume.name, p.volume.storage.driver, nodeID(now.node)}
+			s.wanted[name] = want{name, now.uid, p.volume.name, p.volume.storage.Name, testbed.NodeID(now.node)}
 		}
 	}
 	if !w.cleared {
@@ -115,7 +116,7 @@ func (w *world) look() state {
 		}
 	}
 	for _, st := range w.storages {
-		s.books = append(s.books, st.backend.Books())
+		s.books = append(s.books, st.Backend.Books())
 	}
 	return s
 }
@@ -143,7 +144,7 @@ func (w *world) clear(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.options.QuietWithin, fmt.Errorf("not within %v", w.options.QuietWithin))
 	defer cancel()
 	w.cleared = true
-	err := together(w.pods, func(p *pod) error {
+	err := testbed.Each(ctx, len(w.pods), w.pods, func(ctx context.Context, p *pod) error {
 		if now, _ := p.current(); now.node != "" {
 			return p.leave(ctx, now)
 		}
@@ -152,5 +153,6 @@ func (w *world) clear(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return together(w.persistent(), func(v *volume) error { return v.remove(ctx) })
+	volumes := w.persistent()
+	return testbed.Each(ctx, len(volumes), volumes, func(ctx context.Context, v *volume) error { return v.remove(ctx) })
 }

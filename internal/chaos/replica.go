@@ -20,9 +20,6 @@ const (
 	startTime = 10 * time.Second
 )
 
-// Leases that a run can wait for. Calls take 2 s at most, which fits.
-var leaseFlags = []string{"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"}
-
 // replica is the place of one hub. Processes come and go in it.
 type replica struct {
 	world *world
@@ -30,17 +27,15 @@ type replica struct {
 	proxy *proxy
 
 	mu      sync.Mutex // guards all below
-	process *testbed.Process
-	address string                    // where it serves HTTP
-	started int                       // processes so far
-	meant   map[*testbed.Process]bool // those that were asked to end, or made to
-	killed  map[*testbed.Process]bool // those that were made to
+	process *testbed.Hub
+	meant   map[*testbed.Hub]bool // those that were asked to end, or made to
+	killed  map[*testbed.Hub]bool // those that were made to
 	lives   sync.WaitGroup
 }
 
 func newReplica(w *world, index int) (*replica, error) {
-	r := &replica{world: w, name: fmt.Sprintf("hub%d", index), meant: map[*testbed.Process]bool{}, killed: map[*testbed.Process]bool{}}
-	proxy, err := newProxy(w.plane, r.kubeconfig(), w.options.Seed+uint64(index))
+	r := &replica{world: w, name: fmt.Sprintf("hub%d", index), meant: map[*testbed.Hub]bool{}, killed: map[*testbed.Hub]bool{}}
+	proxy, err := newProxy(w.Plane, r.kubeconfig(), w.options.Seed+uint64(index))
 	if err != nil {
 		return nil, err
 	}
@@ -53,12 +48,15 @@ func (r *replica) kubeconfig() string {
 }
 func (r *replica) log() string { return filepath.Join(r.world.options.Dir, r.name+".log") }
 
-// running says whether there is a process.
-func (r *replica) running() bool {
+// current returns the process, nil if there is none.
+func (r *replica) current() *testbed.Hub {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.process != nil
+	return r.process
 }
+
+// running says whether there is a process.
+func (r *replica) running() bool { return r.current() != nil }
 
 // start starts a process, if there is none.
 func (r *replica) start(ctx context.Context) error {
@@ -67,22 +65,16 @@ func (r *replica) start(ctx context.Context) error {
 	if r.process != nil {
 		return nil
 	}
-	address, err := testbed.FreeAddress(ctx)
-	if err != nil {
-		return err
-	}
 	broken, whole := r.world.config.state()
-	p, err := testbed.StartHub(ctx, testbed.HubOptions{
-		Name: r.name, Binary: r.world.options.Hub, Kubeconfig: r.kubeconfig(), Config: r.world.config.path,
-		HTTPEndpoint: address, ShutdownGrace: 3 * time.Second, Verbosity: 2, LogPath: r.log(),
-		Args: append([]string{"--profiling", "--leader-election-namespace=" + namespace}, leaseFlags...),
+	p, err := r.world.StartHub(ctx, testbed.HubOptions{
+		Name: r.name, Kubeconfig: r.kubeconfig(), ShutdownGrace: 3 * time.Second, Verbosity: r.world.load.verbosity,
+		Args: append([]string{"--profiling", "--leader-election-namespace=" + namespace}, r.world.load.hubFlags...),
 	})
 	if err != nil {
 		return err
 	}
-	r.process, r.address = p, address
-	r.started++
-	r.world.journal.add(r.name, "is started, pid %d", p.PID())
+	r.process = p
+	r.world.timeline.add(r.name, "is started, pid %d", p.PID())
 	began := time.Now()
 	r.lives.Go(func() {
 		<-p.Done()
@@ -96,7 +88,7 @@ func (r *replica) start(ctx context.Context) error {
 
 // ended takes the end of a process. One that could not read drivers.yaml is started again when it can be
 // read; any other that was not meant to end is a fault of the hub.
-func (r *replica) ended(ctx context.Context, p *testbed.Process, couldNotRead func() bool) {
+func (r *replica) ended(ctx context.Context, p *testbed.Hub, couldNotRead func() bool) {
 	r.mu.Lock()
 	meant := r.meant[p]
 	if r.process == p {
@@ -110,7 +102,7 @@ func (r *replica) ended(ctx context.Context, p *testbed.Process, couldNotRead fu
 		r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it ended by itself, exit code %d:\n%s", p.ExitCode(), p.LastLines(20))})
 		return
 	}
-	r.world.journal.add(r.name, "could not read drivers.yaml and has ended")
+	r.world.timeline.add(r.name, "could not read drivers.yaml and has ended")
 	for _, whole := r.world.config.state(); !whole && ctx.Err() == nil; _, whole = r.world.config.state() {
 		wait(ctx, 100*time.Millisecond)
 	}
@@ -120,7 +112,7 @@ func (r *replica) ended(ctx context.Context, p *testbed.Process, couldNotRead fu
 }
 
 // take returns the process, which is meant to end from now on; nil: there is none.
-func (r *replica) take(killed bool) *testbed.Process {
+func (r *replica) take(killed bool) *testbed.Hub {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.meant[r.process] = true
@@ -129,7 +121,7 @@ func (r *replica) take(killed bool) *testbed.Process {
 }
 
 // wasKilled says whether a process did not get to end by itself.
-func (r *replica) wasKilled(p *testbed.Process) bool {
+func (r *replica) wasKilled(p *testbed.Hub) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.killed[p]
@@ -141,7 +133,7 @@ func (r *replica) kill() bool {
 	if p == nil {
 		return false
 	}
-	r.world.journal.add(r.name, "is killed")
+	r.world.timeline.add(r.name, "is killed")
 	p.Kill()
 	r.forget(p)
 	return true
@@ -153,22 +145,22 @@ func (r *replica) stop(ctx context.Context) bool {
 	if p == nil {
 		return false
 	}
-	r.world.journal.add(r.name, "is asked to end")
+	r.world.timeline.add(r.name, "is asked to end")
 	if err := p.Stop(ctx, stopGrace); err != nil && ctx.Err() == nil && !r.wasKilled(p) && r.hasBegun(p) {
 		r.world.find(Finding{About: r.name, Text: fmt.Sprintf("it did not end as it should after SIGTERM: %v", err)})
 	}
-	r.world.journal.add(r.name, "has ended")
+	r.world.timeline.add(r.name, "has ended")
 	r.forget(p)
 	return true
 }
 
 // hasBegun says whether a process has said anything: before, it has not come as far as to take signals.
-func (r *replica) hasBegun(p *testbed.Process) bool {
+func (r *replica) hasBegun(p *testbed.Hub) bool {
 	log, err := os.ReadFile(r.log())
 	return err != nil || bytes.Contains(log, fmt.Appendf(nil, " %d ", p.PID()))
 }
 
-func (r *replica) forget(p *testbed.Process) {
+func (r *replica) forget(p *testbed.Hub) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.process == p {
@@ -183,6 +175,6 @@ func (r *replica) signal(what string, send func(*testbed.Process) error) (bool, 
 	if r.process == nil {
 		return false, nil
 	}
-	r.world.journal.add(r.name, "%s", what)
-	return true, send(r.process)
+	r.world.timeline.add(r.name, "%s", what)
+	return true, send(r.process.Process)
 }

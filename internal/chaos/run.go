@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"strings"
@@ -27,12 +28,20 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	if o.Faults <= 0 {
+		return nil, fmt.Errorf("run chaos: %d faults: at least one is needed", o.Faults)
+	}
+	return carryOut(ctx, o, faultyLoad(), func(ctx context.Context, r *run) error { return r.run(ctx) })
+}
+
+// carryOut puts a world up, acts in it, and takes it down.
+func carryOut(ctx context.Context, o Options, l load, act func(context.Context, *run) error) (*Report, error) {
 	o = o.filled()
 	ctx, cancel := context.WithCancel(ctx)
-	w, err := newWorld(ctx, o)
+	w, err := newWorld(ctx, o, l)
 	r := &run{world: w, injector: newInjector(w), began: time.Now(), report: &Report{Seed: o.Seed, Planned: o.Faults, Findings: []Finding{}}}
 	if err == nil {
-		err = r.run(ctx)
+		err = act(ctx, r)
 	}
 	r.conclude()
 	cancel()
@@ -74,7 +83,7 @@ func (r *run) run(ctx context.Context) error {
 // stretch has one stretch carried out, and checks what holds after it.
 func (r *run) stretch(ctx context.Context, s Stretch) (bool, error) {
 	before, began := r.injector.carriedOut(), time.Now()
-	r.journal.add("", "STRETCH %d: %d hubs, hasty %v", s.Number, s.Hubs, s.Hasty)
+	r.timeline.add("", "STRETCH %d: %d hubs, hasty %v", s.Number, s.Hubs, s.Hasty)
 	for i, h := range r.hubs {
 		if i >= s.Hubs {
 			h.stop(ctx)
@@ -101,7 +110,7 @@ func (r *run) stretch(ctx context.Context, s Stretch) (bool, error) {
 		return false, err
 	}
 	shown.Faults = r.injector.carriedOut() - before
-	for _, w := range r.look().wishes {
+	for _, w := range r.look().wanted {
 		if w.volume != "" {
 			shown.Attached++
 		}
@@ -117,7 +126,7 @@ func (r *run) quiet(ctx context.Context) (bool, error) {
 	if err := r.heal(ctx); err != nil {
 		return false, err
 	}
-	r.journal.add("", "all is healed")
+	r.timeline.add("", "all is healed")
 	found, err := r.awaitQuiet(ctx)
 	r.report.Findings = append(r.report.Findings, found...)
 	if err == nil {
@@ -144,7 +153,7 @@ func (r *run) measure(ctx context.Context, stretch int) error {
 // finish has everything go, and checks that nothing is left.
 func (r *run) finish(ctx context.Context) error {
 	r.report.Findings = append(r.report.Findings, grown(r.report.Samples)...)
-	r.journal.add("", "everything goes")
+	r.timeline.add("", "everything goes")
 	if err := r.clear(ctx); err != nil {
 		r.report.Findings = append(r.report.Findings, Finding{Text: err.Error()})
 		return nil
@@ -156,7 +165,7 @@ func (r *run) finish(ctx context.Context) error {
 		h.stop(ctx)
 	}
 	for _, h := range r.hubs {
-		r.report.Findings = append(r.report.Findings, confessions(h)...)
+		r.report.Findings = append(r.report.Findings, loggedFaults(h)...)
 	}
 	r.report.Findings = append(r.report.Findings, r.found()...)
 	return nil
@@ -168,10 +177,12 @@ func (r *run) quietlyCleared(ctx context.Context) (bool, error) {
 	return len(found) == 0, err
 }
 
-// confessions are what a hub's log says of faults of its own.
-func confessions(h *replica) []Finding {
+// loggedFaults are what a hub's log says of faults of its own.
+func loggedFaults(h *replica) []Finding {
 	data, err := os.ReadFile(h.log())
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // no process was ever started
+	} else if err != nil {
 		return []Finding{{About: h.name, Text: err.Error()}}
 	}
 	var f []Finding
@@ -197,7 +208,7 @@ func (r *run) conclude() {
 	report.Faults = r.injector.done
 	r.injector.mu.Unlock()
 	for _, s := range r.storages {
-		b := s.backend.Books()
+		b := s.Backend.Books()
 		report.Calls += b.Methods[fakecsi.ControllerPublishVolume].Begun + b.Methods[fakecsi.ControllerUnpublishVolume].Begun
 	}
 	if !report.Held() {
@@ -212,8 +223,8 @@ func (r *run) history(f Finding) []string {
 	for _, s := range r.storages {
 		for _, v := range r.all {
 			if v.name == f.About && v.storage == s {
-				names = append(names, s.driver)
-				calls = callsOf(s.backend.Books(), v.name)
+				names = append(names, s.Name)
+				calls = callsOf(s.Backend.Books(), v.name)
 			}
 		}
 	}
@@ -225,7 +236,7 @@ func (r *run) history(f Finding) []string {
 		until = time.Now()
 	}
 	var lines []string
-	for _, l := range r.journal.last(historyLines, until, calls, names...) {
+	for _, l := range r.timeline.last(historyLines, until, calls, names...) {
 		lines = append(lines, strings.TrimSpace(l.String()))
 	}
 	return lines

@@ -25,7 +25,7 @@ type volume struct {
 
 // object is the volume as it should be.
 func (v *volume) object() testbed.PersistentVolume {
-	pv := testbed.PersistentVolume{Name: v.name, Driver: v.storage.driver, Block: v.block}
+	pv := testbed.PersistentVolume{Name: v.name, Driver: v.storage.Name, Block: v.block}
 	if v.shared {
 		pv.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	}
@@ -37,20 +37,14 @@ func (v *volume) object() testbed.PersistentVolume {
 
 // create makes the PersistentVolume, if it is not there.
 func (v *volume) create(ctx context.Context) error {
-	return insist(ctx, "create "+v.object().String(), func(ctx context.Context) error {
-		_, err := v.world.client.CoreV1().PersistentVolumes().Create(ctx, v.object().Build(), metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			return nil
-		}
-		return err
-	})
+	return v.world.Cluster.Ensure(ctx, v.object())
 }
 
 // remove deletes the PersistentVolume and blocks until it is gone. Nothing may use it.
 func (v *volume) remove(ctx context.Context) error {
 	client := v.world.client.CoreV1().PersistentVolumes()
 	var was types.UID
-	err := insist(ctx, "delete "+v.object().String(), func(ctx context.Context) error {
+	err := testbed.Insist(ctx, "delete "+v.object().String(), func(ctx context.Context) error {
 		pv, err := client.Get(ctx, v.name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -66,9 +60,9 @@ func (v *volume) remove(ctx context.Context) error {
 	if err != nil || was == "" {
 		return err
 	}
-	v.world.journal.add(v.name, "PersistentVolume is deleted")
+	v.world.timeline.add(v.name, "PersistentVolume is deleted")
 	// The API server is asked: after it was away, a watch may be behind for as long as a minute.
-	return insist(ctx, "see the end of "+v.object().String(), func(ctx context.Context) error {
+	return testbed.Insist(ctx, "see the end of "+v.object().String(), func(ctx context.Context) error {
 		pv, err := client.Get(ctx, v.name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -90,9 +84,9 @@ func (v *volume) replace(ctx context.Context) error {
 
 // vanish takes the PersistentVolume away with its finalizers.
 func (v *volume) vanish(ctx context.Context) error {
-	v.world.journal.add(v.name, "PersistentVolume vanishes")
+	v.world.timeline.add(v.name, "PersistentVolume vanishes")
 	client := v.world.client.CoreV1().PersistentVolumes()
-	return insist(ctx, "take away "+v.object().String(), func(ctx context.Context) error {
+	return testbed.Insist(ctx, "take away "+v.object().String(), func(ctx context.Context) error {
 		if err := client.Delete(ctx, v.name, metav1.DeleteOptions{}); apierrors.IsNotFound(err) {
 			return nil
 		} else if err != nil {

@@ -30,9 +30,9 @@ type Options struct {
 	// CountersOnly keeps no list of calls and no requests, so that the memory
 	// that the books take does not grow with the calls.
 	CountersOnly bool
-	// Journal keeps the storage across the end of the process. The Backend
+	// StateFile keeps the storage across the end of the process. The Backend
 	// starts with what it holds. Nil means memory only. The caller closes it.
-	Journal *Journal
+	StateFile *StateFile
 }
 
 // Backend is the storage behind a CSI driver: volumes, what is attached where,
@@ -44,15 +44,15 @@ type Backend struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer
 
-	version string
-	strict  bool
-	nodes   map[string]bool
-	journal *Journal
+	version   string
+	strict    bool
+	nodes     map[string]bool
+	stateFile *StateFile
 
 	mu        sync.Mutex // guards all below
 	behaviour behaviour
 	storage   *storage
-	ledger    *ledger
+	books     *bookkeeper
 	attached  map[string]map[string]Attachment // for snapshots; nil after a change
 	changes   uint64
 	changed   chan struct{} // closed and replaced on each change
@@ -73,26 +73,26 @@ func New(o Options) (*Backend, error) {
 		o.VendorVersion = "0.0.0"
 	}
 	b := &Backend{
-		version: o.VendorVersion,
-		strict:  o.StrictVolumes,
-		nodes:   map[string]bool{},
-		journal: o.Journal,
-		storage: newStorage(),
-		ledger:  newLedger(o.CountersOnly),
-		changed: make(chan struct{}),
+		version:   o.VendorVersion,
+		strict:    o.StrictVolumes,
+		nodes:     map[string]bool{},
+		stateFile: o.StateFile,
+		storage:   newStorage(),
+		books:     newBookkeeper(o.CountersOnly),
+		changed:   make(chan struct{}),
 	}
 	b.behaviour.latency = map[Method]Latency{}
 	b.behaviour.turn(Knobs{Name: o.Name, Capabilities: o.Capabilities})
 	for _, n := range o.Nodes {
 		b.nodes[n] = true
 	}
-	if o.Journal != nil {
-		b.storage = o.Journal.restore()
+	if o.StateFile != nil {
+		b.storage = o.StateFile.restore()
 	}
 	return b, nil
 }
 
-// Set turns knobs. On an error in them nothing is changed. With a Journal it
+// Set turns knobs. On an error in them nothing is changed. With a StateFile it
 // returns when the change is in it.
 func (b *Backend) Set(k Knobs) error {
 	if err := k.check(); err != nil {
@@ -125,7 +125,7 @@ func (b *Backend) meddle(k Knobs) {
 		b.record(b.storage.gain(a.Volume, a.Node))
 		at := b.storage.volumes[a.Volume].nodes[a.Node]
 		if others, _ := b.storage.conflict(a.Volume, a.Node, at); len(others) > 0 {
-			b.ledger.violate(Violation{
+			b.books.violate(Violation{
 				Kind: AttachedTwice, Time: time.Now(), Volume: a.Volume,
 				Nodes: append([]string{a.Node}, others...), Detail: "by a knob",
 			})
@@ -188,7 +188,7 @@ func (b *Backend) look() (Books, <-chan struct{}) {
 		Attached: b.attached,
 		Volumes:  len(b.storage.volumes),
 	}
-	b.ledger.snapshot(&books)
+	b.books.snapshot(&books)
 	return books, b.changed
 }
 
@@ -209,7 +209,7 @@ func (b *Backend) LastUnpublish(volume string) *csi.ControllerUnpublishVolumeReq
 func (b *Backend) lastRequest(m Method, volume string) proto.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.ledger.requests[requestKey{m, volume}]
+	return b.books.requests[requestKey{m, volume}]
 }
 
 // note tells that something changed. Called with mu held; closing a channel
@@ -221,22 +221,22 @@ func (b *Backend) note() {
 }
 
 // record notes changes of the storage. Called with mu held, which puts them in
-// order; the Journal writes them later, in flush.
+// order; the StateFile writes them later, in flush.
 func (b *Backend) record(rs []Record) {
 	if len(rs) == 0 {
 		return
 	}
 	b.attached = nil
-	if b.journal != nil {
-		b.journal.add(rs)
+	if b.stateFile != nil {
+		b.stateFile.add(rs)
 	}
 }
 
 // flush makes durable what was recorded so far, by this call or another whose
 // effect this one has seen.
 func (b *Backend) flush() error {
-	if b.journal == nil {
+	if b.stateFile == nil {
 		return nil
 	}
-	return b.journal.flush()
+	return b.stateFile.flush()
 }

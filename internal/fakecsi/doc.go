@@ -9,7 +9,7 @@
 //
 // One call flows like this: it is booked as in flight, meets the knobs that
 // match it (latency, hang, fault), changes the storage, is written to the
-// Journal if there is one, and is booked with its end, its code and whether it
+// StateFile if there is one, and is booked with its end, its code and whether it
 // changed anything. Books is a consistent snapshot of all that; Wait wakes on
 // each change, so that no test needs to sleep or poll.
 //

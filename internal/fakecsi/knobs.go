@@ -103,6 +103,11 @@ type Latency struct {
 	Base, Jitter time.Duration
 }
 
+// AttachLatency makes each publish and unpublish take so long.
+func AttachLatency(l Latency) Knobs {
+	return Knobs{Latency: map[Method]Latency{ControllerPublishVolume: l, ControllerUnpublishVolume: l}}
+}
+
 func (l Latency) draw() time.Duration {
 	if l.Jitter <= 0 {
 		return l.Base

@@ -119,7 +119,7 @@ func (b *Backend) publish(c *call, want Attachment) (bool, error) {
 		}
 		// No caller can know what came into being behind its back.
 		if knowable || b.behaviour.unfenced {
-			b.ledger.violate(Violation{
+			b.books.violate(Violation{
 				Kind: kind, Time: time.Now(), Call: c.ID, Volume: c.Volume, Nodes: append([]string{c.Node}, others...), Detail: want.AccessMode,
 			})
 		}
@@ -154,7 +154,7 @@ func (b *Backend) require(c *call, capability Capability) error {
 
 // notAnnounced books that the caller used what the driver does not announce.
 func (b *Backend) notAnnounced(c *call, code codes.Code, what string) error {
-	b.ledger.violate(Violation{Kind: NotAnnounced, Time: time.Now(), Call: c.ID, Volume: c.Volume, Detail: what})
+	b.books.violate(Violation{Kind: NotAnnounced, Time: time.Now(), Call: c.ID, Volume: c.Volume, Detail: what})
 	return status.Errorf(code, "the driver does not announce it: %s", what)
 }
 

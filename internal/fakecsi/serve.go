@@ -16,7 +16,7 @@ type effect func(c *call) (changed bool, err error)
 func (b *Backend) serve(ctx context.Context, r request, e effect) error {
 	b.mu.Lock()
 	r.multiNode, r.modeKnown = b.multiNode(r)
-	c := b.ledger.begin(ctx, r, time.Now())
+	c := b.books.begin(ctx, r, time.Now())
 	c.plan = b.behaviour.plan(r)
 	b.note()
 	b.mu.Unlock()
@@ -24,7 +24,7 @@ func (b *Backend) serve(ctx context.Context, r request, e effect) error {
 	changed, err := b.run(ctx, c, e)
 
 	b.mu.Lock()
-	b.ledger.end(c, changed, err, time.Now())
+	b.books.end(c, changed, err, time.Now())
 	b.note()
 	b.mu.Unlock()
 	return err
@@ -45,7 +45,7 @@ func (b *Backend) multiNode(r request) (multiNode, known bool) {
 			return !a.singleNode(), true
 		}
 	}
-	multiNode, known = b.ledger.multiNode[r.volume]
+	multiNode, known = b.books.multiNode[r.volume]
 	return multiNode, known
 }
 

@@ -49,7 +49,7 @@ type volume struct {
 }
 
 // storage is what the storage system holds: a pure state machine without lock,
-// clock or I/O. Every change is also returned as records for a Journal.
+// clock or I/O. Every change is also returned as records for a StateFile.
 type storage struct {
 	volumes map[string]*volume
 	onNode  map[string]int // volumes attached per node
@@ -180,7 +180,7 @@ func (s *storage) attached() map[string]map[string]Attachment {
 	return out
 }
 
-// apply replays a record of a Journal.
+// apply replays a record of a StateFile.
 func (s *storage) apply(r Record) error {
 	switch r.Op {
 	case opCreate:

@@ -1,11 +1,10 @@
 // Package soak has a hub work for long and checks that it costs no more at the end than
 // at the beginning.
 //
-// The flow of a run: stage starts a control plane, drivers and a hub, which is a process;
-// each driver has a steady load of attaches and detaches (testbed.Churn); Run takes a
-// Sample every few seconds, which is what the hub says of itself after a garbage
-// collection; at the end the load is taken away, the books of the drivers are checked, and
-// the samples after the warm-up are judged and drawn.
+// The flow of a run: chaos.Calm puts a world up and has pods attach and detach volumes
+// all the time, without a fault; Run takes a Sample every few seconds, which is what the
+// hub says of itself after a garbage collection; at the end Calm checks that nothing is
+// lost, and the samples after the warm-up are judged. Whoever asked draws them.
 //
 // What is judged is the trend of each Quantity: what Theil and Sen's slope, the median of
 // the slopes between all pairs of samples, makes of the whole time, and how far the

@@ -60,18 +60,22 @@ func (q Quantity) bounded() bool { return q.part > 0 || q.least > 0 }
 type Finding struct {
 	Quantity
 	Trend
-	Allowed float64 // rise; 0 where growth is no fault
-	Grew    bool    // more than that
+	Points  []Point  // also those of the warm-up
+	Line    [2]Point // the trend, from the end of the warm-up
+	Allowed float64  // rise; 0 where growth is no fault
+	Grew    bool     // more than that
 }
 
 // warmUp is the part of a run in which pools and caches fill, which is not judged.
 const warmUp = 0.25
 
-// judge looks at every quantity.
-func judge(samples []Sample) []Finding {
+// Judge looks at every quantity. It needs as many samples as Run takes at least.
+func Judge(samples []Sample) []Finding {
 	var findings []Finding
 	for _, q := range quantities {
-		f := Finding{Quantity: q, Trend: trendOf(warm(q.points(samples)))}
+		f := Finding{Quantity: q, Points: q.points(samples)}
+		f.Trend = trendOf(warm(f.Points))
+		f.Line = f.line(warm(f.Points))
 		if q.bounded() {
 			f.Allowed = max(q.least, q.part*f.Level)
 			f.Grew = f.Rise > f.Allowed

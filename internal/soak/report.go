@@ -41,14 +41,14 @@ func (r *Report) Text() string {
 		if f.Grew {
 			verdict = "GREW"
 		}
-		fmt.Fprintf(table, "%s\t%.2f\t%+.2f\t%s\t%s\n", f.title(), f.Level, f.Rise, allowed, verdict)
+		fmt.Fprintf(table, "%s\t%.2f\t%+.2f\t%s\t%s\n", f.Title(), f.Level, f.Rise, allowed, verdict)
 	}
 	_ = table.Flush() // into memory
 	return b.String()
 }
 
-// title is the name of a quantity with its unit.
-func (q Quantity) title() string {
+// Title is the name of a quantity with its unit.
+func (q Quantity) Title() string {
 	if q.Unit == "" {
 		return q.Name
 	}

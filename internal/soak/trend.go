@@ -43,13 +43,26 @@ func trendOf(points []Point) Trend {
 	return Trend{Level: first, Rise: max(bySlope, byMedians), Slope: slope}
 }
 
-// noiseAround is the standard deviation of the points around the line, of the half of
-// them that are nearest to it: what stands out is no noise.
-func noiseAround(points []Point, slope float64) float64 {
+// line goes through the middle of the points.
+func (t Trend) line(points []Point) [2]Point {
+	middle := statistics.Median(residuals(points, t.Slope))
+	at := func(p Point) Point { return Point{p.At, middle + t.Slope*p.At.Seconds()} }
+	return [2]Point{at(points[0]), at(points[len(points)-1])}
+}
+
+// residuals are what the slope does not explain of the values.
+func residuals(points []Point, slope float64) []float64 {
 	rest := make([]float64, len(points))
 	for i, p := range points {
 		rest[i] = p.Value - slope*p.At.Seconds()
 	}
+	return rest
+}
+
+// noiseAround is the standard deviation of the points around the line, of the half of
+// them that are nearest to it: what stands out is no noise.
+func noiseAround(points []Point, slope float64) float64 {
+	rest := residuals(points, slope)
 	middle := statistics.Median(rest)
 	for i := range rest {
 		rest[i] = math.Abs(rest[i] - middle)

@@ -51,7 +51,7 @@ func TestGrowthIsToldFromNoise(t *testing.T) {
 		}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for _, f := range judge(heapOver(test.heap)) {
+			for _, f := range Judge(heapOver(test.heap)) {
 				if want := test.grew && f.Name == "heap after GC"; f.Grew != want {
 					t.Errorf("%s grew: %v, want %v: level %.2f, rise %.2f, allowed %.2f", f.Name, f.Grew, want, f.Level, f.Rise, f.Allowed)
 				}

@@ -6,22 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const (
-	// hasty is how many cycles there are to one whose VolumeAttachment is deleted as soon as
-	// it is made.
-	hasty = 8
-	// churnRetry is how long to wait after an error of the API.
-	churnRetry = 100 * time.Millisecond
-	// churnLag is how long to wait for a watch to show what the API has.
-	churnLag = 500 * time.Millisecond
-)
+// hasty is how many cycles there are to one whose VolumeAttachment is deleted as soon as it is
+// made.
+const hasty = 8
 
 // ChurnOptions say what to attach and detach. All but Seed and Patient is needed.
 type ChurnOptions struct {
@@ -158,13 +149,7 @@ func (c *Churn) change(f func()) {
 // run makes one volume, and attaches and detaches it.
 func (c *Churn) run(ctx context.Context, volume string, random *rand.Rand) error {
 	pv := PersistentVolume{Name: volume, Driver: c.o.Driver}
-	err := c.retry(ctx, "create "+pv.String(), func() error {
-		if err := c.o.Cluster.Create(ctx, pv); !apierrors.IsAlreadyExists(err) {
-			return err
-		}
-		return nil
-	})
-	if err != nil {
+	if err := c.o.Cluster.Ensure(ctx, pv); err != nil {
 		return err
 	}
 	at := random.IntN(len(c.o.Nodes))
@@ -193,7 +178,7 @@ func (c *Churn) finish(ctx context.Context, volume, node string) error {
 	if !settle {
 		return nil
 	}
-	va, err := c.create(ctx, c.attachment(volume, node))
+	va, err := c.o.Cluster.Attach(ctx, c.attachment(volume, node))
 	if err != nil {
 		return err
 	}
@@ -212,7 +197,7 @@ func (c *Churn) attachment(volume, node string) VolumeAttachment {
 
 // cycle makes a VolumeAttachment and blocks until it is gone.
 func (c *Churn) cycle(ctx context.Context, want VolumeAttachment, early bool) error {
-	va, err := c.create(ctx, want)
+	va, err := c.o.Cluster.Attach(ctx, want)
 	if err != nil {
 		return err
 	}
@@ -221,73 +206,11 @@ func (c *Churn) cycle(ctx context.Context, want VolumeAttachment, early bool) er
 			return err
 		}
 	}
-	err = c.retry(ctx, "delete "+want.String(), func() error { return c.o.Cluster.Delete(ctx, want) })
-	if err != nil {
-		return err
-	}
-	return c.waitGone(ctx, va)
-}
-
-func (c *Churn) create(ctx context.Context, want VolumeAttachment) (va *storagev1.VolumeAttachment, err error) {
-	client := c.o.Cluster.Client().StorageV1().VolumeAttachments()
-	err = c.retry(ctx, "create "+want.String(), func() error {
-		va, err = client.Create(ctx, want.Build(), metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) { // by a try that seemed to have failed
-			va, err = client.Get(ctx, want.Name, metav1.GetOptions{})
-		}
-		return err
-	})
-	return va, err
+	return c.o.Cluster.Detach(ctx, c.o.Watcher, va.Name, va.UID)
 }
 
 func (c *Churn) waitAttached(ctx context.Context, va *storagev1.VolumeAttachment) error {
 	return c.o.Watcher.WaitForOne(ctx, "attached", va.Name, func(now *storagev1.VolumeAttachment, exists bool) bool {
 		return exists && now.UID == va.UID && now.Status.Attached
 	})
-}
-
-// waitGone blocks until a VolumeAttachment that was deleted is gone. The watch may be
-// late, and not have shown it yet.
-func (c *Churn) waitGone(ctx context.Context, va *storagev1.VolumeAttachment) error {
-	is := func(now *storagev1.VolumeAttachment, exists bool) bool { return exists && now.UID == va.UID }
-	for {
-		err := c.o.Watcher.WaitForOne(ctx, "gone", va.Name, func(now *storagev1.VolumeAttachment, exists bool) bool { return !is(now, exists) })
-		if err != nil {
-			return err
-		}
-		gone := false
-		err = c.retry(ctx, "get VolumeAttachment "+va.Name, func() error {
-			now, err := c.o.Cluster.Client().StorageV1().VolumeAttachments().Get(ctx, va.Name, metav1.GetOptions{})
-			gone = apierrors.IsNotFound(err) || err == nil && now.UID != va.UID
-			if gone {
-				return nil
-			}
-			return err
-		})
-		if err != nil || gone {
-			return err
-		}
-		lag, cancel := context.WithTimeout(ctx, churnLag)
-		// An error only means that the API is to be asked again.
-		_ = c.o.Watcher.WaitForOne(lag, "seen", va.Name, is)
-		cancel()
-	}
-}
-
-// retry repeats f until it succeeds, ctx ends, or what it asks for is wrong.
-func (c *Churn) retry(ctx context.Context, what string, f func() error) error {
-	for {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w: last error: %w", what, context.Cause(ctx), err)
-		case <-time.After(churnRetry):
-		}
-	}
 }

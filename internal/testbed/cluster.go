@@ -4,33 +4,51 @@ import (
 	"context"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
 
-// defaultParallel is how many requests Create and Delete have in flight. More
+// inParallel is how many requests Create and Delete have in flight. More
 // makes nothing faster on a small machine.
-const defaultParallel = 16
+const inParallel = 16
 
 // Object is one Kubernetes object to be made: Node, CSINode, CSIDriver,
 // PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment or Secret.
 type Object interface {
-	create(ctx context.Context, client kubernetes.Interface) error
-	remove(ctx context.Context, client kubernetes.Interface) error
+	requests(client kubernetes.Interface) requests
 	// String says kind and name, for errors.
 	String() string
 }
 
-// Cluster makes and deletes objects, many at once.
-type Cluster struct {
-	client   kubernetes.Interface
-	parallel int
+// requests make and delete one object.
+type requests struct{ create, remove func(context.Context) error }
+
+// kindClient is what the clientset has for each kind.
+type kindClient[T any] interface {
+	Create(ctx context.Context, object T, opts metav1.CreateOptions) (T, error)
+	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
 }
+
+func requestsFor[T any](client kindClient[T], object T, name string) requests {
+	return requests{
+		create: func(ctx context.Context) error {
+			_, err := client.Create(ctx, object, metav1.CreateOptions{})
+			return err
+		},
+		remove: func(ctx context.Context) error {
+			// A Pod gets no grace: no kubelet would ever confirm its end.
+			return client.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+		},
+	}
+}
+
+// Cluster makes and deletes objects, many at once.
+type Cluster struct{ client kubernetes.Interface }
 
 // NewCluster uses the client, which should have no rate limit.
 func NewCluster(client kubernetes.Interface) *Cluster {
-	return &Cluster{client: client, parallel: defaultParallel}
+	return &Cluster{client: client}
 }
 
 // Client is the one that the cluster was made with.
@@ -40,36 +58,28 @@ func (c *Cluster) Client() kubernetes.Interface { return c.client }
 // something else goes into an earlier call. It blocks until all are made, or
 // one could not be; then it returns that error, and some may not be made.
 func (c *Cluster) Create(ctx context.Context, objects ...Object) error {
-	return c.each(ctx, "create", objects, Object.create)
+	return c.each(ctx, "create", objects, func(ctx context.Context, r requests) error { return r.create(ctx) })
 }
 
 // Delete deletes the objects, pods without a grace period. It does not wait
 // until they are gone: finalizers may hold them. It is no error when an object
 // does not exist.
 func (c *Cluster) Delete(ctx context.Context, objects ...Object) error {
-	return c.each(ctx, "delete", objects, func(o Object, ctx context.Context, client kubernetes.Interface) error {
-		if err := o.remove(ctx, client); !apierrors.IsNotFound(err) {
+	return c.each(ctx, "delete", objects, func(ctx context.Context, r requests) error {
+		if err := r.remove(ctx); !apierrors.IsNotFound(err) {
 			return err
 		}
 		return nil
 	})
 }
 
-func (c *Cluster) each(ctx context.Context, verb string, objects []Object, act func(Object, context.Context, kubernetes.Interface) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(c.parallel)
-	for _, o := range objects {
-		group.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err // another one failed: its error is the one returned
-			}
-			if err := act(o, ctx, c.client); err != nil {
-				return fmt.Errorf("%s %s: %w", verb, o, err)
-			}
-			return nil
-		})
-	}
-	return group.Wait()
+func (c *Cluster) each(ctx context.Context, verb string, objects []Object, act func(context.Context, requests) error) error {
+	return Each(ctx, inParallel, objects, func(ctx context.Context, o Object) error {
+		if err := act(ctx, o.requests(c.client)); err != nil {
+			return fmt.Errorf("%s %s: %w", verb, o, err)
+		}
+		return nil
+	})
 }
 
 // Objects makes a list for Create out of objects of one kind, or by a function:

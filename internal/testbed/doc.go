@@ -17,6 +17,16 @@
 //		err = attachments.WaitFor(ctx, "all attached", testbed.AllAttached(1))
 //	}
 //
+// A World is all that a demo, a benchmark or a chaos run needs around its hubs: a control
+// plane, drivers in this process that keep books, nodes, a watcher, and the hubs that
+// StartHub adds:
+//
+//	world, err := testbed.StartWorld(ctx, testbed.WorldOptions{Dir: dir, Hub: binary, Drivers: ..., Nodes: ...})
+//	defer world.Stop(ctx)
+//	err = world.WriteConfig(world.Drivers, "{workers: 100}", nil)
+//	hub, err := world.StartHub(ctx, testbed.HubOptions{})
+//	err = hub.WaitReady(ctx, len(world.Drivers))
+//
 // The control plane is the program of internal/controlplane, which is built
 // once and kept in a cache; no package of Kubernetes itself is linked here.
 // Every process is killed by the kernel when the one that started it dies (on

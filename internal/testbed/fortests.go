@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 )
 
 // startTimeout bounds the start of a control plane in tests, with a first
@@ -95,6 +97,38 @@ func OwnControlPlane(tb testing.TB, o ControlPlaneOptions) *ControlPlane {
 		}
 	})
 	return plane
+}
+
+// WorldForTest starts a World around a control plane, which is the shared one unless o says
+// another, and stops it when the test ends. Its folder is one for the test.
+func WorldForTest(tb testing.TB, ctx context.Context, o WorldOptions) *World {
+	tb.Helper()
+	if o.Plane == nil {
+		o.Plane = Shared(tb)
+	}
+	o.Dir = ShortTempDir(tb)
+	w, err := StartWorld(ctx, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		// tb.Context has ended by now.
+		if err := w.Stop(context.Background()); err != nil {
+			tb.Error(err)
+		}
+	})
+	return w
+}
+
+// DriverForTest serves a driver on a socket until the test ends.
+func DriverForTest(tb testing.TB, name, socket string) *Driver {
+	tb.Helper()
+	d, err := ServeDriver(fakecsi.Options{Name: name}, socket)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(d.Server.Crash)
+	return d
 }
 
 // KillAtEnd kills the process when the test ends, if it still runs, and shows

@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"context"
 	"maps"
 	"slices"
 
@@ -30,13 +29,8 @@ func (n Node) Build() *corev1.Node {
 
 func (n Node) String() string { return "Node " + n.Name }
 
-func (n Node) create(ctx context.Context, client kubernetes.Interface) error {
-	_, err := client.CoreV1().Nodes().Create(ctx, n.Build(), metav1.CreateOptions{})
-	return err
-}
-
-func (n Node) remove(ctx context.Context, client kubernetes.Interface) error {
-	return client.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{})
+func (n Node) requests(client kubernetes.Interface) requests {
+	return requestsFor(client.CoreV1().Nodes(), n.Build(), n.Name)
 }
 
 // CSINode says which drivers are registered on a node.
@@ -56,13 +50,8 @@ func (n CSINode) Build() *storagev1.CSINode {
 
 func (n CSINode) String() string { return "CSINode " + n.Node }
 
-func (n CSINode) create(ctx context.Context, client kubernetes.Interface) error {
-	_, err := client.StorageV1().CSINodes().Create(ctx, n.Build(), metav1.CreateOptions{})
-	return err
-}
-
-func (n CSINode) remove(ctx context.Context, client kubernetes.Interface) error {
-	return client.StorageV1().CSINodes().Delete(ctx, n.Node, metav1.DeleteOptions{})
+func (n CSINode) requests(client kubernetes.Interface) requests {
+	return requestsFor(client.StorageV1().CSINodes(), n.Build(), n.Node)
 }
 
 // CSIDriver says how Kubernetes treats a driver. Without one the attach-detach
@@ -84,11 +73,6 @@ func (d CSIDriver) Build() *storagev1.CSIDriver {
 
 func (d CSIDriver) String() string { return "CSIDriver " + d.Name }
 
-func (d CSIDriver) create(ctx context.Context, client kubernetes.Interface) error {
-	_, err := client.StorageV1().CSIDrivers().Create(ctx, d.Build(), metav1.CreateOptions{})
-	return err
-}
-
-func (d CSIDriver) remove(ctx context.Context, client kubernetes.Interface) error {
-	return client.StorageV1().CSIDrivers().Delete(ctx, d.Name, metav1.DeleteOptions{})
+func (d CSIDriver) requests(client kubernetes.Interface) requests {
+	return requestsFor(client.StorageV1().CSIDrivers(), d.Build(), d.Name)
 }

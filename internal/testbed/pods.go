@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,16 +45,8 @@ func (p Pod) Build() *corev1.Pod {
 
 func (p Pod) String() string { return "Pod " + namespaceOr(p.Namespace) + "/" + p.Name }
 
-func (p Pod) create(ctx context.Context, client kubernetes.Interface) error {
-	pod := p.Build()
-	_, err := client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
-	return err
-}
-
-// remove gives no grace: no kubelet would ever confirm the end.
-func (p Pod) remove(ctx context.Context, client kubernetes.Interface) error {
-	now := int64(0)
-	return client.CoreV1().Pods(namespaceOr(p.Namespace)).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+func (p Pod) requests(client kubernetes.Interface) requests {
+	return requestsFor(client.CoreV1().Pods(namespaceOr(p.Namespace)), p.Build(), p.Name)
 }
 
 // Secret has the credentials that a PersistentVolume refers to.
@@ -76,12 +67,6 @@ func (s Secret) Build() *corev1.Secret {
 
 func (s Secret) String() string { return "Secret " + namespaceOr(s.Namespace) + "/" + s.Name }
 
-func (s Secret) create(ctx context.Context, client kubernetes.Interface) error {
-	secret := s.Build()
-	_, err := client.CoreV1().Secrets(secret.Namespace).Create(ctx, secret, metav1.CreateOptions{})
-	return err
-}
-
-func (s Secret) remove(ctx context.Context, client kubernetes.Interface) error {
-	return client.CoreV1().Secrets(namespaceOr(s.Namespace)).Delete(ctx, s.Name, metav1.DeleteOptions{})
+func (s Secret) requests(client kubernetes.Interface) requests {
+	return requestsFor(client.CoreV1().Secrets(namespaceOr(s.Namespace)), s.Build(), s.Name)
 }

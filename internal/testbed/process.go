@@ -132,6 +132,9 @@ func copyLines(log io.Writer, stdout io.Reader, prefix string, ready chan<- stri
 	}
 }
 
+// Name is what errors call the process.
+func (p *Process) Name() string { return p.name }
+
 // PID of the process, also after its end.
 func (p *Process) PID() int { return p.process.Pid }
 

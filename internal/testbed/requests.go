@@ -1,12 +1,11 @@
 package testbed
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
+
+	dto "github.com/prometheus/client_model/go"
 )
 
 // RequestKey is one kind of request that the API server counts.
@@ -78,19 +77,10 @@ func (cp *ControlPlane) metrics(ctx context.Context) ([]byte, error) {
 
 // parseRequests reads apiserver_request_total in the Prometheus text format.
 func parseRequests(text []byte) (RequestCounts, error) {
-	const metric = "apiserver_request_total{"
+	samples, err := parseSamples(text, "apiserver_request_total")
 	counts := RequestCounts{}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		rest, ok := strings.CutPrefix(lines.Text(), metric)
-		if !ok {
-			continue
-		}
-		labels, value, err := parseSample(rest)
-		if err != nil {
-			return nil, fmt.Errorf("read metrics of the API server: %q: %w", lines.Text(), err)
-		}
+	for _, s := range samples {
+		labels := labelsOf(s)
 		// Kinds that differ only in other labels, such as the version, add up.
 		counts[RequestKey{
 			Verb:        labels["verb"],
@@ -98,34 +88,24 @@ func parseRequests(text []byte) (RequestCounts, error) {
 			Resource:    labels["resource"],
 			Subresource: labels["subresource"],
 			Code:        labels["code"],
-		}] += value
+		}] += int(value(s))
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read metrics of the API server: %w", err)
-	}
-	return counts, nil
+	return counts, err
 }
 
-// parseSample reads `name="value",...} 12`.
-func parseSample(text string) (map[string]string, int, error) {
-	labels := map[string]string{}
-	for !strings.HasPrefix(text, "}") {
-		name, rest, ok := strings.Cut(text, "=")
-		if !ok {
-			return nil, 0, fmt.Errorf("no = in %q", text)
+// parseSamples reads the samples of one metric. Other lines are not parsed: the API server has
+// thousands of them.
+func parseSamples(text []byte, metric string) ([]*dto.Metric, error) {
+	var own bytes.Buffer
+	for line := range bytes.Lines(text) {
+		if bytes.HasPrefix(line, []byte(metric+"{")) {
+			own.Write(line)
 		}
-		quoted, err := strconv.QuotedPrefix(rest)
-		if err != nil {
-			return nil, 0, fmt.Errorf("label %s: %w", name, err)
-		}
-		if labels[name], err = strconv.Unquote(quoted); err != nil {
-			return nil, 0, fmt.Errorf("label %s: %w", name, err)
-		}
-		text = strings.TrimPrefix(rest[len(quoted):], ",")
 	}
-	value, err := strconv.ParseFloat(strings.TrimSpace(text[1:]), 64)
+	own.WriteString("\n")
+	families, err := parseMetrics(&own)
 	if err != nil {
-		return nil, 0, err
+		return nil, fmt.Errorf("read metrics of the API server: %w", err)
 	}
-	return labels, int(value), nil
+	return families[metric].GetMetric(), nil
 }

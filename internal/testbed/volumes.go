@@ -2,7 +2,6 @@ package testbed
 
 import (
 	"cmp"
-	"context"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -76,13 +75,8 @@ func (v PersistentVolume) Build() *corev1.PersistentVolume {
 
 func (v PersistentVolume) String() string { return "PersistentVolume " + v.Name }
 
-func (v PersistentVolume) create(ctx context.Context, client kubernetes.Interface) error {
-	_, err := client.CoreV1().PersistentVolumes().Create(ctx, v.Build(), metav1.CreateOptions{})
-	return err
-}
-
-func (v PersistentVolume) remove(ctx context.Context, client kubernetes.Interface) error {
-	return client.CoreV1().PersistentVolumes().Delete(ctx, v.Name, metav1.DeleteOptions{})
+func (v PersistentVolume) requests(client kubernetes.Interface) requests {
+	return requestsFor(client.CoreV1().PersistentVolumes(), v.Build(), v.Name)
 }
 
 // PersistentVolumeClaim is a claim of one volume. With kube-controller-manager
@@ -114,14 +108,8 @@ func (c PersistentVolumeClaim) String() string {
 	return "PersistentVolumeClaim " + namespaceOr(c.Namespace) + "/" + c.Name
 }
 
-func (c PersistentVolumeClaim) create(ctx context.Context, client kubernetes.Interface) error {
-	claim := c.Build()
-	_, err := client.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{})
-	return err
-}
-
-func (c PersistentVolumeClaim) remove(ctx context.Context, client kubernetes.Interface) error {
-	return client.CoreV1().PersistentVolumeClaims(namespaceOr(c.Namespace)).Delete(ctx, c.Name, metav1.DeleteOptions{})
+func (c PersistentVolumeClaim) requests(client kubernetes.Interface) requests {
+	return requestsFor(client.CoreV1().PersistentVolumeClaims(namespaceOr(c.Namespace)), c.Build(), c.Name)
 }
 
 // VolumeAttachment asks an attacher to attach a volume to a node. The
@@ -152,13 +140,8 @@ func (a VolumeAttachment) Build() *storagev1.VolumeAttachment {
 
 func (a VolumeAttachment) String() string { return "VolumeAttachment " + a.Name }
 
-func (a VolumeAttachment) create(ctx context.Context, client kubernetes.Interface) error {
-	_, err := client.StorageV1().VolumeAttachments().Create(ctx, a.Build(), metav1.CreateOptions{})
-	return err
-}
-
-func (a VolumeAttachment) remove(ctx context.Context, client kubernetes.Interface) error {
-	return client.StorageV1().VolumeAttachments().Delete(ctx, a.Name, metav1.DeleteOptions{})
+func (a VolumeAttachment) requests(client kubernetes.Interface) requests {
+	return requestsFor(client.StorageV1().VolumeAttachments(), a.Build(), a.Name)
 }
 
 func accessModes(modes []corev1.PersistentVolumeAccessMode) []corev1.PersistentVolumeAccessMode {

@@ -132,6 +132,16 @@ func (w *Watcher[T]) List() []T {
 	return objects
 }
 
+// Get returns the object of that name as it is known now; it must not be changed. The object has
+// no namespace.
+func (w *Watcher[T]) Get(name string) (object T, exists bool) {
+	found, exists, err := w.store.GetByKey(name)
+	if err != nil || !exists { // the store, which is in memory, gives no error
+		return object, false
+	}
+	return found.(T), true
+}
+
 // WaitFor blocks until holds is true of the objects. It is asked once at the
 // beginning and after changes, and must not change the objects. When ctx ends
 // first, the error says what was waited for and how things were at that time.
@@ -157,15 +167,7 @@ func (w *Watcher[T]) WaitFor(ctx context.Context, what string, holds func([]T) b
 func (w *Watcher[T]) WaitForOne(ctx context.Context, what, name string, holds func(object T, exists bool) bool) error {
 	for {
 		changed := w.nextChange()
-		object, exists, err := w.store.GetByKey(name)
-		if err != nil {
-			return fmt.Errorf("wait for %s %s: %w", name, what, err)
-		}
-		var one T
-		if exists {
-			one = object.(T)
-		}
-		if holds(one, exists) {
+		if holds(w.Get(name)) {
 			return nil
 		}
 		select {

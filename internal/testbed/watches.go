@@ -1,12 +1,6 @@
 package testbed
 
-import (
-	"bufio"
-	"bytes"
-	"context"
-	"fmt"
-	"strings"
-)
+import "context"
 
 // Watches returns how many watches of each resource there have been since the API server
 // started, those included that go on. Informers may fill their caches by a watch
@@ -34,24 +28,12 @@ func (cp *ControlPlane) Watches(ctx context.Context) (map[string]int, error) {
 
 // parseWatches reads the watches that go on, by resource, in the Prometheus text format.
 func parseWatches(text []byte) (map[string]int, error) {
+	samples, err := parseSamples(text, "apiserver_longrunning_requests")
 	watches := map[string]int{}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		rest, ok := strings.CutPrefix(lines.Text(), "apiserver_longrunning_requests{")
-		if !ok {
-			continue
-		}
-		labels, value, err := parseSample(rest)
-		if err != nil {
-			return nil, fmt.Errorf("read metrics of the API server: %q: %w", lines.Text(), err)
-		}
-		if labels["verb"] == "WATCH" {
-			watches[labels["resource"]] += value
+	for _, s := range samples {
+		if labels := labelsOf(s); labels["verb"] == "WATCH" {
+			watches[labels["resource"]] += int(value(s))
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read metrics of the API server: %w", err)
-	}
-	return watches, nil
+	return watches, err
 }

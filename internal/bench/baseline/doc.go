@@ -1,4 +1,4 @@
-// Package floor is the least that attaching can cost: a client that knows every answer
+// Package baseline is the least that attaching can cost: a client that knows every answer
 // beforehand and makes only the calls that correctness needs. What an attacher takes
 // beyond it is the attacher's own.
 //
@@ -10,4 +10,4 @@
 // runs at once, without a limit.
 //
 // It is no attacher: it retries nothing, and ends with the first error.
-package floor
+package baseline

@@ -1,4 +1,4 @@
-package floor
+package baseline
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Options of a Floor.
+// Options of a Baseline.
 type Options struct {
 	Kube    kubernetes.Interface // without a rate limit
 	Drivers map[string]string    // name to endpoint, unix:///path
@@ -24,19 +24,16 @@ type Options struct {
 	Fresh bool
 }
 
-// NodeID is every driver's ID of a node.
-func NodeID(node string) string { return "id-of-" + node }
-
-// Floor attaches and detaches everything that it sees.
-type Floor struct {
+// Baseline attaches and detaches everything that it sees.
+type Baseline struct {
 	kube    kubernetes.Interface
 	drivers map[string]csi.ControllerClient
 	conns   []*grpc.ClientConn
 	fresh   bool
 
-	mu      sync.Mutex
-	work    map[types.UID]*work // guarded by mu
-	guarded map[string]bool     // PersistentVolumes that have their finalizer; guarded by mu
+	mu     sync.Mutex
+	work   map[types.UID]*work // guarded by mu
+	marked map[string]bool     // PersistentVolumes that have their finalizer; guarded by mu
 }
 
 // work is what was begun for one VolumeAttachment.
@@ -45,39 +42,39 @@ type work struct {
 	detaching bool
 }
 
-// New makes a Floor. It connects to the drivers when it runs.
-func New(o Options) (*Floor, error) {
+// New makes a Baseline. It connects to the drivers when it runs.
+func New(o Options) (*Baseline, error) {
 	if o.Kube == nil || len(o.Drivers) == 0 {
-		return nil, errors.New("make floor: Kube and Drivers must be set")
+		return nil, errors.New("make baseline: Kube and Drivers must be set")
 	}
-	f := &Floor{kube: o.Kube, drivers: map[string]csi.ControllerClient{}, fresh: o.Fresh,
-		work: map[types.UID]*work{}, guarded: map[string]bool{}}
+	b := &Baseline{kube: o.Kube, drivers: map[string]csi.ControllerClient{}, fresh: o.Fresh,
+		work: map[types.UID]*work{}, marked: map[string]bool{}}
 	for name, endpoint := range o.Drivers {
 		conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return nil, fmt.Errorf("connect to driver %s: %w", name, err)
 		}
-		f.conns = append(f.conns, conn)
-		f.drivers[name] = csi.NewControllerClient(conn)
+		b.conns = append(b.conns, conn)
+		b.drivers[name] = csi.NewControllerClient(conn)
 	}
-	return f, nil
+	return b, nil
 }
 
 // Run blocks until ctx ends, which returns nil, or until something fails. ready is
 // called when the VolumeAttachments are watched. It may be called once.
-func (f *Floor) Run(ctx context.Context, ready func()) error {
-	defer f.close()
-	if err := f.connect(ctx); err != nil {
+func (b *Baseline) Run(ctx context.Context, ready func()) error {
+	defer b.close()
+	if err := b.connect(ctx); err != nil {
 		return err
 	}
 	all, running := errgroup.WithContext(ctx)
-	attachments := f.kube.StorageV1().VolumeAttachments()
+	attachments := b.kube.StorageV1().VolumeAttachments()
 	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc:  listAll(attachments),
 		WatchFuncWithContext: attachments.Watch,
-	}, f.kube), &storagev1.VolumeAttachment{}, &eye{
-		see:    func(va *storagev1.VolumeAttachment) { f.see(running, all, va) },
-		forget: f.forget,
+	}, b.kube), &storagev1.VolumeAttachment{}, &store{
+		see:    func(va *storagev1.VolumeAttachment) { b.see(running, all, va) },
+		forget: b.forget,
 		ready:  sync.OnceFunc(ready),
 	}, cache.ReflectorOptions{})
 	all.Go(func() error {
@@ -93,8 +90,8 @@ func (f *Floor) Run(ctx context.Context, ready func()) error {
 
 // connect makes one call to each driver, so that none of those that count has to wait for
 // a connection.
-func (f *Floor) connect(ctx context.Context) error {
-	for name, driver := range f.drivers {
+func (b *Baseline) connect(ctx context.Context) error {
+	for name, driver := range b.drivers {
 		if _, err := driver.ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{}); err != nil {
 			return fmt.Errorf("connect to driver %s: %w", name, err)
 		}
@@ -102,45 +99,45 @@ func (f *Floor) connect(ctx context.Context) error {
 	return nil
 }
 
-func (f *Floor) close() {
-	for _, conn := range f.conns {
+func (b *Baseline) close() {
+	for _, conn := range b.conns {
 		conn.Close()
 	}
 }
 
 // see begins what a VolumeAttachment needs.
-func (f *Floor) see(ctx context.Context, all *errgroup.Group, va *storagev1.VolumeAttachment) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	w := f.work[va.UID]
+func (b *Baseline) see(ctx context.Context, all *errgroup.Group, va *storagev1.VolumeAttachment) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w := b.work[va.UID]
 	if w == nil {
 		w = &work{}
-		f.work[va.UID] = w
+		b.work[va.UID] = w
 	}
 	switch deleting := va.DeletionTimestamp != nil; {
 	case deleting && !w.detaching:
 		w.detaching = true
 		attached := w.attached
-		all.Go(func() error { return f.detach(ctx, va, attached) })
+		all.Go(func() error { return b.detach(ctx, va, attached) })
 	case !deleting && !va.Status.Attached && w.attached == nil:
 		w.attached = make(chan struct{})
-		all.Go(func() error { return f.attach(ctx, va, w.attached) })
+		all.Go(func() error { return b.attach(ctx, va, w.attached) })
 	}
 }
 
-func (f *Floor) forget(va *storagev1.VolumeAttachment) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.work, va.UID)
+func (b *Baseline) forget(va *storagev1.VolumeAttachment) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.work, va.UID)
 }
 
-// mustGuard says, once for each volume, that it has no finalizer yet.
-func (f *Floor) mustGuard(volume string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.fresh || f.guarded[volume] {
+// lacksFinalizer reports, once for each volume, that it has no finalizer yet.
+func (b *Baseline) lacksFinalizer(volume string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.fresh || b.marked[volume] {
 		return false
 	}
-	f.guarded[volume] = true
+	b.marked[volume] = true
 	return true
 }

@@ -36,8 +36,8 @@ type call struct {
 	caller    context.Context // only to see whether the caller has left
 }
 
-// ledger keeps the books. It has no lock of its own.
-type ledger struct {
+// bookkeeper keeps the books. It has no lock of its own.
+type bookkeeper struct {
 	countersOnly bool
 
 	lastID           uint64
@@ -61,8 +61,8 @@ type requestKey struct {
 	volume string
 }
 
-func newLedger(countersOnly bool) *ledger {
-	l := &ledger{
+func newBookkeeper(countersOnly bool) *bookkeeper {
+	l := &bookkeeper{
 		countersOnly: countersOnly,
 		running:      map[uint64]*call{},
 		methods:      map[Method]*MethodBook{},
@@ -78,7 +78,7 @@ func newLedger(countersOnly bool) *ledger {
 }
 
 // begin books the begin of a call.
-func (l *ledger) begin(ctx context.Context, r request, now time.Time) *call {
+func (l *bookkeeper) begin(ctx context.Context, r request, now time.Time) *call {
 	l.lastID++
 	c := &call{caller: ctx, multiNode: r.multiNode, modeKnown: r.modeKnown, Call: Call{
 		ID: l.lastID, Method: r.method, Volume: r.volume, Node: r.node,
@@ -103,7 +103,7 @@ func (l *ledger) begin(ctx context.Context, r request, now time.Time) *call {
 // beginVolume counts the calls of a volume whose callers are still there. One
 // whose caller has left may wind down here for a moment after the caller has,
 // rightly, sent the next.
-func (l *ledger) beginVolume(c *call) {
+func (l *bookkeeper) beginVolume(c *call) {
 	if c.Volume == "" {
 		return
 	}
@@ -152,7 +152,7 @@ func present(cs []*call) []*call {
 }
 
 // end books the end of a call.
-func (l *ledger) end(c *call, changed bool, err error, now time.Time) {
+func (l *bookkeeper) end(c *call, changed bool, err error, now time.Time) {
 	c.End, c.Changed, c.Code = now, changed, status.Code(err)
 	if err != nil {
 		c.Error = err.Error()
@@ -183,15 +183,15 @@ func (l *ledger) end(c *call, changed bool, err error, now time.Time) {
 	}
 }
 
-func (l *ledger) violate(v Violation) {
+func (l *bookkeeper) violate(v Violation) {
 	l.violationN++
 	if len(l.violations) < maxViolations {
 		l.violations = append(l.violations, v)
 	}
 }
 
-// snapshot fills in what the ledger knows.
-func (l *ledger) snapshot(b *Books) {
+// snapshot fills in what the bookkeeper knows.
+func (l *bookkeeper) snapshot(b *Books) {
 	b.Calls = l.calls[:len(l.calls):len(l.calls)]
 	for _, c := range l.running {
 		b.Running = append(b.Running, c.Call)

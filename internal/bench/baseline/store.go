@@ -1,4 +1,4 @@
-package floor
+package baseline
 
 import (
 	"context"
@@ -8,39 +8,39 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// eye is a reflector's store that keeps nothing: it hands on what is seen.
-type eye struct {
+// store is a reflector's store that keeps nothing: it hands on what is seen.
+type store struct {
 	see    func(*storagev1.VolumeAttachment)
 	forget func(*storagev1.VolumeAttachment)
 	ready  func()
 }
 
 // Add is called by the reflector, as are the others, one at a time.
-func (e *eye) Add(obj any) error {
-	e.see(obj.(*storagev1.VolumeAttachment))
+func (s *store) Add(obj any) error {
+	s.see(obj.(*storagev1.VolumeAttachment))
 	return nil
 }
 
 // Update hands on the new state.
-func (e *eye) Update(obj any) error { return e.Add(obj) }
+func (s *store) Update(obj any) error { return s.Add(obj) }
 
 // Delete hands on what is gone.
-func (e *eye) Delete(obj any) error {
-	e.forget(obj.(*storagev1.VolumeAttachment))
+func (s *store) Delete(obj any) error {
+	s.forget(obj.(*storagev1.VolumeAttachment))
 	return nil
 }
 
 // Replace hands on all, at the beginning and after the watch was interrupted.
-func (e *eye) Replace(all []any, _ string) error {
+func (s *store) Replace(all []any, _ string) error {
 	for _, obj := range all {
-		e.see(obj.(*storagev1.VolumeAttachment))
+		s.see(obj.(*storagev1.VolumeAttachment))
 	}
-	e.ready()
+	s.ready()
 	return nil
 }
 
 // Resync has nothing to do.
-func (e *eye) Resync() error { return nil }
+func (s *store) Resync() error { return nil }
 
 // lister is what the clientset has for VolumeAttachments.
 type lister interface {

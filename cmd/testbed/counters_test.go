@@ -22,7 +22,7 @@ func seen(uid string, change func(*storagev1.VolumeAttachment)) *storagev1.Volum
 	return va
 }
 
-func TestTallyFollowsAVolumeAttachmentThroughItsLife(t *testing.T) {
+func TestCountersFollowsAVolumeAttachmentThroughItsLife(t *testing.T) {
 	created := seen("1", nil)
 	failing := seen("1", func(va *storagev1.VolumeAttachment) { va.Status.AttachError = &storagev1.VolumeError{} })
 	attached := seen("1", func(va *storagev1.VolumeAttachment) { va.Status.Attached = true })
@@ -48,22 +48,22 @@ func TestTallyFollowsAVolumeAttachmentThroughItsLife(t *testing.T) {
 		{"made again unseen", deleting, again, 0, row{Waiting: 1, Attached: 1, Failed: 1, Took: once}},
 		{"gone", again, nil, 0, row{Waiting: 2, Failed: 1, Took: once}},
 	}
-	tally := newTally([]string{"d"})
-	tally.expect(map[string]int{"d": 2})
+	counters := newCounters([]string{"d"})
+	counters.expect(map[string]int{"d": 2})
 	at := time.Unix(100, 0)
 	for _, s := range steps {
-		tally.inFlight("d", s.calls)
-		tally.observe(at, s.was, s.now)
+		counters.inFlight("d", s.calls)
+		counters.observe(at, s.was, s.now)
 		at = at.Add(time.Second)
 		s.want.Driver = "d"
-		if diff := cmp.Diff([]row{s.want}, tally.rows()); diff != "" {
+		if diff := cmp.Diff([]row{s.want}, counters.rows()); diff != "" {
 			t.Errorf("%s: -want +got\n%s", s.name, diff)
 		}
 	}
-	if got := tally.times(func(d string) bool { return d == "d" }); got != once {
+	if got := counters.times(func(d string) bool { return d == "d" }); got != once {
 		t.Errorf("times %+v", got)
 	}
-	if got := tally.times(func(d string) bool { return d != "d" }); got != (took{}) {
+	if got := counters.times(func(d string) bool { return d != "d" }); got != (took{}) {
 		t.Errorf("times of no driver %+v", got)
 	}
 }

@@ -16,36 +16,36 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/bench/floor"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/bench/baseline"
 )
 
-// FloorCommand is the subcommand of testbed that is the floor: a process of its own, so
+// BaselineCommand is the subcommand of testbed that is the baseline: a process of its own, so
 // that what it takes can be told from what this program does. Its one argument is for
-// RunFloor.
-const FloorCommand = "bench-floor"
+// RunBaseline.
+const BaselineCommand = "bench-baseline"
 
-// floorReady is what the floor prints when it is ready.
-const floorReady = "floor is ready"
+// baselineReady is what the baseline prints when it is ready.
+const baselineReady = "baseline is ready"
 
-// floorTask says to a process what floor it is.
-type floorTask struct {
+// baselineTask says to a process what baseline it is.
+type baselineTask struct {
 	Kubeconfig   string            `json:"kubeconfig"`
 	Drivers      map[string]string `json:"drivers"`      // endpoints by name
 	HTTPEndpoint string            `json:"httpEndpoint"` // for its metrics
 	Fresh        bool              `json:"fresh"`        // no PersistentVolume has a finalizer yet
 }
 
-// RunFloor is the process of the floor: it blocks until ctx ends.
-func RunFloor(ctx context.Context, argument string, out io.Writer) error {
-	var task floorTask
+// RunBaseline is the process of the baseline: it blocks until ctx ends.
+func RunBaseline(ctx context.Context, argument string, out io.Writer) error {
+	var task baselineTask
 	if err := json.Unmarshal([]byte(argument), &task); err != nil {
-		return fmt.Errorf("read the floor's argument: %w", err)
+		return fmt.Errorf("read the baseline's argument: %w", err)
 	}
-	client, err := floorClient(task.Kubeconfig)
+	client, err := baselineClient(task.Kubeconfig)
 	if err != nil {
 		return err
 	}
-	f, err := floor.New(floor.Options{Kube: client, Drivers: task.Drivers, Fresh: task.Fresh})
+	f, err := baseline.New(baseline.Options{Kube: client, Drivers: task.Drivers, Fresh: task.Fresh})
 	if err != nil {
 		return err
 	}
@@ -63,13 +63,13 @@ func RunFloor(ctx context.Context, argument string, out io.Writer) error {
 	})
 	group.Go(func() error {
 		defer server.Close()
-		return f.Run(ctx, func() { fmt.Fprintln(out, floorReady) })
+		return f.Run(ctx, func() { fmt.Fprintln(out, baselineReady) })
 	})
 	return group.Wait()
 }
 
-// floorClient speaks to the API server as the hub does: protobuf, without a rate limit.
-func floorClient(kubeconfig string) (kubernetes.Interface, error) {
+// baselineClient speaks to the API server as the hub does: protobuf, without a rate limit.
+func baselineClient(kubeconfig string) (kubernetes.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("find the Kubernetes API: %w", err)
@@ -77,7 +77,7 @@ func floorClient(kubeconfig string) (kubernetes.Interface, error) {
 	config.QPS = -1
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config.UserAgent = "bench-floor"
+	config.UserAgent = "bench-baseline"
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make the Kubernetes client: %w", err)

@@ -1,4 +1,4 @@
-package floor
+package baseline
 
 import (
 	"context"
@@ -12,9 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// fieldManager is the floor's name in managedFields: the hub's, so that the objects are
+// fieldManager is the baseline's name in managedFields: the hub's, so that the objects are
 // equally large.
 const fieldManager = attach.FieldManager
 
@@ -27,17 +28,17 @@ type op struct {
 }
 
 // attach makes the calls of one attach and closes attached.
-func (f *Floor) attach(ctx context.Context, va *storagev1.VolumeAttachment, attached chan<- struct{}) error {
-	driver, volume := f.drivers[va.Spec.Attacher], attach.VolumeName(va)
+func (b *Baseline) attach(ctx context.Context, va *storagev1.VolumeAttachment, attached chan<- struct{}) error {
+	driver, volume := b.drivers[va.Spec.Attacher], attach.VolumeName(va)
 	if driver == nil {
 		return fmt.Errorf("attach %s: there is no driver %s", va.Name, va.Spec.Attacher)
 	}
-	if err := f.guard(ctx, va, volume); err != nil {
+	if err := b.addFinalizers(ctx, va, volume); err != nil {
 		return err
 	}
 	response, err := driver.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
 		VolumeId: volume,
-		NodeId:   NodeID(va.Spec.NodeName),
+		NodeId:   testbed.NodeID(va.Spec.NodeName),
 		VolumeCapability: &csi.VolumeCapability{
 			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
 			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
@@ -47,20 +48,20 @@ func (f *Floor) attach(ctx context.Context, va *storagev1.VolumeAttachment, atta
 		return fmt.Errorf("publish %s: %w", volume, err)
 	}
 	status := storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: response.GetPublishContext()}
-	if err := f.patchAttachment(ctx, va.Name, []op{{"add", "/status", status}}, "status"); err != nil {
+	if err := b.patchAttachment(ctx, va.Name, []op{{"add", "/status", status}}, "status"); err != nil {
 		return err
 	}
 	close(attached)
 	return nil
 }
 
-// guard writes the finalizers.
-func (f *Floor) guard(ctx context.Context, va *storagev1.VolumeAttachment, volume string) error {
+// addFinalizers writes the finalizers.
+func (b *Baseline) addFinalizers(ctx context.Context, va *storagev1.VolumeAttachment, volume string) error {
 	finalizers := op{"add", "/metadata/finalizers", []string{attach.Finalizer(va.Spec.Attacher)}}
 	var writes errgroup.Group
-	if f.mustGuard(volume) {
+	if b.lacksFinalizer(volume) {
 		writes.Go(func() error {
-			_, err := f.kube.CoreV1().PersistentVolumes().Patch(ctx, volume, types.JSONPatchType, encode([]op{finalizers}),
+			_, err := b.kube.CoreV1().PersistentVolumes().Patch(ctx, volume, types.JSONPatchType, encode([]op{finalizers}),
 				metav1.PatchOptions{FieldManager: fieldManager})
 			if err != nil {
 				return fmt.Errorf("patch persistentvolume %s: %w", volume, err)
@@ -69,15 +70,15 @@ func (f *Floor) guard(ctx context.Context, va *storagev1.VolumeAttachment, volum
 		})
 	}
 	writes.Go(func() error {
-		return f.patchAttachment(ctx, va.Name, []op{finalizers, {"add", "/metadata/annotations", map[string]string{
-			attach.AnnotationNodeID: NodeID(va.Spec.NodeName), attach.AnnotationVolumeHandle: volume,
+		return b.patchAttachment(ctx, va.Name, []op{finalizers, {"add", "/metadata/annotations", map[string]string{
+			attach.AnnotationNodeID: testbed.NodeID(va.Spec.NodeName), attach.AnnotationVolumeHandle: volume,
 		}}})
 	})
 	return writes.Wait()
 }
 
 // detach makes the calls of one detach, when what was begun before has ended.
-func (f *Floor) detach(ctx context.Context, va *storagev1.VolumeAttachment, attached <-chan struct{}) error {
+func (b *Baseline) detach(ctx context.Context, va *storagev1.VolumeAttachment, attached <-chan struct{}) error {
 	if attached != nil {
 		select {
 		case <-attached:
@@ -85,19 +86,19 @@ func (f *Floor) detach(ctx context.Context, va *storagev1.VolumeAttachment, atta
 			return nil
 		}
 	}
-	driver, volume := f.drivers[va.Spec.Attacher], attach.VolumeName(va)
+	driver, volume := b.drivers[va.Spec.Attacher], attach.VolumeName(va)
 	if driver == nil {
 		return fmt.Errorf("detach %s: there is no driver %s", va.Name, va.Spec.Attacher)
 	}
-	_, err := driver.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: volume, NodeId: NodeID(va.Spec.NodeName)})
+	_, err := driver.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: volume, NodeId: testbed.NodeID(va.Spec.NodeName)})
 	if err != nil {
 		return fmt.Errorf("unpublish %s: %w", volume, err)
 	}
-	return f.patchAttachment(ctx, va.Name, []op{{Op: "remove", Path: "/metadata/finalizers"}})
+	return b.patchAttachment(ctx, va.Name, []op{{Op: "remove", Path: "/metadata/finalizers"}})
 }
 
-func (f *Floor) patchAttachment(ctx context.Context, name string, ops []op, subresources ...string) error {
-	_, err := f.kube.StorageV1().VolumeAttachments().Patch(ctx, name, types.JSONPatchType, encode(ops),
+func (b *Baseline) patchAttachment(ctx context.Context, name string, ops []op, subresources ...string) error {
+	_, err := b.kube.StorageV1().VolumeAttachments().Patch(ctx, name, types.JSONPatchType, encode(ops),
 		metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
 	if err != nil {
 		return fmt.Errorf("patch volumeattachment %s: %w", name, err)

@@ -11,20 +11,20 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
 )
 
-// tally counts what becomes of the VolumeAttachments of each driver, as a
+// counters count what becomes of the VolumeAttachments of each driver, as a
 // watcher sees them. Its methods may be called from any goroutine.
-type tally struct {
+type counters struct {
 	mu      sync.Mutex
 	drivers []string // fixed: the order of the rows
 	want    map[string]int
 	calls   map[string]int // publishes in flight
-	living  map[types.UID]*sighting
+	living  map[types.UID]*observation
 	failed  map[string]int             // VolumeAttachments that ever had an error
 	took    map[string][]time.Duration // from created to attached, sorted
 }
 
-// sighting is one VolumeAttachment that exists.
-type sighting struct {
+// observation is one VolumeAttachment that exists.
+type observation struct {
 	driver   string
 	first    time.Time // when it was seen first
 	attached bool
@@ -34,7 +34,7 @@ type sighting struct {
 	timed    bool // was attached once
 }
 
-// row is what the tally knows of one driver at one moment. Rows are comparable.
+// row is what the counters know of one driver at one moment. Rows are comparable.
 type row struct {
 	Driver    string
 	Waiting   int // to be attached, and no call for it in flight
@@ -53,33 +53,33 @@ type took struct {
 	P50, P99 time.Duration
 }
 
-func newTally(drivers []string) *tally {
-	return &tally{
+func newCounters(drivers []string) *counters {
+	return &counters{
 		drivers: drivers,
 		want:    map[string]int{},
 		calls:   map[string]int{},
-		living:  map[types.UID]*sighting{},
+		living:  map[types.UID]*observation{},
 		failed:  map[string]int{},
 		took:    map[string][]time.Duration{},
 	}
 }
 
 // expect says how many volumes of each driver the Pods want attached.
-func (t *tally) expect(want map[string]int) {
+func (t *counters) expect(want map[string]int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.want = want
 }
 
 // inFlight says how many publishes a driver is busy with.
-func (t *tally) inFlight(driver string, publishes int) {
+func (t *counters) inFlight(driver string, publishes int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.calls[driver] = publishes
 }
 
 // observe takes a change that was seen at that time, as a watcher tells it.
-func (t *tally) observe(at time.Time, was, now *storagev1.VolumeAttachment) {
+func (t *counters) observe(at time.Time, was, now *storagev1.VolumeAttachment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if was != nil && (now == nil || now.UID != was.UID) {
@@ -91,7 +91,7 @@ func (t *tally) observe(at time.Time, was, now *storagev1.VolumeAttachment) {
 	s := t.living[now.UID]
 	if s == nil {
 		// One that is attached already when it is seen first tells no time.
-		s = &sighting{driver: now.Spec.Attacher, first: at, timed: now.Status.Attached}
+		s = &observation{driver: now.Spec.Attacher, first: at, timed: now.Status.Attached}
 		t.living[now.UID] = s
 	}
 	s.attached = now.Status.Attached
@@ -110,7 +110,7 @@ func (t *tally) observe(at time.Time, was, now *storagev1.VolumeAttachment) {
 }
 
 // rows is how things are now, a row for each driver in the given order.
-func (t *tally) rows() []row {
+func (t *counters) rows() []row {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	rows := make([]row, len(t.drivers))
@@ -134,7 +134,7 @@ func (t *tally) rows() []row {
 	return rows
 }
 
-func (r *row) add(s sighting) {
+func (r *row) add(s observation) {
 	switch {
 	case s.deleting:
 		r.Detaching++
@@ -147,7 +147,7 @@ func (r *row) add(s sighting) {
 }
 
 // times is how long it took for all drivers that are asked for, taken together.
-func (t *tally) times(of func(driver string) bool) took {
+func (t *counters) times(of func(driver string) bool) took {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []time.Duration

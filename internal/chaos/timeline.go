@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// journal is what has happened, in order, in memory and in a file.
-type journal struct {
+// timeline is what has happened, in order, in memory and in a file. A nil one keeps nothing.
+type timeline struct {
 	mu    sync.Mutex // guards all below
 	file  *os.File
 	out   *bufio.Writer
@@ -35,44 +35,53 @@ func (l line) String() string {
 	return fmt.Sprintf("%s %s: %s", l.at.Format("15:04:05.000"), cmp.Or(l.about, "all"), text)
 }
 
-// openJournal makes the file. The caller must close it.
-func openJournal(path string) (*journal, error) {
+// openTimeline makes the file. The caller must close it.
+func openTimeline(path string) (*timeline, error) {
 	file, err := os.Create(path)
 	if err != nil {
-		return nil, fmt.Errorf("make journal: %w", err)
+		return nil, fmt.Errorf("make timeline: %w", err)
 	}
-	return &journal{file: file, out: bufio.NewWriter(file)}, nil
+	return &timeline{file: file, out: bufio.NewWriter(file)}, nil
 }
 
-func (j *journal) close() error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if err := j.out.Flush(); err != nil {
-		return fmt.Errorf("write journal: %w", err)
+func (t *timeline) close() error {
+	if t == nil {
+		return nil
 	}
-	return j.file.Close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.out.Flush(); err != nil {
+		return fmt.Errorf("write timeline: %w", err)
+	}
+	return t.file.Close()
 }
 
 // add notes something about a volume, a driver, a hub, or everything.
-func (j *journal) add(about, format string, args ...any) {
+func (t *timeline) add(about, format string, args ...any) {
+	if t == nil {
+		return
+	}
 	l := line{at: time.Now(), about: about, text: fmt.Sprintf(format, args...)}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.lines = append(j.lines, l)
-	fmt.Fprintln(j.out, l) // an error comes up again when it is closed
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lines = append(t.lines, l)
+	fmt.Fprintln(t.out, l) // an error comes up again when it is closed
 }
 
 // last returns the last lines before a time about any of these, with more of them mixed in by time. What is said again and
 // again is there once.
-func (j *journal) last(n int, until time.Time, more []line, about ...string) []line {
-	j.mu.Lock()
+func (t *timeline) last(n int, until time.Time, more []line, about ...string) []line {
 	found := slices.Clone(more)
-	for _, l := range j.lines {
+	if t == nil {
+		return found
+	}
+	t.mu.Lock()
+	for _, l := range t.lines {
 		if l.about == "" || slices.Contains(about, l.about) {
 			found = append(found, l)
 		}
 	}
-	j.mu.Unlock()
+	t.mu.Unlock()
 	slices.SortStableFunc(found, func(x, y line) int { return x.at.Compare(y.at) })
 	var told []line
 	said := map[string]int{} // where it was said last, without numbers

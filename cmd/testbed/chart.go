@@ -1,11 +1,10 @@
-package soak
+package main
 
 import (
 	"bytes"
 	"fmt"
 	"image/color"
 	"io"
-	"time"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -13,7 +12,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/soak"
 )
 
 const (
@@ -27,12 +26,12 @@ var (
 	inkGrown = color.RGBA{R: 0xc0, G: 0x20, B: 0x20, A: 0xff}
 )
 
-// WriteSVG draws each quantity over time, with the line of its trend after the warm-up.
-func (r *Report) WriteSVG(out io.Writer) error {
-	rows := (len(r.Findings) + chartColumns - 1) / chartColumns
+// drawChart draws each quantity over time as SVG, with the line of its trend after the warm-up.
+func drawChart(out io.Writer, findings []soak.Finding) error {
+	rows := (len(findings) + chartColumns - 1) / chartColumns
 	charts := make([][]*plot.Plot, rows)
-	for i, f := range r.Findings {
-		chart, err := f.chart(r.Samples)
+	for i, f := range findings {
+		chart, err := chartOf(f)
 		if err != nil {
 			return fmt.Errorf("draw %s: %w", f.Name, err)
 		}
@@ -59,20 +58,19 @@ func (r *Report) WriteSVG(out io.Writer) error {
 	return err
 }
 
-// chart draws one quantity.
-func (f Finding) chart(samples []Sample) (*plot.Plot, error) {
-	points := f.points(samples)
+// chartOf draws one quantity.
+func chartOf(f soak.Finding) (*plot.Plot, error) {
 	chart := plot.New()
 	chart.BackgroundColor = color.White
-	chart.Title.Text = f.title()
+	chart.Title.Text = f.Title()
 	chart.X.Label.Text = "minutes"
 	chart.Y.Min = 0
-	values, err := plotter.NewLine(xys(points))
+	values, err := plotter.NewLine(xys(f.Points))
 	if err != nil {
 		return nil, err
 	}
 	values.Color = inkValue
-	trend, err := plotter.NewLine(f.trendLine(warm(points)))
+	trend, err := plotter.NewLine(xys(f.Line[:]))
 	if err != nil {
 		return nil, err
 	}
@@ -87,18 +85,7 @@ func (f Finding) chart(samples []Sample) (*plot.Plot, error) {
 	return chart, nil
 }
 
-// trendLine goes through the middle of the points.
-func (f Finding) trendLine(points []Point) plotter.XYs {
-	begin, end := points[0].At, points[len(points)-1].At
-	rest := make([]float64, len(points))
-	for i, p := range points {
-		rest[i] = p.Value - f.Slope*p.At.Seconds()
-	}
-	at := func(t time.Duration) float64 { return statistics.Median(rest) + f.Slope*t.Seconds() }
-	return xys([]Point{{begin, at(begin)}, {end, at(end)}})
-}
-
-func xys(points []Point) plotter.XYs {
+func xys(points []soak.Point) plotter.XYs {
 	xys := make(plotter.XYs, len(points))
 	for i, p := range points {
 		xys[i] = plotter.XY{X: p.At.Minutes(), Y: p.Value}

@@ -14,15 +14,15 @@ import (
 )
 
 // reopen is what a process does that starts after another one was killed: the
-// earlier Journal is not closed.
+// earlier StateFile is not closed.
 func reopen(t *testing.T, path string) *Backend {
 	t.Helper()
-	j, err := OpenJournal(path)
+	j, err := OpenStateFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = j.Close() })
-	return newBackend(t, Options{Journal: j})
+	return newBackend(t, Options{StateFile: j})
 }
 
 func TestStateSurvivesTheEndOfTheProcess(t *testing.T) {
@@ -90,7 +90,7 @@ func TestABrokenStateFileIsAnErrorThatSaysWhere(t *testing.T) {
 		if err := os.WriteFile(path, []byte(`{"op":"create","volume":"v"}`+"\n"+line+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := OpenJournal(path); err == nil || !strings.Contains(err.Error(), path+":2: ") {
+		if _, err := OpenStateFile(path); err == nil || !strings.Contains(err.Error(), path+":2: ") {
 			t.Errorf("line %s: got %v", line, err)
 		}
 	}
@@ -136,11 +136,11 @@ func TestTheStateFileDoesNotGrowWithTheCalls(t *testing.T) {
 }
 
 func TestACallThatCannotBeMadeDurableFails(t *testing.T) {
-	j, err := OpenJournal(filepath.Join(t.TempDir(), "state"))
+	j, err := OpenStateFile(filepath.Join(t.TempDir(), "state"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBackend(t, Options{Journal: j})
+	b := newBackend(t, Options{StateFile: j})
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}

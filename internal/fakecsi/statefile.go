@@ -18,7 +18,7 @@ const (
 	opDetach = "detach"
 )
 
-// Record is one change of the storage, one line of a Journal.
+// Record is one change of the storage, one line of a StateFile.
 type Record struct {
 	Op         string      `json:"op"`
 	Volume     string      `json:"volume"`
@@ -28,7 +28,7 @@ type Record struct {
 	Capacity   int64       `json:"capacity,omitempty"`
 }
 
-// Journal keeps the storage of a Backend in a file, so that it survives the end
+// StateFile keeps the storage of a Backend in a file, so that it survives the end
 // of the process at any moment, SIGKILL included: a change is in the file before
 // the call that made it is answered. It is not synced to the disk, so it does
 // not survive the end of the machine.
@@ -36,7 +36,7 @@ type Record struct {
 // The file holds one JSON record per line and is only appended to. It is
 // rewritten as the shortest list when it is opened and when it has grown to a
 // multiple of what is live.
-type Journal struct {
+type StateFile struct {
 	path string
 
 	pendingMu sync.Mutex
@@ -53,12 +53,12 @@ type Journal struct {
 	err    error    // the first failed write: from then on nothing is durable
 }
 
-// OpenJournal reads the file at path, which need not exist, and makes it ready
+// OpenStateFile reads the file at path, which need not exist, and makes it ready
 // to be appended to. A last line that was cut off by the end of the writing
 // process is dropped; any other line that makes no sense is an error. One
-// Journal is for one Backend; the caller closes it when that is no longer used.
-func OpenJournal(path string) (*Journal, error) {
-	j := &Journal{path: path, state: newStorage()}
+// StateFile is for one Backend; the caller closes it when that is no longer used.
+func OpenStateFile(path string) (*StateFile, error) {
+	j := &StateFile{path: path, state: newStorage()}
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read state: %w", err)
@@ -85,7 +85,7 @@ func OpenJournal(path string) (*Journal, error) {
 }
 
 // Close closes the file. Changes after it fail.
-func (j *Journal) Close() error {
+func (j *StateFile) Close() error {
 	j.fileMu.Lock()
 	defer j.fileMu.Unlock()
 	if j.err == nil {
@@ -95,7 +95,7 @@ func (j *Journal) Close() error {
 }
 
 // restore is a copy of what the file says, to start a Backend with.
-func (j *Journal) restore() *storage {
+func (j *StateFile) restore() *storage {
 	j.fileMu.Lock()
 	defer j.fileMu.Unlock()
 	s := newStorage()
@@ -106,7 +106,7 @@ func (j *Journal) restore() *storage {
 }
 
 // add notes changes in their order. It does not write: flush does.
-func (j *Journal) add(rs []Record) {
+func (j *StateFile) add(rs []Record) {
 	j.pendingMu.Lock()
 	defer j.pendingMu.Unlock()
 	j.pending = append(j.pending, rs...)
@@ -114,7 +114,7 @@ func (j *Journal) add(rs []Record) {
 
 // flush returns when every change noted before the call is in the file,
 // whichever caller wrote it.
-func (j *Journal) flush() error {
+func (j *StateFile) flush() error {
 	j.fileMu.Lock()
 	defer j.fileMu.Unlock()
 	j.pendingMu.Lock()
@@ -131,7 +131,7 @@ func (j *Journal) flush() error {
 	return j.err
 }
 
-func (j *Journal) append(batch []Record) error {
+func (j *StateFile) append(batch []Record) error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	for _, r := range batch {
@@ -151,7 +151,7 @@ func (j *Journal) append(batch []Record) error {
 
 // rewrite replaces the file by the shortest one with the same meaning. Either
 // the old or the new file is there at any moment.
-func (j *Journal) rewrite() error {
+func (j *StateFile) rewrite() error {
 	tmp, err := os.OpenFile(j.path+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("write state: %w", err)

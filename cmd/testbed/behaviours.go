@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+// behaviour says how one driver of a scene behaves.
+type behaviour struct {
+	short    string        // names its socket and its volumes
+	does     string        // for people
+	latency  time.Duration // of each publish and unpublish
+	failures int           // of the first publishes, and unpublishes, of each volume
+	hangs    bool          // publishes wait until they are released
+	timeout  time.Duration // in drivers.yaml; 0: that of the defaults
+}
+
+// behaviours are the drivers of every scene.
+var behaviours = []behaviour{
+	{short: "fast", does: "answers at once"},
+	{short: "slow", does: "takes 2s for each call", latency: 2 * time.Second},
+	{short: "flaky", does: "answers Unavailable twice for each volume, then works", failures: 2},
+	// Its calls must not be cut off: then they would be made again.
+	{short: "hanging", does: "answers no publish until it is let go", hangs: true, timeout: time.Hour},
+}
+
+// driver is the CSI name.
+func (b behaviour) driver() string { return b.short + ".demo.csi.example.com" }
+
+// knobs make a driver with these volumes behave so.
+func (b behaviour) knobs(volumes []string) fakecsi.Knobs {
+	k := fakecsi.AttachLatency(fakecsi.Latency{Base: b.latency})
+	for _, m := range attachMethods {
+		if b.failures == 0 {
+			continue
+		}
+		for _, v := range volumes {
+			k.Fail = append(k.Fail, fakecsi.Fault{Method: m, Volume: v, Code: codes.Unavailable, Count: b.failures})
+		}
+	}
+	if b.hangs {
+		k.Hang = []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}
+	}
+	return k
+}
+
+// configDefaults are the defaults in drivers.yaml.
+const configDefaults = "{timeout: 1m, retry: {initial: 500ms, max: 5s}}"
+
+// settings are those of one driver of a scene in drivers.yaml.
+func settings(d *testbed.Driver) string {
+	for _, r := range behaviours {
+		if r.driver() == d.Name && r.timeout > 0 {
+			return fmt.Sprintf("timeout: %v", r.timeout)
+		}
+	}
+	return ""
+}
