@@ -41,7 +41,6 @@ type leader struct {
 	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first asked for in this term
 
 	workers sync.WaitGroup
-	fail    context.CancelCauseFunc // ends this run, with what went wrong
 }
 
 func (m *manager) newLeader(term *lease.Term) *leader {
@@ -69,7 +68,6 @@ func (l *leader) run(ctx context.Context) error {
 	// Calls outlive the intake: one that is cut off leaves its volume in doubt.
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	l.fail = fail
 
 	var watcher, loops sync.WaitGroup
 	defer watcher.Wait()
@@ -94,7 +92,7 @@ func (l *leader) run(ctx context.Context) error {
 	// Also while the driver cannot be called: what vanishes then is known to nobody else.
 	l.hub.routes.open(l)
 	contain(fail, l.connectionChanged)
-	contain(fail, func() { l.attend(intake) })
+	contain(fail, func() { l.attend(intake, fail) })
 	defer l.counters.setStuck(nil)
 	l.shut()
 	l.hub.routes.close(l)
@@ -121,12 +119,12 @@ var (
 // before it is looked at again.
 const busyPause = time.Second
 
-// attend follows the settings until ctx ends, and ends the work if the driver cannot be called from here:
-// the other replicas know that, and the lease goes to one that can call it. A csi-attacher that
-// stands by announces nothing: so the lease is also let go, once, while nothing is in flight. If nobody
-// takes it, the term that follows goes on whatever becomes of the driver: a driver that comes back
-// is called at once, and one that comes and goes does not pass the lease around.
-func (l *leader) attend(ctx context.Context) {
+// attend follows the settings until ctx ends. If the driver cannot be called from here, the other replicas
+// know that, and the lease goes to a replica that can call it. A csi-attacher that stands by does not announce
+// whether it can: so attend lets the lease go, once, while nothing is in flight. If nobody takes it, the
+// next term goes on whatever becomes of the driver: a driver that comes back is called at once, and a
+// driver that comes and goes does not pass the lease around.
+func (l *leader) attend(ctx context.Context, fail context.CancelCauseFunc) {
 	if callable, _ := l.get().isCallable(l.hub.options.LeaseDuration, time.Now()); !callable {
 		l.update(func(s *driverState) { s.leaseOffered = true }) // nobody has taken it, although it was free for its duration
 	}
@@ -143,7 +141,7 @@ func (l *leader) attend(ctx context.Context) {
 		if !l.leave() {
 			return busyPause, false
 		}
-		l.fail(errLetGo)
+		fail(errLetGo)
 		return 0, true
 	})
 	<-ctx.Done()
@@ -222,18 +220,6 @@ func contain(fail func(error), f func()) {
 		}
 	}()
 	f()
-}
-
-// decider returns what decisions depend on now. Capabilities are those of the last
-// session: they say what the driver was when there is none.
-func (l *leader) decider() attach.Driver {
-	s := l.get()
-	return attach.Driver{
-		Name:          l.name,
-		DefaultFSType: s.spec.DefaultFSType,
-		NoAttach:      !l.cluster.AttachRequired(l.name),
-		Capabilities:  s.capabilities(),
-	}
 }
 
 // wanted returns what a VolumeAttachment asks for in its newest known state, Idle if it is gone, and

@@ -77,6 +77,17 @@ func (m *manager) settings() registry.Settings { return m.get().spec.Settings }
 // session returns the latest session, which may have ended; nil if there was none yet.
 func (m *manager) session() *liveSession { return m.get().session }
 
+// decider returns what decisions depend on now.
+func (m *manager) decider() attach.Driver {
+	s := m.get()
+	return attach.Driver{
+		Name:          m.name,
+		DefaultFSType: s.spec.DefaultFSType,
+		NoAttach:      !m.cluster.AttachRequired(m.name),
+		Capabilities:  s.capabilities(),
+	}
+}
+
 // update has edit change what is known. It must not block.
 func (m *manager) update(edit func(*driverState)) {
 	m.mu.Lock()

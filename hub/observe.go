@@ -143,12 +143,10 @@ func (o *observer) lookAgain() {
 // compare judges what has become of one VolumeAttachment. An error says that it cannot
 // be judged now.
 func (o *observer) compare(ctx context.Context, name string) error {
-	session := o.manager.session()
-	if session == nil {
+	if o.manager.session() == nil {
 		return nil // what the driver can do is not known: it is looked at again then
 	}
-	decider := attach.Driver{Name: o.name, DefaultFSType: o.manager.settings().DefaultFSType,
-		NoAttach: !o.cluster.AttachRequired(o.name), Capabilities: session.Info().Capabilities}
+	decider := o.manager.decider()
 	va := o.cluster.Attachment(name)
 	before := o.entry(name)
 	if before != nil && (va == nil || va.UID != before.facts.VolumeAttachment.UID) {
