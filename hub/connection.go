@@ -56,22 +56,18 @@ func (c *connection) run(ctx context.Context, fail func(error)) {
 	}
 }
 
-// whileReachedAs returns a context that ends with ctx, or when the driver is to be reached in another way
-// than spec says.
-func (c *connection) whileReachedAs(ctx context.Context, spec registry.Driver) (context.Context, context.CancelFunc) {
-	return c.manager.while(ctx, func(s driverState) bool { return s.isReachedAs(spec) })
-}
-
 // dial connects once, and gives up when the driver is to be reached in another way.
 func (c *connection) dial(ctx context.Context, spec registry.Driver) (Session, error) {
-	ctx, giveUp := c.whileReachedAs(ctx, spec)
+	ctx, giveUp := c.manager.while(ctx, func(s driverState) bool { return s.isReachedAs(spec) })
 	defer giveUp()
 	return c.connect(ctx, spec)
 }
 
 // rest waits, less when the driver is to be reached in another way.
 func (c *connection) rest(ctx context.Context, spec registry.Driver, d time.Duration) {
-	ctx, stop := c.whileReachedAs(ctx, spec)
-	defer stop()
-	sleep(ctx, d)
+	end := time.Now().Add(d)
+	c.manager.await(ctx, func(s driverState) (time.Duration, bool) {
+		left := time.Until(end)
+		return left, left <= 0 || !s.isReachedAs(spec)
+	})
 }

@@ -32,7 +32,7 @@ func TestRoundsAreCountedFromTheEndOfTheLastOneAndFollowTheSettings(t *testing.T
 		var looks []time.Duration
 		began := time.Now()
 		var loops sync.WaitGroup
-		loops.Go(func() { d.attend(ctx) })
+		loops.Go(func() { d.attend(ctx, func(err error) { t.Error(err) }) })
 		loops.Go(func() {
 			pause := func(s registry.Settings) time.Duration { return s.StuckAfter }
 			d.every(ctx, pause, func(ctx context.Context) {

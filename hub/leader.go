@@ -40,7 +40,6 @@ type leader struct {
 	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first asked for in this term
 
 	workers sync.WaitGroup
-	fail    context.CancelCauseFunc // ends this run, with what went wrong
 }
 
 func (m *manager) newLeader(term *lease.Term) *leader {
@@ -68,7 +67,6 @@ func (l *leader) run(ctx context.Context) error {
 	// Calls outlive the intake: one that is cut off leaves its volume in doubt.
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	l.fail = fail
 
 	var watcher, loops sync.WaitGroup
 	defer watcher.Wait()
@@ -93,7 +91,7 @@ func (l *leader) run(ctx context.Context) error {
 	// Also while the driver cannot be called: what vanishes then is known to nobody else.
 	l.hub.routes.open(l)
 	contain(fail, l.connectionChanged)
-	contain(fail, func() { l.attend(intake) })
+	contain(fail, func() { l.attend(intake, fail) })
 	defer l.counters.setStuck(nil)
 	l.shut()
 	l.hub.routes.close(l)
@@ -120,12 +118,12 @@ var (
 // before it is looked at again.
 const busyPause = time.Second
 
-// attend follows the settings until ctx ends, and ends the work if the driver cannot be called from here:
-// the other replicas know that, and the lease goes to one that can call it. A csi-attacher that
-// stands by announces nothing: so the lease is also let go, once, while nothing is in flight. If nobody
-// takes it, the term that follows goes on whatever becomes of the driver: a driver that comes back
-// is called at once, and one that comes and goes does not pass the lease around.
-func (l *leader) attend(ctx context.Context) {
+// attend follows the settings until ctx ends. If the driver cannot be called from here, the other replicas
+// know that, and the lease goes to a replica that can call it. A csi-attacher that stands by does not announce
+// whether it can: so attend lets the lease go, once, while nothing is in flight. If nobody takes it, the
+// next term goes on whatever becomes of the driver: a driver that comes back is called at once, and a
+// driver that comes and goes does not pass the lease around.
+func (l *leader) attend(ctx context.Context, fail context.CancelCauseFunc) {
 	if callable, _ := l.get().isCallable(l.hub.options.LeaseDuration, time.Now()); !callable {
 		l.update(func(s *driverState) { s.leaseOffered = true }) // nobody has taken it, although it was free for its duration
 	}
@@ -142,7 +140,7 @@ func (l *leader) attend(ctx context.Context) {
 		if !l.leave() {
 			return busyPause, false
 		}
-		l.fail(errLetGo)
+		fail(errLetGo)
 		return 0, true
 	})
 	<-ctx.Done()

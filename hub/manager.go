@@ -77,6 +77,17 @@ func (m *manager) settings() registry.Settings { return m.get().spec.Settings }
 // session returns the latest session, which may have ended; nil if there was none yet.
 func (m *manager) session() *liveSession { return m.get().session }
 
+// decider returns what decisions depend on now. Without a session, capabilities are those of the last one.
+func (m *manager) decider() attach.Driver {
+	s := m.get()
+	return attach.Driver{
+		Name:          m.name,
+		DefaultFSType: s.spec.DefaultFSType,
+		NoAttach:      !m.cluster.AttachRequired(m.name),
+		Capabilities:  s.capabilities(),
+	}
+}
+
 // update has edit change what is known. It must not block.
 func (m *manager) update(edit func(*driverState)) {
 	m.mu.Lock()
@@ -123,18 +134,6 @@ func (m *manager) setUp(up bool, edit func(*driverState)) {
 		s.leader.connectionChanged()
 	case s.observer != nil:
 		s.observer.LookAtAll() // what the driver can do may have changed
-	}
-}
-
-// decider returns what decisions depend on now. Capabilities are those of the last
-// session: they say what the driver was when there is none.
-func (m *manager) decider() attach.Driver {
-	s := m.get()
-	return attach.Driver{
-		Name:          m.name,
-		DefaultFSType: s.spec.DefaultFSType,
-		NoAttach:      !m.cluster.AttachRequired(m.name),
-		Capabilities:  s.capabilities(),
 	}
 }
 

@@ -131,3 +131,21 @@ func TestStateNamesWhatKeepsADriverFromBeingServed(t *testing.T) {
 		check(Lost, "the connection has ended", 7)
 	})
 }
+
+// A session that takes no calls yet, or not any more, must not be called: the lanes follow at once.
+func TestLeaderHasActedOnAChangeOfTheConnectionWhenThatReturns(t *testing.T) {
+	for name, drains := range map[string]bool{"while it works": false, "while it drains": true} {
+		t.Run(name, func(t *testing.T) {
+			d := routed(t)
+			d.connectTo(&unpublishing{})
+			d.update(func(s *driverState) { s.leader = d })
+			if drains {
+				d.shut()
+			}
+			d.setUp(true, func(*driverState) {})
+			if d.opened == drains {
+				t.Errorf("lanes opened: %v", d.opened)
+			}
+		})
+	}
+}
