@@ -57,6 +57,17 @@ func (m *passModel) check() {
 	}
 }
 
+func (m *passModel) hasFinalizer() bool {
+	return attach.HasFinalizer(m.va.Finalizers, attach.Finalizer(passDriver))
+}
+
+// isSeenTo reports whether the claim need not see to a target: it is not published there, is unowned,
+// or nobody can know of it.
+func (m *passModel) isSeenTo(at attach.Target) bool {
+	is := m.truth[at]
+	return !is.May || is.Left || is.Lost || m.owners[at] == volume.Owned
+}
+
 // checkBelief checks that what the storage system may have published is known, and what it has not.
 func (m *passModel) checkBelief() {
 	believed := m.table.Believed(m.claim)
