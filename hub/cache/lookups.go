@@ -57,7 +57,7 @@ func (c *Cluster) CountByDriver() map[string]int {
 }
 
 // AttachmentsVersion returns the resourceVersion up to which the cache has all VolumeAttachments.
-// ReadAttachmentsVersion returns that of the API server.
+// ReadAttachmentsVersion returns the resourceVersion that the API server has.
 func (c *Cluster) AttachmentsVersion() string { return c.attachments.LastSyncResourceVersion() }
 
 // cached returns an object from its cache, the zero T if it is not there.

@@ -83,7 +83,7 @@ func TestCallThatMustBeTheOnlyOneWaitsForAllAndIsNotOvertaken(t *testing.T) {
 	})
 }
 
-func TestTurnGoesToADetachOfTheSameNodeFirst(t *testing.T) {
+func TestDetachGoesBeforeAttachesOfTheSameNodeThatWait(t *testing.T) {
 	inBubble(t, 20, func(t *testing.T, w *workshop) {
 		w.table.SetLimits(20, 0, true)
 		w.add("first", volume.AttachLane, call{volume: "v", node: "node", takes: time.Second})

@@ -150,7 +150,7 @@ func TestObjectThatIsReadAsGoneIsSeenToOnce(t *testing.T) {
 	}
 }
 
-func TestVolumeThatWasDetachedAndLetGoIsNotTakenForAttached(t *testing.T) {
+func TestVolumeThatWasDetachedAndReleasedIsNotTakenForAttached(t *testing.T) {
 	for name, released := range map[string]bool{"let go here": true, "not let go": false} {
 		t.Run(name, func(t *testing.T) {
 			table := openTable(10, 0, true)
@@ -183,9 +183,9 @@ func TestVolumeThatWasDetachedAndLetGoIsNotTakenForAttached(t *testing.T) {
 	}
 }
 
-// Nothing but the last state of the object told of the volume: the worker had not come to look at it,
-// or had not been able to.
-func TestWhatTheLastStateTellsIsNotLostOnARecordThatKnowsNothing(t *testing.T) {
+// Only the last state of the object said where the volume was: no worker had looked at it yet, or had been
+// able to.
+func TestLastStateCountsWhereTheClaimKnowsNothing(t *testing.T) {
 	va, other, last := attachment("va", "1"), attachment("va", "2"), recorded("a")
 	for name, c := range map[string]struct {
 		before func(table *volume.Table)

@@ -10,7 +10,7 @@ import (
 )
 
 // Somebody else works for the driver, and may die before it sees what has vanished.
-func TestStandbyRemembersWhatAVanishedAttachmentMayHaveLeftAttached(t *testing.T) {
+func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *testing.T) {
 	table := volume.NewTable("f")
 	table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0", Node: "node"}, recorded("a"), time.Now())
 	if table.OwesDetach() {
@@ -57,7 +57,7 @@ func TestStandbyForgetsWhatAnotherMustHaveSeenToByNow(t *testing.T) {
 	}
 }
 
-// What vanished at first counts: it is that which nobody has seen to for so long.
+// The first deletion counts: its volume has waited for the longest.
 func TestWhatVanishesOnceMoreAtATargetIsObservedOnce(t *testing.T) {
 	table, began := volume.NewTable("f"), time.Now()
 	table.ObserveDeletion(volume.Identity{Name: "first", UID: "1"}, recorded("a"), began)

@@ -24,7 +24,7 @@ type model struct {
 	open             bool
 
 	asked   map[volume.Key]bool      // asked for, and not begun since
-	places  map[volume.Key]lastPlace // of all entries, as last told
+	places  map[volume.Key]lastPlace // of all entries, as last added or reserved
 	running map[volume.Key]*run
 	pending map[volume.Key]bool // delayed, and attaches elsewhere wait
 	backing map[volume.Key]bool // delayed by a backoff
@@ -267,7 +267,7 @@ func (m *model) end(key volume.Key) {
 
 // Whatever comes in whatever order: calls that do not go along never run at the same time, detaches go
 // first, nodes and workers are not overloaded, and all run in the end.
-func TestTurnsOnVolumesKeepTheirPromiseWhateverComes(t *testing.T) {
+func TestTableKeepsItsRulesWhateverComes(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
 			defer func() {

@@ -19,7 +19,7 @@ func (m *passModel) check() {
 			m.fail("%s at %q: %s", effectName(m.effect.Kind), at.NodeID, what)
 		}
 	}
-	elsewhere := func() bool { // all that it may be published at besides is seen to
+	elsewhere := func() bool { // no other target needs a detach that nobody would make
 		for other := range m.truth {
 			if other != at && !m.isSeenTo(other) {
 				return false
@@ -115,7 +115,7 @@ func effectName(k volume.EffectKind) string {
 	return []string{"Finished", "FindOwners", "ReadSecret", "Guard", "Publish", "MarkAttached", "Unpublish", "Disown", "Release", "MarkDetached", "LookAgain"}[k]
 }
 
-// key tells states apart.
+// key is the same for equal states only.
 func (m *passModel) key() string {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%v %+v %v %v %+v %+v", m.nodeID, m.decider.NoAttach, m.secretRead, m.released, m.effect, m.pass)

@@ -102,7 +102,7 @@ func (m *passModel) delete() {
 	m.log("deleted")
 	m.va.DeletionTimestamp = &metav1.Time{}
 	if len(m.va.Finalizers) == 0 {
-		m.va.DeletionTimestamp = nil // the last state that is told has none
+		m.va.DeletionTimestamp = nil // the last state that the watch reports has none
 		m.vanish()
 	}
 }

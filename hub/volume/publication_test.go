@@ -254,7 +254,7 @@ func TestClaimSharesItsVolumeOnlyIfItWasNotPublishedForASingleNode(t *testing.T)
 				if table.take(t) == nil {
 					t.Fatal("the first does not start")
 				}
-				// As the caches tell, and as its worker finds.
+				// As the caches have it, and as its worker finds it.
 				table.Add(volume.ClaimKey("va"), volume.AttachLane, place("id-1"))
 				if got := table.take(t) != nil; got != c.want {
 					t.Errorf("starts beside the other: %v, want %v", got, c.want)
@@ -271,8 +271,8 @@ func TestClaimSharesItsVolumeOnlyIfItWasNotPublishedForASingleNode(t *testing.T)
 	}
 }
 
-// What another VolumeAttachment has left there is no reason to forget what the objects record.
-func TestClaimIsRestoredExceptWhereItHasItselfLeftTheVolume(t *testing.T) {
+// An unowned publication of another VolumeAttachment is no reason to forget what the objects record.
+func TestClaimIsRestoredExceptWhereItHasDisownedItsPublication(t *testing.T) {
 	for name, c := range map[string]struct {
 		left string // by whom
 		want bool

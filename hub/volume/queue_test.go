@@ -22,7 +22,7 @@ func TestThereIsOneEntryPerKey(t *testing.T) {
 	}
 }
 
-func TestAddCutsTheDelayOfAnItemAndMovesItsLane(t *testing.T) {
+func TestAddEndsTheDelayOfAnEntryAndChangesItsLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := openTable(10, 0, true)
 		e := taken(t, table, "va", volume.AttachLane, only("v", "n"))

@@ -47,7 +47,7 @@ func TestCallThatHasNotBegunMakesWayForADetachThatComes(t *testing.T) {
 	take(t, table, attach.Key)
 }
 
-func TestWorkerMayAskForItsPlaceAsOftenAsItLikes(t *testing.T) {
+func TestWorkerMayReserveTheSamePlaceRepeatedly(t *testing.T) {
 	table := openTable(10, 0, true)
 	attach := taken(t, table, "attach", volume.AttachLane, only("v", "b"))
 	table.Add(volume.ClaimKey("next"), volume.AttachLane, only("v", "c"))
@@ -92,7 +92,7 @@ func TestEntryThatMovesToAnotherVolumeLetsThoseGoThatWaitedForIt(t *testing.T) {
 	}
 }
 
-func TestOthersGoOnWhenTheOneThatTheyLetGoFirstWaitsNoMore(t *testing.T) {
+func TestOthersGoOnWhenTheEntryBeforeThemWaitsNoMore(t *testing.T) {
 	table := openTable(100, 0, true)
 	taken(t, table, "on a", volume.AttachLane, shared("v", "a"))
 	table.Add(volume.ClaimKey("only"), volume.AttachLane, only("v", "x"))
@@ -139,7 +139,7 @@ func TestThoseThatHaveNotBegunWaitWhenCallsMayNoLongerRunSideBySide(t *testing.T
 	}
 }
 
-func TestItemThatNeedsAnotherTurnThanItHasLetsOthersGo(t *testing.T) {
+func TestEntryThatNoLongerNeedsTheVolumeForItselfLetsOthersGo(t *testing.T) {
 	table := openTable(100, 0, true)
 	it := taken(t, table, "it", volume.AttachLane, only("v", "a"))
 	table.Add(volume.ClaimKey("other"), volume.AttachLane, shared("v", "b"))
