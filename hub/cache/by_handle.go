@@ -6,13 +6,12 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// AttachmentsOfHandle returns the VolumeAttachments of a CSI driver that are about a volume handle:
-// those that note the handle, and those that note none and whose PersistentVolume, or its last
-// state, or inline specification has the handle. With "" it returns those whose handle is not
-// known.
+// AttachmentsOfHandle returns the VolumeAttachments of a CSI driver that are about a volume handle. That is
+// the handle that is noted; without a note it is the handle of the PersistentVolume, of its last state or
+// of the inline specification. With "" it returns the VolumeAttachments whose handle is not known.
 //
 // It decodes nothing, and takes time in proportion to the VolumeAttachments of the driver: an index
-// would take 300 bytes for each, and only publications that nobody owns are looked up.
+// would take 300 bytes for each, and only unowned publications are looked up.
 func (c *Cluster) AttachmentsOfHandle(driver, handle string) []*storagev1.VolumeAttachment {
 	var found []*storagev1.VolumeAttachment
 	for _, va := range c.AttachmentsOfDriver(driver) {

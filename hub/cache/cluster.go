@@ -30,7 +30,7 @@ type Cluster struct {
 	drivers     toolscache.SharedIndexInformer // *storagev1.CSIDriver
 	running     sync.WaitGroup                 // the informers
 
-	handlersSynced   []toolscache.InformerSynced // whether a handler has had every object of the first listing
+	handlersSynced   []toolscache.InformerSynced // one for each handler: it has had every object of the first listing
 	driversForbidden atomic.Bool                 // the hub may not read CSIDriver objects
 
 	mu      sync.Mutex

@@ -7,10 +7,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// A PersistentVolume can be deleted while a VolumeAttachment still names it, if somebody removes
-// its finalizers. A VolumeAttachment that csi-attacher has attached has no note of the volume
-// handle: then only the last state of the PersistentVolume says what to detach (external-attacher
-// issue 235).
+// A PersistentVolume can be deleted while a VolumeAttachment still names it, if somebody removes its
+// finalizers. csi-attacher notes no volume handle in the VolumeAttachment: then only the last state of the
+// PersistentVolume has the handle of the volume to detach (external-attacher issue 235).
 
 // KeepDeleted keeps the last state of a PersistentVolume that is gone, if a VolumeAttachment names
 // it.
@@ -34,10 +33,7 @@ func (c *Cluster) DropDeleted(name string) {
 // DeletedVolume returns the last state of a PersistentVolume that is gone, nil if none is kept. The
 // object is the caller's own.
 func (c *Cluster) DeletedVolume(name string) *corev1.PersistentVolume {
-	if v := c.storedDeleted(name); v != nil {
-		return v.PersistentVolume()
-	}
-	return nil
+	return c.storedDeleted(name).PersistentVolume()
 }
 
 func (c *Cluster) storedDeleted(name string) *StoredVolume {
@@ -49,11 +45,7 @@ func (c *Cluster) storedDeleted(name string) *StoredVolume {
 // CachedOrDeleted returns the PersistentVolume of a VolumeAttachment from the cache, or else its
 // last state, nil if neither is known.
 func (c *Cluster) CachedOrDeleted(va *storagev1.VolumeAttachment) *corev1.PersistentVolume {
-	name := attach.VolumeName(va)
-	if pv := c.Volume(name); pv != nil {
-		return pv
-	}
-	return c.DeletedVolume(name)
+	return c.StoredOrDeleted(attach.VolumeName(va)).PersistentVolume()
 }
 
 // CachedOrDeleted returns the newest known state of the PersistentVolume of a VolumeAttachment, or

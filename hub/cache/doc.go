@@ -10,8 +10,8 @@
 // until the watch reports it, so that no worker acts on a state older than its own last write.
 //
 // The last state of a PersistentVolume that is gone is kept while a VolumeAttachment names it
-// (KeepDeleted): it may be all that says which volume to detach.
+// (KeepDeleted): only it may have the handle of the volume to detach.
 //
-// The package writes nothing, decides nothing and knows no driver: what a VolumeAttachment needs is
-// for hub/attach to say, and who gets an event for package hub.
+// ReadFacts collects what hub/attach decides by. The package itself writes nothing, decides nothing and
+// knows no driver: package hub hands events to drivers.
 package cache

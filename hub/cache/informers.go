@@ -15,7 +15,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// Indexes of VolumeAttachments, by what each is looked up.
+// Indexes of VolumeAttachments, by the value that is looked up.
 const (
 	byDriver = "driver" // spec.attacher
 	byVolume = "persistentVolume"
@@ -23,11 +23,10 @@ const (
 	byNodeID = "nodeID" // the noted one
 )
 
-// byReleasable is the index of PersistentVolumes by the finalizers that they may have to lose.
+// byReleasable is the index of PersistentVolumes by the finalizers that may have to be removed.
 const byReleasable = "releasable"
 
-// newInformer returns the cache of all objects of a resource, in the form that toCache gives
-// them. It does not resync: that would repeat every event for every driver, and after a broken
+// newInformer returns the cache of all objects of a resource, each as toCache returns it. It does not resync: that would repeat every event for every driver, and after a broken
 // watch the informer lists all objects anyway.
 func newInformer(client toolscache.Getter, resource string, example runtime.Object) toolscache.SharedIndexInformer {
 	all := toolscache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
@@ -74,8 +73,8 @@ func attachmentIndex(value func(*storagev1.VolumeAttachment) string) toolscache.
 	}
 }
 
-// releasableIndex indexes the PersistentVolumes that may have to lose the finalizers of attachers.
-// Nearly all have to keep them, and are not in it.
+// releasableIndex indexes the PersistentVolumes of which finalizers of attachers may have to be removed.
+// Nearly all PersistentVolumes keep theirs, and are not in it.
 func releasableIndex(obj any) ([]string, error) {
 	v, ok := obj.(*StoredVolume)
 	if !ok {

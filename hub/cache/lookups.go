@@ -3,6 +3,7 @@ package cache
 import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // AttachmentsOfDriver returns the VolumeAttachments of a CSI driver.
@@ -26,10 +27,7 @@ func (c *Cluster) AttachmentsAtNodeID(nodeID string) []*storagev1.VolumeAttachme
 }
 
 func (c *Cluster) attachmentsBy(index, value string) []*storagev1.VolumeAttachment {
-	objs, err := c.attachments.GetIndexer().ByIndex(index, value)
-	if err != nil {
-		return nil // there is no such index: New has made them all
-	}
+	objs, _ := c.attachments.GetIndexer().ByIndex(index, value) // fails only for an unknown index
 	return asAttachments(objs)
 }
 
@@ -59,15 +57,19 @@ func (c *Cluster) CountByDriver() map[string]int {
 }
 
 // AttachmentsVersion returns the resourceVersion up to which the cache has all VolumeAttachments.
-// ReadAttachmentsVersion returns that of the API server.
+// ReadAttachmentsVersion returns the resourceVersion that the API server has.
 func (c *Cluster) AttachmentsVersion() string { return c.attachments.LastSyncResourceVersion() }
+
+// cached returns an object from its cache, the zero T if it is not there.
+func cached[T any](informer toolscache.SharedIndexInformer, name string) T {
+	obj, _, _ := informer.GetStore().GetByKey(name)
+	object, _ := obj.(T)
+	return object
+}
 
 // Attachment returns a VolumeAttachment from the cache, nil if it is not there.
 func (c *Cluster) Attachment(name string) *storagev1.VolumeAttachment {
-	if obj, ok, _ := c.attachments.GetStore().GetByKey(name); ok {
-		return obj.(*storagev1.VolumeAttachment)
-	}
-	return nil
+	return cached[*storagev1.VolumeAttachment](c.attachments, name)
 }
 
 // VolumeInUse reports whether a VolumeAttachment of any driver names a PersistentVolume.
@@ -79,27 +81,18 @@ func (c *Cluster) VolumeInUse(name string) bool {
 // Volume returns a PersistentVolume from the cache, nil if it is not there. The object is the
 // caller's own: each call decodes it anew.
 func (c *Cluster) Volume(name string) *corev1.PersistentVolume {
-	if v := c.StoredVolume(name); v != nil {
-		return v.PersistentVolume()
-	}
-	return nil
+	return c.StoredVolume(name).PersistentVolume()
 }
 
 // StoredVolume returns a PersistentVolume as the cache keeps it, nil if it is not there.
 func (c *Cluster) StoredVolume(name string) *StoredVolume {
-	if obj, ok, _ := c.volumes.GetIndexer().GetByKey(name); ok {
-		return obj.(*StoredVolume)
-	}
-	return nil
+	return cached[*StoredVolume](c.volumes, name)
 }
 
-// ReleasableVolumes returns the PersistentVolumes that have a finalizer of an attacher and may
-// have to lose it: they are being deleted, or they are not CSI volumes (any more).
+// ReleasableVolumes returns the PersistentVolumes of which a finalizer of an attacher may have to be
+// removed: they are being deleted, or they are not CSI volumes (any more).
 func (c *Cluster) ReleasableVolumes(finalizer string) []*corev1.PersistentVolume {
-	objs, err := c.volumes.GetIndexer().ByIndex(byReleasable, finalizer)
-	if err != nil {
-		return nil // there is no such index: New has made it
-	}
+	objs, _ := c.volumes.GetIndexer().ByIndex(byReleasable, finalizer) // fails only for an unknown index
 	pvs := make([]*corev1.PersistentVolume, len(objs))
 	for i, obj := range objs {
 		pvs[i] = obj.(*StoredVolume).PersistentVolume()
@@ -109,19 +102,12 @@ func (c *Cluster) ReleasableVolumes(finalizer string) []*corev1.PersistentVolume
 
 // CSINode returns a CSINode from the cache, nil if it is not there.
 func (c *Cluster) CSINode(name string) *storagev1.CSINode {
-	if obj, ok, _ := c.nodes.GetIndexer().GetByKey(name); ok {
-		return obj.(*storagev1.CSINode)
-	}
-	return nil
+	return cached[*storagev1.CSINode](c.nodes, name)
 }
 
-// AttachRequired reports whether the volumes of a CSI driver have to be attached. They have to,
-// unless its CSIDriver object says otherwise.
+// AttachRequired reports whether the volumes of a CSI driver have to be attached: they do not only if
+// attachRequired of its CSIDriver object is false.
 func (c *Cluster) AttachRequired(driver string) bool {
-	obj, ok, _ := c.drivers.GetIndexer().GetByKey(driver)
-	if !ok {
-		return true
-	}
-	required := obj.(*storagev1.CSIDriver).Spec.AttachRequired
-	return required == nil || *required
+	object := cached[*storagev1.CSIDriver](c.drivers, driver)
+	return object == nil || object.Spec.AttachRequired == nil || *object.Spec.AttachRequired
 }

@@ -74,7 +74,7 @@ func (o *Overlay) VolumeAttachmentChanged(va *storagev1.VolumeAttachment) {
 }
 
 // PersistentVolumeChanged takes a PersistentVolume that the watch has reported as added, changed or
-// deleted. Older writes to it, and those that led to this state, are dropped.
+// deleted. Writes up to this state are dropped.
 func (o *Overlay) PersistentVolumeChanged(pv *corev1.PersistentVolume) { o.volumes.OnAddOrUpdate(pv) }
 
 // VolumeAttachmentDeleted takes the last state of a VolumeAttachment whose deletion the watch has

@@ -17,10 +17,7 @@ const readTimeout = 30 * time.Second
 
 // ReadAttachment returns a VolumeAttachment as the API server has it now, nil if there is none.
 func (c *Cluster) ReadAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	va, err := c.kube.StorageV1().VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
-	return nilIfNotFound(va, err)
+	return read(ctx, name, c.kube.StorageV1().VolumeAttachments().Get)
 }
 
 // ReadAttachmentsVersion returns the resourceVersion of the collection of VolumeAttachments, as
@@ -43,18 +40,12 @@ func (c *Cluster) ReadVolume(ctx context.Context, name string) (*corev1.Persiste
 		// about paths.
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	pv, err := c.kube.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-	return nilIfNotFound(pv, err)
+	return read(ctx, name, c.kube.CoreV1().PersistentVolumes().Get)
 }
 
 // ReadNode returns a Node as the API server has it now, nil if there is none. Nodes are not cached.
 func (c *Cluster) ReadNode(ctx context.Context, name string) (*corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	node, err := c.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	return nilIfNotFound(node, err)
+	return read(ctx, name, c.kube.CoreV1().Nodes().Get)
 }
 
 // FindCSINode returns a CSINode from the cache, or else as the API server has it now, nil if there
@@ -64,15 +55,15 @@ func (c *Cluster) FindCSINode(ctx context.Context, name string) (*storagev1.CSIN
 	if node := c.CSINode(name); node != nil {
 		return node, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	node, err := c.kube.StorageV1().CSINodes().Get(ctx, name, metav1.GetOptions{})
-	return nilIfNotFound(node, err)
+	return read(ctx, name, c.kube.StorageV1().CSINodes().Get)
 }
 
-// nilIfNotFound trims an object that was read. It returns nil, and no error, if the API server has
-// no such object.
-func nilIfNotFound[T any](obj *T, err error) (*T, error) {
+// read reads an object from the API server and trims it. It returns nil, and no error, if the API server
+// has no such object. It blocks for at most readTimeout.
+func read[T any](ctx context.Context, name string, get func(context.Context, string, metav1.GetOptions) (*T, error)) (*T, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	obj, err := get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -12,19 +12,19 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// StoredVolume is a PersistentVolume as its cache keeps it: trimmed and encoded, except for what
-// events and indexes need. Most PersistentVolumes are never looked at, and as an object each takes
+// StoredVolume is a PersistentVolume as its cache keeps it: trimmed and encoded, except for the fields that
+// events and indexes need. Most PersistentVolumes are never looked at, and a decoded object takes
 // several times the memory.
 //
-// It is no runtime.Object: client-go's informers do not need one, except their mutation detector,
-// which only an environment variable switches on.
+// It does not implement runtime.Object. Of client-go's informers only the mutation detector needs that,
+// which is off unless an environment variable switches it on.
 type StoredVolume struct {
 	name, version string
 	handle        string   // "" if it has none
 	finalizers    []string // only those of attachers
 	encoded       string   // all except name, version and, of a CSI volume, handle
-	releasable    bool     // it may have to lose its finalizers: it is being deleted, or it is no CSI volume
-	multiNode     bool
+	releasable    bool     // finalizers may have to be removed: it is being deleted, or it is no CSI volume
+	multiNode     bool     // see MultiNode
 }
 
 // StoreVolume trims and encodes a PersistentVolume. It changes pv, which the caller must not use
@@ -52,8 +52,11 @@ func StoreVolume(pv *corev1.PersistentVolume) (*StoredVolume, error) {
 	return v, nil
 }
 
-// PersistentVolume decodes the object. It is the caller's own.
+// PersistentVolume returns the decoded object, which is the caller's own. It returns nil if v is nil.
 func (v *StoredVolume) PersistentVolume() *corev1.PersistentVolume {
+	if v == nil {
+		return nil
+	}
 	pv := &corev1.PersistentVolume{}
 	if err := pv.Unmarshal([]byte(v.encoded)); err != nil {
 		panic(fmt.Sprintf("decode PersistentVolume %s as it was stored: %v", v.name, err))
@@ -68,11 +71,11 @@ func (v *StoredVolume) PersistentVolume() *corev1.PersistentVolume {
 // Name returns the name of the PersistentVolume.
 func (v *StoredVolume) Name() string { return v.name }
 
-// Handle returns the volume handle, "" if there is none. The handle of an in-tree volume is the
-// one that its CSI driver knows it by.
+// Handle returns the volume handle, "" if there is none. For an in-tree volume that is the handle after
+// its translation to CSI.
 func (v *StoredVolume) Handle() string { return v.handle }
 
-// MultiNode reports whether the access mode of the volume is surely a MULTI_NODE one.
+// MultiNode reports whether the access mode of the volume is known to be a MULTI_NODE one.
 func (v *StoredVolume) MultiNode() bool { return v.multiNode }
 
 // Finalizers returns the finalizers of attachers that the PersistentVolume has, no others. The
@@ -85,7 +88,7 @@ func (v *StoredVolume) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Name: v.name, ResourceVersion: v.version}
 }
 
-// LostFinalizers returns the finalizers of attachers that an earlier state has and v has not.
+// LostFinalizers returns the finalizers of attachers that an earlier state has and v does not have.
 func (v *StoredVolume) LostFinalizers(before *StoredVolume) []string {
 	var lost []string
 	for _, finalizer := range before.finalizers {

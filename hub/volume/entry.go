@@ -9,7 +9,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// Kind says what an entry is about.
+// Kind is the kind of an entry.
 type Kind int8
 
 const (

@@ -19,8 +19,8 @@ const (
 	sweepEvery = time.Minute
 )
 
-// Forget drops what is known of VolumeAttachments that another process has worked for since. Unowned
-// publications are known to nobody else, and are kept: before one is detached, the
+// Forget drops the claims: another process has worked for their VolumeAttachments since. Unowned
+// publications are kept, as no other process knows of them: before one is detached, the
 // VolumeAttachments that may own it are read. It is called before Begin.
 func (t *Table) Forget(now time.Time) {
 	t.mu.Lock()

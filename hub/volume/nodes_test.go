@@ -8,14 +8,14 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// on is a place on a Kubernetes node, of a volume of its own.
+// on is the place of a volume at a Kubernetes node.
 func on(node, handle string) volume.Place {
 	p := only(handle, "id of "+node)
 	p.Node = node
 	return p
 }
 
-func TestPlaceOnANodeGoesToADetachFirst(t *testing.T) {
+func TestSlotOfANodeGoesToADetachFirst(t *testing.T) {
 	table := openTable(10, 1, true)
 	first := taken(t, table, "first", volume.AttachLane, on("node", "1"))
 	table.Add(volume.ClaimKey("second"), volume.AttachLane, on("node", "2"))
@@ -53,7 +53,7 @@ func TestFullNodeDoesNotKeepOthersWaiting(t *testing.T) {
 	}
 }
 
-func TestItemThatWaitsForADetachKeepsNoPlace(t *testing.T) {
+func TestEntryThatWaitsForADetachKeepsNoSlot(t *testing.T) {
 	table := openTable(10, 1, true)
 	late := volume.Place{Node: "node"}
 	attach := taken(t, table, "attach", volume.AttachLane, late)
@@ -113,7 +113,7 @@ func TestLoweredLimitHoldsForThoseThatComeAfterIt(t *testing.T) {
 	take(t, table, volume.ClaimKey("d"))
 }
 
-func TestItemThatIsAskedForAgainWaitsNowhereAnyMore(t *testing.T) {
+func TestEntryThatIsAskedForAgainWaitsInNoOldList(t *testing.T) {
 	table := openTable(10, 1, true)
 	first := taken(t, table, "first", volume.AttachLane, on("node", "v"))
 	table.Add(volume.ClaimKey("second"), volume.AttachLane, on("elsewhere", "v"))
@@ -135,7 +135,7 @@ func TestItemThatIsAskedForAgainWaitsNowhereAnyMore(t *testing.T) {
 }
 
 // Whoever has a place and cannot use it any more must let others have it.
-func TestEntryThatLosesItsTurnBeforeItBeginsGivesItsPlaceOnTheNodeBack(t *testing.T) {
+func TestEntryThatIsBlockedBeforeItBeginsGivesItsSlotBack(t *testing.T) {
 	table := openTable(10, 1, true)
 	first := taken(t, table, "first", volume.AttachLane, on("node", "1"))
 	table.Add(volume.ClaimKey("attach"), volume.AttachLane, on("node", "v"))

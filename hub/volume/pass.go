@@ -10,8 +10,8 @@ import (
 type EffectKind int8
 
 const (
-	Finished     EffectKind = iota // nothing is left to do in this pass
-	FindOwners                     // read who else has the volume at the target
+	Finished     EffectKind = iota // nothing more to do in this pass
+	FindOwners                     // read who else owns the publication at the target
 	ReadSecret                     // read the Secret that the publish needs
 	Guard                          // write finalizers and notes
 	Publish                        // call ControllerPublishVolume

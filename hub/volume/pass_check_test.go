@@ -19,7 +19,7 @@ func (m *passModel) check() {
 			m.fail("%s at %q: %s", effectName(m.effect.Kind), at.NodeID, what)
 		}
 	}
-	elsewhere := func() bool { // all that it may be published at besides is seen to
+	elsewhere := func() bool { // no other target needs a detach that nobody would make
 		for other := range m.truth {
 			if other != at && !m.isSeenTo(other) {
 				return false
@@ -55,6 +55,17 @@ func (m *passModel) check() {
 	case volume.LookAgain:
 		must(owner == volume.Unclear, "it is clear")
 	}
+}
+
+func (m *passModel) hasFinalizer() bool {
+	return attach.HasFinalizer(m.va.Finalizers, attach.Finalizer(passDriver))
+}
+
+// isSeenTo reports whether the claim need not see to a target: it is not published there, is unowned,
+// or nobody can know of it.
+func (m *passModel) isSeenTo(at attach.Target) bool {
+	is := m.truth[at]
+	return !is.May || is.Left || is.Lost || m.owners[at] == volume.Owned
 }
 
 // checkBelief checks that what the storage system may have published is known, and what it has not.
@@ -104,7 +115,7 @@ func effectName(k volume.EffectKind) string {
 	return []string{"Finished", "FindOwners", "ReadSecret", "Guard", "Publish", "MarkAttached", "Unpublish", "Disown", "Release", "MarkDetached", "LookAgain"}[k]
 }
 
-// key tells states apart.
+// key is the same for equal states only.
 func (m *passModel) key() string {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%v %+v %v %v %+v %+v", m.nodeID, m.decider.NoAttach, m.secretRead, m.released, m.effect, m.pass)

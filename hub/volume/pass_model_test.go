@@ -79,17 +79,6 @@ func (m *passModel) facts() attach.Facts {
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: passDriver, NodeID: m.nodeID}}}}}
 }
 
-func (m *passModel) hasFinalizer() bool {
-	return attach.HasFinalizer(m.va.Finalizers, attach.Finalizer(passDriver))
-}
-
-// isSeenTo reports whether the claim need not see to a target: it is not published there, is unowned,
-// or nobody can know of it.
-func (m *passModel) isSeenTo(at attach.Target) bool {
-	is := m.truth[at]
-	return !is.May || is.Left || is.Lost || m.owners[at] == volume.Owned
-}
-
 // run does one thing after the other until the VolumeAttachment is gone. The first is a pass.
 func (m *passModel) run() {
 	things := []func(){m.work, m.renumber, m.delete, m.restart, m.vanish, m.requireNoAttach}
@@ -113,7 +102,7 @@ func (m *passModel) delete() {
 	m.log("deleted")
 	m.va.DeletionTimestamp = &metav1.Time{}
 	if len(m.va.Finalizers) == 0 {
-		m.va.DeletionTimestamp = nil // the last state that is told has none
+		m.va.DeletionTimestamp = nil // the last state that the watch reports has none
 		m.vanish()
 	}
 }

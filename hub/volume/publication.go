@@ -8,8 +8,8 @@ type Belief int8
 const (
 	Unknown     Belief = iota // nothing was called, and no object records anything
 	Uncertain                 // ControllerPublishVolume was called, and has not succeeded
-	Published                 // it succeeded, and the status does not say so yet
-	Recorded                  // the status, or another object, says so
+	Published                 // it succeeded, and the status does not record it yet
+	Recorded                  // the status, or another object, records it
 	Unpublished               // ControllerUnpublishVolume succeeded after it
 )
 

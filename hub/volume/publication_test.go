@@ -102,7 +102,7 @@ func TestEffectsOfAPassComeInOrderAndNoneIsNeedless(t *testing.T) {
 		"attach at another node ID": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"), nil,
 			[]string{"FindOwners elsewhere", "Unpublish elsewhere", "ReadSecret", "Guard", "Publish", "MarkAttached"}},
 		"attach at another node ID, refused at the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
-			outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "Leave elsewhere", "ReadSecret", "Guard", "Publish", "MarkAttached"}},
+			outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "Disown elsewhere", "ReadSecret", "Guard", "Publish", "MarkAttached"}},
 		"attach at another node ID, no answer at the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
 			outcomes{volume.Unpublish: notDone}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
 		"attach at another node ID, no secret for the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
@@ -110,7 +110,7 @@ func TestEffectsOfAPassComeInOrderAndNoneIsNeedless(t *testing.T) {
 		"attach at another node ID, owners at the previous one not readable": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
 			outcomes{volume.FindOwners: {Owner: volume.Unclear, Result: volume.NotDone}}, []string{"FindOwners elsewhere"}},
 		"attach at another node ID, owned at the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
-			owned, []string{"FindOwners elsewhere", "Leave elsewhere", "ReadSecret", "Guard", "Publish", "MarkAttached"}},
+			owned, []string{"FindOwners elsewhere", "Disown elsewhere", "ReadSecret", "Guard", "Publish", "MarkAttached"}},
 
 		"detach":                      {nil, detachAt("id-1"), nil, []string{"FindOwners", "Unpublish", "Release"}},
 		"detach of what lives on":     {nil, detachAt("id-1"), outcomes{volume.Release: {Alive: true}}, []string{"FindOwners", "Unpublish", "Release", "MarkDetached"}},
@@ -130,7 +130,7 @@ func TestEffectsOfAPassComeInOrderAndNoneIsNeedless(t *testing.T) {
 			c.run(attachAt("id-1"), nil)
 			c.run(detachAt("id-2"), outcomes{volume.Unpublish: failed})
 			c.run(detachAt("id-2"), outcomes{volume.Unpublish: failed})
-		}, detachAt("id-2"), outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "Leave elsewhere", "FindOwners", "Unpublish"}},
+		}, detachAt("id-2"), outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "Disown elsewhere", "FindOwners", "Unpublish"}},
 		"detach at a third node ID, refused twice, after the first was left": {func(c claimed) {
 			c.run(attachAt("id-1"), outcomes{volume.Publish: failed})
 			c.run(attachAt("id-2"), outcomes{volume.Unpublish: failed})
@@ -254,7 +254,7 @@ func TestClaimSharesItsVolumeOnlyIfItWasNotPublishedForASingleNode(t *testing.T)
 				if table.take(t) == nil {
 					t.Fatal("the first does not start")
 				}
-				// As the caches tell, and as its worker finds.
+				// As the caches have it, and as its worker finds it.
 				table.Add(volume.ClaimKey("va"), volume.AttachLane, place("id-1"))
 				if got := table.take(t) != nil; got != c.want {
 					t.Errorf("starts beside the other: %v, want %v", got, c.want)
@@ -271,8 +271,8 @@ func TestClaimSharesItsVolumeOnlyIfItWasNotPublishedForASingleNode(t *testing.T)
 	}
 }
 
-// What another VolumeAttachment has left there is no reason to forget what the objects record.
-func TestClaimIsRestoredExceptWhereItHasItselfLeftTheVolume(t *testing.T) {
+// An unowned publication of another VolumeAttachment is no reason to forget what the objects record.
+func TestClaimIsRestoredExceptWhereItHasDisownedItsPublication(t *testing.T) {
 	for name, c := range map[string]struct {
 		left string // by whom
 		want bool

@@ -27,8 +27,8 @@ func definitive(err error, secretKnown bool) bool {
 	return code == codes.NotFound || code == codes.InvalidArgument && secretKnown
 }
 
-// isAnswer reports whether an error of a call is surely the driver's own. The other codes are also those
-// of a call without an answer.
+// isAnswer reports whether an error of a call can only be the driver's own. A call without an answer ends
+// with one of the other codes.
 func isAnswer(err error) bool {
 	switch status.Code(err) {
 	case codes.DeadlineExceeded, codes.Canceled, codes.Unavailable:

@@ -101,7 +101,7 @@ func (w *workshop) work(e *volume.Entry) {
 	w.table.Done(e)
 }
 
-// finish lets virtual time pass until there is nothing left to do.
+// finish lets virtual time pass until no entry is left.
 func (w *workshop) finish() {
 	for {
 		synctest.Wait()

@@ -1,0 +1,210 @@
+package volume_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// attachment is a VolumeAttachment of the PersistentVolume "pv of <name>".
+func attachment(name string, uid types.UID, edits ...func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
+	pv := "pv of " + name
+	va := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid, Finalizers: []string{"f"}},
+		Spec:       storagev1.VolumeAttachmentSpec{NodeName: "node", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv}},
+	}
+	for _, edit := range edits {
+		edit(va)
+	}
+	return va
+}
+
+// publish has a claim publish its volume.
+func publish(table *volume.Table, c *volume.Claim, r attach.Record) {
+	p, e := volume.Pass{Operation: attach.Attaching, Target: r.Target, Record: r, Calls: true}, volume.Effect{Kind: volume.Publish, Target: r.Target}
+	table.Start(c, p, e)
+	table.Apply(c, &p, e, volume.Outcome{Result: volume.Succeeded})
+}
+
+func TestClaimTellsWhetherItsObjectIsAsLastSeen(t *testing.T) {
+	va := attachment("va", "1")
+	table := openTable(1, 0, true)
+	if known, unchanged := table.Known(va); known || unchanged {
+		t.Error("it is known before it was opened")
+	}
+	table.Open(va)
+	for name, c := range map[string]struct {
+		change func(*storagev1.VolumeAttachment)
+		want   bool // unchanged
+	}{
+		"its error":           {func(va *storagev1.VolumeAttachment) { va.Status.AttachError = &storagev1.VolumeError{Message: "m"} }, true},
+		"a label":             {func(va *storagev1.VolumeAttachment) { va.Labels = map[string]string{"a": "b"} }, true},
+		"another's finalizer": {func(va *storagev1.VolumeAttachment) { va.Finalizers = append(va.Finalizers, "other") }, true},
+		"its finalizer":       {func(va *storagev1.VolumeAttachment) { va.Finalizers = nil }, false},
+		"its UID":             {func(va *storagev1.VolumeAttachment) { va.UID = "2" }, false},
+		"its deletion":        {func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, false},
+		"attached":            {func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }, false},
+		"its note": {func(va *storagev1.VolumeAttachment) {
+			va.Annotations = map[string]string{attach.AnnotationNodeID: "id"}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			later := va.DeepCopy()
+			c.change(later)
+			if known, unchanged := table.Known(later); !known || unchanged != c.want {
+				t.Errorf("known %v, unchanged %v; want true and %v", known, unchanged, c.want)
+			}
+			table.Saw(later)
+			if _, unchanged := table.Known(later); unchanged != (later.UID == va.UID) {
+				t.Errorf("unchanged after it was seen: %v", unchanged)
+			}
+			table.Saw(va)
+		})
+	}
+}
+
+func TestWhatIsNotedOfAnObjectIsNotNotedOfAnotherOfItsName(t *testing.T) {
+	table := openTable(1, 0, true)
+	va, other := attachment("va", "1"), attachment("va", "2")
+	table.SetLost(va, true)
+	if table.IsLost(va) {
+		t.Error("something is noted without a claim")
+	}
+	table.Open(va)
+	table.SetLost(other, true)
+	if table.IsLost(va) || table.IsLost(other) {
+		t.Error("what another object has lost is taken for its own")
+	}
+	table.SetLost(va, true)
+	if !table.IsLost(va) || !slices.Equal(table.LostNames(), []string{"va"}) {
+		t.Error("what is noted is not told")
+	}
+	if table.Open(other); table.IsLost(other) || len(table.LostNames()) > 0 {
+		t.Error("the next object of the name does not start afresh")
+	}
+}
+
+func TestObjectOfTheSameNameStartsAfresh(t *testing.T) {
+	table := openTable(10, 0, true)
+	first, second := attachment("va", "1"), attachment("va", "2")
+	publish(table, table.Open(first), recorded("a"))
+	c := table.Open(second)
+	if got := table.Believed(c); got.MayBePublished() {
+		t.Errorf("it begins with %+v, which is another one's", got)
+	}
+	wantUnowned(t, table, "a")
+	if again := table.Open(second); again != c {
+		t.Error("the same object has another claim")
+	}
+}
+
+// The object vanished while a worker had it: the next one of the name inherited its backoff and its last error.
+func TestObjectOfTheSameNameStartsAfreshWhenTheOneBeforeVanishesDuringARun(t *testing.T) {
+	table := openTable(10, 0, true)
+	va := attachment("va", "1")
+	table.Open(va)
+	e := taken(t, table, "va", volume.AttachLane, only("v", "a"))
+	e.Retries.Failed(attach.Attaching, time.Now())
+	table.NoteFailure(e, 1, "of the one before", diagnosis.Cause{})
+	table.Gone(volume.IdentityOf(va), nil)
+	table.Add(volume.ClaimKey("va"), volume.AttachLane, only("v", "a"))
+	table.DoneFor(e, volume.AttachLane, time.Hour)
+	if got := look(t, table, "va"); got.State != volume.Ready || got.Failures != 0 || got.Error != "" || e.Retries != (volume.Retries{}) {
+		t.Errorf("%+v, %+v; want it to start afresh", got, e.Retries)
+	}
+}
+
+func TestMissingObjectEndsItsClaimAndItsEntry(t *testing.T) {
+	table := openTable(10, 0, true)
+	table.Open(attachment("va", "1"))
+	table.Add(volume.ClaimKey("va"), volume.AttachLane, only("v", "a"))
+	table.Missing("va")
+	if known, _ := table.Known(attachment("va", "1")); known {
+		t.Error("its claim has not ended")
+	}
+	if left := table.Remains(); left != "" {
+		t.Errorf("left at the end: %s", left)
+	}
+}
+
+func TestObjectThatIsReadAsGoneIsSeenToOnce(t *testing.T) {
+	table := openTable(10, 0, true)
+	va, last := attachment("va", "1"), recorded("a")
+	publish(table, table.Open(va), last)
+	table.ReadGone(volume.IdentityOf(va), true)
+	wantUnowned(t, table, "a")
+	table.Resolve(at("a"))
+	table.Gone(volume.IdentityOf(va), &last) // the watch is late
+	wantUnowned(t, table)
+
+	table.ReadGone(volume.Identity{Name: "va", UID: "2"}, false)
+	if table.WasReleased("2") {
+		t.Error("what the watch has reported already is remembered")
+	}
+}
+
+func TestVolumeThatWasDetachedAndReleasedIsNotTakenForAttached(t *testing.T) {
+	for name, released := range map[string]bool{"let go here": true, "not let go": false} {
+		t.Run(name, func(t *testing.T) {
+			table := openTable(10, 0, true)
+			va := attachment("va", "1")
+			c := table.Open(va)
+			p, e := volume.Pass{Operation: attach.Detaching, Target: at("a")}, volume.Effect{Kind: volume.Release, Target: at("a")}
+			table.Start(c, p, e)
+			if !table.WasReleased(va.UID) {
+				t.Error("the event of its deletion may come before the answer to the write")
+			}
+			result := volume.Failed
+			if released {
+				result = volume.Succeeded
+			}
+			table.Apply(c, &p, e, volume.Outcome{Result: result})
+			if got := table.WasReleased(va.UID); got != released {
+				t.Errorf("released: %v, want %v", got, released)
+			}
+			last := recorded("a") // of the last state, which has the finalizer
+			table.Gone(volume.IdentityOf(va), &last)
+			if released {
+				wantUnowned(t, table)
+			} else {
+				wantUnowned(t, table, "a")
+			}
+			if table.WasReleased(va.UID) {
+				t.Error("it is remembered as released after its deletion was reported")
+			}
+		})
+	}
+}
+
+// Only the last state of the object said where the volume was: no worker had looked at it yet, or had been
+// able to.
+func TestLastStateCountsWhereTheClaimKnowsNothing(t *testing.T) {
+	va, other, last := attachment("va", "1"), attachment("va", "2"), recorded("a")
+	for name, c := range map[string]struct {
+		before func(table *volume.Table)
+		last   *attach.Record
+		want   []string
+	}{
+		"no claim":                       {func(*volume.Table) {}, &last, []string{"a"}},
+		"no claim, and nothing recorded": {func(*volume.Table) {}, nil, nil},
+		"a claim that knows nothing":     {func(table *volume.Table) { table.Open(va) }, &last, []string{"a"}},
+		"a claim that knows more":        {func(table *volume.Table) { publish(table, table.Open(va), recorded("b")) }, &last, []string{"b"}},
+		"unpublished here":               {func(table *volume.Table) { unpublish(table, table.Open(va), at("a"), volume.Succeeded) }, &last, nil},
+		"another object of that name":    {func(table *volume.Table) { publish(table, table.Open(other), recorded("b")) }, &last, []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := openTable(10, 0, true)
+			c.before(table)
+			table.Gone(volume.IdentityOf(va), c.last)
+			wantUnowned(t, table, c.want...)
+		})
+	}
+}
