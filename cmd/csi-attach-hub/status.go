@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 	"k8s.io/client-go/rest"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/glance"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
@@ -55,7 +55,7 @@ func runStatus(ctx context.Context, flags askFlags, watch bool, out, errOut io.W
 		if watch {
 			between(out)
 		}
-		_, err = io.WriteString(out, glance.Table(view))
+		_, err = io.WriteString(out, statustable.Table(view))
 		return err
 	}
 	if !watch {
