@@ -88,11 +88,11 @@ func (p *post) perform(ctx context.Context, current duty) error {
 	}
 	p.condition.wait("not tried yet", time.Now())
 	return p.hub.options.Leases.Hold(ctx, lease.Claim{
-		Driver:  p.name,
-		Lease:   current.lease,
-		Able:    p.absence.able,
-		Serve:   p.work,
-		Waiting: func(reason string) { p.condition.wait(reason, time.Now()) },
+		Driver:    p.name,
+		Lease:     current.lease,
+		Reachable: p.absence.able,
+		Serve:     p.work,
+		Waiting:   func(reason string) { p.condition.wait(reason, time.Now()) },
 	})
 }
 
