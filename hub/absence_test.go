@@ -99,7 +99,7 @@ func (f *freeLeases) Hold(ctx context.Context, c lease.Claim) error {
 	defer free.Stop()
 	for able := false; !able; {
 		var changed <-chan struct{}
-		if able, changed, _ = c.Able(); able {
+		if able, changed, _ = c.Reachable(); able {
 			break
 		}
 		select {

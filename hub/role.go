@@ -103,19 +103,19 @@ func (m *manager) takeRole(ctx context.Context, r role) error {
 		return m.lead(ctx, lease.Always())
 	}
 	return m.hub.options.Leases.Hold(ctx, lease.Claim{
-		Driver:  m.name,
-		Lease:   r.lease,
-		Able:    m.isAble,
-		Serve:   m.lead,
-		Waiting: func(reason string) { m.update(func(s *driverState) { s.waiting = reason }) },
+		Driver:    m.name,
+		Lease:     r.lease,
+		Reachable: m.isReachable,
+		Serve:     m.lead,
+		Waiting:   func(reason string) { m.update(func(s *driverState) { s.waiting = reason }) },
 	})
 }
 
-// isAble reports whether the driver can be called from here, as lease.Claim asks.
-func (m *manager) isAble() (able bool, changed <-chan struct{}, again time.Duration) {
+// isReachable reports whether the driver can be called from here, as lease.Claim asks.
+func (m *manager) isReachable() (reachable bool, changed <-chan struct{}, again time.Duration) {
 	s, changed := m.watch()
-	able, again = s.isCallable(m.hub.options.LeaseDuration, time.Now())
-	return able, changed, again
+	reachable, again = s.isCallable(m.hub.options.LeaseDuration, time.Now())
+	return reachable, changed, again
 }
 
 // lead works for the driver for one term of its lease, until stop ends, the lease is lost, or the driver

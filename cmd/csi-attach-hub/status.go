@@ -12,8 +12,8 @@ import (
 	"golang.org/x/term"
 	"k8s.io/client-go/rest"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/glance"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
@@ -55,7 +55,7 @@ func runStatus(ctx context.Context, flags clientFlags, watch bool, out, errOut i
 		if watch {
 			separate(out)
 		}
-		_, err = io.WriteString(out, glance.Table(view))
+		_, err = io.WriteString(out, statustable.Table(view))
 		return err
 	}
 	if !watch {

@@ -14,15 +14,15 @@ import (
 type Claim struct {
 	Driver string // CSI driver name: what replicas share
 	Lease  Name
-	// Able reports whether the driver can be called from here. It is asked again when
+	// Reachable reports whether the driver can be called from here. It is asked again when
 	// changed is closed, and after again, if that is not 0. It must not block; nil means
 	// that the driver can always be called.
 	//
 	// While the driver cannot be called, the lease is taken only after nobody has held it
 	// for its whole duration, and is handed over to the first replica that can call the
-	// driver. While no replica can, the lease is kept, and a change of Able does not end the
+	// driver. While no replica can, the lease is kept, and a change of Reachable does not end the
 	// term.
-	Able func() (able bool, changed <-chan struct{}, again time.Duration)
+	Reachable func() (reachable bool, changed <-chan struct{}, again time.Duration)
 	// Serve is called each time the lease has been acquired. stop ends when work must wind
 	// down: the driver is handed over, the context of Hold has ended, or the lease is lost.
 	// Serve returns when all work has ended, nil if it ended because of stop: the lease is
@@ -42,7 +42,7 @@ type candidate struct {
 
 	// Guarded by Leases.mu.
 	closing   bool
-	reachable bool      // the last answer of Claim.Able
+	reachable bool      // the last answer of Claim.Reachable
 	opened    time.Time // when the claim was made, or the driver last became reachable
 
 	// Used by the goroutine of Hold only.
@@ -133,10 +133,10 @@ func (c *candidate) tell(reason string) {
 }
 
 func (c *candidate) askReachable() (reachable bool, changed <-chan struct{}, again time.Duration) {
-	if c.claim.Able == nil {
+	if c.claim.Reachable == nil {
 		return true, nil, 0
 	}
-	return c.claim.Able()
+	return c.claim.Reachable()
 }
 
 // updateReachable notes whether the driver can be called from here, and announces a change.

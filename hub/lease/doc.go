@@ -25,7 +25,7 @@
 // owner for a moment, unless that owner did not take the lease before. Sharing only says who
 // should compete: the lease alone keeps two processes apart.
 //
-// Whether a replica can call a driver may change at any time (Claim.Able). A change is
+// Whether a replica can call a driver may change at any time (Claim.Reachable). A change is
 // announced and ends no term: the lease is kept until another replica can call the driver. A
 // driver that no replica can call is taken after a lease duration, by the replica that will
 // own it when all can call it again.

@@ -117,12 +117,13 @@ func (l *lock) tryRenew(ctx context.Context, t *Term, observed observation) erro
 func (l *lock) write(ctx context.Context, observed observation) error {
 	ctx, cancel := context.WithTimeout(ctx, l.options.requestTimeout())
 	defer cancel()
-	wanted := l.fill(observed)
-	send := func() (*coordinationv1.Lease, error) { return l.client.Update(ctx, wanted, metav1.UpdateOptions{}) }
-	if !observed.present {
-		send = func() (*coordinationv1.Lease, error) { return l.client.Create(ctx, wanted, metav1.CreateOptions{}) }
+	var written *coordinationv1.Lease
+	var err error
+	if observed.present {
+		written, err = l.client.Update(ctx, l.fill(observed), metav1.UpdateOptions{})
+	} else {
+		written, err = l.client.Create(ctx, l.fill(observed), metav1.CreateOptions{})
 	}
-	written, err := send()
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || observed.present && apierrors.IsNotFound(err) {
 		return errStale
 	}

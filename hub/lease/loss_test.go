@@ -41,7 +41,7 @@ func (w *world) steal(driver, holder string) {
 func TestAnOutageLosesTheLeaseBeforeAnotherCanTakeIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	// With csi-attacher's proportions the elector gives up only when the lease has expired.
+	// With csi-attacher's proportions the renew deadline passes only when the lease has expired.
 	tight := func(o *Options) {
 		o.Duration, o.RenewDeadline, o.RetryPeriod = 2*time.Second, 1900*time.Millisecond, 900*time.Millisecond
 	}
@@ -77,7 +77,7 @@ func TestAnOutageLosesTheLeaseBeforeAnotherCanTakeIt(t *testing.T) {
 
 func TestALeaseThatIsTakenAwayIsLostAtOnce(t *testing.T) {
 	w := newWorld(t)
-	r := w.replica(alone, func(o *Options) { // the elector would notice in half a minute
+	r := w.replica(alone, func(o *Options) { // a renewal would notice in half a minute
 		o.Duration, o.RenewDeadline, o.RetryPeriod = 120*time.Second, 110*time.Second, 60*time.Second
 	})
 	r.hold("d")
@@ -92,7 +92,7 @@ func TestALeaseThatIsTakenAwayIsLostAtOnce(t *testing.T) {
 	}
 }
 
-func TestWithoutAWatchTheElectorSeesTheLoss(t *testing.T) {
+func TestWithoutAWatchARenewalSeesTheLoss(t *testing.T) {
 	w := newWorld(t)
 	r := w.replicaThat(noWatch, alone)
 	r.hold("d")

@@ -154,7 +154,7 @@ func goroutines() string {
 	return strings.Join(left, "\n\n")
 }
 
-func TestElectorsAreQuiet(t *testing.T) {
+func TestHoldingALeaseIsQuiet(t *testing.T) {
 	w := newWorld(t)
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(quietLevel-1), ktesting.BufferLogs(true)))
 	ctx := klog.NewContext(w.ctx, logger)

@@ -1,16 +1,14 @@
-// Package access asks the Kubernetes API who sends an HTTP request and whether they may:
-// a bearer token is checked by a TokenReview, the path by a SubjectAccessReview for a
-// nonResourceURL. So rights to look at the hub are given by the ClusterRoles that
-// Prometheus and kubectl users have anyway:
+// Package access authenticates and authorizes HTTP requests by the Kubernetes API: a bearer
+// token by a TokenReview, the path by a SubjectAccessReview for a nonResourceURL. So access to
+// the hub is granted by ClusterRoles, as Prometheus and kubectl users have them:
 //
 //	rules:
 //	- nonResourceURLs: ["/metrics", "/attach-hub/*"]
 //	  verbs: ["get"]
 //
-// The metrics have the path that a Prometheus may read everywhere; all else stands below
+// The metrics have the path that a Prometheus may read everywhere; all other paths stand below
 // /attach-hub/.
 //
-// Who asks is found out by the library that kube-apiserver's own extensions use; what they
-// may see is asked here, in reviews.go, which says why. Answers are believed for a while,
-// and nobody gets in without one.
+// The library of kube-apiserver's extensions authenticates; reviews authorizes, and says why
+// not the library. Answers are cached for a while. Without an answer a request is refused.
 package access

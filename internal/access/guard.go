@@ -25,29 +25,29 @@ import (
 )
 
 const (
-	// Answers are believed for so long: a scrape every few seconds costs the API server
-	// next to nothing, and a right that is taken away is gone within a minute.
+	// How long answers are cached: a scrape every few seconds costs the API server next to
+	// nothing, and a right that is revoked is gone within a minute.
 	tokenTTL = time.Minute
 	allowTTL = time.Minute
 	denyTTL  = 10 * time.Second
-	// reviewTimeout bounds one TokenReview, patience all that one request waits for.
+	// reviewTimeout bounds one review, checkTimeout all reviews of one request.
 	reviewTimeout = 5 * time.Second
-	patience      = 10 * time.Second
+	checkTimeout  = 10 * time.Second
 )
 
-// retries of a review that could not be made: someone waits for the answer.
+// retries returns the backoff of a review that failed. It is short: a client waits.
 func retries() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 3}
 }
 
-// Guard lets requests through to a handler that the Kubernetes API allows.
+// Guard passes the requests on that the Kubernetes API allows.
 type Guard struct {
-	who authenticator.Request
-	may *reviews
+	authenticator authenticator.Request
+	authorizer    *reviews
 }
 
-// New returns a Guard that asks through clients which need the right to create
-// tokenreviews and subjectaccessreviews. It contacts nobody.
+// New returns a Guard. Its clients need the rights to create tokenreviews and
+// subjectaccessreviews. New sends no request.
 func New(tokens authenticationv1client.AuthenticationV1Interface, access authorizationv1client.SubjectAccessReviewsGetter) (*Guard, error) {
 	tokenReviews, err := webhook.NewFromInterface(tokens, nil, retries(), reviewTimeout, webhook.AuthenticatorMetrics{
 		RecordRequestTotal:   func(context.Context, string) {},
@@ -56,12 +56,12 @@ func New(tokens authenticationv1client.AuthenticationV1Interface, access authori
 	if err != nil {
 		return nil, fmt.Errorf("prepare token reviews: %w", err)
 	}
-	who := group.NewAuthenticatedGroupAdder(bearertoken.New(cache.New(tokenReviews, false, tokenTTL, tokenTTL)))
-	return &Guard{who: who, may: newReviews(access)}, nil
+	authenticator := group.NewAuthenticatedGroupAdder(bearertoken.New(cache.New(tokenReviews, false, tokenTTL, tokenTTL)))
+	return &Guard{authenticator: authenticator, authorizer: newReviews(access)}, nil
 }
 
-// Wrap puts the Guard in front of a handler. Without a valid token the answer is 401,
-// without the right 403, and 503 if that cannot be found out.
+// Wrap puts the Guard in front of a handler. The answer is 401 without a valid token, 403
+// without the right, and 503 if the API server does not tell.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if status, why := g.check(r); status != 0 {
@@ -75,7 +75,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// refuse answers programs as the API does, and people with a line of text.
+// refuse answers in JSON below /api/, as the API does, and else in plain text.
 func refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
 	if !strings.HasPrefix(r.URL.Path, "/api/") {
 		http.Error(w, why, status)
@@ -83,14 +83,14 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": why}) // whoever has left need not know
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": why}) // the client has gone
 }
 
-// check returns 0 if the request may pass, else the answer.
+// check returns 0 if the request may pass, else the status and text of the answer.
 func (g *Guard) check(r *http.Request) (status int, why string) {
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 	defer cancel()
-	who, ok, err := g.who.AuthenticateRequest(r.WithContext(ctx))
+	who, ok, err := g.authenticator.AuthenticateRequest(r.WithContext(ctx))
 	switch {
 	case err != nil && unanswered(err):
 		klog.FromContext(ctx).Info("Cannot find out who asks", "err", err)
@@ -101,20 +101,20 @@ func (g *Guard) check(r *http.Request) (status int, why string) {
 	case !ok:
 		return http.StatusUnauthorized, "give a token of the cluster (Authorization: Bearer ...)"
 	}
-	allowed, err := g.may.allow(ctx, who.User, asked(r.URL.Path))
+	allowed, err := g.authorizer.allow(ctx, who.User, resourceURL(r.URL.Path))
 	switch {
 	case err != nil:
 		klog.FromContext(ctx).Info("Cannot find out what somebody may see", "user", who.User.GetName(), "err", err)
 		return http.StatusServiceUnavailable, "whether you may see this cannot be found out now"
 	case !allowed:
 		klog.FromContext(ctx).V(2).Info("Not allowed", "user", who.User.GetName(), "path", r.URL.Path)
-		return http.StatusForbidden, fmt.Sprintf("you need the right to get the nonResourceURL %s", asked(r.URL.Path))
+		return http.StatusForbidden, fmt.Sprintf("you need the right to get the nonResourceURL %s", resourceURL(r.URL.Path))
 	}
 	return 0, ""
 }
 
-// unanswered says that a token was not judged: the API server was not reached, or did not
-// do the review. Nobody gets in by that; but it is not the token that is wrong.
+// unanswered reports whether err means that a token was not reviewed: the API server was not
+// reached, or refused the review. The request is refused, but the token may be valid.
 func unanswered(err error) bool {
 	if several, ok := errors.AsType[utilerrors.Aggregate](err); ok {
 		return slices.ContainsFunc(several.Errors(), unanswered)
@@ -124,10 +124,9 @@ func unanswered(err error) bool {
 	return network || errors.As(err, &refused) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// asked returns the nonResourceURL that stands for a path. Every user of a cluster may
-// get /api/* of kube-apiserver (the ClusterRole system:discovery): that must not be the
-// right to see what is below /api here.
-func asked(path string) string {
+// resourceURL returns the nonResourceURL for a path. Every user of a cluster may get /api/* of
+// kube-apiserver (ClusterRole system:discovery), which must not grant /api/* of the hub.
+func resourceURL(path string) string {
 	if path == "/metrics" {
 		return path
 	}

@@ -14,30 +14,29 @@ import (
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// mostAnswers is how many answers are remembered: whoever asks for many paths costs
-// requests and not memory.
-const mostAnswers = 1000
+// maxAnswers bounds the cached answers: a client that requests many paths costs reviews and
+// not memory.
+const maxAnswers = 1000
 
-// reviews asks who may see what, and remembers the answers for a while. The authorizer
-// of k8s.io/apiserver does the same for any request and with conditions in CEL, which
-// would be a tenth of this program and of its memory.
+// reviews authorizes by SubjectAccessReviews and caches the answers. The authorizer of
+// k8s.io/apiserver does the same with conditions in CEL, which would be a tenth of this
+// program and of its memory.
 type reviews struct {
 	access  authorizationv1client.SubjectAccessReviewsGetter
 	answers *cache.LRUExpireCache // bool by hash of the question
 }
 
 func newReviews(access authorizationv1client.SubjectAccessReviewsGetter) *reviews {
-	return &reviews{access: access, answers: cache.NewLRUExpireCache(mostAnswers)}
+	return &reviews{access: access, answers: cache.NewLRUExpireCache(maxAnswers)}
 }
 
-// allow says whether a user may get a nonResourceURL. An error says that it could not be
-// found out.
+// allow reports whether a user may get a nonResourceURL. After an error that is not known.
 func (r *reviews) allow(ctx context.Context, who user.Info, path string) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: extra(who),
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
 	}
-	question, err := spec.Marshal() // not as JSON, in which all that is no UTF-8 is alike
+	question, err := spec.Marshal() // not JSON, which replaces all invalid UTF-8 by the same character
 	if err != nil {
 		return false, fmt.Errorf("ask for access: %w", err)
 	}

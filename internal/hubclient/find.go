@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// podLabels are on the Pods of a hub.
+	// podLabels select the Pods of a hub.
 	podLabels = "app.kubernetes.io/name=csi-attach-hub"
-	// defaultPort is asked where a Pod names none: that of the hub's --http-endpoint.
+	// defaultPort is the port of a Pod that names none: the default of --http-endpoint.
 	defaultPort = 8080
 )
 
 // Options say how to reach a hub: by Server, or by Config and Namespace.
 type Options struct {
-	Server    string // URL of one replica, http(s)://host:port; empty: the Pods
+	Server    string // URL of one replica, http(s)://host:port; empty: all Pods
 	Config    *rest.Config
 	Namespace string // of the Pods
 	Transport TransportOptions
 }
 
-// Find returns the replicas of a hub. It contacts the API server if Pods are to be
-// found, and no replica. The caller closes the Hub.
+// Find returns the replicas of a hub. It contacts the API server unless Server is set, and no
+// replica. The caller closes the Hub.
 func Find(ctx context.Context, o Options) (*Hub, error) {
 	if o.Server != "" {
 		base, err := parseServer(o.Server)
@@ -69,7 +69,7 @@ func Find(ctx context.Context, o Options) (*Hub, error) {
 	return h, nil
 }
 
-// parseServer reads the URL of one replica.
+// parseServer parses and checks the URL of one replica.
 func parseServer(server string) (*url.URL, error) {
 	base, err := url.Parse(server)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" ||
@@ -80,7 +80,7 @@ func parseServer(server string) (*url.URL, error) {
 	return base, nil
 }
 
-// podReplica is a replica that is reached by port-forward.
+// podReplica returns a replica that is reached by port-forward.
 func podReplica(o Options, kube corev1client.CoreV1Interface, pod *corev1.Pod) (*replica, error) {
 	r := &replica{name: "Pod " + pod.Namespace + "/" + pod.Name}
 	if pod.Status.Phase != corev1.PodRunning {
@@ -97,7 +97,7 @@ func podReplica(o Options, kube corev1client.CoreV1Interface, pod *corev1.Pod) (
 	return r, err
 }
 
-// portOf returns where a Pod serves HTTP: at the port that is named https or http.
+// portOf returns the port of a Pod that is named https or http.
 func portOf(pod *corev1.Pod) (scheme string, port int) {
 	for _, scheme := range []string{"https", "http"} {
 		for _, c := range pod.Spec.Containers {

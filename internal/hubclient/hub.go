@@ -19,27 +19,26 @@ import (
 )
 
 const (
-	// maxAnswer is what is read of one answer: a hub with 1000 drivers says less.
+	// maxAnswer bounds what is read of one answer, in bytes: a hub with 1000 drivers sends less.
 	maxAnswer = 64 << 20
-	// maxAtOnce is how many replicas are asked at once.
-	maxAtOnce = 8
-	// longestLine is what is shown of an error that is no hub's.
-	longestLine = 300
+	// maxRequests bounds the replicas that are asked at once.
+	maxRequests = 8
+	// maxErrorText bounds what is shown of an error that no hub sent, in bytes.
+	maxErrorText = 300
 )
 
-// Hub is where the replicas of a hub can be asked. Its methods may be called from any
-// goroutine.
+// Hub asks the replicas of a hub. Its methods may be called from any goroutine.
 type Hub struct {
 	replicas []*replica
 }
 
-// replica is one process that can be asked, or why it cannot.
+// replica is one process of a hub.
 type replica struct {
 	name   string
 	base   *url.URL
 	client *http.Client
 	tunnel *tunnel // nil if it is reached over the network
-	err    error   // it is known not to answer
+	err    error   // why it cannot be asked
 }
 
 // Close ends all connections.
@@ -54,19 +53,19 @@ func (h *Hub) Close() {
 	}
 }
 
-// View asks all replicas what they serve. Those that do not answer are in it with
-// their errors.
+// View asks all replicas and merges their answers. A replica that does not answer is in the
+// View with its error.
 func (h *Hub) View(ctx context.Context) View {
 	answers := make([]Answer, len(h.replicas))
 	var asking errgroup.Group
-	asking.SetLimit(maxAtOnce)
+	asking.SetLimit(maxRequests)
 	for i, r := range h.replicas {
 		asking.Go(func() error {
 			answers[i] = r.answer(ctx)
 			return nil
 		})
 	}
-	_ = asking.Wait() // each error is in its answer
+	_ = asking.Wait() // errors are in the answers
 	return Merge(answers)
 }
 
@@ -82,8 +81,8 @@ func (r *replica) answer(ctx context.Context) Answer {
 	return a
 }
 
-// Attachment asks one replica, by its name in the View, what it knows about a
-// VolumeAttachment; nil if it knows none.
+// Attachment asks one replica, by its name in the View, for a VolumeAttachment. It returns nil
+// if the replica does not know it.
 func (h *Hub) Attachment(ctx context.Context, name, attachment string) (*status.Attachment, error) {
 	i := slices.IndexFunc(h.replicas, func(r *replica) bool { return r.name == name })
 	if i < 0 {
@@ -99,7 +98,7 @@ func (h *Hub) Attachment(ctx context.Context, name, attachment string) (*status.
 	return &list.Attachments[0], nil
 }
 
-// get asks for JSON.
+// get requests a path and decodes the JSON answer.
 func (r *replica) get(ctx context.Context, path string, query url.Values, into any) error {
 	if r.err != nil {
 		return r.err
@@ -116,7 +115,7 @@ func (r *replica) get(ctx context.Context, path string, query url.Values, into a
 		return fmt.Errorf("%w: --ca-file says who has to have signed the hub's certificate, --tls-server-name which name it has", err)
 	}
 	if err != nil {
-		return err // it says what was asked for, and where
+		return err // it names the method and the URL
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
@@ -124,7 +123,7 @@ func (r *replica) get(ctx context.Context, path string, query url.Values, into a
 		return fmt.Errorf("read %s: %w", path, err)
 	}
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("get %s: %s%s", path, answer.Status, said(answer, body))
+		return fmt.Errorf("get %s: %s%s", path, answer.Status, errorText(answer, body))
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return fmt.Errorf("get %s: it does not answer as a csi-attach-hub: %w", path, err)
@@ -132,16 +131,16 @@ func (r *replica) get(ctx context.Context, path string, query url.Values, into a
 	return nil
 }
 
-// said is what an error answer says: that of a hub in JSON, that of whatever stands in
-// front of one as a line of text.
-func said(answer *http.Response, body []byte) string {
+// errorText returns the text of an error answer: a hub sends JSON, a proxy in front of it
+// plain text.
+func errorText(answer *http.Response, body []byte) string {
 	text := ""
-	var told struct{ Error string }
-	if json.Unmarshal(body, &told) == nil {
-		text = told.Error
+	var failure struct{ Error string }
+	if json.Unmarshal(body, &failure) == nil {
+		text = failure.Error
 	} else if kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); kind == "text/plain" || kind == "" {
 		text, _, _ = strings.Cut(strings.TrimSpace(string(body)), "\n")
-		text = text[:min(len(text), longestLine)]
+		text = text[:min(len(text), maxErrorText)]
 	}
 	if text = strings.TrimSpace(text); text != "" {
 		text = ": " + text

@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// requestTimeout bounds one request to a replica, with the connecting.
+// requestTimeout bounds one request to a replica, including the connecting.
 const requestTimeout = 10 * time.Second
 
-// TransportOptions say how a replica is spoken to.
+// TransportOptions say how to connect to a replica.
 type TransportOptions struct {
-	TokenFile  string // with the token to show; empty: none
-	CAFile     string // authorities of its certificate; empty: those of the system
-	ServerName string // that its certificate has; empty: the host of the URL
-	// Insecure does not check the certificate. It does not go with a token, which
-	// would be shown to anybody.
+	TokenFile  string // file with a bearer token; empty: no token
+	CAFile     string // certificate authorities in PEM; empty: those of the system
+	ServerName string // the name in the certificate; empty: the host of the URL
+	// Insecure skips the verification of the certificate. It excludes TokenFile: any server
+	// could take the token.
 	Insecure bool
 }
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// client returns one that connects by dial, nil for the network.
+// client returns an HTTP client that connects by dial, or over the network if dial is nil.
 func (o TransportOptions) client(dial dialFunc, serverName string) (*http.Client, error) {
 	if o.Insecure && o.TokenFile != "" {
 		return nil, errors.New("a token is not shown to a server whose certificate is not checked: give --ca-file instead of --insecure-skip-tls-verify")
@@ -39,7 +39,7 @@ func (o TransportOptions) client(dial dialFunc, serverName string) (*http.Client
 	transport := &http.Transport{
 		DialContext:     dial,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: serverName, InsecureSkipVerify: o.Insecure},
-		// Proxies of the environment are for what is out in the world.
+		// The proxies of the environment are for servers outside of the cluster.
 		Proxy: nil,
 	}
 	if o.CAFile != "" {
@@ -65,7 +65,7 @@ func (o TransportOptions) client(dial dialFunc, serverName string) (*http.Client
 	return client, nil
 }
 
-// bearer shows a token, over TLS only.
+// bearer sends a token, over TLS only.
 type bearer struct {
 	token string
 	next  *http.Transport
@@ -80,5 +80,5 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// CloseIdleConnections is found by http.Client.
+// CloseIdleConnections is called by http.Client.
 func (b bearer) CloseIdleConnections() { b.next.CloseIdleConnections() }

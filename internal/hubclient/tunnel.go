@@ -19,11 +19,11 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// maxTunnelError is what is read of what a kubelet says about a stream.
+// maxTunnelError bounds what is read of a kubelet's error, in bytes.
 const maxTunnelError = 4 << 10
 
-// tunnel makes connections to a port of a Pod through the API server, as kubectl
-// port-forward does, but for a listener: nobody else on this machine can use it.
+// tunnel opens connections to a port of a Pod through the API server, like kubectl
+// port-forward but without a listener, which other users of this machine could connect to.
 type tunnel struct {
 	config *rest.Config
 	target *url.URL // the Pod's portforward
@@ -34,7 +34,7 @@ type tunnel struct {
 	last   int                   // number of the last connection; guarded by mu
 }
 
-// dial is a DialContext: whatever address is asked for, the Pod's port it is.
+// dial is a DialContext that connects to the Pod's port, whatever the address.
 func (t *tunnel) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	stream, id, err := t.connection(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func (t *tunnel) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("port-forward: %w", err)
 	}
-	problems.Close() // nothing is written to it
+	problems.Close() // closes this side: nothing is written to it
 	headers.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := stream.CreateStream(headers)
 	if err != nil {
@@ -59,14 +59,14 @@ func (t *tunnel) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		text, _ := io.ReadAll(io.LimitReader(problems, maxTunnelError))
 		if len(text) > 0 {
 			c.problem <- fmt.Errorf("port-forward: %s", text)
-			_ = data.Reset() // nothing will come
+			_ = data.Reset() // no data will come
 		}
 		close(c.problem)
 	}()
 	return c, nil
 }
 
-// connection returns the one to the API server, and a number for a new stream in it.
+// connection returns the connection to the API server, and the number of a new stream in it.
 func (t *tunnel) connection(ctx context.Context) (httpstream.Connection, int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,7 +114,7 @@ func (t *tunnel) open(ctx context.Context) (httpstream.Connection, error) {
 	case r := <-dialled:
 		return r.stream, r.err
 	case <-ctx.Done():
-		go func() { // the dialer knows no context
+		go func() { // the dialer takes no context
 			if r := <-dialled; r.err == nil {
 				r.stream.Close()
 			}
@@ -131,10 +131,10 @@ func (t *tunnel) close() {
 	}
 }
 
-// tunnelled is a stream as a net.Conn. It has no deadlines: who uses it closes it.
+// tunnelled is a stream as a net.Conn. It ignores deadlines: the HTTP client closes it instead.
 type tunnelled struct {
 	httpstream.Stream
-	problem chan error // what the other end says; closed after it
+	problem chan error // the error of the other end, if any; then closed
 }
 
 func (c *tunnelled) Read(p []byte) (int, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-// Answer is what one replica said, or why it did not.
+// Answer is the answer of one replica, or the error.
 type Answer struct {
 	Replica  string // how it was reached: a URL, or "Pod namespace/name"
 	Err      error
@@ -18,15 +18,15 @@ type Answer struct {
 	Drivers  []status.Driver
 }
 
-// View is what the replicas of a hub say together.
+// View merges the answers of the replicas of a hub.
 type View struct {
-	Replicas []Replica `json:"replicas"` // those that were asked, as they were asked
-	Drivers  []Driver  `json:"drivers"`  // each once, by name
+	Replicas []Replica `json:"replicas"` // in the order of the answers
+	Drivers  []Driver  `json:"drivers"`  // each once, sorted by name
 	// Unclaimed counts the VolumeAttachments of drivers that no replica serves.
 	Unclaimed map[string]int `json:"unclaimed,omitempty"`
 }
 
-// Replica is one process that was asked.
+// Replica is one process of a hub.
 type Replica struct {
 	Replica string `json:"replica"` // as in Answer
 	Error   string `json:"error,omitempty"`
@@ -34,17 +34,16 @@ type Replica struct {
 	Overview status.Overview `json:"overview,omitzero"`
 }
 
-// Driver is a driver as the replica sees it that knows most of it: the one that works
-// for it, if there is one.
+// Driver is the state of a driver, from the replica that works for it if there is one.
 type Driver struct {
 	status.Driver
-	Replica string `json:"replica"` // whose view this is, as in Answer
-	// Leader is the identity of the replica that works for the driver, or of somebody
-	// else who holds its lease; empty if nobody does.
+	Replica string `json:"replica"` // that reported this state, as in Answer
+	// Leader is the identity of the replica that works for the driver, or of another holder
+	// of its lease; empty if there is none.
 	Leader string `json:"leader,omitempty"`
 }
 
-// Merge makes one View of all answers.
+// Merge returns the View of the answers.
 func Merge(answers []Answer) View {
 	v := View{Drivers: []Driver{}, Replicas: []Replica{}}
 	best := map[string]Driver{}
@@ -79,8 +78,8 @@ func Merge(answers []Answer) View {
 	return v
 }
 
-// knowsMore says whether a is the better view of a driver than b: of who works for it,
-// else of who could.
+// knowsMore reports whether the replica of a knows more about a driver than that of b: it works
+// for the driver, or else it can reach it.
 func knowsMore(a, b Driver) bool {
 	if a.Lease.Mine != b.Lease.Mine {
 		return a.Lease.Mine
@@ -88,12 +87,12 @@ func knowsMore(a, b Driver) bool {
 	return a.Up && !b.Up
 }
 
-// Reached says whether any replica has answered.
+// Reached reports whether any replica has answered.
 func (v View) Reached() bool {
 	return slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.Error == "" })
 }
 
-// Driver returns what is known about a driver, nil if no replica serves it.
+// Driver returns the state of a driver, nil if no replica serves it.
 func (v View) Driver(name string) *Driver {
 	for i := range v.Drivers {
 		if v.Drivers[i].Name == name {
@@ -103,53 +102,40 @@ func (v View) Driver(name string) *Driver {
 	return nil
 }
 
-// Conflicts returns those of a driver, each once.
+// Conflicts returns the conflicts of a driver, each once.
 func (v View) Conflicts(driver string) []status.Conflict {
-	var all []status.Conflict
-	for _, c := range v.AllConflicts() {
-		if c.Driver == driver {
-			all = append(all, c)
-		}
-	}
-	return all
+	return slices.DeleteFunc(v.AllConflicts(), func(c status.Conflict) bool { return c.Driver != driver })
 }
 
-// AllConflicts returns what was found and is not served, each once.
+// AllConflicts returns the conflicts of all drivers, each once.
 func (v View) AllConflicts() []status.Conflict {
-	var all []status.Conflict
-	for _, r := range v.Replicas {
-		for _, c := range r.Overview.Config.Conflicts {
-			if !slices.Contains(all, c) {
-				all = append(all, c)
-			}
-		}
-	}
-	return all
+	return distinct(v, func(c status.Config) []status.Conflict { return c.Conflicts })
 }
 
-// ConfigErrors returns what is wrong with the configuration, each once.
+// ConfigErrors returns the errors of the configuration, each once.
 func (v View) ConfigErrors() []string {
-	return v.texts(func(c status.Config) []string { return c.Errors })
+	return distinct(v, func(c status.Config) []string { return c.Errors })
 }
 
-// ConfigWarnings returns what is doubtful in the configuration, each once.
+// ConfigWarnings returns the warnings of the configuration, each once.
 func (v View) ConfigWarnings() []string {
-	return v.texts(func(c status.Config) []string { return c.Warnings })
+	return distinct(v, func(c status.Config) []string { return c.Warnings })
 }
 
-func (v View) texts(of func(status.Config) []string) []string {
-	var all []string
+// distinct returns what the configurations of the replicas contain, each value once.
+func distinct[T comparable](v View, of func(status.Config) []T) []T {
+	var all []T
 	for _, r := range v.Replicas {
-		for _, text := range of(r.Overview.Config) {
-			if !slices.Contains(all, text) {
-				all = append(all, text)
+		for _, value := range of(r.Overview.Config) {
+			if !slices.Contains(all, value) {
+				all = append(all, value)
 			}
 		}
 	}
 	return all
 }
 
-// Problems says, each on a line, what is wrong with the replicas themselves.
+// Problems returns the problems of the replicas themselves, each on a line.
 func (v View) Problems() []string {
 	var problems, hashes []string
 	byHash := map[string][]string{}

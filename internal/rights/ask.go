@@ -15,19 +15,20 @@ import (
 )
 
 const (
-	// questions at once: an answer takes a millisecond, or a webhook's time.
-	questions = 8
-	// patience with one round of questions, and the pause before the next.
-	patience = 30 * time.Second
-	pause    = 10 * time.Second
+	// maxReviews bounds the reviews at once: an answer takes a millisecond, or as long as a
+	// webhook takes.
+	maxReviews = 8
+	// timeout bounds one round of reviews; retryAfter is the pause before the next.
+	timeout    = 30 * time.Second
+	retryAfter = 10 * time.Second
 )
 
-// Missing asks the API server which of the rights this process does not have, and
-// returns them in the order in which they were given. It blocks until all are answered.
+// Missing asks the API server and returns the rights that this process does not have, in the
+// given order. It blocks until all are answered or one cannot be.
 func Missing(ctx context.Context, kube authorizationv1client.SelfSubjectAccessReviewsGetter, needed []Right) ([]Right, error) {
 	allowed := make([]bool, len(needed))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(questions)
+	group.SetLimit(maxReviews)
 	for i, r := range needed {
 		group.Go(func() (err error) {
 			allowed[i], err = ask(ctx, kube, r)
@@ -59,13 +60,13 @@ func ask(ctx context.Context, kube authorizationv1client.SelfSubjectAccessReview
 	return review.Status.Allowed, nil
 }
 
-// Watch asks until it has an answer, and logs what is missing: in one line what the hub
-// cannot attach or detach without, in another one the rest. It blocks until then,
-// or until ctx ends. It changes nothing: rights may be given while the hub runs.
+// Watch asks until it has an answer, and logs the missing rights: in one line those without
+// which the hub cannot attach or detach, in another the optional ones. It blocks until then or
+// until ctx ends. The hub runs on without them: rights may be granted while it runs.
 func Watch(ctx context.Context, kube authorizationv1client.SelfSubjectAccessReviewsGetter, needed []Right) {
 	logger := klog.FromContext(ctx)
 	for {
-		limited, cancel := context.WithTimeout(ctx, patience)
+		limited, cancel := context.WithTimeout(ctx, timeout)
 		missing, err := Missing(limited, kube, needed)
 		cancel()
 		if ctx.Err() != nil {
@@ -75,19 +76,17 @@ func Watch(ctx context.Context, kube authorizationv1client.SelfSubjectAccessRevi
 			report(logger, missing)
 			return
 		}
-		// Whoever does not reach the API server says that already.
+		// V(2): an unreachable API server is already reported by others.
 		logger.V(2).Info("Cannot tell whether rights are missing", "err", err)
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(retryAfter):
 		}
 	}
 }
 
-// report logs the rights that are missing. It says nothing where there are none.
+// report logs the missing rights, and nothing if there are none.
 func report(logger klog.Logger, missing []Right) {
 	var required, optional []Right
 	for _, r := range missing {

@@ -8,15 +8,13 @@ type Right struct {
 	Group       string // "" for the core group
 	Resource    string
 	Subresource string
-	Namespace   string // "" for all, or for a resource that has none
+	Namespace   string // "" for all namespaces, or for a cluster-wide resource
 	Purpose     string // what does not work without it
-	// Manifest is the file of deploy/ that gives it.
-	Manifest string
-	// Optional rights are those without which the hub still attaches and detaches.
-	Optional bool
+	Manifest    string // the file below deploy/ that grants it
+	Optional    bool   // the hub attaches and detaches without it
 }
 
-// String is the right as a Role has it: "patch volumeattachments/status.storage.k8s.io".
+// String returns the right in the terms of a Role: "patch volumeattachments/status.storage.k8s.io".
 func (r Right) String() string {
 	s := r.Verb + " " + r.Resource
 	if r.Subresource != "" {
@@ -31,12 +29,12 @@ func (r Right) String() string {
 	return s
 }
 
-// Features is what a hub does beyond attaching and detaching.
+// Features says what a hub does beyond attaching and detaching.
 type Features struct {
 	LeaseNamespaces  []string // of the leases of drivers; none without leader election
-	ReplicaNamespace string   // of the lease by which this replica is known; "" without
+	ReplicaNamespace string   // of the lease by which this replica announces itself; "" if it does not
 	Discovery        bool     // drivers are taken from CSIDriver objects
-	Reviews          bool     // who looks at the hub is asked of the cluster
+	Reviews          bool     // requests to the hub are authenticated and authorized by the cluster
 }
 
 const (
@@ -46,11 +44,11 @@ const (
 
 	clusterRole = "deploy/base/clusterrole.yaml"
 
-	// Kubernetes keeps Events on objects without a namespace there.
+	// eventNamespace is where Kubernetes keeps Events about cluster-wide objects.
 	eventNamespace = "default"
 )
 
-// Needed returns what a hub needs, sorted by what it is for.
+// Needed returns the rights that a hub needs, sorted by purpose.
 func Needed(f Features) []Right {
 	needed := slices.Concat(
 		each(Right{Resource: "persistentvolumes", Purpose: "attach and detach", Manifest: clusterRole}, "get", "list", "watch", "patch"),
@@ -68,7 +66,7 @@ func Needed(f Features) []Right {
 	}
 	if f.ReplicaNamespace != "" {
 		own := leases(f.ReplicaNamespace, "hold leases, share drivers among replicas", "deploy/base/leases.yaml")
-		// Announcements of replicas that have gone expire by themselves, and stay.
+		// Optional: announcements of dead replicas expire, and only stay as objects.
 		own = append(own, Right{Verb: "delete", Group: coordination, Resource: "leases", Namespace: f.ReplicaNamespace,
 			Purpose: own[0].Purpose, Manifest: own[0].Manifest, Optional: true})
 		needed = append(needed, own...)
@@ -81,8 +79,8 @@ func Needed(f Features) []Right {
 	return needed
 }
 
-// leases returns what holding leases in a namespace needs. Those that cannot be watched
-// are polled.
+// leases returns the rights to hold leases in a namespace. Leases that cannot be watched are
+// polled.
 func leases(namespace, purpose, manifest string) []Right {
 	r := Right{Group: coordination, Resource: "leases", Namespace: namespace, Purpose: purpose, Manifest: manifest}
 	required := each(r, "get", "create", "update")

@@ -1,7 +1,6 @@
-// Package terminal makes texts that somebody else has written fit to be printed. The
-// error of a CSI driver may have anything in it: sequences that recolour a terminal,
-// rename its window or overwrite the lines above, or that turn the direction of reading
-// around. What cannot be seen is made visible, nothing is lost.
+// Package terminal makes texts from outside safe to print. The error of a CSI driver may
+// contain sequences that recolour a terminal, rename its window, overwrite the lines above
+// or reverse the direction of reading. Invisible characters are made visible; none is lost.
 package terminal
 
 import (
@@ -11,13 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns a text on one line: runs of white space become one space, and what is
-// not printable is escaped as in Go source (\x1b, \u202e).
+// Line returns a text on one line: runs of white space become one space, and characters that
+// cannot be printed are escaped as in Go source (\x1b, \u202e).
 func Line(text string) string {
 	var out strings.Builder
 	space := false
 	for i, r := range text {
-		if unicode.IsSpace(r) && r != '\u0085' { // that one is a control character too
+		if unicode.IsSpace(r) && r != '\u0085' { // U+0085 is a control character too
 			space = true
 			continue
 		}
@@ -43,8 +42,8 @@ func Line(text string) string {
 	return out.String()
 }
 
-// JSON escapes what a terminal would act on in valid JSON, where it can only stand
-// inside of strings. The value stays the same.
+// JSON escapes in valid JSON the characters that a terminal would act on. They can only be
+// in strings there, so the value stays the same.
 func JSON(valid []byte) []byte {
 	var out strings.Builder
 	for _, r := range string(valid) {
@@ -61,6 +60,6 @@ func JSON(valid []byte) []byte {
 	return []byte(out.String())
 }
 
-// visible says whether a rune is one to be seen: no control character, nothing that
-// only directs how others are shown.
+// visible reports whether a rune is shown: it is no control character, and does not only
+// change how others are shown.
 func visible(r rune) bool { return r == ' ' || unicode.IsGraphic(r) && !unicode.IsSpace(r) }

@@ -1,5 +1,6 @@
-// Package glance shows at a glance, on a terminal, how a hub and its drivers are.
-package glance
+// Package statustable writes the table of a hub and its drivers that the subcommand status
+// prints on a terminal.
+package statustable
 
 import (
 	"cmp"
@@ -17,10 +18,10 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
-// longestReason is how much of a reason is in the table, in characters.
-const longestReason = 100
+// maxReason is the length at which a reason is cut, in characters.
+const maxReason = 100
 
-// Table writes a view for people: a line for each driver, then what is wrong.
+// Table returns a view as text: a line for each driver, then the problems.
 func Table(v hubclient.View) string {
 	var out strings.Builder
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
@@ -39,7 +40,7 @@ func Table(v hubclient.View) string {
 	return text + problems(v)
 }
 
-// row writes cells, none of which may break the table.
+// row writes one line. Cells are escaped: no text of a driver may break the table.
 func row(t *tabwriter.Writer, cells ...string) {
 	for i, c := range cells {
 		cells[i] = cmp.Or(terminal.Line(c), "-")
@@ -47,9 +48,9 @@ func row(t *tabwriter.Writer, cells ...string) {
 	fmt.Fprintln(t, strings.TrimRight(strings.Join(cells, "\t"), " "))
 }
 
-// work is what a driver has to do, in sum.
+// work sums up the operations of a driver.
 type work struct {
-	queued, running, failed int // failed: they wait for the next try
+	queued, running, failed int // failed: waiting for the next try
 	oldest                  time.Duration
 }
 
@@ -71,20 +72,20 @@ func (w work) age() string {
 	return duration.HumanDuration(w.oldest)
 }
 
-// reason is why a driver is in its state, cut to a length that leaves the table one. A
-// driver that is well has none; what went wrong last with its work stands there then.
+// reason returns why a driver is in its state, cut to maxReason. For a driver without a
+// reason it returns the last failure of its work.
 func reason(d hubclient.Driver) string {
 	text := d.Reason
 	if text == "" && len(d.Failures) > 0 && workOf(d.Driver).failed > 0 {
 		text = "last: " + d.Failures[0].Text
 	}
-	if runes := []rune(terminal.Line(text)); len(runes) > longestReason {
-		return string(runes[:longestReason-1]) + "…"
+	if runes := []rune(terminal.Line(text)); len(runes) > maxReason {
+		return string(runes[:maxReason-1]) + "…"
 	}
 	return text
 }
 
-// identities are those of the replicas.
+// identities returns the identities of all replicas.
 func identities(v hubclient.View) map[string]bool {
 	all := map[string]bool{}
 	for _, r := range v.Replicas {
@@ -96,8 +97,8 @@ func identities(v hubclient.View) map[string]bool {
 	return all
 }
 
-// leader is who works for a driver. What makes the identity of a replica unique says
-// nothing to people where its host, the Pod, does.
+// leader returns the identity of the leader of a driver, or the name of its Pod if it is the
+// only replica there: people know the Pod.
 func leader(d hubclient.Driver, replicas map[string]bool) string {
 	host, _, _ := strings.Cut(d.Leader, "_")
 	if !replicas[d.Leader] || host == "" {
@@ -111,7 +112,7 @@ func leader(d hubclient.Driver, replicas map[string]bool) string {
 	return host
 }
 
-// tried says how often something has failed.
+// tried returns failures as text.
 func tried(failures int) string {
 	switch failures {
 	case 0:
@@ -122,7 +123,7 @@ func tried(failures int) string {
 	return fmt.Sprintf("tried %d times", failures)
 }
 
-// problems lists what is wrong beside the drivers; empty if nothing is.
+// problems lists the problems that the lines of the drivers do not show.
 func problems(v hubclient.View) string {
 	var conflicts, unclaimed []string
 	for _, c := range v.AllConflicts() {
