@@ -185,7 +185,7 @@ func (d *driver) retry(ctx context.Context, e *volume.Entry, c *volume.Claim, op
 	if errors.Is(err, attach.ErrStale) {
 		d.refresh(ctx, name)
 	}
-	now, text := time.Now(), csiclient.Shorten(err.Error(), csiclient.MaxWords)
+	now, text := time.Now(), csiclient.Truncate(err.Error(), csiclient.MaxText)
 	failures := e.Retries.Failed(op, now)
 	d.table.NoteFailure(e, failures, text)
 	d.tally.failedWith(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text}, time.Since(e.Since()))

@@ -76,7 +76,7 @@ func (p *Proxy) pass(ctx, stay context.Context, logger klog.Logger, client, targ
 	var activity atomic.Int64 // how often something was passed
 	var copies sync.WaitGroup
 	ended := make(chan string, 2)
-	down := &downstream{to: client}
+	down := &clientWriter{to: client}
 	copies.Go(func() { copyAll(target, client, &activity); ended <- "the client has ended the connection" })
 	copies.Go(func() { copyAll(down, target, &activity); ended <- "the driver has ended the connection" })
 	defer copies.Wait()
