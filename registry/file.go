@@ -112,42 +112,31 @@ func (f *File) Reload() {
 }
 
 // apply makes a new content of the file the one that holds, if it is good. It reports
-// whether that changed the Config.
+// whether the Config changed: it does not if the file says again what it said before a
+// mistake.
 func (f *File) apply(logger klog.Logger, c content) (changed bool) {
 	config, errs := c.parse(f.options)
+	f.mu.Lock()
+	before := f.config.warnings
 	if errs != nil {
-		f.keep(errs)
+		f.status.LastSuccessful, f.status.Errors = false, errs
+	} else {
+		if changed = c.id != f.status.Hash; changed {
+			f.config = config
+		}
+		f.status = FileStatus{Hash: c.id, LastSuccess: time.Now(), LastSuccessful: true}
+	}
+	f.mu.Unlock()
+	if errs != nil {
 		logger.Error(errs, "The file cannot be used, what it said before goes on to hold", "file", f.options.Path)
 		return false
 	}
-	before := f.Config().Warnings()
-	changed = f.use(config, c.id)
 	logger.Info("Read the file again", "file", f.options.Path, "drivers", len(config.drivers), "hash", c.id, "changed", changed)
-	for _, w := range config.Warnings() {
+	for _, w := range config.warnings {
 		if !slices.ContainsFunc(before, w.isLike) {
 			w.Log(logger)
 		}
 	}
-	return changed
-}
-
-// keep records why the file cannot be used.
-func (f *File) keep(errs Errors) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.status.LastSuccessful, f.status.Errors = false, errs
-}
-
-// use makes a Config the one that holds. It reports whether it is another one: it is
-// not if the file says again what it said before a mistake.
-func (f *File) use(config *Config, hash string) (changed bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	changed = hash != f.status.Hash
-	if changed {
-		f.config = config
-	}
-	f.status = FileStatus{Hash: hash, LastSuccess: time.Now(), LastSuccessful: true}
 	return changed
 }
 
@@ -172,10 +161,5 @@ func (c content) parse(o FileOptions) (*Config, Errors) {
 	if c.err != nil {
 		return nil, Errors{{File: o.Path, Message: c.err.Error()}}
 	}
-	config, err := parse(o.Path, c.data, o.Defaults)
-	if err == nil {
-		return config, nil
-	}
-	errs, _ := errors.AsType[Errors](err) // Parse fails with nothing else
-	return nil, errs
+	return parse(o.Path, c.data, o.Defaults)
 }
