@@ -23,8 +23,8 @@ const (
 type FileOptions struct {
 	// Path of the drivers.yaml. Required.
 	Path string
-	// Defaults hold where the file says nothing, its defaults neither. Zero means
-	// DefaultSettings.
+	// Defaults hold for settings that neither a driver's entry nor the file's defaults
+	// have. Zero means DefaultSettings.
 	Defaults Settings
 	// Poll is how often the file is read if no event says that it has changed. Zero
 	// means 10 seconds.
@@ -52,13 +52,13 @@ type File struct {
 // FileStatus is how the last reading of a drivers.yaml went.
 type FileStatus struct {
 	Hash           string    // SHA-256 of the content that holds, in hex
-	LastSuccess    time.Time // when a good file was taken last
-	LastSuccessful bool      // what the file says now is what holds
-	Errors         Errors    // what is wrong with it, if it is not; not to be changed
+	LastSuccess    time.Time // when a good file was read last
+	LastSuccessful bool      // the file as it is now is the one that holds
+	Errors         Errors    // of the file as it is now; not to be changed
 }
 
-// NewFile reads the file. It fails with Errors if the file is bad: a program that
-// has no last good one must not begin. It starts nothing.
+// NewFile reads the file. It fails with Errors if the file is bad: a program without a last
+// good one must not start. It starts no goroutine.
 func NewFile(o FileOptions) (*File, error) {
 	if o.Path == "" {
 		return nil, errors.New("registry: FileOptions.Path is missing")
