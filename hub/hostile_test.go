@@ -116,11 +116,11 @@ func TestWhateverADriverAnswersIsWrittenAndShown(t *testing.T) {
 		checkShown(t, name+": Event", w.eventOf(name, "AttachFailed").Message, 1024)
 	}
 	for _, a := range h.Attachments(status.AttachmentFilter{Driver: driver}) {
-		checkShown(t, a.Name+": last error", a.LastError, csiclient.MaxWords)
+		checkShown(t, a.Name+": last error", a.LastError, csiclient.MaxText)
 	}
 	for _, d := range h.Drivers() {
 		for _, f := range d.Failures {
-			checkShown(t, "failure", f.Text, csiclient.MaxWords)
+			checkShown(t, "failure", f.Text, csiclient.MaxText)
 		}
 	}
 	w.turn(backend, fakecsi.Knobs{ClearFaults: true})
@@ -135,7 +135,7 @@ func TestWhateverADriverAnswersIsWrittenAndShown(t *testing.T) {
 	w.waitNoneLeft()
 	w.checkBooks(nil)
 	for _, line := range strings.Split(w.logged(), "\n") {
-		if len(line) > 3*csiclient.MaxWords || strings.ContainsFunc(line, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }) {
+		if len(line) > 3*csiclient.MaxText || strings.ContainsFunc(line, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }) {
 			t.Errorf("logged %d bytes: %.200q", len(line), line)
 		}
 	}

@@ -84,7 +84,7 @@ func TestDriverThatWasNeverReachedIsLeftToThoseWhoCanCallIt(t *testing.T) {
 		m := managerOf(t, registry.Driver{Name: "d"}, timeout)
 		expect := func(when string, want bool, wantAgain time.Duration) {
 			t.Helper()
-			if able, _, again := m.isAble(); able != want || again != wantAgain {
+			if able, _, again := m.isReachable(); able != want || again != wantAgain {
 				t.Errorf("%s: it can be called from here: %v, asked again in %v, want %v and %v", when, able, again, want, wantAgain)
 			}
 		}

@@ -185,7 +185,7 @@ func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 	if errors.Is(err, attach.ErrStale) {
 		l.refresh(ctx, name)
 	}
-	now, text, cause := time.Now(), csiclient.Shorten(err.Error(), csiclient.MaxWords), causeOf(err)
+	now, text, cause := time.Now(), csiclient.Truncate(err.Error(), csiclient.MaxText), causeOf(err)
 	failures := e.Retries.Failed(op, now)
 	l.table.NoteFailure(e, failures, text, cause)
 	l.counters.countFailure(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text, Cause: cause}, time.Since(e.Since()))

@@ -14,15 +14,15 @@ type Conflict struct {
 	Reason string // for people; one line
 }
 
-// sortConflicts puts conflicts into the order in which people see them.
+// sortConflicts puts conflicts into the order in which they are shown.
 func sortConflicts(all []Conflict) {
 	slices.SortFunc(all, func(a, b Conflict) int {
 		return cmp.Or(cmp.Compare(a.Driver, b.Driver), cmp.Compare(a.Loser, b.Loser), cmp.Compare(a.Reason, b.Reason))
 	})
 }
 
-// withoutWinner is what makes two conflicts the same to people: the line of the
-// winner moves with each line above it.
+// withoutWinner returns what identifies a conflict to people: the line of the winner moves
+// with each line above it.
 func (c Conflict) withoutWinner() Conflict {
 	c.Winner = ""
 	return c

@@ -14,8 +14,8 @@ import (
 // driverPlaceholder stands for the name of the driver in an endpointTemplate.
 const driverPlaceholder = "{driver}"
 
-// Discovery says where drivers are looked for that are not listed one by one. The
-// settings of those are the defaults.
+// Discovery says where to look for drivers that are not listed one by one. They are served
+// with the defaults.
 type Discovery struct {
 	CSIDrivers CSIDriverDiscovery
 	// Sockets are globs (filepath.Match): every driver that answers on a socket whose
@@ -134,7 +134,7 @@ func (p *parser) strings(n *yaml.Node, path, want string, check func(string) err
 	return list
 }
 
-// checkTemplate says what is wrong with an endpointTemplate.
+// checkTemplate returns an error for a bad endpointTemplate.
 func checkTemplate(s string) error {
 	if !strings.Contains(s, driverPlaceholder) {
 		return fmt.Errorf("%s has no %s in it, so that all drivers would have one endpoint: write an endpoint like unix:///csi/{driver}/csi.sock",
@@ -150,7 +150,7 @@ func checkTemplate(s string) error {
 	return nil
 }
 
-// checkGlob says what is wrong with a glob for sockets.
+// checkGlob returns an error for a bad glob of sockets.
 func checkGlob(s string) error {
 	if !strings.HasPrefix(s, "/") {
 		return fmt.Errorf("%s is no absolute path: write a glob like /csi/*/csi.sock", quote(s))

@@ -1,28 +1,27 @@
 // Package registry says WHICH CSI drivers should be served, and how.
 //
-// The flow: a File reads drivers.yaml (Parse), at the start and whenever it changes,
-// and keeps the last good Config. Sources look for drivers in places that the Config
-// names: the CSIDriver objects of the cluster, and sockets on which somebody answers.
-// They extract and do not decide. A Registry runs them, starts and stops them as the
-// Config changes, and has one pure function (merge) decide who is served: precedence,
-// names and endpoints that are taken, endpoints that objects may not name. Out of it
-// comes a Snapshot, a plain value for each driver, and the list of Conflicts.
+// The flow: a File reads drivers.yaml (Parse), at the start and whenever it changes, and
+// keeps the last good Config. Sources look for drivers in places that the Config names: the
+// CSIDriver objects of the cluster, and sockets on which a driver answers. They extract and
+// do not decide. A Registry runs them, starts and stops them as the Config changes, and has
+// one pure function (merge) decide which drivers are served: precedence, names and
+// endpoints that are taken, endpoints that objects may not name. The result is a Snapshot, a
+// plain value for each driver, and the list of Conflicts.
 //
 // A driver whose CSIDriver object has attachRequired false, or was deleted, is in the
-// Snapshot too, marked with WindDown: what it has attached must not lose the only one who
-// can detach it. Whether there is anything is not known here; whoever serves the drivers
-// decides by that. Such a driver comes last and is no conflict.
+// Snapshot too, marked with WindDown: only the hub can detach what it has attached. Whether
+// anything is attached is not known here; the receiver of the Snapshot decides by that. Such
+// a driver comes last and is no conflict.
 //
 // A Single takes the place of the File where there is one driver on a known socket, and
 // no drivers.yaml.
 //
-// Parse reads YAML nodes, checks every key and value, and either fails with Errors,
-// which name each mistake with its line and what to do about it, or returns a Config.
-// All settings of a driver stand in one table (settings.go), from which reading,
-// ranges, inheritance, the JSON Schema and the check of the example drivers.yaml
-// follow.
+// Parse reads YAML nodes, checks every key and value, and either fails with Errors, which
+// name each mistake with its line and what to do about it, or returns a Config. All settings
+// of a driver stand in one table (settings.go). Reading, ranges, inheritance, the JSON Schema
+// and the check of the example drivers.yaml follow from it.
 //
-// The package does not contact a driver, but for the function that a socket source
-// is given to ask for its name, and does not know whether one is up. It imports
-// nothing of this project.
+// The package does not contact a driver, except by the function that a socket source is
+// given to ask for its name, and does not know whether a driver is up. It imports nothing of
+// this project.
 package registry

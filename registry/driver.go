@@ -16,9 +16,9 @@ type Driver struct {
 	TLS      TLS      // how the connection is secured; zero for none
 	Settings
 	Source string // where it was learned, for people: "drivers.yaml:14"
-	// WindDown: the driver is to be served only while something of it is attached, and not
-	// to be contacted otherwise. Nobody asks for it any more: attachRequired of its
-	// CSIDriver object is false, or that object was deleted.
+	// WindDown: serve the driver only while something of it is attached, and do not contact
+	// it otherwise. attachRequired of its CSIDriver object is false, or that object was
+	// deleted.
 	WindDown bool
 }
 
@@ -30,11 +30,11 @@ type Settings struct {
 	Retry         Retry         // how long a failed call waits for its next try
 	MaxPerNode    int           // calls in flight at once for one node; 0 means no limit
 	StuckAfter    time.Duration // without success for so long, a VolumeAttachment is reported stuck; positive
-	Drift         Drift         // whether the storage system still agrees with Kubernetes
+	Drift         Drift         // check that the storage system agrees with Kubernetes
 	DefaultFSType string        // file system of volumes whose PersistentVolume names none; may be ""
-	Probe         Probe         // whether the driver is well
+	Probe         Probe         // health check of the driver
 	KubeAPI       KubeAPI       // its budget of writes to the Kubernetes API
-	Lease         Lease         // that whoever serves it holds, as far as it was said; see LeaseOf
+	Lease         Lease         // held by the process that serves it, as far as it is set; see LeaseOf
 	// ParallelMultiNode lets calls for one volume of a MULTI_NODE access mode run side by
 	// side on different nodes. Otherwise there is one call per volume at a time.
 	ParallelMultiNode bool
@@ -59,15 +59,14 @@ type Retry struct {
 	Max     time.Duration // after many failures; at least Initial
 }
 
-// Probe says how often the driver is asked whether it is ready.
+// Probe is the health check of the driver.
 type Probe struct {
 	Interval time.Duration // between two Probe calls; positive
 	Timeout  time.Duration // of one; positive
 }
 
-// Drift says how often the driver is asked, by ListVolumes, which volumes are
-// published where, and what follows where Kubernetes says otherwise. It holds for
-// drivers that can say so.
+// Drift says how often the driver lists its volumes with their nodes (ListVolumes), and what
+// follows where Kubernetes disagrees. It holds for drivers that have the capabilities.
 type Drift struct {
 	Interval      time.Duration // between two listings; 0 means that none are made
 	PageSize      int           // volumes on one page; 0 leaves it to the driver
@@ -114,10 +113,10 @@ const (
 // it has been sent.
 type Snapshot map[string]Driver
 
-// SanitizedName turns the name of a driver into the form that finalizers and
-// leases carry, by csi-attacher's rule: what is not a letter, a digit or '-'
-// becomes '-', and a '-' at the end gets an 'X' after it. Different drivers can have equal
-// sanitized names ("a.b", "a-b"); they cannot be served side by side.
+// SanitizedName returns the form of a driver's name in finalizers and leases, by
+// csi-attacher's rule: a character that is no letter, digit or '-' becomes '-', and a '-' at
+// the end gets an 'X' after it. Different drivers can have equal sanitized names ("a.b",
+// "a-b"); they cannot be served side by side.
 func SanitizedName(driver string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {

@@ -53,7 +53,7 @@ func checkEndpoint(s string) error {
 	return err
 }
 
-// endpointHint says what to write instead of something without a scheme.
+// endpointHint returns what to write instead of a text without a scheme.
 func endpointHint(s string) string {
 	socket := strings.TrimPrefix(s, "unix:")
 	if checkSocketPath(socket) == nil {
@@ -83,7 +83,7 @@ func checkSocketPath(socket string) error {
 	return nil
 }
 
-// checkAddress says what is wrong with the host:port of a TCP endpoint.
+// checkAddress returns an error for a bad host:port of a TCP endpoint.
 func checkAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -153,7 +153,7 @@ func (e Endpoint) Host() string {
 	return host
 }
 
-// IsLocal says that what is sent to the endpoint does not leave the machine: it is
+// IsLocal reports whether what is sent to the endpoint stays on the machine: the endpoint is
 // a socket, localhost or a loopback address.
 func (e Endpoint) IsLocal() bool {
 	if e.Network() == "unix" || e.Host() == "localhost" {

@@ -9,8 +9,9 @@ import (
 
 const maxNameLength = 63
 
-// nameForm is what the API server demands of spec.attacher, which is stricter
-// than the CSI spec: a domain name, in which it ignores the case.
+// nameForm is the form that the API server demands of spec.attacher, which is stricter than
+// the CSI spec: a domain name in any case. (validation.IsDNS1123Subdomain of the name in
+// small letters would also accept letters that become ASCII ones, as the Kelvin sign.)
 var nameForm = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*$`)
 
 const wantDrivers = "a list of drivers, or [] for none"
@@ -51,8 +52,7 @@ func (p *parser) driver(o object, defaults scope) Driver {
 	return p.transport(o, d, s)
 }
 
-// checkName says what keeps a name from being the spec.attacher of a
-// VolumeAttachment.
+// checkName returns an error if a name cannot be the spec.attacher of a VolumeAttachment.
 func checkName(name string) error {
 	if len(name) > maxNameLength {
 		return fmt.Errorf("%s has %d characters, the name of a CSI driver may have %d at most: write the name by which the driver calls itself",

@@ -13,7 +13,7 @@ type Error struct {
 	Message string // what is wrong and what to do; one line
 }
 
-// Error is "file:line: path: message", without the parts that are not known.
+// Error returns "file:line: path: message", without the parts that are not known.
 func (e Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.File)
@@ -32,7 +32,7 @@ func (e Error) Error() string {
 // and ParseFile fail with (errors.As), and never empty then.
 type Errors []Error
 
-// Error is one line for each mistake.
+// Error returns one line for each mistake.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i := range e {

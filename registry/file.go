@@ -23,8 +23,8 @@ const (
 type FileOptions struct {
 	// Path of the drivers.yaml. Required.
 	Path string
-	// Defaults hold where the file says nothing, its defaults neither. Zero means
-	// DefaultSettings.
+	// Defaults hold for settings that neither a driver's entry nor the file's defaults
+	// have. Zero means DefaultSettings.
 	Defaults Settings
 	// Poll is how often the file is read if no event says that it has changed. Zero
 	// means 10 seconds.
@@ -52,13 +52,13 @@ type File struct {
 // FileStatus is how the last reading of a drivers.yaml went.
 type FileStatus struct {
 	Hash           string    // SHA-256 of the content that holds, in hex
-	LastSuccess    time.Time // when a good file was taken last
-	LastSuccessful bool      // what the file says now is what holds
-	Errors         Errors    // what is wrong with it, if it is not; not to be changed
+	LastSuccess    time.Time // when a good file was read last
+	LastSuccessful bool      // the file as it is now is the one that holds
+	Errors         Errors    // of the file as it is now; not to be changed
 }
 
-// NewFile reads the file. It fails with Errors if the file is bad: a program that
-// has no last good one must not begin. It starts nothing.
+// NewFile reads the file. It fails with Errors if the file is bad: a program without a last
+// good one must not start. It starts no goroutine.
 func NewFile(o FileOptions) (*File, error) {
 	if o.Path == "" {
 		return nil, errors.New("registry: FileOptions.Path is missing")
@@ -112,42 +112,31 @@ func (f *File) Reload() {
 }
 
 // apply makes a new content of the file the one that holds, if it is good. It reports
-// whether that changed the Config.
+// whether the Config changed: it does not if the file says again what it said before a
+// mistake.
 func (f *File) apply(logger klog.Logger, c content) (changed bool) {
 	config, errs := c.parse(f.options)
+	f.mu.Lock()
+	before := f.config.warnings
 	if errs != nil {
-		f.keep(errs)
+		f.status.LastSuccessful, f.status.Errors = false, errs
+	} else {
+		if changed = c.id != f.status.Hash; changed {
+			f.config = config
+		}
+		f.status = FileStatus{Hash: c.id, LastSuccess: time.Now(), LastSuccessful: true}
+	}
+	f.mu.Unlock()
+	if errs != nil {
 		logger.Error(errs, "The file cannot be used, what it said before goes on to hold", "file", f.options.Path)
 		return false
 	}
-	before := f.Config().Warnings()
-	changed = f.use(config, c.id)
 	logger.Info("Read the file again", "file", f.options.Path, "drivers", len(config.drivers), "hash", c.id, "changed", changed)
-	for _, w := range config.Warnings() {
+	for _, w := range config.warnings {
 		if !slices.ContainsFunc(before, w.isLike) {
 			w.Log(logger)
 		}
 	}
-	return changed
-}
-
-// keep records why the file cannot be used.
-func (f *File) keep(errs Errors) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.status.LastSuccessful, f.status.Errors = false, errs
-}
-
-// use makes a Config the one that holds. It reports whether it is another one: it is
-// not if the file says again what it said before a mistake.
-func (f *File) use(config *Config, hash string) (changed bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	changed = hash != f.status.Hash
-	if changed {
-		f.config = config
-	}
-	f.status = FileStatus{Hash: hash, LastSuccess: time.Now(), LastSuccessful: true}
 	return changed
 }
 
@@ -172,10 +161,5 @@ func (c content) parse(o FileOptions) (*Config, Errors) {
 	if c.err != nil {
 		return nil, Errors{{File: o.Path, Message: c.err.Error()}}
 	}
-	config, err := parse(o.Path, c.data, o.Defaults)
-	if err == nil {
-		return config, nil
-	}
-	errs, _ := errors.AsType[Errors](err) // Parse fails with nothing else
-	return nil, errs
+	return parse(o.Path, c.data, o.Defaults)
 }

@@ -2,7 +2,7 @@ package registry
 
 import "strings"
 
-// Lease names the Lease object that whoever serves a driver holds.
+// Lease names the Lease object that the process that serves a driver holds.
 type Lease struct {
 	Name      string // "" for LeaseName of the driver
 	Namespace string // "" for the namespace that the program has for its leases
@@ -25,10 +25,10 @@ func (d Driver) LeaseOf() Lease {
 	return l
 }
 
-// LeaseName returns the name of the lease of a driver about which nothing was said:
-// the one that csi-attacher takes, so that only one of both works. The Kubernetes API
-// takes no capitals in it: where csi-attacher has some it cannot have a lease, and
-// here they become small. Drivers whose names differ in nothing else share this lease.
+// LeaseName returns the default name of a driver's lease. It is csi-attacher's, so that only
+// one of both works. The Kubernetes API allows no capitals in it: csi-attacher cannot have a
+// lease for a driver with capitals, and here they become small letters. Drivers whose names
+// differ in nothing else share this lease.
 func LeaseName(driver string) string {
 	return strings.ToLower(SanitizedName("external-attacher-leader-" + driver))
 }

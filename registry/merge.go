@@ -13,13 +13,12 @@ type found struct {
 	sockets    []Driver
 }
 
-// merge decides which drivers are served. What drivers.yaml lists goes before
-// CSIDriver objects, these go before sockets, and among equals the first goes by
-// name, or by path for sockets. What cannot be served beside a driver that goes
-// before it is a conflict, as is an endpoint that may not be contacted. Drivers with
-// WindDown go after all others and cause no conflict: mostly nothing of them is
-// attached, and they need nobody. The result depends on nothing but the arguments,
-// and not on the order of what was found.
+// merge decides which drivers are served. Drivers that drivers.yaml lists go before those of
+// CSIDriver objects, these before those of sockets; among equals the order is by name, for
+// sockets by path. A driver that cannot be served beside one before it is a conflict, as is
+// an endpoint that may not be contacted. Drivers with WindDown go after all others and cause
+// no conflict: mostly nothing of them is attached. merge is pure, and the order of what was
+// found does not matter.
 func merge(config *Config, f found) (Snapshot, []Conflict) {
 	m := merger{defaults: config.defaults, snapshot: Snapshot{}, taken: claims[string]{}}
 	for _, d := range config.drivers {
@@ -47,7 +46,7 @@ func sorted(drivers []Driver, order func(a, b Driver) int) []Driver {
 	return slices.SortedFunc(slices.Values(drivers), order)
 }
 
-// merger is what was decided so far.
+// merger holds what has been decided so far.
 type merger struct {
 	defaults  Settings
 	snapshot  Snapshot
@@ -76,8 +75,8 @@ func (m *merger) offerObject(d Driver, rule CSIDriverDiscovery) {
 	m.offer(d, rule.check)
 }
 
-// offer decides on a driver that was discovered; allow says what is wrong with an
-// endpoint besides its form.
+// offer decides on a driver that was discovered; allow returns an error for an endpoint that
+// may not be contacted.
 func (m *merger) offer(d Driver, allow func(Endpoint) error) {
 	d.Settings = m.defaults
 	d.Insecure = d.Insecure && !d.TLS.Enabled()
@@ -116,7 +115,7 @@ func (m *merger) refuse(d Driver, winner, reason string) {
 	m.conflicts = append(m.conflicts, Conflict{Driver: d.Name, Winner: m.snapshot[winner].Source, Loser: d.Source, Reason: reason})
 }
 
-// checkDiscovered says what keeps a driver from being contacted at all.
+// checkDiscovered returns an error if a driver may not be contacted.
 func checkDiscovered(d Driver, allow func(Endpoint) error) error {
 	if err := checkName(d.Name); err != nil {
 		return err

@@ -23,11 +23,11 @@ func (o object) child(key string) string {
 	return o.path + "." + key
 }
 
-// keys is what a mapping may hold. "a" is a value that the caller reads, "a.b" the
+// keys are those that a mapping may have. "a" is a value that the caller reads, "a.b" the
 // key b of the mapping a.
 type keys struct {
 	known     []string
-	misplaced []string // belong into the entry of a driver, and nowhere else
+	misplaced []string // belong in the entry of a driver only
 }
 
 // inner returns the keys of the mapping that is found at key, none if a value is.
@@ -35,8 +35,7 @@ func (k keys) inner(key string) keys {
 	return keys{known: under(key, k.known), misplaced: under(key, k.misplaced)}
 }
 
-// under returns those of the keys that stand under one of them, as they are called
-// there.
+// under returns the keys that stand under one of them, without its prefix.
 func under(key string, all []string) []string {
 	var some []string
 	for _, one := range all {
@@ -59,7 +58,7 @@ func (k keys) outer() []string {
 	return out
 }
 
-// object reads a mapping and reports every key that it may not hold. Of a key
+// object reads a mapping and reports every key that it may not have. Of a key
 // that is there twice the first value counts.
 func (p *parser) object(n *yaml.Node, path string, k keys) object {
 	o := object{line: n.Line, path: path, values: map[string]*yaml.Node{}, misspelt: map[string]bool{}}
@@ -103,7 +102,7 @@ func (p *parser) member(o object, key, value *yaml.Node, k keys) {
 	}
 }
 
-// unknown reports a key that is not known, with what may have been meant.
+// unknown reports an unknown key, with the known key that is nearest to it.
 func (p *parser) unknown(o object, key *yaml.Node, path string, k keys) {
 	near, ok := nearest(key.Value, k.known)
 	if !ok {

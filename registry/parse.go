@@ -92,11 +92,15 @@ func cause(err error) error {
 // Parse reads the content of a drivers.yaml. It fails with Errors, which hold
 // every mistake in it; file is what they call it.
 func Parse(file string, data []byte) (*Config, error) {
-	return parse(file, data, DefaultSettings())
+	config, errs := parse(file, data, DefaultSettings())
+	if errs != nil {
+		return nil, errs
+	}
+	return config, nil
 }
 
-// parse is Parse with what holds where the file says nothing.
-func parse(file string, data []byte, base Settings) (*Config, error) {
+// parse is Parse with other defaults.
+func parse(file string, data []byte, base Settings) (*Config, Errors) {
 	p := &parser{file: file, base: base}
 	config := p.config(data)
 	if len(p.errors) > 0 {

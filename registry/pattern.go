@@ -49,7 +49,7 @@ func sample(pattern string) string {
 	return strings.ReplaceAll(pattern, "*", "a")
 }
 
-// Allows says whether an endpoint that ParseEndpoint took is allowed.
+// Allows reports whether an endpoint that ParseEndpoint took is allowed.
 func (p EndpointPattern) Allows(e Endpoint) bool {
 	return p.form != nil && p.form.MatchString(string(e))
 }

@@ -2,11 +2,11 @@ package registry
 
 import "strconv"
 
-// maxQuoted is how many bytes of what a user wrote a message repeats.
+// maxQuoted bounds the bytes of a user's text that a message repeats.
 const maxQuoted = 120
 
-// quote repeats in a message what a user wrote: in quotes, on one line, not too
-// much of it, and so that a look-alike of an ASCII letter shows.
+// quote returns a user's text for a message: in quotes, on one line, cut to maxQuoted, with
+// escapes for look-alikes of ASCII letters.
 func quote(s string) string {
 	if len(s) <= maxQuoted {
 		return strconv.QuoteToASCII(s)
@@ -14,7 +14,7 @@ func quote(s string) string {
 	return strconv.QuoteToASCII(s[:maxQuoted]) + "..."
 }
 
-// clip is quote without the quotes, where they are not needed.
+// clip is quote without the quotes where no escape is needed.
 func clip(s string) string {
 	if quoted := quote(s); quoted != `"`+s+`"` {
 		return quoted

@@ -11,9 +11,15 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// settings is every setting of a driver. A new one is a row here, a field of
-// Settings and a line in the example drivers.yaml: reading, ranges, inheritance
-// and the test of the example follow from the row.
+// settings is every setting of a driver. A row gives its reading, range, default and place in
+// the JSON Schema. A new setting also needs:
+//   - a field of Settings (driver.go), and the code that obeys it (package hub);
+//   - a line in drivers.yaml, its copy deploy/base/drivers.yaml and the table of
+//     deploy/CONFIGURE.md, which tests compare with the row, and in testdata/valid/full.yaml;
+//   - its default in driver_test.go, if that is not the zero value, and its key in the
+//     golden errors that list all keys (go test ./registry -update);
+//   - a field of hub/status.Settings, if people are to see it on the page;
+//   - a flag in cmd/csi-attach-hub/flags_driver.go, if csi-attacher has one for it.
 var settings = []setting{
 	field("mode", ModeActive, oneOf(ModeActive, ModeObserve, ModePaused), func(s *Settings) *Mode { return &s.Mode }),
 	field("timeout", 2*time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Timeout }),
@@ -54,11 +60,11 @@ type setting struct {
 	key        string // in drivers.yaml, "retry.max" for max under retry
 	single     bool   // no two drivers can share a value: it has no place in defaults
 	want       string // what a user is to write
-	schema     schema // of its kind
+	schema     schema // of its value
 	setDefault func(s *Settings)
 	read       func(n *yaml.Node, s *Settings) error // leaves s alone if it fails
 	write      func(s Settings) (inYAML string)
-	check      func(s Settings) error // that read takes it
+	check      func(s Settings) error // nil if read takes the value
 }
 
 // field makes a setting from its key, its default, the type of its value and its place.
@@ -80,13 +86,13 @@ func field[T any](key string, byDefault T, v valueType[T], in func(*Settings) *T
 	}
 }
 
-// ofOneDriver makes a setting one that no two drivers can share.
+// ofOneDriver marks a setting that no two drivers can share.
 func (s setting) ofOneDriver() setting {
 	s.single = true
 	return s
 }
 
-// DefaultSettings returns the settings of a driver about which nothing was said.
+// DefaultSettings returns the built-in defaults.
 func DefaultSettings() Settings {
 	var s Settings
 	for i := range settings {
@@ -95,7 +101,8 @@ func DefaultSettings() Settings {
 	return s
 }
 
-// Check says which settings are out of range, each on a line with its key.
+// Check returns an error that names each setting that is out of range, with its key, on a
+// line of its own.
 func (s Settings) Check() error {
 	var problems []error
 	for i := range settings {
@@ -107,8 +114,8 @@ func (s Settings) Check() error {
 	return errors.Join(problems...)
 }
 
-// CheckSetting says whether the setting with a key, as it is called in drivers.yaml,
-// is out of range. It panics if there is no such setting.
+// CheckSetting returns an error if the setting with a key of drivers.yaml is out of range.
+// It panics if there is no such setting.
 func (s Settings) CheckSetting(key string) error {
 	return settings[indexOf(key)].check(s)
 }

@@ -26,8 +26,7 @@ type SingleOptions struct {
 	// Ask returns the name of the driver that listens at an endpoint, or why there is
 	// none. Required.
 	Ask func(ctx context.Context, endpoint Endpoint) (name string, err error)
-	// Source is what Driver.Source is to be: where somebody said that the driver is to
-	// be served. Required.
+	// Source becomes Driver.Source: where somebody asked for the driver. Required.
 	Source string
 }
 
@@ -41,7 +40,7 @@ type Single struct {
 	config *Config // guarded by mu
 }
 
-// NewSingle checks the options. It contacts nobody.
+// NewSingle checks the options. It contacts no driver.
 func NewSingle(o SingleOptions) (*Single, error) {
 	if o.Ask == nil || o.Source == "" {
 		return nil, errors.New("registry: SingleOptions.Ask and Source must both be set")

@@ -61,9 +61,9 @@ type socketSource struct {
 }
 
 // NewSocketSource returns the Source of the drivers that answer on the sockets of
-// a glob and tell their names. A driver is known once it answered, and stays while
+// a glob and report their names. A driver is known once it has answered, and stays while
 // its socket is there, whether it answers or not. The first set comes when every
-// socket was asked, or after one Poll: a driver that hangs does not delay the others.
+// socket has answered, or after one Poll: a driver that hangs does not delay the others.
 func NewSocketSource(o SocketOptions) (Source, error) {
 	o, err := o.withDefaults()
 	if err != nil {

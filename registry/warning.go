@@ -20,7 +20,7 @@ func (w Warning) String() string {
 
 // Log logs the warning.
 func (w Warning) Log(logger klog.Logger) {
-	logger.Info("Warning: something in the config is doubtful", "warning", w.String())
+	logger.Info("Configuration warning", "warning", w.String())
 }
 
 // isLike reports whether two warnings are the same to people: lines move.

@@ -39,7 +39,7 @@ func FuzzErrorOfADriver(f *testing.F) {
 		if !errors.Is(err, errWhole) || status.Code(err) != codes.Code(uint32(code)) {
 			t.Errorf("%v is another error", err)
 		}
-		if len(err.Error()) > csiclient.MaxWords || !utf8.ValidString(err.Error()) {
+		if len(err.Error()) > csiclient.MaxText || !utf8.ValidString(err.Error()) {
 			t.Errorf("%q of %d bytes", err, len(err.Error()))
 		}
 		if c := errorCode(status.Code(err)); *c < 0 {

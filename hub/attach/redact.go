@@ -24,8 +24,8 @@ func redact(err error, secrets map[string]string) error {
 	hide := strings.NewReplacer(hidden(secrets)...)
 	// Once more for what reads like a secret only after that; and cut last, so that no
 	// half of a secret is left.
-	text := hide.Replace(csiclient.Plain(hide.Replace(err.Error())))
-	if text = csiclient.Shorten(text, csiclient.MaxWords); text == err.Error() {
+	text := hide.Replace(csiclient.Sanitize(hide.Replace(err.Error())))
+	if text = csiclient.Truncate(text, csiclient.MaxText); text == err.Error() {
 		return err
 	}
 	return redacted{text: text, cause: err}
@@ -39,7 +39,7 @@ func hidden(secrets map[string]string) []string {
 		// Files have a line end, which drivers trim; and texts in errors are often quoted.
 		trimmed := strings.TrimSpace(value)
 		quoted := strconv.Quote(trimmed)
-		texts = append(texts, value, trimmed, csiclient.Plain(trimmed), quoted[1:len(quoted)-1])
+		texts = append(texts, value, trimmed, csiclient.Sanitize(trimmed), quoted[1:len(quoted)-1])
 	}
 	// The longest first: one may begin with another.
 	slices.SortFunc(texts, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b)) })

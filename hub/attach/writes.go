@@ -108,5 +108,5 @@ func Message(err error) string { return shorten(err.Error()) }
 func Text(message string) string { return shorten(message) }
 
 func shorten(message string) string {
-	return csiclient.Shorten(csiclient.Plain(message), maxErrorMessage)
+	return csiclient.Truncate(csiclient.Sanitize(message), maxErrorMessage)
 }

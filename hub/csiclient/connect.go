@@ -17,10 +17,10 @@ import (
 // drivers ask their cloud before they answer (external-attacher PR 561).
 const callTimeout = 10 * time.Second
 
-// ErrNotReady says that the driver answered its Probe with ready=false.
+// ErrNotReady means that the driver answered its Probe with ready=false.
 var ErrNotReady = errors.New("driver says that it is not ready (Probe)")
 
-// NameError says that another driver than the expected one answers at the endpoint.
+// NameError means that another driver than the expected one answers at the endpoint.
 type NameError struct{ Want, Got string }
 
 // Error names both drivers.
@@ -51,19 +51,20 @@ func (c connector) connect(ctx context.Context, d registry.Driver) (*Session, er
 	if c.count != nil {
 		more = append(more, counting(c.count))
 	}
-	conn, err := dial(ctx, d, more...)
+	client, material, err := dial(ctx, d, more...)
 	if err != nil {
 		return nil, err
 	}
-	info, err := verify(ctx, conn.ClientConn, d.Name)
+	info, err := verify(ctx, client, d.Name)
 	if err != nil {
-		conn.Close()
+		client.Close()
 		return nil, err
 	}
-	s := newSession(conn.ClientConn, info)
-	conn.wire.onEnd(s.finish)
-	if conn.material != nil {
-		go s.followFiles(context.WithoutCancel(ctx), d, conn.material, c.filePoll) // ends with the Session
+	s := newSession(client, info)
+	// Both end with the Session.
+	go s.followState(context.WithoutCancel(ctx))
+	if material != nil {
+		go s.followFiles(context.WithoutCancel(ctx), d, material, c.filePoll)
 	}
 	return s, nil
 }
@@ -84,13 +85,13 @@ func verify(ctx context.Context, conn *grpc.ClientConn, name string) (Info, erro
 		return Info{}, fmt.Errorf("get plugin info: %w", err)
 	}
 	if plugin.GetName() != name {
-		return Info{}, &NameError{Want: name, Got: Shorten(plugin.GetName(), maxName)}
+		return Info{}, &NameError{Want: name, Got: Truncate(plugin.GetName(), maxName)}
 	}
 	capabilities, err := readCapabilities(ctx, conn)
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{Name: name, Version: Shorten(Plain(plugin.GetVendorVersion()), maxName), Capabilities: capabilities}, nil
+	return Info{Name: name, Version: Truncate(Sanitize(plugin.GetVendorVersion()), maxName), Capabilities: capabilities}, nil
 }
 
 func readCapabilities(ctx context.Context, conn *grpc.ClientConn) (Capabilities, error) {
@@ -114,10 +115,10 @@ func readCapabilities(ctx context.Context, conn *grpc.ClientConn) (Capabilities,
 	}, nil
 }
 
-// ask gives one of the verifying calls a deadline of its own. Its error is fit to be shown.
+// ask makes one of the verifying calls, with a deadline of its own. Its error can be shown.
 func ask[T any](ctx context.Context, conn *grpc.ClientConn, call func(context.Context, *grpc.ClientConn) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	answer, err := call(ctx, conn)
-	return answer, words(err)
+	return answer, sanitizeError(err)
 }

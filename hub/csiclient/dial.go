@@ -23,60 +23,53 @@ const (
 	// page of drivers that ignore max_entries.
 	maxMessageSize = 16 << 20
 
-	// A machine that is gone without a word is found out within half a minute: by
-	// keepalive probes of TCP while nothing is to be sent, by the user timeout while
-	// something is. gRPC's own keepalive is off: servers enforce five minutes between
-	// two pings, none without a call, and hang up (ENHANCE_YOUR_CALM) on who disagrees.
-	// A process that lives and does not answer is found out by Session.Probe.
+	// The loss of a machine is noticed within half a minute: by keepalive probes of TCP
+	// while nothing is to be sent, by the user timeout while something is. gRPC's own
+	// keepalive is off: servers demand five minutes between two pings, allow none without
+	// a call, and hang up otherwise (ENHANCE_YOUR_CALM). A process that lives and does not
+	// answer is noticed by Session.Probe.
 	keepAliveIdle     = 15 * time.Second
 	keepAliveInterval = 5 * time.Second
 	keepAliveCount    = 3
 	userTimeout       = 30 * time.Second
 )
 
-// link is a connection that is ready and that never dials again.
-type link struct {
-	*grpc.ClientConn
-	wire     *wire
-	material *tlsfiles.Material // that it was secured with; nil without TLS
-}
-
-// dial makes a link to the endpoint of a driver.
-func dial(ctx context.Context, d registry.Driver, more ...grpc.DialOption) (link, error) {
+// dial makes a client of the driver, and returns the TLS files that its connection is
+// secured with; nil without TLS.
+func dial(ctx context.Context, d registry.Driver, more ...grpc.DialOption) (*grpc.ClientConn, *tlsfiles.Material, error) {
 	if d.TLS.Enabled() {
 		// Before anything is contacted: what is wrong on this side is not the driver's fault.
 		material, err := loadMaterial(d.TLS)
 		if err != nil {
-			return link{}, err
+			return nil, nil, err
 		}
-		return dialSecured(ctx, d, material, more...)
+		client, err := dialSecured(ctx, d, material, more...)
+		return client, material, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	raw, err := connectRaw(ctx, d.Endpoint)
 	if err != nil {
-		return link{}, err
+		return nil, nil, err
 	}
-	on := newWire(raw)
-	conn, err := speak(ctx, d, on, append(more, plain())...)
-	return link{ClientConn: conn, wire: on}, err
+	client, err := newClient(ctx, d, newConnection(raw), append(more, plaintext())...)
+	return client, nil, err
 }
 
-// dialSecured makes a link that is secured with what was in the TLS files.
-func dialSecured(ctx context.Context, d registry.Driver, material *tlsfiles.Material, more ...grpc.DialOption) (link, error) {
+// dialSecured makes a client whose connection is secured with what was in the TLS files.
+func dialSecured(ctx context.Context, d registry.Driver, material *tlsfiles.Material, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	raw, err := connectRaw(ctx, d.Endpoint)
 	if err != nil {
-		return link{}, err
+		return nil, err
 	}
-	secured, creds, err := secure(ctx, raw, d.TLS, material)
+	conn, creds, err := secure(ctx, raw, d.TLS, material)
 	if err != nil {
 		raw.Close()
-		return link{}, fmt.Errorf("speak TLS with %s: %w", d.Endpoint, err)
+		return nil, fmt.Errorf("speak TLS with %s: %w", d.Endpoint, err)
 	}
-	conn, err := speak(ctx, d, secured, append(more, creds)...)
-	return link{ClientConn: conn, wire: secured, material: material}, err
+	return newClient(ctx, d, conn, append(more, creds)...)
 }
 
 // connectRaw connects to one address, also if a name has several: which of several
@@ -93,35 +86,36 @@ func connectRaw(ctx context.Context, endpoint registry.Endpoint) (net.Conn, erro
 	return dialer.DialContext(ctx, endpoint.Network(), endpoint.Address())
 }
 
-// speak makes gRPC ready on a connection, which it takes over.
-func speak(ctx context.Context, d registry.Driver, on *wire, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+// newClient makes a gRPC client that is ready, on a connection that it takes over. The client
+// never dials again.
+func newClient(ctx context.Context, d registry.Driver, conn *connection, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	var taken atomic.Bool
-	conn, err := grpc.NewClient("passthrough:///"+d.Endpoint.Address(), append(more,
+	client, err := grpc.NewClient("passthrough:///"+d.Endpoint.Address(), append(more,
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			if taken.Swap(true) {
 				return nil, errors.New("the connection to the driver has ended")
 			}
-			return on, nil
+			return conn, nil
 		}),
 		grpc.WithAuthority(authority(d)),
 		grpc.WithIdleTimeout(0), // an idle connection is not a lost one
 		grpc.WithDisableServiceConfig(),
-		grpc.WithChainUnaryInterceptor(on.departures.call),
-		grpc.WithStatsHandler(&on.departures),
+		grpc.WithChainUnaryInterceptor(conn.guard.call),
+		grpc.WithStatsHandler(conn.guard),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize)),
 	)...)
 	if err != nil {
-		on.Close()
+		conn.Close()
 		return nil, fmt.Errorf("set up gRPC for %s: %w", d.Endpoint, err)
 	}
-	if err := waitReady(ctx, conn); err != nil {
-		conn.Close()
+	if err := waitReady(ctx, client); err != nil {
+		client.Close()
 		if !taken.Load() {
-			on.Close()
+			conn.Close()
 		}
-		return nil, fmt.Errorf("speak gRPC with %s: %w", d.Endpoint, whyNoGRPC(ctx, d, on, err))
+		return nil, fmt.Errorf("speak gRPC with %s: %w", d.Endpoint, whyNoGRPC(ctx, d, conn, err))
 	}
-	return conn, nil
+	return client, nil
 }
 
 // authority is the :authority of all calls. A socket's path is no valid one, and some
@@ -140,19 +134,20 @@ func authority(d registry.Driver) string {
 	return name
 }
 
-// errNoGRPC says that the other side hung up, or talks something else.
+// errNoGRPC means that the other side hung up, or speaks another protocol.
 var errNoGRPC = errors.New("connected, but what listens there does not answer as a gRPC server")
 
-func waitReady(ctx context.Context, conn *grpc.ClientConn) error {
-	conn.Connect()
+// waitReady blocks until the client is ready, has failed or ctx ends.
+func waitReady(ctx context.Context, client *grpc.ClientConn) error {
+	client.Connect()
 	for {
-		switch state := conn.GetState(); state {
+		switch state := client.GetState(); state {
 		case connectivity.Ready:
 			return nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
 			return errNoGRPC
 		default:
-			if !conn.WaitForStateChange(ctx, state) {
+			if !client.WaitForStateChange(ctx, state) {
 				return ctx.Err()
 			}
 		}

@@ -8,16 +8,16 @@
 // name and capabilities were not read. When Session.Done is closed, the owner
 // connects again.
 //
-// To another machine the connection is one of mutual TLS 1.3. The handshake is made
-// here, before gRPC speaks, so that an error says which side has to change what, and
-// so that nothing is sent to whom the certificates do not vouch for. When the files
-// of the TLS are replaced by others that the driver takes too, the Session is done and its
-// calls in flight end; the next Connect takes the new files.
+// A connection to another machine uses mutual TLS 1.3. The handshake is made here, before
+// gRPC starts, so that an error says which side has to change what, and so that nothing is
+// sent to a server that the certificates do not vouch for. When the TLS files are replaced
+// by others with which the driver can be reached, the Session is done: no further call
+// begins on it, calls in flight go on until they have ended, and the next Connect uses the
+// new files.
 //
-// ListVolumes puts the pages of a listing together: whole or not at all, and with
-// what the driver did not say kept apart from "published nowhere".
+// ListVolumes joins the pages of a listing: it returns all of them or an error. It keeps
+// volumes whose nodes the driver did not report apart from those that are published nowhere.
 //
-// The package does not retry (but for a listing that the driver aborted, which
-// starts again once), does not keep state about volumes and knows
-// nothing about Kubernetes.
+// The package does not retry, except that a listing that the driver aborted starts again
+// once. It keeps no state about volumes and knows nothing about Kubernetes.
 package csiclient

@@ -156,7 +156,7 @@ func (s *Session) listPage(ctx context.Context, token string, o ListOptions) (*c
 	}
 	resp, err := csi.NewControllerClient(s.conn).ListVolumes(ctx, &csi.ListVolumesRequest{
 		MaxEntries: int32(o.PageSize), StartingToken: token})
-	return resp, words(err)
+	return resp, sanitizeError(err)
 }
 
 // add takes one entry in and returns how much more memory that needs, in bytes, about.

@@ -21,12 +21,12 @@ func pollFiles() (<-chan time.Time, func()) {
 	return ticker.C, ticker.Stop
 }
 
-// followFiles ends the Session when the files that it was secured with have been
-// replaced by others with which the driver can be reached: the owner connects anew
-// with those. Calls in flight end on the old connection. Files that are not whole, or
-// that the driver's side does not take, change nothing, so that what works goes on; but
-// files that do not vouch for the driver any more end the Session in any case, since it
-// would go on to send secrets. It returns when the Session is done.
+// followFiles ends the Session when its TLS files have been replaced by others with which
+// the driver can be reached: the owner connects anew with those. Calls in flight finish on
+// the old connection. Files that are not whole, or that the driver's side refuses, change
+// nothing; but if the new authorities do not trust the driver's certificate, the Session ends
+// in any case, since it would go on to send secrets. followFiles returns when the Session
+// is done.
 func (s *Session) followFiles(ctx context.Context, d registry.Driver, used *tlsfiles.Material, poll func() (<-chan time.Time, func())) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -47,15 +47,15 @@ func (s *Session) followFiles(ctx context.Context, d registry.Driver, used *tlsf
 		case <-ticks:
 		}
 		if follower.due(ctx) {
-			s.finish() // first, so that who is refused a call knows why
+			s.finish() // before calls are refused, so that their callers see why
 			s.Close()
 			return
 		}
 	}
 }
 
-// rotation finds out when the files of a connection are to be used instead of those
-// that it was made with. It belongs to one goroutine.
+// rotation decides when the present TLS files are to be used instead of those that a
+// connection was made with. It belongs to one goroutine.
 type rotation struct {
 	driver  registry.Driver
 	used    *tlsfiles.Material // by the connection
@@ -64,7 +64,8 @@ type rotation struct {
 	problem string             // that was logged last
 }
 
-// due looks at the files, and tries new ones on a connection of their own.
+// due reports whether the connection is to be replaced. It looks at the files, and tries
+// new ones on a connection of their own.
 func (r *rotation) due(ctx context.Context) bool {
 	found, err := r.files.Look()
 	if found != nil {
@@ -83,13 +84,13 @@ func (r *rotation) due(ctx context.Context) bool {
 		}
 	}
 	if ctx.Err() == nil {
-		r.complain(ctx, err)
+		r.logProblem(ctx, err)
 	}
 	return false
 }
 
-// complain logs a problem when it is another one than before.
-func (r *rotation) complain(ctx context.Context, err error) {
+// logProblem logs a problem unless it was logged last.
+func (r *rotation) logProblem(ctx context.Context, err error) {
 	if err.Error() == r.problem {
 		return
 	}
@@ -99,9 +100,9 @@ func (r *rotation) complain(ctx context.Context, err error) {
 }
 
 func (r *rotation) try(ctx context.Context) error {
-	l, err := dialSecured(ctx, r.driver, r.next)
+	client, err := dialSecured(ctx, r.driver, r.next)
 	if err != nil {
 		return err
 	}
-	return l.Close()
+	return client.Close()
 }

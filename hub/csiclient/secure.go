@@ -17,13 +17,13 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// firstWords is how long the server may take to say the first thing after the TLS
-// handshake. In TLS 1.3 that is where it shows whether it took our certificate. A
-// server that waits for us to speak is not held against it.
-const firstWords = time.Second
+// firstBytesTimeout is how long the first bytes of the server are waited for after the TLS
+// handshake. In TLS 1.3 they show whether it accepted our certificate. A server that waits
+// for the client to send first is no error.
+const firstBytesTimeout = time.Second
 
-// loadMaterial reads the files and says what is wrong with them, with our own
-// certificate too.
+// loadMaterial reads the files. It fails if they are not whole, or if our certificate is
+// not valid now.
 func loadMaterial(t registry.TLS) (*tlsfiles.Material, error) {
 	material, err := tlsFiles(t).Load()
 	if err == nil {
@@ -42,7 +42,7 @@ func tlsFiles(t registry.TLS) tlsfiles.Files {
 // secure makes the TLS handshake on a connection, both sides with a certificate.
 // Its error says which side has to change what. It leaves the connection open if it
 // fails.
-func secure(ctx context.Context, raw net.Conn, t registry.TLS, m *tlsfiles.Material) (*wire, grpc.DialOption, error) {
+func secure(ctx context.Context, raw net.Conn, t registry.TLS, m *tlsfiles.Material) (*connection, grpc.DialOption, error) {
 	conn := tls.Client(raw, &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		RootCAs:    m.Authorities,
@@ -59,17 +59,17 @@ func secure(ctx context.Context, raw net.Conn, t registry.TLS, m *tlsfiles.Mater
 	if state.NegotiatedProtocol != "h2" {
 		return nil, nil, errors.New("the server there does not speak HTTP/2 over TLS (ALPN h2), so that it is no gRPC server")
 	}
-	w := newWire(conn)
-	if err := w.peek(ctx, firstWords); hungUp(err) {
+	c := newConnection(conn)
+	if err := c.peek(ctx, firstBytesTimeout); hungUp(err) {
 		return nil, nil, fmt.Errorf("the server there took the TLS handshake and hung up then: if it is a proxy, it may be full or not reach the driver, its log says so: %w", err)
 	} else if err != nil {
 		return nil, nil, whyNoTLS(err, t)
 	}
-	return w, grpc.WithTransportCredentials(handshaken{state}), nil
+	return c, grpc.WithTransportCredentials(handshaken{state}), nil
 }
 
-// whyNoTLS says what an error of the handshake, or of the first reading after it,
-// means to an operator.
+// whyNoTLS adds to an error of the handshake, or of the first reading after it, what an
+// operator has to change.
 func whyNoTLS(err error, t registry.TLS) error {
 	if verification, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Errorf("%s: %w", whyUntrusted(verification, t), err)
@@ -86,7 +86,7 @@ func whyNoTLS(err error, t registry.TLS) error {
 	return err
 }
 
-// whyUntrusted says what is wrong with the certificate of the server.
+// whyUntrusted names what is wrong with the certificate of the server.
 func whyUntrusted(err *tls.CertificateVerificationError, t registry.TLS) string {
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
 		leaf := err.UnverifiedCertificates[0]
@@ -104,7 +104,7 @@ func whyUntrusted(err *tls.CertificateVerificationError, t registry.TLS) string 
 	return "the certificate of the server cannot be trusted"
 }
 
-// names are those that a certificate is for.
+// names returns the names that a certificate is for.
 func names(c *x509.Certificate) string {
 	all := c.DNSNames
 	for _, ip := range c.IPAddresses {
@@ -116,7 +116,7 @@ func names(c *x509.Certificate) string {
 	return strings.Join(all, ", ")
 }
 
-// remoteAlert returns the words of a TLS alert that the server sent.
+// remoteAlert returns the text of a TLS alert that the server sent.
 func remoteAlert(err error) (string, bool) {
 	op, ok := errors.AsType[*net.OpError](err)
 	if !ok || op.Op != "remote error" {
@@ -125,7 +125,7 @@ func remoteAlert(err error) (string, bool) {
 	return strings.TrimPrefix(op.Err.Error(), "tls: "), true
 }
 
-// whyRefused says what an alert of the server means.
+// whyRefused explains an alert of the server.
 func whyRefused(alert string, t registry.TLS) string {
 	switch alert {
 	case "unknown certificate authority":
@@ -142,9 +142,9 @@ func whyRefused(alert string, t registry.TLS) string {
 	return "the server ended the TLS handshake"
 }
 
-// whyNoGRPC says why gRPC did not become ready on a connection.
-func whyNoGRPC(ctx context.Context, d registry.Driver, on *wire, err error) error {
-	first := on.failure()
+// whyNoGRPC explains why gRPC did not become ready on a connection.
+func whyNoGRPC(ctx context.Context, d registry.Driver, conn *connection, err error) error {
+	first := conn.failure()
 	if !errors.Is(err, errNoGRPC) || first == nil {
 		return err
 	}
@@ -157,8 +157,8 @@ func whyNoGRPC(ctx context.Context, d registry.Driver, on *wire, err error) erro
 	return err
 }
 
-// speaksTLS finds out, with a connection of its own, whether a server that hangs up
-// on plain text waits for TLS. The handshake cannot succeed: nobody is trusted.
+// speaksTLS reports, by a connection of its own, whether a server that hangs up on plain
+// text waits for TLS. The handshake cannot succeed: no authority is trusted.
 func speaksTLS(ctx context.Context, endpoint registry.Endpoint) bool {
 	raw, err := connectRaw(ctx, endpoint)
 	if err != nil {

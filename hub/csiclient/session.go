@@ -8,6 +8,7 @@ import (
 	"github.com/kubernetes-csi/csi-lib-utils/rpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 )
 
@@ -29,7 +30,7 @@ func newSession(conn *grpc.ClientConn, info Info) *Session {
 	return &Session{conn: conn, info: info, done: make(chan struct{})}
 }
 
-// Info is what a driver said of itself when it was connected to.
+// Info is what a driver reported about itself when it was connected to.
 type Info struct {
 	Name         string // GetPluginInfo.name
 	Version      string // GetPluginInfo.vendor_version
@@ -51,15 +52,16 @@ type Capabilities struct {
 	ListPublishedNodes bool
 }
 
-// Info returns what the driver said of itself. It does not change during a Session.
+// Info returns what the driver reported about itself. It does not change during a Session.
 func (s *Session) Info() Info { return s.info }
 
-// Done is closed when the connection has ended, by either side, or is to be replaced
-// because the TLS files have changed: calls in flight then go on, no other begins.
+// Done is closed when the connection has ended, by either side, or is to be replaced:
+// because the TLS files have changed, or the driver has sent a GOAWAY. Then no further call
+// begins, and calls in flight go on until they have ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// ControllerPublishVolume makes that one call. The error is a gRPC status, with the driver's
-// words as they came: of any length, and they may repeat secrets of the request. On a
+// ControllerPublishVolume makes that one call. The error is a gRPC status with the driver's
+// message as it came: of any length, and it may repeat secrets of the request. On a
 // Session that has ended its code is Unavailable and nothing was sent.
 func (s *Session) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	if err := s.begin(); err != nil {
@@ -79,7 +81,7 @@ func (s *Session) ControllerUnpublishVolume(ctx context.Context, req *csi.Contro
 }
 
 // Probe asks the driver whether it is ready. The error is nil, ErrNotReady or a gRPC
-// status as in ControllerPublishVolume, with words that are fit to be shown.
+// status as in ControllerPublishVolume, with a message that can be shown.
 func (s *Session) Probe(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -87,7 +89,7 @@ func (s *Session) Probe(ctx context.Context) error {
 	defer s.end()
 	ready, err := rpc.Probe(ctx, s.conn)
 	if err != nil {
-		return words(err)
+		return sanitizeError(err)
 	}
 	if !ready {
 		return ErrNotReady
@@ -127,6 +129,13 @@ func (s *Session) end() {
 	if last {
 		s.conn.Close()
 	}
+}
+
+// followState closes done when the connection has ended, or the driver has asked for no
+// further calls (GOAWAY). It blocks until then.
+func (s *Session) followState(ctx context.Context) {
+	s.conn.WaitForStateChange(ctx, connectivity.Ready)
+	s.finish()
 }
 
 // finish closes done.

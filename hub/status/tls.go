@@ -18,8 +18,8 @@ import (
 // The zero value means HTTP without TLS. Clients are not asked for certificates.
 type TLS struct {
 	CertFile, KeyFile string
-	// SelfSigned, without files, makes a certificate that lasts for a year from the
-	// start: nobody can tell by it whom they talk to, and nobody on the way can listen.
+	// SelfSigned, without files, makes a certificate that is valid for a year from the
+	// start. It encrypts the connection but does not prove who the server is.
 	SelfSigned bool
 }
 
@@ -33,16 +33,16 @@ func (t TLS) check() error {
 	return nil
 }
 
-// load reads the files, or makes a certificate for whoever listens at an address.
+// load reads the files, or makes a certificate for the server at an address.
 func (t TLS) load(address string) (*tlsfiles.Material, error) {
 	if t.SelfSigned {
 		return selfSigned(address)
 	}
-	// No authorities are needed: the certificate stands in for them, and is not used as such.
+	// Clients show no certificates, so no authorities are needed: the certificate stands in for them.
 	return tlsfiles.Files{CA: t.CertFile, Cert: t.CertFile, Key: t.KeyFile}.Load()
 }
 
-// tlsConfig has the certificate of the moment, for each connection anew.
+// tlsConfig gives each new connection the present certificate.
 func (s *Server) tlsConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -52,13 +52,13 @@ func (s *Server) tlsConfig() *tls.Config {
 	}
 }
 
-// followFiles takes new files for connections to come, until ctx ends.
+// followFiles uses new files for later connections, until ctx ends.
 func (s *Server) followFiles(ctx context.Context) {
 	used := s.material.Load()
 	tlsfiles.NewFollower(used).Run(ctx, s.poll, func(next *tlsfiles.Material) { s.material.Store(next) })
 }
 
-// selfSigned makes a certificate for whoever listens at an address.
+// selfSigned makes a certificate for the server at an address.
 func selfSigned(address string) (*tlsfiles.Material, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

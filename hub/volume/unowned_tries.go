@@ -44,7 +44,7 @@ func (u *Unowned) noteFailure(err error, now time.Time) {
 		u.answered = now
 	}
 	u.waits = time.Time{}
-	u.Error = csiclient.Shorten(err.Error(), csiclient.MaxWords)
+	u.Error = csiclient.Truncate(err.Error(), csiclient.MaxText)
 	if !definitive(err, u.SecretKnown) {
 		u.refusals = 0
 		return
@@ -90,7 +90,7 @@ func (t *Table) UnownedWaits(target attach.Target, why error, now time.Time) tim
 	if u.waits.IsZero() {
 		u.waits = now
 	}
-	u.Error = csiclient.Shorten(why.Error(), csiclient.MaxWords)
+	u.Error = csiclient.Truncate(why.Error(), csiclient.MaxText)
 	return now.Sub(u.waits)
 }
 

@@ -18,7 +18,7 @@ const maxFileSize = 4 << 20
 // Files are the paths of the three PEM files.
 type Files struct{ CA, Cert, Key string }
 
-// Material is what was in the files. It is not changed once it was loaded.
+// Material is the content of the files. It does not change after Load.
 type Material struct {
 	Authorities *x509.CertPool
 	Certificate tls.Certificate // with its Leaf
@@ -44,7 +44,7 @@ func (f Files) Load() (*Material, error) {
 		return nil, fmt.Errorf("%s holds no certificate of an authority in PEM", f.CA)
 	}
 	var err error
-	// Its errors say what is wrong and nothing of what the key is.
+	// Its errors do not repeat the key.
 	if m.Certificate, err = tls.X509KeyPair(content[1], content[2]); err != nil {
 		return nil, fmt.Errorf("certificate in %s with key in %s: %w", f.Cert, f.Key, err)
 	}
@@ -70,10 +70,10 @@ func read(path string) ([]byte, error) {
 	return data, nil
 }
 
-// Same says whether the files held the same bytes.
+// Same reports whether the files held the same bytes.
 func (m *Material) Same(other *Material) bool { return m.sum == other.sum }
 
-// CheckTime says that the own certificate is not valid at a time.
+// CheckTime returns an error if the own certificate is not valid at a time.
 func (m *Material) CheckTime(now time.Time) error {
 	leaf := m.Certificate.Leaf
 	if now.After(leaf.NotAfter) {

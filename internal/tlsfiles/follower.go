@@ -7,35 +7,35 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// pollInterval is how often the files are looked at. A change is believed at the second
-// look.
+// pollInterval lies between two readings of the files. A change is used after the second
+// reading.
 const pollInterval = 10 * time.Second
 
-// Poll says when files are to be looked at, until stop is called.
+// Poll returns a channel that ticks when files are to be read, until stop is called.
 type Poll func() (ticks <-chan time.Time, stop func())
 
-// Ticks is the Poll of a program that runs.
+// Ticks is the Poll with the usual interval of 10 seconds.
 func Ticks() (ticks <-chan time.Time, stop func()) {
 	ticker := time.NewTicker(pollInterval)
 	return ticker.C, ticker.Stop
 }
 
-// Follower finds out whether files have changed. It belongs to one goroutine.
+// Follower detects that files have changed. It belongs to one goroutine.
 type Follower struct {
 	files Files
-	used  *Material // that is in use
-	seen  *Material // by the last look, if it is another one; else nil
+	used  *Material // in use
+	seen  *Material // at the last look, if it differs from used; else nil
 }
 
-// NewFollower returns a Follower of the files that the material in use came from.
+// NewFollower returns a Follower of the files of the material in use.
 func NewFollower(used *Material) *Follower {
 	return &Follower{files: used.files, used: used}
 }
 
-// Look reads the files. It returns what is in them once that is whole, another than
-// what is in use, and the same as at the last look: the files may be written one
-// after the other. From then on that is in use. It returns nil if there is nothing new,
-// and what is wrong with the files if they are not whole.
+// Look reads the files. It returns their content if it is whole, differs from what is in
+// use, and is the same as at the last look: the files may be written one after the other.
+// That content is in use from then on. Look returns nil if there is nothing new, and an
+// error if the files are not whole.
 func (f *Follower) Look() (*Material, error) {
 	now, err := f.files.Load()
 	if err != nil {
@@ -54,9 +54,9 @@ func (f *Follower) Look() (*Material, error) {
 	return nil, nil
 }
 
-// Run looks at the files until ctx ends, and hands over what is in them each time that
-// it is new. Of a port that others verify, for people: files that are not whole are
-// logged, once each, and change nothing; so is a certificate that clients will not take.
+// Run follows the files of a port until ctx ends, and calls take with each new content. It
+// logs files that are not whole, each problem once, and goes on with the content before; and
+// at the start it logs a certificate that clients will not accept.
 func (f *Follower) Run(ctx context.Context, poll Poll, take func(*Material)) {
 	logger := klog.FromContext(ctx).WithValues("certificate", f.files.Cert)
 	if err := f.used.CheckTime(time.Now()); err != nil {

@@ -12,9 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// serve passes one client to the socket, until it has ended or ctx does. Until then
-// it has the handshake's place that was taken. A client that is not through with the
-// handshake when intake ends is let go.
+// serve passes one client to the socket, until it has ended or ctx does. A client that has
+// not finished the handshake when intake ends is refused.
 func (p *Proxy) serve(ctx, intake context.Context, raw net.Conn) {
 	defer raw.Close()
 	logger := klog.FromContext(ctx).WithValues("client", raw.RemoteAddr().String())
@@ -26,19 +25,21 @@ func (p *Proxy) serve(ctx, intake context.Context, raw net.Conn) {
 	}
 	defer conn.Close()
 	logger = logger.WithValues("names", names)
-	if !p.clients.take() {
+	select {
+	case p.slots <- struct{}{}:
+	default:
 		p.refusals.log(logger, "Refused a client: too many others are connected", "connections", p.options.MaxConnections)
 		return
 	}
 	stay, askToGo := context.WithCancelCause(context.WithoutCancel(ctx))
-	one := &guest{certificates: conn.ConnectionState().PeerCertificates, askToGo: askToGo}
-	p.guests.add(one)
+	one := &client{certificates: conn.ConnectionState().PeerCertificates, askToGo: askToGo}
+	p.clients.Store(one, nil)
 	one.check(p.material.Load(), time.Now()) // the files may have changed during the handshake
 	defer context.AfterFunc(intake, func() { askToGo(errDraining) })()
 	why, err := p.forward(ctx, stay, logger, conn)
-	askToGo(nil) // nobody is there any more
-	p.guests.remove(one)
-	p.clients.giveBack() // before it is told: there is room again
+	askToGo(nil) // releases stay
+	p.clients.Delete(one)
+	<-p.slots // before the end is logged: there is room for another client
 	if err != nil {
 		p.refusals.log(logger, "Let a client go: the driver does not listen", "problem", err)
 		return
@@ -46,8 +47,8 @@ func (p *Proxy) serve(ctx, intake context.Context, raw net.Conn) {
 	logger.Info("A client is gone", "because", why)
 }
 
-// forward passes a client to a connection of its own to the socket. It fails if there
-// is none to be had, else it returns why it ended.
+// forward passes a client to a connection of its own to the socket, and returns why it
+// ended. It fails if it cannot connect to the socket.
 func (p *Proxy) forward(ctx, stay context.Context, logger klog.Logger, client net.Conn) (why string, err error) {
 	dialer := net.Dialer{Timeout: targetTimeout}
 	target, err := dialer.DialContext(ctx, "unix", p.options.Target)
@@ -59,8 +60,8 @@ func (p *Proxy) forward(ctx, stay context.Context, logger klog.Logger, client ne
 	return p.pass(ctx, stay, logger, client, target), nil
 }
 
-// refused logs why a client did not get through the handshake. One that just
-// connects, as probes of ports do, is no news.
+// refused logs why a client did not finish the handshake. Probes of ports connect and leave;
+// they are logged at a higher verbosity.
 func (p *Proxy) refused(logger klog.Logger, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
 		logger.V(4).Info("A client left before the TLS handshake", "problem", err)
@@ -76,7 +77,7 @@ func (p *Proxy) pass(ctx, stay context.Context, logger klog.Logger, client, targ
 	var activity atomic.Int64 // how often something was passed
 	var copies sync.WaitGroup
 	ended := make(chan string, 2)
-	down := &downstream{to: client}
+	down := &clientWriter{to: client}
 	copies.Go(func() { copyAll(target, client, &activity); ended <- "the client has ended the connection" })
 	copies.Go(func() { copyAll(down, target, &activity); ended <- "the driver has ended the connection" })
 	defer copies.Wait()

@@ -1,103 +1,84 @@
 package tlsproxy
 
 import (
-	"encoding/binary"
 	"io"
 	"slices"
 	"sync"
-)
 
-// What of HTTP/2 is known here (RFC 9113, sections 4.1 and 6).
-const (
-	frameHeaders      = 0x1
-	framePushPromise  = 0x5
-	frameGoAway       = 0x7
-	frameContinuation = 0x9
-	flagEndHeaders    = 0x4
+	"golang.org/x/net/http2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/http2frames"
 )
 
 // goAway asks a client to make further calls on another connection. It takes back no
 // call that is on its way: the last stream is the highest that there can be.
-var goAway = []byte{0, 0, 8, frameGoAway, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0}
+var goAway = []byte{0, 0, 8, byte(http2.FrameGoAway), 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0}
 
-// downstream is what a driver sends to a client. It is passed on as it is; between two
-// frames the client can be asked to go away. It is safe for concurrent use.
-type downstream struct {
+// clientWriter passes on what a driver sends to a client. Between two frames it can ask the
+// client to go away. It is safe for concurrent use.
+type clientWriter struct {
 	mu     sync.Mutex // keeps what is written in order: it is held while writing
 	to     io.Writer  // guarded by mu
 	frames frames     // guarded by mu
-	asked  bool       // somebody wants the client to go; guarded by mu
-	told   bool       // the client knows; guarded by mu
+	asked  bool       // the client is to go; guarded by mu
+	sent   bool       // the GOAWAY was sent; guarded by mu
 }
 
 // Write implements io.Writer.
-func (d *downstream) Write(b []byte) (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (w *clientWriter) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	out := b
 	for at := 0; at < len(b); {
-		at += d.frames.advance(b[at:])
-		if d.asked && !d.told && d.frames.between() {
-			d.told = true
+		at += w.frames.advance(b[at:])
+		if w.asked && !w.sent && w.frames.canGoAway() {
+			w.sent = true
 			out = slices.Concat(b[:at], goAway, b[at:])
 		}
 	}
-	if _, err := d.to.Write(out); err != nil {
+	if _, err := w.to.Write(out); err != nil {
 		return 0, err
 	}
 	return len(b), nil
 }
 
-// askToGo tells the client, now or at the end of the frame that is on its way. It
-// blocks while a client does not read.
-func (d *downstream) askToGo() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.asked = true
-	if d.told || !d.frames.between() {
+// askToGo sends the GOAWAY now or at the end of the frame that is on its way. It blocks
+// while a client does not read.
+func (w *clientWriter) askToGo() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = true
+	if w.sent || !w.frames.canGoAway() {
 		return
 	}
-	d.told = true
-	_, _ = d.to.Write(goAway) // a connection that is broken ends by itself
+	w.sent = true
+	_, _ = w.to.Write(goAway) // a connection that is broken ends by itself
 }
 
-// frames finds where the frames of one direction of HTTP/2 begin and end.
+// frames are those that the driver sends.
 type frames struct {
-	header  [9]byte
-	have    int  // bytes of header
-	left    int  // bytes of the payload still to come, once header is whole
-	begun   bool // the first frame, which is the SETTINGS, has ended
-	headers bool // a block of headers is not whole, and nothing may come between
-	leaving bool // the other side has said GOAWAY itself, and said more than we know
+	scanner http2frames.Scanner
+	headers bool // a block of headers is not whole, and no other frame may come within it
+	goAway  bool // the driver has sent a GOAWAY itself, which says more than ours
 }
 
-// advance takes in what comes next, not further than to the end of a frame, and
-// returns how much that was: at least one byte.
+// advance takes in what comes next, not further than to the end of a frame, and returns
+// how many bytes that is.
 func (f *frames) advance(b []byte) int {
-	n := 0
-	if f.have < len(f.header) {
-		n = copy(f.header[f.have:], b)
-		if f.have += n; f.have < len(f.header) {
-			return n
+	n := f.scanner.Advance(b)
+	if header, ok := f.scanner.Begun(); ok {
+		switch header.Type {
+		case http2.FrameHeaders, http2.FramePushPromise, http2.FrameContinuation:
+			f.headers = !header.Flags.Has(http2.FlagHeadersEndHeaders)
+		case http2.FrameGoAway:
+			f.goAway = true
 		}
-		f.left = int(binary.BigEndian.Uint32(f.header[:4]) >> 8)
 	}
-	payload := min(f.left, len(b)-n)
-	if f.left -= payload; f.left == 0 {
-		f.end()
-	}
-	return n + payload
+	return n
 }
 
-func (f *frames) end() {
-	f.have, f.begun = 0, true
-	switch kind, flags := f.header[3], f.header[4]; kind {
-	case frameHeaders, framePushPromise, frameContinuation:
-		f.headers = flags&flagEndHeaders == 0
-	case frameGoAway:
-		f.leaving = true
-	}
+// canGoAway reports whether our GOAWAY may come here: after the first frame, which is the
+// SETTINGS, and between two frames.
+func (f *frames) canGoAway() bool {
+	return f.scanner.AtEnd() && !f.headers && !f.goAway
 }
-
-// between says whether a GOAWAY may come here.
-func (f *frames) between() bool { return f.begun && f.have == 0 && !f.headers && !f.leaving }

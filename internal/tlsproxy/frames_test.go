@@ -68,7 +68,7 @@ func TestGoAwayComesBetweenFramesHoweverTheyArrive(t *testing.T) {
 			// Asked right before the last byte of what must come first.
 			for size := 1; size <= len(whole); size++ {
 				var out bytes.Buffer
-				d := &downstream{to: &out}
+				d := &clientWriter{to: &out}
 				asked := false
 				for at := 0; at < len(whole); at += size {
 					if !asked && at+size >= len(before) {
@@ -124,7 +124,7 @@ func checkOneGoAway(t *testing.T, sent, got []byte) {
 func TestNoGoAwayFollowsThatOfTheDriver(t *testing.T) {
 	sent := inBytes(t, both(settings, func(f *http2.Framer) error { return f.WriteGoAway(3, http2.ErrCodeNo, nil) }))
 	var out bytes.Buffer
-	d := &downstream{to: &out}
+	d := &clientWriter{to: &out}
 	if _, err := d.Write(sent); err != nil {
 		t.Fatal(err)
 	}

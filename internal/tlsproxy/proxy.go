@@ -66,10 +66,10 @@ type Proxy struct {
 	material atomic.Pointer[tlsfiles.Material] // for connections to come
 	poll     tlsfiles.Poll
 
-	handshakes doorway
-	clients    places
-	guests     guests // who has a place
-	refusals   quiet  // of the log: anybody can cause a refusal
+	handshakes acceptLimit
+	slots      chan struct{}  // holds one element for each client that is connected
+	clients    sync.Map       // of *client: those that are connected
+	refusals   rateLimitedLog // anybody can cause a refusal
 }
 
 // New checks the options and reads the files. It starts nothing.
@@ -82,19 +82,20 @@ func New(o Options) (*Proxy, error) {
 		return nil, fmt.Errorf("make proxy: %w", err)
 	}
 	p := &Proxy{options: o, poll: tlsfiles.Ticks,
-		handshakes: doorway{room: o.MaxConnections}, clients: make(places, o.MaxConnections)}
+		handshakes: acceptLimit{limit: o.MaxConnections}, slots: make(chan struct{}, o.MaxConnections)}
 	p.material.Store(material)
 	return p, nil
 }
 
-// Serve takes clients from a TCP listener, which it closes, until ctx ends. Then it
-// takes no more, asks those that are connected to go, which they do when their calls
-// have ended, cuts those that are left after the grace and returns nil. Nothing else ends it: not a driver that is away, not
-// files that are not whole. It leaves no goroutine behind.
+// Serve accepts clients from a TCP listener, which it closes, until ctx ends. Then it asks
+// those that are connected to go, which they do when their calls have ended, closes the
+// connections that are left after the grace, and returns nil. Neither a driver that is away
+// nor files that are not whole end it. It leaves no goroutine behind.
 func (p *Proxy) Serve(ctx context.Context, listener net.Listener) error {
 	logger := klog.FromContext(ctx)
 	var loops, connections sync.WaitGroup
-	// Connections outlive ctx: a call that is cut off leaves its volume in doubt.
+	// Connections outlive ctx: after a call that was cut off, nobody knows whether its
+	// volume is attached.
 	lifetime, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	loops.Go(func() { p.followFiles(ctx) })
@@ -105,13 +106,13 @@ func (p *Proxy) Serve(ctx context.Context, listener net.Listener) error {
 	})
 	listener.Close()
 	loops.Wait()
-	logger.Info("Taking no more clients, letting connections end", "connections", len(p.clients), "grace", p.options.Grace)
+	logger.Info("Taking no more clients, letting connections end", "connections", len(p.slots), "grace", p.options.Grace)
 	defer time.AfterFunc(p.options.Grace, cut).Stop()
 	connections.Wait()
 	return nil
 }
 
-// accept hands connections on until ctx ends.
+// accept calls serve for each connection until ctx ends. serve does not block.
 func (p *Proxy) accept(ctx context.Context, listener net.Listener, serve func(net.Conn)) {
 	for {
 		conn, err := listener.Accept()
@@ -137,27 +138,14 @@ func (p *Proxy) accept(ctx context.Context, listener net.Listener, serve func(ne
 	}
 }
 
-// followFiles takes new files for connections to come, until ctx ends, and asks clients
-// to go that would not be taken with them.
+// followFiles uses new files for later connections, until ctx ends, and asks clients to go
+// whose certificates the new files do not accept.
 func (p *Proxy) followFiles(ctx context.Context) {
 	tlsfiles.NewFollower(p.material.Load()).Run(ctx, p.poll, func(next *tlsfiles.Material) {
 		p.material.Store(next)
-		for _, one := range p.guests.list() {
-			one.check(next, time.Now())
-		}
+		p.clients.Range(func(connected, _ any) bool {
+			connected.(*client).check(next, time.Now())
+			return true
+		})
 	})
 }
-
-// places are taken and given back; it holds one element for each that is taken.
-type places chan struct{}
-
-func (p places) take() bool {
-	select {
-	case p <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-func (p places) giveBack() { <-p }

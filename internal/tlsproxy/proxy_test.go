@@ -300,18 +300,18 @@ func TestOptionsThatCannotBeMeantAreErrors(t *testing.T) {
 }
 
 func TestLogIsNotFloodedByOneMessage(t *testing.T) {
-	var q quiet
+	var l rateLimitedLog
 	now := time.Now()
 	for i, want := range []struct {
 		after   time.Duration
 		leftOut int
 		due     bool
 	}{{0, 0, true}, {time.Second, 0, false}, {2 * time.Second, 0, false}, {11 * time.Second, 2, true}, {12 * time.Second, 0, false}} {
-		if leftOut, due := q.due("m", now.Add(want.after)); leftOut != want.leftOut || due != want.due {
+		if leftOut, due := l.due("m", now.Add(want.after)); leftOut != want.leftOut || due != want.due {
 			t.Errorf("%d: got %d, %t", i, leftOut, due)
 		}
 	}
-	if _, due := q.due("other", now); !due {
+	if _, due := l.due("other", now); !due {
 		t.Error("another message is left out")
 	}
 }

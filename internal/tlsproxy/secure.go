@@ -23,7 +23,7 @@ func (p *Proxy) secure(ctx context.Context, raw net.Conn) (*tls.Conn, []string, 
 		ClientAuth:   tls.RequireAndVerifyClientCert,
 		ClientCAs:    m.Authorities,
 		NextProtos:   []string{"h2"},
-		// A ticket would let a client in whose certificate is not taken any more.
+		// A ticket would admit a client whose certificate is not accepted any more.
 		SessionTicketsDisabled: true,
 		VerifyConnection:       p.verify,
 	})
@@ -33,7 +33,7 @@ func (p *Proxy) secure(ctx context.Context, raw net.Conn) (*tls.Conn, []string, 
 	return conn, subjectNames(conn.ConnectionState().PeerCertificates[0]), nil
 }
 
-// verify refuses a client within the handshake, so that it is told.
+// verify refuses a client within the handshake, so that the client learns of it.
 func (p *Proxy) verify(state tls.ConnectionState) error {
 	if state.NegotiatedProtocol != "h2" {
 		return errors.New("the client does not speak HTTP/2 over TLS (ALPN h2)")
@@ -64,7 +64,7 @@ func sameName(a, b string) bool {
 	return strings.EqualFold(a, b)
 }
 
-// subjectNames are the domain names and URIs that a certificate is for.
+// subjectNames returns the domain names and URIs that a certificate is for.
 func subjectNames(c *x509.Certificate) []string {
 	names := slices.Clone(c.DNSNames)
 	for _, u := range c.URIs {

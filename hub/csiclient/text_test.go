@@ -20,27 +20,27 @@ func FuzzWords(f *testing.F) {
 	f.Add("ü\xff\xfe\xc3", 7)
 	f.Add(strings.Repeat("ü", 100), 33)
 	f.Fuzz(func(t *testing.T, text string, limit int) {
-		plain := Plain(text)
+		plain := Sanitize(text)
 		if !utf8.ValidString(plain) || strings.ContainsFunc(plain, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
 			t.Errorf("%q became %q", text, plain)
 		}
-		if Plain(plain) != plain {
+		if Sanitize(plain) != plain {
 			t.Errorf("%q is another text the second time", plain)
 		}
 		limit = 6 + (limit&0xffff+0x10000)&0xffff
-		short := Shorten(plain, limit)
-		if len(short) > limit || !utf8.ValidString(short) || Shorten(short, limit) != short {
+		short := Truncate(plain, limit)
+		if len(short) > limit || !utf8.ValidString(short) || Truncate(short, limit) != short {
 			t.Errorf("%q cut to %d bytes is %q", plain, limit, short)
 		}
 		if len(plain) <= limit && short != plain {
 			t.Errorf("%q was cut to %q, there are %d bytes", plain, short, limit)
 		}
-		if len(Shorten(text, limit)) > limit { // also what is no UTF-8
+		if len(Truncate(text, limit)) > limit { // also what is no UTF-8
 			t.Errorf("%q is too long when cut to %d bytes", text, limit)
 		}
 		const code = codes.Code(77)
-		got := words(status.Error(code, text))
-		if status.Code(got) != code || len(status.Convert(got).Message()) > MaxWords || !utf8.ValidString(got.Error()) {
+		got := sanitizeError(status.Error(code, text))
+		if status.Code(got) != code || len(status.Convert(got).Message()) > MaxText || !utf8.ValidString(got.Error()) {
 			t.Errorf("%q was said with %v", text, got)
 		}
 	})
@@ -58,7 +58,7 @@ func TestWhatADriverSaysOfItselfIsBoundedAndFitToBeShown(t *testing.T) {
 	for _, method := range []fakecsi.Method{fakecsi.Probe, fakecsi.GetPluginInfo, fakecsi.GetPluginCapabilities, fakecsi.ControllerGetCapabilities} {
 		d.turn(t, fakecsi.Knobs{Name: driverName, ClearFaults: true, Fail: []fakecsi.Fault{{Method: method, Code: codes.Internal, Message: hostile}}})
 		_, err := Connect(ctx, at(d.endpoint))
-		if status.Code(err) != codes.Internal || len(err.Error()) > MaxWords+200 || strings.ContainsAny(err.Error(), "\x00\x1b\r\u009b") {
+		if status.Code(err) != codes.Internal || len(err.Error()) > MaxText+200 || strings.ContainsAny(err.Error(), "\x00\x1b\r\u009b") {
 			t.Errorf("%s: got %.300q of %d bytes", method, err, len(err.Error()))
 		}
 	}
@@ -67,7 +67,7 @@ func TestWhatADriverSaysOfItselfIsBoundedAndFitToBeShown(t *testing.T) {
 	d.turn(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Code: codes.Internal, Message: hostile}}})
 	_, listed := s.ListVolumes(ctx, ListOptions{})
 	for what, err := range map[string]error{"probe": s.Probe(ctx), "listing": listed} {
-		if status.Code(err) != codes.Internal || len(err.Error()) > MaxWords+200 || strings.ContainsAny(err.Error(), "\x00\x1b\r\u009b") {
+		if status.Code(err) != codes.Internal || len(err.Error()) > MaxText+200 || strings.ContainsAny(err.Error(), "\x00\x1b\r\u009b") {
 			t.Errorf("%s: got %.300q of %d bytes", what, err, len(err.Error()))
 		}
 	}

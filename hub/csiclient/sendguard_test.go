@@ -74,27 +74,3 @@ func TestCallThatEndsBeforeItIsSentIsCheckedAllTheSame(t *testing.T) {
 		t.Errorf("the driver got the call: %+v", calls)
 	}
 }
-
-func TestCallsAreSeenInTheBytesHoweverTheseAreCut(t *testing.T) {
-	frame := func(kind byte, length int) []byte {
-		return append([]byte{byte(length >> 16), byte(length >> 8), byte(length), kind, 0, 0, 0, 0, 1}, make([]byte, length)...)
-	}
-	const settings, data, continuation = 4, 0, 9
-	sent := make([]byte, prefaceLength)
-	for _, f := range [][]byte{frame(settings, 6), frame(typeHeaders, 300), frame(continuation, 20), frame(data, 70000),
-		frame(typeHeaders, 1), frame(data, 0), frame(settings, 0), frame(typeHeaders, 40)} {
-		sent = append(sent, f...)
-	}
-	for _, size := range []int{1, 2, 7, 9, 24, 33, 1000, len(sent)} {
-		var f frames
-		n := 0
-		for rest := sent; len(rest) > 0; {
-			next := min(size, len(rest))
-			n += f.count(rest[:next], typeHeaders)
-			rest = rest[next:]
-		}
-		if n != 3 {
-			t.Errorf("%d bytes at a time: %d calls, want 3", size, n)
-		}
-	}
-}
