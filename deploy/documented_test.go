@@ -133,25 +133,75 @@ func TestEveryPathStateAndVerdictIsDocumented(t *testing.T) {
 	}
 }
 
-func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
-	links := 0
+// eachDocument calls check with the path of every Markdown file of the repository.
+func eachDocument(t *testing.T, check func(path string)) {
+	t.Helper()
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case d.IsDir() && slices.Contains([]string{".git", "bin", ".cache"}, d.Name()):
 			return filepath.SkipDir
-		case filepath.Ext(path) != ".md":
-			return nil
+		case filepath.Ext(path) == ".md":
+			check(path)
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
+	links := 0
+	eachDocument(t, func(path string) {
 		for _, m := range regexp.MustCompile(`(?:\]\(|src="|srcset=")([^)"\s]+)`).FindAllSubmatch(readFile(t, path), -1) {
 			links++
 			checkLink(t, path, string(m[1]))
 		}
-		return nil
 	})
-	if err != nil || links < 30 {
-		t.Errorf("%d links: %v", links, err)
+	if links < 30 {
+		t.Errorf("found only %d links", links)
+	}
+}
+
+// Each `make` in a document is a target of the Makefile, with variables that the Makefile
+// has; each path below deploy is there.
+func TestEveryDocumentedTargetAndPathExists(t *testing.T) {
+	makefile := string(readFile(t, "../Makefile"))
+	found := 0
+	eachDocument(t, func(path string) {
+		text := string(readFile(t, path))
+		for _, m := range regexp.MustCompile("(?m)(?:`|^ {4,})make( [^`#\n]+)").FindAllStringSubmatch(text, -1) {
+			found++
+			for _, word := range strings.Fields(m[1]) {
+				name, _, isVariable := strings.Cut(word, "=")
+				if isVariable && !strings.Contains(makefile, name) || !isVariable && !strings.Contains(makefile, "\n"+word+": ") {
+					t.Errorf("%s: make%s: the Makefile has no %s", path, m[1], name)
+				}
+			}
+		}
+		for _, m := range regexp.MustCompile(`\bdeploy/[\w./-]*\w`).FindAllString(text, -1) {
+			own := strings.HasPrefix(m, "deploy/overlays/mine") || m == "deploy/csi-attach-hub" // the reader's, kubectl's
+			if _, err := os.Stat(filepath.Join("..", m)); err != nil && !own {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	})
+	if found < 20 {
+		t.Errorf("found only %d times make", found)
+	}
+}
+
+// The file that the Makefile names for `make bench MARKDOWN=` has the markers that bench
+// writes between.
+func TestTheMeasurementsHaveTheMarkersOfBench(t *testing.T) {
+	const file = "BENCHMARKS.md"
+	if !strings.Contains(string(readFile(t, "../Makefile")), "MARKDOWN=deploy/"+file) {
+		t.Errorf("the Makefile does not name deploy/%s", file)
+	}
+	if text := string(readFile(t, file)); strings.Count(text, "\n<!-- bench -->\n") != 1 || strings.Count(text, "\n<!-- /bench -->\n") != 1 {
+		t.Errorf("%s does not have each marker once", file)
 	}
 }
 

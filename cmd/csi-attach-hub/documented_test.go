@@ -103,23 +103,17 @@ func TestOtherCommandsHaveNoFlags(t *testing.T) {
 	}
 }
 
-// What documents and alerts tell people to type is understood, with their placeholders as
-// names.
-func TestEveryDocumentedExplainIsUnderstood(t *testing.T) {
-	typed := regexp.MustCompile("csi-attach-hub explain ([A-Za-z][^\\s`]*)")
-	kinds := map[explain.Kind]int{}
+// documentsAndManifests returns README.md and the Markdown and YAML files below deploy, by
+// path.
+func documentsAndManifests(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
 	read := func(path string) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range typed.FindAllSubmatch(text, -1) {
-			question, err := explain.ParseQuestion(string(m[1]))
-			if err != nil {
-				t.Errorf("%s: %s: %v", path, m[0], err)
-			}
-			kinds[question.Kind]++
-		}
+		all[path] = string(text)
 	}
 	read("../../README.md")
 	err := filepath.WalkDir("../../deploy", func(path string, _ fs.DirEntry, err error) error {
@@ -128,7 +122,60 @@ func TestEveryDocumentedExplainIsUnderstood(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil || kinds[explain.Pod] < 3 || kinds[explain.VolumeAttachment] < 2 || kinds[explain.PersistentVolume] < 1 {
-		t.Errorf("found only %v: %v", kinds, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// What documents and alerts tell people to type is understood, with their placeholders as
+// names.
+func TestEveryDocumentedExplainIsUnderstood(t *testing.T) {
+	typed := regexp.MustCompile("csi-attach-hub explain ([A-Za-z][^\\s`]*)")
+	kinds := map[explain.Kind]int{}
+	for path, text := range documentsAndManifests(t) {
+		for _, m := range typed.FindAllStringSubmatch(text, -1) {
+			question, err := explain.ParseQuestion(m[1])
+			if err != nil {
+				t.Errorf("%s: %s: %v", path, m[0], err)
+			}
+			kinds[question.Kind]++
+		}
+	}
+	if kinds[explain.Pod] < 3 || kinds[explain.VolumeAttachment] < 2 || kinds[explain.PersistentVolume] < 1 {
+		t.Errorf("found only %v", kinds)
+	}
+}
+
+// Each command line in the code of a document has a subcommand and flags that exist.
+func TestEveryDocumentedCommandLineIsUnderstood(t *testing.T) {
+	root := newHubCommand()
+	root.AddCommand(newValidateCommand(), newStatusCommand(), newExplainCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand())
+	// Between backquotes, or on a line of its own in a block of code.
+	inText := regexp.MustCompile("`(?:bin/)?csi-attach-hub ([^`\n]+)`")
+	inBlock := regexp.MustCompile(`(?m)^(?: {4,}|\$ )(?:bin/)?csi-attach-hub ([^\n|#>]+)`)
+	found := 0
+	for path, text := range documentsAndManifests(t) {
+		text = strings.ReplaceAll(text, "\\\n", " ")
+		for _, m := range append(inText.FindAllStringSubmatch(text, -1), inBlock.FindAllStringSubmatch(text, -1)...) {
+			found++
+			words := strings.Fields(m[1])
+			command, _, err := root.Find(words)
+			if err != nil || command == root && !strings.HasPrefix(words[0], "-") && !strings.HasPrefix(words[0], "[") {
+				t.Errorf("%s: %s: there is no such command: %v", path, m[0], err)
+				continue
+			}
+			for _, word := range words {
+				name, isLong := strings.CutPrefix(word, "--")
+				name, _, _ = strings.Cut(name, "=")
+				isShort := !isLong && len(word) == 2 && word[0] == '-'
+				if isLong && command.Flags().Lookup(name) == nil || isShort && command.Flags().ShorthandLookup(word[1:]) == nil {
+					t.Errorf("%s: %s: %s has no flag %s", path, m[0], command.Name(), word)
+				}
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("found only %d command lines", found)
 	}
 }
