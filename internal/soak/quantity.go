@@ -53,7 +53,7 @@ func (q Quantity) points(samples []Sample) []Point {
 	return points
 }
 
-// bounded says whether growth is a fault.
+// bounded reports whether growth is a fault.
 func (q Quantity) bounded() bool { return q.part > 0 || q.least > 0 }
 
 // Finding is what is to be said of one quantity after the warm-up.
