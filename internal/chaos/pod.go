@@ -29,7 +29,7 @@ type pod struct {
 	nodes  []string // on which it may be
 	random *rand.Rand
 
-	orders  chan Kind     // what is to be done to its VolumeAttachment
+	orders  chan Kind     // faults of its VolumeAttachment to carry out
 	changed chan struct{} // its VolumeAttachments have changed, or moves are allowed again
 
 	mu    sync.Mutex // guards all below

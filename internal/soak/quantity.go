@@ -56,7 +56,7 @@ func (q Quantity) points(samples []Sample) []Point {
 // bounded reports whether growth is a fault.
 func (q Quantity) bounded() bool { return q.part > 0 || q.least > 0 }
 
-// Finding is what is to be said of one quantity after the warm-up.
+// Finding is one quantity of a run, judged after the warm-up.
 type Finding struct {
 	Quantity
 	Trend
