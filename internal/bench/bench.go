@@ -115,7 +115,7 @@ func (s *stage) competitors(round int) []competitor {
 	return all
 }
 
-// takesPart says whether csi-attacher does in this way.
+// takesPart reports whether csi-attacher does in this way.
 func (s *stage) takesPart(sidecar string) bool {
 	return s.opts.Sidecar != "" && slices.Contains(s.c.Sidecars, sidecar)
 }

@@ -57,7 +57,7 @@ func requestsOf(before, after testbed.RequestCounts) requests {
 	}
 }
 
-// attachers says whether a request is one that only attachers make, besides leases and
+// attachers reports whether a request is one that only attachers make, besides leases and
 // Events. Watches that end are no requests.
 func attachers(k testbed.RequestKey) bool {
 	switch k.Resource {

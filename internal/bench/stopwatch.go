@@ -26,7 +26,7 @@ type stopwatch struct {
 	all     chan struct{}            // closed when they have
 }
 
-// goal says whether a VolumeAttachment has got where it is to be; now is nil when it is
+// goal reports whether a VolumeAttachment has got where it is to be; now is nil when it is
 // gone.
 type goal func(now *storagev1.VolumeAttachment) bool
 

@@ -95,7 +95,7 @@ func (r Result) cells(shown func(description) bool) [][]string {
 	return rows
 }
 
-// comparable says whether a competitor is compared with the baseline.
+// comparable reports whether a competitor is compared with the baseline.
 func (r Result) comparable(name string) bool {
 	_, measured := r.Medians[baselineName]
 	return measured && name == hubName

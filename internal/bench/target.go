@@ -40,7 +40,7 @@ func (t Target) OfBaseline() Target {
 	return t
 }
 
-// Verdict says whether a target is met.
+// Verdict reports whether a target is met.
 type Verdict struct {
 	Target  string  `json:"target"` // for people
 	Figure  Figure  `json:"figure"`

@@ -33,8 +33,8 @@ type driversFile struct {
 	mu       sync.Mutex // guards all below, and the file
 	settings []settings // by driver
 	instead  *string    // what is in the file instead of the drivers
-	broken   int        // how often the file was one that no hub can start with
-	whole    bool       // it is none at present
+	broken   int        // how often a hub could not have started with the file
+	whole    bool       // a hub can start with the file now
 	inPlace  bool       // the next write is done in place
 }
 

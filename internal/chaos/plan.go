@@ -76,7 +76,7 @@ func (p planner) stretch(number int) Stretch {
 	return s
 }
 
-// survives says whether a hub lives through a stretch. The first one lives through the second
+// survives reports whether a hub lives through a stretch. The first one lives through the second
 // half of the run, so that its growth can be seen.
 func (p planner) survives(number, hub int) bool { return hub == 0 && number >= max(2, p.stretches()/2) }
 

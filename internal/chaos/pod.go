@@ -29,7 +29,7 @@ type pod struct {
 	nodes  []string // on which it may be
 	random *rand.Rand
 
-	orders  chan Kind     // what is to be done to its VolumeAttachment
+	orders  chan Kind     // faults of its VolumeAttachment to carry out
 	changed chan struct{} // its VolumeAttachments have changed, or moves are allowed again
 
 	mu    sync.Mutex // guards all below
@@ -85,7 +85,7 @@ func (p *pod) set(change func()) {
 	change()
 }
 
-// order asks for a move at once. It says whether the pod has taken it.
+// order asks for a move at once. It reports whether the pod has taken it.
 func (p *pod) order(k Kind) bool {
 	select {
 	case p.orders <- k:
@@ -125,7 +125,7 @@ func (p *pod) begin() bool {
 	return p.busy
 }
 
-// mayLeave says whether the pod has what it wants, or does not want to wait for it any longer.
+// mayLeave reports whether the pod has what it wants, or does not want to wait for it any longer.
 func (p *pod) mayLeave(since time.Time) bool {
 	now, _ := p.current()
 	if now.node == "" {

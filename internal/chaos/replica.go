@@ -55,7 +55,7 @@ func (r *replica) current() *testbed.Hub {
 	return r.process
 }
 
-// running says whether there is a process.
+// running reports whether there is a process.
 func (r *replica) running() bool { return r.current() != nil }
 
 // start starts a process, if there is none.
@@ -120,14 +120,14 @@ func (r *replica) take(killed bool) *testbed.Hub {
 	return r.process
 }
 
-// wasKilled says whether a process did not get to end by itself.
+// wasKilled reports whether a process did not get to end by itself.
 func (r *replica) wasKilled(p *testbed.Hub) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.killed[p]
 }
 
-// kill ends the process at once. It says whether there was one.
+// kill ends the process at once. It reports whether there was one.
 func (r *replica) kill() bool {
 	p := r.take(true)
 	if p == nil {
@@ -139,7 +139,7 @@ func (r *replica) kill() bool {
 	return true
 }
 
-// stop asks the process to end and blocks until it has, which somebody may cut short with kill. It says whether there was one.
+// stop asks the process to end and blocks until it has, which somebody may cut short with kill. It reports whether there was one.
 func (r *replica) stop(ctx context.Context) bool {
 	p := r.take(false)
 	if p == nil {
@@ -154,7 +154,7 @@ func (r *replica) stop(ctx context.Context) bool {
 	return true
 }
 
-// hasBegun says whether a process has said anything: before, it has not come as far as to take signals.
+// hasBegun reports whether a process has said anything: before, it has not come as far as to take signals.
 func (r *replica) hasBegun(p *testbed.Hub) bool {
 	log, err := os.ReadFile(r.log())
 	return err != nil || bytes.Contains(log, fmt.Appendf(nil, " %d ", p.PID()))

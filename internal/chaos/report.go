@@ -37,7 +37,7 @@ func (s StretchShown) String() string {
 	return fmt.Sprintf("stretch %2d: %3d faults in %4.1fs, quiet after %4.1fs, %d attached", s.Number, s.Faults, s.Lasted.Seconds(), s.Quiet.Seconds(), s.Attached)
 }
 
-// Held says whether everything held.
+// Held reports whether everything held.
 func (r *Report) Held() bool { return len(r.Findings) == 0 }
 
 // Command runs the same plan again.

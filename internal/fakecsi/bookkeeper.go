@@ -3,8 +3,6 @@ package fakecsi
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,7 +21,6 @@ type request struct {
 	accessMode string
 	multiNode  bool // of a multi-node mode, see Books.MaxInFlightPerVolume
 	modeKnown  bool // multiNode is sure
-	secrets    map[string]string
 	message    proto.Message
 }
 
@@ -83,7 +80,6 @@ func (l *bookkeeper) begin(ctx context.Context, r request, now time.Time) *call 
 	c := &call{caller: ctx, multiNode: r.multiNode, modeKnown: r.modeKnown, Call: Call{
 		ID: l.lastID, Method: r.method, Volume: r.volume, Node: r.node,
 		Readonly: r.readonly, AccessMode: r.accessMode, Start: now,
-		SecretKeys: slices.Sorted(maps.Keys(r.secrets)), SecretsHash: HashSecrets(r.secrets),
 	}}
 	l.running[c.ID] = c
 	m := l.methods[r.method]
@@ -214,17 +210,4 @@ func (l *bookkeeper) snapshot(b *Books) {
 	}
 	b.Violations = l.violations[:len(l.violations):len(l.violations)]
 	b.ViolationCount = l.violationN
-}
-
-// HashSecrets is the hash by which a Call tells which secrets came with it.
-// Empty without secrets.
-func HashSecrets(secrets map[string]string) string {
-	if len(secrets) == 0 {
-		return ""
-	}
-	h := sha256.New()
-	for _, k := range slices.Sorted(maps.Keys(secrets)) {
-		fmt.Fprintf(h, "%q=%q\n", k, secrets[k])
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }

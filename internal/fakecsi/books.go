@@ -94,10 +94,6 @@ type Call struct {
 	Changed bool `json:"changed,omitempty"`
 	// Abandoned says that the caller had left before the answer was ready.
 	Abandoned bool `json:"abandoned,omitempty"`
-	// SecretKeys are the sorted keys of the secrets that came with the call,
-	// SecretsHash is HashSecrets of them; both empty without secrets.
-	SecretKeys  []string `json:"secretKeys,omitempty"`
-	SecretsHash string   `json:"secretsHash,omitempty"`
 }
 
 // ViolationKind is a sort of Violation.
@@ -129,7 +125,7 @@ type Violation struct {
 
 const maxViolations = 1000
 
-// IsAttached tells whether the volume is attached to the node.
+// IsAttached reports whether the volume is attached to the node.
 func (b Books) IsAttached(volume, node string) bool {
 	_, ok := b.Attached[volume][node]
 	return ok

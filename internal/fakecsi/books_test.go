@@ -30,7 +30,6 @@ func TestBooksTellEachCall(t *testing.T) {
 			{
 				ID: 1, Method: ControllerPublishVolume, Volume: "v", Node: "n1", Readonly: true, AccessMode: "SINGLE_NODE_WRITER",
 				Start: start, End: start.Add(time.Second), Changed: true,
-				SecretKeys: []string{"password", "user"}, SecretsHash: HashSecrets(req.Secrets),
 			},
 			{
 				ID: 2, Method: ControllerPublishVolume, Volume: "v", Node: "n1", AccessMode: "MULTI_NODE_MULTI_WRITER",

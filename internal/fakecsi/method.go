@@ -1,5 +1,7 @@
 package fakecsi
 
+import "slices"
+
 // Method is the name of a CSI RPC without its service, as in the CSI
 // specification. In knobs the empty Method means every method.
 type Method string
@@ -24,16 +26,9 @@ var methods = []Method{
 	CreateVolume, DeleteVolume, ValidateVolumeCapabilities,
 }
 
-func (m Method) known() bool {
-	for _, k := range methods {
-		if m == k {
-			return true
-		}
-	}
-	return false
-}
+func (m Method) known() bool { return slices.Contains(methods, m) }
 
-// attaches tells whether the method is one of the two that attach and detach.
+// attaches reports whether the method is one of the two that attach and detach.
 func (m Method) attaches() bool {
 	return m == ControllerPublishVolume || m == ControllerUnpublishVolume
 }

@@ -29,7 +29,7 @@ func (b *Backend) ControllerPublishVolume(ctx context.Context, req *csi.Controll
 	resp := &csi.ControllerPublishVolumeResponse{}
 	r := request{
 		method: ControllerPublishVolume, volume: req.GetVolumeId(), node: req.GetNodeId(), readonly: req.GetReadonly(),
-		accessMode: attachmentFor(req).AccessMode, secrets: req.GetSecrets(), message: req,
+		accessMode: attachmentFor(req).AccessMode, message: req,
 	}
 	err := b.serve(ctx, r, func(c *call) (bool, error) {
 		if err := b.checkPublish(c, req); err != nil {
@@ -47,8 +47,7 @@ func (b *Backend) ControllerPublishVolume(ctx context.Context, req *csi.Controll
 // ControllerUnpublishVolume implements csi.ControllerServer.
 func (b *Backend) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	r := request{
-		method: ControllerUnpublishVolume, volume: req.GetVolumeId(), node: req.GetNodeId(),
-		secrets: req.GetSecrets(), message: req,
+		method: ControllerUnpublishVolume, volume: req.GetVolumeId(), node: req.GetNodeId(), message: req,
 	}
 	err := b.serve(ctx, r, func(c *call) (bool, error) {
 		if err := b.require(c, PublishUnpublishVolume); err != nil {

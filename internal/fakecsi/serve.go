@@ -30,7 +30,7 @@ func (b *Backend) serve(ctx context.Context, r request, e effect) error {
 	return err
 }
 
-// multiNode says whether a call is of a multi-node mode: the one that a publish asks for, or
+// multiNode reports whether a call is of a multi-node mode: the one that a publish asks for, or
 // the one in which an unpublish finds its volume. It says too whether that is known: an unpublish of a
 // volume that was never published says nothing of its mode. Called with mu held.
 func (b *Backend) multiNode(r request) (multiNode, known bool) {

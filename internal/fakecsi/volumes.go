@@ -62,7 +62,7 @@ func (b *Backend) list(req *csi.ListVolumesRequest, resp *csi.ListVolumesRespons
 // CreateVolume implements csi.ControllerServer.
 func (b *Backend) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	resp := &csi.CreateVolumeResponse{}
-	r := request{method: CreateVolume, secrets: req.GetSecrets(), message: req}
+	r := request{method: CreateVolume, message: req}
 	err := b.serve(ctx, r, func(c *call) (bool, error) {
 		if err := b.require(c, CreateDeleteVolume); err != nil {
 			return false, err
@@ -86,7 +86,7 @@ func (b *Backend) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest
 
 // DeleteVolume implements csi.ControllerServer.
 func (b *Backend) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
-	r := request{method: DeleteVolume, volume: req.GetVolumeId(), secrets: req.GetSecrets(), message: req}
+	r := request{method: DeleteVolume, volume: req.GetVolumeId(), message: req}
 	err := b.serve(ctx, r, func(c *call) (bool, error) {
 		if err := b.require(c, CreateDeleteVolume); err != nil {
 			return false, err
@@ -108,7 +108,7 @@ func (b *Backend) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest
 // be used in every way.
 func (b *Backend) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	resp := &csi.ValidateVolumeCapabilitiesResponse{}
-	r := request{method: ValidateVolumeCapabilities, volume: req.GetVolumeId(), secrets: req.GetSecrets(), message: req}
+	r := request{method: ValidateVolumeCapabilities, volume: req.GetVolumeId(), message: req}
 	err := b.serve(ctx, r, func(c *call) (bool, error) {
 		if err := b.require(c, ControllerService); err != nil {
 			return false, err

@@ -53,10 +53,10 @@ func (q Quantity) points(samples []Sample) []Point {
 	return points
 }
 
-// bounded says whether growth is a fault.
+// bounded reports whether growth is a fault.
 func (q Quantity) bounded() bool { return q.part > 0 || q.least > 0 }
 
-// Finding is what is to be said of one quantity after the warm-up.
+// Finding is one quantity of a run, judged after the warm-up.
 type Finding struct {
 	Quantity
 	Trend

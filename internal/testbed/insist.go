@@ -65,7 +65,7 @@ func (c *Cluster) Attach(ctx context.Context, want VolumeAttachment) (va *storag
 }
 
 // Detach deletes a VolumeAttachment, as Insist does, and blocks until the API server says that it
-// is gone. The watcher wakes it; it may be late, and not yet have shown the VolumeAttachment.
+// is gone. The watcher wakes it; it may not have shown the VolumeAttachment yet.
 func (c *Cluster) Detach(ctx context.Context, watcher *Watcher[*storagev1.VolumeAttachment], name string, uid types.UID) error {
 	client := c.client.StorageV1().VolumeAttachments()
 	err := Insist(ctx, "delete VolumeAttachment "+name, func(ctx context.Context) error {
@@ -78,9 +78,11 @@ func (c *Cluster) Detach(ctx context.Context, watcher *Watcher[*storagev1.Volume
 	seen := func(now *storagev1.VolumeAttachment, exists bool) bool { return exists && now.UID == uid }
 	gone := func(now *storagev1.VolumeAttachment, exists bool) bool { return !seen(now, exists) }
 	for there := true; there && err == nil; {
-		if err = watcher.WaitForOne(ctx, "gone", name, gone); err != nil {
-			return err
-		}
+		// After the API server was away a watch may be late for as long as a minute. An error of the
+		// wait only means that the API server is asked.
+		bounded, cancel := context.WithTimeout(ctx, tryTimeout)
+		_ = watcher.WaitForOne(bounded, "gone", name, gone)
+		cancel()
 		err = Insist(ctx, "get VolumeAttachment "+name, func(ctx context.Context) error {
 			now, err := client.Get(ctx, name, metav1.GetOptions{})
 			if there = err == nil && now.UID == uid; apierrors.IsNotFound(err) {
@@ -90,7 +92,6 @@ func (c *Cluster) Detach(ctx context.Context, watcher *Watcher[*storagev1.Volume
 		})
 		if there {
 			lag, cancel := context.WithTimeout(ctx, watchLag)
-			// An error only means that the API server is to be asked again.
 			_ = watcher.WaitForOne(lag, "seen", name, seen)
 			cancel()
 		}

@@ -173,7 +173,7 @@ func (w *World) Processes() []*Process {
 }
 
 // Stop stops all that runs, the hubs first, and blocks until it has ended. A process that
-// does not end as it should is an error; how those ended that had ended before is none.
+// does not end as it should is an error. A process that had ended before is not looked at.
 func (w *World) Stop(ctx context.Context) error {
 	var errs []error
 	w.mu.Lock()
