@@ -105,7 +105,7 @@ func (p *pages) overview(r *http.Request) answer {
 		}
 	}
 	page.Attachments = totals(attachments)
-	page.Table = attachmentTable{frame: page.frame, Rows: worst(attachments)}
+	page.Table = attachmentTable{frame: page.frame, Rows: worst(attachments, urgency[:2], mostTrouble)}
 	for name, n := range bounded(page.Overview.Unclaimed) {
 		page.Unclaimed = append(page.Unclaimed, named{name, n})
 	}
@@ -179,21 +179,6 @@ func matchesText(query string, texts ...string) bool {
 		}
 	}
 	return true
-}
-
-// worst returns those that are stuck and those that fail, for the longest first.
-func worst(all []Attachment) []Attachment {
-	rank := map[AttachmentState]int{Stuck: 1, Failing: 2}
-	var bad []Attachment
-	for _, a := range all {
-		if rank[a.State] > 0 {
-			bad = append(bad, a)
-		}
-	}
-	slices.SortFunc(bad, func(a, b Attachment) int {
-		return cmp.Or(cmp.Compare(rank[a.State], rank[b.State]), a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
-	})
-	return bad[:min(len(bad), mostTrouble)]
 }
 
 // strangers returns who holds drivers' leases and is no replica of the hub.

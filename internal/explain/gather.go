@@ -91,7 +91,7 @@ func (g *gatherer) askHub(ctx context.Context) {
 func (g *gatherer) look(ctx context.Context, q Question) (found bool, err error) {
 	switch q.Kind {
 	case VolumeAttachment:
-		va := g.attachment(ctx, q.Name)
+		va := one(ctx, g, q.Kind, "", q.Name, g.Kube.StorageV1().VolumeAttachments().Get)
 		if va.Value() == nil {
 			return false, va.Err()
 		}
@@ -109,7 +109,7 @@ func (g *gatherer) look(ctx context.Context, q Question) (found bool, err error)
 		}
 		g.everywhere(ctx, Volume{Namespace: q.Namespace, ClaimName: q.Name, VolumeName: claim.Value().Spec.VolumeName})
 	case Pod:
-		pod := g.pod(ctx, q.Namespace, q.Name)
+		pod := one(ctx, g, q.Kind, q.Namespace, q.Name, g.Kube.CoreV1().Pods(q.Namespace).Get)
 		if pod.Value() == nil {
 			return false, pod.Err()
 		}
