@@ -29,7 +29,7 @@ func (p *pages) driver(r *http.Request) answer {
 	drivers := p.judged(f, attachments)
 	i := slices.IndexFunc(drivers, func(j judged) bool { return j.Name == name })
 	if i < 0 {
-		return p.complain(r, http.StatusNotFound, fmt.Sprintf("There is no driver %q here: it is not configured, or its name is written in another way.", clean(name, shortText)))
+		return p.fail(r, http.StatusNotFound, fmt.Sprintf("There is no driver %q here: it is not configured, or its name is written in another way.", sanitize(name, shortText)))
 	}
 	j := drivers[i]
 	var diagnoses []diagnosis.Diagnosis

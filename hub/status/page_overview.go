@@ -13,20 +13,20 @@ const mostTrouble = 10
 // overviewPage is the first page: all drivers at a glance.
 type overviewPage struct {
 	frame
-	Query       string
-	State       string
-	States      []string // that there are to choose from
-	Drivers     []driverRow
-	Known       int // drivers, also those that the filter hides
-	Broken      int // likewise
-	Attention   int
-	Standby     int
-	Fine        int
-	Attachments attachmentTotals
-	Table       attachmentTable // of those in trouble, the worst first
-	Unclaimed   []named
-	Replicas    []Replica
-	Strangers   []Replica // who holds drivers and is no replica
+	Query        string
+	State        string
+	States       []string // that there are to choose from
+	Drivers      []driverRow
+	Known        int // drivers, also those that the filter hides
+	Broken       int // likewise
+	Attention    int
+	Standby      int
+	Fine         int
+	Attachments  attachmentTotals
+	Table        attachmentTable // of those in trouble, the worst first
+	Unclaimed    []named
+	Replicas     []Replica
+	OtherHolders []Replica // who holds drivers and is no replica
 }
 
 // Severities are what the filter can ask for beside states.
@@ -111,14 +111,14 @@ func (p *pages) overview(r *http.Request) answer {
 	}
 	slices.SortFunc(page.Unclaimed, func(a, b named) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
 	page.Replicas = sortedReplicas(page.Overview.Replicas)
-	page.Strangers = strangers(all, membersOf(page.Replicas))
+	page.OtherHolders = otherHolders(all, membersOf(page.Replicas))
 	page.Title = page.headline()
 	return answer{http.StatusOK, "overview.html", page}
 }
 
 // judged returns all drivers, the worst first, with their VolumeAttachments in mind.
 func (p *pages) judged(f frame, attachments []Attachment) []judged {
-	members, longest := membersOf(f.Overview.Replicas), longestAt(attachments)
+	members, longest := membersOf(f.Overview.Replicas), oldestCalls(attachments)
 	var all []judged
 	for _, d := range p.source.Drivers() {
 		all = append(all, judge(d, p.metrics.history(d.Name, f.Now), members, longest[d.Name], f.Now))
@@ -181,8 +181,8 @@ func matchesText(query string, texts ...string) bool {
 	return true
 }
 
-// strangers returns who holds drivers' leases and is no replica of the hub.
-func strangers(all []judged, members map[string]bool) []Replica {
+// otherHolders returns who holds drivers' leases and is no replica of the hub.
+func otherHolders(all []judged, members map[string]bool) []Replica {
 	held := map[string][]string{}
 	for _, j := range all {
 		if h := j.Lease.Holder; h != "" && !members[h] {

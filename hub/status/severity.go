@@ -33,9 +33,9 @@ const (
 )
 
 const (
-	// settling is how long a driver may take to connect or to find a holder of its lease
+	// startupTimeout is how long a driver may take to connect or to find a holder of its lease
 	// before it is called a problem.
-	settling = 30 * time.Second
+	startupTimeout = 30 * time.Second
 	// slow is how old work may become that waits for a worker, or that one is at.
 	slow = time.Minute
 	// lately is for how long a foreign writer is news.
@@ -104,13 +104,13 @@ func (j *judged) judgeWork(now time.Time) {
 		j.note(attention, "%s left attached", count(j.UnownedCount))
 	}
 	if w := j.ForeignWriter; w.Manager != "" && now.Sub(w.Time) < lately {
-		j.note(attention, "another attacher writes: %s", clean(w.Manager, shortText))
+		j.note(attention, "another attacher writes: %s", sanitize(w.Manager, shortText))
 	}
 }
 
 // judgeService looks at whether somebody works for the driver.
 func (j *judged) judgeService(members map[string]bool, now time.Time) {
-	settled := now.Sub(j.Since) >= settling
+	settled := now.Sub(j.Since) >= startupTimeout
 	switch {
 	case j.State == stateDraining:
 		j.note(attention, "its work is being ended")
@@ -146,9 +146,9 @@ func (j *judged) judgeObserved() {
 	}
 }
 
-// longestAt returns, for each driver, since when that is wanted at which its workers are
+// oldestCalls returns, for each driver, since when that is wanted at which its workers are
 // for the longest.
-func longestAt(all []Attachment) map[string]time.Time {
+func oldestCalls(all []Attachment) map[string]time.Time {
 	longest := map[string]time.Time{}
 	for _, a := range all {
 		if a.State != Attaching && a.State != Detaching || a.Since.IsZero() {

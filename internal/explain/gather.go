@@ -95,19 +95,19 @@ func (g *gatherer) look(ctx context.Context, q Question) (found bool, err error)
 		if va.Value() == nil {
 			return false, va.Err()
 		}
-		g.facts.Volumes = []Volume{g.asked(ctx, va.Value())}
+		g.facts.Volumes = []Volume{g.ofAttachment(ctx, va.Value())}
 	case PersistentVolume:
 		pv := g.persistentVolume(ctx, q.Name)
 		if pv.Value() == nil {
 			return false, pv.Err()
 		}
-		g.everywhere(ctx, Volume{VolumeName: q.Name})
+		g.onEachNode(ctx, Volume{VolumeName: q.Name})
 	case PersistentVolumeClaim:
 		claim := g.claim(ctx, q.Namespace, q.Name)
 		if claim.Value() == nil {
 			return false, claim.Err()
 		}
-		g.everywhere(ctx, Volume{Namespace: q.Namespace, ClaimName: q.Name, VolumeName: claim.Value().Spec.VolumeName})
+		g.onEachNode(ctx, Volume{Namespace: q.Namespace, ClaimName: q.Name, VolumeName: claim.Value().Spec.VolumeName})
 	case Pod:
 		pod := one(ctx, g, q.Kind, q.Namespace, q.Name, g.Kube.CoreV1().Pods(q.Namespace).Get)
 		if pod.Value() == nil {

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -93,7 +94,7 @@ func (w *walk) served(d *hubclient.Driver) {
 	}
 	switch f := finding(status.DiagnoseDriver(d.Driver, lease, w.replicas(), w.Now)); f.Verdict {
 	case "":
-		w.ok("driver %s answers at %s, and %s works for it", d.Name, d.Endpoint, orEmpty(d.Leader, "the hub"))
+		w.ok("driver %s answers at %s, and %s works for it", d.Name, d.Endpoint, cmp.Or(d.Leader, "the hub"))
 	case diagnosis.DriverObserved: // another attacher works for the driver: what came of its tries counts more
 		w.later(f)
 	case diagnosis.LeaseHeld:

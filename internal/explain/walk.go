@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -146,13 +147,6 @@ func (w *walk) podStage() bool {
 	return true // its claims may be why
 }
 
-func orEmpty(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
-}
-
 // volumeStage: the PersistentVolume is there and of a CSI driver that attaches.
 func (w *walk) volumeStage() bool {
 	if w.VolumeName == "" {
@@ -172,7 +166,7 @@ func (w *walk) volumeStage() bool {
 		w.stop(Finding{diagnosis.VolumeNotCSI, object, "it is neither of a CSI driver nor migrated to one", "attaching it is not the business of CSI: look at kube-controller-manager and at the kubelet"})
 		return false
 	}
-	w.ok("%s is a volume of CSI driver %s, handle %s", object, w.Driver, orEmpty(attach.VolumeHandle(pv), "unknown"))
+	w.ok("%s is a volume of CSI driver %s, handle %s", object, w.Driver, cmp.Or(attach.VolumeHandle(pv), "unknown"))
 	if bound := pv.Spec.ClaimRef; w.askedByClaim() && !w.ofThisClaim() {
 		w.stop(Finding{diagnosis.VolumeOfAnother, object, fmt.Sprintf("it is bound to another claim: %s/%s, UID %s", bound.Namespace, bound.Name, bound.UID), "make the claim anew, or take the stale claimRef from the PersistentVolume"})
 	}
@@ -226,12 +220,12 @@ func (w *walk) attached(va *storagev1.VolumeAttachment) {
 func (w *walk) nodeNotes() {
 	object, node := "Node "+w.NodeName, w.Node.Value()
 	switch {
-	case w.Node.Missing() && !w.told(diagnosis.NodeMissing):
+	case w.Node.Missing() && !w.stopsAt(diagnosis.NodeMissing):
 		w.note(Finding{diagnosis.NodeMissing, object, "there is none", "if the machine is gone, what is bound to it has to be deleted; kube-controller-manager then detaches its volumes"})
 	case node != nil:
 		for _, c := range node.Status.Conditions {
 			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-				w.note(Finding{diagnosis.NodeNotReady, object, "it is not ready since " + w.at(c.LastTransitionTime.Time) + ": " + orEmpty(c.Message, c.Reason), "look at its kubelet; if the machine is dead, taint it node.kubernetes.io/out-of-service so that its volumes are detached"})
+				w.note(Finding{diagnosis.NodeNotReady, object, "it is not ready since " + w.at(c.LastTransitionTime.Time) + ": " + cmp.Or(c.Message, c.Reason), "look at its kubelet; if the machine is dead, taint it node.kubernetes.io/out-of-service so that its volumes are detached"})
 			}
 		}
 	}

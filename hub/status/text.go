@@ -17,7 +17,7 @@ const (
 
 // clean makes a text from elsewhere fit to be shown: of a bounded length, and without
 // what would hide or turn around the text beside it. It does not escape.
-func clean(text string, limit int) string {
+func sanitize(text string, limit int) string {
 	rest := len(text) - limit
 	if rest > 0 {
 		text = text[:limit]
