@@ -56,7 +56,7 @@ func (r driverRow) Severity() string { return r.severity.String() }
 func (r driverRow) Notes() []string  { return r.notes }
 func (r driverRow) Why() string      { return r.why() }
 
-// Last is the driver's latest failed try while there is something wrong; zero else.
+// Last returns the latest failed try of a driver that needs attention, else zero.
 func (r driverRow) Last() Failure {
 	if r.severity > attention || len(r.Failures) == 0 {
 		return Failure{}
@@ -64,7 +64,7 @@ func (r driverRow) Last() Failure {
 	return r.Failures[0]
 }
 
-// named is a name with a count.
+// named counts something by name.
 type named struct {
 	Name  string
 	Count int
@@ -76,7 +76,7 @@ type attachmentTotals struct {
 	By        map[AttachmentState]int
 }
 
-// In is how many are in a state.
+// In returns how many are in a state.
 func (t attachmentTotals) In(s AttachmentState) int { return t.By[s] }
 
 func totals(all []Attachment) attachmentTotals {
@@ -90,7 +90,7 @@ func totals(all []Attachment) attachmentTotals {
 	return t
 }
 
-// open says whether there is something to be done for a VolumeAttachment.
+// open reports whether an operation is due for a VolumeAttachment.
 func open(a Attachment) bool { return a.State != Attached && a.State != Idle }
 
 func (p *pages) overview(r *http.Request) answer {
@@ -116,7 +116,7 @@ func (p *pages) overview(r *http.Request) answer {
 	return answer{http.StatusOK, "overview.html", page}
 }
 
-// judged returns all drivers, the worst first, with their VolumeAttachments in mind.
+// judged returns all drivers with their severities, the worst first.
 func (p *pages) judged(f frame, attachments []Attachment) []judged {
 	members, longest := membersOf(f.Overview.Replicas), oldestCalls(attachments)
 	var all []judged
@@ -129,7 +129,7 @@ func (p *pages) judged(f frame, attachments []Attachment) []judged {
 	return all
 }
 
-// countDrivers counts them and collects what the filter can ask for.
+// countDrivers counts drivers by severity and collects the states to filter by.
 func (p *overviewPage) countDrivers(all []judged) {
 	p.Known = len(all)
 	states := map[string]bool{}
@@ -155,8 +155,8 @@ func (p *overviewPage) countDrivers(all []judged) {
 // problems is what the filter asks with for drivers that are broken or need attention.
 const problems = "problems"
 
-// matchesDriver says whether the filter lets a driver pass: a part of any of its texts,
-// and its state or how bad it is.
+// matchesDriver reports whether a driver has all words of text in its texts, and has the state or
+// the severity.
 func matchesDriver(j judged, text, state string) bool {
 	switch state {
 	case "", j.State, j.severity.String():
@@ -170,7 +170,7 @@ func matchesDriver(j judged, text, state string) bool {
 	return matchesText(text, j.Name, j.State, j.Reason, j.Mode, j.Source, j.Endpoint, j.Version, j.Lease.Holder, strings.Join(j.notes, " "))
 }
 
-// matchesText says whether all words of a query are in the texts.
+// matchesText reports whether all words of a query are in the texts.
 func matchesText(query string, texts ...string) bool {
 	all := strings.ToLower(strings.Join(texts, "\n"))
 	for _, word := range strings.Fields(strings.ToLower(query)) {
@@ -181,7 +181,7 @@ func matchesText(query string, texts ...string) bool {
 	return true
 }
 
-// otherHolders returns who holds drivers' leases and is no replica of the hub.
+// otherHolders returns the holders of drivers' leases that are not replicas of the hub.
 func otherHolders(all []judged, members map[string]bool) []Replica {
 	held := map[string][]string{}
 	for _, j := range all {

@@ -10,7 +10,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// claimStage: the claim is there and bound to the volume.
+// claimStage checks that the claim exists and is bound to the volume.
 func (w *walk) claimStage() bool {
 	if w.ClaimName == "" {
 		return true
