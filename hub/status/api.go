@@ -36,8 +36,8 @@ type ReplicaList struct {
 
 // api answers with what the source says, as JSON.
 type api struct {
-	source Source
-	turns  turns
+	source  Source
+	limiter limiter
 }
 
 func (a api) register(mux *http.ServeMux) {
@@ -77,7 +77,7 @@ func (a api) attachments(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var body []byte
-	if !a.turns.do(r.Context(), func() { body, err = json.Marshal(q.page(a.source.Attachments(q.filter))) }) {
+	if !a.limiter.do(r.Context(), func() { body, err = json.Marshal(q.page(a.source.Attachments(q.filter))) }) {
 		return // who asked has left
 	}
 	if err != nil { // it has a JSON form

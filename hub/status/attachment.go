@@ -6,7 +6,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// AttachmentState is what is the matter with a VolumeAttachment.
+// AttachmentState is the state of a VolumeAttachment as the hub sees it.
 type AttachmentState string
 
 const (
@@ -45,8 +45,7 @@ type Attachment struct {
 	WaitsFor         string          `json:"waitsFor,omitempty"` // Waiting for people: "the detach from node node-7", "a worker of the driver"
 }
 
-// AttachmentFilter says which VolumeAttachments are asked for. What is empty lets all
-// pass.
+// AttachmentFilter selects VolumeAttachments. An empty field selects all.
 type AttachmentFilter struct {
 	Driver string
 	Node   string
@@ -54,7 +53,7 @@ type AttachmentFilter struct {
 	State  AttachmentState
 }
 
-// Match says whether the filter lets a VolumeAttachment pass.
+// Match reports whether the filter selects a VolumeAttachment.
 func (f AttachmentFilter) Match(a Attachment) bool {
 	return (f.Driver == "" || f.Driver == a.Driver) &&
 		(f.Node == "" || f.Node == a.Node) &&

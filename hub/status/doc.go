@@ -51,8 +51,9 @@
 // version, capabilities, settings; lease with name, namespace, holder, since and mine;
 // workers, busy, and lanes, one for each operation (attach, detach, drift, release), with
 // queued, delayed, running, workers, oldestSeconds, done, failed and stuck; the last
-// connectionError and failures; in mode observe observed with agreed, wouldHaveFailed,
-// differs, pending and disagreements; checklist; and foreignWriter. Where a volume is or may be
+// connectionError and failures, each with its cause as far as it is known; in mode observe
+// observed with agreed, wouldHaveFailed, differs, pending and disagreements; checklist; and
+// foreignWriter. Where a volume is or may be
 // published and no VolumeAttachment asks for it, unowned has it, with volumeHandle, nodeID, node,
 // persistentVolume, volumeAttachment, since, tries, nextTry and lastError; unownedCount is how many
 // there are.

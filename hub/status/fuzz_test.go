@@ -89,7 +89,7 @@ func FuzzClean(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, limit int) {
 		limit = 1 + (limit&0xffff+0x10000)&0xffff
 		// Each byte that is no UTF-8 may become one of three.
-		if got := clean(text, limit); len(got) > 3*limit+40 || !utf8.ValidString(got) || strings.ContainsAny(got, "\x00\x1b\r\u202e\u2066") {
+		if got := sanitize(text, limit); len(got) > 3*limit+40 || !utf8.ValidString(got) || strings.ContainsAny(got, "\x00\x1b\r\u202e\u2066") {
 			t.Errorf("%q, cut to %d, is %q", text, limit, got)
 		}
 		if got := label(text); len(got) > longestLabel || !utf8.ValidString(got) {

@@ -29,9 +29,9 @@ func newHandler(o Options) (http.Handler, error) {
 		ErrorLog:            scrapeLog{},
 		MaxRequestsInFlight: mostScrapes,
 	}))
-	t := newTurns()
-	api{o.Source, t}.register(mux)
-	newPages(o, t).register(mux)
+	l := newLimiter()
+	api{o.Source, l}.register(mux)
+	newPages(o, l).register(mux)
 	if o.Profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)

@@ -2,7 +2,7 @@ package status
 
 import "time"
 
-// Overview is what is to be seen of the hub beside its drivers.
+// Overview is the state of the hub without its drivers.
 type Overview struct {
 	Version  string    `json:"version,omitempty"`
 	Identity string    `json:"identity,omitempty"` // of this replica
@@ -14,7 +14,7 @@ type Overview struct {
 	Unclaimed map[string]int `json:"unclaimed,omitempty"`
 }
 
-// Config is what became of drivers.yaml and of all else that drivers are learned from.
+// Config is the state of drivers.yaml and of the other sources of drivers.
 type Config struct {
 	Path         string     `json:"path,omitempty"` // empty without a file
 	Hash         string     `json:"hash,omitempty"` // of what is in force; equal for equal contents

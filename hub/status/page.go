@@ -32,13 +32,13 @@ var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{
 	"total":    func(n uint64) string { return count(int(n)) },
 	"plural":   plural,
 	"duration": duration,
-	"short":    func(text string) string { return clean(text, shortText) },
-	"long":     func(text string) string { return clean(text, longText) },
+	"short":    func(text string) string { return sanitize(text, shortText) },
+	"long":     func(text string) string { return sanitize(text, longText) },
 	"driver":   func(name string) string { return "/drivers/" + url.PathEscape(name) },
 	"va":       func(name string) string { return "/attachments/" + url.PathEscape(name) },
 	"list":     attachmentsURL,
 	"seconds":  func(s float64) string { return duration(time.Duration(s * float64(time.Second))) },
-	"waiting":  func(a Attachment) string { return clean(a.Waits(), shortText) },
+	"waiting":  func(a Attachment) string { return sanitize(a.Waits(), shortText) },
 	"join":     func(words []string) string { return strings.Join(words, ", ") },
 }).ParseFS(pageFiles, "page/*.html"))
 
@@ -47,11 +47,11 @@ type pages struct {
 	source      Source
 	metrics     *Metrics
 	metricsPath string
-	turns       turns
+	limiter     limiter
 }
 
-func newPages(o Options, t turns) *pages {
-	return &pages{source: o.Source, metrics: o.Metrics, metricsPath: o.MetricsPath, turns: t}
+func newPages(o Options, l limiter) *pages {
+	return &pages{source: o.Source, metrics: o.Metrics, metricsPath: o.MetricsPath, limiter: l}
 }
 
 func (p *pages) register(mux *http.ServeMux) {
@@ -78,7 +78,7 @@ func (p *pages) serve(look func(*http.Request) answer) http.HandlerFunc {
 		var page []byte
 		var code int
 		var err error
-		if !p.turns.do(r.Context(), func() {
+		if !p.limiter.do(r.Context(), func() {
 			a := look(r)
 			code = a.code
 			page, err = a.html(packed)
@@ -152,14 +152,14 @@ func unlessZero(t time.Time, text string) string {
 // UTC writes a time in full.
 func (f frame) UTC(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// complaintPage is what there is to say instead of a page.
-type complaintPage struct {
+// errorPage is what there is to say instead of a page.
+type errorPage struct {
 	frame
 	Text string
 }
 
-func (p *pages) complain(r *http.Request, code int, text string) answer {
-	return answer{code, "complaint.html", complaintPage{p.frame(r, http.StatusText(code)), text}}
+func (p *pages) fail(r *http.Request, code int, text string) answer {
+	return answer{code, "error.html", errorPage{p.frame(r, http.StatusText(code)), text}}
 }
 
 // asset serves an embedded file, which browsers may keep and have to ask about: after an

@@ -22,7 +22,7 @@ func (p *pages) attachment(r *http.Request) answer {
 	found := p.source.Attachments(filter)
 	i := slices.IndexFunc(found, filter.Match)
 	if i < 0 {
-		return p.complain(r, http.StatusNotFound, fmt.Sprintf("There is no VolumeAttachment %q: it was detached and deleted, or never made.", clean(filter.Name, shortText)))
+		return p.fail(r, http.StatusNotFound, fmt.Sprintf("There is no VolumeAttachment %q: it was detached and deleted, or never made.", sanitize(filter.Name, shortText)))
 	}
 	page := attachmentPage{frame: p.frame(r, filter.Name), Attachment: found[i]}
 	drivers := p.source.Drivers()

@@ -39,7 +39,7 @@ func (p *pages) attachments(r *http.Request) answer {
 	q := r.URL.Query()
 	page := attachmentsPage{frame: p.frame(r, "VolumeAttachments"), Driver: q.Get("driver"), State: q.Get("state"), Node: q.Get("node"), Query: q.Get("q")}
 	if page.State != "" && page.State != stateOpen && !slices.Contains(AttachmentStates, AttachmentState(page.State)) {
-		return p.complain(r, http.StatusBadRequest, fmt.Sprintf("The state %q is none of %s, %s.", clean(page.State, shortText), stateOpen, joined(AttachmentStates)))
+		return p.fail(r, http.StatusBadRequest, fmt.Sprintf("The state %q is none of %s, %s.", sanitize(page.State, shortText), stateOpen, joined(AttachmentStates)))
 	}
 	page.Drivers = p.attachers(page.Overview, page.Driver)
 	filter := AttachmentFilter{Driver: page.Driver, Node: page.Node}
@@ -51,12 +51,12 @@ func (p *pages) attachments(r *http.Request) answer {
 			!matchesText(page.Query, a.Name, a.Driver, a.Node, a.PersistentVolume, a.VolumeHandle, a.LastError, a.WaitsFor)
 	})
 	slices.SortFunc(found, func(a, b Attachment) int { return cmp.Compare(a.Name, b.Name) })
-	page.turn(found, q.Get("after"))
+	page.paginate(found, q.Get("after"))
 	return answer{http.StatusOK, "attachments.html", page}
 }
 
-// turn opens the page that begins after a name.
-func (p *attachmentsPage) turn(found []Attachment, after string) {
+// paginate takes the rows of the page that begins after a name.
+func (p *attachmentsPage) paginate(found []Attachment, after string) {
 	from, exact := slices.BinarySearchFunc(found, after, func(a Attachment, name string) int { return cmp.Compare(a.Name, name) })
 	if exact {
 		from++

@@ -29,7 +29,7 @@ func (p *pages) driver(r *http.Request) answer {
 	drivers := p.judged(f, attachments)
 	i := slices.IndexFunc(drivers, func(j judged) bool { return j.Name == name })
 	if i < 0 {
-		return p.complain(r, http.StatusNotFound, fmt.Sprintf("There is no driver %q here: it is not configured, or its name is written in another way.", clean(name, shortText)))
+		return p.fail(r, http.StatusNotFound, fmt.Sprintf("There is no driver %q here: it is not configured, or its name is written in another way.", sanitize(name, shortText)))
 	}
 	j := drivers[i]
 	var diagnoses []diagnosis.Diagnosis
@@ -41,23 +41,24 @@ func (p *pages) driver(r *http.Request) answer {
 		driverRow:   driverRow{j, newSpark(&j.history)},
 		Diagnoses:   diagnoses,
 		Attachments: totals(attachments),
-		Table:       attachmentTable{frame: f, Rows: firstOpen(attachments), OneDriver: true},
+		Table:       attachmentTable{frame: f, Rows: worst(attachments, urgency, mostOpen), OneDriver: true},
 	}}
 }
 
-// urgency is the order in which open VolumeAttachments are shown.
+// urgency is the order in which VolumeAttachments are shown for which something is to be done.
 var urgency = []AttachmentState{Stuck, Failing, Waiting, Unclaimed, Attaching, Detaching}
 
-// firstOpen returns those for which something is to be done, the worst and oldest first.
-func firstOpen(all []Attachment) []Attachment {
+// worst returns those in some states, at most as many as are wanted: by state in the order of the
+// states, then the oldest first.
+func worst(all []Attachment, states []AttachmentState, most int) []Attachment {
 	var found []Attachment
 	for _, a := range all {
-		if open(a) {
+		if slices.Contains(states, a.State) {
 			found = append(found, a)
 		}
 	}
 	slices.SortFunc(found, func(a, b Attachment) int {
-		return cmp.Or(cmp.Compare(slices.Index(urgency, a.State), slices.Index(urgency, b.State)), a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)), a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
 	})
-	return found[:min(len(found), mostOpen)]
+	return found[:min(len(found), most)]
 }

@@ -13,20 +13,20 @@ const mostTrouble = 10
 // overviewPage is the first page: all drivers at a glance.
 type overviewPage struct {
 	frame
-	Query       string
-	State       string
-	States      []string // that there are to choose from
-	Drivers     []driverRow
-	Known       int // drivers, also those that the filter hides
-	Broken      int // likewise
-	Attention   int
-	Standby     int
-	Fine        int
-	Attachments attachmentTotals
-	Table       attachmentTable // of those in trouble, the worst first
-	Unclaimed   []named
-	Replicas    []Replica
-	Strangers   []Replica // who holds drivers and is no replica
+	Query        string
+	State        string
+	States       []string // that there are to choose from
+	Drivers      []driverRow
+	Known        int // drivers, also those that the filter hides
+	Broken       int // likewise
+	Attention    int
+	Standby      int
+	Fine         int
+	Attachments  attachmentTotals
+	Table        attachmentTable // of those in trouble, the worst first
+	Unclaimed    []named
+	Replicas     []Replica
+	OtherHolders []Replica // who holds drivers and is no replica
 }
 
 // Severities are what the filter can ask for beside states.
@@ -56,7 +56,7 @@ func (r driverRow) Severity() string { return r.severity.String() }
 func (r driverRow) Notes() []string  { return r.notes }
 func (r driverRow) Why() string      { return r.why() }
 
-// Last is the driver's latest failed try while there is something wrong; zero else.
+// Last returns the latest failed try of a driver that needs attention, else zero.
 func (r driverRow) Last() Failure {
 	if r.severity > attention || len(r.Failures) == 0 {
 		return Failure{}
@@ -64,7 +64,7 @@ func (r driverRow) Last() Failure {
 	return r.Failures[0]
 }
 
-// named is a name with a count.
+// named counts something by name.
 type named struct {
 	Name  string
 	Count int
@@ -76,7 +76,7 @@ type attachmentTotals struct {
 	By        map[AttachmentState]int
 }
 
-// In is how many are in a state.
+// In returns how many are in a state.
 func (t attachmentTotals) In(s AttachmentState) int { return t.By[s] }
 
 func totals(all []Attachment) attachmentTotals {
@@ -90,7 +90,7 @@ func totals(all []Attachment) attachmentTotals {
 	return t
 }
 
-// open says whether there is something to be done for a VolumeAttachment.
+// open reports whether an operation is due for a VolumeAttachment.
 func open(a Attachment) bool { return a.State != Attached && a.State != Idle }
 
 func (p *pages) overview(r *http.Request) answer {
@@ -105,20 +105,20 @@ func (p *pages) overview(r *http.Request) answer {
 		}
 	}
 	page.Attachments = totals(attachments)
-	page.Table = attachmentTable{frame: page.frame, Rows: worst(attachments)}
+	page.Table = attachmentTable{frame: page.frame, Rows: worst(attachments, urgency[:2], mostTrouble)}
 	for name, n := range bounded(page.Overview.Unclaimed) {
 		page.Unclaimed = append(page.Unclaimed, named{name, n})
 	}
 	slices.SortFunc(page.Unclaimed, func(a, b named) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
 	page.Replicas = sortedReplicas(page.Overview.Replicas)
-	page.Strangers = strangers(all, membersOf(page.Replicas))
+	page.OtherHolders = otherHolders(all, membersOf(page.Replicas))
 	page.Title = page.headline()
 	return answer{http.StatusOK, "overview.html", page}
 }
 
-// judged returns all drivers, the worst first, with their VolumeAttachments in mind.
+// judged returns all drivers with their severities, the worst first.
 func (p *pages) judged(f frame, attachments []Attachment) []judged {
-	members, longest := membersOf(f.Overview.Replicas), longestAt(attachments)
+	members, longest := membersOf(f.Overview.Replicas), oldestCalls(attachments)
 	var all []judged
 	for _, d := range p.source.Drivers() {
 		all = append(all, judge(d, p.metrics.history(d.Name, f.Now), members, longest[d.Name], f.Now))
@@ -129,7 +129,7 @@ func (p *pages) judged(f frame, attachments []Attachment) []judged {
 	return all
 }
 
-// countDrivers counts them and collects what the filter can ask for.
+// countDrivers counts drivers by severity and collects the states to filter by.
 func (p *overviewPage) countDrivers(all []judged) {
 	p.Known = len(all)
 	states := map[string]bool{}
@@ -155,8 +155,8 @@ func (p *overviewPage) countDrivers(all []judged) {
 // problems is what the filter asks with for drivers that are broken or need attention.
 const problems = "problems"
 
-// matchesDriver says whether the filter lets a driver pass: a part of any of its texts,
-// and its state or how bad it is.
+// matchesDriver reports whether a driver has all words of text in its texts, and has the state or
+// the severity.
 func matchesDriver(j judged, text, state string) bool {
 	switch state {
 	case "", j.State, j.severity.String():
@@ -170,7 +170,7 @@ func matchesDriver(j judged, text, state string) bool {
 	return matchesText(text, j.Name, j.State, j.Reason, j.Mode, j.Source, j.Endpoint, j.Version, j.Lease.Holder, strings.Join(j.notes, " "))
 }
 
-// matchesText says whether all words of a query are in the texts.
+// matchesText reports whether all words of a query are in the texts.
 func matchesText(query string, texts ...string) bool {
 	all := strings.ToLower(strings.Join(texts, "\n"))
 	for _, word := range strings.Fields(strings.ToLower(query)) {
@@ -181,23 +181,8 @@ func matchesText(query string, texts ...string) bool {
 	return true
 }
 
-// worst returns those that are stuck and those that fail, for the longest first.
-func worst(all []Attachment) []Attachment {
-	rank := map[AttachmentState]int{Stuck: 1, Failing: 2}
-	var bad []Attachment
-	for _, a := range all {
-		if rank[a.State] > 0 {
-			bad = append(bad, a)
-		}
-	}
-	slices.SortFunc(bad, func(a, b Attachment) int {
-		return cmp.Or(cmp.Compare(rank[a.State], rank[b.State]), a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
-	})
-	return bad[:min(len(bad), mostTrouble)]
-}
-
-// strangers returns who holds drivers' leases and is no replica of the hub.
-func strangers(all []judged, members map[string]bool) []Replica {
+// otherHolders returns the holders of drivers' leases that are not replicas of the hub.
+func otherHolders(all []judged, members map[string]bool) []Replica {
 	held := map[string][]string{}
 	for _, j := range all {
 		if h := j.Lease.Holder; h != "" && !members[h] {

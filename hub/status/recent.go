@@ -11,14 +11,14 @@ const (
 	slotLength  = 15 * time.Second
 )
 
-// recent is what became of a driver's operations lately, in slots of equal length. It is
-// counted when it happens, so that nothing has to be sampled; its size never changes.
+// recent counts how a driver's operations of the last quarter of an hour ended, in slots of equal
+// length. Its size never changes.
 type recent struct {
 	mu    sync.Mutex
 	slots [recentSlots]slot // that of a time is at its number modulo recentSlots; guarded by mu
 }
 
-// slot is what ended in one slot of time.
+// slot counts what ended in one slot of time.
 type slot struct {
 	number  int64 // of slots since 1970; whatever else is here is about that slot only
 	done    int

@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// severity is how much a driver needs somebody to look at it. The worst is the first.
+// severity is how urgently a person has to look at a driver. The worst is the first.
 type severity int
 
 const (
-	broken    severity = iota // its volumes wait, or will
-	attention                 // something is wrong, and it goes on
-	standby                   // it is not worked for here, and that is as it should be
+	broken    severity = iota // its volumes wait, or will wait
+	attention                 // something is wrong, and its volumes are attached all the same
+	standby                   // another replica works for it, or its mode is paused
 	fine
 )
 
-// String is for people.
+// String returns the name that the page shows.
 func (s severity) String() string { return [...]string{"broken", "attention", "standby", "fine"}[s] }
 
-// States that the page knows by name. What it does not know is judged by all else.
+// States and modes that are compared here, as in Driver.State and Driver.Mode. A state that is not
+// among them decides nothing.
 const (
 	stateConnecting   = "Connecting"
 	stateProbing      = "Probing"
@@ -33,16 +34,16 @@ const (
 )
 
 const (
-	// settling is how long a driver may take to connect or to find a holder of its lease
+	// startupTimeout is how long a driver may take to connect or to find a holder of its lease
 	// before it is called a problem.
-	settling = 30 * time.Second
-	// slow is how old work may become that waits for a worker, or that one is at.
+	startupTimeout = 30 * time.Second
+	// slow is how old work may become that waits for a worker or that a worker has.
 	slow = time.Minute
-	// lately is for how long a foreign writer is news.
+	// lately is for how long a write of another attacher counts.
 	lately = time.Hour
 )
 
-// judged is a driver with how bad it is and why, the worst reason first.
+// judged is a driver with its severity and the reasons, the worst first.
 type judged struct {
 	Driver
 	severity severity
@@ -50,9 +51,8 @@ type judged struct {
 	history  history
 }
 
-// judge says how much a driver needs somebody to look at it. members are the identities
-// of the hub's replicas, at is since when that is wanted at which its workers are for
-// the longest.
+// judge returns a driver with its severity. members are the identities of the hub's replicas; at is
+// when the oldest operation was asked for that a worker has, zero for none.
 func judge(d Driver, h history, members map[string]bool, at, now time.Time) judged {
 	j := judged{Driver: d, severity: fine, history: h}
 	j.judgeService(members, now)
@@ -67,7 +67,7 @@ func judge(d Driver, h history, members map[string]bool, at, now time.Time) judg
 	return j
 }
 
-// why is the driver's own reason, unless what is shown beside it says the same.
+// why returns the driver's own reason, "" if the lease's holder beside it says the same.
 func (j *judged) why() string {
 	if j.severity == standby && j.Lease.Holder != "" {
 		return ""
@@ -75,13 +75,13 @@ func (j *judged) why() string {
 	return j.Reason
 }
 
-// note takes a reason in.
+// note adds a reason.
 func (j *judged) note(s severity, format string, args ...any) {
 	j.severity = min(j.severity, s)
 	j.notes = append(j.notes, fmt.Sprintf(format, args...))
 }
 
-// judgeWork looks at what is to be done for the driver.
+// judgeWork looks at the queues of the driver.
 func (j *judged) judgeWork(now time.Time) {
 	if n := j.Stuck(); n > 0 {
 		j.note(broken, "%s stuck", count(n))
@@ -104,13 +104,13 @@ func (j *judged) judgeWork(now time.Time) {
 		j.note(attention, "%s left attached", count(j.UnownedCount))
 	}
 	if w := j.ForeignWriter; w.Manager != "" && now.Sub(w.Time) < lately {
-		j.note(attention, "another attacher writes: %s", clean(w.Manager, shortText))
+		j.note(attention, "another attacher writes: %s", sanitize(w.Manager, shortText))
 	}
 }
 
-// judgeService looks at whether somebody works for the driver.
+// judgeService looks at connection, mode and lease of the driver.
 func (j *judged) judgeService(members map[string]bool, now time.Time) {
-	settled := now.Sub(j.Since) >= settling
+	settled := now.Sub(j.Since) >= startupTimeout
 	switch {
 	case j.State == stateDraining:
 		j.note(attention, "its work is being ended")
@@ -146,9 +146,8 @@ func (j *judged) judgeObserved() {
 	}
 }
 
-// longestAt returns, for each driver, since when that is wanted at which its workers are
-// for the longest.
-func longestAt(all []Attachment) map[string]time.Time {
+// oldestCalls returns, by driver, when the oldest operation was asked for that a worker has.
+func oldestCalls(all []Attachment) map[string]time.Time {
 	longest := map[string]time.Time{}
 	for _, a := range all {
 		if a.State != Attaching && a.State != Detaching || a.Since.IsZero() {

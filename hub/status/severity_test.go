@@ -89,7 +89,7 @@ func TestWordsForPeople(t *testing.T) {
 		"plain\nlines\tstay": "plain\nlines\tstay", "bell\a and \x1b[31m": "bell\uFFFD and \uFFFD[31m", "\u202eback": "\uFFFDback", "no \xff UTF-8": "no \uFFFD UTF-8",
 		strings.Repeat("x", 41): strings.Repeat("x", 40) + " … (1 more bytes)",
 	} {
-		if got := clean(text, 40); got != want {
+		if got := sanitize(text, 40); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -30,7 +31,7 @@ func timeline(in DiagnosisInput) []step {
 	var steps []step
 	add := func(t time.Time, kind stepKind, what, text string) { steps = append(steps, step{t, kind, what, text}) }
 	if !a.Created.IsZero() {
-		add(a.Created, stepDone, fmt.Sprintf("Created: volume %s is wanted on node %s", orUnknown(a.PersistentVolume), a.Node), "")
+		add(a.Created, stepDone, fmt.Sprintf("Created: volume %s is wanted on node %s", cmp.Or(a.PersistentVolume, "(inline)"), a.Node), "")
 	}
 	if a.Finalizer {
 		add(time.Time{}, stepDone, "The finalizer is on it: it cannot vanish while its volume may be attached", "")
@@ -87,11 +88,4 @@ func nowOf(in DiagnosisInput) step {
 		s.What += " for " + age(in.Now, a.Since)
 	}
 	return s
-}
-
-func orUnknown(text string) string {
-	if text == "" {
-		return "(inline)"
-	}
-	return text
 }

@@ -65,9 +65,8 @@ func (w Wait) String() string {
 // SetWaiting sets what the VolumeAttachment waits for, and its text.
 func (a *Attachment) SetWaiting(w Wait) { a.Waiting, a.WaitsFor = w, w.String() }
 
-// Waits returns what the VolumeAttachment waits for as the end of a sentence: that it waits for a
-// thing, or what is so as long as it waits. It is "" if there is nothing, and hostile as
-// WaitsFor is.
+// Waits returns the wait as the end of a sentence, "waits for a worker of the driver" or "waits:
+// the driver is Lost: refused"; "" if there is none. It may repeat a driver's text: hostile.
 func (a Attachment) Waits() string {
 	if a.WaitsFor == "" {
 		return ""

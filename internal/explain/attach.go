@@ -9,8 +9,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// attaching: it was asked for, and it is not there. What keeps the driver from being
-// called comes first, then what the objects lack, then what the driver says.
+// attaching explains a volume that is to be attached. What keeps the driver from being called comes
+// first, then what the objects lack, then the driver's errors.
 func (w *walk) attaching(va *storagev1.VolumeAttachment) {
 	w.service()
 	pv := w.PersistentVolume.Value()
@@ -30,7 +30,7 @@ func (w *walk) attaching(va *storagev1.VolumeAttachment) {
 	w.nodeNotes()
 }
 
-// detaching: it was deleted, and it is still there.
+// detaching explains a VolumeAttachment that was deleted and still exists.
 func (w *walk) detaching(va *storagev1.VolumeAttachment) {
 	own := attach.Finalizer(va.Spec.Attacher)
 	if !attach.HasFinalizer(va.Finalizers, own) {
@@ -58,7 +58,7 @@ func (w *walk) detaching(va *storagev1.VolumeAttachment) {
 	}
 }
 
-// foreignFinalizers: the attacher has done its part, or never had one.
+// foreignFinalizers explains a deleted VolumeAttachment without the attacher's finalizer.
 func (w *walk) foreignFinalizers(va *storagev1.VolumeAttachment) {
 	fact := "it has no finalizer left and goes any moment"
 	next := "nothing"
@@ -69,7 +69,7 @@ func (w *walk) foreignFinalizers(va *storagev1.VolumeAttachment) {
 	w.stop(Finding{diagnosis.FinalizerOfAnother, w.attachmentRef(), fact, next})
 }
 
-// withoutDriver: the driver has not told the node's kubelet an ID of the node.
+// withoutDriver stops where the driver has not registered a node ID on the node.
 func (w *walk) withoutDriver() {
 	if w.NodeName == "" || w.Driver == "" {
 		return
@@ -91,7 +91,7 @@ func (w *walk) withoutDriver() {
 	}
 }
 
-// secret: the one that goes with the calls exists, as far as one may know.
+// secret stops where the secret of the calls does not exist.
 func (w *walk) secret() {
 	s := w.Secret
 	if !s.Object.Missing() {

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,7 +10,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// claimStage: the claim is there and bound to the volume.
+// claimStage checks that the claim exists and is bound to the volume.
 func (w *walk) claimStage() bool {
 	if w.ClaimName == "" {
 		return true
@@ -24,7 +25,7 @@ func (w *walk) claimStage() bool {
 		return w.VolumeName != "" // unknown says why it was not read
 	case !w.ofThisClaim() && !w.askedByClaim():
 		return w.claimStop(diagnosis.VolumeOfAnother, ref(PersistentVolume, "", w.VolumeName), fmt.Sprintf("its claimRef names %s with UID %s; the claim of that name has UID %s and names PersistentVolume %s",
-			object, orEmpty(string(w.claimUID()), "unknown"), claim.UID, orEmpty(claim.Spec.VolumeName, "none")), w.releasedNext())
+			object, cmp.Or(string(w.claimUID()), "unknown"), claim.UID, cmp.Or(claim.Spec.VolumeName, "none")), w.releasedNext())
 	case claim.Status.Phase != corev1.ClaimBound:
 		return w.claimStop(diagnosis.ClaimNotBound, object, unboundFact(claim), "this is before attaching: look at the claim's Events, at its StorageClass and at the driver's provisioner; with WaitForFirstConsumer it is bound when a Pod has a node")
 	case claim.DeletionTimestamp != nil:
@@ -72,7 +73,7 @@ func (w *walk) releasedNext() string {
 }
 
 func unboundFact(claim *corev1.PersistentVolumeClaim) string {
-	fact := fmt.Sprintf("it is %s and not bound to a PersistentVolume", orEmpty(string(claim.Status.Phase), "new"))
+	fact := fmt.Sprintf("it is %s and not bound to a PersistentVolume", cmp.Or(string(claim.Status.Phase), "new"))
 	if class := claim.Spec.StorageClassName; class != nil && *class != "" {
 		fact += ", its StorageClass is " + *class
 	}

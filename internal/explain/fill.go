@@ -20,12 +20,12 @@ func (g *gatherer) fill(ctx context.Context, v *Volume) {
 	}
 	g.fillUse(ctx, v)
 	v.Driver = driverOf(v)
-	v.Node = g.node(ctx, v.NodeName)
-	v.CSINode = g.csiNode(ctx, v.NodeName)
+	v.Node = one(ctx, g, "Node", "", v.NodeName, g.Kube.CoreV1().Nodes().Get)
+	v.CSINode = one(ctx, g, "CSINode", "", v.NodeName, g.Kube.StorageV1().CSINodes().Get)
 	if v.Driver == "" {
 		return
 	}
-	v.CSIDriver = g.csiDriver(ctx, v.Driver)
+	v.CSIDriver = one(ctx, g, "CSIDriver", "", v.Driver, g.Kube.StorageV1().CSIDrivers().Get)
 	v.Served = g.facts.Hub.View.Driver(v.Driver)
 	if va := v.Attachment.Value(); va != nil && v.Served != nil {
 		v.Seen = g.seen(ctx, v.Served.Replica, va.Name)

@@ -91,25 +91,25 @@ func (g *gatherer) askHub(ctx context.Context) {
 func (g *gatherer) look(ctx context.Context, q Question) (found bool, err error) {
 	switch q.Kind {
 	case VolumeAttachment:
-		va := g.attachment(ctx, q.Name)
+		va := one(ctx, g, q.Kind, "", q.Name, g.Kube.StorageV1().VolumeAttachments().Get)
 		if va.Value() == nil {
 			return false, va.Err()
 		}
-		g.facts.Volumes = []Volume{g.asked(ctx, va.Value())}
+		g.facts.Volumes = []Volume{g.ofAttachment(ctx, va.Value())}
 	case PersistentVolume:
 		pv := g.persistentVolume(ctx, q.Name)
 		if pv.Value() == nil {
 			return false, pv.Err()
 		}
-		g.everywhere(ctx, Volume{VolumeName: q.Name})
+		g.onEachNode(ctx, Volume{VolumeName: q.Name})
 	case PersistentVolumeClaim:
 		claim := g.claim(ctx, q.Namespace, q.Name)
 		if claim.Value() == nil {
 			return false, claim.Err()
 		}
-		g.everywhere(ctx, Volume{Namespace: q.Namespace, ClaimName: q.Name, VolumeName: claim.Value().Spec.VolumeName})
+		g.onEachNode(ctx, Volume{Namespace: q.Namespace, ClaimName: q.Name, VolumeName: claim.Value().Spec.VolumeName})
 	case Pod:
-		pod := g.pod(ctx, q.Namespace, q.Name)
+		pod := one(ctx, g, q.Kind, q.Namespace, q.Name, g.Kube.CoreV1().Pods(q.Namespace).Get)
 		if pod.Value() == nil {
 			return false, pod.Err()
 		}

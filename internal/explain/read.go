@@ -42,32 +42,12 @@ func list[L, T any](ctx context.Context, g *gatherer, key string, options metav1
 	})
 }
 
-func (g *gatherer) attachment(ctx context.Context, name string) Object[storagev1.VolumeAttachment] {
-	return one(ctx, g, VolumeAttachment, "", name, g.Kube.StorageV1().VolumeAttachments().Get)
-}
-
 func (g *gatherer) persistentVolume(ctx context.Context, name string) Object[corev1.PersistentVolume] {
 	return one(ctx, g, PersistentVolume, "", name, g.Kube.CoreV1().PersistentVolumes().Get)
 }
 
 func (g *gatherer) claim(ctx context.Context, namespace, name string) Object[corev1.PersistentVolumeClaim] {
 	return one(ctx, g, PersistentVolumeClaim, namespace, name, g.Kube.CoreV1().PersistentVolumeClaims(namespace).Get)
-}
-
-func (g *gatherer) pod(ctx context.Context, namespace, name string) Object[corev1.Pod] {
-	return one(ctx, g, Pod, namespace, name, g.Kube.CoreV1().Pods(namespace).Get)
-}
-
-func (g *gatherer) node(ctx context.Context, name string) Object[corev1.Node] {
-	return one(ctx, g, "Node", "", name, g.Kube.CoreV1().Nodes().Get)
-}
-
-func (g *gatherer) csiNode(ctx context.Context, name string) Object[storagev1.CSINode] {
-	return one(ctx, g, "CSINode", "", name, g.Kube.StorageV1().CSINodes().Get)
-}
-
-func (g *gatherer) csiDriver(ctx context.Context, name string) Object[storagev1.CSIDriver] {
-	return one(ctx, g, "CSIDriver", "", name, g.Kube.StorageV1().CSIDrivers().Get)
 }
 
 // attachments reads the VolumeAttachments for which wanted is true.

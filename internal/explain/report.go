@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -64,5 +65,5 @@ type Finding struct {
 
 // finding returns a diagnosis, which the status page shows too, as a Finding.
 func finding(d diagnosis.Diagnosis) Finding {
-	return Finding{d.Verdict, d.Object, d.Fact, orEmpty(strings.Join(d.Actions, " "), "wait")}
+	return Finding{d.Verdict, d.Object, d.Fact, cmp.Or(strings.Join(d.Actions, " "), "wait")}
 }

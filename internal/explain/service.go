@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 )
 
-// service says what keeps anybody from working for the driver.
+// service looks for what keeps everybody from working for the driver.
 func (w *walk) service() {
 	if w.Driver == "" {
 		return
@@ -26,7 +27,7 @@ func (w *walk) service() {
 	}
 }
 
-// leaseAlone: the hub was not asked, so that the lease is all there is to go by.
+// leaseAlone goes by the lease, because no hub could be asked.
 func (w *walk) leaseAlone() {
 	lease, found := w.lease()
 	switch {
@@ -46,7 +47,7 @@ func (w *walk) leaseAlone() {
 	}
 }
 
-// notServed: the hub was asked and does not know the driver.
+// notServed explains a driver that the hub does not serve.
 func (w *walk) notServed() {
 	conflicts := w.Hub.View.Conflicts(w.Driver)
 	lease, found := w.lease()
@@ -78,7 +79,7 @@ func (w *walk) notServed() {
 	}
 }
 
-// served: the hub knows the driver.
+// served explains a driver that the hub serves.
 func (w *walk) served(d *hubclient.Driver) {
 	object := "driver " + d.Name
 	for _, c := range w.Hub.View.Conflicts(d.Name) {
@@ -93,7 +94,7 @@ func (w *walk) served(d *hubclient.Driver) {
 	}
 	switch f := finding(status.DiagnoseDriver(d.Driver, lease, w.replicas(), w.Now)); f.Verdict {
 	case "":
-		w.ok("driver %s answers at %s, and %s works for it", d.Name, d.Endpoint, orEmpty(d.Leader, "the hub"))
+		w.ok("driver %s answers at %s, and %s works for it", d.Name, d.Endpoint, cmp.Or(d.Leader, "the hub"))
 	case diagnosis.DriverObserved: // another attacher works for the driver: what came of its tries counts more
 		w.later(f)
 	case diagnosis.LeaseHeld:
@@ -106,7 +107,7 @@ func (w *walk) served(d *hubclient.Driver) {
 	}
 }
 
-// silentReplica says that a replica of the hub has the lease that has not said so.
+// silentReplica says that the lease is held by a replica of the hub that has not answered.
 func (w *walk) silentReplica(l status.LeaseRecord, more, next string) Finding {
 	return Finding{diagnosis.LeaseHeld, leaseRef(l), "it is " + l.Held(w.Now) + ": a replica of the hub that was not asked, or has not answered" + more, next}
 }

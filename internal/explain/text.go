@@ -19,13 +19,13 @@ func (r Report) Text() string {
 			line("        ", "-> %s", f.Next)
 		}
 	}
-	line("", "%s: %s", r.Question, r.Result.words())
+	line("", "%s: %s", r.Question, r.Result.text())
 	if r.Stop != nil {
 		finding("STOP  ", *r.Stop)
 	}
 	for _, v := range r.Volumes {
 		out.WriteString("\n")
-		line("", "%s: %s", v.Title, v.Result.words())
+		line("", "%s: %s", v.Title, v.Result.text())
 		for _, p := range v.Path {
 			line("  ok    ", "%s", p)
 		}
@@ -45,7 +45,7 @@ func (r Report) Text() string {
 	return out.String()
 }
 
-func (r Result) words() string {
+func (r Result) text() string {
 	switch r {
 	case NotFound:
 		return "not found"

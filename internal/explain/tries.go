@@ -28,7 +28,7 @@ func (w *walk) tries(inStatus *storagev1.VolumeError) {
 	for _, d := range status.DiagnoseWork(known) {
 		switch f := finding(d); f.Verdict {
 		case diagnosis.WaitingForDetach:
-			if !w.told(diagnosis.WaitingForDetach) { // by the objects, which say more
+			if !w.stopsAt(diagnosis.WaitingForDetach) { // by the objects, which say more
 				w.stop(f)
 			}
 		case diagnosis.Queued:
@@ -98,8 +98,8 @@ func (w *walk) failed(f Finding, cause diagnosis.Verdict) {
 	}
 }
 
-// told reports whether it stops for one of these.
-func (w *walk) told(verdicts ...diagnosis.Verdict) bool {
+// stopsAt reports whether the walk has stopped at one of some verdicts.
+func (w *walk) stopsAt(verdicts ...diagnosis.Verdict) bool {
 	return w.report.Stop != nil && slices.Contains(verdicts, w.report.Stop.Verdict)
 }
 
@@ -107,9 +107,9 @@ func (w *walk) told(verdicts ...diagnosis.Verdict) bool {
 func (w *walk) repeats(cause diagnosis.Verdict) bool {
 	switch cause {
 	case diagnosis.NodeWithoutDriver, diagnosis.NodeWithoutCSI:
-		return w.told(diagnosis.NodeWithoutDriver, diagnosis.NodeWithoutCSI, diagnosis.NodeMissing)
+		return w.stopsAt(diagnosis.NodeWithoutDriver, diagnosis.NodeWithoutCSI, diagnosis.NodeMissing)
 	case diagnosis.VolumeMissing, diagnosis.VolumeBeingDeleted, diagnosis.VolumeNotCSI:
-		return w.told(diagnosis.VolumeMissing, diagnosis.VolumeBeingDeleted, diagnosis.VolumeNotCSI)
+		return w.stopsAt(diagnosis.VolumeMissing, diagnosis.VolumeBeingDeleted, diagnosis.VolumeNotCSI)
 	}
-	return cause == diagnosis.SecretMissing && w.told(diagnosis.SecretMissing)
+	return cause == diagnosis.SecretMissing && w.stopsAt(diagnosis.SecretMissing)
 }

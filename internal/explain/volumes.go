@@ -15,8 +15,8 @@ import (
 // translator turns in-tree volumes into CSI ones. It has no state.
 var translator = csitranslation.New()
 
-// asked is the volume that a VolumeAttachment is about.
-func (g *gatherer) asked(ctx context.Context, va *storagev1.VolumeAttachment) Volume {
+// ofAttachment returns the volume that a VolumeAttachment is about.
+func (g *gatherer) ofAttachment(ctx context.Context, va *storagev1.VolumeAttachment) Volume {
 	return Volume{
 		VolumeName: attach.VolumeName(va),
 		NodeName:   va.Spec.NodeName,
@@ -38,8 +38,8 @@ func isOf(va *storagev1.VolumeAttachment, volume string, inline *corev1.Persiste
 		inline.CSI.Driver == its.CSI.Driver && inline.CSI.VolumeHandle == its.CSI.VolumeHandle
 }
 
-// everywhere makes one volume for each node that it is wanted on.
-func (g *gatherer) everywhere(ctx context.Context, v Volume) {
+// onEachNode makes one volume for each node that wants it.
+func (g *gatherer) onEachNode(ctx context.Context, v Volume) {
 	if v.VolumeName == "" { // a claim that is not bound
 		g.facts.Volumes = []Volume{v}
 		return

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,12 +40,12 @@ func Explain(f Facts) Report {
 	return r
 }
 
-// finished says that a Pod has run and will not again.
+// finished reports whether a Pod has ended for good.
 func finished(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// walk goes along one volume.
+// walk follows one volume from the Pod to the last error.
 type walk struct {
 	*Facts
 	*Volume
@@ -95,7 +96,7 @@ func title(v *Volume) string {
 	return text
 }
 
-// ok notes what is in order.
+// ok notes a step that is in order.
 func (w *walk) ok(format string, args ...any) {
 	w.report.Path = append(w.report.Path, fmt.Sprintf(format, args...))
 }
@@ -123,7 +124,7 @@ func (w *walk) ago(t time.Time) string { return diagnosis.Ago(t, w.Now) }
 
 func (w *walk) at(t time.Time) string { return diagnosis.At(t, w.Now) }
 
-// podStage: the Pod that was asked for has a node.
+// podStage checks that the Pod that was asked for has a node.
 func (w *walk) podStage() bool {
 	if w.Inline != "" {
 		w.ok("the volume stands in the Pod itself (CSI driver %s): it is mounted by the kubelet, there is nothing to attach", w.Inline)
@@ -146,14 +147,7 @@ func (w *walk) podStage() bool {
 	return true // its claims may be why
 }
 
-func orEmpty(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
-}
-
-// volumeStage: the PersistentVolume is there and of a CSI driver that attaches.
+// volumeStage checks that the PersistentVolume exists and is of a CSI driver that attaches.
 func (w *walk) volumeStage() bool {
 	if w.VolumeName == "" {
 		return w.Attachment.Value() != nil || w.Migrated != nil // inline
@@ -172,14 +166,14 @@ func (w *walk) volumeStage() bool {
 		w.stop(Finding{diagnosis.VolumeNotCSI, object, "it is neither of a CSI driver nor migrated to one", "attaching it is not the business of CSI: look at kube-controller-manager and at the kubelet"})
 		return false
 	}
-	w.ok("%s is a volume of CSI driver %s, handle %s", object, w.Driver, orEmpty(attach.VolumeHandle(pv), "unknown"))
+	w.ok("%s is a volume of CSI driver %s, handle %s", object, w.Driver, cmp.Or(attach.VolumeHandle(pv), "unknown"))
 	if bound := pv.Spec.ClaimRef; w.askedByClaim() && !w.ofThisClaim() {
 		w.stop(Finding{diagnosis.VolumeOfAnother, object, fmt.Sprintf("it is bound to another claim: %s/%s, UID %s", bound.Namespace, bound.Name, bound.UID), "make the claim anew, or take the stale claimRef from the PersistentVolume"})
 	}
 	return true
 }
 
-// attachmentStage: somebody asks for the volume on the node, and it is there.
+// attachmentStage checks that a VolumeAttachment asks for the volume on the node, and that it is attached.
 func (w *walk) attachmentStage() bool {
 	va := w.Attachment.Value()
 	if va != nil && w.claimFault != nil {
@@ -203,7 +197,7 @@ func (w *walk) attachmentStage() bool {
 	return false
 }
 
-// noAttach says that the CSIDriver object says so.
+// noAttach reports whether the CSIDriver says attachRequired: false.
 func (w *walk) noAttach() bool {
 	d := w.CSIDriver.Value()
 	return d != nil && d.Spec.AttachRequired != nil && !*d.Spec.AttachRequired
@@ -211,7 +205,7 @@ func (w *walk) noAttach() bool {
 
 func (w *walk) attachmentRef() string { return ref(VolumeAttachment, "", w.Attachment.Value().Name) }
 
-// attached: that is what was wanted. What may go wrong with it all the same is noted.
+// attached notes what may go wrong with a volume that is attached.
 func (w *walk) attached(va *storagev1.VolumeAttachment) {
 	w.ok("%s says that the volume is attached to node %s", w.attachmentRef(), va.Spec.NodeName)
 	finalizer := attach.Finalizer(va.Spec.Attacher)
@@ -222,23 +216,22 @@ func (w *walk) attached(va *storagev1.VolumeAttachment) {
 	w.done()
 }
 
-// nodeNotes notes what the node lacks, where that is not why it stops.
+// nodeNotes notes what the node lacks, if that is not the stop.
 func (w *walk) nodeNotes() {
 	object, node := "Node "+w.NodeName, w.Node.Value()
 	switch {
-	case w.Node.Missing() && !w.told(diagnosis.NodeMissing):
+	case w.Node.Missing() && !w.stopsAt(diagnosis.NodeMissing):
 		w.note(Finding{diagnosis.NodeMissing, object, "there is none", "if the machine is gone, what is bound to it has to be deleted; kube-controller-manager then detaches its volumes"})
 	case node != nil:
 		for _, c := range node.Status.Conditions {
 			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-				w.note(Finding{diagnosis.NodeNotReady, object, "it is not ready since " + w.at(c.LastTransitionTime.Time) + ": " + orEmpty(c.Message, c.Reason), "look at its kubelet; if the machine is dead, taint it node.kubernetes.io/out-of-service so that its volumes are detached"})
+				w.note(Finding{diagnosis.NodeNotReady, object, "it is not ready since " + w.at(c.LastTransitionTime.Time) + ": " + cmp.Or(c.Message, c.Reason), "look at its kubelet; if the machine is dead, taint it node.kubernetes.io/out-of-service so that its volumes are detached"})
 			}
 		}
 	}
 }
 
-// singleNode says that the volume may be attached to one node only, as far as its
-// specification says.
+// singleNode reports whether the volume may be attached to one node only, as its specification says.
 func (w *walk) singleNode() bool {
 	spec := w.spec()
 	return spec != nil && !slices.ContainsFunc(spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {

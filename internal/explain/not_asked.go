@@ -14,8 +14,8 @@ import (
 // kube-controller-manager.
 const controllerAttaches = "volumes.kubernetes.io/controller-managed-attach-detach"
 
-// notAsked: there is no VolumeAttachment, as far as is known. Either none is needed or
-// wanted, or who makes them has not got to it.
+// notAsked looks for why there is no VolumeAttachment: none is needed, nobody wants the volume, or
+// the attach-detach controller has not created it yet.
 func (w *walk) notAsked() {
 	if fault := w.claimFault; fault != nil && len(items(w.Users)) > 0 {
 		w.stop(*fault)
@@ -62,7 +62,7 @@ func (w *walk) volumeRef() string {
 	return ref(PersistentVolume, "", w.VolumeName)
 }
 
-// nobodyAsks: no node is known on which the volume should be.
+// nobodyAsks explains a volume that no node wants.
 func (w *walk) nobodyAsks() {
 	pv, object, users := w.PersistentVolume.Value(), w.volumeRef(), items(w.Users)
 	switch fault := w.claimFault; {
@@ -83,7 +83,7 @@ func (w *walk) nobodyAsks() {
 	}
 }
 
-// elsewhere: the volume can be on one node only, and is on another one.
+// elsewhere reports whether the walk stops because a volume for one node is on another node.
 func (w *walk) elsewhere() bool {
 	if !w.singleNode() {
 		return false
@@ -111,7 +111,7 @@ func (w *walk) leavesFact(other *storagev1.VolumeAttachment) string {
 	return fact
 }
 
-// mayBeAttached says that nothing proves the volume detached.
+// mayBeAttached reports whether nothing proves the volume detached.
 func mayBeAttached(va *storagev1.VolumeAttachment) bool {
 	return va.Status.Attached || len(va.Finalizers) > 0
 }

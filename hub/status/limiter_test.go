@@ -31,7 +31,7 @@ func TestWhoReadsSlowlyKeepsNobodyWaiting(t *testing.T) {
 	for _, path := range []string{"/", "/attachments", "/drivers/" + busyName(1), "/attachments/" + vaName(1), "/api/v1/attachments"} {
 		let := make(chan struct{})
 		var slow sync.WaitGroup
-		for range 2 * mostTurns {
+		for range 2 * maxRenderings {
 			s := &stalled{ResponseWriter: httptest.NewRecorder(), reached: make(chan struct{}), let: let}
 			slow.Go(func() {
 				server.handler.ServeHTTP(s, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
@@ -55,10 +55,10 @@ func TestWhoReadsSlowlyKeepsNobodyWaiting(t *testing.T) {
 }
 
 func TestOnlySomeAreMadeAtOnce(t *testing.T) {
-	turns := newTurns()
+	turns := newLimiter()
 	let := make(chan struct{})
 	var busy sync.WaitGroup
-	for range mostTurns {
+	for range maxRenderings {
 		begun := make(chan struct{})
 		busy.Go(func() { turns.do(t.Context(), func() { close(begun); <-let }) })
 		<-begun

@@ -9,15 +9,14 @@ import (
 )
 
 const (
-	// How much of a text from elsewhere is shown, in bytes: where it is one of many, and
-	// where it is what the page is about.
+	// How many bytes of a foreign text are shown: in a list, and on the page of its object.
 	shortText = 300
 	longText  = 8 << 10
 )
 
-// clean makes a text from elsewhere fit to be shown: of a bounded length, and without
-// what would hide or turn around the text beside it. It does not escape.
-func clean(text string, limit int) string {
+// sanitize bounds the length of a foreign text and replaces characters that would hide or reverse
+// the text beside it. It does not escape.
+func sanitize(text string, limit int) string {
 	rest := len(text) - limit
 	if rest > 0 {
 		text = text[:limit]
@@ -54,7 +53,7 @@ func duration(d time.Duration) string {
 	return units(d/day, "d", d%day/time.Hour, "h")
 }
 
-// units leaves the smaller unit out where it says nothing.
+// units leaves the smaller unit out where it is 0 or small beside the larger one.
 func units(large time.Duration, name string, small time.Duration, smallName string) string {
 	if small == 0 || large >= 10 {
 		return fmt.Sprintf("%d %s", large, name)
@@ -62,7 +61,7 @@ func units(large time.Duration, name string, small time.Duration, smallName stri
 	return fmt.Sprintf("%d %s %d %s", large, name, small, smallName)
 }
 
-// age writes for how long something is so, in whole seconds.
+// age writes the time since something began, in whole seconds.
 func age(now, since time.Time) string { return duration(now.Sub(since).Truncate(time.Second)) }
 
 // ago writes when something was.
