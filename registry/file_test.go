@@ -345,7 +345,7 @@ func TestEventsWithoutEndDoNotKeepAFileFromBeingRead(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "drivers.yaml")
 	write(t, path, driversFile("a"))
-	f, err := registry.NewFile(registry.FileOptions{Path: path, Poll: time.Hour, Debounce: 20 * time.Millisecond})
+	f, err := registry.NewFile(registry.FileOptions{Path: path, Poll: time.Hour, Debounce: 500 * time.Millisecond})
 	check(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
