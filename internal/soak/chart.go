@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -74,7 +75,7 @@ func (f Finding) chart(samples []Sample) chart {
 	points := f.points(samples)
 	trend := f.trendLine(warm(points))
 	right, top := 0.01, 1.0
-	for _, p := range append(points, trend...) {
+	for _, p := range slices.Concat(points, trend) {
 		right, top = max(right, p.At.Minutes()), max(top, 1.1*p.Value)
 	}
 	x := func(minutes float64) float64 { return minutes / right * plotWidth }
