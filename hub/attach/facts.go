@@ -53,20 +53,20 @@ func (o Operation) String() string {
 // Wanted returns the operation that a VolumeAttachment requires. It needs no other object and is
 // cheap enough for every event.
 func (d Driver) Wanted(va *storagev1.VolumeAttachment) Operation {
-	guarded := HasFinalizer(va.Finalizers, Finalizer(d.Name))
+	hasFinalizer := HasFinalizer(va.Finalizers, Finalizer(d.Name))
 	switch {
-	case va.DeletionTimestamp != nil && guarded:
+	case va.DeletionTimestamp != nil && hasFinalizer:
 		return Detaching
 	case va.DeletionTimestamp != nil:
 		return Idle // detached before, or never attached
-	case d.NoAttach && guarded:
+	case d.NoAttach && hasFinalizer:
 		// Nobody else would detach it (kubernetes/kubernetes issue 129572).
 		return Detaching
 	case d.NoAttach:
 		return Idle
 	case !va.Status.Attached:
 		return Attaching
-	case stripped(va, guarded) && d.Capabilities.PublishUnpublish:
+	case stripped(va, hasFinalizer) && d.Capabilities.PublishUnpublish:
 		return Attaching
 	}
 	return Idle
@@ -75,6 +75,6 @@ func (d Driver) Wanted(va *storagev1.VolumeAttachment) Operation {
 // stripped reports whether a client has removed the finalizer from an attached VolumeAttachment:
 // attachers write node ID and finalizer together. Without the finalizer the object would
 // disappear on deletion while its volume stays attached (kubernetes/kubernetes issue 116663).
-func stripped(va *storagev1.VolumeAttachment, guarded bool) bool {
-	return !guarded && va.Status.Attached && va.Annotations[AnnotationNodeID] != ""
+func stripped(va *storagev1.VolumeAttachment, hasFinalizer bool) bool {
+	return !hasFinalizer && va.Status.Attached && va.Annotations[AnnotationNodeID] != ""
 }

@@ -120,15 +120,15 @@ func (d Driver) observeDetach(f Facts) Observation {
 // written for the plan.
 func (d Driver) attachDifferences(va *storagev1.VolumeAttachment, plan Plan) []string {
 	finalizer := Finalizer(d.Name)
-	guarded := HasFinalizer(va.Finalizers, finalizer)
+	hasFinalizer := HasFinalizer(va.Finalizers, finalizer)
 	if plan.Publish == nil {
-		if guarded {
+		if hasFinalizer {
 			return []string{fmt.Sprintf("finalizer %q is there, the hub would have added none: the driver has no PUBLISH_UNPUBLISH_VOLUME", finalizer)}
 		}
 		return nil
 	}
 	var differences []string
-	if !guarded {
+	if !hasFinalizer {
 		differences = append(differences, fmt.Sprintf("finalizer %q is missing, the hub would have added it", finalizer))
 	}
 	switch noted := va.Annotations[AnnotationNodeID]; noted {

@@ -1,6 +1,6 @@
 // Package csiclient is one verified connection to a CSI controller.
 //
-// Connect dials an endpoint once and asks the process behind it, in this order,
+// ConnectCounting dials an endpoint once and asks the process behind it, in this order,
 // whether it is ready (Probe), who it is (GetPluginInfo) and what it can do
 // (GetPluginCapabilities, ControllerGetCapabilities). Only when the name is the
 // expected one is there a Session, and a Session lives exactly as long as that
@@ -12,7 +12,7 @@
 // here, before gRPC speaks, so that an error says which side has to change what, and
 // so that nothing is sent to whom the certificates do not vouch for. When the files
 // of the TLS are replaced by others that the driver takes too, the Session is done and its
-// calls in flight end; the next Connect takes the new files.
+// calls in flight end; the next connection takes the new files.
 //
 // ListVolumes puts the pages of a listing together: whole or not at all, and with
 // what the driver did not say kept apart from "published nowhere".
