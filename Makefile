@@ -5,8 +5,11 @@
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
-# Go modules of this repository besides the root.
-NESTED := internal/controlplane
+DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
+# Go modules of this repository besides the root. Tests that need libraries which the product does not
+# are in TESTS, with the versions of the root; the control plane has versions of its own.
+TESTS := deploy internal/fakecsi/sanity
+CONTROLPLANE := internal/controlplane
 IMAGE := csi-attach-hub
 IMAGE_DIR := bin/image
 # The vfs driver needs no kernel feature, so it works in a container too.
@@ -18,10 +21,13 @@ help: ## show this menu
 build: ## build bin/csi-attach-hub and bin/testbed
 	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-# Many tests wait, for example for leases: run more packages at once than there are cores.
+# Many tests wait, for example for leases: run more packages at once than there are cores. Go does not see
+# that the tests of deploy depend on files outside their module: their results must not come from its cache.
 test: ## run all tests, with the race detector and a real control plane (its first build takes minutes)
 	go test -race -p 3 -timeout 20m ./...
-	cd $(NESTED) && go test ./...
+	cd internal/fakecsi/sanity && go test -race ./...
+	cd $(CONTROLPLANE) && go test ./...
+	cd deploy && go test -race -count 1 -timeout 20m ./...
 
 # CI must not skip the tests of the page.
 ifdef CI
@@ -31,11 +37,17 @@ endif
 browser: ## install Debian's chromium, which the tests of the status page need (as root)
 	@command -v chromium || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 
-lint: ## check formatting, go vet and staticcheck
+# What only tests use is dead too, but for the packages that are for tests.
+lint: ## check formatting, go vet, staticcheck, dead code and the versions in all go.mod
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; }
-	go vet ./...
-	go run $(STATICCHECK) ./...
-	cd $(NESTED) && go vet ./... && go run $(STATICCHECK) ./...
+	@for module in . $(TESTS) $(CONTROLPLANE); do \
+	  echo "== $$module"; (cd $$module && go mod tidy -diff && go vet ./... && go run $(STATICCHECK) ./...) || exit 1; \
+	done
+	@for module in $(TESTS); do \
+	  awk 'NR == FNR { if ($$2 ~ /^v/) root[$$1] = $$2; next } $$2 ~ /^v/ && $$1 in root && $$2 != root[$$1] \
+	    { print FILENAME ": " $$1 " " $$2 " is " root[$$1] " in the root"; differs = 1 } END { exit differs }' go.mod $$module/go.mod || exit 1; \
+	done
+	@dead=$$(go run $(DEADCODE) ./cmd/csi-attach-hub && go run $(DEADCODE) -test ./...) && test -z "$$dead" || { echo "dead code:"; echo "$$dead"; exit 1; }
 
 # The binary is built here and copied into an empty image. Nothing is fetched from a registry.
 image: ## build the container image with buildah, and as bin/image.tar

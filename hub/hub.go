@@ -43,7 +43,7 @@ type Options struct {
 	Metrics *status.Metrics
 	// Health gets the checks of readiness and liveness; may be nil.
 	Health *status.Health
-	// Connect connects to a driver; nil means csiclient.Connect.
+	// Connect connects to a driver; nil means csiclient.ConnectCounting.
 	Connect ConnectFunc
 }
 

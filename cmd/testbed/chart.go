@@ -1,94 +1,109 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"image/color"
 	"io"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"math"
+	"slices"
+	"strings"
+	"text/template"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/soak"
 )
 
+// Sizes are in pixels. The plot is the part of a chart between its axes.
 const (
-	chartColumns         = 2
-	chartWide, chartHigh = 9 * vg.Inch, 2.2 * vg.Inch // of one chart
+	chartColumns            = 2
+	chartWidth, chartHeight = 650, 190
+	plotWidth, plotHeight   = 570, 125 // the template has them too
+	plotLeft, plotTop       = 60, 30
+	mostTicks               = 6 // on an axis
+	inkTrend, inkGrown      = "#208040", "#c02020"
 )
 
-var (
-	inkValue = color.RGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0xff}
-	inkTrend = color.RGBA{R: 0x20, G: 0x80, B: 0x40, A: 0xff}
-	inkGrown = color.RGBA{R: 0xc0, G: 0x20, B: 0x20, A: 0xff}
-)
+var chartTemplate = template.Must(template.New("charts").Parse(`<svg xmlns="http://www.w3.org/2000/svg" width="{{.Width}}" height="{{.Height}}" font-family="sans-serif" font-size="11" fill="none">
+<rect width="100%" height="100%" fill="white"/>
+{{- range .Charts}}
+<g transform="translate({{.Left}} {{.Top}})">
+<text x="285" y="-10" text-anchor="middle" font-size="13" fill="{{.TitleInk}}">{{html .Title}}</text>
+{{- range .X}}
+<line x1="{{.At}}" x2="{{.At}}" y2="125" stroke="#ddd"/><text x="{{.At}}" y="139" text-anchor="middle" fill="black">{{.Text}}</text>
+{{- end}}
+{{- range .Y}}
+<line x2="570" y1="{{.At}}" y2="{{.At}}" stroke="#ddd"/><text x="-6" y="{{.At}}" dy="4" text-anchor="end" fill="black">{{.Text}}</text>
+{{- end}}
+<text x="285" y="153" text-anchor="middle" fill="black">minutes</text>
+<path d="{{.Values}}" stroke="#1f5fa8"/>
+<path d="{{.Trend}}" stroke="{{.TrendInk}}" stroke-dasharray="4 3"/>
+</g>
+{{- end}}
+</svg>
+`))
+
+// chart is a soak.Finding as it is drawn.
+type chart struct {
+	Left, Top                 int // of the plot
+	Title, TitleInk, TrendInk string
+	X, Y                      []tick
+	Values, Trend             string // paths
+}
+
+// tick is a line of the grid, with the number at the axis.
+type tick struct {
+	At   int // pixels from the left or the top of the plot
+	Text string
+}
 
 // drawChart draws each quantity over time as SVG, with the line of its trend after the warm-up.
 func drawChart(out io.Writer, findings []soak.Finding) error {
 	rows := (len(findings) + chartColumns - 1) / chartColumns
-	charts := make([][]*plot.Plot, rows)
+	charts := make([]chart, len(findings))
 	for i, f := range findings {
-		chart, err := chartOf(f)
-		if err != nil {
-			return fmt.Errorf("draw %s: %w", f.Name, err)
-		}
-		charts[i/chartColumns] = append(charts[i/chartColumns], chart)
+		charts[i] = chartOf(f)
+		charts[i].Left, charts[i].Top = i%chartColumns*chartWidth+plotLeft, i/chartColumns*chartHeight+plotTop
 	}
-	last := charts[rows-1]
-	charts[rows-1] = append(last, make([]*plot.Plot, chartColumns-len(last))...)
-	canvas := vgsvg.New(chartColumns*chartWide, vg.Length(rows)*chartHigh)
-	tiles := draw.Tiles{Rows: rows, Cols: chartColumns, PadX: vg.Millimeter * 4, PadY: vg.Millimeter * 4,
-		PadTop: vg.Millimeter * 2, PadBottom: vg.Millimeter * 2, PadLeft: vg.Millimeter * 2, PadRight: vg.Millimeter * 4}
-	canvases := plot.Align(charts, tiles, draw.New(canvas))
-	for i, row := range charts {
-		for j, chart := range row {
-			if chart != nil {
-				chart.Draw(canvases[i][j])
-			}
-		}
-	}
-	var svg bytes.Buffer
-	if _, err := canvas.WriteTo(&svg); err != nil {
+	picture := map[string]any{"Width": chartColumns * chartWidth, "Height": rows * chartHeight, "Charts": charts}
+	if err := chartTemplate.Execute(out, picture); err != nil {
 		return fmt.Errorf("write SVG: %w", err)
 	}
-	_, err := svg.WriteTo(out)
-	return err
+	return nil
 }
 
 // chartOf draws one quantity.
-func chartOf(f soak.Finding) (*plot.Plot, error) {
-	chart := plot.New()
-	chart.BackgroundColor = color.White
-	chart.Title.Text = f.Title()
-	chart.X.Label.Text = "minutes"
-	chart.Y.Min = 0
-	values, err := plotter.NewLine(xys(f.Points))
-	if err != nil {
-		return nil, err
+func chartOf(f soak.Finding) chart {
+	right, top := 0.01, 1.0
+	for _, p := range slices.Concat(f.Points, f.Line[:]) {
+		right, top = max(right, p.At.Minutes()), max(top, 1.1*p.Value)
 	}
-	values.Color = inkValue
-	trend, err := plotter.NewLine(xys(f.Line[:]))
-	if err != nil {
-		return nil, err
+	x := func(minutes float64) float64 { return minutes / right * plotWidth }
+	y := func(value float64) float64 { return (1 - value/top) * plotHeight }
+	path := func(points []soak.Point) string {
+		var d strings.Builder
+		for i, p := range points {
+			fmt.Fprintf(&d, "%c%.1f %.1f", "ML"[min(i, 1)], x(p.At.Minutes()), y(p.Value))
+		}
+		return d.String()
 	}
-	trend.Color, trend.Dashes = inkTrend, []vg.Length{vg.Points(4), vg.Points(3)}
+	c := chart{Title: f.Title(), TitleInk: "black", TrendInk: inkTrend, X: ticks(right, x), Y: ticks(top, y), Values: path(f.Points), Trend: path(f.Line[:])}
 	if f.Grew {
-		trend.Color = inkGrown
-		chart.Title.Text += fmt.Sprintf(": grew by %.2f, allowed is %.2f", f.Rise, f.Allowed)
-		chart.Title.TextStyle.Color = inkGrown
+		c.TitleInk, c.TrendInk = inkGrown, inkGrown
+		c.Title += fmt.Sprintf(": grew by %.2f, allowed is %.2f", f.Rise, f.Allowed)
 	}
-	chart.Add(plotter.NewGrid(), values, trend)
-	chart.Y.Max = max(chart.Y.Max*1.1, 1)
-	return chart, nil
+	return c
 }
 
-func xys(points []soak.Point) plotter.XYs {
-	xys := make(plotter.XYs, len(points))
-	for i, p := range points {
-		xys[i] = plotter.XY{X: p.At.Minutes(), Y: p.Value}
+// ticks returns round numbers from 0 to the end of an axis: 1, 2 or 5 and zeros apart.
+func ticks(end float64, place func(float64) float64) []tick {
+	step := math.Pow(10, math.Floor(math.Log10(end/mostTicks)))
+	for _, factor := range []float64{2, 2.5, 2} {
+		if end/step > mostTicks {
+			step *= factor
+		}
 	}
-	return xys
+	var ticks []tick
+	for i := 0; float64(i)*step <= end; i++ {
+		number := float64(i) * step
+		ticks = append(ticks, tick{At: int(math.Round(place(number))), Text: fmt.Sprintf("%.4g", number)})
+	}
+	return ticks
 }

@@ -14,31 +14,29 @@ import (
 
 // Controller is the CSI controller of a driver.
 type Controller interface {
-	// ControllerPublishVolume and ControllerUnpublishVolume block until the driver has
-	// answered or ctx ends. Errors are gRPC statuses.
+	// Both block until the driver has answered or ctx ends. Errors are gRPC statuses.
 	ControllerPublishVolume(context.Context, *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error)
 	ControllerUnpublishVolume(context.Context, *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error)
 }
 
-// Attacher makes the steps of plans for one driver: those of the Writer that it embeds, and
-// Secrets, Guard, Publish and Unpublish. Each is one step to the outside, blocks until that
-// is done, remembers nothing and changes nothing of what it was given. It is a value: make
-// one where it is needed.
+// Attacher carries out the steps of plans for one driver: those of the Writer that it embeds, and
+// Secrets, Guard, Publish and Unpublish. Each step blocks until it is done, remembers nothing and
+// does not change its arguments. An Attacher is a value: make one where you need it.
 //
-// An attach is Secrets, Guard, Publish, MarkAttached. Whatever the error, the finalizers stay:
-// only an unpublish proves that a volume is detached. A detach is Secrets, Unpublish, Release,
-// and MarkDetached if the VolumeAttachment lives on.
+// An attach is Secrets, Guard, Publish, MarkAttached. After any error the finalizers stay: only an
+// unpublish proves that a volume is detached. A detach is Secrets, Unpublish, Release, and
+// MarkDetached if the VolumeAttachment still exists.
 type Attacher struct {
 	Writer
 	Controller  Controller
 	CallTimeout time.Duration // of one CSI call
-	// Guards is shared by all Attachers of a driver. Nil: attaches of one PersistentVolume
-	// do not run side by side.
+	// Guards is shared by all Attachers of a driver. Nil: attaches of one PersistentVolume do
+	// not run at the same time.
 	Guards *VolumeGuards
 }
 
-// CallError is the error of a CSI call. Its text is that of the gRPC status, which
-// is what csi-attacher writes into the VolumeAttachment too.
+// CallError is the error of a CSI call. Its text is that of the gRPC status, as in the
+// VolumeAttachments of csi-attacher.
 type CallError struct {
 	Method string
 	Err    error
@@ -47,8 +45,8 @@ type CallError struct {
 func (e *CallError) Error() string { return e.Err.Error() }
 func (e *CallError) Unwrap() error { return e.Err }
 
-// Secrets reads what goes with a call, each time anew, so that a rotated secret
-// is used at once. No reference: no secrets.
+// Secrets reads the secrets of a call. It reads them each time, so that a rotated secret is used
+// at once. It returns none for a nil reference.
 func (a Attacher) Secrets(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {
 	if ref == nil {
 		return nil, nil
@@ -69,13 +67,12 @@ func (a Attacher) Secrets(ctx context.Context, ref *corev1.SecretReference) (map
 	return values, nil
 }
 
-// Publish calls ControllerPublishVolume with what a plan to attach says, and returns the
-// publish context. The error is a *CallError, without the values of the secrets; the volume may
-// be attached all the same.
+// Publish makes the call of a plan to attach, and returns the publish context. The error is a
+// *CallError, without the values of the secrets; the volume may be attached nevertheless.
 func (a Attacher) Publish(ctx context.Context, plan Plan, secrets map[string]string) (publishContext map[string]string, err error) {
 	request := plan.Publish
 	if secrets != nil {
-		request = proto.CloneOf(request) // a plan that is kept holds no secrets
+		request = proto.CloneOf(request) // plans are kept and must hold no secrets
 		request.Secrets = secrets
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.CallTimeout)
@@ -87,8 +84,9 @@ func (a Attacher) Publish(ctx context.Context, plan Plan, secrets map[string]str
 	return response.GetPublishContext(), nil
 }
 
-// Unpublish calls ControllerUnpublishVolume for a target. The error is a *CallError, without
-// the values of the secrets. Any error, NotFound too, means not detached, as with csi-attacher.
+// Unpublish calls ControllerUnpublishVolume for a target. The error is a *CallError, without the
+// values of the secrets. As with csi-attacher, the volume is not detached after any error, NotFound
+// included.
 func (a Attacher) Unpublish(ctx context.Context, target Target, secrets map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, a.CallTimeout)
 	defer cancel()

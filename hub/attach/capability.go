@@ -8,7 +8,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
-// volumeCapability says in CSI's terms how a volume is to be used.
+// volumeCapability returns the capability of a volume with a CSI source.
 func volumeCapability(spec *corev1.PersistentVolumeSpec, defaultFSType string, can csiclient.Capabilities) (*csi.VolumeCapability, error) {
 	mode, err := accessmodes.ToCSIAccessMode(spec.AccessModes, can.SingleNodeMultiWriter)
 	if err != nil {

@@ -10,40 +10,39 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
-// DriftKind is how the status of a VolumeAttachment and the storage system disagree.
+// DriftKind is a difference between the status of a VolumeAttachment and the storage system.
 type DriftKind string
 
 const (
-	// DriftNone: they agree, or nothing is known, or nothing could be done about it.
+	// DriftNone: there is no difference, or it is not known, or it cannot be repaired.
 	DriftNone DriftKind = ""
-	// DriftMissing: the status says attached, and the storage system has the volume
-	// not published on that node, or does not list it at all.
+	// DriftMissing: the status says attached, and the storage system does not report the
+	// volume on the node.
 	DriftMissing DriftKind = "missing"
 )
 
-// Drift says whether a VolumeAttachment disagrees with a listing of the driver's
-// volumes. Only what has been attached and is to stay so can drift, and only while
-// its node is there: a volume is never forced onto a node that is gone
-// (kubernetes-csi/external-attacher issue 215). That nothing in the facts has changed
-// since the listing began, and no call was in flight, is for the caller to see to. The
-// error says why it cannot be told; there is nothing to be done then either.
+// Drift compares a VolumeAttachment with a listing of the driver's volumes. There is a difference
+// only for a volume that is attached and must stay so, and only while its node exists: a volume
+// is never forced onto a node that is gone (kubernetes-csi/external-attacher issue 215). The
+// caller makes sure that the facts have not changed and no call was in flight since the listing
+// began. The error says why they cannot be compared; the kind is DriftNone then.
 func (d Driver) Drift(f Facts, p csiclient.Published) (DriftKind, error) {
 	if !d.canDrift(f.VolumeAttachment) {
 		return DriftNone, nil
 	}
-	registered, ok := nodeIDFrom(f.CSINode, d.Name)
+	registered, ok := NodeID(f.CSINode, d.Name)
 	if !ok {
 		return DriftNone, nil
 	}
 	if pv := f.PersistentVolume; pv != nil && pv.DeletionTimestamp != nil {
-		return DriftNone, nil // it could not be attached again
+		return DriftNone, nil // the volume could not be attached again
 	}
 	spec, err := attachedSpec(f.VolumeAttachment, f.PersistentVolume)
 	if err != nil {
 		return DriftNone, err
 	}
-	// A node that came back under another ID may still be listed by the one that the
-	// volume was attached to. Publishing to the new one then could only do harm.
+	// The driver may list a node that came back under another node ID by the noted one.
+	// Publishing to the new one could only do harm then.
 	noted := cmp.Or(f.VolumeAttachment.Annotations[AnnotationNodeID], registered)
 	for _, nodeID := range slices.Compact([]string{registered, noted}) {
 		handle, err := d.listedHandle(f, spec.CSI.VolumeHandle, nodeID)
@@ -57,15 +56,14 @@ func (d Driver) Drift(f Facts, p csiclient.Published) (DriftKind, error) {
 	return DriftMissing, nil
 }
 
-// Healed says whether the attachError of a VolumeAttachment is of before its volume was
-// attached again, as a listing shows: who had that done after it was lost did not come to
-// write so.
+// Healed reports whether attachError predates a successful re-attach: a listing has the volume at
+// its noted target, and the process that attached it again ended before it removed the error.
 func (d Driver) Healed(f Facts, p csiclient.Published) bool {
 	return f.VolumeAttachment.Status.AttachError != nil && d.Listed(f, p)
 }
 
-// Listed reports whether a listing surely has the volume of an attached VolumeAttachment where
-// that is noted to have it.
+// Listed reports whether a listing has the volume of an attached VolumeAttachment at its noted
+// target.
 func (d Driver) Listed(f Facts, p csiclient.Published) bool {
 	va := f.VolumeAttachment
 	noted := NotedTarget(va)
@@ -76,17 +74,17 @@ func (d Driver) Listed(f Facts, p csiclient.Published) bool {
 	return err == nil && p[handle].Has(noted.NodeID)
 }
 
-// canDrift says whether a VolumeAttachment is one that the driver has attached, that
-// is to stay attached, and of which the driver can say where its volume is.
+// canDrift reports whether a VolumeAttachment is attached and must stay so, and the driver lists
+// the nodes of its volumes.
 func (d Driver) canDrift(va *storagev1.VolumeAttachment) bool {
 	can := d.Capabilities
 	return can.PublishUnpublish && can.ListPublishedNodes && !d.NoAttach &&
 		va.Status.Attached && va.DeletionTimestamp == nil
 }
 
-// listedHandle is the handle by which the driver lists a volume. That of an in-tree
-// volume can be incomplete: GCE PD's has no project, which the node's ID has. Inline volumes of drivers that
-// no in-tree volumes were migrated to are not translated.
+// listedHandle returns the handle by which the driver lists a volume. The handle of an in-tree
+// volume can be incomplete: that of a GCE PD lacks the project, which the node ID has. Inline
+// volumes are translated only for drivers to which in-tree volumes are migrated.
 func (d Driver) listedHandle(f Facts, handle, nodeID string) (string, error) {
 	pv := f.PersistentVolume
 	translated := f.VolumeAttachment.Spec.Source.InlineVolumeSpec != nil || pv != nil && migratable(pv)

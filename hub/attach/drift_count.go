@@ -6,24 +6,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// DriftCount counts in how many listings in a row a difference has been seen. Storage
-// systems are often late with what they list, so one listing proves little. The
-// zero value has seen nothing. It is not safe for concurrent use.
+// DriftCount counts the listings in a row that show a difference. The lists of storage systems
+// are often late, so one listing proves little. The zero value has counted none. It is not safe
+// for concurrent use.
 type DriftCount struct {
 	streaks map[types.UID]streak // by UID of the VolumeAttachment
 }
 
-// streak is a difference and how many listings in a row have shown it.
+// streak is a difference and the number of listings in a row that have shown it.
 type streak struct {
 	kind     DriftKind
 	listings int
 }
 
-// Add takes in what one listing has shown, by UID of the VolumeAttachment, and
-// returns, sorted, those of which it is the confirmations-th listing in a row that
-// shows the same. Their count starts anew. What is not in found, or is DriftNone
-// there, is forgotten: it agrees, could not be told, was worked on or is gone. A
-// listing that failed shows nothing and is not for Add.
+// Add counts one listing. found has the differences that it shows, by UID of the VolumeAttachment.
+// Add returns, sorted, the UIDs whose difference as many listings in a row as confirmations have
+// shown, and counts them from zero again. It forgets those that are not in found, or are DriftNone
+// there. A listing that failed must not be added.
 func (c *DriftCount) Add(found map[types.UID]DriftKind, confirmations int) []types.UID {
 	var confirmed []types.UID
 	streaks := make(map[types.UID]streak, len(found))
@@ -46,5 +45,5 @@ func (c *DriftCount) Add(found map[types.UID]DriftKind, confirmations int) []typ
 	return confirmed
 }
 
-// Pending says whether there are differences that wait for another listing.
+// Pending reports whether a difference needs another listing.
 func (c *DriftCount) Pending() bool { return len(c.streaks) > 0 }

@@ -7,35 +7,35 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
-// Driver is what a decision depends on besides the objects.
+// Driver is the part of a decision's inputs that is the same for all objects of a CSI driver.
 type Driver struct {
 	Name          string // of the CSI driver
 	Capabilities  csiclient.Capabilities
-	DefaultFSType string // where a PersistentVolume names none
-	// NoAttach: the CSIDriver object says attachRequired=false. Nobody asks for new
-	// attachments then, and nobody would ever delete the old ones.
+	DefaultFSType string // of PersistentVolumes that name none
+	// NoAttach: the CSIDriver object says attachRequired=false. Kubernetes then creates no
+	// VolumeAttachments and does not delete the old ones.
 	NoAttach bool
 }
 
-// Facts are all that is known about one VolumeAttachment at one moment. Nothing
-// in them is ever changed: the objects belong to caches.
+// Facts are the inputs of a decision about one VolumeAttachment. The objects belong to caches and
+// are never changed.
 type Facts struct {
 	VolumeAttachment *storagev1.VolumeAttachment
-	PersistentVolume *corev1.PersistentVolume // nil: inline volume, or there is none
-	CSINode          *storagev1.CSINode       // nil: there is none
-	// Lost: the status says attached, and the storage system has it otherwise.
+	PersistentVolume *corev1.PersistentVolume // nil: inline volume, or not found
+	CSINode          *storagev1.CSINode       // nil: not found
+	// Lost: the status says attached, and ListVolumes does not report the volume on the node.
 	Lost bool
 }
 
-// Operation is what a VolumeAttachment asks for, before anything else is looked at.
+// Operation is the operation that a VolumeAttachment requires.
 type Operation int8
 
 const (
-	// Idle: there is nothing to do.
+	// Idle: none.
 	Idle Operation = iota
-	// Attaching: the volume is to be attached, or its finalizer is to be put back.
+	// Attaching: attach the volume, or restore the finalizer.
 	Attaching
-	// Detaching: the volume is to be detached and the finalizer taken away.
+	// Detaching: detach the volume and remove the finalizer.
 	Detaching
 )
 
@@ -50,32 +50,31 @@ func (o Operation) String() string {
 	return "idle"
 }
 
-// Wanted says what a VolumeAttachment asks for. It needs no other object, so that
-// it can be asked on every event.
+// Wanted returns the operation that a VolumeAttachment requires. It needs no other object and is
+// cheap enough for every event.
 func (d Driver) Wanted(va *storagev1.VolumeAttachment) Operation {
-	guarded := HasFinalizer(va.Finalizers, Finalizer(d.Name))
+	hasFinalizer := HasFinalizer(va.Finalizers, Finalizer(d.Name))
 	switch {
-	case va.DeletionTimestamp != nil && guarded:
+	case va.DeletionTimestamp != nil && hasFinalizer:
 		return Detaching
 	case va.DeletionTimestamp != nil:
 		return Idle // detached before, or never attached
-	case d.NoAttach && guarded:
-		// kubernetes/kubernetes issue 129572: left alone it would stay for ever.
+	case d.NoAttach && hasFinalizer:
+		// Nobody else would detach it (kubernetes/kubernetes issue 129572).
 		return Detaching
 	case d.NoAttach:
 		return Idle
 	case !va.Status.Attached:
 		return Attaching
-	case stripped(va, guarded) && d.Capabilities.PublishUnpublish:
+	case stripped(va, hasFinalizer) && d.Capabilities.PublishUnpublish:
 		return Attaching
 	}
 	return Idle
 }
 
-// stripped says that somebody took the finalizer from an attached volume: node ID
-// and finalizer are only ever written together. Without the finalizer the
-// object would vanish on deletion with the volume left attached
-// (kubernetes/kubernetes issue 116663).
-func stripped(va *storagev1.VolumeAttachment, guarded bool) bool {
-	return !guarded && va.Status.Attached && va.Annotations[AnnotationNodeID] != ""
+// stripped reports whether a client has removed the finalizer from an attached VolumeAttachment:
+// attachers write node ID and finalizer together. Without the finalizer the object would
+// disappear on deletion while its volume stays attached (kubernetes/kubernetes issue 116663).
+func stripped(va *storagev1.VolumeAttachment, hasFinalizer bool) bool {
+	return !hasFinalizer && va.Status.Attached && va.Annotations[AnnotationNodeID] != ""
 }

@@ -46,7 +46,7 @@ func FuzzErrorOfADriver(f *testing.F) {
 			t.Errorf("code %d", *c)
 		}
 		message := Message(err)
-		if len(message) > maxErrorMessage || !utf8.ValidString(message) || shorten(message) != message {
+		if len(message) > maxErrorMessage || !utf8.ValidString(message) || Text(message) != message {
 			t.Errorf("message %q of %d bytes", message, len(message))
 		}
 		for _, secret := range secrets {
@@ -108,7 +108,7 @@ func FuzzPatch(f *testing.F) {
 		check(t, "status", guarded, newPatch(guarded, add("/status", want.Status)), want)
 
 		want = guarded.DeepCopy()
-		want.Status.AttachError = &storagev1.VolumeError{Message: shorten(handle), ErrorCode: errorCode(codes.Internal)}
+		want.Status.AttachError = &storagev1.VolumeError{Message: Text(handle), ErrorCode: errorCode(codes.Internal)}
 		check(t, "error", guarded, newPatch(guarded, add("/status/attachError", want.Status.AttachError)), want)
 	})
 }
@@ -305,7 +305,7 @@ func checkWrites(t *testing.T, va *storagev1.VolumeAttachment, finalizer string)
 	t.Helper()
 	pruned := va.DeepCopy()
 	pruned.ManagedFields = PruneManagedFields(va.ManagedFields)
-	if got, want := AttacherWrites(pruned, finalizer), AttacherWrites(va, finalizer); !slices.Equal(got, want) {
+	if got, want := attacherWrites(pruned, finalizer), attacherWrites(va, finalizer); !slices.Equal(got, want) {
 		t.Errorf("pruned, the writes are %+v, they were %+v", got, want)
 	}
 	for _, earlier := range []*storagev1.VolumeAttachment{nil, va, {ObjectMeta: metav1.ObjectMeta{UID: va.UID}}} {

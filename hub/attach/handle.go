@@ -13,8 +13,7 @@ import (
 // attachedVolume returns the handle of the volume that a VolumeAttachment has, or may have,
 // attached: the noted one, or else that of its inline specification or PersistentVolume. It also
 // returns the specification of the volume, nil if the PersistentVolume is gone or has another
-// handle: it is the PersistentVolume of another volume then, and its secret and access mode say
-// nothing. The error says why the handle is not known.
+// handle: it describes another volume then. The error says why the handle is not known.
 func attachedVolume(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) (string, *corev1.PersistentVolumeSpec, error) {
 	noted := NotedTarget(va).VolumeHandle
 	spec, err := volumeSpec(va, pv)
@@ -46,9 +45,9 @@ func attachedSpec(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) (
 		handle, VolumeName(va), errVolumeRecreated, spec.CSI.VolumeHandle)
 }
 
-// isRecreated reports whether the PersistentVolume of a VolumeAttachment that notes no handle shows
-// the handle of another volume: it is younger than the VolumeAttachment, and the name of the
-// VolumeAttachment was not made of its handle.
+// isRecreated reports whether the PersistentVolume of a VolumeAttachment that notes no handle has
+// the handle of another volume: it is younger than the VolumeAttachment, whose name was not made
+// of that handle.
 func isRecreated(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, handle string) bool {
 	return va.CreationTimestamp.Before(&pv.CreationTimestamp) && ofAnotherVolume(va, handle)
 }
@@ -59,9 +58,9 @@ func errRecreated(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, h
 		pv.Name, errVolumeRecreated, handle, AnnotationVolumeHandle, va.Spec.NodeName, Finalizer(va.Spec.Attacher))
 }
 
-// ofAnotherVolume reports whether the name of a VolumeAttachment shows that it is not about a volume:
+// ofAnotherVolume reports whether the name of a VolumeAttachment proves that it is for another volume:
 // kube-controller-manager makes the name of the volume handle, the driver and the node
-// (getAttachmentName in pkg/volume/csi). Other names show nothing.
+// (getAttachmentName in pkg/volume/csi). Other names prove nothing.
 func ofAnotherVolume(va *storagev1.VolumeAttachment, volumeHandle string) bool {
 	sum, made := strings.CutPrefix(va.Name, "csi-")
 	if raw, err := hex.DecodeString(sum); !made || err != nil || len(raw) != sha256.Size {

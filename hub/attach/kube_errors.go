@@ -13,17 +13,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// ErrStale says that an object was not what the plan was made from, or is gone:
-// another writer was faster, or a cache lags. Look again and decide anew.
+// ErrStale means that an object is gone or differs from the one that the plan was made from:
+// another writer was faster, or a cache is stale. Read it again and make a new plan.
 var ErrStale = errors.New("the object has changed meanwhile")
 
-// ErrRefused says that the limit or the fence of a Writer did not let a write pass. It says
-// nothing about the volume or the objects.
+// ErrRefused means that the limit or the fence of a Writer prevented a write. It says nothing
+// about the volume or the objects.
 var ErrRefused = errors.New("the write was not allowed")
 
-// stale turns the API server's answer to a patch whose tests did not hold (422), or
-// whose object is gone, into ErrStale. An answer that names a cause is about a value
-// that it does not accept and stays what it is.
+// stale wraps ErrStale around the API server's answer to a patch whose tests failed (422) or whose
+// object is gone. It returns an answer with causes as it is: that is about a value which the API
+// server does not accept.
 func stale(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w: %w", ErrStale, err)
@@ -36,10 +36,10 @@ func stale(err error) error {
 	return err
 }
 
-// gone says whether the API server answered a patch with: there is no such object.
+// gone reports whether the API server answered a patch with "not found".
 func gone(err error) bool { return errors.Is(err, ErrStale) && apierrors.IsNotFound(err) }
 
-// ignoreGone turns the error of a write to a VolumeAttachment that is gone into none.
+// ignoreGone returns nil for the error of a write to an object that is gone.
 func ignoreGone(err error) error {
 	if gone(err) {
 		return nil
@@ -47,24 +47,23 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// NotReady says whether an error is about the Kubernetes API and passes by itself: the
-// API server could not be reached or could not serve, a cache lags, the hub is
-// stopping, or it may not write just now. It says nothing about the volume, so it is
-// not for the status.
+// NotReady reports whether an error is about the Kubernetes API and passes by itself: the API
+// server cannot be reached or cannot serve, a cache is stale, the hub is stopping, or may not write
+// now. It says nothing about the volume and does not belong in the status.
 func NotReady(err error) bool {
 	var transport *url.Error
 	return errors.Is(err, ErrStale) || errors.Is(err, ErrRefused) || errors.Is(err, context.Canceled) ||
 		errors.As(err, &transport) || interrupted(err) || serverTrouble(err)
 }
 
-// CannotServe says whether the API server has answered that it cannot serve a request: itself, or
-// a webhook that it asks, is out of order. That is NotReady, and may last.
+// CannotServe reports whether the API server has answered that it cannot serve a request: the
+// API server or a webhook of it is broken. Such an error is NotReady too, and may last.
 func CannotServe(err error) bool {
 	return !errors.Is(err, ErrStale) && !errors.Is(err, ErrRefused) && !errors.Is(err, context.Canceled) && serverTrouble(err)
 }
 
-// Rejected says whether the API server has answered that it does not take what was written,
-// because of its size say. It never will.
+// Rejected reports whether the API server has answered that it does not accept a write, for
+// example because of its size. A retry would fail too.
 func Rejected(err error) bool {
 	var answer apierrors.APIStatus
 	return errors.As(err, &answer) && !NotReady(err)
@@ -75,16 +74,16 @@ func serverTrouble(err error) bool {
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }
 
-// interrupted says whether a connection ended in the middle of an answer: client-go hands
-// these on as they are, and url.Errors only from before it.
+// interrupted reports whether a connection ended in the middle of an answer. client-go returns such
+// errors as they are, and as a url.Error only before the answer began.
 func interrupted(err error) bool {
 	var network net.Error
 	var stream http2.StreamError
 	return errors.As(err, &network) || errors.As(err, &stream) || errors.Is(err, io.ErrUnexpectedEOF) || ofHTTP2(err)
 }
 
-// ofHTTP2 says whether an error is about an HTTP/2 connection as a whole, which was lost,
-// told to go away, or used against the protocol: one of these has no type, and that of
+// ofHTTP2 reports whether an error is about a whole HTTP/2 connection: it was lost, got GOAWAY, or
+// violated the protocol. It compares texts: one of these errors has no type, and the type of
 // another is deprecated.
 func ofHTTP2(err error) bool {
 	for next := err; next != nil; next = errors.Unwrap(next) {

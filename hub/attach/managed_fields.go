@@ -5,15 +5,14 @@ import (
 	"maps"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Write says that somebody has written what only an attacher writes into a
-// VolumeAttachment, as its managedFields tell.
+// Write is a write of a field that only attachers write into a VolumeAttachment, as its
+// managedFields show it.
 type Write struct {
 	Manager string    // field manager, "csi-attacher" for example
 	Time    time.Time // of the manager's last write, in whole seconds; zero if it changed nothing
@@ -27,37 +26,16 @@ const (
 	WroteNodeID    = "node ID"
 )
 
-// ancientChanges is the name under which the API server puts the oldest managers of
-// an object together, when they are more than ten. Nobody writes by that name.
+// ancientChanges is the manager under which the API server merges the oldest entries of an
+// object that has more than ten. No client writes under that name.
 const ancientChanges = "ancient-changes"
 
-// AttacherWrites returns who last wrote what of a VolumeAttachment, the hub itself
-// included. Creating the object and writing its labels or other finalizers is none
-// of it, and nor is what somebody else has overwritten since.
-func AttacherWrites(va *storagev1.VolumeAttachment, finalizer string) []Write {
-	var writes []Write
-	for i := range va.ManagedFields {
-		entry := &va.ManagedFields[i]
-		fields := parseFields(entry)
-		if len(fields.Status) > 0 {
-			writes = append(writes, writeOf(entry, WroteStatus))
-		}
-		if fields.hasFinalizer(finalizer) {
-			writes = append(writes, writeOf(entry, WroteFinalizer))
-		}
-		if fields.hasNodeID() {
-			writes = append(writes, writeOf(entry, WroteNodeID))
-		}
-	}
-	return writes
-}
-
-// ForeignWrite says whether somebody other than the hub has written what attachers
-// write between two states of a VolumeAttachment, and returns the last such write.
-// Where before is nil or another object of that name, all that was ever written counts.
+// ForeignWrite returns the last write of another client than the hub, between two states of a
+// VolumeAttachment, to a field that attachers write, and whether there is one. If before is nil
+// or another object of that name, all writes to after count.
 //
-// What cannot be seen: a removal, of which the API server keeps no trace, and a
-// repetition within the same second.
+// It cannot see a removal, of which the API server keeps no trace, nor a repetition within the
+// same second.
 func ForeignWrite(before, after *storagev1.VolumeAttachment, finalizer string) (Write, bool) {
 	if before == nil || before.UID != after.UID {
 		before = &storagev1.VolumeAttachment{}
@@ -80,10 +58,10 @@ func ForeignWrite(before, after *storagev1.VolumeAttachment, finalizer string) (
 	return last, found
 }
 
-// writtenSince says what the manager of an entry of after has written since before, ""
-// for nothing. That an entry has shrunk proves nothing: another manager may have taken
-// over what it held. And a new time alone only counts for the status: the rest of the
-// object has fields that are no attacher's.
+// writtenSince returns what the manager of an entry of after has written since before, "" for
+// nothing. An entry that has shrunk proves nothing: another manager may have taken its fields
+// over. A new time alone counts for the status only: the rest of the object has fields that
+// other clients write.
 func writtenSince(before, after *storagev1.VolumeAttachment, entry *metav1.ManagedFieldsEntry, finalizer string) string {
 	was, again := &fields{}, true
 	if old := entryLike(before.ManagedFields, entry); old != nil {
@@ -103,10 +81,9 @@ func writtenSince(before, after *storagev1.VolumeAttachment, entry *metav1.Manag
 	return ""
 }
 
-// PruneManagedFields returns what AttacherWrites and ForeignWrite look at, for a
-// cache of many objects: entries that hold nothing an attacher writes are left out,
-// and of the fields of the others only those stay. What it was given is not changed;
-// what it returns shares memory with other results and must not be changed.
+// PruneManagedFields returns the part of managedFields that ForeignWrite reads, for a cache of
+// many objects: the fields that attachers write, and only entries that have some. It does not
+// change the entries. Its result shares memory with other results and must not be changed.
 func PruneManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	n := 0
 	for i := range entries {
@@ -117,7 +94,7 @@ func PruneManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFie
 	if n == 0 {
 		return nil
 	}
-	pruned := make([]metav1.ManagedFieldsEntry, 0, n) // without append's reserve
+	pruned := make([]metav1.ManagedFieldsEntry, 0, n) // append would reserve more
 	for i := range entries {
 		if fields := parseFields(&entries[i]); !fields.empty() {
 			pruned = append(pruned, sharedEntry(&entries[i], fields))
@@ -134,8 +111,8 @@ func writeOf(entry *metav1.ManagedFieldsEntry, what string) Write {
 	return w
 }
 
-// entryLike returns the entry that the API server continues as this one, nil if there
-// is none.
+// entryLike returns the entry that the API server updates for a write like this one, nil if
+// there is none.
 func entryLike(entries []metav1.ManagedFieldsEntry, like *metav1.ManagedFieldsEntry) *metav1.ManagedFieldsEntry {
 	for i := range entries {
 		e := &entries[i]
@@ -146,8 +123,8 @@ func entryLike(entries []metav1.ManagedFieldsEntry, like *metav1.ManagedFieldsEn
 	return nil
 }
 
-// fields are those of an entry that attachers write, as FieldsV1 has them: a field is
-// "f:" and its name, an item of a set is "v:" and its value in JSON.
+// fields are the fields of an entry that attachers write, named as in FieldsV1: "f:" and the
+// name of a field, "v:" and the value of an item of a set in JSON.
 type fields struct {
 	Metadata struct {
 		Annotations fieldNames `json:"f:annotations,omitempty"`
@@ -155,57 +132,37 @@ type fields struct {
 	} `json:"f:metadata,omitzero"`
 	Status fieldNames `json:"f:status,omitempty"`
 
-	text string // of all that, as FieldsV1
+	text string // the fields above, encoded as FieldsV1
 }
 
-// fieldNames is one level of FieldsV1, without what is below it. It marshals as a
-// level of leaves.
+// fieldNames is one level of FieldsV1, without the levels below it.
 type fieldNames map[string]struct{}
 
 const nodeIDField = "f:" + AnnotationNodeID
 
-const (
-	// maxKnown bounds how many texts of fields are kept with what they say, and maxKnownText
-	// their length. There are some for each driver; the rest is somebody's play.
-	maxKnown     = 4096
-	maxKnownText = 2048
-)
+// maxKnownText bounds the texts that knownFields keeps.
+const maxKnownText = 2048
 
-// known is what the fields of entries say, by their text: few of them differ among
-// thousands of VolumeAttachments, whose every change would have them read again.
-var known struct {
-	sync.RWMutex
-	fields map[string]*fields // never changed; guarded by RWMutex
-}
+// knownFields are the fields of entries by their text. Each change of a VolumeAttachment would
+// have them read again.
+var knownFields memo[string, *fields]
 
-// parseFields returns what matters of an entry, which is not to be changed; nothing of one
-// that cannot be read.
+// parseFields returns the fields of an entry that attachers write, none if the entry cannot be
+// read. They are shared and must not be changed.
 func parseFields(entry *metav1.ManagedFieldsEntry) *fields {
 	if entry.FieldsV1 == nil {
 		return &fields{}
 	}
-	raw := entry.FieldsV1.GetRawBytes()
-	known.RLock()
-	f := known.fields[string(raw)]
-	known.RUnlock()
-	if f != nil {
-		return f
+	raw := entry.FieldsV1.GetRawString()
+	if len(raw) > maxKnownText {
+		return readFields(raw)
 	}
-	f = readFields(raw)
-	known.Lock()
-	defer known.Unlock()
-	if known.fields == nil {
-		known.fields = map[string]*fields{}
-	}
-	if len(known.fields) < maxKnown && len(raw) <= maxKnownText {
-		known.fields[string(raw)] = f
-	}
-	return f
+	return knownFields.get(raw, func() *fields { return readFields(raw) })
 }
 
-func readFields(raw []byte) *fields {
+func readFields(raw string) *fields {
 	f := &fields{}
-	if json.Unmarshal(raw, f) != nil {
+	if json.Unmarshal([]byte(raw), f) != nil {
 		return &fields{}
 	}
 	maps.DeleteFunc(f.Metadata.Annotations, func(name string, _ struct{}) bool { return name != nodeIDField })
@@ -215,7 +172,7 @@ func readFields(raw []byte) *fields {
 	})
 	text, err := json.Marshal(f)
 	if err != nil {
-		panic(err) // it is made of maps of names only
+		panic(err) // maps of names always encode
 	}
 	f.text = string(text)
 	return f
@@ -238,7 +195,7 @@ func (f *fields) hasFinalizer(finalizer string) bool {
 	return has
 }
 
-// within says whether all of a are in b.
+// within reports whether all names of a are in b.
 func within(a, b fieldNames) bool {
 	for name := range a {
 		if _, ok := b[name]; !ok {
@@ -248,39 +205,22 @@ func within(a, b fieldNames) bool {
 	return true
 }
 
-// maxShared bounds what sharedEntry remembers. There are some for each driver; the rest
-// is somebody's play with finalizers.
-const maxShared = 4096
+// knownEntries are pruned entries without their time.
+var knownEntries memo[entryKind, metav1.ManagedFieldsEntry]
 
-// shared are the parts of pruned entries besides the time: few of them differ among
-// thousands of VolumeAttachments.
-var shared struct {
-	sync.Mutex
-	entries map[entryKind]metav1.ManagedFieldsEntry // guarded by Mutex
-}
-
-// entryKind is an entry without its time, comparable.
+// entryKind is an entry without its time.
 type entryKind struct {
 	manager, operation, apiVersion, subresource, fields string
 }
 
-// sharedEntry returns an entry reduced to its fields, with the strings and fields of
-// an equal one that was made before.
+// sharedEntry returns an entry with nothing but these fields. It shares the strings and fields of
+// an equal entry that was returned before.
 func sharedEntry(entry *metav1.ManagedFieldsEntry, f *fields) metav1.ManagedFieldsEntry {
 	kind := entryKind{entry.Manager, string(entry.Operation), entry.APIVersion, entry.Subresource, f.text}
-	shared.Lock()
-	defer shared.Unlock()
-	known, ok := shared.entries[kind]
-	if !ok {
-		known = metav1.ManagedFieldsEntry{Manager: kind.manager, Operation: entry.Operation, APIVersion: kind.apiVersion,
-			Subresource: kind.subresource, FieldsV1: metav1.NewFieldsV1(kind.fields)}
-		if shared.entries == nil {
-			shared.entries = map[entryKind]metav1.ManagedFieldsEntry{}
-		}
-		if len(shared.entries) < maxShared {
-			shared.entries[kind] = known
-		}
-	}
-	known.Time = entry.Time
-	return known
+	shared := knownEntries.get(kind, func() metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: kind.manager, Operation: metav1.ManagedFieldsOperationType(kind.operation),
+			APIVersion: kind.apiVersion, Subresource: kind.subresource, FieldsV1: metav1.NewFieldsV1(kind.fields)}
+	})
+	shared.Time = entry.Time
+	return shared
 }

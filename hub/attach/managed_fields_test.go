@@ -187,7 +187,7 @@ func TestForeignWriteIsWhatOthersWriteOfAnAttachersFields(t *testing.T) {
 					t.Errorf("written at %v, want the time of the write", w.Time)
 				}
 			}
-			if diff := cmp.Diff(AttacherWrites(after, finalizer), AttacherWrites(prunedAfter, finalizer)); diff != "" {
+			if diff := cmp.Diff(attacherWrites(after, finalizer), attacherWrites(prunedAfter, finalizer)); diff != "" {
 				t.Errorf("writes told from the whole and the pruned object (-whole +pruned):\n%s", diff)
 			}
 		})
@@ -205,7 +205,7 @@ func pruned(va *storagev1.VolumeAttachment) *storagev1.VolumeAttachment {
 func TestWritersOfAnAttachmentAreToldApart(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	if writes := AttacherWrites(s.attachment(), finalizer); writes != nil {
+	if writes := attacherWrites(s.attachment(), finalizer); writes != nil {
 		t.Errorf("writes of a new object: %v, want none", writes)
 	}
 	s.sidecarAttaches()
@@ -215,7 +215,7 @@ func TestWritersOfAnAttachmentAreToldApart(t *testing.T) {
 	s.markUnattached()
 	s.hubAttaches()
 	assertWrites(t, s.attachment(), "csi-attacher finalizer", "csi-attacher node ID", FieldManager+" status")
-	if writes := AttacherWrites(s.attachment(), "external-attacher/other"); len(writes) != 2 {
+	if writes := attacherWrites(s.attachment(), "external-attacher/other"); len(writes) != 2 {
 		t.Errorf("writes with the finalizer of another driver: %v, want no finalizer among them", writes)
 	}
 }
@@ -223,7 +223,7 @@ func TestWritersOfAnAttachmentAreToldApart(t *testing.T) {
 func assertWrites(t *testing.T, va *storagev1.VolumeAttachment, want ...string) {
 	t.Helper()
 	got := map[string]bool{}
-	for _, w := range AttacherWrites(va, finalizer) {
+	for _, w := range attacherWrites(va, finalizer) {
 		got[w.Manager+" "+w.What] = true
 	}
 	wanted := map[string]bool{}
@@ -262,7 +262,7 @@ func TestManagersThatTheAPIServerPutsTogetherAreNoNewOnes(t *testing.T) {
 		}
 	}
 	together := map[string]bool{}
-	for _, w := range AttacherWrites(s.attachment(), finalizer) {
+	for _, w := range attacherWrites(s.attachment(), finalizer) {
 		together[w.Manager] = true
 	}
 	if !together[ancientChanges] {

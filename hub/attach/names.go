@@ -2,7 +2,6 @@ package attach
 
 import (
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -11,61 +10,38 @@ import (
 )
 
 const (
-	// AnnotationNodeID holds the driver's ID of the node on a VolumeAttachment, so
-	// that a detach works when the CSINode is gone. Shared with csi-attacher.
+	// AnnotationNodeID notes the node ID on a VolumeAttachment, so that a detach works
+	// when the CSINode is gone. csi-attacher writes and reads it too.
 	AnnotationNodeID = "csi.alpha.kubernetes.io/node-id"
-	// AnnotationVolumeHandle holds the volume handle on a VolumeAttachment, so that a
+	// AnnotationVolumeHandle notes the volume handle on a VolumeAttachment, so that a
 	// detach works when the PersistentVolume is gone. csi-attacher ignores it.
 	AnnotationVolumeHandle = "attach-hub/volume-handle"
-	// AnnotationMigratedTo on a PersistentVolume names the CSI driver that an in-tree
-	// volume was migrated to (set by kube-controller-manager).
+	// AnnotationMigratedTo names, on a PersistentVolume, the CSI driver that an in-tree
+	// volume was migrated to. kube-controller-manager writes it.
 	AnnotationMigratedTo = "pv.kubernetes.io/migrated-to"
 
-	// FieldManager is the hub's own name in managedFields.
+	// FieldManager is the hub's name in managedFields.
 	FieldManager = "csi-attach-hub"
 
-	// FinalizerPrefix is what the finalizers of all drivers begin with.
+	// FinalizerPrefix begins the finalizers of all drivers.
 	FinalizerPrefix = "external-attacher/"
 )
 
-// maxFinalizers bounds how many finalizers are remembered: anybody who may create
-// VolumeAttachments can make names of drivers up.
-const maxFinalizers = 4096
+var knownFinalizers memo[string, string] // by driver
 
-// knownFinalizers are those that were asked for, by driver: each event asks.
-var knownFinalizers struct {
-	sync.RWMutex
-	of map[string]string // guarded by RWMutex
-}
-
-// Finalizer is what guards VolumeAttachments and PersistentVolumes of a driver:
+// Finalizer returns the finalizer of a driver on VolumeAttachments and PersistentVolumes. It is
 // the one that csi-attacher uses.
 func Finalizer(driver string) string {
-	knownFinalizers.RLock()
-	f := knownFinalizers.of[driver]
-	knownFinalizers.RUnlock()
-	if f != "" {
-		return f
-	}
-	f = FinalizerPrefix + registry.SanitizedName(driver)
-	knownFinalizers.Lock()
-	defer knownFinalizers.Unlock()
-	if knownFinalizers.of == nil {
-		knownFinalizers.of = map[string]string{}
-	}
-	if len(knownFinalizers.of) < maxFinalizers {
-		knownFinalizers.of[driver] = f
-	}
-	return f
+	return knownFinalizers.get(driver, func() string { return FinalizerPrefix + registry.SanitizedName(driver) })
 }
 
-// HasFinalizer says whether the finalizer is among those of an object.
+// HasFinalizer reports whether an object has the finalizer.
 func HasFinalizer(finalizers []string, finalizer string) bool {
 	return slices.Contains(finalizers, finalizer)
 }
 
-// VolumeName returns the name of the PersistentVolume that a VolumeAttachment is
-// about, "" for an inline volume.
+// VolumeName returns the name of the PersistentVolume that a VolumeAttachment names, "" for an
+// inline volume.
 func VolumeName(va *storagev1.VolumeAttachment) string {
 	if name := va.Spec.Source.PersistentVolumeName; name != nil {
 		return *name
@@ -73,8 +49,9 @@ func VolumeName(va *storagev1.VolumeAttachment) string {
 	return ""
 }
 
-// nodeIDFrom returns the ID that the driver gave a node when it registered there.
-func nodeIDFrom(node *storagev1.CSINode, driver string) (string, bool) {
+// NodeID returns the node ID that a driver registered for a node, and whether it did. node may
+// be nil.
+func NodeID(node *storagev1.CSINode, driver string) (string, bool) {
 	if node == nil {
 		return "", false
 	}
@@ -86,12 +63,9 @@ func nodeIDFrom(node *storagev1.CSINode, driver string) (string, bool) {
 	return "", false
 }
 
-// NodeID returns the ID that a driver registered for a node, and whether it did. node may be nil.
-func NodeID(node *storagev1.CSINode, driver string) (string, bool) { return nodeIDFrom(node, driver) }
-
-// Leaving says whether the finalizer of a driver on a PersistentVolume is to go as
-// soon as nobody uses the volume: it is being deleted, or it is a migrated in-tree
-// volume that was handed back (csi-attacher drops its finalizer then).
+// Leaving reports whether the finalizer of a driver on a PersistentVolume must go as soon as no
+// VolumeAttachment names the volume: the volume is being deleted, or it is a migrated in-tree
+// volume that was handed back, for which csi-attacher removes its finalizer too.
 func Leaving(pv *corev1.PersistentVolume, driver string) bool {
 	return pv.DeletionTimestamp != nil || migratable(pv) && pv.Annotations[AnnotationMigratedTo] != driver
 }

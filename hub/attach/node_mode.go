@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// NodeMode says to how many nodes a volume may be attached at once.
+// NodeMode is the number of nodes that a volume may be attached to at once.
 type NodeMode int8
 
 const (
@@ -28,13 +28,13 @@ func nodeModeOf(mode csi.VolumeCapability_AccessMode_Mode) NodeMode {
 	return SingleNode
 }
 
-// specNodes returns the mode of a volume with a CSI source, unknown if it is not the one
-// with the handle.
+// specNodes returns the mode of a volume with a CSI source, UnknownNodes if it has another
+// handle.
 func specNodes(spec *corev1.PersistentVolumeSpec, handle string) NodeMode {
 	if spec.CSI.VolumeHandle != handle {
 		return UnknownNodes
 	}
-	// SINGLE_NODE_MULTI_WRITER only tells single-node modes apart.
+	// SINGLE_NODE_MULTI_WRITER only distinguishes single-node modes.
 	mode, err := accessmodes.ToCSIAccessMode(spec.AccessModes, false)
 	if err != nil {
 		return UnknownNodes
@@ -42,22 +42,21 @@ func specNodes(spec *corev1.PersistentVolumeSpec, handle string) NodeMode {
 	return nodeModeOf(mode)
 }
 
-// surelyMultiNode reports whether all that is known of a mode is multi-node, and something
-// is known.
-func surelyMultiNode(modes ...NodeMode) bool {
-	known := false
-	for _, mode := range modes {
-		if mode == SingleNode {
-			return false
-		}
-		known = known || mode == MultiNode
+// volumeNodes returns the mode of a PersistentVolume, UnknownNodes if it has another handle. pv may
+// be nil.
+func volumeNodes(pv *corev1.PersistentVolume, handle string) NodeMode {
+	if pv == nil {
+		return UnknownNodes
 	}
-	return known
+	spec, err := specOf(pv)
+	if err != nil {
+		return UnknownNodes
+	}
+	return specNodes(spec, handle)
 }
 
-// SurelyMultiNode reports whether the access mode of a PersistentVolume is a MULTI_NODE one. An
-// unknown or contradictory mode is none.
+// SurelyMultiNode reports whether the access mode of a PersistentVolume is a MULTI_NODE one. It
+// returns false for an unknown or contradictory mode.
 func SurelyMultiNode(pv *corev1.PersistentVolume) bool {
-	spec, err := specOf(pv)
-	return err == nil && specNodes(spec, spec.CSI.VolumeHandle) == MultiNode
+	return volumeNodes(pv, VolumeHandle(pv)) == MultiNode
 }

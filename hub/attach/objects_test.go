@@ -79,3 +79,23 @@ func csiNode(nodeID string) *storagev1.CSINode {
 		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driverName, NodeID: nodeID}}},
 	}
 }
+
+// attacherWrites returns the last writers of the fields of a VolumeAttachment that attachers
+// write, the hub included. Writers of labels and of other finalizers are not among them.
+func attacherWrites(va *storagev1.VolumeAttachment, finalizer string) []Write {
+	var writes []Write
+	for i := range va.ManagedFields {
+		entry := &va.ManagedFields[i]
+		fields := parseFields(entry)
+		if len(fields.Status) > 0 {
+			writes = append(writes, writeOf(entry, WroteStatus))
+		}
+		if fields.hasFinalizer(finalizer) {
+			writes = append(writes, writeOf(entry, WroteFinalizer))
+		}
+		if fields.hasNodeID() {
+			writes = append(writes, writeOf(entry, WroteNodeID))
+		}
+	}
+	return writes
+}

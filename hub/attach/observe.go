@@ -8,45 +8,43 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// Agreement says whether what the hub would have done comes to what another attacher did.
+// Agreement is the result of comparing the hub's decision with what another attacher did.
 type Agreement string
 
 const (
-	// Pending: the other attacher has not done it yet, or there is nothing to be done.
-	// It is not counted.
+	// Pending: the other attacher is not done, or has nothing to do. It is not counted.
 	Pending Agreement = "pending"
 	// Agreed: the hub would have done the same.
 	Agreed Agreement = "agreed"
-	// WouldHaveFailed: the other attacher has done it, and the hub could not have.
+	// WouldHaveFailed: the other attacher succeeded, and the hub would have failed.
 	WouldHaveFailed Agreement = "would-have-failed"
 	// Differs: the hub would have done something else.
 	Differs Agreement = "differs"
 )
 
-// Observation is how the hub would have dealt with one VolumeAttachment that another
-// attacher serves. It holds no secrets and no publish context.
+// Observation is what the hub would have done with one VolumeAttachment that another attacher
+// serves. It holds no secrets and no publish context.
 type Observation struct {
 	Operation Operation
 	Agreement Agreement
-	// WouldFail: as things are the hub could not do it, for the Reason. While the
-	// Agreement is Pending that may pass, as it may for the other attacher.
+	// WouldFail: the hub would fail now, for the Reason. That may pass while the Agreement is
+	// Pending.
 	WouldFail bool
-	// Reason says what differs, what the hub would fail for, and while Pending also what
-	// the other attacher last failed for. "" when there is nothing to say.
+	// Reason says what differs, why the hub would fail and, while Pending, why the other
+	// attacher failed last. It may be empty.
 	Reason string
-	// Target and SecretRef are those of the hub's CSI call, empty where there is none.
+	// Target and SecretRef are those of the hub's CSI call, empty if it makes none.
 	Target    Target
 	SecretRef *corev1.SecretReference
 }
 
-// Final says whether the other attacher is done, so that the observation counts. One
-// that is Final should be kept: the nodes and volumes that it is judged by may change or
-// go while the volume stays attached.
+// Final reports whether the other attacher is done, so that the observation counts. Callers should
+// keep a final observation: its nodes and volumes may change or go while the volume stays
+// attached.
 func (o Observation) Final() bool { return o.Agreement != Pending }
 
-// Observe compares a VolumeAttachment with what the hub would make of it. A detach
-// stays Pending: only when the finalizer or the object is gone is it known to be done,
-// and ObserveDetach to be asked.
+// Observe compares a VolumeAttachment with the hub's decision. A detach stays Pending: it is done
+// when the finalizer or the object is gone, and ObserveDetach judges it.
 func (d Driver) Observe(f Facts) Observation {
 	va := f.VolumeAttachment
 	switch op := d.Wanted(va); {
@@ -56,7 +54,7 @@ func (d Driver) Observe(f Facts) Observation {
 	case va.DeletionTimestamp != nil:
 		return Observation{Agreement: Pending} // detached before, or never attached
 	case d.NoAttach && va.Status.Attached:
-		// Nobody makes such VolumeAttachments, and old ones are rare.
+		// Kubernetes creates no such VolumeAttachments, and old ones are rare.
 		o := Observation{Operation: op, Agreement: Differs, Reason: "attachRequired of the CSIDriver is false, the hub would not have attached it"}
 		if op == Detaching {
 			o.Reason += " and would detach it"
@@ -71,10 +69,9 @@ func (d Driver) Observe(f Facts) Observation {
 	return o.pending(va.Status.AttachError)
 }
 
-// ObserveDetach compares the end of a VolumeAttachment with what the hub would have
-// done. It is given the last state that still had the driver's finalizer, with what
-// was known beside it then; without the finalizer there was nothing to detach, and the
-// observation stays Pending.
+// ObserveDetach compares a detach that is done with the hub's decision. The facts are the last ones
+// in which the VolumeAttachment had the driver's finalizer; without it there was nothing to detach,
+// and the observation is Pending.
 func (d Driver) ObserveDetach(f Facts) Observation {
 	if !HasFinalizer(f.VolumeAttachment.Finalizers, Finalizer(d.Name)) {
 		return Observation{Agreement: Pending}
@@ -82,9 +79,9 @@ func (d Driver) ObserveDetach(f Facts) Observation {
 	return d.observeDetach(f)
 }
 
-// asBeforeAttach returns the facts as they were before the volume was attached, as far
-// as they can be known. A PersistentVolume in use may be deleted at any time: that
-// kept nobody from attaching it before.
+// asBeforeAttach returns the facts as they were before the volume was attached, as far as they are
+// known. A PersistentVolume that was deleted after the VolumeAttachment was created could be
+// attached before.
 func asBeforeAttach(f Facts) Facts {
 	va := *f.VolumeAttachment
 	va.Status = storagev1.VolumeAttachmentStatus{}
@@ -119,19 +116,19 @@ func (d Driver) observeDetach(f Facts) Observation {
 	return judge(plan, differences)
 }
 
-// attachDifferences says what of an attached VolumeAttachment would be otherwise if
-// the hub had carried out the plan.
+// attachDifferences returns how an attached VolumeAttachment differs from what the hub would have
+// written for the plan.
 func (d Driver) attachDifferences(va *storagev1.VolumeAttachment, plan Plan) []string {
 	finalizer := Finalizer(d.Name)
-	guarded := HasFinalizer(va.Finalizers, finalizer)
+	hasFinalizer := HasFinalizer(va.Finalizers, finalizer)
 	if plan.Publish == nil {
-		if guarded {
+		if hasFinalizer {
 			return []string{fmt.Sprintf("finalizer %q is there, the hub would have added none: the driver has no PUBLISH_UNPUBLISH_VOLUME", finalizer)}
 		}
 		return nil
 	}
 	var differences []string
-	if !guarded {
+	if !hasFinalizer {
 		differences = append(differences, fmt.Sprintf("finalizer %q is missing, the hub would have added it", finalizer))
 	}
 	switch noted := va.Annotations[AnnotationNodeID]; noted {
@@ -154,17 +151,17 @@ func differentNodeID(noted string, t Target) string {
 func judge(plan Plan, differences []string) Observation {
 	o := Observation{Operation: plan.Operation, Agreement: Agreed, Target: plan.Target, SecretRef: plan.SecretRef}
 	if len(differences) > 0 {
-		o.Agreement, o.Reason = Differs, shorten(strings.Join(differences, "; "))
+		o.Agreement, o.Reason = Differs, Text(strings.Join(differences, "; "))
 	}
 	return o
 }
 
 func wouldHaveFailed(op Operation, err error) Observation {
-	return Observation{Operation: op, Agreement: WouldHaveFailed, WouldFail: true, Reason: shorten(err.Error())}
+	return Observation{Operation: op, Agreement: WouldHaveFailed, WouldFail: true, Reason: Text(err.Error())}
 }
 
-// pending takes the judgement back: the other attacher is not done, and what is missing
-// or differs may still change. failure is its last one, nil for none.
+// pending returns the observation while the other attacher is not done: differences do not count,
+// because they may pass. failure is the last one of the other attacher, nil for none.
 func (o Observation) pending(failure *storagev1.VolumeError) Observation {
 	var reasons []string
 	if o.WouldFail {
@@ -173,6 +170,6 @@ func (o Observation) pending(failure *storagev1.VolumeError) Observation {
 	if failure != nil {
 		reasons = append(reasons, "the other attacher failed: "+failure.Message)
 	}
-	o.Agreement, o.Reason = Pending, shorten(strings.Join(reasons, "; "))
+	o.Agreement, o.Reason = Pending, Text(strings.Join(reasons, "; "))
 	return o
 }

@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Patch changes one object, by operations that the API server applies all together or
-// not at all. The first ones test what the patch was computed from, so that it fails, and
-// changes nothing, when the object is another one of the same name or its finalizers are
-// others than believed. A list of finalizers is never written as a whole over another one.
+// Patch changes one object, by operations that the API server applies all together or not at all.
+// The first ones test the object that the patch was made from: the patch fails and changes nothing
+// if the object is another one of the same name or has other finalizers. A patch never replaces a
+// list of finalizers.
 //
-// It is plain data, compared with reflect.DeepEqual, and shares no memory with the object. It may hold the publish context of a
-// volume, which belongs in no log.
+// It is plain data, compared with reflect.DeepEqual, and shares no memory with the object. It may
+// hold the publish context of a volume, which must not be logged.
 type Patch struct {
 	Name string    // of the object
 	UID  types.UID // of the object; the first operation tests it
@@ -37,7 +37,7 @@ type PatchVerb string
 
 const (
 	OpTest       PatchVerb = "test"        // fails unless the field has the value
-	OpTestAbsent PatchVerb = "test absent" // fails if the field is there
+	OpTestAbsent PatchVerb = "test absent" // fails if the field exists
 	OpAdd        PatchVerb = "add"         // sets the field, or inserts into a list
 	OpRemove     PatchVerb = "remove"
 )
@@ -63,7 +63,7 @@ func (p *Patch) encode() []byte {
 	ops := make([]op, len(p.Ops))
 	for i, o := range p.Ops {
 		ops[i] = op{o.Verb, o.Path, o.Value}
-		if o.Verb == OpTestAbsent { // JSON Patch knows it as a test for null
+		if o.Verb == OpTestAbsent { // in JSON Patch a test for null
 			ops[i].Op, ops[i].Value = OpTest, json.RawMessage("null")
 		}
 	}
@@ -74,7 +74,7 @@ func (p *Patch) encode() []byte {
 	return body
 }
 
-// guardVolume adds the finalizer to a PersistentVolume, nil if it is there.
+// guardVolume returns the patch that adds the finalizer to a PersistentVolume, nil if it has it.
 func guardVolume(pv metav1.Object, finalizer string) *Patch {
 	ops := addFinalizer(pv.GetFinalizers(), finalizer)
 	if ops == nil {
@@ -83,8 +83,8 @@ func guardVolume(pv metav1.Object, finalizer string) *Patch {
 	return newPatch(pv, ops...)
 }
 
-// guardAttachment adds the finalizer and the annotations to a VolumeAttachment,
-// nil if nothing is missing. Empty values of the target are not written.
+// guardAttachment returns the patch that adds the finalizer and the annotations to a
+// VolumeAttachment, nil if none is missing. Empty parts of the target are not written.
 func guardAttachment(va *storagev1.VolumeAttachment, finalizer string, t Target) *Patch {
 	ops := addFinalizer(va.Finalizers, finalizer)
 	ops = append(ops, addAnnotations(va.Annotations, map[string]string{
@@ -97,7 +97,8 @@ func guardAttachment(va *storagev1.VolumeAttachment, finalizer string, t Target)
 	return newPatch(va, ops...)
 }
 
-// releaseAttachment removes the finalizer from a VolumeAttachment.
+// releaseAttachment returns the patch that removes the finalizer from a VolumeAttachment, nil if it
+// has none.
 func releaseAttachment(va *storagev1.VolumeAttachment, finalizer string) *Patch {
 	return removeFinalizer(va, va.Finalizers, finalizer)
 }
@@ -110,7 +111,7 @@ func addFinalizer(have []string, finalizer string) []PatchOp {
 	case len(have) == 0:
 		return []PatchOp{absent(path), add(path, []string{finalizer})}
 	}
-	// Without the test a cache that lags could add the finalizer twice.
+	// Without the test a stale cache could add the finalizer twice.
 	return []PatchOp{test(path, slices.Clone(have)), add(path+"/-", finalizer)}
 }
 

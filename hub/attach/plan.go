@@ -10,42 +10,40 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// Target is where a volume is, or may be, attached.
+// Target is a volume and a node that it is, or may be, attached to.
 type Target struct {
 	VolumeHandle string
 	NodeID       string
 }
 
-// Plan is what has to be done for one VolumeAttachment. Steps that are not
-// needed are nil.
+// Plan is the steps that one VolumeAttachment needs. Steps that it does not need are nil.
 type Plan struct {
 	Operation  Operation
-	attachment *storagev1.VolumeAttachment // what the plan was made for
-	// Target of the CSI call. Empty where the plan has no call.
+	attachment *storagev1.VolumeAttachment // the plan is for
+	// Target of the CSI call. Empty if the plan has no call.
 	Target Target
-	// SingleNode: the volume must not be attached to two nodes, or, for a detach, its access
-	// mode is not known.
+	// SingleNode: the volume must not be attached to two nodes, or, in a plan to detach, its
+	// access mode is not known.
 	SingleNode bool
-	// SecretRef is the secret that goes with the call, nil for none.
+	// SecretRef names the Secret of the call, nil for none.
 	SecretRef *corev1.SecretReference
 
-	// GuardVolume and GuardAttachment put the finalizer on the PersistentVolume and
-	// the finalizer and annotations on the VolumeAttachment.
+	// GuardVolume adds the finalizer to the PersistentVolume, GuardAttachment the finalizer
+	// and the annotations to the VolumeAttachment.
 	GuardVolume     *Patch
 	GuardAttachment *Patch
-	// Publish is the call to make, without secrets. Nil in a plan to attach means
-	// that the driver has nothing to be called for.
+	// Publish is the call of a plan to attach, without secrets. Nil: the driver publishes nothing.
 	Publish *csi.ControllerPublishVolumeRequest
-	// MarkAttached: the status is to be written.
+	// MarkAttached: the status must be written.
 	MarkAttached bool
-	// Unpublish is the call to make, without secrets; nil as for Publish.
+	// Unpublish is the call of a plan to detach, without secrets. Nil: the driver publishes nothing.
 	Unpublish *csi.ControllerUnpublishVolumeRequest
-	// Release takes the finalizer from the VolumeAttachment.
+	// Release removes the finalizer from the VolumeAttachment.
 	Release *Patch
 }
 
-// Decide says what a VolumeAttachment needs. The error says why it cannot be
-// done as things are: what is missing, or wrong in the objects.
+// Decide returns the plan for a VolumeAttachment, which is empty if it needs nothing. The error
+// says what is missing or wrong in the objects.
 func (d Driver) Decide(f Facts) (Plan, error) {
 	switch d.Wanted(f.VolumeAttachment) {
 	case Attaching:
@@ -70,7 +68,7 @@ func (d Driver) decideAttach(f Facts) (Plan, error) {
 		return plan, nil
 	}
 	specOfVolume := volumeSpec
-	if va.Status.Attached { // it is attached again, and must stay the same volume
+	if va.Status.Attached { // attached again: it must be the same volume
 		specOfVolume = attachedSpec
 	}
 	spec, err := specOfVolume(va, pv)
@@ -109,9 +107,8 @@ func (d Driver) decideDetach(f Facts) (Plan, error) {
 	va := f.VolumeAttachment
 	plan := Plan{Operation: Detaching, attachment: va, Release: releaseAttachment(va, Finalizer(d.Name))}
 	if !d.Capabilities.PublishUnpublish {
-		// The driver attached once and came back without that capability. Unless its
-		// CSIDriver says the same, that may be a mistake, and nothing proves the volume
-		// detached.
+		// The driver attached the volume and has lost the capability since. Unless its
+		// CSIDriver says the same, that may be a mistake, and the volume may be attached.
 		if d.NoAttach {
 			return plan, nil
 		}
@@ -136,15 +133,15 @@ func (d Driver) decideDetach(f Facts) (Plan, error) {
 	return plan, nil
 }
 
-// NotedTarget is where a VolumeAttachment is noted to have its volume attached. What is not
-// noted is empty: csi-attacher notes no volume handle.
+// NotedTarget returns the target that the annotations of a VolumeAttachment note. A part that is
+// not noted is empty: csi-attacher notes no volume handle.
 func NotedTarget(va *storagev1.VolumeAttachment) Target {
 	return Target{VolumeHandle: va.Annotations[AnnotationVolumeHandle], NodeID: va.Annotations[AnnotationNodeID]}
 }
 
-// Wants says whether a VolumeAttachment may want its volume where the target is, or is
-// noted to have it there, and whether that is sure: what would tell, the PersistentVolume
-// or the CSINode, may not be there now.
+// Wants reports whether a VolumeAttachment may claim a target, by its note or by its volume and
+// node, and whether that is sure. It is not sure without the note and the PersistentVolume or the
+// CSINode.
 func (d Driver) Wants(f Facts, t Target) (may, surely bool) {
 	noted := NotedTarget(f.VolumeAttachment)
 	if noted == t {
@@ -156,9 +153,9 @@ func (d Driver) Wants(f Facts, t Target) (may, surely bool) {
 	} else if spec, err := volumeSpec(f.VolumeAttachment, f.PersistentVolume); err == nil {
 		handle = cmp.Or(handle, spec.CSI.VolumeHandle)
 	}
-	// An attached volume is never moved from where it is noted.
+	// An attached volume is never moved from its noted target.
 	stays := nodeID != "" && f.VolumeAttachment.Status.Attached && f.VolumeAttachment.DeletionTimestamp == nil
-	if id, ok := nodeIDFrom(f.CSINode, d.Name); ok && !stays && nodeID != t.NodeID {
+	if id, ok := NodeID(f.CSINode, d.Name); ok && !stays && nodeID != t.NodeID {
 		nodeID = id
 	}
 	if handle == "" && ofAnotherVolume(f.VolumeAttachment, t.VolumeHandle) {
@@ -168,20 +165,19 @@ func (d Driver) Wants(f Facts, t Target) (may, surely bool) {
 	return may, may && handle != "" && nodeID != ""
 }
 
-// IsCurrent reports whether the driver has not registered the node under another node ID than that
-// of the plan's Target: a node can come back under another one while the driver is called. A CSINode
-// that is gone (nil), or lacks the driver, is no change: the driver may be restarting there. A plan
-// without a call is current.
+// IsCurrent reports whether the node ID of the plan's Target is still valid. It is not if the driver
+// registered another node ID, which can happen during the call. A CSINode that is gone (nil), or lacks
+// the driver, changes nothing: the driver may be restarting on the node. A plan without a call is
+// current.
 func (d Driver) IsCurrent(plan Plan, node *storagev1.CSINode) bool {
-	id, registered := nodeIDFrom(node, d.Name)
+	id, registered := NodeID(node, d.Name)
 	return !registered || plan.Target.NodeID == "" || id == plan.Target.NodeID
 }
 
-// nodeID returns the driver's ID of the node: what the driver registered there,
-// and, for a detach, what was written down when the volume was attached.
+// nodeID returns the node ID that the driver registered or, for a detach, the noted one.
 func (d Driver) nodeID(f Facts, detaching bool) (string, error) {
 	va := f.VolumeAttachment
-	if id, ok := nodeIDFrom(f.CSINode, d.Name); ok {
+	if id, ok := NodeID(f.CSINode, d.Name); ok {
 		return id, nil
 	}
 	if id := va.Annotations[AnnotationNodeID]; detaching && id != "" {
@@ -193,9 +189,8 @@ func (d Driver) nodeID(f Facts, detaching bool) (string, error) {
 	return "", fmt.Errorf("csinode %q does not contain driver %q: %w", va.Spec.NodeName, d.Name, errNodeWithoutDriver)
 }
 
-// ReleaseVolume returns the patch that takes the driver's finalizer from a
-// PersistentVolume, nil if it is to stay or is not there. used says whether any
-// VolumeAttachment still names the volume.
+// ReleaseVolume returns the patch that removes the driver's finalizer from a PersistentVolume, nil
+// if the finalizer must stay or is not there. used: a VolumeAttachment names the volume.
 func (d Driver) ReleaseVolume(pv *corev1.PersistentVolume, used bool) *Patch {
 	if used || !Leaving(pv, d.Name) {
 		return nil

@@ -12,18 +12,17 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
-// shortestSecret is how long a value is at least that is taken out of an error: to take
-// out shorter ones would garble texts in which they stand by chance.
+// shortestSecret is the length from which values are removed from errors. Removing shorter ones
+// would garble texts that contain them by chance.
 const shortestSecret = 6
 
-// redact makes the error of a call one that can be stored, logged and shown: its text is
-// plain and bounded, and without the values of secrets. A driver that repeats what it was
-// given would else have them in the VolumeAttachment, in Events and in logs, where others
-// may read that must not read the secret.
+// redact returns the error of a call with a text that can be stored, logged and shown: plain,
+// bounded, and without the values of secrets. A driver may repeat its input, and people who must
+// not read the Secret can read VolumeAttachments, Events and logs.
 func redact(err error, secrets map[string]string) error {
 	hide := strings.NewReplacer(hidden(secrets)...)
-	// Once more for what reads like a secret only after that; and cut last, so that no
-	// half of a secret is left.
+	// Replace again: Sanitize can produce the text of a secret. Cut last: a half of a secret
+	// would not be found.
 	text := hide.Replace(csiclient.Sanitize(hide.Replace(err.Error())))
 	if text = csiclient.Truncate(text, csiclient.MaxText); text == err.Error() {
 		return err
@@ -31,17 +30,17 @@ func redact(err error, secrets map[string]string) error {
 	return redacted{text: text, cause: err}
 }
 
-// hidden are the texts by which an error may repeat the values of secrets, each with what
-// stands in its place.
+// hidden returns the texts by which an error may repeat the values of secrets, each followed by
+// its replacement.
 func hidden(secrets map[string]string) []string {
 	var texts []string
 	for _, value := range secrets {
-		// Files have a line end, which drivers trim; and texts in errors are often quoted.
+		// Files end with a newline, which drivers trim; texts in errors are often quoted.
 		trimmed := strings.TrimSpace(value)
 		quoted := strconv.Quote(trimmed)
 		texts = append(texts, value, trimmed, csiclient.Sanitize(trimmed), quoted[1:len(quoted)-1])
 	}
-	// The longest first: one may begin with another.
+	// Longest first: a text may begin with another one.
 	slices.SortFunc(texts, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b)) })
 	var replacements []string
 	for _, text := range slices.Compact(texts) {
@@ -52,7 +51,7 @@ func hidden(secrets map[string]string) []string {
 	return replacements
 }
 
-// redacted is an error with another text. What it is can still be asked.
+// redacted is an error with another text, and with the identity of its cause.
 type redacted struct {
 	text  string
 	cause error
@@ -60,10 +59,10 @@ type redacted struct {
 
 func (r redacted) Error() string { return r.text }
 
-// Is asks the cause, without handing it out: its text is not to be seen.
+// Is asks the cause. There is no Unwrap: nobody must see the text of the cause.
 func (r redacted) Is(target error) bool { return errors.Is(r.cause, target) }
 
-// GRPCStatus has the code of the cause.
+// GRPCStatus returns a status with the code of the cause.
 func (r redacted) GRPCStatus() *status.Status {
 	return status.New(status.Code(r.cause), r.text)
 }

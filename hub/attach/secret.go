@@ -7,11 +7,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// UnpublishSecrets reads the secrets for the unpublish of a volume at a target: those of the Secret
-// that it was published with, as far as known, or else of now, which is what its PersistentVolume
-// says: that can be recreated with another Secret. If the Secret is gone, it returns those of now, or
-// else published, which the volume was published with by this process (rook issue 16956); nil for
-// none.
+// UnpublishSecrets reads the secrets for the unpublish of a volume at a target, from the Secret that
+// it was published with, if that is known, or else from now, the Secret of its PersistentVolume: a
+// PersistentVolume can be recreated with another one. If the Secret is gone, it reads now, or returns
+// published, the secrets that this process published the volume with, nil for none (rook issue 16956).
 func (a Attacher) UnpublishSecrets(ctx context.Context, target Target, r Record, now *corev1.SecretReference, published map[string]string) (map[string]string, error) {
 	ref := now
 	if r.SecretKnown && r.Target.VolumeHandle == target.VolumeHandle {

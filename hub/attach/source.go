@@ -10,17 +10,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// translator turns in-tree volumes into CSI ones. It has no state.
+// translator translates in-tree volumes into CSI volumes. It has no state.
 var translator = csitranslation.New()
 
 func migratable(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.CSI == nil && translator.IsPVMigratable(pv)
 }
 
-// volumeSpec returns the specification of the volume that a VolumeAttachment is
-// about, with a CSI source: of its PersistentVolume, translated if that is an
-// in-tree volume, or its inline specification (which kube-controller-manager has
-// translated). pv may be nil if there is none.
+// volumeSpec returns the specification of the volume that a VolumeAttachment names, with a CSI
+// source: that of its PersistentVolume, translated if it is an in-tree volume, or its inline
+// specification, which kube-controller-manager has translated. pv is nil if there is none.
 func volumeSpec(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) (*corev1.PersistentVolumeSpec, error) {
 	source := va.Spec.Source
 	switch {
@@ -54,7 +53,8 @@ func specOf(pv *corev1.PersistentVolume) (*corev1.PersistentVolumeSpec, error) {
 	return &translated.Spec, nil
 }
 
-// HandleOf returns the volume handle that the objects tell, noted or not; "" if they tell none.
+// HandleOf returns the volume handle of a VolumeAttachment: the noted one, or else that of its
+// volume. It returns "" if neither is known.
 func HandleOf(f Facts) string {
 	if noted := NotedTarget(f.VolumeAttachment).VolumeHandle; noted != "" {
 		return noted

@@ -9,20 +9,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// VolumeGuards has attaches of one PersistentVolume that run side by side write its
-// finalizer once: each patch tests the finalizers that its plan was made from, so all
-// but the first would fail. It is safe for concurrent use.
+// VolumeGuards lets concurrent attaches of one PersistentVolume write its finalizer once. Each
+// patch tests the finalizers that its plan was made from, so all but the first would fail. It is
+// safe for concurrent use.
 type VolumeGuards struct {
-	// Newest returns the newest known state of a PersistentVolume, nil if none is known. It
+	// Newest returns the newest known state of a PersistentVolume, nil if it is unknown. It
 	// must not block.
 	Newest func(name string) *corev1.PersistentVolume
 
 	writes singleflight.Group
 }
 
-// Guard writes what must stand before the volume of a plan is attached: the finalizer on the
-// PersistentVolume, and finalizer and annotations on the VolumeAttachment, side by side. Both
-// stand when it returns nil. What stands already is not written.
+// Guard writes what the objects need before the volume of a plan is attached, at the same time: the
+// finalizer to the PersistentVolume, finalizer and annotations to the VolumeAttachment. Both have
+// them when it returns nil. It writes nothing that the plan found there.
 func (a Attacher) Guard(ctx context.Context, plan Plan) error {
 	var writes errgroup.Group
 	if plan.GuardVolume != nil {
@@ -44,9 +44,8 @@ func (a Attacher) Guard(ctx context.Context, plan Plan) error {
 	return writes.Wait()
 }
 
-// guardVolume puts the finalizer on the PersistentVolume of a plan, unless another attach
-// has done so since the plan was made. It blocks until that is written, by whichever
-// attach, and returns its error.
+// guardVolume adds the finalizer to the PersistentVolume of a plan, unless another attach has done
+// so since the plan was made. It blocks until this or the other attach has written it.
 func (a Attacher) guardVolume(ctx context.Context, plan Plan) error {
 	if a.Guards == nil {
 		return a.patchVolume(ctx, plan.GuardVolume)

@@ -12,25 +12,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// requestTimeout bounds one request to the API server, if nothing else was said.
+// requestTimeout is the default limit of one request to the API server.
 const requestTimeout = 30 * time.Second
 
-// Writer writes to VolumeAttachments and PersistentVolumes. Nothing else does: each write
-// waits for the limit, gets its timeout, passes the fence, is encoded and sent, and is
-// recorded, in this order. It is a value, safe for concurrent use.
+// Writer writes VolumeAttachments and PersistentVolumes, and nothing else in the hub does. Each
+// write waits for the limit, gets its timeout, passes the fence, is encoded and sent, and is
+// recorded, in this order. A Writer is a value, safe for concurrent use.
 //
-// Its methods block until the API server has answered. Their errors are ErrRefused,
-// ErrStale, or what the API server or the way to it said.
+// Its methods block until the API server has answered. Their errors are ErrRefused, ErrStale, or
+// those of the request.
 type Writer struct {
 	Kube Kube
-	// Limit is waited for before each write; what it waits is no part of the timeout. With
-	// an error nothing is written, and ErrRefused and that error are in the chain of what
-	// the write returns. Nil: no limit.
+	// Limit is waited for before each write; the wait is not part of the timeout. After an
+	// error of it nothing is written, and the write returns ErrRefused and that error. Nil: no
+	// limit.
 	Limit Limit
-	// Fence is asked last before each write, with the deadline of the request in the
-	// context; its error is handed on like that of Limit. It must not block. Nil: no fence.
+	// Fence is asked last before each write; the context has the deadline of the request. Its
+	// error is treated as that of Limit. It must not block. Nil: no fence.
 	Fence func(context.Context) error
-	// Written records each object that was written. Nil: nobody does.
+	// Written records each object that was written. Nil: none is recorded.
 	Written Written
 	// Timeout bounds one write; 0 means 30 s.
 	Timeout time.Duration
@@ -38,12 +38,12 @@ type Writer struct {
 
 // Limit is a rate limit, such as a *rate.Limiter. It is safe for concurrent use.
 type Limit interface {
-	// Wait blocks until one write may begin. It returns an error if none will before ctx ends.
+	// Wait blocks until a write may begin. It returns an error if that is not before ctx ends.
 	Wait(ctx context.Context) error
 }
 
-// Written is told each object that was written, as the API server returned it:
-// a cache shows it only later. It must not block.
+// Written receives each object that was written, as the API server returned it, before a cache
+// shows it. It must not block.
 type Written interface {
 	VolumeAttachmentWritten(*storagev1.VolumeAttachment)
 	PersistentVolumeWritten(*corev1.PersistentVolume)
@@ -83,8 +83,8 @@ func (w Writer) patchVolume(ctx context.Context, patch *Patch) error {
 
 var patchOptions = metav1.PatchOptions{FieldManager: FieldManager}
 
-// begin waits for the limit and asks the fence, and returns the context of the request. What
-// they say is never taken for an answer of the API server.
+// begin waits for the limit and asks the fence, and returns the context of the request. Their
+// errors are never taken for an answer of the API server.
 func (w Writer) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if w.Limit != nil {
 		if err := w.Limit.Wait(ctx); err != nil {

@@ -14,21 +14,21 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
-// maxErrorMessage is what the API server takes in a VolumeError; a longer one
-// would be refused, and the user would see no error at all.
+// maxErrorMessage is the limit of the API server for a VolumeError, in bytes. It would reject a
+// longer message, and the user would see no error at all.
 const maxErrorMessage = 1024
 
-// MarkAttached writes into the VolumeAttachment of a plan that its volume is attached, with
-// the publish context that the driver returned. It replaces the whole status, so that no
-// error and no metadata of an earlier attempt stays behind.
+// MarkAttached writes "attached" and the publish context that the driver returned into the
+// VolumeAttachment of a plan. It replaces the whole status, so that no error and no metadata of
+// an earlier attempt remains.
 func (w Writer) MarkAttached(ctx context.Context, plan Plan, publishContext map[string]string) error {
 	return w.writeStatus(ctx, plan.attachment, "/status", storagev1.VolumeAttachmentStatus{
 		Attached: true, AttachmentMetadata: publishContext})
 }
 
-// Release takes the finalizer from the VolumeAttachment of a plan to detach, and returns the
-// object that lives on; nil if there is none: it was gone before, or that was its last
-// finalizer and it was being deleted.
+// Release removes the finalizer from the VolumeAttachment of a plan to detach, and returns the
+// object as it is then. It returns nil if the object no longer exists: it was gone before, or it
+// was being deleted and that was its last finalizer.
 func (w Writer) Release(ctx context.Context, plan Plan) (*storagev1.VolumeAttachment, error) {
 	va, err := w.patchAttachment(ctx, plan.Release)
 	switch {
@@ -42,14 +42,14 @@ func (w Writer) Release(ctx context.Context, plan Plan) (*storagev1.VolumeAttach
 	return va, nil
 }
 
-// MarkDetached empties the status of a VolumeAttachment that lives on after its volume was
-// detached. It is no error if the object is gone.
+// MarkDetached empties the status of a VolumeAttachment that still exists after its volume was
+// detached. It returns nil if the object is gone.
 func (w Writer) MarkDetached(ctx context.Context, va *storagev1.VolumeAttachment) error {
 	return ignoreGone(w.writeStatus(ctx, va, "/status", storagev1.VolumeAttachmentStatus{}))
 }
 
-// ReleaseVolume carries out a patch that takes the finalizer from a
-// PersistentVolume. A volume that is gone is fine.
+// ReleaseVolume writes a patch that removes the finalizer from a PersistentVolume. It returns nil
+// if the PersistentVolume is gone.
 func (w Writer) ReleaseVolume(ctx context.Context, patch *Patch) error {
 	if err := w.patchVolume(ctx, patch); err != nil && !gone(err) {
 		return fmt.Errorf("remove finalizer from persistentvolume: %w", err)
@@ -57,9 +57,9 @@ func (w Writer) ReleaseVolume(ctx context.Context, patch *Patch) error {
 	return nil
 }
 
-// SaveError writes why an operation did not succeed into the VolumeAttachment, for
-// kube-controller-manager (which shows it on the pod) and for people. Errors of
-// CSI calls carry their gRPC code, which the kubelet and the scheduler look at.
+// SaveError writes the cause of a failed operation into the VolumeAttachment, for people and for
+// kube-controller-manager, which shows it on the Pod. Errors of CSI calls carry their gRPC code,
+// which the kubelet and the scheduler read. It returns nil if the object is gone.
 func (w Writer) SaveError(ctx context.Context, va *storagev1.VolumeAttachment, op Operation, cause error) error {
 	value := storagev1.VolumeError{Time: metav1.Now(), Message: Message(cause)}
 	if call := (*CallError)(nil); errors.As(cause, &call) {
@@ -72,14 +72,14 @@ func (w Writer) SaveError(ctx context.Context, va *storagev1.VolumeAttachment, o
 	return ignoreGone(w.writeStatus(ctx, va, path, value))
 }
 
-// ForgetAttachError takes the attachError from a VolumeAttachment that is attached. It
-// returns ErrStale if it has none, or is attached no more.
+// ForgetAttachError removes the attachError from an attached VolumeAttachment. It returns ErrStale
+// if there is no attachError or the VolumeAttachment is no longer attached.
 func (w Writer) ForgetAttachError(ctx context.Context, va *storagev1.VolumeAttachment) error {
 	return ignoreGone(w.patchStatus(ctx, newPatch(va, test("/status/attached", true), remove("/status/attachError"))))
 }
 
-// writeStatus writes one value into the status. A VolumeAttachment that is gone is
-// ErrStale.
+// writeStatus writes one value into the status. It returns ErrStale if the VolumeAttachment is
+// gone.
 func (w Writer) writeStatus(ctx context.Context, va *storagev1.VolumeAttachment, path string, value any) error {
 	return w.patchStatus(ctx, newPatch(va, add(path, value)))
 }
@@ -91,8 +91,8 @@ func (w Writer) patchStatus(ctx context.Context, patch *Patch) error {
 	return nil
 }
 
-// errorCode is a gRPC code as the API server takes it: a driver may answer with a number
-// that none is, and with a negative one the user would see no error at all.
+// errorCode returns a gRPC code in the form that the API server accepts. A driver may answer with
+// any number; the API server rejects a negative one, and the user would see no error at all.
 func errorCode(code codes.Code) *int32 {
 	if code > math.MaxInt32 {
 		code = codes.Unknown
@@ -100,13 +100,11 @@ func errorCode(code codes.Code) *int32 {
 	return new(int32(code))
 }
 
-// Message is the text of an error as it goes into a VolumeAttachment or an Event: plain,
-// valid UTF-8, and not longer than the API server takes.
-func Message(err error) string { return shorten(err.Error()) }
+// Message returns the Text of an error.
+func Message(err error) string { return Text(err.Error()) }
 
-// Text is Message for what is no error.
-func Text(message string) string { return shorten(message) }
-
-func shorten(message string) string {
+// Text returns a message as it goes into a VolumeAttachment or an Event: plain, valid UTF-8,
+// and no longer than the API server accepts.
+func Text(message string) string {
 	return csiclient.Truncate(csiclient.Sanitize(message), maxErrorMessage)
 }

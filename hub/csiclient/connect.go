@@ -28,16 +28,7 @@ func (e *NameError) Error() string {
 	return fmt.Sprintf("the driver behind this endpoint calls itself %q, not %q: correct the name or the endpoint", e.Got, e.Want)
 }
 
-// Connect dials the endpoint of a driver once and verifies the driver behind it. It
-// blocks until the Session is ready, something failed (ErrNotReady, *NameError, what
-// is wrong with dialling or TLS and on which side, or the gRPC status of the call
-// that failed) or ctx ends. The files of the driver's TLS are read anew each time.
-// The caller owns the Session and closes it.
-func Connect(ctx context.Context, d registry.Driver) (*Session, error) {
-	return connector{filePoll: pollFiles}.connect(ctx, d)
-}
-
-// connector is Connect with what tests replace.
+// connector is ConnectCounting with what tests replace.
 type connector struct {
 	filePoll func() (ticks <-chan time.Time, stop func()) // when TLS files are looked at
 	count    CallFunc                                     // of calls; nil for none

@@ -77,6 +77,11 @@ func (d driver) awaitCall(ctx context.Context, t *testing.T, method fakecsi.Meth
 	}
 }
 
+// Connect connects without counting calls.
+func Connect(ctx context.Context, d registry.Driver) (*Session, error) {
+	return ConnectCounting(ctx, d, nil)
+}
+
 func connect(ctx context.Context, t *testing.T, endpoint registry.Endpoint) *Session {
 	t.Helper()
 	s, err := Connect(ctx, at(endpoint))

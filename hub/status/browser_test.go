@@ -2,20 +2,15 @@ package status
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/chromedp"
 )
 
 // browserPatience bounds a test in the browser: a machine may be slow.
@@ -23,47 +18,40 @@ const browserPatience = 2 * time.Minute
 
 // tab is one page in a real browser. What the browser complains about fails the test.
 type tab struct {
+	*chromium
 	ctx context.Context
 	t   *testing.T
 	url string // of the server
 
-	complaints []string // of the browser; to be read when it has ended
-	expected   []string // parts of those that the test is about
+	expected []string // parts of the complaints that the test is about
 }
 
-// openTab starts a headless Chromium with a fresh profile. Where there is none the test
-// is skipped, but in CI, which has to install it.
+// openTab starts a browser. Where there is none the test is skipped, but in CI, which has
+// to install it.
 func openTab(t *testing.T, h *fakeHub) *tab {
 	t.Helper()
-	path := chromium(t)
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.UserDataDir(filepath.Join(t.TempDir(), "profile")),
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true), chromedp.NoFirstRun,
-		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true))
+	path := chromiumPath(t)
 	url := startServer(t, h) // ends after the browser, which keeps connections
 	ctx, cancel := context.WithTimeout(context.Background(), browserPatience)
 	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	b := &tab{ctx: ctx, t: t, url: url}
-	messages := chromedp.Console(ctx)
-	var listening sync.WaitGroup
-	listening.Go(func() { b.listen(messages) })
+	browser, stop := startChromium(ctx, t, path)
+	b := &tab{chromium: browser, ctx: ctx, t: t, url: url}
 	t.Cleanup(func() {
-		cancel()
-		listening.Wait()
-		for _, c := range b.complaints {
+		stop()
+		for _, c := range b.console {
 			if !slices.ContainsFunc(b.expected, func(part string) bool { return strings.Contains(c, part) }) {
 				t.Errorf("the browser complains: %s", c)
 			}
 		}
 	})
+	if err := browser.openTab(ctx); err != nil {
+		t.Fatal(err)
+	}
 	return b
 }
 
-// chromium returns where the browser is.
-func chromium(t *testing.T) string {
+// chromiumPath returns where the browser is.
+func chromiumPath(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome-stable", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -78,31 +66,13 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
-// listen takes in what a developer would see in the browser's console: errors of the
-// script, violations of the page's policy, files that are missing.
-func (b *tab) listen(messages iter.Seq2[chromedp.ConsoleMessage, error]) {
-	for m, err := range messages {
-		if err != nil {
-			return
-		}
-		b.complaints = append(b.complaints, string(m.Type)+" "+m.Text+" "+m.URL)
-	}
-}
-
 // expect lets the browser complain about something.
 func (b *tab) expect(part string) { b.expected = append(b.expected, part) }
 
-func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+// do sends a command of the browser's protocol. result may be nil.
+func (b *tab) do(method string, params map[string]any, result any) {
 	b.t.Helper()
-	if err := chromedp.Do(b.ctx, actions...); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-// call sends a command of the browser's protocol.
-func call[P, R any](b *tab, command cdp.Command[P, R], params P) {
-	b.t.Helper()
-	if _, err := chromedp.Call(b.ctx, command, params); err != nil {
+	if err := b.call(b.ctx, method, params, result); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -110,42 +80,101 @@ func call[P, R any](b *tab, command cdp.Command[P, R], params P) {
 // open goes to a path and waits until it is there.
 func (b *tab) open(path string) {
 	b.t.Helper()
-	b.do(chromedp.Navigate(b.url+path), chromedp.WaitReady("footer"))
+	select {
+	case <-b.loaded: // an earlier page
+	default:
+	}
+	var page struct{ LoaderID, ErrorText string }
+	b.do("Page.navigate", map[string]any{"url": b.url + path}, &page)
+	if page.ErrorText != "" {
+		b.t.Fatalf("open %s: %s", path, page.ErrorText)
+	}
+	if page.LoaderID != "" { // else only the fragment differs
+		select {
+		case <-b.loaded:
+		case <-b.ctx.Done():
+			b.t.Fatalf("%s was not loaded in time", path)
+		}
+	}
+	b.waitFor("footer")
+}
+
+// waitFor waits until the page has an element.
+func (b *tab) waitFor(selector string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf("document.querySelector(%q) !== null", selector))
+}
+
+// click presses and releases the mouse in the middle of an element.
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	b.waitFor(selector)
+	at := ask[[]float64](b, fmt.Sprintf(`(() => { const e = document.querySelector(%q); e.scrollIntoView({block: 'center', behavior: 'instant'});
+		const r = e.getClientRects()[0]; return [r.x + r.width / 2, r.y + r.height / 2]; })()`, selector))
+	for _, kind := range []string{"mousePressed", "mouseReleased"} {
+		b.do("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": at[0], "y": at[1], "button": "left", "clickCount": 1}, nil)
+	}
+}
+
+// typeInto types a text into a field, key after key.
+func (b *tab) typeInto(selector, text string) {
+	b.t.Helper()
+	b.waitFor(selector)
+	ask[any](b, fmt.Sprintf("document.querySelector(%q).focus()", selector))
+	for _, key := range text {
+		b.do("Input.dispatchKeyEvent", map[string]any{"type": "char", "text": string(key)}, nil)
+	}
 }
 
 // size makes the window so wide.
 func (b *tab) size(width, height int64, mobile bool) {
 	b.t.Helper()
-	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: mobile})
+	b.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}, nil)
 }
 
 // look sets light or dark.
 func (b *tab) look(scheme string) {
 	b.t.Helper()
-	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	b.do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
 // ask evaluates an expression in the page.
 func ask[T any](b *tab, expression string) T {
 	b.t.Helper()
-	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
+	value, err := evaluate[T](b, expression)
 	if err != nil {
 		b.t.Fatalf("evaluate %s: %v", expression, err)
 	}
 	return value
 }
 
+func evaluate[T any](b *tab, expression string) (T, error) {
+	var answer struct {
+		Result           struct{ Value T }
+		ExceptionDetails *struct{ Exception struct{ Description string } }
+	}
+	err := b.call(b.ctx, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &answer)
+	if err == nil && answer.ExceptionDetails != nil {
+		err = errors.New(answer.ExceptionDetails.Exception.Description)
+	}
+	return answer.Result.Value, err
+}
+
 // until waits for an expression to be true. It asks from outside: the page's policy
-// forbids to make functions of texts in it.
+// forbids to make functions of texts in it. A page that is being left gives an error.
 func (b *tab) until(expression string) {
 	b.t.Helper()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
-	for !ask[bool](b, expression) {
+	for {
+		holds, err := evaluate[bool](b, expression)
+		if holds {
+			return
+		}
 		select {
 		case <-again.C:
 		case <-b.ctx.Done():
-			b.t.Fatalf("waited for %s in vain", expression)
+			b.t.Fatalf("waited for %s in vain: %v", expression, err)
 		}
 	}
 }
@@ -166,11 +195,9 @@ func (b *tab) picture(name string) {
 	if dir == "" {
 		return
 	}
-	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644)
-	}
-	if err != nil {
+	var screenshot struct{ Data []byte }
+	b.do("Page.captureScreenshot", nil, &screenshot)
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), screenshot.Data, 0o644); err != nil {
 		b.t.Fatal(err)
 	}
 }

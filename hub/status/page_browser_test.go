@@ -5,9 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/chromedp"
 )
 
 func TestPagesFitWideAndNarrowWindows(t *testing.T) {
@@ -83,7 +80,7 @@ func TestAFailureIsShownWithoutALoadOfThePage(t *testing.T) {
 	h := newBusyHub(30, 300)
 	b := openTab(t, h)
 	b.open("/")
-	b.do(chromedp.Evaluate[chromedp.Void]("window.loadedOnce = true"))
+	ask[any](b, "window.loadedOnce = true")
 	name := busyName(17)
 	changed := time.Now()
 	h.setDriver(name, func(d *Driver) { d.State, d.Up, d.Reason, d.Since = "Lost", false, "connection refused", changed })
@@ -119,11 +116,11 @@ func TestARefreshKeepsWhereOneReads(t *testing.T) {
 	b := openTab(t, h)
 	b.size(1440, 600, false)
 	b.open("/")
-	b.do(chromedp.Evaluate[chromedp.Void](`
+	ask[any](b, `
 		document.querySelector('details').open = true;
-		document.querySelector('a[href="/drivers/` + busyName(9) + `"]').focus();
+		document.querySelector('a[href="/drivers/`+busyName(9)+`"]').focus();
 		document.querySelector('input[name=q]').value = 'half typed';
-		window.scrollTo(0, 700)`))
+		window.scrollTo(0, 700)`)
 	before := ask[string](b, "document.getElementById('asof').innerText")
 	b.until(fmt.Sprintf("document.getElementById('asof').innerText !== %q", before))
 	for what, expression := range map[string]string{
@@ -145,7 +142,7 @@ func TestTypingFiltersAndTheFilterStays(t *testing.T) {
 	if got := ask[int](b, rows); got != 40 {
 		t.Fatalf("got %d rows", got)
 	}
-	b.do(chromedp.SendKeys("input[name=q]", "vsphere"))
+	b.typeInto("input[name=q]", "vsphere")
 	b.until(rows + " === 1 && location.search === '?q=vsphere'")
 	before := b.text("#asof")
 	b.until(fmt.Sprintf("document.getElementById('asof').innerText !== %q", before))
@@ -155,8 +152,8 @@ func TestTypingFiltersAndTheFilterStays(t *testing.T) {
 	if got := ask[string](b, "document.activeElement.name"); got != "q" {
 		t.Errorf("the focus is on %q and not where one types", got)
 	}
-	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('input[name=q]').value = ''; document.querySelector('select[name=state]').value = 'problems'`),
-		chromedp.Click("form button"))
+	ask[any](b, `document.querySelector('input[name=q]').value = ''; document.querySelector('select[name=state]').value = 'problems'`)
+	b.click("form button")
 	b.until("location.search === '?state=problems' && " + rows + " > 1 && " + rows + " < 40")
 	if got := ask[string](b, "document.querySelector('table.drivers tbody a').innerText"); got != busyName(1) {
 		t.Errorf("the first one is %s, not the broken one", got)
@@ -165,15 +162,23 @@ func TestTypingFiltersAndTheFilterStays(t *testing.T) {
 
 func TestThePageIsCompleteWithScriptsOff(t *testing.T) {
 	b := openTab(t, newBusyHub(120, 1200))
-	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	b.do("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
 	b.open("/")
-	b.do(chromedp.SendKeys("input[name=q]", "vsphere"), chromedp.Click("form button"), chromedp.WaitReady("tr.row-broken:only-child"))
-	if got, err := chromedp.Run(b.ctx, chromedp.Location()); err != nil || !strings.HasSuffix(got, "/?q=vsphere&state=") {
-		t.Errorf("the form leads to %s, %v", got, err)
+	b.typeInto("input[name=q]", "vsphere")
+	b.click("form button")
+	b.waitFor("tr.row-broken:only-child")
+	if got := ask[string](b, "location.href"); !strings.HasSuffix(got, "/?q=vsphere&state=") {
+		t.Errorf("the form leads to %s", got)
 	}
-	b.do(chromedp.Click("table.drivers th a"), chromedp.WaitReady("#work"), chromedp.Click("#open h2 a"), chromedp.WaitReady("form select[name=driver]"))
+	b.click("table.drivers th a")
+	b.waitFor("#work")
+	b.click("#open h2 a")
+	b.waitFor("form select[name=driver]")
 	b.open("/attachments")
-	b.do(chromedp.Click("a[rel=next]"), chromedp.WaitReady("a[rel=prev]"), chromedp.Click("table.attachments th a"), chromedp.WaitReady("#timeline"))
+	b.click("a[rel=next]")
+	b.waitFor("a[rel=prev]")
+	b.click("table.attachments th a")
+	b.waitFor("#timeline")
 }
 
 func TestHostileTextsStayTexts(t *testing.T) {

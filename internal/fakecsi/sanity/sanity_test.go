@@ -1,8 +1,9 @@
-package fakecsi
+package sanity_test
 
 import (
 	"context"
 	"flag"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
 	"google.golang.org/grpc"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 )
 
 // sanityNode is the node that the suite's controller tests publish to: they ask
@@ -41,10 +44,20 @@ func TestSanitySuitePasses(t *testing.T) {
 		t.Skip("ginkgo, which the suite is written in, refuses to run with -count")
 	}
 	const limit = 3
-	b := newBackend(t, Options{Capabilities: capabilities, StrictVolumes: true, Nodes: []string{"n1"}})
-	turn(t, b, Knobs{MaxVolumesPerNode: new(limit)})
-	dir := shortDir(t)
-	s, err := NewServer(ServerOptions{
+	all := append(fakecsi.DefaultCapabilities(), fakecsi.CreateDeleteVolume)
+	b, err := fakecsi.New(fakecsi.Options{Name: "fake.csi.example.com", Capabilities: all, StrictVolumes: true, Nodes: []string{"n1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Set(fakecsi.Knobs{MaxVolumesPerNode: new(limit)}); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "fc") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s, err := fakecsi.NewServer(fakecsi.ServerOptions{
 		Backend:  b,
 		Endpoint: "unix://" + filepath.Join(dir, "csi.sock"),
 		Register: func(r grpc.ServiceRegistrar) {
@@ -76,7 +89,7 @@ func TestSanitySuitePasses(t *testing.T) {
 	if len(books.Attached) != 0 || books.Volumes != 0 {
 		t.Errorf("the suite left %d volumes, attached %v", books.Volumes, books.Attached)
 	}
-	if books.Methods[ControllerPublishVolume].Changed == 0 {
+	if books.Methods[fakecsi.ControllerPublishVolume].Changed == 0 {
 		t.Error("the suite published nothing")
 	}
 }
