@@ -96,7 +96,7 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 	if s.leader != nil {
 		s.leader.describe(&a, va, now)
 	} else {
-		describeObject(&a, attach.Driver{Name: va.Spec.Attacher, NoAttach: !h.cluster.AttachRequired(va.Spec.Attacher)}.Wanted(va), va)
+		describeObject(&a, attach.Driver{Name: va.Spec.Attacher, NoAttach: !h.cluster.AttachRequired(va.Spec.Attacher)}.RequiredOperation(va), va)
 	}
 	if a.State == status.Waiting && a.Waiting == (status.Wait{}) {
 		a.SetWaiting(s.wait())

@@ -84,15 +84,15 @@ func (w *driftWatch) check(ctx context.Context) {
 		if was := before[name]; was == nil || was.ResourceVersion != va.ResourceVersion {
 			continue
 		}
-		facts := l.cachedFacts(va)
-		kind, err := l.decider().Drift(facts, published)
+		inputs := l.cachedInputs(va)
+		kind, err := l.decider().Drift(inputs, published)
 		if err != nil {
 			logger.V(4).Info("Cannot compare a VolumeAttachment with the driver's list", "volumeAttachment", name, "err", err)
 		}
 		if kind != attach.DriftNone {
 			found[va.UID], drifted[va.UID] = kind, va
 		}
-		if l.decider().Healed(facts, published) {
+		if l.decider().Healed(inputs, published) {
 			if err := l.writer().ForgetAttachError(ctx, va); err != nil {
 				logger.V(2).Info("Cannot take away the error of a volume that is listed as attached", "volumeAttachment", name, "err", err)
 			}
@@ -117,7 +117,7 @@ func (w *driftWatch) check(ctx context.Context) {
 func (l *leader) forgetFound(logger klog.Logger, published csiclient.Published) {
 	for _, name := range l.table.LostNames() {
 		va := l.overlay.Attachment(name)
-		if va == nil || !l.decider().Listed(l.cachedFacts(va), published) {
+		if va == nil || !l.decider().Listed(l.cachedInputs(va), published) {
 			continue
 		}
 		logger.Info("The driver lists a volume again that was lost, and it is not attached once more", "volumeAttachment", name, "node", va.Spec.NodeName)
@@ -149,7 +149,7 @@ func (l *leader) settled() map[string]*storagev1.VolumeAttachment {
 	settled := map[string]*storagev1.VolumeAttachment{}
 	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
 		va = l.overlay.Newest(va)
-		if va.Status.Attached && decider.Wanted(va) == attach.Idle && va.DeletionTimestamp == nil && !l.table.Has(volume.ClaimKey(va.Name)) {
+		if va.Status.Attached && decider.RequiredOperation(va) == attach.Idle && va.DeletionTimestamp == nil && !l.table.Has(volume.ClaimKey(va.Name)) {
 			settled[va.Name] = va
 		}
 	}

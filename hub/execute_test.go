@@ -190,7 +190,7 @@ func TestNothingIsDoneAfterAnError(t *testing.T) {
 				va := x.overlay.Attachment("va")
 				x.table.Add(volume.ClaimKey("va"), volume.AttachLane, volume.Place{})
 				e, claim := x.start(x.t), x.table.Open(va)
-				plan, err := x.plan(x.t.Context(), x.decider(), x.decider().Wanted(va), va, claim)
+				plan, err := x.plan(x.t.Context(), x.decider(), x.decider().RequiredOperation(va), va, claim)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -118,7 +118,7 @@ func (b *bench) plan(va testbed.VolumeAttachment) attach.Plan {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	plan, err := b.decider.Decide(attach.Facts{VolumeAttachment: b.get(va.Name), PersistentVolume: b.getVolume(va.PersistentVolume), CSINode: node})
+	plan, err := b.decider.Decide(attach.Inputs{VolumeAttachment: b.get(va.Name), PersistentVolume: b.getVolume(va.PersistentVolume), CSINode: node})
 	if err != nil {
 		b.t.Fatal(err)
 	}

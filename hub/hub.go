@@ -43,7 +43,7 @@ type Options struct {
 	Metrics *status.Metrics
 	// Health gets the checks of readiness and liveness; may be nil.
 	Health *status.Health
-	// Connect connects to a driver; nil means csiclient.ConnectCounting.
+	// Connect connects to a driver; nil means csiclient.Connect.
 	Connect ConnectFunc
 }
 
@@ -75,7 +75,7 @@ func New(o Options) (*Hub, error) {
 	}
 	if o.Connect == nil {
 		o.Connect = func(ctx context.Context, d registry.Driver) (Session, error) {
-			return csiclient.ConnectCounting(ctx, d, o.Metrics.Driver(d.Name).Call)
+			return csiclient.Connect(ctx, d, o.Metrics.Driver(d.Name).Call)
 		}
 	}
 	cluster, err := cache.New(o.Kube)
@@ -100,7 +100,7 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	if m != nil {
 		decider.Capabilities = m.get().capabilities()
 	}
-	last, ok := decider.LastRecorded(attach.Facts{
+	last, ok := decider.LastRecorded(attach.Inputs{
 		VolumeAttachment: va,
 		PersistentVolume: h.cluster.CachedOrDeleted(va),
 		CSINode:          h.cluster.CSINode(va.Spec.NodeName),

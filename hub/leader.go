@@ -230,7 +230,7 @@ func (l *leader) wanted(name string) (attach.Operation, volume.Lane) {
 
 // wantedOf is wanted for one state of a VolumeAttachment.
 func (l *leader) wantedOf(decider attach.Driver, va *storagev1.VolumeAttachment) (attach.Operation, volume.Lane) {
-	op := decider.Wanted(va)
+	op := decider.RequiredOperation(va)
 	if op == attach.Idle && va.DeletionTimestamp == nil && l.table.IsLost(va) {
 		return attach.Attaching, volume.DriftLane
 	}

@@ -64,7 +64,7 @@ func (l *leader) readOwners(ctx context.Context, left volume.Identity, target at
 
 // ownership returns whether one VolumeAttachment owns the volume at a target.
 func (l *leader) ownership(va *storagev1.VolumeAttachment, target attach.Target) volume.Ownership {
-	may, surely := l.decider().Wants(l.factsOf(va), target)
+	may, surely := l.decider().ClaimsTarget(l.inputsOf(va), target)
 	guarded := attach.HasFinalizer(va.Finalizers, l.finalizer)
 	switch {
 	case !may || va.DeletionTimestamp != nil:
@@ -104,11 +104,11 @@ func (l *leader) candidates(left volume.Identity, target attach.Target, some []*
 			continue
 		}
 		va = l.overlay.Newest(va)
-		facts := l.factsOf(va)
-		if facts.PersistentVolume == nil && !l.isTouched(va) && attach.VolumeName(va) != left.PersistentVolume {
+		inputs := l.inputsOf(va)
+		if inputs.PersistentVolume == nil && !l.isTouched(va) && attach.VolumeName(va) != left.PersistentVolume {
 			continue // it waits for another PersistentVolume, and has nothing attached yet
 		}
-		if may, _ := decider.Wants(facts, target); may && va.DeletionTimestamp == nil {
+		if may, _ := decider.ClaimsTarget(inputs, target); may && va.DeletionTimestamp == nil {
 			names = append(names, va.Name)
 		}
 	}
@@ -120,7 +120,7 @@ func (l *leader) candidates(left volume.Identity, target attach.Target, some []*
 func (l *leader) surelyOf(target attach.Target, names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		va := l.overlay.Attachment(name)
-		return va == nil || attach.HandleOf(l.factsOf(va)) != target.VolumeHandle
+		return va == nil || attach.HandleOf(l.inputsOf(va)) != target.VolumeHandle
 	})
 }
 

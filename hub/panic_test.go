@@ -33,7 +33,7 @@ func TestPanicInOneDriverRestartsThatDriverAndNoOther(t *testing.T) {
 	steady, steadyBackend := w.driver("steady", fakecsi.Options{})
 	var panics atomic.Int32
 	w.options.Connect = func(ctx context.Context, d registry.Driver) (hub.Session, error) {
-		s, err := csiclient.ConnectCounting(ctx, d, nil)
+		s, err := csiclient.Connect(ctx, d, nil)
 		if err != nil || d.Name != fragile {
 			return s, err
 		}

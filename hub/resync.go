@@ -38,7 +38,7 @@ func (l *leader) resync(logger klog.Logger) {
 		}
 	}
 	for _, pv := range l.cluster.ReleasableVolumes(l.finalizer) {
-		if attach.Leaving(pv, l.name) && !l.cluster.VolumeInUse(pv.Name) {
+		if attach.Releasable(pv, l.name) && !l.cluster.VolumeInUse(pv.Name) {
 			add(volume.FinalizerKey(pv.Name), volume.FinalizerLane, func() volume.Place { return volume.Place{} })
 		}
 	}

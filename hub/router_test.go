@@ -75,7 +75,7 @@ func guardedVolume(edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVo
 
 // restore has a claim know what its object records.
 func (d *leader) restore(c *volume.Claim, va *storagev1.VolumeAttachment) {
-	if record, ok := d.decider().Recorded(attach.Facts{VolumeAttachment: va}); ok {
+	if record, ok := d.decider().Recorded(attach.Inputs{VolumeAttachment: va}); ok {
 		d.table.Restore(c, record)
 	}
 }

@@ -22,7 +22,7 @@ type Session interface {
 	Close()
 }
 
-// ConnectFunc connects to a driver once, as csiclient.ConnectCounting does.
+// ConnectFunc connects to a driver once, as csiclient.Connect does.
 type ConnectFunc func(ctx context.Context, d registry.Driver) (Session, error)
 
 // errAway says that a call was not made, or was cut off, because the driver is not

@@ -18,13 +18,13 @@ func (l *leader) backfill() {
 	l.findMissing()
 	l.confirm()
 	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
-		if va = l.overlay.Newest(va); decider.Wanted(va) != attach.Idle {
-			op := decider.Wanted(va)
+		if va = l.overlay.Newest(va); decider.RequiredOperation(va) != attach.Idle {
+			op := decider.RequiredOperation(va)
 			l.table.Renew(volume.ClaimKey(va.Name), volume.LaneOf(op), l.placeOf(va, op))
 		}
 	}
 	for _, pv := range l.cluster.ReleasableVolumes(l.finalizer) {
-		if attach.Leaving(pv, l.name) {
+		if attach.Releasable(pv, l.name) {
 			l.table.Add(volume.FinalizerKey(pv.Name), volume.FinalizerLane, volume.Place{})
 		}
 	}
@@ -67,7 +67,7 @@ func (l *leader) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) vo
 	p := volume.Place{Node: va.Spec.NodeName}
 	p.Target.VolumeHandle = noted.VolumeHandle
 	if name := attach.VolumeName(va); name == "" {
-		if handle := attach.HandleOf(attach.Facts{VolumeAttachment: va}); handle != "" {
+		if handle := attach.HandleOf(attach.Inputs{VolumeAttachment: va}); handle != "" {
 			p.Target.VolumeHandle = handle
 		}
 	} else if v := l.cluster.StoredOrDeleted(name); v != nil {
@@ -97,7 +97,7 @@ func (l *leader) onAttachment(before, va *storagev1.VolumeAttachment) {
 		return // it is gone by now, and the event of its deletion follows
 	}
 	known, unchanged := l.table.Known(va)
-	op := l.decider().Wanted(va)
+	op := l.decider().RequiredOperation(va)
 	if unchanged || !known && op == attach.Idle {
 		return
 	}
@@ -109,7 +109,7 @@ func (l *leader) onAttachmentGone(va *storagev1.VolumeAttachment) {
 	l.overlay.VolumeAttachmentDeleted(va)
 	var last *attach.Record
 	if (!l.isFromBeforeTerm(va) || cutShort(va, l.finalizer)) && !l.table.WasReleased(va.UID) {
-		if r, ok := l.decider().LastRecorded(l.factsOf(va)); ok {
+		if r, ok := l.decider().LastRecorded(l.inputsOf(va)); ok {
 			last = &r
 		}
 	}
@@ -127,7 +127,7 @@ func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
 // changed, or when a VolumeAttachment that named it is gone.
 func (l *leader) onVolume(pv *corev1.PersistentVolume) {
 	l.overlay.PersistentVolumeChanged(pv)
-	if attach.HasFinalizer(pv.Finalizers, l.finalizer) && attach.Leaving(pv, l.name) {
+	if attach.HasFinalizer(pv.Finalizers, l.finalizer) && attach.Releasable(pv, l.name) {
 		l.table.Add(volume.FinalizerKey(pv.Name), volume.FinalizerLane, volume.Place{})
 	}
 }

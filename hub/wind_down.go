@@ -64,7 +64,7 @@ func (h *Hub) isLeft(name string) bool {
 		return true
 	}
 	for _, pv := range h.cluster.ReleasableVolumes(attach.Finalizer(name)) {
-		if attach.Leaving(pv, name) {
+		if attach.Releasable(pv, name) {
 			return true
 		}
 	}

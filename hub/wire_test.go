@@ -43,7 +43,7 @@ func (w *world) tap() *wire {
 	}
 	w.options.Kube = client
 	w.options.Connect = func(ctx context.Context, d registry.Driver) (hub.Session, error) {
-		s, err := csiclient.ConnectCounting(ctx, d, nil)
+		s, err := csiclient.Connect(ctx, d, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -121,18 +121,18 @@ func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.Vo
 
 // plan reads the objects and decides what a VolumeAttachment needs.
 func (l *leader) plan(ctx context.Context, decider attach.Driver, op attach.Operation, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Plan, error) {
-	facts, err := l.overlay.ReadFacts(ctx, va)
+	inputs, err := l.overlay.ReadInputs(ctx, va)
 	if err != nil {
 		return attach.Plan{}, err
 	}
-	if facts.PersistentVolume == nil && op == attach.Detaching {
-		facts.PersistentVolume = l.cluster.DeletedVolume(attach.VolumeName(va))
+	if inputs.PersistentVolume == nil && op == attach.Detaching {
+		inputs.PersistentVolume = l.cluster.DeletedVolume(attach.VolumeName(va))
 	}
-	facts.Lost = l.table.IsLost(va)
-	if record, ok := decider.Recorded(facts); ok {
+	inputs.Lost = l.table.IsLost(va)
+	if record, ok := decider.Recorded(inputs); ok {
 		l.table.Restore(c, record)
 	}
-	plan, err := decider.Decide(facts)
+	plan, err := decider.Decide(inputs)
 	if err == nil && op == attach.Detaching && va.DeletionTimestamp == nil {
 		err = l.checkUnused(ctx, va, plan)
 	}

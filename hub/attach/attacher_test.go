@@ -112,8 +112,8 @@ func (s *scene) heard() []string {
 	return said
 }
 
-func (s *scene) facts() Facts {
-	return Facts{VolumeAttachment: s.attachment(), PersistentVolume: s.volume(), CSINode: csiNode("id-1")}
+func (s *scene) inputs() Inputs {
+	return Inputs{VolumeAttachment: s.attachment(), PersistentVolume: s.volume(), CSINode: csiNode("id-1")}
 }
 
 func (s *scene) attachment() *storagev1.VolumeAttachment {
@@ -136,7 +136,7 @@ func (s *scene) volume() *corev1.PersistentVolume {
 
 func (s *scene) plan(d Driver) Plan {
 	s.t.Helper()
-	plan, err := d.Decide(s.facts())
+	plan, err := d.Decide(s.inputs())
 	if err != nil {
 		s.t.Fatal(err)
 	}

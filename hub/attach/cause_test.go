@@ -19,7 +19,7 @@ import (
 // The text of an error is all that a restarted hub and explain have: it is written into the
 // VolumeAttachment.
 func TestCauseOfAnErrorIsThatOfItsText(t *testing.T) {
-	decide := func(f Facts) error {
+	decide := func(f Inputs) error {
 		_, err := attaching.Decide(f)
 		return err
 	}
@@ -30,15 +30,15 @@ func TestCauseOfAnErrorIsThatOfItsText(t *testing.T) {
 		err  error
 		want diagnosis.Cause
 	}{
-		"no PersistentVolume": {decide(Facts{VolumeAttachment: attachment(), CSINode: csiNode("id")}), diagnosis.Cause{Verdict: diagnosis.VolumeMissing}},
-		"PersistentVolume being deleted": {decide(Facts{VolumeAttachment: attachment(), CSINode: csiNode("id"),
+		"no PersistentVolume": {decide(Inputs{VolumeAttachment: attachment(), CSINode: csiNode("id")}), diagnosis.Cause{Verdict: diagnosis.VolumeMissing}},
+		"PersistentVolume being deleted": {decide(Inputs{VolumeAttachment: attachment(), CSINode: csiNode("id"),
 			PersistentVolume: volume(func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = ptr(metav1.Now()) })}), diagnosis.Cause{Verdict: diagnosis.VolumeBeingDeleted}},
-		"not a CSI volume": {decide(Facts{VolumeAttachment: attachment(), CSINode: csiNode("id"),
+		"not a CSI volume": {decide(Inputs{VolumeAttachment: attachment(), CSINode: csiNode("id"),
 			PersistentVolume: volume(func(pv *corev1.PersistentVolume) { pv.Spec.CSI = nil })}), diagnosis.Cause{Verdict: diagnosis.VolumeNotCSI}},
-		"no CSINode": {decide(Facts{VolumeAttachment: attachment(), PersistentVolume: volume()}), diagnosis.Cause{Verdict: diagnosis.NodeWithoutCSI}},
-		"driver not on the node": {decide(Facts{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: &storagev1.CSINode{}}),
+		"no CSINode": {decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: volume()}), diagnosis.Cause{Verdict: diagnosis.NodeWithoutCSI}},
+		"driver not on the node": {decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: &storagev1.CSINode{}}),
 			diagnosis.Cause{Verdict: diagnosis.NodeWithoutDriver}},
-		"PersistentVolume recreated": {decide(Facts{VolumeAttachment: recreated, CSINode: csiNode("id"),
+		"PersistentVolume recreated": {decide(Inputs{VolumeAttachment: recreated, CSINode: csiNode("id"),
 			PersistentVolume: volume(func(pv *corev1.PersistentVolume) { pv.CreationTimestamp = metav1.NewTime(time.Unix(2, 0)) })}),
 			diagnosis.Cause{Verdict: diagnosis.VolumeRecreated}},
 		"secret not found":     {&secretError{"ns/s", apierrors.NewNotFound(secrets, "s")}, diagnosis.Cause{Verdict: diagnosis.SecretMissing}},

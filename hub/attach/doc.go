@@ -1,6 +1,6 @@
 // Package attach decides and carries out what one VolumeAttachment or one PersistentVolume needs.
 //
-// The flow: Facts, which are read from caches, go into Decide, a pure function, which returns a
+// The flow: Inputs, which are read from caches, go into Decide, a pure function, which returns a
 // Plan: nothing, attach, detach, or only a write. An Attacher carries out the steps of a Plan:
 // finalizers, the CSI call, the status. Each step is one method, which remembers nothing.
 //

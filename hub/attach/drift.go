@@ -24,9 +24,9 @@ const (
 // Drift compares a VolumeAttachment with a listing of the driver's volumes. There is a difference
 // only for a volume that is attached and must stay so, and only while its node exists: a volume
 // is never forced onto a node that is gone (kubernetes-csi/external-attacher issue 215). The
-// caller makes sure that the facts have not changed and no call was in flight since the listing
+// caller makes sure that the inputs have not changed and no call was in flight since the listing
 // began. The error says why they cannot be compared; the kind is DriftNone then.
-func (d Driver) Drift(f Facts, p csiclient.Published) (DriftKind, error) {
+func (d Driver) Drift(f Inputs, p csiclient.Published) (DriftKind, error) {
 	if !d.canDrift(f.VolumeAttachment) {
 		return DriftNone, nil
 	}
@@ -58,13 +58,13 @@ func (d Driver) Drift(f Facts, p csiclient.Published) (DriftKind, error) {
 
 // Healed reports whether attachError predates a successful re-attach: a listing has the volume at
 // its noted target, and the process that attached it again ended before it removed the error.
-func (d Driver) Healed(f Facts, p csiclient.Published) bool {
+func (d Driver) Healed(f Inputs, p csiclient.Published) bool {
 	return f.VolumeAttachment.Status.AttachError != nil && d.Listed(f, p)
 }
 
 // Listed reports whether a listing has the volume of an attached VolumeAttachment at its noted
 // target.
-func (d Driver) Listed(f Facts, p csiclient.Published) bool {
+func (d Driver) Listed(f Inputs, p csiclient.Published) bool {
 	va := f.VolumeAttachment
 	noted := NotedTarget(va)
 	if !d.canDrift(va) || noted.NodeID == "" || noted.VolumeHandle == "" {
@@ -85,7 +85,7 @@ func (d Driver) canDrift(va *storagev1.VolumeAttachment) bool {
 // listedHandle returns the handle by which the driver lists a volume. The handle of an in-tree
 // volume can be incomplete: that of a GCE PD lacks the project, which the node ID has. Inline
 // volumes are translated only for drivers to which in-tree volumes are migrated.
-func (d Driver) listedHandle(f Facts, handle, nodeID string) (string, error) {
+func (d Driver) listedHandle(f Inputs, handle, nodeID string) (string, error) {
 	pv := f.PersistentVolume
 	translated := f.VolumeAttachment.Spec.Source.InlineVolumeSpec != nil || pv != nil && migratable(pv)
 	if !translated || !translator.IsMigratedCSIDriverByName(d.Name) {

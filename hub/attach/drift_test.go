@@ -34,7 +34,7 @@ func TestDriftIsAnAttachedVolumeThatIsNotWhereItsStatusSays(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			va := attachment(attached, guarded, annotated(AnnotationNodeID, "id-1"))
-			got, err := listing.Drift(Facts{VolumeAttachment: va, PersistentVolume: volume(), CSINode: csiNode("id-1")}, tc.p)
+			got, err := listing.Drift(Inputs{VolumeAttachment: va, PersistentVolume: volume(), CSINode: csiNode("id-1")}, tc.p)
 			if err != nil || got != tc.want {
 				t.Errorf("got %q, %v, want %q", got, err, tc.want)
 			}
@@ -64,7 +64,7 @@ func TestOnlyWhatIsToStayAttachedCanDrift(t *testing.T) {
 		{"driver that needs no attachments any more", without(func(d *Driver) { d.NoAttach = true }), attachment(attached, guarded), DriftNone},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := tc.driver.Drift(Facts{VolumeAttachment: tc.va, PersistentVolume: volume(), CSINode: csiNode("id-1")},
+			got, err := tc.driver.Drift(Inputs{VolumeAttachment: tc.va, PersistentVolume: volume(), CSINode: csiNode("id-1")},
 				csiclient.Published{"vol-1": on()})
 			if err != nil || got != tc.want {
 				t.Errorf("got %q, %v, want %q", got, err, tc.want)
@@ -91,7 +91,7 @@ func TestNothingDriftsOnANodeThatIsGone(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			va := attachment(attached, guarded, annotated(AnnotationNodeID, "old"))
-			got, err := listing.Drift(Facts{VolumeAttachment: va, PersistentVolume: volume(), CSINode: tc.node}, tc.p)
+			got, err := listing.Drift(Inputs{VolumeAttachment: va, PersistentVolume: volume(), CSINode: tc.node}, tc.p)
 			if err != nil || got != tc.want {
 				t.Errorf("got %q, %v, want %q", got, err, tc.want)
 			}
@@ -100,7 +100,7 @@ func TestNothingDriftsOnANodeThatIsGone(t *testing.T) {
 }
 
 func TestDriftOfAVolumeThatIsGoneCannotBeTold(t *testing.T) {
-	got, err := listing.Drift(Facts{VolumeAttachment: attachment(attached, guarded), CSINode: csiNode("id-1")}, csiclient.Published{})
+	got, err := listing.Drift(Inputs{VolumeAttachment: attachment(attached, guarded), CSINode: csiNode("id-1")}, csiclient.Published{})
 	if got != DriftNone || err == nil || !strings.Contains(err.Error(), `persistentvolume "pv-1" not found`) {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -156,7 +156,7 @@ func TestDriftOfATranslatedVolumeIsToldByItsFullHandle(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			d := listing
 			d.Name = gcePD
-			got, err := d.Drift(Facts{VolumeAttachment: tc.va, PersistentVolume: tc.pv, CSINode: gceNodeWith(gceNode)},
+			got, err := d.Drift(Inputs{VolumeAttachment: tc.va, PersistentVolume: tc.pv, CSINode: gceNodeWith(gceNode)},
 				csiclient.Published{tc.listed: on(gceNode)})
 			if err != nil || got != tc.want {
 				t.Errorf("got %q, %v, want %q", got, err, tc.want)
@@ -173,7 +173,7 @@ func TestHandleOfACSIVolumeIsNeverRepaired(t *testing.T) {
 	})
 	d := listing
 	d.Name = gcePD
-	got, err := d.Drift(Facts{VolumeAttachment: attachment(attached, guarded), PersistentVolume: pv, CSINode: gceNodeWith(gceNode)},
+	got, err := d.Drift(Inputs{VolumeAttachment: attachment(attached, guarded), PersistentVolume: pv, CSINode: gceNodeWith(gceNode)},
 		csiclient.Published{handle: on(gceNode)})
 	if err != nil || got != DriftNone {
 		t.Errorf("got %q, %v", got, err)
@@ -183,9 +183,9 @@ func TestHandleOfACSIVolumeIsNeverRepaired(t *testing.T) {
 // Its handle is what the driver lists, and nothing has to be repaired. Such a volume was never attached again.
 func TestInlineVolumeOfADriverThatNothingIsTranslatedToDrifts(t *testing.T) {
 	spec := volume().Spec
-	facts := Facts{VolumeAttachment: attachment(attached, guarded, inline(&spec)), CSINode: csiNode("id-1")}
+	inputs := Inputs{VolumeAttachment: attachment(attached, guarded, inline(&spec)), CSINode: csiNode("id-1")}
 	for node, want := range map[string]DriftKind{"id-1": DriftNone, "id-2": DriftMissing} {
-		if got, err := listing.Drift(facts, csiclient.Published{"vol-1": on(node)}); err != nil || got != want {
+		if got, err := listing.Drift(inputs, csiclient.Published{"vol-1": on(node)}); err != nil || got != want {
 			t.Errorf("published on %s: got %q, %v, want %q", node, got, err, want)
 		}
 	}
@@ -210,7 +210,7 @@ func TestHandleThatCannotBeRepairedIsNoDrift(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			d := listing
 			d.Name = tc.driver
-			got, err := d.Drift(Facts{VolumeAttachment: tc.va, CSINode: tc.node}, csiclient.Published{})
+			got, err := d.Drift(Inputs{VolumeAttachment: tc.va, CSINode: tc.node}, csiclient.Published{})
 			if got != DriftNone || err == nil || !strings.Contains(err.Error(), "repair volume handle") {
 				t.Errorf("got %q, %v", got, err)
 			}

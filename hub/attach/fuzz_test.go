@@ -200,7 +200,7 @@ func FuzzDecide(f *testing.F) {
 		if !isNode {
 			node = nil
 		}
-		checkDecisions(t, Facts{VolumeAttachment: va, PersistentVolume: pv, CSINode: node}, flags)
+		checkDecisions(t, Inputs{VolumeAttachment: va, PersistentVolume: pv, CSINode: node}, flags)
 	})
 }
 
@@ -224,44 +224,44 @@ func FuzzDecideOnAnything(f *testing.F) {
 				*fields = *metav1.NewFieldsV1(`{"f:status":{"f:attached":{}},"f:metadata":{"f:finalizers":{"v:\"` + words[c.Intn(len(words))] + `\"":{}}}}`)
 			},
 		)
-		facts := Facts{VolumeAttachment: &storagev1.VolumeAttachment{}}
-		fill.Fill(facts.VolumeAttachment)
-		fill.Fill(&facts.PersistentVolume)
-		fill.Fill(&facts.CSINode)
-		if !unlike(facts.VolumeAttachment.Finalizers) {
-			checkDecisions(t, facts, flags)
+		inputs := Inputs{VolumeAttachment: &storagev1.VolumeAttachment{}}
+		fill.Fill(inputs.VolumeAttachment)
+		fill.Fill(&inputs.PersistentVolume)
+		fill.Fill(&inputs.CSINode)
+		if !unlike(inputs.VolumeAttachment.Finalizers) {
+			checkDecisions(t, inputs, flags)
 		}
 	})
 }
 
-// checkDecisions checks what must hold of all that is decided by the facts. The flags are
+// checkDecisions checks what must hold of all that is decided from the Inputs. The flags are
 // what else there is to know.
-func checkDecisions(t *testing.T, facts Facts, flags byte) {
+func checkDecisions(t *testing.T, inputs Inputs, flags byte) {
 	t.Helper()
-	va, pv := facts.VolumeAttachment, facts.PersistentVolume
+	va, pv := inputs.VolumeAttachment, inputs.PersistentVolume
 	bit := func(n int) bool { return flags>>n&1 == 1 }
-	facts.Lost = bit(0)
-	before := Facts{VolumeAttachment: va.DeepCopy(), PersistentVolume: pv.DeepCopy(), CSINode: facts.CSINode.DeepCopy(), Lost: bit(0)}
+	inputs.Lost = bit(0)
+	before := Inputs{VolumeAttachment: va.DeepCopy(), PersistentVolume: pv.DeepCopy(), CSINode: inputs.CSINode.DeepCopy(), Lost: bit(0)}
 	for _, name := range []string{driverName, "pd.csi.storage.gke.io", va.Spec.Attacher} {
 		d := Driver{Name: name, NoAttach: bit(1), Capabilities: csiclient.Capabilities{
 			PublishUnpublish: bit(2), PublishReadonly: bit(3), SingleNodeMultiWriter: bit(4), ListPublishedNodes: bit(5)}}
-		plan, err := d.Decide(facts)
+		plan, err := d.Decide(inputs)
 		if err == nil {
-			checkPlan(t, d, facts, plan)
+			checkPlan(t, d, inputs, plan)
 		} else if err.Error() == "" || !equality.Semantic.DeepEqual(plan, Plan{}) {
 			t.Errorf("error %q and a plan %+v", err, plan)
 		}
-		_, _ = d.Drift(facts, csiclient.Published{"h": {IDs: []string{"id"}}, "v": {Unknown: true}})
-		for _, o := range []Observation{d.Observe(facts), d.ObserveDetach(facts)} {
+		_, _ = d.Drift(inputs, csiclient.Published{"h": {IDs: []string{"id"}}, "v": {Unknown: true}})
+		for _, o := range []Observation{d.Observe(inputs), d.ObserveDetach(inputs)} {
 			if len(o.Reason) > maxErrorMessage || o.WouldFail && o.Reason == "" {
 				t.Errorf("observation %+v", o)
 			}
 		}
-		if may, sure := d.Wants(facts, plan.Target); sure && !may {
+		if may, sure := d.ClaimsTarget(inputs, plan.Target); sure && !may {
 			t.Error("surely wants what it may not want")
 		}
-		recorded, ok := d.Recorded(facts)
-		last, lastOK := d.LastRecorded(facts)
+		recorded, ok := d.Recorded(inputs)
+		last, lastOK := d.LastRecorded(inputs)
 		if ok && !(lastOK && equality.Semantic.DeepEqual(recorded, last)) {
 			t.Errorf("recorded %+v, and at last %+v, %t", recorded, last, lastOK)
 		}
@@ -274,13 +274,13 @@ func checkDecisions(t *testing.T, facts Facts, flags byte) {
 		}
 		checkWrites(t, va, Finalizer(name))
 	}
-	if !equality.Semantic.DeepEqual(facts, before) {
-		t.Errorf("objects of the cache were changed:\n%+v\nwere\n%+v", facts, before)
+	if !equality.Semantic.DeepEqual(inputs, before) {
+		t.Errorf("objects of the cache were changed:\n%+v\nwere\n%+v", inputs, before)
 	}
 }
 
 // checkPlan checks what must hold of every plan.
-func checkPlan(t *testing.T, d Driver, f Facts, p Plan) {
+func checkPlan(t *testing.T, d Driver, f Inputs, p Plan) {
 	t.Helper()
 	va := f.VolumeAttachment
 	if r := p.Publish; r != nil && (r.VolumeId != p.Target.VolumeHandle || r.NodeId != p.Target.NodeID || r.VolumeCapability.GetAccessMode() == nil) {

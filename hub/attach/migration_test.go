@@ -56,18 +56,18 @@ func TestMigratedVolumeIsCalledAsItsDriverCallsIt(t *testing.T) {
 			d := Driver{Name: tc.driver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
 			node := &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: tc.driver, NodeID: "id-1"}}}}
 			before := tc.pv.DeepCopy()
-			plan, err := d.Decide(Facts{VolumeAttachment: attachment(), PersistentVolume: tc.pv, CSINode: node})
+			plan, err := d.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: tc.pv, CSINode: node})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if plan.Publish.VolumeId != tc.handle || !cmp.Equal(plan.Publish.VolumeContext, tc.attributes) || plan.GuardVolume == nil {
 				t.Errorf("publish of %q with %v, guarded %v; want %q with %v, guarded", plan.Publish.VolumeId, plan.Publish.VolumeContext, plan.GuardVolume != nil, tc.handle, tc.attributes)
 			}
-			if _, sure := d.Wants(Facts{VolumeAttachment: attachment(), PersistentVolume: tc.pv, CSINode: node}, plan.Target); !sure {
+			if _, sure := d.ClaimsTarget(Inputs{VolumeAttachment: attachment(), PersistentVolume: tc.pv, CSINode: node}, plan.Target); !sure {
 				t.Errorf("the volume is not wanted at %v, where the plan attaches it", plan.Target)
 			}
 			gone := attachment(attached, deleted, finalizers(Finalizer(tc.driver)))
-			if plan, err = d.Decide(Facts{VolumeAttachment: gone, PersistentVolume: tc.pv, CSINode: node}); err != nil || plan.Unpublish.GetVolumeId() != tc.handle {
+			if plan, err = d.Decide(Inputs{VolumeAttachment: gone, PersistentVolume: tc.pv, CSINode: node}); err != nil || plan.Unpublish.GetVolumeId() != tc.handle {
 				t.Errorf("unpublish of %q, %v, want %q", plan.Unpublish.GetVolumeId(), err, tc.handle)
 			}
 			if diff := cmp.Diff(before, tc.pv); diff != "" {
@@ -81,7 +81,7 @@ func TestMigratedVolumeIsAttachedInTheModeThatItsInTreePluginAllowed(t *testing.
 	d := Driver{Name: gcePD, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
 	pv := migratedTo(gcePD, nil, gceDisk("pd"))
 	pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadOnlyMany} // an error for a CSI volume
-	plan, err := d.Decide(Facts{VolumeAttachment: attachment(), PersistentVolume: pv,
+	plan, err := d.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: pv,
 		CSINode: &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: gcePD, NodeID: "id-1"}}}}})
 	if err != nil || !plan.SingleNode || plan.Publish.VolumeCapability.AccessMode.Mode.String() != "SINGLE_NODE_WRITER" {
 		t.Errorf("publish %v, %v, want SINGLE_NODE_WRITER", plan.Publish, err)

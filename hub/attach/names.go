@@ -63,9 +63,9 @@ func NodeID(node *storagev1.CSINode, driver string) (string, bool) {
 	return "", false
 }
 
-// Leaving reports whether the finalizer of a driver on a PersistentVolume must go as soon as no
+// Releasable reports whether the finalizer of a driver on a PersistentVolume must go as soon as no
 // VolumeAttachment names the volume: the volume is being deleted, or it is a migrated in-tree
 // volume that was handed back, for which csi-attacher removes its finalizer too.
-func Leaving(pv *corev1.PersistentVolume, driver string) bool {
+func Releasable(pv *corev1.PersistentVolume, driver string) bool {
 	return pv.DeletionTimestamp != nil || migratable(pv) && pv.Annotations[AnnotationMigratedTo] != driver
 }

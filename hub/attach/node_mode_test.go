@@ -38,7 +38,7 @@ func TestDetachIsOfTheModeOfItsVolumeIfThatIsKnown(t *testing.T) {
 		"no PersistentVolume, inline": {attachment(guarded, deleted, inline(&volume(modes(rwx)).Spec)), nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan, err := attaching.Decide(Facts{VolumeAttachment: c.va, PersistentVolume: c.pv, CSINode: csiNode("id-1")})
+			plan, err := attaching.Decide(Inputs{VolumeAttachment: c.va, PersistentVolume: c.pv, CSINode: csiNode("id-1")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +52,7 @@ func TestDetachIsOfTheModeOfItsVolumeIfThatIsKnown(t *testing.T) {
 // published is what is recorded of a call that published a volume, whether it has succeeded or not.
 func published(t *testing.T, pv *corev1.PersistentVolume) Record {
 	t.Helper()
-	plan, err := attaching.Decide(Facts{VolumeAttachment: attachment(), PersistentVolume: pv, CSINode: csiNode("id-1")})
+	plan, err := attaching.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: pv, CSINode: csiNode("id-1")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestCallRunsBesideOtherNodesOnlyIfTheModeIsSoNowAndAsPublished(t *testing.T
 	another := volume(modes(corev1.ReadWriteMany), handle("vol-2"))
 	byOthers := func(pv *corev1.PersistentVolume) Record {
 		va := attachment(guarded, annotated(AnnotationNodeID, "id-1"), annotated(AnnotationVolumeHandle, "vol-1"))
-		r, ok := attaching.Recorded(Facts{VolumeAttachment: va, PersistentVolume: pv})
+		r, ok := attaching.Recorded(Inputs{VolumeAttachment: va, PersistentVolume: pv})
 		if !ok {
 			t.Fatal("nothing is recorded")
 		}

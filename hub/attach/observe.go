@@ -45,9 +45,9 @@ func (o Observation) Final() bool { return o.Agreement != Pending }
 
 // Observe compares a VolumeAttachment with the hub's decision. A detach stays Pending: it is done
 // when the finalizer or the object is gone, and ObserveDetach judges it.
-func (d Driver) Observe(f Facts) Observation {
+func (d Driver) Observe(f Inputs) Observation {
 	va := f.VolumeAttachment
-	switch op := d.Wanted(va); {
+	switch op := d.RequiredOperation(va); {
 	case op == Detaching && (va.DeletionTimestamp != nil || !va.Status.Attached):
 		o := d.observeDetach(f)
 		return o.pending(va.Status.DetachError)
@@ -69,20 +69,20 @@ func (d Driver) Observe(f Facts) Observation {
 	return o.pending(va.Status.AttachError)
 }
 
-// ObserveDetach compares a detach that is done with the hub's decision. The facts are the last ones
+// ObserveDetach compares a detach that is done with the hub's decision. The inputs are the last ones
 // in which the VolumeAttachment had the driver's finalizer; without it there was nothing to detach,
 // and the observation is Pending.
-func (d Driver) ObserveDetach(f Facts) Observation {
+func (d Driver) ObserveDetach(f Inputs) Observation {
 	if !HasFinalizer(f.VolumeAttachment.Finalizers, Finalizer(d.Name)) {
 		return Observation{Agreement: Pending}
 	}
 	return d.observeDetach(f)
 }
 
-// asBeforeAttach returns the facts as they were before the volume was attached, as far as they are
+// asBeforeAttach returns the inputs as they were before the volume was attached, as far as they are
 // known. A PersistentVolume that was deleted after the VolumeAttachment was created could be
 // attached before.
-func asBeforeAttach(f Facts) Facts {
+func asBeforeAttach(f Inputs) Inputs {
 	va := *f.VolumeAttachment
 	va.Status = storagev1.VolumeAttachmentStatus{}
 	if pv := f.PersistentVolume; pv != nil && pv.DeletionTimestamp != nil && !pv.DeletionTimestamp.Before(&va.CreationTimestamp) {
@@ -95,7 +95,7 @@ func asBeforeAttach(f Facts) Facts {
 }
 
 // observeAttach judges as if the other attacher had attached the volume.
-func (d Driver) observeAttach(f Facts) Observation {
+func (d Driver) observeAttach(f Inputs) Observation {
 	plan, err := d.decideAttach(f)
 	if err != nil {
 		return wouldHaveFailed(Attaching, err)
@@ -104,7 +104,7 @@ func (d Driver) observeAttach(f Facts) Observation {
 }
 
 // observeDetach judges as if the other attacher had detached the volume.
-func (d Driver) observeDetach(f Facts) Observation {
+func (d Driver) observeDetach(f Inputs) Observation {
 	plan, err := d.decideDetach(f)
 	if err != nil {
 		return wouldHaveFailed(Detaching, err)

@@ -46,7 +46,7 @@ var (
 type observed struct {
 	name   string
 	driver Driver
-	f      Facts
+	f      Inputs
 	want   Observation // its Reason is part of what is said
 }
 
@@ -68,69 +68,69 @@ func TestObserveSaysWhetherTheHubWouldHaveDoneTheSame(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	pv, node := volume(), csiNode("id-1")
 	for _, tc := range []observed{
-		{"attached", attaching, Facts{VolumeAttachment: bySidecar(), PersistentVolume: pv, CSINode: node},
+		{"attached", attaching, Inputs{VolumeAttachment: bySidecar(), PersistentVolume: pv, CSINode: node},
 			Observation{Attaching, Agreed, false, "", target1, nil}},
-		{"attached, once taken for lost", attaching, Facts{VolumeAttachment: bySidecar(), PersistentVolume: pv, CSINode: node, Lost: true},
+		{"attached, once taken for lost", attaching, Inputs{VolumeAttachment: bySidecar(), PersistentVolume: pv, CSINode: node, Lost: true},
 			Observation{Attaching, Agreed, false, "", target1, nil}},
-		{"attached under another node ID", attaching, Facts{VolumeAttachment: bySidecar(notedNodeID("id-0")), PersistentVolume: pv, CSINode: node},
+		{"attached under another node ID", attaching, Inputs{VolumeAttachment: bySidecar(notedNodeID("id-0")), PersistentVolume: pv, CSINode: node},
 			Observation{Attaching, Differs, false, `node ID is "id-0", the hub would have used "id-1"`, target1, nil}},
-		{"attached without a note of the node ID", attaching, Facts{VolumeAttachment: bySidecar(func(va *storagev1.VolumeAttachment) { va.Annotations = nil }), PersistentVolume: pv, CSINode: node},
+		{"attached without a note of the node ID", attaching, Inputs{VolumeAttachment: bySidecar(func(va *storagev1.VolumeAttachment) { va.Annotations = nil }), PersistentVolume: pv, CSINode: node},
 			Observation{Attaching, Differs, false, `no node ID is noted, the hub would have used "id-1"`, target1, nil}},
-		{"attached as another volume", attaching, Facts{VolumeAttachment: bySidecar(annotated(AnnotationVolumeHandle, "vol-0")), PersistentVolume: pv, CSINode: node},
+		{"attached as another volume", attaching, Inputs{VolumeAttachment: bySidecar(annotated(AnnotationVolumeHandle, "vol-0")), PersistentVolume: pv, CSINode: node},
 			Observation{Attaching, Differs, false, `volume handle is "vol-0", the hub would have used "vol-1"`, target1, nil}},
-		{"attached without finalizer", attaching, Facts{VolumeAttachment: bySidecar(unguarded), PersistentVolume: pv, CSINode: node},
+		{"attached without finalizer", attaching, Inputs{VolumeAttachment: bySidecar(unguarded), PersistentVolume: pv, CSINode: node},
 			Observation{Attaching, Differs, false, `finalizer "` + finalizer + `" is missing`, target1, nil}},
-		{"marked attached as of a trivial driver", attaching, Facts{VolumeAttachment: attachment(attached), PersistentVolume: pv, CSINode: node},
+		{"marked attached as of a trivial driver", attaching, Inputs{VolumeAttachment: attachment(attached), PersistentVolume: pv, CSINode: node},
 			Observation{Attaching, Differs, false, `" is missing, the hub would have added it; no node ID is noted`, target1, nil}},
-		{"attached, node plugin not registered", attaching, Facts{VolumeAttachment: bySidecar(), PersistentVolume: pv, CSINode: &storagev1.CSINode{}},
+		{"attached, node plugin not registered", attaching, Inputs{VolumeAttachment: bySidecar(), PersistentVolume: pv, CSINode: &storagev1.CSINode{}},
 			Observation{Attaching, WouldHaveFailed, true, `does not contain driver "` + driverName + `"`, Target{}, nil}},
-		{"attached, no PersistentVolume", attaching, Facts{VolumeAttachment: bySidecar(), CSINode: node},
+		{"attached, no PersistentVolume", attaching, Inputs{VolumeAttachment: bySidecar(), CSINode: node},
 			Observation{Attaching, WouldHaveFailed, true, `persistentvolume "pv-1" not found`, Target{}, nil}},
-		{"attached, PersistentVolume deleted since", attaching, Facts{VolumeAttachment: bySidecar(created(noon)), PersistentVolume: dying(noon.Add(time.Hour)), CSINode: node},
+		{"attached, PersistentVolume deleted since", attaching, Inputs{VolumeAttachment: bySidecar(created(noon)), PersistentVolume: dying(noon.Add(time.Hour)), CSINode: node},
 			Observation{Attaching, Agreed, false, "", target1, nil}},
-		{"attached, PersistentVolume deleted before", attaching, Facts{VolumeAttachment: bySidecar(created(noon)), PersistentVolume: dying(noon.Add(-time.Hour)), CSINode: node},
+		{"attached, PersistentVolume deleted before", attaching, Inputs{VolumeAttachment: bySidecar(created(noon)), PersistentVolume: dying(noon.Add(-time.Hour)), CSINode: node},
 			Observation{Attaching, WouldHaveFailed, true, `persistentvolume "pv-1" is being deleted`, Target{}, nil}},
 
-		{"new", attaching, Facts{VolumeAttachment: attachment(), PersistentVolume: pv, CSINode: node},
+		{"new", attaching, Inputs{VolumeAttachment: attachment(), PersistentVolume: pv, CSINode: node},
 			Observation{Attaching, Pending, false, "", target1, nil}},
-		{"being attached", attaching, Facts{VolumeAttachment: attachment(guarded, notedNodeID("id-0")), PersistentVolume: pv, CSINode: node},
+		{"being attached", attaching, Inputs{VolumeAttachment: attachment(guarded, notedNodeID("id-0")), PersistentVolume: pv, CSINode: node},
 			Observation{Attaching, Pending, false, "", target1, nil}},
-		{"new, node plugin not registered", attaching, Facts{VolumeAttachment: attachment(), PersistentVolume: pv},
+		{"new, node plugin not registered", attaching, Inputs{VolumeAttachment: attachment(), PersistentVolume: pv},
 			Observation{Attaching, Pending, true, `the hub would fail: csinode "node-1" not found`, Target{}, nil}},
-		{"new, PersistentVolume being deleted", attaching, Facts{VolumeAttachment: attachment(created(noon)), PersistentVolume: dying(noon.Add(time.Hour)), CSINode: node},
+		{"new, PersistentVolume being deleted", attaching, Inputs{VolumeAttachment: attachment(created(noon)), PersistentVolume: dying(noon.Add(time.Hour)), CSINode: node},
 			Observation{Attaching, Pending, true, `the hub would fail: persistentvolume "pv-1" is being deleted`, Target{}, nil}},
-		{"not attached, for the other's error", attaching, Facts{VolumeAttachment: attachment(guarded, attachError("quota exceeded")), PersistentVolume: pv, CSINode: node},
+		{"not attached, for the other's error", attaching, Inputs{VolumeAttachment: attachment(guarded, attachError("quota exceeded")), PersistentVolume: pv, CSINode: node},
 			Observation{Attaching, Pending, false, "the other attacher failed: quota exceeded", target1, nil}},
-		{"not attached, both fail", attaching, Facts{VolumeAttachment: attachment(attachError("no node")), PersistentVolume: pv},
+		{"not attached, both fail", attaching, Inputs{VolumeAttachment: attachment(attachError("no node")), PersistentVolume: pv},
 			Observation{Attaching, Pending, true, "has registered no CSI driver yet; the other attacher failed: no node", Target{}, nil}},
 
-		{"being detached", attaching, Facts{VolumeAttachment: bySidecar(deleted), PersistentVolume: pv, CSINode: node},
+		{"being detached", attaching, Inputs{VolumeAttachment: bySidecar(deleted), PersistentVolume: pv, CSINode: node},
 			Observation{Detaching, Pending, false, "", target1, nil}},
-		{"being detached, neither can", attaching, Facts{VolumeAttachment: bySidecar(deleted, detachError("busy")), CSINode: node},
+		{"being detached, neither can", attaching, Inputs{VolumeAttachment: bySidecar(deleted, detachError("busy")), CSINode: node},
 			Observation{Detaching, Pending, true, `the hub would fail: persistentvolume "pv-1" not found; the other attacher failed: busy`, Target{}, nil}},
-		{"detached, held by somebody else", attaching, Facts{VolumeAttachment: bySidecar(finalizers("a/b"), deleted), PersistentVolume: pv, CSINode: node},
+		{"detached, held by somebody else", attaching, Inputs{VolumeAttachment: bySidecar(finalizers("a/b"), deleted), PersistentVolume: pv, CSINode: node},
 			Observation{Idle, Pending, false, "", Target{}, nil}},
 
-		{"trivial driver, new", trivial, Facts{VolumeAttachment: attachment()},
+		{"trivial driver, new", trivial, Inputs{VolumeAttachment: attachment()},
 			Observation{Attaching, Pending, false, "", Target{}, nil}},
-		{"trivial driver, attached", trivial, Facts{VolumeAttachment: attachment(attached)},
+		{"trivial driver, attached", trivial, Inputs{VolumeAttachment: attachment(attached)},
 			Observation{Attaching, Agreed, false, "", Target{}, nil}},
-		{"trivial driver, with a finalizer", trivial, Facts{VolumeAttachment: bySidecar(), PersistentVolume: pv, CSINode: node},
+		{"trivial driver, with a finalizer", trivial, Inputs{VolumeAttachment: bySidecar(), PersistentVolume: pv, CSINode: node},
 			Observation{Attaching, Differs, false, "the driver has no PUBLISH_UNPUBLISH_VOLUME", Target{}, nil}},
-		{"trivial driver, deleted", trivial, Facts{VolumeAttachment: attachment(attached, deleted)},
+		{"trivial driver, deleted", trivial, Inputs{VolumeAttachment: attachment(attached, deleted)},
 			Observation{Idle, Pending, false, "", Target{}, nil}},
-		{"driver that lost its capability, deleted", trivial, Facts{VolumeAttachment: bySidecar(deleted), PersistentVolume: pv, CSINode: node},
+		{"driver that lost its capability, deleted", trivial, Inputs{VolumeAttachment: bySidecar(deleted), PersistentVolume: pv, CSINode: node},
 			Observation{Detaching, Pending, true, "the hub would fail: the driver no longer has PUBLISH_UNPUBLISH_VOLUME", Target{}, nil}},
 
-		{"attachRequired false, new", noAttach, Facts{VolumeAttachment: attachment(), PersistentVolume: pv, CSINode: node},
+		{"attachRequired false, new", noAttach, Inputs{VolumeAttachment: attachment(), PersistentVolume: pv, CSINode: node},
 			Observation{Idle, Pending, false, "the hub would not attach it", Target{}, nil}},
-		{"attachRequired false, attached before", noAttach, Facts{VolumeAttachment: bySidecar(), PersistentVolume: pv, CSINode: node},
+		{"attachRequired false, attached before", noAttach, Inputs{VolumeAttachment: bySidecar(), PersistentVolume: pv, CSINode: node},
 			Observation{Detaching, Differs, false, "would not have attached it and would detach it", Target{}, nil}},
-		{"attachRequired false, marked attached", trivialNoAttach, Facts{VolumeAttachment: attachment(attached)},
+		{"attachRequired false, marked attached", trivialNoAttach, Inputs{VolumeAttachment: attachment(attached)},
 			Observation{Idle, Differs, false, "the hub would not have attached it", Target{}, nil}},
-		{"attachRequired false, begun", noAttach, Facts{VolumeAttachment: attachment(guarded, notedNodeID("id-1")), PersistentVolume: pv, CSINode: node},
+		{"attachRequired false, begun", noAttach, Inputs{VolumeAttachment: attachment(guarded, notedNodeID("id-1")), PersistentVolume: pv, CSINode: node},
 			Observation{Detaching, Pending, false, "", target1, nil}},
-		{"attachRequired false, deleted", noAttach, Facts{VolumeAttachment: bySidecar(deleted), PersistentVolume: pv, CSINode: node},
+		{"attachRequired false, deleted", noAttach, Inputs{VolumeAttachment: bySidecar(deleted), PersistentVolume: pv, CSINode: node},
 			Observation{Detaching, Pending, false, "", target1, nil}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -146,27 +146,27 @@ func TestObserveSaysWhetherTheHubWouldHaveDoneTheSame(t *testing.T) {
 func TestObserveDetachJudgesWhenTheObjectIsGone(t *testing.T) {
 	pv, node := volume(), csiNode("id-1")
 	for _, tc := range []observed{
-		{"detached", attaching, Facts{VolumeAttachment: bySidecar(deleted), PersistentVolume: pv, CSINode: node},
+		{"detached", attaching, Inputs{VolumeAttachment: bySidecar(deleted), PersistentVolume: pv, CSINode: node},
 			Observation{Detaching, Agreed, false, "", target1, nil}},
-		{"detached after an error", attaching, Facts{VolumeAttachment: bySidecar(deleted, detachError("busy")), PersistentVolume: pv, CSINode: node},
+		{"detached after an error", attaching, Inputs{VolumeAttachment: bySidecar(deleted, detachError("busy")), PersistentVolume: pv, CSINode: node},
 			Observation{Detaching, Agreed, false, "", target1, nil}},
-		{"deletion missed", attaching, Facts{VolumeAttachment: bySidecar(), PersistentVolume: pv, CSINode: node},
+		{"deletion missed", attaching, Inputs{VolumeAttachment: bySidecar(), PersistentVolume: pv, CSINode: node},
 			Observation{Detaching, Agreed, false, "", target1, nil}},
-		{"detached from a node that is gone", attaching, Facts{VolumeAttachment: bySidecar(deleted), PersistentVolume: pv},
+		{"detached from a node that is gone", attaching, Inputs{VolumeAttachment: bySidecar(deleted), PersistentVolume: pv},
 			Observation{Detaching, Agreed, false, "", target1, nil}},
-		{"never attached", attaching, Facts{VolumeAttachment: attachment(guarded, deleted, notedNodeID("id-1")), PersistentVolume: pv, CSINode: node},
+		{"never attached", attaching, Inputs{VolumeAttachment: attachment(guarded, deleted, notedNodeID("id-1")), PersistentVolume: pv, CSINode: node},
 			Observation{Detaching, Agreed, false, "", target1, nil}},
-		{"node has another ID by now", attaching, Facts{VolumeAttachment: bySidecar(deleted, notedNodeID("id-0")), PersistentVolume: pv, CSINode: node},
+		{"node has another ID by now", attaching, Inputs{VolumeAttachment: bySidecar(deleted, notedNodeID("id-0")), PersistentVolume: pv, CSINode: node},
 			Observation{Detaching, Differs, false, `node ID is "id-0", the hub would have used "id-1"`, target1, nil}},
-		{"nothing known of the node", attaching, Facts{VolumeAttachment: attachment(attached, guarded, deleted), PersistentVolume: pv},
+		{"nothing known of the node", attaching, Inputs{VolumeAttachment: attachment(attached, guarded, deleted), PersistentVolume: pv},
 			Observation{Detaching, WouldHaveFailed, true, `csinode "node-1" not found`, Target{}, nil}},
-		{"nothing known of the volume", attaching, Facts{VolumeAttachment: bySidecar(deleted), CSINode: node},
+		{"nothing known of the volume", attaching, Inputs{VolumeAttachment: bySidecar(deleted), CSINode: node},
 			Observation{Detaching, WouldHaveFailed, true, `persistentvolume "pv-1" not found`, Target{}, nil}},
-		{"driver lost its capability", trivial, Facts{VolumeAttachment: bySidecar(deleted), PersistentVolume: pv, CSINode: node},
+		{"driver lost its capability", trivial, Inputs{VolumeAttachment: bySidecar(deleted), PersistentVolume: pv, CSINode: node},
 			Observation{Detaching, WouldHaveFailed, true, "no longer has PUBLISH_UNPUBLISH_VOLUME", Target{}, nil}},
-		{"driver needs no attach any more", trivialNoAttach, Facts{VolumeAttachment: bySidecar(deleted, notedNodeID("id-0")), PersistentVolume: pv, CSINode: node},
+		{"driver needs no attach any more", trivialNoAttach, Inputs{VolumeAttachment: bySidecar(deleted, notedNodeID("id-0")), PersistentVolume: pv, CSINode: node},
 			Observation{Detaching, Agreed, false, "", Target{}, nil}},
-		{"nothing was to be detached", trivial, Facts{VolumeAttachment: attachment(attached, deleted)},
+		{"nothing was to be detached", trivial, Inputs{VolumeAttachment: attachment(attached, deleted)},
 			Observation{Idle, Pending, false, "", Target{}, nil}},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.check(t, tc.driver.ObserveDetach(tc.f)) })
@@ -183,16 +183,16 @@ func TestObservedTargetIsWhatTheHubPlansForTheSameObjectUnattached(t *testing.T)
 	for _, tc := range []struct {
 		name   string
 		driver Driver
-		f      Facts
+		f      Inputs
 	}{
-		{"plain", attaching, Facts{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-1")}},
-		{"another node", multi, Facts{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-2")}},
-		{"with a secret", attaching, Facts{VolumeAttachment: attachment(), PersistentVolume: volume(withSecret), CSINode: csiNode("id-1")}},
-		{"inline", attaching, Facts{VolumeAttachment: attachment(inline(&spec)), CSINode: csiNode("id-1")}},
-		{"migrated", Driver{Name: awsEBS, Capabilities: attaching.Capabilities}, Facts{VolumeAttachment: attachment(),
+		{"plain", attaching, Inputs{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-1")}},
+		{"another node", multi, Inputs{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-2")}},
+		{"with a secret", attaching, Inputs{VolumeAttachment: attachment(), PersistentVolume: volume(withSecret), CSINode: csiNode("id-1")}},
+		{"inline", attaching, Inputs{VolumeAttachment: attachment(inline(&spec)), CSINode: csiNode("id-1")}},
+		{"migrated", Driver{Name: awsEBS, Capabilities: attaching.Capabilities}, Inputs{VolumeAttachment: attachment(),
 			PersistentVolume: migratedTo(awsEBS, nil, ebsVolume("vol-0123456789abcdef0", 0)),
 			CSINode:          &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: awsEBS, NodeID: "i-1"}}}}}},
-		{"trivial", trivial, Facts{VolumeAttachment: attachment()}},
+		{"trivial", trivial, Inputs{VolumeAttachment: attachment()}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			plan, err := tc.driver.Decide(tc.f)
@@ -206,7 +206,7 @@ func TestObservedTargetIsWhatTheHubPlansForTheSameObjectUnattached(t *testing.T)
 				finalizers(Finalizer(tc.driver.Name))(va)
 				notedNodeID(plan.Publish.NodeId)(va)
 			}
-			after := tc.driver.Observe(Facts{VolumeAttachment: va, PersistentVolume: tc.f.PersistentVolume, CSINode: tc.f.CSINode})
+			after := tc.driver.Observe(Inputs{VolumeAttachment: va, PersistentVolume: tc.f.PersistentVolume, CSINode: tc.f.CSINode})
 			want := Observation{Operation: plan.Operation, Agreement: Agreed, Target: plan.Target, SecretRef: plan.SecretRef}
 			if diff := cmp.Diff(want, after); diff != "" {
 				t.Errorf("observation (-want +got):\n%s", diff)
@@ -225,11 +225,11 @@ func TestWhatHubAndSidecarMakeOfAnAttachmentIsAgreed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
 			attach(s)
-			if o := attaching.Observe(s.facts()); o.Agreement != Agreed {
+			if o := attaching.Observe(s.inputs()); o.Agreement != Agreed {
 				t.Errorf("attached: %+v, want it agreed", o)
 			}
 			s.delete()
-			f := s.facts()
+			f := s.inputs()
 			if o := attaching.Observe(f); o.Operation != Detaching || o.Final() {
 				t.Errorf("deleted: %+v, want a detach that is pending", o)
 			}
@@ -248,7 +248,7 @@ func TestObservationCarriesNoSecretAndNoPublishContext(t *testing.T) {
 	pv := volume(func(pv *corev1.PersistentVolume) {
 		pv.Spec.CSI.VolumeAttributes = map[string]string{"password": secret}
 	})
-	for _, f := range []Facts{{VolumeAttachment: va, PersistentVolume: pv, CSINode: csiNode("id-1")}, {VolumeAttachment: va, PersistentVolume: pv}} {
+	for _, f := range []Inputs{{VolumeAttachment: va, PersistentVolume: pv, CSINode: csiNode("id-1")}, {VolumeAttachment: va, PersistentVolume: pv}} {
 		for _, o := range []Observation{attaching.Observe(f), attaching.ObserveDetach(f)} {
 			if strings.Contains(o.Reason, secret) {
 				t.Errorf("reason %q has what nobody may read", o.Reason)

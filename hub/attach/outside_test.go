@@ -158,7 +158,7 @@ func (o *outside) volume() *corev1.PersistentVolume {
 // plan decides on the objects as they are now.
 func (o *outside) plan() attach.Plan {
 	o.t.Helper()
-	plan, err := o.decider.Decide(attach.Facts{VolumeAttachment: o.attachment(), PersistentVolume: o.volume(),
+	plan, err := o.decider.Decide(attach.Inputs{VolumeAttachment: o.attachment(), PersistentVolume: o.volume(),
 		CSINode: &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: stepDriver, NodeID: "id-n"}}}}})
 	if err != nil {
 		o.t.Fatal(err)

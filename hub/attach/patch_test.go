@@ -15,8 +15,8 @@ import (
 // A patch that is kept until it is sent must still test what it was computed from.
 func TestPatchStaysAsItIsWhenTheObjectThatItWasMadeFromChanges(t *testing.T) {
 	const driver, pvName = "patch.example.com", "pv"
-	facts := func() attach.Facts {
-		return attach.Facts{
+	inputs := func() attach.Inputs {
+		return attach.Inputs{
 			VolumeAttachment: &storagev1.VolumeAttachment{
 				ObjectMeta: metav1.ObjectMeta{Name: "va", UID: "1", Finalizers: []string{"example.com/a", "example.com/b"}, Annotations: map[string]string{"a": "b"}},
 				Spec:       storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new(pvName)}},
@@ -29,15 +29,15 @@ func TestPatchStaysAsItIsWhenTheObjectThatItWasMadeFromChanges(t *testing.T) {
 			CSINode: &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: "id-n"}}}},
 		}
 	}
-	decide := func(f attach.Facts) attach.Plan {
+	decide := func(f attach.Inputs) attach.Plan {
 		plan, err := attach.Driver{Name: driver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}.Decide(f)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return plan
 	}
-	f := facts()
-	plan, want := decide(f), decide(facts())
+	f := inputs()
+	plan, want := decide(f), decide(inputs())
 	f.VolumeAttachment.Finalizers[0], f.PersistentVolume.Finalizers[0], f.VolumeAttachment.Annotations["a"] = "changed", "changed", "changed"
 	if !reflect.DeepEqual(plan.GuardAttachment, want.GuardAttachment) || !reflect.DeepEqual(plan.GuardVolume, want.GuardVolume) {
 		t.Errorf("patches %+v and %+v, want %+v and %+v", plan.GuardAttachment, plan.GuardVolume, want.GuardAttachment, want.GuardVolume)

@@ -44,8 +44,8 @@ type Plan struct {
 
 // Decide returns the plan for a VolumeAttachment, which is empty if it needs nothing. The error
 // says what is missing or wrong in the objects.
-func (d Driver) Decide(f Facts) (Plan, error) {
-	switch d.Wanted(f.VolumeAttachment) {
+func (d Driver) Decide(f Inputs) (Plan, error) {
+	switch d.RequiredOperation(f.VolumeAttachment) {
 	case Attaching:
 		return d.decideAttach(f)
 	case Detaching:
@@ -57,7 +57,7 @@ func (d Driver) Decide(f Facts) (Plan, error) {
 	return Plan{}, nil
 }
 
-func (d Driver) decideAttach(f Facts) (Plan, error) {
+func (d Driver) decideAttach(f Inputs) (Plan, error) {
 	va, pv := f.VolumeAttachment, f.PersistentVolume
 	plan := Plan{Operation: Attaching, attachment: va, MarkAttached: !va.Status.Attached || f.Lost}
 	if !d.Capabilities.PublishUnpublish {
@@ -103,7 +103,7 @@ func (d Driver) decideAttach(f Facts) (Plan, error) {
 	return plan, nil
 }
 
-func (d Driver) decideDetach(f Facts) (Plan, error) {
+func (d Driver) decideDetach(f Inputs) (Plan, error) {
 	va := f.VolumeAttachment
 	plan := Plan{Operation: Detaching, attachment: va, Release: releaseAttachment(va, Finalizer(d.Name))}
 	if !d.Capabilities.PublishUnpublish {
@@ -139,10 +139,10 @@ func NotedTarget(va *storagev1.VolumeAttachment) Target {
 	return Target{VolumeHandle: va.Annotations[AnnotationVolumeHandle], NodeID: va.Annotations[AnnotationNodeID]}
 }
 
-// Wants reports whether a VolumeAttachment may claim a target, by its note or by its volume and
+// ClaimsTarget reports whether a VolumeAttachment may claim a target, by its note or by its volume and
 // node, and whether that is sure. It is not sure without the note and the PersistentVolume or the
 // CSINode.
-func (d Driver) Wants(f Facts, t Target) (may, surely bool) {
+func (d Driver) ClaimsTarget(f Inputs, t Target) (may, surely bool) {
 	noted := NotedTarget(f.VolumeAttachment)
 	if noted == t {
 		return true, true
@@ -175,7 +175,7 @@ func (d Driver) IsCurrent(plan Plan, node *storagev1.CSINode) bool {
 }
 
 // nodeID returns the node ID that the driver registered or, for a detach, the noted one.
-func (d Driver) nodeID(f Facts, detaching bool) (string, error) {
+func (d Driver) nodeID(f Inputs, detaching bool) (string, error) {
 	va := f.VolumeAttachment
 	if id, ok := NodeID(f.CSINode, d.Name); ok {
 		return id, nil
@@ -192,7 +192,7 @@ func (d Driver) nodeID(f Facts, detaching bool) (string, error) {
 // ReleaseVolume returns the patch that removes the driver's finalizer from a PersistentVolume, nil
 // if the finalizer must stay or is not there. used: a VolumeAttachment names the volume.
 func (d Driver) ReleaseVolume(pv *corev1.PersistentVolume, used bool) *Patch {
-	if used || !Leaving(pv, d.Name) {
+	if used || !Releasable(pv, d.Name) {
 		return nil
 	}
 	return removeFinalizer(pv, pv.Finalizers, Finalizer(d.Name))

@@ -7,21 +7,21 @@ import (
 )
 
 func BenchmarkDecideAttach(b *testing.B) {
-	f := Facts{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("node-id")}
+	f := Inputs{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("node-id")}
 	benchmarkDecide(b, f, func(p Plan) bool { return p.Publish != nil && p.GuardVolume != nil && p.GuardAttachment != nil })
 }
 
 func BenchmarkDecideDetach(b *testing.B) {
-	f := Facts{VolumeAttachment: attachment(attached, guarded, deleted, annotated(AnnotationNodeID, "node-id")), PersistentVolume: volume(), CSINode: csiNode("node-id")}
+	f := Inputs{VolumeAttachment: attachment(attached, guarded, deleted, annotated(AnnotationNodeID, "node-id")), PersistentVolume: volume(), CSINode: csiNode("node-id")}
 	benchmarkDecide(b, f, func(p Plan) bool { return p.Unpublish != nil && p.Release != nil })
 }
 
 func BenchmarkDecideNothing(b *testing.B) {
-	f := Facts{VolumeAttachment: attachment(attached, guarded), PersistentVolume: volume(), CSINode: csiNode("node-id")}
+	f := Inputs{VolumeAttachment: attachment(attached, guarded), PersistentVolume: volume(), CSINode: csiNode("node-id")}
 	benchmarkDecide(b, f, func(p Plan) bool { return p.Operation == Idle })
 }
 
-func benchmarkDecide(b *testing.B, f Facts, want func(Plan) bool) {
+func benchmarkDecide(b *testing.B, f Inputs, want func(Plan) bool) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if p, err := attaching.Decide(f); err != nil || !want(p) {

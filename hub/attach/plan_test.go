@@ -35,8 +35,8 @@ func TestWantedFollowsDeletionStatusAndFinalizer(t *testing.T) {
 		{"deleted, trivial driver that once attached", trivial, attachment(attached, guarded, deleted), Detaching},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := tc.driver.Wanted(tc.va); got != tc.want {
-				t.Errorf("Wanted: %v, want %v", got, tc.want)
+			if got := tc.driver.RequiredOperation(tc.va); got != tc.want {
+				t.Errorf("RequiredOperation: %v, want %v", got, tc.want)
 			}
 		})
 	}
@@ -50,7 +50,7 @@ func TestPlanToAttachGuardsBothObjectsAndPublishes(t *testing.T) {
 		pv.Spec.MountOptions = []string{"noatime"}
 		pv.Spec.CSI.ControllerPublishSecretRef = &corev1.SecretReference{Namespace: "ns", Name: "s"}
 	})
-	plan, err := attaching.Decide(Facts{VolumeAttachment: attachment(), PersistentVolume: pv, CSINode: csiNode("id-1")})
+	plan, err := attaching.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: pv, CSINode: csiNode("id-1")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestPlanToAttachGuardsBothObjectsAndPublishes(t *testing.T) {
 }
 
 func TestPlanWritesNothingThatIsThere(t *testing.T) {
-	plan, err := attaching.Decide(Facts{
+	plan, err := attaching.Decide(Inputs{
 		VolumeAttachment: attachment(guarded, annotated(AnnotationNodeID, "id-1"), annotated(AnnotationVolumeHandle, "vol-1")),
 		PersistentVolume: volume(func(pv *corev1.PersistentVolume) { pv.Finalizers = []string{"a/b", finalizer} }),
 		CSINode:          csiNode("id-1"),
@@ -91,7 +91,7 @@ func TestPlanWritesNothingThatIsThere(t *testing.T) {
 }
 
 func TestPlanRewritesANodeIDThatHasChanged(t *testing.T) {
-	plan, err := attaching.Decide(Facts{
+	plan, err := attaching.Decide(Inputs{
 		VolumeAttachment: attachment(guarded, annotated(AnnotationNodeID, "old"), annotated(AnnotationVolumeHandle, "vol-1")),
 		PersistentVolume: volume(),
 		CSINode:          csiNode("new"),
@@ -104,7 +104,7 @@ func TestPlanRewritesANodeIDThatHasChanged(t *testing.T) {
 }
 
 func TestPlanRestoresAFinalizerThatWasTakenAwayWithoutACall(t *testing.T) {
-	plan, err := attaching.Decide(Facts{VolumeAttachment: attachment(attached, annotated(AnnotationNodeID, "id-1"))})
+	plan, err := attaching.Decide(Inputs{VolumeAttachment: attachment(attached, annotated(AnnotationNodeID, "id-1"))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestReadonlyIsAskedForOnlyOfDriversThatKnowIt(t *testing.T) {
 	for _, can := range []bool{false, true} {
 		d := attaching
 		d.Capabilities.PublishReadonly = can
-		plan, err := d.Decide(Facts{VolumeAttachment: attachment(), PersistentVolume: readonly, CSINode: csiNode("id-1")})
+		plan, err := d.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: readonly, CSINode: csiNode("id-1")})
 		if err != nil || plan.Publish.Readonly != can {
 			t.Errorf("PUBLISH_READONLY=%v: readonly %v, %v", can, plan.Publish.GetReadonly(), err)
 		}
@@ -144,7 +144,7 @@ func TestVolumeModeAndFSTypeDecideTheAccessType(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			d := attaching
 			d.DefaultFSType = tc.defaultFS
-			plan, err := d.Decide(Facts{VolumeAttachment: attachment(), PersistentVolume: tc.pv, CSINode: csiNode("id-1")})
+			plan, err := d.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: tc.pv, CSINode: csiNode("id-1")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -179,7 +179,7 @@ func TestAccessModes(t *testing.T) {
 		for multi, want := range map[bool]string{false: tc.plain, true: tc.multi} {
 			d := attaching
 			d.Capabilities.SingleNodeMultiWriter = multi
-			plan, err := d.Decide(Facts{
+			plan, err := d.Decide(Inputs{
 				VolumeAttachment: attachment(),
 				PersistentVolume: volume(func(pv *corev1.PersistentVolume) { pv.Spec.AccessModes = tc.modes }),
 				CSINode:          csiNode("id-1"),
@@ -199,19 +199,19 @@ func TestAttachSaysWhatIsMissing(t *testing.T) {
 	csiSpec := volume().Spec
 	for _, tc := range []struct {
 		name string
-		f    Facts
+		f    Inputs
 		want string
 	}{
-		{"no PersistentVolume", Facts{VolumeAttachment: attachment(), CSINode: csiNode("id")}, `persistentvolume "pv-1" not found`},
-		{"PersistentVolume is being deleted", Facts{VolumeAttachment: attachment(), CSINode: csiNode("id"),
+		{"no PersistentVolume", Inputs{VolumeAttachment: attachment(), CSINode: csiNode("id")}, `persistentvolume "pv-1" not found`},
+		{"PersistentVolume is being deleted", Inputs{VolumeAttachment: attachment(), CSINode: csiNode("id"),
 			PersistentVolume: volume(func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = ptr(metav1.Now()) })}, `persistentvolume "pv-1" is being deleted`},
-		{"no CSINode", Facts{VolumeAttachment: attachment(), PersistentVolume: volume()}, `csinode "node-1" not found`},
-		{"no CSINode, but an annotation of an earlier attach", Facts{VolumeAttachment: attachment(annotated(AnnotationNodeID, "old")), PersistentVolume: volume()}, `csinode "node-1" not found`},
-		{"driver not on the node", Facts{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: &storagev1.CSINode{}}, `does not contain driver "block.csi.example.com"`},
-		{"no source", Facts{VolumeAttachment: attachment(func(va *storagev1.VolumeAttachment) { va.Spec.Source = storagev1.VolumeAttachmentSource{} })}, "neither inlineVolumeSpec nor persistentVolumeName"},
-		{"both sources", Facts{VolumeAttachment: attachment(func(va *storagev1.VolumeAttachment) { va.Spec.Source.InlineVolumeSpec = &csiSpec })}, "both inlineVolumeSpec and persistentVolumeName"},
-		{"inline volume that is not CSI", Facts{VolumeAttachment: attachment(inline(&corev1.PersistentVolumeSpec{}))}, "no CSI source"},
-		{"neither CSI nor migrated", Facts{VolumeAttachment: attachment(), CSINode: csiNode("id"),
+		{"no CSINode", Inputs{VolumeAttachment: attachment(), PersistentVolume: volume()}, `csinode "node-1" not found`},
+		{"no CSINode, but an annotation of an earlier attach", Inputs{VolumeAttachment: attachment(annotated(AnnotationNodeID, "old")), PersistentVolume: volume()}, `csinode "node-1" not found`},
+		{"driver not on the node", Inputs{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: &storagev1.CSINode{}}, `does not contain driver "block.csi.example.com"`},
+		{"no source", Inputs{VolumeAttachment: attachment(func(va *storagev1.VolumeAttachment) { va.Spec.Source = storagev1.VolumeAttachmentSource{} })}, "neither inlineVolumeSpec nor persistentVolumeName"},
+		{"both sources", Inputs{VolumeAttachment: attachment(func(va *storagev1.VolumeAttachment) { va.Spec.Source.InlineVolumeSpec = &csiSpec })}, "both inlineVolumeSpec and persistentVolumeName"},
+		{"inline volume that is not CSI", Inputs{VolumeAttachment: attachment(inline(&corev1.PersistentVolumeSpec{}))}, "no CSI source"},
+		{"neither CSI nor migrated", Inputs{VolumeAttachment: attachment(), CSINode: csiNode("id"),
 			PersistentVolume: volume(func(pv *corev1.PersistentVolume) {
 				pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}
 			})}, "neither a CSI volume nor one that is migrated"},
@@ -229,19 +229,19 @@ func TestDetachWithoutWhatIsGone(t *testing.T) {
 	known := []func(*storagev1.VolumeAttachment){attached, guarded, deleted, annotated(AnnotationNodeID, "noted"), annotated(AnnotationVolumeHandle, "vol-noted")}
 	for _, tc := range []struct {
 		name string
-		f    Facts
+		f    Inputs
 		want Target
 		err  string
 	}{
-		{"all there", Facts{VolumeAttachment: attachment(attached, guarded, deleted), PersistentVolume: volume(), CSINode: csiNode("id-1")}, Target{"vol-1", "id-1"}, ""},
-		{"PersistentVolume of the same name, but another volume", Facts{VolumeAttachment: attachment(known...), PersistentVolume: volume(), CSINode: csiNode("id-1")}, Target{"vol-noted", "id-1"}, ""},
-		{"node gone", Facts{VolumeAttachment: attachment(known...), PersistentVolume: volume()}, Target{"vol-noted", "noted"}, ""},
-		{"driver gone from the node", Facts{VolumeAttachment: attachment(known...), PersistentVolume: volume(), CSINode: &storagev1.CSINode{}}, Target{"vol-noted", "noted"}, ""},
-		{"PersistentVolume gone", Facts{VolumeAttachment: attachment(known...), CSINode: csiNode("id-1")}, Target{"vol-noted", "id-1"}, ""},
-		{"PersistentVolume being deleted", Facts{VolumeAttachment: attachment(attached, guarded, deleted), CSINode: csiNode("id-1"),
+		{"all there", Inputs{VolumeAttachment: attachment(attached, guarded, deleted), PersistentVolume: volume(), CSINode: csiNode("id-1")}, Target{"vol-1", "id-1"}, ""},
+		{"PersistentVolume of the same name, but another volume", Inputs{VolumeAttachment: attachment(known...), PersistentVolume: volume(), CSINode: csiNode("id-1")}, Target{"vol-noted", "id-1"}, ""},
+		{"node gone", Inputs{VolumeAttachment: attachment(known...), PersistentVolume: volume()}, Target{"vol-noted", "noted"}, ""},
+		{"driver gone from the node", Inputs{VolumeAttachment: attachment(known...), PersistentVolume: volume(), CSINode: &storagev1.CSINode{}}, Target{"vol-noted", "noted"}, ""},
+		{"PersistentVolume gone", Inputs{VolumeAttachment: attachment(known...), CSINode: csiNode("id-1")}, Target{"vol-noted", "id-1"}, ""},
+		{"PersistentVolume being deleted", Inputs{VolumeAttachment: attachment(attached, guarded, deleted), CSINode: csiNode("id-1"),
 			PersistentVolume: volume(func(pv *corev1.PersistentVolume) { pv.DeletionTimestamp = ptr(metav1.Now()) })}, Target{"vol-1", "id-1"}, ""},
-		{"nothing noted, PersistentVolume gone", Facts{VolumeAttachment: attachment(attached, guarded, deleted), CSINode: csiNode("id-1")}, Target{}, `persistentvolume "pv-1" not found`},
-		{"nothing noted, node gone", Facts{VolumeAttachment: attachment(attached, guarded, deleted), PersistentVolume: volume()}, Target{}, `csinode "node-1" not found`},
+		{"nothing noted, PersistentVolume gone", Inputs{VolumeAttachment: attachment(attached, guarded, deleted), CSINode: csiNode("id-1")}, Target{}, `persistentvolume "pv-1" not found`},
+		{"nothing noted, node gone", Inputs{VolumeAttachment: attachment(attached, guarded, deleted), PersistentVolume: volume()}, Target{}, `csinode "node-1" not found`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			plan, err := attaching.Decide(tc.f)
@@ -259,7 +259,7 @@ func TestDetachWithoutWhatIsGone(t *testing.T) {
 }
 
 func TestDetachTakesOnlyTheOwnFinalizer(t *testing.T) {
-	plan, err := attaching.Decide(Facts{
+	plan, err := attaching.Decide(Inputs{
 		VolumeAttachment: attachment(attached, deleted, finalizers("a/b", finalizer, "c/d")),
 		PersistentVolume: volume(), CSINode: csiNode("id-1"),
 	})
@@ -273,14 +273,14 @@ func TestDetachTakesOnlyTheOwnFinalizer(t *testing.T) {
 
 func TestInlineVolumeIsAttachedWithoutAPersistentVolume(t *testing.T) {
 	spec := volume().Spec
-	plan, err := attaching.Decide(Facts{VolumeAttachment: attachment(inline(&spec)), CSINode: csiNode("id-1")})
+	plan, err := attaching.Decide(Inputs{VolumeAttachment: attachment(inline(&spec)), CSINode: csiNode("id-1")})
 	if err != nil || plan.Publish.GetVolumeId() != "vol-1" || plan.GuardVolume != nil || plan.GuardAttachment == nil {
 		t.Errorf("plan %+v, %v: want vol-1 to be published, only the VolumeAttachment guarded", plan, err)
 	}
 }
 
 func TestTrivialDriverIsMarkedAttachedOnly(t *testing.T) {
-	plan, err := trivial.Decide(Facts{VolumeAttachment: attachment()})
+	plan, err := trivial.Decide(Inputs{VolumeAttachment: attachment()})
 	if err != nil || plan.Publish != nil || plan.GuardVolume != nil || plan.GuardAttachment != nil || !plan.MarkAttached {
 		t.Errorf("plan %+v, %v: want only the status to be written", plan, err)
 	}
@@ -339,20 +339,20 @@ func TestVolumeMayBeWantedWhereNothingSaysOtherwise(t *testing.T) {
 	here := Target{"vol-1", "id-1"}
 	for _, tc := range []struct {
 		name string
-		f    Facts
+		f    Inputs
 		may  bool
 		sure bool
 	}{
-		{"the same volume and node", Facts{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-1")}, true, true},
-		{"another node ID", Facts{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-2")}, false, false},
-		{"another node ID, noted here", Facts{VolumeAttachment: attachment(annotated(AnnotationNodeID, "id-1"), annotated(AnnotationVolumeHandle, "vol-1")), CSINode: csiNode("id-2")}, true, true},
-		{"another volume", Facts{VolumeAttachment: attachment(annotated(AnnotationVolumeHandle, "vol-2")), CSINode: csiNode("id-1")}, false, false},
-		{"node plugin away, noted node ID", Facts{VolumeAttachment: attachment(annotated(AnnotationNodeID, "id-1")), PersistentVolume: volume(), CSINode: &storagev1.CSINode{}}, true, true},
-		{"node plugin away, nothing noted", Facts{VolumeAttachment: attachment(), PersistentVolume: volume()}, true, false},
-		{"PersistentVolume away, nothing noted", Facts{VolumeAttachment: attachment(), CSINode: csiNode("id-1")}, true, false},
+		{"the same volume and node", Inputs{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-1")}, true, true},
+		{"another node ID", Inputs{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("id-2")}, false, false},
+		{"another node ID, noted here", Inputs{VolumeAttachment: attachment(annotated(AnnotationNodeID, "id-1"), annotated(AnnotationVolumeHandle, "vol-1")), CSINode: csiNode("id-2")}, true, true},
+		{"another volume", Inputs{VolumeAttachment: attachment(annotated(AnnotationVolumeHandle, "vol-2")), CSINode: csiNode("id-1")}, false, false},
+		{"node plugin away, noted node ID", Inputs{VolumeAttachment: attachment(annotated(AnnotationNodeID, "id-1")), PersistentVolume: volume(), CSINode: &storagev1.CSINode{}}, true, true},
+		{"node plugin away, nothing noted", Inputs{VolumeAttachment: attachment(), PersistentVolume: volume()}, true, false},
+		{"PersistentVolume away, nothing noted", Inputs{VolumeAttachment: attachment(), CSINode: csiNode("id-1")}, true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if may, sure := attaching.Wants(tc.f, here); may != tc.may || sure != tc.sure {
+			if may, sure := attaching.ClaimsTarget(tc.f, here); may != tc.may || sure != tc.sure {
 				t.Errorf("may want it: %v, surely: %v; want %v and %v", may, sure, tc.may, tc.sure)
 			}
 		})
@@ -360,7 +360,7 @@ func TestVolumeMayBeWantedWhereNothingSaysOtherwise(t *testing.T) {
 }
 
 func TestDriverThatLostItsCapabilityIsNotTakenForDetached(t *testing.T) {
-	f := Facts{VolumeAttachment: attachment(attached, guarded, deleted, annotated(AnnotationNodeID, "id-1")), PersistentVolume: volume(), CSINode: csiNode("id-1")}
+	f := Inputs{VolumeAttachment: attachment(attached, guarded, deleted, annotated(AnnotationNodeID, "id-1")), PersistentVolume: volume(), CSINode: csiNode("id-1")}
 	if plan, err := trivial.Decide(f); err == nil {
 		t.Errorf("plan %+v: want an error, nothing proves the volume detached", plan)
 	}

@@ -24,7 +24,7 @@ func (p Plan) Record() Record {
 
 // Recorded returns the record of the volume that a VolumeAttachment may have published, and whether
 // there is one: the VolumeAttachment notes a node ID, and has the finalizer or is attached.
-func (d Driver) Recorded(f Facts) (Record, bool) {
+func (d Driver) Recorded(f Inputs) (Record, bool) {
 	va := f.VolumeAttachment
 	nodeID := NotedTarget(va).NodeID
 	if nodeID == "" || !HasFinalizer(va.Finalizers, Finalizer(d.Name)) && !va.Status.Attached {
@@ -38,7 +38,7 @@ func (d Driver) Recorded(f Facts) (Record, bool) {
 // of the same name, which was deleted just then (kubernetes/kubernetes issue 124749). The volume may
 // be attached to the node, by the node ID that is registered now. All VolumeAttachments of a driver
 // without PUBLISH_UNPUBLISH_VOLUME look like that, and the driver attaches nothing.
-func (d Driver) LastRecorded(f Facts) (Record, bool) {
+func (d Driver) LastRecorded(f Inputs) (Record, bool) {
 	if r, ok := d.Recorded(f); ok {
 		return r, true
 	}
@@ -55,7 +55,7 @@ func (d Driver) LastRecorded(f Facts) (Record, bool) {
 
 // recordOf returns the record of the volume of a VolumeAttachment at a node ID, and whether its
 // handle is known.
-func recordOf(f Facts, nodeID string) (Record, bool) {
+func recordOf(f Inputs, nodeID string) (Record, bool) {
 	handle, spec, err := attachedVolume(f.VolumeAttachment, f.PersistentVolume)
 	if err != nil || handle == "" {
 		return Record{}, false

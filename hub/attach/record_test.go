@@ -44,9 +44,9 @@ func TestRecordedIsWhereANodeIDIsNotedBesideAFinalizerOrAStatusThatSaysAttached(
 		"new":                                    {attachment(), volume(), Record{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			facts := Facts{VolumeAttachment: c.va, PersistentVolume: c.pv, CSINode: csiNode("id-now")}
-			for which, recorded := range map[string]func(Facts) (Record, bool){"Recorded": attaching.Recorded, "LastRecorded": attaching.LastRecorded} {
-				got, ok := recorded(facts)
+			inputs := Inputs{VolumeAttachment: c.va, PersistentVolume: c.pv, CSINode: csiNode("id-now")}
+			for which, recorded := range map[string]func(Inputs) (Record, bool){"Recorded": attaching.Recorded, "LastRecorded": attaching.LastRecorded} {
+				got, ok := recorded(inputs)
 				if !ok {
 					got = Record{}
 				}
@@ -61,7 +61,7 @@ func TestRecordedIsWhereANodeIDIsNotedBesideAFinalizerOrAStatusThatSaysAttached(
 // The PersistentVolume was deleted and made again with another handle.
 func TestRecordedHandleIsTheNotedOneAndNotThatOfANamesake(t *testing.T) {
 	va := attachment(guarded, annotated(AnnotationNodeID, "id-1"), annotated(AnnotationVolumeHandle, "vol-1"))
-	got, ok := attaching.Recorded(Facts{VolumeAttachment: va, PersistentVolume: volume(handle("vol-2"), modes(corev1.ReadWriteMany))})
+	got, ok := attaching.Recorded(Inputs{VolumeAttachment: va, PersistentVolume: volume(handle("vol-2"), modes(corev1.ReadWriteMany))})
 	if want := (Target{"vol-1", "id-1"}); !ok || got.Target != want || got.Nodes != UnknownNodes {
 		t.Errorf("%+v, %v; want %+v with an unknown mode", got, ok, want)
 	}
@@ -90,8 +90,8 @@ func TestLastStateThatSaysAttachedWithoutFinalizerAndNoteRecordsTheNodeIDOfNow(t
 		"no handle":                 {attaching, attachment(attached), volume(handle("")), csiNode("id-now"), Record{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			facts := Facts{VolumeAttachment: c.va, PersistentVolume: c.pv, CSINode: c.node}
-			got, ok := c.d.LastRecorded(facts)
+			inputs := Inputs{VolumeAttachment: c.va, PersistentVolume: c.pv, CSINode: c.node}
+			got, ok := c.d.LastRecorded(inputs)
 			if !ok {
 				got = Record{}
 			}
@@ -99,7 +99,7 @@ func TestLastStateThatSaysAttachedWithoutFinalizerAndNoteRecordsTheNodeIDOfNow(t
 			if diff := cmp.Diff(c.want, got); diff != "" || ok != (c.want != Record{}) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if r, ok := c.d.Recorded(facts); ok {
+			if r, ok := c.d.Recorded(inputs); ok {
 				t.Errorf("an object that is there records %+v", r)
 			}
 		})
@@ -115,7 +115,7 @@ func TestPlanRecordsItsCall(t *testing.T) {
 		"many nodes, with a secret": {volume(withSecret, modes(corev1.ReadWriteMany)), Record{Target: Target{"vol-1", "id-1"}, SecretRef: &secretRef, SecretKnown: true, Nodes: MultiNode}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan, err := attaching.Decide(Facts{VolumeAttachment: attachment(), PersistentVolume: c.pv, CSINode: csiNode("id-1")})
+			plan, err := attaching.Decide(Inputs{VolumeAttachment: attachment(), PersistentVolume: c.pv, CSINode: csiNode("id-1")})
 			if err != nil {
 				t.Fatal(err)
 			}

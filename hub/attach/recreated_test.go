@@ -79,10 +79,10 @@ func TestVolumeOfARecreatedPersistentVolumeIsNotDetachedInPlaceOfTheOldOne(t *te
 		"the VolumeAttachment's name is no sum": {leftAttached(madeByPeople, ""), -time.Minute, "new"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			facts := attach.Facts{VolumeAttachment: tc.va, PersistentVolume: persistentVolume("new", "", tc.age), CSINode: onNode}
-			recorded, isRecorded := block.Recorded(facts)
-			last, isLast := block.LastRecorded(facts)
-			plan, err := block.Decide(facts)
+			inputs := attach.Inputs{VolumeAttachment: tc.va, PersistentVolume: persistentVolume("new", "", tc.age), CSINode: onNode}
+			recorded, isRecorded := block.Recorded(inputs)
+			last, isLast := block.LastRecorded(inputs)
+			plan, err := block.Decide(inputs)
 			if tc.want != "" {
 				if err != nil || plan.Unpublish.GetVolumeId() != tc.want || recorded.Target.VolumeHandle != tc.want {
 					t.Errorf("detach of %q, %v, believed attached: %q; want %q", plan.Unpublish.GetVolumeId(), err, recorded.Target.VolumeHandle, tc.want)
@@ -109,7 +109,7 @@ func TestVolumeOfARecreatedPersistentVolumeIsNotBelievedToBeLeftAttached(t *test
 	va := leftAttached(attachmentName("old"), "")
 	va.Finalizers, va.Annotations = nil, nil
 	for handle, want := range map[string]bool{"old": true, "new": false} {
-		_, recorded := block.LastRecorded(attach.Facts{VolumeAttachment: va, PersistentVolume: persistentVolume(handle, "", -time.Minute), CSINode: onNode})
+		_, recorded := block.LastRecorded(attach.Inputs{VolumeAttachment: va, PersistentVolume: persistentVolume(handle, "", -time.Minute), CSINode: onNode})
 		if recorded != want {
 			t.Errorf("handle %s: may be attached: %v, want %v", handle, recorded, want)
 		}
@@ -120,11 +120,11 @@ func TestVolumeOfARecreatedPersistentVolumeIsNotBelievedToBeLeftAttached(t *test
 func TestAttachmentOfTheOldVolumeDoesNotOwnThatOfTheRecreatedPersistentVolume(t *testing.T) {
 	va := leftAttached(attachmentName("old"), "")
 	va.DeletionTimestamp = nil
-	facts := attach.Facts{VolumeAttachment: va, PersistentVolume: persistentVolume("new", "", -time.Minute), CSINode: onNode}
-	if may, _ := block.Wants(facts, attach.Target{VolumeHandle: "new", NodeID: "id"}); may {
+	inputs := attach.Inputs{VolumeAttachment: va, PersistentVolume: persistentVolume("new", "", -time.Minute), CSINode: onNode}
+	if may, _ := block.ClaimsTarget(inputs, attach.Target{VolumeHandle: "new", NodeID: "id"}); may {
 		t.Error("it may want the new volume, want not")
 	}
-	if may, surely := block.Wants(facts, attach.Target{VolumeHandle: "old", NodeID: "id"}); !may || surely {
+	if may, surely := block.ClaimsTarget(inputs, attach.Target{VolumeHandle: "old", NodeID: "id"}); !may || surely {
 		t.Errorf("may want the old volume: %v, surely: %v; want only that it may", may, surely)
 	}
 }
@@ -137,17 +137,17 @@ func TestAttachedVolumeIsNotLostBecauseItsPersistentVolumeWasRecreated(t *testin
 	} {
 		t.Run(name, func(t *testing.T) {
 			va.DeletionTimestamp = nil
-			facts := attach.Facts{VolumeAttachment: va, PersistentVolume: persistentVolume("new", "", -time.Minute), CSINode: onNode}
+			inputs := attach.Inputs{VolumeAttachment: va, PersistentVolume: persistentVolume("new", "", -time.Minute), CSINode: onNode}
 			listed := csiclient.Published{"old": {IDs: []string{"id"}}, "new": {}}
-			if kind, err := block.Drift(facts, listed); kind != attach.DriftNone || err == nil || !strings.Contains(err.Error(), "recreated") {
+			if kind, err := block.Drift(inputs, listed); kind != attach.DriftNone || err == nil || !strings.Contains(err.Error(), "recreated") {
 				t.Errorf("drift %q, %v; want none, and an error that says why", kind, err)
 			}
-			facts.Lost = true
-			if plan, err := block.Decide(facts); err == nil || !strings.Contains(err.Error(), "recreated") {
+			inputs.Lost = true
+			if plan, err := block.Decide(inputs); err == nil || !strings.Contains(err.Error(), "recreated") {
 				t.Errorf("publish of %q, %v; want an error", plan.Publish.GetVolumeId(), err)
 			}
-			facts.PersistentVolume = persistentVolume("old", "", -time.Minute)
-			if plan, err := block.Decide(facts); err != nil || plan.Publish.GetVolumeId() != "old" {
+			inputs.PersistentVolume = persistentVolume("old", "", -time.Minute)
+			if plan, err := block.Decide(inputs); err != nil || plan.Publish.GetVolumeId() != "old" {
 				t.Errorf("publish of %q, %v; want the old volume", plan.Publish.GetVolumeId(), err)
 			}
 		})
@@ -157,16 +157,16 @@ func TestAttachedVolumeIsNotLostBecauseItsPersistentVolumeWasRecreated(t *testin
 // The secret of one volume must not reach the calls for another one.
 func TestSecretOfARecreatedPersistentVolumeIsNotTakenForTheOldVolume(t *testing.T) {
 	for handle, known := range map[string]bool{"old": true, "new": false} {
-		facts := attach.Facts{VolumeAttachment: leftAttached(madeByPeople, "old"), PersistentVolume: persistentVolume(handle, "secret", -time.Minute), CSINode: onNode}
-		plan, err := block.Decide(facts)
+		inputs := attach.Inputs{VolumeAttachment: leftAttached(madeByPeople, "old"), PersistentVolume: persistentVolume(handle, "secret", -time.Minute), CSINode: onNode}
+		plan, err := block.Decide(inputs)
 		if err != nil || plan.Target.VolumeHandle != "old" || (plan.SecretRef != nil) != known {
 			t.Errorf("PersistentVolume with handle %s: detach of %q with secret %v, %v; want a secret: %v", handle, plan.Target.VolumeHandle, plan.SecretRef, err, known)
 		}
-		recorded, _ := block.Recorded(facts)
+		recorded, _ := block.Recorded(inputs)
 		unnoted := leftAttached(madeByPeople, "old")
 		unnoted.Finalizers, unnoted.Annotations = nil, map[string]string{attach.AnnotationVolumeHandle: "old"}
-		facts.VolumeAttachment = unnoted
-		last, _ := block.LastRecorded(facts)
+		inputs.VolumeAttachment = unnoted
+		last, _ := block.LastRecorded(inputs)
 		for what, p := range map[string]attach.Record{"finalizer": recorded, "status only": last} {
 			if p.Target != (attach.Target{VolumeHandle: "old", NodeID: "id"}) || p.SecretKnown != known || (p.SecretRef != nil) != known {
 				t.Errorf("PersistentVolume with handle %s, %s: believed attached %q with secret %v, known %v; want %v", handle, what, p.Target, p.SecretRef, p.SecretKnown, known)
@@ -211,7 +211,7 @@ func TestDetachGoesWithTheSecretOfThePublishWhateverThePersistentVolumeNamesNow(
 				t.Fatal(err)
 			}
 			attacher := attach.Attacher{Writer: attach.Writer{Kube: kube, Written: unheard{}}, Controller: backend, CallTimeout: time.Minute}
-			plan, err := block.Decide(attach.Facts{VolumeAttachment: va, PersistentVolume: pv, CSINode: onNode})
+			plan, err := block.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: pv, CSINode: onNode})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -230,7 +230,7 @@ func TestDetachGoesWithTheSecretOfThePublishWhateverThePersistentVolumeNamesNow(
 			if va, err = kube.StorageV1().VolumeAttachments().Get(t.Context(), va.Name, metav1.GetOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if plan, err = block.Decide(attach.Facts{VolumeAttachment: va, PersistentVolume: tc.now, CSINode: onNode}); err != nil {
+			if plan, err = block.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: tc.now, CSINode: onNode}); err != nil {
 				t.Fatal(err)
 			}
 			got, err := attacher.UnpublishSecrets(t.Context(), plan.Target, published, plan.SecretRef, secrets)

@@ -55,7 +55,7 @@ func specOf(pv *corev1.PersistentVolume) (*corev1.PersistentVolumeSpec, error) {
 
 // HandleOf returns the volume handle of a VolumeAttachment: the noted one, or else that of its
 // volume. It returns "" if neither is known.
-func HandleOf(f Facts) string {
+func HandleOf(f Inputs) string {
 	if noted := NotedTarget(f.VolumeAttachment).VolumeHandle; noted != "" {
 		return noted
 	}

@@ -36,8 +36,8 @@ func TestAttachedVolumeIsWantedOnlyWhereItIsNoted(t *testing.T) {
 		"attached without a note, elsewhere":  {unnoted, "id", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			facts := attach.Facts{VolumeAttachment: tc.va, CSINode: registered(blockDriver, "new")}
-			may, surely := block.Wants(facts, attach.Target{VolumeHandle: "v", NodeID: tc.nodeID})
+			inputs := attach.Inputs{VolumeAttachment: tc.va, CSINode: registered(blockDriver, "new")}
+			may, surely := block.ClaimsTarget(inputs, attach.Target{VolumeHandle: "v", NodeID: tc.nodeID})
 			if may != tc.want || surely != tc.want {
 				t.Errorf("may be wanted: %v, surely: %v; want %v", may, surely, tc.want)
 			}
@@ -48,11 +48,11 @@ func TestAttachedVolumeIsWantedOnlyWhereItIsNoted(t *testing.T) {
 func TestTargetIsOutdatedOnlyByAnotherNodeIDOfTheDriver(t *testing.T) {
 	va := leftAttached(madeByPeople, "")
 	va.DeletionTimestamp, va.Status = nil, storagev1.VolumeAttachmentStatus{}
-	plan, err := block.Decide(attach.Facts{VolumeAttachment: va, PersistentVolume: persistentVolume("v", "", 0), CSINode: registered(blockDriver, "id")})
+	plan, err := block.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: persistentVolume("v", "", 0), CSINode: registered(blockDriver, "id")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	withoutCall, err := attach.Driver{Name: blockDriver}.Decide(attach.Facts{VolumeAttachment: va})
+	withoutCall, err := attach.Driver{Name: blockDriver}.Decide(attach.Inputs{VolumeAttachment: va})
 	if err != nil {
 		t.Fatal(err)
 	}

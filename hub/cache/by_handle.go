@@ -26,7 +26,7 @@ func (c *Cluster) AttachmentsOfHandle(driver, handle string) []*storagev1.Volume
 // known.
 func (c *Cluster) unnotedHandle(va *storagev1.VolumeAttachment) string {
 	if va.Spec.Source.InlineVolumeSpec != nil {
-		return attach.HandleOf(attach.Facts{VolumeAttachment: va})
+		return attach.HandleOf(attach.Inputs{VolumeAttachment: va})
 	}
 	if v := c.StoredOrDeleted(attach.VolumeName(va)); v != nil {
 		return v.Handle()

@@ -12,6 +12,6 @@
 // The last state of a PersistentVolume that is gone is kept while a VolumeAttachment names it
 // (KeepDeleted): only it may have the handle of the volume to detach.
 //
-// ReadFacts collects what hub/attach decides by. The package itself writes nothing, decides nothing and
+// ReadInputs collects what hub/attach decides by. The package itself writes nothing, decides nothing and
 // knows no driver: package hub hands events to drivers.
 package cache

@@ -110,7 +110,7 @@ func TestTrimmedVolumesAreTranslatedAsWholeOnes(t *testing.T) {
 			node := &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: tc.driver, NodeID: "id"}}}}
 			target := func() attach.Target {
 				d := attach.Driver{Name: tc.driver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}
-				plan, err := d.Decide(attach.Facts{VolumeAttachment: va, PersistentVolume: pv, CSINode: node})
+				plan, err := d.Decide(attach.Inputs{VolumeAttachment: va, PersistentVolume: pv, CSINode: node})
 				if err != nil {
 					t.Fatal(err)
 				}

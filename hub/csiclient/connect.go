@@ -28,7 +28,7 @@ func (e *NameError) Error() string {
 	return fmt.Sprintf("the driver behind this endpoint calls itself %q, not %q: correct the name or the endpoint", e.Got, e.Want)
 }
 
-// connector is ConnectCounting with what tests replace.
+// connector is Connect with what tests replace.
 type connector struct {
 	filePoll func() (ticks <-chan time.Time, stop func()) // when TLS files are looked at
 	count    CallFunc                                     // of calls; nil for none

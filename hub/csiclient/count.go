@@ -15,13 +15,13 @@ import (
 // answer and how long it took. It is called from many goroutines and must not block.
 type CallFunc func(method string, code codes.Code, took time.Duration)
 
-// ConnectCounting dials the endpoint of a driver once and verifies the driver behind it. It
+// Connect dials the endpoint of a driver once and verifies the driver behind it. It
 // blocks until the Session is ready, something failed (ErrNotReady, *NameError, what
 // is wrong with dialling or TLS and on which side, or the gRPC status of the call
 // that failed) or ctx ends. The files of the driver's TLS are read anew each time.
 // count is called for all calls of the Session, those that verify the driver too; it may be nil.
 // The caller owns the Session and closes it.
-func ConnectCounting(ctx context.Context, d registry.Driver, count CallFunc) (*Session, error) {
+func Connect(ctx context.Context, d registry.Driver, count CallFunc) (*Session, error) {
 	return connector{filePoll: pollFiles, count: count}.connect(ctx, d)
 }
 

@@ -1,6 +1,6 @@
 // Package csiclient is one verified connection to a CSI controller.
 //
-// ConnectCounting dials an endpoint once and asks the process behind it, in this order,
+// Connect dials an endpoint once and asks the process behind it, in this order,
 // whether it is ready (Probe), who it is (GetPluginInfo) and what it can do
 // (GetPluginCapabilities, ControllerGetCapabilities). Only when the name is the
 // expected one is there a Session, and a Session lives exactly as long as that

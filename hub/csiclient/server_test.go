@@ -79,7 +79,7 @@ func (d driver) awaitCall(ctx context.Context, t *testing.T, method fakecsi.Meth
 
 // Connect connects without counting calls.
 func Connect(ctx context.Context, d registry.Driver) (*Session, error) {
-	return ConnectCounting(ctx, d, nil)
+	return Connect(ctx, d, nil)
 }
 
 func connect(ctx context.Context, t *testing.T, endpoint registry.Endpoint) *Session {

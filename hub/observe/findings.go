@@ -36,7 +36,7 @@ type findings struct {
 // attachment is a VolumeAttachment that exists and has been compared.
 type attachment struct {
 	// Its detach is judged by the last state that had the driver's finalizer.
-	facts  attach.Facts            // without the PersistentVolume
+	inputs attach.Inputs           // without the PersistentVolume
 	volume *cache.StoredVolume     // the PersistentVolume, as small as in the cache; nil: there was none
 	secret *corev1.SecretReference // that the hub's attach would need; nil: none
 	judged bool                    // its attach was counted
@@ -48,9 +48,9 @@ func newFindings(driver string, m *status.DriverMetrics) *findings {
 
 // add notes a finding. Only the first final finding about an attach counts: the node and the volume
 // that it was judged by may change or go later.
-func (f *findings) add(facts attach.Facts, finding attach.Observation) {
-	va := facts.VolumeAttachment
-	facts, volume := withoutVolume(facts)
+func (f *findings) add(inputs attach.Inputs, finding attach.Observation) {
+	va := inputs.VolumeAttachment
+	inputs, volume := withoutVolume(inputs)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	a := f.attachments[va.Name]
@@ -58,8 +58,8 @@ func (f *findings) add(facts attach.Facts, finding attach.Observation) {
 		a = &attachment{}
 		f.attachments[va.Name] = a
 	}
-	if before := a.facts.VolumeAttachment; before == nil || !f.guards(before) || f.guards(va) {
-		a.facts, a.volume = facts, volume
+	if before := a.inputs.VolumeAttachment; before == nil || !f.guards(before) || f.guards(va) {
+		a.inputs, a.volume = inputs, volume
 	}
 	if a.judged || finding.Operation == attach.Detaching && !finding.Final() {
 		return
@@ -76,17 +76,17 @@ func (f *findings) guards(va *storagev1.VolumeAttachment) bool {
 	return attach.HasFinalizer(va.Finalizers, attach.Finalizer(f.driver))
 }
 
-// withoutVolume takes the PersistentVolume out of facts.
-func withoutVolume(facts attach.Facts) (attach.Facts, *cache.StoredVolume) {
-	if facts.PersistentVolume == nil {
-		return facts, nil
+// withoutVolume takes the PersistentVolume out of inputs.
+func withoutVolume(inputs attach.Inputs) (attach.Inputs, *cache.StoredVolume) {
+	if inputs.PersistentVolume == nil {
+		return inputs, nil
 	}
-	v, err := cache.StoreVolume(facts.PersistentVolume)
+	v, err := cache.StoreVolume(inputs.PersistentVolume)
 	if err != nil {
-		return facts, nil
+		return inputs, nil
 	}
-	facts.PersistentVolume = nil
-	return facts, v
+	inputs.PersistentVolume = nil
+	return inputs, v
 }
 
 // endUnless judges the detach of the VolumeAttachment that had a name, unless that is va. va is nil if no
@@ -94,23 +94,23 @@ func withoutVolume(facts attach.Facts) (attach.Facts, *cache.StoredVolume) {
 func (f *findings) endUnless(va *storagev1.VolumeAttachment, name string, decider attach.Driver) {
 	f.mu.Lock()
 	a := f.attachments[name]
-	if a != nil && va != nil && va.UID == a.facts.VolumeAttachment.UID {
+	if a != nil && va != nil && va.UID == a.inputs.VolumeAttachment.UID {
 		a = nil
 	}
 	if a != nil {
 		delete(f.attachments, name)
 	}
 	f.mu.Unlock()
-	if a == nil || a.facts.VolumeAttachment.DeletionTimestamp == nil {
+	if a == nil || a.inputs.VolumeAttachment.DeletionTimestamp == nil {
 		return
 	}
 	if a.volume != nil {
-		a.facts.PersistentVolume = a.volume.PersistentVolume()
+		a.inputs.PersistentVolume = a.volume.PersistentVolume()
 	}
-	if finding := decider.ObserveDetach(a.facts); finding.Final() {
+	if finding := decider.ObserveDetach(a.inputs); finding.Final() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.count(a.facts.VolumeAttachment, finding)
+		f.count(a.inputs.VolumeAttachment, finding)
 	}
 }
 

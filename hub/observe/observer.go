@@ -113,15 +113,15 @@ func (o *Observer) compare(ctx context.Context, name string) error {
 	if va == nil {
 		return nil
 	}
-	facts, err := o.options.Cluster.ReadFacts(ctx, va)
+	inputs, err := o.options.Cluster.ReadInputs(ctx, va)
 	if err != nil {
 		return err
 	}
-	finding := decider.Observe(facts)
+	finding := decider.Observe(inputs)
 	if err := o.checkSecret(ctx, &finding); err != nil {
 		return err
 	}
-	o.findings.add(facts, finding)
+	o.findings.add(inputs, finding)
 	return nil
 }
 

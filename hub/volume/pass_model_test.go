@@ -74,8 +74,8 @@ func (m *passModel) begin() {
 	m.claim = m.table.Open(m.va)
 }
 
-func (m *passModel) facts() attach.Facts {
-	return attach.Facts{VolumeAttachment: m.va, PersistentVolume: m.pv, CSINode: &storagev1.CSINode{
+func (m *passModel) inputs() attach.Inputs {
+	return attach.Inputs{VolumeAttachment: m.va, PersistentVolume: m.pv, CSINode: &storagev1.CSINode{
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: passDriver, NodeID: m.nodeID}}}}}
 }
 
@@ -125,7 +125,7 @@ func (m *passModel) restart() {
 func (m *passModel) vanish() {
 	m.log("gone")
 	var last *attach.Record
-	if r, ok := m.decider.LastRecorded(m.facts()); ok && !m.table.WasReleased(m.va.UID) {
+	if r, ok := m.decider.LastRecorded(m.inputs()); ok && !m.table.WasReleased(m.va.UID) {
 		last = &r
 	}
 	m.table.Gone(volume.IdentityOf(m.va), last)
@@ -143,10 +143,10 @@ func (m *passModel) vanish() {
 
 // work is one look of a worker.
 func (m *passModel) work() {
-	if r, ok := m.decider.Recorded(m.facts()); ok {
+	if r, ok := m.decider.Recorded(m.inputs()); ok {
 		m.table.Restore(m.claim, r)
 	}
-	plan, err := m.decider.Decide(m.facts())
+	plan, err := m.decider.Decide(m.inputs())
 	if err != nil {
 		m.fail("%v", err)
 	}

@@ -200,7 +200,7 @@ func TestDrainTakesNoClientAndLetsCallsEnd(t *testing.T) {
 	inFlight := s.hangingPublish(session)
 	s.stop()
 	s.waitFor(session.Done()) // so that its owner begins no further call here
-	if _, err := csiclient.ConnectCounting(s.ctx, hub, nil); err == nil {
+	if _, err := csiclient.Connect(s.ctx, hub, nil); err == nil {
 		t.Error("a client was taken")
 	}
 	s.turn(fakecsi.Knobs{ReleaseAll: true})

@@ -135,7 +135,7 @@ func (s *scene) hub() registry.Driver {
 
 func (s *scene) connect(d registry.Driver) *csiclient.Session {
 	s.t.Helper()
-	session, err := csiclient.ConnectCounting(s.ctx, d, nil)
+	session, err := csiclient.Connect(s.ctx, d, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func (s *scene) connect(d registry.Driver) *csiclient.Session {
 func (s *scene) refused(d registry.Driver, told, logged string) {
 	s.t.Helper()
 	before := s.calls()
-	_, err := csiclient.ConnectCounting(s.ctx, d, nil)
+	_, err := csiclient.Connect(s.ctx, d, nil)
 	if err == nil || !strings.Contains(err.Error(), told) {
 		s.t.Errorf("the client got %v, want %q", err, told)
 	}

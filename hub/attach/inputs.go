@@ -17,9 +17,9 @@ type Driver struct {
 	NoAttach bool
 }
 
-// Facts are the inputs of a decision about one VolumeAttachment. The objects belong to caches and
+// Inputs are what a decision about one VolumeAttachment depends on. The objects belong to caches and
 // are never changed.
-type Facts struct {
+type Inputs struct {
 	VolumeAttachment *storagev1.VolumeAttachment
 	PersistentVolume *corev1.PersistentVolume // nil: inline volume, or not found
 	CSINode          *storagev1.CSINode       // nil: not found
@@ -50,9 +50,9 @@ func (o Operation) String() string {
 	return "idle"
 }
 
-// Wanted returns the operation that a VolumeAttachment requires. It needs no other object and is
+// RequiredOperation returns the operation that a VolumeAttachment requires. It needs no other object and is
 // cheap enough for every event.
-func (d Driver) Wanted(va *storagev1.VolumeAttachment) Operation {
+func (d Driver) RequiredOperation(va *storagev1.VolumeAttachment) Operation {
 	hasFinalizer := HasFinalizer(va.Finalizers, Finalizer(d.Name))
 	switch {
 	case va.DeletionTimestamp != nil && hasFinalizer:
