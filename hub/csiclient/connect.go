@@ -28,6 +28,16 @@ func (e *NameError) Error() string {
 	return fmt.Sprintf("the driver behind this endpoint calls itself %q, not %q: correct the name or the endpoint", e.Got, e.Want)
 }
 
+// Connect dials the endpoint of a driver once and verifies the driver behind it. It
+// blocks until the Session is ready, a step failed, or ctx ends. It returns ErrNotReady, a
+// *NameError, an error that names the side which has to change its TLS or its address, or
+// the gRPC status of the call that failed. It reads the files of the driver's TLS each time.
+// count is called for all calls of the Session, also for those that verify the driver; it
+// may be nil. The caller owns the Session and closes it.
+func Connect(ctx context.Context, d registry.Driver, count CallFunc) (*Session, error) {
+	return connector{filePoll: pollFiles, count: count}.connect(ctx, d)
+}
+
 // connector is Connect with what tests replace.
 type connector struct {
 	filePoll func() (ticks <-chan time.Time, stop func()) // when TLS files are looked at

@@ -49,7 +49,7 @@ func TestConnectReadsWhoTheDriverIsAndWhatItCan(t *testing.T) {
 func TestConnectRefusesAnotherDriver(t *testing.T) {
 	ctx := testContext(t)
 	d := startDriver(t, fakecsi.Knobs{Name: "other.csi.example.com"})
-	_, err := Connect(ctx, at(d.endpoint))
+	_, err := Connect(ctx, at(d.endpoint), nil)
 	mismatch, ok := errors.AsType[*NameError](err)
 	if !ok || mismatch.Want != driverName || mismatch.Got != "other.csi.example.com" {
 		t.Fatalf("got %v, want a NameError with both names", err)
@@ -64,7 +64,7 @@ func TestConnectRefusesAnotherDriver(t *testing.T) {
 func TestConnectRefusesADriverThatIsNotReady(t *testing.T) {
 	ctx := testContext(t)
 	d := startDriver(t, fakecsi.Knobs{NotReady: new(true)})
-	if _, err := Connect(ctx, at(d.endpoint)); !errors.Is(err, ErrNotReady) {
+	if _, err := Connect(ctx, at(d.endpoint), nil); !errors.Is(err, ErrNotReady) {
 		t.Errorf("got %v", err)
 	}
 	d.turn(t, fakecsi.Knobs{NotReady: new(false)})
@@ -80,7 +80,7 @@ func TestConnectSaysWhichQuestionFailed(t *testing.T) {
 	} {
 		ctx := testContext(t)
 		d := startDriver(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: method, Code: codes.Internal}}})
-		_, err := Connect(ctx, at(d.endpoint))
+		_, err := Connect(ctx, at(d.endpoint), nil)
 		if status.Code(err) != codes.Internal || !strings.HasPrefix(err.Error(), want+": ") {
 			t.Errorf("%s: got %v, want %q before the status", method, err, want)
 		}
@@ -89,12 +89,12 @@ func TestConnectSaysWhichQuestionFailed(t *testing.T) {
 
 func TestConnectSaysWhyNobodyListens(t *testing.T) {
 	ctx := testContext(t)
-	if _, err := Connect(ctx, at(socket(t))); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Connect(ctx, at(socket(t)), nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no socket: got %v", err)
 	}
 	d := startDriver(t, fakecsi.Knobs{})
 	d.server.Crash()
-	if _, err := Connect(ctx, at(d.endpoint)); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := Connect(ctx, at(d.endpoint), nil); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a socket that a driver left behind: got %v", err)
 	}
 }
@@ -110,7 +110,7 @@ func TestConnectSaysThatWhatListensIsNoGRPCServer(t *testing.T) {
 				_, _ = conn.Write([]byte(greeting))
 				_ = conn.Close()
 			})
-			_, err := Connect(testContext(t), at(endpoint))
+			_, err := Connect(testContext(t), at(endpoint), nil)
 			if err == nil || !strings.Contains(err.Error(), "does not answer as a gRPC server") {
 				t.Errorf("got %v", err)
 			}
@@ -122,7 +122,7 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 	t.Run("while nobody speaks", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(testContext(t))
 		endpoint := listen(t, func(net.Conn) { cancel() })
-		if _, err := Connect(ctx, at(endpoint)); !errors.Is(err, context.Canceled) {
+		if _, err := Connect(ctx, at(endpoint), nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -131,7 +131,7 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 		d := startDriver(t, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.Probe}}})
 		failed := make(chan error, 1)
 		go func() {
-			_, err := Connect(ctx, at(d.endpoint))
+			_, err := Connect(ctx, at(d.endpoint), nil)
 			failed <- err
 		}()
 		d.awaitCall(ctx, t, fakecsi.Probe, 1)

@@ -56,7 +56,7 @@ func TestGarbageOnTheSocketIsAnErrorAndNoHang(t *testing.T) {
 					_, _ = io.Copy(conn, stream())
 				}()
 			})
-			if s, err := Connect(testContext(t), at(endpoint)); err == nil {
+			if s, err := Connect(testContext(t), at(endpoint), nil); err == nil {
 				t.Errorf("connected to %v", s.Info())
 			}
 		})
@@ -99,7 +99,7 @@ func TestServerThatAcceptsAndNeverAnswersIsGivenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx := testContext(t)
-			_, err := Connect(ctx, address(t))
+			_, err := Connect(ctx, address(t), nil)
 			if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 				t.Errorf("got %v, want that time was up before the test's", err)
 			}
@@ -188,7 +188,7 @@ func TestAnswersThatAreNoMessagesAreErrorsOfTheCall(t *testing.T) {
 		"GetPluginInfo":         noUTF8,
 		"GetPluginCapabilities": {0x0a, 0x7f},
 	} {
-		_, err := Connect(testContext(t), at(rawServer(t, map[string][]byte{method: answer})))
+		_, err := Connect(testContext(t), at(rawServer(t, map[string][]byte{method: answer})), nil)
 		if status.Code(err) != codes.Internal {
 			t.Errorf("%s: got %v", method, err)
 		}

@@ -135,7 +135,7 @@ func TestFilesThatDoNotVouchForTheDriverEndTheSession(t *testing.T) {
 	p.write(t, certtest.NewAuthority(t, "new CA"), p.hubCA.Issue(certtest.Request{}))
 	l.take(s, 3)
 	await(ctx, t, s.Done())
-	if _, err := Connect(ctx, secured(d.endpoint, p.files)); err == nil {
+	if _, err := Connect(ctx, secured(d.endpoint, p.files), nil); err == nil {
 		t.Error("connected")
 	}
 }

@@ -94,7 +94,7 @@ func TestDriverIsReachedOverTCP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := testContext(t)
-			s, err := Connect(ctx, secured(d.endpoint, d.tls))
+			s, err := Connect(ctx, secured(d.endpoint, d.tls), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +172,7 @@ func TestRefusedTLSSaysWhichSideHasToChangeWhat(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p := newParties(t)
 			d := startTCPDriver(t, test.setUp(t, p))
-			_, err := Connect(testContext(t), secured(d.endpoint, p.files))
+			_, err := Connect(testContext(t), secured(d.endpoint, p.files), nil)
 			if err == nil {
 				t.Fatal("connected")
 			}
@@ -189,7 +189,7 @@ func TestRefusedTLSSaysWhichSideHasToChangeWhat(t *testing.T) {
 func TestServerWithoutHTTP2IsNoGRPCServer(t *testing.T) {
 	p := newParties(t)
 	listener := listenTLS(t, p.serverTLS(), func(conn *tls.Conn) { _ = conn.Handshake() })
-	_, err := Connect(testContext(t), secured(listener, p.files))
+	_, err := Connect(testContext(t), secured(listener, p.files), nil)
 	if err == nil || !strings.Contains(err.Error(), "does not speak HTTP/2 over TLS") {
 		t.Errorf("got %v", err)
 	}
@@ -208,7 +208,7 @@ func TestServerThatWaitsForTheClientToSpeakIsNoError(t *testing.T) {
 	ctx, cancel := context.WithCancel(testContext(t))
 	failed := make(chan error, 1)
 	go func() {
-		_, err := Connect(ctx, secured(listener, p.files))
+		_, err := Connect(ctx, secured(listener, p.files), nil)
 		failed <- err
 	}()
 	if got := <-spoke; got != "PRI" {
@@ -249,7 +249,7 @@ func listenTLS(t *testing.T, config *tls.Config, serve func(*tls.Conn)) registry
 
 func TestPlainTextToAServerWithTLSSaysSo(t *testing.T) {
 	d := startTCPDriver(t, newParties(t).serverTLS())
-	_, err := Connect(testContext(t), at(d.endpoint))
+	_, err := Connect(testContext(t), at(d.endpoint), nil)
 	if err == nil || !strings.Contains(err.Error(), "it speaks TLS and hangs up on plain text: give the driver tls") {
 		t.Errorf("got %v", err)
 	}
@@ -260,11 +260,11 @@ func TestPlainTextToAnotherMachineIsNeverTried(t *testing.T) {
 	d := registry.Driver{Name: driverName, Endpoint: "tcp://192.0.2.1:9443"} // an address of nobody
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Connect(ctx, d); err == nil || !strings.Contains(err.Error(), "would carry secrets in plain text") {
+	if _, err := Connect(ctx, d, nil); err == nil || !strings.Contains(err.Error(), "would carry secrets in plain text") {
 		t.Errorf("got %v", err)
 	}
 	d.Insecure = true
-	if _, err := Connect(ctx, d); !errors.Is(err, context.Canceled) {
+	if _, err := Connect(ctx, d, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("insecure: got %v, want it to be tried", err)
 	}
 }
@@ -273,16 +273,16 @@ func TestWhatKeepsFromDiallingIsNamed(t *testing.T) {
 	p := newParties(t)
 	closed := startTCPDriver(t, nil)
 	closed.server.Crash()
-	if _, err := Connect(testContext(t), secured(closed.endpoint, p.files)); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := Connect(testContext(t), secured(closed.endpoint, p.files), nil); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("nobody listens: got %v", err)
 	}
-	_, err := Connect(testContext(t), secured("tcp://nobody.invalid:1", p.files))
+	_, err := Connect(testContext(t), secured("tcp://nobody.invalid:1", p.files), nil)
 	if dns, ok := errors.AsType[*net.DNSError](err); !ok || dns.Name != "nobody.invalid" {
 		t.Errorf("no such host: got %v", err)
 	}
 	missing := p.files
 	missing.CertFile = filepath.Join(t.TempDir(), "none.crt")
-	if _, err := Connect(testContext(t), secured(closed.endpoint, missing)); err == nil || !strings.Contains(err.Error(), "there is no file "+missing.CertFile) {
+	if _, err := Connect(testContext(t), secured(closed.endpoint, missing), nil); err == nil || !strings.Contains(err.Error(), "there is no file "+missing.CertFile) {
 		t.Errorf("no certificate: got %v", err)
 	}
 }

@@ -77,14 +77,9 @@ func (d driver) awaitCall(ctx context.Context, t *testing.T, method fakecsi.Meth
 	}
 }
 
-// Connect connects without counting calls.
-func Connect(ctx context.Context, d registry.Driver) (*Session, error) {
-	return Connect(ctx, d, nil)
-}
-
 func connect(ctx context.Context, t *testing.T, endpoint registry.Endpoint) *Session {
 	t.Helper()
-	s, err := Connect(ctx, at(endpoint))
+	s, err := Connect(ctx, at(endpoint), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

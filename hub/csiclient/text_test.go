@@ -51,13 +51,13 @@ func TestWhatADriverSaysOfItselfIsBoundedAndFitToBeShown(t *testing.T) {
 	hostile := "\x1b[2J\x00\r\u009b" + strings.Repeat("ü", 64<<10)
 	ctx := testContext(t)
 	d := startDriver(t, fakecsi.Knobs{Name: hostile})
-	_, err := Connect(ctx, at(d.endpoint))
+	_, err := Connect(ctx, at(d.endpoint), nil)
 	if _, ok := err.(*NameError); !ok || len(err.Error()) > 4*maxName || strings.ContainsAny(err.Error(), "\x00\x1b\r\u009b") {
 		t.Errorf("the name: got %.300q of %d bytes", err, len(err.Error()))
 	}
 	for _, method := range []fakecsi.Method{fakecsi.Probe, fakecsi.GetPluginInfo, fakecsi.GetPluginCapabilities, fakecsi.ControllerGetCapabilities} {
 		d.turn(t, fakecsi.Knobs{Name: driverName, ClearFaults: true, Fail: []fakecsi.Fault{{Method: method, Code: codes.Internal, Message: hostile}}})
-		_, err := Connect(ctx, at(d.endpoint))
+		_, err := Connect(ctx, at(d.endpoint), nil)
 		if status.Code(err) != codes.Internal || len(err.Error()) > MaxText+200 || strings.ContainsAny(err.Error(), "\x00\x1b\r\u009b") {
 			t.Errorf("%s: got %.300q of %d bytes", method, err, len(err.Error()))
 		}
