@@ -34,17 +34,19 @@ type driftWatch struct {
 	took     time.Duration      // how long the last listing took
 }
 
-// watchDrift compares again and again until ctx ends. Drivers begin at different times, so that they do
-// not list all at once.
-func (l *leader) watchDrift(ctx context.Context) {
+// driftCheck returns the periodic comparison. Drivers begin at different times, so that they do not list
+// all at once.
+func (l *leader) driftCheck() *periodic {
 	w := &driftWatch{leader: l, reported: map[types.UID]bool{}}
 	lag := rand.Float64()
-	pause := func(s registry.Settings) time.Duration { return w.pause(s.Drift.Interval, lag) }
-	l.every(ctx, pause, func(ctx context.Context) {
-		began := time.Now()
-		w.check(ctx)
-		w.looked, w.took = true, time.Since(began)
-	})
+	return &periodic{
+		pause: func(s registry.Settings) time.Duration { return w.pause(s.Drift.Interval, lag) },
+		run: func(ctx context.Context) {
+			began := time.Now()
+			w.check(ctx)
+			w.looked, w.took = true, time.Since(began)
+		},
+	}
 }
 
 // pause returns the time from one listing to the next, and to the first.

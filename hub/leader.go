@@ -68,30 +68,32 @@ func (l *leader) run(ctx context.Context) error {
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 
-	var watcher, loops sync.WaitGroup
-	defer watcher.Wait()
-	drained := make(chan struct{})
-	defer close(drained)
-	watcher.Go(func() {
+	drained, watched := make(chan struct{}), make(chan struct{})
+	// ctx also ends when the lease is lost, which may happen while the driver drains.
+	unused := context.AfterFunc(ctx, func() {
+		defer close(watched)
 		select {
 		case <-l.term.Lost():
-			fail(errLeaseLost)
 			cut()
 		case <-drained:
 		}
 	})
+	defer func() {
+		close(drained)
+		if !unused() {
+			<-watched
+		}
+	}()
+	var loops sync.WaitGroup
 	goSafely(&loops, fail, func() {
 		l.table.Run(intake, func(e *volume.Entry) {
 			goSafely(&l.workers, fail, func() { l.work(calls, e) })
 		})
 	})
-	for _, loop := range []func(context.Context){l.watchDrift, l.watchStuck, l.resyncNowAndThen} {
-		goSafely(&loops, fail, func() { loop(intake) })
-	}
 	// Also while the driver cannot be called: what vanishes then is known to nobody else.
 	l.hub.routes.open(l)
 	contain(fail, l.connectionChanged)
-	contain(fail, func() { l.attend(intake, fail) })
+	contain(fail, func() { l.attend(intake, fail, &loops, l.driftCheck(), l.stuckCheck(), l.resyncing()) })
 	defer l.counters.setStuck(nil)
 	l.shut()
 	l.hub.routes.close(l)
@@ -101,29 +103,28 @@ func (l *leader) run(ctx context.Context) error {
 	l.workers.Wait()
 	l.table.Close()
 	contain(l.cannotDrain, func() { l.detachUnowned(calls) })
-	if err := context.Cause(intake); ctx.Err() == nil && !errors.Is(err, errLeaseLost) && !errors.Is(err, errLetGo) {
+	if err := context.Cause(intake); ctx.Err() == nil && !errors.Is(err, errLetGo) {
 		return err
 	}
 	return nil
 }
 
-var (
-	// errLeaseLost ends the work of a driver whose lease was not renewed in time.
-	errLeaseLost = errors.New("the lease was lost")
-	// errLetGo ends the work of a driver that cannot be called from here.
-	errLetGo = errors.New("the driver cannot be called from here")
-)
+// errLetGo ends the work of a driver that cannot be called from here.
+var errLetGo = errors.New("the driver cannot be called from here")
 
 // busyPause is how long a driver that is away and still has calls in flight is left alone
 // before it is looked at again.
 const busyPause = time.Second
 
-// attend follows the settings until ctx ends. If the driver cannot be called from here, the other replicas
+// attend follows the settings and starts the periodic work, in goroutines of the group, until ctx ends. If the driver cannot be called from here, the other replicas
 // know that, and the lease goes to a replica that can call it. A csi-attacher that stands by does not announce
 // whether it can: so attend lets the lease go, once, while nothing is in flight. If nobody takes it, the
 // next term goes on whatever becomes of the driver: a driver that comes back is called at once, and a
 // driver that comes and goes does not pass the lease around.
-func (l *leader) attend(ctx context.Context, fail context.CancelCauseFunc) {
+func (l *leader) attend(ctx context.Context, fail context.CancelCauseFunc, group *sync.WaitGroup, all ...*periodic) {
+	for _, p := range all {
+		p.since = time.Now()
+	}
 	if callable, _ := l.get().isCallable(l.hub.options.LeaseDuration, time.Now()); !callable {
 		l.update(func(s *driverState) { s.leaseOffered = true }) // nobody has taken it, although it was free for its duration
 	}
@@ -134,14 +135,17 @@ func (l *leader) attend(ctx context.Context, fail context.CancelCauseFunc) {
 			l.setLimits(limits)
 		}
 		callable, again := s.isCallable(l.hub.options.LeaseDuration, time.Now())
-		if callable || s.leaseOffered {
-			return again, false
+		if !callable && !s.leaseOffered {
+			if l.leave() {
+				fail(errLetGo)
+				return 0, true
+			}
+			again = busyPause
 		}
-		if !l.leave() {
-			return busyPause, false
+		for _, p := range all {
+			again = min(again, l.startIfDue(ctx, p, fail, group))
 		}
-		fail(errLetGo)
-		return 0, true
+		return again, false
 	})
 	<-ctx.Done()
 }

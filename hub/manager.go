@@ -28,8 +28,9 @@ type manager struct {
 	ended    chan struct{} // closed when the driver has drained
 
 	mu      sync.Mutex
-	state   driverState   // guarded by mu
-	changed chan struct{} // closed at the next change of state; guarded by mu
+	state   driverState     // guarded by mu
+	changed chan struct{}   // closed at the next change of state; guarded by mu
+	scopes  map[*scope]bool // guarded by mu
 }
 
 // memory is what this process remembers of a driver's volumes: what it has published, and what it has
@@ -55,6 +56,7 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 		ended:    make(chan struct{}),
 		state:    newDriverState(spec, time.Now()),
 		changed:  make(chan struct{}),
+		scopes:   map[*scope]bool{},
 	}
 }
 
@@ -90,6 +92,14 @@ func (m *manager) decider() attach.Driver {
 
 // update has edit change what is known. It must not block.
 func (m *manager) update(edit func(*driverState)) {
+	if m.edit(edit) {
+		m.wake()
+		m.endScopes()
+	}
+}
+
+// edit has edit change what is known, and reports whether that is a change for anybody.
+func (m *manager) edit(edit func(*driverState)) (changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.state
@@ -98,10 +108,15 @@ func (m *manager) update(edit func(*driverState)) {
 	// Where the driver was learned, and until when it is served, is no reason for anybody to wake up: a line
 	// that is added to the file moves all those below it.
 	before.spec.Source, before.spec.WindDown = m.state.spec.Source, m.state.spec.WindDown
-	if before != m.state {
-		close(m.changed)
-		m.changed = make(chan struct{})
-	}
+	return before != m.state
+}
+
+// wake has all who wait for a change look again.
+func (m *manager) wake() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.changed)
+	m.changed = make(chan struct{})
 }
 
 // setSpec takes how the driver is to be served from now on, and reports whether anything but its origin
@@ -160,14 +175,40 @@ func (m *manager) await(ctx context.Context, look func(driverState) (again time.
 	}
 }
 
-// while returns a context that ends with ctx, or as soon as holds is not true any more of what is known.
-// The caller has to call the returned function, which blocks until nothing of it is left.
+// scope is a context that lasts while something holds.
+type scope struct {
+	holds func(driverState) bool
+	end   context.CancelFunc
+}
+
+// while returns a context that ends with ctx, or as soon as holds returns false for what is known. holds must
+// be pure. The caller has to call the returned function.
 func (m *manager) while(ctx context.Context, holds func(driverState) bool) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	var watcher sync.WaitGroup
-	watcher.Go(func() {
-		defer cancel()
-		m.await(ctx, func(s driverState) (time.Duration, bool) { return never, !holds(s) })
-	})
-	return ctx, func() { cancel(); watcher.Wait() }
+	s := &scope{holds: holds, end: cancel}
+	m.mu.Lock()
+	m.scopes[s] = true
+	m.mu.Unlock()
+	m.endScopes()
+	return ctx, func() {
+		m.mu.Lock()
+		delete(m.scopes, s)
+		m.mu.Unlock()
+		cancel()
+	}
+}
+
+// endScopes ends the scopes that do not hold any more.
+func (m *manager) endScopes() {
+	m.mu.Lock()
+	var over []*scope
+	for s := range m.scopes {
+		if !s.holds(m.state) {
+			over = append(over, s)
+		}
+	}
+	m.mu.Unlock()
+	for _, s := range over {
+		s.end()
+	}
 }

@@ -14,10 +14,12 @@ import (
 // resyncEvery is how often the caches are searched for work that no event has led to.
 const resyncEvery = 5 * time.Minute
 
-// resyncNowAndThen searches the caches for work that no event has led to, until ctx ends. It costs no
-// request.
-func (l *leader) resyncNowAndThen(ctx context.Context) {
-	l.every(ctx, func(registry.Settings) time.Duration { return resyncEvery }, func(ctx context.Context) { l.resync(klog.FromContext(ctx)) })
+// resyncing returns the periodic search of the caches for work that no event has led to. It costs no request.
+func (l *leader) resyncing() *periodic {
+	return &periodic{
+		pause: func(registry.Settings) time.Duration { return resyncEvery },
+		run:   func(ctx context.Context) { l.resync(klog.FromContext(ctx)) },
+	}
 }
 
 // resync adds entries for all work that is wanted and has none. Entries that exist keep their backoff.

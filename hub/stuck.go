@@ -54,10 +54,10 @@ type stuckWatch struct {
 	known  map[types.UID]attach.Operation // those that were stuck at the last look
 }
 
-// watchStuck looks for stuck VolumeAttachments until ctx ends.
-func (l *leader) watchStuck(ctx context.Context) {
+// stuckCheck returns the periodic search for stuck VolumeAttachments.
+func (l *leader) stuckCheck() *periodic {
 	w := &stuckWatch{leader: l}
-	l.every(ctx, func(s registry.Settings) time.Duration { return min(s.StuckAfter, stuckEvery) }, w.look)
+	return &periodic{pause: func(s registry.Settings) time.Duration { return min(s.StuckAfter, stuckEvery) }, run: w.look}
 }
 
 func (w *stuckWatch) look(ctx context.Context) {

@@ -23,7 +23,7 @@ func driverWith(stuckAfter time.Duration, workers int) registry.Driver {
 	return registry.Driver{Name: "d", Settings: registry.Settings{StuckAfter: stuckAfter, Workers: workers}}
 }
 
-func TestRoundsAreCountedFromTheEndOfTheLastOneAndFollowTheSettings(t *testing.T) {
+func TestPeriodicWorkIsTimedFromTheEndOfItsLastRunAndFollowsTheSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 		defer cancel()
@@ -32,14 +32,14 @@ func TestRoundsAreCountedFromTheEndOfTheLastOneAndFollowTheSettings(t *testing.T
 		var looks []time.Duration
 		began := time.Now()
 		var loops sync.WaitGroup
-		loops.Go(func() { d.attend(ctx, func(err error) { t.Error(err) }) })
-		loops.Go(func() {
-			pause := func(s registry.Settings) time.Duration { return s.StuckAfter }
-			d.every(ctx, pause, func(ctx context.Context) {
+		p := &periodic{
+			pause: func(s registry.Settings) time.Duration { return s.StuckAfter },
+			run: func(ctx context.Context) {
 				looks = append(looks, time.Since(began))
 				sleep(ctx, 5*time.Second)
-			})
-		})
+			},
+		}
+		loops.Go(func() { d.attend(ctx, func(err error) { t.Error(err) }, &loops, p) })
 		time.Sleep(31 * time.Second) // looks at 10 and 25, which ended at 30
 		d.setSpec(driverWith(3*time.Second, 7))
 		synctest.Wait()
