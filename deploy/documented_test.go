@@ -119,8 +119,8 @@ func TestEveryPathStateAndVerdictIsDocumented(t *testing.T) {
 		"HTTP API": append(inSource(t, `HandleFunc\("(/api/[^"]+)"`, "../hub/status/api.go"),
 			inSource(t, `(?m)^\tcase "(\w+)"`, "../hub/status/api.go")...),
 		"Probes":             inSource(t, `HandleFunc\("(/(?:livez|readyz|healthz)[^"]*)"`, "../hub/status/handler.go"),
-		"explain":            inSource(t, `Verdict = "(\w+)"`, "../internal/explain/report.go"),
-		"States of a driver": inSource(t, `State = "(\w+)"`, "../hub/condition.go"),
+		"explain":            inSource(t, `Verdict = "(\w+)"`, "../hub/diagnosis/verdict.go"),
+		"States of a driver": inSource(t, `State = "(\w+)"`, "../hub/driver_state.go"),
 	} {
 		rows := table(t, heading)
 		if len(want) == 0 {
