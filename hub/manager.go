@@ -136,19 +136,22 @@ func (m *manager) setSpec(to registry.Driver) (changed bool) {
 // setUp notes whether the driver can be called, with what else edit changes. When it returns, the leader
 // or the Observer has acted on it.
 func (m *manager) setUp(up bool, edit func(*driverState)) {
+	var before, after driverState
 	m.update(func(s *driverState) {
+		before = *s
 		now := time.Now()
 		if up != s.up {
 			s.leaseOffered = s.leaseOffered && !(s.up && now.Sub(s.upSince) >= m.hub.options.LeaseDuration)
 			s.up, s.upSince = up, now
 		}
 		edit(s)
+		after = *s
 	})
-	switch s := m.get(); {
-	case s.leader != nil:
-		s.leader.connectionChanged()
-	case s.observer != nil:
-		s.observer.LookAtAll() // what the driver can do may have changed
+	switch {
+	case after.leader != nil:
+		after.leader.connectionChanged()
+	case after.observer != nil && (up != before.up || after.session != before.session):
+		after.observer.LookAtAll() // what the driver can do may have changed
 	}
 }
 

@@ -29,8 +29,8 @@ type FileOptions struct {
 	// Poll is how often the file is read if no event says that it has changed. Zero
 	// means 10 seconds.
 	Poll time.Duration
-	// Debounce is how long after a change the file is read, and how long it must stay the
-	// same to be believed: half of a file may be a valid file. A file that changes all the
+	// Debounce is how long after its last change the file is read, and how long it must then stay
+	// the same to be believed: half of a file may be a valid file. A file that changes all the
 	// time is believed after ten times as long. Zero means 100 milliseconds.
 	Debounce time.Duration
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// maxReadings is after how many readings a file that changes all the time is believed.
-const maxReadings = 10
+// longestUnrest is the number of debounces after which a file that changes all the time is believed.
+const longestUnrest = 10
 
 // Run implements ConfigSource. The file is read when something in its folder changes, and
 // at every poll, which finds what events miss.
@@ -29,7 +29,8 @@ func (f *File) Run(ctx context.Context, changed func()) error {
 			return nil
 		case <-w.events:
 			w.expectChange()
-		case <-w.errors: // events may have been lost
+		case err := <-w.errors:
+			logger.V(2).Info("Events of a folder may have been lost", "folder", filepath.Dir(f.options.Path), "problem", err)
 			w.expectChange()
 		case <-poll.C:
 			w.watch(logger)
@@ -45,16 +46,17 @@ func (f *File) Run(ctx context.Context, changed func()) error {
 	}
 }
 
-// fileFollower reads a file that somebody may be writing. It believes a content that is
-// the same in two readings with the debounce between them. It belongs to one goroutine.
+// fileFollower reads a file that somebody may be writing. It reads the file when nothing has
+// happened to it for the debounce, and believes a content that is the same after another
+// debounce. It belongs to one goroutine.
 type fileFollower struct {
 	path     string
 	debounce time.Duration
 	used     string // id of the content that was believed last
 
-	due      <-chan time.Time // of the next reading; nil if no change is expected
-	readings int              // since a change was expected
-	seen     string           // id of the content of the last of them
+	due   <-chan time.Time // of the next reading; nil if no change is expected
+	began time.Time        // when a change was expected first
+	seen  string           // id of the content that was read last since then
 
 	newWatcher func() (*fsnotify.Watcher, error)
 	watcher    *fsnotify.Watcher     // of the folder; nil if there is none: then the poll finds changes
@@ -63,18 +65,25 @@ type fileFollower struct {
 	problem    string                // of watching, that was logged last; "" if there is none
 }
 
-// expectChange has the file read soon.
+// expectChange has the file read when it has rested.
 func (w *fileFollower) expectChange() {
 	if w.due == nil {
+		w.began = time.Now()
+	}
+	if w.due == nil || !w.unrestIsLong() {
 		w.due = time.After(w.debounce)
 	}
+}
+
+// unrestIsLong reports whether the file has changed for so long that it is believed as it is.
+func (w *fileFollower) unrestIsLong() bool {
+	return time.Since(w.began) >= longestUnrest*w.debounce
 }
 
 // read reads the file. It returns a content that is new and believed, nil if there is none.
 func (w *fileFollower) read() *content {
 	c := readContent(w.path)
-	w.readings++
-	if c.id == w.used || c.id == w.seen || w.readings >= maxReadings {
+	if c.id == w.used || c.id == w.seen || w.unrestIsLong() {
 		return w.believe(c)
 	}
 	w.seen, w.due = c.id, time.After(w.debounce)
@@ -83,7 +92,7 @@ func (w *fileFollower) read() *content {
 
 // believe ends the readings. It returns the content if it is new.
 func (w *fileFollower) believe(c content) *content {
-	w.due, w.readings, w.seen = nil, 0, ""
+	w.due, w.seen = nil, ""
 	if c.id == w.used {
 		return nil
 	}

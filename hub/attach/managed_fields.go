@@ -153,16 +153,22 @@ func parseFields(entry *metav1.ManagedFieldsEntry) *fields {
 	if entry.FieldsV1 == nil {
 		return &fields{}
 	}
-	raw := entry.FieldsV1.GetRawString()
-	if len(raw) > maxKnownText {
+	raw := entry.FieldsV1.GetRawBytes()
+	knownFields.mu.RLock()
+	f, known := knownFields.results[string(raw)] // converted within the brackets, raw is not copied
+	knownFields.mu.RUnlock()
+	switch {
+	case known:
+		return f
+	case len(raw) > maxKnownText:
 		return readFields(raw)
 	}
-	return knownFields.get(raw, func() *fields { return readFields(raw) })
+	return knownFields.get(string(raw), func() *fields { return readFields(raw) })
 }
 
-func readFields(raw string) *fields {
+func readFields(raw []byte) *fields {
 	f := &fields{}
-	if json.Unmarshal([]byte(raw), f) != nil {
+	if json.Unmarshal(raw, f) != nil {
 		return &fields{}
 	}
 	maps.DeleteFunc(f.Metadata.Annotations, func(name string, _ struct{}) bool { return name != nodeIDField })

@@ -21,12 +21,12 @@ func (m *memo[K, V]) get(key K, compute func() V) V {
 	if known {
 		return result
 	}
+	result = compute()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if result, known = m.results[key]; known {
-		return result
+	if first, known := m.results[key]; known {
+		return first
 	}
-	result = compute()
 	if m.results == nil {
 		m.results = map[K]V{}
 	}

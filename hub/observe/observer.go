@@ -146,13 +146,11 @@ func (o *Observer) checkSecret(ctx context.Context, finding *attach.Observation)
 
 // reviewSecrets reads the Secrets that could not be read again and again, until ctx ends.
 func (o *Observer) reviewSecrets(ctx context.Context) {
-	tick := time.NewTicker(secretTTL)
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(secretTTL): // from the end of the last review: by then its answers are old enough
 			o.secrets.review(ctx, o.findings.neededSecrets())
 		}
 	}

@@ -1,7 +1,9 @@
 package observe
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,5 +56,32 @@ func TestSecretThatCouldNotBeReadIsLookedAtAgainWhileItIsNeeded(t *testing.T) {
 		expect("what can be read is not read again", 0, 1, 3)
 		s.review(t.Context(), nil)
 		expect("needed by nobody", 0, 0, 3)
+	})
+}
+
+// A fixed period skipped every second review: an answer is younger than the period by the time of its request.
+func TestSecretThatCannotBeReadIsReadAgainEachMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const latency = 10 * time.Millisecond
+		var asked []time.Duration
+		begin := time.Now()
+		kube := fake.NewClientset()
+		kube.PrependReactor("get", "secrets", func(kubetesting.Action) (bool, runtime.Object, error) {
+			asked = append(asked, time.Since(begin).Truncate(time.Minute))
+			time.Sleep(latency)
+			return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), "s", errors.New("no rule"))
+		})
+		ref := corev1.SecretReference{Namespace: "default", Name: "s"}
+		o := &Observer{secrets: newSecrets(kube.CoreV1()), findings: newFindings("d", nil)}
+		o.findings.attachments["v"] = &attachment{secret: &ref}
+		ctx, cancel := context.WithCancel(t.Context())
+		_ = o.secrets.check(ctx, ref)
+		go o.reviewSecrets(ctx)
+		time.Sleep(4*time.Minute + time.Second)
+		cancel()
+		synctest.Wait()
+		if want := []time.Duration{0, 1 * time.Minute, 2 * time.Minute, 3 * time.Minute, 4 * time.Minute}; !slices.Equal(asked, want) {
+			t.Errorf("read in the minutes %v, want %v", asked, want)
+		}
 	})
 }
