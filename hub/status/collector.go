@@ -45,13 +45,8 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // driver begin and end with it.
 type collector struct{ source Source }
 
-// Describe implements prometheus.Collector.
-func (collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{upDesc, leaderDesc, infoDesc, depthDesc, oldestDesc, busyDesc, workersDesc,
-		stuckDesc, danglingDesc, masterDesc, unclaimedDesc, conflictsDesc, reloadDesc, reloadedDesc, hashDesc} {
-		out <- d
-	}
-}
+// Describe implements prometheus.Collector. It names no series beforehand: Collect has all of them.
+func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {

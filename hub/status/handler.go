@@ -30,8 +30,8 @@ func newHandler(o Options) (http.Handler, error) {
 		MaxRequestsInFlight: mostScrapes,
 	}))
 	l := newLimiter()
-	api{o.Source, l}.register(mux)
-	newPages(o, l).register(mux)
+	api{hub: view{o.Source}, limiter: l}.register(mux)
+	(&pages{hub: view{o.Source}, metrics: o.Metrics, metricsPath: o.MetricsPath, limiter: l}).register(mux)
 	if o.Profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)

@@ -39,7 +39,7 @@ func (m *Metrics) Driver(name string) *DriverMetrics {
 		return d
 	}
 	d := newDriverMetrics(name)
-	m.registry.MustRegister(d) // it can only collide with one of the same name
+	m.registry.MustRegister(d.series) // it can only collide with one of the same name
 	m.drivers[name] = d
 	return d
 }
@@ -54,7 +54,7 @@ func (m *Metrics) Forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if d := m.drivers[name]; d != nil {
-		m.registry.Unregister(d)
+		m.registry.Unregister(d.series)
 		delete(m.drivers, name)
 	}
 }

@@ -44,14 +44,10 @@ var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{
 
 // pages is the status page and those below it: what the source says, for people.
 type pages struct {
-	source      Source
+	hub         view
 	metrics     *Metrics
 	metricsPath string
 	limiter     limiter
-}
-
-func newPages(o Options, l limiter) *pages {
-	return &pages{source: o.Source, metrics: o.Metrics, metricsPath: o.MetricsPath, limiter: l}
 }
 
 func (p *pages) register(mux *http.ServeMux) {
@@ -133,7 +129,7 @@ type frame struct {
 }
 
 func (p *pages) frame(r *http.Request, title string) frame {
-	return frame{Title: title, Here: r.URL.Path, Overview: p.source.Overview(), Metrics: p.metricsPath, Now: time.Now()}
+	return frame{Title: title, Here: r.URL.Path, Overview: p.hub.overview(), Metrics: p.metricsPath, Now: time.Now()}
 }
 
 // Age, Ago and Until write times from where the page stands; "" for one that there is

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -46,21 +45,17 @@ func (p *pages) attachments(r *http.Request) answer {
 	if page.State != stateOpen {
 		filter.State = AttachmentState(page.State)
 	}
-	found := slices.DeleteFunc(p.source.Attachments(filter), func(a Attachment) bool {
-		return !filter.Match(a) || page.State == stateOpen && !open(a) ||
+	found := slices.DeleteFunc(p.hub.attachments(filter), func(a Attachment) bool {
+		return page.State == stateOpen && !open(a) ||
 			!matchesText(page.Query, a.Name, a.Driver, a.Node, a.PersistentVolume, a.VolumeHandle, a.LastError, a.WaitsFor)
 	})
-	slices.SortFunc(found, func(a, b Attachment) int { return cmp.Compare(a.Name, b.Name) })
 	page.paginate(found, q.Get("after"))
 	return answer{http.StatusOK, "attachments.html", page}
 }
 
 // paginate takes the rows of the page that begins after a name.
 func (p *attachmentsPage) paginate(found []Attachment, after string) {
-	from, exact := slices.BinarySearchFunc(found, after, func(a Attachment, name string) int { return cmp.Compare(a.Name, name) })
-	if exact {
-		from++
-	}
+	from := sortAfter(found, after)
 	to := min(from+listPage, len(found))
 	p.Table = attachmentTable{frame: p.frame, Rows: found[from:to], OneDriver: p.Driver != ""}
 	p.From, p.To, p.Total = from+1, to, len(found)
@@ -84,7 +79,7 @@ func (p *attachmentsPage) link(after string) string {
 // are served, those that VolumeAttachments ask for, and the one that was asked for.
 func (p *pages) attachers(o Overview, asked string) []string {
 	names := map[string]bool{}
-	for _, d := range p.source.Drivers() {
+	for _, d := range p.hub.drivers() {
 		names[d.Name] = true
 	}
 	for name := range bounded(o.Unclaimed) {

@@ -15,7 +15,7 @@ const mostOpen = 25
 // driverPage is everything about one driver.
 type driverPage struct {
 	frame
-	driverRow
+	judged
 	Diagnoses   []diagnosis.Diagnosis
 	Attachments attachmentTotals
 	Table       attachmentTable // of those that are open, the worst first
@@ -24,8 +24,7 @@ type driverPage struct {
 func (p *pages) driver(r *http.Request) answer {
 	name := r.PathValue("name")
 	f := p.frame(r, name)
-	filter := AttachmentFilter{Driver: name}
-	attachments := slices.DeleteFunc(p.source.Attachments(filter), func(a Attachment) bool { return !filter.Match(a) })
+	attachments := p.hub.attachments(AttachmentFilter{Driver: name})
 	drivers := p.judged(f, attachments)
 	i := slices.IndexFunc(drivers, func(j judged) bool { return j.Name == name })
 	if i < 0 {
@@ -38,7 +37,7 @@ func (p *pages) driver(r *http.Request) answer {
 	}
 	return answer{http.StatusOK, "driver.html", driverPage{
 		frame:       f,
-		driverRow:   driverRow{j, newSpark(&j.history)},
+		judged:      j,
 		Diagnoses:   diagnoses,
 		Attachments: totals(attachments),
 		Table:       attachmentTable{frame: f, Rows: worst(attachments, urgency, mostOpen), OneDriver: true},

@@ -15,8 +15,10 @@ const (
 	fine
 )
 
-// String returns the name that the page shows.
-func (s severity) String() string { return [...]string{"broken", "attention", "standby", "fine"}[s] }
+// severities are the names of all, as the page shows them.
+var severities = [...]string{broken: "broken", attention: "attention", standby: "standby", fine: "fine"}
+
+func (s severity) String() string { return severities[s] }
 
 // States and modes that are compared here, as in Driver.State and Driver.Mode. A state that is not
 // among them decides nothing.
@@ -46,39 +48,47 @@ const (
 // judged is a driver with its severity and the reasons, the worst first.
 type judged struct {
 	Driver
-	severity severity
-	notes    []string
-	history  history
+	Severity severity
+	Notes    []string
+	Spark    spark
 }
 
 // judge returns a driver with its severity. members are the identities of the hub's replicas; at is
 // when the oldest operation was asked for that a worker has, zero for none.
 func judge(d Driver, h history, members map[string]bool, at, now time.Time) judged {
-	j := judged{Driver: d, severity: fine, history: h}
+	j := judged{Driver: d, Severity: fine, Spark: newSpark(&h)}
 	j.judgeService(members, now)
 	j.judgeWork(now)
 	if !at.IsZero() && now.Sub(at) >= slow { // a driver that hangs fails nothing for long
 		j.note(attention, "calls take long, the oldest is wanted for %s", age(now, at))
 	}
 	j.judgeObserved()
-	if j.severity == fine && (d.Mode == modePaused || d.State == stateWaiting) {
-		j.severity = standby
+	if j.Severity == fine && (d.Mode == modePaused || d.State == stateWaiting) {
+		j.Severity = standby
 	}
 	return j
 }
 
-// why returns the driver's own reason, "" if the lease's holder beside it says the same.
-func (j *judged) why() string {
-	if j.severity == standby && j.Lease.Holder != "" {
+// Why returns the driver's own reason, "" if the lease's holder beside it says the same.
+func (j judged) Why() string {
+	if j.Severity == standby && j.Lease.Holder != "" {
 		return ""
 	}
 	return j.Reason
 }
 
+// Last returns the latest failed try of a driver that needs attention, else zero.
+func (j judged) Last() Failure {
+	if j.Severity > attention || len(j.Failures) == 0 {
+		return Failure{}
+	}
+	return j.Failures[0]
+}
+
 // note adds a reason.
 func (j *judged) note(s severity, format string, args ...any) {
-	j.severity = min(j.severity, s)
-	j.notes = append(j.notes, fmt.Sprintf(format, args...))
+	j.Severity = min(j.Severity, s)
+	j.Notes = append(j.Notes, fmt.Sprintf(format, args...))
 }
 
 // judgeWork looks at the queues of the driver.
