@@ -83,19 +83,8 @@ func collectDriver(out chan<- prometheus.Metric, name string, d Driver) {
 	gauge(out, leaderDesc, truth(d.Lease.Mine), name)
 	gauge(out, infoDesc, 1, name, label(d.Mode), label(d.Endpoint), label(d.Version), label(d.Source))
 	gauge(out, danglingDesc, float64(d.UnownedCount), name)
-	collectLane(out, name, withRepairs(d))
+	collectLane(out, name, d.Lane(Attach).with(d.Lane(Drift))) // the work of drift is attaches too
 	collectLane(out, name, d.Lane(Detach))
-}
-
-// withRepairs is the attach lane with that of drift, whose work is attaches too.
-func withRepairs(d Driver) Lane {
-	l, repairs := d.Lane(Attach), d.Lane(Drift)
-	l.Queued += repairs.Queued
-	l.Delayed += repairs.Delayed
-	l.Running += repairs.Running
-	l.Stuck += repairs.Stuck
-	l.OldestSeconds = max(l.OldestSeconds, repairs.OldestSeconds)
-	return l
 }
 
 func collectLane(out chan<- prometheus.Metric, driver string, l Lane) {

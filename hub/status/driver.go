@@ -77,14 +77,27 @@ func (d Driver) Lane(op Operation) Lane {
 	return Lane{Operation: op}
 }
 
-// Stuck is how many VolumeAttachments are stuck.
-func (d Driver) Stuck() int {
-	n := 0
+// Work returns what all lanes have to do as one lane, without an operation.
+func (d Driver) Work() Lane {
+	var sum Lane
 	for _, l := range d.Lanes {
-		n += l.Stuck
+		sum = sum.with(l)
 	}
-	return n
+	return sum
 }
+
+// with returns the lane with what another one has to do. The workers stay its own.
+func (l Lane) with(more Lane) Lane {
+	l.Queued += more.Queued
+	l.Delayed += more.Delayed
+	l.Running += more.Running
+	l.Stuck += more.Stuck
+	l.OldestSeconds = max(l.OldestSeconds, more.OldestSeconds)
+	return l
+}
+
+// Stuck returns how many VolumeAttachments are stuck.
+func (d Driver) Stuck() int { return d.Work().Stuck }
 
 // Lease is the lease that whoever serves a driver holds. It is zero where the hub runs
 // without leader election, but for Mine.

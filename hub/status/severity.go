@@ -93,22 +93,20 @@ func (j *judged) note(s severity, format string, args ...any) {
 
 // judgeWork looks at the queues of the driver.
 func (j *judged) judgeWork(now time.Time) {
-	if n := j.Stuck(); n > 0 {
-		j.note(broken, "%s stuck", count(n))
-	}
-	delayed, oldest, waiting := 0, 0.0, 0
+	work, oldest := j.Work(), 0.0
 	for _, l := range j.Lanes {
-		delayed += l.Delayed
-		if l.Queued > 0 && l.OldestSeconds > oldest {
-			oldest = l.OldestSeconds
+		if l.Queued > 0 {
+			oldest = max(oldest, l.OldestSeconds)
 		}
-		waiting += l.Queued
 	}
-	if delayed > 0 {
-		j.note(attention, "%s to be tried again", count(delayed))
+	if work.Stuck > 0 {
+		j.note(broken, "%s stuck", count(work.Stuck))
+	}
+	if work.Delayed > 0 {
+		j.note(attention, "%s to be tried again", count(work.Delayed))
 	}
 	if age := time.Duration(oldest * float64(time.Second)); age >= slow {
-		j.note(attention, "%s wait, the oldest for %s", count(waiting), duration(age))
+		j.note(attention, "%s wait, the oldest for %s", count(work.Queued), duration(age))
 	}
 	if j.UnownedCount > 0 {
 		j.note(attention, "%s left attached", count(j.UnownedCount))

@@ -21,17 +21,9 @@ const (
 	NotKnown Result = "unknown"
 )
 
-// ExitCode is that of the command.
+// ExitCode returns that of the command.
 func (r Result) ExitCode() int {
-	switch r {
-	case Attached:
-		return 0
-	case NotFound:
-		return 2
-	case NotKnown:
-		return 3
-	}
-	return 1
+	return map[Result]int{Attached: 0, Waiting: 1, NotFound: 2, NotKnown: 3}[r]
 }
 
 // Report is the answer to a question.

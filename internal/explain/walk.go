@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -61,12 +62,8 @@ type walk struct {
 func explainVolume(f *Facts, i int) VolumeReport {
 	v := &f.Volumes[i]
 	w := &walk{Facts: f, Volume: v, report: VolumeReport{Title: title(v), Result: Waiting, Path: []string{}}}
-	for _, stage := range []func(*walk) bool{
-		(*walk).podStage, (*walk).claimStage, (*walk).volumeStage, (*walk).attachmentStage,
-	} {
-		if !stage(w) {
-			break
-		}
+	if w.podStage() && w.claimStage() && w.volumeStage() {
+		w.attachmentStage()
 	}
 	w.leftAttached(f.Volumes[:i])
 	if w.report.Result == Waiting && w.report.Stop == nil {
@@ -113,11 +110,10 @@ func (w *walk) stop(f Finding) {
 func (w *walk) note(f Finding) { w.report.Notes = append(w.report.Notes, f) }
 
 // done ends the walk, with success if nothing has stopped it before.
-func (w *walk) done() bool {
+func (w *walk) done() {
 	if w.report.Stop == nil {
 		w.report.Result = Attached
 	}
-	return false
 }
 
 func (w *walk) ago(t time.Time) string { return diagnosis.Ago(t, w.Now) }
@@ -128,7 +124,8 @@ func (w *walk) at(t time.Time) string { return diagnosis.At(t, w.Now) }
 func (w *walk) podStage() bool {
 	if w.Inline != "" {
 		w.ok("the volume stands in the Pod itself (CSI driver %s): it is mounted by the kubelet, there is nothing to attach", w.Inline)
-		return w.done()
+		w.done()
+		return false
 	}
 	if w.Pod == nil {
 		return true
@@ -174,7 +171,7 @@ func (w *walk) volumeStage() bool {
 }
 
 // attachmentStage checks that a VolumeAttachment asks for the volume on the node, and that it is attached.
-func (w *walk) attachmentStage() bool {
+func (w *walk) attachmentStage() {
 	va := w.Attachment.Value()
 	if va != nil && w.claimFault != nil {
 		w.note(*w.claimFault)
@@ -194,13 +191,12 @@ func (w *walk) attachmentStage() bool {
 		w.ok("%s asks for the volume on node %s since %s", w.attachmentRef(), va.Spec.NodeName, w.at(va.CreationTimestamp.Time))
 		w.attaching(va)
 	}
-	return false
 }
 
 // noAttach reports whether the CSIDriver says attachRequired: false.
 func (w *walk) noAttach() bool {
 	d := w.CSIDriver.Value()
-	return d != nil && d.Spec.AttachRequired != nil && !*d.Spec.AttachRequired
+	return d != nil && !ptr.Deref(d.Spec.AttachRequired, true)
 }
 
 func (w *walk) attachmentRef() string { return ref(VolumeAttachment, "", w.Attachment.Value().Name) }
