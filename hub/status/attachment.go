@@ -15,7 +15,7 @@ const (
 	Detaching AttachmentState = "detaching" // a worker has it
 	Waiting   AttachmentState = "waiting"   // something is to be done and has not begun; see Attachment.Waiting
 	Failing   AttachmentState = "failing"   // the last try failed; see NextTry
-	Stuck     AttachmentState = "stuck"     // without success for longer than stuckAfter
+	Stuck     AttachmentState = "stuck"     // without success for longer than stuckAfter; it is tried on
 	Unclaimed AttachmentState = "unclaimed" // its driver is not served here
 	Idle      AttachmentState = "idle"      // nothing is to be done, and it is not attached
 )

@@ -47,40 +47,8 @@
 //	/api/v1/config              path, hash, the last reload with its errors and warnings, and
 //	                            conflicts: what was found and is not served
 //
-// A driver has name, state, reason, since, up (it can be called), mode, source, endpoint,
-// version, capabilities, settings; lease with name, namespace, holder, since and mine;
-// workers, busy, and lanes, one for each operation (attach, detach, drift, release), with
-// queued, delayed, running, workers, oldestSeconds, done, failed and stuck; the last
-// connectionError and failures, each with its cause as far as it is known; in mode observe
-// observed with agreed, wouldHaveFailed, differs, pending and disagreements; checklist; and
-// foreignWriter. Where a volume is or may be
-// published and no VolumeAttachment asks for it, unowned has it, with volumeHandle, nodeID, node,
-// persistentVolume, volumeAttachment, since, tries, nextTry and lastError; unownedCount is how many
-// there are.
-//
-// A VolumeAttachment has name, driver, node, persistentVolume, volumeHandle, state,
-// operation, created, finalizer, since, tries, nextTry, lastError, lastCause, lastErrorTime, waiting
-// and waitsFor. lastCause is what lastError means, with a verdict of hub/diagnosis and, for an answer
-// of the driver, the name of its gRPC code. waiting has kind, and what belongs to it; waitsFor is the
-// same as a text for people, not to be parsed. kind is one of
-//
-//	detach                  the volume is detached first from node, by volumeAttachment; without node
-//	                        if that object is gone from the cache
-//	unownedDetach           the volume is detached first from nodeID, where it was left attached
-//	volume, node            other work on the same volume, or other calls for the same node, go first
-//	worker                  all workers of the driver that it may have are busy
-//	driver                  nothing is done for the driver now: driverState and reason are its own
-//	configuration           no driver of this name is configured here
-//
-// Its state is one of
-//
-//	attaching, detaching    a worker has it
-//	attached                nothing is to be done
-//	waiting                 something is to be done and has not begun; waiting says why
-//	failing                 the last try failed; the next one is at nextTry
-//	stuck                   without success for longer than stuckAfter; it is tried on
-//	unclaimed               its driver is not served here
-//	idle                    nothing is to be done, and it is not attached
+// The types Driver, Attachment and Overview describe the fields. Programs go by state, by waiting.kind
+// (WaitKind) and by lastCause (package diagnosis). reason, waitsFor and lastError are texts for people.
 //
 // /api/v1/attachments takes driver, node, name and state, which must match as a whole;
 // limit, from 1 to 5000, by default 500; and continue, which is given with all but the

@@ -119,14 +119,6 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
-// Addr returns the address that it listens on, nil before Listen.
-func (s *Server) Addr() net.Addr {
-	if s.listener == nil {
-		return nil
-	}
-	return s.listener.Addr()
-}
-
 // Run answers requests until ctx ends, and listens first if Listen was not called. When
 // ctx has ended it takes no more requests, gives those that run a few seconds, and
 // returns nil. A hub that drains is still worth looking at: ctx should end after it.
