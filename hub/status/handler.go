@@ -43,8 +43,8 @@ func newHandler(o Options) (http.Handler, error) {
 		sendError(w, http.StatusNotFound, "there is nothing at this path")
 	})
 	all := http.NewServeMux() // a kubelet has nothing to show for itself
-	all.HandleFunc("/livez", probe("livez", o.Health.live))
-	all.HandleFunc("/readyz", probe("readyz", o.Health.ready))
+	all.HandleFunc("/livez", o.Health.probe("livez"))
+	all.HandleFunc("/readyz", o.Health.probe("readyz"))
 	all.HandleFunc("/healthz/leader-election", leaderElection(o.LeaderCheck))
 	all.Handle("/", o.Guard(mux))
 	return readOnly(all), nil

@@ -92,31 +92,28 @@ func (g *gatherer) look(ctx context.Context, q Question) (found bool, err error)
 	switch q.Kind {
 	case VolumeAttachment:
 		va := one(ctx, g, q.Kind, "", q.Name, g.Kube.StorageV1().VolumeAttachments().Get)
-		if va.Value() == nil {
-			return false, va.Err()
+		if va.Value() != nil {
+			g.facts.Volumes = []Volume{g.ofAttachment(ctx, va.Value())}
 		}
-		g.facts.Volumes = []Volume{g.ofAttachment(ctx, va.Value())}
+		return va.Value() != nil, va.Err()
 	case PersistentVolume:
 		pv := g.persistentVolume(ctx, q.Name)
-		if pv.Value() == nil {
-			return false, pv.Err()
+		if pv.Value() != nil {
+			g.onEachNode(ctx, Volume{VolumeName: q.Name})
 		}
-		g.onEachNode(ctx, Volume{VolumeName: q.Name})
+		return pv.Value() != nil, pv.Err()
 	case PersistentVolumeClaim:
 		claim := g.claim(ctx, q.Namespace, q.Name)
-		if claim.Value() == nil {
-			return false, claim.Err()
+		if claim.Value() != nil {
+			g.onEachNode(ctx, Volume{Namespace: q.Namespace, ClaimName: q.Name, VolumeName: claim.Value().Spec.VolumeName})
 		}
-		g.onEachNode(ctx, Volume{Namespace: q.Namespace, ClaimName: q.Name, VolumeName: claim.Value().Spec.VolumeName})
+		return claim.Value() != nil, claim.Err()
 	case Pod:
 		pod := one(ctx, g, q.Kind, q.Namespace, q.Name, g.Kube.CoreV1().Pods(q.Namespace).Get)
-		if pod.Value() == nil {
-			return false, pod.Err()
+		if g.facts.Pod = pod.Value(); g.facts.Pod != nil {
+			g.ofPod(ctx, pod.Value())
 		}
-		g.facts.Pod = pod.Value()
-		g.ofPod(ctx, pod.Value())
-	default:
-		return false, fmt.Errorf("%q is no kind that can be explained", q.Kind)
+		return pod.Value() != nil, pod.Err()
 	}
-	return true, nil
+	return false, fmt.Errorf("%q is no kind that can be explained", q.Kind)
 }
