@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// How many VolumeAttachments are in one answer, if nothing is asked for, and at most.
+	// VolumeAttachments in one answer: without ?limit, and at most.
 	defaultPage = 500
 	longestPage = 5000
 )
@@ -24,8 +24,8 @@ type DriverList struct {
 // AttachmentList is what /api/v1/attachments answers: one page.
 type AttachmentList struct {
 	Attachments []Attachment `json:"attachments"`        // by name
-	Total       int          `json:"total"`              // that match, on all pages
-	Continue    string       `json:"continue,omitempty"` // to ask for the next page with; empty on the last one
+	Total       int          `json:"total"`              // VolumeAttachments that match, on all pages
+	Continue    string       `json:"continue,omitempty"` // parameter of the next page; empty on the last page
 }
 
 // ReplicaList is what /api/v1/replicas answers.
@@ -40,16 +40,17 @@ type api struct {
 }
 
 func (a api) register(mux *http.ServeMux) {
-	for path, value := range map[string]func() any{
-		"overview": func() any { return a.hub.overview() },
-		"drivers":  func() any { return DriverList{a.hub.drivers()} },
-		"replicas": func() any { return ReplicaList{a.hub.overview().Replicas} },
-		"config":   func() any { return a.hub.overview().Config },
-	} {
-		mux.HandleFunc("/api/v1/"+path, func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, http.StatusOK, value()) })
-	}
+	mux.HandleFunc("/api/v1/overview", answers(func() any { return a.hub.overview() }))
+	mux.HandleFunc("/api/v1/drivers", answers(func() any { return DriverList{a.hub.drivers()} }))
 	mux.HandleFunc("/api/v1/drivers/{name}", a.driver)
 	mux.HandleFunc("/api/v1/attachments", a.attachments)
+	mux.HandleFunc("/api/v1/replicas", answers(func() any { return ReplicaList{a.hub.overview().Replicas} }))
+	mux.HandleFunc("/api/v1/config", answers(func() any { return a.hub.overview().Config }))
+}
+
+// answers returns a handler that answers with a value as JSON.
+func answers(value func() any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, http.StatusOK, value()) }
 }
 
 func (a api) driver(w http.ResponseWriter, r *http.Request) {
@@ -79,14 +80,14 @@ func (a api) attachments(w http.ResponseWriter, r *http.Request) {
 	sendBody(w, http.StatusOK, body)
 }
 
-// attachmentQuery is what was asked for of the VolumeAttachments.
+// attachmentQuery is the query of /api/v1/attachments.
 type attachmentQuery struct {
 	filter AttachmentFilter
 	limit  int
-	after  string // the last name on the page before
+	after  string // the last name on the previous page
 }
 
-// parseAttachmentQuery is strict: an answer to what was not asked for misleads.
+// parseAttachmentQuery rejects what it does not know: a list that ignores a filter misleads.
 func parseAttachmentQuery(raw string) (attachmentQuery, error) {
 	q := attachmentQuery{limit: defaultPage}
 	values, err := url.ParseQuery(raw)

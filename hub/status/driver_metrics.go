@@ -10,16 +10,14 @@ import (
 )
 
 var (
-	// callBuckets are csi-attacher's, whose dashboards go on working.
+	// callBuckets are those of csi-attacher, so that its dashboards work.
 	callBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
-	// operationBuckets reach from a driver that has nothing to do to one that needed
-	// several tries.
+	// operationBuckets range from an idle driver to an operation with several tries.
 	operationBuckets = []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900}
 )
 
-// DriverMetrics is what accumulates for one driver. Its methods may be called at any
-// time from any goroutine, and cost no more than an addition. A nil DriverMetrics
-// counts nothing.
+// DriverMetrics has the counters of one driver. Its methods may be called from any goroutine and do
+// not block. A nil DriverMetrics counts nothing.
 type DriverMetrics struct {
 	series     *prometheus.Registry // all of the following
 	calls      *prometheus.HistogramVec
@@ -33,7 +31,7 @@ type DriverMetrics struct {
 	recent     recent
 }
 
-// newDriverMetrics takes the name as a label value.
+// newDriverMetrics returns the metrics of a driver. name is a label value.
 func newDriverMetrics(name string) *DriverMetrics {
 	series, driver := prometheus.NewRegistry(), prometheus.Labels{"driver": name}
 	register := promauto.With(series)
@@ -62,9 +60,9 @@ func newDriverMetrics(name string) *DriverMetrics {
 	return d
 }
 
-// begin makes the series that are known beforehand, at zero, so that the first event is
-// an increase. The histograms of what fails, which are many series, begin with the
-// first failure: attach_hub_operations_total has them from the start.
+// begin creates the series that are known beforehand, at zero, so that the first event is an
+// increase. Histograms of failures, which are many series, begin with the first failure:
+// attach_hub_operations_total counts failures from the start.
 func (d *DriverMetrics) begin() {
 	for _, method := range []string{csi.Controller_ControllerPublishVolume_FullMethodName, csi.Controller_ControllerUnpublishVolume_FullMethodName} {
 		d.calls.WithLabelValues(method, codes.OK.String())
@@ -92,8 +90,8 @@ func (d *DriverMetrics) Call(method string, code codes.Code, took time.Duration)
 	d.calls.WithLabelValues(label(method), code.String()).Observe(took.Seconds())
 }
 
-// Operation counts the end of a try of an attach or a detach. It took the time since
-// the event that asked for it.
+// Operation counts a try of an attach or a detach that has ended. took is the time since the event
+// that made the operation due.
 func (d *DriverMetrics) Operation(op Operation, result Result, took time.Duration) {
 	if d == nil {
 		return

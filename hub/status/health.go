@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// Health says whether the process is ready: it knows what it needs to know; and
-// whether it is live: what should move moves. A driver that is broken changes neither:
-// no restart would mend it, and the other drivers go on.
+// Health says whether the process is ready (caches and configuration are loaded) and live (its loops
+// make progress). A broken driver changes neither: a restart would not repair it, and would stop the
+// other drivers.
 type Health struct {
 	mu     sync.Mutex
 	checks map[string][]check // by probe, in the order of adding; guarded by mu
@@ -72,7 +72,7 @@ func (h *Health) probe(name string) http.HandlerFunc {
 	}
 }
 
-// oneLine keeps a text from looking like further checks.
+// oneLine joins the lines of a text, which could look like further checks.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // leaderElection answers as csi-attacher does.

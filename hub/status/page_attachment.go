@@ -7,7 +7,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// attachmentPage is everything about one VolumeAttachment.
+// attachmentPage is the page of one VolumeAttachment.
 type attachmentPage struct {
 	frame
 	Attachment

@@ -12,13 +12,13 @@ import (
 // mostOpen is how many of its VolumeAttachments a driver's page shows.
 const mostOpen = 25
 
-// driverPage is everything about one driver.
+// driverPage is the page of one driver.
 type driverPage struct {
 	frame
 	judged
 	Diagnoses   []diagnosis.Diagnosis
 	Attachments attachmentTotals
-	Table       attachmentTable // of those that are open, the worst first
+	Table       attachmentTable // open VolumeAttachments, the worst first
 }
 
 func (p *pages) driver(r *http.Request) answer {
@@ -44,11 +44,11 @@ func (p *pages) driver(r *http.Request) answer {
 	}}
 }
 
-// urgency is the order in which VolumeAttachments are shown for which something is to be done.
+// urgency is the order of open VolumeAttachments.
 var urgency = []AttachmentState{Stuck, Failing, Waiting, Unclaimed, Attaching, Detaching}
 
-// worst returns those in some states, at most as many as are wanted: by state in the order of the
-// states, then the oldest first.
+// worst returns at most a number of VolumeAttachments in some states: in the order of the states, then
+// the oldest first.
 func worst(all []Attachment, states []AttachmentState, most int) []Attachment {
 	var found []Attachment
 	for _, a := range all {

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// mostTrouble is how many VolumeAttachments the first page shows.
+// mostTrouble is how many VolumeAttachments in trouble the first page shows.
 const mostTrouble = 10
 
-// overviewPage is the first page: all drivers at a glance.
+// overviewPage is the first page: a row for each driver.
 type overviewPage struct {
 	frame
 	Query        string
 	State        string
-	States       []string // that there are to choose from
+	States       []string // choices of the filter
 	Drivers      []judged
 	Known        int // drivers, also those that the filter hides
 	Broken       int // likewise
@@ -24,15 +24,15 @@ type overviewPage struct {
 	Attachments  attachmentTotals
 	Table        attachmentTable // of those in trouble, the worst first
 	Unclaimed    []named
-	OtherHolders []Replica // who holds drivers and is no replica
+	OtherHolders []Replica // holders of leases that are not replicas
 }
 
-// Severities are what the filter can ask for beside states.
+// Severities returns the choices of the filter beside States.
 func (overviewPage) Severities() []string {
 	return append([]string{problems}, severities[:]...)
 }
 
-// headline is what the browser's tab says.
+// headline returns the title of the browser's tab.
 func (p overviewPage) headline() string {
 	switch {
 	case p.Broken > 0:
@@ -110,7 +110,7 @@ func (p *pages) judged(f frame, attachments []Attachment) []judged {
 	return all
 }
 
-// problems is what the filter asks with for drivers that are broken or need attention.
+// problems is the filter for drivers that are broken or need attention.
 const problems = "problems"
 
 // matchesDriver reports whether a driver has all words of text in its texts, and has the state or

@@ -9,7 +9,7 @@ import (
 type severity int
 
 const (
-	broken    severity = iota // its volumes wait, or will wait
+	broken    severity = iota // its volumes wait, or would wait
 	attention                 // something is wrong, and its volumes are attached all the same
 	standby                   // another replica works for it, or its mode is paused
 	fine
@@ -20,8 +20,8 @@ var severities = [...]string{broken: "broken", attention: "attention", standby: 
 
 func (s severity) String() string { return severities[s] }
 
-// States and modes that are compared here, as in Driver.State and Driver.Mode. A state that is not
-// among them decides nothing.
+// States and modes that this package compares, as in Driver.State and Driver.Mode. Other states
+// decide nothing.
 const (
 	stateConnecting   = "Connecting"
 	stateProbing      = "Probing"
@@ -36,12 +36,12 @@ const (
 )
 
 const (
-	// startupTimeout is how long a driver may take to connect or to find a holder of its lease
-	// before it is called a problem.
+	// startupTimeout is how long a driver may be without a connection, or its lease without a
+	// holder, before it needs attention.
 	startupTimeout = 30 * time.Second
-	// slow is how old work may become that waits for a worker or that a worker has.
+	// slow is the age from which queued work and operations in flight need attention.
 	slow = time.Minute
-	// lately is for how long a write of another attacher counts.
+	// lately is how long a write of another attacher counts.
 	lately = time.Hour
 )
 
@@ -53,14 +53,14 @@ type judged struct {
 	Spark    spark
 }
 
-// judge returns a driver with its severity. members are the identities of the hub's replicas; at is
-// when the oldest operation was asked for that a worker has, zero for none.
-func judge(d Driver, h history, members map[string]bool, at, now time.Time) judged {
+// judge returns a driver with its severity. members are the identities of the hub's replicas;
+// oldestCall is when the oldest operation in flight became due, zero for none.
+func judge(d Driver, h history, members map[string]bool, oldestCall, now time.Time) judged {
 	j := judged{Driver: d, Severity: fine, Spark: newSpark(&h)}
 	j.judgeService(members, now)
 	j.judgeWork(now)
-	if !at.IsZero() && now.Sub(at) >= slow { // a driver that hangs fails nothing for long
-		j.note(attention, "calls take long, the oldest is wanted for %s", age(now, at))
+	if !oldestCall.IsZero() && now.Sub(oldestCall) >= slow { // a driver that hangs causes no failure for long
+		j.note(attention, "calls take long, the oldest is wanted for %s", age(now, oldestCall))
 	}
 	j.judgeObserved()
 	if j.Severity == fine && (d.Mode == modePaused || d.State == stateWaiting) {
@@ -154,7 +154,7 @@ func (j *judged) judgeObserved() {
 	}
 }
 
-// oldestCalls returns, by driver, when the oldest operation was asked for that a worker has.
+// oldestCalls returns, by driver, when the oldest operation in flight became due.
 func oldestCalls(all []Attachment) map[string]time.Time {
 	longest := map[string]time.Time{}
 	for _, a := range all {

@@ -13,7 +13,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// fill finds out all else about a volume.
+// fill reads the other objects of a volume.
 func (g *gatherer) fill(ctx context.Context, v *Volume) {
 	if v.Inline != "" {
 		return
@@ -60,8 +60,8 @@ func (g *gatherer) seen(ctx context.Context, replica, name string) Object[status
 	return Present(a)
 }
 
-// fillLeases looks for the lease in all namespaces: a csi-attacher has it in its own.
-// Who may not list leases gets that of the hub.
+// fillLeases looks for the lease in all namespaces: a csi-attacher has it in its own namespace. If
+// leases may not be listed, it reads the lease of the hub.
 func (g *gatherer) fillLeases(ctx context.Context, v *Volume) {
 	v.Leases = Leases{Name: registry.LeaseName(v.Driver), Where: "any namespace"}
 	namespace := g.Namespace
@@ -83,8 +83,8 @@ func (g *gatherer) fillLeases(ctx context.Context, v *Volume) {
 	}
 }
 
-// fillSecret finds out whether the secret of a volume exists. It is asked for as a row
-// of a table without the object: its contents do not leave the API server.
+// fillSecret finds out whether the secret of a volume exists. It asks for a table row without the
+// object, so that the contents do not leave the API server.
 func (g *gatherer) fillSecret(ctx context.Context, v *Volume) {
 	secret := secretOf(v)
 	if secret == nil {
@@ -98,8 +98,8 @@ func (g *gatherer) fillSecret(ctx context.Context, v *Volume) {
 	})
 }
 
-// secretOf names the secret that goes with the calls for a volume, nil if it needs none or
-// is not known.
+// secretOf returns the name of the secret of the calls for a volume, nil if there is none or it is not
+// known.
 func secretOf(v *Volume) *corev1.SecretReference {
 	if spec := v.spec(); spec != nil && spec.CSI != nil {
 		return spec.CSI.ControllerPublishSecretRef

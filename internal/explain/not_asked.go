@@ -62,7 +62,7 @@ func (w *walk) volumeRef() string {
 	return ref(PersistentVolume, "", w.VolumeName)
 }
 
-// nobodyAsks explains a volume that no node wants.
+// nobodyAsks explains a volume that no node needs.
 func (w *walk) nobodyAsks() {
 	pv, object, users := w.PersistentVolume.Value(), w.volumeRef(), items(w.Users)
 	switch fault := w.claimFault; {
@@ -83,7 +83,7 @@ func (w *walk) nobodyAsks() {
 	}
 }
 
-// elsewhere reports whether the walk stops because a volume for one node is on another node.
+// elsewhere stops if a single-node volume is on another node, and reports whether it did.
 func (w *walk) elsewhere() bool {
 	if !w.singleNode() {
 		return false
@@ -111,7 +111,7 @@ func (w *walk) leavesFact(other *storagev1.VolumeAttachment) string {
 	return fact
 }
 
-// mayBeAttached reports whether nothing proves the volume detached.
+// mayBeAttached reports whether the volume is not known to be detached.
 func mayBeAttached(va *storagev1.VolumeAttachment) bool {
 	return va.Status.Attached || len(va.Finalizers) > 0
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 )
 
-// service looks for what keeps everybody from working for the driver.
+// service explains why nothing works for the driver, if so.
 func (w *walk) service() {
 	if w.Driver == "" {
 		return
@@ -30,7 +30,7 @@ func (w *walk) service() {
 	}
 }
 
-// leaseAlone goes by the lease, because no hub could be asked.
+// leaseAlone explains by the lease, because no replica has answered.
 func (w *walk) leaseAlone() {
 	lease, found := w.lease()
 	diagnosed := finding(status.DiagnoseLease(lease, "", nil, w.Now)) // no replica is known
@@ -68,7 +68,7 @@ func (w *walk) notServed() {
 		switch f := finding(d); {
 		case len(conflicts) > 0:
 			w.stop(f)
-		case silent: // it may have the driver
+		case silent: // that replica may have the driver
 		case held:
 			f.Next = fmt.Sprintf("look at the log of %s, which holds the driver's lease", lease.Holder)
 			w.later(f)
@@ -99,7 +99,7 @@ func (w *walk) served(d *hubclient.Driver) {
 	switch f := finding(status.DiagnoseDriver(d.Driver, lease, w.Hub.View.Members(), w.Now)); f.Verdict {
 	case "":
 		w.ok("driver %s answers at %s, and %s works for it", d.Name, d.Endpoint, cmp.Or(d.Leader, "the hub"))
-	case diagnosis.DriverObserved: // another attacher works for the driver: what came of its tries counts more
+	case diagnosis.DriverObserved: // the result of the other attacher's tries counts more
 		w.later(f)
 	case diagnosis.LeaseHeld:
 		if w.isReplica(lease.Holder) {
@@ -121,8 +121,7 @@ func (w *walk) isReplica(identity string) bool {
 	return slices.ContainsFunc(w.Hub.View.Members(), func(r status.Replica) bool { return r.Identity == identity })
 }
 
-// lease returns the lease that counts: the one that the hub goes by, else the one that
-// was renewed last.
+// lease returns the lease that the hub reports for the driver, else the lease that was renewed last.
 func (w *walk) lease() (lease status.LeaseRecord, found bool) {
 	for _, object := range items(w.Leases.All) {
 		l := leaseOf(&object)
@@ -136,7 +135,7 @@ func (w *walk) lease() (lease status.LeaseRecord, found bool) {
 	return lease, found
 }
 
-// leaseOf returns what a Lease says.
+// leaseOf returns the content of a Lease.
 func leaseOf(l *coordinationv1.Lease) status.LeaseRecord {
 	return status.LeaseRecord{
 		Lease: status.Lease{
