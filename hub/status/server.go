@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,12 +77,8 @@ type Server struct {
 
 // New checks the options and reads the TLS files. It starts nothing.
 func New(o Options) (*Server, error) {
-	if o.MetricsPath == "" {
-		o.MetricsPath = defaultMetricsPath
-	}
-	if o.Health == nil {
-		o.Health = NewHealth()
-	}
+	o.MetricsPath = cmp.Or(o.MetricsPath, defaultMetricsPath)
+	o.Health = cmp.Or(o.Health, NewHealth())
 	if o.LeaderCheck == nil {
 		o.LeaderCheck = func() error { return nil }
 	}

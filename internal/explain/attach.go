@@ -38,9 +38,7 @@ func (w *walk) detaching(va *storagev1.VolumeAttachment) {
 		return
 	}
 	w.service()
-	switch {
-	case va.Annotations[attach.AnnotationVolumeHandle] != "" || va.Spec.Source.PersistentVolumeName == nil:
-	case w.PersistentVolume.Missing():
+	if va.Annotations[attach.AnnotationVolumeHandle] == "" && va.Spec.Source.PersistentVolumeName != nil && w.PersistentVolume.Missing() {
 		w.stop(Finding{diagnosis.VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "there is none, and nobody wrote the volume's handle down: no attacher can say what to detach", "restore the PersistentVolume with the same name and handle; take the finalizer away only if the storage system shows the volume detached"})
 	}
 	if va.Annotations[attach.AnnotationNodeID] == "" {

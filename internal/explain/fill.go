@@ -5,7 +5,6 @@ import (
 	"context"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -86,23 +85,15 @@ func (g *gatherer) fillLeases(ctx context.Context, v *Volume) {
 // fillSecret finds out whether the secret of a volume exists. It asks for a table row without the
 // object, so that the contents do not leave the API server.
 func (g *gatherer) fillSecret(ctx context.Context, v *Volume) {
-	secret := secretOf(v)
-	if secret == nil {
-		return
+	spec := v.spec()
+	if spec == nil || spec.CSI == nil || spec.CSI.ControllerPublishSecretRef == nil {
+		return // the calls need none, or it is not known
 	}
+	secret := spec.CSI.ControllerPublishSecretRef
 	v.Secret = Secret{Namespace: secret.Namespace, Name: secret.Name}
 	v.Secret.Object = one(ctx, g, "Secret", secret.Namespace, secret.Name, func(ctx context.Context, name string, _ metav1.GetOptions) (*struct{}, error) {
 		return &struct{}{}, g.Kube.CoreV1().RESTClient().Get().Namespace(secret.Namespace).Resource("secrets").Name(name).
 			SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Param("includeObject", string(metav1.IncludeNone)).
 			Do(ctx).Error()
 	})
-}
-
-// secretOf returns the name of the secret of the calls for a volume, nil if there is none or it is not
-// known.
-func secretOf(v *Volume) *corev1.SecretReference {
-	if spec := v.spec(); spec != nil && spec.CSI != nil {
-		return spec.CSI.ControllerPublishSecretRef
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -123,21 +122,19 @@ func (w *walk) usersOn(node string) string {
 	}
 	var names []string
 	for _, p := range items(w.Users) {
-		if p.Spec.NodeName == node {
-			names = append(names, describePod(p))
+		if p.Spec.NodeName != node {
+			continue
 		}
+		name := p.Namespace + "/" + p.Name
+		if p.DeletionTimestamp != nil {
+			name += " (being deleted)"
+		}
+		names = append(names, name)
 	}
 	if len(names) == 0 {
 		return "no Pod is known that uses it there"
 	}
 	return "used there by Pod " + strings.Join(names, ", ")
-}
-
-func describePod(p corev1.Pod) string {
-	if p.DeletionTimestamp != nil {
-		return p.Namespace + "/" + p.Name + " (being deleted)"
-	}
-	return p.Namespace + "/" + p.Name
 }
 
 // heldBy lists finalizers.

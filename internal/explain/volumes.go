@@ -47,8 +47,9 @@ func (g *gatherer) onEachNode(ctx context.Context, v Volume) {
 	all := g.attachments(ctx, func(va *storagev1.VolumeAttachment) bool { return isOf(va, v.VolumeName, nil) })
 	nodes := map[string]bool{}
 	for i, va := range items(all) {
-		at, others := v, slices.Delete(slices.Clone(items(all)), i, i+1)
-		at.NodeName, at.Attachment, at.Others = va.Spec.NodeName, Present(&va), Present(&others)
+		at := v
+		at.NodeName = va.Spec.NodeName
+		at.setAttachment(items(all), i)
 		nodes[at.NodeName] = true
 		g.facts.Volumes = append(g.facts.Volumes, at)
 	}
@@ -73,16 +74,17 @@ func (v *Volume) findAttachment(all Object[[]storagev1.VolumeAttachment]) {
 		v.Attachment, v.Others = Unreadable[storagev1.VolumeAttachment](all.Err()), all
 		return
 	}
-	others := []storagev1.VolumeAttachment{}
+	v.setAttachment(items(all), slices.IndexFunc(items(all), func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == v.NodeName }))
+}
+
+// setAttachment sets the i-th VolumeAttachment of the volume as its own and the rest as the others; if i
+// is negative, the volume has none.
+func (v *Volume) setAttachment(all []storagev1.VolumeAttachment, i int) {
 	v.Attachment = Absent[storagev1.VolumeAttachment]()
-	for _, va := range items(all) {
-		if v.Attachment.Missing() && va.Spec.NodeName == v.NodeName {
-			v.Attachment = Present(&va)
-		} else {
-			others = append(others, va)
-		}
+	if i >= 0 {
+		v.Attachment, all = Present(&all[i]), slices.Delete(slices.Clone(all), i, i+1)
 	}
-	v.Others = Present(&others)
+	v.Others = Present(&all)
 }
 
 // ofPod adds each volume of a Pod that could need an attach.
