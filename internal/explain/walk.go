@@ -153,7 +153,7 @@ func (w *walk) volumeStage() bool {
 	pv := w.PersistentVolume.Value()
 	switch {
 	case pv == nil && w.Attachment.Value() != nil:
-		return true // it names the driver, and attaching and detaching say what is missing
+		return true // it names the driver; attaching and detaching say what is missing
 	case w.PersistentVolume.Missing():
 		w.stop(Finding{diagnosis.VolumeMissing, object, "there is none", "the claim has lost its volume: restore the PersistentVolume, or make the claim anew"})
 		return false
