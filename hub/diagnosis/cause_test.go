@@ -37,8 +37,9 @@ func TestEveryCauseHasAnActionThatNamesItsObjects(t *testing.T) {
 		}
 	}
 	for _, r := range refusals {
-		if got := ParseRefusal("dial: " + strings.ToUpper(r.words[0])); got != r.Refusal || strings.Contains(got.Action("unix:///s"), "{") {
-			t.Errorf("%q: got %+v, want %+v", r.words[0], got, r.Refusal)
+		verdict, action := ParseRefusal("dial: "+strings.ToUpper(r.words[0]), "unix:///s")
+		if verdict != r.verdict || action != strings.ReplaceAll(r.action, "{endpoint}", "unix:///s") || strings.Contains(action, "{") {
+			t.Errorf("%q: got %s %q, want %s %q", r.words[0], verdict, action, r.verdict, r.action)
 		}
 	}
 }

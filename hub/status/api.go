@@ -1,7 +1,6 @@
 package status
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,7 +11,7 @@ import (
 )
 
 const (
-	// How many VolumeAttachments are in one answer, if nothing is asked for, and at most.
+	// VolumeAttachments in one answer: without ?limit, and at most.
 	defaultPage = 500
 	longestPage = 5000
 )
@@ -25,8 +24,8 @@ type DriverList struct {
 // AttachmentList is what /api/v1/attachments answers: one page.
 type AttachmentList struct {
 	Attachments []Attachment `json:"attachments"`        // by name
-	Total       int          `json:"total"`              // that match, on all pages
-	Continue    string       `json:"continue,omitempty"` // to ask for the next page with; empty on the last one
+	Total       int          `json:"total"`              // VolumeAttachments that match, on all pages
+	Continue    string       `json:"continue,omitempty"` // parameter of the next page; empty on the last page
 }
 
 // ReplicaList is what /api/v1/replicas answers.
@@ -36,38 +35,32 @@ type ReplicaList struct {
 
 // api answers with what the source says, as JSON.
 type api struct {
-	source  Source
+	hub     view
 	limiter limiter
 }
 
 func (a api) register(mux *http.ServeMux) {
-	mux.HandleFunc("/api/v1/overview", a.overview)
-	mux.HandleFunc("/api/v1/drivers", a.drivers)
+	mux.HandleFunc("/api/v1/overview", answers(func() any { return a.hub.overview() }))
+	mux.HandleFunc("/api/v1/drivers", answers(func() any { return DriverList{a.hub.drivers()} }))
 	mux.HandleFunc("/api/v1/drivers/{name}", a.driver)
 	mux.HandleFunc("/api/v1/attachments", a.attachments)
-	mux.HandleFunc("/api/v1/replicas", a.replicas)
-	mux.HandleFunc("/api/v1/config", a.config)
+	mux.HandleFunc("/api/v1/replicas", answers(func() any { return ReplicaList{a.hub.overview().Replicas} }))
+	mux.HandleFunc("/api/v1/config", answers(func() any { return a.hub.overview().Config }))
 }
 
-func (a api) overview(w http.ResponseWriter, _ *http.Request) {
-	o := a.source.Overview()
-	o.Replicas = sortedReplicas(o.Replicas)
-	sendJSON(w, http.StatusOK, o)
-}
-
-func (a api) drivers(w http.ResponseWriter, _ *http.Request) {
-	sendJSON(w, http.StatusOK, DriverList{Drivers: a.sortedDrivers()})
+// answers returns a handler that answers with a value as JSON.
+func answers(value func() any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, http.StatusOK, value()) }
 }
 
 func (a api) driver(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
-	drivers := a.sortedDrivers()
-	i := slices.IndexFunc(drivers, func(d Driver) bool { return d.Name == name })
-	if i < 0 {
+	d := a.hub.driver(name)
+	if d == nil {
 		sendError(w, http.StatusNotFound, fmt.Sprintf("driver %q is not served here", name))
 		return
 	}
-	sendJSON(w, http.StatusOK, drivers[i])
+	sendJSON(w, http.StatusOK, d)
 }
 
 func (a api) attachments(w http.ResponseWriter, r *http.Request) {
@@ -77,8 +70,8 @@ func (a api) attachments(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var body []byte
-	if !a.limiter.do(r.Context(), func() { body, err = json.Marshal(q.page(a.source.Attachments(q.filter))) }) {
-		return // who asked has left
+	if !a.limiter.do(r.Context(), func() { body, err = json.Marshal(q.page(a.hub.attachments(q.filter))) }) {
+		return // the client has left
 	}
 	if err != nil { // it has a JSON form
 		sendError(w, http.StatusInternalServerError, err.Error())
@@ -87,48 +80,14 @@ func (a api) attachments(w http.ResponseWriter, r *http.Request) {
 	sendBody(w, http.StatusOK, body)
 }
 
-func (a api) replicas(w http.ResponseWriter, _ *http.Request) {
-	sendJSON(w, http.StatusOK, ReplicaList{Replicas: sortedReplicas(a.source.Overview().Replicas)})
-}
-
-func (a api) config(w http.ResponseWriter, _ *http.Request) {
-	sendJSON(w, http.StatusOK, a.source.Overview().Config)
-}
-
-func (a api) sortedDrivers() []Driver {
-	drivers := orNone(a.source.Drivers())
-	slices.SortFunc(drivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
-	for i := range drivers {
-		drivers[i].Lanes = orNone(drivers[i].Lanes)
-	}
-	return drivers
-}
-
-func sortedReplicas(all []Replica) []Replica {
-	slices.SortFunc(all, func(a, b Replica) int { return cmp.Compare(a.Identity, b.Identity) })
-	for i := range all {
-		all[i].Drivers = orNone(all[i].Drivers)
-		slices.Sort(all[i].Drivers)
-	}
-	return orNone(all)
-}
-
-// orNone makes an empty list of none, which would be null in JSON.
-func orNone[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
-
-// attachmentQuery is what was asked for of the VolumeAttachments.
+// attachmentQuery is the query of /api/v1/attachments.
 type attachmentQuery struct {
 	filter AttachmentFilter
 	limit  int
-	after  string // the last name on the page before
+	after  string // the last name on the previous page
 }
 
-// parseAttachmentQuery is strict: an answer to what was not asked for misleads.
+// parseAttachmentQuery rejects what it does not know: a list that ignores a filter misleads.
 func parseAttachmentQuery(raw string) (attachmentQuery, error) {
 	q := attachmentQuery{limit: defaultPage}
 	values, err := url.ParseQuery(raw)
@@ -173,17 +132,10 @@ func (q *attachmentQuery) set(key, value string) error {
 	return nil
 }
 
-// page returns what was asked for out of what there is. Names are a place to go on
-// from that holds while VolumeAttachments come and go.
+// page returns the page of the selected VolumeAttachments that the query asks for.
 func (q attachmentQuery) page(all []Attachment) AttachmentList {
-	all = slices.DeleteFunc(all, func(a Attachment) bool { return !q.filter.Match(a) })
-	slices.SortFunc(all, func(a, b Attachment) int { return cmp.Compare(a.Name, b.Name) })
+	rest := all[sortAfter(all, q.after):]
 	list := AttachmentList{Total: len(all)}
-	from, found := slices.BinarySearchFunc(all, q.after, func(a Attachment, name string) int { return cmp.Compare(a.Name, name) })
-	if found {
-		from++
-	}
-	rest := all[from:]
 	if len(rest) > q.limit {
 		rest = rest[:q.limit]
 		list.Continue = rest[q.limit-1].Name

@@ -13,18 +13,18 @@ const (
 	Attaching AttachmentState = "attaching" // a worker has it
 	Attached  AttachmentState = "attached"
 	Detaching AttachmentState = "detaching" // a worker has it
-	Waiting   AttachmentState = "waiting"   // something is to be done and has not begun; see Attachment.Waiting
+	Waiting   AttachmentState = "waiting"   // the operation has not begun; Attachment.Waiting says why
 	Failing   AttachmentState = "failing"   // the last try failed; see NextTry
-	Stuck     AttachmentState = "stuck"     // without success for longer than stuckAfter
+	Stuck     AttachmentState = "stuck"     // without success for longer than stuckAfter; it is tried on
 	Unclaimed AttachmentState = "unclaimed" // its driver is not served here
-	Idle      AttachmentState = "idle"      // nothing is to be done, and it is not attached
+	Idle      AttachmentState = "idle"      // no operation is due, and it is not attached
 )
 
-// AttachmentStates are all of them.
+// AttachmentStates are all states.
 var AttachmentStates = []AttachmentState{Attaching, Attached, Detaching, Waiting, Failing, Stuck, Unclaimed, Idle}
 
-// Attachment is one VolumeAttachment, as it is at one moment. In JSON, what is empty or
-// unknown is left out but for Name, Driver, Node, State and Tries.
+// Attachment is the state of one VolumeAttachment at one moment. JSON omits what is empty or
+// unknown, except Name, Driver, Node, State and Tries.
 type Attachment struct {
 	Name             string          `json:"name"`
 	Driver           string          `json:"driver"` // spec.attacher
@@ -32,14 +32,14 @@ type Attachment struct {
 	PersistentVolume string          `json:"persistentVolume,omitempty"`
 	VolumeHandle     string          `json:"volumeHandle,omitempty"`
 	State            AttachmentState `json:"state"`
-	Operation        Operation       `json:"operation,omitempty"` // what is wanted: Attach, Detach, Drift or nothing
+	Operation        Operation       `json:"operation,omitempty"` // that is due: Attach, Detach, Drift, or empty
 	Created          time.Time       `json:"created,omitzero"`    // the object
 	Finalizer        bool            `json:"finalizer,omitempty"` // the driver's finalizer is on the object
-	Since            time.Time       `json:"since,omitzero"`      // when the operation was asked for, or the state began
-	Tries            int             `json:"tries"`               // that have failed in a row
+	Since            time.Time       `json:"since,omitzero"`      // when the operation became due, or the state began
+	Tries            int             `json:"tries"`               // failed in a row
 	NextTry          time.Time       `json:"nextTry,omitzero"`
 	LastError        string          `json:"lastError,omitempty"` // may be a driver's own text: hostile
-	LastCause        diagnosis.Cause `json:"lastCause,omitzero"`  // LastError for programs, as far as it is known
+	LastCause        diagnosis.Cause `json:"lastCause,omitzero"`  // of LastError, for programs; zero if not known
 	LastErrorTime    time.Time       `json:"lastErrorTime,omitzero"`
 	Waiting          Wait            `json:"waiting,omitzero"`   // what it waits for, for programs; see SetWaiting
 	WaitsFor         string          `json:"waitsFor,omitempty"` // Waiting for people: "the detach from node node-7", "a worker of the driver"

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// mostUnknown is how many drivers that are not served have a series of their own.
+// mostUnknown is how many drivers that are not served have their own series.
 const mostUnknown = 100
 
 var (
@@ -27,7 +27,7 @@ var (
 
 	danglingDesc = describe("dangling_publications", "Volumes that are or may be published where no VolumeAttachment asks for them.", "driver")
 
-	// As client-go has it, which keeps a lease that was let go at 1, and for ever.
+	// client-go has this metric too, but leaves a released lease at 1.
 	masterDesc = prometheus.NewDesc("leader_election_master_status", "Whether this process holds the lease of a driver.", []string{"name"}, nil)
 
 	unclaimedDesc = describe("unclaimed_volumeattachments", "VolumeAttachments of a driver that is not served here.", "attacher")
@@ -41,35 +41,30 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("attach_hub_"+name, help, labels, nil)
 }
 
-// collector makes the gauges of what the Source answers at each scrape, so that the series of a
-// driver begin and end with it.
+// collector makes gauges of what the Source returns at each scrape. The series of a driver so begin
+// and end with the driver.
 type collector struct{ source Source }
 
-// Describe implements prometheus.Collector.
-func (collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{upDesc, leaderDesc, infoDesc, depthDesc, oldestDesc, busyDesc, workersDesc,
-		stuckDesc, danglingDesc, masterDesc, unclaimedDesc, conflictsDesc, reloadDesc, reloadedDesc, hashDesc} {
-		out <- d
-	}
-}
+// Describe implements prometheus.Collector. It names no series beforehand: Collect has all of them.
+func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
-	defer func() { // it runs on a goroutine of its own, where a panic would end the process
+	defer func() { // a panic on this goroutine would end the process
 		if r := recover(); r != nil {
 			out <- prometheus.NewInvalidMetric(upDesc, fmt.Errorf("panic: %v", r))
 		}
 	}()
-	conflicts := map[string]int{} // by driver; those that are engaged have a series in any case
-	leases := map[string]bool{}   // by name, and whether they are held
+	conflicts := map[string]int{} // by driver; a served driver has a series at zero
+	leases := map[string]bool{}   // by name: whether this process holds the lease
 	for _, d := range c.source.Drivers() {
 		name := label(d.Name)
-		if _, twice := conflicts[name]; !twice { // a series twice would cost the whole scrape
+		if _, twice := conflicts[name]; !twice { // a duplicate series fails the whole scrape
 			conflicts[name] = 0
 			collectDriver(out, name, d)
 		}
 		if l := d.Lease; l.Name != "" {
-			leases[label(l.Name)] = leases[label(l.Name)] || l.Mine // two may have the same name, in two namespaces
+			leases[label(l.Name)] = leases[label(l.Name)] || l.Mine // two namespaces may have leases of the same name
 		}
 	}
 	for name, held := range leases {
@@ -88,19 +83,8 @@ func collectDriver(out chan<- prometheus.Metric, name string, d Driver) {
 	gauge(out, leaderDesc, truth(d.Lease.Mine), name)
 	gauge(out, infoDesc, 1, name, label(d.Mode), label(d.Endpoint), label(d.Version), label(d.Source))
 	gauge(out, danglingDesc, float64(d.UnownedCount), name)
-	collectLane(out, name, withRepairs(d))
+	collectLane(out, name, d.Lane(Attach).with(d.Lane(Drift))) // the work of drift is attaches too
 	collectLane(out, name, d.Lane(Detach))
-}
-
-// withRepairs is the attach lane with that of drift, whose work is attaches too.
-func withRepairs(d Driver) Lane {
-	l, repairs := d.Lane(Attach), d.Lane(Drift)
-	l.Queued += repairs.Queued
-	l.Delayed += repairs.Delayed
-	l.Running += repairs.Running
-	l.Stuck += repairs.Stuck
-	l.OldestSeconds = max(l.OldestSeconds, repairs.OldestSeconds)
-	return l
 }
 
 func collectLane(out chan<- prometheus.Metric, driver string, l Lane) {
@@ -118,8 +102,8 @@ func collectConfig(out chan<- prometheus.Metric, c Config) {
 	gauge(out, hashDesc, hashNumber(c.Hash))
 }
 
-// collectConflicts counts them for the drivers that are engaged and for those that are
-// not, of which there may be any number.
+// collectConflicts counts the conflicts of served drivers, and of the others, whose number is
+// not bounded.
 func collectConflicts(out chan<- prometheus.Metric, all []Conflict, engaged map[string]int) {
 	others := map[string]int{}
 	for _, c := range all {
@@ -142,8 +126,8 @@ func gauge(out chan<- prometheus.Metric, desc *prometheus.Desc, value float64, l
 	out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 }
 
-// bounded returns the names with the highest counts, and all others in sum: anybody who
-// may create VolumeAttachments can make names of attachers up.
+// bounded returns the names with the highest counts, and the sum of all others as "other": anybody
+// who may create VolumeAttachments can invent names of attachers.
 func bounded(counts map[string]int) map[string]int {
 	const others = "other"
 	valid := map[string]int{}
@@ -172,7 +156,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// unixSeconds is 0 for a time that there was none.
+// unixSeconds returns seconds since 1970, 0 for the zero time.
 func unixSeconds(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
@@ -180,7 +164,7 @@ func unixSeconds(t time.Time) float64 {
 	return float64(t.UnixMilli()) / 1000
 }
 
-// hashNumber makes a number of a hash, of as many bits as a sample can hold.
+// hashNumber returns a number for a hash, of as many bits as a sample can hold.
 func hashNumber(hash string) float64 {
 	if hash == "" {
 		return 0

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -75,17 +76,13 @@ func DiagnoseDriver(d Driver, lease LeaseRecord, replicas []Replica, now time.Ti
 
 // notConnected: the driver cannot be called.
 func (d Driver) notConnected(found *diagnosis.Diagnosis, now time.Time) {
-	reason := d.Reason
-	if reason == "" {
-		reason = d.ConnectionError.Text
-	}
+	reason := cmp.Or(d.Reason, d.ConnectionError.Text)
 	state := d.State
 	if !d.Since.IsZero() {
 		state += " since " + diagnosis.At(d.Since, now)
 	}
-	refusal := diagnosis.ParseRefusal(reason)
-	found.Verdict, found.Fact = refusal.Verdict, diagnosis.Because(fmt.Sprintf("it cannot be called at %s, %s", d.Endpoint, state), reason)
-	action := refusal.Action(d.Endpoint)
+	verdict, action := diagnosis.ParseRefusal(reason, d.Endpoint)
+	found.Verdict, found.Fact = verdict, diagnosis.Because(fmt.Sprintf("it cannot be called at %s, %s", d.Endpoint, state), reason)
 	switch d.State {
 	case stateNameMismatch:
 		found.Verdict = diagnosis.NameMismatch

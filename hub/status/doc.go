@@ -1,14 +1,14 @@
-// Package status is what people and Prometheus see of a running hub: a model of plain
-// values (Driver, Attachment, Overview), the diagnosis that follows from it (package
-// diagnosis has its texts), the metrics, and the HTTP server with its pages.
+// Package status shows a running hub to people, programs and Prometheus: a model of plain
+// values (Driver, Attachment, Overview), their diagnosis (package diagnosis has its texts),
+// the metrics, and the HTTP server with its pages.
 //
-// The flow: the hub implements Source, and counts into Metrics. At each request and
-// each scrape the Source is asked; nothing is kept here of what it answers, so a driver
-// that is retired is gone from every answer with it. What accumulates (calls,
-// operations, retries) is kept per driver, from Metrics.Driver to Metrics.Forget.
+// The flow: the hub implements Source and counts into Metrics. Each request and each scrape
+// asks the Source, and the package keeps nothing of its answers: a retired driver is gone from
+// every answer. The counters (calls, operations, retries) of a driver exist from Metrics.Driver
+// to Metrics.Forget.
 //
-// The package decides nothing, knows neither the cluster nor a driver, and changes
-// nothing: it has no request that does.
+// The package decides nothing, calls neither the cluster nor a driver, and has no request that
+// changes anything.
 //
 // # HTTP
 //
@@ -19,23 +19,22 @@
 //	/attachments                VolumeAttachments; ?driver=, state=, node= and q= filter
 //	/attachments/{name}         one of them: its timeline, where it stops, what to do
 //
-// Pages are whole as the server makes them. A script replaces their parts every 1.5 s,
-// so that a failure is seen within two seconds; their policy lets nothing run or be
-// loaded that is not the hub's own file. Latencies and failed tries are those of the
-// last quarter of an hour, counted by DriverMetrics in slots of 15 s.
+// The server renders whole pages. A script replaces their parts every 1.5 s, so that a failure
+// is visible within two seconds; the policy of the pages allows only the hub's own files.
+// Latencies and failed tries are those of the last quarter of an hour, which DriverMetrics
+// counts in slots of 15 s.
 //
-// For programs, times are RFC 3339, errors {"error": "why"} with a status of 400 and
-// above; what is empty or unknown is left out of an object, and lists that are asked for
-// are there, if only as []. Texts may come from a driver: whoever shows them has to
-// escape them.
+// For programs, times are RFC 3339, and errors {"error": "why"} with a status of 400 and above.
+// Objects omit what is empty or unknown; a requested list is there, if only as []. Texts may
+// come from a driver: a client has to escape them.
 //
 //	/metrics                    metrics for Prometheus
 //	/livez, /readyz             200 "ok", or 500 with a line for each check, which ?verbose
 //	                            always asks for: "[+]caches ok", "[-]config failed: why".
-//	                            Ready: caches filled and configuration loaded. Live: what
-//	                            should move moves. A broken driver changes neither.
+//	                            Ready: caches filled and configuration loaded. Live: the loops
+//	                            of the hub make progress. A broken driver changes neither.
 //	/healthz/leader-election    200 "ok", or 500 if a lease was not renewed in time
-//	/debug/pprof/               profiles, only if asked for at the start
+//	/debug/pprof/               profiles, only with --profiling
 //
 //	/api/v1/overview            version, identity, started, config, replicas, and unclaimed:
 //	                            VolumeAttachments of drivers not served here, by attacher,
@@ -45,53 +44,21 @@
 //	/api/v1/attachments         {"attachments": [...], "total": n, "continue": "..."}, by name
 //	/api/v1/replicas            {"replicas": [...]}: who holds which driver
 //	/api/v1/config              path, hash, the last reload with its errors and warnings, and
-//	                            conflicts: what was found and is not served
+//	                            conflicts: places where drivers were found and are not served
 //
-// A driver has name, state, reason, since, up (it can be called), mode, source, endpoint,
-// version, capabilities, settings; lease with name, namespace, holder, since and mine;
-// workers, busy, and lanes, one for each operation (attach, detach, drift, release), with
-// queued, delayed, running, workers, oldestSeconds, done, failed and stuck; the last
-// connectionError and failures, each with its cause as far as it is known; in mode observe
-// observed with agreed, wouldHaveFailed, differs, pending and disagreements; checklist; and
-// foreignWriter. Where a volume is or may be
-// published and no VolumeAttachment asks for it, unowned has it, with volumeHandle, nodeID, node,
-// persistentVolume, volumeAttachment, since, tries, nextTry and lastError; unownedCount is how many
-// there are.
-//
-// A VolumeAttachment has name, driver, node, persistentVolume, volumeHandle, state,
-// operation, created, finalizer, since, tries, nextTry, lastError, lastCause, lastErrorTime, waiting
-// and waitsFor. lastCause is what lastError means, with a verdict of hub/diagnosis and, for an answer
-// of the driver, the name of its gRPC code. waiting has kind, and what belongs to it; waitsFor is the
-// same as a text for people, not to be parsed. kind is one of
-//
-//	detach                  the volume is detached first from node, by volumeAttachment; without node
-//	                        if that object is gone from the cache
-//	unownedDetach           the volume is detached first from nodeID, where it was left attached
-//	volume, node            other work on the same volume, or other calls for the same node, go first
-//	worker                  all workers of the driver that it may have are busy
-//	driver                  nothing is done for the driver now: driverState and reason are its own
-//	configuration           no driver of this name is configured here
-//
-// Its state is one of
-//
-//	attaching, detaching    a worker has it
-//	attached                nothing is to be done
-//	waiting                 something is to be done and has not begun; waiting says why
-//	failing                 the last try failed; the next one is at nextTry
-//	stuck                   without success for longer than stuckAfter; it is tried on
-//	unclaimed               its driver is not served here
-//	idle                    nothing is to be done, and it is not attached
+// The types Driver, Attachment and Overview describe the fields. Programs go by state, by waiting.kind
+// (WaitKind) and by lastCause (package diagnosis). reason, waitsFor and lastError are texts for people.
 //
 // /api/v1/attachments takes driver, node, name and state, which must match as a whole;
-// limit, from 1 to 5000, by default 500; and continue, which is given with all but the
-// last page and asks for the next one. Pages hold while VolumeAttachments come and go:
-// none that stays is missed or told twice. Other parameters are errors.
+// limit, from 1 to 5000, by default 500; and continue, the value of the previous page, to get
+// the next page. VolumeAttachments may come and go between pages: each that stays is on exactly
+// one page. Other parameters are errors.
 //
 // # Metrics
 //
-// Series of a driver are there, at zero where they count, from its engagement to its
-// retirement. They do not grow with volumes and nodes. Histograms of failures, and drift
-// with its kind, begin with the first one. operation is attach or detach: repairs of
+// The series of a driver exist while the hub serves it; counters begin at zero. Their number does
+// not grow with volumes and nodes. Histograms of failures, and drift with its kind, begin with
+// the first event. operation is attach or detach: repairs of
 // drift are attaches. result is one of success, unavailable (the driver is away or busy),
 // timeout, refused (it will not do it as asked), kubernetes (the API server) and error.
 //

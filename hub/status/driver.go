@@ -6,38 +6,38 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// Driver is one driver that is engaged, as it is at one moment. In JSON, what is empty
-// or unknown is left out but for Name, State, Up, Mode, Lanes and the counts.
+// Driver is the state of one served driver at one moment. JSON omits what is empty or unknown, except
+// Name, State, Up, Mode, Lanes and the counts.
 type Driver struct {
 	Name     string    `json:"name"`
-	State    string    `json:"state"`            // where it is in its life: "Ready", "Connecting", ...
+	State    string    `json:"state"`            // "Ready", "Connecting", ...
 	Reason   string    `json:"reason,omitempty"` // why it is in this state, for people
 	Since    time.Time `json:"since,omitzero"`   // of the state
-	Up       bool      `json:"up"`               // it is connected and well: it can be called
+	Up       bool      `json:"up"`               // it is connected and can be called
 	Mode     string    `json:"mode"`             // "active", "observe" or "paused"
 	Source   string    `json:"source,omitempty"` // where it was learned: "drivers.yaml:14"
 	Endpoint string    `json:"endpoint,omitempty"`
-	// Version and Capabilities are what the driver said when it was last connected.
+	// Version and Capabilities are what the driver reported at the last connection.
 	Version      string   `json:"version,omitempty"`
 	Capabilities []string `json:"capabilities,omitempty"`
 	Settings     Settings `json:"settings,omitzero"`
 
 	Lease   Lease  `json:"lease,omitzero"`
-	Workers int    `json:"workers"` // calls that may be in flight at once
-	Busy    int    `json:"busy"`    // calls that are
+	Workers int    `json:"workers"` // the limit of calls in flight
+	Busy    int    `json:"busy"`    // calls in flight
 	Lanes   []Lane `json:"lanes"`   // one for each of Attach, Detach, Drift and Release
 
-	ConnectionError Failure   `json:"connectionError,omitzero"` // the last one, also one that was overcome
-	Failures        []Failure `json:"failures,omitempty"`       // of operations, the latest first; a few
+	ConnectionError Failure   `json:"connectionError,omitzero"` // the last one, also if the connection is back
+	Failures        []Failure `json:"failures,omitempty"`       // the last few of operations, the latest first
 
 	// Unowned are the volumes that are or may be published where no VolumeAttachment asks for
-	// them, and that are still to be detached there; the oldest first, MostUnowned at most.
-	// Only whoever works for the driver knows.
+	// them, and that the hub still has to detach there; the oldest first, at most MostUnowned.
+	// Only the replica that works for the driver has them.
 	Unowned      []UnownedPublication `json:"unowned,omitempty"`
 	UnownedCount int                  `json:"unownedCount,omitempty"` // all of them
 
 	Observed  *Observed `json:"observed,omitempty"`  // only in mode observe
-	Checklist []Check   `json:"checklist,omitempty"` // what has to be right before a handover
+	Checklist []Check   `json:"checklist,omitempty"` // conditions of a handover
 
 	ForeignWriter ForeignWriter `json:"foreignWriter,omitzero"` // the last one
 }
@@ -48,23 +48,23 @@ type Operation string
 const (
 	Attach  Operation = "attach"
 	Detach  Operation = "detach"
-	Drift   Operation = "drift"   // to attach again what the storage system has lost
-	Release Operation = "release" // to take finalizers from PersistentVolumes; no call
+	Drift   Operation = "drift"   // attaches again what the storage system has lost
+	Release Operation = "release" // removes finalizers from PersistentVolumes; no call
 )
 
-// Lane is what one kind of work has to do and does.
+// Lane is the queue of one operation.
 type Lane struct {
 	Operation Operation `json:"operation"`
 	Queued    int       `json:"queued"`  // waiting for a worker, or for other work on the volume
 	Delayed   int       `json:"delayed"` // waiting for the next try after a failure
 	Running   int       `json:"running"`
-	Workers   int       `json:"workers"` // how many may run at once now, with those that are lent to it
-	// OldestSeconds is for how long the oldest piece of work that does not run has been
-	// wanted; 0 if there is none.
+	Workers   int       `json:"workers"` // the limit of Running now, with lent workers
+	// OldestSeconds is the age of the oldest work that does not run, since it became due; 0 if
+	// there is none.
 	OldestSeconds float64 `json:"oldestSeconds"`
-	Done          uint64  `json:"done"`   // since the driver is engaged here
-	Failed        uint64  `json:"failed"` // tries, since the driver is engaged here
-	Stuck         int     `json:"stuck"`  // VolumeAttachments that are without success for longer than stuckAfter
+	Done          uint64  `json:"done"`   // since this process serves the driver
+	Failed        uint64  `json:"failed"` // tries, since this process serves the driver
+	Stuck         int     `json:"stuck"`  // VolumeAttachments without success for longer than stuckAfter
 }
 
 // Lane returns the lane of an operation, an empty one if there is none.
@@ -77,17 +77,29 @@ func (d Driver) Lane(op Operation) Lane {
 	return Lane{Operation: op}
 }
 
-// Stuck is how many VolumeAttachments are stuck.
-func (d Driver) Stuck() int {
-	n := 0
+// Work returns what all lanes have to do as one lane, without an operation.
+func (d Driver) Work() Lane {
+	var sum Lane
 	for _, l := range d.Lanes {
-		n += l.Stuck
+		sum = sum.with(l)
 	}
-	return n
+	return sum
 }
 
-// Lease is the lease that whoever serves a driver holds. It is zero where the hub runs
-// without leader election, but for Mine.
+// with returns the lane with what another one has to do. The workers stay its own.
+func (l Lane) with(more Lane) Lane {
+	l.Queued += more.Queued
+	l.Delayed += more.Delayed
+	l.Running += more.Running
+	l.Stuck += more.Stuck
+	l.OldestSeconds = max(l.OldestSeconds, more.OldestSeconds)
+	return l
+}
+
+// Stuck returns how many VolumeAttachments are stuck.
+func (d Driver) Stuck() int { return d.Work().Stuck }
+
+// Lease is the lease of a driver. Without leader election it is zero, except Mine.
 type Lease struct {
 	Name      string    `json:"name,omitempty"`
 	Namespace string    `json:"namespace,omitempty"`
@@ -102,29 +114,27 @@ type Failure struct {
 	Operation        Operation       `json:"operation,omitempty"`        // empty for one of the connection
 	VolumeAttachment string          `json:"volumeAttachment,omitempty"` // the name; empty for one of the connection
 	Text             string          `json:"text"`
-	Cause            diagnosis.Cause `json:"cause,omitzero"` // Text for programs, as far as it is known
+	Cause            diagnosis.Cause `json:"cause,omitzero"` // of Text, for programs; zero if not known
 }
 
 // MostUnowned is how many unowned publications of a driver are shown.
 const MostUnowned = 100
 
-// UnownedPublication is a volume that is or may be published at a node and that no
-// VolumeAttachment asks for there: it was deleted without its finalizer, or is about another
-// node ID by now.
+// UnownedPublication is a volume that is or may be published at a node where no VolumeAttachment asks
+// for it: the VolumeAttachment was deleted without its finalizer, or has another node ID by now.
 type UnownedPublication struct {
 	VolumeHandle     string    `json:"volumeHandle"`
 	NodeID           string    `json:"nodeID"`
 	Node             string    `json:"node,omitempty"`
 	PersistentVolume string    `json:"persistentVolume,omitempty"`
-	VolumeAttachment string    `json:"volumeAttachment"` // that left it there; gone, or about another node ID
-	Since            time.Time `json:"since"`            // when this process came to know of it
-	Tries            int       `json:"tries,omitempty"`  // that have failed in a row
+	VolumeAttachment string    `json:"volumeAttachment"` // that left it there; gone, or at another node ID
+	Since            time.Time `json:"since"`            // when this process learned of it
+	Tries            int       `json:"tries,omitempty"`  // failed in a row
 	NextTry          time.Time `json:"nextTry,omitzero"`
 	LastError        string    `json:"lastError,omitempty"` // may be a driver's own text: hostile
 }
 
-// Observed is what came, in mode observe, of comparing what would have been done with
-// what became of the VolumeAttachments.
+// Observed counts how the hub's decisions in mode observe compare with what another attacher did.
 type Observed struct {
 	Agreed          int            `json:"agreed"`
 	WouldHaveFailed int            `json:"wouldHaveFailed"`
@@ -133,7 +143,7 @@ type Observed struct {
 	Disagreements   []Disagreement `json:"disagreements,omitempty"`
 }
 
-// Disagreement is one VolumeAttachment with which it would have come otherwise.
+// Disagreement is one VolumeAttachment for which the hub would have had another result.
 type Disagreement struct {
 	VolumeAttachment string    `json:"volumeAttachment"`
 	Node             string    `json:"node,omitempty"`
@@ -151,15 +161,14 @@ const (
 	Differs         Agreement = "differs"
 )
 
-// Check is one thing that has to be right before a driver is handed over.
+// Check is one condition of the handover of a driver.
 type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
 	Text string `json:"text,omitempty"` // what was found, or what to do
 }
 
-// ForeignWriter is somebody else who wrote a VolumeAttachment of a driver that is
-// active here.
+// ForeignWriter is another attacher that wrote a VolumeAttachment of a driver that is active here.
 type ForeignWriter struct {
 	Manager          string    `json:"manager"` // as in metadata.managedFields
 	Time             time.Time `json:"time"`

@@ -5,21 +5,21 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/grpc/codes"
 )
 
 var (
-	// callBuckets are csi-attacher's, whose dashboards go on working.
+	// callBuckets are those of csi-attacher, so that its dashboards work.
 	callBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
-	// operationBuckets reach from a driver that has nothing to do to one that needed
-	// several tries.
+	// operationBuckets range from an idle driver to an operation with several tries.
 	operationBuckets = []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900}
 )
 
-// DriverMetrics is what accumulates for one driver. Its methods may be called at any
-// time from any goroutine, and cost no more than an addition. A nil DriverMetrics
-// counts nothing.
+// DriverMetrics has the counters of one driver. Its methods may be called from any goroutine and do
+// not block. A nil DriverMetrics counts nothing.
 type DriverMetrics struct {
+	series     *prometheus.Registry // all of the following
 	calls      *prometheus.HistogramVec
 	took       *prometheus.HistogramVec
 	operations *prometheus.CounterVec
@@ -31,43 +31,38 @@ type DriverMetrics struct {
 	recent     recent
 }
 
-// newDriverMetrics takes the name as a label value.
+// newDriverMetrics returns the metrics of a driver. name is a label value.
 func newDriverMetrics(name string) *DriverMetrics {
-	driver := prometheus.Labels{"driver": name}
+	series, driver := prometheus.NewRegistry(), prometheus.Labels{"driver": name}
+	register := promauto.With(series)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return register.NewCounterVec(prometheus.CounterOpts{Name: "attach_hub_" + name, Help: help, ConstLabels: driver}, labels)
+	}
 	d := &DriverMetrics{
-		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		series: series,
+		calls: register.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "csi_sidecar_operations_seconds", Buckets: callBuckets,
 			Help:        "Container Storage Interface operation duration with gRPC error code status total",
 			ConstLabels: prometheus.Labels{"driver_name": name},
 		}, []string{"method_name", "grpc_status_code"}),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		took: register.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "attach_hub_operation_seconds", Buckets: operationBuckets, ConstLabels: driver,
 			Help: "Time from the event that asked for an operation to its written result.",
 		}, []string{"operation", "result"}),
-		operations: counters(driver, "attach_hub_operations_total", "Attaches and detaches that ended, each try counted.", "operation", "result"),
-		retries:    counters(driver, "attach_hub_retries_total", "Tries of an operation after a failed one.", "operation"),
-		drift:      counters(driver, "attach_hub_drift_total", "Confirmed differences between VolumeAttachments and the driver's list of volumes, and what followed.", "kind", "action"),
-		observed:   counters(driver, "attach_hub_observed_total", "Decisions in mode observe, compared with what became of the VolumeAttachment.", "agreement"),
-		foreign: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "attach_hub_foreign_writer_total", ConstLabels: driver,
-			Help: "Writes of another attacher to VolumeAttachments of a driver that is active here.",
-		}),
-		gaveUp: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "attach_hub_detaches_given_up_total", ConstLabels: driver,
-			Help: "Volumes that no VolumeAttachment asks for and that are not detached any more, because the driver does not know them there.",
-		}),
+		operations: counter("operations_total", "Attaches and detaches that ended, each try counted.", "operation", "result"),
+		retries:    counter("retries_total", "Tries of an operation after a failed one.", "operation"),
+		drift:      counter("drift_total", "Confirmed differences between VolumeAttachments and the driver's list of volumes, and what followed.", "kind", "action"),
+		observed:   counter("observed_total", "Decisions in mode observe, compared with what became of the VolumeAttachment.", "agreement"),
+		foreign:    counter("foreign_writer_total", "Writes of another attacher to VolumeAttachments of a driver that is active here.").WithLabelValues(),
+		gaveUp:     counter("detaches_given_up_total", "Volumes that no VolumeAttachment asks for and that are not detached any more, because the driver does not know them there.").WithLabelValues(),
 	}
 	d.begin()
 	return d
 }
 
-func counters(driver prometheus.Labels, name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: driver}, labels)
-}
-
-// begin makes the series that are known beforehand, at zero, so that the first event is
-// an increase. The histograms of what fails, which are many series, begin with the
-// first failure: attach_hub_operations_total has them from the start.
+// begin creates the series that are known beforehand, at zero, so that the first event is an
+// increase. Histograms of failures, which are many series, begin with the first failure:
+// attach_hub_operations_total counts failures from the start.
 func (d *DriverMetrics) begin() {
 	for _, method := range []string{csi.Controller_ControllerPublishVolume_FullMethodName, csi.Controller_ControllerUnpublishVolume_FullMethodName} {
 		d.calls.WithLabelValues(method, codes.OK.String())
@@ -95,8 +90,8 @@ func (d *DriverMetrics) Call(method string, code codes.Code, took time.Duration)
 	d.calls.WithLabelValues(label(method), code.String()).Observe(took.Seconds())
 }
 
-// Operation counts the end of a try of an attach or a detach. It took the time since
-// the event that asked for it.
+// Operation counts a try of an attach or a detach that has ended. took is the time since the event
+// that made the operation due.
 func (d *DriverMetrics) Operation(op Operation, result Result, took time.Duration) {
 	if d == nil {
 		return
@@ -108,58 +103,35 @@ func (d *DriverMetrics) Operation(op Operation, result Result, took time.Duratio
 
 // Retry counts a try of an attach or a detach that follows a failed one.
 func (d *DriverMetrics) Retry(op Operation) {
-	if d == nil {
-		return
+	if d != nil {
+		d.retries.WithLabelValues(string(op)).Inc()
 	}
-	d.retries.WithLabelValues(string(op)).Inc()
 }
 
 // Drift counts a confirmed difference, of a kind, and what follows.
 func (d *DriverMetrics) Drift(kind, action string) {
-	if d == nil {
-		return
+	if d != nil {
+		d.drift.WithLabelValues(label(kind), label(action)).Inc()
 	}
-	d.drift.WithLabelValues(label(kind), label(action)).Inc()
 }
 
 // Observed counts a comparison in mode observe.
 func (d *DriverMetrics) Observed(a Agreement) {
-	if d == nil {
-		return
+	if d != nil {
+		d.observed.WithLabelValues(string(a)).Inc()
 	}
-	d.observed.WithLabelValues(string(a)).Inc()
 }
 
 // ForeignWriter counts a write of another attacher.
 func (d *DriverMetrics) ForeignWriter() {
-	if d == nil {
-		return
+	if d != nil {
+		d.foreign.Inc()
 	}
-	d.foreign.Inc()
 }
 
 // GaveUp counts a volume that is not detached any more although it may be attached.
 func (d *DriverMetrics) GaveUp() {
-	if d == nil {
-		return
+	if d != nil {
+		d.gaveUp.Inc()
 	}
-	d.gaveUp.Inc()
-}
-
-// Describe implements prometheus.Collector.
-func (d *DriverMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, c := range d.parts() {
-		c.Describe(out)
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (d *DriverMetrics) Collect(out chan<- prometheus.Metric) {
-	for _, c := range d.parts() {
-		c.Collect(out)
-	}
-}
-
-func (d *DriverMetrics) parts() []prometheus.Collector {
-	return []prometheus.Collector{d.calls, d.took, d.operations, d.retries, d.drift, d.observed, d.foreign, d.gaveUp}
 }

@@ -13,10 +13,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// mostScrapes is how many requests for the metrics are answered at once.
+// mostScrapes is how many scrapes run at once.
 const mostScrapes = 8
 
-// newHandler puts everything under its path.
+// newHandler returns the handler of all paths.
 func newHandler(o Options) (http.Handler, error) {
 	gatherer, err := o.Metrics.Gatherer(o.Source)
 	if err != nil {
@@ -24,14 +24,14 @@ func newHandler(o Options) (http.Handler, error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(o.MetricsPath, promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{
-		// What is wrong with one metric does not hide the others.
+		// One broken metric does not hide the others.
 		ErrorHandling:       promhttp.ContinueOnError,
 		ErrorLog:            scrapeLog{},
 		MaxRequestsInFlight: mostScrapes,
 	}))
 	l := newLimiter()
-	api{o.Source, l}.register(mux)
-	newPages(o, l).register(mux)
+	api{hub: view{o.Source}, limiter: l}.register(mux)
+	(&pages{hub: view{o.Source}, metrics: o.Metrics, metricsPath: o.MetricsPath, limiter: l}).register(mux)
 	if o.Profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -42,16 +42,16 @@ func newHandler(o Options) (http.Handler, error) {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		sendError(w, http.StatusNotFound, "there is nothing at this path")
 	})
-	all := http.NewServeMux() // a kubelet has nothing to show for itself
-	all.HandleFunc("/livez", probe("livez", o.Health.live))
-	all.HandleFunc("/readyz", probe("readyz", o.Health.ready))
+	all := http.NewServeMux() // probes bypass the Guard: a kubelet sends no credentials
+	all.HandleFunc("/livez", o.Health.probe("livez"))
+	all.HandleFunc("/readyz", o.Health.probe("readyz"))
 	all.HandleFunc("/healthz/leader-election", leaderElection(o.LeaderCheck))
 	all.Handle("/", o.Guard(mux))
 	return readOnly(all), nil
 }
 
-// CheckMetricsPath says why metrics cannot be served on a path, for
-// Options.MetricsPath: it is none, or something else is served there.
+// CheckMetricsPath returns an error if Options.MetricsPath is no plain path, or if something else
+// is served there.
 func CheckMetricsPath(p string) error {
 	taken := p == "/" || p == "/livez" || p == "/readyz" || p == "/healthz/leader-election" ||
 		p == "/attachments" || slices.ContainsFunc([]string{"/api/", "/debug/", "/drivers/", "/attachments/", "/assets/"},
@@ -65,8 +65,8 @@ func CheckMetricsPath(p string) error {
 	return nil
 }
 
-// readOnly lets only requests through that read, and tells browsers to do nothing with
-// an answer but to show it.
+// readOnly rejects all methods but GET and HEAD, and sets headers by which browsers only show
+// the answer.
 func readOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -89,23 +89,23 @@ func readOnly(next http.Handler) http.Handler {
 func sendText(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write([]byte(text)) // whoever has left need not know
+	_, _ = w.Write([]byte(text)) // the client may have left
 }
 
 func sendJSON(w http.ResponseWriter, code int, value any) {
 	body, err := json.Marshal(value)
-	if err != nil { // a value of this package that has no JSON form
+	if err != nil { // a value of this package has no JSON form
 		sendError(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	sendBody(w, code, body)
 }
 
-// sendBody answers with a value that is in JSON already.
+// sendBody answers with JSON.
 func sendBody(w http.ResponseWriter, code int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n')) // whoever has left need not know
+	_, _ = w.Write(append(body, '\n')) // the client may have left
 }
 
 // sendError answers with {"error": text}.
@@ -113,7 +113,7 @@ func sendError(w http.ResponseWriter, code int, text string) {
 	sendJSON(w, code, map[string]string{"error": text})
 }
 
-// scrapeLog passes on what promhttp cannot show.
+// scrapeLog logs the errors of promhttp.
 type scrapeLog struct{}
 
 func (scrapeLog) Println(v ...any) {

@@ -8,16 +8,15 @@ import (
 	"sync"
 )
 
-// Health says whether the process is ready: it knows what it needs to know; and
-// whether it is live: what should move moves. A driver that is broken changes neither:
-// no restart would mend it, and the other drivers go on.
+// Health says whether the process is ready (caches and configuration are loaded) and live (its loops
+// make progress). A broken driver changes neither: a restart would not repair it, and would stop the
+// other drivers.
 type Health struct {
-	mu        sync.Mutex
-	liveness  []check // in the order of adding; guarded by mu
-	readiness []check // likewise
+	mu     sync.Mutex
+	checks map[string][]check // by probe, in the order of adding; guarded by mu
 }
 
-// check is one condition. It returns why it does not hold.
+// check is one condition. run returns why it does not hold.
 type check struct {
 	name string
 	run  func() error
@@ -25,50 +24,36 @@ type check struct {
 
 // NewHealth returns a Health without checks, which is live and ready. A nil Health takes
 // checks and forgets them.
-func NewHealth() *Health { return &Health{} }
+func NewHealth() *Health { return &Health{checks: map[string][]check{}} }
 
-// AddReady makes the process ready only while check returns nil. Checks run at each
+// AddReady makes the process ready only while run returns nil. Checks run at each
 // request, on its goroutine, and must not wait for anything but short locks. The error
 // is shown to whoever asks.
-func (h *Health) AddReady(name string, run func() error) {
+func (h *Health) AddReady(name string, run func() error) { h.add("readyz", check{name, run}) }
+
+// AddLive makes the process live only while run returns nil. The kubelet restarts a container
+// that is not live for long. The check obeys the rules of AddReady.
+func (h *Health) AddLive(name string, run func() error) { h.add("livez", check{name, run}) }
+
+func (h *Health) add(probe string, c check) {
 	if h == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.readiness = append(h.readiness, check{name, run})
+	h.checks[probe] = append(h.checks[probe], c)
 }
 
-// AddLive makes the process live only while check returns nil. When it does not for
-// long, the process is killed and started anew. As to the check, see AddReady.
-func (h *Health) AddLive(name string, run func() error) {
-	if h == nil {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.liveness = append(h.liveness, check{name, run})
-}
-
-func (h *Health) live() []check {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.liveness)
-}
-
-func (h *Health) ready() []check {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.readiness)
-}
-
-// probe answers 200 "ok" if all checks hold, else 500. It lists the checks if one does
-// not hold or if ?verbose asks for it, in the form of kube-apiserver's probes.
-func probe(name string, checks func() []check) http.HandlerFunc {
+// probe answers 200 "ok" if all checks of the probe hold, else 500. It lists the checks if one
+// does not hold or if ?verbose asks for it, in the form of kube-apiserver's probes.
+func (h *Health) probe(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		h.mu.Lock()
+		checks := slices.Clone(h.checks[name])
+		h.mu.Unlock()
 		var lines strings.Builder
 		ok := true
-		for _, c := range checks() {
+		for _, c := range checks {
 			if err := c.run(); err != nil {
 				ok = false
 				fmt.Fprintf(&lines, "[-]%s failed: %s\n", c.name, oneLine(err.Error()))
@@ -87,7 +72,7 @@ func probe(name string, checks func() []check) http.HandlerFunc {
 	}
 }
 
-// oneLine keeps a text from looking like further checks.
+// oneLine joins the lines of a text, which could look like further checks.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // leaderElection answers as csi-attacher does.

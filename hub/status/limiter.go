@@ -2,12 +2,12 @@ package status
 
 import "context"
 
-// maxRenderings is how many answers that cost much are rendered at once: pages, and lists of
-// VolumeAttachments. Further requests wait.
+// maxRenderings is how many expensive answers (pages and lists of VolumeAttachments) are rendered at
+// once. Further requests wait.
 const maxRenderings = 4
 
-// limiter bounds what is rendered at once: many browsers that refresh must not take processor
-// and memory from the work. Answers are sent outside of it: a slow reader delays nobody.
+// limiter bounds the renderings that run at once: refreshing browsers must not take processor and
+// memory from the hub's work. Sending is outside of the limit, so a slow reader delays no other.
 type limiter chan struct{}
 
 func newLimiter() limiter { return make(limiter, maxRenderings) }

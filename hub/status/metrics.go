@@ -13,7 +13,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/restclient"
 )
 
-// Metrics is what accumulates, for each driver apart. A nil Metrics counts nothing.
+// Metrics has the counters of each driver. A nil Metrics counts nothing.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -39,7 +39,7 @@ func (m *Metrics) Driver(name string) *DriverMetrics {
 		return d
 	}
 	d := newDriverMetrics(name)
-	m.registry.MustRegister(d) // it can only collide with one of the same name
+	m.registry.MustRegister(d.series) // names are unique in m.drivers
 	m.drivers[name] = d
 	return d
 }
@@ -54,13 +54,12 @@ func (m *Metrics) Forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if d := m.drivers[name]; d != nil {
-		m.registry.Unregister(d)
+		m.registry.Unregister(d.series)
 		delete(m.drivers, name)
 	}
 }
 
-// history returns what became of a driver's operations lately, nothing if it is not
-// engaged.
+// history returns the recent operations of a driver, an empty history if the driver has no metrics.
 func (m *Metrics) history(name string, now time.Time) history {
 	name = label(name)
 	m.mu.Lock()
@@ -72,8 +71,8 @@ func (m *Metrics) history(name string, now time.Time) history {
 	return d.recent.history(now)
 }
 
-// Gatherer returns all that /metrics shows: what was counted, what the source says at
-// the moment of the scrape, and what client-go, the Go runtime and the process say.
+// Gatherer returns all metrics of /metrics: the counters, gauges of what the source returns at the
+// scrape, and those of client-go, the Go runtime and the process.
 func (m *Metrics) Gatherer(source Source) (prometheus.Gatherer, error) {
 	gauges := prometheus.NewRegistry()
 	if err := gauges.Register(collector{source}); err != nil {

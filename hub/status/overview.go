@@ -2,7 +2,7 @@ package status
 
 import "time"
 
-// Overview is the state of the hub without its drivers.
+// Overview is the state of the hub, without its drivers.
 type Overview struct {
 	Version  string    `json:"version,omitempty"`
 	Identity string    `json:"identity,omitempty"` // of this replica
@@ -16,20 +16,20 @@ type Overview struct {
 
 // Config is the state of drivers.yaml and of the other sources of drivers.
 type Config struct {
-	Path         string     `json:"path,omitempty"` // empty without a file
-	Hash         string     `json:"hash,omitempty"` // of what is in force; equal for equal contents
+	Path         string     `json:"path,omitempty"` // of the file; empty without a file
+	Hash         string     `json:"hash,omitempty"` // of the configuration in force; equal for equal contents
 	LastReloadOK bool       `json:"lastReloadOK"`
-	LastSuccess  time.Time  `json:"lastSuccess,omitzero"` // when what is in force was read
+	LastSuccess  time.Time  `json:"lastSuccess,omitzero"` // when the configuration in force was read
 	Errors       []string   `json:"errors,omitempty"`     // of the last reload, each "drivers.yaml:14: ..."
 	Warnings     []string   `json:"warnings,omitempty"`
 	Conflicts    []Conflict `json:"conflicts,omitempty"`
 }
 
-// Conflict is a driver that was found and is not served, or not as it was found.
+// Conflict is a place where a driver was found and from which it is not served.
 type Conflict struct {
 	Driver string `json:"driver"`
-	Winner string `json:"winner,omitempty"` // where what is served instead was learned; empty if nothing is
-	Loser  string `json:"loser"`            // where what is not served was learned
+	Winner string `json:"winner,omitempty"` // the place from which the driver is served; empty if it is not served
+	Loser  string `json:"loser"`            // the place from which it is not served
 	Reason string `json:"reason"`
 }
 

@@ -17,13 +17,13 @@ import (
 	"unicode/utf8"
 )
 
-// pageFiles are the templates, and in assets what they refer to.
+// pageFiles are the templates, and the files that they refer to.
 //
 //go:embed page
 var pageFiles embed.FS
 
-// pagePolicy lets a page have its own files and itself, and nothing else: no script
-// or style in it runs, not even if one got past the templates' escaping.
+// pagePolicy lets a page load only the hub's own files. No inline script or style runs, even if
+// one passes the escaping of the templates.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -42,16 +42,12 @@ var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{
 	"join":     func(words []string) string { return strings.Join(words, ", ") },
 }).ParseFS(pageFiles, "page/*.html"))
 
-// pages is the status page and those below it: what the source says, for people.
+// pages are the status page and the pages below it.
 type pages struct {
-	source      Source
+	hub         view
 	metrics     *Metrics
 	metricsPath string
 	limiter     limiter
-}
-
-func newPages(o Options, l limiter) *pages {
-	return &pages{source: o.Source, metrics: o.Metrics, metricsPath: o.MetricsPath, limiter: l}
 }
 
 func (p *pages) register(mux *http.ServeMux) {
@@ -64,14 +60,14 @@ func (p *pages) register(mux *http.ServeMux) {
 	}
 }
 
-// answer is a page that is to be made.
+// answer is a page before it is rendered.
 type answer struct {
 	code     int
 	template string
 	data     any
 }
 
-// serve makes a page in its turn, as a whole: half a page would be taken for a whole one.
+// serve renders the whole page before it sends anything: readers would take half a page for a whole one.
 func (p *pages) serve(look func(*http.Request) answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		packed := strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
@@ -83,7 +79,7 @@ func (p *pages) serve(look func(*http.Request) answer) http.HandlerFunc {
 			code = a.code
 			page, err = a.html(packed)
 		}) {
-			return // who asked has left
+			return // the client has left
 		}
 		if err != nil {
 			sendError(w, http.StatusInternalServerError, err.Error())
@@ -96,11 +92,11 @@ func (p *pages) serve(look func(*http.Request) answer) http.HandlerFunc {
 			w.Header().Set("Content-Encoding", "gzip")
 		}
 		w.WriteHeader(code)
-		_, _ = w.Write(page) // whoever has left need not know
+		_, _ = w.Write(page) // the client may have left
 	}
 }
 
-// html makes the page.
+// html renders the page, compressed with gzip if packed.
 func (a answer) html(packed bool) ([]byte, error) {
 	var body bytes.Buffer
 	if err := pageTemplates.ExecuteTemplate(&body, a.template, a.data); err != nil {
@@ -114,16 +110,16 @@ func (a answer) html(packed bool) ([]byte, error) {
 	if !packed {
 		return body.Bytes(), nil
 	}
-	// The same few words again and again: a tenth is left, which counts for a page that
-	// is asked for all the time, mostly through kubectl port-forward.
+	// Compression leaves a tenth of a page. This counts, because browsers reload pages all the time,
+	// mostly through kubectl port-forward.
 	var short bytes.Buffer
-	packer, _ := gzip.NewWriterLevel(&short, gzip.BestSpeed) // it is a level
+	packer, _ := gzip.NewWriterLevel(&short, gzip.BestSpeed) // a valid level
 	_, _ = body.WriteTo(packer)                              // into memory
 	_ = packer.Close()
 	return short.Bytes(), nil
 }
 
-// frame is what is around every page.
+// frame is the part that all pages have.
 type frame struct {
 	Title    string
 	Here     string // path of the page
@@ -133,11 +129,11 @@ type frame struct {
 }
 
 func (p *pages) frame(r *http.Request, title string) frame {
-	return frame{Title: title, Here: r.URL.Path, Overview: p.source.Overview(), Metrics: p.metricsPath, Now: time.Now()}
+	return frame{Title: title, Here: r.URL.Path, Overview: p.hub.overview(), Metrics: p.metricsPath, Now: time.Now()}
 }
 
-// Age, Ago and Until write times from where the page stands; "" for one that there is
-// not.
+// Age, Ago and Until return the time since t, with and without "ago", and the time until t, as seen
+// at Now. They return "" for the zero time.
 func (f frame) Age(t time.Time) string   { return unlessZero(t, age(f.Now, t)) }
 func (f frame) Ago(t time.Time) string   { return unlessZero(t, ago(f.Now, t)) }
 func (f frame) Until(t time.Time) string { return unlessZero(t, duration(t.Sub(f.Now))) }
@@ -149,10 +145,10 @@ func unlessZero(t time.Time, text string) string {
 	return text
 }
 
-// UTC writes a time in full.
+// UTC returns the date and time of t.
 func (f frame) UTC(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// errorPage is what there is to say instead of a page.
+// errorPage is the page for an error.
 type errorPage struct {
 	frame
 	Text string
@@ -162,12 +158,12 @@ func (p *pages) fail(r *http.Request, code int, text string) answer {
 	return answer{code, "error.html", errorPage{p.frame(r, http.StatusText(code)), text}}
 }
 
-// asset serves an embedded file, which browsers may keep and have to ask about: after an
-// update of the hub it is another one.
+// asset serves an embedded file. Browsers may keep it but have to revalidate it: an update of the
+// hub may change it.
 func asset(name string) http.HandlerFunc {
 	body, err := pageFiles.ReadFile("page/" + name)
 	if err != nil {
-		panic(err) // it is in the program or it is not
+		panic(err) // the name is not embedded
 	}
 	sum := sha256.Sum256(body)
 	tag := `"` + hex.EncodeToString(sum[:8]) + `"`

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -12,27 +11,27 @@ import (
 // listPage is how many VolumeAttachments are on one page.
 const listPage = 100
 
-// stateOpen asks for all that are neither attached nor idle.
+// stateOpen selects all that are neither attached nor idle.
 const stateOpen = "open"
 
 // attachmentsPage is a list of VolumeAttachments.
 type attachmentsPage struct {
 	frame
 	Driver, State, Node, Query string
-	Drivers                    []string // that there are to choose from
+	Drivers                    []string // choices of the filter
 	Table                      attachmentTable
-	From, To, Total            int    // which of all that match these are, from 1
-	First, Previous, Next      string // where the other pages are; empty if there are none
+	From, To, Total            int    // the position of the rows in all that match, from 1
+	First, Previous, Next      string // URLs of the other pages; empty if there are none
 }
 
-// attachmentTable is VolumeAttachments as rows of a table.
+// attachmentTable has VolumeAttachments as rows of a table.
 type attachmentTable struct {
 	frame
 	Rows      []Attachment
-	OneDriver bool // all are of one, which need not be named in each row
+	OneDriver bool // all rows are of one driver: the column is left out
 }
 
-// States are those to choose from.
+// States returns the choices of the filter.
 func (attachmentsPage) States() []AttachmentState { return AttachmentStates }
 
 func (p *pages) attachments(r *http.Request) answer {
@@ -46,21 +45,17 @@ func (p *pages) attachments(r *http.Request) answer {
 	if page.State != stateOpen {
 		filter.State = AttachmentState(page.State)
 	}
-	found := slices.DeleteFunc(p.source.Attachments(filter), func(a Attachment) bool {
-		return !filter.Match(a) || page.State == stateOpen && !open(a) ||
+	found := slices.DeleteFunc(p.hub.attachments(filter), func(a Attachment) bool {
+		return page.State == stateOpen && !open(a) ||
 			!matchesText(page.Query, a.Name, a.Driver, a.Node, a.PersistentVolume, a.VolumeHandle, a.LastError, a.WaitsFor)
 	})
-	slices.SortFunc(found, func(a, b Attachment) int { return cmp.Compare(a.Name, b.Name) })
 	page.paginate(found, q.Get("after"))
 	return answer{http.StatusOK, "attachments.html", page}
 }
 
-// paginate takes the rows of the page that begins after a name.
+// paginate sets the rows of the page that begins after a name.
 func (p *attachmentsPage) paginate(found []Attachment, after string) {
-	from, exact := slices.BinarySearchFunc(found, after, func(a Attachment, name string) int { return cmp.Compare(a.Name, name) })
-	if exact {
-		from++
-	}
+	from := sortAfter(found, after)
 	to := min(from+listPage, len(found))
 	p.Table = attachmentTable{frame: p.frame, Rows: found[from:to], OneDriver: p.Driver != ""}
 	p.From, p.To, p.Total = from+1, to, len(found)
@@ -80,11 +75,11 @@ func (p *attachmentsPage) link(after string) string {
 	return attachmentsURL("driver", p.Driver, "state", p.State, "node", p.Node, "q", p.Query, "after", after)
 }
 
-// attachers returns the names of the drivers that there are to choose from: those that
-// are served, those that VolumeAttachments ask for, and the one that was asked for.
+// attachers returns the choices of the filter: the served drivers, the attachers of unclaimed
+// VolumeAttachments, and the driver in the query.
 func (p *pages) attachers(o Overview, asked string) []string {
 	names := map[string]bool{}
-	for _, d := range p.source.Drivers() {
+	for _, d := range p.hub.drivers() {
 		names[d.Name] = true
 	}
 	for name := range bounded(o.Unclaimed) {
@@ -96,8 +91,8 @@ func (p *pages) attachers(o Overview, asked string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// attachmentsURL is where a list of VolumeAttachments is: keys and values in turn, those
-// that are empty left out.
+// attachmentsURL returns the URL of a list of VolumeAttachments. pairs are keys and values in turn;
+// empty values are left out.
 func attachmentsURL(pairs ...string) string {
 	q := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -12,20 +12,19 @@ import (
 // mostOpen is how many of its VolumeAttachments a driver's page shows.
 const mostOpen = 25
 
-// driverPage is everything about one driver.
+// driverPage is the page of one driver.
 type driverPage struct {
 	frame
-	driverRow
+	judged
 	Diagnoses   []diagnosis.Diagnosis
 	Attachments attachmentTotals
-	Table       attachmentTable // of those that are open, the worst first
+	Table       attachmentTable // open VolumeAttachments, the worst first
 }
 
 func (p *pages) driver(r *http.Request) answer {
 	name := r.PathValue("name")
 	f := p.frame(r, name)
-	filter := AttachmentFilter{Driver: name}
-	attachments := slices.DeleteFunc(p.source.Attachments(filter), func(a Attachment) bool { return !filter.Match(a) })
+	attachments := p.hub.attachments(AttachmentFilter{Driver: name})
 	drivers := p.judged(f, attachments)
 	i := slices.IndexFunc(drivers, func(j judged) bool { return j.Name == name })
 	if i < 0 {
@@ -38,18 +37,18 @@ func (p *pages) driver(r *http.Request) answer {
 	}
 	return answer{http.StatusOK, "driver.html", driverPage{
 		frame:       f,
-		driverRow:   driverRow{j, newSpark(&j.history)},
+		judged:      j,
 		Diagnoses:   diagnoses,
 		Attachments: totals(attachments),
 		Table:       attachmentTable{frame: f, Rows: worst(attachments, urgency, mostOpen), OneDriver: true},
 	}}
 }
 
-// urgency is the order in which VolumeAttachments are shown for which something is to be done.
+// urgency is the order of open VolumeAttachments.
 var urgency = []AttachmentState{Stuck, Failing, Waiting, Unclaimed, Attaching, Detaching}
 
-// worst returns those in some states, at most as many as are wanted: by state in the order of the
-// states, then the oldest first.
+// worst returns at most a number of VolumeAttachments in some states: in the order of the states, then
+// the oldest first.
 func worst(all []Attachment, states []AttachmentState, most int) []Attachment {
 	var found []Attachment
 	for _, a := range all {

@@ -7,34 +7,32 @@ import (
 	"strings"
 )
 
-// mostTrouble is how many VolumeAttachments the first page shows.
+// mostTrouble is how many VolumeAttachments in trouble the first page shows.
 const mostTrouble = 10
 
-// overviewPage is the first page: all drivers at a glance.
+// overviewPage is the first page: a row for each driver.
 type overviewPage struct {
 	frame
 	Query        string
 	State        string
-	States       []string // that there are to choose from
-	Drivers      []driverRow
+	States       []string // choices of the filter
+	Drivers      []judged
 	Known        int // drivers, also those that the filter hides
 	Broken       int // likewise
 	Attention    int
 	Standby      int
-	Fine         int
 	Attachments  attachmentTotals
 	Table        attachmentTable // of those in trouble, the worst first
 	Unclaimed    []named
-	Replicas     []Replica
-	OtherHolders []Replica // who holds drivers and is no replica
+	OtherHolders []Replica // holders of leases that are not replicas
 }
 
-// Severities are what the filter can ask for beside states.
+// Severities returns the choices of the filter beside States.
 func (overviewPage) Severities() []string {
-	return []string{problems, broken.String(), attention.String(), standby.String(), fine.String()}
+	return append([]string{problems}, severities[:]...)
 }
 
-// headline is what the browser's tab says.
+// headline returns the title of the browser's tab.
 func (p overviewPage) headline() string {
 	switch {
 	case p.Broken > 0:
@@ -43,25 +41,6 @@ func (p overviewPage) headline() string {
 		return plural(p.Attention, "driver needs attention", "drivers need attention")
 	}
 	return "Drivers"
-}
-
-// driverRow is one driver on the first page.
-type driverRow struct {
-	judged
-	Spark spark
-}
-
-// Severity, Notes and Why are for the templates.
-func (r driverRow) Severity() string { return r.severity.String() }
-func (r driverRow) Notes() []string  { return r.notes }
-func (r driverRow) Why() string      { return r.why() }
-
-// Last returns the latest failed try of a driver that needs attention, else zero.
-func (r driverRow) Last() Failure {
-	if r.severity > attention || len(r.Failures) == 0 {
-		return Failure{}
-	}
-	return r.Failures[0]
 }
 
 // named counts something by name.
@@ -96,78 +75,57 @@ func open(a Attachment) bool { return a.State != Attached && a.State != Idle }
 func (p *pages) overview(r *http.Request) answer {
 	query := r.URL.Query()
 	page := overviewPage{frame: p.frame(r, "Drivers"), Query: query.Get("q"), State: query.Get("state")}
-	attachments := p.source.Attachments(AttachmentFilter{})
+	attachments := p.hub.attachments(AttachmentFilter{})
 	all := p.judged(page.frame, attachments)
-	page.countDrivers(all)
+	var by [len(severities)]int
 	for _, j := range all {
+		by[j.Severity]++
+		page.States = append(page.States, j.State)
 		if matchesDriver(j, page.Query, page.State) {
-			page.Drivers = append(page.Drivers, driverRow{j, newSpark(&j.history)})
+			page.Drivers = append(page.Drivers, j)
 		}
 	}
+	slices.Sort(page.States)
+	page.States = slices.Compact(page.States)
+	page.Known, page.Broken, page.Attention, page.Standby = len(all), by[broken], by[attention], by[standby]
 	page.Attachments = totals(attachments)
 	page.Table = attachmentTable{frame: page.frame, Rows: worst(attachments, urgency[:2], mostTrouble)}
 	for name, n := range bounded(page.Overview.Unclaimed) {
 		page.Unclaimed = append(page.Unclaimed, named{name, n})
 	}
 	slices.SortFunc(page.Unclaimed, func(a, b named) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
-	page.Replicas = sortedReplicas(page.Overview.Replicas)
-	page.OtherHolders = otherHolders(all, membersOf(page.Replicas))
+	page.OtherHolders = otherHolders(all, membersOf(page.Overview.Replicas))
 	page.Title = page.headline()
 	return answer{http.StatusOK, "overview.html", page}
 }
 
-// judged returns all drivers with their severities, the worst first.
+// judged returns all drivers with their severities, the worst first, then by name.
 func (p *pages) judged(f frame, attachments []Attachment) []judged {
 	members, longest := membersOf(f.Overview.Replicas), oldestCalls(attachments)
 	var all []judged
-	for _, d := range p.source.Drivers() {
+	for _, d := range p.hub.drivers() {
 		all = append(all, judge(d, p.metrics.history(d.Name, f.Now), members, longest[d.Name], f.Now))
 	}
-	slices.SortFunc(all, func(a, b judged) int {
-		return cmp.Or(cmp.Compare(a.severity, b.severity), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortStableFunc(all, func(a, b judged) int { return cmp.Compare(a.Severity, b.Severity) })
 	return all
 }
 
-// countDrivers counts drivers by severity and collects the states to filter by.
-func (p *overviewPage) countDrivers(all []judged) {
-	p.Known = len(all)
-	states := map[string]bool{}
-	for _, j := range all {
-		states[j.State] = true
-		switch j.severity {
-		case broken:
-			p.Broken++
-		case attention:
-			p.Attention++
-		case standby:
-			p.Standby++
-		default:
-			p.Fine++
-		}
-	}
-	for s := range states {
-		p.States = append(p.States, s)
-	}
-	slices.Sort(p.States)
-}
-
-// problems is what the filter asks with for drivers that are broken or need attention.
+// problems is the filter for drivers that are broken or need attention.
 const problems = "problems"
 
 // matchesDriver reports whether a driver has all words of text in its texts, and has the state or
 // the severity.
 func matchesDriver(j judged, text, state string) bool {
 	switch state {
-	case "", j.State, j.severity.String():
+	case "", j.State, j.Severity.String():
 	case problems:
-		if j.severity > attention {
+		if j.Severity > attention {
 			return false
 		}
 	default:
 		return false
 	}
-	return matchesText(text, j.Name, j.State, j.Reason, j.Mode, j.Source, j.Endpoint, j.Version, j.Lease.Holder, strings.Join(j.notes, " "))
+	return matchesText(text, j.Name, j.State, j.Reason, j.Mode, j.Source, j.Endpoint, j.Version, j.Lease.Holder, strings.Join(j.Notes, " "))
 }
 
 // matchesText reports whether all words of a query are in the texts.

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// recentSlots times slotLength is how far back the page looks: a quarter of an hour.
+	// recentSlots times slotLength is the time that the page shows: a quarter of an hour.
 	recentSlots = 60
 	slotLength  = 15 * time.Second
 )
@@ -15,16 +15,16 @@ const (
 // length. Its size never changes.
 type recent struct {
 	mu    sync.Mutex
-	slots [recentSlots]slot // that of a time is at its number modulo recentSlots; guarded by mu
+	slots [recentSlots]slot // index: the number of the slot modulo recentSlots; guarded by mu
 }
 
 // slot counts what ended in one slot of time.
 type slot struct {
-	number  int64 // of slots since 1970; whatever else is here is about that slot only
+	number  int64 // of the slot since 1970; the other fields are about this slot only
 	done    int
 	failed  int
-	sum     time.Duration // that the done ones took, from the event that asked for them
-	slowest time.Duration // of the done ones
+	sum     time.Duration // of what the done operations took, each from its event
+	slowest time.Duration // of the done operations
 }
 
 func slotNumber(t time.Time) int64 { return t.UnixNano() / int64(slotLength) }
@@ -77,7 +77,7 @@ func (h *history) total() slot {
 	return t
 }
 
-// mean is what an operation took on average, 0 if there was none.
+// mean returns the mean of the done operations, 0 if there was none.
 func (s slot) mean() time.Duration {
 	if s.done == 0 {
 		return 0

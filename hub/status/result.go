@@ -9,22 +9,22 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Result is how an operation ended: few values, so that they can be a label.
+// Result is how an operation ended. It has few values, so that it can be a label.
 type Result string
 
 const (
 	Success     Result = "success"
 	Unavailable Result = "unavailable" // the driver is away or busy: Unavailable, Aborted, ResourceExhausted
 	Timeout     Result = "timeout"     // DeadlineExceeded, Canceled
-	Refused     Result = "refused"     // the driver will not do it as asked: InvalidArgument, NotFound, ...
-	Kubernetes  Result = "kubernetes"  // the API server did not take a read or a write
-	Failed      Result = "error"       // all else: Internal, Unknown, what is missing in the objects
+	Refused     Result = "refused"     // the driver rejects the call: InvalidArgument, NotFound, ...
+	Kubernetes  Result = "kubernetes"  // the API server rejected a read or a write
+	Failed      Result = "error"       // all others: Internal, Unknown, missing objects
 )
 
-// Results are all of them.
+// Results are all results.
 var Results = []Result{Success, Unavailable, Timeout, Refused, Kubernetes, Failed}
 
-// ResultOf says how an operation ended that returned err.
+// ResultOf returns the Result of an operation that returned err.
 func ResultOf(err error) Result {
 	var fromAPI apierrors.APIStatus
 	switch {

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 const (
 	defaultMetricsPath = "/metrics"
 
-	// Bounds for whoever connects. Profiles get the time that they last beyond that.
+	// Bounds for clients. A profile gets its own duration on top.
 	headerTimeout  = 5 * time.Second
 	readTimeout    = 10 * time.Second
 	writeTimeout   = 30 * time.Second
@@ -38,17 +39,16 @@ type Options struct {
 	TLS TLS
 	// MetricsPath is where the metrics are; "" means "/metrics".
 	MetricsPath string
-	// Source says what is to be seen.
+	// Source is the running hub.
 	Source Source
-	// Metrics is what was counted.
+	// Metrics has the counters.
 	Metrics *Metrics
 	// Health says whether the process is live and ready; nil for one that always is.
 	Health *Health
 	// LeaderCheck is what /healthz/leader-election answers: an error if a lease that
 	// should have been renewed was not. Nil means never.
 	LeaderCheck func() error
-	// Guard is put in front of all but the probes, to find out who asks and whether they
-	// may; nil lets everybody in.
+	// Guard authenticates and authorizes all requests but the probes; nil lets everybody in.
 	Guard func(http.Handler) http.Handler
 	// Profiling serves /debug/pprof: heap and CPU profiles and the command line.
 	Profiling bool
@@ -66,7 +66,7 @@ func (o Options) check() error {
 	return errors.Join(o.TLS.check(), CheckMetricsPath(o.MetricsPath))
 }
 
-// Server shows a running hub over HTTP. Nothing that is asked for changes anything.
+// Server shows a running hub over HTTP. No request changes anything.
 type Server struct {
 	options  Options
 	handler  http.Handler
@@ -77,12 +77,8 @@ type Server struct {
 
 // New checks the options and reads the TLS files. It starts nothing.
 func New(o Options) (*Server, error) {
-	if o.MetricsPath == "" {
-		o.MetricsPath = defaultMetricsPath
-	}
-	if o.Health == nil {
-		o.Health = NewHealth()
-	}
+	o.MetricsPath = cmp.Or(o.MetricsPath, defaultMetricsPath)
+	o.Health = cmp.Or(o.Health, NewHealth())
 	if o.LeaderCheck == nil {
 		o.LeaderCheck = func() error { return nil }
 	}
@@ -107,8 +103,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Listen takes the port, so that a program that cannot have it ends before it begins.
-// From then on clients can connect; they are answered when Run runs, which must follow.
+// Listen opens the port, so that a program that cannot have it fails at its start. Clients can
+// connect from then on; Run, which must follow, answers them.
 func (s *Server) Listen(ctx context.Context) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", s.options.Endpoint)
@@ -119,18 +115,13 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
-// Addr returns the address that it listens on, nil before Listen.
-func (s *Server) Addr() net.Addr {
-	if s.listener == nil {
-		return nil
-	}
-	return s.listener.Addr()
-}
+// Addr returns the address that it listens on, after Listen.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // Run answers requests until ctx ends, and listens first if Listen was not called. When
-// ctx has ended it takes no more requests, gives those that run a few seconds, and
-// returns nil. A hub that drains is still worth looking at: ctx should end after it.
-// A Server can run once.
+// ctx has ended it takes no more requests, gives those in flight closeGrace, and returns nil.
+// ctx should end after the hub has drained, so that people can follow the drain. A Server can run
+// once.
 func (s *Server) Run(ctx context.Context) error {
 	if s.listener == nil {
 		if err := s.Listen(ctx); err != nil {
@@ -154,15 +145,15 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("serve HTTP: %w", err)
 	case <-ctx.Done():
 	}
-	patience, giveUp := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
-	defer giveUp()
-	if server.Shutdown(patience) != nil {
-		server.Close() // whoever is still connected does not read
+	grace, cancelGrace := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+	defer cancelGrace()
+	if server.Shutdown(grace) != nil {
+		server.Close() // the clients that are left do not read
 	}
 	return nil
 }
 
-// httpServer is the server with its bounds. The contexts of its requests end with ctx.
+// httpServer returns the server with its bounds. The contexts of its requests end with ctx.
 func (s *Server) httpServer(ctx context.Context) *http.Server {
 	return &http.Server{
 		Handler:           s.handler,
@@ -180,12 +171,12 @@ func (s *Server) httpServer(ctx context.Context) *http.Server {
 // serve takes connections until the server is shut down.
 func (s *Server) serve(server *http.Server) error {
 	if s.material.Load() != nil {
-		return server.ServeTLS(s.listener, "", "") // they are in the TLSConfig
+		return server.ServeTLS(s.listener, "", "") // the TLSConfig has the certificate
 	}
 	return server.Serve(s.listener)
 }
 
-// logWriter passes what net/http has to say about single connections on to the log.
+// logWriter logs the errors of net/http about single connections.
 type logWriter struct{ logger klog.Logger }
 
 func (w logWriter) Write(line []byte) (int, error) {

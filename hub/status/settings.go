@@ -7,8 +7,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// Settings are those of a driver's settings that explain what is seen of it. The
-// names are those of drivers.yaml.
+// Settings are the settings of a driver that the status shows, with the names of drivers.yaml.
 type Settings struct {
 	Timeout       Duration `json:"timeout"`
 	Workers       int      `json:"workers"`
@@ -24,7 +23,7 @@ type Settings struct {
 	OnForeignWriter string `json:"onForeignWriter"`
 }
 
-// SettingsOf returns what is shown of a driver's settings.
+// SettingsOf returns the shown part of a driver's settings.
 func SettingsOf(s registry.Settings) Settings {
 	return Settings{
 		Timeout:       Duration(s.Timeout),

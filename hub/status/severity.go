@@ -9,17 +9,19 @@ import (
 type severity int
 
 const (
-	broken    severity = iota // its volumes wait, or will wait
+	broken    severity = iota // its volumes wait, or would wait
 	attention                 // something is wrong, and its volumes are attached all the same
 	standby                   // another replica works for it, or its mode is paused
 	fine
 )
 
-// String returns the name that the page shows.
-func (s severity) String() string { return [...]string{"broken", "attention", "standby", "fine"}[s] }
+// severities are the names of all, as the page shows them.
+var severities = [...]string{broken: "broken", attention: "attention", standby: "standby", fine: "fine"}
 
-// States and modes that are compared here, as in Driver.State and Driver.Mode. A state that is not
-// among them decides nothing.
+func (s severity) String() string { return severities[s] }
+
+// States and modes that this package compares, as in Driver.State and Driver.Mode. Other states
+// decide nothing.
 const (
 	stateConnecting   = "Connecting"
 	stateProbing      = "Probing"
@@ -34,71 +36,77 @@ const (
 )
 
 const (
-	// startupTimeout is how long a driver may take to connect or to find a holder of its lease
-	// before it is called a problem.
+	// startupTimeout is how long a driver may be without a connection, or its lease without a
+	// holder, before it needs attention.
 	startupTimeout = 30 * time.Second
-	// slow is how old work may become that waits for a worker or that a worker has.
+	// slow is the age from which queued work and operations in flight need attention.
 	slow = time.Minute
-	// lately is for how long a write of another attacher counts.
+	// lately is how long a write of another attacher counts.
 	lately = time.Hour
 )
 
 // judged is a driver with its severity and the reasons, the worst first.
 type judged struct {
 	Driver
-	severity severity
-	notes    []string
-	history  history
+	Severity severity
+	Notes    []string
+	Spark    spark
 }
 
-// judge returns a driver with its severity. members are the identities of the hub's replicas; at is
-// when the oldest operation was asked for that a worker has, zero for none.
-func judge(d Driver, h history, members map[string]bool, at, now time.Time) judged {
-	j := judged{Driver: d, severity: fine, history: h}
+// judge returns a driver with its severity. members are the identities of the hub's replicas;
+// oldestCall is when the oldest operation in flight became due, zero for none.
+func judge(d Driver, h history, members map[string]bool, oldestCall, now time.Time) judged {
+	j := judged{Driver: d, Severity: fine, Spark: newSpark(&h)}
 	j.judgeService(members, now)
 	j.judgeWork(now)
-	if !at.IsZero() && now.Sub(at) >= slow { // a driver that hangs fails nothing for long
-		j.note(attention, "calls take long, the oldest is wanted for %s", age(now, at))
+	if !oldestCall.IsZero() && now.Sub(oldestCall) >= slow { // a driver that hangs causes no failure for long
+		j.note(attention, "calls take long, the oldest is wanted for %s", age(now, oldestCall))
 	}
 	j.judgeObserved()
-	if j.severity == fine && (d.Mode == modePaused || d.State == stateWaiting) {
-		j.severity = standby
+	if j.Severity == fine && (d.Mode == modePaused || d.State == stateWaiting) {
+		j.Severity = standby
 	}
 	return j
 }
 
-// why returns the driver's own reason, "" if the lease's holder beside it says the same.
-func (j *judged) why() string {
-	if j.severity == standby && j.Lease.Holder != "" {
+// Why returns the driver's own reason, "" if the lease's holder beside it says the same.
+func (j judged) Why() string {
+	if j.Severity == standby && j.Lease.Holder != "" {
 		return ""
 	}
 	return j.Reason
 }
 
+// Last returns the latest failed try of a driver that needs attention, else zero.
+func (j judged) Last() Failure {
+	if j.Severity > attention || len(j.Failures) == 0 {
+		return Failure{}
+	}
+	return j.Failures[0]
+}
+
 // note adds a reason.
 func (j *judged) note(s severity, format string, args ...any) {
-	j.severity = min(j.severity, s)
-	j.notes = append(j.notes, fmt.Sprintf(format, args...))
+	j.Severity = min(j.Severity, s)
+	j.Notes = append(j.Notes, fmt.Sprintf(format, args...))
 }
 
 // judgeWork looks at the queues of the driver.
 func (j *judged) judgeWork(now time.Time) {
-	if n := j.Stuck(); n > 0 {
-		j.note(broken, "%s stuck", count(n))
-	}
-	delayed, oldest, waiting := 0, 0.0, 0
+	work, oldest := j.Work(), 0.0
 	for _, l := range j.Lanes {
-		delayed += l.Delayed
-		if l.Queued > 0 && l.OldestSeconds > oldest {
-			oldest = l.OldestSeconds
+		if l.Queued > 0 {
+			oldest = max(oldest, l.OldestSeconds)
 		}
-		waiting += l.Queued
 	}
-	if delayed > 0 {
-		j.note(attention, "%s to be tried again", count(delayed))
+	if work.Stuck > 0 {
+		j.note(broken, "%s stuck", count(work.Stuck))
+	}
+	if work.Delayed > 0 {
+		j.note(attention, "%s to be tried again", count(work.Delayed))
 	}
 	if age := time.Duration(oldest * float64(time.Second)); age >= slow {
-		j.note(attention, "%s wait, the oldest for %s", count(waiting), duration(age))
+		j.note(attention, "%s wait, the oldest for %s", count(work.Queued), duration(age))
 	}
 	if j.UnownedCount > 0 {
 		j.note(attention, "%s left attached", count(j.UnownedCount))
@@ -146,7 +154,7 @@ func (j *judged) judgeObserved() {
 	}
 }
 
-// oldestCalls returns, by driver, when the oldest operation was asked for that a worker has.
+// oldestCalls returns, by driver, when the oldest operation in flight became due.
 func oldestCalls(all []Attachment) map[string]time.Time {
 	longest := map[string]time.Time{}
 	for _, a := range all {

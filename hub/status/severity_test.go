@@ -44,8 +44,8 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		d := Driver{Name: "a", State: "Ready", Up: true, Mode: "active", Since: now.Add(-time.Hour), Lease: Lease{Holder: "hub-0", Mine: true}, Lanes: []Lane{{Operation: Attach}, {Operation: Detach}}}
 		test.change(&d)
 		got := judge(d, history{}, map[string]bool{"hub-0": true, "hub-1": true}, time.Time{}, now)
-		if got.severity != test.want || test.first != "" && (len(got.notes) == 0 || got.notes[0] != test.first) || test.first == "" && len(got.notes) > 0 {
-			t.Errorf("%s: got %s %q", name, got.severity, got.notes)
+		if got.Severity != test.want || test.first != "" && (len(got.Notes) == 0 || got.Notes[0] != test.first) || test.first == "" && len(got.Notes) > 0 {
+			t.Errorf("%s: got %s %q", name, got.Severity, got.Notes)
 		}
 	}
 }

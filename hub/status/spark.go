@@ -16,7 +16,7 @@ const (
 	sparkLeast, sparkMost = 10 * time.Millisecond, 100 * time.Second
 )
 
-// spark is a driver's last quarter of an hour as a small picture, and in words.
+// spark is a small picture of a driver's last quarter of an hour, with its numbers.
 type spark struct {
 	Width, Height, Base int
 	Mean                string // path of the mean latencies
@@ -39,8 +39,8 @@ func newSpark(h *history) spark {
 	return s
 }
 
-// bars is the outline of the bars of all slots, as a path. Those side by side are one
-// figure: a page has many of them.
+// bars returns the outline of the bars of all slots as an SVG path. Adjacent bars are one figure, which
+// keeps pages small.
 func bars(h *history, bottom int, height func(slot) int) string {
 	var path strings.Builder
 	last := 0
@@ -64,7 +64,7 @@ func bars(h *history, bottom int, height func(slot) int) string {
 	return path.String()
 }
 
-// barHeight is at least 1 if there was anything, so that it is seen.
+// barHeight returns 0 for no operation, else at least 1, so that the bar is visible.
 func barHeight(n int, d time.Duration) int {
 	if n == 0 {
 		return 0

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// How many bytes of a foreign text are shown: in a list, and on the page of its object.
+	// Bytes of a foreign text that a list shows, and the page of its object.
 	shortText = 300
 	longText  = 8 << 10
 )
@@ -33,7 +33,7 @@ func sanitize(text string, limit int) string {
 	return strings.TrimSpace(text)
 }
 
-// duration writes a length of time as one or two units: 850 ms, 12 s, 3 min 20 s, 5 h.
+// duration returns a length of time in one or two units: 850 ms, 12 s, 3 min 20 s, 5 h.
 func duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -53,7 +53,7 @@ func duration(d time.Duration) string {
 	return units(d/day, "d", d%day/time.Hour, "h")
 }
 
-// units leaves the smaller unit out where it is 0 or small beside the larger one.
+// units omits the smaller unit where it is 0 or small beside the larger one.
 func units(large time.Duration, name string, small time.Duration, smallName string) string {
 	if small == 0 || large >= 10 {
 		return fmt.Sprintf("%d %s", large, name)
@@ -61,13 +61,13 @@ func units(large time.Duration, name string, small time.Duration, smallName stri
 	return fmt.Sprintf("%d %s %d %s", large, name, small, smallName)
 }
 
-// age writes the time since something began, in whole seconds.
+// age returns the time since something began, in whole seconds.
 func age(now, since time.Time) string { return duration(now.Sub(since).Truncate(time.Second)) }
 
-// ago writes when something was.
+// ago returns how long ago something was.
 func ago(now, then time.Time) string { return age(now, then) + " ago" }
 
-// count writes a number with commas: 10,000.
+// count returns a number with commas: 10,000.
 func count(n int) string {
 	digits := strconv.Itoa(n)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
@@ -76,7 +76,7 @@ func count(n int) string {
 	return digits
 }
 
-// plural writes a number with its noun.
+// plural returns a number with its noun.
 func plural(n int, one, more string) string {
 	if n == 1 {
 		return "1 " + one
@@ -84,7 +84,7 @@ func plural(n int, one, more string) string {
 	return count(n) + " " + more
 }
 
-// ordinal writes 1st, 2nd, 3rd, 11th.
+// ordinal returns 1st, 2nd, 3rd, 11th.
 func ordinal(n int) string {
 	suffix := "th"
 	if n%100 < 11 || n%100 > 13 {

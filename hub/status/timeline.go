@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// step is one thing that happened, is so, or is to come.
+// step is one event of the timeline: past, present or expected.
 type step struct {
 	Time time.Time // zero if it is not known
 	Kind stepKind
 	What string
-	Text string // an error's, mostly: hostile
+	Text string // mostly of an error: hostile
 }
 
 type stepKind string
@@ -24,8 +24,8 @@ const (
 	stepNext   stepKind = "next"
 )
 
-// timeline lists what happened to a VolumeAttachment in order, as far as it is known: the object
-// has its beginning, the hub the last tries.
+// timeline returns the known events of a VolumeAttachment in order. The object has its beginning, the
+// hub the last tries.
 func timeline(in DiagnosisInput) []step {
 	a := in.Attachment
 	var steps []step
@@ -50,8 +50,8 @@ func timeline(in DiagnosisInput) []step {
 	return steps
 }
 
-// tries lists the failed tries: the driver's last ones with their time, and how many more
-// there were.
+// tries returns the failed tries: the driver's last failures with their time, and the number of
+// earlier tries.
 func tries(in DiagnosisInput) []step {
 	a := in.Attachment
 	var known []step
@@ -74,7 +74,7 @@ func tries(in DiagnosisInput) []step {
 	return known
 }
 
-// nowOf says what is so at the moment.
+// nowOf returns the present state.
 func nowOf(in DiagnosisInput) step {
 	a := in.Attachment
 	s := step{Kind: stepNow, What: "Now: " + string(a.State)}

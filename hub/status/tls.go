@@ -14,12 +14,12 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 )
 
-// TLS is the certificate of the port and its key, in PEM files that may be replaced.
+// TLS names the PEM files of the port's certificate and key, which may be replaced at run time.
 // The zero value means HTTP without TLS. Clients are not asked for certificates.
 type TLS struct {
 	CertFile, KeyFile string
-	// SelfSigned, without files, makes a certificate that is valid for a year from the
-	// start. It encrypts the connection but does not prove who the server is.
+	// SelfSigned, without files, makes a certificate that is valid for a year from the start. It
+	// encrypts the connection but does not prove the identity of the server.
 	SelfSigned bool
 }
 
@@ -42,7 +42,7 @@ func (t TLS) load(address string) (*tlsfiles.Material, error) {
 	return tlsfiles.Files{CA: t.CertFile, Cert: t.CertFile, Key: t.KeyFile}.Load()
 }
 
-// tlsConfig gives each new connection the present certificate.
+// tlsConfig returns a configuration that gives each new connection the present certificate.
 func (s *Server) tlsConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,

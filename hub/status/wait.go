@@ -24,9 +24,6 @@ const (
 	WaitForConfiguration WaitKind = "configuration"
 )
 
-// WaitKinds are all of them.
-var WaitKinds = []WaitKind{WaitForDetach, WaitForUnowned, WaitForVolume, WaitForNode, WaitForWorker, WaitForDriver, WaitForConfiguration}
-
 // Wait is what a VolumeAttachment waits for, for programs. It is zero if there is nothing. In
 // JSON, what does not belong to its Kind is left out.
 type Wait struct {

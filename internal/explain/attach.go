@@ -9,8 +9,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// attaching explains a volume that is to be attached. What keeps the driver from being called comes
-// first, then what the objects lack, then the driver's errors.
+// attaching explains a volume that waits for its attach. What keeps the hub from calling the driver
+// comes first, then what the objects lack, then the driver's errors.
 func (w *walk) attaching(va *storagev1.VolumeAttachment) {
 	w.service()
 	pv := w.PersistentVolume.Value()
@@ -38,9 +38,7 @@ func (w *walk) detaching(va *storagev1.VolumeAttachment) {
 		return
 	}
 	w.service()
-	switch {
-	case va.Annotations[attach.AnnotationVolumeHandle] != "" || va.Spec.Source.PersistentVolumeName == nil:
-	case w.PersistentVolume.Missing():
+	if va.Annotations[attach.AnnotationVolumeHandle] == "" && va.Spec.Source.PersistentVolumeName != nil && w.PersistentVolume.Missing() {
 		w.stop(Finding{diagnosis.VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "there is none, and nobody wrote the volume's handle down: no attacher can say what to detach", "restore the PersistentVolume with the same name and handle; take the finalizer away only if the storage system shows the volume detached"})
 	}
 	if va.Annotations[attach.AnnotationNodeID] == "" {
@@ -69,7 +67,7 @@ func (w *walk) foreignFinalizers(va *storagev1.VolumeAttachment) {
 	w.stop(Finding{diagnosis.FinalizerOfAnother, w.attachmentRef(), fact, next})
 }
 
-// withoutDriver stops where the driver has not registered a node ID on the node.
+// withoutDriver stops if the driver has not registered a node ID on the node.
 func (w *walk) withoutDriver() {
 	if w.NodeName == "" || w.Driver == "" {
 		return
@@ -91,7 +89,7 @@ func (w *walk) withoutDriver() {
 	}
 }
 
-// secret stops where the secret of the calls does not exist.
+// secret stops if the secret of the calls does not exist.
 func (w *walk) secret() {
 	s := w.Secret
 	if !s.Object.Missing() {

@@ -35,14 +35,13 @@ func (w *walk) claimStage() bool {
 	return true
 }
 
-// askedByClaim reports whether the volume was found by its claim: a Pod or the claim itself
-// was asked for. Without the claim there is nothing more to look at then.
+// askedByClaim reports whether the volume was found by its claim: the question is about a Pod or the
+// claim. Without the claim the walk then ends.
 func (w *walk) askedByClaim() bool {
 	return w.Question.Kind == Pod || w.Question.Kind == PersistentVolumeClaim
 }
 
-// claimStop stops at the claim, or keeps what is wrong with it for later if the volume is
-// known all the same.
+// claimStop stops at the claim if it led to the volume. Otherwise it keeps the finding in claimFault.
 func (w *walk) claimStop(verdict diagnosis.Verdict, object, fact, next string) (goOn bool) {
 	if w.askedByClaim() {
 		w.stop(Finding{verdict, object, fact, next})
@@ -52,8 +51,8 @@ func (w *walk) claimStop(verdict diagnosis.Verdict, object, fact, next string) (
 	return true
 }
 
-// claimUID returns the UID of the claim that the PersistentVolume is bound to, "" if it is
-// bound to none, or to any claim of a name.
+// claimUID returns the UID of the claim that the PersistentVolume is bound to, "" if it has no
+// claimRef or one without UID.
 func (w *walk) claimUID() types.UID {
 	if pv := w.PersistentVolume.Value(); pv != nil && pv.Spec.ClaimRef != nil {
 		return pv.Spec.ClaimRef.UID
@@ -61,7 +60,7 @@ func (w *walk) claimUID() types.UID {
 	return ""
 }
 
-// releasedNext is what to do about a PersistentVolume whose claim is gone.
+// releasedNext says what to do about a PersistentVolume whose claim is gone.
 func (w *walk) releasedNext() string {
 	switch {
 	case w.Users.Value() != nil && len(items(w.Users)) == 0:

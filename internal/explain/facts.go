@@ -11,49 +11,48 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 )
 
-// Facts are all that was found out about one question, at one moment.
+// Facts are the findings of Gather about one question, at one moment.
 type Facts struct {
 	Now      time.Time
 	Question Question
-	// Found: the object that was asked for exists.
+	// Found: the object of the question exists.
 	Found   bool
-	Pod     *corev1.Pod // that was asked for, nil otherwise
+	Pod     *corev1.Pod // of the question; nil for other kinds
 	Volumes []Volume
 	Hub     Hub
 }
 
-// Hub is what a running hub says.
+// Hub is the answer of a running hub.
 type Hub struct {
-	Err  error // why it could not be asked; nil if at least one replica has answered
+	Err  error // why no replica has answered; nil if at least one has
 	View hubclient.View
 }
 
-// Volume is what was found out about one volume and one node.
+// Volume has the findings about one volume and one node.
 type Volume struct {
-	// Mount is the name of the volume in the Pod, empty if none was asked for.
+	// Mount is the name of the volume in the Pod; empty if the question is not about a Pod.
 	Mount string
-	// Inline is the driver of a CSI volume that stands in the Pod itself: there is
-	// nothing to attach.
+	// Inline is the driver of a CSI volume in the spec of the Pod, which needs no attach.
 	Inline string
-	// Migrated is an in-tree volume that stands in the Pod itself, translated to CSI: it
-	// has no PersistentVolume and is attached. nil for all others.
+	// Migrated is an in-tree volume in the spec of the Pod, translated to CSI. It needs an attach
+	// and has no PersistentVolume. nil for all others.
 	Migrated *corev1.PersistentVolumeSpec
 
 	Namespace, ClaimName string // of the claim, empty without one
 	Claim                Object[corev1.PersistentVolumeClaim]
 	VolumeName           string // of the PersistentVolume, empty if not known
 	PersistentVolume     Object[corev1.PersistentVolume]
-	Users                Object[[]corev1.Pod] // Pods with the claim that are not at their end
+	Users                Object[[]corev1.Pod] // Pods with the claim that have not ended
 
-	NodeName string // where it is to be attached, empty if nobody says
+	NodeName string // where the volume is needed, empty if not known
 	Node     Object[corev1.Node]
 	CSINode  Object[storagev1.CSINode]
 
 	Driver    string // CSI driver of the volume, empty if it has none or is not known
 	CSIDriver Object[storagev1.CSIDriver]
 
-	// Attachment is the VolumeAttachment of the volume for the node, Others are the other
-	// ones of the same volume.
+	// Attachment is the VolumeAttachment of the volume for the node. Others are the other
+	// VolumeAttachments of the volume.
 	Attachment Object[storagev1.VolumeAttachment]
 	Others     Object[[]storagev1.VolumeAttachment]
 
@@ -61,24 +60,23 @@ type Volume struct {
 	Secret Secret
 
 	Served *hubclient.Driver // nil: the hub does not serve the driver, or was not asked
-	// Seen is the VolumeAttachment as the replica sees it that works for the driver.
+	// Seen is the VolumeAttachment as the replica that works for the driver sees it.
 	Seen Object[status.Attachment]
 }
 
-// Leases are those by which somebody may work for a driver.
+// Leases are the leases of a driver, by their name in several namespaces.
 type Leases struct {
 	Name  string
-	Where string // in which namespaces was looked, for people
+	Where string // the namespaces of All, for people
 	All   Object[[]coordinationv1.Lease]
-	// OthersErr is why other namespaces than Where could not be looked into.
+	// OthersErr is why other namespaces than Where could not be read.
 	OthersErr error
 }
 
 // unread reports whether there may be a lease that was not read.
 func (l Leases) unread() bool { return l.All.Value() == nil || l.OthersErr != nil }
 
-// Secret is what is known about the secret that goes with the calls for a volume. Its
-// contents are never read.
+// Secret says whether the secret of the calls for a volume exists. Its contents are never read.
 type Secret struct {
 	Namespace, Name string // empty: the volume needs none, or it is not known
 	Object          Object[struct{}]
@@ -95,9 +93,8 @@ func (v *Volume) spec() *corev1.PersistentVolumeSpec {
 	return v.Migrated
 }
 
-// ofThisClaim reports whether the claim, which has the name that the PersistentVolume
-// gives, is the one that the volume is bound to, and not another one made later under that
-// name. Where it is not known, it is.
+// ofThisClaim reports whether the volume is bound to the claim, and not to an earlier claim of the
+// same name. It returns true if one of the two is not known.
 func (v *Volume) ofThisClaim() bool {
 	pv, claim := v.PersistentVolume.Value(), v.Claim.Value()
 	if pv == nil || claim == nil {

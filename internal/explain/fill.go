@@ -5,7 +5,6 @@ import (
 	"context"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -13,7 +12,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// fill finds out all else about a volume.
+// fill reads the other objects of a volume.
 func (g *gatherer) fill(ctx context.Context, v *Volume) {
 	if v.Inline != "" {
 		return
@@ -60,8 +59,8 @@ func (g *gatherer) seen(ctx context.Context, replica, name string) Object[status
 	return Present(a)
 }
 
-// fillLeases looks for the lease in all namespaces: a csi-attacher has it in its own.
-// Who may not list leases gets that of the hub.
+// fillLeases looks for the lease in all namespaces: a csi-attacher has it in its own namespace. If
+// leases may not be listed, it reads the lease of the hub.
 func (g *gatherer) fillLeases(ctx context.Context, v *Volume) {
 	v.Leases = Leases{Name: registry.LeaseName(v.Driver), Where: "any namespace"}
 	namespace := g.Namespace
@@ -83,26 +82,18 @@ func (g *gatherer) fillLeases(ctx context.Context, v *Volume) {
 	}
 }
 
-// fillSecret finds out whether the secret of a volume exists. It is asked for as a row
-// of a table without the object: its contents do not leave the API server.
+// fillSecret finds out whether the secret of a volume exists. It asks for a table row without the
+// object, so that the contents do not leave the API server.
 func (g *gatherer) fillSecret(ctx context.Context, v *Volume) {
-	secret := secretOf(v)
-	if secret == nil {
-		return
+	spec := v.spec()
+	if spec == nil || spec.CSI == nil || spec.CSI.ControllerPublishSecretRef == nil {
+		return // the calls need none, or it is not known
 	}
+	secret := spec.CSI.ControllerPublishSecretRef
 	v.Secret = Secret{Namespace: secret.Namespace, Name: secret.Name}
 	v.Secret.Object = one(ctx, g, "Secret", secret.Namespace, secret.Name, func(ctx context.Context, name string, _ metav1.GetOptions) (*struct{}, error) {
 		return &struct{}{}, g.Kube.CoreV1().RESTClient().Get().Namespace(secret.Namespace).Resource("secrets").Name(name).
 			SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Param("includeObject", string(metav1.IncludeNone)).
 			Do(ctx).Error()
 	})
-}
-
-// secretOf names the secret that goes with the calls for a volume, nil if it needs none or
-// is not known.
-func secretOf(v *Volume) *corev1.SecretReference {
-	if spec := v.spec(); spec != nil && spec.CSI != nil {
-		return spec.CSI.ControllerPublishSecretRef
-	}
-	return nil
 }

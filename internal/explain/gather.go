@@ -14,34 +14,33 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 )
 
-// HubReader is asked what the replicas of a hub know: *hubclient.Hub.
+// HubReader asks the replicas of a hub: *hubclient.Hub.
 type HubReader interface {
-	// View asks all replicas. Those that do not answer are in it with their errors.
+	// View asks all replicas. A replica that does not answer is in it with its error.
 	View(context.Context) hubclient.View
 	// Attachment asks one replica about a VolumeAttachment; nil if it knows none.
 	Attachment(ctx context.Context, replica, name string) (*status.Attachment, error)
 }
 
-// Kube is the part of the Kubernetes API that is read; every kubernetes.Interface is one.
+// Kube is the part of the Kubernetes API that Gather reads; every kubernetes.Interface implements it.
 type Kube interface {
 	CoordinationV1() coordinationv1client.CoordinationV1Interface
 	CoreV1() corev1client.CoreV1Interface
 	StorageV1() storagev1client.StorageV1Interface
 }
 
-// Sources are what facts are gathered from. Nothing is written.
+// Sources are what Gather reads. Nothing is written.
 type Sources struct {
 	Kube Kube
 	Hub  HubReader // nil: HubErr says why it cannot be asked
 	// HubErr is why there is no Hub.
 	HubErr error
-	// Namespace is that of the hub: where leases are looked for if they may not be listed.
+	// Namespace is the namespace of the hub: Gather reads leases there if it may not list all.
 	Namespace string
 }
 
-// Gather finds out what can be found out about a question. What may not be read is left
-// open in the facts; the error says that the object itself that was asked for could not
-// be read.
+// Gather reads what there is about a question. The facts have the errors of what could not be read.
+// Gather itself returns an error only if it could not read the object of the question.
 func Gather(ctx context.Context, q Question, s Sources) (Facts, error) {
 	g := gatherer{Sources: s, facts: Facts{Now: time.Now(), Question: q}, objects: map[string]any{}}
 	g.askHub(ctx)
@@ -60,8 +59,8 @@ func Gather(ctx context.Context, q Question, s Sources) (Facts, error) {
 type gatherer struct {
 	Sources
 	facts Facts
-	// objects are those that were read, by kind and name: each is read once, so that it is
-	// the same in all places.
+	// objects are the Objects that were read, by kind and name. Each is read once, so that all
+	// volumes see the same state.
 	objects map[string]any
 }
 
@@ -87,36 +86,33 @@ func (g *gatherer) askHub(ctx context.Context) {
 	}
 }
 
-// look finds the object that was asked for and the volumes that it is about.
+// look finds the object of the question and its volumes.
 func (g *gatherer) look(ctx context.Context, q Question) (found bool, err error) {
 	switch q.Kind {
 	case VolumeAttachment:
 		va := one(ctx, g, q.Kind, "", q.Name, g.Kube.StorageV1().VolumeAttachments().Get)
-		if va.Value() == nil {
-			return false, va.Err()
+		if va.Value() != nil {
+			g.facts.Volumes = []Volume{g.ofAttachment(ctx, va.Value())}
 		}
-		g.facts.Volumes = []Volume{g.ofAttachment(ctx, va.Value())}
+		return va.Value() != nil, va.Err()
 	case PersistentVolume:
 		pv := g.persistentVolume(ctx, q.Name)
-		if pv.Value() == nil {
-			return false, pv.Err()
+		if pv.Value() != nil {
+			g.onEachNode(ctx, Volume{VolumeName: q.Name})
 		}
-		g.onEachNode(ctx, Volume{VolumeName: q.Name})
+		return pv.Value() != nil, pv.Err()
 	case PersistentVolumeClaim:
 		claim := g.claim(ctx, q.Namespace, q.Name)
-		if claim.Value() == nil {
-			return false, claim.Err()
+		if claim.Value() != nil {
+			g.onEachNode(ctx, Volume{Namespace: q.Namespace, ClaimName: q.Name, VolumeName: claim.Value().Spec.VolumeName})
 		}
-		g.onEachNode(ctx, Volume{Namespace: q.Namespace, ClaimName: q.Name, VolumeName: claim.Value().Spec.VolumeName})
+		return claim.Value() != nil, claim.Err()
 	case Pod:
 		pod := one(ctx, g, q.Kind, q.Namespace, q.Name, g.Kube.CoreV1().Pods(q.Namespace).Get)
-		if pod.Value() == nil {
-			return false, pod.Err()
+		if g.facts.Pod = pod.Value(); g.facts.Pod != nil {
+			g.ofPod(ctx, pod.Value())
 		}
-		g.facts.Pod = pod.Value()
-		g.ofPod(ctx, pod.Value())
-	default:
-		return false, fmt.Errorf("%q is no kind that can be explained", q.Kind)
+		return pod.Value() != nil, pod.Err()
 	}
-	return true, nil
+	return false, fmt.Errorf("%q is no kind that can be explained", q.Kind)
 }

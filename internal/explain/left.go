@@ -43,9 +43,9 @@ func (v *Volume) isSameVolume(other *Volume) bool {
 	return v.Driver == other.Driver && v.VolumeName == other.VolumeName && v.handle() == other.handle()
 }
 
-// isOfVolume reports whether what the volume's driver left attached is this volume. A
-// PersistentVolume may have been made anew with another handle: its name counts only where the
-// handle is not known.
+// isOfVolume reports whether an unowned publication of the volume's driver is of this volume. A
+// PersistentVolume may have been recreated with another handle: its name counts only if the handle is
+// not known.
 func (v *Volume) isOfVolume(u status.UnownedPublication) bool {
 	if handle := v.handle(); handle != "" {
 		return u.VolumeHandle == handle
@@ -53,7 +53,7 @@ func (v *Volume) isOfVolume(u status.UnownedPublication) bool {
 	return v.VolumeName != "" && u.PersistentVolume == v.VolumeName
 }
 
-// leftFact says where a volume was left attached and what came of detaching it.
+// leftFact says where a volume was left attached and how the tries to detach it ended.
 func leftFact(u status.UnownedPublication, now time.Time) string {
 	fact := fmt.Sprintf("volume %s is or may be attached at node ID %s", u.VolumeHandle, u.NodeID)
 	if u.Node != "" {
@@ -75,7 +75,7 @@ func leftFact(u status.UnownedPublication, now time.Time) string {
 	return fact
 }
 
-// notFound says that there is no such object, and what it has left attached.
+// notFound says that there is no such object, and what it left attached.
 func notFound(f *Facts) *Finding {
 	stop := &Finding{diagnosis.ObjectNotFound, f.Question.String(), "there is none", "check the spelling and the namespace; a VolumeAttachment that is gone was detached, or never made"}
 	for _, d := range f.Hub.View.Drivers {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -62,7 +61,7 @@ func (w *walk) volumeRef() string {
 	return ref(PersistentVolume, "", w.VolumeName)
 }
 
-// nobodyAsks explains a volume that no node wants.
+// nobodyAsks explains a volume that no node needs.
 func (w *walk) nobodyAsks() {
 	pv, object, users := w.PersistentVolume.Value(), w.volumeRef(), items(w.Users)
 	switch fault := w.claimFault; {
@@ -83,7 +82,7 @@ func (w *walk) nobodyAsks() {
 	}
 }
 
-// elsewhere reports whether the walk stops because a volume for one node is on another node.
+// elsewhere stops if a single-node volume is on another node, and reports whether it did.
 func (w *walk) elsewhere() bool {
 	if !w.singleNode() {
 		return false
@@ -111,7 +110,7 @@ func (w *walk) leavesFact(other *storagev1.VolumeAttachment) string {
 	return fact
 }
 
-// mayBeAttached reports whether nothing proves the volume detached.
+// mayBeAttached reports whether the volume is not known to be detached.
 func mayBeAttached(va *storagev1.VolumeAttachment) bool {
 	return va.Status.Attached || len(va.Finalizers) > 0
 }
@@ -123,21 +122,19 @@ func (w *walk) usersOn(node string) string {
 	}
 	var names []string
 	for _, p := range items(w.Users) {
-		if p.Spec.NodeName == node {
-			names = append(names, describePod(p))
+		if p.Spec.NodeName != node {
+			continue
 		}
+		name := p.Namespace + "/" + p.Name
+		if p.DeletionTimestamp != nil {
+			name += " (being deleted)"
+		}
+		names = append(names, name)
 	}
 	if len(names) == 0 {
 		return "no Pod is known that uses it there"
 	}
 	return "used there by Pod " + strings.Join(names, ", ")
-}
-
-func describePod(p corev1.Pod) string {
-	if p.DeletionTimestamp != nil {
-		return p.Namespace + "/" + p.Name + " (being deleted)"
-	}
-	return p.Namespace + "/" + p.Name
 }
 
 // heldBy lists finalizers.

@@ -4,9 +4,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Object is what is known about one object, or about all objects of one kind. It is in one
-// of four states: not read (the zero value), Present, Absent or Unreadable. Only Absent
-// says that the object is missing.
+// Object is the result of reading one object or a list. It is in one of four states: not read (the
+// zero value), Present, Absent or Unreadable. Only Absent means that the object is missing.
 type Object[T any] struct {
 	value *T
 	err   error
@@ -39,7 +38,7 @@ func items[T any](list Object[[]T]) []T {
 	return *list.value
 }
 
-// answered makes an Object of what a client returns.
+// answered returns the Object for the results of a client.
 func answered[T any](value *T, err error) Object[T] {
 	switch {
 	case apierrors.IsNotFound(err):

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Kind is what an object is that somebody asks about.
+// Kind is the kind of the object of a question.
 type Kind string
 
-// The kinds that can be asked about.
+// The kinds of a question.
 const (
 	VolumeAttachment      Kind = "VolumeAttachment"
 	PersistentVolume      Kind = "PersistentVolume"
@@ -16,7 +16,7 @@ const (
 	Pod                   Kind = "Pod"
 )
 
-// kinds are the prefixes by which they are asked for, those of kubectl among them.
+// kinds are the kinds by prefix, with the prefixes of kubectl.
 var kinds = map[string]Kind{
 	"va": VolumeAttachment, "volumeattachment": VolumeAttachment, "volumeattachments": VolumeAttachment,
 	"pv": PersistentVolume, "persistentvolume": PersistentVolume, "persistentvolumes": PersistentVolume,
@@ -24,14 +24,14 @@ var kinds = map[string]Kind{
 	"po": Pod, "pod": Pod, "pods": Pod,
 }
 
-// Question is the object that somebody asks about.
+// Question names the object to explain.
 type Question struct {
 	Kind      Kind   `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 }
 
-// ParseQuestion reads NAME of a VolumeAttachment, pv/NAME, pvc/NAMESPACE/NAME or
+// ParseQuestion parses NAME of a VolumeAttachment, pv/NAME, pvc/NAMESPACE/NAME or
 // pod/NAMESPACE/NAME.
 func ParseQuestion(text string) (Question, error) {
 	const forms = "write the name of a VolumeAttachment, pv/NAME, pvc/NAMESPACE/NAME or pod/NAMESPACE/NAME"
@@ -59,10 +59,10 @@ func ParseQuestion(text string) (Question, error) {
 	return q, nil
 }
 
-// String is "Kind namespace/name", or "Kind name".
+// String returns "Kind namespace/name", or "Kind name".
 func (q Question) String() string { return ref(q.Kind, q.Namespace, q.Name) }
 
-// ref names an object for people.
+// ref returns the name of an object for people.
 func ref(kind Kind, namespace, name string) string {
 	if namespace != "" {
 		name = namespace + "/" + name

@@ -7,41 +7,33 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// Result is how far the volumes have come.
+// Result sums up the state of the volumes.
 type Result string
 
 const (
-	// Attached: all that was asked for is attached, or needs not be.
+	// Attached: all volumes are attached, or need no attach.
 	Attached Result = "attached"
-	// Waiting: something is not as it should be yet.
+	// Waiting: at least one volume is not in the state that it should have.
 	Waiting Result = "waiting"
-	// NotFound: there is no such object.
+	// NotFound: the object of the question does not exist.
 	NotFound Result = "notFound"
-	// NotKnown: what it takes to answer could not be read. Report.Unknown says what.
+	// NotKnown: what the answer needs could not be read. Report.Unknown says what.
 	NotKnown Result = "unknown"
 )
 
-// ExitCode is that of the command.
+// ExitCode returns the exit code of the command.
 func (r Result) ExitCode() int {
-	switch r {
-	case Attached:
-		return 0
-	case NotFound:
-		return 2
-	case NotKnown:
-		return 3
-	}
-	return 1
+	return map[Result]int{Attached: 0, Waiting: 1, NotFound: 2, NotKnown: 3}[r]
 }
 
 // Report is the answer to a question.
 type Report struct {
 	Question Question `json:"question"`
 	Result   Result   `json:"result"`
-	// Stop says why there is nothing to walk along: there is no such object, or no volume.
+	// Stop says why there is no volume to explain: the object does not exist, or has none.
 	Stop    *Finding       `json:"stop,omitempty"`
 	Volumes []VolumeReport `json:"volumes"`
-	// Unknown says what could not be asked, and so is not known.
+	// Unknown says what could not be read.
 	Unknown []string `json:"unknown,omitempty"`
 }
 
@@ -49,9 +41,9 @@ type Report struct {
 type VolumeReport struct {
 	Title  string    `json:"title"`
 	Result Result    `json:"result"`
-	Path   []string  `json:"path"`            // what is in order, in the order of the walk
-	Stop   *Finding  `json:"stop,omitempty"`  // where it stops; only if it is Waiting
-	Notes  []Finding `json:"notes,omitempty"` // what else was found
+	Path   []string  `json:"path"`            // what is as it should be, in the order of the walk
+	Stop   *Finding  `json:"stop,omitempty"`  // the first problem; only if Result is Waiting
+	Notes  []Finding `json:"notes,omitempty"` // further findings
 }
 
 // Finding is a diagnosis.Diagnosis as `explain -o json` writes it. hub/diagnosis/verdict.go lists the

@@ -3,16 +3,19 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 )
 
-// service looks for what keeps everybody from working for the driver.
+// service explains why nothing works for the driver, if so.
 func (w *walk) service() {
 	if w.Driver == "" {
 		return
@@ -27,9 +30,10 @@ func (w *walk) service() {
 	}
 }
 
-// leaseAlone goes by the lease, because no hub could be asked.
+// leaseAlone explains by the lease, because no replica has answered.
 func (w *walk) leaseAlone() {
 	lease, found := w.lease()
+	diagnosed := finding(status.DiagnoseLease(lease, "", nil, w.Now)) // no replica is known
 	switch {
 	case w.Leases.All.Value() == nil: // unknown says why they could not be read
 	case !found:
@@ -39,9 +43,9 @@ func (w *walk) leaseAlone() {
 		}
 		w.later(Finding{diagnosis.LeaseMissing, "Lease " + w.Leases.Name, fact, "check that the hub runs, and that its drivers.yaml has the driver"})
 	case lease.Holder == "":
-		w.later(finding(w.leaseDiagnosis(lease)))
+		w.later(diagnosed)
 	case lease.Expired(w.Now):
-		w.stop(finding(w.leaseDiagnosis(lease)))
+		w.stop(diagnosed)
 	default:
 		w.ok("%s: it is %s", leaseRef(lease), lease.Held(w.Now))
 	}
@@ -64,7 +68,7 @@ func (w *walk) notServed() {
 		switch f := finding(d); {
 		case len(conflicts) > 0:
 			w.stop(f)
-		case silent: // it may have the driver
+		case silent: // that replica may have the driver
 		case held:
 			f.Next = fmt.Sprintf("look at the log of %s, which holds the driver's lease", lease.Holder)
 			w.later(f)
@@ -92,10 +96,10 @@ func (w *walk) served(d *hubclient.Driver) {
 	if !found {
 		lease = status.LeaseRecord{Lease: d.Lease}
 	}
-	switch f := finding(status.DiagnoseDriver(d.Driver, lease, w.replicas(), w.Now)); f.Verdict {
+	switch f := finding(status.DiagnoseDriver(d.Driver, lease, w.Hub.View.Members(), w.Now)); f.Verdict {
 	case "":
 		w.ok("driver %s answers at %s, and %s works for it", d.Name, d.Endpoint, cmp.Or(d.Leader, "the hub"))
-	case diagnosis.DriverObserved: // another attacher works for the driver: what came of its tries counts more
+	case diagnosis.DriverObserved: // the result of the other attacher's tries counts more
 		w.later(f)
 	case diagnosis.LeaseHeld:
 		if w.isReplica(lease.Holder) {
@@ -112,32 +116,12 @@ func (w *walk) silentReplica(l status.LeaseRecord, more, next string) Finding {
 	return Finding{diagnosis.LeaseHeld, leaseRef(l), "it is " + l.Held(w.Now) + ": a replica of the hub that was not asked, or has not answered" + more, next}
 }
 
-// leaseDiagnosis says who has a lease.
-func (w *walk) leaseDiagnosis(l status.LeaseRecord) diagnosis.Diagnosis {
-	return status.DiagnoseLease(l, "", w.replicas(), w.Now)
-}
-
-// replicas returns the replicas of the hub, as those that were asked know them.
-func (w *walk) replicas() []status.Replica {
-	var all []status.Replica
-	for _, asked := range w.Hub.View.Replicas {
-		all = append(all, asked.Overview.Replicas...)
-	}
-	return all
-}
-
 // isReplica reports whether an identity is that of a replica of the hub.
 func (w *walk) isReplica(identity string) bool {
-	for _, r := range w.replicas() {
-		if r.Identity == identity {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.Hub.View.Members(), func(r status.Replica) bool { return r.Identity == identity })
 }
 
-// lease returns the lease that counts: the one that the hub goes by, else the one that
-// was renewed last.
+// lease returns the lease that the hub reports for the driver, else the lease that was renewed last.
 func (w *walk) lease() (lease status.LeaseRecord, found bool) {
 	for _, object := range items(w.Leases.All) {
 		l := leaseOf(&object)
@@ -151,22 +135,17 @@ func (w *walk) lease() (lease status.LeaseRecord, found bool) {
 	return lease, found
 }
 
-// leaseOf returns what a Lease says.
+// leaseOf returns the content of a Lease.
 func leaseOf(l *coordinationv1.Lease) status.LeaseRecord {
-	lease := status.LeaseRecord{Lease: status.Lease{Namespace: l.Namespace, Name: l.Name}}
-	if l.Spec.HolderIdentity != nil {
-		lease.Holder = *l.Spec.HolderIdentity
+	return status.LeaseRecord{
+		Lease: status.Lease{
+			Namespace: l.Namespace, Name: l.Name,
+			Holder: ptr.Deref(l.Spec.HolderIdentity, ""),
+			Since:  ptr.Deref(l.Spec.AcquireTime, metav1.MicroTime{}).Time,
+		},
+		Renewed:  ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time,
+		Duration: time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second,
 	}
-	if l.Spec.AcquireTime != nil {
-		lease.Since = l.Spec.AcquireTime.Time
-	}
-	if l.Spec.RenewTime != nil {
-		lease.Renewed = l.Spec.RenewTime.Time
-	}
-	if l.Spec.LeaseDurationSeconds != nil {
-		lease.Duration = time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
-	}
-	return lease
 }
 
 func leaseRef(l status.LeaseRecord) string { return "Lease " + l.Namespace + "/" + l.Name }

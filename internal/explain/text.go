@@ -19,13 +19,13 @@ func (r Report) Text() string {
 			line("        ", "-> %s", f.Next)
 		}
 	}
-	line("", "%s: %s", r.Question, r.Result.text())
+	line("", "%s: %s", r.Question, texts[r.Result])
 	if r.Stop != nil {
 		finding("STOP  ", *r.Stop)
 	}
 	for _, v := range r.Volumes {
 		out.WriteString("\n")
-		line("", "%s: %s", v.Title, v.Result.text())
+		line("", "%s: %s", v.Title, texts[v.Result])
 		for _, p := range v.Path {
 			line("  ok    ", "%s", p)
 		}
@@ -45,12 +45,5 @@ func (r Report) Text() string {
 	return out.String()
 }
 
-func (r Result) text() string {
-	switch r {
-	case NotFound:
-		return "not found"
-	case NotKnown:
-		return "not known"
-	}
-	return string(r)
-}
+// texts are the results for people.
+var texts = map[Result]string{Attached: "attached", Waiting: "waiting", NotFound: "not found", NotKnown: "not known"}

@@ -11,14 +11,14 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-// longWait is for how long a VolumeAttachment may be without success before that is
-// worth a word, where the hub does not say: its default of stuckAfter.
+// longWait is the time without success after which a VolumeAttachment counts as stuck if the hub does
+// not say: the hub's default of stuckAfter.
 const longWait = 15 * time.Minute
 
-// later keeps a finding that is why it stops only if nothing nearer to the volume is.
+// later keeps a finding that becomes the stop only if nothing nearer to the volume does.
 func (w *walk) later(f Finding) { w.lastResorts = append(w.lastResorts, f) }
 
-// tries says what came of the tries so far and what the next one waits for.
+// tries says how the tries so far ended and what the next one waits for.
 func (w *walk) tries(inStatus *storagev1.VolumeError) {
 	known := status.DiagnosisInput{Attachment: w.attempted(inStatus), Now: w.Now}
 	if w.Served != nil {
@@ -59,8 +59,8 @@ func (w *walk) tries(inStatus *storagev1.VolumeError) {
 	}
 }
 
-// attempted returns the VolumeAttachment as the hub sees it, or else as its object shows it. The
-// hub's last error is newer than what is in the object's status.
+// attempted returns the VolumeAttachment as the hub sees it, else as its object shows it. The hub's
+// last error is newer than the error in the object's status.
 func (w *walk) attempted(inStatus *storagev1.VolumeError) status.Attachment {
 	va := w.Attachment.Value()
 	since, operation := va.CreationTimestamp.Time, status.Attach
@@ -83,7 +83,7 @@ func (w *walk) attempted(inStatus *storagev1.VolumeError) status.Attachment {
 	return a
 }
 
-// failed says what the last error means, unless it is only what the objects have told already.
+// failed says what the last error means, unless the walk has stopped at its cause already.
 func (w *walk) failed(f Finding, cause diagnosis.Verdict) {
 	switch {
 	case w.repeats(cause):
@@ -103,7 +103,7 @@ func (w *walk) stopsAt(verdicts ...diagnosis.Verdict) bool {
 	return w.report.Stop != nil && slices.Contains(verdicts, w.report.Stop.Verdict)
 }
 
-// repeats reports whether the objects have told the cause of an error already.
+// repeats reports whether the walk has stopped at the cause of an error already.
 func (w *walk) repeats(cause diagnosis.Verdict) bool {
 	switch cause {
 	case diagnosis.NodeWithoutDriver, diagnosis.NodeWithoutCSI:

@@ -2,7 +2,7 @@ package explain
 
 import "fmt"
 
-// unknown lists what could not be read, each once.
+// unknown returns what could not be read, each once.
 func unknown(f Facts) []string {
 	var all []string
 	seen := map[string]bool{}

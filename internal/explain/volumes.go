@@ -12,10 +12,10 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// translator turns in-tree volumes into CSI ones. It has no state.
+// translator translates in-tree volumes to CSI. It has no state.
 var translator = csitranslation.New()
 
-// ofAttachment returns the volume that a VolumeAttachment is about.
+// ofAttachment returns the volume of a VolumeAttachment.
 func (g *gatherer) ofAttachment(ctx context.Context, va *storagev1.VolumeAttachment) Volume {
 	return Volume{
 		VolumeName: attach.VolumeName(va),
@@ -27,8 +27,8 @@ func (g *gatherer) ofAttachment(ctx context.Context, va *storagev1.VolumeAttachm
 	}
 }
 
-// isOf reports whether a VolumeAttachment is of the PersistentVolume of a name, or, without
-// a name, of an inline volume. Both may be missing.
+// isOf reports whether a VolumeAttachment is of the PersistentVolume of a name, or, without a name, of
+// an inline volume. Both may be empty.
 func isOf(va *storagev1.VolumeAttachment, volume string, inline *corev1.PersistentVolumeSpec) bool {
 	if volume != "" {
 		return attach.VolumeName(va) == volume
@@ -38,7 +38,7 @@ func isOf(va *storagev1.VolumeAttachment, volume string, inline *corev1.Persiste
 		inline.CSI.Driver == its.CSI.Driver && inline.CSI.VolumeHandle == its.CSI.VolumeHandle
 }
 
-// onEachNode makes one volume for each node that wants it.
+// onEachNode adds the volume once for each node that needs it.
 func (g *gatherer) onEachNode(ctx context.Context, v Volume) {
 	if v.VolumeName == "" { // a claim that is not bound
 		g.facts.Volumes = []Volume{v}
@@ -47,8 +47,9 @@ func (g *gatherer) onEachNode(ctx context.Context, v Volume) {
 	all := g.attachments(ctx, func(va *storagev1.VolumeAttachment) bool { return isOf(va, v.VolumeName, nil) })
 	nodes := map[string]bool{}
 	for i, va := range items(all) {
-		at, others := v, slices.Delete(slices.Clone(items(all)), i, i+1)
-		at.NodeName, at.Attachment, at.Others = va.Spec.NodeName, Present(&va), Present(&others)
+		at := v
+		at.NodeName = va.Spec.NodeName
+		at.setAttachment(items(all), i)
 		nodes[at.NodeName] = true
 		g.facts.Volumes = append(g.facts.Volumes, at)
 	}
@@ -67,25 +68,26 @@ func (g *gatherer) onEachNode(ctx context.Context, v Volume) {
 	}
 }
 
-// findAttachment finds that for the volume's node among the VolumeAttachments of the volume.
+// findAttachment finds the VolumeAttachment for the volume's node among all of the volume.
 func (v *Volume) findAttachment(all Object[[]storagev1.VolumeAttachment]) {
 	if all.Err() != nil {
 		v.Attachment, v.Others = Unreadable[storagev1.VolumeAttachment](all.Err()), all
 		return
 	}
-	others := []storagev1.VolumeAttachment{}
-	v.Attachment = Absent[storagev1.VolumeAttachment]()
-	for _, va := range items(all) {
-		if v.Attachment.Missing() && va.Spec.NodeName == v.NodeName {
-			v.Attachment = Present(&va)
-		} else {
-			others = append(others, va)
-		}
-	}
-	v.Others = Present(&others)
+	v.setAttachment(items(all), slices.IndexFunc(items(all), func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == v.NodeName }))
 }
 
-// ofPod makes one volume for each of a Pod that could be attached.
+// setAttachment sets the i-th VolumeAttachment of the volume as its own and the rest as the others; if i
+// is negative, the volume has none.
+func (v *Volume) setAttachment(all []storagev1.VolumeAttachment, i int) {
+	v.Attachment = Absent[storagev1.VolumeAttachment]()
+	if i >= 0 {
+		v.Attachment, all = Present(&all[i]), slices.Delete(slices.Clone(all), i, i+1)
+	}
+	v.Others = Present(&all)
+}
+
+// ofPod adds each volume of a Pod that could need an attach.
 func (g *gatherer) ofPod(ctx context.Context, pod *corev1.Pod) {
 	for i := range pod.Spec.Volumes {
 		mounted := &pod.Spec.Volumes[i]
@@ -125,8 +127,7 @@ func migrated(mounted *corev1.Volume, namespace string) *corev1.PersistentVolume
 	return &pv.Spec
 }
 
-// fillUse finds out whose the volume is: its PersistentVolume, its claim and the Pods that
-// use that.
+// fillUse reads the PersistentVolume of the volume, its claim and the Pods that use the claim.
 func (g *gatherer) fillUse(ctx context.Context, v *Volume) {
 	v.PersistentVolume = g.persistentVolume(ctx, v.VolumeName)
 	if pv := v.PersistentVolume.Value(); pv != nil && v.ClaimName == "" && pv.Spec.ClaimRef != nil {

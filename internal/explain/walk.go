@@ -9,13 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// Explain says how far the volumes have come that a question is about, where each stops
-// and what to do. It reads nothing but the facts.
+// Explain says for each volume of a question whether it is attached, where it stops and what to do.
+// It reads only the facts.
 func Explain(f Facts) Report {
 	r := Report{Question: f.Question, Result: Attached, Volumes: []VolumeReport{}, Unknown: unknown(f)}
 	switch {
@@ -51,9 +52,9 @@ type walk struct {
 	*Volume
 	report      VolumeReport
 	lastResorts []Finding // see later
-	// claimFault is what is wrong with the claim of a volume that was asked for by its
-	// PersistentVolume or VolumeAttachment. It is why there is no VolumeAttachment, or a
-	// note if there is one: attachers do not look at claims.
+	// claimFault is the problem of the claim if the question is about the PersistentVolume or the
+	// VolumeAttachment. Without a VolumeAttachment it is the stop, else a note: attachers do not
+	// look at claims.
 	claimFault *Finding
 }
 
@@ -61,12 +62,8 @@ type walk struct {
 func explainVolume(f *Facts, i int) VolumeReport {
 	v := &f.Volumes[i]
 	w := &walk{Facts: f, Volume: v, report: VolumeReport{Title: title(v), Result: Waiting, Path: []string{}}}
-	for _, stage := range []func(*walk) bool{
-		(*walk).podStage, (*walk).claimStage, (*walk).volumeStage, (*walk).attachmentStage,
-	} {
-		if !stage(w) {
-			break
-		}
+	if w.podStage() && w.claimStage() && w.volumeStage() {
+		w.attachmentStage()
 	}
 	w.leftAttached(f.Volumes[:i])
 	if w.report.Result == Waiting && w.report.Stop == nil {
@@ -96,12 +93,12 @@ func title(v *Volume) string {
 	return text
 }
 
-// ok notes a step that is in order.
+// ok adds a step that is as it should be.
 func (w *walk) ok(format string, args ...any) {
 	w.report.Path = append(w.report.Path, fmt.Sprintf(format, args...))
 }
 
-// stop notes where the walk stops. The first finding is the stop; further ones are notes.
+// stop adds a problem. The first problem is the stop, further ones are notes.
 func (w *walk) stop(f Finding) {
 	if w.report.Stop != nil {
 		w.note(f)
@@ -112,23 +109,23 @@ func (w *walk) stop(f Finding) {
 
 func (w *walk) note(f Finding) { w.report.Notes = append(w.report.Notes, f) }
 
-// done ends the walk, with success if nothing has stopped it before.
-func (w *walk) done() bool {
+// done sets the result Attached unless the walk has stopped before.
+func (w *walk) done() {
 	if w.report.Stop == nil {
 		w.report.Result = Attached
 	}
-	return false
 }
 
 func (w *walk) ago(t time.Time) string { return diagnosis.Ago(t, w.Now) }
 
 func (w *walk) at(t time.Time) string { return diagnosis.At(t, w.Now) }
 
-// podStage checks that the Pod that was asked for has a node.
+// podStage checks that the Pod of the question has a node.
 func (w *walk) podStage() bool {
 	if w.Inline != "" {
 		w.ok("the volume stands in the Pod itself (CSI driver %s): it is mounted by the kubelet, there is nothing to attach", w.Inline)
-		return w.done()
+		w.done()
+		return false
 	}
 	if w.Pod == nil {
 		return true
@@ -156,7 +153,7 @@ func (w *walk) volumeStage() bool {
 	pv := w.PersistentVolume.Value()
 	switch {
 	case pv == nil && w.Attachment.Value() != nil:
-		return true // that one knows its driver, and what lacks is said there
+		return true // it names the driver; attaching and detaching say what is missing
 	case w.PersistentVolume.Missing():
 		w.stop(Finding{diagnosis.VolumeMissing, object, "there is none", "the claim has lost its volume: restore the PersistentVolume, or make the claim anew"})
 		return false
@@ -174,7 +171,7 @@ func (w *walk) volumeStage() bool {
 }
 
 // attachmentStage checks that a VolumeAttachment asks for the volume on the node, and that it is attached.
-func (w *walk) attachmentStage() bool {
+func (w *walk) attachmentStage() {
 	va := w.Attachment.Value()
 	if va != nil && w.claimFault != nil {
 		w.note(*w.claimFault)
@@ -194,18 +191,17 @@ func (w *walk) attachmentStage() bool {
 		w.ok("%s asks for the volume on node %s since %s", w.attachmentRef(), va.Spec.NodeName, w.at(va.CreationTimestamp.Time))
 		w.attaching(va)
 	}
-	return false
 }
 
 // noAttach reports whether the CSIDriver says attachRequired: false.
 func (w *walk) noAttach() bool {
 	d := w.CSIDriver.Value()
-	return d != nil && d.Spec.AttachRequired != nil && !*d.Spec.AttachRequired
+	return d != nil && !ptr.Deref(d.Spec.AttachRequired, true)
 }
 
 func (w *walk) attachmentRef() string { return ref(VolumeAttachment, "", w.Attachment.Value().Name) }
 
-// attached notes what may go wrong with a volume that is attached.
+// attached notes the risks of an attached volume.
 func (w *walk) attached(va *storagev1.VolumeAttachment) {
 	w.ok("%s says that the volume is attached to node %s", w.attachmentRef(), va.Spec.NodeName)
 	finalizer := attach.Finalizer(va.Spec.Attacher)
@@ -216,7 +212,7 @@ func (w *walk) attached(va *storagev1.VolumeAttachment) {
 	w.done()
 }
 
-// nodeNotes notes what the node lacks, if that is not the stop.
+// nodeNotes notes the problems of the node, unless they are the stop.
 func (w *walk) nodeNotes() {
 	object, node := "Node "+w.NodeName, w.Node.Value()
 	switch {

@@ -92,6 +92,15 @@ func (v View) Reached() bool {
 	return slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.Error == "" })
 }
 
+// Members returns the replicas that have answered, and those that they know; some more than once.
+func (v View) Members() []status.Replica {
+	var all []status.Replica
+	for _, r := range v.Replicas {
+		all = append(append(all, status.Replica{Identity: r.Overview.Identity}), r.Overview.Replicas...)
+	}
+	return all
+}
+
 // Driver returns the state of a driver, nil if no replica serves it.
 func (v View) Driver(name string) *Driver {
 	for i := range v.Drivers {

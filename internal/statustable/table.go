@@ -11,8 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/duration"
-
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
@@ -26,11 +25,14 @@ func Table(v hubclient.View) string {
 	var out strings.Builder
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	row(t, "DRIVER", "STATE", "MODE", "LEADER", "QUEUED", "RUNNING", "FAILED", "STUCK", "OLDEST", "REASON")
-	replicas := identities(v)
+	members := v.Members()
 	for _, d := range v.Drivers {
-		w := workOf(d.Driver)
-		row(t, d.Name, d.State, d.Mode, leader(d, replicas), fmt.Sprint(w.queued), fmt.Sprint(w.running), fmt.Sprint(w.failed),
-			fmt.Sprint(d.Stuck()), w.age(), reason(d))
+		w, oldest := d.Work(), ""
+		if w.Queued+w.Delayed > 0 {
+			oldest = diagnosis.Length(time.Duration(w.OldestSeconds * float64(time.Second)))
+		}
+		row(t, d.Name, d.State, d.Mode, leader(d, members), fmt.Sprint(w.Queued), fmt.Sprint(w.Running), fmt.Sprint(w.Delayed),
+			fmt.Sprint(w.Stuck), oldest, reason(d))
 	}
 	_ = t.Flush() // into memory
 	text := out.String()
@@ -48,35 +50,11 @@ func row(t *tabwriter.Writer, cells ...string) {
 	fmt.Fprintln(t, strings.TrimRight(strings.Join(cells, "\t"), " "))
 }
 
-// work sums up the operations of a driver.
-type work struct {
-	queued, running, failed int // failed: waiting for the next try
-	oldest                  time.Duration
-}
-
-func workOf(d status.Driver) work {
-	var w work
-	for _, l := range d.Lanes {
-		w.queued += l.Queued
-		w.running += l.Running
-		w.failed += l.Delayed
-		w.oldest = max(w.oldest, time.Duration(l.OldestSeconds*float64(time.Second)))
-	}
-	return w
-}
-
-func (w work) age() string {
-	if w.queued+w.failed == 0 {
-		return "-"
-	}
-	return duration.HumanDuration(w.oldest)
-}
-
 // reason returns why a driver is in its state, cut to maxReason. For a driver without a
 // reason it returns the last failure of its work.
 func reason(d hubclient.Driver) string {
 	text := d.Reason
-	if text == "" && len(d.Failures) > 0 && workOf(d.Driver).failed > 0 {
+	if text == "" && len(d.Failures) > 0 && d.Work().Delayed > 0 {
 		text = "last: " + d.Failures[0].Text
 	}
 	if runes := []rune(terminal.Line(text)); len(runes) > maxReason {
@@ -85,29 +63,20 @@ func reason(d hubclient.Driver) string {
 	return text
 }
 
-// identities returns the identities of all replicas.
-func identities(v hubclient.View) map[string]bool {
-	all := map[string]bool{}
-	for _, r := range v.Replicas {
-		all[r.Overview.Identity] = true
-		for _, member := range r.Overview.Replicas {
-			all[member.Identity] = true
-		}
-	}
-	return all
-}
-
 // leader returns the identity of the leader of a driver, or the name of its Pod if it is the
 // only replica there: people know the Pod.
-func leader(d hubclient.Driver, replicas map[string]bool) string {
+func leader(d hubclient.Driver, members []status.Replica) string {
 	host, _, _ := strings.Cut(d.Leader, "_")
-	if !replicas[d.Leader] || host == "" {
-		return d.Leader
-	}
-	for other := range replicas {
-		if name, _, _ := strings.Cut(other, "_"); name == host && other != d.Leader {
+	known := false
+	for _, m := range members {
+		if m.Identity == d.Leader {
+			known = true
+		} else if name, _, _ := strings.Cut(m.Identity, "_"); name == host {
 			return d.Leader // several on one host
 		}
+	}
+	if !known || host == "" {
+		return d.Leader
 	}
 	return host
 }
