@@ -91,12 +91,12 @@ func (l *leader) run(ctx context.Context) error {
 		})
 	})
 	// Also while the driver cannot be called: what vanishes then is known to nobody else.
-	l.hub.routes.open(l)
+	l.hub.routes.open(l.name, l)
 	contain(fail, l.connectionChanged)
 	contain(fail, func() { l.attend(intake, fail, &loops, l.driftCheck(), l.stuckCheck(), l.resyncing()) })
 	defer l.counters.setStuck(nil)
 	l.shut()
-	l.hub.routes.close(l)
+	l.hub.routes.close(l.name, l)
 	l.update(func(s *driverState) { s.draining = "calls in flight may end" })
 	defer time.AfterFunc(l.hub.options.Grace, cut).Stop()
 	loops.Wait()
@@ -174,7 +174,7 @@ func (l *leader) connectionChanged() {
 	switch {
 	case l.left:
 	case s.up:
-		l.hub.routes.open(l)
+		l.hub.routes.open(l.name, l)
 		l.backfill()
 		if !l.opened {
 			info := s.session.Info()
