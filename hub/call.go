@@ -18,21 +18,21 @@ const settleTime = 100 * time.Millisecond
 
 // ControllerPublishVolume implements attach.Controller on the current session.
 func (l *leader) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	s := l.session()
-	if err := l.mayCall(ctx); err != nil {
-		return nil, err
-	}
-	response, err := s.ControllerPublishVolume(csiclient.WithLastCheck(ctx, l.term.Confirm), req)
-	return response, withDisconnected(s, err)
+	return call(ctx, l, req, Session.ControllerPublishVolume)
 }
 
 // ControllerUnpublishVolume implements attach.Controller on the current session.
 func (l *leader) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	return call(ctx, l, req, Session.ControllerUnpublishVolume)
+}
+
+// call calls a method of the driver if the lease allows it. It blocks until the driver has answered or ctx ends.
+func call[Request, Response any](ctx context.Context, l *leader, req *Request, method func(Session, context.Context, *Request) (*Response, error)) (*Response, error) {
 	s := l.session()
 	if err := l.mayCall(ctx); err != nil {
 		return nil, err
 	}
-	response, err := s.ControllerUnpublishVolume(csiclient.WithLastCheck(ctx, l.term.Confirm), req)
+	response, err := method(s, csiclient.WithLastCheck(ctx, l.term.Confirm), req)
 	return response, withDisconnected(s, err)
 }
 

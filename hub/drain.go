@@ -31,7 +31,6 @@ func (l *leader) detachUnowned(ctx context.Context) {
 	}
 	l.findVanished(ctx)
 	l.table.Confirm()
-	// One call at a time for each volume, unless it may be on several nodes.
 	byVolume := map[string][]volume.Unowned{}
 	for _, u := range l.table.UnownedAll() {
 		byVolume[u.Target.VolumeHandle] = append(byVolume[u.Target.VolumeHandle], u)
@@ -39,17 +38,16 @@ func (l *leader) detachUnowned(ctx context.Context) {
 	parallel := l.settings().ParallelMultiNode
 	var tasks []func()
 	for _, all := range byVolume {
-		detach := func(some []volume.Unowned) {
-			for _, u := range some {
-				l.detachNow(ctx, u)
-			}
+		oneByOne := len(all) // publications that one task detaches
+		if parallel && !slices.ContainsFunc(all, func(u volume.Unowned) bool { return !l.isSurelyShared(u.FormerOwner, u.Record) }) {
+			oneByOne = 1 // calls for a multi-node volume may run side by side
 		}
-		if !parallel || slices.ContainsFunc(all, func(u volume.Unowned) bool { return !l.isSurelyShared(u.FormerOwner, u.Record) }) {
-			tasks = append(tasks, func() { detach(all) })
-			continue
-		}
-		for one := range slices.Chunk(all, 1) {
-			tasks = append(tasks, func() { detach(one) })
+		for some := range slices.Chunk(all, oneByOne) {
+			tasks = append(tasks, func() {
+				for _, u := range some {
+					l.detachNow(ctx, u)
+				}
+			})
 		}
 	}
 	l.sideBySide(tasks)

@@ -34,7 +34,7 @@ func specNodes(spec *corev1.PersistentVolumeSpec, handle string) NodeMode {
 	if spec.CSI.VolumeHandle != handle {
 		return UnknownNodes
 	}
-	// SINGLE_NODE_MULTI_WRITER only distinguishes single-node modes.
+	// The capability SINGLE_NODE_MULTI_WRITER only chooses among single-node modes.
 	mode, err := accessmodes.ToCSIAccessMode(spec.AccessModes, false)
 	if err != nil {
 		return UnknownNodes

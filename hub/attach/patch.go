@@ -13,9 +13,9 @@ import (
 )
 
 // Patch changes one object, by operations that the API server applies all together or not at all.
-// The first ones test the object that the patch was made from: the patch fails and changes nothing
-// if the object is another one of the same name or has other finalizers. A patch never replaces a
-// list of finalizers.
+// The first operations test the object that the patch was made from: the patch fails and changes
+// nothing if another object has the name now, or the finalizers have changed. A patch never
+// replaces a list of finalizers.
 //
 // It is plain data, compared with reflect.DeepEqual, and shares no memory with the object. It may
 // hold the publish context of a volume, which must not be logged.

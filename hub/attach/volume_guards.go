@@ -20,9 +20,9 @@ type VolumeGuards struct {
 	writes singleflight.Group
 }
 
-// Guard writes what the objects need before the volume of a plan is attached, at the same time: the
-// finalizer to the PersistentVolume, finalizer and annotations to the VolumeAttachment. Both have
-// them when it returns nil. It writes nothing that the plan found there.
+// Guard adds the finalizer to the PersistentVolume of a plan, and finalizer and annotations to the
+// VolumeAttachment, both at the same time. It runs before the volume is attached, and does not write
+// parts that the plan found there already. It returns nil only if both objects have all parts.
 func (a Attacher) Guard(ctx context.Context, plan Plan) error {
 	var writes errgroup.Group
 	if plan.GuardVolume != nil {
