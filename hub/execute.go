@@ -78,8 +78,8 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		o.Owner, err = l.ownersElsewhere(ctx, x.claim.Identity, x.plan.Operation, effect.Target)
 	case volume.ReadSecret:
 		x.secrets, err = a.Secrets(ctx, x.plan.SecretRef)
-	case volume.Guard:
-		err = a.Guard(ctx, x.plan)
+	case volume.AddFinalizers:
+		err = a.AddFinalizers(ctx, x.plan)
 	case volume.Publish:
 		o.Context, err = a.Publish(ctx, x.plan, x.secrets)
 		o.Secrets = x.secrets
@@ -162,9 +162,9 @@ func (l *leader) writer() attach.Attacher {
 			// the lease. 0: no lease.
 			Timeout: l.hub.options.LeaseDuration / 3,
 		},
-		Controller:  l,
-		CallTimeout: l.settings().Timeout,
-		Guards:      l.guards,
+		Controller:      l,
+		CallTimeout:     l.settings().Timeout,
+		FinalizerWrites: l.finalizerWrites,
 	}
 }
 

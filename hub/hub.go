@@ -114,9 +114,8 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	}
 }
 
-// Run serves the drivers of the latest snapshot until ctx ends, then returns when
-// every one of them has drained. No driver's failure makes it return. A Hub can
-// run once.
+// Run serves the drivers of the latest snapshot until ctx ends, and returns when all have drained. The failure
+// of a driver does not end it. A Hub can run only once.
 func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	var synced, following atomic.Bool
 	h.options.Health.AddReady("caches", holds(&synced, "the caches of the cluster's objects are not filled yet"))

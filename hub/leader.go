@@ -24,11 +24,11 @@ import (
 // work while the driver can be called; drain.
 type leader struct {
 	*manager
-	term      *lease.Term
-	finalizer string
-	budget    *rate.Limiter // of writes to the Kubernetes API
-	guards    *attach.VolumeGuards
-	events    events
+	term            *lease.Term
+	finalizer       string
+	budget          *rate.Limiter // of writes to the Kubernetes API
+	finalizerWrites *attach.FinalizerWrites
+	events          events
 
 	conflictLog rateLimitedLog
 
@@ -44,12 +44,12 @@ type leader struct {
 
 func (m *manager) newLeader(term *lease.Term) *leader {
 	l := &leader{
-		manager:   m,
-		term:      term,
-		finalizer: m.table.Finalizer,
-		budget:    rate.NewLimiter(rate.Inf, 0),
-		guards:    &attach.VolumeGuards{Newest: m.overlay.Volume},
-		events:    events{m.hub.options.Events},
+		manager:         m,
+		term:            term,
+		finalizer:       m.table.Finalizer,
+		budget:          rate.NewLimiter(rate.Inf, 0),
+		finalizerWrites: &attach.FinalizerWrites{Newest: m.overlay.Volume},
+		events:          events{m.hub.options.Events},
 	}
 	s := m.settings()
 	m.table.Begin(s.Workers)

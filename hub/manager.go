@@ -60,13 +60,13 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 	}
 }
 
-// get returns what is known now.
+// get returns the present state.
 func (m *manager) get() driverState {
 	s, _ := m.watch()
 	return s
 }
 
-// watch returns what is known now, and a channel that is closed when that changes.
+// watch returns the present state, and a channel that is closed at its next change.
 func (m *manager) watch() (driverState, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,7 +91,7 @@ func (m *manager) decider() attach.Driver {
 	}
 }
 
-// update changes what is known by edit, which must not block, and wakes the loops that wait for a change.
+// update has edit change the state, and wakes the loops that wait for a change. edit must not block.
 func (m *manager) update(edit func(*driverState)) {
 	if m.edit(edit) {
 		m.wake()
@@ -99,7 +99,7 @@ func (m *manager) update(edit func(*driverState)) {
 	}
 }
 
-// edit changes what is known by edit, and reports whether a loop may have to act on the change.
+// edit has a function change the state, and reports whether a loop may have to act on the change.
 func (m *manager) edit(edit func(*driverState)) (changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,7 +20,7 @@ const ownerPause = time.Second
 var errCannotDetach = errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOLUME and cannot be asked to detach what it attached")
 
 // workOnUnowned detaches a volume from a target where no VolumeAttachment owns it, as far as this process
-// knows: the deletion of its VolumeAttachment raced with the finalizer, somebody took the finalizer
+// knows: the deletion of its VolumeAttachment raced with the finalizer, a client removed the finalizer
 // (kubernetes/kubernetes issue 124749), or the VolumeAttachment wants another target now. If another
 // VolumeAttachment owns the volume there, that VolumeAttachment keeps it.
 func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {

@@ -63,8 +63,7 @@ func (f *driverFlags) add(set *pflag.FlagSet) {
 		func(s *settings) *int { return &s.KubeAPI.Burst })
 }
 
-// csiAttacherSettings returns csi-attacher's defaults, without its limit of 5 writes per
-// second: nobody who replaces it wants to keep that.
+// csiAttacherSettings returns csi-attacher's defaults, except its limit of 5 writes per second.
 func csiAttacherSettings() registry.Settings {
 	s := registry.DefaultSettings()
 	s.Timeout = 15 * time.Second

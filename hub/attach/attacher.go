@@ -20,19 +20,19 @@ type Controller interface {
 }
 
 // Attacher carries out the steps of plans for one driver: the steps of the Writer that it embeds, and
-// Secrets, Guard, Publish and Unpublish. Each step blocks until it is done, keeps no state and does
+// Secrets, AddFinalizers, Publish and Unpublish. Each step blocks until it is done, keeps no state and does
 // not change its arguments. An Attacher is a value: make one where you need it.
 //
-// The steps of an attach are Secrets, Guard, Publish, MarkAttached. After any error the finalizers
+// The steps of an attach are Secrets, AddFinalizers, Publish, MarkAttached. After any error the finalizers
 // stay: only an unpublish proves that a volume is detached. The steps of a detach are Secrets,
 // Unpublish, Release, and MarkDetached if the VolumeAttachment still exists.
 type Attacher struct {
 	Writer
 	Controller  Controller
 	CallTimeout time.Duration // of one CSI call
-	// Guards is shared by all Attachers of a driver. Nil: attaches of one PersistentVolume do
+	// FinalizerWrites is shared by all Attachers of a driver. Nil: attaches of one PersistentVolume do
 	// not run at the same time.
-	Guards *VolumeGuards
+	FinalizerWrites *FinalizerWrites
 }
 
 // CallError is the error of a CSI call. Its text is that of the gRPC status, as in the

@@ -9,7 +9,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// The errors of missing or unusable objects. Users see their texts as parts of longer ones.
+// The errors of missing or unusable objects. Their texts are parts of the messages that users see.
 var (
 	errVolumeMissing      = errors.New("not found")
 	errVolumeBeingDeleted = errors.New("is being deleted")

@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// ErrStale means that an object is gone or differs from the one that the plan was made from:
+// ErrStale means that an object is gone or differs from the object that the plan was made from:
 // another writer was faster, or a cache is stale. Read it again and make a new plan.
 var ErrStale = errors.New("the object has changed meanwhile")
 

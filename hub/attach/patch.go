@@ -74,8 +74,8 @@ func (p *Patch) encode() []byte {
 	return body
 }
 
-// guardVolume returns the patch that adds the finalizer to a PersistentVolume, nil if it has it.
-func guardVolume(pv metav1.Object, finalizer string) *Patch {
+// addVolumeFinalizer returns the patch that adds the finalizer to a PersistentVolume, nil if it has it.
+func addVolumeFinalizer(pv metav1.Object, finalizer string) *Patch {
 	ops := addFinalizer(pv.GetFinalizers(), finalizer)
 	if ops == nil {
 		return nil
@@ -83,9 +83,9 @@ func guardVolume(pv metav1.Object, finalizer string) *Patch {
 	return newPatch(pv, ops...)
 }
 
-// guardAttachment returns the patch that adds the finalizer and the annotations to a
+// addAttachmentFinalizer returns the patch that adds the finalizer and the annotations to a
 // VolumeAttachment, nil if none is missing. Empty parts of the target are not written.
-func guardAttachment(va *storagev1.VolumeAttachment, finalizer string, t Target) *Patch {
+func addAttachmentFinalizer(va *storagev1.VolumeAttachment, finalizer string, t Target) *Patch {
 	ops := addFinalizer(va.Finalizers, finalizer)
 	ops = append(ops, addAnnotations(va.Annotations, map[string]string{
 		AnnotationNodeID:       t.NodeID,

@@ -28,10 +28,10 @@ type Plan struct {
 	// SecretRef names the Secret of the call, nil for none.
 	SecretRef *corev1.SecretReference
 
-	// GuardVolume adds the finalizer to the PersistentVolume, GuardAttachment the finalizer
+	// VolumeFinalizer adds the finalizer to the PersistentVolume, AttachmentFinalizer the finalizer
 	// and the annotations to the VolumeAttachment.
-	GuardVolume     *Patch
-	GuardAttachment *Patch
+	VolumeFinalizer     *Patch
+	AttachmentFinalizer *Patch
 	// Publish is the call of a plan to attach, without secrets. Nil: the driver publishes nothing.
 	Publish *csi.ControllerPublishVolumeRequest
 	// MarkAttached: the status must be written.
@@ -64,7 +64,7 @@ func (d Driver) decideAttach(f Inputs) (Plan, error) {
 		return plan, nil
 	}
 	if va.Status.Attached && !f.Lost { // only the finalizer is missing
-		plan.GuardAttachment = guardAttachment(va, Finalizer(d.Name), NotedTarget(va))
+		plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), NotedTarget(va))
 		return plan, nil
 	}
 	specOfVolume := volumeSpec
@@ -89,9 +89,9 @@ func (d Driver) decideAttach(f Inputs) (Plan, error) {
 	plan.Target = Target{VolumeHandle: spec.CSI.VolumeHandle, NodeID: nodeID}
 	plan.SingleNode = nodeModeOf(capability.AccessMode.Mode) != MultiNode
 	plan.SecretRef = spec.CSI.ControllerPublishSecretRef
-	plan.GuardAttachment = guardAttachment(va, Finalizer(d.Name), plan.Target)
+	plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), plan.Target)
 	if pv != nil {
-		plan.GuardVolume = guardVolume(pv, Finalizer(d.Name))
+		plan.VolumeFinalizer = addVolumeFinalizer(pv, Finalizer(d.Name))
 	}
 	plan.Publish = &csi.ControllerPublishVolumeRequest{
 		VolumeId:         spec.CSI.VolumeHandle,
@@ -174,7 +174,7 @@ func (d Driver) IsCurrent(plan Plan, node *storagev1.CSINode) bool {
 	return !registered || plan.Target.NodeID == "" || id == plan.Target.NodeID
 }
 
-// nodeID returns the node ID that the driver registered or, for a detach, the noted one.
+// nodeID returns the node ID that the driver registered or, for a detach, the noted node ID.
 func (d Driver) nodeID(f Inputs, detaching bool) (string, error) {
 	va := f.VolumeAttachment
 	if id, ok := NodeID(f.CSINode, d.Name); ok {

@@ -92,7 +92,7 @@ func (w Writer) patchStatus(ctx context.Context, patch *Patch) error {
 }
 
 // errorCode returns a gRPC code in the form that the API server accepts. A driver may answer with
-// any number; the API server rejects a negative one, and the user would see no error at all.
+// any number; the API server rejects a negative code, and the user would see no error at all.
 func errorCode(code codes.Code) *int32 {
 	if code > math.MaxInt32 {
 		code = codes.Unknown

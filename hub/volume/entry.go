@@ -39,7 +39,7 @@ type Place struct {
 	Target attach.Target
 	Node   string // name of the Kubernetes node
 	// Shared: calls for the volume on other nodes may be in flight at the same time, because its
-	// access mode is known to be a MULTI_NODE one. Otherwise the call needs the volume for itself.
+	// access mode is known to be MULTI_NODE. Otherwise the call needs the volume for itself.
 	Shared bool
 }
 

@@ -10,17 +10,17 @@ import (
 type EffectKind int8
 
 const (
-	Finished     EffectKind = iota // nothing more to do in this pass
-	FindOwners                     // read who else owns the publication at the target
-	ReadSecret                     // read the Secret that the publish needs
-	Guard                          // write finalizers and notes
-	Publish                        // call ControllerPublishVolume
-	MarkAttached                   // write the status
-	Unpublish                      // call ControllerUnpublishVolume
-	Disown                         // make the publication at the target unowned, to be detached later
-	Release                        // remove the finalizer from the VolumeAttachment
-	MarkDetached                   // write the status of an object that finalizers of others keep alive
-	LookAgain                      // end the pass: it is not known who owns the publication
+	Finished      EffectKind = iota // nothing more to do in this pass
+	FindOwners                      // read who else owns the publication at the target
+	ReadSecret                      // read the Secret that the publish needs
+	AddFinalizers                   // write finalizers and notes
+	Publish                         // call ControllerPublishVolume
+	MarkAttached                    // write the status
+	Unpublish                       // call ControllerUnpublishVolume
+	Disown                          // make the publication at the target unowned, to be detached later
+	Release                         // remove the finalizer from the VolumeAttachment
+	MarkDetached                    // write the status of an object that finalizers of others keep alive
+	LookAgain                       // end the pass: it is not known who owns the publication
 )
 
 // Effect is one step to the outside.
@@ -63,32 +63,32 @@ type Outcome struct {
 // Pass is the work of one run on a claim: the plan for its objects when the run began, and the effects so far. It
 // is a plain value. After a pass that ends early, a new pass begins from the objects and the claim's publication.
 type Pass struct {
-	Operation attach.Operation
-	Target    attach.Target // of the call; empty: the pass has none
-	Record    attach.Record // of the publication that a publish makes
-	Calls     bool          // the driver has to be called
-	Guards    bool          // finalizers or notes are missing
-	Marks     bool          // the status has to be written
+	Operation       attach.Operation
+	Target          attach.Target // of the call; empty: the pass has none
+	Record          attach.Record // of the publication that a publish makes
+	Calls           bool          // the driver has to be called
+	NeedsFinalizers bool          // finalizers or notes are missing
+	Marks           bool          // the status has to be written
 
-	previous  Ownership // at the claim's previous target, if it has one
-	giveUp    bool      // the driver has refused to unpublish at the previous target often enough
-	owner     Ownership // at Target, for a detach
-	hasSecret bool
-	guarded   bool
-	marked    bool
-	released  bool
-	alive     bool
+	previous      Ownership // at the claim's previous target, if it has one
+	giveUp        bool      // the driver has refused to unpublish at the previous target often enough
+	owner         Ownership // at Target, for a detach
+	hasSecret     bool
+	hasFinalizers bool
+	marked        bool
+	released      bool
+	alive         bool
 }
 
 // NewPass returns the pass that carries out a plan.
 func NewPass(p attach.Plan) Pass {
 	return Pass{
-		Operation: p.Operation,
-		Target:    p.Target,
-		Record:    p.Record(),
-		Calls:     p.Publish != nil || p.Unpublish != nil,
-		Guards:    p.GuardVolume != nil || p.GuardAttachment != nil,
-		Marks:     p.MarkAttached,
+		Operation:       p.Operation,
+		Target:          p.Target,
+		Record:          p.Record(),
+		Calls:           p.Publish != nil || p.Unpublish != nil,
+		NeedsFinalizers: p.VolumeFinalizer != nil || p.AttachmentFinalizer != nil,
+		Marks:           p.MarkAttached,
 	}
 }
 
@@ -124,8 +124,8 @@ func (c *Claim) nextOfAttach(p Pass) Effect {
 	switch {
 	case p.Calls && !published && !p.marked && !p.hasSecret:
 		return Effect{ReadSecret, p.Target}
-	case p.Guards && !p.guarded && !p.marked: // also if somebody has removed a finalizer since the call
-		return Effect{Guard, p.Target}
+	case p.NeedsFinalizers && !p.hasFinalizers && !p.marked: // also if somebody has removed a finalizer since the call
+		return Effect{AddFinalizers, p.Target}
 	case p.Calls && !published && !p.marked:
 		return Effect{Publish, p.Target}
 	case p.Marks && !p.marked:
@@ -174,8 +174,8 @@ func (c *Claim) apply(p *Pass, e Effect, o Outcome) {
 		}
 	case ReadSecret:
 		p.hasSecret = ok
-	case Guard:
-		p.guarded = ok
+	case AddFinalizers:
+		p.hasFinalizers = ok
 	case Publish:
 		if ok {
 			c.publication.Belief, c.publication.Context, c.publication.Secrets = Published, o.Context, o.Secrets

@@ -80,7 +80,7 @@ func (t *Table) sharing(key Key, p Place) Place {
 }
 
 // Reserve reports whether a running entry may call the driver at a place, which may differ from the place
-// that it was started for. If not, the entry is blocked and runs anew later: its worker must not use it
+// that it was started for. If not, the entry is blocked and runs again later: its worker must not use it
 // any more.
 func (t *Table) Reserve(e *Entry, p Place) bool {
 	t.mu.Lock()
