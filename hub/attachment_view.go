@@ -13,8 +13,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// Attachments returns the VolumeAttachments that a filter may let pass, as part of a
-// status.Source.
+// Attachments implements status.Source: it returns the VolumeAttachments that a filter matches.
 func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
 	vas := h.attachmentsFor(f)
 	attachments := make([]status.Attachment, 0, len(vas))
@@ -55,7 +54,7 @@ func (h *Hub) Unclaimed() map[string]int {
 			continue
 		}
 		if !h.cluster.AttachRequired(attacher) {
-			n = h.countLeft(attacher)
+			n = h.countAttached(attacher)
 		}
 		if n > 0 {
 			unclaimed[attacher] = n
@@ -104,7 +103,7 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 	return a
 }
 
-// describeObject fills in what follows from the object alone.
+// describeObject fills in the part of a view that follows from the object alone.
 func describeObject(a *status.Attachment, op attach.Operation, va *storagev1.VolumeAttachment) {
 	a.Since = wantedSince(va, op)
 	switch {
@@ -123,7 +122,7 @@ func describeObject(a *status.Attachment, op attach.Operation, va *storagev1.Vol
 	}
 }
 
-// describeError fills in an error of the object, of which only the text is left.
+// describeError fills in an error from the status of the object.
 func describeError(a *status.Attachment, e *storagev1.VolumeError) {
 	a.LastError, a.LastErrorTime = e.Message, e.Time.Time
 	code := ""
@@ -135,13 +134,13 @@ func describeError(a *status.Attachment, e *storagev1.VolumeError) {
 
 // causeOf returns what an error of an attach or a detach means.
 func causeOf(err error) diagnosis.Cause {
-	if isAway(err) {
+	if isDisconnected(err) {
 		return diagnosis.Cause{Verdict: diagnosis.CannotConnect}
 	}
 	return attach.CauseOf(err)
 }
 
-// describe fills in what the leader does for a VolumeAttachment.
+// describe fills in the state of the leader's work for a VolumeAttachment.
 func (l *leader) describe(a *status.Attachment, va *storagev1.VolumeAttachment, now time.Time) {
 	va = l.overlay.Newest(va)
 	op, lane := l.wantedOf(l.decider(), va)
@@ -154,7 +153,7 @@ func (l *leader) describe(a *status.Attachment, va *storagev1.VolumeAttachment, 
 	}
 	e, ok := l.table.Look(volume.ClaimKey(va.Name))
 	if a.Tries = e.Failures; e.Error != "" {
-		if e.Error != a.LastError { // newer than what is in the object
+		if e.Error != a.LastError { // newer than the error in the object
 			a.LastErrorTime = time.Time{}
 		}
 		a.LastError, a.LastCause = e.Error, e.Cause
@@ -177,8 +176,7 @@ func (l *leader) describe(a *status.Attachment, va *storagev1.VolumeAttachment, 
 	}
 }
 
-// wait returns why nothing is done here for the VolumeAttachments of the driver, zero if there is
-// no reason.
+// wait returns why this process does no work for the driver, zero if the driver is Ready.
 func (s driverState) wait() status.Wait {
 	if s.State == Ready {
 		return status.Wait{}
@@ -186,7 +184,7 @@ func (s driverState) wait() status.Wait {
 	return status.Wait{Kind: status.WaitForDriver, DriverState: string(s.State), Reason: s.Reason}
 }
 
-// waitOf returns what an entry waits for, as the status names it.
+// waitOf returns the wait of an entry in the terms of the status.
 func waitOf(w volume.Wait, c *cache.Cluster) status.Wait {
 	switch w.Kind {
 	case volume.WaitDetach:

@@ -11,10 +11,10 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// backoff returns how long to wait for the next try after a number of failures in a row (at least 1).
-// It is retry.Initial, doubled with each failure, at most retry.Max. Up to a fifth of that is taken off at
-// random, so that operations that failed together are not tried again together. After an
-// error that usually passes soon it is at most a quarter of retry.Max.
+// backoff returns the delay before the next try after a number of failures in a row (at least 1). It starts at
+// retry.Initial, doubles with each failure and is at most retry.Max, or a quarter of that after an error that
+// usually passes soon. It is up to a fifth shorter at random, so that operations that failed together are not
+// tried again together.
 func backoff(retry registry.Retry, failures int, err error, random func() float64) time.Duration {
 	limit := retry.Max
 	if passesSoon(err) {
@@ -27,8 +27,8 @@ func backoff(retry registry.Retry, failures int, err error, random func() float6
 	return delay - time.Duration(random()*float64(delay)/5)
 }
 
-// passesSoon reports whether an error usually passes soon: another operation is pending for the
-// volume, the driver is busy, went away or took too long, or the Kubernetes API was not ready.
+// passesSoon reports whether an error usually passes soon: another operation is pending for the volume, the
+// driver was busy, away or slow, or the Kubernetes API was not ready.
 func passesSoon(err error) bool {
 	if attach.NotReady(err) {
 		return true

@@ -13,31 +13,31 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 )
 
-// settleTime is how long after a failed call the end of its connection may become known.
+// settleTime is how long after a failed call the session may report that its connection has ended.
 const settleTime = 100 * time.Millisecond
 
-// ControllerPublishVolume implements attach.Controller on the session of the moment.
+// ControllerPublishVolume implements attach.Controller on the current session.
 func (l *leader) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	s := l.session()
-	if err := l.mayCall(ctx); err != nil {
-		return nil, err
-	}
-	response, err := s.ControllerPublishVolume(csiclient.WithLastCheck(ctx, l.term.Confirm), req)
-	return response, withAway(s, err)
+	return call(ctx, l, req, Session.ControllerPublishVolume)
 }
 
-// ControllerUnpublishVolume implements attach.Controller on the session of the moment.
+// ControllerUnpublishVolume implements attach.Controller on the current session.
 func (l *leader) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	return call(ctx, l, req, Session.ControllerUnpublishVolume)
+}
+
+// call calls a method of the driver if the lease allows it. It blocks until the driver has answered or ctx ends.
+func call[Request, Response any](ctx context.Context, l *leader, req *Request, method func(Session, context.Context, *Request) (*Response, error)) (*Response, error) {
 	s := l.session()
 	if err := l.mayCall(ctx); err != nil {
 		return nil, err
 	}
-	response, err := s.ControllerUnpublishVolume(csiclient.WithLastCheck(ctx, l.term.Confirm), req)
-	return response, withAway(s, err)
+	response, err := method(s, csiclient.WithLastCheck(ctx, l.term.Confirm), req)
+	return response, withDisconnected(s, err)
 }
 
-// mayCall reports, right before a call or a write, an error if the lease may not last for it. A process
-// that was stopped before finds here that its lease is too old, or that the deadline has passed.
+// mayCall returns an error, right before a call or a write, if the lease may not last for it. After a stop of
+// the process it finds that the lease is too old, or that the deadline has passed.
 func (l *leader) mayCall(ctx context.Context) error {
 	longest := time.Duration(0)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -49,24 +49,24 @@ func (l *leader) mayCall(ctx context.Context) error {
 	return l.term.Begin(longest)
 }
 
-// isFenced reports whether an error says that a call or a write was not made because the lease was not
-// renewed in time. The error says nothing about the volume.
+// isFenced reports whether a call or a write was not made because the lease was not renewed in time. Such an
+// error says nothing about the volume.
 func isFenced(err error) bool { return errors.Is(err, lease.ErrFenced) }
 
-// withAway adds errAway to the error of a call that failed because the connection has ended: a driver
-// whose connection lives can answer Unavailable too.
-func withAway(s *liveSession, err error) error {
+// withDisconnected adds errDisconnected to the error of a call whose connection has ended. The code Unavailable
+// alone does not prove that: a driver can answer Unavailable too.
+func withDisconnected(s *liveSession, err error) error {
 	if status.Code(err) != codes.Unavailable {
 		return err
 	}
 	if s.ended.Load() {
-		return errors.Join(errAway, err)
+		return errors.Join(errDisconnected, err)
 	}
 	settle := time.NewTimer(settleTime)
 	defer settle.Stop()
 	select {
 	case <-s.Done():
-		return errors.Join(errAway, err)
+		return errors.Join(errDisconnected, err)
 	case <-settle.C:
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// checkWriter looks whether a change of a VolumeAttachment was made by another attacher since this process
-// works for the driver: one that does not care about the lease, such as a sidecar without leader election.
+// checkWriter reports a change of a VolumeAttachment that another attacher made during this term. Such an
+// attacher ignores the lease: a sidecar without leader election, for example.
 func (l *leader) checkWriter(before, va *storagev1.VolumeAttachment) {
 	if before == nil || before.UID != va.UID || l.isFromBeforeTerm(va) {
 		return

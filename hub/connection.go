@@ -10,16 +10,15 @@ import (
 )
 
 const (
-	// A driver that is away is looked for this often: soon at first, and never so
-	// rarely that its users would notice.
+	// The pauses between two tries to connect: short at first, and never so long that users would notice.
 	connectRetryInitial = 200 * time.Millisecond
 	connectRetryMax     = 2 * time.Second
-	// steadySession is how long a session lasts that was worth connecting for.
+	// steadySession is how long a session must last for the pauses to start at the shortest again.
 	steadySession = 10 * time.Second
 )
 
-// connection keeps a driver connected for as long as it is served, whether it is worked for here or
-// not: a takeover must not cost a dial. What comes of it stands in the manager's state.
+// connection keeps a driver connected for as long as it is served, also while another process works for it: a
+// takeover must not cost a dial. It writes its state into the manager's driverState.
 type connection struct {
 	manager *manager
 	connect ConnectFunc
@@ -56,18 +55,16 @@ func (c *connection) run(ctx context.Context, fail func(error)) {
 	}
 }
 
-// dial connects once, and gives up when the driver is to be reached in another way.
+// dial connects once, and gives up when the endpoint or TLS of the driver changes.
 func (c *connection) dial(ctx context.Context, spec registry.Driver) (Session, error) {
 	ctx, giveUp := c.manager.while(ctx, func(s driverState) bool { return s.isReachedAs(spec) })
 	defer giveUp()
 	return c.connect(ctx, spec)
 }
 
-// rest waits, less when the driver is to be reached in another way.
+// rest blocks for d, or until the endpoint or TLS of the driver changes.
 func (c *connection) rest(ctx context.Context, spec registry.Driver, d time.Duration) {
-	end := time.Now().Add(d)
-	c.manager.await(ctx, func(s driverState) (time.Duration, bool) {
-		left := time.Until(end)
-		return left, left <= 0 || !s.isReachedAs(spec)
-	})
+	ctx, stop := c.manager.while(ctx, func(s driverState) bool { return s.isReachedAs(spec) })
+	defer stop()
+	sleep(ctx, d)
 }

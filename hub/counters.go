@@ -9,11 +9,10 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-// keptFailures is how many failures of a driver are kept to be shown.
+// keptFailures is the number of a driver's latest failures that the status shows.
 const keptFailures = 10
 
-// counters count what is done for a driver for as long as it is served, in the metrics
-// and to be shown.
+// counters count the operations of a driver for the status, and pass each on to the metrics.
 type counters struct {
 	metrics *status.DriverMetrics
 
@@ -27,7 +26,7 @@ func newCounters(m *status.DriverMetrics) *counters {
 	return &counters{metrics: m, done: map[status.Operation]uint64{}, failed: map[status.Operation]uint64{}}
 }
 
-// countSuccess counts an operation that took so long since it was asked for.
+// countSuccess counts an operation that succeeded. took is the time since it was first asked for.
 func (c *counters) countSuccess(op status.Operation, took time.Duration) {
 	c.metrics.Operation(op, status.Success, took)
 	c.mu.Lock()
@@ -35,7 +34,7 @@ func (c *counters) countSuccess(op status.Operation, took time.Duration) {
 	c.done[op]++
 }
 
-// countFailure counts a try that failed.
+// countFailure counts a try that failed. took is the time since the operation was first asked for.
 func (c *counters) countFailure(err error, f status.Failure, took time.Duration) {
 	c.metrics.Operation(f.Operation, status.ResultOf(err), took)
 	c.mu.Lock()
@@ -51,21 +50,21 @@ func (c *counters) setStuck(stuck map[status.Operation]int) {
 	c.stuck = stuck
 }
 
-// fill puts the counts of a lane into it.
+// fill fills in the counts of a lane.
 func (c *counters) fill(l *status.Lane) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l.Done, l.Failed, l.Stuck = c.done[l.Operation], c.failed[l.Operation], c.stuck[l.Operation]
 }
 
-// latestFailures returns the latest failures, the last one first.
+// latestFailures returns the latest failures, the latest first.
 func (c *counters) latestFailures() []status.Failure {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.failures)
 }
 
-// operationOf names an operation as metrics and status do.
+// operationOf returns an operation in the terms of metrics and status.
 func operationOf(op attach.Operation) status.Operation {
 	if op == attach.Detaching {
 		return status.Detach

@@ -77,7 +77,7 @@ func (c *hubCrowd) addDriver(name string) {
 	d := m.newLeader(lease.Always())
 	m.update(func(s *driverState) { s.leader = d })
 	c.managers[name] = m
-	c.routes.open(d)
+	c.routes.open(d.name, d)
 	d.table.OpenLanes()
 	c.drivers = append(c.drivers, d)
 }

@@ -11,27 +11,26 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// A VolumeAttachment that is deleted right after it was made may vanish with its finalizer
-// (kubernetes/kubernetes issue 124749). Only the process that has attached its volume knows of that: the
-// next leader would leave the volume attached for ever.
+// A VolumeAttachment that is deleted right after its creation may vanish in spite of its finalizer
+// (kubernetes/kubernetes issue 124749). Only the process that has attached the volume knows of it: after the
+// next leader has taken over, the volume would stay attached for ever.
 
 const (
-	// drainReads bounds the time for reading which VolumeAttachments have vanished.
+	// drainReads bounds the time of reading VolumeAttachments that may have vanished.
 	drainReads = 2 * time.Second
-	// drainWorkers is how many of these reads and detaches there are at once.
+	// drainWorkers bounds these reads, and then the detaches, that run at once.
 	drainWorkers = 8
 )
 
-// detachUnowned detaches the unowned publications before another process may work for the driver. Nothing
-// else is done for the driver any more. What cannot be detached now is kept for the next term. It blocks
-// until the detaches have ended; ctx cuts them off.
+// detachUnowned detaches the unowned publications before another process may work for the driver. All other
+// work for the driver has ended. It keeps publications that it cannot detach for the next term. It blocks
+// until the detaches have ended, or ctx ends.
 func (l *leader) detachUnowned(ctx context.Context) {
 	if !l.get().up || ctx.Err() != nil || !l.decider().Capabilities.PublishUnpublish {
 		return
 	}
 	l.findVanished(ctx)
 	l.table.Confirm()
-	// One call at a time for each volume, unless it may be on several nodes.
 	byVolume := map[string][]volume.Unowned{}
 	for _, u := range l.table.UnownedAll() {
 		byVolume[u.Target.VolumeHandle] = append(byVolume[u.Target.VolumeHandle], u)
@@ -39,24 +38,23 @@ func (l *leader) detachUnowned(ctx context.Context) {
 	parallel := l.settings().ParallelMultiNode
 	var tasks []func()
 	for _, all := range byVolume {
-		detach := func(some []volume.Unowned) {
-			for _, u := range some {
-				l.detachNow(ctx, u)
-			}
+		oneByOne := len(all) // publications that one task detaches
+		if parallel && !slices.ContainsFunc(all, func(u volume.Unowned) bool { return !l.isSurelyShared(u.FormerOwner, u.Record) }) {
+			oneByOne = 1 // calls for a multi-node volume may run side by side
 		}
-		if !parallel || slices.ContainsFunc(all, func(u volume.Unowned) bool { return !l.isLeftShared(u.FormerOwner, u.Record) }) {
-			tasks = append(tasks, func() { detach(all) })
-			continue
-		}
-		for one := range slices.Chunk(all, 1) {
-			tasks = append(tasks, func() { detach(one) })
+		for some := range slices.Chunk(all, oneByOne) {
+			tasks = append(tasks, func() {
+				for _, u := range some {
+					l.detachNow(ctx, u)
+				}
+			})
 		}
 	}
 	l.sideBySide(tasks)
 }
 
-// findVanished ends the claims of VolumeAttachments that have vanished. It reads those whose status does not
-// say yet that they are attached: the watch may not have reported their deletion.
+// findVanished ends the claims of VolumeAttachments that have vanished. It reads a VolumeAttachment again if its
+// status does not say "attached" yet: the watch may not have reported its deletion.
 func (l *leader) findVanished(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainReads)
 	defer cancel()
@@ -76,8 +74,8 @@ func (l *leader) findVanished(ctx context.Context) {
 	l.sideBySide(questions)
 }
 
-// detachNow detaches an unowned publication, unless a VolumeAttachment owns it. A VolumeAttachment that only
-// wants the volume there has it attached again later.
+// detachNow detaches an unowned publication, unless a VolumeAttachment owns it. For a VolumeAttachment that only
+// wants the volume there, the next leader attaches it again.
 func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
 	logger := klog.FromContext(ctx).WithValues("volumeHandle", u.Target.VolumeHandle, "node", u.FormerOwner.Node)
 	switch owner, err := l.owners(ctx, u.FormerOwner, u.Target); owner {
@@ -111,5 +109,5 @@ func (l *leader) sideBySide(all []func()) {
 	_ = running.Wait() // none returns an error
 }
 
-// cannotDrain logs a panic: the lease is let go all the same.
+// cannotDrain logs a panic: the lease is released nevertheless.
 func (l *leader) cannotDrain(err error) { l.logger.Error(err, "Letting go of the driver went wrong") }

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// confirmAfter is when a difference is looked at again.
+	// confirmAfter is the time until the listing that may confirm a difference.
 	confirmAfter = 10 * time.Second
-	// longestListing ends a listing that never runs out of pages.
+	// longestListing bounds a listing: a driver may return pages without end.
 	longestListing = time.Hour
-	// listShare bounds the time that a driver spends on listing: one part in so many.
+	// listShare is 10: a driver spends at most a tenth of the time on listings.
 	listShare = 10
 )
 
-// driftWatch compares a driver's list of volumes with what Kubernetes believes to be attached.
+// driftWatch compares a driver's list of volumes with the VolumeAttachments that are attached.
 type driftWatch struct {
 	leader   *leader
 	count    attach.DriftCount
-	reported map[types.UID]bool // the differences that were reported and go on
+	reported map[types.UID]bool // VolumeAttachments whose difference was reported and persists
 	looked   bool               // there was a listing
-	took     time.Duration      // how long the last listing took
+	took     time.Duration      // length of the last listing
 }
 
 // driftCheck returns the periodic comparison. Drivers begin at different times, so that they do not list
@@ -63,7 +63,7 @@ func (w *driftWatch) pause(interval time.Duration, lag float64) time.Duration {
 	return max(interval, listShare*w.took)
 }
 
-// check lists the volumes once and acts on the differences that this confirms.
+// check lists the volumes once and acts on the differences that the listing confirms.
 func (w *driftWatch) check(ctx context.Context) {
 	l, settings := w.leader, w.leader.settings().Drift
 	s := l.session()
@@ -79,10 +79,28 @@ func (w *driftWatch) check(ctx context.Context) {
 		logger.V(2).Info("Cannot list the volumes of the driver", "err", err)
 		return
 	}
+	found, drifted := l.compare(ctx, before, published)
+	l.forgetFound(logger, published)
+	has := func(at attach.Target) (listed, there bool) {
+		nodes, listed := published[at.VolumeHandle]
+		return listed && !nodes.Unknown, nodes.Has(at.NodeID)
+	}
+	for _, at := range l.table.Listed(has, began, l.settings().Timeout) {
+		logger.Info("The driver lists a volume no longer where it was left attached, it is not detached any more", "volumeHandle", at.VolumeHandle, "nodeID", at.NodeID)
+	}
+	maps.DeleteFunc(w.reported, func(uid types.UID, _ bool) bool { return drifted[uid] == nil })
+	for _, uid := range w.count.Add(found, settings.Confirmations) {
+		w.onDrift(logger, drifted[uid], found[uid])
+	}
+}
+
+// compare returns the differences between a listing and the VolumeAttachments that were settled before it and
+// have not changed since, by UID. It also removes attachErrors that the listing disproves.
+func (l *leader) compare(ctx context.Context, before map[string]*storagev1.VolumeAttachment, published csiclient.Published) (map[types.UID]attach.DriftKind, map[types.UID]*storagev1.VolumeAttachment) {
+	logger := klog.FromContext(ctx)
 	found := map[types.UID]attach.DriftKind{}
 	drifted := map[types.UID]*storagev1.VolumeAttachment{}
 	for name, va := range l.settled() {
-		// What has changed since the listing began cannot be compared with it.
 		if was := before[name]; was == nil || was.ResourceVersion != va.ResourceVersion {
 			continue
 		}
@@ -100,22 +118,11 @@ func (w *driftWatch) check(ctx context.Context) {
 			}
 		}
 	}
-	l.forgetFound(logger, published)
-	has := func(at attach.Target) (listed, there bool) {
-		nodes, listed := published[at.VolumeHandle]
-		return listed && !nodes.Unknown, nodes.Has(at.NodeID)
-	}
-	for _, at := range l.table.Listed(has, began, l.settings().Timeout) {
-		logger.Info("The driver lists a volume no longer where it was left attached, it is not detached any more", "volumeHandle", at.VolumeHandle, "nodeID", at.NodeID)
-	}
-	maps.DeleteFunc(w.reported, func(uid types.UID, _ bool) bool { return drifted[uid] == nil })
-	for _, uid := range w.count.Add(found, settings.Confirmations) {
-		w.onDrift(logger, drifted[uid], found[uid])
-	}
+	return found, drifted
 }
 
-// forgetFound ends the repair of lost volumes that a listing has again where they should be: while
-// a repair fails, somebody else, or the storage system itself, may bring the volume back.
+// forgetFound ends the repair of lost volumes that a listing reports again: while the repair fails, another
+// client or the storage system itself may attach the volume again.
 func (l *leader) forgetFound(logger klog.Logger, published csiclient.Published) {
 	for _, name := range l.table.LostNames() {
 		va := l.overlay.Attachment(name)
@@ -128,7 +135,7 @@ func (l *leader) forgetFound(logger klog.Logger, published csiclient.Published) 
 	}
 }
 
-// onDrift acts on a confirmed difference: it has the volume attached again, or only reports the difference.
+// onDrift reports a confirmed difference, and adds an entry that attaches the volume again if drift.action says so.
 func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment, kind attach.DriftKind) {
 	l, action := w.leader, w.leader.settings().Drift.Action
 	if !w.reported[va.UID] {
@@ -145,7 +152,7 @@ func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment,
 	}
 }
 
-// settled returns the VolumeAttachments, by name, that are attached and that nobody works on.
+// settled returns the VolumeAttachments, by name, that are attached and have no entry.
 func (l *leader) settled() map[string]*storagev1.VolumeAttachment {
 	decider := l.decider()
 	settled := map[string]*storagev1.VolumeAttachment{}

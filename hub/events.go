@@ -44,7 +44,7 @@ func (e events) failed(va *storagev1.VolumeAttachment, op attach.Operation, caus
 	e.warn(va, reason, attach.Message(cause))
 }
 
-// stuck reports that an operation has been without success for long.
+// stuck reports that an operation has had no success for long.
 func (e events) stuck(va *storagev1.VolumeAttachment, op attach.Operation, why string) {
 	reason := attachStuck
 	if op == attach.Detaching {
@@ -62,13 +62,13 @@ func (e events) drift(va *storagev1.VolumeAttachment, action registry.DriftActio
 	e.warn(va, driftDetected, message)
 }
 
-// gaveUp reports that an unowned publication is not detached any more.
+// gaveUp reports that the hub no longer tries to detach an unowned publication.
 func (e events) gaveUp(u volume.Unowned) {
 	e.warn(goneObject(u.FormerOwner), detachGivenUp, attach.Text(fmt.Sprintf("gave up to detach volume %q from node ID %q: tried %d times, the driver does not know it there: %s",
 		u.Target.VolumeHandle, u.Target.NodeID, u.Failures, u.Error)))
 }
 
-// goneObject returns what an Event on a VolumeAttachment that is gone refers to.
+// goneObject returns an object that an Event on a deleted VolumeAttachment can refer to.
 func goneObject(id volume.Identity) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: id.Name, UID: id.UID}}
 }

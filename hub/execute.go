@@ -14,8 +14,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// execution carries out a plan, effect by effect: volume.Table says which effect is next, and takes its
-// outcome. The execution decides nothing itself.
+// execution carries out a plan, effect by effect: volume.Table returns the next effect, and takes its outcome.
+// The execution decides nothing itself.
 type execution struct {
 	leader  *leader
 	entry   *volume.Entry
@@ -27,8 +27,8 @@ type execution struct {
 	alive   *storagev1.VolumeAttachment // after the release of the finalizer, if it still exists
 }
 
-// execute carries out a plan for a claim. It stops at the first error, or with errBlocked when
-// the entry has left its worker.
+// execute carries out a plan for a claim. It stops at the first error. After errBlocked the worker must not use
+// the entry any more.
 func (l *leader) execute(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, plan attach.Plan) error {
 	x := &execution{leader: l, entry: e, claim: c, object: va, plan: plan, pass: volume.NewPass(plan)}
 	if plan.Publish != nil && plan.SingleNode {
@@ -56,18 +56,18 @@ func (l *leader) execute(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 	}
 }
 
-// place returns where a call at a target is made.
+// place returns the place of a call at a target.
 func (x *execution) place(t attach.Target) volume.Place {
 	p := volume.Place{Target: t, Node: x.object.Spec.NodeName}
 	if t == x.plan.Target {
 		p.Shared = !x.plan.SingleNode
 	} else {
-		p.Shared = x.leader.isLeftShared(x.claim.Identity, x.leader.table.Believed(x.claim).Record)
+		p.Shared = x.leader.isSurelyShared(x.claim.Identity, x.leader.table.Believed(x.claim).Record)
 	}
 	return p
 }
 
-// do makes the step of one effect, and returns its outcome.
+// do carries out one effect, and returns its outcome.
 func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcome, error) {
 	l := x.leader
 	a := l.attacher()
@@ -78,8 +78,8 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		o.Owner, err = l.ownersElsewhere(ctx, x.claim.Identity, x.plan.Operation, effect.Target)
 	case volume.ReadSecret:
 		x.secrets, err = a.Secrets(ctx, x.plan.SecretRef)
-	case volume.Guard:
-		err = a.Guard(ctx, x.plan)
+	case volume.AddFinalizers:
+		err = a.AddFinalizers(ctx, x.plan)
 	case volume.Publish:
 		o.Context, err = a.Publish(ctx, x.plan, x.secrets)
 		o.Secrets = x.secrets
@@ -109,7 +109,7 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 	return o, err
 }
 
-// resultOf returns what an error means for what is believed of a volume.
+// resultOf returns the Result of an effect that ended with an error.
 func (l *leader) resultOf(err error, e *volume.Entry) volume.Result {
 	call := (*attach.CallError)(nil)
 	switch {
@@ -117,14 +117,14 @@ func (l *leader) resultOf(err error, e *volume.Entry) volume.Result {
 		return volume.Succeeded
 	case attach.Rejected(err):
 		return volume.Rejected
-	case isFenced(err), isAway(err) && e.Retries.Aways < aloneAfter, !errors.As(err, &call):
+	case isFenced(err), isDisconnected(err) && e.Retries.Disconnects < disconnectsAllowed, !errors.As(err, &call):
 		return volume.NotDone
 	}
 	return volume.Failed
 }
 
-// unpublish calls ControllerUnpublishVolume at a target. now refers to the Secret that the PersistentVolume
-// names, nil for none.
+// unpublish calls ControllerUnpublishVolume at a target. now is the Secret that the PersistentVolume names now,
+// nil for none.
 func (l *leader) unpublish(ctx context.Context, p volume.Publication, target attach.Target, now *corev1.SecretReference) error {
 	a := l.attacher()
 	secrets, err := a.UnpublishSecrets(ctx, target, p.Record, now, p.Secrets)
@@ -134,22 +134,22 @@ func (l *leader) unpublish(ctx context.Context, p volume.Publication, target att
 	return a.Unpublish(ctx, target, secrets)
 }
 
-// errNodeIDChanged says that a node came back under another node ID while the driver was called.
+// errNodeIDChanged means that the driver registered another node ID for the node during the call.
 var errNodeIDChanged = fmt.Errorf("%w: the driver has registered the node under another node ID", attach.ErrStale)
 
-// errOwnerUnclear says that a volume is not detached because a VolumeAttachment may have it where
-// it is.
+// errOwnerUnclear means that a volume is not detached because another VolumeAttachment may own it at that
+// target.
 var errOwnerUnclear = errors.New("another VolumeAttachment may have the volume at this node ID: this is looked at again")
 
-// attacher returns what makes the steps for the worker of an entry. The objects that its writes return
-// count as seen by that worker.
+// attacher returns the Attacher for the worker of an entry. The objects that its writes return count as seen by
+// that worker.
 func (l *leader) attacher() attach.Attacher {
 	a := l.writer()
 	a.Written = workerWrites{l.overlay, l.table}
 	return a
 }
 
-// writer is attacher for all but that worker. The objects that come back may be new to the
+// writer returns the Attacher for all others. The objects that its writes return do not count as seen by a
 // worker: they may show a deletion, say.
 func (l *leader) writer() attach.Attacher {
 	return attach.Attacher{
@@ -158,13 +158,13 @@ func (l *leader) writer() attach.Attacher {
 			Limit:   l.budget,
 			Fence:   l.mayCall,
 			Written: l.overlay,
-			// A write of a process that was stopped in the middle of it is over before another process
-			// may take the lease. 0: no lease.
+			// If the process is stopped during a write, the write is over before another process may take
+			// the lease. 0: no lease.
 			Timeout: l.hub.options.LeaseDuration / 3,
 		},
-		Controller:  l,
-		CallTimeout: l.settings().Timeout,
-		Guards:      l.guards,
+		Controller:      l,
+		CallTimeout:     l.settings().Timeout,
+		FinalizerWrites: l.finalizerWrites,
 	}
 }
 

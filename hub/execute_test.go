@@ -270,9 +270,9 @@ func TestAttachGoesOnAfterOneAnswerAtThePreviousTargetAndADetachAfterThree(t *te
 
 func TestOnlyTheDriversOwnErrorIsAnAnswer(t *testing.T) {
 	d := routed(t)
-	gone := func(err error) error { return &attach.CallError{Err: errors.Join(errAway, err)} }
+	gone := func(err error) error { return &attach.CallError{Err: errors.Join(errDisconnected, err)} }
 	unavailable := status.Error(codes.Unavailable, "gone")
-	often := &volume.Entry{Retries: volume.Retries{Aways: aloneAfter}}
+	often := &volume.Entry{Retries: volume.Retries{Disconnects: disconnectsAllowed}}
 	for name, c := range map[string]struct {
 		err  error
 		e    *volume.Entry

@@ -11,8 +11,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// workOnFinalizer removes the driver's finalizer from a PersistentVolume that is being deleted, once no
-// VolumeAttachment names it any more and nothing of it may be published.
+// workOnFinalizer removes the driver's finalizer from a PersistentVolume that is being deleted or was migrated
+// back, once no VolumeAttachment names it and its volume cannot be published any more.
 func (l *leader) workOnFinalizer(ctx context.Context, e *volume.Entry) {
 	name := e.Key.Name
 	pv := l.overlay.Volume(name)
@@ -27,7 +27,7 @@ func (l *leader) workOnFinalizer(ctx context.Context, e *volume.Entry) {
 	retry := l.settings().Retry
 	claimed, published := l.table.Withholds(name, attach.VolumeHandle(pv), l.settings().StuckAfter, time.Now())
 	switch {
-	case claimed: // its VolumeAttachment has just gone, maybe while it was being detached
+	case claimed: // its VolumeAttachment has just been deleted, and a worker may still detach it
 		l.table.DoneFor(e, volume.FinalizerLane, retry.Initial)
 		return
 	case published: // it must not be deleted before it is unpublished

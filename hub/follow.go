@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// A driver whose work panicked starts again, later each time it does.
+	// A driver whose work panicked is served again after a delay that doubles with each panic.
 	restartInitial = time.Second
 	restartMax     = time.Minute
 )
 
-// follow serves the drivers of each snapshot, until ctx ends and all have drained. A driver
-// that is in the next snapshot too is not interrupted: its manager takes the change. Drivers
-// with WindDown come and go with what is left of them. begun is called after each snapshot.
+// follow serves the drivers of each snapshot until ctx ends, and returns when all have drained. It does not
+// interrupt a driver that is in the next snapshot too: the manager takes the new spec. A driver with WindDown
+// is served only while it is in use. follow calls begun after each snapshot.
 func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, begun func()) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -30,7 +30,7 @@ func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, begu
 			return
 		case want, ok := <-updates:
 			if !ok {
-				updates = nil // nothing more will come; what runs goes on
+				updates = nil // no snapshot follows; the drivers of the latest one stay
 				continue
 			}
 			latest = want
@@ -42,7 +42,7 @@ func (h *Hub) follow(ctx context.Context, updates <-chan registry.Snapshot, begu
 	}
 }
 
-// apply retires, changes and starts managers until running is as wanted.
+// apply retires, changes and starts managers until they serve the wanted drivers.
 func (h *Hub) apply(ctx context.Context, all *sync.WaitGroup, running map[string]*manager, want registry.Snapshot) {
 	logger := klog.FromContext(ctx)
 	for name, m := range running {
@@ -65,8 +65,8 @@ func (h *Hub) apply(ctx context.Context, all *sync.WaitGroup, running map[string
 	}
 }
 
-// start serves a driver until its manager is retired or ctx ends. If the driver drains still from
-// being served before, its manager waits for the end of that.
+// start serves a driver until its manager is retired or ctx ends. If an earlier manager of the driver still
+// drains, the new manager waits until that has ended.
 func (h *Hub) start(ctx context.Context, all *sync.WaitGroup, spec registry.Driver) *manager {
 	logger := klog.FromContext(ctx).WithValues("driver", spec.Name)
 	ctx, retire := context.WithCancel(klog.NewContext(ctx, logger))
@@ -91,7 +91,7 @@ func (h *Hub) start(ctx context.Context, all *sync.WaitGroup, spec registry.Driv
 	return m
 }
 
-// forget drops a manager that has ended. What its driver's volumes are stays remembered.
+// forget drops a manager that has ended. The memory of its driver stays.
 func (h *Hub) forget(m *manager) {
 	h.mu.Lock()
 	if h.managers[m.name] == m {
@@ -100,10 +100,10 @@ func (h *Hub) forget(m *manager) {
 	}
 	h.mu.Unlock()
 	close(m.ended)
-	h.windDown.note(m.name) // it may have left something that could not be undone
+	h.windDown.note(m.name) // a volume may be attached that could not be detached
 }
 
-// serve serves the driver until ctx ends, again and again if that panics.
+// serve serves the driver until ctx ends. After a panic it starts again.
 func (m *manager) serve(ctx context.Context) {
 	for delay := restartInitial; ctx.Err() == nil; delay = min(2*delay, restartMax) {
 		began := time.Now()

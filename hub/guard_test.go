@@ -87,8 +87,8 @@ func (b *bench) carryOut(plan attach.Plan, p progress) error {
 		switch effect.Kind {
 		case volume.Finished:
 			return nil
-		case volume.Guard:
-			err = a.Guard(b.ctx, plan)
+		case volume.AddFinalizers:
+			err = a.AddFinalizers(b.ctx, plan)
 		case volume.Publish:
 			outcome.Context, err = a.Publish(b.ctx, plan, nil)
 		case volume.MarkAttached:

@@ -33,15 +33,15 @@ type Options struct {
 	Leases Leases
 	// LeaseNamespace is the namespace of a driver's lease if the settings name none.
 	LeaseNamespace string
-	// LeaseDuration is that of the leases. A driver that cannot be called from here is held for so long
-	// before other processes are let try. With Leases it must be positive, without them 0.
+	// LeaseDuration is the duration of the leases. A leader that cannot call its driver for that long
+	// releases the lease, so that other processes can try. It must be positive with Leases, and 0 without.
 	LeaseDuration time.Duration
 	// Events records Events on VolumeAttachments; nil: there are none. It must not block, and
 	// bounds their rate.
 	Events eventrecord.EventRecorder
-	// Metrics counts what is done; nil: nothing is counted.
+	// Metrics counts operations and calls; nil: nothing is counted.
 	Metrics *status.Metrics
-	// Health gets the checks of readiness and liveness; may be nil.
+	// Health receives the checks of readiness and liveness; may be nil.
 	Health *status.Health
 	// Connect connects to a driver; nil means csiclient.Connect.
 	Connect ConnectFunc
@@ -56,7 +56,7 @@ type Hub struct {
 
 	mu       sync.Mutex
 	managers map[string]*manager // by driver; guarded by mu
-	memories map[string]memory   // by driver, those of the past included; guarded by mu
+	memories map[string]memory   // by driver, also of drivers that are not served any more; guarded by mu
 }
 
 // New checks the options. It starts nothing.
@@ -87,8 +87,8 @@ func New(o Options) (*Hub, error) {
 	return h, nil
 }
 
-// observeDeletion takes the last state of a VolumeAttachment that is gone, of a driver that this process does
-// not work for. It remembers what the VolumeAttachment may have left attached. It does not block.
+// observeDeletion takes the last state of a deleted VolumeAttachment of a driver that this process does not
+// work for, and remembers the volume if it may still be attached. It does not block.
 func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	h.mu.Lock()
 	t, m := h.memories[va.Spec.Attacher].table, h.managers[va.Spec.Attacher]
@@ -109,14 +109,13 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	case !ok:
 	case cutShort(va, t.Finalizer):
 		t.ObserveDeletion(volume.IdentityOf(va), last, time.Now())
-	default: // the holder of the lease has detached it
+	default: // the holder of the lease has detached the volume
 		t.ObserveDetach(last.Target, va.UID)
 	}
 }
 
-// Run serves the drivers of the latest snapshot until ctx ends, then returns when
-// every one of them has drained. No driver's failure makes it return. A Hub can
-// run once.
+// Run serves the drivers of the latest snapshot until ctx ends, and returns when all have drained. The failure
+// of a driver does not end it. A Hub can run only once.
 func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	var synced, following atomic.Bool
 	h.options.Health.AddReady("caches", holds(&synced, "the caches of the cluster's objects are not filled yet"))
@@ -138,15 +137,15 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 		return nil
 	}
 	klog.FromContext(ctx).Info("Caches are filled")
-	// The lists from which the caches were filled are as large again. The process would keep that
-	// memory until the heap has grown as far once more.
+	// The lists that filled the caches are garbage now, and as large as the caches. The process would keep
+	// their memory until the heap has doubled.
 	debug.FreeOSMemory()
 	synced.Store(true)
 	h.follow(ctx, updates, func() { following.Store(true) })
 	return nil
 }
 
-// holds returns a check of readiness: it fails with the text until the condition is true.
+// holds returns a check of readiness that fails with a text until the condition is true.
 func holds(condition *atomic.Bool, otherwise string) func() error {
 	return func() error {
 		if !condition.Load() {
@@ -156,7 +155,7 @@ func holds(condition *atomic.Bool, otherwise string) func() error {
 	}
 }
 
-// ignoreEnd returns err, or nil if ctx has ended: the error is a consequence of that.
+// ignoreEnd returns err, or nil if ctx has ended: the end has caused the error.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

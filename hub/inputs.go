@@ -6,7 +6,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// cachedInputs collects what the caches have about a VolumeAttachment.
+// cachedInputs returns the inputs of a decision about a VolumeAttachment from the caches.
 func (l *leader) cachedInputs(va *storagev1.VolumeAttachment) attach.Inputs {
 	return attach.Inputs{
 		VolumeAttachment: va,
@@ -15,7 +15,7 @@ func (l *leader) cachedInputs(va *storagev1.VolumeAttachment) attach.Inputs {
 	}
 }
 
-// inputsOf is cachedInputs with the last state of a PersistentVolume that is gone.
+// inputsOf is cachedInputs, with the last state of the PersistentVolume if that is gone.
 func (l *leader) inputsOf(va *storagev1.VolumeAttachment) attach.Inputs {
 	inputs := l.cachedInputs(va)
 	inputs.PersistentVolume = l.overlay.CachedOrDeleted(va)

@@ -17,24 +17,24 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// leader works for one CSI driver during one term of its lease. What it has is its driver's own but
-// for the cluster's caches, which it only reads.
+// leader works for one CSI driver during one term of its lease. It shares nothing with other drivers except the
+// cluster's caches, which it only reads.
 //
-// Its life: open its route and take what the index has, once the driver can be called;
-// work, whenever it can; drain.
+// Its life: open its route, and add entries for all work that the caches show once the driver can be called;
+// work while the driver can be called; drain.
 type leader struct {
 	*manager
-	term      *lease.Term
-	finalizer string
-	budget    *rate.Limiter // of writes to the Kubernetes API
-	guards    *attach.VolumeGuards
-	events    events
+	term            *lease.Term
+	finalizer       string
+	budget          *rate.Limiter // of writes to the Kubernetes API
+	finalizerWrites *attach.FinalizerWrites
+	events          events
 
 	conflictLog rateLimitedLog
 
-	gate   sync.Mutex // is held while the queue is opened or shut
-	opened bool       // the queue was open once; guarded by gate
-	left   bool       // the queue does not open any more; guarded by gate
+	gate    sync.Mutex // held while the queue is opened or shut
+	opened  bool       // the queue was open once; guarded by gate
+	stopped bool       // the queue does not open any more; guarded by gate
 
 	cacheIsNew atomic.Bool            // see knowsAll
 	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first asked for in this term
@@ -44,12 +44,12 @@ type leader struct {
 
 func (m *manager) newLeader(term *lease.Term) *leader {
 	l := &leader{
-		manager:   m,
-		term:      term,
-		finalizer: m.table.Finalizer,
-		budget:    rate.NewLimiter(rate.Inf, 0),
-		guards:    &attach.VolumeGuards{Newest: m.overlay.Volume},
-		events:    events{m.hub.options.Events},
+		manager:         m,
+		term:            term,
+		finalizer:       m.table.Finalizer,
+		budget:          rate.NewLimiter(rate.Inf, 0),
+		finalizerWrites: &attach.FinalizerWrites{Newest: m.overlay.Volume},
+		events:          events{m.hub.options.Events},
 	}
 	s := m.settings()
 	m.table.Begin(s.Workers)
@@ -57,14 +57,13 @@ func (m *manager) newLeader(term *lease.Term) *leader {
 	return l
 }
 
-// run works for the driver until ctx ends, then lets the calls in flight end within
-// the grace and cancels what is left; when the lease is lost, it cancels at once. When
-// it returns, all its goroutines have ended. An error is a fault of this program in the
-// work for this driver: a panic.
+// run works for the driver until ctx ends. Then calls in flight have the grace to end, and run cancels the
+// others; when the lease is lost, it cancels all at once. When it returns, all its goroutines have ended. An
+// error is a fault of this program in the work for this driver: a panic.
 func (l *leader) run(ctx context.Context) error {
 	intake, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	// Calls outlive the intake: one that is cut off leaves its volume in doubt.
+	// Calls outlive the intake: after a cancelled call it is not known whether the volume is attached.
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 
@@ -90,45 +89,47 @@ func (l *leader) run(ctx context.Context) error {
 			goSafely(&l.workers, fail, func() { l.work(calls, e) })
 		})
 	})
-	// Also while the driver cannot be called: what vanishes then is known to nobody else.
-	l.hub.routes.open(l)
+	// Also while the driver cannot be called: only this process may know the volume of a VolumeAttachment that
+	// vanishes then.
+	l.hub.routes.open(l.name, l)
 	contain(fail, l.connectionChanged)
 	contain(fail, func() { l.attend(intake, fail, &loops, l.driftCheck(), l.stuckCheck(), l.resyncing()) })
 	defer l.counters.setStuck(nil)
 	l.shut()
-	l.hub.routes.close(l)
+	l.hub.routes.close(l.name, l)
 	l.update(func(s *driverState) { s.draining = "calls in flight may end" })
 	defer time.AfterFunc(l.hub.options.Grace, cut).Stop()
 	loops.Wait()
 	l.workers.Wait()
 	l.table.Close()
 	contain(l.cannotDrain, func() { l.detachUnowned(calls) })
-	if err := context.Cause(intake); ctx.Err() == nil && !errors.Is(err, errLetGo) {
+	if err := context.Cause(intake); ctx.Err() == nil && !errors.Is(err, errReleased) {
 		return err
 	}
 	return nil
 }
 
-// errLetGo ends the work of a driver that cannot be called from here.
-var errLetGo = errors.New("the driver cannot be called from here")
+// errReleased ends a term because the driver cannot be called from here.
+var errReleased = errors.New("the driver cannot be called from here")
 
-// busyPause is how long a driver that is away and still has calls in flight is left alone
-// before it is looked at again.
+// busyPause is how long attend waits for calls in flight before it tries again to release the lease.
 const busyPause = time.Second
 
-// attend follows the settings and starts the periodic work, in goroutines of the group, until ctx ends. If the driver cannot be called from here, the other replicas
-// know that, and the lease goes to a replica that can call it. A csi-attacher that stands by does not announce
-// whether it can: so attend lets the lease go, once, while nothing is in flight. If nobody takes it, the
-// next term goes on whatever becomes of the driver: a driver that comes back is called at once, and a
-// driver that comes and goes does not pass the lease around.
+// attend follows the settings and starts the periodic work, in goroutines of the group, until ctx ends.
+//
+// If the driver cannot be called from here, other replicas know that, and a replica that can call it gets the
+// lease. A csi-attacher on standby announces nothing. So attend releases the lease once, while no call is in
+// flight. If nobody takes it, the next term does not release it for that reason: a driver that comes back is
+// called at once, and a driver that comes and goes does not pass the lease around.
 func (l *leader) attend(ctx context.Context, fail context.CancelCauseFunc, group *sync.WaitGroup, all ...*periodic) {
 	for _, p := range all {
 		p.since = time.Now()
 	}
 	if callable, _ := l.get().isCallable(l.hub.options.LeaseDuration, time.Now()); !callable {
-		l.update(func(s *driverState) { s.leaseOffered = true }) // nobody has taken it, although it was free for its duration
+		// Nobody has taken the lease, although it was free for its duration.
+		l.update(func(s *driverState) { s.leaseOffered = true })
 	}
-	var limits registry.Settings // that are in force
+	var limits registry.Settings // of the last setLimits
 	l.await(ctx, func(s driverState) (time.Duration, bool) {
 		if s.spec.Settings != limits {
 			limits = s.spec.Settings
@@ -136,8 +137,8 @@ func (l *leader) attend(ctx context.Context, fail context.CancelCauseFunc, group
 		}
 		callable, again := s.isCallable(l.hub.options.LeaseDuration, time.Now())
 		if !callable && !s.leaseOffered {
-			if l.leave() {
-				fail(errLetGo)
+			if l.offerLease() {
+				fail(errReleased)
 				return 0, true
 			}
 			again = busyPause
@@ -150,31 +151,29 @@ func (l *leader) attend(ctx context.Context, fail context.CancelCauseFunc, group
 	<-ctx.Done()
 }
 
-// setLimits carries the settings into what holds a copy of them. It loses nothing that
-// waits.
+// setLimits copies the settings into the table and the write budget. Entries that wait stay.
 func (l *leader) setLimits(s registry.Settings) {
 	l.table.SetLimits(s.Workers, s.MaxPerNode, s.ParallelMultiNode)
 	limit, burst := rate.Inf, 0
 	if s.KubeAPI.QPS > 0 {
 		limit, burst = rate.Limit(s.KubeAPI.QPS), s.KubeAPI.BurstOrDefault()
 	}
-	// The burst first: as long as there is no limit the budget fills up at once, and
-	// a driver does not begin with an empty one.
+	// The burst first: without a limit the budget fills up at once, so that a driver does not begin with an
+	// empty budget.
 	l.budget.SetBurst(burst)
 	l.budget.SetLimit(limit)
 }
 
-// connectionChanged lets work start if the driver can be called, and wait if not. What
-// the driver can do may have changed since the last session, so all its
-// VolumeAttachments are looked at again.
+// connectionChanged opens the lanes if the driver can be called, and shuts them if not. The capabilities may
+// have changed since the last session, so it adds entries for all work that the caches show.
 func (l *leader) connectionChanged() {
 	l.gate.Lock()
 	defer l.gate.Unlock()
 	s := l.get()
 	switch {
-	case l.left:
+	case l.stopped:
 	case s.up:
-		l.hub.routes.open(l)
+		l.hub.routes.open(l.name, l)
 		l.backfill()
 		if !l.opened {
 			info := s.session.Info()
@@ -187,43 +186,42 @@ func (l *leader) connectionChanged() {
 	}
 }
 
-// leave ends the work for a driver that cannot be called, unless calls to it are in flight:
-// no other begins. It reports whether it did.
-func (l *leader) leave() bool {
+// offerLease stops the queue of a driver that cannot be called, so that the lease can be released. It does
+// nothing and returns false if the driver can be called again, or calls are in flight.
+func (l *leader) offerLease() bool {
 	l.gate.Lock()
 	defer l.gate.Unlock()
 	if l.get().up || l.table.IsCalling() {
 		return false
 	}
-	l.left = true
+	l.stopped = true
 	l.update(func(s *driverState) { s.leaseOffered = true })
 	l.logger.V(2).Info("The driver cannot be called from here, its lease is let go so that others can try")
 	return true
 }
 
-// shut keeps the queue from being opened any more.
+// shut keeps the queue from opening again.
 func (l *leader) shut() {
 	l.gate.Lock()
 	defer l.gate.Unlock()
-	l.left = true
+	l.stopped = true
 }
 
-// goSafely runs f in a goroutine of the group. A panic in it ends the run of one driver
-// and nothing else (external-attacher issue 502: one driver's odd answer ended the
-// process).
+// goSafely runs f in a goroutine of the group. A panic in it ends the run of one driver and nothing else. In
+// csi-attacher the odd answer of a driver ended the process (external-attacher issue 502).
 func goSafely(group *sync.WaitGroup, fail func(error), f func()) {
 	group.Go(func() { contain(fail, f) })
 }
 
-// contain calls f and tells fail of a panic in it.
+// contain calls f, and calls fail with the error of a panic in it.
 func contain(fail func(error), f func()) {
 	if err := panics.Catch(f); err != nil {
 		fail(err)
 	}
 }
 
-// wanted returns what a VolumeAttachment asks for in its newest known state, Idle if it is gone, and
-// in which lane that has to be done.
+// wanted returns the operation that a VolumeAttachment requires in its newest known state, Idle if it is gone,
+// and the lane of the operation.
 func (l *leader) wanted(name string) (attach.Operation, volume.Lane) {
 	va := l.overlay.Attachment(name)
 	if va == nil {

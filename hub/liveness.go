@@ -9,11 +9,11 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// syncLimit is how long the caches may take to fill: far longer than the largest
-// cluster needs. While the API server is away a restart does no harm.
+// syncLimit is how long the caches may take to fill: far longer than in the largest cluster. While the API
+// server is away a restart does no harm.
 const syncLimit = 10 * time.Minute
 
-// checkSync returns a check of liveness that fails if the caches are not filled for long.
+// checkSync returns a check of liveness that fails if the caches are not filled within syncLimit.
 func checkSync(began time.Time, synced func() bool) func() error {
 	return func() error {
 		if waited := time.Since(began); !synced() && waited > syncLimit {
@@ -23,8 +23,8 @@ func checkSync(began time.Time, synced func() bool) func() error {
 	}
 }
 
-// checkMoving is a check of liveness: it fails if work waits in a driver's queue and nobody looks for it. A
-// driver that does not answer is no reason to end the process.
+// checkMoving is a check of liveness. It fails if an entry could start and the loop that starts entries stands
+// still. A driver that does not answer does not fail it.
 func (h *Hub) checkMoving() error {
 	h.mu.Lock()
 	managers := maps.Clone(h.managers)

@@ -14,9 +14,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// manager serves one driver for as long as the registry lists it. It owns what is known about the
-// driver: one value under one mutex, with one channel that tells of changes. Whoever waits for a
-// change reads the whole value again and compares what it needs.
+// manager serves one driver for as long as the registry lists it. It owns what is known about the driver:
+// one value under one mutex, with one channel that is closed at every change. Loops wait for a change, and
+// then read the whole value again.
 type manager struct {
 	memory
 	hub      *Hub
@@ -33,9 +33,9 @@ type manager struct {
 	scopes  map[*scope]bool // guarded by mu
 }
 
-// memory is what this process remembers of a driver's volumes: what it has published, and what it has
-// written that the caches do not show yet. It outlives the managers of the driver: a driver that
-// is served again at once would else be called for what was done last.
+// memory is what this process remembers of a driver's volumes: its publications, and its writes that the
+// caches do not show yet. It outlives the managers of the driver. Otherwise a new manager would call the
+// driver once more for the operations that the last manager has just done.
 type memory struct {
 	table   *volume.Table
 	overlay *cache.Overlay
@@ -60,26 +60,27 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 	}
 }
 
-// get returns what is known now.
+// get returns the present state.
 func (m *manager) get() driverState {
 	s, _ := m.watch()
 	return s
 }
 
-// watch returns what is known now, and a channel that is closed when that changes.
+// watch returns the present state, and a channel that is closed at its next change.
 func (m *manager) watch() (driverState, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.state, m.changed
 }
 
-// settings returns the driver's settings of the moment.
+// settings returns the driver's current settings.
 func (m *manager) settings() registry.Settings { return m.get().spec.Settings }
 
 // session returns the latest session, which may have ended; nil if there was none yet.
 func (m *manager) session() *liveSession { return m.get().session }
 
-// decider returns what decisions depend on now. Without a session, capabilities are those of the last one.
+// decider returns the inputs of decisions that all objects of the driver share. The capabilities are those of
+// the latest session, which may have ended.
 func (m *manager) decider() attach.Driver {
 	s := m.get()
 	return attach.Driver{
@@ -90,7 +91,7 @@ func (m *manager) decider() attach.Driver {
 	}
 }
 
-// update has edit change what is known. It must not block.
+// update has edit change the state, and wakes the loops that wait for a change. edit must not block.
 func (m *manager) update(edit func(*driverState)) {
 	if m.edit(edit) {
 		m.wake()
@@ -98,20 +99,20 @@ func (m *manager) update(edit func(*driverState)) {
 	}
 }
 
-// edit has edit change what is known, and reports whether that is a change for anybody.
+// edit has a function change the state, and reports whether a loop may have to act on the change.
 func (m *manager) edit(edit func(*driverState)) (changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.state
 	edit(&m.state)
 	m.state.settle(before.State, time.Now())
-	// Where the driver was learned, and until when it is served, is no reason for anybody to wake up: a line
-	// that is added to the file moves all those below it.
+	// Nobody acts on a change of Source and WindDown. A line that is added to the file changes the Source of
+	// all drivers below it.
 	before.spec.Source, before.spec.WindDown = m.state.spec.Source, m.state.spec.WindDown
 	return before != m.state
 }
 
-// wake has all who wait for a change look again.
+// wake has all loops that wait for a change read the state again.
 func (m *manager) wake() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,8 +120,8 @@ func (m *manager) wake() {
 	m.changed = make(chan struct{})
 }
 
-// setSpec takes how the driver is to be served from now on, and reports whether anything but its origin
-// has changed. A change ends the automatic pause: somebody has looked at the driver.
+// setSpec replaces the spec of the driver, and reports whether anything but its Source and WindDown has
+// changed. A change ends the automatic pause: somebody has looked at the driver.
 func (m *manager) setSpec(to registry.Driver) (changed bool) {
 	m.update(func(s *driverState) {
 		from := s.spec
@@ -133,8 +134,8 @@ func (m *manager) setSpec(to registry.Driver) (changed bool) {
 	return changed
 }
 
-// setUp notes whether the driver can be called, with what else edit changes. When it returns, the leader
-// or the Observer has acted on it.
+// setUp notes whether the driver can be called, together with the changes of edit. When it returns, the
+// leader or the Observer has acted on it.
 func (m *manager) setUp(up bool, edit func(*driverState)) {
 	var before, after driverState
 	m.update(func(s *driverState) {
@@ -151,15 +152,15 @@ func (m *manager) setUp(up bool, edit func(*driverState)) {
 	case after.leader != nil:
 		after.leader.connectionChanged()
 	case after.observer != nil && (up != before.up || after.session != before.session):
-		after.observer.LookAtAll() // what the driver can do may have changed
+		after.observer.LookAtAll() // the capabilities may have changed
 	}
 }
 
 // never is longer than any process lives.
 const never = time.Duration(math.MaxInt64)
 
-// await calls look at once, at each change, and after the time that look returned last, until look
-// says that it is done or ctx ends. It blocks until then.
+// await calls look at once, at each change of the state, and after the time that look returned last. It
+// blocks until look returns done, or ctx ends.
 func (m *manager) await(ctx context.Context, look func(driverState) (again time.Duration, done bool)) {
 	timer := time.NewTimer(never)
 	defer timer.Stop()
@@ -178,14 +179,14 @@ func (m *manager) await(ctx context.Context, look func(driverState) (again time.
 	}
 }
 
-// scope is a context that lasts while something holds.
+// scope is a context that lasts while a condition on the state holds.
 type scope struct {
 	holds func(driverState) bool
 	end   context.CancelFunc
 }
 
-// while returns a context that ends with ctx, or as soon as holds returns false for what is known. holds must
-// be pure. The caller has to call the returned function.
+// while returns a context that ends with ctx, or as soon as holds returns false for the state. holds must be
+// pure. The caller must call the returned function.
 func (m *manager) while(ctx context.Context, holds func(driverState) bool) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &scope{holds: holds, end: cancel}
@@ -201,7 +202,7 @@ func (m *manager) while(ctx context.Context, holds func(driverState) bool) (cont
 	}
 }
 
-// endScopes ends the scopes that do not hold any more.
+// endScopes ends the scopes whose condition does not hold any more.
 func (m *manager) endScopes() {
 	m.mu.Lock()
 	var over []*scope

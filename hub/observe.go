@@ -22,7 +22,8 @@ func (m *manager) observe(ctx context.Context) error {
 	m.update(func(s *driverState) { s.observer = o })
 	defer m.update(func(s *driverState) { s.observer = nil })
 	m.logger.Info("Watching another attacher serve the driver: nothing is written and nothing is called")
-	defer m.hub.routes.observe(m.name, observing{o})()
+	m.hub.routes.open(m.name, observing{o})
+	defer m.hub.routes.close(m.name, observing{o})
 	o.LookAtAll()
 	return o.Run(klog.NewContext(ctx, m.logger))
 }

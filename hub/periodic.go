@@ -9,20 +9,20 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// periodic is work that a leader does now and then. Between two runs it needs no goroutine: most drivers
-// have nothing to do most of the time.
+// periodic is work that a leader does at intervals. It has no goroutine between two runs: there may be many
+// drivers, and most are idle most of the time.
 type periodic struct {
-	// pause is the time from the begin to the first run, and from the end of each run to the next, by
-	// the settings of the moment.
+	// pause returns the time from the start of the leader to the first run, and from the end of each run to
+	// the next.
 	pause func(registry.Settings) time.Duration
 	run   func(context.Context)
 
 	running atomic.Bool
-	since   time.Time // the begin, or the end of the last run; a run owns it
+	since   time.Time // start of the leader, or end of the last run; belongs to a run while it lasts
 }
 
-// startIfDue starts the work in a goroutine of the group if it is due. It returns the time until it is due,
-// never while it runs: the manager's state counts as changed when it ends.
+// startIfDue starts the work in a goroutine of the group if it is due. It returns the time until the next run is
+// due, or never while the work runs. At its end the run wakes the loops of the manager.
 func (l *leader) startIfDue(ctx context.Context, p *periodic, fail context.CancelCauseFunc, group *sync.WaitGroup) time.Duration {
 	if p.running.Load() {
 		return never

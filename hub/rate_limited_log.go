@@ -2,19 +2,19 @@ package hub
 
 import "time"
 
-// How often the same trouble is logged, and how soon another one.
+// The shortest times between two lines, with the same text and with another text.
 const (
 	logSameEvery  = 10 * time.Minute
 	logOtherAfter = time.Minute
 )
 
-// rateLimitedLog keeps a trouble that goes on from flooding the log.
+// rateLimitedLog keeps a problem that persists from flooding the log.
 type rateLimitedLog struct {
 	text string
 	when time.Time
 }
 
-// isDue reports whether a text is to be logged now. If so, it counts as logged.
+// isDue reports whether to log a text now. If so, the text counts as logged.
 func (l *rateLimitedLog) isDue(text string, now time.Time) bool {
 	quiet := logOtherAfter
 	if text == l.text {

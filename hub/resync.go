@@ -11,7 +11,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// resyncEvery is how often the caches are searched for work that no event has led to.
+// resyncEvery is the interval of the search for work that no event has led to.
 const resyncEvery = 5 * time.Minute
 
 // resyncing returns the periodic search of the caches for work that no event has led to. It costs no request.
@@ -22,7 +22,7 @@ func (l *leader) resyncing() *periodic {
 	}
 }
 
-// resync adds entries for all work that is wanted and has none. Entries that exist keep their backoff.
+// resync adds the entries that are missing for the objects in the caches. Existing entries keep their backoff.
 func (l *leader) resync(logger klog.Logger) {
 	missed := l.findMissing()
 	add := func(key volume.Key, lane volume.Lane, place func() volume.Place) {

@@ -12,20 +12,19 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// Leases says which process works for a driver: *lease.Leases.
+// Leases decides which process works for a driver: *lease.Leases.
 type Leases interface {
-	// Hold competes for a lease until ctx ends, and blocks until what it held has been
-	// let go.
+	// Hold competes for a lease until ctx ends, and blocks until it has released the lease.
 	Hold(ctx context.Context, c lease.Claim) error
-	// Holder returns who holds a lease, as last seen; it does not ask.
+	// Holder returns the holder of a lease as last seen. It sends no request.
 	Holder(n lease.Name) (lease.Holder, bool)
 }
 
-// role is what this process does for a driver: it works for it while it has the lease, watches another
-// attacher, or waits.
+// role is what this process does for a driver: work for it while it has the lease, watch another attacher, or
+// nothing.
 type role struct {
 	mode     registry.Mode
-	pausedBy string     // why the driver is paused; empty if it is not
+	pausedBy string     // the reason of a pause; empty if the driver is not paused
 	lease    lease.Name // whose holder may work for the driver; zero if nobody works for it, or without leases
 }
 
@@ -38,7 +37,8 @@ func (h *Hub) roleOf(s driverState) role {
 	return r
 }
 
-// roleFor decides, but for the lease. An observer does no harm where another attacher is at work.
+// roleFor returns the role without its lease. The automatic pause does not end mode observe: an observer does
+// no harm while another attacher works.
 func roleFor(mode registry.Mode, autoPause string) role {
 	r := role{mode: mode}
 	switch {
@@ -56,14 +56,14 @@ func (h *Hub) leaseOf(d registry.Driver) lease.Name {
 	return lease.Name{Namespace: cmp.Or(of.Namespace, h.options.LeaseNamespace), Name: of.Name}
 }
 
-// run keeps the driver connected and does what its role says, until ctx ends and what was begun has
-// drained. An error is a fault of this program: a panic.
+// run keeps the driver connected and takes its role, until ctx ends and all work has drained. An error is a
+// fault of this program: a panic.
 func (m *manager) run(ctx context.Context) error {
 	outer := ctx
 	ctx, fail := context.WithCancelCause(outer)
 	defer fail(nil)
 	m.update(func(s *driverState) { s.session, s.up, s.upSince, s.leaseOffered = nil, false, time.Time{}, false })
-	// What drains still needs the connection.
+	// Work that drains still needs the connection.
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
 	var loops sync.WaitGroup
 	defer loops.Wait()
@@ -81,7 +81,7 @@ func (m *manager) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// takeRole does what a role says until the driver's role is another one, or ctx ends.
+// takeRole carries out a role until the driver's role changes, or ctx ends.
 func (m *manager) takeRole(ctx context.Context, r role) error {
 	ctx, cancel := m.while(ctx, func(s driverState) bool { return m.hub.roleOf(s) == r })
 	defer cancel()
@@ -118,12 +118,12 @@ func (m *manager) isReachable() (reachable bool, changed <-chan struct{}, again 
 	return reachable, changed, again
 }
 
-// lead works for the driver for one term of its lease, until stop ends, the lease is lost, or the driver
-// has been away for so long that others are let try.
+// lead works for the driver for one term of its lease. The term ends when stop ends, the lease is lost, or the
+// leader releases the lease because it cannot call the driver.
 func (m *manager) lead(stop context.Context, term *lease.Term) error {
 	if !term.Continues() {
-		// Others have worked for the driver since. Where they have left its volumes is in
-		// the objects, not in what this process remembers.
+		// Other processes may have worked for the driver since. The objects say where its volumes are,
+		// the memory of this process does not.
 		m.table.Forget(time.Now())
 	}
 	l := m.newLeader(term)

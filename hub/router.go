@@ -12,16 +12,14 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 )
 
-// router hands each event of the cluster to the driver that it concerns, when it
-// arrives: a driver's queue never sees the objects of another one. Objects of
-// attachers that are not served here are left alone.
+// router hands each event of the cluster to the driver that it concerns: a driver's queue never sees the
+// objects of another driver. It ignores objects of attachers that are not served here.
 type router struct {
 	hub     *Hub
 	cluster *cache.Cluster
 
-	mu          sync.RWMutex
-	byName      map[string]listener // by CSI driver name; guarded by mu
-	byFinalizer map[string]*leader  // guarded by mu
+	mu        sync.RWMutex
+	listeners map[string]listener // by CSI driver name, and by finalizer; guarded by mu
 }
 
 // listener takes the events of one driver. Its methods must not block.
@@ -29,68 +27,51 @@ type listener interface {
 	// onAttachment takes a VolumeAttachment that was added, where before is nil, or has
 	// changed.
 	onAttachment(before, va *storagev1.VolumeAttachment)
-	// onAttachmentGone takes the last state of one that is gone.
+	// onAttachmentGone takes the last state of a VolumeAttachment that was deleted.
 	onAttachmentGone(va *storagev1.VolumeAttachment)
-	// retryNow: something has changed that may help a VolumeAttachment.
+	// retryNow is called when a change may help a VolumeAttachment.
 	retryNow(name string)
-	// lookAgain: what the driver requires may have changed.
+	// lookAgain is called when the driver may require other operations than before.
 	lookAgain()
 }
 
 func newRouter(h *Hub) *router {
-	return &router{hub: h, cluster: h.cluster, byName: map[string]listener{}, byFinalizer: map[string]*leader{}}
+	return &router{hub: h, cluster: h.cluster, listeners: map[string]listener{}}
 }
 
-// open begins to hand events to a leader.
-func (r *router) open(l *leader) {
+// open hands the events of a driver to a listener until close is called with that listener.
+func (r *router) open(driver string, l listener) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.byName[l.name] = l
-	r.byFinalizer[l.finalizer] = l
+	r.listeners[driver], r.listeners[attach.Finalizer(driver)] = l, l
 }
 
-// close ends that.
-func (r *router) close(l *leader) {
+// close hands no more events to a listener.
+func (r *router) close(driver string, l listener) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.byName[l.name] == l {
-		delete(r.byName, l.name)
-	}
-	if r.byFinalizer[l.finalizer] == l {
-		delete(r.byFinalizer, l.finalizer)
-	}
-}
-
-// observe begins to hand the events of a driver to a listener that only watches, until stop is called.
-func (r *router) observe(name string, l listener) (stop func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.byName[name] = l
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.byName[name] == l {
-			delete(r.byName, name)
+	for _, key := range []string{driver, attach.Finalizer(driver)} {
+		if r.listeners[key] == l {
+			delete(r.listeners, key)
 		}
 	}
 }
 
-// listener returns what takes the events of a driver, nil for nothing.
-func (r *router) listener(driver string) listener {
+// listener returns the listener of a driver or finalizer, nil if there is none.
+func (r *router) listener(key string) listener {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.byName[driver]
+	return r.listeners[key]
 }
 
 // owner returns the leader of the driver of a finalizer, nil if this process does not work for it.
 func (r *router) owner(finalizer string) *leader {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.byFinalizer[finalizer]
+	l, _ := r.listener(finalizer).(*leader)
+	return l
 }
 
-// handlers returns what takes the changes of the caches. Handlers only look up and enqueue: a slow one
-// would delay every driver.
+// handlers returns the handlers of the caches' events. They only look up and enqueue: a slow handler would
+// delay every driver.
 func (r *router) handlers() cache.Handlers {
 	return cache.Handlers{
 		Attachments: typed(r.attachmentChanged, r.attachmentGone, r.attachmentMissed),
@@ -127,7 +108,7 @@ func typed[T any](changed func(before, now *T), gone, missed func(last *T)) tool
 
 func (r *router) attachmentChanged(before, va *storagev1.VolumeAttachment) {
 	if before != nil && before.UID != va.UID {
-		// A relist has seen neither the end of one nor the begin of the other.
+		// A relist reports neither the deletion of the old object nor the creation of the new object.
 		r.attachmentMissed(before)
 		before = nil
 	}
@@ -148,7 +129,7 @@ func (r *router) attachmentGone(va *storagev1.VolumeAttachment) {
 	r.released(va)
 }
 
-// attachmentMissed takes a state of a VolumeAttachment that is gone, which need not be the last one.
+// attachmentMissed takes a state of a VolumeAttachment that is gone, which may not be the last state.
 func (r *router) attachmentMissed(va *storagev1.VolumeAttachment) {
 	if l := r.listener(va.Spec.Attacher); l != nil {
 		l.onAttachmentGone(va)
@@ -156,11 +137,11 @@ func (r *router) attachmentMissed(va *storagev1.VolumeAttachment) {
 	r.released(va)
 }
 
-// released looks at what waited for a VolumeAttachment to go.
+// released wakes those that waited for the deletion of a VolumeAttachment.
 func (r *router) released(va *storagev1.VolumeAttachment) {
 	r.hub.windDown.note(va.Spec.Attacher)
-	// An owner of the PersistentVolume's finalizers may have waited for this VolumeAttachment to go,
-	// also if it was another driver's.
+	// A finalizer of the PersistentVolume may have waited for this deletion, also a finalizer of another
+	// driver.
 	name := attach.VolumeName(va)
 	if v := r.cluster.StoredVolume(name); v != nil {
 		r.offer(v, v.Finalizers())
@@ -169,7 +150,7 @@ func (r *router) released(va *storagev1.VolumeAttachment) {
 	}
 }
 
-// offer takes a PersistentVolume to the owners of some finalizers.
+// offer hands a PersistentVolume to the leaders that own some finalizers.
 func (r *router) offer(v *cache.StoredVolume, finalizers []string) {
 	for _, finalizer := range finalizers {
 		if l := r.owner(finalizer); l != nil {
@@ -179,8 +160,8 @@ func (r *router) offer(v *cache.StoredVolume, finalizers []string) {
 	r.hub.windDown.note(finalizers...)
 }
 
-// volumeChanged takes a PersistentVolume to the drivers whose finalizer it has, or had before. A new one lets
-// everything be tried again that failed for want of it.
+// volumeChanged hands a PersistentVolume to the drivers whose finalizer it has, or had before. If it is new,
+// its VolumeAttachments are tried again at once: they may have failed because it was missing.
 func (r *router) volumeChanged(before, v *cache.StoredVolume) {
 	if before != nil {
 		r.offer(v, slices.Concat(v.Finalizers(), v.LostFinalizers(before)))
@@ -201,15 +182,14 @@ func (r *router) volumeGone(v *cache.StoredVolume) {
 	r.hub.windDown.note(v.Finalizers()...)
 }
 
-// driverChanged has a driver look at all its VolumeAttachments again: whether it
-// requires attaching at all may have changed.
+// driverChanged has a driver look at all its VolumeAttachments again: attachRequired may have changed.
 func (r *router) driverChanged(object *storagev1.CSIDriver) {
 	if l := r.listener(object.Name); l != nil {
 		l.lookAgain()
 	}
 }
 
-// nodeChanged retries at once what waits for a driver to register on a node.
+// nodeChanged retries the VolumeAttachments at once that wait for their driver to register on a node.
 func (r *router) nodeChanged(before, node *storagev1.CSINode) {
 	known := map[string]string{}
 	if before != nil {

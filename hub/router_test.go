@@ -42,7 +42,7 @@ func routedOn(t testing.TB, kube attach.Kube) *leader {
 	value := registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
 	d := h.newManager(logger, value, h.newMemory(logger, routedDriver)).newLeader(lease.Always())
-	h.routes.open(d)
+	h.routes.open(d.name, d)
 	return d
 }
 

@@ -15,7 +15,8 @@ import (
 type Session interface {
 	attach.Controller
 	ListVolumes(context.Context, csiclient.ListOptions) (csiclient.Published, error)
-	// Probe asks whether the driver is ready; csiclient.ErrNotReady says that it is not.
+	// Probe asks whether the driver is ready. It returns csiclient.ErrNotReady if the driver answers that it
+	// is not.
 	Probe(context.Context) error
 	Info() csiclient.Info
 	Done() <-chan struct{}
@@ -25,17 +26,17 @@ type Session interface {
 // ConnectFunc connects to a driver once, as csiclient.Connect does.
 type ConnectFunc func(ctx context.Context, d registry.Driver) (Session, error)
 
-// errAway says that a call was not made, or was cut off, because the driver is not
-// connected.
-var errAway = errors.New("the driver is not connected")
+// errDisconnected means that a call was not made, or was cut off, because the connection to the driver has
+// ended.
+var errDisconnected = errors.New("the driver is not connected")
 
-func isAway(err error) bool { return errors.Is(err, errAway) }
+func isDisconnected(err error) bool { return errors.Is(err, errDisconnected) }
 
-// liveSession is a session that is or was in use.
+// liveSession is the session in use, or one that was in use.
 type liveSession struct {
 	Session
 	since time.Time   // when its use began
-	ended atomic.Bool // it takes no calls any more, those in flight may end
+	ended atomic.Bool // it takes no further call; calls in flight may end
 }
 
 func (s *liveSession) end() {

@@ -13,28 +13,26 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// redialAfter is how long the Probes on a connection must have failed before a second
-// connection is tried, and how long after a failed try the next one follows. The process
-// behind the first one may hang while another one behind the same endpoint is well: a
-// Service with several replicas, a proxy, a socket that was replaced.
+// redialAfter is how long the Probes on a connection must fail before a second connection is tried, and the pause
+// between two tries of it. The process behind the first connection may hang while another process behind the
+// same endpoint works: a Service with several replicas, a proxy, a socket that was replaced.
 const redialAfter = 30 * time.Second
 
-// sessionUse is the use of one session, and of those that take its place because the
-// driver does not answer well. A session that is replaced takes no call any more; its
-// calls in flight go on until they end by themselves.
+// sessionUse is the use of one session, and of the sessions that replace it because its Probes fail. A session that
+// was replaced takes no further call; its calls in flight go on until they end by themselves.
 type sessionUse struct {
 	*connection
-	spec registry.Driver // how the driver is reached
+	spec registry.Driver // that the session was made with
 
 	live   *liveSession
-	probe  *attempt       // nil: none is in flight
-	redial *attempt       // nil: none is in flight
+	probe  *attempt       // in flight, or nil
+	redial *attempt       // in flight, or nil
 	calls  sync.WaitGroup // the goroutines of probes and redials
 	fail   func(error)    // takes a panic in them
 
 	failures  int       // of Probes in a row
 	waitsFrom time.Time // the first of these failures, or the last redial if that was later
-	redialErr error     // of the last redial since the driver was well; nil for none
+	redialErr error     // of the last redial since a Probe succeeded; nil for none
 }
 
 // attempt is a Probe or a redial in flight.
@@ -45,10 +43,10 @@ type attempt struct {
 	err     error         // with the answer
 }
 
-// errPanicked stands for the answer that a panic has prevented.
+// errPanicked is the error of an attempt that has panicked.
 var errPanicked = errors.New("this has panicked")
 
-// try calls f in a goroutine of its own.
+// try starts f in a goroutine of its own.
 func (u *sessionUse) try(ctx context.Context, f func(context.Context) (Session, error)) *attempt {
 	ctx, cancel := context.WithCancel(ctx)
 	a := &attempt{cancel: cancel, ended: make(chan struct{}), err: errPanicked}
@@ -68,8 +66,8 @@ func (a *attempt) answered() <-chan struct{} {
 	return a.ended
 }
 
-// use works with a session until it has ended, the driver is to be reached in another way,
-// or ctx ends. Nothing that the driver does not answer keeps it from noticing that.
+// use keeps a session in use until it has ended, the endpoint or TLS of the driver changes, or ctx ends. It notices
+// each of these at once, also while the driver does not answer.
 func (c *connection) use(ctx context.Context, fail func(error), s Session, spec registry.Driver) {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &sessionUse{connection: c, spec: spec, fail: fail}
@@ -114,7 +112,7 @@ func (c *connection) use(ctx context.Context, fail func(error), s Session, spec 
 	}
 }
 
-// begin puts a session to use, in the place of the one before if there is one.
+// begin takes a session into use, and ends the session before it if there is one.
 func (u *sessionUse) begin(ctx context.Context, s Session) {
 	before := u.live
 	u.live = &liveSession{Session: s, since: time.Now()}
@@ -135,7 +133,7 @@ func (u *sessionUse) begin(ctx context.Context, s Session) {
 	}
 }
 
-// end ends the use of the session that is in use, and waits for what is being tried.
+// end ends the session that is in use, and waits for its attempts.
 func (u *sessionUse) end(cancel context.CancelFunc) {
 	u.manager.setUp(false, func(*driverState) {})
 	u.live.end()
@@ -144,7 +142,7 @@ func (u *sessionUse) end(cancel context.CancelFunc) {
 	u.calls.Wait()
 }
 
-// startProbe asks the driver whether it is well.
+// startProbe starts a Probe of the driver.
 func (u *sessionUse) startProbe(ctx context.Context) {
 	s, timeout := u.live.Session, u.manager.settings().Probe.Timeout
 	u.probe = u.try(ctx, func(ctx context.Context) (Session, error) {
@@ -154,8 +152,8 @@ func (u *sessionUse) startProbe(ctx context.Context) {
 	})
 }
 
-// endProbe takes the answer of the driver, and returns how long to wait before the next
-// Probe. While the driver is not well, its queue waits; calls in flight go on.
+// endProbe takes the answer of a Probe, and returns the pause before the next Probe. While Probes fail the
+// driver's queue waits; calls in flight go on.
 func (u *sessionUse) endProbe(ctx context.Context) time.Duration {
 	now, state := time.Now(), u.manager.get()
 	interval, err := state.spec.Probe.Interval, u.probe.err
@@ -169,13 +167,13 @@ func (u *sessionUse) endProbe(ctx context.Context) time.Duration {
 		}
 		return interval
 	case isDone(u.live) || ctx.Err() != nil:
-		return interval // there is nobody to be asked any more
+		return interval // use returns now
 	}
 	if u.failures++; u.failures == 1 {
 		u.waitsFrom = now
 	}
 	soon := min(connectRetryMax, interval)
-	// A driver under load may be late once. A driver that reports that it is not ready is clear.
+	// A driver under load may answer late once. The answer "not ready" counts at once.
 	if u.failures < 2 && !errors.Is(err, csiclient.ErrNotReady) {
 		return soon
 	}
@@ -192,20 +190,19 @@ func (u *sessionUse) endProbe(ctx context.Context) time.Duration {
 	return soon
 }
 
-// endRedial takes the second connection to use if the driver is well on it, and reports
-// whether it has.
+// endRedial takes the second connection into use if the redial has succeeded, and reports whether it has.
 func (u *sessionUse) endRedial(ctx context.Context) bool {
 	s, err := u.redial.session, u.redial.err
 	u.redial = nil
 	if err != nil {
-		u.waitsFrom, u.redialErr = time.Now(), err // told with the next Probe that fails
+		u.waitsFrom, u.redialErr = time.Now(), err // reported with the next Probe that fails
 		return false
 	}
 	u.begin(ctx, s)
 	return true
 }
 
-// dropRedial gives up a second connection, if one is tried: it is not needed any more.
+// dropRedial ends a redial that is in flight, and closes the session that it may still return.
 func (u *sessionUse) dropRedial() {
 	dropped := u.redial
 	if dropped == nil {

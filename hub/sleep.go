@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sleep waits, less when ctx ends.
+// sleep blocks for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

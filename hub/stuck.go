@@ -19,8 +19,8 @@ import (
 // stuckEvery bounds how late a VolumeAttachment is found to be stuck.
 const stuckEvery = time.Minute
 
-// stuckError is what the status of a VolumeAttachment says when an operation has been without
-// success for too long. It wraps the last error.
+// stuckError is the error in the status of a VolumeAttachment whose operation has had no success for too long.
+// It wraps the last error.
 type stuckError struct {
 	op    attach.Operation
 	since time.Time
@@ -34,9 +34,8 @@ func (e stuckError) Error() string {
 
 func (e stuckError) Unwrap() error { return e.last }
 
-// wantedSince returns when an operation was asked for, by the API server's times, so that a
-// restart of the hub does not begin to count anew. It is zero for an operation that nobody has
-// asked for there: the repair of a volume that is attached.
+// wantedSince returns when an operation was asked for, by the times in the object, which a restart of the hub
+// does not change. It is zero for the repair of an attached volume, which no client has asked for.
 func wantedSince(va *storagev1.VolumeAttachment, op attach.Operation) time.Time {
 	switch {
 	case op == attach.Detaching && va.DeletionTimestamp != nil:
@@ -47,8 +46,8 @@ func wantedSince(va *storagev1.VolumeAttachment, op attach.Operation) time.Time 
 	return time.Time{}
 }
 
-// stuckWatch finds the VolumeAttachments of a driver that have been without success for
-// too long, also while the driver cannot be called.
+// stuckWatch finds the VolumeAttachments of a driver whose operation has had no success for too long, also while
+// the driver cannot be called.
 type stuckWatch struct {
 	leader *leader
 	known  map[types.UID]attach.Operation // those that were stuck at the last look
@@ -88,11 +87,11 @@ func (w *stuckWatch) look(ctx context.Context) {
 	l.counters.setStuck(counts)
 }
 
-// whyStuck returns what keeps a VolumeAttachment from success: the driver cannot be called, the last
-// error, or what it waits for.
+// whyStuck returns the reason why an operation has had no success: the driver cannot be called, the last error,
+// or the wait of its entry.
 func (l *leader) whyStuck(name string) error {
 	if s := l.get(); !s.up {
-		return fmt.Errorf("%w: %s", errAway, s.connectionReason)
+		return fmt.Errorf("%w: %s", errDisconnected, s.connectionReason)
 	}
 	e, ok := l.table.Look(volume.ClaimKey(name))
 	switch wait := waitOf(e.Wait, l.cluster); {
@@ -106,8 +105,8 @@ func (l *leader) whyStuck(name string) error {
 	return errors.New("waiting for a worker: all calls that the driver may have in flight take long")
 }
 
-// explainStuck writes into the status of a VolumeAttachment why it is stuck, unless an error is there:
-// a driver that cannot be called leaves none. The next try adds more.
+// explainStuck writes into the status of a VolumeAttachment why it is stuck, unless the status has an error.
+// While the driver cannot be called no try fails, so no other error would explain it.
 func (l *leader) explainStuck(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation) {
 	if op == attach.Attaching && va.Status.AttachError != nil || op == attach.Detaching && va.Status.DetachError != nil {
 		return

@@ -12,12 +12,12 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// When a driver is taken over, the caches may not show yet what the former holder of the lease has written
-// last. A leader that believed them would call the driver again for what is done.
+// After a takeover the caches may not show the last writes of the former holder of the lease yet. A leader that
+// relied on the caches alone would call the driver again for operations that are done.
 
-// isFromBeforeTerm reports whether a state of a VolumeAttachment is from before this term, so that the
-// holder of the lease may have written a later one. It compares with the Lease, which costs no
-// request: both must be kept in one etcd.
+// isFromBeforeTerm reports whether a state of a VolumeAttachment is from before this term, so that the former
+// holder of the lease may have written a later state. It compares resourceVersions with the Lease, which costs
+// no request: both must be in one etcd.
 func (l *leader) isFromBeforeTerm(va *storagev1.VolumeAttachment) bool {
 	began := l.term.ResourceVersion()
 	if began == "" {
@@ -27,14 +27,14 @@ func (l *leader) isFromBeforeTerm(va *storagev1.VolumeAttachment) bool {
 	return err == nil && order < 0
 }
 
-// staleCachePause is how long a PersistentVolume keeps its finalizer before the next look whether the
-// cache has caught up. An API server sends a bookmark to a watch about once a minute.
+// staleCachePause is the pause before the next check whether the cache has caught up. An API server sends a
+// bookmark to a watch about once a minute.
 const staleCachePause = time.Second
 
 // knowsAll reports whether the cache has every VolumeAttachment that a former holder of the lease may have
-// worked on: a VolumeAttachment that the cache does not have yet may have a PersistentVolume attached. It
-// reads the collection's resourceVersion once in a term. That of the Lease is no measure here: leases
-// may be kept in an etcd of their own.
+// worked on: a VolumeAttachment that the cache does not have yet may have the volume attached. It reads the
+// resourceVersion of the collection once in a term. It does not use the resourceVersion of the Lease: if leases
+// are in an etcd of their own after all, a finalizer would be removed too early.
 func (l *leader) knowsAll(ctx context.Context) (bool, error) {
 	if l.term.Continues() || l.cacheIsNew.Load() {
 		return true, nil
@@ -56,8 +56,8 @@ func (l *leader) knowsAll(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// catchUp returns the present state of a VolumeAttachment when it is worked on for the first time in
-// a term, nil if it is gone. One that has changed since the term began costs no request.
+// catchUp returns the present state of a VolumeAttachment, nil if it is gone. It reads the object from the API
+// server only for the first run in a term, and only if the cached state is from before the term.
 func (l *leader) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
 	if e.Retries.ReadAnew == va.UID || !l.isFromBeforeTerm(va) {
 		return va, nil
@@ -67,7 +67,7 @@ func (l *leader) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 		return nil, fmt.Errorf("read volumeattachment after the takeover of the driver: %w", err)
 	}
 	if now == nil || now.UID != va.UID {
-		l.overlay.MarkDeleted(va) // else an attach elsewhere would ask for its detach again and again
+		l.overlay.MarkDeleted(va) // otherwise an attach elsewhere would add the entry of its detach again and again
 		return nil, nil
 	}
 	e.Retries.ReadAnew = va.UID
@@ -75,9 +75,9 @@ func (l *leader) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 	return now, nil
 }
 
-// readOthers reads other VolumeAttachments of a volume again, if the cache has a state of them from before
-// this term: the former holder of the lease may have attached them, and the cache may not show their
-// deletion yet. A detach that it finds goes before an attach.
+// readOthers reads the other VolumeAttachments of a volume again whose cached state is from before this term: the
+// former holder of the lease may have attached them, and the cache may not show their deletion yet. It adds the
+// entries of the detaches that it finds, which go before an attach.
 func (l *leader) readOthers(ctx context.Context, va *storagev1.VolumeAttachment) {
 	for _, other := range l.cluster.AttachmentsOfVolume(attach.VolumeName(va)) { // none of an inline volume
 		if other.Name == va.Name || other.Spec.Attacher != l.name {

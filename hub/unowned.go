@@ -13,16 +13,16 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// ownerPause is the time between two looks at who owns a volume.
+// ownerPause is the pause before the owners of a volume are read again.
 const ownerPause = time.Second
 
-// errCannotDetach says that a volume stays attached because the driver cannot detach it any more.
+// errCannotDetach means that a volume stays attached because the driver cannot detach it any more.
 var errCannotDetach = errors.New("the driver no longer has PUBLISH_UNPUBLISH_VOLUME and cannot be asked to detach what it attached")
 
 // workOnUnowned detaches a volume from a target where no VolumeAttachment owns it, as far as this process
-// knows: the deletion of its VolumeAttachment raced with the finalizer, somebody took the finalizer
+// knows: the deletion of its VolumeAttachment raced with the finalizer, a client removed the finalizer
 // (kubernetes/kubernetes issue 124749), or the VolumeAttachment wants another target now. If another
-// VolumeAttachment owns the volume there, it is left to that.
+// VolumeAttachment owns the volume there, that VolumeAttachment keeps it.
 func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	target := e.Key.Target
 	u, ok := l.table.Unowned(target)
@@ -37,42 +37,10 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 				"volumeAttachment", u.FormerOwner.Name, "volumeHandle", target.VolumeHandle, "node", u.FormerOwner.Node)
 		}
 	}
-	retryMax := l.settings().Retry.Max
-	switch decider := l.decider(); {
-	case !decider.Capabilities.PublishUnpublish && decider.NoAttach: // the driver attaches nothing, and says so twice
-		l.table.Resolve(target)
-		l.table.Done(e)
-		return
-	case !decider.Capabilities.PublishUnpublish:
-		l.unownedFailed(u, errCannotDetach, time.Now())
-		l.table.DoneFor(e, volume.DetachLane, retryMax)
+	if !l.mayUnpublish(ctx, e, u) {
 		return
 	}
-	if !l.table.Reserve(e, volume.Place{Target: target, Node: u.FormerOwner.Node, Shared: l.isLeftShared(u.FormerOwner, u.Record)}) {
-		return
-	}
-	owner, err := l.owners(ctx, u.FormerOwner, target)
-	switch owner {
-	case volume.Owned:
-		l.table.ResolveOwned(u)
-		l.table.Done(e)
-		return
-	case volume.Wanted, volume.Unclear:
-		klog.FromContext(ctx).V(2).Info("Not detached, as it is not sure that no VolumeAttachment has it there", "volumeHandle", target.VolumeHandle, "node", u.FormerOwner.Node, "err", err)
-		if err == nil {
-			err = errOwnerUnclear
-		}
-		if l.table.UnownedWaits(target, err, time.Now()) < retryMax {
-			// The VolumeAttachment that wants it there may publish it, or go: an attach elsewhere waits as long.
-			l.table.Postpone(e, e.Lane(), ownerPause)
-			return
-		}
-		if owner == volume.Unclear {
-			l.table.DoneFor(e, volume.DetachLane, retryMax)
-			return
-		} // else the VolumeAttachment that wants it there cannot publish it now, and publishes it again later
-	}
-	err = l.unpublish(ctx, u.Publication, target, nil)
+	err := l.unpublish(ctx, u.Publication, target, nil)
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).Info("Detached a volume from where no VolumeAttachment has it any more", "volumeHandle", target.VolumeHandle, "node", u.FormerOwner.Node)
@@ -81,7 +49,7 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	case isFenced(err):
 		l.table.Postpone(e, e.Lane(), fencePause)
 	default:
-		l.countAway(e, err)
+		l.countDisconnects(e, err)
 		if waitsForDriver(e, err) {
 			l.table.DoneFor(e, volume.DetachLane, 0)
 			return
@@ -90,7 +58,51 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	}
 }
 
-// retryUnowned ends the run of an entry whose detach failed, for good if it is hopeless.
+// mayUnpublish reports whether the driver may be called now to detach an unowned publication. If not, the run
+// of the entry has ended. It blocks until the API server has returned the possible owners.
+func (l *leader) mayUnpublish(ctx context.Context, e *volume.Entry, u volume.Unowned) bool {
+	target, retryMax := u.Target, l.settings().Retry.Max
+	switch decider := l.decider(); {
+	case !decider.Capabilities.PublishUnpublish && decider.NoAttach: // both the driver and its CSIDriver say that it attaches nothing
+		l.table.Resolve(target)
+		l.table.Done(e)
+		return false
+	case !decider.Capabilities.PublishUnpublish:
+		l.unownedFailed(u, errCannotDetach, time.Now())
+		l.table.DoneFor(e, volume.DetachLane, retryMax)
+		return false
+	}
+	if !l.table.Reserve(e, volume.Place{Target: target, Node: u.FormerOwner.Node, Shared: l.isSurelyShared(u.FormerOwner, u.Record)}) {
+		return false
+	}
+	owner, err := l.owners(ctx, u.FormerOwner, target)
+	switch owner {
+	case volume.Owned:
+		l.table.ResolveOwned(u)
+		l.table.Done(e)
+		return false
+	case volume.Wanted, volume.Unclear:
+		klog.FromContext(ctx).V(2).Info("Not detached, as it is not sure that no VolumeAttachment has it there", "volumeHandle", target.VolumeHandle, "node", u.FormerOwner.Node, "err", err)
+		if err == nil {
+			err = errOwnerUnclear
+		}
+		if l.table.UnownedWaits(target, err, time.Now()) < retryMax {
+			// The VolumeAttachment that wants the volume there may publish it, or be deleted. Until then an
+			// attach elsewhere waits too.
+			l.table.Postpone(e, e.Lane(), ownerPause)
+			return false
+		}
+		if owner == volume.Unclear {
+			l.table.DoneFor(e, volume.DetachLane, retryMax)
+			return false
+		}
+		// The VolumeAttachment that wants the volume there cannot publish it now, and publishes it again later.
+	}
+	return true
+}
+
+// retryUnowned ends the run of an entry whose detach failed. It ends the publication too if further tries are
+// hopeless.
 func (l *leader) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Unowned, err error) {
 	now, settings := time.Now(), l.settings()
 	u, ok := l.unownedFailed(u, err, now)
@@ -110,15 +122,15 @@ func (l *leader) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 	delay := backoff(settings.Retry, u.Failures, err, jitter)
 	klog.FromContext(ctx).V(2).Info("Cannot detach a volume whose VolumeAttachment is gone, will try again",
 		"volumeHandle", u.Target.VolumeHandle, "node", u.FormerOwner.Node, "failures", u.Failures, "in", delay, "err", err)
-	if attach.NotReady(err) { // the driver was not asked: an attach elsewhere waits until it is
+	if attach.NotReady(err) { // the driver was not called: an attach elsewhere has to wait for this detach
 		l.table.Postpone(e, volume.DetachLane, delay)
 		return
 	}
 	l.table.DoneFor(e, volume.DetachLane, delay)
 }
 
-// unownedFailed notes that the detach of an unowned publication has failed. It returns the publication
-// as it is now, and whether there still is one.
+// unownedFailed notes that the detach of an unowned publication has failed. It returns the present state of the
+// publication, and whether the publication still exists.
 func (l *leader) unownedFailed(u volume.Unowned, err error, now time.Time) (volume.Unowned, bool) {
 	u, ok := l.table.UnownedFailed(u.Target, err, now)
 	if !ok {
@@ -129,13 +141,13 @@ func (l *leader) unownedFailed(u volume.Unowned, err error, now time.Time) (volu
 	return u, true
 }
 
-// isLeftShared reports whether a published volume is surely a multi-node volume, now and as it was
-// published. Its PersistentVolume may be gone.
-func (l *leader) isLeftShared(left volume.Identity, r attach.Record) bool {
+// isSurelyShared reports whether a volume that was published for a VolumeAttachment is surely a multi-node
+// volume, now and as it was published. Its PersistentVolume may be gone.
+func (l *leader) isSurelyShared(publishedFor volume.Identity, r attach.Record) bool {
 	var pv *corev1.PersistentVolume
-	if left.PersistentVolume != "" {
-		if pv = l.overlay.Volume(left.PersistentVolume); pv == nil {
-			pv = l.cluster.DeletedVolume(left.PersistentVolume)
+	if name := publishedFor.PersistentVolume; name != "" {
+		if pv = l.overlay.Volume(name); pv == nil {
+			pv = l.cluster.DeletedVolume(name)
 		}
 	}
 	return r.SurelyMultiNode(pv)

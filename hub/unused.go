@@ -11,9 +11,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// checkUnused returns an error if a volume is in use on its node, or if that cannot be told. It is asked
-// before a detach that nobody but a driver without attachRequired asks for: a CSIDriver object that was
-// made again with the wrong attachRequired must not take volumes from running pods.
+// checkUnused returns an error if a volume is in use on its node, or if that cannot be found out. It is called
+// before a detach whose only reason is that attachRequired is false: a CSIDriver object that was created again
+// with the wrong attachRequired must not take volumes from running Pods.
 func (l *leader) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment, plan attach.Plan) error {
 	node, err := l.cluster.ReadNode(ctx, va.Spec.NodeName)
 	if err != nil {

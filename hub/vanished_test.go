@@ -50,11 +50,13 @@ func TestStandbyRemembersWhatAVanishedVolumeAttachmentMayHaveLeftPublished(t *te
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := routed(t)
-			d.hub.routes.close(d)
+			d.hub.routes.close(d.name, d)
 			table := volume.NewTable(d.finalizer)
 			d.hub.memories[routedDriver] = memory{table: table}
 			if c.observed {
-				defer d.hub.routes.observe(routedDriver, observing{observe.New(observe.Options{Driver: routedDriver, Cluster: d.cluster})})()
+				watching := observing{observe.New(observe.Options{Driver: routedDriver, Cluster: d.cluster})}
+				d.hub.routes.open(routedDriver, watching)
+				defer d.hub.routes.close(routedDriver, watching)
 			}
 			d.hub.routes.handlers().Attachments.OnDelete(c.gone)
 			table.Forget(time.Now()) // what happens when a driver is taken over
@@ -86,7 +88,7 @@ func TestStandbyRemembersWhatWasAttachedByMistakeOnlyOfADriverThatIsCalled(t *te
 			if err := d.cluster.Put(node, stored(t, guardedVolume())); err != nil {
 				t.Fatal(err)
 			}
-			d.hub.routes.close(d)
+			d.hub.routes.close(d.name, d)
 			d.hub.memories[routedDriver], d.hub.managers[routedDriver] = d.memory, d.manager
 			d.hub.routes.attachmentGone(routedAttachment(func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }))
 			if got := len(unownedAt(d.table)) == 1; got != called {
@@ -151,7 +153,7 @@ func TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !served {
-				d.hub.routes.close(d)
+				d.hub.routes.close(d.name, d)
 				d.hub.memories[routedDriver] = d.memory
 			}
 			d.hub.routes.attachmentGone(va)

@@ -9,7 +9,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// Drivers returns every driver that is served or drains, as part of a status.Source.
+// Drivers implements status.Source: it returns every driver that is served or drains.
 func (h *Hub) Drivers() []status.Driver {
 	h.mu.Lock()
 	managers := maps.Clone(h.managers)
@@ -22,7 +22,7 @@ func (h *Hub) Drivers() []status.Driver {
 	return drivers
 }
 
-// view returns what the status shows of the driver.
+// view returns the driver for the status.
 func (m *manager) view(now time.Time) status.Driver {
 	s := m.get()
 	v := status.Driver{
@@ -68,7 +68,7 @@ func (m *manager) view(now time.Time) status.Driver {
 	return v
 }
 
-// leaseView returns who has the lease of a driver.
+// leaseView returns the lease of a driver and its holder.
 func (h *Hub) leaseView(s driverState) status.Lease {
 	v := status.Lease{Mine: s.leader != nil}
 	if h.options.Leases == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// backfill adds entries for all work that the caches show. The route must be open before, so that no change
-// falls between caches and events.
+// backfill adds entries for all work that the caches show. The route must be open before, so that no change is
+// missed.
 func (l *leader) backfill() {
 	decider := l.decider()
 	// Unowned publications come first: they go before an attach elsewhere.
@@ -30,8 +30,8 @@ func (l *leader) backfill() {
 	}
 }
 
-// confirm has this process detach the unowned publications, except those of single-node volumes that
-// another process has attached elsewhere since.
+// confirm makes this process responsible for all unowned publications. It ends a publication first if another
+// process has attached the single-node volume elsewhere since.
 func (l *leader) confirm() {
 	for _, u := range l.table.UnownedAll() {
 		since := cmp.Or(u.Unconfirmed, u.Gap)
@@ -48,8 +48,7 @@ func (l *leader) confirm() {
 	l.table.Confirm()
 }
 
-// findMissing ends the claims whose objects went while no route was open, and returns how many there
-// were.
+// findMissing ends the claims whose objects were deleted while no route was open, and returns their number.
 func (l *leader) findMissing() int {
 	missing := 0
 	for _, c := range l.table.Claims() {
@@ -60,8 +59,8 @@ func (l *leader) findMissing() int {
 	return missing
 }
 
-// placeOf returns where the driver has to be called for an operation, by the caches. A worker that has
-// read the objects may find another place.
+// placeOf returns the place of the call for an operation as the caches show it. A worker that has read the
+// objects may find another place.
 func (l *leader) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) volume.Place {
 	noted := attach.NotedTarget(va)
 	p := volume.Place{Node: va.Spec.NodeName}
@@ -116,9 +115,9 @@ func (l *leader) onAttachmentGone(va *storagev1.VolumeAttachment) {
 	l.table.Gone(volume.IdentityOf(va), last)
 }
 
-// cutShort reports whether the last state of a VolumeAttachment shows that it was not deleted in the
-// regular way: the finalizer came at the same time, and nobody has detached the volume
-// (kubernetes/kubernetes issue 124749), or somebody took the finalizer while it was attached.
+// cutShort reports whether the last state of a VolumeAttachment shows that it was deleted before its volume was
+// detached: its deletion raced with the write of the finalizer (kubernetes/kubernetes issue 124749), or a
+// client removed the finalizer while the volume was attached.
 func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
 	return va.DeletionTimestamp == nil && (attach.HasFinalizer(va.Finalizers, finalizer) || va.Status.Attached)
 }

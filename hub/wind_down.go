@@ -12,11 +12,11 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// windDown tells when to look again at which drivers with WindDown something is left.
-// Its methods do not block.
+// windDown signals when drivers with WindDown may have nothing attached any more, or something again. Its
+// methods do not block.
 type windDown struct {
 	drivers atomic.Pointer[map[string]bool] // names and finalizers of the drivers with WindDown
-	changed chan struct{}                   // has a value when something may have changed
+	changed chan struct{}                   // has a value when isInUse may have changed for a driver
 }
 
 func newWindDown() *windDown {
@@ -25,7 +25,7 @@ func newWindDown() *windDown {
 	return w
 }
 
-// follow takes the drivers of a snapshot. What changes from now on is reported.
+// follow replaces the drivers by those of a snapshot.
 func (w *windDown) follow(want registry.Snapshot) {
 	drivers := map[string]bool{}
 	for name, d := range want {
@@ -36,7 +36,7 @@ func (w *windDown) follow(want registry.Snapshot) {
 	w.drivers.Store(&drivers)
 }
 
-// note takes that something has changed for the drivers with these names or finalizers.
+// note takes a change that concerns the drivers with these names or finalizers.
 func (w *windDown) note(drivers ...string) {
 	known := *w.drivers.Load()
 	if !slices.ContainsFunc(drivers, func(d string) bool { return known[d] }) {
@@ -44,23 +44,23 @@ func (w *windDown) note(drivers ...string) {
 	}
 	select {
 	case w.changed <- struct{}{}:
-	default: // it is to be looked at already
+	default: // the signal is set already
 	}
 }
 
-// needed returns the drivers of a snapshot that have to be served now: those with WindDown
-// only if something is left of them.
+// needed returns the drivers of a snapshot that have to be served now: a driver with WindDown only if it is
+// in use.
 func (h *Hub) needed(want registry.Snapshot) registry.Snapshot {
-	h.windDown.follow(want) // before looking, so that no change falls in between
+	h.windDown.follow(want) // first, so that no change is missed
 	needed := maps.Clone(want)
-	maps.DeleteFunc(needed, func(name string, d registry.Driver) bool { return d.WindDown && !h.isLeft(name) })
+	maps.DeleteFunc(needed, func(name string, d registry.Driver) bool { return d.WindDown && !h.isInUse(name) })
 	return needed
 }
 
-// isLeft reports whether anything of a driver still has to be undone: a volume that is or
-// may be attached, or a finalizer that only whoever works for the driver takes away.
-func (h *Hub) isLeft(name string) bool {
-	if slices.ContainsFunc(h.cluster.AttachmentsOfDriver(name), isLeftOf) {
+// isInUse reports whether a volume of a driver is or may be attached, or a PersistentVolume has a finalizer
+// that only an attacher of the driver removes.
+func (h *Hub) isInUse(name string) bool {
+	if slices.ContainsFunc(h.cluster.AttachmentsOfDriver(name), mayBeAttached) {
 		return true
 	}
 	for _, pv := range h.cluster.ReleasableVolumes(attach.Finalizer(name)) {
@@ -71,33 +71,33 @@ func (h *Hub) isLeft(name string) bool {
 	h.mu.Lock()
 	t := h.memories[name].table
 	h.mu.Unlock()
-	return t != nil && (t.OwesDetach() || h.isUnseen(t))
+	return t != nil && (t.OwesDetach() || h.hasUnseenDeletion(t))
 }
 
-// isUnseen reports whether there is a claim of a VolumeAttachment that is gone from the cache: the cache
-// drops it before the event is handled, and its volume may be attached.
-func (h *Hub) isUnseen(t *volume.Table) bool {
+// hasUnseenDeletion reports whether the object of a claim is gone from the cache: the cache drops it before the
+// event is handled, and its volume may be attached.
+func (h *Hub) hasUnseenDeletion(t *volume.Table) bool {
 	return slices.ContainsFunc(t.Claims(), func(c volume.ClaimView) bool { return h.cluster.Attachment(c.Name) == nil })
 }
 
-// isLeftOf reports whether something of its driver is left in a VolumeAttachment. The
-// finalizer goes before the status says that the volume is detached.
-func isLeftOf(va *storagev1.VolumeAttachment) bool {
+// mayBeAttached reports whether the volume of a VolumeAttachment may be attached, or its driver's finalizer has
+// to be removed. The finalizer is removed before the status says that the volume is detached.
+func mayBeAttached(va *storagev1.VolumeAttachment) bool {
 	return attach.HasFinalizer(va.Finalizers, attach.Finalizer(va.Spec.Attacher)) ||
 		va.Status.Attached && va.Annotations[attach.AnnotationNodeID] != ""
 }
 
-// needsDriver reports whether somebody has to work for the driver of a VolumeAttachment:
-// where attachRequired is false, only if something is left of it.
+// needsDriver reports whether a VolumeAttachment needs an attacher. If attachRequired is false, it does only
+// while its volume may be attached.
 func (h *Hub) needsDriver(va *storagev1.VolumeAttachment) bool {
-	return h.cluster.AttachRequired(va.Spec.Attacher) || isLeftOf(va)
+	return h.cluster.AttachRequired(va.Spec.Attacher) || mayBeAttached(va)
 }
 
-// countLeft counts the VolumeAttachments of an attacher in which something of it is left.
-func (h *Hub) countLeft(attacher string) int {
+// countAttached counts the VolumeAttachments of a driver whose volume may be attached.
+func (h *Hub) countAttached(attacher string) int {
 	n := 0
 	for _, va := range h.cluster.AttachmentsOfDriver(attacher) {
-		if isLeftOf(va) {
+		if mayBeAttached(va) {
 			n++
 		}
 	}

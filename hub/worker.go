@@ -15,8 +15,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// work runs one entry to its end. The context ends when calls in flight have to: at the end of the
-// grace when the driver drains.
+// work makes one run of an entry. ctx ends when calls in flight have to end: at the end of the grace, or when
+// the lease is lost.
 func (l *leader) work(ctx context.Context, e *volume.Entry) {
 	switch e.Key.Kind {
 	case volume.ClaimKind:
@@ -26,10 +26,10 @@ func (l *leader) work(ctx context.Context, e *volume.Entry) {
 	case volume.FinalizerKind:
 		l.workOnFinalizer(ctx, e)
 	}
-	l.hub.windDown.note(l.name) // this may have been the last that was left of the driver
+	l.hub.windDown.note(l.name) // this may have been the last volume of the driver
 }
 
-// workOnClaim does what one VolumeAttachment needs and decides when to look at it again.
+// workOnClaim carries out the operation that a VolumeAttachment requires, and decides when its entry runs again.
 func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 	name := e.Key.Name
 	va := l.overlay.Attachment(name)
@@ -71,7 +71,7 @@ func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 	e.Retries = volume.Retries{}
 	l.table.NoteFailure(e, 0, "", diagnosis.Cause{})
 	l.table.SetLost(va, false)
-	l.table.ClearChanged(e) // changes that came meanwhile are looked at here
+	l.table.ClearChanged(e) // the switch takes changes that came meanwhile into account
 	switch next, lane := l.wanted(va.Name); {
 	case next == attach.Idle:
 		if l.overlay.Attachment(va.Name) == nil {
@@ -81,23 +81,23 @@ func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 	case next == op && op == attach.Detaching:
 		// The object is gone, and the cache still has it: a watch that has ended may be a minute late.
 		l.table.DoneFor(e, lane, l.settings().Retry.Max)
-	case next == op: // it is wanted again: somebody undoes it
+	case next == op: // another client has undone it
 		l.table.DoneFor(e, lane, l.settings().Retry.Initial)
 	default: // deleted while it was being attached
 		l.table.DoneFor(e, lane, 0)
 	}
 }
 
-// fencePause is how long work waits that the fence has stopped: the next renewal of the lease
-// opens the fence, or the lease is lost.
+// fencePause is the pause before work is tried again that the fence has refused. By then the lease may be
+// renewed, or lost.
 const fencePause = 100 * time.Millisecond
 
-// errBlocked says that an entry waits for another one and has left its worker.
+// errBlocked means that an entry is blocked by another entry, and that its worker must not use it any more.
 var errBlocked = errors.New("blocked by other work")
 
-// carryOut decides what a VolumeAttachment needs and does it. It returns the operation that was wanted.
+// carryOut carries out the operation that a VolumeAttachment requires, and returns that operation.
 func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Operation, error) {
-	// One object and one decider for the whole run: what changes meanwhile is looked at when it has ended.
+	// One object and one decider for the whole run: succeeded and failed take later changes into account.
 	decider := l.decider()
 	op, _ := l.wantedOf(decider, va)
 	if op == attach.Idle {
@@ -119,7 +119,7 @@ func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.Vo
 	return op, nil
 }
 
-// plan reads the objects and decides what a VolumeAttachment needs.
+// plan reads the objects that a VolumeAttachment refers to and makes its plan.
 func (l *leader) plan(ctx context.Context, decider attach.Driver, op attach.Operation, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Plan, error) {
 	inputs, err := l.overlay.ReadInputs(ctx, va)
 	if err != nil {
@@ -137,44 +137,45 @@ func (l *leader) plan(ctx context.Context, decider attach.Driver, op attach.Oper
 		err = l.checkUnused(ctx, va, plan)
 	}
 	if err != nil {
-		l.table.SetLost(va, false) // it cannot be repaired now; the next listing will tell
+		l.table.SetLost(va, false) // it cannot be repaired now; the next listing finds it again
 	}
 	return plan, err
 }
 
-// aloneAfter is how often in a row a driver may go away during a call for one volume. After that, it counts
-// as the volume's fault: this call may be what ends the driver, and with it the calls for all others.
-const aloneAfter = 3
+// disconnectsAllowed is how often in a row the connection may end during a call for one volume. More count as
+// failures of the volume: the call may be what ends the driver's process, and with it the calls for all other
+// volumes.
+const disconnectsAllowed = 3
 
-// troubleAfter is how long requests to the Kubernetes API may fail for one VolumeAttachment before its
-// status says so: most such trouble is over in seconds.
-const troubleAfter = 5 * time.Second
+// reportAfter is how long requests to the Kubernetes API may fail for one VolumeAttachment before its
+// status shows the error: most such failures end in seconds.
+const reportAfter = 5 * time.Second
 
-// isOfTheVolume reports whether an error belongs into the status: a user of the volume can do nothing about
-// short trouble of the Kubernetes API, this process' lease or a driver that has just gone away.
+// isOfTheVolume reports whether an error belongs in the status. A user of the volume can do nothing about a
+// short failure of the Kubernetes API, about this process' lease, or about a driver that has just gone away.
 func (l *leader) isOfTheVolume(e *volume.Entry, err error) bool {
-	lasting := attach.CannotServe(err) && e.Retries.Failures > 0 && time.Since(e.Retries.Since) >= troubleAfter
+	lasting := attach.CannotServe(err) && e.Retries.Failures > 0 && time.Since(e.Retries.Since) >= reportAfter
 	return (lasting || !attach.NotReady(err)) && !isFenced(err) && !waitsForDriver(e, err)
 }
 
-// countAway counts how often in a row a run of an entry has failed because the driver went away.
-func (l *leader) countAway(e *volume.Entry, err error) {
-	if isAway(err) {
-		e.Retries.Away(l.session())
+// countDisconnects counts how often in a row a run of an entry has failed because the connection ended.
+func (l *leader) countDisconnects(e *volume.Entry, err error) {
+	if isDisconnected(err) {
+		e.Retries.Disconnected(l.session())
 	} else {
-		e.Retries.Aways = 0
+		e.Retries.Disconnects = 0
 	}
 }
 
-// waitsForDriver reports whether a run has failed only because the driver went away: the entry waits for
-// the driver with all others.
+// waitsForDriver reports whether a run has failed only because the connection ended: the entry then waits for
+// the driver, as all other entries do.
 func waitsForDriver(e *volume.Entry, err error) bool {
-	return isAway(err) && e.Retries.Aways <= aloneAfter
+	return isDisconnected(err) && e.Retries.Disconnects <= disconnectsAllowed
 }
 
-// failed ends a run that has failed.
+// failed ends a run with an error, and decides when the entry runs again.
 func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, op attach.Operation, err error) {
-	l.countAway(e, err)
+	l.countDisconnects(e, err)
 	l.saveError(ctx, va, e, op, err)
 	name := e.Key.Name
 	if waitsForDriver(e, err) {
@@ -192,15 +193,15 @@ func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 	delay := backoff(l.settings().Retry, failures, err, jitter)
 	changed := l.table.ClearChanged(e)
 	next, lane := l.wanted(name)
-	// If the object was deleted meanwhile, the detach does not wait for the attach's backoff. A stale
-	// object has just been read again.
+	// If the object was deleted meanwhile, the detach does not wait for the attach's backoff. After ErrStale
+	// the object has just been read again.
 	if next != op || changed && !l.isUnchanged(name) || failures == 1 && errors.Is(err, attach.ErrStale) {
 		delay = 0
 	}
 	klog.FromContext(ctx).V(2).Info("Not done, will try again", "operation", op,
 		"failures", failures, "in", delay, "err", err)
-	// The driver was not called: an attach elsewhere waits until it is. If the volume is unpublished
-	// already, there is nothing to wait for.
+	// The driver was not called, so an attach elsewhere has to wait for this detach, unless the volume is
+	// unpublished already.
 	if delay > 0 && attach.NotReady(err) && l.table.Believed(c).Belief != volume.Unpublished {
 		l.table.Postpone(e, lane, delay)
 		return
@@ -216,7 +217,7 @@ func (l *leader) refresh(ctx context.Context, name string) {
 	if err != nil {
 		return
 	}
-	if before != nil && (va == nil || va.UID != before.UID) { // the watch may be late
+	if before != nil && (va == nil || va.UID != before.UID) { // the watch may report the deletion later
 		l.table.ReadGone(volume.IdentityOf(before), l.overlay.MarkDeleted(before))
 	}
 	if va == nil {
@@ -226,8 +227,8 @@ func (l *leader) refresh(ctx context.Context, name string) {
 	l.refreshVolume(ctx, attach.VolumeName(va))
 }
 
-// saveError writes an error into the status, if it belongs there. A failure to write it is only logged: the
-// operation is tried again anyway.
+// saveError writes an error into the status, if it belongs there. It only logs a failure to write: the operation
+// is tried again anyway.
 func (l *leader) saveError(ctx context.Context, va *storagev1.VolumeAttachment, e *volume.Entry, op attach.Operation, cause error) {
 	if !l.isOfTheVolume(e, cause) {
 		return

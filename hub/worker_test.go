@@ -22,7 +22,7 @@ func TestOnlyErrorsOfTheVolumeAreForItsStatus(t *testing.T) {
 		"the driver's answer":               {&attach.CallError{Err: status.Error(codes.Internal, "no")}, true},
 		"call that the lease did not cover": {&attach.CallError{Err: lease.ErrFenced}, false},
 		"the object has changed":            {attach.ErrStale, false},
-		"the driver has gone":               {&attach.CallError{Err: errors.Join(errAway, status.Error(codes.Unavailable, "gone"))}, false},
+		"the driver has gone":               {&attach.CallError{Err: errors.Join(errDisconnected, status.Error(codes.Unavailable, "gone"))}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := d.isOfTheVolume(&volume.Entry{}, c.err); got != c.want {

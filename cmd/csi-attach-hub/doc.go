@@ -2,17 +2,17 @@
 // from one process.
 //
 // Without a subcommand it runs the hub. The hub reads drivers.yaml, fills its caches
-// from the Kubernetes API and serves the drivers that the file lists or has
-// discovered. It follows the file, at once on SIGHUP. SIGTERM or SIGINT stops it: calls
-// in flight then have --shutdown-grace to end.
+// from the Kubernetes API and serves the drivers that the file lists or the hub
+// discovers. It reads the file again when that changes, and on SIGHUP. SIGTERM or SIGINT
+// stops it: calls in flight then have --shutdown-grace to end.
 //
-// With --csi-address it replaces one csi-attacher: it takes that program's flags, with
-// that program's defaults, and serves the one driver on the socket.
+// With --csi-address it replaces one csi-attacher: it takes csi-attacher's flags, with
+// csi-attacher's defaults, and serves the driver on that socket.
 //
 // "status" shows the drivers of a running hub, "explain" says why a volume is not
 // attached. "validate" checks drivers.yaml files without contacting anything. "schema"
 // prints the JSON Schema of drivers.yaml. "proxy" forwards mutual TLS to a driver that
 // only listens on a unix socket. "version" prints the version of the build.
 //
-// This package has no logic of its own: it wires the other packages together.
+// This package only wires the other packages together.
 package main

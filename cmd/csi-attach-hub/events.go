@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// Limits of Events for all drivers together: a storage system that is down must not
-	// make the hub flood etcd. The recorder drops what is above them.
+	// Limits of Events for all drivers together: if a storage system is down, the hub must
+	// not flood etcd. The recorder drops Events above them.
 	eventsPerSecond, eventsBurst = 10, 50
 	// Limits for one VolumeAttachment and reason: five at once, then one in five minutes.
 	eventsPerKeyPerSecond, eventsPerKeyBurst = 1.0 / 300, 5
 )
 
-// newRecorder returns an EventRecorder, whose client has limits of its own, and a function
-// that stops it.
+// newRecorder returns an EventRecorder that bounds the rate of Events, and a function that
+// stops it.
 func newRecorder(config *rest.Config) (record.EventRecorder, func(), error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = eventsPerSecond, eventsBurst
@@ -33,6 +33,6 @@ func newRecorder(config *rest.Config) (record.EventRecorder, func(), error) {
 	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "csi-attach-hub"}), broadcaster.Shutdown, nil
 }
 
-// spamKey has the reason in it, so that many failures of a volume do not use up the limit
-// of the Event that it is stuck.
+// spamKey returns a key with the reason, so that many AttachFailed Events of a volume do not
+// use up the limit of its AttachStuck Event.
 func spamKey(e *corev1.Event) string { return string(e.InvolvedObject.UID) + "/" + e.Reason }

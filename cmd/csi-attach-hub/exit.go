@@ -5,7 +5,7 @@ import "errors"
 // exitError ends the program with an exit code of its own.
 type exitError struct {
 	code int
-	err  error // nil if there is nothing more to print
+	err  error // to be printed, or nil
 }
 
 func (e exitError) Error() string {

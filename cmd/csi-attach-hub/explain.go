@@ -10,7 +10,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 )
 
-// exitUnknown is the exit code when nothing could be answered, as that of explain.NotKnown.
+// exitUnknown is the exit code without an answer, the same as for explain.NotKnown.
 const exitUnknown = 3
 
 func newExplainCommand() *cobra.Command {
@@ -27,7 +27,7 @@ func newExplainCommand() *cobra.Command {
 	return c
 }
 
-// unanswered gives an error exitUnknown, if it has no exit code.
+// unanswered gives an error the exit code exitUnknown, unless it has an exit code.
 func unanswered(err error) error {
 	if _, answered := errors.AsType[exitError](err); err == nil || answered {
 		return err

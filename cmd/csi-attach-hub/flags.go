@@ -14,7 +14,7 @@ import (
 
 const defaultConfig = "/etc/csi-attach-hub/drivers.yaml"
 
-// hubFlags are the flags of the hub as given.
+// hubFlags are the values of the hub's flags, unchecked.
 type hubFlags struct {
 	config        string
 	kubeconfig    string
@@ -25,7 +25,7 @@ type hubFlags struct {
 	http          httpFlags
 	logging       *logsapi.LoggingConfiguration
 
-	set *pflag.FlagSet // knows which were given
+	set *pflag.FlagSet // knows which flags were given
 }
 
 // hubSettings are the checked values of hubFlags, with defaults filled in.
@@ -59,7 +59,7 @@ func newHubFlags(set *pflag.FlagSet) *hubFlags {
 // given reports whether a flag was given.
 type given func(flag string) bool
 
-// settings checks the flags. Its error has every mistake, one per line.
+// settings checks the flags. Its error has one line for each mistake.
 func (f *hubFlags) settings() (hubSettings, error) {
 	s := hubSettings{config: f.config, kubeconfig: f.kubeconfig, shutdownGrace: f.shutdownGrace, logging: f.logging}
 	given := given(f.set.Changed)

@@ -43,7 +43,8 @@ func (f *clientFlags) check() error {
 	return nil
 }
 
-// kube returns how to reach the Kubernetes API, found in the order of kubectl.
+// kube returns the client configuration for the Kubernetes API. It looks in the same places
+// as kubectl.
 func (f *clientFlags) kube() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
@@ -59,7 +60,7 @@ func (f *clientFlags) hub(ctx context.Context, config *rest.Config) (*hubclient.
 	return hubclient.Find(ctx, hubclient.Options{Server: f.server, Config: config, Namespace: f.namespace, Transport: f.transport})
 }
 
-// printJSON writes a value with everything escaped that a terminal would act on.
+// printJSON writes a value as JSON. It escapes control characters that would change the terminal.
 func printJSON(w io.Writer, value any) error {
 	body, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {

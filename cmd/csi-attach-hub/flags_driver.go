@@ -11,10 +11,10 @@ import (
 )
 
 // driverFlags are csi-attacher's flags about its driver. Each stands for a setting of
-// drivers.yaml. With --config they set the defaults below those of the file, with
-// --csi-address they set those of the one driver.
+// drivers.yaml. With --config they set the defaults, over which those of the file have
+// precedence. With --csi-address they set the settings of the one driver.
 type driverFlags struct {
-	values   registry.Settings // zero where nothing was given
+	values   registry.Settings // zero for flags that were not given
 	bindings []driverFlag
 }
 
@@ -25,14 +25,14 @@ type driverFlag struct {
 	apply func(s *registry.Settings)
 }
 
-// bind binds a flag to the setting in a field. It returns the variable of the flag.
+// bind binds a flag to a field of the settings. It returns the variable for the flag's value.
 func bind[T any](f *driverFlags, name, key string, field func(*registry.Settings) *T) *T {
 	value := field(&f.values)
 	f.bindings = append(f.bindings, driverFlag{name: name, key: key, apply: func(s *registry.Settings) { *field(s) = *value }})
 	return value
 }
 
-// add adds the flags. Their defaults depend on --csi-address, so the help has them in words.
+// add adds the flags. Their defaults depend on --csi-address, so the usage texts name them.
 func (f *driverFlags) add(set *pflag.FlagSet) {
 	type settings = registry.Settings
 	duration := func(name, key, usage string, field func(*settings) *time.Duration) {
@@ -63,8 +63,7 @@ func (f *driverFlags) add(set *pflag.FlagSet) {
 		func(s *settings) *int { return &s.KubeAPI.Burst })
 }
 
-// csiAttacherSettings returns csi-attacher's defaults, without its limit of 5 writes per
-// second: nobody who replaces it wants to keep that.
+// csiAttacherSettings returns csi-attacher's defaults, except its limit of 5 writes per second.
 func csiAttacherSettings() registry.Settings {
 	s := registry.DefaultSettings()
 	s.Timeout = 15 * time.Second
@@ -80,7 +79,7 @@ func (f *driverFlags) settings(given given, dropIn bool) (registry.Settings, err
 	if dropIn {
 		s = csiAttacherSettings()
 	}
-	f.values.KubeAPI.QPS = max(0, f.values.KubeAPI.QPS) // below zero: no limit, to client-go
+	f.values.KubeAPI.QPS = max(0, f.values.KubeAPI.QPS) // in client-go a negative QPS means no limit
 	var problems []error
 	for _, flag := range f.bindings {
 		if !given(flag.name) {
@@ -93,7 +92,7 @@ func (f *driverFlags) settings(given given, dropIn bool) (registry.Settings, err
 	}
 	s.Retry.Initial = min(s.Retry.Initial, s.Retry.Max) // the maximum takes precedence, as in csi-attacher
 	if dropIn {
-		// csi-attacher's --timeout is the limit of a whole listing too.
+		// csi-attacher's --timeout also bounds a whole listing.
 		s.Drift.Timeout = max(s.Drift.Timeout, s.Timeout)
 	}
 	return s, errors.Join(problems...)

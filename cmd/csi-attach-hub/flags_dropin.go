@@ -21,7 +21,7 @@ func (f *dropInFlags) add(set *pflag.FlagSet) {
 		"`socket` of the one driver to serve, in place of its csi-attacher and without --config")
 }
 
-// endpoint returns where the one driver listens, "" if --csi-address was not given.
+// endpoint returns the endpoint of the one driver, "" if --csi-address was not given.
 func (f *dropInFlags) endpoint(given given) (registry.Endpoint, error) {
 	if !given("csi-address") {
 		return "", nil

@@ -15,24 +15,24 @@ var ignored = []struct{ flag, why string }{
 	{"feature-gates", "what csi-attacher's gates turn on is always on"},
 }
 
-// addIgnored adds them, so that csi-attacher's manifests work. Their values are parsed, and
-// then dropped.
+// addIgnored adds the ignored flags, so that csi-attacher's manifests work. Their values are
+// parsed and dropped.
 func addIgnored(set *pflag.FlagSet) {
 	set.Duration("resync", 0, "")
 	set.Int("max-grpc-log-length", 0, "")
 	set.Bool("automaxprocs", false, "")
 	set.Var(cliflag.NewMapStringBool(&map[string]bool{}), "feature-gates", "")
-	for _, one := range ignored {
-		set.Lookup(one.flag).Usage = "no effect, accepted for manifests of csi-attacher: " + one.why
+	for _, i := range ignored {
+		set.Lookup(i.flag).Usage = "no effect, accepted for manifests of csi-attacher: " + i.why
 	}
 }
 
-// ignoredWarnings returns a warning for each of them that was given.
+// ignoredWarnings returns a warning for each ignored flag that was given.
 func ignoredWarnings(given given) []string {
 	var all []string
-	for _, one := range ignored {
-		if given(one.flag) {
-			all = append(all, fmt.Sprintf("--%s has no effect: %s", one.flag, one.why))
+	for _, i := range ignored {
+		if given(i.flag) {
+			all = append(all, fmt.Sprintf("--%s has no effect: %s", i.flag, i.why))
 		}
 	}
 	return all

@@ -18,7 +18,7 @@ const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespac
 // leaseFlags are csi-attacher's flags of leader election. They apply to the lease of each
 // driver.
 type leaseFlags struct {
-	values leaseSettings // as given, without defaults that depend on other things
+	values leaseSettings // unchecked, without the defaults that depend on other flags or the Pod
 	labels string
 }
 
@@ -61,8 +61,8 @@ func (f *leaseFlags) settings(given given, dropIn bool) (leaseSettings, error) {
 	return s, errors.Join(problems...)
 }
 
-// checkTimes returns which times contradict each other. client-go waits for up to 1.2
-// times the retry period between two tries.
+// checkTimes returns the times that contradict each other. client-go's leader election has the
+// same rules: it waits for up to 1.2 times the retry period between two tries.
 func (s leaseSettings) checkTimes() []error {
 	var problems []error
 	if s.Duration < time.Second || s.Duration%time.Second != 0 {
@@ -79,8 +79,8 @@ func (s leaseSettings) checkTimes() []error {
 	return problems
 }
 
-// podNamespace returns the namespace of this process: from the environment, else from the
-// file, else "default".
+// podNamespace returns the namespace of this process: the value from the environment, else
+// the content of the file, else "default".
 func podNamespace(environment, file string) string {
 	if environment != "" {
 		return environment
@@ -93,7 +93,7 @@ func podNamespace(environment, file string) string {
 	return "default"
 }
 
-// parseLabels parses labels in csi-attacher's form. Returns nil for none.
+// parseLabels parses labels in csi-attacher's form. It returns nil for "".
 func parseLabels(s string) (map[string]string, error) {
 	if s == "" {
 		return nil, nil

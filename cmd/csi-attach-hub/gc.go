@@ -5,10 +5,10 @@ import (
 	"runtime/debug"
 )
 
-// gcPercent is Go's GOGC: how much garbage may lie beside the heap in use before it is
-// collected. Most of a hub's heap are caches that stay, so Go's default of 100 would
-// make half of its memory garbage. In a burst, 50 costs about a tenth of the throughput
-// of 200; whoever has the memory sets GOGC.
+// gcPercent is Go's GOGC: the garbage, in percent of the heap in use, that starts a
+// collection. Most of a hub's heap are caches that stay, so with Go's default of 100 half
+// of its memory would be garbage. In a burst, 50 costs about a tenth of the throughput of
+// 200; the environment variable GOGC replaces it.
 const gcPercent = 50
 
 // setGCPercent sets gcPercent, unless the environment variable GOGC is set.

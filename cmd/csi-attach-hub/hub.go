@@ -19,6 +19,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 func newHubCommand() *cobra.Command {
@@ -39,7 +40,7 @@ func newHubCommand() *cobra.Command {
 	return c
 }
 
-// runHub blocks until the hub has been told to stop and has drained.
+// runHub runs the hub until ctx ends, and blocks until it has drained.
 func runHub(ctx context.Context, s hubSettings) error {
 	setGCPercent()
 	hangups := make(chan os.Signal, 1)
@@ -68,11 +69,11 @@ func runHub(ctx context.Context, s hubSettings) error {
 	}
 	defer stopRecorder()
 	metrics, health := status.NewMetrics(), status.NewHealth()
-	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: metrics, Health: health}
 	leases, err := newLeases(s, config)
 	if err != nil {
 		return err
 	}
+	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: metrics, Health: health}
 	if leases != nil {
 		options.Leases, options.LeaseNamespace, options.LeaseDuration = leases, s.leases.Namespace, s.leases.Duration
 	}
@@ -89,15 +90,10 @@ func runHub(ctx context.Context, s hubSettings) error {
 	if err != nil {
 		return err
 	}
-	logger := klog.FromContext(ctx)
-	logger.Info("Starting", "version", version, "config", source.Name(), "drivers", len(source.Config().Drivers()), "leaderElection", s.leases.Enabled)
-	for _, w := range s.warnings {
-		logger.Info("Flag warning", "warning", w)
-	}
-	for _, w := range source.Config().Warnings() {
-		w.Log(logger)
-	}
-	context.AfterFunc(ctx, func() { logger.Info("Told to stop, letting calls in flight end", "grace", s.shutdownGrace) })
+	s.logStart(ctx, source)
+	context.AfterFunc(ctx, func() {
+		klog.FromContext(ctx).Info("Told to stop, letting calls in flight end", "grace", s.shutdownGrace)
+	})
 	services := []func(context.Context) error{
 		r.Run,
 		func(ctx context.Context) error { reloadOn(ctx, hangups, reload); return nil },
@@ -116,14 +112,26 @@ func runHub(ctx context.Context, s hubSettings) error {
 	if err != nil {
 		return err
 	}
-	logger.Info("Stopped")
+	klog.FromContext(ctx).Info("Stopped")
 	return nil
 }
 
+// logStart logs the start of the hub, and the warnings of flags and configuration.
+func (s hubSettings) logStart(ctx context.Context, source registry.ConfigSource) {
+	logger := klog.FromContext(ctx)
+	logger.Info("Starting", "version", version, "config", source.Name(), "drivers", len(source.Config().Drivers()), "leaderElection", s.leases.Enabled)
+	for _, w := range s.warnings {
+		logger.Info("Flag warning", "warning", w)
+	}
+	for _, w := range source.Config().Warnings() {
+		w.Log(logger)
+	}
+}
+
 // runWithServices runs work, and the services until work has ended: the last call in
-// flight still needs leases, and probes and metrics are read until then. A service that
-// fails has work told to stop, because a hub without it could not be trusted or observed.
-// Returns the errors of all.
+// flight still needs leases, and probes and metrics are read until then. If a service
+// fails, it cancels the context of work: a hub without leases or metrics must not go on.
+// It returns the errors of all.
 func runWithServices(ctx context.Context, services []func(context.Context) error, work func(context.Context) error) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()

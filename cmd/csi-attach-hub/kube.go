@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// kubeConfig returns how the hub reaches the Kubernetes API: by a kubeconfig file, or as a
-// Pod if that is "". It has no rate limit: the API server has priority and fairness, and
-// one limit for all would couple the drivers.
+// kubeConfig returns the client configuration of a kubeconfig file, or of the Pod if that
+// is "". It has no rate limit: the API server has priority and fairness, and with one limit
+// for all a driver would delay the others.
 func kubeConfig(kubeconfig string) (*rest.Config, error) {
 	var config *rest.Config
 	var err error
@@ -30,7 +30,7 @@ func kubeConfig(kubeconfig string) (*rest.Config, error) {
 	return forProtobuf(config), nil
 }
 
-// forProtobuf sets what all clients share: no rate limit, and protobuf where the API has it.
+// forProtobuf sets the options of all clients: no rate limit, and protobuf where the API has it.
 func forProtobuf(config *rest.Config) *rest.Config {
 	config.QPS = -1
 	config.ContentType = "application/vnd.kubernetes.protobuf"
@@ -39,10 +39,10 @@ func forProtobuf(config *rest.Config) *rest.Config {
 	return config
 }
 
-// kubeClient is a client for the groups of the Kubernetes API that this program uses.
-// A kubernetes.Clientset has all groups. It would be a third of the program and 12 MB of
-// its memory: html/template finds methods by their names, so the linker keeps every
-// method of every type.
+// kubeClient is a client for the groups of the Kubernetes API that this program uses. It
+// implements that part of kubernetes.Interface. A kubernetes.Clientset has all groups. It
+// would be a third of the program and 12 MB of its memory: html/template finds methods by
+// their names, so the linker keeps every method of every type.
 type kubeClient struct {
 	authentication *authenticationv1.AuthenticationV1Client
 	authorization  *authorizationv1.AuthorizationV1Client
@@ -52,7 +52,7 @@ type kubeClient struct {
 }
 
 func newKubeClient(config *rest.Config) (*kubeClient, error) {
-	// One HTTP client, so that the groups share connections also if the config has a dialer.
+	// One HTTP client: the groups share its connections, also if the config has a dialer.
 	http, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("make the Kubernetes client: %w", err)
@@ -69,8 +69,6 @@ func newKubeClient(config *rest.Config) (*kubeClient, error) {
 	}
 	return &c, nil
 }
-
-// The methods are those of kubernetes.Interface.
 
 func (c *kubeClient) AuthenticationV1() authenticationv1.AuthenticationV1Interface {
 	return c.authentication

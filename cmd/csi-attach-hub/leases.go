@@ -31,8 +31,8 @@ func newLeases(s hubSettings, config *rest.Config) (*lease.Leases, error) {
 	})
 }
 
-// leaseClient returns a client with a connection of its own: a slow or throttled request
-// for a volume must not cost the lease.
+// leaseClient returns a client with a connection of its own: slow or throttled requests for
+// volumes must not delay the renewal of a lease.
 func leaseClient(config *rest.Config) (lease.Kube, error) {
 	config = rest.CopyConfig(config)
 	config.Dial = (&net.Dialer{}).DialContext // client-go shares connections of equal configs

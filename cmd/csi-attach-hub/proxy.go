@@ -16,7 +16,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// proxyFlags are the flags of proxy.
+// proxyFlags are the flags of the command proxy.
 type proxyFlags struct {
 	listen  string
 	target  string
@@ -44,13 +44,13 @@ func newProxyCommand() *cobra.Command {
 	logsapi.AddFlags(f.logging, flags)
 	for _, required := range []string{"tls-cert", "tls-key", "client-ca"} {
 		if err := c.MarkFlagRequired(required); err != nil {
-			panic(err) // the flag is not added above
+			panic(err) // only for a flag that was not added above
 		}
 	}
 	return c
 }
 
-// runProxy blocks until the proxy has been told to stop and has drained.
+// runProxy runs the proxy until ctx ends, and blocks until it has drained.
 func runProxy(ctx context.Context, f proxyFlags) error {
 	proxy, listener, err := f.open(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // source returns the source of the configuration, and a function that makes it read the
-// configuration again. It contacts nobody.
+// configuration again. It only reads the file.
 func (s hubSettings) source() (source registry.ConfigSource, reload func(), err error) {
 	if s.csiAddress != "" {
 		single, err := registry.NewSingle(registry.SingleOptions{
@@ -34,7 +34,7 @@ func (s hubSettings) source() (source registry.ConfigSource, reload func(), err 
 	return file, file.Reload, nil
 }
 
-// newRegistry returns the registry that decides which drivers to serve.
+// newRegistry returns the registry of the drivers to serve.
 func newRegistry(source registry.ConfigSource, kube *kubeClient) (*registry.Registry, error) {
 	return registry.New(registry.Options{
 		File:       source,
@@ -45,10 +45,9 @@ func newRegistry(source registry.ConfigSource, kube *kubeClient) (*registry.Regi
 	})
 }
 
-// driverName asks the driver that listens at an endpoint for its name, over a connection
-// of its own.
+// driverName asks the driver at an endpoint for its name, over a connection of its own.
 func driverName(ctx context.Context, endpoint registry.Endpoint) (string, error) {
-	// gRPC must not parse the address: a path may have characters with a meaning in URLs.
+	// gRPC must not parse the address: a path may have characters that are special in URLs.
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, endpoint.Network(), endpoint.Address())
 	}

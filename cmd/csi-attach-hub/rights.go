@@ -5,8 +5,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// neededRights returns the rights that this process needs, as far as that is known at its
-// start.
+// neededRights returns the rights that this process needs with the configuration of its start.
 func neededRights(s hubSettings, config *registry.Config) []rights.Right {
 	f := rights.Features{Discovery: config.Discovery().CSIDrivers.Enabled, Reviews: s.http.Authorized}
 	if s.leases.Enabled {

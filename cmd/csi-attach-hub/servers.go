@@ -9,7 +9,7 @@ import (
 )
 
 // newServers returns an HTTP server for each address, with the given options. Each is
-// already listening: an address that cannot be had ends the program before it has begun.
+// listening already, so that an address in use ends the program at its start.
 func newServers(ctx context.Context, settings httpSettings, kube *kubeClient, options status.Options) ([]*status.Server, error) {
 	options.MetricsPath, options.Profiling = settings.MetricsPath, settings.Profiling
 	var servers []*status.Server
@@ -33,7 +33,7 @@ func newServers(ctx context.Context, settings httpSettings, kube *kubeClient, op
 	return servers, nil
 }
 
-// secure adds TLS and authorization to a server that others can reach.
+// secure adds TLS and authorization to a server that other machines can reach.
 func (s httpSettings) secure(o *status.Options, kube *kubeClient) error {
 	o.TLS = status.TLS{CertFile: s.TLSCert, KeyFile: s.TLSKey, SelfSigned: s.Authorized && s.TLSCert == ""}
 	if !s.Authorized {
@@ -47,8 +47,8 @@ func (s httpSettings) secure(o *status.Options, kube *kubeClient) error {
 	return nil
 }
 
-// isLoopback reports whether only this machine can reach an address: in a Pod, only that
-// Pod and whoever may forward its ports.
+// isLoopback reports whether only this machine can reach an address: in a Pod, only the Pod
+// and users who may forward its ports.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)

@@ -9,8 +9,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// leaderGrace is how long after its expiry a lease may be unrenewed before
-// /healthz/leader-election fails. csi-attacher has the same value.
+// leaderGrace is the time after the expiry of a lease until /healthz/leader-election fails.
+// csi-attacher has the same value.
 const leaderGrace = 20 * time.Second
 
 // statusSource is the status.Source of this process.
@@ -33,7 +33,7 @@ func (s statusSource) Overview() status.Overview {
 	return o
 }
 
-// config reports the state of the configuration and its conflicts.
+// config returns the state of the configuration and its conflicts.
 func (s statusSource) config() status.Config {
 	c := status.Config{LastReloadOK: true}
 	if file, ok := s.source.(*registry.File); ok {
@@ -52,8 +52,8 @@ func (s statusSource) config() status.Config {
 	return c
 }
 
-// replicas returns the processes that share the drivers, each with the drivers whose
-// leases this process saw it hold.
+// replicas returns the processes that share the drivers, each with the drivers whose leases
+// it holds as this process last saw.
 func (s statusSource) replicas() []status.Replica {
 	held := map[string][]string{}
 	for _, d := range s.Drivers() {

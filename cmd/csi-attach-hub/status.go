@@ -75,7 +75,7 @@ func runStatus(ctx context.Context, flags clientFlags, watch bool, out, errOut i
 	}
 }
 
-// fetchView asks all replicas. It finds them each time, because Pods come and go.
+// fetchView finds and asks all replicas. It finds them each time, because the Pods may change.
 func fetchView(ctx context.Context, flags clientFlags, config *rest.Config) (hubclient.View, error) {
 	hub, err := flags.hub(ctx, config)
 	if err != nil {
@@ -89,7 +89,8 @@ func fetchView(ctx context.Context, flags clientFlags, config *rest.Config) (hub
 	return view, nil
 }
 
-// separate clears a terminal, and writes the time into a file.
+// separate writes a separator between two tables: it clears a terminal, and writes the time
+// into a file.
 func separate(out io.Writer) {
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		fmt.Fprint(out, "\x1b[H\x1b[2J\x1b[3J")

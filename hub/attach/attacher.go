@@ -19,20 +19,20 @@ type Controller interface {
 	ControllerUnpublishVolume(context.Context, *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error)
 }
 
-// Attacher carries out the steps of plans for one driver: those of the Writer that it embeds, and
-// Secrets, Guard, Publish and Unpublish. Each step blocks until it is done, remembers nothing and
-// does not change its arguments. An Attacher is a value: make one where you need it.
+// Attacher carries out the steps of plans for one driver: the steps of the Writer that it embeds, and
+// Secrets, AddFinalizers, Publish and Unpublish. Each step blocks until it is done, keeps no state and does
+// not change its arguments. An Attacher is a value: make one where you need it.
 //
-// An attach is Secrets, Guard, Publish, MarkAttached. After any error the finalizers stay: only an
-// unpublish proves that a volume is detached. A detach is Secrets, Unpublish, Release, and
-// MarkDetached if the VolumeAttachment still exists.
+// The steps of an attach are Secrets, AddFinalizers, Publish, MarkAttached. After any error the finalizers
+// stay: only an unpublish proves that a volume is detached. The steps of a detach are Secrets,
+// Unpublish, Release, and MarkDetached if the VolumeAttachment still exists.
 type Attacher struct {
 	Writer
 	Controller  Controller
 	CallTimeout time.Duration // of one CSI call
-	// Guards is shared by all Attachers of a driver. Nil: attaches of one PersistentVolume do
+	// FinalizerWrites is shared by all Attachers of a driver. Nil: attaches of one PersistentVolume do
 	// not run at the same time.
-	Guards *VolumeGuards
+	FinalizerWrites *FinalizerWrites
 }
 
 // CallError is the error of a CSI call. Its text is that of the gRPC status, as in the
@@ -46,7 +46,7 @@ func (e *CallError) Error() string { return e.Err.Error() }
 func (e *CallError) Unwrap() error { return e.Err }
 
 // Secrets reads the secrets of a call. It reads them each time, so that a rotated secret is used
-// at once. It returns none for a nil reference.
+// at once. For a nil reference it returns nil.
 func (a Attacher) Secrets(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {
 	if ref == nil {
 		return nil, nil
@@ -68,7 +68,7 @@ func (a Attacher) Secrets(ctx context.Context, ref *corev1.SecretReference) (map
 }
 
 // Publish makes the call of a plan to attach, and returns the publish context. The error is a
-// *CallError, without the values of the secrets; the volume may be attached nevertheless.
+// *CallError without the values of the secrets. After an error the volume may be attached.
 func (a Attacher) Publish(ctx context.Context, plan Plan, secrets map[string]string) (publishContext map[string]string, err error) {
 	request := plan.Publish
 	if secrets != nil {
@@ -84,9 +84,9 @@ func (a Attacher) Publish(ctx context.Context, plan Plan, secrets map[string]str
 	return response.GetPublishContext(), nil
 }
 
-// Unpublish calls ControllerUnpublishVolume for a target. The error is a *CallError, without the
-// values of the secrets. As with csi-attacher, the volume is not detached after any error, NotFound
-// included.
+// Unpublish calls ControllerUnpublishVolume for a target. The error is a *CallError without the
+// values of the secrets. As with csi-attacher, after any error, also NotFound, the volume counts as
+// attached.
 func (a Attacher) Unpublish(ctx context.Context, target Target, secrets map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, a.CallTimeout)
 	defer cancel()

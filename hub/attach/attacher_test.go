@@ -147,7 +147,7 @@ func (s *scene) plan(d Driver) Plan {
 func (s *scene) attach() {
 	s.t.Helper()
 	plan := s.plan(attaching)
-	if err := s.Guard(s.t.Context(), plan); err != nil {
+	if err := s.AddFinalizers(s.t.Context(), plan); err != nil {
 		s.t.Fatal(err)
 	}
 	if plan.Publish == nil { // only the finalizer was missing
@@ -178,7 +178,7 @@ func TestNoWriteReachesTheAPIServerThatTheLimitRefuses(t *testing.T) {
 		act     func(*scene) error
 	}{
 		{"finalizers of an attach", nil,
-			func(s *scene) error { return s.Guard(t.Context(), s.plan(attaching)) }},
+			func(s *scene) error { return s.AddFinalizers(t.Context(), s.plan(attaching)) }},
 		{"status of a driver without calls", nil,
 			func(s *scene) error { return s.MarkAttached(t.Context(), s.plan(trivial), nil) }},
 		{"status after the call", func(s *scene) { s.attach(); s.markUnattached() },

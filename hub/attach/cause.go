@@ -9,7 +9,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// Errors that say what the objects lack. Their texts are parts of those that users see.
+// The errors of missing or unusable objects. Their texts are parts of the messages that users see.
 var (
 	errVolumeMissing      = errors.New("not found")
 	errVolumeBeingDeleted = errors.New("is being deleted")
@@ -30,7 +30,7 @@ func (e *secretError) Error() string {
 }
 func (e *secretError) Unwrap() error { return e.err }
 
-// causes are the errors of this package, and what they mean.
+// causes maps the errors of this package to verdicts.
 var causes = []struct {
 	err     error
 	verdict diagnosis.Verdict
@@ -45,7 +45,7 @@ var causes = []struct {
 	{ErrRefused, diagnosis.WriteForbidden},
 }
 
-// CauseOf returns what an error of an operation means, the zero Cause if only its text is known.
+// CauseOf returns the cause of an operation's error, the zero Cause if only the error's text is known.
 func CauseOf(err error) diagnosis.Cause {
 	if call, ok := errors.AsType[*CallError](err); ok {
 		if answer, ok := status.FromError(call.Err); ok {

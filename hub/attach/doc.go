@@ -1,8 +1,8 @@
 // Package attach decides and carries out what one VolumeAttachment or one PersistentVolume needs.
 //
-// The flow: Inputs, which are read from caches, go into Decide, a pure function, which returns a
-// Plan: nothing, attach, detach, or only a write. An Attacher carries out the steps of a Plan:
-// finalizers, the CSI call, the status. Each step is one method, which remembers nothing.
+// The flow: the pure function Decide takes Inputs, which are read from caches, and returns a Plan:
+// nothing, attach, detach, or only a write. An Attacher carries out the steps of a Plan:
+// finalizers, the CSI call, the status. Each step is one method without state.
 //
 // A Record describes a volume that may be published at a target: from a Plan that was carried
 // out, or from the objects (Recorded, LastRecorded).
@@ -16,8 +16,8 @@
 // ForeignWrite finds in managedFields that another attacher writes the same fields; the hub's own
 // field manager is FieldManager.
 //
-// Observe compares the hub's decision with what the other attacher of a driver did. It carries
-// nothing out.
+// Observe compares the hub's decision with what the other attacher of a driver did. It calls and
+// writes nothing.
 //
 // The behaviour is that of the csi-attacher sidecar (kubernetes-csi/external-attacher v4.12): the
 // same finalizers, annotation, status and order of calls and writes. Intended differences are

@@ -14,16 +14,16 @@ import (
 type DriftKind string
 
 const (
-	// DriftNone: there is no difference, or it is not known, or it cannot be repaired.
+	// DriftNone: there is no difference that is known and can be repaired.
 	DriftNone DriftKind = ""
 	// DriftMissing: the status says attached, and the storage system does not report the
 	// volume on the node.
 	DriftMissing DriftKind = "missing"
 )
 
-// Drift compares a VolumeAttachment with a listing of the driver's volumes. There is a difference
-// only for a volume that is attached and must stay so, and only while its node exists: a volume
-// is never forced onto a node that is gone (kubernetes-csi/external-attacher issue 215). The
+// Drift compares a VolumeAttachment with a listing of the driver's volumes. It reports a difference
+// only for a volume that is attached and must stay attached, and only while its node exists: a
+// volume is never forced onto a node that is gone (kubernetes-csi/external-attacher issue 215). The
 // caller makes sure that the inputs have not changed and no call was in flight since the listing
 // began. The error says why they cannot be compared; the kind is DriftNone then.
 func (d Driver) Drift(f Inputs, p csiclient.Published) (DriftKind, error) {
@@ -41,8 +41,8 @@ func (d Driver) Drift(f Inputs, p csiclient.Published) (DriftKind, error) {
 	if err != nil {
 		return DriftNone, err
 	}
-	// The driver may list a node that came back under another node ID by the noted one.
-	// Publishing to the new one could only do harm then.
+	// The driver may still list the noted node ID of a node that has another node ID now. To publish
+	// the volume to the new node ID would be wrong then.
 	noted := cmp.Or(f.VolumeAttachment.Annotations[AnnotationNodeID], registered)
 	for _, nodeID := range slices.Compact([]string{registered, noted}) {
 		handle, err := d.listedHandle(f, spec.CSI.VolumeHandle, nodeID)
@@ -74,8 +74,8 @@ func (d Driver) Listed(f Inputs, p csiclient.Published) bool {
 	return err == nil && p[handle].Has(noted.NodeID)
 }
 
-// canDrift reports whether a VolumeAttachment is attached and must stay so, and the driver lists
-// the nodes of its volumes.
+// canDrift reports whether a VolumeAttachment is attached and must stay attached, and the driver
+// lists the nodes of its volumes.
 func (d Driver) canDrift(va *storagev1.VolumeAttachment) bool {
 	can := d.Capabilities
 	return can.PublishUnpublish && can.ListPublishedNodes && !d.NoAttach &&
@@ -83,7 +83,7 @@ func (d Driver) canDrift(va *storagev1.VolumeAttachment) bool {
 }
 
 // listedHandle returns the handle by which the driver lists a volume. The handle of an in-tree
-// volume can be incomplete: that of a GCE PD lacks the project, which the node ID has. Inline
+// volume can be incomplete: the handle of a GCE PD lacks the project, which the node ID has. Inline
 // volumes are translated only for drivers to which in-tree volumes are migrated.
 func (d Driver) listedHandle(f Inputs, handle, nodeID string) (string, error) {
 	pv := f.PersistentVolume

@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// DriftCount counts the listings in a row that show a difference. The lists of storage systems
-// are often late, so one listing proves little. The zero value has counted none. It is not safe
-// for concurrent use.
+// DriftCount counts the listings in a row that show a difference. The lists of storage systems are
+// often late, so one listing proves little. The zero value is ready for use. It is not safe for
+// concurrent use.
 type DriftCount struct {
 	streaks map[types.UID]streak // by UID of the VolumeAttachment
 }
@@ -19,10 +19,10 @@ type streak struct {
 	listings int
 }
 
-// Add counts one listing. found has the differences that it shows, by UID of the VolumeAttachment.
-// Add returns, sorted, the UIDs whose difference as many listings in a row as confirmations have
-// shown, and counts them from zero again. It forgets those that are not in found, or are DriftNone
-// there. A listing that failed must not be added.
+// Add counts one listing. found has the differences that the listing shows, by UID of the
+// VolumeAttachment. Add returns, sorted, the UIDs whose difference was shown by as many listings in
+// a row as confirmations says, and counts them from zero again. It resets the count of all UIDs
+// that are not in found, or are DriftNone there. A listing that failed must not be added.
 func (c *DriftCount) Add(found map[types.UID]DriftKind, confirmations int) []types.UID {
 	var confirmed []types.UID
 	streaks := make(map[types.UID]streak, len(found))

@@ -91,8 +91,8 @@ func FuzzPatch(f *testing.F) {
 				metav1.SetMetaDataAnnotation(&want.ObjectMeta, key, value)
 			}
 		}
-		guarded := check(t, "guard", va, guardAttachment(va, finalizer, target), want)
-		if guardAttachment(guarded, finalizer, target) != nil {
+		guarded := check(t, "guard", va, addAttachmentFinalizer(va, finalizer, target), want)
+		if addAttachmentFinalizer(guarded, finalizer, target) != nil {
 			t.Error("what is guarded is guarded again")
 		}
 
@@ -295,7 +295,7 @@ func checkPlan(t *testing.T, d Driver, f Inputs, p Plan) {
 	if p.Operation == Detaching && p.Release == nil {
 		t.Error("detaches and never lets go")
 	}
-	if p.Publish != nil && !HasFinalizer(va.Finalizers, Finalizer(d.Name)) && p.GuardAttachment == nil {
+	if p.Publish != nil && !HasFinalizer(va.Finalizers, Finalizer(d.Name)) && p.AttachmentFinalizer == nil {
 		t.Error("publishes what nothing guards")
 	}
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // attachedVolume returns the handle of the volume that a VolumeAttachment has, or may have,
-// attached: the noted one, or else that of its inline specification or PersistentVolume. It also
-// returns the specification of the volume, nil if the PersistentVolume is gone or has another
-// handle: it describes another volume then. The error says why the handle is not known.
+// attached: the noted handle, or else the handle of its inline specification or PersistentVolume.
+// It also returns the specification of the volume, nil if the PersistentVolume is gone or has
+// another handle: it describes another volume then. The error says why the handle is not known.
 func attachedVolume(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) (string, *corev1.PersistentVolumeSpec, error) {
 	noted := NotedTarget(va).VolumeHandle
 	spec, err := volumeSpec(va, pv)
@@ -46,8 +46,8 @@ func attachedSpec(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) (
 }
 
 // isRecreated reports whether the PersistentVolume of a VolumeAttachment that notes no handle has
-// the handle of another volume: it is younger than the VolumeAttachment, whose name was not made
-// of that handle.
+// the handle of another volume: the PersistentVolume is younger than the VolumeAttachment, and the
+// name of the VolumeAttachment was not made of that handle.
 func isRecreated(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume, handle string) bool {
 	return va.CreationTimestamp.Before(&pv.CreationTimestamp) && ofAnotherVolume(va, handle)
 }

@@ -7,17 +7,17 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
-// Driver is the part of a decision's inputs that is the same for all objects of a CSI driver.
+// Driver has the inputs of decisions that are the same for all objects of a CSI driver.
 type Driver struct {
 	Name          string // of the CSI driver
 	Capabilities  csiclient.Capabilities
-	DefaultFSType string // of PersistentVolumes that name none
+	DefaultFSType string // for PersistentVolumes without a file system type
 	// NoAttach: the CSIDriver object says attachRequired=false. Kubernetes then creates no
 	// VolumeAttachments and does not delete the old ones.
 	NoAttach bool
 }
 
-// Inputs are what a decision about one VolumeAttachment depends on. The objects belong to caches and
+// Inputs are the inputs of a decision about one VolumeAttachment. The objects belong to caches and
 // are never changed.
 type Inputs struct {
 	VolumeAttachment *storagev1.VolumeAttachment
@@ -72,9 +72,10 @@ func (d Driver) RequiredOperation(va *storagev1.VolumeAttachment) Operation {
 	return Idle
 }
 
-// stripped reports whether a client has removed the finalizer from an attached VolumeAttachment:
-// attachers write node ID and finalizer together. Without the finalizer the object would
-// disappear on deletion while its volume stays attached (kubernetes/kubernetes issue 116663).
+// stripped reports whether a client has removed the finalizer from an attached VolumeAttachment: the
+// noted node ID is there, which attachers write together with the finalizer. Without the finalizer the
+// object would disappear on deletion while its volume stays attached (kubernetes/kubernetes issue
+// 116663).
 func stripped(va *storagev1.VolumeAttachment, hasFinalizer bool) bool {
 	return !hasFinalizer && va.Status.Attached && va.Annotations[AnnotationNodeID] != ""
 }

@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// ErrStale means that an object is gone or differs from the one that the plan was made from:
+// ErrStale means that an object is gone or differs from the object that the plan was made from:
 // another writer was faster, or a cache is stale. Read it again and make a new plan.
 var ErrStale = errors.New("the object has changed meanwhile")
 
@@ -22,8 +22,7 @@ var ErrStale = errors.New("the object has changed meanwhile")
 var ErrRefused = errors.New("the write was not allowed")
 
 // stale wraps ErrStale around the API server's answer to a patch whose tests failed (422) or whose
-// object is gone. It returns an answer with causes as it is: that is about a value which the API
-// server does not accept.
+// object is gone. It does not wrap an answer with causes: the API server rejects a value then.
 func stale(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w: %w", ErrStale, err)
@@ -47,19 +46,19 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// NotReady reports whether an error is about the Kubernetes API and passes by itself: the API
-// server cannot be reached or cannot serve, a cache is stale, the hub is stopping, or may not write
-// now. It says nothing about the volume and does not belong in the status.
+// NotReady reports whether an error of the Kubernetes API passes by itself: the API server cannot be
+// reached or cannot serve, a cache is stale, the hub is stopping, or may not write now. Such an
+// error says nothing about the volume and does not belong in the status.
 func NotReady(err error) bool {
 	var transport *url.Error
 	return errors.Is(err, ErrStale) || errors.Is(err, ErrRefused) || errors.Is(err, context.Canceled) ||
-		errors.As(err, &transport) || interrupted(err) || serverTrouble(err)
+		errors.As(err, &transport) || interrupted(err) || serverFailed(err)
 }
 
 // CannotServe reports whether the API server has answered that it cannot serve a request: the
 // API server or a webhook of it is broken. Such an error is NotReady too, and may last.
 func CannotServe(err error) bool {
-	return !errors.Is(err, ErrStale) && !errors.Is(err, ErrRefused) && !errors.Is(err, context.Canceled) && serverTrouble(err)
+	return !errors.Is(err, ErrStale) && !errors.Is(err, ErrRefused) && !errors.Is(err, context.Canceled) && serverFailed(err)
 }
 
 // Rejected reports whether the API server has answered that it does not accept a write, for
@@ -69,7 +68,7 @@ func Rejected(err error) bool {
 	return errors.As(err, &answer) && !NotReady(err)
 }
 
-func serverTrouble(err error) bool {
+func serverFailed(err error) bool {
 	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }
@@ -82,9 +81,9 @@ func interrupted(err error) bool {
 	return errors.As(err, &network) || errors.As(err, &stream) || errors.Is(err, io.ErrUnexpectedEOF) || ofHTTP2(err)
 }
 
-// ofHTTP2 reports whether an error is about a whole HTTP/2 connection: it was lost, got GOAWAY, or
-// violated the protocol. It compares texts: one of these errors has no type, and the type of
-// another is deprecated.
+// ofHTTP2 reports whether an error is about a whole HTTP/2 connection: the connection was lost, got
+// a GOAWAY, or violated the protocol. It compares texts: one of these errors has no type, and the
+// type of another is deprecated.
 func ofHTTP2(err error) bool {
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		err = next

@@ -19,7 +19,7 @@ type Write struct {
 	What    string    // WroteStatus, WroteFinalizer or WroteNodeID
 }
 
-// What attachers write into a VolumeAttachment.
+// The values of Write.What.
 const (
 	WroteStatus    = "status"
 	WroteFinalizer = "finalizer"
@@ -30,12 +30,12 @@ const (
 // object that has more than ten. No client writes under that name.
 const ancientChanges = "ancient-changes"
 
-// ForeignWrite returns the last write of another client than the hub, between two states of a
-// VolumeAttachment, to a field that attachers write, and whether there is one. If before is nil
-// or another object of that name, all writes to after count.
+// ForeignWrite returns the last write to a field that attachers write, between two states of a
+// VolumeAttachment, by a client other than the hub, and whether there is one. If before is nil or
+// another object of that name, all writes to after count.
 //
-// It cannot see a removal, of which the API server keeps no trace, nor a repetition within the
-// same second.
+// It cannot see a removal, of which the API server keeps no trace, or a repetition within the same
+// second.
 func ForeignWrite(before, after *storagev1.VolumeAttachment, finalizer string) (Write, bool) {
 	if before == nil || before.UID != after.UID {
 		before = &storagev1.VolumeAttachment{}
@@ -59,9 +59,8 @@ func ForeignWrite(before, after *storagev1.VolumeAttachment, finalizer string) (
 }
 
 // writtenSince returns what the manager of an entry of after has written since before, "" for
-// nothing. An entry that has shrunk proves nothing: another manager may have taken its fields
-// over. A new time alone counts for the status only: the rest of the object has fields that
-// other clients write.
+// nothing. An entry that has fewer fields than before proves nothing: another manager may have
+// taken the fields over. A new time alone counts only for the status, which only attachers write.
 func writtenSince(before, after *storagev1.VolumeAttachment, entry *metav1.ManagedFieldsEntry, finalizer string) string {
 	was, again := &fields{}, true
 	if old := entryLike(before.ManagedFields, entry); old != nil {
@@ -143,12 +142,12 @@ const nodeIDField = "f:" + AnnotationNodeID
 // maxKnownText bounds the texts that knownFields keeps.
 const maxKnownText = 2048
 
-// knownFields are the fields of entries by their text. Each change of a VolumeAttachment would
-// have them read again.
+// knownFields are the fields of entries by their text. Without it each change of a VolumeAttachment
+// would parse them again.
 var knownFields memo[string, *fields]
 
 // parseFields returns the fields of an entry that attachers write, none if the entry cannot be
-// read. They are shared and must not be changed.
+// parsed. They are shared and must not be changed.
 func parseFields(entry *metav1.ManagedFieldsEntry) *fields {
 	if entry.FieldsV1 == nil {
 		return &fields{}

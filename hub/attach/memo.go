@@ -2,18 +2,18 @@ package attach
 
 import "sync"
 
-// maxRemembered bounds each memo. A hub needs some entries for each driver; but anybody who may
-// create VolumeAttachments can make any number of drivers and field managers up.
+// maxRemembered bounds each memo. A hub needs a few entries for each driver. But every client that
+// may create VolumeAttachments can invent any number of drivers and field managers.
 const maxRemembered = 4096
 
-// memo remembers the results of a function, at most maxRemembered of them. Few of them differ
-// among thousands of VolumeAttachments. The zero value is empty. It is safe for concurrent use.
+// memo keeps up to maxRemembered results of a function. Thousands of VolumeAttachments need few
+// different results. The zero value is empty. It is safe for concurrent use.
 type memo[K comparable, V any] struct {
 	mu      sync.RWMutex
 	results map[K]V
 }
 
-// get returns the result for a key, which compute makes if it is not known.
+// get returns the result for a key, and calls compute if it is not known.
 func (m *memo[K, V]) get(key K, compute func() V) V {
 	m.mu.RLock()
 	result, known := m.results[key]

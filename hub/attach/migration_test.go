@@ -60,8 +60,8 @@ func TestMigratedVolumeIsCalledAsItsDriverCallsIt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if plan.Publish.VolumeId != tc.handle || !cmp.Equal(plan.Publish.VolumeContext, tc.attributes) || plan.GuardVolume == nil {
-				t.Errorf("publish of %q with %v, guarded %v; want %q with %v, guarded", plan.Publish.VolumeId, plan.Publish.VolumeContext, plan.GuardVolume != nil, tc.handle, tc.attributes)
+			if plan.Publish.VolumeId != tc.handle || !cmp.Equal(plan.Publish.VolumeContext, tc.attributes) || plan.VolumeFinalizer == nil {
+				t.Errorf("publish of %q with %v, guarded %v; want %q with %v, guarded", plan.Publish.VolumeId, plan.Publish.VolumeContext, plan.VolumeFinalizer != nil, tc.handle, tc.attributes)
 			}
 			if _, sure := d.ClaimsTarget(Inputs{VolumeAttachment: attachment(), PersistentVolume: tc.pv, CSINode: node}, plan.Target); !sure {
 				t.Errorf("the volume is not wanted at %v, where the plan attaches it", plan.Target)

@@ -29,8 +29,8 @@ const (
 
 var knownFinalizers memo[string, string] // by driver
 
-// Finalizer returns the finalizer of a driver on VolumeAttachments and PersistentVolumes. It is
-// the one that csi-attacher uses.
+// Finalizer returns the finalizer of a driver on VolumeAttachments and PersistentVolumes, which
+// csi-attacher uses too.
 func Finalizer(driver string) string {
 	return knownFinalizers.get(driver, func() string { return FinalizerPrefix + registry.SanitizedName(driver) })
 }
@@ -49,8 +49,8 @@ func VolumeName(va *storagev1.VolumeAttachment) string {
 	return ""
 }
 
-// NodeID returns the node ID that a driver registered for a node, and whether it did. node may
-// be nil.
+// NodeID returns the node ID that a driver has registered for a node, and whether the driver has
+// registered. node may be nil.
 func NodeID(node *storagev1.CSINode, driver string) (string, bool) {
 	if node == nil {
 		return "", false
@@ -63,9 +63,9 @@ func NodeID(node *storagev1.CSINode, driver string) (string, bool) {
 	return "", false
 }
 
-// Releasable reports whether the finalizer of a driver on a PersistentVolume must go as soon as no
-// VolumeAttachment names the volume: the volume is being deleted, or it is a migrated in-tree
-// volume that was handed back, for which csi-attacher removes its finalizer too.
+// Releasable reports whether the finalizer of a driver on a PersistentVolume has to be removed as
+// soon as no VolumeAttachment names the volume: the volume is being deleted, or is an in-tree volume
+// that was migrated back, from which csi-attacher removes its finalizer too.
 func Releasable(pv *corev1.PersistentVolume, driver string) bool {
 	return pv.DeletionTimestamp != nil || migratable(pv) && pv.Annotations[AnnotationMigratedTo] != driver
 }

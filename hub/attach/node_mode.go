@@ -34,7 +34,7 @@ func specNodes(spec *corev1.PersistentVolumeSpec, handle string) NodeMode {
 	if spec.CSI.VolumeHandle != handle {
 		return UnknownNodes
 	}
-	// SINGLE_NODE_MULTI_WRITER only distinguishes single-node modes.
+	// The capability SINGLE_NODE_MULTI_WRITER only chooses among single-node modes.
 	mode, err := accessmodes.ToCSIAccessMode(spec.AccessModes, false)
 	if err != nil {
 		return UnknownNodes
@@ -55,7 +55,7 @@ func volumeNodes(pv *corev1.PersistentVolume, handle string) NodeMode {
 	return specNodes(spec, handle)
 }
 
-// SurelyMultiNode reports whether the access mode of a PersistentVolume is a MULTI_NODE one. It
+// SurelyMultiNode reports whether the access mode of a PersistentVolume is MULTI_NODE. It
 // returns false for an unknown or contradictory mode.
 func SurelyMultiNode(pv *corev1.PersistentVolume) bool {
 	return volumeNodes(pv, VolumeHandle(pv)) == MultiNode

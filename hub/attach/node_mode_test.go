@@ -112,13 +112,13 @@ func TestFinalizerOfAVolumeIsNotWrittenAgainOnceAnotherAttachHasDoneSo(t *testin
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
-			s.Guards = &VolumeGuards{Newest: func(string) *corev1.PersistentVolume {
+			s.FinalizerWrites = &FinalizerWrites{Newest: func(string) *corev1.PersistentVolume {
 				pv := s.volume()
 				c.newest(pv)
 				return pv
 			}}
 			s.heard()
-			if err := s.Guard(t.Context(), s.plan(attaching)); err != nil {
+			if err := s.AddFinalizers(t.Context(), s.plan(attaching)); err != nil {
 				t.Fatal(err)
 			}
 			written := slices.ContainsFunc(s.heard(), func(said string) bool { return strings.Contains(said, "persistentvolumes") })

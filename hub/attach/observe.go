@@ -27,20 +27,19 @@ const (
 type Observation struct {
 	Operation Operation
 	Agreement Agreement
-	// WouldFail: the hub would fail now, for the Reason. That may pass while the Agreement is
-	// Pending.
+	// WouldFail: the hub would fail now, for the Reason. While the Agreement is Pending, that may
+	// change.
 	WouldFail bool
 	// Reason says what differs, why the hub would fail and, while Pending, why the other
 	// attacher failed last. It may be empty.
 	Reason string
-	// Target and SecretRef are those of the hub's CSI call, empty if it makes none.
+	// Target and SecretRef are the target and Secret of the hub's CSI call, empty if it makes none.
 	Target    Target
 	SecretRef *corev1.SecretReference
 }
 
 // Final reports whether the other attacher is done, so that the observation counts. Callers should
-// keep a final observation: its nodes and volumes may change or go while the volume stays
-// attached.
+// keep a final observation: node and PersistentVolume may change while the volume stays attached.
 func (o Observation) Final() bool { return o.Agreement != Pending }
 
 // Observe compares a VolumeAttachment with the hub's decision. A detach stays Pending: it is done
@@ -79,9 +78,9 @@ func (d Driver) ObserveDetach(f Inputs) Observation {
 	return d.observeDetach(f)
 }
 
-// asBeforeAttach returns the inputs as they were before the volume was attached, as far as they are
-// known. A PersistentVolume that was deleted after the VolumeAttachment was created could be
-// attached before.
+// asBeforeAttach returns the inputs as they were before the volume was attached, as far as that is
+// known. A PersistentVolume that was deleted after the creation of the VolumeAttachment was not being
+// deleted then.
 func asBeforeAttach(f Inputs) Inputs {
 	va := *f.VolumeAttachment
 	va.Status = storagev1.VolumeAttachmentStatus{}
@@ -94,7 +93,7 @@ func asBeforeAttach(f Inputs) Inputs {
 	return f
 }
 
-// observeAttach judges as if the other attacher had attached the volume.
+// observeAttach returns the observation of a volume that the other attacher has attached.
 func (d Driver) observeAttach(f Inputs) Observation {
 	plan, err := d.decideAttach(f)
 	if err != nil {
@@ -103,7 +102,7 @@ func (d Driver) observeAttach(f Inputs) Observation {
 	return judge(plan, d.attachDifferences(f.VolumeAttachment, plan))
 }
 
-// observeDetach judges as if the other attacher had detached the volume.
+// observeDetach returns the observation of a volume that the other attacher has detached.
 func (d Driver) observeDetach(f Inputs) Observation {
 	plan, err := d.decideDetach(f)
 	if err != nil {
@@ -116,8 +115,7 @@ func (d Driver) observeDetach(f Inputs) Observation {
 	return judge(plan, differences)
 }
 
-// attachDifferences returns how an attached VolumeAttachment differs from what the hub would have
-// written for the plan.
+// attachDifferences returns the differences between an attached VolumeAttachment and the hub's plan.
 func (d Driver) attachDifferences(va *storagev1.VolumeAttachment, plan Plan) []string {
 	finalizer := Finalizer(d.Name)
 	hasFinalizer := HasFinalizer(va.Finalizers, finalizer)
@@ -160,8 +158,8 @@ func wouldHaveFailed(op Operation, err error) Observation {
 	return Observation{Operation: op, Agreement: WouldHaveFailed, WouldFail: true, Reason: Text(err.Error())}
 }
 
-// pending returns the observation while the other attacher is not done: differences do not count,
-// because they may pass. failure is the last one of the other attacher, nil for none.
+// pending returns the observation while the other attacher is not done. Differences do not count
+// then, because they may pass. failure is the last failure of the other attacher, nil for none.
 func (o Observation) pending(failure *storagev1.VolumeError) Observation {
 	var reasons []string
 	if o.WouldFail {

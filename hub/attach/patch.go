@@ -13,9 +13,9 @@ import (
 )
 
 // Patch changes one object, by operations that the API server applies all together or not at all.
-// The first ones test the object that the patch was made from: the patch fails and changes nothing
-// if the object is another one of the same name or has other finalizers. A patch never replaces a
-// list of finalizers.
+// The first operations test the object that the patch was made from: the patch fails and changes
+// nothing if another object has the name now, or the finalizers have changed. A patch never
+// replaces a list of finalizers.
 //
 // It is plain data, compared with reflect.DeepEqual, and shares no memory with the object. It may
 // hold the publish context of a volume, which must not be logged.
@@ -74,8 +74,8 @@ func (p *Patch) encode() []byte {
 	return body
 }
 
-// guardVolume returns the patch that adds the finalizer to a PersistentVolume, nil if it has it.
-func guardVolume(pv metav1.Object, finalizer string) *Patch {
+// addVolumeFinalizer returns the patch that adds the finalizer to a PersistentVolume, nil if it has it.
+func addVolumeFinalizer(pv metav1.Object, finalizer string) *Patch {
 	ops := addFinalizer(pv.GetFinalizers(), finalizer)
 	if ops == nil {
 		return nil
@@ -83,9 +83,9 @@ func guardVolume(pv metav1.Object, finalizer string) *Patch {
 	return newPatch(pv, ops...)
 }
 
-// guardAttachment returns the patch that adds the finalizer and the annotations to a
+// addAttachmentFinalizer returns the patch that adds the finalizer and the annotations to a
 // VolumeAttachment, nil if none is missing. Empty parts of the target are not written.
-func guardAttachment(va *storagev1.VolumeAttachment, finalizer string, t Target) *Patch {
+func addAttachmentFinalizer(va *storagev1.VolumeAttachment, finalizer string, t Target) *Patch {
 	ops := addFinalizer(va.Finalizers, finalizer)
 	ops = append(ops, addAnnotations(va.Annotations, map[string]string{
 		AnnotationNodeID:       t.NodeID,

@@ -39,7 +39,7 @@ func TestPatchStaysAsItIsWhenTheObjectThatItWasMadeFromChanges(t *testing.T) {
 	f := inputs()
 	plan, want := decide(f), decide(inputs())
 	f.VolumeAttachment.Finalizers[0], f.PersistentVolume.Finalizers[0], f.VolumeAttachment.Annotations["a"] = "changed", "changed", "changed"
-	if !reflect.DeepEqual(plan.GuardAttachment, want.GuardAttachment) || !reflect.DeepEqual(plan.GuardVolume, want.GuardVolume) {
-		t.Errorf("patches %+v and %+v, want %+v and %+v", plan.GuardAttachment, plan.GuardVolume, want.GuardAttachment, want.GuardVolume)
+	if !reflect.DeepEqual(plan.AttachmentFinalizer, want.AttachmentFinalizer) || !reflect.DeepEqual(plan.VolumeFinalizer, want.VolumeFinalizer) {
+		t.Errorf("patches %+v and %+v, want %+v and %+v", plan.AttachmentFinalizer, plan.VolumeFinalizer, want.AttachmentFinalizer, want.VolumeFinalizer)
 	}
 }

@@ -22,16 +22,16 @@ type Plan struct {
 	attachment *storagev1.VolumeAttachment // the plan is for
 	// Target of the CSI call. Empty if the plan has no call.
 	Target Target
-	// SingleNode: the volume must not be attached to two nodes, or, in a plan to detach, its
-	// access mode is not known.
+	// SingleNode: the volume must not be attached to two nodes. In a plan to detach it is also true
+	// if the access mode is not known.
 	SingleNode bool
 	// SecretRef names the Secret of the call, nil for none.
 	SecretRef *corev1.SecretReference
 
-	// GuardVolume adds the finalizer to the PersistentVolume, GuardAttachment the finalizer
+	// VolumeFinalizer adds the finalizer to the PersistentVolume, AttachmentFinalizer the finalizer
 	// and the annotations to the VolumeAttachment.
-	GuardVolume     *Patch
-	GuardAttachment *Patch
+	VolumeFinalizer     *Patch
+	AttachmentFinalizer *Patch
 	// Publish is the call of a plan to attach, without secrets. Nil: the driver publishes nothing.
 	Publish *csi.ControllerPublishVolumeRequest
 	// MarkAttached: the status must be written.
@@ -42,8 +42,8 @@ type Plan struct {
 	Release *Patch
 }
 
-// Decide returns the plan for a VolumeAttachment, which is empty if it needs nothing. The error
-// says what is missing or wrong in the objects.
+// Decide returns the plan for a VolumeAttachment. The plan is empty if the VolumeAttachment requires
+// no operation. The error says what is missing or wrong in the objects.
 func (d Driver) Decide(f Inputs) (Plan, error) {
 	switch d.RequiredOperation(f.VolumeAttachment) {
 	case Attaching:
@@ -64,7 +64,7 @@ func (d Driver) decideAttach(f Inputs) (Plan, error) {
 		return plan, nil
 	}
 	if va.Status.Attached && !f.Lost { // only the finalizer is missing
-		plan.GuardAttachment = guardAttachment(va, Finalizer(d.Name), NotedTarget(va))
+		plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), NotedTarget(va))
 		return plan, nil
 	}
 	specOfVolume := volumeSpec
@@ -89,9 +89,9 @@ func (d Driver) decideAttach(f Inputs) (Plan, error) {
 	plan.Target = Target{VolumeHandle: spec.CSI.VolumeHandle, NodeID: nodeID}
 	plan.SingleNode = nodeModeOf(capability.AccessMode.Mode) != MultiNode
 	plan.SecretRef = spec.CSI.ControllerPublishSecretRef
-	plan.GuardAttachment = guardAttachment(va, Finalizer(d.Name), plan.Target)
+	plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), plan.Target)
 	if pv != nil {
-		plan.GuardVolume = guardVolume(pv, Finalizer(d.Name))
+		plan.VolumeFinalizer = addVolumeFinalizer(pv, Finalizer(d.Name))
 	}
 	plan.Publish = &csi.ControllerPublishVolumeRequest{
 		VolumeId:         spec.CSI.VolumeHandle,
@@ -107,8 +107,8 @@ func (d Driver) decideDetach(f Inputs) (Plan, error) {
 	va := f.VolumeAttachment
 	plan := Plan{Operation: Detaching, attachment: va, Release: releaseAttachment(va, Finalizer(d.Name))}
 	if !d.Capabilities.PublishUnpublish {
-		// The driver attached the volume and has lost the capability since. Unless its
-		// CSIDriver says the same, that may be a mistake, and the volume may be attached.
+		// The driver attached the volume and has lost the capability since. Unless its CSIDriver has
+		// attachRequired=false too, that may be a mistake, and the volume may be attached.
 		if d.NoAttach {
 			return plan, nil
 		}
@@ -133,15 +133,15 @@ func (d Driver) decideDetach(f Inputs) (Plan, error) {
 	return plan, nil
 }
 
-// NotedTarget returns the target that the annotations of a VolumeAttachment note. A part that is
-// not noted is empty: csi-attacher notes no volume handle.
+// NotedTarget returns the target in the annotations of a VolumeAttachment. A field without an
+// annotation is empty: csi-attacher notes no volume handle.
 func NotedTarget(va *storagev1.VolumeAttachment) Target {
 	return Target{VolumeHandle: va.Annotations[AnnotationVolumeHandle], NodeID: va.Annotations[AnnotationNodeID]}
 }
 
 // ClaimsTarget reports whether a VolumeAttachment may claim a target, by its note or by its volume and
-// node, and whether that is sure. It is not sure without the note and the PersistentVolume or the
-// CSINode.
+// node, and whether it surely does. Without a note that is not sure if the PersistentVolume or the
+// CSINode is missing.
 func (d Driver) ClaimsTarget(f Inputs, t Target) (may, surely bool) {
 	noted := NotedTarget(f.VolumeAttachment)
 	if noted == t {
@@ -165,16 +165,16 @@ func (d Driver) ClaimsTarget(f Inputs, t Target) (may, surely bool) {
 	return may, may && handle != "" && nodeID != ""
 }
 
-// IsCurrent reports whether the node ID of the plan's Target is still valid. It is not if the driver
-// registered another node ID, which can happen during the call. A CSINode that is gone (nil), or lacks
-// the driver, changes nothing: the driver may be restarting on the node. A plan without a call is
-// current.
+// IsCurrent reports whether the node ID of the plan's Target is still valid. It returns false if the
+// driver has registered another node ID, which can happen during the call. It returns true if the
+// CSINode is gone (nil) or lacks the driver, which may be restarting on the node, and for a plan
+// without a call.
 func (d Driver) IsCurrent(plan Plan, node *storagev1.CSINode) bool {
 	id, registered := NodeID(node, d.Name)
 	return !registered || plan.Target.NodeID == "" || id == plan.Target.NodeID
 }
 
-// nodeID returns the node ID that the driver registered or, for a detach, the noted one.
+// nodeID returns the node ID that the driver registered or, for a detach, the noted node ID.
 func (d Driver) nodeID(f Inputs, detaching bool) (string, error) {
 	va := f.VolumeAttachment
 	if id, ok := NodeID(f.CSINode, d.Name); ok {

@@ -8,7 +8,7 @@ import (
 
 func BenchmarkDecideAttach(b *testing.B) {
 	f := Inputs{VolumeAttachment: attachment(), PersistentVolume: volume(), CSINode: csiNode("node-id")}
-	benchmarkDecide(b, f, func(p Plan) bool { return p.Publish != nil && p.GuardVolume != nil && p.GuardAttachment != nil })
+	benchmarkDecide(b, f, func(p Plan) bool { return p.Publish != nil && p.VolumeFinalizer != nil && p.AttachmentFinalizer != nil })
 }
 
 func BenchmarkDecideDetach(b *testing.B) {

@@ -69,10 +69,10 @@ func TestPlanToAttachGuardsBothObjectsAndPublishes(t *testing.T) {
 	if plan.SecretRef == nil || plan.SecretRef.Name != "s" || !plan.MarkAttached || !plan.SingleNode {
 		t.Errorf("plan %+v: want the secret s, the status to be written and a single node", plan)
 	}
-	assertPatch(t, plan.GuardVolume, "pv-1", `[{"op":"test","path":"/metadata/uid","value":"pv-uid-1"},
+	assertPatch(t, plan.VolumeFinalizer, "pv-1", `[{"op":"test","path":"/metadata/uid","value":"pv-uid-1"},
 		{"op":"test","path":"/metadata/finalizers","value":["kubernetes.io/pv-protection"]},
 		{"op":"add","path":"/metadata/finalizers/-","value":"`+finalizer+`"}]`)
-	assertPatch(t, plan.GuardAttachment, "va-1", `[{"op":"test","path":"/metadata/uid","value":"uid-1"},
+	assertPatch(t, plan.AttachmentFinalizer, "va-1", `[{"op":"test","path":"/metadata/uid","value":"uid-1"},
 		{"op":"test","path":"/metadata/finalizers","value":null},
 		{"op":"add","path":"/metadata/finalizers","value":["`+finalizer+`"]},
 		{"op":"test","path":"/metadata/annotations","value":null},
@@ -85,7 +85,7 @@ func TestPlanWritesNothingThatIsThere(t *testing.T) {
 		PersistentVolume: volume(func(pv *corev1.PersistentVolume) { pv.Finalizers = []string{"a/b", finalizer} }),
 		CSINode:          csiNode("id-1"),
 	})
-	if err != nil || plan.GuardVolume != nil || plan.GuardAttachment != nil {
+	if err != nil || plan.VolumeFinalizer != nil || plan.AttachmentFinalizer != nil {
 		t.Errorf("plan %+v, %v: want no finalizer and no annotation to be written", plan, err)
 	}
 }
@@ -99,7 +99,7 @@ func TestPlanRewritesANodeIDThatHasChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	assertPatch(t, plan.GuardAttachment, "va-1", `[{"op":"test","path":"/metadata/uid","value":"uid-1"},
+	assertPatch(t, plan.AttachmentFinalizer, "va-1", `[{"op":"test","path":"/metadata/uid","value":"uid-1"},
 		{"op":"add","path":"/metadata/annotations/csi.alpha.kubernetes.io~1node-id","value":"new"}]`)
 }
 
@@ -111,7 +111,7 @@ func TestPlanRestoresAFinalizerThatWasTakenAwayWithoutACall(t *testing.T) {
 	if plan.Publish != nil || plan.MarkAttached {
 		t.Errorf("plan %+v: want no call and no status", plan)
 	}
-	assertPatch(t, plan.GuardAttachment, "va-1", `[{"op":"test","path":"/metadata/uid","value":"uid-1"},
+	assertPatch(t, plan.AttachmentFinalizer, "va-1", `[{"op":"test","path":"/metadata/uid","value":"uid-1"},
 		{"op":"test","path":"/metadata/finalizers","value":null},
 		{"op":"add","path":"/metadata/finalizers","value":["`+finalizer+`"]}]`)
 }
@@ -274,14 +274,14 @@ func TestDetachTakesOnlyTheOwnFinalizer(t *testing.T) {
 func TestInlineVolumeIsAttachedWithoutAPersistentVolume(t *testing.T) {
 	spec := volume().Spec
 	plan, err := attaching.Decide(Inputs{VolumeAttachment: attachment(inline(&spec)), CSINode: csiNode("id-1")})
-	if err != nil || plan.Publish.GetVolumeId() != "vol-1" || plan.GuardVolume != nil || plan.GuardAttachment == nil {
+	if err != nil || plan.Publish.GetVolumeId() != "vol-1" || plan.VolumeFinalizer != nil || plan.AttachmentFinalizer == nil {
 		t.Errorf("plan %+v, %v: want vol-1 to be published, only the VolumeAttachment guarded", plan, err)
 	}
 }
 
 func TestTrivialDriverIsMarkedAttachedOnly(t *testing.T) {
 	plan, err := trivial.Decide(Inputs{VolumeAttachment: attachment()})
-	if err != nil || plan.Publish != nil || plan.GuardVolume != nil || plan.GuardAttachment != nil || !plan.MarkAttached {
+	if err != nil || plan.Publish != nil || plan.VolumeFinalizer != nil || plan.AttachmentFinalizer != nil || !plan.MarkAttached {
 		t.Errorf("plan %+v, %v: want only the status to be written", plan, err)
 	}
 }

@@ -4,13 +4,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Record describes a volume that is or may be published at a target, as known from the call or
+// Record describes a volume that is or may be published at a target. It is made from the call or
 // from the objects.
 type Record struct {
 	Target Target
 	// SecretRef names the Secret of the calls, nil for none.
 	SecretRef *corev1.SecretReference
-	// SecretKnown: SecretRef is the reference of this volume, even if it is nil.
+	// SecretKnown: SecretRef is the reference of this volume, also if it is nil. Otherwise it is not known.
 	SecretKnown bool
 	// Nodes is the mode of the call, or of the PersistentVolume.
 	Nodes NodeMode
@@ -33,11 +33,11 @@ func (d Driver) Recorded(f Inputs) (Record, bool) {
 	return recordOf(f, nodeID)
 }
 
-// LastRecorded is Recorded for the last state of a VolumeAttachment that is gone. If that is attached
-// with neither finalizer nor node ID, a csi-attacher marked it: its write was meant for another object
-// of the same name, which was deleted just then (kubernetes/kubernetes issue 124749). The volume may
-// be attached to the node, by the node ID that is registered now. All VolumeAttachments of a driver
-// without PUBLISH_UNPUBLISH_VOLUME look like that, and the driver attaches nothing.
+// LastRecorded is Recorded for the last state of a VolumeAttachment that is gone. If that state is
+// attached with neither finalizer nor node ID, a csi-attacher has marked the wrong object: its write
+// was for another object of the same name, which was deleted just then (kubernetes/kubernetes issue
+// 124749). The volume may be attached to the node, at the node ID that is registered now. For a driver
+// without PUBLISH_UNPUBLISH_VOLUME that state is usual, and the driver attaches nothing.
 func (d Driver) LastRecorded(f Inputs) (Record, bool) {
 	if r, ok := d.Recorded(f); ok {
 		return r, true

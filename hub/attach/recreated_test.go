@@ -216,7 +216,7 @@ func TestDetachGoesWithTheSecretOfThePublishWhateverThePersistentVolumeNamesNow(
 				t.Fatal(err)
 			}
 			published, secrets := plan.Record(), map[string]string{"key": "one"}
-			if err := errors.Join(attacher.Guard(t.Context(), plan), publishOnly(t, attacher, plan, secrets)); err != nil {
+			if err := errors.Join(attacher.AddFinalizers(t.Context(), plan), publishOnly(t, attacher, plan, secrets)); err != nil {
 				t.Fatal(err)
 			}
 			if tc.lost {

@@ -12,16 +12,16 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
-// shortestSecret is the length from which values are removed from errors. Removing shorter ones
-// would garble texts that contain them by chance.
+// shortestSecret is the length of the shortest values that are removed from errors. Texts may contain
+// shorter values by chance.
 const shortestSecret = 6
 
-// redact returns the error of a call with a text that can be stored, logged and shown: plain,
-// bounded, and without the values of secrets. A driver may repeat its input, and people who must
+// redact returns the error of a call with a text that is safe to store, log and show: sanitized,
+// truncated, and without the values of secrets. A driver may repeat its input, and people who must
 // not read the Secret can read VolumeAttachments, Events and logs.
 func redact(err error, secrets map[string]string) error {
 	hide := strings.NewReplacer(hidden(secrets)...)
-	// Replace again: Sanitize can produce the text of a secret. Cut last: a half of a secret
+	// Replace again: Sanitize can produce the text of a secret. Truncate last: a secret that was cut
 	// would not be found.
 	text := hide.Replace(csiclient.Sanitize(hide.Replace(err.Error())))
 	if text = csiclient.Truncate(text, csiclient.MaxText); text == err.Error() {
@@ -30,8 +30,8 @@ func redact(err error, secrets map[string]string) error {
 	return redacted{text: text, cause: err}
 }
 
-// hidden returns the texts by which an error may repeat the values of secrets, each followed by
-// its replacement.
+// hidden returns the forms in which an error may repeat the values of secrets, each followed by its
+// replacement.
 func hidden(secrets map[string]string) []string {
 	var texts []string
 	for _, value := range secrets {
@@ -51,7 +51,7 @@ func hidden(secrets map[string]string) []string {
 	return replacements
 }
 
-// redacted is an error with another text, and with the identity of its cause.
+// redacted is an error with another text, which matches the errors that its cause matches.
 type redacted struct {
 	text  string
 	cause error
@@ -59,7 +59,7 @@ type redacted struct {
 
 func (r redacted) Error() string { return r.text }
 
-// Is asks the cause. There is no Unwrap: nobody must see the text of the cause.
+// Is compares the cause. There is no Unwrap, which would reveal the text of the cause.
 func (r redacted) Is(target error) bool { return errors.Is(r.cause, target) }
 
 // GRPCStatus returns a status with the code of the cause.

@@ -7,10 +7,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// UnpublishSecrets reads the secrets for the unpublish of a volume at a target, from the Secret that
-// it was published with, if that is known, or else from now, the Secret of its PersistentVolume: a
-// PersistentVolume can be recreated with another one. If the Secret is gone, it reads now, or returns
-// published, the secrets that this process published the volume with, nil for none (rook issue 16956).
+// UnpublishSecrets reads the secrets for the unpublish of a volume at a target. It reads the Secret
+// that the volume was published with, if that is known, or else now, the Secret of the
+// PersistentVolume, which may have been recreated with another Secret. If the first Secret is gone, it
+// reads now. If that is gone too, it returns published: the secrets that this process published the
+// volume with, or nil (rook issue 16956).
 func (a Attacher) UnpublishSecrets(ctx context.Context, target Target, r Record, now *corev1.SecretReference, published map[string]string) (map[string]string, error) {
 	ref := now
 	if r.SecretKnown && r.Target.VolumeHandle == target.VolumeHandle {

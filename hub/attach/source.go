@@ -17,8 +17,8 @@ func migratable(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.CSI == nil && translator.IsPVMigratable(pv)
 }
 
-// volumeSpec returns the specification of the volume that a VolumeAttachment names, with a CSI
-// source: that of its PersistentVolume, translated if it is an in-tree volume, or its inline
+// volumeSpec returns the specification of a VolumeAttachment's volume, with a CSI source: the
+// specification of its PersistentVolume, translated if it is an in-tree volume, or its inline
 // specification, which kube-controller-manager has translated. pv is nil if there is none.
 func volumeSpec(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) (*corev1.PersistentVolumeSpec, error) {
 	source := va.Spec.Source
@@ -53,8 +53,8 @@ func specOf(pv *corev1.PersistentVolume) (*corev1.PersistentVolumeSpec, error) {
 	return &translated.Spec, nil
 }
 
-// HandleOf returns the volume handle of a VolumeAttachment: the noted one, or else that of its
-// volume. It returns "" if neither is known.
+// HandleOf returns the volume handle of a VolumeAttachment: the noted handle, or else the handle of
+// its volume. It returns "" if neither is known.
 func HandleOf(f Inputs) string {
 	if noted := NotedTarget(f.VolumeAttachment).VolumeHandle; noted != "" {
 		return noted

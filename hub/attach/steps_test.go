@@ -42,11 +42,11 @@ func writingSteps() []step {
 	return []step{
 		{"finalizer of the PersistentVolume", []edit{attached, func(va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) {
 			va.Status.Attached, pv.Finalizers = false, nil
-		}}, false, func(o *outside, a attach.Attacher, p attach.Plan) error { return a.Guard(o.t.Context(), p) },
+		}}, false, func(o *outside, a attach.Attacher, p attach.Plan) error { return a.AddFinalizers(o.t.Context(), p) },
 			"patch persistentvolumes", "PersistentVolume"},
 		{"finalizer of the VolumeAttachment", []edit{guarded, func(va *storagev1.VolumeAttachment, _ *corev1.PersistentVolume) {
 			va.Finalizers = nil
-		}}, false, func(o *outside, a attach.Attacher, p attach.Plan) error { return a.Guard(o.t.Context(), p) },
+		}}, false, func(o *outside, a attach.Attacher, p attach.Plan) error { return a.AddFinalizers(o.t.Context(), p) },
 			"patch volumeattachments", "VolumeAttachment"},
 		{"MarkAttached", []edit{guarded}, false, func(o *outside, a attach.Attacher, p attach.Plan) error {
 			return a.MarkAttached(o.t.Context(), p, map[string]string{"devicePath": "/dev/x"})

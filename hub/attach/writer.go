@@ -23,12 +23,11 @@ const requestTimeout = 30 * time.Second
 // those of the request.
 type Writer struct {
 	Kube Kube
-	// Limit is waited for before each write; the wait is not part of the timeout. After an
-	// error of it nothing is written, and the write returns ErrRefused and that error. Nil: no
-	// limit.
+	// Limit delays each write; the wait is not part of the timeout. If it returns an error, nothing is
+	// written, and the write returns ErrRefused and that error. Nil: no limit.
 	Limit Limit
-	// Fence is asked last before each write; the context has the deadline of the request. Its
-	// error is treated as that of Limit. It must not block. Nil: no fence.
+	// Fence is called last before each write, with the context of the request. If it returns an error,
+	// nothing is written, as for Limit. It must not block. Nil: no fence.
 	Fence func(context.Context) error
 	// Written records each object that was written. Nil: none is recorded.
 	Written Written
@@ -83,8 +82,8 @@ func (w Writer) patchVolume(ctx context.Context, patch *Patch) error {
 
 var patchOptions = metav1.PatchOptions{FieldManager: FieldManager}
 
-// begin waits for the limit and asks the fence, and returns the context of the request. Their
-// errors are never taken for an answer of the API server.
+// begin waits for the limit, calls the fence, and returns the context of the request. It wraps
+// their errors in ErrRefused, so that they do not count as answers of the API server.
 func (w Writer) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if w.Limit != nil {
 		if err := w.Limit.Wait(ctx); err != nil {

@@ -27,8 +27,8 @@ func (w Writer) MarkAttached(ctx context.Context, plan Plan, publishContext map[
 }
 
 // Release removes the finalizer from the VolumeAttachment of a plan to detach, and returns the
-// object as it is then. It returns nil if the object no longer exists: it was gone before, or it
-// was being deleted and that was its last finalizer.
+// object after that. It returns nil if the object no longer exists: it was gone before, or it was
+// being deleted and had no other finalizer.
 func (w Writer) Release(ctx context.Context, plan Plan) (*storagev1.VolumeAttachment, error) {
 	va, err := w.patchAttachment(ctx, plan.Release)
 	switch {
@@ -92,7 +92,7 @@ func (w Writer) patchStatus(ctx context.Context, patch *Patch) error {
 }
 
 // errorCode returns a gRPC code in the form that the API server accepts. A driver may answer with
-// any number; the API server rejects a negative one, and the user would see no error at all.
+// any number; the API server rejects a negative code, and the user would see no error at all.
 func errorCode(code codes.Code) *int32 {
 	if code > math.MaxInt32 {
 		code = codes.Unknown
@@ -103,8 +103,8 @@ func errorCode(code codes.Code) *int32 {
 // Message returns the Text of an error.
 func Message(err error) string { return Text(err.Error()) }
 
-// Text returns a message as it goes into a VolumeAttachment or an Event: plain, valid UTF-8,
-// and no longer than the API server accepts.
+// Text returns the form of a message for a VolumeAttachment or an Event: sanitized, and no longer
+// than the API server accepts.
 func Text(message string) string {
 	return csiclient.Truncate(csiclient.Sanitize(message), maxErrorMessage)
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// AttachmentsOfHandle returns the VolumeAttachments of a CSI driver that are about a volume handle. That is
-// the handle that is noted; without a note it is the handle of the PersistentVolume, of its last state or
-// of the inline specification. With "" it returns the VolumeAttachments whose handle is not known.
+// AttachmentsOfHandle returns the VolumeAttachments of a CSI driver that have a volume handle: in their note or,
+// without a note, in the PersistentVolume, its last state or the inline specification. With "" it returns the
+// VolumeAttachments whose handle is not known.
 //
-// It decodes nothing, and takes time in proportion to the VolumeAttachments of the driver: an index
-// would take 300 bytes for each, and only unowned publications are looked up.
+// It decodes no object, and takes time in proportion to the VolumeAttachments of the driver. An index would take
+// 300 bytes for each VolumeAttachment, and only handles of unowned publications are looked up.
 func (c *Cluster) AttachmentsOfHandle(driver, handle string) []*storagev1.VolumeAttachment {
 	var found []*storagev1.VolumeAttachment
 	for _, va := range c.AttachmentsOfDriver(driver) {

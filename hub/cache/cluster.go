@@ -17,8 +17,8 @@ import (
 // stopTimeout bounds how long Stop waits for the watches to end.
 const stopTimeout = 5 * time.Second
 
-// Cluster is the hub's view of the Kubernetes API. All drivers share it, and it watches once for
-// the process. All its methods may be called at the same time, after Listen and Start.
+// Cluster is the hub's view of the Kubernetes API. It watches once for the process, and all drivers share it.
+// After Listen and Start its methods are safe for concurrent use.
 //
 // The objects that it returns belong to the caches and must not be changed, except
 // PersistentVolumes, which are the caller's own.
@@ -30,14 +30,14 @@ type Cluster struct {
 	drivers     toolscache.SharedIndexInformer // *storagev1.CSIDriver
 	running     sync.WaitGroup                 // the informers
 
-	handlersSynced   []toolscache.InformerSynced // one for each handler: it has had every object of the first listing
+	handlersSynced   []toolscache.InformerSynced // for each handler: whether it has handled every object of the first listing
 	driversForbidden atomic.Bool                 // the hub may not read CSIDriver objects
 
 	mu      sync.Mutex
 	deleted map[string]*StoredVolume // by name, see KeepDeleted; guarded by mu
 }
 
-// New returns a Cluster that reads by the given client. It starts nothing.
+// New returns a Cluster that reads through a client. It starts nothing.
 func New(kube attach.Kube) (*Cluster, error) {
 	core, storage := kube.CoreV1().RESTClient(), kube.StorageV1().RESTClient()
 	c := &Cluster{
@@ -85,12 +85,11 @@ func (c *Cluster) Listen(h Handlers) error {
 	return nil
 }
 
-// Start starts the watches and blocks until every cache is filled and every handler has had each
-// object of the first listing. It returns an error only when ctx ends before that. The watches
-// run until ctx ends.
+// Start starts the watches and blocks until every cache is filled and every handler has handled each object of
+// the first listing. It returns an error only if ctx ends before that. The watches run until ctx ends.
 //
-// Start waits for CSINodes too: without them the first attaches would fail. It waits for the
-// handlers so that a driver that begins later gets no event of what it finds in the caches.
+// Start waits for CSINodes too: without them the first attaches would fail. It waits for the handlers so that a
+// driver that begins later gets no event of an object that it has found in the caches already.
 func (c *Cluster) Start(ctx context.Context) error {
 	for _, informer := range []toolscache.SharedIndexInformer{c.attachments, c.volumes, c.nodes, c.drivers} {
 		c.running.Go(func() { informer.RunWithContext(ctx) })

@@ -7,9 +7,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// A PersistentVolume can be deleted while a VolumeAttachment still names it, if somebody removes its
-// finalizers. csi-attacher notes no volume handle in the VolumeAttachment: then only the last state of the
-// PersistentVolume has the handle of the volume to detach (external-attacher issue 235).
+// A PersistentVolume can be deleted while a VolumeAttachment still names it, if a client removes its finalizers.
+// csi-attacher notes no volume handle in the VolumeAttachment. Then only the last state of the PersistentVolume
+// has the handle of the volume to detach (external-attacher issue 235).
 
 // KeepDeleted keeps the last state of a PersistentVolume that is gone, if a VolumeAttachment names
 // it.
@@ -22,8 +22,8 @@ func (c *Cluster) KeepDeleted(v *StoredVolume) {
 	c.deleted[v.name] = v
 }
 
-// DropDeleted drops what KeepDeleted has kept: the PersistentVolume is back, or no VolumeAttachment
-// names it any more.
+// DropDeleted drops the last state of a PersistentVolume that exists again, or that no VolumeAttachment names
+// any more.
 func (c *Cluster) DropDeleted(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

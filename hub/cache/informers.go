@@ -26,8 +26,9 @@ const (
 // byReleasable is the index of PersistentVolumes by the finalizers that may have to be removed.
 const byReleasable = "releasable"
 
-// newInformer returns the cache of all objects of a resource, each as toCache returns it. It does not resync: that would repeat every event for every driver, and after a broken
-// watch the informer lists all objects anyway.
+// newInformer returns the cache of all objects of a resource, each as toCache returns it. It does not resync:
+// that would repeat every event for every driver, and after a broken watch the informer lists all objects
+// anyway.
 func newInformer(client toolscache.Getter, resource string, example runtime.Object) toolscache.SharedIndexInformer {
 	all := toolscache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
 	informer := toolscache.NewSharedIndexInformer(all, example, 0, toolscache.Indexers{})
@@ -35,8 +36,8 @@ func newInformer(client toolscache.Getter, resource string, example runtime.Obje
 	return informer
 }
 
-// handleDriverWatchError accepts that the hub may not read CSIDriver objects: csi-attacher's own
-// role has no rule for them, and a hub that replaces one sidecar may have no other role.
+// handleDriverWatchError accepts that the hub may not read CSIDriver objects: csi-attacher's role has no rule
+// for them, and a hub that replaces one sidecar may have only that role.
 func (c *Cluster) handleDriverWatchError(ctx context.Context, r *toolscache.Reflector, err error) {
 	if !apierrors.IsForbidden(err) {
 		toolscache.DefaultWatchErrorHandler(ctx, r, err)
@@ -59,7 +60,7 @@ func attachmentIndexers() toolscache.Indexers {
 	}
 }
 
-// attachmentIndex indexes VolumeAttachments by a value, without those that have none.
+// attachmentIndex indexes VolumeAttachments by a value. VolumeAttachments whose value is "" are not in the index.
 func attachmentIndex(value func(*storagev1.VolumeAttachment) string) toolscache.IndexFunc {
 	return func(obj any) ([]string, error) {
 		va, ok := obj.(*storagev1.VolumeAttachment)
@@ -73,8 +74,8 @@ func attachmentIndex(value func(*storagev1.VolumeAttachment) string) toolscache.
 	}
 }
 
-// releasableIndex indexes the PersistentVolumes of which finalizers of attachers may have to be removed.
-// Nearly all PersistentVolumes keep theirs, and are not in it.
+// releasableIndex indexes, by finalizer, the PersistentVolumes whose finalizers of attachers may have to be
+// removed. Nearly all PersistentVolumes keep their finalizers, and are not in the index.
 func releasableIndex(obj any) ([]string, error) {
 	v, ok := obj.(*StoredVolume)
 	if !ok {

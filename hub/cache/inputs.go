@@ -9,8 +9,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// ReadInputs returns what is known about a VolumeAttachment. It reads from the API server what the caches
-// lack: an object may be younger than its cache, and an error would reach the user's Pod.
+// ReadInputs returns the inputs of a decision about a VolumeAttachment. It reads objects that the caches lack
+// from the API server: an object may be younger than its cache, and an error would reach the user's Pod.
 func (c *Cluster) ReadInputs(ctx context.Context, va *storagev1.VolumeAttachment) (attach.Inputs, error) {
 	return c.readInputs(ctx, va, c.Volume)
 }

@@ -89,8 +89,8 @@ func (c *Cluster) StoredVolume(name string) *StoredVolume {
 	return cached[*StoredVolume](c.volumes, name)
 }
 
-// ReleasableVolumes returns the PersistentVolumes of which a finalizer of an attacher may have to be
-// removed: they are being deleted, or they are not CSI volumes (any more).
+// ReleasableVolumes returns the PersistentVolumes from which a finalizer of an attacher may have to be removed:
+// they are being deleted, or are in-tree volumes.
 func (c *Cluster) ReleasableVolumes(finalizer string) []*corev1.PersistentVolume {
 	objs, _ := c.volumes.GetIndexer().ByIndex(byReleasable, finalizer) // fails only for an unknown index
 	pvs := make([]*corev1.PersistentVolume, len(objs))
@@ -105,8 +105,8 @@ func (c *Cluster) CSINode(name string) *storagev1.CSINode {
 	return cached[*storagev1.CSINode](c.nodes, name)
 }
 
-// AttachRequired reports whether the volumes of a CSI driver have to be attached: they do not only if
-// attachRequired of its CSIDriver object is false.
+// AttachRequired returns attachRequired of a driver's CSIDriver object. It returns true if the object or the
+// field is missing.
 func (c *Cluster) AttachRequired(driver string) bool {
 	object := cached[*storagev1.CSIDriver](c.drivers, driver)
 	return object == nil || object.Spec.AttachRequired == nil || *object.Spec.AttachRequired

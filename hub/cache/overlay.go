@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// overlayTTL bounds how long a write counts that the cache does not show: far longer than
-	// a watch lags.
+	// overlayTTL bounds how long a write is laid over a cache that does not show it: far longer than a watch
+	// lags.
 	overlayTTL = 5 * time.Minute
 	// overlaySize is the number of writes of one driver by which a watch may lag.
 	overlaySize = 4096
@@ -23,8 +23,8 @@ const (
 // those writes. A worker that acted on a cache older than its own last write would write, or call
 // the driver, a second time.
 //
-// Its methods do not block and may be called at the same time. It implements attach.Written. The
-// VolumeAttachments that it returns must not be changed.
+// Its methods do not block and are safe for concurrent use. It implements attach.Written. The VolumeAttachments
+// that it returns must not be changed.
 type Overlay struct {
 	attachments toolscache.MutationCache
 	volumes     toolscache.MutationCache
@@ -56,8 +56,8 @@ func (o *Overlay) VolumeAttachmentWritten(va *storagev1.VolumeAttachment) {
 	o.attachments.Mutation(va)
 }
 
-// MarkDeleted notes that a VolumeAttachment is gone, unless the cache has dropped it already: no
-// event would clear the note then. It reports whether the watch has yet to report the deletion.
+// MarkDeleted marks a VolumeAttachment as deleted. It does nothing if the cache has dropped the object already:
+// no event would remove the mark then. It reports whether the watch has yet to report the deletion.
 func (o *Overlay) MarkDeleted(va *storagev1.VolumeAttachment) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

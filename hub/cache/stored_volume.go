@@ -75,7 +75,7 @@ func (v *StoredVolume) Name() string { return v.name }
 // its translation to CSI.
 func (v *StoredVolume) Handle() string { return v.handle }
 
-// MultiNode reports whether the access mode of the volume is known to be a MULTI_NODE one.
+// MultiNode reports whether the access mode of the volume is known to be MULTI_NODE.
 func (v *StoredVolume) MultiNode() bool { return v.multiNode }
 
 // Finalizers returns the finalizers of attachers that the PersistentVolume has, no others. The

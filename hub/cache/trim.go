@@ -20,8 +20,8 @@ func toCache(obj any) (any, error) {
 	return obj, nil
 }
 
-// trim drops from an object what the hub never looks at: that is most of its bytes, and there are
-// many objects.
+// trim drops the fields of an object that the hub never reads. They are most of its bytes, and there are many
+// objects.
 func trim(obj any) {
 	switch o := obj.(type) {
 	case *storagev1.VolumeAttachment:
@@ -52,9 +52,8 @@ func trimVolumeAttachment(va *storagev1.VolumeAttachment) {
 	internEach(va.Finalizers)
 }
 
-// trimPersistentVolume keeps what a ControllerPublishVolume request is made of. A volume that is
-// not CSI keeps more: its translation to CSI reads the zone from the labels, and the namespace of
-// a secret from claimRef.
+// trimPersistentVolume keeps the fields that a ControllerPublishVolume request is made of. An in-tree volume
+// keeps more: its translation to CSI reads the zone from the labels, and the namespace of a secret from claimRef.
 func trimPersistentVolume(pv *corev1.PersistentVolume) {
 	trimMeta(&pv.ObjectMeta)
 	if pv.Spec.CSI != nil {

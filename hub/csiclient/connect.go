@@ -13,8 +13,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// callTimeout bounds each of the calls that verify a driver, one by one: some
-// drivers ask their cloud before they answer (external-attacher PR 561).
+// callTimeout bounds each call that verifies a driver: some drivers ask their cloud
+// before they answer (external-attacher PR 561).
 const callTimeout = 10 * time.Second
 
 // ErrNotReady means that the driver answered its Probe with ready=false.
@@ -29,19 +29,19 @@ func (e *NameError) Error() string {
 }
 
 // Connect dials the endpoint of a driver once and verifies the driver behind it. It
-// blocks until the Session is ready, a step failed, or ctx ends. It returns ErrNotReady, a
+// blocks until the Session is ready, a step has failed, or ctx ends. It returns ErrNotReady, a
 // *NameError, an error that names the side which has to change its TLS or its address, or
 // the gRPC status of the call that failed. It reads the files of the driver's TLS each time.
-// count is called for all calls of the Session, also for those that verify the driver; it
-// may be nil. The caller owns the Session and closes it.
+// count, which may be nil, is called for each call of the Session, also for the calls that
+// verify the driver. The caller owns the Session and closes it.
 func Connect(ctx context.Context, d registry.Driver, count CallFunc) (*Session, error) {
 	return connector{filePoll: pollFiles, count: count}.connect(ctx, d)
 }
 
-// connector is Connect with what tests replace.
+// connector makes Sessions. Tests replace its filePoll.
 type connector struct {
-	filePoll func() (ticks <-chan time.Time, stop func()) // when TLS files are looked at
-	count    CallFunc                                     // of calls; nil for none
+	filePoll func() (ticks <-chan time.Time, stop func()) // ticks when TLS files are to be read
+	count    CallFunc                                     // nil: calls are not counted
 }
 
 func (c connector) connect(ctx context.Context, d registry.Driver) (*Session, error) {
@@ -116,7 +116,7 @@ func readCapabilities(ctx context.Context, conn *grpc.ClientConn) (Capabilities,
 	}, nil
 }
 
-// ask makes one of the verifying calls, with a deadline of its own. Its error can be shown.
+// ask makes one of the verifying calls, with a deadline of its own. Its error is safe to show.
 func ask[T any](ctx context.Context, conn *grpc.ClientConn, call func(context.Context, *grpc.ClientConn) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

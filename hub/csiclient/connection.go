@@ -15,16 +15,16 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// connection is the one that gRPC uses. It keeps how the first reading ended, which gRPC
-// does not report, and asks the sendGuard before it writes.
+// connection is a net.Conn for gRPC. It keeps the error of the first read, which gRPC does
+// not report, and asks the sendGuard before each write.
 type connection struct {
 	net.Conn
 	guard *sendGuard
 
 	mu     sync.Mutex
-	begun  bool   // something arrived, or reading failed; guarded by mu
-	first  error  // of reading, if nothing ever arrived; guarded by mu
-	peeked []byte // that has arrived and was not read; guarded by mu
+	begun  bool   // the first read has ended; guarded by mu
+	first  error  // of the first read, if no byte arrived; guarded by mu
+	peeked []byte // bytes that peek has read and Read has not returned yet; guarded by mu
 }
 
 func newConnection(conn net.Conn) *connection { return &connection{Conn: conn, guard: newSendGuard()} }
@@ -67,15 +67,15 @@ func (c *connection) note(n int, err error) {
 	}
 }
 
-// failure returns why nothing arrived, nil if something did or may still.
+// failure returns why no byte arrived, nil if one has arrived or may still arrive.
 func (c *connection) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.first
 }
 
-// peek waits for the first bytes, not longer than timeout. It returns the error of
-// reading; that nothing has arrived yet is no error.
+// peek waits for the first bytes for at most timeout. It returns the error of the read,
+// and nil if no byte has arrived yet.
 func (c *connection) peek(ctx context.Context, timeout time.Duration) error {
 	if err := c.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return err
@@ -102,11 +102,10 @@ func (c *connection) peek(ctx context.Context, timeout time.Duration) error {
 // plaintext is the security of a connection without TLS.
 func plaintext() grpc.DialOption { return grpc.WithTransportCredentials(insecure.NewCredentials()) }
 
-// handshaken are the credentials of a connection on which TLS is there already. They
-// are for one connection.
+// handshaken are the credentials of one connection whose TLS handshake is done.
 type handshaken struct{ state tls.ConnectionState }
 
-// ClientHandshake implements credentials.TransportCredentials: it was done.
+// ClientHandshake implements credentials.TransportCredentials. The handshake is done already.
 func (h handshaken) ClientHandshake(_ context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return conn, credentials.TLSInfo{
 		State:          h.state,
@@ -114,7 +113,7 @@ func (h handshaken) ClientHandshake(_ context.Context, _ string, conn net.Conn) 
 	}, nil
 }
 
-// ServerHandshake implements credentials.TransportCredentials: this is no server.
+// ServerHandshake implements credentials.TransportCredentials. It is not for clients.
 func (h handshaken) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.ErrUnsupported
 }
@@ -127,10 +126,10 @@ func (h handshaken) Info() credentials.ProtocolInfo {
 // Clone implements credentials.TransportCredentials.
 func (h handshaken) Clone() credentials.TransportCredentials { return h }
 
-// OverrideServerName implements credentials.TransportCredentials: the name was checked.
+// OverrideServerName implements credentials.TransportCredentials. The name is checked already.
 func (h handshaken) OverrideServerName(string) error { return errors.ErrUnsupported }
 
-// hungUp reports whether the other side just ended the connection.
+// hungUp reports whether the other side ended the connection without a reason.
 func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isReset(err)
 }

@@ -19,26 +19,26 @@ import (
 const (
 	// dialTimeout bounds connecting and the handshakes of TLS and HTTP/2.
 	dialTimeout = 10 * time.Second
-	// maxMessageSize of an answer. gRPC's own 4 MiB are too little for a ListVolumes
+	// maxMessageSize bounds an answer. gRPC's default of 4 MiB is too small for a ListVolumes
 	// page of drivers that ignore max_entries.
 	maxMessageSize = 16 << 20
 
-	// The loss of a machine is noticed within half a minute: by keepalive probes of TCP
-	// while nothing is to be sent, by the user timeout while something is. gRPC's own
-	// keepalive is off: servers demand five minutes between two pings, allow none without
-	// a call, and hang up otherwise (ENHANCE_YOUR_CALM). A process that lives and does not
-	// answer is noticed by Session.Probe.
+	// The loss of a machine is noticed within half a minute: by keepalive probes of TCP on an
+	// idle connection, by the user timeout while data is unacknowledged. gRPC's keepalive is
+	// off: servers demand five minutes between two pings, allow no ping without a call, and
+	// hang up otherwise (ENHANCE_YOUR_CALM). Session.Probe notices a process that lives and
+	// does not answer.
 	keepAliveIdle     = 15 * time.Second
 	keepAliveInterval = 5 * time.Second
 	keepAliveCount    = 3
 	userTimeout       = 30 * time.Second
 )
 
-// dial makes a client of the driver, and returns the TLS files that its connection is
-// secured with; nil without TLS.
+// dial makes a client of the driver. It also returns the TLS material of its connection, nil
+// without TLS.
 func dial(ctx context.Context, d registry.Driver, more ...grpc.DialOption) (*grpc.ClientConn, *tlsfiles.Material, error) {
 	if d.TLS.Enabled() {
-		// Before anything is contacted: what is wrong on this side is not the driver's fault.
+		// First: an error on this side must not look like an error of the driver.
 		material, err := loadMaterial(d.TLS)
 		if err != nil {
 			return nil, nil, err
@@ -56,7 +56,7 @@ func dial(ctx context.Context, d registry.Driver, more ...grpc.DialOption) (*grp
 	return client, nil, err
 }
 
-// dialSecured makes a client whose connection is secured with what was in the TLS files.
+// dialSecured makes a client whose connection uses the TLS material.
 func dialSecured(ctx context.Context, d registry.Driver, material *tlsfiles.Material, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -72,9 +72,8 @@ func dialSecured(ctx context.Context, d registry.Driver, material *tlsfiles.Mate
 	return newClient(ctx, d, conn, append(more, creds)...)
 }
 
-// connectRaw connects to one address, also if a name has several: which of several
-// controllers is asked must not depend on a race. It is done here and not by gRPC,
-// which keeps the reason of a failure to itself.
+// connectRaw connects to one address, also if the name has several: a race must not decide
+// which of several controllers is asked. gRPC's own dialer does not report why it failed.
 func connectRaw(ctx context.Context, endpoint registry.Endpoint) (net.Conn, error) {
 	dialer := net.Dialer{
 		FallbackDelay: -1, // one address after the other
@@ -86,8 +85,8 @@ func connectRaw(ctx context.Context, endpoint registry.Endpoint) (net.Conn, erro
 	return dialer.DialContext(ctx, endpoint.Network(), endpoint.Address())
 }
 
-// newClient makes a gRPC client that is ready, on a connection that it takes over. The client
-// never dials again.
+// newClient makes a gRPC client on a connection, which it owns from then on, and blocks until
+// the client is ready. The client never dials again.
 func newClient(ctx context.Context, d registry.Driver, conn *connection, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	var taken atomic.Bool
 	client, err := grpc.NewClient("passthrough:///"+d.Endpoint.Address(), append(more,
@@ -98,7 +97,7 @@ func newClient(ctx context.Context, d registry.Driver, conn *connection, more ..
 			return conn, nil
 		}),
 		grpc.WithAuthority(authority(d)),
-		grpc.WithIdleTimeout(0), // an idle connection is not a lost one
+		grpc.WithIdleTimeout(0), // gRPC would close an idle connection
 		grpc.WithDisableServiceConfig(),
 		grpc.WithChainUnaryInterceptor(conn.guard.call),
 		grpc.WithStatsHandler(conn.guard),
@@ -118,8 +117,8 @@ func newClient(ctx context.Context, d registry.Driver, conn *connection, more ..
 	return client, nil
 }
 
-// authority is the :authority of all calls. A socket's path is no valid one, and some
-// servers insist on one.
+// authority returns the :authority of all calls. The path of a socket would be invalid, and
+// some servers insist on a valid :authority.
 func authority(d registry.Driver) string {
 	name := d.TLS.ServerName
 	if name == "" {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout bounds how long what was sent over TCP may go unacknowledged.
+// setUserTimeout bounds how long data that was sent over TCP may be unacknowledged.
 func setUserTimeout(network, _ string, raw syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil

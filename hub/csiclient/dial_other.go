@@ -4,6 +4,6 @@ package csiclient
 
 import "syscall"
 
-// setUserTimeout does nothing where there is no such timeout; the probes of TCP and
-// of CSI find out then.
+// setUserTimeout does nothing on systems without that timeout. There the keepalive probes of
+// TCP and the Probes of CSI notice the loss.
 func setUserTimeout(string, string, syscall.RawConn) error { return nil }

@@ -2,21 +2,21 @@
 //
 // Connect dials an endpoint once and asks the process behind it, in this order,
 // whether it is ready (Probe), who it is (GetPluginInfo) and what it can do
-// (GetPluginCapabilities, ControllerGetCapabilities). Only when the name is the
-// expected one is there a Session, and a Session lives exactly as long as that
-// one connection: it never redials, so that no call can reach a process whose
-// name and capabilities were not read. When Session.Done is closed, the owner
-// connects again.
+// (GetPluginCapabilities, ControllerGetCapabilities). If the name is the expected
+// name, Connect returns a Session. A Session lives as long as that one connection:
+// it never redials, so that no call can reach a process whose name and capabilities
+// were not read. When Session.Done is closed, the owner connects again.
 //
 // A connection to another machine uses mutual TLS 1.3. The handshake is made here, before
 // gRPC starts, so that an error says which side has to change what, and so that nothing is
-// sent to a server that the certificates do not vouch for. When the TLS files are replaced
-// by others with which the driver can be reached, the Session is done: no further call
-// begins on it, calls in flight go on until they have ended, and the next Connect uses the
-// new files.
+// sent to a server whose certificate is not trusted. When the TLS files are replaced by
+// others with which the driver can be reached, the Session is done: no further call begins
+// on it, calls in flight go on until they have ended, and the next Connect uses the new
+// files.
 //
-// ListVolumes joins the pages of a listing: it returns all of them or an error. It keeps
-// volumes whose nodes the driver did not report apart from those that are published nowhere.
+// ListVolumes joins the pages of a listing: it returns all of them or an error. It
+// distinguishes volumes that are published nowhere from volumes whose nodes the driver did
+// not report.
 //
 // The package does not retry, except that a listing that the driver aborted starts again
 // once. It keeps no state about volumes and knows nothing about Kubernetes.

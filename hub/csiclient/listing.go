@@ -29,38 +29,38 @@ func (o ListOptions) check() error {
 	return nil
 }
 
-// Published is what one listing said: where the driver has published each volume,
-// by volume handle. A volume without a key was not listed at all. Nobody changes
-// it once it has been returned.
+// Published is a whole listing: where the driver has published each volume, by volume
+// handle. A volume without a key was not listed. It must not be changed.
 type Published map[string]PublishedNodes
 
-// PublishedNodes is where one volume is published, as far as the driver said. The
-// zero value is a volume that is published nowhere.
+// PublishedNodes are the nodes to which one volume is published, as listed. The zero
+// value is a volume that is published nowhere.
 type PublishedNodes struct {
-	IDs []string // of the nodes, as the driver calls them; no order
-	// Unknown: the driver gave no status with the volume, so that a node that is not
-	// among the IDs proves nothing.
+	IDs []string // node IDs, in no order
+	// Unknown: the driver listed the volume without a status. The volume may be published
+	// to nodes that are not among the IDs.
 	Unknown bool
 }
 
-// Has says whether the volume is listed as published on the node.
+// Has reports whether the volume is listed as published to a node ID.
 func (n PublishedNodes) Has(nodeID string) bool { return slices.Contains(n.IDs, nodeID) }
 
 const (
-	// maxListing bounds what one listing may take in memory, in bytes: half a million
-	// volumes with handles and node IDs as they are usual. A driver whose list has no end
-	// must not take the memory of all others.
+	// maxListing bounds the memory of one listing, in bytes: half a million volumes with
+	// usual handles and node IDs. A driver whose list has no end must not take the memory
+	// of all others.
 	maxListing = 128 << 20
-	// listedOverhead is what a volume, a node ID or a token takes besides its text, about.
+	// listedOverhead is about the memory of a volume, a node ID or a token besides its text,
+	// in bytes.
 	listedOverhead = 64
-	// fewNodes is up to how many node IDs of one volume a repeated one is looked for at once:
-	// to look up each of very many would take for ever.
+	// fewNodes is the number of node IDs of one volume up to which add drops repeated IDs.
+	// With very many the search would take too long: compact drops those at the end.
 	fewNodes = 64
-	// maxBarren is how many pages in a row may bring nothing new.
+	// maxBarren bounds the pages in a row that add nothing.
 	maxBarren = 1000
 )
 
-// What ends a listing that would never end, or that nobody can keep.
+// The errors of a listing that would never end or takes too much memory.
 var (
 	errRepeated = errors.New("the driver has answered with a next_token that it gave before, so that its list would never end")
 	errBarren   = fmt.Errorf("the driver has answered with %d pages in a row that bring nothing new, so that its list would never end", maxBarren)
@@ -68,10 +68,10 @@ var (
 )
 
 // ListVolumes asks for all pages of the driver's volumes. It returns the whole
-// listing or an error, never a part. The error of a call is a gRPC status that says
-// on which page it was, Unavailable if the Session ended meanwhile. A page answered
-// Aborted (its token does not hold any more, says the CSI spec) makes the listing
-// start again, once. It blocks as long as there are pages; ctx ends it.
+// listing or an error, never a part. The error of a call is a gRPC status with the number
+// of the page; its code is Unavailable if the Session ended meanwhile. After a page that the
+// driver answers with Aborted (CSI spec: the token is not valid any more) the listing starts
+// again, once. ListVolumes blocks until the last page, or until ctx ends.
 func (s *Session) ListVolumes(ctx context.Context, o ListOptions) (Published, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("list volumes: %w", err)
@@ -105,17 +105,17 @@ func (s *Session) list(ctx context.Context, o ListOptions) (Published, error) {
 	}
 }
 
-// listing is what the pages so far have brought.
+// listing joins the pages of one listing.
 type listing struct {
 	published Published
-	tokens    map[string]bool
-	size      int // in memory, in bytes, about
-	barren    int // pages in a row that brought nothing new
+	tokens    map[string]bool // of the pages so far
+	size      int             // approximate, in memory, in bytes
+	barren    int             // pages in a row that added nothing
 }
 
 func newListing() *listing { return &listing{published: Published{}, tokens: map[string]bool{}} }
 
-// take takes a page in. It fails where the pages would never end.
+// take adds a page. It returns an error if the pages would never end or take too much memory.
 func (l *listing) take(page *csi.ListVolumesResponse) error {
 	before := l.size
 	for _, entry := range page.GetEntries() {
@@ -142,8 +142,8 @@ func (l *listing) take(page *csi.ListVolumesResponse) error {
 	return nil
 }
 
-// listPage makes one call. It is a call of its own to the Session, so that a
-// listing does not hold up a Close until its last page.
+// listPage asks for one page. Each page counts as a call of its own, so that a listing does
+// not delay a Close until its last page.
 func (s *Session) listPage(ctx context.Context, token string, o ListOptions) (*csi.ListVolumesResponse, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -159,9 +159,9 @@ func (s *Session) listPage(ctx context.Context, token string, o ListOptions) (*c
 	return resp, sanitizeError(err)
 }
 
-// add takes one entry in and returns how much more memory that needs, in bytes, about.
-// Some drivers list a volume again for each of its nodes, or on the next page after a
-// change; some have entries without a volume.
+// add adds one entry, and returns approximately how much memory that takes, in bytes. Some
+// drivers list a volume again for each of its nodes, or on the next page after a change;
+// some have entries without a volume.
 func (p Published) add(entry *csi.ListVolumesResponse_Entry) (grown int) {
 	handle := entry.GetVolume().GetVolumeId()
 	if handle == "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// filePollInterval is how often the files of a connection with TLS are looked at. A
-// change is believed at the second look.
+// filePollInterval is the interval of reading the files of a connection with TLS. A change
+// is used after the second reading.
 const filePollInterval = 10 * time.Second
 
 func pollFiles() (<-chan time.Time, func()) {
@@ -22,11 +22,11 @@ func pollFiles() (<-chan time.Time, func()) {
 }
 
 // followFiles ends the Session when its TLS files have been replaced by others with which
-// the driver can be reached: the owner connects anew with those. Calls in flight finish on
-// the old connection. Files that are not whole, or that the driver's side refuses, change
-// nothing; but if the new authorities do not trust the driver's certificate, the Session ends
-// in any case, since it would go on to send secrets. followFiles returns when the Session
-// is done.
+// the driver can be reached: the owner then connects with the new files. Calls in flight
+// finish on the old connection. Files that are not whole, or that the driver's side refuses,
+// change nothing. But if the driver's certificate is not from the new authorities, the
+// Session ends in any case: it would still send secrets to that driver. followFiles returns
+// when the Session is done.
 func (s *Session) followFiles(ctx context.Context, d registry.Driver, used *tlsfiles.Material, poll func() (<-chan time.Time, func())) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -54,18 +54,18 @@ func (s *Session) followFiles(ctx context.Context, d registry.Driver, used *tlsf
 	}
 }
 
-// rotation decides when the present TLS files are to be used instead of those that a
-// connection was made with. It belongs to one goroutine.
+// rotation decides when a connection has to be replaced because its TLS files have changed.
+// It belongs to one goroutine.
 type rotation struct {
 	driver  registry.Driver
 	used    *tlsfiles.Material // by the connection
 	files   *tlsfiles.Follower
-	next    *tlsfiles.Material // to be tried; nil if there is nothing new
-	problem string             // that was logged last
+	next    *tlsfiles.Material // new content to be tried, or nil
+	problem string             // the last one that was logged
 }
 
-// due reports whether the connection is to be replaced. It looks at the files, and tries
-// new ones on a connection of their own.
+// due reports whether to replace the connection. It reads the files, and tries new content
+// on a connection of its own.
 func (r *rotation) due(ctx context.Context) bool {
 	found, err := r.files.Look()
 	if found != nil {

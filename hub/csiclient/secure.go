@@ -17,9 +17,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// firstBytesTimeout is how long the first bytes of the server are waited for after the TLS
-// handshake. In TLS 1.3 they show whether it accepted our certificate. A server that waits
-// for the client to send first is no error.
+// firstBytesTimeout bounds the wait for the first bytes of the server after the TLS
+// handshake. In TLS 1.3 they show whether the server accepted our certificate. Without them
+// the connection is used nevertheless: some servers wait until the client sends first.
 const firstBytesTimeout = time.Second
 
 // loadMaterial reads the files. It fails if they are not whole, or if our certificate is
@@ -39,17 +39,16 @@ func tlsFiles(t registry.TLS) tlsfiles.Files {
 	return tlsfiles.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile}
 }
 
-// secure makes the TLS handshake on a connection, both sides with a certificate.
-// Its error says which side has to change what. It leaves the connection open if it
-// fails.
+// secure makes a mutual TLS handshake on a connection. Its error says which side has to
+// change what. It leaves the connection open if it fails.
 func secure(ctx context.Context, raw net.Conn, t registry.TLS, m *tlsfiles.Material) (*connection, grpc.DialOption, error) {
 	conn := tls.Client(raw, &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		RootCAs:    m.Authorities,
 		ServerName: t.ServerName,
 		NextProtos: []string{"h2"}, // gRPC servers insist
-		// In any case, also if the server names other authorities: it will say why it
-		// does not take ours, which is more than that there was none.
+		// Also if the server asks for other authorities: its error for our certificate says
+		// more than its error for none.
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &m.Certificate, nil },
 	})
 	if err := conn.HandshakeContext(ctx); err != nil {
@@ -68,8 +67,8 @@ func secure(ctx context.Context, raw net.Conn, t registry.TLS, m *tlsfiles.Mater
 	return c, grpc.WithTransportCredentials(handshaken{state}), nil
 }
 
-// whyNoTLS adds to an error of the handshake, or of the first reading after it, what an
-// operator has to change.
+// whyNoTLS adds the necessary change to an error of the handshake, or of the first read after
+// it.
 func whyNoTLS(err error, t registry.TLS) error {
 	if verification, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Errorf("%s: %w", whyUntrusted(verification, t), err)
@@ -157,8 +156,8 @@ func whyNoGRPC(ctx context.Context, d registry.Driver, conn *connection, err err
 	return err
 }
 
-// speaksTLS reports, by a connection of its own, whether a server that hangs up on plain
-// text waits for TLS. The handshake cannot succeed: no authority is trusted.
+// speaksTLS tries TLS on a connection of its own, and reports whether the server answers. The
+// handshake cannot succeed: no authority is trusted.
 func speaksTLS(ctx context.Context, endpoint registry.Endpoint) bool {
 	raw, err := connectRaw(ctx, endpoint)
 	if err != nil {

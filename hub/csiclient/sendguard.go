@@ -20,18 +20,17 @@ type LastCheck func(longest time.Duration) error
 
 type lastCheckKey struct{}
 
-// WithLastCheck has a call checked right before its first byte is sent. A deadline is sent
-// as the time that is left. If the process is stopped after that was computed and before
-// it is sent, the driver gets the call with all that time when the process goes on. If
-// the check fails, nothing is sent and the connection ends: gRPC cannot take a single call
-// back.
+// WithLastCheck returns a context whose call is checked right before its first byte is sent.
+// gRPC sends a deadline as the remaining time. If the process is stopped after gRPC has
+// computed that time, the driver gets the call later with the same time. If the check fails,
+// nothing is sent and the connection ends: gRPC cannot take a single call back.
 func WithLastCheck(ctx context.Context, check LastCheck) context.Context {
 	return context.WithValue(ctx, lastCheckKey{}, check)
 }
 
 // sendGuard tracks the calls of one connection whose HEADERS frame is not yet on the wire,
-// and has each checked right before that is sent. gRPC sends the frame of a call that has
-// ended meanwhile all the same, so such calls stay until then.
+// and checks each right before the frame is sent. Once gRPC has queued the frame it sends it
+// even if the call has ended, so such calls stay until then.
 type sendGuard struct {
 	mu      sync.Mutex
 	pending []*pendingCall       // in the order in which they began; guarded by mu
@@ -40,7 +39,7 @@ type sendGuard struct {
 
 // pendingCall is a call whose HEADERS frame is not yet on the wire.
 type pendingCall struct {
-	check   LastCheck // nil: there is none
+	check   LastCheck // may be nil
 	longest time.Duration
 	queued  bool // gRPC will send the HEADERS frame, or has; guarded by sendGuard.mu
 }
@@ -94,8 +93,9 @@ func (g *sendGuard) forget(call *pendingCall) {
 	}
 }
 
-// check returns an error if a call begins in the bytes that may not be sent. Calls may
-// overtake one another on the way to the wire by a moment, which makes no difference.
+// check returns an error if bytes contain the HEADERS frame of a call whose check fails. The
+// order of the frames may differ slightly from the order of the calls: the checks of
+// neighbouring calls give the same answer.
 func (g *sendGuard) check(b []byte) error {
 	g.mu.Lock()
 	n := min(g.sent.Count(b, http2.FrameHeaders), len(g.pending))

@@ -12,14 +12,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Session is one connection to one process of a CSI driver, from the moment
-// that its identity was verified until the connection ends. It is safe for
-// concurrent use.
+// Session is one connection to one process of a CSI driver whose identity was
+// verified. It is safe for concurrent use.
 type Session struct {
 	conn *grpc.ClientConn
 	info Info
-	done chan struct{} // closed when the connection has ended, or is to be replaced
-	once sync.Once     // of closing done
+	done chan struct{} // see Done
+	once sync.Once     // closes done
 
 	mu      sync.Mutex
 	calls   int  // in flight; guarded by mu
@@ -37,16 +36,16 @@ type Info struct {
 	Capabilities Capabilities
 }
 
-// Capabilities are those of a driver that matter for attaching.
+// Capabilities are the capabilities of a driver that matter for attaching.
 type Capabilities struct {
 	// PublishUnpublish: the driver has a controller service with
-	// PUBLISH_UNPUBLISH_VOLUME. Without it, attaching means nothing to the driver
-	// and a VolumeAttachment is marked attached without a call.
+	// PUBLISH_UNPUBLISH_VOLUME. For a driver without it, a VolumeAttachment is marked
+	// attached without a call.
 	PublishUnpublish bool
-	// PublishReadonly: PUBLISH_READONLY; without it readonly is never asked for.
+	// PublishReadonly: PUBLISH_READONLY. Requests to a driver without it never set readonly.
 	PublishReadonly bool
-	// SingleNodeMultiWriter: SINGLE_NODE_MULTI_WRITER; it decides what
-	// ReadWriteOnce and ReadWriteOncePod are called in CSI.
+	// SingleNodeMultiWriter: SINGLE_NODE_MULTI_WRITER. It decides which CSI access modes
+	// ReadWriteOnce and ReadWriteOncePod become.
 	SingleNodeMultiWriter bool
 	// ListPublishedNodes: LIST_VOLUMES and LIST_VOLUMES_PUBLISHED_NODES.
 	ListPublishedNodes bool
@@ -55,14 +54,14 @@ type Capabilities struct {
 // Info returns what the driver reported about itself. It does not change during a Session.
 func (s *Session) Info() Info { return s.info }
 
-// Done is closed when the connection has ended, by either side, or is to be replaced:
-// because the TLS files have changed, or the driver has sent a GOAWAY. Then no further call
+// Done returns a channel that is closed when the connection has ended, or has to be replaced
+// because the TLS files have changed or the driver has sent a GOAWAY. Then no further call
 // begins, and calls in flight go on until they have ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// ControllerPublishVolume makes that one call. The error is a gRPC status with the driver's
-// message as it came: of any length, and it may repeat secrets of the request. On a
-// Session that has ended its code is Unavailable and nothing was sent.
+// ControllerPublishVolume makes that call once. The error is a gRPC status with the driver's
+// message unchanged: it may have any length and repeat secrets of the request. If the Session
+// has ended, the code is Unavailable and nothing was sent.
 func (s *Session) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -71,7 +70,7 @@ func (s *Session) ControllerPublishVolume(ctx context.Context, req *csi.Controll
 	return csi.NewControllerClient(s.conn).ControllerPublishVolume(ctx, req)
 }
 
-// ControllerUnpublishVolume makes that one call, with errors as in ControllerPublishVolume.
+// ControllerUnpublishVolume makes that call once, with errors as in ControllerPublishVolume.
 func (s *Session) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -81,7 +80,7 @@ func (s *Session) ControllerUnpublishVolume(ctx context.Context, req *csi.Contro
 }
 
 // Probe asks the driver whether it is ready. The error is nil, ErrNotReady or a gRPC
-// status as in ControllerPublishVolume, with a message that can be shown.
+// status as in ControllerPublishVolume, with a message that is safe to show.
 func (s *Session) Probe(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -97,10 +96,9 @@ func (s *Session) Probe(ctx context.Context) error {
 	return nil
 }
 
-// Close lets no further call begin and closes the connection as soon as the
-// last call in flight has ended. It does not wait for that: a server that asks
-// its clients to go away (GOAWAY) still answers what it has taken, and the
-// owner wants to connect again meanwhile.
+// Close lets no further call begin, and closes the connection when the last call in
+// flight has ended. It does not block until then: a server that has sent a GOAWAY still
+// answers the calls in flight, and the owner connects again meanwhile.
 func (s *Session) Close() {
 	s.mu.Lock()
 	idle := !s.closing && s.calls == 0

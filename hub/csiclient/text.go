@@ -9,16 +9,15 @@ import (
 )
 
 const (
-	// MaxText bounds the text that is kept of a driver's error, in bytes. gRPC takes up to
-	// 16 MiB, and there may be an error for each of thousands of volumes.
+	// MaxText bounds the text of a driver's error, in bytes. A message may have 16 MiB, and
+	// there may be an error for each of thousands of volumes.
 	MaxText = 4 << 10
-	// maxName bounds the text that is kept of a driver's name and version, in bytes. The CSI
-	// spec allows 63 and 128.
+	// maxName bounds a driver's name and version, in bytes. The CSI spec allows 63 and 128.
 	maxName = 253
 )
 
-// Sanitize returns a text that a driver sent such that it can be stored, logged and shown: valid
-// UTF-8, with '?' in place of other bytes and of control characters but line ends and tabs.
+// Sanitize returns a driver's text in a form that is safe to store, log and show. It replaces
+// invalid UTF-8, and control characters other than line ends and tabs, by '?'.
 func Sanitize(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
@@ -42,8 +41,8 @@ func Truncate(text string, limit int) string {
 	return text[:end] + mark
 }
 
-// sanitizeError returns the error of a call with a message that can be shown, and the same
-// code.
+// sanitizeError returns the error of a call with the same code, and a message that is safe to
+// show.
 func sanitizeError(err error) error {
 	s, ok := status.FromError(err)
 	if err == nil || !ok {

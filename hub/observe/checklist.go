@@ -7,8 +7,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-// Report returns the counts, and the list of what has to be right before the driver is handed over. d is
-// what else is known about the driver: its endpoint, state and lease.
+// Report returns the counts, and the checklist for handing the driver over. d has the driver's endpoint, state
+// and lease.
 func (o *Observer) Report(d status.Driver) (*status.Observed, []status.Check) {
 	seen := o.findings.summary()
 	return &seen, []status.Check{
@@ -21,7 +21,7 @@ func (o *Observer) Report(d status.Driver) (*status.Observed, []status.Check) {
 	}
 }
 
-// checkEndpoint: the driver answers, under its name.
+// checkEndpoint checks that the driver answers, under its name.
 func checkEndpoint(d status.Driver) status.Check {
 	c := status.Check{Name: "endpoint", OK: d.Up, Text: fmt.Sprintf("%s answers, under the name %s", d.Endpoint, d.Name)}
 	if !d.Up {
@@ -30,7 +30,7 @@ func checkEndpoint(d status.Driver) status.Check {
 	return c
 }
 
-// checkCapabilities: what the driver reports fits its CSIDriver object.
+// checkCapabilities checks that the driver's capabilities fit its CSIDriver object.
 func (o *Observer) checkCapabilities() status.Check {
 	c := status.Check{Name: "capabilities"}
 	switch decider, known := o.options.Decider(); {
@@ -46,7 +46,7 @@ func (o *Observer) checkCapabilities() status.Check {
 	return c
 }
 
-// checkNodes: the driver has registered a node ID on each node that has volumes of it.
+// checkNodes checks that the driver has registered a node ID on each node that has volumes of it.
 func (o *Observer) checkNodes() status.Check {
 	nodes, missing, example := map[string]bool{}, 0, ""
 	for _, va := range o.options.Cluster.AttachmentsOfDriver(o.options.Driver) {
@@ -65,7 +65,7 @@ func (o *Observer) checkNodes() status.Check {
 	return status.Check{Name: "node IDs", OK: true, Text: fmt.Sprintf("all %d nodes with volumes have one", len(nodes))}
 }
 
-// checkSecrets: the hub can read the Secrets that its calls would need.
+// checkSecrets checks that the hub can read the Secrets that its calls would need.
 func (o *Observer) checkSecrets() status.Check {
 	failed, all, example, err := o.secrets.failed()
 	switch {
@@ -77,8 +77,8 @@ func (o *Observer) checkSecrets() status.Check {
 	return status.Check{Name: "secrets", OK: true, Text: fmt.Sprintf("all %d can be read", all)}
 }
 
-// checkLease: another attacher holds the lease that the hub would compete for. An attacher without
-// leader election has to be ended before the driver is made active.
+// checkLease checks that another attacher holds the lease that the hub would compete for. An attacher without
+// leader election has to be stopped before the driver is made active.
 func checkLease(l status.Lease) status.Check {
 	c := status.Check{Name: "lease"}
 	name := l.Namespace + "/" + l.Name
@@ -93,7 +93,7 @@ func checkLease(l status.Lease) status.Check {
 	return c
 }
 
-// checkDecisions: the hub would have done the same.
+// checkDecisions checks that the hub would have done the same as the other attacher.
 func checkDecisions(seen status.Observed) status.Check {
 	c := status.Check{Name: "decisions", Text: fmt.Sprintf("%d agreed, %d would have failed, %d differ, %d not known yet",
 		seen.Agreed, seen.WouldHaveFailed, seen.Differs, seen.Pending)}

@@ -12,17 +12,17 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-// keptDisagreements is how many disagreements are kept to be shown.
+// keptDisagreements is the number of latest disagreements that the status shows.
 const keptDisagreements = 100
 
-// agreements are the agreements that count, as metrics and status name them.
+// agreements are the agreements that count, in the terms of metrics and status.
 var agreements = map[attach.Agreement]status.Agreement{
 	attach.Agreed:          status.Agreed,
 	attach.WouldHaveFailed: status.WouldHaveFailed,
 	attach.Differs:         status.Differs,
 }
 
-// findings are what has come of comparing the VolumeAttachments of one driver.
+// findings are the results of comparing the VolumeAttachments of one driver.
 type findings struct {
 	driver  string
 	metrics *status.DriverMetrics
@@ -35,10 +35,10 @@ type findings struct {
 
 // attachment is a VolumeAttachment that exists and has been compared.
 type attachment struct {
-	// Its detach is judged by the last state that had the driver's finalizer.
+	// The inputs with its last state that had the driver's finalizer, by which its detach is judged.
 	inputs attach.Inputs           // without the PersistentVolume
-	volume *cache.StoredVolume     // the PersistentVolume, as small as in the cache; nil: there was none
-	secret *corev1.SecretReference // that the hub's attach would need; nil: none
+	volume *cache.StoredVolume     // the PersistentVolume, encoded as in the cache; nil if there was none
+	secret *corev1.SecretReference // that the hub's attach would need, or nil
 	judged bool                    // its attach was counted
 }
 
@@ -46,8 +46,7 @@ func newFindings(driver string, m *status.DriverMetrics) *findings {
 	return &findings{driver: driver, metrics: m, attachments: map[string]*attachment{}, counts: map[status.Agreement]int{}}
 }
 
-// add notes a finding. Only the first final finding about an attach counts: the node and the volume
-// that it was judged by may change or go later.
+// add adds a finding. Only the first final finding about an attach counts: node and volume may change later.
 func (f *findings) add(inputs attach.Inputs, finding attach.Observation) {
 	va := inputs.VolumeAttachment
 	inputs, volume := withoutVolume(inputs)
@@ -58,7 +57,7 @@ func (f *findings) add(inputs attach.Inputs, finding attach.Observation) {
 		a = &attachment{}
 		f.attachments[va.Name] = a
 	}
-	if before := a.inputs.VolumeAttachment; before == nil || !f.guards(before) || f.guards(va) {
+	if before := a.inputs.VolumeAttachment; before == nil || !f.hasFinalizer(before) || f.hasFinalizer(va) {
 		a.inputs, a.volume = inputs, volume
 	}
 	if a.judged || finding.Operation == attach.Detaching && !finding.Final() {
@@ -71,8 +70,8 @@ func (f *findings) add(inputs attach.Inputs, finding attach.Observation) {
 	}
 }
 
-// guards reports whether a VolumeAttachment has the driver's finalizer.
-func (f *findings) guards(va *storagev1.VolumeAttachment) bool {
+// hasFinalizer reports whether a VolumeAttachment has the driver's finalizer.
+func (f *findings) hasFinalizer(va *storagev1.VolumeAttachment) bool {
 	return attach.HasFinalizer(va.Finalizers, attach.Finalizer(f.driver))
 }
 
@@ -89,8 +88,8 @@ func withoutVolume(inputs attach.Inputs) (attach.Inputs, *cache.StoredVolume) {
 	return inputs, v
 }
 
-// endUnless judges the detach of the VolumeAttachment that had a name, unless that is va. va is nil if no
-// VolumeAttachment has the name now.
+// endUnless judges the detach of the VolumeAttachment that had a name, unless it still exists as va. va is nil
+// if no VolumeAttachment has the name now.
 func (f *findings) endUnless(va *storagev1.VolumeAttachment, name string, decider attach.Driver) {
 	f.mu.Lock()
 	a := f.attachments[name]

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// workers is how many VolumeAttachments are compared at once: each may need a Secret to be read.
+	// workers is the number of VolumeAttachments that are compared at once: each may need a read of a Secret.
 	workers = 4
-	// A VolumeAttachment that cannot be compared now is tried again, later each time.
+	// The backoff of a VolumeAttachment that cannot be compared now.
 	retryInitial = 200 * time.Millisecond
 	retryMax     = time.Minute
 )
@@ -29,14 +29,14 @@ type Options struct {
 	Driver  string // name of the CSI driver
 	Cluster *cache.Cluster
 	Secrets corev1client.SecretsGetter
-	// Decider returns what the hub would decide by now, and false while the driver has not reported
-	// its capabilities yet. It must not block.
+	// Decider returns the present inputs of the hub's decisions, and false while the driver has not
+	// reported its capabilities yet. It must not block.
 	Decider func() (attach.Driver, bool)
-	Metrics *status.DriverMetrics // nil: nothing is counted there
+	Metrics *status.DriverMetrics // nil: nothing is counted in metrics
 }
 
-// Observer watches another attacher work for a driver, and compares. Its methods may be called at the
-// same time, and only Run blocks.
+// Observer watches another attacher work for a driver, and compares. Its methods are safe for concurrent use,
+// and only Run blocks.
 type Observer struct {
 	options  Options
 	queue    workqueue.TypedRateLimitingInterface[string] // names of VolumeAttachments
@@ -74,12 +74,12 @@ func (o *Observer) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Look has a VolumeAttachment compared: it was added, has changed or is gone, or an object that it
-// needs has changed.
+// Look enqueues a VolumeAttachment to be compared. It is called when the VolumeAttachment was added, has changed
+// or is gone, or when an object that it refers to has changed.
 func (o *Observer) Look(name string) { o.queue.Add(name) }
 
-// LookAtAll has all VolumeAttachments of the driver compared: what the driver needs or can do may have
-// changed.
+// LookAtAll enqueues all VolumeAttachments of the driver. It is called when the driver's capabilities or
+// attachRequired may have changed.
 func (o *Observer) LookAtAll() {
 	for _, va := range o.options.Cluster.AttachmentsOfDriver(o.options.Driver) {
 		o.Look(va.Name)
@@ -102,7 +102,7 @@ func (o *Observer) next(ctx context.Context) bool {
 	return true
 }
 
-// compare compares one VolumeAttachment. An error says that this is not possible now.
+// compare compares one VolumeAttachment. It returns an error if that is not possible now.
 func (o *Observer) compare(ctx context.Context, name string) error {
 	decider, known := o.options.Decider()
 	if !known {
@@ -125,8 +125,8 @@ func (o *Observer) compare(ctx context.Context, name string) error {
 	return nil
 }
 
-// checkSecret turns a finding into a failure if the Secret that the hub's call needs cannot be read.
-// An error says that this is not known now.
+// checkSecret turns a finding into a failure if the hub cannot read the Secret that its call needs. It returns an
+// error if that is not known now.
 func (o *Observer) checkSecret(ctx context.Context, finding *attach.Observation) error {
 	if finding.SecretRef == nil || finding.WouldFail {
 		return nil
@@ -144,7 +144,7 @@ func (o *Observer) checkSecret(ctx context.Context, finding *attach.Observation)
 	return nil
 }
 
-// reviewSecrets reads the Secrets that could not be read again and again, until ctx ends.
+// reviewSecrets reads the Secrets again that could not be read, every secretTTL until ctx ends.
 func (o *Observer) reviewSecrets(ctx context.Context) {
 	for {
 		select {

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// secretTTL is how long an answer counts that a Secret can be read, or not.
+	// secretTTL is how long the answer counts whether a Secret can be read.
 	secretTTL = time.Minute
 	// secretTimeout bounds one request for a Secret.
 	secretTimeout = 30 * time.Second
 )
 
-// secrets knows which Secrets the hub can read. It does not look at their values, and keeps none.
+// secrets knows which Secrets the hub can read. It keeps no value of a Secret.
 type secrets struct {
 	client corev1client.SecretsGetter
 
@@ -37,8 +37,8 @@ func newSecrets(client corev1client.SecretsGetter) *secrets {
 	return &secrets{client: client, answers: map[corev1.SecretReference]answer{}}
 }
 
-// check returns nil if a Secret can be read, by an answer that is at most a minute old. An error that is
-// attach.NotReady is about the Kubernetes API of the moment and not about the Secret.
+// check returns nil if a Secret can be read. The answer is at most a minute old. An error that is
+// attach.NotReady is a failure of the Kubernetes API and says nothing about the Secret.
 func (s *secrets) check(ctx context.Context, ref corev1.SecretReference) error {
 	s.mu.Lock()
 	last, ok := s.answers[ref]
@@ -58,7 +58,7 @@ func (s *secrets) check(ctx context.Context, ref corev1.SecretReference) error {
 	return err
 }
 
-// review reads the needed Secrets again that could not be read: somebody may have put that right. It
+// review reads the needed Secrets again that could not be read: the missing right may have been granted. It
 // forgets the Secrets that are not needed any more.
 func (s *secrets) review(ctx context.Context, needed map[corev1.SecretReference]bool) {
 	for _, ref := range s.overdue(needed) {

@@ -10,7 +10,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// Identity names a VolumeAttachment and what it is about.
+// Identity identifies a VolumeAttachment, with its node and PersistentVolume.
 type Identity struct {
 	Name             string
 	UID              types.UID
@@ -28,16 +28,16 @@ func IdentityOf(va *storagev1.VolumeAttachment) Identity {
 type Claim struct {
 	Identity
 	publication Publication
-	disowned    []attach.Target // targets of its unowned publications; its note may still name one
-	seen        aspect          // of the object, as last decided on or written here
+	disowned    []attach.Target // targets of its unowned publications; its note may still name one of them
+	seen        aspect          // of the object, as last planned for or written here
 	lost        bool            // see SetLost
 	gone        time.Time       // when the object was found gone; zero: it exists
 	refusals    int             // errors in a row of unpublishes at the previous target
 }
 
-// aspect is the part of a VolumeAttachment that decides what has to be done for it. A change of anything
-// else (errors, metadata, managed fields) is no reason to look at it again: an attacher's own error must
-// not cut its own backoff (external-attacher issue 337).
+// aspect is the part of a VolumeAttachment that decides which operation it requires. A change of any other part
+// (errors, metadata, managed fields) adds no entry: the error that an attacher writes must not end its own
+// backoff (external-attacher issue 337).
 type aspect struct {
 	uid       types.UID
 	deleting  bool
@@ -127,7 +127,7 @@ func (t *Table) SetLost(va *storagev1.VolumeAttachment, lost bool) {
 	}
 }
 
-// IsLost reports what SetLost has noted.
+// IsLost reports whether SetLost has noted the volume as lost.
 func (t *Table) IsLost(va *storagev1.VolumeAttachment) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,9 +148,9 @@ func (t *Table) LostNames() []string {
 	return names
 }
 
-// WasReleased reports whether this process has detached a VolumeAttachment and removed its finalizer.
-// The last state that the watch reports still has the finalizer, and must not be mistaken for an object
-// that vanished with its volume attached.
+// WasReleased reports whether this process has detached a VolumeAttachment and removed its finalizer. The last
+// state that the watch reports still has the finalizer, so it looks like an object that vanished with its volume
+// attached.
 func (t *Table) WasReleased(uid types.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -158,8 +158,8 @@ func (t *Table) WasReleased(uid types.UID) bool {
 }
 
 // ReadGone ends the claim of a VolumeAttachment that a live read has shown to be gone, and reports whether
-// there was one. eventFollows says that the watch has yet to report the deletion: Gone then disowns
-// nothing once more.
+// there was one. eventFollows: the watch has yet to report the deletion; Gone then does not disown the
+// publication again.
 func (t *Table) ReadGone(id Identity, eventFollows bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -173,9 +173,9 @@ func (t *Table) ReadGone(id Identity, eventFollows bool) bool {
 	return c != nil
 }
 
-// Gone ends the claim of a VolumeAttachment that the watch has reported as gone. last is what its last
-// state records as published, nil for nothing: it counts where this process knows nothing itself. What
-// may still be published is unowned from now on, or from the end of its run while a worker has it.
+// Gone ends the claim of a VolumeAttachment whose deletion the watch has reported. last is the record of its last
+// state, nil for none; it counts only if this process knows nothing itself. If the volume may still be
+// published, the publication is unowned from now on, or from the end of the run if a worker has the entry.
 func (t *Table) Gone(id Identity, last *attach.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -215,7 +215,7 @@ func (t *Table) HasDisowned(id Identity, target attach.Target) bool {
 	return c != nil && slices.Contains(c.disowned, target)
 }
 
-// gone ends a claim and its entry, at the end of its run while a worker has it.
+// gone ends a claim and its entry, or marks both to end with the run if a worker has the entry.
 func (t *Table) gone(c *Claim) {
 	if c.gone.IsZero() {
 		c.gone = time.Now()
@@ -232,8 +232,8 @@ func (t *Table) gone(c *Claim) {
 	}
 }
 
-// close ends a claim whose object is gone. Names are made of volume, driver and node and come again: the
-// next object of the name starts afresh.
+// close ends a claim whose object is gone. kube-controller-manager makes names of volume, driver and node, so
+// the next object may have the same name: it gets a claim of its own.
 func (t *Table) close(c *Claim) {
 	if t.claims[c.Name] == c {
 		delete(t.claims, c.Name)

@@ -39,7 +39,7 @@ type Place struct {
 	Target attach.Target
 	Node   string // name of the Kubernetes node
 	// Shared: calls for the volume on other nodes may be in flight at the same time, because its
-	// access mode is known to be a MULTI_NODE one. Otherwise the call needs the volume for itself.
+	// access mode is known to be MULTI_NODE. Otherwise the call needs the volume for itself.
 	Shared bool
 }
 
@@ -69,13 +69,13 @@ func (l Lane) String() string { return [...]string{"attach", "detach", "drift", 
 type State int8
 
 const (
-	Blocked State = iota // Next does not let it start, see Wait
+	Blocked State = iota // Next does not let it start; Wait is the reason
 	Ready                // it is in its lane, or waits for a slot of its node
 	Delayed              // it waits until it is due
 	Running              // a worker has it
 )
 
-// WaitKind is what an entry waits for that is Blocked or Ready.
+// WaitKind is the reason why an entry is Blocked or Ready.
 type WaitKind int8
 
 const (
@@ -85,7 +85,7 @@ const (
 	WaitDetach          // a detach of the volume that goes first
 )
 
-// Wait is what an entry waits for.
+// Wait is the reason why an entry has not started.
 type Wait struct {
 	Kind   WaitKind
 	Detach Key // that goes first, for WaitDetach
@@ -103,19 +103,19 @@ type Entry struct {
 	volume *Volume // nil: unplaced
 	wait   Wait
 
-	again    bool // it was asked for since it runs
-	retryNow bool // RetryNow was called since it runs
+	again    bool // it was asked for during its run
+	retryNow bool // RetryNow was called during its run
 	pauses   bool // its delay is not a backoff: attaches elsewhere wait for it
 	waited   bool // it was Blocked since it became due
 	called   bool // its worker has called Reserve in this run
 	slot     bool // it has a slot of its node
 
-	// When it last became due, and when it last got to call the driver, in steps of the Table.
+	// The steps of the Table at which it last became due, and last could call the driver.
 	came, served uint64
 
-	repeats int // runs in a row at whose end the worker asked for another one at once
+	repeats int // runs in a row at whose end the worker asked for another run at once
 
-	failures int             // in a row, to be shown
+	failures int             // in a row, for Look
 	failure  string          // the last of them
 	cause    diagnosis.Cause // of failure
 
@@ -132,8 +132,8 @@ func (e *Entry) Since() time.Time { return e.since }
 // Lane returns the lane of an entry, for the worker that has it.
 func (e *Entry) Lane() Lane { return e.lane }
 
-// repeat counts a run at whose end the worker asks for another one at once, and returns the delay of
-// that run: none the first time.
+// repeat counts a run at whose end the worker asks for another run at once. It returns the delay of that run,
+// which is 0 the first time.
 func (e *Entry) repeat() time.Duration {
 	e.repeats++
 	if e.repeats == 1 {

@@ -11,17 +11,17 @@ import (
 // While another process has the lease, it may detach what is unowned here.
 
 const (
-	// unconfirmedFor is how long an unowned publication is kept that another process has to
-	// detach: longer than a storage system is out of order.
+	// unconfirmedFor is how long an unowned publication is kept that another process has to detach: longer than
+	// an outage of a storage system.
 	unconfirmedFor = 24 * time.Hour
-	// sweepEvery is how often ObserveDeletion drops what is unconfirmed for too long: that looks at all
-	// volumes.
+	// sweepEvery is the shortest time between two calls of dropUnconfirmed by ObserveDeletion: each looks at
+	// all volumes.
 	sweepEvery = time.Minute
 )
 
-// Forget drops the claims: another process has worked for their VolumeAttachments since. Unowned
-// publications are kept, as no other process knows of them: before one is detached, the
-// VolumeAttachments that may own it are read. It is called before Begin.
+// Forget drops the claims: another process may have worked for their VolumeAttachments since. It keeps unowned
+// publications, because no other process knows of them; the VolumeAttachments that may own one are read before
+// its detach. It is called before Begin.
 func (t *Table) Forget(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,8 +39,8 @@ func (t *Table) Forget(now time.Time) {
 	}
 }
 
-// ObserveDeletion notes what a VolumeAttachment may have left published that vanished while another
-// process worked for the driver: that process may end before it detaches the volume.
+// ObserveDeletion notes the publication of a VolumeAttachment that vanished while another process worked for the
+// driver: that process may end before it detaches the volume.
 func (t *Table) ObserveDeletion(id Identity, last attach.Record, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,7 +55,7 @@ func (t *Table) ObserveDeletion(id Identity, last attach.Record, now time.Time) 
 }
 
 // ObserveDetach ends an unowned publication because another process has detached the volume at that
-// target, for the VolumeAttachment with the uid. What this process itself has disowned for that
+// target, for the VolumeAttachment with the uid. A publication that this process itself has disowned for that
 // VolumeAttachment stays unowned.
 func (t *Table) ObserveDetach(target attach.Target, uid types.UID) {
 	t.mu.Lock()

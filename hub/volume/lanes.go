@@ -6,12 +6,11 @@ import (
 )
 
 const (
-	// lendBelow is how short the calls of a lane must be of late for it to borrow the workers that the
-	// other lane leaves idle, all but one. A worker cannot be taken back from a call: while calls are
-	// that short the other lane hardly notices, and if they begin to hang it still has the one.
+	// lendBelow is the length of a lane's recent calls below which it may borrow all idle workers of the other
+	// lane but one. A worker cannot be taken back from a call. While calls are that short the other lane hardly
+	// notices, and if they begin to hang it still has one worker.
 	lendBelow = time.Second
-	// A driver that has come back gets an eighth of its workers at first, and twice as many with each
-	// step.
+	// A driver that is back gets an eighth of its workers at first, and twice as many with each step.
 	rampSteps = 3
 	rampStep  = time.Second
 	// finalizerWorkers is how many PersistentVolume finalizers are removed at once.
@@ -44,8 +43,8 @@ func (l *laneLoad) addCall(d time.Duration) {
 	l.pace += (d - l.pace) / 4
 }
 
-// lanes decides which entry starts next. Attaches and detaches each have half of the workers: a burst of
-// slow calls of the one does not keep the other from starting (external-attacher issue 761). Idle workers
+// lanes decides which entry starts next. Attaches and detaches each have half of the workers, so that a burst of
+// slow attaches does not keep detaches from starting, nor the reverse (external-attacher issue 761). Idle workers
 // are lent to short calls only.
 type lanes struct {
 	load    [LaneCount]laneLoad
@@ -97,8 +96,8 @@ func (ls *lanes) pick(now time.Time) *Entry {
 	return nil
 }
 
-// mayRepair reports whether a volume that was lost may be attached again now: only while no other attach
-// or detach waits, and never with more than half of the workers.
+// mayRepair reports whether a lost volume may be attached again now: only while no other attach or detach waits,
+// and with at most half of the workers.
 func (ls *lanes) mayRepair(now time.Time) bool {
 	workers := ls.atOnce(now)
 	return ls.load[DriftLane].waiting.Len() > 0 &&
@@ -140,8 +139,8 @@ func (ls *lanes) most(l Lane, now time.Time) int {
 	return workers - max(kept, ls.busy(1-l))
 }
 
-// fairer returns the lane with fewer workers, of AttachLane and DetachLane, and in turn if both have the
-// same number.
+// fairer returns AttachLane or DetachLane, the lane that has fewer workers. If both have the same number, the
+// lanes take turns.
 func (ls *lanes) fairer() Lane {
 	a, d := ls.busy(AttachLane), ls.busy(DetachLane)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// CallState is where a call stands.
+// CallState is the state of a call.
 type CallState int8
 
 const (
@@ -56,7 +56,7 @@ func Next(calls []Call, parallel bool) []Verdict {
 		}
 	}
 	detaches := detachesThatGoFirst(calls)
-	held := false // by a call that needs the volume for itself and has to wait
+	held := false // a call that needs the volume for itself waits
 	for _, i := range inOrder(calls) {
 		if first := detachFirst(calls, detaches, i); first >= 0 {
 			verdicts[i] = Verdict{Wait: WaitDetach, After: first}
@@ -129,8 +129,8 @@ func detachesThatGoFirst(calls []Call) []int {
 	return all
 }
 
-// detachFirst returns the index of the first of the detaches that goes before a call, -1 if none does. A
-// publish takes over what is unowned at its target: the detach of that does not go first.
+// detachFirst returns the index of the first of the detaches that goes before a call, -1 if none does. The detach
+// of an unowned publication at the call's own target does not go first: a publish takes that publication over.
 func detachFirst(calls []Call, detaches []int, i int) int {
 	c := calls[i]
 	if c.Detach || c.Shared {

@@ -30,7 +30,7 @@ func (t *Table) takeSlot(e *Entry) bool {
 	return true
 }
 
-// freeSlot takes the slot of an entry back, and lets the next entry into its lane.
+// freeSlot frees the slot of an entry, and lets the next entry that waits for it into its lane.
 func (t *Table) freeSlot(e *Entry) {
 	if !e.slot {
 		return

@@ -10,17 +10,17 @@ import (
 type EffectKind int8
 
 const (
-	Finished     EffectKind = iota // nothing more to do in this pass
-	FindOwners                     // read who else owns the publication at the target
-	ReadSecret                     // read the Secret that the publish needs
-	Guard                          // write finalizers and notes
-	Publish                        // call ControllerPublishVolume
-	MarkAttached                   // write the status
-	Unpublish                      // call ControllerUnpublishVolume
-	Disown                         // make the publication at the target unowned, to be detached later
-	Release                        // remove the finalizer from the VolumeAttachment
-	MarkDetached                   // write the status of an object that finalizers of others keep alive
-	LookAgain                      // nothing now: it is not known who owns the publication
+	Finished      EffectKind = iota // nothing more to do in this pass
+	FindOwners                      // read who else owns the publication at the target
+	ReadSecret                      // read the Secret that the publish needs
+	AddFinalizers                   // write finalizers and notes
+	Publish                         // call ControllerPublishVolume
+	MarkAttached                    // write the status
+	Unpublish                       // call ControllerUnpublishVolume
+	Disown                          // make the publication at the target unowned, to be detached later
+	Release                         // remove the finalizer from the VolumeAttachment
+	MarkDetached                    // write the status of an object that finalizers of others keep alive
+	LookAgain                       // end the pass: it is not known who owns the publication
 )
 
 // Effect is one step to the outside.
@@ -29,13 +29,13 @@ type Effect struct {
 	Target attach.Target
 }
 
-// Ownership is who else owns the publication of a volume at a target, besides the claim that asks.
+// Ownership is whether a VolumeAttachment other than a claim's owns the publication of a volume at a target.
 // Ordered by precedence, lowest first.
 type Ownership int8
 
 const (
 	NotRead Ownership = iota // the owners were not read
-	NoOwner                  // no VolumeAttachment
+	NoOwner                  // no VolumeAttachment owns it
 	Wanted                   // a VolumeAttachment wants the volume there, and is not known to have called the driver
 	Unclear                  // not known now
 	Owned                    // a VolumeAttachment whose deletion detaches the volume
@@ -51,7 +51,7 @@ const (
 	Rejected         // the API server will never accept the write
 )
 
-// Outcome is the result of an effect, with what it has returned.
+// Outcome is the result of an effect, with its values.
 type Outcome struct {
 	Result  Result
 	Owner   Ownership         // of FindOwners
@@ -60,42 +60,41 @@ type Outcome struct {
 	Secrets map[string]string // of Publish
 }
 
-// Pass is the work of one run on a claim: what its objects asked for when the run began, and what is done
-// so far. It is a plain value. After a pass that ends early, a new one begins from the objects and from
-// what the claim believes.
+// Pass is the work of one run on a claim: the plan for its objects when the run began, and the effects so far. It
+// is a plain value. After a pass that ends early, a new pass begins from the objects and the claim's publication.
 type Pass struct {
-	Operation attach.Operation
-	Target    attach.Target // of the call; empty: the pass has none
-	Record    attach.Record // what a publish records
-	Calls     bool          // the driver has to be called
-	Guards    bool          // finalizers or notes are missing
-	Marks     bool          // the status has to be written
+	Operation       attach.Operation
+	Target          attach.Target // of the call; empty: the pass has none
+	Record          attach.Record // of the publication that a publish makes
+	Calls           bool          // the driver has to be called
+	NeedsFinalizers bool          // finalizers or notes are missing
+	Marks           bool          // the status has to be written
 
-	previous  Ownership // at the claim's previous target, if it has one
-	giveUp    bool      // the driver has refused to unpublish at the previous target often enough
-	owner     Ownership // at Target, for a detach
-	hasSecret bool
-	guarded   bool
-	marked    bool
-	released  bool
-	alive     bool
+	previous      Ownership // at the claim's previous target, if it has one
+	giveUp        bool      // the driver has refused to unpublish at the previous target often enough
+	owner         Ownership // at Target, for a detach
+	hasSecret     bool
+	hasFinalizers bool
+	marked        bool
+	released      bool
+	alive         bool
 }
 
 // NewPass returns the pass that carries out a plan.
 func NewPass(p attach.Plan) Pass {
 	return Pass{
-		Operation: p.Operation,
-		Target:    p.Target,
-		Record:    p.Record(),
-		Calls:     p.Publish != nil || p.Unpublish != nil,
-		Guards:    p.GuardVolume != nil || p.GuardAttachment != nil,
-		Marks:     p.MarkAttached,
+		Operation:       p.Operation,
+		Target:          p.Target,
+		Record:          p.Record(),
+		Calls:           p.Publish != nil || p.Unpublish != nil,
+		NeedsFinalizers: p.VolumeFinalizer != nil || p.AttachmentFinalizer != nil,
+		Marks:           p.MarkAttached,
 	}
 }
 
-// previousTries is how often a driver may refuse to unpublish a volume at the previous target before a
-// detach goes on without. A driver that hangs takes the timeout for each. An attach goes on after one
-// answer (csi-attacher does not call for the previous node ID at all).
+// previousTries is the number of refused unpublishes at the previous target after which a detach goes on without
+// it. With a driver that hangs, each try takes the timeout. An attach goes on after one answer (csi-attacher
+// makes no call for the previous node ID at all).
 const previousTries = 3
 
 // nextEffect returns the next effect of a pass. It is pure.
@@ -118,15 +117,15 @@ func (c *Claim) nextEffect(p Pass) Effect {
 	return c.nextOfDetach(p)
 }
 
-// nextOfAttach returns finalizers and notes, the call, the status, in this order. Whatever fails, the
-// finalizers stay: only an unpublish proves that a volume is detached.
+// nextOfAttach returns the effects of an attach in this order: finalizers and notes, the call, the status. After
+// any failure the finalizers stay: only an unpublish proves that a volume is detached.
 func (c *Claim) nextOfAttach(p Pass) Effect {
 	published := c.publication.Belief == Published && c.publication.Target == p.Target
 	switch {
 	case p.Calls && !published && !p.marked && !p.hasSecret:
 		return Effect{ReadSecret, p.Target}
-	case p.Guards && !p.guarded && !p.marked: // also if somebody has removed a finalizer since the call
-		return Effect{Guard, p.Target}
+	case p.NeedsFinalizers && !p.hasFinalizers && !p.marked: // also if somebody has removed a finalizer since the call
+		return Effect{AddFinalizers, p.Target}
 	case p.Calls && !published && !p.marked:
 		return Effect{Publish, p.Target}
 	case p.Marks && !p.marked:
@@ -135,9 +134,10 @@ func (c *Claim) nextOfAttach(p Pass) Effect {
 	return Effect{Kind: Finished}
 }
 
-// nextOfDetach returns the call, the removal of the finalizer, and the status if the object still exists,
-// in this order. The finalizer goes before the status: as long as the status says attached, nobody
-// attaches the volume elsewhere (external-attacher issue 587), and an object that is gone needs no status.
+// nextOfDetach returns the effects of a detach in this order: the call, the removal of the finalizer, and the
+// status if the object still exists. The finalizer is removed before the status is written: as long as the
+// status says "attached", nobody attaches the volume elsewhere (external-attacher issue 587), and an object that
+// is gone needs no status.
 func (c *Claim) nextOfDetach(p Pass) Effect {
 	switch {
 	case p.released && p.alive && !p.marked:
@@ -174,8 +174,8 @@ func (c *Claim) apply(p *Pass, e Effect, o Outcome) {
 		}
 	case ReadSecret:
 		p.hasSecret = ok
-	case Guard:
-		p.guarded = ok
+	case AddFinalizers:
+		p.hasFinalizers = ok
 	case Publish:
 		if ok {
 			c.publication.Belief, c.publication.Context, c.publication.Secrets = Published, o.Context, o.Secrets
@@ -229,8 +229,7 @@ func (c *Claim) forgetDisowned(t attach.Target) {
 	c.disowned = slices.DeleteFunc(c.disowned, func(disowned attach.Target) bool { return disowned == t })
 }
 
-// Restore believes what the objects of a claim record as published, if this process knows nothing
-// itself.
+// Restore takes the record of a claim's objects as its publication, if this process knows nothing itself.
 func (t *Table) Restore(c *Claim, r attach.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -239,7 +238,7 @@ func (t *Table) Restore(c *Claim, r attach.Record) {
 	}
 }
 
-// Believed returns what is believed of a claim's publication.
+// Believed returns a copy of a claim's publication.
 func (t *Table) Believed(c *Claim) Publication {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -28,7 +28,7 @@ func (m *passModel) check() {
 		return true
 	}
 	switch m.effect.Kind {
-	case volume.Guard:
+	case volume.AddFinalizers:
 		must(m.secretRead || !m.pass.Calls, "the secret was not read before")
 		must(noted == (attach.Target{}) || noted == at || !m.pass.Calls || m.isSeenTo(noted), "the note of another target goes, where the volume may be published")
 	case volume.Publish:
@@ -112,7 +112,7 @@ func (m *passModel) checkEnd(wasGuarded bool) {
 }
 
 func effectName(k volume.EffectKind) string {
-	return []string{"Finished", "FindOwners", "ReadSecret", "Guard", "Publish", "MarkAttached", "Unpublish", "Disown", "Release", "MarkDetached", "LookAgain"}[k]
+	return []string{"Finished", "FindOwners", "ReadSecret", "AddFinalizers", "Publish", "MarkAttached", "Unpublish", "Disown", "Release", "MarkDetached", "LookAgain"}[k]
 }
 
 // key is the same for equal states only.

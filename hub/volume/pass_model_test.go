@@ -201,7 +201,7 @@ func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
 		return o, n == 4, true
 	case volume.ReadSecret:
 		ends = []end{{"done", volume.Succeeded, func() { m.secretRead = true }}, {"not found", volume.NotDone, nil}}
-	case volume.Guard:
+	case volume.AddFinalizers:
 		ofVolume := func() { m.pv.Finalizers = []string{attach.Finalizer(passDriver)} }
 		ofAttachment := func() {
 			if !m.hasFinalizer() {

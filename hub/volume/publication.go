@@ -29,7 +29,7 @@ func (p *Publication) MayBePublished() bool {
 	return p.Belief == Uncertain || p.Belief == Published || p.Belief == Recorded
 }
 
-// restore believes what objects record, if this process knows nothing.
+// restore takes the record of objects as the publication, if this process knows nothing.
 func (p *Publication) restore(r attach.Record) {
 	if p.Belief == Unknown {
 		*p = Publication{Record: r, Belief: Recorded}

@@ -34,7 +34,7 @@ func newClaimed() claimed {
 
 // attachAt and detachAt are passes with all their steps.
 func attachAt(nodeID string) volume.Pass {
-	return volume.Pass{Operation: attach.Attaching, Target: target(nodeID), Record: attach.Record{Target: target(nodeID)}, Calls: true, Guards: true, Marks: true}
+	return volume.Pass{Operation: attach.Attaching, Target: target(nodeID), Record: attach.Record{Target: target(nodeID)}, Calls: true, NeedsFinalizers: true, Marks: true}
 }
 
 func detachAt(nodeID string) volume.Pass {
@@ -75,34 +75,34 @@ func TestEffectsOfAPassComeInOrderAndNoneIsNeedless(t *testing.T) {
 		return volume.Pass{Operation: op, Marks: op == attach.Attaching}
 	}
 	guarded := attachAt("id-1")
-	guarded.Guards = false
+	guarded.NeedsFinalizers = false
 	for name, c := range map[string]struct {
 		before func(claimed)
 		pass   volume.Pass
 		out    outcomes
 		want   []string
 	}{
-		"attach":                         {nil, attachAt("id-1"), nil, []string{"ReadSecret", "Guard", "Publish", "MarkAttached"}},
+		"attach":                         {nil, attachAt("id-1"), nil, []string{"ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
 		"attach, finalizers there":       {nil, guarded, nil, []string{"ReadSecret", "Publish", "MarkAttached"}},
 		"attach without a call":          {nil, withoutCall(attach.Attaching), nil, []string{"MarkAttached"}},
-		"finalizer restored":             {nil, volume.Pass{Operation: attach.Attaching, Guards: true}, nil, []string{"Guard"}},
+		"finalizer restored":             {nil, volume.Pass{Operation: attach.Attaching, NeedsFinalizers: true}, nil, []string{"AddFinalizers"}},
 		"attach, no secret":              {nil, attachAt("id-1"), outcomes{volume.ReadSecret: notDone}, []string{"ReadSecret"}},
-		"attach, finalizers not written": {nil, attachAt("id-1"), outcomes{volume.Guard: notDone}, []string{"ReadSecret", "Guard"}},
-		"attach, publish fails":          {nil, attachAt("id-1"), outcomes{volume.Publish: failed}, []string{"ReadSecret", "Guard", "Publish"}},
+		"attach, finalizers not written": {nil, attachAt("id-1"), outcomes{volume.AddFinalizers: notDone}, []string{"ReadSecret", "AddFinalizers"}},
+		"attach, publish fails":          {nil, attachAt("id-1"), outcomes{volume.Publish: failed}, []string{"ReadSecret", "AddFinalizers", "Publish"}},
 		"attach after the status was not written": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.MarkAttached: notDone}) },
 			guarded, nil, []string{"MarkAttached"}},
 		"attach after the status was not written, finalizer taken": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.MarkAttached: notDone}) },
-			attachAt("id-1"), nil, []string{"Guard", "MarkAttached"}},
+			attachAt("id-1"), nil, []string{"AddFinalizers", "MarkAttached"}},
 		"attach after the status was refused": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.MarkAttached: {Result: volume.Rejected}}) },
-			attachAt("id-1"), nil, []string{"ReadSecret", "Guard", "Publish", "MarkAttached"}},
+			attachAt("id-1"), nil, []string{"ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
 		"attach after the publish failed": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) },
 			guarded, nil, []string{"ReadSecret", "Publish", "MarkAttached"}},
 		"attach again what the storage has lost": {func(c claimed) { c.run(attachAt("id-1"), nil) },
-			attachAt("id-1"), nil, []string{"ReadSecret", "Guard", "Publish", "MarkAttached"}},
+			attachAt("id-1"), nil, []string{"ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
 		"attach at another node ID": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"), nil,
-			[]string{"FindOwners elsewhere", "Unpublish elsewhere", "ReadSecret", "Guard", "Publish", "MarkAttached"}},
+			[]string{"FindOwners elsewhere", "Unpublish elsewhere", "ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
 		"attach at another node ID, refused at the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
-			outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "Disown elsewhere", "ReadSecret", "Guard", "Publish", "MarkAttached"}},
+			outcomes{volume.Unpublish: failed}, []string{"FindOwners elsewhere", "Unpublish elsewhere", "Disown elsewhere", "ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
 		"attach at another node ID, no answer at the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
 			outcomes{volume.Unpublish: notDone}, []string{"FindOwners elsewhere", "Unpublish elsewhere"}},
 		"attach at another node ID, no secret for the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
@@ -110,7 +110,7 @@ func TestEffectsOfAPassComeInOrderAndNoneIsNeedless(t *testing.T) {
 		"attach at another node ID, owners at the previous one not readable": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
 			outcomes{volume.FindOwners: {Owner: volume.Unclear, Result: volume.NotDone}}, []string{"FindOwners elsewhere"}},
 		"attach at another node ID, owned at the previous one": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) }, attachAt("id-2"),
-			owned, []string{"FindOwners elsewhere", "Disown elsewhere", "ReadSecret", "Guard", "Publish", "MarkAttached"}},
+			owned, []string{"FindOwners elsewhere", "Disown elsewhere", "ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
 
 		"detach":                      {nil, detachAt("id-1"), nil, []string{"FindOwners", "Unpublish", "Release"}},
 		"detach of what lives on":     {nil, detachAt("id-1"), outcomes{volume.Release: {Alive: true}}, []string{"FindOwners", "Unpublish", "Release", "MarkDetached"}},

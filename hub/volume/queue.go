@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// A worker may ask for another run of its entry at once, but not twice in a row: an entry that
-	// waits for something else, as for the end of a connection, would keep a processor and the
-	// Kubernetes API busy until then. The pause doubles each time.
+	// A worker may ask for another run of its entry at once, but not twice in a row. An entry that waits for an
+	// event, such as the end of a connection, would keep a processor and the Kubernetes API busy until then. The
+	// pause doubles each time.
 	repeatPause    = 100 * time.Millisecond
 	repeatPauseMax = 2 * time.Second
 )
@@ -27,7 +27,7 @@ type queue struct {
 	closed  time.Time        // when Close was called; zero: not yet
 
 	parallel bool   // see Next
-	steps    uint64 // counts what happens to entries, to order it
+	steps    uint64 // counts events of entries, to order them
 }
 
 // Begin begins a term without entries, and with its lanes shut. The term before must have ended: its Run
@@ -84,7 +84,7 @@ func (t *Table) end() {
 	t.ended = true
 }
 
-// take returns the entry that runs now, or how long no entry can start.
+// take returns an entry to start now, or nil and the time until another entry may start.
 func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,7 +124,7 @@ func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 // add is Add. It returns the entry.
 func (t *Table) add(key Key, l Lane, p Place) *Entry {
 	if t.entries == nil {
-		return &Entry{} // the next term begins with a look at everything
+		return &Entry{} // the next term adds entries for all work that the caches show
 	}
 	p = t.sharing(key, p)
 	e := t.entries[key]

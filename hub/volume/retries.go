@@ -16,9 +16,9 @@ type Retries struct {
 	Since     time.Time // the first of them
 	ReadAnew  types.UID // of the object, if it was read from the API server in this term
 
-	// Aways counts sessions in a row that ended during a call for the entry; AwayFrom is the last.
-	Aways    int
-	AwayFrom any
+	// Disconnects counts sessions in a row that ended during a call for the entry. LastSession is the last of them.
+	Disconnects int
+	LastSession any
 }
 
 // Failed counts a failure, and returns how many there were in a row. Attach and detach do not share a
@@ -31,10 +31,10 @@ func (r *Retries) Failed(op attach.Operation, now time.Time) int {
 	return r.Failures
 }
 
-// Away counts a session that has ended during a call. It counts each session once.
-func (r *Retries) Away(session any) {
-	if session != r.AwayFrom {
-		r.Aways, r.AwayFrom = r.Aways+1, session
+// Disconnected counts a session that has ended during a call. It counts each session once.
+func (r *Retries) Disconnected(session any) {
+	if session != r.LastSession {
+		r.Disconnects, r.LastSession = r.Disconnects+1, session
 	}
 }
 

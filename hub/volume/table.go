@@ -15,9 +15,9 @@ import (
 // overloaded machine within seconds.
 const WedgedAfter = time.Minute
 
-// Table is what this process wants and believes about all volumes of one driver. It outlives
-// sessions, terms, modes and the driver's absence from the configuration; its entries belong to one
-// term. Its methods may be called at the same time, and only Run blocks.
+// Table has the claims, publications and entries of all volumes of one driver. It outlives sessions, terms, modes
+// and the driver's absence from the configuration; its entries belong to one term. Its methods are safe for
+// concurrent use, and only Run blocks.
 type Table struct {
 	Finalizer string // of the driver
 
@@ -34,8 +34,8 @@ func NewTable(finalizer string) *Table {
 	return &Table{Finalizer: finalizer, volumes: map[string]*Volume{}, claims: map[string]*Claim{}, released: map[types.UID]bool{}}
 }
 
-// Add asks for a run of the entry of a key at once: it ends a delay. An entry that runs already runs once
-// more, unless its worker calls ClearChanged. Between terms Add does nothing.
+// Add asks for a run of the entry of a key at once: it ends a delay. An entry that is running runs again
+// afterwards, unless its worker calls ClearChanged. Between terms Add does nothing.
 func (t *Table) Add(key Key, l Lane, p Place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,8 +51,8 @@ func (t *Table) Renew(key Key, l Lane, p Place) {
 	}
 }
 
-// RetryNow ends the delay of an entry, or the one that it would get at the end of its run: something has
-// changed that may help it.
+// RetryNow ends the delay of an entry, or the delay that it would get at the end of its run. It is called when an
+// object has changed that may help the entry.
 func (t *Table) RetryNow(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,7 +80,7 @@ func (t *Table) sharing(key Key, p Place) Place {
 }
 
 // Reserve reports whether a running entry may call the driver at a place, which may differ from the place
-// that it was started for. If not, the entry is blocked and runs anew later: its worker must not use it
+// that it was started for. If not, the entry is blocked and runs again later: its worker must not use it
 // any more.
 func (t *Table) Reserve(e *Entry, p Place) bool {
 	t.mu.Lock()
@@ -114,8 +114,8 @@ func (t *Table) Reserve(e *Entry, p Place) bool {
 	return goesOn
 }
 
-// mayGoOn reports whether a running entry may call the driver now. If it has not moved, only a detach that
-// has come meanwhile and goes first can keep it from that.
+// mayGoOn reports whether a running entry may call the driver now. If it has not moved, only a later detach that
+// goes first can block it.
 func (t *Table) mayGoOn(v *Volume, e *Entry, moved bool) bool {
 	if !moved {
 		return v.detachFirst(e) == nil
@@ -162,8 +162,8 @@ func (t *Table) ShutLanes() {
 	t.lanes.open, t.lanes.shut = false, true
 }
 
-// ClearChanged reports whether a running entry was asked for since it began to run, or since the last
-// call of ClearChanged. The caller looks at what has changed: it is no reason for another run any more.
+// ClearChanged reports whether a running entry was asked for since its run began, or since the last call of
+// ClearChanged. The caller takes that change into account, so it causes no other run.
 func (t *Table) ClearChanged(e *Entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

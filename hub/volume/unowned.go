@@ -18,16 +18,16 @@ type Unowned struct {
 
 	Failures int    // in a row
 	Error    string // the last one
-	// Unconfirmed is since when another process has had to detach it; zero: this process has to.
+	// Unconfirmed is the time since which another process has to detach it; zero: this process has to.
 	Unconfirmed time.Time
-	// Gap is when the last term ended after which another process may have worked for the driver,
-	// until Confirm; zero: there was none.
+	// Gap is the end of the last term, if another process may have worked for the driver since. Confirm
+	// resets it.
 	Gap time.Time
 
 	timesDisowned int
 	refusals      int       // definitive answers in a row, up to the last try
 	refused       time.Time // the first of them
-	waits         time.Time // since when it is not tried because it may have an owner; zero: it is tried
+	waits         time.Time // since then it is not tried because it may have an owner; zero: it is tried
 	answered      time.Time // when the driver first answered an unpublish
 	absences      int       // listings in a row that have the volume, and not at this node ID
 }
@@ -40,14 +40,14 @@ func (u *Unowned) place() Place {
 	return Place{Target: u.Target, Node: u.FormerOwner.Node, Shared: u.Nodes == attach.MultiNode}
 }
 
-// withholds reports whether a PersistentVolume keeps its finalizer because of this: not for ever, as
-// the volume may never be detached.
+// withholds reports whether a PersistentVolume keeps its finalizer because of the publication. That ends after
+// stuckAfter, as the volume may never be detached.
 func (u *Unowned) withholds(stuckAfter time.Duration, now time.Time) bool {
 	return now.Sub(u.Since) < stuckAfter
 }
 
-// disown makes a publication of a VolumeAttachment unowned, and asks for its detach. What has
-// failed still counts if that VolumeAttachment disowned it before.
+// disown makes a publication of a VolumeAttachment unowned, and asks for its detach. Earlier failures still count
+// if the same VolumeAttachment disowned it before.
 func (t *Table) disown(id Identity, p Publication) *Unowned {
 	v := t.volume(p.Target.VolumeHandle)
 	if v.unowned == nil {
@@ -91,8 +91,8 @@ func (t *Table) Resolve(target attach.Target) {
 	t.resolve(target)
 }
 
-// ResolveOwned ends an unowned publication whose owner was read after seen was taken, unless the
-// publication was disowned once more since: that owner itself may have vanished.
+// ResolveOwned ends an unowned publication whose owner was read after seen was returned. It does nothing if the
+// publication was disowned again since: that owner itself may have vanished.
 func (t *Table) ResolveOwned(seen Unowned) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,7 +119,7 @@ func (t *Table) unowned(target attach.Target) *Unowned {
 	return nil
 }
 
-// eachUnowned returns all unowned publications. They may be resolved meanwhile.
+// eachUnowned returns all unowned publications. The loop may resolve them.
 func (t *Table) eachUnowned() iter.Seq[*Unowned] {
 	return func(yield func(*Unowned) bool) {
 		for _, v := range t.volumes {

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// refusalsToGiveUp is how many definitive answers in a row end the detach of an unowned
-	// publication: a driver that has just started may not have found its nodes.
+	// refusalsToGiveUp is the number of definitive answers in a row that end the detach of an unowned
+	// publication: a driver that has just started may not have found its nodes yet.
 	refusalsToGiveUp = 10
-	// absencesToEnd is how many listings in a row end an unowned publication.
+	// absencesToEnd is the number of listings in a row that end an unowned publication.
 	absencesToEnd = 2
 )
 
-// definitive reports whether the driver has answered that it does not know the volume or the
-// node, so that another try cannot end otherwise. InvalidArgument may be about missing secrets: it
-// counts only if it is known which secret belongs to the call.
+// definitive reports whether the driver has answered that it does not know the volume or the node, so that
+// another try would fail too. InvalidArgument may be about missing secrets: it counts only if the Secret of the
+// call is known.
 func definitive(err error, secretKnown bool) bool {
 	code := status.Code(err)
 	return code == codes.NotFound || code == codes.InvalidArgument && secretKnown
@@ -54,9 +54,9 @@ func (u *Unowned) noteFailure(err error, now time.Time) {
 	}
 }
 
-// Hopeless reports whether further tries to detach the volume make no sense: the driver has given
-// definitive answers for stuckAfter, all of them in a session that is as old, or for longer than
-// a driver can need to find its nodes. session is when the session began.
+// Hopeless reports whether further tries to detach the volume make no sense. The driver has given definitive
+// answers for stuckAfter, and its session, which began at session, is as old; or it has given them for a day,
+// which is longer than any driver needs to find its nodes.
 func (u *Unowned) Hopeless(stuckAfter time.Duration, session, now time.Time) bool {
 	if u.refusals < refusalsToGiveUp {
 		return false
@@ -78,8 +78,8 @@ func (t *Table) UnownedFailed(target attach.Target, err error, now time.Time) (U
 	return *u, true
 }
 
-// UnownedWaits notes why an unowned publication is not detached now, and returns for how long that
-// has been so.
+// UnownedWaits notes why an unowned publication is not detached now, and returns for how long it has not been
+// tried.
 func (t *Table) UnownedWaits(target attach.Target, why error, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -107,10 +107,3 @@ func (t *Table) OwesDetach() bool {
 	}
 	return false
 }
-
-// Workers returns how many calls may be in flight at once.
-func (t *Table) Workers() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.lanes.workers
-}

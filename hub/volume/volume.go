@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Volume is what is wanted and believed about one volume of a driver. It exists only while an
-// entry is placed at it or a publication of it is unowned. The Table's mutex guards it.
+// Volume has the entries and unowned publications of one volume of a driver. It exists only while it has one. The
+// Table's mutex guards it.
 type Volume struct {
 	handle  string
 	entries []*Entry            // placed here
@@ -34,8 +34,8 @@ func (v *Volume) detachFirst(e *Entry) *Entry {
 	return nil
 }
 
-// place puts an entry at a place, or makes it unplaced. It returns the entry's volume until then if that
-// is another one, nil otherwise: the caller evaluates it.
+// place puts an entry at a place, or makes it unplaced. If the entry leaves a volume, place returns that volume,
+// which the caller must evaluate.
 func (t *Table) place(e *Entry, p Place) (before *Volume) {
 	if v := e.volume; v != nil && v.handle != p.Target.VolumeHandle {
 		v.entries = slices.DeleteFunc(v.entries, func(other *Entry) bool { return other == e })
@@ -72,8 +72,8 @@ func (t *Table) tidy(v *Volume) {
 	}
 }
 
-// evaluate lets the entries of a volume into their lanes that may start now, and takes the others out
-// of theirs. It does nothing if v is nil.
+// evaluate lets the entries of a volume that may start now into their lanes, and takes the others out of their
+// lanes. It does nothing if v is nil.
 func (t *Table) evaluate(v *Volume) {
 	switch {
 	case v == nil:

@@ -1,14 +1,14 @@
 // Package access authenticates and authorizes HTTP requests by the Kubernetes API: a bearer
-// token by a TokenReview, the path by a SubjectAccessReview for a nonResourceURL. So access to
-// the hub is granted by ClusterRoles, as Prometheus and kubectl users have them:
+// token by a TokenReview, the path by a SubjectAccessReview for a nonResourceURL. So
+// ClusterRoles grant access to the hub, as they do for Prometheus and for users of kubectl:
 //
 //	rules:
 //	- nonResourceURLs: ["/metrics", "/attach-hub/*"]
 //	  verbs: ["get"]
 //
-// The metrics have the path that a Prometheus may read everywhere; all other paths stand below
-// /attach-hub/.
+// The metrics have the usual path, which a Prometheus may read in most clusters. The paths of all
+// other requests get the prefix /attach-hub.
 //
-// The library of kube-apiserver's extensions authenticates; reviews authorizes, and says why
-// not the library. Answers are cached for a while. Without an answer a request is refused.
+// The library k8s.io/apiserver authenticates. The type reviews authorizes; its comment says why the
+// library does not. Answers are cached for up to a minute. Without an answer a request is refused.
 package access

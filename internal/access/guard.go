@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// How long answers are cached: a scrape every few seconds costs the API server next to
-	// nothing, and a right that is revoked is gone within a minute.
+	// How long answers are cached: frequent scrapes cost the API server few requests, and a
+	// right that is revoked is gone within a minute.
 	tokenTTL = time.Minute
 	allowTTL = time.Minute
 	denyTTL  = 10 * time.Second
@@ -40,7 +40,7 @@ func retries() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 3}
 }
 
-// Guard passes the requests on that the Kubernetes API allows.
+// Guard passes on the requests that the Kubernetes API allows.
 type Guard struct {
 	authenticator authenticator.Request
 	authorizer    *reviews
@@ -61,7 +61,7 @@ func New(tokens authenticationv1client.AuthenticationV1Interface, access authori
 }
 
 // Wrap puts the Guard in front of a handler. The answer is 401 without a valid token, 403
-// without the right, and 503 if the API server does not tell.
+// without the right, and 503 if the API server does not answer.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if status, why := g.check(r); status != 0 {

@@ -14,13 +14,13 @@ import (
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// maxAnswers bounds the cached answers: a client that requests many paths costs reviews and
-// not memory.
+// maxAnswers bounds the cached answers: a client that requests many paths costs reviews, but
+// no memory.
 const maxAnswers = 1000
 
 // reviews authorizes by SubjectAccessReviews and caches the answers. The authorizer of
-// k8s.io/apiserver does the same with conditions in CEL, which would be a tenth of this
-// program and of its memory.
+// k8s.io/apiserver would do the same, but links CEL, which would be a tenth of this program
+// and of its memory.
 type reviews struct {
 	access  authorizationv1client.SubjectAccessReviewsGetter
 	answers *cache.LRUExpireCache // bool by hash of the question
@@ -30,7 +30,7 @@ func newReviews(access authorizationv1client.SubjectAccessReviewsGetter) *review
 	return &reviews{access: access, answers: cache.NewLRUExpireCache(maxAnswers)}
 }
 
-// allow reports whether a user may get a nonResourceURL. After an error that is not known.
+// allow reports whether a user may get a nonResourceURL. It returns an error if that is not known.
 func (r *reviews) allow(ctx context.Context, who user.Info, path string) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: extra(who),

@@ -15,16 +15,15 @@ import (
 )
 
 const (
-	// maxReviews bounds the reviews at once: an answer takes a millisecond, or as long as a
-	// webhook takes.
+	// maxReviews bounds the reviews at once.
 	maxReviews = 8
-	// timeout bounds one round of reviews; retryAfter is the pause before the next.
+	// timeout bounds one round of reviews; retryAfter is the pause before the next round.
 	timeout    = 30 * time.Second
 	retryAfter = 10 * time.Second
 )
 
 // Missing asks the API server and returns the rights that this process does not have, in the
-// given order. It blocks until all are answered or one cannot be.
+// given order. It blocks until all reviews are answered or one has failed.
 func Missing(ctx context.Context, kube authorizationv1client.SelfSubjectAccessReviewsGetter, needed []Right) ([]Right, error) {
 	allowed := make([]bool, len(needed))
 	group, ctx := errgroup.WithContext(ctx)
@@ -60,8 +59,8 @@ func ask(ctx context.Context, kube authorizationv1client.SelfSubjectAccessReview
 	return review.Status.Allowed, nil
 }
 
-// Watch asks until it has an answer, and logs the missing rights: in one line those without
-// which the hub cannot attach or detach, in another the optional ones. It blocks until then or
+// Watch asks until it has an answer, and logs the missing rights: one line has the rights without
+// which the hub cannot attach or detach, another the optional rights. It blocks until then or
 // until ctx ends. The hub runs on without them: rights may be granted while it runs.
 func Watch(ctx context.Context, kube authorizationv1client.SelfSubjectAccessReviewsGetter, needed []Right) {
 	logger := klog.FromContext(ctx)
@@ -76,7 +75,7 @@ func Watch(ctx context.Context, kube authorizationv1client.SelfSubjectAccessRevi
 			report(logger, missing)
 			return
 		}
-		// V(2): an unreachable API server is already reported by others.
+		// V(2): other parts of the hub log an unreachable API server.
 		logger.V(2).Info("Cannot tell whether rights are missing", "err", err)
 		select {
 		case <-ctx.Done():
@@ -86,7 +85,7 @@ func Watch(ctx context.Context, kube authorizationv1client.SelfSubjectAccessRevi
 	}
 }
 
-// report logs the missing rights, and nothing if there are none.
+// report logs the missing rights, if there are any.
 func report(logger klog.Logger, missing []Right) {
 	var required, optional []Right
 	for _, r := range missing {

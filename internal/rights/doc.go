@@ -1,9 +1,9 @@
-// Package rights knows the permissions that a hub needs in a cluster, and asks the API server
-// at the start whether it has them. Otherwise the first volume that needs a permission shows
-// that it is missing.
+// Package rights lists the rights that a hub needs in a cluster, and asks the API server at the
+// start whether the hub has them. Otherwise the first volume that needs a right would fail
+// before anybody knows that the right is missing.
 //
 // Needed returns the only list: tests compare it with deploy/ and with the requests of a
-// running hub. Missing asks for each permission by a SelfSubjectAccessReview, which every
+// running hub. Missing asks for each right by a SelfSubjectAccessReview, which every
 // account may create. Watch asks until it has an answer, and logs it.
 //
 // The package does not ask for Secrets: the Secrets that PersistentVolumes name are not known

@@ -9,7 +9,7 @@ type Right struct {
 	Resource    string
 	Subresource string
 	Namespace   string // "" for all namespaces, or for a cluster-wide resource
-	Purpose     string // what does not work without it
+	Purpose     string // the function that needs it
 	Manifest    string // the file below deploy/ that grants it
 	Optional    bool   // the hub attaches and detaches without it
 }
@@ -29,7 +29,7 @@ func (r Right) String() string {
 	return s
 }
 
-// Features says what a hub does beyond attaching and detaching.
+// Features are the functions of a hub besides attaching and detaching.
 type Features struct {
 	LeaseNamespaces  []string // of the leases of drivers; none without leader election
 	ReplicaNamespace string   // of the lease by which this replica announces itself; "" if it does not

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// maxFileSize is far above any bundle of authorities.
+// maxFileSize bounds each file, in bytes. It is far above the size of any bundle of authorities.
 const maxFileSize = 4 << 20
 
 // Files are the paths of the three PEM files.
@@ -26,8 +26,8 @@ type Material struct {
 	sum         [sha256.Size]byte
 }
 
-// Load reads the files and checks that they are whole: that there is an authority,
-// and that key and certificate belong together. Its error names the file.
+// Load reads the files and checks that there is an authority, and that key and certificate
+// belong together. Its error names the file.
 func (f Files) Load() (*Material, error) {
 	sum := sha256.New()
 	var content [3][]byte
@@ -44,7 +44,7 @@ func (f Files) Load() (*Material, error) {
 		return nil, fmt.Errorf("%s holds no certificate of an authority in PEM", f.CA)
 	}
 	var err error
-	// Its errors do not repeat the key.
+	// Errors of X509KeyPair do not repeat the key.
 	if m.Certificate, err = tls.X509KeyPair(content[1], content[2]); err != nil {
 		return nil, fmt.Errorf("certificate in %s with key in %s: %w", f.Cert, f.Key, err)
 	}

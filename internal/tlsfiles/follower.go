@@ -7,14 +7,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// pollInterval lies between two readings of the files. A change is used after the second
-// reading.
+// pollInterval is the time between two readings of the files. A change is used after the
+// second reading.
 const pollInterval = 10 * time.Second
 
-// Poll returns a channel that ticks when files are to be read, until stop is called.
+// Poll returns a channel that ticks whenever files have to be read, until stop is called.
 type Poll func() (ticks <-chan time.Time, stop func())
 
-// Ticks is the Poll with the usual interval of 10 seconds.
+// Ticks is a Poll that ticks every 10 seconds.
 func Ticks() (ticks <-chan time.Time, stop func()) {
 	ticker := time.NewTicker(pollInterval)
 	return ticker.C, ticker.Stop
@@ -24,7 +24,7 @@ func Ticks() (ticks <-chan time.Time, stop func()) {
 type Follower struct {
 	files Files
 	used  *Material // in use
-	seen  *Material // at the last look, if it differs from used; else nil
+	seen  *Material // at the last Look, if it differs from used; else nil
 }
 
 // NewFollower returns a Follower of the files of the material in use.
@@ -32,10 +32,10 @@ func NewFollower(used *Material) *Follower {
 	return &Follower{files: used.files, used: used}
 }
 
-// Look reads the files. It returns their content if it is whole, differs from what is in
-// use, and is the same as at the last look: the files may be written one after the other.
-// That content is in use from then on. Look returns nil if there is nothing new, and an
-// error if the files are not whole.
+// Look reads the files. It returns their content if that is whole, differs from the content
+// in use, and is the same as at the last Look: the files may be written one after the other.
+// The returned content is in use from then on. Look returns nil if there is nothing new, and
+// an error if the files are not whole.
 func (f *Follower) Look() (*Material, error) {
 	now, err := f.files.Load()
 	if err != nil {
@@ -54,9 +54,9 @@ func (f *Follower) Look() (*Material, error) {
 	return nil, nil
 }
 
-// Run follows the files of a port until ctx ends, and calls take with each new content. It
-// logs files that are not whole, each problem once, and goes on with the content before; and
-// at the start it logs a certificate that clients will not accept.
+// Run follows the files of a port until ctx ends, and calls take with each new content. If
+// the files are not whole, it logs each problem once and keeps the content in use. At the
+// start it logs a certificate that has expired or is not valid yet.
 func (f *Follower) Run(ctx context.Context, poll Poll, take func(*Material)) {
 	logger := klog.FromContext(ctx).WithValues("certificate", f.files.Cert)
 	if err := f.used.CheckTime(time.Now()); err != nil {

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// acceptLimit bounds the connections that are in the TLS handshake. When it is reached, a
-// new one replaces the one that has been in it longest: connections that send nothing cannot
-// keep out clients with a certificate, whose handshakes take no time.
+// acceptLimit bounds the connections that are in the TLS handshake. At the limit a new
+// connection replaces the oldest: connections that send nothing cannot keep out clients with
+// a certificate, whose handshakes take little time.
 type acceptLimit struct {
 	limit int
 
@@ -16,7 +16,8 @@ type acceptLimit struct {
 	conns []net.Conn // in order of arrival; guarded by mu
 }
 
-// enter adds a connection. It returns the one that has to be closed for it, nil if none.
+// enter adds a connection. At the limit it returns the oldest connection, which the caller
+// must close, else nil.
 func (l *acceptLimit) enter(conn net.Conn) (oldest net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -28,7 +29,7 @@ func (l *acceptLimit) enter(conn net.Conn) (oldest net.Conn) {
 	return oldest
 }
 
-// leave removes a connection, unless it was replaced.
+// leave removes a connection whose handshake has ended.
 func (l *acceptLimit) leave(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// serve passes one client to the socket, until it has ended or ctx does. A client that has
-// not finished the handshake when intake ends is refused.
+// serve forwards one client to the socket until the connection or ctx ends. It refuses a
+// client that has not finished the handshake when intake ends.
 func (p *Proxy) serve(ctx, intake context.Context, raw net.Conn) {
 	defer raw.Close()
 	logger := klog.FromContext(ctx).WithValues("client", raw.RemoteAddr().String())
@@ -32,14 +32,14 @@ func (p *Proxy) serve(ctx, intake context.Context, raw net.Conn) {
 		return
 	}
 	stay, askToGo := context.WithCancelCause(context.WithoutCancel(ctx))
-	one := &client{certificates: conn.ConnectionState().PeerCertificates, askToGo: askToGo}
-	p.clients.Store(one, nil)
-	one.check(p.material.Load(), time.Now()) // the files may have changed during the handshake
+	connected := &client{certificates: conn.ConnectionState().PeerCertificates, askToGo: askToGo}
+	p.clients.Store(connected, nil)
+	connected.check(p.material.Load(), time.Now()) // the files may have changed during the handshake
 	defer context.AfterFunc(intake, func() { askToGo(errDraining) })()
 	why, err := p.forward(ctx, stay, logger, conn)
 	askToGo(nil) // releases stay
-	p.clients.Delete(one)
-	<-p.slots // before the end is logged: there is room for another client
+	p.clients.Delete(connected)
+	<-p.slots // before the end is logged: after that line there is room for another client
 	if err != nil {
 		p.refusals.log(logger, "Let a client go: the driver does not listen", "problem", err)
 		return
@@ -47,8 +47,8 @@ func (p *Proxy) serve(ctx, intake context.Context, raw net.Conn) {
 	logger.Info("A client is gone", "because", why)
 }
 
-// forward passes a client to a connection of its own to the socket, and returns why it
-// ended. It fails if it cannot connect to the socket.
+// forward connects a client to the socket and passes data until the connection ends. It
+// returns the reason of the end, or an error if it cannot connect to the socket.
 func (p *Proxy) forward(ctx, stay context.Context, logger klog.Logger, client net.Conn) (why string, err error) {
 	dialer := net.Dialer{Timeout: targetTimeout}
 	target, err := dialer.DialContext(ctx, "unix", p.options.Target)
@@ -60,8 +60,8 @@ func (p *Proxy) forward(ctx, stay context.Context, logger klog.Logger, client ne
 	return p.pass(ctx, stay, logger, client, target), nil
 }
 
-// refused logs why a client did not finish the handshake. Probes of ports connect and leave;
-// they are logged at a higher verbosity.
+// refused logs why a client did not finish the handshake. A probe of the port connects and
+// disconnects; it is logged at a higher verbosity.
 func (p *Proxy) refused(logger klog.Logger, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
 		logger.V(4).Info("A client left before the TLS handshake", "problem", err)
@@ -70,9 +70,9 @@ func (p *Proxy) refused(logger klog.Logger, err error) {
 	p.refusals.log(logger, "Refused a client in the TLS handshake", "problem", err)
 }
 
-// pass copies in both directions until either ends, nothing is passed for too long or
-// ctx ends, and says which it was. When stay ends the client is asked to go, and cut
-// off after the grace.
+// pass copies in both directions until one side ends, both are silent for IdleTimeout, or
+// ctx ends, and returns the reason. When stay ends it asks the client to go, and cuts it off
+// after the grace.
 func (p *Proxy) pass(ctx, stay context.Context, logger klog.Logger, client, target net.Conn) string {
 	var activity atomic.Int64 // how often something was passed
 	var copies sync.WaitGroup
@@ -81,8 +81,8 @@ func (p *Proxy) pass(ctx, stay context.Context, logger klog.Logger, client, targ
 	copies.Go(func() { copyAll(target, client, &activity); ended <- "the client has ended the connection" })
 	copies.Go(func() { copyAll(down, target, &activity); ended <- "the driver has ended the connection" })
 	defer copies.Wait()
-	// Closing ends both copies. What was read has been written by then, but for what a
-	// cut leaves behind.
+	// Closing ends both copies. Unless the client was cut off, all data that was read has been
+	// written by then.
 	defer client.Close()
 	defer target.Close()
 	idle := time.NewTicker(p.options.IdleTimeout)
@@ -97,7 +97,7 @@ func (p *Proxy) pass(ctx, stay context.Context, logger klog.Logger, client, targ
 		case <-leaving:
 			leaving = nil
 			logger.Info("Asked a client to go", "because", context.Cause(stay), "grace", p.options.Grace)
-			copies.Go(down.askToGo) // which waits while the client does not read
+			copies.Go(down.askToGo) // it blocks while the client does not read
 			grace = time.After(p.options.Grace)
 		case <-grace:
 			return "the grace is over"
@@ -113,7 +113,7 @@ func (p *Proxy) pass(ctx, stay context.Context, logger klog.Logger, client, targ
 	}
 }
 
-// copyAll copies until either side ends, and counts.
+// copyAll copies until either side ends, and counts the reads that returned data.
 func copyAll(to io.Writer, from io.Reader, activity *atomic.Int64) {
 	b := make([]byte, 32<<10)
 	for {

@@ -10,17 +10,17 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/http2frames"
 )
 
-// goAway asks a client to make further calls on another connection. It takes back no
-// call that is on its way: the last stream is the highest that there can be.
+// goAway asks a client to make further calls on another connection. Calls that the client has
+// sent already are still answered: the last stream ID is the highest possible.
 var goAway = []byte{0, 0, 8, byte(http2.FrameGoAway), 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0}
 
-// clientWriter passes on what a driver sends to a client. Between two frames it can ask the
-// client to go away. It is safe for concurrent use.
+// clientWriter writes the data of a driver to a client. Between two frames it can write a
+// GOAWAY. It is safe for concurrent use.
 type clientWriter struct {
-	mu     sync.Mutex // keeps what is written in order: it is held while writing
+	mu     sync.Mutex // held during writes, to keep them in order
 	to     io.Writer  // guarded by mu
 	frames frames     // guarded by mu
-	asked  bool       // the client is to go; guarded by mu
+	asked  bool       // askToGo was called; guarded by mu
 	sent   bool       // the GOAWAY was sent; guarded by mu
 }
 
@@ -42,8 +42,8 @@ func (w *clientWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// askToGo sends the GOAWAY now or at the end of the frame that is on its way. It blocks
-// while a client does not read.
+// askToGo sends the GOAWAY now, or has Write send it at the end of the current frame. It
+// blocks while the client does not read.
 func (w *clientWriter) askToGo() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,15 +55,14 @@ func (w *clientWriter) askToGo() {
 	_, _ = w.to.Write(goAway) // a connection that is broken ends by itself
 }
 
-// frames are those that the driver sends.
+// frames parses the frames that the driver sends.
 type frames struct {
 	scanner http2frames.Scanner
-	headers bool // a block of headers is not whole, and no other frame may come within it
+	headers bool // within a block of headers, where no other frame is allowed
 	goAway  bool // the driver has sent a GOAWAY itself, which says more than ours
 }
 
-// advance takes in what comes next, not further than to the end of a frame, and returns
-// how many bytes that is.
+// advance parses the next bytes, at most to the end of a frame, and returns their number.
 func (f *frames) advance(b []byte) int {
 	n := f.scanner.Advance(b)
 	if header, ok := f.scanner.Begun(); ok {
@@ -77,8 +76,8 @@ func (f *frames) advance(b []byte) int {
 	return n
 }
 
-// canGoAway reports whether our GOAWAY may come here: after the first frame, which is the
-// SETTINGS, and between two frames.
+// canGoAway reports whether our GOAWAY may be sent now: between two frames, and after the
+// first frame, which is the SETTINGS.
 func (f *frames) canGoAway() bool {
 	return f.scanner.AtEnd() && !f.headers && !f.goAway
 }

@@ -25,22 +25,22 @@ const (
 type Options struct {
 	// Target is the path of the unix socket.
 	Target string
-	// Files are the certificate and key of the port, and as CA the authorities that
-	// the clients' certificates must come from.
+	// Files are the certificate and key of the port, and as CA the authorities of the
+	// clients' certificates.
 	Files tlsfiles.Files
-	// AllowedSANs are the names of which a client's certificate must have one: domain
-	// names, and URIs (with "://" in them). None means that any name will do.
+	// AllowedSANs are domain names, and URIs (with "://" in them). A client's certificate
+	// must have one of them. If there are none, any name is allowed.
 	AllowedSANs []string
-	// MaxConnections is how many clients can be connected at once. As many more can be
-	// in the TLS handshake; the one that is in it longest has to make room for the next.
+	// MaxConnections is the number of clients that can be connected at once. As many more
+	// can be in the TLS handshake; a new connection then replaces the oldest of these.
 	MaxConnections int
-	// IdleTimeout is how long a connection may pass nothing. It must be longer than the
-	// longest call, which is silent.
+	// IdleTimeout is how long a connection may be without data. It must be longer than the
+	// longest call: a call sends no data until its end.
 	IdleTimeout time.Duration
-	// HandshakeTimeout is how long a client may take for the TLS handshake.
+	// HandshakeTimeout bounds the TLS handshake of a client.
 	HandshakeTimeout time.Duration
-	// Grace is how long a client that was asked to go may stay: after the end of Serve's
-	// ctx, or when its certificate is not taken any more.
+	// Grace is how long a client may stay that was asked to go: after the end of Serve's
+	// ctx, or because its certificate is not accepted any more.
 	Grace time.Duration
 }
 
@@ -60,7 +60,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// Proxy passes what arrives over mutual TLS to a unix socket.
+// Proxy forwards connections with mutual TLS to a unix socket.
 type Proxy struct {
 	options  Options
 	material atomic.Pointer[tlsfiles.Material] // for connections to come
@@ -69,7 +69,7 @@ type Proxy struct {
 	handshakes acceptLimit
 	slots      chan struct{}  // holds one element for each client that is connected
 	clients    sync.Map       // of *client: those that are connected
-	refusals   rateLimitedLog // anybody can cause a refusal
+	refusals   rateLimitedLog // limited, because anybody can cause a refusal
 }
 
 // New checks the options and reads the files. It starts nothing.
@@ -88,13 +88,13 @@ func New(o Options) (*Proxy, error) {
 }
 
 // Serve accepts clients from a TCP listener, which it closes, until ctx ends. Then it asks
-// those that are connected to go, which they do when their calls have ended, closes the
-// connections that are left after the grace, and returns nil. Neither a driver that is away
-// nor files that are not whole end it. It leaves no goroutine behind.
+// the clients to go, which they do when their calls have ended, closes the remaining
+// connections after the grace, and returns nil. A driver that is away or files that are not
+// whole do not end it. When it returns, all its goroutines have ended.
 func (p *Proxy) Serve(ctx context.Context, listener net.Listener) error {
 	logger := klog.FromContext(ctx)
 	var loops, connections sync.WaitGroup
-	// Connections outlive ctx: after a call that was cut off, nobody knows whether its
+	// Connections outlive ctx: after a call that was cut off it is not known whether the
 	// volume is attached.
 	lifetime, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()

@@ -7,11 +7,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// logInterval lies between two lines of one message in the log.
+// logInterval is the shortest time between two lines with the same message.
 const logInterval = 10 * time.Second
 
-// rateLimitedLog logs each message once per logInterval, with how often it was left out
-// since. The zero value is ready for use.
+// rateLimitedLog logs each message at most once per logInterval, with the number of lines
+// that it left out since. The zero value is ready for use.
 type rateLimitedLog struct {
 	mu       sync.Mutex
 	messages map[string]*messageCount // by message; guarded by mu
@@ -28,7 +28,7 @@ func (l *rateLimitedLog) log(logger klog.Logger, message string, keysAndValues .
 	}
 }
 
-// due reports whether a message is to be logged now, and how often it was left out before.
+// due reports whether to log a message now, and how often it was left out before.
 func (l *rateLimitedLog) due(message string, now time.Time) (leftOut int, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

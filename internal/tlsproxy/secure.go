@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// secure makes the TLS handshake and returns the connection with the names of the
-// client. The error says why the client was refused.
+// secure makes the TLS handshake. It returns the connection and the names in the client's
+// certificate. The error says why the client was refused.
 func (p *Proxy) secure(ctx context.Context, raw net.Conn) (*tls.Conn, []string, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.options.HandshakeTimeout)
 	defer cancel()
@@ -55,8 +55,8 @@ func (p *Proxy) allowed(names []string) bool {
 	})
 }
 
-// sameName compares URIs as they are, and domain names without their case. A wildcard
-// in a certificate is no name of a client.
+// sameName reports whether two names are equal. It ignores the case of domain names, but not
+// of URIs, and gives wildcards no meaning.
 func sameName(a, b string) bool {
 	if strings.Contains(a, "://") || strings.Contains(b, "://") {
 		return a == b

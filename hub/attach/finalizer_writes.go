@@ -1,0 +1,61 @@
+package attach
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// FinalizerWrites lets concurrent attaches of one PersistentVolume write its finalizer once. Each
+// patch tests the finalizers that its plan was made from, so all but the first would fail. It is
+// safe for concurrent use.
+type FinalizerWrites struct {
+	// Newest returns the newest known state of a PersistentVolume, nil if it is unknown. It
+	// must not block.
+	Newest func(name string) *corev1.PersistentVolume
+
+	writes singleflight.Group
+}
+
+// AddFinalizers adds the finalizer to the PersistentVolume of a plan, and finalizer and annotations to the
+// VolumeAttachment, both at the same time. It runs before the volume is attached, and does not write
+// parts that the plan found there already. It returns nil only if both objects have all parts.
+func (a Attacher) AddFinalizers(ctx context.Context, plan Plan) error {
+	var writes errgroup.Group
+	if plan.VolumeFinalizer != nil {
+		writes.Go(func() error {
+			if err := a.addVolumeFinalizer(ctx, plan); err != nil {
+				return fmt.Errorf("add finalizer to persistentvolume: %w", err)
+			}
+			return nil
+		})
+	}
+	if plan.AttachmentFinalizer != nil {
+		writes.Go(func() error {
+			if _, err := a.patchAttachment(ctx, plan.AttachmentFinalizer); err != nil {
+				return fmt.Errorf("add finalizer to volumeattachment: %w", err)
+			}
+			return nil
+		})
+	}
+	return writes.Wait()
+}
+
+// addVolumeFinalizer adds the finalizer to the PersistentVolume of a plan, unless another attach has done
+// so since the plan was made. It blocks until this or the other attach has written it.
+func (a Attacher) addVolumeFinalizer(ctx context.Context, plan Plan) error {
+	if a.FinalizerWrites == nil {
+		return a.patchVolume(ctx, plan.VolumeFinalizer)
+	}
+	_, err, _ := a.FinalizerWrites.writes.Do(plan.VolumeFinalizer.Name+"\x00"+string(plan.VolumeFinalizer.encode()), func() (any, error) {
+		now := a.FinalizerWrites.Newest(plan.VolumeFinalizer.Name)
+		if now != nil && now.UID == plan.VolumeFinalizer.UID && HasFinalizer(now.Finalizers, Finalizer(plan.attachment.Spec.Attacher)) {
+			return nil, nil
+		}
+		return nil, a.patchVolume(ctx, plan.VolumeFinalizer)
+	})
+	return err
+}
