@@ -107,7 +107,7 @@ func (s *scene) tellEnds(ctx context.Context, background *sync.WaitGroup) {
 // guide says where everything is and what one can do with it.
 func (s *scene) guide() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%d Pods on %d nodes, each with a volume of one of %d drivers:\n\n", s.opts.pods, s.opts.nodes, len(s.running))
+	fmt.Fprintf(&b, "\n%d Pods on %d nodes, each with a volume of one of %d drivers.\nThere is no kubelet, so Pods stay Pending even when their volumes are attached.\n\n", s.opts.pods, s.opts.nodes, len(s.running))
 	for _, p := range s.running {
 		fmt.Fprintf(&b, "  %-28s  %s\n    socket   %s\n    control  %s\n", p.driver(), p.does, p.Socket, p.control())
 	}
@@ -118,16 +118,21 @@ func (s *scene) guide() string {
   hub's log     %[2]s
   hub's pid     %[3]d
 
-Let the hanging driver go:
+Let the hanging driver go, or make it hang again:
   curl --unix-socket %[4]s --data '{"releaseAll":true}' http://driver/knobs
+  curl --unix-socket %[4]s --data '{"hang":[{"method":"ControllerPublishVolume"}]}' http://driver/knobs
 Make the fast one slow, or let its next three publishes fail:
   curl --unix-socket %[5]s --data '{"latency":{"ControllerPublishVolume":{"base":"5s"}}}' http://driver/knobs
   curl --unix-socket %[5]s --data '{"fail":[{"method":"ControllerPublishVolume","code":"UNAVAILABLE","count":3}]}' http://driver/knobs
+Make a new attach: delete the Pod fast-1, wait until its volume is detached, and make the Pod again:
+  export KUBECONFIG=%[7]s
+  kubectl get pod fast-1 -o json > fast-1.json; kubectl delete pod fast-1 --force
+  until ! kubectl get volumeattachments | grep 'fast-1 '; do sleep 1; done; kubectl create -f fast-1.json
 Read the books of a driver: what is attached where, calls, violations:
   curl --unix-socket %[5]s http://driver/books
 What the hub is doing, and why a volume of the hanging driver is not attached:
   %[6]s status --server %[8]s
-  %[6]s explain --server %[8]s --kubeconfig %[7]s pod/default/NAME
+  %[6]s explain --server %[8]s --kubeconfig %[7]s pod/default/hanging-1
 Kill the hub and start another one in its place, which waits until the lease of the first has run out:
   kill -9 %[3]d
   %[6]s --kubeconfig %[7]s --config %[1]s --http-endpoint %[9]s
