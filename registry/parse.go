@@ -129,15 +129,21 @@ func (p *parser) reportf(line int, path, format string, args ...any) {
 	p.report(line, path, fmt.Sprintf(format, args...))
 }
 
+var fileMapping = mapping{
+	{key: "apiVersion", required: true, schema: schema{"const": apiVersion}},
+	{key: "kind", required: true, schema: schema{"const": configKind}},
+	{key: "defaults", schema: defaultsMapping.schema("settings of drivers whose entry does not say otherwise")},
+	{key: "discovery", schema: discoveryMapping.schema("where drivers are looked for that are not listed")},
+	{key: "drivers", required: true, schema: listOf(driverMapping.schema("a driver"))},
+}
+
 // config reads a whole file.
 func (p *parser) config(data []byte) *Config {
 	root := p.document(data)
 	if root == nil {
 		return nil
 	}
-	top := p.object(root, "", keys{
-		known: []string{"apiVersion", "kind", "defaults", "discovery", "drivers"},
-	})
+	top := p.object(root, "", fileMapping)
 	if root.Kind != yaml.MappingNode {
 		return nil
 	}
@@ -145,7 +151,7 @@ func (p *parser) config(data []byte) *Config {
 	p.text(top, "kind", configKind, mustBe(configKind))
 	defaults := scope{Settings: p.base}
 	if n, written := top.values["defaults"]; written {
-		o := p.object(n, "defaults", defaultsKeys)
+		o := p.object(n, "defaults", defaultsMapping)
 		defaults = p.settings(o, defaults)
 		p.warnDefaults(o, defaults.Settings)
 	}
