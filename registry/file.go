@@ -104,12 +104,7 @@ func (f *File) Status() FileStatus {
 }
 
 // Reload has Run read the file at once, and believe it. It does not block.
-func (f *File) Reload() {
-	select {
-	case f.reload <- struct{}{}:
-	default: // one is due already
-	}
-}
+func (f *File) Reload() { notify(f.reload) }
 
 // apply makes a new content of the file the one that holds, if it is good. It reports
 // whether the Config changed: it does not if the file says again what it said before a

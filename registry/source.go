@@ -34,6 +34,14 @@ type ConfigSource interface {
 	Run(ctx context.Context, changed func()) error
 }
 
+// notify signals on a channel of capacity 1, unless a signal waits there already.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 // sendChanges returns a send that leaves out a set that equals the one before.
 func sendChanges(send func([]Driver)) func([]Driver) {
 	sent := false
