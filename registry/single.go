@@ -73,7 +73,10 @@ func (s *Single) Run(ctx context.Context, changed func()) error {
 		if len(s.Config().drivers) > 0 {
 			return true, nil
 		}
-		name, err := s.ask(ctx)
+		name, err := askName(ctx, s.options.Ask, s.options.Endpoint, askTimeout)
+		if err == nil {
+			err = checkName(name)
+		}
 		if err == nil {
 			logger.Info("The driver told its name", "driver", name, "endpoint", s.options.Endpoint)
 			s.use(name)
@@ -90,17 +93,6 @@ func (s *Single) Run(ctx context.Context, changed func()) error {
 		<-ctx.Done()
 	}
 	return nil
-}
-
-// ask asks once for a name that a driver can have.
-func (s *Single) ask(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, defaultAskTimeout)
-	defer cancel()
-	name, err := s.options.Ask(ctx, s.options.Endpoint)
-	if err != nil {
-		return "", err
-	}
-	return name, checkName(name)
 }
 
 // use makes a Config with the driver the one that holds.
