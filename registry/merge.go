@@ -135,7 +135,7 @@ func checkDiscovered(d Driver, allow func(Endpoint) error) error {
 	return nil
 }
 
-// claims are what no two drivers can share, with the first who has it: a driverName, a
+// claims maps what only one driver can have to the first that has it: a driverName, a
 // sanitized name, a Lease, an Endpoint.
 type claims[T any] map[any]T
 
@@ -146,7 +146,7 @@ type (
 
 func sanitizedName(driver string) sanitized { return sanitized(SanitizedName(driver)) }
 
-// claim records who has a key, unless somebody has it already, who is returned.
+// claim records who has a key. If the key is taken, it returns who took it first.
 func (c claims[T]) claim(key any, who T) (first T, taken bool) {
 	if first, taken = c[key]; !taken {
 		c[key] = who

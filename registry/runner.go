@@ -39,8 +39,8 @@ func newRunners(o Options) *runners {
 	return &runners{options: o, changed: make(chan struct{}, 1), byKey: map[string]*runner{}}
 }
 
-// follow starts and stops Sources until those run that the Config names. It reports
-// whether a Source was started.
+// follow starts and stops Sources so that those run that the Config names. It reports
+// whether it started a Source.
 func (rs *runners) follow(ctx context.Context) (started bool) {
 	config := rs.options.File.Config()
 	if config == rs.config {

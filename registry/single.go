@@ -30,8 +30,7 @@ type SingleOptions struct {
 	Source string
 }
 
-// Single is the ConfigSource of one driver of which nothing but the endpoint is
-// known. It asks there for the name until a driver answers. A driver that is known
+// Single is the ConfigSource of one driver whose name is not known. It asks at the endpoint for the name until a driver answers. A driver that is known
 // stays, also while it does not answer.
 type Single struct {
 	options SingleOptions

@@ -58,7 +58,7 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// sendChanges returns a send that leaves out a set that equals the one before.
+// sendChanges returns a send that skips a set that equals the set before it.
 func sendChanges(send func([]Driver)) func([]Driver) {
 	sent := false
 	var last []Driver
