@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
 
@@ -68,10 +67,7 @@ func (s *Single) Run(ctx context.Context, changed func()) error {
 	logger := klog.FromContext(ctx)
 	var last string // the problem that was logged last
 	var loggedAt time.Time
-	learn := func(ctx context.Context) (done bool, _ error) {
-		if len(s.Config().drivers) > 0 {
-			return true, nil
-		}
+	for len(s.Config().drivers) == 0 {
 		name, err := askName(ctx, s.options.Ask, s.options.Endpoint, askTimeout)
 		if err == nil {
 			err = checkName(name)
@@ -80,17 +76,19 @@ func (s *Single) Run(ctx context.Context, changed func()) error {
 			logger.Info("The driver told its name", "driver", name, "endpoint", s.options.Endpoint)
 			s.use(name)
 			changed()
-			return true, nil
+			break
 		}
 		if ctx.Err() == nil && (err.Error() != last || time.Since(loggedAt) >= singleLogAgain) {
 			last, loggedAt = err.Error(), time.Now()
 			logger.Info("The driver has not told its name yet, asking it again", "endpoint", s.options.Endpoint, "problem", err)
 		}
-		return false, nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(singleAskAgain):
+		}
 	}
-	if wait.PollUntilContextCancel(ctx, singleAskAgain, true, learn) == nil {
-		<-ctx.Done()
-	}
+	<-ctx.Done()
 	return nil
 }
 
