@@ -21,8 +21,8 @@ func sortConflicts(all []Conflict) {
 	})
 }
 
-// withoutWinner returns what identifies a conflict to people: the line of the winner moves
-// with each line above it.
+// withoutWinner returns what identifies a conflict: the line in Winner moves with each edit
+// above it.
 func (c Conflict) withoutWinner() Conflict {
 	c.Winner = ""
 	return c

@@ -3,7 +3,6 @@ package registry
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -39,31 +38,31 @@ func (s csiDriverSource) Name() string { return "CSIDriver objects" }
 func (s csiDriverSource) Run(ctx context.Context, send func([]Driver)) error {
 	send = sendChanges(send)
 	changed := make(chan struct{}, 1)
-	wake := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
-	informer := s.informer()
-	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { wake() },
-		UpdateFunc: func(any, any) { wake() },
-		DeleteFunc: func(any) { wake() },
+	client := s.objects.CSIDrivers()
+	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: plainListWatch{&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return client.List(ctx, o)
+			},
+			WatchFuncWithContext: client.Watch,
+		}},
+		ObjectType: &storagev1.CSIDriver{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { notify(changed) },
+			UpdateFunc: func(any, any) { notify(changed) },
+			DeleteFunc: func(any) { notify(changed) },
+		},
 	})
-	if err != nil {
-		return fmt.Errorf("watch csidrivers: %w", err)
-	}
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watch.Go(func() { informer.RunWithContext(ctx) })
-	if !cache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return nil
 	}
 	for {
-		send(driversOf(informer.GetStore().List()))
+		send(driversOf(store.List()))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -79,16 +78,6 @@ type plainListWatch struct{ *cache.ListWatch }
 
 // IsWatchListSemanticsUnSupported is what client-go looks for.
 func (plainListWatch) IsWatchListSemanticsUnSupported() bool { return true }
-
-func (s csiDriverSource) informer() cache.SharedIndexInformer {
-	client := s.objects.CSIDrivers()
-	return cache.NewSharedIndexInformer(plainListWatch{&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.List(ctx, o)
-		},
-		WatchFuncWithContext: client.Watch,
-	}}, &storagev1.CSIDriver{}, 0, cache.Indexers{})
-}
 
 // driversOf returns the drivers of CSIDriver objects in order of name.
 func driversOf(objects []any) []Driver {
@@ -110,4 +99,35 @@ func driversOf(objects []any) []Driver {
 	}
 	slices.SortFunc(drivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
 	return drivers
+}
+
+// maxDeleted bounds how many deleted CSIDriver objects are remembered: objects with names
+// of their own may come and go for as long as the process lives.
+const maxDeleted = 1000
+
+// objectMemory remembers the drivers whose CSIDriver object was deleted while this process
+// ran. An object that is deleted, or made anew by an upgrade of the driver, must not leave
+// volumes attached that nobody can detach: the object alone said where the driver listens.
+type objectMemory struct {
+	seen    []Driver // the last set of drivers that have an object
+	deleted []Driver // as they were last seen, with WindDown; the latest deletion is the last
+}
+
+// withDeleted takes in the drivers that have an object now, and returns them with those
+// whose object was deleted.
+func (m *objectMemory) withDeleted(now []Driver) []Driver {
+	exists := make(map[string]bool, len(now))
+	for _, d := range now {
+		exists[d.Name] = true
+	}
+	m.deleted = slices.DeleteFunc(m.deleted, func(d Driver) bool { return exists[d.Name] })
+	for _, d := range m.seen {
+		if !exists[d.Name] {
+			d.WindDown, d.Source = true, "CSIDriver "+d.Name+" (deleted)"
+			m.deleted = append(m.deleted, d)
+		}
+	}
+	m.seen = now
+	m.deleted = slices.Delete(m.deleted, 0, max(0, len(m.deleted)-maxDeleted))
+	return slices.Concat(now, m.deleted)
 }

@@ -58,14 +58,24 @@ func (c CSIDriverDiscovery) check(e Endpoint) error {
 	return fmt.Errorf("endpoint %s is not allowed by discovery.csiDrivers.allowedEndpoints, nothing is contacted", quote(string(e)))
 }
 
+var discoveryMapping = mapping{
+	{key: "csiDrivers", schema: csiDriversMapping.schema("drivers from CSIDriver objects")},
+	{key: "sockets", schema: distinct("globs of sockets on which drivers answer", pattern("a glob like /csi/*/csi.sock", "^/."))},
+}
+
+var csiDriversMapping = mapping{
+	{key: "enabled", required: true, schema: boolean().schema},
+	{key: "endpointTemplate", schema: pattern("endpoint of objects without an annotation", `\{driver\}`)},
+	{key: "allowedEndpoints", schema: distinct("what an object can make the hub contact", pattern("an endpoint with * in it", `^(unix:///.|tcp://.)`))},
+	{key: "tls", schema: tlsMapping.schema("mutual TLS to all tcp:// endpoints that are found")},
+}
+
 // discovery reads where drivers are looked for.
 func (p *parser) discovery(n *yaml.Node) Discovery {
 	var d Discovery
-	o := p.object(n, "discovery", keys{known: []string{"csiDrivers", "sockets"}})
+	o := p.object(n, "discovery", discoveryMapping)
 	if n, written := o.values["csiDrivers"]; written {
-		d.CSIDrivers = p.csiDrivers(p.object(n, o.child("csiDrivers"), keys{
-			known: []string{"enabled", "endpointTemplate", "allowedEndpoints", "tls"},
-		}))
+		d.CSIDrivers = p.csiDrivers(p.object(n, o.child("csiDrivers"), csiDriversMapping))
 	}
 	if n, written := o.values["sockets"]; written {
 		d.Sockets = p.strings(n, o.child("sockets"), "a list of globs like /csi/*/csi.sock", checkGlob)

@@ -16,6 +16,16 @@ var nameForm = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-
 
 const wantDrivers = "a list of drivers, or [] for none"
 
+// driverMapping is an element of drivers.
+var driverMapping = append(mapping{
+	{key: "name", required: true, schema: schema{
+		"type": "string", "description": "the name by which the driver calls itself", "pattern": nameForm.String(), "maxLength": maxNameLength,
+	}},
+	{key: "endpoint", required: true,
+		schema: pattern("where its controller listens: unix:///path/to/csi.sock or tcp://host:port", `^(unix:///.|tcp://.*:[0-9]+$)`)},
+	{key: "tls", schema: tlsMapping.schema("mutual TLS to a tcp:// endpoint")},
+}, settingFields(false)...)
+
 // entry is one element of drivers.
 type entry struct {
 	object
@@ -31,7 +41,7 @@ func (p *parser) entries(n *yaml.Node, path string, defaults scope) Snapshot {
 	}
 	taken := claims[entry]{}
 	for i, element := range n.Content {
-		o := p.object(element, fmt.Sprintf("%s[%d]", path, i), entryKeys)
+		o := p.object(element, fmt.Sprintf("%s[%d]", path, i), driverMapping)
 		if element.Kind != yaml.MappingNode {
 			continue
 		}

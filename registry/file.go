@@ -49,7 +49,7 @@ type File struct {
 	status FileStatus // guarded by mu
 }
 
-// FileStatus is how the last reading of a drivers.yaml went.
+// FileStatus is the result of the last reading of a drivers.yaml.
 type FileStatus struct {
 	Hash           string    // SHA-256 of the content that holds, in hex
 	LastSuccess    time.Time // when a good file was read last
@@ -73,9 +73,9 @@ func NewFile(o FileOptions) (*File, error) {
 		return nil, fmt.Errorf("registry: FileOptions.Defaults: %w", err)
 	}
 	c := readContent(o.Path)
-	config, errs := c.parse(o)
-	if errs != nil {
-		return nil, errs
+	config, err := c.parse(o)
+	if err != nil {
+		return nil, err
 	}
 	return &File{
 		options:    o,
@@ -104,22 +104,18 @@ func (f *File) Status() FileStatus {
 }
 
 // Reload has Run read the file at once, and believe it. It does not block.
-func (f *File) Reload() {
-	select {
-	case f.reload <- struct{}{}:
-	default: // one is due already
-	}
-}
+func (f *File) Reload() { notify(f.reload) }
 
 // apply makes a new content of the file the one that holds, if it is good. It reports
 // whether the Config changed: it does not if the file says again what it said before a
 // mistake.
 func (f *File) apply(logger klog.Logger, c content) (changed bool) {
-	config, errs := c.parse(f.options)
+	config, err := c.parse(f.options)
 	f.mu.Lock()
 	before := f.config.warnings
-	if errs != nil {
-		f.status.LastSuccessful, f.status.Errors = false, errs
+	if err != nil {
+		f.status.LastSuccessful = false
+		f.status.Errors, _ = errors.AsType[Errors](err)
 	} else {
 		if changed = c.id != f.status.Hash; changed {
 			f.config = config
@@ -127,8 +123,8 @@ func (f *File) apply(logger klog.Logger, c content) (changed bool) {
 		f.status = FileStatus{Hash: c.id, LastSuccess: time.Now(), LastSuccessful: true}
 	}
 	f.mu.Unlock()
-	if errs != nil {
-		logger.Error(errs, "The file cannot be used, what it said before goes on to hold", "file", f.options.Path)
+	if err != nil {
+		logger.Error(err, "The file cannot be used, the last good version stays in use", "file", f.options.Path)
 		return false
 	}
 	logger.Info("Read the file again", "file", f.options.Path, "drivers", len(config.drivers), "hash", c.id, "changed", changed)
@@ -157,7 +153,7 @@ func readContent(path string) content {
 }
 
 // parse returns what the content says, or what is wrong with it.
-func (c content) parse(o FileOptions) (*Config, Errors) {
+func (c content) parse(o FileOptions) (*Config, error) {
 	if c.err != nil {
 		return nil, Errors{{File: o.Path, Message: c.err.Error()}}
 	}

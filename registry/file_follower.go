@@ -18,7 +18,7 @@ func (f *File) Run(ctx context.Context, changed func()) error {
 	logger := klog.FromContext(ctx)
 	w := fileFollower{path: f.options.Path, debounce: f.options.Debounce, used: f.Status().Hash, newWatcher: f.newWatcher}
 	w.watch(logger)
-	defer w.stop(logger)
+	defer w.stop()
 	poll := time.NewTicker(f.options.Poll)
 	defer poll.Stop()
 	w.expectChange() // it may have changed before it was watched
@@ -122,11 +122,8 @@ func (w *fileFollower) watch(logger klog.Logger) {
 }
 
 // stop ends the watch and waits for its goroutine.
-func (w *fileFollower) stop(logger klog.Logger) {
-	if w.watcher == nil {
-		return
-	}
-	if err := w.watcher.Close(); err != nil {
-		logger.V(2).Info("Ending the watch of a folder went wrong", "folder", filepath.Dir(w.path), "problem", err)
+func (w *fileFollower) stop() {
+	if w.watcher != nil {
+		_ = w.watcher.Close() // nothing depends on the watch any more
 	}
 }

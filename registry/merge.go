@@ -134,3 +134,22 @@ func checkDiscovered(d Driver, allow func(Endpoint) error) error {
 	}
 	return nil
 }
+
+// claims maps what only one driver can have to the first that has it: a driverName, a
+// sanitized name, a Lease, an Endpoint.
+type claims[T any] map[any]T
+
+type (
+	driverName string
+	sanitized  string
+)
+
+func sanitizedName(driver string) sanitized { return sanitized(SanitizedName(driver)) }
+
+// claim records who has a key. If the key is taken, it returns who took it first.
+func (c claims[T]) claim(key any, who T) (first T, taken bool) {
+	if first, taken = c[key]; !taken {
+		c[key] = who
+	}
+	return first, taken
+}

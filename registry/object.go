@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -23,44 +22,9 @@ func (o object) child(key string) string {
 	return o.path + "." + key
 }
 
-// keys are those that a mapping may have. "a" is a value that the caller reads, "a.b" the
-// key b of the mapping a.
-type keys struct {
-	known     []string
-	misplaced []string // belong in the entry of a driver only
-}
-
-// inner returns the keys of the mapping that is found at key, none if a value is.
-func (k keys) inner(key string) keys {
-	return keys{known: under(key, k.known), misplaced: under(key, k.misplaced)}
-}
-
-// under returns the keys that stand under one of them, without its prefix.
-func under(key string, all []string) []string {
-	var some []string
-	for _, one := range all {
-		if rest, ok := strings.CutPrefix(one, key+"."); ok {
-			some = append(some, rest)
-		}
-	}
-	return some
-}
-
-// outer returns the known keys of the mapping itself, in order.
-func (k keys) outer() []string {
-	var out []string
-	for _, known := range k.known {
-		key, _, _ := strings.Cut(known, ".")
-		if !slices.Contains(out, key) {
-			out = append(out, key)
-		}
-	}
-	return out
-}
-
 // object reads a mapping and reports every key that it may not have. Of a key
 // that is there twice the first value counts.
-func (p *parser) object(n *yaml.Node, path string, k keys) object {
+func (p *parser) object(n *yaml.Node, path string, m mapping) object {
 	o := object{line: n.Line, path: path, values: map[string]*yaml.Node{}, misspelt: map[string]bool{}}
 	if n.Kind != yaml.MappingNode {
 		p.report(n.Line, path, mistyped(n, "a mapping of keys to values").Error())
@@ -78,38 +42,40 @@ func (p *parser) object(n *yaml.Node, path string, k keys) object {
 			continue
 		}
 		lines[key.Value] = key.Line
-		p.member(o, key, value, k)
+		p.member(o, key, value, m)
 	}
 	return o
 }
 
 // member puts one key of a mapping into its object, or reports it.
-func (p *parser) member(o object, key, value *yaml.Node, k keys) {
+func (p *parser) member(o object, key, value *yaml.Node, m mapping) {
 	path := o.child(pathKey(key.Value))
+	i, group := m.index(key.Value), m.under(key.Value)
 	switch {
-	case slices.Contains(k.known, key.Value) && !strings.Contains(key.Value, "."):
+	case i >= 0 && m[i].misplaced:
+		p.report(key.Line, path, "no two drivers can share it: move it to the entry of the driver that it is meant for")
+	case i >= 0 && !strings.Contains(key.Value, "."):
 		o.values[key.Value] = value
-	case slices.Contains(k.outer(), key.Value):
-		for inner, v := range p.object(value, path, k.inner(key.Value)).values {
+	case group != nil:
+		for inner, v := range p.object(value, path, group).values {
 			o.values[key.Value+"."+inner] = v
 		}
-	case slices.Contains(k.misplaced, key.Value):
-		p.report(key.Line, path, "no two drivers can share it: move it to the entry of the driver that it is meant for")
 	case key.Tag == "!!merge":
 		p.report(key.Line, path, "merge keys are not supported: write the values out; what holds for all drivers belongs under defaults")
 	default:
-		p.unknown(o, key, path, k)
+		p.unknown(o, key, path, m)
 	}
 }
 
 // unknown reports an unknown key, with the known key that is nearest to it.
-func (p *parser) unknown(o object, key *yaml.Node, path string, k keys) {
-	near, ok := nearest(key.Value, k.known)
+func (p *parser) unknown(o object, key *yaml.Node, path string, m mapping) {
+	outer, values := m.keys()
+	near, ok := nearest(key.Value, values)
 	if !ok {
-		near, ok = nearest(key.Value, k.outer())
+		near, ok = nearest(key.Value, outer)
 	}
 	if !ok {
-		p.reportf(key.Line, path, "unknown key: the keys here are %s", strings.Join(k.outer(), ", "))
+		p.reportf(key.Line, path, "unknown key: the keys here are %s", strings.Join(outer, ", "))
 		return
 	}
 	o.misspelt[near] = true

@@ -51,7 +51,7 @@ func ParseFile(path string) (*Config, error) {
 	return Parse(path, data)
 }
 
-// readFile returns what Parse is to look at: at most one byte more than it takes.
+// readFile returns the content of a file, at most one byte more than Parse accepts.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +64,7 @@ func readFile(path string) ([]byte, error) {
 	return readAll(f)
 }
 
-// ParseReader is ParseFile for what has no path; file is what errors call it.
+// ParseReader is ParseFile for input without a path, such as stdin; errors name it file.
 func ParseReader(file string, r io.Reader) (*Config, error) {
 	data, err := readAll(r)
 	if err != nil {
@@ -90,17 +90,13 @@ func cause(err error) error {
 }
 
 // Parse reads the content of a drivers.yaml. It fails with Errors, which hold
-// every mistake in it; file is what they call it.
+// every mistake in it; they name it file.
 func Parse(file string, data []byte) (*Config, error) {
-	config, errs := parse(file, data, DefaultSettings())
-	if errs != nil {
-		return nil, errs
-	}
-	return config, nil
+	return parse(file, data, DefaultSettings())
 }
 
 // parse is Parse with other defaults.
-func parse(file string, data []byte, base Settings) (*Config, Errors) {
+func parse(file string, data []byte, base Settings) (*Config, error) {
 	p := &parser{file: file, base: base}
 	config := p.config(data)
 	if len(p.errors) > 0 {
@@ -112,8 +108,8 @@ func parse(file string, data []byte, base Settings) (*Config, Errors) {
 	return config, nil
 }
 
-// parser collects what is wrong with one file while it is read. Reading goes on
-// after a mistake; what it returns is of use only if there was none.
+// parser collects the mistakes in one file. It goes on after a mistake; the Config that it
+// reads is usable only if there was none.
 type parser struct {
 	file     string
 	base     Settings // hold where the file says nothing
@@ -129,15 +125,21 @@ func (p *parser) reportf(line int, path, format string, args ...any) {
 	p.report(line, path, fmt.Sprintf(format, args...))
 }
 
+var fileMapping = mapping{
+	{key: "apiVersion", required: true, schema: schema{"const": apiVersion}},
+	{key: "kind", required: true, schema: schema{"const": configKind}},
+	{key: "defaults", schema: defaultsMapping.schema("settings of drivers whose entry does not say otherwise")},
+	{key: "discovery", schema: discoveryMapping.schema("where drivers are looked for that are not listed")},
+	{key: "drivers", required: true, schema: listOf(driverMapping.schema("a driver"))},
+}
+
 // config reads a whole file.
 func (p *parser) config(data []byte) *Config {
 	root := p.document(data)
 	if root == nil {
 		return nil
 	}
-	top := p.object(root, "", keys{
-		known: []string{"apiVersion", "kind", "defaults", "discovery", "drivers"},
-	})
+	top := p.object(root, "", fileMapping)
 	if root.Kind != yaml.MappingNode {
 		return nil
 	}
@@ -145,7 +147,7 @@ func (p *parser) config(data []byte) *Config {
 	p.text(top, "kind", configKind, mustBe(configKind))
 	defaults := scope{Settings: p.base}
 	if n, written := top.values["defaults"]; written {
-		o := p.object(n, "defaults", defaultsKeys)
+		o := p.object(n, "defaults", defaultsMapping)
 		defaults = p.settings(o, defaults)
 		p.warnDefaults(o, defaults.Settings)
 	}
@@ -206,7 +208,7 @@ func (p *parser) text(o object, key, want string, check func(string) error) stri
 	return p.checked(n, o.child(key), want, check)
 }
 
-// checked is text for a value that is there.
+// checked reads a string that must pass a check, like text.
 func (p *parser) checked(n *yaml.Node, path, want string, check func(string) error) string {
 	err := mistyped(n, want)
 	if isString(n) {

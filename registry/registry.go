@@ -1,10 +1,8 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -13,10 +11,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Defaults of Options.
 const (
-	defaultStartupTimeout = 30 * time.Second
-	defaultSourceTimeout  = 10 * time.Second
+	// startupTimeout is how long the first Snapshot waits at most for the first set of every
+	// Source. A Source that cannot see anything, as without permission, must not keep the
+	// drivers of all others from being served.
+	startupTimeout = 30 * time.Second
+	// sourceTimeout is how long a later change waits at most for the first set of a Source
+	// that was added.
+	sourceTimeout = 10 * time.Second
 )
 
 // Options of a Registry.
@@ -30,13 +32,6 @@ type Options struct {
 	// Sockets makes the Source that runs while the glob is in discovery.sockets.
 	// Required.
 	Sockets func(glob string) (Source, error)
-	// StartupTimeout is how long the first Snapshot waits at most for the first set of
-	// every Source. A Source that cannot see anything, as without permission, must not
-	// keep the drivers of all others from being served. Zero means 30 seconds.
-	StartupTimeout time.Duration
-	// SourceTimeout is how long a later change waits at most for the first set of a
-	// Source that was added. Zero means 10 seconds.
-	SourceTimeout time.Duration
 }
 
 // Registry decides which drivers are to be served, from what its sources see. The file
@@ -54,17 +49,12 @@ func New(o Options) (*Registry, error) {
 	if o.File == nil || o.CSIDrivers == nil || o.Sockets == nil {
 		return nil, errors.New("registry: Options.File, CSIDrivers and Sockets must all be set")
 	}
-	if o.StartupTimeout < 0 || o.SourceTimeout < 0 {
-		return nil, fmt.Errorf("registry: Options.StartupTimeout is %v and SourceTimeout %v, they must not be negative", o.StartupTimeout, o.SourceTimeout)
-	}
-	o.StartupTimeout = cmp.Or(o.StartupTimeout, defaultStartupTimeout)
-	o.SourceTimeout = cmp.Or(o.SourceTimeout, defaultSourceTimeout)
 	return &Registry{options: o, updates: make(chan Snapshot, 1)}, nil
 }
 
 // Updates is where Run sends what is to be served: the latest Snapshot, of those
 // before it some may be missed. The first one comes after every source has sent its
-// first set, so that it is complete, or after Options.StartupTimeout, which is logged.
+// first set, so that it is complete, or after 30 seconds, which is logged.
 // There is one receiver. It is never closed.
 func (r *Registry) Updates() <-chan Snapshot { return r.updates }
 
@@ -87,22 +77,22 @@ func (r *Registry) Run(ctx context.Context) error {
 	defer cancel()
 	file.Go(func() {
 		keepRunning(ctx, r.options.File.Name(), func(ctx context.Context) error {
-			return r.options.File.Run(ctx, sources.wake)
+			return r.options.File.Run(ctx, func() { notify(sources.changed) })
 		})
 	})
-	startup, added := time.NewTimer(r.options.StartupTimeout), time.NewTimer(r.options.SourceTimeout)
+	startup, added := time.NewTimer(startupTimeout), time.NewTimer(sourceTimeout)
 	defer startup.Stop()
 	defer added.Stop()
 	var startupOver, addedOver bool
 	var last Snapshot // nil: none was sent
-	for sources.wake(); ; {
+	for notify(sources.changed); ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-sources.changed:
 			if sources.follow(ctx) {
 				addedOver = false
-				added.Reset(r.options.SourceTimeout)
+				added.Reset(sourceTimeout)
 			}
 		case <-added.C:
 			addedOver = true

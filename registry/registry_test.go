@@ -354,8 +354,7 @@ func TestRegistryOptionsAreChecked(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(o *registry.Options){
 		"File": func(o *registry.Options) { o.File = nil }, "CSIDrivers": func(o *registry.Options) { o.CSIDrivers = nil },
-		"Sockets": func(o *registry.Options) { o.Sockets = nil }, "SourceTimeout": func(o *registry.Options) { o.SourceTimeout = -1 },
-		"StartupTimeout": func(o *registry.Options) { o.StartupTimeout = -1 },
+		"Sockets": func(o *registry.Options) { o.Sockets = nil },
 	} {
 		o := complete
 		spoil(&o)

@@ -39,16 +39,8 @@ func newRunners(o Options) *runners {
 	return &runners{options: o, changed: make(chan struct{}, 1), byKey: map[string]*runner{}}
 }
 
-// wake has the Registry look at what was sent.
-func (rs *runners) wake() {
-	select {
-	case rs.changed <- struct{}{}:
-	default: // it is about to look
-	}
-}
-
-// follow starts and stops Sources until those run that the Config names. It reports
-// whether a Source was started.
+// follow starts and stops Sources so that those run that the Config names. It reports
+// whether it started a Source.
 func (rs *runners) follow(ctx context.Context) (started bool) {
 	config := rs.options.File.Config()
 	if config == rs.config {
@@ -92,7 +84,7 @@ func (rs *runners) start(ctx context.Context, key string) (started bool) {
 		keepRunning(ctx, r.name, func(ctx context.Context) error {
 			return source.Run(ctx, func(set []Driver) {
 				r.latest.Store(&set)
-				rs.wake()
+				notify(rs.changed)
 			})
 		})
 	}()

@@ -21,28 +21,28 @@ import (
 //   - a field of hub/status.Settings, if people are to see it on the page;
 //   - a flag in cmd/csi-attach-hub/flags_driver.go, if csi-attacher has one for it.
 var settings = []setting{
-	field("mode", ModeActive, oneOf(ModeActive, ModeObserve, ModePaused), func(s *Settings) *Mode { return &s.Mode }),
-	field("timeout", 2*time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Timeout }),
-	field("workers", 20, integer(1, 10000), func(s *Settings) *int { return &s.Workers }),
-	field(retryInitial, 500*time.Millisecond, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Initial }),
-	field(retryMax, time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Max }),
-	field("maxPerNode", 0, integer(0, 10000), func(s *Settings) *int { return &s.MaxPerNode }),
-	field("parallelMultiNode", true, boolean(), func(s *Settings) *bool { return &s.ParallelMultiNode }),
-	field("stuckAfter", 15*time.Minute, duration(time.Millisecond, 168*time.Hour), func(s *Settings) *time.Duration { return &s.StuckAfter }),
-	field("drift.interval", time.Minute, offOrDuration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Interval }),
-	field("drift.pageSize", 500, integer(0, 100000), func(s *Settings) *int { return &s.Drift.PageSize }),
-	field("drift.timeout", time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Timeout }),
-	field("drift.confirmations", 2, integer(1, 100), func(s *Settings) *int { return &s.Drift.Confirmations }),
-	field("drift.action", DriftReattach, oneOf(DriftReattach, DriftReport), func(s *Settings) *DriftAction { return &s.Drift.Action }),
-	field("defaultFSType", "", word(128), func(s *Settings) *string { return &s.DefaultFSType }),
-	field("probe.interval", 30*time.Second, duration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Interval }),
-	field("probe.timeout", 10*time.Second, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
-	field("kubeAPI.qps", 0, offOrNumber(0.1, 100000), func(s *Settings) *float64 { return &s.KubeAPI.QPS }),
-	field("kubeAPI.burst", 0, integer(0, 100000), func(s *Settings) *int { return &s.KubeAPI.Burst }),
-	field("lease.name", "", dnsSubdomain(), func(s *Settings) *string { return &s.Lease.Name }).ofOneDriver(),
-	field("lease.namespace", "", dnsLabel(), func(s *Settings) *string { return &s.Lease.Namespace }),
-	field("onForeignWriter", ForeignWriterWarn, oneOf(ForeignWriterWarn, ForeignWriterPause), func(s *Settings) *ForeignWriterAction { return &s.OnForeignWriter }),
-	field("insecure", false, boolean(), func(s *Settings) *bool { return &s.Insecure }),
+	row("mode", ModeActive, oneOf(ModeActive, ModeObserve, ModePaused), func(s *Settings) *Mode { return &s.Mode }),
+	row("timeout", 2*time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Timeout }),
+	row("workers", 20, integer(1, 10000), func(s *Settings) *int { return &s.Workers }),
+	row(retryInitial, 500*time.Millisecond, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Initial }),
+	row(retryMax, time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Retry.Max }),
+	row("maxPerNode", 0, integer(0, 10000), func(s *Settings) *int { return &s.MaxPerNode }),
+	row("parallelMultiNode", true, boolean(), func(s *Settings) *bool { return &s.ParallelMultiNode }),
+	row("stuckAfter", 15*time.Minute, duration(time.Millisecond, 168*time.Hour), func(s *Settings) *time.Duration { return &s.StuckAfter }),
+	row("drift.interval", time.Minute, offOrDuration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Interval }),
+	row("drift.pageSize", 500, integer(0, 100000), func(s *Settings) *int { return &s.Drift.PageSize }),
+	row("drift.timeout", time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Timeout }),
+	row("drift.confirmations", 2, integer(1, 100), func(s *Settings) *int { return &s.Drift.Confirmations }),
+	row("drift.action", DriftReattach, oneOf(DriftReattach, DriftReport), func(s *Settings) *DriftAction { return &s.Drift.Action }),
+	row("defaultFSType", "", word(128), func(s *Settings) *string { return &s.DefaultFSType }),
+	row("probe.interval", 30*time.Second, duration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Interval }),
+	row("probe.timeout", 10*time.Second, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Timeout }),
+	row("kubeAPI.qps", 0, offOrNumber(0.1, 100000), func(s *Settings) *float64 { return &s.KubeAPI.QPS }),
+	row("kubeAPI.burst", 0, integer(0, 100000), func(s *Settings) *int { return &s.KubeAPI.Burst }),
+	row("lease.name", "", dnsSubdomain(), func(s *Settings) *string { return &s.Lease.Name }).ofOneDriver(),
+	row("lease.namespace", "", dnsLabel(), func(s *Settings) *string { return &s.Lease.Namespace }),
+	row("onForeignWriter", ForeignWriterWarn, oneOf(ForeignWriterWarn, ForeignWriterPause), func(s *Settings) *ForeignWriterAction { return &s.OnForeignWriter }),
+	row("insecure", false, boolean(), func(s *Settings) *bool { return &s.Insecure }),
 }
 
 // The keys of the settings of which one may not exceed the other.
@@ -67,8 +67,8 @@ type setting struct {
 	check      func(s Settings) error // nil if read takes the value
 }
 
-// field makes a setting from its key, its default, the type of its value and its place.
-func field[T any](key string, byDefault T, v valueType[T], in func(*Settings) *T) setting {
+// row makes a setting from its key, its default, the type of its value and its place.
+func row[T any](key string, byDefault T, v valueType[T], in func(*Settings) *T) setting {
 	return setting{
 		key:        key,
 		want:       v.want,
@@ -128,24 +128,19 @@ func indexOf(key string) int {
 	return i
 }
 
-// entryKeys is what an entry of drivers may hold.
-var entryKeys = keys{known: append([]string{"name", "endpoint", "tls"}, settingKeys(func(*setting) bool { return true })...)}
+// defaultsMapping is what defaults may hold.
+var defaultsMapping = settingFields(true)
 
-// defaultsKeys is what defaults may hold.
-var defaultsKeys = keys{
-	known:     settingKeys(func(s *setting) bool { return !s.single }),
-	misplaced: settingKeys(func(s *setting) bool { return s.single }),
-}
-
-// settingKeys returns the keys of some settings.
-func settingKeys(which func(s *setting) bool) []string {
-	var some []string
-	for i := range settings {
-		if which(&settings[i]) {
-			some = append(some, settings[i].key)
-		}
+// settingFields returns the fields of all settings; shared says that they hold for several
+// drivers.
+func settingFields(shared bool) mapping {
+	fields := make(mapping, len(settings))
+	for i, s := range settings {
+		value := maps.Clone(s.schema)
+		value["description"] = s.want + "; " + s.write(DefaultSettings()) + " if nothing is said"
+		fields[i] = field{key: s.key, misplaced: shared && s.single, schema: value}
 	}
-	return some
+	return fields
 }
 
 // scope is the settings that hold in one mapping of a file, defaults or the entry of a

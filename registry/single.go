@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
 
@@ -30,8 +29,7 @@ type SingleOptions struct {
 	Source string
 }
 
-// Single is the ConfigSource of one driver of which nothing but the endpoint is
-// known. It asks there for the name until a driver answers. A driver that is known
+// Single is the ConfigSource of one driver whose name is not known. It asks at the endpoint for the name until a driver answers. A driver that is known
 // stays, also while it does not answer.
 type Single struct {
 	options SingleOptions
@@ -69,38 +67,29 @@ func (s *Single) Run(ctx context.Context, changed func()) error {
 	logger := klog.FromContext(ctx)
 	var last string // the problem that was logged last
 	var loggedAt time.Time
-	learn := func(ctx context.Context) (done bool, _ error) {
-		if len(s.Config().drivers) > 0 {
-			return true, nil
+	for len(s.Config().drivers) == 0 {
+		name, err := askName(ctx, s.options.Ask, s.options.Endpoint, askTimeout)
+		if err == nil {
+			err = checkName(name)
 		}
-		name, err := s.ask(ctx)
 		if err == nil {
 			logger.Info("The driver told its name", "driver", name, "endpoint", s.options.Endpoint)
 			s.use(name)
 			changed()
-			return true, nil
+			break
 		}
 		if ctx.Err() == nil && (err.Error() != last || time.Since(loggedAt) >= singleLogAgain) {
 			last, loggedAt = err.Error(), time.Now()
 			logger.Info("The driver has not told its name yet, asking it again", "endpoint", s.options.Endpoint, "problem", err)
 		}
-		return false, nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(singleAskAgain):
+		}
 	}
-	if wait.PollUntilContextCancel(ctx, singleAskAgain, true, learn) == nil {
-		<-ctx.Done()
-	}
+	<-ctx.Done()
 	return nil
-}
-
-// ask asks once for a name that a driver can have.
-func (s *Single) ask(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, defaultAskTimeout)
-	defer cancel()
-	name, err := s.options.Ask(ctx, s.options.Endpoint)
-	if err != nil {
-		return "", err
-	}
-	return name, checkName(name)
 }
 
 // use makes a Config with the driver the one that holds.

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"os"
@@ -60,15 +61,12 @@ func isSameSocket(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime())
 }
 
-// answer takes in what came of asking a socket. An answer of a process that has ended
-// does not count.
-func (s sockets) answer(a answer) {
-	if s[a.from.endpoint] != a.from || !a.from.goneAt.IsZero() {
-		return
-	}
-	a.from.answered = true
-	if a.err == nil {
-		a.from.name = a.name
+// answer takes in what came of asking a socket: the name of a driver, or "". An answer of a
+// process that has ended does not count.
+func (s sockets) answer(from *socket, name string) {
+	if s[from.endpoint] == from && from.goneAt.IsZero() {
+		from.answered = true
+		from.name = cmp.Or(name, from.name)
 	}
 }
 

@@ -2,7 +2,9 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"time"
 )
 
 // Source looks for drivers in one place. It extracts and does not decide: a Registry
@@ -34,7 +36,29 @@ type ConfigSource interface {
 	Run(ctx context.Context, changed func()) error
 }
 
-// sendChanges returns a send that leaves out a set that equals the one before.
+// askTimeout bounds how long a driver is waited for that is asked for its name.
+const askTimeout = 10 * time.Second
+
+// askName asks for the name of the driver at an endpoint.
+func askName(ctx context.Context, ask func(context.Context, Endpoint) (string, error), e Endpoint, timeout time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	name, err := ask(ctx, e)
+	if err == nil && name == "" {
+		err = errors.New("the driver has no name")
+	}
+	return name, err
+}
+
+// notify signals on a channel of capacity 1, unless a signal waits there already.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// sendChanges returns a send that skips a set that equals the set before it.
 func sendChanges(send func([]Driver)) func([]Driver) {
 	sent := false
 	var last []Driver

@@ -33,13 +33,17 @@ func (d Driver) CheckTransport() error {
 		quote(string(d.Endpoint)))
 }
 
-// tlsKeys is what tls may hold.
-var tlsKeys = keys{known: []string{"caFile", "certFile", "keyFile", "serverName"}}
+var tlsMapping = mapping{
+	{key: "caFile", required: true, schema: pattern("file with the authorities that the driver's certificate must come from", "^/.")},
+	{key: "certFile", required: true, schema: pattern("file with the certificate of this side", "^/.")},
+	{key: "keyFile", required: true, schema: pattern("file with the key of that certificate", "^/.")},
+	{key: "serverName", schema: pattern("name in the driver's certificate; the host of the endpoint if left out", `^[-0-9a-z.:]+$`)},
+}
 
 // tls reads how the connection to an endpoint is secured. The server name is that of
 // the endpoint if none is written.
 func (p *parser) tls(n *yaml.Node, path string, endpoint Endpoint) TLS {
-	o := p.object(n, path, tlsKeys)
+	o := p.object(n, path, tlsMapping)
 	if n.Kind != yaml.MappingNode {
 		return TLS{}
 	}

@@ -13,7 +13,7 @@ type valueType[T any] struct {
 	want  string   // what a user is to write: "a duration from 1ms to 24h"
 	tags  []string // the types of YAML that it can have; strings if there are none
 	parse func(text string) (T, bool)
-	hint  func(text string) string // what to write instead of a text, "" if nobody knows; may be nil
+	hint  func(text string) string // what to write instead of a text, "" if unknown; may be nil
 	write func(value T) (inYAML string)
 	// schema is satisfied by every value that read takes.
 	schema schema

@@ -116,7 +116,7 @@ func formatNumber(number float64) string {
 	return strconv.FormatFloat(number, 'f', -1, 64)
 }
 
-// boolean is true or false, and not what YAML 1.1 took for that.
+// boolean is true or false. Other booleans of YAML 1.1 (yes, on) are errors.
 func boolean() valueType[bool] {
 	return valueType[bool]{
 		want: "true or false",

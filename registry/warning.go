@@ -23,7 +23,8 @@ func (w Warning) Log(logger klog.Logger) {
 	logger.Info("Configuration warning", "warning", w.String())
 }
 
-// isLike reports whether two warnings are the same to people: lines move.
+// isLike reports whether two warnings differ in nothing but the line, which moves with each
+// edit above it.
 func (w Warning) isLike(other Warning) bool {
 	w.Line = other.Line
 	return w == other

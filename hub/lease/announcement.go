@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -97,14 +96,7 @@ func (a *announcer) logChange(ctx context.Context, err error) {
 }
 
 func (a *announcer) write(ctx context.Context) error {
-	err := a.lock.write(ctx, a.leases.observations.get(a.lock.name))
-	if errors.Is(err, errStale) {
-		var observed observation
-		if observed, err = a.lock.read(ctx); err == nil {
-			err = a.lock.write(ctx, observed)
-		}
-	}
-	return err
+	return a.lock.withFresh(ctx, func(observed observation) error { return a.lock.write(ctx, observed) })
 }
 
 // deleteOld deletes the announcements of replicas that died long ago. Any replica does it;

@@ -27,28 +27,15 @@ func fenceMargin(duration time.Duration) time.Duration {
 	return max(100*time.Millisecond, duration/20)
 }
 
-// mayBegin reports whether a request that takes at most longest may begin when the lease was
-// renewed age ago.
-func mayBegin(age, longest, duration, retry time.Duration) bool {
-	return endsBy(duration-fenceMargin(duration), age, longest, duration, retry)
-}
-
-// maySend reports the same about a request that was allowed to begin a moment ago: half of
-// the margin may have passed since.
-func maySend(age, longest, duration, retry time.Duration) bool {
-	return endsBy(duration-fenceMargin(duration)/2, age, longest, duration, retry)
-}
-
-// endsBy reports whether a request that begins at age ends by the limit. A request that does
-// not fit into a lease only has to begin by then.
-func endsBy(limit, age, longest, duration, retry time.Duration) bool {
+// endsInTime reports whether a request that takes at most longest, and begins when the lease
+// was renewed age ago, ends before the margin of the lease begins. A request that does not fit
+// into a lease only has to begin by then.
+func endsInTime(margin, age, longest, duration, retry time.Duration) bool {
+	limit := duration - margin
 	if age >= limit {
 		return false
 	}
-	if fits(longest, duration, retry) {
-		return age+longest <= limit
-	}
-	return true
+	return age+longest <= limit || !fits(longest, duration, retry)
 }
 
 // fits reports whether a request that takes at most longest can end within a lease: there

@@ -23,7 +23,7 @@ func TestFenceLeavesTimeForTheCall(t *testing.T) {
 		"nothing within the margin":          {2850 * time.Millisecond, 0, false},
 		"after the end":                      {time.Hour, 0, false},
 	} {
-		if got := mayBegin(c.age, c.longest, duration, retry); got != c.want {
+		if got := endsInTime(fenceMargin(duration), c.age, c.longest, duration, retry); got != c.want {
 			t.Errorf("%s: may begin is %v", name, got)
 		}
 	}
@@ -34,7 +34,7 @@ func TestACallThatFitsMayBeginRightAfterARenewal(t *testing.T) {
 		retry := duration / 6
 		for longest := time.Duration(0); longest < 2*duration; longest += 50 * time.Millisecond {
 			// A renewal takes the margin at most, then the next comes after the retry period.
-			if !mayBegin(fenceMargin(duration), longest, duration, retry) {
+			if !endsInTime(fenceMargin(duration), fenceMargin(duration), longest, duration, retry) {
 				t.Fatalf("duration %v: a call of %v may not begin right after a renewal", duration, longest)
 			}
 		}

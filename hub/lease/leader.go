@@ -90,7 +90,7 @@ func (l *leader) supervise(ctx context.Context) {
 // fence closes if that comes first. The retry period is the time to the first renewal.
 func (l *leader) remaining() time.Duration {
 	o := l.options
-	return min(o.RetryPeriod+o.RenewDeadline, o.Duration-fenceMargin(o.Duration)) - l.term.unrenewed()
+	return min(o.RetryPeriod+o.RenewDeadline, o.Duration-fenceMargin(o.Duration)) - l.term.lastRenewal().age()
 }
 
 // lossReason returns why the lease is lost, "" if it is not.

@@ -23,11 +23,10 @@ type Leases struct {
 	// Each has room for one signal.
 	membersChanged chan struct{} // replicas or claims have changed
 	announce       chan struct{} // claims have changed
-	moreToWatch    chan struct{} // a namespace was added to toWatch
+	moreToWatch    chan struct{} // a namespace was added
 
 	mu         sync.Mutex      // guards the rest
-	namespaces map[string]bool // watched, or in toWatch
-	toWatch    []string        // namespaces that Run is to watch from now on
+	namespaces map[string]bool // that Run watches: whether it has begun
 	candidates map[*candidate]bool
 	locks      map[Name]*lock // never removed: each remembers how its last term ended
 }
@@ -66,13 +65,15 @@ func (l *Leases) Run(ctx context.Context) error {
 	}
 	for {
 		l.mu.Lock()
-		added := l.toWatch
-		l.toWatch = nil
-		l.mu.Unlock()
-		for _, namespace := range added {
+		for namespace, begun := range l.namespaces {
+			if begun {
+				continue
+			}
+			l.namespaces[namespace] = true
 			w := &watcher{kube: l.options.Kube, namespace: namespace, observations: l.observations, timeout: l.options.RenewDeadline, retry: l.options.RetryPeriod}
 			loops.Go(func() { w.run(ctx) })
 		}
+		l.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return nil
@@ -85,9 +86,8 @@ func (l *Leases) Run(ctx context.Context) error {
 func (l *Leases) watchNamespace(namespace string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.namespaces[namespace] {
-		l.namespaces[namespace] = true
-		l.toWatch = append(l.toWatch, namespace)
+	if _, known := l.namespaces[namespace]; !known {
+		l.namespaces[namespace] = false
 		notify(l.moreToWatch)
 	}
 }
@@ -218,7 +218,8 @@ func (l *Leases) Check(grace time.Duration) error {
 		if k.term == nil {
 			continue
 		}
-		if age := k.term.unrenewedMonotonic(); age > l.options.Duration+grace {
+		// By the monotonic clock alone: setting the wall clock must not make a process look unhealthy.
+		if age := time.Since(k.term.lastRenewal().monotonic); age > l.options.Duration+grace {
 			errs = append(errs, fmt.Errorf("lease %s was not renewed for %v, and its work has not ended", n, age.Round(time.Second)))
 		}
 	}

@@ -89,26 +89,31 @@ func transitions(l *coordinationv1.Lease) int32 { return ptr.Deref(l.Spec.LeaseT
 
 // renew renews the Lease for the term. It creates a Lease that was deleted anew.
 func (l *lock) renew(ctx context.Context, t *Term) error {
-	err := l.tryRenew(ctx, t, l.observations.get(l.name))
-	if errors.Is(err, errStale) { // the watch is behind or down, or an answer got lost
-		var observed observation
-		if observed, err = l.read(ctx); err == nil {
-			err = l.tryRenew(ctx, t, observed)
+	return l.withFresh(ctx, func(observed observation) error {
+		if observed.holder() != l.options.Identity {
+			return errNotHolder
 		}
-	}
-	return err
+		sent := now()
+		err := l.write(ctx, observed)
+		if err == nil {
+			t.renew(sent)
+		}
+		return err
+	})
 }
 
-func (l *lock) tryRenew(ctx context.Context, t *Term, observed observation) error {
-	if observed.holder() != l.options.Identity {
-		return errNotHolder
+// withFresh calls write with the last observation. If that is stale (the watch is behind or
+// down, or an answer got lost), it reads the Lease and calls write again.
+func (l *lock) withFresh(ctx context.Context, write func(observation) error) error {
+	err := write(l.observations.get(l.name))
+	if !errors.Is(err, errStale) {
+		return err
 	}
-	sent := now()
-	err := l.write(ctx, observed)
-	if err == nil {
-		t.renew(sent)
+	observed, err := l.read(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	return write(observed)
 }
 
 // write makes this process the holder, or renews the Lease if it is the holder. The update

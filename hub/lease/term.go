@@ -39,21 +39,24 @@ func Always() *Term {
 //
 // After ErrFenced try again a little later: the next renewal opens the fence, unless the
 // lease is lost.
-func (t *Term) Begin(longest time.Duration) error { return t.check(longest, mayBegin) }
+func (t *Term) Begin(longest time.Duration) error { return t.check(longest, fenceMargin(t.duration)) }
 
 // Confirm must be called right before a request that Begin has allowed leaves this process.
 // It returns ErrFenced if that took too long, for example because the process was stopped in
 // between. longest is what it was for Begin.
-func (t *Term) Confirm(longest time.Duration) error { return t.check(longest, maySend) }
+func (t *Term) Confirm(longest time.Duration) error {
+	return t.check(longest, fenceMargin(t.duration)/2) // half of the margin may have passed since Begin
+}
 
-func (t *Term) check(longest time.Duration, may func(age, longest, duration, retry time.Duration) bool) error {
+// check returns ErrFenced unless a request that begins now ends before the margin of the lease.
+func (t *Term) check(longest, margin time.Duration) error {
 	if t.duration == 0 {
 		return nil
 	}
 	t.mu.Lock()
 	renewed, over := t.renewed, t.over
 	t.mu.Unlock()
-	if over || !may(renewed.age(), longest, t.duration, t.retry) {
+	if over || !endsInTime(margin, renewed.age(), longest, t.duration, t.retry) {
 		return ErrFenced
 	}
 	return nil
@@ -76,19 +79,11 @@ func (t *Term) renew(at instant) {
 	t.renewed = at
 }
 
-// unrenewed returns how long ago the lease was renewed.
-func (t *Term) unrenewed() time.Duration {
+// lastRenewal returns when the last successful renewal was sent.
+func (t *Term) lastRenewal() instant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.renewed.age()
-}
-
-// unrenewedMonotonic is unrenewed by the monotonic clock alone: setting the wall clock must
-// not make a process look unhealthy.
-func (t *Term) unrenewedMonotonic() time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return time.Since(t.renewed.monotonic)
+	return t.renewed
 }
 
 func (t *Term) isLost() bool {
