@@ -66,8 +66,8 @@ func (i *injector) beginAPI(f Fault) undo {
 		}
 		return nothing
 	case APISilent:
-		r.proxy.block()
-		return func(context.Context) error { r.proxy.unblock(); return nil }
+		r.proxy.Shut()
+		return func(context.Context) error { r.proxy.Open(); return nil }
 	}
 	end := r.proxy.begin(trouble{kind: f.Kind, share: 0.1 + 0.6*random.Float64(), delay: time.Duration(random.Int64N(int64(time.Second)))})
 	return func(context.Context) error { end(); return nil }
