@@ -202,3 +202,7 @@ func readFile(t *testing.T, path string) []byte {
 	}
 	return data
 }
+
+func ofDriver(all []*storagev1.VolumeAttachment, driver string) []*storagev1.VolumeAttachment {
+	return slices.DeleteFunc(slices.Clone(all), func(va *storagev1.VolumeAttachment) bool { return va.Spec.Attacher != driver })
+}
