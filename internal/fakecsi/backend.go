@@ -182,13 +182,9 @@ func (b *Backend) look() (Books, <-chan struct{}) {
 	if b.attached == nil {
 		b.attached = b.storage.attached()
 	}
-	books := Books{
-		Driver:   b.behaviour.name,
-		Version:  b.changes,
-		Attached: b.attached,
-		Volumes:  len(b.storage.volumes),
-	}
-	b.books.snapshot(&books)
+	books := b.books.snapshot()
+	books.Driver, books.Version = b.behaviour.name, b.changes
+	books.Attached, books.Volumes = b.attached, len(b.storage.volumes)
 	return books, b.changed
 }
 

@@ -18,7 +18,6 @@ type behaviour struct {
 	hangs           []*hang
 	notReady        bool
 	finishAbandoned bool
-	unfenced        bool
 	maxPerNode      int
 	publishContext  map[string]string // nil: a devicePath
 }
@@ -115,7 +114,6 @@ func (b *behaviour) turn(k Knobs) {
 	}
 	set(&b.notReady, k.NotReady)
 	set(&b.finishAbandoned, k.FinishAbandoned)
-	set(&b.unfenced, k.Unfenced)
 	set(&b.maxPerNode, k.MaxVolumesPerNode)
 	if k.PublishContext != nil {
 		b.publishContext = maps.Clone(k.PublishContext)

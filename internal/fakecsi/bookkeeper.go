@@ -15,6 +15,7 @@ import (
 // request is what a call is booked and matched by.
 type request struct {
 	method     Method
+	needs      Capability // of the driver; empty: none
 	volume     string
 	node       string
 	readonly   bool
@@ -36,21 +37,16 @@ type call struct {
 // bookkeeper keeps the books. It has no lock of its own.
 type bookkeeper struct {
 	countersOnly bool
-
-	lastID           uint64
-	calls            []Call // only appended to: snapshots share it
-	running          map[uint64]*call
-	methods          map[Method]*MethodBook
-	inFlight         Flight
-	attaching        Flight
-	volumes          map[string][]*call // publishes and unpublishes in flight
-	volumeMax        map[string]int     // only volumes that ever had more than one
-	multiNode        map[string]bool    // volumes that a publish asked for: whether in a multi-node mode at last
-	maxPerVolume     int
-	maxPerVolumeNode int
-	violations       []Violation // only appended to: snapshots share it
-	violationN       int
-	requests         map[requestKey]proto.Message
+	lastID       uint64
+	// books has what is counted as the calls come: its lists are only appended to, so that
+	// snapshots share them. snapshot fills in the rest.
+	books     Books
+	running   map[uint64]*call
+	methods   map[Method]*MethodBook
+	volumes   map[string][]*call // publishes and unpublishes in flight
+	volumeMax map[string]int     // only volumes that ever had more than one
+	multiNode map[string]bool    // volumes that a publish asked for: whether in a multi-node mode at last
+	requests  map[requestKey]proto.Message
 }
 
 type requestKey struct {
@@ -85,12 +81,12 @@ func (l *bookkeeper) begin(ctx context.Context, r request, now time.Time) *call 
 	m := l.methods[r.method]
 	m.Begun++
 	m.InFlight.begin()
-	l.inFlight.begin()
+	l.books.InFlight.begin()
 	if !l.countersOnly {
 		l.requests[requestKey{r.method, r.volume}] = r.message
 	}
 	if r.method.attaches() {
-		l.attaching.begin()
+		l.books.AttachInFlight.begin()
 		l.beginVolume(c)
 	}
 	return c
@@ -124,9 +120,9 @@ func (l *bookkeeper) beginVolume(c *call) {
 			onNode++
 		}
 	}
-	l.maxPerVolumeNode = max(l.maxPerVolumeNode, onNode)
+	l.books.MaxInFlightPerVolumeNode = max(l.books.MaxInFlightPerVolumeNode, onNode)
 	if single {
-		l.maxPerVolume = max(l.maxPerVolume, n)
+		l.books.MaxInFlightPerVolume = max(l.books.MaxInFlightPerVolume, n)
 	}
 	if single && n > 1 || onNode > 1 {
 		l.violate(Violation{
@@ -165,9 +161,9 @@ func (l *bookkeeper) end(c *call, changed bool, err error, now time.Time) {
 	case err == nil:
 		m.Unchanged++
 	}
-	l.inFlight.end()
+	l.books.InFlight.end()
 	if c.Method.attaches() {
-		l.attaching.end()
+		l.books.AttachInFlight.end()
 	}
 	if rest := slices.DeleteFunc(l.volumes[c.Volume], func(o *call) bool { return o == c }); len(rest) > 0 {
 		l.volumes[c.Volume] = rest
@@ -175,20 +171,21 @@ func (l *bookkeeper) end(c *call, changed bool, err error, now time.Time) {
 		delete(l.volumes, c.Volume)
 	}
 	if !l.countersOnly {
-		l.calls = append(l.calls, c.Call)
+		l.books.Calls = append(l.books.Calls, c.Call)
 	}
 }
 
 func (l *bookkeeper) violate(v Violation) {
-	l.violationN++
-	if len(l.violations) < maxViolations {
-		l.violations = append(l.violations, v)
+	l.books.ViolationCount++
+	if len(l.books.Violations) < maxViolations {
+		l.books.Violations = append(l.books.Violations, v)
 	}
 }
 
-// snapshot fills in what the bookkeeper knows.
-func (l *bookkeeper) snapshot(b *Books) {
-	b.Calls = l.calls[:len(l.calls):len(l.calls)]
+// snapshot returns the books but for what the storage and the knobs say.
+func (l *bookkeeper) snapshot() Books {
+	b := l.books
+	b.Calls, b.Violations = slices.Clip(b.Calls), slices.Clip(b.Violations)
 	for _, c := range l.running {
 		b.Running = append(b.Running, c.Call)
 	}
@@ -199,8 +196,6 @@ func (l *bookkeeper) snapshot(b *Books) {
 		book.Codes = maps.Clone(m.Codes)
 		b.Methods[name] = book
 	}
-	b.InFlight, b.AttachInFlight = l.inFlight, l.attaching
-	b.MaxInFlightPerVolume, b.MaxInFlightPerVolumeNode = l.maxPerVolume, l.maxPerVolumeNode
 	b.VolumesInFlight = make(map[string]Flight, len(l.volumes)+len(l.volumeMax))
 	for v, n := range l.volumeMax {
 		b.VolumesInFlight[v] = Flight{Max: n}
@@ -208,6 +203,5 @@ func (l *bookkeeper) snapshot(b *Books) {
 	for v, cs := range l.volumes {
 		b.VolumesInFlight[v] = Flight{Now: len(present(cs)), Max: max(1, l.volumeMax[v])}
 	}
-	b.Violations = l.violations[:len(l.violations):len(l.violations)]
-	b.ViolationCount = l.violationN
+	return b
 }

@@ -100,10 +100,10 @@ type Call struct {
 type ViolationKind string
 
 const (
-	// AttachedTwice: a volume of a single-node mode got attached to a second node.
+	// AttachedTwice: Knobs.GainAttachments attached a volume of a single-node mode to a second node.
 	AttachedTwice ViolationKind = "AttachedTwice"
-	// AskedTwice: the caller asked for that, and the storage refused. It is none where
-	// the volume is elsewhere by Knobs.GainAttachments alone.
+	// AskedTwice: the caller asked to attach such a volume to a second node, and the storage
+	// refused. It is no violation where the volume is elsewhere by Knobs.GainAttachments alone.
 	AskedTwice ViolationKind = "AskedTwice"
 	// ConcurrentCalls: a publish or unpublish began while another one of the
 	// same volume was in flight, and not both were of a multi-node mode and for

@@ -1,6 +1,7 @@
 package fakecsi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,10 +45,6 @@ type Knobs struct {
 	// if the caller has left: the effect happens, the answer reaches nobody.
 	// Otherwise a call whose caller leaves ends at once, without effect.
 	FinishAbandoned *bool `json:"finishAbandoned,omitempty"`
-
-	// Unfenced lets the storage attach a volume of a single-node mode to a
-	// second node. It is booked as a violation either way.
-	Unfenced *bool `json:"unfenced,omitempty"`
 
 	// MaxVolumesPerNode is the limit beyond which a publish is answered
 	// ResourceExhausted. 0 means no limit.
@@ -116,41 +113,36 @@ func (l Latency) draw() time.Duration {
 }
 
 type latencyJSON struct {
-	Base   string `json:"base"`
-	Jitter string `json:"jitter,omitempty"`
+	Base   durationText `json:"base"`
+	Jitter durationText `json:"jitter,omitzero"`
 }
 
 // MarshalJSON writes the durations as strings.
 func (l Latency) MarshalJSON() ([]byte, error) {
-	j := latencyJSON{Base: l.Base.String()}
-	if l.Jitter != 0 {
-		j.Jitter = l.Jitter.String()
-	}
-	return json.Marshal(j)
+	return json.Marshal(latencyJSON{durationText(l.Base), durationText(l.Jitter)})
 }
 
 // UnmarshalJSON reads the durations from strings.
 func (l *Latency) UnmarshalJSON(data []byte) error {
 	var j latencyJSON
-	if err := json.Unmarshal(data, &j); err != nil {
-		return err
+	err := json.Unmarshal(data, &j)
+	if err == nil {
+		*l = Latency{time.Duration(j.Base), time.Duration(j.Jitter)}
 	}
-	var next Latency
-	for _, f := range []struct {
-		text string
-		to   *time.Duration
-	}{{j.Base, &next.Base}, {j.Jitter, &next.Jitter}} {
-		if f.text == "" {
-			continue
-		}
-		d, err := time.ParseDuration(f.text)
-		if err != nil {
-			return err
-		}
-		*f.to = d
-	}
-	*l = next
-	return nil
+	return err
+}
+
+// durationText is a duration that is a string such as "1.5s" in JSON; an empty string is 0.
+type durationText time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d durationText) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *durationText) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(cmp.Or(string(text), "0"))
+	*d = durationText(parsed)
+	return err
 }
 
 // check finds what cannot be meant, before anything is changed.

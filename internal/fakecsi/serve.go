@@ -12,7 +12,23 @@ import (
 // anything, and the error to answer with.
 type effect func(c *call) (changed bool, err error)
 
-// serve takes a call from its begin to its end.
+// serve takes a call from its begin to its end. effect fills in the response,
+// with mu held, and returns whether it changed the storage. With an error the
+// response is nil: callers in this process must see what callers on a socket see.
+func serve[R any](ctx context.Context, b *Backend, r request, effect func(c *call, resp *R) (changed bool, err error)) (*R, error) {
+	resp := new(R)
+	err := b.serve(ctx, r, func(c *call) (bool, error) {
+		if err := b.require(c, r.needs); err != nil {
+			return false, err
+		}
+		return effect(c, resp)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
 func (b *Backend) serve(ctx context.Context, r request, e effect) error {
 	b.mu.Lock()
 	r.multiNode, r.modeKnown = b.multiNode(r)
