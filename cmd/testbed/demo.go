@@ -16,8 +16,7 @@ import (
 
 // newDemoCommand plays a scene from its set-up to its end.
 func newDemoCommand() *cobra.Command {
-	var o sceneOptions
-	cmd := &cobra.Command{
+	return newSceneCommand(&cobra.Command{
 		Use:   "demo",
 		Short: "Watch Pods of four drivers get their volumes, on a real control plane",
 		Long: `Start a Kubernetes control plane, four fake CSI drivers and csi-attach-hub, make
@@ -27,15 +26,7 @@ One driver is fast, one slow, one fails at first, and one hangs until the volume
 of all others are attached. At the end the books of the drivers are checked: exit
 code 0 means that everything held, 1 that it did not, or that it was stopped before
 its end.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.out = cmd.OutOrStdout()
-			return runDemo(cmd.Context(), o)
-		},
-	}
-	o.register(cmd)
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long it may take, after the builds")
-	return cmd
+	}, "how long it may take, after the builds", runDemo)
 }
 
 // runDemo plays a scene and blocks until all of it has been stopped. Its error

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,23 +14,14 @@ import (
 
 // newSandboxCommand sets a scene and leaves it to the user.
 func newSandboxCommand() *cobra.Command {
-	var o sceneOptions
-	cmd := &cobra.Command{
+	return newSceneCommand(&cobra.Command{
 		Use:   "sandbox",
 		Short: "The same set-up as the demo, to play with until Ctrl-C",
 		Long: `Start what the demo starts, make the Pods, and stay until Ctrl-C or SIGTERM.
 
 It prints the KUBECONFIG line, where everything is, and what one can do. One of
 the drivers hangs until it is let go.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.out = cmd.OutOrStdout()
-			return runSandbox(cmd.Context(), o)
-		},
-	}
-	o.register(cmd)
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long the set-up may take, after the builds")
-	return cmd
+	}, "how long the set-up may take, after the builds", runSandbox)
 }
 
 // runSandbox sets a scene and blocks until ctx ends and all has been stopped.

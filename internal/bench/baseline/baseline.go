@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -69,14 +71,13 @@ func (b *Baseline) Run(ctx context.Context, ready func()) error {
 	}
 	all, running := errgroup.WithContext(ctx)
 	attachments := b.kube.StorageV1().VolumeAttachments()
+	saw := func(obj any) { b.see(running, all, obj.(*storagev1.VolumeAttachment)) }
 	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc:  listAll(attachments),
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			return attachments.List(ctx, opts)
+		},
 		WatchFuncWithContext: attachments.Watch,
-	}, b.kube), &storagev1.VolumeAttachment{}, &store{
-		see:    func(va *storagev1.VolumeAttachment) { b.see(running, all, va) },
-		forget: b.forget,
-		ready:  sync.OnceFunc(ready),
-	}, cache.ReflectorOptions{})
+	}, b.kube), &storagev1.VolumeAttachment{}, keepNothing(saw, b.forget, sync.OnceFunc(ready)), cache.ReflectorOptions{})
 	all.Go(func() error {
 		reflector.RunWithContext(running)
 		return nil
@@ -86,6 +87,29 @@ func (b *Baseline) Run(ctx context.Context, ready func()) error {
 		return err
 	}
 	return nil
+}
+
+// keepNothing returns a reflector's store that keeps no object. The reflector calls its functions one
+// at a time; ready follows the first list.
+func keepNothing(saw func(obj any), forget func(*storagev1.VolumeAttachment), ready func()) cache.ReflectorStore {
+	see := func(obj any) error {
+		saw(obj)
+		return nil
+	}
+	return &cache.FakeCustomStore{
+		AddFunc: see, UpdateFunc: see,
+		DeleteFunc: func(obj any) error {
+			forget(obj.(*storagev1.VolumeAttachment))
+			return nil
+		},
+		ReplaceFunc: func(all []any, _ string) error {
+			for _, obj := range all {
+				saw(obj)
+			}
+			ready()
+			return nil
+		},
+	}
 }
 
 // connect makes one call to each driver, so that none of those that count has to wait for
