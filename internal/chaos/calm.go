@@ -31,7 +31,7 @@ func Calm(ctx context.Context, o Options, l CalmLoad, act func(context.Context, 
 }
 
 func (r *run) calm(ctx context.Context, act func(context.Context, *testbed.Hub) error) error {
-	if quiet, err := r.quiet(ctx); err != nil || !quiet {
+	if err := r.quiet(ctx); err != nil {
 		return err
 	}
 	r.hasty.Store(true) // the one hub does not end
@@ -41,7 +41,7 @@ func (r *run) calm(ctx context.Context, act func(context.Context, *testbed.Hub) 
 	if err != nil {
 		return err
 	}
-	if quiet, err := r.quiet(ctx); err != nil || !quiet {
+	if err := r.quiet(ctx); err != nil {
 		return err
 	}
 	return r.finish(ctx)

@@ -34,6 +34,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return carryOut(ctx, o, faultyLoad(), func(ctx context.Context, r *run) error { return r.run(ctx) })
 }
 
+// errDoesNotHold ends a run whose report has findings.
+var errDoesNotHold = errors.New("something does not hold")
+
 // carryOut puts a world up, acts in it, and takes it down.
 func carryOut(ctx context.Context, o Options, l load, act func(context.Context, *run) error) (*Report, error) {
 	o = o.filled()
@@ -42,6 +45,9 @@ func carryOut(ctx context.Context, o Options, l load, act func(context.Context, 
 	r := &run{world: w, injector: newInjector(w), began: time.Now(), report: &Report{Seed: o.Seed, Planned: o.Faults, Findings: []Finding{}}}
 	if err == nil {
 		err = act(ctx, r)
+	}
+	if errors.Is(err, errDoesNotHold) {
+		err = nil
 	}
 	r.conclude()
 	cancel()
@@ -63,7 +69,7 @@ type run struct {
 
 // run goes through the stretches and to the end of everything.
 func (r *run) run(ctx context.Context) error {
-	if quiet, err := r.quiet(ctx); err != nil || !quiet {
+	if err := r.quiet(ctx); err != nil {
 		return err
 	}
 	p := planner{seed: r.options.Seed, faults: r.options.Faults, sizes: r.sizes()}
@@ -72,8 +78,7 @@ func (r *run) run(ctx context.Context) error {
 		s := p.stretch(number)
 		// Some of what is planned turns out not to be possible.
 		s.Faults = s.Faults[:min(len(s.Faults), (r.options.Faults+1)/2, left+left/10+2)]
-		held, err := r.stretch(ctx, s)
-		if err != nil || !held {
+		if err := r.stretch(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -81,33 +86,32 @@ func (r *run) run(ctx context.Context) error {
 }
 
 // stretch has one stretch carried out, and checks what holds after it.
-func (r *run) stretch(ctx context.Context, s Stretch) (bool, error) {
+func (r *run) stretch(ctx context.Context, s Stretch) error {
 	before, began := r.injector.carriedOut(), time.Now()
 	r.timeline.add("", "STRETCH %d: %d hubs, hasty %v", s.Number, s.Hubs, s.Hasty)
 	for i, h := range r.hubs {
 		if i >= s.Hubs {
 			h.stop(ctx)
 		} else if err := h.start(ctx); err != nil {
-			return false, err
+			return err
 		}
 	}
 	r.hasty.Store(s.Hasty)
 	r.resume()
 	if err := r.injector.run(ctx, s); err != nil {
-		return false, err
+		return err
 	}
 	shown := StretchShown{Number: s.Number, Faults: r.injector.carriedOut() - before, Lasted: time.Since(began)}
 	began = time.Now()
-	quiet, err := r.quiet(ctx)
-	if err != nil || !quiet {
-		return false, err
+	if err := r.quiet(ctx); err != nil {
+		return err
 	}
 	shown.Quiet = time.Since(began)
 	if err := r.injector.loseLast(ctx, s); err != nil {
-		return false, err
+		return err
 	}
-	if quiet, err := r.quiet(ctx); err != nil || !quiet {
-		return false, err
+	if err := r.quiet(ctx); err != nil {
+		return err
 	}
 	shown.Faults = r.injector.carriedOut() - before
 	for _, w := range r.look().wanted {
@@ -117,22 +121,28 @@ func (r *run) stretch(ctx context.Context, s Stretch) (bool, error) {
 	}
 	r.report.Stretches = append(r.report.Stretches, shown)
 	fmt.Fprintln(r.options.Out, shown)
-	return true, r.measure(ctx, s.Number)
+	return r.measure(ctx, s.Number)
 }
 
-// quiet heals all and waits until everything is as it is asked for. False: it does not come about.
-func (r *run) quiet(ctx context.Context) (bool, error) {
+// quiet heals all and waits until everything is as it is asked for.
+func (r *run) quiet(ctx context.Context) error {
 	r.rest()
 	if err := r.heal(ctx); err != nil {
-		return false, err
+		return err
 	}
 	r.timeline.add("", "all is healed")
+	return r.settle(ctx)
+}
+
+// settle blocks until everything is as it is asked for. errDoesNotHold: that does not come about, and
+// the report says what is missing.
+func (r *run) settle(ctx context.Context) error {
 	found, err := r.awaitQuiet(ctx)
 	r.report.Findings = append(r.report.Findings, found...)
-	if err == nil {
-		err = ctx.Err()
+	if err = errors.Join(err, ctx.Err()); err == nil && len(found) > 0 {
+		err = errDoesNotHold
 	}
-	return len(found) == 0, err
+	return err
 }
 
 // measure takes a sample of each hub.
@@ -158,7 +168,7 @@ func (r *run) finish(ctx context.Context) error {
 		r.report.Findings = append(r.report.Findings, Finding{Text: err.Error()})
 		return nil
 	}
-	if quiet, err := r.quietlyCleared(ctx); err != nil || !quiet {
+	if err := r.settle(ctx); err != nil {
 		return err
 	}
 	for _, h := range r.hubs {
@@ -169,12 +179,6 @@ func (r *run) finish(ctx context.Context) error {
 	}
 	r.report.Findings = append(r.report.Findings, r.found()...)
 	return nil
-}
-
-func (r *run) quietlyCleared(ctx context.Context) (bool, error) {
-	found, err := r.awaitQuiet(ctx)
-	r.report.Findings = append(r.report.Findings, found...)
-	return len(found) == 0, err
 }
 
 // loggedFaults are what a hub's log says of faults of its own.
