@@ -21,10 +21,10 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// trouble is what a proxy does to some of the requests.
+// trouble is what a proxy does to some requests.
 type trouble struct {
 	kind  Kind
-	share float64       // of the requests that it is about
+	share float64       // of the matching requests that it hits
 	delay time.Duration // of APISlow, at most
 }
 
@@ -91,7 +91,7 @@ func (p *proxy) close() {
 	p.server.Close()
 }
 
-// begin makes trouble until the returned function is called.
+// begin adds a trouble until the caller calls end.
 func (p *proxy) begin(t trouble) (end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *proxy) begin(t trouble) (end func()) {
 	}
 }
 
-// dropWatches ends all watches there are, in the middle of what they say, and returns how many.
+// dropWatches cuts all watches and returns how many there were.
 func (p *proxy) dropWatches() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,7 +138,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// draw chooses what a request meets.
+// draw chooses the trouble that a request meets.
 func (p *proxy) draw(r *http.Request) trouble {
 	write := r.Method != http.MethodGet
 	p.mu.Lock()
@@ -156,7 +156,7 @@ func (p *proxy) draw(r *http.Request) trouble {
 	return trouble{}
 }
 
-// serveWatch passes a watch on until dropWatches.
+// serveWatch forwards a watch until it ends or dropWatches cuts it.
 func (p *proxy) serveWatch(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -171,15 +171,15 @@ func (p *proxy) serveWatch(w http.ResponseWriter, r *http.Request) {
 	p.forward.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// refuse answers as the API server does.
+// refuse answers with an error of the API server.
 func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	// An error is the client's end of the connection: it notices itself.
+	// An error means that the client has hung up.
 	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"chaos","reason":%q,"code":%d}`, reason, code)
 }
 
-// discard takes an answer that is lost.
+// discard is the ResponseWriter of an answer that is lost.
 type discard struct {
 	header http.Header
 	body   bytes.Buffer
@@ -189,7 +189,7 @@ func (n *discard) Header() http.Header         { return n.header }
 func (n *discard) Write(b []byte) (int, error) { return n.body.Write(b) }
 func (n *discard) WriteHeader(int)             {}
 
-// wait blocks for some time, less when ctx ends. Time itself is what faults are made of.
+// wait blocks for a time, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// behaviour is how the Backend acts at present: the knobs as they stand.
+// behaviour is the present state of the knobs.
 type behaviour struct {
 	name            string
 	capabilities    []Capability
@@ -19,12 +19,12 @@ type behaviour struct {
 	notReady        bool
 	finishAbandoned bool
 	maxPerNode      int
-	publishContext  map[string]string // nil: a devicePath
+	publishContext  map[string]string // nil: a generated devicePath
 }
 
 type fault struct {
 	Fault
-	left int // matching calls that will still fail; 0 with Count 0 means all
+	left int // matching calls that will still fail; with Count 0: all
 }
 
 type hang struct {
@@ -32,7 +32,7 @@ type hang struct {
 	released chan struct{} // closed on release
 }
 
-// plan is what one call will meet, settled when it begins.
+// plan is what the knobs do to one call. It is fixed when the call begins.
 type plan struct {
 	latency             time.Duration
 	before, after       []<-chan struct{} // hangs
@@ -42,8 +42,8 @@ type plan struct {
 
 func (b *behaviour) has(c Capability) bool { return slices.Contains(b.capabilities, c) }
 
-// plan takes what matches the call; faults with a count are used up by it. At
-// most one fault hits a call.
+// plan returns what matches the call, and uses up faults with a count. At most one
+// fault hits a call.
 func (b *behaviour) plan(r request) plan {
 	p := plan{finishAbandoned: b.finishAbandoned}
 	l, ok := b.latency[r.method]
@@ -87,8 +87,8 @@ func matches(m Method, volume, node string, r request) bool {
 	return (m == "" || m == r.method) && (volume == "" || volume == r.volume) && (node == "" || node == r.node)
 }
 
-// turn applies all knobs but those that change the storage.
-func (b *behaviour) turn(k Knobs) {
+// apply applies all knobs but those that change the storage.
+func (b *behaviour) apply(k Knobs) {
 	if k.Name != "" {
 		b.name = k.Name
 	}

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// request is what a call is booked and matched by.
+// request is what the books and the knobs look at in a call.
 type request struct {
 	method     Method
 	needs      Capability // of the driver; empty: none
@@ -20,8 +20,8 @@ type request struct {
 	node       string
 	readonly   bool
 	accessMode string
-	multiNode  bool // of a multi-node mode, see Books.MaxInFlightPerVolume
-	modeKnown  bool // multiNode is sure
+	multiNode  bool // the access mode is a multi-node one, see Books.MaxInFlightPerVolume
+	modeKnown  bool // multiNode is certain
 	message    proto.Message
 }
 
@@ -31,21 +31,21 @@ type call struct {
 	plan
 	multiNode bool
 	modeKnown bool
-	caller    context.Context // only to see whether the caller has left
+	caller    context.Context // ended: the caller has left
 }
 
 // bookkeeper keeps the books. It has no lock of its own.
 type bookkeeper struct {
 	countersOnly bool
 	lastID       uint64
-	// books has what is counted as the calls come: its lists are only appended to, so that
-	// snapshots share them. snapshot fills in the rest.
+	// books has the counters and lists. The lists are only appended to, so that snapshots can
+	// share them. snapshot fills in the rest.
 	books     Books
 	running   map[uint64]*call
 	methods   map[Method]*MethodBook
 	volumes   map[string][]*call // publishes and unpublishes in flight
-	volumeMax map[string]int     // only volumes that ever had more than one
-	multiNode map[string]bool    // volumes that a publish asked for: whether in a multi-node mode at last
+	volumeMax map[string]int     // most calls in flight of a volume that ever had more than one
+	multiNode map[string]bool    // by volume: whether its last publish had a multi-node mode
 	requests  map[requestKey]proto.Message
 }
 
@@ -70,7 +70,7 @@ func newBookkeeper(countersOnly bool) *bookkeeper {
 	return l
 }
 
-// begin books the begin of a call.
+// begin books a new call.
 func (l *bookkeeper) begin(ctx context.Context, r request, now time.Time) *call {
 	l.lastID++
 	c := &call{caller: ctx, multiNode: r.multiNode, modeKnown: r.modeKnown, Call: Call{
@@ -92,9 +92,9 @@ func (l *bookkeeper) begin(ctx context.Context, r request, now time.Time) *call 
 	return c
 }
 
-// beginVolume counts the calls of a volume whose callers are still there. One
-// whose caller has left may wind down here for a moment after the caller has,
-// rightly, sent the next.
+// beginVolume counts the calls of a volume whose callers have not left. A call whose
+// caller has left may still run here for a moment, while the caller rightly sends
+// the next one.
 func (l *bookkeeper) beginVolume(c *call) {
 	if c.Volume == "" {
 		return
@@ -132,7 +132,7 @@ func (l *bookkeeper) beginVolume(c *call) {
 	}
 }
 
-// present returns the calls whose callers are still there.
+// present returns the calls whose callers have not left.
 func present(cs []*call) []*call {
 	var there []*call
 	for _, c := range cs {
@@ -182,7 +182,7 @@ func (l *bookkeeper) violate(v Violation) {
 	}
 }
 
-// snapshot returns the books but for what the storage and the knobs say.
+// snapshot returns the books, without what only the storage and the knobs know.
 func (l *bookkeeper) snapshot() Books {
 	b := l.books
 	b.Calls, b.Violations = slices.Clip(b.Calls), slices.Clip(b.Violations)

@@ -53,7 +53,7 @@ func (b *Backend) ControllerUnpublishVolume(ctx context.Context, req *csi.Contro
 	})
 }
 
-// checkPublish finds what is wrong with a publish, whatever the storage holds.
+// checkPublish checks a publish, but not against existing attachments.
 func (b *Backend) checkPublish(c *call, req *csi.ControllerPublishVolumeRequest) error {
 	switch {
 	case req.GetVolumeId() == "":
@@ -99,7 +99,7 @@ func (b *Backend) publish(c *call, want Attachment) (bool, error) {
 		return false, nil
 	}
 	if others, knowable := b.storage.conflict(c.Volume, c.Node, want); len(others) > 0 {
-		// No caller can know what came into being behind its back.
+		// No caller can know of an attachment that a knob has made.
 		if knowable {
 			b.books.violate(Violation{
 				Kind: AskedTwice, Time: time.Now(), Call: c.ID, Volume: c.Volume, Nodes: append([]string{c.Node}, others...), Detail: want.AccessMode,
@@ -136,7 +136,7 @@ func (b *Backend) require(c *call, capability Capability) error {
 	return nil
 }
 
-// notAnnounced books that the caller used what the driver does not announce.
+// notAnnounced books a violation: the caller used what the driver does not announce.
 func (b *Backend) notAnnounced(c *call, code codes.Code, what string) error {
 	b.books.violate(Violation{Kind: NotAnnounced, Time: time.Now(), Call: c.ID, Volume: c.Volume, Detail: what})
 	return status.Errorf(code, "the driver does not announce it: %s", what)
@@ -146,7 +146,7 @@ func missing(field string) error {
 	return status.Errorf(codes.InvalidArgument, "%s is missing", field)
 }
 
-// checkCapability finds a volume capability that is not complete.
+// checkCapability reports the first missing field of a volume capability.
 func checkCapability(vc *csi.VolumeCapability) error {
 	if vc.GetBlock() == nil && vc.GetMount() == nil {
 		return missing("volume_capability.access_type")

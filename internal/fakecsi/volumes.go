@@ -11,16 +11,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ListVolumes implements csi.ControllerServer. Pages are in the order of the
-// volume ids, so that volumes that come and go between two pages make no other
-// volume appear twice or not at all.
+// ListVolumes implements csi.ControllerServer. Pages are in the order of the volume
+// IDs: whatever volumes come and go between two pages, each other volume appears
+// exactly once.
 func (b *Backend) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 	return serve(ctx, b, request{method: ListVolumes, needs: ListVolumesRPC, message: req}, func(_ *call, resp *csi.ListVolumesResponse) (bool, error) {
 		return false, b.list(req, resp)
 	})
 }
 
-// tokenPrefix stands before the last volume id of the page before.
+// tokenPrefix precedes the last volume ID of the page before in a token.
 const tokenPrefix = "after:"
 
 func (b *Backend) list(req *csi.ListVolumesRequest, resp *csi.ListVolumesResponse) error {
@@ -90,8 +90,8 @@ func (b *Backend) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest
 	})
 }
 
-// ValidateVolumeCapabilities implements csi.ControllerServer. Every volume can
-// be used in every way.
+// ValidateVolumeCapabilities implements csi.ControllerServer. Every volume has
+// every capability.
 func (b *Backend) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	r := request{method: ValidateVolumeCapabilities, needs: ControllerService, volume: req.GetVolumeId(), message: req}
 	return serve(ctx, b, r, func(_ *call, resp *csi.ValidateVolumeCapabilitiesResponse) (bool, error) {
