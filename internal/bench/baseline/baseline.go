@@ -22,11 +22,11 @@ import (
 type Options struct {
 	Kube    kubernetes.Interface // without a rate limit
 	Drivers map[string]string    // name to endpoint, unix:///path
-	// Fresh says that no PersistentVolume has its driver's finalizer yet.
+	// Fresh means that no PersistentVolume has its driver's finalizer yet.
 	Fresh bool
 }
 
-// Baseline attaches and detaches everything that it sees.
+// Baseline attaches and detaches for every VolumeAttachment that it sees.
 type Baseline struct {
 	kube    kubernetes.Interface
 	drivers map[string]csi.ControllerClient
@@ -38,13 +38,13 @@ type Baseline struct {
 	marked map[string]bool     // PersistentVolumes that have their finalizer; guarded by mu
 }
 
-// work is what was begun for one VolumeAttachment.
+// work is the state of one VolumeAttachment.
 type work struct {
-	attached  chan struct{} // closed when it is; nil: not begun
+	attached  chan struct{} // closed when it is attached; nil: no attach has begun
 	detaching bool
 }
 
-// New makes a Baseline. It connects to the drivers when it runs.
+// New makes a Baseline. Run connects it to the drivers.
 func New(o Options) (*Baseline, error) {
 	if o.Kube == nil || len(o.Drivers) == 0 {
 		return nil, errors.New("make baseline: Kube and Drivers must be set")
@@ -62,8 +62,8 @@ func New(o Options) (*Baseline, error) {
 	return b, nil
 }
 
-// Run blocks until ctx ends, which returns nil, or until something fails. ready is
-// called when the VolumeAttachments are watched. It may be called once.
+// Run blocks until ctx ends, and returns nil then, or until something fails. It calls ready once it
+// watches the VolumeAttachments. It may be called once.
 func (b *Baseline) Run(ctx context.Context, ready func()) error {
 	defer b.close()
 	if err := b.connect(ctx); err != nil {
@@ -112,8 +112,7 @@ func keepNothing(saw func(obj any), forget func(*storagev1.VolumeAttachment), re
 	}
 }
 
-// connect makes one call to each driver, so that none of those that count has to wait for
-// a connection.
+// connect makes one call to each driver, so that no measured call waits for a connection.
 func (b *Baseline) connect(ctx context.Context) error {
 	for name, driver := range b.drivers {
 		if _, err := driver.ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{}); err != nil {
@@ -129,7 +128,7 @@ func (b *Baseline) close() {
 	}
 }
 
-// see begins what a VolumeAttachment needs.
+// see begins the attach or the detach that a VolumeAttachment needs.
 func (b *Baseline) see(ctx context.Context, all *errgroup.Group, va *storagev1.VolumeAttachment) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
