@@ -172,7 +172,7 @@ func TestRequestsCountsWhatClientsDid(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster := NewCluster(plane.Clientset())
-	secrets := Objects(5, func(i int) Object { return Secret{Name: "counted-" + string(rune('a'+i))} })
+	secrets := makeObjects(5, func(i int) Object { return Secret{Name: "counted-" + string(rune('a'+i))} })
 	if err := cluster.Create(ctx, secrets...); err != nil {
 		t.Fatal(err)
 	}
