@@ -24,7 +24,7 @@ type chaosOptions struct {
 	timeout time.Duration
 }
 
-// newChaosCommand breaks everything around hubs and checks that nothing is lost.
+// newChaosCommand breaks everything around hubs and checks that they lose nothing.
 func newChaosCommand() *cobra.Command {
 	var o chaosOptions
 	cmd := &cobra.Command{
@@ -80,7 +80,7 @@ func runChaos(ctx context.Context, o chaosOptions, out, progress io.Writer) erro
 	return errors.Join(showChaos(report, err, o.json, out), folder.close(o.keep || err != nil || !report.Held()))
 }
 
-// showChaos prints a report. Its error is the verdict.
+// showChaos prints a report. Its error says that something did not hold.
 func showChaos(report *chaos.Report, err error, asJSON bool, out io.Writer) error {
 	if report == nil {
 		return err

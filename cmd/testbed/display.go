@@ -14,12 +14,11 @@ import (
 
 const (
 	redrawEvery = 200 * time.Millisecond // on a terminal
-	linesEvery  = time.Second            // elsewhere, and only what changed
+	linesEvery  = time.Second            // elsewhere, and only changes
 )
 
 // display shows a board while something else goes on: redrawn in place on a
-// terminal, as lines elsewhere. What cannot be written is lost: the scene is
-// played all the same.
+// terminal, as lines elsewhere. It ignores errors of writing: the scene goes on.
 type display struct {
 	out    io.Writer
 	rows   func() []row
@@ -45,7 +44,7 @@ func newDisplay(out io.Writer, rows func() []row) *display {
 	return d
 }
 
-// terminalSize is asked each time, because windows change.
+// terminalSize returns the present size, which users may change at any time.
 func terminalSize(f *os.File) (width, height int) {
 	width, height, err := term.GetSize(int(f.Fd()))
 	if err != nil || width < 1 || height < 1 {
@@ -88,7 +87,7 @@ func (d *display) show(write func()) {
 	}
 }
 
-// run shows until ctx ends, and then how things are at that moment. It may be called once.
+// run updates until ctx ends, and a last time then. It may be called once.
 func (d *display) run(ctx context.Context) {
 	defer close(d.ended)
 	every := linesEvery
@@ -111,7 +110,7 @@ func (d *display) run(ctx context.Context) {
 	}
 }
 
-// update shows how things are. Called with mu held.
+// update shows the rows as they are now. Called with mu held.
 func (d *display) update() {
 	if d.size != nil {
 		d.draw()
@@ -131,13 +130,13 @@ func (d *display) draw(above ...string) {
 	width, height := d.size()
 	b := board{headline: d.headline, elapsed: time.Since(d.began), rows: d.rows()}
 	lines := b.lines(width)
-	// What has scrolled away could not be drawn over.
+	// Lines that scroll away cannot be drawn over.
 	lines = lines[:min(len(lines), max(height-1, 1))]
 	fmt.Fprint(d.out, repaint(min(d.drawn, height-1), above, lines, d.colour))
 	d.drawn = len(lines)
 }
 
-// repaint is what to write to a terminal whose cursor is below a board of so
+// repaint returns what to write to a terminal whose cursor is below a board of so
 // many lines.
 func repaint(drawn int, above []string, lines []line, colour bool) string {
 	var b strings.Builder

@@ -14,8 +14,8 @@ import (
 // callGrace is how long calls may take to end after the hub's SIGTERM.
 const callGrace = 3 * time.Second
 
-// scene is a world with a driver of each behaviour, bound claims and a hub. All its files are in its
-// folder.
+// scene is a world with a driver of each behaviour, bound claims and a hub. Its folder has all its
+// files.
 type scene struct {
 	*testbed.World // nil before start
 	folder         folder
@@ -27,7 +27,7 @@ type scene struct {
 	hub            *testbed.Hub                               // nil before start
 }
 
-// sceneDriver is a driver that runs.
+// sceneDriver is a running driver and its behaviour.
 type sceneDriver struct {
 	behaviour
 	*testbed.Driver
@@ -52,7 +52,7 @@ func newScene(ctx context.Context, o sceneOptions) (*scene, error) {
 }
 
 // start starts everything and makes all objects but the Pods. It blocks until the hub is
-// connected to every driver and leads them. Whatever it returns, stop is needed.
+// connected to every driver and leads it. The caller must call stop, also after an error.
 func (s *scene) start(ctx context.Context) (err error) {
 	o := testbed.WorldOptions{
 		Dir: s.folder.dir, Hub: s.opts.hub, Nodes: s.workload.nodes, OnAttachment: s.onAttachment,
@@ -84,7 +84,7 @@ func (s *scene) start(ctx context.Context) (err error) {
 	})
 }
 
-// makeClaims makes bound claims. With claims that are not bound yet the Pods would wait for the
+// makeClaims makes claims and blocks until they are bound: otherwise the Pods would wait for the
 // binder and not for the hub.
 func (s *scene) makeClaims(ctx context.Context) error {
 	if err := s.Cluster.Create(ctx, s.workload.claims()...); err != nil {
@@ -108,7 +108,7 @@ func (s *scene) sceneDriver(short string) sceneDriver {
 	panic("no driver is called " + short)
 }
 
-// waitFor blocks until the driver's books are as they should be.
+// waitFor blocks until holds is true of the driver's books.
 func (p sceneDriver) waitFor(ctx context.Context, what string, holds func(fakecsi.Books) bool) error {
 	err := p.Backend.Wait(ctx, holds)
 	if err == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// sceneOptions say what a scene is made of.
+// sceneOptions are the flags of a scene.
 type sceneOptions struct {
 	pods    int
 	nodes   int

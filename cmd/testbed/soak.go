@@ -14,7 +14,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/soak"
 )
 
-// newSoakCommand has a hub work for long.
+// newSoakCommand lets a hub work for a long time.
 func newSoakCommand() *cobra.Command {
 	var o soak.Options
 	var svg string
@@ -52,7 +52,7 @@ order.`,
 }
 
 func runSoak(ctx context.Context, o soak.Options, svg string) error {
-	// Before a long run: where it is to be drawn.
+	// An error here must come before a long run.
 	out, err := os.Create(filepath.Clean(svg))
 	if err != nil {
 		return fmt.Errorf("soak: %w", err)
