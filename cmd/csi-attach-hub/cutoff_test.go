@@ -31,7 +31,7 @@ func TestReplicaThatIsCutOffStopsBeforeAnotherTakesOver(t *testing.T) {
 	s.config.WriteString("defaults: {timeout: 2s, retry: {max: 2s}}\n")
 	far, near := r.start(kubeconfig), r.start(s.plane.Kubeconfig())
 	load := s.churn(4, 1)
-	load.each("begins", func(c *testbed.Churn) error { return c.WaitCycles(s.ctx, 2) })
+	load.each("begins", func(c *churn) error { return c.WaitCycles(s.ctx, 2) })
 	before, _ := r.shared(2)
 
 	gate.Shut()
@@ -45,7 +45,7 @@ func TestReplicaThatIsCutOffStopsBeforeAnotherTakesOver(t *testing.T) {
 	}
 	served := r.servedAgain(after, moved)
 	t.Logf("cut off: %s, then %s, all drivers called after %v", before, after, served.Sub(shut).Round(time.Millisecond))
-	load.each("goes on without it", func(c *testbed.Churn) error { return c.WaitCycles(s.ctx, 2) })
+	load.each("goes on without it", func(c *churn) error { return c.WaitCycles(s.ctx, 2) })
 
 	gate.Open()
 	back, _ := r.shared(2)
@@ -59,7 +59,7 @@ func TestReplicaThatIsCutOffStopsBeforeAnotherTakesOver(t *testing.T) {
 			t.Errorf("%s is held by %s, want %s", driver, alone.holders[driver], before.holders[driver])
 		}
 	}
-	load.each("goes on with it", func(c *testbed.Churn) error { return c.WaitCycles(s.ctx, 2) })
+	load.each("goes on with it", func(c *churn) error { return c.WaitCycles(s.ctx, 2) })
 	load.stop()
 	t.Logf("%d cycles, %d calls", load.cycles(), r.checkBooks(0))
 	s.checkExit(far)
@@ -85,7 +85,7 @@ func TestWorkStopsWhileTheAPIServerIsAwayAndThenGoesOn(t *testing.T) {
 	s.config.WriteString("defaults: {timeout: 2s, retry: {max: 2s}}\n")
 	hubs := []*testbed.Process{r.start(s.plane.Kubeconfig()), r.start(s.plane.Kubeconfig())}
 	load := s.churn(5, 1)
-	load.each("begins", func(c *testbed.Churn) error { return c.WaitCycles(s.ctx, 2) })
+	load.each("begins", func(c *churn) error { return c.WaitCycles(s.ctx, 2) })
 	r.shared(2)
 
 	if err := s.plane.StopAPIServer(s.ctx); err != nil {
@@ -104,7 +104,7 @@ func TestWorkStopsWhileTheAPIServerIsAwayAndThenGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	started := time.Now()
-	load.each("goes on", func(c *testbed.Churn) error { return c.WaitCycles(s.ctx, 2) })
+	load.each("goes on", func(c *churn) error { return c.WaitCycles(s.ctx, 2) })
 	t.Logf("away for %v, then going on within %v", started.Sub(stopped).Round(time.Millisecond), time.Since(started).Round(time.Millisecond))
 	for driver, backend := range r.backends {
 		for _, c := range backend.Books().Calls {

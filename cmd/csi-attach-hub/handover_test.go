@@ -113,18 +113,14 @@ func (r *rivals) nodes(n int) []string {
 }
 
 // startChurn begins a load.
-func (r *rivals) startChurn(volumes int) *testbed.Churn {
+func (r *rivals) startChurn(volumes int) *churn {
 	r.t.Helper()
-	c, err := testbed.StartChurn(r.ctx, testbed.ChurnOptions{Cluster: r.cluster, Watcher: r.watcher, Driver: r.driver,
+	return startChurn(r.ctx, churnOptions{Cluster: r.cluster, Watcher: r.watcher, Driver: r.driver,
 		Volumes: volumes, Nodes: r.nodes(4), Prefix: r.prefix + "-v", Seed: 1, Patient: r.patient})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return c
 }
 
 // cycle waits for more cycles of a load.
-func (r *rivals) cycle(c *testbed.Churn, more int) {
+func (r *rivals) cycle(c *churn, more int) {
 	r.t.Helper()
 	if err := c.WaitCycles(r.ctx, more); err != nil {
 		r.t.Fatal(err)
@@ -255,7 +251,7 @@ func (r *rivals) checkExact() {
 
 // checkEnd ends a load with each volume attached, checks that the driver has them
 // where the objects say, and has them detached.
-func (r *rivals) checkEnd(c *testbed.Churn, volumes int) {
+func (r *rivals) checkEnd(c *churn, volumes int) {
 	r.t.Helper()
 	settled, err := c.Settle(r.ctx)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // load is a steady load of attaches and detaches on every driver.
 type load struct {
 	*scene
-	churns map[string]*testbed.Churn // by driver
+	churns map[string]*churn // by driver
 }
 
 // loadNodes is how many nodes a load has.
@@ -31,20 +31,16 @@ func (s *scene) churn(volumes int, seed uint64) *load {
 		s.create(testbed.CSINode{Node: node, Drivers: drivers})
 		nodes = append(nodes, node)
 	}
-	l := &load{scene: s, churns: map[string]*testbed.Churn{}}
+	l := &load{scene: s, churns: map[string]*churn{}}
 	for i, driver := range s.drivers {
-		c, err := testbed.StartChurn(s.ctx, testbed.ChurnOptions{Cluster: s.cluster, Watcher: s.watcher, Driver: driver,
+		l.churns[driver] = startChurn(s.ctx, churnOptions{Cluster: s.cluster, Watcher: s.watcher, Driver: driver,
 			Volumes: volumes, Nodes: nodes, Prefix: driver + "-v", Seed: seed<<16 + uint64(i)})
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		l.churns[driver] = c
 	}
 	return l
 }
 
 // each does something with the load of every driver, side by side.
-func (l *load) each(what string, do func(*testbed.Churn) error) {
+func (l *load) each(what string, do func(*churn) error) {
 	l.t.Helper()
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -66,7 +62,7 @@ func (l *load) each(what string, do func(*testbed.Churn) error) {
 // stop ends the load with everything detached.
 func (l *load) stop() {
 	l.t.Helper()
-	l.each("ends", func(c *testbed.Churn) error { return c.Stop(l.ctx) })
+	l.each("ends", func(c *churn) error { return c.Stop(l.ctx) })
 }
 
 // cycles is how often a volume was attached and detached.

@@ -48,7 +48,7 @@ func TestHubsThatArePausedAtRandomNeverWorkOnOneVolumeAtOnce(t *testing.T) {
 	}
 	paused.Wait()
 	took := time.Since(began)
-	load.each("goes on after the pauses", func(c *testbed.Churn) error { return c.WaitCycles(s.ctx, 5) })
+	load.each("goes on after the pauses", func(c *churn) error { return c.WaitCycles(s.ctx, 5) })
 	load.stop()
 	calls := r.checkBooks(0)
 	h := r.look()

@@ -74,10 +74,10 @@ func (s *scene) entry(name string) (driver, socket string) {
 func (s *scene) startDriver(driver, socket string, args ...string) (*testbed.Process, *fakecsi.ControlClient) {
 	s.t.Helper()
 	control := "unix://" + socket + ".ctl"
-	p, err := testbed.StartDriver(s.ctx, testbed.DriverOptions{
-		Binary:  s.binary("./cmd/testbed"),
-		LogPath: socket + ".log",
-		Args: append([]string{"--name", driver, "--endpoint", "unix://" + socket, "--state", socket + ".state",
+	p, err := testbed.StartProcess(s.ctx, testbed.ProcessOptions{
+		Name: "driver", Path: s.binary("./cmd/testbed"), LogPath: socket + ".log",
+		ReadyLine: "driver ", // NAME listens on ENDPOINT
+		Args: append([]string{"driver", "--name", driver, "--endpoint", "unix://" + socket, "--state", socket + ".state",
 			"--control", control}, args...),
 	})
 	if err != nil {

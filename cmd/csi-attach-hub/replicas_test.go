@@ -278,7 +278,7 @@ func TestReplicasShareTheDriversWhoeverComesAndGoes(t *testing.T) {
 	}
 	t.Logf("three at once: %s after %v, %d drivers handed over on the way", now, since.Sub(began).Round(time.Millisecond), handed)
 	load := s.churn(2, 1)
-	load.each("begins", func(c *testbed.Churn) error { return c.WaitCycles(s.ctx, 2) })
+	load.each("begins", func(c *churn) error { return c.WaitCycles(s.ctx, 2) })
 
 	// end ends one of the replicas that hold drivers and checks that only those move
 	// that it had.
@@ -336,7 +336,7 @@ func TestReplicasShareTheDriversWhoeverComesAndGoes(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	load.each("goes on", func(c *testbed.Churn) error { return c.WaitCycles(s.ctx, 2) })
+	load.each("goes on", func(c *churn) error { return c.WaitCycles(s.ctx, 2) })
 	load.stop()
 	t.Logf("%d cycles, %d calls", load.cycles(), r.checkBooks(0))
 	for _, p := range hubs {

@@ -9,8 +9,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 )
 
-// audit says what does not hold in the books of a driver that had so many
-// volumes, each attached once and detached once.
+// audit returns what is wrong in the books of a driver with so many volumes, each
+// attached once and detached once.
 func audit(r behaviour, volumes int, b fakecsi.Books) []string {
 	var wrong []string
 	note := func(format string, args ...any) {

@@ -13,10 +13,10 @@ import (
 // behaviour says how one driver of a scene behaves.
 type behaviour struct {
 	short    string        // names its socket and its volumes
-	does     string        // for people
+	does     string        // description for users
 	latency  time.Duration // of each publish and unpublish
 	failures int           // of the first publishes, and unpublishes, of each volume
-	hangs    bool          // publishes wait until they are released
+	hangs    bool          // publishes wait for a release
 	timeout  time.Duration // in drivers.yaml; 0: that of the defaults
 }
 
@@ -32,7 +32,7 @@ var behaviours = []behaviour{
 // driver is the CSI name.
 func (b behaviour) driver() string { return b.short + ".demo.csi.example.com" }
 
-// knobs make a driver with these volumes behave so.
+// knobs returns the knobs of a driver with these volumes.
 func (b behaviour) knobs(volumes []string) fakecsi.Knobs {
 	k := fakecsi.AttachLatency(fakecsi.Latency{Base: b.latency})
 	for _, m := range attachMethods {
@@ -52,7 +52,7 @@ func (b behaviour) knobs(volumes []string) fakecsi.Knobs {
 // configDefaults are the defaults in drivers.yaml.
 const configDefaults = "{timeout: 1m, retry: {initial: 500ms, max: 5s}}"
 
-// settings are those of one driver of a scene in drivers.yaml.
+// settings returns the settings of one driver of a scene in drivers.yaml.
 func settings(d *testbed.Driver) string {
 	for _, r := range behaviours {
 		if r.driver() == d.Name && r.timeout > 0 {

@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// board is what a terminal shows while the scene is played: a value, drawn by
-// display.
+// board is what display draws on a terminal while a scene runs.
 type board struct {
 	headline string
 	elapsed  time.Duration
@@ -33,8 +32,8 @@ const (
 	reset        = "\x1b[0m"
 )
 
-// columns of the table, from left to right. On a narrow terminal those at the
-// right are left out first.
+// columns of the table, from left to right. A narrow terminal shows only the first
+// ones.
 var columns = []struct {
 	title string
 	value func(row) string
@@ -50,7 +49,7 @@ var columns = []struct {
 	{"p99", func(r row) string { return r.Took.show(r.Took.P99) }},
 }
 
-// lines are those of the board, each narrower than width.
+// lines returns the lines of the board, each narrower than width.
 func (b board) lines(width int) []line {
 	lines := []line{{text: fmt.Sprintf("%3.0fs  %s", b.elapsed.Seconds(), b.headline), style: bold}}
 	table := b.table(width)
@@ -64,7 +63,7 @@ func (b board) lines(width int) []line {
 	return lines
 }
 
-// table is the header and a line for each row, as much of it as fits.
+// table returns the header and a line for each row, with as many columns as fit.
 func (b board) table(width int) []string {
 	name := func(r row) string { return r.Driver }
 	for n := len(columns); ; n-- {
@@ -99,7 +98,7 @@ func fits(table []string, width int) bool {
 	return utf8.RuneCountInString(table[0]) < width
 }
 
-// style is what draws the eye to a row.
+// style returns the style that marks the state of a row.
 func (r row) style() style {
 	switch {
 	case r.Failing > 0:
@@ -110,14 +109,14 @@ func (r row) style() style {
 	return ""
 }
 
-// String is the row as a line of text.
+// String returns the row as a line of text.
 func (r row) String() string {
 	return fmt.Sprintf("%s: %d waiting, %d attaching, %d attached, %d detaching, errors %d now %d seen, p50 %s p99 %s",
 		shortName(r.Driver), r.Waiting, r.Attaching, r.Attached, r.Detaching, r.Failing, r.Failed,
 		r.Took.show(r.Took.P50), r.Took.show(r.Took.P99))
 }
 
-// show is one of the times for people.
+// show formats one of the times.
 func (t took) show(d time.Duration) string {
 	if t.N == 0 {
 		return "-"
@@ -132,7 +131,7 @@ func showDuration(d time.Duration) string {
 	return fmt.Sprintf("%.1fs", d.Seconds())
 }
 
-// shortName is a driver's name up to its first dot.
+// shortName returns a driver's name up to its first dot.
 func shortName(driver string) string {
 	short, _, _ := strings.Cut(driver, ".")
 	return short

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +24,7 @@ type chaosOptions struct {
 	timeout time.Duration
 }
 
-// newChaosCommand breaks everything around hubs and checks that nothing is lost.
+// newChaosCommand breaks everything around hubs and checks that they lose nothing.
 func newChaosCommand() *cobra.Command {
 	var o chaosOptions
 	cmd := &cobra.Command{
@@ -67,25 +65,22 @@ func runChaos(ctx context.Context, o chaosOptions, out, progress io.Writer) erro
 		progress = out
 	}
 	o.run.Out = progress
-	dir, err := os.MkdirTemp("", "chaos-") // short: paths of sockets have narrow limits
+	folder, err := newFolder(progress)
 	if err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return err
 	}
-	o.run.Dir = dir
-	if o.run.Hub == "" {
-		o.run.Hub = filepath.Join(dir, "csi-attach-hub")
-		if err := testbed.Build(ctx, testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Output: o.run.Hub, Race: o.race}); err != nil {
-			return errors.Join(err, os.RemoveAll(dir))
-		}
+	o.run.Dir = folder.dir
+	if o.run.Hub, err = folder.hub(ctx, o.run.Hub, testbed.BuildOptions{Race: o.race}); err != nil {
+		return err
 	}
 	fmt.Fprintf(progress, "Seed %d, %d faults.\n", o.run.Seed, o.run.Faults)
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done %v after the start (--timeout)", o.timeout))
 	defer cancel()
 	report, err := chaos.Run(ctx, o.run)
-	return errors.Join(showChaos(report, err, o.json, out), tidyChaos(dir, o.keep || err != nil || !report.Held(), progress))
+	return errors.Join(showChaos(report, err, o.json, out), folder.close(o.keep || err != nil || !report.Held()))
 }
 
-// showChaos prints a report. Its error is the verdict.
+// showChaos prints a report. Its error says that something did not hold.
 func showChaos(report *chaos.Report, err error, asJSON bool, out io.Writer) error {
 	if report == nil {
 		return err
@@ -104,18 +99,6 @@ func showChaos(report *chaos.Report, err error, asJSON bool, out io.Writer) erro
 		return fmt.Errorf("chaos could not go on; run it again with: %s: %w", report.Command(), err)
 	case !report.Held():
 		return fmt.Errorf("chaos: %d things do not hold; run it again with: %s", len(report.Findings), report.Command())
-	}
-	return nil
-}
-
-// tidyChaos removes the folder, or says where it is.
-func tidyChaos(dir string, keep bool, out io.Writer) error {
-	if keep {
-		fmt.Fprintln(out, "The logs and the timeline are kept in", dir)
-		return nil
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("remove folder: %w", err)
 	}
 	return nil
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
 )
 
-// counters count what becomes of the VolumeAttachments of each driver, as a
-// watcher sees them. Its methods may be called from any goroutine.
+// counters counts the VolumeAttachments of each driver by state, as a watcher sees
+// them. Its methods may be called from any goroutine.
 type counters struct {
 	mu      sync.Mutex
-	drivers []string // fixed: the order of the rows
+	drivers []string // in the order of the rows; never changed
 	want    map[string]int
 	calls   map[string]int // publishes in flight
 	living  map[types.UID]*observation
@@ -34,10 +34,10 @@ type observation struct {
 	timed    bool // was attached once
 }
 
-// row is what the counters know of one driver at one moment. Rows are comparable.
+// row has the counts of one driver at one moment. Rows are comparable.
 type row struct {
 	Driver    string
-	Waiting   int // to be attached, and no call for it in flight
+	Waiting   int // to be attached, without a call in flight
 	Attaching int // publishes in flight
 	Attached  int
 	Detaching int // being deleted
@@ -46,10 +46,10 @@ type row struct {
 	Took      took
 }
 
-// took is how long it took from the creation of a VolumeAttachment until it
-// was attached, both as seen by the watcher.
+// took summarizes the times from the creation of a VolumeAttachment until it was
+// attached, both as the watcher sees them.
 type took struct {
-	N        int // how many were attached; without any the times mean nothing
+	N        int // how many were attached; with 0 the times mean nothing
 	P50, P99 time.Duration
 }
 
@@ -64,21 +64,21 @@ func newCounters(drivers []string) *counters {
 	}
 }
 
-// expect says how many volumes of each driver the Pods want attached.
+// expect sets how many volumes of each driver the Pods want attached.
 func (t *counters) expect(want map[string]int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.want = want
 }
 
-// inFlight says how many publishes a driver is busy with.
+// inFlight sets how many publishes of a driver are in flight.
 func (t *counters) inFlight(driver string, publishes int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.calls[driver] = publishes
 }
 
-// observe takes a change that was seen at that time, as a watcher tells it.
+// observe handles a change that a watcher has seen at that time.
 func (t *counters) observe(at time.Time, was, now *storagev1.VolumeAttachment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +90,7 @@ func (t *counters) observe(at time.Time, was, now *storagev1.VolumeAttachment) {
 	}
 	s := t.living[now.UID]
 	if s == nil {
-		// One that is attached already when it is seen first tells no time.
+		// It is not timed if it is attached when it is seen first.
 		s = &observation{driver: now.Spec.Attacher, first: at, timed: now.Status.Attached}
 		t.living[now.UID] = s
 	}
@@ -109,7 +109,7 @@ func (t *counters) observe(at time.Time, was, now *storagev1.VolumeAttachment) {
 	}
 }
 
-// rows is how things are now, a row for each driver in the given order.
+// rows returns a row for each driver, in the given order.
 func (t *counters) rows() []row {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,7 +127,7 @@ func (t *counters) rows() []row {
 	for i := range rows {
 		r := &rows[i]
 		left := max(0, t.want[r.Driver]-r.Attached-r.Detaching)
-		// The calls are known from elsewhere, and maybe a moment earlier.
+		// The count of calls comes from the drivers, and may be a moment ahead.
 		r.Attaching = min(left, t.calls[r.Driver])
 		r.Waiting = left - r.Attaching
 	}
@@ -146,7 +146,7 @@ func (r *row) add(s observation) {
 	}
 }
 
-// times is how long it took for all drivers that are asked for, taken together.
+// times summarizes the times of all matching drivers together.
 func (t *counters) times(of func(driver string) bool) took {
 	t.mu.Lock()
 	defer t.mu.Unlock()

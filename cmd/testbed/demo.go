@@ -14,10 +14,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// newDemoCommand plays a scene from its set-up to its end.
+// newDemoCommand runs a scene from its set-up to its end.
 func newDemoCommand() *cobra.Command {
-	var o sceneOptions
-	cmd := &cobra.Command{
+	return newSceneCommand(&cobra.Command{
 		Use:   "demo",
 		Short: "Watch Pods of four drivers get their volumes, on a real control plane",
 		Long: `Start a Kubernetes control plane, four fake CSI drivers and csi-attach-hub, make
@@ -27,19 +26,11 @@ One driver is fast, one slow, one fails at first, and one hangs until the volume
 of all others are attached. At the end the books of the drivers are checked: exit
 code 0 means that everything held, 1 that it did not, or that it was stopped before
 its end.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.out = cmd.OutOrStdout()
-			return runDemo(cmd.Context(), o)
-		},
-	}
-	o.register(cmd)
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long it may take, after the builds")
-	return cmd
+	}, "how long it may take, after the builds", runDemo)
 }
 
-// runDemo plays a scene and blocks until all of it has been stopped. Its error
-// says what did not hold, or that ctx ended before the scene did.
+// runDemo runs a scene and blocks until everything has been stopped. Its error says
+// what did not hold, or that ctx ended first.
 func runDemo(ctx context.Context, o sceneOptions) error {
 	s, err := newScene(ctx, o)
 	if err != nil {
@@ -48,7 +39,7 @@ func runDemo(ctx context.Context, o sceneOptions) error {
 	d := &demo{scene: s, counters: newCounters(s.workload.drivers)}
 	s.onAttachment = func(was, now *storagev1.VolumeAttachment) { d.counters.observe(time.Now(), was, now) }
 	d.display = newDisplay(o.out, d.counters.rows)
-	err = d.perform(ctx)
+	err = d.run(ctx)
 	stopped := d.stop(context.WithoutCancel(ctx))
 	if ctx.Err() != nil {
 		return errors.Join(errors.New("demo: stopped before its end"), stopped, d.close(stopped != nil))
@@ -61,7 +52,7 @@ func runDemo(ctx context.Context, o sceneOptions) error {
 	return d.close(false)
 }
 
-// demo is a scene that is played.
+// demo is a scene that runs by itself.
 type demo struct {
 	*scene
 	counters *counters
@@ -69,7 +60,7 @@ type demo struct {
 	report   report
 }
 
-// explain adds to an error what the hub had to say.
+// explain adds the end of the hub's log to an error.
 func (d *demo) explain(err error) error {
 	err = fmt.Errorf("demo: this did not hold:\n%w", err)
 	if d.hub == nil {
@@ -78,8 +69,8 @@ func (d *demo) explain(err error) error {
 	return fmt.Errorf("%w\nthe last lines of the hub's log:\n%s", err, d.hub.LastLines(20))
 }
 
-// perform sets the scene, plays it and checks the books, while the display runs.
-func (d *demo) perform(ctx context.Context) error {
+// run sets the scene, plays it and checks the books, while the display runs.
+func (d *demo) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.opts.timeout, fmt.Errorf("not done %v after the start (--timeout)", d.opts.timeout))
 	defer cancel()
 	var shown sync.WaitGroup
@@ -116,7 +107,7 @@ func (d *demo) play(ctx context.Context) error {
 	return nil
 }
 
-// watchCalls tells the counters how many publishes the driver is busy with, until ctx ends.
+// watchCalls gives the counters the publishes in flight of a driver, until ctx ends.
 func (d *demo) watchCalls(ctx context.Context, p sceneDriver) {
 	_ = p.Backend.Wait(ctx, func(b fakecsi.Books) bool {
 		d.counters.inFlight(p.driver(), b.Methods[fakecsi.ControllerPublishVolume].InFlight.Now)
@@ -124,8 +115,8 @@ func (d *demo) watchCalls(ctx context.Context, p sceneDriver) {
 	})
 }
 
-// attachOthers makes the Pods and waits until all volumes are attached but those
-// of the driver that hangs.
+// attachOthers makes the Pods and blocks until all volumes are attached but those of
+// the driver that hangs.
 func (d *demo) attachOthers(ctx context.Context) error {
 	hanging := d.sceneDriver("hanging")
 	stuck := len(d.workload.of(hanging.driver()))
@@ -148,7 +139,7 @@ func (d *demo) attachOthers(ctx context.Context) error {
 	return nil
 }
 
-// attachRest lets the hanging driver go and waits until the nodes have all.
+// attachRest releases the hanging driver and blocks until the nodes list all volumes.
 func (d *demo) attachRest(ctx context.Context) error {
 	d.display.phase("Phase 1: attach. The driver that hangs is let go.")
 	if err := d.sceneDriver("hanging").Backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
@@ -171,7 +162,7 @@ func (d *demo) attachRest(ctx context.Context) error {
 	return nil
 }
 
-// detach deletes the Pods and waits until nothing is attached anywhere.
+// detach deletes the Pods and blocks until nothing is attached anywhere.
 func (d *demo) detach(ctx context.Context) error {
 	d.display.phase("Phase 2: detach. The Pods are deleted.")
 	began := time.Now()
@@ -192,7 +183,7 @@ func (d *demo) detach(ctx context.Context) error {
 	return nil
 }
 
-// check looks for what does not hold in the books of the drivers.
+// check audits the books of the drivers.
 func (d *demo) check(context.Context) error {
 	d.display.phase("The books are checked, and everything is stopped.")
 	var wrong []error

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -13,30 +14,29 @@ import (
 
 const (
 	redrawEvery = 200 * time.Millisecond // on a terminal
-	linesEvery  = time.Second            // elsewhere, and only what changed
+	linesEvery  = time.Second            // elsewhere, and only changes
 )
 
 // display shows a board while something else goes on: redrawn in place on a
-// terminal, as lines elsewhere.
+// terminal, as lines elsewhere. It ignores errors of writing: the scene goes on.
 type display struct {
 	out    io.Writer
 	rows   func() []row
 	size   func() (width, height int) // nil: out is no terminal
 	colour bool
-	said   chan message
 	ended  chan struct{} // closed when run has returned
+
+	mu       sync.Mutex // guards all below and serializes what goes to out
+	began    time.Time
+	over     bool // nothing more is shown
+	headline string
+	drawn    int            // lines of the board that are on the terminal
+	printed  map[string]row // what was last printed of each driver
 }
 
-// message is something to be shown now.
-type message struct {
-	text     string
-	headline bool          // it says which phase it is
-	shown    chan struct{} // closed when it is
-}
-
-// newDisplay shows the rows on out. rows is called from run, often.
+// newDisplay shows the rows on out. It calls rows often.
 func newDisplay(out io.Writer, rows func() []row) *display {
-	d := &display{out: out, rows: rows, said: make(chan message), ended: make(chan struct{})}
+	d := &display{out: out, rows: rows, ended: make(chan struct{}), began: time.Now(), printed: map[string]row{}}
 	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
 		d.size = func() (int, int) { return terminalSize(f) }
 		d.colour = os.Getenv("NO_COLOR") == ""
@@ -44,7 +44,7 @@ func newDisplay(out io.Writer, rows func() []row) *display {
 	return d
 }
 
-// terminalSize is asked each time, because windows change.
+// terminalSize returns the present size, which users may change at any time.
 func terminalSize(f *os.File) (width, height int) {
 	width, height, err := term.GetSize(int(f.Fd()))
 	if err != nil || width < 1 || height < 1 {
@@ -53,32 +53,43 @@ func terminalSize(f *os.File) (width, height int) {
 	return width, height
 }
 
-// phase says which phase it is from now on.
+// phase shows a new headline. What the caller does next is shown after it.
 func (d *display) phase(format string, args ...any) {
-	d.show(message{text: fmt.Sprintf(format, args...), headline: true})
+	text := fmt.Sprintf(format, args...)
+	d.show(func() {
+		d.headline = text
+		d.update()
+		if d.size == nil {
+			fmt.Fprintln(d.out, text)
+		}
+	})
 }
 
-// say shows a text that stays.
+// say shows a text that stays. What the caller does next is shown after it.
 func (d *display) say(format string, args ...any) {
-	d.show(message{text: fmt.Sprintf(format, args...)})
+	text := fmt.Sprintf(format, args...)
+	d.show(func() {
+		if d.size != nil {
+			d.draw(text)
+			return
+		}
+		d.update() // what was before the text
+		fmt.Fprintln(d.out, text)
+	})
 }
 
-// show blocks until the message is shown, so that what the caller does next
-// cannot be seen before it.
-func (d *display) show(m message) {
-	m.shown = make(chan struct{})
-	select {
-	case d.said <- m:
-		<-m.shown
-	case <-d.ended:
+// show writes, unless run has returned.
+func (d *display) show(write func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.over {
+		write()
 	}
 }
 
-// run shows until ctx ends, and then how things are at that moment. All output
-// is made here. It may be called once.
+// run updates until ctx ends, and a last time then. It may be called once.
 func (d *display) run(ctx context.Context) {
 	defer close(d.ended)
-	p := painter{display: d, began: time.Now()}
 	every := linesEvery
 	if d.size != nil {
 		every = redrawEvery
@@ -87,72 +98,45 @@ func (d *display) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		select {
-		case m := <-d.said:
-			p.message(m)
-			close(m.shown)
 		case <-tick.C:
-			p.update()
+			d.show(d.update)
 		case <-ctx.Done():
-			p.update()
+			d.show(func() {
+				d.update()
+				d.over = true
+			})
 			return
 		}
 	}
 }
 
-// painter is a display that runs. What cannot be written is lost: the scene is
-// played all the same.
-type painter struct {
-	*display
-	began    time.Time
-	headline string
-	drawn    int            // lines of the board that are on the terminal
-	printed  map[string]row // what was last said of each driver
-}
-
-func (p *painter) message(m message) {
-	if m.headline {
-		p.headline = m.text
-	}
-	switch {
-	case p.size == nil:
-		p.update() // what was before the message
-		fmt.Fprintln(p.out, m.text)
-	case m.headline:
-		p.update()
-	default:
-		p.draw(m.text)
-	}
-}
-
-func (p *painter) update() {
-	if p.size != nil {
-		p.draw()
+// update shows the rows as they are now. Called with mu held.
+func (d *display) update() {
+	if d.size != nil {
+		d.draw()
 		return
 	}
-	for _, r := range p.rows() {
-		if last, ok := p.printed[r.Driver]; ok && last == r || !ok && r == (row{Driver: r.Driver}) {
+	for _, r := range d.rows() {
+		if last, ok := d.printed[r.Driver]; ok && last == r || !ok && r == (row{Driver: r.Driver}) {
 			continue
 		}
-		if p.printed == nil {
-			p.printed = map[string]row{}
-		}
-		p.printed[r.Driver] = r
-		fmt.Fprintf(p.out, "  %v\n", r)
+		d.printed[r.Driver] = r
+		fmt.Fprintf(d.out, "  %v\n", r)
 	}
 }
 
-// draw puts texts that stay above the board, and the board in its place.
-func (p *painter) draw(above ...string) {
-	width, height := p.size()
-	b := board{headline: p.headline, elapsed: time.Since(p.began), rows: p.rows()}
+// draw puts texts that stay above the board, and the board in its place. Called with mu held.
+func (d *display) draw(above ...string) {
+	width, height := d.size()
+	b := board{headline: d.headline, elapsed: time.Since(d.began), rows: d.rows()}
 	lines := b.lines(width)
-	// What has scrolled away could not be drawn over.
+	// Lines that scroll away cannot be drawn over.
 	lines = lines[:min(len(lines), max(height-1, 1))]
-	fmt.Fprint(p.out, repaint(min(p.drawn, height-1), above, lines, p.colour))
-	p.drawn = len(lines)
+	fmt.Fprint(d.out, repaint(min(d.drawn, height-1), above, lines, d.colour))
+	d.drawn = len(lines)
 }
 
-// repaint is what to write to a terminal whose cursor is below a board of so
+// repaint returns what to write to a terminal whose cursor is below a board of so
 // many lines.
 func repaint(drawn int, above []string, lines []line, colour bool) string {
 	var b strings.Builder

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// report is what came of a demo in which everything held.
+// report is the result of a demo in which everything held.
 type report struct {
 	began   time.Time     // the first Pod
 	setUp   time.Duration // until the hub was connected to every driver
@@ -18,7 +18,7 @@ type report struct {
 	drivers []driverReport
 }
 
-// driverReport is what came of one driver.
+// driverReport is the result of one driver.
 type driverReport struct {
 	row
 	volumes     int
@@ -26,7 +26,7 @@ type driverReport struct {
 	unpublishes int
 }
 
-// String is the report for people.
+// String returns the report as text.
 func (r report) String() string {
 	cells := [][]string{{"driver", "volumes", "publishes", "per attach", "unpublishes", "per detach", "errors", "p50", "p99"}}
 	var volumes, publishes, unpublishes int

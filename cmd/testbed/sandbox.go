@@ -6,35 +6,25 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 )
 
-// newSandboxCommand sets a scene and leaves it to the user.
+// newSandboxCommand starts a scene and leaves it to the user.
 func newSandboxCommand() *cobra.Command {
-	var o sceneOptions
-	cmd := &cobra.Command{
+	return newSceneCommand(&cobra.Command{
 		Use:   "sandbox",
 		Short: "The same set-up as the demo, to play with until Ctrl-C",
 		Long: `Start what the demo starts, make the Pods, and stay until Ctrl-C or SIGTERM.
 
 It prints the KUBECONFIG line, where everything is, and what one can do. One of
 the drivers hangs until it is let go.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.out = cmd.OutOrStdout()
-			return runSandbox(cmd.Context(), o)
-		},
-	}
-	o.register(cmd)
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long the set-up may take, after the builds")
-	return cmd
+	}, "how long the set-up may take, after the builds", runSandbox)
 }
 
-// runSandbox sets a scene and blocks until ctx ends and all has been stopped.
+// runSandbox starts a scene and blocks until ctx ends and everything has been stopped.
 func runSandbox(ctx context.Context, o sceneOptions) error {
 	s, err := newScene(ctx, o)
 	if err != nil {
@@ -47,7 +37,7 @@ func runSandbox(ctx context.Context, o sceneOptions) error {
 	}
 	if err == nil {
 		fmt.Fprint(s.opts.out, s.guide())
-		s.tellEnds(running, &background)
+		s.reportEnds(running, &background)
 		<-ctx.Done()
 		fmt.Fprintln(s.opts.out, "\nStopping.")
 	}
@@ -87,12 +77,12 @@ func (s *scene) serveControls(ctx context.Context, background *sync.WaitGroup) e
 	return nil
 }
 
-// control is the path of the socket of a driver's books and knobs.
+// control returns the path of the socket of a driver's books and knobs.
 func (p sceneDriver) control() string { return strings.TrimSuffix(p.Socket, ".sock") + "-control.sock" }
 
-// tellEnds says when a process ends, until ctx does. That may be what the user wants to try, so
-// the sandbox goes on.
-func (s *scene) tellEnds(ctx context.Context, background *sync.WaitGroup) {
+// reportEnds prints when a process ends, until ctx ends. The sandbox goes on: users may want to try
+// that.
+func (s *scene) reportEnds(ctx context.Context, background *sync.WaitGroup) {
 	for _, p := range s.Processes() {
 		background.Go(func() {
 			select {
@@ -104,7 +94,7 @@ func (s *scene) tellEnds(ctx context.Context, background *sync.WaitGroup) {
 	}
 }
 
-// guide says where everything is and what one can do with it.
+// guide returns a text for the user: where everything is and what to try.
 func (s *scene) guide() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%d Pods on %d nodes, each with a volume of one of %d drivers.\nThere is no kubelet, so Pods stay Pending even when their volumes are attached.\n\n", s.opts.pods, s.opts.nodes, len(s.running))

@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -17,12 +14,12 @@ import (
 // callGrace is how long calls may take to end after the hub's SIGTERM.
 const callGrace = 3 * time.Second
 
-// scene is a world with a driver of each behaviour, bound claims and a hub. All its files are in its
-// folder.
+// scene is a world with a driver of each behaviour, bound claims and a hub. Its folder has all its
+// files.
 type scene struct {
 	*testbed.World // nil before start
+	folder         folder
 	opts           sceneOptions
-	dir            string
 	workload       workload
 	planeBinary    string
 	running        []sceneDriver
@@ -30,7 +27,7 @@ type scene struct {
 	hub            *testbed.Hub                               // nil before start
 }
 
-// sceneDriver is a driver that runs.
+// sceneDriver is a running driver and its behaviour.
 type sceneDriver struct {
 	behaviour
 	*testbed.Driver
@@ -42,36 +39,23 @@ func newScene(ctx context.Context, o sceneOptions) (*scene, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	// Short: paths of sockets have narrow limits.
-	dir, err := os.MkdirTemp("", "attach-hub-")
-	if err != nil {
-		return nil, fmt.Errorf("make folder: %w", err)
+	s := &scene{opts: o, workload: newWorkload(behaviours, o.pods, o.nodes)}
+	var err error
+	if s.planeBinary, err = testbed.ControlPlaneBinary(ctx, o.out); err != nil {
+		return nil, err
 	}
-	s := &scene{opts: o, dir: dir, workload: newWorkload(behaviours, o.pods, o.nodes)}
-	if err := s.build(ctx); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+	if s.folder, err = newFolder(o.out); err != nil {
+		return nil, err
 	}
-	return s, nil
-}
-
-func (s *scene) build(ctx context.Context) (err error) {
-	if s.planeBinary, err = testbed.ControlPlaneBinary(ctx, s.opts.out); err != nil {
-		return err
-	}
-	if s.opts.hub == "" {
-		fmt.Fprintln(s.opts.out, "Building csi-attach-hub.")
-		s.opts.hub = filepath.Join(s.dir, "csi-attach-hub")
-		return testbed.Build(ctx, testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Output: s.opts.hub})
-	}
-	s.opts.hub, err = filepath.Abs(s.opts.hub)
-	return err
+	s.opts.hub, err = s.folder.hub(ctx, o.hub, testbed.BuildOptions{})
+	return s, err
 }
 
 // start starts everything and makes all objects but the Pods. It blocks until the hub is
-// connected to every driver and leads them. Whatever it returns, stop is needed.
+// connected to every driver and leads it. The caller must call stop, also after an error.
 func (s *scene) start(ctx context.Context) (err error) {
 	o := testbed.WorldOptions{
-		Dir: s.dir, Hub: s.opts.hub, Nodes: s.workload.nodes, OnAttachment: s.onAttachment,
+		Dir: s.folder.dir, Hub: s.opts.hub, Nodes: s.workload.nodes, OnAttachment: s.onAttachment,
 		ControlPlane: testbed.ControlPlaneOptions{ControllerManager: true, Binary: s.planeBinary},
 	}
 	for _, r := range behaviours {
@@ -100,7 +84,7 @@ func (s *scene) start(ctx context.Context) (err error) {
 	})
 }
 
-// makeClaims makes bound claims. With claims that are not bound yet the Pods would wait for the
+// makeClaims makes claims and blocks until they are bound: otherwise the Pods would wait for the
 // binder and not for the hub.
 func (s *scene) makeClaims(ctx context.Context) error {
 	if err := s.Cluster.Create(ctx, s.workload.claims()...); err != nil {
@@ -124,7 +108,7 @@ func (s *scene) sceneDriver(short string) sceneDriver {
 	panic("no driver is called " + short)
 }
 
-// waitFor blocks until the driver's books are as they should be.
+// waitFor blocks until holds is true of the driver's books.
 func (p sceneDriver) waitFor(ctx context.Context, what string, holds func(fakecsi.Books) bool) error {
 	err := p.Backend.Wait(ctx, holds)
 	if err == nil {
@@ -144,14 +128,5 @@ func (s *scene) stop(ctx context.Context) error {
 	return s.Stop(ctx)
 }
 
-// close removes the folder, or says where it is if it is to be kept.
-func (s *scene) close(keep bool) error {
-	if keep || s.opts.keep {
-		fmt.Fprintln(s.opts.out, "The logs are kept in", s.dir)
-		return nil
-	}
-	if err := os.RemoveAll(s.dir); err != nil {
-		return fmt.Errorf("remove folder: %w", err)
-	}
-	return nil
-}
+// close closes the folder, which stays if that is asked for here or by a flag.
+func (s *scene) close(keep bool) error { return s.folder.close(keep || s.opts.keep) }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -9,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// sceneOptions say what a scene is made of.
+// sceneOptions are the flags of a scene.
 type sceneOptions struct {
 	pods    int
 	nodes   int
@@ -19,12 +20,22 @@ type sceneOptions struct {
 	out     io.Writer
 }
 
-func (o *sceneOptions) register(cmd *cobra.Command) {
+// newSceneCommand adds to a command the flags of a scene and what runs it. timeout is the help of
+// --timeout.
+func newSceneCommand(cmd *cobra.Command, timeout string, run func(context.Context, sceneOptions) error) *cobra.Command {
+	var o sceneOptions
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.out = cmd.OutOrStdout()
+		return run(cmd.Context(), o)
+	}
 	s := cmd.Flags()
 	s.IntVar(&o.pods, "pods", 40, "how many Pods, each with a volume of its own, spread over the drivers")
 	s.IntVar(&o.nodes, "nodes", 4, "how many nodes the Pods are spread over")
 	s.StringVar(&o.hub, "hub", "", "binary of csi-attach-hub (default: it is built)")
 	s.BoolVar(&o.keep, "keep", false, "keep the folder with the logs in any case")
+	s.DurationVar(&o.timeout, "timeout", 5*time.Minute, timeout)
+	return cmd
 }
 
 func (o *sceneOptions) check() error {

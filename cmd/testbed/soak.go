@@ -14,7 +14,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/soak"
 )
 
-// newSoakCommand has a hub work for long.
+// newSoakCommand lets a hub work for a long time.
 func newSoakCommand() *cobra.Command {
 	var o soak.Options
 	var svg string
@@ -28,16 +28,15 @@ operations, what waits. At the end they are drawn, and judged after a warm-up.
 The exit code is 1 when something grew, or when the books of the drivers are not in
 order.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Out = cmd.OutOrStdout()
-			// Short: paths of sockets have narrow limits.
-			if o.Dir, err = os.MkdirTemp("", "attach-hub-"); err != nil {
-				return fmt.Errorf("make folder: %w", err)
+			folder, err := newFolder(o.Out)
+			if err != nil {
+				return err
 			}
-			if err := runSoak(cmd.Context(), o, svg); err != nil {
-				return fmt.Errorf("%w\nthe logs are kept in %s", err, o.Dir)
-			}
-			return os.RemoveAll(o.Dir)
+			o.Dir = folder.dir
+			err = runSoak(cmd.Context(), o, svg)
+			return errors.Join(err, folder.close(err != nil))
 		},
 	}
 	s := cmd.Flags()
@@ -53,7 +52,7 @@ order.`,
 }
 
 func runSoak(ctx context.Context, o soak.Options, svg string) error {
-	// Before a long run: where it is to be drawn.
+	// An error here must come before a long run.
 	out, err := os.Create(filepath.Clean(svg))
 	if err != nil {
 		return fmt.Errorf("soak: %w", err)

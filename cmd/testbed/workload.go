@@ -78,10 +78,11 @@ func (w workload) claims() []testbed.Object {
 }
 
 func (w workload) pods() []testbed.Object {
-	return testbed.Objects(len(w.volumes), func(i int) testbed.Object {
-		v := w.volumes[i]
-		return testbed.Pod{Name: v.name, Node: v.node, Claims: []string{v.name}}
-	})
+	var objects []testbed.Object
+	for _, v := range w.volumes {
+		objects = append(objects, testbed.Pod{Name: v.name, Node: v.node, Claims: []string{v.name}})
+	}
+	return objects
 }
 
 // onNodes holds when the status of every node names every volume that its Pods

@@ -7,27 +7,27 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// competitor is something that attaches.
+// competitor is a way to attach volumes that bench measures.
 type competitor struct {
 	name string
-	// start starts it. What it returns is to be stopped, also with an error.
+	// start starts it. The caller must stop the attacher, also after an error.
 	start func(context.Context, *stage) (*attacher, error)
-	// bursts at most in one round; 0: as many as the case has.
+	// bursts bounds the bursts of one round; 0: as many as the case has.
 	bursts int
 }
 
-// attacher is a competitor that runs, as one process or as many.
+// attacher is a competitor that runs, in one or more processes.
 type attacher struct {
 	name      string
 	processes []*testbed.Process
 	urls      []string // where each process serves HTTP
-	killed    bool     // it knows no other end than by a signal
-	bursts    int      // that it is to take part in
+	killed    bool     // stop kills it: it does not handle SIGTERM
+	bursts    int      // of its turn
 	ready     time.Duration
 	before    before
 }
 
-// before is how things stood before a competitor was started.
+// before has the counts before the start of a competitor.
 type before struct {
 	requests testbed.RequestCounts
 	calls    calls
@@ -38,7 +38,7 @@ func (a *attacher) add(p *testbed.Process, url string) {
 	a.urls = append(a.urls, url)
 }
 
-// usage is what all its processes take.
+// usage returns what all its processes take.
 func (a *attacher) usage(ctx context.Context) (usage, error) {
 	var all usage
 	for i, p := range a.processes {
@@ -57,13 +57,13 @@ func (a *attacher) usage(ctx context.Context) (usage, error) {
 	return all, nil
 }
 
-// whileRuns acts with a context that ends when one of the processes does. Then that is
-// the error.
+// whileRuns calls act with a context that ends when one of the processes ends. The end of a process
+// is an error.
 func (a *attacher) whileRuns(ctx context.Context, act func(context.Context) error) error {
 	return testbed.WhileRunning(ctx, a.processes, act)
 }
 
-// stop stops its processes, all at once, and blocks until they have ended.
+// stop stops all its processes at once and blocks until they have ended.
 func (a *attacher) stop(ctx context.Context) error {
 	return testbed.Each(ctx, max(1, len(a.processes)), a.processes, func(ctx context.Context, p *testbed.Process) error {
 		if a.killed {

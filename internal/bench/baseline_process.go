@@ -19,15 +19,15 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/bench/baseline"
 )
 
-// BaselineCommand is the subcommand of testbed that is the baseline: a process of its own, so
-// that what it takes can be told from what this program does. Its one argument is for
+// BaselineCommand is the subcommand of testbed that runs the baseline. The baseline is a process of
+// its own, so that the kernel measures it apart from this program. Its one argument is for
 // RunBaseline.
 const BaselineCommand = "bench-baseline"
 
 // baselineReady is what the baseline prints when it is ready.
 const baselineReady = "baseline is ready"
 
-// baselineTask says to a process what baseline it is.
+// baselineTask is the argument of RunBaseline.
 type baselineTask struct {
 	Kubeconfig   string            `json:"kubeconfig"`
 	Drivers      map[string]string `json:"drivers"`      // endpoints by name
@@ -35,7 +35,7 @@ type baselineTask struct {
 	Fresh        bool              `json:"fresh"`        // no PersistentVolume has a finalizer yet
 }
 
-// RunBaseline is the process of the baseline: it blocks until ctx ends.
+// RunBaseline runs the baseline and blocks until ctx ends or something fails.
 func RunBaseline(ctx context.Context, argument string, out io.Writer) error {
 	var task baselineTask
 	if err := json.Unmarshal([]byte(argument), &task); err != nil {
@@ -68,7 +68,7 @@ func RunBaseline(ctx context.Context, argument string, out io.Writer) error {
 	return group.Wait()
 }
 
-// baselineClient speaks to the API server as the hub does: protobuf, without a rate limit.
+// baselineClient makes a client like the hub's: protobuf, without a rate limit.
 func baselineClient(kubeconfig string) (kubernetes.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

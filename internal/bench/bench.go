@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Run measures and blocks until everything has been stopped again. With an error the
-// report has the cases that were measured before it.
+// Run measures the cases and blocks until everything has been stopped. With an error the report
+// has the cases that were measured before it.
 func Run(ctx context.Context, o Options) (Report, error) {
 	if err := o.check(); err != nil {
 		return Report{}, err
@@ -38,7 +38,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return report, nil
 }
 
-// measure runs one case.
+// measure measures one case.
 func measure(ctx context.Context, o Options, c Case) (result Result, err error) {
 	began := time.Now()
 	s, err := setStage(ctx, o, c)
@@ -70,7 +70,7 @@ func measure(ctx context.Context, o Options, c Case) (result Result, err error) 
 	return result, nil
 }
 
-// takeTurn lets a competitor run once.
+// takeTurn runs a competitor once.
 func (s *stage) takeTurn(ctx context.Context, c competitor) (figures Figures, err error) {
 	if s.c.fresh {
 		if err := each(ctx, s.volumes, func(ctx context.Context, v volume) error { return v.takeFinalizers(ctx, s.client()) }); err != nil {
@@ -95,9 +95,8 @@ func (s *stage) takeTurn(ctx context.Context, c competitor) (figures Figures, er
 	return s.c.turn(ctx, s, a)
 }
 
-// competitors are those of the case, in the order of their turns, which is the other way
-// round in every second round: the control plane grows older, and the first one would
-// always meet the younger.
+// competitors returns those of the case in the order of their turns. Every second round reverses the
+// order: the control plane gets slower with age, which would favour the first competitor.
 func (s *stage) competitors(round int) []competitor {
 	all := []competitor{hubCompetitor()}
 	if !s.c.alone {
@@ -115,7 +114,7 @@ func (s *stage) competitors(round int) []competitor {
 	return all
 }
 
-// takesPart reports whether csi-attacher does in this way.
+// takesPart reports whether csi-attacher takes part in this way.
 func (s *stage) takesPart(sidecar string) bool {
 	return s.opts.Sidecar != "" && slices.Contains(s.c.Sidecars, sidecar)
 }

@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// phaseFor is how long attaching, or detaching, may take: csi-attacher with its default
-// flags attaches about 17 volumes per second.
+// phaseFor bounds the time of attaching, and of detaching: csi-attacher with its default flags
+// attaches about 17 volumes per second.
 const phaseFor = 10 * time.Minute
 
-// followEvery is how often there is news of a change that takes long.
+// followEvery is the time between two progress lines of a long change.
 const followEvery = 15 * time.Second
 
-// phase is what came of attaching, or detaching, all volumes of a burst.
+// phase is the measurement of attaching, or detaching, all volumes of a burst.
 type phase struct {
 	timing
 	requests
 	calls
 }
 
-// burst attaches volumes, all at once, and then detaches them.
+// burst is the measurement of attaching volumes, all at once, and of detaching them.
 type burst struct {
 	attach, detach phase
-	full           usage // when all are attached
+	full           usage // while all volumes are attached
 }
 
-// burst blocks until all volumes have been attached and detached.
+// burst attaches and detaches all volumes and blocks until that is done.
 func (s *stage) burst(ctx context.Context, a *attacher, volumes []volume) (b burst, err error) {
 	err = a.whileRuns(ctx, func(ctx context.Context) error {
 		if b.attach, err = s.attach(ctx, volumes); err != nil {
@@ -53,7 +53,7 @@ func (s *stage) detach(ctx context.Context, volumes []volume) (phase, error) {
 func (s *stage) ask(ctx context.Context, v volume) error     { return v.ask(ctx, s.client()) }
 func (s *stage) release(ctx context.Context, v volume) error { return v.release(ctx, s.client()) }
 
-// phase changes all VolumeAttachments and counts what that took.
+// phase changes all VolumeAttachments and counts the requests and calls that it took.
 func (s *stage) phase(ctx context.Context, what string, reaches goal, volumes []volume, change func(context.Context, volume) error) (phase, error) {
 	before, err := countRequests(ctx, s.Plane)
 	if err != nil {
@@ -72,8 +72,7 @@ func (s *stage) phase(ctx context.Context, what string, reaches goal, volumes []
 	return p, nil
 }
 
-// change changes all VolumeAttachments and blocks until they have got where they are to
-// be.
+// change changes all VolumeAttachments and blocks until each has reached its goal.
 func (s *stage) change(ctx context.Context, what string, reaches goal, volumes []volume, change func(context.Context, volume) error) (timing, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, phaseFor, fmt.Errorf("not %s after %v", what, phaseFor))
 	defer cancel()
@@ -89,8 +88,7 @@ func (s *stage) change(ctx context.Context, what string, reaches goal, volumes [
 	return s.clock.wait(ctx, what)
 }
 
-// follow says now and then how many have got where they are to be, until what it returns
-// is called.
+// follow prints progress lines until the caller calls stop.
 func (s *stage) follow(what string) (stop func()) {
 	ended := make(chan struct{})
 	var following sync.WaitGroup
@@ -113,5 +111,5 @@ func (s *stage) follow(what string) (stop func()) {
 	}
 }
 
-// perOperation is a count of a phase for each of its volumes.
+// perOperation returns a count divided by the volumes of the phase.
 func (p phase) perOperation(n int) float64 { return float64(n) / float64(len(p.took)) }

@@ -5,14 +5,14 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// calls are how many publishes and unpublishes were made.
+// calls counts publishes and unpublishes.
 type calls struct{ publish, unpublish int }
 
 func (c calls) minus(before calls) calls {
 	return calls{c.publish - before.publish, c.unpublish - before.unpublish}
 }
 
-// all includes those that an attach, or a detach, should not make.
+// all returns the sum: an attach should make no unpublish, and a detach no publish.
 func (c calls) all() int { return c.publish + c.unpublish }
 
 func countCalls(drivers []*testbed.Driver) calls {

@@ -5,35 +5,35 @@ import (
 	"time"
 )
 
-// latency is how long a publish or unpublish of every driver takes.
+// latency is the time that each driver takes for a publish or unpublish.
 const latency = 50 * time.Millisecond
 
-// Case is one thing to measure: how much there is, and how it is measured.
+// Case is one benchmark: its size, and how it is measured.
 type Case struct {
 	Name    string
 	About   string // for people
 	Drivers int
 	Nodes   int
-	Volumes int           // PersistentVolumes there are, roughly
+	Volumes int           // PersistentVolumes, roughly
 	Each    int           // volumes of each driver that are attached at once
 	Latency time.Duration // of the drivers
-	Workers int           // in drivers.yaml; 0: the default
+	Workers int           // in drivers.yaml; 0: the default of the hub
 	Bursts  int           // in each turn
-	Rounds  int           // if nothing else is said
+	Rounds  int           // unless Options.Rounds is set
 	// Sidecars are the ways in which csi-attacher takes part, if there is a binary.
 	Sidecars []string
 	Targets  []Target
 
-	alone  bool // without the baseline: there is nothing to compare
-	fresh  bool // each turn begins with volumes that were never attached
-	booked bool // the drivers' books keep each call
-	// prepare does once what comes before all turns; may be nil.
+	alone  bool // without the baseline
+	fresh  bool // each turn begins with PersistentVolumes without finalizers
+	booked bool // the drivers' books keep a list of calls
+	// prepare (may be nil) runs once before all turns.
 	prepare func(context.Context, *stage) error
-	// turn measures a competitor that runs.
+	// turn measures a running competitor.
 	turn func(context.Context, *stage, *attacher) (Figures, error)
 }
 
-// Cases are all there are, in the order in which they are measured.
+// Cases returns all cases in the order in which they are measured.
 func Cases() []Case {
 	both := []string{sidecarName, tunedSidecarName}
 	return []Case{
@@ -47,7 +47,7 @@ func Cases() []Case {
 		{
 			Name: "10x500", About: "10 drivers, 500 volumes each, all at once; 20,000 PersistentVolumes",
 			Drivers: 10, Nodes: 50, Volumes: 20000, Each: 500, Latency: latency, Workers: 100,
-			// The default flags of csi-attacher would take five minutes to attach these.
+			// With default flags csi-attacher would take five minutes to attach these.
 			Bursts: 1, Rounds: 3, Sidecars: both[1:], turn: turnOfBursts,
 			Targets: append(contract(false),
 				AtLeast(AttachRate, 0.85).OfBaseline(), AtLeast(DetachRate, 0.85).OfBaseline(), AtMost(ResidentAttached, 130e6)),
@@ -88,7 +88,7 @@ func Cases() []Case {
 	}
 }
 
-// CaseNames are those of all cases.
+// CaseNames returns the names of all cases.
 func CaseNames() []string {
 	var names []string
 	for _, c := range Cases() {
@@ -97,7 +97,8 @@ func CaseNames() []string {
 	return names
 }
 
-// contract are the writes and calls that the hub promises.
+// contract returns targets for the writes and calls that the hub promises, with or without those of
+// first attaches.
 func contract(first bool) []Target {
 	targets := []Target{Exactly(AttachWrites, 2), Exactly(DetachWrites, 1), Exactly(AttachCalls, 1), Exactly(DetachCalls, 1)}
 	if first {

@@ -10,7 +10,7 @@ import (
 
 const baselineName = "floor"
 
-// baselineCompetitor makes only the calls that correctness needs.
+// baselineCompetitor is the baseline, which makes only the calls that correctness needs.
 func baselineCompetitor() competitor {
 	return competitor{name: baselineName, start: func(ctx context.Context, s *stage) (*attacher, error) {
 		a := &attacher{name: baselineName}

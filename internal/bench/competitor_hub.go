@@ -9,15 +9,15 @@ import (
 
 const hubName = "hub"
 
-// hubCompetitor is bin/csi-attach-hub as users run it: one process, leases, metrics.
+// hubCompetitor is csi-attach-hub as users run it: one process, leases, metrics.
 func hubCompetitor() competitor {
 	return competitor{name: hubName, start: func(ctx context.Context, s *stage) (*attacher, error) {
 		return startHub(ctx, s, s.Drivers)
 	}}
 }
 
-// startHub starts the hub for some of the drivers and blocks until it is connected to all
-// of them and holds their leases. All settings are the defaults but, where it is not 0, that of workers.
+// startHub starts the hub for some of the drivers and blocks until it is connected to all of them
+// and holds their leases. It sets workers if the case does; all other settings are the defaults.
 func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver) (*attacher, error) {
 	a := &attacher{name: hubName}
 	defaults := ""

@@ -11,12 +11,12 @@ import (
 const (
 	sidecarName      = "csi-attacher"
 	tunedSidecarName = "csi-attacher tuned"
-	// readyEvery is how often the sidecars are asked whether they are ready, readyFor how long they may take.
+	// readyEvery is the time between two questions whether a sidecar is ready; readyFor bounds all.
 	readyEvery = 20 * time.Millisecond
 	readyFor   = 2 * time.Minute
 )
 
-// tuned are the flags of csi-attacher with which its limits are out of the way.
+// tuned are flags of csi-attacher that lift its limits.
 var tuned = []string{"--kube-api-qps=1000", "--kube-api-burst=1000", "--worker-threads=100", "--timeout=2m"}
 
 // sidecarCompetitor is one csi-attacher for each driver.
@@ -42,8 +42,8 @@ func sidecarCompetitor(name string, flags []string) competitor {
 	}}
 }
 
-// waitSidecars blocks until all serve their metrics, which is when they have connected.
-// Whether they have filled their caches is seen when they attach.
+// waitSidecars blocks until all sidecars serve their metrics, which they do once connected. They may
+// still fill their caches then.
 func waitSidecars(ctx context.Context, a *attacher) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyFor, fmt.Errorf("not ready %v after their start", readyFor))
 	defer cancel()

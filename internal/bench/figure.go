@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Figure is one thing that is measured. Its value is a float64 in the figure's unit:
-// seconds, bytes, per second, or a count.
+// Figure names a measured quantity. Its value is a float64 in seconds, in bytes, per second, or a
+// count.
 type Figure string
 
-// What is measured. Latencies are from the request that creates or deletes a
-// VolumeAttachment to the moment when a watcher sees it attached or gone.
+// All figures. A latency begins with the request that creates or deletes a VolumeAttachment, and ends
+// when a watcher sees it attached or gone.
 const (
 	AttachRate       Figure = "attachesPerSecond"
 	DetachRate       Figure = "detachesPerSecond"
 	FirstAttachRate  Figure = "firstAttachesPerSecond" // of volumes without the finalizer
 	Ready            Figure = "readySeconds"           // from the start of the process: caches filled, connected, leading
-	ReadyCPU         Figure = "readyCPUSeconds"        // until then
-	StartCalls       Figure = "startCalls"             // publishes and unpublishes, until some seconds after it was ready
+	ReadyCPU         Figure = "readyCPUSeconds"        // until Ready
+	StartCalls       Figure = "startCalls"             // publishes and unpublishes, until some seconds after Ready
 	StartWrites      Figure = "startWrites"            // as AttachWrites
 	StartReads       Figure = "startReads"
 	DispatchP50      Figure = "dispatchP50Seconds" // from the request that creates a VolumeAttachment until the driver is called
 	DispatchP99      Figure = "dispatchP99Seconds"
-	OthersP50        Figure = "othersP50Seconds" // attach, of all drivers but one
+	OthersP50        Figure = "othersP50Seconds" // attach latency of all drivers but one
 	OthersP50Hanging Figure = "othersP50HangingSeconds"
 	OthersP99        Figure = "othersP99Seconds"
 	OthersP99Hanging Figure = "othersP99HangingSeconds"
@@ -38,36 +38,36 @@ const (
 	FirstWrites      Figure = "writesPerFirstAttach"
 	DetachWrites     Figure = "writesPerDetach"
 	Reads            Figure = "readsPerOperation" // lists included, watches not
-	OtherWrites      Figure = "otherWrites"       // in all: leases, Events and the like
+	OtherWrites      Figure = "otherWrites"       // total, such as leases and Events
 	AttachCalls      Figure = "callsPerAttach"    // publishes and unpublishes
 	DetachCalls      Figure = "callsPerDetach"
 	CPU              Figure = "cpuSecondsPerThousand" // attaches and detaches
 	ResidentIdle     Figure = "residentIdleBytes"     // connected, caches filled, nothing to do
 	ResidentAttached Figure = "residentAttachedBytes" // all volumes attached
 	ResidentEnd      Figure = "residentEndBytes"
-	ResidentOwn      Figure = "residentOwnEndBytes" // of ResidentEnd, without pages of the binary
+	ResidentOwn      Figure = "residentOwnEndBytes" // ResidentEnd without pages of files, such as the binary
 	ResidentPeak     Figure = "residentPeakBytes"
 	HeapIdle         Figure = "heapIdleBytes" // in use
 	HeapEnd          Figure = "heapEndBytes"
 	GoroutinesIdle   Figure = "goroutinesIdle"
 	GoroutinesEnd    Figure = "goroutinesEnd"
 
-	GoroutinesPerDriver Figure = "goroutinesPerDriver" // of those that have nothing to do
+	GoroutinesPerDriver Figure = "goroutinesPerDriver" // of drivers without work
 	HeapPerDriver       Figure = "heapPerDriverBytes"
 	ResidentPerDriver   Figure = "residentPerDriverBytes"
 )
 
-// unit is how a value is shown.
+// unit formats a value.
 type unit func(float64) string
 
 type description struct {
 	figure Figure
 	title  string
 	show   unit
-	detail bool // not in the tables of Markdown
+	detail bool // left out of Markdown
 }
 
-// described says what a figure is for people, in the order of the tables.
+// described has the title and format of each figure, in the order of the tables.
 var described = []description{
 	{AttachRate, "attaches per second", whole, false},
 	{DetachRate, "detaches per second", whole, false},
@@ -112,7 +112,7 @@ var described = []description{
 	{ResidentPerDriver, "memory of an idle driver (RSS)", megabytes, false},
 }
 
-// descriptionOf is that of a figure, all of which are described.
+// descriptionOf returns the description of a figure. It panics if there is none.
 func descriptionOf(f Figure) description {
 	for _, d := range described {
 		if d.figure == f {

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Machine is the shape of the machine that measured.
+// Machine describes the machine on which bench ran.
 type Machine struct {
 	Cores       int    `json:"cores"`
 	Processor   string `json:"processor,omitempty"`
@@ -17,7 +17,7 @@ type Machine struct {
 	Go          string `json:"go"`
 }
 
-// thisMachine leaves out what it cannot learn.
+// thisMachine describes this machine, and leaves out what it cannot read.
 func thisMachine() Machine {
 	m := Machine{Cores: runtime.NumCPU(), Go: runtime.Version()}
 	fs, err := procfs.NewDefaultFS()
@@ -36,7 +36,7 @@ func thisMachine() Machine {
 	return m
 }
 
-// String is the machine as a line of text.
+// String returns the description as a line of text.
 func (m Machine) String() string {
 	parts := []string{fmt.Sprintf("%d cores", m.Cores)}
 	if m.Processor != "" {

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// The markers in a Markdown file between which the report is put.
+// The markers in a Markdown file around the report.
 const (
 	beginMarker = "<!-- bench -->\n"
 	endMarker   = "<!-- /bench -->"
 )
 
-// WriteMarkdown writes the report as Markdown into a file, between the markers. A file
-// that is not there is made. One without the markers is left as it is, with an error.
+// WriteMarkdown writes the report as Markdown between the markers of a file. It makes a missing file.
+// A file without the markers is an error, and stays as it is.
 func (r Report) WriteMarkdown(path string) error {
 	old, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -35,7 +35,7 @@ func (r Report) WriteMarkdown(path string) error {
 	return nil
 }
 
-// replaceMarked puts the text between the markers; false if they are not there.
+// replaceMarked replaces the text between the markers; false: there are none.
 func replaceMarked(old, text string) (string, bool) {
 	before, rest, begins := strings.Cut(old, beginMarker)
 	_, after, ends := strings.Cut(rest, endMarker)
@@ -45,7 +45,7 @@ func replaceMarked(old, text string) (string, bool) {
 	return before + beginMarker + text + endMarker + after, true
 }
 
-// Markdown is the report as a section: a table for each case, without the details.
+// Markdown returns the report as a section: a table for each case, without details.
 func (r Report) Markdown() string {
 	var b strings.Builder
 	for _, c := range r.Cases {

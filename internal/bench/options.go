@@ -12,12 +12,12 @@ import (
 // Options say what to measure.
 type Options struct {
 	Cases    []string  // names; empty: all
-	Rounds   int       // 0: as many as each case has by itself
+	Rounds   int       // 0: as each case says
 	Hub      string    // binary of cmd/csi-attach-hub
-	Testbed  string    // binary of cmd/testbed, which is the baseline too
+	Testbed  string    // binary of cmd/testbed, for the baseline
 	Sidecar  string    // binary of csi-attacher; empty: without it
 	Profiles string    // folder for CPU and heap profiles of the hub; empty: none
-	Command  string    // for people: how this was started
+	Command  string    // how this was started, for the report
 	Keep     bool      // the folders with the logs
 	Progress io.Writer // gets a line for each step
 }
@@ -40,7 +40,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// chosen are the cases to measure, in their order.
+// chosen returns the cases to measure, in their order.
 func (o Options) chosen() ([]Case, error) {
 	var chosen []Case
 	for _, c := range Cases() {

@@ -12,12 +12,11 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// profileSeconds is for how long a CPU profile is taken: about as long as the bursts of a
-// turn take.
+// profileSeconds is the length of a CPU profile: about that of the bursts of a turn.
 const profileSeconds = 10
 
-// profiled does something while a CPU profile is taken of a hub, and takes a heap profile
-// then, if profiles are asked for.
+// profiled calls do. If profiles are asked for and a is a hub, it takes a CPU profile meanwhile and a
+// heap profile after.
 func (s *stage) profiled(ctx context.Context, a *attacher, do func() error) error {
 	if s.opts.Profiles == "" || a.name != hubName {
 		return do()
@@ -32,7 +31,7 @@ func (s *stage) profiled(ctx context.Context, a *attacher, do func() error) erro
 	return errors.Join(err, failed, s.profile(ctx, a, "heap", "/debug/pprof/heap?gc=1"))
 }
 
-// profile writes a profile into a file, over that of the round before.
+// profile writes a profile into a file. It replaces the file of the round before.
 func (s *stage) profile(ctx context.Context, a *attacher, kind, path string) error {
 	f, err := os.Create(filepath.Join(s.opts.Profiles, fmt.Sprintf("%s.%s.pprof", s.c.Name, kind)))
 	if err != nil {

@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-// Report is what was measured, in the order of Cases.
+// Report has the results of cases, in the order of Cases.
 type Report struct {
 	Cases []Result `json:"cases"`
 }
 
-// Result is what came of one case.
+// Result is the result of one case.
 type Result struct {
 	Name    string    `json:"name"`
 	About   string    `json:"about"`
 	Date    time.Time `json:"date"`
-	Took    string    `json:"took"` // with everything
+	Took    string    `json:"took"` // the whole case
 	Machine Machine   `json:"machine"`
 	Command string    `json:"command"`
 	Workers int       `json:"workers,omitempty"` // of each driver in drivers.yaml; 0: the default
 	Rounds  int       `json:"rounds"`
-	// Medians are those of each competitor over the rounds.
+	// Medians over the rounds, by competitor.
 	Medians  map[string]Figures `json:"medians"`
 	Samples  Samples            `json:"samples"`
 	Verdicts []Verdict          `json:"targets"`
@@ -45,7 +45,7 @@ func (r *Result) judge(targets []Target) {
 	}
 }
 
-// ReadReport reads what WriteJSON has written. There need be no such file.
+// ReadReport reads the file of WriteJSON. A missing file is an empty report.
 func ReadReport(path string) (Report, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +61,7 @@ func ReadReport(path string) (Report, error) {
 	return r, nil
 }
 
-// With returns a report that has newer results in place of those of the same cases.
+// With returns a report in which newer results replace those of the same cases.
 func (r Report) With(newer Report) Report {
 	all := slices.Clone(newer.Cases)
 	for _, c := range r.Cases {

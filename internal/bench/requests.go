@@ -10,20 +10,20 @@ import (
 
 const (
 	// settleEvery and settleFor bound the wait until the API server has counted the last
-	// requests: it counts one when its answer is sent, and watchers may be told before.
+	// requests: it counts a request after its answer, and watchers may see the change before.
 	settleEvery = 100 * time.Millisecond
 	settleFor   = 3 * time.Second
 )
 
-// requests are what attachers asked of the API server in a while.
+// requests counts what attachers asked of the API server.
 type requests struct {
 	writes int // of VolumeAttachments and PersistentVolumes
 	reads  int // of what attachers read
 	others int // writes of all else
 }
 
-// countRequests returns all requests until now, when those that attachers make have all
-// been counted.
+// countRequests returns the requests since the start of the API server. It waits until the API server
+// has counted all requests of attachers.
 func countRequests(ctx context.Context, plane *testbed.ControlPlane) (testbed.RequestCounts, error) {
 	last, err := plane.Requests(ctx)
 	for range settleFor / settleEvery {
@@ -44,8 +44,8 @@ func countRequests(ctx context.Context, plane *testbed.ControlPlane) (testbed.Re
 	return last, err
 }
 
-// requestsOf sorts what came between two counts. This program creates and deletes
-// VolumeAttachments and changes nothing in one; the control plane has no controllers.
+// requestsOf sorts the requests between two counts. This program itself creates and deletes
+// VolumeAttachments but never changes one, and the control plane has no controllers.
 func requestsOf(before, after testbed.RequestCounts) requests {
 	diff := after.Since(before)
 	return requests{
@@ -57,8 +57,7 @@ func requestsOf(before, after testbed.RequestCounts) requests {
 	}
 }
 
-// attachers reports whether a request is one that only attachers make, besides leases and
-// Events. Watches that end are no requests.
+// attachers reports whether only attachers make such requests. It leaves out leases, Events and watches.
 func attachers(k testbed.RequestKey) bool {
 	switch k.Resource {
 	case "volumeattachments", "persistentvolumes":

@@ -7,17 +7,17 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
 )
 
-// Figures are the values of one measurement.
+// Figures has the values of one measurement.
 type Figures map[Figure]float64
 
-// addIdle adds what a competitor takes that has nothing to do.
+// addIdle adds what a competitor takes without work.
 func (f Figures) addIdle(u usage) {
 	f.add(ResidentIdle, u.resident)
 	f.add(HeapIdle, u.heap)
 	f.add(GoroutinesIdle, u.goroutines)
 }
 
-// addEnd adds what it takes after its work.
+// addEnd adds what a competitor takes after its work.
 func (f Figures) addEnd(u usage) {
 	f.add(ResidentEnd, u.resident)
 	f.add(ResidentOwn, u.own)
@@ -26,14 +26,14 @@ func (f Figures) addEnd(u usage) {
 	f.add(GoroutinesEnd, u.goroutines)
 }
 
-// add takes a value that is known: it is not negative.
+// add adds a value unless it is unknown, which is negative.
 func (f Figures) add(figure Figure, value float64) {
 	if value >= 0 && !math.IsNaN(value) {
 		f[figure] = value
 	}
 }
 
-// Sample is what one competitor did in one round.
+// Sample has the figures of one competitor in one round.
 type Sample struct {
 	Competitor string  `json:"competitor"`
 	Round      int     `json:"round"` // from 1
@@ -43,7 +43,7 @@ type Sample struct {
 // Samples are those of a case.
 type Samples []Sample
 
-// competitors are in the order in which they came first.
+// competitors returns their names in the order of their first samples.
 func (s Samples) competitors() []string {
 	var names []string
 	for _, one := range s {
@@ -54,7 +54,7 @@ func (s Samples) competitors() []string {
 	return names
 }
 
-// of are the figures of a competitor, by round.
+// of returns the figures of a competitor by round.
 func (s Samples) of(competitor string) map[int]Figures {
 	rounds := map[int]Figures{}
 	for _, one := range s {
@@ -65,7 +65,7 @@ func (s Samples) of(competitor string) map[int]Figures {
 	return rounds
 }
 
-// medians are those of a competitor over the rounds.
+// medians returns the medians of a competitor over the rounds.
 func (s Samples) medians(competitor string) Figures {
 	var rounds []Figures
 	for _, figures := range s.of(competitor) {
@@ -74,9 +74,9 @@ func (s Samples) medians(competitor string) Figures {
 	return medians(rounds)
 }
 
-// ratio is the median over the rounds of what one competitor had to what another one
-// had in the same round: what slows the machine down for a while slows both. It is
-// false where there is nothing to compare.
+// ratio returns the median, over the rounds, of a figure of one competitor divided by that of another
+// one in the same round: what slows the machine down for a while slows both. It returns false
+// where no round has both.
 func (s Samples) ratio(f Figure, competitor, to string) (float64, bool) {
 	var ratios []float64
 	others := s.of(to)
@@ -90,8 +90,7 @@ func (s Samples) ratio(f Figure, competitor, to string) (float64, bool) {
 	return statistics.Median(ratios), len(ratios) > 0
 }
 
-// medians is a sample that has the median of each figure; a figure that some samples
-// lack is that of the others.
+// medians returns the median of each figure over the samples that have it.
 func medians(samples []Figures) Figures {
 	values := map[Figure][]float64{}
 	for _, s := range samples {

@@ -17,29 +17,28 @@ import (
 )
 
 const (
-	// stopGrace is how long a process may take to end.
+	// stopGrace bounds the end of a process.
 	stopGrace = 20 * time.Second
-	// inParallel is how many requests this program has in flight. More makes nothing faster on a
-	// small machine.
+	// inParallel is how many requests this program has in flight. More are not faster on a small
+	// machine.
 	inParallel = 32
 )
 
-// stage is where the competitors of a case meet: a world and its volumes. The competitors are
-// processes, one at a time.
+// stage is the world of a case and its volumes, for one competitor at a time.
 type stage struct {
-	*testbed.World // nil if it could not be started
+	*testbed.World // nil if its start has failed
 	opts           Options
 	c              Case
 	dir            string
 	names          []string // of the drivers
-	volumes        []volume // that are attached and detached
-	warmUp         []volume // one of each driver, before anything counts
+	volumes        []volume // to attach and detach
+	warmUp         []volume // one of each driver, to attach before bench counts
 	clock          *stopwatch
 	say            func(format string, args ...any)
 }
 
-// setStage starts everything but the competitors and makes all objects. The caller must
-// close the stage, whatever it returns.
+// setStage starts everything but the competitors and makes all objects. The caller must close the
+// stage, also after an error.
 func setStage(ctx context.Context, o Options, c Case) (*stage, error) {
 	s := &stage{opts: o, c: c, clock: &stopwatch{}}
 	s.say = func(format string, args ...any) {
@@ -70,12 +69,12 @@ func setStage(ctx context.Context, o Options, c Case) (*stage, error) {
 
 func (s *stage) client() kubernetes.Interface { return s.Plane.Clientset() }
 
-// each does something for each volume, many at once, in about their order.
+// each calls do for each volume, many at once, in about their order.
 func each(ctx context.Context, volumes []volume, do func(context.Context, volume) error) error {
 	return testbed.Each(ctx, inParallel, volumes, do)
 }
 
-// makeVolumes makes those that are attached, and others that only fill the caches.
+// makeVolumes makes the PersistentVolumes: those to attach, and others that only fill caches.
 func (s *stage) makeVolumes(ctx context.Context) error {
 	began := time.Now()
 	s.volumes = spread("pv", s.names, s.Nodes, s.c.Each)
@@ -101,12 +100,12 @@ func (s *stage) makeVolumes(ctx context.Context) error {
 	return nil
 }
 
-// file is the path of a file of a competitor.
+// file returns the path of a file of a competitor.
 func (s *stage) file(name string) string {
 	return filepath.Join(s.dir, strings.ReplaceAll(name, " ", "-"))
 }
 
-// close stops everything and removes the folder, unless it is to be kept.
+// close stops everything and removes the folder unless Options.Keep is set.
 func (s *stage) close(ctx context.Context) error {
 	var errs []error
 	if s.World != nil {

@@ -12,28 +12,27 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
 )
 
-// stopwatch times VolumeAttachments, by name, from the request that makes a change to
-// what a watcher sees of it. It times one kind of change at once. Its methods may be
-// called from any goroutine.
+// stopwatch times VolumeAttachments, by name, from the request for a change until a watcher sees the
+// goal reached. It times one kind of change at a time. Its methods may be called from any
+// goroutine.
 type stopwatch struct {
 	mu      sync.Mutex
 	reaches goal                     // guarded by mu, as all below
 	began   map[string]time.Time     // requests
-	took    map[string]time.Duration // of those that have got there
-	first   time.Time                // request
-	last    time.Time                // that got there
-	want    int                      // how many are to get there
+	took    map[string]time.Duration // of those that have reached the goal
+	first   time.Time                // of all requests
+	last    time.Time                // when the last one reached the goal
+	want    int                      // how many are to reach the goal
 	all     chan struct{}            // closed when they have
 }
 
-// goal reports whether a VolumeAttachment has got where it is to be; now is nil when it is
-// gone.
+// goal reports whether a VolumeAttachment is as it should be; now is nil when it is gone.
 type goal func(now *storagev1.VolumeAttachment) bool
 
 func isAttached(now *storagev1.VolumeAttachment) bool { return now != nil && now.Status.Attached }
 func isGone(now *storagev1.VolumeAttachment) bool     { return now == nil }
 
-// reset begins to wait for so many to get somewhere.
+// reset begins to time want VolumeAttachments on their way to a goal.
 func (w *stopwatch) reset(reaches goal, want int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -43,7 +42,7 @@ func (w *stopwatch) reset(reaches goal, want int) {
 	w.all = make(chan struct{})
 }
 
-// begin notes that the request for a VolumeAttachment is about to be sent.
+// begin notes the time: the caller sends the request for a VolumeAttachment next.
 func (w *stopwatch) begin(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,7 +53,7 @@ func (w *stopwatch) begin(name string) {
 	}
 }
 
-// observe is told every change that the watcher sees.
+// observe handles every change that the watcher sees.
 func (w *stopwatch) observe(was, now *storagev1.VolumeAttachment) {
 	object := now
 	if now == nil {
@@ -73,14 +72,14 @@ func (w *stopwatch) observe(was, now *storagev1.VolumeAttachment) {
 	}
 }
 
-// progress is how many have got there, of how many.
+// progress returns how many have reached the goal, of how many.
 func (w *stopwatch) progress() (there, want int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.took), w.want
 }
 
-// wait blocks until all have got there, and says how long each took.
+// wait blocks until all have reached the goal, and returns how long each took.
 func (w *stopwatch) wait(ctx context.Context, what string) (timing, error) {
 	w.mu.Lock()
 	all := w.all
@@ -102,13 +101,13 @@ func (w *stopwatch) wait(ctx context.Context, what string) (timing, error) {
 	return t, nil
 }
 
-// timing is what a stopwatch has seen.
+// timing is the result of a stopwatch.
 type timing struct {
-	elapsed time.Duration   // from the first request until the last one got there
+	elapsed time.Duration   // from the first request until the last goal is reached
 	took    []time.Duration // sorted
 }
 
 func (t timing) perSecond() float64 { return float64(len(t.took)) / t.elapsed.Seconds() }
 
-// percentile is one of the times, in seconds.
+// percentile returns a percentile of the times, in seconds.
 func (t timing) percentile(p float64) float64 { return statistics.Percentile(t.took, p).Seconds() }

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// String is the report as tables for a terminal.
+// String returns the report as tables for a terminal.
 func (r Report) String() string {
 	var b strings.Builder
 	for i, c := range r.Cases {
@@ -20,7 +20,7 @@ func (r Report) String() string {
 	return b.String()
 }
 
-// String is the result as a table, and what it says about the targets.
+// String returns the result as a table, with the verdicts.
 func (r Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", r.Name, r.About)
@@ -32,7 +32,7 @@ func (r Result) String() string {
 	return b.String()
 }
 
-// conditions say how it was measured.
+// conditions returns how the case was measured.
 func (r Result) conditions() string {
 	text := fmt.Sprintf("medians of %d rounds", r.Rounds)
 	switch {
@@ -48,8 +48,7 @@ func (r Result) conditions() string {
 	return text
 }
 
-// grid lays cells out for a terminal: the first column to the left, all others to the
-// right.
+// grid lays out cells for a terminal: the first column aligned to the left, all others to the right.
 func grid(cells [][]string) string {
 	var b strings.Builder
 	widest := 0
@@ -64,8 +63,8 @@ func grid(cells [][]string) string {
 	return b.String()
 }
 
-// cells are a table with a row for each figure that is to be shown and a column for each
-// competitor; beside the hub stands its ratio to the baseline.
+// cells returns a table with a row for each figure that is shown and a column for each competitor. The
+// hub has a further column with its ratio to the baseline.
 func (r Result) cells(shown func(description) bool) [][]string {
 	names := r.Samples.competitors()
 	header := []string{""}

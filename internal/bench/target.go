@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Target is what one of the hub's figures should be.
+// Target is a bound of one of the hub's figures.
 type Target struct {
 	figure  Figure
 	compare string // atLeast, atMost or exactly
@@ -17,19 +17,19 @@ const (
 	atLeast = "at least"
 	atMost  = "at most"
 	exactly = "exactly"
-	// inexact is how far a figure may be from a value that it should have exactly.
+	// inexact is the tolerance of exactly.
 	inexact = 0.005
 )
 
-// AtLeast is a target that a figure reaches from below.
+// AtLeast makes a target that is a lower bound.
 func AtLeast(f Figure, value float64) Target {
 	return Target{figure: f, compare: atLeast, value: value}
 }
 
-// AtMost is a target that a figure must not exceed.
+// AtMost makes a target that is an upper bound.
 func AtMost(f Figure, value float64) Target { return Target{figure: f, compare: atMost, value: value} }
 
-// Exactly is a target for what is counted.
+// Exactly makes a target for a count.
 func Exactly(f Figure, value float64) Target {
 	return Target{figure: f, compare: exactly, value: value}
 }
@@ -40,17 +40,17 @@ func (t Target) OfBaseline() Target {
 	return t
 }
 
-// Verdict reports whether a target is met.
+// Verdict says whether a target is met.
 type Verdict struct {
-	Target  string  `json:"target"` // for people
+	Target  string  `json:"target"` // as text
 	Figure  Figure  `json:"figure"`
 	Want    float64 `json:"want"`
 	Got     float64 `json:"got"`
 	Met     bool    `json:"met"`
-	Reached string  `json:"reached"` // Got, for people
+	Reached string  `json:"reached"` // Got as text
 }
 
-// String is the verdict as a line of text.
+// String returns the verdict as a line of text.
 func (v Verdict) String() string {
 	word := "met   "
 	if !v.Met {
@@ -59,7 +59,7 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("%s  %s: %s", word, v.Target, v.Reached)
 }
 
-// judge looks at what the hub has reached; false if it was not measured.
+// judge compares the target with what the hub has reached; false: the figure was not measured.
 func (t Target) judge(s Samples) (Verdict, bool) {
 	about := descriptionOf(t.figure)
 	v := Verdict{Figure: t.figure, Want: t.value}

@@ -2,9 +2,9 @@ package bench
 
 import "context"
 
-// turnOfBursts is a warm-up and then bursts.
+// turnOfBursts measures bursts after a warm-up.
 func turnOfBursts(ctx context.Context, s *stage, a *attacher) (Figures, error) {
-	// Connections and caches are there when a volume of each driver has been attached.
+	// Attaching a volume of each driver makes connections and fills caches.
 	if _, err := s.burst(ctx, a, s.warmUp); err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func turnOfBursts(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 	return figures, nil
 }
 
-// figures are those of one burst.
+// figures returns the figures of one burst.
 func (b burst) figures() Figures {
 	return Figures{
 		AttachRate: b.attach.perSecond(), DetachRate: b.detach.perSecond(),

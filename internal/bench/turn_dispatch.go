@@ -13,14 +13,14 @@ import (
 // dispatches is how many volumes of each driver are attached one after the other.
 const dispatches = 20
 
-// turnOfDispatch starts, and then attaches and detaches volumes one after the other: how
-// long does it take until the driver is called?
+// turnOfDispatch measures a start, and then the time from a request until the call to the driver, while
+// it attaches and detaches volumes one after the other.
 func turnOfDispatch(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 	figures, err := turnOfStart(ctx, s, a)
 	if err != nil {
 		return nil, err
 	}
-	// The calls of earlier turns are in the books too.
+	// The books have the calls of earlier turns too.
 	began := time.Now()
 	asked := map[string]time.Time{}
 	volumes := spread("other", s.names, s.Nodes, dispatches)
@@ -55,7 +55,7 @@ func turnOfDispatch(ctx context.Context, s *stage, a *attacher) (Figures, error)
 	return figures, nil
 }
 
-// dispatched is, sorted, how long it took from a request until the driver was called.
+// dispatched returns the times from a request until the call to the driver, sorted.
 func (s *stage) dispatched(since time.Time, asked map[string]time.Time) ([]time.Duration, error) {
 	var waited []time.Duration
 	for _, d := range s.Drivers {

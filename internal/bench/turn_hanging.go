@@ -9,13 +9,12 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 )
 
-// hanging is how many calls hang at least: what attaches always get of a hub's default
-// workers.
+// hanging is the least number of calls that hang: as many of the hub's default workers as attaches
+// always get.
 const hanging = 10
 
-// turnOfHanging attaches the volumes of all drivers but the first one, by turns while that
-// has nothing to do and while all its volumes wait for it, and compares what that does to
-// the others.
+// turnOfHanging measures how long all drivers but the first one take to attach their volumes, by turns
+// while the first one has no work and while it hangs with all its volumes waiting.
 func turnOfHanging(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 	if _, err := s.burst(ctx, a, s.warmUp); err != nil {
 		return nil, err
@@ -24,7 +23,7 @@ func turnOfHanging(ctx context.Context, s *stage, a *attacher) (Figures, error) 
 	for i := range a.bursts {
 		var p99, p50 [2]float64 // without, with
 		for j := range 2 {
-			which := (i + j) % 2 // none of them is always the first one
+			which := (i + j) % 2 // by turns the first one
 			t, err := s.burstOfOthers(ctx, a, which == 1)
 			if err != nil {
 				return nil, err
@@ -39,8 +38,8 @@ func turnOfHanging(ctx context.Context, s *stage, a *attacher) (Figures, error) 
 	return medians(counted), nil
 }
 
-// burstOfOthers attaches the volumes of all drivers but the first one, maybe while that
-// does not answer, and blocks until everything is detached again.
+// burstOfOthers attaches the volumes of all drivers but the first one, while the first one hangs if
+// hangs is set, and blocks until everything is detached again.
 func (s *stage) burstOfOthers(ctx context.Context, a *attacher, hangs bool) (t timing, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, phaseFor, fmt.Errorf("not attached and detached after %v", phaseFor))
 	defer cancel()
@@ -72,7 +71,7 @@ func (s *stage) burstOfOthers(ctx context.Context, a *attacher, hangs bool) (t t
 	return t, err
 }
 
-// hang lets the first driver answer no publish, and blocks until it has its hands full.
+// hang lets publishes of the first driver hang, and blocks until enough of them do.
 func (s *stage) hang(ctx context.Context, volumes []volume) error {
 	backend := s.Drivers[0].Backend
 	if err := backend.Set(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}}); err != nil {
@@ -84,8 +83,8 @@ func (s *stage) hang(ctx context.Context, volumes []volume) error {
 	return backend.Wait(ctx, func(b fakecsi.Books) bool { return b.AttachInFlight.Now >= hanging })
 }
 
-// letGo lets the first driver answer again, and blocks until its volumes are attached and
-// then gone.
+// letGo releases the publishes of the first driver, and blocks until its volumes were attached and
+// are gone.
 func (s *stage) letGo(ctx context.Context, volumes []volume) error {
 	if err := s.Drivers[0].Backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
 		return err

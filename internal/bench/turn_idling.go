@@ -7,16 +7,16 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// fewDrivers is with how many drivers the hub is started to be compared with all.
+// fewDrivers is the number of drivers of the hub that is compared with one for all drivers.
 const fewDrivers = 10
 
-// turnOfIdling compares a hub that has all drivers with one that has few.
+// turnOfIdling compares a hub for all drivers with a hub for few.
 func turnOfIdling(ctx context.Context, s *stage, all *attacher) (figures Figures, err error) {
 	many, err := idle(ctx, all)
 	if err != nil {
 		return nil, err
 	}
-	// Its leases are free when it has ended.
+	// It releases its leases when it ends.
 	if err := all.stop(ctx); err != nil {
 		return nil, err
 	}
@@ -38,10 +38,10 @@ func turnOfIdling(ctx context.Context, s *stage, all *attacher) (figures Figures
 	}, nil
 }
 
-// idle is what a hub takes that has nothing to do, without its garbage.
+// idle returns what a hub without work takes after a garbage collection.
 func idle(ctx context.Context, a *attacher) (usage, error) {
 	var vitals testbed.Vitals
-	// The second collection frees what the first one found to be finalized.
+	// The second collection frees the objects whose finalizers ran after the first one.
 	for range 2 {
 		var err error
 		if vitals, err = testbed.ReadVitals(ctx, a.urls[0]); err != nil {
@@ -49,8 +49,8 @@ func idle(ctx context.Context, a *attacher) (usage, error) {
 		}
 	}
 	u, err := a.usage(ctx)
-	// Among those that the metrics count are some that gather the metrics, more of them
-	// with more drivers.
+	// The goroutines in the metrics include some that gather the metrics, more of them with
+	// more drivers.
 	u.goroutines = float64(vitals.Goroutines)
 	return u, err
 }

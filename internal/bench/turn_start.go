@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// quietFor is how long a competitor that has just started is watched for calls and
-// writes that it should not make.
+// quietFor is how long turnOfStart watches a new competitor for calls and writes that it should not
+// make.
 const quietFor = 5 * time.Second
 
-// attachForGood attaches all volumes; they stay so for all turns. The baseline does it,
-// which is as fast as it can be, and leaves the same objects as the hub.
+// attachForGood attaches all volumes for all turns. The baseline does it: it is the fastest, and
+// leaves the same objects as the hub.
 func attachForGood(ctx context.Context, s *stage) (err error) {
 	s.say("attaching %d volumes", len(s.volumes))
 	a, err := baselineCompetitor().start(ctx, s)
@@ -29,7 +29,7 @@ func attachForGood(ctx context.Context, s *stage) (err error) {
 	})
 }
 
-// turnOfStart looks at what it takes to become ready.
+// turnOfStart measures what a start takes.
 func turnOfStart(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 	figures := Figures{Ready: a.ready.Seconds()}
 	u, err := a.usage(ctx)

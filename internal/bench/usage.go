@@ -9,13 +9,13 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// usage is what the processes of a competitor take, in sum. What could not be learned is
-// negative: csi-attacher does not tell its heap.
+// usage is the sum of what the processes of a competitor take. A negative value is unknown:
+// csi-attacher does not report its heap.
 type usage struct {
 	cpu        float64 // seconds since the start
 	resident   float64 // bytes
-	own        float64 // bytes of resident that are no pages of files
-	peak       float64 // bytes, the most of each process since its start
+	own        float64 // resident bytes without pages of files
+	peak       float64 // bytes, the sum of the peaks of each process since its start
 	heap       float64 // bytes in use
 	goroutines float64
 }
@@ -33,7 +33,7 @@ func (u *usage) add(other usage) {
 	}
 }
 
-// processUsage asks the kernel.
+// processUsage reads what the kernel knows of a process.
 func processUsage(pid int) (usage, error) {
 	process, err := procfs.NewProc(pid)
 	if err != nil {
@@ -50,7 +50,7 @@ func processUsage(pid int) (usage, error) {
 	return usage{cpu: stat.CPUTime(), resident: float64(status.VmRSS), own: float64(status.RssAnon), peak: float64(status.VmHWM), heap: -1, goroutines: -1}, nil
 }
 
-// sum adds up the values of a gauge, -1 if there is none.
+// sum returns the sum of the values of a gauge; -1: there is none.
 func sum(family *dto.MetricFamily) float64 {
 	if family == nil {
 		return -1

@@ -14,18 +14,18 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// volume is a PersistentVolume and where it is to be attached. Its handle is its name,
-// and so is the name of its VolumeAttachment.
+// volume is a PersistentVolume and the node to attach it to. Its handle and its VolumeAttachment have
+// its name.
 type volume struct {
 	name   string
 	driver string
 	node   string
 }
 
-// spread are so many volumes of each driver, each driver's over all nodes.
+// spread returns so many volumes of each driver, spread over all nodes.
 func spread(prefix string, drivers, nodes []string, each int) []volume {
 	volumes := make([]volume, 0, len(drivers)*each)
-	// By turns, so that what is done in this order comes to all drivers at once.
+	// By turns, so that requests in this order reach all drivers at once.
 	for i := range each {
 		for d, driver := range drivers {
 			volumes = append(volumes, volume{
@@ -38,8 +38,8 @@ func spread(prefix string, drivers, nodes []string, each int) []volume {
 	return volumes
 }
 
-// persistentVolume is about as large as those of a cluster: bound, with a class and a
-// volume context.
+// persistentVolume returns an object of about the size that it has in a cluster: bound, with a class
+// and a volume context.
 func (v volume) persistentVolume(finalizer bool) *corev1.PersistentVolume {
 	pv := testbed.PersistentVolume{
 		Name: v.name, Driver: v.driver, Claim: "data-" + v.name,
@@ -69,7 +69,7 @@ func (v volume) create(ctx context.Context, client kubernetes.Interface, finaliz
 	return nil
 }
 
-// takeFinalizers takes the finalizers away, as if the volume had never been attached.
+// takeFinalizers removes the finalizers, as if the volume had never been attached.
 func (v volume) takeFinalizers(ctx context.Context, client kubernetes.Interface) error {
 	_, err := client.CoreV1().PersistentVolumes().Patch(ctx, v.name, types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})

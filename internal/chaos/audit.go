@@ -15,11 +15,11 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 )
 
-// Finding is something that does not hold.
+// Finding is one fault that an audit has found.
 type Finding struct {
 	About string    `json:"about"` // a volume, a driver or a hub
 	Text  string    `json:"text"`
-	at    time.Time // zero: it does not hold now
+	at    time.Time // when it happened; zero: it is so now
 }
 
 // want is what one pod asks for.
@@ -31,18 +31,18 @@ type want struct {
 	nodeID     string
 }
 
-// state is all that an audit looks at, once all is healed.
+// state is what an audit looks at, after all faults are healed.
 type state struct {
-	moving      []string        // volumes whose pods have not come to rest
+	moving      []string        // volumes of pods that are still in a move
 	wanted      map[string]want // by name of VolumeAttachment
 	attachments []*storagev1.VolumeAttachment
-	persistent  []string // PersistentVolumes that there should be
+	persistent  []string // names of the PersistentVolumes that should exist
 	volumes     []*corev1.PersistentVolume
 	books       []fakecsi.Books
 }
 
-// audit returns what does not hold of a state: what is asked for is attached, and nothing else;
-// each status says what the books say; nothing is left of what is gone.
+// audit returns the findings of a state. It checks that exactly what the pods ask for is attached,
+// that each status agrees with the books, and that deleted objects have left nothing behind.
 func audit(s state) []Finding {
 	var f []Finding
 	for _, v := range s.moving {
@@ -88,7 +88,8 @@ func auditAttachments(s state) []Finding {
 	return f
 }
 
-// auditVolumes: those that there should be are, and none hangs in its deletion.
+// auditVolumes checks that exactly the expected PersistentVolumes exist, and that none of them is
+// being deleted.
 func auditVolumes(s state) []Finding {
 	var f []Finding
 	there := map[string]bool{}
@@ -106,7 +107,7 @@ func auditVolumes(s state) []Finding {
 	return f
 }
 
-// auditBooks compares what is attached with what is asked for.
+// auditBooks compares what the storage has attached with what the pods ask for.
 func auditBooks(s state, b fakecsi.Books) []Finding {
 	var f []Finding
 	for _, c := range b.Running {
@@ -143,8 +144,9 @@ func nodesOf(b fakecsi.Books, volume string) []string {
 	return nodes
 }
 
-// violations are what a hub must never do, whatever goes wrong: call twice at once for one volume (for one node of a
-// volume that many may have), attach a volume to a second node, use what the driver does not announce.
+// violations returns what a hub must never do, whatever goes wrong: make two calls at once for one
+// volume (for one node of a multi-node volume), ask for a volume on a second node, or use a
+// capability that the driver does not announce.
 func violations(b fakecsi.Books) []Finding {
 	var f []Finding
 	for _, v := range b.Violations {
@@ -157,8 +159,8 @@ func violations(b fakecsi.Books) []Finding {
 	return f
 }
 
-// wouldNotDetach says of a volume that was asked for on a second node that the driver had been asked before to detach
-// it from all others, and had not done it: then it is for the driver to decide.
+// wouldNotDetach reports whether the driver had refused to detach the volume from each other node
+// before the hub asked for it on a second one. The driver decides then.
 func wouldNotDetach(b fakecsi.Books, v fakecsi.Violation) bool {
 	last := map[string]fakecsi.Call{} // by node
 	for _, c := range b.Calls {

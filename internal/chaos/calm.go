@@ -8,8 +8,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// earlyMoves is how many moves of a pod there are in a calm run to one that deletes its
-// VolumeAttachment as soon as it is made.
+// earlyMoves: in a calm run a pod deletes its VolumeAttachment as soon as it is made in one of so
+// many moves.
 const earlyMoves = 8
 
 // CalmLoad is the load of a run without faults.
@@ -18,20 +18,20 @@ type CalmLoad struct {
 	Latency time.Duration // of the drivers' calls
 }
 
-// Calm has pods attach and detach all the time without any fault, for as long as act runs, and
-// then checks what Run checks. There is one hub. It blocks until all that it has started has ended. An error
-// says that act has failed, that the hub has ended, or that the run could not go on.
+// Calm lets pods attach and detach without any fault while act runs, and then checks what Run
+// checks. It starts one hub. Calm blocks until everything that it has started has ended. It returns
+// an error if act fails, if the hub ends, or if the run cannot go on.
 func Calm(ctx context.Context, o Options, l CalmLoad, act func(context.Context, *testbed.Hub) error) (*Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	// The memory of a long run must not grow here, so nothing is written down.
+	// Without a timeline and lists of calls, the memory of this process does not grow with the run.
 	calm := load{volumes: l.Volumes, latency: fakecsi.Latency{Base: l.Latency}, early: earlyMoves, defaults: "{retry: {max: 5s}, drift: {interval: 1s}}"}
 	return carryOut(ctx, o, calm, func(ctx context.Context, r *run) error { return r.calm(ctx, act) })
 }
 
 func (r *run) calm(ctx context.Context, act func(context.Context, *testbed.Hub) error) error {
-	if quiet, err := r.quiet(ctx); err != nil || !quiet {
+	if err := r.quiet(ctx); err != nil {
 		return err
 	}
 	r.hasty.Store(true) // the one hub does not end
@@ -41,7 +41,7 @@ func (r *run) calm(ctx context.Context, act func(context.Context, *testbed.Hub) 
 	if err != nil {
 		return err
 	}
-	if quiet, err := r.quiet(ctx); err != nil || !quiet {
+	if err := r.quiet(ctx); err != nil {
 		return err
 	}
 	return r.finish(ctx)

@@ -32,8 +32,8 @@ type driversFile struct {
 
 	mu       sync.Mutex // guards all below, and the file
 	settings []settings // by driver
-	instead  *string    // what is in the file instead of the drivers
-	broken   int        // how often a hub could not have started with the file
+	instead  *string    // content of the file; nil: the drivers
+	broken   int        // how often no hub could have started with the file
 	whole    bool       // a hub can start with the file now
 	inPlace  bool       // the next write is done in place
 }
@@ -43,7 +43,7 @@ func newDriversFile(path string, drivers []*testbed.Driver, l load) (*driversFil
 	return f, f.write()
 }
 
-// content is called with mu held.
+// content returns what belongs into the file. Called with mu held.
 func (f *driversFile) content() string {
 	if f.instead != nil {
 		return *f.instead
@@ -53,7 +53,8 @@ func (f *driversFile) content() string {
 	})
 }
 
-// write is called with mu held. People write in place, Kubernetes renames.
+// write writes the file, by turns in place, as people do, and by a rename, as Kubernetes does.
+// Called with mu held.
 func (f *driversFile) write() error {
 	f.inPlace = !f.inPlace
 	path := f.path
@@ -64,7 +65,7 @@ func (f *driversFile) write() error {
 		return fmt.Errorf("write drivers.yaml: %w", err)
 	}
 	if f.inPlace {
-		f.broken++ // for a moment it was empty
+		f.broken++ // the file was empty for a moment
 		return nil
 	}
 	if err := os.Rename(path, f.path); err != nil {
@@ -81,7 +82,7 @@ func (f *driversFile) set(driver int, change func(*settings)) error {
 	return f.write()
 }
 
-// replace puts something else into the file, which no hub can start with if it is broken.
+// replace writes another content. broken says that no hub can start with it.
 func (f *driversFile) replace(content string, broken bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,7 +94,7 @@ func (f *driversFile) replace(content string, broken bool) error {
 	return f.write()
 }
 
-// restore ends replace.
+// restore undoes replace.
 func (f *driversFile) restore() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,7 +102,7 @@ func (f *driversFile) restore() error {
 	return f.write()
 }
 
-// state returns how often the file was broken so far, and whether it is whole.
+// state returns how often the file was broken so far, and whether a hub can start with it now.
 func (f *driversFile) state() (broken int, whole bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -17,15 +17,15 @@ type Sample struct {
 	Heap       int    `json:"heapBytes"` // in use after a garbage collection
 }
 
-// What may be more at the last quiet of a process than at its first one: at both it has the same to do, but it may
-// work for more of the drivers, and has metrics of what went wrong by then.
+// How much more a process may take at its last quiet than at its first one. It has the same to do at
+// both, but later it may lead more drivers, and has metrics of past failures.
 const (
 	moreGoroutines = 40
 	moreFiles      = 8
 	moreHeap       = 4 << 20
 )
 
-// sample asks a process. It has been collected when it answers.
+// sample asks a hub what it takes after a garbage collection.
 func sample(ctx context.Context, r *replica, stretch int) (Sample, error) {
 	hub := r.current()
 	s := Sample{Hub: r.name, PID: hub.PID(), Stretch: stretch}
@@ -53,7 +53,7 @@ func grown(samples []Sample) []Finding {
 		for _, c := range []struct {
 			what      string
 			was, is   int
-			more, per int // allowed: so many more, or a part of what was
+			more, per int // allowed rise: more, or a per-th part of was
 		}{
 			{"goroutines", a.Goroutines, b.Goroutines, moreGoroutines, 4},
 			{"open files", a.Files, b.Files, moreFiles, 4},

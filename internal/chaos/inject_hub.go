@@ -34,11 +34,11 @@ func (i *injector) beginHub(ctx context.Context, f Fault) (undo, error) {
 	return i.pause(ctx, r, f)
 }
 
-// rush is how long pods have moved at most when a hub is paused in the middle of that.
+// rush bounds how long pods have been moving when a hub is paused in the middle of their moves.
 const rush = 400 * time.Millisecond
 
-// pause stops a hub, half of the times when all pods have just been told to move: it has calls in flight then,
-// and more that wait, and what it does with them when it goes on is what leases are about.
+// pause pauses a hub. In half of the cases it orders all pods to move first: the hub then has calls in
+// flight and more that wait. When the hub goes on without its leases, it must not make them.
 func (i *injector) pause(ctx context.Context, r *replica, f Fault) (undo, error) {
 	if random := f.random(); random.IntN(2) == 0 && r.running() {
 		for _, p := range i.world.pods {
@@ -56,7 +56,7 @@ func (i *injector) pause(ctx context.Context, r *replica, f Fault) (undo, error)
 	}, nil
 }
 
-// beginAPI makes trouble for one hub on its way to the API server.
+// beginAPI begins a trouble in the proxy of one hub.
 func (i *injector) beginAPI(f Fault) undo {
 	r, random := i.world.hubs[f.Target], f.random()
 	switch f.Kind {
@@ -66,14 +66,14 @@ func (i *injector) beginAPI(f Fault) undo {
 		}
 		return nothing
 	case APISilent:
-		r.proxy.block()
-		return func(context.Context) error { r.proxy.unblock(); return nil }
+		r.proxy.Shut()
+		return func(context.Context) error { r.proxy.Open(); return nil }
 	}
 	end := r.proxy.begin(trouble{kind: f.Kind, share: 0.1 + 0.6*random.Float64(), delay: time.Duration(random.Int64N(int64(time.Second)))})
 	return func(context.Context) error { end(); return nil }
 }
 
-// stopPlane stops the API server, now in order, now without a warning.
+// stopPlane stops the API server, at random gracefully or with SIGKILL.
 func (i *injector) stopPlane(ctx context.Context, f Fault) (undo, error) {
 	plane := i.world.Plane
 	if f.random().IntN(2) == 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// beginObject takes an object away that comes back.
+// beginObject deletes an object; its undo makes the object again.
 func (i *injector) beginObject(ctx context.Context, f Fault) (undo, error) {
 	w := i.world
 	var o testbed.Object
@@ -27,7 +27,7 @@ func (i *injector) beginObject(ctx context.Context, f Fault) (undo, error) {
 	return func(ctx context.Context) error { return w.Cluster.Ensure(ctx, o) }, w.remove(ctx, o)
 }
 
-// broken are files that no hub can read.
+// broken are contents of drivers.yaml with which no hub can start.
 var broken = []string{
 	"",
 	"apiVersion: attach-hub/v1alpha1\nkind: DriverConfig\ndrivers:\n  - {name: chaos-d0, endpoint: \"unix:///tm",

@@ -11,7 +11,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// otherCapabilities are those with which a driver may come back. All that attach have SINGLE_NODE_MULTI_WRITER, as usual.
+// otherCapabilities are those with which a driver may come back. Those that can attach keep
+// SINGLE_NODE_MULTI_WRITER: see the package comment.
 var otherCapabilities = [][]fakecsi.Capability{
 	{}, // not even a controller
 	{fakecsi.ControllerService, fakecsi.ListVolumesRPC, fakecsi.ListVolumesPublishedNodes},
@@ -24,7 +25,7 @@ var (
 	calledMethods = append(attachMethods[:2:2], fakecsi.ListVolumes, fakecsi.Probe, fakecsi.ControllerGetCapabilities)
 )
 
-// slow is how long calls take then: some longer than they may.
+// slow makes some calls take longer than their timeout.
 var slow = fakecsi.Latency{Base: 300 * time.Millisecond, Jitter: 2 * time.Second}
 
 func (i *injector) beginStorage(ctx context.Context, f Fault) (undo, error) {
@@ -72,7 +73,7 @@ func (i *injector) beginStorage(ctx context.Context, f Fault) (undo, error) {
 	return i.gain(s, f)
 }
 
-// gain attaches a volume that is attached nowhere behind everybody's back.
+// gain lets the storage attach, without a call, a volume that is attached nowhere.
 func (i *injector) gain(s *storage, f Fault) (undo, error) {
 	random := f.random()
 	books := s.Backend.Books()
@@ -91,7 +92,7 @@ func (i *injector) gain(s *storage, f Fault) (undo, error) {
 		s.Backend.Set(fakecsi.Knobs{GainAttachments: []fakecsi.VolumeNode{gained}})
 }
 
-// loseForeign undoes what a storage has attached on its own, unless it was asked to attach it since.
+// loseForeign undoes what a storage has attached on its own, unless a call has asked for it since.
 func (w *world) loseForeign(s *storage, gained fakecsi.VolumeNode) error {
 	if !slices.Contains(s.foreign(), gained) {
 		return nil
@@ -100,7 +101,7 @@ func (w *world) loseForeign(s *storage, gained fakecsi.VolumeNode) error {
 	return s.Backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{gained}})
 }
 
-// loseAllForeign undoes all that storages have attached on their own.
+// loseAllForeign undoes everything that storages have attached on their own.
 func (w *world) loseAllForeign() error {
 	for _, s := range w.storages {
 		for _, a := range s.foreign() {
@@ -112,8 +113,8 @@ func (w *world) loseAllForeign() error {
 	return nil
 }
 
-// loseLast has each storage lose one attachment when all is quiet: nothing but the hub's look at what is
-// listed can notice.
+// loseLast lets each storage lose one attachment while all is quiet: the hub can notice it only in the
+// driver's list.
 func (i *injector) loseLast(ctx context.Context, s Stretch) error {
 	for n := range i.world.storages {
 		f := Fault{Kind: StorageLost, Target: n, Draw: uint64(s.Number)}

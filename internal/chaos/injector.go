@@ -13,7 +13,7 @@ type injector struct {
 
 	mu     sync.Mutex // guards all below
 	counts map[Kind]int
-	codes  map[string]int // of DriverError, by gRPC code
+	codes  map[string]int // faults of kind DriverError by gRPC code
 	done   int
 }
 
@@ -21,14 +21,14 @@ func newInjector(w *world) *injector {
 	return &injector{world: w, counts: map[Kind]int{}, codes: map[string]int{}}
 }
 
-// undo takes a fault back.
+// undo ends a fault and takes its effect back.
 type undo func(context.Context) error
 
-// nothing: a fault that has nothing to take back.
+// nothing is the undo of a fault that leaves nothing to take back.
 func nothing(context.Context) error { return nil }
 
-// run carries out the faults of a stretch, each when its time comes, and takes back those that still last
-// when the last one has begun. When it returns, all of them are over.
+// run carries out the faults of a stretch, each at its time. Soon after the last one has begun it ends
+// all that still last. It blocks until every fault is over.
 func (i *injector) run(ctx context.Context, s Stretch) error {
 	healing := make(chan struct{})
 	began := time.Now()
@@ -50,7 +50,7 @@ func (i *injector) run(ctx context.Context, s Stretch) error {
 	return ctx.Err()
 }
 
-// carryOut does one fault from its begin to its end.
+// carryOut begins one fault and blocks until it is over.
 func (i *injector) carryOut(ctx context.Context, f Fault, healing <-chan struct{}) error {
 	i.world.timeline.add(i.about(f), "FAULT %s", f)
 	back, err := i.begin(ctx, f)
@@ -79,14 +79,14 @@ func (i *injector) count(f Fault) {
 	i.done++
 }
 
-// carriedOut is how many faults there were.
+// carriedOut returns how many faults have begun.
 func (i *injector) carriedOut() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.done
 }
 
-// scopes say what the kinds are about.
+// scopes are those of all kinds.
 var scopes = func() map[Kind]scope {
 	m := map[Kind]scope{APIStop: onPlane}
 	for _, h := range schedules {
@@ -95,7 +95,7 @@ var scopes = func() map[Kind]scope {
 	return m
 }()
 
-// about is what a fault is noted under.
+// about returns the volume, driver or hub that a fault hits, for the timeline; empty: everything.
 func (i *injector) about(f Fault) string {
 	w := i.world
 	switch scopes[f.Kind] {
@@ -111,7 +111,7 @@ func (i *injector) about(f Fault) string {
 	return ""
 }
 
-// begin begins a fault. Nothing to take back and no error mean that it was not possible.
+// begin begins a fault. Neither an undo nor an error: the fault is not possible now.
 func (i *injector) begin(ctx context.Context, f Fault) (undo, error) {
 	switch scopes[f.Kind] {
 	case onPod:
@@ -130,8 +130,7 @@ func (i *injector) begin(ctx context.Context, f Fault) (undo, error) {
 	return i.beginObject(ctx, f)
 }
 
-// pod returns the one that a fault is about. Only a PersistentVolume that one pod uses can be replaced
-// by it.
+// pod returns the pod that a fault hits. A pod can replace only a PersistentVolume that no other pod uses.
 func (i *injector) pod(f Fault) *pod {
 	var fit []*pod
 	for _, p := range i.world.pods {
@@ -142,7 +141,7 @@ func (i *injector) pod(f Fault) *pod {
 	return fit[f.Target%len(fit)]
 }
 
-// volume returns the one with a PersistentVolume that a fault is about.
+// volume returns the volume that a fault hits. It has a PersistentVolume.
 func (i *injector) volume(f Fault) *volume {
 	fit := i.world.persistent()
 	return fit[f.Target%len(fit)]
@@ -163,7 +162,7 @@ func (i *injector) beginPod(ctx context.Context, f Fault) (undo, error) {
 	return nothing, nil
 }
 
-// sizes is how many targets there are.
+// sizes returns how many targets each scope has.
 func (w *world) sizes() map[scope]int {
 	n := len(w.storages)
 	return map[scope]int{

@@ -5,52 +5,52 @@ import "time"
 // Kind is a sort of fault.
 type Kind string
 
-// What is done to VolumeAttachments.
+// Faults of VolumeAttachments.
 const (
-	Recreated      Kind = "attachment recreated"       // deleted, and made again at once under its name
-	DeletedEarly   Kind = "attachment deleted early"   // made and deleted before anybody has answered
-	FinalizerTaken Kind = "attachment finalizer taken" // by somebody with kubectl
+	Recreated      Kind = "attachment recreated"       // deleted, and made again at once under the same name
+	DeletedEarly   Kind = "attachment deleted early"   // made, and deleted before an attacher has answered
+	FinalizerTaken Kind = "attachment finalizer taken" // as by a user with kubectl
 )
 
-// What drivers do.
+// Faults of drivers.
 const (
 	DriverCrash        Kind = "driver crash"
-	DriverCapabilities Kind = "driver other capabilities" // it crashes and comes back with them
+	DriverCapabilities Kind = "driver other capabilities" // a crash and a start with them
 	DriverHang         Kind = "driver hang"
-	DriverLate         Kind = "driver late answer" // the work is done, the caller sees DeadlineExceeded
-	DriverError        Kind = "driver error"       // any gRPC code, before or after the work is done
+	DriverLate         Kind = "driver late answer" // the storage changes, the caller sees DeadlineExceeded
+	DriverError        Kind = "driver error"       // any gRPC code, before or after the storage changes
 	DriverSlow         Kind = "driver slow"
 	DriverNotReady     Kind = "driver not ready"
 	StorageLost        Kind = "storage lost attachment"
 	StorageGained      Kind = "storage gained attachment"
 )
 
-// What becomes of hubs.
+// Faults of hub processes.
 const (
-	HubKill    Kind = "hub kill" // SIGKILL, and started again
-	HubStop    Kind = "hub stop" // SIGTERM, and started again
+	HubKill    Kind = "hub kill" // SIGKILL, and a new start
+	HubStop    Kind = "hub stop" // SIGTERM, and a new start
 	HubPause   Kind = "hub pause"
-	HubDoubled Kind = "hub doubled" // one more for a while
+	HubDoubled Kind = "hub doubled" // one more process for a while
 )
 
-// What hubs see of the API server.
+// Faults of the API server, as one hub sees them.
 const (
-	APIStop        Kind = "api stop" // for everybody
+	APIStop        Kind = "api stop" // for all clients
 	APISlow        Kind = "api slow"
-	APISilent      Kind = "api silent" // nothing arrives, in either direction
+	APISilent      Kind = "api silent" // nothing passes, in either direction
 	APIWatchesDrop Kind = "api watches drop"
 	APIConflict    Kind = "api conflict"
 	APIThrottle    Kind = "api throttle"
 	APIError       Kind = "api error"
-	APIAnswerLost  Kind = "api answer lost" // the write is done, the answer never arrives
+	APIAnswerLost  Kind = "api answer lost" // the write takes effect, its answer is lost
 )
 
-// What becomes of objects and of drivers.yaml.
+// Faults of objects and of drivers.yaml.
 const (
 	NodeGone       Kind = "node gone"
 	CSINodeGone    Kind = "csinode gone"
-	VolumeVanished Kind = "volume vanished" // with its finalizers taken
-	VolumeReplaced Kind = "volume replaced" // deleted in the regular way, and made again
+	VolumeVanished Kind = "volume vanished" // its finalizers are removed
+	VolumeReplaced Kind = "volume replaced" // deleted while its finalizers hold it, and made again
 	SecretGone     Kind = "secret gone"
 
 	ConfigRewritten Kind = "config rewritten"
@@ -59,18 +59,18 @@ const (
 	ConfigEmptied   Kind = "config emptied"
 )
 
-// scope is what a fault takes for itself: two faults of one scope and target are never at the
-// same time.
+// scope is the part of a target that a fault hits. Two faults of one scope and target never overlap,
+// unless the scope is shared.
 type scope string
 
 const (
 	onPod       scope = "pod"
-	onServer    scope = "server"    // of a driver: whether it is there
-	onBehaviour scope = "behaviour" // of a driver: any number at once
+	onServer    scope = "server"    // of a driver: whether it runs
+	onBehaviour scope = "behaviour" // of a driver; shared
 	onLatency   scope = "latency"   // of a driver
 	onReadiness scope = "readiness" // of a driver
 	onProcess   scope = "process"   // of a hub
-	onAPI       scope = "api"       // of a hub: any number at once
+	onAPI       scope = "api"       // of a hub; shared
 	onSilence   scope = "silence"   // of a hub's way to the API server
 	onPlane     scope = "plane"
 	onNode      scope = "node"
@@ -81,31 +81,31 @@ const (
 	onConfig    scope = "config"   // the file
 )
 
-// shared scopes take any number of faults at once.
+// shared reports whether faults of one target may overlap.
 func (s scope) shared() bool { return s == onBehaviour || s == onAPI }
 
-// when says in which stretches a kind may come.
+// when restricts a kind to some stretches.
 type when int
 
 const (
 	always when = iota
-	// hasty: there is one hub, and it does not end.
+	// hasty stretches have one hub, which does not end.
 	hasty
-	// hubsMayEnd: no VolumeAttachment goes without its finalizer.
+	// hubsMayEnd: stretches in which no VolumeAttachment goes without its finalizer.
 	hubsMayEnd
 )
 
-// schedule is how a kind of fault comes.
+// schedule says how often a kind of fault comes, and for how long.
 type schedule struct {
 	kind   Kind
-	weight int // how often, beside the others
+	weight int // relative frequency
 	scope  scope
-	least  time.Duration // how long it lasts; 0: it has no end
-	most   time.Duration
+	least  time.Duration // shortest length; 0: the fault is over at once
+	most   time.Duration // longest length
 	when   when
 }
 
-// schedules are all kinds. A lease takes 3 s: what hubs suffer lasts for less and for more.
+// schedules are those of all kinds but APIStop. A lease lasts 3 s: faults of hubs last less and more.
 var schedules = []schedule{
 	{Recreated, 10, onPod, 0, 0, always},
 	{DeletedEarly, 8, onPod, 0, 0, hasty},

@@ -9,8 +9,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 )
 
-// load is what pods ask for while nothing is wrong, and with which settings hubs and drivers
-// answer it.
+// load says what pods ask for, and how hubs and drivers are set up while nothing is wrong.
 type load struct {
 	volumes  int             // of each driver
 	linger   time.Duration   // how long a pod stays where it is, on average
@@ -20,27 +19,27 @@ type load struct {
 	hubFlags []string
 	// verbosity is that of the hubs' logs.
 	verbosity int
-	timeline  bool // what happens is written down: memory grows with it
-	early     int  // moves of a pod to one that deletes a VolumeAttachment at once; 0: none does
+	timeline  bool // keep a timeline and lists of calls: memory grows with the run
+	early     int  // one of so many moves deletes its VolumeAttachment at once; 0: none
 }
 
-// faultyLoad is that of a run with faults. Its leases are ones that a run can wait for. Calls take 2 s at
-// most, which fits.
+// faultyLoad is the load of a run with faults. Its leases are short, so that a run can wait for their
+// end. Calls take 2 s at most, which fits into a lease.
 func faultyLoad() load {
 	return load{
 		volumes: len(sorts), linger: 400 * time.Millisecond, timeline: true, verbosity: 2,
 		latency:  fakecsi.Latency{Base: 10 * time.Millisecond, Jitter: 80 * time.Millisecond},
 		defaults: "{retry: {initial: 100ms, max: 1s}, drift: {interval: 1s, timeout: 2s}, probe: {interval: 1s, timeout: 2s}}",
-		// Fewer workers than a driver has pods, so that work waits at times.
+		// A driver has fewer workers than pods, so that work waits at times.
 		settings: settings{workers: 4, timeout: "2s", mode: "active"},
 		hubFlags: []string{"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"},
 	}
 }
 
-// sorts are the volumes of each driver; more volumes begin again with the first sort.
+// sorts are the sorts of volumes of each driver. A driver with more volumes repeats them.
 var sorts = []volume{{}, {}, {}, {block: true}, {secret: "yes"}, {inline: true}, {shared: true}}
 
-// addVolumes makes the model of a storage's volumes, of every sort, and of their pods.
+// addVolumes adds a storage's volumes, of every sort, and their pods to the model.
 func (w *world) addVolumes(storage int, nodes []string) {
 	for i := range w.load.volumes {
 		v := sorts[i%len(sorts)]
@@ -53,8 +52,8 @@ func (w *world) addVolumes(storage int, nodes []string) {
 	}
 }
 
-// addPods gives a volume its pod; one that many nodes may have gets one on each node, so that
-// there are calls for it on many nodes at once.
+// addPods adds the pod of a volume. A shared volume gets one pod on each node, so that there are
+// calls for it on many nodes at once.
 func (w *world) addPods(v *volume, nodes []string) {
 	parts := [][]string{nodes}
 	if v.shared {

@@ -9,21 +9,21 @@ import (
 // Options of a run.
 type Options struct {
 	// Seed fixes the plan: which faults begin in which order, and where. The timing
-	// of processes varies all the same.
+	// of processes still varies.
 	Seed uint64
-	// Faults is how many faults there are at least; a calm run has none.
+	// Faults is the least number of faults; a calm run has none.
 	Faults int
 	// Hub is the binary of cmd/csi-attach-hub.
 	Hub string
-	// Dir is an existing folder for sockets, state and logs; its path must be short. The caller
-	// removes it.
+	// Dir is an existing folder for sockets, state and logs. Its path must be short: paths of
+	// sockets have narrow limits. The caller removes it.
 	Dir string
-	// Drivers is how many there are; 0 means 4.
+	// Drivers is the number of drivers; 0 means 4.
 	Drivers int
-	// QuietWithin bounds how long it may take after a stretch until all is as it was asked
-	// for; 0 means 90 s.
+	// QuietWithin bounds the time from the end of a stretch until the audit finds nothing; 0 means
+	// 90 s.
 	QuietWithin time.Duration
-	// Out gets a line for each stretch; nil: nothing is told.
+	// Out gets a line for each stretch; nil: no lines.
 	Out io.Writer
 }
 
@@ -34,7 +34,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// filled returns the options with the defaults.
+// filled returns the options with their defaults.
 func (o Options) filled() Options {
 	if o.Drivers == 0 {
 		o.Drivers = 4

@@ -10,12 +10,11 @@ import (
 const (
 	// stretchFaults is how many faults there are between two quiets, in runs that are not short.
 	stretchFaults = 100
-	// pace is how long it is from the begin of one fault to that of the next, on average.
+	// pace is the average time from the begin of one fault to the begin of the next.
 	pace = 90 * time.Millisecond
-	// planeOutages is how many stretches there are to one in which the API server is stopped:
-	// everything waits for it.
+	// planeOutages: the API server stops in one of so many stretches. Everything waits for it.
 	planeOutages = 4
-	// podRest is how long a pod is left alone after something was done to it.
+	// podRest is the time from the end of a fault to the next one of the same scope and target.
 	podRest = 500 * time.Millisecond
 )
 
@@ -23,12 +22,12 @@ const (
 type Fault struct {
 	Kind   Kind
 	At     time.Duration // after the begin of its stretch
-	Length time.Duration // 0: it has no end
+	Length time.Duration // 0: it is over at once
 	Target int           // which driver, hub, pod, node, volume or secret, by its kind
-	Draw   uint64        // seeds what else is to be chosen
+	Draw   uint64        // seeds the further choices of the fault
 }
 
-// random returns the source of what a fault still has to choose.
+// random returns the source of the further choices of a fault.
 func (f Fault) random() *rand.Rand { return rand.New(rand.NewPCG(f.Draw, uint64(f.At))) }
 
 func (f Fault) String() string {
@@ -38,22 +37,22 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s %d for %v", f.Kind, f.Target, f.Length.Round(time.Millisecond))
 }
 
-// Stretch is what happens between two quiets.
+// Stretch is the faults between two quiets.
 type Stretch struct {
 	Number int
-	Hubs   int  // how many there are while nothing is wrong: one or two
+	Hubs   int  // processes while nothing is wrong: one or two
 	Hasty  bool // VolumeAttachments may go without their finalizer; there is one hub, and it does not end
 	Faults []Fault
 }
 
-// planner makes the plan of a run, which depends on its fields alone.
+// planner makes the plan of a run. The plan depends on these fields alone.
 type planner struct {
 	seed   uint64
 	faults int
 	sizes  map[scope]int // how many targets there are
 }
 
-// stretches is how many stretches the planned faults make.
+// stretches returns how many stretches the planned faults make.
 func (p planner) stretches() int { return max(2, (p.faults+stretchFaults-1)/stretchFaults) }
 
 // stretch plans one stretch. It depends on no other stretch.
@@ -76,22 +75,22 @@ func (p planner) stretch(number int) Stretch {
 	return s
 }
 
-// survives reports whether a hub lives through a stretch. The first one lives through the second
-// half of the run, so that its growth can be seen.
+// survives reports whether a hub must live through a stretch. The first hub lives through the second
+// half of the run, so that its growth shows.
 func (p planner) survives(number, hub int) bool { return hub == 0 && number >= max(2, p.stretches()/2) }
 
-// slot is what a fault takes for itself.
+// slot is one scope of one target.
 type slot struct {
 	scope  scope
 	target int
 }
 
-// booking is a stretch that is being planned.
+// booking is a stretch in the making.
 type booking struct {
 	planner
 	stretch *Stretch
 	random  *rand.Rand
-	until   map[slot]time.Duration // when it is free again
+	until   map[slot]time.Duration // when a slot is free again
 }
 
 func (b *booking) add(f Fault) {
@@ -99,7 +98,7 @@ func (b *booking) add(f Fault) {
 	b.stretch.Faults = append(b.stretch.Faults, f)
 }
 
-// try adds a fault at a time, if the one that it has drawn is possible.
+// try draws a fault and adds it at that time. It reports whether the fault is possible.
 func (b *booking) try(at time.Duration) bool {
 	h := b.draw()
 	c := slot{h.scope, b.random.IntN(b.size(h))}
@@ -129,7 +128,7 @@ func (b *booking) draw() schedule {
 	panic("weights do not add up")
 }
 
-// size is how many targets a fault can choose from.
+// size returns how many targets a fault can choose from.
 func (b *booking) size(h schedule) int {
 	if h.kind == HubDoubled {
 		return 2
@@ -142,7 +141,7 @@ func (b *booking) possible(h schedule, target int) bool {
 	switch {
 	case h.when == hasty && !b.stretch.Hasty, h.when == hubsMayEnd && b.stretch.Hasty:
 		return false
-	case h.kind == HubDoubled: // the one that is not there
+	case h.kind == HubDoubled: // a process beyond the regular ones
 		return target >= b.stretch.Hubs
 	case ends && b.survives(b.stretch.Number, target):
 		return false

@@ -16,28 +16,27 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// patience is how long a pod waits for its volume before it goes elsewhere.
+// patience is how long a pod waits for its volume before it moves to another node.
 const patience = 2 * time.Second
 
-// pod asks for one volume on one node at a time, as the attach-detach controller does
-// for real ones: its VolumeAttachment is gone before it asks for the volume elsewhere.
-// The pods are the model of what is asked for.
+// pod asks for one volume on one node at a time. As the attach-detach controller does for real Pods,
+// it waits until its VolumeAttachment is gone before it asks for the volume elsewhere.
 type pod struct {
 	world  *world
 	name   string
 	volume *volume
-	nodes  []string // on which it may be
+	nodes  []string // to which it may move
 	random *rand.Rand
 
 	orders  chan Kind     // faults of its VolumeAttachment to carry out
-	changed chan struct{} // its VolumeAttachments have changed, or moves are allowed again
+	changed chan struct{} // wakes the pod: its VolumeAttachment has changed, or pods are to rest
 
 	mu    sync.Mutex // guards all below
 	asked asked
 	busy  bool // in the middle of a move
 }
 
-// asked is what a pod asks for; without a node nothing.
+// asked is what a pod asks for; nothing without a node.
 type asked struct {
 	node string
 	uid  types.UID
@@ -85,7 +84,7 @@ func (p *pod) set(change func()) {
 	change()
 }
 
-// order asks for a move at once. It reports whether the pod has taken it.
+// order orders a move at once. It reports whether the pod has accepted the order.
 func (p *pod) order(k Kind) bool {
 	select {
 	case p.orders <- k:
@@ -95,7 +94,8 @@ func (p *pod) order(k Kind) bool {
 	}
 }
 
-// idle blocks until the next move is due, and returns what was ordered, if anything. The pod is busy then.
+// idle blocks until the next move is due, and returns the order for it; empty: the pod moves by itself.
+// The pod is busy then.
 func (p *pod) idle(ctx context.Context) Kind {
 	timer := time.NewTimer(time.Duration((0.3 + 1.4*p.random.Float64()) * float64(p.world.load.linger)))
 	defer timer.Stop()
@@ -109,7 +109,7 @@ func (p *pod) idle(ctx context.Context) Kind {
 		case <-p.changed:
 		case <-timer.C:
 			due = true
-			timer.Reset(patience) // to lose patience
+			timer.Reset(patience)
 		}
 		if (order != "" || due && p.mayLeave(since)) && p.begin() {
 			return order
@@ -117,7 +117,7 @@ func (p *pod) idle(ctx context.Context) Kind {
 	}
 }
 
-// begin makes the pod busy, unless pods are to stay where they are.
+// begin makes the pod busy. It reports false while pods rest.
 func (p *pod) begin() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *pod) begin() bool {
 	return p.busy
 }
 
-// mayLeave reports whether the pod has what it wants, or does not want to wait for it any longer.
+// mayLeave reports whether the pod has its volume, or has waited for it long enough.
 func (p *pod) mayLeave(since time.Time) bool {
 	now, _ := p.current()
 	if now.node == "" {
@@ -135,14 +135,14 @@ func (p *pod) mayLeave(since time.Time) bool {
 	return exists && va.UID == now.uid && va.Status.Attached || time.Since(since) > patience
 }
 
-// current returns what the pod asks for, and whether it is in the middle of a move.
+// current returns what the pod asks for, and whether it is busy.
 func (p *pod) current() (asked, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.asked, p.busy
 }
 
-// move does one move: what was ordered, or the next of its own.
+// move makes one move, as ordered or by itself.
 func (p *pod) move(ctx context.Context, order Kind) error {
 	now, _ := p.current()
 	node := now.node
@@ -152,7 +152,7 @@ func (p *pod) move(ctx context.Context, order Kind) error {
 	if now.node != "" {
 		early := order == DeletedEarly
 		if !early && !p.guarded(ctx, now) {
-			return nil // it may not go yet
+			return nil // pods rest
 		}
 		if err := p.leave(ctx, now); err != nil || order == "" {
 			return err
@@ -170,7 +170,7 @@ func (p *pod) move(ctx context.Context, order Kind) error {
 	return p.leave(ctx, made)
 }
 
-// ask makes a VolumeAttachment.
+// ask makes a VolumeAttachment for the node.
 func (p *pod) ask(ctx context.Context, node string) (asked, error) {
 	made, err := p.world.Cluster.Attach(ctx, p.attachment(node))
 	if err != nil {
@@ -182,8 +182,8 @@ func (p *pod) ask(ctx context.Context, node string) (asked, error) {
 	return now, nil
 }
 
-// guarded blocks until a VolumeAttachment has its finalizer, so that it cannot vanish while its volume is being
-// attached. In a hasty stretch it may. False: the pods are to stay where they are.
+// guarded blocks until a VolumeAttachment has its finalizer: without one it could vanish while its
+// volume is being attached, which only a hasty stretch allows. It returns false when pods are to rest.
 func (p *pod) guarded(ctx context.Context, a asked) bool {
 	name, finalizer := p.attachment(a.node).Name, attach.Finalizer(p.volume.storage.Name)
 	for {
@@ -212,7 +212,8 @@ func (p *pod) leave(ctx context.Context, a asked) error {
 	return p.world.Cluster.Detach(ctx, p.world.Attachments, p.attachment(a.node).Name, a.uid)
 }
 
-// takeFinalizer takes all finalizers of the pod's VolumeAttachment, as somebody with kubectl may.
+// takeFinalizer removes all finalizers of the pod's VolumeAttachment, as a user with kubectl can.
+// It reports whether it has.
 func (p *pod) takeFinalizer(ctx context.Context) (bool, error) {
 	now, _ := p.current()
 	if now.node == "" {
@@ -224,7 +225,7 @@ func (p *pod) takeFinalizer(ctx context.Context) (bool, error) {
 	err := testbed.Insist(ctx, "take finalizer of VolumeAttachment "+name, func(ctx context.Context) error {
 		_, err := p.world.client.StorageV1().VolumeAttachments().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
-			return nil // it has gone meanwhile
+			return nil // the VolumeAttachment is gone
 		}
 		done = err == nil
 		return err

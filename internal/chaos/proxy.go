@@ -3,43 +3,41 @@ package chaos
 import (
 	"bytes"
 	"context"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
 	"math/rand/v2"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"path/filepath"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// trouble is what a proxy does to some of the requests.
+// trouble is what a proxy does to some requests.
 type trouble struct {
 	kind  Kind
-	share float64       // of the requests that it is about
+	share float64       // of the matching requests that it hits
 	delay time.Duration // of APISlow, at most
 }
 
-// proxy is one hub's way to the API server. It passes everything on, but for what troubles do.
+// proxy is one hub's way to the API server: a gate, and behind it a server that forwards each
+// request, unless a trouble hits it.
 type proxy struct {
-	listener net.Listener
-	server   *http.Server
-	forward  *httputil.ReverseProxy
-	served   sync.WaitGroup
+	*testbed.Gate
+	server  *httptest.Server
+	forward *httputil.ReverseProxy
 
 	mu       sync.Mutex // guards all below
 	random   *rand.Rand
 	troubles map[*trouble]bool
-	open     chan struct{} // closed while anything arrives at all
 	watches  map[*context.CancelFunc]bool
 }
 
@@ -54,67 +52,46 @@ func newProxy(plane *testbed.ControlPlane, kubeconfig string, seed uint64) (*pro
 	if err != nil {
 		return nil, fmt.Errorf("make proxy: %w", err)
 	}
-	config, authority, err := serverTLS()
-	if err != nil {
-		return nil, fmt.Errorf("make proxy: %w", err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("make proxy: %w", err)
-	}
-	p := &proxy{listener: listener, random: rand.New(rand.NewPCG(seed, 0)), troubles: map[*trouble]bool{},
-		open: make(chan struct{}), watches: map[*context.CancelFunc]bool{}}
-	close(p.open)
+	silent := log.New(io.Discard, "", 0)
+	p := &proxy{random: rand.New(rand.NewPCG(seed, 0)), troubles: map[*trouble]bool{}, watches: map[*context.CancelFunc]bool{}}
 	p.forward = &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:      transport,
-		FlushInterval:  -1,
-		ModifyResponse: p.hold,
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1,
 		// As if the connection had been refused or cut.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-		ErrorLog:     log.New(io.Discard, "", 0),
+		ErrorLog:     silent,
 	}
-	p.server = &http.Server{Handler: p, TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute}
-	p.served.Go(func() { _ = p.server.ServeTLS(listener, "", "") }) // returns when it is closed
-	if err := p.writeKubeconfig(plane, kubeconfig, authority); err != nil {
+	p.server = httptest.NewUnstartedServer(p)
+	p.server.EnableHTTP2, p.server.Config.ErrorLog = true, silent
+	p.server.StartTLS()
+	if p.Gate, err = testbed.NewGateTo(p.server.Listener.Addr().String()); err != nil {
+		p.server.Close()
+		return nil, err
+	}
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
+	if err := plane.WriteKubeconfig(kubeconfig, p.Address(), authority); err != nil {
 		p.close()
 		return nil, err
 	}
 	return p, nil
 }
 
-// anonymous keeps a config's way to the server and leaves out who it is: requests say so
-// themselves.
+// anonymous returns the config without credentials: each request brings those of its client.
 func anonymous(c *rest.Config) *rest.Config {
 	a := rest.AnonymousClientConfig(c)
 	a.QPS = -1
 	return a
 }
 
-func (p *proxy) writeKubeconfig(plane *testbed.ControlPlane, path string, authority []byte) error {
-	config, err := clientcmd.LoadFromFile(plane.Kubeconfig())
-	if err != nil {
-		return fmt.Errorf("read kubeconfig of the control plane: %w", err)
-	}
-	for _, cluster := range config.Clusters {
-		cluster.Server = "https://" + p.listener.Addr().String()
-		cluster.CertificateAuthority, cluster.CertificateAuthorityData = "", authority
-	}
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		return fmt.Errorf("write kubeconfig %s: %w", filepath.Base(path), err)
-	}
-	return nil
-}
-
-// close cuts all connections and blocks until nothing is served any more.
+// close cuts all connections and blocks until the proxy serves nothing any more.
 func (p *proxy) close() {
-	p.unblock()
-	p.dropWatches()
+	p.Gate.Close()
+	p.server.CloseClientConnections()
 	p.server.Close()
-	p.served.Wait()
 }
 
-// begin makes trouble until the returned function is called.
+// begin adds a trouble until the caller calls end.
 func (p *proxy) begin(t trouble) (end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,28 +103,7 @@ func (p *proxy) begin(t trouble) (end func()) {
 	}
 }
 
-// block lets nothing through, in either direction, until unblock.
-func (p *proxy) block() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.open:
-		p.open = make(chan struct{})
-	default:
-	}
-}
-
-func (p *proxy) unblock() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.open:
-	default:
-		close(p.open)
-	}
-}
-
-// dropWatches ends all watches there are, in the middle of what they say, and returns how many.
+// dropWatches cuts all watches and returns how many there were.
 func (p *proxy) dropWatches() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,9 +115,6 @@ func (p *proxy) dropWatches() int {
 
 // ServeHTTP implements http.Handler.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if p.pass(r.Context()) != nil {
-		panic(http.ErrAbortHandler)
-	}
 	if r.URL.Query().Get("watch") == "true" {
 		p.serveWatch(w, r)
 		return
@@ -185,7 +138,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// draw chooses what a request meets.
+// draw chooses the trouble that a request meets.
 func (p *proxy) draw(r *http.Request) trouble {
 	write := r.Method != http.MethodGet
 	p.mu.Lock()
@@ -203,7 +156,7 @@ func (p *proxy) draw(r *http.Request) trouble {
 	return trouble{}
 }
 
-// serveWatch passes a watch on until dropWatches.
+// serveWatch forwards a watch until it ends or dropWatches cuts it.
 func (p *proxy) serveWatch(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -218,48 +171,15 @@ func (p *proxy) serveWatch(w http.ResponseWriter, r *http.Request) {
 	p.forward.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// hold lets what the API server says wait for as long as there is silence.
-func (p *proxy) hold(r *http.Response) error {
-	r.Body = &heldBody{ReadCloser: r.Body, proxy: p, ctx: r.Request.Context()}
-	return nil
-}
-
-type heldBody struct {
-	io.ReadCloser
-	proxy *proxy
-	ctx   context.Context // of the request; an io.Reader has no other way to know its end
-}
-
-func (h *heldBody) Read(b []byte) (int, error) {
-	n, err := h.ReadCloser.Read(b)
-	if passed := h.proxy.pass(h.ctx); passed != nil {
-		return 0, passed
-	}
-	return n, err
-}
-
-// pass blocks as long as there is silence.
-func (p *proxy) pass(ctx context.Context) error {
-	p.mu.Lock()
-	open := p.open
-	p.mu.Unlock()
-	select {
-	case <-open:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// refuse answers as the API server does.
+// refuse answers with an error of the API server.
 func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	// An error is the client's end of the connection: it notices itself.
+	// An error means that the client has hung up.
 	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"chaos","reason":%q,"code":%d}`, reason, code)
 }
 
-// discard takes an answer that is lost.
+// discard is the ResponseWriter of an answer that is lost.
 type discard struct {
 	header http.Header
 	body   bytes.Buffer
@@ -269,7 +189,7 @@ func (n *discard) Header() http.Header         { return n.header }
 func (n *discard) Write(b []byte) (int, error) { return n.body.Write(b) }
 func (n *discard) WriteHeader(int)             {}
 
-// wait blocks for some time, less when ctx ends. Time itself is what faults are made of.
+// wait blocks for a time, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

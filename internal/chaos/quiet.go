@@ -8,7 +8,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// rest has all pods stay where they are, once the move that they are in has ended.
+// rest lets all pods stay where they are after their present move.
 func (w *world) rest() {
 	w.resting.Store(true)
 	for _, p := range w.pods {
@@ -16,7 +16,7 @@ func (w *world) rest() {
 	}
 }
 
-// resume lets the pods move again.
+// resume lets all pods move again.
 func (w *world) resume() {
 	for _, p := range w.pods {
 		select {
@@ -27,7 +27,7 @@ func (w *world) resume() {
 	w.resting.Store(false)
 }
 
-// heal takes back what faults have left behind that have no end of their own.
+// heal takes back what faults without a length have left behind.
 func (w *world) heal(ctx context.Context) error {
 	for i, s := range w.storages {
 		if err := s.heal(w.load.latency); err != nil {
@@ -45,20 +45,20 @@ func (w *world) heal(ctx context.Context) error {
 	return nil
 }
 
-// awaitQuiet blocks until an audit finds nothing, and finds nothing either while each driver is listed twice
-// more: by then the hub has compared all with it. It returns what does not hold, if that does not come about
-// in time.
+// awaitQuiet blocks until an audit finds nothing, and still finds nothing after each driver was listed
+// twice more: by then the hub has compared everything with the list. After QuietWithin it returns
+// the findings.
 func (w *world) awaitQuiet(ctx context.Context) ([]Finding, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.options.QuietWithin)
 	defer cancel()
-	var listed map[string]int // when the audit began to find nothing
+	var listed map[string]int // listings to wait for; nil while the audit finds something
 	for {
 		if err := w.loseAllForeign(); err != nil {
 			return nil, err
 		}
 		s := w.look()
 		if bad := append(w.found(), allViolations(s.books)...); len(bad) > 0 || w.failed() != nil {
-			return bad, w.failed() // it does not get better
+			return bad, w.failed() // these findings stay
 		}
 		found := audit(s)
 		switch {
@@ -80,7 +80,7 @@ func (w *world) awaitQuiet(ctx context.Context) ([]Finding, error) {
 	}
 }
 
-// confirm audits once more, with what the API server itself has.
+// confirm audits once more, with what the API server returns now.
 func (w *world) confirm(ctx context.Context) ([]Finding, error) {
 	vas, pvs, err := w.list(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (w *world) confirm(ctx context.Context) ([]Finding, error) {
 	return audit(s), nil
 }
 
-// look returns the state as it is known now.
+// look returns the state as the watches and the books have it.
 func (w *world) look() state {
 	s := state{wanted: map[string]want{}, attachments: w.Attachments.List(), volumes: w.volumes.List()}
 	for _, p := range w.pods {
@@ -121,7 +121,7 @@ func (w *world) look() state {
 	return s
 }
 
-// listings is how many times each driver will have been listed after so many more.
+// listings returns, by driver, how many listings there will be after so many more.
 func listings(books []fakecsi.Books, more int) map[string]int {
 	n := map[string]int{}
 	for _, b := range books {
@@ -139,7 +139,7 @@ func reached(books []fakecsi.Books, listed map[string]int) bool {
 	return true
 }
 
-// clear has all pods leave for good, and all PersistentVolumes go. The pods rest.
+// clear makes all pods leave for good and deletes all PersistentVolumes. The pods must rest.
 func (w *world) clear(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.options.QuietWithin, fmt.Errorf("not within %v", w.options.QuietWithin))
 	defer cancel()

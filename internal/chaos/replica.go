@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// stopGrace is how long a hub may take to end after SIGTERM: calls end, leases are let go.
+	// stopGrace is how long a hub may take after SIGTERM to end its calls and release its leases.
 	stopGrace = 30 * time.Second
-	// startTime is how long after its start a hub may end because drivers.yaml is broken.
+	// startTime is how long after its start a hub may end because of a broken drivers.yaml.
 	startTime = 10 * time.Second
 )
 
-// replica is the place of one hub. Processes come and go in it.
+// replica is one hub: a name, a proxy, and at most one process at a time.
 type replica struct {
 	world *world
 	name  string
@@ -28,8 +28,8 @@ type replica struct {
 
 	mu      sync.Mutex // guards all below
 	process *testbed.Hub
-	meant   map[*testbed.Hub]bool // those that were asked to end, or made to
-	killed  map[*testbed.Hub]bool // those that were made to
+	meant   map[*testbed.Hub]bool // processes that chaos has stopped or killed
+	killed  map[*testbed.Hub]bool // processes that chaos has killed
 	lives   sync.WaitGroup
 }
 
@@ -48,7 +48,7 @@ func (r *replica) kubeconfig() string {
 }
 func (r *replica) log() string { return filepath.Join(r.world.options.Dir, r.name+".log") }
 
-// current returns the process, nil if there is none.
+// current returns the process; nil: there is none.
 func (r *replica) current() *testbed.Hub {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,8 +86,8 @@ func (r *replica) start(ctx context.Context) error {
 	return nil
 }
 
-// ended takes the end of a process. One that could not read drivers.yaml is started again when it can be
-// read; any other that was not meant to end is a fault of the hub.
+// ended handles the end of a process. A process that could not read drivers.yaml is started again when
+// the file is whole. Any other end that chaos has not caused is a finding.
 func (r *replica) ended(ctx context.Context, p *testbed.Hub, couldNotRead func() bool) {
 	r.mu.Lock()
 	meant := r.meant[p]
@@ -111,7 +111,7 @@ func (r *replica) ended(ctx context.Context, p *testbed.Hub, couldNotRead func()
 	}
 }
 
-// take returns the process, which is meant to end from now on; nil: there is none.
+// take returns the process and notes that chaos ends it; nil: there is none.
 func (r *replica) take(killed bool) *testbed.Hub {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,14 +120,14 @@ func (r *replica) take(killed bool) *testbed.Hub {
 	return r.process
 }
 
-// wasKilled reports whether a process did not get to end by itself.
+// wasKilled reports whether chaos has killed a process.
 func (r *replica) wasKilled(p *testbed.Hub) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.killed[p]
 }
 
-// kill ends the process at once. It reports whether there was one.
+// kill kills the process. It reports whether there was one.
 func (r *replica) kill() bool {
 	p := r.take(true)
 	if p == nil {
@@ -139,7 +139,8 @@ func (r *replica) kill() bool {
 	return true
 }
 
-// stop asks the process to end and blocks until it has, which somebody may cut short with kill. It reports whether there was one.
+// stop sends SIGTERM to the process and blocks until it has ended; another goroutine may kill it
+// meanwhile. It reports whether there was one.
 func (r *replica) stop(ctx context.Context) bool {
 	p := r.take(false)
 	if p == nil {
@@ -154,7 +155,7 @@ func (r *replica) stop(ctx context.Context) bool {
 	return true
 }
 
-// hasBegun reports whether a process has said anything: before, it has not come as far as to take signals.
+// hasBegun reports whether a process has logged anything: before that it does not handle signals.
 func (r *replica) hasBegun(p *testbed.Hub) bool {
 	log, err := os.ReadFile(r.log())
 	return err != nil || bytes.Contains(log, fmt.Appendf(nil, " %d ", p.PID()))

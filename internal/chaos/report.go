@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// Report is what came of a run.
+// Report is the result of a run.
 type Report struct {
 	Seed      uint64         `json:"seed"`
 	Planned   int            `json:"planned"`
 	Faults    int            `json:"faults"`
-	Counts    map[Kind]int   `json:"counts"` // every kind, also those that did not come
+	Counts    map[Kind]int   `json:"counts"` // every kind, with 0 for those that did not come
 	Codes     map[string]int `json:"codes"`  // of driver errors, by gRPC code
 	Stretches []StretchShown `json:"stretches"`
-	Calls     int            `json:"calls"` // that attach or detach
+	Calls     int            `json:"calls"` // publishes and unpublishes
 	Took      time.Duration  `json:"took"`
 	Samples   []Sample       `json:"samples"`
 	Findings  []Finding      `json:"findings"`
-	// History of what the findings are about, the last lines.
+	// History is the end of the timeline of what the first finding is about.
 	History []string `json:"history,omitempty"`
 }
 
-// StretchShown is one stretch of a report.
+// StretchShown is the result of one stretch.
 type StretchShown struct {
 	Number   int           `json:"number"`
 	Faults   int           `json:"faults"`
 	Lasted   time.Duration `json:"lasted"`
-	Quiet    time.Duration `json:"quiet"` // how long it took until all was as asked for
+	Quiet    time.Duration `json:"quiet"` // time until the audit found nothing
 	Attached int           `json:"attached"`
 }
 
@@ -37,15 +37,15 @@ func (s StretchShown) String() string {
 	return fmt.Sprintf("stretch %2d: %3d faults in %4.1fs, quiet after %4.1fs, %d attached", s.Number, s.Faults, s.Lasted.Seconds(), s.Quiet.Seconds(), s.Attached)
 }
 
-// Held reports whether everything held.
+// Held reports whether there are no findings.
 func (r *Report) Held() bool { return len(r.Findings) == 0 }
 
-// Command runs the same plan again.
+// Command returns the command that runs the same plan again.
 func (r *Report) Command() string {
 	return fmt.Sprintf("make chaos SEED=%d FAULTS=%d", r.Seed, r.Planned)
 }
 
-// String is the report as text.
+// String returns the report as text.
 func (r *Report) String() string {
 	var b strings.Builder
 	for _, kind := range slices.Sorted(maps.Keys(r.Counts)) {

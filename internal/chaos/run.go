@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// historyLines is how much is shown of what happened to what a finding is about.
+	// historyLines bounds Report.History.
 	historyLines = 60
-	// closeTime is how long it may take to stop everything.
+	// closeTime bounds the stop of everything.
 	closeTime = time.Minute
 )
 
-// Run breaks things until there were enough faults or something does not hold. It blocks until
-// all that it has started has ended. That something does not hold is in the report; an error says that the run
-// itself could not go on.
+// Run carries out faults until there were enough of them, or until the audit has findings. It blocks
+// until everything that it has started has ended. Findings are in the report; an error says that
+// the run itself could not go on.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -34,7 +34,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return carryOut(ctx, o, faultyLoad(), func(ctx context.Context, r *run) error { return r.run(ctx) })
 }
 
-// carryOut puts a world up, acts in it, and takes it down.
+// errDoesNotHold ends a run early: its report has findings.
+var errDoesNotHold = errors.New("something does not hold")
+
+// carryOut starts a world, acts in it, and stops it.
 func carryOut(ctx context.Context, o Options, l load, act func(context.Context, *run) error) (*Report, error) {
 	o = o.filled()
 	ctx, cancel := context.WithCancel(ctx)
@@ -42,6 +45,9 @@ func carryOut(ctx context.Context, o Options, l load, act func(context.Context, 
 	r := &run{world: w, injector: newInjector(w), began: time.Now(), report: &Report{Seed: o.Seed, Planned: o.Faults, Findings: []Finding{}}}
 	if err == nil {
 		err = act(ctx, r)
+	}
+	if errors.Is(err, errDoesNotHold) {
+		err = nil
 	}
 	r.conclude()
 	cancel()
@@ -61,53 +67,51 @@ type run struct {
 	report   *Report
 }
 
-// run goes through the stretches and to the end of everything.
+// run carries out the stretches and checks that nothing is left at the end.
 func (r *run) run(ctx context.Context) error {
-	if quiet, err := r.quiet(ctx); err != nil || !quiet {
+	if err := r.quiet(ctx); err != nil {
 		return err
 	}
 	p := planner{seed: r.options.Seed, faults: r.options.Faults, sizes: r.sizes()}
 	for number := 0; r.injector.carriedOut() < r.options.Faults; number++ {
 		left := r.options.Faults - r.injector.carriedOut()
 		s := p.stretch(number)
-		// Some of what is planned turns out not to be possible.
+		// Some planned faults turn out not to be possible.
 		s.Faults = s.Faults[:min(len(s.Faults), (r.options.Faults+1)/2, left+left/10+2)]
-		held, err := r.stretch(ctx, s)
-		if err != nil || !held {
+		if err := r.stretch(ctx, s); err != nil {
 			return err
 		}
 	}
 	return r.finish(ctx)
 }
 
-// stretch has one stretch carried out, and checks what holds after it.
-func (r *run) stretch(ctx context.Context, s Stretch) (bool, error) {
+// stretch carries out one stretch and audits after it.
+func (r *run) stretch(ctx context.Context, s Stretch) error {
 	before, began := r.injector.carriedOut(), time.Now()
 	r.timeline.add("", "STRETCH %d: %d hubs, hasty %v", s.Number, s.Hubs, s.Hasty)
 	for i, h := range r.hubs {
 		if i >= s.Hubs {
 			h.stop(ctx)
 		} else if err := h.start(ctx); err != nil {
-			return false, err
+			return err
 		}
 	}
 	r.hasty.Store(s.Hasty)
 	r.resume()
 	if err := r.injector.run(ctx, s); err != nil {
-		return false, err
+		return err
 	}
 	shown := StretchShown{Number: s.Number, Faults: r.injector.carriedOut() - before, Lasted: time.Since(began)}
 	began = time.Now()
-	quiet, err := r.quiet(ctx)
-	if err != nil || !quiet {
-		return false, err
+	if err := r.quiet(ctx); err != nil {
+		return err
 	}
 	shown.Quiet = time.Since(began)
 	if err := r.injector.loseLast(ctx, s); err != nil {
-		return false, err
+		return err
 	}
-	if quiet, err := r.quiet(ctx); err != nil || !quiet {
-		return false, err
+	if err := r.quiet(ctx); err != nil {
+		return err
 	}
 	shown.Faults = r.injector.carriedOut() - before
 	for _, w := range r.look().wanted {
@@ -117,22 +121,28 @@ func (r *run) stretch(ctx context.Context, s Stretch) (bool, error) {
 	}
 	r.report.Stretches = append(r.report.Stretches, shown)
 	fmt.Fprintln(r.options.Out, shown)
-	return true, r.measure(ctx, s.Number)
+	return r.measure(ctx, s.Number)
 }
 
-// quiet heals all and waits until everything is as it is asked for. False: it does not come about.
-func (r *run) quiet(ctx context.Context) (bool, error) {
+// quiet heals all faults, lets the pods rest and waits until the audit finds nothing.
+func (r *run) quiet(ctx context.Context) error {
 	r.rest()
 	if err := r.heal(ctx); err != nil {
-		return false, err
+		return err
 	}
 	r.timeline.add("", "all is healed")
+	return r.settle(ctx)
+}
+
+// settle waits until the audit finds nothing. When that takes too long, it adds the findings to the
+// report and returns errDoesNotHold.
+func (r *run) settle(ctx context.Context) error {
 	found, err := r.awaitQuiet(ctx)
 	r.report.Findings = append(r.report.Findings, found...)
-	if err == nil {
-		err = ctx.Err()
+	if err = errors.Join(err, ctx.Err()); err == nil && len(found) > 0 {
+		err = errDoesNotHold
 	}
-	return len(found) == 0, err
+	return err
 }
 
 // measure takes a sample of each hub.
@@ -150,7 +160,7 @@ func (r *run) measure(ctx context.Context, stretch int) error {
 	return nil
 }
 
-// finish has everything go, and checks that nothing is left.
+// finish removes everything that pods asked for, and checks that nothing is left.
 func (r *run) finish(ctx context.Context) error {
 	r.report.Findings = append(r.report.Findings, grown(r.report.Samples)...)
 	r.timeline.add("", "everything goes")
@@ -158,7 +168,7 @@ func (r *run) finish(ctx context.Context) error {
 		r.report.Findings = append(r.report.Findings, Finding{Text: err.Error()})
 		return nil
 	}
-	if quiet, err := r.quietlyCleared(ctx); err != nil || !quiet {
+	if err := r.settle(ctx); err != nil {
 		return err
 	}
 	for _, h := range r.hubs {
@@ -171,17 +181,11 @@ func (r *run) finish(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) quietlyCleared(ctx context.Context) (bool, error) {
-	found, err := r.awaitQuiet(ctx)
-	r.report.Findings = append(r.report.Findings, found...)
-	return len(found) == 0, err
-}
-
-// loggedFaults are what a hub's log says of faults of its own.
+// loggedFaults returns the panics and data races in a hub's log.
 func loggedFaults(h *replica) []Finding {
 	data, err := os.ReadFile(h.log())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // no process was ever started
+		return nil // this hub was never started
 	} else if err != nil {
 		return []Finding{{About: h.name, Text: err.Error()}}
 	}
@@ -194,7 +198,7 @@ func loggedFaults(h *replica) []Finding {
 	return f
 }
 
-// conclude fills the report.
+// conclude fills in the rest of the report.
 func (r *run) conclude() {
 	report := r.report
 	report.Took = time.Since(r.began)
@@ -216,7 +220,8 @@ func (r *run) conclude() {
 	}
 }
 
-// history is the end of what has happened to a volume, with its driver, the hubs and what concerns all.
+// history returns the end of the timeline of what a finding is about: the volume with its driver, the
+// hubs, and what concerns everything.
 func (r *run) history(f Finding) []string {
 	names := []string{f.About}
 	var calls []line

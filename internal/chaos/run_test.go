@@ -99,7 +99,7 @@ func TestAProxyMakesTheTroubleThatItIsToldTo(t *testing.T) {
 	}
 	for range w.ResultChan() { // until it has ended
 	}
-	p.block()
+	p.Shut()
 	answered := make(chan error, 1)
 	go func() { answered <- create() }()
 	select {
@@ -107,7 +107,7 @@ func TestAProxyMakesTheTroubleThatItIsToldTo(t *testing.T) {
 		t.Errorf("answered in silence: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
-	p.unblock()
+	p.Open()
 	if err := errors.Join(<-answered); err != nil || !tried() {
 		t.Errorf("after the silence: %v", err)
 	}

@@ -17,7 +17,7 @@ type storage struct{ *testbed.Driver }
 // restartWith crashes the driver, if it is there, and starts it with other capabilities.
 func (s *storage) restartWith(ctx context.Context, capabilities []fakecsi.Capability) error {
 	s.Server.Crash()
-	// A call that began with the old ones must not meet the new ones.
+	// A call that began with the old capabilities must not meet the new ones.
 	if err := s.Backend.Wait(ctx, func(b fakecsi.Books) bool { return b.InFlight.Now == 0 }); err != nil {
 		return fmt.Errorf("restart driver: %w", err)
 	}
@@ -27,17 +27,17 @@ func (s *storage) restartWith(ctx context.Context, capabilities []fakecsi.Capabi
 	return s.Server.Start()
 }
 
-// heal takes all back that may still be wrong with the driver.
+// heal takes back what faults may have left in the driver.
 func (s *storage) heal(usual fakecsi.Latency) error {
 	return s.Backend.Set(fakecsi.Knobs{ReleaseAll: true, ClearFaults: true, NotReady: new(false), Latency: fakecsi.AttachLatency(usual).Latency})
 }
 
-// foreign returns what the storage has attached on its own, in order.
+// foreign returns what the storage has attached on its own, sorted.
 func (s *storage) foreign() []fakecsi.VolumeNode {
 	return s.attached(func(a fakecsi.Attachment) bool { return a.Foreign })
 }
 
-// attached returns what is attached where and how is as asked, in order.
+// attached returns the attachments that match, sorted.
 func (s *storage) attached(is func(fakecsi.Attachment) bool) []fakecsi.VolumeNode {
 	var found []fakecsi.VolumeNode
 	for volume, nodes := range s.Backend.Books().Attached {
@@ -53,7 +53,7 @@ func (s *storage) attached(is func(fakecsi.Attachment) bool) []fakecsi.VolumeNod
 	return found
 }
 
-// callsOf are the calls for a volume as lines of a timeline.
+// callsOf returns the calls for a volume as lines of a timeline.
 func callsOf(b fakecsi.Books, volume string) []line {
 	var lines []line
 	for _, c := range slices.Concat(b.Calls, b.Running) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// timeline is what has happened, in order, in memory and in a file. A nil one keeps nothing.
+// timeline keeps what has happened, in order, in memory and in a file. A nil timeline keeps nothing.
 type timeline struct {
 	mu    sync.Mutex // guards all below
 	file  *os.File
@@ -19,10 +19,10 @@ type timeline struct {
 	lines []line
 }
 
-// line is one thing that has happened.
+// line is one entry of a timeline.
 type line struct {
 	at    time.Time
-	about string // a volume, a driver, a hub; empty: everything
+	about string // a volume, a driver or a hub; empty: everything
 	text  string
 }
 
@@ -35,7 +35,7 @@ func (l line) String() string {
 	return fmt.Sprintf("%s %s: %s", l.at.Format("15:04:05.000"), cmp.Or(l.about, "all"), text)
 }
 
-// openTimeline makes the file. The caller must close it.
+// openTimeline makes the file. The caller must close the timeline.
 func openTimeline(path string) (*timeline, error) {
 	file, err := os.Create(path)
 	if err != nil {
@@ -56,7 +56,7 @@ func (t *timeline) close() error {
 	return t.file.Close()
 }
 
-// add notes something about a volume, a driver, a hub, or everything.
+// add adds a line about a volume, a driver, a hub, or everything.
 func (t *timeline) add(about, format string, args ...any) {
 	if t == nil {
 		return
@@ -65,11 +65,11 @@ func (t *timeline) add(about, format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lines = append(t.lines, l)
-	fmt.Fprintln(t.out, l) // an error comes up again when it is closed
+	fmt.Fprintln(t.out, l) // close returns the error
 }
 
-// last returns the last lines before a time about any of these, with more of them mixed in by time. What is said again and
-// again is there once.
+// last returns the last n lines until a time: those about any of the names or everything, merged with
+// more. It leaves out a line that repeats one shortly before it.
 func (t *timeline) last(n int, until time.Time, more []line, about ...string) []line {
 	found := slices.Clone(more)
 	if t == nil {
@@ -84,7 +84,7 @@ func (t *timeline) last(n int, until time.Time, more []line, about ...string) []
 	t.mu.Unlock()
 	slices.SortStableFunc(found, func(x, y line) int { return x.at.Compare(y.at) })
 	var told []line
-	said := map[string]int{} // where it was said last, without numbers
+	said := map[string]int{} // index of its last line, by text without numbers
 	for _, l := range found {
 		if l.at.After(until) {
 			break
@@ -99,7 +99,7 @@ func (t *timeline) last(n int, until time.Time, more []line, about ...string) []
 	return told[max(0, len(told)-n):]
 }
 
-// alike is within how many lines something is not said again.
+// alike is within how many lines a repetition is left out.
 const alike = 6
 
 var numbers = regexp.MustCompile("[0-9]+")

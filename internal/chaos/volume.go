@@ -12,18 +12,18 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// volume is one that pods use.
+// volume is a volume that pods use.
 type volume struct {
 	world   *world
 	storage *storage
 	name    string // of the PersistentVolume, and its handle
-	inline  bool   // it has no PersistentVolume
+	inline  bool   // without a PersistentVolume
 	block   bool
-	shared  bool   // any number of nodes may have it
+	shared  bool   // multi-node
 	secret  string // empty: none
 }
 
-// object is the volume as it should be.
+// object returns the PersistentVolume.
 func (v *volume) object() testbed.PersistentVolume {
 	pv := testbed.PersistentVolume{Name: v.name, Driver: v.storage.Name, Block: v.block}
 	if v.shared {
@@ -35,12 +35,12 @@ func (v *volume) object() testbed.PersistentVolume {
 	return pv
 }
 
-// create makes the PersistentVolume, if it is not there.
+// create makes the PersistentVolume unless it exists.
 func (v *volume) create(ctx context.Context) error {
 	return v.world.Cluster.Ensure(ctx, v.object())
 }
 
-// remove deletes the PersistentVolume and blocks until it is gone. Nothing may use it.
+// remove deletes the PersistentVolume and blocks until it is gone. No pod may use it.
 func (v *volume) remove(ctx context.Context) error {
 	client := v.world.client.CoreV1().PersistentVolumes()
 	var was types.UID
@@ -61,7 +61,7 @@ func (v *volume) remove(ctx context.Context) error {
 		return err
 	}
 	v.world.timeline.add(v.name, "PersistentVolume is deleted")
-	// The API server is asked: after it was away, a watch may be behind for as long as a minute.
+	// A watch may be a minute behind after an outage of the API server, so this asks the server.
 	return testbed.Insist(ctx, "see the end of "+v.object().String(), func(ctx context.Context) error {
 		pv, err := client.Get(ctx, v.name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -74,7 +74,7 @@ func (v *volume) remove(ctx context.Context) error {
 	})
 }
 
-// replace has the PersistentVolume go in the regular way, and makes it again.
+// replace removes the PersistentVolume and makes it again.
 func (v *volume) replace(ctx context.Context) error {
 	if err := v.remove(ctx); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (v *volume) replace(ctx context.Context) error {
 	return v.create(ctx)
 }
 
-// vanish takes the PersistentVolume away with its finalizers.
+// vanish deletes the PersistentVolume and removes its finalizers.
 func (v *volume) vanish(ctx context.Context) error {
 	v.world.timeline.add(v.name, "PersistentVolume vanishes")
 	client := v.world.client.CoreV1().PersistentVolumes()

@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// namespace has the leases and the secrets.
+	// namespace holds the leases and the secrets.
 	namespace = "default"
 	nodeCount = 4
 	hubCount  = 2
 )
 
-// world is a testbed's, with storages, hubs behind proxies, and the pods that use volumes.
+// world is a testbed.World with hubs behind proxies and pods that use volumes.
 type world struct {
-	*testbed.World // nil if it could not be started
+	*testbed.World // nil if its start has failed
 	options        Options
 	load           load
 	timeline       *timeline
-	client         kubernetes.Interface // has its own way to the API server
+	client         kubernetes.Interface // not behind a proxy
 	config         *driversFile
 	storages       []*storage
 	hubs           []*replica
@@ -41,18 +41,18 @@ type world struct {
 	volumes        *testbed.Watcher[*corev1.PersistentVolume]
 
 	hasty   atomic.Bool   // VolumeAttachments may go without their finalizer
-	resting atomic.Bool   // pods are to stay where they are
-	changed chan struct{} // something has changed that an audit looks at
+	resting atomic.Bool   // pods stay where they are
+	changed chan struct{} // wakes awaitQuiet
 	running sync.WaitGroup
-	end     context.CancelFunc // ends what runs in the background
-	cleared bool               // all pods have left for good, and no PersistentVolume is to be there
+	end     context.CancelFunc // ends the goroutines in running
+	cleared bool               // all pods have left for good; no PersistentVolume should exist
 
 	mu       sync.Mutex // guards all below
 	findings []Finding
-	err      error // chaos itself cannot go on
+	err      error // why chaos itself cannot go on
 }
 
-// newWorld starts all. It blocks until the pods are there. Whatever it returns, close is needed.
+// newWorld starts everything. The caller must close the world, also after an error.
 func newWorld(ctx context.Context, o Options, l load) (*world, error) {
 	w := &world{options: o, load: l, changed: make(chan struct{}, 1), podByName: map[string]*pod{}}
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -74,7 +74,7 @@ func newWorld(ctx context.Context, o Options, l load) (*world, error) {
 	return w, nil
 }
 
-// start starts all but the hubs.
+// start starts everything but the hubs.
 func (w *world) start(ctx context.Context) (err error) {
 	if w.load.timeline {
 		if w.timeline, err = openTimeline(filepath.Join(w.options.Dir, "timeline.log")); err != nil {
@@ -110,7 +110,7 @@ func secret(storage int) testbed.Secret {
 	return testbed.Secret{Namespace: namespace, Name: secretName(storage), Data: map[string]string{"key": "value"}}
 }
 
-// makeObjects makes secrets, volumes and drivers.yaml.
+// makeObjects makes secrets, PersistentVolumes and drivers.yaml.
 func (w *world) makeObjects(ctx context.Context) (err error) {
 	var objects []testbed.Object
 	for i := range w.storages {
@@ -125,7 +125,7 @@ func (w *world) makeObjects(ctx context.Context) (err error) {
 	return w.Cluster.Create(ctx, objects...)
 }
 
-// saw is told every change of a VolumeAttachment.
+// saw handles every change of a VolumeAttachment.
 func (w *world) saw(was, now *storagev1.VolumeAttachment) {
 	va := now
 	if va == nil {
@@ -141,7 +141,7 @@ func (w *world) saw(was, now *storagev1.VolumeAttachment) {
 	w.wake()
 }
 
-// describe says what has become of a VolumeAttachment.
+// describe returns a line about a change of a VolumeAttachment.
 func describe(was, now *storagev1.VolumeAttachment) string {
 	if now == nil {
 		return "VolumeAttachment " + was.Name + " is gone"
@@ -169,7 +169,7 @@ func (w *world) startHubs(ctx context.Context) error {
 	return w.hubs[0].start(context.WithoutCancel(ctx))
 }
 
-// wake has whoever waits for quiet look again.
+// wake lets awaitQuiet look again.
 func (w *world) wake() {
 	select {
 	case w.changed <- struct{}{}:
@@ -177,7 +177,7 @@ func (w *world) wake() {
 	}
 }
 
-// find notes that something does not hold.
+// find adds a finding.
 func (w *world) find(f Finding) {
 	w.mu.Lock()
 	w.findings = append(w.findings, f)
@@ -186,14 +186,14 @@ func (w *world) find(f Finding) {
 	w.wake()
 }
 
-// found returns what was noted so far.
+// found returns the findings of find so far.
 func (w *world) found() []Finding {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.findings
 }
 
-// fail notes that chaos itself cannot go on.
+// fail notes why chaos itself cannot go on.
 func (w *world) fail(err error) {
 	w.mu.Lock()
 	w.err = errors.Join(w.err, err)
@@ -212,7 +212,7 @@ func (w *world) remove(ctx context.Context, o testbed.Object) error {
 	return testbed.Insist(ctx, "delete "+o.String(), func(ctx context.Context) error { return w.Cluster.Delete(ctx, o) })
 }
 
-// list asks the API server itself: a watch may be behind.
+// list asks the API server: a watch may be behind.
 func (w *world) list(ctx context.Context) (vas []storagev1.VolumeAttachment, pvs []corev1.PersistentVolume, err error) {
 	err = testbed.Insist(ctx, "list objects", func(ctx context.Context) error {
 		vaList, err := w.client.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
@@ -229,7 +229,7 @@ func (w *world) list(ctx context.Context) (vas []storagev1.VolumeAttachment, pvs
 	return vas, pvs, err
 }
 
-// close stops all that runs and blocks until it has ended.
+// close stops everything and blocks until it has ended.
 func (w *world) close(ctx context.Context) error {
 	w.end()
 	w.running.Wait()

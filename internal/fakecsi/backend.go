@@ -13,33 +13,31 @@ import (
 
 // Options of a Backend.
 type Options struct {
-	// Name is the driver's name, as GetPluginInfo tells it. Required.
+	// Name is the driver's name, as GetPluginInfo returns it. Required.
 	Name string
-	// VendorVersion is told by GetPluginInfo. Empty means "0.0.0".
+	// VendorVersion is what GetPluginInfo returns. Empty means "0.0.0".
 	VendorVersion string
 	// Capabilities that the driver announces. Nil means DefaultCapabilities,
 	// empty means none.
 	Capabilities []Capability
-	// StrictVolumes answers NotFound to a publish of a volume that was not made
-	// by CreateVolume or Knobs.GainVolumes. Otherwise a volume comes into being
-	// at its first publish.
+	// StrictVolumes answers NotFound to a publish of a volume that neither
+	// CreateVolume nor Knobs.GainVolumes has made. Otherwise the first publish
+	// makes the volume.
 	StrictVolumes bool
-	// Nodes are the ids of the nodes there are: a publish to another one is
-	// answered NotFound. Empty means that every node id is right.
+	// Nodes are the known node IDs: a publish to another node is answered
+	// NotFound. Empty means that every node ID is known.
 	Nodes []string
 	// CountersOnly keeps no list of calls and no requests, so that the memory
 	// that the books take does not grow with the calls.
 	CountersOnly bool
-	// StateFile keeps the storage across the end of the process. The Backend
-	// starts with what it holds. Nil means memory only. The caller closes it.
+	// StateFile keeps the storage beyond the end of the process. The Backend
+	// starts with its content. Nil means memory only. The caller closes it.
 	StateFile *StateFile
 }
 
-// Backend is the storage behind a CSI driver: volumes, what is attached where,
-// the knobs and the books. It implements csi.IdentityServer and
-// csi.ControllerServer; a Server serves it, and tests in a testing/synctest
-// bubble call its methods directly. All its methods may be called at any time
-// from any goroutine; it has no goroutines of its own.
+// Backend is the storage behind a CSI driver: volumes, attachments, knobs and
+// books. It implements csi.IdentityServer and csi.ControllerServer. All its
+// methods may be called at any time from any goroutine. It starts no goroutines.
 type Backend struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer
@@ -58,7 +56,7 @@ type Backend struct {
 	changed   chan struct{} // closed and replaced on each change
 }
 
-// New makes a Backend. It starts nothing.
+// New makes a Backend.
 func New(o Options) (*Backend, error) {
 	if o.Name == "" {
 		return nil, errors.New("make backend: the driver has no name: set Options.Name")
@@ -82,7 +80,7 @@ func New(o Options) (*Backend, error) {
 		changed:   make(chan struct{}),
 	}
 	b.behaviour.latency = map[Method]Latency{}
-	b.behaviour.turn(Knobs{Name: o.Name, Capabilities: o.Capabilities})
+	b.behaviour.apply(Knobs{Name: o.Name, Capabilities: o.Capabilities})
 	for _, n := range o.Nodes {
 		b.nodes[n] = true
 	}
@@ -92,15 +90,15 @@ func New(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Set turns knobs. On an error in them nothing is changed. With a StateFile it
-// returns when the change is in it.
+// Set applies knobs. With an error in them it changes nothing. It returns when
+// the StateFile, if there is one, has the change.
 func (b *Backend) Set(k Knobs) error {
 	if err := k.check(); err != nil {
 		return fmt.Errorf("set knobs: %w", err)
 	}
 	b.mu.Lock()
-	b.behaviour.turn(k)
-	b.meddle(k)
+	b.behaviour.apply(k)
+	b.changeStorage(k)
 	b.note()
 	b.mu.Unlock()
 	if err := b.flush(); err != nil {
@@ -109,8 +107,9 @@ func (b *Backend) Set(k Knobs) error {
 	return nil
 }
 
-// meddle changes the storage behind the CO's back. Called with mu held.
-func (b *Backend) meddle(k Knobs) {
+// changeStorage applies the knobs that change the storage without a call. Called
+// with mu held.
+func (b *Backend) changeStorage(k Knobs) {
 	for _, a := range k.LoseAttachments {
 		b.record(b.storage.detach(a.Volume, a.Node))
 	}
@@ -133,15 +132,14 @@ func (b *Backend) meddle(k Knobs) {
 	}
 }
 
-// Books is a snapshot of the books.
+// Books returns a snapshot of the books.
 func (b *Backend) Books() Books {
 	books, _ := b.look()
 	return books
 }
 
-// Wait returns nil as soon as done says so of the books. It looks at once and
-// then on each change, at the latest state. When ctx ends first it returns an
-// error that says where things stood.
+// Wait blocks until done is true of the books. It asks at once, and after changes
+// with the latest books. When ctx ends first, the error summarizes the books.
 func (b *Backend) Wait(ctx context.Context, done func(Books) bool) error {
 	for {
 		books, changed := b.look()
@@ -157,8 +155,8 @@ func (b *Backend) Wait(ctx context.Context, done func(Books) bool) error {
 	}
 }
 
-// waitVersion returns when the books have another version than seen, or ctx
-// ends. It takes no snapshots meanwhile.
+// waitVersion blocks until the version of the books differs from seen, or ctx ends.
+// It takes no snapshots.
 func (b *Backend) waitVersion(ctx context.Context, seen uint64) {
 	for {
 		b.mu.Lock()
@@ -175,31 +173,27 @@ func (b *Backend) waitVersion(ctx context.Context, seen uint64) {
 	}
 }
 
-// look is a snapshot, and what is closed when it is outdated.
+// look returns a snapshot, and a channel that the next change closes.
 func (b *Backend) look() (Books, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.attached == nil {
 		b.attached = b.storage.attached()
 	}
-	books := Books{
-		Driver:   b.behaviour.name,
-		Version:  b.changes,
-		Attached: b.attached,
-		Volumes:  len(b.storage.volumes),
-	}
-	b.books.snapshot(&books)
+	books := b.books.snapshot()
+	books.Driver, books.Version = b.behaviour.name, b.changes
+	books.Attached, books.Volumes = b.attached, len(b.storage.volumes)
 	return books, b.changed
 }
 
-// LastPublish is the latest publish request for the volume, nil if there was
+// LastPublish returns the latest publish request for the volume; nil if there was
 // none or with Options.CountersOnly. The caller must not change it.
 func (b *Backend) LastPublish(volume string) *csi.ControllerPublishVolumeRequest {
 	req, _ := b.lastRequest(ControllerPublishVolume, volume).(*csi.ControllerPublishVolumeRequest)
 	return req
 }
 
-// LastUnpublish is the latest unpublish request for the volume, nil if there
+// LastUnpublish returns the latest unpublish request for the volume; nil if there
 // was none or with Options.CountersOnly. The caller must not change it.
 func (b *Backend) LastUnpublish(volume string) *csi.ControllerUnpublishVolumeRequest {
 	req, _ := b.lastRequest(ControllerUnpublishVolume, volume).(*csi.ControllerUnpublishVolumeRequest)
@@ -212,16 +206,15 @@ func (b *Backend) lastRequest(m Method, volume string) proto.Message {
 	return b.books.requests[requestKey{m, volume}]
 }
 
-// note tells that something changed. Called with mu held; closing a channel
-// does not block.
+// note wakes all waits. Called with mu held; closing a channel does not block.
 func (b *Backend) note() {
 	b.changes++
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// record notes changes of the storage. Called with mu held, which puts them in
-// order; the StateFile writes them later, in flush.
+// record keeps changes of the storage for the StateFile, which flush writes later.
+// Called with mu held, so that they stay in order.
 func (b *Backend) record(rs []Record) {
 	if len(rs) == 0 {
 		return
@@ -232,8 +225,7 @@ func (b *Backend) record(rs []Record) {
 	}
 }
 
-// flush makes durable what was recorded so far, by this call or another whose
-// effect this one has seen.
+// flush makes all changes durable that any call has recorded so far.
 func (b *Backend) flush() error {
 	if b.stateFile == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// behaviour is how the Backend acts at present: the knobs as they stand.
+// behaviour is the present state of the knobs.
 type behaviour struct {
 	name            string
 	capabilities    []Capability
@@ -18,14 +18,13 @@ type behaviour struct {
 	hangs           []*hang
 	notReady        bool
 	finishAbandoned bool
-	unfenced        bool
 	maxPerNode      int
-	publishContext  map[string]string // nil: a devicePath
+	publishContext  map[string]string // nil: a generated devicePath
 }
 
 type fault struct {
 	Fault
-	left int // matching calls that will still fail; 0 with Count 0 means all
+	left int // matching calls that will still fail; with Count 0: all
 }
 
 type hang struct {
@@ -33,7 +32,7 @@ type hang struct {
 	released chan struct{} // closed on release
 }
 
-// plan is what one call will meet, settled when it begins.
+// plan is what the knobs do to one call. It is fixed when the call begins.
 type plan struct {
 	latency             time.Duration
 	before, after       []<-chan struct{} // hangs
@@ -43,8 +42,8 @@ type plan struct {
 
 func (b *behaviour) has(c Capability) bool { return slices.Contains(b.capabilities, c) }
 
-// plan takes what matches the call; faults with a count are used up by it. At
-// most one fault hits a call.
+// plan returns what matches the call, and uses up faults with a count. At most one
+// fault hits a call.
 func (b *behaviour) plan(r request) plan {
 	p := plan{finishAbandoned: b.finishAbandoned}
 	l, ok := b.latency[r.method]
@@ -88,8 +87,8 @@ func matches(m Method, volume, node string, r request) bool {
 	return (m == "" || m == r.method) && (volume == "" || volume == r.volume) && (node == "" || node == r.node)
 }
 
-// turn applies all knobs but those that change the storage.
-func (b *behaviour) turn(k Knobs) {
+// apply applies all knobs but those that change the storage.
+func (b *behaviour) apply(k Knobs) {
 	if k.Name != "" {
 		b.name = k.Name
 	}
@@ -115,7 +114,6 @@ func (b *behaviour) turn(k Knobs) {
 	}
 	set(&b.notReady, k.NotReady)
 	set(&b.finishAbandoned, k.FinishAbandoned)
-	set(&b.unfenced, k.Unfenced)
 	set(&b.maxPerNode, k.MaxVolumesPerNode)
 	if k.PublishContext != nil {
 		b.publishContext = maps.Clone(k.PublishContext)

@@ -12,15 +12,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// request is what a call is booked and matched by.
+// request is what the books and the knobs look at in a call.
 type request struct {
 	method     Method
+	needs      Capability // of the driver; empty: none
 	volume     string
 	node       string
 	readonly   bool
 	accessMode string
-	multiNode  bool // of a multi-node mode, see Books.MaxInFlightPerVolume
-	modeKnown  bool // multiNode is sure
+	multiNode  bool // the access mode is a multi-node one, see Books.MaxInFlightPerVolume
+	modeKnown  bool // multiNode is certain
 	message    proto.Message
 }
 
@@ -30,27 +31,22 @@ type call struct {
 	plan
 	multiNode bool
 	modeKnown bool
-	caller    context.Context // only to see whether the caller has left
+	caller    context.Context // ended: the caller has left
 }
 
 // bookkeeper keeps the books. It has no lock of its own.
 type bookkeeper struct {
 	countersOnly bool
-
-	lastID           uint64
-	calls            []Call // only appended to: snapshots share it
-	running          map[uint64]*call
-	methods          map[Method]*MethodBook
-	inFlight         Flight
-	attaching        Flight
-	volumes          map[string][]*call // publishes and unpublishes in flight
-	volumeMax        map[string]int     // only volumes that ever had more than one
-	multiNode        map[string]bool    // volumes that a publish asked for: whether in a multi-node mode at last
-	maxPerVolume     int
-	maxPerVolumeNode int
-	violations       []Violation // only appended to: snapshots share it
-	violationN       int
-	requests         map[requestKey]proto.Message
+	lastID       uint64
+	// books has the counters and lists. The lists are only appended to, so that snapshots can
+	// share them. snapshot fills in the rest.
+	books     Books
+	running   map[uint64]*call
+	methods   map[Method]*MethodBook
+	volumes   map[string][]*call // publishes and unpublishes in flight
+	volumeMax map[string]int     // most calls in flight of a volume that ever had more than one
+	multiNode map[string]bool    // by volume: whether its last publish had a multi-node mode
+	requests  map[requestKey]proto.Message
 }
 
 type requestKey struct {
@@ -74,7 +70,7 @@ func newBookkeeper(countersOnly bool) *bookkeeper {
 	return l
 }
 
-// begin books the begin of a call.
+// begin books a new call.
 func (l *bookkeeper) begin(ctx context.Context, r request, now time.Time) *call {
 	l.lastID++
 	c := &call{caller: ctx, multiNode: r.multiNode, modeKnown: r.modeKnown, Call: Call{
@@ -85,20 +81,20 @@ func (l *bookkeeper) begin(ctx context.Context, r request, now time.Time) *call 
 	m := l.methods[r.method]
 	m.Begun++
 	m.InFlight.begin()
-	l.inFlight.begin()
+	l.books.InFlight.begin()
 	if !l.countersOnly {
 		l.requests[requestKey{r.method, r.volume}] = r.message
 	}
 	if r.method.attaches() {
-		l.attaching.begin()
+		l.books.AttachInFlight.begin()
 		l.beginVolume(c)
 	}
 	return c
 }
 
-// beginVolume counts the calls of a volume whose callers are still there. One
-// whose caller has left may wind down here for a moment after the caller has,
-// rightly, sent the next.
+// beginVolume counts the calls of a volume whose callers have not left. A call whose
+// caller has left may still run here for a moment, while the caller rightly sends
+// the next one.
 func (l *bookkeeper) beginVolume(c *call) {
 	if c.Volume == "" {
 		return
@@ -124,9 +120,9 @@ func (l *bookkeeper) beginVolume(c *call) {
 			onNode++
 		}
 	}
-	l.maxPerVolumeNode = max(l.maxPerVolumeNode, onNode)
+	l.books.MaxInFlightPerVolumeNode = max(l.books.MaxInFlightPerVolumeNode, onNode)
 	if single {
-		l.maxPerVolume = max(l.maxPerVolume, n)
+		l.books.MaxInFlightPerVolume = max(l.books.MaxInFlightPerVolume, n)
 	}
 	if single && n > 1 || onNode > 1 {
 		l.violate(Violation{
@@ -136,7 +132,7 @@ func (l *bookkeeper) beginVolume(c *call) {
 	}
 }
 
-// present returns the calls whose callers are still there.
+// present returns the calls whose callers have not left.
 func present(cs []*call) []*call {
 	var there []*call
 	for _, c := range cs {
@@ -165,9 +161,9 @@ func (l *bookkeeper) end(c *call, changed bool, err error, now time.Time) {
 	case err == nil:
 		m.Unchanged++
 	}
-	l.inFlight.end()
+	l.books.InFlight.end()
 	if c.Method.attaches() {
-		l.attaching.end()
+		l.books.AttachInFlight.end()
 	}
 	if rest := slices.DeleteFunc(l.volumes[c.Volume], func(o *call) bool { return o == c }); len(rest) > 0 {
 		l.volumes[c.Volume] = rest
@@ -175,20 +171,21 @@ func (l *bookkeeper) end(c *call, changed bool, err error, now time.Time) {
 		delete(l.volumes, c.Volume)
 	}
 	if !l.countersOnly {
-		l.calls = append(l.calls, c.Call)
+		l.books.Calls = append(l.books.Calls, c.Call)
 	}
 }
 
 func (l *bookkeeper) violate(v Violation) {
-	l.violationN++
-	if len(l.violations) < maxViolations {
-		l.violations = append(l.violations, v)
+	l.books.ViolationCount++
+	if len(l.books.Violations) < maxViolations {
+		l.books.Violations = append(l.books.Violations, v)
 	}
 }
 
-// snapshot fills in what the bookkeeper knows.
-func (l *bookkeeper) snapshot(b *Books) {
-	b.Calls = l.calls[:len(l.calls):len(l.calls)]
+// snapshot returns the books, without what only the storage and the knobs know.
+func (l *bookkeeper) snapshot() Books {
+	b := l.books
+	b.Calls, b.Violations = slices.Clip(b.Calls), slices.Clip(b.Violations)
 	for _, c := range l.running {
 		b.Running = append(b.Running, c.Call)
 	}
@@ -199,8 +196,6 @@ func (l *bookkeeper) snapshot(b *Books) {
 		book.Codes = maps.Clone(m.Codes)
 		b.Methods[name] = book
 	}
-	b.InFlight, b.AttachInFlight = l.inFlight, l.attaching
-	b.MaxInFlightPerVolume, b.MaxInFlightPerVolumeNode = l.maxPerVolume, l.maxPerVolumeNode
 	b.VolumesInFlight = make(map[string]Flight, len(l.volumes)+len(l.volumeMax))
 	for v, n := range l.volumeMax {
 		b.VolumesInFlight[v] = Flight{Max: n}
@@ -208,6 +203,5 @@ func (l *bookkeeper) snapshot(b *Books) {
 	for v, cs := range l.volumes {
 		b.VolumesInFlight[v] = Flight{Now: len(present(cs)), Max: max(1, l.volumeMax[v])}
 	}
-	b.Violations = l.violations[:len(l.violations):len(l.violations)]
-	b.ViolationCount = l.violationN
+	return b
 }

@@ -6,46 +6,45 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Books is what a Backend has seen and holds, at one moment. Maps and slices in
-// it are shared between snapshots: read them, do not change them.
+// Books is a snapshot of a Backend: its calls and its storage. Snapshots share maps
+// and slices: read them, do not change them.
 type Books struct {
 	Driver string `json:"driver"`
 	// Version grows with each change of the books.
 	Version uint64 `json:"version"`
 
-	// Attached says what is attached where: volume, node, how. Volumes that are
-	// attached nowhere are not in it.
+	// Attached has the attachments by volume and node. It leaves out volumes that
+	// are attached nowhere.
 	Attached map[string]map[string]Attachment `json:"attached"`
-	// Volumes is how many volumes there are.
+	// Volumes is the number of volumes.
 	Volumes int `json:"volumes"`
 
-	// Calls are those that have ended, in the order of their ends; empty with
+	// Calls are the ended calls in the order of their ends; empty with
 	// Options.CountersOnly.
 	Calls []Call `json:"calls,omitempty"`
-	// Running are the calls that have not ended, in the order of their begins.
+	// Running are the calls in flight in the order of their begins.
 	Running []Call `json:"running,omitempty"`
 
 	// Methods has an entry for each method, called or not.
 	Methods map[Method]MethodBook `json:"methods"`
 
-	// InFlight counts all calls, AttachInFlight those to publish and unpublish.
+	// InFlight counts all calls, AttachInFlight publishes and unpublishes.
 	InFlight       Flight `json:"inFlight"`
 	AttachInFlight Flight `json:"attachInFlight"`
 
 	// MaxInFlightPerVolume is the most publishes and unpublishes that one volume
-	// ever had in flight at once, where not all of them were of a multi-node mode:
-	// at most 1 if the caller is correct. MaxInFlightPerVolumeNode is the same for
-	// one volume on one node, of whatever mode. An unpublish is of the mode in which
-	// the volume is published there, or was last asked for. A call does not count
-	// any more once its caller has left (deadline, cancellation, lost connection).
+	// ever had in flight at once, with at least one of them in a single-node mode:
+	// at most 1 if the caller is correct. MaxInFlightPerVolumeNode is the most for
+	// one volume on one node, in any mode. An unpublish has the mode in which the
+	// volume is published there, or that of the last publish. A call stops to count
+	// when its caller leaves (deadline, cancellation, lost connection).
 	MaxInFlightPerVolume     int `json:"maxInFlightPerVolume"`
 	MaxInFlightPerVolumeNode int `json:"maxInFlightPerVolumeNode"`
 	// VolumesInFlight has the volumes with calls in flight now, and those that
-	// ever had more than one, of whatever mode. Every other volume had one at most.
+	// ever had more than one, in any mode. Every other volume had one at most.
 	VolumesInFlight map[string]Flight `json:"volumesInFlight,omitempty"`
 
-	// Violations are what a correct caller, or a correct storage, never does: the
-	// first thousand in full, and how many there were.
+	// Violations are the first thousand, ViolationCount is the number of all.
 	Violations     []Violation `json:"violations,omitempty"`
 	ViolationCount int         `json:"violationCount"`
 }
@@ -53,7 +52,7 @@ type Books struct {
 // Flight counts calls in flight.
 type Flight struct {
 	Now int `json:"now"`
-	Max int `json:"max"` // the most there ever were at once
+	Max int `json:"max"` // the most that ever were in flight at once
 }
 
 func (f *Flight) begin() {
@@ -68,9 +67,9 @@ type MethodBook struct {
 	Begun    int    `json:"begun"`
 	Ended    int    `json:"ended"`
 	InFlight Flight `json:"inFlight"`
-	// Changed counts the calls that changed what the storage holds, whatever
-	// their answer was; Unchanged those that were answered OK and changed
-	// nothing: a publish of what was published, an unpublish of what was not.
+	// Changed counts the calls that changed the storage, whatever their code.
+	// Unchanged counts the calls that were answered OK and changed nothing: a
+	// publish of what was published, an unpublish of what was not.
 	Changed   int `json:"changed"`
 	Unchanged int `json:"unchanged"`
 	// Codes counts the ended calls by the name of their gRPC code.
@@ -89,10 +88,9 @@ type Call struct {
 	End        time.Time  `json:"end,omitzero"`
 	Code       codes.Code `json:"code"`
 	Error      string     `json:"error,omitempty"`
-	// Changed says that the call changed what the storage holds, whatever its
-	// answer was.
+	// Changed reports whether the call changed the storage, whatever its code.
 	Changed bool `json:"changed,omitempty"`
-	// Abandoned says that the caller had left before the answer was ready.
+	// Abandoned reports whether the caller had left before the answer was ready.
 	Abandoned bool `json:"abandoned,omitempty"`
 }
 
@@ -100,16 +98,16 @@ type Call struct {
 type ViolationKind string
 
 const (
-	// AttachedTwice: a volume of a single-node mode got attached to a second node.
+	// AttachedTwice: Knobs.GainAttachments attached a volume of a single-node mode to a second node.
 	AttachedTwice ViolationKind = "AttachedTwice"
-	// AskedTwice: the caller asked for that, and the storage refused. It is none where
-	// the volume is elsewhere by Knobs.GainAttachments alone.
+	// AskedTwice: the caller asked to attach such a volume to a second node, and the storage
+	// refused. It is no violation where the volume is elsewhere by Knobs.GainAttachments alone.
 	AskedTwice ViolationKind = "AskedTwice"
-	// ConcurrentCalls: a publish or unpublish began while another one of the
-	// same volume was in flight, and not both were of a multi-node mode and for
-	// different nodes.
+	// ConcurrentCalls: a publish or unpublish began while another call of the same
+	// volume was in flight. Only calls in a multi-node mode for different nodes may
+	// overlap.
 	ConcurrentCalls ViolationKind = "ConcurrentCalls"
-	// NotAnnounced: the caller used what the driver does not announce.
+	// NotAnnounced: the caller used a capability that the driver does not announce.
 	NotAnnounced ViolationKind = "NotAnnounced"
 )
 
@@ -117,7 +115,7 @@ const (
 type Violation struct {
 	Kind   ViolationKind `json:"kind"`
 	Time   time.Time     `json:"time"`
-	Call   uint64        `json:"call,omitempty"` // 0: not by a call, but by a knob
+	Call   uint64        `json:"call,omitempty"` // 0: by a knob
 	Volume string        `json:"volume,omitempty"`
 	Nodes  []string      `json:"nodes,omitempty"`
 	Detail string        `json:"detail,omitempty"`
@@ -131,7 +129,7 @@ func (b Books) IsAttached(volume, node string) bool {
 	return ok
 }
 
-// CallsOf are the ended calls of a method for a volume, in the order of their
+// CallsOf returns the ended calls of a method for a volume, in the order of their
 // ends. An empty volume means any.
 func (b Books) CallsOf(m Method, volume string) []Call {
 	var out []Call

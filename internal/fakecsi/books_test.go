@@ -198,27 +198,17 @@ func TestACallThatWasAbandonedIsNotInFlightForItsVolume(t *testing.T) {
 }
 
 func TestASecondNodeForASingleNodeVolumeIsAViolation(t *testing.T) {
-	for _, tt := range []struct {
-		unfenced bool
-		code     codes.Code
-		kind     ViolationKind
-	}{
-		{unfenced: false, code: codes.FailedPrecondition, kind: AskedTwice},
-		{unfenced: true, code: codes.OK, kind: AttachedTwice},
-	} {
-		b := newBackend(t, Options{})
-		turn(t, b, Knobs{Unfenced: &tt.unfenced})
-		publish(t.Context(), b, "v", "n1", rwo)
-		if got := publish(t.Context(), b, "v", "n2", rwo); got != tt.code {
-			t.Errorf("unfenced %v: got %s", tt.unfenced, got)
-		}
-		vs := b.Books().Violations
-		if len(vs) != 1 || vs[0].Kind != tt.kind || cmp.Diff([]string{"n2", "n1"}, vs[0].Nodes) != "" || vs[0].Call != 2 {
-			t.Errorf("unfenced %v: violations %+v", tt.unfenced, vs)
-		}
-		if got := b.Books().IsAttached("v", "n2"); got != tt.unfenced {
-			t.Errorf("unfenced %v: attached to the second node is %v", tt.unfenced, got)
-		}
+	b := newBackend(t, Options{})
+	publish(t.Context(), b, "v", "n1", rwo)
+	if got := publish(t.Context(), b, "v", "n2", rwo); got != codes.FailedPrecondition {
+		t.Errorf("got %s", got)
+	}
+	vs := b.Books().Violations
+	if len(vs) != 1 || vs[0].Kind != AskedTwice || cmp.Diff([]string{"n2", "n1"}, vs[0].Nodes) != "" || vs[0].Call != 2 {
+		t.Errorf("violations %+v", vs)
+	}
+	if b.Books().IsAttached("v", "n2") {
+		t.Error("it is attached to the second node")
 	}
 }
 

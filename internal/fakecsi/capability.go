@@ -28,8 +28,8 @@ var capabilities = []Capability{
 	ListVolumesPublishedNodes, SingleNodeMultiWriter, CreateDeleteVolume,
 }
 
-// DefaultCapabilities is what a driver announces that attaches, tells what is
-// attached where and does not provision. The caller owns the slice.
+// DefaultCapabilities returns what a driver announces that attaches, lists its
+// attachments and does not provision. The caller owns the slice.
 func DefaultCapabilities() []Capability {
 	return []Capability{
 		ControllerService, PublishUnpublishVolume, PublishReadonly, ListVolumesRPC,
@@ -55,7 +55,7 @@ func joinStrings[S ~string](in []S) string {
 	return strings.Join(out, ", ")
 }
 
-// pluginCapabilities is the answer to GetPluginCapabilities.
+// pluginCapabilities returns the answer to GetPluginCapabilities.
 func pluginCapabilities(cs []Capability) []*csi.PluginCapability {
 	if !slices.Contains(cs, ControllerService) {
 		return nil
@@ -67,7 +67,7 @@ func pluginCapabilities(cs []Capability) []*csi.PluginCapability {
 	}}
 }
 
-// controllerCapabilities is the answer to ControllerGetCapabilities.
+// controllerCapabilities returns the answer to ControllerGetCapabilities.
 func controllerCapabilities(cs []Capability) []*csi.ControllerServiceCapability {
 	var out []*csi.ControllerServiceCapability
 	for _, c := range cs {

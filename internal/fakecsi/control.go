@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// maxKnobs is how long the JSON of one Knobs may be, in bytes.
+// maxKnobs bounds the JSON of one Knobs, in bytes.
 const maxKnobs = 16 << 20
 
-// longPoll is how long /books?after= waits at most for a change.
+// longPoll bounds the wait of /books?after= for a change.
 const longPoll = 20 * time.Second
 
 // Control is the HTTP API to a Backend in another process. It has no
@@ -22,9 +22,9 @@ const longPoll = 20 * time.Second
 //
 //	GET /books               the Books as JSON
 //	GET /books?calls=false   without the list of ended calls
-//	GET /books?after=N       waits, for some seconds at most, until they have
-//	                         another version than N
-//	POST /knobs              Knobs as JSON: all of them are turned, or none
+//	GET /books?after=N       waits, for 20 seconds at most, until their version
+//	                         differs from N
+//	POST /knobs              applies Knobs as JSON: all of them or, with an error, none
 func Control(b *Backend) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /books", func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,7 @@ func Control(b *Backend) http.Handler {
 			books.Calls = nil
 		}
 		w.Header().Set("Content-Type", "application/json")
-		// An error here is the client's end of the connection: it notices itself.
+		// An error means that the client has hung up.
 		_ = json.NewEncoder(w).Encode(books)
 	})
 	mux.HandleFunc("POST /knobs", func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,7 @@ func Control(b *Backend) http.Handler {
 	return mux
 }
 
-// waitForVersion waits as the request's after parameter asks for.
+// waitForVersion waits as the request's parameter after says.
 func waitForVersion(b *Backend, r *http.Request) error {
 	text := r.URL.Query().Get("after")
 	if text == "" {
@@ -69,13 +69,13 @@ func waitForVersion(b *Backend, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), longPoll)
 	defer cancel()
-	// Another version, not a higher one: N may be from before a restart.
+	// A lower version counts too: N may be from before a restart.
 	b.waitVersion(ctx, after)
 	return nil
 }
 
-// ServeControl serves Control on the listener, which it closes, until ctx ends.
-// Requests in flight are cut then.
+// ServeControl serves Control on the listener until ctx ends. Then it closes the
+// listener and cuts requests in flight.
 func ServeControl(ctx context.Context, lis net.Listener, b *Backend) error {
 	srv := &http.Server{Handler: Control(b), ReadHeaderTimeout: 10 * time.Second}
 	done := make(chan error, 1)

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// ControlClient reads the books and turns the knobs of a Backend in another
-// process, through its Control.
+// ControlClient reads the books and sets the knobs of a Backend in another
+// process through its Control.
 type ControlClient struct {
 	endpoint string
 	base     string
@@ -20,8 +20,8 @@ type ControlClient struct {
 }
 
 // NewControlClient makes a client for the Control at unix:///path,
-// tcp://host:port or host:port. It connects with the first call, so that the
-// other process may start later or come and go.
+// tcp://host:port or host:port. It connects with the first call: the other
+// process may start later.
 func NewControlClient(endpoint string) (*ControlClient, error) {
 	network, address, err := splitEndpoint(endpoint)
 	if err != nil {
@@ -42,12 +42,12 @@ func NewControlClient(endpoint string) (*ControlClient, error) {
 // Close closes idle connections.
 func (c *ControlClient) Close() { c.http.CloseIdleConnections() }
 
-// Books is a snapshot of the books, with all calls.
+// Books returns a snapshot of the books, with all calls.
 func (c *ControlClient) Books(ctx context.Context) (Books, error) {
 	return c.books(ctx, "")
 }
 
-// Set turns knobs: all of them, or none if there is an error in them.
+// Set applies knobs: all of them or, with an error in them, none.
 func (c *ControlClient) Set(ctx context.Context, k Knobs) error {
 	body, err := json.Marshal(k)
 	if err != nil {
@@ -59,9 +59,9 @@ func (c *ControlClient) Set(ctx context.Context, k Knobs) error {
 	return nil
 }
 
-// Wait returns nil as soon as done says so of the books. It looks at once and
-// then on each change. The Books that done sees are without Calls, which may be
-// many. An error of the connection ends it.
+// Wait blocks until done is true of the books. It asks at once and after changes,
+// with Books that have no Calls, which may be many. An error of the connection
+// ends it.
 func (c *ControlClient) Wait(ctx context.Context, done func(Books) bool) error {
 	query := "?calls=false"
 	for {

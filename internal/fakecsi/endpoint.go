@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// splitEndpoint is network and address of unix:///path, tcp://host:port or
+// splitEndpoint returns network and address of unix:///path, tcp://host:port or
 // host:port.
 func splitEndpoint(endpoint string) (network, address string, err error) {
 	if path, ok := strings.CutPrefix(endpoint, "unix://"); ok {
@@ -28,9 +28,9 @@ func splitEndpoint(endpoint string) (network, address string, err error) {
 	return "tcp", address, nil
 }
 
-// Listen listens on unix:///path, tcp://host:port or host:port. The file of a
-// socket to which nobody listens any more is replaced; one that is in use, or
-// is no socket, is an error.
+// Listen listens on unix:///path, tcp://host:port or host:port. It replaces the
+// file of a socket on which no process listens. A socket in use and a file that is
+// no socket are errors.
 func Listen(endpoint string) (net.Listener, error) {
 	network, address, err := splitEndpoint(endpoint)
 	if err != nil {

@@ -1,6 +1,7 @@
 package fakecsi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,28 +12,28 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Knobs is a set of changes to how a Backend behaves and to what it holds.
-// What is left at its zero value stays as it is. All changes of one Knobs take
-// effect at once: no call sees half of them.
+// Knobs is a set of changes to the behaviour and to the storage of a Backend. A
+// field with its zero value changes nothing. All changes of one Knobs take effect
+// at once: no call sees half of them.
 type Knobs struct {
-	// Name and Capabilities change what the driver says of itself. An empty,
-	// non-nil list of capabilities means none.
+	// Name and Capabilities change what the driver announces. An empty, non-nil
+	// list of capabilities means none.
 	Name         string       `json:"name,omitempty"`
 	Capabilities []Capability `json:"capabilities,omitzero"`
 
-	// Latency is how long the calls of a method take; merged into what is set.
-	// The empty Method is for those without an entry of their own.
+	// Latency is how long the calls of a method take. It is merged into the present
+	// one. The empty Method stands for all methods without an entry.
 	Latency map[Method]Latency `json:"latency,omitempty"`
 
-	// Fail adds faults. They are tried in the order in which they were added.
+	// Fail adds faults. The first added fault that matches a call hits it.
 	Fail []Fault `json:"fail,omitempty"`
-	// ClearFaults drops the faults there are, before Fail adds new ones.
+	// ClearFaults drops all faults before Fail adds new ones.
 	ClearFaults bool `json:"clearFaults,omitempty"`
 
-	// Hang makes calls that begin from now on wait until they are released.
+	// Hang makes calls that begin from now on wait for a release.
 	Hang []Hang `json:"hang,omitempty"`
-	// Release ends hangs equal to these, ReleaseAll ends every hang; both before
-	// Hang adds new ones. Calls that wait go on.
+	// Release ends hangs equal to these, ReleaseAll ends every hang, both before
+	// Hang adds new ones. The waiting calls go on.
 	Release    []Hang `json:"release,omitempty"`
 	ReleaseAll bool   `json:"releaseAll,omitempty"`
 
@@ -40,14 +41,10 @@ type Knobs struct {
 	// use Fail and Hang.
 	NotReady *bool `json:"notReady,omitempty"`
 
-	// FinishAbandoned makes calls that begin from now on take their course even
-	// if the caller has left: the effect happens, the answer reaches nobody.
-	// Otherwise a call whose caller leaves ends at once, without effect.
+	// FinishAbandoned lets calls that begin from now on run to their end and change
+	// the storage even if their caller leaves. Otherwise a call ends at once, without
+	// effect, when its caller leaves.
 	FinishAbandoned *bool `json:"finishAbandoned,omitempty"`
-
-	// Unfenced lets the storage attach a volume of a single-node mode to a
-	// second node. It is booked as a violation either way.
-	Unfenced *bool `json:"unfenced,omitempty"`
 
 	// MaxVolumesPerNode is the limit beyond which a publish is answered
 	// ResourceExhausted. 0 means no limit.
@@ -57,9 +54,9 @@ type Knobs struct {
 	// An empty, non-nil map means nothing.
 	PublishContext map[string]string `json:"publishContext,omitzero"`
 
-	// LoseAttachments and GainAttachments change what is attached where behind
-	// the CO's back, LoseVolumes and GainVolumes which volumes there are. Losing
-	// happens before gaining. An empty node in LoseAttachments means all nodes.
+	// LoseAttachments and GainAttachments change attachments without a call,
+	// LoseVolumes and GainVolumes change volumes. Losing happens before gaining. An
+	// empty node in LoseAttachments means all nodes.
 	LoseAttachments []VolumeNode `json:"loseAttachments,omitempty"`
 	GainAttachments []VolumeNode `json:"gainAttachments,omitempty"`
 	LoseVolumes     []string     `json:"loseVolumes,omitempty"`
@@ -78,18 +75,18 @@ type Fault struct {
 	Volume string     `json:"volume,omitempty"`
 	Node   string     `json:"node,omitempty"`
 	Code   codes.Code `json:"code"`
-	// Message of the error; empty means one that says it is injected.
+	// Message of the error; empty means a default that says it is injected.
 	Message string `json:"message,omitempty"`
 	// Count is how many matching calls fail; 0 means every one until ClearFaults.
 	Count int `json:"count,omitempty"`
-	// AfterEffect lets the call do its work first and fail then.
+	// AfterEffect lets the call change the storage before it fails.
 	AfterEffect bool `json:"afterEffect,omitempty"`
 }
 
 // Hang makes calls wait for Knobs.Release. Empty Method, Volume and Node match
-// any. With AfterEffect the work is done first, and only the answer waits: with
-// a caller that gives up this is a volume that is attached although the caller
-// saw DeadlineExceeded.
+// any. With AfterEffect the call changes the storage first, and only its answer
+// waits: when the caller gives up, the volume is attached although the caller saw
+// DeadlineExceeded.
 type Hang struct {
 	Method      Method `json:"method,omitempty"`
 	Volume      string `json:"volume,omitempty"`
@@ -97,13 +94,13 @@ type Hang struct {
 	AfterEffect bool   `json:"afterEffect,omitempty"`
 }
 
-// Latency is how long a call takes: Base, and at random up to Jitter more.
-// In JSON both are strings such as "1.5s".
+// Latency is how long a call takes: Base and a random part of Jitter. In JSON
+// both are strings such as "1.5s".
 type Latency struct {
 	Base, Jitter time.Duration
 }
 
-// AttachLatency makes each publish and unpublish take so long.
+// AttachLatency returns knobs with that latency of each publish and unpublish.
 func AttachLatency(l Latency) Knobs {
 	return Knobs{Latency: map[Method]Latency{ControllerPublishVolume: l, ControllerUnpublishVolume: l}}
 }
@@ -116,44 +113,39 @@ func (l Latency) draw() time.Duration {
 }
 
 type latencyJSON struct {
-	Base   string `json:"base"`
-	Jitter string `json:"jitter,omitempty"`
+	Base   durationText `json:"base"`
+	Jitter durationText `json:"jitter,omitzero"`
 }
 
 // MarshalJSON writes the durations as strings.
 func (l Latency) MarshalJSON() ([]byte, error) {
-	j := latencyJSON{Base: l.Base.String()}
-	if l.Jitter != 0 {
-		j.Jitter = l.Jitter.String()
-	}
-	return json.Marshal(j)
+	return json.Marshal(latencyJSON{durationText(l.Base), durationText(l.Jitter)})
 }
 
 // UnmarshalJSON reads the durations from strings.
 func (l *Latency) UnmarshalJSON(data []byte) error {
 	var j latencyJSON
-	if err := json.Unmarshal(data, &j); err != nil {
-		return err
+	err := json.Unmarshal(data, &j)
+	if err == nil {
+		*l = Latency{time.Duration(j.Base), time.Duration(j.Jitter)}
 	}
-	var next Latency
-	for _, f := range []struct {
-		text string
-		to   *time.Duration
-	}{{j.Base, &next.Base}, {j.Jitter, &next.Jitter}} {
-		if f.text == "" {
-			continue
-		}
-		d, err := time.ParseDuration(f.text)
-		if err != nil {
-			return err
-		}
-		*f.to = d
-	}
-	*l = next
-	return nil
+	return err
 }
 
-// check finds what cannot be meant, before anything is changed.
+// durationText is a duration that is a string such as "1.5s" in JSON; an empty string is 0.
+type durationText time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d durationText) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *durationText) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(cmp.Or(string(text), "0"))
+	*d = durationText(parsed)
+	return err
+}
+
+// check reports the first error in the knobs. Set calls it before it changes anything.
 func (k Knobs) check() error {
 	if err := checkCapabilities(k.Capabilities); err != nil {
 		return err
@@ -195,7 +187,7 @@ func (f Fault) check() error {
 	return nil
 }
 
-// checkChanges checks what is to happen behind the CO's back.
+// checkChanges checks the knobs that change the storage.
 func (k Knobs) checkChanges() error {
 	for _, a := range slices.Concat(k.GainAttachments, k.LoseAttachments) {
 		if a.Volume == "" {

@@ -311,7 +311,6 @@ func TestKnobsSurviveJSON(t *testing.T) {
 		ReleaseAll:        true,
 		NotReady:          new(false),
 		FinishAbandoned:   new(true),
-		Unfenced:          new(true),
 		MaxVolumesPerNode: new(0),
 		PublishContext:    map[string]string{},
 		LoseAttachments:   []VolumeNode{{Volume: "v"}},

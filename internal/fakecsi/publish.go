@@ -13,25 +13,20 @@ import (
 
 // ControllerGetCapabilities implements csi.ControllerServer.
 func (b *Backend) ControllerGetCapabilities(ctx context.Context, req *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
-	resp := &csi.ControllerGetCapabilitiesResponse{}
-	err := b.serve(ctx, request{method: ControllerGetCapabilities, message: req}, func(c *call) (bool, error) {
-		if err := b.require(c, ControllerService); err != nil {
-			return false, err
-		}
+	return serve(ctx, b, request{method: ControllerGetCapabilities, needs: ControllerService, message: req}, func(_ *call, resp *csi.ControllerGetCapabilitiesResponse) (bool, error) {
 		resp.Capabilities = controllerCapabilities(b.behaviour.capabilities)
 		return false, nil
 	})
-	return answer(resp, err)
 }
 
 // ControllerPublishVolume implements csi.ControllerServer.
 func (b *Backend) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	resp := &csi.ControllerPublishVolumeResponse{}
 	r := request{
-		method: ControllerPublishVolume, volume: req.GetVolumeId(), node: req.GetNodeId(), readonly: req.GetReadonly(),
+		method: ControllerPublishVolume, needs: PublishUnpublishVolume,
+		volume: req.GetVolumeId(), node: req.GetNodeId(), readonly: req.GetReadonly(),
 		accessMode: attachmentFor(req).AccessMode, message: req,
 	}
-	err := b.serve(ctx, r, func(c *call) (bool, error) {
+	return serve(ctx, b, r, func(c *call, resp *csi.ControllerPublishVolumeResponse) (bool, error) {
 		if err := b.checkPublish(c, req); err != nil {
 			return false, err
 		}
@@ -41,18 +36,14 @@ func (b *Backend) ControllerPublishVolume(ctx context.Context, req *csi.Controll
 		}
 		return changed, err
 	})
-	return answer(resp, err)
 }
 
 // ControllerUnpublishVolume implements csi.ControllerServer.
 func (b *Backend) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	r := request{
-		method: ControllerUnpublishVolume, volume: req.GetVolumeId(), node: req.GetNodeId(), message: req,
+		method: ControllerUnpublishVolume, needs: PublishUnpublishVolume, volume: req.GetVolumeId(), node: req.GetNodeId(), message: req,
 	}
-	err := b.serve(ctx, r, func(c *call) (bool, error) {
-		if err := b.require(c, PublishUnpublishVolume); err != nil {
-			return false, err
-		}
+	return serve(ctx, b, r, func(_ *call, _ *csi.ControllerUnpublishVolumeResponse) (bool, error) {
 		if req.GetVolumeId() == "" {
 			return false, missing("volume_id")
 		}
@@ -60,14 +51,10 @@ func (b *Backend) ControllerUnpublishVolume(ctx context.Context, req *csi.Contro
 		b.record(rs)
 		return len(rs) > 0, nil
 	})
-	return answer(&csi.ControllerUnpublishVolumeResponse{}, err)
 }
 
-// checkPublish finds what is wrong with a publish, whatever the storage holds.
+// checkPublish checks a publish, but not against existing attachments.
 func (b *Backend) checkPublish(c *call, req *csi.ControllerPublishVolumeRequest) error {
-	if err := b.require(c, PublishUnpublishVolume); err != nil {
-		return err
-	}
 	switch {
 	case req.GetVolumeId() == "":
 		return missing("volume_id")
@@ -112,19 +99,13 @@ func (b *Backend) publish(c *call, want Attachment) (bool, error) {
 		return false, nil
 	}
 	if others, knowable := b.storage.conflict(c.Volume, c.Node, want); len(others) > 0 {
-		kind := AskedTwice
-		if b.behaviour.unfenced {
-			kind = AttachedTwice
-		}
-		// No caller can know what came into being behind its back.
-		if knowable || b.behaviour.unfenced {
+		// No caller can know of an attachment that a knob has made.
+		if knowable {
 			b.books.violate(Violation{
-				Kind: kind, Time: time.Now(), Call: c.ID, Volume: c.Volume, Nodes: append([]string{c.Node}, others...), Detail: want.AccessMode,
+				Kind: AskedTwice, Time: time.Now(), Call: c.ID, Volume: c.Volume, Nodes: append([]string{c.Node}, others...), Detail: want.AccessMode,
 			})
 		}
-		if !b.behaviour.unfenced {
-			return false, status.Errorf(codes.FailedPrecondition, "volume %s is published to another node: %s", c.Volume, strings.Join(others, ", "))
-		}
+		return false, status.Errorf(codes.FailedPrecondition, "volume %s is published to another node: %s", c.Volume, strings.Join(others, ", "))
 	}
 	if limit := b.behaviour.maxPerNode; limit > 0 && b.storage.onNode[c.Node] >= limit {
 		return false, status.Errorf(codes.ResourceExhausted, "node %s has %d volumes, which is the limit", c.Node, limit)
@@ -141,8 +122,12 @@ func (b *Backend) publishContext(volume string) map[string]string {
 }
 
 // require answers Unimplemented if the driver does not announce the capability.
-// Everything of the controller also requires the CONTROLLER_SERVICE.
+// Everything of the controller also requires the CONTROLLER_SERVICE. The Identity
+// service has no capability: nothing is required of it.
 func (b *Backend) require(c *call, capability Capability) error {
+	if capability == "" {
+		return nil
+	}
 	for _, need := range []Capability{ControllerService, capability} {
 		if !b.behaviour.has(need) {
 			return b.notAnnounced(c, codes.Unimplemented, string(c.Method)+" without "+string(need))
@@ -151,7 +136,7 @@ func (b *Backend) require(c *call, capability Capability) error {
 	return nil
 }
 
-// notAnnounced books that the caller used what the driver does not announce.
+// notAnnounced books a violation: the caller used what the driver does not announce.
 func (b *Backend) notAnnounced(c *call, code codes.Code, what string) error {
 	b.books.violate(Violation{Kind: NotAnnounced, Time: time.Now(), Call: c.ID, Volume: c.Volume, Detail: what})
 	return status.Errorf(code, "the driver does not announce it: %s", what)
@@ -161,7 +146,7 @@ func missing(field string) error {
 	return status.Errorf(codes.InvalidArgument, "%s is missing", field)
 }
 
-// checkCapability finds a volume capability that is not complete.
+// checkCapability reports the first missing field of a volume capability.
 func checkCapability(vc *csi.VolumeCapability) error {
 	if vc.GetBlock() == nil && vc.GetMount() == nil {
 		return missing("volume_capability.access_type")

@@ -8,11 +8,26 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// effect is what a call does to the storage, with mu held: whether it changed
+// effect changes the storage, with mu held. It returns whether it has changed
 // anything, and the error to answer with.
 type effect func(c *call) (changed bool, err error)
 
-// serve takes a call from its begin to its end.
+// serve books and runs one call. effect fills in the response. With an error the
+// response is nil: callers in this process must see what callers on a socket see.
+func serve[R any](ctx context.Context, b *Backend, r request, effect func(c *call, resp *R) (changed bool, err error)) (*R, error) {
+	resp := new(R)
+	err := b.serve(ctx, r, func(c *call) (bool, error) {
+		if err := b.require(c, r.needs); err != nil {
+			return false, err
+		}
+		return effect(c, resp)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
 func (b *Backend) serve(ctx context.Context, r request, e effect) error {
 	b.mu.Lock()
 	r.multiNode, r.modeKnown = b.multiNode(r)
@@ -30,9 +45,9 @@ func (b *Backend) serve(ctx context.Context, r request, e effect) error {
 	return err
 }
 
-// multiNode reports whether a call is of a multi-node mode: the one that a publish asks for, or
-// the one in which an unpublish finds its volume. It says too whether that is known: an unpublish of a
-// volume that was never published says nothing of its mode. Called with mu held.
+// multiNode reports whether a call has a multi-node mode: the mode of a publish is in its request, and
+// an unpublish has the mode of its attachment. known is false where no publish of the volume
+// has been seen. Called with mu held.
 func (b *Backend) multiNode(r request) (multiNode, known bool) {
 	if r.method == ControllerPublishVolume {
 		return !Attachment{AccessMode: r.accessMode}.singleNode(), true
@@ -49,7 +64,7 @@ func (b *Backend) multiNode(r request) (multiNode, known bool) {
 	return multiNode, known
 }
 
-// run meets the knobs and does the work in between.
+// run applies the plan of the call, and the effect between its two halves.
 func (b *Backend) run(ctx context.Context, c *call, e effect) (changed bool, err error) {
 	if c.finishAbandoned {
 		ctx = context.WithoutCancel(ctx)
@@ -79,7 +94,7 @@ func (b *Backend) run(ctx context.Context, c *call, e effect) (changed bool, err
 	return changed, err
 }
 
-// pass lets time go by.
+// pass blocks for a time, or until the caller leaves.
 func pass(ctx context.Context, d time.Duration) error {
 	if d > 0 {
 		t := time.NewTimer(d)
@@ -92,7 +107,7 @@ func pass(ctx context.Context, d time.Duration) error {
 	return left(ctx)
 }
 
-// await waits until all gates are closed.
+// await blocks until all channels are closed, or until the caller leaves.
 func await(ctx context.Context, gates []<-chan struct{}) error {
 	for _, g := range gates {
 		select {
@@ -104,7 +119,7 @@ func await(ctx context.Context, gates []<-chan struct{}) error {
 	return nil
 }
 
-// left is the answer, which reaches nobody, to a caller that has left.
+// left returns the error of a call whose caller has left; nil: the caller still waits.
 func left(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil

@@ -19,48 +19,48 @@ type ServerOptions struct {
 	// Backend to serve. Required.
 	Backend *Backend
 	// Endpoint to listen on: unix:///path or tcp://host:port. Required. With
-	// port 0 the first Start chooses a port and keeps it for all later ones.
+	// port 0 the first Start chooses a port for all later ones too.
 	Endpoint string
 	// TLS to serve with. Nil means none.
 	TLS *tls.Config
-	// Register, if set, is called on each Start to serve further services.
+	// Register (may be nil) adds further services on each Start.
 	Register func(grpc.ServiceRegistrar)
 }
 
 // Server serves one Backend on an endpoint. It can be stopped or crashed and
-// started again, any number of times: the Backend lives on.
+// started again any number of times, with the same Backend.
 type Server struct {
 	options ServerOptions
 
-	// mu guards all below. Start holds it while it listens, which takes no time,
-	// so that it excludes another Start, Stop or Crash.
+	// mu guards all below. Start holds it while it listens, which takes no time:
+	// no Start, Stop or Crash may run meanwhile.
 	mu       sync.Mutex
 	endpoint string
 	running  *serving // nil: not started
 }
 
-// serving is the time between a start and a stop.
+// serving is a started server.
 type serving struct {
 	grpc     *grpc.Server
 	listener net.Listener
 	done     chan struct{} // closed when nothing is accepted any more
 }
 
-// refuse has no more connections accepted. To close the listener would do, if not for a
-// process that this one is just starting: until its exec it has the descriptor too, and
-// would keep the endpoint in use.
+// refuse accepts no more connections. It shuts the socket down, because a closed listener is not
+// enough: a process that this one is just starting has a copy of the descriptor until its exec,
+// and would keep the endpoint in use.
 func (s *serving) refuse() {
 	lis, ok := s.listener.(syscall.Conn)
 	if !ok {
 		return
 	}
 	if raw, err := lis.SyscallConn(); err == nil {
-		// Errors: it is closed already.
+		// An error means that it is closed already.
 		_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
 	}
 }
 
-// NewServer makes a Server. It listens only when started.
+// NewServer makes a Server. Start starts it.
 func NewServer(o ServerOptions) (*Server, error) {
 	if o.Backend == nil {
 		return nil, errors.New("make server: there is no backend: set ServerOptions.Backend")
@@ -71,15 +71,15 @@ func NewServer(o ServerOptions) (*Server, error) {
 	return &Server{options: o, endpoint: o.Endpoint}, nil
 }
 
-// Endpoint is where the Server listens when it is started.
+// Endpoint returns the endpoint with the port of the first Start.
 func (s *Server) Endpoint() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.endpoint
 }
 
-// Start listens and serves until Stop or Crash. When it has returned without an
-// error, connections are accepted.
+// Start listens, and serves in the background until Stop or Crash. Clients can
+// connect when it has returned.
 func (s *Server) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,15 +106,15 @@ func (s *Server) Start() error {
 	s.running = r
 	go func() {
 		defer close(r.done)
-		// It returns when the server is stopped, and has no other news then.
+		// It returns when the server is stopped; its error says only that.
 		_ = r.grpc.Serve(lis)
 	}()
 	return nil
 }
 
-// Stop takes no more calls, waits until those in flight have ended or ctx is
-// done, then cuts the connections. A unix socket is removed. It is a no-op if
-// the Server is not started.
+// Stop accepts no more calls, blocks until those in flight have ended or ctx ends,
+// cuts the connections and removes a unix socket. It is a no-op if the Server is
+// not started.
 func (s *Server) Stop(ctx context.Context) {
 	r := s.take()
 	if r == nil {
@@ -129,17 +129,16 @@ func (s *Server) Stop(ctx context.Context) {
 	select {
 	case <-drained:
 	case <-ctx.Done():
-		// The graceful stop ends with the last call, which may be one that goes
-		// on without its caller (Knobs.FinishAbandoned): not waited for.
+		// The graceful stop ends with the last call, which may go on without its
+		// caller (Knobs.FinishAbandoned), so this does not wait for it.
 		r.grpc.Stop()
 	}
 	<-r.done
 }
 
-// Crash cuts all connections at once, as the end of the process would, and
-// leaves the file of a unix socket behind. The contexts of calls in flight are
-// cancelled; it does not wait for them. It is a no-op if the Server is not
-// started.
+// Crash cuts all connections at once, as the end of the process does, and leaves
+// the file of a unix socket behind. It cancels the contexts of calls in flight and
+// does not wait for these calls. It is a no-op if the Server is not started.
 func (s *Server) Crash() {
 	r := s.take()
 	if r == nil {

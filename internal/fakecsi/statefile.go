@@ -28,35 +28,35 @@ type Record struct {
 	Capacity   int64       `json:"capacity,omitempty"`
 }
 
-// StateFile keeps the storage of a Backend in a file, so that it survives the end
-// of the process at any moment, SIGKILL included: a change is in the file before
-// the call that made it is answered. It is not synced to the disk, so it does
-// not survive the end of the machine.
+// StateFile keeps the storage of a Backend in a file, so that the storage survives
+// the end of the process, SIGKILL included: the file has a change before the call
+// that made it is answered. The file is not synced to the disk, so it does not
+// survive a crash of the machine.
 //
 // The file holds one JSON record per line and is only appended to. It is
 // rewritten as the shortest list when it is opened and when it has grown to a
-// multiple of what is live.
+// multiple of that list.
 type StateFile struct {
 	path string
 
 	pendingMu sync.Mutex
-	pending   []Record // guarded by pendingMu: changes made, not yet written
+	pending   []Record // guarded by pendingMu: changes that are not yet written
 
-	// fileMu guards the fields below and is held while writing: it is what puts
-	// the records into the file in the order of the changes. No caller holds
-	// another lock while it waits for this one.
+	// fileMu guards the fields below. flush holds it while it writes, so that the
+	// file has the records in the order of the changes. No caller holds another
+	// lock while it waits for this one.
 	fileMu sync.Mutex
 	file   *os.File
-	state  *storage // what the file says
+	state  *storage // the content of the file
 	lines  int      // in the file
-	live   int      // of them, after the last rewrite
-	err    error    // the first failed write: from then on nothing is durable
+	live   int      // lines after the last rewrite
+	err    error    // of the first failed write: every later flush returns it
 }
 
-// OpenStateFile reads the file at path, which need not exist, and makes it ready
-// to be appended to. A last line that was cut off by the end of the writing
-// process is dropped; any other line that makes no sense is an error. One
-// StateFile is for one Backend; the caller closes it when that is no longer used.
+// OpenStateFile reads the file at path, which need not exist, and opens it for
+// changes. It drops an incomplete last line, which a process wrote when it ended; any
+// other line that is no record is an error. One StateFile is for one Backend. The
+// caller closes it after the last use of the Backend.
 func OpenStateFile(path string) (*StateFile, error) {
 	j := &StateFile{path: path, state: newStorage()}
 	data, err := os.ReadFile(path)
@@ -66,7 +66,7 @@ func OpenStateFile(path string) (*StateFile, error) {
 	for n := 1; len(data) > 0; n++ {
 		line, rest, whole := bytes.Cut(data, []byte("\n"))
 		if !whole {
-			break // cut off while it was written: that call was never answered
+			break // incomplete: its call was never answered
 		}
 		data = rest
 		var r Record
@@ -94,7 +94,7 @@ func (j *StateFile) Close() error {
 	return j.file.Close()
 }
 
-// restore is a copy of what the file says, to start a Backend with.
+// restore returns a copy of the storage in the file, for a new Backend.
 func (j *StateFile) restore() *storage {
 	j.fileMu.Lock()
 	defer j.fileMu.Unlock()
@@ -105,15 +105,15 @@ func (j *StateFile) restore() *storage {
 	return s
 }
 
-// add notes changes in their order. It does not write: flush does.
+// add keeps changes, in order, for flush to write.
 func (j *StateFile) add(rs []Record) {
 	j.pendingMu.Lock()
 	defer j.pendingMu.Unlock()
 	j.pending = append(j.pending, rs...)
 }
 
-// flush returns when every change noted before the call is in the file,
-// whichever caller wrote it.
+// flush blocks until the file has every change that was added before this call,
+// whichever caller writes them.
 func (j *StateFile) flush() error {
 	j.fileMu.Lock()
 	defer j.fileMu.Unlock()
@@ -149,8 +149,8 @@ func (j *StateFile) append(batch []Record) error {
 	return nil
 }
 
-// rewrite replaces the file by the shortest one with the same meaning. Either
-// the old or the new file is there at any moment.
+// rewrite replaces the file by the shortest file of the same storage, with a rename:
+// at any moment the old or the new file is there.
 func (j *StateFile) rewrite() error {
 	tmp, err := os.OpenFile(j.path+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -171,7 +171,7 @@ func (j *StateFile) rewrite() error {
 		return fmt.Errorf("write state: %w", errors.Join(err, tmp.Close(), os.Remove(tmp.Name())))
 	}
 	if j.file != nil {
-		_ = j.file.Close() // replaced: nothing more is read from it
+		_ = j.file.Close() // replaced, and complete
 	}
 	j.file, j.lines, j.live = tmp, len(records), len(records)
 	return nil

@@ -19,15 +19,15 @@ type Attachment struct {
 	AccessMode string `json:"accessMode,omitempty"` // as in the CSI specification, e.g. SINGLE_NODE_WRITER
 	Block      bool   `json:"block,omitempty"`
 	FSType     string `json:"fsType,omitempty"`
-	// Foreign is set if the attachment came into being behind the CO's back
-	// (Knobs.GainAttachments). A publish with any capability adopts it.
+	// Foreign is set if Knobs.GainAttachments made the attachment. A publish with any
+	// capability adopts it.
 	Foreign bool `json:"foreign,omitempty"`
 }
 
 func (a Attachment) singleNode() bool { return !strings.HasPrefix(a.AccessMode, "MULTI_NODE_") }
 
-// attachmentFor is what a publish request asks for. Mount flags are not part of
-// it: they never make two publishes incompatible.
+// attachmentFor returns the attachment that a publish asks for. It leaves out mount
+// flags, which never make two publishes incompatible.
 func attachmentFor(req *csi.ControllerPublishVolumeRequest) Attachment {
 	vc := req.GetVolumeCapability()
 	return Attachment{
@@ -41,15 +41,14 @@ func attachmentFor(req *csi.ControllerPublishVolumeRequest) Attachment {
 // volume is one volume of the storage.
 type volume struct {
 	id       string
-	name     string // of CreateVolume; empty for volumes that came into being otherwise
+	name     string // of CreateVolume; empty for volumes made otherwise
 	capacity int64
-	// nodes is replaced as a whole on each change, never changed in place:
-	// snapshots hold on to it.
+	// nodes is replaced as a whole on each change: snapshots share it.
 	nodes map[string]Attachment
 }
 
-// storage is what the storage system holds: a pure state machine without lock,
-// clock or I/O. Every change is also returned as records for a StateFile.
+// storage is the content of the storage system: a pure state machine without lock,
+// clock or I/O. Its methods return every change as records for a StateFile.
 type storage struct {
 	volumes map[string]*volume
 	onNode  map[string]int // volumes attached per node
@@ -59,7 +58,7 @@ func newStorage() *storage {
 	return &storage{volumes: map[string]*volume{}, onNode: map[string]int{}}
 }
 
-// add makes sure that the volume exists.
+// add makes the volume unless it exists.
 func (s *storage) add(id string) (*volume, []Record) {
 	if v, ok := s.volumes[id]; ok {
 		return v, nil
@@ -69,7 +68,7 @@ func (s *storage) add(id string) (*volume, []Record) {
 	return v, []Record{{Op: opCreate, Volume: id}}
 }
 
-// create is CreateVolume: one volume per name, its id is derived from the name.
+// create makes the volume of a name, as CreateVolume does. Its ID depends on the name alone.
 func (s *storage) create(name string, limits *csi.CapacityRange) (*volume, []Record, error) {
 	sum := sha256.Sum256([]byte(name))
 	id := "vol-" + hex.EncodeToString(sum[:10])
@@ -84,7 +83,7 @@ func (s *storage) create(name string, limits *csi.CapacityRange) (*volume, []Rec
 	return v, []Record{{Op: opCreate, Volume: id, Name: name, Capacity: v.capacity}}, nil
 }
 
-// remove makes the volume, and all that is attached of it, be gone.
+// remove removes the volume with its attachments.
 func (s *storage) remove(id string) []Record {
 	v, ok := s.volumes[id]
 	if !ok {
@@ -95,7 +94,7 @@ func (s *storage) remove(id string) []Record {
 	return append(out, Record{Op: opDelete, Volume: id})
 }
 
-// attach puts the attachment in place, whatever else there is.
+// attach sets the attachment to the node, without any check.
 func (s *storage) attach(v *volume, node string, a Attachment) []Record {
 	if _, ok := v.nodes[node]; !ok {
 		s.onNode[node]++
@@ -107,7 +106,7 @@ func (s *storage) attach(v *volume, node string, a Attachment) []Record {
 	return []Record{{Op: opAttach, Volume: v.id, Node: node, Attachment: &a}}
 }
 
-// detach takes the volume off the node, off every node if node is empty.
+// detach removes the attachment to the node; with an empty node, to every node.
 func (s *storage) detach(id, node string) []Record {
 	v, ok := s.volumes[id]
 	if !ok {
@@ -129,9 +128,9 @@ func (s *storage) detach(id, node string) []Record {
 	return out
 }
 
-// conflict names the nodes besides node to which the volume is attached, if it
-// may not be attached to them and, as a, to node. Sorted; empty means none.
-// knowable: one of them at least came into being by a call, so that the CO knows of it.
+// conflict returns, sorted, the other nodes to which the volume is attached if a and
+// these attachments exclude each other. knowable reports whether a call made at
+// least one of them, so that the caller knows of it.
 func (s *storage) conflict(id, node string, a Attachment) (others []string, knowable bool) {
 	v, ok := s.volumes[id]
 	if !ok {
@@ -153,7 +152,7 @@ func (s *storage) conflict(id, node string, a Attachment) (others []string, know
 	return others, knowable
 }
 
-// gain attaches a volume behind the CO's back, in the mode it already has
+// gain attaches a volume without a call, in the mode that it already has
 // elsewhere.
 func (s *storage) gain(id, node string) []Record {
 	v, out := s.add(id)
@@ -168,7 +167,7 @@ func (s *storage) gain(id, node string) []Record {
 	return append(out, s.attach(v, node, a)...)
 }
 
-// attached is a snapshot: volume, node, attachment; without volumes that are
+// attached returns the attachments by volume and node, without volumes that are
 // attached nowhere.
 func (s *storage) attached() map[string]map[string]Attachment {
 	out := make(map[string]map[string]Attachment)
@@ -203,7 +202,7 @@ func (s *storage) apply(r Record) error {
 	return nil
 }
 
-// records is the shortest list of records that makes this storage.
+// records returns the shortest list of records that makes this storage.
 func (s *storage) records() []Record {
 	var out []Record
 	for _, id := range slices.Sorted(maps.Keys(s.volumes)) {

@@ -11,21 +11,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ListVolumes implements csi.ControllerServer. Pages are in the order of the
-// volume ids, so that volumes that come and go between two pages make no other
-// volume appear twice or not at all.
+// ListVolumes implements csi.ControllerServer. Pages are in the order of the volume
+// IDs: whatever volumes come and go between two pages, each other volume appears
+// exactly once.
 func (b *Backend) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
-	resp := &csi.ListVolumesResponse{}
-	err := b.serve(ctx, request{method: ListVolumes, message: req}, func(c *call) (bool, error) {
-		if err := b.require(c, ListVolumesRPC); err != nil {
-			return false, err
-		}
+	return serve(ctx, b, request{method: ListVolumes, needs: ListVolumesRPC, message: req}, func(_ *call, resp *csi.ListVolumesResponse) (bool, error) {
 		return false, b.list(req, resp)
 	})
-	return answer(resp, err)
 }
 
-// tokenPrefix stands before the last volume id of the page before.
+// tokenPrefix precedes the last volume ID of the page before in a token.
 const tokenPrefix = "after:"
 
 func (b *Backend) list(req *csi.ListVolumesRequest, resp *csi.ListVolumesResponse) error {
@@ -61,12 +56,8 @@ func (b *Backend) list(req *csi.ListVolumesRequest, resp *csi.ListVolumesRespons
 
 // CreateVolume implements csi.ControllerServer.
 func (b *Backend) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	resp := &csi.CreateVolumeResponse{}
-	r := request{method: CreateVolume, message: req}
-	err := b.serve(ctx, r, func(c *call) (bool, error) {
-		if err := b.require(c, CreateDeleteVolume); err != nil {
-			return false, err
-		}
+	r := request{method: CreateVolume, needs: CreateDeleteVolume, message: req}
+	return serve(ctx, b, r, func(_ *call, resp *csi.CreateVolumeResponse) (bool, error) {
 		if req.GetName() == "" {
 			return false, missing("name")
 		}
@@ -81,16 +72,12 @@ func (b *Backend) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest
 		resp.Volume = &csi.Volume{VolumeId: v.id, CapacityBytes: v.capacity}
 		return len(rs) > 0, nil
 	})
-	return answer(resp, err)
 }
 
 // DeleteVolume implements csi.ControllerServer.
 func (b *Backend) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
-	r := request{method: DeleteVolume, volume: req.GetVolumeId(), message: req}
-	err := b.serve(ctx, r, func(c *call) (bool, error) {
-		if err := b.require(c, CreateDeleteVolume); err != nil {
-			return false, err
-		}
+	r := request{method: DeleteVolume, needs: CreateDeleteVolume, volume: req.GetVolumeId(), message: req}
+	return serve(ctx, b, r, func(_ *call, _ *csi.DeleteVolumeResponse) (bool, error) {
 		if req.GetVolumeId() == "" {
 			return false, missing("volume_id")
 		}
@@ -101,18 +88,13 @@ func (b *Backend) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest
 		b.record(rs)
 		return len(rs) > 0, nil
 	})
-	return answer(&csi.DeleteVolumeResponse{}, err)
 }
 
-// ValidateVolumeCapabilities implements csi.ControllerServer. Every volume can
-// be used in every way.
+// ValidateVolumeCapabilities implements csi.ControllerServer. Every volume has
+// every capability.
 func (b *Backend) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
-	resp := &csi.ValidateVolumeCapabilitiesResponse{}
-	r := request{method: ValidateVolumeCapabilities, volume: req.GetVolumeId(), message: req}
-	err := b.serve(ctx, r, func(c *call) (bool, error) {
-		if err := b.require(c, ControllerService); err != nil {
-			return false, err
-		}
+	r := request{method: ValidateVolumeCapabilities, needs: ControllerService, volume: req.GetVolumeId(), message: req}
+	return serve(ctx, b, r, func(_ *call, resp *csi.ValidateVolumeCapabilitiesResponse) (bool, error) {
 		if req.GetVolumeId() == "" {
 			return false, missing("volume_id")
 		}
@@ -127,7 +109,6 @@ func (b *Backend) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valid
 		}
 		return false, nil
 	})
-	return answer(resp, err)
 }
 
 func checkCapabilityList(vcs []*csi.VolumeCapability) error {

@@ -20,15 +20,15 @@ type API struct {
 	mu        sync.Mutex // guards all below
 	version   int64
 	objects   map[key]object
-	forgotten int // in events: those before are told to no watch any more
+	forgotten int // index into events: no watch gets an earlier one
 	events    []event
-	changed   chan struct{} // closed and replaced on each change that watches have to see
+	changed   chan struct{} // closed and replaced on each change; wakes watches
 	held      map[string]bool
 	intercept func(Request) int
 	requests  map[Request]int
 }
 
-// Request is what a client asked for.
+// Request is one kind of request of a client.
 type Request struct {
 	Verb     string // get, list, watch, create, update, patch, delete
 	Resource string // persistentvolumes; with its subresource: volumeattachments/status
@@ -54,23 +54,23 @@ func (a *API) Client() kubernetes.Interface {
 	})
 }
 
-// Intercept has f look at each request from now on, before it has any effect: f answers
-// it with an HTTP status of 400 or above, or returns 0 to let it pass. Nil lets all pass. f
-// may call the API, and is asked about those requests too.
+// Intercept calls f for each request from now on, before the request has an effect: f returns an
+// HTTP status of 400 or above as the answer, or 0 to let the request pass. A nil f lets all
+// requests pass. f may call the API; it is called for these requests too.
 func (a *API) Intercept(f func(Request) int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.intercept = f
 }
 
-// HoldWatches keeps what happens to a resource from its watches, until ReleaseWatches.
+// HoldWatches holds the events of a resource back from its watches until ReleaseWatches.
 func (a *API) HoldWatches(resource string) { a.hold(resource, true) }
 
-// ReleaseWatches lets the watches of a resource see what has happened.
+// ReleaseWatches sends the held events of a resource to its watches.
 func (a *API) ReleaseWatches(resource string) { a.hold(resource, false) }
 
-// ForgetEvents drops what watches have not told yet, and ends them with "too old": their
-// clients have to list anew, as after a long outage.
+// ForgetEvents drops the events that watches have not sent yet, and ends these watches with "too
+// old": their clients must list again, as after a long outage.
 func (a *API) ForgetEvents() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,7 +85,7 @@ func (a *API) hold(resource string, held bool) {
 	a.wake()
 }
 
-// Requests returns how many requests there were of each kind, those that failed included.
+// Requests returns how many requests of each kind there were, with those that failed.
 func (a *API) Requests() map[Request]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -185,7 +185,7 @@ func answer(r *http.Request, code int, value any) *http.Response {
 	return &http.Response{StatusCode: code, Header: header(), Body: io.NopCloser(bytes.NewReader(text)), Request: r}
 }
 
-// failure is the Status that goes with an HTTP status.
+// failure returns the Status of an HTTP status.
 func failure(code int, message string, k key) metav1.Status {
 	reasons := map[int]metav1.StatusReason{
 		http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusConflict: metav1.StatusReasonConflict,

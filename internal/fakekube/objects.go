@@ -6,13 +6,14 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// apiVersions and kinds are what an object of a resource says of itself.
+// apiVersions and kinds are those of the objects of each resource.
 var (
 	apiVersions = map[string]string{"volumeattachments": "storage.k8s.io/v1", "csinodes": "storage.k8s.io/v1", "csidrivers": "storage.k8s.io/v1", "leases": "coordination.k8s.io/v1"}
 	kinds       = map[string]string{
@@ -70,7 +71,7 @@ func clone(o object) object {
 	return decode(text)
 }
 
-// meta returns the metadata of an object, to be changed.
+// meta returns the metadata of an object; a change of it changes the object.
 func (o object) meta() map[string]any {
 	m, ok := o["metadata"].(map[string]any)
 	if !ok {
@@ -106,12 +107,7 @@ func (a *API) keys(resource string) []key {
 			keys = append(keys, k)
 		}
 	}
-	slices.SortFunc(keys, func(x, y key) int {
-		if x.namespace+"/"+x.name < y.namespace+"/"+y.name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(keys, func(x, y key) int { return strings.Compare(x.namespace+"/"+x.name, y.namespace+"/"+y.name) })
 	return keys
 }
 
@@ -128,8 +124,8 @@ func (a *API) create(k key, o object) (int, any) {
 	return http.StatusCreated, o
 }
 
-// store takes what an object is to be, as far as the request may change it: a status is
-// written by its subresource alone, and nothing else is.
+// store stores the part of an object that the request may change: the subresource writes the status
+// and nothing else, and only the subresource writes it.
 func (a *API) store(k key, o, have object, sub string) (int, any) {
 	if sub == "status" {
 		status := o["status"]
@@ -148,7 +144,7 @@ func (a *API) store(k key, o, have object, sub string) (int, any) {
 	return http.StatusOK, o
 }
 
-// update stores an object that was made from the newest one.
+// update stores an object unless it is based on an old resourceVersion.
 func (a *API) update(k key, o, have object, sub string) (int, any) {
 	if version, given := o.meta()["resourceVersion"]; given && version != have.meta()["resourceVersion"] {
 		return http.StatusConflict, failure(http.StatusConflict, "the object has been modified", k)
@@ -185,14 +181,14 @@ func (a *API) remove(k key, have object) (int, any) {
 	return http.StatusOK, o
 }
 
-// keep stores an object under a new resourceVersion and tells of it.
+// keep stores an object under a new resourceVersion and sends an event.
 func (a *API) keep(k key, o object, what string) {
 	o.meta()["resourceVersion"] = strconv.FormatInt(a.next(), 10)
 	a.objects[k] = o
 	a.tell(k, o, what)
 }
 
-// drop removes an object and tells of its last state.
+// drop removes an object and sends an event with its last state.
 func (a *API) drop(k key, o object) {
 	o.meta()["resourceVersion"] = strconv.FormatInt(a.next(), 10)
 	delete(a.objects, k)

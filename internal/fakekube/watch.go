@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// event is one change, as watches tell it.
+// event is one change, as watches send it.
 type event struct {
 	resource string
 	version  int64
@@ -29,11 +29,11 @@ func line(what string, o object) []byte {
 	return append(text, '\n')
 }
 
-// expired tells a client that it has missed events.
+// expired is the event for a client that has missed events.
 var expired = []byte(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old resource version"}}` + "\n")
 
-// bookmark says up to which resourceVersion a watch has told all. The annotation means something
-// to clients only at the end of the initial events.
+// bookmark returns an event with the resourceVersion up to which a watch has sent everything. Clients
+// look at the annotation only at the end of the initial events.
 func bookmark(resource string, version int64) []byte {
 	return line("BOOKMARK", object{
 		"kind": kinds[resource], "apiVersion": apiVersionOf(resource),
@@ -44,8 +44,7 @@ func bookmark(resource string, version int64) []byte {
 	})
 }
 
-// Bookmark tells all watches up to which resourceVersion they have been told all, as an API
-// server does about once a minute.
+// Bookmark sends a bookmark to all watches, as an API server does about once a minute.
 func (a *API) Bookmark() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,7 +61,7 @@ type watchBody struct {
 	resource string
 	next     int    // in the API's events
 	after    int64  // resourceVersion that the client knows
-	rest     []byte // told, and not read yet
+	rest     []byte // to send, and not read yet
 	ended    bool   // after the rest
 	once     sync.Once
 	closed   chan struct{}
@@ -84,7 +83,7 @@ func (a *API) watch(r *http.Request, resource string) io.ReadCloser {
 	return b
 }
 
-// Read blocks until there is something to tell.
+// Read blocks until there is an event, or the watch ends.
 func (b *watchBody) Read(p []byte) (int, error) {
 	for {
 		changed := b.fill()

@@ -10,14 +10,14 @@ import (
 // Options of a run.
 type Options struct {
 	Duration time.Duration // of the load
-	Every    time.Duration // a sample is taken
+	Every    time.Duration // between two samples
 	Drivers  int
 	Volumes  int           // of each driver; each is attached to one node at a time
 	Latency  time.Duration // of the drivers' calls
 	Seed     uint64        // of the load
 	Hub      string        // binary of cmd/csi-attach-hub
 	Dir      string        // an existing folder for sockets and logs, with a short path; the caller removes it
-	Out      io.Writer     // gets a line now and then
+	Out      io.Writer     // gets progress lines
 }
 
 func (o Options) check() error {
@@ -33,5 +33,5 @@ func (o Options) check() error {
 	return nil
 }
 
-// leastSamples is how many a judgement needs.
+// leastSamples is the least number of samples that Judge needs.
 const leastSamples = 12

@@ -7,24 +7,24 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// Sample is what the hub took and had done at one moment.
+// Sample has the metrics of the hub at one moment.
 type Sample struct {
 	At time.Duration // since the begin of the load
 	testbed.Vitals
 }
 
-// Quantity is something about the hub that changes with time.
+// Quantity is a property of the hub that changes with time.
 type Quantity struct {
 	Name, Unit string
 	of         func(before, now Sample) float64
-	// part and least bound the rise: the larger of a part of the level and of so many
-	// units. Without either, growth is no fault.
+	// part and least bound the rise: to that part of the level or to so many units, whichever
+	// is larger. Without both, growth is no fault.
 	part, least float64
 }
 
 const mebibyte = 1 << 20
 
-// quantities are judged, if they are bounded, and drawn.
+// quantities are all drawn; Judge judges those with a bound.
 var quantities = []Quantity{
 	{Name: "resident memory", Unit: "MiB", part: 0.10, least: 8, of: func(_, s Sample) float64 { return float64(s.RSS) / mebibyte }},
 	{Name: "heap after GC", Unit: "MiB", part: 0.05, least: 1, of: func(_, s Sample) float64 { return float64(s.Heap) / mebibyte }},
@@ -44,7 +44,7 @@ var quantities = []Quantity{
 
 func perSecond(before, now Sample, n float64) float64 { return n / (now.At - before.At).Seconds() }
 
-// points are the values of a quantity, from the second sample on.
+// points returns the values of a quantity, from the second sample on.
 func (q Quantity) points(samples []Sample) []Point {
 	var points []Point
 	for i, s := range samples[1:] {
@@ -56,20 +56,20 @@ func (q Quantity) points(samples []Sample) []Point {
 // bounded reports whether growth is a fault.
 func (q Quantity) bounded() bool { return q.part > 0 || q.least > 0 }
 
-// Finding is one quantity of a run, judged after the warm-up.
+// Finding is the judgement of one quantity of a run, without its warm-up.
 type Finding struct {
 	Quantity
 	Trend
-	Points  []Point  // also those of the warm-up
+	Points  []Point  // with those of the warm-up
 	Line    [2]Point // the trend, from the end of the warm-up
-	Allowed float64  // rise; 0 where growth is no fault
-	Grew    bool     // more than that
+	Allowed float64  // largest rise; 0 where growth is no fault
+	Grew    bool     // by more than Allowed
 }
 
-// warmUp is the part of a run in which pools and caches fill, which is not judged.
+// warmUp is the part of a run that Judge leaves out: pools and caches fill in it.
 const warmUp = 0.25
 
-// Judge looks at every quantity. It needs as many samples as Run takes at least.
+// Judge judges every quantity. It needs at least as many samples as Run takes.
 func Judge(samples []Sample) []Finding {
 	var findings []Finding
 	for _, q := range quantities {
@@ -85,7 +85,7 @@ func Judge(samples []Sample) []Finding {
 	return findings
 }
 
-// warm are the points after the warm-up.
+// warm returns the points after the warm-up.
 func warm(points []Point) []Point {
 	from := time.Duration(warmUp * float64(points[len(points)-1].At))
 	return points[slices.IndexFunc(points, func(p Point) bool { return p.At >= from }):]

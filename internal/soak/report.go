@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Report is what came of a run.
+// Report is the result of a run.
 type Report struct {
 	Options  Options
 	Samples  []Sample
 	Findings []Finding
 }
 
-// Grew are the names of the quantities that have grown.
+// Grew returns the names of the quantities that have grown.
 func (r *Report) Grew() []string {
 	var names []string
 	for _, f := range r.Findings {
@@ -25,7 +25,7 @@ func (r *Report) Grew() []string {
 	return names
 }
 
-// Text is the report for people.
+// Text returns the report as text.
 func (r *Report) Text() string {
 	var b strings.Builder
 	last := r.Samples[len(r.Samples)-1]
@@ -47,7 +47,7 @@ func (r *Report) Text() string {
 	return b.String()
 }
 
-// Title is the name of a quantity with its unit.
+// Title returns the name of a quantity with its unit.
 func (q Quantity) Title() string {
 	if q.Unit == "" {
 		return q.Name
@@ -55,7 +55,7 @@ func (q Quantity) Title() string {
 	return q.Name + ", " + q.Unit
 }
 
-// line says for people how things are.
+// line returns a progress line.
 func line(samples []Sample) string {
 	last := samples[len(samples)-1]
 	parts := []string{fmt.Sprintf("%6s", last.At.Round(time.Second))}

@@ -11,15 +11,14 @@ import (
 )
 
 const (
-	// endTimeout is how long it may take until all is as it was asked for after the load.
+	// endTimeout bounds the time from the end of the load until the audit finds nothing.
 	endTimeout = 2 * time.Minute
-	// sayEvery is how often there is a line for people.
+	// sayEvery is the time between two progress lines.
 	sayEvery = 30 * time.Second
 )
 
-// Run starts everything, has the hub work for the Duration, and judges. It blocks until all has been
-// stopped. Growth is no error but in the Report; that the hub or a driver did
-// something wrong is one.
+// Run starts everything, lets the hub work for the Duration, and judges. It blocks until everything
+// has been stopped. Growth is in the Report and no error; a finding of the audit is an error.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err

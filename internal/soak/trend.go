@@ -14,18 +14,18 @@ type Point struct {
 	Value float64
 }
 
-// Trend is how a value has moved over all points.
+// Trend says how a value has moved over all points.
 type Trend struct {
 	Level float64 // at the begin
-	// Rise is from the begin to the end, less what the noise may have made of it; negative: it has fallen.
+	// Rise from the begin to the end, minus what may be noise; negative: it has fallen.
 	Rise  float64
 	Slope float64 // per second, Theil and Sen's
 }
 
 const (
-	// mostPoints is how many points a trend is made of: it takes their number squared.
+	// mostPoints bounds the points of a trend: the time that it takes grows with their square.
 	mostPoints = 400
-	// doubt is how many standard errors are taken off a rise.
+	// doubt is the number of standard errors that trendOf subtracts from a rise.
 	doubt = 2
 )
 
@@ -43,14 +43,14 @@ func trendOf(points []Point) Trend {
 	return Trend{Level: first, Rise: max(bySlope, byMedians), Slope: slope}
 }
 
-// line goes through the middle of the points.
+// line returns the two ends of the trend through the middle of the points.
 func (t Trend) line(points []Point) [2]Point {
 	middle := statistics.Median(residuals(points, t.Slope))
 	at := func(p Point) Point { return Point{p.At, middle + t.Slope*p.At.Seconds()} }
 	return [2]Point{at(points[0]), at(points[len(points)-1])}
 }
 
-// residuals are what the slope does not explain of the values.
+// residuals returns the values minus what the slope explains.
 func residuals(points []Point, slope float64) []float64 {
 	rest := make([]float64, len(points))
 	for i, p := range points {
@@ -59,8 +59,8 @@ func residuals(points []Point, slope float64) []float64 {
 	return rest
 }
 
-// noiseAround is the standard deviation of the points around the line, of the half of
-// them that are nearest to it: what stands out is no noise.
+// noiseAround returns the standard deviation of the points around the line. It looks only at the half
+// nearest to the line: outliers are no noise.
 func noiseAround(points []Point, slope float64) float64 {
 	rest := residuals(points, slope)
 	middle := statistics.Median(rest)
@@ -70,7 +70,7 @@ func noiseAround(points []Point, slope float64) float64 {
 	return 1.4826 * statistics.Median(rest)
 }
 
-// theilSen is the median of the slopes between all pairs of points.
+// theilSen returns the median of the slopes between all pairs of points.
 func theilSen(points []Point) float64 {
 	var slopes []float64
 	for i, a := range points {
@@ -83,7 +83,7 @@ func theilSen(points []Point) float64 {
 	return statistics.Median(slopes)
 }
 
-// thinned has the medians of neighbours in the place of what is too many.
+// thinned replaces blocks of neighbours by their medians if there are too many points.
 func thinned(points []Point) []Point {
 	if len(points) <= mostPoints {
 		return points

@@ -81,14 +81,3 @@ func (c *Cluster) each(ctx context.Context, verb string, objects []Object, act f
 		return nil
 	})
 }
-
-// Objects makes a list for Create out of objects of one kind, or by a function:
-//
-//	cluster.Create(ctx, testbed.Objects(100, func(i int) testbed.Object { return ... })...)
-func Objects(n int, make func(i int) Object) []Object {
-	var objects []Object
-	for i := range n {
-		objects = append(objects, make(i))
-	}
-	return objects
-}

@@ -71,7 +71,7 @@ func (s slow) create(context.Context) error {
 func TestCreateHasABoundedNumberOfRequestsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int32
-		objects := Objects(100, func(int) Object { return slow{running: &running, most: &most} })
+		objects := makeObjects(100, func(int) Object { return slow{running: &running, most: &most} })
 		if err := NewCluster(nil).Create(t.Context(), objects...); err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestCreateHasABoundedNumberOfRequestsInFlight(t *testing.T) {
 func TestCreateReturnsTheFirstErrorAndStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int32
-		objects := Objects(100, func(i int) Object {
+		objects := makeObjects(100, func(i int) Object {
 			return slow{running: &running, most: &most, err: fmt.Errorf("refused %d", i)}
 		})
 		started := time.Now()
@@ -98,8 +98,8 @@ func TestCreateReturnsTheFirstErrorAndStops(t *testing.T) {
 	})
 }
 
-func TestPodUsesClaimsAsFileSystemsAndDevices(t *testing.T) {
-	got := Pod{Name: "p", Node: "n", Claims: []string{"files"}, Devices: []string{"disk"}}.Build()
+func TestPodUsesClaimsAsFileSystems(t *testing.T) {
+	got := Pod{Name: "p", Node: "n", Claims: []string{"files", "more"}}.Build()
 	claim := func(name string) corev1.VolumeSource {
 		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
 	}
@@ -109,16 +109,24 @@ func TestPodUsesClaimsAsFileSystemsAndDevices(t *testing.T) {
 			NodeName: "n",
 			Containers: []corev1.Container{{
 				Name: "main", Image: "none",
-				VolumeMounts:  []corev1.VolumeMount{{Name: "volume-0", MountPath: "/volume-0"}},
-				VolumeDevices: []corev1.VolumeDevice{{Name: "volume-1", DevicePath: "/dev/volume-1"}},
+				VolumeMounts: []corev1.VolumeMount{{Name: "volume-0", MountPath: "/volume-0"}, {Name: "volume-1", MountPath: "/volume-1"}},
 			}},
 			Volumes: []corev1.Volume{
 				{Name: "volume-0", VolumeSource: claim("files")},
-				{Name: "volume-1", VolumeSource: claim("disk")},
+				{Name: "volume-1", VolumeSource: claim("more")},
 			},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pod differs (-want +got):\n%s", diff)
 	}
+}
+
+// makeObjects makes a list for Create.
+func makeObjects(n int, make func(i int) Object) []Object {
+	var objects []Object
+	for i := range n {
+		objects = append(objects, make(i))
+	}
+	return objects
 }

@@ -117,6 +117,26 @@ func (cp *ControlPlane) Dir() string { return cp.dir }
 // the control plane is started again.
 func (cp *ControlPlane) Kubeconfig() string { return filepath.Join(cp.dir, "kubeconfig") }
 
+// WriteKubeconfig writes a copy of the kubeconfig that leads to another address, where something
+// passes requests on to the API server. authority is the certificate, in PEM, that clients trust
+// there; nil means the one of the API server.
+func (cp *ControlPlane) WriteKubeconfig(path, address string, authority []byte) error {
+	config, err := clientcmd.LoadFromFile(cp.Kubeconfig())
+	if err != nil {
+		return fmt.Errorf("read kubeconfig of the control plane: %w", err)
+	}
+	for _, cluster := range config.Clusters {
+		cluster.Server = "https://" + address
+		if authority != nil {
+			cluster.CertificateAuthority, cluster.CertificateAuthorityData = "", authority
+		}
+	}
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return fmt.Errorf("write kubeconfig %s: %w", path, err)
+	}
+	return nil
+}
+
 // RESTConfig returns a config of the caller's own, without a client-side rate
 // limit, for JSON.
 func (cp *ControlPlane) RESTConfig() *rest.Config { return rest.CopyConfig(cp.config) }

@@ -172,7 +172,7 @@ func TestRequestsCountsWhatClientsDid(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster := NewCluster(plane.Clientset())
-	secrets := Objects(5, func(i int) Object { return Secret{Name: "counted-" + string(rune('a'+i))} })
+	secrets := makeObjects(5, func(i int) Object { return Secret{Name: "counted-" + string(rune('a'+i))} })
 	if err := cluster.Create(ctx, secrets...); err != nil {
 		t.Fatal(err)
 	}
@@ -201,4 +201,8 @@ func readFile(t *testing.T, path string) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+func ofDriver(all []*storagev1.VolumeAttachment, driver string) []*storagev1.VolumeAttachment {
+	return slices.DeleteFunc(slices.Clone(all), func(va *storagev1.VolumeAttachment) bool { return va.Spec.Attacher != driver })
 }

@@ -7,12 +7,10 @@ import (
 	"net"
 	"net/url"
 	"sync"
-
-	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Gate stands in the way of one client to the API server. While it is shut, that client
-// meets silence, as if the network had gone; what was sent meanwhile arrives when it is
+// Gate passes the connections of one client on to a server. While the gate is shut, the client
+// meets silence, as if the network had gone; what was sent meanwhile arrives when the gate is
 // open again. Its methods may be called from any goroutine.
 type Gate struct {
 	listener net.Listener
@@ -31,31 +29,29 @@ func NewGate(cp *ControlPlane) (*Gate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make gate: %w", err)
 	}
+	return NewGateTo(target.Host)
+}
+
+// NewGateTo makes an open gate in front of the server at a TCP address. The caller must Close it.
+func NewGateTo(address string) (*Gate, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // an address that is in the certificate
 	if err != nil {
 		return nil, fmt.Errorf("make gate: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background()) // ends with Close
-	g := &Gate{listener: listener, target: target.Host, cancel: cancel, open: make(chan struct{})}
+	g := &Gate{listener: listener, target: address, cancel: cancel, open: make(chan struct{})}
 	close(g.open)
 	g.loops.Go(func() { g.accept(ctx) })
 	return g, nil
 }
 
+// Address is where the gate listens.
+func (g *Gate) Address() string { return g.listener.Addr().String() }
+
 // WriteKubeconfig writes a copy of the control plane's kubeconfig that leads through the
 // gate.
 func (g *Gate) WriteKubeconfig(cp *ControlPlane, path string) error {
-	config, err := clientcmd.LoadFromFile(cp.Kubeconfig())
-	if err != nil {
-		return fmt.Errorf("read kubeconfig of the control plane: %w", err)
-	}
-	for _, cluster := range config.Clusters {
-		cluster.Server = "https://" + g.listener.Addr().String()
-	}
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		return fmt.Errorf("write kubeconfig of the gate: %w", err)
-	}
-	return nil
+	return cp.WriteKubeconfig(path, g.Address(), nil)
 }
 
 // Shut lets nothing through from now on. It may be called twice.

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,42 +12,32 @@ import (
 // Pod is bound to a node and never runs. With kube-controller-manager its
 // volumes are attached to the node while it exists.
 type Pod struct {
-	Namespace string // empty: default
-	Name      string
-	Node      string
-	Claims    []string // PVCs, mounted as file systems
-	Devices   []string // PVCs, used as block devices
+	Name   string // in namespace default
+	Node   string
+	Claims []string // names of PersistentVolumeClaims, mounted as file systems
 }
 
 // Build returns the Kubernetes object.
 func (p Pod) Build() *corev1.Pod {
 	main := corev1.Container{Name: "main", Image: "none"}
 	var volumes []corev1.Volume
-	add := func(claim string) string {
-		name := fmt.Sprintf("volume-%d", len(volumes))
+	for i, claim := range p.Claims {
+		name := fmt.Sprintf("volume-%d", i)
+		main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/" + name})
 		volumes = append(volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
 		}})
-		return name
-	}
-	for _, claim := range p.Claims {
-		name := add(claim)
-		main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/" + name})
-	}
-	for _, claim := range p.Devices {
-		name := add(claim)
-		main.VolumeDevices = append(main.VolumeDevices, corev1.VolumeDevice{Name: name, DevicePath: "/dev/" + name})
 	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOr(p.Namespace), Name: p.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: p.Name},
 		Spec:       corev1.PodSpec{NodeName: p.Node, Containers: []corev1.Container{main}, Volumes: volumes},
 	}
 }
 
-func (p Pod) String() string { return "Pod " + namespaceOr(p.Namespace) + "/" + p.Name }
+func (p Pod) String() string { return "Pod default/" + p.Name }
 
 func (p Pod) requests(client kubernetes.Interface) requests {
-	return requestsFor(client.CoreV1().Pods(namespaceOr(p.Namespace)), p.Build(), p.Name)
+	return requestsFor(client.CoreV1().Pods(metav1.NamespaceDefault), p.Build(), p.Name)
 }
 
 // Secret has the credentials that a PersistentVolume refers to.
@@ -70,3 +61,5 @@ func (s Secret) String() string { return "Secret " + namespaceOr(s.Namespace) + 
 func (s Secret) requests(client kubernetes.Interface) requests {
 	return requestsFor(client.CoreV1().Secrets(namespaceOr(s.Namespace)), s.Build(), s.Name)
 }
+
+func namespaceOr(namespace string) string { return cmp.Or(namespace, metav1.NamespaceDefault) }

@@ -51,29 +51,3 @@ func FreeAddress(ctx context.Context) (string, error) {
 	defer listener.Close()
 	return listener.Addr().String(), nil
 }
-
-// DriverOptions say how to run a fake CSI driver.
-type DriverOptions struct {
-	Binary  string   // of cmd/testbed
-	Args    []string // of `testbed driver`
-	LogPath string   // gets its output, appended
-	Name    string   // for errors; empty: "driver"
-}
-
-// StartDriver starts `testbed driver` as a process and blocks until it
-// listens. The caller must Stop or Kill it.
-func StartDriver(ctx context.Context, o DriverOptions) (*Process, error) {
-	if o.Binary == "" || o.LogPath == "" {
-		return nil, errors.New("start driver: Binary and LogPath must be set")
-	}
-	if o.Name == "" {
-		o.Name = "driver"
-	}
-	return StartProcess(ctx, ProcessOptions{
-		Name:      o.Name,
-		Path:      o.Binary,
-		Args:      append([]string{"driver"}, o.Args...),
-		LogPath:   o.LogPath,
-		ReadyLine: "driver ", // NAME listens on ENDPOINT
-	})
-}

@@ -21,10 +21,10 @@ func TestStartedDriverListensAndStopsCleanly(t *testing.T) {
 	}
 	dir := ShortTempDir(t)
 	socket := filepath.Join(dir, "csi.sock")
-	driver, err := StartDriver(t.Context(), DriverOptions{
-		Binary:  binary,
-		Args:    []string{"--name", "test.csi.example.com", "--endpoint", "unix://" + socket},
-		LogPath: filepath.Join(dir, "driver.log"),
+	driver, err := StartProcess(t.Context(), ProcessOptions{
+		Name: "driver", Path: binary, LogPath: filepath.Join(dir, "driver.log"),
+		Args:      []string{"driver", "--name", "test.csi.example.com", "--endpoint", "unix://" + socket},
+		ReadyLine: "driver ", // NAME listens on ENDPOINT
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -26,10 +26,9 @@ type PersistentVolume struct {
 	Attributes  map[string]string // volume context
 	// Secret for ControllerPublish, nil for none.
 	Secret *corev1.SecretReference
-	// ClaimNamespace and Claim name the PVC that it is bound to beforehand;
-	// no Claim: none. The namespace is "default" when empty.
-	ClaimNamespace string
-	Claim          string
+	// Claim is the PersistentVolumeClaim, in namespace default, to which the volume is
+	// bound beforehand; empty: none.
+	Claim string
 }
 
 // Inline returns the spec for a VolumeAttachment without a PersistentVolume.
@@ -61,7 +60,7 @@ func (v PersistentVolume) Spec() corev1.PersistentVolumeSpec {
 		spec.ClaimRef = &corev1.ObjectReference{
 			APIVersion: "v1",
 			Kind:       "PersistentVolumeClaim",
-			Namespace:  namespaceOr(v.ClaimNamespace),
+			Namespace:  metav1.NamespaceDefault,
 			Name:       v.Claim,
 		}
 	}
@@ -82,34 +81,27 @@ func (v PersistentVolume) requests(client kubernetes.Interface) requests {
 // PersistentVolumeClaim is a claim of one volume. With kube-controller-manager
 // it becomes Bound when the PersistentVolume names it too.
 type PersistentVolumeClaim struct {
-	Namespace        string // empty: default
-	Name             string
+	Name             string // in namespace default
 	PersistentVolume string
-	AccessModes      []corev1.PersistentVolumeAccessMode // empty: ReadWriteOnce
-	Block            bool
 }
 
 // Build returns the Kubernetes object.
 func (c PersistentVolumeClaim) Build() *corev1.PersistentVolumeClaim {
-	noClass := ""
 	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOr(c.Namespace), Name: c.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: c.Name},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:      accessModes(c.AccessModes),
-			VolumeMode:       volumeMode(c.Block),
+			AccessModes:      accessModes(nil),
 			VolumeName:       c.PersistentVolume,
-			StorageClassName: &noClass,
+			StorageClassName: new(""),
 			Resources:        corev1.VolumeResourceRequirements{Requests: volumeSize},
 		},
 	}
 }
 
-func (c PersistentVolumeClaim) String() string {
-	return "PersistentVolumeClaim " + namespaceOr(c.Namespace) + "/" + c.Name
-}
+func (c PersistentVolumeClaim) String() string { return "PersistentVolumeClaim default/" + c.Name }
 
 func (c PersistentVolumeClaim) requests(client kubernetes.Interface) requests {
-	return requestsFor(client.CoreV1().PersistentVolumeClaims(namespaceOr(c.Namespace)), c.Build(), c.Name)
+	return requestsFor(client.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault), c.Build(), c.Name)
 }
 
 // VolumeAttachment asks an attacher to attach a volume to a node. The
@@ -158,5 +150,3 @@ func volumeMode(block bool) *corev1.PersistentVolumeMode {
 	}
 	return &mode
 }
-
-func namespaceOr(namespace string) string { return cmp.Or(namespace, metav1.NamespaceDefault) }

@@ -142,6 +142,9 @@ func (w *Watcher[T]) Get(name string) (object T, exists bool) {
 	return found.(T), true
 }
 
+// Summary says how the objects are, for errors.
+func (w *Watcher[T]) Summary() string { return w.summary(w.List()) }
+
 // WaitFor blocks until holds is true of the objects. It is asked once at the
 // beginning and after changes, and must not change the objects. When ctx ends
 // first, the error says what was waited for and how things were at that time.

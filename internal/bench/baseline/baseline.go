@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -20,11 +22,11 @@ import (
 type Options struct {
 	Kube    kubernetes.Interface // without a rate limit
 	Drivers map[string]string    // name to endpoint, unix:///path
-	// Fresh says that no PersistentVolume has its driver's finalizer yet.
+	// Fresh means that no PersistentVolume has its driver's finalizer yet.
 	Fresh bool
 }
 
-// Baseline attaches and detaches everything that it sees.
+// Baseline attaches and detaches for every VolumeAttachment that it sees.
 type Baseline struct {
 	kube    kubernetes.Interface
 	drivers map[string]csi.ControllerClient
@@ -36,13 +38,13 @@ type Baseline struct {
 	marked map[string]bool     // PersistentVolumes that have their finalizer; guarded by mu
 }
 
-// work is what was begun for one VolumeAttachment.
+// work is the state of one VolumeAttachment.
 type work struct {
-	attached  chan struct{} // closed when it is; nil: not begun
+	attached  chan struct{} // closed when it is attached; nil: no attach has begun
 	detaching bool
 }
 
-// New makes a Baseline. It connects to the drivers when it runs.
+// New makes a Baseline. Run connects it to the drivers.
 func New(o Options) (*Baseline, error) {
 	if o.Kube == nil || len(o.Drivers) == 0 {
 		return nil, errors.New("make baseline: Kube and Drivers must be set")
@@ -60,8 +62,8 @@ func New(o Options) (*Baseline, error) {
 	return b, nil
 }
 
-// Run blocks until ctx ends, which returns nil, or until something fails. ready is
-// called when the VolumeAttachments are watched. It may be called once.
+// Run blocks until ctx ends, and returns nil then, or until something fails. It calls ready once it
+// watches the VolumeAttachments. It may be called once.
 func (b *Baseline) Run(ctx context.Context, ready func()) error {
 	defer b.close()
 	if err := b.connect(ctx); err != nil {
@@ -69,14 +71,13 @@ func (b *Baseline) Run(ctx context.Context, ready func()) error {
 	}
 	all, running := errgroup.WithContext(ctx)
 	attachments := b.kube.StorageV1().VolumeAttachments()
+	saw := func(obj any) { b.see(running, all, obj.(*storagev1.VolumeAttachment)) }
 	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc:  listAll(attachments),
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			return attachments.List(ctx, opts)
+		},
 		WatchFuncWithContext: attachments.Watch,
-	}, b.kube), &storagev1.VolumeAttachment{}, &store{
-		see:    func(va *storagev1.VolumeAttachment) { b.see(running, all, va) },
-		forget: b.forget,
-		ready:  sync.OnceFunc(ready),
-	}, cache.ReflectorOptions{})
+	}, b.kube), &storagev1.VolumeAttachment{}, keepNothing(saw, b.forget, sync.OnceFunc(ready)), cache.ReflectorOptions{})
 	all.Go(func() error {
 		reflector.RunWithContext(running)
 		return nil
@@ -88,8 +89,30 @@ func (b *Baseline) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// connect makes one call to each driver, so that none of those that count has to wait for
-// a connection.
+// keepNothing returns a reflector's store that keeps no object. The reflector calls its functions one
+// at a time; ready follows the first list.
+func keepNothing(saw func(obj any), forget func(*storagev1.VolumeAttachment), ready func()) cache.ReflectorStore {
+	see := func(obj any) error {
+		saw(obj)
+		return nil
+	}
+	return &cache.FakeCustomStore{
+		AddFunc: see, UpdateFunc: see,
+		DeleteFunc: func(obj any) error {
+			forget(obj.(*storagev1.VolumeAttachment))
+			return nil
+		},
+		ReplaceFunc: func(all []any, _ string) error {
+			for _, obj := range all {
+				saw(obj)
+			}
+			ready()
+			return nil
+		},
+	}
+}
+
+// connect makes one call to each driver, so that no measured call waits for a connection.
 func (b *Baseline) connect(ctx context.Context) error {
 	for name, driver := range b.drivers {
 		if _, err := driver.ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{}); err != nil {
@@ -105,7 +128,7 @@ func (b *Baseline) close() {
 	}
 }
 
-// see begins what a VolumeAttachment needs.
+// see begins the attach or the detach that a VolumeAttachment needs.
 func (b *Baseline) see(ctx context.Context, all *errgroup.Group, va *storagev1.VolumeAttachment) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,12 +15,11 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// fieldManager is the baseline's name in managedFields: the hub's, so that the objects are
-// equally large.
+// fieldManager is the hub's name in managedFields, so that the objects are equally large.
 const fieldManager = attach.FieldManager
 
-// op is one operation of a JSON Patch, as the hub writes them: the API server has the
-// same work.
+// op is one operation of a JSON Patch. The hub writes JSON Patches too, so the API server has the same
+// work.
 type op struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -77,7 +76,7 @@ func (b *Baseline) addFinalizers(ctx context.Context, va *storagev1.VolumeAttach
 	return writes.Wait()
 }
 
-// detach makes the calls of one detach, when what was begun before has ended.
+// detach makes the calls of one detach, after the attach if one has begun.
 func (b *Baseline) detach(ctx context.Context, va *storagev1.VolumeAttachment, attached <-chan struct{}) error {
 	if attached != nil {
 		select {
@@ -106,7 +105,7 @@ func (b *Baseline) patchAttachment(ctx context.Context, name string, ops []op, s
 	return nil
 }
 
-// encode cannot fail: the values are plain.
+// encode encodes a patch. It cannot fail: the values are plain.
 func encode(ops []op) []byte {
 	body, err := json.Marshal(ops)
 	if err != nil {

@@ -1,4 +1,4 @@
-package testbed
+package main
 
 import (
 	"context"
@@ -8,16 +8,18 @@ import (
 	"sync"
 
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// hasty is how many cycles there are to one whose VolumeAttachment is deleted as soon as it is
+// earlyEvery is how many cycles there are to one whose VolumeAttachment is deleted as soon as it is
 // made.
-const hasty = 8
+const earlyEvery = 8
 
-// ChurnOptions say what to attach and detach. All but Seed and Patient is needed.
-type ChurnOptions struct {
-	Cluster *Cluster
-	Watcher *Watcher[*storagev1.VolumeAttachment]
+// churnOptions say what to attach and detach. All but Seed and Patient are needed.
+type churnOptions struct {
+	Cluster *testbed.Cluster
+	Watcher *testbed.Watcher[*storagev1.VolumeAttachment]
 	Driver  string
 	Volumes int      // how many there are; each is attached to one node at a time
 	Nodes   []string // whose CSINodes have the driver
@@ -29,19 +31,11 @@ type ChurnOptions struct {
 	Patient bool
 }
 
-func (o ChurnOptions) check() error {
-	if o.Cluster == nil || o.Watcher == nil || o.Driver == "" || o.Volumes <= 0 || len(o.Nodes) == 0 || o.Prefix == "" {
-		return errors.New("churn: Cluster, Watcher, Driver, Volumes, Nodes and Prefix must be set")
-	}
-	return nil
-}
-
-// Churn is a steady load: each of its volumes is attached to a node, detached and
-// attached to another, for ever. One VolumeAttachment of a volume is gone before the next is
-// made, and its name is that of volume and node, so names come again: so does
-// kube-controller-manager.
-type Churn struct {
-	o      ChurnOptions
+// churn is a steady load: each of its volumes is attached to a node, detached and attached to
+// another, for ever. A volume's next VolumeAttachment is made when the one before is gone. Its name
+// is that of volume and node, so names come again, as those of kube-controller-manager do.
+type churn struct {
+	o      churnOptions
 	cancel context.CancelFunc
 	ending chan struct{} // closed when no further cycle is to begin
 	once   sync.Once     // closes ending
@@ -55,13 +49,10 @@ type Churn struct {
 	changed chan struct{} // closed when cycles or err change
 }
 
-// StartChurn begins, and goes on until Stop, Settle or the end of ctx. Volumes that do not
+// startChurn begins, and goes on until Stop, Settle or the end of ctx. Volumes that do not
 // exist are made. Errors of the API are retried, as it may be away for a while.
-func StartChurn(ctx context.Context, o ChurnOptions) (*Churn, error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	c := &Churn{o: o, ending: make(chan struct{}), done: make(chan struct{}), settled: map[string]string{}, changed: make(chan struct{})}
+func startChurn(ctx context.Context, o churnOptions) *churn {
+	c := &churn{o: o, ending: make(chan struct{}), done: make(chan struct{}), settled: map[string]string{}, changed: make(chan struct{})}
 	ctx, c.cancel = context.WithCancel(ctx)
 	var volumes sync.WaitGroup
 	for i := range o.Volumes {
@@ -77,21 +68,21 @@ func StartChurn(ctx context.Context, o ChurnOptions) (*Churn, error) {
 		defer c.cancel()
 		volumes.Wait()
 	}()
-	return c, nil
+	return c
 }
 
 // volume is the name of a PersistentVolume, and its handle.
-func (c *Churn) volume(i int) string { return fmt.Sprintf("%s-%d", c.o.Prefix, i) }
+func (c *churn) volume(i int) string { return fmt.Sprintf("%s-%d", c.o.Prefix, i) }
 
 // Cycles is how often a volume has been detached, of all volumes.
-func (c *Churn) Cycles() int {
+func (c *churn) Cycles() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cycles
 }
 
 // WaitCycles blocks until there were so many more cycles than now.
-func (c *Churn) WaitCycles(ctx context.Context, more int) error {
+func (c *churn) WaitCycles(ctx context.Context, more int) error {
 	want := c.Cycles() + more
 	for {
 		c.mu.Lock()
@@ -105,18 +96,18 @@ func (c *Churn) WaitCycles(ctx context.Context, more int) error {
 		case <-c.done:
 			return fmt.Errorf("wait for %d more cycles: the churn has ended", want-cycles)
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %d more cycles: %w: there are %s", want-cycles, context.Cause(ctx), summarizeVolumeAttachments(c.o.Watcher.List()))
+			return fmt.Errorf("wait for %d more cycles: %w: there are %s", want-cycles, context.Cause(ctx), c.o.Watcher.Summary())
 		}
 	}
 }
 
 // Stop ends the load and blocks until all its VolumeAttachments are detached and gone. When
 // ctx ends first, things stay as they are. It returns the first errors of the load.
-func (c *Churn) Stop(ctx context.Context) error { return c.end(ctx) }
+func (c *churn) Stop(ctx context.Context) error { return c.end(ctx) }
 
 // Settle ends the load with each volume attached, and returns on which node, by the name
 // of the volume, which is also its handle. It blocks until all are, or until ctx ends.
-func (c *Churn) Settle(ctx context.Context) (map[string]string, error) {
+func (c *churn) Settle(ctx context.Context) (map[string]string, error) {
 	c.mu.Lock()
 	c.settle = true
 	c.mu.Unlock()
@@ -124,21 +115,21 @@ func (c *Churn) Settle(ctx context.Context) (map[string]string, error) {
 	return c.settled, err
 }
 
-func (c *Churn) end(ctx context.Context) error {
+func (c *churn) end(ctx context.Context) error {
 	c.once.Do(func() { close(c.ending) })
 	select {
 	case <-c.done:
 	case <-ctx.Done():
 		c.cancel()
 		<-c.done
-		return fmt.Errorf("end churn: %w: there are %s", context.Cause(ctx), summarizeVolumeAttachments(c.o.Watcher.List()))
+		return fmt.Errorf("end churn: %w: there are %s", context.Cause(ctx), c.o.Watcher.Summary())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-func (c *Churn) change(f func()) {
+func (c *churn) change(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f()
@@ -147,8 +138,8 @@ func (c *Churn) change(f func()) {
 }
 
 // run makes one volume, and attaches and detaches it.
-func (c *Churn) run(ctx context.Context, volume string, random *rand.Rand) error {
-	pv := PersistentVolume{Name: volume, Driver: c.o.Driver}
+func (c *churn) run(ctx context.Context, volume string, random *rand.Rand) error {
+	pv := testbed.PersistentVolume{Name: volume, Driver: c.o.Driver}
 	if err := c.o.Cluster.Ensure(ctx, pv); err != nil {
 		return err
 	}
@@ -157,7 +148,7 @@ func (c *Churn) run(ctx context.Context, volume string, random *rand.Rand) error
 		node := c.o.Nodes[at]
 		// Never the same node again, if there is another.
 		at = (at + 1 + random.IntN(max(1, len(c.o.Nodes)-1))) % len(c.o.Nodes)
-		early := random.IntN(hasty) == 0 && !c.o.Patient
+		early := random.IntN(earlyEvery) == 0 && !c.o.Patient
 		select {
 		case <-c.ending:
 			return c.finish(ctx, volume, node)
@@ -171,7 +162,7 @@ func (c *Churn) run(ctx context.Context, volume string, random *rand.Rand) error
 }
 
 // finish attaches a volume for the last time, if that is asked for.
-func (c *Churn) finish(ctx context.Context, volume, node string) error {
+func (c *churn) finish(ctx context.Context, volume, node string) error {
 	c.mu.Lock()
 	settle := c.settle
 	c.mu.Unlock()
@@ -191,12 +182,12 @@ func (c *Churn) finish(ctx context.Context, volume, node string) error {
 	return nil
 }
 
-func (c *Churn) attachment(volume, node string) VolumeAttachment {
-	return VolumeAttachment{Name: volume + "." + node, Driver: c.o.Driver, Node: node, PersistentVolume: volume}
+func (c *churn) attachment(volume, node string) testbed.VolumeAttachment {
+	return testbed.VolumeAttachment{Name: volume + "." + node, Driver: c.o.Driver, Node: node, PersistentVolume: volume}
 }
 
 // cycle makes a VolumeAttachment and blocks until it is gone.
-func (c *Churn) cycle(ctx context.Context, want VolumeAttachment, early bool) error {
+func (c *churn) cycle(ctx context.Context, want testbed.VolumeAttachment, early bool) error {
 	va, err := c.o.Cluster.Attach(ctx, want)
 	if err != nil {
 		return err
@@ -209,7 +200,7 @@ func (c *Churn) cycle(ctx context.Context, want VolumeAttachment, early bool) er
 	return c.o.Cluster.Detach(ctx, c.o.Watcher, va.Name, va.UID)
 }
 
-func (c *Churn) waitAttached(ctx context.Context, va *storagev1.VolumeAttachment) error {
+func (c *churn) waitAttached(ctx context.Context, va *storagev1.VolumeAttachment) error {
 	return c.o.Watcher.WaitForOne(ctx, "attached", va.Name, func(now *storagev1.VolumeAttachment, exists bool) bool {
 		return exists && now.UID == va.UID && now.Status.Attached
 	})

@@ -1,4 +1,4 @@
-package testbed
+package main
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 const holdFinalizer = "test.example.com/attached"
@@ -32,7 +34,7 @@ func answerAttachments(t *testing.T, ctx context.Context, client kubernetes.Inte
 			_, _ = client.StorageV1().VolumeAttachments().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
 		})
 	}
-	w, err := WatchVolumeAttachments(ctx, client, func(was, now *storagev1.VolumeAttachment) {
+	w, err := testbed.WatchVolumeAttachments(ctx, client, func(was, now *storagev1.VolumeAttachment) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
@@ -81,14 +83,13 @@ func (f flaky) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // churnThroughErrors starts a load whose client fails now and then.
-func churnThroughErrors(t *testing.T, prefix string) (context.Context, *Churn, *Watcher[*storagev1.VolumeAttachment], *atomic.Int32) {
+func churnThroughErrors(t *testing.T, prefix string) (context.Context, *churn, *testbed.Watcher[*storagev1.VolumeAttachment], *atomic.Int32) {
 	t.Helper()
-	ctx := needsControlPlane(t)
-	plane := Shared(t)
-	ctx, cancel := context.WithTimeout(ctx, testTimeout)
+	plane := testbed.Shared(t)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	twice := answerAttachments(t, ctx, plane.Clientset())
-	watcher, err := WatchVolumeAttachments(ctx, plane.Clientset(), nil)
+	watcher, err := testbed.WatchVolumeAttachments(ctx, plane.Clientset(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,11 +101,8 @@ func churnThroughErrors(t *testing.T, prefix string) (context.Context, *Churn, *
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := StartChurn(ctx, ChurnOptions{Cluster: NewCluster(client), Watcher: watcher, Driver: prefix, Volumes: 5,
+	c := startChurn(ctx, churnOptions{Cluster: testbed.NewCluster(client), Watcher: watcher, Driver: prefix, Volumes: 5,
 		Nodes: []string{prefix + "-n1", prefix + "-n2", prefix + "-n3"}, Prefix: prefix, Seed: 7})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return ctx, c, watcher, twice
 }
 
@@ -161,18 +159,16 @@ func TestChurnSettlesWithEachVolumeAttachedWhereItSays(t *testing.T) {
 }
 
 func TestChurnThatCannotEndSaysHowThingsAre(t *testing.T) {
-	ctx := needsControlPlane(t)
-	plane := Shared(t)
-	watcher, err := WatchVolumeAttachments(ctx, plane.Clientset(), nil)
+	plane := testbed.Shared(t)
+	ctx, done := context.WithTimeout(t.Context(), testTimeout)
+	defer done()
+	watcher, err := testbed.WatchVolumeAttachments(ctx, plane.Clientset(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watcher.Close()
-	c, err := StartChurn(ctx, ChurnOptions{Cluster: NewCluster(plane.Clientset()), Watcher: watcher, Driver: "churn-stuck", Volumes: 1,
+	c := startChurn(ctx, churnOptions{Cluster: testbed.NewCluster(plane.Clientset()), Watcher: watcher, Driver: "churn-stuck", Volumes: 1,
 		Nodes: []string{"churn-stuck-n"}, Prefix: "churn-stuck", Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
 	err = watcher.WaitFor(ctx, "one made", func(all []*storagev1.VolumeAttachment) bool { return len(ofDriver(all, "churn-stuck")) > 0 })
 	if err != nil {
 		t.Fatal(err)
