@@ -12,13 +12,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// begun returns a Table in a term.
-func begun(workers int) *volume.Table {
-	t := volume.NewTable("finalizer")
-	t.Begin(workers)
-	return t
-}
-
 func driverWith(stuckAfter time.Duration, workers int) registry.Driver {
 	return registry.Driver{Name: "d", Settings: registry.Settings{StuckAfter: stuckAfter, Workers: workers}}
 }

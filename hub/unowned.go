@@ -137,7 +137,7 @@ func (l *leader) unownedFailed(u volume.Unowned, err error, now time.Time) (volu
 		return u, false
 	}
 	l.events.failed(goneObject(u.FormerOwner), attach.Detaching, err)
-	l.counters.countFailure(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.FormerOwner.Name, Text: u.Error}, now.Sub(u.Since))
+	l.counters.countFailure(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.FormerOwner.Name, Text: u.Error, Cause: causeOf(err)}, now.Sub(u.Since))
 	return u, true
 }
 

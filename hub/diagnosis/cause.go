@@ -86,13 +86,13 @@ var ofCode = map[string]string{
 // ofVerdict says what to do about the other causes. {node} and {volume} stand for names.
 var ofVerdict = map[Verdict]string{
 	CannotConnect:      "Check the driver's controller and where the hub looks for it.",
-	SecretMissing:      "The secret that the PersistentVolume names in controllerPublishSecretRef cannot be read: create it, or let the hub get secrets in its namespace.",
+	SecretMissing:      "Create the secret that the PersistentVolume names in controllerPublishSecretRef. The hub tries again within the driver's retry.max.",
 	SecretForbidden:    "Give the hub's ServiceAccount a Role with get on secrets in the namespace of the secret.",
-	NodeWithoutDriver:  "Node {node} has no such driver: check that the driver's node plugin (DaemonSet) runs there and has registered with the kubelet.",
-	NodeWithoutCSI:     "Node {node} is gone, or its kubelet has registered no CSI driver yet: check the node.",
+	NodeWithoutDriver:  "Node {node} has no such driver: check that the driver's node plugin (a DaemonSet) runs there, its node-driver-registrar, and the taints of the node.",
+	NodeWithoutCSI:     "Node {node} is gone, or its kubelet has registered no CSI driver yet: check the node and its kubelet, then that the driver's node plugin (a DaemonSet) runs there.",
 	VolumeRecreated:    "PersistentVolume {volume} is not the one that the volume was attached by: find the handle of the attached volume at the storage system, and do what the error says.",
-	VolumeMissing:      "PersistentVolume {volume} is gone: what made the VolumeAttachment has to delete it.",
-	VolumeBeingDeleted: "The PersistentVolume is being deleted: it is attached nowhere any more.",
+	VolumeMissing:      "PersistentVolume {volume} is gone: delete the VolumeAttachment, or restore the PersistentVolume.",
+	VolumeBeingDeleted: "A PersistentVolume that is being deleted is not attached any more: take the volume out of the Pod, and delete the VolumeAttachment if nobody does.",
 	ObjectChanged:      "The object changed in the meantime: this passes by itself.",
 	WriteForbidden:     "The API server did not allow a write or a read: check the hub's ClusterRole and its bindings.",
 }

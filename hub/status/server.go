@@ -137,7 +137,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if secure && !s.options.TLS.SelfSigned {
 		loops.Go(func() { s.followFiles(following) })
 	}
-	klog.FromContext(ctx).Info("Serving HTTP", "address", s.listener.Addr().String(), "tls", secure, "profiling", s.options.Profiling)
+	klog.FromContext(ctx).Info("Serving HTTP", "address", s.Addr().String(), "tls", secure, "profiling", s.options.Profiling)
 	ended := make(chan error, 1)
 	loops.Go(func() { ended <- s.serve(server) })
 	select {

@@ -17,9 +17,9 @@ func (w *walk) attaching(va *storagev1.VolumeAttachment) {
 	switch {
 	case va.Spec.Source.PersistentVolumeName == nil:
 	case w.PersistentVolume.Missing():
-		w.stop(Finding{diagnosis.VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "there is none, and the VolumeAttachment names it", "delete the VolumeAttachment, or restore the PersistentVolume"})
+		w.stop(Finding{diagnosis.VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "there is none, and the VolumeAttachment names it", w.action(diagnosis.VolumeMissing)})
 	case pv != nil && pv.DeletionTimestamp != nil:
-		w.stop(Finding{diagnosis.VolumeBeingDeleted, ref(PersistentVolume, "", pv.Name), fmt.Sprintf("it is being deleted since %s, held by %s: it is attached nowhere any more", w.at(pv.DeletionTimestamp.Time), heldBy(pv.Finalizers)), "take the volume out of the Pod, and delete the VolumeAttachment if nobody does"})
+		w.stop(Finding{diagnosis.VolumeBeingDeleted, ref(PersistentVolume, "", pv.Name), fmt.Sprintf("it is being deleted since %s, held by %s", w.at(pv.DeletionTimestamp.Time), heldBy(pv.Finalizers)), w.action(diagnosis.VolumeBeingDeleted)})
 	case pv != nil && w.Driver == "":
 		w.stop(Finding{diagnosis.VolumeNotCSI, ref(PersistentVolume, "", pv.Name), "it is neither of a CSI driver nor migrated to one", "a VolumeAttachment of it cannot be carried out: delete it"})
 	}
@@ -39,7 +39,7 @@ func (w *walk) detaching(va *storagev1.VolumeAttachment) {
 	}
 	w.service()
 	if va.Annotations[attach.AnnotationVolumeHandle] == "" && va.Spec.Source.PersistentVolumeName != nil && w.PersistentVolume.Missing() {
-		w.stop(Finding{diagnosis.VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "there is none, and nobody wrote the volume's handle down: no attacher can say what to detach", "restore the PersistentVolume with the same name and handle; take the finalizer away only if the storage system shows the volume detached"})
+		w.stop(Finding{diagnosis.VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "there is none, and the volume handle is not recorded: no attacher can know what to detach", "restore the PersistentVolume with the same name and handle; take the finalizer away only if the storage system shows the volume detached"})
 	}
 	if va.Annotations[attach.AnnotationNodeID] == "" {
 		w.withoutDriver()
@@ -77,7 +77,7 @@ func (w *walk) withoutDriver() {
 	case w.CSINode.Missing() && w.Node.Missing():
 		w.stop(Finding{diagnosis.NodeMissing, "Node " + w.NodeName, "there is none, nor a CSINode: the machine is gone", "nothing can be attached to it: delete the Pod, and the VolumeAttachment if nobody does"})
 	case w.CSINode.Missing():
-		w.stop(Finding{diagnosis.NodeWithoutCSI, object, "there is none: the node's kubelet has registered no CSI driver yet", "check the node and its kubelet, then that the node plugin of driver " + w.Driver + " (a DaemonSet) runs there"})
+		w.stop(Finding{diagnosis.NodeWithoutCSI, object, "there is none: the node's kubelet has registered no CSI driver yet", w.action(diagnosis.NodeWithoutCSI)})
 	case node != nil:
 		for _, d := range node.Spec.Drivers {
 			if d.Name == w.Driver {
@@ -85,7 +85,7 @@ func (w *walk) withoutDriver() {
 				return
 			}
 		}
-		w.stop(Finding{diagnosis.NodeWithoutDriver, object, fmt.Sprintf("driver %s is not registered on the node", w.Driver), "check that the driver's node plugin (a DaemonSet) runs there, its node-driver-registrar, and the node's taints"})
+		w.stop(Finding{diagnosis.NodeWithoutDriver, object, fmt.Sprintf("driver %s is not registered on the node", w.Driver), w.action(diagnosis.NodeWithoutDriver)})
 	}
 }
 
@@ -99,5 +99,5 @@ func (w *walk) secret() {
 		w.note(Finding{diagnosis.SecretMissing, "Secret " + s.Namespace + "/" + s.Name, "there is none; the detach uses what is still known of it, or goes without", "create it if the detach fails"})
 		return
 	}
-	w.stop(Finding{diagnosis.SecretMissing, "Secret " + s.Namespace + "/" + s.Name, "there is none, and the volume names it in controllerPublishSecretRef", "create it; it is tried again within the driver's retry.max"})
+	w.stop(Finding{diagnosis.SecretMissing, "Secret " + s.Namespace + "/" + s.Name, "there is none, and the volume names it in controllerPublishSecretRef", w.action(diagnosis.SecretMissing)})
 }

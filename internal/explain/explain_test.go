@@ -233,7 +233,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"secret forbidden", func(s *situation) {
 			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
 			s.failed(`read secret ns/creds for the call: secrets "creds" is forbidden: User "hub" cannot get`, 0)
-		}, diagnosis.SecretForbidden, "ns/creds|Role"},
+		}, diagnosis.SecretForbidden, "Secret ns/creds at the last try|Role"},
 		{"secret was missing", func(s *situation) {
 			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
 			s.failed(`read secret ns/creds for the call: secrets "creds" not found`, 0)

@@ -59,3 +59,8 @@ type Finding struct {
 func finding(d diagnosis.Diagnosis) Finding {
 	return Finding{d.Verdict, d.Object, d.Fact, cmp.Or(strings.Join(d.Actions, " "), "wait")}
 }
+
+// action returns what to do about a verdict, as the status page says it.
+func (w *walk) action(v diagnosis.Verdict) string {
+	return diagnosis.Cause{Verdict: v}.Action(w.NodeName, w.VolumeName)
+}

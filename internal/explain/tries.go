@@ -85,6 +85,9 @@ func (w *walk) attempted(inStatus *storagev1.VolumeError) status.Attachment {
 
 // failed says what the last error means, unless the walk has stopped at its cause already.
 func (w *walk) failed(f Finding, cause diagnosis.Verdict) {
+	if isOfSecret := cause == diagnosis.SecretMissing || cause == diagnosis.SecretForbidden; isOfSecret && w.Secret.Name != "" {
+		f.Object = "Secret " + w.Secret.Namespace + "/" + w.Secret.Name
+	}
 	switch {
 	case w.repeats(cause):
 	case cause == diagnosis.SecretMissing && w.Secret.Object.Value() != nil:
