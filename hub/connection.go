@@ -43,7 +43,7 @@ func (c *connection) run(ctx context.Context, fail func(error)) {
 		} else if ctx.Err() == nil && c.manager.get().isReachedAs(spec) {
 			c.manager.update(func(s *driverState) { s.setError(err, time.Now()) })
 			if c.log.isDue(err.Error(), time.Now()) {
-				klog.FromContext(ctx).Info("Cannot connect to the driver, will try again for ever", "endpoint", spec.Endpoint, "err", err)
+				klog.FromContext(ctx).Info("Cannot connect to the driver, retrying", "endpoint", spec.Endpoint, "err", err)
 			}
 		}
 		if err == nil && time.Since(began) > steadySession {

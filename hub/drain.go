@@ -83,7 +83,7 @@ func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
 		l.table.ResolveOwned(u)
 		return
 	case volume.Unclear:
-		logger.Info("A volume whose VolumeAttachment is gone may stay attached, as it cannot be told whether another one has it", "err", err)
+		logger.Info("A volume whose VolumeAttachment is gone may stay attached: its owner is unknown", "err", err)
 		return
 	}
 	err := l.unpublish(ctx, u.Publication, u.Target, nil)
@@ -110,4 +110,4 @@ func (l *leader) sideBySide(all []func()) {
 }
 
 // cannotDrain logs a panic: the lease is released nevertheless.
-func (l *leader) cannotDrain(err error) { l.logger.Error(err, "Letting go of the driver went wrong") }
+func (l *leader) cannotDrain(err error) { l.logger.Error(err, "Draining the driver failed") }

@@ -114,7 +114,7 @@ func (m *manager) serve(ctx context.Context) {
 		if time.Since(began) > restartMax {
 			delay = restartInitial
 		}
-		m.logger.Error(err, "Serving the driver went wrong, starting it again", "in", delay)
+		m.logger.Error(err, "Serving the driver failed, restarting", "in", delay)
 		m.update(func(s *driverState) { s.setConnection(Connecting, "starting again after an error in the hub") })
 		sleep(ctx, delay)
 	}

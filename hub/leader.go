@@ -196,7 +196,7 @@ func (l *leader) offerLease() bool {
 	}
 	l.stopped = true
 	l.update(func(s *driverState) { s.leaseOffered = true })
-	l.logger.V(2).Info("The driver cannot be called from here, its lease is let go so that others can try")
+	l.logger.V(2).Info("The driver is unreachable, releasing its lease")
 	return true
 }
 

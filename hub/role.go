@@ -132,7 +132,7 @@ func (m *manager) lead(stop context.Context, term *lease.Term) error {
 	m.update(func(s *driverState) {
 		s.leader = nil
 		if m.hub.options.Leases != nil {
-			s.waiting, s.draining = "the lease is being let go", ""
+			s.waiting, s.draining = "releasing the lease", ""
 		}
 	})
 	m.logger.V(2).Info("Not serving the driver any more")

@@ -44,7 +44,7 @@ type attempt struct {
 }
 
 // errPanicked is the error of an attempt that has panicked.
-var errPanicked = errors.New("this has panicked")
+var errPanicked = errors.New("panic while probing or connecting")
 
 // try starts f in a goroutine of its own.
 func (u *sessionUse) try(ctx context.Context, f func(context.Context) (Session, error)) *attempt {
@@ -128,7 +128,7 @@ func (u *sessionUse) begin(ctx context.Context, s Session) {
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("Connected to the driver", "endpoint", u.spec.Endpoint, "version", s.Info().Version)
 	if before != nil {
-		logger.Info("Using a new connection to the driver, which did not answer well on the one before; calls in flight go on there", "endpoint", u.spec.Endpoint)
+		logger.Info("Replaced the connection to the driver because Probe failed; calls in flight continue", "endpoint", u.spec.Endpoint)
 		before.end()
 	}
 }
@@ -182,7 +182,7 @@ func (u *sessionUse) endProbe(ctx context.Context) time.Duration {
 	}
 	u.manager.setUp(false, func(s *driverState) { s.setError(err, now) })
 	if u.log.isDue(err.Error(), now) {
-		klog.FromContext(ctx).Info("The driver is not well, its volumes wait", "err", err)
+		klog.FromContext(ctx).Info("The driver is unhealthy, its volumes wait", "err", err)
 	}
 	if u.redial == nil && now.Sub(u.waitsFrom) >= redialAfter {
 		u.redial = u.try(ctx, func(ctx context.Context) (Session, error) { return u.dial(ctx, u.spec) })

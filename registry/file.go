@@ -124,7 +124,7 @@ func (f *File) apply(logger klog.Logger, c content) (changed bool) {
 	}
 	f.mu.Unlock()
 	if err != nil {
-		logger.Error(err, "The file cannot be used, the last good version stays in use", "file", f.options.Path)
+		logger.Error(err, "The file cannot be used, keeping the previous configuration", "file", f.options.Path)
 		return false
 	}
 	logger.Info("Read the file again", "file", f.options.Path, "drivers", len(config.drivers), "hash", c.id, "changed", changed)

@@ -115,11 +115,11 @@ func (r *Registry) Run(ctx context.Context) error {
 	}
 }
 
-// logMissing logs the sources that have not said yet what they see; served tells whether
+// logMissing logs the sources that have not reported yet; served tells whether
 // the drivers of the others are served without them.
 func logMissing(ctx context.Context, missing []string, served bool) {
 	if len(missing) > 0 {
-		klog.FromContext(ctx).Info("Sources have not said yet what they see", "sources", missing, "othersServed", served)
+		klog.FromContext(ctx).Info("Sources have not reported yet", "sources", missing, "othersServed", served)
 	}
 }
 

@@ -150,7 +150,7 @@ func TestFirstSnapshotWaitsForEverySource(t *testing.T) {
 		r.file.say(driversFile("f", "g") + allSources)
 		time.Sleep(29 * time.Second)
 		r.expect("none")
-		logged(t, r.lines, `"Sources have not said yet what they see" "sources"=["/b"] "othersServed"=false`)
+		logged(t, r.lines, `"Sources have not reported yet" "sources"=["/b"] "othersServed"=false`)
 		r.sockets["/b"].sets <- []registry.Driver{socket("s", "/s")}
 		r.expect("[f g o s]")
 	})
@@ -168,7 +168,7 @@ func TestSourceThatNeverSaysAnythingKeepsTheOthersFromBeingServedForALimitedTime
 		r.expect("none")
 		time.Sleep(time.Second)
 		r.expect("[f g s]")
-		logged(t, r.lines, `"Sources have not said yet what they see" "sources"=["objects"] "othersServed"=true`)
+		logged(t, r.lines, `"Sources have not reported yet" "sources"=["objects"] "othersServed"=true`)
 		r.file.say(driversFile("g") + allSources)
 		r.expect("[g s]")
 		r.objects.sets <- []registry.Driver{object("o", "unix:///o")}

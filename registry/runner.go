@@ -109,7 +109,7 @@ func (rs *runners) wait() {
 	}
 }
 
-// missing returns the names of the sources that have not said yet what they see.
+// missing returns the names of the sources that have not reported yet.
 func (rs *runners) missing() []string {
 	var names []string
 	if rs.config == nil {

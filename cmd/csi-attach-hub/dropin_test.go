@@ -98,7 +98,7 @@ func TestManifestsOfDriversWorkWithTheImageSwapped(t *testing.T) {
 			s := newScene(t, "in-place-"+test.name)
 			socket := filepath.Join(s.dir, "csi.sock")
 			hub := s.startInPlace(socket, test.args)
-			logged(s, hub, "has not told its name yet") // the driver's container starts later
+			logged(s, hub, "has not reported its name yet") // the driver's container starts later
 			driver, backend := s.serve("d", socket)
 			attachments := s.attachments(driver, 20)
 			s.create(attachments...)

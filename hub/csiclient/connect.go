@@ -18,14 +18,14 @@ import (
 const callTimeout = 10 * time.Second
 
 // ErrNotReady means that the driver answered its Probe with ready=false.
-var ErrNotReady = errors.New("driver says that it is not ready (Probe)")
+var ErrNotReady = errors.New("driver is not ready (Probe)")
 
 // NameError means that another driver than the expected one answers at the endpoint.
 type NameError struct{ Want, Got string }
 
 // Error names both drivers.
 func (e *NameError) Error() string {
-	return fmt.Sprintf("the driver behind this endpoint calls itself %q, not %q: correct the name or the endpoint", e.Got, e.Want)
+	return fmt.Sprintf("the driver behind this endpoint reports the name %q, not %q: correct the name or the endpoint", e.Got, e.Want)
 }
 
 // Connect dials the endpoint of a driver once and verifies the driver behind it. It

@@ -49,7 +49,7 @@ func decide(s situation) decision {
 	}
 	// An unreachable driver is not waited for: no member may ever become its owner.
 	if !s.alone && (!s.settled && s.reachable || s.now.Before(s.assignedFrom)) {
-		return decision{reason: "getting to know the other replicas", again: s.assignedFrom}
+		return decision{reason: "waiting for the other replicas to announce themselves", again: s.assignedFrom}
 	}
 	if s.assigned.owner == s.self && s.reachable {
 		return decision{take: true}

@@ -71,7 +71,7 @@ func (l *leader) supervise(ctx context.Context) {
 		if reason := l.lossReason(); reason != "" {
 			l.term.lose()
 			l.end()
-			klog.FromContext(ctx).Info("Lease lost: what is in flight is cancelled", "reason", reason)
+			klog.FromContext(ctx).Info("Lease lost, canceling calls in flight", "reason", reason)
 			return
 		}
 		changed, again := l.updateReachable(period)
@@ -99,7 +99,7 @@ func (l *leader) lossReason() string {
 		return "it was not renewed in time"
 	}
 	if l.observations.get(l.claim.Lease).holder() != l.options.Identity {
-		return "somebody else took it"
+		return "another process took it"
 	}
 	return ""
 }

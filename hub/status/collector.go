@@ -19,10 +19,10 @@ var (
 	upDesc      = describe("driver_up", "Whether the driver is connected and well.", "driver")
 	leaderDesc  = describe("driver_leader", "Whether this process works for the driver: it holds the driver's lease.", "driver")
 	infoDesc    = describe("driver_info", "What the driver is and how it is served; always 1.", "driver", "mode", "endpoint", "version", "source")
-	depthDesc   = describe("queue_depth", "VolumeAttachments that wait for their turn or for the next try.", "driver", "operation")
-	oldestDesc  = describe("queue_oldest_seconds", "For how long the oldest of the VolumeAttachments that wait has waited.", "driver", "operation")
-	busyDesc    = describe("workers_busy", "Workers that have something to do.", "driver", "operation")
-	workersDesc = describe("workers", "Workers that the operation may have at once now: half, and what the other one lends it.", "driver", "operation")
+	depthDesc   = describe("queue_depth", "VolumeAttachments that are queued or in backoff.", "driver", "operation")
+	oldestDesc  = describe("queue_oldest_seconds", "Age of the oldest VolumeAttachment that is queued or in backoff.", "driver", "operation")
+	busyDesc    = describe("workers_busy", "Workers that are busy.", "driver", "operation")
+	workersDesc = describe("workers", "Most workers that the operation may use now, including those that the other operation lends.", "driver", "operation")
 	stuckDesc   = describe("stuck", "VolumeAttachments that are without success for longer than stuckAfter.", "driver", "operation")
 
 	danglingDesc = describe("dangling_publications", "Volumes that are or may be published where no VolumeAttachment asks for them.", "driver")
@@ -33,8 +33,8 @@ var (
 	unclaimedDesc = describe("unclaimed_volumeattachments", "VolumeAttachments of a driver that is not served here.", "attacher")
 	conflictsDesc = describe("registry_conflicts", "Places where the driver was found and that are not served.", "driver")
 	reloadDesc    = describe("config_last_reload_successful", "Whether the last reload of the configuration was successful.")
-	reloadedDesc  = describe("config_last_reload_success_timestamp_seconds", "When the configuration in force was read, in seconds since 1970.")
-	hashDesc      = describe("config_hash", "A number made of the configuration in force: equal for equal ones.")
+	reloadedDesc  = describe("config_last_reload_success_timestamp_seconds", "When the active configuration was read, in seconds since 1970.")
+	hashDesc      = describe("config_hash", "Hash of the active configuration.")
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {

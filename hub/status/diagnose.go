@@ -64,7 +64,7 @@ func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 	if a.State == Stuck && !a.Since.IsZero() {
 		found = append(found, diagnosis.Diagnosis{
 			Verdict: diagnosis.Stuck, Object: a.ref(), Fact: "without success since " + diagnosis.At(a.Since, in.Now),
-			Actions: []string{"The hub goes on trying; what keeps it from success does not pass by itself."},
+			Actions: []string{"The hub keeps retrying; the cause needs a fix."},
 		})
 	}
 	return found
@@ -134,15 +134,15 @@ func (a Attachment) retrying(now time.Time) diagnosis.Diagnosis {
 	}
 	return diagnosis.Diagnosis{
 		Verdict: diagnosis.Retrying, Object: a.ref(), Fact: fact,
-		Actions: []string{"The hub goes on trying. A change of the node's CSINode, of the PersistentVolume or its secret, or of the driver's connection makes it try at once."},
+		Actions: []string{"The hub keeps retrying. A change of the node's CSINode, of the PersistentVolume or its secret, or of the driver's connection makes it try at once."},
 	}
 }
 
 // inFlight says that a worker has it.
 func (a Attachment) inFlight(d *Driver) diagnosis.Diagnosis {
-	fact := "the hub is at it now: to " + wanted(a)
+	fact := "the operation is in progress: to " + wanted(a)
 	if a.Tries > 0 {
-		fact = fmt.Sprintf("the hub is at it now, with the %s retry: to %s", ordinal(a.Tries), wanted(a))
+		fact = fmt.Sprintf("the operation is in progress, with the %s retry: to %s", ordinal(a.Tries), wanted(a))
 	}
 	action := "If calls take long for all volumes, look at the log of the driver's controller."
 	if d != nil && d.Settings.Timeout > 0 {

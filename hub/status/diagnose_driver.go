@@ -90,7 +90,7 @@ func (d Driver) notConnected(found *diagnosis.Diagnosis, now time.Time) {
 	case stateProbing:
 		found.Verdict = diagnosis.DriverNotReady
 	}
-	found.Actions = []string{action, "Nothing else is needed: the hub tries to connect for ever, and goes on with what waits at once."}
+	found.Actions = []string{action, "No other action is needed: the hub reconnects and resumes at once."}
 }
 
 // pausedByHub: the hub has stopped by itself.

@@ -47,7 +47,7 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 			d.State, d.ForeignWriter = "Paused", ForeignWriter{Manager: "csi-attacher", VolumeAttachment: "csi-9"}
 		}, summary: "paused", do: "(csi-attacher) wrote VolumeAttachment csi-9"},
 		"draining":         {driver: func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, summary: "ending its work for the driver: 2 calls in flight."},
-		"a call runs":      {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State = Attaching }, summary: "at it now: to attach the volume to node worker-1", do: "up to 2m"},
+		"a call runs":      {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State = Attaching }, summary: "in progress: to attach the volume to node worker-1", do: "up to 2m"},
 		"a retry runs":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation, a.Tries = Detaching, Detach, 2 }, summary: "2nd retry: to detach the volume from node worker-1", do: "2m"},
 		"detach elsewhere": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForDetach, Node: "worker-7"}) }, summary: "waits for the detach from node worker-7", do: "detached from node worker-7 first"},
 		"workers busy":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForWorker}) }, summary: "waits for a worker", do: "20 of 20"},
@@ -68,7 +68,7 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		}, summary: "6 tries in a row have failed", do: "PersistentVolume pv-1 is not the one"},
 		"API server refuses": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `write status: volumeattachments "csi-1" is forbidden` }, summary: "6 tries in a row have failed", do: "ClusterRole"},
 		"stuck":              {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Since, a.LastError = Stuck, now.Add(-20*time.Minute), "odd" }, summary: "without success since 2026-03-04T02:40:00Z (20m ago)", do: "last error"},
-		"retry is due":       {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.NextTry, a.LastError = now.Add(-time.Second), "odd" }, summary: "6 tries in a row have failed, the next one is about to begin", do: "goes on trying"},
+		"retry is due":       {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.NextTry, a.LastError = now.Add(-time.Second), "odd" }, summary: "6 tries in a row have failed, the next one is about to begin", do: "keeps retrying"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := DiagnosisInput{Attachment: wanted, Replicas: replicas, Conflicts: test.conflicts, Now: now}

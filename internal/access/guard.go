@@ -93,19 +93,19 @@ func (g *Guard) check(r *http.Request) (status int, why string) {
 	who, ok, err := g.authenticator.AuthenticateRequest(r.WithContext(ctx))
 	switch {
 	case err != nil && unanswered(err):
-		klog.FromContext(ctx).Info("Cannot find out who asks", "err", err)
-		return http.StatusServiceUnavailable, "who asks cannot be found out now"
+		klog.FromContext(ctx).Info("Cannot authenticate the request", "err", err)
+		return http.StatusServiceUnavailable, "authentication is unavailable now"
 	case err != nil:
 		klog.FromContext(ctx).V(2).Info("Refused a token", "err", err)
-		return http.StatusUnauthorized, "give a valid token (Authorization: Bearer ...): this one the cluster does not take"
+		return http.StatusUnauthorized, "give a valid token (Authorization: Bearer ...): the cluster does not accept this one"
 	case !ok:
 		return http.StatusUnauthorized, "give a token of the cluster (Authorization: Bearer ...)"
 	}
 	allowed, err := g.authorizer.allow(ctx, who.User, resourceURL(r.URL.Path))
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).Info("Cannot find out what somebody may see", "user", who.User.GetName(), "err", err)
-		return http.StatusServiceUnavailable, "whether you may see this cannot be found out now"
+		klog.FromContext(ctx).Info("Cannot authorize the request", "user", who.User.GetName(), "err", err)
+		return http.StatusServiceUnavailable, "authorization is unavailable now"
 	case !allowed:
 		klog.FromContext(ctx).V(2).Info("Not allowed", "user", who.User.GetName(), "path", r.URL.Path)
 		return http.StatusForbidden, fmt.Sprintf("you need the right to get the nonResourceURL %s", resourceURL(r.URL.Path))

@@ -187,9 +187,9 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 			s.state("Connecting", "dial unix /csi/x.sock: connect: no such file or directory")
 		}, diagnosis.SocketMissing, "unix:///csi/x.sock|no such file|mounted"},
 		{"refused", func(s *situation) { s.state("Lost", "dial tcp 10.0.0.1:9443: connect: connection refused") }, diagnosis.CannotConnect, "refused|Lost"},
-		{"wrong name", func(s *situation) { s.state("NameMismatch", `calls itself "other"`) }, diagnosis.NameMismatch, `calls itself "other"`},
+		{"wrong name", func(s *situation) { s.state("NameMismatch", `reports the name "other"`) }, diagnosis.NameMismatch, `reports the name "other"`},
 		{"not ready", func(s *situation) {
-			s.state("Probing", "driver says that it is not ready (Probe)")
+			s.state("Probing", "driver is not ready (Probe)")
 		}, diagnosis.DriverNotReady, "not ready"},
 		{"paused", func(s *situation) { s.served.Mode = "paused"; s.state("Paused", "its mode is paused") }, diagnosis.DriverPaused, "mode is paused|active"},
 		{"draining", func(s *situation) { s.state("Draining", "2 calls in flight") }, diagnosis.DriverDraining, "2 calls"},
@@ -214,9 +214,9 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 			s.v.Leases = leases(lease("h", "sidecar-7", time.Minute))
 		}, diagnosis.LeaseExpired, "sidecar-7|expired, it lasts 15s"},
 		{"lease free", func(s *situation) {
-			s.state("WaitingForLease", "getting to know the other replicas")
+			s.state("WaitingForLease", "waiting for the other replicas to announce themselves")
 			s.served.Lease.Holder, s.v.Leases = "", leases()
-		}, diagnosis.LeaseFree, "h/external-attacher-leader-csi-example-com|getting to know"},
+		}, diagnosis.LeaseFree, "h/external-attacher-leader-csi-example-com|to announce themselves"},
 		{"lease as the hub sees it", func(s *situation) {
 			s.state("WaitingForLease", "")
 			s.served.Lease.Holder, s.v.Leases = "sidecar-7", Leases{All: Unreadable[[]coordinationv1.Lease](errors.New("forbidden"))}

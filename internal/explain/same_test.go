@@ -13,7 +13,7 @@ func TestExplainStopsWithTheWordsOfTheStatusPage(t *testing.T) {
 	for name, change := range map[string]func(*situation){
 		"cannot be called":     func(s *situation) { s.state("Lost", "dial tcp 10.0.0.1:9443: connect: connection refused") },
 		"socket missing":       func(s *situation) { s.state("Connecting", "connect: no such file or directory") },
-		"another driver":       func(s *situation) { s.state("NameMismatch", `calls itself "other"`) },
+		"another driver":       func(s *situation) { s.state("NameMismatch", `reports the name "other"`) },
 		"paused by its mode":   func(s *situation) { s.served.Mode = "paused"; s.state("Paused", "its mode is paused") },
 		"paused by the hub":    func(s *situation) { s.state("Paused", "another attacher wrote") },
 		"draining":             func(s *situation) { s.state("Draining", "2 calls in flight") },

@@ -225,7 +225,7 @@ var states = []state{
 	{"driver away, volume attached", all(attached, driverState("Lost", "connection refused", false)), isAttached, nil, ""},
 	{"driver away, being detached", all(leaving, driverState("Lost", "connection refused", false)), "waiting: CannotConnect driver csi.example.com", nil, ""},
 	{"socket missing", driverState("Connecting", "dial unix /csi/x.sock: connect: no such file or directory", false), "waiting: SocketMissing driver csi.example.com", nil, ""},
-	{"another driver at the endpoint", driverState("NameMismatch", `calls itself "other"`, false), "waiting: NameMismatch driver csi.example.com", nil, ""},
+	{"another driver at the endpoint", driverState("NameMismatch", `reports the name "other"`, false), "waiting: NameMismatch driver csi.example.com", nil, ""},
 	{"driver not ready", driverState("Probing", "it is not ready", false), "waiting: DriverNotReady driver csi.example.com", nil, ""},
 	{"driver paused", driverIs(func(d *status.Driver) { d.Mode, d.State, d.Lease.Mine = "paused", "Paused", false }), "waiting: DriverPaused driver csi.example.com", nil, ""},
 	{"driver observed", all(sidecar, driverIs(func(d *status.Driver) {

@@ -55,7 +55,7 @@ func (w *walk) tries(inStatus *storagev1.VolumeError) {
 		if known.Attachment.State == status.Stuck {
 			next = "look at the log of the attacher that works for driver " + w.Driver + ", and at that of the driver's controller"
 		}
-		w.stop(Finding{diagnosis.NoReasonKnown, w.attachmentRef(), "nothing is known that speaks against it", next})
+		w.stop(Finding{diagnosis.NoReasonKnown, w.attachmentRef(), "no reason was found", next})
 	}
 }
 

@@ -206,7 +206,7 @@ func (w *walk) attached(va *storagev1.VolumeAttachment) {
 	w.ok("%s says that the volume is attached to node %s", w.attachmentRef(), va.Spec.NodeName)
 	finalizer := attach.Finalizer(va.Spec.Attacher)
 	if va.Annotations[attach.AnnotationNodeID] != "" && !attach.HasFinalizer(va.Finalizers, finalizer) {
-		w.note(Finding{diagnosis.FinalizerOfAnother, w.attachmentRef(), "somebody took the finalizer " + finalizer + " from it: deleted now, it would vanish with the volume left attached", "the attacher puts it back; see that one works for the driver"})
+		w.note(Finding{diagnosis.FinalizerOfAnother, w.attachmentRef(), "finalizer " + finalizer + " was removed: deleted now, the object would vanish with its volume left attached", "the attacher puts it back; see that one works for the driver"})
 	}
 	w.nodeNotes()
 	w.done()

@@ -112,7 +112,7 @@ func (r *replica) get(ctx context.Context, path string, query url.Values, into a
 	}
 	answer, err := r.client.Do(request)
 	if _, unverified := errors.AsType[*tls.CertificateVerificationError](err); unverified {
-		return fmt.Errorf("%w: --ca-file says who has to have signed the hub's certificate, --tls-server-name which name it has", err)
+		return fmt.Errorf("%w: --ca-file must contain the signer of the hub's certificate, --tls-server-name the name in it", err)
 	}
 	if err != nil {
 		return err // it names the method and the URL
