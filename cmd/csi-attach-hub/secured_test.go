@@ -100,7 +100,7 @@ func TestCommandsAskAHubThatAsksWhoIsThere(t *testing.T) {
 				{"may look", append(slices.Clone(trust), "--token-file", viewer), ""},
 				{"may not look", append(slices.Clone(trust), "--token-file", stranger), "403 Forbidden: you need the right to get the nonResourceURL /attach-hub/api/v1/overview"},
 				{"says nothing of itself", trust, "401 Unauthorized: give a token of the cluster (Authorization: Bearer ...); --token-file names a file with one"},
-				{"does not know the authority", []string{"--token-file", viewer}, "--ca-file says who has to have signed"},
+				{"does not know the authority", []string{"--token-file", viewer}, "--ca-file must contain the signer"},
 			} {
 				t.Run(test.name, func(t *testing.T) {
 					flags := append([]string{"--server", "https://" + host}, test.flags...)
