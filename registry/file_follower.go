@@ -104,7 +104,7 @@ func (w *fileFollower) believe(c content) *content {
 // until now, or because the folder was replaced. A problem is logged when it is new.
 func (w *fileFollower) watch(logger klog.Logger) {
 	folder := filepath.Dir(w.path)
-	err := error(nil)
+	var err error
 	if w.watcher == nil {
 		w.watcher, err = w.newWatcher()
 	}

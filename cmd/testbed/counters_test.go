@@ -22,7 +22,7 @@ func seen(uid string, change func(*storagev1.VolumeAttachment)) *storagev1.Volum
 	return va
 }
 
-func TestCountersFollowsAVolumeAttachmentThroughItsLife(t *testing.T) {
+func TestCountersFollowAVolumeAttachmentThroughItsLife(t *testing.T) {
 	created := seen("1", nil)
 	failing := seen("1", func(va *storagev1.VolumeAttachment) { va.Status.AttachError = &storagev1.VolumeError{} })
 	attached := seen("1", func(va *storagev1.VolumeAttachment) { va.Status.Attached = true })

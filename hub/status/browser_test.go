@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// browserPatience bounds a test in the browser: a machine may be slow.
-const browserPatience = 2 * time.Minute
+// browserTimeout bounds a test in the browser: a machine may be slow.
+const browserTimeout = 2 * time.Minute
 
 // tab is one page in a real browser. What the browser complains about fails the test.
 type tab struct {
@@ -32,7 +32,7 @@ func openTab(t *testing.T, h *fakeHub) *tab {
 	t.Helper()
 	path := chromiumPath(t)
 	url := startServer(t, h) // ends after the browser, which keeps connections
-	ctx, cancel := context.WithTimeout(context.Background(), browserPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), browserTimeout)
 	t.Cleanup(cancel)
 	browser, stop := startChromium(ctx, t, path)
 	b := &tab{chromium: browser, ctx: ctx, t: t, url: url}

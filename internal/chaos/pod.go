@@ -16,8 +16,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// patience is how long a pod waits for its volume before it moves to another node.
-const patience = 2 * time.Second
+// moveAfter is how long a pod waits for its volume before it moves to another node.
+const moveAfter = 2 * time.Second
 
 // pod asks for one volume on one node at a time. As the attach-detach controller does for real Pods,
 // it waits until its VolumeAttachment is gone before it asks for the volume elsewhere.
@@ -109,7 +109,7 @@ func (p *pod) idle(ctx context.Context) Kind {
 		case <-p.changed:
 		case <-timer.C:
 			due = true
-			timer.Reset(patience)
+			timer.Reset(moveAfter)
 		}
 		if (order != "" || due && p.mayLeave(since)) && p.begin() {
 			return order
@@ -132,7 +132,7 @@ func (p *pod) mayLeave(since time.Time) bool {
 		return true
 	}
 	va, exists := p.world.Attachments.Get(p.attachment(now.node).Name)
-	return exists && va.UID == now.uid && va.Status.Attached || time.Since(since) > patience
+	return exists && va.UID == now.uid && va.Status.Attached || time.Since(since) > moveAfter
 }
 
 // current returns what the pod asks for, and whether it is busy.
