@@ -41,8 +41,8 @@ type Options struct {
 	Events eventrecord.EventRecorder
 	// Metrics counts operations and calls; nil: nothing is counted.
 	Metrics *status.Metrics
-	// Health receives the checks of readiness and liveness; may be nil.
-	Health *status.Health
+	// Probes receives the checks of readiness and liveness; may be nil.
+	Probes *status.Probes
 	// Connect connects to a driver; nil means csiclient.Connect.
 	Connect ConnectFunc
 }
@@ -118,10 +118,10 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 // of a driver does not end it. A Hub can run only once.
 func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	var synced, following atomic.Bool
-	h.options.Health.AddReady("caches", holds(&synced, "the caches of the cluster's objects are not filled yet"))
-	h.options.Health.AddReady("drivers", holds(&following, "which drivers to serve is not known yet"))
-	h.options.Health.AddLive("caches", checkSync(time.Now(), synced.Load))
-	h.options.Health.AddLive("queues", h.checkMoving)
+	h.options.Probes.AddReady("caches", holds(&synced, "the caches of the cluster's objects are not filled yet"))
+	h.options.Probes.AddReady("drivers", holds(&following, "which drivers to serve is not known yet"))
+	h.options.Probes.AddLive("caches", checkSync(time.Now(), synced.Load))
+	h.options.Probes.AddLive("queues", h.checkMoving)
 	if err := h.cluster.Listen(h.routes.handlers()); err != nil {
 		return fmt.Errorf("listen to the cluster: %w", err)
 	}

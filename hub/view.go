@@ -59,6 +59,9 @@ func (m *manager) view(now time.Time) status.Driver {
 	for lane, view := range lanes {
 		shown := status.Lane{Operation: status.Operation(volume.Lane(lane).String()), Queued: view.Queued, Delayed: view.Delayed,
 			Running: view.Running, Workers: view.Workers, OldestSeconds: view.Oldest.Seconds()}
+		if view.Oldest > 0 {
+			shown.OldestSince = now.Add(-view.Oldest)
+		}
 		m.counters.fill(&shown)
 		v.Lanes = append(v.Lanes, shown)
 		if volume.Lane(lane) != volume.FinalizerLane {

@@ -48,7 +48,7 @@ type virtual struct {
 	events  *eventrecord.FakeRecorder
 	hub     *hub.Hub                 // the one that was started last
 	updates chan<- registry.Snapshot // to that one
-	health  *status.Health
+	health  *status.Probes
 	dials   int
 }
 
@@ -63,8 +63,8 @@ func inVirtualTime(t *testing.T, f func(v *virtual)) {
 		api := fakekube.New()
 		v := &virtual{t: t, api: api, kube: api.Client(), cluster: testbed.NewCluster(api.Client()), backend: backend,
 			driver: registry.Driver{Name: virtualDriver, Endpoint: "unix:///virtual", Settings: registry.DefaultSettings()},
-			events: eventrecord.NewFakeRecorder(1_000_000), health: status.NewHealth()}
-		v.options = hub.Options{Kube: v.kube, Events: v.events, Metrics: status.NewMetrics(), Health: v.health, Grace: 10 * time.Second,
+			events: eventrecord.NewFakeRecorder(1_000_000), health: status.NewProbes()}
+		v.options = hub.Options{Kube: v.kube, Events: v.events, Metrics: status.NewMetrics(), Probes: v.health, Grace: 10 * time.Second,
 			Connect: func(context.Context, registry.Driver) (hub.Session, error) {
 				v.dials++
 				return newBackendSession(v.backend), nil

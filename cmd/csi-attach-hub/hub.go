@@ -68,12 +68,12 @@ func runHub(ctx context.Context, s hubSettings) error {
 		return err
 	}
 	defer stopRecorder()
-	metrics, health := status.NewMetrics(), status.NewHealth()
+	metrics, health := status.NewMetrics(), status.NewProbes()
 	leases, err := newLeases(s, config)
 	if err != nil {
 		return err
 	}
-	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: metrics, Health: health}
+	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: metrics, Probes: health}
 	if leases != nil {
 		options.Leases, options.LeaseNamespace, options.LeaseDuration = leases, s.leases.Namespace, s.leases.Duration
 	}
@@ -86,7 +86,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 		return err
 	}
 	view := statusSource{Hub: h, source: source, registry: r, leases: leases, started: time.Now()}
-	servers, err := newServers(ctx, s.http, kube, status.Options{Source: view, Metrics: metrics, Health: health, LeaderCheck: view.leaderCheck})
+	servers, err := newServers(ctx, s.http, kube, status.Options{Source: view, Metrics: metrics, Probes: health, LeaderCheck: view.leaderCheck})
 	if err != nil {
 		return err
 	}

@@ -7,21 +7,35 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Diagnosis is one thing that is not as it should be, or that somebody should know. Its texts
-// may repeat those of drivers: hostile. The zero value says that nothing is wrong.
+// Diagnosis is one finding about an object: something that is wrong, or that somebody should know. Its
+// texts may repeat those of drivers: hostile. The zero value says that nothing is wrong. In JSON, empty
+// fields are left out, except Verdict, Object and Fact.
 type Diagnosis struct {
-	Verdict Verdict
-	Object  string   // which it is about: "driver ebs.csi.aws.com", "VolumeAttachment csi-1"
-	Fact    string   // what was found, as the rest of a sentence after the object and a colon
-	Actions []string // what to do, the most useful first, as sentences; empty: nothing, or to wait
+	Verdict Verdict `json:"verdict"`
+	Object  string  `json:"object"` // "driver ebs.csi.aws.com", "VolumeAttachment csi-1"
+	// Fact says what was found, as a predicate of Object: "cannot be called at unix:///csi/a.sock". It has no
+	// time that passes: see Since.
+	Fact    string    `json:"fact"`
+	Since   time.Time `json:"since,omitzero"`    // when Fact began to be true; zero if that is not known
+	Detail  string    `json:"detail,omitempty"`  // why: often the text of an error
+	Actions []string  `json:"actions,omitempty"` // what to do, the most useful first, as sentences; empty: nothing, or wait
+}
+
+// Text returns the fact for people: "cannot be called at unix:///csi/a.sock for 8m12s: connection refused".
+func (d Diagnosis) Text(now time.Time) string {
+	text := d.Fact
+	if !d.Since.IsZero() {
+		text += " for " + Length(now.Sub(d.Since))
+	}
+	return Because(text, d.Detail)
 }
 
 // Summary returns object and fact as one sentence, "" for the zero value.
-func (d Diagnosis) Summary() string {
+func (d Diagnosis) Summary(now time.Time) string {
 	if d.Verdict == "" {
 		return ""
 	}
-	return d.Object + ": " + Clause(d.Fact) + "."
+	return d.Object + ": " + Clause(d.Text(now)) + "."
 }
 
 // Clause returns a text without the full stop at its end, to be put into a sentence.
@@ -36,7 +50,7 @@ func Because(fact, reason string) string {
 }
 
 // Length writes a length of time in kubectl's way: "35s", "8m12s".
-func Length(d time.Duration) string { return duration.HumanDuration(d) }
+func Length(d time.Duration) string { return duration.HumanDuration(max(0, d)) }
 
 // Ago writes how long ago a time is: "35s ago".
 func Ago(t, now time.Time) string { return Length(now.Sub(t)) + " ago" }

@@ -48,6 +48,10 @@ const (
 	LeaseFree           Verdict = "LeaseFree"
 	LeaseMissing        Verdict = "LeaseMissing"
 	ForeignWriter       Verdict = "ForeignWriter"
+	DriverUnresponsive  Verdict = "DriverUnresponsive" // it answers no call
+	DriverStarting      Verdict = "DriverStarting"     // it has not been connected yet
+	DriverDisagrees     Verdict = "DriverDisagrees"    // in mode observe, another attacher had another result
+	ChecklistOpen       Verdict = "ChecklistOpen"
 )
 
 // About the calls and the writes.
@@ -60,6 +64,7 @@ const (
 	BackendError    Verdict = "BackendError"
 	LastError       Verdict = "LastError"
 	CallInFlight    Verdict = "CallInFlight"
+	CallUnanswered  Verdict = "CallUnanswered" // for longer than is usual
 	Queued          Verdict = "Queued"
 	Retrying        Verdict = "Retrying"
 	Stuck           Verdict = "Stuck"

@@ -70,7 +70,7 @@ func (a api) attachments(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var body []byte
-	if !a.limiter.do(r.Context(), func() { body, err = json.Marshal(q.page(a.hub.attachments(q.filter))) }) {
+	if !a.limiter.do(r.Context(), func() { body, err = json.Marshal(a.page(q)) }) {
 		return // the client has left
 	}
 	if err != nil { // it has a JSON form
@@ -78,6 +78,13 @@ func (a api) attachments(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	sendBody(w, http.StatusOK, body)
+}
+
+// page returns the page that a query asks for.
+func (a api) page(q attachmentQuery) AttachmentList {
+	list := q.page(a.hub.attachments(q.filter))
+	a.hub.addReasons(list.Attachments)
+	return list
 }
 
 // attachmentQuery is the query of /api/v1/attachments.
@@ -116,10 +123,9 @@ func (q *attachmentQuery) set(key, value string) error {
 	case "continue":
 		q.after = value
 	case "state":
-		q.filter.State = AttachmentState(value)
-		if value != "" && !slices.Contains(AttachmentStates, q.filter.State) {
-			return fmt.Errorf("state %q is none of %s", value, joined(AttachmentStates))
-		}
+		return choose(&q.filter.States, key, value, AttachmentStates)
+	case "health":
+		return choose(&q.filter.Health, key, value, HealthStates)
 	case "limit":
 		limit, err := strconv.Atoi(value)
 		if err != nil || limit < 1 || limit > longestPage {
@@ -127,7 +133,21 @@ func (q *attachmentQuery) set(key, value string) error {
 		}
 		q.limit = limit
 	default:
-		return fmt.Errorf("unknown parameter %q: there are driver, node, name, state, limit and continue", key)
+		return fmt.Errorf("unknown parameter %q: there are driver, node, name, state, health, limit and continue", key)
+	}
+	return nil
+}
+
+// choose sets a list from its values, separated by commas.
+func choose[T ~string](list *[]T, key, values string, of []T) error {
+	if values == "" {
+		return nil
+	}
+	for value := range strings.SplitSeq(values, ",") {
+		if !slices.Contains(of, T(value)) {
+			return fmt.Errorf("%s %q is none of %s", key, value, joined(of))
+		}
+		*list = append(*list, T(value))
 	}
 	return nil
 }

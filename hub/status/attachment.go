@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -26,23 +27,29 @@ var AttachmentStates = []AttachmentState{Attaching, Attached, Detaching, Waiting
 // Attachment is the state of one VolumeAttachment at one moment. JSON omits what is empty or
 // unknown, except Name, Driver, Node, State and Tries.
 type Attachment struct {
-	Name             string          `json:"name"`
-	Driver           string          `json:"driver"` // spec.attacher
-	Node             string          `json:"node"`
-	PersistentVolume string          `json:"persistentVolume,omitempty"`
-	VolumeHandle     string          `json:"volumeHandle,omitempty"`
-	State            AttachmentState `json:"state"`
-	Operation        Operation       `json:"operation,omitempty"` // that is due: Attach, Detach, Drift, or empty
-	Created          time.Time       `json:"created,omitzero"`    // the object
-	Finalizer        bool            `json:"finalizer,omitempty"` // the driver's finalizer is on the object
-	Since            time.Time       `json:"since,omitzero"`      // when the operation became due, or the state began
-	Tries            int             `json:"tries"`               // failed in a row
-	NextTry          time.Time       `json:"nextTry,omitzero"`
-	LastError        string          `json:"lastError,omitempty"` // may be a driver's own text: hostile
-	LastCause        diagnosis.Cause `json:"lastCause,omitzero"`  // of LastError, for programs; zero if not known
-	LastErrorTime    time.Time       `json:"lastErrorTime,omitzero"`
-	Waiting          Wait            `json:"waiting,omitzero"`   // what it waits for, for programs; see SetWaiting
-	WaitsFor         string          `json:"waitsFor,omitempty"` // Waiting for people: "the detach from node node-7", "a worker of the driver"
+	Name             string `json:"name"`
+	Driver           string `json:"driver"` // spec.attacher
+	Node             string `json:"node"`
+	PersistentVolume string `json:"persistentVolume,omitempty"`
+	VolumeHandle     string `json:"volumeHandle,omitempty"`
+	// Claim is the PersistentVolumeClaim that the PersistentVolume is bound to, as "namespace/name".
+	Claim string `json:"claim,omitempty"`
+	// Pods are Pods on the node that use the claim, as "namespace/name"; empty if they are not known.
+	Pods          []string        `json:"pods,omitempty"`
+	Health        Health          `json:"health,omitzero"` // set by this package, not by the Source
+	State         AttachmentState `json:"state"`
+	Operation     Operation       `json:"operation,omitempty"` // that is due: Attach, Detach, Drift, or empty
+	Created       time.Time       `json:"created,omitzero"`    // the object
+	Finalizer     bool            `json:"finalizer,omitempty"` // the driver's finalizer is on the object
+	Since         time.Time       `json:"since,omitzero"`      // when the operation became due, or the state began
+	Call          Call            `json:"call,omitzero"`       // in flight for it; zero if there is none
+	Tries         int             `json:"tries"`               // failed in a row
+	NextTry       time.Time       `json:"nextTry,omitzero"`
+	LastError     string          `json:"lastError,omitempty"` // may be a driver's own text: hostile
+	LastCause     diagnosis.Cause `json:"lastCause,omitzero"`  // of LastError, for programs; zero if not known
+	LastErrorTime time.Time       `json:"lastErrorTime,omitzero"`
+	Waiting       Wait            `json:"waiting,omitzero"`   // what it waits for, for programs; see SetWaiting
+	WaitsFor      string          `json:"waitsFor,omitempty"` // Waiting for people: "the detach from node node-7", "a worker of the driver"
 }
 
 // AttachmentFilter selects VolumeAttachments. An empty field selects all.
@@ -50,13 +57,14 @@ type AttachmentFilter struct {
 	Driver string
 	Node   string
 	Name   string
-	State  AttachmentState
+	States []AttachmentState
+	Health []HealthState
 }
 
-// Match reports whether the filter selects a VolumeAttachment.
+// Match reports whether the filter selects a VolumeAttachment, without regard to its health.
 func (f AttachmentFilter) Match(a Attachment) bool {
 	return (f.Driver == "" || f.Driver == a.Driver) &&
 		(f.Node == "" || f.Node == a.Node) &&
 		(f.Name == "" || f.Name == a.Name) &&
-		(f.State == "" || f.State == a.State)
+		(len(f.States) == 0 || slices.Contains(f.States, a.State))
 }

@@ -16,6 +16,8 @@ import (
 const mostUnknown = 100
 
 var (
+	healthDesc  = describe("driver_health", "Health of the driver: 1 for the one that holds, 0 for the others.", "driver", "health")
+	callDesc    = describe("call_oldest_seconds", "Age of the oldest call in flight; 0 if there is none.", "driver", "operation")
 	upDesc      = describe("driver_up", "Whether the driver is connected and well.", "driver")
 	leaderDesc  = describe("driver_leader", "Whether this process works for the driver: it holds the driver's lease.", "driver")
 	infoDesc    = describe("driver_info", "What the driver is and how it is served; always 1.", "driver", "mode", "endpoint", "version", "source")
@@ -43,7 +45,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 // collector makes gauges of what the Source returns at each scrape. The series of a driver so begin
 // and end with the driver.
-type collector struct{ source Source }
+type collector struct{ hub view }
 
 // Describe implements prometheus.Collector. It names no series beforehand: Collect has all of them.
 func (collector) Describe(chan<- *prometheus.Desc) {}
@@ -57,7 +59,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}()
 	conflicts := map[string]int{} // by driver; a served driver has a series at zero
 	leases := map[string]bool{}   // by name: whether this process holds the lease
-	for _, d := range c.source.Drivers() {
+	for _, d := range c.hub.drivers() {
 		name := label(d.Name)
 		if _, twice := conflicts[name]; !twice { // a duplicate series fails the whole scrape
 			conflicts[name] = 0
@@ -70,7 +72,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for name, held := range leases {
 		gauge(out, masterDesc, truth(held), name)
 	}
-	o := c.source.Overview()
+	o := c.hub.overview()
 	collectConfig(out, o.Config)
 	collectConflicts(out, o.Config.Conflicts, conflicts)
 	for attacher, n := range bounded(o.Unclaimed) {
@@ -81,6 +83,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 func collectDriver(out chan<- prometheus.Metric, name string, d Driver) {
 	gauge(out, upDesc, truth(d.Up), name)
 	gauge(out, leaderDesc, truth(d.Lease.Mine), name)
+	for _, h := range HealthStates {
+		gauge(out, healthDesc, truth(d.Health.State == h), name, string(h))
+	}
 	gauge(out, infoDesc, 1, name, label(d.Mode), label(d.Endpoint), label(d.Version), label(d.Source))
 	gauge(out, danglingDesc, float64(d.UnownedCount), name)
 	collectLane(out, name, d.Lane(Attach).with(d.Lane(Drift))) // the work of drift is attaches too
@@ -92,6 +97,7 @@ func collectLane(out chan<- prometheus.Metric, driver string, l Lane) {
 	gauge(out, depthDesc, float64(l.Queued+l.Delayed), driver, op)
 	gauge(out, oldestDesc, l.OldestSeconds, driver, op)
 	gauge(out, busyDesc, float64(l.Running), driver, op)
+	gauge(out, callDesc, passed(l.OldestCall.Since, time.Now()).Seconds(), driver, op)
 	gauge(out, workersDesc, float64(l.Workers), driver, op)
 	gauge(out, stuckDesc, float64(l.Stuck), driver, op)
 }

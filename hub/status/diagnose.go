@@ -29,7 +29,7 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 			Actions: []string{"If a Pod waits still, look at its Events and at the kubelet of the node: what is missing now is to stage and mount the volume, which the driver's node plugin does."},
 		}}
 	case a.State == Idle:
-		return []diagnosis.Diagnosis{{Verdict: diagnosis.NothingToDo, Object: a.ref(), Fact: "nothing is to be done for it here, and it is not marked attached"}}
+		return []diagnosis.Diagnosis{{Verdict: diagnosis.NothingToDo, Object: a.ref(), Fact: "no operation is due, and it is not marked attached"}}
 	}
 	if d := DiagnoseDriver(*in.Driver, LeaseRecord{Lease: in.Driver.Lease}, in.Replicas, in.Now); d.Verdict != "" {
 		return []diagnosis.Diagnosis{d}
@@ -37,7 +37,7 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 	if work := DiagnoseWork(in); len(work) > 0 {
 		return work
 	}
-	return []diagnosis.Diagnosis{a.inFlight(in.Driver)} // it is about to begin
+	return []diagnosis.Diagnosis{a.inFlight(in)} // it is about to begin
 }
 
 // DiagnoseWork says what came of the tries of a VolumeAttachment so far and what the next one
@@ -45,16 +45,22 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 	a := in.Attachment
 	detachFirst := a.Waiting.Kind == WaitForDetach || a.Waiting.Kind == WaitForUnowned
+	runs := a.State == Attaching || a.State == Detaching || !a.Call.Since.IsZero()
+	hangs := passed(a.Call.Since, in.Now) >= slow
 	var found []diagnosis.Diagnosis
 	if detachFirst {
 		found = append(found, a.queued(in.Driver))
+	}
+	if hangs { // the last error is of an earlier call
+		found = append(found, a.inFlight(in))
 	}
 	if a.LastError != "" {
 		found = append(found, in.failed())
 	}
 	switch {
-	case a.State == Attaching || a.State == Detaching:
-		found = append(found, a.inFlight(in.Driver))
+	case hangs:
+	case runs:
+		found = append(found, a.inFlight(in))
 	case a.WaitsFor != "" && !detachFirst:
 		found = append(found, a.queued(in.Driver))
 	}
@@ -63,8 +69,8 @@ func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 	}
 	if a.State == Stuck && !a.Since.IsZero() {
 		found = append(found, diagnosis.Diagnosis{
-			Verdict: diagnosis.Stuck, Object: a.ref(), Fact: "without success since " + diagnosis.At(a.Since, in.Now),
-			Actions: []string{"The hub keeps retrying; the cause needs a fix."},
+			Verdict: diagnosis.Stuck, Object: a.ref(), Fact: "stuck: no success", Since: a.Since,
+			Actions: []string{"Retries continue, but the problem above needs fixing."},
 		})
 	}
 	return found
@@ -75,26 +81,37 @@ func (a Attachment) ref() string { return "VolumeAttachment " + a.Name }
 // failed says what the last error means.
 func (in DiagnosisInput) failed() diagnosis.Diagnosis {
 	a := in.Attachment
-	tried := "at the last try"
+	tried := "last try"
 	if at := in.failedAt(); !at.IsZero() {
 		tried += ", " + diagnosis.Ago(at, in.Now)
 	}
 	cause := a.Cause()
 	_, text := diagnosis.Parse(a.LastError, cause.Code)
-	d := diagnosis.Diagnosis{Verdict: diagnosis.LastError, Object: a.ref(), Fact: tried + ": " + text, Actions: []string{cause.Action(a.Node, a.PersistentVolume)}}
+	d := diagnosis.Diagnosis{Verdict: diagnosis.LastError, Object: a.ref(), Fact: tried, Detail: text, Actions: []string{cause.Action(a.Node, a.PersistentVolume)}}
 	switch cause.Verdict {
 	case diagnosis.BackendError:
-		method := "ControllerPublishVolume"
-		if a.Operation == Detach {
-			method = "ControllerUnpublishVolume"
+		d.Verdict, d.Object = cause.Verdict, "driver "+a.Driver
+		d.Fact = fmt.Sprintf("answered %s to %s (%s)", cause.Code, a.method(), tried)
+		if cause.Code == "DeadlineExceeded" { // mostly the hub's own deadline has passed
+			d.Fact = fmt.Sprintf("did not answer %s in time (DeadlineExceeded, %s)", a.method(), tried)
+			if in.Driver != nil && in.Driver.Settings.Timeout > 0 {
+				d.Fact = fmt.Sprintf("did not answer %s within %s (DeadlineExceeded, %s)", a.method(), in.Driver.Settings.Timeout, tried)
+			}
 		}
-		d.Verdict, d.Object, d.Fact = cause.Verdict, "driver "+a.Driver, fmt.Sprintf("it answered %s to %s %s: %s", cause.Code, method, tried, text)
 	case diagnosis.CannotConnect:
 		d.Verdict, d.Object = cause.Verdict, "driver "+a.Driver
 	case diagnosis.SecretMissing, diagnosis.SecretForbidden:
 		d.Verdict = cause.Verdict
 	}
 	return d
+}
+
+// method returns the CSI call that the operation makes.
+func (a Attachment) method() string {
+	if a.Operation == Detach {
+		return "ControllerUnpublishVolume"
+	}
+	return "ControllerPublishVolume"
 }
 
 // Cause returns what the last error means. An earlier hub, and the status of a VolumeAttachment,
@@ -139,21 +156,28 @@ func (a Attachment) retrying(now time.Time) diagnosis.Diagnosis {
 }
 
 // inFlight says that a worker has it.
-func (a Attachment) inFlight(d *Driver) diagnosis.Diagnosis {
-	fact := "the operation is in progress: to " + wanted(a)
+func (a Attachment) inFlight(in DiagnosisInput) diagnosis.Diagnosis {
+	d := diagnosis.Diagnosis{Verdict: diagnosis.CallInFlight, Object: a.ref(), Fact: "in progress: to " + wanted(a)}
+	if c := a.Call; !c.Since.IsZero() {
+		d.Fact, d.Since, d.Detail = c.Method+" has been running", c.Since, "to "+wanted(a)
+		if passed(c.Since, in.Now) >= slow {
+			d.Verdict, d.Fact = diagnosis.CallUnanswered, c.Method+" unanswered"
+		}
+	}
 	if a.Tries > 0 {
-		fact = fmt.Sprintf("the operation is in progress, with the %s retry: to %s", ordinal(a.Tries), wanted(a))
+		d.Detail = diagnosis.Because(ordinal(a.Tries)+" retry", d.Detail)
 	}
-	action := "If calls take long for all volumes, look at the log of the driver's controller."
-	if d != nil && d.Settings.Timeout > 0 {
-		action = fmt.Sprintf("One call may take up to %s (timeout). ", d.Settings.Timeout) + action
+	var settings Settings
+	if in.Driver != nil {
+		settings = in.Driver.Settings
 	}
-	return diagnosis.Diagnosis{Verdict: diagnosis.CallInFlight, Object: a.ref(), Fact: fact, Actions: []string{action}}
+	d.Actions = []string{a.Call.action(settings)}
+	return d
 }
 
 // queued says that something else goes first.
 func (a Attachment) queued(driver *Driver) diagnosis.Diagnosis {
-	d := diagnosis.Diagnosis{Verdict: diagnosis.Queued, Object: a.ref(), Fact: "it " + a.Waits()}
+	d := diagnosis.Diagnosis{Verdict: diagnosis.Queued, Object: a.ref(), Fact: a.Waits()}
 	var known Driver
 	if driver != nil {
 		known = *driver
@@ -170,7 +194,7 @@ func (a Attachment) queued(driver *Driver) diagnosis.Diagnosis {
 		d.Actions = []string{fmt.Sprintf("The driver's maxPerNode is %d: others of the node go first.", known.Settings.MaxPerNode)}
 	case WaitForVolume:
 		d.Actions = []string{
-			"There is one call for a volume at a time: it goes on when the other one has ended.",
+			"There is one call for a volume at a time: this one starts when the other one has ended.",
 			fmt.Sprintf("Only a volume of a MULTI_NODE access mode (ReadWriteMany, ReadOnlyMany) has one for each node, if parallelMultiNode is true. For this driver it is %t.", known.Settings.ParallelMultiNode),
 		}
 	}

@@ -48,21 +48,19 @@ type LeaseRecord struct {
 	Duration time.Duration // for so long it is held after it was renewed
 }
 
-// DiagnoseDriver says why nothing is done for a driver, as the replicas see it; zero if work is
-// done. The lease is d.Lease, or what its object says.
+// DiagnoseDriver says why this replica does no work for a driver; zero if it works for it. The lease is
+// d.Lease, or what its object says.
 func DiagnoseDriver(d Driver, lease LeaseRecord, replicas []Replica, now time.Time) diagnosis.Diagnosis {
-	found := diagnosis.Diagnosis{Object: "driver " + d.Name}
+	found := diagnosis.Diagnosis{Object: d.ref(), Since: d.Since}
 	switch {
 	case d.State == stateDraining:
-		found.Verdict, found.Fact = diagnosis.DriverDraining, diagnosis.Because("the hub is ending its work for the driver", d.Reason)
+		found.Verdict, found.Fact, found.Detail = diagnosis.DriverDraining, "the hub ends its work for the driver", d.Reason
 	case !d.Up:
 		d.notConnected(&found, now)
 	case d.Mode == modeObserve:
-		found.Verdict = diagnosis.DriverObserved
-		found.Fact = "the hub only observes this driver (mode observe): " + lease.observed(now)
-		found.Actions = []string{"Look at that attacher's log.", "To hand the driver over, follow its checklist and set its mode to active."}
+		lease.observed(&found, now)
 	case d.State == statePaused && d.Mode == modePaused:
-		found.Verdict, found.Fact = diagnosis.DriverPaused, "its mode is paused: the hub keeps the connection and takes no work"
+		found.Verdict, found.Fact = diagnosis.DriverPaused, "paused by `mode: paused` in drivers.yaml"
 		found.Actions = []string{"Set its mode to active when the hub should work for it."}
 	case d.State == statePaused:
 		d.pausedByHub(&found)
@@ -76,13 +74,15 @@ func DiagnoseDriver(d Driver, lease LeaseRecord, replicas []Replica, now time.Ti
 
 // notConnected: the driver cannot be called.
 func (d Driver) notConnected(found *diagnosis.Diagnosis, now time.Time) {
-	reason := cmp.Or(d.Reason, d.ConnectionError.Text)
-	state := d.State
-	if !d.Since.IsZero() {
-		state += " since " + diagnosis.At(d.Since, now)
+	found.Since = cmp.Or(d.DownSince, d.Since)
+	found.Detail = cmp.Or(d.Reason, d.ConnectionError.Text)
+	if d.State == stateConnecting && d.ConnectionError.Text == "" && !found.Since.IsZero() && passed(found.Since, now) < startupTimeout {
+		found.Verdict, found.Fact, found.Detail = diagnosis.DriverStarting, "not connected yet to "+d.Endpoint, ""
+		found.Actions = []string{"Wait some seconds: the hub is connecting."}
+		return
 	}
-	verdict, action := diagnosis.ParseRefusal(reason, d.Endpoint)
-	found.Verdict, found.Fact = verdict, diagnosis.Because(fmt.Sprintf("it cannot be called at %s, %s", d.Endpoint, state), reason)
+	verdict, action := diagnosis.ParseRefusal(found.Detail, d.Endpoint)
+	found.Verdict, found.Fact = verdict, "cannot be called at "+d.Endpoint
 	switch d.State {
 	case stateNameMismatch:
 		found.Verdict = diagnosis.NameMismatch
@@ -95,11 +95,11 @@ func (d Driver) notConnected(found *diagnosis.Diagnosis, now time.Time) {
 
 // pausedByHub: the hub has stopped by itself.
 func (d Driver) pausedByHub(found *diagnosis.Diagnosis) {
-	found.Verdict, found.Fact = diagnosis.DriverPaused, diagnosis.Because("the hub has paused its work for the driver", d.Reason)
+	found.Verdict, found.Fact, found.Detail = diagnosis.DriverPaused, "paused by the hub", d.Reason
 	if w := d.ForeignWriter; w.Manager != "" {
 		found.Actions = append(found.Actions, fmt.Sprintf("Another attacher (%s) wrote VolumeAttachment %s: end it, or set the driver's mode to observe.", w.Manager, w.VolumeAttachment))
 	}
-	found.Actions = append(found.Actions, "Then change the driver's entry in the configuration, or restart the hub: it goes on with the driver.")
+	found.Actions = append(found.Actions, "Then change the driver's entry in the configuration, or restart the hub: the hub then resumes.")
 }
 
 // DiagnoseLease says who has the lease of a driver for which the hub does not work. reason is
@@ -108,16 +108,16 @@ func DiagnoseLease(l LeaseRecord, reason string, replicas []Replica, now time.Ti
 	d := diagnosis.Diagnosis{Verdict: diagnosis.LeaseHeld, Object: "Lease " + strings.TrimPrefix(l.Namespace+"/"+l.Name, "/")}
 	switch {
 	case l.Holder == "":
-		d.Verdict, d.Fact = diagnosis.LeaseFree, diagnosis.Because("nobody holds it", reason)
+		d.Verdict, d.Fact, d.Detail = diagnosis.LeaseFree, "no holder", reason
 		d.Actions = []string{"A replica of the hub should take it within seconds. If none does, check that the hub runs and serves the driver, and that it may get, create and update leases in that namespace."}
 	case l.Expired(now):
-		d.Verdict, d.Fact = diagnosis.LeaseExpired, "it is "+l.Held(now)
+		d.Verdict, d.Fact = diagnosis.LeaseExpired, l.Held(now)
 		d.Actions = []string{"Its holder is gone or cannot reach the API server: check its Pod.", "A hub that serves the driver takes the lease within seconds; if none does, check that it may update leases in that namespace."}
 	case membersOf(replicas)[l.Holder]:
-		d.Fact = "it is " + l.Held(now) + ": another replica of the hub works for the driver"
+		d.Fact = l.Held(now) + ": another replica of the hub works for the driver"
 		d.Actions = []string{"Look at the status page of that replica."}
 	default:
-		d.Fact = "it is " + l.Held(now) + ", which is no replica of this hub: another attacher works for the driver"
+		d.Fact = l.Held(now) + ", which is no replica of this hub: another attacher works for the driver"
 		d.Actions = []string{
 			"If the hub should work for the driver, end that attacher (take the csi-attacher container out of the driver's Deployment); the hub takes the lease when it is let go or has run out.",
 			"Until then look at that attacher's log.",
@@ -150,10 +150,16 @@ func (l LeaseRecord) Held(now time.Time) string {
 	return fact
 }
 
-// observed says who works for a driver that the hub only observes.
-func (l LeaseRecord) observed(now time.Time) string {
-	if l.Holder == "" {
-		return "no holder of its lease is known, so that its volumes may not be attached at all"
+// observed: the hub only observes the driver. Another attacher should work for it.
+func (l LeaseRecord) observed(found *diagnosis.Diagnosis, now time.Time) {
+	found.Verdict, found.Fact = diagnosis.DriverObserved, "only observed (`mode: observe` in drivers.yaml)"
+	switch {
+	case l.Holder != "":
+		found.Detail = "its lease is " + l.Held(now)
+		found.Actions = []string{"Look at the log of the attacher that holds the lease."}
+	case l.Name != "":
+		found.Detail = "its lease has no holder, so its volumes may not be attached at all"
+		found.Actions = []string{"Check that the driver's csi-attacher runs, with leader election and in the namespace of the lease."}
 	}
-	return "its lease is " + l.Held(now)
+	found.Actions = append(found.Actions, "To hand the driver over to the hub, follow its checklist and set its mode to active.")
 }

@@ -9,23 +9,36 @@ import (
 // Driver is the state of one served driver at one moment. JSON omits what is empty or unknown, except
 // Name, State, Up, Mode, Lanes and the counts.
 type Driver struct {
-	Name     string    `json:"name"`
-	State    string    `json:"state"`            // "Ready", "Connecting", ...
-	Reason   string    `json:"reason,omitempty"` // why it is in this state, for people
-	Since    time.Time `json:"since,omitzero"`   // of the state
-	Up       bool      `json:"up"`               // it is connected and can be called
-	Mode     string    `json:"mode"`             // "active", "observe" or "paused"
-	Source   string    `json:"source,omitempty"` // where it was learned: "drivers.yaml:14"
-	Endpoint string    `json:"endpoint,omitempty"`
+	Name   string    `json:"name"`
+	State  string    `json:"state"`            // "Ready", "Connecting", ...
+	Reason string    `json:"reason,omitempty"` // why it is in this state, for people
+	Since  time.Time `json:"since,omitzero"`   // of the state
+	Health Health    `json:"health,omitzero"`  // set by this package, not by the Source
+	Up     bool      `json:"up"`               // it is connected and can be called
+	Mode   string    `json:"mode"`             // "active", "observe" or "paused"
+	// DownSince is when the driver could last be called, or when the hub began to serve it; zero if Up. A change
+	// of the lease does not change it.
+	DownSince time.Time `json:"downSince,omitzero"`
+	// UnansweredSince is when the first call began after the driver's last answer; zero if it answered all
+	// calls. A timeout is no answer.
+	UnansweredSince time.Time `json:"unansweredSince,omitzero"`
+
+	Source   string `json:"source,omitempty"` // where it was learned: "drivers.yaml:14"
+	Endpoint string `json:"endpoint,omitempty"`
 	// Version and Capabilities are what the driver reported at the last connection.
 	Version      string   `json:"version,omitempty"`
 	Capabilities []string `json:"capabilities,omitempty"`
 	Settings     Settings `json:"settings,omitzero"`
 
-	Lease   Lease  `json:"lease,omitzero"`
-	Workers int    `json:"workers"` // the limit of calls in flight
-	Busy    int    `json:"busy"`    // calls in flight
-	Lanes   []Lane `json:"lanes"`   // one for each of Attach, Detach, Drift and Release
+	Lease   Lease `json:"lease,omitzero"`
+	Workers int   `json:"workers"` // the limit of calls in flight
+	Busy    int   `json:"busy"`    // calls in flight
+	// Lanes has a lane for each of Attach, Detach, Drift and Release. If no replica of the hub works for the
+	// driver, they have the work that waits for it.
+	Lanes []Lane `json:"lanes"`
+	// Waiters are Pods whose volumes wait for the driver, as "namespace/name", or claims if their Pods are not
+	// known: those that wait longest, at most MostWaiters. Set by this package, not by the Source.
+	Waiters []string `json:"waiters,omitempty"`
 
 	ConnectionError Failure   `json:"connectionError,omitzero"` // the last one, also if the connection is back
 	Failures        []Failure `json:"failures,omitempty"`       // the last few of operations, the latest first
@@ -61,10 +74,20 @@ type Lane struct {
 	Workers   int       `json:"workers"` // the limit of Running now, with lent workers
 	// OldestSeconds is the age of the oldest work that does not run, since it became due; 0 if
 	// there is none.
-	OldestSeconds float64 `json:"oldestSeconds"`
-	Done          uint64  `json:"done"`   // since this process serves the driver
-	Failed        uint64  `json:"failed"` // tries, since this process serves the driver
-	Stuck         int     `json:"stuck"`  // VolumeAttachments without success for longer than stuckAfter
+	OldestSeconds float64   `json:"oldestSeconds"`
+	OldestSince   time.Time `json:"oldestSince,omitzero"` // since when that work is due; zero if there is none
+	OldestCall    Call      `json:"oldestCall,omitzero"`  // in flight; zero if there is none
+	Done          uint64    `json:"done"`                 // since this process serves the driver
+	Failed        uint64    `json:"failed"`               // tries, since this process serves the driver
+	Stuck         int       `json:"stuck"`                // VolumeAttachments without success for longer than stuckAfter
+	StuckSince    time.Time `json:"stuckSince,omitzero"`  // when the operation of the oldest of these was asked for
+}
+
+// Call is a call to the driver that is in flight.
+type Call struct {
+	Method           string    `json:"method"` // "ControllerPublishVolume" or "ControllerUnpublishVolume"
+	Since            time.Time `json:"since"`
+	VolumeAttachment string    `json:"volumeAttachment,omitempty"` // empty if it is gone
 }
 
 // Lane returns the lane of an operation, an empty one if there is none.
@@ -93,7 +116,20 @@ func (l Lane) with(more Lane) Lane {
 	l.Running += more.Running
 	l.Stuck += more.Stuck
 	l.OldestSeconds = max(l.OldestSeconds, more.OldestSeconds)
+	l.OldestSince = earliest(l.OldestSince, more.OldestSince)
+	l.StuckSince = earliest(l.StuckSince, more.StuckSince)
+	if c := more.OldestCall; l.OldestCall.Since.IsZero() || !c.Since.IsZero() && c.Since.Before(l.OldestCall.Since) {
+		l.OldestCall = c
+	}
 	return l
+}
+
+// earliest returns the earlier of two times, without regard to zero times.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // Stuck returns how many VolumeAttachments are stuck.
@@ -116,6 +152,9 @@ type Failure struct {
 	Text             string          `json:"text"`
 	Cause            diagnosis.Cause `json:"cause,omitzero"` // of Text, for programs; zero if not known
 }
+
+// MostWaiters is how many Pods or claims that wait for a driver are shown.
+const MostWaiters = 5
 
 // MostUnowned is how many unowned publications of a driver are shown.
 const MostUnowned = 100

@@ -12,7 +12,7 @@ import (
 // their VolumeAttachments come and change, and what happens is counted.
 type fakeHub struct {
 	metrics *Metrics
-	health  *Health
+	health  *Probes
 
 	mu          sync.Mutex
 	drivers     map[string]Driver
@@ -24,7 +24,7 @@ type fakeHub struct {
 func newFakeHub() *fakeHub {
 	return &fakeHub{
 		metrics:     NewMetrics(),
-		health:      NewHealth(),
+		health:      NewProbes(),
 		drivers:     map[string]Driver{},
 		attachments: map[string]Attachment{},
 		overview: Overview{Version: "v1.2.3", Identity: "hub-a", Config: Config{

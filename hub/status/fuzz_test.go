@@ -32,7 +32,7 @@ func FuzzTexts(f *testing.F) {
 		h.change(func() {
 			h.drivers[name], h.attachments[name], h.overview = driver, attachment, overview
 		})
-		server, err := New(Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics, Health: h.health})
+		server, err := New(Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics, Probes: h.health})
 		if err != nil {
 			t.Fatal(err)
 		}

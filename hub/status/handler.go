@@ -43,8 +43,8 @@ func newHandler(o Options) (http.Handler, error) {
 		sendError(w, http.StatusNotFound, "there is nothing at this path")
 	})
 	all := http.NewServeMux() // probes bypass the Guard: a kubelet sends no credentials
-	all.HandleFunc("/livez", o.Health.probe("livez"))
-	all.HandleFunc("/readyz", o.Health.probe("readyz"))
+	all.HandleFunc("/livez", o.Probes.probe("livez"))
+	all.HandleFunc("/readyz", o.Probes.probe("readyz"))
 	all.HandleFunc("/healthz/leader-election", leaderElection(o.LeaderCheck))
 	all.Handle("/", o.Guard(mux))
 	return readOnly(all), nil

@@ -1,87 +1,89 @@
 package status
 
 import (
-	"fmt"
-	"net/http"
+	"cmp"
 	"slices"
-	"strings"
-	"sync"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// Health says whether the process is ready (caches and configuration are loaded) and live (its loops
-// make progress). A broken driver changes neither: a restart would not repair it, and would stop the
-// other drivers.
+// HealthState says how urgently a person has to look at a driver or at a volume.
+type HealthState string
+
+const (
+	// Broken: volumes wait for the driver, or would wait. A VolumeAttachment: it is stuck.
+	Broken HealthState = "broken"
+	// Attention: something is wrong, and volumes are attached all the same. A VolumeAttachment: its last try
+	// failed, or it takes long.
+	Attention HealthState = "attention"
+	// Standby: another replica works for the driver, or its mode is paused.
+	Standby HealthState = "standby"
+	Fine    HealthState = "fine"
+)
+
+// HealthStates are all states, the worst first.
+var HealthStates = []HealthState{Broken, Attention, Standby, Fine}
+
+// Compare orders states, the worst first.
+func (s HealthState) Compare(other HealthState) int {
+	return cmp.Compare(slices.Index(HealthStates, s), slices.Index(HealthStates, other))
+}
+
+// Health is the health of a driver or of a VolumeAttachment. All views of the hub show this one: the API, the
+// pages, the metrics, the subcommands.
 type Health struct {
-	mu     sync.Mutex
-	checks map[string][]check // by probe, in the order of adding; guarded by mu
+	State HealthState `json:"state"`
+	// Since is the earliest time of the reasons for State; zero if that is not known.
+	Since   time.Time `json:"since,omitzero"`
+	Reasons []Reason  `json:"reasons,omitempty"` // the worst first
 }
 
-// check is one condition. run returns why it does not hold.
-type check struct {
-	name string
-	run  func() error
+// Reason is a finding with the state that it alone would cause.
+type Reason struct {
+	State HealthState `json:"state"`
+	diagnosis.Diagnosis
 }
 
-// NewHealth returns a Health without checks, which is live and ready. A nil Health takes
-// checks and forgets them.
-func NewHealth() *Health { return &Health{checks: map[string][]check{}} }
+// Text returns the worst reason for people, "" if there is none. It may repeat a driver's text: hostile.
+func (h Health) Text(now time.Time) string {
+	if len(h.Reasons) == 0 {
+		return ""
+	}
+	return h.Reasons[0].Text(now)
+}
 
-// AddReady makes the process ready only while run returns nil. Checks run at each
-// request, on its goroutine, and must not wait for anything but short locks. The error
-// is shown to whoever asks.
-func (h *Health) AddReady(name string, run func() error) { h.add("readyz", check{name, run}) }
+// Needs reports whether somebody should look at it.
+func (h Health) Needs() bool { return h.State == Broken || h.State == Attention }
 
-// AddLive makes the process live only while run returns nil. The kubelet restarts a container
-// that is not live for long. The check obeys the rules of AddReady.
-func (h *Health) AddLive(name string, run func() error) { h.add("livez", check{name, run}) }
+// add adds a reason, unless the diagnosis is zero.
+func (h *Health) add(s HealthState, d diagnosis.Diagnosis) {
+	if d.Verdict != "" {
+		h.Reasons = append(h.Reasons, Reason{s, d})
+	}
+}
 
-func (h *Health) add(probe string, c check) {
-	if h == nil {
+// settle sorts the reasons and derives the state from them. without is the state without a reason.
+func (h *Health) settle(without HealthState) {
+	slices.SortStableFunc(h.Reasons, func(a, b Reason) int { return a.State.Compare(b.State) })
+	h.State = without
+	if len(h.Reasons) == 0 {
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.checks[probe] = append(h.checks[probe], c)
-}
-
-// probe answers 200 "ok" if all checks of the probe hold, else 500. It lists the checks if one
-// does not hold or if ?verbose asks for it, in the form of kube-apiserver's probes.
-func (h *Health) probe(name string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		h.mu.Lock()
-		checks := slices.Clone(h.checks[name])
-		h.mu.Unlock()
-		var lines strings.Builder
-		ok := true
-		for _, c := range checks {
-			if err := c.run(); err != nil {
-				ok = false
-				fmt.Fprintf(&lines, "[-]%s failed: %s\n", c.name, oneLine(err.Error()))
-			} else {
-				fmt.Fprintf(&lines, "[+]%s ok\n", c.name)
-			}
-		}
-		switch {
-		case !ok:
-			sendText(w, http.StatusInternalServerError, lines.String()+name+" check failed\n")
-		case r.URL.Query().Has("verbose"):
-			sendText(w, http.StatusOK, lines.String()+name+" check passed\n")
-		default:
-			sendText(w, http.StatusOK, "ok")
+	h.State = h.Reasons[0].State
+	for _, r := range h.Reasons {
+		if r.State == h.State && !r.Since.IsZero() && (h.Since.IsZero() || r.Since.Before(h.Since)) {
+			h.Since = r.Since
 		}
 	}
 }
 
-// oneLine joins the lines of a text, which could look like further checks.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-// leaderElection answers as csi-attacher does.
-func leaderElection(check func() error) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		if err := check(); err != nil {
-			sendText(w, http.StatusInternalServerError, err.Error()+"\n")
-			return
-		}
-		sendText(w, http.StatusOK, "ok")
-	}
-}
+const (
+	// startupTimeout is how long a driver may be without a connection, or its lease without a
+	// holder, before it needs attention.
+	startupTimeout = 30 * time.Second
+	// slow is the age from which work that waits and calls in flight need attention.
+	slow = time.Minute
+	// lately is how long a write of another attacher counts.
+	lately = time.Hour
+)

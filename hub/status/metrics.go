@@ -75,7 +75,7 @@ func (m *Metrics) history(name string, now time.Time) history {
 // scrape, and those of client-go, the Go runtime and the process.
 func (m *Metrics) Gatherer(source Source) (prometheus.Gatherer, error) {
 	gauges := prometheus.NewRegistry()
-	if err := gauges.Register(collector{source}); err != nil {
+	if err := gauges.Register(collector{view{source}}); err != nil {
 		return nil, fmt.Errorf("register the metrics of the hub's state: %w", err)
 	}
 	return prometheus.Gatherers{m.registry, gauges, legacyregistry.DefaultGatherer}, nil

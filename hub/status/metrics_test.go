@@ -95,6 +95,8 @@ func TestMetricsHaveTheNamesTypesAndLabelsOfTheContract(t *testing.T) {
 	type shape struct{ Type, Labels string }
 	want := map[string]shape{
 		"csi_sidecar_operations_seconds":                          {"HISTOGRAM", "driver_name grpc_status_code method_name"},
+		"attach_hub_call_oldest_seconds":                          {"GAUGE", "driver operation"},
+		"attach_hub_driver_health":                                {"GAUGE", "driver health"},
 		"attach_hub_driver_up":                                    {"GAUGE", "driver"},
 		"attach_hub_driver_leader":                                {"GAUGE", "driver"},
 		"attach_hub_driver_info":                                  {"GAUGE", "driver endpoint mode source version"},
@@ -435,7 +437,7 @@ func TestMetricsAreAsPromlintLikesThem(t *testing.T) {
 	h.engage("a.example.com").Drift("kind", "action")
 	h.change(func() { h.overview.Unclaimed = map[string]int{"b.example.com": 3} })
 	gauges := prometheus.NewRegistry()
-	gauges.MustRegister(collector{h})
+	gauges.MustRegister(collector{view{h}})
 	families, err := prometheus.Gatherers{h.metrics.registry, gauges}.Gather()
 	if err != nil {
 		t.Fatal(err)

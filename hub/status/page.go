@@ -28,6 +28,7 @@ const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img
 	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{
+	"now":      time.Now,
 	"count":    count,
 	"total":    func(n uint64) string { return count(int(n)) },
 	"plural":   plural,

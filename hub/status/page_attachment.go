@@ -25,5 +25,6 @@ func (p *pages) attachment(r *http.Request) answer {
 	page := attachmentPage{frame: p.frame(r, filter.Name), Attachment: found[0], Served: p.hub.driver(found[0].Driver)}
 	in := DiagnosisInput{Attachment: page.Attachment, Driver: page.Served, Replicas: page.Overview.Replicas, Conflicts: page.Overview.Config.Conflicts, Now: page.Now}
 	page.Diagnoses, page.Timeline = Diagnose(in), timeline(in)
+	page.Health = HealthOfAttachment(in)
 	return answer{http.StatusOK, "attachment.html", page}
 }

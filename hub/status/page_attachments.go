@@ -42,8 +42,8 @@ func (p *pages) attachments(r *http.Request) answer {
 	}
 	page.Drivers = p.attachers(page.Overview, page.Driver)
 	filter := AttachmentFilter{Driver: page.Driver, Node: page.Node}
-	if page.State != stateOpen {
-		filter.State = AttachmentState(page.State)
+	if page.State != stateOpen && page.State != "" {
+		filter.States = []AttachmentState{AttachmentState(page.State)}
 	}
 	found := slices.DeleteFunc(p.hub.attachments(filter), func(a Attachment) bool {
 		return page.State == stateOpen && !open(a) ||

@@ -83,7 +83,9 @@ func TestAFailureIsShownWithoutALoadOfThePage(t *testing.T) {
 	ask[any](b, "window.loadedOnce = true")
 	name := busyName(17)
 	changed := time.Now()
-	h.setDriver(name, func(d *Driver) { d.State, d.Up, d.Reason, d.Since = "Lost", false, "connection refused", changed })
+	h.setDriver(name, func(d *Driver) {
+		d.State, d.Up, d.Reason, d.Since, d.Lease.Mine = "Lost", false, "connection refused", changed, true
+	})
 	b.until(fmt.Sprintf("document.querySelector('tr.row-broken a[href=%q]') !== null", "/drivers/"+name))
 	t.Logf("shown after %s", time.Since(changed))
 	if !ask[bool](b, "window.loadedOnce === true") {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-
-	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // mostOpen is how many of its VolumeAttachments a driver's page shows.
@@ -15,8 +13,7 @@ const mostOpen = 25
 // driverPage is the page of one driver.
 type driverPage struct {
 	frame
-	judged
-	Diagnoses   []diagnosis.Diagnosis
+	driverRow
 	Attachments attachmentTotals
 	Table       attachmentTable // open VolumeAttachments, the worst first
 }
@@ -25,20 +22,14 @@ func (p *pages) driver(r *http.Request) answer {
 	name := r.PathValue("name")
 	f := p.frame(r, name)
 	attachments := p.hub.attachments(AttachmentFilter{Driver: name})
-	drivers := p.judged(f, attachments)
-	i := slices.IndexFunc(drivers, func(j judged) bool { return j.Name == name })
+	drivers := p.driverRows(f.Now)
+	i := slices.IndexFunc(drivers, func(d driverRow) bool { return d.Name == name })
 	if i < 0 {
 		return p.fail(r, http.StatusNotFound, fmt.Sprintf("There is no driver %q here: it is not configured, or its name is written in another way.", sanitize(name, shortText)))
 	}
-	j := drivers[i]
-	var diagnoses []diagnosis.Diagnosis
-	if d := DiagnoseDriver(j.Driver, LeaseRecord{Lease: j.Lease}, f.Overview.Replicas, f.Now); d.Verdict != "" {
-		diagnoses = append(diagnoses, d)
-	}
 	return answer{http.StatusOK, "driver.html", driverPage{
 		frame:       f,
-		judged:      j,
-		Diagnoses:   diagnoses,
+		driverRow:   drivers[i],
 		Attachments: totals(attachments),
 		Table:       attachmentTable{frame: f, Rows: worst(attachments, urgency, mostOpen), OneDriver: true},
 	}}

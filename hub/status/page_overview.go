@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // mostTrouble is how many VolumeAttachments in trouble the first page shows.
@@ -16,7 +17,7 @@ type overviewPage struct {
 	Query        string
 	State        string
 	States       []string // choices of the filter
-	Drivers      []judged
+	Drivers      []driverRow
 	Known        int // drivers, also those that the filter hides
 	Broken       int // likewise
 	Attention    int
@@ -27,9 +28,15 @@ type overviewPage struct {
 	OtherHolders []Replica // holders of leases that are not replicas
 }
 
-// Severities returns the choices of the filter beside States.
-func (overviewPage) Severities() []string {
-	return append([]string{problems}, severities[:]...)
+// Healths returns the choices of the filter beside States.
+func (overviewPage) Healths() []HealthState {
+	return append([]HealthState{problems}, HealthStates...)
+}
+
+// driverRow is a driver with its recent operations.
+type driverRow struct {
+	Driver
+	Spark spark
 }
 
 // headline returns the title of the browser's tab.
@@ -76,18 +83,17 @@ func (p *pages) overview(r *http.Request) answer {
 	query := r.URL.Query()
 	page := overviewPage{frame: p.frame(r, "Drivers"), Query: query.Get("q"), State: query.Get("state")}
 	attachments := p.hub.attachments(AttachmentFilter{})
-	all := p.judged(page.frame, attachments)
-	var by [len(severities)]int
-	for _, j := range all {
-		by[j.Severity]++
-		page.States = append(page.States, j.State)
-		if matchesDriver(j, page.Query, page.State) {
-			page.Drivers = append(page.Drivers, j)
+	all, by := p.driverRows(page.Now), map[HealthState]int{}
+	for _, d := range all {
+		by[d.Health.State]++
+		page.States = append(page.States, d.State)
+		if matchesDriver(d.Driver, page.Query, page.State, page.Now) {
+			page.Drivers = append(page.Drivers, d)
 		}
 	}
 	slices.Sort(page.States)
 	page.States = slices.Compact(page.States)
-	page.Known, page.Broken, page.Attention, page.Standby = len(all), by[broken], by[attention], by[standby]
+	page.Known, page.Broken, page.Attention, page.Standby = len(all), by[Broken], by[Attention], by[Standby]
 	page.Attachments = totals(attachments)
 	page.Table = attachmentTable{frame: page.frame, Rows: worst(attachments, urgency[:2], mostTrouble)}
 	for name, n := range bounded(page.Overview.Unclaimed) {
@@ -99,14 +105,14 @@ func (p *pages) overview(r *http.Request) answer {
 	return answer{http.StatusOK, "overview.html", page}
 }
 
-// judged returns all drivers with their severities, the worst first, then by name.
-func (p *pages) judged(f frame, attachments []Attachment) []judged {
-	members, longest := membersOf(f.Overview.Replicas), oldestCalls(attachments)
-	var all []judged
+// driverRows returns all drivers, the worst first, then by name.
+func (p *pages) driverRows(now time.Time) []driverRow {
+	var all []driverRow
 	for _, d := range p.hub.drivers() {
-		all = append(all, judge(d, p.metrics.history(d.Name, f.Now), members, longest[d.Name], f.Now))
+		h := p.metrics.history(d.Name, now)
+		all = append(all, driverRow{d, newSpark(&h)})
 	}
-	slices.SortStableFunc(all, func(a, b judged) int { return cmp.Compare(a.Severity, b.Severity) })
+	slices.SortStableFunc(all, func(a, b driverRow) int { return a.Health.State.Compare(b.Health.State) })
 	return all
 }
 
@@ -114,18 +120,22 @@ func (p *pages) judged(f frame, attachments []Attachment) []judged {
 const problems = "problems"
 
 // matchesDriver reports whether a driver has all words of text in its texts, and has the state or
-// the severity.
-func matchesDriver(j judged, text, state string) bool {
+// the health.
+func matchesDriver(d Driver, text, state string, now time.Time) bool {
 	switch state {
-	case "", j.State, j.Severity.String():
+	case "", d.State, string(d.Health.State):
 	case problems:
-		if j.Severity > attention {
+		if !d.Health.Needs() {
 			return false
 		}
 	default:
 		return false
 	}
-	return matchesText(text, j.Name, j.State, j.Reason, j.Mode, j.Source, j.Endpoint, j.Version, j.Lease.Holder, strings.Join(j.Notes, " "))
+	texts := []string{d.Name, d.State, d.Reason, d.Mode, d.Source, d.Endpoint, d.Version, d.Lease.Holder}
+	for _, r := range d.Health.Reasons {
+		texts = append(texts, r.Text(now))
+	}
+	return matchesText(text, texts...)
 }
 
 // matchesText reports whether all words of a query are in the texts.
@@ -140,7 +150,7 @@ func matchesText(query string, texts ...string) bool {
 }
 
 // otherHolders returns the holders of drivers' leases that are not replicas of the hub.
-func otherHolders(all []judged, members map[string]bool) []Replica {
+func otherHolders(all []driverRow, members map[string]bool) []Replica {
 	held := map[string][]string{}
 	for _, j := range all {
 		if h := j.Lease.Holder; h != "" && !members[h] {

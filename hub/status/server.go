@@ -43,8 +43,8 @@ type Options struct {
 	Source Source
 	// Metrics has the counters.
 	Metrics *Metrics
-	// Health says whether the process is live and ready; nil for one that always is.
-	Health *Health
+	// Probes says whether the process is live and ready; nil for one that always is.
+	Probes *Probes
 	// LeaderCheck is what /healthz/leader-election answers: an error if a lease that
 	// should have been renewed was not. Nil means never.
 	LeaderCheck func() error
@@ -78,7 +78,7 @@ type Server struct {
 // New checks the options and reads the TLS files. It starts nothing.
 func New(o Options) (*Server, error) {
 	o.MetricsPath = cmp.Or(o.MetricsPath, defaultMetricsPath)
-	o.Health = cmp.Or(o.Health, NewHealth())
+	o.Probes = cmp.Or(o.Probes, NewProbes())
 	if o.LeaderCheck == nil {
 		o.LeaderCheck = func() error { return nil }
 	}

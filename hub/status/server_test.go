@@ -15,7 +15,7 @@ import (
 // startServer serves a fakeHub on a loopback port until the test ends, and returns its URL.
 func startServer(t *testing.T, h *fakeHub, change ...func(*Options)) string {
 	t.Helper()
-	o := Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics, Health: h.health}
+	o := Options{Endpoint: "127.0.0.1:0", Source: h, Metrics: h.metrics, Probes: h.health}
 	for _, f := range change {
 		f(&o)
 	}

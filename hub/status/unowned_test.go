@@ -14,7 +14,7 @@ func TestVolumesThatWereLeftAttachedAreOnThePagesInTheAPIAndCounted(t *testing.T
 	h.setDriver("a.example.com", func(d *Driver) { d.Unowned, d.UnownedCount = []UnownedPublication{left}, 1200 })
 	u := startServer(t, h)
 	for path, words := range map[string][]string{
-		"/":                      {"1,200 left attached"},
+		"/":                      {"1,200 volumes left attached"},
 		"/drivers/a.example.com": {"1,200 volumes are or may be", "vol-7", "i-7", "worker-7", "pv-7", "array &lt;busy&gt;"},
 		"/metrics":               {`attach_hub_dangling_publications{driver="a.example.com"} 1200`},
 	} {

@@ -3,20 +3,46 @@ package status
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // view reads a Source for the API and the pages: in order, and with empty lists in place of nil,
 // which would be null in JSON.
 type view struct{ source Source }
 
-// drivers returns all drivers by name.
+// drivers returns all drivers by name, with their health.
 func (v view) drivers() []Driver {
 	drivers := orNone(v.source.Drivers())
 	slices.SortFunc(drivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
+	replicas, now := v.source.Overview().Replicas, time.Now()
 	for i := range drivers {
-		drivers[i].Lanes = orNone(drivers[i].Lanes)
+		d := &drivers[i]
+		d.Lanes = orNone(d.Lanes)
+		if d.waiting() > 0 {
+			d.Waiters = waiters(v.source.Attachments(AttachmentFilter{Driver: d.Name}), d.Name)
+		}
+		d.Health = HealthOfDriver(*d, replicas, now)
 	}
 	return drivers
+}
+
+// waiters returns who waits longest for a driver: Pods, or claims whose Pods are not known.
+func waiters(all []Attachment, driver string) []string {
+	var names []string
+	for _, a := range worst(all, urgency[:3], len(all)) {
+		if a.Driver != driver {
+			continue
+		}
+		for _, name := range a.neededBy() {
+			if len(names) == MostWaiters {
+				return names
+			}
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // driver returns a driver, nil if there is none of the name.
@@ -29,9 +55,31 @@ func (v view) driver(name string) *Driver {
 	return nil
 }
 
-// attachments returns the VolumeAttachments that the filter selects, in any order.
+// attachments returns the VolumeAttachments that the filter selects, in any order, with the state of their
+// health. addReasons adds its reasons.
 func (v view) attachments(f AttachmentFilter) []Attachment {
-	return slices.DeleteFunc(v.source.Attachments(f), func(a Attachment) bool { return !f.Match(a) })
+	all, now := v.source.Attachments(f), time.Now()
+	for i := range all {
+		all[i].Health.State, all[i].Health.Since = all[i].healthOf(now)
+	}
+	return slices.DeleteFunc(all, func(a Attachment) bool {
+		return !f.Match(a) || len(f.Health) > 0 && !slices.Contains(f.Health, a.Health.State)
+	})
+}
+
+// addReasons adds the reasons of the health of VolumeAttachments.
+func (v view) addReasons(all []Attachment) {
+	if !slices.ContainsFunc(all, func(a Attachment) bool { return a.Health.State != Fine }) {
+		return
+	}
+	drivers, overview, now := v.drivers(), v.source.Overview(), time.Now()
+	for i := range all {
+		in := DiagnosisInput{Attachment: all[i], Replicas: overview.Replicas, Conflicts: overview.Config.Conflicts, Now: now}
+		if at, found := slices.BinarySearchFunc(drivers, all[i].Driver, func(d Driver, name string) int { return cmp.Compare(d.Name, name) }); found {
+			in.Driver = &drivers[at]
+		}
+		all[i].Health = HealthOfAttachment(in)
+	}
 }
 
 // overview returns the Overview with the replicas by identity.

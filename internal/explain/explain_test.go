@@ -186,12 +186,12 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"socket missing", func(s *situation) {
 			s.state("Connecting", "dial unix /csi/x.sock: connect: no such file or directory")
 		}, diagnosis.SocketMissing, "unix:///csi/x.sock|no such file|mounted"},
-		{"refused", func(s *situation) { s.state("Lost", "dial tcp 10.0.0.1:9443: connect: connection refused") }, diagnosis.CannotConnect, "refused|Lost"},
+		{"refused", func(s *situation) { s.state("Lost", "dial tcp 10.0.0.1:9443: connect: connection refused") }, diagnosis.CannotConnect, "refused|cannot be called at"},
 		{"wrong name", func(s *situation) { s.state("NameMismatch", `reports the name "other"`) }, diagnosis.NameMismatch, `reports the name "other"`},
 		{"not ready", func(s *situation) {
 			s.state("Probing", "driver is not ready (Probe)")
 		}, diagnosis.DriverNotReady, "not ready"},
-		{"paused", func(s *situation) { s.served.Mode = "paused"; s.state("Paused", "its mode is paused") }, diagnosis.DriverPaused, "mode is paused|active"},
+		{"paused", func(s *situation) { s.served.Mode = "paused"; s.state("Paused", "its paused by `mode: paused`") }, diagnosis.DriverPaused, "mode: paused|active"},
 		{"draining", func(s *situation) { s.state("Draining", "2 calls in flight") }, diagnosis.DriverDraining, "2 calls"},
 		{"observed", func(s *situation) {
 			s.served.Mode, s.served.Lease.Mine = "observe", false
@@ -233,7 +233,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"secret forbidden", func(s *situation) {
 			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
 			s.failed(`read secret ns/creds for the call: secrets "creds" is forbidden: User "hub" cannot get`, 0)
-		}, diagnosis.SecretForbidden, "Secret ns/creds at the last try|Role"},
+		}, diagnosis.SecretForbidden, "Secret ns/creds last try|Role"},
 		{"secret was missing", func(s *situation) {
 			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
 			s.failed(`read secret ns/creds for the call: secrets "creds" not found`, 0)
@@ -242,7 +242,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 			s.failed("rpc error: code = PermissionDenied desc = read secret a/b for the call: forbidden", 7)
 		}, diagnosis.BackendError, "PermissionDenied|credentials"},
 		{"backend error", func(s *situation) { s.failed("rpc error: code = ResourceExhausted desc = too many volumes", 8) }, diagnosis.BackendError,
-			"answered ResourceExhausted to ControllerPublishVolume at the last try, 12s ago: too many volumes|allocatable"},
+			"answered ResourceExhausted to ControllerPublishVolume (last try, 12s ago): too many volumes|allocatable"},
 		{"backend error of which only the text is known", func(s *situation) { s.failed("rpc error: code = NotFound desc = no vol-1", 0) }, diagnosis.BackendError, "NotFound|no vol-1|volume handle"},
 		{"backend error that the hub knows", func(s *situation) {
 			s.seen.LastError = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"

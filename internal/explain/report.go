@@ -56,8 +56,8 @@ type Finding struct {
 }
 
 // finding returns a diagnosis, which the status page shows too, as a Finding.
-func finding(d diagnosis.Diagnosis) Finding {
-	return Finding{d.Verdict, d.Object, d.Fact, cmp.Or(strings.Join(d.Actions, " "), "wait")}
+func (f *Facts) finding(d diagnosis.Diagnosis) Finding {
+	return Finding{d.Verdict, d.Object, d.Text(f.Now), cmp.Or(strings.Join(d.Actions, " "), "wait")}
 }
 
 // action returns what to do about a verdict, as the status page says it.

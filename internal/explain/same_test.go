@@ -3,6 +3,7 @@ package explain
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -38,12 +39,12 @@ func TestExplainStopsWithTheWordsOfTheStatusPage(t *testing.T) {
 			if stop.Next == "wait" {
 				stop.Next = "" // a page that says nothing to do shows nothing
 			}
-			if want := (Finding{page.Verdict, page.Object, page.Fact, strings.Join(page.Actions, " ")}); stop != want {
+			if want := (Finding{page.Verdict, page.Object, page.Text(s.Facts.Now), strings.Join(page.Actions, " ")}); stop != want {
 				t.Errorf("explain says %+v, the page %+v", stop, want)
 			}
 		})
 	}
-	if (diagnosis.Diagnosis{}).Summary() != "" {
+	if (diagnosis.Diagnosis{}).Summary(time.Now()) != "" {
 		t.Error("a driver that is worked for has a summary")
 	}
 }

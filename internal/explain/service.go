@@ -33,7 +33,7 @@ func (w *walk) service() {
 // leaseAlone explains by the lease, because no replica has answered.
 func (w *walk) leaseAlone() {
 	lease, found := w.lease()
-	diagnosed := finding(status.DiagnoseLease(lease, "", nil, w.Now)) // no replica is known
+	diagnosed := w.finding(status.DiagnoseLease(lease, "", nil, w.Now)) // no replica is known
 	switch {
 	case w.Leases.All.Value() == nil: // unknown says why they could not be read
 	case !found:
@@ -65,7 +65,7 @@ func (w *walk) notServed() {
 		w.ok("%s: it is %s, and not a driver of the hub: another attacher works for it", leaseRef(lease), lease.Held(w.Now))
 	}
 	for _, d := range status.DiagnoseUnserved(w.Driver, conflicts) {
-		switch f := finding(d); {
+		switch f := w.finding(d); {
 		case len(conflicts) > 0:
 			w.stop(f)
 		case silent: // that replica may have the driver
@@ -96,7 +96,7 @@ func (w *walk) served(d *hubclient.Driver) {
 	if !found {
 		lease = status.LeaseRecord{Lease: d.Lease}
 	}
-	switch f := finding(status.DiagnoseDriver(d.Driver, lease, w.Hub.View.Members(), w.Now)); f.Verdict {
+	switch f := w.finding(status.DiagnoseDriver(d.Driver, lease, w.Hub.View.Members(), w.Now)); f.Verdict {
 	case "":
 		w.ok("driver %s answers at %s, and %s works for it", d.Name, d.Endpoint, cmp.Or(d.Leader, "the hub"))
 	case diagnosis.DriverObserved: // the result of the other attacher's tries counts more

@@ -26,7 +26,7 @@ func (w *walk) tries(inStatus *storagev1.VolumeError) {
 	}
 	var queued *Finding
 	for _, d := range status.DiagnoseWork(known) {
-		switch f := finding(d); f.Verdict {
+		switch f := w.finding(d); f.Verdict {
 		case diagnosis.WaitingForDetach:
 			if !w.stopsAt(diagnosis.WaitingForDetach) { // by the objects, which say more
 				w.stop(f)

@@ -2,6 +2,7 @@ package hubclient
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -18,7 +19,7 @@ func (s waitingSource) Attachments(status.AttachmentFilter) []status.Attachment 
 }
 
 func TestWhatAVolumeAttachmentWaitsForComesWithItsKind(t *testing.T) {
-	want := status.Attachment{Name: "csi-1", State: status.Waiting}
+	want := status.Attachment{Name: "csi-1", State: status.Waiting, Health: status.Health{State: status.Fine}}
 	want.SetWaiting(status.Wait{Kind: status.WaitForDetach, Node: "node-7", VolumeAttachment: "csi-7"})
 	port := serve(t, waitingSource{attachment: want})
 	h, err := Find(t.Context(), Options{Server: fmt.Sprintf("http://127.0.0.1:%d", port)})
@@ -27,7 +28,7 @@ func TestWhatAVolumeAttachmentWaitsForComesWithItsKind(t *testing.T) {
 	}
 	defer h.Close()
 	got, err := h.Attachment(t.Context(), h.View(t.Context()).Replicas[0].Replica, "csi-1")
-	if err != nil || got == nil || *got != want {
+	if err != nil || got == nil || !reflect.DeepEqual(*got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }

@@ -66,7 +66,7 @@ func TestLeaderElectionAnswersAsCSIAttacher(t *testing.T) {
 }
 
 func TestANilHealthWatchesNothing(t *testing.T) {
-	var h *Health
+	var h *Probes
 	h.AddLive("", nil)
 	h.AddReady("", nil)
 }

@@ -1,0 +1,225 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+)
+
+// States and modes that this package compares, as in Driver.State and Driver.Mode. Other states
+// decide nothing.
+const (
+	stateConnecting   = "Connecting"
+	stateProbing      = "Probing"
+	stateNameMismatch = "NameMismatch"
+	stateWaiting      = "WaitingForLease"
+	stateDraining     = "Draining"
+	statePaused       = "Paused"
+
+	modeActive  = "active"
+	modeObserve = "observe"
+	modePaused  = "paused"
+)
+
+// HealthOfDriver returns the health of a driver, as one replica sees it.
+func HealthOfDriver(d Driver, replicas []Replica, now time.Time) Health {
+	var h Health
+	service := DiagnoseDriver(d, LeaseRecord{Lease: d.Lease}, replicas, now)
+	state := d.serviceState(service, replicas, now)
+	h.add(state, service)
+	h.addCalls(d, now)
+	h.addQueue(d, state, service.Verdict != "", now)
+	h.addUnowned(d)
+	h.addObserved(d, now)
+	h.settle(Fine)
+	return h
+}
+
+// serviceState returns the state that follows from the answer of DiagnoseDriver.
+func (d Driver) serviceState(found diagnosis.Diagnosis, replicas []Replica, now time.Time) HealthState {
+	members := membersOf(replicas)
+	servedElsewhere := !d.Lease.Mine && members[d.Lease.Holder]
+	late := now.Sub(d.Since) >= startupTimeout
+	switch found.Verdict {
+	case "":
+		return Fine
+	case diagnosis.DriverDraining, diagnosis.DriverStarting:
+		return Attention
+	case diagnosis.DriverPaused:
+		if d.Mode == modePaused {
+			return Standby
+		}
+		return Broken
+	case diagnosis.DriverObserved:
+		if d.Lease.Holder == "" && d.Lease.Name != "" && late {
+			return Attention
+		}
+		return Standby
+	case diagnosis.LeaseHeld:
+		if servedElsewhere {
+			return Standby
+		}
+		return Attention
+	case diagnosis.LeaseFree:
+		switch {
+		case !late:
+			return Standby
+		case d.waiting() > 0:
+			return Broken
+		}
+		return Attention
+	}
+	if servedElsewhere || d.Mode == modePaused { // it cannot be called, and this replica does not have to
+		return Attention
+	}
+	return Broken
+}
+
+// waiting returns how many VolumeAttachments wait.
+func (d Driver) waiting() int {
+	w := d.Work()
+	return w.Queued + w.Delayed
+}
+
+// addCalls adds what is the matter with the calls in flight.
+func (h *Health) addCalls(d Driver, now time.Time) {
+	if since := d.UnansweredSince; passed(since, now) >= max(slow, time.Duration(d.Settings.Timeout)) {
+		h.add(Broken, diagnosis.Diagnosis{
+			Verdict: diagnosis.DriverUnresponsive, Object: d.ref(), Fact: "answers no call", Since: since, Detail: d.inFlight(),
+			Actions: []string{
+				"Look at the log of the driver's controller and at the storage system: the driver takes calls and does not answer them.",
+				"Restart the driver's controller if its log shows nothing.",
+			},
+		})
+	}
+	if c := d.Work().OldestCall; passed(c.Since, now) >= slow {
+		h.add(Attention, diagnosis.Diagnosis{
+			Verdict: diagnosis.CallUnanswered, Object: d.ref(), Fact: c.Method + " unanswered", Since: c.Since, Detail: d.inFlight(),
+			Actions: []string{c.action(d.Settings)},
+		})
+	}
+}
+
+// addQueue adds what is the matter with the work that waits. service is the state of the driver itself; unserved
+// says that this replica does not work for it.
+func (h *Health) addQueue(d Driver, service HealthState, unserved bool, now time.Time) {
+	work := d.Work()
+	oldest := work.OldestSince
+	add := func(s HealthState, verdict diagnosis.Verdict, since time.Time, fact, detail, action string) {
+		h.add(s, diagnosis.Diagnosis{Verdict: verdict, Object: d.ref(), Fact: fact, Since: since, Detail: detail, Actions: []string{action}})
+	}
+	if work.Stuck > 0 {
+		add(Broken, diagnosis.Stuck, work.StuckSince, plural(work.Stuck, "volume stuck", "volumes stuck, the oldest"), d.neededBy(),
+			"csi-attach-hub volumes --driver "+d.Name+" lists them. csi-attach-hub explain NAME says why, and what to do.")
+	}
+	waits := plural(work.Queued+work.Delayed, "volume waits", "volumes wait, the oldest")
+	late := passed(oldest, now) >= slow
+	switch {
+	case unserved && d.waiting() > 0:
+		// Another attacher may be about to do what it has to: only a driver that nobody works for needs
+		// attention at once.
+		state := Attention
+		if service == Broken {
+			state = Broken
+		} else if d.Mode == modeObserve && !late {
+			state = Standby
+		}
+		add(state, diagnosis.Queued, oldest, waits, d.neededBy(), "They are attached or detached as soon as somebody works for the driver.")
+	case unserved:
+	case work.Delayed > 0:
+		add(Attention, diagnosis.Retrying, oldest, plural(work.Delayed, "volume failing", "volumes failing, the oldest"), d.lastFailure(),
+			"The hub keeps retrying. csi-attach-hub volumes --driver "+d.Name+" lists them.")
+	case work.Queued > 0 && late:
+		add(Attention, diagnosis.Queued, oldest, waits, d.neededBy(),
+			fmt.Sprintf("Look at how long the driver's calls take (%s), and raise workers if the driver can do more at once.", d.inFlight()))
+	}
+}
+
+func (d Driver) inFlight() string {
+	return fmt.Sprintf("%d of %d calls in flight", d.Busy, d.Workers)
+}
+
+// passed returns the time since t, 0 for the zero time.
+func passed(t, now time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return now.Sub(t)
+}
+
+func (d Driver) ref() string { return "driver " + d.Name }
+
+// neededBy names who waits.
+func (d Driver) neededBy() string {
+	if len(d.Waiters) == 0 {
+		return ""
+	}
+	return "needed by " + strings.Join(d.Waiters, ", ")
+}
+
+// lastFailure returns the text of the last failed try.
+func (d Driver) lastFailure() string {
+	if len(d.Failures) == 0 {
+		return ""
+	}
+	return d.Failures[0].Text
+}
+
+// addUnowned adds the publications that no VolumeAttachment asks for.
+func (h *Health) addUnowned(d Driver) {
+	if d.UnownedCount == 0 {
+		return
+	}
+	since := time.Time{}
+	for _, u := range d.Unowned {
+		since = earliest(since, u.Since)
+	}
+	h.add(Attention, diagnosis.Diagnosis{
+		Verdict: diagnosis.LeftAttached, Object: d.ref(), Fact: plural(d.UnownedCount, "volume left attached", "volumes left attached, the oldest"), Since: since,
+		Actions: []string{"The hub keeps trying to detach them. csi-attach-hub status lists them with their last errors."},
+	})
+}
+
+// addObserved adds what was seen of other attachers.
+func (h *Health) addObserved(d Driver, now time.Time) {
+	add := func(verdict diagnosis.Verdict, fact, detail, action string) {
+		h.add(Attention, diagnosis.Diagnosis{Verdict: verdict, Object: d.ref(), Fact: fact, Detail: detail, Actions: []string{action}})
+	}
+	if w := d.ForeignWriter; w.Manager != "" && now.Sub(w.Time) < lately {
+		add(diagnosis.ForeignWriter, "another attacher writes its VolumeAttachments", sanitize(w.Manager, shortText),
+			"End that attacher, or set the driver's mode to observe.")
+	}
+	if o := d.Observed; o != nil && o.Differs+o.WouldHaveFailed > 0 {
+		add(diagnosis.DriverDisagrees, plural(o.Differs+o.WouldHaveFailed, "observed decision disagrees", "observed decisions disagree"), "",
+			"Look at the disagreements before the driver is handed over.")
+	}
+	open := 0
+	for _, c := range d.Checklist {
+		if !c.OK {
+			open++
+		}
+	}
+	if open > 0 {
+		add(diagnosis.ChecklistOpen, fmt.Sprintf("%d of %d checks open", open, len(d.Checklist)), "", "Do what the open checks say before the driver is handed over.")
+	}
+}
+
+// action says what to do about a call that takes long.
+func (c Call) action(s Settings) string {
+	action := "Look at the log of the driver's controller and at the storage system."
+	if s.Timeout > 0 {
+		action += fmt.Sprintf(" The hub cancels a call after %s (timeout) and tries again.", s.Timeout)
+	}
+	return action
+}
+
+// membersOf returns the identities of the replicas.
+func membersOf(all []Replica) map[string]bool {
+	members := make(map[string]bool, len(all))
+	for _, r := range all {
+		members[r.Identity] = true
+	}
+	return members
+}

@@ -1,0 +1,127 @@
+package status
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	hour := ago(time.Hour)
+	for name, test := range map[string]struct {
+		change func(*Driver)
+		want   HealthState
+		since  time.Time
+		first  string // reason
+	}{
+		"ready": {func(*Driver) {}, Fine, time.Time{}, ""},
+		"a call runs": {func(d *Driver) {
+			d.Lanes[0].Running, d.Lanes[0].OldestCall = 3, Call{"ControllerPublishVolume", ago(5 * time.Second), "va"}
+		}, Fine, time.Time{}, ""},
+		"queued for a moment": {func(d *Driver) { d.Lanes[0].Queued, d.Lanes[0].OldestSince = 100, ago(3*time.Second) }, Fine, time.Time{}, ""},
+		"queued for long":     {func(d *Driver) { d.Lanes[0].Queued, d.Lanes[0].OldestSince = 100, ago(90*time.Second) }, Attention, ago(90 * time.Second), "100 volumes wait, the oldest for 90s"},
+		"retries":             {func(d *Driver) { d.Lanes[1].Delayed, d.Failures = 2, []Failure{{Text: "array busy"}} }, Attention, time.Time{}, "2 volumes failing, the oldest: array busy"},
+		"stuck":               {func(d *Driver) { d.Lanes[1].Stuck, d.Lanes[1].StuckSince = 1, hour }, Broken, hour, "1 volume stuck for 60m"},
+		"a call is unanswered": {func(d *Driver) {
+			d.Lanes[0].Running, d.Busy, d.Lanes[0].OldestCall = 3, 3, Call{"ControllerPublishVolume", ago(8*time.Minute + 12*time.Second), "va"}
+		}, Attention, ago(8*time.Minute + 12*time.Second), "ControllerPublishVolume unanswered for 8m12s: 3 of 20 calls in flight"},
+		"no call is answered":                    {func(d *Driver) { d.UnansweredSince, d.Busy = ago(2*time.Minute), 10 }, Broken, ago(2 * time.Minute), "answers no call for 2m: 10 of 20 calls in flight"},
+		"no call is answered before the timeout": {func(d *Driver) { d.UnansweredSince, d.Settings.Timeout = ago(2*time.Minute), Duration(6*time.Minute) }, Fine, time.Time{}, ""},
+		"lost":                                   {func(d *Driver) { d.State, d.Up, d.DownSince, d.Since, d.Reason = "Lost", false, hour, now, "refused" }, Broken, hour, "cannot be called at unix:///s for 60m: refused"},
+		"lost with work": {func(d *Driver) {
+			d.State, d.Up, d.DownSince, d.Lanes[0].Queued, d.Lanes[0].OldestSince, d.Waiters = "Lost", false, ago(time.Minute), 3, ago(5*time.Second), []string{"db/db-0"}
+		}, Broken, ago(time.Minute), "cannot be called at unix:///s for 60s|3 volumes wait, the oldest for 5s: needed by db/db-0"},
+		"lost, and another replica works for it": {func(d *Driver) { d.State, d.Up, d.DownSince, d.Lease = "Lost", false, hour, Lease{Holder: "hub-1"} }, Attention, hour, "cannot be called at unix:///s for 60m"},
+		"begins to connect":                      {func(d *Driver) { d.State, d.Up, d.DownSince = "Connecting", false, now }, Attention, now, "not connected yet to unix:///s for 0s"},
+		"cannot connect": {func(d *Driver) {
+			d.State, d.Up, d.DownSince, d.ConnectionError.Text = "Connecting", false, now, "refused"
+		}, Broken, now, "cannot be called at unix:///s for 0s: refused"},
+		"connects for long": {func(d *Driver) { d.State, d.Up, d.DownSince = "Connecting", false, hour }, Broken, hour, "cannot be called at unix:///s for 60m"},
+		"paused":            {func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, Standby, hour, "paused by `mode: paused` in drivers.yaml for 60m"},
+		"paused with work": {func(d *Driver) {
+			d.State, d.Mode, d.Lanes[0].Queued, d.Lanes[0].OldestSince = "Paused", "paused", 1, ago(5*time.Second)
+		}, Attention, ago(5 * time.Second), "1 volume waits for 5s"},
+		"paused by the hub":               {func(d *Driver) { d.State, d.Reason = "Paused", "another attacher" }, Broken, hour, "paused by the hub for 60m: another attacher"},
+		"another replica has it":          {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "hub-1"} }, Standby, time.Time{}, "held by hub-1: another replica of the hub works for the driver"},
+		"another attacher has it":         {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Holder: "sidecar"} }, Attention, time.Time{}, "held by sidecar, which is no replica of this hub: another attacher works for the driver"},
+		"nobody has it":                   {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{} }, Attention, time.Time{}, "no holder"},
+		"nobody has it, and volumes wait": {func(d *Driver) { d.State, d.Lease, d.Lanes[1].Queued = "WaitingForLease", Lease{}, 1 }, Broken, time.Time{}, "no holder"},
+		"nobody has it for a moment":      {func(d *Driver) { d.State, d.Lease, d.Since = "WaitingForLease", Lease{}, now }, Standby, time.Time{}, "no holder"},
+		"drains":                          {func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, Attention, hour, "the hub ends its work for the driver for 60m: 2 calls in flight"},
+		"a foreign writer":                {func(d *Driver) { d.ForeignWriter = ForeignWriter{Manager: "csi-attacher", Time: ago(time.Minute)} }, Attention, time.Time{}, "another attacher writes its VolumeAttachments: csi-attacher"},
+		"a foreign writer once":           {func(d *Driver) { d.ForeignWriter = ForeignWriter{Manager: "csi-attacher", Time: ago(25 * time.Hour)} }, Fine, time.Time{}, ""},
+		"left attached":                   {func(d *Driver) { d.UnownedCount, d.Unowned = 1, []UnownedPublication{{Since: hour}} }, Attention, hour, "1 volume left attached for 60m"},
+		"observed and agreed": {func(d *Driver) {
+			d.Mode, d.Lease, d.Observed, d.Checklist = "observe", Lease{Name: "l", Holder: "sidecar"}, &Observed{Agreed: 3}, []Check{{OK: true}}
+		}, Standby, hour, "only observed (`mode: observe` in drivers.yaml) for 60m: its lease is held by sidecar"},
+		"observed, and nobody holds the lease": {func(d *Driver) { d.Mode, d.Lease = "observe", Lease{Name: "l"} }, Attention, hour, "only observed (`mode: observe` in drivers.yaml) for 60m: its lease has no holder, so its volumes may not be attached at all"},
+		"observed, and a volume waits for the other attacher": {func(d *Driver) {
+			d.Mode, d.Lease, d.Lanes[0].Queued, d.Lanes[0].OldestSince = "observe", Lease{Name: "l", Holder: "sidecar"}, 1, ago(5*time.Second)
+		}, Standby, hour, ""},
+		"observed, and a volume waits for long": {func(d *Driver) {
+			d.Mode, d.Lease, d.Lanes[0].Queued, d.Lanes[0].OldestSince = "observe", Lease{Name: "l", Holder: "sidecar"}, 1, ago(90*time.Second)
+		}, Attention, ago(90 * time.Second), "1 volume waits for 90s"},
+		"observed and disagreed":        {func(d *Driver) { d.Mode, d.Observed = "observe", &Observed{Differs: 1} }, Attention, time.Time{}, "1 observed decision disagrees"},
+		"observed with an open check":   {func(d *Driver) { d.Mode, d.Checklist = "observe", []Check{{OK: true}, {}} }, Attention, time.Time{}, "1 of 2 checks open"},
+		"a state that nobody knows yet": {func(d *Driver) { d.State = "Dreaming" }, Fine, time.Time{}, ""},
+	} {
+		d := Driver{Name: "a", State: "Ready", Up: true, Mode: "active", Endpoint: "unix:///s", Since: hour, Workers: 20, Lease: Lease{Holder: "hub-0", Mine: true}, Lanes: []Lane{{Operation: Attach}, {Operation: Detach}}}
+		test.change(&d)
+		got := HealthOfDriver(d, []Replica{{Identity: "hub-0"}, {Identity: "hub-1"}}, now)
+		if got.State != test.want || !got.Since.Equal(test.since) || (test.want == Fine) != (len(got.Reasons) == 0) {
+			t.Errorf("%s: got %+v", name, got)
+			continue
+		}
+		for i, want := range strings.Split(test.first, "|") {
+			if want != "" && got.Reasons[i].Text(now) != want {
+				t.Errorf("%s: got %q, want %q", name, got.Reasons[i].Text(now), want)
+			}
+		}
+	}
+}
+
+// A driver that takes calls and never answers fails nothing until the timeout, of
+// minutes or hours.
+func TestADriverThatHangsNeedsAttention(t *testing.T) {
+	h := newBusyHub(3, 0)
+	h.setDriver(busyName(0), func(d *Driver) {
+		d.Lanes = []Lane{{Operation: Attach, Running: 1, OldestCall: Call{Method: "ControllerPublishVolume", Since: time.Now().Add(-30 * time.Minute)}}}
+	})
+	u := startServer(t, h)
+	for _, path := range []string{"/?q=unanswered", "/drivers/" + busyName(0)} {
+		if _, _, body := get(t, u+path); !strings.Contains(body, "ControllerPublishVolume unanswered for 30m") || !strings.Contains(body, "row-attention") {
+			t.Errorf("%s: got %s", path, body)
+		}
+	}
+}
+
+func TestWordsForPeople(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0 s", 0: "0 s", time.Microsecond: "1 ms", 62 * time.Millisecond: "62 ms", 1240 * time.Millisecond: "1.2 s", 3 * time.Second: "3 s", 59999 * time.Millisecond: "59 s",
+		60 * time.Second: "1 min", 200 * time.Second: "3 min 20 s", 43*time.Minute + 5*time.Second: "43 min", 5*time.Hour + 3*time.Minute: "5 h 3 min", 50 * time.Hour: "2 d 2 h", 400 * 24 * time.Hour: "400 d",
+	} {
+		if got := duration(d); got != want {
+			t.Errorf("%s: got %s, want %s", d, got, want)
+		}
+	}
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234", -123: "-123"} {
+		if got := count(n); got != want {
+			t.Errorf("%d: got %s, want %s", n, got, want)
+		}
+	}
+	for n, want := range map[int]string{1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st", 111: "111th", 1002: "1,002nd"} {
+		if got := ordinal(n); got != want {
+			t.Errorf("%d: got %s, want %s", n, got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"plain\nlines\tstay": "plain\nlines\tstay", "bell\a and \x1b[31m": "bell\uFFFD and \uFFFD[31m", "\u202eback": "\uFFFDback", "no \xff UTF-8": "no \uFFFD UTF-8",
+		strings.Repeat("x", 41): strings.Repeat("x", 40) + " … (1 more bytes)",
+	} {
+		if got := sanitize(text, 40); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
