@@ -7,6 +7,11 @@
 // every answer. The counters (calls, operations, retries) of a driver exist from Metrics.Driver
 // to Metrics.Forget.
 //
+// Health is computed here, once: HealthOfDriver and HealthOfAttachment are pure functions of a Driver and an
+// Attachment. They return a state, since when, and the reasons with what to do. API, pages, metrics and the
+// subcommands show these values and compute no health of their own. A fact has no age in its text, and a time
+// beside it.
+//
 // The package decides nothing, calls neither the cluster nor a driver, and has no request that
 // changes anything.
 //
@@ -49,8 +54,8 @@
 // The types Driver, Attachment and Overview describe the fields. Programs go by state, by waiting.kind
 // (WaitKind) and by lastCause (package diagnosis). reason, waitsFor and lastError are texts for people.
 //
-// /api/v1/attachments takes driver, node, name and state, which must match as a whole;
-// limit, from 1 to 5000, by default 500; and continue, the value of the previous page, to get
+// /api/v1/attachments takes driver, node and name, which must match as a whole; state and health, of
+// which several are separated by commas; limit, from 1 to 5000, by default 500; and continue, the value of the previous page, to get
 // the next page. VolumeAttachments may come and go between pages: each that stays is on exactly
 // one page. Other parameters are errors.
 //
@@ -69,11 +74,13 @@
 //	attach_hub_drift_total{driver,kind,action}              confirmed differences with the storage system
 //	attach_hub_observed_total{driver,agreement}             agreed, would_have_failed or differs
 //	attach_hub_foreign_writer_total{driver}                 writes of another attacher
+//	attach_hub_driver_health{driver,health}                 1 for the health that holds
 //	attach_hub_driver_up{driver}, attach_hub_driver_leader{driver}
 //	attach_hub_driver_info{driver,mode,endpoint,version,source}
 //	attach_hub_queue_depth{driver,operation}                waiting for a turn or for the next try
 //	attach_hub_queue_oldest_seconds{driver,operation}       0 if nothing waits
 //	attach_hub_workers_busy{driver,operation}, attach_hub_workers{driver,operation}
+//	attach_hub_call_oldest_seconds{driver,operation}        of calls in flight; 0 if there is none
 //	attach_hub_stuck{driver,operation}
 //	attach_hub_dangling_publications{driver}                published where no VolumeAttachment asks for it
 //	attach_hub_detaches_given_up_total{driver}              of these: not known to the driver
