@@ -46,7 +46,7 @@ func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 	a := in.Attachment
 	detachFirst := a.Waiting.Kind == WaitForDetach || a.Waiting.Kind == WaitForUnowned
 	runs := a.State == Attaching || a.State == Detaching || !a.Call.Since.IsZero()
-	hangs := passed(a.Call.Since, in.Now) >= slow
+	hangs := in.hangs()
 	var found []diagnosis.Diagnosis
 	if detachFirst {
 		found = append(found, a.queued(in.Driver))
@@ -77,6 +77,15 @@ func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 }
 
 func (a Attachment) ref() string { return "VolumeAttachment " + a.Name }
+
+// hangs reports whether a call for it is unanswered for longer than is usual.
+func (in DiagnosisInput) hangs() bool {
+	var settings Settings
+	if in.Driver != nil {
+		settings = in.Driver.Settings
+	}
+	return passed(in.Attachment.Call.Since, in.Now) >= settings.slow()
+}
 
 // failed says what the last error means.
 func (in DiagnosisInput) failed() diagnosis.Diagnosis {
@@ -160,7 +169,7 @@ func (a Attachment) inFlight(in DiagnosisInput) diagnosis.Diagnosis {
 	d := diagnosis.Diagnosis{Verdict: diagnosis.CallInFlight, Object: a.ref(), Fact: "in progress: to " + wanted(a)}
 	if c := a.Call; !c.Since.IsZero() {
 		d.Fact, d.Since, d.Detail = c.Method+" has been running", c.Since, "to "+wanted(a)
-		if passed(c.Since, in.Now) >= slow {
+		if in.hangs() {
 			d.Verdict, d.Fact = diagnosis.CallUnanswered, c.Method+" unanswered"
 		}
 	}

@@ -85,7 +85,7 @@ func (d Driver) waiting() int {
 
 // addCalls adds what is the matter with the calls in flight.
 func (h *Health) addCalls(d Driver, now time.Time) {
-	if since := d.UnansweredSince; passed(since, now) >= max(slow, time.Duration(d.Settings.Timeout)) {
+	if since := d.UnansweredSince; passed(since, now) >= max(d.Settings.slow(), time.Duration(d.Settings.Timeout)) {
 		h.add(Broken, diagnosis.Diagnosis{
 			Verdict: diagnosis.DriverUnresponsive, Object: d.ref(), Fact: "answers no call", Since: since, Detail: d.inFlight(),
 			Actions: []string{
@@ -94,7 +94,7 @@ func (h *Health) addCalls(d Driver, now time.Time) {
 			},
 		})
 	}
-	if c := d.Work().OldestCall; passed(c.Since, now) >= slow {
+	if c := d.Work().OldestCall; passed(c.Since, now) >= d.Settings.slow() {
 		h.add(Attention, diagnosis.Diagnosis{
 			Verdict: diagnosis.CallUnanswered, Object: d.ref(), Fact: c.Method + " unanswered", Since: c.Since, Detail: d.inFlight(),
 			Actions: []string{c.action(d.Settings)},
@@ -115,7 +115,7 @@ func (h *Health) addQueue(d Driver, service HealthState, unserved bool, now time
 			"csi-attach-hub volumes --driver "+d.Name+" lists them. csi-attach-hub explain NAME says why, and what to do.")
 	}
 	waits := plural(work.Queued+work.Delayed, "volume waits", "volumes wait, the oldest")
-	late := passed(oldest, now) >= slow
+	late := passed(oldest, now) >= d.Settings.slow()
 	switch {
 	case unserved && d.waiting() > 0:
 		// Another attacher may be about to do what it has to: only a driver that nobody works for needs

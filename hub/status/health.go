@@ -45,6 +45,14 @@ type Reason struct {
 	diagnosis.Diagnosis
 }
 
+// slow returns the age from which work that waits and calls in flight need attention.
+func (s Settings) slow() time.Duration {
+	if s.StuckAfter > 0 {
+		return min(slow, time.Duration(s.StuckAfter))
+	}
+	return slow
+}
+
 // Text returns the worst reason for people, "" if there is none. It may repeat a driver's text: hostile.
 func (h Health) Text(now time.Time) string {
 	if len(h.Reasons) == 0 {
@@ -82,7 +90,7 @@ const (
 	// startupTimeout is how long a driver may be without a connection, or its lease without a
 	// holder, before it needs attention.
 	startupTimeout = 30 * time.Second
-	// slow is the age from which work that waits and calls in flight need attention.
+	// slow is the age from which work that waits and calls in flight need attention, unless stuckAfter is shorter.
 	slow = time.Minute
 	// lately is how long a write of another attacher counts.
 	lately = time.Hour
