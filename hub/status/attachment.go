@@ -31,6 +31,8 @@ type Attachment struct {
 	Node             string          `json:"node"`
 	PersistentVolume string          `json:"persistentVolume,omitempty"`
 	VolumeHandle     string          `json:"volumeHandle,omitempty"`
+	Claim            string          `json:"claim,omitempty"` // "namespace/name" of the PersistentVolumeClaim that the PersistentVolume is bound to
+	Pods             []string        `json:"pods,omitempty"`  // "namespace/name" of Pods on the node that use Claim, at most 5; not always known, see package status
 	State            AttachmentState `json:"state"`
 	Operation        Operation       `json:"operation,omitempty"` // that is due: Attach, Detach, Drift, or empty
 	Created          time.Time       `json:"created,omitzero"`    // the object

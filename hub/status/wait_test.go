@@ -2,6 +2,7 @@ package status_test
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -51,7 +52,7 @@ func TestWaitIsTheSameBeyondTheAPI(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got status.Attachment
-		if err := json.Unmarshal(sent, &got); err != nil || got != a {
+		if err := json.Unmarshal(sent, &got); err != nil || !reflect.DeepEqual(got, a) {
 			t.Errorf("%+v came as %+v, %v", a, got, err)
 		}
 		if there := strings.Contains(string(sent), `"wait`); there != (tt.text != "") {

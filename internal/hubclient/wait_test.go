@@ -2,6 +2,7 @@ package hubclient
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -27,7 +28,7 @@ func TestWhatAVolumeAttachmentWaitsForComesWithItsKind(t *testing.T) {
 	}
 	defer h.Close()
 	got, err := h.Attachment(t.Context(), h.View(t.Context()).Replicas[0].Replica, "csi-1")
-	if err != nil || got == nil || *got != want {
+	if err != nil || got == nil || !reflect.DeepEqual(*got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
