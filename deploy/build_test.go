@@ -14,18 +14,21 @@ import (
 // install is what `kubectl apply -k deploy/` applies.
 const install = "."
 
-// kustomizations returns what users apply: the folder itself, and each overlay.
+// withPods is the base with components/pods, which no overlay uses.
+const withPods = "testdata/pods"
+
+// kustomizations returns what users apply: the folder itself, each overlay, and the base with an optional component.
 func kustomizations(t *testing.T) []string {
 	t.Helper()
 	overlays, err := filepath.Glob("overlays/*/kustomization.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []string{install}
+	all := []string{install, withPods}
 	for _, path := range overlays {
 		all = append(all, filepath.Dir(path))
 	}
-	if len(all) < 2 {
+	if len(overlays) == 0 {
 		t.Fatal("there are no overlays")
 	}
 	return all

@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -20,10 +22,19 @@ func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
 	now := time.Now()
 	for _, va := range vas {
 		if a := h.attachmentView(va, now); f.Match(a) {
+			h.findPods(&a, f)
 			attachments = append(attachments, a)
 		}
 	}
 	return attachments
+}
+
+// findPods fills in the Pods that use the claim, only where somebody may ask for them: each node that is asked for
+// costs a request to the API server.
+func (h *Hub) findPods(a *status.Attachment, f status.AttachmentFilter) {
+	if namespace, claim, ok := strings.Cut(a.Claim, "/"); ok && h.options.Pods != nil && (a.Operation != "" || f.Name != "") {
+		a.Pods = h.options.Pods.PodsOf(a.Node, namespace, claim)
+	}
 }
 
 // attachmentsFor returns the VolumeAttachments that a filter may match, and as few others as the
@@ -77,9 +88,10 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 		Created:          va.CreationTimestamp.Time,
 		Finalizer:        attach.HasFinalizer(va.Finalizers, attach.Finalizer(va.Spec.Attacher)),
 	}
-	if a.VolumeHandle == "" {
-		if pv := h.cluster.Volume(a.PersistentVolume); pv != nil {
-			a.VolumeHandle = attach.VolumeHandle(pv)
+	if v := h.cluster.StoredOrDeleted(a.PersistentVolume); v != nil {
+		a.VolumeHandle = cmp.Or(a.VolumeHandle, v.Handle())
+		if namespace, name := v.Claim(); name != "" {
+			a.Claim = namespace + "/" + name
 		}
 	}
 	if m == nil && !h.needsDriver(va) {
@@ -87,6 +99,7 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 		return a
 	}
 	if m == nil {
+		describeObject(&a, h.requiredByObject(va), va)
 		a.State = status.Unclaimed
 		a.SetWaiting(status.Wait{Kind: status.WaitForConfiguration})
 		return a
@@ -95,12 +108,17 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 	if s.leader != nil {
 		s.leader.describe(&a, va, now)
 	} else {
-		describeObject(&a, attach.Driver{Name: va.Spec.Attacher, NoAttach: !h.cluster.AttachRequired(va.Spec.Attacher)}.RequiredOperation(va), va)
+		describeObject(&a, h.requiredByObject(va), va)
 	}
 	if a.State == status.Waiting && a.Waiting == (status.Wait{}) {
 		a.SetWaiting(s.wait())
 	}
 	return a
+}
+
+// requiredByObject returns the operation that follows from the objects alone: this process does not work for the driver.
+func (h *Hub) requiredByObject(va *storagev1.VolumeAttachment) attach.Operation {
+	return attach.Driver{Name: va.Spec.Attacher, NoAttach: !h.cluster.AttachRequired(va.Spec.Attacher)}.RequiredOperation(va)
 }
 
 // describeObject fills in the part of a view that follows from the object alone.

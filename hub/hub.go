@@ -45,6 +45,14 @@ type Options struct {
 	Probes *status.Probes
 	// Connect connects to a driver; nil means csiclient.Connect.
 	Connect ConnectFunc
+	// Pods finds the Pods that the status shows; nil: it shows none.
+	Pods PodFinder
+}
+
+// PodFinder finds the Pods on a node that use a claim.
+type PodFinder interface {
+	// PodsOf returns "namespace/name" of each. It must not block.
+	PodsOf(node, namespace, claim string) []string
 }
 
 // Hub attaches and detaches volumes for a changing set of drivers.

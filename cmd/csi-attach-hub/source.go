@@ -5,6 +5,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/pods"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -19,12 +20,13 @@ type statusSource struct {
 	source   registry.ConfigSource
 	registry *registry.Registry
 	leases   *lease.Leases // nil without leader election
+	pods     *pods.Finder
 	started  time.Time
 }
 
 // Overview implements status.Source.
 func (s statusSource) Overview() status.Overview {
-	o := status.Overview{Version: version, Started: s.started, Config: s.config(), Unclaimed: s.Unclaimed(), Replicas: s.replicas()}
+	o := status.Overview{Version: version, Started: s.started, Config: s.config(), Unclaimed: s.Unclaimed(), Replicas: s.replicas(), PodsKnown: s.pods.Allowed()}
 	for _, r := range o.Replicas {
 		if r.Self {
 			o.Identity = r.Identity

@@ -181,6 +181,7 @@ func BenchmarkMemoryOfStoredVolumes(b *testing.B) {
 		for i := range kept {
 			pv := csiVolume(fmt.Sprintf("pvc-%036d", i), fmt.Sprintf("vol-%017d", i), corev1.ReadWriteOnce)
 			pv.Finalizers = []string{attach.Finalizer("one")}
+			pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "shop", Name: fmt.Sprintf("data-shop-%d", i%1000), UID: "0b1c"}
 			var err error
 			if kept[i], err = cache.StoreVolume(pv); err != nil {
 				b.Fatal(err)

@@ -78,6 +78,16 @@ func (v *StoredVolume) Handle() string { return v.handle }
 // MultiNode reports whether the access mode of the volume is known to be MULTI_NODE.
 func (v *StoredVolume) MultiNode() bool { return v.multiNode }
 
+// Claim returns the PersistentVolumeClaim that the PersistentVolume is bound to, "" if there is none. It reads
+// the encoded object: a field would take memory for each PersistentVolume, and few are asked for.
+func (v *StoredVolume) Claim() (namespace, name string) {
+	if v == nil {
+		return "", ""
+	}
+	claim := protoField(protoField([]byte(v.encoded), specField), claimRefField)
+	return string(protoField(claim, namespaceField)), string(protoField(claim, nameField))
+}
+
 // Finalizers returns the finalizers of attachers that the PersistentVolume has, no others. The
 // caller must not change them.
 func (v *StoredVolume) Finalizers() []string { return v.finalizers }

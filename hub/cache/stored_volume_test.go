@@ -75,6 +75,66 @@ func TestOnlyVolumesThatMayHaveToLoseAFinalizerAreIndexed(t *testing.T) {
 	}
 }
 
+func TestStoredVolumeReturnsItsClaimAsTheWholeObjectDoes(t *testing.T) {
+	claim := &corev1.ObjectReference{Namespace: "shop", Name: "data"}
+	for name, edit := range map[string]func(*corev1.PersistentVolume){
+		"bound":       func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef = claim },
+		"no claim":    func(*corev1.PersistentVolume) {},
+		"no spec":     func(pv *corev1.PersistentVolume) { pv.Spec = corev1.PersistentVolumeSpec{} },
+		"no name":     func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop"} },
+		"only a name": func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef = &corev1.ObjectReference{Name: "data"} },
+		"in-tree": func(pv *corev1.PersistentVolume) {
+			pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: "d"}}
+			pv.Spec.ClaimRef = claim
+		},
+		"other fields around": func(pv *corev1.PersistentVolume) {
+			pv.Spec.ClaimRef, pv.Spec.MountOptions = claim, []string{"noatime"}
+			pv.Spec.CSI.VolumeAttributes = map[string]string{"shop": "data"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := volumeWithFinalizer(edit)
+			want := corev1.ObjectReference{}
+			if whole.Spec.ClaimRef != nil {
+				want = *whole.Spec.ClaimRef
+			}
+			if namespace, name := stored(t, whole).Claim(); namespace != want.Namespace || name != want.Name {
+				t.Errorf("got %q/%q, want %q/%q", namespace, name, want.Namespace, want.Name)
+			}
+		})
+	}
+	if namespace, name := (*StoredVolume)(nil).Claim(); namespace != "" || name != "" {
+		t.Errorf("no volume: got %q/%q", namespace, name)
+	}
+}
+
+func TestAFieldIsNotFoundInBytesThatAreCutShort(t *testing.T) {
+	v := stored(t, volumeWithFinalizer(func(pv *corev1.PersistentVolume) {
+		pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: "data"}
+	}))
+	for n := range len(v.encoded) {
+		short := StoredVolume{encoded: v.encoded[:n]}
+		if namespace, name := short.Claim(); namespace != "" && namespace != "shop" || name != "" && name != "data" {
+			t.Errorf("%d bytes: got %q/%q", n, namespace, name)
+		}
+	}
+}
+
+func BenchmarkClaimOfStoredVolume(b *testing.B) {
+	v, err := StoreVolume(volumeWithFinalizer(func(pv *corev1.PersistentVolume) {
+		pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: "data"}
+	}))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, name := v.Claim(); name != "data" {
+			b.Fatal("another claim")
+		}
+	}
+}
+
 func BenchmarkStoreVolume(b *testing.B) {
 	whole := volumeWithFinalizer()
 	b.ReportAllocs()

@@ -52,15 +52,18 @@ func trimVolumeAttachment(va *storagev1.VolumeAttachment) {
 	internEach(va.Finalizers)
 }
 
-// trimPersistentVolume keeps the fields that a ControllerPublishVolume request is made of. An in-tree volume
-// keeps more: its translation to CSI reads the zone from the labels, and the namespace of a secret from claimRef.
+// trimPersistentVolume keeps the fields that a ControllerPublishVolume request is made of, and the name of the
+// claim, which the status shows. An in-tree volume keeps more: its translation to CSI reads the zone from the
+// labels, and the namespace of a secret from claimRef.
 func trimPersistentVolume(pv *corev1.PersistentVolume) {
 	trimMeta(&pv.ObjectMeta)
 	if pv.Spec.CSI != nil {
 		pv.Labels = nil
 		pv.Annotations = nil
 		pv.Spec.NodeAffinity = nil
-		pv.Spec.ClaimRef = nil
+	}
+	if claim := pv.Spec.ClaimRef; claim != nil {
+		pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name}
 	}
 	pv.Spec.Capacity = nil
 	pv.Spec.StorageClassName = ""

@@ -40,6 +40,7 @@ func TestCachedVolumeIsWhatIsNeededOfIt(t *testing.T) {
 	needed := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pv", UID: "u", ResourceVersion: "7", Finalizers: []string{"external-attacher/d"}},
 		Spec: corev1.PersistentVolumeSpec{
+			ClaimRef:    &corev1.ObjectReference{Namespace: "ns", Name: "claim"},
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, MountOptions: []string{"noatime"}, VolumeMode: &filesystem,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver: "d", VolumeHandle: "h", ReadOnly: true, FSType: "ext4", VolumeAttributes: map[string]string{"k": "v"}, ControllerPublishSecretRef: secret}},
@@ -49,7 +50,7 @@ func TestCachedVolumeIsWhatIsNeededOfIt(t *testing.T) {
 	whole.Labels, whole.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
 	whole.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
 	whole.OwnerReferences = []metav1.OwnerReference{{Name: "o"}}
-	whole.Spec.ClaimRef = &corev1.ObjectReference{Name: "claim"}
+	whole.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "ns", Name: "claim", UID: "u", ResourceVersion: "9"}
 	whole.Spec.StorageClassName, whole.Spec.VolumeAttributesClassName = "sc", &class
 	whole.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
 	whole.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{}

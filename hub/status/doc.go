@@ -43,7 +43,8 @@
 //
 //	/api/v1/overview            version, identity, started, config, replicas, and unclaimed:
 //	                            VolumeAttachments of drivers not served here, by attacher,
-//	                            without those that need no driver (attachRequired: false)
+//	                            without those that need no driver (attachRequired: false);
+//	                            podsKnown: false if the hub may not list Pods
 //	/api/v1/drivers             {"drivers": [...]}, by name
 //	/api/v1/drivers/{name}      one of them, or 404
 //	/api/v1/attachments         {"attachments": [...], "total": n, "continue": "..."}, by name
@@ -53,6 +54,10 @@
 //
 // The types Driver, Attachment and Overview describe the fields. Programs go by state, by waiting.kind
 // (WaitKind) and by lastCause (package diagnosis). reason, waitsFor and lastError are texts for people.
+//
+// pods of a VolumeAttachment are at most 5 Pods on its node that use its claim. The hub looks them up while an
+// operation is due, or if name is asked for: the first answer may lack them, and an answer is refreshed after
+// 15 s. If podsKnown is false there are none: deploy/components/pods grants the right to list Pods.
 //
 // /api/v1/attachments takes driver, node and name, which must match as a whole; state and health, of
 // which several are separated by commas; limit, from 1 to 5000, by default 500; and continue, the value of the previous page, to get
