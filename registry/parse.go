@@ -55,7 +55,7 @@ func ParseFile(path string) (*Config, error) {
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("there is no such file: correct the path or create the file")
+		return nil, errors.New("file does not exist: correct the path or create the file")
 	}
 	if err != nil {
 		return nil, cause(err)
@@ -128,8 +128,8 @@ func (p *parser) reportf(line int, path, format string, args ...any) {
 var fileMapping = mapping{
 	{key: "apiVersion", required: true, schema: schema{"const": apiVersion}},
 	{key: "kind", required: true, schema: schema{"const": configKind}},
-	{key: "defaults", schema: defaultsMapping.schema("settings of drivers whose entry does not say otherwise")},
-	{key: "discovery", schema: discoveryMapping.schema("where drivers are looked for that are not listed")},
+	{key: "defaults", schema: defaultsMapping.schema("settings of all drivers whose entry has no other value")},
+	{key: "discovery", schema: discoveryMapping.schema("where to look for drivers that are not listed")},
 	{key: "drivers", required: true, schema: listOf(driverMapping.schema("a driver"))},
 }
 
@@ -164,7 +164,7 @@ func (p *parser) config(data []byte) *Config {
 // document returns the root of the only YAML document, nil if there is none.
 func (p *parser) document(data []byte) *yaml.Node {
 	if len(data) > maxFileSize {
-		p.reportf(0, "", "the file has more than %d bytes: that cannot be meant", maxFileSize)
+		p.reportf(0, "", "the file has more than %d bytes, which is the limit", maxFileSize)
 		return nil
 	}
 	var document, second yaml.Node
@@ -172,13 +172,13 @@ func (p *parser) document(data []byte) *yaml.Node {
 	decoder := yaml.NewDecoder(text)
 	err := decoder.Decode(&document)
 	if errors.Is(err, io.EOF) || err == nil && isNull(document.Content[0]) {
-		p.reportf(0, "", "the file is empty: write apiVersion: %s, kind: %s and drivers: [] for no drivers", apiVersion, configKind)
+		p.reportf(0, "", "the configuration is empty: write apiVersion: %s, kind: %s and drivers: [] for no drivers", apiVersion, configKind)
 		return nil
 	}
 	if err == nil {
 		err = decoder.Decode(&second)
 		if err == nil {
-			p.report(second.Line, "", "a second YAML document begins here: put all drivers into one")
+			p.report(second.Line, "", "a second YAML document begins here: put all drivers into one document")
 		}
 	}
 	if err != nil && !errors.Is(err, io.EOF) {

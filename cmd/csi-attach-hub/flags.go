@@ -73,7 +73,7 @@ func (f *hubFlags) settings() (hubSettings, error) {
 		s.config = ""
 	}
 	if dropIn && given("config") {
-		problems[2] = errors.New("--csi-address and --config cannot both be given: serve the one driver on a socket, or those of a file")
+		problems[2] = errors.New("--csi-address and --config cannot both be given: serve the driver on a socket, or the drivers of a file")
 	}
 	s.leases, problems[3] = f.leases.settings(given, dropIn)
 	s.driver, problems[4] = f.driver.settings(given, dropIn)

@@ -84,10 +84,10 @@ func (f *httpFlags) settings(given given, dropIn bool) (httpSettings, error) {
 func checkListenAddress(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("%q is no address: write one like :8080 or 127.0.0.1:8080", address)
+		return fmt.Errorf("%q is not an address: write host:port like :8080 or 127.0.0.1:8080", address)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("%q is no port: write a number from 0 to 65535", port)
+		return fmt.Errorf("%q is not a port: write a number from 0 to 65535", port)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func TestValidateChecksEachFileAndStdin(t *testing.T) {
 		{"stdin", doubtful, []string{"-"}, "", "-: ok, 1 drivers\n", "stdin:4: warning: drivers[0].timeout: "},
 		{"bad stdin", "drivers: 1\n", []string{"-"}, "stdin:1: drivers: must be a list", "", ""},
 		{"one bad of three", doubtful, []string{bad, good, "-"}, bad + ":1: kind: must be", good + ": ok, 1 drivers\n-: ok, 1 drivers\n", ":4: warning: "},
-		{"all are told of", "", []string{bad, filepath.Join(dir, "none")}, filepath.Join(dir, "none") + ": there is no such file", "", ""},
+		{"all are told of", "", []string{bad, filepath.Join(dir, "none")}, filepath.Join(dir, "none") + ": file does not exist", "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
