@@ -12,6 +12,9 @@ type Overview struct {
 	// Unclaimed counts the VolumeAttachments of drivers that are not served here, by
 	// spec.attacher, without those that need no driver.
 	Unclaimed map[string]int `json:"unclaimed,omitempty"`
+	// UnclaimedSince has those of these drivers, by spec.attacher, for which a VolumeAttachment waits to be
+	// attached or detached: since when the longest-waiting one shows no sign of any attacher.
+	UnclaimedSince map[string]time.Time `json:"unclaimedSince,omitempty"`
 }
 
 // Config is the state of drivers.yaml and of the other sources of drivers.
