@@ -24,7 +24,11 @@ func noWords(c *cobra.Command, args []string) error {
 	if name, ok := registry.Nearest(args[0], names); ok {
 		return fmt.Errorf("unknown command %q; did you mean %q?", args[0], name)
 	}
-	return fmt.Errorf("unknown command %q; see %s --help", args[0], c.CommandPath())
+	what := "unknown command"
+	if !c.HasSubCommands() {
+		what = "unexpected argument"
+	}
+	return fmt.Errorf("%s %q; see %s --help", what, args[0], c.CommandPath())
 }
 
 // suggestFlag adds the flag that was probably meant to the error of an unknown flag; other

@@ -20,6 +20,7 @@ func TestMistypedCommandsAndFlagsAreErrorsWithASuggestion(t *testing.T) {
 		{"--config drivers.yaml valdate", 1, `unknown command "valdate"; did you mean "validate"?`},
 		{"frobnicate", 1, `unknown command "frobnicate"; see csi-attach-hub --help`},
 		{"drivers.yaml", 1, `unknown command "drivers.yaml"; see csi-attach-hub --help`},
+		{"schema drivers.yaml", 1, `unexpected argument "drivers.yaml"; see csi-attach-hub schema --help`},
 		{"--confg=x", 1, "unknown flag: --confg; did you mean --config?"},
 		{"-confg=x", 1, "unknown shorthand flag: 'c' in -confg=x; did you mean --config?"},
 		{"--leader-elect", 1, "unknown flag: --leader-elect; did you mean --leader-election?"},
