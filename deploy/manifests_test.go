@@ -2,6 +2,7 @@ package deploy_test
 
 import (
 	"bytes"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -47,6 +50,29 @@ func TestEveryDriversYAMLIsValid(t *testing.T) {
 	for _, path := range files {
 		if _, err := registry.ParseFile(path); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// `kubectl kustomize FOLDER | csi-attach-hub validate -` finds the ConfigMap of the drivers beside that of the dashboard.
+func TestBuiltManifestsCanBeValidated(t *testing.T) {
+	for _, folder := range []string{install, "overlays/proxies", "overlays/host-sockets"} {
+		resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifests, err := resources.AsYaml()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if configs, err := registry.ParseManifest(folder, manifests); err != nil || len(configs) != 1 {
+			t.Errorf("%s: %d configurations, %v", folder, len(configs), err)
+		}
+		broken := bytes.Replace(manifests, []byte("    kind: DriverConfig\n"), []byte("    kind: Drivers\n"), 1)
+		line := 1 + bytes.Count(broken[:bytes.Index(broken, []byte("kind: Drivers\n"))], []byte("\n"))
+		want := fmt.Sprintf("%s:%d: kind: must be DriverConfig, not \"Drivers\"", folder, line)
+		if _, err := registry.ParseManifest(folder, broken); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -14,8 +15,12 @@ import (
 // backoff returns the delay before the next try after a number of failures in a row (at least 1). It starts at
 // retry.Initial, doubles with each failure and is at most retry.Max, or a quarter of that after an error that
 // usually passes soon. It is up to a fifth shorter at random, so that operations that failed together are not
-// tried again together.
+// tried again together. The first failure because of a changed object has no delay: the object was read again.
+// deploy/CONFIGURE.md has a table of the errors; a test compares it with this function.
 func backoff(retry registry.Retry, failures int, err error, random func() float64) time.Duration {
+	if failures == 1 && errors.Is(err, attach.ErrStale) {
+		return 0
+	}
 	limit := retry.Max
 	if passesSoon(err) {
 		limit = max(retry.Max/4, retry.Initial)
@@ -28,13 +33,13 @@ func backoff(retry registry.Retry, failures int, err error, random func() float6
 }
 
 // passesSoon reports whether an error usually passes soon: another operation is pending for the volume, the
-// driver was busy, away or slow, or the Kubernetes API was not ready.
+// driver was away or slow, or the Kubernetes API was not ready. A full node (ResourceExhausted) can stay full.
 func passesSoon(err error) bool {
 	if attach.NotReady(err) {
 		return true
 	}
 	switch status.Code(err) {
-	case codes.Aborted, codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Canceled:
+	case codes.Aborted, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 		return true
 	}
 	return false

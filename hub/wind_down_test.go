@@ -156,6 +156,10 @@ func TestAttachmentsThatNeedNoDriverAreNotShownAsUnclaimed(t *testing.T) {
 	if unclaimed[driver] != 0 || unclaimed[foreign.Driver] != 1 {
 		t.Errorf("unclaimed are %v, want 1 of %s and none of %s", unclaimed, foreign.Driver, driver)
 	}
+	since := h.UnclaimedSince()
+	if _, waits := since[driver]; waits || !since[foreign.Driver].Equal(w.get(foreign.Name).CreationTimestamp.Time) {
+		t.Errorf("waiting are %v, want %s since its creation and none of %s", since, foreign.Driver, driver)
+	}
 	for name, want := range map[string]status.AttachmentState{va.Name: status.Idle, foreign.Name: status.Unclaimed} {
 		if got := h.Attachments(status.AttachmentFilter{Name: name}); len(got) != 1 || got[0].State != want {
 			t.Errorf("%s is shown as %+v, want it %s", name, got, want)

@@ -193,9 +193,8 @@ func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 	delay := backoff(l.settings().Retry, failures, err, jitter)
 	changed := l.table.ClearChanged(e)
 	next, lane := l.wanted(name)
-	// If the object was deleted meanwhile, the detach does not wait for the attach's backoff. After ErrStale
-	// the object has just been read again.
-	if next != op || changed && !l.isUnchanged(name) || failures == 1 && errors.Is(err, attach.ErrStale) {
+	// If the object was deleted meanwhile, the detach does not wait for the attach's backoff.
+	if next != op || changed && !l.isUnchanged(name) {
 		delay = 0
 	}
 	klog.FromContext(ctx).V(2).Info("Not done, will try again", "operation", op,

@@ -66,7 +66,7 @@ drivers:
 - {name: c, endpoint: "unix:///c", lease: {name: l, namespace: ""}}
 `)
 	_, err = registry.NewFile(registry.FileOptions{Path: path, Defaults: base})
-	if err == nil || strings.Count(err.Error(), "has the lease hub/l") != 2 {
+	if err == nil || strings.Count(err.Error(), "uses the lease hub/l") != 2 {
 		t.Errorf("got %v", err)
 	}
 	if _, err := registry.NewFile(registry.FileOptions{Path: path, Defaults: registry.Settings{Workers: 1}}); err == nil || !strings.Contains(err.Error(), "Defaults") {

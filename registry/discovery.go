@@ -65,9 +65,9 @@ var discoveryMapping = mapping{
 
 var csiDriversMapping = mapping{
 	{key: "enabled", required: true, schema: boolean().schema},
-	{key: "endpointTemplate", schema: pattern("endpoint of objects without an annotation", `\{driver\}`)},
-	{key: "allowedEndpoints", schema: distinct("what an object can make the hub contact", pattern("an endpoint with * in it", `^(unix:///.|tcp://.)`))},
-	{key: "tls", schema: tlsMapping.schema("mutual TLS to all tcp:// endpoints that are found")},
+	{key: "endpointTemplate", schema: pattern("endpoint of drivers whose CSIDriver object has no annotation attach-hub/endpoint", `\{driver\}`)},
+	{key: "allowedEndpoints", schema: distinct("the only endpoints that a CSIDriver object may name", pattern("an endpoint with * in it", `^(unix:///.|tcp://.)`))},
+	{key: "tls", schema: tlsMapping.schema("mutual TLS to all discovered tcp:// endpoints")},
 }
 
 // discovery reads where drivers are looked for.
@@ -133,7 +133,7 @@ func (p *parser) strings(n *yaml.Node, path, want string, check func(string) err
 	for i, element := range n.Content {
 		s := p.checked(element, fmt.Sprintf("%s[%d]", path, i), "a string", func(s string) error {
 			if slices.Contains(list, s) {
-				return fmt.Errorf("%s is there twice: remove one of them", quote(s))
+				return fmt.Errorf("%s is listed twice: remove one of them", quote(s))
 			}
 			return check(s)
 		})
@@ -147,7 +147,7 @@ func (p *parser) strings(n *yaml.Node, path, want string, check func(string) err
 // checkTemplate returns an error for a bad endpointTemplate.
 func checkTemplate(s string) error {
 	if !strings.Contains(s, driverPlaceholder) {
-		return fmt.Errorf("%s has no %s in it, so that all drivers would have one endpoint: write an endpoint like unix:///csi/{driver}/csi.sock",
+		return fmt.Errorf("%s does not contain %s, so all drivers would share one endpoint: write an endpoint like unix:///csi/{driver}/csi.sock",
 			quote(s), driverPlaceholder)
 	}
 	filled := strings.ReplaceAll(s, driverPlaceholder, "d")
@@ -155,7 +155,7 @@ func checkTemplate(s string) error {
 		return fmt.Errorf("%s: only {driver} is replaced in a template: remove other braces", quote(s))
 	}
 	if _, err := ParseEndpoint(filled); err != nil {
-		return fmt.Errorf("makes no endpoint: for a driver d, %w", err)
+		return fmt.Errorf("is not a valid template: for a driver named d, %w", err)
 	}
 	return nil
 }
@@ -163,16 +163,16 @@ func checkTemplate(s string) error {
 // checkGlob returns an error for a bad glob of sockets.
 func checkGlob(s string) error {
 	if !strings.HasPrefix(s, "/") {
-		return fmt.Errorf("%s is no absolute path: write a glob like /csi/*/csi.sock", quote(s))
+		return fmt.Errorf("%s is not an absolute path: write a glob like /csi/*/csi.sock", quote(s))
 	}
 	if strings.ContainsFunc(s, unicode.IsControl) {
 		return errors.New("contains a control character: remove it")
 	}
 	if _, err := filepath.Match(s, ""); err != nil {
-		return fmt.Errorf("%s is no glob: a '[' without its ']' or a '\\' at the end", quote(s))
+		return fmt.Errorf("%s is not a valid glob: '[' without ']', or '\\' at the end", quote(s))
 	}
 	if clean := filepath.Clean(s); clean != s {
-		return fmt.Errorf("%s must have no \"/./\", \"/../\" or \"//\" in it and no \"/\" at its end: write %s", quote(s), clean)
+		return fmt.Errorf("%s must not contain \"/./\", \"/../\" or \"//\" or end with \"/\": write %s", quote(s), clean)
 	}
 	return nil
 }

@@ -20,7 +20,8 @@
 // name each mistake with its line and what to do about it, or returns a Config. Each
 // mapping of the file is a table of fields (mapping.go), and the settings of a driver are rows
 // of one table (settings.go). Accepted keys, ranges, defaults, inheritance, the JSON Schema and
-// the check of the example drivers.yaml follow from these tables.
+// the check of the example drivers.yaml follow from these tables. ParseManifest does the same
+// for a drivers.yaml inside a ConfigMap, with the lines of the manifest.
 //
 // The package does not contact a driver, except by the function that a socket source is
 // given to ask for its name, and does not know whether a driver is up. It imports nothing of

@@ -39,7 +39,7 @@ func ParseEndpoint(s string) (Endpoint, error) {
 	} else if address, ok := strings.CutPrefix(s, tcpScheme); ok {
 		err = checkAddress(address)
 	} else {
-		return "", fmt.Errorf("%s is no endpoint: %s", quote(s), endpointHint(s))
+		return "", fmt.Errorf("%s is not an endpoint: %s", quote(s), endpointHint(s))
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", quote(s), err)
@@ -67,18 +67,18 @@ func endpointHint(s string) string {
 
 func checkSocketPath(socket string) error {
 	if !strings.HasPrefix(socket, "/") {
-		return errors.New("the path of the socket must be absolute: write unix:///path/to/csi.sock, with three slashes")
+		return errors.New("the socket path must be absolute: write unix:///path/to/csi.sock, with three slashes")
 	}
 	if strings.ContainsFunc(socket, unicode.IsControl) {
-		return errors.New("the path of the socket contains a control character: remove it")
+		return errors.New("the socket path contains a control character: remove it")
 	}
 	if len(socket) > maxSocketPath {
-		return fmt.Errorf("the path of the socket has %d bytes, a socket's may have %d at most: mount it at a shorter path", len(socket), maxSocketPath)
+		return fmt.Errorf("the socket path has %d bytes, the limit is %d: mount the socket at a shorter path", len(socket), maxSocketPath)
 	}
 	if clean := path.Clean(socket); clean == "/" {
-		return errors.New("the path names no socket: write unix:///path/to/csi.sock")
+		return errors.New("the path is the root directory: write unix:///path/to/csi.sock")
 	} else if clean != socket {
-		return fmt.Errorf("the path of the socket must have no \"/./\", \"/../\" or \"//\" in it and no \"/\" at its end: write %s%s", unixScheme, clean)
+		return fmt.Errorf("the socket path must not contain \"/./\", \"/../\" or \"//\" or end with \"/\": write %s%s", unixScheme, clean)
 	}
 	return nil
 }
@@ -91,14 +91,14 @@ func checkAddress(address string) error {
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || number == 0 {
-		return fmt.Errorf("%s is no port: write a number from 1 to 65535 after the last ':'", quote(port))
+		return fmt.Errorf("%s is not a port: write a number from 1 to 65535 after the last ':'", quote(port))
 	}
 	canonical, err := canonicalHost(host)
 	if err != nil {
 		return err
 	}
 	if written := net.JoinHostPort(canonical, strconv.FormatUint(number, 10)); written != address {
-		return fmt.Errorf("another way to write %s%s: write that", tcpScheme, written)
+		return fmt.Errorf("must be written as %s%s", tcpScheme, written)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func checkAddress(address string) error {
 func canonicalHost(host string) (string, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if ip.Zone() != "" {
-			return "", fmt.Errorf("%s has a zone, which is another one on each machine: write an address without", quote(host))
+			return "", fmt.Errorf("%s has a zone, which differs between machines: write the address without it", quote(host))
 		}
 		return ip.Unmap().String(), nil
 	}

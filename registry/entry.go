@@ -19,7 +19,7 @@ const wantDrivers = "a list of drivers, or [] for none"
 // driverMapping is an element of drivers.
 var driverMapping = append(mapping{
 	{key: "name", required: true, schema: schema{
-		"type": "string", "description": "the name by which the driver calls itself", "pattern": nameForm.String(), "maxLength": maxNameLength,
+		"type": "string", "description": "the name that the driver reports", "pattern": nameForm.String(), "maxLength": maxNameLength,
 	}},
 	{key: "endpoint", required: true,
 		schema: pattern("where its controller listens: unix:///path/to/csi.sock or tcp://host:port", `^(unix:///.|tcp://.*:[0-9]+$)`)},
@@ -56,7 +56,7 @@ func (p *parser) entries(n *yaml.Node, path string, defaults scope) Snapshot {
 func (p *parser) driver(o object, defaults scope) Driver {
 	s := p.settings(o, defaults)
 	d := Driver{Settings: s.Settings, Source: fmt.Sprintf("%s:%d", p.file, o.line)}
-	d.Name = p.text(o, "name", "the name by which the driver calls itself", checkName)
+	d.Name = p.text(o, "name", "the name that the driver reports", checkName)
 	p.warnName(o, d)
 	d.Endpoint = Endpoint(p.text(o, "endpoint", "an endpoint like unix:///path/to/csi.sock or tcp://host:port", checkEndpoint))
 	return p.transport(o, d, s)
@@ -65,11 +65,11 @@ func (p *parser) driver(o object, defaults scope) Driver {
 // checkName returns an error if a name cannot be the spec.attacher of a VolumeAttachment.
 func checkName(name string) error {
 	if len(name) > maxNameLength {
-		return fmt.Errorf("%s has %d characters, the name of a CSI driver may have %d at most: write the name by which the driver calls itself",
+		return fmt.Errorf("%s has %d characters, the limit for the name of a CSI driver is %d: write the name that the driver reports",
 			quote(name), len(name), maxNameLength)
 	}
 	if !nameForm.MatchString(name) {
-		return fmt.Errorf("%s is no name of a CSI driver: write a domain name like ebs.csi.aws.com (letters, digits, '-' and '.', a letter or a digit at both ends of each part)",
+		return fmt.Errorf("%s is not a valid name of a CSI driver: write a domain name like ebs.csi.aws.com (letters, digits, '-' and '.', a letter or a digit at both ends of each part)",
 			quote(name))
 	}
 	return nil
@@ -86,7 +86,7 @@ func (p *parser) claim(taken claims[entry], e entry) {
 				return // one mistake, not two: the entry was copied
 			}
 		} else if first, twice := taken.claim(sanitizedName(e.Name), e); twice {
-			p.reportf(line, path, "%s and %s (line %d) both become %s in finalizers and leases, so that one hub cannot serve both: remove one of them",
+			p.reportf(line, path, "%s and %s (line %d) both become %s in finalizers and leases, so one hub cannot serve both: remove one of them",
 				e.Name, first.Name, first.values["name"].Line, SanitizedName(e.Name))
 		} else {
 			p.claimLease(taken, e)
@@ -113,6 +113,6 @@ func (p *parser) claimLease(taken claims[entry], e entry) {
 	if _, written := e.values["lease.name"]; written {
 		key = "lease.name"
 	}
-	p.reportf(e.values[key].Line, e.child(key), "%s has the lease %s, which is that of %s (line %d): write another lease.name or lease.namespace for one of them",
+	p.reportf(e.values[key].Line, e.child(key), "%s uses the lease %s, as %s does (line %d): write another lease.name or lease.namespace for one of them",
 		e.Name, lease, first.Name, first.line)
 }

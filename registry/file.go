@@ -157,5 +157,5 @@ func (c content) parse(o FileOptions) (*Config, error) {
 	if c.err != nil {
 		return nil, Errors{{File: o.Path, Message: c.err.Error()}}
 	}
-	return parse(o.Path, c.data, o.Defaults)
+	return (&parser{file: o.Path, base: o.Defaults}).parse(c.data)
 }

@@ -14,7 +14,7 @@ import (
 
 // suggestion is what an error says to write instead, if that is an endpoint and not a
 // placeholder for one.
-var suggestion = regexp.MustCompile(`(?s)write ((?:unix|tcp)://.*?)(?:: write that)?$`)
+var suggestion = regexp.MustCompile(`(?s)(?:write|written as) ((?:unix|tcp)://.*)$`)
 
 // What is taken for an endpoint can be dialled as it is written; what is not is explained,
 // on one line, and what is proposed instead is taken.

@@ -91,12 +91,12 @@ func (m *merger) offer(d Driver, allow func(Endpoint) error) {
 		return
 	}
 	if first, ok := m.taken[sanitizedName(d.Name)]; ok {
-		m.refuse(d, first, fmt.Sprintf("%s and %s both become %s in finalizers and leases, so that one hub cannot serve both",
+		m.refuse(d, first, fmt.Sprintf("%s and %s both become %s in finalizers and leases, so one hub cannot serve both",
 			d.Name, first, SanitizedName(d.Name)))
 		return
 	}
 	if first, ok := m.taken[d.LeaseOf()]; ok {
-		m.refuse(d, first, fmt.Sprintf("%s has the lease %s, which is that of %s, so that one hub cannot serve both", d.Name, d.LeaseOf(), first))
+		m.refuse(d, first, fmt.Sprintf("%s uses the lease %s, as %s does, so one hub cannot serve both", d.Name, d.LeaseOf(), first))
 		return
 	}
 	if first, ok := m.taken[d.Endpoint]; ok {

@@ -53,7 +53,7 @@ func (p *parser) member(o object, key, value *yaml.Node, m mapping) {
 	i, group := m.index(key.Value), m.under(key.Value)
 	switch {
 	case i >= 0 && m[i].misplaced:
-		p.report(key.Line, path, "no two drivers can share it: move it to the entry of the driver that it is meant for")
+		p.report(key.Line, path, "applies to one driver only: move it to the entry of that driver")
 	case i >= 0 && !strings.Contains(key.Value, "."):
 		o.values[key.Value] = value
 	case group != nil:
@@ -70,12 +70,12 @@ func (p *parser) member(o object, key, value *yaml.Node, m mapping) {
 // unknown reports an unknown key, with the known key that is nearest to it.
 func (p *parser) unknown(o object, key *yaml.Node, path string, m mapping) {
 	outer, values := m.keys()
-	near, ok := nearest(key.Value, values)
+	near, ok := Nearest(key.Value, values)
 	if !ok {
-		near, ok = nearest(key.Value, outer)
+		near, ok = Nearest(key.Value, outer)
 	}
 	if !ok {
-		p.reportf(key.Line, path, "unknown key: the keys here are %s", strings.Join(outer, ", "))
+		p.reportf(key.Line, path, "unknown key: valid keys are %s", strings.Join(outer, ", "))
 		return
 	}
 	o.misspelt[near] = true

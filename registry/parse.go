@@ -55,22 +55,13 @@ func ParseFile(path string) (*Config, error) {
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("there is no such file: correct the path or create the file")
+		return nil, errors.New("file does not exist: correct the path or create the file")
 	}
 	if err != nil {
 		return nil, cause(err)
 	}
 	defer f.Close()
 	return readAll(f)
-}
-
-// ParseReader is ParseFile for input without a path, such as stdin; errors name it file.
-func ParseReader(file string, r io.Reader) (*Config, error) {
-	data, err := readAll(r)
-	if err != nil {
-		return nil, Errors{{File: file, Message: err.Error()}}
-	}
-	return Parse(file, data)
 }
 
 func readAll(r io.Reader) ([]byte, error) {
@@ -92,12 +83,11 @@ func cause(err error) error {
 // Parse reads the content of a drivers.yaml. It fails with Errors, which hold
 // every mistake in it; they name it file.
 func Parse(file string, data []byte) (*Config, error) {
-	return parse(file, data, DefaultSettings())
+	return newParser(file).parse(data)
 }
 
-// parse is Parse with other defaults.
-func parse(file string, data []byte, base Settings) (*Config, error) {
-	p := &parser{file: file, base: base}
+// parse is Parse for the file of the parser. A parser can parse once.
+func (p *parser) parse(data []byte) (*Config, error) {
 	config := p.config(data)
 	if len(p.errors) > 0 {
 		slices.SortStableFunc(p.errors, func(a, b Error) int { return cmp.Compare(a.Line, b.Line) })
@@ -113,9 +103,12 @@ func parse(file string, data []byte, base Settings) (*Config, error) {
 type parser struct {
 	file     string
 	base     Settings // hold where the file says nothing
+	above    int      // lines of the file before the configuration: those of a manifest
 	errors   Errors
 	warnings []Warning
 }
+
+func newParser(file string) *parser { return &parser{file: file, base: DefaultSettings()} }
 
 func (p *parser) report(line int, path, message string) {
 	p.errors = append(p.errors, Error{File: p.file, Line: line, Path: path, Message: message})
@@ -128,8 +121,8 @@ func (p *parser) reportf(line int, path, format string, args ...any) {
 var fileMapping = mapping{
 	{key: "apiVersion", required: true, schema: schema{"const": apiVersion}},
 	{key: "kind", required: true, schema: schema{"const": configKind}},
-	{key: "defaults", schema: defaultsMapping.schema("settings of drivers whose entry does not say otherwise")},
-	{key: "discovery", schema: discoveryMapping.schema("where drivers are looked for that are not listed")},
+	{key: "defaults", schema: defaultsMapping.schema("settings of all drivers whose entry has no other value")},
+	{key: "discovery", schema: discoveryMapping.schema("where to look for drivers that are not listed")},
 	{key: "drivers", required: true, schema: listOf(driverMapping.schema("a driver"))},
 }
 
@@ -164,7 +157,7 @@ func (p *parser) config(data []byte) *Config {
 // document returns the root of the only YAML document, nil if there is none.
 func (p *parser) document(data []byte) *yaml.Node {
 	if len(data) > maxFileSize {
-		p.reportf(0, "", "the file has more than %d bytes: that cannot be meant", maxFileSize)
+		p.tooLarge()
 		return nil
 	}
 	var document, second yaml.Node
@@ -172,20 +165,33 @@ func (p *parser) document(data []byte) *yaml.Node {
 	decoder := yaml.NewDecoder(text)
 	err := decoder.Decode(&document)
 	if errors.Is(err, io.EOF) || err == nil && isNull(document.Content[0]) {
-		p.reportf(0, "", "the file is empty: write apiVersion: %s, kind: %s and drivers: [] for no drivers", apiVersion, configKind)
+		p.reportf(p.above, "", "the configuration is empty: write apiVersion: %s, kind: %s and drivers: [] for no drivers", apiVersion, configKind)
 		return nil
 	}
 	if err == nil {
 		err = decoder.Decode(&second)
 		if err == nil {
-			p.report(second.Line, "", "a second YAML document begins here: put all drivers into one")
+			p.report(p.above+second.Line, "", "a second YAML document begins here: put all drivers into one document")
 		}
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		p.syntax(text, err)
 		return nil
 	}
+	moveDown(document.Content[0], p.above)
 	return document.Content[0]
+}
+
+func (p *parser) tooLarge() {
+	p.reportf(p.above, "", "the file has more than %d bytes, which is the limit", maxFileSize)
+}
+
+// moveDown adds lines to the positions of a node and of all nodes in it.
+func moveDown(n *yaml.Node, lines int) {
+	n.Line += lines
+	for _, inner := range n.Content {
+		moveDown(inner, lines)
+	}
 }
 
 // required returns the value of a key that must be there; want is what to write.

@@ -165,11 +165,11 @@ func TestFileThatIsNoneIsOneError(t *testing.T) {
 		return path
 	}
 	for _, test := range []struct{ name, path, want string }{
-		{"missing", filepath.Join(dir, "missing"), "there is no such file: correct the path or create the file"},
+		{"missing", filepath.Join(dir, "missing"), "file does not exist: correct the path or create the file"},
 		{"a directory", dir, "cannot be read: is a directory"},
-		{"empty", write("empty", ""), "the file is empty: write apiVersion: attach-hub/v1alpha1, kind: DriverConfig and drivers: [] for no drivers"},
-		{"too large", write("large", header+"drivers: []\n#"+strings.Repeat("x", 4<<20)), "the file has more than 4194304 bytes: that cannot be meant"},
-		{"binary", write("binary", header+"drivers: [\x00]\n"), "3: this is no YAML: control characters are not allowed"},
+		{"empty", write("empty", ""), "the configuration is empty: write apiVersion: attach-hub/v1alpha1, kind: DriverConfig and drivers: [] for no drivers"},
+		{"too large", write("large", header+"drivers: []\n#"+strings.Repeat("x", 4<<20)), "the file has more than 4194304 bytes, which is the limit"},
+		{"binary", write("binary", header+"drivers: [\x00]\n"), "3: invalid YAML: control characters are not allowed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			config, err := registry.ParseFile(test.path)

@@ -23,7 +23,7 @@ type EndpointPattern struct {
 func ParseEndpointPattern(s string) (EndpointPattern, error) {
 	// What the pattern allows must be something that ParseEndpoint takes.
 	if _, err := ParseEndpoint(sample(s)); err != nil {
-		return EndpointPattern{}, fmt.Errorf("%s allows no endpoint: %w", quote(s), err)
+		return EndpointPattern{}, fmt.Errorf("%s is not a valid pattern: %w", quote(s), err)
 	}
 	anything := `[^/]*`
 	if !strings.HasPrefix(s, unixScheme) {

@@ -10,7 +10,7 @@ type schema map[string]any
 // still be wrong: Parse alone checks what keys demand of each other, the ranges of
 // durations, and names that occur twice.
 func Schema() []byte {
-	root := fileMapping.schema("what csi-attach-hub is to serve")
+	root := fileMapping.schema("configuration of csi-attach-hub")
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["title"] = "drivers.yaml of csi-attach-hub"
 	out, err := json.MarshalIndent(root, "", "  ")

@@ -77,7 +77,7 @@ func TestSchemaAndParserKnowTheSameKeys(t *testing.T) {
 		_, err = Parse("f", data)
 		var got []string
 		for line := range strings.SplitSeq(err.Error(), "\n") {
-			if _, keys, ok := strings.Cut(line, unknown+": unknown key: the keys here are "); ok {
+			if _, keys, ok := strings.Cut(line, unknown+": unknown key: valid keys are "); ok {
 				got = slices.Sorted(slices.Values(strings.Split(keys, ", ")))
 			}
 		}

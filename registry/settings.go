@@ -137,7 +137,7 @@ func settingFields(shared bool) mapping {
 	fields := make(mapping, len(settings))
 	for i, s := range settings {
 		value := maps.Clone(s.schema)
-		value["description"] = s.want + "; " + s.write(DefaultSettings()) + " if nothing is said"
+		value["description"] = s.want + "; default " + s.write(DefaultSettings())
 		fields[i] = field{key: s.key, misplaced: shared && s.single, schema: value}
 	}
 	return fields

@@ -45,7 +45,7 @@ func askName(ctx context.Context, ask func(context.Context, Endpoint) (string, e
 	defer cancel()
 	name, err := ask(ctx, e)
 	if err == nil && name == "" {
-		err = errors.New("the driver has no name")
+		err = errors.New("the driver reported an empty name")
 	}
 	return name, err
 }

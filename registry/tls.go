@@ -34,10 +34,10 @@ func (d Driver) CheckTransport() error {
 }
 
 var tlsMapping = mapping{
-	{key: "caFile", required: true, schema: pattern("file with the authorities that the driver's certificate must come from", "^/.")},
-	{key: "certFile", required: true, schema: pattern("file with the certificate of this side", "^/.")},
+	{key: "caFile", required: true, schema: pattern("file with the certificate authorities that sign the driver's certificate", "^/.")},
+	{key: "certFile", required: true, schema: pattern("file with the certificate of the hub", "^/.")},
 	{key: "keyFile", required: true, schema: pattern("file with the key of that certificate", "^/.")},
-	{key: "serverName", schema: pattern("name in the driver's certificate; the host of the endpoint if left out", `^[-0-9a-z.:]+$`)},
+	{key: "serverName", schema: pattern("name in the driver's certificate; default: the host of the endpoint", `^[-0-9a-z.:]+$`)},
 }
 
 // tls reads how the connection to an endpoint is secured. The server name is that of
@@ -62,7 +62,7 @@ func (p *parser) tls(n *yaml.Node, path string, endpoint Endpoint) TLS {
 func checkServerName(name string) error {
 	canonical, err := canonicalHost(name)
 	if err == nil && canonical != name {
-		err = fmt.Errorf("%s is another way to write %s: write that", quote(name), canonical)
+		err = fmt.Errorf("%s must be written as %s", quote(name), canonical)
 	}
 	return err
 }
@@ -74,13 +74,13 @@ func (p *parser) absoluteFile(o object, key, example string) string {
 
 func checkFile(s, example string) error {
 	if !strings.HasPrefix(s, "/") {
-		return fmt.Errorf("%s is no absolute path: write one like %s", quote(s), example)
+		return fmt.Errorf("%s is not an absolute path: write a path like %s", quote(s), example)
 	}
 	if strings.ContainsFunc(s, unicode.IsControl) {
 		return errors.New("the path contains a control character: remove it")
 	}
 	if clean := path.Clean(s); clean != s || clean == "/" {
-		return fmt.Errorf("%s must be the path of a file, without \"/./\", \"/../\" or \"//\" in it and without \"/\" at its end: write one like %s",
+		return fmt.Errorf("%s must be the path of a file, and must not contain \"/./\", \"/../\" or \"//\" or end with \"/\": write a path like %s",
 			quote(s), example)
 	}
 	return nil
@@ -98,7 +98,7 @@ func (p *parser) transport(o object, d Driver, s scope) Driver {
 	case written && insecureHere && d.Insecure:
 		p.report(own.Line, o.child("insecure"), "contradicts tls: remove one of them")
 	case written && d.Endpoint.Network() == "unix":
-		p.report(n.Line, o.child("tls"), "a unix socket has no TLS: remove it")
+		p.report(n.Line, o.child("tls"), "a unix socket does not use TLS: remove it")
 	case !written && !o.misspelt["tls"] && !o.misspelt["insecure"] && d.Endpoint != "" && s.readable("insecure"):
 		if err := d.CheckTransport(); err != nil {
 			p.report(o.values["endpoint"].Line, o.child("endpoint"), err.Error())

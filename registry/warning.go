@@ -42,9 +42,9 @@ type settingWarning struct {
 
 var settingWarnings = []settingWarning{
 	{"timeout", func(s Settings) bool { return s.Timeout < 15*time.Second },
-		"clouds often take longer than 15s to attach, and a call that is cut off leaves them working: raise it if this is one"},
+		"cloud storage often takes longer than 15s to attach, and goes on after a call was cut off: raise it for cloud storage"},
 	{"workers", func(s Settings) bool { return s.Workers > 1000 },
-		"few drivers stand more than 1000 calls at once: lower it if this one does not"},
+		"few drivers can serve more than 1000 calls at once: lower it unless this driver can"},
 	{"kubeAPI.burst", func(s Settings) bool { return s.KubeAPI.Burst > 0 && s.KubeAPI.QPS == 0 },
 		"has no effect while kubeAPI.qps is 0: write kubeAPI.qps, or remove it"},
 }
@@ -61,7 +61,7 @@ func (p *parser) warnSettings(o object, s scope) {
 // warnDefaults warns of settings that are a risk in defaults only.
 func (p *parser) warnDefaults(o object, s Settings) {
 	if n, written := o.values["insecure"]; written && s.Insecure {
-		p.warn(n.Line, o.child("insecure"), "every tcp:// endpoint may go without tls, those of drivers that are discovered too: write it at the drivers that need it")
+		p.warn(n.Line, o.child("insecure"), "allows every tcp:// endpoint without tls, also of discovered drivers: write it only in the entries that need it")
 	}
 }
 
@@ -69,7 +69,7 @@ func (p *parser) warnDefaults(o object, s Settings) {
 func (p *parser) warnName(o object, d Driver) {
 	if d.Lease.Name == "" && d.Name != strings.ToLower(d.Name) {
 		p.warn(o.values["name"].Line, o.child("name"),
-			"a Lease can have no capitals in its name, so that this driver's is "+LeaseName(d.Name)+", which no csi-attacher knows: stop others that attach its volumes, or write lease.name")
+			"the name of a Lease cannot contain capital letters, so the lease of this driver is "+LeaseName(d.Name)+", which csi-attacher does not use: stop other attachers of its volumes, or write lease.name")
 	}
 }
 
@@ -81,12 +81,12 @@ func (p *parser) warnTransport(o object, d Driver) {
 	switch {
 	case !written || d.Endpoint == "" || d.TLS.Enabled():
 	case d.Endpoint.Network() == "unix" && insecureHere:
-		p.warn(own.Line, o.child("insecure"), "a unix socket is safe without tls: remove it")
+		p.warn(own.Line, o.child("insecure"), "has no effect on a unix socket: remove it")
 	case d.Endpoint.Network() == "unix":
 	case d.Endpoint.IsLocal():
-		p.warn(endpoint.Line, o.child("endpoint"), "there is no tls: every process of this machine can listen in the driver's place and be sent the secrets of volumes")
+		p.warn(endpoint.Line, o.child("endpoint"), "without tls, any process on this machine can listen in the driver's place and receive the secrets of volumes")
 	default:
-		p.warn(endpoint.Line, o.child("endpoint"), "there is no tls: everyone on the way can read the secrets of volumes and answer in the driver's place")
+		p.warn(endpoint.Line, o.child("endpoint"), "without tls, anyone on the network path can read the secrets of volumes and answer in the driver's place")
 	}
 }
 

@@ -45,7 +45,7 @@ type hubSettings struct {
 func newHubFlags(set *pflag.FlagSet) *hubFlags {
 	f := &hubFlags{logging: logsapi.NewLoggingConfiguration(), set: set}
 	set.StringVar(&f.config, "config", defaultConfig, "`file` with the drivers to serve")
-	set.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` with the access to the Kubernetes API; without it, the service account of the Pod")
+	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` for the Kubernetes API; without it, the service account of the Pod")
 	set.DurationVar(&f.shutdownGrace, "shutdown-grace", 30*time.Second, "time limit for calls in flight to end after SIGTERM")
 	f.dropIn.add(set)
 	f.driver.add(set)
@@ -73,7 +73,7 @@ func (f *hubFlags) settings() (hubSettings, error) {
 		s.config = ""
 	}
 	if dropIn && given("config") {
-		problems[2] = errors.New("--csi-address and --config cannot both be given: serve the one driver on a socket, or those of a file")
+		problems[2] = errors.New("--csi-address and --config cannot both be given: serve the driver on a socket, or the drivers of a file")
 	}
 	s.leases, problems[3] = f.leases.settings(given, dropIn)
 	s.driver, problems[4] = f.driver.settings(given, dropIn)

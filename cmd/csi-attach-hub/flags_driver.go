@@ -59,7 +59,7 @@ func (f *driverFlags) add(set *pflag.FlagSet) {
 		"file system of volumes whose PersistentVolume names none")
 	set.Float64Var(bind(f, "kube-api-qps", "kubeAPI.qps", func(s *settings) *float64 { return &s.KubeAPI.QPS }), "kube-api-qps", 0,
 		"writes to the Kubernetes API per second and driver, 0 or less for no limit (default no limit, with --csi-address too; csi-attacher has 5)")
-	integer("kube-api-burst", "kubeAPI.burst", "writes to the Kubernetes API at once after a rest (default twice --kube-api-qps)",
+	integer("kube-api-burst", "kubeAPI.burst", "most writes to the Kubernetes API at once (default twice --kube-api-qps)",
 		func(s *settings) *int { return &s.KubeAPI.Burst })
 }
 
@@ -101,7 +101,7 @@ func (f *driverFlags) settings(given given, dropIn bool) (registry.Settings, err
 // warnings returns the flags that were given and have no effect.
 func (f *driverFlags) warnings(given given) []string {
 	if given("kube-api-burst") && f.values.KubeAPI.QPS <= 0 {
-		return []string{"--kube-api-burst has no effect without --kube-api-qps: there is no limit"}
+		return []string{"--kube-api-burst has no effect without --kube-api-qps: writes are not limited"}
 	}
 	return nil
 }

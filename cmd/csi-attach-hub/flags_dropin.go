@@ -39,7 +39,7 @@ func (f *dropInFlags) endpoint(given given) (registry.Endpoint, error) {
 	}
 	endpoint, err := registry.ParseEndpoint(socket)
 	if err == nil && endpoint.Network() != "unix" {
-		err = errors.New("must be a unix socket: write its path; drivers elsewhere are for drivers.yaml")
+		err = errors.New("must be a unix socket: write its path, or use drivers.yaml for other endpoints")
 	}
 	if err != nil {
 		return "", fmt.Errorf("--csi-address: %w", err)

@@ -40,10 +40,10 @@ func (f *httpFlags) add(set *pflag.FlagSet) {
 	set.StringVar(&f.endpoint, endpointFlags[0], ":8080",
 		"`address` for metrics, probes, API and status page, \"\" for none; with --csi-address none by default, as csi-attacher")
 	for _, name := range endpointFlags[1:] {
-		set.Var(set.Lookup(endpointFlags[0]).Value, name, "other name of --http-endpoint (`address`)")
+		set.Var(set.Lookup(endpointFlags[0]).Value, name, "alias of --http-endpoint (`address`)")
 		set.Lookup(name).DefValue = ""
 	}
-	set.StringVar(&f.healthAddr, "health-addr", "", "second `address` that serves the same")
+	set.StringVar(&f.healthAddr, "health-addr", "", "second `address` with the same content")
 	set.StringVar(&f.metricsPath, "metrics-path", "/metrics", "`path` of the metrics")
 	set.StringVar(&f.tlsCert, "http-tls-cert", "", "`file` with the TLS certificate of these addresses, except of loopback addresses; read again when it changes")
 	set.StringVar(&f.tlsKey, "http-tls-key", "", "`file` with the key of --http-tls-cert")
@@ -84,10 +84,10 @@ func (f *httpFlags) settings(given given, dropIn bool) (httpSettings, error) {
 func checkListenAddress(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("%q is no address: write one like :8080 or 127.0.0.1:8080", address)
+		return fmt.Errorf("%q is not an address: write host:port like :8080 or 127.0.0.1:8080", address)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("%q is no port: write a number from 0 to 65535", port)
+		return fmt.Errorf("%q is not a port: write a number from 0 to 65535", port)
 	}
 	return nil
 }

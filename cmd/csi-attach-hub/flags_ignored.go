@@ -12,7 +12,7 @@ var ignored = []struct{ flag, why string }{
 	{"resync", "changes are noticed at once, and --reconcile-sync looks for drift"},
 	{"max-grpc-log-length", "answers of drivers are not logged"},
 	{"automaxprocs", "Go follows the CPU limit of the container by itself"},
-	{"feature-gates", "what csi-attacher's gates turn on is always on"},
+	{"feature-gates", "the features of csi-attacher's gates are always on"},
 }
 
 // addIgnored adds the ignored flags, so that csi-attacher's manifests work. Their values are

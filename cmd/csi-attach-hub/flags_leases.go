@@ -35,7 +35,7 @@ type leaseSettings struct {
 func (f *leaseFlags) add(set *pflag.FlagSet) {
 	set.BoolVar(&f.values.Enabled, "leader-election", true,
 		"serve a driver only while this process holds the driver's lease, the one that csi-attacher takes; with --csi-address off by default, as csi-attacher")
-	set.StringVar(&f.values.Namespace, "leader-election-namespace", "", "`namespace` of the leases; without it $POD_NAMESPACE, then that of the Pod, then default")
+	set.StringVar(&f.values.Namespace, "leader-election-namespace", "", "`namespace` of the leases; without it $POD_NAMESPACE, then the namespace of the Pod, then \"default\"")
 	set.DurationVar(&f.values.Duration, "leader-election-lease-duration", 15*time.Second, "time after which a lease that is not renewed expires, in whole seconds")
 	set.DurationVar(&f.values.RenewDeadline, "leader-election-renew-deadline", 10*time.Second, "time limit for renewing a lease; then the driver is released")
 	set.DurationVar(&f.values.RetryPeriod, "leader-election-retry-period", 5*time.Second, "interval of renewing a lease, or of trying to take it")
@@ -52,7 +52,7 @@ func (f *leaseFlags) settings(given given, dropIn bool) (leaseSettings, error) {
 		problems = s.checkTimes()
 	}
 	if reasons := validation.IsDNS1123Label(s.Namespace); len(reasons) > 0 {
-		problems = append(problems, fmt.Errorf("--leader-election-namespace: %q is no namespace: %s", s.Namespace, strings.Join(reasons, "; ")))
+		problems = append(problems, fmt.Errorf("--leader-election-namespace: %q is not a valid namespace: %s", s.Namespace, strings.Join(reasons, "; ")))
 	}
 	var err error
 	if s.Labels, err = parseLabels(f.labels); err != nil {
@@ -105,16 +105,16 @@ func parseLabels(s string) (map[string]string, error) {
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		reasons := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)
 		if !ok {
-			reasons = []string{"there is no ':' in it"}
+			reasons = []string{"':' is missing"}
 		}
 		if strings.HasPrefix(key, "attach-hub/") {
 			reasons = append(reasons, "attach-hub/ is for labels that the hub sets itself")
 		}
 		if _, twice := labels[key]; twice {
-			reasons = append(reasons, "the key is there twice")
+			reasons = append(reasons, "the key is listed twice")
 		}
 		if len(reasons) > 0 {
-			problems = append(problems, fmt.Errorf("%q is no label, write key:value: %s", pair, strings.Join(reasons, "; ")))
+			problems = append(problems, fmt.Errorf("%q is not a valid label, write key:value: %s", pair, strings.Join(reasons, "; ")))
 		}
 		labels[key] = value
 	}

@@ -100,7 +100,7 @@ func TestFlagsOfManifestsMeanWhatTheyMeanToCSIAttacher(t *testing.T) {
 		{"no limit, and a burst of that", "--csi-address=/s --kube-api-qps=-1 --kube-api-burst=5", func() hubSettings {
 			s := inPlace("unix:///s")
 			s.driver.KubeAPI.Burst = 5
-			s.warnings = []string{"--kube-api-burst has no effect without --kube-api-qps: there is no limit"}
+			s.warnings = []string{"--kube-api-burst has no effect without --kube-api-qps: writes are not limited"}
 			return s
 		}},
 		{"first wait above the longest", "--csi-address=/s --retry-interval-start=10m", func() hubSettings {
@@ -154,19 +154,19 @@ func TestMistakesInFlagsAreToldAtOnce(t *testing.T) {
 	}{
 		{"all at once", "--config=c --csi-address=csi.sock --shutdown-grace=-1s --timeout=-1s --worker-threads=0 --kube-api-qps=1000000 --leader-election-labels=a --metrics-path=m",
 			[]string{"--shutdown-grace must not be negative", "--csi-address: ", "--csi-address and --config cannot both be given",
-				`--leader-election-labels: "a" is no label`, "--timeout: must be a duration from 1ms to 24h", "--worker-threads: must be a whole number from 1 to 10000",
+				`--leader-election-labels: "a" is not a valid label`, "--timeout: must be a duration from 1ms to 24h", "--worker-threads: must be a whole number from 1 to 10000",
 				"--kube-api-qps: must be 0 for no limit", "--metrics-path: "}},
 		{"empty socket", "--csi-address=", []string{"--csi-address is empty"}},
 		{"socket that is none", "--csi-address=tcp://csi:9443", []string{"--csi-address: must be a unix socket"}},
 		{"older names beside the new one", "--http-endpoint=:1 --metrics-address=:1", []string{"--http-endpoint and --metrics-address mean the same"}},
-		{"addresses", "--metrics-addr=8080 --health-addr=:http", []string{`--metrics-addr: "8080" is no address`, `--health-addr: "http" is no port`}},
+		{"addresses", "--metrics-addr=8080 --health-addr=:http", []string{`--metrics-addr: "8080" is not an address`, `--health-addr: "http" is not a port`}},
 		{"path of the metrics that is taken", "--metrics-path=/api/v1/drivers", []string{`--metrics-path: the metrics path "/api/v1/drivers" is taken`}},
 		{"lease that is shorter than its renewal", "--leader-election-lease-duration=10s", []string{"--leader-election-renew-deadline is 10s: it must be below the lease duration"}},
 		{"lease of half a second", "--leader-election-lease-duration=10500ms", []string{"must be whole seconds"}},
 		{"renewal that client-go can miss", "--leader-election-renew-deadline=6s", []string{"it must be above 1.2 times the retry period, which makes 6s"}},
 		{"no renewal", "--leader-election-retry-period=0", []string{"--leader-election-retry-period is 0s: it must be positive"}},
-		{"namespace", "--leader-election-namespace=Kube_System", []string{`"Kube_System" is no namespace`}},
-		{"labels", "--leader-election-labels=a:b,a:c,/:x,ok:y,attach-hub/replica:true", []string{"the key is there twice", `"/:x" is no label`, "the hub sets itself"}},
+		{"namespace", "--leader-election-namespace=Kube_System", []string{`"Kube_System" is not a valid namespace`}},
+		{"labels", "--leader-election-labels=a:b,a:c,/:x,ok:y,attach-hub/replica:true", []string{"the key is listed twice", `"/:x" is not a valid label`, "the hub sets itself"}},
 		{"unknown flag", "--csi-address=/s --connection-timeout=1s", []string{"unknown flag: --connection-timeout"}},
 		{"gate that is none", "--feature-gates=x", []string{"invalid argument"}},
 	} {

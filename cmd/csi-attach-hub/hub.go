@@ -25,7 +25,7 @@ import (
 
 func newHubCommand() *cobra.Command {
 	c := newCommand("csi-attach-hub", "Attach and detach the volumes of many CSI drivers", nil)
-	c.Args = cobra.NoArgs
+	c.Args = noWords
 	c.CompletionOptions.DisableDefaultCmd = true
 	c.Version = version
 	c.SetVersionTemplate(versionLine())

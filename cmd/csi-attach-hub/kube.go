@@ -22,7 +22,7 @@ func kubeConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	} else if config, err = rest.InClusterConfig(); errors.Is(err, rest.ErrNotInCluster) {
-		err = fmt.Errorf("%w; outside of a cluster give --kubeconfig", err)
+		err = fmt.Errorf("%w; outside of a cluster, set --kubeconfig", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find the Kubernetes API: %w", err)

@@ -28,8 +28,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
-		if text := err.Error(); text != "" {
+	if c, err := root.ExecuteContextC(ctx); err != nil {
+		if text := suggestFlag(c, err).Error(); text != "" {
 			fmt.Fprintln(stderr, text)
 		}
 		return exitCode(err)

@@ -29,7 +29,7 @@ func newProxyCommand() *cobra.Command {
 	c := newCommand("proxy", "Forward mutual TLS to a driver that only listens on a unix socket", func(c *cobra.Command, _ []string) error {
 		return runProxy(c.Context(), f)
 	})
-	c.Args = cobra.NoArgs
+	c.Args = noWords
 	flags, o := c.Flags(), &f.options
 	flags.StringVar(&f.listen, "listen", ":9443", "`address` to listen on")
 	flags.StringVar(&f.target, "target", "unix:///csi/csi.sock", "`endpoint` of the driver, a unix socket")

@@ -19,7 +19,7 @@ func TestProxySaysWhatIsWrongWithItsFlags(t *testing.T) {
 	}{
 		{"no files", nil, `required flag(s) "client-ca", "tls-cert", "tls-key" not set`},
 		{"a target over TCP", append(files, "--target", "tcp://localhost:1"), "--target: must be a unix socket"},
-		{"a target that is none", append(files, "--target", "/csi.sock"), `--target: "/csi.sock" is no endpoint: write unix:///csi.sock`},
+		{"a target that is none", append(files, "--target", "/csi.sock"), `--target: "/csi.sock" is not an endpoint: write unix:///csi.sock`},
 		{"a file that is missing", append(files, "--tls-key", f.Key+"x"), "there is no file " + f.Key + "x"},
 		{"an address that is none", append(files, "--listen", "nowhere"), "--listen: "},
 		{"no room", append(files, "--max-connections", "0"), "at least 1"},

@@ -3,38 +3,131 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
+const validateHelp = `Check drivers.yaml files without contacting anything: print every mistake and warning with its line.
+
+A FILE is a drivers.yaml, or Kubernetes manifests with a ConfigMap that holds it: under the key
+drivers.yaml, or under its only key. Objects of other kinds are ignored. "-" reads stdin:
+
+  kubectl -n csi-attach-hub get configmap csi-attach-hub-drivers -o yaml | csi-attach-hub validate -
+  kubectl kustomize deploy/overlays/mine | csi-attach-hub validate -
+
+The exit code is 1 if a file has a mistake. Warnings do not change it.
+
+With -o json, stdout has one object:
+
+  {"files": [{"file": "drivers.yaml", "valid": false, "drivers": [],
+    "errors": [{"file": "drivers.yaml", "line": 14, "path": "drivers[1].timeout", "message": "..."}],
+    "warnings": []}]}
+
+"drivers" has the names of the listed drivers; it is empty if the file is not valid. "line" is
+missing if the whole file is meant, "path" if no value is meant. If a ConfigMap has the text in
+quotes, "file" of a mistake is "MANIFEST:LINE: KEY", and "line" counts within the text.`
+
 func newValidateCommand() *cobra.Command {
-	c := newCommand("validate FILE...", "Check drivers.yaml files (- for stdin): print every mistake and warning with its line; exit code 1 for a mistake",
-		validate)
+	var output string
+	c := newCommand("validate FILE...", "Check drivers.yaml files or ConfigMaps with them (- for stdin)", nil)
+	c.RunE = func(c *cobra.Command, files []string) error {
+		switch output {
+		case "text":
+			return validate(c, files)
+		case "json":
+			return validateJSON(c, files)
+		}
+		return fmt.Errorf("--output %q: write text or json", output)
+	}
+	c.Long = validateHelp
 	c.Args = cobra.MinimumNArgs(1)
+	c.Flags().StringVarP(&output, "output", "o", "text", "output `format`, text or json")
 	return c
 }
 
 func validate(c *cobra.Command, files []string) error {
 	var problems []error
 	for _, file := range files {
-		config, err := parse(c, file)
+		configs, err := parse(c, file)
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		for _, w := range config.Warnings() {
-			fmt.Fprintln(c.ErrOrStderr(), w)
+		drivers := 0
+		for _, config := range configs {
+			drivers += len(config.Drivers())
+			for _, w := range config.Warnings() {
+				fmt.Fprintln(c.ErrOrStderr(), w)
+			}
 		}
-		fmt.Fprintf(c.OutOrStdout(), "%s: ok, %d drivers\n", file, len(config.Drivers()))
+		noun := "drivers"
+		if drivers == 1 {
+			noun = "driver"
+		}
+		fmt.Fprintf(c.OutOrStdout(), "%s: ok, %d %s\n", nameOf(file), drivers, noun)
 	}
 	return errors.Join(problems...)
 }
 
-func parse(c *cobra.Command, file string) (*registry.Config, error) {
+func parse(c *cobra.Command, file string) ([]*registry.Config, error) {
 	if file == "-" {
-		return registry.ParseReader("stdin", c.InOrStdin())
+		return registry.ParseManifestReader(nameOf(file), c.InOrStdin())
 	}
-	return registry.ParseFile(file)
+	return registry.ParseManifestFile(file)
+}
+
+// nameOf returns the name of a file in the output.
+func nameOf(file string) string {
+	if file == "-" {
+		return "stdin"
+	}
+	return file
+}
+
+// validated is the result for one file in JSON. Its lists are never null.
+type validated struct {
+	File     string    `json:"file"`
+	Valid    bool      `json:"valid"`
+	Errors   []mistake `json:"errors"`
+	Warnings []mistake `json:"warnings"`
+	Drivers  []string  `json:"drivers"`
+}
+
+type mistake struct {
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`
+	Path    string `json:"path,omitempty"`
+	Message string `json:"message"`
+}
+
+func validateJSON(c *cobra.Command, files []string) error {
+	results := struct {
+		Files []validated `json:"files"`
+	}{}
+	valid := true
+	for _, file := range files {
+		configs, err := parse(c, file)
+		v := validated{File: nameOf(file), Valid: err == nil, Errors: []mistake{}, Warnings: []mistake{}, Drivers: []string{}}
+		all, _ := errors.AsType[registry.Errors](err)
+		for _, e := range all {
+			v.Errors = append(v.Errors, mistake(e))
+		}
+		for _, config := range configs {
+			for _, w := range config.Warnings() {
+				v.Warnings = append(v.Warnings, mistake(w))
+			}
+			v.Drivers = slices.AppendSeq(v.Drivers, maps.Keys(config.Drivers()))
+		}
+		slices.Sort(v.Drivers)
+		results.Files = append(results.Files, v)
+		valid = valid && v.Valid
+	}
+	if err := printJSON(c.OutOrStdout(), results); err != nil || valid {
+		return err
+	}
+	return exitError{code: 1}
 }

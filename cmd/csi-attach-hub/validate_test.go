@@ -2,10 +2,14 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 const doubtful = `apiVersion: attach-hub/v1alpha1
@@ -13,6 +17,11 @@ kind: DriverConfig
 drivers:
   - {name: a, endpoint: "unix:///a", timeout: 5s}
 `
+
+// configMap is the manifest of a ConfigMap with a drivers.yaml that begins on line 5.
+func configMap(file string) string {
+	return "kind: ConfigMap\nmetadata: {name: drivers}\ndata:\n  drivers.yaml: |\n    " + strings.ReplaceAll(file, "\n", "\n    ")
+}
 
 func TestValidateChecksEachFileAndStdin(t *testing.T) {
 	dir := t.TempDir()
@@ -31,11 +40,13 @@ func TestValidateChecksEachFileAndStdin(t *testing.T) {
 		stdout      string
 		stderr      string
 	}{
-		{"a warning is no error", "", []string{good}, "", good + ": ok, 1 drivers\n", good + ":4: warning: drivers[0].timeout: "},
-		{"stdin", doubtful, []string{"-"}, "", "-: ok, 1 drivers\n", "stdin:4: warning: drivers[0].timeout: "},
+		{"a warning is no error", "", []string{good}, "", good + ": ok, 1 driver\n", good + ":4: warning: drivers[0].timeout: "},
+		{"stdin", doubtful, []string{"-"}, "", "stdin: ok, 1 driver\n", "stdin:4: warning: drivers[0].timeout: "},
 		{"bad stdin", "drivers: 1\n", []string{"-"}, "stdin:1: drivers: must be a list", "", ""},
-		{"one bad of three", doubtful, []string{bad, good, "-"}, bad + ":1: kind: must be", good + ": ok, 1 drivers\n-: ok, 1 drivers\n", ":4: warning: "},
-		{"all are told of", "", []string{bad, filepath.Join(dir, "none")}, filepath.Join(dir, "none") + ": there is no such file", "", ""},
+		{"ConfigMap", configMap(doubtful), []string{"-"}, "", "stdin: ok, 1 driver\n", "stdin:8: warning: drivers[0].timeout: "},
+		{"mistake in a ConfigMap", configMap(strings.ReplaceAll(doubtful, "5s", "5")), []string{"-"}, "stdin:8: drivers[0].timeout: ", "", ""},
+		{"one bad of three", doubtful, []string{bad, good, "-"}, bad + ":1: kind: must be", good + ": ok, 1 driver\nstdin: ok, 1 driver\n", ":4: warning: "},
+		{"all are told of", "", []string{bad, filepath.Join(dir, "none")}, filepath.Join(dir, "none") + ": file does not exist", "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
@@ -52,5 +63,64 @@ func TestValidateChecksEachFileAndStdin(t *testing.T) {
 				t.Errorf("stdout %q, stderr %q, want %q, %q", stdout.String(), stderr.String(), test.stdout, test.stderr)
 			}
 		})
+	}
+}
+
+func TestValidateInJSONHasEveryFileWithItsMistakes(t *testing.T) {
+	dir := t.TempDir()
+	bad, good := filepath.Join(dir, "bad.yaml"), filepath.Join(dir, "cm.yaml")
+	write(t, bad, strings.ReplaceAll(doubtful, "5s", "5"))
+	write(t, good, configMap(doubtful))
+	for _, test := range []struct {
+		name string
+		args []string
+		code int
+		want []validated
+	}{
+		{"valid", []string{"validate", "-o", "json", good}, 0, []validated{
+			{File: good, Valid: true, Errors: []mistake{}, Drivers: []string{"a"},
+				Warnings: []mistake{{File: good, Line: 8, Path: "drivers[0].timeout"}}}}},
+		{"one of two, and one that does not exist", []string{"validate", bad, good, dir + "/none", "--output=json"}, 1, []validated{
+			{File: bad, Errors: []mistake{{File: bad, Line: 4, Path: "drivers[0].timeout"}}, Warnings: []mistake{}, Drivers: []string{}},
+			{File: good, Valid: true, Errors: []mistake{}, Drivers: []string{"a"},
+				Warnings: []mistake{{File: good, Line: 8, Path: "drivers[0].timeout"}}},
+			{File: dir + "/none", Errors: []mistake{{File: dir + "/none"}}, Warnings: []mistake{}, Drivers: []string{}}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			if code := run(test.args, &stdout, &stderr); code != test.code || stderr.Len() > 0 {
+				t.Errorf("exit code %d, stderr %q, want %d and nothing", code, stderr.String(), test.code)
+			}
+			var got struct{ Files []validated }
+			if err := json.Unmarshal(stdout.Bytes(), &got); err != nil {
+				t.Fatalf("%v: %s", err, stdout.String())
+			}
+			messages := cmpopts.IgnoreFields(mistake{}, "Message")
+			if diff := cmp.Diff(test.want, got.Files, messages); diff != "" || strings.Contains(stdout.String(), `"message": ""`) {
+				t.Errorf("the results differ (-want +got):\n%s\n%s", diff, stdout.String())
+			}
+		})
+	}
+}
+
+func TestValidateKnowsTwoFormats(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"validate", "-o", "yaml", "../../drivers.yaml"}, &stdout, &stderr); code != 1 || stderr.String() != "--output \"yaml\": write text or json\n" {
+		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	}
+}
+
+// The format in the help is the one that is printed.
+func TestHelpOfValidateShowsTheJSONThatIsPrinted(t *testing.T) {
+	_, example, _ := strings.Cut(validateHelp, "one object:\n")
+	example, _, _ = strings.Cut(example, "\n\n\"drivers\"")
+	decoder := json.NewDecoder(strings.NewReader(example))
+	decoder.DisallowUnknownFields()
+	var shown struct{ Files []validated }
+	if err := decoder.Decode(&shown); err != nil {
+		t.Fatalf("%v: %s", err, example)
+	}
+	if len(shown.Files) != 1 || len(shown.Files[0].Errors) != 1 || shown.Files[0].Errors[0].Line == 0 {
+		t.Errorf("got %+v", shown)
 	}
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// others is the label of all attachers beyond mostUnknown.
+const others = "other"
+
 // mostUnknown is how many drivers that are not served have their own series.
 const mostUnknown = 100
 
@@ -33,6 +36,7 @@ var (
 	masterDesc = prometheus.NewDesc("leader_election_master_status", "Whether this process holds the lease of a driver.", []string{"name"}, nil)
 
 	unclaimedDesc = describe("unclaimed_volumeattachments", "VolumeAttachments of a driver that is not served here.", "attacher")
+	waitingDesc   = describe("unclaimed_oldest_seconds", "Time that the longest-waiting VolumeAttachment of a driver that is not served here shows no sign of any attacher; 0 if none waits.", "attacher")
 	conflictsDesc = describe("registry_conflicts", "Places where the driver was found and that are not served.", "driver")
 	reloadDesc    = describe("config_last_reload_successful", "Whether the last reload of the configuration was successful.")
 	reloadedDesc  = describe("config_last_reload_success_timestamp_seconds", "When the active configuration was read, in seconds since 1970.")
@@ -75,8 +79,22 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	o := c.hub.overview()
 	collectConfig(out, o.Config)
 	collectConflicts(out, o.Config.Conflicts, conflicts)
-	for attacher, n := range bounded(o.Unclaimed) {
+	collectUnclaimed(out, o)
+}
+
+// collectUnclaimed shows both metrics of unclaimed VolumeAttachments for the same attachers.
+func collectUnclaimed(out chan<- prometheus.Metric, o Overview) {
+	counts, oldest := bounded(o.Unclaimed), map[string]float64{}
+	for attacher, since := range o.UnclaimedSince {
+		name := label(attacher)
+		if _, own := counts[name]; !own {
+			name = others
+		}
+		oldest[name] = max(oldest[name], time.Since(since).Seconds())
+	}
+	for attacher, n := range counts {
 		gauge(out, unclaimedDesc, float64(n), attacher)
+		gauge(out, waitingDesc, oldest[attacher], attacher)
 	}
 }
 
@@ -111,16 +129,16 @@ func collectConfig(out chan<- prometheus.Metric, c Config) {
 // collectConflicts counts the conflicts of served drivers, and of the others, whose number is
 // not bounded.
 func collectConflicts(out chan<- prometheus.Metric, all []Conflict, engaged map[string]int) {
-	others := map[string]int{}
+	unserved := map[string]int{}
 	for _, c := range all {
 		name := label(c.Driver)
 		if _, ok := engaged[name]; ok {
 			engaged[name]++
 		} else {
-			others[name]++
+			unserved[name]++
 		}
 	}
-	for driver, n := range bounded(others) {
+	for driver, n := range bounded(unserved) {
 		engaged[driver] += n // "other" may be a driver's name
 	}
 	for driver, n := range engaged {
@@ -135,7 +153,6 @@ func gauge(out chan<- prometheus.Metric, desc *prometheus.Desc, value float64, l
 // bounded returns the names with the highest counts, and the sum of all others as "other": anybody
 // who may create VolumeAttachments can invent names of attachers.
 func bounded(counts map[string]int) map[string]int {
-	const others = "other"
 	valid := map[string]int{}
 	for name, n := range counts {
 		valid[label(name)] += n

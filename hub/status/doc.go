@@ -44,7 +44,8 @@
 //	/api/v1/overview            version, identity, started, config, replicas, and unclaimed:
 //	                            VolumeAttachments of drivers not served here, by attacher,
 //	                            without those that need no driver (attachRequired: false);
-//	                            podsKnown: false if the hub may not list Pods
+//	                            podsKnown: false if the hub may not list Pods;
+//	                            unclaimedSince: those for which one waits, since when
 //	/api/v1/drivers             {"drivers": [...]}, by name
 //	/api/v1/drivers/{name}      one of them, or 404
 //	/api/v1/attachments         {"attachments": [...], "total": n, "continue": "..."}, by name
@@ -90,6 +91,7 @@
 //	attach_hub_dangling_publications{driver}                published where no VolumeAttachment asks for it
 //	attach_hub_detaches_given_up_total{driver}              of these: not known to the driver
 //	attach_hub_unclaimed_volumeattachments{attacher}        100 attachers, the rest as "other"
+//	attach_hub_unclaimed_oldest_seconds{attacher}           since one of them waits without a sign of an attacher
 //	attach_hub_registry_conflicts{driver}
 //	attach_hub_config_last_reload_successful
 //	attach_hub_config_last_reload_success_timestamp_seconds

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -113,6 +114,7 @@ func TestMetricsHaveTheNamesTypesAndLabelsOfTheContract(t *testing.T) {
 		"attach_hub_drift_total":                                  {"COUNTER", "action driver kind"},
 		"attach_hub_observed_total":                               {"COUNTER", "agreement driver"},
 		"attach_hub_unclaimed_volumeattachments":                  {"GAUGE", "attacher"},
+		"attach_hub_unclaimed_oldest_seconds":                     {"GAUGE", "attacher"},
 		"attach_hub_foreign_writer_total":                         {"COUNTER", "driver"},
 		"attach_hub_config_last_reload_successful":                {"GAUGE", ""},
 		"attach_hub_config_last_reload_success_timestamp_seconds": {"GAUGE", ""},
@@ -317,6 +319,39 @@ func TestUnclaimedAttachersAreBounded(t *testing.T) {
 	if got := len(families["attach_hub_registry_conflicts"].GetMetric()); got != mostUnknown+1 {
 		t.Errorf("%d drivers that are not served have a series", got)
 	}
+}
+
+func TestAgeOfUnclaimedVolumeAttachmentsIsZeroWhereNoneWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFakeHub()
+		now := time.Now()
+		h.change(func() {
+			h.overview.Unclaimed = map[string]int{"served.example.com": 5000, "waits.example.com": 4000}
+			for i := range mostUnknown + 10 {
+				h.overview.Unclaimed[fmt.Sprintf("%03d.example.com", i)] = 1000 - i
+			}
+			h.overview.UnclaimedSince = map[string]time.Time{"waits.example.com": now.Add(-time.Hour),
+				"105.example.com": now.Add(-2 * time.Minute), "106.example.com": now.Add(-3 * time.Minute), "future.example.com": now.Add(time.Hour)}
+		})
+		gauges := prometheus.NewRegistry()
+		gauges.MustRegister(collector{view{h}})
+		all, err := gauges.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		families := map[string]*dto.MetricFamily{}
+		for _, f := range all {
+			families[f.GetName()] = f
+		}
+		for attacher, want := range map[string]float64{"served.example.com": 0, "waits.example.com": 3600, "other": 180} {
+			if got := value(t, families, "attach_hub_unclaimed_oldest_seconds", "attacher", attacher); got != want {
+				t.Errorf("%s: got %v seconds, want %v", attacher, got, want)
+			}
+		}
+		if got := len(families["attach_hub_unclaimed_oldest_seconds"].GetMetric()); got != mostUnknown+1 {
+			t.Errorf("%d attachers have a series", got)
+		}
+	})
 }
 
 func TestHostileTextCostsNoScrape(t *testing.T) {

@@ -15,6 +15,9 @@ type Overview struct {
 	// PodsKnown reports whether the hub may list Pods, as far as it knows. If not, Attachment.Pods is empty:
 	// deploy/components/pods grants the right.
 	PodsKnown bool `json:"podsKnown"`
+	// UnclaimedSince has those of these drivers, by spec.attacher, for which a VolumeAttachment waits to be
+	// attached or detached: since when the longest-waiting one shows no sign of any attacher.
+	UnclaimedSince map[string]time.Time `json:"unclaimedSince,omitempty"`
 }
 
 // Config is the state of drivers.yaml and of the other sources of drivers.

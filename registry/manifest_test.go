@@ -1,0 +1,203 @@
+package registry_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const driverA = header + "drivers:\n- {name: a, endpoint: 'unix:///a', timeout: 5s}\n"
+
+// configMap is the manifest of a ConfigMap. Its value is a literal block, whose first line is
+// the seventh of the manifest.
+func configMap(key, value string) string {
+	indented := "    " + strings.ReplaceAll(strings.TrimSuffix(value, "\n"), "\n", "\n    ")
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: drivers\ndata:\n  " + key + ": |2\n" + indented + "\n"
+}
+
+const deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: hub}\n"
+
+func list(objects ...string) string {
+	text := "apiVersion: v1\nkind: List\nitems:\n"
+	for _, o := range objects {
+		text += "- " + strings.ReplaceAll(strings.TrimSuffix(o, "\n"), "\n", "\n  ") + "\n"
+	}
+	return text
+}
+
+func TestConfigurationIsFoundInManifests(t *testing.T) {
+	cm := configMap("drivers.yaml", driverA)
+	inJSON, err := json.Marshal(map[string]any{"kind": "ConfigMap", "data": map[string]string{"drivers.yaml": driverA}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		manifest string
+		sources  []string // of driver a in each configuration
+	}{
+		"the file itself":             {driverA, []string{"f:4"}},
+		"ConfigMap":                   {cm, []string{"f:10"}},
+		"ConfigMap with other keys":   {cm + "  other: x\nbinaryData: {a: eA==}\n", []string{"f:10"}},
+		"only key":                    {configMap("config", driverA), []string{"f:10"}},
+		"List":                        {list(deployment, cm), []string{"f:16"}},
+		"list of ConfigMaps":          {strings.Replace(list(cm), "kind: List", "kind: ConfigMapList", 1), []string{"f:13"}},
+		"documents":                   {deployment + "---\n" + cm + "---\n---\n" + deployment, []string{"f:14"}},
+		"two configurations":          {cm + "---\n" + cm, []string{"f:10", "f:21"}},
+		"beside another ConfigMap":    {configMap("dashboard.json", "{}") + "---\n" + cm, []string{"f:18"}},
+		"only key beside another one": {configMap("dashboard.json", "{}") + "---\n" + configMap("config", driverA), []string{"f:18"}},
+		"chomped block":               {strings.Replace(cm, "|2", "|2-", 1), []string{"f:10"}},
+		"blank lines first":           {configMap("drivers.yaml", "\n\n"+driverA), []string{"f:12"}},
+		"JSON":                        {string(inJSON), []string{"f:1: drivers.yaml:4"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			configs, err := registry.ParseManifest("f", []byte(test.manifest))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var sources []string
+			for _, c := range configs {
+				sources = append(sources, c.Drivers()["a"].Source)
+				if w := c.Warnings(); len(w) != 1 || !strings.HasPrefix(w[0].String(), c.Drivers()["a"].Source+": warning: drivers[0].timeout") {
+					t.Errorf("the warnings are %v, want one at %s", w, c.Drivers()["a"].Source)
+				}
+			}
+			if diff := cmp.Diff(test.sources, sources); diff != "" {
+				t.Errorf("the places differ (-want +got):\n%s\n%s", diff, test.manifest)
+			}
+		})
+	}
+}
+
+// Every mistake of testdata is reported for a ConfigMap too, at the lines of the manifest.
+func TestMistakesInAManifestAreAtTheLinesOfTheManifest(t *testing.T) {
+	const above = 6
+	numbers := regexp.MustCompile(`(^drivers\.yaml:|\bline )(\d+)`)
+	file := regexp.MustCompile(`(?m)^drivers\.yaml:`)
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	literal := 0
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden, err := os.ReadFile(strings.TrimSuffix(path, ".yaml") + ".errors")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := strings.TrimSpace(string(golden))
+		quoted, err := json.Marshal(string(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = registry.ParseManifest("drivers.yaml", []byte("\nkind: ConfigMap\ndata:\n  drivers.yaml: "+string(quoted)))
+		inQuotes := file.ReplaceAllString(want, "drivers.yaml:4: drivers.yaml:")
+		if diff := cmp.Diff(inQuotes, err.Error()); diff != "" {
+			t.Errorf("%s in quotes (-want +got):\n%s", path, diff)
+		}
+		lines := strings.Split(want, "\n")
+		for i, line := range lines {
+			lines[i] = numbers.ReplaceAllStringFunc(line, func(s string) string {
+				m := numbers.FindStringSubmatch(s)
+				n, _ := strconv.Atoi(m[2])
+				return m[1] + strconv.Itoa(n+above)
+			})
+		}
+		want = strings.Join(lines, "\n")
+		if strings.HasPrefix(want, "drivers.yaml: ") { // empty: the line of the key
+			want = fmt.Sprintf("drivers.yaml:%d: %s", above, strings.TrimPrefix(want, "drivers.yaml: "))
+		}
+		_, err = registry.ParseManifest("drivers.yaml", []byte(configMap("drivers.yaml", string(data))))
+		if strings.Contains(string(data), "\x00") {
+			continue // in a literal block, the manifest itself is invalid
+		}
+		literal++
+		if diff := cmp.Diff(want, err.Error()); diff != "" {
+			t.Errorf("%s as a block (-want +got):\n%s", path, diff)
+		}
+	}
+	if literal < 20 {
+		t.Errorf("only %d files were tried", literal)
+	}
+}
+
+func TestManifestWithoutAConfigurationIsOneError(t *testing.T) {
+	for name, test := range map[string]struct{ manifest, want string }{
+		"other kinds":           {deployment + "---\n" + deployment, "f: found neither a drivers.yaml nor a ConfigMap: pass the file itself, or a manifest with the ConfigMap that holds it"},
+		"empty list":            {"kind: List\nitems: []\n", "f: found neither a drivers.yaml nor a ConfigMap: pass the file itself, or a manifest with the ConfigMap that holds it"},
+		"no key":                {deployment + "---\nkind: ConfigMap\n", "f:5: data: no ConfigMap has the key drivers.yaml: rename the key that holds the configuration to drivers.yaml"},
+		"two other keys":        {"kind: ConfigMap\ndata: {a: x, b: y}\n", "f:1: data: no ConfigMap has the key drivers.yaml: rename the key that holds the configuration to drivers.yaml"},
+		"two dashboards":        {configMap("a", "{}") + "---\n" + configMap("b", "{}"), "f:1: data: no ConfigMap has the key drivers.yaml: rename the key that holds the configuration to drivers.yaml"},
+		"binaryData":            {"kind: ConfigMap\nbinaryData:\n  drivers.yaml: eA==\n", `f:3: binaryData."drivers.yaml": must be text: move it to data`},
+		"a mapping, not a text": {"kind: ConfigMap\ndata:\n  drivers.yaml:\n    drivers: []\n", `f:4: data."drivers.yaml": must be a block of text (drivers.yaml: |), not a mapping`},
+		"no value":              {"kind: ConfigMap\ndata:\n  drivers.yaml:\n", `f:3: data."drivers.yaml": has no value: write a block of text (drivers.yaml: |)`},
+		"empty text":            {"kind: ConfigMap\ndata:\n  drivers.yaml: ''\n", "f:3: drivers.yaml: the configuration is empty: write apiVersion: attach-hub/v1alpha1, kind: DriverConfig and drivers: [] for no drivers"},
+		"invalid manifest":      {"kind: ConfigMap\ndata: {\n", "f:2: invalid YAML: did not find expected node content"},
+		"invalid second":        {configMap("drivers.yaml", driverA) + "---\ndata: [}\n", "f:12: invalid YAML: did not find expected node content"},
+		"DriverConfig beside a ConfigMap": {configMap("drivers.yaml", driverA) + "---\n" + driverA,
+			"f:12: a DriverConfig is not a Kubernetes object: put it into a ConfigMap under the key drivers.yaml"},
+		"nothing":   {"---\n", "f: the configuration is empty: write apiVersion: attach-hub/v1alpha1, kind: DriverConfig and drivers: [] for no drivers"},
+		"too large": {driverA + "#" + strings.Repeat("x", 4<<20), "f: the file has more than 4194304 bytes, which is the limit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			configs, err := registry.ParseManifest("f", []byte(test.manifest))
+			list, ok := errors.AsType[registry.Errors](err)
+			if configs != nil || !ok || len(list) != 1 || err.Error() != test.want {
+				t.Errorf("got %v and %T:\n%v\nwant\n%s", configs, err, err, test.want)
+			}
+		})
+	}
+}
+
+func TestMistakesOfAllConfigMapsAreReported(t *testing.T) {
+	bad := configMap("drivers.yaml", "kind: x\n")
+	_, err := registry.ParseManifest("f", []byte(bad+"---\n"+configMap("drivers.yaml", driverA)+"---\n"+bad))
+	list, _ := errors.AsType[registry.Errors](err)
+	var lines []int
+	for _, e := range list {
+		lines = append(lines, e.Line)
+	}
+	if diff := cmp.Diff([]int{7, 7, 7, 26, 26, 26}, lines); diff != "" {
+		t.Errorf("the lines differ (-want +got):\n%s\n%v", diff, err)
+	}
+}
+
+func TestSeveralDocumentsOfDriversAreOneMistake(t *testing.T) {
+	_, err := registry.ParseManifest("f", []byte(driverA+"---\n"+driverA))
+	if want := "f:5: a second YAML document begins here: put all drivers into one document"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// A manifest has a configuration or mistakes, each on one line, and never makes the parser panic.
+func FuzzParseManifest(f *testing.F) {
+	cm := configMap("drivers.yaml", driverA)
+	for _, seed := range []string{driverA, cm, list(deployment, cm), deployment + "---\n" + cm, "kind: ConfigMap\ndata: {a: \"kind: x\\n\"}\n",
+		"kind: ConfigMap\nbinaryData: {drivers.yaml: eA==}\n", "kind: List\nitems: [1, [], {kind: List, items: {a: b}}]\n", "a: &a [*a]\nkind: ConfigMap\ndata: *a\n"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		configs, err := registry.ParseManifest("f", data)
+		mistakes, _ := errors.AsType[registry.Errors](err)
+		if (len(configs) > 0) == (len(mistakes) > 0) {
+			t.Fatalf("%d configurations and %v", len(configs), err)
+		}
+		for _, e := range mistakes {
+			if e.Message == "" || strings.ContainsAny(e.Error(), "\n\r\x00\x1b") {
+				t.Errorf("not one line: %q", e.Error())
+			}
+		}
+	})
+}
