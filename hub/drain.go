@@ -83,7 +83,7 @@ func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
 		l.table.ResolveOwned(u)
 		return
 	case volume.Unclear:
-		logger.Info("VolumeAttachment is gone and its volume may stay attached: the owner of the volume is unknown", "err", err)
+		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: the owner of the volume is unknown", "err", err)
 		return
 	}
 	err := l.unpublish(ctx, u.Publication, u.Target, nil)
@@ -92,7 +92,7 @@ func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
 		err = l.unpublish(ctx, u.Publication, u.Target, nil)
 	}
 	if err != nil {
-		logger.Error(err, "VolumeAttachment is gone and its volume may stay attached")
+		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: the detach failed", "err", err)
 		return
 	}
 	l.log.succeeded(logger, attach.Detaching, volume.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))

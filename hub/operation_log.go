@@ -56,10 +56,12 @@ func (o operationLog) succeeded(logger klog.Logger, op attach.Operation, before 
 // line logs a line at V(2), or at every verbosity if it is important. With V(2) no line is suppressed.
 func (o operationLog) line(logger klog.Logger, important bool, message string, keysAndValues ...any) {
 	logger = logger.WithCallDepth(1)
-	switch detail := logger.V(2); {
-	case detail.Enabled():
-		detail.Info(message, keysAndValues...)
-	case important:
+	switch {
+	case !important:
+		logger.V(2).Info(message, keysAndValues...)
+	case logger.V(2).Enabled():
+		logger.Info(message, keysAndValues...)
+	default:
 		o.limiter.Info(logger, message, keysAndValues...)
 	}
 }

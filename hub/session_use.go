@@ -182,7 +182,7 @@ func (u *sessionUse) endProbe(ctx context.Context) time.Duration {
 	}
 	u.manager.setUp(false, func(s *driverState) { s.setError(err, now) })
 	if u.log.IsDue(err.Error(), now) {
-		klog.FromContext(ctx).Info("Driver is unhealthy, its volumes wait", "err", err)
+		klog.FromContext(ctx).Info("Driver is unhealthy, its volumes wait", "endpoint", u.spec.Endpoint, "err", err)
 	}
 	if u.redial == nil && now.Sub(u.waitsFrom) >= redialAfter {
 		u.redial = u.try(ctx, func(ctx context.Context) (Session, error) { return u.dial(ctx, u.spec) })
