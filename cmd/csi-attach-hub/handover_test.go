@@ -236,7 +236,7 @@ func (r *rivals) checkExact() {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		vanished += bytes.Count(data, []byte("VolumeAttachment is gone with its volume still attached"))
+		vanished += bytes.Count(data, []byte("VolumeAttachment is gone while its volume is attached"))
 	}
 	b := r.backend.Books()
 	for _, m := range []fakecsi.Method{fakecsi.ControllerPublishVolume, fakecsi.ControllerUnpublishVolume} {

@@ -54,8 +54,9 @@ type candidate struct {
 	passedOver string      // the owner that did not take the lease before this process did
 }
 
-// Hold competes for the lease until ctx ends, and serves while it is held. The logger of ctx names the driver. It blocks until
-// the work has ended and the lease is released. It returns the error of Serve if there is
+// Hold competes for the lease until ctx ends, and serves while it is held. It blocks until
+// the work has ended and the lease is released. The logger of ctx must name the driver, as
+// log lines about the lease do not. It returns the error of Serve if there is
 // one, and nil when ctx has ended, or when Serve has ended without an error though it was
 // not asked to stop.
 //
