@@ -22,9 +22,9 @@ func (l *leader) checkWriter(before, va *storagev1.VolumeAttachment) {
 	l.counters.metrics.ForeignWriter()
 	l.events.conflict(va, w)
 	action := l.settings().OnForeignWriter
-	if l.conflictLog.isDue(w.Manager, w.Time) {
-		l.logger.Info("Another attacher writes VolumeAttachments of the driver, which is active here", "manager", w.Manager,
-			"volumeAttachment", va.Name, "wrote", w.What, "at", w.Time, "action", action)
+	if l.conflictLog.IsDue(w.Manager, w.Time) {
+		l.volumeLogger(va).Info("Another attacher writes VolumeAttachments of the driver, which this hub serves", "manager", w.Manager,
+			"wrote", w.What, "at", w.Time, "action", action)
 	}
 	l.update(func(s *driverState) {
 		s.conflict = conflictingWrite{w, va.Name}

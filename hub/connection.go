@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -22,7 +23,7 @@ const (
 type connection struct {
 	manager *manager
 	connect ConnectFunc
-	log     rateLimitedLog
+	log     loglimit.Problem
 }
 
 // run keeps a session to the driver until ctx ends. fail takes a panic in a goroutine of its own.
@@ -42,8 +43,8 @@ func (c *connection) run(ctx context.Context, fail func(error)) {
 			c.use(ctx, fail, s, spec)
 		} else if ctx.Err() == nil && c.manager.get().isReachedAs(spec) {
 			c.manager.update(func(s *driverState) { s.setError(err, time.Now()) })
-			if c.log.isDue(err.Error(), time.Now()) {
-				klog.FromContext(ctx).Info("Cannot connect to the driver, retrying", "endpoint", spec.Endpoint, "err", err)
+			if c.log.IsDue(err.Error(), time.Now()) {
+				klog.FromContext(ctx).Info("Failed to connect to driver, will retry", "endpoint", spec.Endpoint, "err", err)
 			}
 		}
 		if err == nil && time.Since(began) > steadySession {

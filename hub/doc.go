@@ -44,6 +44,7 @@
 //     success for long, and resync.go finds work that events have missed (periodic.go runs the three).
 //   - wind_down.go serves a driver with WindDown only while something of it is attached.
 //
+// operation_log.go logs how operations end, with the keys of volume_logger.go.
 // view.go and attachment_view.go answer for the status page, API and metrics (status.Source). Only there the hub
 // asks for Pods (hub/pods).
 //

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/klog/v2"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -77,13 +77,13 @@ func (l *leader) findVanished(ctx context.Context) {
 // detachNow detaches an unowned publication, unless a VolumeAttachment owns it. For a VolumeAttachment that only
 // wants the volume there, the next leader attaches it again.
 func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
-	logger := klog.FromContext(ctx).WithValues("volumeHandle", u.Target.VolumeHandle, "node", u.FormerOwner.Node)
+	logger := l.unownedLogger(u)
 	switch owner, err := l.owners(ctx, u.FormerOwner, u.Target); owner {
 	case volume.Owned:
 		l.table.ResolveOwned(u)
 		return
 	case volume.Unclear:
-		logger.Info("A volume whose VolumeAttachment is gone may stay attached: its owner is unknown", "err", err)
+		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: the owner of the volume is unknown", "err", err)
 		return
 	}
 	err := l.unpublish(ctx, u.Publication, u.Target, nil)
@@ -92,10 +92,10 @@ func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
 		err = l.unpublish(ctx, u.Publication, u.Target, nil)
 	}
 	if err != nil {
-		logger.Error(err, "A volume whose VolumeAttachment is gone may stay attached")
+		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: the detach failed", "err", err)
 		return
 	}
-	logger.Info("Detached a volume whose VolumeAttachment is gone")
+	l.log.succeeded(logger, attach.Detaching, volume.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))
 	l.table.Resolve(u.Target)
 }
 
@@ -110,4 +110,4 @@ func (l *leader) sideBySide(all []func()) {
 }
 
 // cannotDrain logs a panic: the lease is released nevertheless.
-func (l *leader) cannotDrain(err error) { l.logger.Error(err, "Draining the driver failed") }
+func (l *leader) cannotDrain(err error) { l.logger.Error(err, "Failed to drain the driver") }

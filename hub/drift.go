@@ -8,7 +8,6 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -70,34 +69,36 @@ func (w *driftWatch) check(ctx context.Context) {
 	if s == nil || isDone(s) || !s.Info().Capabilities.ListPublishedNodes {
 		return
 	}
-	logger := klog.FromContext(ctx)
 	began, before := time.Now(), l.settled()
 	bounded, cancel := context.WithTimeout(ctx, longestListing)
 	defer cancel()
 	published, err := s.ListVolumes(bounded, csiclient.ListOptions{PageSize: settings.PageSize, PageTimeout: settings.Timeout})
 	if err != nil {
-		logger.V(2).Info("Cannot list the volumes of the driver", "err", err)
+		l.logger.V(2).Info("ListVolumes failed, will retry", "err", err)
 		return
 	}
 	found, drifted := l.compare(ctx, before, published)
-	l.forgetFound(logger, published)
+	l.forgetFound(published)
 	has := func(at attach.Target) (listed, there bool) {
 		nodes, listed := published[at.VolumeHandle]
 		return listed && !nodes.Unknown, nodes.Has(at.NodeID)
 	}
+	unowned := map[attach.Target]volume.Unowned{}
+	for _, u := range l.table.UnownedAll() {
+		unowned[u.Target] = u
+	}
 	for _, at := range l.table.Listed(has, began, l.settings().Timeout) {
-		logger.Info("The driver lists a volume no longer where it was left attached, it is not detached any more", "volumeHandle", at.VolumeHandle, "nodeID", at.NodeID)
+		l.log.line(l.unownedLogger(unowned[at]), true, "ListVolumes does not report the volume of a deleted VolumeAttachment on this node, not detaching it")
 	}
 	maps.DeleteFunc(w.reported, func(uid types.UID, _ bool) bool { return drifted[uid] == nil })
 	for _, uid := range w.count.Add(found, settings.Confirmations) {
-		w.onDrift(logger, drifted[uid], found[uid])
+		w.onDrift(drifted[uid], found[uid])
 	}
 }
 
 // compare returns the differences between a listing and the VolumeAttachments that were settled before it and
 // have not changed since, by UID. It also removes attachErrors that the listing disproves.
 func (l *leader) compare(ctx context.Context, before map[string]*storagev1.VolumeAttachment, published csiclient.Published) (map[types.UID]attach.DriftKind, map[types.UID]*storagev1.VolumeAttachment) {
-	logger := klog.FromContext(ctx)
 	found := map[types.UID]attach.DriftKind{}
 	drifted := map[types.UID]*storagev1.VolumeAttachment{}
 	for name, va := range l.settled() {
@@ -107,14 +108,14 @@ func (l *leader) compare(ctx context.Context, before map[string]*storagev1.Volum
 		inputs := l.cachedInputs(va)
 		kind, err := l.decider().Drift(inputs, published)
 		if err != nil {
-			logger.V(4).Info("Cannot compare a VolumeAttachment with the driver's list", "volumeAttachment", name, "err", err)
+			l.volumeLogger(va).V(4).Info("Failed to compare the VolumeAttachment with ListVolumes", "err", err)
 		}
 		if kind != attach.DriftNone {
 			found[va.UID], drifted[va.UID] = kind, va
 		}
 		if l.decider().Healed(inputs, published) {
 			if err := l.writer().ForgetAttachError(ctx, va); err != nil {
-				logger.V(2).Info("Cannot take away the error of a volume that is listed as attached", "volumeAttachment", name, "err", err)
+				l.volumeLogger(va).V(2).Info("Failed to remove the attachError of a volume that ListVolumes reports as attached", "err", err)
 			}
 		}
 	}
@@ -123,26 +124,25 @@ func (l *leader) compare(ctx context.Context, before map[string]*storagev1.Volum
 
 // forgetFound ends the repair of lost volumes that a listing reports again: while the repair fails, another
 // client or the storage system itself may attach the volume again.
-func (l *leader) forgetFound(logger klog.Logger, published csiclient.Published) {
+func (l *leader) forgetFound(published csiclient.Published) {
 	for _, name := range l.table.LostNames() {
 		va := l.overlay.Attachment(name)
 		if va == nil || !l.decider().Listed(l.cachedInputs(va), published) {
 			continue
 		}
-		logger.Info("The driver lists a volume again that was lost, and it is not attached once more", "volumeAttachment", name, "node", va.Spec.NodeName)
+		l.log.line(l.volumeLogger(va), true, "ListVolumes reports the volume on this node again, not attaching it again")
 		l.table.SetLost(va, false)
 		l.table.RetryNow(volume.ClaimKey(name))
 	}
 }
 
 // onDrift reports a confirmed difference, and adds an entry that attaches the volume again if drift.action says so.
-func (w *driftWatch) onDrift(logger klog.Logger, va *storagev1.VolumeAttachment, kind attach.DriftKind) {
+func (w *driftWatch) onDrift(va *storagev1.VolumeAttachment, kind attach.DriftKind) {
 	l, action := w.leader, w.leader.settings().Drift.Action
 	if !w.reported[va.UID] {
 		l.counters.metrics.Drift(string(kind), string(action))
 		l.events.drift(va, action)
-		logger.Info("The driver does not list a volume as attached where it should be", "volumeAttachment", va.Name,
-			"node", va.Spec.NodeName, "persistentVolume", attach.VolumeName(va), "kind", kind, "action", action)
+		l.log.line(l.volumeLogger(va), true, "ListVolumes no longer reports the volume on this node", "kind", kind, "action", action)
 	}
 	w.reported[va.UID] = true
 	if key := volume.ClaimKey(va.Name); action == registry.DriftReattach && !l.table.Has(key) {

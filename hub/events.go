@@ -57,23 +57,25 @@ func (e events) stuck(va *storagev1.VolumeAttachment, op attach.Operation, why s
 func (e events) drift(va *storagev1.VolumeAttachment, action registry.DriftAction) {
 	message := "ListVolumes no longer reports the volume on this node; attaching it again"
 	if action != registry.DriftReattach {
-		message = "ListVolumes no longer reports the volume on this node; it is not attached again, as drift.action is " + string(action)
+		message = "ListVolumes no longer reports the volume on this node; not attaching it again because drift.action is " + string(action)
 	}
 	e.warn(va, driftDetected, message)
 }
 
 // gaveUp reports that the hub no longer tries to detach an unowned publication.
 func (e events) gaveUp(u volume.Unowned) {
-	e.warn(goneObject(u.FormerOwner), detachGivenUp, attach.Text(fmt.Sprintf("gave up to detach volume %q from node ID %q: tried %d times, the driver does not know it there: %s",
+	e.warn(formerObject(u.FormerOwner), detachGivenUp, attach.Text(fmt.Sprintf("gave up detaching volume %q from node ID %q after %d tries: the driver reports that it is not there: %s",
 		u.Target.VolumeHandle, u.Target.NodeID, u.Failures, u.Error)))
 }
 
-// goneObject returns an object that an Event on a deleted VolumeAttachment can refer to.
-func goneObject(id volume.Identity) *storagev1.VolumeAttachment {
-	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: id.Name, UID: id.UID}}
+// formerObject returns what is known of a deleted VolumeAttachment, for Events and log lines about it.
+func formerObject(id volume.Identity) *storagev1.VolumeAttachment {
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: id.Name, UID: id.UID}}
+	va.Spec.NodeName, va.Spec.Source.PersistentVolumeName = id.Node, &id.PersistentVolume
+	return va
 }
 
 // conflict reports that another attacher wrote the VolumeAttachment.
 func (e events) conflict(va *storagev1.VolumeAttachment, w attach.Write) {
-	e.warn(va, foreignWriter, fmt.Sprintf("another attacher (%s) wrote its %s, while this hub serves the driver", w.Manager, w.What))
+	e.warn(va, foreignWriter, fmt.Sprintf("another attacher (%s) wrote %s while this hub serves the driver", w.Manager, w.What))
 }

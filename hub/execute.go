@@ -96,7 +96,8 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		}
 		err = l.unpublish(ctx, l.table.Believed(x.claim), effect.Target, now)
 	case volume.Disown:
-		klog.FromContext(ctx).Info("The volume is left where it was attached before, to be detached later", "volumeHandle", effect.Target.VolumeHandle, "nodeID", effect.Target.NodeID)
+		l.log.line(klog.FromContext(ctx), true, "The volume stays attached at its previous target, detaching it later",
+			"previousVolumeHandle", effect.Target.VolumeHandle, "previousNodeID", effect.Target.NodeID)
 	case volume.Release:
 		x.alive, err = a.Release(ctx, x.plan)
 		o.Alive = x.alive != nil

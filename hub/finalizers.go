@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"k8s.io/klog/v2"
-
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
@@ -50,8 +48,8 @@ func (l *leader) workOnFinalizer(ctx context.Context, e *volume.Entry) {
 		l.table.Postpone(e, e.Lane(), fencePause)
 	case err != nil:
 		delay := backoff(retry, e.Retries.Failed(attach.Detaching, time.Now()), err, jitter)
-		klog.FromContext(ctx).V(2).Info("Cannot remove the finalizer from the PersistentVolume, will try again",
-			"persistentVolume", name, "in", delay, "err", err)
+		l.logger.V(2).Info("Failed to remove the finalizer from the PersistentVolume, will retry",
+			"persistentVolume", name, "volumeHandle", attach.VolumeHandle(pv), "failures", e.Retries.Failures, "retryIn", delay, "err", err)
 		l.table.DoneFor(e, volume.FinalizerLane, delay)
 	default:
 		l.table.Done(e)

@@ -47,7 +47,7 @@ func (h *Hub) apply(ctx context.Context, all *sync.WaitGroup, running map[string
 	logger := klog.FromContext(ctx)
 	for name, m := range running {
 		if _, ok := want[name]; !ok {
-			logger.Info("The driver is not served any more", "driver", name)
+			logger.Info("Driver is no longer configured, draining it", "driver", name)
 			m.retire()
 			delete(running, name)
 		}
@@ -55,12 +55,12 @@ func (h *Hub) apply(ctx context.Context, all *sync.WaitGroup, running map[string
 	for name, spec := range want {
 		m := running[name]
 		if spec.WindDown && (m == nil || !m.get().spec.WindDown) {
-			logger.Info("Serving the driver only until nothing of it is attached", "driver", name, "source", spec.Source)
+			logger.Info("Serving driver until none of its volumes is attached", "driver", name, "source", spec.Source)
 		}
 		if m == nil {
 			running[name] = h.start(ctx, all, spec)
 		} else if m.setSpec(spec) {
-			logger.Info("The settings of the driver have changed", "driver", name, "source", spec.Source)
+			logger.Info("Driver settings changed", "driver", name, "source", spec.Source)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func (m *manager) serve(ctx context.Context) {
 		if time.Since(began) > restartMax {
 			delay = restartInitial
 		}
-		m.logger.Error(err, "Serving the driver failed, restarting", "in", delay)
+		m.logger.Error(err, "Serving driver failed, restarting it", "retryIn", delay)
 		m.update(func(s *driverState) { s.setConnection(Connecting, "starting again after an error in the hub") })
 		sleep(ctx, delay)
 	}

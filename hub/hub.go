@@ -144,7 +144,7 @@ func (h *Hub) Run(ctx context.Context, updates <-chan registry.Snapshot) error {
 	if !release() {
 		return nil
 	}
-	klog.FromContext(ctx).Info("Caches are filled")
+	klog.FromContext(ctx).Info("Caches synced")
 	// The lists that filled the caches are garbage now, and as large as the caches. The process would keep
 	// their memory until the heap has doubled.
 	debug.FreeOSMemory()

@@ -13,6 +13,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -30,7 +31,7 @@ type leader struct {
 	finalizerWrites *attach.FinalizerWrites
 	events          events
 
-	conflictLog rateLimitedLog
+	conflictLog loglimit.Problem
 
 	gate    sync.Mutex // held while the queue is opened or shut
 	opened  bool       // the queue was open once; guarded by gate
@@ -177,7 +178,7 @@ func (l *leader) connectionChanged() {
 		l.backfill()
 		if !l.opened {
 			info := s.session.Info()
-			l.logger.Info("Serving the driver", "endpoint", s.spec.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
+			l.logger.Info("Serving driver", "endpoint", s.spec.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)
 		}
 		l.opened = true
 		l.table.OpenLanes()
@@ -196,7 +197,7 @@ func (l *leader) offerLease() bool {
 	}
 	l.stopped = true
 	l.update(func(s *driverState) { s.leaseOffered = true })
-	l.logger.V(2).Info("The driver is unreachable, releasing its lease")
+	l.logger.V(2).Info("Driver is unreachable, releasing its lease")
 	return true
 }
 

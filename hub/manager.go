@@ -23,7 +23,8 @@ type manager struct {
 	name     string // of the driver
 	cluster  *cache.Cluster
 	counters *counters
-	logger   klog.Logger
+	logger   klog.Logger // names the driver
+	log      operationLog
 	retire   context.CancelFunc
 	ended    chan struct{} // closed when the driver has drained
 
@@ -53,6 +54,7 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 		cluster:  h.cluster,
 		counters: newCounters(h.options.Metrics.Driver(spec.Name)),
 		logger:   logger,
+		log:      newOperationLog(),
 		ended:    make(chan struct{}),
 		state:    newDriverState(spec, time.Now()),
 		changed:  make(chan struct{}),

@@ -261,7 +261,7 @@ func TestWhatTheHubCouldNotHaveDoneIsShownByReasonAndWithoutSecrets(t *testing.T
 	if strings.Contains(string(shown)+log, "hush-hush") {
 		t.Error("a secret is shown or logged")
 	}
-	if !strings.Contains(log, "Watching another attacher") {
+	if !strings.Contains(log, "Observing driver") {
 		t.Errorf("the log was not kept: %s", log)
 	}
 }

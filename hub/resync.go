@@ -45,6 +45,6 @@ func (l *leader) resync(logger klog.Logger) {
 		}
 	}
 	if missed > 0 {
-		logger.Info("Found work that no event had led to", "items", missed)
+		logger.Info("Resync found operations that no watch event had started", "operations", missed)
 	}
 }

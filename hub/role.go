@@ -43,7 +43,7 @@ func roleFor(mode registry.Mode, autoPause string) role {
 	r := role{mode: mode}
 	switch {
 	case mode == registry.ModePaused:
-		r.pausedBy = "its mode is paused"
+		r.pausedBy = "paused by `mode: paused` in drivers.yaml"
 	case mode == registry.ModeActive && autoPause != "":
 		r.mode, r.pausedBy = registry.ModePaused, autoPause
 	}
@@ -94,7 +94,7 @@ func (m *manager) takeRole(ctx context.Context, r role) error {
 	})
 	switch {
 	case r.mode == registry.ModePaused:
-		m.logger.Info("The driver is paused", "why", r.pausedBy)
+		m.logger.Info("Driver is paused", "reason", r.pausedBy)
 		<-ctx.Done()
 		return nil
 	case r.mode == registry.ModeObserve:
@@ -135,6 +135,6 @@ func (m *manager) lead(stop context.Context, term *lease.Term) error {
 			s.waiting, s.draining = "releasing the lease", ""
 		}
 	})
-	m.logger.V(2).Info("Not serving the driver any more")
+	m.logger.V(2).Info("Stopped serving driver")
 	return err
 }

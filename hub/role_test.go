@@ -14,7 +14,7 @@ func TestRoleFollowsModeAndAutomaticPause(t *testing.T) {
 		want      role
 	}{
 		{name: "active", mode: registry.ModeActive, want: role{mode: registry.ModeActive}},
-		{name: "paused", mode: registry.ModePaused, want: role{mode: registry.ModePaused, pausedBy: "its mode is paused"}},
+		{name: "paused", mode: registry.ModePaused, want: role{mode: registry.ModePaused, pausedBy: "paused by `mode: paused` in drivers.yaml"}},
 		{name: "paused by the hub", mode: registry.ModeActive, autoPause: "another attacher", want: role{mode: registry.ModePaused, pausedBy: "another attacher"}},
 		{name: "observing does no harm while paused by the hub", mode: registry.ModeObserve, autoPause: "another attacher", want: role{mode: registry.ModeObserve}},
 	} {

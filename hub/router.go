@@ -87,7 +87,7 @@ func (r *router) handlers() cache.Handlers {
 func typed[T any](changed func(before, now *T), gone, missed func(last *T)) toolscache.ResourceEventHandlerFuncs {
 	handle := func(obj any, f func(*T)) {
 		if object, ok := obj.(*T); ok {
-			contain(func(err error) { klog.Background().Error(err, "Handling an event went wrong") }, func() { f(object) })
+			contain(func(err error) { klog.Background().Error(err, "Panic while handling a watch event") }, func() { f(object) })
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{

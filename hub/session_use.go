@@ -93,8 +93,8 @@ func (c *connection) use(ctx context.Context, fail func(error), s Session, spec 
 		select {
 		case <-u.live.Done():
 			c.manager.update(func(s *driverState) { s.setConnection(Lost, "the connection has ended") })
-			if c.log.isDue("lost", time.Now()) {
-				klog.FromContext(ctx).Info("Lost the connection to the driver", "endpoint", spec.Endpoint)
+			if c.log.IsDue("lost", time.Now()) {
+				klog.FromContext(ctx).Info("Lost connection to driver, reconnecting", "endpoint", spec.Endpoint)
 			}
 			return
 		case <-ctx.Done():
@@ -126,9 +126,9 @@ func (u *sessionUse) begin(ctx context.Context, s Session) {
 		s.setConnection(Ready, "")
 	})
 	logger := klog.FromContext(ctx)
-	logger.V(2).Info("Connected to the driver", "endpoint", u.spec.Endpoint, "version", s.Info().Version)
+	logger.V(2).Info("Connected to driver", "endpoint", u.spec.Endpoint, "version", s.Info().Version)
 	if before != nil {
-		logger.Info("Replaced the connection to the driver because Probe failed; calls in flight continue", "endpoint", u.spec.Endpoint)
+		logger.Info("Replaced connection to driver because Probe failed, calls in flight continue", "endpoint", u.spec.Endpoint)
 		before.end()
 	}
 }
@@ -181,8 +181,8 @@ func (u *sessionUse) endProbe(ctx context.Context) time.Duration {
 		err = fmt.Errorf("%w; a second connection failed too: %v", err, u.redialErr)
 	}
 	u.manager.setUp(false, func(s *driverState) { s.setError(err, now) })
-	if u.log.isDue(err.Error(), now) {
-		klog.FromContext(ctx).Info("The driver is unhealthy, its volumes wait", "err", err)
+	if u.log.IsDue(err.Error(), now) {
+		klog.FromContext(ctx).Info("Driver is unhealthy, its volumes wait", "endpoint", u.spec.Endpoint, "err", err)
 	}
 	if u.redial == nil && now.Sub(u.waitsFrom) >= redialAfter {
 		u.redial = u.try(ctx, func(ctx context.Context) (Session, error) { return u.dial(ctx, u.spec) })

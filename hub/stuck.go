@@ -77,7 +77,7 @@ func (w *stuckWatch) look(ctx context.Context) {
 		}
 	}
 	if len(fresh) > 0 {
-		klog.FromContext(ctx).Info("VolumeAttachments are stuck", "new", len(fresh), "all", len(stuck), "for example", fresh[0])
+		klog.FromContext(ctx).Info("VolumeAttachments are stuck", "new", len(fresh), "all", len(stuck), "example", fresh[0])
 	}
 	w.known = stuck
 	counts := map[status.Operation]int{}
@@ -113,6 +113,6 @@ func (l *leader) explainStuck(ctx context.Context, va *storagev1.VolumeAttachmen
 	}
 	why := l.whyStuck(va.Name)
 	if err := l.writer().SaveError(ctx, va, op, stuckError{op: op, since: wantedSince(va, op), last: why}); err != nil {
-		klog.FromContext(ctx).V(2).Info("Cannot write the error into the VolumeAttachment", "volumeAttachment", va.Name, "cause", why, "err", err)
+		l.volumeLogger(va).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", why, "err", err)
 	}
 }

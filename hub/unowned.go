@@ -30,11 +30,12 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 		l.table.Done(e)
 		return
 	}
+	logger := l.unownedLogger(u)
+	ctx = klog.NewContext(ctx, logger)
 	if e.Retries.Since.IsZero() {
 		e.Retries.Since = time.Now()
 		if !l.table.HasDisowned(u.FormerOwner, target) {
-			klog.FromContext(ctx).Info("VolumeAttachment is gone with its volume still attached, detaching it",
-				"volumeAttachment", u.FormerOwner.Name, "volumeHandle", target.VolumeHandle, "node", u.FormerOwner.Node)
+			l.log.line(logger, true, "VolumeAttachment is gone while its volume is attached, detaching the volume")
 		}
 	}
 	if !l.mayUnpublish(ctx, e, u) {
@@ -43,7 +44,7 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	err := l.unpublish(ctx, u.Publication, target, nil)
 	switch {
 	case err == nil:
-		klog.FromContext(ctx).Info("Detached a volume from where no VolumeAttachment has it any more", "volumeHandle", target.VolumeHandle, "node", u.FormerOwner.Node)
+		l.log.succeeded(logger, attach.Detaching, volume.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))
 		l.table.Resolve(target)
 		l.table.Done(e)
 	case isFenced(err):
@@ -82,7 +83,7 @@ func (l *leader) mayUnpublish(ctx context.Context, e *volume.Entry, u volume.Uno
 		l.table.Done(e)
 		return false
 	case volume.Wanted, volume.Unclear:
-		klog.FromContext(ctx).V(2).Info("Not detached, as it is not sure that no VolumeAttachment has it there", "volumeHandle", target.VolumeHandle, "node", u.FormerOwner.Node, "err", err)
+		klog.FromContext(ctx).V(2).Info("Not detaching the volume yet: a VolumeAttachment may want it on this node", "err", err)
 		if err == nil {
 			err = errOwnerUnclear
 		}
@@ -111,8 +112,7 @@ func (l *leader) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 		return
 	}
 	if u.Hopeless(settings.StuckAfter, l.sinceConnected(), now) {
-		l.logger.Info("Gave up to detach a volume: the driver does not know it there", "volumeHandle", u.Target.VolumeHandle, "nodeID", u.Target.NodeID,
-			"node", u.FormerOwner.Node, "volumeAttachment", u.FormerOwner.Name, "tries", u.Failures, "lastError", u.Error)
+		l.log.line(klog.FromContext(ctx), true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
 		l.events.gaveUp(u)
 		l.counters.metrics.GaveUp()
 		l.table.Resolve(u.Target)
@@ -120,8 +120,7 @@ func (l *leader) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 		return
 	}
 	delay := backoff(settings.Retry, u.Failures, err, jitter)
-	klog.FromContext(ctx).V(2).Info("Cannot detach a volume whose VolumeAttachment is gone, will try again",
-		"volumeHandle", u.Target.VolumeHandle, "node", u.FormerOwner.Node, "failures", u.Failures, "in", delay, "err", err)
+	l.log.failed(klog.FromContext(ctx), attach.Detaching, u.Failures, delay, err)
 	if attach.NotReady(err) { // the driver was not called: an attach elsewhere has to wait for this detach
 		l.table.Postpone(e, volume.DetachLane, delay)
 		return
@@ -136,7 +135,7 @@ func (l *leader) unownedFailed(u volume.Unowned, err error, now time.Time) (volu
 	if !ok {
 		return u, false
 	}
-	l.events.failed(goneObject(u.FormerOwner), attach.Detaching, err)
+	l.events.failed(formerObject(u.FormerOwner), attach.Detaching, err)
 	l.counters.countFailure(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.FormerOwner.Name, Text: u.Error, Cause: causeOf(err)}, now.Sub(u.Since))
 	return u, true
 }

@@ -50,6 +50,9 @@ type virtual struct {
 	updates chan<- registry.Snapshot // to that one
 	health  *status.Probes
 	dials   int
+
+	verbosity int             // of the logs of the hub that is started next
+	log       ktesting.Buffer // of the hub that was started last
 }
 
 // inVirtualTime calls f with a virtual world that has no hub yet.
@@ -63,7 +66,7 @@ func inVirtualTime(t *testing.T, f func(v *virtual)) {
 		api := fakekube.New()
 		v := &virtual{t: t, api: api, kube: api.Client(), cluster: testbed.NewCluster(api.Client()), backend: backend,
 			driver: registry.Driver{Name: virtualDriver, Endpoint: "unix:///virtual", Settings: registry.DefaultSettings()},
-			events: eventrecord.NewFakeRecorder(1_000_000), health: status.NewProbes()}
+			events: eventrecord.NewFakeRecorder(1_000_000), health: status.NewProbes(), verbosity: 2}
 		v.options = hub.Options{Kube: v.kube, Events: v.events, Metrics: status.NewMetrics(), Probes: v.health, Grace: 10 * time.Second,
 			Connect: func(context.Context, registry.Driver) (hub.Session, error) {
 				v.dials++
@@ -82,7 +85,8 @@ func (v *virtual) start() (stop func()) {
 		v.t.Fatal(err)
 	}
 	v.hub = h
-	logger := ktesting.NewLogger(v.t, ktesting.NewConfig(ktesting.Verbosity(2)))
+	logger := ktesting.NewLogger(v.t, ktesting.NewConfig(ktesting.Verbosity(v.verbosity), ktesting.BufferLogs(true)))
+	v.log = logger.GetSink().(ktesting.Underlier).GetBuffer()
 	ctx, cancel := context.WithCancel(klog.NewContext(v.t.Context(), logger))
 	updates := make(chan registry.Snapshot, 1)
 	updates <- registry.Snapshot{v.driver.Name: v.driver}

@@ -39,7 +39,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 		return
 	}
 	c := l.table.Open(va)
-	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("volumeAttachment", name))
+	ctx = klog.NewContext(ctx, l.volumeLogger(va))
 	old := va
 	va, err := l.catchUp(ctx, e, old)
 	if err != nil {
@@ -59,14 +59,16 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 	case err != nil:
 		l.failed(ctx, e, va, c, op, err)
 	default:
-		l.succeeded(e, va, op)
+		l.succeeded(ctx, e, va, op)
 	}
 }
 
 // succeeded ends the run of an entry whose operation has succeeded.
-func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op attach.Operation) {
+func (l *leader) succeeded(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, op attach.Operation) {
 	if op != attach.Idle {
-		l.counters.countSuccess(operationOf(op), time.Since(e.Since()))
+		took := time.Since(e.Since())
+		l.counters.countSuccess(operationOf(op), took)
+		l.log.succeeded(klog.FromContext(ctx), op, e.Retries, took)
 	}
 	e.Retries = volume.Retries{}
 	l.table.NoteFailure(e, 0, "", diagnosis.Cause{})
@@ -110,13 +112,7 @@ func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.Vo
 	if e.Retries.Failures > 0 && e.Retries.Operation == op {
 		l.counters.metrics.Retry(operationOf(op))
 	}
-	begin := time.Now()
-	if err := l.execute(ctx, e, va, c, plan); err != nil {
-		return op, err
-	}
-	klog.FromContext(ctx).V(2).Info("Done", "operation", op, "node", va.Spec.NodeName,
-		"persistentVolume", attach.VolumeName(va), "took", time.Since(begin))
-	return op, nil
+	return op, l.execute(ctx, e, va, c, plan)
 }
 
 // plan reads the objects that a VolumeAttachment refers to and makes its plan.
@@ -197,8 +193,7 @@ func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 	if next != op || changed && !l.isUnchanged(name) {
 		delay = 0
 	}
-	klog.FromContext(ctx).V(2).Info("Not done, will try again", "operation", op,
-		"failures", failures, "in", delay, "err", err)
+	l.log.failed(klog.FromContext(ctx), op, failures, delay, err)
 	// The driver was not called, so an attach elsewhere has to wait for this detach, unless the volume is
 	// unpublished already.
 	if delay > 0 && attach.NotReady(err) && l.table.Believed(c).Belief != volume.Unpublished {
@@ -237,6 +232,6 @@ func (l *leader) saveError(ctx context.Context, va *storagev1.VolumeAttachment, 
 		cause = stuckError{op: op, since: since, tries: e.Retries.Failures + 1, last: cause}
 	}
 	if err := l.attacher().SaveError(ctx, va, op, cause); err != nil {
-		klog.FromContext(ctx).V(2).Info("Cannot write the error into the VolumeAttachment", "cause", cause, "err", err)
+		klog.FromContext(ctx).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", cause, "err", err)
 	}
 }

@@ -124,10 +124,10 @@ func (f *File) apply(logger klog.Logger, c content) (changed bool) {
 	}
 	f.mu.Unlock()
 	if err != nil {
-		logger.Error(err, "The file cannot be used, keeping the previous configuration", "file", f.options.Path)
+		logger.Error(err, "New configuration rejected; the previous one stays active", "file", f.options.Path)
 		return false
 	}
-	logger.Info("Read the file again", "file", f.options.Path, "drivers", len(config.drivers), "hash", c.id, "changed", changed)
+	logger.Info("Configuration reloaded", "file", f.options.Path, "drivers", len(config.drivers), "hash", c.id, "changed", changed)
 	for _, w := range config.warnings {
 		if !slices.ContainsFunc(before, w.isLike) {
 			w.Log(logger)

@@ -30,7 +30,7 @@ func (f *File) Run(ctx context.Context, changed func()) error {
 		case <-w.events:
 			w.expectChange()
 		case err := <-w.errors:
-			logger.V(2).Info("Events of a folder may have been lost", "folder", filepath.Dir(f.options.Path), "problem", err)
+			logger.V(2).Info("File events may be lost, reading the file again", "folder", filepath.Dir(f.options.Path), "err", err)
 			w.expectChange()
 		case <-poll.C:
 			w.watch(logger)
@@ -116,8 +116,7 @@ func (w *fileFollower) watch(logger klog.Logger) {
 		w.problem = ""
 	} else if err.Error() != w.problem {
 		w.problem = err.Error()
-		logger.Info("Warning: a folder cannot be watched, changes in it are found more slowly, by reading it again and again",
-			"folder", folder, "problem", err)
+		logger.Info("Cannot watch the folder of the configuration, polling the file instead", "folder", folder, "err", err)
 	}
 }
 

@@ -183,7 +183,7 @@ func TestBadFileKeepsTheLastGoodOneUntilItIsRepaired(t *testing.T) {
 				r := runSourceWith(t, ctx, f)
 				r.expect("a")
 				spoil(t, path)
-				logged(t, lines, "cannot be used")
+				logged(t, lines, "New configuration rejected")
 				bad := f.Status()
 				if bad.LastSuccessful || bad.Hash != good.Hash || !bad.LastSuccess.Equal(good.LastSuccess) || len(bad.Errors) == 0 {
 					t.Errorf("the status of a bad file is %+v, of the good one %+v", bad, good)
@@ -215,7 +215,7 @@ func virtual(t *testing.T, content string, test func(t *testing.T, path string, 
 		r := runSourceWith(t, ctx, f.WithoutWatcher())
 		defer r.stop()
 		r.expect("a")
-		logged(t, lines, "cannot be watched")
+		logged(t, lines, "Cannot watch the folder")
 		time.Sleep(time.Second)
 		test(t, path, r, lines)
 	})
@@ -256,11 +256,11 @@ func TestBadFileIsLoggedOncePerContent(t *testing.T) {
 				t.Errorf("also logged: %s", <-lines)
 			}
 		}
-		expect("", "cannot be used")
+		expect("", "New configuration rejected")
 		expect("")
-		expect("x", "cannot be used")
-		expect(driversFile("a"), "Read the file again") // as it was: nothing is sent
-		expect("x", "cannot be used")
+		expect("x", "New configuration rejected")
+		expect(driversFile("a"), "Configuration reloaded") // as it was: nothing is sent
+		expect("x", "New configuration rejected")
 	})
 }
 

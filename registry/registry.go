@@ -133,10 +133,10 @@ func (r *Registry) publish(ctx context.Context, last Snapshot, config *Config, f
 	r.mu.Unlock()
 	logger := klog.FromContext(ctx)
 	for _, c := range newIn(conflicts, was) {
-		logger.Info("Conflict: a driver that was found is not served", "driver", c.Driver, "found", c.Loser, "served", c.Winner, "reason", c.Reason)
+		logger.Info("Conflict: discovered driver is not served", "driver", c.Driver, "found", c.Loser, "served", c.Winner, "reason", c.Reason)
 	}
 	for _, c := range newIn(was, conflicts) {
-		logger.Info("A conflict is gone", "driver", c.Driver, "found", c.Loser, "reason", c.Reason)
+		logger.Info("Conflict is resolved", "driver", c.Driver, "found", c.Loser, "reason", c.Reason)
 	}
 	if last != nil && maps.Equal(last, snapshot) {
 		return last

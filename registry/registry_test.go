@@ -313,7 +313,7 @@ func TestConflictsAreLoggedWhenTheyComeAndWhenTheyGo(t *testing.T) {
 		}
 		r.sockets["/a"].sets <- nil
 		r.expect("[f]")
-		if before := logged(t, r.lines, "is gone"); before > 0 {
+		if before := logged(t, r.lines, "Conflict is resolved"); before > 0 {
 			t.Errorf("%d lines before", before)
 		}
 		if got := r.registry.Conflicts(); len(got) > 0 {

@@ -72,7 +72,7 @@ func (rs *runners) start(ctx context.Context, key string) (started bool) {
 	} else {
 		var err error
 		if source, err = rs.options.Sockets(key); err != nil {
-			klog.FromContext(ctx).Error(err, "Sockets cannot be looked for", "glob", key)
+			klog.FromContext(ctx).Error(err, "Cannot look for sockets", "glob", key)
 			return false
 		}
 	}
@@ -144,7 +144,7 @@ func (rs *runners) found() found {
 func keepRunning(ctx context.Context, name string, run func(context.Context) error) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := run(ctx); ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "A source of drivers ended, starting it again", "source", name, "in", restartDelay)
+			klog.FromContext(ctx).Error(err, "Source of drivers failed, restarting it", "source", name, "retryIn", restartDelay)
 		}
 	}, restartDelay)
 }

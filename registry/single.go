@@ -73,14 +73,14 @@ func (s *Single) Run(ctx context.Context, changed func()) error {
 			err = checkName(name)
 		}
 		if err == nil {
-			logger.Info("The driver reported its name", "driver", name, "endpoint", s.options.Endpoint)
+			logger.Info("Driver reported its name", "driver", name, "endpoint", s.options.Endpoint)
 			s.use(name)
 			changed()
 			break
 		}
 		if ctx.Err() == nil && (err.Error() != last || time.Since(loggedAt) >= singleLogAgain) {
 			last, loggedAt = err.Error(), time.Now()
-			logger.Info("The driver has not reported its name yet, retrying", "endpoint", s.options.Endpoint, "problem", err)
+			logger.Info("Driver has not reported its name yet, will retry", "endpoint", s.options.Endpoint, "err", err)
 		}
 		select {
 		case <-ctx.Done():

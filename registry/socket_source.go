@@ -116,7 +116,7 @@ func (s socketSource) ask(ctx context.Context, one *socket, answers chan<- answe
 			if delay == 0 { // the first error, which nobody else would report
 				verbosity = 0
 			}
-			logger.V(verbosity).Info("A socket did not report its driver, asking it again and again", "endpoint", one.endpoint, "problem", err)
+			logger.V(verbosity).Info("Socket did not report the name of its driver, will retry", "endpoint", one.endpoint, "err", err)
 			delay = min(max(2*delay, s.Poll), askAgain)
 			wait = delay
 		}

@@ -111,7 +111,7 @@ drivers: []
 	s.create(attachments...)
 	s.waitFor("those of the good driver attached", attachedAtLeast(5))
 	for _, name := range []string{"socket", "address", "spelling"} {
-		logged(s, hub, fmt.Sprintf(`"Conflict: a driver that was found is not served" driver="%s-%s"`, s.prefix, name))
+		logged(s, hub, fmt.Sprintf(`"Conflict: discovered driver is not served" driver="%s-%s"`, s.prefix, name))
 	}
 	s.checkExit(hub)
 	if a, b := bySocket.Load(), byAddress.Load(); a+b > 0 {

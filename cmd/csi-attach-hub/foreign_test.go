@@ -80,7 +80,8 @@ func TestAnotherAttacherAtWorkIsReportedAndPausesTheDriverIfAsked(t *testing.T) 
 	if w := d.ForeignWriter; w.Manager != "csi-attacher" || w.VolumeAttachment != all[0].Name || d.State != "Ready" {
 		t.Errorf("shown as %+v", d)
 	}
-	logged(r.scene, r.hub, `"Another attacher writes VolumeAttachments of the driver, which is active here" driver="`+r.driver+`" manager="csi-attacher"`)
+	logged(r.scene, r.hub, `"Another attacher writes VolumeAttachments of the driver, which this hub serves" driver="`+r.driver+`" volumeAttachment="`+all[0].Name)
+	logged(r.scene, r.hub, `manager="csi-attacher"`)
 	if got := r.metric("attach_hub_foreign_writer_total"); got != "1" {
 		t.Errorf("attach_hub_foreign_writer_total is %q, want 1", got)
 	}

@@ -236,7 +236,7 @@ func (r *rivals) checkExact() {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		vanished += bytes.Count(data, []byte("VolumeAttachment is gone with its volume still attached"))
+		vanished += bytes.Count(data, []byte("VolumeAttachment is gone while its volume is attached"))
 	}
 	b := r.backend.Books()
 	for _, m := range []fakecsi.Method{fakecsi.ControllerPublishVolume, fakecsi.ControllerUnpublishVolume} {
@@ -289,7 +289,7 @@ func TestADriverIsHandedOverTwentyTimesForthAndBackUnderLoad(t *testing.T) {
 	for i := range roundTrips {
 		sidecar := r.startSidecar()
 		if r.attacher == "" {
-			logged(r.scene, sidecar, "Connected to the driver") // it stands by
+			logged(r.scene, sidecar, "Connected to driver") // it stands by
 		}
 		began := time.Now()
 		r.settle([]string{"mode: paused", "mode: observe"}[i%2])

@@ -94,7 +94,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 	}
 	s.logStart(ctx, source)
 	context.AfterFunc(ctx, func() {
-		klog.FromContext(ctx).Info("Told to stop, letting calls in flight end", "grace", s.shutdownGrace)
+		klog.FromContext(ctx).Info("Stopping, waiting for calls in flight", "grace", s.shutdownGrace)
 	})
 	services := []func(context.Context) error{
 		r.Run,
@@ -145,7 +145,7 @@ func runWithServices(ctx context.Context, services []func(context.Context) error
 		running.Go(func() error {
 			err := service(lasting)
 			if err != nil {
-				klog.FromContext(ctx).Error(err, "Stopping in order: a service of this process failed")
+				klog.FromContext(ctx).Error(err, "Service failed, stopping")
 				stop()
 			}
 			return err

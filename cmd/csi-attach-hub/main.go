@@ -13,6 +13,7 @@ import (
 )
 
 func main() {
+	captureLogs()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -268,7 +268,7 @@ func TestSIGTERMLetsCallsInFlightEndAndStartsNoOther(t *testing.T) {
 	if err := hub.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	logged(s, hub, "Told to stop")
+	logged(s, hub, "Stopping, waiting for calls in flight")
 	if err := control.Set(s.ctx, fakecsi.Knobs{ReleaseAll: true}); err != nil {
 		t.Fatal(err)
 	}

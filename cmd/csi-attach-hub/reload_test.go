@@ -70,7 +70,7 @@ func TestDriverIsAddedAndRemovedByAnEditOfTheFile(t *testing.T) {
 	if err := hub.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	logged(s, hub, fmt.Sprintf(`"The driver is not served any more" driver=%q`, a))
+	logged(s, hub, fmt.Sprintf(`"Driver is no longer configured, draining it" driver=%q`, a))
 	s.create(ofA[5:]...)
 	s.create(ofB[5:]...)
 	s.waitFor("all of b", attachedAtLeast(15))
@@ -78,7 +78,7 @@ func TestDriverIsAddedAndRemovedByAnEditOfTheFile(t *testing.T) {
 
 	s.config.WriteString("# broken\nworker: 7\n")
 	s.rewrite()
-	logged(s, hub, "The file cannot be used")
+	logged(s, hub, "New configuration rejected")
 	s.configure("drivers:\n%s%s", entry(a, "a"), entry(b, "b"))
 	s.rewrite()
 	s.waitFor("all attached", testbed.AllAttached(20))
@@ -145,7 +145,7 @@ func TestVolumesOfTenDriversEndAsAskedWhileTheFileIsRewrittenFiftyTimes(t *testi
 		staying, going = append(staying, all[:volumes/2]...), append(going, all[volumes/2:]...)
 	}
 	for _, name := range names {
-		logged(s, hub, fmt.Sprintf(`"Serving the driver" driver=%q`, name))
+		logged(s, hub, fmt.Sprintf(`"Serving driver" driver=%q`, name))
 	}
 	asked := make(chan error, 1)
 	go func() { asked <- s.attachAndDetach(going, staying) }()
@@ -160,10 +160,10 @@ func TestVolumesOfTenDriversEndAsAskedWhileTheFileIsRewrittenFiftyTimes(t *testi
 		}
 		if n%5 == 3 {
 			bad++
-			loggedTimes(s, hub, `"The file cannot be used`, bad)
+			loggedTimes(s, hub, `"New configuration rejected`, bad)
 		} else {
 			good++
-			loggedTimes(s, hub, `"Read the file again"`, good)
+			loggedTimes(s, hub, `"Configuration reloaded"`, good)
 		}
 	}
 	if err := <-asked; err != nil {

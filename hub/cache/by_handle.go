@@ -15,16 +15,19 @@ import (
 func (c *Cluster) AttachmentsOfHandle(driver, handle string) []*storagev1.VolumeAttachment {
 	var found []*storagev1.VolumeAttachment
 	for _, va := range c.AttachmentsOfDriver(driver) {
-		if noted := attach.NotedTarget(va).VolumeHandle; noted == handle && handle != "" || noted == "" && c.unnotedHandle(va) == handle {
+		if c.VolumeHandle(va) == handle {
 			found = append(found, va)
 		}
 	}
 	return found
 }
 
-// unnotedHandle returns the volume handle of a VolumeAttachment that notes none, "" if it is not
-// known.
-func (c *Cluster) unnotedHandle(va *storagev1.VolumeAttachment) string {
+// VolumeHandle returns the volume handle of a VolumeAttachment: the noted handle, or else the handle of its
+// PersistentVolume or inline specification, "" if it is not known.
+func (c *Cluster) VolumeHandle(va *storagev1.VolumeAttachment) string {
+	if noted := attach.NotedTarget(va).VolumeHandle; noted != "" {
+		return noted
+	}
 	if va.Spec.Source.InlineVolumeSpec != nil {
 		return attach.HandleOf(attach.Inputs{VolumeAttachment: va})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -61,7 +62,7 @@ type rotation struct {
 	used    *tlsfiles.Material // by the connection
 	files   *tlsfiles.Follower
 	next    *tlsfiles.Material // new content to be tried, or nil
-	problem string             // the last one that was logged
+	problem loglimit.Problem   // with the new content
 }
 
 // due reports whether to replace the connection. It reads the files, and tries new content
@@ -83,20 +84,10 @@ func (r *rotation) due(ctx context.Context) bool {
 			return true
 		}
 	}
-	if ctx.Err() == nil {
-		r.logProblem(ctx, err)
+	if ctx.Err() == nil && r.problem.IsDue(err.Error(), time.Now()) {
+		klog.FromContext(ctx).Info("Cannot use the new TLS files; the connection to the driver keeps the previous ones", "endpoint", r.driver.Endpoint, "err", err)
 	}
 	return false
-}
-
-// logProblem logs a problem unless it was logged last.
-func (r *rotation) logProblem(ctx context.Context, err error) {
-	if err.Error() == r.problem {
-		return
-	}
-	r.problem = err.Error()
-	klog.FromContext(ctx).Info("Warning: the new TLS files cannot be used, the connection to the driver goes on with those before",
-		"endpoint", r.driver.Endpoint, "problem", err)
 }
 
 func (r *rotation) try(ctx context.Context) error {

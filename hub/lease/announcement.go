@@ -89,9 +89,9 @@ func (a *announcer) logChange(ctx context.Context, err error) {
 	}
 	a.failed = err != nil
 	if a.failed {
-		klog.FromContext(ctx).Error(err, "Cannot announce this replica to the others")
+		klog.FromContext(ctx).Error(err, "Failed to announce this replica to the others, will retry")
 	} else {
-		klog.FromContext(ctx).Info("This replica is announced to the others again")
+		klog.FromContext(ctx).Info("Announced this replica to the others again")
 	}
 }
 
@@ -114,7 +114,7 @@ func (a *announcer) deleteOld(ctx context.Context) {
 		err := a.lock.client.Delete(ctx, n.Name, metav1.DeleteOptions{Preconditions: &version})
 		cancel()
 		if err != nil && !apierrors.IsNotFound(err) {
-			klog.FromContext(ctx).V(4).Info("Cannot delete the lease of a dead replica", "lease", n, "err", err)
+			klog.FromContext(ctx).V(4).Info("Failed to delete the lease of a dead replica", "lease", n, "err", err)
 		}
 	}
 }
@@ -127,6 +127,6 @@ func (a *announcer) withdraw(ctx context.Context) {
 	defer cancel()
 	err := a.lock.client.Delete(ctx, a.lock.name.Name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		klog.FromContext(ctx).Error(err, "Cannot withdraw the announcement of this replica; it expires", "after", o.Duration)
+		klog.FromContext(ctx).Error(err, "Failed to withdraw the announcement of this replica, it expires", "after", o.Duration)
 	}
 }

@@ -55,7 +55,8 @@ type candidate struct {
 }
 
 // Hold competes for the lease until ctx ends, and serves while it is held. It blocks until
-// the work has ended and the lease is released. It returns the error of Serve if there is
+// the work has ended and the lease is released. The logger of ctx must name the driver, as
+// log lines about the lease do not. It returns the error of Serve if there is
 // one, and nil when ctx has ended, or when Serve has ended without an error though it was
 // not asked to stop.
 //
@@ -248,7 +249,7 @@ func problem(err error) string {
 // attempt tries to take the lease, and serves if that succeeds. ended reports that Serve has
 // returned by itself.
 func (c *candidate) attempt(ctx context.Context) (ended bool, err error) {
-	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("driver", c.claim.Driver, "lease", c.claim.Lease))
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("lease", c.claim.Lease))
 	term, err := c.lock.acquire(ctx, c.tried)
 	if ctx.Err() != nil {
 		if err == nil || !answered(err) { // a request without an answer may have succeeded
@@ -276,7 +277,7 @@ func (c *candidate) attempt(ctx context.Context) (ended bool, err error) {
 func (c *candidate) release(ctx context.Context) (released bool) {
 	err := c.lock.release(ctx)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Lease not released, it expires", "after", c.options.Duration)
+		klog.FromContext(ctx).Error(err, "Failed to release the lease, it expires", "after", c.options.Duration)
 	}
 	return err == nil
 }

@@ -58,7 +58,7 @@ func (l *leader) renew(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if err := l.lock.renew(ctx, l.term); err != nil {
-			klog.FromContext(ctx).V(4).Info("Lease not renewed", "err", err)
+			klog.FromContext(ctx).V(4).Info("Failed to renew the lease, will retry", "err", err)
 		}
 	}
 }
@@ -96,10 +96,10 @@ func (l *leader) remaining() time.Duration {
 // lossReason returns why the lease is lost, "" if it is not.
 func (l *leader) lossReason() string {
 	if l.remaining() <= 0 {
-		return "it was not renewed in time"
+		return "not renewed in time"
 	}
 	if l.observations.get(l.claim.Lease).holder() != l.options.Identity {
-		return "another process took it"
+		return "taken by another process"
 	}
 	return ""
 }
@@ -122,7 +122,7 @@ func (l *leader) handOver(ctx context.Context, period time.Duration) (again time
 	now := time.Now()
 	yes, at := handsOver(now, l.options.Identity, l.passedOver, assigned, stable)
 	if yes {
-		klog.FromContext(ctx).V(2).Info("Driver is handed over", "to", assigned.owner)
+		klog.FromContext(ctx).V(2).Info("Handing driver over to another replica", "to", assigned.owner)
 		l.end()
 	}
 	if yes || at.IsZero() {

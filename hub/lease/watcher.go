@@ -28,7 +28,7 @@ type watcher struct {
 func (w *watcher) up(logger klog.Logger) {
 	w.observations.watchUp(w.namespace)
 	if w.reportedDown.Swap(false) {
-		logger.Info("Leases are watched again", "namespace", w.namespace)
+		logger.Info("Watching leases again", "namespace", w.namespace)
 	}
 }
 
@@ -38,7 +38,7 @@ func (w *watcher) down(ctx context.Context, logger klog.Logger, err error) {
 	}
 	w.observations.watchDown(w.namespace, err)
 	if !w.reportedDown.Swap(true) {
-		logger.Info("Leases cannot be watched, and are polled", "namespace", w.namespace, "err", err)
+		logger.Info("Cannot watch leases, polling them", "namespace", w.namespace, "err", err)
 	}
 }
 

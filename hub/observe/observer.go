@@ -94,7 +94,10 @@ func (o *Observer) next(ctx context.Context) bool {
 	}
 	defer o.queue.Done(name)
 	if err := o.compare(ctx, name); err != nil {
-		klog.FromContext(ctx).V(2).Info("Cannot compare a VolumeAttachment, will try again", "volumeAttachment", name, "err", err)
+		if va := o.options.Cluster.Attachment(name); va != nil {
+			keys := attach.LogKeys(va, o.options.Cluster.VolumeHandle(va))
+			klog.FromContext(ctx).V(2).Info("Failed to compare the VolumeAttachment, will retry", append(keys, "err", err)...)
+		}
 		o.queue.AddRateLimited(name)
 		return true
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 )
 
 // pollInterval is the time between two readings of the files. A change is used after the
@@ -55,16 +57,16 @@ func (f *Follower) Look() (*Material, error) {
 }
 
 // Run follows the files of a port until ctx ends, and calls take with each new content. If
-// the files are not whole, it logs each problem once and keeps the content in use. At the
+// the files are not whole, it logs that and keeps the content in use. At the
 // start it logs a certificate that has expired or is not valid yet.
 func (f *Follower) Run(ctx context.Context, poll Poll, take func(*Material)) {
 	logger := klog.FromContext(ctx).WithValues("certificate", f.files.Cert)
 	if err := f.used.CheckTime(time.Now()); err != nil {
-		logger.Info("Warning: clients will not take the certificate of this port", "problem", err)
+		logger.Info("Clients will reject the certificate of this port", "err", err)
 	}
 	ticks, stop := poll()
 	defer stop()
-	problem := ""
+	var problem loglimit.Problem
 	for {
 		select {
 		case <-ctx.Done():
@@ -72,15 +74,12 @@ func (f *Follower) Run(ctx context.Context, poll Poll, take func(*Material)) {
 		case <-ticks:
 		}
 		next, err := f.Look()
-		if err == nil {
-			problem = ""
-		} else if err.Error() != problem {
-			problem = err.Error()
-			logger.Info("Warning: the TLS files are not whole, those read before go on to hold", "problem", problem)
+		if err != nil && problem.IsDue(err.Error(), time.Now()) {
+			logger.Info("New TLS files rejected; the previous ones stay active", "err", err)
 		}
 		if next != nil {
 			take(next)
-			logger.Info("Took new TLS files", "expires", next.Certificate.Leaf.NotAfter)
+			logger.Info("Loaded new TLS files", "expires", next.Certificate.Leaf.NotAfter)
 		}
 	}
 }

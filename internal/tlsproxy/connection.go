@@ -28,7 +28,7 @@ func (p *Proxy) serve(ctx, intake context.Context, raw net.Conn) {
 	select {
 	case p.slots <- struct{}{}:
 	default:
-		p.refusals.log(logger, "Refused a client: too many others are connected", "connections", p.options.MaxConnections)
+		p.refusals.Info(logger, "Refused a client: too many others are connected", "connections", p.options.MaxConnections)
 		return
 	}
 	stay, askToGo := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -41,7 +41,7 @@ func (p *Proxy) serve(ctx, intake context.Context, raw net.Conn) {
 	p.clients.Delete(connected)
 	<-p.slots // before the end is logged: after that line there is room for another client
 	if err != nil {
-		p.refusals.log(logger, "Let a client go: the driver does not listen", "problem", err)
+		p.refusals.Info(logger, "Let a client go: the driver does not listen", "problem", err)
 		return
 	}
 	logger.Info("A client is gone", "because", why)
@@ -67,7 +67,7 @@ func (p *Proxy) refused(logger klog.Logger, err error) {
 		logger.V(4).Info("A client left before the TLS handshake", "problem", err)
 		return
 	}
-	p.refusals.log(logger, "Refused a client in the TLS handshake", "problem", err)
+	p.refusals.Info(logger, "Refused a client in the TLS handshake", "problem", err)
 }
 
 // pass copies in both directions until one side ends, both are silent for IdleTimeout, or

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 )
 
@@ -19,6 +20,8 @@ const (
 	targetTimeout = 5 * time.Second
 	// acceptPause follows an error of accepting, such as too many open files.
 	acceptPause = 100 * time.Millisecond
+	// logInterval is the shortest time between two log lines about refused clients with the same message.
+	logInterval = 10 * time.Second
 )
 
 // Options of a Proxy. All but AllowedSANs are required.
@@ -67,9 +70,9 @@ type Proxy struct {
 	poll     tlsfiles.Poll
 
 	handshakes acceptLimit
-	slots      chan struct{}  // holds one element for each client that is connected
-	clients    sync.Map       // of *client: those that are connected
-	refusals   rateLimitedLog // limited, because anybody can cause a refusal
+	slots      chan struct{}     // holds one element for each client that is connected
+	clients    sync.Map          // of *client: those that are connected
+	refusals   *loglimit.Limiter // anybody can cause a refusal
 }
 
 // New checks the options and reads the files. It starts nothing.
@@ -82,7 +85,8 @@ func New(o Options) (*Proxy, error) {
 		return nil, fmt.Errorf("make proxy: %w", err)
 	}
 	p := &Proxy{options: o, poll: tlsfiles.Ticks,
-		handshakes: acceptLimit{limit: o.MaxConnections}, slots: make(chan struct{}, o.MaxConnections)}
+		handshakes: acceptLimit{limit: o.MaxConnections}, slots: make(chan struct{}, o.MaxConnections),
+		refusals: loglimit.New(1, logInterval)}
 	p.material.Store(material)
 	return p, nil
 }
@@ -123,14 +127,14 @@ func (p *Proxy) accept(ctx context.Context, listener net.Listener, serve func(ne
 			}
 			return
 		case err != nil:
-			p.refusals.log(klog.FromContext(ctx), "Cannot take clients", "problem", err)
+			p.refusals.Info(klog.FromContext(ctx), "Cannot take clients", "problem", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(acceptPause):
 			}
 		default:
 			if oldest := p.handshakes.enter(conn); oldest != nil {
-				p.refusals.log(klog.FromContext(ctx), "Refused a client: too many others are in the TLS handshake", "client", oldest.RemoteAddr())
+				p.refusals.Info(klog.FromContext(ctx), "Refused a client: too many others are in the TLS handshake", "client", oldest.RemoteAddr())
 				oldest.Close()
 			}
 			serve(conn)

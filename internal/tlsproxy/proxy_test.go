@@ -137,12 +137,12 @@ func TestReplacedCertificatesHoldForTheNextClient(t *testing.T) {
 		s.poll <- time.Time{}
 	}
 	s.connect(hub)
-	s.logged("are not whole")
+	s.logged("New TLS files rejected")
 	certtest.Write(t, filepath.Dir(s.files.Cert), newHubCA, next)
 	for range 3 {
 		s.poll <- time.Time{}
 	}
-	s.logged("Took new TLS files")
+	s.logged("Loaded new TLS files")
 	s.refused(hub, "comes from no authority in", "")
 	s.proxyCA = newCA
 	s.refused(s.hub(), "refuses the client certificate", "Refused a client in the TLS handshake")
@@ -296,22 +296,5 @@ func TestOptionsThatCannotBeMeantAreErrors(t *testing.T) {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-	}
-}
-
-func TestLogIsNotFloodedByOneMessage(t *testing.T) {
-	var l rateLimitedLog
-	now := time.Now()
-	for i, want := range []struct {
-		after   time.Duration
-		leftOut int
-		due     bool
-	}{{0, 0, true}, {time.Second, 0, false}, {2 * time.Second, 0, false}, {11 * time.Second, 2, true}, {12 * time.Second, 0, false}} {
-		if leftOut, due := l.due("m", now.Add(want.after)); leftOut != want.leftOut || due != want.due {
-			t.Errorf("%d: got %d, %t", i, leftOut, due)
-		}
-	}
-	if _, due := l.due("other", now); !due {
-		t.Error("another message is left out")
 	}
 }

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+// documentedVolumeKeys returns the keys that OPERATE.md promises on each line about a volume.
+func documentedVolumeKeys(t *testing.T) (keys []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/OPERATE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, row, _ := strings.Cut(string(text), "\n| a VolumeAttachment or its volume | ")
+	row, _, _ = strings.Cut(row, ";")
+	for _, key := range strings.Split(row, ", ") {
+		keys = append(keys, strings.Trim(key, "`"))
+	}
+	if !slices.Contains(keys, "volumeHandle") {
+		t.Fatalf("OPERATE.md promises the keys %q", keys)
+	}
+	return keys
+}
+
+// TestLogOfADayHasEachKeyOnceAndTheVolumesKeysOnEachLineAboutAVolume has a hub log as much as it can.
+func TestLogOfADayHasEachKeyOnceAndTheVolumesKeysOnEachLineAboutAVolume(t *testing.T) {
+	s := newScene(t, "log")
+	driver, socket := s.prefix+"-d", filepath.Join(s.dir, "d")
+	served := testbed.DriverForTest(t, driver, socket)
+	set := func(k fakecsi.Knobs) {
+		t.Helper()
+		if err := served.Backend.Set(k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fail := func(m fakecsi.Method) {
+		t.Helper()
+		set(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: m, Code: codes.ResourceExhausted, Message: "\x1b[31m\"full\",\"driver\":\n\xff"}}})
+	}
+	const settings = "retry: {initial: 200ms, max: 400ms}, stuckAfter: 500ms, drift: {interval: 1s, confirmations: 1}"
+	drivers := func(mode string, more string) {
+		s.configure("defaults: {%s}\ndrivers:\n  - {name: %s, endpoint: \"unix://%s\", mode: %s}\n%s", settings, driver, socket, mode, more)
+	}
+	other := func(name, mode string) string {
+		return fmt.Sprintf("  - {name: %s-%s, endpoint: \"unix://%s/%s\", mode: %s}\n", s.prefix, name, s.dir, name, mode)
+	}
+	testbed.DriverForTest(t, s.prefix+"-observed", filepath.Join(s.dir, "observed"))
+	drivers("active", other("away", "active")+other("observed", "observe"))
+	hub := s.startHub("--logging-format=json", "-v=5")
+	said := func(messages ...string) {
+		t.Helper()
+		for _, m := range messages {
+			logged(s, hub, `"msg":"`+m)
+		}
+	}
+	patch := func(name, manager, patch string, subresources ...string) {
+		t.Helper()
+		_, err := s.plane.Clientset().StorageV1().VolumeAttachments().Patch(s.ctx, name, types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{FieldManager: manager}, subresources...)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func(n int) func([]*storagev1.VolumeAttachment) bool {
+		return func(own []*storagev1.VolumeAttachment) bool { return len(own) == n }
+	}
+	all := s.attachments(driver, 4)
+	name := func(i int) string { return all[i].(testbed.VolumeAttachment).Name }
+
+	s.create(all[0])
+	s.waitFor("attached", attachedAtLeast(1))
+	said("Attached volume", "Observing driver", "Failed to connect to driver")
+	fail(fakecsi.ControllerPublishVolume)
+	s.create(all[1])
+	said("Attach failed, will retry", "VolumeAttachments are stuck")
+	set(fakecsi.Knobs{ClearFaults: true})
+	s.waitFor("attached after failures", attachedAtLeast(2))
+	fail(fakecsi.ControllerUnpublishVolume)
+	s.delete(all[1])
+	said("Detach failed, will retry")
+	set(fakecsi.Knobs{ClearFaults: true})
+	s.waitFor("detached after failures", left(1))
+	said("Detached volume")
+
+	s.create(all[2])
+	s.waitFor("another attached", attachedAtLeast(2))
+	fail(fakecsi.ControllerUnpublishVolume)
+	s.delete(all[2])
+	s.waitFor("detach failing", func(own []*storagev1.VolumeAttachment) bool {
+		return slices.ContainsFunc(own, func(va *storagev1.VolumeAttachment) bool { return va.Status.DetachError != nil })
+	})
+	patch(name(2), "somebody", `{"metadata":{"finalizers":null}}`)
+	said("VolumeAttachment is gone while its volume is attached")
+	set(fakecsi.Knobs{ClearFaults: true})
+	if err := served.Backend.Wait(s.ctx, func(b fakecsi.Books) bool { return len(b.Attached) == 1 }); err != nil {
+		t.Fatal(err)
+	}
+	set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: name(0)}}})
+	said("ListVolumes no longer reports the volume on this node")
+	patch(name(0), "csi-attacher", `{"status":{"attachError":{"message":"other","time":"2026-01-01T00:00:00Z"}}}`, "status")
+	said("Another attacher writes VolumeAttachments")
+
+	s.config.WriteString("broken\n")
+	s.rewrite()
+	said("New configuration rejected; the previous one stays active")
+	drivers("paused", other("away", "paused"))
+	s.rewrite()
+	said("Configuration reloaded", "Driver settings changed", "Driver is paused", "Driver is no longer configured", "Lease released")
+	drivers("active", "")
+	s.rewrite()
+	s.create(all[3])
+	s.waitFor("attached after the pause", attachedAtLeast(2))
+	served.Server.Crash()
+	said("Lost connection to driver")
+	s.checkExit(hub)
+
+	log, err := os.ReadFile(hub.LogPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	volumeKeys := documentedVolumeKeys(t)
+	about := map[string]int{} // messages of lines about volumes
+	for line := range bytes.Lines(log) {
+		values, err := decodeLine(line)
+		if err != nil {
+			t.Errorf("%v: %s", err, line)
+			continue
+		}
+		message, own := fmt.Sprint(values["msg"]), strings.HasPrefix(fmt.Sprint(values["caller"]), "hub/")
+		if values["volumeAttachment"] == nil && values["volumeHandle"] == nil && !(own && bytes.Contains(line, []byte(driver+"-"))) {
+			continue
+		}
+		if about[message]++; message == "VolumeAttachments are stuck" { // it is about many
+			continue
+		}
+		for _, key := range volumeKeys {
+			if value, ok := values[key].(string); !ok || !strings.HasPrefix(value, driver) {
+				t.Errorf("%s is %v: %s", key, values[key], line)
+			}
+		}
+	}
+	t.Log(about)
+}
+
+var camelCase = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
+
+// decodeLine returns the values of a line of JSON. It fails if a key is there twice, which encoding/json does not
+// report, or is not in camel case.
+func decodeLine(line []byte) (map[string]any, error) {
+	d := json.NewDecoder(bytes.NewReader(line))
+	if start, err := d.Token(); err != nil || start != json.Delim('{') {
+		return nil, fmt.Errorf("not an object of JSON: %v", err)
+	}
+	values := map[string]any{}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value any
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		name := key.(string)
+		if _, twice := values[name]; twice {
+			return nil, fmt.Errorf("the key %q is there twice", name)
+		}
+		if !camelCase.MatchString(name) {
+			return nil, fmt.Errorf("the key %q is not in camel case", name)
+		}
+		values[name] = value
+	}
+	_, err := d.Token()
+	return values, err
+}

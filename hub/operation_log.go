@@ -1,0 +1,67 @@
+package hub
+
+import (
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
+)
+
+// Limits of the log lines of one driver at the default verbosity, for each message: all volumes of a driver may
+// fail at once.
+const (
+	logBurst = 20
+	logEvery = time.Second
+)
+
+// operationLog logs how the operations of a driver end. At every verbosity it logs the first failure in a row and
+// the success that ends it, but bounded in rate. With V(2) it logs every try.
+type operationLog struct{ limiter *loglimit.Limiter }
+
+func newOperationLog() operationLog { return operationLog{loglimit.New(logBurst, logEvery)} }
+
+// failed logs a try of an operation that failed, with the number of failures in a row.
+func (o operationLog) failed(logger klog.Logger, op attach.Operation, failures int, retryIn time.Duration, err error) {
+	message := "Attach failed, will retry"
+	if op == attach.Detaching {
+		message = "Detach failed, will retry"
+	}
+	values := []any{"operation", op.String(), "failures", failures, "retryIn", retryIn}
+	if call := (*attach.CallError)(nil); errors.As(err, &call) {
+		values = append(values, "code", status.Code(call.Err).String())
+	}
+	values = append(values, "err", csiclient.Truncate(err.Error(), csiclient.MaxText))
+	o.line(logger.WithCallDepth(1), failures == 1, message, values...)
+}
+
+// succeeded logs an operation that succeeded, took after it was first asked for. before counts the failures of the
+// entry until then. A detach after an attach that failed ends that failure too.
+func (o operationLog) succeeded(logger klog.Logger, op attach.Operation, before volume.Retries, took time.Duration) {
+	message, failures := "Attached volume", before.Failures
+	if op == attach.Detaching {
+		message = "Detached volume"
+	}
+	if before.Operation != op {
+		failures = 0
+	}
+	o.line(logger.WithCallDepth(1), before.Failures > 0, message, "operation", op.String(), "failures", failures, "duration", took)
+}
+
+// line logs a line at V(2), or at every verbosity if it is important. With V(2) no line is suppressed.
+func (o operationLog) line(logger klog.Logger, important bool, message string, keysAndValues ...any) {
+	logger = logger.WithCallDepth(1)
+	switch {
+	case !important:
+		logger.V(2).Info(message, keysAndValues...)
+	case logger.V(2).Enabled():
+		logger.Info(message, keysAndValues...)
+	default:
+		o.limiter.Info(logger, message, keysAndValues...)
+	}
+}
