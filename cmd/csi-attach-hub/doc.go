@@ -10,10 +10,10 @@
 // csi-attacher's defaults, and serves the driver on that socket.
 //
 // "status" shows the drivers of a running hub, "explain" says why a volume is not
-// attached. "validate" checks drivers.yaml files, and ConfigMaps with them, without contacting
-// anything. "schema"
-// prints the JSON Schema of drivers.yaml. "proxy" forwards mutual TLS to a driver that
-// only listens on a unix socket. "version" prints the version of the build.
+// attached. "validate" checks drivers.yaml files, and ConfigMaps with them, without
+// contacting anything. "schema" prints the JSON Schema of drivers.yaml. "proxy" forwards
+// mutual TLS to a driver that only listens on a unix socket. "version" prints the version
+// of the build.
 //
 // This package only wires the other packages together.
 package main
