@@ -12,8 +12,10 @@ import (
 // begin with the logger of the manager, which names the driver: with the logger of a context, a key might be
 // there twice.
 
-// volumeLogger returns the logger for a VolumeAttachment and its volume.
+// volumeLogger returns the logger for a VolumeAttachment and its volume. While the PersistentVolume is not in the
+// cache yet, the volume handle is known from the note that is written before the driver is called.
 func (m *manager) volumeLogger(va *storagev1.VolumeAttachment) klog.Logger {
+	va = m.overlay.Newest(va)
 	return m.logger.WithValues(attach.LogKeys(va, m.cluster.VolumeHandle(va))...)
 }
 

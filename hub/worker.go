@@ -59,16 +59,16 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 	case err != nil:
 		l.failed(ctx, e, va, c, op, err)
 	default:
-		l.succeeded(ctx, e, va, op)
+		l.succeeded(e, va, op)
 	}
 }
 
 // succeeded ends the run of an entry whose operation has succeeded.
-func (l *leader) succeeded(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, op attach.Operation) {
+func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op attach.Operation) {
 	if op != attach.Idle {
 		took := time.Since(e.Since())
 		l.counters.countSuccess(operationOf(op), took)
-		l.log.succeeded(klog.FromContext(ctx), op, e.Retries, took)
+		l.log.succeeded(l.volumeLogger(va), op, e.Retries, took)
 	}
 	e.Retries = volume.Retries{}
 	l.table.NoteFailure(e, 0, "", diagnosis.Cause{})
@@ -193,7 +193,7 @@ func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 	if next != op || changed && !l.isUnchanged(name) {
 		delay = 0
 	}
-	l.log.failed(klog.FromContext(ctx), op, failures, delay, err)
+	l.log.failed(l.volumeLogger(va), op, failures, delay, err)
 	// The driver was not called, so an attach elsewhere has to wait for this detach, unless the volume is
 	// unpublished already.
 	if delay > 0 && attach.NotReady(err) && l.table.Believed(c).Belief != volume.Unpublished {
