@@ -29,6 +29,7 @@ type leader struct {
 	budget          *rate.Limiter // of writes to the Kubernetes API
 	finalizerWrites *attach.FinalizerWrites
 	events          events
+	calls           callsInFlight
 
 	conflictLog rateLimitedLog
 
@@ -93,8 +94,7 @@ func (l *leader) run(ctx context.Context) error {
 	// vanishes then.
 	l.hub.routes.open(l.name, l)
 	contain(fail, l.connectionChanged)
-	contain(fail, func() { l.attend(intake, fail, &loops, l.driftCheck(), l.stuckCheck(), l.resyncing()) })
-	defer l.counters.setStuck(nil)
+	contain(fail, func() { l.attend(intake, fail, &loops, l.driftCheck(), l.stuckCheck(), l.hangingCheck(), l.resyncing()) })
 	l.shut()
 	l.hub.routes.close(l.name, l)
 	l.update(func(s *driverState) { s.draining = "calls in flight may end" })

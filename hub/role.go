@@ -18,6 +18,8 @@ type Leases interface {
 	Hold(ctx context.Context, c lease.Claim) error
 	// Holder returns the holder of a lease as last seen. It sends no request.
 	Holder(n lease.Name) (lease.Holder, bool)
+	// Members returns the live replicas of the hub.
+	Members() []lease.Member
 }
 
 // role is what this process does for a driver: work for it while it has the lease, watch another attacher, or

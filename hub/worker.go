@@ -18,7 +18,8 @@ import (
 // work makes one run of an entry. ctx ends when calls in flight have to end: at the end of the grace, or when
 // the lease is lost.
 func (l *leader) work(ctx context.Context, e *volume.Entry) {
-	switch e.Key.Kind {
+	key := e.Key
+	switch key.Kind {
 	case volume.ClaimKind:
 		l.workOnClaim(ctx, e)
 	case volume.UnownedKind:
@@ -26,6 +27,7 @@ func (l *leader) work(ctx context.Context, e *volume.Entry) {
 	case volume.FinalizerKind:
 		l.workOnFinalizer(ctx, e)
 	}
+	l.calls.forget(key, l.table.Has)
 	l.hub.windDown.note(l.name) // this may have been the last volume of the driver
 }
 
