@@ -78,6 +78,12 @@ func newDriverState(spec registry.Driver, now time.Time) driverState {
 	return s
 }
 
+// restart drops what the last run of the manager knew of the connection. The driver stays down since it could last be
+// called.
+func (s *driverState) restart() {
+	s.session, s.up, s.upSince, s.leaseOffered = nil, false, time.Time{}, false
+}
+
 // settle sets State, Reason and Since. Since changes only with the State.
 func (s *driverState) settle(before State, now time.Time) {
 	if s.State, s.Reason = s.decide(); s.State != before {

@@ -64,7 +64,7 @@ func (m *manager) run(ctx context.Context) error {
 	outer := ctx
 	ctx, fail := context.WithCancelCause(outer)
 	defer fail(nil)
-	m.update(func(s *driverState) { s.session, s.up, s.upSince, s.leaseOffered = nil, false, time.Time{}, false })
+	m.update((*driverState).restart)
 	// Work that drains still needs the connection.
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
 	var loops sync.WaitGroup
