@@ -9,8 +9,9 @@ import (
 )
 
 // callsInFlight has the calls of one term that have not returned, and knows since when the driver has answered none.
-// The zero value is ready to use.
 type callsInFlight struct {
+	hasEntry func(volume.Key) bool
+
 	mu   sync.Mutex
 	open map[volume.Key]callInFlight // guarded by mu
 
@@ -28,16 +29,16 @@ type callInFlight struct {
 func (c *callsInFlight) begin(s *liveSession, e callerOf, method string, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.session != s { // another process may be behind it
+		c.session, c.unanswered, c.owed = s, time.Time{}, nil
+	}
+	if c.unanswered.IsZero() || !c.owes() {
+		c.unanswered = now
+	}
 	if c.open == nil {
 		c.open = map[volume.Key]callInFlight{}
 	}
 	c.open[e.key] = callInFlight{Call: status.Call{Method: method, Since: now, VolumeAttachment: e.key.Name}, lane: e.lane}
-	if c.session != s { // another process may be behind it
-		c.session, c.unanswered, c.owed = s, time.Time{}, nil
-	}
-	if c.unanswered.IsZero() {
-		c.unanswered = now
-	}
 }
 
 // end notes that the call of an entry has returned.
@@ -56,18 +57,17 @@ func (c *callsInFlight) end(s *liveSession, key volume.Key, answered bool) {
 	}
 }
 
-// forget ends what the driver owes to an entry that has ended. Otherwise a driver without work would count as
-// unresponsive until the next answer, which may be days later.
-func (c *callsInFlight) forget(key volume.Key, hasEntry func(volume.Key) bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.owed[key] || hasEntry(key) {
-		return
+// owes reports whether an answer is still of use: a call is in flight, or its entry waits for the next try. A driver
+// without work would otherwise count as unresponsive until the next answer, which may be days later. The caller has
+// locked mu.
+func (c *callsInFlight) owes() bool {
+	for key := range c.owed {
+		if c.hasEntry(key) {
+			return true
+		}
+		delete(c.owed, key)
 	}
-	delete(c.owed, key)
-	if len(c.open) == 0 && len(c.owed) == 0 {
-		c.unanswered = time.Time{}
-	}
+	return len(c.open) > 0
 }
 
 // unansweredSince returns when the first call began after the driver's last answer on a session, zero if it has answered
@@ -75,7 +75,7 @@ func (c *callsInFlight) forget(key volume.Key, hasEntry func(volume.Key) bool) {
 func (c *callsInFlight) unansweredSince(s *liveSession) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s == nil || c.session != s || s.ended.Load() {
+	if s == nil || c.session != s || s.ended.Load() || !c.owes() {
 		return time.Time{}
 	}
 	return c.unanswered

@@ -51,6 +51,7 @@ func (m *manager) newLeader(term *lease.Term) *leader {
 		budget:          rate.NewLimiter(rate.Inf, 0),
 		finalizerWrites: &attach.FinalizerWrites{Newest: m.overlay.Volume},
 		events:          events{m.hub.options.Events},
+		calls:           callsInFlight{hasEntry: m.table.Has},
 	}
 	s := m.settings()
 	m.table.Begin(s.Workers)

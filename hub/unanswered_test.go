@@ -177,6 +177,9 @@ func TestStatusOfAStuckVolumeSaysWhatItWaitsFor(t *testing.T) {
 				if got := v.stuckMessage("a-n"); !strings.HasSuffix(got, "Z, "+tt.want) {
 					t.Errorf("the status says %q, want %q", got, tt.want)
 				}
+				if a := v.seen("a-n"); a.State != status.Stuck || a.LastError != "" || a.WaitsFor == "" {
+					t.Errorf("%+v, want it to wait without an error", a)
+				}
 				v.turn(fakecsi.Knobs{ReleaseAll: true, ClearFaults: true})
 			})
 		})

@@ -18,8 +18,7 @@ import (
 // work makes one run of an entry. ctx ends when calls in flight have to end: at the end of the grace, or when
 // the lease is lost.
 func (l *leader) work(ctx context.Context, e *volume.Entry) {
-	key := e.Key
-	switch key.Kind {
+	switch e.Key.Kind {
 	case volume.ClaimKind:
 		l.workOnClaim(ctx, e)
 	case volume.UnownedKind:
@@ -27,7 +26,6 @@ func (l *leader) work(ctx context.Context, e *volume.Entry) {
 	case volume.FinalizerKind:
 		l.workOnFinalizer(ctx, e)
 	}
-	l.calls.forget(key, l.table.Has)
 	l.hub.windDown.note(l.name) // this may have been the last volume of the driver
 }
 
