@@ -94,6 +94,8 @@ type freeLeases struct {
 
 func (f *freeLeases) Holder(lease.Name) (lease.Holder, bool) { return lease.Holder{}, false }
 
+func (f *freeLeases) Members() []lease.Member { return nil }
+
 func (f *freeLeases) Hold(ctx context.Context, c lease.Claim) error {
 	free := time.NewTimer(f.free)
 	defer free.Stop()

@@ -34,6 +34,9 @@ func (l *switchedLease) Hold(ctx context.Context, c lease.Claim) error {
 // Holder implements hub.Leases.
 func (l *switchedLease) Holder(lease.Name) (lease.Holder, bool) { return lease.Holder{}, false }
 
+// Members implements hub.Leases.
+func (l *switchedLease) Members() []lease.Member { return nil }
+
 // csi-attacher's status patch has no test of the uid: it marked the next object of the same name as attached, which has
 // neither finalizer nor node ID. Seen on a real API server four times in 45,000 attaches (kubernetes issue 124749).
 func TestVolumeThatASidecarAttachedForTheWrongObjectIsDetachedAtTheTakeover(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // Attachments implements status.Source: it returns the VolumeAttachments that a filter matches.
@@ -106,12 +107,17 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 	}
 	s := m.get()
 	if s.leader != nil {
-		s.leader.describe(&a, va, now)
-	} else {
-		describeObject(&a, h.requiredByObject(va), va)
+		s.leader.describe(&a, s, va, now)
+		return a
 	}
-	if a.State == status.Waiting && a.Waiting == (status.Wait{}) {
-		a.SetWaiting(s.wait())
+	op := h.requiredByObject(va)
+	describeObject(&a, op, va)
+	if op == attach.Idle {
+		return a
+	}
+	a.SetWaiting(s.wait())
+	if isStuck(wantedSince(va, op), s.spec.StuckAfter, now) {
+		a.State = status.Stuck
 	}
 	return a
 }
@@ -132,10 +138,10 @@ func describeObject(a *status.Attachment, op attach.Operation, va *storagev1.Vol
 	default:
 		a.State = status.Idle
 	}
-	if e := va.Status.AttachError; op == attach.Attaching && e != nil {
+	if e := va.Status.AttachError; op == attach.Attaching && e != nil && diagnosis.IsError(e.Message) {
 		describeError(a, e)
 	}
-	if e := va.Status.DetachError; op == attach.Detaching && e != nil {
+	if e := va.Status.DetachError; op == attach.Detaching && e != nil && diagnosis.IsError(e.Message) {
 		describeError(a, e)
 	}
 }
@@ -159,7 +165,7 @@ func causeOf(err error) diagnosis.Cause {
 }
 
 // describe fills in the state of the leader's work for a VolumeAttachment.
-func (l *leader) describe(a *status.Attachment, va *storagev1.VolumeAttachment, now time.Time) {
+func (l *leader) describe(a *status.Attachment, s driverState, va *storagev1.VolumeAttachment, now time.Time) {
 	va = l.overlay.Newest(va)
 	op, lane := l.wantedOf(l.decider(), va)
 	describeObject(a, op, va)
@@ -179,27 +185,34 @@ func (l *leader) describe(a *status.Attachment, va *storagev1.VolumeAttachment, 
 	if a.Since.IsZero() && ok {
 		a.Since = e.Since
 	}
-	switch {
-	case ok && e.State == volume.Running && op == attach.Detaching:
-		a.State = status.Detaching
-	case ok && e.State == volume.Running:
-		a.State = status.Attaching
+	switch running := ok && e.State == volume.Running; {
+	case running:
+		a.Call = l.calls.of(volume.ClaimKey(va.Name))
+		if a.State = status.Attaching; op == attach.Detaching {
+			a.State = status.Detaching
+		}
+	case s.State != Ready:
+		a.SetWaiting(s.wait())
 	case ok && e.State == volume.Delayed:
 		a.State, a.NextTry = status.Failing, e.Due
 	case ok:
 		a.SetWaiting(waitOf(e.Wait, l.cluster))
 	}
-	if since := wantedSince(va, op); !since.IsZero() && now.Sub(since) >= l.settings().StuckAfter {
+	if isStuck(wantedSince(va, op), s.spec.StuckAfter, now) {
 		a.State = status.Stuck
 	}
 }
 
-// wait returns why this process does no work for the driver, zero if the driver is Ready.
+// wait returns why this process does no work for the driver, zero if it does.
 func (s driverState) wait() status.Wait {
+	reason := s.Reason
 	if s.State == Ready {
-		return status.Wait{}
+		if s.role.mode != registry.ModeObserve {
+			return status.Wait{}
+		}
+		reason = "another attacher should attach and detach its volumes (`mode: observe` in drivers.yaml)"
 	}
-	return status.Wait{Kind: status.WaitForDriver, DriverState: string(s.State), Reason: s.Reason}
+	return status.Wait{Kind: status.WaitForDriver, DriverState: string(s.State), Reason: reason}
 }
 
 // waitOf returns the wait of an entry in the terms of the status.
@@ -218,6 +231,8 @@ func waitOf(w volume.Wait, c *cache.Cluster) status.Wait {
 		return status.Wait{Kind: status.WaitForVolume}
 	case volume.WaitNode:
 		return status.Wait{Kind: status.WaitForNode}
+	case volume.WaitNothing:
+		return status.Wait{}
 	}
 	return status.Wait{Kind: status.WaitForWorker}
 }

@@ -11,29 +11,49 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
 // settleTime is how long after a failed call the session may report that its connection has ended.
 const settleTime = 100 * time.Millisecond
 
-// ControllerPublishVolume implements attach.Controller on the current session.
-func (l *leader) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	return call(ctx, l, req, Session.ControllerPublishVolume)
+// callerOf makes the calls for the work of one entry on the current session. While a call is in flight, the status
+// shows it. It implements attach.Controller.
+type callerOf struct {
+	*leader
+	key  volume.Key
+	lane volume.Lane
 }
 
-// ControllerUnpublishVolume implements attach.Controller on the current session.
-func (l *leader) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
-	return call(ctx, l, req, Session.ControllerUnpublishVolume)
+// ControllerPublishVolume implements attach.Controller.
+func (c callerOf) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	return call(ctx, c, "ControllerPublishVolume", req, Session.ControllerPublishVolume)
+}
+
+// ControllerUnpublishVolume implements attach.Controller.
+func (c callerOf) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	return call(ctx, c, "ControllerUnpublishVolume", req, Session.ControllerUnpublishVolume)
 }
 
 // call calls a method of the driver if the lease allows it. It blocks until the driver has answered or ctx ends.
-func call[Request, Response any](ctx context.Context, l *leader, req *Request, method func(Session, context.Context, *Request) (*Response, error)) (*Response, error) {
-	s := l.session()
-	if err := l.mayCall(ctx); err != nil {
+func call[Request, Response any](ctx context.Context, c callerOf, name string, req *Request, method func(Session, context.Context, *Request) (*Response, error)) (*Response, error) {
+	s := c.session()
+	if err := c.mayCall(ctx); err != nil {
 		return nil, err
 	}
-	response, err := method(s, csiclient.WithLastCheck(ctx, l.term.Confirm), req)
-	return response, withDisconnected(s, err)
+	c.calls.begin(s, c, name, time.Now())
+	response, err := method(s, csiclient.WithLastCheck(ctx, c.term.Confirm), req)
+	err = withDisconnected(s, err)
+	c.calls.end(s, c.key, err == nil || isAnswer(ctx, err))
+	return response, err
+}
+
+// isAnswer reports whether the error of a call is an answer of the driver. After the deadline it counts as the hub's
+// own: the driver has the same deadline, so that its answer comes too late.
+func isAnswer(ctx context.Context, err error) bool {
+	deadline, ok := ctx.Deadline()
+	late := ctx.Err() != nil || ok && !time.Now().Before(deadline)
+	return !late && !isDisconnected(err) && !isFenced(err)
 }
 
 // mayCall returns an error, right before a call or a write, if the lease may not last for it. After a stop of

@@ -18,7 +18,6 @@ type counters struct {
 
 	mu           sync.Mutex
 	done, failed map[status.Operation]uint64 // guarded by mu
-	stuck        map[status.Operation]int    // guarded by mu
 	failures     []status.Failure            // the latest first; guarded by mu
 }
 
@@ -43,18 +42,11 @@ func (c *counters) countFailure(err error, f status.Failure, took time.Duration)
 	c.failures = append([]status.Failure{f}, c.failures[:min(len(c.failures), keptFailures-1)]...)
 }
 
-// setStuck notes how many VolumeAttachments are stuck.
-func (c *counters) setStuck(stuck map[status.Operation]int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stuck = stuck
-}
-
 // fill fills in the counts of a lane.
 func (c *counters) fill(l *status.Lane) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l.Done, l.Failed, l.Stuck = c.done[l.Operation], c.failed[l.Operation], c.stuck[l.Operation]
+	l.Done, l.Failed = c.done[l.Operation], c.failed[l.Operation]
 }
 
 // latestFailures returns the latest failures, the latest first.

@@ -86,10 +86,11 @@ func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
 		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: the owner of the volume is unknown", "err", err)
 		return
 	}
-	err := l.unpublish(ctx, u.Publication, u.Target, nil)
+	caller := callerOf{l, u.Key(), volume.DetachLane}
+	err := caller.unpublish(ctx, u.Publication, u.Target, nil)
 	for isFenced(err) && ctx.Err() == nil {
 		sleep(ctx, fencePause)
-		err = l.unpublish(ctx, u.Publication, u.Target, nil)
+		err = caller.unpublish(ctx, u.Publication, u.Target, nil)
 	}
 	if err != nil {
 		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: the detach failed", "err", err)

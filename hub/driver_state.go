@@ -45,6 +45,7 @@ type driverState struct {
 	session          *liveSession // the latest session, which may have ended; nil if there was none
 	up               bool         // the driver can be called
 	upSince          time.Time    // when up changed last; zero: the driver could not be called yet
+	downSince        time.Time    // if it is not up: when it could last be called, or was first served
 	connection       State        // Connecting, Probing, NameMismatch, Lost, or Ready
 	connectionReason string
 	lastError        string    // of the connection, also from before it was ready; empty for none
@@ -72,9 +73,15 @@ type conflictingWrite struct {
 }
 
 func newDriverState(spec registry.Driver, now time.Time) driverState {
-	s := driverState{spec: spec, connection: Connecting, connectionReason: "not tried yet"}
+	s := driverState{spec: spec, connection: Connecting, connectionReason: "not tried yet", downSince: now}
 	s.settle("", now)
 	return s
+}
+
+// restart drops what the last run of the manager knew of the connection. The driver stays down since it could last be
+// called.
+func (s *driverState) restart() {
+	s.session, s.up, s.upSince, s.leaseOffered = nil, false, time.Time{}, false
 }
 
 // settle sets State, Reason and Since. Since changes only with the State.

@@ -19,6 +19,7 @@ import (
 type execution struct {
 	leader  *leader
 	entry   *volume.Entry
+	caller  callerOf // for the entry
 	claim   *volume.Claim
 	object  *storagev1.VolumeAttachment
 	plan    attach.Plan
@@ -30,7 +31,7 @@ type execution struct {
 // execute carries out a plan for a claim. It stops at the first error. After errBlocked the worker must not use
 // the entry any more.
 func (l *leader) execute(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, plan attach.Plan) error {
-	x := &execution{leader: l, entry: e, claim: c, object: va, plan: plan, pass: volume.NewPass(plan)}
+	x := &execution{leader: l, entry: e, caller: callerOf{l, e.Key, e.Lane()}, claim: c, object: va, plan: plan, pass: volume.NewPass(plan)}
 	if plan.Publish != nil && plan.SingleNode {
 		l.readOthers(ctx, va)
 	}
@@ -71,6 +72,7 @@ func (x *execution) place(t attach.Target) volume.Place {
 func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcome, error) {
 	l := x.leader
 	a := l.attacher()
+	a.Controller = x.caller
 	var o volume.Outcome
 	var err error
 	switch effect.Kind {
@@ -94,7 +96,7 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		if effect.Target.VolumeHandle != x.plan.Target.VolumeHandle {
 			now = nil // the PersistentVolume was recreated: its Secret is that of another volume
 		}
-		err = l.unpublish(ctx, l.table.Believed(x.claim), effect.Target, now)
+		err = x.caller.unpublish(ctx, l.table.Believed(x.claim), effect.Target, now)
 	case volume.Disown:
 		l.log.line(klog.FromContext(ctx), true, "The volume stays attached at its previous target, detaching it later",
 			"previousVolumeHandle", effect.Target.VolumeHandle, "previousNodeID", effect.Target.NodeID)
@@ -126,8 +128,9 @@ func (l *leader) resultOf(err error, e *volume.Entry) volume.Result {
 
 // unpublish calls ControllerUnpublishVolume at a target. now is the Secret that the PersistentVolume names now,
 // nil for none.
-func (l *leader) unpublish(ctx context.Context, p volume.Publication, target attach.Target, now *corev1.SecretReference) error {
-	a := l.attacher()
+func (c callerOf) unpublish(ctx context.Context, p volume.Publication, target attach.Target, now *corev1.SecretReference) error {
+	a := c.attacher()
+	a.Controller = c
 	secrets, err := a.UnpublishSecrets(ctx, target, p.Record, now, p.Secrets)
 	if err != nil {
 		return err
@@ -142,7 +145,7 @@ var errNodeIDChanged = fmt.Errorf("%w: the driver has registered the node under 
 // target.
 var errOwnerUnclear = errors.New("another VolumeAttachment may have the volume at this node ID: this is looked at again")
 
-// attacher returns the Attacher for the worker of an entry. The objects that its writes return count as seen by
+// attacher returns the Attacher for the worker of an entry, without its Controller. The objects that its writes return count as seen by
 // that worker.
 func (l *leader) attacher() attach.Attacher {
 	a := l.writer()
@@ -150,7 +153,7 @@ func (l *leader) attacher() attach.Attacher {
 	return a
 }
 
-// writer returns the Attacher for all others. The objects that its writes return do not count as seen by a
+// writer returns the Attacher for all others, without a Controller. The objects that its writes return do not count as seen by a
 // worker: they may show a deletion, say.
 func (l *leader) writer() attach.Attacher {
 	return attach.Attacher{
@@ -163,7 +166,6 @@ func (l *leader) writer() attach.Attacher {
 			// the lease. 0: no lease.
 			Timeout: l.hub.options.LeaseDuration / 3,
 		},
-		Controller:      l,
 		CallTimeout:     l.settings().Timeout,
 		FinalizerWrites: l.finalizerWrites,
 	}

@@ -30,6 +30,7 @@ type leader struct {
 	budget          *rate.Limiter // of writes to the Kubernetes API
 	finalizerWrites *attach.FinalizerWrites
 	events          events
+	calls           callsInFlight
 
 	conflictLog loglimit.Problem
 
@@ -51,6 +52,7 @@ func (m *manager) newLeader(term *lease.Term) *leader {
 		budget:          rate.NewLimiter(rate.Inf, 0),
 		finalizerWrites: &attach.FinalizerWrites{Newest: m.overlay.Volume},
 		events:          events{m.hub.options.Events},
+		calls:           callsInFlight{hasEntry: m.table.Has},
 	}
 	s := m.settings()
 	m.table.Begin(s.Workers)
@@ -94,8 +96,9 @@ func (l *leader) run(ctx context.Context) error {
 	// vanishes then.
 	l.hub.routes.open(l.name, l)
 	contain(fail, l.connectionChanged)
-	contain(fail, func() { l.attend(intake, fail, &loops, l.driftCheck(), l.stuckCheck(), l.resyncing()) })
-	defer l.counters.setStuck(nil)
+	contain(fail, func() {
+		l.attend(intake, fail, &loops, l.driftCheck(), l.stuckCheck(), l.hangingCheck(), l.resyncing())
+	})
 	l.shut()
 	l.hub.routes.close(l.name, l)
 	l.update(func(s *driverState) { s.draining = "calls in flight may end" })

@@ -146,6 +146,7 @@ func (m *manager) setUp(up bool, edit func(*driverState)) {
 		if up != s.up {
 			s.leaseOffered = s.leaseOffered && !(s.up && now.Sub(s.upSince) >= m.hub.options.LeaseDuration)
 			s.up, s.upSince = up, now
+			s.downSince = now
 		}
 		edit(s)
 		after = *s

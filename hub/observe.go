@@ -21,6 +21,7 @@ func (m *manager) observe(ctx context.Context) error {
 	})
 	m.update(func(s *driverState) { s.observer = o })
 	defer m.update(func(s *driverState) { s.observer = nil })
+	m.hub.leaseView(m.get()) // from now on the lease is watched: the status says who holds it
 	m.logger.Info("Observing driver: the hub attaches, detaches and writes nothing")
 	m.hub.routes.open(m.name, observing{o})
 	defer m.hub.routes.close(m.name, observing{o})

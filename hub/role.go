@@ -18,6 +18,8 @@ type Leases interface {
 	Hold(ctx context.Context, c lease.Claim) error
 	// Holder returns the holder of a lease as last seen. It sends no request.
 	Holder(n lease.Name) (lease.Holder, bool)
+	// Members returns the live replicas of the hub.
+	Members() []lease.Member
 }
 
 // role is what this process does for a driver: work for it while it has the lease, watch another attacher, or
@@ -62,7 +64,7 @@ func (m *manager) run(ctx context.Context) error {
 	outer := ctx
 	ctx, fail := context.WithCancelCause(outer)
 	defer fail(nil)
-	m.update(func(s *driverState) { s.session, s.up, s.upSince, s.leaseOffered = nil, false, time.Time{}, false })
+	m.update((*driverState).restart)
 	// Work that drains still needs the connection.
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
 	var loops sync.WaitGroup

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -20,16 +21,27 @@ import (
 const stuckEvery = time.Minute
 
 // stuckError is the error in the status of a VolumeAttachment whose operation has had no success for too long.
-// It wraps the last error.
 type stuckError struct {
 	op    attach.Operation
 	since time.Time
-	tries int
-	last  error
+	tries int    // that have failed
+	now   string // what it waits for; empty if last says why
+	last  error  // wrapped; nil if now says why
 }
 
 func (e stuckError) Error() string {
-	return fmt.Sprintf("stuck: %s wanted since %s, tried %d times, the last error: %v", e.op, e.since.UTC().Format(time.RFC3339), e.tries, e.last)
+	text := fmt.Sprintf("%s%s requested at %s, ", diagnosis.StuckPrefix, e.op, e.since.UTC().Format(time.RFC3339))
+	switch e.tries {
+	case 0:
+	case 1:
+		text += "1 failed try, "
+	default:
+		text += fmt.Sprintf("%d failed tries, ", e.tries)
+	}
+	if e.last == nil {
+		return text + e.now
+	}
+	return text + diagnosis.LastErrorPrefix + e.last.Error()
 }
 
 func (e stuckError) Unwrap() error { return e.last }
@@ -50,7 +62,13 @@ func wantedSince(va *storagev1.VolumeAttachment, op attach.Operation) time.Time 
 // the driver cannot be called.
 type stuckWatch struct {
 	leader *leader
-	known  map[types.UID]attach.Operation // those that were stuck at the last look
+	known  map[types.UID]stuckVolume // those that were stuck at the last look
+}
+
+// stuckVolume is what was reported of a VolumeAttachment that is stuck.
+type stuckVolume struct {
+	op    attach.Operation
+	hangs bool // its status told of a call in flight
 }
 
 // stuckCheck returns the periodic search for stuck VolumeAttachments.
@@ -61,58 +79,71 @@ func (l *leader) stuckCheck() *periodic {
 
 func (w *stuckWatch) look(ctx context.Context) {
 	l := w.leader
-	stuck := map[types.UID]attach.Operation{}
+	stuck := map[types.UID]stuckVolume{}
 	var fresh []string
 	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
 		va = l.overlay.Newest(va)
 		op, _ := l.wantedOf(l.decider(), va)
-		if since := wantedSince(va, op); since.IsZero() || time.Since(since) < l.settings().StuckAfter {
+		since, now := wantedSince(va, op), time.Now()
+		if !isStuck(since, l.settings().StuckAfter, now) {
 			continue
 		}
-		stuck[va.UID] = op
-		if w.known[va.UID] != op {
+		v := w.known[va.UID]
+		isNew := v.op != op
+		if isNew {
+			v = stuckVolume{op: op}
 			fresh = append(fresh, va.Name)
-			l.events.stuck(va, op, fmt.Sprintf("%s wanted since %s without success, retries go on", op, wantedSince(va, op).UTC().Format(time.RFC3339)))
-			l.explainStuck(ctx, va, op)
+			l.events.stuck(va, op, fmt.Sprintf("%s requested at %s without success, retries continue", op, since.UTC().Format(time.RFC3339)))
 		}
+		call := l.calls.of(volume.ClaimKey(va.Name))
+		// While a call hangs, an older error in the status is not the reason. Otherwise the error there is the last one.
+		if hangs(call, now) && !v.hangs || isNew && !hasError(va, op) {
+			v.hangs = !call.Since.IsZero()
+			l.explainStuck(ctx, va, op, call)
+		}
+		stuck[va.UID] = v
 	}
 	if len(fresh) > 0 {
 		klog.FromContext(ctx).Info("VolumeAttachments are stuck", "new", len(fresh), "all", len(stuck), "example", fresh[0])
 	}
 	w.known = stuck
-	counts := map[status.Operation]int{}
-	for _, op := range stuck {
-		counts[operationOf(op)]++
-	}
-	l.counters.setStuck(counts)
 }
 
-// whyStuck returns the reason why an operation has had no success: the driver cannot be called, the last error,
-// or the wait of its entry.
-func (l *leader) whyStuck(name string) error {
-	if s := l.get(); !s.up {
-		return fmt.Errorf("%w: %s", errDisconnected, s.connectionReason)
-	}
-	e, ok := l.table.Look(volume.ClaimKey(name))
-	switch wait := waitOf(e.Wait, l.cluster); {
-	case e.Error != "":
-		return errors.New(e.Error)
-	case ok && wait.Kind != status.WaitForWorker:
-		return fmt.Errorf("waiting for %s", wait)
-	case ok && e.State == volume.Running:
-		return errors.New("the call to the driver has not returned yet")
-	}
-	return errors.New("waiting for a worker: all calls that the driver may have in flight take long")
+// hasError reports whether the status has an error of an operation.
+func hasError(va *storagev1.VolumeAttachment, op attach.Operation) bool {
+	return op == attach.Attaching && va.Status.AttachError != nil || op == attach.Detaching && va.Status.DetachError != nil
 }
 
-// explainStuck writes into the status of a VolumeAttachment why it is stuck, unless the status has an error.
-// While the driver cannot be called no try fails, so no other error would explain it.
-func (l *leader) explainStuck(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation) {
-	if op == attach.Attaching && va.Status.AttachError != nil || op == attach.Detaching && va.Status.DetachError != nil {
-		return
+// whyStuck adds the present reason why an operation has no success: its call in flight, the connection, what its
+// entry waits for, or the last error.
+func (l *leader) whyStuck(e stuckError, name string, call status.Call) stuckError {
+	entry, ok := l.table.Look(volume.ClaimKey(name))
+	e.tries = entry.Failures
+	wait := waitOf(entry.Wait, l.cluster)
+	switch s := l.get(); {
+	case !call.Since.IsZero():
+		e.now = fmt.Sprintf("%s unanswered since %s", call.Method, call.Since.UTC().Format(time.RFC3339))
+	case !s.up:
+		e.last = fmt.Errorf("%w: %s", errDisconnected, s.connectionReason)
+	case entry.Error != "":
+		e.last = errors.New(entry.Error)
+	case ok && entry.State == volume.Running:
+		e.now = "waiting for the Kubernetes API"
+	case ok && wait.Kind == status.WaitForWorker:
+		e.now = "waiting for " + wait.String() + ": all that it may have are busy"
+	case ok && wait.Kind != "":
+		e.now = "waiting for " + wait.String()
+	default:
+		e.now = "about to be tried"
 	}
-	why := l.whyStuck(va.Name)
-	if err := l.writer().SaveError(ctx, va, op, stuckError{op: op, since: wantedSince(va, op), last: why}); err != nil {
+	return e
+}
+
+// explainStuck writes into the status of a VolumeAttachment why it is stuck. While a call hangs and while the driver
+// cannot be called no try fails, so no other error would explain it.
+func (l *leader) explainStuck(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation, call status.Call) {
+	why := l.whyStuck(stuckError{op: op, since: wantedSince(va, op)}, va.Name, call)
+	if err := l.writer().SaveError(ctx, va, op, why); err != nil {
 		l.volumeLogger(va).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", why, "err", err)
 	}
 }

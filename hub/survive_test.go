@@ -102,10 +102,10 @@ func TestStuckAttachmentSaysSinceWhenAndHowOften(t *testing.T) {
 	w.start()
 	w.create(va)
 	got := w.waitForOne(va.Name, "tried three times", func(va *storagev1.VolumeAttachment) bool {
-		return hasAttachError(va) && strings.Contains(va.Status.AttachError.Message, "tried 3 times")
+		return hasAttachError(va) && strings.Contains(va.Status.AttachError.Message, "3 failed tries, last error: ")
 	})
 	e := got.Status.AttachError
-	since := "stuck: attach wanted since " + got.CreationTimestamp.UTC().Format(time.RFC3339)
+	since := "stuck: attach requested at " + got.CreationTimestamp.UTC().Format(time.RFC3339)
 	if !strings.HasPrefix(e.Message, since) || !strings.Contains(e.Message, "no path") || e.ErrorCode == nil || *e.ErrorCode != int32(codes.Internal) {
 		t.Errorf("attachError %+v, want %q, the last error and its code", e, since)
 	}

@@ -41,7 +41,7 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	if !l.mayUnpublish(ctx, e, u) {
 		return
 	}
-	err := l.unpublish(ctx, u.Publication, target, nil)
+	err := callerOf{l, e.Key, e.Lane()}.unpublish(ctx, u.Publication, target, nil)
 	switch {
 	case err == nil:
 		l.log.succeeded(logger, attach.Detaching, volume.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))

@@ -6,7 +6,6 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
 // Drivers implements status.Source: it returns every driver that is served or drains.
@@ -15,15 +14,26 @@ func (h *Hub) Drivers() []status.Driver {
 	managers := maps.Clone(h.managers)
 	h.mu.Unlock()
 	drivers := make([]status.Driver, 0, len(managers))
-	now := time.Now()
+	now, replicas := time.Now(), h.replicas()
 	for _, m := range managers {
-		drivers = append(drivers, m.view(now))
+		drivers = append(drivers, m.view(replicas, now))
 	}
 	return drivers
 }
 
-// view returns the driver for the status.
-func (m *manager) view(now time.Time) status.Driver {
+// replicas returns the identities of the live replicas of the hub.
+func (h *Hub) replicas() map[string]bool {
+	live := map[string]bool{}
+	if h.options.Leases != nil {
+		for _, m := range h.options.Leases.Members() {
+			live[m.Identity] = true
+		}
+	}
+	return live
+}
+
+// view returns the driver for the status. replicas has the live replicas of the hub.
+func (m *manager) view(replicas map[string]bool, now time.Time) status.Driver {
 	s := m.get()
 	v := status.Driver{
 		Name:     m.name,
@@ -48,26 +58,16 @@ func (m *manager) view(now time.Time) status.Driver {
 	if s.session != nil {
 		v.Version, v.Capabilities = s.session.Info().Version, capabilities(s.session.Info().Capabilities)
 	}
-	var lanes [volume.LaneCount]volume.LaneView
+	if !s.up {
+		v.DownSince = s.downSince
+	}
 	if s.leader != nil {
-		lanes = m.table.Lanes(now)
 		v.Unowned, v.UnownedCount = s.leader.unowned()
 	}
 	if s.observer != nil {
 		v.Observed, v.Checklist = s.observer.Report(v)
 	}
-	for lane, view := range lanes {
-		shown := status.Lane{Operation: status.Operation(volume.Lane(lane).String()), Queued: view.Queued, Delayed: view.Delayed,
-			Running: view.Running, Workers: view.Workers, OldestSeconds: view.Oldest.Seconds()}
-		if view.Oldest > 0 {
-			shown.OldestSince = now.Add(-view.Oldest)
-		}
-		m.counters.fill(&shown)
-		v.Lanes = append(v.Lanes, shown)
-		if volume.Lane(lane) != volume.FinalizerLane {
-			v.Busy += view.Running
-		}
-	}
+	m.fillLanes(&v, s, !v.Lease.Mine && replicas[v.Lease.Holder], now)
 	return v
 }
 

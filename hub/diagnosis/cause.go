@@ -16,6 +16,13 @@ type Cause struct {
 	Code    string  `json:"code,omitempty"` // of BackendError: the name of the gRPC code
 }
 
+// StuckPrefix begins the error in the status of a VolumeAttachment that is stuck. LastErrorPrefix comes before the
+// error that keeps it stuck, if an error does.
+const (
+	StuckPrefix     = "stuck: "
+	LastErrorPrefix = "last error: "
+)
+
 // callError is the text of the error of a gRPC call.
 var callError = regexp.MustCompile(`(?s)^rpc error: code = ([A-Za-z]+) desc = (.*)$`)
 
@@ -39,13 +46,19 @@ var texts = []struct {
 	{"", "not allowed", WriteForbidden},
 }
 
+// IsError reports whether the error in a VolumeAttachment's status is one: that of a stuck VolumeAttachment may only say
+// what it waits for.
+func IsError(text string) bool {
+	return !strings.HasPrefix(text, StuckPrefix) || strings.Contains(text, LastErrorPrefix)
+}
+
 // Parse returns the cause of an error of which only the text is left, and that text without
 // the words that its cause repeats: in a VolumeAttachment's status, or from an earlier hub.
 // Where the hub has the error itself, it sends the Cause. code is that of the status, "" for
 // none.
 func Parse(text, code string) (Cause, string) {
-	// What keeps a volume stuck is the error behind these words.
-	if _, last, found := strings.Cut(text, "the last error: "); found && strings.HasPrefix(text, "stuck: ") {
+	// What keeps a volume stuck is the error behind these words. An earlier hub wrote "the last error: ".
+	if _, last, found := strings.Cut(text, LastErrorPrefix); found && strings.HasPrefix(text, StuckPrefix) {
 		text = last
 	}
 	if m := callError.FindStringSubmatch(text); m != nil {

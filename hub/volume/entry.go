@@ -79,10 +79,11 @@ const (
 type WaitKind int8
 
 const (
-	WaitWorker WaitKind = iota
-	WaitVolume          // other calls for the volume
-	WaitNode            // other calls for the node
-	WaitDetach          // a detach of the volume that goes first
+	WaitWorker  WaitKind = iota
+	WaitVolume           // other calls for the volume
+	WaitNode             // other calls for the node
+	WaitDetach           // a detach of the volume that goes first
+	WaitNothing          // only in views: a worker is free
 )
 
 // Wait is the reason why an entry has not started.

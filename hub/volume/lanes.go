@@ -74,9 +74,20 @@ func (ls *lanes) nextStep(now time.Time) time.Duration {
 	return rampStep - elapsed%rampStep
 }
 
+// hasWorker reports whether a lane may start an entry now.
+func (ls *lanes) hasWorker(l Lane, now time.Time) bool {
+	switch l {
+	case FinalizerLane:
+		return ls.load[l].running.Len() < finalizerWorkers
+	case DriftLane:
+		return ls.open && ls.mayRepair(now)
+	}
+	return ls.open && ls.mayStart(l, now)
+}
+
 // pick returns the entry to start now, nil for none. It does not change its lane.
 func (ls *lanes) pick(now time.Time) *Entry {
-	if l := &ls.load[FinalizerLane]; l.waiting.Len() > 0 && l.running.Len() < finalizerWorkers {
+	if ls.load[FinalizerLane].waiting.Len() > 0 && ls.hasWorker(FinalizerLane, now) {
 		return ls.head(FinalizerLane)
 	}
 	if !ls.open {

@@ -2,6 +2,7 @@ package volume_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,6 +214,63 @@ func TestFourFinalizersAtMostAreRemovedAtOnce(t *testing.T) {
 		w.finish()
 		if got := w.most[volume.FinalizerLane]; got != 4 {
 			t.Errorf("%d at once, want 4", got)
+		}
+	})
+}
+
+func TestEntryWaitsForAWorkerOnlyIfNoneIsFree(t *testing.T) {
+	table := openTable(4, 0, true)
+	waits := func(when, name string, want volume.WaitKind) {
+		t.Helper()
+		if got := look(t, table, name); got.State != volume.Ready || got.Wait.Kind != want {
+			t.Errorf("%s: %+v, want the wait %v", when, got, want)
+		}
+	}
+	add := func(name string, l volume.Lane) { table.Add(volume.ClaimKey(name), l, only(name, "n")) }
+	add("a", volume.AttachLane)
+	waits("all workers are free", "a", volume.WaitNothing)
+	for _, name := range []string{"b", "c", "d"} {
+		add(name, volume.AttachLane)
+	}
+	if got := started(table); len(got) != 2 {
+		t.Fatalf("%v started, want half of the workers", got)
+	}
+	waits("the share of the lane is busy", "c", volume.WaitWorker)
+	add("x", volume.DetachLane)
+	waits("the other half is free", "x", volume.WaitNothing)
+	table.ShutLanes()
+	waits("the driver cannot be called", "x", volume.WaitWorker)
+}
+
+func TestViewOfALaneSaysSinceWhenItsOldestEntryWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := volume.NewTable("f")
+		table.Begin(4)
+		if table.Knows() {
+			t.Error("the table knows all work before the driver could be called")
+		}
+		asked := time.Now()
+		table.Add(volume.ClaimKey("a"), volume.AttachLane, only("a", "n"))
+		time.Sleep(time.Minute)
+		table.Add(volume.ClaimKey("b"), volume.AttachLane, only("b", "n"))
+		table.Add(volume.FinalizerKey("pv"), volume.FinalizerLane, volume.Place{})
+		if got := table.Lanes(time.Now())[volume.AttachLane]; got.Queued != 2 || !got.OldestSince.Equal(asked) {
+			t.Errorf("%+v, want two since %s", got, asked)
+		}
+		if got := table.Lanes(time.Now())[volume.DetachLane]; !got.OldestSince.IsZero() {
+			t.Errorf("%+v, want nothing", got)
+		}
+		if got := slices.Sorted(slices.Values(table.Requested())); !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("entries of %v, want a and b", got)
+		}
+		table.OpenLanes()
+		table.ShutLanes()
+		if !table.Knows() {
+			t.Error("the table knows not all work after the driver could be called")
+		}
+		table.Close()
+		if table.Knows() || len(table.Requested()) > 0 {
+			t.Error("the table knows all work after the term")
 		}
 	})
 }

@@ -9,8 +9,8 @@ import (
 // LaneView is one lane at one moment.
 type LaneView struct {
 	Queued, Delayed, Running int
-	Oldest                   time.Duration // since the oldest entry that does not run was asked for
-	Workers                  int           // most that it may have now, with those that the other lane lends it
+	OldestSince              time.Time // when the oldest entry that does not run was asked for; zero if there is none
+	Workers                  int       // most that it may have now, with those that the other lane lends it
 }
 
 // Lanes returns a view of each lane.
@@ -29,7 +29,9 @@ func (t *Table) Lanes(now time.Time) [LaneCount]LaneView {
 		default:
 			l.Queued++
 		}
-		l.Oldest = max(l.Oldest, now.Sub(e.since))
+		if l.OldestSince.IsZero() || e.since.Before(l.OldestSince) {
+			l.OldestSince = e.since
+		}
 	}
 	views[AttachLane].Workers = max(0, t.lanes.most(AttachLane, now))
 	views[DetachLane].Workers = max(0, t.lanes.most(DetachLane, now))
@@ -44,7 +46,7 @@ type EntryView struct {
 	State    State
 	Since    time.Time       // when it was asked for
 	Due      time.Time       // only if it is Delayed
-	Wait     Wait            // only if it is Blocked or Ready
+	Wait     Wait            // only if it is Blocked or Ready; WaitNothing if it starts in a moment
 	Failures int             // in a row
 	Error    string          // the last of them
 	Cause    diagnosis.Cause // of Error
@@ -62,7 +64,31 @@ func (t *Table) Look(key Key) (EntryView, bool) {
 	if e.state == Delayed {
 		v.Due = e.due
 	}
+	if e.state == Ready && e.wait.Kind == WaitWorker && t.lanes.hasWorker(e.lane, time.Now()) {
+		v.Wait.Kind = WaitNothing
+	}
 	return v, true
+}
+
+// Knows reports whether the entries are all the work that the objects ask for. They are not before the driver could
+// be called for the first time in a term, and after the term.
+func (t *Table) Knows() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.entries != nil && (t.lanes.open || t.lanes.shut)
+}
+
+// Requested returns the names of the VolumeAttachments that have an entry, in any order.
+func (t *Table) Requested() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	names := make([]string, 0, len(t.entries))
+	for key := range t.entries {
+		if key.Kind == ClaimKind {
+			names = append(names, key.Name)
+		}
+	}
+	return names
 }
 
 // Has reports whether there is an entry of a key, in whatever state.

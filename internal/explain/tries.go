@@ -74,7 +74,7 @@ func (w *walk) attempted(inStatus *storagev1.VolumeError) status.Attachment {
 		a.State = status.Stuck
 	}
 	a.Name, a.Driver, a.Node, a.PersistentVolume, a.Operation, a.Since = va.Name, w.Driver, w.NodeName, w.VolumeName, operation, since
-	if inStatus != nil && (a.LastError == "" || a.LastError == inStatus.Message) {
+	if inStatus != nil && diagnosis.IsError(inStatus.Message) && (a.LastError == "" || a.LastError == inStatus.Message) {
 		a.LastError, a.LastErrorTime = inStatus.Message, inStatus.Time.Time
 		if inStatus.ErrorCode != nil {
 			a.LastCause = diagnosis.Cause{Verdict: diagnosis.BackendError, Code: codes.Code(*inStatus.ErrorCode).String()}

@@ -1,0 +1,123 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+func TestDriverOwesAnAnswerSinceTheFirstCallAfterItsLast(t *testing.T) {
+	begin := time.Unix(1700000000, 0)
+	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+	first, second := &liveSession{}, &liveSession{}
+	a, b := volume.ClaimKey("a"), volume.ClaimKey("b")
+	entries := map[volume.Key]bool{a: true, b: true}
+	c := callsInFlight{hasEntry: func(key volume.Key) bool { return entries[key] }}
+	call := func(s *liveSession, key volume.Key, seconds int) func() {
+		return func() {
+			c.begin(s, callerOf{key: key, lane: volume.AttachLane}, "ControllerPublishVolume", at(seconds))
+		}
+	}
+	end := func(s *liveSession, key volume.Key, answered bool) func() {
+		return func() { c.end(s, key, answered) }
+	}
+	ended := func(key volume.Key) func() { return func() { delete(entries, key) } }
+	for _, step := range []struct {
+		what    string
+		do      func()
+		session *liveSession
+		want    int // seconds; 0: nothing is owed
+	}{
+		{"a call begins", call(first, a, 1), first, 1},
+		{"another call begins", call(first, b, 2), first, 1},
+		{"the first times out", end(first, a, false), first, 1},
+		{"it is tried again", call(first, a, 3), first, 1},
+		{"the other one is answered", end(first, b, true), first, 0},
+		{"the next call begins", call(first, b, 5), first, 5},
+		{"both time out", func() { end(first, a, false)(); end(first, b, false)() }, first, 5},
+		{"an entry ends without a call", ended(a), first, 5},
+		{"the other entry ends too", ended(b), first, 0},
+		{"a call begins days later", call(first, a, 200000), first, 200000},
+		{"there is another session", func() {}, second, 0},
+		{"a call begins there", call(second, b, 200001), second, 200001},
+		{"the call on the former session is answered", end(first, a, true), second, 200001},
+		{"the session ends", func() { second.ended.Store(true) }, second, 0},
+	} {
+		step.do()
+		got := c.unansweredSince(step.session)
+		if want := at(step.want); step.want == 0 && !got.IsZero() || step.want > 0 && !got.Equal(want) {
+			t.Errorf("%s: unanswered since %s, want %s", step.what, got, want)
+		}
+	}
+	if oldest, all := c.oldest(); all != 1 || oldest[volume.AttachLane].VolumeAttachment != "b" {
+		t.Errorf("%d calls in flight, the oldest %+v, want the one of b", all, oldest)
+	}
+}
+
+func TestOnlyWhatTheDriverSaysInTimeIsAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		deadline := status.Error(codes.DeadlineExceeded, "context deadline exceeded")
+		for err, want := range map[error]bool{
+			deadline:                                true, // the deadline has not passed: it is the driver's own
+			status.Error(codes.Unavailable, "busy"): true,
+			status.Error(codes.Internal, "broken"):  true,
+			errors.Join(errDisconnected, status.Error(codes.Unavailable, "EOF")): false,
+			lease.ErrFenced: false,
+		} {
+			if got := isAnswer(ctx, err); got != want {
+				t.Errorf("%v: %v, want %v", err, got, want)
+			}
+		}
+		time.Sleep(time.Second)
+		if isAnswer(ctx, deadline) {
+			t.Error("the deadline of the hub counts as an answer")
+		}
+	})
+}
+
+func TestHangingDriverIsLoggedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute+time.Second)
+		defer cancel()
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+		d := routed(t)
+		d.logger = logger
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for p := d.hangingCheck(); ctx.Err() == nil; sleep(ctx, p.pause(d.settings())) {
+				p.run(ctx)
+			}
+		}()
+		d.calls.begin(nil, callerOf{d, volume.ClaimKey("quick"), volume.DetachLane}, "ControllerUnpublishVolume", time.Now())
+		time.Sleep(30 * time.Second)
+		d.calls.end(nil, volume.ClaimKey("quick"), true)
+		for _, name := range []string{"oldest", "other"} {
+			d.calls.begin(nil, callerOf{d, volume.ClaimKey(name), volume.AttachLane}, "ControllerPublishVolume", time.Now())
+			time.Sleep(time.Second)
+		}
+		time.Sleep(5*time.Minute - 2*time.Second) // at 5m30s
+		d.calls.end(nil, volume.ClaimKey("oldest"), true)
+		d.calls.end(nil, volume.ClaimKey("other"), true)
+		<-done
+		lines := strings.Split(strings.TrimSpace(logger.GetSink().(ktesting.Underlier).GetBuffer().String()), "\n")
+		if len(lines) != 4 { // at 2, 3, 4 and 5 minutes
+			t.Fatalf("got %q, want a line for each minute", lines)
+		}
+		if want := `for="1m30s" callsInFlight=2`; !strings.Contains(lines[0], want) {
+			t.Errorf("got %q, want %q", lines[0], want)
+		}
+	})
+}

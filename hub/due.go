@@ -1,0 +1,103 @@
+package hub
+
+import (
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// dueWork is what VolumeAttachments ask for in one lane, by their objects alone.
+type dueWork struct {
+	count int
+	since time.Time // when the oldest of them was asked for; zero if that is not known
+	stuck int       // of them, without success for stuckAfter; the oldest is one of these
+}
+
+// countDue counts the VolumeAttachments that require an operation, by lane.
+func countDue(decider attach.Driver, vas []*storagev1.VolumeAttachment, stuckAfter time.Duration, now time.Time) map[status.Operation]dueWork {
+	due := map[status.Operation]dueWork{}
+	for _, va := range vas {
+		op := decider.RequiredOperation(va)
+		if op == attach.Idle {
+			continue
+		}
+		w := due[operationOf(op)]
+		since := wantedSince(va, op)
+		if w.count++; !since.IsZero() && (w.since.IsZero() || since.Before(w.since)) {
+			w.since = since
+		}
+		if isStuck(since, stuckAfter, now) {
+			w.stuck++
+		}
+		due[operationOf(op)] = w
+	}
+	return due
+}
+
+// isStuck reports whether an operation that was asked for at a time, zero if that is not known, counts as stuck.
+func isStuck(since time.Time, stuckAfter time.Duration, now time.Time) bool {
+	return !since.IsZero() && now.Sub(since) >= stuckAfter
+}
+
+// due counts the VolumeAttachments that wait for the driver or are worked on. If the leader's table has all of them it
+// looks at no others: a driver may have a hundred thousand that need nothing.
+func (m *manager) due(s driverState, inTable bool, now time.Time) map[status.Operation]dueWork {
+	if s.leader == nil { // nothing repairs what a client has broken, so the capabilities do not matter
+		decider := attach.Driver{Name: m.name, NoAttach: !m.cluster.AttachRequired(m.name)}
+		return countDue(decider, m.cluster.AttachmentsOfDriver(m.name), s.spec.StuckAfter, now)
+	}
+	var vas []*storagev1.VolumeAttachment
+	if inTable {
+		for _, name := range m.table.Requested() {
+			if va := m.overlay.Attachment(name); va != nil {
+				vas = append(vas, va)
+			}
+		}
+	} else {
+		for _, va := range m.cluster.AttachmentsOfDriver(m.name) {
+			vas = append(vas, m.overlay.Newest(va))
+		}
+	}
+	return countDue(m.decider(), vas, s.spec.StuckAfter, now)
+}
+
+// fillLanes fills in the work of each lane. isServedElsewhere says that another replica of the hub works for the driver and
+// shows the work that waits for it: the sum over all replicas would count it twice.
+func (m *manager) fillLanes(v *status.Driver, s driverState, isServedElsewhere bool, now time.Time) {
+	var views [volume.LaneCount]volume.LaneView
+	var calls [volume.LaneCount]status.Call
+	if s.leader != nil {
+		views = m.table.Lanes(now)
+		calls, _ = s.leader.calls.oldest()
+		v.UnansweredSince = s.leader.calls.unansweredSince(s.session)
+	}
+	inTable := s.leader != nil && m.table.Knows()
+	var due map[status.Operation]dueWork
+	if !isServedElsewhere {
+		due = m.due(s, inTable, now)
+	}
+	for i, view := range views {
+		lane := volume.Lane(i)
+		shown := status.Lane{Operation: status.Operation(lane.String()), Queued: view.Queued, Delayed: view.Delayed,
+			Running: view.Running, Workers: view.Workers, OldestSince: view.OldestSince, OldestCall: calls[i]}
+		w := due[shown.Operation]
+		if !inTable {
+			shown.Queued, shown.OldestSince = w.count, w.since
+		}
+		if shown.Stuck = w.stuck; w.stuck > 0 {
+			shown.StuckSince = w.since
+		}
+		if !shown.OldestSince.IsZero() {
+			shown.OldestSeconds = now.Sub(shown.OldestSince).Seconds()
+		}
+		m.counters.fill(&shown)
+		v.Lanes = append(v.Lanes, shown)
+		if lane != volume.FinalizerLane {
+			v.Busy += view.Running
+		}
+	}
+}
