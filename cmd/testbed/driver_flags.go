@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -65,9 +63,8 @@ func (f *driverFlags) driver() (*driver, error) {
 		d.options.Capabilities = append(d.options.Capabilities, fakecsi.Capability(c))
 	}
 	if f.knobs != "" {
-		dec := json.NewDecoder(bytes.NewBufferString(f.knobs))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(&d.knobs); err != nil {
+		var err error
+		if d.knobs, err = fakecsi.ParseKnobs([]byte(f.knobs)); err != nil {
 			return nil, fmt.Errorf("--knobs: %w", err)
 		}
 	}
