@@ -98,7 +98,7 @@ func (d *driver) serve(ctx context.Context, out io.Writer) error {
 		<-ctx.Done()
 		return nil
 	}
-	return fakecsi.ServeControl(ctx, control, backend)
+	return fakecsi.ServeControl(ctx, control, fakecsi.Control(backend))
 }
 
 // stop lets calls in flight end, though not for long.

@@ -76,10 +76,10 @@ func waitForVersion(b *Backend, r *http.Request) error {
 	return nil
 }
 
-// ServeControl serves Control on the listener until ctx ends. Then it closes the
+// ServeControl serves a Control, or another handler, on the listener until ctx ends. Then it closes the
 // listener and cuts requests in flight.
-func ServeControl(ctx context.Context, lis net.Listener, b *Backend) error {
-	srv := &http.Server{Handler: Control(b), ReadHeaderTimeout: 10 * time.Second}
+func ServeControl(ctx context.Context, lis net.Listener, handler http.Handler) error {
+	srv := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(lis) }()
 	select {
