@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -183,21 +182,7 @@ func (b *sandbox) addPod(ctx context.Context, pod string, _ []byte) (string, err
 		return "", err
 	}
 	added := workload{volumes: []volume{v}}
-	for _, o := range append(added.storage(), added.claims()...) {
-		if err := b.Cluster.Ensure(ctx, o); err != nil {
-			return "", err
-		}
-	}
-	// The attach-detach controller would see the Pod again only after a minute.
-	claims := b.Plane.Clientset().CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault)
-	err = testbed.Insist(ctx, "wait until claim "+pod+" is bound", func(ctx context.Context) error {
-		claim, err := claims.Get(ctx, pod, metav1.GetOptions{})
-		if err == nil && claim.Status.Phase != corev1.ClaimBound {
-			err = fmt.Errorf("it is %s", claim.Status.Phase)
-		}
-		return err
-	})
-	if err != nil {
+	if err := b.makeClaims(ctx, added); err != nil {
 		return "", err
 	}
 	// A recipe edits drivers.yaml and adds a Pod at once.

@@ -80,27 +80,11 @@ func (s *scene) start(ctx context.Context) (err error) {
 		return err
 	}
 	return testbed.WhileRunning(ctx, s.Processes(), func(ctx context.Context) error {
-		if err := s.makeClaims(ctx); err != nil {
+		if err := s.makeClaims(ctx, s.workload); err != nil {
 			return err
 		}
 		return s.hub.WaitReady(ctx, len(behaviours))
 	})
-}
-
-// makeClaims makes claims and blocks until they are bound: otherwise the Pods would wait for the
-// binder and not for the hub.
-func (s *scene) makeClaims(ctx context.Context) error {
-	for _, objects := range [][]testbed.Object{s.workload.storage(), s.workload.claims()} {
-		if err := s.Cluster.Create(ctx, objects...); err != nil {
-			return err
-		}
-	}
-	claims, err := testbed.WatchPersistentVolumeClaims(ctx, s.Plane.Clientset(), nil)
-	if err != nil {
-		return err
-	}
-	defer claims.Close()
-	return claims.WaitFor(ctx, "claims to be bound", testbed.AllBound(len(s.workload.volumes)))
 }
 
 // sceneDriver returns the driver of that short name.

@@ -75,8 +75,7 @@ func (w workload) storage() []testbed.Object {
 	return objects
 }
 
-// claims are the claims of the PersistentVolumes. A claim that is made before its PersistentVolume is bound
-// only when the binder looks again, after 15 seconds.
+// claims are the claims of the PersistentVolumes.
 func (w workload) claims() []testbed.Object {
 	var objects []testbed.Object
 	for _, v := range w.volumes {
