@@ -63,11 +63,11 @@ func runSoak(ctx context.Context, o soak.Options, svg string) error {
 		return err
 	}
 	fmt.Fprintf(o.Out, "\n%s\nDrawn in %s\n", report.Text(), svg)
-	if err := errors.Join(drawChart(out, report.Findings), out.Close()); err != nil {
+	if err := errors.Join(drawChart(out, report), out.Close()); err != nil {
 		return fmt.Errorf("soak: %w", err)
 	}
 	if grew := report.Grew(); len(grew) > 0 {
-		return fmt.Errorf("soak: what grew: %s", strings.Join(grew, ", "))
+		return fmt.Errorf("soak: the hub grew: %s", strings.Join(grew, ", "))
 	}
 	return nil
 }
