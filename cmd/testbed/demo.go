@@ -28,7 +28,7 @@ One driver is fast, one slow, one fails at first, and one hangs until the volume
 of all others are attached. At the end the books of the drivers are checked: exit
 code 0 means that everything held, 1 that it did not, or that it was stopped before
 its end. With --keep everything goes on running at the end, until Enter or Ctrl-C.`,
-	}, "how long it may take, after the builds", func(ctx context.Context, o sceneOptions) error {
+	}, "time limit of the demo, without the builds and --keep", func(ctx context.Context, o sceneOptions) error {
 		if keep {
 			o.enter = os.Stdin
 		}

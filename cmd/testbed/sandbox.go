@@ -31,7 +31,7 @@ that file first. The subcommands below act on the sandbox of that file.`,
   source /tmp/attach-hub-1234/env  # as the sandbox has printed
   testbed sandbox kill fast
   testbed sandbox start fast`,
-	}, "how long the set-up may take, after the builds", func(ctx context.Context, o sceneOptions) error {
+	}, "time limit of the set-up, without the builds", func(ctx context.Context, o sceneOptions) error {
 		o.stuckAfter = sandboxStuckAfter
 		return runSandbox(ctx, o)
 	})

@@ -50,7 +50,7 @@ func setStage(ctx context.Context, o Options, c Case) (*stage, error) {
 	if s.dir, err = os.MkdirTemp("", "attach-hub-bench-"); err != nil {
 		return s, fmt.Errorf("make folder: %w", err)
 	}
-	s.say("starting a control plane and %d drivers", c.Drivers)
+	s.say("starting a control plane; drivers: %d", c.Drivers)
 	options := testbed.WorldOptions{
 		Dir: s.dir, Hub: o.Hub, ControlPlane: testbed.ControlPlaneOptions{Log: o.Progress},
 		Latency: fakecsi.Latency{Base: c.Latency}, OnAttachment: s.clock.observe,
