@@ -71,7 +71,7 @@ func checkMistakes(u *user, _ string) {
 		{"start fast", "fast runs already"},
 		{"start hub", "hub runs already (pid "},
 		{"stop hub-2", "hub-2 does not run; start it with: testbed sandbox start hub-2"},
-		{"add extra", `Pod name "extra" does not begin with a driver`},
+		{"add extra", `name "extra" of a Pod does not begin with a driver`},
 		{"add fast-1", `"fast-1" already exists`},
 		{"remove fast-none", `"fast-none" not found`},
 		{"knobs fast '{\"hangs\":1}'", `unknown knob "hangs": choose from capabilities`},

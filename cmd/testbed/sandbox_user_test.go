@@ -128,7 +128,7 @@ func (u *user) must(what string, holds func(context.Context) error) {
 	}
 }
 
-// attached is the state of the attachment of a Pod's volume: "none", "waiting", "attached", or the text of its error.
+// attached is the state of the attachment of a Pod's volume: "none", "attached", or "waiting" with the text of its error.
 func (u *user) attached(pod string) string {
 	for _, va := range u.attachments.List() {
 		switch {
@@ -136,7 +136,7 @@ func (u *user) attached(pod string) string {
 		case va.Status.Attached:
 			return "attached"
 		case va.Status.AttachError != nil:
-			return va.Status.AttachError.Message
+			return "waiting: " + va.Status.AttachError.Message
 		default:
 			return "waiting"
 		}

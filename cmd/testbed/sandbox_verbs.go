@@ -164,7 +164,7 @@ func (b *sandbox) volumeOfPod(pod string) (volume, error) {
 	short, _, _ := strings.Cut(pod, "-")
 	p := b.find(short)
 	if p == nil || short == pod {
-		return volume{}, fmt.Errorf("Pod name %q does not begin with a driver and a dash: write for example %s-extra; the drivers are %s",
+		return volume{}, fmt.Errorf("name %q of a Pod does not begin with a driver and a dash: write for example %s-extra; the drivers are %s",
 			pod, b.running[0].short, strings.Join(b.driverNames(), ", "))
 	}
 	for _, v := range b.workload.volumes {
