@@ -64,10 +64,10 @@ endif
 buildah: ## install Debian's buildah, which makes the image and its test need (as root)
 	@command -v buildah || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends buildah; }
 
-demo: build ## watch pods of four drivers get their volumes, on a real control plane
-	bin/testbed demo --hub bin/csi-attach-hub
+demo: build ## watch Pods of four drivers get their volumes; KEEP=1 leaves all running until Enter
+	bin/testbed demo --hub bin/csi-attach-hub $(if $(KEEP),--keep)
 
-sandbox: build ## run the set-up of the demo until Ctrl-C, to play with
+sandbox: build ## run the set-up of the demo until Ctrl-C, with recipes to break things
 	bin/testbed sandbox --hub bin/csi-attach-hub
 
 # The README's pictures, each for light and for dark pages: the status page of a made-up fleet,

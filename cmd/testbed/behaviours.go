@@ -49,15 +49,21 @@ func (b behaviour) knobs(volumes []string) fakecsi.Knobs {
 	return k
 }
 
-// configDefaults are the defaults in drivers.yaml.
-const configDefaults = "{timeout: 1m, retry: {initial: 500ms, max: 5s}}"
+// configDefaults returns the defaults in drivers.yaml. With stuckAfter 0 that setting is the hub's own.
+func configDefaults(stuckAfter time.Duration) string {
+	stuck := ""
+	if stuckAfter > 0 {
+		stuck = fmt.Sprintf("stuckAfter: %v, ", stuckAfter)
+	}
+	return "{timeout: 1m, " + stuck + "retry: {initial: 500ms, max: 5s}}"
+}
 
-// settings returns the settings of one driver of a scene in drivers.yaml.
+// settings returns the settings of one driver of a scene in drivers.yaml. The mode is there for users to edit.
 func settings(d *testbed.Driver) string {
 	for _, r := range behaviours {
 		if r.driver() == d.Name && r.timeout > 0 {
-			return fmt.Sprintf("timeout: %v", r.timeout)
+			return fmt.Sprintf("mode: active, timeout: %v", r.timeout)
 		}
 	}
-	return ""
+	return "mode: active"
 }

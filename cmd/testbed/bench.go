@@ -22,7 +22,7 @@ knows every answer and makes only the calls that correctness needs. If the
 environment variable CSI_ATTACHER names a binary of csi-attacher, one of them for
 each driver takes part too, with default flags and tuned.
 
-A target that is missed is said in the table, and is no error.`,
+The tables say which targets are missed. A missed target does not change the exit code.`,
 		ValidArgs: bench.CaseNames(),
 		RunE: func(cmd *cobra.Command, cases []string) (err error) {
 			o.Cases, o.Progress = cases, cmd.ErrOrStderr()
@@ -38,12 +38,12 @@ A target that is missed is said in the table, and is no error.`,
 	}
 	s := cmd.Flags()
 	s.StringVar(&o.Hub, "hub", "bin/csi-attach-hub", "binary of csi-attach-hub")
-	s.IntVar(&o.Rounds, "rounds", 0, "how often each competitor takes its turn (default: as each case has it)")
-	s.StringVar(&json, "json", "", "file to write everything to that was measured, as JSON; what it has of other cases stays in it")
-	s.StringVar(&markdown, "markdown", "", "file to write the tables to, as Markdown: between its lines <!-- bench --> and <!-- /bench -->; it is made if there is none")
-	s.StringVar(&o.Profiles, "profiles", "", "folder to write CPU and heap profiles of the hub to, in the cases that are bursts")
-	s.StringVar(&o.Command, "command", "make bench", "how this was started, for the report")
-	s.BoolVar(&o.Keep, "keep", false, "keep the folders with the logs")
+	s.IntVar(&o.Rounds, "rounds", 0, "number of turns of each competitor; 0: as each case says")
+	s.StringVar(&json, "json", "", "JSON file for all measurements; those of other cases in it are kept")
+	s.StringVar(&markdown, "markdown", "", "Markdown file for the tables, between its lines <!-- bench --> and <!-- /bench -->; it is created if it does not exist")
+	s.StringVar(&o.Profiles, "profiles", "", "folder for CPU and heap profiles of the hub, in the cases with bursts")
+	s.StringVar(&o.Command, "command", "make bench", "command that started this, for the report")
+	s.BoolVar(&o.Keep, "keep-logs", false, "keep the folders with the logs")
 	return cmd
 }
 

@@ -130,7 +130,6 @@ func TestReportAddsUp(t *testing.T) {
 		"slow         10         30        3.00           15        1.50       1     -     -\n",
 		"all          20         40        2.00           25        1.25\n",
 		"set-up 2.0s, attach 4.0s (without the hanging driver 3.0s), detach 500ms\n",
-		"status page was at http://127.0.0.1:1/ ",
 	} {
 		if !strings.Contains(r.String(), want) {
 			t.Errorf("no %q in %s", want, r)

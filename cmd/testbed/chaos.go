@@ -44,15 +44,15 @@ is printed.`,
 		},
 	}
 	s := cmd.Flags()
-	s.Uint64Var(&o.run.Seed, "seed", 0, "which faults there are; 0: one is drawn")
-	s.IntVar(&o.run.Faults, "faults", 1000, "how many faults there are at least")
-	s.IntVar(&o.run.Drivers, "drivers", 4, "how many drivers there are, with eight pods each")
-	s.StringVar(&o.run.Hub, "hub", "", "binary of csi-attach-hub (default: it is built)")
+	s.Uint64Var(&o.run.Seed, "seed", 0, "seed of the plan of faults; 0 draws one")
+	s.IntVar(&o.run.Faults, "faults", 1000, "least number of faults")
+	s.IntVar(&o.run.Drivers, "drivers", 4, "number of drivers, with eight pods each")
+	s.StringVar(&o.run.Hub, "hub", "", "binary of csi-attach-hub; without it, it is built")
 	s.BoolVar(&o.race, "race", false, "build the hub with the race detector")
 	s.BoolVar(&o.json, "json", false, "print the report as JSON; progress goes to stderr")
-	s.BoolVar(&o.keep, "keep", false, "keep the folder with the logs in any case")
-	s.DurationVar(&o.run.QuietWithin, "quiet-within", 90*time.Second, "how long it may take after the faults until all is as it was asked for")
-	s.DurationVar(&o.timeout, "timeout", 30*time.Minute, "how long it may take, after the builds")
+	s.BoolVar(&o.keep, "keep-logs", false, "keep the folder with the logs even if everything held")
+	s.DurationVar(&o.run.QuietWithin, "quiet-within", 90*time.Second, "time limit after each stretch of faults until every volume is where it was asked for")
+	s.DurationVar(&o.timeout, "timeout", 30*time.Minute, "time limit of the run, without the builds")
 	return cmd
 }
 
@@ -96,7 +96,7 @@ func showChaos(report *chaos.Report, err error, asJSON bool, out io.Writer) erro
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("chaos could not go on; run it again with: %s: %w", report.Command(), err)
+		return fmt.Errorf("chaos stopped early; run it again with: %s: %w", report.Command(), err)
 	case !report.Held():
 		return fmt.Errorf("chaos: %d things do not hold; run it again with: %s", len(report.Findings), report.Command())
 	}

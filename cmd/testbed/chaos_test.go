@@ -19,7 +19,7 @@ func TestChaosSaysHowToRunWhatFailedAgain(t *testing.T) {
 		want   []string // in the text or the error
 		fails  bool
 	}{
-		"all held":         {held, nil, []string{"3  hub kill", "1003 faults", "all held"}, false},
+		"all held":         {held, nil, []string{"3  hub kill", "1003 faults", "everything held"}, false},
 		"something is not": {failed, nil, []string{"d0-v1: is lost", "it was there", "make chaos SEED=7 FAULTS=1000"}, true},
 		"could not go on":  {held, errors.New("no port"), []string{"no port", "make chaos SEED=7 FAULTS=1000"}, true},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 
 // newDemoCommand runs a scene from its set-up to its end.
 func newDemoCommand() *cobra.Command {
-	return newSceneCommand(&cobra.Command{
+	var keep bool
+	cmd := newSceneCommand(&cobra.Command{
 		Use:   "demo",
 		Short: "Watch Pods of four drivers get their volumes, on a real control plane",
 		Long: `Start a Kubernetes control plane, four fake CSI drivers and csi-attach-hub, make
@@ -25,8 +27,15 @@ Pods, and watch their volumes get attached and detached.
 One driver is fast, one slow, one fails at first, and one hangs until the volumes
 of all others are attached. At the end the books of the drivers are checked: exit
 code 0 means that everything held, 1 that it did not, or that it was stopped before
-its end.`,
-	}, "how long it may take, after the builds", runDemo)
+its end. With --keep everything goes on running at the end, until Enter or Ctrl-C.`,
+	}, "time limit of the demo, without the builds and --keep", func(ctx context.Context, o sceneOptions) error {
+		if keep {
+			o.enter = os.Stdin
+		}
+		return runDemo(ctx, o)
+	})
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep everything running at the end until Enter; if stdin is no terminal, until its end or Ctrl-C")
+	return cmd
 }
 
 // runDemo runs a scene and blocks until everything has been stopped. Its error says
@@ -39,7 +48,9 @@ func runDemo(ctx context.Context, o sceneOptions) error {
 	d := &demo{scene: s, counters: newCounters(s.workload.drivers)}
 	s.onAttachment = func(was, now *storagev1.VolumeAttachment) { d.counters.observe(time.Now(), was, now) }
 	d.display = newDisplay(o.out, d.counters.rows)
-	err = d.run(ctx)
+	if err = d.run(ctx); err == nil && ctx.Err() == nil && o.enter != nil {
+		return d.keep(ctx)
+	}
 	stopped := d.stop(context.WithoutCancel(ctx))
 	if ctx.Err() != nil {
 		return errors.Join(errors.New("demo: stopped before its end"), stopped, d.close(stopped != nil))
@@ -49,7 +60,29 @@ func runDemo(ctx context.Context, o sceneOptions) error {
 		return errors.Join(err, d.close(true))
 	}
 	fmt.Fprint(o.out, d.report)
+	fmt.Fprintf(o.out, pageEnded, d.report.page)
 	return d.close(false)
+}
+
+// pageEnded follows the report of a demo that has stopped everything.
+const pageEnded = `
+The hub's status page was %s and ended with the demo. To keep it: make demo KEEP=1,
+or make sandbox, which prints commands to try.
+`
+
+// keep prints the report, waits until the user has seen enough, and stops everything.
+func (d *demo) keep(ctx context.Context) error {
+	how := "Press Enter to stop everything."
+	if !isTerminal(d.opts.enter) {
+		how = "Everything stops at the end of stdin, or with Ctrl-C."
+	}
+	fmt.Fprintf(d.opts.out, "%s\nEverything still runs. The hub's status page: %s\n%s\n", d.report, d.report.page, how)
+	err := testbed.WhileRunning(ctx, d.Processes(), func(ctx context.Context) error {
+		waitForEnter(ctx, d.opts.enter)
+		return nil
+	})
+	err = errors.Join(err, d.stop(context.WithoutCancel(ctx)))
+	return errors.Join(err, d.close(err != nil))
 }
 
 // demo is a scene that runs by itself.
@@ -86,7 +119,7 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	d.report.setUp, d.report.page = time.Since(began), d.hub.URL+"/"
-	d.display.phase("The hub's status page, as long as this runs: %s", d.report.page)
+	d.display.say("The hub's status page: %s", d.report.page)
 	return testbed.WhileRunning(ctx, d.Processes(), d.play)
 }
 
@@ -185,7 +218,7 @@ func (d *demo) detach(ctx context.Context) error {
 
 // check audits the books of the drivers.
 func (d *demo) check(context.Context) error {
-	d.display.phase("The books are checked, and everything is stopped.")
+	d.display.phase("The books are checked.")
 	var wrong []error
 	for i, r := range d.counters.rows() {
 		p := d.running[i]

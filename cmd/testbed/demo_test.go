@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,28 +46,67 @@ func checkEmpty(t *testing.T, dir string) {
 	}
 }
 
-func TestDemoAttachesAndDetachesWhatPodsUse(t *testing.T) {
+func TestDemoAttachesAndDetachesWhatPodsUseAndStaysIfAskedTo(t *testing.T) {
 	hub, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: raceEnabled()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	o, dir := demoOptions(t, &out)
-	o.hub = hub
-	if err := runDemo(t.Context(), o); err != nil {
-		t.Fatalf("%v\nit said:\n%s", err, &out)
+	o, dir := demoOptions(t, nil)
+	stdin, _ := io.Pipe() // nobody types
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	out := &headlines{text: "Everything still runs."}
+	page := func() string { return regexp.MustCompile(`http://[0-9.:]+/`).FindString(out.String()) }
+	answered := make(chan error, 1)
+	out.then = sync.OnceFunc(func() { // called by the demo, which then waits
+		url := strings.TrimSuffix(page(), "/")
+		go func() {
+			answered <- alive(t.Context(), url)
+			interrupt()
+		}()
+	})
+	o.hub, o.out, o.enter = hub, out, stdin
+	if err := runDemo(ctx, o); err != nil {
+		t.Fatalf("%v\nit said:\n%s", err, out)
+	}
+	if err := <-answered; err != nil {
+		t.Errorf("the hub before the interrupt: %v", err)
 	}
 	for _, want := range []string{
+		"The hub's status page: " + page(),
 		"hanging has 2 waiting; the other 6 are attached, p50 ",
 		"Every node names every volume",
 		"Every VolumeAttachment is gone, and every storage is empty.",
 		"Everything held.",
+		"Everything still runs. The hub's status page: " + page() + "\n",
 	} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("it did not say %q, but:\n%s", want, &out)
+			t.Errorf("it did not say %q, but:\n%s", want, out)
 		}
 	}
+	if said := out.String(); strings.Index(said, page()) > strings.Index(said, "Phase 1") {
+		t.Errorf("it did not name the status page before the first phase, but:\n%s", said)
+	}
 	checkEmpty(t, dir)
+}
+
+func TestDemoThatStaysWaitsForEnter(t *testing.T) {
+	stdin, enter := io.Pipe()
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		waitForEnter(t.Context(), stdin)
+	}()
+	if _, err := enter.Write([]byte("a pipe is no terminal\n")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-returned:
+		t.Error("it does not wait for the end of stdin")
+	default:
+	}
+	_ = enter.Close() // never fails
+	<-returned
 }
 
 func TestDemoSaysThatTheHubEndedAndKeepsTheLogs(t *testing.T) {
@@ -115,7 +157,7 @@ func TestStoppedDemoAndSandboxLeaveNothingBehind(t *testing.T) {
 	}{
 		{"demo in its set-up", "Set-up", "stopped before its end", runDemo},
 		{"demo while a driver hangs", "Phase 1", "stopped before its end", runDemo},
-		{"sandbox that is ready", "export KUBECONFIG=", "", runSandbox},
+		{"sandbox that is ready", "Ctrl-C here", "", runSandbox},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -11,6 +11,10 @@
 // counters.go counts what is seen meanwhile, and display.go shows it as a board;
 // audit.go judges the drivers' books, and report.go says what came of it.
 //
+// A sandbox is a scene that users change: sandbox_verbs.go serves what they may do to its drivers, hubs and
+// Pods, sandbox_client.go asks for it from a shell, sandbox_env.go writes what that shell needs,
+// and recipes.go says what to try.
+//
 // Bench is a thin wrapper of package bench, and bench-baseline, hidden, is one of its
 // competitors. Chaos is a thin wrapper of package chaos, and soak of package soak; chart.go
 // draws what soak has judged.

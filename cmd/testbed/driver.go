@@ -26,7 +26,8 @@ func newDriverCommand() *cobra.Command {
 		Long: `Run a fake CSI driver, Identity and Controller service, until SIGTERM.
 
 It prints one line when it listens. What it does can be changed while it runs,
-through the HTTP API that --control opens: POST /knobs, GET /books.`,
+through the HTTP API that --control opens: POST /knobs answers what it changed, and
+GET /books returns the attachments and calls.`,
 		Example: `  testbed driver --name fast.example.com --endpoint unix:///tmp/fast.sock
   testbed driver --name slow.example.com --endpoint unix:///tmp/slow.sock --latency 2s
   testbed driver --name flaky.example.com --endpoint unix:///tmp/flaky.sock --fail-publish 2:Unavailable
@@ -98,7 +99,7 @@ func (d *driver) serve(ctx context.Context, out io.Writer) error {
 		<-ctx.Done()
 		return nil
 	}
-	return fakecsi.ServeControl(ctx, control, backend)
+	return fakecsi.ServeControl(ctx, control, fakecsi.Control(backend))
 }
 
 // stop lets calls in flight end, though not for long.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -33,20 +31,20 @@ type driverFlags struct {
 func (f *driverFlags) register(cmd *cobra.Command) {
 	s := cmd.Flags()
 	s.StringVar(&f.name, "name", "", "name of the driver (required)")
-	s.StringVar(&f.endpoint, "endpoint", "", "where to listen: unix:///path or tcp://host:port (required)")
-	s.StringVar(&f.control, "control", "", "serve books and knobs over HTTP: unix:///path or 127.0.0.1:port")
-	s.StringVar(&f.state, "state", "", "file that keeps what is attached where across the end of the process")
-	s.DurationVar(&f.latency, "latency", 0, "how long a publish or unpublish takes")
-	s.DurationVar(&f.jitter, "latency-jitter", 0, "how much longer it takes at most, at random")
-	s.StringArrayVar(&f.failPublish, "fail-publish", nil, "let publishes fail: CODE, or N:CODE for the first N (e.g. 2:Unavailable)")
-	s.StringArrayVar(&f.failUnpublish, "fail-unpublish", nil, "let unpublishes fail: CODE, or N:CODE for the first N")
-	s.StringSliceVar(&f.hang, "hang", nil, "let calls of these methods hang until they are released; without a value publish and unpublish")
+	s.StringVar(&f.endpoint, "endpoint", "", "address to listen on: unix:///path or tcp://host:port (required)")
+	s.StringVar(&f.control, "control", "", "address of the HTTP API for books and knobs: unix:///path or 127.0.0.1:port")
+	s.StringVar(&f.state, "state", "", "file that keeps the attachments across restarts")
+	s.DurationVar(&f.latency, "latency", 0, "time that a publish or unpublish takes")
+	s.DurationVar(&f.jitter, "latency-jitter", 0, "most time that is added to --latency, at random")
+	s.StringArrayVar(&f.failPublish, "fail-publish", nil, "make publishes fail: CODE, or N:CODE for the first N, such as 2:Unavailable")
+	s.StringArrayVar(&f.failUnpublish, "fail-unpublish", nil, "make unpublishes fail: CODE, or N:CODE for the first N")
+	s.StringSliceVar(&f.hang, "hang", nil, "make calls of these methods hang until they are released; without a value, publish and unpublish")
 	s.Lookup("hang").NoOptDefVal = string(attachMethods[0]) + "," + string(attachMethods[1])
-	s.StringSliceVar(&f.capabilities, "capabilities", names(fakecsi.DefaultCapabilities()), "what the driver announces, named as in the CSI specification")
-	s.IntVar(&f.maxVolumesPerNode, "max-volumes-per-node", 0, "limit of volumes per node; 0 means none")
-	s.BoolVar(&f.strictVolumes, "strict-volumes", false, "know only volumes that were created, instead of any")
+	s.StringSliceVar(&f.capabilities, "capabilities", names(fakecsi.DefaultCapabilities()), "capabilities that the driver announces, with their names in the CSI specification")
+	s.IntVar(&f.maxVolumesPerNode, "max-volumes-per-node", 0, "most volumes per node; 0 means no limit")
+	s.BoolVar(&f.strictVolumes, "strict-volumes", false, "answer NotFound for volumes that were not created")
 	s.BoolVar(&f.countersOnly, "counters-only", false, "keep no list of calls in the books, for long runs")
-	s.StringVar(&f.knobs, "knobs", "", "further knobs, as JSON as for POST /knobs")
+	s.StringVar(&f.knobs, "knobs", "", "further knobs, in the JSON of POST /knobs")
 }
 
 // driver is what the flags ask for.
@@ -65,9 +63,8 @@ func (f *driverFlags) driver() (*driver, error) {
 		d.options.Capabilities = append(d.options.Capabilities, fakecsi.Capability(c))
 	}
 	if f.knobs != "" {
-		dec := json.NewDecoder(bytes.NewBufferString(f.knobs))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(&d.knobs); err != nil {
+		var err error
+		if d.knobs, err = fakecsi.ParseKnobs([]byte(f.knobs)); err != nil {
 			return nil, fmt.Errorf("--knobs: %w", err)
 		}
 	}

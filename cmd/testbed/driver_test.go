@@ -194,7 +194,7 @@ func TestWrongFlagsGetOneClearError(t *testing.T) {
 		{append(needed, "--hang=Fly"), `unknown method "Fly"`},
 		{append(needed, "--capabilities", "FLY"), `unknown capability "FLY"`},
 		{append(needed, "--latency", "-1s"), "negative"},
-		{append(needed, "--knobs", `{"fly":true}`), `--knobs: json: unknown field "fly"`},
+		{append(needed, "--knobs", `{"fly":true}`), `--knobs: unknown knob "fly": choose from capabilities, clearFaults`},
 		{append(needed, "--control", "0.0.0.0:7001"), "not a loopback address"},
 		{append(needed, "--control", "7001"), "write unix:///path or 127.0.0.1:port"},
 		{[]string{"driver", "--name", "a", "--endpoint", "csi.sock"}, `endpoint "csi.sock"`},

@@ -52,10 +52,7 @@ func (r report) String() string {
   calls  one at a time for each volume, each counted in the driver's own books
   p50    from a VolumeAttachment's creation until it was attached, as a watcher saw it
   times  set-up %s, attach %s (without the hanging driver %s), detach %s
-
-The hub's status page was at %s and has ended with it: make sandbox starts the same
-and stays, for your browser.
-`, showDuration(r.setUp), showDuration(r.attach), showDuration(r.others), showDuration(r.detach), r.page)
+`, showDuration(r.setUp), showDuration(r.attach), showDuration(r.others), showDuration(r.detach))
 	return b.String()
 }
 

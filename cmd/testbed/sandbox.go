@@ -6,22 +6,37 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 )
 
+// sandboxStuckAfter is stuckAfter in the sandbox's drivers.yaml: nobody waits 15 minutes to see a stuck volume.
+const sandboxStuckAfter = 30 * time.Second
+
 // newSandboxCommand starts a scene and leaves it to the user.
 func newSandboxCommand() *cobra.Command {
-	return newSceneCommand(&cobra.Command{
+	cmd := newSceneCommand(&cobra.Command{
 		Use:   "sandbox",
-		Short: "The same set-up as the demo, to play with until Ctrl-C",
+		Short: "Run the set-up of the demo until Ctrl-C, to break things and look at the hub",
 		Long: `Start what the demo starts, make the Pods, and stay until Ctrl-C or SIGTERM.
 
-It prints the KUBECONFIG line, where everything is, and what one can do. One of
-the drivers hangs until it is let go.`,
-	}, "how long the set-up may take, after the builds", runSandbox)
+It prints recipes: what to type to make a driver hang, fail or end, to fill a node, to
+pause a driver, to kill a hub and to start a second one, how to look at the effect, and
+the way back. The recipes need the variables of the file "env" that it writes: source
+that file first. The subcommands below act on the sandbox of that file.`,
+		Example: `  testbed sandbox                  # in one terminal; then in another:
+  source /tmp/attach-hub-1234/env  # as the sandbox has printed
+  testbed sandbox kill fast
+  testbed sandbox start fast`,
+	}, "time limit of the set-up, without the builds", func(ctx context.Context, o sceneOptions) error {
+		o.stuckAfter = sandboxStuckAfter
+		return runSandbox(ctx, o)
+	})
+	cmd.AddCommand(newSandboxVerbCommands()...)
+	return cmd
 }
 
 // runSandbox starts a scene and blocks until ctx ends and everything has been stopped.
@@ -30,19 +45,20 @@ func runSandbox(ctx context.Context, o sceneOptions) error {
 	if err != nil {
 		return err
 	}
+	b := newSandbox(s)
 	running, end := context.WithCancel(ctx)
-	var background sync.WaitGroup
-	if err = s.open(ctx); err == nil {
-		err = s.serveControls(running, &background)
+	if err = b.open(ctx); err == nil {
+		err = b.serve(running)
 	}
 	if err == nil {
-		fmt.Fprint(s.opts.out, s.guide())
-		s.reportEnds(running, &background)
+		fmt.Fprint(o.out, b.guide())
+		b.reportEnd(s.Plane.Process())
+		b.reportEnd(s.hub.Process)
 		<-ctx.Done()
-		fmt.Fprintln(s.opts.out, "\nStopping.")
+		fmt.Fprintln(o.out, "\nStopping.")
 	}
 	end()
-	background.Wait()
+	b.close()
 	if ctx.Err() != nil {
 		err = nil // it was asked to stop, maybe during the set-up
 	}
@@ -50,87 +66,72 @@ func runSandbox(ctx context.Context, o sceneOptions) error {
 	return errors.Join(err, s.close(err != nil))
 }
 
-// open starts everything and makes the Pods.
-func (s *scene) open(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.timeout, fmt.Errorf("not done %v after the start (--timeout)", s.opts.timeout))
-	defer cancel()
-	fmt.Fprintln(s.opts.out, "Starting a control plane, drivers and a hub.")
-	if err := s.start(ctx); err != nil {
-		return err
-	}
-	return s.Cluster.Create(ctx, s.workload.pods()...)
+// sandbox is a scene that users change while it runs.
+type sandbox struct {
+	*scene
+	background sync.WaitGroup
+	done       chan struct{} // closed by close
+
+	mu     sync.Mutex          // held by each verb: one runs at a time
+	closed bool                // no verb may start anything
+	down   map[string]bool     // drivers that were killed or stopped, by short name
+	hubs   map[string]*hubSlot // by name
 }
 
-// serveControls serves the books and knobs of each driver until ctx ends.
-func (s *scene) serveControls(ctx context.Context, background *sync.WaitGroup) error {
-	for _, p := range s.running {
+func newSandbox(s *scene) *sandbox {
+	return &sandbox{scene: s, done: make(chan struct{}), down: map[string]bool{}}
+}
+
+// open starts everything, makes the Pods and writes the env file.
+func (b *sandbox) open(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, b.opts.timeout, fmt.Errorf("not done %v after the start (--timeout)", b.opts.timeout))
+	defer cancel()
+	fmt.Fprintln(b.opts.out, "Starting a control plane, drivers and a hub.")
+	if err := b.start(ctx); err != nil {
+		return err
+	}
+	if err := b.Cluster.Create(ctx, b.workload.pods()...); err != nil {
+		return err
+	}
+	if err := b.makeHubSlots(ctx); err != nil {
+		return err
+	}
+	return b.writeEnv()
+}
+
+// serve serves the verbs, and the books and knobs of each driver, and keeps the nodes alive, until ctx ends.
+func (b *sandbox) serve(ctx context.Context) error {
+	listener, err := fakecsi.Listen("unix://" + b.socket())
+	if err != nil {
+		return err
+	}
+	b.background.Go(func() { b.heartbeats(ctx) })
+	b.background.Go(func() { b.note(fakecsi.ServeControl(ctx, listener, b.verbs(ctx))) })
+	for _, p := range b.running {
 		listener, err := fakecsi.Listen("unix://" + p.control())
 		if err != nil {
 			return err
 		}
-		background.Go(func() {
-			if err := fakecsi.ServeControl(ctx, listener, p.Backend); err != nil {
-				fmt.Fprintln(s.opts.out, err)
-			}
-		})
+		b.background.Go(func() { b.note(fakecsi.ServeControl(ctx, listener, fakecsi.Control(p.Backend))) })
 	}
 	return nil
 }
 
+// note prints an error, if there is one.
+func (b *sandbox) note(err error) {
+	if err != nil {
+		fmt.Fprintln(b.opts.out, err)
+	}
+}
+
+// close blocks until no verb runs, and prevents further ones. Call it when the context of serve has ended.
+func (b *sandbox) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	close(b.done)
+	b.background.Wait()
+}
+
 // control returns the path of the socket of a driver's books and knobs.
 func (p sceneDriver) control() string { return strings.TrimSuffix(p.Socket, ".sock") + "-control.sock" }
-
-// reportEnds prints when a process ends, until ctx ends. The sandbox goes on: users may want to try
-// that.
-func (s *scene) reportEnds(ctx context.Context, background *sync.WaitGroup) {
-	for _, p := range s.Processes() {
-		background.Go(func() {
-			select {
-			case <-p.Done():
-				fmt.Fprintf(s.opts.out, "The %s (pid %d) has ended; its log is %s\n", p.Name(), p.PID(), p.LogPath())
-			case <-ctx.Done():
-			}
-		})
-	}
-}
-
-// guide returns a text for the user: where everything is and what to try.
-func (s *scene) guide() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n%d Pods on %d nodes, each with a volume of one of %d drivers.\nThere is no kubelet, so Pods stay Pending even when their volumes are attached.\n\n", s.opts.pods, s.opts.nodes, len(s.running))
-	for _, p := range s.running {
-		fmt.Fprintf(&b, "  %-28s  %s\n    socket   %s\n    control  %s\n", p.driver(), p.does, p.Socket, p.control())
-	}
-	hanging, fast := s.sceneDriver("hanging").control(), s.sceneDriver("fast").control()
-	fmt.Fprintf(&b, `
-  status page   %[8]s
-  drivers.yaml  %[1]s
-  hub's log     %[2]s
-  hub's pid     %[3]d
-
-Let the hanging driver go, or make it hang again:
-  curl --unix-socket %[4]s --data '{"releaseAll":true}' http://driver/knobs
-  curl --unix-socket %[4]s --data '{"hang":[{"method":"ControllerPublishVolume"}]}' http://driver/knobs
-Make the fast one slow, or let its next three publishes fail:
-  curl --unix-socket %[5]s --data '{"latency":{"ControllerPublishVolume":{"base":"5s"}}}' http://driver/knobs
-  curl --unix-socket %[5]s --data '{"fail":[{"method":"ControllerPublishVolume","code":"UNAVAILABLE","count":3}]}' http://driver/knobs
-Make a new attach: delete the Pod fast-1, wait until its volume is detached, and make the Pod again:
-  export KUBECONFIG=%[7]s
-  kubectl get pod fast-1 -o json > fast-1.json; kubectl delete pod fast-1 --force
-  until ! kubectl get volumeattachments | grep 'fast-1 '; do sleep 1; done; kubectl create -f fast-1.json
-Read the books of a driver: what is attached where, calls, violations:
-  curl --unix-socket %[5]s http://driver/books
-What the hub is doing, and why a volume of the hanging driver is not attached:
-  %[6]s status --server %[8]s
-  %[6]s explain --server %[8]s --kubeconfig %[7]s pod/default/hanging-1
-Kill the hub and start another one in its place, which waits until the lease of the first has run out:
-  kill -9 %[3]d
-  %[6]s --kubeconfig %[7]s --config %[1]s --http-endpoint %[9]s
-
-The cluster, for kubectl or any other client:
-  export KUBECONFIG=%[7]s
-
-Ctrl-C stops everything and removes the folder.
-`, s.ConfigPath(), s.hub.LogPath(), s.hub.PID(), hanging, fast, s.opts.hub, s.Plane.Kubeconfig(), s.hub.URL+"/", strings.TrimPrefix(s.hub.URL, "http://"))
-	return b.String()
-}

@@ -14,6 +14,9 @@ import (
 // callGrace is how long calls may take to end after the hub's SIGTERM.
 const callGrace = 3 * time.Second
 
+// hubOptions are those of every hub of a scene.
+var hubOptions = testbed.HubOptions{ShutdownGrace: callGrace, Verbosity: 2}
+
 // scene is a world with a driver of each behaviour, bound claims and a hub. Its folder has all its
 // files.
 type scene struct {
@@ -70,32 +73,18 @@ func (s *scene) start(ctx context.Context) (err error) {
 			return fmt.Errorf("prepare driver %s: %w", r.short, err)
 		}
 	}
-	if err := s.WriteConfig(s.Drivers, configDefaults, settings); err != nil {
+	if err := s.WriteConfig(s.Drivers, configDefaults(s.opts.stuckAfter), settings); err != nil {
 		return err
 	}
-	if s.hub, err = s.StartHub(ctx, testbed.HubOptions{ShutdownGrace: callGrace, Verbosity: 2}); err != nil {
+	if s.hub, err = s.StartHub(ctx, hubOptions); err != nil {
 		return err
 	}
 	return testbed.WhileRunning(ctx, s.Processes(), func(ctx context.Context) error {
-		if err := s.makeClaims(ctx); err != nil {
+		if err := s.makeClaims(ctx, s.workload); err != nil {
 			return err
 		}
 		return s.hub.WaitReady(ctx, len(behaviours))
 	})
-}
-
-// makeClaims makes claims and blocks until they are bound: otherwise the Pods would wait for the
-// binder and not for the hub.
-func (s *scene) makeClaims(ctx context.Context) error {
-	if err := s.Cluster.Create(ctx, s.workload.claims()...); err != nil {
-		return err
-	}
-	claims, err := testbed.WatchPersistentVolumeClaims(ctx, s.Plane.Clientset(), nil)
-	if err != nil {
-		return err
-	}
-	defer claims.Close()
-	return claims.WaitFor(ctx, "claims to be bound", testbed.AllBound(len(s.workload.volumes)))
 }
 
 // sceneDriver returns the driver of that short name.
@@ -129,4 +118,4 @@ func (s *scene) stop(ctx context.Context) error {
 }
 
 // close closes the folder, which stays if that is asked for here or by a flag.
-func (s *scene) close(keep bool) error { return s.folder.close(keep || s.opts.keep) }
+func (s *scene) close(keep bool) error { return s.folder.close(keep || s.opts.keepLogs) }

@@ -12,12 +12,14 @@ import (
 
 // sceneOptions are the flags of a scene.
 type sceneOptions struct {
-	pods    int
-	nodes   int
-	hub     string        // binary of cmd/csi-attach-hub; empty: it is built
-	timeout time.Duration // after the builds
-	keep    bool          // the folder
-	out     io.Writer
+	pods       int
+	nodes      int
+	hub        string        // binary of cmd/csi-attach-hub; empty: it is built
+	timeout    time.Duration // after the builds
+	stuckAfter time.Duration // in drivers.yaml; 0: the hub's default
+	keepLogs   bool          // keep the folder
+	enter      io.Reader     // a demo goes on at its end until this says Enter; nil: it stops
+	out        io.Writer
 }
 
 // newSceneCommand adds to a command the flags of a scene and what runs it. timeout is the help of
@@ -30,10 +32,10 @@ func newSceneCommand(cmd *cobra.Command, timeout string, run func(context.Contex
 		return run(cmd.Context(), o)
 	}
 	s := cmd.Flags()
-	s.IntVar(&o.pods, "pods", 40, "how many Pods, each with a volume of its own, spread over the drivers")
-	s.IntVar(&o.nodes, "nodes", 4, "how many nodes the Pods are spread over")
-	s.StringVar(&o.hub, "hub", "", "binary of csi-attach-hub (default: it is built)")
-	s.BoolVar(&o.keep, "keep", false, "keep the folder with the logs in any case")
+	s.IntVar(&o.pods, "pods", 40, "number of Pods, each with its own volume, spread over the drivers")
+	s.IntVar(&o.nodes, "nodes", 4, "number of nodes")
+	s.StringVar(&o.hub, "hub", "", "binary of csi-attach-hub; without it, it is built")
+	s.BoolVar(&o.keepLogs, "keep-logs", false, "keep the folder with the logs at the end")
 	s.DurationVar(&o.timeout, "timeout", 5*time.Minute, timeout)
 	return cmd
 }

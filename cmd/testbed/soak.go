@@ -20,13 +20,13 @@ func newSoakCommand() *cobra.Command {
 	var svg string
 	cmd := &cobra.Command{
 		Use:   "soak",
-		Short: "Have a hub attach and detach for long, and check that it does not grow",
+		Short: "Let a hub attach and detach for a long time, and check that it does not grow",
 		Long: `Start a Kubernetes control plane, fake CSI drivers and csi-attach-hub, attach and
 detach all the time, and take samples of the hub: memory, goroutines, descriptors,
-operations, what waits. At the end they are drawn, and judged after a warm-up.
+operations, queues. At the end, draw the samples and judge those after the warm-up.
 
-The exit code is 1 when something grew, or when the books of the drivers are not in
-order.`,
+The exit code is 1 when something grew, or when the drivers' books show a lost or
+unexpected attachment.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Out = cmd.OutOrStdout()
@@ -41,13 +41,13 @@ order.`,
 	}
 	s := cmd.Flags()
 	s.StringVar(&o.Hub, "hub", "bin/csi-attach-hub", "binary of csi-attach-hub")
-	s.DurationVar(&o.Duration, "duration", 20*time.Minute, "how long the load lasts")
-	s.DurationVar(&o.Every, "every", 5*time.Second, "how often a sample is taken")
-	s.IntVar(&o.Drivers, "drivers", 5, "how many drivers there are")
-	s.IntVar(&o.Volumes, "volumes", 20, "how many volumes each driver has")
-	s.DurationVar(&o.Latency, "latency", 50*time.Millisecond, "how long a call of a driver takes")
-	s.Uint64Var(&o.Seed, "seed", 1, "of the load")
-	s.StringVar(&svg, "svg", "soak.svg", "file to draw the samples into")
+	s.DurationVar(&o.Duration, "duration", 20*time.Minute, "length of the load")
+	s.DurationVar(&o.Every, "every", 5*time.Second, "time between two samples")
+	s.IntVar(&o.Drivers, "drivers", 5, "number of drivers")
+	s.IntVar(&o.Volumes, "volumes", 20, "number of volumes of each driver")
+	s.DurationVar(&o.Latency, "latency", 50*time.Millisecond, "time that each call of a driver takes")
+	s.Uint64Var(&o.Seed, "seed", 1, "seed of the load")
+	s.StringVar(&svg, "svg", "soak.svg", "file to draw the picture into")
 	return cmd
 }
 
@@ -63,11 +63,11 @@ func runSoak(ctx context.Context, o soak.Options, svg string) error {
 		return err
 	}
 	fmt.Fprintf(o.Out, "\n%s\nDrawn in %s\n", report.Text(), svg)
-	if err := errors.Join(drawChart(out, report.Findings), out.Close()); err != nil {
+	if err := errors.Join(drawChart(out, report), out.Close()); err != nil {
 		return fmt.Errorf("soak: %w", err)
 	}
 	if grew := report.Grew(); len(grew) > 0 {
-		return fmt.Errorf("soak: what grew: %s", strings.Join(grew, ", "))
+		return fmt.Errorf("soak: the hub grew: %s", strings.Join(grew, ", "))
 	}
 	return nil
 }

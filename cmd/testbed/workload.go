@@ -66,13 +66,20 @@ func (w workload) counts() map[string]int {
 	return n
 }
 
-// claims are the volumes with their claims: they must be there before Pods.
+// storage are the PersistentVolumes.
+func (w workload) storage() []testbed.Object {
+	var objects []testbed.Object
+	for _, v := range w.volumes {
+		objects = append(objects, testbed.PersistentVolume{Name: v.name, Driver: v.driver, Claim: v.name})
+	}
+	return objects
+}
+
+// claims are the claims of the PersistentVolumes.
 func (w workload) claims() []testbed.Object {
 	var objects []testbed.Object
 	for _, v := range w.volumes {
-		objects = append(objects,
-			testbed.PersistentVolume{Name: v.name, Driver: v.driver, Claim: v.name},
-			testbed.PersistentVolumeClaim{Name: v.name, PersistentVolume: v.name})
+		objects = append(objects, testbed.PersistentVolumeClaim{Name: v.name, PersistentVolume: v.name})
 	}
 	return objects
 }

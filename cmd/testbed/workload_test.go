@@ -91,7 +91,7 @@ func TestDriversFileOfTheCastIsValid(t *testing.T) {
 	for _, r := range behaviours {
 		w.Drivers = append(w.Drivers, &testbed.Driver{Name: r.driver(), Socket: "/tmp/a b/" + r.short + ".sock"})
 	}
-	if err := w.WriteConfig(w.Drivers, configDefaults, settings); err != nil {
+	if err := w.WriteConfig(w.Drivers, configDefaults(0), settings); err != nil {
 		t.Fatal(err)
 	}
 	config, err := registry.ParseFile(w.ConfigPath())

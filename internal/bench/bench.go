@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/progress"
 )
 
 // Run measures the cases and blocks until everything has been stopped. With an error the report
@@ -25,10 +27,11 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		}
 	}
 	var report Report
-	for _, c := range cases {
+	for i, c := range cases {
 		if o.Rounds > 0 {
 			c.Rounds = o.Rounds
 		}
+		fmt.Fprintf(o.Progress, "Case %d of %d, %s: %s\n", i+1, len(cases), c.Name, c.About)
 		result, err := measure(ctx, o, c)
 		if err != nil {
 			return report, fmt.Errorf("bench %s: %w", c.Name, err)
@@ -55,9 +58,10 @@ func measure(ctx context.Context, o Options, c Case) (result Result, err error) 
 			return Result{}, fmt.Errorf("prepare: %w", err)
 		}
 	}
+	turns := time.Now()
 	for round := range c.Rounds {
-		for _, competitor := range s.competitors(round) {
-			s.say("round %d of %d: %s", round+1, c.Rounds, competitor.name)
+		for i, competitor := range s.competitors(round) {
+			s.say("%s", turnText(round, c.Rounds, i, len(s.competitors(round)), competitor.name, time.Since(turns)))
 			figures, err := s.takeTurn(ctx, competitor)
 			if err != nil {
 				return Result{}, fmt.Errorf("%s: %w", competitor.name, err)
@@ -68,6 +72,14 @@ func measure(ctx context.Context, o Options, c Case) (result Result, err error) 
 	result.judge(c.Targets)
 	result.Took = time.Since(began).Round(time.Second).String()
 	return result, nil
+}
+
+// turnText returns the progress line of a turn that begins: round and turn count from 0, and the turns before took
+// the elapsed time.
+func turnText(round, rounds, turn, turns int, competitor string, elapsed time.Duration) string {
+	done := round*turns + turn
+	return fmt.Sprintf("round %d of %d, turn %d of %d: %s; this case: %s", round+1, rounds, turn+1, turns, competitor,
+		progress.Left(elapsed, float64(done), float64(rounds*turns)))
 }
 
 // takeTurn runs a competitor once.

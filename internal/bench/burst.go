@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/progress"
 )
 
 // phaseFor bounds the time of attaching, and of detaching: csi-attacher with its default flags
@@ -90,7 +92,7 @@ func (s *stage) change(ctx context.Context, what string, reaches goal, volumes [
 
 // follow prints progress lines until the caller calls stop.
 func (s *stage) follow(what string) (stop func()) {
-	ended := make(chan struct{})
+	ended, began := make(chan struct{}), time.Now()
 	var following sync.WaitGroup
 	following.Go(func() {
 		tick := time.NewTicker(followEvery)
@@ -99,7 +101,7 @@ func (s *stage) follow(what string) (stop func()) {
 			select {
 			case <-tick.C:
 				there, want := s.clock.progress()
-				s.say("%d of %d are %s", there, want, what)
+				s.say("%s", changeText(there, want, what, time.Since(began)))
 			case <-ended:
 				return
 			}
@@ -109,6 +111,12 @@ func (s *stage) follow(what string) (stop func()) {
 		close(ended)
 		following.Wait()
 	}
+}
+
+// changeText returns a progress line of a change that goes on for some time.
+func changeText(there, want int, what string, elapsed time.Duration) string {
+	return fmt.Sprintf("%d of %d volumes are %s, %.0f per second, %s", there, want, what,
+		float64(there)/elapsed.Seconds(), progress.Left(elapsed, float64(there), float64(want)))
 }
 
 // perOperation returns a count divided by the volumes of the phase.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/progress"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
@@ -49,7 +50,7 @@ func setStage(ctx context.Context, o Options, c Case) (*stage, error) {
 	if s.dir, err = os.MkdirTemp("", "attach-hub-bench-"); err != nil {
 		return s, fmt.Errorf("make folder: %w", err)
 	}
-	s.say("starting a control plane and %d drivers", c.Drivers)
+	s.say("starting a control plane; drivers: %d", c.Drivers)
 	options := testbed.WorldOptions{
 		Dir: s.dir, Hub: o.Hub, ControlPlane: testbed.ControlPlaneOptions{Log: o.Progress},
 		Latency: fakecsi.Latency{Base: c.Latency}, OnAttachment: s.clock.observe,
@@ -92,11 +93,12 @@ func (s *stage) makeVolumes(ctx context.Context) error {
 			return err
 		}
 		if made += len(some); made < len(s.volumes)+len(others) {
-			s.say("made %d of %d PersistentVolumes", made, len(s.volumes)+len(others))
+			whole := len(s.volumes) + len(others)
+			s.say("made %d of %d PersistentVolumes, %s", made, whole, progress.Left(time.Since(began), float64(made), float64(whole)))
 		}
 	}
 	took := time.Since(began)
-	s.say("made %d PersistentVolumes in %.1fs", made, took.Seconds())
+	s.say("made %d PersistentVolumes in %.1f s", made, took.Seconds())
 	return nil
 }
 

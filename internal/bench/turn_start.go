@@ -23,7 +23,7 @@ func attachForGood(ctx context.Context, s *stage) (err error) {
 	return a.whileRuns(ctx, func(ctx context.Context) error {
 		attached, err := s.attach(ctx, s.volumes)
 		if err == nil {
-			s.say("attached %d volumes in %.1fs", len(s.volumes), attached.elapsed.Seconds())
+			s.say("attached %d volumes in %.1f s", len(s.volumes), attached.elapsed.Seconds())
 		}
 		return err
 	})

@@ -34,7 +34,8 @@ type StretchShown struct {
 }
 
 func (s StretchShown) String() string {
-	return fmt.Sprintf("stretch %2d: %3d faults in %4.1fs, quiet after %4.1fs, %d attached", s.Number, s.Faults, s.Lasted.Seconds(), s.Quiet.Seconds(), s.Attached)
+	return fmt.Sprintf("stretch %d: %d faults in %.1f s, all right again after %.1f s, %d volumes attached",
+		s.Number, s.Faults, s.Lasted.Seconds(), s.Quiet.Seconds(), s.Attached)
 }
 
 // Held reports whether there are no findings.
@@ -48,16 +49,8 @@ func (r *Report) Command() string {
 // String returns the report as text.
 func (r *Report) String() string {
 	var b strings.Builder
-	for _, kind := range slices.Sorted(maps.Keys(r.Counts)) {
-		fmt.Fprintf(&b, "%6d  %s\n", r.Counts[kind], kind)
-	}
-	if len(r.Codes) > 0 {
-		b.WriteString("driver errors:")
-		for _, code := range slices.Sorted(maps.Keys(r.Codes)) {
-			fmt.Fprintf(&b, " %s %d", code, r.Codes[code])
-		}
-		b.WriteString("\n")
-	}
+	writeCounts(&b, "FAULT", r.Counts)
+	writeCounts(&b, "ERROR OF A DRIVER", r.Codes)
 	var slowest time.Duration
 	for _, s := range r.Stretches {
 		slowest = max(slowest, s.Quiet)
@@ -68,11 +61,30 @@ func (r *Report) String() string {
 	if len(r.History) > 0 {
 		fmt.Fprintf(&b, "what happened to it, at the end:\n%s\n", strings.Join(r.History, "\n"))
 	}
-	verdict := "all held"
+	verdict := "everything held"
 	if !r.Held() {
 		verdict = fmt.Sprintf("%d things do not hold; run it again with: %s", len(r.Findings), r.Command())
 	}
-	fmt.Fprintf(&b, "seed %d: %d faults in %d stretches, %d calls, %v, slowest quiet %v: %s\n", r.Seed, r.Faults, len(r.Stretches), r.Calls,
-		r.Took.Round(time.Second), slowest.Round(100*time.Millisecond), verdict)
+	fmt.Fprintf(&b, "seed %d: %d faults in %v, %d calls of drivers, all right again %.1f s after a stretch at most: %s\n",
+		r.Seed, r.Faults, r.Took.Round(time.Second), r.Calls, slowest.Seconds(), verdict)
 	return b.String()
+}
+
+// writeCounts writes a table of what there was, the most frequent first.
+func writeCounts[K ~string](b *strings.Builder, title string, counts map[K]int) {
+	var names []K
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if counts[name] > 0 {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	slices.SortStableFunc(names, func(x, y K) int { return counts[y] - counts[x] })
+	fmt.Fprintf(b, "%6s  %s\n", "COUNT", title)
+	for _, name := range names {
+		fmt.Fprintf(b, "%6d  %s\n", counts[name], name)
+	}
+	b.WriteString("\n")
 }

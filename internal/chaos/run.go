@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/progress"
 )
 
 const (
@@ -64,6 +65,7 @@ type run struct {
 	*world
 	injector *injector
 	began    time.Time
+	faulty   time.Time // when the first stretch began
 	report   *Report
 }
 
@@ -72,6 +74,7 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.quiet(ctx); err != nil {
 		return err
 	}
+	r.faulty = time.Now()
 	p := planner{seed: r.options.Seed, faults: r.options.Faults, sizes: r.sizes()}
 	for number := 0; r.injector.carriedOut() < r.options.Faults; number++ {
 		left := r.options.Faults - r.injector.carriedOut()
@@ -120,7 +123,8 @@ func (r *run) stretch(ctx context.Context, s Stretch) error {
 		}
 	}
 	r.report.Stretches = append(r.report.Stretches, shown)
-	fmt.Fprintln(r.options.Out, shown)
+	fmt.Fprintf(r.options.Out, "%v; %d of %d faults, %s\n", shown, r.injector.carriedOut(), r.options.Faults,
+		progress.Left(time.Since(r.faulty), float64(r.injector.carriedOut()), float64(r.options.Faults)))
 	return r.measure(ctx, s.Number)
 }
 

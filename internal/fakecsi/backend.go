@@ -107,6 +107,19 @@ func (b *Backend) Set(k Knobs) error {
 	return nil
 }
 
+// SetJSON applies knobs in JSON, as Set, and returns a text that says what has changed.
+func (b *Backend) SetJSON(data []byte) (string, error) {
+	k, err := ParseKnobs(data)
+	if err != nil {
+		return "", err
+	}
+	before := b.Books()
+	if err := b.Set(k); err != nil {
+		return "", err
+	}
+	return k.Describe(before), nil
+}
+
 // changeStorage applies the knobs that change the storage without a call. Called
 // with mu held.
 func (b *Backend) changeStorage(k Knobs) {

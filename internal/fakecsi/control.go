@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -24,7 +25,8 @@ const longPoll = 20 * time.Second
 //	GET /books?calls=false   without the list of ended calls
 //	GET /books?after=N       waits, for 20 seconds at most, until their version
 //	                         differs from N
-//	POST /knobs              applies Knobs as JSON: all of them or, with an error, none
+//	POST /knobs              applies Knobs as JSON: all of them or, with an error, none;
+//	                         answers with a line for each change
 func Control(b *Backend) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /books", func(w http.ResponseWriter, r *http.Request) {
@@ -41,18 +43,18 @@ func Control(b *Backend) http.Handler {
 		_ = json.NewEncoder(w).Encode(books)
 	})
 	mux.HandleFunc("POST /knobs", func(w http.ResponseWriter, r *http.Request) {
-		var k Knobs
-		d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxKnobs))
-		d.DisallowUnknownFields()
-		err := d.Decode(&k)
+		data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxKnobs))
+		answer := ""
 		if err == nil {
-			err = b.Set(k)
+			answer, err = b.SetJSON(data)
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		w.WriteHeader(http.StatusNoContent)
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		// An error means that the client has hung up.
+		_, _ = fmt.Fprintln(w, answer)
 	})
 	return mux
 }
@@ -74,10 +76,10 @@ func waitForVersion(b *Backend, r *http.Request) error {
 	return nil
 }
 
-// ServeControl serves Control on the listener until ctx ends. Then it closes the
+// ServeControl serves a Control, or another handler, on the listener until ctx ends. Then it closes the
 // listener and cuts requests in flight.
-func ServeControl(ctx context.Context, lis net.Listener, b *Backend) error {
-	srv := &http.Server{Handler: Control(b), ReadHeaderTimeout: 10 * time.Second}
+func ServeControl(ctx context.Context, lis net.Listener, handler http.Handler) error {
+	srv := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(lis) }()
 	select {

@@ -27,7 +27,7 @@ func serveControl(t *testing.T, b *Backend, endpoint string) *ControlClient {
 		endpoint = lis.Addr().String()
 	}
 	done := make(chan error, 1)
-	go func() { done <- ServeControl(t.Context(), lis, b) }()
+	go func() { done <- ServeControl(t.Context(), lis, Control(b)) }()
 	c, err := NewControlClient(endpoint)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package fakecsi
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -125,7 +126,9 @@ func (l Latency) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads the durations from strings.
 func (l *Latency) UnmarshalJSON(data []byte) error {
 	var j latencyJSON
-	err := json.Unmarshal(data, &j)
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	err := d.Decode(&j)
 	if err == nil {
 		*l = Latency{time.Duration(j.Base), time.Duration(j.Jitter)}
 	}

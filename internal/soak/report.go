@@ -1,15 +1,20 @@
 package soak
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/progress"
 )
 
 // Report is the result of a run.
 type Report struct {
 	Options  Options
+	Version  string // of the hub, such as "csi-attach-hub v1.2.0 go1.26 linux/amd64"
+	Began    time.Time
 	Samples  []Sample
 	Findings []Finding
 }
@@ -25,26 +30,60 @@ func (r *Report) Grew() []string {
 	return names
 }
 
+// Load returns what the hub had to do, as text.
+func (r *Report) Load() string {
+	last := r.Samples[len(r.Samples)-1]
+	return fmt.Sprintf("%d attaches and %d detaches in %v, %d drivers with %d volumes each", last.Attached, last.Detached,
+		last.At.Round(time.Second), r.Options.Drivers, r.Options.Volumes)
+}
+
 // Text returns the report as text.
 func (r *Report) Text() string {
 	var b strings.Builder
-	last := r.Samples[len(r.Samples)-1]
-	fmt.Fprintf(&b, "%d attaches and %d detaches in %v, %d samples, the first %.0f%% of the time is warm-up\n\n",
-		last.Attached, last.Detached, last.At.Round(time.Second), len(r.Samples), 100*warmUp)
+	fmt.Fprintf(&b, "%s. %s\n%d samples; the first %.0f%% of the time is warm-up and is not judged.\n\n", r.Version, r.Load(), len(r.Samples), 100*warmUp)
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\tMEDIAN AT THE BEGIN\tRISE\tALLOWED\t")
+	fmt.Fprintln(table, "QUANTITY\tUNIT\tSTART (MEDIAN)\tRISE\tALLOWED RISE\tPER HOUR\tVERDICT")
 	for _, f := range r.Findings {
-		allowed, verdict := "-", ""
+		allowed := "-"
 		if f.bounded() {
-			allowed, verdict = fmt.Sprintf("%.2f", f.Allowed), "ok"
+			allowed = fmt.Sprintf("%.2f", f.Allowed)
 		}
-		if f.Grew {
-			verdict = "GREW"
-		}
-		fmt.Fprintf(table, "%s\t%.2f\t%+.2f\t%s\t%s\n", f.Title(), f.Level, f.Rise, allowed, verdict)
+		fmt.Fprintf(table, "%s\t%s\t%.2f\t%+.2f\t%s\t%+.2f\t%s\n", f.Name, cmp.Or(f.Unit, "-"), f.Level, f.Rise, allowed, f.PerHour(), f.Verdict())
 	}
 	_ = table.Flush() // into memory
+	b.WriteString("\nRISE is what the trend adds from the end of the warm-up to the end of the run, beyond noise; negative: no growth.\n")
 	return b.String()
+}
+
+// PerHour returns the slope of the trend in units per hour.
+func (f Finding) PerHour() float64 { return 3600 * f.Slope }
+
+// Verdict returns the judgement in a word or two.
+func (f Finding) Verdict() string {
+	switch {
+	case !f.bounded():
+		return "not judged"
+	case f.Grew:
+		return "GREW"
+	}
+	return "ok"
+}
+
+// Sentence returns the judgement with its reasons: the bound, what was measured, and the verdict.
+func (f Finding) Sentence() string {
+	measured := fmt.Sprintf("Starts at %.2f, slope %+.2f per hour.", f.Level, f.PerHour())
+	if !f.bounded() {
+		return measured + " Not judged."
+	}
+	verdict := "OK: the rise of"
+	if f.Grew {
+		verdict = "GREW: the rise of"
+	}
+	relation := "is within"
+	if f.Grew {
+		relation = "is above"
+	}
+	return fmt.Sprintf("%s %s %.2f %s the allowed %.2f.", measured, verdict, max(0, f.Rise), relation, f.Allowed)
 }
 
 // Title returns the name of a quantity with its unit.
@@ -55,13 +94,17 @@ func (q Quantity) Title() string {
 	return q.Name + ", " + q.Unit
 }
 
-// line returns a progress line.
-func line(samples []Sample) string {
+// line returns a progress line of a run that lasts so long.
+func line(samples []Sample, lasts time.Duration) string {
 	last := samples[len(samples)-1]
-	parts := []string{fmt.Sprintf("%6s", last.At.Round(time.Second))}
+	var parts []string
 	for _, q := range quantities {
 		points := q.points(samples)
-		parts = append(parts, fmt.Sprintf("%s %.1f", q.Name, points[len(points)-1].Value))
+		text := fmt.Sprintf("%s %.1f", q.Name, points[len(points)-1].Value)
+		if q.Unit != "" {
+			text += " " + q.Unit
+		}
+		parts = append(parts, text)
 	}
-	return strings.Join(parts, "  ")
+	return fmt.Sprintf("%v of %v, %s: %s", last.At.Round(time.Second), lasts, progress.Left(last.At, last.At.Seconds(), lasts.Seconds()), strings.Join(parts, ", "))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/chaos"
@@ -23,7 +25,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	version, err := hubVersion(ctx, o.Hub)
+	if err != nil {
+		return nil, err
+	}
 	var samples []Sample
+	began := time.Now()
 	run := chaos.Options{Seed: o.Seed, Hub: o.Hub, Dir: o.Dir, Drivers: o.Drivers, QuietWithin: endTimeout, Out: o.Out}
 	outcome, err := chaos.Calm(ctx, run, chaos.CalmLoad{Volumes: o.Volumes, Latency: o.Latency}, func(ctx context.Context, hub *testbed.Hub) (err error) {
 		fmt.Fprintf(o.Out, "%d drivers with %d volumes each, for %v; the hub is pid %d at %s\n", o.Drivers, o.Volumes, o.Duration, hub.PID(), hub.URL)
@@ -36,7 +43,16 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("soak: %w", err)
 	}
-	return &Report{Options: o, Samples: samples, Findings: Judge(samples)}, nil
+	return &Report{Options: o, Version: version, Began: began, Samples: samples, Findings: Judge(samples)}, nil
+}
+
+// hubVersion asks a binary of the hub for its version.
+func hubVersion(ctx context.Context, binary string) (string, error) {
+	out, err := exec.CommandContext(ctx, binary, "version").Output()
+	if err != nil {
+		return "", fmt.Errorf("soak: ask %s for its version: %w", binary, err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // watch takes samples until the Duration is over.
@@ -53,7 +69,7 @@ func watch(ctx context.Context, o Options, hub *testbed.Hub) ([]Sample, error) {
 		samples = append(samples, Sample{At: time.Since(began), Vitals: vitals})
 		if time.Since(said) >= sayEvery {
 			said = time.Now()
-			fmt.Fprintln(o.Out, line(samples))
+			fmt.Fprintln(o.Out, line(samples, o.Duration))
 		}
 		if time.Since(began) >= o.Duration && len(samples) > leastSamples {
 			return samples, nil

@@ -21,16 +21,6 @@ func AllAttached(n int) func([]*storagev1.VolumeAttachment) bool {
 	}
 }
 
-// AllBound holds when there are n PersistentVolumeClaims or more and all are
-// bound: from then on the attach-detach controller attaches for their Pods.
-func AllBound(n int) func([]*corev1.PersistentVolumeClaim) bool {
-	return func(all []*corev1.PersistentVolumeClaim) bool {
-		return len(all) >= n && !slices.ContainsFunc(all, func(pvc *corev1.PersistentVolumeClaim) bool {
-			return pvc.Status.Phase != corev1.ClaimBound
-		})
-	}
-}
-
 // NoneLeft holds when there are no objects.
 func NoneLeft[T runtime.Object](all []T) bool { return len(all) == 0 }
 
@@ -87,14 +77,6 @@ func summarizePersistentVolumes(all []*corev1.PersistentVolume) string {
 		phases[string(pv.Status.Phase)]++
 	}
 	return fmt.Sprintf("%d PersistentVolumes, by phase %v", len(all), phases)
-}
-
-func summarizeClaims(all []*corev1.PersistentVolumeClaim) string {
-	phases := map[string]int{}
-	for _, pvc := range all {
-		phases[string(pvc.Status.Phase)]++
-	}
-	return fmt.Sprintf("%d PersistentVolumeClaims, by phase %v", len(all), phases)
 }
 
 func summarizeLeases(all []*coordinationv1.Lease) string {

@@ -48,12 +48,6 @@ func WatchPersistentVolumes(ctx context.Context, client kubernetes.Interface, on
 	return watchAll(ctx, client.CoreV1().PersistentVolumes(), onChange, summarizePersistentVolumes)
 }
 
-// WatchPersistentVolumeClaims watches the PersistentVolumeClaims of all
-// namespaces, as WatchVolumeAttachments does.
-func WatchPersistentVolumeClaims(ctx context.Context, client kubernetes.Interface, onChange func(was, now *corev1.PersistentVolumeClaim)) (*Watcher[*corev1.PersistentVolumeClaim], error) {
-	return watchAll(ctx, client.CoreV1().PersistentVolumeClaims(""), onChange, summarizeClaims)
-}
-
 // WatchLeases watches the Leases of one namespace, as WatchVolumeAttachments
 // does.
 func WatchLeases(ctx context.Context, client kubernetes.Interface, namespace string, onChange func(was, now *coordinationv1.Lease)) (*Watcher[*coordinationv1.Lease], error) {
