@@ -212,7 +212,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"lease expired", func(s *situation) {
 			s.state("WaitingForLease", "held by sidecar-7")
 			s.v.Leases = leases(lease("h", "sidecar-7", time.Minute))
-		}, diagnosis.LeaseExpired, "sidecar-7|expired, it lasts 15s"},
+		}, diagnosis.LeaseExpired, "sidecar-7|expired, its duration is 15s"},
 		{"lease free", func(s *situation) {
 			s.state("WaitingForLease", "waiting for the other replicas to announce themselves")
 			s.served.Lease.Holder, s.v.Leases = "", leases()
@@ -233,16 +233,16 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"secret forbidden", func(s *situation) {
 			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
 			s.failed(`read secret ns/creds for the call: secrets "creds" is forbidden: User "hub" cannot get`, 0)
-		}, diagnosis.SecretForbidden, "Secret ns/creds last try|Role"},
+		}, diagnosis.SecretForbidden, "VolumeAttachment csi-1 the last try failed (12s ago)|read secret ns/creds|Role"},
 		{"secret was missing", func(s *situation) {
 			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
 			s.failed(`read secret ns/creds for the call: secrets "creds" not found`, 0)
-		}, diagnosis.SecretMissing, "now it is there"},
+		}, diagnosis.SecretMissing, "the secret exists now"},
 		{"the driver's own error about a secret is the driver's", func(s *situation) {
 			s.failed("rpc error: code = PermissionDenied desc = read secret a/b for the call: forbidden", 7)
 		}, diagnosis.BackendError, "PermissionDenied|credentials"},
 		{"backend error", func(s *situation) { s.failed("rpc error: code = ResourceExhausted desc = too many volumes", 8) }, diagnosis.BackendError,
-			"answered ResourceExhausted to ControllerPublishVolume (last try, 12s ago): too many volumes|allocatable"},
+			"answered ResourceExhausted to ControllerPublishVolume (12s ago): too many volumes|allocatable"},
 		{"backend error of which only the text is known", func(s *situation) { s.failed("rpc error: code = NotFound desc = no vol-1", 0) }, diagnosis.BackendError, "NotFound|no vol-1|volume handle"},
 		{"backend error that the hub knows", func(s *situation) {
 			s.seen.LastError = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
@@ -302,7 +302,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 			s.state("Lost", "dial unix: connect: no such file or directory")
 		}, diagnosis.SocketMissing, ""},
 		{"detach: somebody else's finalizer", func(s *situation) { s.deleted(); s.va.Finalizers = []string{"example.com/keep"} }, diagnosis.FinalizerOfAnother, "example.com/keep"},
-		{"detach: gone any moment", func(s *situation) { s.deleted(); s.va.Finalizers = nil }, diagnosis.FinalizerOfAnother, "goes any moment"},
+		{"detach: gone any moment", func(s *situation) { s.deleted(); s.va.Finalizers = nil }, diagnosis.FinalizerOfAnother, "about to be removed"},
 		{"detach: neither volume nor handle", func(s *situation) {
 			s.deleted()
 			s.v.PersistentVolume, s.va.Annotations[attach.AnnotationVolumeHandle] = Absent[corev1.PersistentVolume](), ""
@@ -512,8 +512,8 @@ func TestAnObjectThatWasNotReadIsNeverCalledMissing(t *testing.T) {
 			}
 			at.SetZero()
 			text := Explain(s.Facts).Text()
-			if strings.Contains(text, "there is none") || strings.Contains(text, "nobody") ||
-				object == "Attachment" && strings.Contains(text, "there is no VolumeAttachment") {
+			if strings.Contains(text, "does not exist") || strings.Contains(text, "nobody") ||
+				object == "Attachment" && strings.Contains(text, "has no VolumeAttachment") {
 				t.Errorf("%s, %s not read:\n%s", name, object, text)
 			}
 		}
@@ -523,7 +523,7 @@ func TestAnObjectThatWasNotReadIsNeverCalledMissing(t *testing.T) {
 func TestAStuckVolumeOfWhichNothingIsKnownIsNotToldToWait(t *testing.T) {
 	s := waiting()
 	s.seen.State = status.Stuck
-	if stop := Explain(s.Facts).Volumes[0].Stop; stop.Verdict != diagnosis.NoReasonKnown || strings.Contains(stop.Next, "wait") {
+	if stop := Explain(s.Facts).Volumes[0].Stop; stop.Verdict != diagnosis.NoReasonKnown || strings.Contains(stop.Next, "Wait") {
 		t.Errorf("it stops at %+v", stop)
 	}
 }
@@ -562,6 +562,9 @@ func TestAHostileErrorNeitherActsOnTheTerminalNorLooksLikeAnotherLine(t *testing
 
 func TestParseQuestion(t *testing.T) {
 	for text, want := range map[string]Question{
+		"driver/a":             {Driver, "", "a"},
+		"node/a":               {Node, "", "a"},
+		"node/":                {},
 		"csi-1":                {VolumeAttachment, "", "csi-1"},
 		"va/csi-1":             {VolumeAttachment, "", "csi-1"},
 		"pv/a":                 {PersistentVolume, "", "a"},
@@ -570,7 +573,9 @@ func TestParseQuestion(t *testing.T) {
 		"pod/ns/a":             {Pod, "ns", "a"},
 		"PODS/ns/a":            {Pod, "ns", "a"},
 		"":                     {},
-		"pod/a":                {},
+		"pod/a":                {Pod, "team", "a"},
+		"pvc/a":                {PersistentVolumeClaim, "team", "a"},
+		"pod/":                 {},
 		"pod/ns/":              {},
 		"pvc//a":               {},
 		"pv/":                  {},
@@ -579,7 +584,7 @@ func TestParseQuestion(t *testing.T) {
 		"secret/a":             {},
 		"volumeattachment/a/b": {},
 	} {
-		got, err := ParseQuestion(text)
+		got, err := ParseQuestion(text, "team")
 		if got != want || (err == nil) != (want != Question{}) {
 			t.Errorf("ParseQuestion(%q) = %+v, %v, want %+v", text, got, err, want)
 		}
