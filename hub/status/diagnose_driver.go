@@ -54,7 +54,8 @@ func DiagnoseDriver(d Driver, lease LeaseRecord, replicas []Replica, now time.Ti
 	found := diagnosis.Diagnosis{Object: d.ref(), Since: d.Since}
 	switch {
 	case d.State == stateDraining:
-		found.Verdict, found.Fact, found.Detail = diagnosis.DriverDraining, "the hub ends its work for the driver", d.Reason
+		found.Verdict, found.Fact, found.Detail = diagnosis.DriverDraining, "draining", d.Reason
+		found.Actions = []string{"Wait: the hub finishes the calls in flight before it stops working for the driver."}
 	case !d.Up:
 		d.notConnected(&found, now)
 	case d.Mode == modeObserve:

@@ -46,7 +46,7 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		"paused by the hub": {driver: func(d *Driver) {
 			d.State, d.ForeignWriter = "Paused", ForeignWriter{Manager: "csi-attacher", VolumeAttachment: "csi-9"}
 		}, summary: "paused", do: "(csi-attacher), which wrote VolumeAttachment csi-9"},
-		"draining":    {driver: func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, summary: "the hub ends its work for the driver: 2 calls in flight."},
+		"draining":    {driver: func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, summary: "driver a.example.com: draining: 2 calls in flight.", do: "finishes the calls in flight"},
 		"a call runs": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State = Attaching }, summary: "ControllerPublishVolume is running: attaching the volume to node worker-1", do: "2m (timeout)"},
 		"a call runs for a while": {driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.State, a.Call = Attaching, Call{Method: "ControllerPublishVolume", Since: now.Add(-6 * time.Second)}

@@ -19,7 +19,7 @@ var waits = []struct {
 	{status.Wait{}, ""},
 	{status.Wait{Kind: status.WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}, "the detach from node worker-7"},
 	{status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-7"}, "the detach by csi-7"},
-	{status.Wait{Kind: status.WaitForUnowned, NodeID: "i-7"}, "the detach of what was left attached, from node ID i-7"},
+	{status.Wait{Kind: status.WaitForUnowned, NodeID: "i-7"}, "the detach from node ID i-7, where the volume was left attached"},
 	{status.Wait{Kind: status.WaitForVolume}, "other work on the same volume"},
 	{status.Wait{Kind: status.WaitForNode}, "other calls for the same node"},
 	{status.Wait{Kind: status.WaitForWorker}, "a worker of the driver"},

@@ -74,7 +74,7 @@ func (w *walk) releasedNext() string {
 func unboundFact(claim *corev1.PersistentVolumeClaim) string {
 	fact := fmt.Sprintf("%s, not bound to a PersistentVolume", cmp.Or(string(claim.Status.Phase), "new"))
 	if class := claim.Spec.StorageClassName; class != nil && *class != "" {
-		fact += " of StorageClass " + *class
+		fact += ", StorageClass " + *class
 	}
 	if claim.Status.Phase == corev1.ClaimLost {
 		fact += ": its PersistentVolume is gone"

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -162,6 +163,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		va.DeletionTimestamp = &t
 		va.Status.DetachError = &storagev1.VolumeError{Message: "rpc error: code = Internal desc = array busy"}
 	}
+	var texts strings.Builder
 	for _, tt := range []struct {
 		name   string
 		change func(*situation)
@@ -372,6 +374,63 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 			if stop.Object == "" || stop.Fact == "" || stop.Next == "" {
 				t.Errorf("a verdict needs object, fact and next step: %+v", stop)
 			}
+			if first := []rune(stop.Next)[0]; !unicode.IsUpper(first) || !strings.HasSuffix(stop.Next, ".") {
+				t.Errorf("%q is not an imperative with a full stop", stop.Next)
+			}
+			fmt.Fprintf(&texts, "# %s: %s\n%s: %s\n-> %s\n\n", tt.name, stop.Verdict, stop.Object, stop.Fact, stop.Next)
+		})
+	}
+	golden(t, "stops", texts.String())
+}
+
+// Texts of whole reports, as a terminal shows them.
+func TestReportsReadWell(t *testing.T) {
+	failing := func(s *situation) {
+		s.seen.State, s.seen.Tries, s.seen.NextTry = status.Failing, 7, now.Add(7*time.Second)
+		s.failed("rpc error: code = ResourceExhausted desc = attachment limit of instance i-0a1 exceeded", 8)
+	}
+	asAbout := func(s *situation, kind Kind, name string) {
+		s.Question, s.Subject = Question{Kind: kind, Name: name}, &Volume{Driver: driver, Served: s.served, Leases: s.v.Leases, CSIDriver: s.v.CSIDriver}
+		if kind == Node {
+			s.Subject = &Volume{NodeName: name, Node: s.v.Node, CSINode: s.v.CSINode}
+		}
+		s.v.Health, s.Listed = status.Broken, Present(&[]storagev1.VolumeAttachment{*s.va})
+	}
+	for name, change := range map[string]func(*situation){
+		"failing": failing,
+		"hanging": func(s *situation) {
+			failing(s)
+			s.seen.State, s.seen.Call = status.Attaching, status.Call{Method: "ControllerPublishVolume", Since: now.Add(-66 * time.Second)}
+			s.served.Settings.Timeout = status.Duration(2 * time.Minute)
+		},
+		"attached":  func(s *situation) { s.va.Status.Attached = true },
+		"not-found": func(s *situation) { s.Found, s.Similar = false, []string{"pv/csi-1", "driver/csi-1"} },
+		"no-hub":    (*situation).alone,
+		"driver": func(s *situation) {
+			failing(s)
+			asAbout(s, Driver, driver)
+			s.state("Lost", "dial unix /csi/x.sock: connect: connection refused")
+			s.served.DownSince, s.served.Waiters = now.Add(-8*time.Minute-12*time.Second), []string{"default/web-0", "default/web-1"}
+			s.served.Lanes = []status.Lane{{Operation: status.Attach, Queued: 2, Stuck: 1, StuckSince: now.Add(-20 * time.Minute), OldestSince: now.Add(-20 * time.Minute)}}
+			s.served.Health = status.HealthOfDriver(s.served.Driver, s.Hub.View.Members(), now)
+		},
+		"driver-unserved": func(s *situation) {
+			s.notConfigured()
+			s.served = nil
+			asAbout(s, Driver, driver)
+		},
+		"node": func(s *situation) { failing(s); asAbout(s, Node, "node-1") },
+		"all-stuck": func(s *situation) {
+			failing(s)
+			asAbout(s, AllStuck, "")
+			s.Subject = nil
+		},
+		"nothing-stuck": func(s *situation) { asAbout(s, AllStuck, ""); s.Subject, s.Volumes = nil, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := waiting()
+			change(s)
+			golden(t, name, Explain(s.Facts).Text())
 		})
 	}
 }

@@ -60,7 +60,7 @@ func leftFinding(object, before string, u status.UnownedPublication, now time.Ti
 	if u.Node != "" {
 		fact += fmt.Sprintf(" (node %s)", u.Node)
 	}
-	fact += ", where no VolumeAttachment asks for it"
+	fact += " without a VolumeAttachment"
 	detail := u.LastError
 	switch {
 	case u.Tries == 1:

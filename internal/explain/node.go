@@ -45,23 +45,16 @@ func (w *walk) csiNode(s *SubjectReport) {
 	if w.CSINode.Value() == nil {
 		return
 	}
-	attached, wanted := map[string]int{}, map[string]int{}
+	all, attached := map[string]int{}, map[string]int{}
 	for _, va := range items(w.Listed) {
-		switch {
-		case mayBeAttached(&va):
+		if all[va.Spec.Attacher]++; va.Status.Attached {
 			attached[va.Spec.Attacher]++
-		case va.DeletionTimestamp == nil:
-			wanted[va.Spec.Attacher]++
 		}
 	}
 	registered := map[string]bool{}
 	for _, d := range w.CSINode.Value().Spec.Drivers {
 		registered[d.Name] = true
-		text := fmt.Sprintf("driver %s: node ID %s, %s, %d attached or being attached or detached", d.Name, cmp.Or(d.NodeID, "unknown"), limitOf(d), attached[d.Name])
-		if n := wanted[d.Name]; n > 0 {
-			text += fmt.Sprintf(", %d more wanted", n)
-		}
-		s.say("%s", text)
+		s.say("driver %s: node ID %s, %s, VolumeAttachments: %d, of these attached: %d", d.Name, cmp.Or(d.NodeID, "unknown"), limitOf(d), all[d.Name], attached[d.Name])
 	}
 	if len(registered) == 0 {
 		s.say("CSINode %s has no driver", w.NodeName)

@@ -90,7 +90,7 @@ func (w *walk) elsewhere() bool {
 	for _, other := range items(w.Others) {
 		switch {
 		case other.DeletionTimestamp != nil && mayBeAttached(&other):
-			w.stop(w.lasting(diagnosis.WaitingForDetach, ref(VolumeAttachment, "", other.Name), "being detached from node "+other.Spec.NodeName+", and the volume can be on one node only", other.DeletionTimestamp.Time, lastDetachError(&other),
+			w.stop(w.lasting(diagnosis.WaitingForDetach, ref(VolumeAttachment, "", other.Name), "being detached from node "+other.Spec.NodeName, other.DeletionTimestamp.Time, oneNodeOnly(&other),
 				fmt.Sprintf("Run csi-attach-hub explain %s to see why the volume is not detached yet.", other.Name)))
 			return true
 		case other.DeletionTimestamp == nil && other.Status.Attached:
@@ -102,12 +102,13 @@ func (w *walk) elsewhere() bool {
 	return false
 }
 
-// lastDetachError says how the last detach failed, "" if none has.
-func lastDetachError(va *storagev1.VolumeAttachment) string {
-	if e := va.Status.DetachError; e != nil {
-		return diagnosis.Because("the last try failed", e.Message)
+// oneNodeOnly says why a volume waits for the detach of another VolumeAttachment, and how its last try failed.
+func oneNodeOnly(other *storagev1.VolumeAttachment) string {
+	why := "the volume can be on one node only"
+	if e := other.Status.DetachError; e != nil {
+		why += "; the last try failed: " + e.Message
 	}
-	return ""
+	return why
 }
 
 // mayBeAttached reports whether the volume is not known to be detached.

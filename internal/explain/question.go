@@ -54,7 +54,8 @@ func ParseQuestion(text, namespace string) (Question, error) {
 	}
 	kind, known := kinds[strings.ToLower(prefix)]
 	if !known {
-		if near := nearest(strings.ToLower(prefix), slices.Sorted(maps.Keys(kinds)), 1); len(near) > 0 {
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(kinds)), func(name string) bool { return name == "po" || name == "no" }) // too short to be like a word
+		if near := nearest(strings.ToLower(prefix), names, 1); len(near) > 0 {
 			return Question{}, fmt.Errorf("unknown kind %q; did you mean %q? %s", prefix, near[0], capital(forms))
 		}
 		return Question{}, fmt.Errorf("unknown kind %q: %s", prefix, forms)

@@ -52,3 +52,45 @@ func TestExplainStopsWithTheWordsOfTheStatusPage(t *testing.T) {
 		t.Error("a driver that is worked for has a summary")
 	}
 }
+
+// status, page and metrics show a driver's health. explain driver/NAME says the same, in the same order.
+func TestExplainGivesTheReasonsOfADriversHealth(t *testing.T) {
+	for name, change := range map[string]func(*situation){
+		"ready": func(*situation) {},
+		"lost": func(s *situation) {
+			s.state("Lost", "refused")
+			s.served.DownSince, s.served.Waiters, s.served.Lanes = now.Add(-8*time.Minute), []string{"db/db-0"}, []status.Lane{{Operation: status.Attach, Queued: 3, OldestSince: now.Add(-5 * time.Minute)}}
+		},
+		"hangs": func(s *situation) {
+			s.served.UnansweredSince, s.served.Lanes = now.Add(-9*time.Minute), []status.Lane{{Operation: status.Attach, Running: 3, OldestCall: status.Call{Method: "ControllerPublishVolume", Since: now.Add(-8 * time.Minute)}}}
+		},
+		"stuck and failing": func(s *situation) {
+			s.served.Lanes = []status.Lane{{Operation: status.Attach, Stuck: 1, StuckSince: now.Add(-time.Hour), Delayed: 2, OldestSince: now.Add(-time.Hour)}}
+			s.served.Failures = []status.Failure{{Text: "array busy"}}
+		},
+		"paused": func(s *situation) { s.served.Mode = "paused"; s.state("Paused", "its mode is paused") },
+		"observed, and nobody holds the lease": func(s *situation) {
+			s.served.Mode, s.served.Lease.Mine, s.served.Lease.Holder, s.v.Leases = "observe", false, "", leases()
+		},
+		"another attacher": func(s *situation) {
+			s.served.ForeignWriter = status.ForeignWriter{Manager: "csi-attacher", Time: now.Add(-time.Minute), VolumeAttachment: "x"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := waiting()
+			change(s)
+			want := status.HealthOfDriver(s.served.Driver, s.Hub.View.Members(), now)
+			s.served.Health = want
+			s.Question, s.Subject, s.Volumes = Question{Kind: Driver, Name: driver}, &Volume{Driver: driver, Served: s.served, Leases: s.v.Leases}, nil
+			r := Explain(s.Facts)
+			if string(r.Result) != string(want.State) || !r.Subject.Since.Equal(want.Since) || len(r.Subject.Reasons) != len(want.Reasons) || (r.Result.ExitCode() == 1) != want.Needs() {
+				t.Fatalf("explain says %s, the hub %+v:\n%s", r.Result, want, r.Text())
+			}
+			for i, reason := range want.Reasons {
+				if got := r.Subject.Reasons[i]; got.Health != reason.State || got.Verdict != reason.Verdict || got.Fact != reason.Text(now) || got.Next != strings.Join(reason.Actions, " ") {
+					t.Errorf("explain says %+v, the hub %+v", got, reason)
+				}
+			}
+		})
+	}
+}

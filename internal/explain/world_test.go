@@ -239,7 +239,10 @@ func (w *world) asked(t *testing.T, question string) (explain.Report, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := explain.ParseQuestion(question, "default")
+	q, err := explain.Question{Kind: explain.AllStuck}, error(nil)
+	if question != "--all-stuck" {
+		q, err = explain.ParseQuestion(question, "default")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
