@@ -70,9 +70,9 @@ func (p *parser) member(o object, key, value *yaml.Node, m mapping) {
 // unknown reports an unknown key, with the known key that is nearest to it.
 func (p *parser) unknown(o object, key *yaml.Node, path string, m mapping) {
 	outer, values := m.keys()
-	near, ok := nearest(key.Value, values)
+	near, ok := Nearest(key.Value, values)
 	if !ok {
-		near, ok = nearest(key.Value, outer)
+		near, ok = Nearest(key.Value, outer)
 	}
 	if !ok {
 		p.reportf(key.Line, path, "unknown key: the keys here are %s", strings.Join(outer, ", "))

@@ -179,7 +179,7 @@ func oneOf[T ~string](words ...T) valueType[T] {
 		want:  strings.Join(plain[:last], ", ") + " or " + plain[last],
 		parse: func(s string) (T, bool) { return T(s), slices.Contains(plain, s) },
 		hint: func(s string) string {
-			if near, ok := nearest(s, plain); ok {
+			if near, ok := Nearest(s, plain); ok {
 				return "did you mean " + near + "?"
 			}
 			return ""

@@ -24,7 +24,7 @@ import (
 
 func newHubCommand() *cobra.Command {
 	c := newCommand("csi-attach-hub", "Attach and detach the volumes of many CSI drivers", nil)
-	c.Args = noSubcommand
+	c.Args = cobra.NoArgs
 	c.CompletionOptions.DisableDefaultCmd = true
 	c.Version = version
 	c.SetVersionTemplate(versionLine())
@@ -38,18 +38,6 @@ func newHubCommand() *cobra.Command {
 		return runHub(c.Context(), s)
 	}
 	return c
-}
-
-// noSubcommand rejects arguments: subcommands that exist do not come here.
-func noSubcommand(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	c.SuggestionsMinimumDistance = 2
-	if similar := c.SuggestionsFor(args[0]); len(similar) > 0 {
-		return fmt.Errorf("unknown command %q; did you mean %q?", args[0], similar[0])
-	}
-	return fmt.Errorf("unknown command %q: %s --help lists the commands", args[0], c.Name())
 }
 
 // runHub runs the hub until ctx ends, and blocks until it has drained.

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -9,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 const (
@@ -91,50 +92,23 @@ func namesOf[T any](items []T, name func(*T) string) []string {
 	return names
 }
 
-// nearest returns the names that are most similar to a text, at most n: those with the fewest edits, then those that
-// begin with the text.
+// nearest returns the names that are most similar to a text, at most n: those with few edits, then those that begin with
+// the text.
 func nearest(text string, names []string, n int) []string {
-	type candidate struct {
-		name  string
-		edits int
-	}
-	most := max(1, min(3, len(text)/3+1))
-	var all []candidate
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
-		if d := edits(text, name); d <= most {
-			all = append(all, candidate{name, d})
-		} else if strings.HasPrefix(name, text) {
-			all = append(all, candidate{name, most + 1})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.edits, b.edits) })
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	var found []string
-	for _, c := range all[:min(n, len(all))] {
-		found = append(found, c.name)
+	for len(found) < n {
+		name, ok := registry.Nearest(text, names)
+		if !ok {
+			break
+		}
+		found = append(found, name)
+		names = slices.DeleteFunc(names, func(other string) bool { return other == name })
+	}
+	for _, name := range names {
+		if len(found) < n && strings.HasPrefix(name, text) {
+			found = append(found, name)
+		}
 	}
 	return found
-}
-
-// edits returns how many letters have to be inserted, removed, replaced or swapped with their neighbor to get b from a.
-func edits(a, b string) int {
-	before, last := make([]int, len(b)+1), make([]int, len(b)+1) // distances of two prefixes of a to all of b
-	for j := range last {
-		last[j] = j
-	}
-	for i := range len(a) {
-		next := make([]int, len(b)+1)
-		next[0] = i + 1
-		for j := range len(b) {
-			replace := last[j]
-			if a[i] != b[j] {
-				replace++
-			}
-			next[j+1] = min(last[j+1]+1, next[j]+1, replace)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				next[j+1] = min(next[j+1], before[j-1]+1)
-			}
-		}
-		before, last = last, next
-	}
-	return last[len(b)]
 }
