@@ -10,7 +10,7 @@
 // csi-attacher's defaults, and serves the driver on that socket.
 //
 // "status" shows the drivers of a running hub, "explain" says why a volume is not
-// attached, and what is wrong with a driver or a node. "validate" checks drivers.yaml files without contacting anything. "schema"
+// attached. "validate" checks drivers.yaml files without contacting anything. "schema"
 // prints the JSON Schema of drivers.yaml. "proxy" forwards mutual TLS to a driver that
 // only listens on a unix socket. "version" prints the version of the build.
 //

@@ -9,8 +9,12 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-// mostLeft is how many volumes that were left attached a report about a driver names.
-const mostLeft = 5
+const (
+	// mostLeft is how many volumes that were left attached a report about a driver names.
+	mostLeft = 5
+	// mostCalls is how many calls in flight it names.
+	mostCalls = 5
+)
 
 // SubjectReport is the answer for a driver or a node.
 type SubjectReport struct {
@@ -94,12 +98,15 @@ func (w *walk) aboutServed(s *SubjectReport) {
 			text += "; the oldest waits for " + diagnosis.Length(w.Now.Sub(l.OldestSince))
 		}
 		if c := l.OldestCall; !c.Since.IsZero() {
-			text += fmt.Sprintf("; %s has been running for %s", c.Method, diagnosis.Length(w.Now.Sub(c.Since)))
-			if c.VolumeAttachment != "" {
-				text += " (VolumeAttachment " + c.VolumeAttachment + ")"
-			}
+			text += fmt.Sprintf("; the oldest call has been running for %s", diagnosis.Length(w.Now.Sub(c.Since)))
 		}
 		s.say("%s", text)
+	}
+	for _, a := range w.Calls[:min(mostCalls, len(w.Calls))] {
+		s.say("%s for VolumeAttachment %s to node %s has been running for %s", a.Call.Method, a.Name, a.Node, diagnosis.Length(w.Now.Sub(a.Call.Since)))
+	}
+	if more := len(w.Calls) - mostCalls; more > 0 {
+		s.say("more calls in flight: %d", more)
 	}
 	if len(d.Waiters) > 0 {
 		s.say("needed by %s", strings.Join(d.Waiters, ", "))

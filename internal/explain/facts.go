@@ -33,6 +33,8 @@ type Facts struct {
 	Settled []Volume
 	More    int
 	RowsErr error // why the hub did not say all about these
+	// Calls are those of them with a call in flight, as the hub sees them, the oldest first.
+	Calls []status.Attachment
 }
 
 // Hub is the answer of a running hub.

@@ -18,7 +18,7 @@ func ageOf(since, now time.Time) Age {
 	if since.IsZero() {
 		return Age{}
 	}
-	return Age{since, int64(max(0, now.Sub(since)).Seconds())}
+	return Age{since.UTC(), int64(max(0, now.Sub(since)).Seconds())}
 }
 
 // Finding is a diagnosis.Diagnosis as `explain -o json` writes it. hub/diagnosis/verdict.go lists the

@@ -95,7 +95,15 @@ func (g *gatherer) readRows(ctx context.Context, f status.AttachmentFilter) (com
 	if g.facts.Hub.Err != nil {
 		return false
 	}
-	g.facts.RowsErr = g.Hub.Volumes(ctx, g.facts.Hub.View, f, func(a status.Attachment) { g.rows[a.Name] = a })
+	g.facts.RowsErr = g.Hub.Volumes(ctx, g.facts.Hub.View, f, func(a status.Attachment) {
+		g.rows[a.Name] = a
+		if !a.Call.Since.IsZero() {
+			g.facts.Calls = append(g.facts.Calls, a)
+		}
+	})
+	slices.SortFunc(g.facts.Calls, func(a, b status.Attachment) int {
+		return cmp.Or(a.Call.Since.Compare(b.Call.Since), cmp.Compare(a.Name, b.Name))
+	})
 	return g.facts.RowsErr == nil
 }
 

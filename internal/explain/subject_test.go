@@ -146,6 +146,19 @@ func TestDriverThatTheHubDoesNotServeIsExplained(t *testing.T) {
 	}
 }
 
+func TestCallsInFlightAreNamedWithTheirAgeTheOldestFirst(t *testing.T) {
+	w := crowd()
+	for i, name := range []string{"csi-q", "csi-r", "csi-s", "csi-t", "csi-u", "csi-v"} {
+		w.volume(name, time.Minute, status.Attachment{State: status.Attaching, Operation: status.Attach,
+			Call: status.Call{Method: "ControllerPublishVolume", Since: time.Now().Add(-time.Duration(i+1) * 10 * time.Second)}})
+	}
+	r, err := w.asked(t, "driver/"+driverName)
+	const oldest = "ControllerPublishVolume for VolumeAttachment csi-v to node node-1 has been running for "
+	if i := slices.IndexFunc(r.Subject.Facts, func(fact string) bool { return strings.HasPrefix(fact, oldest) }); err != nil || i < 0 || !strings.Contains(r.Subject.Facts[i+1], "csi-u") || !slices.Contains(r.Subject.Facts, "more calls in flight: 1") {
+		t.Errorf("%v:\n%s", err, r.Text())
+	}
+}
+
 func TestSecondAttacherWithALeaseElsewhereIsNoted(t *testing.T) {
 	w := newWorld()
 	w.more = append(w.more, leaseOf("kube-system", "sidecar-7", 2*time.Second))
@@ -159,12 +172,12 @@ func TestNodeIsExplainedWithItsDriversAndLimits(t *testing.T) {
 	w := crowd()
 	limit := int32(25)
 	w.csiNode.Spec.Drivers[0].Allocatable = &storagev1.VolumeNodeResources{Count: &limit}
-	w.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "kubelet stopped", LastTransitionTime: ago(time.Minute)}}
+	w.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "kubelet stopped", LastTransitionTime: ago(time.Hour)}}
 	r, err := w.asked(t, "node/node-1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, words := range []string{"Node node-1: broken for 60m", "Node node-1: not ready for 60s: kubelet stopped", "node ID id-1, limit 25 (allocatable.count)", "explain VOLUMEATTACHMENT", "×1 attached"} {
+	for _, words := range []string{"Node node-1: broken for 60m", "Node node-1: not ready for 60m: kubelet stopped", "node ID id-1, limit 25 (allocatable.count)", "explain VOLUMEATTACHMENT", "×1 attached"} {
 		if !strings.Contains(r.Text(), words) {
 			t.Errorf("%q is not in:\n%s", words, r.Text())
 		}
