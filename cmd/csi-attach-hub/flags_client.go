@@ -109,7 +109,7 @@ func (f *clientFlags) hub(ctx context.Context, config *rest.Config, errOut io.Wr
 			continue
 		}
 		if f.server == "" && f.hubNamespace == "" && namespace != defaultHubNamespace() {
-			fmt.Fprintf(errOut, "Warning: the hub was found in namespace %[1]s by --namespace; write --hub-namespace %[1]s, --namespace names only what is asked about in a later release\n", namespace)
+			fmt.Fprintf(errOut, "Warning: --namespace %[1]s is taken as the namespace of the hub, which the next release does not do; write --hub-namespace %[1]s\n", namespace)
 			f.hubNamespace = namespace
 		}
 		return hub, nil
