@@ -68,7 +68,7 @@ func TestEveryFlagIsDocumentedWithItsDefault(t *testing.T) {
 		{newHubCommand(), []string{"## Flags", "### Flags of the log"}, nil},
 		{newProxyCommand(), []string{"### Flags of proxy", "### Flags of the log"}, nil},
 		{newValidateCommand(), []string{"### Flags of validate"}, nil},
-		{newStatusCommand(), []string{"### Flags of status and explain"}, nil},
+		{newStatusCommand(), []string{"### Flags of status and explain"}, []string{"all-stuck"}},
 		{newExplainCommand(), []string{"### Flags of status and explain"}, []string{"watch"}},
 	} {
 		t.Run(test.command.Name(), func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestEveryDocumentedExplainIsUnderstood(t *testing.T) {
 	kinds := map[explain.Kind]int{}
 	for path, text := range documentsAndManifests(t) {
 		for _, m := range typed.FindAllStringSubmatch(text, -1) {
-			question, err := explain.ParseQuestion(m[1])
+			question, err := explain.ParseQuestion(m[1], "default")
 			if err != nil {
 				t.Errorf("%s: %s: %v", path, m[0], err)
 			}

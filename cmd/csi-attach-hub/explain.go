@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,15 +16,28 @@ const exitUnknown = 3
 
 func newExplainCommand() *cobra.Command {
 	var flags clientFlags
-	c := newCommand("explain VOLUMEATTACHMENT|pv/NAME|pvc/NAMESPACE/NAME|pod/NAMESPACE/NAME",
-		"Say why a volume is not attached, and what to do; exit code 0 attached, 1 waiting, 2 not found, 3 not known",
+	var allStuck bool
+	c := newCommand("explain VOLUMEATTACHMENT|pod/NAME|pvc/NAME|pv/NAME|driver/NAME|node/NAME",
+		"Say why a volume is not attached, or what is wrong with a driver or a node, and what to do",
 		func(c *cobra.Command, args []string) error {
-			return unanswered(flags.explain(c.Context(), args[0], c.OutOrStdout()))
+			return unanswered(flags.explain(c.Context(), strings.Join(args, ""), allStuck, c.OutOrStdout(), c.ErrOrStderr()))
 		})
+	c.Long = c.Short + `.
+
+The exit code is 0 if the volume is attached or the driver or node is in order, 1 if something waits or needs attention, 2 if
+the object does not exist and 3 if the answer is not known. Pods and claims of another namespace are pod/NAMESPACE/NAME
+and pvc/NAMESPACE/NAME, or given with --namespace.`
 	// A mistake in the command line must not have the exit code of an answer.
-	c.Args = func(c *cobra.Command, args []string) error { return unanswered(cobra.ExactArgs(1)(c, args)) }
+	c.Args = func(c *cobra.Command, args []string) error {
+		n := 1
+		if allStuck {
+			n = 0
+		}
+		return unanswered(cobra.ExactArgs(n)(c, args))
+	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unanswered(err) })
 	flags.add(c.Flags())
+	c.Flags().BoolVar(&allStuck, "all-stuck", false, "explain every VolumeAttachment that is stuck; exit code 1 if there is one")
 	return c
 }
 
@@ -36,10 +50,16 @@ func unanswered(err error) error {
 }
 
 // explain prints the answer to a question. Its error is an exitError if an answer was printed.
-func (f *clientFlags) explain(ctx context.Context, asked string, out io.Writer) error {
-	question, err := explain.ParseQuestion(asked)
+func (f *clientFlags) explain(ctx context.Context, asked string, allStuck bool, out, errOut io.Writer) error {
+	namespace, err := f.askedNamespace()
 	if err := errors.Join(err, f.check()); err != nil {
 		return err
+	}
+	question := explain.Question{Kind: explain.AllStuck}
+	if !allStuck {
+		if question, err = explain.ParseQuestion(asked, namespace); err != nil {
+			return err
+		}
 	}
 	config, err := f.kube()
 	if err != nil {
@@ -49,8 +69,8 @@ func (f *clientFlags) explain(ctx context.Context, asked string, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	sources := explain.Sources{Kube: kube, Namespace: f.namespace}
-	hub, err := f.hub(ctx, config)
+	hub, err := f.hub(ctx, config, errOut)
+	sources := explain.Sources{Kube: kube, Namespace: f.hubNamespaces()[0], AskedNamespace: namespace}
 	if err != nil {
 		sources.HubErr = err
 	} else {

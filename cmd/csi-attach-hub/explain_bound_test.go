@@ -94,7 +94,7 @@ func TestAClaimThatMayNotBeReadIsNotKnownAndNotMissing(t *testing.T) {
 			want = 3 // which volume it is stands in the claim
 		}
 		out, problems, code := s.askAs(user, "explain", about, "--server", "http://127.0.0.1:1")
-		if said := out + problems; code != want || strings.Contains(said, "/unread: there is none") || !strings.Contains(said, "persistentvolumeclaims") {
+		if said := out + problems; code != want || strings.Contains(said, "/unread: does not exist") || !strings.Contains(said, "persistentvolumeclaims") {
 			t.Errorf("explain %s: exit code %d, want %d, and that claims may not be read:\n%s%s", about, code, want, out, problems)
 		}
 	}

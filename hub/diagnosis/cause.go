@@ -80,34 +80,34 @@ func Parse(text, code string) (Cause, string) {
 
 // ofCode says what to do about an answer of a driver, by the name of its gRPC code.
 var ofCode = map[string]string{
-	"InvalidArgument":    "The driver does not take the call as it is: compare the volume's attributes and access modes with the driver's documentation.",
-	"NotFound":           "The storage system does not know the volume or the node: check that the volume handle exists there, and that the node's ID in its CSINode is that of the machine.",
-	"AlreadyExists":      "The volume is published there in another way, read-only or with another access mode: detach it first.",
-	"FailedPrecondition": "Mostly the volume is attached elsewhere, as far as the storage system knows: look for other VolumeAttachments of the volume, and in the storage system.",
-	"ResourceExhausted":  "Mostly the node has as many volumes as it can have, or a quota is used up: look at the limit in its CSINode (allocatable.count) and at the storage system's quotas.",
-	"PermissionDenied":   "The storage system does not allow it: check the rights of the driver's credentials.",
-	"Unauthenticated":    "The storage system does not take the credentials: check the driver's, and the secret that the PersistentVolume names.",
-	"DeadlineExceeded":   "The call took longer than the driver's timeout: look at the log of the driver's controller and at the storage system; raise timeout if it needs that long.",
-	"Unavailable":        "The driver or its storage system is away or busy: look at the log of the driver's controller.",
-	"Aborted":            "Something else is being done to the volume in the storage system: this passes mostly.",
-	"Unimplemented":      "The driver cannot attach and detach: its CSIDriver object should say attachRequired: false.",
-	"Canceled":           "The call was cut off, mostly by a restart or by the loss of the lease.",
-	"Internal":           "The driver failed inside: its log says more.",
-	"Unknown":            "The driver does not say what kind of error it is: its log says more.",
+	"InvalidArgument":    "Compare the volume's attributes and access modes with the driver's documentation: the driver rejects the call as invalid.",
+	"NotFound":           "Check that the volume handle exists in the storage system, and that the node ID in the node's CSINode is the one of the machine.",
+	"AlreadyExists":      "Detach the volume from the node first: it is published there read-only or with another access mode.",
+	"FailedPrecondition": "Look for other VolumeAttachments of the volume, and look in the storage system: there it is usually still attached to another node.",
+	"ResourceExhausted":  "Check the limit in the node's CSINode (allocatable.count) and the storage system's quotas: usually the node has as many volumes as it can have.",
+	"PermissionDenied":   "Check the rights of the driver's credentials in the storage system.",
+	"Unauthenticated":    "Check the driver's credentials, and the secret that the PersistentVolume names.",
+	"DeadlineExceeded":   "Look at the log of the driver's controller and at the storage system. Raise timeout if the calls need longer.",
+	"Unavailable":        "Look at the log of the driver's controller: the driver or its storage system is unavailable or busy.",
+	"Aborted":            "Wait: another operation on the volume is in progress in the storage system. If this lasts, look at the log of the driver's controller.",
+	"Unimplemented":      "Set attachRequired: false in the driver's CSIDriver object: the driver cannot attach and detach.",
+	"Canceled":           "Wait for the next try: the call was canceled, usually by a restart or by the loss of the lease.",
+	"Internal":           "Look at the log of the driver's controller: the driver reports an internal error.",
+	"Unknown":            "Look at the log of the driver's controller: the driver does not say what kind of error it is.",
 }
 
 // ofVerdict says what to do about the other causes. {node} and {volume} stand for names.
 var ofVerdict = map[Verdict]string{
-	CannotConnect:      "Check the driver's controller and where the hub looks for it.",
+	CannotConnect:      "Check that the driver's controller runs, and that the hub's configuration has its endpoint.",
 	SecretMissing:      "Create the secret that the PersistentVolume names in controllerPublishSecretRef. The hub tries again within the driver's retry.max.",
 	SecretForbidden:    "Give the hub's ServiceAccount a Role with get on secrets in the namespace of the secret.",
-	NodeWithoutDriver:  "Node {node} has no such driver: check that the driver's node plugin (a DaemonSet) runs there, its node-driver-registrar, and the taints of the node.",
-	NodeWithoutCSI:     "Node {node} is gone, or its kubelet has registered no CSI driver yet: check the node and its kubelet, then that the driver's node plugin (a DaemonSet) runs there.",
-	VolumeRecreated:    "PersistentVolume {volume} is not the one that the volume was attached by: find the handle of the attached volume at the storage system, and do what the error says.",
-	VolumeMissing:      "PersistentVolume {volume} is gone: delete the VolumeAttachment, or restore the PersistentVolume.",
-	VolumeBeingDeleted: "A PersistentVolume that is being deleted is not attached any more: take the volume out of the Pod, and delete the VolumeAttachment if nobody does.",
-	ObjectChanged:      "The object changed in the meantime: this passes by itself.",
-	WriteForbidden:     "The API server did not allow a write or a read: check the hub's ClusterRole and its bindings.",
+	NodeWithoutDriver:  "Check that the driver's node plugin (a DaemonSet) and its node-driver-registrar run on node {node}, and the taints of the node.",
+	NodeWithoutCSI:     "Check that node {node} exists and that its kubelet runs, then that the driver's node plugin (a DaemonSet) runs there.",
+	VolumeRecreated:    "Find the handle of the attached volume in the storage system, and do what the error says: PersistentVolume {volume} is not the one that was attached.",
+	VolumeMissing:      "Delete the VolumeAttachment, or restore PersistentVolume {volume}.",
+	VolumeBeingDeleted: "Remove the volume from the Pod: a PersistentVolume that is being deleted is no longer attached. Delete the VolumeAttachment if it stays.",
+	ObjectChanged:      "Wait for the next try: the object changed in the meantime.",
+	WriteForbidden:     "Check the hub's ClusterRole and its bindings: the API server denied a read or a write.",
 }
 
 // Action returns what to do about an error, of a volume for a node.
@@ -117,7 +117,7 @@ func (c Cause) Action(node, volume string) string {
 		action = ofCode[c.Code]
 	}
 	if action == "" {
-		return "The last error is what is known; the log of the driver's controller may say more."
+		return "Look at the log of the driver's controller: only the text of the error is known."
 	}
 	return strings.NewReplacer("{node}", node, "{volume}", volume).Replace(action)
 }

@@ -12,13 +12,13 @@ var refusals = []struct {
 	verdict Verdict
 	action  string // {endpoint} stands for where the driver should answer
 }{
-	{[]string{"no such file"}, SocketMissing, "The socket {endpoint} is missing: check that the driver's controller runs, that it makes its socket there, and that its directory is mounted into the hub's Pod."},
-	{[]string{"permission denied"}, CannotConnect, "The hub may not open {endpoint}: check the socket's owner and mode, and the user that the hub runs as."},
-	{[]string{"connection refused"}, CannotConnect, "Nothing listens at {endpoint}: check that the driver's controller runs and has not crashed; a socket may be left over from an earlier run."},
-	{[]string{"no such host"}, CannotConnect, "The host name in {endpoint} is not known: check the Service and its namespace."},
-	{[]string{"tls", "x509", "certificate"}, CannotConnect, "Check the TLS files of both sides: the message says which side does not trust which."},
-	{[]string{"timeout", "deadline", "i/o"}, CannotConnect, "Nothing answers at {endpoint} in time: check the driver's controller, its load, and NetworkPolicies on the way."},
-	{[]string{"not ready"}, DriverNotReady, "The driver says itself that it is not ready: its log says why."},
+	{[]string{"no such file"}, SocketMissing, "Check that the driver's controller runs, that it creates the socket {endpoint}, and that the directory of the socket is mounted into the hub's Pod."},
+	{[]string{"permission denied"}, CannotConnect, "Check the owner and the mode of {endpoint}, and the user that the hub runs as: the hub may not open it."},
+	{[]string{"connection refused"}, CannotConnect, "Check that the driver's controller runs and does not crash: nothing listens at {endpoint}. A socket may be left over from an earlier run."},
+	{[]string{"no such host"}, CannotConnect, "Check the Service and its namespace: the host name in {endpoint} cannot be resolved."},
+	{[]string{"tls", "x509", "certificate"}, CannotConnect, "Check the TLS files of both sides: the message says which side does not trust the other one."},
+	{[]string{"timeout", "deadline", "i/o"}, CannotConnect, "Check the driver's controller, its load, and the NetworkPolicies on the way: nothing answers at {endpoint} in time."},
+	{[]string{"not ready"}, DriverNotReady, "Look at the log of the driver's controller: the driver reports that it is not ready."},
 }
 
 // ParseRefusal returns what the error of connecting to a driver at an endpoint means, and what to do.

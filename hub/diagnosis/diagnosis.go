@@ -17,15 +17,20 @@ type Diagnosis struct {
 	// time that passes: see Since.
 	Fact    string    `json:"fact"`
 	Since   time.Time `json:"since,omitzero"`    // when Fact began to be true; zero if that is not known
+	Last    time.Time `json:"last,omitzero"`     // when it happened last, if Fact is an event; zero if that is not known
 	Detail  string    `json:"detail,omitempty"`  // why: often the text of an error
 	Actions []string  `json:"actions,omitempty"` // what to do, the most useful first, as sentences; empty: nothing, or wait
 }
 
-// Text returns the fact for people: "cannot be called at unix:///csi/a.sock for 8m12s: connection refused".
+// Text returns the fact for people: "cannot be called at unix:///csi/a.sock for 8m12s: connection refused",
+// "answered Internal to ControllerPublishVolume (12s ago): array busy".
 func (d Diagnosis) Text(now time.Time) string {
 	text := d.Fact
 	if !d.Since.IsZero() {
 		text += " for " + Length(now.Sub(d.Since))
+	}
+	if !d.Last.IsZero() {
+		text += " (" + Ago(d.Last, now) + ")"
 	}
 	return Because(text, d.Detail)
 }

@@ -5,7 +5,8 @@
 // for an error of which only the text in a VolumeAttachment's status is left. hub/status
 // compares what it knows of a driver and of a VolumeAttachment (status.DiagnoseDriver,
 // status.DiagnoseWork) and answers with a Diagnosis: a Verdict for programs, the object, the
-// fact and the actions for people. internal/explain adds the verdicts that only the objects of
+// fact and the actions for people. A fact has no age in it, so that equal causes have equal facts; actions are imperatives
+// that end with a full stop. internal/explain adds the verdicts that only the objects of
 // Kubernetes show.
 //
 // The package imports no other package of this module and knows no client: it is plain values.

@@ -26,7 +26,7 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 	case a.State == Attached && a.Operation == "":
 		return []diagnosis.Diagnosis{{
 			Verdict: diagnosis.IsAttached, Object: a.ref(), Fact: "the volume is attached to node " + a.Node,
-			Actions: []string{"If a Pod waits still, look at its Events and at the kubelet of the node: what is missing now is to stage and mount the volume, which the driver's node plugin does."},
+			Actions: []string{"If a Pod still waits, look at its Events and at the kubelet of the node: the driver's node plugin now has to stage and mount the volume."},
 		}}
 	case a.State == Idle:
 		return []diagnosis.Diagnosis{{Verdict: diagnosis.NothingToDo, Object: a.ref(), Fact: "no operation is due, and it is not marked attached"}}
@@ -45,20 +45,20 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 	a := in.Attachment
 	detachFirst := a.Waiting.Kind == WaitForDetach || a.Waiting.Kind == WaitForUnowned
-	runs := a.State == Attaching || a.State == Detaching || !a.Call.Since.IsZero()
-	hangs := in.hangs()
+	runs := a.State == Attaching || a.State == Detaching
+	calls := !a.Call.Since.IsZero()
 	var found []diagnosis.Diagnosis
 	if detachFirst {
 		found = append(found, a.queued(in.Driver))
 	}
-	if hangs { // the last error is of an earlier call
+	if calls { // the last error is of an earlier call
 		found = append(found, a.inFlight(in))
 	}
 	if a.LastError != "" {
 		found = append(found, in.failed())
 	}
 	switch {
-	case hangs:
+	case calls:
 	case runs:
 		found = append(found, a.inFlight(in))
 	case a.WaitsFor != "" && !detachFirst:
@@ -90,25 +90,21 @@ func (in DiagnosisInput) hangs() bool {
 // failed says what the last error means.
 func (in DiagnosisInput) failed() diagnosis.Diagnosis {
 	a := in.Attachment
-	tried := "last try"
-	if at := in.failedAt(); !at.IsZero() {
-		tried += ", " + diagnosis.Ago(at, in.Now)
-	}
 	cause := a.Cause()
 	_, text := diagnosis.Parse(a.LastError, cause.Code)
-	d := diagnosis.Diagnosis{Verdict: diagnosis.LastError, Object: a.ref(), Fact: tried, Detail: text, Actions: []string{cause.Action(a.Node, a.PersistentVolume)}}
+	d := diagnosis.Diagnosis{Verdict: diagnosis.LastError, Object: a.ref(), Fact: "the last try failed", Last: in.failedAt(), Detail: text, Actions: []string{cause.Action(a.Node, a.PersistentVolume)}}
 	switch cause.Verdict {
 	case diagnosis.BackendError:
 		d.Verdict, d.Object = cause.Verdict, "driver "+a.Driver
-		d.Fact = fmt.Sprintf("answered %s to %s (%s)", cause.Code, a.method(), tried)
+		d.Fact = fmt.Sprintf("answered %s to %s", cause.Code, a.method())
 		if cause.Code == "DeadlineExceeded" { // mostly the hub's own deadline has passed
-			d.Fact = fmt.Sprintf("did not answer %s in time (DeadlineExceeded, %s)", a.method(), tried)
+			d.Fact, d.Detail = fmt.Sprintf("did not answer %s in time", a.method()), diagnosis.Because(cause.Code, text)
 			if in.Driver != nil && in.Driver.Settings.Timeout > 0 {
-				d.Fact = fmt.Sprintf("did not answer %s within %s (DeadlineExceeded, %s)", a.method(), in.Driver.Settings.Timeout, tried)
+				d.Fact = fmt.Sprintf("did not answer %s within %s", a.method(), in.Driver.Settings.Timeout)
 			}
 		}
 	case diagnosis.CannotConnect:
-		d.Verdict, d.Object = cause.Verdict, "driver "+a.Driver
+		d.Verdict, d.Object, d.Fact = cause.Verdict, "driver "+a.Driver, "could not be called"
 	case diagnosis.SecretMissing, diagnosis.SecretForbidden:
 		d.Verdict = cause.Verdict
 	}
@@ -160,15 +156,15 @@ func (a Attachment) retrying(now time.Time) diagnosis.Diagnosis {
 	}
 	return diagnosis.Diagnosis{
 		Verdict: diagnosis.Retrying, Object: a.ref(), Fact: fact,
-		Actions: []string{"The hub keeps retrying. A change of the node's CSINode, of the PersistentVolume or its secret, or of the driver's connection makes it try at once."},
+		Actions: []string{"Wait: the hub keeps retrying. It retries at once when the node's CSINode, the PersistentVolume, its secret or the driver's connection changes."},
 	}
 }
 
 // inFlight says that a worker has it.
 func (a Attachment) inFlight(in DiagnosisInput) diagnosis.Diagnosis {
-	d := diagnosis.Diagnosis{Verdict: diagnosis.CallInFlight, Object: a.ref(), Fact: "in progress: to " + wanted(a)}
+	d := diagnosis.Diagnosis{Verdict: diagnosis.CallInFlight, Object: a.ref(), Fact: a.method() + " is running", Detail: wanted(a)}
 	if c := a.Call; !c.Since.IsZero() {
-		d.Fact, d.Since, d.Detail = c.Method+" has been running", c.Since, "to "+wanted(a)
+		d.Fact, d.Since = c.Method+" has been running", c.Since
 		if in.hangs() {
 			d.Verdict, d.Fact = diagnosis.CallUnanswered, c.Method+" unanswered"
 		}
@@ -196,15 +192,15 @@ func (a Attachment) queued(driver *Driver) diagnosis.Diagnosis {
 		d.Verdict, d.Actions = diagnosis.WaitingForDetach, a.Waiting.detachFirst()
 	case WaitForUnowned:
 		d.Verdict = diagnosis.WaitingForDetach
-		d.Actions = []string{fmt.Sprintf("The volume was left attached and is to be detached from node ID %s first: the driver's page and csi-attach-hub status list it, with its last error.", a.Waiting.NodeID)}
+		d.Actions = []string{fmt.Sprintf("Run csi-attach-hub status, or look at the driver's page, for the last error of this detach: the volume was left attached at node ID %s.", a.Waiting.NodeID)}
 	case WaitForWorker:
-		d.Actions = []string{fmt.Sprintf("All workers of the driver that this may have are busy (%d of %d calls in flight): look at how long its calls take, and raise workers if the driver can do more at once.", known.Busy, known.Workers)}
+		d.Actions = []string{fmt.Sprintf("Check how long the driver's calls take: all workers for this operation are busy (%d of %d calls in flight). Raise workers if the driver can take more calls at once.", known.Busy, known.Workers)}
 	case WaitForNode:
-		d.Actions = []string{fmt.Sprintf("The driver's maxPerNode is %d: others of the node go first.", known.Settings.MaxPerNode)}
+		d.Actions = []string{fmt.Sprintf("Wait for the other calls for this node, or raise maxPerNode: it is %d.", known.Settings.MaxPerNode)}
 	case WaitForVolume:
 		d.Actions = []string{
-			"There is one call for a volume at a time: this one starts when the other one has ended.",
-			fmt.Sprintf("Only a volume of a MULTI_NODE access mode (ReadWriteMany, ReadOnlyMany) has one for each node, if parallelMultiNode is true. For this driver it is %t.", known.Settings.ParallelMultiNode),
+			"Wait: the hub makes one call for a volume at a time. This one starts when the other one has ended.",
+			fmt.Sprintf("Set parallelMultiNode to true for one call per node and volume, which only volumes with a MULTI_NODE access mode (ReadWriteMany, ReadOnlyMany) get. For this driver it is %t.", known.Settings.ParallelMultiNode),
 		}
 	}
 	return d
@@ -212,26 +208,26 @@ func (a Attachment) queued(driver *Driver) diagnosis.Diagnosis {
 
 // detachFirst says what to do while the volume is on another node.
 func (w Wait) detachFirst() []string {
-	from, look := "", "look at the VolumeAttachment of the volume for that node"
+	from, look := "", "Look at the VolumeAttachment of the volume for that node"
 	if w.Node != "" {
 		from = " from node " + w.Node
 	}
 	if w.VolumeAttachment != "" {
-		look = fmt.Sprintf("look at VolumeAttachment %s. csi-attach-hub explain %s says why it is not detached", w.VolumeAttachment, w.VolumeAttachment)
+		look = "Run csi-attach-hub explain " + w.VolumeAttachment
 	}
 	return []string{
-		fmt.Sprintf("The volume can be on one node only, and is to be detached%s first: %s.", from, look),
-		"A detach begins when the last Pod with the volume has left that node and its kubelet has unmounted it. If the node is dead, taint it node.kubernetes.io/out-of-service.",
+		fmt.Sprintf("%s to see why the volume is not detached%s yet. It can be on one node only.", look, from),
+		"Check that no Pod with the volume is left on that node: a detach begins when the kubelet has unmounted the volume. If the node is dead, taint it node.kubernetes.io/out-of-service.",
 	}
 }
 
-// wanted says what is to be done.
+// wanted says what the operation does.
 func wanted(a Attachment) string {
 	switch a.Operation {
 	case Detach:
-		return "detach the volume from node " + a.Node
+		return "detaching the volume from node " + a.Node
 	case Drift:
-		return "attach the volume to node " + a.Node + " again, where the storage system has lost it"
+		return "attaching the volume to node " + a.Node + " again, because the storage system does not list it there"
 	}
-	return "attach the volume to node " + a.Node
+	return "attaching the volume to node " + a.Node
 }

@@ -19,8 +19,8 @@ func DiagnoseUnserved(name string, conflicts []Conflict) []diagnosis.Diagnosis {
 		}
 		d := diagnosis.Diagnosis{
 			Verdict: diagnosis.DriverConflict, Object: object,
-			Fact:    fmt.Sprintf("driver %s was found (%s) and is not served: %s", name, c.Loser, c.Reason),
-			Actions: []string{"Resolve the conflict in the configuration; the driver is served as soon as that is read."},
+			Fact: fmt.Sprintf("does not serve driver %s, found at %s", name, c.Loser), Detail: c.Reason,
+			Actions: []string{"Resolve the conflict in the configuration: the hub serves the driver as soon as it has read the change."},
 		}
 		if strings.Contains(c.Reason, "allowedEndpoints") { // the registry has only the text
 			d.Verdict = diagnosis.EndpointNotAllowed
@@ -32,10 +32,10 @@ func DiagnoseUnserved(name string, conflicts []Conflict) []diagnosis.Diagnosis {
 		return found
 	}
 	return []diagnosis.Diagnosis{{
-		Verdict: diagnosis.DriverNotConfigured, Object: object, Fact: fmt.Sprintf("no driver of the name %s is configured in the hub", name),
+		Verdict: diagnosis.DriverNotConfigured, Object: object, Fact: fmt.Sprintf("does not serve driver %s: it is not in the configuration", name),
 		Actions: []string{
-			fmt.Sprintf("If the hub should serve it, add %s to drivers.yaml, or let discovery find it; look at the configuration's errors if it is there already.", name),
-			"If another attacher serves it, look at that one's log.",
+			fmt.Sprintf("Add %s to drivers.yaml, or let discovery find it, if the hub should serve it. If it is there already, look at the errors of the configuration.", name),
+			"Look at the log of the other attacher if one serves the driver.",
 		},
 	}}
 }
@@ -54,7 +54,8 @@ func DiagnoseDriver(d Driver, lease LeaseRecord, replicas []Replica, now time.Ti
 	found := diagnosis.Diagnosis{Object: d.ref(), Since: d.Since}
 	switch {
 	case d.State == stateDraining:
-		found.Verdict, found.Fact, found.Detail = diagnosis.DriverDraining, "the hub ends its work for the driver", d.Reason
+		found.Verdict, found.Fact, found.Detail = diagnosis.DriverDraining, "draining", d.Reason
+		found.Actions = []string{"Wait: the hub finishes the calls in flight before it stops working for the driver."}
 	case !d.Up:
 		d.notConnected(&found, now)
 	case d.Mode == modeObserve:
@@ -86,7 +87,7 @@ func (d Driver) notConnected(found *diagnosis.Diagnosis, now time.Time) {
 	switch d.State {
 	case stateNameMismatch:
 		found.Verdict = diagnosis.NameMismatch
-		action = fmt.Sprintf("Another driver answers at %s: correct the endpoint or the name of the entry (%s).", d.Endpoint, d.Source)
+		action = fmt.Sprintf("Correct the endpoint or the name of the entry (%s): another driver answers at %s.", d.Source, d.Endpoint)
 	case stateProbing:
 		found.Verdict = diagnosis.DriverNotReady
 	}
@@ -97,9 +98,9 @@ func (d Driver) notConnected(found *diagnosis.Diagnosis, now time.Time) {
 func (d Driver) pausedByHub(found *diagnosis.Diagnosis) {
 	found.Verdict, found.Fact, found.Detail = diagnosis.DriverPaused, "paused by the hub", d.Reason
 	if w := d.ForeignWriter; w.Manager != "" {
-		found.Actions = append(found.Actions, fmt.Sprintf("Another attacher (%s) wrote VolumeAttachment %s: end it, or set the driver's mode to observe.", w.Manager, w.VolumeAttachment))
+		found.Actions = append(found.Actions, fmt.Sprintf("End the other attacher (%s), which wrote VolumeAttachment %s, or set the driver's mode to observe.", w.Manager, w.VolumeAttachment))
 	}
-	found.Actions = append(found.Actions, "Then change the driver's entry in the configuration, or restart the hub: the hub then resumes.")
+	found.Actions = append(found.Actions, "Then change the driver's entry in the configuration, or restart the hub: it resumes.")
 }
 
 // DiagnoseLease says who has the lease of a driver for which the hub does not work. reason is
@@ -109,18 +110,18 @@ func DiagnoseLease(l LeaseRecord, reason string, replicas []Replica, now time.Ti
 	switch {
 	case l.Holder == "":
 		d.Verdict, d.Fact, d.Detail = diagnosis.LeaseFree, "no holder", reason
-		d.Actions = []string{"A replica of the hub should take it within seconds. If none does, check that the hub runs and serves the driver, and that it may get, create and update leases in that namespace."}
+		d.Actions = []string{"Wait some seconds: a replica of the hub should take it. If none does, check that the hub runs and serves the driver, and that it may get, create and update leases in that namespace."}
 	case l.Expired(now):
 		d.Verdict, d.Fact = diagnosis.LeaseExpired, l.Held(now)
-		d.Actions = []string{"Its holder is gone or cannot reach the API server: check its Pod.", "A hub that serves the driver takes the lease within seconds; if none does, check that it may update leases in that namespace."}
+		d.Actions = []string{"Check the Pod of the holder: it is gone or cannot reach the API server.", "Wait some seconds: a hub that serves the driver takes the lease. If none does, check that it may update leases in that namespace."}
 	case membersOf(replicas)[l.Holder]:
 		d.Fact = l.Held(now) + ": another replica of the hub works for the driver"
 		d.Actions = []string{"Look at the status page of that replica."}
 	default:
 		d.Fact = l.Held(now) + ", which is no replica of this hub: another attacher works for the driver"
 		d.Actions = []string{
-			"If the hub should work for the driver, end that attacher (take the csi-attacher container out of the driver's Deployment); the hub takes the lease when it is let go or has run out.",
-			"Until then look at that attacher's log.",
+			"End that attacher if the hub should work for the driver: remove the csi-attacher container from the driver's Deployment. The hub takes the lease when it is released or has expired.",
+			"Until then, look at the log of that attacher.",
 		}
 	}
 	return d
@@ -145,7 +146,7 @@ func (l LeaseRecord) Held(now time.Time) string {
 		fact += ", last renewed " + diagnosis.At(l.Renewed, now)
 	}
 	if l.Expired(now) {
-		fact += fmt.Sprintf(": it has expired, it lasts %s", l.Duration)
+		fact += fmt.Sprintf("; it expired, its duration is %s", l.Duration)
 	}
 	return fact
 }

@@ -24,55 +24,55 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		failing     bool
 		summary, do string // parts of what is said
 	}{
-		"driver not configured": {summary: "no driver of the name a.example.com is configured", do: "drivers.yaml"},
+		"driver not configured": {summary: "csi-attach-hub: does not serve driver a.example.com: it is not in the configuration", do: "drivers.yaml"},
 		"driver in conflict": {conflicts: []Conflict{{Driver: "a.example.com", Loser: "CSIDriver a.example.com", Reason: "endpoint not allowed"}},
 			summary: "endpoint not allowed", do: "Resolve"},
 		"attached": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation = Attached, "" }, summary: "is attached to node worker-1", do: "kubelet"},
 		"idle":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation = Idle, "" }, summary: "no operation is due"},
 		"socket missing": {driver: func(d *Driver) {
 			d.State, d.Up, d.Reason, d.Since = "Connecting", false, "dial unix /csi/a/csi.sock: connect: no such file or directory", now.Add(-time.Hour)
-		}, summary: "driver a.example.com: cannot be called at unix:///csi/a/csi.sock for 60m: dial unix", do: "socket unix:///csi/a/csi.sock is missing"},
-		"nothing listens": {driver: func(d *Driver) { d.State, d.Up, d.Reason = "Lost", false, "connect: connection refused" }, summary: "connection refused", do: "Nothing listens"},
+		}, summary: "driver a.example.com: cannot be called at unix:///csi/a/csi.sock for 60m: dial unix", do: "creates the socket unix:///csi/a/csi.sock"},
+		"nothing listens": {driver: func(d *Driver) { d.State, d.Up, d.Reason = "Lost", false, "connect: connection refused" }, summary: "connection refused", do: "nothing listens"},
 		"another driver answers": {driver: func(d *Driver) { d.State, d.Up, d.Reason = "NameMismatch", false, "b.example.com answers" }, summary: "b.example.com answers",
-			do: "correct the endpoint or the name of the entry (drivers.yaml:4)"},
+			do: "Correct the endpoint or the name of the entry (drivers.yaml:4)"},
 		"certificate": {driver: func(d *Driver) { d.State, d.Up, d.Reason = "Connecting", false, "x509: certificate has expired" }, summary: "has expired", do: "TLS files"},
 		"lease at another replica": {driver: func(d *Driver) {
 			d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Namespace: "hub", Holder: "hub-1", Since: now.Add(-time.Hour)}
 		}, summary: "Lease hub/l: held by hub-1 since 2026-03-04T02:00:00Z (60m ago): another replica", do: "that replica"},
-		"lease at a sidecar": {driver: func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "csi-attacher-0"} }, summary: "no replica of this hub", do: "end that attacher"},
+		"lease at a sidecar": {driver: func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "csi-attacher-0"} }, summary: "no replica of this hub", do: "End that attacher"},
 		"lease at nobody":    {driver: func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l"} }, summary: "Lease l: no holder", do: "get, create and update leases"},
 		"observed":           {driver: func(d *Driver) { d.Mode, d.Lease.Holder = "observe", "csi-attacher-0" }, summary: "only observed (`mode: observe` in drivers.yaml): its lease is held by csi-attacher-0", do: "checklist"},
 		"paused":             {driver: func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, summary: "paused by `mode: paused` in drivers.yaml", do: "active"},
 		"paused by the hub": {driver: func(d *Driver) {
 			d.State, d.ForeignWriter = "Paused", ForeignWriter{Manager: "csi-attacher", VolumeAttachment: "csi-9"}
-		}, summary: "paused", do: "(csi-attacher) wrote VolumeAttachment csi-9"},
-		"draining":    {driver: func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, summary: "the hub ends its work for the driver: 2 calls in flight."},
-		"a call runs": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State = Attaching }, summary: "in progress: to attach the volume to node worker-1", do: "2m (timeout)"},
+		}, summary: "paused", do: "(csi-attacher), which wrote VolumeAttachment csi-9"},
+		"draining":    {driver: func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, summary: "driver a.example.com: draining: 2 calls in flight.", do: "finishes the calls in flight"},
+		"a call runs": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State = Attaching }, summary: "ControllerPublishVolume is running: attaching the volume to node worker-1", do: "2m (timeout)"},
 		"a call runs for a while": {driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.State, a.Call = Attaching, Call{Method: "ControllerPublishVolume", Since: now.Add(-6 * time.Second)}
-		}, summary: "ControllerPublishVolume has been running for 6s: to attach the volume to node worker-1", do: "2m (timeout)"},
+		}, summary: "ControllerPublishVolume has been running for 6s: attaching the volume to node worker-1", do: "2m (timeout)"},
 		"a call hangs, and an older one failed": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.State, a.LastError, a.Call = Stuck, "context canceled", Call{Method: "ControllerPublishVolume", Since: now.Add(-8*time.Minute - 12*time.Second)}
-		}, summary: "VolumeAttachment csi-1: ControllerPublishVolume unanswered for 8m12s: 6th retry: to attach the volume to node worker-1.\nVolumeAttachment csi-1: last try: context canceled.", do: "log of the driver's controller"},
+		}, summary: "VolumeAttachment csi-1: ControllerPublishVolume unanswered for 8m12s: 6th retry: attaching the volume to node worker-1.\nVolumeAttachment csi-1: the last try failed: context canceled.", do: "log of the driver's controller"},
 		"the deadline passed": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
 		},
-			summary: "driver a.example.com: did not answer ControllerPublishVolume within 2m (DeadlineExceeded, last try): context deadline exceeded.", do: "timeout"},
-		"a retry runs":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation, a.Tries = Detaching, Detach, 2 }, summary: "in progress: to detach the volume from node worker-1: 2nd retry", do: "2m"},
-		"detach elsewhere": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForDetach, Node: "worker-7"}) }, summary: "waits for the detach from node worker-7", do: "detached from node worker-7 first"},
+			summary: "driver a.example.com: did not answer ControllerPublishVolume within 2m: DeadlineExceeded: context deadline exceeded.", do: "timeout"},
+		"a retry runs":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation, a.Tries = Detaching, Detach, 2 }, summary: "ControllerUnpublishVolume is running: 2nd retry: detaching the volume from node worker-1", do: "2m"},
+		"detach elsewhere": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForDetach, Node: "worker-7"}) }, summary: "waits for the detach from node worker-7", do: "detached from node worker-7 yet"},
 		"workers busy":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForWorker}) }, summary: "waits for a worker", do: "20 of 20"},
-		"node busy":        {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForNode}) }, summary: "the same node", do: "maxPerNode is 3"},
+		"node busy":        {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForNode}) }, summary: "the same node", do: "maxPerNode: it is 3"},
 		"volume busy":      {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForVolume}) }, summary: "the same volume", do: "parallelMultiNode"},
-		"backend refuses":  {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = "rpc error: code = ResourceExhausted desc = full" }, summary: "driver a.example.com: answered ResourceExhausted to ControllerPublishVolume (last try): full.\nVolumeAttachment csi-1: 6 tries in a row have failed, the next one is in 40s", do: "as many volumes as it can have"},
+		"backend refuses":  {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = "rpc error: code = ResourceExhausted desc = full" }, summary: "driver a.example.com: answered ResourceExhausted to ControllerPublishVolume: full.\nVolumeAttachment csi-1: 6 tries in a row have failed, the next one is in 40s", do: "as many volumes as it can have"},
 		"node without driver": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = `csinode "worker-1" does not contain driver "a.example.com": the node plugin`
-		}, summary: "6 tries in a row have failed, the next one is in 40s", do: "Node worker-1 has no such driver"},
-		"node gone":      {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `csinode "worker-1" not found: the node is gone` }, summary: "6 tries in a row have failed, the next one is in 40s", do: "Node worker-1 is gone"},
+		}, summary: "6 tries in a row have failed, the next one is in 40s", do: "run on node worker-1"},
+		"node gone":      {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `csinode "worker-1" not found: the node is gone` }, summary: "6 tries in a row have failed, the next one is in 40s", do: "node worker-1 exists"},
 		"secret missing": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `read secret ns/s for the call: secrets "s" not found` }, summary: "6 tries in a row have failed", do: "controllerPublishSecretRef"},
 		"backend's words look like the hub's": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = `rpc error: code = PermissionDenied desc = csinode "worker-1" not found`
 		}, summary: "answered PermissionDenied to ControllerPublishVolume", do: "credentials"},
-		"volume gone": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `persistentvolume "pv-1" not found` }, summary: "6 tries in a row have failed", do: "PersistentVolume pv-1 is gone"},
+		"volume gone": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `persistentvolume "pv-1" not found` }, summary: "6 tries in a row have failed", do: "restore PersistentVolume pv-1"},
 		"volume recreated": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = `the handle of the attached volume is not known: persistentvolume "pv-1" was recreated with another one, "new", after`
 		}, summary: "6 tries in a row have failed", do: "PersistentVolume pv-1 is not the one"},

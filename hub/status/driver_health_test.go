@@ -49,7 +49,7 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"nobody has it":                   {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{} }, Attention, time.Time{}, "no holder"},
 		"nobody has it, and volumes wait": {func(d *Driver) { d.State, d.Lease, d.Lanes[1].Queued = "WaitingForLease", Lease{}, 1 }, Broken, time.Time{}, "no holder"},
 		"nobody has it for a moment":      {func(d *Driver) { d.State, d.Lease, d.Since = "WaitingForLease", Lease{}, now }, Standby, time.Time{}, "no holder"},
-		"drains":                          {func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, Attention, hour, "the hub ends its work for the driver for 60m: 2 calls in flight"},
+		"drains":                          {func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, Attention, hour, "draining for 60m: 2 calls in flight"},
 		"a foreign writer":                {func(d *Driver) { d.ForeignWriter = ForeignWriter{Manager: "csi-attacher", Time: ago(time.Minute)} }, Attention, time.Time{}, "another attacher writes its VolumeAttachments: csi-attacher"},
 		"a foreign writer once":           {func(d *Driver) { d.ForeignWriter = ForeignWriter{Manager: "csi-attacher", Time: ago(25 * time.Hour)} }, Fine, time.Time{}, ""},
 		"left attached":                   {func(d *Driver) { d.UnownedCount, d.Unowned = 1, []UnownedPublication{{Since: hour}} }, Attention, hour, "1 volume left attached for 60m"},

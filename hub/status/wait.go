@@ -44,7 +44,7 @@ func (w Wait) String() string {
 		}
 		return "the detach from node " + w.Node
 	case WaitForUnowned:
-		return "the detach of what was left attached, from node ID " + w.NodeID
+		return "the detach from node ID " + w.NodeID + ", where the volume was left attached"
 	case WaitForVolume:
 		return "other work on the same volume"
 	case WaitForNode:

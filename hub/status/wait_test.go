@@ -19,7 +19,7 @@ var waits = []struct {
 	{status.Wait{}, ""},
 	{status.Wait{Kind: status.WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}, "the detach from node worker-7"},
 	{status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-7"}, "the detach by csi-7"},
-	{status.Wait{Kind: status.WaitForUnowned, NodeID: "i-7"}, "the detach of what was left attached, from node ID i-7"},
+	{status.Wait{Kind: status.WaitForUnowned, NodeID: "i-7"}, "the detach from node ID i-7, where the volume was left attached"},
 	{status.Wait{Kind: status.WaitForVolume}, "other work on the same volume"},
 	{status.Wait{Kind: status.WaitForNode}, "other calls for the same node"},
 	{status.Wait{Kind: status.WaitForWorker}, "a worker of the driver"},
@@ -78,12 +78,12 @@ func TestDiagnosisOfAWaitDoesNotDependOnItsText(t *testing.T) {
 		wait status.Wait
 		do   []string // parts of what is advised
 	}{
-		{status.Wait{Kind: status.WaitForDetach, Node: "worker-7"}, []string{"detached from node worker-7 first: look at the VolumeAttachment of the volume for that node."}},
-		{status.Wait{Kind: status.WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}, []string{"detached from node worker-7 first: look at VolumeAttachment csi-7."}},
-		{status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-7"}, []string{"is to be detached first: look at VolumeAttachment csi-7."}},
+		{status.Wait{Kind: status.WaitForDetach, Node: "worker-7"}, []string{"Look at the VolumeAttachment of the volume for that node to see why the volume is not detached from node worker-7 yet."}},
+		{status.Wait{Kind: status.WaitForDetach, Node: "worker-7", VolumeAttachment: "csi-7"}, []string{"Run csi-attach-hub explain csi-7 to see why the volume is not detached from node worker-7 yet."}},
+		{status.Wait{Kind: status.WaitForDetach, VolumeAttachment: "csi-7"}, []string{"Run csi-attach-hub explain csi-7 to see why the volume is not detached yet."}},
 		{status.Wait{Kind: status.WaitForUnowned, NodeID: "i-7"}, []string{"left attached"}},
 		{status.Wait{Kind: status.WaitForVolume}, []string{"one call for a volume at a time"}},
-		{status.Wait{Kind: status.WaitForNode}, []string{"maxPerNode is 3"}},
+		{status.Wait{Kind: status.WaitForNode}, []string{"maxPerNode: it is 3"}},
 		{status.Wait{Kind: status.WaitForWorker}, []string{"17 of 20"}},
 		{status.Wait{Kind: status.WaitForDriver, DriverState: "Lost", Reason: "gone"}, nil},
 		{status.Wait{}, nil},

@@ -1,8 +1,6 @@
 package explain
 
 import (
-	"fmt"
-
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -17,11 +15,11 @@ func (w *walk) attaching(va *storagev1.VolumeAttachment) {
 	switch {
 	case va.Spec.Source.PersistentVolumeName == nil:
 	case w.PersistentVolume.Missing():
-		w.stop(Finding{diagnosis.VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "there is none, and the VolumeAttachment names it", w.action(diagnosis.VolumeMissing)})
+		w.stop(found(diagnosis.VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "does not exist, and the VolumeAttachment names it", w.action(diagnosis.VolumeMissing)))
 	case pv != nil && pv.DeletionTimestamp != nil:
-		w.stop(Finding{diagnosis.VolumeBeingDeleted, ref(PersistentVolume, "", pv.Name), fmt.Sprintf("it is being deleted since %s, held by %s", w.at(pv.DeletionTimestamp.Time), heldBy(pv.Finalizers)), w.action(diagnosis.VolumeBeingDeleted)})
+		w.stop(w.lasting(diagnosis.VolumeBeingDeleted, ref(PersistentVolume, "", pv.Name), "being deleted", pv.DeletionTimestamp.Time, heldBy(pv.Finalizers), w.action(diagnosis.VolumeBeingDeleted)))
 	case pv != nil && w.Driver == "":
-		w.stop(Finding{diagnosis.VolumeNotCSI, ref(PersistentVolume, "", pv.Name), "it is neither of a CSI driver nor migrated to one", "a VolumeAttachment of it cannot be carried out: delete it"})
+		w.stop(found(diagnosis.VolumeNotCSI, ref(PersistentVolume, "", pv.Name), "neither a CSI volume nor migrated to CSI", "Delete the VolumeAttachment: no attacher can attach this volume."))
 	}
 	w.withoutDriver()
 	w.elsewhere()
@@ -39,7 +37,7 @@ func (w *walk) detaching(va *storagev1.VolumeAttachment) {
 	}
 	w.service()
 	if va.Annotations[attach.AnnotationVolumeHandle] == "" && va.Spec.Source.PersistentVolumeName != nil && w.PersistentVolume.Missing() {
-		w.stop(Finding{diagnosis.VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "there is none, and the volume handle is not recorded: no attacher can know what to detach", "restore the PersistentVolume with the same name and handle; take the finalizer away only if the storage system shows the volume detached"})
+		w.stop(found(diagnosis.VolumeMissing, ref(PersistentVolume, "", w.VolumeName), "does not exist, and the VolumeAttachment does not record the volume handle: no attacher knows what to detach", "Restore the PersistentVolume with the same name and handle. Remove the finalizer only if the storage system shows the volume as detached."))
 	}
 	if va.Annotations[attach.AnnotationNodeID] == "" {
 		w.withoutDriver()
@@ -47,24 +45,24 @@ func (w *walk) detaching(va *storagev1.VolumeAttachment) {
 	w.secret()
 	w.tries(va.Status.DetachError)
 	if w.report.Stop == nil {
-		w.stop(Finding{diagnosis.BeingDetached, w.attachmentRef(), "ControllerUnpublishVolume has not succeeded yet", "wait; look at the log of the driver's controller if this lasts"})
+		w.stop(found(diagnosis.BeingDetached, w.attachmentRef(), "ControllerUnpublishVolume has not succeeded yet", "Wait some seconds. If this lasts, look at the log of the driver's controller."))
 	}
 	for _, f := range va.Finalizers {
 		if f != own {
-			w.note(Finding{diagnosis.FinalizerOfAnother, w.attachmentRef(), "it has the finalizer " + f + " too, which is not an attacher's", "the object stays until its owner takes that one away"})
+			w.note(found(diagnosis.FinalizerOfAnother, w.attachmentRef(), "has the finalizer "+f+", which no attacher sets", "Ask the owner of that finalizer to remove it: the object stays until then."))
 		}
 	}
 }
 
 // foreignFinalizers explains a deleted VolumeAttachment without the attacher's finalizer.
 func (w *walk) foreignFinalizers(va *storagev1.VolumeAttachment) {
-	fact := "it has no finalizer left and goes any moment"
-	next := "nothing"
+	fact := "has no finalizer left and is about to be removed"
+	next := "Wait some seconds."
 	if len(va.Finalizers) > 0 {
-		fact = "the attacher has let it go, what holds it is " + heldBy(va.Finalizers)
-		next = "find out who set that finalizer: it is for them to take it away"
+		fact = "the attacher has removed its finalizer; the object is " + heldBy(va.Finalizers)
+		next = "Ask the owner of that finalizer to remove it."
 	}
-	w.stop(Finding{diagnosis.FinalizerOfAnother, w.attachmentRef(), fact, next})
+	w.stop(found(diagnosis.FinalizerOfAnother, w.attachmentRef(), fact, next))
 }
 
 // withoutDriver stops if the driver has not registered a node ID on the node.
@@ -75,9 +73,9 @@ func (w *walk) withoutDriver() {
 	object, node := "CSINode "+w.NodeName, w.CSINode.Value()
 	switch {
 	case w.CSINode.Missing() && w.Node.Missing():
-		w.stop(Finding{diagnosis.NodeMissing, "Node " + w.NodeName, "there is none, nor a CSINode: the machine is gone", "nothing can be attached to it: delete the Pod, and the VolumeAttachment if nobody does"})
+		w.stop(found(diagnosis.NodeMissing, "Node "+w.NodeName, "does not exist, and has no CSINode: the node is gone", "Delete the Pod, and the VolumeAttachment if it stays: nothing can be attached to this node."))
 	case w.CSINode.Missing():
-		w.stop(Finding{diagnosis.NodeWithoutCSI, object, "there is none: the node's kubelet has registered no CSI driver yet", w.action(diagnosis.NodeWithoutCSI)})
+		w.stop(found(diagnosis.NodeWithoutCSI, object, "does not exist: the node's kubelet has registered no CSI driver yet", w.action(diagnosis.NodeWithoutCSI)))
 	case node != nil:
 		for _, d := range node.Spec.Drivers {
 			if d.Name == w.Driver {
@@ -85,7 +83,7 @@ func (w *walk) withoutDriver() {
 				return
 			}
 		}
-		w.stop(Finding{diagnosis.NodeWithoutDriver, object, fmt.Sprintf("driver %s is not registered on the node", w.Driver), w.action(diagnosis.NodeWithoutDriver)})
+		w.stop(found(diagnosis.NodeWithoutDriver, object, "driver "+w.Driver+" is not registered on the node", w.action(diagnosis.NodeWithoutDriver)))
 	}
 }
 
@@ -96,8 +94,8 @@ func (w *walk) secret() {
 		return
 	}
 	if w.Attachment.Value().DeletionTimestamp != nil {
-		w.note(Finding{diagnosis.SecretMissing, "Secret " + s.Namespace + "/" + s.Name, "there is none; the detach uses what is still known of it, or goes without", "create it if the detach fails"})
+		w.note(found(diagnosis.SecretMissing, "Secret "+s.Namespace+"/"+s.Name, "does not exist: the detach uses the last known content, or no secret", "Create the secret if the detach fails."))
 		return
 	}
-	w.stop(Finding{diagnosis.SecretMissing, "Secret " + s.Namespace + "/" + s.Name, "there is none, and the volume names it in controllerPublishSecretRef", w.action(diagnosis.SecretMissing)})
+	w.stop(found(diagnosis.SecretMissing, "Secret "+s.Namespace+"/"+s.Name, "does not exist, and the PersistentVolume names it in controllerPublishSecretRef", w.action(diagnosis.SecretMissing)))
 }

@@ -18,18 +18,18 @@ func (w *walk) claimStage() bool {
 	object, claim := ref(PersistentVolumeClaim, w.Namespace, w.ClaimName), w.Claim.Value()
 	switch {
 	case w.Claim.Missing() && w.askedByClaim():
-		return w.claimStop(diagnosis.ClaimMissing, object, "there is none", "create it; the Pod waits for it")
+		return w.claimStop(diagnosis.ClaimMissing, object, "does not exist", "Create the claim: the Pod waits for it.")
 	case w.Claim.Missing():
-		return w.claimStop(diagnosis.ClaimMissing, object, "there is none; the PersistentVolume names it in its claimRef", w.releasedNext())
+		return w.claimStop(diagnosis.ClaimMissing, object, "does not exist, and the PersistentVolume names it in its claimRef", w.releasedNext())
 	case claim == nil:
 		return w.VolumeName != "" // unknown says why it was not read
 	case !w.ofThisClaim() && !w.askedByClaim():
 		return w.claimStop(diagnosis.VolumeOfAnother, ref(PersistentVolume, "", w.VolumeName), fmt.Sprintf("its claimRef names %s with UID %s; the claim of that name has UID %s and names PersistentVolume %s",
 			object, cmp.Or(string(w.claimUID()), "unknown"), claim.UID, cmp.Or(claim.Spec.VolumeName, "none")), w.releasedNext())
 	case claim.Status.Phase != corev1.ClaimBound:
-		return w.claimStop(diagnosis.ClaimNotBound, object, unboundFact(claim), "this is before attaching: look at the claim's Events, at its StorageClass and at the driver's provisioner; with WaitForFirstConsumer it is bound when a Pod has a node")
+		return w.claimStop(diagnosis.ClaimNotBound, object, unboundFact(claim), "Look at the claim's Events, its StorageClass and the driver's provisioner: a volume is attached only after its claim is bound. With WaitForFirstConsumer it is bound when a Pod has a node.")
 	case claim.DeletionTimestamp != nil:
-		w.note(Finding{diagnosis.ClaimNotBound, object, "it is being deleted since " + w.at(claim.DeletionTimestamp.Time), "it goes when no Pod uses it any more"})
+		w.note(w.lasting(diagnosis.ClaimNotBound, object, "being deleted", claim.DeletionTimestamp.Time, "", "Wait: the claim is removed when no Pod uses it."))
 	}
 	w.ok("%s is bound to %s", object, ref(PersistentVolume, "", w.VolumeName))
 	return true
@@ -44,10 +44,10 @@ func (w *walk) askedByClaim() bool {
 // claimStop stops at the claim if it led to the volume. Otherwise it keeps the finding in claimFault.
 func (w *walk) claimStop(verdict diagnosis.Verdict, object, fact, next string) (goOn bool) {
 	if w.askedByClaim() {
-		w.stop(Finding{verdict, object, fact, next})
+		w.stop(found(verdict, object, fact, next))
 		return false
 	}
-	w.claimFault = &Finding{verdict, object, fact, next}
+	w.claimFault = new(found(verdict, object, fact, next))
 	return true
 }
 
@@ -64,20 +64,20 @@ func (w *walk) claimUID() types.UID {
 func (w *walk) releasedNext() string {
 	switch {
 	case w.Users.Value() != nil && len(items(w.Users)) == 0:
-		return "nothing, if the volume is not needed any more: its persistentVolumeReclaimPolicy says what becomes of it; another claim can have it when its claimRef is removed"
+		return "Do nothing if the volume is not needed any more: its persistentVolumeReclaimPolicy says what happens to it. To give it to another claim, remove its claimRef."
 	case w.claimUID() != "":
-		return "if Pods wait for the claim, create it and remove the uid from the claimRef: the new claim then gets this volume"
+		return "If Pods wait for the claim, create it and remove the uid from the claimRef: the new claim then gets this volume."
 	}
-	return "if Pods wait for the claim, create it: it gets this volume"
+	return "If Pods wait for the claim, create it: it gets this volume."
 }
 
 func unboundFact(claim *corev1.PersistentVolumeClaim) string {
-	fact := fmt.Sprintf("it is %s and not bound to a PersistentVolume", cmp.Or(string(claim.Status.Phase), "new"))
+	fact := fmt.Sprintf("%s, not bound to a PersistentVolume", cmp.Or(string(claim.Status.Phase), "new"))
 	if class := claim.Spec.StorageClassName; class != nil && *class != "" {
-		fact += ", its StorageClass is " + *class
+		fact += ", StorageClass " + *class
 	}
 	if claim.Status.Phase == corev1.ClaimLost {
-		fact += ": the PersistentVolume that it had is gone"
+		fact += ": its PersistentVolume is gone"
 	}
 	return fact
 }

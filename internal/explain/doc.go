@@ -7,6 +7,10 @@
 // error, and stops where something is not as it should be. The Report says what is in
 // order, where it stops, what else was found and what could not be asked; Text prints it.
 //
+// A question about a driver, a node or all that is stuck has one report for the driver or node, and its VolumeAttachments in
+// groups: each is explained by the same walk, and equal causes are one Group. For a driver that the hub serves, the reasons are
+// those of status.Driver.Health: explain adds only what the objects show.
+//
 // The first problem on the way is the stop: first what keeps attachers from working for the
 // driver, then what the objects lack, then the errors of the driver. The others are notes.
 //

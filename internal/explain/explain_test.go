@@ -2,6 +2,7 @@ package explain
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -162,6 +163,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		va.DeletionTimestamp = &t
 		va.Status.DetachError = &storagev1.VolumeError{Message: "rpc error: code = Internal desc = array busy"}
 	}
+	var texts strings.Builder
 	for _, tt := range []struct {
 		name   string
 		change func(*situation)
@@ -212,7 +214,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"lease expired", func(s *situation) {
 			s.state("WaitingForLease", "held by sidecar-7")
 			s.v.Leases = leases(lease("h", "sidecar-7", time.Minute))
-		}, diagnosis.LeaseExpired, "sidecar-7|expired, it lasts 15s"},
+		}, diagnosis.LeaseExpired, "sidecar-7|expired, its duration is 15s"},
 		{"lease free", func(s *situation) {
 			s.state("WaitingForLease", "waiting for the other replicas to announce themselves")
 			s.served.Lease.Holder, s.v.Leases = "", leases()
@@ -233,16 +235,16 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"secret forbidden", func(s *situation) {
 			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
 			s.failed(`read secret ns/creds for the call: secrets "creds" is forbidden: User "hub" cannot get`, 0)
-		}, diagnosis.SecretForbidden, "Secret ns/creds last try|Role"},
+		}, diagnosis.SecretForbidden, "VolumeAttachment csi-1 the last try failed (12s ago)|read secret ns/creds|Role"},
 		{"secret was missing", func(s *situation) {
 			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
 			s.failed(`read secret ns/creds for the call: secrets "creds" not found`, 0)
-		}, diagnosis.SecretMissing, "now it is there"},
+		}, diagnosis.SecretMissing, "the secret exists now"},
 		{"the driver's own error about a secret is the driver's", func(s *situation) {
 			s.failed("rpc error: code = PermissionDenied desc = read secret a/b for the call: forbidden", 7)
 		}, diagnosis.BackendError, "PermissionDenied|credentials"},
 		{"backend error", func(s *situation) { s.failed("rpc error: code = ResourceExhausted desc = too many volumes", 8) }, diagnosis.BackendError,
-			"answered ResourceExhausted to ControllerPublishVolume (last try, 12s ago): too many volumes|allocatable"},
+			"answered ResourceExhausted to ControllerPublishVolume (12s ago): too many volumes|allocatable"},
 		{"backend error of which only the text is known", func(s *situation) { s.failed("rpc error: code = NotFound desc = no vol-1", 0) }, diagnosis.BackendError, "NotFound|no vol-1|volume handle"},
 		{"backend error that the hub knows", func(s *situation) {
 			s.seen.LastError = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
@@ -302,7 +304,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 			s.state("Lost", "dial unix: connect: no such file or directory")
 		}, diagnosis.SocketMissing, ""},
 		{"detach: somebody else's finalizer", func(s *situation) { s.deleted(); s.va.Finalizers = []string{"example.com/keep"} }, diagnosis.FinalizerOfAnother, "example.com/keep"},
-		{"detach: gone any moment", func(s *situation) { s.deleted(); s.va.Finalizers = nil }, diagnosis.FinalizerOfAnother, "goes any moment"},
+		{"detach: gone any moment", func(s *situation) { s.deleted(); s.va.Finalizers = nil }, diagnosis.FinalizerOfAnother, "about to be removed"},
 		{"detach: neither volume nor handle", func(s *situation) {
 			s.deleted()
 			s.v.PersistentVolume, s.va.Annotations[attach.AnnotationVolumeHandle] = Absent[corev1.PersistentVolume](), ""
@@ -372,6 +374,63 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 			if stop.Object == "" || stop.Fact == "" || stop.Next == "" {
 				t.Errorf("a verdict needs object, fact and next step: %+v", stop)
 			}
+			if first := []rune(stop.Next)[0]; !unicode.IsUpper(first) || !strings.HasSuffix(stop.Next, ".") {
+				t.Errorf("%q is not an imperative with a full stop", stop.Next)
+			}
+			fmt.Fprintf(&texts, "# %s: %s\n%s: %s\n-> %s\n\n", tt.name, stop.Verdict, stop.Object, stop.Fact, stop.Next)
+		})
+	}
+	golden(t, "stops", texts.String())
+}
+
+// Texts of whole reports, as a terminal shows them.
+func TestReportsReadWell(t *testing.T) {
+	failing := func(s *situation) {
+		s.seen.State, s.seen.Tries, s.seen.NextTry = status.Failing, 7, now.Add(7*time.Second)
+		s.failed("rpc error: code = ResourceExhausted desc = attachment limit of instance i-0a1 exceeded", 8)
+	}
+	asAbout := func(s *situation, kind Kind, name string) {
+		s.Question, s.Subject = Question{Kind: kind, Name: name}, &Volume{Driver: driver, Served: s.served, Leases: s.v.Leases, CSIDriver: s.v.CSIDriver}
+		if kind == Node {
+			s.Subject = &Volume{NodeName: name, Node: s.v.Node, CSINode: s.v.CSINode}
+		}
+		s.v.Health, s.Listed = status.Broken, Present(&[]storagev1.VolumeAttachment{*s.va})
+	}
+	for name, change := range map[string]func(*situation){
+		"failing": failing,
+		"hanging": func(s *situation) {
+			failing(s)
+			s.seen.State, s.seen.Call = status.Attaching, status.Call{Method: "ControllerPublishVolume", Since: now.Add(-66 * time.Second)}
+			s.served.Settings.Timeout = status.Duration(2 * time.Minute)
+		},
+		"attached":  func(s *situation) { s.va.Status.Attached = true },
+		"not-found": func(s *situation) { s.Found, s.Similar = false, []string{"pv/csi-1", "driver/csi-1"} },
+		"no-hub":    (*situation).alone,
+		"driver": func(s *situation) {
+			failing(s)
+			asAbout(s, Driver, driver)
+			s.state("Lost", "dial unix /csi/x.sock: connect: connection refused")
+			s.served.DownSince, s.served.Waiters = now.Add(-8*time.Minute-12*time.Second), []string{"default/web-0", "default/web-1"}
+			s.served.Lanes = []status.Lane{{Operation: status.Attach, Queued: 2, Stuck: 1, StuckSince: now.Add(-20 * time.Minute), OldestSince: now.Add(-20 * time.Minute)}}
+			s.served.Health = status.HealthOfDriver(s.served.Driver, s.Hub.View.Members(), now)
+		},
+		"driver-unserved": func(s *situation) {
+			s.notConfigured()
+			s.served = nil
+			asAbout(s, Driver, driver)
+		},
+		"node": func(s *situation) { failing(s); asAbout(s, Node, "node-1") },
+		"all-stuck": func(s *situation) {
+			failing(s)
+			asAbout(s, AllStuck, "")
+			s.Subject = nil
+		},
+		"nothing-stuck": func(s *situation) { asAbout(s, AllStuck, ""); s.Subject, s.Volumes = nil, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := waiting()
+			change(s)
+			golden(t, name, Explain(s.Facts).Text())
 		})
 	}
 }
@@ -512,8 +571,8 @@ func TestAnObjectThatWasNotReadIsNeverCalledMissing(t *testing.T) {
 			}
 			at.SetZero()
 			text := Explain(s.Facts).Text()
-			if strings.Contains(text, "there is none") || strings.Contains(text, "nobody") ||
-				object == "Attachment" && strings.Contains(text, "there is no VolumeAttachment") {
+			if strings.Contains(text, "does not exist") || strings.Contains(text, "nobody") ||
+				object == "Attachment" && strings.Contains(text, "has no VolumeAttachment") {
 				t.Errorf("%s, %s not read:\n%s", name, object, text)
 			}
 		}
@@ -523,7 +582,7 @@ func TestAnObjectThatWasNotReadIsNeverCalledMissing(t *testing.T) {
 func TestAStuckVolumeOfWhichNothingIsKnownIsNotToldToWait(t *testing.T) {
 	s := waiting()
 	s.seen.State = status.Stuck
-	if stop := Explain(s.Facts).Volumes[0].Stop; stop.Verdict != diagnosis.NoReasonKnown || strings.Contains(stop.Next, "wait") {
+	if stop := Explain(s.Facts).Volumes[0].Stop; stop.Verdict != diagnosis.NoReasonKnown || strings.Contains(stop.Next, "Wait") {
 		t.Errorf("it stops at %+v", stop)
 	}
 }
@@ -562,6 +621,9 @@ func TestAHostileErrorNeitherActsOnTheTerminalNorLooksLikeAnotherLine(t *testing
 
 func TestParseQuestion(t *testing.T) {
 	for text, want := range map[string]Question{
+		"driver/a":             {Driver, "", "a"},
+		"node/a":               {Node, "", "a"},
+		"node/":                {},
 		"csi-1":                {VolumeAttachment, "", "csi-1"},
 		"va/csi-1":             {VolumeAttachment, "", "csi-1"},
 		"pv/a":                 {PersistentVolume, "", "a"},
@@ -570,7 +632,9 @@ func TestParseQuestion(t *testing.T) {
 		"pod/ns/a":             {Pod, "ns", "a"},
 		"PODS/ns/a":            {Pod, "ns", "a"},
 		"":                     {},
-		"pod/a":                {},
+		"pod/a":                {Pod, "team", "a"},
+		"pvc/a":                {PersistentVolumeClaim, "team", "a"},
+		"pod/":                 {},
 		"pod/ns/":              {},
 		"pvc//a":               {},
 		"pv/":                  {},
@@ -579,7 +643,7 @@ func TestParseQuestion(t *testing.T) {
 		"secret/a":             {},
 		"volumeattachment/a/b": {},
 	} {
-		got, err := ParseQuestion(text)
+		got, err := ParseQuestion(text, "team")
 		if got != want || (err == nil) != (want != Question{}) {
 			t.Errorf("ParseQuestion(%q) = %+v, %v, want %+v", text, got, err, want)
 		}

@@ -20,6 +20,21 @@ type Facts struct {
 	Pod     *corev1.Pod // of the question; nil for other kinds
 	Volumes []Volume
 	Hub     Hub
+
+	// Similar are what may be meant if the object does not exist, as arguments of explain.
+	Similar []string
+
+	// Subject is the driver or the node of the question: a Volume with what is known of these alone. nil for other
+	// kinds.
+	Subject *Volume
+	// Listed are the VolumeAttachments of the driver or the node, or all. Volumes are those of them that are explained,
+	// the worst first; Settled are those that are attached and have no trouble; More counts the rest that is in trouble.
+	Listed  Object[[]storagev1.VolumeAttachment]
+	Settled []Volume
+	More    int
+	RowsErr error // why the hub did not say all about these
+	// Calls are those of them with a call in flight, as the hub sees them, the oldest first.
+	Calls []status.Attachment
 }
 
 // Hub is the answer of a running hub.
@@ -30,6 +45,8 @@ type Hub struct {
 
 // Volume has the findings about one volume and one node.
 type Volume struct {
+	Health status.HealthState // of the VolumeAttachment; only if the question is about many
+
 	// Mount is the name of the volume in the Pod; empty if the question is not about a Pod.
 	Mount string
 	// Inline is the driver of a CSI volume in the spec of the Pod, which needs no attach.

@@ -49,6 +49,9 @@ func driverOf(v *Volume) string {
 
 // seen asks the replica that works for the driver about a VolumeAttachment.
 func (g *gatherer) seen(ctx context.Context, replica, name string) Object[status.Attachment] {
+	if row, known := g.rows[name]; known {
+		return Present(&row)
+	}
 	a, err := g.Hub.Attachment(ctx, replica, name)
 	if err == nil && a == nil {
 		return Absent[status.Attachment]()

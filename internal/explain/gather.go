@@ -18,6 +18,9 @@ import (
 type HubReader interface {
 	// View asks all replicas. A replica that does not answer is in it with its error.
 	View(context.Context) hubclient.View
+	// Volumes passes the VolumeAttachments that a filter selects to take, each once. The error says what could not be
+	// listed.
+	Volumes(ctx context.Context, v hubclient.View, f status.AttachmentFilter, take func(status.Attachment)) error
 	// Attachment asks one replica about a VolumeAttachment; nil if it knows none.
 	Attachment(ctx context.Context, replica, name string) (*status.Attachment, error)
 }
@@ -37,6 +40,8 @@ type Sources struct {
 	HubErr error
 	// Namespace is the namespace of the hub: Gather reads leases there if it may not list all.
 	Namespace string
+	// AskedNamespace is where to look for a Pod or a claim with the name of a VolumeAttachment that does not exist.
+	AskedNamespace string
 }
 
 // Gather reads what there is about a question. The facts have the errors of what could not be read.
@@ -48,7 +53,9 @@ func Gather(ctx context.Context, q Question, s Sources) (Facts, error) {
 	if err != nil {
 		return Facts{}, fmt.Errorf("read %s: %w", q, err)
 	}
-	g.facts.Found = found
+	if g.facts.Found = found; !found {
+		g.facts.Similar = g.similar(ctx, q)
+	}
 	for i := range g.facts.Volumes {
 		g.fill(ctx, &g.facts.Volumes[i])
 	}
@@ -62,13 +69,15 @@ type gatherer struct {
 	// objects are the Objects that were read, by kind and name. Each is read once, so that all
 	// volumes see the same state.
 	objects map[string]any
+	// rows are the VolumeAttachments in the hub, by name, if the question is about many.
+	rows map[string]status.Attachment
 }
 
 func (g *gatherer) askHub(ctx context.Context) {
 	if g.Hub == nil {
 		g.facts.Hub.Err = g.HubErr
 		if g.HubErr == nil {
-			g.facts.Hub.Err = errors.New("it was not asked")
+			g.facts.Hub.Err = errors.New("not asked")
 		}
 		return
 	}
@@ -81,7 +90,7 @@ func (g *gatherer) askHub(ctx context.Context) {
 		}
 		g.facts.Hub.Err = errors.Join(problems...)
 		if len(problems) == 0 {
-			g.facts.Hub.Err = errors.New("it has no replica")
+			g.facts.Hub.Err = errors.New("no replica was found")
 		}
 	}
 }
@@ -113,6 +122,13 @@ func (g *gatherer) look(ctx context.Context, q Question) (found bool, err error)
 			g.ofPod(ctx, pod.Value())
 		}
 		return pod.Value() != nil, pod.Err()
+	case Driver:
+		return g.ofDriver(ctx, q.Name), nil
+	case Node:
+		return g.ofNode(ctx, q.Name)
+	case AllStuck:
+		g.ofMany(ctx, status.AttachmentFilter{}, status.Broken)
+		return true, g.facts.Listed.Err()
 	}
-	return false, fmt.Errorf("%q is no kind that can be explained", q.Kind)
+	return false, fmt.Errorf("cannot explain objects of kind %q", q.Kind)
 }

@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -11,7 +12,7 @@ import (
 )
 
 // leftNext is what to do about a volume that was left attached.
-const leftNext = "wait, the hub detaches it there; if the tries fail, look at the log of the driver's controller"
+const leftNext = "Wait: the hub detaches it there. If the tries fail, look at the log of the driver's controller."
 
 // leftAttached notes where the volume was left attached, once for a volume on several nodes.
 func (w *walk) leftAttached(before []Volume) {
@@ -20,7 +21,7 @@ func (w *walk) leftAttached(before []Volume) {
 	}
 	for _, u := range w.Served.Unowned {
 		if w.isOfVolume(u) {
-			w.note(Finding{diagnosis.LeftAttached, "driver " + w.Driver, leftFact(u, w.Now), leftNext})
+			w.note(leftFinding("driver "+w.Driver, "", u, w.Now))
 		}
 	}
 }
@@ -53,37 +54,40 @@ func (v *Volume) isOfVolume(u status.UnownedPublication) bool {
 	return v.VolumeName != "" && u.PersistentVolume == v.VolumeName
 }
 
-// leftFact says where a volume was left attached and how the tries to detach it ended.
-func leftFact(u status.UnownedPublication, now time.Time) string {
-	fact := fmt.Sprintf("volume %s is or may be attached at node ID %s", u.VolumeHandle, u.NodeID)
+// leftFinding says where a volume was left attached and how the tries to detach it ended. before is put before that.
+func leftFinding(object, before string, u status.UnownedPublication, now time.Time) Finding {
+	fact := fmt.Sprintf("%svolume %s is or may be attached at node ID %s", before, u.VolumeHandle, u.NodeID)
 	if u.Node != "" {
 		fact += fmt.Sprintf(" (node %s)", u.Node)
 	}
-	fact += ", where no VolumeAttachment asks for it"
-	if !u.Since.IsZero() {
-		fact += ", known since " + diagnosis.At(u.Since, now)
-	}
+	fact += " without a VolumeAttachment"
+	detail := u.LastError
 	switch {
 	case u.Tries == 1:
-		fact += "; one try to detach it has failed"
+		detail = diagnosis.Because("one try to detach it failed", detail)
 	case u.Tries > 1:
-		fact += fmt.Sprintf("; %d tries in a row to detach it have failed", u.Tries)
+		detail = diagnosis.Because(fmt.Sprintf("%d tries in a row to detach it failed", u.Tries), detail)
 	}
-	if u.LastError != "" {
-		fact += ": " + u.LastError
-	}
-	return fact
+	return findingOf(diagnosis.Diagnosis{Verdict: diagnosis.LeftAttached, Object: object, Fact: fact, Since: u.Since, Detail: detail, Actions: []string{leftNext}}, now)
 }
 
-// notFound says that there is no such object, and what it left attached.
+// notFound says that there is no such object, what it left attached, and what else may be meant.
 func notFound(f *Facts) *Finding {
-	stop := &Finding{diagnosis.ObjectNotFound, f.Question.String(), "there is none", "check the spelling and the namespace; a VolumeAttachment that is gone was detached, or never made"}
 	for _, d := range f.Hub.View.Drivers {
 		for _, u := range d.Unowned {
 			if f.Question == (Question{Kind: VolumeAttachment, Name: u.VolumeAttachment}) || f.Question == (Question{Kind: PersistentVolume, Name: u.PersistentVolume}) {
-				stop.Fact, stop.Next = "there is none any more, and "+leftFact(u, f.Now), leftNext
+				stop := leftFinding(f.Question.String(), "does not exist any more, and ", u, f.Now)
+				stop.Verdict = diagnosis.ObjectNotFound
+				return &stop
 			}
 		}
 	}
-	return stop
+	next := "Check the spelling and the namespace."
+	switch {
+	case len(f.Similar) > 0:
+		next = "Did you mean csi-attach-hub explain " + strings.Join(f.Similar, ", or ") + "?"
+	case f.Question.Kind == VolumeAttachment:
+		next = "Check the spelling: a VolumeAttachment is deleted when its volume is detached. " + capital(forms) + "."
+	}
+	return new(found(diagnosis.ObjectNotFound, f.Question.String(), "does not exist", next))
 }

@@ -45,8 +45,8 @@ func TestVolumeThatWasLeftAttachedIsSaidToBe(t *testing.T) {
 			if len(notes) != 1 {
 				t.Fatalf("%d notes, want one:\n%s", len(notes), report.Text())
 			}
-			const fact = "volume vol-1 is or may be attached at node ID id-0 (node node-0), where no VolumeAttachment asks for it, known since "
-			if got := notes[0]; !strings.HasPrefix(got.Fact, fact) || !strings.HasSuffix(got.Fact, "; 3 tries in a row to detach it have failed: rpc error: code = Internal desc = array busy") {
+			const fact = "volume vol-1 is or may be attached at node ID id-0 (node node-0) without a VolumeAttachment for 60m: 3 tries in a row to detach it failed: "
+			if got := notes[0]; !strings.HasPrefix(got.Fact, fact) || !strings.HasSuffix(got.Fact, "rpc error: code = Internal desc = array busy") {
 				t.Errorf("noted %q", got.Fact)
 			}
 		})

@@ -22,7 +22,7 @@ func (w *walk) notAsked() {
 	}
 	switch {
 	case w.noAttach():
-		w.ok("CSIDriver %s says attachRequired: false, so that there is nothing to attach", w.Driver)
+		w.ok("CSIDriver %s has attachRequired: false: nothing has to be attached", w.Driver)
 		w.done()
 		return
 	case !w.Attachment.Missing():
@@ -39,16 +39,16 @@ func (w *walk) notAsked() {
 	node := w.Node.Value()
 	switch {
 	case w.Node.Missing():
-		w.stop(Finding{diagnosis.NodeMissing, "Node " + w.NodeName, "there is none, and the Pod is bound to it", "delete the Pod so that it is made anew on another node"})
+		w.stop(found(diagnosis.NodeMissing, "Node "+w.NodeName, "does not exist, and the Pod is bound to it", "Delete the Pod, so that it is created again on another node."))
 		return
 	case w.CSIDriver.Err() != nil:
 		return // it may be that nothing is to be attached
 	case node != nil && node.Annotations[controllerAttaches] != "true":
-		w.stop(Finding{diagnosis.KubeletAttaches, "Node " + w.NodeName, "it does not have the annotation " + controllerAttaches + ": kube-controller-manager attaches nothing for it", "set enableControllerAttachDetach in the configuration of its kubelet, or wait for the kubelet to register"})
+		w.stop(found(diagnosis.KubeletAttaches, "Node "+w.NodeName, "has no annotation "+controllerAttaches+": kube-controller-manager attaches nothing to it", "Set enableControllerAttachDetach in the configuration of its kubelet, or wait for the kubelet to register."))
 		return
 	}
-	w.stop(Finding{diagnosis.NotAskedYet, w.volumeRef(), fmt.Sprintf("there is no VolumeAttachment of it for node %s: the attach-detach controller has not asked to attach it", w.NodeName),
-		"if this lasts, look at the Pod's Events (FailedAttachVolume) and at the log of kube-controller-manager; no attacher can do anything before"})
+	w.stop(found(diagnosis.NotAskedYet, w.volumeRef(), fmt.Sprintf("has no VolumeAttachment for node %s: the attach-detach controller has not created it yet", w.NodeName),
+		"Wait some seconds. If this lasts, look at the Pod's Events (FailedAttachVolume) and at the log of kube-controller-manager: attachers only act on VolumeAttachments."))
 	w.nodeNotes()
 	w.withoutDriver()
 }
@@ -66,7 +66,7 @@ func (w *walk) nobodyAsks() {
 	pv, object, users := w.PersistentVolume.Value(), w.volumeRef(), items(w.Users)
 	switch fault := w.claimFault; {
 	case pv != nil && pv.DeletionTimestamp != nil:
-		w.stop(Finding{diagnosis.VolumeBeingDeleted, object, fmt.Sprintf("it is being deleted since %s, held by %s", w.at(pv.DeletionTimestamp.Time), heldBy(pv.Finalizers)), "look at who owns that finalizer: kubernetes.io/pv-protection goes with the claim, external-attacher/... with the last VolumeAttachment"})
+		w.stop(w.lasting(diagnosis.VolumeBeingDeleted, object, "being deleted", pv.DeletionTimestamp.Time, heldBy(pv.Finalizers), "Find the owner of that finalizer: kubernetes.io/pv-protection is removed with the claim, external-attacher/... with the last VolumeAttachment."))
 	case fault != nil:
 		w.stop(*fault)
 	case w.Users.Value() == nil:
@@ -76,9 +76,9 @@ func (w *walk) nobodyAsks() {
 		for _, p := range users {
 			names = append(names, p.Name)
 		}
-		w.stop(Finding{diagnosis.PodNotScheduled, ref(Pod, users[0].Namespace, strings.Join(names, ", ")), "it uses the volume and is on no node yet", "this is the scheduler's to solve: look at the Pod's Events"})
+		w.stop(found(diagnosis.PodNotScheduled, ref(Pod, users[0].Namespace, strings.Join(names, ", ")), "not scheduled to a node yet, and uses the volume", "Look at the Pod's Events: the scheduler says there why it finds no node."))
 	default:
-		w.stop(Finding{diagnosis.NotWanted, object, "there is no VolumeAttachment of it, and no Pod known that uses it", "nothing: it is attached when a Pod that uses it gets a node"})
+		w.stop(found(diagnosis.NotWanted, object, "has no VolumeAttachment, and no known Pod uses it", "Do nothing: it is attached when a Pod that uses it gets a node."))
 	}
 }
 
@@ -90,24 +90,25 @@ func (w *walk) elsewhere() bool {
 	for _, other := range items(w.Others) {
 		switch {
 		case other.DeletionTimestamp != nil && mayBeAttached(&other):
-			w.stop(Finding{diagnosis.WaitingForDetach, ref(VolumeAttachment, "", other.Name), w.leavesFact(&other),
-				fmt.Sprintf("find out why it is not detached: csi-attach-hub explain %s", other.Name)})
+			w.stop(w.lasting(diagnosis.WaitingForDetach, ref(VolumeAttachment, "", other.Name), "being detached from node "+other.Spec.NodeName, other.DeletionTimestamp.Time, oneNodeOnly(&other),
+				fmt.Sprintf("Run csi-attach-hub explain %s to see why the volume is not detached yet.", other.Name)))
 			return true
 		case other.DeletionTimestamp == nil && other.Status.Attached:
-			w.stop(Finding{diagnosis.AttachedElsewhere, ref(VolumeAttachment, "", other.Name), fmt.Sprintf("the volume can be on one node only and is attached to node %s (Multi-Attach): %s", other.Spec.NodeName, w.usersOn(other.Spec.NodeName)),
-				fmt.Sprintf("delete the Pod that uses it on %s; it is detached when that node's kubelet has unmounted it, or, if the node is dead, when it is tainted node.kubernetes.io/out-of-service", other.Spec.NodeName)})
+			w.stop(found(diagnosis.AttachedElsewhere, ref(VolumeAttachment, "", other.Name), fmt.Sprintf("attached to node %s, and the volume can be on one node only (Multi-Attach): %s", other.Spec.NodeName, w.usersOn(other.Spec.NodeName)),
+				fmt.Sprintf("Delete the Pod that uses it on node %s: the volume is detached when the kubelet there has unmounted it. If the node is dead, taint it node.kubernetes.io/out-of-service.", other.Spec.NodeName)))
 			return true
 		}
 	}
 	return false
 }
 
-func (w *walk) leavesFact(other *storagev1.VolumeAttachment) string {
-	fact := fmt.Sprintf("the volume can be on one node only and is being detached from node %s since %s", other.Spec.NodeName, w.at(other.DeletionTimestamp.Time))
+// oneNodeOnly says why a volume waits for the detach of another VolumeAttachment, and how its last try failed.
+func oneNodeOnly(other *storagev1.VolumeAttachment) string {
+	why := "the volume can be on one node only"
 	if e := other.Status.DetachError; e != nil {
-		fact += "; the last try failed: " + e.Message
+		why += "; the last try failed: " + e.Message
 	}
-	return fact
+	return why
 }
 
 // mayBeAttached reports whether the volume is not known to be detached.
@@ -118,7 +119,7 @@ func mayBeAttached(va *storagev1.VolumeAttachment) bool {
 // usersOn says which Pods use the volume on a node.
 func (w *walk) usersOn(node string) string {
 	if w.Users.Value() == nil {
-		return "which Pods use it there is not known"
+		return "the Pods that use it there could not be read"
 	}
 	var names []string
 	for _, p := range items(w.Users) {
@@ -132,7 +133,7 @@ func (w *walk) usersOn(node string) string {
 		names = append(names, name)
 	}
 	if len(names) == 0 {
-		return "no Pod is known that uses it there"
+		return "no known Pod uses it there"
 	}
 	return "used there by Pod " + strings.Join(names, ", ")
 }
@@ -140,7 +141,7 @@ func (w *walk) usersOn(node string) string {
 // heldBy lists finalizers.
 func heldBy(finalizers []string) string {
 	if len(finalizers) == 0 {
-		return "no finalizer"
+		return "held by no finalizer"
 	}
-	return strings.Join(finalizers, ", ")
+	return "held by finalizer " + strings.Join(finalizers, ", ")
 }

@@ -2,6 +2,8 @@ package explain
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +16,10 @@ const (
 	PersistentVolume      Kind = "PersistentVolume"
 	PersistentVolumeClaim Kind = "PersistentVolumeClaim"
 	Pod                   Kind = "Pod"
+	Driver                Kind = "driver"
+	Node                  Kind = "Node"
+	// AllStuck asks about all VolumeAttachments that are stuck. It has no name.
+	AllStuck Kind = "AllStuck"
 )
 
 // kinds are the kinds by prefix, with the prefixes of kubectl.
@@ -22,45 +28,61 @@ var kinds = map[string]Kind{
 	"pv": PersistentVolume, "persistentvolume": PersistentVolume, "persistentvolumes": PersistentVolume,
 	"pvc": PersistentVolumeClaim, "persistentvolumeclaim": PersistentVolumeClaim, "persistentvolumeclaims": PersistentVolumeClaim,
 	"po": Pod, "pod": Pod, "pods": Pod,
+	"driver": Driver, "drivers": Driver, "csidriver": Driver, "csidrivers": Driver,
+	"no": Node, "node": Node, "nodes": Node,
 }
+
+// forms are the questions that can be asked.
+const forms = "give the name of a VolumeAttachment, or pod/NAME, pvc/NAME, pv/NAME, driver/NAME or node/NAME"
 
 // Question names the object to explain.
 type Question struct {
 	Kind      Kind   `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
+	Name      string `json:"name,omitempty"`
 }
 
-// ParseQuestion parses NAME of a VolumeAttachment, pv/NAME, pvc/NAMESPACE/NAME or
-// pod/NAMESPACE/NAME.
-func ParseQuestion(text string) (Question, error) {
-	const forms = "write the name of a VolumeAttachment, pv/NAME, pvc/NAMESPACE/NAME or pod/NAMESPACE/NAME"
+// ParseQuestion parses NAME of a VolumeAttachment or KIND/NAME. Pods and claims may be given as
+// KIND/NAMESPACE/NAME; namespace is the one of those without.
+func ParseQuestion(text, namespace string) (Question, error) {
 	prefix, rest, prefixed := strings.Cut(text, "/")
 	if !prefixed {
 		if text == "" {
-			return Question{}, fmt.Errorf("nothing is asked for: %s", forms)
+			return Question{}, fmt.Errorf("no object given: %s", forms)
 		}
 		return Question{Kind: VolumeAttachment, Name: text}, nil
 	}
 	kind, known := kinds[strings.ToLower(prefix)]
 	if !known {
-		return Question{}, fmt.Errorf("%q is no kind that can be explained: %s", prefix, forms)
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(kinds)), func(name string) bool { return name == "po" || name == "no" }) // too short to be like a word
+		if near := nearest(strings.ToLower(prefix), names, 1); len(near) > 0 {
+			return Question{}, fmt.Errorf("unknown kind %q; did you mean %q? %s", prefix, near[0], capital(forms))
+		}
+		return Question{}, fmt.Errorf("unknown kind %q: %s", prefix, forms)
 	}
 	q := Question{Kind: kind, Name: rest}
 	if kind == Pod || kind == PersistentVolumeClaim {
-		q.Namespace, q.Name, _ = strings.Cut(rest, "/")
+		q.Namespace = namespace
+		if before, after, both := strings.Cut(rest, "/"); both {
+			q.Namespace, q.Name = before, after
+		}
 		if q.Namespace == "" || q.Name == "" {
-			return Question{}, fmt.Errorf("%q has no namespace or no name: write %s/NAMESPACE/NAME", text, strings.ToLower(prefix))
+			return Question{}, fmt.Errorf("%q has no namespace or no name: write %[2]s/NAMESPACE/NAME or %[2]s/NAME", text, strings.ToLower(prefix))
 		}
 	}
 	if q.Name == "" || strings.Contains(q.Name, "/") {
-		return Question{}, fmt.Errorf("%q is no name: %s", text, forms)
+		return Question{}, fmt.Errorf("%q is not a name: %s", text, forms)
 	}
 	return q, nil
 }
 
 // String returns "Kind namespace/name", or "Kind name".
-func (q Question) String() string { return ref(q.Kind, q.Namespace, q.Name) }
+func (q Question) String() string {
+	if q.Kind == AllStuck {
+		return "all drivers"
+	}
+	return ref(q.Kind, q.Namespace, q.Name)
+}
 
 // ref returns the name of an object for people.
 func ref(kind Kind, namespace, name string) string {
@@ -69,3 +91,6 @@ func ref(kind Kind, namespace, name string) string {
 	}
 	return string(kind) + " " + name
 }
+
+// capital returns a text with a capital letter at its beginning.
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

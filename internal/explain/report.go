@@ -1,13 +1,10 @@
 package explain
 
 import (
-	"cmp"
-	"strings"
-
-	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-// Result sums up the state of the volumes.
+// Result sums up the state of the volumes. Of a driver, a node or all volumes it is a status.HealthState.
 type Result string
 
 const (
@@ -23,16 +20,32 @@ const (
 
 // ExitCode returns the exit code of the command.
 func (r Result) ExitCode() int {
-	return map[Result]int{Attached: 0, Waiting: 1, NotFound: 2, NotKnown: 3}[r]
+	switch r {
+	case Waiting, Result(status.Broken), Result(status.Attention):
+		return 1
+	case NotFound:
+		return 2
+	case NotKnown:
+		return 3
+	}
+	return 0
 }
 
 // Report is the answer to a question.
 type Report struct {
 	Question Question `json:"question"`
-	Result   Result   `json:"result"`
+	// Result is the health of the driver, of the node or of all volumes if the question is about these.
+	Result Result `json:"result"`
 	// Stop says why there is no volume to explain: the object does not exist, or has none.
-	Stop    *Finding       `json:"stop,omitempty"`
+	Stop *Finding `json:"stop,omitempty"`
+	// Subject is the answer for the driver or the node of the question.
+	Subject *SubjectReport `json:"subject,omitempty"`
 	Volumes []VolumeReport `json:"volumes"`
+	// Groups are the VolumeAttachments of the question, the worst first, if it is about a driver, a node or all
+	// volumes that are stuck. Volumes is empty then.
+	Groups []Group `json:"groups,omitempty"`
+	// More is how many VolumeAttachments are in trouble and in no group: see MostExplained.
+	More int `json:"more,omitempty"`
 	// Unknown says what could not be read.
 	Unknown []string `json:"unknown,omitempty"`
 }
@@ -41,26 +54,8 @@ type Report struct {
 type VolumeReport struct {
 	Title  string    `json:"title"`
 	Result Result    `json:"result"`
+	Age              // since the attach or the detach was asked for; only if Result is not Attached
 	Path   []string  `json:"path"`            // what is as it should be, in the order of the walk
 	Stop   *Finding  `json:"stop,omitempty"`  // the first problem; only if Result is Waiting
 	Notes  []Finding `json:"notes,omitempty"` // further findings
-}
-
-// Finding is a diagnosis.Diagnosis as `explain -o json` writes it. hub/diagnosis/verdict.go lists the
-// verdicts.
-type Finding struct {
-	Verdict diagnosis.Verdict `json:"verdict"`
-	Object  string            `json:"object"`         // which it is about
-	Fact    string            `json:"fact"`           // what was found
-	Next    string            `json:"next,omitempty"` // what to do
-}
-
-// finding returns a diagnosis, which the status page shows too, as a Finding.
-func (f *Facts) finding(d diagnosis.Diagnosis) Finding {
-	return Finding{d.Verdict, d.Object, d.Text(f.Now), cmp.Or(strings.Join(d.Actions, " "), "wait")}
-}
-
-// action returns what to do about a verdict, as the status page says it.
-func (w *walk) action(v diagnosis.Verdict) string {
-	return diagnosis.Cause{Verdict: v}.Action(w.NodeName, w.VolumeName)
 }

@@ -32,37 +32,37 @@ func (w *walk) service() {
 
 // leaseAlone explains by the lease, because no replica has answered.
 func (w *walk) leaseAlone() {
-	lease, found := w.lease()
+	lease, exists := w.lease()
 	diagnosed := w.finding(status.DiagnoseLease(lease, "", nil, w.Now)) // no replica is known
 	switch {
 	case w.Leases.All.Value() == nil: // unknown says why they could not be read
-	case !found:
-		fact := "there is none in " + w.Leases.Where + ": no attacher with leader election has ever worked for driver " + w.Driver
+	case !exists:
+		fact := "does not exist in " + w.Leases.Where + ": no attacher with leader election has ever worked for driver " + w.Driver
 		if w.Leases.OthersErr != nil {
-			fact = "there is none in " + w.Leases.Where + ", and other namespaces could not be looked into"
+			fact = "does not exist in " + w.Leases.Where + ", and other namespaces could not be read"
 		}
-		w.later(Finding{diagnosis.LeaseMissing, "Lease " + w.Leases.Name, fact, "check that the hub runs, and that its drivers.yaml has the driver"})
+		w.later(found(diagnosis.LeaseMissing, "Lease "+w.Leases.Name, fact, "Check that the hub runs, and that its drivers.yaml has the driver."))
 	case lease.Holder == "":
 		w.later(diagnosed)
 	case lease.Expired(w.Now):
 		w.stop(diagnosed)
 	default:
-		w.ok("%s: it is %s", leaseRef(lease), lease.Held(w.Now))
+		w.ok("%s is %s", leaseRef(lease), lease.Held(w.Now))
 	}
 }
 
 // notServed explains a driver that the hub does not serve.
 func (w *walk) notServed() {
 	conflicts := w.Hub.View.Conflicts(w.Driver)
-	lease, found := w.lease()
-	held := found && lease.Holder != "" && !lease.Expired(w.Now)
+	lease, exists := w.lease()
+	held := exists && lease.Holder != "" && !lease.Expired(w.Now)
 	silent := held && w.isReplica(lease.Holder)
 	switch {
 	case silent:
-		w.later(w.silentReplica(lease, "; those that have do not have the driver in their configuration",
-			"ask all replicas, without --server, or that one; if their configurations stay different for minutes, look at the log of those that are behind"))
+		w.later(w.silentReplica(lease, "; the other replicas do not have the driver in their configuration",
+			"Ask all replicas (without --server), or that one. If their configurations stay different for minutes, look at the logs of the replicas without the driver."))
 	case held:
-		w.ok("%s: it is %s, and not a driver of the hub: another attacher works for it", leaseRef(lease), lease.Held(w.Now))
+		w.ok("%s is %s: an attacher outside of the hub works for the driver", leaseRef(lease), lease.Held(w.Now))
 	}
 	for _, d := range status.DiagnoseUnserved(w.Driver, conflicts) {
 		switch f := w.finding(d); {
@@ -70,7 +70,7 @@ func (w *walk) notServed() {
 			w.stop(f)
 		case silent: // that replica may have the driver
 		case held:
-			f.Next = fmt.Sprintf("look at the log of %s, which holds the driver's lease", lease.Holder)
+			f.Next = fmt.Sprintf("Look at the log of %s, which holds the driver's lease.", lease.Holder)
 			w.later(f)
 		case w.Leases.unread(): // another attacher may work for it
 			w.later(f)
@@ -79,7 +79,7 @@ func (w *walk) notServed() {
 		}
 	}
 	for _, e := range w.Hub.View.ConfigErrors() {
-		w.note(Finding{diagnosis.ConfigBroken, "csi-attach-hub", "the last reload of the configuration failed, the one before holds: " + e, "correct the file: csi-attach-hub validate"})
+		w.note(found(diagnosis.ConfigBroken, "csi-attach-hub", "the last configuration was rejected, the previous one stays active: "+e, "Correct the file: csi-attach-hub validate FILE lists its errors."))
 	}
 }
 
@@ -87,13 +87,14 @@ func (w *walk) notServed() {
 func (w *walk) served(d *hubclient.Driver) {
 	object := "driver " + d.Name
 	for _, c := range w.Hub.View.Conflicts(d.Name) {
-		w.note(Finding{diagnosis.DriverConflict, object, fmt.Sprintf("it was found at %s too, which is not served: %s", c.Loser, c.Reason), ""})
+		w.note(conflictNote(object, c))
 	}
 	if f := d.ForeignWriter; f.Manager != "" {
-		w.note(Finding{diagnosis.ForeignWriter, object, fmt.Sprintf("another attacher (%s) wrote VolumeAttachment %s %s", f.Manager, f.VolumeAttachment, w.ago(f.Time)), "end it, or set the driver's mode to observe"})
+		w.note(w.finding(diagnosis.Diagnosis{Verdict: diagnosis.ForeignWriter, Object: object, Last: f.Time,
+			Fact: fmt.Sprintf("another attacher (%s) wrote VolumeAttachment %s", f.Manager, f.VolumeAttachment), Actions: []string{"End that attacher, or set the driver's mode to observe."}}))
 	}
-	lease, found := w.lease()
-	if !found {
+	lease, exists := w.lease()
+	if !exists {
 		lease = status.LeaseRecord{Lease: d.Lease}
 	}
 	switch f := w.finding(status.DiagnoseDriver(d.Driver, lease, w.Hub.View.Members(), w.Now)); f.Verdict {
@@ -103,7 +104,7 @@ func (w *walk) served(d *hubclient.Driver) {
 		w.later(f)
 	case diagnosis.LeaseHeld:
 		if w.isReplica(lease.Holder) {
-			f = w.silentReplica(lease, "", "ask all replicas, without --server, or that one; if it does not answer, see its log")
+			f = w.silentReplica(lease, "", "Ask all replicas (without --server), or that one. If it does not answer, look at its log.")
 		}
 		w.later(f)
 	default:
@@ -111,9 +112,14 @@ func (w *walk) served(d *hubclient.Driver) {
 	}
 }
 
+// conflictNote says that the driver of an object was found at another place too.
+func conflictNote(object string, c status.Conflict) Finding {
+	return found(diagnosis.DriverConflict, object, fmt.Sprintf("also found at %s, which is not served: %s", c.Loser, c.Reason), "")
+}
+
 // silentReplica says that the lease is held by a replica of the hub that has not answered.
 func (w *walk) silentReplica(l status.LeaseRecord, more, next string) Finding {
-	return Finding{diagnosis.LeaseHeld, leaseRef(l), "it is " + l.Held(w.Now) + ": a replica of the hub that was not asked, or has not answered" + more, next}
+	return found(diagnosis.LeaseHeld, leaseRef(l), l.Held(w.Now)+": a replica of the hub that was not asked, or has not answered"+more, next)
 }
 
 // isReplica reports whether an identity is that of a replica of the hub.

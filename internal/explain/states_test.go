@@ -396,7 +396,7 @@ func (s state) check(t *testing.T, w *world, way string, r explain.Report) {
 		findings = append(findings, v.Notes...)
 	}
 	for _, f := range findings {
-		if strings.HasPrefix(f.Fact, "there is none") && w.exists(f.Object) {
+		if strings.HasPrefix(f.Fact, "does not exist") && w.exists(f.Object) {
 			fail("%s is there, and called missing", f.Object)
 		}
 	}

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"slices"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	storagev1 "k8s.io/api/storage/v1"
@@ -10,10 +9,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
-
-// longWait is the time without success after which a VolumeAttachment counts as stuck if the hub does
-// not say: the hub's default of stuckAfter.
-const longWait = 15 * time.Minute
 
 // later keeps a finding that becomes the stop only if nothing nearer to the volume does.
 func (w *walk) later(f Finding) { w.lastResorts = append(w.lastResorts, f) }
@@ -38,7 +33,7 @@ func (w *walk) tries(inStatus *storagev1.VolumeError) {
 			w.note(f)
 		case diagnosis.Stuck:
 			w.note(f)
-		case diagnosis.CallInFlight:
+		case diagnosis.CallInFlight, diagnosis.CallUnanswered:
 			w.stop(f)
 		default:
 			w.failed(f, known.Attachment.Cause().Verdict)
@@ -51,11 +46,11 @@ func (w *walk) tries(inStatus *storagev1.VolumeError) {
 		w.stop(f)
 	}
 	if va := w.Attachment.Value(); w.report.Stop == nil && va.DeletionTimestamp == nil {
-		next := "wait some seconds; if this lasts, look at the log of the attacher that works for driver " + w.Driver
+		next := "Wait some seconds. If this lasts, look at the log of the attacher that works for driver " + w.Driver + "."
 		if known.Attachment.State == status.Stuck {
-			next = "look at the log of the attacher that works for driver " + w.Driver + ", and at that of the driver's controller"
+			next = "Look at the log of the attacher that works for driver " + w.Driver + ", and at the log of the driver's controller."
 		}
-		w.stop(Finding{diagnosis.NoReasonKnown, w.attachmentRef(), "no reason was found", next})
+		w.stop(found(diagnosis.NoReasonKnown, w.attachmentRef(), "no problem was found", next))
 	}
 }
 
@@ -85,13 +80,10 @@ func (w *walk) attempted(inStatus *storagev1.VolumeError) status.Attachment {
 
 // failed says what the last error means, unless the walk has stopped at its cause already.
 func (w *walk) failed(f Finding, cause diagnosis.Verdict) {
-	if isOfSecret := cause == diagnosis.SecretMissing || cause == diagnosis.SecretForbidden; isOfSecret && w.Secret.Name != "" {
-		f.Object = "Secret " + w.Secret.Namespace + "/" + w.Secret.Name
-	}
 	switch {
 	case w.repeats(cause):
 	case cause == diagnosis.SecretMissing && w.Secret.Object.Value() != nil:
-		f.Fact, f.Next = f.Fact+"; now it is there", "wait for the next try"
+		f.Fact, f.Next = f.Fact+"; the secret exists now", "Wait for the next try."
 		w.later(f)
 	case f.Verdict == diagnosis.LastError && w.report.Stop != nil:
 		f.Next = ""

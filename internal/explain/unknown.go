@@ -1,6 +1,9 @@
 package explain
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // unknown returns what could not be read, each once.
 func unknown(f Facts) []string {
@@ -13,20 +16,26 @@ func unknown(f Facts) []string {
 		}
 	}
 	if f.Hub.Err != nil {
-		add("the hub could not be asked, so that it is not known which drivers it serves, whether it can call them, what waits in its queues and when the next try is", f.Hub.Err)
+		add("the hub (which drivers it serves, whether it can call them, its queues, the next tries)", f.Hub.Err)
 	}
 	for _, r := range f.Hub.View.Replicas {
 		if r.Error != "" && f.Hub.Err == nil {
-			add("what "+r.Replica+" knows", fmt.Errorf("%s", r.Error))
+			add("replica "+r.Replica, fmt.Errorf("%s", r.Error))
 		}
 	}
-	for _, v := range f.Volumes {
+	add("the VolumeAttachments in the hub", f.RowsErr)
+	add("the VolumeAttachments", f.Listed.Err())
+	volumes := f.Volumes
+	if f.Subject != nil {
+		volumes = append(slices.Clip(volumes), *f.Subject)
+	}
+	for _, v := range volumes {
 		add("the claim "+v.Namespace+"/"+v.ClaimName, v.Claim.Err())
 		add("PersistentVolume "+v.VolumeName, v.PersistentVolume.Err())
 		add("the VolumeAttachments", v.Attachment.Err())
 		add("the VolumeAttachments", v.Others.Err())
 		add("the Pods that use "+v.Namespace+"/"+v.ClaimName, v.Users.Err())
-		add("what the hub does about the VolumeAttachment", v.Seen.Err())
+		add("the state of the VolumeAttachment in the hub", v.Seen.Err())
 		add("Node "+v.NodeName, v.Node.Err())
 		add("CSINode "+v.NodeName, v.CSINode.Err())
 		add("CSIDriver "+v.Driver, v.CSIDriver.Err())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
 // Explain says for each volume of a question whether it is attached, where it stops and what to do.
@@ -24,11 +25,13 @@ func Explain(f Facts) Report {
 		r.Result = NotFound
 		r.Stop = notFound(&f)
 		return r
+	case f.Question.Kind == Driver || f.Question.Kind == Node || f.Question.Kind == AllStuck:
+		return explainMany(&f, r)
 	case f.Pod != nil && finished(f.Pod):
-		r.Stop = &Finding{diagnosis.PodFinished, f.Question.String(), fmt.Sprintf("it has ended (%s): its volumes are detached unless another Pod uses them", f.Pod.Status.Phase), "nothing"}
+		r.Stop = new(found(diagnosis.PodFinished, f.Question.String(), fmt.Sprintf("has ended (%s): its volumes are detached unless another Pod uses them", f.Pod.Status.Phase), "Do nothing."))
 		return r
 	case len(f.Volumes) == 0:
-		r.Stop = &Finding{diagnosis.NothingToAttach, f.Question.String(), "it has no volume that could be attached", "if it does not start, this is not why: look at its Events"}
+		r.Stop = new(found(diagnosis.NothingToAttach, f.Question.String(), "has no volume that needs an attach", "If the Pod does not start, look at its Events: attaching is not the reason."))
 		return r
 	}
 	for i := range f.Volumes {
@@ -37,6 +40,23 @@ func Explain(f Facts) Report {
 			r.Result = v.Result
 		}
 		r.Volumes = append(r.Volumes, v)
+	}
+	slices.SortStableFunc(r.Volumes, func(a, b VolumeReport) int { return cmp.Compare(b.Result.ExitCode(), a.Result.ExitCode()) })
+	return r
+}
+
+// explainMany answers a question about a driver, a node or all that is stuck.
+func explainMany(f *Facts, r Report) Report {
+	r.Groups, r.More = groups(f), f.More
+	worst := status.Fine
+	if len(r.Groups) > 0 {
+		worst = r.Groups[0].Health
+	}
+	switch r.Result = Result(worst); f.Question.Kind {
+	case Driver:
+		r.Subject, r.Result = explainDriver(f, worst)
+	case Node:
+		r.Subject, r.Result = explainNode(f, r.Groups, worst)
 	}
 	return r
 }
@@ -68,6 +88,9 @@ func explainVolume(f *Facts, i int) VolumeReport {
 	w.leftAttached(f.Volumes[:i])
 	if w.report.Result == Waiting && w.report.Stop == nil {
 		w.report.Result = NotKnown
+	}
+	if w.report.Result != Attached {
+		w.report.Age = ageOf(v.asked(), f.Now)
 	}
 	return w.report
 }
@@ -123,7 +146,7 @@ func (w *walk) at(t time.Time) string { return diagnosis.At(t, w.Now) }
 // podStage checks that the Pod of the question has a node.
 func (w *walk) podStage() bool {
 	if w.Inline != "" {
-		w.ok("the volume stands in the Pod itself (CSI driver %s): it is mounted by the kubelet, there is nothing to attach", w.Inline)
+		w.ok("the volume is defined inline in the Pod (CSI driver %s): the kubelet mounts it, and nothing has to be attached", w.Inline)
 		w.done()
 		return false
 	}
@@ -134,13 +157,13 @@ func (w *walk) podStage() bool {
 		w.ok("%s is bound to node %s", w.Question, w.Pod.Spec.NodeName)
 		return true
 	}
-	fact := "it is on no node yet"
+	fact := "not scheduled to a node yet"
 	for _, c := range w.Pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
 			fact += ": " + c.Message
 		}
 	}
-	w.stop(Finding{diagnosis.PodNotScheduled, w.Question.String(), fact, "this is the scheduler's to solve, not the attacher's: look at the Pod's Events; a volume is attached only after the Pod has a node"})
+	w.stop(found(diagnosis.PodNotScheduled, w.Question.String(), fact, "Look at the Pod's Events: a volume is attached only after the scheduler has found a node."))
 	return true // its claims may be why
 }
 
@@ -155,17 +178,17 @@ func (w *walk) volumeStage() bool {
 	case pv == nil && w.Attachment.Value() != nil:
 		return true // it names the driver; attaching and detaching say what is missing
 	case w.PersistentVolume.Missing():
-		w.stop(Finding{diagnosis.VolumeMissing, object, "there is none", "the claim has lost its volume: restore the PersistentVolume, or make the claim anew"})
+		w.stop(found(diagnosis.VolumeMissing, object, "does not exist, and the claim is bound to it", "Restore the PersistentVolume, or create the claim again."))
 		return false
 	case pv == nil:
 		return false // unknown says why it was not read
 	case w.Driver == "":
-		w.stop(Finding{diagnosis.VolumeNotCSI, object, "it is neither of a CSI driver nor migrated to one", "attaching it is not the business of CSI: look at kube-controller-manager and at the kubelet"})
+		w.stop(found(diagnosis.VolumeNotCSI, object, "neither a CSI volume nor migrated to CSI", "Look at kube-controller-manager and at the kubelet: CSI does not attach this volume."))
 		return false
 	}
 	w.ok("%s is a volume of CSI driver %s, handle %s", object, w.Driver, cmp.Or(attach.VolumeHandle(pv), "unknown"))
 	if bound := pv.Spec.ClaimRef; w.askedByClaim() && !w.ofThisClaim() {
-		w.stop(Finding{diagnosis.VolumeOfAnother, object, fmt.Sprintf("it is bound to another claim: %s/%s, UID %s", bound.Namespace, bound.Name, bound.UID), "make the claim anew, or take the stale claimRef from the PersistentVolume"})
+		w.stop(found(diagnosis.VolumeOfAnother, object, fmt.Sprintf("bound to another claim: %s/%s, UID %s", bound.Namespace, bound.Name, bound.UID), "Create the claim again, or remove the stale claimRef from the PersistentVolume."))
 	}
 	return true
 }
@@ -180,12 +203,12 @@ func (w *walk) attachmentStage() {
 	case va == nil:
 		w.notAsked()
 	case va.DeletionTimestamp != nil:
-		w.ok("%s was deleted %s: the volume is to be detached from node %s", w.attachmentRef(), w.ago(va.DeletionTimestamp.Time), va.Spec.NodeName)
+		w.ok("%s was deleted %s: the volume has to be detached from node %s", w.attachmentRef(), w.ago(va.DeletionTimestamp.Time), va.Spec.NodeName)
 		w.detaching(va)
 	case va.Status.Attached:
 		w.attached(va)
 	case w.noAttach():
-		w.note(Finding{diagnosis.AttachNotRequired, "CSIDriver " + w.Driver, "attachRequired is false: nobody attaches volumes of this driver, and nobody needs to", "delete the VolumeAttachment if it stays for ever"})
+		w.note(found(diagnosis.AttachNotRequired, "CSIDriver "+w.Driver, "has attachRequired: false: volumes of this driver need no attach", "Delete the VolumeAttachment if it stays."))
 		w.done()
 	default:
 		w.ok("%s asks for the volume on node %s since %s", w.attachmentRef(), va.Spec.NodeName, w.at(va.CreationTimestamp.Time))
@@ -206,7 +229,7 @@ func (w *walk) attached(va *storagev1.VolumeAttachment) {
 	w.ok("%s says that the volume is attached to node %s", w.attachmentRef(), va.Spec.NodeName)
 	finalizer := attach.Finalizer(va.Spec.Attacher)
 	if va.Annotations[attach.AnnotationNodeID] != "" && !attach.HasFinalizer(va.Finalizers, finalizer) {
-		w.note(Finding{diagnosis.FinalizerOfAnother, w.attachmentRef(), "finalizer " + finalizer + " was removed: deleted now, the object would vanish with its volume left attached", "the attacher puts it back; see that one works for the driver"})
+		w.note(found(diagnosis.FinalizerOfAnother, w.attachmentRef(), "finalizer "+finalizer+" was removed: if the object is deleted now, its volume stays attached", "Check that an attacher works for the driver: it adds the finalizer again."))
 	}
 	w.nodeNotes()
 	w.done()
@@ -217,12 +240,10 @@ func (w *walk) nodeNotes() {
 	object, node := "Node "+w.NodeName, w.Node.Value()
 	switch {
 	case w.Node.Missing() && !w.stopsAt(diagnosis.NodeMissing):
-		w.note(Finding{diagnosis.NodeMissing, object, "there is none", "if the machine is gone, what is bound to it has to be deleted; kube-controller-manager then detaches its volumes"})
+		w.note(found(diagnosis.NodeMissing, object, "does not exist", "Delete the Pods that are bound to the node if it is gone: kube-controller-manager then detaches their volumes."))
 	case node != nil:
-		for _, c := range node.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-				w.note(Finding{diagnosis.NodeNotReady, object, "it is not ready since " + w.at(c.LastTransitionTime.Time) + ": " + cmp.Or(c.Message, c.Reason), "look at its kubelet; if the machine is dead, taint it node.kubernetes.io/out-of-service so that its volumes are detached"})
-			}
+		if c := ready(node); c != nil && c.Status != corev1.ConditionTrue {
+			w.note(w.lasting(diagnosis.NodeNotReady, object, "not ready", c.LastTransitionTime.Time, cmp.Or(c.Message, c.Reason), "Look at its kubelet. If the node is dead, taint it node.kubernetes.io/out-of-service, so that its volumes are detached."))
 		}
 	}
 }

@@ -55,6 +55,7 @@ type world struct {
 	served  *hubclient.Driver  // nil: the hub does not serve the driver
 	seen    *status.Attachment // what the hub knows about csi-1
 	seenErr error
+	rows    []status.Attachment // what the hub lists
 }
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
@@ -208,6 +209,19 @@ func (w *world) View(context.Context) hubclient.View {
 	return v
 }
 
+// Volumes is what the hub lists.
+func (w *world) Volumes(_ context.Context, _ hubclient.View, f status.AttachmentFilter, take func(status.Attachment)) error {
+	if w.seenErr != nil {
+		return w.seenErr
+	}
+	for _, a := range append([]status.Attachment{}, w.rows...) {
+		if f.Match(a) {
+			take(a)
+		}
+	}
+	return nil
+}
+
 // Attachment is what the hub says about a VolumeAttachment.
 func (w *world) Attachment(_ context.Context, _, name string) (*status.Attachment, error) {
 	if w.seenErr != nil || w.seen == nil || w.seen.Name != name {
@@ -225,11 +239,14 @@ func (w *world) asked(t *testing.T, question string) (explain.Report, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := explain.ParseQuestion(question)
+	q, err := explain.Question{Kind: explain.AllStuck}, error(nil)
+	if question != "--all-stuck" {
+		q, err = explain.ParseQuestion(question, "default")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	sources := explain.Sources{Kube: kube, Namespace: hubSpace, Hub: w}
+	sources := explain.Sources{Kube: kube, Namespace: hubSpace, AskedNamespace: "default", Hub: w}
 	if w.hubErr != nil {
 		sources.Hub, sources.HubErr = nil, w.hubErr
 	}

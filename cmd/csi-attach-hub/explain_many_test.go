@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+// report asks until the answer is as it should be: the hub needs time to get there.
+func (s *scene) report(until func(explain.Report) bool, args ...string) (explain.Report, int) {
+	s.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		out, problems, code := s.ask(append([]string{"explain", "-o", "json"}, args...)...)
+		var r explain.Report
+		if err := json.Unmarshal([]byte(out), &r); err != nil {
+			s.t.Fatalf("explain %v: %v, exit code %d, stderr %s", args, err, code, problems)
+		}
+		if until(r) {
+			return r, code
+		}
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			s.t.Fatalf("explain %v never came to what is wanted, the last answer:\n%s", args, r.Text())
+		}
+	}
+}
+
+// ofScene returns the groups whose VolumeAttachments are this scene's: other tests share the API server.
+func ofScene(r explain.Report, prefix string) []explain.Group {
+	var own []explain.Group
+	for _, g := range r.Groups {
+		if strings.HasPrefix(g.Volumes[0].VolumeAttachment, prefix) {
+			own = append(own, g)
+		}
+	}
+	return own
+}
+
+func TestDriversNodesAndAllStuckVolumesAreExplained(t *testing.T) {
+	s := newScene(t, "many")
+	full, fullSocket := s.entry("full")
+	s.config.WriteString("    stuckAfter: 100ms\n")
+	_, control := s.startDriver(full, fullSocket)
+	away, _ := s.entry("away")
+	paused, pausedSocket := s.entry("paused")
+	s.config.WriteString("    mode: paused\n")
+	s.startDriver(paused, pausedSocket)
+	s.create(testbed.Node{Name: "many-a"}, testbed.CSINode{Node: "many-a", Drivers: map[string]string{full: "id-a", away: "id-a", paused: "id-a"}})
+	if err := control.Set(s.ctx, fakecsi.Knobs{Fail: []fakecsi.Fault{
+		{Method: fakecsi.ControllerPublishVolume, Volume: "many-full-1", Code: codes.ResourceExhausted, Message: "no place for many-full-1"},
+		{Method: fakecsi.ControllerPublishVolume, Volume: "many-full-2", Code: codes.ResourceExhausted, Message: "no place for many-full-2"},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	server := s.startVisibleHub()
+	for _, name := range []string{"many-full-1", "many-full-2", "many-full-3"} {
+		s.volume(name, full, nil)
+		s.attach(name, full, "many-a")
+	}
+
+	r, code := s.report(func(r explain.Report) bool {
+		own := ofScene(r, "many-")
+		return len(own) == 1 && len(own[0].Volumes) == 2
+	}, "--all-stuck", "--server", server)
+	if g := ofScene(r, "many-")[0]; code != 1 || g.Cause.Verdict != diagnosis.BackendError || g.Cause.Since.IsZero() || g.Volumes[0].AgeSeconds < 0 {
+		t.Errorf("exit code %d, want 1 and one cause of two volumes:\n%s", code, r.Text())
+	}
+	r, code = s.report(func(r explain.Report) bool { return r.Result == "broken" && len(r.Groups) > 0 }, "driver/"+full, "--server", server)
+	if code != 1 || len(r.Groups) != 1 || r.Subject.Reasons[0].Verdict != diagnosis.Stuck {
+		t.Errorf("exit code %d, want 1, and that two volumes are stuck:\n%s", code, r.Text())
+	}
+	r, code = s.report(func(r explain.Report) bool { return r.Result == "broken" }, "driver/"+away, "--server", server)
+	if code != 1 || r.Subject.Reasons[0].Verdict != diagnosis.SocketMissing || r.Subject.Since.IsZero() {
+		t.Errorf("exit code %d, want 1, and that the socket is missing:\n%s", code, r.Text())
+	}
+	r, code = s.report(func(r explain.Report) bool { return r.Result == "standby" }, "driver/"+paused, "--server", server)
+	if code != 0 || r.Subject.Reasons[0].Verdict != diagnosis.DriverPaused {
+		t.Errorf("exit code %d, want 0, and that it is paused:\n%s", code, r.Text())
+	}
+	r, code = s.report(func(r explain.Report) bool { return len(r.Groups) == 2 && r.Groups[1].Cause == nil }, "node/many-a", "--server", server)
+	if text := r.Text(); code != 1 || len(r.Groups[0].Volumes) != 2 || !strings.Contains(text, "driver "+full+": node ID id-a") || !strings.Contains(text, "×1 attached") {
+		t.Errorf("exit code %d, want 1, two volumes in trouble and one attached:\n%s", code, text)
+	}
+	for args, words := range map[string]string{
+		"explain driver/many-awya": "driver/" + away, "explain many-full-4": "explain many-full-1", "explain pdo/x": `did you mean "pod"?`,
+	} {
+		out, problems, code := s.ask(append(strings.Fields(args), "--server", server)...)
+		if code < 2 || !strings.Contains(out+problems, words) {
+			t.Errorf("%s: exit code %d, want %q:\n%s%s", args, code, words, out, problems)
+		}
+	}
+	s.create(testbed.Pod{Name: "many-pod", Node: "many-a", Claims: []string{"many-none"}})
+	if out, problems, _ := s.ask("explain", "pod/many-pod", "-n", "default", "--server", server); !strings.HasPrefix(out, "Pod default/many-pod: ") {
+		t.Errorf("-n is not the namespace of the Pod:\n%s%s", out, problems)
+	}
+}
