@@ -63,9 +63,15 @@ func (h *Health) add(s HealthState, d diagnosis.Diagnosis) {
 	}
 }
 
-// settle sorts the reasons and derives the state from them. without is the state without a reason.
+// settle sorts the reasons and derives the state from them. without is the state without a reason. A detail that
+// several reasons have is left to the worst of them.
 func (h *Health) settle(without HealthState) {
 	slices.SortStableFunc(h.Reasons, func(a, b Reason) int { return a.State.Compare(b.State) })
+	for i := range h.Reasons {
+		if slices.ContainsFunc(h.Reasons[:i], func(r Reason) bool { return r.Detail == h.Reasons[i].Detail }) {
+			h.Reasons[i].Detail = ""
+		}
+	}
 	h.State = without
 	if len(h.Reasons) == 0 {
 		return

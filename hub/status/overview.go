@@ -12,6 +12,9 @@ type Overview struct {
 	// Unclaimed counts the VolumeAttachments of drivers that are not served here, by
 	// spec.attacher, without those that need no driver.
 	Unclaimed map[string]int `json:"unclaimed,omitempty"`
+	// PodsKnown reports whether the hub may list Pods, as far as it knows. If not, Attachment.Pods is empty:
+	// deploy/components/pods grants the right.
+	PodsKnown bool `json:"podsKnown"`
 }
 
 // Config is the state of drivers.yaml and of the other sources of drivers.

@@ -2,35 +2,11 @@ package status
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 )
-
-func TestPagesFitWideAndNarrowWindows(t *testing.T) {
-	b := openTab(t, newBusyHub(100, 10000))
-	pages := map[string]string{
-		"drivers": "/", "replicas": "/#replicas", "attachments": "/attachments", "broken-driver": "/drivers/" + busyName(1),
-		"observed-driver": "/drivers/" + busyName(2), "stuck": "/attachments/" + vaName(1), "failing": "/attachments/" + vaName(3),
-	}
-	schemes := []string{"light"}
-	if b.pictures() != "" {
-		schemes = append(schemes, "dark") // which is no wider
-	}
-	for _, scheme := range schemes {
-		b.look(scheme)
-		for _, width := range []int64{360, 800, 1200, 1440} {
-			b.size(width, 1000, width < 500)
-			for name, path := range pages {
-				b.open(path)
-				if got := ask[int64](b, "document.documentElement.scrollWidth"); got > width {
-					t.Errorf("%s is %d wide in a window of %d", name, got, width)
-				}
-				b.picture(fmt.Sprintf("%s-%s-%d", name, scheme, width))
-			}
-		}
-	}
-}
 
 func TestNamesAreNotBrokenWhereThereIsRoom(t *testing.T) {
 	h := newFakeHub()
@@ -179,7 +155,7 @@ func TestThePageIsCompleteWithScriptsOff(t *testing.T) {
 	b.open("/attachments")
 	b.click("a[rel=next]")
 	b.waitFor("a[rel=prev]")
-	b.click("table.attachments th a")
+	b.click("table.volumes th a")
 	b.waitFor("#timeline")
 }
 
@@ -207,16 +183,25 @@ func TestHostileTextsStayTexts(t *testing.T) {
 	}
 }
 
-func TestThePageSaysWhenTheHubIsGone(t *testing.T) {
+func TestALostConnectionIsShownWithItsTimeUntilItIsBack(t *testing.T) {
 	h := newBusyHub(3, 3)
 	b := openTab(t, h)
 	b.open("/")
 	b.expect("Failed to load resource")
-	h.change(func() { h.panics = true }) // the connection ends without an answer
-	b.until("!document.getElementById('away').hidden")
-	if got := b.text("#away"); !strings.Contains(got, "This page is old") {
-		t.Errorf("it says %q", got)
+	lost := regexp.MustCompile(`^Connection lost at \d\d:\d\d:\d\d UTC; reconnecting$`)
+	stale := regexp.MustCompile(`^This page shows the state at \d\d:\d\d:\d\d UTC, \d+s ago\.$`)
+	for range 2 {
+		h.change(func() { h.panics = true }) // the connection ends without an answer
+		b.until("!document.getElementById('away').hidden")
+		alert, age := b.text("#away [role=alert]"), b.text("#stale")
+		if !lost.MatchString(alert) || !stale.MatchString(age) {
+			t.Errorf("the page says %q and %q", alert, age)
+		}
+		b.until(fmt.Sprintf("document.getElementById('stale').innerText !== %q", age))
+		if got := b.text("#away [role=alert]"); got != alert {
+			t.Errorf("the alert is read out again: %q after %q", got, alert)
+		}
+		h.change(func() { h.panics = false })
+		b.until("document.getElementById('away').hidden")
 	}
-	h.change(func() { h.panics = false })
-	b.until("document.getElementById('away').hidden")
 }

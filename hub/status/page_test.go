@@ -162,7 +162,7 @@ func TestTheBrokenDriverComesFirst(t *testing.T) {
 
 func TestWhatIsUnknownIsSaidOnAPage(t *testing.T) {
 	u := startServer(t, newBusyHub(2, 2))
-	for path, want := range map[string]int{"/drivers/none": http.StatusNotFound, "/attachments/none": http.StatusNotFound, "/attachments?state=none": http.StatusBadRequest} {
+	for path, want := range map[string]int{"/drivers/none": http.StatusNotFound, "/attachments/none": http.StatusNotFound, "/attachments?state=none": http.StatusBadRequest, "/attachments?health=none": http.StatusBadRequest} {
 		code, header, body := get(t, u+path)
 		if code != want || !strings.HasPrefix(header.Get("Content-Type"), "text/html") || !strings.Contains(body, "&#34;none&#34;") {
 			t.Errorf("%s: got %d %s", path, code, body)
@@ -180,8 +180,8 @@ func TestPagesOfTheListShowEachVolumeAttachmentOnce(t *testing.T) {
 		path = ""
 		pages++
 		for _, n := range elements(t, body) {
-			if n.Data == "a" && attribute(n, "class") == "name" {
-				seen[attribute(n, "title")]++
+			if name, found := strings.CutPrefix(attribute(n, "href"), "/attachments/"); n.Data == "a" && found {
+				seen[name]++
 			}
 			if n.Data == "a" && attribute(n, "rel") == "next" {
 				path = attribute(n, "href")
@@ -201,11 +201,17 @@ func TestPagesOfTheListShowEachVolumeAttachmentOnce(t *testing.T) {
 func TestTheListIsFiltered(t *testing.T) {
 	h := newBusyHub(10, 500)
 	u := startServer(t, h)
-	total := regexp.MustCompile(`of ([0-9,]+), by name`)
+	total := regexp.MustCompile(`of ([0-9,]+), worst first`)
 	for query, want := range map[string]string{
 		"":                                   "512",
 		"driver=" + busyName(1):              "50",
 		"state=unclaimed":                    "12",
+		"state=stuck,failing":                "9",
+		"health=broken":                      "7",
+		"health=broken,attention&state=open": "22",
+		"q=team-1/data-db-498":               "1",
+		"q=team-2/db-191":                    "1",
+		"q=unavailable+refused":              "7",
 		"node=worker-1":                      "15",
 		"q=RESOURCEexhausted+worker-17":      "2",
 		"q=RESOURCEexhausted&state=attached": "none",

@@ -19,20 +19,18 @@ func (v view) drivers() []Driver {
 		d := &drivers[i]
 		d.Lanes = orNone(d.Lanes)
 		if d.waiting() > 0 {
-			d.Waiters = waiters(v.source.Attachments(AttachmentFilter{Driver: d.Name}), d.Name)
+			d.Waiters = waiters(v.attachments(AttachmentFilter{Driver: d.Name, States: []AttachmentState{Stuck, Failing, Waiting}}))
 		}
 		d.Health = HealthOfDriver(*d, replicas, now)
 	}
 	return drivers
 }
 
-// waiters returns who waits longest for a driver: Pods, or claims whose Pods are not known.
-func waiters(all []Attachment, driver string) []string {
+// waiters returns who waits longest: Pods, or claims whose Pods are not known.
+func waiters(all []Attachment) []string {
+	worstFirst(all)
 	var names []string
-	for _, a := range worst(all, urgency[:3], len(all)) {
-		if a.Driver != driver {
-			continue
-		}
+	for _, a := range all {
 		for _, name := range a.neededBy() {
 			if len(names) == MostWaiters {
 				return names
