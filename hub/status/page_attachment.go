@@ -18,10 +18,13 @@ type attachmentPage struct {
 	Timeline  []step
 }
 
-// ShowsLastError reports whether the last error is on the page beside the diagnoses: one of them may repeat it.
+// ShowsLastError reports whether the last error has a place of its own: neither a diagnosis nor the timeline has
+// all of it.
 func (p attachmentPage) ShowsLastError() bool {
-	return p.LastError != "" && !slices.ContainsFunc(p.Diagnoses, func(d diagnosis.Diagnosis) bool {
-		return d.Detail != "" && strings.HasSuffix(diagnosis.Clause(p.LastError), diagnosis.Clause(d.Detail))
+	text := p.LastError
+	inTimeline := len(text) <= shortText && slices.ContainsFunc(p.Timeline, func(s step) bool { return s.Text == text })
+	return text != "" && !inTimeline && !slices.ContainsFunc(p.Diagnoses, func(d diagnosis.Diagnosis) bool {
+		return d.Detail != "" && strings.HasSuffix(diagnosis.Clause(text), diagnosis.Clause(d.Detail))
 	})
 }
 

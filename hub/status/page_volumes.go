@@ -48,6 +48,27 @@ func (a Attachment) Title() string {
 	return cmp.Or(a.Claim, a.PersistentVolume, a.VolumeHandle, a.Name)
 }
 
+// PodNames returns the Pods without the namespace, if the claim's is on the page beside them.
+func (a Attachment) PodNames() []string {
+	names := slices.Clone(a.Pods)
+	for i := range names {
+		names[i] = withoutNamespace(names[i], a.Claim)
+	}
+	return names
+}
+
+// Short returns the title of one of the Others, without the namespace that the row shows already.
+func (r volumeRow) Short(other Attachment) string { return withoutNamespace(other.Title(), r.Claim) }
+
+// withoutNamespace returns a name without its namespace if another name has the same one.
+func withoutNamespace(name, beside string) string {
+	namespace, rest, found := strings.Cut(name, "/")
+	if found && strings.HasPrefix(beside, namespace+"/") {
+		return rest
+	}
+	return name
+}
+
 // matches reports whether all words of a query are in the texts of the row.
 func (r volumeRow) matches(query string, now time.Time) bool {
 	texts := []string{r.Name, r.Driver, r.Node, r.PersistentVolume, r.VolumeHandle, r.Claim, r.LastError, r.WaitsFor, r.Why.Text(now)}

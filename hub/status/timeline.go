@@ -76,19 +76,14 @@ func tries(in DiagnosisInput) []step {
 	return known
 }
 
-// nowOf returns the present state.
+// nowOf returns the present state. The diagnosis has its reason.
 func nowOf(in DiagnosisInput) step {
 	a := in.Attachment
-	s := step{Kind: stepNow, What: "Now: " + string(a.State)}
-	switch {
-	case a.State == Attached:
-		s.What = "Now: attached to node " + a.Node
-	case !a.Call.Since.IsZero():
-		s.Text = a.Call.Method + " has been running for " + diagnosis.Length(in.Now.Sub(a.Call.Since))
-	case a.WaitsFor != "":
-		s.Text = a.Waits()
+	if a.State == Attached {
+		return step{Kind: stepNow, What: "Now: attached to node " + a.Node}
 	}
-	if a.State != Attached && !a.Since.IsZero() {
+	s := step{Kind: stepNow, What: "Now: " + string(a.State)}
+	if !a.Since.IsZero() {
 		s.What += " for " + diagnosis.Length(in.Now.Sub(a.Since))
 	}
 	return s
