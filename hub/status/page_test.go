@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -166,64 +165,6 @@ func TestWhatIsUnknownIsSaidOnAPage(t *testing.T) {
 		code, header, body := get(t, u+path)
 		if code != want || !strings.HasPrefix(header.Get("Content-Type"), "text/html") || !strings.Contains(body, "&#34;none&#34;") {
 			t.Errorf("%s: got %d %s", path, code, body)
-		}
-	}
-}
-
-func TestPagesOfTheListShowEachVolumeAttachmentOnce(t *testing.T) {
-	h := newBusyHub(10, 345)
-	u := startServer(t, h)
-	seen := map[string]int{}
-	pages, path := 0, "/attachments"
-	for path != "" {
-		_, _, body := get(t, u+path)
-		path = ""
-		pages++
-		for _, n := range elements(t, body) {
-			if name, found := strings.CutPrefix(attribute(n, "href"), "/attachments/"); n.Data == "a" && found {
-				seen[name]++
-			}
-			if n.Data == "a" && attribute(n, "rel") == "next" {
-				path = attribute(n, "href")
-			}
-		}
-	}
-	if len(seen) != 357 || pages != 4 {
-		t.Errorf("%d on %d pages, want 357 on 4", len(seen), pages)
-	}
-	for name, n := range seen {
-		if n != 1 {
-			t.Errorf("%s is there %d times", name, n)
-		}
-	}
-}
-
-func TestTheListIsFiltered(t *testing.T) {
-	h := newBusyHub(10, 500)
-	u := startServer(t, h)
-	total := regexp.MustCompile(`of ([0-9,]+), worst first`)
-	for query, want := range map[string]string{
-		"":                                   "512",
-		"driver=" + busyName(1):              "50",
-		"state=unclaimed":                    "12",
-		"state=stuck,failing":                "9",
-		"health=broken":                      "7",
-		"health=broken,attention&state=open": "22",
-		"q=team-1/data-db-498":               "1",
-		"q=team-2/db-191":                    "1",
-		"q=unavailable+refused":              "7",
-		"node=worker-1":                      "15",
-		"q=RESOURCEexhausted+worker-17":      "2",
-		"q=RESOURCEexhausted&state=attached": "none",
-		"driver=" + busyName(1) + "&state=open&q=lost": "20",
-	} {
-		_, _, body := get(t, u+"/attachments?"+query)
-		got := "none"
-		if m := total.FindStringSubmatch(body); m != nil {
-			got = m[1]
-		}
-		if got != want {
-			t.Errorf("%s: got %s, want %s", query, got, want)
 		}
 	}
 }
