@@ -72,7 +72,13 @@ func (p *pages) attachments(r *http.Request) answer {
 	worstFirst(found)
 	rows := func(all []Attachment) []volumeRow { return volumeRows(all, drivers, page.Overview, page.Now) }
 	if page.Query != "" { // only then is the reason of each of them needed
-		found = slices.DeleteFunc(found, func(a Attachment) bool { return !rows([]Attachment{a})[0].matches(page.Query, page.Now) })
+		all := rows(found)
+		found = nil
+		for _, r := range all {
+			if r.matches(page.Query, page.Now) {
+				found = append(found, r.Attachment)
+			}
+		}
 	}
 	from, to := page.paginate(found, parsePosition(q.Get("after")))
 	page.Table = volumeTable{frame: page.frame, Rows: rows(found[from:to]), OneDriver: page.Driver != ""}
