@@ -113,10 +113,10 @@ func TestTheListIsWorstFirst(t *testing.T) {
 	h := newFakeHub()
 	h.engage("a.example.com")
 	for name, a := range map[string]Attachment{
-		"1-stuck-longest": {State: Stuck, Since: now.Add(-time.Hour)}, "2-stuck": {State: Stuck, Since: now.Add(-20 * time.Minute)},
-		"3-unanswered": {State: Attaching, Since: now.Add(-9 * time.Minute)}, "4-failing": {State: Failing, Since: now.Add(-3 * time.Second)},
-		"5-attaching": {State: Attaching, Since: now.Add(-2 * time.Second)}, "6-waiting": {State: Waiting},
-		"7-attached": {State: Attached, Since: now.Add(-90 * time.Hour)}, "8-attached-earlier": {State: Attached, Since: now.Add(-99 * time.Hour)},
+		"z1-stuck-longest": {State: Stuck, Since: now.Add(-time.Hour)}, "y2-stuck": {State: Stuck, Since: now.Add(-20 * time.Minute)},
+		"x3-unanswered": {State: Attaching, Since: now.Add(-9 * time.Minute)}, "w4-failing": {State: Failing, Since: now.Add(-3 * time.Second)},
+		"v5-attaching": {State: Attaching, Since: now.Add(-2 * time.Second)}, "u6-waiting": {State: Waiting},
+		"a7-attached": {State: Attached, Since: now.Add(-90 * time.Hour)}, "b8-attached-earlier": {State: Attached, Since: now.Add(-99 * time.Hour)},
 	} {
 		a.Name, a.Driver = name, "a.example.com"
 		h.attachments[name] = a
@@ -125,7 +125,7 @@ func TestTheListIsWorstFirst(t *testing.T) {
 	var order []string
 	for _, n := range elements(t, body) {
 		if name, found := strings.CutPrefix(attribute(n, "href"), "/attachments/"); n.Data == "a" && found {
-			order = append(order, name[:1])
+			order = append(order, name[1:2])
 		}
 	}
 	if got := strings.Join(order, ""); got != "12345678" {

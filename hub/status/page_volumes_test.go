@@ -80,6 +80,9 @@ func TestWhatIsBrokenSinceWhenAndWhoWaitsIsOnTheFirstPage(t *testing.T) {
 	if !strings.Contains(drivers, "standby "+troubled.paused+" paused Paused for 11h paused by `mode: paused` in drivers.yaml") {
 		t.Errorf("the paused driver is not on standby: %s", drivers)
 	}
+	if n := strings.Count(drivers, "needed by"); n != 3 { // once for each driver that keeps a Pod waiting
+		t.Errorf("%d times it is said who waits: %s", n, drivers)
+	}
 	trouble := pageText(t, body, "trouble")
 	for _, want := range []string{
 		"payments-production/data-postgres-primary-0 ×4 Pod postgres-primary-0", "broken stuck (attach) for 15m " + troubled.lost,
