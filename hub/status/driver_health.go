@@ -112,10 +112,10 @@ func (h *Health) addQueue(d Driver, service HealthState, unserved bool, now time
 		h.add(s, diagnosis.Diagnosis{Verdict: verdict, Object: d.ref(), Fact: fact, Since: since, Detail: detail, Actions: []string{action}})
 	}
 	if work.Stuck > 0 {
-		add(Broken, diagnosis.Stuck, work.StuckSince, oldestOf(work.Stuck, "volume stuck", "volumes stuck", work.StuckSince), d.neededBy(),
+		add(Broken, diagnosis.Stuck, work.StuckSince, plural(work.Stuck, "volume stuck", "volumes stuck, the oldest"), d.neededBy(),
 			"csi-attach-hub volumes --driver "+d.Name+" lists them. csi-attach-hub explain NAME says why, and what to do.")
 	}
-	waits := oldestOf(work.Queued+work.Delayed, "volume waits", "volumes wait", oldest)
+	waits := plural(work.Queued+work.Delayed, "volume waits", "volumes wait, the oldest")
 	late := passed(oldest, now) >= slow
 	switch {
 	case unserved && d.waiting() > 0:
@@ -130,20 +130,12 @@ func (h *Health) addQueue(d Driver, service HealthState, unserved bool, now time
 		add(state, diagnosis.Queued, oldest, waits, d.neededBy(), "They are attached or detached as soon as somebody works for the driver.")
 	case unserved:
 	case work.Delayed > 0:
-		add(Attention, diagnosis.Retrying, oldest, oldestOf(work.Delayed, "volume failing", "volumes failing", oldest), d.lastFailure(),
+		add(Attention, diagnosis.Retrying, oldest, plural(work.Delayed, "volume failing", "volumes failing, the oldest"), d.lastFailure(),
 			"The hub keeps retrying. csi-attach-hub volumes --driver "+d.Name+" lists them.")
 	case work.Queued > 0 && late:
 		add(Attention, diagnosis.Queued, oldest, waits, d.neededBy(),
 			fmt.Sprintf("Look at how long the driver's calls take (%s), and raise workers if the driver can do more at once.", d.inFlight()))
 	}
-}
-
-// oldestOf returns a number with its noun, as a fact whose time is that of the oldest.
-func oldestOf(n int, one, more string, since time.Time) string {
-	if since.IsZero() {
-		return plural(n, one, more)
-	}
-	return plural(n, one, more+", the oldest")
 }
 
 func (d Driver) inFlight() string {
@@ -186,7 +178,7 @@ func (h *Health) addUnowned(d Driver) {
 		since = earliest(since, u.Since)
 	}
 	h.add(Attention, diagnosis.Diagnosis{
-		Verdict: diagnosis.LeftAttached, Object: d.ref(), Fact: oldestOf(d.UnownedCount, "volume left attached", "volumes left attached", since), Since: since,
+		Verdict: diagnosis.LeftAttached, Object: d.ref(), Fact: plural(d.UnownedCount, "volume left attached", "volumes left attached, the oldest"), Since: since,
 		Actions: []string{"The hub keeps trying to detach them. csi-attach-hub status lists them with their last errors."},
 	})
 }

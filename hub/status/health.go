@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -56,8 +57,12 @@ func (h Health) Text(now time.Time) string {
 // Needs reports whether somebody should look at it.
 func (h Health) Needs() bool { return h.State == Broken || h.State == Attention }
 
-// add adds a reason, unless the diagnosis is zero.
+// add adds a reason, unless the diagnosis is zero. A fact about the oldest of several has the age of it, or no
+// word of it.
 func (h *Health) add(s HealthState, d diagnosis.Diagnosis) {
+	if d.Since.IsZero() {
+		d.Fact = strings.TrimSuffix(d.Fact, ", the oldest")
+	}
 	if d.Verdict != "" {
 		h.Reasons = append(h.Reasons, Reason{s, d})
 	}

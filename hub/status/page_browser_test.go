@@ -21,11 +21,11 @@ func TestNamesAreNotBrokenWhereThereIsRoom(t *testing.T) {
 }
 
 func TestTextsAreReadableInLightAndDark(t *testing.T) {
-	b := openTab(t, newBusyHub(20, 200))
-	for _, scheme := range []string{"light", "dark"} {
-		b.look(scheme)
-		for _, path := range []string{"/", "/attachments", "/drivers/" + busyName(1), "/attachments/" + vaName(1)} {
-			b.open(path)
+	b := openTab(t, newTroubledHub(time.Now()))
+	for _, path := range []string{"/", "/attachments", "/drivers/" + troubled.lost, "/drivers/" + troubled.hanging, "/drivers/" + troubled.observed, "/drivers/" + troubled.paused, "/attachments/" + vaName(1000)} {
+		b.open(path)
+		for _, scheme := range []string{"light", "dark"} {
+			b.look(scheme)
 			for _, poor := range ask[[]string](b, poorContrast) {
 				t.Errorf("%s in %s: %s", path, scheme, poor)
 			}

@@ -13,6 +13,7 @@
   let running = null;
   let took = 0;
   let failures = 0; // in a row
+  let why = ''; // of the last failure
   let clock = null; // shows the age of the page while the connection is lost
   // The hub's time, and that of this browser: their clocks may differ.
   let answered = { hub: shownAt(), here: Date.now() };
@@ -56,18 +57,19 @@
     if (!document.hidden) timer = setTimeout(refresh, Math.max(wait, 4 * took));
   }
 
-  function lost(why) {
+  function lost(reason) {
     failures++;
+    why = reason;
     if (!clock) { // an alert is read out when it changes: once
       document.getElementById('lost').textContent = `Connection lost at ${time(answered.hub + Date.now() - answered.here)}; reconnecting`;
-      clock = setInterval(() => tell(why), 1000);
+      clock = setInterval(tell, 1000);
     }
-    tell(why);
+    tell();
     away.hidden = false;
     next();
   }
 
-  function tell(why) {
+  function tell() {
     const s = Math.max(0, Math.round((answered.hub + Date.now() - answered.here - shownAt()) / 1000));
     const age = s < 120 ? `${s}s` : s < 600 ? `${Math.floor(s / 60)}m${s % 60}s` : s < 10800 ? `${Math.floor(s / 60)}m` : `${Math.floor(s / 3600)}h`;
     document.getElementById('stale').textContent = `${why}This page shows the state at ${time(shownAt())}, ${age} ago.`;
