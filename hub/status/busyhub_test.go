@@ -15,7 +15,7 @@ func newBusyHub(drivers, attachments int) *fakeHub {
 	h := newFakeHub()
 	now := time.Now()
 	h.overview = Overview{
-		Version: "v0.3.0", Identity: "csi-attach-hub-7c9d-abcde", Started: now.Add(-76 * time.Hour),
+		Version: "v0.3.0", Identity: "csi-attach-hub-7c9d-abcde", Started: now.Add(-76 * time.Hour), PodsKnown: true,
 		Config: Config{Path: "/etc/csi-attach-hub/drivers.yaml", Hash: "9f2c41d07a6b", LastReloadOK: true, LastSuccess: now.Add(-26 * time.Hour),
 			Warnings: []string{"drivers.yaml:31: drivers[4].timeout: 15s is shorter than most drivers need"},
 			Conflicts: []Conflict{{Driver: "nfs.csi.k8s.io", Winner: "drivers.yaml:12", Loser: "socket /csi/nfs/csi.sock",
@@ -76,10 +76,10 @@ func busyDriver(i int, now time.Time) Driver {
 	}
 	switch {
 	case i == 1: // broken
-		d.State, d.Up, d.Since = "Lost", false, now.Add(-7*time.Minute)
+		d.State, d.Up, d.Since, d.DownSince = "Lost", false, now.Add(-7*time.Minute), now.Add(-7*time.Minute)
 		d.Reason = "dial unix /csi/csi.vsphere.vmware.com/csi.sock: connect: connection refused"
 		d.ConnectionError = Failure{Time: now.Add(-3 * time.Second), Text: d.Reason}
-		d.Lanes[0] = Lane{Operation: Attach, Queued: 41, Delayed: 3, Workers: 20, OldestSeconds: 1210, Done: 5121, Failed: 12, Stuck: 7}
+		d.Lanes[0] = Lane{Operation: Attach, Queued: 41, Delayed: 3, Workers: 20, OldestSeconds: 1210, OldestSince: now.Add(-1210 * time.Second), Done: 5121, Failed: 12, Stuck: 7, StuckSince: now.Add(-20 * time.Minute)}
 		d.Lanes[1].Queued = 6
 		d.Failures = []Failure{
 			{Time: now.Add(-23 * time.Minute), Operation: Attach, VolumeAttachment: vaName(1), Text: "rpc error: code = Unavailable desc = error reading from server: EOF"},
@@ -87,7 +87,8 @@ func busyDriver(i int, now time.Time) Driver {
 		}
 	case i == 3: // needs attention
 		d.Busy = 9
-		d.Lanes[0] = Lane{Operation: Attach, Running: 9, Queued: 3, Delayed: 2, Workers: 20, OldestSeconds: 14, Done: 80211, Failed: 44}
+		d.Lanes[0] = Lane{Operation: Attach, Running: 9, Queued: 3, Delayed: 2, Workers: 20, OldestSeconds: 14, OldestSince: now.Add(-14 * time.Second), Done: 80211, Failed: 44,
+			OldestCall: Call{"ControllerPublishVolume", now.Add(-9 * time.Second), vaName(103)}}
 		d.Failures = []Failure{{Time: now.Add(-8 * time.Second), Operation: Attach, VolumeAttachment: vaName(3),
 			Text: "rpc error: code = ResourceExhausted desc = node worker-17 has 128 of 128 volumes: detach one, or schedule the Pod elsewhere"}}
 	case i == 2:
@@ -112,10 +113,11 @@ func (h *fakeHub) attach(drivers, n int, now time.Time) {
 	for i := range n {
 		a := Attachment{
 			Name: vaName(i), Driver: busyName(i % drivers), Node: fmt.Sprintf("worker-%d", i%211), PersistentVolume: fmt.Sprintf("pvc-%08x-4b1d-4c3e-9a55-0d6f3c2b%04x", i*31, i%65536),
-			VolumeHandle: fmt.Sprintf("vol-%012x", i*104729), State: Attached, Created: now.Add(-time.Duration(i+30) * time.Minute), Finalizer: true, Since: now.Add(-time.Duration(i+29) * time.Minute),
+			Claim: fmt.Sprintf("team-%d/data-db-%d", i%7, i), VolumeHandle: fmt.Sprintf("vol-%012x", i*104729), State: Attached, Created: now.Add(-time.Duration(i+30) * time.Minute), Finalizer: true, Since: now.Add(-time.Duration(i+29) * time.Minute),
 		}
 		switch {
 		case i%drivers == 1%drivers && i < 20*drivers:
+			a.Pods = []string{fmt.Sprintf("team-%d/db-%d", i%7, i)}
 			a.State, a.Operation, a.Since = Waiting, Attach, now.Add(-20*time.Minute)
 			a.SetWaiting(Wait{Kind: WaitForDriver, DriverState: "Lost", Reason: "connection refused"})
 			if i < 7*drivers {

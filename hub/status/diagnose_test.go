@@ -129,7 +129,7 @@ func TestATimelineIsInOrder(t *testing.T) {
 	for _, s := range timeline(in) {
 		listed = append(listed, string(s.Kind)+" "+s.What+" "+s.Text)
 	}
-	want := []string{"done Created", "done The finalizer", "done Deleted", "failed 3 failed tries before", "failed Failed to detach first", "failed Failed to detach second", "now Now: failing for 1 min", "next 5th retry"}
+	want := []string{"done VolumeAttachment created", "done Finalizer added", "done VolumeAttachment deleted", "failed 3 earlier failed tries", "failed Failed to detach first", "failed Failed to detach second", "now Now: failing for 60s", "next 5th retry"}
 	if len(listed) != len(want) {
 		t.Fatalf("got %q", listed)
 	}

@@ -19,13 +19,26 @@
 //
 // Only GET and HEAD are served: pages for people, and the rest for programs.
 //
-//	/                           all drivers at a glance, problems first; ?q= and ?state= filter
+//	/                           all drivers, the worst first, and the volumes in trouble;
+//	                            ?q= and ?state= (a state, a health or "problems") filter the drivers
 //	/drivers/{name}             everything about a driver, and what to do
-//	/attachments                VolumeAttachments; ?driver=, state=, node= and q= filter
-//	/attachments/{name}         one of them: its timeline, where it stops, what to do
+//	/attachments                VolumeAttachments, the worst first; ?driver=, node=, q=, health= and
+//	                            state= (as of the API, or "open": an operation is due) filter
+//	/attachments/{name}         one of them: its diagnosis, its timeline, what to do
+//
+// The pages compute no health: state, time and reasons are Driver.Health and Attachment.Health, as
+// in the API. Volumes have the names that people know: claim and Pods first, then PersistentVolume
+// and VolumeAttachment. Rows of a driver with the same operation, state and reason are one row, "×10",
+// with the age of the oldest; /attachments has a row for each. q= searches claims, Pods, volumes, nodes
+// and reasons. ?after= is a place in the order, so that each VolumeAttachment that keeps its state is on
+// exactly one page while others come and go.
 //
 // The server renders whole pages. A script replaces their parts every 1.5 s, so that a failure
-// is visible within two seconds; the policy of the pages allows only the hub's own files.
+// is visible within two seconds; the policy of the pages allows only the hub's own files. Without
+// an answer the script says since when the connection is lost and how old the page is, and tries
+// again, at last every 15 s. Times are UTC, and ages are written as kubectl does. No page scrolls
+// sideways in a window of 390 pixels or more.
+//
 // Latencies and failed tries are those of the last quarter of an hour, which DriverMetrics
 // counts in slots of 15 s.
 //

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -87,7 +88,7 @@ func (d Driver) waiting() int {
 func (h *Health) addCalls(d Driver, now time.Time) {
 	if since := d.UnansweredSince; passed(since, now) >= max(d.Settings.slow(), time.Duration(d.Settings.Timeout)) {
 		h.add(Broken, diagnosis.Diagnosis{
-			Verdict: diagnosis.DriverUnresponsive, Object: d.ref(), Fact: "answers no call", Since: since, Detail: d.inFlight(),
+			Verdict: diagnosis.DriverUnresponsive, Object: d.ref(), Fact: "answers no call", Since: since, Detail: cmp.Or(d.neededBy(), d.inFlight()),
 			Actions: []string{
 				"Look at the log of the driver's controller and at the storage system: the driver takes calls and does not answer them.",
 				"Restart the driver's controller if its log shows nothing.",

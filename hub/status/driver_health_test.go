@@ -22,7 +22,7 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		}, Fine, time.Time{}, ""},
 		"queued for a moment": {func(d *Driver) { d.Lanes[0].Queued, d.Lanes[0].OldestSince = 100, ago(3*time.Second) }, Fine, time.Time{}, ""},
 		"queued for long":     {func(d *Driver) { d.Lanes[0].Queued, d.Lanes[0].OldestSince = 100, ago(90*time.Second) }, Attention, ago(90 * time.Second), "100 volumes wait, the oldest for 90s"},
-		"retries":             {func(d *Driver) { d.Lanes[1].Delayed, d.Failures = 2, []Failure{{Text: "array busy"}} }, Attention, time.Time{}, "2 volumes failing, the oldest: array busy"},
+		"retries":             {func(d *Driver) { d.Lanes[1].Delayed, d.Failures = 2, []Failure{{Text: "array busy"}} }, Attention, time.Time{}, "2 volumes failing: array busy"},
 		"stuck":               {func(d *Driver) { d.Lanes[1].Stuck, d.Lanes[1].StuckSince = 1, hour }, Broken, hour, "1 volume stuck for 60m"},
 		"a call is unanswered": {func(d *Driver) {
 			d.Lanes[0].Running, d.Busy, d.Lanes[0].OldestCall = 3, 3, Call{"ControllerPublishVolume", ago(8*time.Minute + 12*time.Second), "va"}

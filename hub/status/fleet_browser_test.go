@@ -16,7 +16,7 @@ func TestABrokenDriverAmongManyIsSeenFirst(t *testing.T) {
 		if got := b.text("h1"); !strings.HasSuffix(got, "1 driver is broken") {
 			t.Errorf("the headline is %q", got)
 		}
-		for row, want := range []string{"csi.vsphere.vmware.com", "disk.csi.azure.com", "ebs.csi.aws.com"} {
+		for row, want := range []string{"csi.vsphere.vmware.com", "ebs.csi.aws.com", "disk.csi.azure.com"} {
 			if got := ask[[]string](b, "[...document.querySelectorAll('table.drivers tbody a')].filter((a) => a.closest('th')).map((a) => a.innerText)")[row]; got != want {
 				t.Errorf("row %d is %s, want %s", row, got, want)
 			}

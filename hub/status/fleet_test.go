@@ -14,7 +14,7 @@ func newFleet(now time.Time) *fakeHub {
 	h := newFakeHub()
 	self, other := "csi-attach-hub-7d9c6f5b8-k2xwq", "csi-attach-hub-7d9c6f5b8-m8zlt"
 	h.overview = Overview{
-		Version: "v1.0.0", Identity: self, Started: now.Add(-76 * time.Hour),
+		Version: "v1.0.0", Identity: self, Started: now.Add(-76 * time.Hour), PodsKnown: true,
 		Config: Config{Path: "/etc/csi-attach-hub/drivers.yaml", Hash: "9f2c41d07a6b", LastReloadOK: true, LastSuccess: now.Add(-26 * time.Hour)},
 	}
 	replicas := map[string]*Replica{self: {Identity: self, Self: true}, other: {Identity: other}}
@@ -78,16 +78,17 @@ const (
 func (h *fakeHub) trouble(d *Driver, now time.Time) {
 	switch d.Name {
 	case "csi.vsphere.vmware.com":
-		d.State, d.Up, d.Since, d.Reason, d.Endpoint = "Lost", false, now.Add(-16*time.Minute), refused, "tcp://vsphere-csi.storage.svc:9443"
+		d.State, d.Up, d.Since, d.DownSince, d.Reason, d.Endpoint = "Lost", false, now.Add(-16*time.Minute), now.Add(-16*time.Minute), refused, "tcp://vsphere-csi.storage.svc:9443"
 		d.ConnectionError = Failure{Time: now.Add(-3 * time.Second), Text: refused}
-		d.Lanes[0] = Lane{Operation: Attach, Queued: 9, Workers: 20, OldestSeconds: 940, Stuck: 2}
-		d.Lanes[1] = Lane{Operation: Detach, Queued: 3, Workers: 20, OldestSeconds: 610}
+		d.Lanes[0] = Lane{Operation: Attach, Queued: 9, Workers: 20, OldestSeconds: 940, OldestSince: now.Add(-940 * time.Second), Stuck: 2, StuckSince: now.Add(-940 * time.Second)}
+		d.Lanes[1] = Lane{Operation: Detach, Queued: 3, Workers: 20, OldestSeconds: 610, OldestSince: now.Add(-610 * time.Second)}
 		m := h.metrics.Driver(d.Name)
 		for s := range 64 {
 			m.recent.add(now.Add(-time.Duration(s)*slotLength), Unavailable, time.Second)
 		}
 	case "ebs.csi.aws.com":
-		d.Lanes[0] = Lane{Operation: Attach, Running: 4, Delayed: 1, Workers: 20}
+		d.Lanes[0] = Lane{Operation: Attach, Running: 4, Delayed: 1, Workers: 20, OldestSince: now.Add(-35 * time.Second),
+			OldestCall: Call{"ControllerPublishVolume", now.Add(-2 * time.Second), vaName(1)}}
 		d.Lanes[1] = Lane{Operation: Detach, Running: 2, Workers: 20}
 		d.Failures = []Failure{{Time: now.Add(-6 * time.Second), Operation: Attach, VolumeAttachment: vaName(1), Text: exhausted}}
 		for s := range 4 {
@@ -105,13 +106,15 @@ func (h *fakeHub) trouble(d *Driver, now time.Time) {
 func (h *fakeHub) volumes(driver string, n int, now time.Time) {
 	first := len(h.attachments) + 1
 	for i := range n {
+		app := []string{"postgres", "kafka", "prometheus", "minio"}[i%4]
 		a := Attachment{
-			Name: vaName(first + i), Driver: driver, Node: fmt.Sprintf("worker-%d", i%40), State: Attached, Finalizer: true,
+			Claim: fmt.Sprintf("%s/data-%s-%d", app, app, i/4), Name: vaName(first + i), Driver: driver, Node: fmt.Sprintf("worker-%d", i%40), State: Attached, Finalizer: true,
 			PersistentVolume: fmt.Sprintf("pvc-%08x-4b1d-4c3e-9a55-0d6f3c2b%04x", (first+i)*31, i), Created: now.Add(-30 * time.Hour), Since: now.Add(-29 * time.Hour),
 		}
 		switch {
 		case driver == "csi.vsphere.vmware.com" && i < 12:
 			a.State, a.Operation, a.Since = Waiting, Attach, now.Add(-time.Duration(15-i)*time.Minute)
+			a.Pods = []string{fmt.Sprintf("%s/%s-%d", app, app, i/4)}
 			a.SetWaiting(Wait{Kind: WaitForDriver, DriverState: "Lost", Reason: refused})
 			if i < 2 {
 				a.State, a.Tries, a.LastError = Stuck, 3, "rpc error: code = Unavailable desc = error reading from server: EOF"

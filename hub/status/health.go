@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -64,16 +65,26 @@ func (h Health) Text(now time.Time) string {
 // Needs reports whether somebody should look at it.
 func (h Health) Needs() bool { return h.State == Broken || h.State == Attention }
 
-// add adds a reason, unless the diagnosis is zero.
+// add adds a reason, unless the diagnosis is zero. A fact about the oldest of several has the age of it, or no
+// word of it.
 func (h *Health) add(s HealthState, d diagnosis.Diagnosis) {
+	if d.Since.IsZero() {
+		d.Fact = strings.TrimSuffix(d.Fact, ", the oldest")
+	}
 	if d.Verdict != "" {
 		h.Reasons = append(h.Reasons, Reason{s, d})
 	}
 }
 
-// settle sorts the reasons and derives the state from them. without is the state without a reason.
+// settle sorts the reasons and derives the state from them. without is the state without a reason. A detail that
+// several reasons have is left to the worst of them.
 func (h *Health) settle(without HealthState) {
 	slices.SortStableFunc(h.Reasons, func(a, b Reason) int { return a.State.Compare(b.State) })
+	for i := range h.Reasons {
+		if slices.ContainsFunc(h.Reasons[:i], func(r Reason) bool { return r.Detail == h.Reasons[i].Detail }) {
+			h.Reasons[i].Detail = ""
+		}
+	}
 	h.State = without
 	if len(h.Reasons) == 0 {
 		return

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // pageFiles are the templates, and the files that they refer to.
@@ -28,7 +30,6 @@ const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img
 	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{
-	"now":      time.Now,
 	"count":    count,
 	"total":    func(n uint64) string { return count(int(n)) },
 	"plural":   plural,
@@ -38,8 +39,7 @@ var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{
 	"driver":   func(name string) string { return "/drivers/" + url.PathEscape(name) },
 	"va":       func(name string) string { return "/attachments/" + url.PathEscape(name) },
 	"list":     attachmentsURL,
-	"seconds":  func(s float64) string { return duration(time.Duration(s * float64(time.Second))) },
-	"waiting":  func(a Attachment) string { return sanitize(a.Waits(), shortText) },
+	"finding":  finding,
 	"join":     func(words []string) string { return strings.Join(words, ", ") },
 }).ParseFS(pageFiles, "page/*.html"))
 
@@ -133,21 +133,64 @@ func (p *pages) frame(r *http.Request, title string) frame {
 	return frame{Title: title, Here: r.URL.Path, Overview: p.hub.overview(), Metrics: p.metricsPath, Now: time.Now()}
 }
 
-// Age, Ago and Until return the time since t, with and without "ago", and the time until t, as seen
-// at Now. They return "" for the zero time.
-func (f frame) Age(t time.Time) string   { return unlessZero(t, age(f.Now, t)) }
-func (f frame) Ago(t time.Time) string   { return unlessZero(t, ago(f.Now, t)) }
-func (f frame) Until(t time.Time) string { return unlessZero(t, duration(t.Sub(f.Now))) }
+// Age returns the time since t, as seen at Now. It returns nil for the zero time, as At and Until do.
+func (f frame) Age(t time.Time) *moment { return momentOf(t, diagnosis.Length(f.Now.Sub(t))) }
 
-func unlessZero(t time.Time, text string) string {
-	if t.IsZero() {
-		return ""
+// At returns the time of day with its age, and the date unless it is today.
+func (f frame) At(t time.Time) *moment {
+	layout := "15:04:05 UTC"
+	if t.UTC().Format(time.DateOnly) != f.Now.UTC().Format(time.DateOnly) {
+		layout = utcLayout
 	}
-	return text
+	return momentOf(t, t.UTC().Format(layout)+", "+diagnosis.Ago(t, f.Now))
 }
 
-// UTC returns the date and time of t.
-func (f frame) UTC(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+// Until returns the time until t, as seen at Now.
+func (f frame) Until(t time.Time) *moment { return momentOf(t, diagnosis.Length(t.Sub(f.Now))) }
+
+// HidesPods reports whether the hub has no right to list Pods.
+func (f frame) HidesPods() bool { return !f.Overview.PodsKnown }
+
+// Working returns a lane for a page.
+func (f frame) Working(l Lane) laneView { return laneView{f, l} }
+
+// laneView is a lane at a moment.
+type laneView struct {
+	frame
+	Lane
+}
+
+// Slow reports whether the oldest call takes long.
+func (l laneView) Slow() bool { return passed(l.OldestCall.Since, l.Now) >= slow }
+
+const utcLayout = "2006-01-02 15:04:05 UTC"
+
+// moment is a time with a text about it.
+type moment struct {
+	Time time.Time
+	Text string
+}
+
+func momentOf(t time.Time, text string) *moment {
+	if t.IsZero() {
+		return nil
+	}
+	return &moment{t.UTC(), text}
+}
+
+// UTC returns the date and the time.
+func (m *moment) UTC() string { return m.Time.Format(utcLayout) }
+
+// finding returns the text of a diagnosis on the page of an object, or in a row of its kind, "driver" or
+// "VolumeAttachment". It names the kind of another object.
+func finding(d diagnosis.Diagnosis, now time.Time, of string) string {
+	kind, _, _ := strings.Cut(d.Object, " ")
+	switch kind {
+	case of, "csi-attach-hub":
+		return d.Text(now)
+	}
+	return strings.ToLower(kind[:1]) + kind[1:] + " " + d.Text(now)
+}
 
 // errorPage is the page for an error.
 type errorPage struct {

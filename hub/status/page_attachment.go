@@ -3,6 +3,8 @@ package status
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
@@ -16,15 +18,25 @@ type attachmentPage struct {
 	Timeline  []step
 }
 
+// ShowsLastError reports whether the last error has a place of its own: neither a diagnosis nor the timeline has
+// all of it.
+func (p attachmentPage) ShowsLastError() bool {
+	text := p.LastError
+	inTimeline := len(text) <= shortText && slices.ContainsFunc(p.Timeline, func(s step) bool { return s.Text == text })
+	return text != "" && !inTimeline && !slices.ContainsFunc(p.Diagnoses, func(d diagnosis.Diagnosis) bool {
+		return d.Detail != "" && strings.HasSuffix(diagnosis.Clause(text), diagnosis.Clause(d.Detail))
+	})
+}
+
 func (p *pages) attachment(r *http.Request) answer {
 	filter := AttachmentFilter{Name: r.PathValue("name")}
 	found := p.hub.attachments(filter)
 	if len(found) == 0 {
-		return p.fail(r, http.StatusNotFound, fmt.Sprintf("There is no VolumeAttachment %q: it was detached and deleted, or never made.", sanitize(filter.Name, shortText)))
+		return p.fail(r, http.StatusNotFound, fmt.Sprintf("VolumeAttachment %q does not exist. It may have been detached and deleted.", sanitize(filter.Name, shortText)))
 	}
-	page := attachmentPage{frame: p.frame(r, filter.Name), Attachment: found[0], Served: p.hub.driver(found[0].Driver)}
-	in := DiagnosisInput{Attachment: page.Attachment, Driver: page.Served, Replicas: page.Overview.Replicas, Conflicts: page.Overview.Config.Conflicts, Now: page.Now}
+	a := found[0]
+	page := attachmentPage{frame: p.frame(r, a.Title()), Attachment: a, Served: p.hub.driver(a.Driver)}
+	in := DiagnosisInput{Attachment: a, Driver: page.Served, Replicas: page.Overview.Replicas, Conflicts: page.Overview.Config.Conflicts, Now: page.Now}
 	page.Diagnoses, page.Timeline = Diagnose(in), timeline(in)
-	page.Health = HealthOfAttachment(in)
 	return answer{http.StatusOK, "attachment.html", page}
 }

@@ -1,7 +1,8 @@
 package status
 
 import (
-	"fmt"
+	"cmp"
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -11,75 +12,108 @@ import (
 // listPage is how many VolumeAttachments are on one page.
 const listPage = 100
 
-// stateOpen selects all that are neither attached nor idle.
+// stateOpen selects all for which an operation is due.
 const stateOpen = "open"
 
 // attachmentsPage is a list of VolumeAttachments.
 type attachmentsPage struct {
 	frame
-	Driver, State, Node, Query string
-	Drivers                    []string // choices of the filter
-	Table                      attachmentTable
-	From, To, Total            int    // the position of the rows in all that match, from 1
-	First, Previous, Next      string // URLs of the other pages; empty if there are none
+	Driver, State, Health, Node, Query string
+	Drivers                            []string // choices of the filter
+	Table                              volumeTable
+	From, To, Total                    int    // places of the rows in all that match, from 1
+	First, Previous, Next              string // URLs of the other pages; empty if there are none
 }
 
-// attachmentTable has VolumeAttachments as rows of a table.
-type attachmentTable struct {
-	frame
-	Rows      []Attachment
-	OneDriver bool // all rows are of one driver: the column is left out
+// States returns the choices of the filter, with their names.
+func (p attachmentsPage) States() []choice {
+	choices := []choice{{stateOpen, "all that are open"}}
+	for _, s := range AttachmentStates {
+		choices = append(choices, choice{string(s), string(s)})
+	}
+	return withAsked(choices, p.State)
 }
 
-// States returns the choices of the filter.
-func (attachmentsPage) States() []AttachmentState { return AttachmentStates }
+// Healths returns the choices of the filter, with their names. A VolumeAttachment is never on standby.
+func (p attachmentsPage) Healths() []choice {
+	choices := []choice{{anyTrouble, problems}, {string(Broken), string(Broken)}, {string(Attention), string(Attention)}, {string(Fine), string(Fine)}}
+	return withAsked(choices, p.Health)
+}
+
+// anyTrouble is the filter for the health of what needs attention.
+const anyTrouble = string(Broken + "," + Attention)
+
+// choice is a value of a filter with its name.
+type choice struct{ Value, Name string }
+
+// withAsked adds the value that is asked for, which may be a list, so that a form keeps it.
+func withAsked(choices []choice, asked string) []choice {
+	if asked == "" || slices.ContainsFunc(choices, func(c choice) bool { return c.Value == asked }) {
+		return choices
+	}
+	return append(choices, choice{asked, asked})
+}
 
 func (p *pages) attachments(r *http.Request) answer {
 	q := r.URL.Query()
-	page := attachmentsPage{frame: p.frame(r, "VolumeAttachments"), Driver: q.Get("driver"), State: q.Get("state"), Node: q.Get("node"), Query: q.Get("q")}
-	if page.State != "" && page.State != stateOpen && !slices.Contains(AttachmentStates, AttachmentState(page.State)) {
-		return p.fail(r, http.StatusBadRequest, fmt.Sprintf("The state %q is none of %s, %s.", sanitize(page.State, shortText), stateOpen, joined(AttachmentStates)))
-	}
-	page.Drivers = p.attachers(page.Overview, page.Driver)
+	page := attachmentsPage{frame: p.frame(r, "VolumeAttachments"),
+		Driver: q.Get("driver"), State: q.Get("state"), Health: q.Get("health"), Node: q.Get("node"), Query: q.Get("q")}
 	filter := AttachmentFilter{Driver: page.Driver, Node: page.Node}
-	if page.State != stateOpen && page.State != "" {
-		filter.States = []AttachmentState{AttachmentState(page.State)}
+	var wrongState error
+	if page.State != stateOpen {
+		wrongState = choose(&filter.States, "state", page.State, AttachmentStates)
 	}
-	found := slices.DeleteFunc(p.hub.attachments(filter), func(a Attachment) bool {
-		return page.State == stateOpen && !open(a) ||
-			!matchesText(page.Query, a.Name, a.Driver, a.Node, a.PersistentVolume, a.VolumeHandle, a.LastError, a.WaitsFor)
-	})
-	page.paginate(found, q.Get("after"))
+	if err := errors.Join(wrongState, choose(&filter.Health, "health", page.Health, HealthStates)); err != nil {
+		return p.fail(r, http.StatusBadRequest, sanitize(err.Error(), shortText))
+	}
+	drivers := p.hub.drivers()
+	page.Drivers = choicesOf(drivers, page.Overview, page.Driver)
+	found := slices.DeleteFunc(p.hub.attachments(filter), func(a Attachment) bool { return page.State == stateOpen && !open(a) })
+	worstFirst(found)
+	rows := func(all []Attachment) []volumeRow { return volumeRows(all, drivers, page.Overview, page.Now) }
+	if page.Query != "" { // only then is the reason of each of them needed
+		all := rows(found)
+		found = nil
+		for _, r := range all {
+			if r.matches(page.Query, page.Now) {
+				found = append(found, r.Attachment)
+			}
+		}
+	}
+	from, to := page.paginate(found, parsePosition(q.Get("after")))
+	page.Table = volumeTable{frame: page.frame, Rows: rows(found[from:to]), OneDriver: page.Driver != ""}
 	return answer{http.StatusOK, "attachments.html", page}
 }
 
-// paginate sets the rows of the page that begins after a name.
-func (p *attachmentsPage) paginate(found []Attachment, after string) {
-	from := sortAfter(found, after)
-	to := min(from+listPage, len(found))
-	p.Table = attachmentTable{frame: p.frame, Rows: found[from:to], OneDriver: p.Driver != ""}
+// paginate finds the part of the sorted list that begins after a position, and the pages around it.
+func (p *attachmentsPage) paginate(found []Attachment, after position) (from, to int) {
+	from, _ = slices.BinarySearchFunc(found, after, func(a Attachment, after position) int {
+		return cmp.Or(positionOf(a).compare(after), -1) // the position itself is before
+	})
+	to = min(from+listPage, len(found))
 	p.From, p.To, p.Total = from+1, to, len(found)
 	if from > 0 {
 		p.First = p.link("")
 		p.Previous = p.First
 		if from > listPage {
-			p.Previous = p.link(found[from-listPage-1].Name)
+			p.Previous = p.link(positionOf(found[from-listPage-1]).String())
 		}
 	}
 	if to < len(found) {
-		p.Next = p.link(found[to-1].Name)
+		p.Next = p.link(positionOf(found[to-1]).String())
 	}
+	return from, to
 }
 
 func (p *attachmentsPage) link(after string) string {
-	return attachmentsURL("driver", p.Driver, "state", p.State, "node", p.Node, "q", p.Query, "after", after)
+	return attachmentsURL("driver", p.Driver, "state", p.State, "health", p.Health, "node", p.Node, "q", p.Query, "after", after)
 }
 
-// attachers returns the choices of the filter: the served drivers, the attachers of unclaimed
+// choicesOf returns the choices of the filter for drivers: those that are served, the attachers of unclaimed
 // VolumeAttachments, and the driver in the query.
-func (p *pages) attachers(o Overview, asked string) []string {
+func choicesOf(drivers []Driver, o Overview, asked string) []string {
 	names := map[string]bool{}
-	for _, d := range p.hub.drivers() {
+	for _, d := range drivers {
 		names[d.Name] = true
 	}
 	for name := range bounded(o.Unclaimed) {

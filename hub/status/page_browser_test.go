@@ -2,35 +2,11 @@ package status
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 )
-
-func TestPagesFitWideAndNarrowWindows(t *testing.T) {
-	b := openTab(t, newBusyHub(100, 10000))
-	pages := map[string]string{
-		"drivers": "/", "replicas": "/#replicas", "attachments": "/attachments", "broken-driver": "/drivers/" + busyName(1),
-		"observed-driver": "/drivers/" + busyName(2), "stuck": "/attachments/" + vaName(1), "failing": "/attachments/" + vaName(3),
-	}
-	schemes := []string{"light"}
-	if b.pictures() != "" {
-		schemes = append(schemes, "dark") // which is no wider
-	}
-	for _, scheme := range schemes {
-		b.look(scheme)
-		for _, width := range []int64{360, 800, 1200, 1440} {
-			b.size(width, 1000, width < 500)
-			for name, path := range pages {
-				b.open(path)
-				if got := ask[int64](b, "document.documentElement.scrollWidth"); got > width {
-					t.Errorf("%s is %d wide in a window of %d", name, got, width)
-				}
-				b.picture(fmt.Sprintf("%s-%s-%d", name, scheme, width))
-			}
-		}
-	}
-}
 
 func TestNamesAreNotBrokenWhereThereIsRoom(t *testing.T) {
 	h := newFakeHub()
@@ -45,11 +21,11 @@ func TestNamesAreNotBrokenWhereThereIsRoom(t *testing.T) {
 }
 
 func TestTextsAreReadableInLightAndDark(t *testing.T) {
-	b := openTab(t, newBusyHub(20, 200))
-	for _, scheme := range []string{"light", "dark"} {
-		b.look(scheme)
-		for _, path := range []string{"/", "/attachments", "/drivers/" + busyName(1), "/attachments/" + vaName(1)} {
-			b.open(path)
+	b := openTab(t, newTroubledHub(time.Now()))
+	for _, path := range []string{"/", "/attachments", "/drivers/" + troubled.lost, "/drivers/" + troubled.hanging, "/drivers/" + troubled.observed, "/drivers/" + troubled.paused, "/attachments/" + vaName(1000)} {
+		b.open(path)
+		for _, scheme := range []string{"light", "dark"} {
+			b.look(scheme)
 			for _, poor := range ask[[]string](b, poorContrast) {
 				t.Errorf("%s in %s: %s", path, scheme, poor)
 			}
@@ -179,7 +155,7 @@ func TestThePageIsCompleteWithScriptsOff(t *testing.T) {
 	b.open("/attachments")
 	b.click("a[rel=next]")
 	b.waitFor("a[rel=prev]")
-	b.click("table.attachments th a")
+	b.click("table.volumes th a")
 	b.waitFor("#timeline")
 }
 
@@ -207,16 +183,30 @@ func TestHostileTextsStayTexts(t *testing.T) {
 	}
 }
 
-func TestThePageSaysWhenTheHubIsGone(t *testing.T) {
+func TestALostConnectionIsShownWithItsTimeUntilItIsBack(t *testing.T) {
 	h := newBusyHub(3, 3)
 	b := openTab(t, h)
 	b.open("/")
 	b.expect("Failed to load resource")
-	h.change(func() { h.panics = true }) // the connection ends without an answer
-	b.until("!document.getElementById('away').hidden")
-	if got := b.text("#away"); !strings.Contains(got, "This page is old") {
-		t.Errorf("it says %q", got)
+	lost := regexp.MustCompile(`^Connection lost at \d\d:\d\d:\d\d UTC; reconnecting$`)
+	stale := regexp.MustCompile(`^This page shows the state at \d\d:\d\d:\d\d UTC, \d+s ago\.$`)
+	ask[any](b, `new MutationObserver(() => { window.read++; }).observe(document.getElementById('lost'), { childList: true, characterData: true, subtree: true })`)
+	for range 2 {
+		ask[any](b, "window.read = 0")
+		h.change(func() { h.panics = true }) // the connection ends without an answer
+		b.until("!document.getElementById('away').hidden")
+		alert, age := b.text("#away [role=alert]"), b.text("#stale")
+		if !lost.MatchString(alert) || !stale.MatchString(age) {
+			t.Errorf("the page says %q and %q", alert, age)
+		}
+		for range 3 { // meanwhile it has tried again
+			b.until(fmt.Sprintf("document.getElementById('stale').innerText !== %q", age))
+			age = b.text("#stale")
+		}
+		if n := ask[int](b, "window.read"); n != 1 || b.text("#away [role=alert]") != alert {
+			t.Errorf("the alert is read out %d times", n)
+		}
+		h.change(func() { h.panics = false })
+		b.until("document.getElementById('away').hidden")
 	}
-	h.change(func() { h.panics = false })
-	b.until("document.getElementById('away').hidden")
 }

@@ -1,13 +1,13 @@
 package status
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 )
 
-// mostOpen is how many of its VolumeAttachments a driver's page shows.
+// mostOpen is how many rows of VolumeAttachments a driver's page shows.
 const mostOpen = 25
 
 // driverPage is the page of one driver.
@@ -15,40 +15,39 @@ type driverPage struct {
 	frame
 	driverRow
 	Attachments attachmentTotals
-	Table       attachmentTable // open VolumeAttachments, the worst first
+	Table       volumeTable  // VolumeAttachments for which an operation is due
+	Failed      []failureRow // the latest first
+}
+
+// ShowsConnectionError reports whether the last error of the connection is on the page beside the reasons of
+// the health: one of them may say the same.
+func (p driverPage) ShowsConnectionError() bool {
+	text := p.ConnectionError.Text
+	return text != "" && !slices.ContainsFunc(p.Health.Reasons, func(r Reason) bool { return strings.Contains(r.Detail, text) })
 }
 
 func (p *pages) driver(r *http.Request) answer {
 	name := r.PathValue("name")
 	f := p.frame(r, name)
-	attachments := p.hub.attachments(AttachmentFilter{Driver: name})
-	drivers := p.driverRows(f.Now)
-	i := slices.IndexFunc(drivers, func(d driverRow) bool { return d.Name == name })
+	drivers := p.hub.drivers()
+	i := slices.IndexFunc(drivers, func(d Driver) bool { return d.Name == name })
 	if i < 0 {
-		return p.fail(r, http.StatusNotFound, fmt.Sprintf("There is no driver %q here: it is not configured, or its name is written in another way.", sanitize(name, shortText)))
+		return p.fail(r, http.StatusNotFound, fmt.Sprintf("Driver %q is not served here. Check the spelling of its name and the configuration.", sanitize(name, shortText)))
 	}
-	return answer{http.StatusOK, "driver.html", driverPage{
-		frame:       f,
-		driverRow:   drivers[i],
-		Attachments: totals(attachments),
-		Table:       attachmentTable{frame: f, Rows: worst(attachments, urgency, mostOpen), OneDriver: true},
-	}}
-}
-
-// urgency is the order of open VolumeAttachments.
-var urgency = []AttachmentState{Stuck, Failing, Waiting, Unclaimed, Attaching, Detaching}
-
-// worst returns at most a number of VolumeAttachments in some states: in the order of the states, then
-// the oldest first.
-func worst(all []Attachment, states []AttachmentState, most int) []Attachment {
-	var found []Attachment
+	all := p.hub.attachments(AttachmentFilter{Driver: name})
+	var due []Attachment
 	for _, a := range all {
-		if slices.Contains(states, a.State) {
-			found = append(found, a)
+		if open(a) {
+			due = append(due, a)
 		}
 	}
-	slices.SortFunc(found, func(a, b Attachment) int {
-		return cmp.Or(cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)), a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name))
-	})
-	return found[:min(len(found), most)]
+	worstFirst(due)
+	rows := collapse(volumeRows(due, drivers[i:i+1], f.Overview, f.Now))
+	return answer{http.StatusOK, "driver.html", driverPage{
+		frame:       f,
+		driverRow:   p.rowOf(drivers[i], f.Now),
+		Attachments: totals(all),
+		Table:       volumeTable{frame: f, Rows: rows[:min(len(rows), mostOpen)], OneDriver: true},
+		Failed:      failureRows(drivers[i].Failures, all),
+	}}
 }

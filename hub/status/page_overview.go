@@ -2,14 +2,19 @@ package status
 
 import (
 	"cmp"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 )
 
-// mostTrouble is how many VolumeAttachments in trouble the first page shows.
-const mostTrouble = 10
+const (
+	// mostTrouble is how many rows of VolumeAttachments in trouble the first page shows.
+	mostTrouble = 10
+	// mostReasons is how many reasons of a driver's health it shows.
+	mostReasons = 3
+)
 
 // overviewPage is the first page: a row for each driver.
 type overviewPage struct {
@@ -23,7 +28,8 @@ type overviewPage struct {
 	Attention    int
 	Standby      int
 	Attachments  attachmentTotals
-	Table        attachmentTable // of those in trouble, the worst first
+	Trouble      int         // VolumeAttachments that are broken or need attention
+	Table        volumeTable // of these, the worst first
 	Unclaimed    []named
 	OtherHolders []Replica // holders of leases that are not replicas
 }
@@ -38,6 +44,15 @@ type driverRow struct {
 	Driver
 	Spark spark
 }
+
+// Reasons returns the worst reasons of the health, and MoreReasons how many others there are.
+func (d driverRow) Reasons() []Reason {
+	return d.Health.Reasons[:min(len(d.Health.Reasons), mostReasons)]
+}
+func (d driverRow) MoreReasons() int { return len(d.Health.Reasons) - len(d.Reasons()) }
+
+// Row returns a row with the frame of its page.
+func (p overviewPage) Row(d driverRow) driverPage { return driverPage{frame: p.frame, driverRow: d} }
 
 // headline returns the title of the browser's tab.
 func (p overviewPage) headline() string {
@@ -76,15 +91,12 @@ func totals(all []Attachment) attachmentTotals {
 	return t
 }
 
-// open reports whether an operation is due for a VolumeAttachment.
-func open(a Attachment) bool { return a.State != Attached && a.State != Idle }
-
 func (p *pages) overview(r *http.Request) answer {
 	query := r.URL.Query()
 	page := overviewPage{frame: p.frame(r, "Drivers"), Query: query.Get("q"), State: query.Get("state")}
 	attachments := p.hub.attachments(AttachmentFilter{})
-	all, by := p.driverRows(page.Now), map[HealthState]int{}
-	for _, d := range all {
+	drivers, by := p.hub.drivers(), map[HealthState]int{}
+	for _, d := range p.driverRows(drivers, page.Now) {
 		by[d.Health.State]++
 		page.States = append(page.States, d.State)
 		if matchesDriver(d.Driver, page.Query, page.State, page.Now) {
@@ -93,27 +105,46 @@ func (p *pages) overview(r *http.Request) answer {
 	}
 	slices.Sort(page.States)
 	page.States = slices.Compact(page.States)
-	page.Known, page.Broken, page.Attention, page.Standby = len(all), by[Broken], by[Attention], by[Standby]
+	page.Known, page.Broken, page.Attention, page.Standby = len(drivers), by[Broken], by[Attention], by[Standby]
 	page.Attachments = totals(attachments)
-	page.Table = attachmentTable{frame: page.frame, Rows: worst(attachments, urgency[:2], mostTrouble)}
+	trouble := slices.DeleteFunc(attachments, func(a Attachment) bool { return !a.Health.Needs() })
+	worstFirst(trouble)
+	rows := collapse(volumeRows(trouble, drivers, page.Overview, page.Now))
+	page.Trouble, page.Table = len(trouble), volumeTable{frame: page.frame, Rows: rows[:min(len(rows), mostTrouble)]}
 	for name, n := range bounded(page.Overview.Unclaimed) {
 		page.Unclaimed = append(page.Unclaimed, named{name, n})
 	}
 	slices.SortFunc(page.Unclaimed, func(a, b named) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
-	page.OtherHolders = otherHolders(all, membersOf(page.Overview.Replicas))
+	page.OtherHolders = otherHolders(drivers, membersOf(page.Overview.Replicas))
 	page.Title = page.headline()
 	return answer{http.StatusOK, "overview.html", page}
 }
 
-// driverRows returns all drivers, the worst first, then by name.
-func (p *pages) driverRows(now time.Time) []driverRow {
-	var all []driverRow
-	for _, d := range p.hub.drivers() {
-		h := p.metrics.history(d.Name, now)
-		all = append(all, driverRow{d, newSpark(&h)})
+// driverRows returns drivers as rows: the worst first, of those in trouble the one that is so for the longest
+// time, then by name.
+func (p *pages) driverRows(drivers []Driver, now time.Time) []driverRow {
+	all := make([]driverRow, len(drivers))
+	for i, d := range drivers {
+		all[i] = p.rowOf(d, now)
 	}
-	slices.SortStableFunc(all, func(a, b driverRow) int { return a.Health.State.Compare(b.Health.State) })
+	slices.SortStableFunc(all, func(a, b driverRow) int {
+		return cmp.Or(a.Health.State.Compare(b.Health.State), cmp.Compare(a.troubleSince(), b.troubleSince()))
+	})
 	return all
+}
+
+// troubleSince returns since when the driver is in trouble, in Unix seconds, and the highest number if that is
+// not known or it is not.
+func (d driverRow) troubleSince() int64 {
+	if !d.Health.Needs() || d.Health.Since.IsZero() {
+		return math.MaxInt64
+	}
+	return d.Health.Since.Unix()
+}
+
+func (p *pages) rowOf(d Driver, now time.Time) driverRow {
+	h := p.metrics.history(d.Name, now)
+	return driverRow{d, newSpark(&h)}
 }
 
 // problems is the filter for drivers that are broken or need attention.
@@ -131,7 +162,7 @@ func matchesDriver(d Driver, text, state string, now time.Time) bool {
 	default:
 		return false
 	}
-	texts := []string{d.Name, d.State, d.Reason, d.Mode, d.Source, d.Endpoint, d.Version, d.Lease.Holder}
+	texts := append([]string{d.Name, d.State, d.Reason, d.Mode, d.Source, d.Endpoint, d.Version, d.Lease.Holder}, d.Waiters...)
 	for _, r := range d.Health.Reasons {
 		texts = append(texts, r.Text(now))
 	}
@@ -150,11 +181,11 @@ func matchesText(query string, texts ...string) bool {
 }
 
 // otherHolders returns the holders of drivers' leases that are not replicas of the hub.
-func otherHolders(all []driverRow, members map[string]bool) []Replica {
+func otherHolders(all []Driver, members map[string]bool) []Replica {
 	held := map[string][]string{}
-	for _, j := range all {
-		if h := j.Lease.Holder; h != "" && !members[h] {
-			held[h] = append(held[h], j.Name)
+	for _, d := range all {
+		if h := d.Lease.Holder; h != "" && !members[h] {
+			held[h] = append(held[h], d.Name)
 		}
 	}
 	var found []Replica

@@ -33,7 +33,8 @@ func sanitize(text string, limit int) string {
 	return strings.TrimSpace(text)
 }
 
-// duration returns a length of time in one or two units: 850 ms, 12 s, 3 min 20 s, 5 h.
+// duration returns a latency in one or two units: 850 ms, 12 s, 3 min 20 s, 5 h. Ages are written by package
+// diagnosis.
 func duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -60,12 +61,6 @@ func units(large time.Duration, name string, small time.Duration, smallName stri
 	}
 	return fmt.Sprintf("%d %s %d %s", large, name, small, smallName)
 }
-
-// age returns the time since something began, in whole seconds.
-func age(now, since time.Time) string { return duration(now.Sub(since).Truncate(time.Second)) }
-
-// ago returns how long ago something was.
-func ago(now, then time.Time) string { return age(now, then) + " ago" }
 
 // count returns a number with commas: 10,000.
 func count(n int) string {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 // step is one event of the timeline: past, present or expected.
@@ -31,16 +33,16 @@ func timeline(in DiagnosisInput) []step {
 	var steps []step
 	add := func(t time.Time, kind stepKind, what, text string) { steps = append(steps, step{t, kind, what, text}) }
 	if !a.Created.IsZero() {
-		add(a.Created, stepDone, fmt.Sprintf("Created: volume %s is wanted on node %s", cmp.Or(a.PersistentVolume, "(inline)"), a.Node), "")
+		add(a.Created, stepDone, fmt.Sprintf("VolumeAttachment created: attach volume %s to node %s", cmp.Or(a.PersistentVolume, a.VolumeHandle, "(inline)"), a.Node), "")
 	}
 	if a.Finalizer {
-		add(time.Time{}, stepDone, "The finalizer is on it: it cannot vanish while its volume may be attached", "")
+		add(time.Time{}, stepDone, "Finalizer added: the VolumeAttachment stays until its volume is detached", "")
 	}
 	if a.Operation == Detach && !a.Since.IsZero() {
-		add(a.Since, stepDone, "Deleted: the volume is to be detached", "")
+		add(a.Since, stepDone, "VolumeAttachment deleted: detach the volume from node "+a.Node, "")
 	}
 	if a.Operation == Drift {
-		add(a.Since, stepDone, "The storage system does not have it attached any more", "")
+		add(a.Since, stepDone, "ListVolumes no longer reports the volume on node "+a.Node+": attach it again", "")
 	}
 	steps = append(steps, tries(in)...)
 	steps = append(steps, nowOf(in))
@@ -65,27 +67,24 @@ func tries(in DiagnosisInput) []step {
 	slices.Reverse(known) // the latest was first
 	switch more := a.Tries - len(known); {
 	case len(known) > 0 && more > 0:
-		known = append([]step{{Kind: stepFailed, What: plural(more, "failed try", "failed tries") + " before"}}, known...)
+		known = append([]step{{Kind: stepFailed, What: plural(more, "earlier failed try", "earlier failed tries")}}, known...)
 	case len(known) == 0 && a.Tries > 0:
-		known = []step{{Kind: stepFailed, What: plural(a.Tries, "failed try", "failed tries") + " in a row, the last one", Text: a.LastError}}
+		known = []step{{Kind: stepFailed, What: plural(a.Tries, "failed try", "failed tries") + " in a row, the last one:", Text: a.LastError, Time: a.LastErrorTime}}
 	case len(known) == 0 && a.LastError != "":
-		known = []step{{Kind: stepFailed, What: "The last error in its status", Text: a.LastError}}
+		known = []step{{Kind: stepFailed, What: "Last error", Text: a.LastError, Time: a.LastErrorTime}}
 	}
 	return known
 }
 
-// nowOf returns the present state.
+// nowOf returns the present state. The diagnosis has its reason.
 func nowOf(in DiagnosisInput) step {
 	a := in.Attachment
-	s := step{Kind: stepNow, What: "Now: " + string(a.State)}
-	switch {
-	case a.State == Attached:
-		s.What = "Now: attached to node " + a.Node
-	case a.WaitsFor != "":
-		s.Text = a.Waits()
+	if a.State == Attached {
+		return step{Kind: stepNow, What: "Now: attached to node " + a.Node}
 	}
-	if a.State != Attached && !a.Since.IsZero() {
-		s.What += " for " + age(in.Now, a.Since)
+	s := step{Kind: stepNow, What: "Now: " + string(a.State)}
+	if !a.Since.IsZero() {
+		s.What += " for " + diagnosis.Length(in.Now.Sub(a.Since))
 	}
 	return s
 }

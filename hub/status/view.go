@@ -18,21 +18,23 @@ func (v view) drivers() []Driver {
 	for i := range drivers {
 		d := &drivers[i]
 		d.Lanes = orNone(d.Lanes)
-		if d.waiting() > 0 {
-			d.Waiters = waiters(v.source.Attachments(AttachmentFilter{Driver: d.Name}), d.Name)
+		if d.waiting() > 0 || passed(d.Work().OldestCall.Since, now) >= slow {
+			d.Waiters = waiters(v.attachments(AttachmentFilter{Driver: d.Name}))
 		}
 		d.Health = HealthOfDriver(*d, replicas, now)
 	}
 	return drivers
 }
 
-// waiters returns who waits longest for a driver: Pods, or claims whose Pods are not known.
-func waiters(all []Attachment, driver string) []string {
+// waiters returns who waits longest for one driver: Pods, or claims whose Pods are not known. A volume whose call
+// is just in flight does not wait.
+func waiters(all []Attachment) []string {
+	all = slices.DeleteFunc(all, func(a Attachment) bool {
+		return !open(a) || (a.State == Attaching || a.State == Detaching) && !a.Health.Needs()
+	})
+	worstFirst(all)
 	var names []string
-	for _, a := range worst(all, urgency[:3], len(all)) {
-		if a.Driver != driver {
-			continue
-		}
+	for _, a := range all {
 		for _, name := range a.neededBy() {
 			if len(names) == MostWaiters {
 				return names

@@ -6,12 +6,19 @@
 
 (() => {
   const period = 1500; // ms between the end of one refresh and the next one
+  const longest = 15000; // ms between two tries while the connection is lost
   const patience = 10000; // ms that an answer may take
   const away = document.getElementById('away');
   let timer = 0;
   let running = null;
   let took = 0;
-  let lastAnswer = new Date();
+  let failures = 0; // in a row
+  let why = ''; // of the last failure
+  let clock = null; // shows the age of the page while the connection is lost
+  // The hub's time, and that of this browser: their clocks may differ.
+  let answered = { hub: shownAt(), here: Date.now() };
+
+  function shownAt(page = document) { return Date.parse(page.querySelector('#asof time').dateTime); }
 
   // An XMLHttpRequest parses the answer into a document whose scripts do not run, without
   // a string that is taken for HTML here: the page's policy forbids that.
@@ -27,30 +34,48 @@
     request.onload = () => {
       took = performance.now() - begun;
       const page = request.responseXML;
-      if (!page || !page.getElementById('main')) return failed(`it answered ${request.status} ${request.statusText}`);
-      lastAnswer = new Date();
+      if (!page || !page.getElementById('asof')) return lost(`The answer was HTTP ${request.status} ${request.statusText}. `);
+      answered = { hub: shownAt(page), here: Date.now() };
+      failures = 0;
+      clearInterval(clock);
+      clock = null;
       away.hidden = true;
       document.title = page.title;
       if (!reading()) swap(page);
       next();
     };
-    request.onerror = () => failed('it cannot be reached');
-    request.ontimeout = () => failed('it does not answer');
+    request.onerror = () => lost('');
+    request.ontimeout = () => lost('');
     request.send();
   }
 
-  // A server that is slow, or a page that nobody sees, is asked less often.
+  // A server that is slow or away, or a page that nobody sees, is asked less often.
   function next() {
     running = null;
     clearTimeout(timer);
-    if (!document.hidden) timer = setTimeout(refresh, Math.max(period, 4 * took));
+    const wait = Math.min(longest, period * 2 ** Math.max(0, failures - 1));
+    if (!document.hidden) timer = setTimeout(refresh, Math.max(wait, 4 * took));
   }
 
-  function failed(why) {
-    away.textContent = `This page is old: no answer from the hub since ${lastAnswer.toLocaleTimeString()}, ${why}. It is asked on.`;
+  function lost(reason) {
+    failures++;
+    why = reason;
+    if (!clock) { // an alert is read out when it changes: once
+      document.getElementById('lost').textContent = `Connection lost at ${time(answered.hub + Date.now() - answered.here)}; reconnecting`;
+      clock = setInterval(tell, 1000);
+    }
+    tell();
     away.hidden = false;
     next();
   }
+
+  function tell() {
+    const s = Math.max(0, Math.round((answered.hub + Date.now() - answered.here - shownAt()) / 1000));
+    const age = s < 120 ? `${s}s` : s < 600 ? `${Math.floor(s / 60)}m${s % 60}s` : s < 10800 ? `${Math.floor(s / 60)}m` : `${Math.floor(s / 3600)}h`;
+    document.getElementById('stale').textContent = `${why}This page shows the state at ${time(shownAt())}, ${age} ago.`;
+  }
+
+  function time(ms) { return new Date(ms).toISOString().slice(11, 19) + ' UTC'; }
 
   // Whoever selects a text, to copy it, keeps it.
   function reading() {
@@ -106,7 +131,8 @@
     filter(event.target);
   });
   document.addEventListener('visibilitychange', () => { if (!document.hidden) refresh(); });
+  window.addEventListener('online', refresh);
 
-  document.getElementById('refresh').textContent = 'The page refreshes itself.';
+  document.getElementById('refresh').textContent = 'It refreshes itself.';
   next();
 })();
