@@ -86,7 +86,7 @@ func TestWhatIsBrokenSinceWhenAndWhoWaitsIsOnTheFirstPage(t *testing.T) {
 	trouble := pageText(t, body, "trouble")
 	for _, want := range []string{
 		"payments-production/data-postgres-primary-0 ×4 Pod postgres-primary-0", "broken stuck (attach) for 15m " + troubled.lost,
-		"×10 Pod postgres-primary-0", "attention attaching for 8m12s " + troubled.hanging, "ControllerPublishVolume unanswered for 8m12s: to attach the volume to node",
+		"×10 Pod postgres-primary-0", "attention attaching for 8m12s " + troubled.hanging, "ControllerPublishVolume unanswered for 8m12s: attaching the volume to node",
 	} {
 		if !strings.Contains(trouble, want) {
 			t.Errorf("%q is not in %s", want, trouble)
