@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -29,11 +30,10 @@ the object does not exist and 3 if the answer is not known. Pods and claims of a
 and pvc/NAMESPACE/NAME, or given with --namespace.`
 	// A mistake in the command line must not have the exit code of an answer.
 	c.Args = func(c *cobra.Command, args []string) error {
-		n := 1
-		if allStuck {
-			n = 0
+		if (len(args) == 1) == allStuck || len(args) > 1 {
+			return unanswered(fmt.Errorf("give one object or --all-stuck; see %s --help", c.CommandPath()))
 		}
-		return unanswered(cobra.ExactArgs(n)(c, args))
+		return nil
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unanswered(err) })
 	flags.add(c.Flags())

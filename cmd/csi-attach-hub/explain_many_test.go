@@ -71,9 +71,9 @@ func TestDriversNodesAndAllStuckVolumesAreExplained(t *testing.T) {
 
 	r, code := s.report(func(r explain.Report) bool {
 		own := ofScene(r, "many-")
-		return len(own) == 1 && len(own[0].Volumes) == 2
+		return len(own) == 1 && len(own[0].Volumes) == 2 && !own[0].Cause.Since.IsZero() // once the status has the error with its time
 	}, "--all-stuck", "--server", server)
-	if g := ofScene(r, "many-")[0]; code != 1 || g.Cause.Verdict != diagnosis.BackendError || g.Cause.Since.IsZero() || g.Volumes[0].AgeSeconds < 0 {
+	if g := ofScene(r, "many-")[0]; code != 1 || g.Cause.Verdict != diagnosis.BackendError || g.Volumes[0].Since.IsZero() {
 		t.Errorf("exit code %d, want 1 and one cause of two volumes:\n%s", code, r.Text())
 	}
 	r, code = s.report(func(r explain.Report) bool { return r.Result == "broken" && len(r.Groups) > 0 }, "driver/"+full, "--server", server)

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -75,6 +76,9 @@ func (f *clientFlags) askedNamespace() (string, error) {
 		return f.namespace, nil
 	}
 	namespace, _, err := f.access().Namespace()
+	if clientcmd.IsEmptyConfig(err) { // whoever needs the API says so
+		return metav1.NamespaceDefault, nil
+	}
 	if err != nil {
 		return "", fmt.Errorf("find the current namespace: %w", err)
 	}
