@@ -358,6 +358,9 @@ func TestHolderOfTheLeaseOfAnObservedDriverIsKnownAtTheFirstView(t *testing.T) {
 		}
 		v.start()
 		v.pass(time.Minute)
+		if n := v.api.Count("watch", "leases"); n < 2 { // the watches of the API in memory know no namespaces
+			t.Errorf("the leases of %d namespaces were watched before the first view, want 2", n)
+		}
 		if got := v.status().Lease; got.Holder != holder || got.Namespace != "elsewhere" {
 			t.Errorf("%+v, want the holder %s", got, holder)
 		}
