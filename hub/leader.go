@@ -95,7 +95,9 @@ func (l *leader) run(ctx context.Context) error {
 	// vanishes then.
 	l.hub.routes.open(l.name, l)
 	contain(fail, l.connectionChanged)
-	contain(fail, func() { l.attend(intake, fail, &loops, l.driftCheck(), l.stuckCheck(), l.hangingCheck(), l.resyncing()) })
+	contain(fail, func() {
+		l.attend(intake, fail, &loops, l.driftCheck(), l.stuckCheck(), l.hangingCheck(), l.resyncing())
+	})
 	l.shut()
 	l.hub.routes.close(l.name, l)
 	l.update(func(s *driverState) { s.draining = "calls in flight may end" })
