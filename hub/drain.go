@@ -86,7 +86,7 @@ func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
 		logger.Info("A volume whose VolumeAttachment is gone may stay attached: its owner is unknown", "err", err)
 		return
 	}
-	caller := callerOf{l, u.Key(), volume.DetachLane}
+	caller := &callerOf{l, u.Key(), volume.DetachLane}
 	err := caller.unpublish(ctx, u.Publication, u.Target, nil)
 	for isFenced(err) && ctx.Err() == nil {
 		sleep(ctx, fencePause)

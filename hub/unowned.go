@@ -40,7 +40,8 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	if !l.mayUnpublish(ctx, e, u) {
 		return
 	}
-	err := callerOf{l, e.Key, e.Lane()}.unpublish(ctx, u.Publication, target, nil)
+	caller := &callerOf{l, e.Key, e.Lane()}
+	err := caller.unpublish(ctx, u.Publication, target, nil)
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).Info("Detached a volume from where no VolumeAttachment has it any more", "volumeHandle", target.VolumeHandle, "node", u.FormerOwner.Node)
