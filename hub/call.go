@@ -26,17 +26,17 @@ type callerOf struct {
 }
 
 // ControllerPublishVolume implements attach.Controller.
-func (c callerOf) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+func (c *callerOf) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	return call(ctx, c, "ControllerPublishVolume", req, Session.ControllerPublishVolume)
 }
 
 // ControllerUnpublishVolume implements attach.Controller.
-func (c callerOf) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+func (c *callerOf) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	return call(ctx, c, "ControllerUnpublishVolume", req, Session.ControllerUnpublishVolume)
 }
 
 // call calls a method of the driver if the lease allows it. It blocks until the driver has answered or ctx ends.
-func call[Request, Response any](ctx context.Context, c callerOf, name string, req *Request, method func(Session, context.Context, *Request) (*Response, error)) (*Response, error) {
+func call[Request, Response any](ctx context.Context, c *callerOf, name string, req *Request, method func(Session, context.Context, *Request) (*Response, error)) (*Response, error) {
 	s := c.session()
 	if err := c.mayCall(ctx); err != nil {
 		return nil, err

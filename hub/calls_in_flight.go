@@ -26,7 +26,7 @@ type callInFlight struct {
 }
 
 // begin notes that the call of an entry begins. An entry has one call at a time.
-func (c *callsInFlight) begin(s *liveSession, e callerOf, method string, now time.Time) {
+func (c *callsInFlight) begin(s *liveSession, e *callerOf, method string, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session != s { // another process may be behind it

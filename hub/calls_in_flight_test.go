@@ -25,7 +25,7 @@ func TestDriverOwesAnAnswerSinceTheFirstCallAfterItsLast(t *testing.T) {
 	c := callsInFlight{hasEntry: func(key volume.Key) bool { return entries[key] }}
 	call := func(s *liveSession, key volume.Key, seconds int) func() {
 		return func() {
-			c.begin(s, callerOf{key: key, lane: volume.AttachLane}, "ControllerPublishVolume", at(seconds))
+			c.begin(s, &callerOf{key: key, lane: volume.AttachLane}, "ControllerPublishVolume", at(seconds))
 		}
 	}
 	end := func(s *liveSession, key volume.Key, answered bool) func() {
@@ -101,11 +101,11 @@ func TestHangingDriverIsLoggedOnceAMinute(t *testing.T) {
 				p.run(ctx)
 			}
 		}()
-		d.calls.begin(nil, callerOf{d, volume.ClaimKey("quick"), volume.DetachLane}, "ControllerUnpublishVolume", time.Now())
+		d.calls.begin(nil, &callerOf{d, volume.ClaimKey("quick"), volume.DetachLane}, "ControllerUnpublishVolume", time.Now())
 		time.Sleep(30 * time.Second)
 		d.calls.end(nil, volume.ClaimKey("quick"), true)
 		for _, name := range []string{"oldest", "other"} {
-			d.calls.begin(nil, callerOf{d, volume.ClaimKey(name), volume.AttachLane}, "ControllerPublishVolume", time.Now())
+			d.calls.begin(nil, &callerOf{d, volume.ClaimKey(name), volume.AttachLane}, "ControllerPublishVolume", time.Now())
 			time.Sleep(time.Second)
 		}
 		time.Sleep(5*time.Minute - 2*time.Second) // at 5m30s

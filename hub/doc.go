@@ -41,12 +41,14 @@
 //   - finalizers.go removes the finalizer from a PersistentVolume that is being deleted.
 //   - takeover.go says what a new leader reads again.
 //   - drift.go compares with the driver's own list of volumes, stuck.go reports operations that have had no
-//     success for long, and resync.go finds work that events have missed (periodic.go runs the three).
+//     success for long, hanging.go logs calls that hang, and resync.go finds work that events have missed
+//     (periodic.go runs the four).
 //   - wind_down.go serves a driver with WindDown only while something of it is attached.
 //
 // operation_log.go logs how operations end, with the keys of volume_logger.go.
 // view.go and attachment_view.go answer for the status page, API and metrics (status.Source). Only there the hub
-// asks for Pods (hub/pods).
+// asks for Pods (hub/pods). calls_in_flight.go knows since when each call is in flight, and since when the driver has
+// answered none. due.go counts the work that waits, also for a driver that this process does not work for.
 //
 // # Isolation
 //

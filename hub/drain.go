@@ -86,7 +86,7 @@ func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
 		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: the owner of the volume is unknown", "err", err)
 		return
 	}
-	caller := callerOf{l, u.Key(), volume.DetachLane}
+	caller := &callerOf{l, u.Key(), volume.DetachLane}
 	err := caller.unpublish(ctx, u.Publication, u.Target, nil)
 	for isFenced(err) && ctx.Err() == nil {
 		sleep(ctx, fencePause)

@@ -19,7 +19,7 @@ import (
 type execution struct {
 	leader  *leader
 	entry   *volume.Entry
-	caller  callerOf // for the entry
+	caller  *callerOf // for the entry
 	claim   *volume.Claim
 	object  *storagev1.VolumeAttachment
 	plan    attach.Plan
@@ -31,7 +31,7 @@ type execution struct {
 // execute carries out a plan for a claim. It stops at the first error. After errBlocked the worker must not use
 // the entry any more.
 func (l *leader) execute(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, plan attach.Plan) error {
-	x := &execution{leader: l, entry: e, caller: callerOf{l, e.Key, e.Lane()}, claim: c, object: va, plan: plan, pass: volume.NewPass(plan)}
+	x := &execution{leader: l, entry: e, caller: &callerOf{l, e.Key, e.Lane()}, claim: c, object: va, plan: plan, pass: volume.NewPass(plan)}
 	if plan.Publish != nil && plan.SingleNode {
 		l.readOthers(ctx, va)
 	}
@@ -128,7 +128,7 @@ func (l *leader) resultOf(err error, e *volume.Entry) volume.Result {
 
 // unpublish calls ControllerUnpublishVolume at a target. now is the Secret that the PersistentVolume names now,
 // nil for none.
-func (c callerOf) unpublish(ctx context.Context, p volume.Publication, target attach.Target, now *corev1.SecretReference) error {
+func (c *callerOf) unpublish(ctx context.Context, p volume.Publication, target attach.Target, now *corev1.SecretReference) error {
 	a := c.attacher()
 	a.Controller = c
 	secrets, err := a.UnpublishSecrets(ctx, target, p.Record, now, p.Secrets)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -273,10 +274,10 @@ func TestVolumesThatWaitForALostDriverAreCounted(t *testing.T) {
 
 func TestDriverIsDownSinceItCouldLastBeCalledWhoeverHoldsTheLease(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		away := false
+		var away atomic.Bool
 		var session *backendSession
 		v.options.Connect = func(context.Context, registry.Driver) (hub.Session, error) {
-			if away {
+			if away.Load() {
 				return nil, errors.New("refused")
 			}
 			session = newBackendSession(v.backend)
@@ -289,7 +290,7 @@ func TestDriverIsDownSinceItCouldLastBeCalledWhoeverHoldsTheLease(t *testing.T) 
 		if d := v.status(); !d.Lease.Mine || !d.DownSince.IsZero() {
 			t.Fatalf("%+v, want it served and up", d)
 		}
-		away = true
+		away.Store(true)
 		lost := time.Now()
 		session.Close()
 		check := func() {
@@ -307,7 +308,7 @@ func TestDriverIsDownSinceItCouldLastBeCalledWhoeverHoldsTheLease(t *testing.T) 
 		v.updates <- registry.Snapshot{v.driver.Name: v.driver}
 		v.pass(time.Minute)
 		check()
-		away = false
+		away.Store(false)
 		v.pass(time.Minute)
 		if d := v.status(); !d.Up || !d.DownSince.IsZero() {
 			t.Errorf("up %v, down since %s after it came back", d.Up, d.DownSince)
@@ -358,6 +359,9 @@ func TestHolderOfTheLeaseOfAnObservedDriverIsKnownAtTheFirstView(t *testing.T) {
 		}
 		v.start()
 		v.pass(time.Minute)
+		if n := v.api.Count("watch", "leases"); n < 2 { // the watches of the API in memory know no namespaces
+			t.Errorf("the leases of %d namespaces were watched before the first view, want 2", n)
+		}
 		if got := v.status().Lease; got.Holder != holder || got.Namespace != "elsewhere" {
 			t.Errorf("%+v, want the holder %s", got, holder)
 		}

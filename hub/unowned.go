@@ -41,7 +41,8 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	if !l.mayUnpublish(ctx, e, u) {
 		return
 	}
-	err := callerOf{l, e.Key, e.Lane()}.unpublish(ctx, u.Publication, target, nil)
+	caller := &callerOf{l, e.Key, e.Lane()}
+	err := caller.unpublish(ctx, u.Publication, target, nil)
 	switch {
 	case err == nil:
 		l.log.succeeded(logger, attach.Detaching, volume.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))
