@@ -18,7 +18,7 @@ func newExplainCommand() *cobra.Command {
 	c := newCommand("explain VOLUMEATTACHMENT|pv/NAME|pvc/NAMESPACE/NAME|pod/NAMESPACE/NAME",
 		"Say why a volume is not attached, and what to do; exit code 0 attached, 1 waiting, 2 not found, 3 not known",
 		func(c *cobra.Command, args []string) error {
-			return unanswered(flags.explain(c.Context(), args[0], c.OutOrStdout()))
+			return unanswered(flags.explain(c.Context(), args[0], c.OutOrStdout(), c.ErrOrStderr()))
 		})
 	// A mistake in the command line must not have the exit code of an answer.
 	c.Args = func(c *cobra.Command, args []string) error { return unanswered(cobra.ExactArgs(1)(c, args)) }
@@ -36,7 +36,7 @@ func unanswered(err error) error {
 }
 
 // explain prints the answer to a question. Its error is an exitError if an answer was printed.
-func (f *clientFlags) explain(ctx context.Context, asked string, out io.Writer) error {
+func (f *clientFlags) explain(ctx context.Context, asked string, out, errOut io.Writer) error {
 	question, err := explain.ParseQuestion(asked)
 	if err := errors.Join(err, f.check()); err != nil {
 		return err
@@ -49,8 +49,8 @@ func (f *clientFlags) explain(ctx context.Context, asked string, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	sources := explain.Sources{Kube: kube, Namespace: f.namespace}
-	hub, err := f.hub(ctx, config)
+	hub, err := f.hub(ctx, config, errOut)
+	sources := explain.Sources{Kube: kube, Namespace: f.hubNamespaces()[0]}
 	if err != nil {
 		sources.HubErr = err
 	} else {

@@ -18,17 +18,26 @@ import (
 
 // clientFlags are the flags of the subcommands that ask a running hub.
 type clientFlags struct {
-	server     string
-	kubeconfig string
-	namespace  string
-	output     string
-	transport  hubclient.TransportOptions
+	server       string
+	kubeconfig   string
+	namespace    string // -n, of what is asked about; empty if not given: see askedNamespace
+	hubNamespace string // --hub-namespace; empty if not given: see hubNamespaces
+	output       string
+	transport    hubclient.TransportOptions
+	// clusterScoped: the subcommand asks about nothing in a namespace. -n still names the namespace of the
+	// hub, as it did for all subcommands once.
+	clusterScoped bool
 }
 
 func (f *clientFlags) add(set *pflag.FlagSet) {
 	set.StringVar(&f.server, "server", "", "`URL` of one replica, http(s)://host:port; without it, all Pods of the hub are asked through the Kubernetes API")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` with the access to the Kubernetes API; without it kubectl's, then the service account of the Pod")
-	set.StringVarP(&f.namespace, "namespace", "n", cmp.Or(os.Getenv("POD_NAMESPACE"), "csi-attach-hub"), "`namespace` of the hub")
+	if f.clusterScoped {
+		set.StringVarP(&f.namespace, "namespace", "n", "", "deprecated: `namespace` of the hub; write --hub-namespace")
+	} else {
+		set.StringVarP(&f.namespace, "namespace", "n", "", "`namespace` of what is asked about; without it, the current one of the kubeconfig")
+	}
+	set.StringVar(&f.hubNamespace, "hub-namespace", "", "`namespace` of the hub; without it, $POD_NAMESPACE, else csi-attach-hub")
 	set.StringVarP(&f.output, "output", "o", "table", "output `format`, table or json")
 	set.StringVar(&f.transport.TokenFile, "token-file", "", "`file` with the token for a hub that has --http-authorization; sent over verified TLS only")
 	set.StringVar(&f.transport.CAFile, "ca-file", "", "`file` with the authorities that sign the hub's certificate; without it, those of the system")
@@ -43,21 +52,69 @@ func (f *clientFlags) check() error {
 	return nil
 }
 
-// kube returns the client configuration for the Kubernetes API. It looks in the same places
-// as kubectl.
-func (f *clientFlags) kube() (*rest.Config, error) {
+// access returns where the Kubernetes API is, and the current namespace. It looks in the same places as kubectl.
+func (f *clientFlags) access() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+}
+
+// kube returns the client configuration for the Kubernetes API.
+func (f *clientFlags) kube() (*rest.Config, error) {
+	config, err := f.access().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the Kubernetes API: %w", err)
 	}
 	return forProtobuf(config), nil
 }
 
-// hub finds the replicas. config may be nil if --server was given.
-func (f *clientFlags) hub(ctx context.Context, config *rest.Config) (*hubclient.Hub, error) {
-	return hubclient.Find(ctx, hubclient.Options{Server: f.server, Config: config, Namespace: f.namespace, Transport: f.transport})
+// askedNamespace returns the namespace of an object that is asked about without one: that of -n, else the
+// current namespace of the kubeconfig, else "default".
+func (f *clientFlags) askedNamespace() (string, error) {
+	if f.namespace != "" {
+		return f.namespace, nil
+	}
+	namespace, _, err := f.access().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("find the current namespace: %w", err)
+	}
+	return namespace, nil
+}
+
+// hubNamespaces returns where to look for the hub, the first first. -n once named the namespace of the hub: for
+// one more release a hub is looked for there too, if it is not where it should be by the other flags.
+func (f *clientFlags) hubNamespaces() []string {
+	switch byDefault := defaultHubNamespace(); {
+	case f.hubNamespace != "":
+		return []string{f.hubNamespace}
+	case f.namespace == "" || f.namespace == byDefault:
+		return []string{byDefault}
+	case f.clusterScoped:
+		return []string{f.namespace}
+	default:
+		return []string{byDefault, f.namespace}
+	}
+}
+
+func defaultHubNamespace() string { return cmp.Or(os.Getenv("POD_NAMESPACE"), "csi-attach-hub") }
+
+// hub finds the replicas. config may be nil if --server was given. If -n has its old meaning, a warning is written
+// to errOut, once for all calls.
+func (f *clientFlags) hub(ctx context.Context, config *rest.Config, errOut io.Writer) (*hubclient.Hub, error) {
+	var first error
+	for _, namespace := range f.hubNamespaces() {
+		hub, err := hubclient.Find(ctx, hubclient.Options{Server: f.server, Config: config, Namespace: namespace, Transport: f.transport})
+		if err != nil {
+			first = cmp.Or(first, err)
+			continue
+		}
+		if f.server == "" && f.hubNamespace == "" && namespace != defaultHubNamespace() {
+			fmt.Fprintf(errOut, "Warning: the hub was found in namespace %[1]s by --namespace; write --hub-namespace %[1]s, --namespace names only what is asked about in a later release\n", namespace)
+			f.hubNamespace = namespace
+		}
+		return hub, nil
+	}
+	return nil, first
 }
 
 // printJSON writes a value as JSON. It escapes control characters that would change the terminal.

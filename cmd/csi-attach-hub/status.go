@@ -21,7 +21,7 @@ import (
 const watchInterval = 2 * time.Second
 
 func newStatusCommand() *cobra.Command {
-	var flags clientFlags
+	flags := clientFlags{clusterScoped: true}
 	var watch bool
 	c := newCommand("status", "Show the drivers of a running hub; exit code 1 if no replica answers", func(c *cobra.Command, _ []string) error {
 		if err := flags.check(); err != nil {
@@ -45,7 +45,7 @@ func runStatus(ctx context.Context, flags clientFlags, watch bool, out, errOut i
 		}
 	}
 	show := func() error {
-		view, err := fetchView(ctx, flags, config)
+		view, err := fetchView(ctx, &flags, config, errOut)
 		if err != nil {
 			return err
 		}
@@ -76,8 +76,8 @@ func runStatus(ctx context.Context, flags clientFlags, watch bool, out, errOut i
 }
 
 // fetchView finds and asks all replicas. It finds them each time, because the Pods may change.
-func fetchView(ctx context.Context, flags clientFlags, config *rest.Config) (hubclient.View, error) {
-	hub, err := flags.hub(ctx, config)
+func fetchView(ctx context.Context, flags *clientFlags, config *rest.Config, errOut io.Writer) (hubclient.View, error) {
+	hub, err := flags.hub(ctx, config, errOut)
 	if err != nil {
 		return hubclient.View{}, err
 	}

@@ -54,7 +54,7 @@ func Find(ctx context.Context, o Options) (*Hub, error) {
 		return nil, fmt.Errorf("find the hub's Pods in namespace %s: %w", o.Namespace, err)
 	}
 	if len(pods.Items) == 0 {
-		return nil, fmt.Errorf("namespace %s has no Pod with the label %s: name the hub's namespace with --namespace, or the address of a hub with --server", o.Namespace, podLabels)
+		return nil, fmt.Errorf("namespace %s has no Pod with the label %s: name the hub's namespace with --hub-namespace, or the address of a hub with --server", o.Namespace, podLabels)
 	}
 	h := &Hub{}
 	for i := range pods.Items {

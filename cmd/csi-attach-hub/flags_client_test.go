@@ -1,0 +1,99 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+)
+
+// podsIn serves the Pods of the API: some namespaces have a Pod of a hub.
+func podsIn(t *testing.T, namespaces ...string) *rest.Config {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		items := "[]"
+		namespace, isPods := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/"), "/pods")
+		if isPods && slices.Contains(namespaces, namespace) {
+			items = `[{"metadata": {"name": "hub-0", "namespace": "` + namespace + `"}}]`
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind": "PodList", "apiVersion": "v1", "items": ` + items + `}`))
+	}))
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL}
+}
+
+func TestNamespaceNamesWhatIsAskedAboutAndTheHubOnlyWithAWarning(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	const own = "csi-attach-hub"
+	for name, tt := range map[string]struct {
+		args          string
+		clusterScoped bool
+		hubs          []string
+		want          string // namespace of the hub; empty: an error
+		warned        bool
+	}{
+		"nothing given":                                {"", false, []string{own}, own, false},
+		"--hub-namespace":                              {"--hub-namespace storage -n db", false, []string{own, "storage", "db"}, "storage", false},
+		"--hub-namespace without a hub":                {"--hub-namespace storage -n db", false, []string{own, "db"}, "", false},
+		"-n of the Pod":                                {"-n db", false, []string{own, "db"}, own, false},
+		"-n of the hub, as it was":                     {"-n storage", false, []string{"storage"}, "storage", true},
+		"-n of the Pod, and no hub":                    {"-n db", false, nil, "", false},
+		"-n that is the default":                       {"-n " + own, false, []string{own}, own, false},
+		"status -n asks that hub and no other one":     {"-n storage", true, []string{own, "storage"}, "storage", true},
+		"status -n does not show another hub silently": {"-n storage", true, []string{own}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := clientFlags{clusterScoped: tt.clusterScoped}
+			set := pflag.NewFlagSet("", pflag.ContinueOnError)
+			f.add(set)
+			if err := set.Parse(strings.Fields(tt.args)); err != nil {
+				t.Fatal(err)
+			}
+			config, warnings := podsIn(t, tt.hubs...), strings.Builder{}
+			for range 2 { // status --watch asks again
+				hub, err := f.hub(t.Context(), config, &warnings)
+				if err != nil {
+					if tt.want != "" || !strings.Contains(err.Error(), "--hub-namespace") {
+						t.Errorf("no hub was found: %v", err)
+					}
+					continue
+				}
+				if got := hub.View(t.Context()).Replicas[0].Replica; got != "Pod "+tt.want+"/hub-0" {
+					t.Errorf("found %s, want that of namespace %s", got, tt.want)
+				}
+				hub.Close()
+			}
+			if got := strings.Count(warnings.String(), "--hub-namespace "+tt.want); got > 1 || (got == 1) != tt.warned {
+				t.Errorf("warned: %q", warnings.String())
+			}
+		})
+	}
+}
+
+func TestWithoutANamespaceTheCurrentOneOfTheKubeconfigIsMeant(t *testing.T) {
+	current := filepath.Join(t.TempDir(), "kubeconfig")
+	write(t, current, `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+		"contexts": [{"name": "c", "context": {"cluster": "c", "namespace": "team"}}]}`)
+	none := filepath.Join(t.TempDir(), "kubeconfig")
+	text, err := os.ReadFile(current)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, none, strings.Replace(string(text), `, "namespace": "team"`, "", 1))
+	for want, f := range map[string]clientFlags{
+		"team":    {kubeconfig: current},
+		"db":      {kubeconfig: current, namespace: "db"},
+		"default": {kubeconfig: none},
+	} {
+		if got, err := f.askedNamespace(); err != nil || got != want {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+	}
+}
