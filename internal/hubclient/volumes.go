@@ -108,7 +108,10 @@ func (l listing) pages(ctx context.Context, take func([]status.Attachment)) erro
 		if err := l.replica.get(ctx, "/api/v1/attachments", query, &list); err != nil {
 			return fmt.Errorf("list the VolumeAttachments of %s: %s: %w", l.what(), l.replica.name, err)
 		}
-		take(slices.DeleteFunc(list.Attachments, func(a status.Attachment) bool { return !l.selects(&a) }))
+		for i := range list.Attachments {
+			l.setHealth(&list.Attachments[i])
+		}
+		take(slices.DeleteFunc(list.Attachments, func(a status.Attachment) bool { return !l.selects(a) }))
 		if list.Continue <= query.Get("continue") { // the last page, or no hub: names grow from page to page
 			return nil
 		}
@@ -158,15 +161,19 @@ func list[T ~string](values []T) string {
 	return strings.Join(words, ",")
 }
 
-// selects reports whether the filter selects a VolumeAttachment. It sets the health that an earlier hub does not
-// send.
-func (l listing) selects(a *status.Attachment) bool {
-	if a.Health.State == "" {
-		in := status.DiagnosisInput{Attachment: *a, Replicas: l.view.Members(), Conflicts: l.view.Conflicts(a.Driver), Now: time.Now()}
-		if l.driver != nil {
-			in.Driver = &l.driver.Driver
-		}
-		a.Health = status.HealthOfAttachment(in)
+// setHealth sets the health that an earlier hub does not send.
+func (l listing) setHealth(a *status.Attachment) {
+	if a.Health.State != "" {
+		return
 	}
-	return l.filter.Match(*a) && (len(l.filter.Health) == 0 || slices.Contains(l.filter.Health, a.Health.State))
+	in := status.DiagnosisInput{Attachment: *a, Replicas: l.view.Members(), Conflicts: l.view.Conflicts(a.Driver), Now: time.Now()}
+	if l.driver != nil {
+		in.Driver = &l.driver.Driver
+	}
+	a.Health = status.HealthOfAttachment(in)
+}
+
+// selects reports whether the filter selects a VolumeAttachment.
+func (l listing) selects(a status.Attachment) bool {
+	return l.filter.Match(a) && (len(l.filter.Health) == 0 || slices.Contains(l.filter.Health, a.Health.State))
 }
