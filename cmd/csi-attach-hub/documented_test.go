@@ -67,8 +67,9 @@ func TestEveryFlagIsDocumentedWithItsDefault(t *testing.T) {
 	}{
 		{newHubCommand(), []string{"## Flags", "### Flags of the log"}, nil},
 		{newProxyCommand(), []string{"### Flags of proxy", "### Flags of the log"}, nil},
-		{newStatusCommand(), []string{"### Flags of status and explain"}, nil},
-		{newExplainCommand(), []string{"### Flags of status and explain"}, []string{"watch"}},
+		{newStatusCommand(), []string{"### Flags of status and explain", "### Flags of status"}, []string{"all-stuck"}},
+		{newVolumesCommand(), []string{"### Flags of status and explain", "### Flags of volumes"}, []string{"all-stuck"}},
+		{newExplainCommand(), []string{"### Flags of status and explain"}, nil},
 	} {
 		t.Run(test.command.Name(), func(t *testing.T) {
 			test.command.InitDefaultHelpFlag()

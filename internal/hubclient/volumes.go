@@ -130,30 +130,28 @@ func (l listing) what() string {
 // all, and selects does the rest.
 func (l listing) query() url.Values {
 	query := url.Values{"limit": {strconv.Itoa(volumesPage)}}
-	if l.filter.Node != "" {
-		query.Set("node", l.filter.Node)
-	}
-	if l.driver == nil {
-		query.Set("state", string(status.Unclaimed))
-		if l.filter.Driver != "" {
-			query.Set("driver", l.filter.Driver)
+	set := func(key, value string) {
+		if value != "" {
+			query.Set(key, value)
 		}
-		return query
 	}
-	query.Set("driver", l.driver.Name)
-	if l.driver.earlier {
-		return query
-	}
-	if len(l.filter.States) > 0 {
-		query.Set("state", list(l.filter.States))
-	}
-	if len(l.filter.Health) > 0 {
-		query.Set("health", list(l.filter.Health))
+	set("node", l.filter.Node)
+	set("name", l.filter.Name)
+	switch {
+	case l.driver == nil:
+		set("driver", l.filter.Driver)
+		set("state", string(status.Unclaimed))
+	case l.driver.earlier:
+		set("driver", l.driver.Name)
+	default:
+		set("driver", l.driver.Name)
+		set("state", joined(l.filter.States))
+		set("health", joined(l.filter.Health))
 	}
 	return query
 }
 
-func list[T ~string](values []T) string {
+func joined[T ~string](values []T) string {
 	words := make([]string, len(values))
 	for i, v := range values {
 		words[i] = string(v)

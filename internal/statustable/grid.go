@@ -195,7 +195,7 @@ func wrap(text string, width, most int) []string {
 			return append(lines, strings.TrimRight(string(runes[:width-1]), " ")+"…")
 		}
 		end := width // of the line: at the last space that fits, if there is one
-		for i := width; i > width/2; i-- {
+		for i := width; i > width/3; i-- {
 			if runes[i] == ' ' {
 				end = i
 				break

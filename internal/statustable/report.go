@@ -179,6 +179,9 @@ func (r Report) Text(o TextOptions) string {
 	}
 	total := r.Summary.Volumes.Broken + r.Summary.Volumes.Attention
 	out.WriteString(troubleTable(r.VolumesInTrouble, total, o.Style, r.AsOf))
+	if total+r.Summary.Drivers.Broken+r.Summary.Drivers.Attention > 0 {
+		out.WriteString("\ncsi-attach-hub explain pod/NAMESPACE/NAME or driver/NAME says what to do.\n")
+	}
 	r.sections(&out)
 	return out.String()
 }

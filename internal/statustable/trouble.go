@@ -78,7 +78,6 @@ func troubleTable(worst []status.Attachment, total int, style Style, now time.Ti
 	if more := total - shown; more > 0 {
 		fmt.Fprintf(&out, "and %d more: csi-attach-hub volumes\n", more)
 	}
-	out.WriteString("csi-attach-hub explain pod/NAMESPACE/NAME says why, and what to do.\n")
 	return out.String()
 }
 
