@@ -84,11 +84,12 @@ func frame(text string, height int, first bool) string {
 		more := len(lines) - (height - 2)
 		lines = append(lines[:height-2:height-2], fmt.Sprintf("... and %d more lines", more))
 	}
-	begin := "\x1b[H"
+	const noWrap, wrap = "\x1b[?7l", "\x1b[?7h" // a line that is too long is cut: it would take two lines
+	begin := "\x1b[H" + noWrap
 	if first {
 		begin = strings.Repeat("\n", height) + begin // the text above moves out of sight, and is kept
 	}
-	return begin + strings.Join(lines, "\x1b[K\n") + "\x1b[K\n\x1b[J"
+	return begin + strings.Join(lines, "\x1b[K\n") + "\x1b[K\n\x1b[J" + wrap
 }
 
 // orList returns words as "a, b or c".

@@ -136,9 +136,12 @@ func TestRedrawingOverwritesAndKeepsWhatWasThereBefore(t *testing.T) {
 		{"a\nb\nc\nd\ne\n", 4, false, "\x1b[Ha\x1b[K\nb\x1b[K\n... and 3 more lines\x1b[K\n\x1b[J"},
 		{"a\nb\n", 0, false, "\x1b[Ha\x1b[K\nb\x1b[K\n\x1b[J"}, // the height is not known
 	} {
-		if got := frame(test.text, test.height, test.first); got != test.want {
+		if got := frame(test.text, test.height, test.first); strings.NewReplacer("\x1b[?7l", "", "\x1b[?7h", "").Replace(got) != test.want {
 			t.Errorf("%q in %d lines: got %q, want %q", test.text, test.height, got, test.want)
 		}
+	}
+	if got := frame("a", 9, false); !strings.HasPrefix(got, "\x1b[H\x1b[?7l") || !strings.HasSuffix(got, "\x1b[?7h") {
+		t.Errorf("%q: a line that is too long takes two lines, or all later lines are cut", got)
 	}
 	var out strings.Builder
 	s := screen{out: &out}

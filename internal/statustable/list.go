@@ -26,6 +26,13 @@ func (l *List) Add(a status.Attachment) {
 	l.Total++
 	l.by[a.Health.State]++
 	l.share(&a.Driver, &a.Node, &a.LastError, &a.WaitsFor, (*string)(&a.State), (*string)(&a.Health.State), (*string)(&a.Operation))
+	for i := range a.Health.Reasons {
+		r := &a.Health.Reasons[i]
+		l.share(&r.Fact, &r.Detail, (*string)(&r.State), (*string)(&r.Verdict))
+		for j := range r.Actions {
+			l.share(&r.Actions[j])
+		}
+	}
 	l.kept = append(l.kept, a)
 	if l.Most > 0 && len(l.kept) > 2*l.Most {
 		l.kept = slices.Clip(l.Worst())
