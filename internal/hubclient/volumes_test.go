@@ -224,3 +224,15 @@ func TestDriversThatAreWellAreNotAskedForTheirTrouble(t *testing.T) {
 		t.Errorf("asked for %q, want %q", asked, want)
 	}
 }
+
+func TestAVolumeIsNotUnclaimedIfAnyReplicaServesItsDriver(t *testing.T) {
+	seen := func(s status.AttachmentState) []status.Attachment {
+		return []status.Attachment{{Name: "v", Driver: "new", Node: "n", State: s}}
+	}
+	h := hubOf(t,
+		addressOf(t, volumesSource{source{"with the entry", []status.Driver{driverOf("new", true, 1)}}, seen(status.Waiting)}),
+		addressOf(t, volumesSource{source{"not yet reloaded", nil}, seen(status.Unclaimed)}))
+	if got, want := names(t, h, status.AttachmentFilter{}), []string{"v waiting"}; !slices.Equal(got, want) {
+		t.Errorf("listed %q, want %q", got, want)
+	}
+}
