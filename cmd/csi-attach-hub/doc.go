@@ -9,11 +9,11 @@
 // With --csi-address it replaces one csi-attacher: it takes csi-attacher's flags, with
 // csi-attacher's defaults, and serves the driver on that socket.
 //
-// "status" shows the drivers of a running hub, "explain" says why a volume is not
-// attached. "validate" checks drivers.yaml files, and ConfigMaps with them, without
-// contacting anything. "schema" prints the JSON Schema of drivers.yaml. "proxy" forwards
-// mutual TLS to a driver that only listens on a unix socket. "version" prints the version
-// of the build.
+// "status" shows the drivers of a running hub and the volumes in trouble, "volumes" lists volumes
+// with their Pods and claims, the worst first. "explain" says why a volume is not attached.
+// "validate" checks drivers.yaml files, and ConfigMaps with them, without contacting anything.
+// "schema" prints the JSON Schema of drivers.yaml. "proxy" forwards mutual TLS to a driver that
+// only listens on a unix socket. "version" prints the version of the build.
 //
 // This package only wires the other packages together.
 package main

@@ -310,8 +310,8 @@ func TestExplainNamesTheCause(t *testing.T) {
 			t.Fatalf("exit code %d: %s", code, problems)
 		}
 		t.Logf("\n%s", out)
-		for _, want := range []string{`(?m)^DRIVER +STATE +MODE +LEADER +QUEUED +RUNNING +FAILED +STUCK +OLDEST +REASON$`,
-			`(?m)^explain-good +Ready +active +\S+ `, `(?m)^explain-missing +Connecting .*no such file`, `(?m)^explain-held +WaitingForLease +active +sidecar-7 `,
+		for _, want := range []string{`(?m)^DRIVER +HEALTH +STATE +MODE +LEADER +WAITING +RUNNING +FAILING +STUCK +OLDEST +REASON$`,
+			`(?m)^explain-good +attention +Ready +active +\S+ `, `(?m)^explain-missing +broken +Connecting .*no such file`, `(?m)^explain-held +attention +WaitingForLease +active +sidecar-7 `,
 			`(?m)^  explain-nobodys: 1$`} {
 			if !regexp.MustCompile(want).MatchString(out) {
 				t.Errorf("no line matches %s in\n%s", want, out)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,18 +9,174 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
 )
+
+// fakeHub serves the API of one replica: a driver of the name and state of health, and VolumeAttachments.
+func fakeHub(t *testing.T, health status.HealthState, all ...status.Attachment) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var answer any
+		switch q := r.URL.Query(); r.URL.Path {
+		case "/api/v1/overview":
+			answer = status.Overview{Identity: "hub-0", Unclaimed: map[string]int{"stray.example.com": 1}}
+		case "/api/v1/drivers":
+			answer = status.DriverList{Drivers: []status.Driver{{Name: "d.example.com", State: "Ready", Up: true, Mode: "active", Health: status.Health{State: health},
+				Lease: status.Lease{Holder: "hub-0", Mine: true}, Lanes: []status.Lane{{Running: 1}}}}}
+		default:
+			list := status.AttachmentList{}
+			for _, a := range all {
+				selected := q.Get("driver") == a.Driver || q.Get("driver") == "" && a.State == status.Unclaimed
+				if states := q.Get("state"); selected && (states == "" || strings.Contains(states, string(a.State))) {
+					list.Attachments = append(list.Attachments, a)
+				}
+			}
+			answer = list
+		}
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// runHere runs a command and returns what it printed and its exit code.
+func runHere(args ...string) (stdout, stderr string, code int) {
+	var out, problems bytes.Buffer
+	code = run(args, &out, &problems)
+	return out.String(), problems.String(), code
+}
+
+func TestFailOnEndsWithItsExitCode(t *testing.T) {
+	volume := func(s status.HealthState) status.Attachment {
+		return status.Attachment{Name: "v", Driver: "d.example.com", State: status.Stuck, Health: status.Health{State: s}}
+	}
+	for name, test := range map[string]struct {
+		driver            status.HealthState
+		volumes           []status.Attachment
+		broken, attention int // exit codes
+	}{
+		"all fine":        {status.Fine, nil, 0, 0},
+		"standby":         {status.Standby, nil, 0, 0},
+		"driver worried":  {status.Attention, nil, 0, exitFailOn},
+		"driver broken":   {status.Broken, nil, exitFailOn, exitFailOn},
+		"a volume waits":  {status.Fine, []status.Attachment{volume(status.Attention)}, 0, exitFailOn},
+		"a volume broken": {status.Attention, []status.Attachment{volume(status.Broken)}, exitFailOn, exitFailOn},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := fakeHub(t, test.driver, test.volumes...)
+			for failOn, want := range map[string]int{"broken": test.broken, "attention": test.attention, "": 0} {
+				for _, output := range []string{"table", "json"} {
+					out, problems, code := runHere("status", "--server", server, "--fail-on", failOn, "-o", output)
+					if code != want || problems != "" || !strings.Contains(out, "d.example.com") {
+						t.Errorf("--fail-on=%s -o %s: exit code %d, want %d:\n%s%s", failOn, output, code, want, out, problems)
+					}
+				}
+			}
+		})
+	}
+	if _, _, code := runHere("status", "--server", "http://127.0.0.1:1", "--fail-on=broken"); code != 1 {
+		t.Errorf("no replica answers: exit code %d, want 1", code)
+	}
+}
+
+func TestColorIsForTerminalsUnlessItIsAskedFor(t *testing.T) {
+	server := fakeHub(t, status.Broken, status.Attachment{Name: "v", Driver: "d.example.com", State: status.Stuck, Health: status.Health{State: status.Broken}})
+	for _, command := range []string{"status", "volumes"} {
+		for _, test := range []struct {
+			noColor, color string
+			want           bool
+		}{{"", "auto", false}, {"", "never", false}, {"", "always", true}, {"1", "always", true}} {
+			t.Setenv("NO_COLOR", test.noColor)
+			out, problems, code := runHere(command, "--server", server, "--color", test.color)
+			if code != 0 || strings.Contains(out, "\x1b[") != test.want {
+				t.Errorf("%s --color=%s: exit code %d, want colours %t:\n%s%s", command, test.color, code, test.want, out, problems)
+			}
+		}
+	}
+}
+
+func TestMistakesOnTheCommandLineNameTheValidValues(t *testing.T) {
+	for args, words := range map[string]string{
+		"status --fail-on=fine":           "--fail-on|fine|broken or attention",
+		"status --fail-on=broken --watch": "--fail-on and --watch",
+		"status --color=yes":              "--color|yes|auto, always or never",
+		"status -o name":                  "--output|name|table, wide or json",
+		"volumes --state stcuk,failing,x": `--state: "stcuk", "x"|attaching, attached, detaching, waiting, failing, stuck, unclaimed, idle`,
+		"volumes --health bad":            `--health: "bad"|broken, attention, standby, fine`,
+		"volumes --all --state stuck":     "--all and --state",
+		"volumes -o yaml":                 "table, wide, json or name",
+		"volumes stuck":                   "stuck",
+	} {
+		// Nothing listens there: a mistake is found before anybody is asked.
+		out, problems, code := runHere(append(strings.Fields(args), "--server", "http://127.0.0.1:1")...)
+		if code != 1 || out != "" || strings.Contains(problems, "refused") {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q", args, code, out, problems)
+		}
+		for word := range strings.SplitSeq(words, "|") {
+			if !strings.Contains(problems, word) {
+				t.Errorf("%s: %q is not in %q", args, word, problems)
+			}
+		}
+	}
+}
+
+func TestRedrawingOverwritesAndKeepsWhatWasThereBefore(t *testing.T) {
+	for _, test := range []struct {
+		text   string
+		height int
+		first  bool
+		want   string
+	}{
+		{"a\nb\n", 10, false, "\x1b[Ha\x1b[K\nb\x1b[K\n\x1b[J"},
+		{"a\n", 3, true, "\n\n\n\x1b[Ha\x1b[K\n\x1b[J"},
+		{"a\nb\nc\nd\ne\n", 4, false, "\x1b[Ha\x1b[K\nb\x1b[K\n... and 3 more lines\x1b[K\n\x1b[J"},
+		{"a\nb\n", 0, false, "\x1b[Ha\x1b[K\nb\x1b[K\n\x1b[J"}, // the height is not known
+	} {
+		if got := frame(test.text, test.height, test.first); strings.NewReplacer("\x1b[?7l", "", "\x1b[?7h", "").Replace(got) != test.want {
+			t.Errorf("%q in %d lines: got %q, want %q", test.text, test.height, got, test.want)
+		}
+	}
+	if got := frame("a", 9, false); !strings.HasPrefix(got, "\x1b[H\x1b[?7l") || !strings.HasSuffix(got, "\x1b[?7h") {
+		t.Errorf("%q: a line that is too long takes two lines, or all later lines are cut", got)
+	}
+	var out strings.Builder
+	s := screen{out: &out}
+	for range 2 {
+		if err := s.redraw("table\n", "03:04:05"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "03:04:05\ntable\n\n03:04:05\ntable\n"; out.String() != want {
+		t.Errorf("a pipe got %q, want %q", out.String(), want)
+	}
+}
+
+func TestJSONOfStatusIsAReport(t *testing.T) {
+	server := fakeHub(t, status.Broken, status.Attachment{Name: "v", Driver: "d.example.com", State: status.Stuck, Health: status.Health{State: status.Broken}})
+	out, problems, code := runHere("status", "--server", server, "-o", "json")
+	var r statustable.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 {
+		t.Fatalf("%v, exit code %d: %s", err, code, problems)
+	}
+	if r.Summary.Health != status.Broken || r.Summary.Volumes.Broken != 1 || len(r.VolumesInTrouble) != 1 || r.Driver("d.example.com") == nil || r.AsOf.IsZero() {
+		t.Errorf("got %+v", r)
+	}
+}
 
 // watcher ends a watch when it has seen enough.
 type watcher struct {
-	strings.Builder
+	seen   strings.Builder // not embedded: its WriteString would pass by Write
 	enough func(seen string) bool
 	stop   context.CancelFunc
 }
 
 func (w *watcher) Write(p []byte) (int, error) {
-	n, err := w.Builder.Write(p)
-	if w.enough(w.String()) {
+	n, err := w.seen.Write(p)
+	if w.enough(w.seen.String()) {
 		w.stop()
 	}
 	return n, err
@@ -41,13 +198,13 @@ func TestWatchGoesOnWhileAHubIsAwayUntilItIsInterrupted(t *testing.T) {
 			defer cancel()
 			var problems strings.Builder // apart: whoever reads the answers may be a program
 			out := &watcher{stop: cancel, enough: func(seen string) bool { return strings.Contains(seen, "d.example.com") }}
-			if err := runStatus(ctx, clientFlags{server: server.URL, output: output}, true, out, &problems); err != nil {
+			if err := runStatus(ctx, statusFlags{clientFlags: clientFlags{server: server.URL, output: output}, watch: true, color: "auto"}, out, &problems); err != nil {
 				t.Errorf("the watch ended with %v, want no error", err)
 			}
 			if told := problems.String(); !strings.Contains(told, "no hub has answered: ") || !strings.Contains(told, "503") {
 				t.Errorf("the watch does not say that the hub was away:\n%s", told)
 			}
-			if seen := out.String(); strings.Contains(seen, "503") || output == "json" && !json.Valid([]byte(seen)) {
+			if seen := out.seen.String(); strings.Contains(seen, "503") || output == "json" && !json.Valid([]byte(seen)) {
 				t.Errorf("the watch shows something else than the answers:\n%s", seen)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -78,6 +79,7 @@ func (r *replica) answer(ctx context.Context) Answer {
 	if a.Err == nil {
 		a.Drivers = drivers.Drivers
 	}
+	a.Time = time.Now()
 	return a
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -105,7 +106,7 @@ type source struct {
 	drivers  []status.Driver
 }
 
-func (s source) Drivers() []status.Driver { return s.drivers }
+func (s source) Drivers() []status.Driver { return slices.Clone(s.drivers) } // the caller owns them
 func (s source) Overview() status.Overview {
 	return status.Overview{Identity: s.identity}
 }

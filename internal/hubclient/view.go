@@ -6,16 +6,26 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
 // Answer is the answer of one replica, or the error.
 type Answer struct {
-	Replica  string // how it was reached: a URL, or "Pod namespace/name"
+	Replica  string    // how it was reached: a URL, or "Pod namespace/name"
+	Time     time.Time // of the answer
 	Err      error
 	Overview status.Overview
 	Drivers  []status.Driver
+}
+
+// healthOf returns the health of a driver as the replica sees it. An earlier version sends none.
+func (a Answer) healthOf(d status.Driver) status.Health {
+	if d.Health.State != "" {
+		return d.Health
+	}
+	return status.HealthOfDriver(d, a.Overview.Replicas, a.Time)
 }
 
 // View merges the answers of the replicas of a hub.
@@ -32,6 +42,8 @@ type Replica struct {
 	Error   string `json:"error,omitempty"`
 	// Overview is zero if there was an Error.
 	Overview status.Overview `json:"overview,omitzero"`
+	// Unreachable are the drivers that this replica cannot call while another replica can.
+	Unreachable []Unreachable `json:"unreachable,omitempty"`
 }
 
 // Driver is the state of a driver, from the replica that works for it if there is one.
@@ -41,6 +53,8 @@ type Driver struct {
 	// Leader is the identity of the replica that works for the driver, or of another holder
 	// of its lease; empty if there is none.
 	Leader string `json:"leader,omitempty"`
+	// earlier: the replica runs an earlier version, which sends no health.
+	earlier bool
 }
 
 // Merge returns the View of the answers.
@@ -56,7 +70,9 @@ func Merge(answers []Answer) View {
 		}
 		v.Replicas = append(v.Replicas, r)
 		for _, d := range a.Drivers {
-			next := Driver{Driver: d, Replica: a.Replica, Leader: d.Lease.Holder}
+			earlier := d.Health.State == ""
+			d.Health = a.healthOf(d)
+			next := Driver{Driver: d, Replica: a.Replica, Leader: d.Lease.Holder, earlier: earlier}
 			if d.Lease.Mine {
 				next.Leader = cmp.Or(d.Lease.Holder, a.Overview.Identity, a.Replica)
 			}
@@ -74,6 +90,9 @@ func Merge(answers []Answer) View {
 	for _, name := range slices.Sorted(maps.Keys(best)) {
 		v.Drivers = append(v.Drivers, best[name])
 		delete(v.Unclaimed, name) // one of the replicas serves it
+	}
+	for i, a := range answers {
+		v.Replicas[i].Unreachable = unreachable(a, best)
 	}
 	return v
 }
@@ -152,6 +171,9 @@ func (v View) Problems() []string {
 		if r.Error != "" {
 			problems = append(problems, fmt.Sprintf("%s does not answer: %s", r.Replica, r.Error))
 			continue
+		}
+		if text := r.unreachableText(); text != "" {
+			problems = append(problems, text)
 		}
 		hash := r.Overview.Config.Hash
 		if byHash[hash] == nil {

@@ -3,6 +3,7 @@ package hubclient
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
@@ -44,5 +45,34 @@ func TestWhatReplicasSayAlikeIsThereOnce(t *testing.T) {
 	v := Merge([]Answer{{Replica: "one", Overview: status.Overview{Config: c}}, {Replica: "two", Overview: status.Overview{Config: c}}})
 	if !slices.Equal(v.ConfigErrors(), c.Errors) || !slices.Equal(v.ConfigWarnings(), c.Warnings) || len(v.Conflicts("d")) != 1 || len(v.Problems()) != 0 {
 		t.Errorf("errors %v, warnings %v, conflicts %v, problems %v", v.ConfigErrors(), v.ConfigWarnings(), v.Conflicts("d"), v.Problems())
+	}
+}
+
+func TestAReplicaThatCannotCallADriverThatAnotherCanIsAProblem(t *testing.T) {
+	now := time.Date(2026, 3, 4, 3, 0, 0, 0, time.UTC)
+	driver := func(name string, change func(*status.Driver)) status.Driver {
+		d := status.Driver{Name: name, State: "Ready", Mode: "active", Up: true, Since: now.Add(-time.Hour), Lease: status.Lease{Holder: "id-1", Mine: true}}
+		if change != nil {
+			change(&d)
+		}
+		return d
+	}
+	away := func(reason string, since time.Duration) func(*status.Driver) {
+		return func(d *status.Driver) {
+			d.State, d.Up, d.Lease.Mine, d.Reason, d.DownSince = "Connecting", false, false, reason, now.Add(-since)
+			d.Lease.Holder = ""
+		}
+	}
+	leader := []status.Driver{driver("a", nil), driver("b", nil), driver("starting", nil), driver("broken", away("refused", time.Hour))}
+	follower := []status.Driver{driver("a", away("no such file", time.Hour)), driver("b", func(d *status.Driver) { d.Lease.Mine = false }),
+		driver("starting", away("", time.Second)), driver("broken", away("refused", time.Hour))}
+	overview := status.Overview{Replicas: []status.Replica{{Identity: "id-1"}, {Identity: "id-2"}}}
+	v := Merge([]Answer{{Replica: "one", Time: now, Overview: overview, Drivers: leader}, {Replica: "two", Time: now, Overview: overview, Drivers: follower}})
+	if got, want := v.Problems(), []string{"two cannot call a, another replica can: no such file"}; !slices.Equal(got, want) {
+		t.Errorf("the problems are %q, want %q", got, want)
+	}
+	// What the leader sees counts.
+	if d := v.Driver("a"); d.Health.State != status.Fine || v.Driver("broken").Health.State != status.Broken {
+		t.Errorf("the health of a is %+v, of broken %+v", d.Health, v.Driver("broken").Health)
 	}
 }

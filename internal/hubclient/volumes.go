@@ -5,62 +5,173 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-// volumesPage is how many VolumeAttachments are requested at once.
+// volumesPage is how many VolumeAttachments are asked for at once.
 const volumesPage = 2000
 
-// Volumes passes the VolumeAttachments that a filter selects to take, in any order, each once: as the replica sees it
-// that reported its driver in the View. The error says what could not be listed; all else was passed.
+// Volumes passes the VolumeAttachments that a filter selects to take, in no order, each once: as the replica
+// sees it that reported its driver in the View. Those of a driver that no replica serves come from the first
+// replica that knows them. take is called by one goroutine at a time. The error says what could not be
+// listed; everything else was passed.
 func (h *Hub) Volumes(ctx context.Context, v View, f status.AttachmentFilter, take func(status.Attachment)) error {
+	var mu sync.Mutex
+	passed := map[string]bool{} // names of those that no replica serves
+	var asking errgroup.Group
+	asking.SetLimit(maxRequests)
 	var errs []error
-	passed := map[string]bool{}
-	for _, r := range h.replicas {
-		listed, err := r.attachments(ctx, f)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", r.name, err))
-		}
-		for _, a := range listed {
-			if d := v.Driver(a.Driver); passed[a.Name] || d != nil && d.Replica != r.name {
-				continue
+	ask := func(l listing) {
+		asking.Go(func() error {
+			err := l.pages(ctx, func(page []status.Attachment) {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, a := range page {
+					if l.driver == nil && (v.Driver(a.Driver) != nil || passed[a.Name]) {
+						continue
+					}
+					if l.driver == nil {
+						passed[a.Name] = true
+					}
+					take(a)
+				}
+			})
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
 			}
-			passed[a.Name] = true
-			take(a)
+			return nil
+		})
+	}
+	for i := range v.Drivers {
+		d := &v.Drivers[i]
+		if r := h.replica(d.Replica); r != nil && (f.Driver == "" || f.Driver == d.Name) && !(onlyTrouble(f) && d.quiet()) {
+			ask(listing{replica: r, view: v, filter: f, driver: d})
 		}
 	}
+	if len(f.States) == 0 || slices.Contains(f.States, status.Unclaimed) {
+		for _, r := range v.Replicas {
+			if asked := h.replica(r.Replica); asked != nil && r.Error == "" {
+				ask(listing{replica: asked, view: v, filter: f})
+			}
+		}
+	}
+	_ = asking.Wait() // errors are in errs
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
 }
 
-// attachments requests all pages.
-func (r *replica) attachments(ctx context.Context, f status.AttachmentFilter) ([]status.Attachment, error) {
+// replica returns a replica by its name in the View, nil if there is none.
+func (h *Hub) replica(name string) *replica {
+	for _, r := range h.replicas {
+		if r.name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// onlyTrouble reports whether a filter selects only VolumeAttachments that somebody should look at.
+func onlyTrouble(f status.AttachmentFilter) bool {
+	return len(f.Health) > 0 && !slices.ContainsFunc(f.Health, func(s status.HealthState) bool { return !status.Health{State: s}.Needs() })
+}
+
+// quiet reports whether no VolumeAttachment of the driver can be in trouble. It saves a request for each of
+// the many drivers that are well.
+func (d *Driver) quiet() bool {
+	w := d.Work()
+	return !d.Health.Needs() && w.Queued+w.Delayed+w.Running+w.Stuck == 0
+}
+
+// listing lists the VolumeAttachments of one driver, or those that no replica serves.
+type listing struct {
+	replica *replica
+	view    View
+	filter  status.AttachmentFilter
+	driver  *Driver // nil: VolumeAttachments of drivers that no replica serves
+}
+
+// pages passes page after page to take.
+func (l listing) pages(ctx context.Context, take func([]status.Attachment)) error {
+	query := l.query()
+	for {
+		var list status.AttachmentList
+		if err := l.replica.get(ctx, "/api/v1/attachments", query, &list); err != nil {
+			return fmt.Errorf("list the VolumeAttachments of %s: %s: %w", l.what(), l.replica.name, err)
+		}
+		for i := range list.Attachments {
+			l.setHealth(&list.Attachments[i])
+		}
+		take(slices.DeleteFunc(list.Attachments, func(a status.Attachment) bool { return !l.selects(a) }))
+		if list.Continue <= query.Get("continue") { // the last page, or no hub: names grow from page to page
+			return nil
+		}
+		query.Set("continue", list.Continue)
+	}
+}
+
+func (l listing) what() string {
+	if l.driver == nil {
+		return "drivers that are not served"
+	}
+	return "driver " + l.driver.Name
+}
+
+// query returns the query of the first page. An earlier hub takes one state and no health: it is asked for
+// all, and selects does the rest.
+func (l listing) query() url.Values {
 	query := url.Values{"limit": {strconv.Itoa(volumesPage)}}
-	for key, value := range map[string]string{"driver": f.Driver, "node": f.Node, "name": f.Name, "state": joined(f.States), "health": joined(f.Health)} {
+	set := func(key, value string) {
 		if value != "" {
 			query.Set(key, value)
 		}
 	}
-	var all []status.Attachment
-	for {
-		var page status.AttachmentList
-		if err := r.get(ctx, "/api/v1/attachments", query, &page); err != nil {
-			return all, err
-		}
-		all = append(all, page.Attachments...)
-		if page.Continue <= query.Get("continue") { // the last page: names grow from page to page
-			return all, nil
-		}
-		query.Set("continue", page.Continue)
+	set("node", l.filter.Node)
+	set("name", l.filter.Name)
+	switch {
+	case l.driver == nil:
+		set("driver", l.filter.Driver)
+		set("state", string(status.Unclaimed))
+	case l.driver.earlier:
+		set("driver", l.driver.Name)
+	default:
+		set("driver", l.driver.Name)
+		set("state", joined(l.filter.States))
+		set("health", joined(l.filter.Health))
 	}
+	return query
 }
 
-func joined[T ~string](words []T) string {
-	plain := make([]string, len(words))
-	for i, w := range words {
-		plain[i] = string(w)
+func joined[T ~string](values []T) string {
+	words := make([]string, len(values))
+	for i, v := range values {
+		words[i] = string(v)
 	}
-	return strings.Join(plain, ",")
+	return strings.Join(words, ",")
+}
+
+// setHealth sets the health that an earlier hub does not send.
+func (l listing) setHealth(a *status.Attachment) {
+	if a.Health.State != "" {
+		return
+	}
+	in := status.DiagnosisInput{Attachment: *a, Replicas: l.view.Members(), Conflicts: l.view.Conflicts(a.Driver), Now: time.Now()}
+	if l.driver != nil {
+		in.Driver = &l.driver.Driver
+	}
+	a.Health = status.HealthOfAttachment(in)
+}
+
+// selects reports whether the filter selects a VolumeAttachment.
+func (l listing) selects(a status.Attachment) bool {
+	return l.filter.Match(a) && (len(l.filter.Health) == 0 || slices.Contains(l.filter.Health, a.Health.State))
 }

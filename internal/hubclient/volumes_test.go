@@ -1,0 +1,238 @@
+package hubclient
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+// volumesSource is a replica with VolumeAttachments.
+type volumesSource struct {
+	source
+	attachments []status.Attachment
+}
+
+func (s volumesSource) Attachments(status.AttachmentFilter) []status.Attachment {
+	return slices.Clone(s.attachments)
+}
+
+// hubOf returns the Hub of replicas that are served at these addresses.
+func hubOf(t *testing.T, servers ...string) *Hub {
+	t.Helper()
+	h := &Hub{}
+	for _, server := range servers {
+		one, err := Find(t.Context(), Options{Server: server})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.replicas = append(h.replicas, one.replicas...)
+	}
+	t.Cleanup(h.Close)
+	return h
+}
+
+func addressOf(t *testing.T, s status.Source) string {
+	t.Helper()
+	return fmt.Sprintf("http://127.0.0.1:%d", serve(t, s))
+}
+
+// driverOf is a driver as a replica shows it. queued VolumeAttachments wait if the replica works for it.
+func driverOf(name string, mine bool, queued int) status.Driver {
+	d := status.Driver{Name: name, State: "Ready", Up: true, Mode: "active", Lease: status.Lease{Holder: "other", Mine: mine}}
+	if mine {
+		d.Lanes = []status.Lane{{Operation: status.Attach, Queued: queued}}
+	}
+	return d
+}
+
+// names returns the VolumeAttachments that a filter selects as "name state", sorted.
+func names(t *testing.T, h *Hub, f status.AttachmentFilter) []string {
+	t.Helper()
+	var found []string
+	err := h.Volumes(t.Context(), h.View(t.Context()), f, func(a status.Attachment) {
+		if a.Health.State == "" {
+			t.Errorf("%s has no health", a.Name)
+		}
+		found = append(found, a.Name+" "+string(a.State))
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	slices.Sort(found)
+	return found
+}
+
+func TestEachVolumeIsListedOnceAsTheReplicaThatWorksForItsDriverSeesIt(t *testing.T) {
+	long := time.Now().Add(-time.Hour)
+	view := func(worksFor string) []status.Attachment {
+		var all []status.Attachment
+		for _, driver := range []string{"a", "b"} {
+			for i := range volumesPage + 3 {
+				a := status.Attachment{Name: fmt.Sprintf("%s-%05d", driver, i), Driver: driver, Node: "n", State: status.Waiting, Operation: status.Attach, Since: long}
+				if driver == worksFor {
+					a.State, a.LastError, a.Tries = status.Failing, "no", 1
+				}
+				if i == 0 {
+					a.State, a.Operation = status.Attached, ""
+				}
+				all = append(all, a)
+			}
+		}
+		return append(all, status.Attachment{Name: "stray", Driver: "x", Node: "m", State: status.Unclaimed, Operation: status.Attach, Since: long})
+	}
+	h := hubOf(t,
+		addressOf(t, volumesSource{source{"one", []status.Driver{driverOf("a", true, 9), driverOf("b", false, 0)}}, view("a")}),
+		addressOf(t, volumesSource{source{"two", []status.Driver{driverOf("a", false, 0), driverOf("b", true, 9)}}, view("b")}))
+
+	all := names(t, h, status.AttachmentFilter{})
+	if len(all) != 2*(volumesPage+3)+1 || len(slices.Compact(slices.Clone(all))) != len(all) {
+		t.Fatalf("listed %d, want each of %d once", len(all), 2*(volumesPage+3)+1)
+	}
+	if all[0] != "a-00000 attached" || all[1] != "a-00001 failing" || all[volumesPage+4] != "b-00001 failing" || all[len(all)-1] != "stray unclaimed" {
+		t.Errorf("listed %s, %s, %s, %s", all[0], all[1], all[volumesPage+4], all[len(all)-1])
+	}
+	for want, f := range map[int]status.AttachmentFilter{
+		volumesPage + 3:       {Driver: "b"},
+		1:                     {Node: "m"},
+		2:                     {States: []status.AttachmentState{status.Attached}},
+		3:                     {States: []status.AttachmentState{status.Attached, status.Unclaimed}},
+		2*(volumesPage+2) + 1: {Health: []status.HealthState{status.Attention, status.Broken}},
+		0:                     {States: []status.AttachmentState{status.Waiting}}, // the one that works for the driver knows better
+	} {
+		if got := names(t, h, f); len(got) != want {
+			t.Errorf("%+v: listed %d, want %d", f, len(got), want)
+		}
+	}
+}
+
+// earlierHub answers as a hub does that knows no health.
+func earlierHub(t *testing.T, driver status.Driver, all []status.Attachment) string {
+	t.Helper()
+	send := func(w http.ResponseWriter, value any) {
+		body, err := json.Marshal(value)
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = w.Write(body)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		switch {
+		case r.URL.Path == "/api/v1/overview":
+			send(w, status.Overview{Identity: "old"})
+		case r.URL.Path == "/api/v1/drivers":
+			send(w, status.DriverList{Drivers: []status.Driver{driver}})
+		case q.Has("health") || strings.Contains(q.Get("state"), ","):
+			http.Error(w, `{"error": "unknown parameter"}`, http.StatusBadRequest)
+		default:
+			f := status.AttachmentFilter{Driver: q.Get("driver"), Node: q.Get("node")}
+			if q.Has("state") {
+				f.States = []status.AttachmentState{status.AttachmentState(q.Get("state"))}
+			}
+			send(w, status.AttachmentList{Attachments: slices.DeleteFunc(slices.Clone(all), func(a status.Attachment) bool { return !f.Match(a) })})
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestAnEarlierHubWithoutHealthIsListedTheSameWay(t *testing.T) {
+	all := []status.Attachment{
+		{Name: "stuck", Driver: "d", State: status.Stuck, Operation: status.Attach, Since: time.Now().Add(-time.Hour), LastError: "no", Tries: 3},
+		{Name: "attached", Driver: "d", State: status.Attached},
+		{Name: "stray", Driver: "x", State: status.Unclaimed, Operation: status.Attach, Since: time.Now().Add(-time.Hour)},
+	}
+	d := driverOf("d", true, 0)
+	d.Lanes = []status.Lane{{Operation: status.Attach, Stuck: 1, Delayed: 1}}
+	h := hubOf(t, earlierHub(t, d, all))
+	if got := h.View(t.Context()).Driver("d").Health; got.State != status.Broken || got.Reasons[0].Verdict != diagnosis.Stuck {
+		t.Errorf("the driver's health is %+v, want it broken", got)
+	}
+	for _, tt := range []struct {
+		filter status.AttachmentFilter
+		want   []string
+	}{
+		{status.AttachmentFilter{}, []string{"attached attached", "stray unclaimed", "stuck stuck"}},
+		{status.AttachmentFilter{Health: []status.HealthState{status.Broken}}, []string{"stray unclaimed", "stuck stuck"}},
+		{status.AttachmentFilter{States: []status.AttachmentState{status.Stuck, status.Failing}}, []string{"stuck stuck"}},
+	} {
+		if got := names(t, h, tt.filter); !slices.Equal(got, tt.want) {
+			t.Errorf("%+v: listed %q, want %q", tt.filter, got, tt.want)
+		}
+	}
+}
+
+func TestWhatCannotBeListedIsNamedAndTheRestIsListed(t *testing.T) {
+	// A Continue that does not grow would otherwise be asked for without end.
+	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/api/v1/attachments" && r.URL.Query().Get("driver") == "bad":
+			http.Error(w, "no", http.StatusInternalServerError)
+		case r.URL.Path == "/api/v1/attachments" && r.URL.Query().Get("driver") == "good":
+			fmt.Fprint(w, `{"attachments": [{"name": "v", "driver": "good", "node": "n", "state": "attached", "tries": 0}], "total": 1, "continue": "v"}`)
+		case r.URL.Path == "/api/v1/drivers":
+			fmt.Fprint(w, `{"drivers": [{"name": "good"}, {"name": "bad"}]}`)
+		default:
+			fmt.Fprint(w, `{"identity": "id"}`)
+		}
+	}))
+	defer endless.Close()
+	h := hubOf(t, endless.URL)
+	listed := 0
+	err := h.Volumes(t.Context(), h.View(t.Context()), status.AttachmentFilter{}, func(status.Attachment) { listed++ })
+	if err == nil || !strings.Contains(err.Error(), "driver bad: "+endless.URL) || strings.Contains(err.Error(), "good") {
+		t.Errorf("the error is %v, want one about driver bad alone", err)
+	}
+	if listed != 2 { // the second page is the same one
+		t.Errorf("listed %d volumes, want 2", listed)
+	}
+}
+
+func TestDriversThatAreWellAreNotAskedForTheirTrouble(t *testing.T) {
+	var mu sync.Mutex
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/attachments":
+			mu.Lock()
+			asked = append(asked, r.URL.Query().Get("driver")+r.URL.Query().Get("state"))
+			mu.Unlock()
+			fmt.Fprint(w, `{}`)
+		case "/api/v1/drivers":
+			fmt.Fprint(w, `{"drivers": [{"name": "well", "health": {"state": "fine"}}, {"name": "busy", "health": {"state": "fine"}, "lanes": [{"running": 1}]},
+				{"name": "away", "health": {"state": "broken"}}]}`)
+		default:
+			fmt.Fprint(w, `{}`)
+		}
+	}))
+	defer server.Close()
+	h := hubOf(t, server.URL)
+	if err := h.Volumes(t.Context(), h.View(t.Context()), status.AttachmentFilter{Health: []status.HealthState{status.Broken}}, func(status.Attachment) {}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(asked)
+	if want := []string{"away", "busy", "unclaimed"}; !slices.Equal(asked, want) {
+		t.Errorf("asked for %q, want %q", asked, want)
+	}
+}
+
+func TestAVolumeIsNotUnclaimedIfAnyReplicaServesItsDriver(t *testing.T) {
+	seen := func(s status.AttachmentState) []status.Attachment {
+		return []status.Attachment{{Name: "v", Driver: "new", Node: "n", State: s}}
+	}
+	h := hubOf(t,
+		addressOf(t, volumesSource{source{"with the entry", []status.Driver{driverOf("new", true, 1)}}, seen(status.Waiting)}),
+		addressOf(t, volumesSource{source{"not yet reloaded", nil}, seen(status.Unclaimed)}))
+	if got, want := names(t, h, status.AttachmentFilter{}), []string{"v waiting"}; !slices.Equal(got, want) {
+		t.Errorf("listed %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,68 @@
+package statustable
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
+)
+
+// tried returns failures as text.
+func tried(failures int) string {
+	switch failures {
+	case 0:
+		return "not tried yet"
+	case 1:
+		return "tried once"
+	}
+	return fmt.Sprintf("tried %d times", failures)
+}
+
+// sections writes the problems that the tables do not show.
+func (r Report) sections(out *strings.Builder) {
+	v := r.View
+	var conflicts, unclaimed, left []string
+	for _, c := range v.AllConflicts() {
+		text := fmt.Sprintf("%s at %s: %s", c.Driver, c.Loser, c.Reason)
+		if c.Winner != "" {
+			text += " (served: " + c.Winner + ")"
+		}
+		conflicts = append(conflicts, text)
+	}
+	for _, attacher := range slices.Sorted(maps.Keys(v.Unclaimed)) {
+		unclaimed = append(unclaimed, fmt.Sprintf("%s: %d", attacher, v.Unclaimed[attacher]))
+	}
+	for _, d := range v.Drivers {
+		for _, u := range d.Unowned {
+			text := fmt.Sprintf("%s: volume %s at node ID %s (node %s), %s", d.Name, u.VolumeHandle, u.NodeID, cmp.Or(u.Node, "unknown"), tried(u.Tries))
+			if u.LastError != "" {
+				text += ": " + u.LastError
+			}
+			left = append(left, text)
+		}
+		if more := d.UnownedCount - len(d.Unowned); more > 0 {
+			left = append(left, fmt.Sprintf("%s: and %d more", d.Name, more))
+		}
+	}
+	for _, section := range []struct {
+		title string
+		lines []string
+	}{
+		{"Problems", r.Problems},
+		{"Configuration errors (new configuration rejected; the previous one stays active)", v.ConfigErrors()},
+		{"Configuration warnings", v.ConfigWarnings()},
+		{"Volumes left attached where no VolumeAttachment asks for them (to be detached)", left},
+		{"Conflicts (found and not served)", conflicts},
+		{"VolumeAttachments of drivers that are not served", unclaimed},
+	} {
+		if len(section.lines) > 0 {
+			fmt.Fprintf(out, "\n%s:\n", section.title)
+		}
+		for _, line := range section.lines {
+			fmt.Fprintf(out, "  %s\n", terminal.Line(line))
+		}
+	}
+}
