@@ -51,7 +51,7 @@ Exit codes:
   4  with --fail-on: a driver or a volume is at least that bad. A replica that does
      not answer, that cannot call a driver or that has another configuration, and a
      rejected configuration count as attention`
-	c.Args = cobra.NoArgs
+	c.Args = noWords
 	flags.clientFlags.add(c.Flags())
 	c.Flags().Lookup("output").Usage = "output `format`, table, wide (all columns, whole texts) or json"
 	c.Flags().BoolVarP(&flags.watch, "watch", "w", false, "repeat every 2 seconds until interrupted")
