@@ -83,6 +83,7 @@ func (m *manager) fillLanes(v *status.Driver, s driverState, isServedElsewhere b
 	for i, view := range views {
 		lane := volume.Lane(i)
 		shown := status.Lane{Operation: status.Operation(lane.String()), Queued: view.Queued, Delayed: view.Delayed,
+			Failing: view.Failing, FailingSince: view.FailingSince,
 			Running: view.Running, Workers: view.Workers, OldestSince: view.OldestSince, OldestCall: calls[i]}
 		w := due[shown.Operation]
 		if !inTable {

@@ -83,9 +83,7 @@ func (r *rivals) checkIdle(volumes int) {
 		return r.get("/api/v1/attachments?driver="+r.driver, &known) && known.Total == volumes
 	}, func() string { return fmt.Sprintf("%d VolumeAttachments shown, want %d", known.Total, volumes) })
 	d := r.waitShown("at all", func(status.Driver) bool { return true })
-	for _, l := range d.Lanes {
-		if l.Queued+l.Running+l.Delayed > 0 {
-			r.t.Errorf("work is queued: %+v", l)
-		}
+	if work := d.Work(); work.Queued != volumes || work.Running+work.Delayed > 0 {
+		r.t.Errorf("want %d volumes that wait, and no work: %+v", volumes, work)
 	}
 }

@@ -35,6 +35,19 @@ func (d Diagnosis) Text(now time.Time) string {
 	return Because(text, d.Detail)
 }
 
+// Line returns Text for a row or a page about an object of a kind, "driver" or "VolumeAttachment". It names the kind
+// of another object: "driver answered Internal to ControllerPublishVolume".
+func (d Diagnosis) Line(of string, now time.Time) string {
+	kind, _, _ := strings.Cut(d.Object, " ")
+	switch kind {
+	case of, "":
+		return d.Text(now)
+	case "Lease":
+		kind = "lease"
+	}
+	return kind + " " + d.Text(now)
+}
+
 // Summary returns object and fact as one sentence, "" for the zero value.
 func (d Diagnosis) Summary(now time.Time) string {
 	if d.Verdict == "" {

@@ -15,7 +15,7 @@ func (a Attachment) healthOf(now time.Time) (HealthState, time.Time) {
 	case Failing:
 		return Attention, a.Since
 	case Waiting, Attaching, Detaching:
-		if late(slow) {
+		if a.Tries > 0 || late(slow) {
 			return Attention, a.Since
 		}
 	case Unclaimed:

@@ -109,16 +109,17 @@ func DiagnoseLease(l LeaseRecord, reason string, replicas []Replica, now time.Ti
 	d := diagnosis.Diagnosis{Verdict: diagnosis.LeaseHeld, Object: "Lease " + strings.TrimPrefix(l.Namespace+"/"+l.Name, "/")}
 	switch {
 	case l.Holder == "":
-		d.Verdict, d.Fact, d.Detail = diagnosis.LeaseFree, "no holder", reason
+		d.Verdict, d.Fact, d.Detail = diagnosis.LeaseFree, "has no holder", reason
 		d.Actions = []string{"Wait some seconds: a replica of the hub should take it. If none does, check that the hub runs and serves the driver, and that it may get, create and update leases in that namespace."}
 	case l.Expired(now):
-		d.Verdict, d.Fact = diagnosis.LeaseExpired, l.Held(now)
+		d.Verdict, d.Fact, d.Since = diagnosis.LeaseExpired, "not renewed by its holder "+l.Holder, l.Renewed
+		d.Detail = fmt.Sprintf("its duration is %s", l.Duration)
 		d.Actions = []string{"Check the Pod of the holder: it is gone or cannot reach the API server.", "Wait some seconds: a hub that serves the driver takes the lease. If none does, check that it may update leases in that namespace."}
 	case membersOf(replicas)[l.Holder]:
-		d.Fact = l.Held(now) + ": another replica of the hub works for the driver"
-		d.Actions = []string{"Look at the status page of that replica."}
+		d.Fact, d.Since, d.Detail = "held by another replica of the hub ("+l.Holder+")", l.Since, l.renewal(now)
+		d.Actions = []string{"Look at the status page of that replica, or ask all replicas with csi-attach-hub status."}
 	default:
-		d.Fact = l.Held(now) + ", which is no replica of this hub: another attacher works for the driver"
+		d.Fact, d.Since, d.Detail = "held by another attacher ("+l.Holder+")", l.Since, l.renewal(now)
 		d.Actions = []string{
 			"End that attacher if the hub should work for the driver: remove the csi-attacher container from the driver's Deployment. The hub takes the lease when it is released or has expired.",
 			"Until then, look at the log of that attacher.",
@@ -130,6 +131,14 @@ func DiagnoseLease(l LeaseRecord, reason string, replicas []Replica, now time.Ti
 // Expired reports whether the holder has not renewed the lease in time, as far as that is known.
 func (l LeaseRecord) Expired(now time.Time) bool {
 	return l.Duration > 0 && now.After(l.Renewed.Add(l.Duration))
+}
+
+// renewal says when the holder renewed the lease last, "" if that is not known.
+func (l LeaseRecord) renewal(now time.Time) string {
+	if l.Renewed.IsZero() {
+		return ""
+	}
+	return "last renewed " + diagnosis.Ago(l.Renewed, now)
 }
 
 // Held says by whom the lease is held, since when, and whether the holder renews it.

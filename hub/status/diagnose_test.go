@@ -38,9 +38,9 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		"certificate": {driver: func(d *Driver) { d.State, d.Up, d.Reason = "Connecting", false, "x509: certificate has expired" }, summary: "has expired", do: "TLS files"},
 		"lease at another replica": {driver: func(d *Driver) {
 			d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Namespace: "hub", Holder: "hub-1", Since: now.Add(-time.Hour)}
-		}, summary: "Lease hub/l: held by hub-1 since 2026-03-04T02:00:00Z (60m ago): another replica", do: "that replica"},
-		"lease at a sidecar": {driver: func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "csi-attacher-0"} }, summary: "no replica of this hub", do: "End that attacher"},
-		"lease at nobody":    {driver: func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l"} }, summary: "Lease l: no holder", do: "get, create and update leases"},
+		}, summary: "Lease hub/l: held by another replica of the hub (hub-1) for 60m", do: "that replica"},
+		"lease at a sidecar": {driver: func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "csi-attacher-0"} }, summary: "held by another attacher (csi-attacher-0)", do: "End that attacher"},
+		"lease at nobody":    {driver: func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l"} }, summary: "Lease l: has no holder", do: "get, create and update leases"},
 		"observed":           {driver: func(d *Driver) { d.Mode, d.Lease.Holder = "observe", "csi-attacher-0" }, summary: "only observed (`mode: observe` in drivers.yaml): its lease is held by csi-attacher-0", do: "checklist"},
 		"paused":             {driver: func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, summary: "paused by `mode: paused` in drivers.yaml", do: "active"},
 		"paused by the hub": {driver: func(d *Driver) {

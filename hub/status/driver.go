@@ -71,16 +71,18 @@ type Lane struct {
 	Queued    int       `json:"queued"`  // waiting for a worker, or for other work on the volume
 	Delayed   int       `json:"delayed"` // waiting for the next try after a failure
 	Running   int       `json:"running"`
+	Failing   int       `json:"failing"` // of all these, those whose last try failed: also while the next one runs
 	Workers   int       `json:"workers"` // the limit of Running now, with lent workers
 	// OldestSeconds is the age of the oldest work that does not run, since it became due; 0 if
 	// there is none.
 	OldestSeconds float64   `json:"oldestSeconds"`
-	OldestSince   time.Time `json:"oldestSince,omitzero"` // since when that work is due; zero if there is none
-	OldestCall    Call      `json:"oldestCall,omitzero"`  // in flight; zero if there is none
-	Done          uint64    `json:"done"`                 // since this process serves the driver
-	Failed        uint64    `json:"failed"`               // tries, since this process serves the driver
-	Stuck         int       `json:"stuck"`                // VolumeAttachments without success for longer than stuckAfter
-	StuckSince    time.Time `json:"stuckSince,omitzero"`  // when the operation of the oldest of these was asked for
+	OldestSince   time.Time `json:"oldestSince,omitzero"`  // since when that work is due; zero if there is none
+	FailingSince  time.Time `json:"failingSince,omitzero"` // since when the oldest of Failing is due
+	OldestCall    Call      `json:"oldestCall,omitzero"`   // in flight; zero if there is none
+	Done          uint64    `json:"done"`                  // since this process serves the driver
+	Failed        uint64    `json:"failed"`                // tries, since this process serves the driver
+	Stuck         int       `json:"stuck"`                 // VolumeAttachments without success for longer than stuckAfter
+	StuckSince    time.Time `json:"stuckSince,omitzero"`   // when the operation of the oldest of these was asked for
 }
 
 // Call is a call to the driver that is in flight.
@@ -114,9 +116,11 @@ func (l Lane) with(more Lane) Lane {
 	l.Queued += more.Queued
 	l.Delayed += more.Delayed
 	l.Running += more.Running
+	l.Failing += more.Failing
 	l.Stuck += more.Stuck
 	l.OldestSeconds = max(l.OldestSeconds, more.OldestSeconds)
 	l.OldestSince = earliest(l.OldestSince, more.OldestSince)
+	l.FailingSince = earliest(l.FailingSince, more.FailingSince)
 	l.StuckSince = earliest(l.StuckSince, more.StuckSince)
 	if c := more.OldestCall; l.OldestCall.Since.IsZero() || !c.Since.IsZero() && c.Since.Before(l.OldestCall.Since) {
 		l.OldestCall = c

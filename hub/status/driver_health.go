@@ -129,8 +129,8 @@ func (h *Health) addQueue(d Driver, service HealthState, unserved bool, now time
 		}
 		add(state, diagnosis.Queued, oldest, waits, d.neededBy(), "They are attached or detached as soon as somebody works for the driver.")
 	case unserved:
-	case work.Delayed > 0:
-		add(Attention, diagnosis.Retrying, oldest, plural(work.Delayed, "volume failing", "volumes failing, the oldest"), d.lastFailure(),
+	case work.Failing > 0:
+		add(Attention, diagnosis.Retrying, work.FailingSince, plural(work.Failing, "volume failing", "volumes failing, the oldest"), d.lastFailure(),
 			"The hub keeps retrying. csi-attach-hub volumes --driver "+d.Name+" lists them.")
 	case work.Queued > 0 && late:
 		add(Attention, diagnosis.Queued, oldest, waits, d.neededBy(),
@@ -165,7 +165,8 @@ func (d Driver) lastFailure() string {
 	if len(d.Failures) == 0 {
 		return ""
 	}
-	return d.Failures[0].Text
+	cause, text := diagnosis.Parse(d.Failures[0].Text, d.Failures[0].Cause.Code)
+	return diagnosis.Because(cause.Code, text)
 }
 
 // addUnowned adds the publications that no VolumeAttachment asks for.

@@ -22,7 +22,7 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		}, Fine, time.Time{}, ""},
 		"queued for a moment": {func(d *Driver) { d.Lanes[0].Queued, d.Lanes[0].OldestSince = 100, ago(3*time.Second) }, Fine, time.Time{}, ""},
 		"queued for long":     {func(d *Driver) { d.Lanes[0].Queued, d.Lanes[0].OldestSince = 100, ago(90*time.Second) }, Attention, ago(90 * time.Second), "100 volumes wait, the oldest for 90s"},
-		"retries":             {func(d *Driver) { d.Lanes[1].Delayed, d.Failures = 2, []Failure{{Text: "array busy"}} }, Attention, time.Time{}, "2 volumes failing: array busy"},
+		"retries":             {func(d *Driver) { d.Lanes[1].Failing, d.Failures = 2, []Failure{{Text: "array busy"}} }, Attention, time.Time{}, "2 volumes failing: array busy"},
 		"stuck":               {func(d *Driver) { d.Lanes[1].Stuck, d.Lanes[1].StuckSince = 1, hour }, Broken, hour, "1 volume stuck for 60m"},
 		"a call is unanswered": {func(d *Driver) {
 			d.Lanes[0].Running, d.Busy, d.Lanes[0].OldestCall = 3, 3, Call{"ControllerPublishVolume", ago(8*time.Minute + 12*time.Second), "va"}
@@ -44,11 +44,11 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 			d.State, d.Mode, d.Lanes[0].Queued, d.Lanes[0].OldestSince = "Paused", "paused", 1, ago(5*time.Second)
 		}, Attention, ago(5 * time.Second), "1 volume waits for 5s"},
 		"paused by the hub":               {func(d *Driver) { d.State, d.Reason = "Paused", "another attacher" }, Broken, hour, "paused by the hub for 60m: another attacher"},
-		"another replica has it":          {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "hub-1"} }, Standby, time.Time{}, "held by hub-1: another replica of the hub works for the driver"},
-		"another attacher has it":         {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Holder: "sidecar"} }, Attention, time.Time{}, "held by sidecar, which is no replica of this hub: another attacher works for the driver"},
-		"nobody has it":                   {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{} }, Attention, time.Time{}, "no holder"},
-		"nobody has it, and volumes wait": {func(d *Driver) { d.State, d.Lease, d.Lanes[1].Queued = "WaitingForLease", Lease{}, 1 }, Broken, time.Time{}, "no holder"},
-		"nobody has it for a moment":      {func(d *Driver) { d.State, d.Lease, d.Since = "WaitingForLease", Lease{}, now }, Standby, time.Time{}, "no holder"},
+		"another replica has it":          {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "hub-1"} }, Standby, time.Time{}, "held by another replica of the hub (hub-1)"},
+		"another attacher has it":         {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Holder: "sidecar"} }, Attention, time.Time{}, "held by another attacher (sidecar)"},
+		"nobody has it":                   {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{} }, Attention, time.Time{}, "has no holder"},
+		"nobody has it, and volumes wait": {func(d *Driver) { d.State, d.Lease, d.Lanes[1].Queued = "WaitingForLease", Lease{}, 1 }, Broken, time.Time{}, "has no holder"},
+		"nobody has it for a moment":      {func(d *Driver) { d.State, d.Lease, d.Since = "WaitingForLease", Lease{}, now }, Standby, time.Time{}, "has no holder"},
 		"drains":                          {func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, Attention, hour, "draining for 60m: 2 calls in flight"},
 		"a foreign writer":                {func(d *Driver) { d.ForeignWriter = ForeignWriter{Manager: "csi-attacher", Time: ago(time.Minute)} }, Attention, time.Time{}, "another attacher writes its VolumeAttachments: csi-attacher"},
 		"a foreign writer once":           {func(d *Driver) { d.ForeignWriter = ForeignWriter{Manager: "csi-attacher", Time: ago(25 * time.Hour)} }, Fine, time.Time{}, ""},

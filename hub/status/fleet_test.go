@@ -87,7 +87,7 @@ func (h *fakeHub) trouble(d *Driver, now time.Time) {
 			m.recent.add(now.Add(-time.Duration(s)*slotLength), Unavailable, time.Second)
 		}
 	case "ebs.csi.aws.com":
-		d.Lanes[0] = Lane{Operation: Attach, Running: 4, Delayed: 1, Workers: 20, OldestSince: now.Add(-35 * time.Second),
+		d.Lanes[0] = Lane{Operation: Attach, Running: 4, Delayed: 1, Failing: 1, FailingSince: now.Add(-35 * time.Second), Workers: 20, OldestSince: now.Add(-35 * time.Second),
 			OldestCall: Call{"ControllerPublishVolume", now.Add(-2 * time.Second), vaName(1)}}
 		d.Lanes[1] = Lane{Operation: Detach, Running: 2, Workers: 20}
 		d.Failures = []Failure{{Time: now.Add(-6 * time.Second), Operation: Attach, VolumeAttachment: vaName(1), Text: exhausted}}

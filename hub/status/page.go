@@ -39,7 +39,7 @@ var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{
 	"driver":   func(name string) string { return "/drivers/" + url.PathEscape(name) },
 	"va":       func(name string) string { return "/attachments/" + url.PathEscape(name) },
 	"list":     attachmentsURL,
-	"finding":  finding,
+	"finding":  func(d diagnosis.Diagnosis, now time.Time, of string) string { return d.Line(of, now) },
 	"join":     func(words []string) string { return strings.Join(words, ", ") },
 }).ParseFS(pageFiles, "page/*.html"))
 
@@ -180,17 +180,6 @@ func momentOf(t time.Time, text string) *moment {
 
 // UTC returns the date and the time.
 func (m *moment) UTC() string { return m.Time.Format(utcLayout) }
-
-// finding returns the text of a diagnosis on the page of an object, or in a row of its kind, "driver" or
-// "VolumeAttachment". It names the kind of another object.
-func finding(d diagnosis.Diagnosis, now time.Time, of string) string {
-	kind, _, _ := strings.Cut(d.Object, " ")
-	switch kind {
-	case of, "csi-attach-hub":
-		return d.Text(now)
-	}
-	return strings.ToLower(kind[:1]) + kind[1:] + " " + d.Text(now)
-}
 
 // errorPage is the page for an error.
 type errorPage struct {

@@ -42,7 +42,7 @@ func newTroubledHub(now time.Time) *fakeHub {
 		d.Busy, d.Lanes[1] = 1, Lane{Operation: Detach, Running: 1, Workers: 20, OldestCall: Call{"ControllerUnpublishVolume", ago(66 * time.Second), vaName(3000)}}
 	})
 	engage(troubled.full, func(d *Driver) {
-		d.Lanes[0] = Lane{Operation: Attach, Delayed: 11, Workers: 20, OldestSince: ago(5 * time.Minute)}
+		d.Lanes[0] = Lane{Operation: Attach, Delayed: 11, Failing: 11, FailingSince: ago(5 * time.Minute), Workers: 20, OldestSince: ago(5 * time.Minute)}
 		for i := range 10 {
 			d.Failures = append(d.Failures, Failure{Time: ago(time.Duration(i) * time.Second), Operation: Attach, VolumeAttachment: vaName(4000 + i), Text: exhausted})
 		}

@@ -9,6 +9,8 @@ import (
 // LaneView is one lane at one moment.
 type LaneView struct {
 	Queued, Delayed, Running int
+	Failing                  int       // of these, entries whose last run has failed
+	FailingSince             time.Time // when the oldest of these was asked for; zero if there is none
 	OldestSince              time.Time // when the oldest entry that does not run was asked for; zero if there is none
 	Workers                  int       // most that it may have now, with those that the other lane lends it
 }
@@ -20,6 +22,12 @@ func (t *Table) Lanes(now time.Time) [LaneCount]LaneView {
 	var views [LaneCount]LaneView
 	for _, e := range t.entries {
 		l := &views[e.lane]
+		if e.failures > 0 {
+			l.Failing++
+			if l.FailingSince.IsZero() || e.since.Before(l.FailingSince) {
+				l.FailingSince = e.since
+			}
+		}
 		switch e.state {
 		case Running:
 			l.Running++

@@ -202,7 +202,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"lease held", func(s *situation) {
 			s.state("WaitingForLease", "held by sidecar-7")
 			s.v.Leases = leases(lease("h", "sidecar-7", 2*time.Second))
-		}, diagnosis.LeaseHeld, "sidecar-7|since 2026-03-01T02:00:00Z|last renewed 2026-03-01T02:59:58Z (2s ago)|another attacher"},
+		}, diagnosis.LeaseHeld, "another attacher (sidecar-7) for 60m|last renewed 2s ago"},
 		{"lease held by a replica that is silent", func(s *situation) {
 			s.state("WaitingForLease", "held by hub-1_def")
 			s.v.Leases = leases(lease("h", "hub-1_def", 2*time.Second))
@@ -214,7 +214,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"lease expired", func(s *situation) {
 			s.state("WaitingForLease", "held by sidecar-7")
 			s.v.Leases = leases(lease("h", "sidecar-7", time.Minute))
-		}, diagnosis.LeaseExpired, "sidecar-7|expired, its duration is 15s"},
+		}, diagnosis.LeaseExpired, "not renewed by its holder sidecar-7 for 60s|its duration is 15s"},
 		{"lease free", func(s *situation) {
 			s.state("WaitingForLease", "waiting for the other replicas to announce themselves")
 			s.served.Lease.Holder, s.v.Leases = "", leases()

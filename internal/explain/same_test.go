@@ -65,7 +65,7 @@ func TestExplainGivesTheReasonsOfADriversHealth(t *testing.T) {
 			s.served.UnansweredSince, s.served.Lanes = now.Add(-9*time.Minute), []status.Lane{{Operation: status.Attach, Running: 3, OldestCall: status.Call{Method: "ControllerPublishVolume", Since: now.Add(-8 * time.Minute)}}}
 		},
 		"stuck and failing": func(s *situation) {
-			s.served.Lanes = []status.Lane{{Operation: status.Attach, Stuck: 1, StuckSince: now.Add(-time.Hour), Delayed: 2, OldestSince: now.Add(-time.Hour)}}
+			s.served.Lanes = []status.Lane{{Operation: status.Attach, Stuck: 1, StuckSince: now.Add(-time.Hour), Delayed: 2, Failing: 2, FailingSince: now.Add(-time.Hour), OldestSince: now.Add(-time.Hour)}}
 			s.served.Failures = []status.Failure{{Text: "array busy"}}
 		},
 		"paused": func(s *situation) { s.served.Mode = "paused"; s.state("Paused", "its mode is paused") },

@@ -85,21 +85,9 @@ func nextTry(a status.Attachment, now time.Time) string {
 func why(a status.Attachment, now time.Time) string {
 	switch {
 	case len(a.Health.Reasons) > 0:
-		return reasonText(a.Health.Reasons[0], now)
+		return a.Health.Reasons[0].Line("VolumeAttachment", now)
 	case !a.Call.Since.IsZero():
 		return a.Call.Method + " has been running for " + age(a.Call.Since, now)
 	}
 	return a.Waits()
-}
-
-// reasonText returns a reason with what it is about, where that is not the object of the row.
-func reasonText(r status.Reason, now time.Time) string {
-	text := r.Text(now)
-	switch kind, _, _ := strings.Cut(r.Object, " "); kind {
-	case "driver":
-		return "driver " + text
-	case "Lease":
-		return r.Object + ": " + text
-	}
-	return text
 }
