@@ -48,7 +48,7 @@ func ofScene(r explain.Report, prefix string) []explain.Group {
 }
 
 func TestDriversNodesAndAllStuckVolumesAreExplained(t *testing.T) {
-	s := newScene(t, "many")
+	s := newScene(t, "subjects")
 	full, fullSocket := s.entry("full")
 	s.config.WriteString("    stuckAfter: 100ms\n")
 	_, control := s.startDriver(full, fullSocket)
@@ -56,24 +56,24 @@ func TestDriversNodesAndAllStuckVolumesAreExplained(t *testing.T) {
 	paused, pausedSocket := s.entry("paused")
 	s.config.WriteString("    mode: paused\n")
 	s.startDriver(paused, pausedSocket)
-	s.create(testbed.Node{Name: "many-a"}, testbed.CSINode{Node: "many-a", Drivers: map[string]string{full: "id-a", away: "id-a", paused: "id-a"}})
+	s.create(testbed.Node{Name: "subjects-a"}, testbed.CSINode{Node: "subjects-a", Drivers: map[string]string{full: "id-a", away: "id-a", paused: "id-a"}})
 	if err := control.Set(s.ctx, fakecsi.Knobs{Fail: []fakecsi.Fault{
-		{Method: fakecsi.ControllerPublishVolume, Volume: "many-full-1", Code: codes.ResourceExhausted, Message: "no place for many-full-1"},
-		{Method: fakecsi.ControllerPublishVolume, Volume: "many-full-2", Code: codes.ResourceExhausted, Message: "no place for many-full-2"},
+		{Method: fakecsi.ControllerPublishVolume, Volume: "subjects-full-1", Code: codes.ResourceExhausted, Message: "no place for subjects-full-1"},
+		{Method: fakecsi.ControllerPublishVolume, Volume: "subjects-full-2", Code: codes.ResourceExhausted, Message: "no place for subjects-full-2"},
 	}}); err != nil {
 		t.Fatal(err)
 	}
 	server := s.startVisibleHub()
-	for _, name := range []string{"many-full-1", "many-full-2", "many-full-3"} {
+	for _, name := range []string{"subjects-full-1", "subjects-full-2", "subjects-full-3"} {
 		s.volume(name, full, nil)
-		s.attach(name, full, "many-a")
+		s.attach(name, full, "subjects-a")
 	}
 
 	r, code := s.report(func(r explain.Report) bool {
-		own := ofScene(r, "many-")
+		own := ofScene(r, "subjects-")
 		return len(own) == 1 && len(own[0].Volumes) == 2 && !own[0].Cause.Since.IsZero() // once the status has the error with its time
 	}, "--all-stuck", "--server", server)
-	if g := ofScene(r, "many-")[0]; code != 1 || g.Cause.Verdict != diagnosis.BackendError || g.Volumes[0].Since.IsZero() {
+	if g := ofScene(r, "subjects-")[0]; code != 1 || g.Cause.Verdict != diagnosis.BackendError || g.Volumes[0].Since.IsZero() {
 		t.Errorf("exit code %d, want 1 and one cause of two volumes:\n%s", code, r.Text())
 	}
 	r, code = s.report(func(r explain.Report) bool { return r.Result == "broken" && len(r.Groups) > 0 }, "driver/"+full, "--server", server)
@@ -88,20 +88,20 @@ func TestDriversNodesAndAllStuckVolumesAreExplained(t *testing.T) {
 	if code != 0 || r.Subject.Reasons[0].Verdict != diagnosis.DriverPaused {
 		t.Errorf("exit code %d, want 0, and that it is paused:\n%s", code, r.Text())
 	}
-	r, code = s.report(func(r explain.Report) bool { return len(r.Groups) == 2 && r.Groups[1].Cause == nil }, "node/many-a", "--server", server)
+	r, code = s.report(func(r explain.Report) bool { return len(r.Groups) == 2 && r.Groups[1].Cause == nil }, "node/subjects-a", "--server", server)
 	if text := r.Text(); code != 1 || len(r.Groups[0].Volumes) != 2 || !strings.Contains(text, "driver "+full+": node ID id-a") || !strings.Contains(text, "×1 attached") {
 		t.Errorf("exit code %d, want 1, two volumes in trouble and one attached:\n%s", code, text)
 	}
 	for args, words := range map[string]string{
-		"explain driver/many-awya": "driver/" + away, "explain many-full-4": "explain many-full-1", "explain pdo/x": `did you mean "pod"?`,
+		"explain driver/subjects-awya": "driver/" + away, "explain subjects-full-4": "explain subjects-full-1", "explain pdo/x": `did you mean "pod"?`,
 	} {
 		out, problems, code := s.ask(append(strings.Fields(args), "--server", server)...)
 		if code < 2 || !strings.Contains(out+problems, words) {
 			t.Errorf("%s: exit code %d, want %q:\n%s%s", args, code, words, out, problems)
 		}
 	}
-	s.create(testbed.Pod{Name: "many-pod", Node: "many-a", Claims: []string{"many-none"}})
-	if out, problems, _ := s.ask("explain", "pod/many-pod", "-n", "default", "--server", server); !strings.HasPrefix(out, "Pod default/many-pod: ") {
+	s.create(testbed.Pod{Name: "subjects-pod", Node: "subjects-a", Claims: []string{"subjects-none"}})
+	if out, problems, _ := s.ask("explain", "pod/subjects-pod", "-n", "default", "--server", server); !strings.HasPrefix(out, "Pod default/subjects-pod: ") {
 		t.Errorf("-n is not the namespace of the Pod:\n%s%s", out, problems)
 	}
 }

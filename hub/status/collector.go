@@ -63,7 +63,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}()
 	conflicts := map[string]int{} // by driver; a served driver has a series at zero
 	leases := map[string]bool{}   // by name: whether this process holds the lease
-	for _, d := range c.hub.drivers() {
+	for _, d := range c.hub.judged() {
 		name := label(d.Name)
 		if _, twice := conflicts[name]; !twice { // a duplicate series fails the whole scrape
 			conflicts[name] = 0

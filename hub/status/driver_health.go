@@ -28,7 +28,7 @@ const (
 func HealthOfDriver(d Driver, replicas []Replica, now time.Time) Health {
 	var h Health
 	service := DiagnoseDriver(d, LeaseRecord{Lease: d.Lease}, replicas, now)
-	state := d.serviceState(service, replicas, now)
+	state := d.brokenIfStuck(d.serviceState(service, replicas, now))
 	h.add(state, service)
 	h.addCalls(d, now)
 	h.addQueue(d, state, service.Verdict != "", now)
@@ -36,6 +36,15 @@ func HealthOfDriver(d Driver, replicas []Replica, now time.Time) Health {
 	h.addObserved(d, now)
 	h.settle(Fine)
 	return h
+}
+
+// brokenIfStuck returns the state of a reason. While volumes are stuck, what may have caused that is as bad, and
+// comes first.
+func (d Driver) brokenIfStuck(s HealthState) HealthState {
+	if d.Stuck() > 0 {
+		return Broken
+	}
+	return s
 }
 
 // serviceState returns the state that follows from the answer of DiagnoseDriver.
@@ -96,7 +105,7 @@ func (h *Health) addCalls(d Driver, now time.Time) {
 		})
 	}
 	if c := d.Work().OldestCall; passed(c.Since, now) >= d.Settings.slow() {
-		h.add(Attention, diagnosis.Diagnosis{
+		h.add(d.brokenIfStuck(Attention), diagnosis.Diagnosis{
 			Verdict: diagnosis.CallUnanswered, Object: d.ref(), Fact: c.Method + " unanswered", Since: c.Since, Detail: d.inFlight(),
 			Actions: []string{c.action(d.Settings)},
 		})
@@ -107,18 +116,13 @@ func (h *Health) addCalls(d Driver, now time.Time) {
 // says that this replica does not work for it.
 func (h *Health) addQueue(d Driver, service HealthState, unserved bool, now time.Time) {
 	work := d.Work()
-	oldest := work.OldestSince
-	add := func(s HealthState, verdict diagnosis.Verdict, since time.Time, fact, detail, action string) {
-		h.add(s, diagnosis.Diagnosis{Verdict: verdict, Object: d.ref(), Fact: fact, Since: since, Detail: detail, Actions: []string{action}})
+	add := func(s HealthState, verdict diagnosis.Verdict, since time.Time, fact, detail string, actions ...string) {
+		h.add(s, diagnosis.Diagnosis{Verdict: verdict, Object: d.ref(), Fact: fact, Since: since, Detail: detail, Actions: actions})
 	}
-	if work.Stuck > 0 {
-		add(Broken, diagnosis.Stuck, work.StuckSince, plural(work.Stuck, "volume stuck", "volumes stuck, the oldest"), d.neededBy(),
-			"csi-attach-hub volumes --driver "+d.Name+" lists them. csi-attach-hub explain NAME says why, and what to do.")
-	}
-	waits := plural(work.Queued+work.Delayed, "volume waits", "volumes wait, the oldest")
-	late := passed(oldest, now) >= d.Settings.slow()
+	late := passed(work.OldestSince, now) >= d.Settings.slow()
+	waits := plural(d.waiting(), "volume waits", "volumes wait, the oldest")
 	switch {
-	case unserved && d.waiting() > 0:
+	case unserved && d.waiting() > work.Stuck:
 		// Another attacher may be about to do what it has to: only a driver that nobody works for needs
 		// attention at once.
 		state := Attention
@@ -127,14 +131,18 @@ func (h *Health) addQueue(d Driver, service HealthState, unserved bool, now time
 		} else if d.Mode == modeObserve && !late {
 			state = Standby
 		}
-		add(state, diagnosis.Queued, oldest, waits, d.neededBy(), "They are attached or detached as soon as somebody works for the driver.")
+		add(state, diagnosis.Queued, work.OldestSince, waits, d.neededBy())
 	case unserved:
 	case work.Failing > 0:
-		add(Attention, diagnosis.Retrying, work.FailingSince, plural(work.Failing, "volume failing", "volumes failing, the oldest"), d.lastFailure(),
-			"The hub keeps retrying. csi-attach-hub volumes --driver "+d.Name+" lists them.")
+		add(d.brokenIfStuck(Attention), diagnosis.Retrying, work.FailingSince, plural(work.Failing, "volume failing", "volumes failing, the oldest"), d.lastFailure(),
+			"Run csi-attach-hub volumes --driver "+d.Name+" to list them. The hub keeps retrying.")
 	case work.Queued > 0 && late:
-		add(Attention, diagnosis.Queued, oldest, waits, d.neededBy(),
+		add(Attention, diagnosis.Queued, work.OldestSince, waits, d.neededBy(),
 			fmt.Sprintf("Look at how long the driver's calls take (%s), and raise workers if the driver can do more at once.", d.inFlight()))
+	}
+	if work.Stuck > 0 {
+		add(Broken, diagnosis.Stuck, work.StuckSince, plural(work.Stuck, "volume stuck", "volumes stuck, the oldest"), d.neededBy(),
+			"Run csi-attach-hub volumes --driver "+d.Name+" to list them, and csi-attach-hub explain NAME for the cause of one.")
 	}
 }
 
@@ -166,6 +174,9 @@ func (d Driver) lastFailure() string {
 		return ""
 	}
 	cause, text := diagnosis.Parse(d.Failures[0].Text, d.Failures[0].Cause.Code)
+	if cause.Code == "" {
+		return text
+	}
 	return diagnosis.Because(cause.Code, text)
 }
 

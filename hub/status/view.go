@@ -10,18 +10,28 @@ import (
 // which would be null in JSON.
 type view struct{ source Source }
 
-// drivers returns all drivers by name, with their health.
+// drivers returns all drivers by name, with their health and who waits for them.
 func (v view) drivers() []Driver {
+	drivers, replicas, now := v.judged(), v.source.Overview().Replicas, time.Now()
+	for i := range drivers {
+		d := &drivers[i]
+		if work := d.Work(); d.Health.State == Fine || d.waiting()+work.Stuck == 0 && work.OldestCall.Since.IsZero() {
+			continue
+		}
+		d.Waiters = waiters(v.attachments(AttachmentFilter{Driver: d.Name}))
+		d.Health = HealthOfDriver(*d, replicas, now)
+	}
+	return drivers
+}
+
+// judged is drivers without who waits for them. It looks at no VolumeAttachment.
+func (v view) judged() []Driver {
 	drivers := orNone(v.source.Drivers())
 	slices.SortFunc(drivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
 	replicas, now := v.source.Overview().Replicas, time.Now()
 	for i := range drivers {
-		d := &drivers[i]
-		d.Lanes = orNone(d.Lanes)
-		if d.waiting() > 0 || passed(d.Work().OldestCall.Since, now) >= slow {
-			d.Waiters = waiters(v.attachments(AttachmentFilter{Driver: d.Name}))
-		}
-		d.Health = HealthOfDriver(*d, replicas, now)
+		drivers[i].Lanes = orNone(drivers[i].Lanes)
+		drivers[i].Health = HealthOfDriver(drivers[i], replicas, now)
 	}
 	return drivers
 }

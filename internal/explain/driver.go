@@ -49,7 +49,9 @@ func explainDriver(f *Facts, worst status.HealthState) (*SubjectReport, Result) 
 			h = status.HealthOfDriver(w.Served.Driver, f.Hub.View.Members(), f.Now)
 		}
 		for _, r := range h.Reasons {
-			s.add(r.State, f.finding(r.Diagnosis))
+			reason := f.finding(r.Diagnosis)
+			reason.Next = strings.Join(r.Actions, " ") // the reason before says what to do
+			s.add(r.State, reason)
 		}
 		s.Age = ageOf(h.Since, f.Now)
 		w.aboutServed(s)

@@ -106,5 +106,8 @@ func (w *walk) repeats(cause diagnosis.Verdict) bool {
 	case diagnosis.VolumeMissing, diagnosis.VolumeBeingDeleted, diagnosis.VolumeNotCSI:
 		return w.stopsAt(diagnosis.VolumeMissing, diagnosis.VolumeBeingDeleted, diagnosis.VolumeNotCSI)
 	}
+	if cause == diagnosis.CannotConnect {
+		return w.stopsAt(diagnosis.CannotConnect, diagnosis.SocketMissing, diagnosis.NameMismatch, diagnosis.DriverNotReady)
+	}
 	return cause == diagnosis.SecretMissing && w.stopsAt(diagnosis.SecretMissing)
 }
