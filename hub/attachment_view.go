@@ -210,7 +210,7 @@ func (s driverState) wait() status.Wait {
 		if s.role.mode != registry.ModeObserve {
 			return status.Wait{}
 		}
-		reason = "another attacher should attach and detach its volumes (`mode: observe` in drivers.yaml)"
+		reason = "only observed (`mode: observe` in drivers.yaml): another attacher should work for it"
 	}
 	return status.Wait{Kind: status.WaitForDriver, DriverState: string(s.State), Reason: reason}
 }

@@ -113,11 +113,35 @@ func TestHangingDriverIsLoggedOnceAMinute(t *testing.T) {
 		d.calls.end(nil, volume.ClaimKey("other"), true)
 		<-done
 		lines := strings.Split(strings.TrimSpace(logger.GetSink().(ktesting.Underlier).GetBuffer().String()), "\n")
-		if len(lines) != 4 { // at 2, 3, 4 and 5 minutes
+		if len(lines) != 4 { // a minute after the call began, and then each minute
 			t.Fatalf("got %q, want a line for each minute", lines)
 		}
-		if want := `for="1m30s" callsInFlight=2`; !strings.Contains(lines[0], want) {
+		if want := `for="1m0s" callsInFlight=2`; !strings.Contains(lines[0], want) {
 			t.Errorf("got %q, want %q", lines[0], want)
+		}
+	})
+}
+
+// Each call of a silent driver ends at its timeout, and the next one is young again.
+func TestDriverThatAnswersNoCallIsLoggedAlthoughItsCallsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+		d := routed(t)
+		d.logger = logger
+		session := &liveSession{}
+		d.update(func(s *driverState) { s.session = session })
+		key := volume.ClaimKey("silent")
+		d.table.Add(key, volume.AttachLane, volume.Place{})
+		check := d.hangingCheck()
+		for range 9 { // 90 s
+			d.calls.begin(session, &callerOf{d, key, volume.AttachLane}, "ControllerPublishVolume", time.Now())
+			time.Sleep(10 * time.Second)
+			d.calls.end(session, key, false)
+			check.run(t.Context())
+		}
+		logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+		if want := `Driver answers no call for="1m0s" callsInFlight=0`; strings.Count(logged, "\n") != 1 || !strings.Contains(logged, want) {
+			t.Errorf("got %q, want one line %q", logged, want)
 		}
 	})
 }

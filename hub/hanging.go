@@ -11,18 +11,26 @@ import (
 const (
 	// hangsAfter is the age from which a call counts as hanging.
 	hangsAfter = time.Minute
-	// hangingEvery is the interval of the log lines about hanging calls.
+	// hangingEvery is the interval of the log lines about a driver whose calls hang.
 	hangingEvery = time.Minute
+	// hangingLook bounds how late the first of these lines is.
+	hangingLook = 10 * time.Second
 )
 
-// hangingCheck returns the periodic search for hanging calls. Until the timeout of a call, which may be hours, nothing else
-// would be logged.
+// hangingCheck returns the periodic search for calls that hang. Until the timeout of a call, which may be hours, nothing
+// else would be logged.
 func (l *leader) hangingCheck() *periodic {
-	return &periodic{pause: func(registry.Settings) time.Duration { return hangingEvery }, run: l.logHanging}
+	var logged time.Time
+	return &periodic{pause: func(registry.Settings) time.Duration { return hangingLook }, run: func(context.Context) {
+		if now := time.Now(); now.Sub(logged) >= hangingEvery && l.logHanging(now) {
+			logged = now
+		}
+	}}
 }
 
-// logHanging logs the oldest call if it hangs.
-func (l *leader) logHanging(context.Context) {
+// logHanging logs the oldest call if it hangs, or that the driver answers no call although each call ends at its
+// timeout before it hangs. It reports whether it has logged.
+func (l *leader) logHanging(now time.Time) bool {
 	byLane, all := l.calls.oldest()
 	var oldest status.Call
 	for _, call := range byLane {
@@ -30,13 +38,20 @@ func (l *leader) logHanging(context.Context) {
 			oldest = call
 		}
 	}
-	if now := time.Now(); hangs(oldest, now) {
+	unanswered := l.calls.unansweredSince(l.session())
+	switch {
+	case hangs(oldest, now):
 		logger := l.logger.WithValues("volumeAttachment", oldest.VolumeAttachment)
 		if va := l.overlay.Attachment(oldest.VolumeAttachment); va != nil {
 			logger = l.volumeLogger(va)
 		}
 		logger.Info(oldest.Method+" unanswered", "for", now.Sub(oldest.Since).Round(time.Second), "callsInFlight", all)
+	case !unanswered.IsZero() && now.Sub(unanswered) >= hangsAfter:
+		l.logger.Info("Driver answers no call", "for", now.Sub(unanswered).Round(time.Second), "callsInFlight", all)
+	default:
+		return false
 	}
+	return true
 }
 
 // hangs reports whether a call hangs. The zero call does not.

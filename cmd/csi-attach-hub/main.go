@@ -26,6 +26,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		args = withTwoDashes(args, root.Flags())
 	}
 	root.AddCommand(newValidateCommand(), newStatusCommand(), newVolumesCommand(), newExplainCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand())
+	if err := unknownCommand(root, args); err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
+	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

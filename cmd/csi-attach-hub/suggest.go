@@ -31,6 +31,18 @@ func noWords(c *cobra.Command, args []string) error {
 	return fmt.Errorf("%s %q; see %s --help", what, args[0], c.CommandPath())
 }
 
+// unknownCommand returns an error if the first argument is neither a flag nor a subcommand. Otherwise cobra would
+// complain about the flags behind it, which the hub does not have.
+func unknownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return nil
+	}
+	if found, _, err := root.Find(args); err == nil && found != root || args[0] == "help" || strings.HasPrefix(args[0], "__") {
+		return nil
+	}
+	return noWords(root, args[:1])
+}
+
 // suggestFlag adds the flag that was probably meant to the error of an unknown flag; other
 // errors stay as they are.
 func suggestFlag(c *cobra.Command, err error) error {

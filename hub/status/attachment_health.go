@@ -15,7 +15,7 @@ func (a Attachment) healthOf(now time.Time) (HealthState, time.Time) {
 	case Failing:
 		return Attention, a.Since
 	case Waiting, Attaching, Detaching:
-		if a.Tries > 0 || late(slow) {
+		if a.Tries > 0 || late(slow) || a.waitsForBrokenDriver() {
 			return Attention, a.Since
 		}
 	case Unclaimed:
@@ -28,6 +28,15 @@ func (a Attachment) healthOf(now time.Time) (HealthState, time.Time) {
 		}
 	}
 	return Fine, time.Time{}
+}
+
+// waitsForBrokenDriver reports whether nothing is done for the driver until somebody acts, or the driver is back.
+func (a Attachment) waitsForBrokenDriver() bool {
+	switch a.Waiting.DriverState {
+	case stateLost, stateProbing, stateNameMismatch, statePaused:
+		return a.Waiting.Kind == WaitForDriver
+	}
+	return false
 }
 
 // HealthOfAttachment returns the health of a VolumeAttachment. Its reasons are those of Diagnose.
@@ -43,8 +52,11 @@ func HealthOfAttachment(in DiagnosisInput) Health {
 	return h
 }
 
-// neededBy returns the Pods that use the volume, or its claim if they are not known.
+// neededBy returns the Pods that use the volume, or its claim if they are not known. Nobody needs a detach.
 func (a Attachment) neededBy() []string {
+	if a.Operation == Detach {
+		return nil
+	}
 	if len(a.Pods) == 0 && a.Claim != "" {
 		return []string{"claim " + a.Claim}
 	}

@@ -2,6 +2,8 @@ package status
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -46,20 +48,20 @@ func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 	a := in.Attachment
 	detachFirst := a.Waiting.Kind == WaitForDetach || a.Waiting.Kind == WaitForUnowned
 	runs := a.State == Attaching || a.State == Detaching
-	calls := !a.Call.Since.IsZero()
+	hangs := in.hangs()
 	var found []diagnosis.Diagnosis
 	if detachFirst {
 		found = append(found, a.queued(in.Driver))
 	}
-	if calls { // the last error is of an earlier call
+	if hangs { // the last error is of an earlier call
 		found = append(found, a.inFlight(in))
 	}
 	if a.LastError != "" {
 		found = append(found, in.failed())
 	}
 	switch {
-	case calls:
-	case runs:
+	case hangs:
+	case runs || !a.Call.Since.IsZero():
 		found = append(found, a.inFlight(in))
 	case a.WaitsFor != "" && !detachFirst:
 		found = append(found, a.queued(in.Driver))
@@ -98,7 +100,10 @@ func (in DiagnosisInput) failed() diagnosis.Diagnosis {
 		d.Verdict, d.Object = cause.Verdict, "driver "+a.Driver
 		d.Fact = fmt.Sprintf("answered %s to %s", cause.Code, a.method())
 		if cause.Code == "DeadlineExceeded" { // mostly the hub's own deadline has passed
-			d.Fact, d.Detail = fmt.Sprintf("did not answer %s in time", a.method()), diagnosis.Because(cause.Code, text)
+			d.Fact = fmt.Sprintf("did not answer %s in time", a.method())
+			if slices.ContainsFunc(ownDeadline, func(words string) bool { return strings.Contains(text, words) }) {
+				d.Detail = cause.Code
+			}
 			if in.Driver != nil && in.Driver.Settings.Timeout > 0 {
 				d.Fact = fmt.Sprintf("did not answer %s within %s", a.method(), in.Driver.Settings.Timeout)
 			}
@@ -110,6 +115,10 @@ func (in DiagnosisInput) failed() diagnosis.Diagnosis {
 	}
 	return d
 }
+
+// ownDeadline are words of the errors that gRPC returns when the deadline of the hub has passed: it depends on
+// a race which one that is.
+var ownDeadline = []string{"context deadline exceeded", "RST_STREAM"}
 
 // method returns the CSI call that the operation makes.
 func (a Attachment) method() string {
@@ -176,7 +185,13 @@ func (a Attachment) inFlight(in DiagnosisInput) diagnosis.Diagnosis {
 	if in.Driver != nil {
 		settings = in.Driver.Settings
 	}
-	d.Actions = []string{a.Call.action(settings)}
+	d.Actions = []string{"Wait for the answer of the driver."}
+	if settings.Timeout > 0 {
+		d.Actions = []string{fmt.Sprintf("Wait for the answer of the driver. The hub cancels the call after %s (timeout) and tries again.", settings.Timeout)}
+	}
+	if d.Verdict == diagnosis.CallUnanswered {
+		d.Actions = []string{a.Call.action(settings)}
+	}
 	return d
 }
 

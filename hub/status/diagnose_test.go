@@ -57,7 +57,7 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		"the deadline passed": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
 		},
-			summary: "driver a.example.com: did not answer ControllerPublishVolume within 2m: DeadlineExceeded: context deadline exceeded.", do: "timeout"},
+			summary: "driver a.example.com: did not answer ControllerPublishVolume within 2m: DeadlineExceeded.", do: "timeout"},
 		"a retry runs":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Operation, a.Tries = Detaching, Detach, 2 }, summary: "ControllerUnpublishVolume is running: 2nd retry: detaching the volume from node worker-1", do: "2m"},
 		"detach elsewhere": {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForDetach, Node: "worker-7"}) }, summary: "waits for the detach from node worker-7", do: "detached from node worker-7 yet"},
 		"workers busy":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForWorker}) }, summary: "waits for a worker", do: "20 of 20"},

@@ -102,11 +102,14 @@ func (d Driver) Lane(op Operation) Lane {
 	return Lane{Operation: op}
 }
 
-// Work returns what all lanes have to do as one lane, without an operation.
+// Work returns what the lanes of Attach, Detach and Drift have to do as one lane, without an operation. Nobody waits
+// for the lane of Release.
 func (d Driver) Work() Lane {
 	var sum Lane
 	for _, l := range d.Lanes {
-		sum = sum.with(l)
+		if l.Operation != Release {
+			sum = sum.with(l)
+		}
 	}
 	return sum
 }

@@ -12,8 +12,10 @@ import (
 // States and modes that this package compares, as in Driver.State and Driver.Mode. Other states
 // decide nothing.
 const (
+	stateReady        = "Ready"
 	stateConnecting   = "Connecting"
 	stateProbing      = "Probing"
+	stateLost         = "Lost"
 	stateNameMismatch = "NameMismatch"
 	stateWaiting      = "WaitingForLease"
 	stateDraining     = "Draining"
@@ -208,14 +210,14 @@ func (h *Health) addObserved(d Driver, now time.Time) {
 		add(diagnosis.DriverDisagrees, plural(o.Differs+o.WouldHaveFailed, "observed decision disagrees", "observed decisions disagree"), "",
 			"Look at the disagreements before the driver is handed over.")
 	}
-	open := 0
+	var open []string
 	for _, c := range d.Checklist {
 		if !c.OK {
-			open++
+			open = append(open, sanitize(diagnosis.Because(c.Name, c.Text), shortText))
 		}
 	}
-	if open > 0 {
-		add(diagnosis.ChecklistOpen, fmt.Sprintf("%d of %d checks open", open, len(d.Checklist)), "", "Do what the open checks say before the driver is handed over.")
+	if len(open) > 0 {
+		add(diagnosis.ChecklistOpen, fmt.Sprintf("%d of %d checks open", len(open), len(d.Checklist)), strings.Join(open, "; "), "Do what the open checks say before the driver is handed over.")
 	}
 }
 

@@ -15,7 +15,7 @@ type HealthState string
 const (
 	// Broken: volumes wait for the driver, or would wait. A VolumeAttachment: it is stuck.
 	Broken HealthState = "broken"
-	// Attention: something is wrong, and volumes are attached all the same. A VolumeAttachment: its last try
+	// Attention: somebody should look at it; some volumes may fail, wait or take long. A VolumeAttachment: its last try
 	// failed, or it takes long.
 	Attention HealthState = "attention"
 	// Standby: another replica works for the driver, or its mode is paused.

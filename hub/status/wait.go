@@ -52,6 +52,9 @@ func (w Wait) String() string {
 	case WaitForWorker:
 		return "a worker of the driver"
 	case WaitForDriver:
+		if w.DriverState == stateReady { // in mode observe
+			return "the driver is " + w.Reason
+		}
 		return "the driver is " + w.DriverState + ": " + w.Reason
 	case WaitForConfiguration:
 		return "no driver of this name is configured here"

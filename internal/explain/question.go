@@ -33,7 +33,7 @@ var kinds = map[string]Kind{
 }
 
 // forms are the questions that can be asked.
-const forms = "give the name of a VolumeAttachment, or pod/NAME, pvc/NAME, pv/NAME, driver/NAME or node/NAME"
+const forms = "give the name of a VolumeAttachment, or pod/NAME, pod/NAMESPACE/NAME, pvc/NAME, pv/NAME, driver/NAME or node/NAME"
 
 // Question names the object to explain.
 type Question struct {

@@ -46,7 +46,8 @@ type DriverCounts struct {
 
 // VolumeCounts counts VolumeAttachments of the served drivers by what they wait for, and all by health.
 type VolumeCounts struct {
-	Waiting   int `json:"waiting"` // for a worker, for other work, or for their next try
+	Waiting int `json:"waiting"` // to be attached or detached, also while a call runs
+	// Stuck, Broken and Attention count some of these.
 	Stuck     int `json:"stuck"`
 	Broken    int `json:"broken"`
 	Attention int `json:"attention"`
@@ -98,7 +99,7 @@ func (s *Summary) count(v hubclient.View, trouble *List) {
 			s.Drivers.Fine++
 		}
 		w := d.Work()
-		s.Volumes.Waiting += w.Queued + w.Delayed
+		s.Volumes.Waiting += w.Queued + w.Delayed + w.Running
 		s.Volumes.Stuck += w.Stuck
 	}
 	s.Volumes.Broken, s.Volumes.Attention = trouble.In(status.Broken), trouble.In(status.Attention)
@@ -126,14 +127,13 @@ func (s Summary) text() string {
 	default:
 		text = fmt.Sprintf("%s, none in trouble", plural(d.Total, "driver", "drivers"))
 	}
-	switch waiting := s.Volumes.Waiting; {
-	case waiting > 0:
-		text += fmt.Sprintf("; %s", plural(waiting, "volume waits", "volumes wait"))
-	default:
+	switch waiting, stuck := s.Volumes.Waiting, s.Volumes.Stuck; {
+	case waiting == 0:
 		text += "; no volume waits"
-	}
-	if s.Volumes.Stuck > 0 {
-		text += fmt.Sprintf(", %d stuck", s.Volumes.Stuck)
+	case stuck > 0:
+		text += fmt.Sprintf("; %s, %d of them stuck", plural(waiting, "volume waits", "volumes wait"), stuck)
+	default:
+		text += fmt.Sprintf("; %s", plural(waiting, "volume waits", "volumes wait"))
 	}
 	if r := s.Replicas; r.Silent > 0 {
 		text += fmt.Sprintf("; %d of %s %s not answer", r.Silent, plural(r.Total, "replica", "replicas"), verb(r.Silent, "does", "do"))
