@@ -19,6 +19,9 @@ import (
 // Attachments implements status.Source: it returns the VolumeAttachments that a filter matches.
 func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
 	vas := h.attachmentsFor(f)
+	if f.Oldest > 0 {
+		vas = h.longestDue(vas, f.Oldest)
+	}
 	attachments := make([]status.Attachment, 0, len(vas))
 	now := time.Now()
 	for _, va := range vas {
@@ -101,8 +104,9 @@ func (h *Hub) attachmentView(va *storagev1.VolumeAttachment, now time.Time) stat
 	}
 	if m == nil {
 		describeObject(&a, h.requiredByObject(va), va)
-		a.State = status.Unclaimed
-		a.SetWaiting(status.Wait{Kind: status.WaitForConfiguration})
+		if a.State = status.Unclaimed; a.Operation != "" {
+			a.SetWaiting(status.Wait{Kind: status.WaitForConfiguration})
+		}
 		return a
 	}
 	s := m.get()

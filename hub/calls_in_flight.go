@@ -29,7 +29,7 @@ type callInFlight struct {
 func (c *callsInFlight) begin(s *liveSession, e *callerOf, method string, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.session != s { // another process may be behind it
+	if c.session != s && (s == nil || !s.ended.Load()) { // another process may be behind it
 		c.session, c.unanswered, c.owed = s, time.Time{}, nil
 	}
 	if c.unanswered.IsZero() || !c.owes() {

@@ -1,6 +1,9 @@
 package hub
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -36,6 +39,20 @@ func countDue(decider attach.Driver, vas []*storagev1.VolumeAttachment, stuckAft
 		due[operationOf(op)] = w
 	}
 	return due
+}
+
+// longestDue returns at most n VolumeAttachments: those whose operation is due for the longest, by their objects alone.
+func (h *Hub) longestDue(vas []*storagev1.VolumeAttachment, n int) []*storagev1.VolumeAttachment {
+	since := map[*storagev1.VolumeAttachment]time.Time{}
+	for _, va := range vas {
+		if op := h.requiredByObject(va); op != attach.Idle {
+			since[va] = wantedSince(va, op)
+		}
+	}
+	due := slices.SortedFunc(maps.Keys(since), func(a, b *storagev1.VolumeAttachment) int {
+		return cmp.Or(since[a].Compare(since[b]), cmp.Compare(a.Name, b.Name))
+	})
+	return due[:min(n, len(due))]
 }
 
 // isStuck reports whether an operation that was asked for at a time, zero if that is not known, counts as stuck.
@@ -88,6 +105,13 @@ func (m *manager) fillLanes(v *status.Driver, s driverState, isServedElsewhere b
 		w := due[shown.Operation]
 		if !inTable {
 			shown.Queued, shown.OldestSince = w.count, w.since
+		}
+		// The times of the objects count, not those of the table: a move of the lease does not change them.
+		if !w.since.IsZero() && view.Queued+view.Delayed > 0 && w.since.Before(shown.OldestSince) {
+			shown.OldestSince = w.since
+		}
+		if !w.since.IsZero() && view.Failing >= w.count {
+			shown.FailingSince = w.since
 		}
 		if shown.Stuck = w.stuck; w.stuck > 0 {
 			shown.StuckSince = w.since

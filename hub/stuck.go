@@ -68,7 +68,8 @@ type stuckWatch struct {
 // stuckVolume is what was reported of a VolumeAttachment that is stuck.
 type stuckVolume struct {
 	op    attach.Operation
-	hangs bool // its status told of a call in flight
+	hangs bool // its status has named a call in flight
+	down  bool // its status has said that the driver is not connected
 }
 
 // stuckCheck returns the periodic search for stuck VolumeAttachments.
@@ -96,9 +97,11 @@ func (w *stuckWatch) look(ctx context.Context) {
 			l.events.stuck(va, op, fmt.Sprintf("%s requested at %s without success, retries continue", op, since.UTC().Format(time.RFC3339)))
 		}
 		call := l.calls.of(volume.ClaimKey(va.Name))
-		// While a call hangs, an older error in the status is not the reason. Otherwise the error there is the last one.
-		if hangs(call, now) && !v.hangs || isNew && !hasError(va, op) {
-			v.hangs = !call.Since.IsZero()
+		// While a call hangs or the driver is away, an older error in the status is not the reason: each is written
+		// once. Otherwise the error there is the last one.
+		down := call.Since.IsZero() && !l.get().up
+		if hangs(call, now) && !v.hangs || down && !v.down || isNew && !hasError(va, op) {
+			v.hangs, v.down = v.hangs || !call.Since.IsZero(), v.down || down
 			l.explainStuck(ctx, va, op, call)
 		}
 		stuck[va.UID] = v

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
 )
 
 const (
@@ -23,6 +26,38 @@ const (
 	podRequests = 4
 	podTimeout  = 5 * time.Second
 )
+
+// podsPause is how long the hub is given to find the Pods that it did not know at the first question.
+const podsPause = 500 * time.Millisecond
+
+// listWithPods lists the VolumeAttachments that a filter and a function select, at most so many of them if most is
+// not 0. It lists twice if the hub begins to look for Pods with the first question.
+func listWithPods(ctx context.Context, hub *hubclient.Hub, view hubclient.View, filter status.AttachmentFilter, most int, selects func(status.Attachment) bool) (*statustable.List, error) {
+	list := func() (*statustable.List, error) {
+		l := &statustable.List{Most: most}
+		err := hub.Volumes(ctx, view, filter, func(a status.Attachment) {
+			if selects(a) {
+				l.Add(a)
+			}
+		})
+		return l, err
+	}
+	first, err := list()
+	if err != nil || !view.PodsKnown() || !slices.ContainsFunc(first.Worst(), lacksPods) {
+		return first, err
+	}
+	select {
+	case <-ctx.Done():
+		return first, nil
+	case <-time.After(podsPause):
+		return list()
+	}
+}
+
+// lacksPods reports whether Pods may need a VolumeAttachment and are not known.
+func lacksPods(a status.Attachment) bool {
+	return len(a.Pods) == 0 && a.Claim != "" && a.Operation == status.Attach
+}
 
 // claimNode is a claim, "namespace/name", that Pods on a node may use.
 type claimNode struct{ claim, node string }

@@ -77,7 +77,7 @@ func TestDriversNodesAndAllStuckVolumesAreExplained(t *testing.T) {
 		t.Errorf("exit code %d, want 1 and one cause of two volumes:\n%s", code, r.Text())
 	}
 	r, code = s.report(func(r explain.Report) bool { return r.Result == "broken" && len(r.Groups) > 0 }, "driver/"+full, "--server", server)
-	if code != 1 || len(r.Groups) != 1 || r.Subject.Reasons[0].Verdict != diagnosis.Stuck {
+	if code != 1 || len(r.Groups) != 1 || r.Subject.Reasons[0].Verdict != diagnosis.Retrying || r.Subject.Reasons[1].Verdict != diagnosis.Stuck {
 		t.Errorf("exit code %d, want 1, and that two volumes are stuck:\n%s", code, r.Text())
 	}
 	r, code = s.report(func(r explain.Report) bool { return r.Result == "broken" }, "driver/"+away, "--server", server)

@@ -182,7 +182,7 @@ func TestExplainNamesTheCause(t *testing.T) {
 		{"lease held by another", func() string {
 			s.volume("explain-held", held, nil)
 			return s.attach("explain-held", held, "explain-a").Name
-		}, diagnosis.LeaseHeld, "sidecar-7|since " + acquired.UTC().Format(time.RFC3339) + "|last renewed"},
+		}, diagnosis.LeaseHeld, "another attacher (sidecar-7) for |last renewed"},
 		{"node without the driver", func() string {
 			s.volume("explain-bare-node", good, nil)
 			return s.attach("explain-bare-node", good, "explain-bare").Name

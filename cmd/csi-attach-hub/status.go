@@ -167,10 +167,10 @@ func fetchReport(ctx context.Context, flags *clientFlags, config *rest.Config, e
 		return statustable.Report{}, err
 	}
 	defer hub.Close()
-	trouble := statustable.List{Most: statustable.MostInTrouble}
-	err = hub.Volumes(ctx, view, status.AttachmentFilter{Health: []status.HealthState{status.Broken, status.Attention}}, trouble.Add)
+	filter := status.AttachmentFilter{Health: []status.HealthState{status.Broken, status.Attention}}
+	trouble, err := listWithPods(ctx, hub, view, filter, statustable.MostInTrouble, func(status.Attachment) bool { return true })
 	_ = addPods(ctx, config, trouble.Worst()) // without them, the claims are shown
-	return statustable.NewReport(view, &trouble, err, time.Now()), nil
+	return statustable.NewReport(view, trouble, err, time.Now()), nil
 }
 
 // fetchView finds and asks all replicas. The caller closes the Hub. It is an error if none answers.

@@ -122,11 +122,9 @@ func runVolumes(ctx context.Context, flags volumesFlags, filter status.Attachmen
 	for _, problem := range view.Problems() {
 		fmt.Fprintln(errOut, "Warning: "+terminal.Line(problem))
 	}
-	var list statustable.List
-	gaps := hub.Volumes(ctx, view, filter, func(a status.Attachment) {
-		if flags.namespace == "" || strings.HasPrefix(a.Claim, flags.namespace+"/") {
-			list.Add(a)
-		}
+	list, gaps := listWithPods(ctx, hub, view, filter, 0, func(a status.Attachment) bool {
+		idle := !flags.all && len(flags.states) == 0 && a.State == status.Unclaimed && a.Operation == ""
+		return !idle && (flags.namespace == "" || strings.HasPrefix(a.Claim, flags.namespace+"/"))
 	})
 	if list.Total == 0 && gaps == nil && flags.driver != "" {
 		if err := servedDriver(flags.driver, view); err != nil {

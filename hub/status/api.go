@@ -41,7 +41,7 @@ type api struct {
 
 func (a api) register(mux *http.ServeMux) {
 	mux.HandleFunc("/api/v1/overview", answers(func() any { return a.hub.overview() }))
-	mux.HandleFunc("/api/v1/drivers", answers(func() any { return DriverList{a.hub.drivers()} }))
+	mux.HandleFunc("/api/v1/drivers", a.drivers)
 	mux.HandleFunc("/api/v1/drivers/{name}", a.driver)
 	mux.HandleFunc("/api/v1/attachments", a.attachments)
 	mux.HandleFunc("/api/v1/replicas", answers(func() any { return ReplicaList{a.hub.overview().Replicas} }))
@@ -53,9 +53,19 @@ func answers(value func() any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, http.StatusOK, value()) }
 }
 
+func (a api) drivers(w http.ResponseWriter, r *http.Request) {
+	var list DriverList
+	if a.limiter.do(r.Context(), func() { list.Drivers = a.hub.drivers() }) {
+		sendJSON(w, http.StatusOK, list)
+	}
+}
+
 func (a api) driver(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
-	d := a.hub.driver(name)
+	var d *Driver
+	if !a.limiter.do(r.Context(), func() { d = a.hub.driver(name) }) {
+		return // the client has left
+	}
 	if d == nil {
 		sendError(w, http.StatusNotFound, fmt.Sprintf("driver %q is not served here", name))
 		return

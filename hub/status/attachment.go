@@ -60,6 +60,8 @@ type AttachmentFilter struct {
 	Name   string
 	States []AttachmentState
 	Health []HealthState
+	// Oldest limits the answer to so many: those whose operation is due for the longest. 0: no limit.
+	Oldest int
 }
 
 // Match reports whether the filter selects a VolumeAttachment, without regard to its health.

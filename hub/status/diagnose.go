@@ -33,10 +33,13 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 	case a.State == Idle:
 		return []diagnosis.Diagnosis{{Verdict: diagnosis.NothingToDo, Object: a.ref(), Fact: "no operation is due, and it is not marked attached"}}
 	}
-	if d := DiagnoseDriver(*in.Driver, LeaseRecord{Lease: in.Driver.Lease}, in.Replicas, in.Now); d.Verdict != "" {
+	d, work := DiagnoseDriver(*in.Driver, LeaseRecord{Lease: in.Driver.Lease}, in.Replicas, in.Now), DiagnoseWork(in)
+	switch {
+	case d.Verdict == diagnosis.DriverObserved && in.Driver.Lease.Holder != "" && a.LastError != "":
+		return append(work, d) // the result of the other attacher's tries counts more
+	case d.Verdict != "":
 		return []diagnosis.Diagnosis{d}
-	}
-	if work := DiagnoseWork(in); len(work) > 0 {
+	case len(work) > 0:
 		return work
 	}
 	return []diagnosis.Diagnosis{a.inFlight(in)} // it is about to begin
@@ -72,10 +75,18 @@ func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 	if a.State == Stuck && !a.Since.IsZero() {
 		found = append(found, diagnosis.Diagnosis{
 			Verdict: diagnosis.Stuck, Object: a.ref(), Fact: "stuck: no success", Since: a.Since,
-			Actions: []string{"Retries continue, but the problem above needs fixing."},
+			Actions: []string{in.stuckAction()},
 		})
 	}
 	return found
+}
+
+// stuckAction says whether anybody retries.
+func (in DiagnosisInput) stuckAction() string {
+	if d := in.Driver; d != nil && (d.State == statePaused || d.Mode == modeObserve) {
+		return "Fix the problem above: the hub does not retry while the driver is paused or observed."
+	}
+	return "Retries continue, but the problem above needs fixing."
 }
 
 func (a Attachment) ref() string { return "VolumeAttachment " + a.Name }
@@ -156,15 +167,16 @@ func (a Attachment) retrying(now time.Time) diagnosis.Diagnosis {
 	if a.Tries == 1 {
 		fact = "one try has failed"
 	}
+	next := ""
 	switch wait := a.NextTry.Sub(now).Round(time.Second); {
 	case a.NextTry.IsZero():
 	case wait > 0:
-		fact += ", the next one is in " + diagnosis.Length(wait)
+		next = "the next one is in " + diagnosis.Length(wait)
 	default:
-		fact += ", the next one is about to begin"
+		next = "the next one is about to begin"
 	}
 	return diagnosis.Diagnosis{
-		Verdict: diagnosis.Retrying, Object: a.ref(), Fact: fact,
+		Verdict: diagnosis.Retrying, Object: a.ref(), Fact: fact, Detail: next,
 		Actions: []string{"Wait: the hub keeps retrying. It retries at once when the node's CSINode, the PersistentVolume, its secret or the driver's connection changes."},
 	}
 }

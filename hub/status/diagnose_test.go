@@ -63,11 +63,11 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		"workers busy":     {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForWorker}) }, summary: "waits for a worker", do: "20 of 20"},
 		"node busy":        {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForNode}) }, summary: "the same node", do: "maxPerNode: it is 3"},
 		"volume busy":      {driver: func(*Driver) {}, attachment: func(a *Attachment) { a.SetWaiting(Wait{Kind: WaitForVolume}) }, summary: "the same volume", do: "parallelMultiNode"},
-		"backend refuses":  {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = "rpc error: code = ResourceExhausted desc = full" }, summary: "driver a.example.com: answered ResourceExhausted to ControllerPublishVolume: full.\nVolumeAttachment csi-1: 6 tries in a row have failed, the next one is in 40s", do: "as many volumes as it can have"},
+		"backend refuses":  {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = "rpc error: code = ResourceExhausted desc = full" }, summary: "driver a.example.com: answered ResourceExhausted to ControllerPublishVolume: full.\nVolumeAttachment csi-1: 6 tries in a row have failed: the next one is in 40s", do: "as many volumes as it can have"},
 		"node without driver": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = `csinode "worker-1" does not contain driver "a.example.com": the node plugin`
-		}, summary: "6 tries in a row have failed, the next one is in 40s", do: "run on node worker-1"},
-		"node gone":      {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `csinode "worker-1" not found: the node is gone` }, summary: "6 tries in a row have failed, the next one is in 40s", do: "node worker-1 exists"},
+		}, summary: "6 tries in a row have failed: the next one is in 40s", do: "run on node worker-1"},
+		"node gone":      {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `csinode "worker-1" not found: the node is gone` }, summary: "6 tries in a row have failed: the next one is in 40s", do: "node worker-1 exists"},
 		"secret missing": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `read secret ns/s for the call: secrets "s" not found` }, summary: "6 tries in a row have failed", do: "controllerPublishSecretRef"},
 		"backend's words look like the hub's": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) {
 			a.LastError = `rpc error: code = PermissionDenied desc = csinode "worker-1" not found`
@@ -78,7 +78,7 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		}, summary: "6 tries in a row have failed", do: "PersistentVolume pv-1 is not the one"},
 		"API server refuses": {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.LastError = `write status: volumeattachments "csi-1" is forbidden` }, summary: "6 tries in a row have failed", do: "ClusterRole"},
 		"stuck":              {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.State, a.Since, a.LastError = Stuck, now.Add(-20*time.Minute), "odd" }, summary: "stuck: no success for 20m.", do: "needs fixing"},
-		"retry is due":       {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.NextTry, a.LastError = now.Add(-time.Second), "odd" }, summary: "6 tries in a row have failed, the next one is about to begin", do: "keeps retrying"},
+		"retry is due":       {failing: true, driver: func(*Driver) {}, attachment: func(a *Attachment) { a.NextTry, a.LastError = now.Add(-time.Second), "odd" }, summary: "6 tries in a row have failed: the next one is about to begin", do: "keeps retrying"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := DiagnosisInput{Attachment: wanted, Replicas: replicas, Conflicts: test.conflicts, Now: now}

@@ -59,4 +59,6 @@ func worstFirst(all []Attachment) {
 }
 
 // open reports whether an operation is due for a VolumeAttachment.
-func open(a Attachment) bool { return a.State != Attached && a.State != Idle }
+func open(a Attachment) bool {
+	return a.State != Attached && a.State != Idle && (a.State != Unclaimed || a.Operation != "")
+}

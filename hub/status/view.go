@@ -12,16 +12,23 @@ type view struct{ source Source }
 
 // drivers returns all drivers by name, with their health and who waits for them.
 func (v view) drivers() []Driver {
-	drivers, replicas, now := v.judged(), v.source.Overview().Replicas, time.Now()
+	drivers, replicas := v.judged(), v.source.Overview().Replicas
 	for i := range drivers {
-		d := &drivers[i]
-		if work := d.Work(); d.Health.State == Fine || d.waiting()+work.Stuck == 0 && work.OldestCall.Since.IsZero() {
-			continue
-		}
-		d.Waiters = waiters(v.attachments(AttachmentFilter{Driver: d.Name}))
-		d.Health = HealthOfDriver(*d, replicas, now)
+		v.addWaiters(&drivers[i], replicas)
 	}
 	return drivers
+}
+
+// mostAsked is how many VolumeAttachments of a driver are looked at to find who waits for it.
+const mostAsked = 10 * MostWaiters
+
+// addWaiters adds who waits for a driver that is not fine.
+func (v view) addWaiters(d *Driver, replicas []Replica) {
+	if work := d.Work(); d.Health.State == Fine || d.waiting()+work.Stuck == 0 && work.OldestCall.Since.IsZero() {
+		return
+	}
+	d.Waiters = waiters(v.attachments(AttachmentFilter{Driver: d.Name, Oldest: mostAsked}))
+	d.Health = HealthOfDriver(*d, replicas, time.Now())
 }
 
 // judged is drivers without who waits for them. It looks at no VolumeAttachment.
@@ -59,8 +66,9 @@ func waiters(all []Attachment) []string {
 
 // driver returns a driver, nil if there is none of the name.
 func (v view) driver(name string) *Driver {
-	for _, d := range v.drivers() {
+	for _, d := range v.judged() {
 		if d.Name == name {
+			v.addWaiters(&d, v.source.Overview().Replicas)
 			return &d
 		}
 	}
@@ -84,7 +92,7 @@ func (v view) addReasons(all []Attachment) {
 	if !slices.ContainsFunc(all, func(a Attachment) bool { return a.Health.State != Fine }) {
 		return
 	}
-	drivers, overview, now := v.drivers(), v.source.Overview(), time.Now()
+	drivers, overview, now := v.judged(), v.source.Overview(), time.Now()
 	for i := range all {
 		in := DiagnosisInput{Attachment: all[i], Replicas: overview.Replicas, Conflicts: overview.Config.Conflicts, Now: now}
 		if at, found := slices.BinarySearchFunc(drivers, all[i].Driver, func(d Driver, name string) int { return cmp.Compare(d.Name, name) }); found {

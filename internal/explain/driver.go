@@ -89,7 +89,11 @@ func (w *walk) aboutServed(s *SubjectReport) {
 		s.say("%s", strings.Join(nonEmpty("answers at "+d.Endpoint, prefixed("version ", d.Version), prefixed("configured by ", d.Source)), ", "))
 	}
 	if d.Lease.Mine {
-		s.say("%s works for the driver", cmp.Or(d.Leader, "the hub"))
+		if d.Up {
+			s.say("%s works for the driver", cmp.Or(d.Leader, "the hub"))
+		} else {
+			s.say("%s holds the driver's lease and waits for the driver", cmp.Or(d.Leader, "the hub"))
+		}
 	}
 	for _, l := range d.Lanes {
 		if l.Queued+l.Delayed+l.Running+l.Stuck == 0 {

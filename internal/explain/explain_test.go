@@ -519,7 +519,7 @@ func TestNotesTellRetriesBeingStuckAndOtherTroubles(t *testing.T) {
 			t.Errorf("no note %s:\n%s", want, r.Text())
 		}
 	}
-	if text := r.Text(); !strings.Contains(text, "5 tries in a row have failed, the next one is in 40s") {
+	if text := r.Text(); !strings.Contains(text, "5 tries in a row have failed: the next one is in 40s") {
 		t.Errorf("no word of the next try:\n%s", text)
 	}
 }

@@ -100,8 +100,12 @@ func (w *walk) served(d *hubclient.Driver) {
 	switch f := w.finding(status.DiagnoseDriver(d.Driver, lease, w.Hub.View.Members(), w.Now)); f.Verdict {
 	case "":
 		w.ok("driver %s answers at %s, and %s works for it", d.Name, d.Endpoint, cmp.Or(d.Leader, "the hub"))
-	case diagnosis.DriverObserved: // the result of the other attacher's tries counts more
-		w.later(f)
+	case diagnosis.DriverObserved:
+		if d.Lease.Holder == "" && lease.Holder == "" { // nobody tries
+			w.stop(f)
+		} else { // the result of the other attacher's tries counts more
+			w.later(f)
+		}
 	case diagnosis.LeaseHeld:
 		if w.isReplica(lease.Holder) {
 			f = w.silentReplica(lease, "", "Ask all replicas (without --server), or that one. If it does not answer, look at its log.")

@@ -86,10 +86,10 @@ func onlyTrouble(f status.AttachmentFilter) bool {
 }
 
 // quiet reports whether no VolumeAttachment of the driver can be in trouble. It saves a request for each of
-// the many drivers that are well.
+// the many drivers that are well. A replica that does not work for a driver does not know its work.
 func (d *Driver) quiet() bool {
 	w := d.Work()
-	return !d.Health.Needs() && w.Queued+w.Delayed+w.Running+w.Stuck == 0
+	return d.Lease.Mine && !d.Health.Needs() && w.Queued+w.Delayed+w.Running+w.Stuck == 0
 }
 
 // listing lists the VolumeAttachments of one driver, or those that no replica serves.

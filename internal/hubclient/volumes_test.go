@@ -197,7 +197,7 @@ func TestWhatCannotBeListedIsNamedAndTheRestIsListed(t *testing.T) {
 	}
 }
 
-func TestDriversThatAreWellAreNotAskedForTheirTrouble(t *testing.T) {
+func TestDriversThatAreWellAndServedByTheReplicaAreNotAskedForTheirTrouble(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -208,7 +208,7 @@ func TestDriversThatAreWellAreNotAskedForTheirTrouble(t *testing.T) {
 			mu.Unlock()
 			fmt.Fprint(w, `{}`)
 		case "/api/v1/drivers":
-			fmt.Fprint(w, `{"drivers": [{"name": "well", "health": {"state": "fine"}}, {"name": "busy", "health": {"state": "fine"}, "lanes": [{"running": 1}]},
+			fmt.Fprint(w, `{"drivers": [{"name": "well", "health": {"state": "fine"}, "lease": {"mine": true}}, {"name": "standby", "health": {"state": "standby"}}, {"name": "busy", "health": {"state": "fine"}, "lanes": [{"running": 1}]},
 				{"name": "away", "health": {"state": "broken"}}]}`)
 		default:
 			fmt.Fprint(w, `{}`)
@@ -220,7 +220,7 @@ func TestDriversThatAreWellAreNotAskedForTheirTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(asked)
-	if want := []string{"away", "busy", "unclaimed"}; !slices.Equal(asked, want) {
+	if want := []string{"away", "busy", "standby", "unclaimed"}; !slices.Equal(asked, want) {
 		t.Errorf("asked for %q, want %q", asked, want)
 	}
 }

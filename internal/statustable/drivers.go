@@ -19,7 +19,7 @@ func (r Report) driverTable(out *strings.Builder, style Style) {
 	for _, d := range slices.SortedFunc(slices.Values(r.View.Drivers), worseDriver) {
 		w := d.Work()
 		g.rows = append(g.rows, row{[]cell{{text: d.Name}, {string(d.Health.State), colorOf(d.Health.State)}, {text: d.State}, {text: d.Mode}, {text: leader(d, members)},
-			{text: fmt.Sprint(w.Queued)}, {text: fmt.Sprint(w.Running)}, {text: fmt.Sprint(w.Failing)}, {text: fmt.Sprint(w.Stuck)},
+			{text: fmt.Sprint(w.Queued + w.Delayed)}, {text: fmt.Sprint(w.Running)}, {text: fmt.Sprint(w.Failing)}, {text: fmt.Sprint(w.Stuck)},
 			{text: oldest(w, r.AsOf)}}, reasons(d.Health, r.AsOf)})
 	}
 	g.write(out, style, true)
