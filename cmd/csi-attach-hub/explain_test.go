@@ -224,7 +224,7 @@ func TestExplainNamesTheCause(t *testing.T) {
 			s.create(on)
 			return on.Name
 		}, diagnosis.WaitingForDetach, "explain-a|explain explain-moving"},
-		{"detaching", func() string { return "explain-moving" }, diagnosis.CallInFlight, "driver's controller"},
+		{"detaching", func() string { return "explain-moving" }, diagnosis.CallInFlight, "Wait for the answer of the driver."},
 		{"attached elsewhere", func() string {
 			on := testbed.VolumeAttachment{Name: "explain-second", Driver: good, Node: "explain-b", PersistentVolume: "explain-attached"}
 			s.create(on)

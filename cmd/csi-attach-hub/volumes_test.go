@@ -24,7 +24,7 @@ func someVolumes() []status.Attachment {
 		return status.Attachment{Name: name, Driver: "d.example.com", Node: "node-1", PersistentVolume: "pv-" + name, Claim: claim, State: s, Since: since, Health: status.Health{State: h}}
 	}
 	stray := volume("stray", status.Unclaimed, status.Broken, "")
-	stray.Driver = "stray.example.com"
+	stray.Driver, stray.Operation = "stray.example.com", status.Attach
 	other := volume("other-node", status.Failing, status.Attention, "shop/other")
 	other.Node = "node-2"
 	return []status.Attachment{volume("attached", status.Attached, status.Fine, "shop/a"), volume("new", status.Waiting, status.Fine, "bank/new"), other,

@@ -1,6 +1,11 @@
 package status
 
-import "time"
+import (
+	"strings"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+)
 
 // unservedTooLong is how long an operation may be due for a driver that is not served here before its
 // VolumeAttachment counts as broken: the default of stuckAfter.
@@ -61,4 +66,24 @@ func (a Attachment) neededBy() []string {
 		return []string{"claim " + a.Claim}
 	}
 	return a.Pods
+}
+
+// TroubleKey returns a key that is equal for VolumeAttachments in trouble for the same reason: why is the first
+// finding about this one. Names of its own objects in the texts make no difference, and ages are in no key.
+func (a Attachment) TroubleKey(why diagnosis.Diagnosis) string {
+	key := []string{string(a.Health.State), string(a.State), a.Driver, string(a.Operation), string(why.Verdict)}
+	switch why.Verdict {
+	case diagnosis.CallUnanswered, diagnosis.CallInFlight, diagnosis.WaitingForDetach: // their texts have tries and nodes
+	case "", diagnosis.Queued:
+		key = append(key, string(a.Waiting.Kind))
+	default:
+		detail := why.Detail
+		for _, name := range []string{a.Name, a.PersistentVolume, a.VolumeHandle, a.Node, a.Claim} {
+			if name != "" {
+				detail = strings.ReplaceAll(detail, name, "\x00")
+			}
+		}
+		key = append(key, a.Cause().Code, detail)
+	}
+	return strings.Join(key, "\x00")
 }

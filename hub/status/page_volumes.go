@@ -95,36 +95,12 @@ func volumeRows(all []Attachment, drivers []Driver, o Overview, now time.Time) [
 	return rows
 }
 
-// alike is what rows have in common that collapse makes one.
-type alike struct {
-	driver    string
-	operation Operation
-	state     AttachmentState
-	verdict   diagnosis.Verdict
-	cause     diagnosis.Cause
-	text      string
-}
-
-// likeness returns the reason of a row without the names that differ between volumes.
-func (r volumeRow) likeness() alike {
-	text := r.Why.Fact
-	if d := r.Why.Detail; d != "" && strings.Contains(r.LastError, d) { // then Fact has the age of the error
-		text = d
-	}
-	for _, name := range []string{r.Name, r.PersistentVolume, r.VolumeHandle, r.Claim, r.Node} {
-		if name != "" {
-			text = strings.ReplaceAll(text, name, "*")
-		}
-	}
-	return alike{r.Driver, r.Operation, r.State, r.Why.Verdict, r.LastCause, text}
-}
-
 // collapse joins the rows of a driver that wait for the same reason to the first of them.
 func collapse(rows []volumeRow) []volumeRow {
-	at := map[alike]int{}
+	at := map[string]int{}
 	var joined []volumeRow
 	for _, r := range rows {
-		key := r.likeness()
+		key := r.TroubleKey(r.Why)
 		i, known := at[key]
 		if !known {
 			at[key] = len(joined)

@@ -74,6 +74,9 @@ func groups(f *Facts) []Group {
 
 // causeKey returns what is equal for volumes with the same cause: the finding without the names of the volume.
 func (v *Volume) causeKey(stop Finding) string {
+	if stop.Verdict == diagnosis.CallUnanswered || stop.Verdict == diagnosis.CallInFlight { // their texts have tries and nodes
+		return string(stop.Verdict) + "\n" + v.Driver
+	}
 	var names []string
 	for _, name := range []string{v.Attachment.Value().Name, v.VolumeName, v.handle(), v.ClaimName} {
 		if name != "" {

@@ -21,7 +21,11 @@ func groups(all []status.Attachment) []group {
 	var found []group
 	index := map[string]int{}
 	for _, a := range all {
-		key := sameness(a)
+		var why diagnosis.Diagnosis
+		if len(a.Health.Reasons) > 0 {
+			why = a.Health.Reasons[0].Diagnosis
+		}
+		key := a.TroubleKey(why)
 		at, known := index[key]
 		if !known {
 			at = len(found)
@@ -31,31 +35,6 @@ func groups(all []status.Attachment) []group {
 		found[at] = append(found[at], a)
 	}
 	return found
-}
-
-// sameness returns a key that is equal for VolumeAttachments in trouble for the same reason. Names of the
-// VolumeAttachment's own objects in the texts make no difference, and ages are in no key.
-func sameness(a status.Attachment) string {
-	key := []string{string(a.Health.State), string(a.State), a.Driver, string(a.Operation)}
-	if len(a.Health.Reasons) == 0 {
-		return strings.Join(append(key, string(a.Waiting.Kind)), "\x00")
-	}
-	r := a.Health.Reasons[0]
-	key = append(key, string(r.Verdict))
-	switch r.Verdict {
-	case diagnosis.CallUnanswered, diagnosis.CallInFlight, diagnosis.WaitingForDetach: // their texts have tries and nodes
-	case diagnosis.Queued:
-		key = append(key, string(a.Waiting.Kind))
-	default:
-		detail := r.Detail
-		for _, name := range []string{a.Name, a.PersistentVolume, a.VolumeHandle, a.Node, a.Claim} {
-			if name != "" {
-				detail = strings.ReplaceAll(detail, name, "\x00")
-			}
-		}
-		key = append(key, a.Cause().Code, detail)
-	}
-	return strings.Join(key, "\x00")
 }
 
 // troubleTable returns the volumes in trouble as a table, "" if there are none. total counts them all.
