@@ -48,6 +48,7 @@ func New(o Options) (*Leases, error) {
 		candidates:     map[*candidate]bool{},
 		locks:          map[Name]*lock{},
 	}
+	l.observations.self, l.observations.defaultDuration = o.Identity, o.Duration
 	if !o.Alone {
 		l.watchNamespace(o.Namespace)
 	}

@@ -95,7 +95,7 @@ func (m *members) ranksFirst(driver string) bool {
 func liveMembers(self Member, announced map[Name]observation, defaultDuration time.Duration, now time.Time) (live []Member, next time.Time) {
 	live = []Member{self}
 	for _, seen := range announced {
-		expires := seen.expires(defaultDuration)
+		expires := seen.livesUntil(defaultDuration)
 		if holder := seen.holder(); holder == "" || holder == self.Identity || !now.Before(expires) {
 			continue
 		}
