@@ -151,10 +151,23 @@ func (l *Leases) updateMembers(started time.Time) (next time.Time) {
 	if !dies.IsZero() && dies.Before(next) {
 		next = dies
 	}
+	first := !l.members.areKnown()
 	if l.members.set(live, now) {
 		l.wakeCandidates()
 	}
+	if first {
+		notify(l.announce)
+	}
 	return next
+}
+
+// driversToAnnounce returns the drivers that this replica can serve. There are none before it
+// knows the other replicas: it would not take what they hand over.
+func (l *Leases) driversToAnnounce() []string {
+	if !l.members.areKnown() {
+		return nil
+	}
+	return l.reachableDrivers()
 }
 
 // reachableDrivers returns the drivers with an open claim that can be called from here.

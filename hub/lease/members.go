@@ -54,6 +54,12 @@ func (m *members) set(live []Member, now time.Time) (changed bool) {
 	return changed
 }
 
+func (m *members) areKnown() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.known.IsZero()
+}
+
 // list returns the live members.
 func (m *members) list() []Member {
 	m.mu.Lock()

@@ -304,3 +304,19 @@ func TestADeadReplicaStaysDeadWhenTheWatchOfLeasesBreaks(t *testing.T) {
 		}
 	})
 }
+
+func TestADriverIsNotHandedOverToAReplicaThatDoesNotKnowTheOthersYet(t *testing.T) {
+	inVirtualTime(t, func(v *virtualReplicas) {
+		survivor := v.start("survivor")
+		time.Sleep(time.Minute)
+		v.shared(survivor)
+		started := v.start("started", func(r *virtualReplica) { r.blind = true })
+		time.Sleep(10 * time.Second)
+		started.setBlind(false)
+		time.Sleep(time.Minute)
+		if gap := v.longestGap(); gap > 5*time.Second {
+			t.Errorf("a driver had no server for %v, longer than a retry period", gap)
+		}
+		v.shared(survivor, started)
+	})
+}
