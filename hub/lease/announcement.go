@@ -56,7 +56,7 @@ func newAnnouncer(l *Leases) *announcer {
 	a := &announcer{leases: l, lock: l.lock(Name{l.options.Namespace, replicaName(l.options.Identity)})}
 	a.lock.annotate = func(lease *coordinationv1.Lease) {
 		metav1.SetMetaDataLabel(&lease.ObjectMeta, replicaLabel, "true")
-		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, driversAnnotation, strings.Join(l.reachableDrivers(), ","))
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, driversAnnotation, strings.Join(l.driversToAnnounce(), ","))
 	}
 	return a
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -16,11 +17,12 @@ type situation struct {
 	reachable    bool // the driver can be called from here
 	duration     time.Duration
 	lease        observation
-	watch        watchState // of the namespace of the lease
-	assigned     assignment // of the driver; zero if no member can call it
-	assignedFrom time.Time  // when the assignment counts
-	settled      bool       // the assignment is known
-	ranksLater   bool       // another member goes first if no member can call the driver
+	watch        watchState        // of the namespace of the lease
+	assigned     assignment        // of the driver; zero if no member can call it
+	assignedFrom time.Time         // when the assignment counts
+	ownerRenewed *metav1.MicroTime // when the assigned replica last renewed its own Lease, by its clock; nil if that is not known
+	settled      bool              // the assignment is known
+	ranksLater   bool              // another member goes first if no member can call the driver
 }
 
 // decision is what to do in a situation.
@@ -72,7 +74,16 @@ func decide(s situation) decision {
 	if s.assigned.owner == "" {
 		return decision{reason: "no replica can call the driver", again: open}
 	}
-	return decision{reason: "belongs to replica " + s.assigned.owner, again: open}
+	return decision{reason: awaited(s.assigned.owner, s.ownerRenewed), again: open}
+}
+
+// awaited says which replica should take a lease.
+func awaited(owner string, renewed *metav1.MicroTime) string {
+	reason := "replica " + owner + " should take the lease"
+	if !renewed.IsZero() {
+		reason += "; that replica was last seen at " + renewed.UTC().Format(time.RFC3339)
+	}
+	return reason
 }
 
 func heldBy(l *coordinationv1.Lease) string {

@@ -23,7 +23,8 @@
 // driver (assign). A replica competes for the drivers that it owns, and for drivers whose
 // lease nobody has held for a lease duration. It hands over a driver that has had another
 // owner for a moment, unless that owner did not take the lease before. Sharing only says who
-// should compete: the lease alone keeps two processes apart.
+// should compete: the lease alone keeps two processes apart. The Leases of dead replicas stay
+// for an hour. A replica that starts tells them apart by their renewTime (newestRenewal).
 //
 // Whether a replica can call a driver may change at any time (Claim.Reachable). A change is
 // announced and ends no term: the lease is kept until another replica can call the driver. A

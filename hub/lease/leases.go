@@ -48,6 +48,7 @@ func New(o Options) (*Leases, error) {
 		candidates:     map[*candidate]bool{},
 		locks:          map[Name]*lock{},
 	}
+	l.observations.self, l.observations.defaultDuration = o.Identity, o.Duration
 	if !o.Alone {
 		l.watchNamespace(o.Namespace)
 	}
@@ -150,10 +151,23 @@ func (l *Leases) updateMembers(started time.Time) (next time.Time) {
 	if !dies.IsZero() && dies.Before(next) {
 		next = dies
 	}
+	first := !l.members.areKnown()
 	if l.members.set(live, now) {
 		l.wakeCandidates()
 	}
+	if first {
+		notify(l.announce)
+	}
 	return next
+}
+
+// driversToAnnounce returns the drivers that this replica can serve. There are none before it
+// knows the other replicas: it would not take what they hand over.
+func (l *Leases) driversToAnnounce() []string {
+	if !l.members.areKnown() {
+		return nil
+	}
+	return l.reachableDrivers()
 }
 
 // reachableDrivers returns the drivers with an open claim that can be called from here.

@@ -54,6 +54,12 @@ func (m *members) set(live []Member, now time.Time) (changed bool) {
 	return changed
 }
 
+func (m *members) areKnown() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.known.IsZero()
+}
+
 // list returns the live members.
 func (m *members) list() []Member {
 	m.mu.Lock()
@@ -95,7 +101,7 @@ func (m *members) ranksFirst(driver string) bool {
 func liveMembers(self Member, announced map[Name]observation, defaultDuration time.Duration, now time.Time) (live []Member, next time.Time) {
 	live = []Member{self}
 	for _, seen := range announced {
-		expires := seen.expires(defaultDuration)
+		expires := seen.livesUntil(defaultDuration)
 		if holder := seen.holder(); holder == "" || holder == self.Identity || !now.Before(expires) {
 			continue
 		}

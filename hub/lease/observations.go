@@ -20,6 +20,9 @@ type observation struct {
 	// clock. Clocks of other machines may be wrong. The own clock stops at worst, which
 	// makes a lease last longer here, never shorter.
 	since time.Time
+	// age is for an announcement: how long before since the replica probably renewed it, 0 if
+	// that was seen. A replica that died before it could be seen counts as dead by its age.
+	age time.Duration
 }
 
 // holder returns the identity of the holder, "" if there is none.
@@ -54,6 +57,9 @@ func (s watchState) unreachable() bool { return !s.up && !apierrors.IsForbidden(
 // observations holds the last observation of each Lease, from the watch and from this
 // process's own requests. Its methods do not block and may be called from any goroutine.
 type observations struct {
+	self            string        // identity of this process
+	defaultDuration time.Duration // of a Lease without a duration
+
 	mu             sync.Mutex
 	byName         map[Name]observation
 	watches        map[string]watchState // by namespace
@@ -180,9 +186,17 @@ func (o *observations) list(namespace string, leases []*coordinationv1.Lease, ve
 		state.since = now
 	}
 	listed := map[Name]bool{}
+	newest := newestRenewal(leases, o.self, now)
 	for _, l := range leases {
-		listed[Name{l.Namespace, l.Name}] = true
+		n := Name{l.Namespace, l.Name}
+		listed[n] = true
+		_, known := o.byName[n]
 		o.set(l, now)
+		if !known && isAnnouncement(l) {
+			seen := o.byName[n]
+			seen.age = ageWhenListed(l, newest)
+			o.byName[n] = seen
+		}
 	}
 	for n := range o.byName {
 		if n.Namespace == namespace && !listed[n] {
@@ -201,7 +215,8 @@ func (o *observations) watchUp(namespace string) {
 		return
 	}
 	now := time.Now()
-	// Replicas may have renewed their Leases unseen: each counts as live for a duration more.
+	// Replicas may have renewed their Leases unseen: each counts as live for a duration more,
+	// unless it was dead before.
 	for n, seen := range o.byName {
 		if n.Namespace == namespace && isAnnouncement(&seen.lease) {
 			seen.since = now
@@ -218,6 +233,9 @@ func (o *observations) watchDown(namespace string, err error) {
 	state := o.watches[namespace]
 	if state.up || state.since.IsZero() {
 		state.since = time.Now()
+	}
+	if state.up {
+		o.keepDead(namespace)
 	}
 	state.up, state.err = false, err
 	o.setWatch(namespace, state)
