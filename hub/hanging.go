@@ -13,32 +13,47 @@ const (
 	hangsAfter = time.Minute
 	// hangingEvery is the interval of the log lines about a driver whose calls hang.
 	hangingEvery = time.Minute
-	// hangingLook bounds how late the first of these lines is.
-	hangingLook = 10 * time.Second
 )
 
-// hangingCheck returns the periodic search for calls that hang. Until the timeout of a call, which may be hours, nothing
-// else would be logged.
+// hangingCheck returns the search for calls that hang. Until the timeout of a call, which may be hours, nothing else
+// would be logged. It runs when the oldest call begins to hang, and then each minute.
 func (l *leader) hangingCheck() *periodic {
-	var logged time.Time
-	return &periodic{pause: func(registry.Settings) time.Duration { return hangingLook }, run: func(context.Context) {
-		if now := time.Now(); now.Sub(logged) >= hangingEvery && l.logHanging(now) {
-			logged = now
+	logged := false // by the last run
+	p := &periodic{run: func(context.Context) { logged = l.logHanging(time.Now()) }}
+	p.pause = func(registry.Settings) time.Duration {
+		oldest, since := l.unanswered()
+		if begin := earliest(oldest.Since, since); !logged && !begin.IsZero() {
+			return min(hangingEvery, begin.Add(hangsAfter).Sub(p.since))
 		}
-	}}
+		return hangingEvery
+	}
+	return p
 }
 
-// logHanging logs the oldest call if it hangs, or that the driver answers no call although each call ends at its
-// timeout before it hangs. It reports whether it has logged.
-func (l *leader) logHanging(now time.Time) bool {
-	byLane, all := l.calls.oldest()
-	var oldest status.Call
+// unanswered returns the oldest call in flight, zero if there is none, and since when the driver has answered none.
+func (l *leader) unanswered() (oldest status.Call, since time.Time) {
+	byLane, _ := l.calls.oldest()
 	for _, call := range byLane {
 		if oldest.Since.IsZero() || !call.Since.IsZero() && call.Since.Before(oldest.Since) {
 			oldest = call
 		}
 	}
-	unanswered := l.calls.unansweredSince(l.session())
+	return oldest, l.calls.unansweredSince(l.session())
+}
+
+// earliest returns the earlier of two times, without regard to zero times.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// logHanging logs the oldest call if it hangs, or that the driver answers no call although each call ends at its
+// timeout before it hangs. It reports whether it has logged.
+func (l *leader) logHanging(now time.Time) bool {
+	oldest, unanswered := l.unanswered()
+	_, all := l.calls.oldest()
 	switch {
 	case hangs(oldest, now):
 		logger := l.logger.WithValues("volumeAttachment", oldest.VolumeAttachment)
