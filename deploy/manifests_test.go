@@ -48,7 +48,7 @@ func TestEveryDriversYAMLIsValid(t *testing.T) {
 		t.Fatal("no drivers.yaml in the overlays", err)
 	}
 	for _, path := range files {
-		if _, err := registry.ParseFile(path); err != nil {
+		if _, err := registry.ParseManifestFile(path); err != nil {
 			t.Error(err)
 		}
 	}

@@ -16,3 +16,12 @@ func (f *File) WithoutWatcher() *File {
 	f.newWatcher = func() (*fsnotify.Watcher, error) { return nil, errors.New("too many open files") }
 	return f
 }
+
+// ParseFile reads a drivers.yaml.
+func ParseFile(path string) (*Config, error) {
+	all, err := ParseManifestFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}

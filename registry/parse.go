@@ -41,16 +41,6 @@ func (c *Config) Defaults() Settings { return c.defaults }
 // Discovery says where drivers are looked for besides. It is not to be changed.
 func (c *Config) Discovery() Discovery { return c.discovery }
 
-// ParseFile reads a drivers.yaml. It fails with Errors, also if there is no such
-// file; they name the file as path does.
-func ParseFile(path string) (*Config, error) {
-	data, err := readFile(path)
-	if err != nil {
-		return nil, Errors{{File: path, Message: err.Error()}}
-	}
-	return Parse(path, data)
-}
-
 // readFile returns the content of a file, at most one byte more than Parse accepts.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)

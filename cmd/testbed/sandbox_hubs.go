@@ -68,11 +68,11 @@ func (b *sandbox) launchHub(ctx context.Context, name string, slot *hubSlot) (st
 // waitForMode blocks until each hub that runs has the mode that drivers.yaml gives a driver. Without a valid
 // drivers.yaml the hubs keep the mode that they have.
 func (b *sandbox) waitForMode(ctx context.Context, driver string) error {
-	config, err := registry.ParseFile(b.ConfigPath())
+	configs, err := registry.ParseManifestFile(b.ConfigPath())
 	if err != nil {
 		return nil
 	}
-	want, ok := config.Drivers()[driver]
+	want, ok := configs[0].Drivers()[driver]
 	if !ok {
 		return nil
 	}

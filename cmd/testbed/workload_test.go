@@ -94,11 +94,11 @@ func TestDriversFileOfTheCastIsValid(t *testing.T) {
 	if err := w.WriteConfig(w.Drivers, configDefaults(0), settings); err != nil {
 		t.Fatal(err)
 	}
-	config, err := registry.ParseFile(w.ConfigPath())
+	configs, err := registry.ParseManifestFile(w.ConfigPath())
 	if err != nil {
 		t.Fatal(err)
 	}
-	drivers := config.Drivers()
+	drivers := configs[0].Drivers()
 	for _, r := range behaviours {
 		d := drivers[r.driver()]
 		if want := "/tmp/a b/" + r.short + ".sock"; d.Endpoint.Address() != want {

@@ -113,7 +113,7 @@ func (w *World) WriteConfig(drivers []*Driver, defaults string, settings func(*D
 	if err := os.WriteFile(w.ConfigPath(), []byte(Config(drivers, defaults, settings)), 0o600); err != nil {
 		return fmt.Errorf("write drivers.yaml: %w", err)
 	}
-	if _, err := registry.ParseFile(w.ConfigPath()); err != nil {
+	if _, err := registry.ParseManifestFile(w.ConfigPath()); err != nil {
 		return fmt.Errorf("check drivers.yaml: %w", err)
 	}
 	return nil

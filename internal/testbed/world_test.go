@@ -21,11 +21,11 @@ func TestWorldHasAHubThatAttachesToItsNodes(t *testing.T) {
 	if err := w.WriteConfig(w.Drivers, "{workers: 7}", func(*Driver) string { return "timeout: 9s" }); err != nil {
 		t.Fatal(err)
 	}
-	config, err := registry.ParseFile(w.ConfigPath())
+	configs, err := registry.ParseManifestFile(w.ConfigPath())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := config.Drivers()["world.example.com"]; d.Workers != 7 || d.Timeout.Seconds() != 9 || d.Endpoint.Address() != w.Drivers[0].Socket {
+	if d := configs[0].Drivers()["world.example.com"]; d.Workers != 7 || d.Timeout.Seconds() != 9 || d.Endpoint.Address() != w.Drivers[0].Socket {
 		t.Errorf("drivers.yaml has %+v", d)
 	}
 	h, err := w.StartHub(ctx, HubOptions{})
