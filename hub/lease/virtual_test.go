@@ -52,7 +52,7 @@ type virtualReplica struct {
 func inVirtualTime(t *testing.T, f func(v *virtualReplicas)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f(&virtualReplicas{t: t, api: fakekube.New(), drivers: drivers(30), servers: map[string]*virtualReplica{}, since: map[string]time.Time{}})
+		f(&virtualReplicas{t: t, api: fakekube.New(), drivers: drivers(12), servers: map[string]*virtualReplica{}, since: map[string]time.Time{}})
 		synctest.Wait()
 	})
 }
