@@ -57,6 +57,8 @@ type VolumeCounts struct {
 type ReplicaCounts struct {
 	Total  int `json:"total"`
 	Silent int `json:"silent"` // that did not answer
+	// Elsewhere counts drivers that a replica serves which was not asked or did not answer: their work is not counted.
+	Elsewhere int `json:"elsewhere,omitempty"`
 }
 
 // NewReport returns the Report of a view. trouble has the volumes in trouble, and listErr says what could not be
@@ -108,6 +110,25 @@ func (s *Summary) count(v hubclient.View, trouble *List) {
 			s.Replicas.Silent++
 		}
 	}
+	s.Replicas.Elsewhere = servedElsewhere(v)
+}
+
+// servedElsewhere counts the drivers whose lease is held by a replica without an answer in the view.
+func servedElsewhere(v hubclient.View) int {
+	known, answered := map[string]bool{}, map[string]bool{}
+	for _, r := range v.Members() {
+		known[r.Identity] = true
+	}
+	for _, r := range v.Replicas {
+		answered[r.Overview.Identity] = true
+	}
+	n := 0
+	for _, d := range v.Drivers {
+		if !d.Lease.Mine && d.Leader != "" && known[d.Leader] && !answered[d.Leader] {
+			n++
+		}
+	}
+	return n
 }
 
 // text returns the counts as one line, without the time.
@@ -134,6 +155,9 @@ func (s Summary) text() string {
 		text += fmt.Sprintf("; %s, %d of them stuck", plural(waiting, "volume waits", "volumes wait"), stuck)
 	default:
 		text += fmt.Sprintf("; %s", plural(waiting, "volume waits", "volumes wait"))
+	}
+	if n := s.Replicas.Elsewhere; n > 0 {
+		text += fmt.Sprintf("; %s served by a replica that did not answer or was not asked", plural(n, "driver is", "drivers are"))
 	}
 	if r := s.Replicas; r.Silent > 0 {
 		text += fmt.Sprintf("; %d of %s %s not answer", r.Silent, plural(r.Total, "replica", "replicas"), verb(r.Silent, "does", "do"))

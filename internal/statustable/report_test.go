@@ -79,6 +79,9 @@ func TestSummaryCountsWhatIsInTrouble(t *testing.T) {
 		return hubclient.Driver{Driver: status.Driver{Name: string(s), Health: status.Health{State: s}, Lanes: []status.Lane{{Queued: queued, Delayed: delayed, Stuck: stuck}}}}
 	}
 	fine, broken, attention, standby := driver(status.Fine, 0, 0, 0), driver(status.Broken, 20, 5, 10), driver(status.Attention, 5, 1, 2), driver(status.Standby, 1, 0, 0)
+	elsewhere := driver(status.Standby, 0, 0, 0)
+	elsewhere.Leader = "hub-2"
+	one := hubclient.Replica{Replica: "a", Overview: status.Overview{Identity: "hub-1", Replicas: []status.Replica{{Identity: "hub-1"}, {Identity: "hub-2"}}}}
 	answered, silent := hubclient.Replica{Replica: "a"}, hubclient.Replica{Replica: "b", Error: "no"}
 	rejected := hubclient.Replica{Replica: "a", Overview: status.Overview{Config: status.Config{Errors: []string{"drivers.yaml:3: no"}}}}
 	volume := func(s status.HealthState) status.Attachment {
@@ -99,6 +102,7 @@ func TestSummaryCountsWhatIsInTrouble(t *testing.T) {
 		{[]hubclient.Driver{attention, fine, attention}, nil, nil, nil, "2 of 3 drivers need attention; 12 volumes wait, 4 of them stuck", status.Attention},
 		{[]hubclient.Driver{broken, fine, attention, fine}, nil, nil, nil, "1 of 4 drivers broken, 1 needs attention; 31 volumes wait, 12 of them stuck", status.Broken},
 		{[]hubclient.Driver{fine}, []hubclient.Replica{answered, silent}, nil, nil, "1 driver, none in trouble; no volume waits; 1 of 2 replicas does not answer", status.Attention},
+		{[]hubclient.Driver{fine, elsewhere}, []hubclient.Replica{one}, nil, nil, "2 drivers, none in trouble; no volume waits; 1 driver is served by a replica that did not answer or was not asked", status.Standby},
 		{[]hubclient.Driver{fine}, []hubclient.Replica{rejected}, nil, nil, "1 driver, none in trouble; no volume waits", status.Attention},
 		{[]hubclient.Driver{fine}, nil, []status.Attachment{volume(status.Broken)}, nil, "1 driver, none in trouble; no volume waits", status.Broken},
 		{[]hubclient.Driver{fine}, nil, nil, errors.New("not listed"), "1 driver, none in trouble; no volume waits", status.Attention},
