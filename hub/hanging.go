@@ -21,11 +21,17 @@ func (l *leader) hangingCheck() *periodic {
 	logged := false // by the last run
 	p := &periodic{run: func(context.Context) { logged = l.logHanging(time.Now()) }}
 	p.pause = func(registry.Settings) time.Duration {
-		oldest, since := l.unanswered()
-		if begin := earliest(oldest.Since, since); !logged && !begin.IsZero() {
-			return min(hangingEvery, begin.Add(hangsAfter).Sub(p.since))
+		if logged {
+			return hangingEvery
 		}
-		return hangingEvery
+		next := hangingEvery
+		oldest, since := l.unanswered()
+		for _, begin := range []time.Time{oldest.Since, since} {
+			if !begin.IsZero() {
+				next = min(next, begin.Add(hangsAfter).Sub(p.since))
+			}
+		}
+		return next
 	}
 	return p
 }
@@ -39,14 +45,6 @@ func (l *leader) unanswered() (oldest status.Call, since time.Time) {
 		}
 	}
 	return oldest, l.calls.unansweredSince(l.session())
-}
-
-// earliest returns the earlier of two times, without regard to zero times.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // logHanging logs the oldest call if it hangs, or that the driver answers no call although each call ends at its

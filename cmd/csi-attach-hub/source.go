@@ -58,10 +58,8 @@ func (s statusSource) config() status.Config {
 // it holds as this process last saw.
 func (s statusSource) replicas() []status.Replica {
 	held := map[string][]string{}
-	for _, d := range s.Drivers() {
-		if d.Lease.Holder != "" {
-			held[d.Lease.Holder] = append(held[d.Lease.Holder], d.Name)
-		}
+	for driver, holder := range s.LeaseHolders() {
+		held[holder] = append(held[holder], driver)
 	}
 	var replicas []status.Replica
 	if s.leases != nil {

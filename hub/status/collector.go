@@ -63,7 +63,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}()
 	conflicts := map[string]int{} // by driver; a served driver has a series at zero
 	leases := map[string]bool{}   // by name: whether this process holds the lease
-	for _, d := range c.hub.judged() {
+	o := c.hub.overview()
+	for _, d := range c.hub.judged(o.Replicas) {
 		name := label(d.Name)
 		if _, twice := conflicts[name]; !twice { // a duplicate series fails the whole scrape
 			conflicts[name] = 0
@@ -76,7 +77,6 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for name, held := range leases {
 		gauge(out, masterDesc, truth(held), name)
 	}
-	o := c.hub.overview()
 	collectConfig(out, o.Config)
 	collectConflicts(out, o.Config.Conflicts, conflicts)
 	collectUnclaimed(out, o)

@@ -125,3 +125,37 @@ func TestWordsForPeople(t *testing.T) {
 		}
 	}
 }
+
+// withoutAttachments is a hub whose VolumeAttachments must not be looked at.
+type withoutAttachments struct {
+	*fakeHub
+	t *testing.T
+}
+
+func (h withoutAttachments) Attachments(AttachmentFilter) []Attachment {
+	h.t.Error("somebody looked at the VolumeAttachments")
+	return nil
+}
+
+// A driver may have a hundred thousand VolumeAttachments, and each look may lead to a listing of Pods.
+func TestAScrapeLooksAtNoVolumeAttachment(t *testing.T) {
+	h := newFakeHub()
+	h.engage("a.example.com")
+	h.setDriver("a.example.com", func(d *Driver) {
+		d.State, d.Up, d.DownSince, d.Lanes[0].Queued, d.Lanes[0].Stuck = "Lost", false, time.Now().Add(-time.Hour), 3, 1
+	})
+	gatherer, err := h.metrics.Gatherer(withoutAttachments{h, t})
+	if err != nil {
+		t.Fatal(err)
+	}
+	families, err := gatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "attach_hub_driver_health" {
+			return
+		}
+	}
+	t.Error("the scrape has no health of drivers")
+}

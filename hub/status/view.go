@@ -12,7 +12,8 @@ type view struct{ source Source }
 
 // drivers returns all drivers by name, with their health and who waits for them.
 func (v view) drivers() []Driver {
-	drivers, replicas := v.judged(), v.source.Overview().Replicas
+	replicas := v.source.Overview().Replicas
+	drivers := v.judged(replicas)
 	for i := range drivers {
 		v.addWaiters(&drivers[i], replicas)
 	}
@@ -32,10 +33,10 @@ func (v view) addWaiters(d *Driver, replicas []Replica) {
 }
 
 // judged is drivers without who waits for them. It looks at no VolumeAttachment.
-func (v view) judged() []Driver {
+func (v view) judged(replicas []Replica) []Driver {
 	drivers := orNone(v.source.Drivers())
 	slices.SortFunc(drivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
-	replicas, now := v.source.Overview().Replicas, time.Now()
+	now := time.Now()
 	for i := range drivers {
 		drivers[i].Lanes = orNone(drivers[i].Lanes)
 		drivers[i].Health = HealthOfDriver(drivers[i], replicas, now)
@@ -66,9 +67,10 @@ func waiters(all []Attachment) []string {
 
 // driver returns a driver, nil if there is none of the name.
 func (v view) driver(name string) *Driver {
-	for _, d := range v.judged() {
+	replicas := v.source.Overview().Replicas
+	for _, d := range v.judged(replicas) {
 		if d.Name == name {
-			v.addWaiters(&d, v.source.Overview().Replicas)
+			v.addWaiters(&d, replicas)
 			return &d
 		}
 	}
@@ -92,7 +94,8 @@ func (v view) addReasons(all []Attachment) {
 	if !slices.ContainsFunc(all, func(a Attachment) bool { return a.Health.State != Fine }) {
 		return
 	}
-	drivers, overview, now := v.judged(), v.source.Overview(), time.Now()
+	overview, now := v.source.Overview(), time.Now()
+	drivers := v.judged(overview.Replicas)
 	for i := range all {
 		in := DiagnosisInput{Attachment: all[i], Replicas: overview.Replicas, Conflicts: overview.Config.Conflicts, Now: now}
 		if at, found := slices.BinarySearchFunc(drivers, all[i].Driver, func(d Driver, name string) int { return cmp.Compare(d.Name, name) }); found {
