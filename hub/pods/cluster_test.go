@@ -83,12 +83,15 @@ func (c *fakeCluster) List(ctx context.Context, o metav1.ListOptions) (*corev1.P
 	return list, nil
 }
 
-// count returns the number of requests until now.
-func (c *fakeCluster) count() int {
+// seen returns the requests until now. They are a copy: another may come while the test looks at them.
+func (c *fakeCluster) seen() []request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.requests)
+	return slices.Clone(c.requests)
 }
+
+// count returns the number of requests until now.
+func (c *fakeCluster) count() int { return len(c.seen()) }
 
 // inBubble runs a test with its own time, a cluster and a Finder that runs. log returns what it has logged.
 func inBubble(t *testing.T, test func(t *testing.T, c *fakeCluster, f *Finder, log func() string)) {

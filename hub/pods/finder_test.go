@@ -51,7 +51,7 @@ func TestPodsThatUseAClaimOnANodeAreFound(t *testing.T) {
 			t.Errorf("%d requests for one node, want 1", n)
 		}
 		want := metav1.ListOptions{FieldSelector: "spec.nodeName=n", ResourceVersion: "0", Limit: pageSize}
-		if diff := cmp.Diff(want, c.requests[0].options); diff != "" {
+		if diff := cmp.Diff(want, c.seen()[0].options); diff != "" {
 			t.Errorf("the request is not one that the watch cache answers (-want +got):\n%s", diff)
 		}
 		if got := ask(f, "", "shop", "data"); got != nil || c.count() != 1 {
@@ -114,7 +114,7 @@ func TestManyNodesAreListedAtTwoRequestsPerSecond(t *testing.T) {
 		if n := c.count(); n != 100 {
 			t.Fatalf("%d requests, want one for each of 100 nodes", n)
 		}
-		for i, r := range c.requests {
+		for i, r := range c.seen() {
 			if took := r.at.Sub(began); i >= requestsBurst && took < time.Duration(i-requestsBurst)*time.Second/requestsPerSecond {
 				t.Errorf("request %d after %v", i, took)
 			}
@@ -134,7 +134,7 @@ func TestTheOldestAnswerIsRefreshedFirst(t *testing.T) {
 			}
 		}
 		times := map[string]int{}
-		for _, r := range c.requests {
+		for _, r := range c.seen() {
 			times[r.options.FieldSelector]++
 		}
 		for node, n := range times {
