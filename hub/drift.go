@@ -72,7 +72,9 @@ func (w *driftWatch) check(ctx context.Context) {
 	began, before := time.Now(), l.settled()
 	bounded, cancel := context.WithTimeout(ctx, longestListing)
 	defer cancel()
-	published, err := s.ListVolumes(bounded, csiclient.ListOptions{PageSize: settings.PageSize, PageTimeout: settings.Timeout})
+	share := l.hub.listings.Share()
+	defer share.Release()
+	published, err := s.ListVolumes(bounded, csiclient.ListOptions{PageSize: settings.PageSize, PageTimeout: settings.Timeout, Share: share})
 	if err != nil {
 		l.logger.V(2).Info("ListVolumes failed, will retry", "err", err)
 		return

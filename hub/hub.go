@@ -61,6 +61,7 @@ type Hub struct {
 	cluster  *cache.Cluster
 	routes   *router
 	windDown *windDown
+	listings *csiclient.ListingMemory
 
 	mu       sync.Mutex
 	managers map[string]*manager // by driver; guarded by mu
@@ -90,7 +91,7 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{options: o, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}, windDown: newWindDown()}
+	h := &Hub{options: o, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}, windDown: newWindDown(), listings: csiclient.NewListingMemory()}
 	h.routes = newRouter(h)
 	return h, nil
 }

@@ -19,9 +19,6 @@ import (
 const (
 	// dialTimeout bounds connecting and the handshakes of TLS and HTTP/2.
 	dialTimeout = 10 * time.Second
-	// maxMessageSize bounds an answer. gRPC's default of 4 MiB is too small for a ListVolumes
-	// page of drivers that ignore max_entries.
-	maxMessageSize = 16 << 20
 
 	// The loss of a machine is noticed within half a minute: by keepalive probes of TCP on an
 	// idle connection, by the user timeout while data is unacknowledged. gRPC's keepalive is
@@ -99,9 +96,11 @@ func newClient(ctx context.Context, d registry.Driver, conn *connection, more ..
 		grpc.WithAuthority(authority(d)),
 		grpc.WithIdleTimeout(0), // gRPC would close an idle connection
 		grpc.WithDisableServiceConfig(),
+		explaining(d.Name),
 		grpc.WithChainUnaryInterceptor(conn.guard.call),
 		grpc.WithStatsHandler(conn.guard),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize)),
+		grpc.WithMaxHeaderListSize(maxHeaders),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 	)...)
 	if err != nil {
 		conn.Close()

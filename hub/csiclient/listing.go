@@ -9,14 +9,19 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // ListOptions of one ListVolumes.
 type ListOptions struct {
 	PageSize    int           // volumes on one page at most (max_entries); 0 leaves it to the driver
 	PageTimeout time.Duration // of each page; 0 means none but that of the ctx
+	// Share is what the listing takes of the memory for all listings, until the caller releases it. Nil: the
+	// listing has a memory of its own.
+	Share *ListingShare
 }
 
 func (o ListOptions) check() error {
@@ -46,13 +51,8 @@ type PublishedNodes struct {
 func (n PublishedNodes) Has(nodeID string) bool { return slices.Contains(n.IDs, nodeID) }
 
 const (
-	// maxListing bounds the memory of one listing, in bytes: half a million volumes with
-	// usual handles and node IDs. A driver whose list has no end must not take the memory
-	// of all others.
-	maxListing = 128 << 20
-	// listedOverhead is about the memory of a volume, a node ID or a token besides its text,
-	// in bytes.
-	listedOverhead = 64
+	// The memory of a volume, of a node ID or a token, and of a volume on a node, besides texts, in bytes.
+	volumeOverhead, textOverhead, publishedOverhead = 96, 80, 16
 	// fewNodes is the number of node IDs of one volume up to which add drops repeated IDs.
 	// With very many the search would take too long: compact drops those at the end.
 	fewNodes = 64
@@ -60,11 +60,10 @@ const (
 	maxBarren = 1000
 )
 
-// The errors of a listing that would never end or takes too much memory.
+// The errors of a listing that would never end.
 var (
 	errRepeated = errors.New("the driver has answered with a next_token that it gave before, so that its list would never end")
 	errBarren   = fmt.Errorf("the driver has answered with %d pages in a row that bring nothing new, so that its list would never end", maxBarren)
-	errTooMuch  = fmt.Errorf("the driver's list takes more than %d MiB of memory", maxListing>>20)
 )
 
 // ListVolumes asks for all pages of the driver's volumes. It returns the whole
@@ -75,6 +74,9 @@ var (
 func (s *Session) ListVolumes(ctx context.Context, o ListOptions) (Published, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("list volumes: %w", err)
+	}
+	if o.Share == nil {
+		o.Share = NewListingMemory().Share()
 	}
 	published, err := s.list(ctx, o)
 	if status.Code(err) == codes.Aborted {
@@ -90,16 +92,13 @@ func (s *Session) ListVolumes(ctx context.Context, o ListOptions) (Published, er
 
 // list asks for the pages from the first to the last.
 func (s *Session) list(ctx context.Context, o ListOptions) (Published, error) {
-	l := newListing()
+	l := newListing(o.Share)
 	for token, page := "", 1; ; page++ {
-		resp, err := s.listPage(ctx, token, o)
-		if err == nil {
-			err = l.take(resp)
-		}
-		if err != nil {
+		var err error
+		if token, err = s.listPage(ctx, token, o, l); err != nil {
 			return nil, fmt.Errorf("page %d: %w", page, err)
 		}
-		if token = resp.GetNextToken(); token == "" {
+		if token == "" {
 			return l.published.compact(), nil
 		}
 	}
@@ -108,45 +107,84 @@ func (s *Session) list(ctx context.Context, o ListOptions) (Published, error) {
 // listing joins the pages of one listing.
 type listing struct {
 	published Published
-	tokens    map[string]bool // of the pages so far
-	size      int             // approximate, in memory, in bytes
-	barren    int             // pages in a row that added nothing
+	nodes     map[string]string // each node ID once
+	tokens    map[string]bool   // of the pages so far
+	size      int               // approximate, in memory, in bytes
+	share     *ListingShare
+	barren    int // pages in a row that added nothing
 }
 
-func newListing() *listing { return &listing{published: Published{}, tokens: map[string]bool{}} }
+func newListing(share *ListingShare) *listing {
+	return &listing{published: Published{}, nodes: map[string]string{}, tokens: map[string]bool{}, share: share}
+}
 
-// take adds a page. It returns an error if the pages would never end or take too much memory.
-func (l *listing) take(page *csi.ListVolumesResponse) error {
-	before := l.size
-	for _, entry := range page.GetEntries() {
-		if l.size += l.published.add(entry); l.size > maxListing {
-			return errTooMuch
+// take adds an encoded page, and returns the token of the next page. It returns an error if the pages would never end
+// or take too much memory.
+func (l *listing) take(page []byte) (next string, err error) {
+	before, token := l.size, []byte(nil)
+	err = eachField(page, func(field protowire.Number, value []byte) error {
+		switch field {
+		case entriesField:
+			return l.add(value)
+		case nextTokenField:
+			token = value
 		}
+		return nil
+	})
+	if err != nil {
+		return "", err
 	}
 	if l.barren++; l.size > before {
 		l.barren = 0
 	}
-	token := page.GetNextToken()
-	l.size += len(token) + listedOverhead
+	l.size += len(token) + textOverhead
 	switch {
-	case token == "":
-		return nil
-	case l.tokens[token]:
-		return errRepeated
+	case len(token) == 0:
+		return "", nil
+	case l.tokens[string(token)]:
+		return "", errRepeated
 	case l.barren >= maxBarren:
-		return errBarren
-	case l.size > maxListing:
-		return errTooMuch
+		return "", errBarren
 	}
-	l.tokens[token] = true
-	return nil
+	if err := l.share.grow(l.size); err != nil {
+		return "", err
+	}
+	next = string(token)
+	l.tokens[next] = true
+	return next, nil
 }
 
-// listPage asks for one page. Each page counts as a call of its own, so that a listing does
+// listPage asks for one page and adds it to the listing.
+func (s *Session) listPage(ctx context.Context, token string, o ListOptions, l *listing) (next string, err error) {
+	var page encodedPage
+	if !s.largePages.Load() {
+		page, err = s.callListVolumes(ctx, token, o, maxAnswer)
+		if _, large := errors.AsType[largeAnswer](err); !large {
+			return takePage(l, page, err)
+		}
+		s.largePages.Store(true)
+	}
+	if err := o.Share.beginPage(ctx); err != nil {
+		return "", err
+	}
+	defer o.Share.endPage()
+	page, err = s.callListVolumes(ctx, token, o, maxPage)
+	return takePage(l, page, err)
+}
+
+func takePage(l *listing, page encodedPage, err error) (next string, _ error) {
+	if err != nil {
+		return "", sanitizeError(err)
+	}
+	defer page.Free()
+	return l.take(page.ReadOnlyData())
+}
+
+// callListVolumes asks for one page. Each page counts as a call of its own, so that a listing does
 // not delay a Close until its last page.
-func (s *Session) listPage(ctx context.Context, token string, o ListOptions) (*csi.ListVolumesResponse, error) {
+func (s *Session) callListVolumes(ctx context.Context, token string, o ListOptions, limit int) (page encodedPage, err error) {
 	if err := s.begin(); err != nil {
-		return nil, err
+		return page, err
 	}
 	defer s.end()
 	if o.PageTimeout > 0 {
@@ -154,34 +192,71 @@ func (s *Session) listPage(ctx context.Context, token string, o ListOptions) (*c
 		ctx, cancel = context.WithTimeout(ctx, o.PageTimeout)
 		defer cancel()
 	}
-	resp, err := csi.NewControllerClient(s.conn).ListVolumes(ctx, &csi.ListVolumesRequest{
-		MaxEntries: int32(o.PageSize), StartingToken: token})
-	return resp, sanitizeError(err)
+	request := &csi.ListVolumesRequest{MaxEntries: int32(o.PageSize), StartingToken: token}
+	err = s.conn.Invoke(ctx, csi.Controller_ListVolumes_FullMethodName, request, &page,
+		grpc.ForceCodecV2(newPageCodec()), grpc.MaxCallRecvMsgSize(limit))
+	return page, err
 }
 
-// add adds one entry, and returns approximately how much memory that takes, in bytes. Some
-// drivers list a volume again for each of its nodes, or on the next page after a change;
-// some have entries without a volume.
-func (p Published) add(entry *csi.ListVolumesResponse_Entry) (grown int) {
-	handle := entry.GetVolume().GetVolumeId()
-	if handle == "" {
-		return 0
-	}
-	nodes, listed := p[handle]
-	if !listed {
-		grown = len(handle) + listedOverhead
-	}
-	if entry.GetStatus() == nil {
-		nodes.Unknown = true
-	}
-	for _, id := range entry.GetStatus().GetPublishedNodeIds() {
-		if len(nodes.IDs) > fewNodes || !nodes.Has(id) {
-			nodes.IDs = append(nodes.IDs, id)
-			grown += len(id) + listedOverhead
+// add adds an encoded entry. Some drivers list a volume again for each of its nodes, or on the next page after a
+// change; some have entries without a volume.
+func (l *listing) add(entry []byte) error {
+	var handle []byte
+	reported := false
+	err := eachField(entry, func(field protowire.Number, value []byte) error {
+		switch field {
+		case volumeField:
+			return eachField(value, func(field protowire.Number, value []byte) error {
+				if field == volumeIDField {
+					handle = value
+				}
+				return nil
+			})
+		case statusField:
+			reported = true
 		}
+		return nil
+	})
+	if err != nil || len(handle) == 0 {
+		return err
 	}
-	p[handle] = nodes
-	return grown
+	nodes, listed := l.published[string(handle)]
+	if !listed {
+		l.size += len(handle) + volumeOverhead
+	}
+	nodes.Unknown = nodes.Unknown || !reported
+	err = eachField(entry, func(field protowire.Number, value []byte) error {
+		if field != statusField {
+			return nil
+		}
+		return eachField(value, func(field protowire.Number, value []byte) error {
+			if field != nodeIDsField {
+				return nil
+			}
+			return l.addNode(&nodes, value)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	l.published[string(handle)] = nodes
+	return l.share.grow(l.size)
+}
+
+// addNode adds a node of a volume.
+func (l *listing) addNode(nodes *PublishedNodes, id []byte) error {
+	node, known := l.nodes[string(id)]
+	if !known {
+		node = string(id)
+		l.nodes[node] = node
+		l.size += len(id) + textOverhead
+	}
+	if len(nodes.IDs) <= fewNodes && nodes.Has(node) {
+		return nil
+	}
+	nodes.IDs = append(nodes.IDs, node)
+	l.size += publishedOverhead
+	return l.share.grow(l.size)
 }
 
 // compact drops the repeated node IDs of volumes on many nodes.

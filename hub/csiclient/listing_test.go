@@ -256,7 +256,7 @@ func TestPageAboveFourMiBIsTaken(t *testing.T) {
 		t.Errorf("15 MiB: got %v, %v", got, err)
 	}
 	bytes = 17 << 20
-	if _, err := s.ListVolumes(ctx, ListOptions{}); status.Code(err) != codes.ResourceExhausted {
+	if _, err := s.ListVolumes(ctx, ListOptions{}); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("17 MiB: got %v", err)
 	}
 }

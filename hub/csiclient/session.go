@@ -3,6 +3,7 @@ package csiclient
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-lib-utils/rpc"
@@ -19,6 +20,8 @@ type Session struct {
 	info Info
 	done chan struct{} // see Done
 	once sync.Once     // closes done
+	// largePages: the driver has answered ListVolumes with more than maxAnswer.
+	largePages atomic.Bool
 
 	mu      sync.Mutex
 	calls   int  // in flight; guarded by mu

@@ -18,6 +18,7 @@ type Case struct {
 	Each    int           // volumes of each driver that are attached at once
 	Latency time.Duration // of the drivers
 	Workers int           // in drivers.yaml; 0: the default of the hub
+	Drift   time.Duration // drift.interval in drivers.yaml; 0: the default of the hub
 	Bursts  int           // in each turn
 	Rounds  int           // unless Options.Rounds is set
 	// Sidecars are the ways in which csi-attacher takes part, if there is a binary.
@@ -61,6 +62,12 @@ func Cases() []Case {
 			Name: "one-hangs", About: "9 drivers, 50 volumes each, all at once; while a tenth has nothing to do, and while its 50 volumes wait for it",
 			Drivers: 10, Nodes: 20, Volumes: 2500, Each: 50, Latency: latency,
 			Bursts: 5, Rounds: 3, turn: turnOfHanging, Targets: []Target{AtMost(HangingRatio, 1.05)},
+		},
+		{
+			Name: "one-hostile", About: "9 drivers, 50 volumes each, one after the other; while a tenth has nothing to do, and while it answers with as much as it can",
+			Drivers: 10, Nodes: 20, Volumes: 2500, Each: 50, Latency: latency, Drift: time.Second,
+			Bursts: 2, Rounds: 3, alone: true, turn: turnOfHostile,
+			Targets: []Target{AtMost(HostileRatio, 1.1), AtMost(ResidentPeak, 250e6)},
 		},
 		{
 			Name: "1x1000", About: "one driver, 1,000 volumes at once; 2,500 PersistentVolumes",

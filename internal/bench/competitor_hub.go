@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
@@ -17,14 +18,17 @@ func hubCompetitor() competitor {
 }
 
 // startHub starts the hub for some of the drivers and blocks until it is connected to all of them
-// and holds their leases. It sets workers if the case does; all other settings are the defaults.
+// and holds their leases. It sets workers and drift.interval if the case does; all other settings are the defaults.
 func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver) (*attacher, error) {
 	a := &attacher{name: hubName}
-	defaults := ""
+	var defaults []string
 	if s.c.Workers > 0 {
-		defaults = fmt.Sprintf("{workers: %d}", s.c.Workers)
+		defaults = append(defaults, fmt.Sprintf("workers: %d", s.c.Workers))
 	}
-	if err := s.WriteConfig(drivers, defaults, nil); err != nil {
+	if s.c.Drift > 0 {
+		defaults = append(defaults, fmt.Sprintf("drift: {interval: %s}", s.c.Drift))
+	}
+	if err := s.WriteConfig(drivers, "{"+strings.Join(defaults, ", ")+"}", nil); err != nil {
 		return a, err
 	}
 	hub, err := s.StartHub(ctx, testbed.HubOptions{Args: []string{"--profiling"}})

@@ -28,6 +28,9 @@ const (
 	OthersP99        Figure = "othersP99Seconds"
 	OthersP99Hanging Figure = "othersP99HangingSeconds"
 	HangingRatio     Figure = "othersP99HangingRatio"
+	OthersP50Hostile Figure = "othersP50HostileSeconds"
+	OthersP99Hostile Figure = "othersP99HostileSeconds"
+	HostileRatio     Figure = "othersP50HostileRatio"
 	AttachP50        Figure = "attachP50Seconds"
 	AttachP99        Figure = "attachP99Seconds"
 	AttachMax        Figure = "attachMaxSeconds"
@@ -84,6 +87,9 @@ var described = []description{
 	{OthersP99, "p99 of the others", duration, false},
 	{OthersP99Hanging, "p99 of the others while one hangs", duration, false},
 	{HangingRatio, "p99 of the others, hanging / without", hundredths, false},
+	{OthersP50Hostile, "p50 of the others beside a hostile driver", duration, false},
+	{OthersP99Hostile, "p99 of the others beside a hostile driver", duration, false},
+	{HostileRatio, "p50 of the others, hostile / without", hundredths, false},
 	{AttachP50, "attach p50", duration, true},
 	{AttachP99, "attach p99", duration, false},
 	{AttachMax, "attach max", duration, true},

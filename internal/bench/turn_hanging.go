@@ -2,9 +2,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
-
-	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 )
@@ -24,7 +21,11 @@ func turnOfHanging(ctx context.Context, s *stage, a *attacher) (Figures, error) 
 		var p99, p50 [2]float64 // without, with
 		for j := range 2 {
 			which := (i + j) % 2 // by turns the first one
-			t, err := s.burstOfOthers(ctx, a, which == 1)
+			beside := nobody
+			if which == 1 {
+				beside = neighbour{begin: s.hang, end: s.letGo}
+			}
+			t, err := s.burstOfOthers(ctx, a, beside, len(s.volumes))
 			if err != nil {
 				return nil, err
 			}
@@ -36,39 +37,6 @@ func turnOfHanging(ctx context.Context, s *stage, a *attacher) (Figures, error) 
 		s.say("%s: p99 of the others %s, while one hangs %s", a.name, duration(p99[0]), duration(p99[1]))
 	}
 	return medians(counted), nil
-}
-
-// burstOfOthers attaches the volumes of all drivers but the first one, while the first one hangs if
-// hangs is set, and blocks until everything is detached again.
-func (s *stage) burstOfOthers(ctx context.Context, a *attacher, hangs bool) (t timing, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, phaseFor, fmt.Errorf("not attached and detached after %v", phaseFor))
-	defer cancel()
-	var first, others []volume
-	for _, v := range s.volumes {
-		if v.driver == s.names[0] {
-			first = append(first, v)
-		} else {
-			others = append(others, v)
-		}
-	}
-	err = a.whileRuns(ctx, func(ctx context.Context) error {
-		if hangs {
-			if err := s.hang(ctx, first); err != nil {
-				return err
-			}
-		}
-		if t, err = s.change(ctx, "attached", isAttached, others, s.ask); err != nil {
-			return err
-		}
-		if hangs {
-			if err := s.letGo(ctx, first); err != nil {
-				return err
-			}
-		}
-		_, err = s.change(ctx, "gone", isGone, others, s.release)
-		return err
-	})
-	return t, err
 }
 
 // hang lets publishes of the first driver hang, and blocks until enough of them do.
@@ -89,18 +57,5 @@ func (s *stage) letGo(ctx context.Context, volumes []volume) error {
 	if err := s.Drivers[0].Backend.Set(fakecsi.Knobs{ReleaseAll: true}); err != nil {
 		return err
 	}
-	err := s.Attachments.WaitFor(ctx, "the volumes that hung to be attached", func(all []*storagev1.VolumeAttachment) bool {
-		attached := 0
-		for _, va := range all {
-			if va.Spec.Attacher == s.names[0] && va.Status.Attached {
-				attached++
-			}
-		}
-		return attached == len(volumes)
-	})
-	if err != nil {
-		return err
-	}
-	_, err = s.change(ctx, "gone", isGone, volumes, s.release)
-	return err
+	return s.attachedThenGone(ctx, volumes)
 }

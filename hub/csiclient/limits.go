@@ -1,0 +1,73 @@
+package csiclient
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// All drivers share the memory of the process: no driver may take what the others need.
+const (
+	// maxAnswer bounds an answer, in bytes. A publish context becomes a part of a VolumeAttachment, and
+	// etcd takes objects of at most 1.5 MiB. The CSI spec allows a publish context of 4 KiB.
+	maxAnswer = 1 << 20
+	// maxPage bounds an answer to ListVolumes, in bytes: some drivers ignore max_entries.
+	maxPage = 16 << 20
+	// maxHeaders bounds the headers of an answer, in bytes. They carry the text of an error, which takes
+	// up to three times its size there, and its details. gRPC's default is 16 MiB.
+	maxHeaders = 128 << 10
+)
+
+// The errors with which gRPC reports an answer above a limit. They have no type.
+const (
+	largeMessage = "larger than max"                      // of grpc.MaxCallRecvMsgSize
+	largeHeaders = "peer header list size exceeded limit" // of grpc.WithMaxHeaderListSize
+	headersKept  = "RST_STREAM with error code: INTERNAL" // the server knows the limit and sends no headers
+	headersBreak = "connection error: COMPRESSION_ERROR"  // the server ignores the limit
+	headersFlood = "connection error: PROTOCOL_ERROR"     // the same
+)
+
+// largeAnswer is the error of a call whose answer is above the limit of the call.
+type largeAnswer struct{ error }
+
+// Unwrap returns the gRPC status.
+func (e largeAnswer) Unwrap() error { return e.error }
+
+func isLargeMessage(err error) bool {
+	s := status.Convert(err)
+	return s.Code() == codes.ResourceExhausted && strings.HasPrefix(s.Message(), "grpc: ") && strings.Contains(s.Message(), largeMessage)
+}
+
+// explaining returns the option that says in the error of a call which limit the answer exceeds. The call
+// may have taken effect, as after every error.
+func explaining(driver string) grpc.DialOption {
+	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		return explainLimit(driver, path.Base(method), invoke(ctx, method, req, reply, conn, opts...))
+	})
+}
+
+// explainLimit returns the error of a call. For an answer above a limit the code is Internal: the driver's
+// own ResourceExhausted means that a node is full.
+func explainLimit(driver, method string, err error) error {
+	if err == nil {
+		return nil
+	}
+	text := status.Convert(err).Message()
+	answer := fmt.Sprintf("the answer of driver %s to %s", driver, method)
+	switch {
+	case isLargeMessage(err):
+		return largeAnswer{status.Errorf(codes.Internal, "%s is too large, the driver must answer with less: %s", answer, text)}
+	case strings.Contains(text, largeHeaders):
+		return status.Errorf(codes.Internal, "the headers of %s, which hold its error text, have more than %d bytes: %s", answer, maxHeaders, text)
+	case strings.Contains(text, headersKept):
+		return status.Errorf(status.Code(err), "%s is incomplete, perhaps because its error text has more than %d bytes: %s", answer, maxHeaders, text)
+	case strings.Contains(text, headersBreak), strings.Contains(text, headersFlood):
+		return status.Errorf(status.Code(err), "%s broke the connection, perhaps because its error text has more than %d bytes: %s", answer, maxHeaders, text)
+	}
+	return err
+}

@@ -1,0 +1,96 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+)
+
+const (
+	// The answers of a hostile driver, in bytes: as large as the hub takes them, and as large as gRPC takes them.
+	largestTaken, largestSent = 1<<20 - 1<<10, 15 << 20
+	// The texts of its errors, in bytes.
+	longestTaken, longestSent = 120 << 10, 5 << 20
+	// Its volumes have long handles: a page of its list has 15 MiB, and the list 150 MiB.
+	hostileHandle, hostileVolumes = 30 << 10, 5000
+)
+
+// turnOfHostile measures how long all drivers but the first one take to attach their volumes, by turns while the
+// first one has no work and while all its answers are as large as possible.
+func turnOfHostile(ctx context.Context, s *stage, a *attacher) (Figures, error) {
+	if _, err := s.burst(ctx, a, s.warmUp); err != nil {
+		return nil, err
+	}
+	var counted []Figures
+	for i := range a.bursts {
+		var p99, p50 [2]float64 // without, with
+		for j := range 2 {
+			which := (i + j) % 2 // by turns the first one
+			beside := nobody
+			if which == 1 {
+				beside = s.hostile(i%2 == 0)
+			}
+			t, err := s.burstOfOthers(ctx, a, beside, len(s.names)-1)
+			if err != nil {
+				return nil, err
+			}
+			p50[which], p99[which] = t.percentile(50), t.percentile(99)
+		}
+		counted = append(counted, Figures{
+			OthersP50: p50[0], OthersP50Hostile: p50[1], OthersP99: p99[0], OthersP99Hostile: p99[1], HostileRatio: p50[1] / p50[0],
+		})
+		end, err := a.usage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.say("%s: p50 of the others %s, beside a hostile driver %s; at most %s", a.name, duration(p50[0]), duration(p50[1]), megabytes(end.peak))
+	}
+	figures := medians(counted)
+	end, err := a.usage(ctx)
+	figures.addEnd(end)
+	return figures, err
+}
+
+// hostile makes the first driver answer as large as the hub takes it, or larger. Half of its volumes get a publish
+// context, the other half an error.
+func (s *stage) hostile(taken bool) neighbour {
+	backend := s.Drivers[0].Backend
+	answer, text := largestSent, longestSent
+	if taken {
+		answer, text = largestTaken, longestTaken
+	}
+	var handles []string
+	for i := range hostileVolumes {
+		handles = append(handles, fmt.Sprintf("%0*d", hostileHandle, i))
+	}
+	begin := func(ctx context.Context, volumes []volume) error {
+		knobs := fakecsi.Knobs{GainVolumes: handles, PublishContext: map[string]string{"blob": strings.Repeat("x", answer)}}
+		for i := 0; i < len(volumes); i += 2 {
+			knobs.Fail = append(knobs.Fail, fakecsi.Fault{
+				Method: fakecsi.ControllerPublishVolume, Volume: volumes[i].name, Code: codes.Internal, Message: strings.Repeat("x", text),
+			})
+		}
+		if err := backend.Set(knobs); err != nil {
+			return err
+		}
+		begun := backend.Books().Methods[fakecsi.ControllerPublishVolume].Begun
+		if err := each(ctx, volumes, s.ask); err != nil {
+			return err
+		}
+		return backend.Wait(ctx, func(b fakecsi.Books) bool {
+			return b.Methods[fakecsi.ControllerPublishVolume].Begun >= begun+hanging
+		})
+	}
+	end := func(ctx context.Context, volumes []volume) error {
+		err := backend.Set(fakecsi.Knobs{ClearFaults: true, PublishContext: map[string]string{}, LoseVolumes: handles})
+		if err != nil {
+			return err
+		}
+		return s.attachedThenGone(ctx, volumes)
+	}
+	return neighbour{begin, end}
+}
