@@ -108,7 +108,7 @@ func TestServerThatAcceptsAndNeverAnswersIsGivenUp(t *testing.T) {
 }
 
 // rawServer is a driver that answers a method with bytes of the test's own.
-func rawServer(t *testing.T, answers map[string][]byte) registry.Endpoint {
+func rawServer(t *testing.T, answers map[string][]byte, more ...grpc.ServerOption) registry.Endpoint {
 	t.Helper()
 	good := map[string]proto.Message{
 		"Probe":                 &csi.ProbeResponse{},
@@ -120,7 +120,7 @@ func rawServer(t *testing.T, answers map[string][]byte) registry.Endpoint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+	server := grpc.NewServer(append(more, grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		full, _ := grpc.MethodFromServerStream(stream)
 		method := full[strings.LastIndexByte(full, '/')+1:]
 		var request []byte
@@ -132,7 +132,7 @@ func rawServer(t *testing.T, answers map[string][]byte) registry.Endpoint {
 			answer, _ = proto.Marshal(good[method])
 		}
 		return stream.SendMsg(&answer)
-	}))
+	}))...)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() { server.Stop(); <-served })

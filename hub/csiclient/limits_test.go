@@ -1,0 +1,189 @@
+package csiclient
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding/gzip" // the hub links it: a driver may compress its answers
+	"google.golang.org/grpc/status"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// All workers of a driver may get such answers at once.
+func TestAnswerAboveOneMiBIsAnErrorThatNamesDriverAndCall(t *testing.T) {
+	large := field(1, join(field(1, 'k'), field(2, make([]byte, maxAnswer)...))...)
+	want := "the answer of driver " + driverName + " to "
+	for _, method := range []string{"Probe", "GetPluginInfo", "GetPluginCapabilities"} {
+		_, err := Connect(testContext(t), at(rawServer(t, map[string][]byte{method: large})), nil)
+		if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), want+method+" is too large") {
+			t.Errorf("%s: got %v", method, err)
+		}
+	}
+	ctx := testContext(t)
+	s := connect(ctx, t, rawServer(t, map[string][]byte{"ControllerPublishVolume": large, "ControllerUnpublishVolume": large}))
+	if _, err := s.ControllerPublishVolume(ctx, publishRequest("v")); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), want+"ControllerPublishVolume is too large") {
+		t.Errorf("publish: got %v", err)
+	}
+	if _, err := s.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: "v"}); status.Code(err) != codes.Internal {
+		t.Errorf("unpublish: got %v", err)
+	}
+	if err := s.Probe(ctx); err != nil {
+		t.Errorf("the session does not go on after that: %v", err)
+	}
+}
+
+func TestPublishContextUpToTheLimitIsTaken(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{PublishContext: map[string]string{"k": strings.Repeat("x", maxAnswer-100)}})
+	resp, err := connect(ctx, t, d.endpoint).ControllerPublishVolume(ctx, publishRequest("v"))
+	if err != nil || len(resp.GetPublishContext()["k"]) != maxAnswer-100 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The code ResourceExhausted of a driver means that a node is full. The hub must not take its own limit for that, nor
+// the text of a driver for its own limit.
+func TestErrorOfTheDriverThatReadsLikeALimitStaysAsItIs(t *testing.T) {
+	ctx := testContext(t)
+	const text = "the node has volumes larger than max"
+	d := startDriver(t, fakecsi.Knobs{})
+	s := connect(ctx, t, d.endpoint)
+	d.turn(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Code: codes.ResourceExhausted, Message: text}}})
+	if _, err := s.ControllerPublishVolume(ctx, publishRequest("v")); status.Code(err) != codes.ResourceExhausted || status.Convert(err).Message() != text {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestErrorTextOfUsualLengthArrivesWhole(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{})
+	s := connect(ctx, t, d.endpoint)
+	text := strings.Repeat("\u00e9", 8<<10) // 16 KiB, and 48 KiB in a header
+	d.turn(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Code: codes.FailedPrecondition, Message: text}}})
+	if _, err := s.ControllerPublishVolume(ctx, publishRequest("v")); status.Code(err) != codes.FailedPrecondition || status.Convert(err).Message() != text {
+		t.Errorf("got %.200v", err)
+	}
+}
+
+// A gRPC server in Go knows the limit of its client, and sends no headers above it.
+func TestErrorTextAboveTheLimitIsAnErrorThatSaysSo(t *testing.T) {
+	ctx := testContext(t)
+	d := startDriver(t, fakecsi.Knobs{})
+	s := connect(ctx, t, d.endpoint)
+	d.turn(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.FailedPrecondition, Message: strings.Repeat("x", maxHeaders)}}})
+	want := fmt.Sprintf("the answer of driver %s to ControllerPublishVolume is incomplete, perhaps because its error text has more than %d bytes", driverName, maxHeaders)
+	if _, err := s.ControllerPublishVolume(ctx, publishRequest("v")); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %.300v", err)
+	}
+	assertOpen(t, s)
+	if err := s.Probe(ctx); err != nil {
+		t.Errorf("the session does not go on after that: %v", err)
+	}
+}
+
+// Other servers send what they like.
+func TestHeadersAboveTheLimitAreNotTaken(t *testing.T) {
+	many := make([]hpack.HeaderField, 0, 4096)
+	for i := range cap(many) {
+		many = append(many, hpack.HeaderField{Name: fmt.Sprintf("x-%d", i), Value: "some"})
+	}
+	for _, tc := range []struct {
+		name   string
+		fields []hpack.HeaderField
+	}{
+		{"one long text", []hpack.HeaderField{{Name: "grpc-message", Value: strings.Repeat("x", 8<<20)}}},
+		{"long details", []hpack.HeaderField{{Name: "grpc-status-details-bin", Value: strings.Repeat("A", 8<<20)}}},
+		{"many fields", many},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Connect(testContext(t), at(headerServer(t, tc.fields)), nil)
+			if err == nil || !strings.Contains(err.Error(), "driver "+driverName+" to Probe") || !strings.Contains(err.Error(), fmt.Sprintf("more than %d bytes", maxHeaders)) {
+				t.Errorf("got %.400v", err)
+			}
+		})
+	}
+}
+
+// headerServer answers each call with an error that has more headers.
+func headerServer(t *testing.T, more []hpack.HeaderField) registry.Endpoint {
+	t.Helper()
+	return listen(t, func(conn net.Conn) {
+		go func() {
+			defer conn.Close()
+			_ = answerWithHeaders(conn, more)
+		}()
+	})
+}
+
+func answerWithHeaders(conn net.Conn, more []hpack.HeaderField) error {
+	if _, err := io.CopyN(io.Discard, conn, int64(len(http2.ClientPreface))); err != nil {
+		return err
+	}
+	framer := http2.NewFramer(conn, conn)
+	if err := framer.WriteSettings(); err != nil {
+		return err
+	}
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			return err
+		}
+		if _, isCall := frame.(*http2.HeadersFrame); !isCall {
+			continue
+		}
+		var block strings.Builder
+		encoder := hpack.NewEncoder(&block)
+		for _, f := range append([]hpack.HeaderField{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}, {Name: "grpc-status", Value: "9"}}, more...) {
+			if err := encoder.WriteField(f); err != nil {
+				return err
+			}
+		}
+		if err := writeHeaders(framer, frame.Header().StreamID, []byte(block.String())); err != nil {
+			return err
+		}
+	}
+}
+
+// writeHeaders writes a block of headers in frames of the size that every peer takes.
+func writeHeaders(framer *http2.Framer, stream uint32, block []byte) error {
+	const size = 16 << 10
+	first := block[:min(size, len(block))]
+	rest := block[len(first):]
+	err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: first, EndStream: true, EndHeaders: len(rest) == 0})
+	for len(rest) > 0 && err == nil {
+		part := rest[:min(size, len(rest))]
+		rest = rest[len(part):]
+		err = framer.WriteContinuation(stream, len(rest) == 0, part)
+	}
+	return err
+}
+
+// A compressed answer has a thousandth of the size that it takes in memory.
+func TestCompressedAnswerIsLimitedByItsWholeSize(t *testing.T) {
+	ctx := testContext(t)
+	compressed := grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		if err := grpc.SetSendCompressor(stream.Context(), gzip.Name); err != nil {
+			return err
+		}
+		return handle(srv, stream)
+	})
+	zeros := field(1, make([]byte, 64<<20)...)
+	s := connect(ctx, t, rawServer(t, map[string][]byte{"ControllerPublishVolume": zeros, "ListVolumes": zeros}, compressed))
+	if _, err := s.ControllerPublishVolume(ctx, publishRequest("v")); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "is too large") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := s.ListVolumes(ctx, ListOptions{}); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "is too large") {
+		t.Errorf("list: got %v", err)
+	}
+}
