@@ -143,7 +143,7 @@ func TestWhateverADriverAnswersIsWrittenAndShown(t *testing.T) {
 
 func TestPublishContextThatTheAPIServerDoesNotTakeIsAClearErrorAndLosesNothing(t *testing.T) {
 	many := map[string]string{}
-	for i := range 50000 {
+	for i := range 5000 {
 		many[fmt.Sprint(i)] = "secret-word"
 	}
 	for _, tc := range []struct {
@@ -151,9 +151,8 @@ func TestPublishContextThatTheAPIServerDoesNotTakeIsAClearErrorAndLosesNothing(t
 		context map[string]string
 		want    string // in the error
 	}{
-		{"many", many, "Too long"},
-		{"long", map[string]string{"k": strings.Repeat("secret-word", 30<<10)}, "Too long"},
-		{"body", map[string]string{"k": strings.Repeat("secret-word", 500<<10)}, "too large"},
+		{"many", many, "the publish context has 5000 keys, the limit is 4096"},
+		{"long", map[string]string{"k": strings.Repeat("secret-word", 30<<10)}, "the publish context has 337921 bytes, the limit of Kubernetes is 262144"},
 		{"grpc", map[string]string{"k": strings.Repeat("secret-word", 1600<<10)}, "larger than max"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

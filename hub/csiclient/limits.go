@@ -13,8 +13,8 @@ import (
 
 // All drivers share the memory of the process: no driver may take what the others need.
 const (
-	// maxAnswer bounds an answer, in bytes. A publish context becomes a part of a VolumeAttachment, and
-	// etcd takes objects of at most 1.5 MiB. The CSI spec allows a publish context of 4 KiB.
+	// maxAnswer bounds an answer, in bytes. The largest is a publish context, which becomes a part of a
+	// VolumeAttachment, and etcd takes objects of at most 1.5 MiB. The CSI spec allows 4 KiB.
 	maxAnswer = 1 << 20
 	// maxPage bounds an answer to ListVolumes, in bytes: some drivers ignore max_entries.
 	maxPage = 16 << 20
@@ -62,6 +62,9 @@ func explainLimit(driver, method string, err error) error {
 	switch {
 	case isLargeMessage(err):
 		return largeAnswer{status.Errorf(codes.Internal, "%s is too large, the driver must answer with less: %s", answer, text)}
+	case strings.Contains(text, contextTooLarge) && status.Code(err) == codes.Internal:
+		_, text, _ = strings.Cut(text, contextTooLarge)
+		return status.Errorf(codes.Internal, "%s is too large, the driver must answer with less: %s%s", answer, contextTooLarge, text)
 	case strings.Contains(text, largeHeaders):
 		return status.Errorf(codes.Internal, "the headers of %s, which hold its error text, have more than %d bytes: %s", answer, maxHeaders, text)
 	case strings.Contains(text, headersKept):

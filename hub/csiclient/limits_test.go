@@ -3,6 +3,7 @@ package csiclient
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"strings"
 	"testing"
@@ -42,12 +43,34 @@ func TestAnswerAboveOneMiBIsAnErrorThatNamesDriverAndCall(t *testing.T) {
 	}
 }
 
-func TestPublishContextUpToTheLimitIsTaken(t *testing.T) {
-	ctx := testContext(t)
-	d := startDriver(t, fakecsi.Knobs{PublishContext: map[string]string{"k": strings.Repeat("x", maxAnswer-100)}})
-	resp, err := connect(ctx, t, d.endpoint).ControllerPublishVolume(ctx, publishRequest("v"))
-	if err != nil || len(resp.GetPublishContext()["k"]) != maxAnswer-100 {
-		t.Errorf("got %v", err)
+func TestPublishContextIsTakenUpToTheLimitOfKubernetes(t *testing.T) {
+	few, many := map[string]string{}, map[string]string{}
+	for i := range maxContextKeys + 1 {
+		many[fmt.Sprint(i)] = ""
+		if i > 0 {
+			few[fmt.Sprint(i)] = "x"
+		}
+	}
+	for name, tc := range map[string]struct {
+		context map[string]string
+		want    string // in the error
+	}{
+		"long":      {map[string]string{"k": strings.Repeat("x", maxContext-1)}, ""},
+		"too long":  {map[string]string{"k": strings.Repeat("x", maxContext)}, "is too large, the driver must answer with less: the publish context has 262145 bytes, the limit of Kubernetes is 262144"},
+		"many keys": {few, ""},
+		"too many":  {many, "is too large, the driver must answer with less: the publish context has 4097 keys, the limit is 4096"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := testContext(t)
+			d := startDriver(t, fakecsi.Knobs{PublishContext: tc.context})
+			resp, err := connect(ctx, t, d.endpoint).ControllerPublishVolume(ctx, publishRequest("v"))
+			switch {
+			case tc.want == "" && (err != nil || !maps.Equal(resp.GetPublishContext(), tc.context)):
+				t.Errorf("got %v", err)
+			case tc.want != "" && (status.Code(err) != codes.Internal || !strings.HasSuffix(err.Error(), tc.want)):
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
 

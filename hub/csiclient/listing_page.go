@@ -58,5 +58,5 @@ func eachField(message []byte, f func(field protowire.Number, value []byte) erro
 }
 
 func errNoPage(n int) error {
-	return status.Errorf(codes.Internal, "the driver's answer is no ListVolumesResponse: %v", protowire.ParseError(n))
+	return status.Errorf(codes.Internal, "the driver's answer is malformed: %v", protowire.ParseError(n))
 }

@@ -70,7 +70,7 @@ func (s *Session) ControllerPublishVolume(ctx context.Context, req *csi.Controll
 		return nil, err
 	}
 	defer s.end()
-	return csi.NewControllerClient(s.conn).ControllerPublishVolume(ctx, req)
+	return csi.NewControllerClient(s.conn).ControllerPublishVolume(ctx, req, grpc.ForceCodecV2(newPublishCodec()))
 }
 
 // ControllerUnpublishVolume makes that call once, with errors as in ControllerPublishVolume.

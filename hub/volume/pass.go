@@ -187,7 +187,7 @@ func (c *Claim) apply(p *Pass, e Effect, o Outcome) {
 			if p.Calls {
 				c.publication.Belief, c.publication.Context = Recorded, nil
 			}
-		case o.Result == Rejected && c.publication.Belief == Published:
+		case c.publication.Belief == Published && (o.Result == Rejected || !c.publication.keepsContext()):
 			// The publish context may be too large, say. The driver may return another one to
 			// another call.
 			c.publication.Belief, c.publication.Context = Uncertain, nil

@@ -23,6 +23,20 @@ type Publication struct {
 	Context, Secrets map[string]string
 }
 
+// maxKeptContext bounds the publish contexts that are kept after a failed write of the status, in bytes. The CSI spec
+// allows 4 KiB.
+const maxKeptContext = 16 << 10
+
+// keepsContext reports whether the publish context is kept until the next try to write it into the status. Thousands
+// of volumes may wait for that: for a large context the driver is called again.
+func (p *Publication) keepsContext() bool {
+	size := 0
+	for key, value := range p.Context {
+		size += len(key) + len(value)
+	}
+	return size <= maxKeptContext
+}
+
 // MayBePublished reports whether the volume may be published at the target: a publish succeeded,
 // or ended in an error or a timeout, which prove nothing, and no unpublish has succeeded since.
 func (p *Publication) MayBePublished() bool {

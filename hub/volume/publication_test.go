@@ -3,6 +3,7 @@ package volume_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,6 +96,9 @@ func TestEffectsOfAPassComeInOrderAndNoneIsNeedless(t *testing.T) {
 			attachAt("id-1"), nil, []string{"AddFinalizers", "MarkAttached"}},
 		"attach after the status was refused": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.MarkAttached: {Result: volume.Rejected}}) },
 			attachAt("id-1"), nil, []string{"ReadSecret", "AddFinalizers", "Publish", "MarkAttached"}},
+		"attach after the status was not written, large publish context": {func(c claimed) {
+			c.run(attachAt("id-1"), outcomes{volume.MarkAttached: notDone, volume.Publish: {Context: map[string]string{"k": strings.Repeat("x", 17<<10)}}})
+		}, guarded, nil, []string{"ReadSecret", "Publish", "MarkAttached"}},
 		"attach after the publish failed": {func(c claimed) { c.run(attachAt("id-1"), outcomes{volume.Publish: failed}) },
 			guarded, nil, []string{"ReadSecret", "Publish", "MarkAttached"}},
 		"attach again what the storage has lost": {func(c claimed) { c.run(attachAt("id-1"), nil) },

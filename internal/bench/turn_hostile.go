@@ -11,13 +11,16 @@ import (
 )
 
 const (
-	// The answers of a hostile driver, in bytes: as large as the hub takes them, and as large as gRPC takes them.
-	largestTaken, largestSent = 1<<20 - 1<<10, 15 << 20
-	// The texts of its errors, in bytes.
-	longestTaken, longestSent = 120 << 10, 5 << 20
-	// Its volumes have long handles: a page of its list has 15 MiB, and the list 150 MiB.
+	// The list of a hostile driver has pages of 15 MiB: its volumes have long handles.
 	hostileHandle, hostileVolumes = 30 << 10, 5000
 )
+
+// hostilities are the sizes of a hostile driver's answers, by turns.
+var hostilities = []struct{ publishContext, errorText int }{
+	{250 << 10, 120 << 10},     // the largest that are accepted
+	{1<<20 - 1<<10, 120 << 10}, // the largest that are read
+	{15 << 20, 5 << 20},
+}
 
 // turnOfHostile measures how long all drivers but the first one take to attach their volumes, by turns while the
 // first one has no work and while all its answers are as large as possible.
@@ -32,7 +35,7 @@ func turnOfHostile(ctx context.Context, s *stage, a *attacher) (Figures, error) 
 			which := (i + j) % 2 // by turns the first one
 			beside := nobody
 			if which == 1 {
-				beside = s.hostile(i%2 == 0)
+				beside = s.hostile(i % len(hostilities))
 			}
 			t, err := s.burstOfOthers(ctx, a, beside, len(s.names)-1)
 			if err != nil {
@@ -55,23 +58,19 @@ func turnOfHostile(ctx context.Context, s *stage, a *attacher) (Figures, error) 
 	return figures, err
 }
 
-// hostile makes the first driver answer as large as the hub takes it, or larger. Half of its volumes get a publish
+// hostile makes the first driver answer with as much as one of hostilities says. Half of its volumes get a publish
 // context, the other half an error.
-func (s *stage) hostile(taken bool) neighbour {
-	backend := s.Drivers[0].Backend
-	answer, text := largestSent, longestSent
-	if taken {
-		answer, text = largestTaken, longestTaken
-	}
+func (s *stage) hostile(which int) neighbour {
+	backend, size := s.Drivers[0].Backend, hostilities[which]
 	var handles []string
 	for i := range hostileVolumes {
 		handles = append(handles, fmt.Sprintf("%0*d", hostileHandle, i))
 	}
 	begin := func(ctx context.Context, volumes []volume) error {
-		knobs := fakecsi.Knobs{GainVolumes: handles, PublishContext: map[string]string{"blob": strings.Repeat("x", answer)}}
+		knobs := fakecsi.Knobs{GainVolumes: handles, PublishContext: map[string]string{"blob": strings.Repeat("x", size.publishContext)}}
 		for i := 0; i < len(volumes); i += 2 {
 			knobs.Fail = append(knobs.Fail, fakecsi.Fault{
-				Method: fakecsi.ControllerPublishVolume, Volume: volumes[i].name, Code: codes.Internal, Message: strings.Repeat("x", text),
+				Method: fakecsi.ControllerPublishVolume, Volume: volumes[i].name, Code: codes.Internal, Message: strings.Repeat("x", size.errorText),
 			})
 		}
 		if err := backend.Set(knobs); err != nil {
