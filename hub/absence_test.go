@@ -82,8 +82,7 @@ func (p *plug) mend() {
 	p.away = false
 }
 
-// freeLeases are leases that nobody else wants. A driver that cannot be called from here
-// gets its lease after a time.
+// freeLeases are leases that nobody else wants. A driver that went away lately gets its lease after a time.
 type freeLeases struct {
 	free time.Duration
 
@@ -99,17 +98,18 @@ func (f *freeLeases) Members() []lease.Member { return nil }
 func (f *freeLeases) Hold(ctx context.Context, c lease.Claim) error {
 	free := time.NewTimer(f.free)
 	defer free.Stop()
-	for able := false; !able; {
-		var changed <-chan struct{}
-		if able, changed, _ = c.Reachable(); able {
+	for isFree := false; ; {
+		reach, changed, again := c.Reach()
+		if reach >= lease.JustAway || reach == lease.Away && isFree {
 			break
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
+		case <-time.After(again):
 		case <-free.C:
-			able = true
+			isFree = true
 		}
 	}
 	f.note(true)
@@ -160,7 +160,7 @@ func plugIn(t *testing.T, p *plug, leases hub.Leases, duration time.Duration) {
 	t.Cleanup(func() { stop(); <-ended })
 }
 
-func TestALeaseIsLetGoOnceForADriverThatIsAwayAndNotAgainWhileItComesAndGoes(t *testing.T) {
+func TestALeaseIsLetGoOnceForADriverThatIsAwayForMinutesAndNotAgainWhileItComesAndGoes(t *testing.T) {
 	const duration = 15 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		p, leases := &plug{}, &freeLeases{free: duration}
@@ -174,8 +174,6 @@ func TestALeaseIsLetGoOnceForADriverThatIsAwayAndNotAgainWhileItComesAndGoes(t *
 		leases.expect(t, "away for long", 1, false)
 		time.Sleep(duration)
 		leases.expect(t, "nobody else took it", 2, true)
-		time.Sleep(time.Hour)
-		leases.expect(t, "away for an hour", 2, true)
 		for range 5 {
 			p.mend()
 			time.Sleep(10 * time.Second)
@@ -194,27 +192,30 @@ func TestALeaseIsLetGoOnceForADriverThatIsAwayAndNotAgainWhileItComesAndGoes(t *
 		time.Sleep(3 * time.Second)
 		leases.expect(t, "back before somebody took it", 3, true)
 		p.cut()
-		time.Sleep(time.Minute)
+		time.Sleep(5*time.Minute - time.Second)
 		leases.expect(t, "gone soon after", 3, true)
+		time.Sleep(2 * time.Second)
+		leases.expect(t, "away for five minutes", 3, false)
+		time.Sleep(time.Hour)
+		leases.expect(t, "away for an hour", 3, false)
+		p.mend()
+		time.Sleep(3 * time.Second)
+		leases.expect(t, "back after an hour", 4, true)
 	})
 }
 
-func TestALeaseThatNobodyTookForADriverThatWasNeverReachedIsHeldOn(t *testing.T) {
+func TestTheLeaseOfADriverThatWasNeverReachedIsNotTaken(t *testing.T) {
 	const duration = 15 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		p, leases := &plug{away: true}, &freeLeases{free: duration}
 		plugIn(t, p, leases, duration)
-		time.Sleep(duration - time.Second)
-		leases.expect(t, "others are let try", 0, false)
-		time.Sleep(2 * time.Second)
-		leases.expect(t, "nobody took it", 1, true)
 		time.Sleep(time.Hour)
-		leases.expect(t, "away for an hour", 1, true)
+		leases.expect(t, "away for an hour", 0, false)
 		p.mend()
-		time.Sleep(time.Minute)
+		time.Sleep(3 * time.Second)
 		leases.expect(t, "there", 1, true)
 		p.cut()
-		time.Sleep(duration + time.Second)
-		leases.expect(t, "away for long", 1, false)
+		time.Sleep(time.Minute)
+		leases.expect(t, "away, and nobody else took it", 2, true)
 	})
 }

@@ -17,7 +17,8 @@
 //
 // Only a change of mode, lease or automatic pause ends a role. The role of a driver that goes away and comes
 // back goes on. But the leader of a driver that is away releases its lease once, when no call is in
-// flight, so that another replica or a csi-attacher on standby can try.
+// flight, so that another replica or a csi-attacher on standby can try. After giveUpAfter it releases the lease
+// for good: a driver that is not connected has no leader then, and none after a start of the hub.
 //
 // # From an event to the status
 //

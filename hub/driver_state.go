@@ -8,6 +8,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/observe"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -150,16 +151,21 @@ func (s driverState) isReachedAs(spec registry.Driver) bool {
 	return s.spec.Name == spec.Name && s.spec.Endpoint == spec.Endpoint && s.spec.TLS == spec.TLS
 }
 
-// isCallable reports whether the driver counts as callable from here, and when to ask again if the state does
-// not change. A driver that has just gone away is mostly back in a moment, so it counts as callable until it
-// has been away for the timeout. With a timeout of 0 it always counts as callable.
-func (s driverState) isCallable(timeout time.Duration, now time.Time) (callable bool, again time.Duration) {
-	away := now.Sub(s.upSince) // far longer than the timeout if upSince is zero
+// giveUpAfter is how long a driver must be unreachable until this process gives up its lease and does not take it
+// again before it is connected. A csi-attacher, which may reach the driver, waits for the lease.
+const giveUpAfter = 5 * time.Minute
+
+// reach returns whether the driver can be called from here, and when to ask again if the state does not change.
+// leaseDuration is 0 without leases: then the driver always counts as callable.
+func (s driverState) reach(leaseDuration time.Duration, now time.Time) (r lease.Reach, again time.Duration) {
+	away := now.Sub(s.upSince) // longer than any process lives if upSince is zero
 	switch {
-	case s.up || timeout == 0:
-		return true, never
-	case away < timeout:
-		return true, timeout - away
+	case s.up || leaseDuration == 0:
+		return lease.Callable, never
+	case away < leaseDuration:
+		return lease.JustAway, leaseDuration - away
+	case away < giveUpAfter:
+		return lease.Away, giveUpAfter - away
 	}
-	return false, never
+	return lease.Unreached, never
 }

@@ -123,13 +123,14 @@ const busyPause = time.Second
 //
 // If the driver cannot be called from here, other replicas know that, and a replica that can call it gets the
 // lease. A csi-attacher on standby announces nothing. So attend releases the lease once, while no call is in
-// flight. If nobody takes it, the next term does not release it for that reason: a driver that comes back is
-// called at once, and a driver that comes and goes does not pass the lease around.
+// flight. If nobody takes it, the next term keeps it until giveUpAfter: a driver that comes back is called at once,
+// and a driver that comes and goes does not pass the lease around. Then attend releases it for good, as a
+// csi-attacher that was not there before may wait for it.
 func (l *leader) attend(ctx context.Context, fail context.CancelCauseFunc, group *sync.WaitGroup, all ...*periodic) {
 	for _, p := range all {
 		p.since = time.Now()
 	}
-	if callable, _ := l.get().isCallable(l.hub.options.LeaseDuration, time.Now()); !callable {
+	if r, _ := l.get().reach(l.hub.options.LeaseDuration, time.Now()); r < lease.JustAway {
 		// Nobody has taken the lease, although it was free for its duration.
 		l.update(func(s *driverState) { s.leaseOffered = true })
 	}
@@ -139,8 +140,8 @@ func (l *leader) attend(ctx context.Context, fail context.CancelCauseFunc, group
 			limits = s.spec.Settings
 			l.setLimits(limits)
 		}
-		callable, again := s.isCallable(l.hub.options.LeaseDuration, time.Now())
-		if !callable && !s.leaseOffered {
+		r, again := s.reach(l.hub.options.LeaseDuration, time.Now())
+		if r == lease.Unreached || r == lease.Away && !s.leaseOffered {
 			if l.offerLease() {
 				fail(errReleased)
 				return 0, true

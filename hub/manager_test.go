@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/klog/v2/ktesting"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -77,26 +78,28 @@ func TestWhatIsWaitedForEndsWithTheContextOrWhenItIsNotTrueAnyMore(t *testing.T)
 	})
 }
 
-// It may be on another node, or the wrong endpoint: other replicas serve it well.
-func TestDriverThatWasNeverReachedIsLeftToThoseWhoCanCallIt(t *testing.T) {
+// It may be on another node, or the wrong endpoint: others serve it well.
+func TestDriverThatIsAwayForMinutesOrWasNeverReachedIsLeftToThoseWhoCanCallIt(t *testing.T) {
 	const timeout = time.Minute
 	synctest.Test(t, func(t *testing.T) {
 		m := managerOf(t, registry.Driver{Name: "d"}, timeout)
-		expect := func(when string, want bool, wantAgain time.Duration) {
+		expect := func(when string, want lease.Reach, wantAgain time.Duration) {
 			t.Helper()
-			if able, _, again := m.isReachable(); able != want || again != wantAgain {
-				t.Errorf("%s: it can be called from here: %v, asked again in %v, want %v and %v", when, able, again, want, wantAgain)
+			if got, _, again := m.reach(); got != want || again != wantAgain {
+				t.Errorf("%s: reach %v, asked again in %v, want %v and %v", when, got, again, want, wantAgain)
 			}
 		}
 		setUp := func(up bool) { m.setUp(up, func(*driverState) {}) }
-		expect("never reached", false, never)
+		expect("never reached", lease.Unreached, never)
 		setUp(true)
-		expect("connected", true, never)
+		expect("connected", lease.Callable, never)
 		setUp(false)
 		time.Sleep(10 * time.Second)
-		expect("just gone", true, timeout-10*time.Second)
+		expect("just gone", lease.JustAway, timeout-10*time.Second)
 		time.Sleep(timeout - 10*time.Second)
-		expect("gone for long", false, never)
+		expect("gone for a minute", lease.Away, giveUpAfter-timeout)
+		time.Sleep(giveUpAfter - timeout)
+		expect("gone for long", lease.Unreached, never)
 	})
 }
 

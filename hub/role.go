@@ -105,19 +105,19 @@ func (m *manager) takeRole(ctx context.Context, r role) error {
 		return m.lead(ctx, lease.Always())
 	}
 	return m.hub.options.Leases.Hold(ctx, lease.Claim{
-		Driver:    m.name,
-		Lease:     r.lease,
-		Reachable: m.isReachable,
-		Serve:     m.lead,
-		Waiting:   func(reason string) { m.update(func(s *driverState) { s.waiting = reason }) },
+		Driver:  m.name,
+		Lease:   r.lease,
+		Reach:   m.reach,
+		Serve:   m.lead,
+		Waiting: func(reason string) { m.update(func(s *driverState) { s.waiting = reason }) },
 	})
 }
 
-// isReachable reports whether the driver can be called from here, as lease.Claim asks.
-func (m *manager) isReachable() (reachable bool, changed <-chan struct{}, again time.Duration) {
+// reach returns whether the driver can be called from here, as lease.Claim asks.
+func (m *manager) reach() (r lease.Reach, changed <-chan struct{}, again time.Duration) {
 	s, changed := m.watch()
-	reachable, again = s.isCallable(m.hub.options.LeaseDuration, time.Now())
-	return reachable, changed, again
+	r, again = s.reach(m.hub.options.LeaseDuration, time.Now())
+	return r, changed, again
 }
 
 // lead works for the driver for one term of its lease. The term ends when stop ends, the lease is lost, or the

@@ -14,15 +14,14 @@ import (
 type Claim struct {
 	Driver string // CSI driver name: what replicas share
 	Lease  Name
-	// Reachable reports whether the driver can be called from here. It is asked again when
-	// changed is closed, and after again, if that is not 0. It must not block; nil means
-	// that the driver can always be called.
+	// Reach returns whether the driver can be called from here. It is asked again when changed
+	// is closed, and after again, if that is not 0. It must not block; nil means that the
+	// driver can always be called.
 	//
-	// While the driver cannot be called, the lease is taken only after nobody has held it
-	// for its whole duration, and is handed over to the first replica that can call the
-	// driver. While no replica can, the lease is kept, and a change of Reachable does not end the
-	// term.
-	Reachable func() (reachable bool, changed <-chan struct{}, again time.Duration)
+	// While the driver cannot be called, the lease is handed over to the first replica that
+	// can call it. Apart from that, a change of Reach does not end the term: Serve returns to
+	// give up the lease.
+	Reach func() (r Reach, changed <-chan struct{}, again time.Duration)
 	// Serve is called each time the lease has been acquired. stop ends when work must wind
 	// down: the driver is handed over, the context of Hold has ended, or the lease is lost.
 	// Serve returns when all work has ended, nil if it ended because of stop: the lease is
@@ -41,9 +40,9 @@ type candidate struct {
 	woken chan struct{} // signalled when the lease or the members have changed; room for one
 
 	// Guarded by Leases.mu.
-	closing   bool
-	reachable bool      // the last answer of Claim.Reachable
-	opened    time.Time // when the claim was made, or the driver last became reachable
+	closing bool
+	reach   Reach     // the last answer of Claim.Reach
+	opened  time.Time // when the claim was made, or the driver last began to count as callable
 
 	// Used by the goroutine of Hold only.
 	reason     string      // last told to Claim.Waiting
@@ -64,7 +63,7 @@ type candidate struct {
 // released: it expires.
 func (l *Leases) Hold(ctx context.Context, claim Claim) error {
 	c := &candidate{Leases: l, claim: claim, lock: l.lock(claim.Lease), opened: time.Now(), woken: make(chan struct{}, 1)}
-	c.reachable, _, _ = c.askReachable()
+	c.reach, _, _ = c.askReach()
 	defer l.observations.subscribe(claim.Lease, c.woken)()
 	l.changeClaims(func() { l.candidates[c] = true })
 	defer l.changeClaims(func() { delete(l.candidates, c) })
@@ -111,7 +110,7 @@ func (c *candidate) takeSlot(ctx context.Context) bool {
 		c.tell("work of this process for the same lease has not ended yet")
 	}
 	for {
-		changed, again := c.updateReachable(time.Hour)
+		changed, again := c.updateReach(time.Hour)
 		select {
 		case c.lock.slot <- struct{}{}:
 			return true
@@ -133,25 +132,25 @@ func (c *candidate) tell(reason string) {
 	}
 }
 
-func (c *candidate) askReachable() (reachable bool, changed <-chan struct{}, again time.Duration) {
-	if c.claim.Reachable == nil {
-		return true, nil, 0
+func (c *candidate) askReach() (r Reach, changed <-chan struct{}, again time.Duration) {
+	if c.claim.Reach == nil {
+		return Callable, nil, 0
 	}
-	return c.claim.Reachable()
+	return c.claim.Reach()
 }
 
-// updateReachable notes whether the driver can be called from here, and announces a change.
-// It must be called again when changed is closed, and after the time that it returns, which
-// is limit at most.
-func (c *candidate) updateReachable(limit time.Duration) (changed <-chan struct{}, again time.Duration) {
-	reachable, changed, again := c.askReachable()
+// updateReach notes whether the driver can be called from here, and announces a change. It
+// must be called again when changed is closed, and after the time that it returns, which is
+// limit at most.
+func (c *candidate) updateReach(limit time.Duration) (changed <-chan struct{}, again time.Duration) {
+	reach, changed, again := c.askReach()
 	if again <= 0 || again > limit {
 		again = limit
 	}
-	if was, _ := c.reachability(); was != reachable {
+	if was, _ := c.reached(); was != reach {
 		c.changeClaims(func() {
-			c.reachable = reachable
-			if reachable {
+			c.reach = reach
+			if reach.counts() && !was.counts() {
 				c.opened = time.Now()
 			}
 		})
@@ -159,19 +158,19 @@ func (c *candidate) updateReachable(limit time.Duration) (changed <-chan struct{
 	return changed, again
 }
 
-// reachability returns whether the driver can be called from here, and since when the claim
-// stands: since it was made, or since the driver became reachable again.
-func (c *candidate) reachability() (reachable bool, opened time.Time) {
+// reached returns whether the driver can be called from here, and since when the claim
+// stands: since it was made, or since the driver counts as callable again.
+func (c *candidate) reached() (r Reach, opened time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.reachable, c.opened
+	return c.reach, c.opened
 }
 
 // wait blocks until the lease is to be taken. It returns false when ctx has ended.
 func (c *candidate) wait(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		c.poll(ctx)
-		changed, again := c.updateReachable(c.options.RetryPeriod) // after which a poll may be due
+		changed, again := c.updateReach(c.options.RetryPeriod) // after which a poll may be due
 		now := time.Now()
 		d := c.decide(now)
 		if d.take {
@@ -196,7 +195,7 @@ func (c *candidate) poll(ctx context.Context) {
 	state := c.observations.watch(c.claim.Lease.Namespace)
 	since := c.polled
 	if since.IsZero() && state.err == nil {
-		_, since = c.reachability() // the watch needs time to begin
+		_, since = c.reached() // the watch needs time to begin
 	}
 	if state.listed && state.up || time.Since(since) < c.options.RetryPeriod {
 		return
@@ -208,17 +207,17 @@ func (c *candidate) poll(ctx context.Context) {
 // decide decides about the present situation. A failed attempt is repeated when the lease
 // has changed, or after a pause.
 func (c *candidate) decide(now time.Time) decision {
-	reachable, opened := c.reachability()
+	reach, opened := c.reached()
 	s := situation{
-		now:        now,
-		self:       c.options.Identity,
-		alone:      c.options.Alone,
-		reachable:  reachable,
-		duration:   c.options.Duration,
-		lease:      c.observations.get(c.claim.Lease),
-		watch:      c.observations.watch(c.claim.Lease.Namespace),
-		ranksLater: !c.members.ranksFirst(c.claim.Driver),
+		now:      now,
+		self:     c.options.Identity,
+		alone:    c.options.Alone,
+		reach:    reach,
+		duration: c.options.Duration,
+		lease:    c.observations.get(c.claim.Lease),
+		watch:    c.observations.watch(c.claim.Lease.Namespace),
 	}
+	s.continues = c.lock.continues(s.lease)
 	s.assigned, s.assignedFrom, s.settled = c.members.assignment(c.claim.Driver, opened)
 	if owner := s.assigned.owner; owner != "" {
 		s.ownerRenewed = c.observations.get(Name{c.options.Namespace, replicaName(owner)}).lease.Spec.RenewTime

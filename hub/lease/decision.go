@@ -14,15 +14,15 @@ type situation struct {
 	now          time.Time
 	self         string
 	alone        bool
-	reachable    bool // the driver can be called from here
+	reach        Reach
 	duration     time.Duration
 	lease        observation
+	continues    bool              // no other process has held the lease since the last term of this process
 	watch        watchState        // of the namespace of the lease
 	assigned     assignment        // of the driver; zero if no member can call it
 	assignedFrom time.Time         // when the assignment counts
 	ownerRenewed *metav1.MicroTime // when the assigned replica last renewed its own Lease, by its clock; nil if that is not known
 	settled      bool              // the assignment is known
-	ranksLater   bool              // another member goes first if no member can call the driver
 }
 
 // decision is what to do in a situation.
@@ -39,21 +39,26 @@ func decide(s situation) decision {
 	}
 	// A lease in the name of this process is left from a term that was lost, or from a
 	// request whose answer got lost. No other process has held it since.
-	if s.lease.holder() == s.self {
+	if s.lease.holder() == s.self && s.reach != Unreached {
 		return decision{take: true}
 	}
 	expires := s.lease.expires(s.duration)
 	if s.now.Before(expires) {
 		return decision{reason: heldBy(&s.lease.lease), again: expires}
 	}
-	if s.alone && s.reachable {
+	// Another process may be about to take the lease again, and may reach the driver: a
+	// csi-attacher that restarts, say, while the endpoint that this process has is wrong.
+	if s.reach == Unreached || s.reach != Callable && !s.continues {
+		return decision{reason: s.awaited()}
+	}
+	if s.alone && s.reach.counts() {
 		return decision{take: true}
 	}
 	// An unreachable driver is not waited for: no member may ever become its owner.
-	if !s.alone && (!s.settled && s.reachable || s.now.Before(s.assignedFrom)) {
+	if !s.alone && (!s.settled && s.reach.counts() || s.now.Before(s.assignedFrom)) {
 		return decision{reason: "waiting for the other replicas to announce themselves", again: s.assignedFrom}
 	}
-	if s.assigned.owner == s.self && s.reachable {
+	if s.assigned.owner == s.self && s.reach.counts() {
 		return decision{take: true}
 	}
 	// The owner has a lease duration to take the lease. Time without a view of the leases does
@@ -63,25 +68,23 @@ func decide(s situation) decision {
 		open = s.watch.since
 	}
 	open = open.Add(s.duration)
-	if s.assigned.owner == "" && s.ranksLater {
-		// The member that ranks first is the owner when the driver becomes reachable for all:
-		// then the lease need not move while the first calls are in flight.
-		open = open.Add(s.duration)
-	}
 	if !s.now.Before(open) && !s.watch.unreachable() {
 		return decision{take: true, passedOver: s.assigned.owner}
 	}
-	if s.assigned.owner == "" {
-		return decision{reason: "no replica can call the driver", again: open}
-	}
-	return decision{reason: awaited(s.assigned.owner, s.ownerRenewed), again: open}
+	return decision{reason: s.awaited(), again: open}
 }
 
-// awaited says which replica should take a lease.
-func awaited(owner string, renewed *metav1.MicroTime) string {
-	reason := "replica " + owner + " should take the lease"
-	if !renewed.IsZero() {
-		reason += "; that replica was last seen at " + renewed.UTC().Format(time.RFC3339)
+// awaited says which replica should take the lease.
+func (s situation) awaited() string {
+	switch s.assigned.owner {
+	case "":
+		return "no replica can call the driver"
+	case s.self:
+		return "the driver cannot be called"
+	}
+	reason := "replica " + s.assigned.owner + " should take the lease"
+	if !s.ownerRenewed.IsZero() {
+		reason += "; that replica was last seen at " + s.ownerRenewed.UTC().Format(time.RFC3339)
 	}
 	return reason
 }

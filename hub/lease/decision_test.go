@@ -16,6 +16,7 @@ func TestWhenALeaseIsTried(t *testing.T) {
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
 	held := observation{known: true, present: true, since: start, lease: *object(leaseD, 1, "x", 10)}
 	held.lease.Spec.AcquireTime = &metav1.MicroTime{Time: time.Unix(0, 0)}
+	own := observation{known: true, present: true, since: start, lease: *object(leaseD, 1, "self", 3600)}
 	free := observation{known: true, present: true, since: start}
 	up := watchState{listed: true, up: true, since: start}
 	mine, theirs := assignment{owner: "self"}, assignment{owner: "y"}
@@ -24,29 +25,38 @@ func TestWhenALeaseIsTried(t *testing.T) {
 		s    situation
 		want decision
 	}{
-		"not seen yet":                       {situation{reachable: true, now: at(0)}, decision{reason: "the leases of the namespace are not known yet"}},
-		"held by another":                    {situation{reachable: true, now: at(9), lease: held, watch: up, assigned: mine, settled: true}, decision{reason: "held by x since 1970-01-01T00:00:00Z", again: at(10)}},
-		"held by another, expired":           {situation{reachable: true, now: at(10), lease: held, watch: up, assigned: mine, settled: true}, decision{take: true}},
-		"free and mine":                      {situation{reachable: true, now: at(0), lease: free, watch: up, assigned: mine, settled: true}, decision{take: true}},
-		"free and alone":                     {situation{reachable: true, now: at(0), lease: free, watch: up, alone: true}, decision{take: true}},
-		"held and alone":                     {situation{reachable: true, now: at(0), lease: held, watch: up, alone: true}, decision{reason: "held by x since 1970-01-01T00:00:00Z", again: at(10)}},
-		"in my name, whoever it belongs to":  {situation{reachable: true, now: at(0), lease: observation{known: true, present: true, since: start, lease: *object(leaseD, 1, "self", 3600)}, watch: up, assigned: theirs, settled: true}, decision{take: true}},
-		"others not known":                   {situation{reachable: true, now: at(0), lease: free, watch: up}, decision{reason: "waiting for the other replicas to announce themselves"}},
-		"others may still come":              {situation{reachable: true, now: at(0), lease: free, watch: up, assigned: mine, settled: true, assignedFrom: at(1)}, decision{reason: "waiting for the other replicas to announce themselves", again: at(1)}},
-		"free and another's":                 {situation{reachable: true, now: at(1), lease: free, watch: up, assigned: theirs, settled: true}, decision{reason: "replica y should take the lease", again: at(20)}},
-		"free for a duration":                {situation{reachable: true, now: at(20), lease: free, watch: up, assigned: theirs, settled: true}, decision{take: true, passedOver: "y"}},
-		"expired, another's":                 {situation{reachable: true, now: at(29), lease: held, watch: up, assigned: theirs, settled: true}, decision{reason: "replica y should take the lease", again: at(30)}},
-		"expired for a duration":             {situation{reachable: true, now: at(30), lease: held, watch: up, assigned: theirs, settled: true}, decision{take: true, passedOver: "y"}},
-		"free while the API server was away": {situation{reachable: true, now: at(50), lease: free, watch: watchState{listed: true, up: true, since: at(40)}, assigned: theirs, settled: true}, decision{reason: "replica y should take the lease", again: at(60)}},
-		"API server still away":              {situation{reachable: true, now: at(50), lease: free, watch: watchState{listed: true, err: errors.New("away"), since: start}, assigned: theirs, settled: true}, decision{reason: "replica y should take the lease", again: at(20)}},
-		"in reserve, free":                   {situation{now: at(1), lease: free, watch: up}, decision{reason: "no replica can call the driver", again: at(20)}},
-		"in reserve, free for a duration":    {situation{now: at(20), lease: free, watch: up}, decision{take: true}},
-		"free and another's, last seen":      {situation{reachable: true, now: at(1), lease: free, watch: up, assigned: theirs, settled: true, ownerRenewed: &metav1.MicroTime{Time: time.Unix(5, 0)}}, decision{reason: "replica y should take the lease; that replica was last seen at 1970-01-01T00:00:05Z", again: at(20)}},
-		"in reserve, another is able":        {situation{now: at(1), lease: free, watch: up, assigned: theirs, settled: true}, decision{reason: "replica y should take the lease", again: at(20)}},
-		"in reserve, free, another first":    {situation{now: at(20), lease: free, watch: up, ranksLater: true}, decision{reason: "no replica can call the driver", again: at(40)}},
-		"in reserve, the first did not":      {situation{now: at(40), lease: free, watch: up, ranksLater: true}, decision{take: true}},
-		"in reserve and alone":               {situation{now: at(1), lease: free, watch: up, alone: true}, decision{reason: "no replica can call the driver", again: at(20)}},
-		"watching is forbidden":              {situation{reachable: true, now: at(50), lease: free, watch: forbidden, assigned: theirs, settled: true}, decision{take: true, passedOver: "y"}},
+		"not seen yet":                       {situation{reach: Callable, now: at(0)}, decision{reason: "the leases of the namespace are not known yet"}},
+		"held by another":                    {situation{reach: Callable, now: at(9), lease: held, watch: up, assigned: mine, settled: true}, decision{reason: "held by x since 1970-01-01T00:00:00Z", again: at(10)}},
+		"held by another, expired":           {situation{reach: Callable, now: at(10), lease: held, watch: up, assigned: mine, settled: true}, decision{take: true}},
+		"free and mine":                      {situation{reach: Callable, now: at(0), lease: free, watch: up, assigned: mine, settled: true}, decision{take: true}},
+		"free and alone":                     {situation{reach: Callable, now: at(0), lease: free, watch: up, alone: true}, decision{take: true}},
+		"held and alone":                     {situation{reach: Callable, now: at(0), lease: held, watch: up, alone: true}, decision{reason: "held by x since 1970-01-01T00:00:00Z", again: at(10)}},
+		"in my name, whoever it belongs to":  {situation{reach: Callable, now: at(0), lease: own, watch: up, assigned: theirs, settled: true}, decision{take: true}},
+		"others not known":                   {situation{reach: Callable, now: at(0), lease: free, watch: up}, decision{reason: "waiting for the other replicas to announce themselves"}},
+		"others may still come":              {situation{reach: Callable, now: at(0), lease: free, watch: up, assigned: mine, settled: true, assignedFrom: at(1)}, decision{reason: "waiting for the other replicas to announce themselves", again: at(1)}},
+		"free and another's":                 {situation{reach: Callable, now: at(1), lease: free, watch: up, assigned: theirs, settled: true}, decision{reason: "replica y should take the lease", again: at(20)}},
+		"free for a duration":                {situation{reach: Callable, now: at(20), lease: free, watch: up, assigned: theirs, settled: true}, decision{take: true, passedOver: "y"}},
+		"expired, another's":                 {situation{reach: Callable, now: at(29), lease: held, watch: up, assigned: theirs, settled: true}, decision{reason: "replica y should take the lease", again: at(30)}},
+		"expired for a duration":             {situation{reach: Callable, now: at(30), lease: held, watch: up, assigned: theirs, settled: true}, decision{take: true, passedOver: "y"}},
+		"free while the API server was away": {situation{reach: Callable, now: at(50), lease: free, watch: watchState{listed: true, up: true, since: at(40)}, assigned: theirs, settled: true}, decision{reason: "replica y should take the lease", again: at(60)}},
+		"API server still away":              {situation{reach: Callable, now: at(50), lease: free, watch: watchState{listed: true, err: errors.New("away"), since: start}, assigned: theirs, settled: true}, decision{reason: "replica y should take the lease", again: at(20)}},
+		"free and another's, last seen":      {situation{reach: Callable, now: at(1), lease: free, watch: up, assigned: theirs, settled: true, ownerRenewed: &metav1.MicroTime{Time: time.Unix(5, 0)}}, decision{reason: "replica y should take the lease; that replica was last seen at 1970-01-01T00:00:05Z", again: at(20)}},
+		"away, mine before":                  {situation{reach: Away, now: at(1), lease: free, watch: up, continues: true}, decision{reason: "no replica can call the driver", again: at(20)}},
+		"away, mine and free for a duration": {situation{reach: Away, now: at(20), lease: free, watch: up, continues: true}, decision{take: true}},
+		"away, another is able":              {situation{reach: Away, now: at(1), lease: free, watch: up, continues: true, assigned: theirs, settled: true}, decision{reason: "replica y should take the lease", again: at(20)}},
+		"away and alone":                     {situation{reach: Away, now: at(1), lease: free, watch: up, continues: true, alone: true}, decision{reason: "no replica can call the driver", again: at(20)}},
+		"away, another held it since":        {situation{reach: Away, now: at(50), lease: free, watch: up}, decision{reason: "no replica can call the driver"}},
+		"away, another held it, it expired":  {situation{reach: Away, now: at(50), lease: held, watch: up, assigned: theirs, settled: true}, decision{reason: "replica y should take the lease"}},
+		"away, still in my name":             {situation{reach: Away, now: at(0), lease: own, watch: up}, decision{take: true}},
+		"just away, mine before":             {situation{reach: JustAway, now: at(0), lease: free, watch: up, continues: true, assigned: mine, settled: true}, decision{take: true}},
+		"just away, another held it since":   {situation{reach: JustAway, now: at(50), lease: held, watch: up, assigned: mine, settled: true}, decision{reason: "the driver cannot be called"}},
+		"just away, alone":                   {situation{reach: JustAway, now: at(0), lease: free, watch: up, continues: true, alone: true}, decision{take: true}},
+		"just away, alone, another held it":  {situation{reach: JustAway, now: at(50), lease: held, watch: up, alone: true}, decision{reason: "no replica can call the driver"}},
+		"never reached":                      {situation{now: at(50), lease: free, watch: up}, decision{reason: "no replica can call the driver"}},
+		"given up":                           {situation{now: at(50), lease: free, watch: up, continues: true, alone: true}, decision{reason: "no replica can call the driver"}},
+		"given up, still in my name":         {situation{now: at(50), lease: own, watch: up}, decision{reason: "held by self", again: at(3600)}},
+		"given up, it expired in my name":    {situation{now: at(3600), lease: own, watch: up}, decision{reason: "no replica can call the driver"}},
+		"watching is forbidden":              {situation{reach: Callable, now: at(50), lease: free, watch: forbidden, assigned: theirs, settled: true}, decision{take: true, passedOver: "y"}},
 	} {
 		c.s.self, c.s.duration = "self", 20*time.Second
 		if got := decide(c.s); got != c.want {

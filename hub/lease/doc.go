@@ -26,10 +26,12 @@
 // should compete: the lease alone keeps two processes apart. The Leases of dead replicas stay
 // for an hour. A replica that starts tells them apart by their renewTime (newestRenewal).
 //
-// Whether a replica can call a driver may change at any time (Claim.Reachable). A change is
-// announced and ends no term: the lease is kept until another replica can call the driver. A
-// driver that no replica can call is taken after a lease duration, by the replica that will
-// own it when all can call it again.
+// A lease is taken only while the driver can be called from here: a csi-attacher that is away
+// for a moment may reach the driver, and would wait for ever. Whether a replica can call a
+// driver may change at any time (Claim.Reach). A change is announced and ends no term: the
+// lease is kept until another replica can call the driver. Serve may release the lease so that
+// another process can try. If none does for a lease duration, the same process takes the lease
+// again while the driver is Away, and not when it is Unreached.
 //
 // The process needs get, list, watch, create and update on leases (coordination.k8s.io) in
 // the namespaces of the leases and of the replicas, and delete in that of the replicas.

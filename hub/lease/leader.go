@@ -74,7 +74,7 @@ func (l *leader) supervise(ctx context.Context) {
 			klog.FromContext(ctx).Info("Lease lost, canceling calls in flight", "reason", reason)
 			return
 		}
-		changed, again := l.updateReachable(period)
+		changed, again := l.updateReach(period)
 		select {
 		case <-ctx.Done():
 			return
@@ -110,13 +110,13 @@ func (l *leader) handOver(ctx context.Context, period time.Duration) (again time
 	if l.options.Alone || l.stop.Err() != nil {
 		return period
 	}
-	reachable, opened := l.reachability()
+	reach, opened := l.reached()
 	assigned, _, known := l.members.assignment(l.claim.Driver, opened)
 	if !known {
 		return period
 	}
 	stable := l.members.stable
-	if !reachable { // a driver that comes back may become reachable here too, a little later
+	if !reach.counts() { // a driver that comes back may become reachable here too, a little later
 		stable = l.options.RetryPeriod
 	}
 	now := time.Now()

@@ -170,13 +170,13 @@ func (l *Leases) driversToAnnounce() []string {
 	return l.reachableDrivers()
 }
 
-// reachableDrivers returns the drivers with an open claim that can be called from here.
+// reachableDrivers returns the drivers with an open claim that count as callable from here.
 func (l *Leases) reachableDrivers() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	drivers := map[string]bool{}
 	for c := range l.candidates {
-		if !c.closing && c.reachable {
+		if !c.closing && c.reach.counts() {
 			drivers[c.claim.Driver] = true
 		}
 	}

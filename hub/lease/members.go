@@ -88,14 +88,6 @@ func (m *members) assignment(driver string, opened time.Time) (a assignment, fro
 	return a, from, ok
 }
 
-// ranksFirst reports whether this replica would own the driver if all live members could call
-// it, apart from their load.
-func (m *members) ranksFirst(driver string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return !slices.ContainsFunc(m.live, func(other Member) bool { return before(other.Identity, m.self, driver) })
-}
-
 // liveMembers returns this replica and those of the announced replicas that are live, sorted.
 // next is when the first of them dies if it does not renew; zero if none can.
 func liveMembers(self Member, announced map[Name]observation, defaultDuration time.Duration, now time.Time) (live []Member, next time.Time) {

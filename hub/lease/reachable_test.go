@@ -11,24 +11,24 @@ import (
 // ability says whether a driver can be called from a replica.
 type ability struct {
 	mu      sync.Mutex
-	able    bool
+	reach   Reach
 	changed chan struct{}
 }
 
-func newAbility(able bool) *ability {
-	return &ability{able: able, changed: make(chan struct{})}
+func newAbility(r Reach) *ability {
+	return &ability{reach: r, changed: make(chan struct{})}
 }
 
-func (a *ability) get() (bool, <-chan struct{}, time.Duration) {
+func (a *ability) get() (Reach, <-chan struct{}, time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.able, a.changed, 0
+	return a.reach, a.changed, 0
 }
 
-func (a *ability) set(able bool) {
+func (a *ability) set(r Reach) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.able = able
+	a.reach = r
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
@@ -64,16 +64,16 @@ func (w *world) renewed(driver string) {
 func TestADriverThatComesAndGoesDoesNotEndATermWhileNobodyElseCanCallIt(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.replica(long), w.replica(long)
-	says := newAbility(true)
+	says := newAbility(Callable)
 	a.holdWhile("d", says)
 	a.term("d")
-	b.holdWhile("d", newAbility(false))
+	b.holdWhile("d", newAbility(Unreached))
 	before := w.get("d")
-	for range 3 {
-		says.set(false)
+	for _, away := range []Reach{Away, Unreached, Away} {
+		says.set(away)
 		b.knows(a, "d", false)
 		w.renewed("d")
-		says.set(true)
+		says.set(Callable)
 		b.knows(a, "d", true)
 		w.renewed("d")
 	}
@@ -91,12 +91,12 @@ func TestADriverIsHandedOverFromAReplicaThatCannotCallItToOneThatCan(t *testing.
 	w := newWorld(t)
 	a, b := w.replica(long), w.replica(long)
 	a.drain = make(chan struct{})
-	fromA, fromB := newAbility(true), newAbility(false)
+	fromA, fromB := newAbility(Callable), newAbility(Unreached)
 	a.holdWhile("d", fromA)
 	term := a.term("d")
 	b.holdWhile("d", fromB)
-	fromA.set(false)
-	fromB.set(true)
+	fromA.set(Away)
+	fromB.set(Callable)
 	b.waitsFor("d", "held by "+a.options.Identity)
 	b.knows(a, "d", false)
 	if err := term.Begin(0); err != nil {
@@ -115,10 +115,10 @@ func TestADriverThatCanBeCalledAgainIsTakenAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			r := w.replica(options...)
-			says := newAbility(false)
+			says := newAbility(Unreached)
 			r.holdWhile("d", says)
 			r.waitsFor("d", "no replica can call the driver")
-			says.set(true)
+			says.set(Callable)
 			started := time.Now()
 			r.term("d")
 			t.Logf("taken after %v", time.Since(started))
@@ -126,46 +126,5 @@ func TestADriverThatCanBeCalledAgainIsTakenAtOnce(t *testing.T) {
 				t.Error("it waited for a lease duration")
 			}
 		})
-	}
-}
-
-// Whoever takes what no replica can call is the one to whom it belongs when all can.
-func TestADriverThatComesBackForAllReplicasStaysWhereItIs(t *testing.T) {
-	w := newWorld(t)
-	all := drivers(3)
-	replicas := []*replica{w.replica(), w.replica()}
-	says := map[*replica]map[string]*ability{}
-	var members []Member
-	for _, r := range replicas {
-		says[r] = map[string]*ability{}
-		for _, d := range all {
-			says[r][d] = newAbility(false)
-			r.holdWhile(d, says[r][d])
-		}
-		members = append(members, Member{Identity: r.options.Identity, Drivers: all})
-	}
-	by := w.served(all, replicas...)
-	owners := assign(members)
-	for _, d := range all {
-		by[d].knows(by[d], d, false)
-		says[by[d]][d].set(true)
-		for _, r := range replicas {
-			r.knows(by[d], d, true)
-		}
-	}
-	for _, r := range replicas {
-		for _, d := range all {
-			says[r][d].set(true)
-		}
-	}
-	for _, d := range all {
-		for _, r := range replicas {
-			for _, other := range replicas {
-				r.knows(other, d, true)
-			}
-		}
-		if id := by[d].options.Identity; id != owners[d] {
-			t.Errorf("%s was taken by %s, and is to be handed over to %s", d, id, owners[d])
-		}
 	}
 }

@@ -212,7 +212,7 @@ func (r *replica) holdWhile(d string, says *ability) {
 		Waiting: func(reason string) { r.note(func() { r.reasons[d] = append(r.reasons[d], reason) }) },
 	}
 	if says != nil {
-		claim.Reachable = says.get
+		claim.Reach = says.get
 	}
 	r.mu.Lock()
 	r.stopHold[d] = cancel

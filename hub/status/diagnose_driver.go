@@ -57,7 +57,7 @@ func DiagnoseDriver(d Driver, lease LeaseRecord, replicas []Replica, now time.Ti
 		found.Verdict, found.Fact, found.Detail = diagnosis.DriverDraining, "draining", d.Reason
 		found.Actions = []string{"Wait: the hub finishes the calls in flight before it stops working for the driver."}
 	case !d.Up:
-		d.notConnected(&found, now)
+		d.notConnected(&found, lease, replicas, now)
 	case d.Mode == modeObserve:
 		lease.observed(&found, now)
 	case d.State == statePaused && d.Mode == modePaused:
@@ -73,8 +73,8 @@ func DiagnoseDriver(d Driver, lease LeaseRecord, replicas []Replica, now time.Ti
 	return found
 }
 
-// notConnected: the driver cannot be called.
-func (d Driver) notConnected(found *diagnosis.Diagnosis, now time.Time) {
+// notConnected: the driver cannot be called. A replica that cannot call it gives up its lease in the end.
+func (d Driver) notConnected(found *diagnosis.Diagnosis, lease LeaseRecord, replicas []Replica, now time.Time) {
 	found.Since = cmp.Or(d.DownSince, d.Since)
 	found.Detail = cmp.Or(d.Reason, d.ConnectionError.Text)
 	if d.State == stateConnecting && d.ConnectionError.Text == "" && !found.Since.IsZero() && passed(found.Since, now) < startupTimeout {
@@ -91,7 +91,25 @@ func (d Driver) notConnected(found *diagnosis.Diagnosis, now time.Time) {
 	case stateProbing:
 		found.Verdict = diagnosis.DriverNotReady
 	}
-	found.Actions = []string{action, "No other action is needed: the hub reconnects and resumes at once."}
+	found.Actions = []string{action}
+	switch free := lease.Holder == "" || lease.Expired(now); {
+	case d.Mode != modeActive || lease.Name == "" || d.Lease.Mine || !free && membersOf(replicas)[lease.Holder]:
+		found.Actions = append(found.Actions, "No other action is needed: the hub reconnects and resumes at once.")
+	case free:
+		found.Detail = andAlso(found.Detail, "no replica holds its lease")
+		found.Actions = append(found.Actions, "No other action is needed: the first replica that can call the driver takes the lease and resumes. Until then a csi-attacher may take it.")
+	default:
+		found.Detail = andAlso(found.Detail, "its lease is held by "+lease.Holder+", which is not a replica of the hub")
+		found.Actions = append(found.Actions, "Look at the log of the holder of the lease, which may work for the driver. The hub waits for the lease, and does not take it before it can call the driver.")
+	}
+}
+
+// andAlso returns a detail with one more fact.
+func andAlso(detail, fact string) string {
+	if detail = diagnosis.Clause(detail); detail == "" {
+		return fact
+	}
+	return detail + "; " + fact
 }
 
 // pausedByHub: the hub has stopped by itself.

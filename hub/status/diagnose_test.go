@@ -33,6 +33,18 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 			d.State, d.Up, d.Reason, d.Since = "Connecting", false, "dial unix /csi/a/csi.sock: connect: no such file or directory", now.Add(-time.Hour)
 		}, summary: "driver a.example.com: cannot be called at unix:///csi/a/csi.sock for 60m: dial unix", do: "creates the socket unix:///csi/a/csi.sock"},
 		"nothing listens": {driver: func(d *Driver) { d.State, d.Up, d.Reason = "Lost", false, "connect: connection refused" }, summary: "connection refused", do: "nothing listens"},
+		"nothing listens, and no replica holds the lease": {driver: func(d *Driver) {
+			d.State, d.Up, d.Reason, d.Lease = "Lost", false, "connect: connection refused", Lease{Name: "l", Namespace: "hub"}
+		}, summary: "connection refused; no replica holds its lease.", do: "the first replica that can call the driver takes the lease"},
+		"nothing listens, and another replica holds the lease": {driver: func(d *Driver) {
+			d.State, d.Up, d.Reason, d.Lease = "Lost", false, "connect: connection refused", Lease{Name: "l", Holder: "hub-1"}
+		}, summary: "connection refused.", do: "the hub reconnects and resumes at once"},
+		"wrong endpoint, and a sidecar holds the lease": {driver: func(d *Driver) {
+			d.State, d.Up, d.Reason, d.Lease = "Connecting", false, "connect: connection refused", Lease{Name: "l", Holder: "csi-attacher-0"}
+		}, summary: "connection refused; its lease is held by csi-attacher-0, which is not a replica of the hub.", do: "does not take it before it can call the driver"},
+		"wrong endpoint in mode observe": {driver: func(d *Driver) {
+			d.State, d.Up, d.Reason, d.Mode, d.Lease = "Connecting", false, "connect: connection refused", "observe", Lease{Name: "l", Holder: "csi-attacher-0"}
+		}, summary: "connection refused.", do: "the hub reconnects"},
 		"another driver answers": {driver: func(d *Driver) { d.State, d.Up, d.Reason = "NameMismatch", false, "b.example.com answers" }, summary: "b.example.com answers",
 			do: "Correct the endpoint or the name of the entry (drivers.yaml:4)"},
 		"certificate": {driver: func(d *Driver) { d.State, d.Up, d.Reason = "Connecting", false, "x509: certificate has expired" }, summary: "has expired", do: "TLS files"},

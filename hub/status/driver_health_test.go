@@ -33,6 +33,9 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"lost with work": {func(d *Driver) {
 			d.State, d.Up, d.DownSince, d.Lanes[0].Queued, d.Lanes[0].OldestSince, d.Waiters = "Lost", false, ago(time.Minute), 3, ago(5*time.Second), []string{"db/db-0"}
 		}, Broken, ago(time.Minute), "cannot be called at unix:///s for 60s|3 volumes wait, the oldest for 5s: needed by db/db-0"},
+		"lost, and no replica holds its lease": {func(d *Driver) {
+			d.State, d.Up, d.DownSince, d.Reason, d.Lease = "Lost", false, hour, "refused", Lease{Name: "l"}
+		}, Broken, hour, "cannot be called at unix:///s for 60m: refused; no replica holds its lease"},
 		"lost, and another replica works for it": {func(d *Driver) { d.State, d.Up, d.DownSince, d.Lease = "Lost", false, hour, Lease{Holder: "hub-1"} }, Attention, hour, "cannot be called at unix:///s for 60m"},
 		"begins to connect":                      {func(d *Driver) { d.State, d.Up, d.DownSince = "Connecting", false, now }, Attention, now, "not connected yet to unix:///s for 0s"},
 		"cannot connect": {func(d *Driver) {

@@ -222,6 +222,8 @@ var states = []state{
 	{"driver not configured", func(w *world) { w.served, w.lease = nil, nil }, "waiting: DriverNotConfigured csi-attach-hub", nil, ""},
 	{"driver not configured, a csi-attacher works for it", func(w *world) { w.served = nil; sidecar(w) }, "waiting: DriverNotConfigured csi-attach-hub", nil, ""},
 	{"driver away", driverState("Lost", "dial tcp 10.0.0.1:9443: connect: connection refused", false), "waiting: CannotConnect driver csi.example.com", nil, ""},
+	{"driver away, no replica holds its lease", all(driverState("Lost", "connection refused", false), func(w *world) { w.lease = leaseOf(hubSpace, "", time.Hour) }),
+		"waiting: CannotConnect driver csi.example.com", nil, ""},
 	{"driver away, volume attached", all(attached, driverState("Lost", "connection refused", false)), isAttached, nil, ""},
 	{"driver away, being detached", all(leaving, driverState("Lost", "connection refused", false)), "waiting: CannotConnect driver csi.example.com", nil, ""},
 	{"socket missing", driverState("Connecting", "dial unix /csi/x.sock: connect: no such file or directory", false), "waiting: SocketMissing driver csi.example.com", nil, ""},
