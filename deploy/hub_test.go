@@ -70,6 +70,7 @@ func deploy(t *testing.T, prefix string, volumes ...string) *deployed {
 	account := find(t, d.objects, "ServiceAccount", "csi-attach-hub")
 	d.token = newToken(d, account.GetNamespace(), account.GetName())
 	d.waitAllowed()
+	d.waitPolicies()
 	return d
 }
 
