@@ -14,17 +14,21 @@ import (
 // install is what `kubectl apply -k deploy/` applies.
 const install = "."
 
-// withPods is the base with components/pods, which no overlay uses.
-const withPods = "testdata/pods"
+// withPods is the base with components/pods, and withSecrets is overlays/proxies with components/secrets: no overlay
+// uses these components.
+const (
+	withPods    = "testdata/pods"
+	withSecrets = "testdata/secrets"
+)
 
-// kustomizations returns what users apply: the folder itself, each overlay, and the base with an optional component.
+// kustomizations returns what users apply: the folder itself, each overlay, and optional components.
 func kustomizations(t *testing.T) []string {
 	t.Helper()
 	overlays, err := filepath.Glob("overlays/*/kustomization.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []string{install, withPods}
+	all := []string{install, withPods, withSecrets}
 	for _, path := range overlays {
 		all = append(all, filepath.Dir(path))
 	}

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
@@ -25,6 +25,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // deployed is a cluster with overlays/proxies in it, and a hub that runs as the Pod of
@@ -38,14 +39,16 @@ type deployed struct {
 	recorder *recorder
 	applier  applier
 	objects  []*unstructured.Unstructured
-	prefix   string // of the names of this test's objects
+	prefix   string   // of the names of this test's objects
+	secrets  []string // that the hub may read
 	token    string
 	dir      string
 	binary   string // of the hub
 	hub      *testbed.Process
 }
 
-func deploy(t *testing.T, prefix string) *deployed {
+// deploy applies the manifests with the names of the test's lease and Secrets, which volume makes.
+func deploy(t *testing.T, prefix string, volumes ...string) *deployed {
 	t.Helper()
 	plane := testbed.Shared(t)
 	// Before the clock runs: a build may take minutes.
@@ -57,32 +60,33 @@ func deploy(t *testing.T, prefix string) *deployed {
 	t.Cleanup(cancel)
 	w := testbed.WorldForTest(t, ctx, testbed.WorldOptions{Plane: plane})
 	d := &deployed{t: t, ctx: ctx, client: plane.Clientset(), cluster: w.Cluster, watcher: w.Attachments, prefix: prefix,
-		recorder: startRecorder(t), applier: newApplier(ctx, t), objects: build(t, "overlays/proxies"), dir: w.Dir, binary: binary}
+		recorder: startRecorder(t), applier: newApplier(ctx, t), objects: build(t, withSecrets), dir: w.Dir, binary: binary}
+	for _, v := range volumes {
+		d.secrets = append(d.secrets, prefix+"-"+v)
+	}
+	d.setNames("csi-attach-hub-leases", registry.LeaseName(prefix+"-a"))
+	d.setNames("csi-attach-hub-secrets", append(slices.Clone(d.secrets), "NONE")...)
 	d.applier.apply(d.objects...)
 	account := find(t, d.objects, "ServiceAccount", "csi-attach-hub")
 	d.token = newToken(d, account.GetNamespace(), account.GetName())
 	d.waitAllowed()
+	d.waitPolicies()
 	return d
 }
 
-// granted returns the rights to objects that the manifests give, in the words of
-// rights.Right. Those to look at the hub are for others.
-func (d *deployed) granted() []string {
-	var all []string
-	for _, o := range d.objects {
-		if kind := o.GetKind(); kind != "ClusterRole" && kind != "Role" {
-			continue
-		}
-		for _, r := range as[rbacv1.Role](d.t, withoutAggregation(o)).Rules {
-			for _, resource := range r.Resources {
-				for _, verb := range r.Verbs {
-					all = append(all, inWords(verb, r.APIGroups[0], resource, o.GetNamespace()))
-				}
-			}
-		}
+// setNames replaces the names of the objects that a Role is for, as an overlay does.
+func (d *deployed) setNames(role string, names ...string) {
+	d.t.Helper()
+	o := find(d.t, d.objects, "Role", role)
+	rules, _, _ := unstructured.NestedSlice(o.Object, "rules")
+	var list []any
+	for _, name := range names {
+		list = append(list, name)
 	}
-	slices.Sort(all)
-	return all
+	rules[0].(map[string]any)["resourceNames"] = list
+	if err := unstructured.SetNestedSlice(o.Object, rules, "rules"); err != nil {
+		d.t.Fatal(err)
+	}
 }
 
 // withoutAggregation lets a ClusterRole be read as a Role, which has the same rules.
@@ -92,10 +96,13 @@ func withoutAggregation(o *unstructured.Unstructured) *unstructured.Unstructured
 	return o
 }
 
-func inWords(verb, group, resource, namespace string) string {
+func inWords(verb, group, resource, name, namespace string) string {
 	s := verb + " " + resource
 	if group != "" {
 		s += "." + group
+	}
+	if name != "" {
+		s += "/" + name
 	}
 	if namespace != "" {
 		s += " in namespace " + namespace
@@ -103,14 +110,20 @@ func inWords(verb, group, resource, namespace string) string {
 	return s
 }
 
-// features are those of the hub of this test.
-var features = rights.Features{LeaseNamespaces: []string{"storage"}, ReplicaNamespace: "csi-attach-hub", Discovery: true, Reviews: true}
+// featuresFor returns those of a hub with a driver that has its lease in the namespace that overlays/proxies is for.
+func featuresFor(driver string) rights.Features {
+	return rights.Features{Leases: []rights.Lease{{Namespace: "storage", Name: registry.LeaseName(driver)}},
+		ReplicaNamespace: "csi-attach-hub", Discovery: true, Reviews: true}
+}
 
 // waitAllowed waits until the API server's authorizer has seen the roles.
 func (d *deployed) waitAllowed() {
 	d.t.Helper()
 	client := d.clientWith(d.token)
-	needed := append(rights.Needed(features), rights.Right{Verb: "get", Resource: "secrets", Namespace: "storage"})
+	needed := rights.Needed(featuresFor(d.prefix + "-a"))
+	for _, name := range d.secrets {
+		needed = append(needed, rights.Right{Verb: "get", Resource: "secrets", Name: name, Namespace: "storage"})
+	}
 	poll(d.ctx, d.t, "the rights are granted", func() bool {
 		missing, err := rights.Missing(d.ctx, client.AuthorizationV1(), needed)
 		if err != nil {
@@ -129,8 +142,18 @@ func (d *deployed) driver(name string) (full, endpoint string, backend *fakecsi.
 }
 
 // start starts the hub. Its driver has its lease in the namespace that the overlay is
-// for; others are discovered.
+// for, where a csi-attacher has made it; others are discovered.
 func (d *deployed) start(driver, endpoint string) {
+	d.t.Helper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: registry.LeaseName(driver)}}
+	if _, err := d.client.CoordinationV1().Leases("storage").Create(d.ctx, lease, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		d.t.Fatal(err)
+	}
+	d.run(driver, endpoint)
+}
+
+// run is start for a driver whose lease is as it is.
+func (d *deployed) run(driver, endpoint string) {
 	d.t.Helper()
 	config := filepath.Join(d.dir, "drivers.yaml")
 	content := fmt.Sprintf(`apiVersion: attach-hub/v1alpha1
@@ -211,7 +234,7 @@ func (d *deployed) volume(name, driver, node string) (volume, attachment testbed
 // TestHubNeedsEveryRightThatItIsGivenAndNoOther has a hub do all that needs rights. What
 // it used must be what the manifests give, to the last verb: then none can be taken away.
 func TestHubNeedsEveryRightThatItIsGivenAndNoOther(t *testing.T) {
-	d := deploy(t, "rights")
+	d := deploy(t, "rights", "before", "found")
 	name, endpoint, backend := d.driver("a")
 	found, foundAt, _ := d.driver("b")
 	node := d.prefix + "-node"
@@ -255,7 +278,7 @@ func TestHubNeedsEveryRightThatItIsGivenAndNoOther(t *testing.T) {
 	t.Setenv("KUBE_FEATURE_WatchListClient", "false")
 	d.start(name, endpoint)
 	d.recorder.waitUsed(d.ctx, t, "list persistentvolumes", "list volumeattachments.storage.k8s.io", "list csinodes.storage.k8s.io",
-		"list csidrivers.storage.k8s.io", "list leases.coordination.k8s.io in namespace storage",
+		"list csidrivers.storage.k8s.io", inWords("list", "coordination.k8s.io", "leases", registry.LeaseName(name), "storage"),
 		"list leases.coordination.k8s.io in namespace csi-attach-hub")
 	if err := d.hub.Stop(d.ctx, 30*time.Second); err != nil {
 		t.Errorf("the hub did not end in order: %v", err)
@@ -265,7 +288,7 @@ func TestHubNeedsEveryRightThatItIsGivenAndNoOther(t *testing.T) {
 	if len(refused) > 0 {
 		t.Errorf("refused: %s", strings.Join(refused, ", "))
 	}
-	if diff := cmp.Diff(d.granted(), used); diff != "" {
+	if diff := cmp.Diff(slices.DeleteFunc(grantedIn(t, d.objects), func(right string) bool { return strings.Contains(right, "/NONE") }), used); diff != "" {
 		t.Errorf("what is granted, and what was used (-granted +used):\n%s", diff)
 	}
 	log := readFile(t, d.hub.LogPath())
@@ -278,9 +301,8 @@ func TestHubNeedsEveryRightThatItIsGivenAndNoOther(t *testing.T) {
 
 // The list by which the hub checks itself is the one that the manifests were made by.
 func TestManifestsGiveWhatTheHubChecks(t *testing.T) {
-	d := &deployed{t: t, objects: build(t, "overlays/proxies")}
-	needed := []string{"get secrets in namespace storage"} // not checked: which ones is not known
-	for _, r := range rights.Needed(features) {
+	var needed []string
+	for _, r := range rights.Needed(featuresFor("csi.vsphere.vmware.com")) {
 		needed = append(needed, r.String())
 		if _, err := os.Stat("../" + r.Manifest); err != nil {
 			t.Errorf("%s: %v", r, err)
@@ -288,86 +310,7 @@ func TestManifestsGiveWhatTheHubChecks(t *testing.T) {
 	}
 	slices.Sort(needed)
 	// Right.String has a group behind the subresource, as RBAC has it in its own errors.
-	if diff := cmp.Diff(d.granted(), needed); diff != "" {
+	if diff := cmp.Diff(grantedIn(t, build(t, "overlays/proxies")), needed); diff != "" {
 		t.Errorf("what is granted, and what is checked (-granted +checked):\n%s", diff)
-	}
-}
-
-// without returns a role without one verb on one resource, and whether it had that.
-func without(t *testing.T, role *unstructured.Unstructured, verb, resource string) (left *unstructured.Unstructured, taken bool) {
-	t.Helper()
-	left = role.DeepCopy()
-	rules, _, _ := unstructured.NestedSlice(left.Object, "rules")
-	for _, rule := range rules {
-		rule := rule.(map[string]any)
-		resources, _ := rule["resources"].([]any) // none: a right to look at the hub
-		if !slices.Contains(resources, any(resource)) {
-			continue
-		}
-		verbs := rule["verbs"].([]any)
-		had := len(verbs)
-		rule["verbs"] = slices.DeleteFunc(verbs, func(v any) bool { return v == verb })
-		taken = taken || len(rule["verbs"].([]any)) < had
-	}
-	rules = slices.DeleteFunc(rules, func(rule any) bool { return len(rule.(map[string]any)["verbs"].([]any)) == 0 })
-	if err := unstructured.SetNestedSlice(left.Object, rules, "rules"); err != nil {
-		t.Fatal(err)
-	}
-	return left, taken
-}
-
-// deny takes one right from a role, and waits until that is effective.
-func (d *deployed) deny(r rights.Right) {
-	d.t.Helper()
-	denied := false
-	for _, o := range d.objects {
-		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" || o.GetNamespace() != r.Namespace {
-			continue
-		}
-		left, taken := without(d.t, o, r.Verb, r.Resource)
-		denied = denied || taken
-		d.applier.apply(left)
-	}
-	if !denied {
-		d.t.Fatalf("nothing gives the right to %s", r)
-	}
-	client := d.clientWith(d.token)
-	resource, subresource, _ := strings.Cut(r.Resource, "/")
-	poll(d.ctx, d.t, "no right to "+r.String(), func() bool {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: r.Verb, Group: r.Group, Resource: resource, Subresource: subresource, Namespace: r.Namespace}}}
-		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(d.ctx, review, metav1.CreateOptions{})
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		return !review.Status.Allowed
-	})
-}
-
-func TestVolumesAreNotAttachedWithoutARight(t *testing.T) {
-	for i, right := range []rights.Right{
-		{Verb: "patch", Group: "storage.k8s.io", Resource: "volumeattachments/status"},
-		{Verb: "get", Resource: "secrets", Namespace: "storage"},
-		{Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "storage"},
-	} {
-		t.Run(strings.ReplaceAll(right.String(), "/", "_"), func(t *testing.T) {
-			d := deploy(t, fmt.Sprintf("denied-%d", i))
-			d.deny(right)
-			t.Cleanup(func() { d.applier.ctx = context.Background(); d.applier.apply(d.objects...) })
-			name, endpoint, _ := d.driver("a")
-			node := d.prefix + "-node"
-			d.create(testbed.CSINode{Node: node, Drivers: map[string]string{name: "id"}})
-			_, va := d.volume("v", name, node)
-			d.create(va)
-			d.start(name, endpoint)
-			d.recorder.wait(d.ctx, t, "refused: "+right.String(), func(_, refused map[string]bool) bool { return refused[right.String()] })
-			d.hub.Kill()
-			if got, err := d.client.StorageV1().VolumeAttachments().Get(d.ctx, d.prefix+"-v", metav1.GetOptions{}); err != nil || got.Status.Attached {
-				t.Errorf("attached, or not there: %v", err)
-			}
-			if used, refused := d.recorder.state(); !slices.Equal(refused, []string{right.String()}) {
-				t.Errorf("refused: %v, used: %v", refused, used)
-			}
-		})
 	}
 }

@@ -103,28 +103,6 @@ func TestEveryRightIsGivenToTheHub(t *testing.T) {
 	}
 }
 
-func TestRightsHaveNoWildcardAndSecretsAreReadByNamespaceOnly(t *testing.T) {
-	for _, folder := range kustomizations(t) {
-		for _, o := range build(t, folder) {
-			var rules []rbacv1.PolicyRule
-			switch o.GetKind() {
-			case "Role":
-				rules = as[rbacv1.Role](t, o).Rules
-			case "ClusterRole":
-				rules = as[rbacv1.ClusterRole](t, o).Rules
-			}
-			for _, r := range rules {
-				if slices.Contains(slices.Concat(r.APIGroups, r.Resources, r.Verbs), "*") {
-					t.Errorf("%s: %s %s has a wildcard: %v", folder, o.GetKind(), o.GetName(), r)
-				}
-				if slices.Contains(r.Resources, "secrets") && (o.GetKind() != "Role" || !slices.Equal(r.Verbs, []string{"get"})) {
-					t.Errorf("%s: %s %s allows %v on secrets", folder, o.GetKind(), o.GetName(), r.Verbs)
-				}
-			}
-		}
-	}
-}
-
 func TestEveryContainerOfOursIsConfined(t *testing.T) {
 	found := 0
 	for _, folder := range kustomizations(t) {

@@ -112,11 +112,19 @@ func rightOf(r *http.Request) string {
 			verb = "list"
 		}
 	}
-	resource := parts[0]
+	resource, name := parts[0], ""
 	if len(parts) > 2 {
 		resource += "/" + parts[2]
 	}
-	return verb + " " + resource + group + namespace
+	// Rights on Secrets and on the leases of drivers are by name.
+	if resource == "secrets" || resource == "leases" && namespace != " in namespace csi-attach-hub" {
+		if len(parts) > 1 {
+			name = "/" + parts[1]
+		} else if selected, ok := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name="); ok {
+			name = "/" + selected
+		}
+	}
+	return verb + " " + resource + group + name + namespace
 }
 
 // wait blocks until it holds of what was used and what was refused.

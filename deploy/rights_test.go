@@ -48,7 +48,7 @@ func TestTheCheckAtTheStartNamesWhicheverRightIsTakenAway(t *testing.T) {
 			roles = append(roles, o)
 		}
 	}
-	needed := rights.Needed(features)
+	needed := rights.Needed(featuresFor("csi.vsphere.vmware.com"))
 	user := func(i int) string { return fmt.Sprintf("hub-without-%d", i) }
 	for i, right := range needed {
 		resource := right.Resource

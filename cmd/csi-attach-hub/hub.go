@@ -101,7 +101,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 		finder.Run,
 		func(ctx context.Context) error { reloadOn(ctx, hangups, reload); return nil },
 		func(ctx context.Context) error {
-			rights.Watch(ctx, kube.AuthorizationV1(), neededRights(s, source.Config()))
+			rights.Watch(ctx, kube, featuresOf(s, source.Config()))
 			return nil
 		},
 	}

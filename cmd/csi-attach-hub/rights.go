@@ -1,21 +1,25 @@
 package main
 
 import (
+	"cmp"
+
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// neededRights returns the rights that this process needs with the configuration of its start.
-func neededRights(s hubSettings, config *registry.Config) []rights.Right {
+// featuresOf returns what this process needs rights for with the configuration of its start.
+func featuresOf(s hubSettings, config *registry.Config) rights.Features {
 	f := rights.Features{Discovery: config.Discovery().CSIDrivers.Enabled, Reviews: s.http.Authorized}
 	if s.leases.Enabled {
-		f.LeaseNamespaces = []string{s.leases.Namespace}
 		for _, d := range config.Drivers() {
-			f.LeaseNamespaces = append(f.LeaseNamespaces, d.LeaseOf().Namespace)
+			l := d.LeaseOf()
+			f.Leases = append(f.Leases, rights.Lease{Namespace: cmp.Or(l.Namespace, s.leases.Namespace), Name: l.Name})
 		}
 		if s.csiAddress == "" {
 			f.ReplicaNamespace = s.leases.Namespace
+		} else {
+			f.Leases = []rights.Lease{{Namespace: s.leases.Namespace}} // the driver has not told its name yet
 		}
 	}
-	return rights.Needed(f)
+	return f
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 )
 
@@ -67,7 +68,7 @@ func (l *Leases) Hold(ctx context.Context, claim Claim) error {
 	defer l.observations.subscribe(claim.Lease, c.woken)()
 	l.changeClaims(func() { l.candidates[c] = true })
 	defer l.changeClaims(func() { delete(l.candidates, c) })
-	l.watchNamespace(claim.Lease.Namespace)
+	l.watch(claim.Lease)
 	// The others can agree on the next owner while the work here still drains.
 	closed := make(chan struct{})
 	unused := context.AfterFunc(ctx, func() {
@@ -192,7 +193,7 @@ func (c *candidate) wait(ctx context.Context) bool {
 
 // poll reads the lease once in each retry period in which it cannot be watched.
 func (c *candidate) poll(ctx context.Context) {
-	state := c.observations.watch(c.claim.Lease.Namespace)
+	state := c.observations.watchOf(c.claim.Lease)
 	since := c.polled
 	if since.IsZero() && state.err == nil {
 		_, since = c.reached() // the watch needs time to begin
@@ -215,7 +216,7 @@ func (c *candidate) decide(now time.Time) decision {
 		reach:    reach,
 		duration: c.options.Duration,
 		lease:    c.observations.get(c.claim.Lease),
-		watch:    c.observations.watch(c.claim.Lease.Namespace),
+		watch:    c.observations.watchOf(c.claim.Lease),
 	}
 	s.continues = c.lock.continues(s.lease)
 	s.assigned, s.assignedFrom, s.settled = c.members.assignment(c.claim.Driver, opened)
@@ -263,6 +264,10 @@ func (c *candidate) attempt(ctx context.Context) (ended bool, err error) {
 		c.retryAt = time.Now().Add(c.options.RetryPeriod/2 + rand.N(c.options.RetryPeriod/2))
 		if errors.Is(err, errStale) {
 			_, err = c.lock.read(ctx)
+		}
+		if !c.tried.present && apierrors.IsForbidden(err) {
+			err = fmt.Errorf("lease %s does not exist, and the hub may not create it; create the lease, or remove lease.namespace from the driver's entry: %w",
+				c.claim.Lease, err)
 		}
 		c.err = err
 		return false, nil

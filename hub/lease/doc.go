@@ -1,8 +1,9 @@
 // Package lease decides which of several processes works for a driver: never two at a time.
 //
 // Hold competes for the Lease of one driver, by default the Lease that csi-attacher holds. A
-// candidate polls nothing: one watch per namespace notes since when, by this process's own
-// monotonic clock, each Lease has been as it is (observations). A Lease may be taken when it
+// candidate polls nothing: watches note since when, by this process's own monotonic clock, each
+// Lease has been as it is (observations). One watch sees all Leases in the namespace of the
+// replicas; a Lease in another namespace has a watch of its own. A Lease may be taken when it
 // is absent or released, or when it has not changed for its duration. It is taken with one
 // Create or Update that carries the observed resourceVersion, and renewed in each retry
 // period (lock). Where Leases may not be watched, they are read once in each retry period.
@@ -33,8 +34,9 @@
 // another process can try. If none does for a lease duration, the same process takes the lease
 // again while the driver is Away, and not when it is Unreached.
 //
-// The process needs get, list, watch, create and update on leases (coordination.k8s.io) in
-// the namespaces of the leases and of the replicas, and delete in that of the replicas.
+// The process needs get, list, watch, create, update and delete on leases
+// (coordination.k8s.io) in the namespace of the replicas. In other namespaces it needs get, list,
+// watch and update on each Lease by name, and create only for a Lease that does not exist.
 //
 // The package knows nothing of CSI and volumes, and starts no work but Serve.
 package lease

@@ -23,10 +23,10 @@ type Leases struct {
 	// Each has room for one signal.
 	membersChanged chan struct{} // replicas or claims have changed
 	announce       chan struct{} // claims have changed
-	moreToWatch    chan struct{} // a namespace was added
+	moreToWatch    chan struct{} // a scope was added
 
-	mu         sync.Mutex      // guards the rest
-	namespaces map[string]bool // that Run watches: whether it has begun
+	mu         sync.Mutex    // guards the rest
+	watched    map[Name]bool // that Run watches, see watch: whether it has begun
 	candidates map[*candidate]bool
 	locks      map[Name]*lock // never removed: each remembers how its last term ended
 }
@@ -44,13 +44,13 @@ func New(o Options) (*Leases, error) {
 		membersChanged: membersChanged,
 		announce:       make(chan struct{}, 1),
 		moreToWatch:    make(chan struct{}, 1),
-		namespaces:     map[string]bool{},
+		watched:        map[Name]bool{},
 		candidates:     map[*candidate]bool{},
 		locks:          map[Name]*lock{},
 	}
 	l.observations.self, l.observations.defaultDuration = o.Identity, o.Duration
 	if !o.Alone {
-		l.watchNamespace(o.Namespace)
+		l.watched[Name{Namespace: o.Namespace}] = false
 	}
 	return l, nil
 }
@@ -66,12 +66,12 @@ func (l *Leases) Run(ctx context.Context) error {
 	}
 	for {
 		l.mu.Lock()
-		for namespace, begun := range l.namespaces {
+		for n, begun := range l.watched {
 			if begun {
 				continue
 			}
-			l.namespaces[namespace] = true
-			w := &watcher{kube: l.options.Kube, namespace: namespace, observations: l.observations, timeout: l.options.RenewDeadline, retry: l.options.RetryPeriod}
+			l.watched[n] = true
+			w := &watcher{kube: l.options.Kube, watched: n, observations: l.observations, timeout: l.options.RenewDeadline, retry: l.options.RetryPeriod}
 			loops.Go(func() { w.run(ctx) })
 		}
 		l.mu.Unlock()
@@ -83,12 +83,15 @@ func (l *Leases) Run(ctx context.Context) error {
 	}
 }
 
-// watchNamespace makes Run watch a namespace.
-func (l *Leases) watchNamespace(namespace string) {
+// watch makes Run watch a Lease. The namespace of the replicas is watched as a whole. In another
+// namespace each Lease has a watch of its own: the rights there are by name, and the Leases of
+// others are of no use.
+func (l *Leases) watch(n Name) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, known := l.namespaces[namespace]; !known {
-		l.namespaces[namespace] = false
+	_, whole := l.watched[Name{Namespace: n.Namespace}]
+	if _, known := l.watched[n]; !whole && !known {
+		l.watched[n] = false
 		notify(l.moreToWatch)
 	}
 }
@@ -130,7 +133,7 @@ func (l *Leases) updateMembers(started time.Time) (next time.Time) {
 	now := time.Now()
 	next = now.Add(l.options.Duration)
 	announced := l.observations.announcements(l.options.Namespace)
-	state := l.observations.watch(l.options.Namespace)
+	state := l.observations.watch(scope(l.options.Namespace))
 	switch {
 	case state.up && state.listed:
 	case apierrors.IsForbidden(state.err) && (!state.listed || now.Sub(state.since) >= l.options.Duration),
@@ -200,10 +203,10 @@ type Holder struct {
 }
 
 // Holder returns the holder of a lease as last seen, if there is one. A holder that has died
-// stays the holder until another process takes the lease. The first call for a namespace
-// returns none, and makes Run watch the namespace.
+// stays the holder until another process takes the lease. The first call for a lease may return
+// none, and makes Run watch the lease.
 func (l *Leases) Holder(n Name) (Holder, bool) {
-	l.watchNamespace(n.Namespace)
+	l.watch(n)
 	seen := l.observations.get(n)
 	if !seen.present || seen.holder() == "" {
 		return Holder{}, false

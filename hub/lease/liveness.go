@@ -47,15 +47,15 @@ func newestRenewal(leases []*coordinationv1.Lease, self string, now time.Time) t
 // keepDead notes the replicas that have died before the watch broke. It compares with the newest
 // observation, which mostly is this replica's own: all are old if the API server hung before.
 // The caller has locked mu.
-func (o *observations) keepDead(namespace string) {
+func (o *observations) keepDead(s scope) {
 	var newest time.Time
 	for n, seen := range o.byName {
-		if n.Namespace == namespace && isAnnouncement(&seen.lease) && seen.since.After(newest) {
+		if s.contains(n) && isAnnouncement(&seen.lease) && seen.since.After(newest) {
 			newest = seen.since
 		}
 	}
 	for n, seen := range o.byName {
-		if n.Namespace == namespace && isAnnouncement(&seen.lease) && !newest.Before(seen.livesUntil(o.defaultDuration)) {
+		if s.contains(n) && isAnnouncement(&seen.lease) && !newest.Before(seen.livesUntil(o.defaultDuration)) {
 			seen.age += newest.Sub(seen.since)
 			o.byName[n] = seen
 		}

@@ -42,7 +42,20 @@ func (o observation) expires(defaultDuration time.Duration) time.Time {
 	return o.since.Add(duration)
 }
 
-// watchState says how well the Leases of a namespace can be seen.
+// scope is what one watch sees: all Leases of a namespace ("ns"), or one Lease ("ns/name").
+type scope string
+
+// scopeOf returns the scope of a Lease, or of a namespace if n has no Name.
+func scopeOf(n Name) scope {
+	if n.Name == "" {
+		return scope(n.Namespace)
+	}
+	return scope(n.String())
+}
+
+func (s scope) contains(n Name) bool { return s == scope(n.Namespace) || s == scopeOf(n) }
+
+// watchState says how well the Leases of a scope can be seen.
 type watchState struct {
 	listed bool      // all Leases have been listed once
 	up     bool      // changes are received
@@ -62,7 +75,7 @@ type observations struct {
 
 	mu             sync.Mutex
 	byName         map[Name]observation
-	watches        map[string]watchState // by namespace
+	watches        map[scope]watchState
 	subscribers    map[Name][]chan<- struct{}
 	membersChanged chan<- struct{} // signalled when the Lease of a replica or a watchState has changed
 }
@@ -70,7 +83,7 @@ type observations struct {
 func newObservations(membersChanged chan<- struct{}) *observations {
 	return &observations{
 		byName:         map[Name]observation{},
-		watches:        map[string]watchState{},
+		watches:        map[scope]watchState{},
 		subscribers:    map[Name][]chan<- struct{}{},
 		membersChanged: membersChanged,
 	}
@@ -103,14 +116,30 @@ func (o *observations) get(n Name) observation {
 	if seen, ok := o.byName[n]; ok {
 		return seen
 	}
-	state := o.watches[n.Namespace]
+	state := o.stateOf(n)
 	return observation{known: state.listed, since: state.since}
 }
 
-func (o *observations) watch(namespace string) watchState {
+// watch says how well a scope can be seen.
+func (o *observations) watch(s scope) watchState {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.watches[namespace]
+	return o.watches[s]
+}
+
+// watchOf says how well a Lease can be seen.
+func (o *observations) watchOf(n Name) watchState {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stateOf(n)
+}
+
+// stateOf is watchOf. The caller has locked mu.
+func (o *observations) stateOf(n Name) watchState {
+	if state, ok := o.watches[scope(n.Namespace)]; ok {
+		return state
+	}
+	return o.watches[scopeOf(n)]
 }
 
 // announcements returns the existing Leases by which replicas announce themselves.
@@ -175,12 +204,12 @@ func (o *observations) setDeleted(n Name, version string, now time.Time) {
 	o.changed(n, isAnnouncement(&seen.lease))
 }
 
-// list notes all Leases of a namespace, as of a resourceVersion.
-func (o *observations) list(namespace string, leases []*coordinationv1.Lease, version string) {
+// list notes all Leases of a scope, as of a resourceVersion.
+func (o *observations) list(s scope, leases []*coordinationv1.Lease, version string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
-	state := o.watches[namespace]
+	state := o.watches[s]
 	state.listed = true
 	if state.since.IsZero() {
 		state.since = now
@@ -199,18 +228,18 @@ func (o *observations) list(namespace string, leases []*coordinationv1.Lease, ve
 		}
 	}
 	for n := range o.byName {
-		if n.Namespace == namespace && !listed[n] {
+		if s.contains(n) && !listed[n] {
 			o.setDeleted(n, version, now)
 		}
 	}
-	o.setWatch(namespace, state)
+	o.setWatch(s, state)
 }
 
-// watchUp notes that changes in the namespace are received from now on.
-func (o *observations) watchUp(namespace string) {
+// watchUp notes that changes in the scope are received from now on.
+func (o *observations) watchUp(s scope) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	state := o.watches[namespace]
+	state := o.watches[s]
 	if state.up {
 		return
 	}
@@ -218,34 +247,34 @@ func (o *observations) watchUp(namespace string) {
 	// Replicas may have renewed their Leases unseen: each counts as live for a duration more,
 	// unless it was dead before.
 	for n, seen := range o.byName {
-		if n.Namespace == namespace && isAnnouncement(&seen.lease) {
+		if s.contains(n) && isAnnouncement(&seen.lease) {
 			seen.since = now
 			o.byName[n] = seen
 		}
 	}
-	o.setWatch(namespace, watchState{listed: state.listed, up: true, since: now})
+	o.setWatch(s, watchState{listed: state.listed, up: true, since: now})
 }
 
-// watchDown notes that the namespace cannot be listed or watched.
-func (o *observations) watchDown(namespace string, err error) {
+// watchDown notes that the scope cannot be listed or watched.
+func (o *observations) watchDown(s scope, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	state := o.watches[namespace]
+	state := o.watches[s]
 	if state.up || state.since.IsZero() {
 		state.since = time.Now()
 	}
 	if state.up {
-		o.keepDead(namespace)
+		o.keepDead(s)
 	}
 	state.up, state.err = false, err
-	o.setWatch(namespace, state)
+	o.setWatch(s, state)
 }
 
-// setWatch signals all subscribers of the namespace. The caller has locked mu.
-func (o *observations) setWatch(namespace string, state watchState) {
-	o.watches[namespace] = state
+// setWatch signals all subscribers of the scope. The caller has locked mu.
+func (o *observations) setWatch(s scope, state watchState) {
+	o.watches[s] = state
 	for n := range o.subscribers {
-		if n.Namespace == namespace {
+		if s.contains(n) {
 			o.changed(n, false)
 		}
 	}

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
@@ -15,20 +17,26 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// watcher lists and watches the Leases of one namespace.
+// forbiddenRetry is the pause after a watch that the API server has refused: a right that is
+// granted later is used then.
+const forbiddenRetry = time.Minute
+
+// watcher lists and watches the Leases of one scope.
 type watcher struct {
 	kube         Kube
-	namespace    string
+	watched      Name // Name is "" for all Leases of the namespace
 	observations *observations
 	timeout      time.Duration // of one list
 	retry        time.Duration // between two tries
 	reportedDown atomic.Bool
 }
 
+func (w *watcher) scope() scope { return scopeOf(w.watched) }
+
 func (w *watcher) up(logger klog.Logger) {
-	w.observations.watchUp(w.namespace)
+	w.observations.watchUp(w.scope())
 	if w.reportedDown.Swap(false) {
-		logger.Info("Watching leases again", "namespace", w.namespace)
+		logger.Info("Watching leases again", "namespace", w.watched.Namespace, "lease", w.watched.Name)
 	}
 }
 
@@ -36,9 +44,9 @@ func (w *watcher) down(ctx context.Context, logger klog.Logger, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	w.observations.watchDown(w.namespace, err)
+	w.observations.watchDown(w.scope(), err)
 	if !w.reportedDown.Swap(true) {
-		logger.Info("Cannot watch leases, polling them", "namespace", w.namespace, "err", err)
+		logger.Info("Cannot watch leases, polling them", "namespace", w.watched.Namespace, "lease", w.watched.Name, "err", err)
 	}
 }
 
@@ -47,9 +55,14 @@ func (w *watcher) run(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	quietLogger := quiet(logger)
 	ctx = klog.NewContext(ctx, quietLogger)
-	client := w.kube.CoordinationV1().Leases(w.namespace)
+	client := w.kube.CoordinationV1().Leases(w.watched.Namespace)
+	selector := ""
+	if w.watched.Name != "" { // RBAC takes the name from this selector
+		selector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.watched.Name).String()
+	}
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selector
 			limited, cancel := context.WithTimeout(ctx, w.timeout)
 			defer cancel()
 			list, err := client.List(limited, o)
@@ -59,6 +72,7 @@ func (w *watcher) run(ctx context.Context) {
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			o.FieldSelector = selector
 			changes, err := client.Watch(ctx, o)
 			if err != nil {
 				w.down(ctx, logger, err)
@@ -71,15 +85,19 @@ func (w *watcher) run(ctx context.Context) {
 	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(source, w.kube), &coordinationv1.Lease{},
 		leaseStore{w}, cache.ReflectorOptions{
 			Logger: &quietLogger,
-			Name:   "leases of " + w.namespace,
+			Name:   "leases " + string(w.scope()),
 			// The default grows to 30 s: the return of an API server must be noticed at once.
 			Backoff: &wait.Backoff{Duration: w.retry / 4, Factor: 2, Jitter: 0.2, Steps: 3, Cap: w.retry},
 		})
 	for ctx.Err() == nil {
+		retry := w.retry
 		if err := reflector.ListAndWatchWithContext(ctx); err != nil {
 			w.down(ctx, logger, err)
+			if apierrors.IsForbidden(err) {
+				retry = max(retry, forbiddenRetry)
+			}
 		}
-		pause(ctx, w.retry/2+rand.N(w.retry/2))
+		pause(ctx, retry/2+rand.N(retry/2))
 	}
 }
 
@@ -124,7 +142,7 @@ func (s leaseStore) Replace(objs []any, version string) error {
 	for i, obj := range objs {
 		leases[i] = obj.(*coordinationv1.Lease)
 	}
-	s.observations.list(s.namespace, leases, version)
+	s.observations.list(s.scope(), leases, version)
 	return nil
 }
 

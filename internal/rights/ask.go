@@ -49,7 +49,7 @@ func Missing(ctx context.Context, kube authorizationv1client.SelfSubjectAccessRe
 func ask(ctx context.Context, kube authorizationv1client.SelfSubjectAccessReviewsGetter, r Right) (allowed bool, err error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace,
+			Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace, Name: r.Name,
 		},
 	}}
 	review, err = kube.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
@@ -60,19 +60,24 @@ func ask(ctx context.Context, kube authorizationv1client.SelfSubjectAccessReview
 }
 
 // Watch asks until it has an answer, and logs the missing rights: one line has the rights without
-// which the hub cannot attach or detach, another the optional rights. It blocks until then or
-// until ctx ends. The hub runs on without them: rights may be granted while it runs.
-func Watch(ctx context.Context, kube authorizationv1client.SelfSubjectAccessReviewsGetter, needed []Right) {
+// which the hub cannot attach or detach, another the optional rights, a third the leases of
+// AbsentLeases. It blocks until then or until ctx ends. The hub runs on without them: rights may
+// be granted, and leases created, while it runs.
+func Watch(ctx context.Context, kube Kube, f Features) {
 	logger := klog.FromContext(ctx)
 	for {
 		limited, cancel := context.WithTimeout(ctx, timeout)
-		missing, err := Missing(limited, kube, needed)
+		missing, err := Missing(limited, kube.AuthorizationV1(), Needed(f))
+		var absent []Lease
+		if err == nil {
+			absent, err = AbsentLeases(limited, kube, f)
+		}
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
 		if err == nil {
-			report(logger, missing)
+			report(logger, missing, absent)
 			return
 		}
 		// V(2): other parts of the hub log an unreachable API server.
@@ -85,8 +90,8 @@ func Watch(ctx context.Context, kube authorizationv1client.SelfSubjectAccessRevi
 	}
 }
 
-// report logs the missing rights, if there are any.
-func report(logger klog.Logger, missing []Right) {
+// report logs the missing rights and leases, if there are any.
+func report(logger klog.Logger, missing []Right, absent []Lease) {
 	var required, optional []Right
 	for _, r := range missing {
 		if r.Optional {
@@ -100,6 +105,14 @@ func report(logger klog.Logger, missing []Right) {
 	}
 	if len(optional) > 0 {
 		logger.Info("Warning: rights are missing in the Kubernetes API that are of use", describe(optional)...)
+	}
+	if len(absent) > 0 {
+		var names []string
+		for _, l := range absent {
+			names = append(names, l.String())
+		}
+		logger.Error(nil, "Leases of drivers do not exist, and the hub may not create them: create the leases, or remove lease.namespace from the entries of the drivers",
+			"leases", strings.Join(names, ", "))
 	}
 }
 

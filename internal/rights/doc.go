@@ -6,6 +6,10 @@
 // running hub. Missing asks for each right by a SelfSubjectAccessReview, which every
 // account may create. Watch asks until it has an answer, and logs it.
 //
+// The lease of a driver in another namespace is asked for by its name, since Roles should grant
+// nothing on the leases of others. Nobody can grant to create a Lease by name, so create is not in
+// the list: AbsentLeases finds the leases for which it would be needed.
+//
 // The package does not ask for Secrets: the Secrets that PersistentVolumes name are not known
 // beforehand. If a Secret may not be read, the VolumeAttachment says so.
 package rights

@@ -1,6 +1,9 @@
 package rights
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Right is one verb on one resource.
 type Right struct {
@@ -9,12 +12,14 @@ type Right struct {
 	Resource    string
 	Subresource string
 	Namespace   string // "" for all namespaces, or for a cluster-wide resource
+	Name        string // of the only object that is needed; "" for all
 	Purpose     string // the function that needs it
 	Manifest    string // the file below deploy/ that grants it
 	Optional    bool   // the hub attaches and detaches without it
 }
 
-// String returns the right in the terms of a Role: "patch volumeattachments/status.storage.k8s.io".
+// String returns the right in the terms of a Role, "patch volumeattachments/status.storage.k8s.io",
+// with the name of an object as kubectl takes it: "get leases.coordination.k8s.io/NAME in namespace n".
 func (r Right) String() string {
 	s := r.Verb + " " + r.Resource
 	if r.Subresource != "" {
@@ -23,18 +28,34 @@ func (r Right) String() string {
 	if r.Group != "" {
 		s += "." + r.Group
 	}
+	if r.Name != "" {
+		s += "/" + r.Name
+	}
 	if r.Namespace != "" {
 		s += " in namespace " + r.Namespace
 	}
 	return s
 }
 
+// Lease names the Lease of a driver. An empty Name is for a driver whose name is not known yet:
+// then the rights on all leases of the namespace are needed.
+type Lease struct{ Namespace, Name string }
+
+func (l Lease) String() string { return l.Namespace + "/" + l.Name }
+
 // Features are the functions of a hub besides attaching and detaching.
 type Features struct {
-	LeaseNamespaces  []string // of the leases of drivers; none without leader election
-	ReplicaNamespace string   // of the lease by which this replica announces itself; "" if it does not
-	Discovery        bool     // drivers are taken from CSIDriver objects
-	Reviews          bool     // requests to the hub are authenticated and authorized by the cluster
+	Leases           []Lease // of drivers; none without leader election
+	ReplicaNamespace string  // of the lease by which this replica announces itself; "" if it does not
+	Discovery        bool    // drivers are taken from CSIDriver objects
+	Reviews          bool    // requests to the hub are authenticated and authorized by the cluster
+}
+
+// leasesElsewhere returns the leases of drivers outside of the replicas' namespace, sorted.
+func (f Features) leasesElsewhere() []Lease {
+	leases := slices.DeleteFunc(slices.Clone(f.Leases), func(l Lease) bool { return l.Namespace == f.ReplicaNamespace })
+	slices.SortFunc(leases, func(a, b Lease) int { return cmp.Compare(a.String(), b.String()) })
+	return slices.Compact(leases)
 }
 
 const (
@@ -59,13 +80,11 @@ func Needed(f Features) []Right {
 		each(Right{Resource: "nodes", Purpose: "detach when attachRequired has become false", Manifest: clusterRole, Optional: true}, "get"),
 		each(Right{Resource: "events", Namespace: eventNamespace, Purpose: "record Events for failures", Manifest: "deploy/base/events.yaml", Optional: true}, "create", "patch"),
 	)
-	for _, namespace := range slices.Compact(slices.Sorted(slices.Values(f.LeaseNamespaces))) {
-		if namespace != f.ReplicaNamespace {
-			needed = append(needed, leases(namespace, "hold the leases of drivers", "deploy/components/leases")...)
-		}
+	for _, l := range f.leasesElsewhere() {
+		needed = append(needed, leases(l, "hold the leases of drivers", "deploy/components/leases")...)
 	}
 	if f.ReplicaNamespace != "" {
-		own := leases(f.ReplicaNamespace, "hold leases, share drivers among replicas", "deploy/base/leases.yaml")
+		own := leases(Lease{Namespace: f.ReplicaNamespace}, "hold leases, share drivers among replicas", "deploy/base/leases.yaml")
 		// Optional: announcements of dead replicas expire, and only stay as objects.
 		own = append(own, Right{Verb: "delete", Group: coordination, Resource: "leases", Namespace: f.ReplicaNamespace,
 			Purpose: own[0].Purpose, Manifest: own[0].Manifest, Optional: true})
@@ -79,11 +98,14 @@ func Needed(f Features) []Right {
 	return needed
 }
 
-// leases returns the rights to hold leases in a namespace. Leases that cannot be watched are
-// polled.
-func leases(namespace, purpose, manifest string) []Right {
-	r := Right{Group: coordination, Resource: "leases", Namespace: namespace, Purpose: purpose, Manifest: manifest}
-	required := each(r, "get", "create", "update")
+// leases returns the rights to hold a lease, or all leases of a namespace. Leases that cannot be
+// watched are polled. A Role cannot grant to create a Lease by name: see AbsentLeases.
+func leases(l Lease, purpose, manifest string) []Right {
+	r := Right{Group: coordination, Resource: "leases", Namespace: l.Namespace, Name: l.Name, Purpose: purpose, Manifest: manifest}
+	required := each(r, "get", "update")
+	if l.Name == "" {
+		required = each(r, "get", "create", "update")
+	}
 	r.Optional = true
 	return append(required, each(r, "list", "watch")...)
 }

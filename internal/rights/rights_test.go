@@ -9,13 +9,17 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
-	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
@@ -30,10 +34,10 @@ func TestMain(m *testing.M) {
 }
 
 // full is a hub that does everything.
-var full = rights.Features{LeaseNamespaces: []string{"driver", "hub"}, ReplicaNamespace: "hub", Discovery: true}
+var full = rights.Features{Leases: []rights.Lease{{Namespace: "driver", Name: "lease"}, {Namespace: "hub", Name: "other"}}, ReplicaNamespace: "hub", Discovery: true}
 
 // user returns a client of somebody who may do this, in every namespace.
-func user(t *testing.T, name string, granted []rights.Right) authorizationv1client.AuthorizationV1Interface {
+func user(t *testing.T, name string, granted []rights.Right) kubernetes.Interface {
 	t.Helper()
 	plane := testbed.Shared(t)
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -42,7 +46,11 @@ func user(t *testing.T, name string, granted []rights.Right) authorizationv1clie
 		if r.Subresource != "" {
 			resource += "/" + r.Subresource
 		}
-		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{resource}, Verbs: []string{r.Verb}})
+		rule := rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{resource}, Verbs: []string{r.Verb}}
+		if r.Name != "" {
+			rule.ResourceNames = []string{r.Name}
+		}
+		role.Rules = append(role.Rules, rule)
 	}
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
@@ -57,11 +65,11 @@ func user(t *testing.T, name string, granted []rights.Right) authorizationv1clie
 	if len(granted) > 0 {
 		last := granted[len(granted)-1]
 		testbed.WaitAllowed(t, plane.Clientset(), authorizationv1.SubjectAccessReviewSpec{User: name, ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: last.Verb, Group: last.Group, Resource: last.Resource, Subresource: last.Subresource}})
+			Verb: last.Verb, Group: last.Group, Resource: last.Resource, Subresource: last.Subresource, Name: last.Name}})
 	}
 	config := plane.RESTConfig()
 	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:authenticated"}}
-	kube, err := authorizationv1client.NewForConfig(config)
+	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,17 +78,18 @@ func user(t *testing.T, name string, granted []rights.Right) authorizationv1clie
 
 func TestNothingIsMissingWhereAllIsGranted(t *testing.T) {
 	needed := rights.Needed(full)
-	missing, err := rights.Missing(t.Context(), user(t, "all", needed), needed)
+	missing, err := rights.Missing(t.Context(), user(t, "all", needed).AuthorizationV1(), needed)
 	if err != nil || len(missing) > 0 {
 		t.Errorf("missing %v, %v", missing, err)
 	}
 }
 
 func TestEachRightThatIsMissingIsFoundAlone(t *testing.T) {
-	needed := rights.Needed(rights.Features{ReplicaNamespace: "hub", Discovery: true})
+	// All of one lease, and no more of others.
+	needed := rights.Needed(rights.Features{Leases: full.Leases[:1], Discovery: true})
 	for i, r := range needed {
 		rest := slices.Concat(needed[:i], needed[i+1:])
-		missing, err := rights.Missing(t.Context(), user(t, "without-"+strings.ToLower(strings.NewReplacer(" ", "-", "/", "-").Replace(r.String())), rest), needed)
+		missing, err := rights.Missing(t.Context(), user(t, "without-"+strings.ToLower(strings.NewReplacer(" ", "-", "/", "-").Replace(r.String())), rest).AuthorizationV1(), needed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +108,7 @@ func TestMissingRightsAreInOneLineWithWhatGivesThem(t *testing.T) {
 			granted = append(granted, r)
 		}
 	}
-	log := watched(t, user(t, "some", granted))
+	log := watched(t, user(t, "some", granted), full)
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	if len(lines) != 2 {
 		t.Fatalf("got %d lines, want 2:\n%s", len(lines), log)
@@ -112,36 +121,80 @@ func TestMissingRightsAreInOneLineWithWhatGivesThem(t *testing.T) {
 	if !strings.Contains(lines[1], `missing="get nodes"`) || strings.Contains(lines[0], "nodes,") {
 		t.Errorf("the second line is not about nodes:\n%s", log)
 	}
-	if log := watched(t, user(t, "everything", rights.Needed(full))); log != "" {
+	if log := watched(t, user(t, "everything", rights.Needed(full)), full); log != "" {
 		t.Errorf("nothing is missing, and it says:\n%s", log)
 	}
 }
 
 // watched returns what Watch logs.
-func watched(t *testing.T, kube authorizationv1client.SelfSubjectAccessReviewsGetter) string {
+func watched(t *testing.T, kube rights.Kube, f rights.Features) string {
 	t.Helper()
+	makeLease(t, "driver", "lease")
 	var log bytes.Buffer
 	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(0)))
-	rights.Watch(klog.NewContext(t.Context(), logger), kube, rights.Needed(full))
+	rights.Watch(klog.NewContext(t.Context(), logger), kube, f)
 	return log.String()
 }
 
 func TestItIsAskedAgainUntilThereIsAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kube, asked := fake.NewClientset(), 0
+		kube, back := fake.NewClientset(), time.Now().Add(15*time.Second)
 		kube.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if asked++; asked < 3 {
+			if time.Now().Before(back) {
 				return true, nil, errors.New("away")
 			}
 			return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
 		})
-		rights.Watch(t.Context(), kube.AuthorizationV1(), []rights.Right{{Verb: "get", Resource: "nodes"}})
-		if asked != 3 {
-			t.Errorf("asked %d times, want 3", asked)
+		rights.Watch(t.Context(), kube, rights.Features{})
+		if time.Now().Before(back) {
+			t.Error("it gave up without an answer")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		asked = -1000
+		back = time.Now().Add(time.Hour)
 		go func() { synctest.Wait(); cancel() }()
-		rights.Watch(ctx, kube.AuthorizationV1(), []rights.Right{{Verb: "get", Resource: "nodes"}})
+		rights.Watch(ctx, kube, rights.Features{})
+		if !time.Now().Before(back) {
+			t.Error("the end of the context does not end it")
+		}
 	})
+}
+
+// makeLease makes a Lease and its namespace.
+func makeLease(t *testing.T, namespace, name string) {
+	t.Helper()
+	kube := testbed.Shared(t).Clientset()
+	_, err := kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	_, err = kube.CoordinationV1().Leases(namespace).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+}
+
+func TestAMissingLeaseIsReportedOnlyIfItMayNotBeCreated(t *testing.T) {
+	f := rights.Features{Leases: []rights.Lease{{Namespace: "driver", Name: "lease"}, {Namespace: "driver", Name: "absent"}}}
+	granted := rights.Needed(f)
+	makeLease(t, "driver", "lease")
+	mayNotCreate := user(t, "may-not-create", granted)
+	for name, c := range map[string]struct {
+		kube rights.Kube
+		want []rights.Lease
+	}{
+		"may not create": {mayNotCreate, f.Leases[1:]},
+		"may create": {user(t, "may-create", append(slices.Clone(granted),
+			rights.Right{Verb: "create", Group: "coordination.k8s.io", Resource: "leases"})), nil},
+		"may not read": {user(t, "may-not-read", slices.DeleteFunc(slices.Clone(granted), func(r rights.Right) bool {
+			return r.Verb == "get" && r.Resource == "leases" // reported as a missing right
+		})), nil},
+	} {
+		if got, err := rights.AbsentLeases(t.Context(), c.kube, f); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %v, %v, want %v", name, got, err, c.want)
+		}
+	}
+	log := watched(t, mayNotCreate, f)
+	if strings.Count(log, "\n") != 1 || !strings.Contains(log, "may not create them: create the leases") || !strings.Contains(log, `leases="driver/absent"`) {
+		t.Errorf("want one line that names the lease and what to do:\n%s", log)
+	}
 }

@@ -1,0 +1,230 @@
+package deploy_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// target is a PersistentVolume and a VolumeAttachment to write to, and who writes.
+type target struct {
+	t      *testing.T
+	ctx    context.Context
+	hub    kubernetes.Interface // with the token of the hub's ServiceAccount
+	name   string               // of both objects
+	dryRun []string
+}
+
+// newTarget makes the objects. They have what the hub must not change.
+func newTarget(d *deployed, name string) target {
+	d.t.Helper()
+	t := target{d.t, d.ctx, d.clientWith(d.token), d.prefix + "-" + name, nil}
+	meta := metav1.ObjectMeta{Name: t.name, Finalizers: []string{"example.com/keep"}, Annotations: map[string]string{"example.com/note": "old"}}
+	pv := &corev1.PersistentVolume{ObjectMeta: meta, Spec: corev1.PersistentVolumeSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+		PersistentVolumeSource:        corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "nobody", VolumeHandle: "v"}},
+	}}
+	if _, err := d.client.CoreV1().PersistentVolumes().Create(d.ctx, pv, metav1.CreateOptions{}); err != nil {
+		d.t.Fatal(err)
+	}
+	va := &storagev1.VolumeAttachment{ObjectMeta: meta, Spec: storagev1.VolumeAttachmentSpec{
+		Attacher: "nobody", NodeName: "nowhere", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv.Name}}}
+	if _, err := d.client.StorageV1().VolumeAttachments().Create(d.ctx, va, metav1.CreateOptions{}); err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() {
+		none := []byte(`{"metadata":{"finalizers":null}}`)
+		pvs, vas, ctx := d.client.CoreV1().PersistentVolumes(), d.client.StorageV1().VolumeAttachments(), context.Background()
+		_ = pvs.Delete(ctx, t.name, metav1.DeleteOptions{})
+		_ = vas.Delete(ctx, t.name, metav1.DeleteOptions{})
+		_, _ = pvs.Patch(ctx, t.name, types.MergePatchType, none, metav1.PatchOptions{})
+		_, _ = vas.Patch(ctx, t.name, types.MergePatchType, none, metav1.PatchOptions{})
+	})
+	return t
+}
+
+// pv and va return writes by a patch, lease a write of a Lease by its verb.
+func (t target) pv(kind types.PatchType, body string, subresources ...string) func() error {
+	return func() error {
+		_, err := t.hub.CoreV1().PersistentVolumes().Patch(t.ctx, t.name, kind, []byte(body), t.options(kind), subresources...)
+		return err
+	}
+}
+
+func (t target) va(kind types.PatchType, body string, subresources ...string) func() error {
+	return func() error {
+		_, err := t.hub.StorageV1().VolumeAttachments().Patch(t.ctx, t.name, kind, []byte(body), t.options(kind), subresources...)
+		return err
+	}
+}
+
+func (t target) options(kind types.PatchType) metav1.PatchOptions {
+	o := metav1.PatchOptions{DryRun: t.dryRun, FieldManager: "hub"}
+	if kind == types.ApplyPatchType {
+		force := true
+		o.Force = &force
+	}
+	return o
+}
+
+func (t target) lease(verb, namespace, name string) func() error {
+	leases := t.hub.CoordinationV1().Leases(namespace)
+	return func() (err error) {
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		switch verb {
+		case "create":
+			_, err = leases.Create(t.ctx, l, metav1.CreateOptions{DryRun: t.dryRun})
+		case "update":
+			// The resourceVersion is needed to update a Lease.
+			if l, err = leases.Get(t.ctx, name, metav1.GetOptions{}); err == nil {
+				_, err = leases.Update(t.ctx, l, metav1.UpdateOptions{DryRun: t.dryRun})
+			}
+		case "delete":
+			err = leases.Delete(t.ctx, name, metav1.DeleteOptions{DryRun: t.dryRun})
+		}
+		return err
+	}
+}
+
+// byPolicy reports whether a policy of components/admission-policy refused the write. The error of a missing right
+// does not name it.
+func byPolicy(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'csi-attach-hub-")
+}
+
+// waitPolicies waits until all policies hold.
+func (d *deployed) waitPolicies() {
+	d.t.Helper()
+	t := newTarget(d, "probe")
+	t.dryRun = []string{metav1.DryRunAll}
+	const label = `{"metadata":{"labels":{"a":"b"}}}`
+	for what, write := range map[string]func() error{
+		"leases":            t.lease("create", "csi-attach-hub", "other"),
+		"PersistentVolumes": t.pv(types.MergePatchType, label),
+		"VolumeAttachments": t.va(types.MergePatchType, label),
+	} {
+		poll(d.ctx, d.t, "the policy for "+what+" holds", func() bool { return byPolicy(write()) })
+	}
+}
+
+// mayWriteAll gives the hub all rights on what the policies are for: RBAC refuses nothing then.
+func (d *deployed) mayWriteAll() {
+	d.t.Helper()
+	name, roles := d.prefix+"-all", d.client.RbacV1()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"*"},
+		Resources: []string{"leases", "persistentvolumes", "persistentvolumes/status", "volumeattachments", "volumeattachments/status"}}}}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "csi-attach-hub", Name: "csi-attach-hub"}}}
+	d.t.Cleanup(func() {
+		_ = roles.ClusterRoleBindings().Delete(context.Background(), name, metav1.DeleteOptions{})
+		_ = roles.ClusterRoles().Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+	if _, err := roles.ClusterRoles().Create(d.ctx, role, metav1.CreateOptions{}); err != nil {
+		d.t.Fatal(err)
+	}
+	if _, err := roles.ClusterRoleBindings().Create(d.ctx, binding, metav1.CreateOptions{}); err != nil {
+		d.t.Fatal(err)
+	}
+	hub := d.clientWith(d.token)
+	poll(d.ctx, d.t, "all rights are granted", func() bool {
+		_, err := hub.CoordinationV1().Leases("kube-system").List(d.ctx, metav1.ListOptions{})
+		return err == nil
+	})
+}
+
+// TestTheAdmissionPolicyRefusesWhatTheHubNeedNotWrite gives the hub's ServiceAccount more rights than any manifest does,
+// so that what is refused is refused by the policies. TestHubNeedsEveryRightThatItIsGivenAndNoOther attaches and
+// detaches under them.
+func TestTheAdmissionPolicyRefusesWhatTheHubNeedNotWrite(t *testing.T) {
+	d := deploy(t, "policy")
+	d.mayWriteAll()
+	all := newTarget(d, "written")
+	driver := registry.LeaseName("policy-driver")
+	for namespace, name := range map[string]string{"kube-system": "kube-controller-manager", "kube-node-lease": "node-1", "storage": driver} {
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := d.client.CoordinationV1().Leases(namespace).Create(d.ctx, l, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+
+	dry := all
+	dry.dryRun = []string{metav1.DryRunAll}
+	merge, owners := types.MergePatchType, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"u"}]}}`
+	const (
+		reclaim     = `"spec":{"persistentVolumeReclaimPolicy":"Delete"}`
+		applyPrefix = `{"apiVersion":"v1","kind":"PersistentVolume",`
+	)
+	for name, write := range map[string]func() error{
+		"reclaim policy, merge patch":     dry.pv(merge, `{`+reclaim+`}`),
+		"reclaim policy, strategic patch": dry.pv(types.StrategicMergePatchType, `{`+reclaim+`}`),
+		"reclaim policy, apply":           dry.pv(types.ApplyPatchType, applyPrefix+reclaim+`}`),
+		"reclaim policy, JSON patch":      dry.pv(types.JSONPatchType, `[{"op":"replace","path":"/spec/persistentVolumeReclaimPolicy","value":"Delete"}]`),
+		"claim of a volume":               dry.pv(merge, `{"spec":{"claimRef":{"kind":"PersistentVolumeClaim","namespace":"default","name":"mine"}}}`),
+		"label of a volume":               dry.pv(merge, `{"metadata":{"labels":{"a":"b"}}}`),
+		"annotation of a volume":          dry.pv(merge, `{"metadata":{"annotations":{"example.com/note":"new"}}}`),
+		"owner of a volume":               dry.pv(merge, owners),
+		"finalizer of others on a volume": dry.pv(merge, `{"metadata":{"finalizers":null}}`),
+		"status of a volume":              dry.pv(merge, `{"status":{"phase":"Failed"}}`, "status"),
+
+		"label of an attachment":                dry.va(merge, `{"metadata":{"labels":{"a":"b"}}}`),
+		"new annotation of an attachment":       dry.va(merge, `{"metadata":{"annotations":{"a":"b"}}}`),
+		"changed annotation of an attachment":   dry.va(merge, `{"metadata":{"annotations":{"example.com/note":"new"}}}`),
+		"removed annotation of an attachment":   dry.va(merge, `{"metadata":{"annotations":null}}`),
+		"owner of an attachment":                dry.va(merge, owners),
+		"finalizer of others on an attachment":  dry.va(merge, `{"metadata":{"finalizers":["external-attacher/nobody"]}}`),
+		"lease of the control plane":            dry.lease("update", "kube-system", "kube-controller-manager"),
+		"new lease in the control plane":        dry.lease("create", "kube-system", "other"),
+		"lease of a node":                       dry.lease("update", "kube-node-lease", "node-1"),
+		"lease of a replica elsewhere":          dry.lease("create", "storage", "csi-attach-hub-replica-x"),
+		"end of the lease of a driver":          dry.lease("delete", "storage", driver),
+		"end of a lease of the control plane":   dry.lease("delete", "kube-system", "kube-controller-manager"),
+		"other lease in the namespace of a hub": dry.lease("create", "csi-attach-hub", "other"),
+	} {
+		if err := write(); !byPolicy(err) {
+			t.Errorf("%s: not refused by a policy: %v", name, err)
+		}
+	}
+
+	for _, c := range []struct {
+		name  string
+		write func() error
+	}{
+		{"finalizer of a volume", all.pv(types.JSONPatchType, `[{"op":"add","path":"/metadata/finalizers/1","value":"external-attacher/nobody"}]`)},
+		{"its removal", all.pv(types.JSONPatchType, `[{"op":"remove","path":"/metadata/finalizers/1"}]`)},
+		{"finalizer and annotations of an attachment", all.va(types.JSONPatchType, `[{"op":"add","path":"/metadata/finalizers/-","value":"external-attacher/nobody"},`+
+			`{"op":"add","path":"/metadata/annotations/csi.alpha.kubernetes.io~1node-id","value":"i-1"},{"op":"add","path":"/metadata/annotations/attach-hub~1volume-handle","value":"v"}]`)},
+		{"status of an attachment", all.va(types.JSONPatchType, `[{"op":"replace","path":"/status","value":{"attached":true}}]`, "status")},
+		{"removal of the finalizer", all.va(types.JSONPatchType, `[{"op":"remove","path":"/metadata/finalizers/1"}]`)},
+		{"lease of a driver", all.lease("update", "storage", driver)},
+		{"new lease of a driver", all.lease("create", "csi-attach-hub", registry.LeaseName("policy-new"))},
+		{"new lease of a replica", all.lease("create", "csi-attach-hub", "csi-attach-hub-replica-policy")},
+		{"lease of a replica", all.lease("update", "csi-attach-hub", "csi-attach-hub-replica-policy")},
+		{"its end", all.lease("delete", "csi-attach-hub", "csi-attach-hub-replica-policy")},
+	} {
+		if err := c.write(); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+
+	// The policies hold for the hub alone.
+	others := dry
+	others.hub = d.client
+	for name, write := range map[string]func() error{"volume": others.pv(merge, `{`+reclaim+`}`), "lease": others.lease("update", "kube-system", "kube-controller-manager")} {
+		if err := write(); err != nil {
+			t.Errorf("%s, by an administrator: %v", name, err)
+		}
+	}
+}
