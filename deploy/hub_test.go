@@ -62,6 +62,7 @@ func deploy(t *testing.T, prefix string) *deployed {
 	account := find(t, d.objects, "ServiceAccount", "csi-attach-hub")
 	d.token = newToken(d, account.GetNamespace(), account.GetName())
 	d.waitAllowed()
+	d.waitFlows()
 	return d
 }
 
@@ -268,6 +269,7 @@ func TestHubNeedsEveryRightThatItIsGivenAndNoOther(t *testing.T) {
 	if diff := cmp.Diff(d.granted(), used); diff != "" {
 		t.Errorf("what is granted, and what was used (-granted +used):\n%s", diff)
 	}
+	d.checkFlows()
 	log := readFile(t, d.hub.LogPath())
 	for _, word := range []string{"forbidden", "hidden-"} {
 		if i := bytes.Index(log, []byte(word)); i >= 0 {
