@@ -71,6 +71,7 @@ func deploy(t *testing.T, prefix string, volumes ...string) *deployed {
 	d.token = newToken(d, account.GetNamespace(), account.GetName())
 	d.waitAllowed()
 	d.waitPolicies()
+	d.waitFlows()
 	return d
 }
 
@@ -291,6 +292,7 @@ func TestHubNeedsEveryRightThatItIsGivenAndNoOther(t *testing.T) {
 	if diff := cmp.Diff(slices.DeleteFunc(grantedIn(t, d.objects), func(right string) bool { return strings.Contains(right, "/NONE") }), used); diff != "" {
 		t.Errorf("what is granted, and what was used (-granted +used):\n%s", diff)
 	}
+	d.checkFlows()
 	log := readFile(t, d.hub.LogPath())
 	for _, word := range []string{"forbidden", "hidden-"} {
 		if i := bytes.Index(log, []byte(word)); i >= 0 {

@@ -32,6 +32,7 @@ type recorder struct {
 	mu      sync.Mutex
 	used    map[string]bool // rights as Right.String has them; guarded by mu
 	refused map[string]bool // likewise
+	flows   map[string]flow // of the last request for each right; guarded by mu
 	changed chan struct{}   // closed and made anew at each change; guarded by mu
 }
 
@@ -47,7 +48,7 @@ func startRecorder(t *testing.T) *recorder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &recorder{used: map[string]bool{}, refused: map[string]bool{}, changed: make(chan struct{})}
+	r := &recorder{used: map[string]bool{}, refused: map[string]bool{}, flows: map[string]flow{}, changed: make(chan struct{})}
 	// With TLS: client-go sends no token without.
 	server := httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Rewrite:        func(p *httputil.ProxyRequest) { p.SetURL(target) },
@@ -71,7 +72,7 @@ func (r *recorder) note(answer *http.Response) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.used[right] = true
+	r.used[right], r.flows[right] = true, flowOf(answer)
 	if answer.StatusCode == http.StatusForbidden {
 		r.refused[right] = true
 	}

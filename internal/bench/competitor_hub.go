@@ -31,7 +31,15 @@ func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver) (*attach
 	if err := s.WriteConfig(drivers, "{"+strings.Join(defaults, ", ")+"}", nil); err != nil {
 		return a, err
 	}
-	hub, err := s.StartHub(ctx, testbed.HubOptions{Args: []string{"--profiling"}})
+	o := testbed.HubOptions{Args: []string{"--profiling"}}
+	if s.c.noise > 0 {
+		o.Kubeconfig = s.file(hubName + ".kubeconfig")
+		o.Args = append(o.Args, "--leader-election-namespace="+hubNamespace)
+		if err := s.Plane.WriteAccountKubeconfig(ctx, o.Kubeconfig, hubNamespace, hubAccount); err != nil {
+			return a, err
+		}
+	}
+	hub, err := s.StartHub(ctx, o)
 	if err != nil {
 		return a, err
 	}

@@ -58,6 +58,14 @@ const (
 	GoroutinesPerDriver Figure = "goroutinesPerDriver" // of drivers without work
 	HeapPerDriver       Figure = "heapPerDriverBytes"
 	ResidentPerDriver   Figure = "residentPerDriverBytes"
+
+	QuietP99              Figure = "quietP99Seconds" // attach latency without a noisy tenant
+	TenantP99             Figure = "tenantP99Seconds"
+	TenantRatio           Figure = "tenantP99Ratio"
+	TenantWaiting         Figure = "tenantWaiting"         // requests of the noisy tenant in queues, at the beginning of its visits
+	LeasesLost            Figure = "leasesLost"            // beside the noisy tenant
+	UnprotectedP99        Figure = "unprotectedP99Seconds" // without the FlowSchemas of deploy/base
+	UnprotectedLeasesLost Figure = "unprotectedLeasesLost"
 )
 
 // unit formats a value.
@@ -90,6 +98,13 @@ var described = []description{
 	{OthersP50Hostile, "p50 of the others beside a hostile driver", duration, false},
 	{OthersP99Hostile, "p99 of the others beside a hostile driver", duration, false},
 	{HostileRatio, "p50 of the others, hostile / without", hundredths, false},
+	{QuietP99, "attach p99, no noisy tenant", duration, false},
+	{TenantP99, "attach p99, noisy tenant", duration, false},
+	{TenantRatio, "attach p99, noisy tenant / none", hundredths, false},
+	{UnprotectedP99, "attach p99, noisy tenant, no FlowSchemas", duration, false},
+	{LeasesLost, "leases lost, noisy tenant", whole, false},
+	{UnprotectedLeasesLost, "leases lost, noisy tenant, no FlowSchemas", whole, false},
+	{TenantWaiting, "waiting requests of the noisy tenant", whole, false},
 	{AttachP50, "attach p50", duration, true},
 	{AttachP99, "attach p99", duration, false},
 	{AttachMax, "attach max", duration, true},

@@ -35,6 +35,7 @@ type stage struct {
 	volumes        []volume // to attach and detach
 	warmUp         []volume // one of each driver, to attach before bench counts
 	clock          *stopwatch
+	tenant         *tenant // nil: none
 	say            func(format string, args ...any)
 }
 
@@ -52,7 +53,7 @@ func setStage(ctx context.Context, o Options, c Case) (*stage, error) {
 	}
 	s.say("starting a control plane; drivers: %d", c.Drivers)
 	options := testbed.WorldOptions{
-		Dir: s.dir, Hub: o.Hub, ControlPlane: testbed.ControlPlaneOptions{Log: o.Progress},
+		Dir: s.dir, Hub: o.Hub, ControlPlane: testbed.ControlPlaneOptions{Unlimited: c.noise == 0, Log: o.Progress},
 		Latency: fakecsi.Latency{Base: c.Latency}, OnAttachment: s.clock.observe,
 	}
 	for i := range c.Drivers {
@@ -110,6 +111,9 @@ func (s *stage) file(name string) string {
 // close stops everything and removes the folder unless Options.Keep is set.
 func (s *stage) close(ctx context.Context) error {
 	var errs []error
+	if s.tenant != nil {
+		s.tenant.close()
+	}
 	if s.World != nil {
 		errs = append(errs, s.Stop(ctx))
 	}

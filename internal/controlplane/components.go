@@ -45,7 +45,7 @@ func apiServerArgs(s *state, opts options) []string {
 		// It adds finalizers that only the protection controllers take away.
 		disabled = append(disabled, "StorageObjectInUseProtection")
 	}
-	return []string{
+	args := []string{
 		"--etcd-servers=" + s.etcdURL(),
 		"--bind-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(s.Ports.APIServer),
@@ -60,15 +60,16 @@ func apiServerArgs(s *state, opts options) []string {
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--endpoint-reconciler-type=none", // an endpoint on loopback would be refused
 		"--allow-privileged=true",
-		// Bursts are what tests are about: no request is queued or turned away.
-		"--enable-priority-and-fairness=false",
-		"--max-requests-inflight=8000",
-		"--max-mutating-requests-inflight=4000",
 		"--shutdown-delay-duration=0s",
 		// Without it open watches hold the stop for a minute.
 		"--shutdown-watch-termination-grace-period=1s",
 		"--v=" + strconv.Itoa(opts.Verbosity),
 	}
+	if opts.Unlimited {
+		args = append(args, "--enable-priority-and-fairness=false",
+			"--max-requests-inflight=8000", "--max-mutating-requests-inflight=4000")
+	}
+	return args
 }
 
 func controllerManagerArgs(s *state, opts options) []string {

@@ -3,7 +3,7 @@
 // kube-controller-manager with the controllers that attach volumes. Tests, the
 // demo and the sandbox of csi-attach-hub start it as a process.
 //
-//	controlplane --dir DIR [--controller-manager]
+//	controlplane --dir DIR [--controller-manager] [--unlimited-requests]
 //
 // The flow: lock DIR; read its state or make it (ports, token, certificates,
 // kubeconfig); start etcd in this process; start kube-apiserver as a child and
@@ -18,6 +18,9 @@
 // globals, so each is a process of its own: this same binary, executed again
 // with a hidden first argument. On Linux the kernel kills them when their
 // parent is killed. Their logs are files in DIR.
+//
+// API Priority and Fairness and the limits of requests in flight are the defaults of kube-apiserver, as in
+// a cluster. With --unlimited-requests no request is queued or refused: for measurements of clients.
 //
 // Starting again on the same DIR gives the same objects, port, token and
 // certificates, so clients of the first run go on with the second.

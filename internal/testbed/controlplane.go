@@ -29,6 +29,10 @@ type ControlPlaneOptions struct {
 	// PV-binder and protection controllers. Without it PVs and PVCs get no
 	// protection finalizers.
 	ControllerManager bool
+	// Unlimited turns API Priority and Fairness off and queues or refuses no request, for
+	// measurements of clients. Otherwise the API server has its defaults, which exempt only users
+	// of the group system:masters, such as that of Kubeconfig.
+	Unlimited bool
 	// Binary of internal/controlplane. Empty: ControlPlaneBinary.
 	Binary string
 	// Log gets the progress of a build, if there is one; may be nil.
@@ -163,6 +167,9 @@ func (cp *ControlPlane) StartAgain(ctx context.Context) error {
 	args := []string{"--dir", cp.dir}
 	if cp.opts.ControllerManager {
 		args = append(args, "--controller-manager")
+	}
+	if cp.opts.Unlimited {
+		args = append(args, "--unlimited-requests")
 	}
 	p, err := StartProcess(ctx, ProcessOptions{
 		Name:      "control plane",

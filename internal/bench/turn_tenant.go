@@ -1,0 +1,157 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
+)
+
+const (
+	// As in deploy/base.
+	hubNamespace = "csi-attach-hub"
+	hubAccount   = "csi-attach-hub"
+	flowSchemas  = "deploy/base/flowschemas.yaml"
+
+	// besideTenant is how many bursts there are in each visit of the noisy tenant, and in each time without it.
+	besideTenant = 4
+	// lostLease is in the log of the hub for each lease that it loses.
+	lostLease = "Lease lost"
+)
+
+// inviteTenant applies what deploy/base has for the hub's ServiceAccount, and makes the noisy tenant.
+func inviteTenant(ctx context.Context, s *stage) (err error) {
+	err = s.Plane.ApplyManifests(ctx, "deploy/base/namespace.yaml", "deploy/base/serviceaccount.yaml", "deploy/base/clusterrole.yaml",
+		"deploy/base/leases.yaml", "deploy/base/events.yaml", flowSchemas)
+	if err == nil {
+		s.tenant, err = newTenant(ctx, s)
+	}
+	return err
+}
+
+// turnOfTenant measures how long volumes take to attach, by turns with and without a noisy tenant, and then
+// beside the tenant without the FlowSchemas of the hub.
+func turnOfTenant(ctx context.Context, s *stage, a *attacher) (Figures, error) {
+	figures, err := turnOfVisits(ctx, s, a)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Plane.DeleteManifests(ctx, flowSchemas); err != nil {
+		return nil, err
+	}
+	var t timing
+	n, err := s.visited(ctx, a, func(ctx context.Context) (err error) {
+		t, err = s.change(ctx, "attached", isAttached, s.volumes, s.ask)
+		return err
+	})
+	if err := errors.Join(err, s.Plane.ApplyManifests(ctx, flowSchemas)); err != nil {
+		return nil, err
+	}
+	figures[UnprotectedP99], figures[UnprotectedLeasesLost] = t.percentile(99), float64(n.lost)
+	s.say("%s: attach p99 without FlowSchemas %s, %d leases lost", a.name, duration(figures[UnprotectedP99]), n.lost)
+	return figures, a.whileRuns(ctx, func(ctx context.Context) error {
+		_, err := s.detach(ctx, s.volumes)
+		return err
+	})
+}
+
+// turnOfVisits measures the first part of turnOfTenant.
+func turnOfVisits(ctx context.Context, s *stage, a *attacher) (Figures, error) {
+	if _, err := s.burst(ctx, a, s.warmUp); err != nil {
+		return nil, err
+	}
+	var counted []Figures
+	lost := 0
+	for i := range a.bursts {
+		f := Figures{}
+		for j := range 2 {
+			if (i+j)%2 == 0 { // by turns the first one
+				p99, err := s.attachP99(ctx, a)
+				if err != nil {
+					return nil, err
+				}
+				f[QuietP99] = p99
+				continue
+			}
+			n, err := s.visited(ctx, a, func(ctx context.Context) (err error) {
+				f[TenantP99], err = s.attachP99(ctx, a)
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+			f[TenantWaiting] = float64(n.waiting)
+			lost += n.lost
+		}
+		f[TenantRatio] = f[TenantP99] / f[QuietP99]
+		counted = append(counted, f)
+		s.say("%s: attach p99 %s, beside the noisy tenant %s; %d leases lost", a.name, duration(f[QuietP99]), duration(f[TenantP99]), lost)
+	}
+	figures := medians(counted)
+	figures[LeasesLost] = float64(lost)
+	return figures, nil
+}
+
+// attachP99 returns the median of several bursts: one burst of a busy machine says little.
+func (s *stage) attachP99(ctx context.Context, a *attacher) (float64, error) {
+	var p99s []float64
+	for range besideTenant {
+		b, err := s.burst(ctx, a, s.volumes)
+		if err != nil {
+			return 0, err
+		}
+		p99s = append(p99s, b.attach.percentile(99))
+	}
+	return statistics.Median(p99s), nil
+}
+
+// visit is a time with the noisy tenant.
+type visit struct {
+	lost    int // leases of the hub
+	waiting int // requests of the tenant in queues, at the beginning
+}
+
+// visited acts while the tenant is there, which is at least for the time that the case says.
+func (s *stage) visited(ctx context.Context, a *attacher, act func(context.Context) error) (v visit, err error) {
+	before, err := lostLeases(a)
+	if err != nil {
+		return v, err
+	}
+	enough := time.After(s.c.noise)
+	stop, waiting, err := s.tenant.makeNoise(ctx)
+	if err != nil {
+		return v, err
+	}
+	err = a.whileRuns(ctx, func(ctx context.Context) error {
+		if err := act(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-enough:
+		case <-ctx.Done():
+		}
+		return context.Cause(ctx)
+	})
+	if err := errors.Join(err, stop()); err != nil {
+		return v, err
+	}
+	after, err := lostLeases(a)
+	return visit{lost: after - before, waiting: waiting}, err
+}
+
+// lostLeases returns how many leases the hub has lost since its start.
+func lostLeases(a *attacher) (int, error) {
+	count := 0
+	for _, p := range a.processes {
+		log, err := os.ReadFile(p.LogPath())
+		if err != nil {
+			return 0, fmt.Errorf("read log of the hub: %w", err)
+		}
+		count += bytes.Count(log, []byte(lostLease))
+	}
+	return count, nil
+}
