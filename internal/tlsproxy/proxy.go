@@ -24,7 +24,7 @@ const (
 	logInterval = 10 * time.Second
 )
 
-// Options of a Proxy. All but AllowedSANs are required.
+// Options of a Proxy. All are required.
 type Options struct {
 	// Target is the path of the unix socket.
 	Target string
@@ -32,7 +32,7 @@ type Options struct {
 	// clients' certificates.
 	Files tlsfiles.Files
 	// AllowedSANs are domain names, and URIs (with "://" in them). A client's certificate
-	// must have one of them. If there are none, any name is allowed.
+	// must have one of them.
 	AllowedSANs []string
 	// MaxConnections is the number of clients that can be connected at once. As many more
 	// can be in the TLS handshake; a new connection then replaces the oldest of these.
@@ -51,6 +51,8 @@ func (o Options) check() error {
 	switch {
 	case o.Target == "":
 		return errors.New("the path of the socket is missing")
+	case len(o.AllowedSANs) == 0:
+		return errors.New("no name of a client is allowed: at least one is needed")
 	case o.MaxConnections < 1:
 		return fmt.Errorf("%d connections at once are too few: at least 1", o.MaxConnections)
 	case o.IdleTimeout <= 0:
@@ -63,7 +65,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// Proxy forwards connections with mutual TLS to a unix socket.
+// Proxy forwards the calls of clients with mutual TLS to a unix socket.
 type Proxy struct {
 	options  Options
 	material atomic.Pointer[tlsfiles.Material] // for connections to come

@@ -162,7 +162,7 @@ func TestClientWhoseAuthorityIsGoneEndsItsCallsAndGoes(t *testing.T) {
 	for range 3 {
 		s.poll <- time.Time{}
 	}
-	next := s.connect(s.client(newHubCA.Issue(certtest.Request{})))
+	next := s.connect(s.client(newHubCA.Issue(certtest.Request{Names: []string{"hub"}})))
 	certtest.WriteFile(t, s.files.CA, newHubCA.PEM)
 	for range 3 {
 		s.poll <- time.Time{}
@@ -285,6 +285,7 @@ func TestOptionsThatCannotBeMeantAreErrors(t *testing.T) {
 	s := newScene(t, nil)
 	for name, spoil := range map[string]func(*Options){
 		"no target":            func(o *Options) { o.Target = "" },
+		"no allowed name":      func(o *Options) { o.AllowedSANs = nil },
 		"no connections":       func(o *Options) { o.MaxConnections = 0 },
 		"no idle timeout":      func(o *Options) { o.IdleTimeout = 0 },
 		"no handshake timeout": func(o *Options) { o.HandshakeTimeout = 0 },
