@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,8 +52,8 @@ func (o Options) check() error {
 	switch {
 	case o.Target == "":
 		return errors.New("the path of the socket is missing")
-	case len(o.AllowedSANs) == 0:
-		return errors.New("no name of a client is allowed: at least one is needed")
+	case len(o.AllowedSANs) == 0 || slices.Contains(o.AllowedSANs, ""):
+		return errors.New("the name that a client must have is missing")
 	case o.MaxConnections < 1:
 		return fmt.Errorf("%d connections at once are too few: at least 1", o.MaxConnections)
 	case o.IdleTimeout <= 0:
@@ -75,6 +76,7 @@ type Proxy struct {
 	slots      chan struct{}     // holds one element for each client that is connected
 	clients    sync.Map          // of *client: those that are connected
 	refusals   *loglimit.Limiter // anybody can cause a refusal
+	readiness  readiness
 }
 
 // New checks the options and reads the files. It starts nothing.
@@ -88,7 +90,7 @@ func New(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{options: o, poll: tlsfiles.Ticks,
 		handshakes: acceptLimit{limit: o.MaxConnections}, slots: make(chan struct{}, o.MaxConnections),
-		refusals: loglimit.New(1, logInterval)}
+		refusals: loglimit.New(1, logInterval), readiness: readiness{target: o.Target, timeout: probeTimeout, interval: probeInterval}}
 	p.material.Store(material)
 	return p, nil
 }

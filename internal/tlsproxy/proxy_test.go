@@ -286,6 +286,7 @@ func TestOptionsThatCannotBeMeantAreErrors(t *testing.T) {
 	for name, spoil := range map[string]func(*Options){
 		"no target":            func(o *Options) { o.Target = "" },
 		"no allowed name":      func(o *Options) { o.AllowedSANs = nil },
+		"empty allowed name":   func(o *Options) { o.AllowedSANs = []string{"hub", ""} },
 		"no connections":       func(o *Options) { o.MaxConnections = 0 },
 		"no idle timeout":      func(o *Options) { o.IdleTimeout = 0 },
 		"no handshake timeout": func(o *Options) { o.HandshakeTimeout = 0 },
