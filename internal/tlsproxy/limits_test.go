@@ -1,11 +1,13 @@
 package tlsproxy
 
 import (
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -44,6 +46,34 @@ func TestLargePagesPass(t *testing.T) {
 	large := &csi.ControllerUnpublishVolumeRequest{NodeId: strings.Repeat("n", 4_000_000)}
 	if err := conn.Invoke(s.ctx, publishMethod, large, &emptypb.Empty{}); err != nil {
 		t.Errorf("a request of 4 MB: %v", err)
+	}
+}
+
+// Many pages at once must fit into the memory of a container beside a driver.
+func TestPagesTakeNoMemoryOfTheProxy(t *testing.T) {
+	c, d, _ := newPeers(t)
+	c.call(1, listMethod)
+	next[*http2.MetaHeadersFrame](d)
+	frame := append([]byte{0, 0x40, 0, byte(http2.FrameData), 0, 0, 0, 0, 1}, make([]byte, maxFrame)...)
+	page := maxPage / maxFrame // frames
+	b := make([]byte, 64<<10)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	go func() {
+		for range page {
+			if _, err := d.conn.Write(frame); err != nil {
+				return
+			}
+		}
+	}()
+	for left := page * len(frame); left > 0; {
+		n, err := c.conn.Read(b)
+		c.do(err)
+		left -= n
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > maxPage/4 {
+		t.Errorf("a page of %d bytes allocated %d", maxPage, got)
 	}
 }
 
