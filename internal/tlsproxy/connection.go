@@ -3,10 +3,10 @@ package tlsproxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -70,62 +70,46 @@ func (p *Proxy) refused(logger klog.Logger, err error) {
 	p.refusals.Info(logger, "Refused a client in the TLS handshake", "problem", err)
 }
 
-// pass copies in both directions until one side ends, both are silent for IdleTimeout, or
-// ctx ends, and returns the reason. When stay ends it asks the client to go, and cuts it off
+// pass forwards frames in both directions until one side ends, both are silent for IdleTimeout,
+// or ctx ends, and returns the reason. When stay ends it asks the client to go, and cuts it off
 // after the grace.
 func (p *Proxy) pass(ctx, stay context.Context, logger klog.Logger, client, target net.Conn) string {
-	var activity atomic.Int64 // how often something was passed
-	var copies sync.WaitGroup
-	ended := make(chan string, 2)
-	down := &clientWriter{to: client}
-	copies.Go(func() { copyAll(target, client, &activity); ended <- "the client has ended the connection" })
-	copies.Go(func() { copyAll(down, target, &activity); ended <- "the driver has ended the connection" })
-	defer copies.Wait()
-	// Closing ends both copies. Unless the client was cut off, all data that was read has been
+	r := newRelay(client, target, func(problem, method string) {
+		p.refusals.Info(logger, "Refused a call", "problem", problem, "method", fmt.Sprintf("%.*q", maxMethod, method))
+	})
+	var pumps sync.WaitGroup
+	ended := make(chan error, 2)
+	pumps.Go(func() { ended <- r.pump(clientSide) })
+	pumps.Go(func() { ended <- r.pump(driverSide) })
+	defer pumps.Wait()
+	// Closing ends both pumps. Unless the client was cut off, all data that was read has been
 	// written by then.
 	defer client.Close()
 	defer target.Close()
 	idle := time.NewTicker(p.options.IdleTimeout)
 	defer idle.Stop()
-	last := activity.Load()
+	last := r.activity.Load()
 	leaving := stay.Done()
 	var grace <-chan time.Time
 	for {
 		select {
 		case why := <-ended:
-			return why
+			return why.Error()
 		case <-leaving:
 			leaving = nil
 			logger.Info("Asked a client to go", "because", context.Cause(stay), "grace", p.options.Grace)
-			copies.Go(down.askToGo) // it blocks while the client does not read
+			pumps.Go(r.writers[clientSide].askToGo) // it blocks while the client does not read
 			grace = time.After(p.options.Grace)
 		case <-grace:
 			return "the grace is over"
 		case <-ctx.Done():
 			return "the grace is over"
 		case <-idle.C:
-			now := activity.Load()
+			now := r.activity.Load()
 			if now == last {
 				return "nothing was passed for too long"
 			}
 			last = now
-		}
-	}
-}
-
-// copyAll copies until either side ends, and counts the reads that returned data.
-func copyAll(to io.Writer, from io.Reader, activity *atomic.Int64) {
-	b := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(b)
-		if n > 0 {
-			activity.Add(1)
-			if _, err := to.Write(b[:n]); err != nil {
-				return
-			}
-		}
-		if err != nil {
-			return
 		}
 	}
 }

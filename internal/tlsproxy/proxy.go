@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +25,7 @@ const (
 	logInterval = 10 * time.Second
 )
 
-// Options of a Proxy. All but AllowedSANs are required.
+// Options of a Proxy. All are required.
 type Options struct {
 	// Target is the path of the unix socket.
 	Target string
@@ -32,7 +33,7 @@ type Options struct {
 	// clients' certificates.
 	Files tlsfiles.Files
 	// AllowedSANs are domain names, and URIs (with "://" in them). A client's certificate
-	// must have one of them. If there are none, any name is allowed.
+	// must have one of them.
 	AllowedSANs []string
 	// MaxConnections is the number of clients that can be connected at once. As many more
 	// can be in the TLS handshake; a new connection then replaces the oldest of these.
@@ -51,6 +52,8 @@ func (o Options) check() error {
 	switch {
 	case o.Target == "":
 		return errors.New("the path of the socket is missing")
+	case len(o.AllowedSANs) == 0 || slices.Contains(o.AllowedSANs, ""):
+		return errors.New("the name that a client must have is missing")
 	case o.MaxConnections < 1:
 		return fmt.Errorf("%d connections at once are too few: at least 1", o.MaxConnections)
 	case o.IdleTimeout <= 0:
@@ -63,7 +66,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// Proxy forwards connections with mutual TLS to a unix socket.
+// Proxy forwards the calls of clients with mutual TLS to a unix socket.
 type Proxy struct {
 	options  Options
 	material atomic.Pointer[tlsfiles.Material] // for connections to come
@@ -73,6 +76,7 @@ type Proxy struct {
 	slots      chan struct{}     // holds one element for each client that is connected
 	clients    sync.Map          // of *client: those that are connected
 	refusals   *loglimit.Limiter // anybody can cause a refusal
+	readiness  readiness
 }
 
 // New checks the options and reads the files. It starts nothing.
@@ -86,7 +90,7 @@ func New(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{options: o, poll: tlsfiles.Ticks,
 		handshakes: acceptLimit{limit: o.MaxConnections}, slots: make(chan struct{}, o.MaxConnections),
-		refusals: loglimit.New(1, logInterval)}
+		refusals: loglimit.New(1, logInterval), readiness: readiness{target: o.Target, timeout: probeTimeout, interval: probeInterval}}
 	p.material.Store(material)
 	return p, nil
 }

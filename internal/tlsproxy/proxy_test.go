@@ -17,7 +17,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/certtest"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 )
 
 func TestProxyPassesTheCallsOfSeveralClients(t *testing.T) {
@@ -162,7 +161,7 @@ func TestClientWhoseAuthorityIsGoneEndsItsCallsAndGoes(t *testing.T) {
 	for range 3 {
 		s.poll <- time.Time{}
 	}
-	next := s.connect(s.client(newHubCA.Issue(certtest.Request{})))
+	next := s.connect(s.client(newHubCA.Issue(certtest.Request{Names: []string{"hub"}})))
 	certtest.WriteFile(t, s.files.CA, newHubCA.PEM)
 	for range 3 {
 		s.poll <- time.Time{}
@@ -279,22 +278,4 @@ func TestConnectionThatPassesNothingIsClosed(t *testing.T) {
 	session := s.connect(s.hub())
 	s.waitFor(session.Done())
 	s.logged("nothing was passed for too long")
-}
-
-func TestOptionsThatCannotBeMeantAreErrors(t *testing.T) {
-	s := newScene(t, nil)
-	for name, spoil := range map[string]func(*Options){
-		"no target":            func(o *Options) { o.Target = "" },
-		"no connections":       func(o *Options) { o.MaxConnections = 0 },
-		"no idle timeout":      func(o *Options) { o.IdleTimeout = 0 },
-		"no handshake timeout": func(o *Options) { o.HandshakeTimeout = 0 },
-		"negative grace":       func(o *Options) { o.Grace = -1 },
-		"no files":             func(o *Options) { o.Files = tlsfiles.Files{} },
-	} {
-		o := s.options
-		spoil(&o)
-		if _, err := New(o); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
 }

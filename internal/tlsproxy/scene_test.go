@@ -51,12 +51,8 @@ func newScene(t *testing.T, change func(*Options)) *scene {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	s.ctx = ctx
-	dir, err := os.MkdirTemp("", "tp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "csi.sock")
+	socket := filepath.Join(shortDir(t), "csi.sock")
+	var err error
 	if s.backend, err = fakecsi.New(fakecsi.Options{Name: driverName}); err != nil {
 		t.Fatal(err)
 	}
@@ -66,13 +62,24 @@ func newScene(t *testing.T, change func(*Options)) *scene {
 	s.startDriver()
 	t.Cleanup(s.driver.Crash)
 	s.files = certtest.Write(t, t.TempDir(), s.hubCA, s.serverPair())
-	s.options = Options{Target: socket, Files: tlsfiles.Files(s.files), MaxConnections: 100,
+	s.options = Options{Target: socket, Files: tlsfiles.Files(s.files), AllowedSANs: []string{"hub"}, MaxConnections: 100,
 		IdleTimeout: time.Hour, HandshakeTimeout: 10 * time.Second, Grace: 10 * time.Second}
 	if change != nil {
 		change(&s.options)
 	}
 	s.start()
 	return s
+}
+
+// shortDir is a folder with a path short enough for a unix socket.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 func (s *scene) serverPair() certtest.Pair {

@@ -47,9 +47,6 @@ func (p *Proxy) verify(state tls.ConnectionState) error {
 }
 
 func (p *Proxy) allowed(names []string) bool {
-	if len(p.options.AllowedSANs) == 0 {
-		return true
-	}
 	return slices.ContainsFunc(p.options.AllowedSANs, func(allowed string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return sameName(name, allowed) })
 	})
