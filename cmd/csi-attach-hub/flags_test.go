@@ -97,6 +97,13 @@ func TestFlagsOfManifestsMeanWhatTheyMeanToCSIAttacher(t *testing.T) {
 			}
 			return s
 		}},
+		{"log of request bodies", "--csi-address=/s --v=10 --vmodule=request=8,worker=7", func() hubSettings {
+			s := inPlace("unix:///s")
+			for _, flag := range []string{"--v=10", "--vmodule request=8"} {
+				s.warnings = append(s.warnings, flag+" is taken as 7: above it, requests to the Kubernetes API would be logged with the Secrets and tokens in them")
+			}
+			return s
+		}},
 		{"no limit, and a burst of that", "--csi-address=/s --kube-api-qps=-1 --kube-api-burst=5", func() hubSettings {
 			s := inPlace("unix:///s")
 			s.driver.KubeAPI.Burst = 5
