@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/access"
@@ -11,12 +10,12 @@ import (
 // newServers returns an HTTP server for each address, with the given options. Each is
 // listening already, so that an address in use ends the program at its start.
 func newServers(ctx context.Context, settings httpSettings, kube *kubeClient, options status.Options) ([]*status.Server, error) {
-	options.MetricsPath, options.Profiling = settings.MetricsPath, settings.Profiling
+	options.MetricsPath, options.Profiling, options.AllowedHosts = settings.MetricsPath, settings.Profiling, settings.AllowedHosts
 	var servers []*status.Server
 	for _, address := range settings.Addresses {
 		o := options
 		o.Endpoint = address
-		if !isLoopback(address) {
+		if !status.IsLoopback(address) {
 			if err := settings.secure(&o, kube); err != nil {
 				return nil, err
 			}
@@ -45,12 +44,4 @@ func (s httpSettings) secure(o *status.Options, kube *kubeClient) error {
 	}
 	o.Guard = guard.Wrap
 	return nil
-}
-
-// isLoopback reports whether only this machine can reach an address: in a Pod, only the Pod
-// and users who may forward its ports.
-func isLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
