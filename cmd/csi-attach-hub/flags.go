@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,7 +80,7 @@ func (f *hubFlags) settings() (hubSettings, error) {
 	s.driver, problems[4] = f.driver.settings(given, dropIn)
 	s.driver.Lease.Namespace = s.leases.Namespace
 	s.http, problems[5] = f.http.settings(given, dropIn)
-	s.warnings = append(f.driver.warnings(given), ignoredWarnings(given)...)
+	s.warnings = slices.Concat(f.driver.warnings(given), ignoredWarnings(given), limitVerbosity(f.logging))
 	return s, errors.Join(problems[:]...)
 }
 

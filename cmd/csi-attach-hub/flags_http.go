@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 
@@ -20,6 +21,7 @@ type httpFlags struct {
 	tlsCert       string
 	tlsKey        string
 	authorization bool
+	allowedHosts  []string
 	profiling     bool
 }
 
@@ -33,7 +35,9 @@ type httpSettings struct {
 	TLSCert     string // file; "" for no TLS, or for a self-signed certificate if Authorized
 	TLSKey      string // file
 	Authorized  bool   // ask the cluster who may look, except for probes and on loopback addresses
-	Profiling   bool   // serve /debug/pprof
+	// AllowedHosts are further names in the Host of requests to loopback addresses.
+	AllowedHosts []string
+	Profiling    bool // serve /debug/pprof
 }
 
 func (f *httpFlags) add(set *pflag.FlagSet) {
@@ -49,18 +53,28 @@ func (f *httpFlags) add(set *pflag.FlagSet) {
 	set.StringVar(&f.tlsKey, "http-tls-key", "", "`file` with the key of --http-tls-cert")
 	set.BoolVar(&f.authorization, "http-authorization", false,
 		"require a token of the cluster and the right to get the nonResourceURL /metrics or /attach-hub/..., except for probes and on loopback addresses; serve TLS, self-signed without --http-tls-cert")
-	set.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof too")
+	set.StringSliceVar(&f.allowedHosts, "http-allowed-hosts", nil,
+		"`names` in the Host header of requests to loopback addresses, with commas between them, besides localhost, IP addresses and csi-attach-hub.NAMESPACE.svc")
+	set.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof too; on other addresses than loopback only with --http-authorization")
 }
+
+var validHost = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
 // settings checks the flags. Its error has every mistake.
 func (f *httpFlags) settings(given given, dropIn bool) (httpSettings, error) {
-	s := httpSettings{MetricsPath: f.metricsPath, TLSCert: f.tlsCert, TLSKey: f.tlsKey, Authorized: f.authorization, Profiling: f.profiling}
+	s := httpSettings{MetricsPath: f.metricsPath, TLSCert: f.tlsCert, TLSKey: f.tlsKey, Authorized: f.authorization,
+		AllowedHosts: f.allowedHosts, Profiling: f.profiling}
 	problems := []error{given.atMostOne(endpointFlags...)}
 	if err := status.CheckMetricsPath(f.metricsPath); err != nil {
 		problems = append(problems, fmt.Errorf("--metrics-path: %w", err))
 	}
 	if (f.tlsCert == "") != (f.tlsKey == "") {
 		problems = append(problems, errors.New("--http-tls-cert and --http-tls-key go together: one of them is missing"))
+	}
+	for _, name := range f.allowedHosts {
+		if !validHost.MatchString(name) {
+			problems = append(problems, fmt.Errorf("--http-allowed-hosts: %q is not a host name: write it without port, like hub.example.com", name))
+		}
 	}
 	flag, endpoint := endpointFlags[0], f.endpoint
 	if i := slices.IndexFunc(endpointFlags, given); i >= 0 {
@@ -74,6 +88,8 @@ func (f *httpFlags) settings(given given, dropIn bool) (httpSettings, error) {
 		}
 		if err := checkListenAddress(a.address); err != nil {
 			problems = append(problems, fmt.Errorf("--%s: %w", a.flag, err))
+		} else if f.profiling && !f.authorization && !status.IsLoopback(a.address) {
+			problems = append(problems, fmt.Errorf("--profiling would serve profiles to everybody who reaches --%s %s: add --http-authorization, or listen on loopback, for example 127.0.0.1:8080", a.flag, a.address))
 		}
 		s.Addresses = append(s.Addresses, a.address)
 	}

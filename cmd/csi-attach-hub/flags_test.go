@@ -97,6 +97,13 @@ func TestFlagsOfManifestsMeanWhatTheyMeanToCSIAttacher(t *testing.T) {
 			}
 			return s
 		}},
+		{"log of request bodies", "--csi-address=/s --v=10 --vmodule=request=8,worker=7", func() hubSettings {
+			s := inPlace("unix:///s")
+			for _, flag := range []string{"--v=10", "--vmodule request=8"} {
+				s.warnings = append(s.warnings, flag+" is taken as 7: above it, requests to the Kubernetes API would be logged with the Secrets and tokens in them")
+			}
+			return s
+		}},
 		{"no limit, and a burst of that", "--csi-address=/s --kube-api-qps=-1 --kube-api-burst=5", func() hubSettings {
 			s := inPlace("unix:///s")
 			s.driver.KubeAPI.Burst = 5
@@ -118,9 +125,19 @@ func TestFlagsOfManifestsMeanWhatTheyMeanToCSIAttacher(t *testing.T) {
 			s.leases.RetryPeriod = time.Minute
 			return s
 		}},
-		{"older names", "--config=c --metrics-address=:1 --health-addr=:2 --metrics-path=/m --profiling", func() hubSettings {
+		{"older names", "--config=c --metrics-address=:1 --health-addr=:2 --metrics-path=/m --http-allowed-hosts=a.b,c --profiling --http-authorization", func() hubSettings {
 			s := withConfig()
-			s.http = httpSettings{Addresses: []string{":1", ":2"}, MetricsPath: "/m", Profiling: true}
+			s.http = httpSettings{Addresses: []string{":1", ":2"}, MetricsPath: "/m", Authorized: true, AllowedHosts: []string{"a.b", "c"}, Profiling: true}
+			return s
+		}},
+		{"profiles for users of this machine", "--config=c --http-endpoint=127.0.0.1:1 --health-addr=localhost:2 --profiling", func() hubSettings {
+			s := withConfig()
+			s.http.Addresses, s.http.Profiling = []string{"127.0.0.1:1", "localhost:2"}, true
+			return s
+		}},
+		{"profiles without HTTP", "--csi-address=/s --profiling", func() hubSettings {
+			s := inPlace("unix:///s")
+			s.http.Profiling = true
 			return s
 		}},
 		{"one address under two names", "--csi-address=/s --metrics-addr=:1 --health-addr=:1", func() hubSettings {
@@ -160,6 +177,9 @@ func TestMistakesInFlagsAreToldAtOnce(t *testing.T) {
 		{"socket that is none", "--csi-address=tcp://csi:9443", []string{"--csi-address: must be a unix socket"}},
 		{"older names beside the new one", "--http-endpoint=:1 --metrics-address=:1", []string{"--http-endpoint and --metrics-address mean the same"}},
 		{"addresses", "--metrics-addr=8080 --health-addr=:http", []string{`--metrics-addr: "8080" is not an address`, `--health-addr: "http" is not a port`}},
+		{"profiles for everybody", "--config=c --profiling --health-addr=0.0.0.0:1", []string{
+			"--profiling would serve profiles to everybody who reaches --http-endpoint :8080: add --http-authorization, or listen on loopback", "reaches --health-addr 0.0.0.0:1"}},
+		{"hosts", "--config=c --http-allowed-hosts=a:80,b,*.c", []string{`--http-allowed-hosts: "a:80" is not a host name`, `"*.c" is not a host name`}},
 		{"path of the metrics that is taken", "--metrics-path=/api/v1/drivers", []string{`--metrics-path: the metrics path "/api/v1/drivers" is taken`}},
 		{"lease that is shorter than its renewal", "--leader-election-lease-duration=10s", []string{"--leader-election-renew-deadline is 10s: it must be below the lease duration"}},
 		{"lease of half a second", "--leader-election-lease-duration=10500ms", []string{"must be whole seconds"}},

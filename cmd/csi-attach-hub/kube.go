@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -36,6 +37,15 @@ func forProtobuf(config *rest.Config) *rest.Config {
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	config.UserAgent = "csi-attach-hub/" + version
+	return config
+}
+
+// withOwnConnection returns the configuration of a client that shares no connection with other clients, and has a
+// user agent that ends in use.
+func withOwnConnection(config *rest.Config, use string) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Dial = (&net.Dialer{}).DialContext // client-go shares connections of equal configs
+	config.UserAgent += " " + use
 	return config
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
 
 	"k8s.io/client-go/rest"
 
@@ -34,10 +33,7 @@ func newLeases(s hubSettings, config *rest.Config) (*lease.Leases, error) {
 // leaseClient returns a client with a connection of its own: slow or throttled requests for
 // volumes must not delay the renewal of a lease.
 func leaseClient(config *rest.Config) (lease.Kube, error) {
-	config = rest.CopyConfig(config)
-	config.Dial = (&net.Dialer{}).DialContext // client-go shares connections of equal configs
-	config.UserAgent += " leases"
-	kube, err := newKubeClient(config)
+	kube, err := newKubeClient(withOwnConnection(config, "leases"))
 	if err != nil {
 		return nil, fmt.Errorf("for leases: %w", err)
 	}

@@ -2,25 +2,35 @@ package main
 
 import (
 	"context"
-	"net"
+	"fmt"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/access"
 )
 
+const (
+	// Limits of the TokenReviews, and of the SubjectAccessReviews, in requests. access.Guard sends fewer unless many
+	// users look, or requests are repeated after errors.
+	reviewsPerSecond, reviewsBurst = 50, 100
+)
+
 // newServers returns an HTTP server for each address, with the given options. Each is
 // listening already, so that an address in use ends the program at its start.
-func newServers(ctx context.Context, settings httpSettings, kube *kubeClient, options status.Options) ([]*status.Server, error) {
-	options.MetricsPath, options.Profiling = settings.MetricsPath, settings.Profiling
+func newServers(ctx context.Context, settings httpSettings, config *rest.Config, options status.Options) ([]*status.Server, error) {
+	options.MetricsPath, options.Profiling, options.AllowedHosts = settings.MetricsPath, settings.Profiling, settings.AllowedHosts
+	public, err := settings.secured(options, config)
+	if err != nil {
+		return nil, err
+	}
 	var servers []*status.Server
 	for _, address := range settings.Addresses {
-		o := options
-		o.Endpoint = address
-		if !isLoopback(address) {
-			if err := settings.secure(&o, kube); err != nil {
-				return nil, err
-			}
+		o := public
+		if status.IsLoopback(address) {
+			o = options
 		}
+		o.Endpoint = address
 		server, err := status.New(o)
 		if err != nil {
 			return nil, err
@@ -33,24 +43,19 @@ func newServers(ctx context.Context, settings httpSettings, kube *kubeClient, op
 	return servers, nil
 }
 
-// secure adds TLS and authorization to a server that other machines can reach.
-func (s httpSettings) secure(o *status.Options, kube *kubeClient) error {
+// secured returns the options with TLS and authorization, for servers that other machines can reach. These share one
+// access.Guard. It has a connection of its own: who looks must not delay what is written for the volumes.
+func (s httpSettings) secured(o status.Options, config *rest.Config) (status.Options, error) {
 	o.TLS = status.TLS{CertFile: s.TLSCert, KeyFile: s.TLSKey, SelfSigned: s.Authorized && s.TLSCert == ""}
 	if !s.Authorized {
-		return nil
+		return o, nil
 	}
-	guard, err := access.New(kube.AuthenticationV1(), kube.AuthorizationV1())
+	config = withOwnConnection(config, "reviews")
+	config.QPS, config.Burst = reviewsPerSecond, reviewsBurst
+	kube, err := newKubeClient(config)
 	if err != nil {
-		return err
+		return o, fmt.Errorf("for reviews: %w", err)
 	}
-	o.Guard = guard.Wrap
-	return nil
-}
-
-// isLoopback reports whether only this machine can reach an address: in a Pod, only the Pod
-// and users who may forward its ports.
-func isLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+	o.Guard = access.New(kube.AuthenticationV1(), kube.AuthorizationV1()).Wrap
+	return o, nil
 }

@@ -17,7 +17,8 @@
 //
 // # HTTP
 //
-// Only GET and HEAD are served: pages for people, and the rest for programs.
+// Only GET and HEAD are served: pages for people, and the rest for programs. On loopback without TLS, the Host of a request
+// must be this machine's or an allowed one, or the answer is 421.
 //
 //	/                           all drivers, the worst first, and the volumes in trouble;
 //	                            ?q= and ?state= (a state, a health or "problems") filter the drivers

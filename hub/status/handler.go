@@ -47,7 +47,10 @@ func newHandler(o Options) (http.Handler, error) {
 	all.HandleFunc("/readyz", o.Probes.probe("readyz"))
 	all.HandleFunc("/healthz/leader-election", leaderElection(o.LeaderCheck))
 	all.Handle("/", o.Guard(mux))
-	return readOnly(all), nil
+	if o.TLS != (TLS{}) { // a website that takes a name of its own has no certificate for it
+		return readOnly(all), nil
+	}
+	return readOnly(checkHost(o.AllowedHosts, all)), nil
 }
 
 // CheckMetricsPath returns an error if Options.MetricsPath is no plain path, or if something else

@@ -50,6 +50,9 @@ type Options struct {
 	LeaderCheck func() error
 	// Guard authenticates and authorizes all requests but the probes; nil lets everybody in.
 	Guard func(http.Handler) http.Handler
+	// AllowedHosts are names in the Host of requests to loopback addresses without TLS, besides localhost,
+	// IP addresses and the name that the commands use in their port-forward.
+	AllowedHosts []string
 	// Profiling serves /debug/pprof: heap and CPU profiles and the command line.
 	Profiling bool
 }

@@ -7,66 +7,60 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/group"
-	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
-	"k8s.io/apiserver/pkg/authentication/token/cache"
-	"k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
+	"k8s.io/apiserver/pkg/util/webhook"
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 )
 
 const (
-	// How long answers are cached: frequent scrapes cost the API server few requests, and a
-	// right that is revoked is gone within a minute.
-	tokenTTL = time.Minute
-	allowTTL = time.Minute
-	denyTTL  = 10 * time.Second
 	// reviewTimeout bounds one review, checkTimeout all reviews of one request.
 	reviewTimeout = 5 * time.Second
 	checkTimeout  = 10 * time.Second
+	// retryAfter is when a client whose request could not be checked may try again, in seconds.
+	retryAfter = "5"
 )
 
-// retries returns the backoff of a review that failed. It is short: a client waits.
-func retries() wait.Backoff {
-	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 3}
+// withRetries calls f, and again after errors that may be over soon. Its backoff is short: a client waits.
+func withRetries(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 3}
+	return webhook.WithExponentialBackoff(ctx, backoff, func() error { return f(ctx) }, webhook.DefaultShouldRetry)
 }
 
 // Guard passes on the requests that the Kubernetes API allows.
 type Guard struct {
-	authenticator authenticator.Request
-	authorizer    *reviews
+	tokens  *tokens
+	reviews *reviews
+	log     *loglimit.Limiter
 }
 
 // New returns a Guard. Its clients need the rights to create tokenreviews and
-// subjectaccessreviews. New sends no request.
-func New(tokens authenticationv1client.AuthenticationV1Interface, access authorizationv1client.SubjectAccessReviewsGetter) (*Guard, error) {
-	tokenReviews, err := webhook.NewFromInterface(tokens, nil, retries(), reviewTimeout, webhook.AuthenticatorMetrics{
-		RecordRequestTotal:   func(context.Context, string) {},
-		RecordRequestLatency: func(context.Context, string, float64) {},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("prepare token reviews: %w", err)
-	}
-	authenticator := group.NewAuthenticatedGroupAdder(bearertoken.New(cache.New(tokenReviews, false, tokenTTL, tokenTTL)))
-	return &Guard{authenticator: authenticator, authorizer: newReviews(access)}, nil
+// subjectaccessreviews. New sends no request. All servers of a process should have the same Guard, which
+// bounds the reviews.
+func New(authentication authenticationv1client.TokenReviewsGetter, authorization authorizationv1client.SubjectAccessReviewsGetter) *Guard {
+	g := newGate()
+	return &Guard{tokens: newTokens(authentication, g), reviews: newReviews(authorization, g), log: loglimit.New(3, time.Minute)}
 }
 
 // Wrap puts the Guard in front of a handler. The answer is 401 without a valid token, 403
-// without the right, and 503 if the API server does not answer.
+// without the right, 429 after too many requests with tokens or paths that are new, and 503 if the API server
+// does not answer.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if status, why := g.check(r); status != 0 {
-			if status == http.StatusUnauthorized {
+			switch status {
+			case http.StatusUnauthorized:
 				w.Header().Set("WWW-Authenticate", "Bearer")
+			case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+				w.Header().Set("Retry-After", retryAfter)
 			}
 			refuse(w, r, status, why)
 			return
@@ -90,22 +84,23 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
 func (g *Guard) check(r *http.Request) (status int, why string) {
 	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 	defer cancel()
-	who, ok, err := g.authenticator.AuthenticateRequest(r.WithContext(ctx))
+	address, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		address = r.RemoteAddr
+	}
+	who, ok, err := g.tokens.from(address).AuthenticateRequest(r.WithContext(ctx))
 	switch {
-	case err != nil && unanswered(err):
-		klog.FromContext(ctx).Info("Cannot authenticate the request", "err", err)
-		return http.StatusServiceUnavailable, "authentication is unavailable now"
+	case errors.Is(err, errNotReviewed):
+		return g.unknown(r, "authentication", err)
 	case err != nil:
-		klog.FromContext(ctx).V(2).Info("Refused a token", "err", err)
 		return http.StatusUnauthorized, "give a valid token (Authorization: Bearer ...): the cluster does not accept this one"
 	case !ok:
 		return http.StatusUnauthorized, "give a token of the cluster (Authorization: Bearer ...)"
 	}
-	allowed, err := g.authorizer.allow(ctx, who.User, resourceURL(r.URL.Path))
+	allowed, err := g.reviews.allow(ctx, who.User, resourceURL(r.URL.Path))
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).Info("Cannot authorize the request", "user", who.User.GetName(), "err", err)
-		return http.StatusServiceUnavailable, "authorization is unavailable now"
+		return g.unknown(r, "authorization", err)
 	case !allowed:
 		klog.FromContext(ctx).V(2).Info("Not allowed", "user", who.User.GetName(), "path", r.URL.Path)
 		return http.StatusForbidden, fmt.Sprintf("you need the right to get the nonResourceURL %s", resourceURL(r.URL.Path))
@@ -113,15 +108,14 @@ func (g *Guard) check(r *http.Request) (status int, why string) {
 	return 0, ""
 }
 
-// unanswered reports whether err means that a token was not reviewed: the API server was not
-// reached, or refused the review. The request is refused, but the token may be valid.
-func unanswered(err error) bool {
-	if several, ok := errors.AsType[utilerrors.Aggregate](err); ok {
-		return slices.ContainsFunc(several.Errors(), unanswered)
+// unknown returns the answer to a request that could not be checked.
+func (g *Guard) unknown(r *http.Request, what string, err error) (status int, why string) {
+	if errors.Is(err, errTooMany) {
+		g.log.Info(klog.FromContext(r.Context()), "Too many requests with tokens or paths that are new", "client", r.RemoteAddr)
+		return http.StatusTooManyRequests, errTooMany.Error() + ": try again in " + retryAfter + " seconds"
 	}
-	_, network := errors.AsType[net.Error](err)
-	var refused apierrors.APIStatus
-	return network || errors.As(err, &refused) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	g.log.Info(klog.FromContext(r.Context()), "Cannot check a request", "client", r.RemoteAddr, "what", what, "err", err)
+	return http.StatusServiceUnavailable, what + " is unavailable now"
 }
 
 // resourceURL returns the nonResourceURL for a path. Every user of a cluster may get /api/* of

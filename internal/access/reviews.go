@@ -2,32 +2,23 @@ package access
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/util/webhook"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// maxAnswers bounds the cached answers: a client that requests many paths costs reviews, but
-// no memory.
-const maxAnswers = 1000
-
-// reviews authorizes by SubjectAccessReviews and caches the answers. The authorizer of
-// k8s.io/apiserver would do the same, but links CEL, which would be a tenth of this program
-// and of its memory.
+// reviews authorizes by SubjectAccessReviews. The authorizer of k8s.io/apiserver would do the same, but links
+// CEL, which would be a tenth of this program and of its memory.
 type reviews struct {
 	access  authorizationv1client.SubjectAccessReviewsGetter
-	answers *cache.LRUExpireCache // bool by hash of the question
+	answers *answers[struct{}]
 }
 
-func newReviews(access authorizationv1client.SubjectAccessReviewsGetter) *reviews {
-	return &reviews{access: access, answers: cache.NewLRUExpireCache(maxAnswers)}
+func newReviews(access authorizationv1client.SubjectAccessReviewsGetter, g *gate) *reviews {
+	return &reviews{access: access, answers: newAnswers[struct{}](g, newQuota(10, 200))}
 }
 
 // allow reports whether a user may get a nonResourceURL. It returns an error if that is not known.
@@ -38,40 +29,20 @@ func (r *reviews) allow(ctx context.Context, who user.Info, path string) (bool, 
 	}
 	question, err := spec.Marshal() // not JSON, which replaces all invalid UTF-8 by the same character
 	if err != nil {
-		return false, fmt.Errorf("ask for access: %w", err)
+		return false, fmt.Errorf("review access: %w", err)
 	}
-	key := sha256.Sum256(question) // paths may be long
-	if allowed, ok := r.answers.Get(key); ok {
-		return allowed.(bool), nil
-	}
-	status, err := r.ask(ctx, spec)
-	if err != nil {
-		return false, fmt.Errorf("ask for access: %w", err)
-	}
-	allowed := status.Allowed && !status.Denied
-	r.answers.Add(key, allowed, ttl(allowed))
-	return allowed, nil
-}
-
-func (r *reviews) ask(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
-	var answer *authorizationv1.SubjectAccessReview
-	err := webhook.WithExponentialBackoff(ctx, retries(), func() (err error) {
-		answer, err = r.access.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
-		return err
-	}, webhook.DefaultShouldRetry)
-	if err != nil {
-		return authorizationv1.SubjectAccessReviewStatus{}, err
-	}
-	return answer.Status, nil
-}
-
-func ttl(allowed bool) time.Duration {
-	if allowed {
-		return allowTTL
-	}
-	return denyTTL
+	_, allowed, err := r.answers.get(ctx, question, who.GetName(), func(ctx context.Context) (none struct{}, allowed bool, err error) {
+		var review *authorizationv1.SubjectAccessReview
+		err = withRetries(ctx, func(ctx context.Context) (err error) {
+			review, err = r.access.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+			return err
+		})
+		if err != nil {
+			return none, false, fmt.Errorf("review access: %w", err)
+		}
+		return none, review.Status.Allowed && !review.Status.Denied, nil
+	})
+	return allowed, err
 }
 
 func extra(who user.Info) map[string]authorizationv1.ExtraValue {

@@ -50,7 +50,7 @@ func TestAnAnswerIsRememberedForItsQuestionOnly(t *testing.T) {
 		return spec.User == "alice" && spec.UID == "" && len(spec.Groups) == 1 && len(spec.Extra) == 1 &&
 			(path == "/metrics" || path == "/attach-hub/\xff"), nil
 	}}
-	r := newReviews(j)
+	r := newReviews(j, newGate())
 	for range 3 {
 		for _, q := range questions {
 			if got, err := r.allow(t.Context(), q.who, q.path); err != nil || got != q.want {
@@ -67,7 +67,7 @@ func TestARightThatIsGivenOrTakenCountsAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		allowed := false
 		var away error
-		r := newReviews(&judge{may: func(authorizationv1.SubjectAccessReviewSpec) (bool, error) { return allowed, away }})
+		r := newReviews(&judge{may: func(authorizationv1.SubjectAccessReviewSpec) (bool, error) { return allowed, away }}, newGate())
 		expect := func(when string, want, known bool) {
 			t.Helper()
 			got, err := r.allow(t.Context(), &user.DefaultInfo{Name: "alice"}, "/metrics")
@@ -81,11 +81,11 @@ func TestARightThatIsGivenOrTakenCountsAfterAWhile(t *testing.T) {
 		expect("a refusal is not made of that", false, true)
 		allowed = true
 		expect("just given", false, true)
-		time.Sleep(denyTTL + time.Second)
+		time.Sleep(noTTL + time.Second)
 		expect("given", true, true)
 		allowed = false
 		expect("just taken", true, true)
-		time.Sleep(allowTTL + time.Second)
+		time.Sleep(yesTTL + time.Second)
 		expect("taken", false, true)
 	})
 }

@@ -88,7 +88,7 @@ func podReplica(o Options, kube corev1client.CoreV1Interface, pod *corev1.Pod) (
 		return r, nil
 	}
 	scheme, port := portOf(pod)
-	name := cmp.Or(o.Transport.ServerName, "csi-attach-hub."+pod.Namespace+".svc")
+	name := "csi-attach-hub." + pod.Namespace + ".svc" // a hub takes it as Host on loopback
 	r.base = &url.URL{Scheme: scheme, Host: net.JoinHostPort(name, strconv.Itoa(port))}
 	target := kube.RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
 	r.tunnel = &tunnel{config: o.Config, target: target, port: port}
