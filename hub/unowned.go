@@ -163,8 +163,8 @@ func (l *leader) sinceConnected() time.Time {
 
 // unowned returns the unowned publications, the oldest first and at most status.MostUnowned, and how many
 // there are.
-func (l *leader) unowned() ([]status.UnownedPublication, int) {
-	all := l.table.UnownedAll()
+func (m *manager) unowned() ([]status.UnownedPublication, int) {
+	all := m.table.UnownedAll()
 	shown := make([]status.UnownedPublication, min(len(all), status.MostUnowned))
 	for i := range shown {
 		u := all[i]
@@ -178,7 +178,7 @@ func (l *leader) unowned() ([]status.UnownedPublication, int) {
 			Tries:            u.Failures,
 			LastError:        u.Error,
 		}
-		if e, ok := l.table.Look(u.Key()); ok && e.State == volume.Delayed {
+		if e, ok := m.table.Look(u.Key()); ok && e.State == volume.Delayed {
 			shown[i].NextTry = e.Due
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // Drivers implements status.Source: it returns every driver that is served or drains.
@@ -61,8 +62,8 @@ func (m *manager) view(replicas map[string]bool, now time.Time) status.Driver {
 	if !s.up {
 		v.DownSince = s.downSince
 	}
-	if s.leader != nil {
-		v.Unowned, v.UnownedCount = s.leader.unowned()
+	if s.leader != nil || s.role.mode == registry.ModeActive && v.Lease.Holder == "" { // also after the lease was given up
+		v.Unowned, v.UnownedCount = m.unowned()
 	}
 	if s.observer != nil {
 		v.Observed, v.Checklist = s.observer.Report(v)

@@ -141,6 +141,31 @@ func TestALeaseReadsAsIfAnElectorHadWrittenIt(t *testing.T) {
 	compare("succeeded")
 }
 
+// Its endpoint may be wrong, while the sidecar reaches the driver.
+func TestASidecarThatWasAwayForLongGetsItsLeaseBackFromAHubThatCannotCallTheDriver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.replica()
+	leads, stop := w.sidecar("d", "attacher-0", r.options)
+	<-leads
+	says := newAbility(Unreached)
+	r.holdWhile("d", says)
+	r.hold("other")
+	stop()
+	r.waitsFor("d", "no replica can call the driver")
+	for range 20 { // four lease durations
+		w.renewed("other")
+	}
+	leads, stop = w.sidecar("d", "attacher-0", r.options)
+	<-leads
+	if n := r.termsBegun(); n != 1 {
+		t.Errorf("%d terms, want only that of the other driver", n)
+	}
+	says.set(Callable)
+	stop()
+	r.term("d")
+}
+
 func TestADeadSidecarIsSucceededAfterItsOwnDuration(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
