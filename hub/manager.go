@@ -25,6 +25,7 @@ type manager struct {
 	counters *counters
 	logger   klog.Logger // names the driver
 	log      operationLog
+	redactor *attach.Redactor
 	retire   context.CancelFunc
 	ended    chan struct{} // closed when the driver has drained
 
@@ -55,6 +56,7 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 		counters: newCounters(h.options.Metrics.Driver(spec.Name)),
 		logger:   logger,
 		log:      newOperationLog(),
+		redactor: &attach.Redactor{},
 		ended:    make(chan struct{}),
 		state:    newDriverState(spec, time.Now()),
 		changed:  make(chan struct{}),
