@@ -48,7 +48,7 @@ func (h *Hub) newMemory(logger klog.Logger, driver string) memory {
 }
 
 func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *manager {
-	return &manager{
+	created := &manager{
 		memory:   m,
 		hub:      h,
 		name:     spec.Name,
@@ -62,6 +62,14 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 		changed:  make(chan struct{}),
 		scopes:   map[*scope]bool{},
 	}
+	created.keepSecrets(spec.KeepSecrets)
+	return created
+}
+
+// keepSecrets says whether secrets are kept in memory after the call that they were read for.
+func (m *manager) keepSecrets(keep bool) {
+	m.table.KeepSecrets(keep)
+	m.redactor.Keep(keep)
 }
 
 // get returns the present state.
@@ -135,6 +143,7 @@ func (m *manager) setSpec(to registry.Driver) (changed bool) {
 		}
 		s.spec = to
 	})
+	m.keepSecrets(to.KeepSecrets)
 	return changed
 }
 
