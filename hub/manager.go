@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -101,6 +102,14 @@ func (m *manager) decider() attach.Driver {
 		NoAttach:      !m.cluster.AttachRequired(m.name),
 		Capabilities:  s.capabilities(),
 	}
+}
+
+// recordedCalls is attach.Driver.RecordedCalls, 0 before the first session.
+func (m *manager) recordedCalls(s driverState) int {
+	if s.session == nil {
+		return 0
+	}
+	return m.decider().RecordedCalls(func() []*storagev1.VolumeAttachment { return m.cluster.AttachmentsOfDriver(m.name) })
 }
 
 // update has edit change the state, and wakes the loops that wait for a change. edit must not block.
