@@ -24,6 +24,8 @@ type connection struct {
 	manager *manager
 	connect ConnectFunc
 	log     loglimit.Problem
+
+	capabilityLog loglimit.Problem // of connections to a driver that may be the wrong one
 }
 
 // run keeps a session to the driver until ctx ends. fail takes a panic in a goroutine of its own.

@@ -121,9 +121,8 @@ func (s *driverState) setError(err error, now time.Time) {
 
 // stateAfter returns the state of the connection after an error of connecting or probing.
 func stateAfter(from State, err error) State {
-	var mismatch *csiclient.NameError
 	switch {
-	case errors.As(err, &mismatch):
+	case errors.Is(err, csiclient.ErrName):
 		return NameMismatch
 	case errors.Is(err, csiclient.ErrNotReady):
 		return Probing

@@ -167,6 +167,7 @@ func (l *leader) writer() attach.Attacher {
 			Timeout: l.hub.options.LeaseDuration / 3,
 		},
 		CallTimeout:     l.settings().Timeout,
+		Redactor:        l.redactor,
 		FinalizerWrites: l.finalizerWrites,
 	}
 }

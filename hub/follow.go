@@ -91,12 +91,13 @@ func (h *Hub) start(ctx context.Context, all *sync.WaitGroup, spec registry.Driv
 	return m
 }
 
-// forget drops a manager that has ended. The memory of its driver stays.
+// forget drops a manager that has ended. The memory of its driver stays, without secrets.
 func (h *Hub) forget(m *manager) {
 	h.mu.Lock()
 	if h.managers[m.name] == m {
 		delete(h.managers, m.name)
 		h.options.Metrics.Forget(m.name)
+		m.keepSecrets(false)
 	}
 	h.mu.Unlock()
 	close(m.ended)

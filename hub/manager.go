@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -25,6 +26,7 @@ type manager struct {
 	counters *counters
 	logger   klog.Logger // names the driver
 	log      operationLog
+	redactor *attach.Redactor
 	retire   context.CancelFunc
 	ended    chan struct{} // closed when the driver has drained
 
@@ -47,7 +49,7 @@ func (h *Hub) newMemory(logger klog.Logger, driver string) memory {
 }
 
 func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *manager {
-	return &manager{
+	created := &manager{
 		memory:   m,
 		hub:      h,
 		name:     spec.Name,
@@ -55,11 +57,20 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 		counters: newCounters(h.options.Metrics.Driver(spec.Name)),
 		logger:   logger,
 		log:      newOperationLog(),
+		redactor: &attach.Redactor{},
 		ended:    make(chan struct{}),
 		state:    newDriverState(spec, time.Now()),
 		changed:  make(chan struct{}),
 		scopes:   map[*scope]bool{},
 	}
+	created.keepSecrets(spec.KeepSecrets)
+	return created
+}
+
+// keepSecrets says whether secrets are kept in memory after the call that they were read for.
+func (m *manager) keepSecrets(keep bool) {
+	m.table.KeepSecrets(keep)
+	m.redactor.Keep(keep)
 }
 
 // get returns the present state.
@@ -91,6 +102,14 @@ func (m *manager) decider() attach.Driver {
 		NoAttach:      !m.cluster.AttachRequired(m.name),
 		Capabilities:  s.capabilities(),
 	}
+}
+
+// recordedCalls is attach.Driver.RecordedCalls, 0 before the first session.
+func (m *manager) recordedCalls(s driverState) int {
+	if s.session == nil {
+		return 0
+	}
+	return m.decider().RecordedCalls(func() []*storagev1.VolumeAttachment { return m.cluster.AttachmentsOfDriver(m.name) })
 }
 
 // update has edit change the state, and wakes the loops that wait for a change. edit must not block.
@@ -133,6 +152,7 @@ func (m *manager) setSpec(to registry.Driver) (changed bool) {
 		}
 		s.spec = to
 	})
+	m.keepSecrets(to.KeepSecrets)
 	return changed
 }
 

@@ -70,7 +70,7 @@ func (m *manager) run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	defer disconnect()
-	c := &connection{manager: m, connect: m.hub.options.Connect}
+	c := &connection{manager: m, connect: m.connect}
 	goSafely(&loops, fail, func() { c.run(connected, fail) })
 	for ctx.Err() == nil {
 		if err := m.takeRole(ctx, m.hub.roleOf(m.get())); err != nil {

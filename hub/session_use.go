@@ -127,6 +127,10 @@ func (u *sessionUse) begin(ctx context.Context, s Session) {
 	})
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("Connected to driver", "endpoint", u.spec.Endpoint, "version", s.Info().Version)
+	if n := u.manager.recordedCalls(u.manager.get()); n > 0 && u.capabilityLog.IsDue("", time.Now()) {
+		logger.Info("Driver has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: check that the endpoint is that of its controller",
+			"endpoint", u.spec.Endpoint, "volumeAttachments", n)
+	}
 	if before != nil {
 		logger.Info("Replaced connection to driver because Probe failed, calls in flight continue", "endpoint", u.spec.Endpoint)
 		before.end()

@@ -59,6 +59,7 @@ func (m *manager) view(replicas map[string]bool, now time.Time) status.Driver {
 	if s.session != nil {
 		v.Version, v.Capabilities = s.session.Info().Version, capabilities(s.session.Info().Capabilities)
 	}
+	v.RecordedCalls = m.recordedCalls(s)
 	if !s.up {
 		v.DownSince = s.downSince
 	}

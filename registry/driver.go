@@ -41,7 +41,9 @@ type Settings struct {
 	// OnForeignWriter is what follows when another attacher writes VolumeAttachments of
 	// the driver while it is active here.
 	OnForeignWriter ForeignWriterAction
-	Insecure        bool // TCP to another machine without TLS is allowed; never together with TLS
+	// KeepSecrets allows to keep secrets in memory after the call that they were read for.
+	KeepSecrets bool
+	Insecure    bool // TCP to another machine without TLS is allowed; never together with TLS
 }
 
 // Mode is what is done for a driver.

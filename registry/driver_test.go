@@ -39,6 +39,7 @@ func TestDefaultsAreThoseOfTheFormat(t *testing.T) {
 		Probe: registry.Probe{Interval: 30 * time.Second, Timeout: 10 * time.Second},
 
 		OnForeignWriter: registry.ForeignWriterWarn,
+		KeepSecrets:     true,
 	}
 	if got := registry.DefaultSettings(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -42,6 +42,7 @@ var settings = []setting{
 	row("lease.name", "", dnsSubdomain(), func(s *Settings) *string { return &s.Lease.Name }).ofOneDriver(),
 	row("lease.namespace", "", dnsLabel(), func(s *Settings) *string { return &s.Lease.Namespace }),
 	row("onForeignWriter", ForeignWriterWarn, oneOf(ForeignWriterWarn, ForeignWriterPause), func(s *Settings) *ForeignWriterAction { return &s.OnForeignWriter }),
+	row("keepSecrets", true, boolean(), func(s *Settings) *bool { return &s.KeepSecrets }),
 	row("insecure", false, boolean(), func(s *Settings) *bool { return &s.Insecure }),
 }
 

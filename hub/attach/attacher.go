@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -30,6 +31,8 @@ type Attacher struct {
 	Writer
 	Controller  Controller
 	CallTimeout time.Duration // of one CSI call
+	// Redactor is shared by all Attachers of a driver. Nil: errors lack only the secrets of their own call.
+	Redactor *Redactor
 	// FinalizerWrites is shared by all Attachers of a driver. Nil: attaches of one PersistentVolume do
 	// not run at the same time.
 	FinalizerWrites *FinalizerWrites
@@ -77,9 +80,11 @@ func (a Attacher) Publish(ctx context.Context, plan Plan, secrets map[string]str
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.CallTimeout)
 	defer cancel()
+	redactor := a.redactor()
+	defer redactor.Use(secrets)()
 	response, err := a.Controller.ControllerPublishVolume(ctx, request)
 	if err != nil {
-		return nil, &CallError{Method: "ControllerPublishVolume", Err: redact(err, secrets)}
+		return nil, &CallError{Method: "ControllerPublishVolume", Err: redact(err, redactor.hidden(secrets))}
 	}
 	return response.GetPublishContext(), nil
 }
@@ -90,10 +95,14 @@ func (a Attacher) Publish(ctx context.Context, plan Plan, secrets map[string]str
 func (a Attacher) Unpublish(ctx context.Context, target Target, secrets map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, a.CallTimeout)
 	defer cancel()
+	redactor := a.redactor()
+	defer redactor.Use(secrets)()
 	_, err := a.Controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{
 		VolumeId: target.VolumeHandle, NodeId: target.NodeID, Secrets: secrets})
 	if err != nil {
-		return &CallError{Method: "ControllerUnpublishVolume", Err: redact(err, secrets)}
+		return &CallError{Method: "ControllerUnpublishVolume", Err: redact(err, redactor.hidden(secrets))}
 	}
 	return nil
 }
+
+func (a Attacher) redactor() *Redactor { return cmp.Or(a.Redactor, &Redactor{}) }

@@ -17,6 +17,23 @@ type Driver struct {
 	NoAttach bool
 }
 
+// RecordedCalls returns how many VolumeAttachments record that an attacher called the driver, for a driver that cannot be
+// called: an attacher writes the finalizer and the node ID before a call, and neither for a driver without
+// PUBLISH_UNPUBLISH_VOLUME. So the driver has lost the capability, or its endpoint is that of its node plugin, which never
+// had it. It returns 0 for all other drivers.
+func (d Driver) RecordedCalls(all func() []*storagev1.VolumeAttachment) int {
+	if d.Capabilities.PublishUnpublish || d.NoAttach {
+		return 0
+	}
+	n := 0
+	for _, va := range all() {
+		if va.Annotations[AnnotationNodeID] != "" || HasFinalizer(va.Finalizers, Finalizer(d.Name)) {
+			n++
+		}
+	}
+	return n
+}
+
 // Inputs are the inputs of a decision about one VolumeAttachment. The objects belong to caches and
 // are never changed.
 type Inputs struct {

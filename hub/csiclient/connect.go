@@ -20,8 +20,14 @@ const callTimeout = 10 * time.Second
 // ErrNotReady means that the driver answered its Probe with ready=false.
 var ErrNotReady = errors.New("driver is not ready (Probe)")
 
-// NameError means that another driver than the expected one answers at the endpoint.
+// NameError means that another driver than the expected one answers at the endpoint. It matches ErrName.
 type NameError struct{ Want, Got string }
+
+// ErrName is matched by each NameError.
+var ErrName = errors.New("another driver answers at the endpoint")
+
+// Is implements errors.Is.
+func (e *NameError) Is(target error) bool { return target == ErrName }
 
 // Error names both drivers.
 func (e *NameError) Error() string {
@@ -32,7 +38,8 @@ func (e *NameError) Error() string {
 // blocks until the Session is ready, a step has failed, or ctx ends. It returns ErrNotReady, a
 // *NameError, an error that names the side which has to change its TLS or its address, or
 // the gRPC status of the call that failed. It reads the files of the driver's TLS each time.
-// count, which may be nil, is called for each call of the Session, also for the calls that
+// The texts of the driver in these errors are sanitized; they have any length, and may repeat secrets
+// that the driver knows. count, which may be nil, is called for each call of the Session, also for the calls that
 // verify the driver. The caller owns the Session and closes it.
 func Connect(ctx context.Context, d registry.Driver, count CallFunc) (*Session, error) {
 	return connector{filePoll: pollFiles, count: count}.connect(ctx, d)
@@ -86,13 +93,13 @@ func verify(ctx context.Context, conn *grpc.ClientConn, name string) (Info, erro
 		return Info{}, fmt.Errorf("get plugin info: %w", err)
 	}
 	if plugin.GetName() != name {
-		return Info{}, &NameError{Want: name, Got: Truncate(plugin.GetName(), maxName)}
+		return Info{}, &NameError{Want: name, Got: plugin.GetName()}
 	}
 	capabilities, err := readCapabilities(ctx, conn)
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{Name: name, Version: Truncate(Sanitize(plugin.GetVendorVersion()), maxName), Capabilities: capabilities}, nil
+	return Info{Name: name, Version: Sanitize(plugin.GetVendorVersion()), Capabilities: capabilities}, nil
 }
 
 func readCapabilities(ctx context.Context, conn *grpc.ClientConn) (Capabilities, error) {
@@ -116,7 +123,7 @@ func readCapabilities(ctx context.Context, conn *grpc.ClientConn) (Capabilities,
 	}, nil
 }
 
-// ask makes one of the verifying calls, with a deadline of its own. Its error is safe to show.
+// ask makes one of the verifying calls, with a deadline of its own. Its error is sanitized.
 func ask[T any](ctx context.Context, conn *grpc.ClientConn, call func(context.Context, *grpc.ClientConn) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

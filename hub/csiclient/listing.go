@@ -68,7 +68,7 @@ var (
 
 // ListVolumes asks for all pages of the driver's volumes. It returns the whole
 // listing or an error, never a part. The error of a call is a gRPC status with the number
-// of the page; its code is Unavailable if the Session ended meanwhile. After a page that the
+// of the page and a sanitized message of any length; its code is Unavailable if the Session ended meanwhile. After a page that the
 // driver answers with Aborted (CSI spec: the token is not valid any more) the listing starts
 // again, once. ListVolumes blocks until the last page, or until ctx ends.
 func (s *Session) ListVolumes(ctx context.Context, o ListOptions) (Published, error) {

@@ -35,7 +35,7 @@ func newSession(conn *grpc.ClientConn, info Info) *Session {
 // Info is what a driver reported about itself when it was connected to.
 type Info struct {
 	Name         string // GetPluginInfo.name
-	Version      string // GetPluginInfo.vendor_version
+	Version      string // GetPluginInfo.vendor_version, sanitized; of any length
 	Capabilities Capabilities
 }
 
@@ -83,7 +83,7 @@ func (s *Session) ControllerUnpublishVolume(ctx context.Context, req *csi.Contro
 }
 
 // Probe asks the driver whether it is ready. The error is nil, ErrNotReady or a gRPC
-// status as in ControllerPublishVolume, with a message that is safe to show.
+// status as in ControllerPublishVolume, with a sanitized message.
 func (s *Session) Probe(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return err

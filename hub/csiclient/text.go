@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// MaxText bounds the text of a driver's error, in bytes. A message may have 16 MiB, and
-	// there may be an error for each of thousands of volumes.
+	// MaxText bounds the text of a driver's error that is stored, logged or shown, in bytes. A message may
+	// be far longer, and there may be an error for each of thousands of volumes.
 	MaxText = 4 << 10
-	// maxName bounds a driver's name and version, in bytes. The CSI spec allows 63 and 128.
-	maxName = 253
+	// MaxVersion is the same for a driver's version. The CSI spec allows 128.
+	MaxVersion = 253
 )
 
 // Sanitize returns a driver's text in a form that is safe to store, log and show. It replaces
@@ -41,14 +41,14 @@ func Truncate(text string, limit int) string {
 	return text[:end] + mark
 }
 
-// sanitizeError returns the error of a call with the same code, and a message that is safe to
-// show.
+// sanitizeError returns the error of a call with the same code and a sanitized message. It does not
+// truncate it: the caller has to find secrets in it first.
 func sanitizeError(err error) error {
 	s, ok := status.FromError(err)
 	if err == nil || !ok {
 		return err
 	}
-	if text := Truncate(Sanitize(s.Message()), MaxText); text != s.Message() {
+	if text := Sanitize(s.Message()); text != s.Message() {
 		return status.Error(s.Code(), text)
 	}
 	return err

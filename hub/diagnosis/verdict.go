@@ -48,6 +48,7 @@ const (
 	LeaseFree           Verdict = "LeaseFree"
 	LeaseMissing        Verdict = "LeaseMissing"
 	ForeignWriter       Verdict = "ForeignWriter"
+	CapabilityMissing   Verdict = "CapabilityMissing"  // it was called before, and has no PUBLISH_UNPUBLISH_VOLUME
 	DriverUnresponsive  Verdict = "DriverUnresponsive" // it answers no call
 	DriverStarting      Verdict = "DriverStarting"     // it has not been connected yet
 	DriverDisagrees     Verdict = "DriverDisagrees"    // in mode observe, another attacher had another result

@@ -3,6 +3,8 @@ package observe
 import (
 	"fmt"
 
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
@@ -13,7 +15,7 @@ func (o *Observer) Report(d status.Driver) (*status.Observed, []status.Check) {
 	seen := o.findings.summary()
 	return &seen, []status.Check{
 		checkEndpoint(d),
-		o.checkCapabilities(),
+		o.checkCapabilities(d.Endpoint),
 		o.checkNodes(),
 		o.checkSecrets(),
 		checkLease(d.Lease),
@@ -30,14 +32,19 @@ func checkEndpoint(d status.Driver) status.Check {
 	return c
 }
 
-// checkCapabilities checks that the driver's capabilities fit its CSIDriver object.
-func (o *Observer) checkCapabilities() status.Check {
+// checkCapabilities checks that the driver's capabilities fit its CSIDriver object and what the other attacher has done.
+func (o *Observer) checkCapabilities(endpoint string) status.Check {
 	c := status.Check{Name: "capabilities"}
-	switch decider, known := o.options.Decider(); {
+	decider, known := o.options.Decider()
+	calls := decider.RecordedCalls(func() []*storagev1.VolumeAttachment { return o.options.Cluster.AttachmentsOfDriver(o.options.Driver) })
+	switch {
 	case !known:
 		c.Text = "not known: there was no connection yet"
 	case decider.NoAttach:
 		c.Text = "attachRequired of the CSIDriver is false: there is nothing to hand over"
+	case calls > 0:
+		c.Text = fmt.Sprintf("no PUBLISH_UNPUBLISH_VOLUME, but %d VolumeAttachments have the finalizer or the node ID that the other attacher writes before it calls the driver: "+
+			"%s may be the socket of the node plugin. Set the endpoint to the socket of the driver's controller", calls, endpoint)
 	case !decider.Capabilities.PublishUnpublish:
 		c.OK, c.Text = true, "no PUBLISH_UNPUBLISH_VOLUME: VolumeAttachments are marked attached without a call"
 	default:

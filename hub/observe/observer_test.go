@@ -3,6 +3,7 @@ package observe_test
 import (
 	"context"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -130,5 +131,41 @@ func TestPanicWhileComparingEndsTheRunWithAnError(t *testing.T) {
 	o.Look("va")
 	if err := o.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "odd answer") {
 		t.Errorf("the run ended with %v, want the panic", err)
+	}
+}
+
+// The hub is mostly connected to the socket of the node plugin then.
+func TestChecklistIsRedForADriverThatWasCalledAndHasNoCapability(t *testing.T) {
+	trivial := created("3")
+	trivial.Name, trivial.Status.Attached = "trivial", true
+	noted := created("1")
+	noted.Annotations = map[string]string{attach.AnnotationNodeID: "id"}
+	guarded := created("2")
+	guarded.Name, guarded.Finalizers = "guarded", []string{attach.Finalizer(driver)}
+	for name, c := range map[string]struct {
+		all    []*storagev1.VolumeAttachment
+		decide attach.Driver
+		ok     bool
+		text   string
+	}{
+		"none":          {nil, attach.Driver{}, true, "marked attached without a call"},
+		"never called":  {[]*storagev1.VolumeAttachment{trivial}, attach.Driver{}, true, "marked attached without a call"},
+		"called before": {[]*storagev1.VolumeAttachment{trivial, noted, guarded}, attach.Driver{}, false, "2 VolumeAttachments have the finalizer or the node ID that the other attacher writes before it calls the driver: unix:///node may be the socket of the node plugin"},
+		"can be called": {[]*storagev1.VolumeAttachment{noted}, attach.Driver{Capabilities: csiclient.Capabilities{PublishUnpublish: true}}, true, "PUBLISH_UNPUBLISH_VOLUME"},
+		"no attach":     {[]*storagev1.VolumeAttachment{noted}, attach.Driver{NoAttach: true}, false, "nothing to hand over"},
+	} {
+		options := newOptions(t)
+		c.decide.Name = driver
+		options.Decider = func() (attach.Driver, bool) { return c.decide, true }
+		for _, va := range c.all {
+			if err := options.Cluster.Put(va); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, checks := observe.New(options).Report(status.Driver{Endpoint: "unix:///node"})
+		i := slices.IndexFunc(checks, func(c status.Check) bool { return c.Name == "capabilities" })
+		if got := checks[i]; got.OK != c.ok || !strings.Contains(got.Text, c.text) {
+			t.Errorf("%s: got %+v", name, got)
+		}
 	}
 }

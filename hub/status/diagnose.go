@@ -26,10 +26,14 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 	case in.Driver == nil || a.State == Unclaimed:
 		return DiagnoseUnserved(a.Driver, in.Conflicts)
 	case a.State == Attached && a.Operation == "":
-		return []diagnosis.Diagnosis{{
+		found := []diagnosis.Diagnosis{{
 			Verdict: diagnosis.IsAttached, Object: a.ref(), Fact: "the volume is attached to node " + a.Node,
 			Actions: []string{"If a Pod still waits, look at its Events and at the kubelet of the node: the driver's node plugin now has to stage and mount the volume."},
 		}}
+		if d := DiagnoseCapability(*in.Driver); d.Verdict != "" {
+			found = append(found, d) // it may be marked attached without being so
+		}
+		return found
 	case a.State == Idle:
 		return []diagnosis.Diagnosis{{Verdict: diagnosis.NothingToDo, Object: a.ref(), Fact: "no operation is due, and it is not marked attached"}}
 	}

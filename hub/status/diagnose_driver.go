@@ -112,6 +112,22 @@ func andAlso(detail, fact string) string {
 	return detail + "; " + fact
 }
 
+// DiagnoseCapability says that VolumeAttachments record calls to a driver that has no PUBLISH_UNPUBLISH_VOLUME; zero if it
+// is not so.
+func DiagnoseCapability(d Driver) diagnosis.Diagnosis {
+	if d.RecordedCalls == 0 {
+		return diagnosis.Diagnosis{}
+	}
+	return diagnosis.Diagnosis{
+		Verdict: diagnosis.CapabilityMissing, Object: d.ref(), Fact: "has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it",
+		Detail: fmt.Sprintf("%s have the finalizer or the node ID; %s may be the socket of its node plugin", plural(d.RecordedCalls, "VolumeAttachment", "VolumeAttachments"), d.Endpoint),
+		Actions: []string{
+			"Set the endpoint to the socket of the driver's controller. Until then the hub marks volumes attached without a call, and does not detach those that were attached with one.",
+			"If the driver's volumes need no attach any more, set attachRequired of its CSIDriver to false.",
+		},
+	}
+}
+
 // pausedByHub: the hub has stopped by itself.
 func (d Driver) pausedByHub(found *diagnosis.Diagnosis) {
 	found.Verdict, found.Fact, found.Detail = diagnosis.DriverPaused, "paused by the hub", d.Reason

@@ -28,7 +28,10 @@ type Driver struct {
 	// Version and Capabilities are what the driver reported at the last connection.
 	Version      string   `json:"version,omitempty"`
 	Capabilities []string `json:"capabilities,omitempty"`
-	Settings     Settings `json:"settings,omitzero"`
+	// RecordedCalls is the number of VolumeAttachments that record a call to a driver without
+	// PUBLISH_UNPUBLISH_VOLUME: its endpoint may be wrong. 0 for other drivers.
+	RecordedCalls int      `json:"recordedCalls,omitempty"`
+	Settings      Settings `json:"settings,omitzero"`
 
 	Lease   Lease `json:"lease,omitzero"`
 	Workers int   `json:"workers"` // the limit of calls in flight

@@ -35,6 +35,9 @@ func HealthOfDriver(d Driver, replicas []Replica, now time.Time) Health {
 	h.addCalls(d, now)
 	h.addQueue(d, state, service.Verdict != "", now)
 	h.addUnowned(d)
+	if d.Mode != modeObserve { // there the checklist has it
+		h.add(Attention, DiagnoseCapability(d))
+	}
 	h.addObserved(d, now)
 	h.settle(Fine)
 	return h

@@ -18,8 +18,8 @@ type Publication struct {
 	attach.Record
 	Belief Belief
 	// Context is the publish context, until it is in the status. Secrets are those of the last publish
-	// that succeeded, for an unpublish when the Secret is gone (rook issue 16956). Both are kept in
-	// memory only, and never compared.
+	// that succeeded, for an unpublish when the Secret is gone (rook issue 16956); see KeepSecrets. Both
+	// are kept in memory only, and never compared.
 	Context, Secrets map[string]string
 }
 

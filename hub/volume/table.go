@@ -27,6 +27,7 @@ type Table struct {
 	claims   map[string]*Claim  // by name of the VolumeAttachment
 	swept    time.Time          // when dropUnconfirmed ran last
 	released map[types.UID]bool // see WasReleased
+	forgets  bool               // see KeepSecrets
 }
 
 // NewTable returns an empty Table.
@@ -140,6 +141,23 @@ func (t *Table) SetLimits(workers, perNode int, parallel bool) {
 		}
 	}
 	t.signal()
+}
+
+// KeepSecrets says whether publications keep the secrets that they were made with. If not, those that are kept are
+// dropped. A new Table keeps them.
+func (t *Table) KeepSecrets(keep bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forgets = !keep
+	if keep {
+		return
+	}
+	for _, c := range t.claims {
+		c.publication.Secrets = nil
+	}
+	for u := range t.eachUnowned() {
+		u.Secrets = nil
+	}
 }
 
 // OpenLanes lets attaches and detaches start: the driver can be called. After ShutLanes the number of

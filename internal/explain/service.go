@@ -93,6 +93,7 @@ func (w *walk) served(d *hubclient.Driver) {
 		w.note(w.finding(diagnosis.Diagnosis{Verdict: diagnosis.ForeignWriter, Object: object, Last: f.Time,
 			Fact: fmt.Sprintf("another attacher (%s) wrote VolumeAttachment %s", f.Manager, f.VolumeAttachment), Actions: []string{"End that attacher, or set the driver's mode to observe."}}))
 	}
+	w.capabilityNote(d)
 	lease, exists := w.lease()
 	if !exists {
 		lease = status.LeaseRecord{Lease: d.Lease}
@@ -113,6 +114,13 @@ func (w *walk) served(d *hubclient.Driver) {
 		w.later(f)
 	default:
 		w.stop(f)
+	}
+}
+
+// capabilityNote notes that the driver's endpoint may be wrong.
+func (w *walk) capabilityNote(d *hubclient.Driver) {
+	if found := status.DiagnoseCapability(d.Driver); found.Verdict != "" {
+		w.note(w.finding(found))
 	}
 }
 

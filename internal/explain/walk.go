@@ -231,6 +231,9 @@ func (w *walk) attached(va *storagev1.VolumeAttachment) {
 	if va.Annotations[attach.AnnotationNodeID] != "" && !attach.HasFinalizer(va.Finalizers, finalizer) {
 		w.note(found(diagnosis.FinalizerOfAnother, w.attachmentRef(), "finalizer "+finalizer+" was removed: if the object is deleted now, its volume stays attached", "Check that an attacher works for the driver: it adds the finalizer again."))
 	}
+	if w.Served != nil {
+		w.capabilityNote(w.Served)
+	}
 	w.nodeNotes()
 	w.done()
 }
