@@ -28,9 +28,9 @@ type Case struct {
 	alone  bool // without the baseline
 	fresh  bool // each turn begins with PersistentVolumes without finalizers
 	booked bool // the drivers' books keep a list of calls
-	// noise is how long a noisy tenant is there at a time. If it is not 0, API Priority and Fairness is on, and the hub runs as the
-	// ServiceAccount of deploy/base.
-	noise time.Duration
+	// tenantFor is the least time for which the noisy tenant saturates workload-low. If it is not 0, API Priority and Fairness is
+	// on, and the hub runs as the ServiceAccount of deploy/base.
+	tenantFor time.Duration
 	// prepare (may be nil) runs once before all turns.
 	prepare func(context.Context, *stage) error
 	// turn measures a running competitor.
@@ -73,9 +73,9 @@ func Cases() []Case {
 			Targets: []Target{AtMost(HostileRatio, 1.1), AtMost(ResidentPeak, 250e6)},
 		},
 		{
-			Name: "noisy-tenant", About: "10 drivers, 50 volumes each, all at once; while a ServiceAccount fills workload-low, and while it does not",
+			Name: "noisy-tenant", About: "10 drivers, 50 volumes each, all at once; while a ServiceAccount saturates workload-low, and while it does not",
 			Drivers: 10, Nodes: 20, Volumes: 2500, Each: 50, Latency: latency,
-			Bursts: 2, Rounds: 2, alone: true, noise: 20 * time.Second, prepare: inviteTenant, turn: turnOfTenant,
+			Bursts: 2, Rounds: 2, alone: true, tenantFor: 20 * time.Second, prepare: prepareTenant, turn: turnOfTenant,
 			Targets: []Target{AtMost(TenantRatio, 1.1), Exactly(LeasesLost, 0)},
 		},
 		{

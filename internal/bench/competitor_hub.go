@@ -32,7 +32,7 @@ func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver) (*attach
 		return a, err
 	}
 	o := testbed.HubOptions{Args: []string{"--profiling"}}
-	if s.c.noise > 0 {
+	if s.c.tenantFor > 0 {
 		o.Kubeconfig = s.file(hubName + ".kubeconfig")
 		o.Args = append(o.Args, "--leader-election-namespace="+hubNamespace)
 		if err := s.Plane.WriteAccountKubeconfig(ctx, o.Kubeconfig, hubNamespace, hubAccount); err != nil {

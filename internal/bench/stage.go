@@ -53,7 +53,7 @@ func setStage(ctx context.Context, o Options, c Case) (*stage, error) {
 	}
 	s.say("starting a control plane; drivers: %d", c.Drivers)
 	options := testbed.WorldOptions{
-		Dir: s.dir, Hub: o.Hub, ControlPlane: testbed.ControlPlaneOptions{Unlimited: c.noise == 0, Log: o.Progress},
+		Dir: s.dir, Hub: o.Hub, ControlPlane: testbed.ControlPlaneOptions{Unlimited: c.tenantFor == 0, Log: o.Progress},
 		Latency: fakecsi.Latency{Base: c.Latency}, OnAttachment: s.clock.observe,
 	}
 	for i := range c.Drivers {

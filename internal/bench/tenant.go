@@ -41,8 +41,8 @@ const (
 	tenantPatience = time.Minute
 )
 
-// tenant is a ServiceAccount that fills a priority level of the API server: an admission webhook, which
-// hangs, holds each of its requests. This takes seats and next to no CPU time, which attaches would miss.
+// tenant is a ServiceAccount that saturates a priority level of the API server: a webhook that hangs holds each of
+// its requests. They take all seats and next to no CPU time, which the hub would miss on the same machine.
 type tenant struct {
 	plane   *testbed.ControlPlane
 	client  kubernetes.Interface // of the ServiceAccount
@@ -126,17 +126,17 @@ func answerLate(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review) // it may not wait any more
 }
 
-// makeNoise blocks until requests of the tenant wait in queues, because others of them hold all seats of their
-// priority level. It goes on until the caller calls stop, which blocks until none of the requests is left. An error
-// of stop says that there was a moment of quiet.
-func (t *tenant) makeNoise(ctx context.Context) (stop func() error, waiting int, err error) {
-	noise, cancel := context.WithCancel(ctx)
+// saturate blocks until requests of the tenant wait in queues, because others of them hold all seats of the priority
+// level; waiting is their number. It goes on until the caller calls stop, which blocks until none of the requests is
+// left. stop fails if none was waiting at the end.
+func (t *tenant) saturate(ctx context.Context) (stop func() error, waiting int, err error) {
+	asks, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
 	for range tenantRequests {
 		asking.Go(func() {
-			for noise.Err() == nil {
-				if err := t.ask(noise); err != nil { // after a while in a queue it is refused
-					pause(noise, tenantPause+rand.N(tenantPause))
+			for asks.Err() == nil {
+				if err := t.ask(asks); err != nil { // after a while in a queue it is refused
+					pause(asks, tenantPause+rand.N(tenantPause))
 				}
 			}
 		})

@@ -17,14 +17,14 @@ const (
 	hubAccount   = "csi-attach-hub"
 	flowSchemas  = "deploy/base/flowschemas.yaml"
 
-	// besideTenant is how many bursts there are in each visit of the noisy tenant, and in each time without it.
-	besideTenant = 4
-	// lostLease is in the log of the hub for each lease that it loses.
+	// burstsEach is the number of bursts beside the tenant, and then without it.
+	burstsEach = 4
+	// lostLease is in the log of the hub once for each lease that it loses.
 	lostLease = "Lease lost"
 )
 
-// inviteTenant applies what deploy/base has for the hub's ServiceAccount, and makes the noisy tenant.
-func inviteTenant(ctx context.Context, s *stage) (err error) {
+// prepareTenant applies what deploy/base has for the hub's ServiceAccount, and makes the noisy tenant.
+func prepareTenant(ctx context.Context, s *stage) (err error) {
 	err = s.Plane.ApplyManifests(ctx, "deploy/base/namespace.yaml", "deploy/base/serviceaccount.yaml", "deploy/base/clusterrole.yaml",
 		"deploy/base/leases.yaml", "deploy/base/events.yaml", flowSchemas)
 	if err == nil {
@@ -36,7 +36,7 @@ func inviteTenant(ctx context.Context, s *stage) (err error) {
 // turnOfTenant measures how long volumes take to attach, by turns with and without a noisy tenant, and then
 // beside the tenant without the FlowSchemas of the hub.
 func turnOfTenant(ctx context.Context, s *stage, a *attacher) (Figures, error) {
-	figures, err := turnOfVisits(ctx, s, a)
+	figures, err := turnBesideTenant(ctx, s, a)
 	if err != nil {
 		return nil, err
 	}
@@ -44,23 +44,23 @@ func turnOfTenant(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 		return nil, err
 	}
 	var t timing
-	n, err := s.visited(ctx, a, func(ctx context.Context) (err error) {
+	n, err := s.whileSaturated(ctx, a, func(ctx context.Context) (err error) {
 		t, err = s.change(ctx, "attached", isAttached, s.volumes, s.ask)
 		return err
 	})
 	if err := errors.Join(err, s.Plane.ApplyManifests(ctx, flowSchemas)); err != nil {
 		return nil, err
 	}
-	figures[UnprotectedP99], figures[UnprotectedLeasesLost] = t.percentile(99), float64(n.lost)
-	s.say("%s: attach p99 without FlowSchemas %s, %d leases lost", a.name, duration(figures[UnprotectedP99]), n.lost)
+	figures[UnprotectedP99], figures[UnprotectedLeasesLost] = t.percentile(99), float64(n.leasesLost)
+	s.say("%s: attach p99 without FlowSchemas %s, %d leases lost", a.name, duration(figures[UnprotectedP99]), n.leasesLost)
 	return figures, a.whileRuns(ctx, func(ctx context.Context) error {
 		_, err := s.detach(ctx, s.volumes)
 		return err
 	})
 }
 
-// turnOfVisits measures the first part of turnOfTenant.
-func turnOfVisits(ctx context.Context, s *stage, a *attacher) (Figures, error) {
+// turnBesideTenant measures the first part of turnOfTenant.
+func turnBesideTenant(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 	if _, err := s.burst(ctx, a, s.warmUp); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func turnOfVisits(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 				f[QuietP99] = p99
 				continue
 			}
-			n, err := s.visited(ctx, a, func(ctx context.Context) (err error) {
+			n, err := s.whileSaturated(ctx, a, func(ctx context.Context) (err error) {
 				f[TenantP99], err = s.attachP99(ctx, a)
 				return err
 			})
@@ -85,7 +85,7 @@ func turnOfVisits(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 				return nil, err
 			}
 			f[TenantWaiting] = float64(n.waiting)
-			lost += n.lost
+			lost += n.leasesLost
 		}
 		f[TenantRatio] = f[TenantP99] / f[QuietP99]
 		counted = append(counted, f)
@@ -99,7 +99,7 @@ func turnOfVisits(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 // attachP99 returns the median of several bursts: one burst of a busy machine says little.
 func (s *stage) attachP99(ctx context.Context, a *attacher) (float64, error) {
 	var p99s []float64
-	for range besideTenant {
+	for range burstsEach {
 		b, err := s.burst(ctx, a, s.volumes)
 		if err != nil {
 			return 0, err
@@ -109,22 +109,22 @@ func (s *stage) attachP99(ctx context.Context, a *attacher) (float64, error) {
 	return statistics.Median(p99s), nil
 }
 
-// visit is a time with the noisy tenant.
-type visit struct {
-	lost    int // leases of the hub
-	waiting int // requests of the tenant in queues, at the beginning
+// saturation is a time in which the noisy tenant saturates its priority level.
+type saturation struct {
+	leasesLost int // by the hub
+	waiting    int // requests of the tenant in queues, at the beginning
 }
 
-// visited acts while the tenant is there, which is at least for the time that the case says.
-func (s *stage) visited(ctx context.Context, a *attacher, act func(context.Context) error) (v visit, err error) {
-	before, err := lostLeases(a)
+// whileSaturated acts while the tenant saturates its priority level, which is at least for the time that the case says.
+func (s *stage) whileSaturated(ctx context.Context, a *attacher, act func(context.Context) error) (saturation, error) {
+	before, err := leasesLost(a)
 	if err != nil {
-		return v, err
+		return saturation{}, err
 	}
-	enough := time.After(s.c.noise)
-	stop, waiting, err := s.tenant.makeNoise(ctx)
+	enough := time.After(s.c.tenantFor)
+	stop, waiting, err := s.tenant.saturate(ctx)
 	if err != nil {
-		return v, err
+		return saturation{}, err
 	}
 	err = a.whileRuns(ctx, func(ctx context.Context) error {
 		if err := act(ctx); err != nil {
@@ -137,14 +137,14 @@ func (s *stage) visited(ctx context.Context, a *attacher, act func(context.Conte
 		return context.Cause(ctx)
 	})
 	if err := errors.Join(err, stop()); err != nil {
-		return v, err
+		return saturation{}, err
 	}
-	after, err := lostLeases(a)
-	return visit{lost: after - before, waiting: waiting}, err
+	after, err := leasesLost(a)
+	return saturation{leasesLost: after - before, waiting: waiting}, err
 }
 
-// lostLeases returns how many leases the hub has lost since its start.
-func lostLeases(a *attacher) (int, error) {
+// leasesLost counts the leases that the hub has lost, by its log.
+func leasesLost(a *attacher) (int, error) {
 	count := 0
 	for _, p := range a.processes {
 		log, err := os.ReadFile(p.LogPath())

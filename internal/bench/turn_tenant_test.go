@@ -6,16 +6,15 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// The tenant itself fails the turn unless its requests hold all seats of workload-low at the beginning and at
-// the end of its visit.
-func TestHubAttachesAndKeepsItsLeasesWhileANoisyTenantFillsWorkloadLow(t *testing.T) {
+// The turn fails unless requests of the tenant wait for seats of workload-low at the beginning and at the end.
+func TestHubAttachesAndKeepsItsLeasesWhileANoisyTenantSaturatesWorkloadLow(t *testing.T) {
 	hub, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	tiny := Case{
 		Name: "tiny", About: "2 drivers, 3 volumes each", Drivers: 2, Nodes: 2, Volumes: 10, Each: 3,
-		Bursts: 1, Rounds: 1, alone: true, noise: 1, prepare: inviteTenant, turn: turnOfVisits,
+		Bursts: 1, Rounds: 1, alone: true, tenantFor: 1, prepare: prepareTenant, turn: turnBesideTenant,
 		Targets: []Target{Exactly(LeasesLost, 0)},
 	}
 	result, err := measure(t.Context(), Options{Hub: hub, Progress: t.Output()}, tiny)

@@ -32,6 +32,9 @@
 // Every process is killed by the kernel when the one that started it dies (on
 // Linux), so an aborted test leaves nothing behind.
 //
+// The API server has API Priority and Fairness on, with its default limits. It exempts the administrator of Kubeconfig
+// and Clientset. What acts by WriteAccountKubeconfig is a workload as in a cluster.
+//
 // What it does not do: judge. The books on which invariants are checked are
 // kept by internal/fakecsi, and what must hold is said by the tests. It runs
 // no pods and mounts nothing: a Pod here only makes the attach-detach
