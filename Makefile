@@ -1,17 +1,24 @@
 # `make` shows this menu.
 .DEFAULT_GOAL := help
-.PHONY: help build test browser lint image buildah demo sandbox pictures graphviz bench chaos soak fuzz clean
+.PHONY: help build test browser lint vulnerabilities tools image buildah demo sandbox pictures graphviz bench chaos soak fuzz clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
+# Tools of `make lint` and `make vulnerabilities`. They are built from the Go module proxy, and never updated by themselves.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+TOOLS := bin/tools
 # Go modules of this repository besides the root. Tests that need libraries which the product does not
 # are in TESTS, with the versions of the root; the control plane has versions of its own.
 TESTS := deploy internal/fakecsi/sanity
 CONTROLPLANE := internal/controlplane
 IMAGE := csi-attach-hub
 IMAGE_DIR := bin/image
+ARCHITECTURES := amd64 arm64
+# What an image says of its source. The time is that of the commit, so that all builds of a commit are equal.
+REVISION := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 # The vfs driver needs no kernel feature, so it works in a container too.
 BUILDAH := buildah --storage-driver vfs
 
@@ -38,23 +45,52 @@ browser: ## install Debian's chromium, which the tests of the status page need (
 	@command -v chromium || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 
 # What only tests use is dead too, but for the packages that are for tests.
-lint: ## check formatting, go vet, staticcheck, dead code and the versions in all go.mod
+lint: tools ## check formatting, go vet, staticcheck, dead code and the versions in all go.mod
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; }
 	@for module in . $(TESTS) $(CONTROLPLANE); do \
-	  echo "== $$module"; (cd $$module && go mod tidy -diff && go vet ./... && go run $(STATICCHECK) ./...) || exit 1; \
+	  echo "== $$module"; (cd $$module && go mod tidy -diff && go vet ./... && $(CURDIR)/$(TOOLS)/staticcheck ./...) || exit 1; \
 	done
 	@for module in $(TESTS); do \
 	  awk 'NR == FNR { if ($$2 ~ /^v/) root[$$1] = $$2; next } $$2 ~ /^v/ && $$1 in root && $$2 != root[$$1] \
 	    { print FILENAME ": " $$1 " " $$2 " is " root[$$1] " in the root"; differs = 1 } END { exit differs }' go.mod $$module/go.mod || exit 1; \
 	done
-	@dead=$$(go run $(DEADCODE) ./cmd/csi-attach-hub && go run $(DEADCODE) -test ./...) && test -z "$$dead" || { echo "dead code:"; echo "$$dead"; exit 1; }
+	@dead=$$($(TOOLS)/deadcode ./cmd/csi-attach-hub && $(TOOLS)/deadcode -test ./...) && test -z "$$dead" || { echo "dead code:"; echo "$$dead"; exit 1; }
 
-# The binary is built here and copied into an empty image. Nothing is fetched from a registry.
-image: ## build the container image with buildah, and as bin/image.tar
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w $(LDFLAGS)' -o $(IMAGE_DIR)/csi-attach-hub ./cmd/csi-attach-hub
-	$(BUILDAH) bud --isolation chroot --timestamp 0 --file deploy/Dockerfile --tag $(IMAGE):$(VERSION) $(IMAGE_DIR)
-	rm -f $(IMAGE_DIR).tar
-	$(BUILDAH) push $(IMAGE):$(VERSION) oci-archive:$(IMAGE_DIR).tar:$(IMAGE):$(VERSION)
+# A database that is named must be there. Without the usual one the check is skipped, because most machines without a way to the
+# internet can reach a module proxy only. The control plane of the tests is left out: the product has nothing of what it links.
+GOVULNDB ?= https://vuln.go.dev
+CHECKED := . $(TESTS)
+DATABASE := $(if $(findstring ://,$(GOVULNDB)),$(GOVULNDB),file://$(abspath $(GOVULNDB)))
+vulnerabilities: tools ## look for known vulnerabilities in code that is called; GOVULNDB=folder for a database that is not https://vuln.go.dev
+	@why=$$($(TOOLS)/govulncheck -db '$(DATABASE)' -mode query -format json stdlib@v1.26.0 2>&1 > /dev/null) || { \
+	  echo "vulnerabilities: not checked, because the database $(DATABASE) cannot be read: $$why"; test '$(origin GOVULNDB)' = file; exit; }; \
+	for module in $(CHECKED); do \
+	  echo "== $$module"; $(TOOLS)/govulncheck -C $$module -db '$(DATABASE)' -test ./... || exit 1; \
+	done
+
+tools: ## build staticcheck, deadcode and govulncheck, in the versions that the Makefile names
+	@for tool in $(STATICCHECK) $(DEADCODE) $(GOVULNCHECK); do \
+	  GOBIN=$(CURDIR)/$(TOOLS) go install $$tool || { echo "$$tool cannot be built: see above. Its source comes from GOPROXY=$$(go env GOPROXY)."; exit 1; }; \
+	done
+
+# The binaries are built here and copied into empty images: no emulation, and nothing from a registry. GOFIPS140=certified
+# builds them with the certified Go Cryptographic Module. The second variant of the image runs as root.
+image: ## build container images for amd64 and arm64 with buildah, as bin/image.tar and bin/image-root.tar, with SBOMs
+	@for arch in $(ARCHITECTURES); do \
+	  binary=$(IMAGE_DIR)/$$arch/csi-attach-hub; echo "== $$binary"; \
+	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -buildvcs=false -ldflags '-s -w $(LDFLAGS)' -o $$binary ./cmd/csi-attach-hub && \
+	  go run ./internal/sbom --version $(VERSION) --epoch $(SOURCE_DATE_EPOCH) $$binary > $(IMAGE_DIR)/csi-attach-hub-linux-$$arch.cdx.json || exit 1; \
+	done
+	@for variant in :65532 -root:0; do \
+	  list=$(IMAGE):$(VERSION)$${variant%:*}; archive=$(IMAGE_DIR)$${variant%:*}.tar; user=$${variant#*:}; echo "== $$archive: $$list"; \
+	  rm -f $$archive; ! $(BUILDAH) manifest exists $$list || $(BUILDAH) manifest rm $$list > /dev/null || exit 1; \
+	  for arch in $(ARCHITECTURES); do \
+	    $(BUILDAH) bud --quiet --isolation chroot --identity-label=false --timestamp $(SOURCE_DATE_EPOCH) --file deploy/Dockerfile \
+	      --build-arg RUN_AS=$$user:$$user --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) \
+	      --build-arg CREATED=$$(date -u -d @$(SOURCE_DATE_EPOCH) +%FT%TZ) --platform linux/$$arch --manifest $$list $(IMAGE_DIR) > /dev/null || exit 1; \
+	  done; \
+	  $(BUILDAH) manifest push --quiet --all $$list oci-archive:$$archive:$$list || exit 1; \
+	done
 
 # CI must not skip the test of the image.
 ifdef CI

@@ -1,20 +1,40 @@
 package deploy_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
 	"encoding/json"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // buildah runs in a storage of the test's own.
 type buildah struct {
 	t     *testing.T
 	flags []string
+}
+
+func newBuildah(t *testing.T) buildah {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the image")
+	}
+	if _, err := exec.LookPath("buildah"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("no buildah here, and CI must not skip this test: make buildah")
+		}
+		t.Skip("no buildah here: make buildah, and the image is tested too")
+	}
+	dir := t.TempDir()
+	return buildah{t, []string{"--storage-driver", "vfs", "--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run")}}
 }
 
 func (b buildah) run(args ...string) string {
@@ -29,59 +49,158 @@ func (b buildah) run(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func TestImageHasTheProgramAloneWhichRunsAsNobody(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the image")
-	}
-	if _, err := exec.LookPath("buildah"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("no buildah here, and CI must not skip this test: make buildah")
-		}
-		t.Skip("no buildah here: make buildah, and the image is tested too")
-	}
-	dir := t.TempDir()
-	b := buildah{t, []string{"--storage-driver", "vfs", "--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run")}}
-	// What is tested is what `make image` makes.
-	output, err := exec.CommandContext(t.Context(), "make", "-C", "..", "image", "VERSION=v0-test", "IMAGE_DIR="+filepath.Join(dir, "image"),
-		"BUILDAH=buildah "+strings.Join(b.flags, " ")).CombinedOutput()
+// makeImage runs `make image` in a folder with the sources, by a shell that sets the umask. It returns the folder with the archives and
+// documents.
+func (b buildah) makeImage(source, umask string) string {
+	b.t.Helper()
+	dir := b.t.TempDir()
+	output, err := exec.CommandContext(b.t.Context(), "sh", "-c", `umask "$0" && exec make "$@"`, umask, "-C", source, "image",
+		"VERSION=v0-test", "REVISION=0123456789abcdef", "SOURCE_DATE_EPOCH=1767323045",
+		"IMAGE_DIR="+filepath.Join(dir, "image"), "BUILDAH=buildah "+strings.Join(b.flags, " ")).CombinedOutput()
 	if err != nil {
-		t.Fatalf("make image: %v\n%s", err, output)
+		b.t.Fatalf("make image: %v\n%s", err, output)
 	}
-	container := b.run("from", "oci-archive:"+filepath.Join(dir, "image.tar"))
-	t.Cleanup(func() {
-		if out, err := exec.Command("buildah", slices.Concat(b.flags, []string{"rm", container})...).CombinedOutput(); err != nil {
-			t.Errorf("remove the container: %v\n%s", err, out)
+	return dir
+}
+
+func TestImage(t *testing.T) {
+	b := newBuildah(t)
+	dir := b.makeImage("..", "022")
+	nobody, root := openArchive(t, filepath.Join(dir, "image.tar")), openArchive(t, filepath.Join(dir, "image-root.tar"))
+	images := nobody.images(t)
+
+	t.Run("has the program alone, for both platforms and users", func(t *testing.T) {
+		for user, images := range map[string]map[string]image{"65532:65532": images, "0:0": root.images(t)} {
+			if len(images) != 2 {
+				t.Errorf("it has %d platforms", len(images))
+			}
+			for _, arch := range []string{"amd64", "arm64"} {
+				i := images["linux/"+arch]
+				if len(i.files) != 1 || i.config.Architecture != arch || i.config.Config.User != user || !slices.Equal(i.config.Config.Entrypoint, []string{"/csi-attach-hub"}) {
+					t.Errorf("%s: %d files, config %+v", arch, len(i.files), i.config)
+				}
+				info, err := buildinfo.Read(bytes.NewReader(i.files["csi-attach-hub"]))
+				if err != nil {
+					t.Fatalf("%s: %v", arch, err)
+				}
+				if !strings.Contains(info.String(), "\tGOARCH="+arch+"\n") || !strings.Contains(info.String(), "\tCGO_ENABLED=0\n") {
+					t.Errorf("%s: the program is built with\n%s", arch, info)
+				}
+			}
 		}
 	})
-	var files []string
-	mount := b.run("mount", container)
-	if err := filepath.WalkDir(mount, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && !e.IsDir() {
-			files = append(files, strings.TrimPrefix(path, mount))
+
+	t.Run("runs in an empty file system", func(t *testing.T) { // a binary that is not static would not
+		for name, user := range map[string]string{"image.tar": "65532:65532", "image-root.tar": "0:0"} {
+			container := b.run("from", "oci-archive:"+filepath.Join(dir, name))
+			t.Cleanup(func() { b.run("rm", container) })
+			if got := b.run("run", "--isolation", "chroot", "--user", user, container, "--", "/csi-attach-hub", "version"); !strings.HasPrefix(got, "csi-attach-hub v0-test ") {
+				t.Errorf("%s: it says %q", name, got)
+			}
 		}
-		return err
-	}); err != nil {
+	})
+
+	t.Run("says where it comes from", func(t *testing.T) {
+		want := map[string]string{
+			"org.opencontainers.image.title":       "csi-attach-hub",
+			"org.opencontainers.image.description": "Attaches the volumes of all CSI drivers of a cluster, in place of their csi-attacher sidecars",
+			"org.opencontainers.image.source":      "https://github.com/csi-attach-hub/csi-attach-hub",
+			"org.opencontainers.image.version":     "v0-test",
+			"org.opencontainers.image.revision":    "0123456789abcdef",
+			"org.opencontainers.image.created":     "2026-01-02T03:04:05Z",
+		}
+		for platform, i := range images {
+			if diff := cmp.Diff(want, i.config.Config.Labels); diff != "" {
+				t.Errorf("%s: labels (-want +image):\n%s", platform, diff)
+			}
+		}
+	})
+
+	t.Run("has all its modules in the bill of materials", func(t *testing.T) {
+		for platform, i := range images {
+			checkBillOfMaterials(t, i.files["csi-attach-hub"], readFile(t, filepath.Join(dir, "image", "csi-attach-hub-"+strings.Replace(platform, "/", "-", 1)+".cdx.json")))
+		}
+	})
+
+	t.Run("is the same from another folder, at another time, with another umask", func(t *testing.T) {
+		again := newBuildah(t).makeImage(copyOfSources(t), "077")
+		for name, first := range map[string]archive{"image.tar": nobody, "image-root.tar": root} {
+			if was, now := first.list(t).Digest, openArchive(t, filepath.Join(again, name)).list(t).Digest; was != now {
+				t.Errorf("%s: the digest was %s, and is %s", name, was, now)
+			}
+		}
+		for _, name := range []string{"csi-attach-hub-linux-amd64.cdx.json", "csi-attach-hub-linux-arm64.cdx.json"} {
+			if !bytes.Equal(readFile(t, filepath.Join(dir, "image", name)), readFile(t, filepath.Join(again, "image", name))) {
+				t.Errorf("%s differs", name)
+			}
+		}
+	})
+}
+
+// checkBillOfMaterials compares a CycloneDX document with what `go version -m` prints of the program.
+func checkBillOfMaterials(t *testing.T, program, document []byte) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, program, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(files, []string{"/csi-attach-hub"}) {
-		t.Errorf("in the image are %v", files)
-	}
-	// In an empty root file system a binary runs only if it is static.
-	if got := b.run("run", "--isolation", "chroot", container, "--", "/csi-attach-hub", "version"); !strings.HasPrefix(got, "csi-attach-hub v0-test ") {
-		t.Errorf("it says %q", got)
-	}
-	var image struct {
-		OCIv1 struct {
-			Config struct {
-				User       string
-				Entrypoint []string
-			} `json:"config"`
-		}
-	}
-	if err := json.Unmarshal([]byte(b.run("inspect", "--type", "container", container)), &image); err != nil {
+	out, err := exec.CommandContext(t.Context(), "go", "version", "-m", path).Output()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if c := image.OCIv1.Config; c.User != "65532:65532" || !slices.Equal(c.Entrypoint, files) {
-		t.Errorf("it runs %v as user %q", c.Entrypoint, c.User)
+	var want []string
+	for line := range strings.Lines(string(out)) {
+		switch words := strings.Fields(line); {
+		case strings.HasPrefix(line, path):
+			want = append(want, "std "+strings.TrimPrefix(words[1], "go"))
+		case words[0] == "dep":
+			want = append(want, words[1]+" "+words[2])
+		}
 	}
+	type hash struct{ Content string }
+	var sbom struct {
+		Metadata struct {
+			Component struct {
+				Version string
+				Hashes  []hash
+			}
+		}
+		Components []struct{ Name, Version string }
+	}
+	if err := json.Unmarshal(document, &sbom); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range sbom.Components {
+		got = append(got, c.Name+" "+c.Version)
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(got) < 20 {
+		t.Errorf("modules (-program +document):\n%s", diff)
+	}
+	sum := sha256.Sum256(program)
+	if c := sbom.Metadata.Component; c.Version != "v0-test" || !slices.Equal(c.Hashes, []hash{{hex.EncodeToString(sum[:])}}) {
+		t.Errorf("the document describes %+v", c)
+	}
+}
+
+// copyOfSources copies what `make image` needs.
+func copyOfSources(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, path := range []string{"Makefile", "go.mod", "go.sum", "deploy/Dockerfile", "cmd", "hub", "internal", "registry"} {
+		from, to := filepath.Join("..", path), filepath.Join(dir, path)
+		info, err := os.Stat(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.IsDir() {
+			err = os.CopyFS(to, os.DirFS(from))
+		} else if err = os.MkdirAll(filepath.Dir(to), 0o700); err == nil {
+			err = os.WriteFile(to, readFile(t, from), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
