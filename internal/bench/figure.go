@@ -88,7 +88,7 @@ var described = []description{
 	{OthersP99Hanging, "p99 of the others while one hangs", duration, false},
 	{HangingRatio, "p99 of the others, hanging / without", hundredths, false},
 	{OthersP50Hostile, "p50 of the others beside a hostile driver", duration, false},
-	{OthersP99Hostile, "p99 of the others beside a hostile driver", duration, false},
+	{OthersP99Hostile, "p99 of the others beside a hostile driver", duration, true},
 	{HostileRatio, "p50 of the others, hostile / without", hundredths, false},
 	{AttachP50, "attach p50", duration, true},
 	{AttachP99, "attach p99", duration, false},
