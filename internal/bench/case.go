@@ -65,7 +65,7 @@ func Cases() []Case {
 		},
 		{
 			Name: "one-hostile", About: "9 drivers, 50 volumes each, one after the other; while a tenth attaches 50 too, and while it answers with as much as it can",
-			Drivers: 10, Nodes: 20, Volumes: 2500, Each: 50, Latency: latency, Drift: time.Second,
+			Drivers: 10, Nodes: 20, Volumes: 2500, Each: 50, Latency: latency, Drift: 5 * time.Second,
 			Bursts: 3, Rounds: 2, alone: true, turn: turnOfHostile,
 			Targets: []Target{AtMost(HostileRatio, 1.1), AtMost(ResidentPeak, 250e6)},
 		},
