@@ -184,7 +184,7 @@ func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 	}
 	now, text, cause := time.Now(), csiclient.Truncate(err.Error(), csiclient.MaxText), causeOf(err)
 	failures := e.Retries.Failed(op, now)
-	l.table.NoteFailure(e, failures, text, cause)
+	l.table.NoteFailure(e, failures, attach.Message(err), cause) // shorter: there may be very many entries
 	l.counters.countFailure(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text, Cause: cause}, time.Since(e.Since()))
 	delay := backoff(l.settings().Retry, failures, err, jitter)
 	changed := l.table.ClearChanged(e)

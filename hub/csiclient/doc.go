@@ -18,6 +18,9 @@
 // distinguishes volumes that are published nowhere from volumes whose nodes the driver did
 // not report.
 //
+// No driver may take the memory of the others: answers, their headers, publish contexts and
+// listings are limited (limits.go, publish_codec.go, listing_memory.go).
+//
 // The package does not retry, except that a listing that the driver aborted starts again
 // once. It keeps no state about volumes and knows nothing about Kubernetes.
 package csiclient

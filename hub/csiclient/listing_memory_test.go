@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
 )
 
 // storage returns a page with so many volumes, on a hundred nodes.
@@ -21,6 +23,59 @@ func storage(t *testing.T, volumes int) []byte {
 		entries = append(entries, listed(fmt.Sprintf("vol-%032d", i), fmt.Sprintf("i-%017d", i%100)))
 	}
 	return encoded(t, page("", entries...))
+}
+
+func newTestListing() *listing { return newListing(NewListingMemory().Share()) }
+
+func encoded(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// What a listing takes must not be what all other drivers have.
+func TestListingWithoutEndIsEnded(t *testing.T) {
+	many := make([]string, 1<<15)
+	for i := range many {
+		many[i] = fmt.Sprint(i)
+	}
+	megabyte := strings.Repeat("x", 1<<20)
+	for _, tc := range []struct {
+		name string
+		page func(n int) *csi.ListVolumesResponse
+		want error
+	}{
+		{"new tokens and no volume", func(n int) *csi.ListVolumesResponse { return page(fmt.Sprint(n)) }, errBarren},
+		{"new tokens and the same volume", func(n int) *csi.ListVolumesResponse { return page(fmt.Sprint(n), listed("v", "n1", "n2")) }, errBarren},
+		{"ever new volumes", func(n int) *csi.ListVolumesResponse { return page(fmt.Sprint(n), listed(megabyte+fmt.Sprint(n))) }, errTooMuch},
+		{"ever new nodes", func(n int) *csi.ListVolumesResponse { return page(fmt.Sprint(n), listed("v", many...)) }, errTooMuch},
+		{"tokens of megabytes", func(n int) *csi.ListVolumesResponse { return page(megabyte+fmt.Sprint(n), listed(fmt.Sprint(n))) }, errTooMuch},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := newTestListing()
+			var err error
+			n := 0
+			for ; err == nil; n++ {
+				_, err = l.take(encoded(t, tc.page(n)))
+			}
+			if !errors.Is(err, tc.want) {
+				t.Errorf("%v after %d pages, want %v", err, n, tc.want)
+			}
+		})
+	}
+	t.Run("on a socket", func(t *testing.T) {
+		ctx := testContext(t)
+		var pages atomic.Int32
+		endpoint := startLister(t, func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+			return page(fmt.Sprint(pages.Add(1))), nil
+		})
+		if got, err := connect(ctx, t, endpoint).ListVolumes(ctx, ListOptions{}); got != nil || !errors.Is(err, errBarren) {
+			t.Errorf("got %d volumes, %v after %d pages", len(got), err, pages.Load())
+		}
+	})
 }
 
 func TestHundredThousandVolumesAreListed(t *testing.T) {

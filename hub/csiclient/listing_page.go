@@ -28,6 +28,9 @@ type pageCodec struct{ encoding.CodecV2 }
 
 func newPageCodec() pageCodec { return pageCodec{encoding.GetCodecV2(proto.Name)} }
 
+// Name implements encoding.CodecV2. With a name, the content type would be another one than that of other calls.
+func (pageCodec) Name() string { return "" }
+
 // Unmarshal implements encoding.CodecV2.
 func (pageCodec) Unmarshal(data mem.BufferSlice, page any) error {
 	page.(*encodedPage).Buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())

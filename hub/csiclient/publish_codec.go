@@ -30,6 +30,9 @@ type publishCodec struct{ encoding.CodecV2 }
 
 func newPublishCodec() publishCodec { return publishCodec{encoding.GetCodecV2(proto.Name)} }
 
+// Name implements encoding.CodecV2. With a name, the content type would be another one than that of other calls.
+func (publishCodec) Name() string { return "" }
+
 // Unmarshal implements encoding.CodecV2.
 func (c publishCodec) Unmarshal(data mem.BufferSlice, response any) error {
 	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())

@@ -67,8 +67,8 @@ func Cases() []Case {
 			Bursts: 5, Rounds: 3, turn: turnOfHanging, Targets: []Target{AtMost(HangingRatio, 1.05)},
 		},
 		{
-			Name: "one-hostile", About: "9 drivers, 50 volumes each, one after the other; while a tenth has nothing to do, and while it answers with as much as it can",
-			Drivers: 10, Nodes: 20, Volumes: 2500, Each: 50, Latency: latency, Drift: time.Second,
+			Name: "one-hostile", About: "9 drivers, 50 volumes each, one after the other; while a tenth attaches 50 too, and while it answers with as much as it can",
+			Drivers: 10, Nodes: 20, Volumes: 2500, Each: 50, Latency: latency, Drift: 5 * time.Second,
 			Bursts: 3, Rounds: 2, alone: true, turn: turnOfHostile,
 			Targets: []Target{AtMost(HostileRatio, 1.1), AtMost(ResidentPeak, 250e6)},
 		},

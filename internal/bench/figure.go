@@ -96,7 +96,7 @@ var described = []description{
 	{OthersP99Hanging, "p99 of the others while one hangs", duration, false},
 	{HangingRatio, "p99 of the others, hanging / without", hundredths, false},
 	{OthersP50Hostile, "p50 of the others beside a hostile driver", duration, false},
-	{OthersP99Hostile, "p99 of the others beside a hostile driver", duration, false},
+	{OthersP99Hostile, "p99 of the others beside a hostile driver", duration, true},
 	{HostileRatio, "p50 of the others, hostile / without", hundredths, false},
 	{QuietP99, "attach p99, no noisy tenant", duration, false},
 	{TenantP99, "attach p99, noisy tenant", duration, false},

@@ -23,39 +23,48 @@ var hostilities = []struct{ publishContext, errorText int }{
 }
 
 // turnOfHostile measures how long all drivers but the first one take to attach their volumes, by turns while the
-// first one has no work and while all its answers are as large as possible.
+// first one attaches its volumes as they do, and while all its answers are as large as possible.
 func turnOfHostile(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 	if _, err := s.burst(ctx, a, s.warmUp); err != nil {
 		return nil, err
 	}
 	var counted []Figures
+	var end usage
 	for i := range a.bursts {
-		var p99, p50 [2]float64 // without, with
+		var p99, p50, cpu [2]float64 // without, with
 		for j := range 2 {
 			which := (i + j) % 2 // by turns the first one
-			beside := nobody
+			beside := neighbour{begin: s.ordinary, end: s.attachedThenGone}
 			if which == 1 {
 				beside = s.hostile(i % len(hostilities))
+			}
+			before, err := a.usage(ctx)
+			if err != nil {
+				return nil, err
 			}
 			t, err := s.burstOfOthers(ctx, a, beside, len(s.names)-1)
 			if err != nil {
 				return nil, err
 			}
-			p50[which], p99[which] = t.percentile(50), t.percentile(99)
+			if end, err = a.usage(ctx); err != nil {
+				return nil, err
+			}
+			p50[which], p99[which], cpu[which] = t.percentile(50), t.percentile(99), end.cpu-before.cpu
 		}
 		counted = append(counted, Figures{
 			OthersP50: p50[0], OthersP50Hostile: p50[1], OthersP99: p99[0], OthersP99Hostile: p99[1], HostileRatio: p50[1] / p50[0],
 		})
-		end, err := a.usage(ctx)
-		if err != nil {
-			return nil, err
-		}
-		s.say("%s: p50 of the others %s, beside a hostile driver %s; at most %s", a.name, duration(p50[0]), duration(p50[1]), megabytes(end.peak))
+		s.say("%s: p50 of the others %s, beside a hostile driver %s; CPU time %s and %s; at most %s", a.name,
+			duration(p50[0]), duration(p50[1]), duration(cpu[0]), duration(cpu[1]), megabytes(end.peak))
 	}
 	figures := medians(counted)
-	end, err := a.usage(ctx)
 	figures.addEnd(end)
-	return figures, err
+	return figures, nil
+}
+
+// ordinary asks for the volumes of the first driver.
+func (s *stage) ordinary(ctx context.Context, volumes []volume) error {
+	return each(ctx, volumes, s.ask)
 }
 
 // hostile makes the first driver answer with as much as one of hostilities says. Half of its volumes get a publish

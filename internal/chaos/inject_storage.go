@@ -2,7 +2,9 @@ package chaos
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -50,6 +52,8 @@ func (i *injector) beginStorage(ctx context.Context, f Fault) (undo, error) {
 		return set(fakecsi.AttachLatency(slow), fakecsi.AttachLatency(i.world.load.latency))
 	case DriverNotReady:
 		return set(fakecsi.Knobs{NotReady: new(true)}, fakecsi.Knobs{NotReady: new(false)})
+	case DriverHostile:
+		return set(hostile(random), fakecsi.Knobs{PublishContext: usualContext, ClearFaults: true})
 	case DriverError:
 		code := codes.Code(1 + random.IntN(int(codes.Unauthenticated)))
 		method := attachMethods[random.IntN(2)]
@@ -71,6 +75,18 @@ func (i *injector) beginStorage(ctx context.Context, f Fault) (undo, error) {
 		return nothing, s.Backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{lost}})
 	}
 	return i.gain(s, f)
+}
+
+// hostile returns knobs for answers that are as large as the hub takes them, or larger.
+func hostile(random *rand.Rand) fakecsi.Knobs {
+	contexts := []int{250 << 10, 1<<20 - 1<<10, 15 << 20} // taken, read and refused, not read
+	texts := []int{120 << 10, 5 << 20}
+	text := strings.Repeat("x", texts[random.IntN(len(texts))])
+	k := fakecsi.Knobs{PublishContext: map[string]string{"blob": strings.Repeat("x", contexts[random.IntN(len(contexts))])}}
+	for _, method := range []fakecsi.Method{fakecsi.ControllerUnpublishVolume, fakecsi.ListVolumes, fakecsi.Probe} {
+		k.Fail = append(k.Fail, fakecsi.Fault{Method: method, Code: codes.Internal, Message: text})
+	}
+	return k
 }
 
 // gain lets the storage attach, without a call, a volume that is attached nowhere.

@@ -103,7 +103,7 @@ func (i *injector) about(f Fault) string {
 		return i.pod(f).volume.name
 	case onVolume:
 		return i.volume(f).name
-	case onServer, onBehaviour, onLatency, onReadiness, onSettings, onSecret:
+	case onServer, onBehaviour, onLatency, onReadiness, onAnswers, onSettings, onSecret:
 		return w.storages[f.Target].Name
 	case onProcess, onAPI, onSilence:
 		return w.hubs[f.Target].name
@@ -116,7 +116,7 @@ func (i *injector) begin(ctx context.Context, f Fault) (undo, error) {
 	switch scopes[f.Kind] {
 	case onPod:
 		return i.beginPod(ctx, f)
-	case onServer, onBehaviour, onLatency, onReadiness:
+	case onServer, onBehaviour, onLatency, onReadiness, onAnswers:
 		return i.beginStorage(ctx, f)
 	case onProcess:
 		return i.beginHub(ctx, f)
@@ -166,7 +166,7 @@ func (i *injector) beginPod(ctx context.Context, f Fault) (undo, error) {
 func (w *world) sizes() map[scope]int {
 	n := len(w.storages)
 	return map[scope]int{
-		onPod: len(w.pods), onServer: n, onBehaviour: n, onLatency: n, onReadiness: n, onSettings: n, onSecret: n,
+		onPod: len(w.pods), onServer: n, onBehaviour: n, onLatency: n, onReadiness: n, onAnswers: n, onSettings: n, onSecret: n,
 		onProcess: hubCount, onAPI: hubCount, onSilence: hubCount, onNode: nodeCount, onCSINode: nodeCount, onVolume: len(w.persistent()),
 	}
 }

@@ -21,6 +21,7 @@ const (
 	DriverError        Kind = "driver error"       // any gRPC code, before or after the storage changes
 	DriverSlow         Kind = "driver slow"
 	DriverNotReady     Kind = "driver not ready"
+	DriverHostile      Kind = "driver hostile" // its answers are as large as the hub takes them, or larger
 	StorageLost        Kind = "storage lost attachment"
 	StorageGained      Kind = "storage gained attachment"
 )
@@ -69,6 +70,7 @@ const (
 	onBehaviour scope = "behaviour" // of a driver; shared
 	onLatency   scope = "latency"   // of a driver
 	onReadiness scope = "readiness" // of a driver
+	onAnswers   scope = "answers"   // of a driver
 	onProcess   scope = "process"   // of a hub
 	onAPI       scope = "api"       // of a hub; shared
 	onSilence   scope = "silence"   // of a hub's way to the API server
@@ -118,6 +120,7 @@ var schedules = []schedule{
 	{DriverError, 16, onBehaviour, 0, 0, always},
 	{DriverSlow, 4, onLatency, time.Second, 4 * time.Second, always},
 	{DriverNotReady, 2, onReadiness, 500 * time.Millisecond, 3 * time.Second, always},
+	{DriverHostile, 3, onAnswers, time.Second, 4 * time.Second, always},
 	{StorageLost, 6, onBehaviour, 0, 0, always},
 	{StorageGained, 3, onBehaviour, 500 * time.Millisecond, 3 * time.Second, always},
 

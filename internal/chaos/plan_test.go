@@ -8,7 +8,7 @@ import (
 )
 
 var testSizes = map[scope]int{
-	onPod: 32, onServer: 4, onBehaviour: 4, onLatency: 4, onReadiness: 4, onSettings: 4, onSecret: 4,
+	onPod: 32, onServer: 4, onBehaviour: 4, onLatency: 4, onReadiness: 4, onAnswers: 4, onSettings: 4, onSecret: 4,
 	onProcess: 2, onAPI: 2, onSilence: 2, onNode: 4, onCSINode: 4, onVolume: 24,
 }
 

@@ -27,9 +27,13 @@ func (s *storage) restartWith(ctx context.Context, capabilities []fakecsi.Capabi
 	return s.Server.Start()
 }
 
+// usualContext is the publish context of a driver that was hostile.
+var usualContext = map[string]string{"devicePath": "/dev/disk/by-id/any"}
+
 // heal takes back what faults may have left in the driver.
 func (s *storage) heal(usual fakecsi.Latency) error {
-	return s.Backend.Set(fakecsi.Knobs{ReleaseAll: true, ClearFaults: true, NotReady: new(false), Latency: fakecsi.AttachLatency(usual).Latency})
+	return s.Backend.Set(fakecsi.Knobs{ReleaseAll: true, ClearFaults: true, NotReady: new(false), PublishContext: usualContext,
+		Latency: fakecsi.AttachLatency(usual).Latency})
 }
 
 // foreign returns what the storage has attached on its own, sorted.
