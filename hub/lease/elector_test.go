@@ -151,6 +151,7 @@ func TestASidecarThatWasAwayForLongGetsItsLeaseBackFromAHubThatCannotCallTheDriv
 	says := newAbility(Unreached)
 	r.holdWhile("d", says)
 	r.hold("other")
+	r.term("other")
 	stop()
 	r.waitsFor("d", "no replica can call the driver")
 	for range 20 { // four lease durations
