@@ -23,7 +23,7 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 BUILDAH := buildah --storage-driver vfs
 
 help: ## show this menu
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/csi-attach-hub and bin/testbed
 	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -56,8 +56,8 @@ lint: tools ## check formatting, go vet, staticcheck, dead code and the versions
 	done
 	@dead=$$($(TOOLS)/deadcode ./cmd/csi-attach-hub && $(TOOLS)/deadcode -test ./...) && test -z "$$dead" || { echo "dead code:"; echo "$$dead"; exit 1; }
 
-# A database that is named must be there. Without the usual one the check is skipped, because most machines without a way to the
-# internet can reach a module proxy only. The control plane of the tests is left out: the product has nothing of what it links.
+# A database that is named must be there. Without the usual one the check is skipped, because a machine that can reach a Go
+# module proxy may reach nothing else. The control plane of the tests is left out: the product has nothing of what it links.
 GOVULNDB ?= https://vuln.go.dev
 CHECKED := . $(TESTS)
 DATABASE := $(if $(findstring ://,$(GOVULNDB)),$(GOVULNDB),file://$(abspath $(GOVULNDB)))

@@ -54,8 +54,9 @@ func TestEqualProgramsHaveEqualSerialNumbers(t *testing.T) {
 		}
 		return d.SerialNumber
 	}
-	if serial("a") != serial("a") || serial("a") == serial("b") {
-		t.Errorf("the serial numbers are %s and %s for a, %s for b", serial("a"), serial("a"), serial("b"))
+	first, again, other := serial("a"), serial("a"), serial("b")
+	if first != again || first == other {
+		t.Errorf("the serial numbers are %s and %s for a, %s for b", first, again, other)
 	}
 }
 
