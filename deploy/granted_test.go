@@ -44,6 +44,27 @@ func grantedIn(t *testing.T, objects []*unstructured.Unstructured) []string {
 	return all
 }
 
+// withoutAggregation lets a ClusterRole be read as a Role, which has the same rules.
+func withoutAggregation(o *unstructured.Unstructured) *unstructured.Unstructured {
+	o = o.DeepCopy()
+	unstructured.RemoveNestedField(o.Object, "aggregationRule")
+	return o
+}
+
+func inWords(verb, group, resource, name, namespace string) string {
+	s := verb + " " + resource
+	if group != "" {
+		s += "." + group
+	}
+	if name != "" {
+		s += "/" + name
+	}
+	if namespace != "" {
+		s += " in namespace " + namespace
+	}
+	return s
+}
+
 // boundToHub reports whether a binding gives the role to the hub's ServiceAccount.
 func boundToHub(t *testing.T, objects []*unstructured.Unstructured, role *unstructured.Unstructured) bool {
 	t.Helper()

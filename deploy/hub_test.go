@@ -90,27 +90,6 @@ func (d *deployed) setNames(role string, names ...string) {
 	}
 }
 
-// withoutAggregation lets a ClusterRole be read as a Role, which has the same rules.
-func withoutAggregation(o *unstructured.Unstructured) *unstructured.Unstructured {
-	o = o.DeepCopy()
-	unstructured.RemoveNestedField(o.Object, "aggregationRule")
-	return o
-}
-
-func inWords(verb, group, resource, name, namespace string) string {
-	s := verb + " " + resource
-	if group != "" {
-		s += "." + group
-	}
-	if name != "" {
-		s += "/" + name
-	}
-	if namespace != "" {
-		s += " in namespace " + namespace
-	}
-	return s
-}
-
 // featuresFor returns those of a hub with a driver that has its lease in the namespace that overlays/proxies is for.
 func featuresFor(driver string) rights.Features {
 	return rights.Features{Leases: []rights.Lease{{Namespace: "storage", Name: registry.LeaseName(driver)}},

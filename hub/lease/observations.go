@@ -42,19 +42,6 @@ func (o observation) expires(defaultDuration time.Duration) time.Time {
 	return o.since.Add(duration)
 }
 
-// scope is what one watch sees: all Leases of a namespace ("ns"), or one Lease ("ns/name").
-type scope string
-
-// scopeOf returns the scope of a Lease, or of a namespace if n has no Name.
-func scopeOf(n Name) scope {
-	if n.Name == "" {
-		return scope(n.Namespace)
-	}
-	return scope(n.String())
-}
-
-func (s scope) contains(n Name) bool { return s == scope(n.Namespace) || s == scopeOf(n) }
-
 // watchState says how well the Leases of a scope can be seen.
 type watchState struct {
 	listed bool      // all Leases have been listed once

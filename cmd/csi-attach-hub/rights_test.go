@@ -1,0 +1,38 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+func TestRightsAreAskedForByTheLeasesOfTheDrivers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "drivers.yaml")
+	if err := os.WriteFile(path, []byte(`apiVersion: attach-hub/v1alpha1
+kind: DriverConfig
+drivers:
+  - {name: a.example.com, endpoint: "unix:///csi/a", lease: {namespace: storage}}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source, err := registry.NewFile(registry.FileOptions{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := hubSettings{}
+	s.leases.Enabled, s.leases.Namespace = true, "hub"
+	want := rights.Features{Leases: []rights.Lease{{Namespace: "storage", Name: "external-attacher-leader-a-example-com"}}, ReplicaNamespace: "hub"}
+	if diff := cmp.Diff(want, featuresOf(s, source.Config())); diff != "" {
+		t.Errorf("in the place of all sidecars (-want +got):\n%s", diff)
+	}
+	s.csiAddress = "unix:///csi/socket"
+	want = rights.Features{Leases: []rights.Lease{{Namespace: "hub"}}}
+	if diff := cmp.Diff(want, featuresOf(s, source.Config())); diff != "" {
+		t.Errorf("in the place of one sidecar (-want +got):\n%s", diff)
+	}
+}
