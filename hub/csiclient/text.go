@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// MaxText bounds the text of a driver's error, in bytes. A message may have 16 MiB, and
+	// MaxText bounds the text of a driver's error, in bytes. A message may have 128 KiB, and
 	// there may be an error for each of thousands of volumes.
 	MaxText = 4 << 10
 	// maxName bounds a driver's name and version, in bytes. The CSI spec allows 63 and 128.
