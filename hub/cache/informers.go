@@ -31,9 +31,36 @@ const byReleasable = "releasable"
 // anyway.
 func newInformer(client toolscache.Getter, resource string, example runtime.Object) toolscache.SharedIndexInformer {
 	all := toolscache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
+	if _, ok := example.(*storagev1.VolumeAttachment); ok {
+		all.ListWithContextFunc = inPages(all.ListWithContextFunc)
+	}
 	informer := toolscache.NewSharedIndexInformer(all, example, 0, toolscache.Indexers{})
 	_ = informer.SetTransform(toCache) // fails only once the informer has started
 	return informer
+}
+
+// listPage bounds the VolumeAttachments of one answer to a list.
+const listPage = 100
+
+// inPages lists VolumeAttachments in pages, and trims each page. Each may have 256 KiB of attachmentMetadata, and an API
+// server that cannot stream a list answers a list of resourceVersion 0 with all of them at once.
+func inPages(list toolscache.ListWithContextFunc) toolscache.ListWithContextFunc {
+	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		pages := o.Limit > listPage // 0: all that is left, after a token has expired
+		if pages {
+			o.Limit = listPage
+		}
+		if pages && o.ResourceVersion == "0" {
+			o.ResourceVersion = ""
+		}
+		listed, err := list(ctx, o)
+		if attachments, ok := listed.(*storagev1.VolumeAttachmentList); ok && err == nil {
+			for i := range attachments.Items {
+				trim(&attachments.Items[i])
+			}
+		}
+		return listed, err
+	}
 }
 
 // handleDriverWatchError accepts that the hub may not read CSIDriver objects: csi-attacher's role has no rule

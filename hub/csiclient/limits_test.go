@@ -201,8 +201,8 @@ func TestCompressedAnswerIsLimitedByItsWholeSize(t *testing.T) {
 		}
 		return handle(srv, stream)
 	})
-	zeros := field(1, make([]byte, 64<<20)...)
-	s := connect(ctx, t, rawServer(t, map[string][]byte{"ControllerPublishVolume": zeros, "ListVolumes": zeros}, compressed))
+	answer, page := field(9, make([]byte, maxAnswer)...), field(9, make([]byte, maxPage)...)
+	s := connect(ctx, t, rawServer(t, map[string][]byte{"ControllerPublishVolume": answer, "ListVolumes": page}, compressed))
 	if _, err := s.ControllerPublishVolume(ctx, publishRequest("v")); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "is too large") {
 		t.Errorf("got %v", err)
 	}

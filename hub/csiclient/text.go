@@ -10,7 +10,7 @@ import (
 
 const (
 	// MaxText bounds the text of a driver's error that is stored, logged or shown, in bytes. A message may
-	// be far longer, and there may be an error for each of thousands of volumes.
+	// have 128 KiB, and there may be an error for each of thousands of volumes.
 	MaxText = 4 << 10
 	// MaxVersion is the same for a driver's version. The CSI spec allows 128.
 	MaxVersion = 253
