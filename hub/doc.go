@@ -15,6 +15,8 @@
 //   - An Observer (observe.go, hub/observe) watches another attacher work, and compares.
 //   - A paused driver stays connected, and nothing is done for it.
 //
+// All texts of the driver pass through one attach.Redactor, which removes secrets (redacted_session.go).
+//
 // Only a change of mode, lease or automatic pause ends a role. The role of a driver that goes away and comes
 // back goes on. But the leader of a driver that is away releases its lease once, when no call is in
 // flight, so that another replica or a csi-attacher on standby can try. After giveUpAfter it releases the lease

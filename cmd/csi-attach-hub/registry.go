@@ -10,8 +10,11 @@ import (
 
 	"github.com/kubernetes-csi/csi-lib-utils/rpc"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -57,5 +60,19 @@ func driverName(ctx context.Context, endpoint registry.Endpoint) (string, error)
 		return "", fmt.Errorf("dial %s: %w", endpoint, err)
 	}
 	defer conn.Close()
-	return rpc.GetDriverName(ctx, conn)
+	name, err := rpc.GetDriverName(ctx, conn)
+	return name, withoutAnswer(err)
+}
+
+// withoutAnswer returns the error of a call without the text that a driver may have written: nobody knows here which
+// secrets it may repeat. Errors of the connection and the deadline, which gRPC writes, keep their text.
+func withoutAnswer(err error) error {
+	s, ok := status.FromError(err)
+	if err == nil || !ok {
+		return err
+	}
+	if s.Code() == codes.Unavailable || s.Code() == codes.DeadlineExceeded {
+		return status.Error(s.Code(), csiclient.Truncate(csiclient.Sanitize(s.Message()), csiclient.MaxText))
+	}
+	return fmt.Errorf("the driver answered GetPluginInfo with %s", s.Code())
 }

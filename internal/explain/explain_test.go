@@ -512,9 +512,10 @@ func TestNotesTellRetriesBeingStuckAndOtherTroubles(t *testing.T) {
 	s.seen.LastError = "rpc error: code = Internal desc = broken"
 	s.v.CSINode = Absent[storagev1.CSINode]()
 	s.served.ForeignWriter = status.ForeignWriter{Manager: "csi-attacher", Time: now.Add(-time.Minute), VolumeAttachment: "x"}
+	s.served.RecordedCalls = 2
 	s.Hub.View.Replicas[0].Overview.Config.Errors = []string{"drivers.yaml:3: no"}
 	r := Explain(s.Facts)
-	for _, want := range []diagnosis.Verdict{diagnosis.Retrying, diagnosis.Stuck, diagnosis.BackendError, diagnosis.ForeignWriter} {
+	for _, want := range []diagnosis.Verdict{diagnosis.Retrying, diagnosis.Stuck, diagnosis.BackendError, diagnosis.ForeignWriter, diagnosis.CapabilityMissing} {
 		if !noted(r, want) {
 			t.Errorf("no note %s:\n%s", want, r.Text())
 		}
@@ -647,5 +648,18 @@ func TestParseQuestion(t *testing.T) {
 		if got != want || (err == nil) != (want != Question{}) {
 			t.Errorf("ParseQuestion(%q) = %+v, %v, want %+v", text, got, err, want)
 		}
+	}
+}
+
+// The hub may have marked it attached without a call.
+func TestAttachedVolumeOfADriverAtTheWrongEndpointHasANote(t *testing.T) {
+	s := waiting()
+	s.va.Status.Attached = true
+	if r := Explain(s.Facts); noted(r, diagnosis.CapabilityMissing) {
+		t.Errorf("%s", r.Text())
+	}
+	s.served.RecordedCalls = 2
+	if r := Explain(s.Facts); r.Result != Attached || !noted(r, diagnosis.CapabilityMissing) {
+		t.Errorf("%s", r.Text())
 	}
 }
