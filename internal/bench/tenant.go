@@ -128,7 +128,7 @@ func answerLate(w http.ResponseWriter, r *http.Request) {
 
 // saturate blocks until requests of the tenant wait in queues, because others of them hold all seats of the priority
 // level; waiting is their number. It goes on until the caller calls stop, which blocks until none of the requests is
-// left. stop fails if none was waiting at the end.
+// left. stop fails if none waits any more.
 func (t *tenant) saturate(ctx context.Context) (stop func() error, waiting int, err error) {
 	asks, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
@@ -152,10 +152,8 @@ func (t *tenant) saturate(ctx context.Context) (stop func() error, waiting int, 
 		return nil, 0, errors.Join(err, end())
 	}
 	return func() error {
-		level, err := t.plane.PriorityLevel(ctx, tenantLevel)
-		if err == nil && level.Waiting == 0 {
-			err = fmt.Errorf("priority level %s is not saturated: %d requests of the noisy tenant are executed, none waits", tenantLevel, level.Executing)
-		}
+		// Not at any moment: requests that were refused together come back a little later.
+		_, err := t.wait(ctx, "its requests wait in queues again", func(l testbed.PriorityLevel) bool { return l.Waiting > 0 })
 		return errors.Join(err, end())
 	}, level.Waiting, nil
 }
