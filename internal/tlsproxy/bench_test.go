@@ -18,8 +18,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 )
 
-// BenchmarkControllerPublishVolume compares the proxy with one that only copies bytes, which
-// is what the forwarding of calls may cost 1.3 times of.
+// BenchmarkControllerPublishVolume compares the proxy with one that only copies bytes. A call
+// through the proxy may take 1.3 times as long.
 func BenchmarkControllerPublishVolume(b *testing.B) {
 	ca := certtest.NewAuthority(b, "ca")
 	own := ca.Issue(certtest.Request{Names: []string{serverName, "hub"}})
