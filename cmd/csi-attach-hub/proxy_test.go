@@ -2,10 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/certtest"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 func TestProxySaysWhatIsWrongWithItsFlags(t *testing.T) {
@@ -33,4 +40,54 @@ func TestProxySaysWhatIsWrongWithItsFlags(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestProxyServesReadinessOfItsDriver(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	t.Cleanup(cancel)
+	s := &scene{t: t, ctx: ctx}
+	backend, err := fakecsi.New(fakecsi.Options{Name: "d"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := testbed.ShortTempDir(t)
+	driver, err := fakecsi.NewServer(fakecsi.ServerOptions{Backend: backend, Endpoint: "unix://" + filepath.Join(dir, "s")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := driver.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(driver.Crash)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	health := free.Addr().String()
+	free.Close()
+	ca := certtest.NewAuthority(t, "ca")
+	f := certtest.Write(t, dir, ca, ca.Issue(certtest.Request{}))
+	p, err := testbed.StartProcess(ctx, testbed.ProcessOptions{Name: "proxy", Path: s.binary("./cmd/csi-attach-hub"), LogPath: filepath.Join(dir, "log"),
+		Args: []string{"proxy", "--listen=127.0.0.1:0", "--health-listen", health, "--target", driver.Endpoint(),
+			"--tls-cert", f.Cert, "--tls-key", f.Key, "--client-ca", f.CA, "--allow-san=hub"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testbed.KillAtEnd(t, p)
+	for code := 0; code != http.StatusOK; {
+		resp, err := http.Get("http://" + health + "/readyz")
+		if err == nil {
+			code = resp.StatusCode
+			resp.Body.Close()
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not ready: status %d, %v", code, err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if backend.Books().Methods[fakecsi.Probe].Begun == 0 {
+		t.Error("the driver was not probed")
+	}
+	s.checkExit(p)
 }
