@@ -12,6 +12,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -31,6 +32,7 @@ type driftWatch struct {
 	reported map[types.UID]bool // VolumeAttachments whose difference was reported and persists
 	looked   bool               // there was a listing
 	took     time.Duration      // length of the last listing
+	problem  loglimit.Problem   // of listings that fail
 }
 
 // driftCheck returns the periodic comparison. Drivers begin at different times, so that they do not list
@@ -76,7 +78,9 @@ func (w *driftWatch) check(ctx context.Context) {
 	defer share.Release()
 	published, err := s.ListVolumes(bounded, csiclient.ListOptions{PageSize: settings.PageSize, PageTimeout: settings.Timeout, Share: share})
 	if err != nil {
-		l.logger.V(2).Info("ListVolumes failed, will retry", "err", err)
+		if ctx.Err() == nil && w.problem.IsDue(err.Error(), time.Now()) {
+			l.logger.Info("ListVolumes failed, so drift was not checked, will retry", "err", err)
+		}
 		return
 	}
 	found, drifted := l.compare(ctx, before, published)

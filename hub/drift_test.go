@@ -2,9 +2,11 @@ package hub_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -142,4 +144,16 @@ func TestLargeListIsComparedAgainAndAgain(t *testing.T) {
 	w.waitListings(backend, 5) // pages, of two lists: a third would find no memory
 	w.turn(backend, fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: "v"}}})
 	w.waitBooks(backend, "the volume is attached again", func(b fakecsi.Books) bool { return b.IsAttached("v", "id-n") })
+}
+
+// Drift is found by nothing else.
+func TestListingsThatFailAreLoggedEveryTenMinutes(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.start()
+		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ListVolumes, Code: codes.Internal, Message: "no list"}}})
+		v.pass(time.Hour)
+		if n := strings.Count(v.log.String(), "ListVolumes failed"); n < 5 || n > 7 {
+			t.Errorf("%d lines in an hour, want 6:\n%s", n, v.log.String())
+		}
+	})
 }
