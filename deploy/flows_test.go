@@ -48,7 +48,10 @@ var (
 // wantFlow returns the flow of requests that need a right: that of verb and resource, else that of
 // the resource.
 func wantFlow(right string) flow {
-	right, _, _ = strings.Cut(right, " in namespace ")
+	right, _, namespaced := strings.Cut(right, " in namespace ")
+	if namespaced { // then the rest may be a name: the hub uses no subresource there
+		right, _, _ = strings.Cut(right, "/")
+	}
 	if f, ok := wantFlows[right]; ok {
 		return f
 	}
