@@ -87,7 +87,7 @@ func (v *virtual) holder() string {
 func TestHubWithAWrongEndpointNeverTakesTheLeaseOfASidecarThatIsAwayForLong(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.leased()
-		leads, stop := v.sidecar()
+		_, stop := v.sidecar()
 		v.pass(time.Minute)
 		v.endpoint().cut()
 		v.start()
@@ -99,7 +99,7 @@ func TestHubWithAWrongEndpointNeverTakesTheLeaseOfASidecarThatIsAwayForLong(t *t
 				t.Fatalf("the lease is held by %q", h)
 			}
 		}
-		leads, _ = v.sidecar()
+		leads, _ := v.sidecar()
 		v.pass(time.Minute)
 		if !leads.Load() {
 			t.Error("the sidecar does not work again")

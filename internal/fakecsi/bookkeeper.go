@@ -99,13 +99,8 @@ func (l *bookkeeper) beginVolume(c *call) {
 	if c.Volume == "" {
 		return
 	}
-	if c.Method == ControllerPublishVolume && c.multiNode {
-		l.multiNode[c.Volume] = true
-		for _, other := range l.volumes[c.Volume] {
-			other.multiNode = other.multiNode || !other.modeKnown
-		}
-	} else if c.Method == ControllerPublishVolume {
-		l.multiNode[c.Volume] = false
+	if c.Method == ControllerPublishVolume {
+		l.multiNode[c.Volume] = c.multiNode
 	}
 	l.volumes[c.Volume] = append(l.volumes[c.Volume], c)
 	calls := present(l.volumes[c.Volume])
@@ -115,7 +110,7 @@ func (l *bookkeeper) beginVolume(c *call) {
 	}
 	single := false
 	for _, other := range calls {
-		single = single || !other.multiNode
+		single = single || other.modeKnown && !other.multiNode
 		if other.Node == c.Node {
 			onNode++
 		}

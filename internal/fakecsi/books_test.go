@@ -137,7 +137,7 @@ func TestCallsForOneMultiNodeVolumeAtOnceAreAViolationOnOneNodeOnly(t *testing.T
 }
 
 // It says nothing of the mode of a volume that was never published.
-func TestFirstCallForAMultiNodeVolumeMayBeAnUnpublish(t *testing.T) {
+func TestFirstCallsForAMultiNodeVolumeMayBeUnpublishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for node, violations := range map[string]int{"n2": 0, "n1": 1} {
 			b := newBackend(t, Options{})
@@ -152,6 +152,17 @@ func TestFirstCallForAMultiNodeVolumeMayBeAnUnpublish(t *testing.T) {
 			turn(t, b, Knobs{ReleaseAll: true})
 			synctest.Wait()
 		}
+		b := newBackend(t, Options{})
+		turn(t, b, Knobs{Hang: []Hang{{}}})
+		for _, node := range []string{"n1", "n2"} { // neither is published, and nobody has said how
+			go unpublish(t.Context(), b, "v", node)
+			synctest.Wait()
+		}
+		if bk := b.Books(); bk.ViolationCount != 0 {
+			t.Errorf("two unpublishes: %v", bk.Violations)
+		}
+		turn(t, b, Knobs{ReleaseAll: true})
+		synctest.Wait()
 	})
 }
 
