@@ -1,54 +1,82 @@
 package deploy_test
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// grantedIn returns the rights that manifests give the hub's ServiceAccount, sorted, in the words of rights.Right.
+// grantedIn returns the rights that manifests give the hub, sorted, in the words of rights.Right. A role that is not in the
+// manifests may grant anything.
 func grantedIn(t *testing.T, objects []*unstructured.Unstructured) []string {
 	t.Helper()
 	var all []string
 	for _, o := range objects {
-		if kind := o.GetKind(); kind != "ClusterRole" && kind != "Role" || !boundToHub(t, objects, o) {
+		if kind := o.GetKind(); kind != "RoleBinding" && kind != "ClusterRoleBinding" {
 			continue
 		}
-		for _, r := range as[rbacv1.Role](t, withoutAggregation(o)).Rules {
-			names := r.ResourceNames
-			if len(names) == 0 {
-				names = []string{""}
-			}
-			for _, group := range r.APIGroups {
-				for _, resource := range r.Resources {
-					for _, verb := range r.Verbs {
-						for _, name := range names {
-							all = append(all, inWords(verb, group, resource, name, o.GetNamespace()))
-						}
-					}
-				}
-			}
-			for _, url := range r.NonResourceURLs {
-				all = append(all, url)
-			}
+		b := as[rbacv1.RoleBinding](t, o) // a ClusterRoleBinding has the same fields
+		if !slices.ContainsFunc(b.Subjects, isHub) {
+			continue
 		}
+		role := slices.IndexFunc(objects, func(r *unstructured.Unstructured) bool {
+			return r.GetKind() == b.RoleRef.Kind && r.GetName() == b.RoleRef.Name && (b.RoleRef.Kind == "ClusterRole" || r.GetNamespace() == b.Namespace)
+		})
+		if role < 0 {
+			all = append(all, fmt.Sprintf("use %s %s, which is not in the manifests", b.RoleRef.Kind, b.RoleRef.Name))
+			continue
+		}
+		all = append(all, grants(t, objects[role], b.Namespace)...)
 	}
 	slices.Sort(all)
 	return all
 }
 
-// withoutAggregation lets a ClusterRole be read as a Role, which has the same rules.
-func withoutAggregation(o *unstructured.Unstructured) *unstructured.Unstructured {
-	o = o.DeepCopy()
-	unstructured.RemoveNestedField(o.Object, "aggregationRule")
-	return o
+// grants returns the rights of a role that is bound in a namespace, or in none.
+func grants(t *testing.T, role *unstructured.Unstructured, namespace string) []string {
+	t.Helper()
+	var all []string
+	for _, r := range as[rbacv1.ClusterRole](t, role).Rules { // a Role has the same fields
+		names := r.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				for _, verb := range r.Verbs {
+					for _, name := range names {
+						all = append(all, inWords(verb, group, resource, name, namespace))
+					}
+				}
+			}
+		}
+		all = append(all, r.NonResourceURLs...)
+	}
+	if _, aggregated := role.Object["aggregationRule"]; aggregated {
+		all = append(all, "use what "+role.GetName()+" aggregates")
+	}
+	return all
+}
+
+// isHub reports whether a binding for this subject holds for the hub's ServiceAccount.
+func isHub(s rbacv1.Subject) bool {
+	switch s.Kind {
+	case rbacv1.ServiceAccountKind:
+		return s.Name == "csi-attach-hub" && s.Namespace == "csi-attach-hub"
+	case rbacv1.UserKind:
+		return s.Name == "system:serviceaccount:csi-attach-hub:csi-attach-hub"
+	default:
+		return slices.Contains([]string{"system:serviceaccounts", "system:serviceaccounts:csi-attach-hub", "system:authenticated"}, s.Name)
+	}
 }
 
 func inWords(verb, group, resource, name, namespace string) string {
@@ -63,19 +91,6 @@ func inWords(verb, group, resource, name, namespace string) string {
 		s += " in namespace " + namespace
 	}
 	return s
-}
-
-// boundToHub reports whether a binding gives the role to the hub's ServiceAccount.
-func boundToHub(t *testing.T, objects []*unstructured.Unstructured, role *unstructured.Unstructured) bool {
-	t.Helper()
-	hub := rbacv1.Subject{Kind: "ServiceAccount", Name: "csi-attach-hub", Namespace: "csi-attach-hub"}
-	return slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool {
-		if o.GetKind() != role.GetKind()+"Binding" || o.GetNamespace() != role.GetNamespace() {
-			return false
-		}
-		b := as[rbacv1.RoleBinding](t, o)
-		return b.RoleRef.Kind == role.GetKind() && b.RoleRef.Name == role.GetName() && slices.Contains(b.Subjects, hub)
-	})
 }
 
 // allowed matches each right that manifests may give the hub, and no other.
@@ -106,6 +121,36 @@ func TestNoManifestGivesTheHubMoreThanItNeeds(t *testing.T) {
 			if more := allowedIn[folder]; !allowed.MatchString(right) && (more == nil || !more.MatchString(right)) {
 				t.Errorf("%s: the hub may %s", folder, right)
 			}
+		}
+	}
+}
+
+// Each of these bindings gives the hub the right on all Secrets.
+func TestEveryBindingThatHoldsForTheHubCounts(t *testing.T) {
+	object := func(kind, namespace, more string) *unstructured.Unstructured {
+		o := new(unstructured.Unstructured)
+		text := fmt.Sprintf("apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata: {name: any, namespace: %q}\n%s", kind, namespace, more)
+		if err := yaml.Unmarshal([]byte(text), o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	account := "{kind: ServiceAccount, name: csi-attach-hub, namespace: csi-attach-hub}"
+	role := object("ClusterRole", "", `rules: [{apiGroups: [""], resources: [secrets], verbs: [get]}]`)
+	for _, c := range []struct{ kind, namespace, role, subject, want string }{
+		{"ClusterRoleBinding", "", "any", account, "get secrets"},
+		{"ClusterRoleBinding", "", "cluster-admin", account, "use ClusterRole cluster-admin, which is not in the manifests"},
+		{"RoleBinding", "kube-system", "any", account, "get secrets in namespace kube-system"},
+		{"ClusterRoleBinding", "", "any", "{kind: Group, name: 'system:serviceaccounts:csi-attach-hub'}", "get secrets"},
+		{"ClusterRoleBinding", "", "any", "{kind: Group, name: 'system:authenticated'}", "get secrets"},
+		{"ClusterRoleBinding", "", "any", "{kind: User, name: 'system:serviceaccount:csi-attach-hub:csi-attach-hub'}", "get secrets"},
+	} {
+		binding := object(c.kind, c.namespace, "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "+c.role+"}\nsubjects: ["+c.subject+"]")
+		if diff := cmp.Diff([]string{c.want}, grantedIn(t, []*unstructured.Unstructured{role, binding})); diff != "" {
+			t.Errorf("%s of %s for %s (-want +granted):\n%s", c.kind, c.role, c.subject, diff)
+		}
+		if allowed.MatchString(c.want) {
+			t.Errorf("allowed: %s", c.want)
 		}
 	}
 }
