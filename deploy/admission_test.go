@@ -80,18 +80,23 @@ func (t target) options(kind types.PatchType) metav1.PatchOptions {
 	return o
 }
 
-func (t target) lease(verb, namespace, name string) func() error {
+func (t target) lease(verb, namespace, name string, changes ...func(*coordinationv1.Lease)) func() error {
 	leases := t.hub.CoordinationV1().Leases(namespace)
 	return func() (err error) {
 		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if verb == "update" { // needs the resourceVersion
+			if l, err = leases.Get(t.ctx, name, metav1.GetOptions{}); err != nil {
+				return err
+			}
+		}
+		for _, change := range changes {
+			change(l)
+		}
 		switch verb {
 		case "create":
 			_, err = leases.Create(t.ctx, l, metav1.CreateOptions{DryRun: t.dryRun})
 		case "update":
-			// The resourceVersion is needed to update a Lease.
-			if l, err = leases.Get(t.ctx, name, metav1.GetOptions{}); err == nil {
-				_, err = leases.Update(t.ctx, l, metav1.UpdateOptions{DryRun: t.dryRun})
-			}
+			_, err = leases.Update(t.ctx, l, metav1.UpdateOptions{DryRun: t.dryRun})
 		case "delete":
 			err = leases.Delete(t.ctx, name, metav1.DeleteOptions{DryRun: t.dryRun})
 		}
@@ -154,11 +159,24 @@ func TestTheAdmissionPolicyRefusesWhatTheHubNeedNotWrite(t *testing.T) {
 	all := newTarget(d, "written")
 	driver := registry.LeaseName("policy-driver")
 	for namespace, name := range map[string]string{"kube-system": "kube-controller-manager", "kube-node-lease": "node-1", "storage": driver} {
-		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/keep"}, Annotations: map[string]string{"a": "b"}}}
 		if _, err := d.client.CoordinationV1().Leases(namespace).Create(d.ctx, l, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
 	}
+
+	t.Cleanup(func() {
+		_, _ = d.client.CoordinationV1().Leases("storage").Patch(context.Background(), driver, types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	})
+	owner := func(l *coordinationv1.Lease) {
+		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "none"}}
+	}
+	finalizer := func(l *coordinationv1.Lease) { l.Finalizers = append(l.Finalizers, "example.com/for-ever") }
+	noFinalizer := func(l *coordinationv1.Lease) { l.Finalizers = nil }
+	annotation := func(l *coordinationv1.Lease) { metav1.SetMetaDataAnnotation(&l.ObjectMeta, "new", "") }
+	label := func(l *coordinationv1.Lease) { metav1.SetMetaDataLabel(&l.ObjectMeta, "new", "") }
+	const replica = "csi-attach-hub-replica-policy"
 
 	dry := all
 	dry.dryRun = []string{metav1.DryRunAll}
@@ -192,6 +210,15 @@ func TestTheAdmissionPolicyRefusesWhatTheHubNeedNotWrite(t *testing.T) {
 		"end of the lease of a driver":          dry.lease("delete", "storage", driver),
 		"end of a lease of the control plane":   dry.lease("delete", "kube-system", "kube-controller-manager"),
 		"other lease in the namespace of a hub": dry.lease("create", "csi-attach-hub", "other"),
+		"owner of the lease of a driver":        dry.lease("update", "storage", driver, owner),
+		"finalizer of the lease of a driver":    dry.lease("update", "storage", driver, finalizer),
+		"its removal":                           dry.lease("update", "storage", driver, noFinalizer),
+		"annotation of the lease of a driver":   dry.lease("update", "storage", driver, annotation),
+		"new lease of a driver, with owner":     dry.lease("create", "csi-attach-hub", registry.LeaseName("policy-new"), owner),
+		"with finalizer":                        dry.lease("create", "csi-attach-hub", registry.LeaseName("policy-new"), finalizer),
+		"with annotation":                       dry.lease("create", "csi-attach-hub", registry.LeaseName("policy-new"), annotation),
+		"owner of the lease of a replica":       dry.lease("create", "csi-attach-hub", replica, owner),
+		"finalizer of the lease of a replica":   dry.lease("create", "csi-attach-hub", replica, finalizer),
 	} {
 		if err := write(); !byPolicy(err) {
 			t.Errorf("%s: not refused by a policy: %v", name, err)
@@ -208,11 +235,11 @@ func TestTheAdmissionPolicyRefusesWhatTheHubNeedNotWrite(t *testing.T) {
 			`{"op":"add","path":"/metadata/annotations/csi.alpha.kubernetes.io~1node-id","value":"i-1"},{"op":"add","path":"/metadata/annotations/attach-hub~1volume-handle","value":"v"}]`)},
 		{"status of an attachment", all.va(types.JSONPatchType, `[{"op":"replace","path":"/status","value":{"attached":true}}]`, "status")},
 		{"removal of the finalizer", all.va(types.JSONPatchType, `[{"op":"remove","path":"/metadata/finalizers/1"}]`)},
-		{"lease of a driver", all.lease("update", "storage", driver)},
+		{"lease of a driver", all.lease("update", "storage", driver, label)},
 		{"new lease of a driver", all.lease("create", "csi-attach-hub", registry.LeaseName("policy-new"))},
-		{"new lease of a replica", all.lease("create", "csi-attach-hub", "csi-attach-hub-replica-policy")},
-		{"lease of a replica", all.lease("update", "csi-attach-hub", "csi-attach-hub-replica-policy")},
-		{"its end", all.lease("delete", "csi-attach-hub", "csi-attach-hub-replica-policy")},
+		{"new lease of a replica", all.lease("create", "csi-attach-hub", replica, annotation)},
+		{"lease of a replica", all.lease("update", "csi-attach-hub", replica, label, func(l *coordinationv1.Lease) { l.Annotations = nil })},
+		{"its end", all.lease("delete", "csi-attach-hub", replica)},
 	} {
 		if err := c.write(); err != nil {
 			t.Errorf("%s: %v", c.name, err)
