@@ -63,3 +63,20 @@ func TestMissingVulnerabilityDatabaseFailsOnlyIfItWasNamed(t *testing.T) {
 		t.Errorf("the usual database: failed %v:\n%s", failed, out)
 	}
 }
+
+// govulncheck takes any folder for a database, and finds nothing in it.
+func TestEmptyVulnerabilityDatabaseFails(t *testing.T) {
+	empty, index := t.TempDir(), t.TempDir()
+	if err := os.Mkdir(filepath.Join(index, "index"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(index, "index", "modules.json"), []byte("[]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, database := range []string{empty, index} {
+		says := "vulnerabilities: not checked, because the database file://" + database + " is empty or broken"
+		if out, failed := checkVulnerabilities(t, "GOVULNDB="+database); !failed || !strings.Contains(out, says) || strings.Contains(out, "No vulnerabilities") {
+			t.Errorf("failed %v:\n%s", failed, out)
+		}
+	}
+}
