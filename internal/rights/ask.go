@@ -112,7 +112,7 @@ func report(logger klog.Logger, missing []Right, absent []Lease) {
 			names = append(names, l.String())
 		}
 		logger.Error(nil, "Leases of drivers do not exist, and the hub may not create them: create the leases, or remove lease.namespace from the entries of the drivers",
-			"leases", strings.Join(names, ", "))
+			"leases", strings.Join(names, ", "), "see", leasesElsewhereManifest)
 	}
 }
 

@@ -63,7 +63,8 @@ const (
 	storage      = "storage.k8s.io"
 	coordination = "coordination.k8s.io"
 
-	clusterRole = "deploy/base/clusterrole.yaml"
+	clusterRole             = "deploy/base/clusterrole.yaml"
+	leasesElsewhereManifest = "deploy/components/leases"
 
 	// eventNamespace is where Kubernetes keeps Events about cluster-wide objects.
 	eventNamespace = "default"
@@ -81,7 +82,7 @@ func Needed(f Features) []Right {
 		each(Right{Resource: "events", Namespace: eventNamespace, Purpose: "record Events for failures", Manifest: "deploy/base/events.yaml", Optional: true}, "create", "patch"),
 	)
 	for _, l := range f.leasesElsewhere() {
-		needed = append(needed, leases(l, "hold the leases of drivers", "deploy/components/leases")...)
+		needed = append(needed, leases(l, "hold the leases of drivers", leasesElsewhereManifest)...)
 	}
 	if f.ReplicaNamespace != "" {
 		own := leases(Lease{Namespace: f.ReplicaNamespace}, "hold leases, share drivers among replicas", "deploy/base/leases.yaml")
