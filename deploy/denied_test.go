@@ -10,6 +10,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -124,4 +125,31 @@ func TestALeaseThatDoesNotExistIsReportedWithWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.waitFor("attached", d.prefix+"-v", attached)
+}
+
+// SECURITY.md ends a hub that is taken over like this.
+func TestTheEndOfTheServiceAccountEndsItsTokens(t *testing.T) {
+	d := deploy(t, "ended", "v")
+	read := func() error {
+		_, err := d.clientWith(d.token).CoreV1().Secrets("storage").Get(d.ctx, "ended-v", metav1.GetOptions{})
+		return err
+	}
+	if err := read(); err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	if err := d.client.RbacV1().ClusterRoleBindings().Delete(d.ctx, "csi-attach-hub", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.applier.ctx = context.Background(); d.applier.apply(d.objects...) })
+	if err := read(); err != nil && !apierrors.IsNotFound(err) {
+		t.Errorf("SECURITY.md says that RoleBindings still grant Secrets: %v", err)
+	}
+	if err := d.client.CoreV1().ServiceAccounts("csi-attach-hub").Delete(d.ctx, "csi-attach-hub", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	poll(d.ctx, t, "the token is refused", func() bool { return apierrors.IsUnauthorized(read()) })
+	d.applier.apply(d.objects...)
+	if err := read(); !apierrors.IsUnauthorized(err) {
+		t.Errorf("a new ServiceAccount makes the old token valid again: %v", err)
+	}
 }
