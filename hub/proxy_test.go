@@ -25,7 +25,7 @@ func (w *world) proxied(driver string) {
 	own := certtest.Write(w.t, w.t.TempDir(), hubCA, proxyCA.Issue(certtest.Request{Names: []string{serverName}}))
 	d := w.drivers[driver]
 	proxy, err := tlsproxy.New(tlsproxy.Options{Target: d.Endpoint.Address(), Files: tlsfiles.Files(own), AllowedSANs: []string{"hub"},
-		MaxConnections: 10, IdleTimeout: time.Hour, HandshakeTimeout: 10 * time.Second})
+		MaxConnections: 10, IdleTimeout: time.Hour, HandshakeTimeout: 10 * time.Second, ProbeTimeout: 10 * time.Second})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func newProxyCommand() *cobra.Command {
 	c.Args = noWords
 	flags, o := c.Flags(), &f.options
 	flags.StringVar(&f.listen, "listen", ":9443", "`address` to listen on")
-	flags.StringVar(&f.health, "health-listen", ":9809", "`address` of /healthz, and of /readyz, which calls the driver's Probe; plain HTTP for the kubelet; empty for none")
+	flags.StringVar(&f.health, "health-listen", "", "`address` of /healthz, and of /readyz, which is 200 while the driver answers Probe with ready; plain HTTP for the kubelet; empty for none")
 	flags.StringVar(&f.target, "target", "unix:///csi/csi.sock", "`endpoint` of the driver, a unix socket")
 	flags.StringVar(&o.Files.Cert, "tls-cert", "", "`file` with the certificate for clients; this file and the next two are read again when they change")
 	flags.StringVar(&o.Files.Key, "tls-key", "", "`file` with the key of --tls-cert")
@@ -43,6 +43,7 @@ func newProxyCommand() *cobra.Command {
 	flags.IntVar(&o.MaxConnections, "max-connections", 100, "number of clients that can be connected at once")
 	flags.DurationVar(&o.IdleTimeout, "idle-timeout", time.Hour, "time without data after which a connection is closed; must be above the longest call")
 	flags.DurationVar(&o.HandshakeTimeout, "handshake-timeout", 10*time.Second, "time limit for the TLS handshake of a client")
+	flags.DurationVar(&o.ProbeTimeout, "probe-timeout", 10*time.Second, "time limit for a Probe of the driver, for /readyz; should be probe.timeout of the hub")
 	flags.DurationVar(&o.Grace, "shutdown-grace", 30*time.Second, "time limit for calls in flight to end after SIGTERM")
 	logsapi.AddFlags(f.logging, flags)
 	for _, required := range []string{"tls-cert", "tls-key", "client-ca", "allow-san"} {

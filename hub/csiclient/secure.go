@@ -128,11 +128,11 @@ func remoteAlert(err error) (string, bool) {
 func whyRefused(alert string, t registry.TLS) string {
 	switch alert {
 	case "unknown certificate authority":
-		return fmt.Sprintf("the server refuses the client certificate in %s, it does not know the authority that it comes from", t.CertFile)
+		return fmt.Sprintf("the server refuses the client certificate in %s, it does not know the authority that it comes from: correct the file, or --client-ca of the proxy there", t.CertFile)
 	case "expired certificate":
 		return fmt.Sprintf("the server refuses the client certificate in %s, it has expired: renew it", t.CertFile)
 	case "bad certificate", "unsupported certificate", "revoked certificate", "unknown certificate", "certificate required", "access denied":
-		return fmt.Sprintf("the server refuses the client certificate in %s", t.CertFile)
+		return fmt.Sprintf("the server refuses the client certificate in %s: correct its names, or --allow-san and --client-ca of the proxy there, whose log has the reason", t.CertFile)
 	case "protocol version not supported":
 		return "the server does not speak TLS 1.3"
 	case "no application protocol":

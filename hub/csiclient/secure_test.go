@@ -148,14 +148,14 @@ func TestRefusedTLSSaysWhichSideHasToChangeWhat(t *testing.T) {
 			p.write(t, p.driverCA, p.driverCA.Issue(certtest.Request{}))
 			return p.serverTLS()
 		}, func(p *parties) []string {
-			return []string{"the server refuses the client certificate in " + p.files.CertFile, "does not know the authority"}
+			return []string{"the server refuses the client certificate in " + p.files.CertFile, "does not know the authority", "--client-ca of the proxy"}
 		}},
 		{"our certificate is not to the driver's taste", func(t *testing.T, p *parties) *tls.Config {
 			config := p.serverTLS()
 			config.VerifyConnection = func(tls.ConnectionState) error { return errors.New("not this one") }
 			return config
 		}, func(p *parties) []string {
-			return []string{"the server refuses the client certificate in " + p.files.CertFile, "bad certificate"}
+			return []string{"the server refuses the client certificate in " + p.files.CertFile, "--allow-san and --client-ca of the proxy", "bad certificate"}
 		}},
 		{"a key that belongs to another certificate", func(t *testing.T, p *parties) *tls.Config {
 			certtest.WriteFile(t, p.files.KeyFile, p.hubCA.Issue(certtest.Request{}).KeyPEM)

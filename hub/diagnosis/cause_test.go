@@ -37,9 +37,18 @@ func TestEveryCauseHasAnActionThatNamesItsObjects(t *testing.T) {
 		}
 	}
 	for _, r := range refusals {
-		verdict, action := ParseRefusal("dial: "+strings.ToUpper(r.words[0]), "unix:///s")
-		if verdict != r.verdict || action != strings.ReplaceAll(r.action, "{endpoint}", "unix:///s") || strings.Contains(action, "{") {
+		verdict, action := ParseRefusal("dial: "+strings.ToUpper(r.words[0]), "tcp://d:1")
+		if verdict != r.verdict || action != strings.ReplaceAll(r.action, "{endpoint}", "tcp://d:1") || strings.Contains(action, "{") {
 			t.Errorf("%q: got %s %q, want %s %q", r.words[0], verdict, action, r.verdict, r.action)
+		}
+	}
+}
+
+func TestOnlySocketsAreLeftOver(t *testing.T) {
+	for endpoint, want := range map[string]bool{"unix:///csi.sock": true, "tcp://driver:9443": false} {
+		_, action := ParseRefusal("connect: connection refused", endpoint)
+		if got := strings.Contains(action, "socket may be left over"); got != want {
+			t.Errorf("%s: %s", endpoint, action)
 		}
 	}
 }

@@ -14,7 +14,7 @@ var refusals = []struct {
 }{
 	{[]string{"no such file"}, SocketMissing, "Check that the driver's controller runs, that it creates the socket {endpoint}, and that the directory of the socket is mounted into the hub's Pod."},
 	{[]string{"permission denied"}, CannotConnect, "Check the owner and the mode of {endpoint}, and the user that the hub runs as: the hub may not open it."},
-	{[]string{"connection refused"}, CannotConnect, "Check that the driver's controller runs and does not crash: nothing listens at {endpoint}. A socket may be left over from an earlier run."},
+	{[]string{"connection refused"}, CannotConnect, "Check that the driver's controller runs and does not crash: nothing listens at {endpoint}."},
 	{[]string{"no such host"}, CannotConnect, "Check the Service and its namespace: the host name in {endpoint} cannot be resolved."},
 	{[]string{"tls", "x509", "certificate"}, CannotConnect, "Check the TLS files of both sides: the message says which side does not trust the other one."},
 	{[]string{"timeout", "deadline", "i/o"}, CannotConnect, "Check the driver's controller, its load, and the NetworkPolicies on the way: nothing answers at {endpoint} in time."},
@@ -30,6 +30,9 @@ func ParseRefusal(text, endpoint string) (Verdict, string) {
 			verdict, action = r.verdict, r.action
 			break
 		}
+	}
+	if strings.Contains(text, "connection refused") && strings.HasPrefix(endpoint, "unix:") {
+		action += " The socket may be left over from an earlier run."
 	}
 	return verdict, strings.ReplaceAll(action, "{endpoint}", endpoint)
 }

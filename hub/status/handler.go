@@ -43,14 +43,23 @@ func newHandler(o Options) (http.Handler, error) {
 		sendError(w, http.StatusNotFound, "there is nothing at this path")
 	})
 	all := http.NewServeMux() // probes bypass the Guard: a kubelet sends no credentials
-	all.HandleFunc("/livez", o.Probes.probe("livez"))
-	all.HandleFunc("/readyz", o.Probes.probe("readyz"))
-	all.HandleFunc("/healthz/leader-election", leaderElection(o.LeaderCheck))
+	all.HandleFunc("/livez", lastAnswer(o.Probes.probe("livez")))
+	all.HandleFunc("/readyz", lastAnswer(o.Probes.probe("readyz")))
+	all.HandleFunc("/healthz/leader-election", lastAnswer(leaderElection(o.LeaderCheck)))
 	all.Handle("/", o.Guard(mux))
 	if o.TLS != (TLS{}) { // a website that takes a name of its own has no certificate for it
 		return readOnly(all), nil
 	}
 	return readOnly(checkHost(o.AllowedHosts, all)), nil
+}
+
+// lastAnswer closes the connection after the answer: everybody may ask, and a kubelet does not use
+// a connection again.
+func lastAnswer(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		next(w, r)
+	}
 }
 
 // CheckMetricsPath returns an error if Options.MetricsPath is no plain path, or if something else

@@ -166,6 +166,7 @@ func (s *Server) httpServer(ctx context.Context) *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		ConnState:         newConnections(mostConnections).follow,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ErrorLog:          log.New(logWriter{klog.FromContext(ctx)}, "", 0),
 	}

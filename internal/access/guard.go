@@ -62,6 +62,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 			case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 				w.Header().Set("Retry-After", retryAfter)
 			}
+			w.Header().Set("Connection", "close") // nobody keeps a connection without a right
 			refuse(w, r, status, why)
 			return
 		}

@@ -89,7 +89,11 @@ func TestOnlyThoseWhomTheClusterAllowsGetThrough(t *testing.T) {
 			if response.StatusCode != test.want || (test.want == http.StatusOK) != (string(body) == "inside") {
 				t.Errorf("%d %q, want %d", response.StatusCode, body, test.want)
 			}
-			if refused := response.StatusCode != http.StatusOK; refused && strings.HasPrefix(test.path, "/api/") {
+			refused := response.StatusCode != http.StatusOK
+			if refused != response.Close {
+				t.Errorf("%d: the connection is closed: %v", response.StatusCode, response.Close)
+			}
+			if refused && strings.HasPrefix(test.path, "/api/") {
 				var told struct{ Error string }
 				if err := json.Unmarshal(body, &told); err != nil || told.Error == "" {
 					t.Errorf("a program is told %q, want JSON with an error", body)

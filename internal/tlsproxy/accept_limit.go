@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// acceptLimit bounds the connections that are in the TLS handshake. At the limit a new
-// connection replaces the oldest: connections that send nothing cannot keep out clients with
-// a certificate, whose handshakes take little time.
+// acceptLimit bounds the connections that are in the TLS handshake, or of the health port. At
+// the limit a new connection replaces the oldest: connections that send nothing cannot keep out
+// clients whose handshakes or requests take little time.
 type acceptLimit struct {
 	limit int
 
@@ -29,7 +29,7 @@ func (l *acceptLimit) enter(conn net.Conn) (oldest net.Conn) {
 	return oldest
 }
 
-// leave removes a connection whose handshake has ended.
+// leave removes a connection whose handshake, or which, has ended.
 func (l *acceptLimit) leave(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

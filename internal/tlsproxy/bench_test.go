@@ -53,7 +53,7 @@ func BenchmarkControllerPublishVolume(b *testing.B) {
 	copied := client(func(l net.Listener) { copyBytes(l, own.TLS(), target) })
 	forwarded := client(func(l net.Listener) {
 		p, err := New(Options{Target: target, Files: tlsfiles.Files(files), AllowedSANs: []string{"hub"}, MaxConnections: 10,
-			IdleTimeout: time.Hour, HandshakeTimeout: time.Minute})
+			IdleTimeout: time.Hour, HandshakeTimeout: time.Minute, ProbeTimeout: time.Minute})
 		if err != nil {
 			b.Error(err)
 			return

@@ -15,6 +15,7 @@ func TestOptionsThatCannotBeMeantAreErrors(t *testing.T) {
 		"no connections":       func(o *Options) { o.MaxConnections = 0 },
 		"no idle timeout":      func(o *Options) { o.IdleTimeout = 0 },
 		"no handshake timeout": func(o *Options) { o.HandshakeTimeout = 0 },
+		"no probe timeout":     func(o *Options) { o.ProbeTimeout = 0 },
 		"negative grace":       func(o *Options) { o.Grace = -1 },
 		"no files":             func(o *Options) { o.Files = tlsfiles.Files{} },
 	} {

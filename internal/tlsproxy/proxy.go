@@ -43,6 +43,9 @@ type Options struct {
 	IdleTimeout time.Duration
 	// HandshakeTimeout bounds the TLS handshake of a client.
 	HandshakeTimeout time.Duration
+	// ProbeTimeout bounds a Probe of the driver for ServeHealth. It should be the hub's: a
+	// driver that the hub serves would else not be ready.
+	ProbeTimeout time.Duration
 	// Grace is how long a client may stay that was asked to go: after the end of Serve's
 	// ctx, or because its certificate is not accepted any more.
 	Grace time.Duration
@@ -60,6 +63,8 @@ func (o Options) check() error {
 		return fmt.Errorf("the idle timeout %s is not positive", o.IdleTimeout)
 	case o.HandshakeTimeout <= 0:
 		return fmt.Errorf("the handshake timeout %s is not positive", o.HandshakeTimeout)
+	case o.ProbeTimeout <= 0:
+		return fmt.Errorf("the probe timeout %s is not positive", o.ProbeTimeout)
 	case o.Grace < 0:
 		return fmt.Errorf("the grace %s is negative", o.Grace)
 	}
@@ -90,7 +95,7 @@ func New(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{options: o, poll: tlsfiles.Ticks,
 		handshakes: acceptLimit{limit: o.MaxConnections}, slots: make(chan struct{}, o.MaxConnections),
-		refusals: loglimit.New(1, logInterval), readiness: readiness{target: o.Target, timeout: probeTimeout, interval: probeInterval}}
+		refusals: loglimit.New(1, logInterval), readiness: readiness{target: o.Target, timeout: o.ProbeTimeout, interval: probeInterval}}
 	p.material.Store(material)
 	return p, nil
 }

@@ -2,33 +2,42 @@ package tlsproxy
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 )
 
-// health serves the health port of a proxy for the driver of a scene, and returns a function
-// that asks it.
-func (s *scene) health(interval, timeout time.Duration) (get func(path string) (code int, body string)) {
+// health is the health port of a proxy for the driver of a scene, which it probes without a pause.
+type health struct {
+	*scene
+	address string
+	client  http.Client
+}
+
+func (s *scene) health(timeout time.Duration) *health {
 	s.t.Helper()
+	s.options.ProbeTimeout = timeout
 	p, err := New(s.options)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p.readiness.interval, p.readiness.timeout = interval, timeout
+	p.readiness.interval = time.Millisecond
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(s.t.Context())
+	ctx, stop := context.WithCancel(klog.NewContext(s.t.Context(), ktesting.NewLogger(s.log, ktesting.NewConfig())))
 	ended := make(chan error, 1)
 	go func() { ended <- p.ServeHealth(ctx, listener) }()
 	s.t.Cleanup(func() {
@@ -37,69 +46,124 @@ func (s *scene) health(interval, timeout time.Duration) (get func(path string) (
 			s.t.Error(err)
 		}
 	})
-	return func(path string) (int, string) {
-		resp, err := http.Get("http://" + listener.Addr().String() + path)
-		if err != nil {
-			s.t.Error(err)
-			return 0, ""
+	return &health{s, listener.Addr().String(), http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+}
+
+func (h *health) get(path string) (code int, body string) {
+	h.t.Helper()
+	r, err := http.NewRequestWithContext(h.ctx, http.MethodGet, "http://"+h.address+path, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	resp, err := h.client.Do(r)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// until waits for an answer of /readyz.
+func (h *health) until(code int, text string) {
+	h.t.Helper()
+	for {
+		got, body := h.get("/readyz")
+		if got == code && strings.Contains(body, text) {
+			return
 		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			s.t.Error(err)
+		select {
+		case <-h.ctx.Done():
+			h.t.Fatalf("got %d, %q, want %d, %q", got, body, code, text)
+		case <-time.After(time.Millisecond):
 		}
-		return resp.StatusCode, string(body)
 	}
 }
 
 func TestProxyIsReadyWhileItsDriverIs(t *testing.T) {
 	s := newScene(t, nil)
-	get := s.health(0, 10*time.Second)
-	check := func(when string, code int, text string) {
-		t.Helper()
-		if got, body := get("/readyz"); got != code || !strings.Contains(body, text) {
-			t.Errorf("%s: got %d, %q", when, got, body)
-		}
-		if got, _ := get("/healthz"); got != http.StatusOK {
-			t.Errorf("%s: /healthz is %d", when, got)
-		}
-	}
-	check("at the start", http.StatusOK, "ok")
+	h := s.health(10 * time.Second)
+	h.until(http.StatusOK, "ok")
 	s.turn(fakecsi.Knobs{NotReady: new(true)})
-	check("not ready", http.StatusServiceUnavailable, "ready=false")
-	s.turn(fakecsi.Knobs{NotReady: new(false), Fail: []fakecsi.Fault{{Method: fakecsi.Probe, Code: codes.FailedPrecondition, Message: "of its own"}}})
-	check("failed precondition", http.StatusServiceUnavailable, "Probe of the driver failed: FailedPrecondition\n")
-	s.turn(fakecsi.Knobs{ClearFaults: true, Fail: []fakecsi.Fault{{Method: fakecsi.Probe, Code: codes.Unimplemented}}})
-	check("no Probe, which a hub needs too", http.StatusServiceUnavailable, "Unimplemented")
+	h.until(http.StatusServiceUnavailable, "ready=false")
+	s.turn(fakecsi.Knobs{NotReady: new(false), Fail: []fakecsi.Fault{{Method: fakecsi.Probe, Code: codes.Unimplemented}}})
+	h.until(http.StatusServiceUnavailable, "Unimplemented") // a hub needs Probe too
 	s.turn(fakecsi.Knobs{ClearFaults: true})
-	check("ready again", http.StatusOK, "ok")
+	h.until(http.StatusOK, "ok")
 	s.driver.Crash()
-	check("driver away", http.StatusServiceUnavailable, "Unavailable")
+	h.until(http.StatusServiceUnavailable, "Unavailable")
+	if got, _ := h.get("/healthz"); got != http.StatusOK {
+		t.Errorf("/healthz is %d", got)
+	}
 	s.startDriver()
-	check("driver back", http.StatusOK, "ok")
+	h.until(http.StatusOK, "ok")
+}
+
+// Anybody may ask the health port, and others read the log.
+func TestReadinessSaysNothingOfTheDriversText(t *testing.T) {
+	s := newScene(t, nil)
+	s.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.Probe, Code: codes.FailedPrecondition, Message: "password hunter2"}}})
+	s.health(10*time.Second).until(http.StatusServiceUnavailable, "the driver's Probe failed: FailedPrecondition\n")
+	s.logged("the driver's Probe failed: FailedPrecondition")
+	if strings.Contains(s.log.String(), "hunter2") {
+		t.Errorf("the log has the driver's text: %s", s.log)
+	}
 }
 
 func TestDriverThatHangsIsNotReady(t *testing.T) {
 	s := newScene(t, nil)
 	s.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.Probe}}})
-	if code, body := s.health(0, time.Millisecond)("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "DeadlineExceeded") {
-		t.Errorf("got %d, %q", code, body)
-	}
+	s.health(time.Millisecond).until(http.StatusServiceUnavailable, "DeadlineExceeded")
 }
 
-func TestManyQuestionsAreOneProbe(t *testing.T) {
+// The kubelet waits for seconds, the hub for longer: a driver that it serves is ready.
+func TestProbeThatLastsDoesNotDelayTheAnswer(t *testing.T) {
 	s := newScene(t, nil)
-	get := s.health(time.Hour, 10*time.Second)
-	var callers sync.WaitGroup
-	for range 30 {
-		callers.Go(func() {
-			if code, _ := get("/readyz"); code != http.StatusOK {
-				t.Errorf("got %d", code)
-			}
-		})
+	s.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.Probe}}})
+	h := s.health(time.Hour)
+	h.until(http.StatusServiceUnavailable, "has not ended")
+	s.turn(fakecsi.Knobs{ReleaseAll: true})
+	h.until(http.StatusOK, "ok")
+	begun := s.backend.Books().Methods[fakecsi.Probe].Begun
+	s.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.Probe}}})
+	for s.backend.Books().Methods[fakecsi.Probe].Begun == begun {
+		h.until(http.StatusOK, "ok")
 	}
-	callers.Wait()
-	if got := s.backend.Books().Methods[fakecsi.Probe].Begun; got != 1 {
-		t.Errorf("%d Probes, want 1", got)
+	h.until(http.StatusOK, "ok")
+}
+
+func TestConnectionsThatSendNothingDoNotKeepTheKubeletOut(t *testing.T) {
+	s := newScene(t, nil)
+	p, err := New(s.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := p.healthServer()
+	server.ReadTimeout = 0 // no connection makes room because it is too old
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() { server.Close(); <-served })
+	idle := make([]net.Conn, 2*maxHealthConnections)
+	for i := range idle {
+		if idle[i], err = net.Dial("tcp", listener.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+		defer idle[i].Close()
+	}
+	h := &health{scene: s, address: listener.Addr().String()}
+	if code, _ := h.get("/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz is %d", code)
+	}
+	deadline, _ := s.ctx.Deadline()
+	_ = idle[0].SetReadDeadline(deadline)
+	if _, err := idle[0].Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the oldest connection is not closed: %v", err)
 	}
 }

@@ -63,7 +63,7 @@ func newScene(t *testing.T, change func(*Options)) *scene {
 	t.Cleanup(s.driver.Crash)
 	s.files = certtest.Write(t, t.TempDir(), s.hubCA, s.serverPair())
 	s.options = Options{Target: socket, Files: tlsfiles.Files(s.files), AllowedSANs: []string{"hub"}, MaxConnections: 100,
-		IdleTimeout: time.Hour, HandshakeTimeout: 10 * time.Second, Grace: 10 * time.Second}
+		IdleTimeout: time.Hour, HandshakeTimeout: 10 * time.Second, ProbeTimeout: 10 * time.Second, Grace: 10 * time.Second}
 	if change != nil {
 		change(&s.options)
 	}
