@@ -84,7 +84,7 @@ func (a Attacher) Publish(ctx context.Context, plan Plan, secrets map[string]str
 	defer redactor.Use(secrets)()
 	response, err := a.Controller.ControllerPublishVolume(ctx, request)
 	if err != nil {
-		return nil, &CallError{Method: "ControllerPublishVolume", Err: redact(err, redactor.hidden(secrets))}
+		return nil, &CallError{Method: "ControllerPublishVolume", Err: redactor.Error(err)}
 	}
 	return response.GetPublishContext(), nil
 }
@@ -100,7 +100,7 @@ func (a Attacher) Unpublish(ctx context.Context, target Target, secrets map[stri
 	_, err := a.Controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{
 		VolumeId: target.VolumeHandle, NodeId: target.NodeID, Secrets: secrets})
 	if err != nil {
-		return &CallError{Method: "ControllerUnpublishVolume", Err: redact(err, redactor.hidden(secrets))}
+		return &CallError{Method: "ControllerUnpublishVolume", Err: redactor.Error(err)}
 	}
 	return nil
 }

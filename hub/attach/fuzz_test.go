@@ -35,7 +35,7 @@ func FuzzErrorOfADriver(f *testing.F) {
 			return
 		}
 		secrets := []string{first, second}
-		err := redact(errors.Join(errWhole, status.Error(codes.Code(uint32(code)), text)), secrets)
+		err := redactValues(errors.Join(errWhole, status.Error(codes.Code(uint32(code)), text)), secrets)
 		if !errors.Is(err, errWhole) || status.Code(err) != codes.Code(uint32(code)) {
 			t.Errorf("%v is another error", err)
 		}

@@ -2,7 +2,6 @@ package attach
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"google.golang.org/grpc/status"
@@ -10,10 +9,10 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
-// redact returns an error with a text that is safe to store, log and show: sanitized, without the hidden values, and
+// redact returns an error with a text that is safe to store, log and show: sanitized, without the hidden forms, and
 // truncated. A driver may repeat its input, and people who must not read the Secret can read VolumeAttachments, Events
 // and logs. It is best effort: it does not find a value that the driver has changed in another way than formsOf does.
-func redact(err error, hidden []string) error {
+func redact(err error, hidden formSets) error {
 	text := redactText(err.Error(), hidden, csiclient.MaxText)
 	if text == err.Error() {
 		return err
@@ -24,65 +23,10 @@ func redact(err error, hidden []string) error {
 	return redacted{text: text, cause: err}
 }
 
-// redactText returns a text sanitized, without the hidden values, and at most limit bytes long.
-func redactText(text string, hidden []string, limit int) string {
+// redactText returns a text sanitized, without the hidden forms, and at most limit bytes long.
+func redactText(text string, hidden formSets, limit int) string {
 	// Truncate last: a secret that was cut would not be found.
-	text = csiclient.Sanitize(text)
-	return csiclient.Truncate(newFormSet(hiddenForms(hidden, len(text))).replace(text, limit), limit)
-}
-
-// formSet finds texts in other texts. The effort for each byte does not depend on their number.
-type formSet struct {
-	forms  []string // sorted, each once
-	prefix []int    // of each form, the index of the longest other form that it begins with; -1: none
-	heads  map[[shortestSecret]byte]span
-}
-
-// span is the indices of the forms that begin with the same bytes: from begin to before end.
-type span struct{ begin, end int }
-
-// newFormSet returns the set of the forms of at least shortestSecret bytes.
-func newFormSet(forms []string) formSet {
-	forms = slices.DeleteFunc(forms, func(f string) bool { return len(f) < shortestSecret })
-	slices.Sort(forms)
-	forms = slices.Compact(forms)
-	s := formSet{forms: forms, prefix: make([]int, len(forms)), heads: make(map[[shortestSecret]byte]span)}
-	for i, form := range forms {
-		head := [shortestSecret]byte([]byte(form))
-		if known, ok := s.heads[head]; ok {
-			s.heads[head] = span{known.begin, i + 1}
-		} else {
-			s.heads[head] = span{i, i + 1}
-		}
-		p := i - 1
-		for p >= 0 && !strings.HasPrefix(form, forms[p]) {
-			p = s.prefix[p]
-		}
-		s.prefix[i] = p
-	}
-	return s
-}
-
-// longest returns the length of the longest form that a text begins with, 0 if there is none.
-func (s formSet) longest(text string) int {
-	if len(text) < shortestSecret {
-		return 0
-	}
-	at, ok := s.heads[[shortestSecret]byte([]byte(text[:shortestSecret]))]
-	if !ok {
-		return 0
-	}
-	// All forms between the one that is looked for and the text, in this order, begin with it.
-	i, same := slices.BinarySearch(s.forms[at.begin:at.end], text)
-	if i += at.begin; !same {
-		i--
-	}
-	for ; i >= at.begin; i = s.prefix[i] {
-		if strings.HasPrefix(text, s.forms[i]) {
-			return len(s.forms[i])
-		}
-	}
-	return 0
+	return csiclient.Truncate(hidden.replace(csiclient.Sanitize(text), limit), limit)
 }
 
 // maxScanned bounds the bytes of a text in which forms are looked for, in a text that has many of them.
@@ -90,8 +34,8 @@ const maxScanned = 64 << 10
 
 // replace replaces the forms in a text, also those that overlap. It stops when it has more than limit bytes, or after
 // maxScanned bytes, but not within a form.
-func (s formSet) replace(text string, limit int) string {
-	if len(s.forms) == 0 {
+func (s formSets) replace(text string, limit int) string {
+	if len(s) == 0 {
 		return text
 	}
 	var out strings.Builder

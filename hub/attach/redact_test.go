@@ -14,15 +14,27 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
+
+// redactValues redacts the error of a call that has the values as secrets.
+func redactValues(err error, values []string) error {
+	var r Redactor
+	secrets := map[string]string{}
+	for i, value := range values {
+		secrets[strconv.Itoa(i)] = value
+	}
+	defer r.Use(secrets)()
+	return r.Error(err)
+}
 
 func TestSecretsThatADriverRepeatsAreTakenOutOfItsError(t *testing.T) {
 	away := errors.New("away")
 	err := errors.Join(away, status.Error(codes.Unauthenticated, "login as admin with hunter22-long failed: hunter22"))
 	secrets := []string{"hunter22", "hunter22-long", "admin"}
-	got := &CallError{Method: "m", Err: redact(err, secrets)}
+	got := &CallError{Method: "m", Err: redactValues(err, secrets)}
 	if want := "away\nrpc error: code = Unauthenticated desc = login as admin with [secret] failed: [secret]"; got.Error() != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -32,10 +44,10 @@ func TestSecretsThatADriverRepeatsAreTakenOutOfItsError(t *testing.T) {
 	if !errors.Is(got, away) {
 		t.Error("the error is not what it was")
 	}
-	if same := redact(away, secrets); same != away {
+	if same := redactValues(away, secrets); same != away {
 		t.Errorf("%v: an error without a secret is another one", same)
 	}
-	if _, ok := status.FromError(redact(errors.New("dial hunter22"), secrets)); ok {
+	if _, ok := status.FromError(redactValues(errors.New("dial hunter22"), secrets)); ok {
 		t.Error("an error that no driver has answered has become an answer")
 	}
 }
@@ -65,7 +77,7 @@ func TestEncodedSecretsAreTakenOutOfErrors(t *testing.T) {
 		"%q":                fmt.Sprintf("%q", awkward),
 		"%+q":               strconv.QuoteToASCII(awkward),
 	} {
-		if got := redact(errors.New("before "+text+" after"), []string{awkward}).Error(); !onlyMarked(got, "[secret]", "before ", " after", `"`, "=", "https://me:", "@h") {
+		if got := redactValues(errors.New("before "+text+" after"), []string{awkward}).Error(); !onlyMarked(got, "[secret]", "before ", " after", `"`, "=", "https://me:", "@h") {
 			t.Errorf("%s: %q", form, got)
 		}
 	}
@@ -87,7 +99,7 @@ func TestSecretsWithinALongerBase64TextAreTakenOutOfErrors(t *testing.T) {
 				whole := strings.Repeat("u", before) + secret + strings.Repeat("v", after)
 				for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
 					text := encoding.EncodeToString([]byte(whole))
-					got := redact(errors.New("Basic "+text+" is wrong"), []string{secret}).Error()
+					got := redactValues(errors.New("Basic "+text+" is wrong"), []string{secret}).Error()
 					left := strings.TrimSuffix(strings.TrimPrefix(got, "Basic "), " is wrong")
 					// What is left depends on the neighbours, and on at most a byte of the secret at each edge.
 					if most := len("[secret]") + (before+2)/3*4 + (after+2)/3*4 + 4; !strings.Contains(left, "[secret]") || len(left) > most {
@@ -125,12 +137,12 @@ func TestLinesAndFieldsOfASecretAreTakenOutOfErrors(t *testing.T) {
 		"two secrets that share characters":  {"hunter22-\nr22-long", "hunter22-long"},
 		"a secret that begins with a secret": {"hunter\nhunter22", "hunter22"},
 	} {
-		if got := redact(errors.New("<"+c.text+">"), []string{c.secret}).Error(); !onlyMarked(got, "[secret]", "<", ">", "\n", `\n`, "=") {
+		if got := redactValues(errors.New("<"+c.text+">"), []string{c.secret}).Error(); !onlyMarked(got, "[secret]", "<", ">", "\n", `\n`, "=") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
 	// Usual short words stay.
-	if got := redact(errors.New("user short of [d] failed"), []string{ini, string(file)}).Error(); got != "user short of [d] failed" {
+	if got := redactValues(errors.New("user short of [d] failed"), []string{ini, string(file)}).Error(); got != "user short of [d] failed" {
 		t.Errorf("%q", got)
 	}
 }
@@ -138,7 +150,7 @@ func TestLinesAndFieldsOfASecretAreTakenOutOfErrors(t *testing.T) {
 func TestASecretAtTheEndOfATruncatedErrorShowsNoHead(t *testing.T) {
 	secret := "hunter22-" + strings.Repeat("0123456789", 30)
 	for before := csiclient.MaxText - 400; before < csiclient.MaxText+10; before++ {
-		got := redact(errors.New(strings.Repeat("x", before)+secret+strings.Repeat("y", 1<<10)), []string{secret}).Error()
+		got := redactValues(errors.New(strings.Repeat("x", before)+secret+strings.Repeat("y", 1<<10)), []string{secret}).Error()
 		if strings.Contains(got, "h") || len(got) > csiclient.MaxText {
 			t.Fatalf("after %d bytes: %q", before, got[len(got)-40:])
 		}
@@ -151,11 +163,19 @@ func TestHugeSecretsAndErrorsHaveBoundedForms(t *testing.T) {
 	for i := 0; lines.Len() < 1<<20; i++ {
 		fmt.Fprintf(&lines, "key%05d\n", i)
 	}
-	forms := hiddenForms([]string{lines.String()}, 1<<20)
-	if most := 30*encodedParts + 2*lines.Len()/9; len(forms) > most {
-		t.Errorf("%d forms, want at most %d", len(forms), most)
+	for name, value := range map[string]string{"many lines": lines.String(), "many lines of the most that is kept": lines.String()[:recentBytes], "a long line": strings.Repeat("0123456789", 1<<16)} {
+		asTheyAre, encoded := 0, 0
+		parts := sets.New(partsOf(value)...)
+		for _, form := range newFormSet(hiddenForms(value)).forms {
+			if encoded += len(form) + formOverhead; parts.Has(form) {
+				asTheyAre += len(form) + formOverhead
+			}
+		}
+		if encoded -= asTheyAre; encoded > encodedLeast+encodedTimes*recentBytes {
+			t.Errorf("%s: encoded forms take %d bytes", name, encoded)
+		}
 	}
-	if got := redact(errors.New("no key99999, key00000 or "+"key"+"54321"), []string{lines.String()}).Error(); strings.Contains(got, "key0") || strings.Contains(got, "key5") {
+	if got := redactValues(errors.New("no key99999, key00000 or "+"key"+"54321"), []string{lines.String()}).Error(); strings.Contains(got, "key0") || strings.Contains(got, "key5") {
 		t.Error(got)
 	}
 }
@@ -177,7 +197,7 @@ func BenchmarkRedact(b *testing.B) {
 			b.ReportAllocs()
 			err := errors.New(c.text)
 			for b.Loop() {
-				_ = redact(err, []string{c.secret}).Error()
+				_ = redactValues(err, []string{c.secret}).Error()
 			}
 		})
 	}

@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// recentSecrets and recentBytes bound the values that a Redactor knows: most drivers have one or two Secrets
-	// for all volumes.
+	// recentSecrets and recentBytes bound the values that a Redactor knows besides those of calls in flight: most
+	// drivers have one or two Secrets for all volumes.
 	recentSecrets = 64
 	recentBytes   = 64 << 10
 )
 
 // Redactor removes the values of secrets from the texts of one driver, also from texts that belong to no call: a
-// driver may repeat in the error of a Probe what it got in a publish. It knows the values of the latest calls. The
-// zero value is ready to use, and safe for concurrent use. It keeps the values in memory only. A value longer than
-// recentBytes is removed only from the error of its own call.
+// driver may repeat in the error of a Probe what it got in a publish. It knows the values of the calls in flight and of
+// the latest calls. The zero value is ready to use, and safe for concurrent use. It keeps the values and their forms in
+// memory only.
 type Redactor struct {
 	mu      sync.Mutex
 	forgets bool          // see Keep; guarded by mu
@@ -24,7 +24,20 @@ type Redactor struct {
 
 type secretValue struct {
 	text  string
-	calls int // in flight that have it
+	calls int            // in flight that have it
+	forms func() formSet // computed at the first error after the first call that had the value
+}
+
+// computingForms has one goroutine of the process compute forms at a time: those of a large value take several times its
+// memory, and many calls may fail at once.
+var computingForms sync.Mutex
+
+func newSecretValue(text string) secretValue {
+	return secretValue{text: text, forms: sync.OnceValue(func() formSet {
+		computingForms.Lock()
+		defer computingForms.Unlock()
+		return newFormSet(hiddenForms(text))
+	})}
 }
 
 // Keep says whether values are known after the calls that had them. The bounds hold in both cases.
@@ -35,21 +48,22 @@ func (r *Redactor) Keep(keep bool) {
 	r.drop()
 }
 
-// Use takes the secrets of a call that begins. The caller calls end when the call has ended.
+// Use takes the secrets of a call that begins. The caller calls end when the call has ended and its error is redacted.
 func (r *Redactor) Use(secrets map[string]string) (end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, text := range secrets {
-		if len(text) < shortestSecret || len(text) > recentBytes {
+		if len(text) < shortestSecret {
 			continue
 		}
-		value := secretValue{text: text}
-		if i := r.index(text); i >= 0 {
-			value = r.recent[i]
-			r.recent = slices.Delete(r.recent, i, i+1)
+		i := r.index(text)
+		if i < 0 {
+			i = len(r.recent)
+			r.recent = append(r.recent, newSecretValue(text))
 		}
+		value := r.recent[i]
 		value.calls++
-		r.recent = append(r.recent, value)
+		r.recent = append(slices.Delete(r.recent, i, i+1), value)
 	}
 	r.drop()
 	return func() { r.end(secrets) }
@@ -70,33 +84,35 @@ func (r *Redactor) index(text string) int {
 	return slices.IndexFunc(r.recent, func(v secretValue) bool { return v.text == text })
 }
 
-// drop drops the values that are not to be kept, and the oldest ones above the bounds.
+// drop drops the values that no call in flight has and that are not to be kept, or do not fit into the bounds beside
+// later ones.
 func (r *Redactor) drop() {
-	if r.forgets {
-		r.recent = slices.DeleteFunc(r.recent, func(v secretValue) bool { return v.calls <= 0 })
+	values, size := 0, 0
+	kept := r.recent[:0:0]
+	for _, v := range slices.Backward(r.recent) {
+		if v.calls == 0 {
+			if r.forgets || values == recentSecrets || size+len(v.text) > recentBytes {
+				continue
+			}
+			values++
+			size += len(v.text)
+		}
+		kept = append(kept, v)
 	}
-	first, size := len(r.recent), 0
-	for first > 0 && len(r.recent)-first < recentSecrets && size+len(r.recent[first-1].text) <= recentBytes {
-		first--
-		size += len(r.recent[first].text)
-	}
-	r.recent = slices.Delete(r.recent, 0, first)
+	slices.Reverse(kept)
+	r.recent = kept
 }
 
-// hidden returns the values of a call's secrets and the values of other recent calls.
-func (r *Redactor) hidden(secrets map[string]string) []string {
-	var values []string
-	for _, text := range secrets {
-		values = append(values, text)
-	}
+// hidden returns the forms of the values that the Redactor knows. It computes those that it does not have yet.
+func (r *Redactor) hidden() formSets {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, v := range slices.Backward(r.recent) {
-		if !slices.Contains(values, v.text) {
-			values = append(values, v.text)
-		}
+	recent := slices.Clone(r.recent)
+	r.mu.Unlock()
+	sets := make(formSets, len(recent))
+	for i, v := range recent {
+		sets[i] = v.forms()
 	}
-	return values
+	return sets
 }
 
 // Error returns an error of the driver with a text that is safe to store, log and show. The error still matches what it
@@ -105,8 +121,8 @@ func (r *Redactor) Error(err error) error {
 	if err == nil {
 		return nil
 	}
-	return redact(err, r.hidden(nil))
+	return redact(err, r.hidden())
 }
 
 // Text returns a text of the driver that is safe to store, log and show, and at most limit bytes long.
-func (r *Redactor) Text(text string, limit int) string { return redactText(text, r.hidden(nil), limit) }
+func (r *Redactor) Text(text string, limit int) string { return redactText(text, r.hidden(), limit) }

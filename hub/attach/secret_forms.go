@@ -2,11 +2,13 @@ package attach
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"html"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -21,26 +23,37 @@ const (
 	shortestSecret = 6
 	// shortestField is the same for fields of a value: these are often usual words.
 	shortestField = 8
-	// encodedParts bounds the parts whose encoded forms are looked for, about 20 for each part. A Secret of 1 MiB may
-	// have 100,000 lines: the rest are looked for as they are.
-	encodedParts = 4096
+	// The encoded forms of a value take at most encodedLeast bytes, and encodedTimes its size up to recentBytes.
+	// That is enough for each line of up to 200 bytes of most files. A Secret of 1 MiB may have 100,000 lines, with about 20
+	// forms for each.
+	encodedLeast = 16 << 10
+	encodedTimes = 32
+	// formOverhead is the memory that a formSet takes for a form, besides its text.
+	formOverhead = 48
 )
 
-// hiddenForms returns the forms in which a text of a length may repeat values, in no order; some repeatedly.
-func hiddenForms(values []string, length int) []string {
+// hiddenForms returns the forms in which a text may repeat a value, in no order; some repeatedly. Long parts are looked
+// for only as they are if the encoded forms would take too much memory: their lines are parts too.
+func hiddenForms(value string) []string {
+	parts := partsOf(value)
+	slices.SortFunc(parts, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 	var all []string
-	encoded := 0
-	for _, value := range values {
-		for _, part := range partsOf(value) {
-			switch {
-			case len(part) > length:
-			case encoded < encodedParts:
-				encoded++
-				all = append(all, formsOf(part)...)
-			default:
-				all = append(all, csiclient.Sanitize(part))
+	left := encodedLeast + encodedTimes*min(len(value), recentBytes)
+	for _, part := range slices.Compact(parts) {
+		if len(part) > left/8 { // its forms are longer together
+			left = 0
+		}
+		if left > 0 {
+			forms := formsOf(part)
+			for _, form := range forms {
+				left -= len(form) + formOverhead
+			}
+			if left >= 0 {
+				all = append(all, forms...)
+				continue
 			}
 		}
+		all = append(all, csiclient.Sanitize(part))
 	}
 	return all
 }
@@ -120,8 +133,8 @@ func decoded(value string) (string, bool) {
 
 var base64Encodings = []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding}
 
-// formsOf returns the forms of a part in a sanitized text: as it is, escaped as in Go, JSON, HTML and URLs, in hex
-// and in base64.
+// formsOf returns the forms of a part in a sanitized text, each once: as it is, escaped as in Go, JSON, HTML and URLs,
+// in hex and in base64.
 func formsOf(part string) []string {
 	query, path, escaped := url.QueryEscape(part), url.PathEscape(part), html.EscapeString(part)
 	spaces := strings.ReplaceAll(query, "+", "%20")
@@ -147,7 +160,8 @@ func formsOf(part string) []string {
 			}
 		}
 	}
-	return forms
+	slices.Sort(forms)
+	return slices.Compact(slices.DeleteFunc(forms, func(f string) bool { return len(f) < shortestSecret }))
 }
 
 // namedQuotes has the HTML escapes that others than Go write.

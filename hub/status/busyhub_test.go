@@ -68,7 +68,7 @@ func busyDriver(i int, now time.Time) Driver {
 		Name: busyName(i), State: "Ready", Up: true, Mode: "active", Source: fmt.Sprintf("drivers.yaml:%d", 10+i*4), Since: now.Add(-time.Duration(i+1) * 47 * time.Minute),
 		Endpoint: "unix:///csi/" + busyName(i) + "/csi.sock", Version: "v1.31.0", Capabilities: []string{"PUBLISH_UNPUBLISH_VOLUME", "LIST_VOLUMES_PUBLISHED_NODES"},
 		Settings: Settings{Timeout: Duration(2 * time.Minute), Workers: 20, ParallelMultiNode: true, RetryInitial: Duration(500 * time.Millisecond), RetryMax: Duration(time.Minute),
-			StuckAfter: Duration(15 * time.Minute), DriftInterval: Duration(time.Minute), DriftAction: "reattach", OnForeignWriter: "warn"},
+			StuckAfter: Duration(15 * time.Minute), DriftInterval: Duration(time.Minute), DriftAction: "reattach", OnForeignWriter: "warn", KeepSecrets: true},
 		Lease:   Lease{Name: "external-attacher-leader-" + busyName(i), Namespace: "csi-attach-hub", Since: now.Add(-3 * time.Hour)},
 		Workers: 20,
 		Lanes: []Lane{{Operation: Attach, Workers: 20, Done: uint64(1000 + i*31)}, {Operation: Detach, Workers: 20, Done: uint64(900 + i*31)},

@@ -21,6 +21,8 @@ type Settings struct {
 	ParallelMultiNode bool `json:"parallelMultiNode"`
 	// OnForeignWriter is what follows when another attacher writes: "warn" or "pause".
 	OnForeignWriter string `json:"onForeignWriter"`
+	// KeepSecrets: secrets may stay in memory after the call that they were read for.
+	KeepSecrets bool `json:"keepSecrets"`
 }
 
 // SettingsOf returns the shown part of a driver's settings.
@@ -37,6 +39,7 @@ func SettingsOf(s registry.Settings) Settings {
 
 		ParallelMultiNode: s.ParallelMultiNode,
 		OnForeignWriter:   string(s.OnForeignWriter),
+		KeepSecrets:       s.KeepSecrets,
 	}
 }
 
