@@ -133,7 +133,7 @@ func TestTwoHundredAttachmentsOfAnotherAttacherAreObservedAndAgreedOn(t *testing
 	w.create(volumes...)
 	w.create(attachments...)
 	w.waitAllAttached(n)
-	d := w.waitShown(observer, driver, "with all agreed on", func(d status.Driver) bool { return d.Observed.Agreed == n })
+	d := w.waitShown(observer, driver, "with all agreed on, and a holder that renews its lease", func(d status.Driver) bool { return d.Observed.Agreed == n && leaseCheck(d).OK })
 	if o := d.Observed; o.WouldHaveFailed+o.Differs+o.Pending > 0 || len(o.Disagreements) > 0 {
 		t.Errorf("observed %+v, want %d agreed on and nothing else", o, n)
 	}

@@ -3,6 +3,7 @@ package hub_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -358,12 +359,27 @@ func TestHolderOfTheLeaseOfAnObservedDriverIsKnownAtTheFirstView(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.start()
-		v.pass(time.Minute)
+		v.pass(10 * time.Second)
 		if n := v.api.Count("watch", "leases"); n < 2 { // the watches of the API in memory know no namespaces
 			t.Errorf("the leases of %d namespaces were watched before the first view, want 2", n)
 		}
 		if got := v.status().Lease; got.Holder != holder || got.Namespace != "elsewhere" {
 			t.Errorf("%+v, want the holder %s", got, holder)
 		}
+		if c := leaseCheck(v.status()); c.OK || !strings.HasPrefix(c.Text, "not known yet: ") {
+			t.Errorf("before the holder could renew its lease: %+v", c)
+		}
+		v.pass(time.Minute)
+		d := v.status()
+		if d.Lease.Holder != "" || d.Lease.LastHolder != holder {
+			t.Errorf("%+v, want one that %s let expire", d.Lease, holder)
+		}
+		if c := leaseCheck(d); c.OK || !strings.Contains(c.Text, "nobody holds it; made active, the hub takes it at once") {
+			t.Errorf("the lease of a dead holder: %+v", c)
+		}
 	})
+}
+
+func leaseCheck(d status.Driver) status.Check {
+	return d.Checklist[slices.IndexFunc(d.Checklist, func(c status.Check) bool { return c.Name == "lease" })]
 }

@@ -96,8 +96,12 @@ func (h *Hub) leaseView(s driverState) status.Lease {
 	}
 	name := h.leaseOf(s.spec)
 	v.Name, v.Namespace = name.Name, name.Namespace
-	if holder, ok := h.options.Leases.Holder(name); ok {
-		v.Holder, v.Since = holder.Identity, holder.Since
+	switch holder, ok := h.options.Leases.Holder(name); {
+	case !ok:
+	case holder.Expired:
+		v.LastHolder, v.Renewed = holder.Identity, holder.Renewed
+	default:
+		v.Holder, v.Since, v.Renews = holder.Identity, holder.Since, holder.Renews
 	}
 	return v
 }

@@ -15,7 +15,7 @@ import (
 
 // The node plugin of a driver reports the driver's name too, and no PUBLISH_UNPUBLISH_VOLUME. With its socket a
 // csi-attacher would mark volumes attached, and end their VolumeAttachments, without a call.
-func TestADriverThatWasCalledAndIsReachedAtItsNodePluginNeedsAttention(t *testing.T) {
+func TestADriverThatWasCalledAndIsReachedAtItsNodePluginIsBroken(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.register("n", "id-n")
 		v.volume("v")
@@ -34,7 +34,7 @@ func TestADriverThatWasCalledAndIsReachedAtItsNodePluginNeedsAttention(t *testin
 		v.pass(time.Minute)
 		d := v.hub.Drivers()[0]
 		health := status.HealthOfDriver(d, nil, time.Now())
-		if d.RecordedCalls != 1 || health.State != status.Attention || health.Reasons[0].Verdict != diagnosis.CapabilityMissing {
+		if d.RecordedCalls != 1 || health.State != status.Broken || health.Reasons[0].Verdict != diagnosis.CapabilityMissing {
 			t.Errorf("%d recorded calls, health %+v", d.RecordedCalls, health)
 		}
 		if log := v.log.String(); strings.Count(log, "Driver has no PUBLISH_UNPUBLISH_VOLUME, but") != 1 {

@@ -96,11 +96,11 @@ var ofCode = map[string]string{
 	"Unknown":            "Look at the log of the driver's controller: the driver does not say what kind of error it is.",
 }
 
-// ofVerdict says what to do about the other causes. {node} and {volume} stand for names.
+// ofVerdict says what to do about the other causes. {node}, {volume} and {secret} stand for names.
 var ofVerdict = map[Verdict]string{
 	CannotConnect:      "Check that the driver's controller runs, and that the hub's configuration has its endpoint.",
 	SecretMissing:      "Create the secret that the PersistentVolume names in controllerPublishSecretRef. The hub tries again within the driver's retry.max.",
-	SecretForbidden:    "Give the hub's ServiceAccount a Role with get on secrets in the namespace of the secret.",
+	SecretForbidden:    "Grant the hub get on {secret}, and on no other, by name: deploy/components/secrets.",
 	NodeWithoutDriver:  "Check that the driver's node plugin (a DaemonSet) and its node-driver-registrar run on node {node}, and the taints of the node.",
 	NodeWithoutCSI:     "Check that node {node} exists and that its kubelet runs, then that the driver's node plugin (a DaemonSet) runs there.",
 	VolumeRecreated:    "Find the handle of the attached volume in the storage system, and do what the error says: PersistentVolume {volume} is not the one that was attached.",
@@ -110,8 +110,11 @@ var ofVerdict = map[Verdict]string{
 	WriteForbidden:     "Check the hub's ClusterRole and its bindings: the API server denied a read or a write.",
 }
 
-// Action returns what to do about an error, of a volume for a node.
-func (c Cause) Action(node, volume string) string {
+// secretError is how the error of a secret begins.
+var secretError = regexp.MustCompile(`^read (secret \S+) for the call: `)
+
+// Action returns what to do about an error, of a volume for a node. text is that of the error, "" if it is not known.
+func (c Cause) Action(node, volume, text string) string {
 	action := ofVerdict[c.Verdict]
 	if c.Verdict == BackendError {
 		action = ofCode[c.Code]
@@ -119,5 +122,9 @@ func (c Cause) Action(node, volume string) string {
 	if action == "" {
 		return "Look at the log of the driver's controller: only the text of the error is known."
 	}
-	return strings.NewReplacer("{node}", node, "{volume}", volume).Replace(action)
+	secret := "the secret"
+	if m := secretError.FindStringSubmatch(text); m != nil {
+		secret = m[1]
+	}
+	return strings.NewReplacer("{node}", node, "{volume}", volume, "{secret}", secret).Replace(action)
 }

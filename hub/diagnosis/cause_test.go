@@ -32,9 +32,12 @@ func TestEveryCauseHasAnActionThatNamesItsObjects(t *testing.T) {
 		causes = append(causes, Cause{Verdict: verdict})
 	}
 	for _, c := range causes {
-		if got := c.Action("node-1", "pv-1"); !strings.HasSuffix(got, ".") || strings.Contains(got, "{") {
+		if got := c.Action("node-1", "pv-1", ""); !strings.HasSuffix(got, ".") || strings.Contains(got, "{") {
 			t.Errorf("%+v: %q", c, got)
 		}
+	}
+	if got := (Cause{Verdict: SecretForbidden}).Action("", "", "read secret ns/creds for the call: secrets is forbidden"); !strings.Contains(got, "get on secret ns/creds, and on no other") {
+		t.Errorf("the secret is not named: %q", got)
 	}
 	for _, r := range refusals {
 		verdict, action := ParseRefusal("dial: "+strings.ToUpper(r.words[0]), "tcp://d:1")

@@ -200,10 +200,15 @@ type Holder struct {
 	Since    time.Time // when it acquired the lease
 	Renewed  time.Time
 	Mine     bool // it is this process
+	// Expired says that the lease was not renewed for its duration, by the clock of this process: any process may
+	// take it. It is not set while that is not known.
+	Expired bool
+	// Renews says that this process has seen the lease being written while it watched it, and still watches it.
+	Renews bool
 }
 
 // Holder returns the holder of a lease as last seen, if there is one. A holder that has died
-// stays the holder until another process takes the lease. The first call for a lease may return
+// stays the holder, with Expired set, until another process takes the lease. The first call for a lease may return
 // none, and makes Run watch the lease.
 func (l *Leases) Holder(n Name) (Holder, bool) {
 	l.watch(n)
@@ -211,12 +216,14 @@ func (l *Leases) Holder(n Name) (Holder, bool) {
 	if !seen.present || seen.holder() == "" {
 		return Holder{}, false
 	}
-	spec := seen.lease.Spec
+	spec, watch := seen.lease.Spec, l.observations.watchOf(n)
 	return Holder{
 		Identity: seen.holder(),
 		Since:    ptr.Deref(spec.AcquireTime, metav1.MicroTime{}).Time,
 		Renewed:  ptr.Deref(spec.RenewTime, metav1.MicroTime{}).Time,
 		Mine:     seen.holder() == l.options.Identity,
+		Expired:  seen.isDead(watch, l.options.Duration, time.Now()),
+		Renews:   seen.changed && watch.up && !watch.since.After(seen.since),
 	}, true
 }
 

@@ -20,6 +20,9 @@ type observation struct {
 	// clock. Clocks of other machines may be wrong. The own clock stops at worst, which
 	// makes a lease last longer here, never shorter.
 	since time.Time
+	// changed is set if this process has seen the Lease in another state before: somebody has written it since. A
+	// Lease that was only listed may have been dead for long.
+	changed bool
 	// age is for an announcement: how long before since the replica probably renewed it, 0 if
 	// that was seen. A replica that died before it could be seen counts as dead by its age.
 	age time.Duration
@@ -40,6 +43,14 @@ func (o observation) expires(defaultDuration time.Duration) time.Time {
 		duration = defaultDuration
 	}
 	return o.since.Add(duration)
+}
+
+// isDead reports whether the Lease was held and has expired while all changes of it were received.
+func (o observation) isDead(watch watchState, defaultDuration time.Duration, now time.Time) bool {
+	if watch.since.After(o.since) { // it may have changed unseen before
+		o.since = watch.since
+	}
+	return watch.up && o.holder() != "" && !now.Before(o.expires(defaultDuration))
 }
 
 // watchState says how well the Leases of a scope can be seen.
@@ -157,7 +168,7 @@ func (o *observations) set(l *coordinationv1.Lease, now time.Time) {
 	if ok && !newer(l.ResourceVersion, old.lease.ResourceVersion) {
 		return
 	}
-	o.byName[n] = observation{known: true, present: true, lease: *l, since: now}
+	o.byName[n] = observation{known: true, present: true, lease: *l, since: now, changed: ok}
 	o.changed(n, isAnnouncement(l))
 }
 

@@ -2,10 +2,12 @@ package observe
 
 import (
 	"fmt"
+	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
@@ -18,7 +20,7 @@ func (o *Observer) Report(d status.Driver) (*status.Observed, []status.Check) {
 		o.checkCapabilities(d.Endpoint),
 		o.checkNodes(),
 		o.checkSecrets(),
-		checkLease(d.Lease),
+		checkLease(d.Lease, time.Now()),
 		checkDecisions(seen),
 	}
 }
@@ -84,20 +86,34 @@ func (o *Observer) checkSecrets() status.Check {
 	return status.Check{Name: "secrets", OK: true, Text: fmt.Sprintf("all %d can be read", all)}
 }
 
-// checkLease checks that another attacher holds the lease that the hub would compete for. An attacher without
-// leader election has to be stopped before the driver is made active.
-func checkLease(l status.Lease) status.Check {
+// checkLease checks that another attacher holds the lease that the hub would compete for, and renews it: the hub
+// takes a lease that has expired at once. An attacher without leader election has to be stopped before the driver is
+// made active.
+func checkLease(l status.Lease, now time.Time) status.Check {
 	c := status.Check{Name: "lease"}
 	name := l.Namespace + "/" + l.Name
 	switch {
 	case l.Name == "":
 		c.Text = "this hub runs without leader election: end the other attacher before the driver is made active"
+	case l.LastHolder != "":
+		c.Text = fmt.Sprintf("%s was not renewed%s, last by %s: nobody holds it; made active, the hub takes it at once. A csi-attacher without leader election may still work",
+			name, lasting(l.Renewed, now), l.LastHolder)
 	case l.Holder == "":
 		c.Text = fmt.Sprintf("nobody holds %s: an attacher that runs without leader election, or with its lease elsewhere, has to be ended before the driver is made active", name)
+	case !l.Renews:
+		c.Text = fmt.Sprintf("not known yet: the hub has not seen %s renew %s", l.Holder, name)
 	default:
 		c.OK, c.Text = true, fmt.Sprintf("%s is held by %s: made active, the hub waits for it", name, l.Holder)
 	}
 	return c
+}
+
+// lasting says for how long something has lasted, "" if that is not known.
+func lasting(since, now time.Time) string {
+	if since.IsZero() {
+		return ""
+	}
+	return " for " + diagnosis.Length(now.Sub(since))
 }
 
 // checkDecisions checks that the hub would have done the same as the other attacher.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -166,6 +167,23 @@ func TestChecklistIsRedForADriverThatWasCalledAndHasNoCapability(t *testing.T) {
 		i := slices.IndexFunc(checks, func(c status.Check) bool { return c.Name == "capabilities" })
 		if got := checks[i]; got.OK != c.ok || !strings.Contains(got.Text, c.text) {
 			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}
+
+// Two attachers would work for the driver if a hub that is made active took the lease while a csi-attacher without
+// leader election goes on.
+func TestOnlyALeaseThatIsSeenRenewedIsHeld(t *testing.T) {
+	for text, l := range map[string]status.Lease{
+		"nobody holds ns/l: ": {Namespace: "ns", Name: "l"},
+		"not known yet: the hub has not seen sidecar renew ns/l": {Namespace: "ns", Name: "l", Holder: "sidecar"},
+		"ns/l was not renewed for 3m45s, last by sidecar: nobody holds it; made active, the hub takes it at once. A csi-attacher without leader election may still work": {Namespace: "ns", Name: "l", LastHolder: "sidecar", Renewed: time.Now().Add(-225 * time.Second)},
+		"ns/l is held by sidecar: made active, the hub waits for it": {Namespace: "ns", Name: "l", Holder: "sidecar", Renews: true},
+	} {
+		_, checks := observe.New(newOptions(t)).Report(status.Driver{Lease: l})
+		c := checks[slices.IndexFunc(checks, func(c status.Check) bool { return c.Name == "lease" })]
+		if !strings.HasPrefix(c.Text, text) || c.OK != l.Renews {
+			t.Errorf("%+v, want %q", c, text)
 		}
 	}
 }

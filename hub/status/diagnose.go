@@ -109,7 +109,7 @@ func (in DiagnosisInput) failed() diagnosis.Diagnosis {
 	a := in.Attachment
 	cause := a.Cause()
 	_, text := diagnosis.Parse(a.LastError, cause.Code)
-	d := diagnosis.Diagnosis{Verdict: diagnosis.LastError, Object: a.ref(), Fact: "the last try failed", Last: in.failedAt(), Detail: text, Actions: []string{cause.Action(a.Node, a.PersistentVolume)}}
+	d := diagnosis.Diagnosis{Verdict: diagnosis.LastError, Object: a.ref(), Fact: "the last try failed", Last: in.failedAt(), Detail: text, Actions: []string{cause.Action(a.Node, a.PersistentVolume, text)}}
 	switch cause.Verdict {
 	case diagnosis.BackendError:
 		d.Verdict, d.Object = cause.Verdict, "driver "+a.Driver

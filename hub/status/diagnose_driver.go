@@ -44,8 +44,16 @@ func DiagnoseUnserved(name string, conflicts []Conflict) []diagnosis.Diagnosis {
 // that nobody has.
 type LeaseRecord struct {
 	Lease
-	Renewed  time.Time
 	Duration time.Duration // for so long it is held after it was renewed
+}
+
+// At returns the lease as it is at a time, by the clock of the caller: a lease that was not renewed in time has
+// no holder any more.
+func (l LeaseRecord) At(now time.Time) LeaseRecord {
+	if l.Holder != "" && l.Duration > 0 && now.After(l.Renewed.Add(l.Duration)) {
+		l.Holder, l.LastHolder = "", l.Holder
+	}
+	return l
 }
 
 // DiagnoseDriver says why this replica does no work for a driver; zero if it works for it. The lease is
@@ -92,11 +100,15 @@ func (d Driver) notConnected(found *diagnosis.Diagnosis, lease LeaseRecord, repl
 		found.Verdict = diagnosis.DriverNotReady
 	}
 	found.Actions = []string{action}
-	switch free := lease.Holder == "" || lease.Expired(now); {
+	switch free := lease.Holder == ""; {
 	case d.Mode != modeActive || lease.Name == "" || d.Lease.Mine || !free && membersOf(replicas)[lease.Holder]:
 		found.Actions = append(found.Actions, "No other action is needed: the hub reconnects and resumes at once.")
 	case free:
-		found.Detail = andAlso(found.Detail, "no replica holds its lease")
+		fact := "no replica holds its lease"
+		if lease.Expired() {
+			fact = "its lease has expired, last held by " + lease.LastHolder
+		}
+		found.Detail = andAlso(found.Detail, fact)
 		found.Actions = append(found.Actions, "No other action is needed: the first replica that can call the driver takes the lease and resumes. Until then a csi-attacher may take it.")
 	default:
 		found.Detail = andAlso(found.Detail, "its lease is held by "+lease.Holder+", which is not a replica of the hub")
@@ -137,18 +149,30 @@ func (d Driver) pausedByHub(found *diagnosis.Diagnosis) {
 	found.Actions = append(found.Actions, "Then change the driver's entry in the configuration, or restart the hub: it resumes.")
 }
 
+// cannotTake is how hub/lease begins the reason of a lease that the API server refuses.
+const cannotTake = "the lease cannot be taken: "
+
 // DiagnoseLease says who has the lease of a driver for which the hub does not work. reason is
 // the hub's own, "" if it has none.
 func DiagnoseLease(l LeaseRecord, reason string, replicas []Replica, now time.Time) diagnosis.Diagnosis {
 	d := diagnosis.Diagnosis{Verdict: diagnosis.LeaseHeld, Object: "Lease " + strings.TrimPrefix(l.Namespace+"/"+l.Name, "/")}
 	switch {
+	case l.Holder == "" && strings.Contains(reason, "the hub may not create it"):
+		d.Verdict, d.Fact, d.Detail = diagnosis.LeaseMissing, "cannot be taken", strings.TrimPrefix(reason, cannotTake)
+		d.Actions = []string{"Create the lease, or remove lease.namespace from the driver's entry: deploy/README.md#leases-and-secrets-of-drivers."}
+	case l.Holder == "" && strings.Contains(reason, "forbidden: User"):
+		d.Verdict, d.Fact, d.Detail = diagnosis.WriteForbidden, "cannot be taken", strings.TrimPrefix(reason, cannotTake)
+		d.Actions = []string{"Grant the hub get, list, watch and update on this lease, by name: deploy/components/leases. In the hub's own namespace, apply deploy/base/leases.yaml."}
+	case l.Expired():
+		d.Verdict, d.Fact, d.Since = diagnosis.LeaseExpired, "not renewed by its holder "+l.LastHolder, l.Renewed
+		d.Detail = reason
+		if l.Duration > 0 {
+			d.Detail = fmt.Sprintf("its duration is %s", l.Duration)
+		}
+		d.Actions = []string{"Check the Pod of the holder: it is gone or cannot reach the API server.", "Wait some seconds: a hub that serves the driver takes the lease. If none does, check that it may update leases in that namespace."}
 	case l.Holder == "":
 		d.Verdict, d.Fact, d.Detail = diagnosis.LeaseFree, "has no holder", reason
 		d.Actions = []string{"Wait some seconds: a replica of the hub should take it. If none does, check that the hub runs and serves the driver, and that it may get, create and update leases in that namespace."}
-	case l.Expired(now):
-		d.Verdict, d.Fact, d.Since = diagnosis.LeaseExpired, "not renewed by its holder "+l.Holder, l.Renewed
-		d.Detail = fmt.Sprintf("its duration is %s", l.Duration)
-		d.Actions = []string{"Check the Pod of the holder: it is gone or cannot reach the API server.", "Wait some seconds: a hub that serves the driver takes the lease. If none does, check that it may update leases in that namespace."}
 	case membersOf(replicas)[l.Holder]:
 		d.Fact, d.Since, d.Detail = "held by another replica of the hub ("+l.Holder+")", l.Since, l.renewal(now)
 		d.Actions = []string{"Look at the status page of that replica, or ask all replicas with csi-attach-hub status."}
@@ -162,10 +186,8 @@ func DiagnoseLease(l LeaseRecord, reason string, replicas []Replica, now time.Ti
 	return d
 }
 
-// Expired reports whether the holder has not renewed the lease in time, as far as that is known.
-func (l LeaseRecord) Expired(now time.Time) bool {
-	return l.Duration > 0 && now.After(l.Renewed.Add(l.Duration))
-}
+// Expired reports whether its last holder has let it expire. Then it has no holder.
+func (l Lease) Expired() bool { return l.LastHolder != "" }
 
 // renewal says when the holder renewed the lease last, "" if that is not known.
 func (l LeaseRecord) renewal(now time.Time) string {
@@ -175,9 +197,12 @@ func (l LeaseRecord) renewal(now time.Time) string {
 	return "last renewed " + diagnosis.Ago(l.Renewed, now)
 }
 
-// Held says by whom the lease is held, since when, and whether the holder renews it.
+// Held says by whom the lease is or was held, since when, and when it was renewed last.
 func (l LeaseRecord) Held(now time.Time) string {
 	fact := "held by " + l.Holder
+	if l.Expired() {
+		fact = "expired, last held by " + l.LastHolder
+	}
 	switch {
 	case l.Since.IsZero():
 	case l.Renewed.IsZero():
@@ -188,8 +213,8 @@ func (l LeaseRecord) Held(now time.Time) string {
 	if !l.Renewed.IsZero() {
 		fact += ", last renewed " + diagnosis.At(l.Renewed, now)
 	}
-	if l.Expired(now) {
-		fact += fmt.Sprintf("; it expired, its duration is %s", l.Duration)
+	if l.Expired() && l.Duration > 0 {
+		fact += fmt.Sprintf("; its duration is %s", l.Duration)
 	}
 	return fact
 }
@@ -201,6 +226,9 @@ func (l LeaseRecord) observed(found *diagnosis.Diagnosis, now time.Time) {
 	case l.Holder != "":
 		found.Detail = "its lease is " + l.Held(now)
 		found.Actions = []string{"Look at the log of the attacher that holds the lease."}
+	case l.Expired():
+		found.Detail = "its lease has expired, last held by " + l.LastHolder + ", so its volumes may not be attached at all"
+		found.Actions = []string{"Check that the driver's csi-attacher runs: it has not renewed the lease in time."}
 	case l.Name != "":
 		found.Detail = "its lease has no holder, so its volumes may not be attached at all"
 		found.Actions = []string{"Check that the driver's csi-attacher runs, with leader election and in the namespace of the lease."}

@@ -42,6 +42,9 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		"wrong endpoint, and a sidecar holds the lease": {driver: func(d *Driver) {
 			d.State, d.Up, d.Reason, d.Lease = "Connecting", false, "connect: connection refused", Lease{Name: "l", Holder: "csi-attacher-0"}
 		}, summary: "connection refused; its lease is held by csi-attacher-0, which is not a replica of the hub.", do: "does not take it before it can call the driver"},
+		"wrong endpoint, and a sidecar let the lease expire": {driver: func(d *Driver) {
+			d.State, d.Up, d.Reason, d.Lease = "Connecting", false, "connect: connection refused", Lease{Name: "l", LastHolder: "csi-attacher-0"}
+		}, summary: "connection refused; its lease has expired, last held by csi-attacher-0.", do: "the first replica that can call the driver takes the lease"},
 		"wrong endpoint in mode observe": {driver: func(d *Driver) {
 			d.State, d.Up, d.Reason, d.Mode, d.Lease = "Connecting", false, "connect: connection refused", "observe", Lease{Name: "l", Holder: "csi-attacher-0"}
 		}, summary: "connection refused.", do: "the hub reconnects"},
@@ -53,8 +56,14 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		}, summary: "Lease hub/l: held by another replica of the hub (hub-1) for 60m", do: "that replica"},
 		"lease at a sidecar": {driver: func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "csi-attacher-0"} }, summary: "held by another attacher (csi-attacher-0)", do: "End that attacher"},
 		"lease at nobody":    {driver: func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l"} }, summary: "Lease l: has no holder", do: "get, create and update leases"},
-		"observed":           {driver: func(d *Driver) { d.Mode, d.Lease.Holder = "observe", "csi-attacher-0" }, summary: "only observed (`mode: observe` in drivers.yaml): its lease is held by csi-attacher-0", do: "checklist"},
-		"paused":             {driver: func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, summary: "paused by `mode: paused` in drivers.yaml", do: "active"},
+		"lease missing": {driver: func(d *Driver) {
+			d.State, d.Lease, d.Reason = "WaitingForLease", Lease{Name: "l"}, "the lease cannot be taken: lease ns/l does not exist, and the hub may not create it; create the lease"
+		}, summary: "Lease l: cannot be taken", do: "Create the lease"},
+		"lease without rights": {driver: func(d *Driver) {
+			d.State, d.Lease, d.Reason = "WaitingForLease", Lease{Name: "l"}, `the lease cannot be taken: leases.coordination.k8s.io "l" is forbidden: User "hub" cannot get resource "leases"`
+		}, summary: "Lease l: cannot be taken", do: "by name: deploy/components/leases"},
+		"observed": {driver: func(d *Driver) { d.Mode, d.Lease.Holder = "observe", "csi-attacher-0" }, summary: "only observed (`mode: observe` in drivers.yaml): its lease is held by csi-attacher-0", do: "checklist"},
+		"paused":   {driver: func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, summary: "paused by `mode: paused` in drivers.yaml", do: "active"},
 		"paused by the hub": {driver: func(d *Driver) {
 			d.State, d.ForeignWriter = "Paused", ForeignWriter{Manager: "csi-attacher", VolumeAttachment: "csi-9"}
 		}, summary: "paused", do: "(csi-attacher), which wrote VolumeAttachment csi-9"},

@@ -149,9 +149,14 @@ func (d Driver) Stuck() int { return d.Work().Stuck }
 type Lease struct {
 	Name      string    `json:"name,omitempty"`
 	Namespace string    `json:"namespace,omitempty"`
-	Holder    string    `json:"holder,omitempty"` // identity; empty if nobody holds it
+	Holder    string    `json:"holder,omitempty"` // identity; empty if nobody holds it, or if it has expired
 	Since     time.Time `json:"since,omitzero"`   // when the holder took it
 	Mine      bool      `json:"mine"`             // this process may work for the driver
+	// LastHolder is who let the lease expire, and Renewed when it was renewed last, by the clock of LastHolder.
+	// Empty if the lease is held or was released.
+	LastHolder string    `json:"lastHolder,omitempty"`
+	Renewed    time.Time `json:"renewed,omitzero"`
+	Renews     bool      `json:"renews,omitempty"` // this process sees the holder renew the lease
 }
 
 // Failure is an error with its time. The text may be a driver's own: hostile.

@@ -35,8 +35,12 @@ func HealthOfDriver(d Driver, replicas []Replica, now time.Time) Health {
 	h.addCalls(d, now)
 	h.addQueue(d, state, service.Verdict != "", now)
 	h.addUnowned(d)
-	if d.Mode != modeObserve { // there the checklist has it
-		h.add(Attention, DiagnoseCapability(d))
+	switch wrong := DiagnoseCapability(d); {
+	case d.Mode == modeObserve: // there the checklist has it
+	case d.Mode == modeActive && d.Lease.Mine: // volumes are marked attached without being so
+		h.add(Broken, wrong)
+	default:
+		h.add(Attention, wrong)
 	}
 	h.addObserved(d, now)
 	h.settle(Fine)
@@ -56,7 +60,7 @@ func (d Driver) brokenIfStuck(s HealthState) HealthState {
 func (d Driver) serviceState(found diagnosis.Diagnosis, replicas []Replica, now time.Time) HealthState {
 	members := membersOf(replicas)
 	servedElsewhere := !d.Lease.Mine && members[d.Lease.Holder]
-	late := now.Sub(d.Since) >= startupTimeout
+	late := now.Sub(d.Since) >= startupTimeout && now.Sub(d.Lease.Renewed) >= startupTimeout
 	switch found.Verdict {
 	case "":
 		return Fine
@@ -77,9 +81,9 @@ func (d Driver) serviceState(found diagnosis.Diagnosis, replicas []Replica, now 
 			return Standby
 		}
 		return Attention
-	case diagnosis.LeaseFree:
-		switch {
-		case !late:
+	case diagnosis.LeaseFree, diagnosis.LeaseExpired, diagnosis.LeaseMissing, diagnosis.WriteForbidden:
+		switch waits := found.Verdict == diagnosis.LeaseFree || found.Verdict == diagnosis.LeaseExpired; { // for a replica, not for a right
+		case waits && !late:
 			return Standby
 		case d.waiting() > 0:
 			return Broken

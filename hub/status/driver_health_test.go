@@ -46,16 +46,28 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"paused with work": {func(d *Driver) {
 			d.State, d.Mode, d.Lanes[0].Queued, d.Lanes[0].OldestSince = "Paused", "paused", 1, ago(5*time.Second)
 		}, Attention, ago(5 * time.Second), "1 volume waits for 5s"},
-		"paused by the hub":                   {func(d *Driver) { d.State, d.Reason = "Paused", "another attacher" }, Broken, hour, "paused by the hub for 60m: another attacher"},
-		"another replica has it":              {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "hub-1"} }, Standby, time.Time{}, "held by another replica of the hub (hub-1)"},
-		"another attacher has it":             {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Holder: "sidecar"} }, Attention, time.Time{}, "held by another attacher (sidecar)"},
-		"nobody has it":                       {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{} }, Attention, time.Time{}, "has no holder"},
-		"nobody has it, and volumes wait":     {func(d *Driver) { d.State, d.Lease, d.Lanes[1].Queued = "WaitingForLease", Lease{}, 1 }, Broken, time.Time{}, "has no holder"},
-		"nobody has it for a moment":          {func(d *Driver) { d.State, d.Lease, d.Since = "WaitingForLease", Lease{}, now }, Standby, time.Time{}, "has no holder"},
+		"paused by the hub":               {func(d *Driver) { d.State, d.Reason = "Paused", "another attacher" }, Broken, hour, "paused by the hub for 60m: another attacher"},
+		"another replica has it":          {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "hub-1"} }, Standby, time.Time{}, "held by another replica of the hub (hub-1)"},
+		"another attacher has it":         {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Holder: "sidecar"} }, Attention, time.Time{}, "held by another attacher (sidecar)"},
+		"nobody has it":                   {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{} }, Attention, time.Time{}, "has no holder"},
+		"nobody has it, and volumes wait": {func(d *Driver) { d.State, d.Lease, d.Lanes[1].Queued = "WaitingForLease", Lease{}, 1 }, Broken, time.Time{}, "has no holder"},
+		"nobody has it for a moment":      {func(d *Driver) { d.State, d.Lease, d.Since = "WaitingForLease", Lease{}, now }, Standby, time.Time{}, "has no holder"},
+		"its lease has expired a moment ago": {func(d *Driver) {
+			d.State, d.Lease = "WaitingForLease", Lease{Name: "l", LastHolder: "sidecar", Renewed: ago(20 * time.Second)}
+		}, Standby, ago(20 * time.Second), "not renewed by its holder sidecar for 20s"},
+		"its lease has expired, and volumes wait": {func(d *Driver) {
+			d.State, d.Lease, d.Lanes[1].Queued = "WaitingForLease", Lease{Name: "l", LastHolder: "sidecar", Renewed: hour}, 1
+		}, Broken, hour, "not renewed by its holder sidecar for 60m"},
+		"its lease is missing, and volumes wait": {func(d *Driver) {
+			d.State, d.Since, d.Lease, d.Lanes[1].Queued, d.Reason = "WaitingForLease", now, Lease{Name: "l"}, 1, "the lease cannot be taken: lease ns/l does not exist, and the hub may not create it"
+		}, Broken, time.Time{}, "cannot be taken: lease ns/l does not exist, and the hub may not create it"},
 		"drains":                              {func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, Attention, hour, "draining for 60m: 2 calls in flight"},
 		"a foreign writer":                    {func(d *Driver) { d.ForeignWriter = ForeignWriter{Manager: "csi-attacher", Time: ago(time.Minute)} }, Attention, time.Time{}, "another attacher writes its VolumeAttachments: csi-attacher"},
 		"a foreign writer once":               {func(d *Driver) { d.ForeignWriter = ForeignWriter{Manager: "csi-attacher", Time: ago(25 * time.Hour)} }, Fine, time.Time{}, ""},
-		"called before, and cannot be called": {func(d *Driver) { d.RecordedCalls = 2 }, Attention, time.Time{}, "has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: 2 VolumeAttachments have the finalizer or the node ID; unix:///s may be the socket of its node plugin"},
+		"called before, and cannot be called": {func(d *Driver) { d.RecordedCalls = 2 }, Broken, time.Time{}, "has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: 2 VolumeAttachments have the finalizer or the node ID; unix:///s may be the socket of its node plugin"},
+		"called before, and another attacher has it": {func(d *Driver) {
+			d.State, d.Lease, d.RecordedCalls = "WaitingForLease", Lease{Name: "l", Holder: "sidecar"}, 2
+		}, Attention, time.Time{}, "held by another attacher (sidecar)|"},
 		"called before, and only observed": {func(d *Driver) {
 			d.RecordedCalls, d.Mode, d.Lease, d.Checklist = 2, "observe", Lease{Name: "l", Holder: "sidecar"}, []Check{{}}
 		}, Attention, time.Time{}, "1 of 1 checks open"},
@@ -64,6 +76,9 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 			d.Mode, d.Lease, d.Observed, d.Checklist = "observe", Lease{Name: "l", Holder: "sidecar"}, &Observed{Agreed: 3}, []Check{{OK: true}}
 		}, Standby, hour, "only observed (`mode: observe` in drivers.yaml) for 60m: its lease is held by sidecar"},
 		"observed, and nobody holds the lease": {func(d *Driver) { d.Mode, d.Lease = "observe", Lease{Name: "l"} }, Attention, hour, "only observed (`mode: observe` in drivers.yaml) for 60m: its lease has no holder, so its volumes may not be attached at all"},
+		"observed, and the lease has expired": {func(d *Driver) {
+			d.Mode, d.Lease = "observe", Lease{Name: "l", LastHolder: "sidecar", Renewed: hour}
+		}, Attention, hour, "only observed (`mode: observe` in drivers.yaml) for 60m: its lease has expired, last held by sidecar, so its volumes may not be attached at all"},
 		"observed, and a volume waits for the other attacher": {func(d *Driver) {
 			d.Mode, d.Lease, d.Lanes[0].Queued, d.Lanes[0].OldestSince = "observe", Lease{Name: "l", Holder: "sidecar"}, 1, ago(5*time.Second)
 		}, Standby, hour, ""},

@@ -71,7 +71,7 @@ func explainDriver(f *Facts, worst status.HealthState) (*SubjectReport, Result) 
 		return s, Result(worst)
 	}
 	health := status.Attention
-	if lease, held := w.lease(); held && lease.Holder != "" && !lease.Expired(f.Now) && len(f.Hub.View.Conflicts(w.Driver)) == 0 {
+	if lease, held := w.lease(); held && lease.Holder != "" && len(f.Hub.View.Conflicts(w.Driver)) == 0 {
 		health = status.Standby // another attacher works for it
 	}
 	if worst.Compare(health) < 0 {
@@ -136,12 +136,12 @@ func (w *walk) aboutObjects(s *SubjectReport) {
 		s.say("CSIDriver %s exists, attachRequired is true", w.Driver)
 	}
 	for _, object := range items(w.Leases.All) {
-		l := leaseOf(&object)
+		l := w.record(&object)
 		served := w.Served != nil && w.Served.Lease.Namespace == l.Namespace
 		switch {
-		case l.Holder == "":
+		case l.Holder == "" && !l.Expired():
 			s.say("%s has no holder", leaseRef(l))
-		case w.Served == nil || served || l.Expired(w.Now) || w.isReplica(l.Holder):
+		case w.Served == nil || served || l.Expired() || w.isReplica(l.Holder):
 			s.say("%s is %s", leaseRef(l), l.Held(w.Now))
 		case w.Served.Mode == "observe":
 			s.say("%s is %s: another attacher works for the driver", leaseRef(l), l.Held(w.Now))

@@ -219,6 +219,18 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 			s.state("WaitingForLease", "waiting for the other replicas to announce themselves")
 			s.served.Lease.Holder, s.v.Leases = "", leases()
 		}, diagnosis.LeaseFree, "h/external-attacher-leader-csi-example-com|to announce themselves"},
+		{"lease expired by the clock of the hub", func(s *situation) {
+			s.state("WaitingForLease", "no replica can call the driver")
+			s.served.Lease.Holder, s.served.Lease.LastHolder, s.v.Leases = "", "sidecar-7", leases(lease("h", "sidecar-7", 2*time.Second))
+		}, diagnosis.LeaseExpired, "not renewed by its holder sidecar-7 for 2s"},
+		{"lease missing, and it may not be created", func(s *situation) {
+			s.state("WaitingForLease", "the lease cannot be taken: lease ns/l does not exist, and the hub may not create it; create the lease, or remove lease.namespace")
+			s.served.Lease.Holder, s.v.Leases = "", leases()
+		}, diagnosis.LeaseMissing, "Create the lease"},
+		{"no right on the lease", func(s *situation) {
+			s.state("WaitingForLease", `the lease cannot be taken: leases.coordination.k8s.io "l" is forbidden: User "hub" cannot update resource "leases"`)
+			s.served.Lease.Holder, s.v.Leases = "", leases()
+		}, diagnosis.WriteForbidden, "Grant the hub get, list, watch and update on this lease, by name"},
 		{"lease as the hub sees it", func(s *situation) {
 			s.state("WaitingForLease", "")
 			s.served.Lease.Holder, s.v.Leases = "sidecar-7", Leases{All: Unreadable[[]coordinationv1.Lease](errors.New("forbidden"))}
@@ -235,7 +247,7 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"secret forbidden", func(s *situation) {
 			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
 			s.failed(`read secret ns/creds for the call: secrets "creds" is forbidden: User "hub" cannot get`, 0)
-		}, diagnosis.SecretForbidden, "VolumeAttachment csi-1 the last try failed (12s ago)|read secret ns/creds|Role"},
+		}, diagnosis.SecretForbidden, "VolumeAttachment csi-1 the last try failed (12s ago)|get on secret ns/creds, and on no other"},
 		{"secret was missing", func(s *situation) {
 			s.v.Secret = Secret{Namespace: "ns", Name: "creds", Object: Present(&struct{}{})}
 			s.failed(`read secret ns/creds for the call: secrets "creds" not found`, 0)

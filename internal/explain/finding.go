@@ -55,5 +55,5 @@ func (f *Facts) lasting(verdict diagnosis.Verdict, object, fact string, since ti
 
 // action returns what to do about a verdict, as the status page says it.
 func (w *walk) action(v diagnosis.Verdict) string {
-	return diagnosis.Cause{Verdict: v}.Action(w.NodeName, w.VolumeName)
+	return diagnosis.Cause{Verdict: v}.Action(w.NodeName, w.VolumeName, "")
 }

@@ -42,10 +42,10 @@ func (w *walk) leaseAlone() {
 			fact = "does not exist in " + w.Leases.Where + ", and other namespaces could not be read"
 		}
 		w.later(found(diagnosis.LeaseMissing, "Lease "+w.Leases.Name, fact, "Check that the hub runs, and that its drivers.yaml has the driver."))
+	case lease.Expired():
+		w.stop(diagnosed)
 	case lease.Holder == "":
 		w.later(diagnosed)
-	case lease.Expired(w.Now):
-		w.stop(diagnosed)
 	default:
 		w.ok("%s is %s", leaseRef(lease), lease.Held(w.Now))
 	}
@@ -55,7 +55,7 @@ func (w *walk) leaseAlone() {
 func (w *walk) notServed() {
 	conflicts := w.Hub.View.Conflicts(w.Driver)
 	lease, exists := w.lease()
-	held := exists && lease.Holder != "" && !lease.Expired(w.Now)
+	held := exists && lease.Holder != ""
 	silent := held && w.isReplica(lease.Holder)
 	switch {
 	case silent:
@@ -142,7 +142,7 @@ func (w *walk) isReplica(identity string) bool {
 // lease returns the lease that the hub reports for the driver, else the lease that was renewed last.
 func (w *walk) lease() (lease status.LeaseRecord, found bool) {
 	for _, object := range items(w.Leases.All) {
-		l := leaseOf(&object)
+		l := w.record(&object)
 		if w.Served != nil && w.Served.Lease.Namespace == l.Namespace && w.Served.Lease.Name == l.Name {
 			return l, true
 		}
@@ -153,17 +153,22 @@ func (w *walk) lease() (lease status.LeaseRecord, found bool) {
 	return lease, found
 }
 
-// leaseOf returns the content of a Lease.
-func leaseOf(l *coordinationv1.Lease) status.LeaseRecord {
-	return status.LeaseRecord{
+// record returns the content of a Lease as of now. It has expired too if the hub says so of its own lease, whose
+// clock may differ.
+func (w *walk) record(l *coordinationv1.Lease) status.LeaseRecord {
+	r := status.LeaseRecord{
 		Lease: status.Lease{
 			Namespace: l.Namespace, Name: l.Name,
-			Holder: ptr.Deref(l.Spec.HolderIdentity, ""),
-			Since:  ptr.Deref(l.Spec.AcquireTime, metav1.MicroTime{}).Time,
+			Holder:  ptr.Deref(l.Spec.HolderIdentity, ""),
+			Since:   ptr.Deref(l.Spec.AcquireTime, metav1.MicroTime{}).Time,
+			Renewed: ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time,
 		},
-		Renewed:  ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time,
 		Duration: time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second,
+	}.At(w.Now)
+	if w.Served != nil && r.Holder != "" && w.Served.Lease.LastHolder == r.Holder && w.Served.Lease.Name == r.Name && w.Served.Lease.Namespace == r.Namespace {
+		r.Holder, r.LastHolder = "", r.Holder
 	}
+	return r
 }
 
 func leaseRef(l status.LeaseRecord) string { return "Lease " + l.Namespace + "/" + l.Name }
