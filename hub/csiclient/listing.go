@@ -168,8 +168,9 @@ func (s *Session) listPage(ctx context.Context, token string, o ListOptions, l *
 		return "", err
 	}
 	defer o.Share.endPage()
-	turn, cancel := context.WithTimeout(ctx, o.Share.memory.pageTime)
+	turn, cancel := context.WithCancel(ctx) // no deadline: the driver would learn it, and might answer just before it
 	defer cancel()
+	defer time.AfterFunc(o.Share.memory.pageTime, cancel).Stop()
 	page, err = s.callListVolumes(turn, token, o, maxPage)
 	if err != nil && turn.Err() != nil && ctx.Err() == nil {
 		err = errSlowPage
