@@ -16,10 +16,11 @@ import (
 )
 
 // connection is a net.Conn for gRPC. It keeps the error of the first read, which gRPC does
-// not report, and asks the sendGuard before each write.
+// not report, asks the sendGuard before each write, and limits the frames of answers.
 type connection struct {
 	net.Conn
-	guard *sendGuard
+	guard  *sendGuard
+	frames *answerFrames // used by Read, which gRPC calls in one goroutine
 
 	mu     sync.Mutex
 	begun  bool   // the first read has ended; guarded by mu
@@ -27,15 +28,21 @@ type connection struct {
 	peeked []byte // bytes that peek has read and Read has not returned yet; guarded by mu
 }
 
-func newConnection(conn net.Conn) *connection { return &connection{Conn: conn, guard: newSendGuard()} }
+func newConnection(conn net.Conn) *connection {
+	return &connection{Conn: conn, guard: newSendGuard(), frames: newAnswerFrames()}
+}
 
 // Read implements net.Conn.
 func (c *connection) Read(b []byte) (int, error) {
-	if n := c.replay(b); n > 0 {
-		return n, nil
+	n := c.replay(b)
+	var err error
+	if n == 0 {
+		n, err = c.Conn.Read(b)
+		c.note(n, err)
 	}
-	n, err := c.Conn.Read(b)
-	c.note(n, err)
+	if refused := c.frames.check(b[:n]); refused != nil {
+		return 0, refused
+	}
 	return n, err
 }
 

@@ -101,6 +101,10 @@ func newClient(ctx context.Context, d registry.Driver, conn *connection, more ..
 		grpc.WithStatsHandler(conn.guard),
 		grpc.WithMaxHeaderListSize(maxHeaders),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		// gRPC would raise them to 16 MiB for a driver that seems fast, and keep as much for each call that
+		// the driver answers wrongly. A call that reads a longer message raises its own window.
+		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(connectionWindow),
 	)...)
 	if err != nil {
 		conn.Close()

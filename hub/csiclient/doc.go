@@ -19,7 +19,8 @@
 // not report.
 //
 // No driver may take the memory of the others: answers, their headers, publish contexts and
-// listings are limited (limits.go, publish_codec.go, listing_memory.go).
+// listings are limited, as is the number of their frames (limits.go, frames.go, publish_codec.go,
+// listing_memory.go).
 //
 // The package does not retry, except that a listing that the driver aborted starts again
 // once. It keeps no state about volumes and knows nothing about Kubernetes.

@@ -13,14 +13,20 @@ import (
 
 // All drivers share the memory of the process: no driver may take what the others need.
 const (
-	// maxAnswer bounds an answer, in bytes. The largest is a publish context, which becomes a part of a
-	// VolumeAttachment, and etcd takes objects of at most 1.5 MiB. The CSI spec allows 4 KiB.
-	maxAnswer = 1 << 20
+	// maxAnswer bounds all answers but the following, in bytes. The CSI spec allows 4 KiB for the maps in them.
+	maxAnswer = 64 << 10
+	// maxPublishAnswer bounds an answer to ControllerPublishVolume, in bytes: a publish context of maxContext, and
+	// what encodes maxContextKeys keys.
+	maxPublishAnswer = maxContext + 64<<10
+	// maxSmallPage bounds an answer to ListVolumes that any number of drivers may send at once, in bytes.
+	maxSmallPage = 1 << 20
 	// maxPage bounds an answer to ListVolumes, in bytes: some drivers ignore max_entries.
 	maxPage = 16 << 20
 	// maxHeaders bounds the headers of an answer, in bytes. They carry the text of an error, which takes
 	// up to three times its size there, and its details. gRPC's default is 16 MiB.
 	maxHeaders = 128 << 10
+	// The bytes that a driver may send ahead of the reader, of one call and of all.
+	streamWindow, connectionWindow = 64 << 10, 1 << 20
 )
 
 // The errors with which gRPC reports an answer above a limit. They have no type.
@@ -38,29 +44,44 @@ type largeAnswer struct{ error }
 // Unwrap returns the gRPC status.
 func (e largeAnswer) Unwrap() error { return e.error }
 
-func isLargeMessage(err error) bool {
+// isLargeMessage reports whether err is of gRPC's limit for the answer. The server of a driver may have the same error
+// about a request, or about its backend, with another limit.
+func isLargeMessage(err error, limit int) bool {
 	s := status.Convert(err)
-	return s.Code() == codes.ResourceExhausted && strings.HasPrefix(s.Message(), "grpc: ") && strings.Contains(s.Message(), largeMessage)
+	text := s.Message()
+	return s.Code() == codes.ResourceExhausted && strings.HasPrefix(text, "grpc: ") && strings.Contains(text, largeMessage) &&
+		(strings.HasSuffix(text, fmt.Sprintf(" vs. %d)", limit)) || strings.HasSuffix(text, fmt.Sprintf(" max %d", limit)))
+}
+
+// limitOf returns the limit for the answer of a call.
+func limitOf(opts []grpc.CallOption) int {
+	limit := 0
+	for _, o := range opts {
+		if o, ok := o.(grpc.MaxRecvMsgSizeCallOption); ok {
+			limit = o.MaxRecvMsgSize // the last of several counts
+		}
+	}
+	return limit
 }
 
 // explaining returns the option that says in the error of a call which limit the answer exceeds. The call
 // may have taken effect, as after every error.
 func explaining(driver string) grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		return explainLimit(driver, path.Base(method), invoke(ctx, method, req, reply, conn, opts...))
+		return explainLimit(driver, path.Base(method), limitOf(opts), invoke(ctx, method, req, reply, conn, opts...))
 	})
 }
 
-// explainLimit returns the error of a call. For an answer above a limit the code is Internal: the driver's
+// explainLimit returns the error of a call with a limit for its answer. For an answer above a limit the code is Internal: the driver's
 // own ResourceExhausted means that a node is full.
-func explainLimit(driver, method string, err error) error {
+func explainLimit(driver, method string, limit int, err error) error {
 	if err == nil {
 		return nil
 	}
 	text := status.Convert(err).Message()
 	answer := fmt.Sprintf("the answer of driver %s to %s", driver, method)
 	switch {
-	case isLargeMessage(err):
+	case isLargeMessage(err, limit):
 		return largeAnswer{status.Errorf(codes.Internal, "%s is too large, the driver must answer with less: %s", answer, text)}
 	case strings.Contains(text, contextTooLarge) && status.Code(err) == codes.Internal:
 		_, text, _ = strings.Cut(text, contextTooLarge)

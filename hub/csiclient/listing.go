@@ -18,7 +18,7 @@ import (
 // ListOptions of one ListVolumes.
 type ListOptions struct {
 	PageSize    int           // volumes on one page at most (max_entries); 0 leaves it to the driver
-	PageTimeout time.Duration // of each page; 0 means none but that of the ctx
+	PageTimeout time.Duration // of each page; 0 means none but that of the ctx. A page above 1 MiB has 10s at most
 	// Share is what the listing takes of the memory for all listings, until the caller releases it. Nil: the
 	// listing has a memory of its own.
 	Share *ListingShare
@@ -158,7 +158,7 @@ func (l *listing) take(page []byte) (next string, err error) {
 func (s *Session) listPage(ctx context.Context, token string, o ListOptions, l *listing) (next string, err error) {
 	var page encodedPage
 	if !s.largePages.Load() {
-		page, err = s.callListVolumes(ctx, token, o, maxAnswer)
+		page, err = s.callListVolumes(ctx, token, o, maxSmallPage)
 		if _, large := errors.AsType[largeAnswer](err); !large {
 			return takePage(l, page, err)
 		}
@@ -168,7 +168,13 @@ func (s *Session) listPage(ctx context.Context, token string, o ListOptions, l *
 		return "", err
 	}
 	defer o.Share.endPage()
-	page, err = s.callListVolumes(ctx, token, o, maxPage)
+	turn, cancel := context.WithCancel(ctx) // no deadline: the driver would learn it, and might answer just before it
+	defer cancel()
+	defer time.AfterFunc(o.Share.memory.pageTime, cancel).Stop()
+	page, err = s.callListVolumes(turn, token, o, maxPage)
+	if err != nil && turn.Err() != nil && ctx.Err() == nil {
+		err = errSlowPage
+	}
 	return takePage(l, page, err)
 }
 

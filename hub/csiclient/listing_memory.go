@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -27,10 +31,17 @@ var (
 	errNoMemory = errors.New("the lists of all drivers together take too much memory, the next check tries again")
 )
 
+// largePageTime bounds the reading of a page above maxSmallPage: other drivers wait for their turn meanwhile.
+const largePageTime = 10 * time.Second
+
+var errSlowPage = status.Errorf(codes.DeadlineExceeded, "the driver took more than %s for a page above %d MiB, for which other drivers wait: it must answer sooner, or with fewer volumes on a page (drift.pageSize)",
+	largePageTime, maxSmallPage>>20)
+
 // ListingMemory bounds the memory of the listings of all drivers of a process. It is safe for
 // concurrent use.
 type ListingMemory struct {
-	page chan struct{} // has an element while a page above maxAnswer is read
+	page     chan struct{} // has an element while a page above maxSmallPage is read
+	pageTime time.Duration // of the reading of such a page
 
 	mu   sync.Mutex
 	left int // of sharedListings; guarded by mu
@@ -38,7 +49,7 @@ type ListingMemory struct {
 
 // NewListingMemory returns the memory for listings, none of which is taken.
 func NewListingMemory() *ListingMemory {
-	return &ListingMemory{page: make(chan struct{}, 1), left: sharedListings}
+	return &ListingMemory{page: make(chan struct{}, 1), pageTime: largePageTime, left: sharedListings}
 }
 
 // Share returns what one listing takes of the memory: nothing yet. The caller must call Release when it

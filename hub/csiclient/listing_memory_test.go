@@ -9,9 +9,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -149,7 +152,7 @@ func TestPageOfEmptyEntriesTakesNoMemory(t *testing.T) {
 
 func TestPagesAboveOneMiBAreReadOneAtATime(t *testing.T) {
 	ctx := testContext(t)
-	long := strings.Repeat("x", maxAnswer)
+	long := strings.Repeat("x", maxSmallPage)
 	var mu sync.Mutex
 	inFlight, most := 0, 0 // of the calls for a page that is known to be large
 	lister := func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
@@ -200,7 +203,7 @@ func TestSmallPageDoesNotWaitForALargeOne(t *testing.T) {
 	if _, err := s.ListVolumes(ctx, ListOptions{Share: memory.Share()}); err != nil {
 		t.Errorf("a small page: %v", err)
 	}
-	size = maxAnswer
+	size = maxSmallPage
 	waiting, giveUp := context.WithCancel(ctx)
 	ended := make(chan error)
 	go func() {
@@ -210,5 +213,23 @@ func TestSmallPageDoesNotWaitForALargeOne(t *testing.T) {
 	giveUp()
 	if err := <-ended; err == nil {
 		t.Error("a large page did not wait")
+	}
+}
+
+func TestDriverThatIsSlowWithALargePageDoesNotKeepOthersWaiting(t *testing.T) {
+	ctx := testContext(t)
+	memory := NewListingMemory()
+	memory.pageTime = 50 * time.Millisecond
+	s := connect(ctx, t, startLister(t, func(ctx context.Context, _ *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}))
+	s.largePages.Store(true)
+	_, err := s.ListVolumes(ctx, ListOptions{Share: memory.Share()})
+	if status.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), "took more than 10s for a page above 1 MiB") {
+		t.Errorf("got %v", err)
+	}
+	if err := memory.Share().beginPage(ctx); err != nil {
+		t.Errorf("the next page: %v", err)
 	}
 }

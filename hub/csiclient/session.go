@@ -20,7 +20,7 @@ type Session struct {
 	info Info
 	done chan struct{} // see Done
 	once sync.Once     // closes done
-	// largePages: the driver has answered ListVolumes with more than maxAnswer.
+	// largePages: the driver has answered ListVolumes with more than maxSmallPage.
 	largePages atomic.Bool
 
 	mu      sync.Mutex
@@ -70,7 +70,8 @@ func (s *Session) ControllerPublishVolume(ctx context.Context, req *csi.Controll
 		return nil, err
 	}
 	defer s.end()
-	return csi.NewControllerClient(s.conn).ControllerPublishVolume(ctx, req, grpc.ForceCodecV2(newPublishCodec()))
+	return csi.NewControllerClient(s.conn).ControllerPublishVolume(ctx, req,
+		grpc.ForceCodecV2(newPublishCodec()), grpc.MaxCallRecvMsgSize(maxPublishAnswer))
 }
 
 // ControllerUnpublishVolume makes that call once, with errors as in ControllerPublishVolume.

@@ -17,8 +17,8 @@ const (
 
 // hostilities are the sizes of a hostile driver's answers, by turns.
 var hostilities = []struct{ publishContext, errorText int }{
-	{250 << 10, 120 << 10},     // the largest that are accepted
-	{1<<20 - 1<<10, 120 << 10}, // the largest that are read
+	{250 << 10, 120 << 10}, // the largest that are accepted
+	{319 << 10, 120 << 10}, // the largest that are read
 	{15 << 20, 5 << 20},
 }
 
