@@ -18,7 +18,7 @@ import (
 // ListOptions of one ListVolumes.
 type ListOptions struct {
 	PageSize    int           // volumes on one page at most (max_entries); 0 leaves it to the driver
-	PageTimeout time.Duration // of each page; 0 means none but that of the ctx. A page above 1 MiB has 10s at most
+	PageTimeout time.Duration // of each page; 0 means none but that of the ctx. A page above 1 MiB has 30s at most
 	// Share is what the listing takes of the memory for all listings, until the caller releases it. Nil: the
 	// listing has a memory of its own.
 	Share *ListingShare

@@ -31,8 +31,9 @@ var (
 	errNoMemory = errors.New("the lists of all drivers together take too much memory, the next check tries again")
 )
 
-// largePageTime bounds the reading of a page above maxSmallPage: other drivers wait for their turn meanwhile.
-const largePageTime = 10 * time.Second
+// largePageTime bounds a call for a page above maxSmallPage: other drivers wait for their turn meanwhile. Some drivers ask
+// their cloud for each page, which takes a while.
+const largePageTime = 30 * time.Second
 
 var errSlowPage = status.Errorf(codes.DeadlineExceeded, "the driver took more than %s for a page above %d MiB, for which other drivers wait: it must answer sooner, or with fewer volumes on a page (drift.pageSize)",
 	largePageTime, maxSmallPage>>20)
