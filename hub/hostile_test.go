@@ -152,7 +152,7 @@ func TestPublishContextThatTheAPIServerDoesNotTakeIsAClearErrorAndLosesNothing(t
 		want    string // in the error
 	}{
 		{"many", many, "the publish context has 5000 keys, the limit is 4096"},
-		{"long", map[string]string{"k": strings.Repeat("secret-word", 30<<10)}, "the publish context has 337921 bytes, the limit of Kubernetes is 262144"},
+		{"long", map[string]string{"k": strings.Repeat("secret-word", 25<<10)}, "the publish context has 281601 bytes, the limit of Kubernetes is 262144"},
 		{"grpc", map[string]string{"k": strings.Repeat("secret-word", 1600<<10)}, "larger than max"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
