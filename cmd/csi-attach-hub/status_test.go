@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -185,9 +186,9 @@ func (w *watcher) Write(p []byte) (int, error) {
 func TestWatchGoesOnWhileAHubIsAwayUntilItIsInterrupted(t *testing.T) {
 	for _, output := range []string{"table", "json"} {
 		t.Run(output, func(t *testing.T) {
-			asked := 0
+			var asked atomic.Int32
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if asked++; asked == 1 {
+				if asked.Add(1) == 1 {
 					w.WriteHeader(http.StatusServiceUnavailable)
 					return
 				}
