@@ -47,6 +47,22 @@ func frameServer(t *testing.T, size int) registry.Endpoint {
 }
 
 func answerInFrames(conn net.Conn, message []byte, size int) error {
+	return answerCalls(conn, func(framer *http2.Framer, stream uint32) error {
+		err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndHeaders: true, BlockFragment: headerBlock(":status", "200", "content-type", "application/grpc")})
+		for rest := message; len(rest) > 0 && err == nil; {
+			part := rest[:min(size, len(rest))]
+			rest = rest[len(part):]
+			err = framer.WriteData(stream, false, part)
+		}
+		if err != nil {
+			return err
+		}
+		return framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndHeaders: true, EndStream: true, BlockFragment: headerBlock("grpc-status", "0")})
+	})
+}
+
+// answerCalls is a server of HTTP/2 that has an answer written for each call. It blocks until the connection ends.
+func answerCalls(conn net.Conn, answer func(framer *http2.Framer, stream uint32) error) error {
 	if _, err := io.CopyN(io.Discard, conn, int64(len(http2.ClientPreface))); err != nil {
 		return err
 	}
@@ -56,21 +72,8 @@ func answerInFrames(conn net.Conn, message []byte, size int) error {
 	}
 	for {
 		frame, err := framer.ReadFrame()
-		if err != nil {
-			return err
-		}
-		if _, isCall := frame.(*http2.HeadersFrame); !isCall {
-			continue
-		}
-		stream := frame.Header().StreamID
-		err = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndHeaders: true, BlockFragment: headerBlock(":status", "200", "content-type", "application/grpc")})
-		for rest := message; len(rest) > 0 && err == nil; {
-			part := rest[:min(size, len(rest))]
-			rest = rest[len(part):]
-			err = framer.WriteData(stream, false, part)
-		}
-		if err == nil {
-			err = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndHeaders: true, EndStream: true, BlockFragment: headerBlock("grpc-status", "0")})
+		if _, isCall := frame.(*http2.HeadersFrame); err == nil && isCall {
+			err = answer(framer, frame.Header().StreamID)
 		}
 		if err != nil {
 			return err

@@ -2,7 +2,6 @@ package csiclient
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"strings"
@@ -154,21 +153,7 @@ func headerServer(t *testing.T, more []hpack.HeaderField) registry.Endpoint {
 }
 
 func answerWithHeaders(conn net.Conn, more []hpack.HeaderField) error {
-	if _, err := io.CopyN(io.Discard, conn, int64(len(http2.ClientPreface))); err != nil {
-		return err
-	}
-	framer := http2.NewFramer(conn, conn)
-	if err := framer.WriteSettings(); err != nil {
-		return err
-	}
-	for {
-		frame, err := framer.ReadFrame()
-		if err != nil {
-			return err
-		}
-		if _, isCall := frame.(*http2.HeadersFrame); !isCall {
-			continue
-		}
+	return answerCalls(conn, func(framer *http2.Framer, stream uint32) error {
 		var block strings.Builder
 		encoder := hpack.NewEncoder(&block)
 		for _, f := range append([]hpack.HeaderField{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"}, {Name: "grpc-status", Value: "9"}}, more...) {
@@ -176,10 +161,8 @@ func answerWithHeaders(conn net.Conn, more []hpack.HeaderField) error {
 				return err
 			}
 		}
-		if err := writeHeaders(framer, frame.Header().StreamID, []byte(block.String())); err != nil {
-			return err
-		}
-	}
+		return writeHeaders(framer, stream, []byte(block.String()))
+	})
 }
 
 // writeHeaders writes a block of headers in frames of the size that every peer takes.

@@ -18,7 +18,7 @@ type situation struct {
 	duration     time.Duration
 	lease        observation
 	continues    bool              // no other process has held the lease since the last term of this process
-	watch        watchState        // of the namespace of the lease
+	watch        watchState        // of the lease
 	assigned     assignment        // of the driver; zero if no member can call it
 	assignedFrom time.Time         // when the assignment counts
 	ownerRenewed *metav1.MicroTime // when the assigned replica last renewed its own Lease, by its clock; nil if that is not known
