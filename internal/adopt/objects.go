@@ -1,0 +1,99 @@
+package adopt
+
+import (
+	"bytes"
+	"embed"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join}).ParseFS(templateFiles, "templates/*.yaml"))
+
+// DriverObjects returns the YAML documents of the objects that the driver's side needs beside its workload.
+func (p Plan) DriverObjects() ([]byte, error) {
+	names := []string{"service.yaml", "certificates.yaml"}
+	if !p.HostNetwork() { // policies do not hold for Pods on the host network
+		names = append(names, "networkpolicy.yaml")
+	}
+	return p.execute(append(names, "rights.yaml")...)
+}
+
+// HubObjects returns the YAML documents of the objects that the driver needs in the namespace of the hub.
+func (p Plan) HubObjects() ([]byte, error) { return p.execute("hub.yaml") }
+
+// execute returns the documents of several templates.
+func (p Plan) execute(names ...string) ([]byte, error) {
+	var documents [][]byte
+	for _, name := range names {
+		var b bytes.Buffer
+		if err := templates.ExecuteTemplate(&b, name, p); err != nil {
+			return nil, err
+		}
+		documents = append(documents, b.Bytes())
+	}
+	return bytes.Join(documents, []byte("---\n")), nil
+}
+
+// DriverLabel is the label of the driver's Pods with a proxy.
+func (p Plan) DriverLabel() string { return driverLabelPrefix + p.Driver }
+
+// NodeCIDRs returns the addresses of nodes, all addresses if the user named none.
+func (p Plan) NodeCIDRs() []string {
+	if len(p.Options.NodeCIDRs) > 0 {
+		return p.Options.NodeCIDRs
+	}
+	return []string{"0.0.0.0/0", "::/0"}
+}
+
+// portRange are ports of a network policy.
+type portRange struct {
+	First, Last int32
+	Protocol    string
+}
+
+// OtherPorts returns all ports of the Pod but those of proxies.
+func (p Plan) OtherPorts() []portRange {
+	var closed []int32
+	for _, ports := range p.podPorts {
+		closed = append(closed, ports.Listen, ports.Health)
+	}
+	slices.Sort(closed)
+	var others []portRange
+	first := int32(1)
+	for _, port := range append(closed, 65536) {
+		if first < port {
+			others = append(others, portRange{first, port - 1, "TCP"})
+		}
+		first = port + 1
+	}
+	return append(others, portRange{1, 65535, "UDP"})
+}
+
+// right are the hub's rights in a namespace.
+type right struct {
+	Namespace string
+	Lease     string
+	Secrets   []string
+}
+
+// Rights returns the hub's rights on the driver's Lease and Secrets, with an item for each namespace.
+func (p Plan) Rights() []right {
+	rights := []right{{Namespace: p.LeaseNamespace(), Lease: registry.LeaseName(p.Driver)}}
+	for _, s := range p.Secrets {
+		i := slices.IndexFunc(rights, func(r right) bool { return r.Namespace == s.Namespace })
+		if i < 0 {
+			i, rights = len(rights), append(rights, right{Namespace: s.Namespace})
+		}
+		rights[i].Secrets = append(rights[i].Secrets, s.Name)
+	}
+	return rights
+}
+
+// String returns "namespace/name".
+func (s SecretName) String() string { return s.Namespace + "/" + s.Name }

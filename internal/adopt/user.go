@@ -1,0 +1,60 @@
+package adopt
+
+import corev1 "k8s.io/api/core/v1"
+
+// User is as whom a container opens the socket.
+type User struct {
+	UID     *int64 // nil: that of the image
+	GID     *int64 // nil: that of the image
+	NonRoot bool   // the kubelet refuses to start the container as root
+	FSGroup *int64 // of the Pod's volumes
+	SELinux *corev1.SELinuxOptions
+}
+
+// userOf returns the effective user of a container: its own security context counts before the Pod's.
+func userOf(pod corev1.PodSpec, c corev1.Container) User {
+	var u User
+	if p := pod.SecurityContext; p != nil {
+		u = User{UID: p.RunAsUser, GID: p.RunAsGroup, FSGroup: p.FSGroup}
+		u.NonRoot = p.RunAsNonRoot != nil && *p.RunAsNonRoot
+	}
+	if own := c.SecurityContext; own != nil {
+		if own.RunAsUser != nil {
+			u.UID = own.RunAsUser
+		}
+		if own.RunAsGroup != nil {
+			u.GID = own.RunAsGroup
+		}
+		if own.RunAsNonRoot != nil {
+			u.NonRoot = *own.RunAsNonRoot
+		}
+		u.SELinux = own.SELinuxOptions
+	}
+	return u
+}
+
+// Known reports whether the manifest says the user. Without any setting it is root: csi-attacher's image has no
+// other user.
+func (u User) Known() bool { return u.UID != nil || !u.NonRoot }
+
+// ID returns the user ID, root if the manifest has none.
+func (u User) ID() int64 {
+	if u.UID == nil {
+		return 0
+	}
+	return *u.UID
+}
+
+// keyMode returns the file mode of a mounted key. The kubelet makes the files of a Secret as root, and as the
+// fsGroup's if the Pod has one. Another user without an fsGroup can read them only if everybody may: no other container
+// mounts the volume.
+func (u User) keyMode() int32 {
+	switch {
+	case u.ID() == 0:
+		return 0o400
+	case u.FSGroup != nil:
+		return 0o440
+	default:
+		return 0o444
+	}
+}
