@@ -14,11 +14,13 @@ import (
 // install is what `kubectl apply -k deploy/` applies.
 const install = "."
 
-// withPods is the base with components/pods, and withSecrets is overlays/proxies with components/secrets: no overlay
-// uses these components.
+// No overlay uses these components. The base is with components/pods and with components/dns-node-local, overlays/proxies with
+// components/secrets and with components/openshift.
 const (
-	withPods    = "testdata/pods"
-	withSecrets = "testdata/secrets"
+	withPods         = "testdata/pods"
+	withNodeLocalDNS = "testdata/dns-node-local"
+	withSecrets      = "testdata/secrets"
+	withOpenShift    = "testdata/openshift"
 )
 
 // kustomizations returns what users apply: the folder itself, each overlay, and optional components.
@@ -28,7 +30,7 @@ func kustomizations(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []string{install, withPods, withSecrets}
+	all := []string{install, withPods, withNodeLocalDNS, withSecrets, withOpenShift}
 	for _, path := range overlays {
 		all = append(all, filepath.Dir(path))
 	}
