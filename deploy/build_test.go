@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -76,4 +77,27 @@ func readFile(t *testing.T, path string) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// What no kustomization builds, no test sees.
+func TestEveryComponentIsInAKustomization(t *testing.T) {
+	var used []byte
+	for _, pattern := range []string{"overlays/*/kustomization.yaml", "overlays/*/*/kustomization.yaml", "testdata/*/kustomization.yaml", "testdata/*/*/kustomization.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			used = append(used, readFile(t, file)...)
+		}
+	}
+	components, err := filepath.Glob("components/*")
+	if err != nil || len(components) == 0 {
+		t.Fatal("there are no components", err)
+	}
+	for _, component := range components {
+		if !regexp.MustCompile(`(?m)^  - (\.\./)+` + component + `( #.*)?$`).Match(used) {
+			t.Errorf("no kustomization has %s", component)
+		}
+	}
 }
