@@ -69,7 +69,7 @@ func TestPodsOfTheHubAreAdmittedInItsNamespace(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		create := func() error {
+		create := func(pod *corev1.Pod) error {
 			_, err := client.CoreV1().Pods(namespace.Name).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		}
@@ -77,16 +77,23 @@ func TestPodsOfTheHubAreAdmittedInItsNamespace(t *testing.T) {
 		use("9")
 		var refusal error
 		poll(ctx, t, folder+": the admission knows the quota", func() bool {
-			refusal = create()
+			refusal = create(pod)
 			return refusal == nil || !strings.Contains(refusal.Error(), "status unknown for quota")
 		})
 		if refusal != nil {
 			t.Errorf("%s: %v", folder, refusal)
 			continue
 		}
+		if level == "restricted" {
+			onHost := pod.DeepCopy()
+			onHost.Spec.HostPID = true
+			if err := create(onHost); err == nil || !strings.Contains(err.Error(), `violates PodSecurity "restricted:latest"`) {
+				t.Errorf("%s: a Pod with the processes of its host is admitted: %v", folder, err)
+			}
+		}
 		use("10")
 		poll(ctx, t, folder+": the quota counts the hub's Pods", func() bool {
-			refusal = create()
+			refusal = create(pod)
 			return refusal != nil
 		})
 		if !strings.Contains(refusal.Error(), "exceeded quota: csi-attach-hub-critical") {
