@@ -1,18 +1,15 @@
 package deploy_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,6 +47,7 @@ type applier struct {
 	ctx     context.Context
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
+	dryRun  []string
 }
 
 func newApplier(ctx context.Context, t *testing.T) applier {
@@ -59,7 +57,8 @@ func newApplier(ctx context.Context, t *testing.T) applier {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := applier{t, ctx, client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(plane.Clientset().Discovery()))}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(plane.Clientset().Discovery()))
+	a := applier{t: t, ctx: ctx, dynamic: client, mapper: mapper}
 	for _, kind := range foreign {
 		a.define(kind)
 	}
@@ -151,7 +150,7 @@ func (a applier) applyOne(o *unstructured.Unstructured) error {
 	}
 	force := true
 	_, err = resource.Patch(a.ctx, o.GetName(), types.ApplyPatchType, body,
-		metav1.PatchOptions{FieldManager: "deploy", Force: &force, FieldValidation: metav1.FieldValidationStrict})
+		metav1.PatchOptions{FieldManager: "deploy", Force: &force, FieldValidation: metav1.FieldValidationStrict, DryRun: a.dryRun})
 	return err
 }
 
@@ -163,45 +162,6 @@ func TestEveryKustomizationIsTakenByARealAPIServer(t *testing.T) {
 		objects := build(t, folder)
 		a.apply(objects...)
 		t.Logf("%s: %d objects", folder, len(objects))
-	}
-}
-
-// warnings of the API server, such as those about Pod security.
-type warnings struct{ bytes.Buffer }
-
-func (w *warnings) HandleWarningHeader(_ int, _, text string) { fmt.Fprintln(w, text) }
-
-// The namespace says which Pod security level holds; a Pod beyond it would never come
-// into being, and the Deployment be taken all the same.
-func TestPodsAreWithinThePodSecurityLevelOfTheirNamespace(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
-	config := testbed.Shared(t).RESTConfig()
-	w := &warnings{}
-	config.WarningHandler = w
-	client := newClient(t, config)
-	levels := map[string]string{install: "restricted", "overlays/proxies": "restricted", "overlays/host-sockets": "privileged"}
-	for folder, level := range levels {
-		objects := build(t, folder)
-		namespace := as[corev1.Namespace](t, find(t, objects, "Namespace", "csi-attach-hub"))
-		if got := namespace.Labels["pod-security.kubernetes.io/enforce"]; got != level {
-			t.Errorf("%s: the level is %s, want %s", folder, got, level)
-		}
-		// A new one: a change of an old one reaches the admission only after a while.
-		namespace.ObjectMeta = metav1.ObjectMeta{GenerateName: "level-", Labels: namespace.Labels}
-		namespace, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		template := as[appsv1.Deployment](t, find(t, objects, "Deployment", "csi-attach-hub")).Spec.Template
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "hub", Namespace: namespace.Name}, Spec: template.Spec}
-		if _, err := client.CoreV1().Pods(namespace.Name).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
-			t.Errorf("%s: %v", folder, err)
-		}
-		if w.Len() > 0 {
-			t.Errorf("%s: warnings: %s", folder, w)
-			w.Reset()
-		}
 	}
 }
 

@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -14,11 +15,13 @@ import (
 // install is what `kubectl apply -k deploy/` applies.
 const install = "."
 
-// withPods is the base with components/pods, and withSecrets is overlays/proxies with components/secrets: no overlay
-// uses these components.
+// No overlay uses these components. The base is with components/pods and with components/dns-node-local, overlays/proxies with
+// components/secrets and with components/openshift.
 const (
-	withPods    = "testdata/pods"
-	withSecrets = "testdata/secrets"
+	withPods         = "testdata/pods"
+	withNodeLocalDNS = "testdata/dns-node-local"
+	withSecrets      = "testdata/secrets"
+	withOpenShift    = "testdata/openshift"
 )
 
 // kustomizations returns what users apply: the folder itself, each overlay, and optional components.
@@ -28,7 +31,7 @@ func kustomizations(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []string{install, withPods, withSecrets}
+	all := []string{install, withPods, withNodeLocalDNS, withSecrets, withOpenShift}
 	for _, path := range overlays {
 		all = append(all, filepath.Dir(path))
 	}
@@ -74,4 +77,27 @@ func readFile(t *testing.T, path string) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// What no kustomization builds, no test sees.
+func TestEveryComponentIsInAKustomization(t *testing.T) {
+	var used []byte
+	for _, pattern := range []string{"overlays/*/kustomization.yaml", "overlays/*/*/kustomization.yaml", "testdata/*/kustomization.yaml", "testdata/*/*/kustomization.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			used = append(used, readFile(t, file)...)
+		}
+	}
+	components, err := filepath.Glob("components/*")
+	if err != nil || len(components) == 0 {
+		t.Fatal("there are no components", err)
+	}
+	for _, component := range components {
+		if !regexp.MustCompile(`(?m)^  - (\.\./)+` + component + `( #.*)?$`).Match(used) {
+			t.Errorf("no kustomization has %s", component)
+		}
+	}
 }
