@@ -58,6 +58,7 @@ func (p *parser) driver(o object, defaults scope) Driver {
 	d := Driver{Settings: s.Settings, Source: fmt.Sprintf("%s:%d", p.file, o.line)}
 	d.Name = p.text(o, "name", "the name that the driver reports", checkName)
 	p.warnName(o, d)
+	p.warnLease(o, d)
 	d.Endpoint = Endpoint(p.text(o, "endpoint", "an endpoint like unix:///path/to/csi.sock or tcp://host:port", checkEndpoint))
 	return p.transport(o, d, s)
 }

@@ -73,6 +73,17 @@ func (p *parser) warnName(o object, d Driver) {
 	}
 }
 
+// warnLease warns of an entry that was made active without saying which Lease csi-attacher holds. The hub logs no such
+// warning, because it has a namespace for its leases. An entry without mode gets none either: it may never have had a
+// csi-attacher.
+func (p *parser) warnLease(o object, d Driver) {
+	mode, written := o.values["mode"]
+	if _, decided := o.values["lease.namespace"]; written && d.Mode == ModeActive && d.Lease.Namespace == "" && !decided {
+		p.warn(mode.Line, o.child("mode"),
+			"lease.namespace is not set, so the hub holds the lease of this driver in its own namespace: a csi-attacher that holds its Lease in another namespace would attach and detach at the same time. Write lease.namespace: the namespace of that Lease, or \"\" if the driver has no csi-attacher")
+	}
+}
+
 // warnTransport warns of an endpoint over which everybody can listen.
 func (p *parser) warnTransport(o object, d Driver) {
 	own, insecureHere := o.values["insecure"]

@@ -44,6 +44,48 @@ drivers:
 	}
 }
 
+func TestEntryMadeActiveWithoutLeaseNamespaceIsWarnedOfWhereTheNamespaceOfTheHubIsNotKnown(t *testing.T) {
+	const active = "drivers:\n- {name: a, endpoint: \"unix:///a\", mode: active"
+	for name, test := range map[string]struct {
+		file   string
+		base   string // --leader-election-namespace of the hub
+		warned bool
+	}{
+		"active":                           {active + "}\n", "", true},
+		"with the name of a lease only":    {active + ", lease: {name: l}}\n", "", true},
+		"in the hub":                       {active + "}\n", "csi-attach-hub", false},
+		"with a namespace":                 {active + ", lease: {namespace: kube-system}}\n", "", false},
+		"with the namespace of the hub":    {active + ", lease: {namespace: \"\"}}\n", "", false},
+		"with a namespace in defaults":     {"defaults: {lease: {namespace: kube-system}}\n" + active + "}\n", "", false},
+		"with \"\" in defaults":            {"defaults: {lease: {namespace: \"\"}}\n" + active + "}\n", "", true},
+		"active because nothing else said": {strings.ReplaceAll(active, ", mode: active", "") + "}\n", "", false},
+		"active by defaults":               {"defaults: {mode: active}\n" + strings.ReplaceAll(active, ", mode: active", "") + "}\n", "", false},
+		"observe":                          {strings.ReplaceAll(active, "active", "observe") + "}\n", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := registry.DefaultSettings()
+			base.Lease.Namespace = test.base
+			path := t.TempDir() + "/drivers.yaml"
+			write(t, path, header+test.file)
+			file, err := registry.NewFile(registry.FileOptions{Path: path, Defaults: base})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, w := range file.Config().Warnings() {
+				got = append(got, w.Path)
+			}
+			var want []string
+			if test.warned {
+				want = []string{"drivers[0].mode"}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("the warnings differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestNothingIsDoubtfulInTheExample(t *testing.T) {
 	config, err := registry.ParseFile("../drivers.yaml")
 	if err != nil || len(config.Warnings()) > 0 {

@@ -13,7 +13,10 @@
 // with their Pods and claims, the worst first. "explain" says why a volume is not attached.
 // "validate" checks drivers.yaml files, and ConfigMaps with them, without contacting anything.
 // "schema" prints the JSON Schema of drivers.yaml. "proxy" forwards mutual TLS to a driver that
-// only listens on a unix socket. "version" prints the version of the build.
+// only listens on a unix socket. "version" prints the version of the build, "completion" a script
+// for a shell.
+//
+// Under a name that begins with "kubectl-" the program is a plugin of kubectl, which never runs a hub.
 //
 // This package only wires the other packages together.
 package main

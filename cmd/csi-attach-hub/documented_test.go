@@ -100,7 +100,7 @@ func TestEveryFlagIsDocumentedWithItsDefault(t *testing.T) {
 
 // The commands without a table have no flag that would be worth one.
 func TestOtherCommandsHaveNoFlags(t *testing.T) {
-	for _, command := range []*cobra.Command{newSchemaCommand(), newVersionCommand()} {
+	for _, command := range []*cobra.Command{newSchemaCommand(), newVersionCommand(), newCompletionCommand()} {
 		command.Flags().VisitAll(func(f *pflag.Flag) { t.Errorf("%s has --%s, which is in no table", command.Name(), f.Name) })
 	}
 }
@@ -152,10 +152,10 @@ func TestEveryDocumentedExplainIsUnderstood(t *testing.T) {
 // Each command line in the code of a document has a subcommand and flags that exist.
 func TestEveryDocumentedCommandLineIsUnderstood(t *testing.T) {
 	root := newHubCommand()
-	root.AddCommand(newValidateCommand(), newStatusCommand(), newVolumesCommand(), newExplainCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand())
+	root.AddCommand(newValidateCommand(), newStatusCommand(), newVolumesCommand(), newExplainCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand(), newCompletionCommand())
 	// Between backquotes, or on a line of its own in a block of code.
-	inText := regexp.MustCompile("`(?:bin/)?csi-attach-hub ([^`\n]+)`")
-	inBlock := regexp.MustCompile(`(?m)^(?: {4,}|\$ )(?:bin/)?csi-attach-hub ([^\n|#>]+)`)
+	inText := regexp.MustCompile("`(?:(?:bin/)?csi-attach-hub|kubectl attach-hub) ([^`\n]+)`")
+	inBlock := regexp.MustCompile(`(?m)^(?: {4,}|\$ )(?:(?:bin/)?csi-attach-hub|kubectl attach-hub) ([^\n|#>]+)`)
 	found := 0
 	for path, text := range documentsAndManifests(t) {
 		text = strings.ReplaceAll(text, "\\\n", " ")
@@ -167,6 +167,7 @@ func TestEveryDocumentedCommandLineIsUnderstood(t *testing.T) {
 				t.Errorf("%s: %s: there is no such command: %v", path, m[0], err)
 				continue
 			}
+			command.InitDefaultHelpFlag()
 			for _, word := range words {
 				name, isLong := strings.CutPrefix(word, "--")
 				name, _, _ = strings.Cut(name, "=")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 )
 
+// explainFormats are the values of --output.
+var explainFormats = []string{"table", "json"}
+
 // exitUnknown is the exit code without an answer, the same as for explain.NotKnown.
 const exitUnknown = 3
 
@@ -21,7 +23,7 @@ func newExplainCommand() *cobra.Command {
 	c := newCommand("explain VOLUMEATTACHMENT|pod/NAME|pvc/NAME|pv/NAME|driver/NAME|node/NAME",
 		"Say why a volume is not attached, or what is wrong with a driver or a node, and what to do",
 		func(c *cobra.Command, args []string) error {
-			return unanswered(flags.explain(c.Context(), strings.Join(args, ""), allStuck, c.OutOrStdout(), c.ErrOrStderr()))
+			return unanswered(flags.explain(c, strings.Join(args, ""), allStuck))
 		})
 	c.Long = c.Short + `.
 
@@ -50,7 +52,8 @@ func unanswered(err error) error {
 }
 
 // explain prints the answer to a question. Its error is an exitError if an answer was printed.
-func (f *clientFlags) explain(ctx context.Context, asked string, allStuck bool, out, errOut io.Writer) error {
+func (f *clientFlags) explain(c *cobra.Command, asked string, allStuck bool) error {
+	ctx, out := c.Context(), c.OutOrStdout()
 	namespace, err := f.askedNamespace()
 	if err := errors.Join(err, f.check()); err != nil {
 		return err
@@ -69,7 +72,7 @@ func (f *clientFlags) explain(ctx context.Context, asked string, allStuck bool, 
 	if err != nil {
 		return err
 	}
-	hub, err := f.hub(ctx, config, errOut)
+	hub, err := f.hub(ctx, config, c.ErrOrStderr())
 	sources := explain.Sources{Kube: kube, Namespace: f.hubNamespaces()[0], AskedNamespace: namespace}
 	if err != nil {
 		sources.HubErr = err
@@ -85,7 +88,7 @@ func (f *clientFlags) explain(ctx context.Context, asked string, allStuck bool, 
 	if f.output == "json" {
 		err = printJSON(out, report)
 	} else {
-		_, err = io.WriteString(out, report.Text())
+		_, err = io.WriteString(out, asCalled(c, report.Text()))
 	}
 	if code := report.Result.ExitCode(); err == nil && code != 0 {
 		return exitError{code: code}

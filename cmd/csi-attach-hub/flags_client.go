@@ -21,6 +21,7 @@ import (
 type clientFlags struct {
 	server       string
 	kubeconfig   string
+	kubeContext  string // --context, of the kubeconfig; empty for the current one
 	namespace    string // -n, of what is asked about; empty if not given: see askedNamespace
 	hubNamespace string // --hub-namespace; empty if not given: see hubNamespaces
 	output       string
@@ -33,6 +34,7 @@ type clientFlags struct {
 func (f *clientFlags) add(set *pflag.FlagSet) {
 	set.StringVar(&f.server, "server", "", "`URL` of one replica, http(s)://host:port; without it, all Pods of the hub are asked through the Kubernetes API")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` with the access to the Kubernetes API; without it kubectl's, then the service account of the Pod")
+	set.StringVar(&f.kubeContext, "context", "", "`name` of the context of the kubeconfig; without it, the current one")
 	if f.clusterScoped {
 		set.StringVarP(&f.namespace, "namespace", "n", "", "deprecated: `namespace` of the hub; write --hub-namespace")
 	} else {
@@ -46,18 +48,13 @@ func (f *clientFlags) add(set *pflag.FlagSet) {
 	set.BoolVar(&f.transport.Insecure, "insecure-skip-tls-verify", false, "skip the check of the hub's certificate")
 }
 
-func (f *clientFlags) check() error {
-	if f.output != "table" && f.output != "json" {
-		return fmt.Errorf("--output %q: write table or json", f.output)
-	}
-	return nil
-}
+func (f *clientFlags) check() error { return oneOf("output", f.output, explainFormats...) }
 
 // access returns where the Kubernetes API is, and the current namespace. It looks in the same places as kubectl.
 func (f *clientFlags) access() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.kubeContext})
 }
 
 // kube returns the client configuration for the Kubernetes API.
@@ -97,6 +94,19 @@ func (f *clientFlags) hubNamespaces() []string {
 		return []string{f.namespace}
 	default:
 		return []string{byDefault, f.namespace}
+	}
+}
+
+// warnIgnored warns of flags that were given and have no effect because of --server.
+func (f *clientFlags) warnIgnored(errOut io.Writer) {
+	if f.server == "" {
+		return
+	}
+	if f.hubNamespace != "" {
+		fmt.Fprintln(errOut, "Warning: --hub-namespace has no effect with --server")
+	}
+	if f.clusterScoped && f.namespace != "" {
+		fmt.Fprintln(errOut, "Warning: --namespace has no effect with --server")
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
 // podsIn serves the Pods of the API: some namespaces have a Pod of a hub.
@@ -95,5 +97,46 @@ func TestWithoutANamespaceTheCurrentOneOfTheKubeconfigIsMeant(t *testing.T) {
 		if got, err := f.askedNamespace(); err != nil || got != want {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
+	}
+}
+
+func TestFlagsThatServerMakesUselessAreWarnedOf(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	server := fakeHub(t, status.Fine)
+	const hubNamespace, namespace = "Warning: --hub-namespace has no effect with --server\n", "Warning: --namespace has no effect with --server\n"
+	for args, want := range map[string]string{
+		"status -o json":                                 "",
+		"status -o json -n storage":                      namespace,
+		"status -o json --hub-namespace storage":         hubNamespace,
+		"status -o json -n storage --hub-namespace team": hubNamespace + namespace,
+		"volumes -o json -n storage":                     "",
+		"volumes -o json --hub-namespace storage":        hubNamespace,
+	} {
+		_, stderr, code := runHere(append(strings.Fields(args), "--server", server)...)
+		if code != 0 || stderr != want {
+			t.Errorf("%s: exit code %d, stderr %q, want %q", args, code, stderr, want)
+		}
+	}
+}
+
+func TestContextNamesTheClusterAndTheNamespaceThatAreAsked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	write(t, file, `{"apiVersion": "v1", "kind": "Config", "current-context": "one",
+		"contexts": [{"name": "one", "context": {"cluster": "one", "namespace": "first"}}, {"name": "other", "context": {"cluster": "other", "namespace": "second"}}],
+		"clusters": [{"name": "one", "cluster": {"server": "http://127.0.0.1:1"}}, {"name": "other", "cluster": {"server": "http://127.0.0.1:2"}}]}`)
+	for given, want := range map[string]string{"": "http://127.0.0.1:1 first", "other": "http://127.0.0.1:2 second"} {
+		f := clientFlags{kubeconfig: file, kubeContext: given, server: "http://127.0.0.1:3"}
+		config, err := f.config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		namespace, err := f.askedNamespace()
+		if got := config.Host + " " + namespace; err != nil || got != want {
+			t.Errorf("--context %q: asked %s, %v, want %s", given, got, err, want)
+		}
+	}
+	t.Setenv("KUBECONFIG", file)
+	if _, stderr, code := runHere("volumes", "--context", "none"); code != 1 || !strings.Contains(stderr, `context "none" does not exist`) {
+		t.Errorf("a context that does not exist: exit code %d, stderr %q", code, stderr)
 	}
 }

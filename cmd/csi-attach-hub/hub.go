@@ -23,10 +23,12 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
+// hubName is the name of the program.
+const hubName = "csi-attach-hub"
+
 func newHubCommand() *cobra.Command {
-	c := newCommand("csi-attach-hub", "Attach and detach the volumes of many CSI drivers", nil)
+	c := newCommand(hubName, "Attach and detach the volumes of many CSI drivers", nil)
 	c.Args = noWords
-	c.CompletionOptions.DisableDefaultCmd = true
 	c.Version = version
 	c.SetVersionTemplate(versionLine())
 	flags := newHubFlags(c.Flags())

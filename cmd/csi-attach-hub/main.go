@@ -21,20 +21,24 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root := newHubCommand()
+	root, args := rootCommand(os.Args[0], args)
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") { // no subcommand: csi-attacher has none
 		args = withTwoDashes(args, root.Flags())
 	}
-	root.AddCommand(newValidateCommand(), newStatusCommand(), newVolumesCommand(), newExplainCommand(), newAdoptCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand())
+	root.AddCommand(newValidateCommand(), newStatusCommand(), newVolumesCommand(), newExplainCommand(), newAdoptCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand(), newCompletionCommand())
+	helpAsCalled(root)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // or without descriptions
+		addCompletions(root)
+	}
 	if err := unknownCommand(root, args); err != nil {
-		fmt.Fprintln(stderr, err)
+		fmt.Fprintln(stderr, asCalled(root, err.Error()))
 		return 1
 	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	if c, err := root.ExecuteContextC(ctx); err != nil {
-		if text := suggestFlag(c, err).Error(); text != "" {
+		if text := asCalled(root, suggestFlag(c, err).Error()); text != "" {
 			fmt.Fprintln(stderr, text)
 		}
 		return exitCode(err)

@@ -24,6 +24,9 @@ const watchInterval = 2 * time.Second
 // exitFailOn is the exit code when --fail-on found what it names.
 const exitFailOn = 4
 
+// statusFormats are the values of --output.
+var statusFormats = []string{"table", "wide", "json"}
+
 // failChoices are the values of --fail-on.
 var failChoices = []string{string(status.Broken), string(status.Attention)}
 
@@ -41,7 +44,7 @@ func newStatusCommand() *cobra.Command {
 		if err := flags.check(); err != nil {
 			return err
 		}
-		return runStatus(c.Context(), flags, c.OutOrStdout(), c.ErrOrStderr())
+		return runStatus(c, flags)
 	})
 	c.Long = c.Short + `.
 
@@ -62,7 +65,7 @@ Exit codes:
 
 func (f *statusFlags) check() error {
 	return errors.Join(
-		oneOf("output", f.output, "table", "wide", "json"),
+		oneOf("output", f.output, statusFormats...),
 		oneOf("color", f.color, colorChoices...),
 		oneOf("fail-on", f.failOn, append(failChoices, "")...),
 		excluded(f.watch && f.failOn != "", "--fail-on", "--watch"),
@@ -84,8 +87,9 @@ func excluded(both bool, a, b string) error {
 	return fmt.Errorf("%s and %s cannot be used together", a, b)
 }
 
-// runStatus prints the status once, or with watch until ctx ends.
-func runStatus(ctx context.Context, flags statusFlags, out, errOut io.Writer) error {
+// runStatus prints the status once, or with watch until the context of c ends.
+func runStatus(c *cobra.Command, flags statusFlags) error {
+	ctx, out, errOut := c.Context(), c.OutOrStdout(), c.ErrOrStderr()
 	screen, err := newScreen(out, flags.color)
 	if err != nil {
 		return err
@@ -94,8 +98,9 @@ func runStatus(ctx context.Context, flags statusFlags, out, errOut io.Writer) er
 	if err != nil {
 		return err
 	}
+	flags.warnIgnored(errOut)
 	if flags.watch {
-		return watchStatus(ctx, flags, config, screen, errOut)
+		return watchStatus(c, flags, config, screen)
 	}
 	report, err := fetchReport(ctx, &flags.clientFlags, config, errOut)
 	if err != nil {
@@ -104,7 +109,7 @@ func runStatus(ctx context.Context, flags statusFlags, out, errOut io.Writer) er
 	if flags.output == "json" {
 		err = printJSON(out, report)
 	} else {
-		_, err = io.WriteString(out, report.Text(flags.text(screen)))
+		_, err = io.WriteString(out, asCalled(c, report.Text(flags.text(screen))))
 	}
 	if err == nil && flags.failOn != "" && report.Summary.Health.Compare(status.HealthState(flags.failOn)) <= 0 {
 		return exitError{code: exitFailOn}
@@ -116,8 +121,9 @@ func (f *statusFlags) text(s *screen) statustable.TextOptions {
 	return statustable.TextOptions{Style: s.style(), Wide: f.output == "wide"}
 }
 
-// watchStatus prints the status until ctx ends. A terminal shows the last answer while the hub is away.
-func watchStatus(ctx context.Context, flags statusFlags, config *rest.Config, screen *screen, errOut io.Writer) error {
+// watchStatus prints the status until the context of c ends. A terminal shows the last answer while the hub is away.
+func watchStatus(c *cobra.Command, flags statusFlags, config *rest.Config, screen *screen) error {
+	ctx, errOut := c.Context(), c.ErrOrStderr()
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	var last string
@@ -138,7 +144,7 @@ func watchStatus(ctx context.Context, flags statusFlags, config *rest.Config, sc
 		case flags.output == "json":
 			err = printJSON(screen.out, report)
 		default:
-			lost, last = time.Time{}, report.Text(flags.text(screen))
+			lost, last = time.Time{}, asCalled(c, report.Text(flags.text(screen)))
 			err = screen.redraw(last, now.Format(time.RFC3339))
 		}
 		if err != nil {
@@ -154,7 +160,7 @@ func watchStatus(ctx context.Context, flags statusFlags, config *rest.Config, sc
 
 // config returns the access to the Kubernetes API, nil if --server makes it unnecessary.
 func (f *clientFlags) config() (*rest.Config, error) {
-	if f.server != "" && f.kubeconfig == "" {
+	if f.server != "" && f.kubeconfig == "" && f.kubeContext == "" {
 		return nil, nil
 	}
 	return f.kube()

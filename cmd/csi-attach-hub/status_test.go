@@ -199,7 +199,11 @@ func TestWatchGoesOnWhileAHubIsAwayUntilItIsInterrupted(t *testing.T) {
 			defer cancel()
 			var problems strings.Builder // apart: whoever reads the answers may be a program
 			out := &watcher{stop: cancel, enough: func(seen string) bool { return strings.Contains(seen, "d.example.com") }}
-			if err := runStatus(ctx, statusFlags{clientFlags: clientFlags{server: server.URL, output: output}, watch: true, color: "auto"}, out, &problems); err != nil {
+			c := newStatusCommand()
+			c.SetContext(ctx)
+			c.SetOut(out)
+			c.SetErr(&problems)
+			if err := runStatus(c, statusFlags{clientFlags: clientFlags{server: server.URL, output: output}, watch: true, color: "auto"}); err != nil {
 				t.Errorf("the watch ended with %v, want no error", err)
 			}
 			if told := problems.String(); !strings.Contains(told, "no hub has answered: ") || !strings.Contains(told, "503") {

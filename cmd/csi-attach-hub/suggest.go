@@ -43,6 +43,15 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	return noWords(root, args[:1])
 }
 
+// writtenFlag returns the name of an unknown flag, also one with a single dash: -confg=x.
+func writtenFlag(unknown *pflag.NotExistError) string {
+	if group := unknown.GetSpecifiedShortnames(); group != "" {
+		name, _, _ := strings.Cut(group, "=")
+		return name
+	}
+	return unknown.GetSpecifiedName()
+}
+
 // suggestFlag adds the flag that was probably meant to the error of an unknown flag; other
 // errors stay as they are.
 func suggestFlag(c *cobra.Command, err error) error {
@@ -50,13 +59,9 @@ func suggestFlag(c *cobra.Command, err error) error {
 	if !ok {
 		return err
 	}
-	written := unknown.GetSpecifiedName()
-	if group := unknown.GetSpecifiedShortnames(); group != "" { // one dash: -confg=x
-		written, _, _ = strings.Cut(group, "=")
-	}
 	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if name, ok := registry.Nearest(written, names); ok {
+	if name, ok := registry.Nearest(writtenFlag(unknown), names); ok {
 		return fmt.Errorf("%w; did you mean --%s?", err, name)
 	}
 	return err

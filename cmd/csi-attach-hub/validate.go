@@ -31,17 +31,20 @@ With -o json, stdout has one object:
 missing if the whole file is meant, "path" if no value is meant. If a ConfigMap has the text in
 quotes, "file" of a mistake is "MANIFEST:LINE: KEY", and "line" counts within the text.`
 
+// validateFormats are the values of --output.
+var validateFormats = []string{"text", "json"}
+
 func newValidateCommand() *cobra.Command {
 	var output string
 	c := newCommand("validate FILE...", "Check drivers.yaml files or ConfigMaps with them (- for stdin)", nil)
 	c.RunE = func(c *cobra.Command, files []string) error {
-		switch output {
-		case "text":
-			return validate(c, files)
-		case "json":
+		if err := oneOf("output", output, validateFormats...); err != nil {
+			return err
+		}
+		if output == "json" {
 			return validateJSON(c, files)
 		}
-		return fmt.Errorf("--output %q: write text or json", output)
+		return validate(c, files)
 	}
 	c.Long = validateHelp
 	c.Args = cobra.MinimumNArgs(1)

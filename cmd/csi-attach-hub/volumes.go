@@ -20,6 +20,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
+// volumesFormats are the values of --output.
+var volumesFormats = []string{"table", "wide", "json", "name"}
+
 // volumesFlags are the flags of the subcommand volumes.
 type volumesFlags struct {
 	clientFlags
@@ -82,7 +85,7 @@ func (f *volumesFlags) filter() (status.AttachmentFilter, error) {
 		filter.States = slices.DeleteFunc(slices.Clone(status.AttachmentStates), func(s status.AttachmentState) bool { return s == status.Attached || s == status.Idle })
 	}
 	return filter, errors.Join(errs[0], errs[1],
-		oneOf("output", f.output, "table", "wide", "json", "name"),
+		oneOf("output", f.output, volumesFormats...),
 		oneOf("color", f.color, colorChoices...),
 		excluded(f.all && len(f.states)+len(f.health) > 0, "--all", "--state or --health"),
 	)
@@ -114,6 +117,7 @@ func runVolumes(ctx context.Context, flags volumesFlags, filter status.Attachmen
 	if err != nil {
 		return err
 	}
+	flags.warnIgnored(errOut)
 	hub, view, err := fetchView(ctx, &flags.clientFlags, config, errOut)
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func parseServer(server string) (*url.URL, error) {
 	base, err := url.Parse(server)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" ||
 		base.RawQuery != "" || base.Fragment != "" || base.User != nil {
-		return nil, fmt.Errorf("%q is no address of a hub: write http://host:port or https://host:port, and a path if there is one before /api", server)
+		return nil, fmt.Errorf("--server %q is not a valid URL: write http://host:port or https://host:port, and a path if a proxy serves the hub's /api below that path", server)
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/")
 	return base, nil

@@ -65,7 +65,7 @@ func read(path string) ([]byte, error) {
 		return nil, err
 	}
 	if len(data) > maxFileSize {
-		return nil, fmt.Errorf("%s has more than %d bytes: that cannot be meant", path, maxFileSize)
+		return nil, fmt.Errorf("%s has more than %d bytes, which is the limit: write only certificates or a key into it", path, maxFileSize)
 	}
 	return data, nil
 }
