@@ -50,6 +50,7 @@ func mergeValues(under, over chartValues) chartValues {
 type release struct {
 	name, namespace string
 	kubeVersion     string // "" for 1.36
+	skipSchema      bool   // --skip-schema-validation
 }
 
 // files returns what the chart's templates are rendered to, by path, as `helm template` does.
@@ -63,7 +64,7 @@ func (r release) files(t *testing.T, v chartValues) (map[string]string, error) {
 	capabilities.KubeVersion = *kubeVersion(t, cmp.Or(r.kubeVersion, "v1.36.0"))
 	const hub = "csi-attach-hub"
 	options := common.ReleaseOptions{Name: cmp.Or(r.name, hub), Namespace: cmp.Or(r.namespace, hub), Revision: 1, IsInstall: true}
-	rendered, err := util.ToRenderValues(chart, v, options, capabilities)
+	rendered, err := util.ToRenderValuesWithSchemaValidation(chart, v, options, capabilities, r.skipSchema)
 	if err != nil {
 		return nil, err
 	}
