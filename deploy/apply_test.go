@@ -50,7 +50,7 @@ type applier struct {
 	ctx     context.Context
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
-	dryRun  bool // on the API server
+	dryRun  []string
 }
 
 func newApplier(ctx context.Context, t *testing.T) applier {
@@ -60,7 +60,8 @@ func newApplier(ctx context.Context, t *testing.T) applier {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := applier{t: t, ctx: ctx, dynamic: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(plane.Clientset().Discovery()))}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(plane.Clientset().Discovery()))
+	a := applier{t: t, ctx: ctx, dynamic: client, mapper: mapper}
 	for _, kind := range foreign {
 		a.define(kind)
 	}
@@ -151,11 +152,8 @@ func (a applier) applyOne(o *unstructured.Unstructured) error {
 		return err
 	}
 	force := true
-	options := metav1.PatchOptions{FieldManager: "deploy", Force: &force, FieldValidation: metav1.FieldValidationStrict}
-	if a.dryRun {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
-	_, err = resource.Patch(a.ctx, o.GetName(), types.ApplyPatchType, body, options)
+	_, err = resource.Patch(a.ctx, o.GetName(), types.ApplyPatchType, body,
+		metav1.PatchOptions{FieldManager: "deploy", Force: &force, FieldValidation: metav1.FieldValidationStrict, DryRun: a.dryRun})
 	return err
 }
 

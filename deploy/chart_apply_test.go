@@ -18,7 +18,7 @@ func TestChartIsTakenByARealAPIServerWithAnySwitches(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	a := newApplier(ctx, t)
-	a.dryRun = true
+	a.dryRun = []string{metav1.DryRunAll}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "chart-switches"}}
 	if _, err := testbed.Shared(t).Clientset().CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)

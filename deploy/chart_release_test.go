@@ -176,9 +176,12 @@ func TestChartKeepsTheLabelThatFindsThePods(t *testing.T) {
 }
 
 func TestChartLeavesTheUserToOpenShift(t *testing.T) {
-	s := hubOf(t, "openshift: true").Spec.Template.Spec.SecurityContext
-	if s.RunAsUser != nil || s.RunAsGroup != nil || s.FSGroup != nil || !*s.RunAsNonRoot {
+	template := hubOf(t, "openshift: true").Spec.Template
+	if s := template.Spec.SecurityContext; s.RunAsUser != nil || s.RunAsGroup != nil || s.FSGroup != nil || !*s.RunAsNonRoot {
 		t.Errorf("the security context is %v", s)
+	}
+	if scc := template.Annotations["openshift.io/required-scc"]; scc != "restricted-v2" {
+		t.Errorf("it asks for %q", scc)
 	}
 }
 
@@ -187,7 +190,8 @@ func TestChartOpensTheNetworkAsValuesSay(t *testing.T) {
 	objects := release{}.render(t, parseValues(t, `
 networkPolicy:
   apiServer: {ports: [6443], cidrs: [10.1.0.1/32, 10.1.0.2/32]}
-  dns: {kubeSystem: false, nodeLocal: [169.254.20.10/32], openshift: true}
+  dns: {kubeSystem: false, nodeLocal: [169.254.20.10/32]}
+openshift: true
 proxies: {enabled: true, ports: [9443, 9444], hostNetwork: [{cidr: 10.2.0.0/16, ports: [19240]}]}
 `))
 	rules := func(name string) string {
