@@ -216,7 +216,7 @@ proxies: {enabled: true, ports: [9443, 9444], hostNetwork: [{cidr: 10.2.0.0/16, 
 
 // Without cert-manager the Pod has the Secrets that values name, and the chart makes no certificate.
 func TestChartTakesSecretsWithCertificates(t *testing.T) {
-	const text = "proxies: {enabled: true, certManager: false, existingSecret: mine, driverCAs: theirs}\nservingCertificate: {existingSecret: shown}\nmonitoring: {enabled: true}"
+	const text = "proxies: {enabled: true, existingSecret: mine, driverCAs: theirs}\nservingCertificate: {existingSecret: shown}\nmonitoring: {enabled: true}"
 	objects := release{}.render(t, parseValues(t, text))
 	if slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GroupVersionKind().Group == "cert-manager.io" }) {
 		t.Error("it makes certificates")

@@ -38,19 +38,31 @@ func TestChartIsTheSameAsTheKustomizations(t *testing.T) {
 				drivers := want["ConfigMap csi-attach-hub/csi-attach-hub-drivers"].(map[string]any)["data"].(map[string]any)
 				drivers["drivers.yaml"] = map[string]any{"apiVersion": "attach-hub/v1alpha1", "kind": "DriverConfig", "drivers": []any{}}
 			}
-			for _, name := range slices.Sorted(maps.Keys(want)) {
-				if got[name] == nil {
-					t.Errorf("the chart lacks %s", name)
-				} else if diff := cmp.Diff(want[name], got[name]); diff != "" {
-					t.Errorf("%s (-kustomize +chart):\n%s", name, diff)
-				}
-			}
-			for _, name := range slices.Sorted(maps.Keys(got)) {
-				if want[name] == nil {
-					t.Errorf("%s lacks %s of the chart", same.folder, name)
-				}
-			}
+			compare(t, want, got)
 		})
+	}
+}
+
+// The README has a patch for kustomize, and the chart a value.
+func TestServingCertificateOfTheChartIsThatOfTheREADME(t *testing.T) {
+	v := mergeValues(readValues(t, "chart/ci/proxies-values.yaml", "overlays/proxies/drivers.yaml"),
+		chartValues{"servingCertificate": chartValues{"certManager": true}})
+	compare(t, byName(t, withServingCertificate(t)), byName(t, release{}.render(t, v)))
+}
+
+func compare(t *testing.T, kustomize, chart map[string]any) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(kustomize)) {
+		if chart[name] == nil {
+			t.Errorf("the chart lacks %s", name)
+		} else if diff := cmp.Diff(kustomize[name], chart[name]); diff != "" {
+			t.Errorf("%s (-kustomize +chart):\n%s", name, diff)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(chart)) {
+		if kustomize[name] == nil {
+			t.Errorf("kustomize lacks %s of the chart", name)
+		}
 	}
 }
 

@@ -1,5 +1,5 @@
-// The tests of the manifests are a module of their own: they build them with kustomize and check
-// rules with Prometheus' parser, which the root module does not require.
+// The tests of the manifests are a module of their own: they build them with kustomize and Helm and
+// check rules with Prometheus' parser, which the root module does not require.
 module github.com/csi-attach-hub/csi-attach-hub/deploy
 
 go 1.26.0
@@ -27,6 +27,7 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1
+	helm.sh/helm/v4 v4.3.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
