@@ -36,10 +36,6 @@ require (
 	sigs.k8s.io/kustomize/api v0.21.2
 	sigs.k8s.io/kustomize/kyaml v0.21.2
 	sigs.k8s.io/randfill v1.0.0 // indirect
-)
-
-require (
-	helm.sh/helm/v4 v4.3.0
 	sigs.k8s.io/yaml v1.6.0
 )
 
