@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// What the README says to put into an overlay is put into one.
-func TestCertificateOfTheREADMEReachesTheHubAndPrometheus(t *testing.T) {
+// withServingCertificate returns overlays/proxies with what the README says to put into an overlay.
+func withServingCertificate(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
 	dir := t.TempDir()
 	for name, head := range map[string]string{"serving.yaml": "", "kustomization.yaml": "resources: [" + relative(t, dir, "overlays/proxies") + ", serving.yaml]\n"} {
 		block := regexp.MustCompile("(?s)```yaml\n# " + regexp.QuoteMeta(name) + ".*?```").Find(readFile(t, "README.md"))
@@ -25,7 +26,11 @@ func TestCertificateOfTheREADMEReachesTheHubAndPrometheus(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	objects := build(t, dir)
+	return build(t, dir)
+}
+
+func TestCertificateOfTheREADMEReachesTheHubAndPrometheus(t *testing.T) {
+	objects := withServingCertificate(t)
 	certificate := find(t, objects, "Certificate", "csi-attach-hub-serving").Object
 	secret, _, _ := unstructured.NestedString(certificate, "spec", "secretName")
 	names, _, _ := unstructured.NestedStringSlice(certificate, "spec", "dnsNames")

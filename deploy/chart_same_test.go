@@ -1,0 +1,128 @@
+package deploy_test
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// alike are the kustomizations that values of the chart must give too, each with the files of these values.
+var alike = []struct {
+	folder string
+	files  []string
+	more   chartValues
+}{
+	// The example's drivers would add rights on their leases, which only overlays have.
+	{install, nil, chartValues{"namespace": chartValues{"create": true}}},
+	{withPods, nil, chartValues{"namespace": chartValues{"create": true}, "pods": chartValues{"list": true}}},
+	{"overlays/proxies", []string{"chart/ci/proxies-values.yaml", "overlays/proxies/drivers.yaml"}, nil},
+	{withSecrets, []string{"chart/ci/proxies-values.yaml", "overlays/proxies/drivers.yaml"},
+		chartValues{"secrets": chartValues{"storage": []any{"vsphere-credentials"}}}},
+	{"overlays/host-sockets", []string{"chart/ci/host-sockets-values.yaml", "overlays/host-sockets/drivers.yaml"}, nil},
+}
+
+// A change of the base or of a component fails here until the chart follows, and the other way round.
+func TestChartIsTheSameAsTheKustomizations(t *testing.T) {
+	for _, same := range alike {
+		t.Run(same.folder, func(t *testing.T) {
+			want := byName(t, build(t, same.folder))
+			got := byName(t, release{}.render(t, mergeValues(readValues(t, same.files...), same.more)))
+			if len(same.files) == 0 {
+				drivers := want["ConfigMap csi-attach-hub/csi-attach-hub-drivers"].(map[string]any)["data"].(map[string]any)
+				drivers["drivers.yaml"] = map[string]any{"apiVersion": "attach-hub/v1alpha1", "kind": "DriverConfig", "drivers": []any{}}
+			}
+			compare(t, want, got)
+		})
+	}
+}
+
+// The README has a patch for kustomize, and the chart a value.
+func TestServingCertificateOfTheChartIsThatOfTheREADME(t *testing.T) {
+	v := mergeValues(readValues(t, "chart/ci/proxies-values.yaml", "overlays/proxies/drivers.yaml"),
+		chartValues{"servingCertificate": chartValues{"certManager": true}})
+	compare(t, byName(t, withServingCertificate(t)), byName(t, release{}.render(t, v)))
+}
+
+func compare(t *testing.T, kustomize, chart map[string]any) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(kustomize)) {
+		if chart[name] == nil {
+			t.Errorf("the chart lacks %s", name)
+		} else if diff := cmp.Diff(kustomize[name], chart[name]); diff != "" {
+			t.Errorf("%s (-kustomize +chart):\n%s", name, diff)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(chart)) {
+		if kustomize[name] == nil {
+			t.Errorf("kustomize lacks %s of the chart", name)
+		}
+	}
+}
+
+// byName returns objects as JSON has them, by kind, namespace and name. Of drivers.yaml only the meaning counts.
+func byName(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	for _, o := range objects {
+		withoutExample(o)
+		text, err := json.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var content map[string]any
+		if err := json.Unmarshal(text, &content); err != nil {
+			t.Fatal(err)
+		}
+		if data, _ := content["data"].(map[string]any); data["drivers.yaml"] != nil {
+			data["drivers.yaml"] = parseDrivers(t, data["drivers.yaml"].(string))
+		}
+		name := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+		if all[name] != nil {
+			t.Errorf("%s is there twice", name)
+		}
+		all[name] = content
+	}
+	return all
+}
+
+func parseDrivers(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var content map[string]any
+	if err := sigsyaml.Unmarshal([]byte(text), &content); err != nil {
+		t.Fatalf("%v in:\n%s", err, text)
+	}
+	return content
+}
+
+// withoutExample removes the names that keep the lists of components/leases and components/secrets from being empty.
+func withoutExample(o *unstructured.Unstructured) {
+	if o.GetKind() != "Role" {
+		return
+	}
+	for _, r := range o.Object["rules"].([]any) {
+		if names, ok := r.(map[string]any)["resourceNames"].([]any); ok {
+			r.(map[string]any)["resourceNames"] = slices.DeleteFunc(names, func(name any) bool {
+				return name == "EXAMPLE" || name == "external-attacher-leader-EXAMPLE"
+			})
+		}
+	}
+}
+
+// drivers.yaml of the repository has every setting, every key of discovery, and each kind of endpoint.
+func TestChartPassesDriversYAMLThrough(t *testing.T) {
+	v := readValues(t, "../drivers.yaml")
+	config := byName(t, release{}.render(t, v))["ConfigMap csi-attach-hub/csi-attach-hub-drivers"].(map[string]any)
+	if diff := cmp.Diff(parseDrivers(t, string(readFile(t, "../drivers.yaml"))), config["data"].(map[string]any)["drivers.yaml"]); diff != "" {
+		t.Errorf("drivers.yaml (-repository +chart):\n%s", diff)
+	}
+	if configs, err := registry.ParseManifest("helm template", release{}.manifests(t, v)); err != nil || len(configs) != 1 {
+		t.Errorf("csi-attach-hub validate: %d configurations, %v", len(configs), err)
+	}
+}

@@ -1,0 +1,151 @@
+package deploy_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"gopkg.in/yaml.v3"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const schemaFile = "chart/values.schema.json"
+
+var update = flag.Bool("update", false, "write "+schemaFile)
+
+// Whoever adds a setting to drivers.yaml, or changes a comment in values.yaml, runs this test with -update.
+func TestChartSchemaFollowsDriversYAMLAndTheComments(t *testing.T) {
+	var schema, drivers map[string]any
+	current := readFile(t, schemaFile)
+	if err := json.Unmarshal(current, &schema); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(registry.Schema(), &drivers); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"drivers", "defaults", "discovery"} {
+		schema["properties"].(map[string]any)[key] = drivers["properties"].(map[string]any)[key]
+	}
+	var file yaml.Node
+	if err := yaml.Unmarshal(readFile(t, "chart/values.yaml"), &file); err != nil {
+		t.Fatal(err)
+	}
+	describe(t, file.Content[0], schema, "")
+	var want bytes.Buffer
+	encoder := json.NewEncoder(&want)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(schema); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(schemaFile, want.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want.String(), string(current)); diff != "" {
+		t.Errorf("go test -run %s . -update writes the schema (-want +file):\n%s", t.Name(), diff)
+	}
+}
+
+// describe gives each value of a mapping its comment as description. All keys of the mapping are in the schema and required:
+// a template finds each.
+func describe(t *testing.T, mapping *yaml.Node, schema map[string]any, prefix string) {
+	t.Helper()
+	properties, _ := schema["properties"].(map[string]any)
+	var keys []string
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], mapping.Content[i+1]
+		path := prefix + key.Value
+		keys = append(keys, key.Value)
+		property, ok := properties[key.Value].(map[string]any)
+		if !ok {
+			t.Errorf("%s: the schema has no %s", schemaFile, path)
+			continue
+		}
+		if comment := strings.TrimSpace(strings.ReplaceAll("\n"+key.HeadComment, "\n#", "")); comment != "" {
+			property["description"] = comment
+		} else if value.Kind != yaml.MappingNode || len(value.Content) == 0 || value.Content[0].HeadComment == "" {
+			t.Errorf("values.yaml: %s has no comment", path)
+		}
+		if property["additionalProperties"] == false && len(value.Content) > 0 && prefix+key.Value != "resources" {
+			describe(t, value, property, path+".")
+		}
+	}
+	required := []string{}
+	for _, key := range schema["required"].([]any) {
+		required = append(required, key.(string))
+	}
+	slices.Sort(keys)
+	if diff := cmp.Diff(keys, required); diff != "" {
+		t.Errorf("required keys of %q (-values.yaml +schema):\n%s", prefix, diff)
+	}
+	if extra := slices.DeleteFunc(slices.Sorted(maps.Keys(properties)), func(key string) bool {
+		return slices.Contains(keys, key) || prefix == "" && slices.Contains([]string{"apiVersion", "global", "kind"}, key)
+	}); len(extra) > 0 {
+		t.Errorf("values.yaml lacks %v of %q in the schema", extra, prefix)
+	}
+}
+
+// Helm says the path of each wrong value and what is wrong.
+func TestChartRefusesWrongValues(t *testing.T) {
+	for _, wrong := range []struct{ values, says string }{
+		{"driver: []", "additional properties 'driver' not allowed"},
+		{"proxies: {enable: true}", "at '/proxies': additional properties 'enable' not allowed"},
+		{"proxies: {enabled: 'yes'}", "at '/proxies/enabled': got string, want boolean"},
+		{"proxies: {ports: [99999]}", "at '/proxies/ports/0': maximum: got 99,999, want 65,535"},
+		{"proxies: {hostNetwork: [{cidr: 10.0.0.0/8}]}", "at '/proxies/hostNetwork/0': missing property 'ports'"},
+		{"monitoring: null", "missing property 'monitoring'"},
+		{"drivers: [{name: a.example}]", "at '/drivers/0': missing property 'endpoint'"},
+		{"drivers: [{name: a.example, endpoint: 'unix:///a', mode: on}]", "at '/drivers/0/mode'"},
+		{"drivers: [{name: a.example, endpoint: 'unix:///a', worker: 3}]", "additional properties 'worker' not allowed"},
+		{"defaults: {workers: 0}", "at '/defaults/workers': minimum: got 0, want 1"},
+		{"discovery: {socket: []}", "additional properties 'socket' not allowed"},
+		{"leases: {extra: {kube-system: []}}", "at '/leases/extra/kube-system': minItems: got 0, want 1"},
+		{"secrets: {storage: [Not_A_Name]}", "at '/secrets/storage/0': 'Not_A_Name' does not match pattern"},
+		{"image: {digest: 'sha256:1234'}", "at '/image/digest': 'sha256:1234' does not match pattern"},
+		{"image: {variant: debug}", "at '/image/variant': value must be one of '', 'root'"},
+		{"shutdownGraceSeconds: 30s", "at '/shutdownGraceSeconds': got string, want integer"},
+		{"resources: {limits: {memory: 512M}}", "at '/resources/limits/memory': '512M' does not match pattern"},
+		{"networkPolicy: {apiServer: {cidrs: [10.0.0.1]}}", "at '/networkPolicy/apiServer/cidrs/0': '10.0.0.1' does not match pattern"},
+		{"hostSockets: {path: sockets}", "at '/hostSockets/path': 'sockets' does not match pattern"},
+		{"kind: Drivers", "at '/kind': value must be 'DriverConfig'"},
+	} {
+		_, err := release{}.files(t, parseValues(t, wrong.values))
+		if err == nil || !strings.Contains(err.Error(), wrong.says) {
+			t.Errorf("%s: got %v, want %s", wrong.values, err, wrong.says)
+		} else if lines := strings.Count(strings.TrimSpace(err.Error()), "\n- "); lines > 1 {
+			t.Errorf("%s: %d errors instead of one: %v", wrong.values, lines, err)
+		}
+	}
+}
+
+func TestChartSaysWhyItRefusesValues(t *testing.T) {
+	for _, wrong := range []struct {
+		release      release
+		values, says string
+	}{
+		{release{kubeVersion: "v1.29.4"}, "admissionPolicy: {enabled: true}", "admissionPolicy.enabled: ValidatingAdmissionPolicies need Kubernetes 1.30, and this is v1.29.4"},
+		{release{}, "admissionPolicy: {enabled: true}\ndrivers: [{name: a.example, endpoint: 'unix:///a', lease: {name: mine}}]",
+			"drivers: a.example: the lease.name mine does not begin with external-attacher-leader-"},
+	} {
+		if _, err := wrong.release.files(t, parseValues(t, wrong.values)); err == nil || !strings.Contains(err.Error(), wrong.says) {
+			t.Errorf("%s: got %v, want %s", wrong.values, err, wrong.says)
+		}
+	}
+}
+
+// A chart that has this chart as a part gives it the values global.
+func TestChartCanBeAPartOfAnother(t *testing.T) {
+	if _, err := (release{}).files(t, parseValues(t, "global: {region: north}")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,135 @@
+package deploy_test
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// chartValues are those of a release of the chart.
+type chartValues = map[string]any
+
+// readValues returns the values of files, as `helm --values` for each does.
+func readValues(t *testing.T, paths ...string) chartValues {
+	t.Helper()
+	all := chartValues{}
+	for _, path := range paths {
+		all = mergeValues(all, parseValues(t, string(readFile(t, path))))
+	}
+	return all
+}
+
+func parseValues(t *testing.T, text string) chartValues {
+	t.Helper()
+	v, err := common.ReadValues([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// mergeValues returns the values of both; those of over take precedence.
+func mergeValues(under, over chartValues) chartValues {
+	return util.MergeTables(maps.Clone(over), under)
+}
+
+// release says how the chart is rendered. The zero value is `helm install csi-attach-hub --namespace csi-attach-hub`.
+type release struct {
+	name, namespace string
+	kubeVersion     string // "" for 1.36
+	skipSchema      bool   // --skip-schema-validation
+}
+
+// files returns what the chart's templates are rendered to, by path, as `helm template` does.
+func (r release) files(t *testing.T, v chartValues) (map[string]string, error) {
+	t.Helper()
+	chart, err := loader.Load("chart")
+	if err != nil {
+		t.Fatal(err)
+	}
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = *kubeVersion(t, cmp.Or(r.kubeVersion, "v1.36.0"))
+	const hub = "csi-attach-hub"
+	options := common.ReleaseOptions{Name: cmp.Or(r.name, hub), Namespace: cmp.Or(r.namespace, hub), Revision: 1, IsInstall: true}
+	rendered, err := util.ToRenderValuesWithSchemaValidation(chart, v, options, capabilities, r.skipSchema)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Engine{Strict: true}.RenderWithContext(t.Context(), chart, rendered)
+}
+
+func kubeVersion(t *testing.T, version string) *common.KubeVersion {
+	t.Helper()
+	parsed, err := common.ParseKubeVersion(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+// render returns the objects that the chart is rendered to.
+func (r release) render(t *testing.T, v chartValues) []*unstructured.Unstructured {
+	t.Helper()
+	files, err := r.files(t, v)
+	if err != nil {
+		t.Fatalf("values %v: %v", v, err)
+	}
+	var objects []*unstructured.Unstructured
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if path.Ext(name) != ".yaml" {
+			continue
+		}
+		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(files[name])), 4096)
+		for {
+			var content map[string]any
+			if err := decoder.Decode(&content); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, files[name])
+			}
+			if content != nil {
+				objects = append(objects, &unstructured.Unstructured{Object: content})
+			}
+		}
+	}
+	return objects
+}
+
+// manifests are the objects in the form of `helm template`.
+func (r release) manifests(t *testing.T, v chartValues) []byte {
+	t.Helper()
+	files, err := r.files(t, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []byte
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if path.Ext(name) == ".yaml" {
+			all = append(append(all, "---\n# Source: "+name+"\n"...), files[name]...)
+		}
+	}
+	return all
+}
+
+func TestChartPassesHelmLint(t *testing.T) {
+	for _, v := range append([]chartValues{{}}, pairwise(t)...) {
+		for _, message := range lint.RunAll("chart", v, "csi-attach-hub", lint.WithKubeVersion(kubeVersion(t, "v1.36.0"))).Messages {
+			if message.Path != "Chart.yaml" || message.Err.Error() != "icon is recommended" {
+				t.Errorf("values %v: %v", v, message)
+			}
+		}
+	}
+}
