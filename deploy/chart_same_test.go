@@ -22,9 +22,12 @@ var alike = []struct {
 	// The example's drivers would add rights on their leases, which only overlays have.
 	{install, nil, chartValues{"namespace": chartValues{"create": true}}},
 	{withPods, nil, chartValues{"namespace": chartValues{"create": true}, "pods": chartValues{"list": true}}},
+	{withNodeLocalDNS, nil, chartValues{"namespace": chartValues{"create": true},
+		"networkPolicy": chartValues{"dns": chartValues{"nodeLocal": []any{"169.254.20.10/32"}}}}},
 	{"overlays/proxies", []string{"chart/ci/proxies-values.yaml", "overlays/proxies/drivers.yaml"}, nil},
 	{withSecrets, []string{"chart/ci/proxies-values.yaml", "overlays/proxies/drivers.yaml"},
 		chartValues{"secrets": chartValues{"storage": []any{"vsphere-credentials"}}}},
+	{withOpenShift, []string{"chart/ci/proxies-values.yaml", "overlays/proxies/drivers.yaml"}, chartValues{"openshift": true}},
 	{"overlays/host-sockets", []string{"chart/ci/host-sockets-values.yaml", "overlays/host-sockets/drivers.yaml"}, nil},
 }
 
