@@ -25,7 +25,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") { // no subcommand: csi-attacher has none
 		args = withTwoDashes(args, root.Flags())
 	}
-	root.AddCommand(newValidateCommand(), newStatusCommand(), newVolumesCommand(), newExplainCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand())
+	root.AddCommand(newValidateCommand(), newStatusCommand(), newVolumesCommand(), newExplainCommand(), newPreflightCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand())
 	if err := unknownCommand(root, args); err != nil {
 		fmt.Fprintln(stderr, err)
 		return 1
