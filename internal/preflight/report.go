@@ -107,7 +107,7 @@ func (d Driver) title() string {
 }
 
 func write(out *strings.Builder, checks []Check) {
-	const marks, names = 9, 14 // widths of the columns
+	const marks, names = 9, 15 // widths of the columns
 	for _, c := range checks {
 		fmt.Fprintf(out, "  %-*s%-*s%s\n", marks, c.Result, names, c.Name, terminal.Line(c.Reason))
 		if c.Action != "" {

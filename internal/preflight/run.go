@@ -167,7 +167,7 @@ func decide(d registry.Driver, e endpointFacts, a accountFacts, read *cluster, n
 	driver.Name = d.Name
 	granted := "this account has the rights on the lease"
 	if !a.elsewhere {
-		granted = "the lease is in the hub's namespace"
+		granted = "the lease is in the hub's namespace, whose rights are above"
 	}
 	driver.Checks = append(endpointChecks(d, e, u, now), checkLease(d, a.leaseFacts, u, now), checkRights(a.missing, a.rightsErr, granted))
 	if read.err != nil {
