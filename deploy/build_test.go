@@ -14,11 +14,12 @@ import (
 // install is what `kubectl apply -k deploy/` applies.
 const install = "."
 
-// withPods is the base with components/pods, and withSecrets is overlays/proxies with components/secrets: no overlay
-// uses these components.
+// withPods is the base with components/pods, withPreflight with components/preflight, and withSecrets is overlays/proxies
+// with components/secrets: no overlay uses these components.
 const (
-	withPods    = "testdata/pods"
-	withSecrets = "testdata/secrets"
+	withPods      = "testdata/pods"
+	withPreflight = "testdata/preflight"
+	withSecrets   = "testdata/secrets"
 )
 
 // kustomizations returns what users apply: the folder itself, each overlay, and optional components.
@@ -28,7 +29,7 @@ func kustomizations(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []string{install, withPods, withSecrets}
+	all := []string{install, withPods, withPreflight, withSecrets}
 	for _, path := range overlays {
 		all = append(all, filepath.Dir(path))
 	}
