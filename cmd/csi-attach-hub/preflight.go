@@ -91,8 +91,8 @@ func (f preflightFlags) run(ctx context.Context, in io.Reader, out io.Writer) er
 	defer cancel()
 	// What the hub logs about discovery is in the notes.
 	report, err := f.report(klog.NewContext(limited, logr.Discard()), in)
-	if err == nil {
-		err = ctx.Err() // interrupted: what is not answered has not failed
+	if ctx.Err() != nil { // what is not answered has not failed
+		return errors.New("interrupted before all checks had ended")
 	}
 	if err != nil {
 		return err
