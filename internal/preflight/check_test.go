@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -176,6 +177,7 @@ func TestDetailsThatDecideAResult(t *testing.T) {
 		{"only optional rights are missing", checkRights([]rights.Right{list}, nil, ""), Warning, "without them"},
 		{"a required right too", checkRights([]rights.Right{list, {Verb: "get", Resource: "leases"}}, nil, ""), Failed, "get leases"},
 		{"more Secrets than are asked for", checkSecrets(accountFacts{secrets: 300, notAsked: 100}), OK, "200 of 300 Secrets may be read; 100 were not asked for"},
+		{"nothing is attached", checkNodes(usage{registered: map[string]bool{"a": true}}), OK, "CSINodes with the driver: 1; it has no VolumeAttachment"},
 		{"nobody has registered the driver", checkNodes(usage{}), Warning, "no CSINode"},
 	} {
 		if test.got.Result != test.want || !strings.Contains(test.got.Reason+test.got.Action, test.words) {
@@ -243,6 +245,25 @@ func TestNothingToCheckIsNeitherSuccessNorFailure(t *testing.T) {
 	}
 	if code := newReport(nil, []Driver{{Checks: []Check{warning("lease", "", ""), skipped("name", "x")}}}, nil, asOf).ExitCode(); code != 0 {
 		t.Errorf("exit code %d for a warning, want 0", code)
+	}
+}
+
+func TestAllPagesOfAListAreRead(t *testing.T) {
+	c := newCluster([]registry.Driver{{Name: "d"}})
+	pages := map[string]*storagev1.VolumeAttachmentList{"": {ListMeta: metav1.ListMeta{Continue: "more"}}, "more": {}}
+	for token, page := range pages {
+		page.Items = []storagev1.VolumeAttachment{{Spec: storagev1.VolumeAttachmentSpec{Attacher: "d", NodeName: "node" + token}}, {Spec: storagev1.VolumeAttachmentSpec{Attacher: "other"}}}
+	}
+	deleted := storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: asOf}}, Spec: storagev1.VolumeAttachmentSpec{Attacher: "d", NodeName: "lost"}}
+	pages["more"].Items = append(pages["more"].Items, deleted)
+	err := eachPage(t.Context(), func(_ context.Context, o metav1.ListOptions) (*storagev1.VolumeAttachmentList, error) {
+		if o.Limit != pageSize {
+			t.Errorf("a page has the limit %d", o.Limit)
+		}
+		return pages[o.Continue], nil
+	}, func(l *storagev1.VolumeAttachmentList) []storagev1.VolumeAttachment { return l.Items }, c.sawAttachment)
+	if u := c.drivers["d"]; err != nil || u.attachments != 3 || !maps.Equal(u.wanted, map[string]bool{"node": true, "nodemore": true}) {
+		t.Errorf("got %+v, %v, want three VolumeAttachments, and both nodes from which nothing is detached", u, err)
 	}
 }
 

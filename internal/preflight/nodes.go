@@ -24,5 +24,8 @@ func checkNodes(u usage) Check {
 	case len(u.registered) == 0:
 		return warning(name, "no CSINode has a node ID of the driver", "Check the name of the driver, and that its node plugin (a DaemonSet) runs.")
 	}
+	if len(u.wanted) == 0 {
+		return ok(name, fmt.Sprintf("CSINodes with the driver: %d; it has no VolumeAttachment", len(u.registered)))
+	}
 	return ok(name, fmt.Sprintf("CSINodes with the driver: %d; all %d nodes with VolumeAttachments are among them", len(u.registered), len(u.wanted)))
 }
