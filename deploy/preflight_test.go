@@ -22,7 +22,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/utils/ptr"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -110,7 +109,7 @@ func TestPreflightRunsAsTheHubDoes(t *testing.T) {
 	for _, v := range j.Volumes {
 		for _, source := range sources(v) {
 			if s := source.Secret; s != nil {
-				if !ptr.Deref(s.Optional, false) {
+				if s.Optional == nil || !*s.Optional {
 					t.Errorf("Secret %s is not optional", s.Name)
 				}
 				s.Optional = nil
@@ -162,7 +161,7 @@ func TestPreflightNeedsNoMoreRightsThanTheHubAndWritesNothing(t *testing.T) {
 	_, va := d.volume("before", name, node)
 	d.create(testbed.CSINode{Node: node, Drivers: map[string]string{name: "id-a"}}, va)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: registry.LeaseName(name)}, Spec: coordinationv1.LeaseSpec{
-		HolderIdentity: ptr.To("csi-attacher-0"), LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: &metav1.MicroTime{Time: time.Now().Add(time.Hour)}}}
+		HolderIdentity: new("csi-attacher-0"), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: time.Now().Add(time.Hour)}}}
 	if _, err := d.client.CoordinationV1().Leases("storage").Create(d.ctx, lease, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,9 +21,6 @@ type Step struct {
 
 func tried(err error) Step { return Step{Tried: true, Err: err} }
 
-// OK reports whether the step was tried and succeeded.
-func (s Step) OK() bool { return s.Tried && s.Err == nil }
-
 // Examination is what Examine has found, step by step. Errors and texts are those of Connect.
 type Examination struct {
 	Connect      Step // the socket or the TCP connection, and gRPC on a connection without TLS

@@ -177,7 +177,7 @@ func TestRefusedTLSSaysWhichSideHasToChangeWhat(t *testing.T) {
 				t.Fatal("connected")
 			}
 			examined := Examine(testContext(t), secured(d.endpoint, p.files))
-			if !examined.Connect.OK() || examined.TLS.OK() || examined.PluginInfo.Tried {
+			if !succeeded(examined.Connect) || succeeded(examined.TLS) || examined.PluginInfo.Tried {
 				t.Fatalf("the examination is %+v, want one that ends with TLS", examined)
 			}
 			for _, want := range test.want(p) {
