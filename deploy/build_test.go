@@ -15,10 +15,11 @@ import (
 // install is what `kubectl apply -k deploy/` applies.
 const install = "."
 
-// No overlay uses these components. The base is with components/pods and with components/dns-node-local, overlays/proxies with
-// components/secrets and with components/openshift.
+// No overlay uses these components. The base is with components/pods, components/preflight and components/dns-node-local,
+// overlays/proxies with components/secrets and with components/openshift.
 const (
 	withPods         = "testdata/pods"
+	withPreflight    = "testdata/preflight"
 	withNodeLocalDNS = "testdata/dns-node-local"
 	withSecrets      = "testdata/secrets"
 	withOpenShift    = "testdata/openshift"
@@ -31,7 +32,7 @@ func kustomizations(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := []string{install, withPods, withNodeLocalDNS, withSecrets, withOpenShift}
+	all := []string{install, withPods, withPreflight, withNodeLocalDNS, withSecrets, withOpenShift}
 	for _, path := range overlays {
 		all = append(all, filepath.Dir(path))
 	}

@@ -14,20 +14,21 @@ import (
 // flagValues complete the values of flags: "COMMAND --FLAG" of one subcommand, "--FLAG" of all. A value that is the
 // name of a file is completed by the shell, any other is not completed.
 var flagValues = map[string]cobra.CompletionFunc{
-	"status --output":   oneFrom(statusFormats...),
-	"volumes --output":  oneFrom(volumesFormats...),
-	"explain --output":  oneFrom(explainFormats...),
-	"validate --output": oneFrom(validateFormats...),
-	"--color":           oneFrom(colorChoices...),
-	"--fail-on":         oneFrom(failChoices...),
-	"--logging-format":  oneFrom("text", "json"),
-	"--state":           listFrom(status.AttachmentStates),
-	"--health":          listFrom(status.HealthStates),
-	"--context":         contexts,
-	"--namespace":       namesAt("/api/v1/namespaces"),
-	"--hub-namespace":   namesAt("/api/v1/namespaces"),
-	"--driver":          namesAt(namePaths[explain.Driver]),
-	"--node":            namesAt(namePaths[explain.Node]),
+	"status --output":    oneFrom(statusFormats...),
+	"volumes --output":   oneFrom(volumesFormats...),
+	"explain --output":   oneFrom(explainFormats...),
+	"validate --output":  oneFrom(validateFormats...),
+	"preflight --output": oneFrom("table", "json"),
+	"--color":            oneFrom(colorChoices...),
+	"--fail-on":          oneFrom(failChoices...),
+	"--logging-format":   oneFrom("text", "json"),
+	"--state":            listFrom(status.AttachmentStates),
+	"--health":           listFrom(status.HealthStates),
+	"--context":          contexts,
+	"--namespace":        namesAt("/api/v1/namespaces"),
+	"--hub-namespace":    namesAt("/api/v1/namespaces"),
+	"--driver":           namesAt(namePaths[explain.Driver]),
+	"--node":             namesAt(namePaths[explain.Node]),
 }
 
 // addCompletions tells cobra what completes flags and arguments. Only a process that answers a shell needs it.

@@ -71,6 +71,7 @@ func TestEveryFlagIsDocumentedWithItsDefault(t *testing.T) {
 		{newStatusCommand(), []string{"### Flags of status and explain", "### Flags of status"}, []string{"all-stuck"}},
 		{newVolumesCommand(), []string{"### Flags of status and explain", "### Flags of volumes"}, []string{"all-stuck"}},
 		{newExplainCommand(), []string{"### Flags of status and explain"}, nil},
+		{newPreflightCommand(), []string{"### Flags of preflight"}, nil},
 	} {
 		t.Run(test.command.Name(), func(t *testing.T) {
 			test.command.InitDefaultHelpFlag()
@@ -152,7 +153,7 @@ func TestEveryDocumentedExplainIsUnderstood(t *testing.T) {
 // Each command line in the code of a document has a subcommand and flags that exist.
 func TestEveryDocumentedCommandLineIsUnderstood(t *testing.T) {
 	root := newHubCommand()
-	root.AddCommand(newValidateCommand(), newStatusCommand(), newVolumesCommand(), newExplainCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand(), newCompletionCommand())
+	root.AddCommand(subcommands()...)
 	// Between backquotes, or on a line of its own in a block of code.
 	inText := regexp.MustCompile("`(?:(?:bin/)?csi-attach-hub|kubectl attach-hub) ([^`\n]+)`")
 	inBlock := regexp.MustCompile(`(?m)^(?: {4,}|\$ )(?:(?:bin/)?csi-attach-hub|kubectl attach-hub) ([^\n|#>]+)`)

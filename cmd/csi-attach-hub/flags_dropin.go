@@ -26,10 +26,14 @@ func (f *dropInFlags) endpoint(given given) (registry.Endpoint, error) {
 	if !given("csi-address") {
 		return "", nil
 	}
-	if f.csiAddress == "" {
-		return "", errors.New("--csi-address is empty: write the path of the driver's socket")
+	return socketEndpoint("--csi-address", f.csiAddress)
+}
+
+// socketEndpoint returns the endpoint of a socket that a flag names by its path or as unix:///path.
+func socketEndpoint(flag, socket string) (registry.Endpoint, error) {
+	if socket == "" {
+		return "", fmt.Errorf("%s is empty: write the path of the driver's socket", flag)
 	}
-	socket := f.csiAddress
 	if strings.HasPrefix(socket, "/") {
 		socket = "unix://" + socket
 	}
@@ -42,7 +46,7 @@ func (f *dropInFlags) endpoint(given given) (registry.Endpoint, error) {
 		err = errors.New("must be a unix socket: write its path, or use drivers.yaml for other endpoints")
 	}
 	if err != nil {
-		return "", fmt.Errorf("--csi-address: %w", err)
+		return "", fmt.Errorf("%s: %w", flag, err)
 	}
 	return endpoint, nil
 }

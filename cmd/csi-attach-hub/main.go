@@ -25,7 +25,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") { // no subcommand: csi-attacher has none
 		args = withTwoDashes(args, root.Flags())
 	}
-	root.AddCommand(newValidateCommand(), newStatusCommand(), newVolumesCommand(), newExplainCommand(), newAdoptCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand(), newCompletionCommand())
+	root.AddCommand(subcommands()...)
 	helpAsCalled(root)
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // or without descriptions
 		addCompletions(root)
@@ -44,6 +44,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitCode(err)
 	}
 	return 0
+}
+
+// subcommands returns all commands but that of the hub itself.
+func subcommands() []*cobra.Command {
+	return []*cobra.Command{
+		newStatusCommand(), newVolumesCommand(), newExplainCommand(),
+		newAdoptCommand(), newPreflightCommand(), newValidateCommand(), newSchemaCommand(),
+		newProxyCommand(), newCompletionCommand(), newVersionCommand(),
+	}
 }
 
 // newCommand returns a command that prints no errors: run prints them.

@@ -86,9 +86,7 @@ func verify(ctx context.Context, conn *grpc.ClientConn, name string) (Info, erro
 	if !ready {
 		return Info{}, ErrNotReady
 	}
-	plugin, err := ask(ctx, conn, func(ctx context.Context, conn *grpc.ClientConn) (*csi.GetPluginInfoResponse, error) {
-		return csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{})
-	})
+	plugin, err := ask(ctx, conn, pluginInfo)
 	if err != nil {
 		return Info{}, fmt.Errorf("get plugin info: %w", err)
 	}
@@ -100,6 +98,10 @@ func verify(ctx context.Context, conn *grpc.ClientConn, name string) (Info, erro
 		return Info{}, err
 	}
 	return Info{Name: name, Version: Sanitize(plugin.GetVendorVersion()), Capabilities: capabilities}, nil
+}
+
+func pluginInfo(ctx context.Context, conn *grpc.ClientConn) (*csi.GetPluginInfoResponse, error) {
+	return csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{})
 }
 
 func readCapabilities(ctx context.Context, conn *grpc.ClientConn) (Capabilities, error) {

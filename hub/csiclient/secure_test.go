@@ -176,9 +176,13 @@ func TestRefusedTLSSaysWhichSideHasToChangeWhat(t *testing.T) {
 			if err == nil {
 				t.Fatal("connected")
 			}
+			examined := Examine(testContext(t), secured(d.endpoint, p.files))
+			if !succeeded(examined.Connect) || succeeded(examined.TLS) || examined.PluginInfo.Tried {
+				t.Fatalf("the examination is %+v, want one that ends with TLS", examined)
+			}
 			for _, want := range test.want(p) {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q does not say %q", err, want)
+				if !strings.Contains(err.Error(), want) || !strings.Contains(examined.TLS.Err.Error(), want) {
+					t.Errorf("%q or %q does not say %q", err, examined.TLS.Err, want)
 				}
 			}
 			assertNoCall(t, d)

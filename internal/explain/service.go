@@ -153,10 +153,9 @@ func (w *walk) lease() (lease status.LeaseRecord, found bool) {
 	return lease, found
 }
 
-// record returns the content of a Lease as of now. It has expired too if the hub says so of its own lease, whose
-// clock may differ.
-func (w *walk) record(l *coordinationv1.Lease) status.LeaseRecord {
-	r := status.LeaseRecord{
+// LeaseRecord returns the content of a Lease as of now.
+func LeaseRecord(l *coordinationv1.Lease, now time.Time) status.LeaseRecord {
+	return status.LeaseRecord{
 		Lease: status.Lease{
 			Namespace: l.Namespace, Name: l.Name,
 			Holder:  ptr.Deref(l.Spec.HolderIdentity, ""),
@@ -164,7 +163,13 @@ func (w *walk) record(l *coordinationv1.Lease) status.LeaseRecord {
 			Renewed: ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time,
 		},
 		Duration: time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second,
-	}.At(w.Now)
+	}.At(now)
+}
+
+// record is LeaseRecord. The lease has expired too if the hub says so of its own lease, whose
+// clock may differ.
+func (w *walk) record(l *coordinationv1.Lease) status.LeaseRecord {
+	r := LeaseRecord(l, w.Now)
 	if w.Served != nil && r.Holder != "" && w.Served.Lease.LastHolder == r.Holder && w.Served.Lease.Name == r.Name && w.Served.Lease.Namespace == r.Namespace {
 		r.Holder, r.LastHolder = "", r.Holder
 	}

@@ -19,6 +19,8 @@ import (
 const (
 	// podLabels select the Pods of a hub.
 	podLabels = "app.kubernetes.io/name=csi-attach-hub"
+	// notReplica excludes the Pod of the Job in deploy/components/preflight: it serves nothing.
+	notReplica = ",app.kubernetes.io/component!=preflight"
 	// defaultPort is the port of a Pod that names none: the default of --http-endpoint.
 	defaultPort = 8080
 )
@@ -49,7 +51,7 @@ func Find(ctx context.Context, o Options) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the Kubernetes client: %w", err)
 	}
-	pods, err := kube.Pods(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: podLabels})
+	pods, err := kube.Pods(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: podLabels + notReplica})
 	if err != nil {
 		return nil, fmt.Errorf("find the hub's Pods in namespace %s: %w", o.Namespace, err)
 	}

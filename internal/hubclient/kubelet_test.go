@@ -177,6 +177,16 @@ func TestAllPodsOfAHubAreAskedByPortForward(t *testing.T) {
 	pod(t, kube, namespace, "hub-2", node.Name, 9, corev1.PodRunning) // nobody listens there
 	pod(t, kube, namespace, "hub-3", node.Name, 9, corev1.PodPending)
 
+	pod(t, kube, namespace, "preflight-0", node.Name, 9, corev1.PodRunning)
+	job, err := kube.CoreV1().Pods(namespace).Get(ctx, "preflight-0", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.Labels["app.kubernetes.io/component"] = "preflight" // no replica
+	if _, err := kube.CoreV1().Pods(namespace).Update(ctx, job, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
 	hub, err := Find(ctx, Options{Config: plane.RESTConfig(), Namespace: namespace})
 	if err != nil {
 		t.Fatal(err)
