@@ -50,6 +50,7 @@ type applier struct {
 	ctx     context.Context
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
+	dryRun  []string
 }
 
 func newApplier(ctx context.Context, t *testing.T) applier {
@@ -59,7 +60,8 @@ func newApplier(ctx context.Context, t *testing.T) applier {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := applier{t, ctx, client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(plane.Clientset().Discovery()))}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(plane.Clientset().Discovery()))
+	a := applier{t: t, ctx: ctx, dynamic: client, mapper: mapper}
 	for _, kind := range foreign {
 		a.define(kind)
 	}
@@ -151,7 +153,7 @@ func (a applier) applyOne(o *unstructured.Unstructured) error {
 	}
 	force := true
 	_, err = resource.Patch(a.ctx, o.GetName(), types.ApplyPatchType, body,
-		metav1.PatchOptions{FieldManager: "deploy", Force: &force, FieldValidation: metav1.FieldValidationStrict})
+		metav1.PatchOptions{FieldManager: "deploy", Force: &force, FieldValidation: metav1.FieldValidationStrict, DryRun: a.dryRun})
 	return err
 }
 
