@@ -123,7 +123,7 @@ func newAttacher(w *Workload, i int, parse FlagParser) (Attacher, error) {
 	for _, s := range append(values, flags.Settings...) {
 		for _, m := range unknown {
 			if strings.Contains(s.Value, "$("+m.name+")") {
-				return a, fmt.Errorf("args: %s: the value is not in the manifest%s", s.Flag, writeThere([]missing{m}))
+				return a, fmt.Errorf("args: %s%s", s.Flag, writeThere([]missing{m}))
 			}
 		}
 	}
@@ -140,5 +140,5 @@ func writeThere(unknown []missing) string {
 	if len(texts) == 0 {
 		return ""
 	}
-	return "; write the value there, it is not in the manifest: " + strings.Join(texts, "; ")
+	return ": the value is not in the manifest, write it there: " + strings.Join(texts, "; ")
 }

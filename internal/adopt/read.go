@@ -56,8 +56,14 @@ func (o Object) String() string {
 // Read reads the objects of one file: YAML or JSON documents, in which a List stands for its items. Empty documents
 // are skipped. Its error has every document that cannot be read, with the reason.
 func Read(file string, r io.Reader) ([]Object, error) {
-	limited := &io.LimitedReader{R: r, N: maxInput + 1}
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(limited))
+	content, err := io.ReadAll(io.LimitReader(r, maxInput+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", Source{File: file}, err)
+	}
+	if len(content) > maxInput {
+		return nil, fmt.Errorf("%s: larger than %d MiB: pass the manifests of one driver", Source{File: file}, maxInput>>20)
+	}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	var objects []Object
 	var problems []error
 	for n := 1; ; n++ {
@@ -68,9 +74,6 @@ func Read(file string, r io.Reader) ([]Object, error) {
 		source := Source{File: file, Document: n}
 		if err != nil {
 			return objects, errors.Join(append(problems, fmt.Errorf("%s: %w", source, err))...)
-		}
-		if limited.N == 0 {
-			return nil, fmt.Errorf("%s: larger than %d MiB: pass the manifests of one driver", file, maxInput>>20)
 		}
 		read, err := readDocument(source, raw)
 		if err != nil {
