@@ -23,7 +23,7 @@ func TestArgumentsAsTheKubeletExpandsThem(t *testing.T) {
 	for arg, test := range map[string]struct{ envFrom, want, missing string }{
 		"--x=$(A)":                {want: "--x=one"},
 		"--x=$(B)":                {want: "--x=one-$(C)-$(A)"},
-		"--x=$(NS)":                {want: "--x=storage"},
+		"--x=$(NS)":               {want: "--x=storage"},
 		"--x=$$(A)":               {want: "--x=$(A)"},
 		"--x=$(NOBODY)":           {want: "--x=$(NOBODY)"},
 		"--x=$(NODE)":             {want: "--x=$(NODE)", missing: "field spec.nodeName of the Pod"},

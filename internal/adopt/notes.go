@@ -38,7 +38,7 @@ var allNotes = []note{
 		return "no Lease keeps csi-attacher apart from the hub: make the driver active only after no Pod has a csi-attacher any more, and go back in the opposite order"
 	}},
 	{[]Mode{ModeDropIn}, func(_ input, p Plan) string {
-		if p.Flags.LeaderElection {
+		if p.Flags.LeaderElection || p.Workload.GetKind() != "Deployment" { // others end the old Pod first
 			return ""
 		}
 		return "csi-attacher runs without --leader-election: during the rolling update the old and the new Pod can both work, as in each update before"
