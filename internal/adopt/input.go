@@ -113,14 +113,22 @@ func decode(o Object, into any) bool {
 	return err == nil && json.Unmarshal(data, into) == nil
 }
 
-// hostPorts returns the ports that the Pods of the input use on the network of nodes.
+// hostPorts returns the ports that the Pods of the input use on the network of nodes. Those of proxies that adopt has
+// added before do not count: a driver keeps its port.
 func (in input) hostPorts() map[int32]bool {
 	used := map[int32]bool{}
 	for _, w := range in.workloads {
-		if w.Template.Spec.HostNetwork {
-			for port := range (Plan{Attacher: Attacher{Workload: w}}).usedPorts() {
-				used[port] = true
+		if !w.Template.Spec.HostNetwork {
+			continue
+		}
+		others := Workload{}
+		for _, c := range w.containers() {
+			if !strings.HasPrefix(c.Name, basePrefix) {
+				others.Template.Spec.Containers = append(others.Template.Spec.Containers, c)
 			}
+		}
+		for port := range (Plan{Attacher: Attacher{Workload: &others}}).usedPorts() {
+			used[port] = true
 		}
 	}
 	return used

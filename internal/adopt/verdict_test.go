@@ -1,6 +1,7 @@
 package adopt_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -136,5 +137,14 @@ func TestPortsOfHostNetworkAreFreeAndOfOneDriver(t *testing.T) {
 	both := plans(t, host+"---\n"+taken, adopt.Options{})
 	if both[0].Ports == p.Ports || both[0].Ports == both[1].Ports || both[0].Ports.Listen == 0 {
 		t.Errorf("ports %v and %v, want others than %v, which another Pod of the network uses", both[0].Ports, both[1].Ports, p.Ports)
+	}
+}
+
+func TestADriverKeepsItsPortWhenItsProxyIsThere(t *testing.T) {
+	host := changed(t, "    spec:\n      containers", "    spec:\n      hostNetwork: true\n      containers")
+	first := onlyPlan(t, host, adopt.Options{})
+	proxy := fmt.Sprintf("      containers:\n        - {name: %s, image: hub, ports: [{containerPort: %d}]}\n", first.Base(), first.Ports.Listen)
+	if again := onlyPlan(t, strings.Replace(host, "      containers:\n", proxy, 1), adopt.Options{}); again.Ports != first.Ports {
+		t.Errorf("ports %v, want %v", again.Ports, first.Ports)
 	}
 }
