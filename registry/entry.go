@@ -56,15 +56,15 @@ func (p *parser) entries(n *yaml.Node, path string, defaults scope) Snapshot {
 func (p *parser) driver(o object, defaults scope) Driver {
 	s := p.settings(o, defaults)
 	d := Driver{Settings: s.Settings, Source: fmt.Sprintf("%s:%d", p.file, o.line)}
-	d.Name = p.text(o, "name", "the name that the driver reports", checkName)
+	d.Name = p.text(o, "name", "the name that the driver reports", CheckName)
 	p.warnName(o, d)
 	p.warnLease(o, d)
 	d.Endpoint = Endpoint(p.text(o, "endpoint", "an endpoint like unix:///path/to/csi.sock or tcp://host:port", checkEndpoint))
 	return p.transport(o, d, s)
 }
 
-// checkName returns an error if a name cannot be the spec.attacher of a VolumeAttachment.
-func checkName(name string) error {
+// CheckName returns an error if a name cannot be the spec.attacher of a VolumeAttachment.
+func CheckName(name string) error {
 	if len(name) > maxNameLength {
 		return fmt.Errorf("%s has %d characters, the limit for the name of a CSI driver is %d: write the name that the driver reports",
 			quote(name), len(name), maxNameLength)

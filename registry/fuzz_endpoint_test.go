@@ -125,7 +125,7 @@ func FuzzDriverName(f *testing.F) {
 		if SanitizedName(sanitized) != sanitized {
 			t.Errorf("%q became %q, which becomes %q", name, sanitized, SanitizedName(sanitized))
 		}
-		if err := checkName(name); err != nil {
+		if err := CheckName(name); err != nil {
 			if strings.ContainsFunc(err.Error(), unicode.IsControl) || len(err.Error()) > 1000 {
 				t.Errorf("%q", err)
 			}

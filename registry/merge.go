@@ -117,7 +117,7 @@ func (m *merger) refuse(d Driver, winner, reason string) {
 
 // checkDiscovered returns an error if a driver may not be contacted.
 func checkDiscovered(d Driver, allow func(Endpoint) error) error {
-	if err := checkName(d.Name); err != nil {
+	if err := CheckName(d.Name); err != nil {
 		return err
 	}
 	if _, err := ParseEndpoint(string(d.Endpoint)); err != nil {

@@ -70,7 +70,7 @@ func (s *Single) Run(ctx context.Context, changed func()) error {
 	for len(s.Config().drivers) == 0 {
 		name, err := askName(ctx, s.options.Ask, s.options.Endpoint, askTimeout)
 		if err == nil {
-			err = checkName(name)
+			err = CheckName(name)
 		}
 		if err == nil {
 			logger.Info("Driver reported its name", "driver", name, "endpoint", s.options.Endpoint)

@@ -18,6 +18,7 @@ import (
 const adoptHelp = `Read the manifests of CSI drivers, and print what moves each driver from its csi-attacher to the hub.
 
 INPUT is a file or a folder with what "helm template" or "kubectl kustomize" prints; "-" reads stdin.
+KIND/NAME is a workload of the cluster, as deploy/ebs-csi-controller; a file of that name takes precedence.
 Nothing is changed in a cluster.`
 
 // adoptFlags are the flags of the command adopt.
@@ -27,6 +28,7 @@ type adoptFlags struct {
 	output  string
 	step    string
 	user    int64
+	live    adoptLive
 }
 
 func newAdoptCommand() *cobra.Command {
@@ -39,8 +41,9 @@ func newAdoptCommand() *cobra.Command {
 	flags.StringVar(&f.mode, "mode", string(adopt.ModeProxy), "`way` of the hub to the driver: proxy, drop-in or sidecar-hub")
 	flags.StringVar(&f.step, "step", string(adopt.StepActive), "`state` of the driver's manifest with helm-post-renderer: observe keeps csi-attacher, active removes it")
 	flags.StringVar(&o.Image, "image", "csi-attach-hub", "`image` of the hub, with registry and tag or digest")
-	flags.StringVarP(&o.Namespace, "namespace", "n", "default", "`namespace` of objects that name none")
-	flags.StringArrayVar(&o.Drivers, "driver", nil, "`name` of the driver where the manifests do not say it; CONTAINER=NAME if there are several csi-attachers; may be repeated")
+	flags.StringVarP(&o.Namespace, "namespace", "n", "default", "`namespace` of objects that name none, and of KIND/NAME; there the default is the current one of the kubeconfig")
+	f.live.add(flags)
+	flags.StringArrayVar(&o.Drivers, "driver", nil, "`name` of the driver where the manifests do not say it; CONTAINER=NAME or WORKLOAD/CONTAINER=NAME if there are several csi-attachers; may be repeated")
 	flags.Int32Var(&o.Port, "port", 0, "`port` of the proxy, the next one is for its health; without it 9443, or on the host network one that follows from the driver's name")
 	flags.StringArrayVar(&o.NodeCIDRs, "node-cidr", nil, "address `range` of nodes, for drivers on the host network; may be repeated; without it all addresses")
 	flags.StringArrayVar(&o.Secrets, "secret", nil, "`name` of a Secret that attaching needs, NAME or NAMESPACE/NAME; may be repeated")
@@ -61,10 +64,16 @@ func runAdopt(c *cobra.Command, inputs []string, f adoptFlags) error {
 	if !slices.Contains(adopt.Modes, f.options.Mode) {
 		return fmt.Errorf("--mode %q: write proxy, drop-in or sidecar-hub", f.mode)
 	}
-	objects, err := readInputs(c.InOrStdin(), inputs)
+	files, names := splitInputs(inputs)
+	objects, err := readInputs(c.InOrStdin(), files)
 	if err != nil {
 		return err
 	}
+	live, err := f.live.read(c, names)
+	if err != nil {
+		return err
+	}
+	objects = append(objects, live...)
 	attachers, err := adopt.Find(objects, f.options.Namespace, sidecarFlags)
 	if err != nil {
 		return err
@@ -72,7 +81,10 @@ func runAdopt(c *cobra.Command, inputs []string, f adoptFlags) error {
 	if len(attachers) == 0 {
 		return fmt.Errorf("no csi-attacher in the Deployments, StatefulSets and DaemonSets of %s", strings.Join(inputs, ", "))
 	}
-	plans := adopt.NewPlans(attachers, objects, f.options)
+	plans, err := f.live.decide(c, attachers, objects, f.options)
+	if err != nil {
+		return err
+	}
 	switch kind, dir, _ := strings.Cut(f.output, "="); kind {
 	case "text":
 		_, err = c.OutOrStdout().Write(adopt.Text(plans))

@@ -5,8 +5,11 @@
 // The way of a manifest:
 //
 //	Read             bytes -> Objects, each with its file and document number
+//	ReadLive         a workload of a cluster -> an Object, as its manifest would be
 //	Find             Objects -> Attachers: every csi-attacher container with its workload, socket, user and flags
+//	ReadAbout        Attachers of a cluster -> Objects that say more: CSIDrivers, Leases, names of Secrets
 //	NewPlans         Attachers -> Plans: the verdict, the entry of drivers.yaml, the notes; a pure function
+//	CheckTogether    Plans -> an error if two have one Lease
 //	patchOf, Patched Plans of one workload -> its strategic merge patch, its content after a step
 //	DriverObjects, HubObjects   Plan -> the objects beside the workload: Service, certificates, policies, rights
 //	Text, Kustomize, PostRender Plans -> what the user gets

@@ -3,7 +3,7 @@ package adopt
 import "time"
 
 // FlagParser reads the arguments of a csi-attacher. Its error has every flag whose value cannot be read. Flags that
-// it does not know are no error.
+// it does not know are no error, and neither are variables in the values of flags that no setting stands for.
 type FlagParser func(args []string) (Flags, error)
 
 // Flags are the arguments of a csi-attacher.
@@ -13,6 +13,7 @@ type Flags struct {
 	LeaderElection bool          // --leader-election
 	LeaseNamespace string        // --leader-election-namespace; "" if not given
 	LeaseDuration  time.Duration // --leader-election-lease-duration; 0 if not given
+	LockType       string        // --leader-election-type of csi-attacher before 2.0; "" if not given
 	Kubeconfig     string        // --kubeconfig; "" if not given
 	HTTPEndpoint   string        // --http-endpoint or --metrics-address; "" if not given
 	Other          []OtherFlag   // known flags that no setting stands for

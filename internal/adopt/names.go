@@ -10,7 +10,8 @@ import (
 const (
 	// maxBase bounds a base name: with the longest suffix it is still a DNS label (63), and with "-ca" a common
 	// name of a certificate (64).
-	maxBase = 50
+	maxBase    = 50
+	basePrefix = "attach-hub-"
 	// hubNamespace and hubName are those of deploy/base.
 	hubNamespace = "csi-attach-hub"
 	hubName      = "csi-attach-hub"
@@ -25,7 +26,7 @@ const (
 
 // Base returns the name of the objects on the driver's side, a DNS label of at most 50 characters.
 func Base(driver string) string {
-	base := "attach-hub-" + strings.ToLower(strings.ReplaceAll(driver, ".", "-"))
+	base := basePrefix + strings.ToLower(strings.ReplaceAll(driver, ".", "-"))
 	if len(base) <= maxBase {
 		return base
 	}

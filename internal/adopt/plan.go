@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
 // Mode is how the hub takes the place of a csi-attacher.
@@ -36,28 +36,14 @@ func (m Mode) Steps() []Step {
 	return []Step{StepObserve, StepActive}
 }
 
-// Options are what the manifests do not say.
-type Options struct {
-	Mode      Mode
-	Image     string   // of the hub, with its registry and tag or digest
-	Namespace string   // of objects without metadata.namespace
-	Drivers   []string // names that the user gives: of the only csi-attacher, or CONTAINER=NAME
-	Port      int32    // of the proxy, and the next one for its health; 0: chosen
-	NodeCIDRs []string // addresses of nodes, for proxies on the host network; empty: all addresses
-	Secrets   []string // Secrets that attaching needs: NAME, or NAMESPACE/NAME
-	RunAsUser *int64   // user of the proxy, if the manifest does not say it
-	OpenShift bool     // users are chosen by the cluster's security context constraints
-	// WithoutLeaderElection allows a csi-attacher that takes no Lease: the order of the steps alone keeps it apart
-	// from the hub.
-	WithoutLeaderElection bool
-}
-
 // Plan is how one driver moves to the hub, or why it cannot. It is a value: nothing changes it after NewPlans.
 type Plan struct {
 	Attacher
 	Options Options
 	Driver  string // "" if it is not known
-	Ports   Ports
+	// NameFrom is what says the driver's name, for the user to check: an argument, a variable, an object or --driver.
+	NameFrom string
+	Ports    Ports
 	// podPorts are the ports of all proxies in the Pod.
 	podPorts []Ports
 	Secrets  []SecretName
@@ -86,6 +72,7 @@ func (p Plan) LeaseWait() time.Duration { return cmp.Or(p.Flags.LeaseDuration, 1
 // user returns as whom the proxy runs.
 func (p Plan) user() User {
 	u := p.User
+	u.Assigned = p.Options.OpenShift
 	if u.UID == nil && p.Options.RunAsUser != nil {
 		u.UID = p.Options.RunAsUser
 	}
@@ -95,16 +82,29 @@ func (p Plan) user() User {
 // NewPlans decides how each driver moves. objects are those of the input: they may say more, such as the names of
 // drivers. The plans are in the order of the attachers.
 func NewPlans(attachers []Attacher, objects []Object, o Options) []Plan {
+	in := newInput(objects, o.Namespace)
 	plans := make([]Plan, len(attachers))
 	inPod := map[*Workload]int{}
-	taken := map[int32]string{}
+	taken := map[*Workload]map[int32]bool{nil: in.hostPorts()} // by the Pod that has a network of its own; nil for the nodes
 	for i, a := range attachers {
 		p := Plan{Attacher: a, Options: o}
-		p.Driver = driverName(a, attachers, objects, o)
-		p.Ports = p.choosePorts(inPod[a.Workload], taken)
+		var possible named
+		p.Driver, p.NameFrom, possible = in.driverName(a, attachers, o)
+		p.NameFrom = terminal.Line(p.NameFrom)
+		network := a.Workload
+		if p.HostNetwork() {
+			network = nil
+		}
+		if taken[network] == nil {
+			taken[network] = map[int32]bool{}
+		}
+		p.Ports = p.choosePorts(inPod[a.Workload], taken[network])
 		inPod[a.Workload]++
-		p.Secrets = secretNames(p, objects)
-		p.No, p.Notes = verdict(p, objects)
+		var unnamed []string
+		p.Secrets, unnamed = in.secrets(p)
+		if p.No = lines(in.verdict(p, possible)); p.Adoptable() {
+			p.Notes = lines(append(in.notes(p), unnamed...))
+		}
 		plans[i] = p
 	}
 	for i := range plans { // the policy of each proxy must close the ports of all: policies add up
@@ -117,53 +117,12 @@ func NewPlans(attachers []Attacher, objects []Object, o Options) []Plan {
 	return plans
 }
 
-// choosePorts returns the ports of the nth proxy of a Pod. taken has the ports of the node's network that other
-// drivers of this run have.
-func (p Plan) choosePorts(n int, taken map[int32]string) Ports {
-	if p.Options.Port > 0 {
-		first := p.Options.Port + int32(2*n)
-		return Ports{Listen: first, Health: first + 1}
+// lines makes texts that have parts of manifests safe to print.
+func lines(texts []string) []string {
+	for i := range texts {
+		texts[i] = terminal.Line(texts[i])
 	}
-	used := map[int32]bool{}
-	for _, c := range p.Workload.containers() {
-		for _, port := range c.Ports {
-			used[port.ContainerPort] = true
-		}
-	}
-	if !p.HostNetwork() {
-		ports := podPorts(n)
-		for used[ports.Listen] || used[ports.Health] {
-			ports.Listen, ports.Health = ports.Listen+10, ports.Health+10
-		}
-		return ports
-	}
-	ports := hostPorts(p.Driver)
-	for used[ports.Listen] || used[ports.Health] || taken[ports.Listen] != "" {
-		ports.Listen = 19000 + (ports.Listen-19000+2)%1000
-		ports.Health = ports.Listen + 1
-	}
-	taken[ports.Listen] = p.Driver
-	return ports
-}
-
-// hasDriver reports whether a container of the Pod, besides csi-attacher, mounts the socket's volume: then the driver
-// is in this Pod.
-func (p Plan) hasDriver() bool {
-	for _, c := range p.Workload.Template.Spec.Containers {
-		if c.Name != p.Container.Name && !isSidecar(c) && mounts(c, p.Socket.Volume.Name) {
-			return true
-		}
-	}
-	return false
-}
-
-func mounts(c corev1.Container, volume string) bool {
-	for _, m := range c.VolumeMounts {
-		if m.Name == volume {
-			return true
-		}
-	}
-	return false
+	return texts
 }
 
 // endpoint is where the hub reaches the driver.

@@ -9,9 +9,10 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
 // maxInput bounds one file. The largest chart of a driver prints less than 1 MiB.
@@ -21,13 +22,21 @@ const maxInput = 64 << 20
 type Source struct {
 	File     string // "stdin", a path, or "cluster"
 	Document int    // from 1; 0 for an object of the cluster
+	Item     int    // of a List, from 1; 0 for an object that is a document
 }
 
+// cluster is the Source.File of objects that the Kubernetes API gave.
+const cluster = "cluster"
+
 func (s Source) String() string {
-	if s.Document == 0 {
-		return s.File
+	text := terminal.Line(s.File)
+	if s.Document > 0 {
+		text += fmt.Sprintf(": document %d", s.Document)
 	}
-	return fmt.Sprintf("%s: document %d", s.File, s.Document)
+	if s.Item > 0 {
+		text += fmt.Sprintf(": items[%d]", s.Item-1)
+	}
+	return text
 }
 
 // Object is one Kubernetes object of the input.
@@ -35,18 +44,26 @@ type Object struct {
 	unstructured.Unstructured
 	Source Source
 	Raw    []byte // the YAML document as it was read; nil for an item of a List
+	// NotApplied: kubectl apply did not make this object of the cluster.
+	NotApplied bool
 }
 
 // String names the object and where it was read.
 func (o Object) String() string {
-	return fmt.Sprintf("%s (%s %s)", o.Source, o.GetKind(), o.GetName())
+	return fmt.Sprintf("%s (%s %s)", o.Source, terminal.Line(o.GetKind()), terminal.Line(o.GetName()))
 }
 
 // Read reads the objects of one file: YAML or JSON documents, in which a List stands for its items. Empty documents
 // are skipped. Its error has every document that cannot be read, with the reason.
 func Read(file string, r io.Reader) ([]Object, error) {
-	limited := &io.LimitedReader{R: r, N: maxInput + 1}
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(limited))
+	content, err := io.ReadAll(io.LimitReader(r, maxInput+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", Source{File: file}, err)
+	}
+	if len(content) > maxInput {
+		return nil, fmt.Errorf("%s: larger than %d MiB: pass the manifests of one driver", Source{File: file}, maxInput>>20)
+	}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	var objects []Object
 	var problems []error
 	for n := 1; ; n++ {
@@ -58,9 +75,6 @@ func Read(file string, r io.Reader) ([]Object, error) {
 		if err != nil {
 			return objects, errors.Join(append(problems, fmt.Errorf("%s: %w", source, err))...)
 		}
-		if limited.N == 0 {
-			return nil, fmt.Errorf("%s: larger than %d MiB: pass the manifests of one driver", file, maxInput>>20)
-		}
 		read, err := readDocument(source, raw)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", source, err))
@@ -71,28 +85,73 @@ func Read(file string, r io.Reader) ([]Object, error) {
 
 func readDocument(source Source, raw []byte) ([]Object, error) {
 	raw = bytes.TrimPrefix(raw, []byte("\ufeff"))
-	var content map[string]any
+	if err := checkEnd(raw); err != nil {
+		return nil, err
+	}
+	var content any
 	if err := yaml.UnmarshalStrict(raw, &content); err != nil {
-		return nil, fmt.Errorf("not a Kubernetes object in YAML or JSON: %s", strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "))
+		text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "error unmarshaling JSON: ")
+		return nil, fmt.Errorf("not a Kubernetes object in YAML or JSON: %s", terminal.Line(text))
 	}
-	if len(content) == 0 {
+	switch content := content.(type) {
+	case nil:
 		return nil, nil
+	case map[string]any:
+		if len(content) == 0 {
+			return nil, nil
+		}
+		return itemsOf(Object{Unstructured: unstructured.Unstructured{Object: content}, Source: source, Raw: raw}, 0)
+	default: // without the content: it can be that of a Secret
+		return nil, errors.New("not a Kubernetes object: want a mapping with apiVersion and kind")
 	}
-	o := Object{Unstructured: unstructured.Unstructured{Object: content}, Source: source, Raw: raw}
+}
+
+// checkEnd returns an error if the mark of an end, "...", is not the last line: the YAML parser would drop what follows.
+func checkEnd(raw []byte) error {
+	ended := false
+	for line := range bytes.Lines(raw) {
+		line = bytes.TrimRight(line, " \t\r\n")
+		if ended && len(line) > 0 && line[0] != '#' {
+			return errors.New(`the document goes on after "...": begin the next document with "---"`)
+		}
+		ended = ended || string(line) == "..."
+	}
+	return nil
+}
+
+// maxLists bounds how deep Lists can be in Lists.
+const maxLists = 10
+
+// itemsOf returns an object, or the items of a List.
+func itemsOf(o Object, depth int) ([]Object, error) {
 	if o.GetAPIVersion() == "" || o.GetKind() == "" {
 		return nil, errors.New("not a Kubernetes object: apiVersion or kind is missing")
 	}
-	if !o.IsList() {
+	if !o.IsList() || !strings.HasSuffix(o.GetKind(), "List") {
 		return []Object{o}, nil
 	}
-	var items []Object
-	err := o.EachListItem(func(item runtime.Object) error {
-		u, ok := item.(*unstructured.Unstructured)
-		if !ok || u.GetKind() == "" {
-			return errors.New("items: an item is not a Kubernetes object: kind is missing")
+	if depth > maxLists {
+		return nil, fmt.Errorf("more than %d Lists in Lists", maxLists)
+	}
+	var all []Object
+	var problems []error
+	items, _ := o.Object["items"].([]any)
+	for i, item := range items {
+		content, ok := item.(map[string]any)
+		if !ok {
+			problems = append(problems, fmt.Errorf("items[%d]: not a Kubernetes object", i))
+			continue
 		}
-		items = append(items, Object{Unstructured: *u, Source: source})
-		return nil
-	})
-	return items, err
+		one := Object{Unstructured: unstructured.Unstructured{Object: content}, Source: o.Source}
+		one.Source.Item = len(all) + 1
+		if depth == 0 {
+			one.Source.Item = i + 1
+		}
+		read, err := itemsOf(one, depth+1)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("items[%d]: %w", i, err))
+		}
+		all = append(all, read...)
+	}
+	return all, errors.Join(problems...)
 }

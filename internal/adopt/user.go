@@ -9,6 +9,9 @@ type User struct {
 	NonRoot bool   // the kubelet refuses to start the container as root
 	FSGroup *int64 // of the Pod's volumes
 	SELinux *corev1.SELinuxOptions
+	// Assigned: the cluster chooses user and fsGroup when it admits the Pod, as OpenShift does.
+	Assigned   bool
+	Privileged bool
 }
 
 // userOf returns the effective user of a container: its own security context counts before the Pod's.
@@ -29,13 +32,17 @@ func userOf(pod corev1.PodSpec, c corev1.Container) User {
 			u.NonRoot = *own.RunAsNonRoot
 		}
 		u.SELinux = own.SELinuxOptions
+		u.Privileged = own.Privileged != nil && *own.Privileged
 	}
 	return u
 }
 
 // Known reports whether the manifest says the user. Without any setting it is root: csi-attacher's image has no
 // other user.
-func (u User) Known() bool { return u.UID != nil || !u.NonRoot }
+func (u User) Known() bool { return u.UID != nil || !u.NonRoot || u.Assigned }
+
+// refused reports whether the kubelet refuses to start a container of this user.
+func (u User) refused() bool { return u.NonRoot && u.UID != nil && *u.UID == 0 }
 
 // ID returns the user ID, root if the manifest has none.
 func (u User) ID() int64 {
@@ -50,6 +57,8 @@ func (u User) ID() int64 {
 // mounts the volume.
 func (u User) keyMode() int32 {
 	switch {
+	case u.Assigned && u.UID == nil:
+		return 0o440
 	case u.ID() == 0:
 		return 0o400
 	case u.FSGroup != nil:

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestFlagsOfASidecarBecomeSettings(t *testing.T) {
+	for args, want := range map[string]string{
+		"--timeout=6m":                          "timeout: 6m",
+		"-timeout=1h0m0s":                       "timeout: 1h",
+		"--timeout 1h10m":                       "timeout: 1h10m",
+		"-worker-threads 7":                     "workers: 7",
+		"--retry-interval-max=30m":              "retry.max: 30m",
+		"--reconcile-sync=30m0s":                "drift.interval: 30m",
+		"--max-entries=9":                       "drift.pageSize: 9",
+		"--default-fstype=xfs":                  "defaultFSType: xfs",
+		"--default-fstype=":                     `defaultFSType: ""`,
+		"--kube-api-qps=2.5 --kube-api-burst=9": "kubeAPI.qps: 2.5, kubeAPI.burst: 9",
+		"--retry-interval-start=10m --retry-interval-max=5m": "retry.initial: 5m, retry.max: 5m",
+	} {
+		f, err := sidecarFlags(strings.Fields(args))
+		var got []string
+		for _, s := range f.Settings {
+			got = append(got, s.Key+": "+s.Value)
+		}
+		if err != nil || strings.Join(got, ", ") != want || len(f.Other)+len(f.Unknown) > 0 {
+			t.Errorf("%s: %q, %v, others %v, unknown %q; want %s", args, got, err, f.Other, f.Unknown, want)
+		}
+	}
+}
+
+func TestFlagsOfASidecarThatAreNotCarriedOverHaveAReason(t *testing.T) {
+	for args, want := range map[string]string{
+		"-v=5":                            "--v=5: a flag of the hub",
+		"-v 5":                            "--v=5: a flag of the hub",
+		"-v5":                             "--v=5: a flag of the hub",
+		"--resync=1m":                     "--resync=1m0s: changes are noticed at once",
+		"--connection-timeout=15s":        "--connection-timeout=15s: csi-attacher 2.0 removed it",
+		"--dummy":                         "--dummy=true: csi-attacher 2.0 removed it",
+		"--leader-election-type=leases":   "--leader-election-type=leases: csi-attacher 2.0 removed it",
+		"--leader-election-identity a":    "--leader-election-identity=a: csi-attacher 2.0 removed it",
+		"--leader-election-labels=a:b":    "--leader-election-labels=a:b: the hub keeps the labels",
+		"--http-endpoint=:8080":           "--http-endpoint=:8080: the hub serves the metrics",
+		"--v=$(LEVEL)":                    "--v=$(LEVEL): a flag of the hub",
+		"--kube-api-burst=100":            "--kube-api-burst=100: without --kube-api-qps the hub has no limit",
+		"--kube-api-qps=-1":               "--kube-api-qps=-1: it means no limit",
+		"--worker-threads=0":              "--worker-threads=0: workers of drivers.yaml cannot have this value",
+		"--timeout=-1s":                   "--timeout=-1s: timeout of drivers.yaml cannot have this value",
+		"--log-text-info-buffer-size 1Mi": "--log-text-info-buffer-size=1Mi: a flag of the hub",
+	} {
+		f, err := sidecarFlags(strings.Fields(args))
+		var got []string
+		for _, o := range f.Other {
+			got = append(got, o.Flag+": "+o.Why)
+		}
+		if err != nil || len(got) != 1 || !strings.HasPrefix(got[0], want) || len(f.Settings)+len(f.Unknown) > 0 {
+			t.Errorf("%s: %q, %v, settings %v, unknown %q; want %s", args, got, err, f.Settings, f.Unknown, want)
+		}
+	}
+}
+
+func TestUnknownFlagsOfASidecarAreListed(t *testing.T) {
+	for args, want := range map[string][]string{
+		"--new-flag --timeout=1m":          {"--new-flag"},
+		"--new-flag value --timeout=1m":    {"--new-flag value"},
+		"-new-flag=value --timeout=1m":     {"-new-flag=value"},
+		"controller --timeout=1m":          {"controller"},
+		"$(MORE) --timeout=1m":             {"$(MORE)"},
+		"--config=/a --timeout=1m":         {"--config=/a"},
+		"--timeout=1m -- --worker-threads": {"--", "--worker-threads"},
+	} {
+		f, err := sidecarFlags(strings.Fields(args))
+		if err != nil || !slices.Equal(f.Unknown, want) || len(f.Settings) != 1 {
+			t.Errorf("%s: unknown %q, settings %v, %v; want %q", args, f.Unknown, f.Settings, err, want)
+		}
+	}
+}
+
+func TestWrongValuesOfASidecarAreAllNamed(t *testing.T) {
+	_, err := sidecarFlags([]string{"--timeout=soon", "--worker-threads=many", "--leader-election=perhaps", "--leader-election-namespace=A_B", "--v=high", "--timeout=$(T)"})
+	for _, want := range []string{`"soon" for "--timeout"`, `"many" for "--worker-threads"`, `"perhaps" for "--leader-election"`, `--leader-election-namespace: "A_B"`, `"high" for "-v, --v"`, `"$(T)" for "--timeout"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not have %s: %v", want, err)
+		}
+	}
+}
+
+func TestFlagsOfASidecarThatDecideHowItMoves(t *testing.T) {
+	f, err := sidecarFlags([]string{"-csi-address", "/csi/csi.sock", "-leader-election", "--leader-election-namespace=storage", "--leader-election-lease-duration=137s",
+		"--kubeconfig=/k", "--metrics-address=:1", "--leader-election-type=configmaps"})
+	if err != nil || f.Address != "/csi/csi.sock" || !f.LeaderElection || f.LeaseNamespace != "storage" || f.LeaseDuration.Seconds() != 137 ||
+		f.Kubeconfig != "/k" || f.HTTPEndpoint != ":1" || f.LockType != "configmaps" {
+		t.Errorf("%+v, %v", f, err)
+	}
+	none, err := sidecarFlags(nil)
+	if err != nil || none.LeaderElection || none.HTTPEndpoint != "" || none.LeaseDuration != 0 {
+		t.Errorf("%+v, %v; want csi-attacher's defaults", none, err)
+	}
+}

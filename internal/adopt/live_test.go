@@ -1,0 +1,117 @@
+package adopt_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/adopt"
+)
+
+// fakeAPI answers paths, each with "?" and the token of a page behind it if there is one, with JSON.
+type fakeAPI map[string]string
+
+func (f fakeAPI) Get(_ context.Context, path string, query url.Values) ([]byte, error) {
+	if token := query.Get("continue"); token != "" {
+		path += "?" + token
+	}
+	body, ok := f[path]
+	if !ok {
+		return nil, errors.New("forbidden")
+	}
+	return []byte(body), nil
+}
+
+// liveController is the controller of the manifest as the API has it.
+func liveController(t *testing.T, change ...string) fakeAPI {
+	t.Helper()
+	body, err := yaml.YAMLToJSON([]byte(changed(t, change...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fakeAPI{"/apis/apps/v1/namespaces/storage/deployments/controller": string(body)}
+}
+
+func readLive(t *testing.T, api fakeAPI) adopt.Object {
+	t.Helper()
+	name, ok := adopt.ParseLiveName("deploy/controller")
+	if !ok {
+		t.Fatal("deploy/controller is no name")
+	}
+	o, err := adopt.ReadLive(t.Context(), api, name, "storage")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestAWorkloadThatKubectlApplyDidNotMakeHasANote(t *testing.T) {
+	for name, test := range map[string]struct {
+		change []string
+		want   bool
+	}{
+		"created":             {want: true},
+		"made by apply":       {change: annotated("kubectl.kubernetes.io/last-applied-configuration: '{}'")},
+		"applied by server":   {change: []string{"  namespace: storage\n", "  namespace: storage\n  managedFields: [{manager: kubectl, operation: Apply}]\n"}},
+		"changed by kubectl":  {change: []string{"  namespace: storage\n", "  namespace: storage\n  managedFields: [{manager: kubectl-edit, operation: Update}]\n"}, want: true},
+		"applied by somebody": {change: []string{"  namespace: storage\n", "  namespace: storage\n  managedFields: [{manager: operator, operation: Apply}]\n"}, want: true},
+	} {
+		o := readLive(t, liveController(t, test.change...))
+		attachers, err := adopt.Find([]adopt.Object{o}, "storage", simpleFlags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := strings.Join(adopt.NewPlans(attachers, []adopt.Object{o}, adopt.Options{Mode: adopt.ModeProxy})[0].Notes, "\n")
+		if strings.Contains(notes, "`kubectl apply` did not make this object") != test.want {
+			t.Errorf("%s: %s; want the note: %v", name, notes, test.want)
+		}
+		if len(o.GetManagedFields()) > 0 || strings.Contains(notes, "controllerPublishSecretRef") {
+			t.Errorf("%s: managedFields %v, notes %s", name, o.GetManagedFields(), notes)
+		}
+	}
+}
+
+func TestWhatTheClusterSaysIsReadInPagesAndKeptInPart(t *testing.T) {
+	api := liveController(t)
+	api["/api/v1/persistentvolumes"] = `{"metadata":{"continue":"next"},"items":[{"metadata":{"name":"a","annotations":{"large":"text"}},"spec":{"csi":{"driver":"block.example.com","volumeAttributes":{"large":"text"}}}}]}`
+	api["/api/v1/persistentvolumes?next"] = `{"items":[{"metadata":{"name":"b"},"spec":{"csi":{"driver":"block.example.com","controllerPublishSecretRef":{"name":"s","namespace":"keys"}}}}]}`
+	api["/apis/storage.k8s.io/v1/csidrivers"] = `[]`
+	api["/apis/storage.k8s.io/v1/storageclasses"] = `{"items":null}`
+	api["/api/v1/namespaces/storage/pods"] = `{"items":[]}`
+	api["/apis/coordination.k8s.io/v1/namespaces/storage/leases"] = `{"items":[{"metadata":{"name":"external-attacher-leader-a"}},{"metadata":{"name":"other"}}]}`
+	attachers, err := adopt.Find([]adopt.Object{readLive(t, api)}, "storage", simpleFlags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, warnings := adopt.ReadAbout(t.Context(), api, attachers)
+	var got []string
+	for _, o := range objects {
+		got = append(got, o.GetKind()+" "+o.GetName())
+		if o.GetAnnotations() != nil || strings.Contains(o.GetName(), "large") {
+			t.Errorf("more than needed: %v", o.Object)
+		}
+	}
+	if strings.Join(got, ", ") != "PersistentVolume a, PersistentVolume b, Lease external-attacher-leader-a" {
+		t.Errorf("objects: %s", strings.Join(got, ", "))
+	}
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "cannot read CSIDriver objects, which can say the driver's name: the answer is no list") {
+		t.Errorf("warnings: %q", warnings)
+	}
+	if secrets := adopt.NewPlans(attachers, objects, adopt.Options{Mode: adopt.ModeProxy})[0].Secrets; len(secrets) != 1 || secrets[0].String() != "keys/s" {
+		t.Errorf("Secrets %v", secrets)
+	}
+}
+
+func TestNothingIsAskedAboutManifests(t *testing.T) {
+	attachers, err := adopt.Find(read(t, manifest), "storage", simpleFlags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if objects, warnings := adopt.ReadAbout(t.Context(), fakeAPI{}, attachers); len(objects)+len(warnings) > 0 {
+		t.Errorf("%v, %q", objects, warnings)
+	}
+}
