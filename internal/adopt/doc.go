@@ -7,7 +7,8 @@
 //	Read             bytes -> Objects, each with its file and document number
 //	Find             Objects -> Attachers: every csi-attacher container with its workload, socket, user and flags
 //	NewPlans         Attachers -> Plans: the verdict, the entry of drivers.yaml, the notes; a pure function
-//	patchOf, Patched Plans of one workload -> its strategic merge patch, its content after a step
+//	patchOf, Patched Plans of one workload -> its strategic merge patch, its content after a step; proxy.go, drop_in.go and
+//	             sidecar_hub.go have the three modes
 //	DriverObjects, HubObjects   Plan -> the objects beside the workload: Service, certificates, policies, rights
 //	Text, Kustomize, PostRender Plans -> what the user gets
 //

@@ -2,7 +2,6 @@ package adopt
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +46,8 @@ type Options struct {
 	Secrets   []string // Secrets that attaching needs: NAME, or NAMESPACE/NAME
 	RunAsUser *int64   // user of the proxy, if the manifest does not say it
 	OpenShift bool     // users are chosen by the cluster's security context constraints
+	// Certificates says who makes those of the proxy; "" is CertManager.
+	Certificates Certificates
 	// WithoutLeaderElection allows a csi-attacher that takes no Lease: the order of the steps alone keeps it apart
 	// from the hub.
 	WithoutLeaderElection bool
@@ -58,11 +59,13 @@ type Plan struct {
 	Options Options
 	Driver  string // "" if it is not known
 	Ports   Ports
-	// podPorts are the ports of all proxies in the Pod.
-	podPorts []Ports
-	Secrets  []SecretName
-	No       []string // why the driver cannot be adopted in this mode; empty if it can
-	Notes    []string // what the user must know, decide or look up
+	// deployer is the container of Workload that makes the Deployment of csi-attacher; "" if csi-attacher is in Workload.
+	deployer string
+	// pod are the plans of all drivers of the Pod that can be adopted, without their pod.
+	pod     []Plan
+	Secrets []SecretName
+	No      []string // why the driver cannot be adopted in this mode; empty if it can
+	Notes   []string // what the user must know, decide or look up
 }
 
 // SecretName names a Secret that PersistentVolumes of the driver name in controllerPublishSecretRef.
@@ -97,53 +100,32 @@ func (p Plan) user() User {
 func NewPlans(attachers []Attacher, objects []Object, o Options) []Plan {
 	plans := make([]Plan, len(attachers))
 	inPod := map[*Workload]int{}
-	taken := map[int32]string{}
+	taken := map[*Workload]map[int32]bool{} // ports by the Pod that has a network of its own; nil for the nodes
 	for i, a := range attachers {
 		p := Plan{Attacher: a, Options: o}
 		p.Driver = driverName(a, attachers, objects, o)
-		p.Ports = p.choosePorts(inPod[a.Workload], taken)
+		network := a.Workload
+		if p.HostNetwork() {
+			network = nil
+		}
+		if taken[network] == nil {
+			taken[network] = map[int32]bool{}
+		}
+		p.Ports = p.choosePorts(inPod[a.Workload], taken[network])
 		inPod[a.Workload]++
 		p.Secrets = secretNames(p, objects)
 		p.No, p.Notes = verdict(p, objects)
-		plans[i] = p
+		plans[i] = p.decideWay(objects)
 	}
-	for i := range plans { // the policy of each proxy must close the ports of all: policies add up
+	for i := range plans { // drivers of one Pod share a hub, and the policy of each proxy must close the ports of all
 		for _, other := range plans {
-			if other.Workload == plans[i].Workload {
-				plans[i].podPorts = append(plans[i].podPorts, other.Ports)
+			if other.Workload == plans[i].Workload && other.Adoptable() {
+				other.pod = nil
+				plans[i].pod = append(plans[i].pod, other)
 			}
 		}
 	}
 	return plans
-}
-
-// choosePorts returns the ports of the nth proxy of a Pod. taken has the ports of the node's network that other
-// drivers of this run have.
-func (p Plan) choosePorts(n int, taken map[int32]string) Ports {
-	if p.Options.Port > 0 {
-		first := p.Options.Port + int32(2*n)
-		return Ports{Listen: first, Health: first + 1}
-	}
-	used := map[int32]bool{}
-	for _, c := range p.Workload.containers() {
-		for _, port := range c.Ports {
-			used[port.ContainerPort] = true
-		}
-	}
-	if !p.HostNetwork() {
-		ports := podPorts(n)
-		for used[ports.Listen] || used[ports.Health] {
-			ports.Listen, ports.Health = ports.Listen+10, ports.Health+10
-		}
-		return ports
-	}
-	ports := hostPorts(p.Driver)
-	for used[ports.Listen] || used[ports.Health] || taken[ports.Listen] != "" {
-		ports.Listen = 19000 + (ports.Listen-19000+2)%1000
-		ports.Health = ports.Listen + 1
-	}
-	taken[ports.Listen] = p.Driver
-	return ports
 }
 
 // hasDriver reports whether a container of the Pod, besides csi-attacher, mounts the socket's volume: then the driver
@@ -164,9 +146,4 @@ func mounts(c corev1.Container, volume string) bool {
 		}
 	}
 	return false
-}
-
-// endpoint is where the hub reaches the driver.
-func (p Plan) endpoint() string {
-	return fmt.Sprintf("tcp://%s.%s.svc:%d", p.Base(), p.Workload.Namespace, p.Ports.Listen)
 }

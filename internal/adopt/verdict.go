@@ -14,19 +14,19 @@ func verdict(p Plan, _ []Object) (no, notes []string) {
 	if p.Driver == "" {
 		no = append(no, "the manifest does not say the driver's name: add --driver NAME")
 	}
-	if v := p.Socket.Volume; !p.hasDriver() {
+	if v := p.Socket.Volume; p.Options.Mode == ModeProxy && !p.hasDriver() {
 		no = append(no, fmt.Sprintf("no other container of the Pod has the volume %s with the socket: the driver runs in another Pod, mostly the node plugin", v.Name))
 	}
-	if !p.Flags.LeaderElection && !p.Options.WithoutLeaderElection {
+	if !p.Flags.LeaderElection && !p.Options.WithoutLeaderElection && p.Options.Mode != ModeDropIn {
 		no = append(no, "csi-attacher runs without --leader-election, so no Lease keeps it apart from the hub")
 	}
-	if p.Flags.Kubeconfig != "" {
+	if p.Flags.Kubeconfig != "" && p.Options.Mode != ModeDropIn {
 		no = append(no, "csi-attacher has --kubeconfig: it works for another cluster than the one it runs in")
 	}
-	if !p.user().Known() {
+	if !p.user().Known() && !p.Options.OpenShift {
 		no = append(no, "the user of csi-attacher is that of its image, which is not root: add --run-as-user")
 	}
-	if p.LeaseWait().Seconds() > 15 {
+	if p.LeaseWait().Seconds() > 15 && p.Options.Mode != ModeDropIn {
 		notes = append(notes, fmt.Sprintf("after csi-attacher has ended, the hub waits up to %s for its Lease", p.LeaseWait()))
 	}
 	return no, notes

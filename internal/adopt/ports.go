@@ -1,0 +1,66 @@
+package adopt
+
+import (
+	"regexp"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// choosePorts returns the ports of the nth driver of a Pod. taken are the ports that drivers of this run have on the
+// same network; those that are chosen are added.
+func (p Plan) choosePorts(n int, taken map[int32]bool) Ports {
+	used, ports := p.usedPorts(), podPorts(n)
+	next := func(x Ports) Ports { return Ports{Listen: x.Listen + 10, Health: x.Health + 10} }
+	switch {
+	case p.Options.Port > 0: // the user knows what else is there
+		used, ports = nil, Ports{Listen: p.Options.Port, Health: p.Options.Port + 1}
+		next = func(x Ports) Ports { return Ports{Listen: x.Listen + 2, Health: x.Health + 2} }
+	case p.HostNetwork():
+		ports = hostPorts(p.Driver)
+		next = func(x Ports) Ports {
+			first := 19000 + (x.Listen-19000+2)%1000
+			return Ports{Listen: first, Health: first + 1}
+		}
+	}
+	for used[ports.Listen] || used[ports.Health] || taken[ports.Listen] || taken[ports.Health] {
+		ports = next(ports)
+	}
+	taken[ports.Listen], taken[ports.Health] = true, true
+	return ports
+}
+
+// endNumber is a port at the end of an argument or variable: ":8080", "--port=8080", "8080".
+var endNumber = regexp.MustCompile(`(?:^|[:=])(\d{2,5})$`)
+
+// usedPorts returns all numbers that may be ports of the Pod's containers: many containers listen on ports of their
+// arguments that the manifest does not list. A container that adopt added before does not count.
+func (p Plan) usedPorts() map[int32]bool {
+	used := map[int32]bool{}
+	text := func(s string) {
+		if m := endNumber.FindStringSubmatch(s); m != nil {
+			port, _ := strconv.ParseInt(m[1], 10, 32)
+			used[int32(port)] = true
+		}
+	}
+	for _, c := range p.Workload.containers() {
+		if c.Name == p.Base() {
+			continue
+		}
+		for _, port := range c.Ports {
+			used[port.ContainerPort] = true
+		}
+		for _, s := range append(append([]string(nil), c.Command...), c.Args...) {
+			text(s)
+		}
+		for _, e := range c.Env {
+			text(e.Value)
+		}
+		for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+			if probe != nil && probe.HTTPGet != nil {
+				used[probe.HTTPGet.Port.IntVal] = true
+			}
+		}
+	}
+	return used
+}
