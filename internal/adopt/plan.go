@@ -117,7 +117,14 @@ func NewPlans(attachers []Attacher, objects []Object, o Options) []Plan {
 		p.No, p.Notes = verdict(p, objects)
 		plans[i] = p.decideWay(objects)
 	}
-	for i := range plans { // drivers of one Pod share a hub, and the policy of each proxy must close the ports of all
+	return together(plans)
+}
+
+// together tells the plans of one Pod of each other: its drivers share a hub, and the policy of each proxy must close
+// the ports of all.
+func together(plans []Plan) []Plan {
+	for i := range plans {
+		plans[i].pod = nil
 		for _, other := range plans {
 			if other.Workload == plans[i].Workload && other.Adoptable() {
 				other.pod = nil
