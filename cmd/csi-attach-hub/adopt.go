@@ -74,6 +74,7 @@ func runAdopt(c *cobra.Command, inputs []string, f adoptFlags) error {
 	if err != nil {
 		return err
 	}
+	attachers = append(attachers, adopt.FindDeployers(objects, f.options.Namespace, attachers)...)
 	if len(attachers) == 0 {
 		return fmt.Errorf("no csi-attacher in the Deployments, StatefulSets and DaemonSets of %s", strings.Join(inputs, ", "))
 	}

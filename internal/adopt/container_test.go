@@ -110,3 +110,29 @@ func TestNamesOfAnyDriverAreValid(t *testing.T) {
 		t.Error("two long names have one base")
 	}
 }
+
+func TestContainersKeepTheirPlaces(t *testing.T) {
+	for _, mode := range []Mode{ModeProxy, ModeSidecarHub} {
+		p := podWith(t, Options{Mode: mode}, "--leader-election", "", "")
+		var names []string
+		after := templateAfter(t, []Plan{p}, StepObserve)
+		for _, c := range after.Spec.Containers {
+			names = append(names, c.Name)
+		}
+		if want := []string{"driver", "csi-attacher", p.Base()}; !slices.Equal(names, want) || after.Annotations[defaultContainer] != "driver" {
+			t.Errorf("%s: containers %v, annotations %v", mode, names, after.Annotations)
+		}
+	}
+}
+
+func TestADriverInInitContainersIsInThePod(t *testing.T) {
+	for restart, want := range map[string]bool{"restartPolicy: Always": true, "": false} {
+		text := strings.Replace(pod, "      containers:\n        - name: driver\n", "      initContainers:\n        - name: driver\n", 1)
+		text = strings.Replace(text, "        - name: csi-attacher\n", "      containers:\n        - name: csi-attacher\n", 1)
+		text = strings.Replace(text, "image: driver\n", "image: driver\n          "+restart+"\n", 1)
+		text = strings.NewReplacer("NAME", "driver", "ARGS", "--leader-election", "ATTACHER", "", "POD", "").Replace(text)
+		if p := plansOfText(t, []byte(text), Options{Mode: ModeProxy})[0]; p.Adoptable() != want {
+			t.Errorf("%q: no: %v", restart, p.No)
+		}
+	}
+}

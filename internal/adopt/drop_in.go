@@ -24,22 +24,44 @@ var retired = map[string]bool{"connection-timeout": true, "dummy": false, leader
 	"logtostderr": false, "alsologtostderr": false, "stderrthreshold": true, "log_backtrace_at": true, "log_dir": true, "log_file": true, "log_file_max_size": true,
 	"skip_headers": false, "skip_log_headers": false, "add_dir_header": false, "one_output": false}
 
-// throughDeployer returns the plan with the workload that is changed in place of csi-attacher's: Longhorn's driver
-// deployer makes that Deployment anew.
-func (p Plan) throughDeployer(objects []Object) Plan {
+// deployers returns the workloads in which a container has the variable, each with the container.
+func deployers(objects []Object, namespace string) []Attacher {
+	var all []Attacher
 	for _, o := range objects {
 		if !slices.Contains(workloadKinds, o.GetKind()) {
 			continue
 		}
-		w, err := newWorkload(o, p.Options.Namespace)
-		if err != nil || w.Namespace != p.Workload.Namespace {
-			continue
+		w, err := newWorkload(o, namespace)
+		if err != nil {
+			continue // Find has told it
 		}
 		for _, c := range w.Template.Spec.Containers {
-			if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == imageVariable }) {
-				p.Workload, p.deployer = w, c.Name
-				return p
+			if makesAttacher(c) {
+				all = append(all, Attacher{Workload: w, Container: c, Flags: Flags{LeaderElection: true}})
 			}
+		}
+	}
+	return all
+}
+
+func makesAttacher(c corev1.Container) bool {
+	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == imageVariable })
+}
+
+// FindDeployers returns the workloads that make a csi-attacher which is not among the attachers: the chart of Longhorn has
+// none. Such an Attacher has no socket.
+func FindDeployers(objects []Object, namespace string, attachers []Attacher) []Attacher {
+	return slices.DeleteFunc(deployers(objects, namespace), func(d Attacher) bool {
+		return slices.ContainsFunc(attachers, func(a Attacher) bool { return a.Workload.Namespace == d.Workload.Namespace })
+	})
+}
+
+// throughDeployer returns the plan with the workload that is changed in place of csi-attacher's: Longhorn's driver
+// deployer makes that Deployment anew.
+func (p Plan) throughDeployer(objects []Object) Plan {
+	for _, d := range deployers(objects, p.Options.Namespace) {
+		if d.Workload.Namespace == p.Workload.Namespace {
+			p.Workload, p.deployer = d.Workload, d.Container.Name
 		}
 	}
 	return p
@@ -109,7 +131,7 @@ func (p Plan) dropInVerdict() (no, notes []string) {
 		no = append(no, fmt.Sprintf("%s makes this %s and restores it after a change: set the variable %s of Deployment longhorn-driver-deployer to the variant of the hub's image that runs as root, %s (value image.csi.attacher of the chart), or pass that Deployment too",
 			p.generatedBy(), p.Workload.GetKind(), imageVariable, rootImage(p.Options.Image)))
 	}
-	if c := p.Container.Command; len(c) > 0 && !attacherImage.MatchString(path.Base(c[0])) {
+	if c := p.Container.Command; p.deployer == "" && len(c) > 0 && !attacherImage.MatchString(path.Base(c[0])) {
 		no = append(no, fmt.Sprintf("command: the hub's image has no %s", c[0]))
 	}
 	for _, flag := range p.Flags.Unknown {

@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -136,6 +137,36 @@ func TestTheDeployerOfCSIAttacherIsChangedInItsPlace(t *testing.T) {
 	for mode, want := range map[Mode]string{ModeDropIn: "CSI_ATTACHER_IMAGE of Deployment longhorn-driver-deployer", ModeSidecarHub: "--mode drop-in"} {
 		if p := plansOfText(t, []byte(generated), Options{Mode: mode})[0]; !strings.Contains(strings.Join(p.No, "\n"), want) {
 			t.Errorf("without the deployer, %s: no: %v", mode, p.No)
+		}
+	}
+}
+
+// The chart of Longhorn has no csi-attacher.
+func TestADeployerWithoutItsCSIAttacherIsFound(t *testing.T) {
+	text, err := os.ReadFile("testdata/manifests/longhorn.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chart, _, _ := strings.Cut(string(text), "---\napiVersion: storage.k8s.io/v1\nkind: CSIDriver")
+	objects, err := Read("longhorn.yaml", strings.NewReader(chart))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := FindDeployers(objects, "default", nil)
+	if len(found) != 1 || len(FindDeployers(objects, "default", found)) != 0 {
+		t.Fatalf("found %v", found)
+	}
+	for _, mode := range Modes {
+		p := NewPlans(found, objects, Options{Mode: mode, Image: "hub:v1"})[0]
+		if mode != ModeDropIn {
+			if len(p.No) != 1 || !strings.Contains(p.No[0], "--mode drop-in") {
+				t.Errorf("%s: no: %v", mode, p.No)
+			}
+			continue
+		}
+		patch, err := workloadPatch([]Plan{p}, StepActive)
+		if err != nil || !p.Adoptable() || !strings.Contains(string(patch), "value: hub:v1-root\n") {
+			t.Errorf("%v, no: %v\n%s", err, p.No, patch)
 		}
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/yaml"
 )
@@ -14,7 +16,8 @@ import (
 // templatePatch is a strategic merge patch of a Pod template.
 type templatePatch struct {
 	Metadata struct {
-		Labels map[string]string `json:"labels,omitempty"`
+		Labels      map[string]string `json:"labels,omitempty"`
+		Annotations map[string]string `json:"annotations,omitempty"`
 	} `json:"metadata,omitzero"`
 	Spec struct {
 		Containers     []any           `json:"containers,omitempty"`
@@ -44,6 +47,23 @@ func patchOf(plans []Plan, step Step) templatePatch {
 		}
 	}
 	return t
+}
+
+// defaultContainer is read by kubectl logs and exec.
+const defaultContainer = "kubectl.kubernetes.io/default-container"
+
+// add adds a container of ours. kustomize puts it first, where kubectl would take it for the driver.
+func (t *templatePatch) add(c corev1.Container, w *Workload, attachers []Plan) {
+	t.Spec.Containers = append(t.Spec.Containers, c)
+	if w.Template.Annotations[defaultContainer] != "" {
+		return
+	}
+	for _, first := range w.Template.Spec.Containers {
+		if !slices.ContainsFunc(attachers, func(p Plan) bool { return p.Container.Name == first.Name }) {
+			t.Metadata.Annotations = map[string]string{defaultContainer: first.Name}
+			return
+		}
+	}
 }
 
 // changeAttacher adds the change of the csi-attacher container.
@@ -103,9 +123,24 @@ func Patched(plans []Plan, last Step) (map[string]any, error) {
 	if err == nil {
 		err = json.Unmarshal(template, &content)
 	}
+	keepOrder(content, w.Template.Spec.Containers)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", w.Object, err)
 	}
 	spec["template"] = content
 	return object.Object, nil
+}
+
+// keepOrder puts new containers last: other patches may know containers by their index.
+func keepOrder(template map[string]any, before []corev1.Container) {
+	containers, _, _ := unstructured.NestedFieldNoCopy(template, "spec", "containers")
+	list, _ := containers.([]any)
+	place := func(c any) int {
+		m, _ := c.(map[string]any)
+		if i := slices.IndexFunc(before, func(b corev1.Container) bool { return b.Name == m["name"] }); i >= 0 {
+			return i
+		}
+		return len(before)
+	}
+	slices.SortStableFunc(list, func(x, y any) int { return place(x) - place(y) })
 }

@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -138,8 +139,9 @@ func together(plans []Plan) []Plan {
 // hasDriver reports whether a container of the Pod, besides csi-attacher, mounts the socket's volume: then the driver
 // is in this Pod.
 func (p Plan) hasDriver() bool {
-	for _, c := range p.Workload.Template.Spec.Containers {
-		if c.Name != p.Container.Name && !isSidecar(c) && mounts(c, p.Socket.Volume.Name) {
+	for _, c := range p.Workload.containers() {
+		runs := c.RestartPolicy != nil || slices.ContainsFunc(p.Workload.Template.Spec.Containers, func(o corev1.Container) bool { return o.Name == c.Name })
+		if runs && c.Name != p.Container.Name && !isSidecar(c) && mounts(c, p.Socket.Volume.Name) {
 			return true
 		}
 	}

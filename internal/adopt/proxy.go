@@ -23,7 +23,7 @@ func (p Plan) proxyPatch(t *templatePatch) {
 			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: hubCA}}}})
 	}
 	t.Metadata.Labels[p.DriverLabel()] = "true"
-	t.Spec.Containers = append(t.Spec.Containers, p.proxyContainer())
+	t.add(p.proxyContainer(), p.Workload, p.pod)
 	t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{Name: p.Base() + "-tls", VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: p.Base() + "-tls", DefaultMode: ptr(p.user().keyMode())}}})
 }

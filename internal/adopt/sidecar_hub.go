@@ -21,7 +21,7 @@ func hubPatch(plans []Plan, t *templatePatch) {
 	for _, p := range plans {
 		c.VolumeMounts = append(c.VolumeMounts, p.socketMount(p.hubSocketFolder()))
 	}
-	t.Spec.Containers = append(t.Spec.Containers, c)
+	t.add(c, first.Workload, plans)
 	t.Spec.Volumes = append(t.Spec.Volumes, first.hubVolume(observing))
 }
 

@@ -11,7 +11,7 @@ import (
 
 // verdict returns why a driver cannot be adopted, and what the user must know.
 func verdict(p Plan, _ []Object) (no, notes []string) {
-	if p.Driver == "" {
+	if p.Driver == "" && p.Options.Mode != ModeDropIn {
 		no = append(no, "the manifest does not say the driver's name: add --driver NAME")
 	}
 	if v := p.Socket.Volume; p.Options.Mode == ModeProxy && !p.hasDriver() {

@@ -1,7 +1,13 @@
 package adopt
 
+import "fmt"
+
 // decideWay adds to a plan what its mode cannot do, and what the user must know of the mode.
 func (p Plan) decideWay(objects []Object) Plan {
+	if p.Options.Mode != ModeDropIn && makesAttacher(p.Container) {
+		p.No = []string{fmt.Sprintf("container %s makes the Deployment of csi-attacher, and restores it after a change: use --mode drop-in", p.Container.Name)}
+		return p
+	}
 	var no, notes []string
 	switch p.Options.Mode {
 	case ModeDropIn:
