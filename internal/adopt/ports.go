@@ -8,7 +8,8 @@ import (
 )
 
 // choosePorts returns the ports of the nth driver of a Pod. taken are the ports that drivers of this run have on the
-// same network; those that are chosen are added.
+// same network; those that are chosen are added. It returns no ports if
+// none are free.
 func (p Plan) choosePorts(n int, taken map[int32]bool) Ports {
 	used, ports := p.usedPorts(), podPorts(n)
 	next := func(x Ports) Ports { return Ports{Listen: x.Listen + 10, Health: x.Health + 10} }
@@ -23,8 +24,10 @@ func (p Plan) choosePorts(n int, taken map[int32]bool) Ports {
 			return Ports{Listen: first, Health: first + 1}
 		}
 	}
-	for used[ports.Listen] || used[ports.Health] || taken[ports.Listen] || taken[ports.Health] {
-		ports = next(ports)
+	for try := 0; used[ports.Listen] || used[ports.Health] || taken[ports.Listen] || taken[ports.Health]; try++ {
+		if ports = next(ports); try > 500 || ports.Health > 65535 {
+			return Ports{}
+		}
 	}
 	taken[ports.Listen], taken[ports.Health] = true, true
 	return ports

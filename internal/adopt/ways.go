@@ -1,11 +1,15 @@
 package adopt
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
+)
 
 // decideWay adds to a plan what its mode cannot do, and what the user must know of the mode.
 func (p Plan) decideWay(objects []Object) Plan {
 	if p.Options.Mode != ModeDropIn && makesAttacher(p.Container) {
-		p.No = []string{fmt.Sprintf("container %s makes the Deployment of csi-attacher, and restores it after a change: use --mode drop-in", p.Container.Name)}
+		p.No = []string{terminal.Line(fmt.Sprintf("container %s makes the Deployment of csi-attacher, and restores it after a change: use --mode drop-in", p.Container.Name))}
 		return p
 	}
 	var no, notes []string
@@ -18,7 +22,12 @@ func (p Plan) decideWay(objects []Object) Plan {
 	default:
 		notes = p.proxyNotes()
 	}
-	p.No, p.Notes = append(p.No, no...), append(p.Notes, notes...)
+	for _, text := range no { // parts of manifests are in it
+		p.No = append(p.No, terminal.Line(text))
+	}
+	for _, text := range notes {
+		p.Notes = append(p.Notes, terminal.Line(text))
+	}
 	return p
 }
 
