@@ -27,6 +27,7 @@ type adoptFlags struct {
 	mode    string
 	output  string
 	step    string
+	certs   string
 	user    int64
 	live    adoptLive
 }
@@ -46,6 +47,7 @@ func newAdoptCommand() *cobra.Command {
 	flags.StringArrayVar(&o.Drivers, "driver", nil, "`name` of the driver where the manifests do not say it; CONTAINER=NAME or WORKLOAD/CONTAINER=NAME if there are several csi-attachers; may be repeated")
 	flags.Int32Var(&o.Port, "port", 0, "`port` of the proxy, the next one is for its health; without it 9443, or on the host network one that follows from the driver's name")
 	flags.StringArrayVar(&o.NodeCIDRs, "node-cidr", nil, "address `range` of nodes, for drivers on the host network; may be repeated; without it all addresses")
+	flags.StringVar(&f.certs, "certificates", string(adopt.CertManager), "`maker` of the proxy's certificates: cert-manager, or existing for a Secret of your own")
 	flags.StringArrayVar(&o.Secrets, "secret", nil, "`name` of a Secret that attaching needs, NAME or NAMESPACE/NAME; may be repeated")
 	flags.Int64Var(&f.user, "run-as-user", 0, "user `ID` of the driver's socket where the manifest does not say it")
 	flags.BoolVar(&o.OpenShift, "openshift", false, "let the cluster choose the user of containers where the manifest does not say it")
@@ -54,7 +56,7 @@ func newAdoptCommand() *cobra.Command {
 		if c.Flags().Changed("run-as-user") {
 			o.RunAsUser = &f.user
 		}
-		o.Mode = adopt.Mode(f.mode)
+		o.Mode, o.Certificates = adopt.Mode(f.mode), adopt.Certificates(f.certs)
 		return runAdopt(c, inputs, f)
 	}
 	return c
@@ -63,6 +65,9 @@ func newAdoptCommand() *cobra.Command {
 func runAdopt(c *cobra.Command, inputs []string, f adoptFlags) error {
 	if !slices.Contains(adopt.Modes, f.options.Mode) {
 		return fmt.Errorf("--mode %q: write proxy, drop-in or sidecar-hub", f.mode)
+	}
+	if !slices.Contains(adopt.AllCertificates, f.options.Certificates) {
+		return fmt.Errorf("--certificates %q: write cert-manager or existing", f.certs)
 	}
 	files, names := splitInputs(inputs)
 	objects, err := readInputs(c.InOrStdin(), files)
@@ -78,6 +83,7 @@ func runAdopt(c *cobra.Command, inputs []string, f adoptFlags) error {
 	if err != nil {
 		return err
 	}
+	attachers = append(attachers, adopt.FindDeployers(objects, f.options.Namespace, attachers)...)
 	if len(attachers) == 0 {
 		return fmt.Errorf("no csi-attacher in the Deployments, StatefulSets and DaemonSets of %s", strings.Join(inputs, ", "))
 	}

@@ -10,7 +10,8 @@
 //	ReadAbout        Attachers of a cluster -> Objects that say more: CSIDrivers, Leases, names of Secrets
 //	NewPlans         Attachers -> Plans: the verdict, the entry of drivers.yaml, the notes; a pure function
 //	CheckTogether    Plans -> an error if two have one Lease
-//	patchOf, Patched Plans of one workload -> its strategic merge patch, its content after a step
+//	patchOf, Patched Plans of one workload -> its strategic merge patch, its content after a step; proxy.go, drop_in.go and
+//	             sidecar_hub.go have the three modes
 //	DriverObjects, HubObjects   Plan -> the objects beside the workload: Service, certificates, policies, rights
 //	Text, Kustomize, PostRender Plans -> what the user gets
 //

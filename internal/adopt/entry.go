@@ -5,26 +5,52 @@ import (
 	"strings"
 )
 
-// DriversFile returns a drivers.yaml with the entries of the adoptable plans.
+const driversHead = "apiVersion: attach-hub/v1alpha1\nkind: DriverConfig\n"
+
+// DriversFile returns a drivers.yaml for the hub's own Deployment with the entries of the adoptable plans. Drivers that
+// move in another mode have none there.
 func DriversFile(plans []Plan) []byte {
 	var b strings.Builder
-	b.WriteString("apiVersion: attach-hub/v1alpha1\nkind: DriverConfig\ndrivers:\n")
 	for _, p := range plans {
-		if p.Adoptable() {
+		if p.Adoptable() && p.Options.Mode == ModeProxy {
 			b.WriteString(p.Entry())
 		}
 	}
-	return []byte(b.String())
+	if b.Len() == 0 {
+		return []byte(driversHead + "drivers: []\n")
+	}
+	return []byte(driversHead + "drivers:\n" + b.String())
 }
 
 // Entry returns the driver's entry of drivers.yaml, as an item of the list drivers. The driver begins in mode observe.
+// It is "" in place of a csi-attacher, where flags say all.
 func (p Plan) Entry() string {
+	if p.Options.Mode == ModeDropIn {
+		return ""
+	}
+	if p.Options.Mode == ModeSidecarHub {
+		return p.entry("observe # active in the step of that name")
+	}
+	return p.entry("observe # until you hand the driver over")
+}
+
+// endpoint is where the hub reaches the driver.
+func (p Plan) endpoint() string {
+	if p.Options.Mode == ModeSidecarHub {
+		return "unix://" + p.hubSocket()
+	}
+	return fmt.Sprintf("tcp://%s.%s.svc:%d", p.Base(), p.Workload.Namespace, p.Ports.Listen)
+}
+
+func (p Plan) entry(mode string) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, "    "+format+"\n", args...) }
 	fmt.Fprintf(&b, "  - name: %s\n", p.Driver)
 	line("endpoint: %s", p.endpoint())
-	line("tls: {caFile: /tls/%s.crt, certFile: /tls/tls.crt, keyFile: /tls/tls.key, serverName: %s}", p.Driver, p.Base())
-	line("mode: observe # until you hand the driver over")
+	if p.Options.Mode == ModeProxy {
+		line("tls: {caFile: /tls/%s.crt, certFile: /tls/tls.crt, keyFile: /tls/tls.key, serverName: %s}", p.Driver, p.Base())
+	}
+	line("mode: %s", mode)
 	line("lease: {namespace: %s} # of csi-attacher's Lease", p.LeaseNamespace())
 	for _, group := range grouped(p.Flags.Settings) {
 		if group.key == "" {

@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"slices"
 	"strings"
@@ -15,17 +16,62 @@ var templateFiles embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join}).ParseFS(templateFiles, "templates/*.yaml"))
 
-// DriverObjects returns the YAML documents of the objects that the driver's side needs beside its workload.
+// Certificates says who makes the certificates of proxies.
+type Certificates string
+
+const (
+	CertManager  Certificates = "cert-manager" // Issuers and Certificates of cert-manager
+	CertExisting Certificates = "existing"     // the user makes the Secret
+)
+
+// AllCertificates are the values of Certificates, the default first.
+var AllCertificates = []Certificates{CertManager, CertExisting}
+
+// DriverObjects returns the YAML documents of the objects that the driver's side needs beside its workload; none in
+// place of a csi-attacher.
 func (p Plan) DriverObjects() ([]byte, error) {
-	names := []string{"service.yaml", "certificates.yaml"}
-	if !p.HostNetwork() { // policies do not hold for Pods on the host network
-		names = append(names, "networkpolicy.yaml")
+	var names []string
+	switch p.Options.Mode {
+	case ModeProxy:
+		names = append(names, "service.yaml")
+		if p.Options.Certificates != CertExisting {
+			names = append(names, "certificates.yaml")
+		}
+		if !p.HostNetwork() { // policies do not hold for Pods on the host network
+			names = append(names, "networkpolicy.yaml")
+		}
+	case ModeSidecarHub:
+		if p.FirstOfPod() {
+			names = append(names, "sidecar_hub.yaml")
+		}
+	default:
+		return nil, nil
 	}
-	return p.execute(append(names, "rights.yaml")...)
+	if len(p.Rights()) > 0 {
+		names = append(names, "rights.yaml")
+	}
+	return p.execute(names...)
 }
 
-// HubObjects returns the YAML documents of the objects that the driver needs in the namespace of the hub.
-func (p Plan) HubObjects() ([]byte, error) { return p.execute("hub.yaml") }
+// HubObjects returns the YAML documents of the objects that the driver needs in the namespace of the hub; none without
+// a proxy.
+func (p Plan) HubObjects() ([]byte, error) {
+	if p.Options.Mode != ModeProxy {
+		return nil, nil
+	}
+	return p.execute("hub.yaml")
+}
+
+// account is a ServiceAccount.
+type account struct{ Namespace, Name string }
+
+// HubAccount returns the ServiceAccount of the hub that serves the driver.
+func (p Plan) HubAccount() account {
+	if p.Options.Mode == ModeSidecarHub {
+		return account{p.Workload.Namespace, cmp.Or(p.Workload.Template.Spec.ServiceAccountName, "default")}
+	}
+	return account{hubNamespace, hubName}
+}
 
 // execute returns the documents of several templates.
 func (p Plan) execute(names ...string) ([]byte, error) {
@@ -60,8 +106,8 @@ type portRange struct {
 // OtherPorts returns all ports of the Pod but those of proxies.
 func (p Plan) OtherPorts() []portRange {
 	var closed []int32
-	for _, ports := range p.podPorts {
-		closed = append(closed, ports.Listen, ports.Health)
+	for _, driver := range p.pod {
+		closed = append(closed, driver.Ports.Listen, driver.Ports.Health)
 	}
 	slices.Sort(closed)
 	var others []portRange
@@ -84,7 +130,10 @@ type right struct {
 
 // Rights returns the hub's rights on the driver's Lease and Secrets, with an item for each namespace.
 func (p Plan) Rights() []right {
-	rights := []right{{Namespace: p.LeaseNamespace(), Lease: registry.LeaseName(p.Driver)}}
+	var rights []right
+	if p.Options.Mode != ModeSidecarHub || p.LeaseNamespace() != p.Workload.Namespace { // its replicas need all leases there
+		rights = append(rights, right{Namespace: p.LeaseNamespace(), Lease: registry.LeaseName(p.Driver)})
+	}
 	for _, s := range p.Secrets {
 		i := slices.IndexFunc(rights, func(r right) bool { return r.Namespace == s.Namespace })
 		if i < 0 {

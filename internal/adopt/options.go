@@ -23,6 +23,8 @@ type Options struct {
 	Secrets   []string // Secrets that attaching needs: NAME, or NAMESPACE/NAME
 	RunAsUser *int64   // user of the proxy, if the manifest does not say it
 	OpenShift bool     // users are chosen by the cluster's security context constraints
+	// Certificates says who makes those of the proxy; "" is CertManager.
+	Certificates Certificates
 	// WithoutLeaderElection allows a csi-attacher that takes no Lease: the order of the steps alone keeps it apart
 	// from the hub.
 	WithoutLeaderElection bool

@@ -2,7 +2,6 @@ package adopt
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
@@ -44,11 +43,13 @@ type Plan struct {
 	// NameFrom is what says the driver's name, for the user to check: an argument, a variable, an object or --driver.
 	NameFrom string
 	Ports    Ports
-	// podPorts are the ports of all proxies in the Pod.
-	podPorts []Ports
-	Secrets  []SecretName
-	No       []string // why the driver cannot be adopted in this mode; empty if it can
-	Notes    []string // what the user must know, decide or look up
+	// deployer is the container of Workload that makes the Deployment of csi-attacher; "" if csi-attacher is in Workload.
+	deployer string
+	// pod are the plans of all drivers of the Pod that can be adopted, without their pod.
+	pod     []Plan
+	Secrets []SecretName
+	No      []string // why the driver cannot be adopted in this mode; empty if it can
+	Notes   []string // what the user must know, decide or look up
 }
 
 // SecretName names a Secret that PersistentVolumes of the driver name in controllerPublishSecretRef.
@@ -105,12 +106,23 @@ func NewPlans(attachers []Attacher, objects []Object, o Options) []Plan {
 		if p.No = lines(in.verdict(p, possible)); p.Adoptable() {
 			p.Notes = lines(append(in.notes(p), unnamed...))
 		}
+		if p = p.decideWay(objects); !p.Adoptable() {
+			p.Notes = nil
+		}
 		plans[i] = p
 	}
-	for i := range plans { // the policy of each proxy must close the ports of all: policies add up
+	return together(plans)
+}
+
+// together tells the plans of one Pod of each other: its drivers share a hub, and the policy of each proxy must close
+// the ports of all.
+func together(plans []Plan) []Plan {
+	for i := range plans {
+		plans[i].pod = nil
 		for _, other := range plans {
-			if other.Workload == plans[i].Workload {
-				plans[i].podPorts = append(plans[i].podPorts, other.Ports)
+			if other.Workload == plans[i].Workload && other.Adoptable() {
+				other.pod = nil
+				plans[i].pod = append(plans[i].pod, other)
 			}
 		}
 	}
@@ -123,9 +135,4 @@ func lines(texts []string) []string {
 		texts[i] = terminal.Line(texts[i])
 	}
 	return texts
-}
-
-// endpoint is where the hub reaches the driver.
-func (p Plan) endpoint() string {
-	return fmt.Sprintf("tcp://%s.%s.svc:%d", p.Base(), p.Workload.Namespace, p.Ports.Listen)
 }

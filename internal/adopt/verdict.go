@@ -76,7 +76,7 @@ var reasons = []reason{
 		if !p.Flags.LeaderElection {
 			return ""
 		}
-		if t := p.Flags.LockType; p.Options.Mode != ModeDropIn && t != "" && t != "leases" {
+		if t := p.Flags.LockType; t != "" && t != "leases" {
 			return fmt.Sprintf("csi-attacher takes a lock of type %q, not a Lease, so nothing keeps it apart from the hub: update csi-attacher to 2.0 or later first", t)
 		}
 		if p.Flags.LockType == "" && oldAttacher.MatchString(p.Container.Image) {
@@ -117,7 +117,7 @@ func (in input) verdict(p Plan, possible named) (no []string) {
 			no = append(no, why)
 		}
 	}
-	if p.Driver == "" && len(no) == 0 {
+	if p.Driver == "" && len(no) == 0 && p.Options.Mode != ModeDropIn {
 		why := "the manifest does not say the driver's name"
 		if len(possible) > 0 {
 			why = "several names of the driver are possible: " + possible.String()

@@ -51,7 +51,7 @@ func TestEachReasonHoldsForItsModes(t *testing.T) {
 		"other socket":          {change: []string{"volumeMounts: [{name: sockets, mountPath: /csi}]\n        - name: csi", "volumeMounts: []\n        - name: csi", "emptyDir: {}", "hostPath: {path: /run/block}"}, want: "the driver runs in another Pod", modes: []adopt.Mode{adopt.ModeProxy}, more: "---\n{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: block.example.com}}\n"},
 		"node socket":           {change: []string{"volumeMounts: [{name: sockets, mountPath: /csi}]\n        - name: csi", "volumeMounts: []\n        - name: csi", "emptyDir: {}", "hostPath: {path: /var/lib/kubelet/plugins/block.example.com}"}, want: "that of the node plugin", modes: []adopt.Mode{adopt.ModeProxy}},
 		"no leader election":    {change: []string{"--leader-election", "--leader-election=false"}, want: "--without-leader-election", modes: beside},
-		"lock of ConfigMaps":    {change: attacherArg("--leader-election-type=configmaps"), want: `"configmaps", not a Lease`, modes: beside},
+		"lock of ConfigMaps":    {change: attacherArg("--leader-election-type=configmaps"), want: `"configmaps", not a Lease`, modes: all},
 		"lock of Leases":        {change: attacherArg("--leader-election-type=leases")},
 		"old csi-attacher":      {change: []string{"attacher:v4.10.0", "attacher:v1.2.1"}, want: "csi-attacher v1.2.1", modes: all},
 		"kubeconfig":            {change: attacherArg("--kubeconfig=/etc/kubeconfig"), want: "another cluster", modes: beside},

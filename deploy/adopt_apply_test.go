@@ -1,0 +1,236 @@
+package deploy_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+const adoptedImage = "registry.example.com/csi-attach-hub:v1"
+
+// adoptedNames are the drivers that a manifest does not name.
+var adoptedNames = map[string][]string{
+	"alibaba":  {"external-disk-attacher=diskplugin.csi.alibabacloud.com", "external-oss-attacher=ossplugin.csi.alibabacloud.com", "external-bmcpfs-attacher=bmcpfsplugin.csi.alibabacloud.com"},
+	"ceph-rbd": {"csi-attacher=rbd.csi.ceph.com"},
+	"defaults": {"csi-attacher=io.openebs.csi-mayastor"},
+}
+
+// rendered returns the manifests of a driver after a step, as the post-renderer of Helm prints them; refused if the
+// driver cannot be adopted so.
+func rendered(t *testing.T, binary, file, mode, step string) (objects []*unstructured.Unstructured, refused string) {
+	t.Helper()
+	args := []string{"adopt", "-", "-o", "helm-post-renderer", "--mode", mode, "--step", step, "--image", adoptedImage}
+	for _, name := range adoptedNames[strings.TrimSuffix(filepath.Base(file), ".yaml")] {
+		args = append(args, "--driver", name)
+	}
+	if mode == "proxy" {
+		args = append(args, "--without-leader-election")
+	}
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(t.Context(), binary, args...)
+	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(readFile(t, file)), &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return nil, stderr.String()
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(&stdout, 1<<16)
+	for {
+		o := &unstructured.Unstructured{}
+		err := decoder.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return objects, ""
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(o.Object) > 0 {
+			objects = append(objects, o)
+		}
+	}
+}
+
+// podsOf returns the Pods that the workloads among the objects would have.
+func podsOf(t *testing.T, objects []*unstructured.Unstructured) map[string]*corev1.Pod {
+	t.Helper()
+	pods := map[string]*corev1.Pod{}
+	for _, o := range objects {
+		template, found, _ := unstructured.NestedMap(o.Object, "spec", "template")
+		if !found {
+			continue
+		}
+		var pod corev1.PodTemplateSpec
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(template, &pod, true); err != nil {
+			t.Fatal(err)
+		}
+		name := strings.ToLower(o.GetKind()) + "-" + o.GetName()
+		pod.Spec.PriorityClassName = "" // a class of the driver's must exist for a Pod to be admitted
+		pods[name] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: pod.Labels}, Spec: pod.Spec}
+	}
+	return pods
+}
+
+// securityLevels are namespaces, the strictest first.
+type securityLevels struct {
+	client     kubernetes.Interface
+	namespaces []string
+}
+
+func newSecurityLevels(ctx context.Context, t *testing.T, client kubernetes.Interface) securityLevels {
+	t.Helper()
+	s := securityLevels{client: client}
+	for _, level := range []string{"restricted", "baseline", "privileged"} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: level + "-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": level}}}
+		created, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.namespaces = append(s.namespaces, created.Name)
+	}
+	return s
+}
+
+// of returns the number of the strictest level that admits a Pod; -1 if none does, with the error of the last.
+func (s securityLevels) of(ctx context.Context, pod *corev1.Pod) (int, error) {
+	var err error
+	for i, namespace := range s.namespaces {
+		if _, err = s.client.CoreV1().Pods(namespace).Create(ctx, pod.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}); err == nil {
+			return i, nil
+		}
+	}
+	return -1, err
+}
+
+// What adopt writes must be what a cluster takes wherever it took the manifest itself, and what the hub's program takes.
+func TestManifestsOfDriversAreTakenByARealAPIServerAfterEachStep(t *testing.T) {
+	binary, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	a := newApplier(ctx, t)
+	a.dryRun = []string{metav1.DryRunAll}
+	client := testbed.Shared(t).Clientset()
+	levels := newSecurityLevels(ctx, t, client)
+	adopted := map[string][]string{}
+	for _, file := range driverManifests(t) {
+		manifest := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		original := readObjects(t, file)
+		for _, o := range original {
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.GetNamespace()}}
+			if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); o.GetNamespace() != "" && err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatal(err)
+			}
+		}
+		before := map[string]int{} // level of each Pod
+		for name, pod := range podsOf(t, original) {
+			if before[name], err = levels.of(ctx, pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for mode, steps := range map[string][]string{"proxy": {"observe", "active"}, "sidecar-hub": {"observe", "active"}, "drop-in": {"active"}} {
+			for _, step := range steps {
+				t.Run(manifest+"/"+mode+"/"+step, func(t *testing.T) {
+					ctx, cancel := context.WithTimeout(t.Context(), testTimeout) // one for all would be short on a busy machine
+					defer cancel()
+					a := a
+					a.t, a.ctx = t, ctx
+					objects, refused := rendered(t, binary, file, mode, step)
+					if refused != "" {
+						t.Logf("not adopted: %s", refused)
+						return
+					}
+					adopted[mode] = append(adopted[mode], manifest)
+					a.apply(objects...)
+					for name, pod := range podsOf(t, objects) {
+						if got, err := levels.of(ctx, pod); err != nil || got > before[name] {
+							t.Errorf("%s needs a namespace of level %d, before it was %d (0 is the strictest): %v", name, got, before[name], err)
+						}
+						for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+							if c.Image == adoptedImage {
+								startsWith(t, binary, c, objects)
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+	for mode, manifests := range map[string][]string{
+		"proxy":       {"alibaba", "azuredisk", "ceph-rbd", "cinder", "daemonset", "ebs", "vsphere"},
+		"sidecar-hub": {"alibaba", "azuredisk", "ceph-rbd", "cinder", "daemonset", "ebs", "vsphere"},
+		"drop-in":     {"alibaba", "azuredisk", "ceph-rbd", "cinder", "daemonset", "digitalocean", "ebs", "linode", "vsphere"},
+	} {
+		for _, manifest := range manifests {
+			if !slices.Contains(adopted[mode], manifest) {
+				t.Errorf("--mode %s does not adopt %s", mode, manifest)
+			}
+		}
+	}
+}
+
+// startsWith starts the program with the arguments of a container. Files of the cluster are not here, and that must be all
+// that the program has to complain of.
+func startsWith(t *testing.T, binary string, c corev1.Container, objects []*unstructured.Unstructured) {
+	t.Helper()
+	if len(c.Command) > 1 || len(c.Command) == 1 && c.Command[0] != "/csi-attach-hub" {
+		t.Errorf("the image has no command %v", c.Command)
+	}
+	dir := t.TempDir()
+	args := slices.Clone(c.Args)
+	missing := "there is no file /attach-hub/ca/ca.crt"
+	if args[0] != "proxy" {
+		missing = filepath.Join(dir, "kubeconfig")
+		args = append(args, "--kubeconfig="+missing)
+	}
+	for i := range args {
+		for _, e := range c.Env {
+			value := e.Value
+			if e.ValueFrom != nil {
+				value = "of-the-pod"
+			}
+			args[i] = strings.ReplaceAll(args[i], "$("+e.Name+")", value)
+		}
+		if args[i] == "--config=/etc/csi-attach-hub/drivers.yaml" {
+			args[i] = "--config=" + driversFileOf(t, c, objects, dir)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), missing) || strings.Contains(string(out), "unknown flag") {
+		t.Errorf("%s with %v ended with %v and said %s", c.Name, args, err, out)
+	}
+}
+
+// driversFileOf writes the drivers.yaml that a hub has in the Pod, and returns its path.
+func driversFileOf(t *testing.T, c corev1.Container, objects []*unstructured.Unstructured, dir string) string {
+	t.Helper()
+	for _, pod := range podsOf(t, objects) {
+		for _, v := range pod.Spec.Volumes {
+			if v.Name == c.VolumeMounts[0].Name && v.ConfigMap != nil {
+				path := filepath.Join(dir, "drivers.yaml")
+				content := as[corev1.ConfigMap](t, find(t, objects, "ConfigMap", v.ConfigMap.Name)).Data["drivers.yaml"]
+				if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return path
+			}
+		}
+	}
+	t.Fatalf("%s has no ConfigMap", c.Name)
+	return ""
+}
