@@ -13,9 +13,9 @@ import (
 
 const (
 	// imageVariable is where the driver deployer of Longhorn takes the image from, of the Deployment that it makes.
-	imageVariable  = "CSI_ATTACHER_IMAGE"
-	hubProgram     = "/csi-attach-hub" // in the image
-	minHubMemory   = "512Mi"           // limit of the hub's own Deployment
+	imageVariable = "CSI_ATTACHER_IMAGE"
+	hubProgram    = "/csi-attach-hub" // in the image
+	minHubMemory  = "512Mi"           // limit of the hub's own Deployment
 )
 
 // retired are flags of old releases of csi-attacher, and whether each takes a value. The hub refuses to start with them.
