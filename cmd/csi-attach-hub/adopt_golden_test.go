@@ -43,7 +43,7 @@ func writeTestFile(t *testing.T, path, content string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -90,6 +90,26 @@ func TestAdoptWritesKustomizationsOfEachManifest(t *testing.T) {
 			t.Errorf("the second run differs:\n%s", cmp.Diff(got, again))
 		}
 		compareAdopted(t, filepath.Join(goldens, name+".tree"), got)
+	})
+}
+
+func TestAdoptWritesFoldersForOtherTools(t *testing.T) {
+	goldens := goldenFolder(t)
+	manifests(t, func(t *testing.T, name string, args []string) {
+		if name != "ebs" {
+			return
+		}
+		for _, kind := range []string{"flux", "helm-plugin"} {
+			got := transcript(append(args, "-o", kind+"="+kind)...) + tree(t, kind)
+			compareAdopted(t, filepath.Join(goldens, name+"."+kind), got)
+		}
+		transcript(append(args, "-o", "kustomize=out")...)
+		readme, err := os.ReadFile("out/README.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		compareAdopted(t, filepath.Join(goldens, name+".readme"), string(readme))
+		compareAdopted(t, filepath.Join(goldens, name+".json"), transcript(append(args, "-o", "json")...))
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -115,11 +114,7 @@ func (o adoptOutput) files(plans []adopt.Plan, flags []string) (adopt.Files, err
 	case outputFlux:
 		return adopt.Flux(plans)
 	}
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	return adopt.HelmPlugin(plans, program, flags)
+	return adopt.HelmPlugin(plans, flags)
 }
 
 // repeated returns the given flags of adopt, but those of its output.

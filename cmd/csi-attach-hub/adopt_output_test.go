@@ -217,16 +217,6 @@ func TestWorkloadsOfOneNameInTwoNamespacesHaveFilesOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestTwoAttachersOfOneDriverAreAnError(t *testing.T) {
-	other := strings.ReplaceAll(adoptable, "namespace: storage", "namespace: other")
-	other = strings.ReplaceAll(other, "name: csi-attacher", "name: second-attacher")
-	code, stdout, stderr := runWith(t, adoptable+"\n---\n"+other, "adopt", "-",
-		"--driver=csi-attacher=block.csi.example.com", "--driver=second-attacher=block.csi.example.com")
-	if code == 0 || !strings.Contains(stdout+stderr, "block.csi.example.com") {
-		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
-	}
-}
-
 func TestAdoptTellsANoFromBadInput(t *testing.T) {
 	t.Chdir(t.TempDir())
 	refused := strings.ReplaceAll(adoptable, ", --leader-election", "")

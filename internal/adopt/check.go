@@ -12,12 +12,10 @@ import (
 // driverNameForm is that of the CSI specification: a domain name in any case.
 var driverNameForm = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9.]{0,61}[A-Za-z0-9])?$`)
 
-// Check returns an error with every name that no Kubernetes object can have, and with every driver that has two
-// csi-attachers to adopt. Names become parts of paths, commands and objects: nothing may be written of plans
-// that fail.
+// Check returns an error with every name that no Kubernetes object can have. Names become parts of paths, commands and
+// objects: nothing may be printed of plans that fail.
 func Check(plans []Plan) error {
 	var problems []error
-	attachers := map[string]Attacher{}
 	for _, p := range plans {
 		bad := func(what, value string, reasons []string) {
 			if len(reasons) > 0 {
@@ -32,18 +30,9 @@ func Check(plans []Plan) error {
 			bad("namespace of a Secret", s.Namespace, validation.IsDNS1123Label(s.Namespace))
 			bad("name of a Secret", s.Name, validation.IsDNS1123Subdomain(s.Name))
 		}
-		if !p.Adoptable() {
-			continue
-		}
-		if !driverNameForm.MatchString(p.Driver) {
+		if p.Adoptable() && !driverNameForm.MatchString(p.Driver) {
 			bad("driver name", p.Driver, []string{"not a domain name of at most 63 letters, digits, '-' and '.'"})
 		}
-		// Names of objects have small letters, and '-' in place of '.'.
-		if other, twice := attachers[p.Base()]; twice {
-			problems = append(problems, fmt.Errorf("%s: driver %s has another csi-attacher: %s: adopt only the one that works for the driver",
-				p.Attacher, p.Driver, other))
-		}
-		attachers[p.Base()] = p.Attacher
 	}
 	return errors.Join(problems...)
 }

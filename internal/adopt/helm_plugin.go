@@ -16,17 +16,17 @@ func pluginName(plans []Plan) string {
 	return Base(names[0])
 }
 
-// HelmPlugin returns the folder of a plugin for Helm 4, which takes no other post-renderer. program is the path of
-// csi-attach-hub, and args are the arguments of adopt without an output.
-func HelmPlugin(plans []Plan, program string, args []string) (Files, error) {
-	args = append([]string{"adopt", "-", "--output=helm-post-renderer"}, args...)
-	for _, arg := range append(args, program) {
+// HelmPlugin returns the folder of a plugin for Helm 4, which takes no other post-renderer. flags are those of adopt
+// without its output. The plugin finds csi-attach-hub in $PATH.
+func HelmPlugin(plans []Plan, flags []string) (Files, error) {
+	args := append([]string{"adopt", "-", "--output=helm-post-renderer"}, flags...)
+	for _, arg := range args {
 		// Helm replaces variables in arguments, and has no way to write a dollar sign.
 		if strings.Contains(arg, "$") {
 			return nil, fmt.Errorf("%q: a plugin of Helm cannot pass a dollar sign", arg)
 		}
 	}
-	command := map[string]any{"command": program, "args": args}
+	command := map[string]any{"command": "csi-attach-hub", "args": args}
 	content, err := yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "type": "postrenderer/v1", "name": pluginName(plans), "version": "1.0.0",
 		"runtime": "subprocess", "runtimeConfig": map[string]any{"platformCommand": []any{command}},

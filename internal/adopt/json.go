@@ -18,6 +18,7 @@ type planJSON struct {
 	Replicas      int64           `json:"replicas"`
 	Container     string          `json:"container"`
 	Driver        string          `json:"driver,omitempty"`
+	NameFrom      string          `json:"nameFrom,omitempty"`
 	Mode          Mode            `json:"mode"`
 	Adoptable     bool            `json:"adoptable"`
 	Reasons       []string        `json:"reasons"`
@@ -69,7 +70,7 @@ func JSON(plans []Plan) ([]byte, error) {
 		j := planJSON{
 			File: p.Workload.Source.File, Document: p.Workload.Source.Document,
 			Kind: p.Workload.GetKind(), Namespace: p.Workload.Namespace, Name: p.Workload.GetName(), Replicas: p.Workload.Replicas,
-			Container: p.Container.Name, Driver: p.Driver, Mode: p.Options.Mode, Adoptable: p.Adoptable(),
+			Container: p.Container.Name, Driver: p.Driver, NameFrom: p.NameFrom, Mode: p.Options.Mode, Adoptable: p.Adoptable(),
 			Reasons: notNil(p.No), Notes: notNil(p.notes()), Socket: p.Socket.Path, SocketVolume: p.Socket.Volume.Name,
 			RunAsUser: p.user().UID, FSGroup: p.User.FSGroup, HostNetwork: p.HostNetwork(), LeaderElected: p.Flags.LeaderElection,
 			Lease: leaseJSON{Namespace: p.LeaseNamespace(), Wait: p.LeaseWait().Seconds()}, Unknown: notNil(p.Flags.Unknown),

@@ -35,24 +35,24 @@ func (b *page) keep(plans []Plan, a Arguments) {
 	b.say("With the folder of -o kustomize: name the chart under helmCharts in " + OriginalKustomization + ". Or with a config management plugin:")
 	b.code("yaml", false, "generate:", "  command: [sh, -c]", "  args:",
 		`    - helm template "$ARGOCD_APP_NAME" . -n "$ARGOCD_APP_NAMESPACE" --include-crds |`,
-		"      "+strings.ReplaceAll(commandLine(append([]string{"csi-attach-hub", "adopt"}, flags...)), "=NAMESPACE", `="$ARGOCD_APP_NAMESPACE"`))
+		"      "+strings.ReplaceAll(shellLine(append([]string{"csi-attach-hub", "adopt"}, flags...)), "=NAMESPACE", `="$ARGOCD_APP_NAMESPACE"`))
 	b.heading(2, "Flux")
 	b.say("This writes patches for HelmRelease.spec.postRenderers, and the objects for a Kustomization:")
 	b.code("sh", false, a.command("flux=attach-hub-flux"))
 }
 
-var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+var shellWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
 // quoted returns a word as a shell takes it.
 func quoted(word string) string {
-	if plain.MatchString(word) {
+	if shellWord.MatchString(word) {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// commandLine returns words as a shell takes them.
-func commandLine(words []string) string {
+// shellLine returns words as a shell takes them.
+func shellLine(words []string) string {
 	var all []string
 	for _, word := range words {
 		all = append(all, quoted(word))

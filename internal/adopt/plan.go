@@ -57,7 +57,9 @@ type Plan struct {
 	Attacher
 	Options Options
 	Driver  string // "" if it is not known
-	Ports   Ports
+	// NameFrom is what says the driver's name, for the user to check: an argument, a variable, an object or --driver.
+	NameFrom string
+	Ports    Ports
 	// podPorts are the ports of all proxies in the Pod.
 	podPorts []Ports
 	Secrets  []SecretName

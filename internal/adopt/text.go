@@ -15,7 +15,7 @@ type Arguments struct{ Inputs, Flags []string }
 
 // command returns the command line with an output.
 func (a Arguments) command(output string) string {
-	return commandLine(slices.Concat([]string{"csi-attach-hub", "adopt"}, a.Inputs, a.Flags, []string{"-o", output}))
+	return shellLine(slices.Concat([]string{"csi-attach-hub", "adopt"}, a.Inputs, a.Flags, []string{"-o", output}))
 }
 
 // Text explains the plans: for each csi-attacher the verdict, what was found, and each step.
@@ -71,10 +71,13 @@ func (b *page) facts(p Plan) {
 		b.fact("Can be adopted", "no: "+reason)
 	}
 	b.fact("Read from", p.Workload.Source.String())
-	if p.Driver == "" {
+	switch {
+	case p.Driver == "":
 		b.fact("Driver", "not known")
-	} else {
+	case p.NameFrom == "":
 		b.fact("Driver", p.Driver)
+	default:
+		b.fact("Driver", p.Driver+", from "+p.NameFrom)
 	}
 	b.fact("Socket", fmt.Sprintf("%s, in volume %s (%s) mounted at %s",
 		p.Socket.Path, p.Socket.Volume.Name, volumeKind(p.Socket.Volume), p.Socket.Mount.MountPath))
