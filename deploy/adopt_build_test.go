@@ -38,10 +38,11 @@ func adoptEach(t *testing.T, test func(t *testing.T, p adoptProgram)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tested := 0
+	seen, tested := 0, 0
 	for _, file := range files {
 		manifest := readFile(t, file)
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			seen++
 			p := adoptProgram{t: t, binary: binary, manifest: manifest}
 			if _, ok := p.run("-o", "json"); !ok {
 				t.Skip("adopt says no")
@@ -50,7 +51,7 @@ func adoptEach(t *testing.T, test func(t *testing.T, p adoptProgram)) {
 			test(t, p)
 		})
 	}
-	if tested < 5 {
+	if seen == len(files) && tested < 5 { // -run can select
 		t.Errorf("only %d of %d manifests can be adopted", tested, len(files))
 	}
 }

@@ -93,7 +93,7 @@ func TestAdoptWritesKustomizationsOfEachManifest(t *testing.T) {
 	})
 }
 
-func TestAdoptWritesFoldersForOtherTools(t *testing.T) {
+func TestAdoptWritesForOtherToolsAndModes(t *testing.T) {
 	goldens := goldenFolder(t)
 	manifests(t, func(t *testing.T, name string, args []string) {
 		if name != "ebs" {
@@ -102,6 +102,9 @@ func TestAdoptWritesFoldersForOtherTools(t *testing.T) {
 		for _, kind := range []string{"flux", "helm-plugin"} {
 			got := transcript(append(args, "-o", kind+"="+kind)...) + tree(t, kind)
 			compareAdopted(t, filepath.Join(goldens, name+"."+kind), got)
+		}
+		for _, mode := range []string{"drop-in", "sidecar-hub"} {
+			compareAdopted(t, filepath.Join(goldens, name+"."+mode+".txt"), transcript(append(args, "--mode", mode)...))
 		}
 		transcript(append(args, "-o", "kustomize=out")...)
 		readme, err := os.ReadFile("out/README.md")

@@ -1,10 +1,6 @@
 package adopt
 
-import (
-	"strings"
-
-	"sigs.k8s.io/yaml"
-)
+import "sigs.k8s.io/yaml"
 
 // Flux returns a folder for Flux, which runs no post-renderer but applies patches:
 //
@@ -35,7 +31,7 @@ func Flux(plans []Plan) (Files, error) {
 		if err != nil {
 			return nil, err
 		}
-		files.add(string(step)+".yaml", "# Part of the HelmRelease of the driver: ", strings.TrimSuffix(stepComments[plans[0].Options.Mode][step], "."), ".\n", string(release))
+		files.add(string(step)+".yaml", "# Add it to the HelmRelease of the driver. ", stepComments[plans[0].Options.Mode][step], "\n", string(release))
 	}
 	objects, err := joined(plans, Plan.DriverObjects)
 	if err != nil {

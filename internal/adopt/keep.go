@@ -11,9 +11,14 @@ import (
 func (b *page) keep(plans []Plan, a Arguments) {
 	step := "--step=" + string(plans[0].Options.Mode.Steps()[0])
 	b.heading(1, "If Helm, Argo CD or Flux makes the manifest")
-	b.say("Change the manifest where it is made: the next upgrade or sync undoes a change that is made only in the cluster. " +
-		"The steps stay the same. In place of kubectl apply -k, use one of these. Leave csi-attacher in the values of the chart: " +
-		"the step active removes it, and a chart without csi-attacher is an error, because the change would be lost.")
+	text := "Change the manifest where it is made: the next upgrade or sync undoes a change that is made only in the cluster. " +
+		"The steps stay the same. In place of kubectl apply -k, use one of these. Leave csi-attacher in the values of the chart: "
+	if plans[0].Options.Mode == ModeDropIn {
+		text += "the image is replaced in its container."
+	} else {
+		text += "the step active removes it, and a chart without csi-attacher is an error, because the change would be lost."
+	}
+	b.say(text)
 	flags := slices.Clone(a.Flags)
 	if !slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "--namespace=") }) {
 		flags = append(flags, "--namespace=NAMESPACE")

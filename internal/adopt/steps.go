@@ -58,7 +58,11 @@ func (s *steps) proxy(b *page, p Plan, all []Plan) {
 		fmt.Sprintf("  --dry-run=client -o yaml | kubectl apply --server-side --field-manager=%s -f -", p.Base()))
 	s.step(b, fmt.Sprintf("Add the entry above to drivers.yaml in the overlay of the hub, and the folder %s/hub to its components. Apply the overlay.", s.dir),
 		"csi-attach-hub validate deploy/overlays/mine/drivers.yaml", hubApply)
-	s.step(b, `Check, about a minute later. Go on when no check of preflight fails, and when the hub has seen attaches and detaches and each item of checklist has "ok": true.`,
+	check := `Check, about a minute later. Go on when no check of preflight fails, and when the hub has seen attaches and detaches and each item of checklist has "ok": true.`
+	if !p.Flags.LeaderElection {
+		check += " The item lease stays false: csi-attacher takes no Lease."
+	}
+	s.step(b, check,
 		"kubectl -n "+hubNamespace+" exec deploy/"+hubName+" -- /csi-attach-hub preflight --driver "+p.Driver,
 		fmt.Sprintf(`csi-attach-hub status -o json | jq '.drivers[] | select(.name == "%s") | {observed, checklist}'`, p.Driver))
 	s.handOver(b, p, all)
@@ -123,7 +127,8 @@ func (s *steps) sidecarHub(b *page, p Plan, all []Plan) {
 	s.step(b, title, s.apply(StepActive), p.rollout(), p.containers())
 	s.step(b, "Verify: the hub's Pod holds the Lease, and new Pods get their volumes.", p.holder(),
 		"kubectl get volumeattachments -o wide | grep "+p.Driver)
-	s.step(b, "The way back, first to the hub that observes, then to the manifest as it was:", s.apply(StepObserve), fmt.Sprintf("kubectl apply -k %s/original", s.dir))
+	s.step(b, "The way back: first to the hub that observes, then to the manifest as it was.", s.apply(StepObserve), p.rollout(),
+		fmt.Sprintf("kubectl apply -k %s/original", s.dir), fmt.Sprintf("kubectl delete -f %s/observe/objects.yaml", s.dir))
 }
 
 func (s *steps) apply(step Step) string { return fmt.Sprintf("kubectl apply -k %s/%s", s.dir, step) }

@@ -15,7 +15,11 @@ type Arguments struct{ Inputs, Flags []string }
 
 // command returns the command line with an output.
 func (a Arguments) command(output string) string {
-	return shellLine(slices.Concat([]string{"csi-attach-hub", "adopt"}, a.Inputs, a.Flags, []string{"-o", output}))
+	line := shellLine(slices.Concat([]string{"csi-attach-hub", "adopt"}, a.Inputs, a.Flags, []string{"-o", output}))
+	if slices.Contains(a.Inputs, "-") {
+		return "... | " + line
+	}
+	return line
 }
 
 // Text explains the plans: for each csi-attacher the verdict, what was found, and each step.

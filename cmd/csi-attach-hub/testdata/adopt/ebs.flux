@@ -2,7 +2,7 @@ flux: 7 files written
 -- exit code 0 --
 -- flux/active.yaml --
 # Written by csi-attach-hub adopt.
-# Part of the HelmRelease of the driver: Without csi-attacher: the hub works.
+# Add it to the HelmRelease of the driver. Without csi-attacher: the hub works.
 spec:
   postRenderers:
   - kustomize:
@@ -315,7 +315,7 @@ subjects:
     namespace: csi-attach-hub
 -- flux/observe.yaml --
 # Written by csi-attach-hub adopt.
-# Part of the HelmRelease of the driver: The proxy beside csi-attacher, which goes on working.
+# Add it to the HelmRelease of the driver. The proxy beside csi-attacher, which goes on working.
 spec:
   postRenderers:
   - kustomize:
