@@ -153,7 +153,7 @@ func TestEveryDocumentedExplainIsUnderstood(t *testing.T) {
 // Each command line in the code of a document has a subcommand and flags that exist.
 func TestEveryDocumentedCommandLineIsUnderstood(t *testing.T) {
 	root := newHubCommand()
-	root.AddCommand(newValidateCommand(), newStatusCommand(), newVolumesCommand(), newExplainCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand())
+	root.AddCommand(newValidateCommand(), newStatusCommand(), newVolumesCommand(), newExplainCommand(), newAdoptCommand(), newSchemaCommand(), newProxyCommand(), newVersionCommand())
 	// Between backquotes, or on a line of its own in a block of code.
 	inText := regexp.MustCompile("`(?:bin/)?csi-attach-hub ([^`\n]+)`")
 	inBlock := regexp.MustCompile(`(?m)^(?: {4,}|\$ )(?:bin/)?csi-attach-hub ([^\n|#>]+)`)
