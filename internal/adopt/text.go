@@ -51,7 +51,13 @@ func (b *page) plan(p Plan, all []Plan, s steps) {
 	if notes := p.notes(); len(notes) > 0 {
 		b.heading(2, "Notes")
 		for _, note := range notes {
-			b.item(note)
+			text, command, has := strings.Cut(note, ": kubectl ")
+			if !has {
+				b.item(note)
+				continue
+			}
+			b.item(text + ":")
+			b.code("sh", true, "kubectl "+command) // a wrapped command cannot be copied
 		}
 	}
 	b.flags(p)
