@@ -11,15 +11,39 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/adopt"
 )
 
-const adoptHelp = `Read the manifests of CSI drivers, and print what moves each driver from its csi-attacher to the hub.
+const adoptHelp = `Read the manifests of CSI drivers, and print what moves each driver from its csi-attacher to the hub: the verdict, the
+entry of drivers.yaml, and each step with its commands. Nothing is changed in a cluster.
 
 INPUT is a file or a folder with what "helm template" or "kubectl kustomize" prints; "-" reads stdin.
 KIND/NAME is a workload of the cluster, as deploy/ebs-csi-controller; a file of that name takes precedence.
-Nothing is changed in a cluster.`
+
+Outputs:
+  text                 explain each csi-attacher and each step
+  json                 the same as data: {"attachers": [...]}
+  kustomize=DIR        write kustomizations: DIR/observe, DIR/active, DIR/original, DIR/hub
+  flux=DIR             write patches for a HelmRelease, and objects for a Kustomization
+  helm-post-renderer   filter: read the manifests of a chart from stdin, and print them as they are at --step
+  helm-plugin=DIR      write a plugin with this post-renderer, for Helm 4
+
+A folder gets an output again at any time: files of the earlier run are replaced or removed. Files that adopt has not
+written are never overwritten.
+
+Exit codes:
+  0  every csi-attacher can be adopted
+  1  a csi-attacher cannot be adopted; the other outputs are written for the others, helm-post-renderer prints nothing
+  2  there is no answer: the command line or the input has a mistake, the input has no csi-attacher, or a file
+     cannot be written`
+
+const adoptExamples = `  helm template ebs aws-ebs-csi-driver/aws-ebs-csi-driver -n kube-system | csi-attach-hub adopt -
+  csi-attach-hub adopt controller.yaml --image registry.example.com/csi-attach-hub:v1 -o kustomize=ebs
+  csi-attach-hub adopt controller.yaml -o json | jq '.attachers[] | select(.adoptable | not) | .reasons'
+  helm template ebs aws-ebs-csi-driver/aws-ebs-csi-driver -n kube-system \
+    | csi-attach-hub adopt - -n kube-system -o helm-post-renderer --step observe`
 
 // adoptFlags are the flags of the command adopt.
 type adoptFlags struct {
@@ -29,18 +53,19 @@ type adoptFlags struct {
 	step    string
 	certs   string
 	user    int64
+	set     *pflag.FlagSet // knows which flags were given
 	live    adoptLive
 }
 
 func newAdoptCommand() *cobra.Command {
 	var f adoptFlags
 	c := newCommand("adopt INPUT...", "Print what moves a driver from its csi-attacher to the hub", nil)
-	c.Long = adoptHelp
-	c.Args = cobra.MinimumNArgs(1)
+	c.Long, c.Example = adoptHelp, adoptExamples
 	flags, o := c.Flags(), &f.options
-	flags.StringVarP(&f.output, "output", "o", "text", "output `format`: text, kustomize=DIR or helm-post-renderer")
+	f.set = flags
+	flags.StringVarP(&f.output, "output", "o", "text", "output `format`: text, json, kustomize=DIR, flux=DIR, helm-post-renderer or helm-plugin=DIR")
 	flags.StringVar(&f.mode, "mode", string(adopt.ModeProxy), "`way` of the hub to the driver: proxy, drop-in or sidecar-hub")
-	flags.StringVar(&f.step, "step", string(adopt.StepActive), "`state` of the driver's manifest with helm-post-renderer: observe keeps csi-attacher, active removes it")
+	flags.StringVar(&f.step, "step", "", "`state` of the manifests with helm-post-renderer: observe keeps csi-attacher, active removes it")
 	flags.StringVar(&o.Image, "image", "csi-attach-hub", "`image` of the hub, with registry and tag or digest")
 	flags.StringVarP(&o.Namespace, "namespace", "n", "default", "`namespace` of objects that name none, and of KIND/NAME; there the default is the current one of the kubeconfig")
 	f.live.add(flags)
@@ -52,63 +77,76 @@ func newAdoptCommand() *cobra.Command {
 	flags.Int64Var(&f.user, "run-as-user", 0, "user `ID` of the driver's socket where the manifest does not say it")
 	flags.BoolVar(&o.OpenShift, "openshift", false, "let the cluster choose the user of containers where the manifest does not say it")
 	flags.BoolVar(&o.WithoutLeaderElection, "without-leader-election", false, "adopt a csi-attacher that takes no Lease: only the order of the steps keeps it apart from the hub")
+	// A mistake in the command line must not have the exit code of an answer.
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unadopted(err) })
 	c.RunE = func(c *cobra.Command, inputs []string) error {
-		if c.Flags().Changed("run-as-user") {
+		if flags.Changed("run-as-user") {
 			o.RunAsUser = &f.user
 		}
 		o.Mode, o.Certificates = adopt.Mode(f.mode), adopt.Certificates(f.certs)
-		return runAdopt(c, inputs, f)
+		return unadopted(runAdopt(c, inputs, f))
 	}
 	return c
 }
 
+// exitRefused is the exit code of adopt if a csi-attacher cannot be adopted, exitUnadopted if there is no answer.
+const (
+	exitRefused   = 1
+	exitUnadopted = 2
+)
+
+// unadopted gives an error the exit code exitUnadopted, unless it has an exit code.
+func unadopted(err error) error {
+	if _, has := errors.AsType[exitError](err); err == nil || has {
+		return err
+	}
+	return exitError{exitUnadopted, err}
+}
+
 func runAdopt(c *cobra.Command, inputs []string, f adoptFlags) error {
-	if !slices.Contains(adopt.Modes, f.options.Mode) {
-		return fmt.Errorf("--mode %q: write proxy, drop-in or sidecar-hub", f.mode)
+	out, err := f.parseOutput(inputs)
+	if err != nil {
+		return err
 	}
-	if !slices.Contains(adopt.AllCertificates, f.options.Certificates) {
-		return fmt.Errorf("--certificates %q: write cert-manager or existing", f.certs)
+	if out.kind == outputPostRenderer {
+		return postRender(c, inputs, f)
 	}
+	plans, err := f.plans(c, inputs)
+	if err != nil {
+		return err
+	}
+	return out.write(c, inputs, f, plans)
+}
+
+// plans reads the inputs and decides. There is a plan at least.
+func (f adoptFlags) plans(c *cobra.Command, inputs []string) ([]adopt.Plan, error) {
 	files, names := splitInputs(inputs)
 	objects, err := readInputs(c.InOrStdin(), files)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	live, err := f.live.read(c, names)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	objects = append(objects, live...)
+	return f.plansOf(c, append(objects, live...), inputs)
+}
+
+// plansOf decides about the csi-attachers of objects.
+func (f adoptFlags) plansOf(c *cobra.Command, objects []adopt.Object, inputs []string) ([]adopt.Plan, error) {
 	attachers, err := adopt.Find(objects, f.options.Namespace, sidecarFlags)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	attachers = append(attachers, adopt.FindDeployers(objects, f.options.Namespace, attachers)...)
 	if len(attachers) == 0 {
-		return fmt.Errorf("no csi-attacher in the Deployments, StatefulSets and DaemonSets of %s", strings.Join(inputs, ", "))
+		return nil, fmt.Errorf("no csi-attacher in the Deployments, StatefulSets and DaemonSets of %s", strings.Join(inputs, ", "))
 	}
 	plans, err := f.live.decide(c, attachers, objects, f.options)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	switch kind, dir, _ := strings.Cut(f.output, "="); kind {
-	case "text":
-		_, err = c.OutOrStdout().Write(adopt.Text(plans))
-		return err
-	case "kustomize":
-		files, err := adopt.Kustomize(plans)
-		if err != nil {
-			return err
-		}
-		return writeFiles(dir, files)
-	case "helm-post-renderer":
-		out, err := adopt.PostRender(objects, plans, adopt.Step(f.step))
-		if err == nil {
-			_, err = c.OutOrStdout().Write(out)
-		}
-		return err
-	}
-	return fmt.Errorf("--output %q: write text, kustomize=DIR or helm-post-renderer", f.output)
+	return plans, adopt.Check(plans)
 }
 
 // readInputs reads the objects of files, of all YAML and JSON files of folders, and of stdin ("-").
@@ -140,18 +178,4 @@ func readInputs(stdin io.Reader, inputs []string) ([]adopt.Object, error) {
 		problems = append(problems, err)
 	}
 	return all, errors.Join(problems...)
-}
-
-// writeFiles writes files below a folder, which it makes. It overwrites only files that adopt has written.
-func writeFiles(dir string, files adopt.Files) error {
-	for name, content := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }

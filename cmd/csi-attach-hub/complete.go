@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/adopt"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 )
 
@@ -19,6 +20,8 @@ var flagValues = map[string]cobra.CompletionFunc{
 	"explain --output":   oneFrom(explainFormats...),
 	"validate --output":  oneFrom(validateFormats...),
 	"preflight --output": oneFrom("table", "json"),
+	"adopt --output":     oneFrom(outputText, outputJSON, outputPostRenderer),
+	"adopt --mode":       oneFrom(string(adopt.ModeProxy), string(adopt.ModeDropIn), string(adopt.ModeSidecarHub)),
 	"--color":            oneFrom(colorChoices...),
 	"--fail-on":          oneFrom(failChoices...),
 	"--logging-format":   oneFrom("text", "json"),

@@ -13,7 +13,8 @@
 //	patchOf, Patched Plans of one workload -> its strategic merge patch, its content after a step; proxy.go, drop_in.go and
 //	             sidecar_hub.go have the three modes
 //	DriverObjects, HubObjects   Plan -> the objects beside the workload: Service, certificates, policies, rights
-//	Text, Kustomize, PostRender Plans -> what the user gets
+//	Check            Plans -> an error for names that must not reach an output
+//	Text, JSON, Kustomize, PostRender, Flux, HelmPlugin   Plans -> what the user gets
 //
 // The csi-attacher container says what the proxy needs: it opens the socket today, so its volume mount, its address
 // and its effective user are right for a proxy beside the driver too.

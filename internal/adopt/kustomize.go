@@ -1,17 +1,24 @@
 package adopt
 
 import (
-	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
 )
 
-// written begins each file of Kustomize: only such files are overwritten.
-const written = "# Written by csi-attach-hub adopt.\n"
-
 const kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+
+// OriginalKustomization is the file of Kustomize that users may replace by one of their own, which names their own base.
+const OriginalKustomization = "original/kustomization.yaml"
+
+// stepComments say what the kustomization of a step adds to the one before.
+var stepComments = map[Mode]map[Step]string{
+	ModeProxy:      {StepObserve: "The proxy beside csi-attacher, which goes on working.", StepActive: "Without csi-attacher: the hub works."},
+	ModeDropIn:     {StepActive: "With the image of the hub in place of that of csi-attacher."},
+	ModeSidecarHub: {StepObserve: "The hub beside csi-attacher, which goes on working.", StepActive: "Without csi-attacher: the hub works."},
+}
 
 // Kustomize returns a folder of kustomizations, each of which `kubectl apply -k` takes:
 //
@@ -20,61 +27,72 @@ const kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustom
 //	active       observe, without csi-attacher
 //	hub          a component for the overlay of the hub
 //	drivers.yaml the entries of the drivers
-func Kustomize(plans []Plan) (Files, error) {
-	files := Files{"drivers.yaml": append([]byte(written), DriversFile(plans)...)}
-	var original, objects, hub bytes.Buffer
-	patches := map[Step][]string{}
-	for i, group := range byWorkload(plans) {
-		w := group[0].Workload
-		manifest, err := yaml.Marshal(w.Object.Object)
+//	README.md    the steps
+//
+// dir is the path of the folder, for the commands in README.md. The plans must have passed Check.
+func Kustomize(plans []Plan, dir string) (Files, error) {
+	files := Files{}
+	var original []string
+	for _, group := range byWorkload(plans) {
+		manifest, err := group[0].Workload.manifest()
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", w.Object, err)
+			return nil, err
 		}
-		if i > 0 {
-			original.WriteString("---\n")
+		original = append(original, manifest)
+	}
+	files.add("original/manifest.yaml", strings.Join(original, "---\n"))
+	files.add(OriginalKustomization, "# The workloads as they were read. To use your own base, name it here, and delete the first line:\n",
+		"# then adopt leaves this file alone.\n", kustomization, list("resources", "manifest.yaml"))
+	objects, err := joined(plans, Plan.DriverObjects)
+	if err != nil {
+		return nil, err
+	}
+	before := "../original"
+	for i, step := range plans[0].Options.Mode.Steps() {
+		resources := []string{before}
+		if i == 0 && objects != "" {
+			files.add(string(step)+"/objects.yaml", objects)
+			resources = append(resources, "objects.yaml")
 		}
-		original.Write(manifest)
-		for _, step := range group[0].Options.Mode.Steps() {
+		var patches []string
+		for _, group := range byWorkload(plans) {
 			patch, err := workloadPatch(group, step)
 			if err != nil {
 				return nil, err
 			}
-			name := fmt.Sprintf("%s-%s.yaml", strings.ToLower(w.GetKind()), w.GetName())
-			files[string(step)+"/"+name] = append([]byte(written), patch...)
-			patches[step] = append(patches[step], name)
+			name := group[0].Workload.fileName()
+			files.add(string(step)+"/"+name, string(patch))
+			patches = append(patches, "path: "+name)
 		}
-		for _, p := range group {
-			for _, part := range []struct {
-				b    *bytes.Buffer
-				text func() ([]byte, error)
-			}{{&objects, p.DriverObjects}, {&hub, p.HubObjects}} {
-				text, err := part.text()
-				if err != nil {
-					return nil, err
-				}
-				if part.b.Len() > 0 {
-					part.b.WriteString("---\n")
-				}
-				part.b.Write(text)
-			}
-		}
+		files.add(string(step)+"/kustomization.yaml", "# ", stepComments[plans[0].Options.Mode][step], "\n",
+			kustomization, list("resources", resources...), list("patches", patches...))
+		before = "../" + string(step)
 	}
-	files["original/manifest.yaml"] = append([]byte(written), original.Bytes()...)
-	files["observe/objects.yaml"] = append([]byte(written), objects.Bytes()...)
-	files["hub/networkpolicy.yaml"] = append([]byte(written), hub.Bytes()...)
-	files["original/kustomization.yaml"] = []byte(written + "# The workloads as they were read. You can name the folder of your own kustomization instead.\n" + kustomization + "resources:\n  - manifest.yaml\n")
-	files["observe/kustomization.yaml"] = []byte(written + "# The proxy beside csi-attacher, which goes on working.\n" + kustomization + "resources:\n  - ../original\n  - objects.yaml\n" + list("patches", patches[StepObserve]))
-	files["active/kustomization.yaml"] = []byte(written + "# Without csi-attacher.\n" + kustomization + "resources:\n  - ../observe\n" + list("patches", patches[StepActive]))
-	files["hub/kustomization.yaml"] = []byte(written + "# For the overlay of the hub: name this folder under components.\napiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nresources:\n  - networkpolicy.yaml\n")
+	if err := files.addHub(plans); err != nil {
+		return nil, err
+	}
+	files["README.md"] = Readme(plans, dir)
 	return files, nil
 }
 
-// list returns a list of patches, each of a file.
-func list(key string, paths []string) string {
-	var b strings.Builder
-	b.WriteString(key + ":\n")
-	for _, path := range paths {
-		fmt.Fprintf(&b, "  - path: %s\n", path)
+// manifest returns the workload as it was read. It names its namespace, so that the way back leads there too.
+func (w *Workload) manifest() (string, error) {
+	o := w.DeepCopy()
+	o.SetNamespace(w.Namespace)
+	text, err := yaml.Marshal(o.Object)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", w.Object, err)
 	}
-	return b.String()
+	return string(text), nil
+}
+
+// driverNames returns the names of the drivers that can be adopted.
+func driverNames(plans []Plan) []string {
+	var names []string
+	for _, p := range plans {
+		if p.Adoptable() && !slices.Contains(names, p.Driver) {
+			names = append(names, p.Driver)
+		}
+	}
+	return names
 }

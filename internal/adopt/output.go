@@ -3,12 +3,27 @@ package adopt
 import (
 	"bytes"
 	"fmt"
-
-	"sigs.k8s.io/yaml"
+	"strings"
 )
 
 // Files are the content of files by their paths below a folder.
 type Files map[string][]byte
+
+// The first line of each file of an output: only such files are overwritten.
+const (
+	written         = "# Written by csi-attach-hub adopt.\n"
+	writtenMarkdown = "<!-- Written by csi-attach-hub adopt. -->\n"
+)
+
+// IsWritten reports whether a file begins as the files of an output do.
+func IsWritten(content []byte) bool {
+	return bytes.HasPrefix(content, []byte(written)) || bytes.HasPrefix(content, []byte(writtenMarkdown))
+}
+
+// add adds a file of YAML.
+func (f Files) add(path string, parts ...string) {
+	f[path] = []byte(written + strings.Join(parts, ""))
+}
 
 // byWorkload groups the adoptable plans by their workload, in the order of the input.
 func byWorkload(plans []Plan) [][]Plan {
@@ -28,40 +43,50 @@ func byWorkload(plans []Plan) [][]Plan {
 	return groups
 }
 
-// PostRender returns the objects as they are at a step: all documents that were read, the workloads changed, and the
-// objects beside them. It is a filter for what Helm renders: documents without a csi-attacher stay byte for byte.
-func PostRender(objects []Object, plans []Plan, step Step) ([]byte, error) {
-	changed := map[Source]map[string]any{}
-	var added [][]byte
-	for _, group := range byWorkload(plans) {
-		content, err := Patched(group, step)
-		if err != nil {
-			return nil, err
-		}
-		changed[group[0].Workload.Source] = content
-		for _, p := range group {
-			more, err := p.DriverObjects()
-			if err != nil {
-				return nil, err
-			}
-			added = append(added, more)
-		}
-	}
-	var documents [][]byte
-	for _, o := range objects {
-		content, isChanged := changed[o.Source]
-		if !isChanged && o.Raw != nil {
-			documents = append(documents, append(bytes.TrimSpace(o.Raw), '\n'))
+// fileName returns the name of a file for a workload. No two workloads have the same: a dot is in neither a kind nor
+// a namespace.
+func (w *Workload) fileName() string {
+	return fmt.Sprintf("%s.%s.%s.yaml", strings.ToLower(w.GetKind()), w.Namespace, w.GetName())
+}
+
+// joined returns the documents of all adoptable plans.
+func joined(plans []Plan, objects func(Plan) ([]byte, error)) (string, error) {
+	var documents []string
+	for _, p := range plans {
+		if !p.Adoptable() {
 			continue
 		}
-		if !isChanged {
-			content = o.Object
-		}
-		text, err := yaml.Marshal(content)
+		text, err := objects(p)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", o, err)
+			return "", err
 		}
-		documents = append(documents, text)
+		if len(text) > 0 {
+			documents = append(documents, string(text))
+		}
 	}
-	return bytes.Join(append(documents, added...), []byte("---\n")), nil
+	return strings.Join(documents, "---\n"), nil
+}
+
+// addHub adds what the hub needs: the entries of the drivers, and a component for its overlay.
+func (f Files) addHub(plans []Plan) error {
+	if plans[0].Options.Mode != ModeProxy {
+		return nil // the hub is in the driver's Pod
+	}
+	f.add("drivers.yaml", string(DriversFile(plans)))
+	objects, err := joined(plans, Plan.HubObjects)
+	if err != nil {
+		return err
+	}
+	f.add("hub/networkpolicy.yaml", objects)
+	f.add("hub/kustomization.yaml", "# For the overlay of the hub: name this folder under components.\n",
+		"apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n", list("resources", "networkpolicy.yaml"))
+	return nil
+}
+
+// list returns a list of paths in YAML.
+func list(key string, paths ...string) string {
+	if len(paths) == 0 {
+		return ""
+	}
+	return key + ":\n  - " + strings.Join(paths, "\n  - ") + "\n"
 }

@@ -1,0 +1,66 @@
+package adopt
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// keep writes how the change stays where a tool makes the manifest again and again.
+func (b *page) keep(plans []Plan, a Arguments) {
+	step := "--step=" + string(plans[0].Options.Mode.Steps()[0])
+	b.heading(1, "If Helm, Argo CD or Flux makes the manifest")
+	text := "Change the manifest where it is made: the next upgrade or sync undoes a change that is made only in the cluster. " +
+		"The steps stay the same. In place of kubectl apply -k, use one of these. Leave csi-attacher in the values of the chart: "
+	if plans[0].Options.Mode == ModeDropIn {
+		text += "the image is replaced in its container."
+	} else {
+		text += "the step active removes it, and a chart without csi-attacher is an error, because the change would be lost."
+	}
+	b.say(text)
+	flags := slices.Clone(a.Flags)
+	if !slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "--namespace=") }) {
+		flags = append(flags, "--namespace=NAMESPACE")
+	}
+	flags = append(flags, "--output=helm-post-renderer", step)
+	b.heading(2, "Helm 4")
+	b.code("sh", false, a.command("helm-plugin=attach-hub-plugin"), "helm plugin install ./attach-hub-plugin",
+		fmt.Sprintf(`helm upgrade RELEASE CHART -n NAMESPACE --post-renderer %s \`, pluginName(plans)),
+		"  --post-renderer-args=--namespace=NAMESPACE --post-renderer-args="+step)
+	b.say("Helm 4 does not print why a plugin has failed. helm template RELEASE CHART | csi-attach-hub adopt - prints it.")
+	b.heading(2, "Helm 3")
+	lines := []string{`helm upgrade RELEASE CHART -n NAMESPACE --post-renderer csi-attach-hub --post-renderer-args=adopt \`}
+	for _, flag := range flags {
+		lines = append(lines, "  --post-renderer-args="+quoted(flag)+` \`)
+	}
+	lines[len(lines)-1] = strings.TrimSuffix(lines[len(lines)-1], ` \`)
+	b.code("sh", false, lines...)
+	b.heading(2, "Argo CD")
+	b.say("With the folder of -o kustomize: name the chart under helmCharts in " + OriginalKustomization + ". Or with a config management plugin:")
+	b.code("yaml", false, "generate:", "  command: [sh, -c]", "  args:",
+		`    - helm template "$ARGOCD_APP_NAME" . -n "$ARGOCD_APP_NAMESPACE" --include-crds |`,
+		"      "+strings.ReplaceAll(shellLine(append([]string{"csi-attach-hub", "adopt"}, flags...)), "=NAMESPACE", `="$ARGOCD_APP_NAMESPACE"`))
+	b.heading(2, "Flux")
+	b.say("This writes patches for HelmRelease.spec.postRenderers, and the objects for a Kustomization:")
+	b.code("sh", false, a.command("flux=attach-hub-flux"))
+}
+
+var shellWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// quoted returns a word as a shell takes it.
+func quoted(word string) string {
+	if shellWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// shellLine returns words as a shell takes them.
+func shellLine(words []string) string {
+	var all []string
+	for _, word := range words {
+		all = append(all, quoted(word))
+	}
+	return strings.Join(all, " ")
+}

@@ -1,0 +1,155 @@
+package adopt
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// steps writes the steps of a driver, with the commands to copy.
+type steps struct {
+	write string // command that writes the files; "" if they are written
+	dir   string // of the files
+	n     int
+}
+
+// step writes the next step.
+func (s *steps) step(b *page, title string, commands ...string) {
+	s.n++
+	b.step(s.n, title)
+	if len(commands) > 0 {
+		b.code("sh", true, commands...)
+	}
+}
+
+func (s steps) all(b *page, p Plan, all []Plan) {
+	steps := p.Options.Mode.Steps()
+	s.dir = quoted(s.dir)
+	review := "kubectl diff -k " + s.dir + "/" + string(steps[0])
+	if s.write != "" {
+		s.step(b, "Write the files, and review them. Nothing changes in the cluster.", s.write, review)
+	} else {
+		s.step(b, "Review the files. Nothing changes in the cluster.", review)
+	}
+	switch p.Options.Mode {
+	case ModeDropIn:
+		s.dropIn(b, p)
+	case ModeSidecarHub:
+		s.sidecarHub(b, p, all)
+	default:
+		s.proxy(b, p, all)
+	}
+}
+
+// proxy writes the steps to a hub in its own Deployment.
+func (s *steps) proxy(b *page, p Plan, all []Plan) {
+	s.step(b, "Give the namespace of the driver the authority of the hub. Without it, the Pod with the proxy does not start.",
+		fmt.Sprintf(`kubectl -n %s get secret csi-attach-hub-ca -o jsonpath='{.data.tls\.crt}' \`, hubNamespace),
+		"  | base64 -d > hub-ca.crt",
+		fmt.Sprintf(`kubectl -n %s create configmap %s --from-file=ca.crt=hub-ca.crt --dry-run=client -o yaml \`, p.Workload.Namespace, hubCA),
+		"  | kubectl apply --server-side --field-manager=attach-hub -f -")
+	s.step(b, "Observe: put the proxy beside the driver. csi-attacher goes on working. The Pods are replaced once.",
+		s.apply(StepObserve), p.rollout())
+	s.step(b, "Give the hub the authority of the driver. The keys of other drivers stay as they are.",
+		fmt.Sprintf(`kubectl -n %s get secret %s-ca -o jsonpath='{.data.tls\.crt}' \`, p.Workload.Namespace, p.Base()),
+		fmt.Sprintf("  | base64 -d > %s.crt", p.Driver),
+		fmt.Sprintf(`kubectl -n %s create configmap %s --from-file=%s.crt \`, hubNamespace, driverCAs, p.Driver),
+		fmt.Sprintf("  --dry-run=client -o yaml | kubectl apply --server-side --field-manager=%s -f -", p.Base()))
+	s.step(b, fmt.Sprintf("Add the entry above to drivers.yaml in the overlay of the hub, and the folder %s/hub to its components. Apply the overlay.", s.dir),
+		"csi-attach-hub validate deploy/overlays/mine/drivers.yaml", hubApply)
+	check := `Check, about a minute later. Go on when no check of preflight fails, and when the hub has seen attaches and detaches and each item of checklist has "ok": true.`
+	if !p.Flags.LeaderElection {
+		check += " The item lease stays false: csi-attacher takes no Lease."
+	}
+	s.step(b, check,
+		"kubectl -n "+hubNamespace+" exec deploy/"+hubName+" -- /csi-attach-hub preflight --driver "+p.Driver,
+		fmt.Sprintf(`csi-attach-hub status -o json | jq '.drivers[] | select(.name == "%s") | {observed, checklist}'`, p.Driver))
+	s.handOver(b, p, all)
+	s.step(b, "Verify: the driver is Ready, a replica of the hub holds the Lease, and new Pods get their volumes.",
+		"csi-attach-hub status", p.holder(), "kubectl get volumeattachments -o wide | grep "+p.Driver)
+	back := `The way back: csi-attacher comes back and waits for the Lease. Then set "mode: observe" in drivers.yaml, and the hub frees the Lease.`
+	commands := []string{s.apply(StepObserve), hubApply}
+	if !p.Flags.LeaderElection {
+		back = `The way back: set "mode: paused" in drivers.yaml. When status shows Paused, put csi-attacher back.`
+		commands = []string{hubApply, "csi-attach-hub status", s.apply(StepObserve)}
+	}
+	s.step(b, back, commands...)
+	s.step(b, "To remove everything: remove the entry from drivers.yaml and the folder from the components, and apply the overlay. Then:",
+		hubApply, fmt.Sprintf("kubectl apply -k %s/original", s.dir), fmt.Sprintf("kubectl delete -f %s/observe/objects.yaml", s.dir),
+		fmt.Sprintf("kubectl -n %s delete secret %s-ca %s-tls", p.Workload.Namespace, p.Base(), p.Base()),
+		fmt.Sprintf("kubectl -n %s delete configmap %s   # if no other driver is served from this namespace", p.Workload.Namespace, hubCA),
+		fmt.Sprintf(`kubectl -n %s create configmap %s --dry-run=client -o yaml \`, hubNamespace, driverCAs),
+		fmt.Sprintf("  | kubectl apply --server-side --field-manager=%s -f -   # removes the key of this driver", p.Base()))
+}
+
+// hubApply applies the overlay of the hub.
+const hubApply = "kubectl apply -k deploy/overlays/mine"
+
+// handOver writes the steps from csi-attacher to the hub. The Lease keeps the two apart, else their order.
+func (s *steps) handOver(b *page, p Plan, all []Plan) {
+	remove := func(title string) {
+		if names := driverNames(all); len(names) > 1 {
+			title += fmt.Sprintf(" This changes all drivers of the folder: take the steps before for each of %s.", strings.Join(names, ", "))
+		}
+		s.step(b, title, s.apply(StepActive), p.rollout(), p.containers())
+	}
+	if !p.Flags.LeaderElection {
+		remove("Remove csi-attacher, while the mode is observe: nobody attaches until the next step. No Lease keeps the two apart.")
+		s.step(b, `When csi-attacher is not among the containers: set "mode: active" and "onForeignWriter: pause" in drivers.yaml, and apply the overlay.`, hubApply)
+		return
+	}
+	s.step(b, `Set "mode: active" in drivers.yaml, and apply the overlay. The status is WaitingForLease: csi-attacher has the Lease, and goes on working.`,
+		hubApply, "csi-attach-hub status")
+	remove(fmt.Sprintf("Remove csi-attacher. The hub takes the Lease as soon as it is free, which can take %s. The last command must not print %s.", p.LeaseWait(), p.Container.Name))
+}
+
+// dropIn writes the steps to the hub in the place of csi-attacher.
+func (s *steps) dropIn(b *page, p Plan) {
+	s.step(b, "Replace the image. The Pods are replaced once.", s.apply(StepActive), p.rollout())
+	verify := []string{fmt.Sprintf("kubectl -n %s logs %s -c %s --tail=20", p.Workload.Namespace, p.reference(), p.Container.Name),
+		"kubectl get volumeattachments -o wide"}
+	if p.Flags.LeaderElection && p.Driver != "" {
+		verify = append(verify, p.holder())
+	}
+	s.step(b, "Verify: the container runs, and new Pods get their volumes.", verify...)
+	s.step(b, "The way back: put the old image back.", fmt.Sprintf("kubectl apply -k %s/original", s.dir), p.rollout())
+}
+
+// sidecarHub writes the steps to a hub in the driver's Pod.
+func (s *steps) sidecarHub(b *page, p Plan, all []Plan) {
+	s.step(b, "Observe: put the hub beside the driver. csi-attacher goes on working. The Pods are replaced once.",
+		s.apply(StepObserve), p.rollout())
+	title := fmt.Sprintf("Remove csi-attacher. The hub takes the Lease as soon as it is free, which can take %s. The last command must not print %s.", p.LeaseWait(), p.Container.Name)
+	if names := driverNames(all); len(names) > 1 {
+		title += fmt.Sprintf(" This changes all drivers of the folder: %s.", strings.Join(names, ", "))
+	}
+	s.step(b, title, s.apply(StepActive), p.rollout(), p.containers())
+	s.step(b, "Verify: the hub's Pod holds the Lease, and new Pods get their volumes.", p.holder(),
+		"kubectl get volumeattachments -o wide | grep "+p.Driver)
+	s.step(b, "The way back: first to the hub that observes, then to the manifest as it was.", s.apply(StepObserve), p.rollout(),
+		fmt.Sprintf("kubectl apply -k %s/original", s.dir), fmt.Sprintf("kubectl delete -f %s/observe/objects.yaml", s.dir))
+}
+
+func (s *steps) apply(step Step) string { return fmt.Sprintf("kubectl apply -k %s/%s", s.dir, step) }
+
+// reference names the workload for kubectl.
+func (p Plan) reference() string {
+	return strings.ToLower(p.Workload.GetKind()) + "/" + p.Workload.GetName()
+}
+
+func (p Plan) rollout() string {
+	return fmt.Sprintf("kubectl -n %s rollout status %s", p.Workload.Namespace, p.reference())
+}
+
+func (p Plan) containers() string {
+	field := "containers"
+	if p.Init {
+		field = "initContainers"
+	}
+	return fmt.Sprintf(`kubectl -n %s get %s -o jsonpath='{.spec.template.spec.%s[*].name}{"\n"}'`, p.Workload.Namespace, p.reference(), field)
+}
+
+func (p Plan) holder() string {
+	return fmt.Sprintf(`kubectl -n %s get lease %s -o jsonpath='{.spec.holderIdentity}{"\n"}'`, p.LeaseNamespace(), registry.LeaseName(p.Driver))
+}
