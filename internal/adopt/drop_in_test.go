@@ -30,7 +30,6 @@ func TestDropInTakesTheArgumentsThatTheHubHas(t *testing.T) {
 		"a command":                    {"--v=2", "command: [/usr/bin/csi-attacher, --csi-address=/run/csi/a]", "--csi-address=/run/csi/a --v=2", "", ""},
 		"another command":              {"--v=2", "command: [/start, --csi-address=/run/csi/a]", "--csi-address=/run/csi/a --v=2", "the hub's image has no /start", ""},
 		"flags of an old csi-attacher": {`--csi-address=/run/csi/a, --connection-timeout, 15s, --dummy, -logtostderr=true, --v=2`, "", "--csi-address=/run/csi/a --v=2", "", "--connection-timeout 15s, --dummy, -logtostderr=true: removed"},
-		"the lock was no Lease":        {`--csi-address=/run/csi/a, --leader-election, --leader-election-type=configmaps`, "", "--csi-address=/run/csi/a --leader-election", "not a Lease", ""},
 		"the lock was a Lease":         {`--csi-address=/run/csi/a, --leader-election-type, leases`, "", "--csi-address=/run/csi/a", "", "removed"},
 		"a flag of somebody else":      {`--csi-address=/run/csi/a, --foreign=1`, "", "--csi-address=/run/csi/a --foreign=1", "the argument --foreign=1", ""},
 	} {

@@ -16,6 +16,8 @@ spec:
           spec:
             template:
               metadata:
+                annotations:
+                  kubectl.kubernetes.io/default-container: ebs-plugin
                 labels:
                   attach-hub/proxy: "true"
                   driver.attach-hub/ebs.csi.aws.com: "true"
@@ -30,6 +32,7 @@ spec:
                   - --tls-key=/attach-hub/tls/tls.key
                   - --client-ca=/attach-hub/ca/ca.crt
                   - --allow-san=csi-attach-hub
+                  - --shutdown-grace=25s
                   image: registry.example.com/csi-attach-hub:v1
                   imagePullPolicy: IfNotPresent
                   livenessProbe:
@@ -64,9 +67,11 @@ spec:
                     runAsUser: 1000
                     seccompProfile:
                       type: RuntimeDefault
+                  terminationMessagePolicy: FallbackToLogsOnError
                   volumeMounts:
-                  - mountPath: /var/lib/csi/sockets/pluginproxy/
+                  - mountPath: /var/lib/csi/sockets/pluginproxy
                     name: socket-dir
+                    readOnly: true
                   - mountPath: /attach-hub/tls
                     name: attach-hub-ebs-csi-aws-com-tls
                     readOnly: true
@@ -79,7 +84,7 @@ spec:
                   name: attach-hub-ca
                 - name: attach-hub-ebs-csi-aws-com-tls
                   secret:
-                    defaultMode: 288
+                    defaultMode: 288 # 0440
                     secretName: attach-hub-ebs-csi-aws-com-tls
         target:
           kind: Deployment
@@ -245,7 +250,8 @@ spec:
     name: attach-hub-ebs-csi-aws-com-ca
 ---
 # Only the hub may connect to the proxy, and only the node, which no policy closes out, to its health port
-# 9809. All other ports stay as open as they were: without the second rule this policy would close them.
+# 9809. All other ports stay open: without the second rule this policy would close them. If another policy selects
+# these Pods already, remove the second rule: the other policy says what is open, and this rule would add to it.
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
@@ -329,6 +335,8 @@ spec:
           spec:
             template:
               metadata:
+                annotations:
+                  kubectl.kubernetes.io/default-container: ebs-plugin
                 labels:
                   attach-hub/proxy: "true"
                   driver.attach-hub/ebs.csi.aws.com: "true"
@@ -343,6 +351,7 @@ spec:
                   - --tls-key=/attach-hub/tls/tls.key
                   - --client-ca=/attach-hub/ca/ca.crt
                   - --allow-san=csi-attach-hub
+                  - --shutdown-grace=25s
                   image: registry.example.com/csi-attach-hub:v1
                   imagePullPolicy: IfNotPresent
                   livenessProbe:
@@ -377,9 +386,11 @@ spec:
                     runAsUser: 1000
                     seccompProfile:
                       type: RuntimeDefault
+                  terminationMessagePolicy: FallbackToLogsOnError
                   volumeMounts:
-                  - mountPath: /var/lib/csi/sockets/pluginproxy/
+                  - mountPath: /var/lib/csi/sockets/pluginproxy
                     name: socket-dir
+                    readOnly: true
                   - mountPath: /attach-hub/tls
                     name: attach-hub-ebs-csi-aws-com-tls
                     readOnly: true
@@ -392,7 +403,7 @@ spec:
                   name: attach-hub-ca
                 - name: attach-hub-ebs-csi-aws-com-tls
                   secret:
-                    defaultMode: 288
+                    defaultMode: 288 # 0440
                     secretName: attach-hub-ebs-csi-aws-com-tls
         target:
           kind: Deployment
