@@ -29,7 +29,7 @@ func (r adoptRow) name() string {
 
 const pluginProxy = "/var/lib/csi/sockets/pluginproxy/csi.sock"
 
-// Rows of ../shared/reference are the shapes of the table's manifests.
+// Their manifests have the shape of those of real drivers.
 var proxyRows = []adoptRow{
 	{manifest: "ebs", drivers: []standIn{{"ebs.csi.aws.com", "ebs-plugin", pluginProxy}}},
 	{manifest: "vsphere", drivers: []standIn{{"csi.vsphere.vmware.com", "vsphere-csi-controller", "/csi/csi.sock"}}},

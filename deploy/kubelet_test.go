@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -36,6 +37,9 @@ type kubelet struct {
 // newKubelet builds the programs. As root it runs containers as their users, otherwise all as its own, and says so.
 func newKubelet(t *testing.T) *kubelet {
 	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("a Pod needs a loopback address of its own, as on Linux")
+	}
 	k := &kubelet{plane: testbed.Shared(t), dir: testbed.ShortTempDir(t), network: fmt.Sprintf("127.%d.%d.", 16+os.Getpid()/250%200, os.Getpid()%250)}
 	k.client = k.plane.Clientset()
 	if err := os.Chmod(k.dir, 0o755); err != nil {
