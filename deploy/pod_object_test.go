@@ -3,6 +3,8 @@ package deploy_test
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,11 +36,16 @@ func (a applier) createPod(client kubernetes.Interface, workload *unstructured.U
 	}
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	pod.GenerateName = workload.GetName() + "-"
-	pod, err = client.CoreV1().Pods(namespace).Create(a.ctx, pod, metav1.CreateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("create a Pod of %s %s: %w", kind.Kind, workload.GetName(), err)
+	for {
+		created, err := client.CoreV1().Pods(namespace).Create(a.ctx, pod, metav1.CreateOptions{})
+		switch {
+		case err == nil:
+			return created, nil
+		case a.ctx.Err() != nil || !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "PriorityClass"):
+			return nil, fmt.Errorf("create a Pod of %s %s: %w", kind.Kind, workload.GetName(), err)
+		}
+		time.Sleep(20 * time.Millisecond) // the admission learns of a new PriorityClass a moment after it is made
 	}
-	return pod, nil
 }
 
 func deletePod(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
