@@ -164,15 +164,23 @@ func (a *adopters) writeEntries() {
 	}
 }
 
-// driver asks the hub for a driver's status.
-func (a *adopters) driver(name string) (d status.Driver, ok bool) {
-	response, err := http.Get(a.api("drivers/" + name))
+// askDriver asks a hub for a driver's status.
+func askDriver(url string) (d status.Driver, ok bool) {
+	response, err := http.Get(url)
 	if err != nil {
 		return d, false
 	}
 	defer response.Body.Close()
 	ok = response.StatusCode == http.StatusOK && json.NewDecoder(response.Body).Decode(&d) == nil
 	return d, ok
+}
+
+// driver asks the hub for a driver's status: the one in the Pod in mode sidecar-hub.
+func (s *story) driver(name string) (status.Driver, bool) {
+	if s.hub == nil {
+		return askDriver(fmt.Sprintf("http://%s:9809/api/v1/drivers/%s", s.pod.ip, name))
+	}
+	return askDriver(s.api("drivers/" + name))
 }
 
 // waitDriver blocks until the hub shows a driver as it should be.

@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"strings"
 	"sync"
 	"testing"
 
@@ -20,8 +21,8 @@ type adoptRow struct {
 func (r adoptRow) name() string {
 	name := r.manifest
 	for _, flag := range r.flags {
-		if flag == "--mode=drop-in" {
-			name += "-drop-in"
+		if mode, ok := strings.CutPrefix(flag, "--mode="); ok {
+			name += "-" + mode
 		}
 	}
 	return name

@@ -146,7 +146,7 @@ func (s *story) prepare(objects []*unstructured.Unstructured) {
 		case "RoleBinding":
 			hub := "system:serviceaccount:csi-attach-hub:csi-attach-hub"
 			for _, d := range s.row.drivers {
-				if strings.HasSuffix(o.GetName(), strings.ReplaceAll(d.driver, ".", "-")) && !s.row.withoutLease {
+				if strings.HasSuffix(o.GetName(), strings.ReplaceAll(d.driver, ".", "-")) && !s.row.withoutLease && s.hub != nil {
 					testbed.WaitAllowed(s.t, s.kubelet.client, authorizationv1.SubjectAccessReviewSpec{User: hub, ResourceAttributes: &authorizationv1.ResourceAttributes{
 						Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: registry.LeaseName(d.driver), Namespace: o.GetNamespace()}})
 				}

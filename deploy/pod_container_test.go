@@ -3,7 +3,9 @@ package deploy_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -45,6 +47,9 @@ func (p *runningPod) startContainer(ctx context.Context, c corev1.Container) err
 		args = append(args, "--kubeconfig="+config, "--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s",
 			"--leader-election-retry-period=500ms")
 		env["POD_NAMESPACE"] = p.pod.Namespace
+		if err := p.localize(c); err != nil {
+			return err
+		}
 	}
 	return p.run(ctx, c, c.Name, testbed.ProcessOptions{Path: program, Args: args, Env: assignments(env)})
 }
@@ -166,6 +171,24 @@ func (p *runningPod) local(c corev1.Container, texts []string) []string {
 		local = append(local, listens.ReplaceAllString(text, "="+p.ip+":$1"))
 	}
 	return local
+}
+
+// localize replaces mount paths in the drivers.yaml of a hub.
+func (p *runningPod) localize(c corev1.Container) error {
+	for _, m := range c.VolumeMounts {
+		file := filepath.Join(p.folders[m.Name], "drivers.yaml")
+		content, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = p.writeFile(file, []byte(strings.Join(p.local(c, strings.Split(string(content), "\n")), "\n")), 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // kubeconfig writes one with the token of the Pod's ServiceAccount for a container.

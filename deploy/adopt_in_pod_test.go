@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-const dropIn = "--mode=drop-in"
+const dropIn, sidecarHub = "--mode=drop-in", "--mode=sidecar-hub"
 
 var dropInRows = []adoptRow{
 	{manifest: "ebs", flags: []string{dropIn}, drivers: []standIn{{"ebs.csi.aws.com", "ebs-plugin", pluginProxy}}},
@@ -18,6 +18,42 @@ var dropInRows = []adoptRow{
 	{manifest: "azuredisk", flags: []string{dropIn}, drivers: []standIn{{"disk.csi.azure.com", "azuredisk", "/csi/csi.sock"}}},
 	{manifest: "hostpath", flags: []string{dropIn}, drivers: []standIn{{"hostpath.csi.k8s.io", "hostpath", "/csi/csi.sock"}}, withoutLease: true},
 	{manifest: "longhorn", flags: []string{dropIn}, drivers: []standIn{{"driver.longhorn.io", "node-plugin", "/csi/csi.sock"}}, beside: []string{"longhorn-csi-plugin"}, made: "csi-attacher"},
+}
+
+var sidecarHubRows = []adoptRow{
+	{manifest: "ebs", flags: []string{sidecarHub}, drivers: []standIn{{"ebs.csi.aws.com", "ebs-plugin", pluginProxy}}},
+	{manifest: "ceph-rbd", flags: []string{sidecarHub, "--driver=rbd.csi.ceph.com"}, drivers: []standIn{{"rbd.csi.ceph.com", "csi-rbdplugin", "/csi/csi-provisioner.sock"}}},
+}
+
+func TestDriversAreMovedToAHubInTheirPodAndBack(t *testing.T) {
+	a := newAdopters(t)
+	for _, row := range sidecarHubRows {
+		t.Run(row.name(), func(t *testing.T) {
+			folder, err := a.adopt(row)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := a.begin(t, row, folder)
+			s.apply("original")
+			s.attach("a")
+			s.called(1, 0, "a")
+			s.apply("observe")
+			s.waitAll("the checklist is passed", s.passed)
+			s.attach("b")
+			s.called(1, 0, "a", "b")
+			s.apply("active")
+			if got := s.attachers(); got != 0 {
+				t.Fatalf("%d csi-attachers run, want none", got)
+			}
+			s.attach("c")
+			s.detach("a")
+			s.detach("b")
+			s.called(1, 2, "c")
+			s.apply("original")
+			s.detach("c")
+			s.called(0, 1)
+		})
+	}
 }
 
 // There is no other hub.
