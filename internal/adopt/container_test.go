@@ -48,7 +48,7 @@ func TestCallsInFlightEndBeforeThePodIsKilled(t *testing.T) {
 
 func TestSocketIsMountedForReadingFromTheSameVolume(t *testing.T) {
 	attacher := "env: [{name: DIR, value: d}]"
-	text := strings.Replace(pod, "{name: socket, mountPath: /run/csi}", "{name: socket, mountPath: /run/csi/, subPathExpr: $(DIR), mountPropagation: Bidirectional}", 1)
+	text := strings.Replace(onePod, "{name: socket, mountPath: /run/csi}", "{name: socket, mountPath: /run/csi/, subPathExpr: $(DIR), mountPropagation: Bidirectional}", 1)
 	text = strings.NewReplacer("NAME", "driver", "ARGS", "--leader-election", "ATTACHER", attacher, "POD", "").Replace(text)
 	for mode, target := range map[Mode]string{ModeProxy: "/run/csi/socket", ModeSidecarHub: "/csi/csi-attacher.example.com/socket"} {
 		p := plansOfText(t, []byte(text), Options{Mode: mode})[0]
@@ -127,7 +127,7 @@ func TestContainersKeepTheirPlaces(t *testing.T) {
 
 func TestADriverInInitContainersIsInThePod(t *testing.T) {
 	for restart, want := range map[string]bool{"restartPolicy: Always": true, "": false} {
-		text := strings.Replace(pod, "      containers:\n        - name: driver\n", "      initContainers:\n        - name: driver\n", 1)
+		text := strings.Replace(onePod, "      containers:\n        - name: driver\n", "      initContainers:\n        - name: driver\n", 1)
 		text = strings.Replace(text, "        - name: csi-attacher\n", "      containers:\n        - name: csi-attacher\n", 1)
 		text = strings.Replace(text, "image: driver\n", "image: driver\n          "+restart+"\n", 1)
 		text = strings.NewReplacer("NAME", "driver", "ARGS", "--leader-election", "ATTACHER", "", "POD", "").Replace(text)

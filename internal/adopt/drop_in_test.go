@@ -104,7 +104,7 @@ func TestDropInHasTheMemoryOfAHub(t *testing.T) {
 }
 
 func TestReplicasWithoutLeaderElectionAreNotSwapped(t *testing.T) {
-	two := strings.Replace(pod, "spec:\n  template:", "spec:\n  replicas: 2\n  template:", 1)
+	two := strings.Replace(onePod, "spec:\n  template:", "spec:\n  replicas: 2\n  template:", 1)
 	for args, want := range map[string]bool{"--v=2": false, "--leader-election": true} {
 		text := strings.NewReplacer("NAME", "driver", "ARGS", args, "ATTACHER", "", "POD", "").Replace(two)
 		if p := plansOfText(t, []byte(text), Options{Mode: ModeDropIn})[0]; p.Adoptable() != want {
@@ -132,7 +132,7 @@ func TestTheDeployerOfCSIAttacherIsChangedInItsPlace(t *testing.T) {
 		}
 	}
 
-	generated := strings.Replace(pod, "namespace: storage}", "namespace: storage, labels: {longhorn.io/managed-by: longhorn-manager}}", 1)
+	generated := strings.Replace(onePod, "namespace: storage}", "namespace: storage, labels: {longhorn.io/managed-by: longhorn-manager}}", 1)
 	generated = strings.NewReplacer("NAME", "driver", "ARGS", "--leader-election", "ATTACHER", "", "POD", "").Replace(generated)
 	for mode, want := range map[Mode]string{ModeDropIn: "CSI_ATTACHER_IMAGE of Deployment longhorn-driver-deployer", ModeSidecarHub: "--mode drop-in"} {
 		if p := plansOfText(t, []byte(generated), Options{Mode: mode})[0]; !strings.Contains(strings.Join(p.No, "\n"), want) {

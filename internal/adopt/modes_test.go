@@ -20,8 +20,8 @@ import (
 
 var updatePatches = flag.Bool("update-patches", false, "write testdata/patches")
 
-// plain reads the flags of csi-attacher that patches depend on. Its command reads all.
-func plain(args []string) (Flags, error) {
+// plainFlags reads the flags of csi-attacher that patches depend on. Its command reads all.
+func plainFlags(args []string) (Flags, error) {
 	var f Flags
 	for i := 0; i < len(args); i++ {
 		name, value, hasValue := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
@@ -83,7 +83,7 @@ func plansOfText(t *testing.T, text []byte, o Options) []Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	attachers, err := Find(objects, "default", plain)
+	attachers, err := Find(objects, "default", plainFlags)
 	if err != nil || len(attachers) == 0 {
 		t.Fatal("no csi-attacher was found: ", err)
 	}
@@ -213,8 +213,8 @@ func TestPortsNeverCollide(t *testing.T) {
 	}
 }
 
-// pod is a Deployment with one csi-attacher and its driver. Each %s takes lines of a part of it.
-const pod = `
+// onePod is a Deployment with one csi-attacher and its driver. Words in capital letters are replaced.
+const onePod = `
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: NAME, namespace: storage}
@@ -238,7 +238,7 @@ spec:
 // podWith returns the plan of a Deployment: flags of csi-attacher, and lines of its container and of the Pod in YAML.
 func podWith(t *testing.T, o Options, args, attacher, podSpec string) Plan {
 	t.Helper()
-	text := strings.NewReplacer("NAME", "driver", "ARGS", args, "ATTACHER", attacher, "POD", podSpec).Replace(pod)
+	text := strings.NewReplacer("NAME", "driver", "ARGS", args, "ATTACHER", attacher, "POD", podSpec).Replace(onePod)
 	return plansOfText(t, []byte(text), o)[0]
 }
 
@@ -249,7 +249,7 @@ func TestPortsOfArgumentsAndOfOtherDriversAreAvoided(t *testing.T) {
 	}
 	var documents []string
 	for _, name := range []string{"a", "b"} {
-		documents = append(documents, strings.NewReplacer("NAME", name, "ARGS", "", "ATTACHER", "", "POD", "hostNetwork: true").Replace(pod))
+		documents = append(documents, strings.NewReplacer("NAME", name, "ARGS", "", "ATTACHER", "", "POD", "hostNetwork: true").Replace(onePod))
 	}
 	for _, port := range []int32{0, 19000} {
 		plans := plansOfText(t, []byte(strings.Join(documents, "---")), Options{Mode: ModeProxy, Port: port}) // of one name, so of one number

@@ -58,9 +58,10 @@ func (t *templatePatch) add(c corev1.Container, w *Workload, attachers []Plan) {
 	if w.Template.Annotations[defaultContainer] != "" {
 		return
 	}
-	for _, first := range w.Template.Spec.Containers {
-		if !slices.ContainsFunc(attachers, func(p Plan) bool { return p.Container.Name == first.Name }) {
-			t.Metadata.Annotations = map[string]string{defaultContainer: first.Name}
+	for i, c := range w.Template.Spec.Containers {
+		attaches := slices.ContainsFunc(attachers, func(p Plan) bool { return p.Container.Name == c.Name })
+		if !attaches && (i == 0 || !isSidecar(c)) { // the first, or the driver in place of a csi-attacher
+			t.Metadata.Annotations = map[string]string{defaultContainer: c.Name}
 			return
 		}
 	}
