@@ -51,7 +51,9 @@ func (p Plan) entry(mode string) string {
 		line("tls: {caFile: /tls/%s.crt, certFile: /tls/tls.crt, keyFile: /tls/tls.key, serverName: %s}", p.Driver, p.Base())
 	}
 	line("mode: %s", mode)
-	line("lease: {namespace: %s} # of csi-attacher's Lease", p.LeaseNamespace())
+	if p.Flags.LeaderElection { // without a Lease there the hub makes its own, in its own namespace
+		line("lease: {namespace: %s} # of csi-attacher's Lease", p.LeaseNamespace())
+	}
 	for _, group := range grouped(p.Flags.Settings) {
 		if group.key == "" {
 			s := group.settings[0]

@@ -131,7 +131,8 @@ type right struct {
 // Rights returns the hub's rights on the driver's Lease and Secrets, with an item for each namespace.
 func (p Plan) Rights() []right {
 	var rights []right
-	if p.Options.Mode != ModeSidecarHub || p.LeaseNamespace() != p.Workload.Namespace { // its replicas need all leases there
+	inOwnNamespace := p.Options.Mode == ModeSidecarHub && p.LeaseNamespace() == p.Workload.Namespace // its replicas need all leases there
+	if p.Flags.LeaderElection && !inOwnNamespace {
 		rights = append(rights, right{Namespace: p.LeaseNamespace(), Lease: registry.LeaseName(p.Driver)})
 	}
 	for _, s := range p.Secrets {

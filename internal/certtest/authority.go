@@ -53,6 +53,8 @@ type Request struct {
 	URIs  []string
 	From  time.Time // zero means an hour ago
 	To    time.Time // zero means in an hour
+	// Usages are what the certificate is for; empty means servers and clients.
+	Usages []x509.ExtKeyUsage
 }
 
 // Pair is a certificate with its key.
@@ -62,14 +64,17 @@ type Pair struct {
 	KeyPEM  []byte
 }
 
-// Issue makes a certificate for servers and clients.
+// Issue makes a certificate.
 func (a *Authority) Issue(r Request) Pair {
 	a.t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: serial(a.t), Subject: pkix.Name{CommonName: "test"},
 		NotBefore: r.From, NotAfter: r.To,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		ExtKeyUsage: r.Usages,
+	}
+	if len(template.ExtKeyUsage) == 0 {
+		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	}
 	if template.NotBefore.IsZero() {
 		template.NotBefore = time.Now().Add(-time.Hour)

@@ -1,0 +1,101 @@
+package deploy_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Without these the rows would be green for any user and file mode.
+func TestProxyDoesNotServeADriverWithAnotherUserKeyOrSocket(t *testing.T) {
+	a := newAdopters(t)
+	if a.kubelet.setpriv == "" {
+		t.Skip("users and file modes need root")
+	}
+	a.startHub(nil)
+	ebs, vsphere := proxyRows[0], proxyRows[1]
+	proxy := func(pod *corev1.Pod) *corev1.Container {
+		for i, c := range pod.Spec.Containers {
+			if strings.HasPrefix(c.Name, "attach-hub-") {
+				return &pod.Spec.Containers[i]
+			}
+		}
+		return nil
+	}
+	keyMode := func(pod *corev1.Pod, mode int32) {
+		for _, v := range pod.Spec.Volumes {
+			if strings.HasPrefix(v.Name, "attach-hub-") && v.Secret != nil {
+				v.Secret.DefaultMode = &mode
+			}
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		row    adoptRow
+		change func(*corev1.Pod)
+		want   string
+	}{
+		{"unchanged", ebs, func(*corev1.Pod) {}, "ok"},
+		{"another user", ebs, func(pod *corev1.Pod) { proxy(pod).SecurityContext.RunAsUser = new(int64(65532)) }, "Probe failed: Unavailable"},
+		{"root beside runAsNonRoot", ebs, func(pod *corev1.Pod) { proxy(pod).SecurityContext.RunAsUser = new(int64(0)) }, "CreateContainerConfigError"},
+		{"no fsGroup", ebs, func(pod *corev1.Pod) { pod.Spec.SecurityContext.FSGroup = nil }, "permission denied"},
+		{"key of root alone", vsphere, func(pod *corev1.Pod) { keyMode(pod, 0o400) }, "permission denied"},
+		{"another socket", ebs, func(pod *corev1.Pod) {
+			for i, arg := range proxy(pod).Args {
+				proxy(pod).Args[i] = strings.ReplaceAll(arg, "csi.sock", "csi-provisioner.sock")
+			}
+		}, "Probe failed: Unavailable"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			folder, err := a.adopt(test.row)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := a.begin(t, test.row, folder)
+			objects := build(t, folder+"/observe")
+			s.applier.apply(objects...)
+			s.prepare(objects)
+			pod, err := s.applier.createPod(a.kubelet.client, workloadOf(objects))
+			s.must(err)
+			test.change(pod)
+			s.pod, err = a.kubelet.start(a.ctx, pod, test.row.drivers)
+			if err != nil {
+				if !strings.Contains(err.Error(), test.want) {
+					t.Errorf("%v, want %s", err, test.want)
+				}
+				return
+			}
+			said := ""
+			ctx, cancel := context.WithTimeout(a.ctx, stepTimeout)
+			defer cancel()
+			poll(ctx, t, "the proxy is ready or says why not", func() bool {
+				said = s.readiness(proxy(pod)) + s.pod.running[proxy(pod).Name].LastLines(5)
+				return strings.Contains(said, test.want) || strings.HasPrefix(said, "ok")
+			})
+			if !strings.Contains(said, test.want) {
+				t.Errorf("it said %s, want %s", said, test.want)
+			}
+		})
+	}
+}
+
+// readiness returns the answer of a container to its readiness probe, "" if there is none.
+func (s *story) readiness(c *corev1.Container) string {
+	get := c.ReadinessProbe.HTTPGet
+	response, err := http.Get(fmt.Sprintf("http://%s:%s%s", s.pod.ip, get.Port.String(), get.Path))
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	s.must(err)
+	if response.StatusCode == http.StatusOK {
+		return "ok"
+	}
+	return string(text)
+}

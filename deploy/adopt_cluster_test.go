@@ -1,0 +1,212 @@
+package deploy_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+// adopters is a cluster in which the drivers of several manifests are adopted, by one hub if there is one.
+type adopters struct {
+	t       *testing.T
+	ctx     context.Context
+	kubelet *kubelet
+	cluster *testbed.Cluster
+	watcher *testbed.Watcher[*storagev1.VolumeAttachment]
+	applier applier
+	certs   *certManager
+	hub     *runningPod
+
+	mu      sync.Mutex
+	entries map[string]map[string]any // guarded by mu; of the hub's drivers.yaml, by driver
+}
+
+func newAdopters(t *testing.T) *adopters {
+	t.Helper()
+	k := newKubelet(t) // before the clock runs: a build may take minutes
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	t.Cleanup(cancel)
+	w := testbed.WorldForTest(t, ctx, testbed.WorldOptions{Plane: k.plane})
+	a := &adopters{t: t, ctx: ctx, kubelet: k, cluster: w.Cluster, watcher: w.Attachments, applier: newApplier(ctx, t), entries: map[string]map[string]any{}}
+	a.certs = newCertManager(t, k.client, a.applier.dynamic)
+	return a
+}
+
+// adopt runs the command on a manifest, and returns the folder that it wrote.
+func (a *adopters) adopt(row adoptRow) (folder string, err error) {
+	folder = filepath.Join(a.kubelet.dir, "adopt-"+row.name())
+	args := append([]string{"adopt", manifestOf(row.manifest), "--image=registry.example.com/csi-attach-hub:v1", "--output=kustomize=" + folder}, row.flags...)
+	if out, err := exec.CommandContext(a.ctx, a.kubelet.hub, args...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return folder, nil
+}
+
+func manifestOf(name string) string { return "../internal/adopt/testdata/manifests/" + name + ".yaml" }
+
+// startHub applies the hub with the components of the folders that adopt has written, and starts it without a driver.
+func (a *adopters) startHub(folders []string) {
+	a.t.Helper()
+	overlay := filepath.Join(a.kubelet.dir, "hub")
+	relative := func(path string) string {
+		absolute, err := filepath.Abs(path)
+		if err == nil {
+			path, err = filepath.Rel(overlay, absolute)
+		}
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		return path
+	}
+	content := "resources:\n  - " + relative("base") + "\ncomponents:\n  - " + relative("components/admission-policy") + "\n  - " + relative("components/proxy-client") + "\n"
+	for _, folder := range folders {
+		if folder == "" { // its row fails by itself
+			continue
+		}
+		content += "  - " + relative(filepath.Join(folder, "hub")) + "\n"
+	}
+	content += "configMapGenerator:\n  - {name: csi-attach-hub-drivers, namespace: csi-attach-hub, behavior: replace, files: [drivers.yaml], options: {disableNameSuffixHash: true}}\n"
+	if err := os.MkdirAll(overlay, 0o755); err != nil {
+		a.t.Fatal(err)
+	}
+	for name, text := range map[string]string{"kustomization.yaml": content, "drivers.yaml": testbed.ConfigHead + "drivers: []\n"} {
+		if err := os.WriteFile(filepath.Join(overlay, name), []byte(text), 0o644); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	objects := build(a.t, overlay)
+	a.applier.apply(objects...)
+	if err := a.certs.sign(a.ctx, "csi-attach-hub", "csi-attach-hub-ca", "csi-attach-hub-client"); err != nil {
+		a.t.Fatal(err)
+	}
+	pod, err := a.applier.createPod(a.kubelet.client, find(a.t, objects, "Deployment", "csi-attach-hub"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.hub, err = a.kubelet.start(a.ctx, pod, nil)
+	a.t.Cleanup(func() { a.endHub() })
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	poll(a.ctx, a.t, "the hub answers", func() bool {
+		response, err := http.Get(a.api("overview"))
+		if err == nil {
+			response.Body.Close()
+		}
+		return err == nil
+	})
+}
+
+func (a *adopters) api(path string) string {
+	return fmt.Sprintf("http://%s:8080/api/v1/%s", a.hub.ip, path)
+}
+
+// endHub stops the hub, which must have had all rights that it needed.
+func (a *adopters) endHub() {
+	a.t.Helper()
+	logs := a.hub.logs()
+	if err := a.hub.stop(context.Background()); err != nil {
+		a.t.Errorf("the hub did not end in order: %v", err)
+	}
+	if strings.Contains(logs, "forbidden") {
+		a.t.Error("the API server has refused requests of the hub")
+	}
+	if a.t.Failed() {
+		a.t.Log(logs)
+	}
+}
+
+// setEntry replaces a driver's entry in the hub's drivers.yaml, or removes it.
+func (a *adopters) setEntry(driver string, entry map[string]any) {
+	a.mu.Lock()
+	if a.entries[driver] = entry; entry == nil {
+		delete(a.entries, driver)
+	}
+	a.mu.Unlock()
+	a.writeEntries()
+}
+
+// writeEntries writes drivers.yaml into the hub's volume, with the folders of its mounts, and lets the hub read it.
+func (a *adopters) writeEntries() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	drivers := []any{}
+	for _, entry := range a.entries {
+		drivers = append(drivers, entry)
+	}
+	content, err := yaml.Marshal(map[string]any{"apiVersion": "attach-hub/v1alpha1", "kind": "DriverConfig", "drivers": drivers})
+	if err != nil {
+		a.t.Error(err)
+		return
+	}
+	text := strings.Join(a.hub.local(a.hub.pod.Spec.Containers[0], strings.Split(string(content), "\n")), "\n")
+	if err := a.hub.writeFile(filepath.Join(a.hub.folders["drivers"], "drivers.yaml"), []byte(text), 0o644); err != nil {
+		a.t.Error(err)
+	}
+	if err := a.hub.running["hub"].Signal(syscall.SIGHUP); err != nil {
+		a.t.Error(err)
+	}
+}
+
+// askDriver asks a hub for a driver's status.
+func askDriver(url string) (d status.Driver, ok bool) {
+	response, err := http.Get(url)
+	if err != nil {
+		return d, false
+	}
+	defer response.Body.Close()
+	ok = response.StatusCode == http.StatusOK && json.NewDecoder(response.Body).Decode(&d) == nil
+	return d, ok
+}
+
+// driver asks the hub for a driver's status: the one in the Pod in mode sidecar-hub.
+func (s *story) driver(name string) (status.Driver, bool) {
+	if s.hub == nil {
+		return askDriver(fmt.Sprintf("http://%s:9809/api/v1/drivers/%s", s.pod.ip, name))
+	}
+	return askDriver(s.api("drivers/" + name))
+}
+
+// waitDriver blocks until the hub shows a driver as it should be.
+func (s *story) waitDriver(name, what string, holds func(status.Driver) bool) {
+	s.t.Helper()
+	var d status.Driver
+	var ok bool
+	ctx, cancel := context.WithTimeout(s.ctx, stepTimeout)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for d, ok = s.driver(name); !ok || !holds(d); d, ok = s.driver(name) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			var text bytes.Buffer
+			_ = json.Indent(&text, mustJSON(d), "", " ")
+			s.t.Fatalf("%s: the hub never showed this: %s; it shows %s", name, what, text.String())
+		}
+	}
+}
+
+func mustJSON(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}

@@ -1,0 +1,138 @@
+package deploy_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+// adoptRow is a manifest, and who is who in it.
+type adoptRow struct {
+	manifest     string
+	flags        []string  // of adopt
+	drivers      []standIn // in the Pod of csi-attacher, or in beside
+	beside       []string  // DaemonSets that run too
+	withoutLease bool      // csi-attacher has no leader election
+	made         string    // Deployment of csi-attacher that another Deployment makes
+}
+
+func (r adoptRow) name() string {
+	name := r.manifest
+	for _, flag := range r.flags {
+		if mode, ok := strings.CutPrefix(flag, "--mode="); ok {
+			name += "-" + mode
+		}
+	}
+	return name
+}
+
+const pluginProxy = "/var/lib/csi/sockets/pluginproxy/csi.sock"
+
+// Their manifests have the shape of those of real drivers.
+var proxyRows = []adoptRow{
+	{manifest: "ebs", drivers: []standIn{{"ebs.csi.aws.com", "ebs-plugin", pluginProxy}}},
+	{manifest: "vsphere", drivers: []standIn{{"csi.vsphere.vmware.com", "vsphere-csi-controller", "/csi/csi.sock"}}},
+	{manifest: "azuredisk", drivers: []standIn{{"disk.csi.azure.com", "azuredisk", "/csi/csi.sock"}}},
+	{manifest: "gce-pd", drivers: []standIn{{"pd.csi.storage.gke.io", "gce-pd-driver", "/csi/csi.sock"}}},
+	{manifest: "ceph-rbd", flags: []string{"--driver=rbd.csi.ceph.com"}, drivers: []standIn{{"rbd.csi.ceph.com", "csi-rbdplugin", "/csi/csi-provisioner.sock"}}},
+	{manifest: "democratic-csi", drivers: []standIn{{"org.democratic-csi.nfs", "csi-proxy", "/csi-data/csi.sock"}}},
+	{manifest: "cinder", drivers: []standIn{{"cinder.csi.openstack.org", "driver", pluginProxy}}},
+	{manifest: "daemonset", drivers: []standIn{{"block.csi.example.com", "driver", pluginProxy}}},
+	{manifest: "alibaba", flags: []string{"--driver=external-disk-attacher=diskplugin.csi.alibabacloud.com",
+		"--driver=external-oss-attacher=ossplugin.csi.alibabacloud.com", "--driver=external-bmcpfs-attacher=bmcpfsplugin.csi.alibabacloud.com"},
+		drivers: []standIn{
+			{"diskplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/diskplugin.csi.alibabacloud.com/csi.sock"},
+			{"ossplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/ossplugin.csi.alibabacloud.com/csi.sock"},
+			{"bmcpfsplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/bmcpfsplugin.csi.alibabacloud.com/csi.sock"}}},
+	{manifest: "digitalocean", flags: []string{"--without-leader-election"}, withoutLease: true,
+		drivers: []standIn{{"dobs.csi.digitalocean.com", "driver", pluginProxy}}},
+	{manifest: "hostpath", flags: []string{"--without-leader-election"}, withoutLease: true,
+		drivers: []standIn{{"hostpath.csi.k8s.io", "hostpath", "/csi/csi.sock"}}},
+}
+
+// Their Pods run at the same time in one cluster, and one hub serves them all.
+func TestDriversAreMovedToTheHubAndBackByWhatAdoptWrites(t *testing.T) {
+	a := newAdopters(t)
+	folders, errs := make([]string, len(proxyRows)), make([]error, len(proxyRows))
+	for i, row := range proxyRows {
+		folders[i], errs[i] = a.adopt(row)
+	}
+	a.startHub(folders)
+	var rows sync.WaitGroup
+	for i, row := range proxyRows {
+		rows.Go(func() {
+			t.Run(row.name(), func(t *testing.T) {
+				if errs[i] != nil {
+					t.Fatal(errs[i])
+				}
+				a.begin(t, row, folders[i]).move()
+			})
+		})
+	}
+	rows.Wait()
+}
+
+// move moves the drivers of a manifest to the hub and back, in the documented order.
+func (s *story) move() {
+	s.apply("original")
+	s.attach("a")
+	s.called(1, 0, "a")
+
+	// The hub looks on through the proxy, and csi-attacher works.
+	s.apply("observe")
+	s.serveAll("observe")
+	s.attach("b")
+	s.waitAll("the checklist is passed", s.passed)
+	s.called(1, 0, "a", "b")
+	if got := s.attachers(); got != len(s.row.drivers) {
+		s.t.Fatalf("%d csi-attachers run, want %d", got, len(s.row.drivers))
+	}
+
+	if !s.row.withoutLease {
+		s.serveAll("active")
+		s.waitAll("it waits for the Lease", func(d status.Driver) bool { return d.State == "WaitingForLease" })
+	}
+	s.apply("active")
+	if got := s.attachers(); got != 0 {
+		s.t.Fatalf("%d csi-attachers run, want none", got)
+	}
+	s.serveAll("active") // at the address of the new Pod
+	s.waitAll("it is ready", func(d status.Driver) bool { return d.State == "Ready" && d.Lease.Mine })
+	s.attach("c")
+	s.detach("a")
+	s.detach("b")
+	s.called(1, 2, "c")
+
+	// And back.
+	if s.row.withoutLease {
+		s.serveAll("paused")
+		s.waitAll("it is paused", func(d status.Driver) bool { return d.State == "Paused" && !d.Lease.Mine })
+	}
+	s.apply("observe")
+	s.serveAll("observe")
+	s.attach("d")
+	s.detach("c")
+	s.called(1, 1, "d")
+	for _, d := range s.row.drivers {
+		s.setEntry(d.driver, nil)
+	}
+	s.apply("original")
+	s.detach("d")
+	s.called(0, 1)
+}
+
+func (s *story) serveAll(mode string) {
+	s.t.Helper()
+	for _, d := range s.row.drivers {
+		s.serve(d.driver, mode)
+	}
+}
+
+func (s *story) waitAll(what string, holds func(status.Driver) bool) {
+	s.t.Helper()
+	for _, d := range s.row.drivers {
+		s.waitDriver(d.driver, what, holds)
+	}
+}

@@ -1,0 +1,26 @@
+package adopt
+
+import (
+	"strings"
+	"testing"
+)
+
+// The hub may create a Lease only in its own namespace. It would wait forever for a Lease that nobody has made.
+func TestEntryNamesNoLeaseOfACsiAttacherWithoutLeaderElection(t *testing.T) {
+	for manifest, takesLease := range map[string]bool{"ebs": true, "digitalocean": false} {
+		p := plansFor(t, manifest, Options{Mode: ModeProxy, WithoutLeaderElection: true, Secrets: []string{"credentials"}})[0]
+		if got := strings.Contains(p.Entry(), "lease:"); got != takesLease {
+			t.Errorf("%s: the entry is %s", manifest, p.Entry())
+		}
+		objects, err := p.DriverObjects()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(objects), "resources: [leases]"); got != takesLease {
+			t.Errorf("%s: there are rights on Leases: %v", manifest, got)
+		}
+		if !strings.Contains(string(objects), "resourceNames: [credentials]") {
+			t.Errorf("%s: there are no rights on the Secret", manifest)
+		}
+	}
+}
