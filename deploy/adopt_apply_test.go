@@ -32,6 +32,16 @@ var adoptedNames = map[string][]string{
 	"defaults": {"csi-attacher=io.openebs.csi-mayastor"},
 }
 
+// hubBinary returns the path of the program, built with the race detector.
+func hubBinary(t *testing.T) string {
+	t.Helper()
+	path, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // rendered returns the manifests of a driver after a step, as the post-renderer of Helm prints them; refused if the
 // driver cannot be adopted so.
 func rendered(t *testing.T, binary, file, mode, step string) (objects []*unstructured.Unstructured, refused string) {
@@ -118,10 +128,7 @@ func (s securityLevels) of(ctx context.Context, pod *corev1.Pod) (int, error) {
 
 // What adopt writes must be what a cluster takes wherever it took the manifest itself, and what the hub's program takes.
 func TestManifestsOfDriversAreTakenByARealAPIServerAfterEachStep(t *testing.T) {
-	binary, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := hubBinary(t)
 	ctx := t.Context()
 	a := newApplier(ctx, t)
 	a.dryRun = []string{metav1.DryRunAll}
@@ -139,9 +146,11 @@ func TestManifestsOfDriversAreTakenByARealAPIServerAfterEachStep(t *testing.T) {
 		}
 		before := map[string]int{} // level of each Pod
 		for name, pod := range podsOf(t, original) {
-			if before[name], err = levels.of(ctx, pod); err != nil {
+			level, err := levels.of(ctx, pod)
+			if err != nil {
 				t.Fatal(err)
 			}
+			before[name] = level
 		}
 		for mode, steps := range map[string][]string{"proxy": {"observe", "active"}, "sidecar-hub": {"observe", "active"}, "drop-in": {"active"}} {
 			for _, step := range steps {

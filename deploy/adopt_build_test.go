@@ -30,10 +30,7 @@ type adoptProgram struct {
 // adoptEach calls test for each manifest.
 func adoptEach(t *testing.T, test func(t *testing.T, p adoptProgram)) {
 	t.Helper()
-	binary, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := hubBinary(t)
 	files, err := filepath.Glob(adoptManifests + "/*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -239,10 +236,7 @@ func writeKustomization(t *testing.T, dir string, content map[string]any) {
 
 // Two drivers in one Pod, two workloads of one name, and a List: what the manifests of single drivers do not have.
 func TestKustomizationsOfAdoptHoldForSeveralWorkloads(t *testing.T) {
-	binary, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := hubBinary(t)
 	p := adoptProgram{t: t, binary: binary, manifest: readFile(t, "testdata/adopt-several.yaml")}
 	names := []string{"--driver=one-attacher=one.example.com", "--driver=two-attacher=two.example.com", "--driver=other-attacher=other.example.com"}
 	out := filepath.Join(t.TempDir(), "out")

@@ -179,25 +179,6 @@ func argument(t *testing.T, args []string, flag string) string {
 	return ""
 }
 
-func TestProxyStandsBesideTheDriver(t *testing.T) {
-	driver := as[appsv1.Deployment](t, find(t, build(t, "overlays/driver"), "Deployment", "driver-controller"))
-	pod := driver.Spec.Template
-	sockets := map[string]string{}
-	for _, c := range pod.Spec.Containers {
-		for _, m := range c.VolumeMounts {
-			if m.MountPath == "/csi" {
-				sockets[c.Name] = m.Name
-			}
-		}
-	}
-	if len(sockets) != 2 || sockets["driver"] != sockets["attach-hub-proxy"] {
-		t.Errorf("the driver and the proxy do not share a folder: %v", sockets)
-	}
-	if pod.Labels["attach-hub/proxy"] != "true" || pod.Labels["app"] == "" {
-		t.Errorf("the labels are %v", pod.Labels)
-	}
-}
-
 func TestHubOfTheHostReachesSocketsOfRoot(t *testing.T) {
 	pod := as[appsv1.Deployment](t, find(t, build(t, "overlays/host-sockets"), "Deployment", "csi-attach-hub")).Spec.Template.Spec
 	if s := pod.SecurityContext; *s.RunAsUser != 0 || *s.RunAsNonRoot {

@@ -71,7 +71,8 @@ func TestThePodOfPreflightIsInNetworkPoliciesButNeitherBehindTheServiceNorInTheB
 	if policies != 2 {
 		t.Errorf("%d network policies of the hub, want those for the API server and DNS, and for the proxies", policies)
 	}
-	for _, rule := range as[networkingv1.NetworkPolicy](t, find(t, build(t, "overlays/driver"), "NetworkPolicy", "attach-hub-proxy")).Spec.Ingress {
+	driver, _ := rendered(t, hubBinary(t), manifestOf("ebs"), "proxy", "observe")
+	for _, rule := range as[networkingv1.NetworkPolicy](t, find(t, driver, "NetworkPolicy", "attach-hub-ebs-csi-aws-com")).Spec.Ingress {
 		for _, from := range rule.From {
 			if !selects(t, from.PodSelector, job) {
 				t.Error("a proxy does not admit the Job's Pod")
