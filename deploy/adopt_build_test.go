@@ -14,8 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
-
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 const adoptManifests = "../internal/adopt/testdata/manifests"
