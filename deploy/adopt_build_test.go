@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -104,7 +105,8 @@ func adoptKey(o *unstructured.Unstructured) string {
 	return strings.Join([]string{o.GetKind(), o.GetNamespace(), o.GetName()}, "/")
 }
 
-// plainContent has the same types whoever has read it.
+// plainContent has the same types whoever has read it. Containers and volumes are sorted: kustomize puts new ones first,
+// the post-renderer last.
 func plainContent(t *testing.T, content any) any {
 	t.Helper()
 	text, err := json.Marshal(content)
@@ -114,6 +116,18 @@ func plainContent(t *testing.T, content any) any {
 	var plain any
 	if err := json.Unmarshal(text, &plain); err != nil {
 		t.Fatal(err)
+	}
+	o, _ := plain.(map[string]any)
+	for _, list := range []string{"containers", "volumes"} {
+		items, _, _ := unstructured.NestedSlice(o, "spec", "template", "spec", list)
+		if items == nil {
+			continue
+		}
+		name := func(item any) string { return fmt.Sprint(item.(map[string]any)["name"]) }
+		slices.SortFunc(items, func(a, b any) int { return strings.Compare(name(a), name(b)) })
+		if err := unstructured.SetNestedSlice(o, items, "spec", "template", "spec", list); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return plain
 }
