@@ -97,7 +97,8 @@ func TestNamesOfTheClusterAreCompleted(t *testing.T) {
 	plane := testbed.Shared(t)
 	w := testbed.WorldForTest(t, t.Context(), testbed.WorldOptions{Plane: plane})
 	kubeconfig := plane.Kubeconfig()
-	err := w.Cluster.Create(t.Context(), testbed.Node{Name: "complete-node"}, testbed.CSIDriver{Name: "complete.example.com"},
+	makeCSIDrivers(t, plane, testbed.CSIDriver{Name: "complete.example.com"})
+	err := w.Cluster.Create(t.Context(), testbed.Node{Name: "complete-node"},
 		testbed.PersistentVolume{Name: "complete-pv", Driver: "complete.example.com"},
 		testbed.VolumeAttachment{Name: "complete-va", Driver: "complete.example.com", Node: "complete-node", PersistentVolume: "complete-pv"},
 		testbed.PersistentVolumeClaim{Name: "complete-claim", PersistentVolume: "complete-pv"},

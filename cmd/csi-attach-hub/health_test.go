@@ -72,7 +72,8 @@ func newHealthScene(t *testing.T) *healthScene {
 		s.bound(driver, driver, "health-node")
 	}
 	s.server = s.startVisibleHub()
-	for _, driver := range s.drivers {
+	// In the order of their names, which is that of volumes of one second: lists have the oldest first.
+	for _, driver := range slices.Sorted(slices.Values(s.drivers)) {
 		s.attach(driver, driver, "health-node")
 	}
 	return s

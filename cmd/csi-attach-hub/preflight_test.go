@@ -87,7 +87,7 @@ func TestPreflightChecksDiscoveredDrivers(t *testing.T) {
 	fmt.Fprintf(&s.config, "%sdiscovery:\n  sockets: [%q]\n  csiDrivers: {enabled: true, allowedEndpoints: [\"unix://%s/*\"]}\ndrivers: []\n",
 		testbed.ConfigHead, filepath.Join(s.dir, "*.sock"), s.dir)
 	refused, unneeded := s.prefix+"-refused", s.prefix+"-unneeded"
-	s.create(testbed.CSIDriver{Name: found, Annotations: map[string]string{"attach-hub/endpoint": "unix://" + socket}},
+	makeCSIDrivers(t, s.plane, testbed.CSIDriver{Name: found, Annotations: map[string]string{"attach-hub/endpoint": "unix://" + socket}},
 		testbed.CSIDriver{Name: refused, Annotations: map[string]string{"attach-hub/endpoint": "unix:///elsewhere"}},
 		testbed.CSIDriver{Name: unneeded, NoAttach: true, Annotations: map[string]string{"attach-hub/endpoint": "unix://" + s.dir + "/no"}})
 	r, stderr, code := s.run()

@@ -123,14 +123,24 @@ func (s *windDownScene) driver(name string) (driver string, backend *fakecsi.Bac
 // object makes a CSIDriver object for the time of the test.
 func (s *windDownScene) object(o testbed.CSIDriver) {
 	s.t.Helper()
-	s.create(o)
-	s.t.Cleanup(func() {
-		// The context of the test has ended by now, and the test may have deleted it.
-		err := s.plane.Clientset().StorageV1().CSIDrivers().Delete(context.Background(), o.Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			s.t.Error(err)
+	makeCSIDrivers(s.t, s.plane, o)
+}
+
+// makeCSIDrivers makes CSIDriver objects for the time of a test: the hubs of later tests discover what is left.
+func makeCSIDrivers(t *testing.T, plane *testbed.ControlPlane, objects ...testbed.CSIDriver) {
+	t.Helper()
+	client := plane.Clientset().StorageV1().CSIDrivers()
+	for _, o := range objects {
+		if _, err := client.Create(t.Context(), o.Build(), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
 		}
-	})
+		t.Cleanup(func() {
+			// The context of the test has ended by now, and the test may have deleted it.
+			if err := client.Delete(context.Background(), o.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // setAttachRequired makes the CSIDriver object of a driver anew: the API server lets
