@@ -39,17 +39,20 @@ func TestProxyDoesNotServeADriverWithAnotherUserKeyOrSocket(t *testing.T) {
 		row    adoptRow
 		change func(*corev1.Pod)
 		want   string
+		log    []string // of the proxy
 	}{
-		{"unchanged", ebs, func(*corev1.Pod) {}, "ok"},
-		{"another user", ebs, func(pod *corev1.Pod) { proxy(pod).SecurityContext.RunAsUser = new(int64(65532)) }, "Probe failed: Unavailable"},
-		{"root beside runAsNonRoot", ebs, func(pod *corev1.Pod) { proxy(pod).SecurityContext.RunAsUser = new(int64(0)) }, "CreateContainerConfigError"},
-		{"no fsGroup", ebs, func(pod *corev1.Pod) { pod.Spec.SecurityContext.FSGroup = nil }, "permission denied"},
-		{"key of root alone", vsphere, func(pod *corev1.Pod) { keyMode(pod, 0o400) }, "permission denied"},
+		{"unchanged", ebs, func(*corev1.Pod) {}, "ok", nil},
+		{"another user", ebs, func(pod *corev1.Pod) { proxy(pod).SecurityContext.RunAsUser = new(int64(65532)) }, "csi.sock: permission denied",
+			[]string{"Cannot open the driver's socket", "permission denied", "uid=65532", "csi.sock has the mode S", "Run the proxy as user 1000"}},
+		{"root beside runAsNonRoot", ebs, func(pod *corev1.Pod) { proxy(pod).SecurityContext.RunAsUser = new(int64(0)) }, "CreateContainerConfigError", nil},
+		{"no fsGroup", ebs, func(pod *corev1.Pod) { pod.Spec.SecurityContext.FSGroup = nil }, "permission denied", nil},
+		{"key of root alone", vsphere, func(pod *corev1.Pod) { keyMode(pod, 0o400) }, "permission denied", nil},
 		{"another socket", ebs, func(pod *corev1.Pod) {
 			for i, arg := range proxy(pod).Args {
 				proxy(pod).Args[i] = strings.ReplaceAll(arg, "csi.sock", "csi-provisioner.sock")
 			}
-		}, "Probe failed: Unavailable"},
+		}, "csi-provisioner.sock: no such file or directory",
+			[]string{"Cannot open the driver's socket", "csi-provisioner.sock", "no such file", "--target is the path of its --endpoint"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			folder, err := a.adopt(test.row)
@@ -70,15 +73,21 @@ func TestProxyDoesNotServeADriverWithAnotherUserKeyOrSocket(t *testing.T) {
 				}
 				return
 			}
-			said := ""
+			said, process := "", s.pod.running[proxy(pod).Name]
 			ctx, cancel := context.WithTimeout(a.ctx, stepTimeout)
 			defer cancel()
 			poll(ctx, t, "the proxy is ready or says why not", func() bool {
-				said = s.readiness(proxy(pod)) + s.pod.running[proxy(pod).Name].LastLines(5)
+				said = s.readiness(proxy(pod)) + process.LastLines(5)
 				return strings.Contains(said, test.want) || strings.HasPrefix(said, "ok")
 			})
 			if !strings.Contains(said, test.want) {
 				t.Errorf("it said %s, want %s", said, test.want)
+			}
+			log := process.LastLines(20)
+			for _, words := range test.log {
+				if !strings.Contains(log, words) {
+					t.Errorf("the proxy's log does not say %q:\n%s", words, log)
+				}
 			}
 		})
 	}

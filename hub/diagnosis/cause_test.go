@@ -47,6 +47,19 @@ func TestEveryCauseHasAnActionThatNamesItsObjects(t *testing.T) {
 	}
 }
 
+// The words of the operating system and of TLS are about the proxy here, not about the hub.
+func TestErrorsBehindAProxyLeadToItsLog(t *testing.T) {
+	for _, text := range []string{
+		"probe driver: rpc error: code = Unavailable desc = proxy cannot open unix:///csi/csi.sock: permission denied",
+		"probe driver: rpc error: code = Unavailable desc = proxy cannot open unix:///csi/csi.sock: no such file or directory",
+		"the server there took the TLS handshake and hung up then: EOF",
+	} {
+		if verdict, action := ParseRefusal(text, "tcp://driver:9443"); verdict != CannotConnect || !strings.HasPrefix(action, "Look at the log of the proxy") {
+			t.Errorf("%s: %s %s", text, verdict, action)
+		}
+	}
+}
+
 func TestOnlySocketsAreLeftOver(t *testing.T) {
 	for endpoint, want := range map[string]bool{"unix:///csi.sock": true, "tcp://driver:9443": false} {
 		_, action := ParseRefusal("connect: connection refused", endpoint)

@@ -12,6 +12,7 @@ var refusals = []struct {
 	verdict Verdict
 	action  string // {endpoint} stands for where the driver should answer
 }{
+	{[]string{"proxy cannot open", "and hung up then"}, CannotConnect, "Look at the log of the proxy beside the driver at {endpoint}: it says why the proxy does not reach the driver, and what to do."},
 	{[]string{"no such file"}, SocketMissing, "Check that the driver's controller runs, that it creates the socket {endpoint}, and that the directory of the socket is mounted into the hub's Pod."},
 	{[]string{"permission denied"}, CannotConnect, "Check the owner and the mode of {endpoint}, and the user that the hub runs as: the hub may not open it."},
 	{[]string{"connection refused"}, CannotConnect, "Check that the driver's controller runs and does not crash: nothing listens at {endpoint}."},

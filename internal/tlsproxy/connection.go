@@ -41,18 +41,19 @@ func (p *Proxy) serve(ctx, intake context.Context, raw net.Conn) {
 	p.clients.Delete(connected)
 	<-p.slots // before the end is logged: after that line there is room for another client
 	if err != nil {
-		p.refusals.Info(logger, "Let a client go: the driver does not listen", "problem", err)
+		p.refusals.Info(logger, "Answered a client with Unavailable", "problem", err)
 		return
 	}
 	logger.Info("A client is gone", "because", why)
 }
 
 // forward connects a client to the socket and passes data until the connection ends. It
-// returns the reason of the end, or an error if it cannot connect to the socket.
+// returns the reason of the end. If it cannot connect to the socket, it answers with the error
+// until the client goes, and returns the error.
 func (p *Proxy) forward(ctx, stay context.Context, logger klog.Logger, client net.Conn) (why string, err error) {
-	dialer := net.Dialer{Timeout: targetTimeout}
-	target, err := dialer.DialContext(ctx, "unix", p.options.Target)
+	target, err := p.target.open(ctx)
 	if err != nil {
+		answerUnavailable(stay, client, err.Error())
 		return "", err
 	}
 	defer target.Close()

@@ -16,7 +16,8 @@
 // elsewhere.
 //
 // If a driver ends, its clients lose their connections. The port stays open, and serves
-// clients again when the driver is back. New certificate files apply to later connections. A
+// clients again when the driver is back. Until then each call is answered with Unavailable and
+// the reason why the socket cannot be opened. New certificate files apply to later connections. A
 // client whose certificate is not accepted any more is asked to go, and cut off after the
 // grace. So are all clients when the proxy stops.
 //

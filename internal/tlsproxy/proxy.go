@@ -23,6 +23,8 @@ const (
 	acceptPause = 100 * time.Millisecond
 	// logInterval is the shortest time between two log lines about refused clients with the same message.
 	logInterval = 10 * time.Second
+	// logBurst is how many log lines about the socket may have the same message at once.
+	logBurst = 5
 )
 
 // Options of a Proxy. All are required.
@@ -81,6 +83,7 @@ type Proxy struct {
 	slots      chan struct{}     // holds one element for each client that is connected
 	clients    sync.Map          // of *client: those that are connected
 	refusals   *loglimit.Limiter // anybody can cause a refusal
+	target     *target
 	readiness  readiness
 }
 
@@ -93,9 +96,10 @@ func New(o Options) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make proxy: %w", err)
 	}
-	p := &Proxy{options: o, poll: tlsfiles.Ticks,
+	socket := &target{path: o.Target, log: loglimit.New(logBurst, logInterval)}
+	p := &Proxy{options: o, target: socket, poll: tlsfiles.Ticks,
 		handshakes: acceptLimit{limit: o.MaxConnections}, slots: make(chan struct{}, o.MaxConnections),
-		refusals: loglimit.New(1, logInterval), readiness: readiness{target: o.Target, timeout: o.ProbeTimeout, interval: probeInterval}}
+		refusals: loglimit.New(1, logInterval), readiness: readiness{target: socket, timeout: o.ProbeTimeout, interval: probeInterval}}
 	p.material.Store(material)
 	return p, nil
 }

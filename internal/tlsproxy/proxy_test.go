@@ -49,7 +49,7 @@ func TestClientsComeBackWhenTheDriverDoes(t *testing.T) {
 		t.Errorf("the call in flight got %v", err)
 	}
 	s.logged("the driver has ended the connection")
-	s.refused(hub, "took the TLS handshake and hung up then", "Let a client go: the driver does not listen")
+	s.refused(hub, "code = Unavailable desc = proxy cannot open unix://"+s.options.Target+": ", "Answered a client with Unavailable")
 	s.turn(fakecsi.Knobs{ReleaseAll: true})
 	s.startDriver()
 	if err := s.publish(s.connect(hub), "v"); err != nil {

@@ -36,7 +36,7 @@ var (
 // readiness is whether the driver answers Probe with ready. It probes on its own and not when
 // asked: a slow Probe delays no request of the kubelet, and nobody can flood the driver.
 type readiness struct {
-	target            string
+	target            *target
 	timeout, interval time.Duration
 	problem           atomic.Pointer[error] // result of the last Probe; nil before the first has ended
 }
@@ -76,10 +76,14 @@ func (r *readiness) check() error {
 func (r *readiness) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
+	socket, err := r.target.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
 	conn, err := grpc.NewClient("passthrough:///localhost", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", r.target)
-		}),
+		// After its end gRPC gets it again, and fails.
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return socket, nil }),
 		grpc.WithMaxHeaderListSize(maxHealthHeaders),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxHealthHeaders)))
 	if err != nil {

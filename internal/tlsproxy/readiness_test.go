@@ -94,7 +94,7 @@ func TestProxyIsReadyWhileItsDriverIs(t *testing.T) {
 	s.turn(fakecsi.Knobs{ClearFaults: true})
 	h.until(http.StatusOK, "ok")
 	s.driver.Crash()
-	h.until(http.StatusServiceUnavailable, "Unavailable")
+	h.until(http.StatusServiceUnavailable, "proxy cannot open unix://"+s.options.Target+": ")
 	if got, _ := h.get("/healthz"); got != http.StatusOK {
 		t.Errorf("/healthz is %d", got)
 	}
