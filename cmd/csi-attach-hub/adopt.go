@@ -30,7 +30,7 @@ Outputs:
   helm-post-renderer   filter: read the manifests of a chart from stdin, and print them as they are at --step
   helm-plugin=DIR      write a plugin with this post-renderer, for Helm 4
 
-The folder can also be the last argument: adopt FILE -o kustomize DIR. Then it must be absent, empty, or written by adopt.
+DIR can also be the last argument: adopt INPUT... -o kustomize DIR. Then it must be absent, empty, or written by adopt.
 
 A folder gets an output again at any time: files of the earlier run are replaced or removed. Files that adopt has not
 written are never overwritten.

@@ -299,3 +299,11 @@ func TestCommandsOfTheTextRepeatTheFlags(t *testing.T) {
 		}
 	}
 }
+
+// The deployer of Longhorn has no csi-attacher: its logs are in the Deployment that it makes, with all its flags.
+func TestDropInLeavesFlagsAndFindsTheLogsOfLonghorn(t *testing.T) {
+	code, stdout, stderr := runWith(t, "", "adopt", manifestFolder+"/longhorn.yaml", "--mode=drop-in")
+	if code != 0 || !strings.Contains(stdout, "logs deployment/csi-attacher -c csi-attacher") || strings.Contains(stdout, "not carried over") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+}
