@@ -30,6 +30,8 @@ Outputs:
   helm-post-renderer   filter: read the manifests of a chart from stdin, and print them as they are at --step
   helm-plugin=DIR      write a plugin with this post-renderer, for Helm 4
 
+DIR can also be the last argument: adopt INPUT... -o kustomize DIR. Then it must be absent, empty, or written by adopt.
+
 A folder gets an output again at any time: files of the earlier run are replaced or removed. Files that adopt has not
 written are never overwritten.
 
@@ -104,7 +106,7 @@ func unadopted(err error) error {
 }
 
 func runAdopt(c *cobra.Command, inputs []string, f adoptFlags) error {
-	out, err := f.parseOutput(inputs)
+	out, inputs, err := f.parseOutput(inputs)
 	if err != nil {
 		return err
 	}
@@ -149,6 +151,9 @@ func (f adoptFlags) plansOf(c *cobra.Command, objects []adopt.Object, inputs []s
 	return plans, adopt.Check(plans)
 }
 
+// manifestEndings are those of the files that are read in folders.
+var manifestEndings = []string{".yaml", ".yml", ".json"}
+
 // readInputs reads the objects of files, of all YAML and JSON files of folders, and of stdin ("-").
 func readInputs(stdin io.Reader, inputs []string) ([]adopt.Object, error) {
 	var all []adopt.Object
@@ -163,7 +168,7 @@ func readInputs(stdin io.Reader, inputs []string) ([]adopt.Object, error) {
 			continue
 		}
 		err := filepath.WalkDir(input, func(path string, d fs.DirEntry, err error) error {
-			isManifest := path == input || slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path))
+			isManifest := path == input || slices.Contains(manifestEndings, filepath.Ext(path))
 			if err != nil || d.IsDir() || !isManifest {
 				return err
 			}

@@ -100,6 +100,26 @@ func writtenBefore(dir string) ([]string, error) {
 	return names, nil
 }
 
+// checkFolder returns why a path that is not marked as a folder for the output cannot be one: it can be an input.
+func checkFolder(dir string) error {
+	_, isName := adopt.ParseLiveName(dir)
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && (isName || dir == "-" || slices.Contains(manifestEndings, filepath.Ext(dir))):
+		return errors.New("looks like an INPUT")
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return errors.New("is not a folder that can be read")
+	case len(entries) == 0:
+		return nil
+	}
+	if old, err := writtenBefore(dir); err != nil || len(old) == 0 {
+		return errors.New("has files that adopt has not written")
+	}
+	return nil
+}
+
 // checkForeign returns an error with every path that is taken by something adopt has not written.
 func checkForeign(dir string, files adopt.Files, old []string) error {
 	var problems []error

@@ -30,8 +30,9 @@ type adoptOutput struct {
 	dir  string // of outputs that are folders
 }
 
-// parseOutput checks the flags that depend on each other.
-func (f adoptFlags) parseOutput(inputs []string) (adoptOutput, error) {
+// parseOutput checks the flags that depend on each other. It returns the inputs without the folder: as kubectl users
+// write it, that of -o kustomize DIR is the last argument.
+func (f adoptFlags) parseOutput(inputs []string) (adoptOutput, []string, error) {
 	var problems []error
 	fail := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if !slices.Contains(adopt.Modes, f.options.Mode) {
@@ -45,8 +46,11 @@ func (f adoptFlags) parseOutput(inputs []string) (adoptOutput, error) {
 	switch {
 	case !isFolder && (hasDir || !slices.Contains([]string{outputText, outputJSON, outputPostRenderer}, kind)):
 		fail("--output %q: write text, json, kustomize=DIR, flux=DIR, helm-post-renderer or helm-plugin=DIR", f.output)
-	case isFolder && dir == "" && len(inputs) > 1:
-		fail("--output %s: the folder is missing: write -o %s=DIR, as in -o %s=%s", f.output, kind, kind, inputs[len(inputs)-1])
+	case isFolder && !hasDir && len(inputs) > 1:
+		dir, inputs = inputs[len(inputs)-1], inputs[:len(inputs)-1]
+		if err := checkFolder(dir); err != nil {
+			fail("--output %s: the last argument, %s, is taken as the folder, and it %w: write -o %[1]s=DIR", kind, dir, err)
+		}
 	case isFolder && dir == "":
 		fail("--output %s: the folder is missing: write -o %s=DIR", f.output, kind)
 	}
@@ -67,7 +71,7 @@ func (f adoptFlags) parseOutput(inputs []string) (adoptOutput, error) {
 	case kind != outputPostRenderer && len(inputs) == 0:
 		fail("INPUT is missing: name a file or a folder with the driver's manifests, or - for stdin")
 	}
-	return adoptOutput{kind, dir}, errors.Join(problems...)
+	return adoptOutput{kind, dir}, inputs, errors.Join(problems...)
 }
 
 // write writes an output that is no filter. Its error is an exitError if some csi-attacher cannot be adopted.

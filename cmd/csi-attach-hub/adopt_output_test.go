@@ -134,15 +134,6 @@ func TestThePostRendererPrintsNothingIfItCannotAddTheProxy(t *testing.T) {
 	}
 }
 
-func TestAdoptSaysWhichSpellingOfAFolderIsRight(t *testing.T) {
-	for _, kind := range []string{"kustomize", "flux", "helm-plugin"} {
-		code, stdout, stderr := runWith(t, adoptable, "adopt", "-", "-o", kind, "out")
-		if code != exitUnadopted || stdout != "" || !strings.Contains(stderr, "-o "+kind+"=out") {
-			t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
-		}
-	}
-}
-
 func TestAdoptOverwritesNoFileOfTheUser(t *testing.T) {
 	t.Chdir(t.TempDir())
 	adopt := func() (int, string, string) { return runWith(t, adoptable, "adopt", "-", "-o", "kustomize=out") }
@@ -269,5 +260,13 @@ func TestCommandsOfTheTextRepeatTheFlags(t *testing.T) {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("has no %q:\n%s", want, stdout)
 		}
+	}
+}
+
+// The deployer of Longhorn has no csi-attacher: its logs are in the Deployment that it makes, with all its flags.
+func TestDropInLeavesFlagsAndFindsTheLogsOfLonghorn(t *testing.T) {
+	code, stdout, stderr := runWith(t, "", "adopt", manifestFolder+"/longhorn.yaml", "--mode=drop-in")
+	if code != 0 || !strings.Contains(stdout, "logs deployment/csi-attacher -c csi-attacher") || strings.Contains(stdout, "not carried over") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -66,8 +67,12 @@ func sidecarFlags(args []string) (adopt.Flags, error) {
 	known, unknown := knownFlags(withTwoDashes(args, set), set)
 	var problems []error
 	var unset []adopt.OtherFlag
+	asWritten := map[string]string{} // 1m where the flag says 1m0s
 	for _, words := range known {
 		name, value, _ := strings.Cut(strings.TrimLeft(strings.Join(words, "="), "-"), "=")
+		if value != "" {
+			asWritten[name] = value
+		}
 		err := set.Parse(words)
 		if err != nil && strings.Contains(value, "$(") && isHarmless(name) {
 			unset = append(unset, adopt.OtherFlag{Flag: "--" + name + "=" + value, Why: notCarriedOver[name]})
@@ -92,7 +97,7 @@ func sidecarFlags(args []string) (adopt.Flags, error) {
 	}
 	settings, outOfRange := hub.driver.carriedOver(set.Changed)
 	set.Visit(func(flag *pflag.Flag) {
-		written := fmt.Sprintf("--%s=%s", flag.Name, flag.Value)
+		written := fmt.Sprintf("--%s=%s", flag.Name, cmp.Or(asWritten[flag.Name], flag.Value.String()))
 		if reason := outOfRange[flag.Name]; reason != "" {
 			f.Other = append(f.Other, adopt.OtherFlag{Flag: written, Why: reason})
 		} else if key, ok := settings[flag.Name]; ok {
@@ -160,20 +165,12 @@ func settingValue(flag *pflag.Flag) (string, error) {
 	case "string":
 		text, err := yaml.Marshal(flag.Value.String())
 		return strings.TrimSpace(string(text)), err
-	case "duration": // 6m0s
-		return shortDuration(flag.Value.String()), nil
+	case "duration":
+		d, err := time.ParseDuration(flag.Value.String())
+		return adopt.Duration(d), err
 	default:
 		return flag.Value.String(), nil
 	}
-}
-
-// shortDuration writes 6m0s as 6m.
-func shortDuration(text string) string {
-	if _, err := time.ParseDuration(text); err != nil {
-		return text
-	}
-	text = strings.Replace(text, "m0s", "m", 1)
-	return strings.Replace(text, "h0m", "h", 1)
 }
 
 // knownFlags splits arguments into those of known flags, each with its value if that is a word of its own, and the

@@ -36,7 +36,7 @@ func TestFlagsOfASidecarThatAreNotCarriedOverHaveAReason(t *testing.T) {
 		"-v=5":                            "--v=5: a flag of the hub",
 		"-v 5":                            "--v=5: a flag of the hub",
 		"-v5":                             "--v=5: a flag of the hub",
-		"--resync=1m":                     "--resync=1m0s: changes are noticed at once",
+		"--resync=1m":                     "--resync=1m: changes are noticed at once",
 		"--connection-timeout=15s":        "--connection-timeout=15s: csi-attacher 2.0 removed it",
 		"--dummy":                         "--dummy=true: csi-attacher 2.0 removed it",
 		"--leader-election-type=leases":   "--leader-election-type=leases: csi-attacher 2.0 removed it",

@@ -60,6 +60,10 @@ func FindDeployers(objects []Object, namespace string, attachers []Attacher) []A
 func (p Plan) throughDeployer(objects []Object) Plan {
 	for _, d := range deployers(objects, p.Options.Namespace) {
 		if d.Workload.Namespace == p.Workload.Namespace {
+			p.made.reference, p.made.container = p.reference(), p.Container.Name
+			if makesAttacher(p.Container) { // csi-attacher is not among the manifests: the names are Longhorn's
+				p.made.reference, p.made.container = "deployment/csi-attacher", "csi-attacher"
+			}
 			p.Workload, p.deployer = d.Workload, d.Container.Name
 		}
 	}

@@ -82,7 +82,7 @@ func JSON(plans []Plan) ([]byte, error) {
 		for _, s := range p.Flags.Settings {
 			j.Settings = append(j.Settings, settingJSON{s.Key, s.Value, s.Flag})
 		}
-		for _, f := range p.Flags.Other {
+		for _, f := range p.notCarriedOver() {
 			j.NotCarried = append(j.NotCarried, otherFlagJSON{f.Flag, f.Why})
 		}
 		if p.Driver != "" {

@@ -1,7 +1,6 @@
 package adopt
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,7 +9,7 @@ import (
 // keep writes how the change stays where a tool makes the manifest again and again.
 func (b *page) keep(plans []Plan, a Arguments) {
 	step := "--step=" + string(plans[0].Options.Mode.Steps()[0])
-	b.heading(1, "If Helm, Argo CD or Flux makes the manifest")
+	b.heading(1, keepTitle)
 	text := "Change the manifest where it is made: the next upgrade or sync undoes a change that is made only in the cluster. " +
 		"The steps stay the same. In place of kubectl apply -k, use one of these. Leave csi-attacher in the values of the chart: "
 	if plans[0].Options.Mode == ModeDropIn {
@@ -25,9 +24,8 @@ func (b *page) keep(plans []Plan, a Arguments) {
 	}
 	flags = append(flags, "--output=helm-post-renderer", step)
 	b.heading(2, "Helm 4")
-	b.code("sh", false, a.command("helm-plugin=attach-hub-plugin"), "helm plugin install ./attach-hub-plugin",
-		fmt.Sprintf(`helm upgrade RELEASE CHART -n NAMESPACE --post-renderer %s \`, pluginName(plans)),
-		"  --post-renderer-args=--namespace=NAMESPACE --post-renderer-args="+step)
+	b.code("sh", false, append([]string{a.command("helm-plugin=attach-hub-plugin"), "helm plugin install ./attach-hub-plugin"},
+		helmUpgrade(pluginName(plans), plans[0].Options.Mode.Steps()[0])...)...)
 	b.say("Helm 4 does not print why a plugin has failed. helm template RELEASE CHART | csi-attach-hub adopt - prints it.")
 	b.heading(2, "Helm 3")
 	lines := []string{`helm upgrade RELEASE CHART -n NAMESPACE --post-renderer csi-attach-hub --post-renderer-args=adopt \`}

@@ -64,10 +64,10 @@ func managedBy(o Object) string {
 // renderers are marks of those who write an object from a source. The next write undoes what was changed in the
 // cluster alone.
 var renderers = []mark{
-	{"helm.toolkit.fluxcd.io/", "", "Flux makes this object from a HelmRelease", "add the patches as spec.postRenderers of the HelmRelease"},
-	{"kustomize.toolkit.fluxcd.io/", "", "Flux makes this object from a Kustomization", "commit the output of -o kustomize=DIR to its repository"},
-	{"argocd.argoproj.io/", "", "Argo CD makes this object", "commit the output of -o kustomize=DIR to its repository, or render with -o helm-post-renderer"},
-	{"app.kubernetes.io/managed-by", "Helm", "Helm makes this object", "use -o helm-post-renderer for `helm upgrade --post-renderer`"},
-	{"heritage", "Helm", "Helm makes this object", "use -o helm-post-renderer for `helm upgrade --post-renderer`"},
-	{"meta.helm.sh/release-name", "", "Helm makes this object", "use -o helm-post-renderer for `helm upgrade --post-renderer`"},
+	{"helm.toolkit.fluxcd.io/", "", byFluxHelm, "add the patches as spec.postRenderers of the HelmRelease"},
+	{"kustomize.toolkit.fluxcd.io/", "", byFluxFiles, "commit the output of -o kustomize=DIR to its repository"},
+	{"argocd.argoproj.io/", "", byArgoCD, "commit the output of -o kustomize=DIR to its repository, or render with -o helm-post-renderer"},
+	{"app.kubernetes.io/managed-by", "Helm", byHelm, "use -o helm-post-renderer for `helm upgrade --post-renderer`"},
+	{"heritage", "Helm", byHelm, "use -o helm-post-renderer for `helm upgrade --post-renderer`"},
+	{"meta.helm.sh/release-name", "", byHelm, "use -o helm-post-renderer for `helm upgrade --post-renderer`"},
 }

@@ -29,7 +29,7 @@ var allNotes = []note{
 		if p.LeaseWait() <= 15*time.Second || !p.Flags.LeaderElection {
 			return ""
 		}
-		return fmt.Sprintf("the hub waits up to %s for the Lease after csi-attacher has ended: nothing is attached in that time", p.LeaseWait())
+		return fmt.Sprintf("the hub waits up to %s for the Lease after csi-attacher has ended: nothing is attached in that time", Duration(p.LeaseWait()))
 	}},
 	{besideAttacher, func(_ input, p Plan) string {
 		if p.Flags.LeaderElection || !p.Options.WithoutLeaderElection {
@@ -64,6 +64,7 @@ var allNotes = []note{
 		return text
 	}},
 	{besideAttacher, func(_ input, p Plan) string { return otherDefaults(p.Flags) }},
+	{besideAttacher, func(_ input, p Plan) string { return p.entryWarnings() }},
 	{Modes, func(_ input, p Plan) string {
 		var texts []string
 		for _, m := range p.unknown {
@@ -130,7 +131,7 @@ func otherDefaults(f Flags) string {
 	hub := registry.DefaultSettings()
 	var texts []string
 	for _, d := range []struct{ key, flag, attacher, hub string }{
-		{"timeout", "--timeout", "15s", fmt.Sprint(strings.TrimSuffix(hub.Timeout.String(), "0s"))},
+		{"timeout", "--timeout", "15s", Duration(hub.Timeout)},
 		{"workers", "--worker-threads", "10", fmt.Sprint(hub.Workers)},
 		{"kubeAPI.qps", "--kube-api-qps", "5", "no limit"},
 	} {
@@ -142,6 +143,22 @@ func otherDefaults(f Flags) string {
 		return ""
 	}
 	return "csi-attacher runs with its defaults of these flags, and the hub with its own: " + strings.Join(texts, ", ")
+}
+
+// entryWarnings returns what the hub warns of when it reads the entry.
+func (p Plan) entryWarnings() string {
+	config, err := registry.Parse("drivers.yaml", []byte(driversHead+"drivers:\n"+p.entry("observe")))
+	if err != nil {
+		return fmt.Sprintf("the hub cannot read the entry as it is: %v", err)
+	}
+	var texts []string
+	for _, w := range config.Warnings() {
+		texts = append(texts, strings.TrimPrefix(w.Path, "drivers[0].")+": "+w.Message)
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return "the hub warns of settings of this entry: " + strings.Join(texts, "; ")
 }
 
 func isOpenShift(w *Workload) bool {

@@ -39,6 +39,15 @@ func (p *page) fact(name, value string) {
 	p.wrap(fmt.Sprintf("%-16s ", name), strings.Repeat(" ", 17), value)
 }
 
+// detail writes an item of the list below a fact.
+func (p *page) detail(text string) {
+	if p.markdown {
+		fmt.Fprintf(&p.b, "  - %s\n", p.safe(text))
+		return
+	}
+	p.wrap(strings.Repeat(" ", 17)+"- ", strings.Repeat(" ", 19), text)
+}
+
 // item writes an item of a list.
 func (p *page) item(text string) { p.wrap("- ", "  ", text) }
 

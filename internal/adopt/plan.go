@@ -45,6 +45,8 @@ type Plan struct {
 	Ports    Ports
 	// deployer is the container of Workload that makes the Deployment of csi-attacher; "" if csi-attacher is in Workload.
 	deployer string
+	// made is csi-attacher as kubectl names it, with its container, if a deployer makes it.
+	made struct{ reference, container string }
 	// pod are the plans of all drivers of the Pod that can be adopted, without their pod.
 	pod     []Plan
 	Secrets []SecretName

@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -9,9 +10,10 @@ import (
 
 // steps writes the steps of a driver, with the commands to copy.
 type steps struct {
-	write string // command that writes the files; "" if they are written
-	dir   string // of the files
-	n     int
+	write  string // command that writes the files; "" if they are written
+	dir    string // of the files
+	plugin string // of Helm 4
+	n      int
 }
 
 // step writes the next step.
@@ -49,13 +51,13 @@ func (s *steps) proxy(b *page, p Plan, all []Plan) {
 		"  | base64 -d > hub-ca.crt",
 		fmt.Sprintf(`kubectl -n %s create configmap %s --from-file=ca.crt=hub-ca.crt --dry-run=client -o yaml \`, p.Workload.Namespace, hubCA),
 		"  | kubectl apply --server-side --field-manager=attach-hub -f -")
-	s.step(b, "Observe: put the proxy beside the driver. csi-attacher goes on working. The Pods are replaced once.",
-		s.apply(StepObserve), p.rollout())
-	s.step(b, "Give the hub the authority of the driver. The keys of other drivers stay as they are.",
-		fmt.Sprintf(`kubectl -n %s get secret %s-ca -o jsonpath='{.data.tls\.crt}' \`, p.Workload.Namespace, p.Base()),
-		fmt.Sprintf("  | base64 -d > %s.crt", p.Driver),
-		fmt.Sprintf(`kubectl -n %s create configmap %s --from-file=%s.crt \`, hubNamespace, driverCAs, p.Driver),
-		fmt.Sprintf("  --dry-run=client -o yaml | kubectl apply --server-side --field-manager=%s -f -", p.Base()))
+	if p.Options.Certificates == CertExisting {
+		s.step(b, fmt.Sprintf("Make Secret %s-tls with the keys tls.crt, a certificate for the DNS name %[1]s, and tls.key, its private key. Without the Secret, the Pod with the proxy does not start.", p.Base()),
+			fmt.Sprintf("kubectl -n %s create secret tls %s-tls --cert=tls.crt --key=tls.key", p.Workload.Namespace, p.Base()))
+	}
+	s.step(b, "Observe: put the proxy beside the driver. csi-attacher goes on working. The Pods are replaced once."+s.makerHint(p),
+		s.apply(p, StepObserve, p.rollout())...)
+	s.driverAuthority(b, p)
 	s.step(b, fmt.Sprintf("Add the entry above to drivers.yaml in the overlay of the hub, and the folder %s/hub to its components. Apply the overlay.", s.dir),
 		"csi-attach-hub validate deploy/overlays/mine/drivers.yaml", hubApply)
 	check := `Check, about a minute later. Go on when no check of preflight fails, and when the hub has seen attaches and detaches and each item of checklist has "ok": true.`
@@ -69,18 +71,37 @@ func (s *steps) proxy(b *page, p Plan, all []Plan) {
 	s.step(b, "Verify: the driver is Ready, a replica of the hub holds the Lease, and new Pods get their volumes.",
 		"csi-attach-hub status", p.holder(), "kubectl get volumeattachments -o wide | grep "+p.Driver)
 	back := `The way back: csi-attacher comes back and waits for the Lease. Then set "mode: observe" in drivers.yaml, and the hub frees the Lease.`
-	commands := []string{s.apply(StepObserve), hubApply}
+	commands := s.apply(p, StepObserve, hubApply)
 	if !p.Flags.LeaderElection {
-		back = `The way back: set "mode: paused" in drivers.yaml. When status shows Paused, put csi-attacher back.`
-		commands = []string{hubApply, "csi-attach-hub status", s.apply(StepObserve)}
+		back = `The way back: set "mode: paused" in drivers.yaml. When status shows Paused, put csi-attacher back. Then set "mode: observe".`
+		commands = slices.Concat([]string{hubApply, "csi-attach-hub status"}, s.apply(p, StepObserve, hubApply))
 	}
 	s.step(b, back, commands...)
-	s.step(b, "To remove everything: remove the entry from drivers.yaml and the folder from the components, and apply the overlay. Then:",
-		hubApply, fmt.Sprintf("kubectl apply -k %s/original", s.dir), fmt.Sprintf("kubectl delete -f %s/observe/objects.yaml", s.dir),
-		fmt.Sprintf("kubectl -n %s delete secret %s-ca %s-tls", p.Workload.Namespace, p.Base(), p.Base()),
-		fmt.Sprintf("kubectl -n %s delete configmap %s   # if no other driver is served from this namespace", p.Workload.Namespace, hubCA),
-		fmt.Sprintf(`kubectl -n %s create configmap %s --dry-run=client -o yaml \`, hubNamespace, driverCAs),
-		fmt.Sprintf("  | kubectl apply --server-side --field-manager=%s -f -   # removes the key of this driver", p.Base()))
+	secrets := p.Base() + "-tls"
+	if p.Options.Certificates != CertExisting {
+		secrets = p.Base() + "-ca " + secrets
+	}
+	s.step(b, "To remove everything, after the way back: remove the entry from drivers.yaml and the folder from the components, and apply the overlay. Then:",
+		slices.Concat([]string{hubApply}, s.original(p), []string{s.deleteObjects(),
+			fmt.Sprintf("kubectl -n %s delete secret %s", p.Workload.Namespace, secrets),
+			fmt.Sprintf("kubectl -n %s delete configmap %s   # if no other driver is served from this namespace", p.Workload.Namespace, hubCA),
+			fmt.Sprintf(`kubectl -n %s create configmap %s --dry-run=client -o yaml \`, hubNamespace, driverCAs),
+			fmt.Sprintf("  | kubectl apply --server-side --field-manager=%s -f -   # removes the key of this driver", p.Base())})...)
+}
+
+// driverAuthority writes the step that lets the hub trust the certificate of the proxy.
+func (s *steps) driverAuthority(b *page, p Plan) {
+	var read []string
+	title := "Give the hub the authority of the driver. The keys of other drivers stay as they are."
+	if p.Options.Certificates == CertExisting {
+		title = fmt.Sprintf("Give the hub the authority that signed your certificate: write it to the file %s.crt, in PEM. It becomes the key of that name. The keys of other drivers stay as they are.", p.Driver)
+	} else {
+		read = []string{fmt.Sprintf(`kubectl -n %s get secret %s-ca -o jsonpath='{.data.tls\.crt}' \`, p.Workload.Namespace, p.Base()),
+			fmt.Sprintf("  | base64 -d > %s.crt", p.Driver)}
+	}
+	s.step(b, title, append(read,
+		fmt.Sprintf(`kubectl -n %s create configmap %s --from-file=%s.crt \`, hubNamespace, driverCAs, p.Driver),
+		fmt.Sprintf("  --dry-run=client -o yaml | kubectl apply --server-side --field-manager=%s -f -", p.Base()))...)
 }
 
 // hubApply applies the overlay of the hub.
@@ -92,46 +113,55 @@ func (s *steps) handOver(b *page, p Plan, all []Plan) {
 		if names := driverNames(all); len(names) > 1 {
 			title += fmt.Sprintf(" This changes all drivers of the folder: take the steps before for each of %s.", strings.Join(names, ", "))
 		}
-		s.step(b, title, s.apply(StepActive), p.rollout(), p.containers())
+		s.step(b, title, s.apply(p, StepActive, p.rollout(), p.containers())...)
 	}
 	if !p.Flags.LeaderElection {
 		remove("Remove csi-attacher, while the mode is observe: nobody attaches until the next step. No Lease keeps the two apart.")
-		s.step(b, `When csi-attacher is not among the containers: set "mode: active" and "onForeignWriter: pause" in drivers.yaml, and apply the overlay.`, hubApply)
+		s.step(b, fmt.Sprintf(`When the first command prints %s for no Pod any more: set "mode: active" and "onForeignWriter: pause" in drivers.yaml, and apply the overlay.`, p.Container.Name),
+			p.podContainers(), hubApply)
 		return
 	}
 	s.step(b, `Set "mode: active" in drivers.yaml, and apply the overlay. The status is WaitingForLease: csi-attacher has the Lease, and goes on working.`,
 		hubApply, "csi-attach-hub status")
-	remove(fmt.Sprintf("Remove csi-attacher. The hub takes the Lease as soon as it is free, which can take %s. The last command must not print %s.", p.LeaseWait(), p.Container.Name))
+	remove(fmt.Sprintf("Remove csi-attacher. The hub takes the Lease as soon as it is free, which can take %s. The last command must not print %s.", Duration(p.LeaseWait()), p.Container.Name))
 }
 
 // dropIn writes the steps to the hub in the place of csi-attacher.
 func (s *steps) dropIn(b *page, p Plan) {
-	s.step(b, "Replace the image. The Pods are replaced once.", s.apply(StepActive), p.rollout())
-	verify := []string{fmt.Sprintf("kubectl -n %s logs %s -c %s --tail=20", p.Workload.Namespace, p.reference(), p.Container.Name),
+	title, reference, container := "Replace the image. The Pods are replaced once.", p.reference(), p.Container.Name
+	if p.deployer != "" {
+		title = "Replace the image in the variable. The deployer then makes csi-attacher anew."
+		reference, container = p.made.reference, p.made.container
+	}
+	s.step(b, title+s.makerHint(p), s.apply(p, StepActive, p.rollout())...)
+	verify := []string{fmt.Sprintf("kubectl -n %s logs %s -c %s --tail=20", p.Workload.Namespace, reference, container),
 		"kubectl get volumeattachments -o wide"}
 	if p.Flags.LeaderElection && p.Driver != "" {
 		verify = append(verify, p.holder())
 	}
 	s.step(b, "Verify: the container runs, and new Pods get their volumes.", verify...)
-	s.step(b, "The way back: put the old image back.", fmt.Sprintf("kubectl apply -k %s/original", s.dir), p.rollout())
+	s.step(b, "The way back: put the old image back.", s.original(p, p.rollout())...)
 }
 
 // sidecarHub writes the steps to a hub in the driver's Pod.
 func (s *steps) sidecarHub(b *page, p Plan, all []Plan) {
-	s.step(b, "Observe: put the hub beside the driver. csi-attacher goes on working. The Pods are replaced once.",
-		s.apply(StepObserve), p.rollout())
-	title := fmt.Sprintf("Remove csi-attacher. The hub takes the Lease as soon as it is free, which can take %s. The last command must not print %s.", p.LeaseWait(), p.Container.Name)
+	s.step(b, "Observe: put the hub beside the driver. csi-attacher goes on working. The Pods are replaced once."+s.makerHint(p),
+		s.apply(p, StepObserve, p.rollout())...)
+	title := fmt.Sprintf("Remove csi-attacher. The hub takes the Lease as soon as it is free, which can take %s. The last command must not print %s.", Duration(p.LeaseWait()), p.Container.Name)
 	if names := driverNames(all); len(names) > 1 {
 		title += fmt.Sprintf(" This changes all drivers of the folder: %s.", strings.Join(names, ", "))
 	}
-	s.step(b, title, s.apply(StepActive), p.rollout(), p.containers())
+	s.step(b, title, s.apply(p, StepActive, p.rollout(), p.containers())...)
 	s.step(b, "Verify: the hub's Pod holds the Lease, and new Pods get their volumes.", p.holder(),
 		"kubectl get volumeattachments -o wide | grep "+p.Driver)
-	s.step(b, "The way back: first to the hub that observes, then to the manifest as it was.", s.apply(StepObserve), p.rollout(),
-		fmt.Sprintf("kubectl apply -k %s/original", s.dir), fmt.Sprintf("kubectl delete -f %s/observe/objects.yaml", s.dir))
+	s.step(b, "The way back: first to the hub that observes, then to the manifest as it was.",
+		slices.Concat(s.apply(p, StepObserve, p.rollout()), s.original(p, s.deleteObjects()))...)
 }
 
-func (s *steps) apply(step Step) string { return fmt.Sprintf("kubectl apply -k %s/%s", s.dir, step) }
+// deleteObjects deletes the objects beside the workload. Helm has deleted its own.
+func (s *steps) deleteObjects() string {
+	return fmt.Sprintf("kubectl delete --ignore-not-found -f %s/observe/objects.yaml", s.dir)
+}
 
 // reference names the workload for kubectl.
 func (p Plan) reference() string {
@@ -150,6 +180,20 @@ func (p Plan) containers() string {
 	return fmt.Sprintf(`kubectl -n %s get %s -o jsonpath='{.spec.template.spec.%s[*].name}{"\n"}'`, p.Workload.Namespace, p.reference(), field)
 }
 
+// podContainers prints the containers of each Pod, also of those that are ending.
+func (p Plan) podContainers() string {
+	field := "containers"
+	if p.Init {
+		field = "initContainers"
+	}
+	return fmt.Sprintf(`kubectl -n %s get pods -l %s=true -o jsonpath='{range .items[*]}{.metadata.name}: {.spec.%s[*].name}{"\n"}{end}'`, p.Workload.Namespace, p.DriverLabel(), field)
+}
+
+// holder prints who holds the Lease. Where csi-attacher has none, the hub makes one in its own namespace.
 func (p Plan) holder() string {
-	return fmt.Sprintf(`kubectl -n %s get lease %s -o jsonpath='{.spec.holderIdentity}{"\n"}'`, p.LeaseNamespace(), registry.LeaseName(p.Driver))
+	namespace := p.LeaseNamespace()
+	if !p.Flags.LeaderElection && p.Options.Mode == ModeProxy {
+		namespace = hubNamespace
+	}
+	return fmt.Sprintf(`kubectl -n %s get lease %s -o jsonpath='{.spec.holderIdentity}{"\n"}'`, namespace, registry.LeaseName(p.Driver))
 }

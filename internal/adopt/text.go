@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ func (a Arguments) command(output string) string {
 func Text(plans []Plan, a Arguments) []byte {
 	var b page
 	for _, p := range plans {
-		b.plan(p, plans, steps{write: a.command("kustomize=attach-hub"), dir: "attach-hub"})
+		b.plan(p, plans, steps{write: a.command("kustomize=attach-hub"), dir: "attach-hub", plugin: pluginName(plans)})
 	}
 	if len(driverNames(plans)) > 0 {
 		b.keep(plans, a)
@@ -39,14 +40,14 @@ func Readme(plans []Plan, dir string) []byte {
 	b := page{markdown: true}
 	b.b.WriteString(writtenMarkdown)
 	for _, p := range plans {
-		b.plan(p, plans, steps{dir: dir})
+		b.plan(p, plans, steps{dir: dir, plugin: pluginName(plans)})
 	}
 	return []byte(b.b.String())
 }
 
 // plan writes all about one csi-attacher.
 func (b *page) plan(p Plan, all []Plan, s steps) {
-	b.heading(1, fmt.Sprintf("%s %s/%s, container %s", p.Workload.GetKind(), p.Workload.Namespace, p.Workload.GetName(), p.Container.Name))
+	b.heading(1, fmt.Sprintf("%s %s/%s, container %s", p.Workload.GetKind(), p.Workload.Namespace, p.Workload.GetName(), cmp.Or(p.deployer, p.Container.Name)))
 	b.facts(p)
 	if notes := p.notes(); len(notes) > 0 {
 		b.heading(2, "Notes")
@@ -76,9 +77,11 @@ func (b *page) plan(p Plan, all []Plan, s steps) {
 func (b *page) facts(p Plan) {
 	if p.Adoptable() {
 		b.fact("Can be adopted", "yes")
-	}
-	for _, reason := range p.No {
-		b.fact("Can be adopted", "no: "+reason)
+	} else {
+		b.fact("Can be adopted", "no")
+		for _, reason := range p.No {
+			b.detail(reason)
+		}
 	}
 	b.fact("Read from", p.Workload.Source.String())
 	switch {
@@ -103,7 +106,7 @@ func (b *page) facts(p Plan) {
 	b.fact("Network", network)
 	lease := "none: csi-attacher runs without --leader-election"
 	if p.Flags.LeaderElection {
-		lease = fmt.Sprintf("in namespace %s; it can take %s until the Lease of an ended csi-attacher is free", p.LeaseNamespace(), p.LeaseWait())
+		lease = fmt.Sprintf("in namespace %s; it can take %s until the Lease of an ended csi-attacher is free", p.LeaseNamespace(), Duration(p.LeaseWait()))
 		if p.Driver != "" {
 			lease = registry.LeaseName(p.Driver) + " " + lease
 		}
@@ -130,11 +133,19 @@ func (p Plan) notes() []string {
 	return notes
 }
 
+// notCarriedOver returns the flags of csi-attacher that are not in the entry. In its place they stay as they are.
+func (p Plan) notCarriedOver() []OtherFlag {
+	if p.Options.Mode == ModeDropIn {
+		return nil
+	}
+	return p.Flags.Other
+}
+
 // flags writes the flags of csi-attacher that are not in the entry.
 func (b *page) flags(p Plan) {
-	if len(p.Flags.Other) > 0 {
+	if others := p.notCarriedOver(); len(others) > 0 {
 		b.heading(2, "Flags of csi-attacher that are not carried over")
-		for _, f := range p.Flags.Other {
+		for _, f := range others {
 			b.item(f.Flag + ": " + f.Why)
 		}
 	}

@@ -122,7 +122,7 @@ func (in input) verdict(p Plan, possible named) (no []string) {
 		if len(possible) > 0 {
 			why = "several names of the driver are possible: " + possible.String()
 		}
-		no = append(no, fmt.Sprintf("%s: add --driver NAME; `kubectl get csidrivers` prints the names of drivers, and `csi-attach-hub preflight --socket unix://%s` in the Pod asks this driver", why, p.Socket.Path))
+		no = append(no, fmt.Sprintf("%s: add --driver NAME; `kubectl get csidrivers` prints the names of drivers, and `/csi-attach-hub preflight --socket unix://%s` asks this driver, in a container with the image of the hub and the volume of the socket", why, p.Socket.Path))
 	}
 	return no
 }
