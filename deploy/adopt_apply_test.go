@@ -32,10 +32,11 @@ var adoptedNames = map[string][]string{
 	"defaults": {"csi-attacher=io.openebs.csi-mayastor"},
 }
 
-// hubBinary returns the path of the program, built with the race detector.
+// hubBinary returns the path of the program for commands that end at once. It is built without the race detector, with which
+// every process sleeps for a second before it exits: hundreds of them are started here.
 func hubBinary(t *testing.T) string {
 	t.Helper()
-	path, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: true})
+	path, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub"})
 	if err != nil {
 		t.Fatal(err)
 	}
