@@ -47,6 +47,7 @@ func (in input) driverName(a Attacher, all []Attacher, o Options) (name, from st
 		return given, "--driver", nil
 	}
 	for _, find := range []func() named{
+		func() named { return fromDeployer(a) },
 		func() named { return in.fromDriver(a, all) },
 		func() named { return in.fromSocket(a) },
 		func() named { return in.fromNeighbours(a, all) },
@@ -61,6 +62,15 @@ func (in input) driverName(a Attacher, all []Attacher, o Options) (name, from st
 		}
 	}
 	return "", "", nil
+}
+
+// fromDeployer returns the name of the driver that Longhorn's driver deployer makes: it is part of that program.
+func fromDeployer(a Attacher) named {
+	names := named{}
+	if c := a.Container; makesAttacher(c) && slices.Contains(slices.Concat(c.Command, c.Args), "deploy-driver") && imageName(c) == "longhorn-manager" {
+		names.add("driver.longhorn.io", fmt.Sprintf("the program of container %s", c.Name))
+	}
+	return names
 }
 
 // given returns the name that the user gives for an attacher.

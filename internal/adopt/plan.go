@@ -58,6 +58,10 @@ type SecretName struct{ Namespace, Name string }
 // Adoptable reports whether the driver can be adopted.
 func (p Plan) Adoptable() bool { return len(p.No) == 0 }
 
+// attacherUnknown reports whether the container of csi-attacher is not in the input: another workload makes it. Its
+// socket, user, replicas, network and Lease are not known then.
+func (p Plan) attacherUnknown() bool { return p.Path == "" }
+
 // Base is the name of the objects on the driver's side.
 func (p Plan) Base() string { return Base(p.Driver) }
 
