@@ -84,6 +84,7 @@ func TestWhatTheClusterSaysIsReadInPagesAndKeptInPart(t *testing.T) {
 	api["/api/v1/namespaces/storage/pods"] = `{"items":[]}`
 	api["/apis/coordination.k8s.io/v1/namespaces/storage/leases"] = `{"items":[{"metadata":{"name":"external-attacher-leader-a"}},{"metadata":{"name":"other"}}]}`
 	api["/apis/apps/v1/namespaces/storage/daemonsets"] = `{"items":[]}`
+	api["/apis/networking.k8s.io/v1/namespaces/storage/networkpolicies"] = `{"items":[{"metadata":{"name":"closed","namespace":"storage"},"spec":{"podSelector":{},"ingress":[{}]}}]}`
 	attachers, err := adopt.Find([]adopt.Object{readLive(t, api)}, "storage", simpleFlags)
 	if err != nil {
 		t.Fatal(err)
@@ -96,11 +97,14 @@ func TestWhatTheClusterSaysIsReadInPagesAndKeptInPart(t *testing.T) {
 			t.Errorf("more than needed: %v", o.Object)
 		}
 	}
-	if strings.Join(got, ", ") != "PersistentVolume a, PersistentVolume b, Lease external-attacher-leader-a" {
+	if strings.Join(got, ", ") != "PersistentVolume a, PersistentVolume b, Lease external-attacher-leader-a, NetworkPolicy closed" {
 		t.Errorf("objects: %s", strings.Join(got, ", "))
 	}
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "cannot read CSIDriver objects, which can say the driver's name: the answer is no list") {
 		t.Errorf("warnings: %q", warnings)
+	}
+	if p := adopt.NewPlans(attachers, objects, adopt.Options{Mode: adopt.ModeProxy, Drivers: []string{"block.example.com"}})[0]; p.OpensOtherPorts() {
+		t.Errorf("opens what policy closed of the cluster closes; notes %q", p.Notes)
 	}
 	if secrets := adopt.NewPlans(attachers, objects, adopt.Options{Mode: adopt.ModeProxy})[0].Secrets; len(secrets) != 1 || secrets[0].String() != "keys/s" {
 		t.Errorf("Secrets %v", secrets)

@@ -63,6 +63,7 @@ var allNotes = []note{
 		}
 		return text
 	}},
+	{[]Mode{ModeProxy}, policyNote},
 	{besideAttacher, func(_ input, p Plan) string { return otherDefaults(p.Flags) }},
 	{Modes, func(_ input, p Plan) string {
 		var texts []string

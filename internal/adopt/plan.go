@@ -46,10 +46,12 @@ type Plan struct {
 	// deployer is the container of Workload that makes the Deployment of csi-attacher; "" if csi-attacher is in Workload.
 	deployer string
 	// pod are the plans of all drivers of the Pod that can be adopted, without their pod.
-	pod     []Plan
-	Secrets []SecretName
-	No      []string // why the driver cannot be adopted in this mode; empty if it can
-	Notes   []string // what the user must know, decide or look up
+	pod []Plan
+	// policies are other network policies for what may connect to the Pod.
+	policies []string
+	Secrets  []SecretName
+	No       []string // why the driver cannot be adopted in this mode; empty if it can
+	Notes    []string // what the user must know, decide or look up
 }
 
 // SecretName names a Secret that PersistentVolumes of the driver name in controllerPublishSecretRef.
@@ -105,6 +107,7 @@ func NewPlans(attachers []Attacher, objects []Object, o Options) []Plan {
 		}
 		p.Ports = p.choosePorts(inPod[a.Workload], taken[network])
 		inPod[a.Workload]++
+		p.policies = in.policies(a.Workload)
 		var unnamed []string
 		p.Secrets, unnamed = in.secrets(p)
 		if p.No = lines(in.verdict(p, possible)); p.Adoptable() {
