@@ -79,6 +79,7 @@ func newAdoptCommand() *cobra.Command {
 	flags.Int64Var(&f.user, "run-as-user", 0, "user `ID` of the driver's socket where the manifest does not say it")
 	flags.BoolVar(&o.OpenShift, "openshift", false, "let the cluster choose the user of containers where the manifest does not say it")
 	flags.BoolVar(&o.WithoutLeaderElection, "without-leader-election", false, "adopt a csi-attacher that takes no Lease: only the order of the steps keeps it apart from the hub")
+	flags.BoolVar(&o.OtherPolicies, "other-policies", false, "another network policy selects the driver's Pods for Ingress: the driver's policy opens only the port of the proxy")
 	// A mistake in the command line must not have the exit code of an answer.
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unadopted(err) })
 	c.RunE = func(c *cobra.Command, inputs []string) error {

@@ -144,7 +144,7 @@ func TestRightsThatAreMissingAreWarningsAndNoFailure(t *testing.T) {
 	testbed.WaitAllowed(t, s.kube, authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:" + s.namespace + ":reader",
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: s.namespace, Verb: "get", Group: "apps", Resource: "deployments", Name: "controller"}})
 	plans, _, warnings := s.plans(kubeconfig)
-	for _, kind := range []string{"CSIDriver", "StorageClass", "PersistentVolume", "Lease", "Pod"} {
+	for _, kind := range []string{"CSIDriver", "StorageClass", "PersistentVolume", "Lease", "NetworkPolicy", "DaemonSet", "Pod"} {
 		if !strings.Contains(warnings, "Warning: cannot read "+kind+" objects") {
 			t.Errorf("no warning about %s:\n%s", kind, warnings)
 		}

@@ -30,7 +30,8 @@ func Check(plans []Plan) error {
 			bad("namespace of a Secret", s.Namespace, validation.IsDNS1123Label(s.Namespace))
 			bad("name of a Secret", s.Name, validation.IsDNS1123Subdomain(s.Name))
 		}
-		if p.Adoptable() && !driverNameForm.MatchString(p.Driver) {
+		needed := p.Driver != "" || p.Options.Mode != ModeDropIn // a drop-in asks the driver for its name
+		if p.Adoptable() && needed && !driverNameForm.MatchString(p.Driver) {
 			bad("driver name", p.Driver, []string{"not a domain name of at most 63 letters, digits, '-' and '.'"})
 		}
 	}

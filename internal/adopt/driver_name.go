@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -47,20 +45,38 @@ func (in input) driverName(a Attacher, all []Attacher, o Options) (name, from st
 		return given, "--driver", nil
 	}
 	for _, find := range []func() named{
+		func() named { return fromDeployer(a) },
 		func() named { return in.fromDriver(a, all) },
 		func() named { return in.fromSocket(a) },
+		func() named { return in.fromHeldLeases(a) },
+		func() named { return in.fromWords(a) },
 		func() named { return in.fromNeighbours(a, all) },
 		func() named { return in.fromLeases(a) },
 	} {
 		names := find()
+		if len(possible) > 0 { // weaker evidence chooses among names, and adds none
+			maps.DeleteFunc(names, func(name, _ string) bool { return possible[name] == "" })
+		}
 		if name, from, ok := names.only(); ok {
 			return name, from, nil
 		}
 		if len(names) > 1 {
-			return "", "", names
+			possible = names
+			if a.Workload.Source.File != cluster {
+				break
+			}
 		}
 	}
-	return "", "", nil
+	return "", "", possible
+}
+
+// fromDeployer returns the name of the driver that Longhorn's driver deployer makes: it is part of that program.
+func fromDeployer(a Attacher) named {
+	names := named{}
+	if c := a.Container; makesAttacher(c) && slices.Contains(slices.Concat(c.Command, c.Args), "deploy-driver") && imageName(c) == "longhorn-manager" {
+		names.add("driver.longhorn.io", fmt.Sprintf("the program of container %s", c.Name))
+	}
+	return names
 }
 
 // given returns the name that the user gives for an attacher.
@@ -114,7 +130,7 @@ func (in input) fromDriver(a Attacher, all []Attacher) named {
 func (in input) fromSocket(a Attacher) named {
 	names := named{}
 	for _, r := range in.registrars {
-		if r.workload.Source == a.Workload.Source && r.volume == a.Socket.Volume.Name && r.volume != "" {
+		if r.workload.same(a.Workload) && r.volume == a.Socket.Volume.Name && r.volume != "" {
 			names.add(r.name, "--kubelet-registration-path in the same Pod")
 		}
 	}
@@ -183,55 +199,4 @@ func (in input) fromNeighbours(a Attacher, all []Attacher) named {
 		}
 	}
 	return nil
-}
-
-// fromLeases returns the names of CSIDriver objects whose Lease a Pod of the workload holds.
-func (in input) fromLeases(a Attacher) named {
-	names := named{}
-	holders := in.holders(a.Workload)
-	namespace := cmp.Or(a.Flags.LeaseNamespace, a.Workload.Namespace)
-	for _, o := range in.objects {
-		if o.GetKind() != "Lease" || o.GetNamespace() != namespace {
-			continue
-		}
-		var lease struct {
-			Spec struct{ HolderIdentity string }
-		}
-		if !decode(o, &lease) || holders[lease.Spec.HolderIdentity] == "" {
-			continue
-		}
-		for _, d := range in.csiDrivers {
-			if o.GetName() == registry.LeaseName(d.name) {
-				names.add(d.name, fmt.Sprintf("Lease %s, held by Pod %s", o.GetName(), holders[lease.Spec.HolderIdentity]))
-			}
-		}
-	}
-	return names
-}
-
-// holders returns the Pods of a workload by the identity of a csi-attacher in them: the host name, with '-' for
-// characters that are no letter or digit.
-func (in input) holders(w *Workload) map[string]string {
-	holders := map[string]string{}
-	for _, o := range in.objects {
-		if o.GetKind() != "Pod" || o.GetNamespace() != w.Namespace || w.Template.Labels == nil {
-			continue
-		}
-		for key, value := range w.Template.Labels {
-			if o.GetLabels()[key] != value {
-				o.Object = nil
-				break
-			}
-		}
-		var pod corev1.Pod
-		if o.Object == nil || !decode(o, &pod) {
-			continue
-		}
-		host := cmp.Or(pod.Spec.Hostname, pod.Name)
-		if pod.Spec.HostNetwork {
-			host = pod.Spec.NodeName
-		}
-		holders[registry.SanitizedName(host[:min(len(host), 63)])] = pod.Name
-	}
-	return holders
 }

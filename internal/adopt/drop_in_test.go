@@ -140,13 +140,14 @@ func TestTheDeployerOfCSIAttacherIsChangedInItsPlace(t *testing.T) {
 	}
 }
 
-// The chart of Longhorn has no csi-attacher.
-func TestADeployerWithoutItsCSIAttacherIsFound(t *testing.T) {
+// foundDeployers returns the deployers of the chart of Longhorn, which has no csi-attacher.
+func foundDeployers(t *testing.T, old, changed string) ([]Attacher, []Object) {
+	t.Helper()
 	text, err := os.ReadFile("testdata/manifests/longhorn.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	chart, _, _ := strings.Cut(string(text), "---\napiVersion: storage.k8s.io/v1\nkind: CSIDriver")
+	chart, _, _ := strings.Cut(strings.ReplaceAll(string(text), old, changed), "---\napiVersion: storage.k8s.io/v1\nkind: CSIDriver")
 	objects, err := Read("longhorn.yaml", strings.NewReader(chart))
 	if err != nil {
 		t.Fatal(err)
@@ -155,6 +156,19 @@ func TestADeployerWithoutItsCSIAttacherIsFound(t *testing.T) {
 	if len(found) != 1 || len(FindDeployers(objects, "default", found)) != 0 {
 		t.Fatalf("found %v", found)
 	}
+	return found, objects
+}
+
+func TestADropInNeedsNoDriverName(t *testing.T) {
+	found, objects := foundDeployers(t, "- deploy-driver", "- other")
+	plans := NewPlans(found, objects, Options{Mode: ModeDropIn, Image: "hub:v1"})
+	if err := Check(plans); plans[0].Driver != "" || !plans[0].Adoptable() || err != nil || pluginName(plans) != "csi-attach-hub" {
+		t.Errorf("driver %q, no: %v, error %v, plugin %s", plans[0].Driver, plans[0].No, err, pluginName(plans))
+	}
+}
+
+func TestADeployerWithoutItsCSIAttacherIsFound(t *testing.T) {
+	found, objects := foundDeployers(t, "", "")
 	for _, mode := range Modes {
 		p := NewPlans(found, objects, Options{Mode: mode, Image: "hub:v1"})[0]
 		if mode != ModeDropIn {
@@ -162,6 +176,9 @@ func TestADeployerWithoutItsCSIAttacherIsFound(t *testing.T) {
 				t.Errorf("%s: no: %v", mode, p.No)
 			}
 			continue
+		}
+		if text := string(Text([]Plan{p}, Arguments{})); p.Driver != "driver.longhorn.io" || strings.Contains(text, "Socket ") || strings.Contains(text, "runAsUser") {
+			t.Errorf("driver %q\n%s", p.Driver, text)
 		}
 		patch, err := workloadPatch([]Plan{p}, StepActive)
 		if err != nil || !p.Adoptable() || !strings.Contains(string(patch), "value: hub:v1-root\n") {

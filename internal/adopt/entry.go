@@ -51,8 +51,10 @@ func (p Plan) entry(mode string) string {
 		line("tls: {caFile: /tls/%s.crt, certFile: /tls/tls.crt, keyFile: /tls/tls.key, serverName: %s}", p.Driver, p.Base())
 	}
 	line("mode: %s", mode)
-	if p.Flags.LeaderElection { // without a Lease there the hub makes its own, in its own namespace
+	if p.Flags.LeaderElection {
 		line("lease: {namespace: %s} # of csi-attacher's Lease", p.LeaseNamespace())
+	} else { // said, because validate warns of an active entry that leaves it open
+		line(`lease: {namespace: ""} # csi-attacher takes no Lease: the hub's is in its own namespace`)
 	}
 	for _, group := range grouped(p.Flags.Settings) {
 		if group.key == "" {

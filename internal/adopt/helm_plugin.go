@@ -10,7 +10,7 @@ import (
 // pluginName returns the name of the plugin of Helm: letters, digits and '-'.
 func pluginName(plans []Plan) string {
 	names := driverNames(plans)
-	if len(names) == 0 {
+	if len(names) == 0 || names[0] == "" { // a drop-in may have no name
 		return hubName
 	}
 	return Base(names[0])

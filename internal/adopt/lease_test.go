@@ -3,14 +3,17 @@ package adopt
 import (
 	"strings"
 	"testing"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // The hub may create a Lease only in its own namespace. It would wait forever for a Lease that nobody has made.
-func TestEntryNamesNoLeaseOfACsiAttacherWithoutLeaderElection(t *testing.T) {
+func TestEntryOfACsiAttacherWithoutLeaderElectionHasTheHubsLease(t *testing.T) {
 	for manifest, takesLease := range map[string]bool{"ebs": true, "digitalocean": false} {
 		p := plansFor(t, manifest, Options{Mode: ModeProxy, WithoutLeaderElection: true, Secrets: []string{"credentials"}})[0]
-		if got := strings.Contains(p.Entry(), "lease:"); got != takesLease {
-			t.Errorf("%s: the entry is %s", manifest, p.Entry())
+		file, err := registry.Parse("drivers.yaml", []byte(strings.Replace(driversHead+"drivers:\n"+p.Entry(), "mode: observe", "mode: active", 1)))
+		if got := strings.Contains(p.Entry(), "lease: {namespace: kube-system}"); got != takesLease || err != nil || len(file.Warnings()) > 0 {
+			t.Errorf("%s: %v; the entry is %s", manifest, err, p.Entry())
 		}
 		objects, err := p.DriverObjects()
 		if err != nil {

@@ -82,7 +82,7 @@ type related struct {
 }
 
 // ReadAbout reads what the cluster says about the drivers of live attachers: CSIDriver objects, the Leases and the
-// Pods that hold them, and the names of Secrets in StorageClasses and PersistentVolumes. What cannot be read is left
+// Pods that hold them, the DaemonSets of node plugins, network policies, and the names of Secrets in StorageClasses and PersistentVolumes. What cannot be read is left
 // out with a warning.
 func ReadAbout(ctx context.Context, api API, attachers []Attacher) (objects []Object, warnings []string) {
 	all := []related{
@@ -99,6 +99,16 @@ func ReadAbout(ctx context.Context, api API, attachers []Attacher) (objects []Ob
 		if path := "/apis/coordination.k8s.io/v1/namespaces/" + p.LeaseNamespace() + "/leases"; !seen[path] {
 			seen[path] = true
 			all = append(all, related{path: path, kind: "Lease", prefix: "external-attacher-leader-", keep: [][]string{{"spec", "holderIdentity"}}, needed: "the driver's name"})
+		}
+		if path := "/apis/networking.k8s.io/v1/namespaces/" + a.Workload.Namespace + "/networkpolicies"; !seen[path] {
+			seen[path] = true
+			all = append(all, related{path: path, kind: "NetworkPolicy", needed: "whether --other-policies is needed",
+				keep: [][]string{{"spec", "podSelector"}, {"spec", "policyTypes"}}})
+		}
+		if path := "/apis/apps/v1/namespaces/" + a.Workload.Namespace + "/daemonsets"; !seen[path] {
+			seen[path] = true
+			all = append(all, related{path: path, kind: "DaemonSet", needed: "the driver's name",
+				keep: [][]string{{"spec", "template", "spec", "containers"}, {"spec", "template", "spec", "volumes"}}})
 		}
 		selector := labels.SelectorFromSet(a.Workload.Template.Labels)
 		if path := "/api/v1/namespaces/" + a.Workload.Namespace + "/pods"; !seen[path+selector.String()] && !selector.Empty() {

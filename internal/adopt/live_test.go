@@ -83,6 +83,8 @@ func TestWhatTheClusterSaysIsReadInPagesAndKeptInPart(t *testing.T) {
 	api["/apis/storage.k8s.io/v1/storageclasses"] = `{"items":null}`
 	api["/api/v1/namespaces/storage/pods"] = `{"items":[]}`
 	api["/apis/coordination.k8s.io/v1/namespaces/storage/leases"] = `{"items":[{"metadata":{"name":"external-attacher-leader-a"}},{"metadata":{"name":"other"}}]}`
+	api["/apis/apps/v1/namespaces/storage/daemonsets"] = `{"items":[]}`
+	api["/apis/networking.k8s.io/v1/namespaces/storage/networkpolicies"] = `{"items":[{"metadata":{"name":"closed","namespace":"storage"},"spec":{"podSelector":{},"ingress":[{}]}}]}`
 	attachers, err := adopt.Find([]adopt.Object{readLive(t, api)}, "storage", simpleFlags)
 	if err != nil {
 		t.Fatal(err)
@@ -95,11 +97,14 @@ func TestWhatTheClusterSaysIsReadInPagesAndKeptInPart(t *testing.T) {
 			t.Errorf("more than needed: %v", o.Object)
 		}
 	}
-	if strings.Join(got, ", ") != "PersistentVolume a, PersistentVolume b, Lease external-attacher-leader-a" {
+	if strings.Join(got, ", ") != "PersistentVolume a, PersistentVolume b, Lease external-attacher-leader-a, NetworkPolicy closed" {
 		t.Errorf("objects: %s", strings.Join(got, ", "))
 	}
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "cannot read CSIDriver objects, which can say the driver's name: the answer is no list") {
 		t.Errorf("warnings: %q", warnings)
+	}
+	if p := adopt.NewPlans(attachers, objects, adopt.Options{Mode: adopt.ModeProxy, Drivers: []string{"block.example.com"}})[0]; p.OpensOtherPorts() {
+		t.Errorf("opens what policy closed of the cluster closes; notes %q", p.Notes)
 	}
 	if secrets := adopt.NewPlans(attachers, objects, adopt.Options{Mode: adopt.ModeProxy})[0].Secrets; len(secrets) != 1 || secrets[0].String() != "keys/s" {
 		t.Errorf("Secrets %v", secrets)
@@ -113,5 +118,63 @@ func TestNothingIsAskedAboutManifests(t *testing.T) {
 	}
 	if objects, warnings := adopt.ReadAbout(t.Context(), fakeAPI{}, attachers); len(objects)+len(warnings) > 0 {
 		t.Errorf("%v, %q", objects, warnings)
+	}
+}
+
+func TestNameOfALiveDriverWithoutTheHolderOfItsLease(t *testing.T) {
+	const ebs, disk = "ebs.csi.aws.com", "disk.csi.azure.com"
+	const daemonSets, volumes, leases = "/apis/apps/v1/namespaces/storage/daemonsets", "/api/v1/persistentvolumes", "/apis/coordination.k8s.io/v1/namespaces/storage/leases"
+	node := func(driver string) string {
+		return `{"metadata":{"name":"node","namespace":"storage"},"spec":{"template":{"spec":{"volumes":[{"name":"sockets","hostPath":{"path":"/p"}}],"containers":[{"name":"registrar","image":"registrar","args":["--csi-address=/csi/csi.sock","--kubelet-registration-path=/var/lib/kubelet/plugins/` + driver + `/csi.sock"],"volumeMounts":[{"name":"sockets","mountPath":"/csi"}]}]}}}}`
+	}
+	image := func(image string) []string { return []string{"example.com/driver:v1", image} }
+	for name, test := range map[string]struct {
+		change     []string
+		csiDrivers []string
+		more       fakeAPI // items
+		want, from string
+		no         []string // parts of the reason
+	}{
+		"image":                     {change: image("public.ecr.aws/ebs-csi-driver/aws-ebs-csi-driver:v1"), csiDrivers: []string{disk, ebs}, want: ebs, from: "\"ebs, aws\" in the workload"},
+		"joined words":              {change: []string{"name: controller\n", "name: csi-azuredisk-controller\n"}, csiDrivers: []string{disk, ebs}, want: disk, from: `"disk, azure" in the workload`},
+		"image without leases":      {change: append(image("aws-ebs:v1"), "--leader-election,", ""), csiDrivers: []string{disk, ebs}, want: ebs, from: "ebs"},
+		"a registry says nothing":   {change: image("1.ecr.amazonaws.com/plain:v1"), csiDrivers: []string{disk, ebs}, no: []string{"--driver controller/csi-attacher=disk.csi.azure.com, or --driver controller/csi-attacher=ebs.csi.aws.com"}},
+		"more words win":            {change: image("aws-ebs:v1"), csiDrivers: []string{ebs, "fsx.csi.aws.com"}, want: ebs, from: "ebs"},
+		"volumes":                   {change: image("aws:v1"), csiDrivers: []string{ebs, "fsx.csi.aws.com"}, more: fakeAPI{volumes: `{"metadata":{"name":"a"},"spec":{"csi":{"driver":"ebs.csi.aws.com"}}}`}, want: ebs, from: "aws"},
+		"several possible":          {change: image("aws:v1"), csiDrivers: []string{ebs, disk, "fsx.csi.aws.com"}, no: []string{"several names", "--driver controller/csi-attacher=ebs.csi.aws.com, or --driver controller/csi-attacher=fsx.csi.aws.com;"}},
+		"a Lease chooses":           {change: image("aws:v1"), csiDrivers: []string{ebs, disk, "fsx.csi.aws.com"}, more: fakeAPI{leases: `{"metadata":{"name":"external-attacher-leader-ebs-csi-aws-com","namespace":"storage"}}`}, want: ebs, from: "Lease external-attacher-leader-ebs-csi-aws-com"},
+		"only a Lease":              {csiDrivers: []string{ebs, disk}, more: fakeAPI{leases: `{"metadata":{"name":"external-attacher-leader-ebs-csi-aws-com","namespace":"storage"},"spec":{"holderIdentity":"gone"}}`}, want: ebs, from: "Lease external"},
+		"a Lease of somebody else":  {change: []string{"--leader-election,", ""}, csiDrivers: []string{ebs, disk}, more: fakeAPI{leases: `{"metadata":{"name":"external-attacher-leader-ebs-csi-aws-com","namespace":"storage"}}`}, no: []string{"=disk.csi.azure.com, or "}},
+		"node plugin":               {csiDrivers: []string{ebs, disk}, more: fakeAPI{daemonSets: node(disk)}, want: disk, from: "--kubelet-registration-path in DaemonSet node"},
+		"node plugin of another":    {change: image("aws-ebs:v1"), csiDrivers: []string{ebs, disk}, more: fakeAPI{daemonSets: node(disk)}, want: ebs, from: "ebs"},
+		"nothing but a CSIDriver":   {csiDrivers: []string{disk}, no: []string{"does not say the driver's name", "--driver controller/csi-attacher=disk.csi.azure.com;"}},
+		"no CSIDriver asks for one": {no: []string{"add --driver NAME"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := liveController(t, append([]string{nameArgument, "args: []"}, test.change...)...)
+			var items []string
+			for _, driver := range test.csiDrivers {
+				items = append(items, `{"metadata":{"name":"`+driver+`"},"spec":{"attachRequired":true}}`)
+			}
+			for path, item := range test.more {
+				api[path] = `{"items":[` + item + `]}`
+			}
+			api["/apis/storage.k8s.io/v1/csidrivers"] = `{"items":[{"metadata":{"name":"efs.csi.aws.com"},"spec":{"attachRequired":false}},` + strings.Join(append(items, `{"metadata":{"name":"-"}}`), ",") + `]}`
+			o := readLive(t, api)
+			attachers, err := adopt.Find([]adopt.Object{o}, "storage", simpleFlags)
+			if err != nil {
+				t.Fatal(err)
+			}
+			about, _ := adopt.ReadAbout(t.Context(), api, attachers)
+			p := adopt.NewPlans(attachers, append(about, o), adopt.Options{Mode: adopt.ModeProxy, WithoutLeaderElection: true})[0]
+			if p.Driver != test.want || !strings.Contains(p.NameFrom, test.from) {
+				t.Errorf("driver %q from %q, no: %q; want %q from %q", p.Driver, p.NameFrom, p.No, test.want, test.from)
+			}
+			for _, part := range test.no {
+				if !strings.Contains(strings.Join(p.No, "\n"), part) {
+					t.Errorf("no: %q, want %q", p.No, part)
+				}
+			}
+		})
 	}
 }

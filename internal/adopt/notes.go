@@ -63,6 +63,7 @@ var allNotes = []note{
 		}
 		return text
 	}},
+	{[]Mode{ModeProxy}, policyNote},
 	{besideAttacher, func(_ input, p Plan) string { return otherDefaults(p.Flags) }},
 	{besideAttacher, func(_ input, p Plan) string { return p.entryWarnings() }},
 	{Modes, func(_ input, p Plan) string {
@@ -87,7 +88,7 @@ var allNotes = []note{
 		return fmt.Sprintf("the Pod pulls images with imagePullSecrets %s: they must allow to pull %s too", strings.Join(names, ", "), p.Options.Image)
 	}},
 	{Modes, func(_ input, p Plan) string {
-		if p.User.UID != nil || p.User.NonRoot || p.Options.OpenShift || p.Options.RunAsUser != nil {
+		if p.attacherUnknown() || p.User.UID != nil || p.User.NonRoot || p.Options.OpenShift || p.Options.RunAsUser != nil {
 			return ""
 		}
 		if isOpenShift(p.Workload) {

@@ -28,6 +28,8 @@ type Options struct {
 	// WithoutLeaderElection allows a csi-attacher that takes no Lease: the order of the steps alone keeps it apart
 	// from the hub.
 	WithoutLeaderElection bool
+	// OtherPolicies says that another network policy selects the driver's Pods for Ingress.
+	OtherPolicies bool
 }
 
 // Check returns an error with every option that cannot be followed for these attachers.

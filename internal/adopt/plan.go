@@ -48,10 +48,12 @@ type Plan struct {
 	// made is csi-attacher as kubectl names it, with its container, if a deployer makes it.
 	made struct{ reference, container string }
 	// pod are the plans of all drivers of the Pod that can be adopted, without their pod.
-	pod     []Plan
-	Secrets []SecretName
-	No      []string // why the driver cannot be adopted in this mode; empty if it can
-	Notes   []string // what the user must know, decide or look up
+	pod []Plan
+	// policies are other network policies for what may connect to the Pod.
+	policies []string
+	Secrets  []SecretName
+	No       []string // why the driver cannot be adopted in this mode; empty if it can
+	Notes    []string // what the user must know, decide or look up
 }
 
 // SecretName names a Secret that PersistentVolumes of the driver name in controllerPublishSecretRef.
@@ -59,6 +61,10 @@ type SecretName struct{ Namespace, Name string }
 
 // Adoptable reports whether the driver can be adopted.
 func (p Plan) Adoptable() bool { return len(p.No) == 0 }
+
+// attacherUnknown reports whether the container of csi-attacher is not in the input: another workload makes it. Its
+// socket, user, replicas, network and Lease are not known then.
+func (p Plan) attacherUnknown() bool { return p.Path == "" }
 
 // Base is the name of the objects on the driver's side.
 func (p Plan) Base() string { return Base(p.Driver) }
@@ -103,6 +109,7 @@ func NewPlans(attachers []Attacher, objects []Object, o Options) []Plan {
 		}
 		p.Ports = p.choosePorts(inPod[a.Workload], taken[network])
 		inPod[a.Workload]++
+		p.policies = in.policies(a.Workload)
 		var unnamed []string
 		p.Secrets, unnamed = in.secrets(p)
 		if p.No = lines(in.verdict(p, possible)); p.Adoptable() {

@@ -92,8 +92,16 @@ func (b *page) facts(p Plan) {
 	default:
 		b.fact("Driver", p.Driver+", from "+p.NameFrom)
 	}
-	b.fact("Socket", fmt.Sprintf("%s, in volume %s (%s) mounted at %s",
-		p.Socket.Path, p.Socket.Volume.Name, volumeKind(p.Socket.Volume), p.Socket.Mount.MountPath))
+	if p.attacherUnknown() {
+		return
+	}
+	socket := p.Socket.Path
+	if p.Socket.Volume.Name != "" {
+		socket += fmt.Sprintf(", in volume %s (%s) mounted at %s", p.Socket.Volume.Name, volumeKind(p.Socket.Volume), p.Socket.Mount.MountPath)
+	}
+	if socket != "" {
+		b.fact("Socket", socket)
+	}
 	b.fact("User", p.user().String())
 	b.fact("Replicas", p.replicas())
 	network := "of the Pod"

@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -122,9 +123,29 @@ func (in input) verdict(p Plan, possible named) (no []string) {
 		if len(possible) > 0 {
 			why = "several names of the driver are possible: " + possible.String()
 		}
-		no = append(no, fmt.Sprintf("%s: add --driver NAME; `kubectl get csidrivers` prints the names of drivers, and `/csi-attach-hub preflight --socket unix://%s` asks this driver, in a container with the image of the hub and the volume of the socket", why, p.Socket.Path))
+		ask := fmt.Sprintf("`/csi-attach-hub preflight --socket unix://%s` asks this driver, in a container with the image of the hub and the volume of the socket", p.Socket.Path)
+		if commands := in.choices(p, possible); len(commands) > 0 {
+			return []string{fmt.Sprintf("%s: add the flag of the right one: %s; %s", why, strings.Join(commands, ", or "), ask)}
+		}
+		no = append(no, fmt.Sprintf("%s: add --driver NAME; `kubectl get csidrivers` prints the names of drivers, and %s", why, ask))
 	}
 	return no
+}
+
+// choices returns the flag of the command for each possible name of a driver of the cluster: those given, else those of
+// all CSIDriver objects. It returns nothing about a manifest.
+func (in input) choices(p Plan, possible named) (flags []string) {
+	if p.Workload.Source.File != cluster {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(possible))
+	if len(names) == 0 {
+		names = in.candidates()
+	}
+	for _, name := range names {
+		flags = append(flags, fmt.Sprintf("--driver %s/%s=%s", p.Workload.GetName(), p.Container.Name, name))
+	}
+	return flags
 }
 
 // oldAttacher are images of csi-attacher before 2.0.
@@ -148,7 +169,7 @@ func (in input) deployer(p Plan) (*Workload, string) {
 	for _, w := range in.workloads {
 		for _, c := range w.containers() {
 			for _, e := range c.Env {
-				if strings.HasSuffix(e.Name, "ATTACHER_IMAGE") && e.Value == p.Container.Image && w.Source != p.Workload.Source {
+				if strings.HasSuffix(e.Name, "ATTACHER_IMAGE") && e.Value == p.Container.Image && !w.same(p.Workload) {
 					return w, e.Name
 				}
 			}

@@ -32,6 +32,11 @@ func isWorkload(o Object) bool {
 	return slices.Contains(workloadKinds, o.GetKind()) && strings.HasPrefix(o.GetAPIVersion(), "apps/")
 }
 
+// same reports whether two workloads are one object of the input. Those of a cluster have one Source.
+func (w *Workload) same(other *Workload) bool {
+	return w.Source == other.Source && w.GetKind() == other.GetKind() && w.Namespace == other.Namespace && w.GetName() == other.GetName()
+}
+
 // newWorkload reads the Pod template of an object. It returns an error for an object without one.
 func newWorkload(o Object, namespace string) (*Workload, error) {
 	w := &Workload{Object: o, Namespace: o.GetNamespace(), Replicas: 1}

@@ -251,7 +251,7 @@ spec:
 ---
 # Only the hub may connect to the proxy, and only the node, which no policy closes out, to its health port
 # 9809. All other ports stay open: without the second rule this policy would close them. If another policy selects
-# these Pods already, remove the second rule: the other policy says what is open, and this rule would add to it.
+# these Pods already, add --other-policies: the other policy says what is open, and the second rule would add to it.
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
