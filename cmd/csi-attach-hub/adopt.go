@@ -68,6 +68,7 @@ func newAdoptCommand() *cobra.Command {
 	flags.StringVar(&f.step, "step", "", "`state` of the manifests with helm-post-renderer: observe keeps csi-attacher, active removes it")
 	flags.StringVar(&o.Image, "image", "csi-attach-hub", "`image` of the hub, with registry and tag or digest")
 	flags.StringVarP(&o.Namespace, "namespace", "n", "default", "`namespace` of objects that name none, and of KIND/NAME; there the default is the current one of the kubeconfig")
+	flags.StringVar(&o.HubNamespace, "hub-namespace", adopt.DefaultHubNamespace, "`namespace` of the hub, in mode proxy")
 	f.live.add(flags)
 	flags.StringArrayVar(&o.Drivers, "driver", nil, "`name` of the driver where the manifests do not say it; CONTAINER=NAME or WORKLOAD/CONTAINER=NAME if there are several csi-attachers; may be repeated")
 	flags.Int32Var(&o.Port, "port", 0, "`port` of the proxy, the next one is for its health; without it 9443, or on the host network one that follows from the driver's name")

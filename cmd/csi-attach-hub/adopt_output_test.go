@@ -260,6 +260,39 @@ func TestTextsOfManifestsCannotActOnTheTerminal(t *testing.T) {
 	}
 }
 
+// A policy or a right for the hub of another namespace would keep the right hub out.
+func TestAllThatAdoptWritesIsForTheHubOfTheNamespace(t *testing.T) {
+	t.Chdir(t.TempDir())
+	given := []string{"adopt", "-", "--image=registry.example.com/hub:v1", "--secret=login", "--hub-namespace=storage-hub"}
+	_, text, stderr := runWith(t, adoptable, given...)
+	for _, want := range []string{"kubectl -n storage-hub get secret", "kubectl -n storage-hub exec deploy/csi-attach-hub", "csi-attach-hub status --hub-namespace=storage-hub -o json",
+		"--post-renderer-args=--hub-namespace=storage-hub", "adopt - --hub-namespace=storage-hub "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the text has no %q:\n%s%s", want, text, stderr)
+		}
+	}
+	for _, kind := range []string{"kustomize", "flux", "helm-plugin"} {
+		if code, _, stderr := runWith(t, adoptable, append(given, "-o", kind+"="+kind)...); code != 0 {
+			t.Fatalf("-o %s: exit code %d, %s", kind, code, stderr)
+		}
+	}
+	readme, err := os.ReadFile("kustomize/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := text + tree(t, ".") + string(readme)
+	for _, not := range []string{"-n csi-attach-hub", "namespace: csi-attach-hub", "metadata.name: csi-attach-hub", "csi-attach-hub status\n", "csi-attach-hub status -o"} {
+		if strings.Contains(all, not) {
+			t.Errorf("has %q", not)
+		}
+	}
+	for want, n := range map[string]int{"    namespace: storage-hub\n": 2, "metadata.name: storage-hub\n": 2, "  namespace: storage-hub\n": 4, "--hub-namespace=storage-hub\n": 1} {
+		if got := strings.Count(all, want); got < n {
+			t.Errorf("has %q %d times, want %d at least", want, got, n)
+		}
+	}
+}
+
 func TestCommandsOfTheTextRepeatTheFlags(t *testing.T) {
 	_, stdout, _ := runWith(t, adoptable, "adopt", "-", "--image=registry.example.com/hub;reboot:v1", "--node-cidr=10.0.0.0/8")
 	for _, want := range []string{

@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -19,11 +20,27 @@ func (s *steps) step(b *page, title string, commands ...string) {
 	s.n++
 	b.step(s.n, title)
 	if len(commands) > 0 {
-		b.code("sh", true, commands...)
+		b.code("sh", true, atHub(b.hub, commands)...)
 	}
 }
 
+// atHub adds the namespace of the hub to the commands that look for it, unless they find it by themselves.
+func atHub(namespace string, commands []string) []string {
+	const status = "csi-attach-hub status"
+	if namespace == DefaultHubNamespace {
+		return commands
+	}
+	all := slices.Clone(commands)
+	for i, c := range all {
+		if rest, is := strings.CutPrefix(c, status); is {
+			all[i] = status + " --hub-namespace=" + namespace + rest
+		}
+	}
+	return all
+}
+
 func (s steps) all(b *page, p Plan, all []Plan) {
+	b.hub = p.HubNamespace()
 	steps := p.Options.Mode.Steps()
 	s.dir = quoted(s.dir)
 	review := "kubectl diff -k " + s.dir + "/" + string(steps[0])
@@ -44,6 +61,7 @@ func (s steps) all(b *page, p Plan, all []Plan) {
 
 // proxy writes the steps to a hub in its own Deployment.
 func (s *steps) proxy(b *page, p Plan, all []Plan) {
+	hubNamespace := p.HubNamespace()
 	s.step(b, "Give the namespace of the driver the authority of the hub. Without it, the Pod with the proxy does not start.",
 		fmt.Sprintf(`kubectl -n %s get secret csi-attach-hub-ca -o jsonpath='{.data.tls\.crt}' \`, hubNamespace),
 		"  | base64 -d > hub-ca.crt",
