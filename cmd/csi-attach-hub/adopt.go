@@ -43,7 +43,7 @@ const adoptExamples = `  helm template ebs aws-ebs-csi-driver/aws-ebs-csi-driver
   csi-attach-hub adopt controller.yaml --image registry.example.com/csi-attach-hub:v1 -o kustomize=ebs
   csi-attach-hub adopt controller.yaml -o json | jq '.attachers[] | select(.adoptable | not) | .reasons'
   helm template ebs aws-ebs-csi-driver/aws-ebs-csi-driver -n kube-system \
-    | csi-attach-hub adopt - -n kube-system -o helm-post-renderer --step observe`
+    | csi-attach-hub adopt - -n kube-system --image registry.example.com/csi-attach-hub:v1 -o helm-post-renderer --step observe`
 
 // adoptFlags are the flags of the command adopt.
 type adoptFlags struct {

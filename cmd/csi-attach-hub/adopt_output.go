@@ -61,6 +61,9 @@ func (f adoptFlags) parseOutput(inputs []string) (adoptOutput, error) {
 		}
 		fail("--step %q: write %s", f.step, strings.Join(names, " or "))
 	}
+	if (kind == outputPostRenderer || kind == outputHelmPlugin) && !strings.Contains(f.options.Image, "/") {
+		fail("--image %q names no registry, and %s changes a release without another look: write --image with the image that the nodes can pull, as in --image registry.example.com/csi-attach-hub:v1", f.options.Image, kind)
+	}
 	switch {
 	case kind == outputPostRenderer && len(inputs) > 0 && !slices.Equal(inputs, []string{"-"}):
 		fail("INPUT %s: helm-post-renderer reads stdin only: write - or nothing", strings.Join(inputs, " "))
