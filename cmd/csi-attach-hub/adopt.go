@@ -31,7 +31,7 @@ Outputs:
   helm-plugin=DIR      write a plugin with this post-renderer, for Helm 4
 
 A folder gets an output again at any time: files of the earlier run are replaced or removed. Files that adopt has not
-written are never overwritten.
+written are never overwritten. A folder with the output for another driver is left alone.
 
 Exit codes:
   0  every csi-attacher can be adopted

@@ -95,6 +95,9 @@ func (o adoptOutput) write(c *cobra.Command, inputs []string, f adoptFlags, plan
 		return err
 	}
 	if files != nil {
+		if err := o.checkDrivers(plans); err != nil {
+			return errors.Join(refused, err)
+		}
 		result, err := writeFiles(o.dir, files)
 		if err != nil {
 			return err

@@ -185,6 +185,28 @@ func TestAdoptRemovesItsFilesOfAnEarlierRunOnly(t *testing.T) {
 	}
 }
 
+// The manifests of two drivers and one folder: the second run removed what the first had written.
+func TestAdoptKeepsTheOutputOfAnotherDriver(t *testing.T) {
+	other := strings.ReplaceAll(adoptable, "block.csi", "file.csi")
+	for _, kind := range []string{"kustomize", "flux", "helm-plugin"} {
+		t.Chdir(t.TempDir())
+		write := []string{"adopt", "-", "--image=example.com/hub:v1", "-o", kind + "=out"}
+		if code, _, stderr := runWith(t, other, write...); code != 0 {
+			t.Fatalf("-o %s: exit code %d, %s", kind, code, stderr)
+		}
+		before := tree(t, "out")
+		code, stdout, stderr := runWith(t, adoptable, write...)
+		for _, want := range []string{"out/drivers.yaml: ", "the output for file.csi.example.com", "this run is for block.csi.example.com", "another folder, such as attach-hub-block-csi-example-com"} {
+			if code != exitUnadopted || stdout != "" || !strings.Contains(stderr, want) {
+				t.Errorf("-o %s: exit code %d, %s, %q is not in %s", kind, code, stdout, want, stderr)
+			}
+		}
+		if after := tree(t, "out"); after != before {
+			t.Errorf("-o %s: files have changed", kind)
+		}
+	}
+}
+
 func TestAdoptLeavesTheUsersOwnBaseAlone(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const own = "resources: [../../base]\n"

@@ -11,7 +11,7 @@ import (
 // pluginName returns the name of the plugin of Helm: letters, digits and '-'.
 func pluginName(plans []Plan) string {
 	names := driverNames(plans)
-	if len(names) == 0 {
+	if len(names) == 0 || names[0] == "" {
 		return hubName
 	}
 	return Base(names[0])
