@@ -33,7 +33,7 @@ Outputs:
 DIR can also be the last argument: adopt INPUT... -o kustomize DIR. Then it must be absent, empty, or written by adopt.
 
 A folder gets an output again at any time: files of the earlier run are replaced or removed. Files that adopt has not
-written are never overwritten.
+written are never overwritten. A folder with the output for another driver is left alone.
 
 Exit codes:
   0  every csi-attacher can be adopted
@@ -45,7 +45,7 @@ const adoptExamples = `  helm template ebs aws-ebs-csi-driver/aws-ebs-csi-driver
   csi-attach-hub adopt controller.yaml --image registry.example.com/csi-attach-hub:v1 -o kustomize=ebs
   csi-attach-hub adopt controller.yaml -o json | jq '.attachers[] | select(.adoptable | not) | .reasons'
   helm template ebs aws-ebs-csi-driver/aws-ebs-csi-driver -n kube-system \
-    | csi-attach-hub adopt - -n kube-system -o helm-post-renderer --step observe`
+    | csi-attach-hub adopt - -n kube-system --image registry.example.com/csi-attach-hub:v1 -o helm-post-renderer --step observe`
 
 // adoptFlags are the flags of the command adopt.
 type adoptFlags struct {
@@ -70,6 +70,7 @@ func newAdoptCommand() *cobra.Command {
 	flags.StringVar(&f.step, "step", "", "`state` of the manifests with helm-post-renderer: observe keeps csi-attacher, active removes it")
 	flags.StringVar(&o.Image, "image", "csi-attach-hub", "`image` of the hub, with registry and tag or digest")
 	flags.StringVarP(&o.Namespace, "namespace", "n", "default", "`namespace` of objects that name none, and of KIND/NAME; there the default is the current one of the kubeconfig")
+	flags.StringVar(&o.HubNamespace, "hub-namespace", adopt.DefaultHubNamespace, "`namespace` of the hub, in mode proxy")
 	f.live.add(flags)
 	flags.StringArrayVar(&o.Drivers, "driver", nil, "`name` of the driver where the manifests do not say it; CONTAINER=NAME or WORKLOAD/CONTAINER=NAME if there are several csi-attachers; may be repeated")
 	flags.Int32Var(&o.Port, "port", 0, "`port` of the proxy, the next one is for its health; without it 9443, or on the host network one that follows from the driver's name")

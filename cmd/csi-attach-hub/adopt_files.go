@@ -56,6 +56,22 @@ func writeFiles(dir string, files adopt.Files) (string, error) {
 	return text + "\n", nil
 }
 
+// checkDrivers returns an error if the folder has an output for drivers that the plans do not have: it would be removed.
+func (o adoptOutput) checkDrivers(plans []adopt.Plan) error {
+	path := filepath.Join(o.dir, "drivers.yaml")
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := adopt.CheckReplaced(content, plans); err != nil {
+		return fmt.Errorf("%s: %w; nothing is written", path, err)
+	}
+	return nil
+}
+
 // keepOwnOriginal leaves the folder original to the user if its kustomization is the user's: it names another base.
 func keepOwnOriginal(dir string, files adopt.Files) (bool, error) {
 	if files[adopt.OriginalKustomization] == nil {

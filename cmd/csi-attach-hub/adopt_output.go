@@ -65,6 +65,9 @@ func (f adoptFlags) parseOutput(inputs []string) (adoptOutput, []string, error) 
 		}
 		fail("--step %q: write %s", f.step, strings.Join(names, " or "))
 	}
+	if (kind == outputPostRenderer || kind == outputHelmPlugin) && !strings.Contains(f.options.Image, "/") {
+		fail("--image %q names no registry, and %s changes a release without another look: write --image with the image that the nodes can pull, as in --image registry.example.com/csi-attach-hub:v1", f.options.Image, kind)
+	}
 	switch {
 	case kind == outputPostRenderer && len(inputs) > 0 && !slices.Equal(inputs, []string{"-"}):
 		fail("INPUT %s: helm-post-renderer reads stdin only: write - or nothing", strings.Join(inputs, " "))
@@ -96,6 +99,9 @@ func (o adoptOutput) write(c *cobra.Command, inputs []string, f adoptFlags, plan
 		return err
 	}
 	if files != nil {
+		if err := o.checkDrivers(plans); err != nil {
+			return errors.Join(refused, err)
+		}
 		result, err := writeFiles(o.dir, files)
 		if err != nil {
 			return err

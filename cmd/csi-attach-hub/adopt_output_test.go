@@ -70,7 +70,7 @@ func TestThePostRendererLeavesOtherDocumentsByteForByte(t *testing.T) {
 	for _, newline := range []string{"\n", "\r\n"} {
 		input := strings.ReplaceAll(adoptable, "\n", newline)
 		for _, step := range []string{"observe", "active"} {
-			code, got, stderr := runWith(t, input, "adopt", "-o", "helm-post-renderer", "--step", step)
+			code, got, stderr := runWith(t, input, "adopt", "--image=example.com/hub:v1", "-o", "helm-post-renderer", "--step", step)
 			if code != 0 || stderr != "" {
 				t.Fatalf("%s: exit code %d, %s", step, code, stderr)
 			}
@@ -96,7 +96,7 @@ func TestThePostRendererLeavesOtherDocumentsByteForByte(t *testing.T) {
 
 func TestThePostRendererPassesHooksAlone(t *testing.T) {
 	hook := adoptable[strings.LastIndex(adoptable, "# Source:"):]
-	code, got, stderr := runWith(t, hook, "adopt", "-", "-o", "helm-post-renderer", "--step", "active")
+	code, got, stderr := runWith(t, hook, "adopt", "-", "-o", "helm-post-renderer", "--step", "active", "--image=example.com/hub:v1")
 	if code != 0 || got != hook {
 		t.Errorf("exit code %d, %s\n%s", code, stderr, got)
 	}
@@ -104,7 +104,7 @@ func TestThePostRendererPassesHooksAlone(t *testing.T) {
 
 // A sync has to fail: without the proxy, or with the step unknown, nobody would attach.
 func TestThePostRendererPrintsNothingIfItCannotAddTheProxy(t *testing.T) {
-	filter := []string{"adopt", "-", "-o", "helm-post-renderer", "--step", "active"}
+	filter := []string{"adopt", "--image=example.com/hub:v1", "-", "-o", "helm-post-renderer", "--step", "active"}
 	_, rendered, _ := runWith(t, adoptable, filter...)
 	withoutAttacher := strings.ReplaceAll(strings.ReplaceAll(adoptable, "csi-attacher", "other"), "csi-address", "address")
 	for name, test := range map[string]struct {
@@ -118,12 +118,13 @@ func TestThePostRendererPrintsNothingIfItCannotAddTheProxy(t *testing.T) {
 		"an empty input":          {"", filter, exitUnadopted, "no csi-attacher"},
 		"no leader election":      {strings.ReplaceAll(adoptable, ", --leader-election", ""), filter, exitRefused, "--leader-election"},
 		"no name of the driver":   {strings.ReplaceAll(strings.ReplaceAll(adoptable, "--drivername=block.csi.example.com", ""), "kind: CSIDriver", "kind: Other"), filter, exitRefused, "--driver"},
-		"no step":                 {adoptable, filter[:4], exitUnadopted, "--step"},
-		"an unknown step":         {adoptable, append(filter[:4:4], "--step=paused"), exitUnadopted, "--step observe or --step active"},
-		"a file":                  {adoptable, append([]string{"adopt", "file.yaml"}, filter[2:]...), exitUnadopted, "stdin only"},
+		"no step":                 {adoptable, filter[:5], exitUnadopted, "--step"},
+		"an image of no registry": {adoptable, append(filter[:7:7], "--image=csi-attach-hub"), exitUnadopted, "--image registry.example.com/csi-attach-hub:v1"},
+		"an unknown step":         {adoptable, append(filter[:5:5], "--step=paused"), exitUnadopted, "--step observe or --step active"},
+		"a file":                  {adoptable, append([]string{"adopt", "file.yaml", "--image=example.com/hub:v1"}, filter[3:]...), exitUnadopted, "stdin only"},
 		"no namespace":            {strings.ReplaceAll(adoptable, ", namespace: storage", ""), filter, exitUnadopted, "--namespace"},
 		"what is no manifest":     {"a: [", filter, exitUnadopted, "document 1"},
-		"a hostile driver's name": {adoptable, append(filter[:6:6], "--driver=$(reboot)"), exitUnadopted, "$(reboot)"},
+		"a hostile driver's name": {adoptable, append(filter[:7:7], "--driver=$(reboot)"), exitUnadopted, "$(reboot)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := runWith(t, test.stdin, test.args...)

@@ -18,6 +18,8 @@ func (b *page) keep(plans []Plan, a Arguments) {
 		text += "the step active removes it, and a chart without csi-attacher is an error, because the change would be lost."
 	}
 	b.say(text)
+	given := a
+	a.Flags = withImage(a.Flags, plans[0].Options.Image)
 	flags := slices.Clone(a.Flags)
 	if !slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "--namespace=") }) {
 		flags = append(flags, "--namespace=NAMESPACE")
@@ -34,6 +36,10 @@ func (b *page) keep(plans []Plan, a Arguments) {
 	}
 	lines[len(lines)-1] = strings.TrimSuffix(lines[len(lines)-1], ` \`)
 	b.code("sh", false, lines...)
+	if plans[0].Options.Mode == ModeProxy {
+		b.say("Helm changes the driver's release only. The folders of the plugin and of -o kustomize have hub and drivers.yaml for the overlay of the hub. If the hub is a release of its chart, add the entry to its value drivers, and add these values, beside the ports of other drivers:")
+		b.code("yaml", false, chartValues(plans)...)
+	}
 	b.heading(2, "Argo CD")
 	b.say("With the folder of -o kustomize: name the chart under helmCharts in " + OriginalKustomization + ". Or with a config management plugin:")
 	b.code("yaml", false, "generate:", "  command: [sh, -c]", "  args:",
@@ -41,7 +47,7 @@ func (b *page) keep(plans []Plan, a Arguments) {
 		"      "+strings.ReplaceAll(shellLine(append([]string{"csi-attach-hub", "adopt"}, flags...)), "=NAMESPACE", `="$ARGOCD_APP_NAMESPACE"`))
 	b.heading(2, "Flux")
 	b.say("This writes patches for HelmRelease.spec.postRenderers, and the objects for a Kustomization:")
-	b.code("sh", false, a.command("flux=attach-hub-flux"))
+	b.code("sh", false, given.command("flux=attach-hub-flux"))
 }
 
 var shellWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)

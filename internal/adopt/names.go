@@ -12,9 +12,9 @@ const (
 	// name of a certificate (64).
 	maxBase    = 50
 	basePrefix = "attach-hub-"
-	// hubNamespace and hubName are those of deploy/base.
-	hubNamespace = "csi-attach-hub"
-	hubName      = "csi-attach-hub"
+	// DefaultHubNamespace and hubName are those of deploy/base.
+	DefaultHubNamespace = "csi-attach-hub"
+	hubName             = "csi-attach-hub"
 	// proxyLabel is on all Pods with a proxy. driverLabelPrefix and the driver's name are on those of the driver.
 	proxyLabel        = "attach-hub/proxy"
 	driverLabelPrefix = "driver.attach-hub/"

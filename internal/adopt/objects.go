@@ -65,12 +65,15 @@ func (p Plan) HubObjects() ([]byte, error) {
 // account is a ServiceAccount.
 type account struct{ Namespace, Name string }
 
+// HubNamespace returns the namespace of the hub that has its own Deployment.
+func (p Plan) HubNamespace() string { return cmp.Or(p.Options.HubNamespace, DefaultHubNamespace) }
+
 // HubAccount returns the ServiceAccount of the hub that serves the driver.
 func (p Plan) HubAccount() account {
 	if p.Options.Mode == ModeSidecarHub {
 		return account{p.Workload.Namespace, cmp.Or(p.Workload.Template.Spec.ServiceAccountName, "default")}
 	}
-	return account{hubNamespace, hubName}
+	return account{p.HubNamespace(), hubName}
 }
 
 // execute returns the documents of several templates.

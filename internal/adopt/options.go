@@ -15,14 +15,16 @@ import (
 // Options are what the manifests do not say.
 type Options struct {
 	Mode      Mode
-	Image     string   // of the hub, with its registry and tag or digest
-	Namespace string   // of objects without metadata.namespace
-	Drivers   []string // names that the user gives: of the only csi-attacher, CONTAINER=NAME or WORKLOAD/CONTAINER=NAME
-	Port      int32    // of the proxy, and the next one for its health; 0: chosen
-	NodeCIDRs []string // addresses of nodes, for proxies on the host network; empty: all addresses
-	Secrets   []string // Secrets that attaching needs: NAME, or NAMESPACE/NAME
-	RunAsUser *int64   // user of the proxy, if the manifest does not say it
-	OpenShift bool     // users are chosen by the cluster's security context constraints
+	Image     string // of the hub, with its registry and tag or digest
+	Namespace string // of objects without metadata.namespace
+	// HubNamespace is where the hub of mode proxy is; "" is DefaultHubNamespace.
+	HubNamespace string
+	Drivers      []string // names that the user gives: of the only csi-attacher, CONTAINER=NAME or WORKLOAD/CONTAINER=NAME
+	Port         int32    // of the proxy, and the next one for its health; 0: chosen
+	NodeCIDRs    []string // addresses of nodes, for proxies on the host network; empty: all addresses
+	Secrets      []string // Secrets that attaching needs: NAME, or NAMESPACE/NAME
+	RunAsUser    *int64   // user of the proxy, if the manifest does not say it
+	OpenShift    bool     // users are chosen by the cluster's security context constraints
 	// Certificates says who makes those of the proxy; "" is CertManager.
 	Certificates Certificates
 	// WithoutLeaderElection allows a csi-attacher that takes no Lease: the order of the steps alone keeps it apart
@@ -41,6 +43,9 @@ func (o Options) Check(attachers []Attacher) error {
 	}
 	if reasons := validation.IsDNS1123Label(o.Namespace); len(reasons) > 0 {
 		problem("--namespace %q: %s", o.Namespace, strings.Join(reasons, "; "))
+	}
+	if reasons := validation.IsDNS1123Label(o.HubNamespace); o.HubNamespace != "" && len(reasons) > 0 {
+		problem("--hub-namespace %q: %s", o.HubNamespace, strings.Join(reasons, "; "))
 	}
 	if o.Port < 0 || o.Port > 65534 {
 		problem("--port %d: write a number from 1 to 65534: the next port is for the health of the proxy", o.Port)

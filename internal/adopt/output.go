@@ -2,8 +2,14 @@ package adopt
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
 // Files are the content of files by their paths below a folder.
@@ -18,6 +24,30 @@ const (
 // IsWritten reports whether a file begins as the files of an output do.
 func IsWritten(content []byte) bool {
 	return bytes.HasPrefix(content, []byte(written)) || bytes.HasPrefix(content, []byte(writtenMarkdown))
+}
+
+// CheckReplaced returns an error if the drivers.yaml of an earlier output has drivers that the plans do not have: their
+// files would be removed. A drivers.yaml that adopt has not written is none of its outputs.
+func CheckReplaced(content []byte, plans []Plan) error {
+	if !IsWritten(content) {
+		return nil
+	}
+	var file struct{ Drivers []struct{ Name string } }
+	if err := yaml.Unmarshal(content, &file); err != nil {
+		return err
+	}
+	now := driverNames(plans)
+	var lost []string
+	for _, d := range file.Drivers {
+		if !slices.Contains(now, d.Name) {
+			lost = append(lost, terminal.Line(d.Name))
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the folder has the output for %s, and this run is for %s: write to another folder, such as %s, or delete this folder to replace it",
+		strings.Join(lost, ", "), cmp.Or(strings.Join(now, ", "), "another driver"), pluginName(plans))
 }
 
 // add adds a file of YAML.

@@ -14,6 +14,7 @@ const width = 100
 type page struct {
 	b        strings.Builder
 	markdown bool
+	hub      string // namespace of the hub, for commands
 }
 
 // heading begins a part. level counts from 1.

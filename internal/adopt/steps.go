@@ -21,11 +21,27 @@ func (s *steps) step(b *page, title string, commands ...string) {
 	s.n++
 	b.step(s.n, title)
 	if len(commands) > 0 {
-		b.code("sh", true, commands...)
+		b.code("sh", true, atHub(b.hub, commands)...)
 	}
 }
 
+// atHub adds the namespace of the hub to the commands that look for it, unless they find it by themselves.
+func atHub(namespace string, commands []string) []string {
+	const status = "csi-attach-hub status"
+	if namespace == DefaultHubNamespace {
+		return commands
+	}
+	all := slices.Clone(commands)
+	for i, c := range all {
+		if rest, is := strings.CutPrefix(c, status); is {
+			all[i] = status + " --hub-namespace=" + namespace + rest
+		}
+	}
+	return all
+}
+
 func (s steps) all(b *page, p Plan, all []Plan) {
+	b.hub = p.HubNamespace()
 	steps := p.Options.Mode.Steps()
 	s.dir = quoted(s.dir)
 	review := "kubectl diff -k " + s.dir + "/" + string(steps[0])
@@ -46,6 +62,7 @@ func (s steps) all(b *page, p Plan, all []Plan) {
 
 // proxy writes the steps to a hub in its own Deployment.
 func (s *steps) proxy(b *page, p Plan, all []Plan) {
+	hubNamespace := p.HubNamespace()
 	s.step(b, "Give the namespace of the driver the authority of the hub. Without it, the Pod with the proxy does not start.",
 		fmt.Sprintf(`kubectl -n %s get secret csi-attach-hub-ca -o jsonpath='{.data.tls\.crt}' \`, hubNamespace),
 		"  | base64 -d > hub-ca.crt",
@@ -100,7 +117,7 @@ func (s *steps) driverAuthority(b *page, p Plan) {
 			fmt.Sprintf("  | base64 -d > %s.crt", p.Driver)}
 	}
 	s.step(b, title, append(read,
-		fmt.Sprintf(`kubectl -n %s create configmap %s --from-file=%s.crt \`, hubNamespace, driverCAs, p.Driver),
+		fmt.Sprintf(`kubectl -n %s create configmap %s --from-file=%s.crt \`, p.HubNamespace(), driverCAs, p.Driver),
 		fmt.Sprintf("  --dry-run=client -o yaml | kubectl apply --server-side --field-manager=%s -f -", p.Base()))...)
 }
 
@@ -193,7 +210,7 @@ func (p Plan) podContainers() string {
 func (p Plan) holder() string {
 	namespace := p.LeaseNamespace()
 	if !p.Flags.LeaderElection && p.Options.Mode == ModeProxy {
-		namespace = hubNamespace
+		namespace = p.HubNamespace()
 	}
 	return fmt.Sprintf(`kubectl -n %s get lease %s -o jsonpath='{.spec.holderIdentity}{"\n"}'`, namespace, registry.LeaseName(p.Driver))
 }
