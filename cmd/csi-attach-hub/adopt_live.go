@@ -27,9 +27,7 @@ type adoptLive struct {
 	api    adopt.API // nil if no workload of the cluster is asked for
 }
 
-func (l *adoptLive) add(set *pflag.FlagSet) {
-	set.StringVar(&l.client.kubeconfig, "kubeconfig", "", "`file` with the access to the Kubernetes API, for KIND/NAME; without it kubectl's, then the service account of the Pod")
-}
+func (l *adoptLive) add(set *pflag.FlagSet) { l.client.addAccess(set, ", for KIND/NAME") }
 
 // splitInputs splits the inputs into files and workloads of the cluster. A file that exists is never a workload.
 func splitInputs(inputs []string) (files []string, live []adopt.LiveName) {

@@ -86,7 +86,8 @@ func (o adoptOutput) write(c *cobra.Command, inputs []string, f adoptFlags, plan
 	var err error
 	switch o.kind {
 	case outputText:
-		content = adopt.Text(plans, adopt.Arguments{Inputs: inputs, Flags: flags})
+		content = adopt.Text(plans, adopt.Arguments{Inputs: inputs, Flags: flags,
+			AsCalled: func(text string) string { return asCalled(c, text) }})
 	case outputJSON:
 		content, err = adopt.JSON(plans)
 	default:

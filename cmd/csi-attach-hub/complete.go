@@ -20,8 +20,10 @@ var flagValues = map[string]cobra.CompletionFunc{
 	"explain --output":   oneFrom(explainFormats...),
 	"validate --output":  oneFrom(validateFormats...),
 	"preflight --output": oneFrom("table", "json"),
-	"adopt --output":     oneFrom(outputText, outputJSON, outputPostRenderer),
-	"adopt --mode":       oneFrom(string(adopt.ModeProxy), string(adopt.ModeDropIn), string(adopt.ModeSidecarHub)),
+	"adopt --output":     adoptOutputs,
+	"adopt --mode":       oneFrom(adopt.Modes...),
+	"adopt --step":       oneFrom(adopt.StepObserve, adopt.StepActive),
+	"--certificates":     oneFrom(adopt.AllCertificates...),
 	"--color":            oneFrom(colorChoices...),
 	"--fail-on":          oneFrom(failChoices...),
 	"--logging-format":   oneFrom("text", "json"),
@@ -39,6 +41,8 @@ func addCompletions(c *cobra.Command) {
 	switch {
 	case c.Name() == "explain":
 		c.ValidArgsFunction = completeQuestion
+	case c.Name() == "adopt":
+		c.ValidArgsFunction = completeInput
 	case !strings.Contains(c.Use, " "): // it takes no arguments, so the shell must not offer files
 		c.ValidArgsFunction = cobra.NoFileCompletions
 	}
@@ -65,8 +69,24 @@ func addCompletions(c *cobra.Command) {
 }
 
 // oneFrom completes one of the values.
-func oneFrom(values ...string) cobra.CompletionFunc {
-	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+func oneFrom[T ~string](values ...T) cobra.CompletionFunc {
+	words := make([]string, len(values))
+	for i, v := range values {
+		words[i] = string(v)
+	}
+	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
+}
+
+// adoptOutputs completes the output of adopt. Behind KIND= the user writes a folder: a shell would put it in the place of KIND=.
+func adoptOutputs(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if strings.Contains(typed, "=") {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	found := startingWith(typed, []string{outputText, outputJSON, outputKustomize + "=", outputFlux + "=", outputPostRenderer, outputHelmPlugin + "="})
+	if slices.ContainsFunc(found, func(v string) bool { return strings.HasSuffix(v, "=") }) {
+		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
 // listFrom completes the last of several values with commas between them, with those that are not there yet.

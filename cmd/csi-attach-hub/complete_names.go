@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/adopt"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
@@ -60,6 +62,26 @@ func completeQuestion(c *cobra.Command, args []string, typed string) ([]string, 
 	return startingWith(typed, names), cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeInput completes an input of adopt: a workload of the cluster behind its kind, else a file. As for the command, a file
+// takes precedence.
+func completeInput(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	kind, _, found := strings.Cut(typed, "/")
+	asked, isLive := adopt.ParseLiveName(kind + "/x") // knows the short names of kinds too
+	if _, err := os.Lstat(kind); !found || !isLive || err == nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	f := clientFlagsOf(c)
+	namespace, err := f.askedNamespace()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	names := f.names(c.Context(), "/apis/apps/v1/namespaces/"+namespace+"/"+asked.Resource)
+	for i, name := range names {
+		names[i] = kind + "/" + name
+	}
+	return startingWith(typed, names), cobra.ShellCompDirectiveNoFileComp
+}
+
 // startingWith returns the values that start with a text.
 func startingWith(text string, values []string) []string {
 	return slices.DeleteFunc(slices.Clone(values), func(v string) bool { return !strings.HasPrefix(v, text) })
@@ -84,7 +106,7 @@ func contexts(c *cobra.Command, _ []string, typed string) ([]string, cobra.Shell
 // clientFlagsOf returns those flags of a command that say where the Kubernetes API is.
 func clientFlagsOf(c *cobra.Command) *clientFlags {
 	value := func(flag string) string {
-		if f := c.Flags().Lookup(flag); f != nil {
+		if f := c.Flags().Lookup(flag); f != nil && f.Changed { // the default of adopt's --namespace is for files
 			return f.Value.String()
 		}
 		return ""

@@ -30,6 +30,10 @@ func completed(t *testing.T, args ...string) (words []string, directive string) 
 
 func TestWordsAreCompletedByWhatTheCommandTakes(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/none")
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("ds", 0o755); err != nil {
+		t.Fatal(err)
+	}
 	const noFiles, files, noSpace = ":4", ":0", ":6"
 	for args, want := range map[string]struct{ words, directive string }{
 		"stat|":                          {"status", noFiles},
@@ -59,6 +63,17 @@ func TestWordsAreCompletedByWhatTheCommandTakes(t *testing.T) {
 		"explain --all-stuck |":          {"", noFiles},
 		"explain nonsense/|":             {"", noFiles},
 		"explain driver/|":               {"", noFiles}, // there is no cluster
+		"adopt |":                        {"", files},
+		"adopt a.yaml manifests/|":       {"", files},
+		"adopt ds/|":                     {"", files}, // a folder of this name is there
+		"adopt deploy/|":                 {"", noFiles},
+		"adopt --mode |":                 {"proxy drop-in sidecar-hub", noFiles},
+		"adopt --step |":                 {"observe active", noFiles},
+		"adopt --certificates |":         {"cert-manager existing", noFiles},
+		"adopt -o |":                     {"text json kustomize= flux= helm-post-renderer helm-plugin=", noSpace},
+		"adopt -o k|":                    {"kustomize=", noSpace},
+		"adopt -o j|":                    {"json", noFiles},
+		"adopt -o kustomize=|":           {"", noFiles},
 	} {
 		words, directive := completed(t, strings.Split(strings.TrimSuffix(args, "|"), " ")...)
 		if got := strings.Join(words, " "); got != want.words || directive != want.directive {
@@ -79,10 +94,13 @@ func TestEveryOutputFormatIsCompletedByFormatsThatAreTaken(t *testing.T) {
 		}
 		found++
 		formats, directive := completed(t, command, "--output", "")
-		if len(formats) < 2 || directive != ":4" {
+		if len(formats) < 2 || directive != ":4" && directive != ":6" {
 			t.Errorf("%s --output is completed by %q %s; flagValues in complete.go must have its formats", command, formats, directive)
 		}
 		for _, format := range formats {
+			if strings.HasSuffix(format, "=") {
+				format += t.TempDir()
+			}
 			if _, stderr, _ := runHere(command, "--kubeconfig=/none", "--output", format); strings.Contains(stderr, "--output") {
 				t.Errorf("%s does not take the format %s: %s", command, format, stderr)
 			}
@@ -126,6 +144,18 @@ func TestNamesOfTheClusterAreCompleted(t *testing.T) {
 	} {
 		command, rest, _ := strings.Cut(strings.TrimSuffix(args, "|"), " ")
 		words, directive := completed(t, append([]string{command, "--kubeconfig", kubeconfig}, strings.Split(rest, " ")...)...)
+		if got := strings.Join(words, " "); got != want || directive != ":4" {
+			t.Errorf("%s is completed by %q %s, want %q", args, got, directive, want)
+		}
+	}
+}
+
+func TestWorkloadsOfTheClusterAreCompletedForAdopt(t *testing.T) {
+	s := newLiveScene(t, "completed")
+	for args, want := range map[string]string{
+		"deploy/|": "deploy/controller", "a.yaml Deployment/contr|": "Deployment/controller", "deploy/other|": "", "sts/|": "", "deploy/controller/|": "",
+	} {
+		words, directive := completed(t, append([]string{"adopt", "--kubeconfig", s.plane.Kubeconfig(), "-n", s.namespace}, strings.Fields(strings.TrimSuffix(args, "|"))...)...)
 		if got := strings.Join(words, " "); got != want || directive != ":4" {
 			t.Errorf("%s is completed by %q %s, want %q", args, got, directive, want)
 		}

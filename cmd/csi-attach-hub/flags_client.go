@@ -17,7 +17,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
-// clientFlags are the flags of the subcommands that ask a running hub.
+// clientFlags are the flags of the subcommands that ask the Kubernetes API, most of them for a running hub.
 type clientFlags struct {
 	server       string
 	kubeconfig   string
@@ -33,8 +33,7 @@ type clientFlags struct {
 
 func (f *clientFlags) add(set *pflag.FlagSet) {
 	set.StringVar(&f.server, "server", "", "`URL` of one replica, http(s)://host:port; without it, all Pods of the hub are asked through the Kubernetes API")
-	set.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` with the access to the Kubernetes API; without it kubectl's, then the service account of the Pod")
-	set.StringVar(&f.kubeContext, "context", "", "`name` of the context of the kubeconfig; without it, the current one")
+	f.addAccess(set, "")
 	if f.clusterScoped {
 		set.StringVarP(&f.namespace, "namespace", "n", "", "deprecated: `namespace` of the hub; write --hub-namespace")
 	} else {
@@ -46,6 +45,12 @@ func (f *clientFlags) add(set *pflag.FlagSet) {
 	set.StringVar(&f.transport.CAFile, "ca-file", "", "`file` with the authorities that sign the hub's certificate; without it, those of the system")
 	set.StringVar(&f.transport.ServerName, "tls-server-name", "", "`name` in the hub's certificate; without it, the host of --server or csi-attach-hub.NAMESPACE.svc")
 	set.BoolVar(&f.transport.Insecure, "insecure-skip-tls-verify", false, "skip the check of the hub's certificate")
+}
+
+// addAccess adds the flags that say where the Kubernetes API is. use says what for, if a command needs it for a part only.
+func (f *clientFlags) addAccess(set *pflag.FlagSet, use string) {
+	set.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` with the access to the Kubernetes API"+use+"; without it kubectl's, then the service account of the Pod")
+	set.StringVar(&f.kubeContext, "context", "", "`name` of the context of the kubeconfig"+use+"; without it, the current one")
 }
 
 func (f *clientFlags) check() error { return oneOf("output", f.output, explainFormats...) }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -138,5 +139,29 @@ func TestContextNamesTheClusterAndTheNamespaceThatAreAsked(t *testing.T) {
 	t.Setenv("KUBECONFIG", file)
 	if _, stderr, code := runHere("volumes", "--context", "none"); code != 1 || !strings.Contains(stderr, `context "none" does not exist`) {
 		t.Errorf("a context that does not exist: exit code %d, stderr %q", code, stderr)
+	}
+}
+
+// All commands that ask the cluster look for it where kubectl does, and take the context of --context.
+func TestEveryCommandThatAsksTheClusterLooksWhereKubectlDoes(t *testing.T) {
+	var asked atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		http.Error(w, "no", http.StatusForbidden)
+	}))
+	defer other.Close()
+	dir := t.TempDir()
+	file, config := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "drivers.yaml")
+	write(t, file, `{"apiVersion": "v1", "kind": "Config", "current-context": "one",
+		"contexts": [{"name": "one", "context": {"cluster": "one"}}, {"name": "other", "context": {"cluster": "other"}}],
+		"clusters": [{"name": "one", "cluster": {"server": "http://127.0.0.1:1"}}, {"name": "other", "cluster": {"server": "`+other.URL+`"}}]}`)
+	write(t, config, doubtful)
+	t.Setenv("KUBECONFIG", file)
+	for _, args := range []string{"status", "volumes", "explain --all-stuck", "adopt deploy/controller", "preflight --config " + config} {
+		asked.Store(0)
+		stdout, stderr, code := runHere(append(strings.Fields(args), "--context", "other")...)
+		if code == 0 || asked.Load() == 0 {
+			t.Errorf("%s: exit code %d, and the cluster of the context got %d requests: %s%s", args, code, asked.Load(), stdout, stderr)
+		}
 	}
 }

@@ -50,16 +50,17 @@ The plugin runs subcommands only. It does not start a hub.
 func isPlugin(c *cobra.Command) bool { return c.Root().DisplayName() != c.Root().Name() }
 
 // asCalled returns a text with its command lines as the user types them: for a plugin, "csi-attach-hub status"
-// becomes "kubectl attach-hub status".
+// becomes "kubectl attach-hub status". In a Pod the program keeps its own name.
 func asCalled(c *cobra.Command, text string) string {
 	if !isPlugin(c) {
 		return text
 	}
-	var pairs []string
+	// kubectl is in no Pod, and preflight asks a socket from a Pod. The first pair that fits counts.
+	pairs := []string{hubName + " preflight --socket", hubName + " preflight --socket"}
 	for _, sub := range c.Root().Commands() {
 		// The proxy names itself in its errors, which are no command lines. The completion of kubectl is another one.
 		if name := sub.Name(); name != "proxy" && name != "completion" {
-			pairs = append(pairs, hubName+" "+name, c.Root().DisplayName()+" "+name)
+			pairs = append(pairs, "/"+hubName+" "+name, "/"+hubName+" "+name, hubName+" "+name, c.Root().DisplayName()+" "+name)
 		}
 	}
 	return strings.NewReplacer(pairs...).Replace(text)

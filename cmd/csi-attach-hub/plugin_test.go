@@ -61,6 +61,8 @@ func TestKubectlPluginSaysInEveryTextHowItIsCalled(t *testing.T) {
 		"status --help":                     {0, "\n  kubectl attach-hub status [flags]\n"},
 		"explain --help":                    {0, "\n  kubectl attach-hub explain VOLUMEATTACHMENT|"},
 		"validate --help":                   {0, "drivers -o yaml | kubectl attach-hub validate -\n"},
+		"adopt --help":                      {0, "\n  kubectl attach-hub adopt controller.yaml -o json"},
+		"preflight --help":                  {0, "exec deploy/csi-attach-hub -- /csi-attach-hub preflight\n"},
 		"version":                           {0, "csi-attach-hub "},
 		"--version":                         {0, "csi-attach-hub "},
 		"completion --help":                 {0, "ln -s kubectl-attach_hub "},
@@ -76,10 +78,36 @@ func TestKubectlPluginSaysInEveryTextHowItIsCalled(t *testing.T) {
 		if code != want.code || !strings.Contains(stdout+stderr, want.text) || (stderr != "") != (code != 0) {
 			t.Errorf("%q: exit code %d, want %d and %q\nstdout: %s\nstderr: %s", args, code, want.code, want.text, stdout, stderr)
 		}
-		other := regexp.MustCompile(`csi-attach-hub (status|volumes|explain|validate|schema|version)\b`)
+		other := regexp.MustCompile(`(^|[^/])csi-attach-hub (status|volumes|explain|adopt|preflight|validate|schema|version)\b`)
 		if found := other.FindString(stdout + stderr); found != "" {
 			t.Errorf("%q names %q, which is not how it was called:\n%s%s", args, found, stdout, stderr)
 		}
+	}
+}
+
+// Helm, Argo CD and a Pod have no kubectl: they find the program under its own name.
+func TestAdoptAsPluginNamesTheProgramAsWhoeverRunsItFindsIt(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "controller.yaml")
+	write(t, file, adoptable)
+	stdout, stderr, code := runProgram(t, nil, installed(t, "kubectl-attach_hub"), "adopt", file)
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit code %d, %s", code, stderr)
+	}
+	for _, want := range []string{
+		"kubectl attach-hub adopt " + file + " -o kustomize=", "kubectl attach-hub validate ", "kubectl attach-hub status\n", "CHART | kubectl attach-hub\n",
+		"exec deploy/csi-attach-hub -- /csi-attach-hub preflight ", "--post-renderer csi-attach-hub ", "      csi-attach-hub adopt --namespace=",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("has no %q:\n%s", want, stdout)
+		}
+	}
+	if n := len(regexp.MustCompile(`(?m)(^|[^/])csi-attach-hub (status|adopt|preflight|validate)\b`).FindAllString(stdout, -1)); n != 1 {
+		t.Errorf("%d command lines have its own name, want only that of Argo CD:\n%s", n, stdout)
+	}
+	refused := strings.NewReplacer("--drivername=block.csi.example.com", "", "kind: CSIDriver", "kind: Other").Replace(adoptable)
+	write(t, file, refused)
+	if stdout, _, code := runProgram(t, nil, installed(t, "kubectl-attach_hub"), "adopt", file); code != exitRefused || !strings.Contains(stdout, "`csi-attach-hub preflight --socket") {
+		t.Errorf("exit code %d: %s", code, stdout)
 	}
 }
 

@@ -29,9 +29,13 @@ const (
 )
 
 const preflightHelp = `Check, from where the hub runs, whether it can serve each driver. Nothing is changed: no lease is taken, and no volume is
-attached or detached. Run it in the Pod of the hub, or as the Job of deploy/components/preflight:
+attached or detached. The calls that attach and detach are not tried: a driver that hangs in them passes.
+
+Run it in the Pod of the hub, or as the Job of deploy/components/preflight:
 
   kubectl -n csi-attach-hub exec deploy/csi-attach-hub -- /csi-attach-hub preflight
+
+Elsewhere it checks with the network of that machine and with the rights of your kubeconfig, not with those of the hub.
 
 Checked for each driver: DNS, connection, certificates of both sides, name, Probe, capabilities, lease and its holder,
 rights on the lease, rights on the Secrets that its volumes name, and node IDs. A check is ok, failed, a warning, or skipped
@@ -46,27 +50,27 @@ Exit codes:
 
 // preflightFlags are the flags of the subcommand preflight.
 type preflightFlags struct {
-	config     string
-	kubeconfig string
-	namespace  string
-	socket     string
-	drivers    []string
-	output     string
-	timeout    time.Duration
-	set        *pflag.FlagSet // knows which flags were given
+	config    string
+	client    clientFlags // access to the Kubernetes API
+	namespace string
+	socket    string
+	drivers   []string
+	output    string
+	timeout   time.Duration
+	set       *pflag.FlagSet // knows which flags were given
 }
 
 func newPreflightCommand() *cobra.Command {
 	var f preflightFlags
 	c := newCommand("preflight", "Check from where the hub runs whether it can serve each driver", func(c *cobra.Command, _ []string) error {
-		return unchecked(f.run(c.Context(), c.InOrStdin(), c.OutOrStdout()))
+		return unchecked(f.run(c))
 	})
 	c.Long = preflightHelp
 	c.Args = func(c *cobra.Command, args []string) error { return unchecked(noWords(c, args)) }
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unchecked(err) })
 	f.set = c.Flags()
 	f.set.StringVar(&f.config, "config", defaultConfig, "`file` with the drivers, or a manifest with the ConfigMap that holds it; - for stdin")
-	f.set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` for the Kubernetes API; without it, the service account of the Pod")
+	f.client.addAccess(f.set, "")
 	f.set.StringVar(&f.namespace, "leader-election-namespace", "", "`namespace` of the leases, as that of the hub; without it $POD_NAMESPACE, then the namespace of the Pod, then \"default\"")
 	f.set.StringVar(&f.socket, "socket", "", "`endpoint` of a driver, unix:///path/to/csi.sock: ask only this driver for its name and capabilities")
 	f.set.StringArrayVar(&f.drivers, "driver", nil, "`name` of a driver to check, may be repeated; without it, all drivers")
@@ -83,14 +87,15 @@ func unchecked(err error) error {
 	return exitError{exitUnchecked, err}
 }
 
-func (f preflightFlags) run(ctx context.Context, in io.Reader, out io.Writer) error {
+func (f preflightFlags) run(c *cobra.Command) error {
 	if err := f.check(); err != nil {
 		return err
 	}
+	ctx, out := c.Context(), c.OutOrStdout()
 	limited, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	// What the hub logs about discovery is in the notes.
-	report, err := f.report(klog.NewContext(limited, logr.Discard()), in)
+	report, err := f.report(klog.NewContext(limited, logr.Discard()), c.InOrStdin())
 	if ctx.Err() != nil { // what is not answered has not failed
 		return errors.New("interrupted before all checks had ended")
 	}
@@ -100,7 +105,7 @@ func (f preflightFlags) run(ctx context.Context, in io.Reader, out io.Writer) er
 	if f.output == "json" {
 		err = printJSON(out, report)
 	} else {
-		_, err = io.WriteString(out, report.Text())
+		_, err = io.WriteString(out, asCalled(c, report.Text()))
 	}
 	if code := report.ExitCode(); err == nil && code != 0 {
 		return exitError{code: code}
@@ -113,7 +118,7 @@ func (f preflightFlags) check() error {
 	if f.timeout <= 0 {
 		problems = append(problems, errors.New("--timeout must be positive"))
 	}
-	for _, other := range []string{"config", "driver", "kubeconfig", "leader-election-namespace"} {
+	for _, other := range []string{"config", "driver", "kubeconfig", "context", "leader-election-namespace"} {
 		problems = append(problems, excluded(f.set.Changed("socket") && f.set.Changed(other), "--socket", "--"+other))
 	}
 	return errors.Join(problems...)
@@ -136,7 +141,7 @@ func (f preflightFlags) report(ctx context.Context, in io.Reader) (preflight.Rep
 	if err != nil {
 		return preflight.Report{}, err
 	}
-	access, err := kubeConfig(f.kubeconfig)
+	access, err := f.client.kube()
 	if err != nil {
 		return preflight.Report{}, err
 	}

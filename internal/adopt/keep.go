@@ -18,6 +18,7 @@ func (b *page) keep(plans []Plan, a Arguments) {
 		text += "the step active removes it, and a chart without csi-attacher is an error, because the change would be lost."
 	}
 	b.say(text)
+	b.say("Helm and Argo CD run the program as csi-attach-hub: it must be in their PATH under this name.")
 	given := a
 	a.Flags = withImage(a.Flags, plans[0].Options.Image)
 	flags := slices.Clone(a.Flags)
@@ -42,9 +43,12 @@ func (b *page) keep(plans []Plan, a Arguments) {
 	}
 	b.heading(2, "Argo CD")
 	b.say("With the folder of -o kustomize: name the chart under helmCharts in " + OriginalKustomization + ". Or with a config management plugin:")
+	called := b.asCalled
+	b.asCalled = nil // Argo CD finds the program in the PATH of its container
 	b.code("yaml", false, "generate:", "  command: [sh, -c]", "  args:",
 		`    - helm template "$ARGOCD_APP_NAME" . -n "$ARGOCD_APP_NAMESPACE" --include-crds |`,
 		"      "+strings.ReplaceAll(shellLine(append([]string{"csi-attach-hub", "adopt"}, flags...)), "=NAMESPACE", `="$ARGOCD_APP_NAMESPACE"`))
+	b.asCalled = called
 	b.heading(2, "Flux")
 	b.say("This writes patches for HelmRelease.spec.postRenderers, and the objects for a Kustomization:")
 	b.code("sh", false, given.command("flux=attach-hub-flux"))

@@ -14,7 +14,8 @@ const width = 100
 type page struct {
 	b        strings.Builder
 	markdown bool
-	hub      string // namespace of the hub, for commands
+	hub      string              // namespace of the hub, for commands
+	asCalled func(string) string // names the program in command lines as the user calls it; nil: csi-attach-hub
 }
 
 // heading begins a part. level counts from 1.
@@ -82,7 +83,7 @@ func (p *page) code(language string, inStep bool, lines ...string) {
 		p.b.WriteString(indent + "```" + language + "\n")
 	}
 	for _, line := range lines {
-		line = indent + escaped(line)
+		line = indent + escaped(p.called(line))
 		if p.markdown {
 			line = strings.ReplaceAll(line, "```", "'''")
 		} else {
@@ -113,11 +114,18 @@ func (p *page) wrap(first, rest, text string) {
 
 // safe makes a text safe to print: on one line, without what terminals or Markdown act on.
 func (p *page) safe(text string) string {
-	text = terminal.Line(text)
+	text = terminal.Line(p.called(text))
 	if p.markdown {
 		text = strings.NewReplacer("<", "&lt;", "`", "'", "](", "] (").Replace(text)
 	}
 	return text
+}
+
+func (p *page) called(text string) string {
+	if p.asCalled == nil {
+		return text
+	}
+	return p.asCalled(text)
 }
 
 // escaped makes a line safe to print. Its spaces stay.

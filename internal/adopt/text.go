@@ -12,7 +12,11 @@ import (
 )
 
 // Arguments are those of the command adopt, without its output, for the commands that the user copies.
-type Arguments struct{ Inputs, Flags []string }
+type Arguments struct {
+	Inputs, Flags []string
+	// AsCalled names the program in command lines as the user calls it. nil: it stays csi-attach-hub.
+	AsCalled func(text string) string
+}
 
 // command returns the command line with an output.
 func (a Arguments) command(output string) string {
@@ -25,7 +29,7 @@ func (a Arguments) command(output string) string {
 
 // Text explains the plans: for each csi-attacher the verdict, what was found, and each step.
 func Text(plans []Plan, a Arguments) []byte {
-	var b page
+	b := page{asCalled: a.AsCalled}
 	for _, p := range plans {
 		b.plan(p, plans, steps{write: a.command("kustomize=attach-hub"), dir: "attach-hub", plugin: pluginName(plans)})
 	}

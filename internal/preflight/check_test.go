@@ -19,6 +19,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -156,6 +157,9 @@ func TestDetailsThatDecideAResult(t *testing.T) {
 	lease := func(object *coordinationv1.Lease, mayCreate bool, u usage) Check {
 		return checkLease(secured(), leaseFacts{lease: rights.Lease{Namespace: "storage", Name: "l"}, object: object, mayCreate: mayCreate}, u, asOf)
 	}
+	nowhere := func(err error) Check {
+		return checkLease(secured(), leaseFacts{lease: rights.Lease{Namespace: "nonexist", Name: "l"}, mayCreate: true, namespaceErr: err}, usage{}, asOf)
+	}
 	list := rights.Right{Verb: "list", Resource: "leases", Optional: true}
 	for _, test := range []struct {
 		name  string
@@ -172,6 +176,8 @@ func TestDetailsThatDecideAResult(t *testing.T) {
 		{"loopback", checkCertificate(local, answered(), asOf), OK, ""},
 		{"own certificate ends soon", checkCertificate(secured(), own, asOf), Warning, "Renew the certificate in /tls/tls.crt"},
 		{"lease that does not exist yet", lease(nil, true, usage{}), OK, "creates it"},
+		{"namespace of the lease is missing", nowhere(apierrors.NewNotFound(corev1.Resource("namespaces"), "nonexist")), Failed, "Lease nonexist/l and its namespace do not exist"},
+		{"namespace of the lease may not be read", nowhere(apierrors.NewForbidden(corev1.Resource("namespaces"), "nonexist", nil)), OK, "namespace nonexist may be missing too"},
 		{"lease of a slow attacher", lease(heldLease(120), false, usage{}), OK, "waits for up to 2m0s"},
 		{"lease of a quick attacher", lease(heldLease(15), false, usage{}), OK, "held by csi-attacher-0"},
 		{"only optional rights are missing", checkRights([]rights.Right{list}, nil, ""), Warning, "without them"},

@@ -8,6 +8,6 @@
 // each step at an endpoint has a limit, and so has each driver.
 //
 // The package writes nothing. Of a driver it calls only Probe, GetPluginInfo, GetPluginCapabilities and
-// ControllerGetCapabilities. It takes no lease and reads no Secret: it asks whether this account may. It lists in pages and keeps
+// ControllerGetCapabilities, so a driver that hangs when it attaches passes. It takes no lease and reads no Secret: it asks whether this account may. It lists in pages and keeps
 // little of each object, because it may run in the Pod of the hub, within the same limit of memory.
 package preflight

@@ -130,6 +130,9 @@ func (o Options) ask(ctx context.Context, d registry.Driver, read *cluster) acco
 	if f.object, f.err = o.Kube.CoordinationV1().Leases(l.Namespace).Get(ctx, l.Name, metav1.GetOptions{}); f.err != nil {
 		f.object = nil
 	}
+	if f.elsewhere && (apierrors.IsNotFound(f.err) || apierrors.IsForbidden(f.err)) {
+		_, f.namespaceErr = o.Kube.CoreV1().Namespaces().Get(ctx, l.Namespace, metav1.GetOptions{})
+	}
 	if apierrors.IsNotFound(f.err) {
 		var absent []rights.Lease
 		absent, f.err = rights.AbsentLeases(ctx, o.Kube, features)

@@ -65,7 +65,8 @@ func TestEachBreakageFailsItsCheckAndHidesNoOther(t *testing.T) {
 		{driver: w.onSocket("lease-expired", fakecsi.Knobs{}), warned: "lease", says: "last held by " + holder, does: "csi-attacher"},
 		{driver: w.onSocket("lease-free", fakecsi.Knobs{}), warned: "lease", says: "has no holder"},
 		{driver: changed(w.onSocket("lease-here", fakecsi.Knobs{}), func(d *registry.Driver) { d.Lease.Namespace = "" }), warned: "lease", says: "the driver has VolumeAttachments", does: "Set lease.namespace"},
-		{driver: w.onSocket("lease-forbidden", fakecsi.Knobs{}), failed: "lease,rights", says: "forbidden", does: "deploy/components/leases"},
+		{driver: w.onSocket("lease-forbidden", fakecsi.Knobs{}), failed: "lease,rights", says: "namespace " + elsewhere + " may be missing too", does: "deploy/components/leases"},
+		{driver: changed(w.onSocket("no-namespace", fakecsi.Knobs{}), func(d *registry.Driver) { d.Lease.Namespace = "preflight-nonexist" }), failed: "lease,rights", says: "namespace preflight-nonexist may be missing too", does: "deploy/components/leases"},
 		{driver: w.onSocket("secret-denied", fakecsi.Knobs{}), failed: "secrets", says: "1 of 2 Secrets may not be read, for example " + elsewhere + "/" + notGrantedSecret, does: "get on secret " + elsewhere + "/" + notGrantedSecret},
 		{driver: w.onSocket("no-node-id", fakecsi.Knobs{}), failed: "node IDs", says: "1 of 2 nodes with VolumeAttachments have no node ID", does: nodeTwo},
 	}
@@ -84,7 +85,7 @@ func TestEachBreakageFailsItsCheckAndHidesNoOther(t *testing.T) {
 		switch d.Name {
 		case "lease-missing":
 			w.grantLease(d.LeaseOf().Name)
-		case "lease-forbidden", "lease-here":
+		case "lease-forbidden", "lease-here", "no-namespace":
 		case "lease-free":
 			w.lease(*d, "", now)
 		case "lease-expired":
@@ -109,6 +110,10 @@ func TestEachBreakageFailsItsCheckAndHidesNoOther(t *testing.T) {
 	for _, c := range cases {
 		c.check(t, r)
 	}
+	// Who may read namespaces is told that this one is missing.
+	i := slices.IndexFunc(drivers, func(d registry.Driver) bool { return d.Name == "no-namespace" })
+	known := breakage{driver: drivers[i], failed: "lease", says: "and its namespace do not exist", does: "Correct lease.namespace"}
+	known.check(t, Run(w.ctx, Options{Kube: w.admin, Drivers: drivers[i : i+1], Namespace: hub}))
 }
 
 // objects makes VolumeAttachments of each driver on a node with its node ID, and what the breakages need.
