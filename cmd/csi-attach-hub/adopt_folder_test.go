@@ -13,7 +13,7 @@ func TestTheLastArgumentIsTheFolderOfAnOutputWithoutOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, dir := range []string{"out", "out", "empty"} { // the second time over its own files
-			code, stdout, stderr := runWith(t, adoptable, "adopt", "-", "-o", kind, dir)
+			code, stdout, stderr := runWith(t, adoptable, "adopt", "-", "--image=example.com/hub:v1", "-o", kind, dir)
 			if code != 0 || !strings.HasPrefix(stdout, dir+": ") {
 				t.Errorf("-o %s %s: exit code %d, stdout %q, stderr %q", kind, dir, code, stdout, stderr)
 			}
