@@ -31,7 +31,8 @@ Outputs:
   helm-plugin=DIR      write a plugin with this post-renderer, for Helm 4
 
 A folder gets an output again at any time: files of the earlier run are replaced or removed. Files that adopt has not
-written are never overwritten.
+written are never overwritten. An output needs the manifest from before adopt: a workload that has the proxy or the hub
+already is an error.
 
 Exit codes:
   0  every csi-attacher can be adopted

@@ -45,6 +45,8 @@ type Plan struct {
 	Ports    Ports
 	// deployer is the container of Workload that makes the Deployment of csi-attacher; "" if csi-attacher is in Workload.
 	deployer string
+	// imageVariable is the variable of deployer with the image of csi-attacher.
+	imageVariable string
 	// pod are the plans of all drivers of the Pod that can be adopted, without their pod.
 	pod     []Plan
 	Secrets []SecretName
@@ -106,7 +108,7 @@ func NewPlans(attachers []Attacher, objects []Object, o Options) []Plan {
 		if p.No = lines(in.verdict(p, possible)); p.Adoptable() {
 			p.Notes = lines(append(in.notes(p), unnamed...))
 		}
-		if p = p.decideWay(objects); !p.Adoptable() {
+		if p = p.decideWay(in); !p.Adoptable() {
 			p.Notes = nil
 		}
 		plans[i] = p
