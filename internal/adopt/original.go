@@ -34,7 +34,7 @@ func (p Plan) changedBefore() string {
 			}
 		}
 	}
-	if p.isHub(p.Container.Image) {
+	if c := p.Container.Command; p.isHub(p.Container.Image) || len(c) > 0 && c[0] == hubProgram {
 		return "the image of csi-attach-hub in the container " + p.Container.Name
 	}
 	return ""

@@ -29,6 +29,11 @@ func TestAWorkloadThatAdoptHasChangedIsNoOriginal(t *testing.T) {
 			}
 		}
 	}
+	p := podWith(t, Options{Mode: ModeDropIn}, "--csi-address=/run/csi/socket", "command: [/csi-attach-hub]", "")
+	p.Container.Image = "mirror.example.com/some-name:v1"
+	if err := CheckOriginal([]Plan{p}); err == nil {
+		t.Error("the program of the hub in an image of another name is taken for csi-attacher")
+	}
 	for image, want := range map[string]string{"hub": "hub", "r:5000/hub": "r:5000/hub", "r:5000/hub:v1": "r:5000/hub", "r/hub:v1@sha256:12": "r/hub"} {
 		if got := repository(image); got != want {
 			t.Errorf("the repository of %s is %s, want %s", image, got, want)
