@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -77,6 +78,9 @@ func TestOnTheHostNetworkOnlyTheKubeletReachesTheHealth(t *testing.T) {
 		if args := strings.Join(c.Args, " "); !strings.Contains(args, "="+loopback(p.Ports.Health)) || c.ReadinessProbe.HTTPGet.Host != "127.0.0.1" ||
 			mode == ModeSidecarHub && (len(c.Ports) != 1 || c.Ports[0].HostIP != "127.0.0.1" || c.Ports[0].HostPort != p.Ports.Health || strings.Contains(args, "=:")) {
 			t.Errorf("%s: %v, ports %v", mode, c.Args, c.Ports)
+		}
+		if notes := strings.Join(p.Notes, "\n"); !strings.Contains(notes, fmt.Sprint(p.Ports.Health)+" must be free") || !strings.Contains(notes, "maxSurge: 0") {
+			t.Errorf("%s: notes %s", mode, notes)
 		}
 	}
 }

@@ -108,6 +108,13 @@ func (p Plan) sidecarHubVerdict() (no, notes []string) {
 	if automount := p.Workload.Template.Spec.AutomountServiceAccountToken; automount != nil && !*automount && len(p.tokenMounts()) == 0 {
 		no = append(no, fmt.Sprintf("automountServiceAccountToken is false and csi-attacher mounts no token at %s, so the hub could not reach the Kubernetes API: remove automountServiceAccountToken: false, or mount a projected token there", tokenFolder))
 	}
+	if p.HostNetwork() {
+		text := fmt.Sprintf("the Pod is on the network of its node: port %d must be free on each node that it can run on (--port chooses others)", p.Ports.Health)
+		if p.Workload.GetKind() == "Deployment" {
+			text += "; a rolling update needs a node where this port is free, or maxSurge: 0"
+		}
+		notes = append(notes, text)
+	}
 	return no, append(notes,
 		fmt.Sprintf("the hub serves the drivers of this Pod only; no other hub may have %s in its drivers.yaml", cmp.Or(p.Driver, "the driver")),
 		fmt.Sprintf("`csi-attach-hub status` finds this hub only by its address: kubectl port-forward POD %[1]d, and csi-attach-hub status --server http://127.0.0.1:%[1]d", p.Ports.Health))
