@@ -33,7 +33,8 @@ Outputs:
 DIR can also be the last argument: adopt INPUT... -o kustomize DIR. Then it must be absent, empty, or written by adopt.
 
 A folder gets an output again at any time: files of the earlier run are replaced or removed. Files that adopt has not
-written are never overwritten. A folder with the output for another driver is left alone.
+written are never overwritten. A folder with the output for another driver is left alone. An output needs the manifest
+from before adopt: a workload that has the proxy or the hub already is an error.
 
 Exit codes:
   0  every csi-attacher can be adopted

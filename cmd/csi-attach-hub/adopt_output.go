@@ -94,7 +94,9 @@ func (o adoptOutput) write(c *cobra.Command, inputs []string, f adoptFlags, plan
 		if !slices.ContainsFunc(plans, adopt.Plan.Adoptable) {
 			return exitError{exitRefused, fmt.Errorf("%w\nnothing is written to %s", refused, o.dir)}
 		}
-		files, err = o.files(plans, flags)
+		if err = adopt.CheckOriginal(plans); err == nil {
+			files, err = o.files(plans, flags)
+		}
 	}
 	if err != nil {
 		return err

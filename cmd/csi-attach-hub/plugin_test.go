@@ -95,7 +95,7 @@ func TestAdoptAsPluginNamesTheProgramAsWhoeverRunsItFindsIt(t *testing.T) {
 	}
 	for _, want := range []string{
 		"kubectl attach-hub adopt " + file + " -o kustomize=", "kubectl attach-hub validate ", "kubectl attach-hub status\n", "CHART | kubectl attach-hub\n",
-		"exec deploy/csi-attach-hub -- /csi-attach-hub preflight ", "--post-renderer csi-attach-hub ", "      csi-attach-hub adopt --namespace=",
+		"exec deploy/csi-attach-hub -- /csi-attach-hub preflight ", "--post-renderer csi-attach-hub ", "      csi-attach-hub adopt --",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("has no %q:\n%s", want, stdout)

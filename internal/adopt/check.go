@@ -12,6 +12,9 @@ import (
 // driverNameForm is that of the CSI specification: a domain name in any case.
 var driverNameForm = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9.]{0,61}[A-Za-z0-9])?$`)
 
+// socketForm has the characters that mean the same in a file's name, in a URL and in the text of drivers.yaml.
+var socketForm = regexp.MustCompile(`^/[-A-Za-z0-9/._@+=,:~]+$`)
+
 // Check returns an error with every name that no Kubernetes object can have. Names become parts of paths, commands and
 // objects: nothing may be printed of plans that fail.
 func Check(plans []Plan) error {
@@ -25,10 +28,16 @@ func Check(plans []Plan) error {
 		bad("metadata.name", p.Workload.GetName(), validation.IsDNS1123Subdomain(p.Workload.GetName()))
 		bad("namespace", p.Workload.Namespace, validation.IsDNS1123Label(p.Workload.Namespace))
 		bad("namespace of the Lease", p.LeaseNamespace(), validation.IsDNS1123Label(p.LeaseNamespace()))
+		if account := p.Workload.Template.Spec.ServiceAccountName; account != "" {
+			bad("serviceAccountName", account, validation.IsDNS1123Subdomain(account))
+		}
 		bad("container name", p.Container.Name, validation.IsDNS1123Label(p.Container.Name))
 		for _, s := range p.Secrets {
 			bad("namespace of a Secret", s.Namespace, validation.IsDNS1123Label(s.Namespace))
 			bad("name of a Secret", s.Name, validation.IsDNS1123Subdomain(s.Name))
+		}
+		if p.Adoptable() && p.deployer == "" && !socketForm.MatchString(p.Socket.Path) {
+			bad("socket of --csi-address", p.Socket.Path, []string{"not a path of letters, digits and the characters '/', '.', '_', '-', '@', '+', '=', ',', ':' and '~'"})
 		}
 		needed := p.Driver != "" || p.Options.Mode != ModeDropIn // a drop-in asks the driver for its name
 		if p.Adoptable() && needed && !driverNameForm.MatchString(p.Driver) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -13,9 +14,23 @@ func (p Plan) container() corev1.Container {
 	c := corev1.Container{Name: p.Base(), Image: p.Options.Image, ImagePullPolicy: corev1.PullIfNotPresent, SecurityContext: p.securityContext(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError}
 	if p.Socket.Mount.SubPathExpr != "" {
-		c.Env = slices.Clone(p.Container.Env) // it has the variables of the path
+		c.Env = namedBy(p.Socket.Mount.SubPathExpr, p.Container.Env)
 	}
 	return c
+}
+
+// namedBy returns the variables that a text names, and those that their values name, in their order. Others are not for
+// our container: they can be Secrets.
+func namedBy(text string, all []corev1.EnvVar) []corev1.EnvVar {
+	var needed []corev1.EnvVar
+	for i := len(all) - 1; i >= 0; i-- { // a value can name only variables before its own
+		if e := all[i]; strings.Contains(text, "$("+e.Name+")") {
+			needed = append(needed, e)
+			text += e.Value
+		}
+	}
+	slices.Reverse(needed)
+	return needed
 }
 
 // socketMount returns the mount of the socket's folder. A read-only mount suffices to connect, and mount propagation,

@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -47,15 +48,21 @@ func TestCallsInFlightEndBeforeThePodIsKilled(t *testing.T) {
 }
 
 func TestSocketIsMountedForReadingFromTheSameVolume(t *testing.T) {
-	attacher := "env: [{name: DIR, value: d}]"
+	attacher := "env: [{name: D, value: d}, {name: PASSWORD, valueFrom: {secretKeyRef: {name: s, key: k}}}, {name: DIR, value: $(D)}, {name: OTHER, value: $(DIR)}]"
 	text := strings.Replace(onePod, "{name: socket, mountPath: /run/csi}", "{name: socket, mountPath: /run/csi/, subPathExpr: $(DIR), mountPropagation: Bidirectional}", 1)
 	text = strings.NewReplacer("NAME", "driver", "ARGS", "--leader-election", "ATTACHER", attacher, "POD", "").Replace(text)
 	for mode, target := range map[Mode]string{ModeProxy: "/run/csi/socket", ModeSidecarHub: "/csi/csi-attacher.example.com/socket"} {
 		p := plansOfText(t, []byte(text), Options{Mode: mode})[0]
 		c, _ := containerNamed(templateAfter(t, []Plan{p}, StepObserve), p.Base())
 		i := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "socket" })
+		names := ""
+		for _, e := range c.Env {
+			if e.Name != "POD_NAMESPACE" && e.Name != "GOMEMLIMIT" { // of the hub
+				names += e.Name + " "
+			}
+		}
 		m := c.VolumeMounts[i]
-		if m.MountPath+"/socket" != target || m.SubPathExpr != "$(DIR)" || !m.ReadOnly || m.MountPropagation != nil || c.Env[0].Value != "d" {
+		if m.MountPath+"/socket" != target || m.SubPathExpr != "$(DIR)" || !m.ReadOnly || m.MountPropagation != nil || names != "D DIR " {
 			t.Errorf("%s: mount %v, environment %v", mode, m, c.Env)
 		}
 		if said := strings.Join(c.Args, " ") + p.Entry(); !strings.Contains(said, "unix://"+target+" ") && !strings.Contains(said, "unix://"+target+"\n") {
@@ -69,8 +76,11 @@ func TestOnTheHostNetworkOnlyTheKubeletReachesTheHealth(t *testing.T) {
 		p := podWith(t, Options{Mode: mode}, "--leader-election", "", "hostNetwork: true")
 		c, _ := containerNamed(templateAfter(t, []Plan{p}, StepObserve), p.Base())
 		if args := strings.Join(c.Args, " "); !strings.Contains(args, "="+loopback(p.Ports.Health)) || c.ReadinessProbe.HTTPGet.Host != "127.0.0.1" ||
-			mode == ModeSidecarHub && (len(c.Ports) > 0 || strings.Contains(args, "=:")) {
+			mode == ModeSidecarHub && (len(c.Ports) != 1 || c.Ports[0].HostIP != "127.0.0.1" || c.Ports[0].HostPort != p.Ports.Health || strings.Contains(args, "=:")) {
 			t.Errorf("%s: %v, ports %v", mode, c.Args, c.Ports)
+		}
+		if notes := strings.Join(p.Notes, "\n"); !strings.Contains(notes, fmt.Sprint(p.Ports.Health)+" must be free") || !strings.Contains(notes, "maxSurge: 0") {
+			t.Errorf("%s: notes %s", mode, notes)
 		}
 	}
 }

@@ -14,6 +14,7 @@
 //	             sidecar_hub.go have the three modes
 //	DriverObjects, HubObjects   Plan -> the objects beside the workload: Service, certificates, policies, rights
 //	Check            Plans -> an error for names that must not reach an output
+//	CheckOriginal    Plans -> an error for workloads that an earlier run has changed
 //	Text, JSON, Kustomize, PostRender, Flux, HelmPlugin   Plans -> what the user gets
 //
 // The csi-attacher container says what the proxy needs: it opens the socket today, so its volume mount, its address

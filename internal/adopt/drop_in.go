@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -12,10 +13,10 @@ import (
 )
 
 const (
-	// imageVariable is where the driver deployer of Longhorn takes the image from, of the Deployment that it makes.
-	imageVariable = "CSI_ATTACHER_IMAGE"
-	hubProgram    = "/csi-attach-hub" // in the image
-	minHubMemory  = "512Mi"           // limit of the hub's own Deployment
+	// longhornVariable is where the driver deployer of Longhorn takes the image from, of the Deployment that it makes.
+	longhornVariable = "CSI_ATTACHER_IMAGE"
+	hubProgram       = "/csi-attach-hub" // in the image
+	minHubMemory     = "512Mi"           // limit of the hub's own Deployment
 )
 
 // retired are flags of old releases of csi-attacher, and whether each takes a value. The hub refuses to start with them.
@@ -32,7 +33,7 @@ func deployers(objects []Object, namespace string) []Attacher {
 		}
 		w, err := newWorkload(o, namespace)
 		if err != nil {
-			continue // Find has told it
+			continue // Find returns the error
 		}
 		for _, c := range w.Template.Spec.Containers {
 			if makesAttacher(c) {
@@ -44,7 +45,7 @@ func deployers(objects []Object, namespace string) []Attacher {
 }
 
 func makesAttacher(c corev1.Container) bool {
-	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == imageVariable })
+	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == longhornVariable })
 }
 
 // FindDeployers returns the workloads that make a csi-attacher which is not among the attachers: the chart of Longhorn has
@@ -55,16 +56,25 @@ func FindDeployers(objects []Object, namespace string, attachers []Attacher) []A
 	})
 }
 
-// throughDeployer returns the plan with the workload that is changed in place of csi-attacher's: Longhorn's driver
-// deployer makes that Deployment anew.
-func (p Plan) throughDeployer(objects []Object) Plan {
-	for _, d := range deployers(objects, p.Options.Namespace) {
+// throughDeployer returns the plan with the workload that is changed in place of csi-attacher's: an operator such as
+// Longhorn's driver deployer makes that Deployment anew.
+func (p Plan) throughDeployer(in input) Plan {
+	if w, variable := in.deployer(p); w != nil {
+		for _, c := range w.containers() {
+			if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == variable && e.Value == p.Container.Image }) {
+				p.made.reference, p.made.container = p.reference(), p.Container.Name
+				p.Workload, p.deployer, p.imageVariable = w, c.Name, variable
+				return p
+			}
+		}
+	}
+	for _, d := range deployers(in.objects, p.Options.Namespace) {
 		if d.Workload.Namespace == p.Workload.Namespace {
 			p.made.reference, p.made.container = p.reference(), p.Container.Name
 			if makesAttacher(p.Container) { // csi-attacher is not among the manifests: the names are Longhorn's
 				p.made.reference, p.made.container = "deployment/csi-attacher", "csi-attacher"
 			}
-			p.Workload, p.deployer = d.Workload, d.Container.Name
+			p.Workload, p.deployer, p.imageVariable = d.Workload, d.Container.Name, longhornVariable
 		}
 	}
 	return p
@@ -73,8 +83,10 @@ func (p Plan) throughDeployer(objects []Object) Plan {
 // dropInPatch puts the hub in place of csi-attacher. All else stays: flags, leader election, probes.
 func (p Plan) dropInPatch(t *templatePatch) {
 	if p.deployer != "" {
-		t.Spec.Containers = append(t.Spec.Containers, map[string]any{"name": p.deployer,
-			"env": []corev1.EnvVar{{Name: imageVariable, Value: rootImage(p.Options.Image)}}})
+		change := map[string]any{"name": p.deployer, "env": []corev1.EnvVar{{Name: p.imageVariable, Value: rootImage(p.Options.Image)}}}
+		if !slices.ContainsFunc(t.Spec.Containers, func(other any) bool { return reflect.DeepEqual(other, change) }) { // of another driver
+			t.Spec.Containers = append(t.Spec.Containers, change)
+		}
 		return
 	}
 	change := map[string]any{"image": p.Options.Image}
@@ -132,7 +144,7 @@ func flagName(arg string) string {
 func (p Plan) dropInVerdict() (no, notes []string) {
 	if p.deployer == "" && p.generatedBy() != "" {
 		no = append(no, fmt.Sprintf("%s makes this %s and restores it after a change: set the variable %s of Deployment longhorn-driver-deployer to the variant of the hub's image that runs as root, %s (value image.csi.attacher of the chart), or pass that Deployment too",
-			p.generatedBy(), p.Workload.GetKind(), imageVariable, rootImage(p.Options.Image)))
+			p.generatedBy(), p.Workload.GetKind(), longhornVariable, rootImage(p.Options.Image)))
 	}
 	if c := p.Container.Command; p.deployer == "" && len(c) > 0 && !attacherImage.MatchString(path.Base(c[0])) {
 		no = append(no, fmt.Sprintf("command: the hub's image has no %s", c[0]))
@@ -144,10 +156,17 @@ func (p Plan) dropInVerdict() (no, notes []string) {
 	}
 	_, leftOut := p.hubArgs()
 	if p.deployer != "" {
+		inContainers := slices.ContainsFunc(p.Workload.Template.Spec.Containers, func(c corev1.Container) bool { return c.Name == p.deployer })
+		if !p.Workload.changeable() || !inContainers {
+			no = append(no, fmt.Sprintf("%s makes the Deployment of csi-attacher and is no container of a Deployment, StatefulSet or DaemonSet of apps/v1: set its variable %s to the variant of the hub's image that runs as root, %s",
+				p.Workload.Object, p.imageVariable, rootImage(p.Options.Image)))
+		} else if why := managedBy(p.Workload.Object); why != "" {
+			no = append(no, why)
+		}
 		if len(leftOut) > 0 {
 			no = append(no, fmt.Sprintf("the hub does not start with the arguments %s, which are made with the Deployment", strings.Join(leftOut, ", ")))
 		}
-		notes = append(notes, fmt.Sprintf("%s makes the Deployment of csi-attacher, so its variable %s is changed, to the variant of the hub's image that runs as root: the tag must end in -root, or the digest must be that variant's", p.Workload.Object, imageVariable))
+		notes = append(notes, fmt.Sprintf("%s makes the Deployment of csi-attacher, so its variable %s is changed, to the variant of the hub's image that runs as root: the tag must end in -root, or the digest must be that variant's", p.Workload.Object, p.imageVariable))
 	} else if len(leftOut) > 0 {
 		notes = append(notes, fmt.Sprintf("%s: removed, because the hub does not have these flags of old csi-attachers", strings.Join(leftOut, ", ")))
 	}

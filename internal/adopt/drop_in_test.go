@@ -186,3 +186,45 @@ func TestADeployerWithoutItsCSIAttacherIsFound(t *testing.T) {
 		}
 	}
 }
+
+// Rook has a variable of another name, and several csi-attachers of one image.
+func TestADeployerIsChangedInTheVariableWithTheImageOfCSIAttacher(t *testing.T) {
+	const operator = `---
+apiVersion: KIND
+metadata: {name: operator, namespace: rook}
+spec:
+  template:
+    spec:
+      CONTAINERS:
+        - name: operator
+          image: rook
+          env: [{name: OTHER, value: "1"}, {name: ROOK_CSI_ATTACHER_IMAGE, value: "csi-attacher:v4.9.0"}]
+`
+	made := strings.NewReplacer("ARGS", "--leader-election", "ATTACHER", "", "POD", "").Replace(onePod)
+	made = strings.ReplaceAll(made, "NAME", "a") + "---" + strings.ReplaceAll(strings.ReplaceAll(made, "name: csi-attacher", "name: b-attacher"), "NAME", "b")
+	for kind, adoptable := range map[string]bool{"apps/v1\nkind: Deployment": true, "example.com/v1\nkind: Operator": false} {
+		for _, list := range []string{"containers", "initContainers"} {
+			plans := plansOfText(t, []byte(made+strings.NewReplacer("KIND", kind, "CONTAINERS", list).Replace(operator)), Options{Mode: ModeDropIn})
+			for _, p := range plans {
+				if p.Adoptable() != (adoptable && list == "containers") || !p.Adoptable() && !strings.Contains(strings.Join(p.No, ""), "ROOK_CSI_ATTACHER_IMAGE") {
+					t.Errorf("%s, %s: no: %v", kind, list, p.No)
+				}
+			}
+			groups := byWorkload(plans)
+			if !adoptable || list != "containers" {
+				continue
+			}
+			if len(groups) != 1 {
+				t.Fatalf("%d workloads are changed", len(groups))
+			}
+			patch := patchOf(groups[0], StepActive)
+			c, _ := containerNamed(templateAfter(t, groups[0], StepActive), "operator")
+			if len(patch.Spec.Containers) != 1 || len(c.Env) != 2 || c.Env[1] != (corev1.EnvVar{Name: "ROOK_CSI_ATTACHER_IMAGE", Value: "registry.example.com/csi-attach-hub:v1-root"}) {
+				t.Errorf("%d changes lead to %v", len(patch.Spec.Containers), c.Env)
+			}
+			if err := Check(plans); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

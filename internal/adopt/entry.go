@@ -45,14 +45,14 @@ func (p Plan) endpoint() string {
 func (p Plan) entry(mode string) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, "    "+format+"\n", args...) }
-	fmt.Fprintf(&b, "  - name: %s\n", p.Driver)
-	line("endpoint: %s", p.endpoint())
+	fmt.Fprintf(&b, "  - name: %s\n", yamlString(p.Driver))
+	line("endpoint: %s", yamlString(p.endpoint()))
 	if p.Options.Mode == ModeProxy {
 		line("tls: {caFile: /tls/%s.crt, certFile: /tls/tls.crt, keyFile: /tls/tls.key, serverName: %s}", p.Driver, p.Base())
 	}
 	line("mode: %s", mode)
 	if p.Flags.LeaderElection {
-		line("lease: {namespace: %s} # of csi-attacher's Lease", p.LeaseNamespace())
+		line("lease: {namespace: %s} # of csi-attacher's Lease", yamlString(p.LeaseNamespace()))
 	} else { // said, because validate warns of an active entry that leaves it open
 		line(`lease: {namespace: ""} # csi-attacher takes no Lease: the hub's is in its own namespace`)
 	}

@@ -2,7 +2,9 @@ package adopt
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -62,7 +64,7 @@ func Kustomize(plans []Plan, dir string) (Files, error) {
 			}
 			name := group[0].Workload.fileName()
 			files.add(string(step)+"/"+name, string(patch))
-			patches = append(patches, "path: "+name)
+			patches = append(patches, "path: "+name+"\n    target: "+target(group[0].Workload, plans))
 		}
 		files.add(string(step)+"/kustomization.yaml", "# ", stepComments[plans[0].Options.Mode][step], "\n",
 			kustomization, list("resources", resources...), list("patches", patches...))
@@ -73,6 +75,18 @@ func Kustomize(plans []Plan, dir string) (Files, error) {
 	}
 	files["README.md"] = Readme(plans, dir)
 	return files, nil
+}
+
+// target selects a workload for its patch. The namespace is in it only where two workloads have one name: a base of the
+// user may set the namespace later, or name none.
+func target(w *Workload, plans []Plan) string {
+	text := fmt.Sprintf("{kind: %s, name: %s", w.GetKind(), strconv.Quote(regexp.QuoteMeta(w.GetName())))
+	if slices.ContainsFunc(plans, func(p Plan) bool {
+		return p.Workload.GetKind() == w.GetKind() && p.Workload.GetName() == w.GetName() && p.Workload.Namespace != w.Namespace
+	}) {
+		text += fmt.Sprintf(", namespace: %q", w.Namespace)
+	}
+	return text + "}"
 }
 
 // manifest returns the workload as it was read. It names its namespace, so that the way back leads there too.

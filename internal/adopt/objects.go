@@ -14,7 +14,7 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-var templates = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join}).ParseFS(templateFiles, "templates/*.yaml"))
+var templates = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join, "yaml": yamlString, "yamls": yamlStrings}).ParseFS(templateFiles, "templates/*.yaml"))
 
 // Certificates says who makes the certificates of proxies.
 type Certificates string

@@ -47,6 +47,8 @@ type Plan struct {
 	deployer string
 	// made is csi-attacher as kubectl names it, with its container, if a deployer makes it.
 	made struct{ reference, container string }
+	// imageVariable is the variable of deployer with the image of csi-attacher.
+	imageVariable string
 	// pod are the plans of all drivers of the Pod that can be adopted, without their pod.
 	pod []Plan
 	// policies are other network policies for what may connect to the Pod.
@@ -115,7 +117,7 @@ func NewPlans(attachers []Attacher, objects []Object, o Options) []Plan {
 		if p.No = lines(in.verdict(p, possible)); p.Adoptable() {
 			p.Notes = lines(append(in.notes(p), unnamed...))
 		}
-		if p = p.decideWay(objects); !p.Adoptable() {
+		if p = p.decideWay(in); !p.Adoptable() {
 			p.Notes = nil
 		}
 		plans[i] = p

@@ -8,8 +8,7 @@ import (
 )
 
 // choosePorts returns the ports of the nth driver of a Pod. taken are the ports that drivers of this run have on the
-// same network; those that are chosen are added. It returns no ports if
-// none are free.
+// same network; those that are chosen are added. It returns no ports if none are free.
 func (p Plan) choosePorts(n int, taken map[int32]bool) Ports {
 	used, ports := p.usedPorts(), podPorts(n)
 	next := func(x Ports) Ports { return Ports{Listen: x.Listen + 10, Health: x.Health + 10} }
@@ -33,16 +32,16 @@ func (p Plan) choosePorts(n int, taken map[int32]bool) Ports {
 	return ports
 }
 
-// endNumber is a port at the end of an argument or variable: ":8080", "--port=8080", "8080".
-var endNumber = regexp.MustCompile(`(?:^|[:=])(\d{2,5})$`)
+// number is what can be a port in an argument or variable: ":8080", "--port=8080", "https://0.0.0.0:9443/hook", "9443,9809".
+var number = regexp.MustCompile(`\b\d{2,5}\b`)
 
 // usedPorts returns all numbers that may be ports of the Pod's containers: many containers listen on ports of their
 // arguments that the manifest does not list. A container that adopt added before does not count.
 func (p Plan) usedPorts() map[int32]bool {
 	used := map[int32]bool{}
 	text := func(s string) {
-		if m := endNumber.FindStringSubmatch(s); m != nil {
-			port, _ := strconv.ParseInt(m[1], 10, 32)
+		for _, digits := range number.FindAllString(s, -1) {
+			port, _ := strconv.ParseInt(digits, 10, 32)
 			used[int32(port)] = true
 		}
 	}
@@ -60,8 +59,14 @@ func (p Plan) usedPorts() map[int32]bool {
 			text(e.Value)
 		}
 		for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
-			if probe != nil && probe.HTTPGet != nil {
+			switch {
+			case probe == nil:
+			case probe.HTTPGet != nil:
 				used[probe.HTTPGet.Port.IntVal] = true
+			case probe.TCPSocket != nil:
+				used[probe.TCPSocket.Port.IntVal] = true
+			case probe.GRPC != nil:
+				used[probe.GRPC.Port] = true
 			}
 		}
 	}

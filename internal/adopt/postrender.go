@@ -20,11 +20,11 @@ func PostRender(input []byte, objects []Object, plans []Plan, step Step) ([]byte
 	}
 	changed := map[int]map[int][]byte{} // by document, by index of the object
 	var added [][]byte
+	if err := CheckOriginal(plans); err != nil {
+		return nil, err
+	}
 	for _, group := range byWorkload(plans) {
 		w := group[0].Workload
-		if name, there := hasProxy(group); there {
-			return nil, fmt.Errorf("%s: has the container %s already: pass the manifests as the chart renders them", w.Object, name)
-		}
 		content, err := Patched(group, step)
 		if err != nil {
 			return nil, err
@@ -78,18 +78,6 @@ func HasProxies(objects []Object) bool {
 		w, err := newWorkload(o, "")
 		return err == nil && w.Template.Labels[proxyLabel] != ""
 	})
-}
-
-// hasProxy returns the name of a container that the plans add and that is there already.
-func hasProxy(group []Plan) (string, bool) {
-	for _, p := range group {
-		for _, c := range p.Workload.containers() {
-			if c.Name == p.Base() {
-				return c.Name, true
-			}
-		}
-	}
-	return "", false
 }
 
 // same reports whether two values are the same object of the input.

@@ -21,6 +21,7 @@ func hubPatch(plans []Plan, t *templatePatch) {
 	for _, p := range plans {
 		c.VolumeMounts = append(c.VolumeMounts, p.socketMount(p.hubSocketFolder()))
 	}
+	c.VolumeMounts = append(c.VolumeMounts, first.tokenMounts()...)
 	t.add(c, first.Workload, plans)
 	t.Spec.Volumes = append(t.Spec.Volumes, first.hubVolume(observing))
 }
@@ -47,6 +48,8 @@ func (p Plan) hubContainer() corev1.Container {
 	if p.HostNetwork() { // the kubelet reaches the loopback address, and others on the network must not
 		c.Args = append(c.Args, "--http-endpoint="+loopback(p.Ports.Health))
 		probe = corev1.HTTPGetAction{Port: intstr.FromInt32(p.Ports.Health), Host: "127.0.0.1"}
+		// By it the scheduler keeps two Pods with this port off one node.
+		c.Ports = []corev1.ContainerPort{{Name: portName(p.Ports.Health), ContainerPort: p.Ports.Health, HostPort: p.Ports.Health, HostIP: "127.0.0.1"}}
 	} else {
 		c.Args = append(c.Args, fmt.Sprintf("--http-endpoint=:%d", p.Ports.Listen), "--http-authorization", "--health-addr="+loopback(p.Ports.Health))
 		c.Ports = []corev1.ContainerPort{{Name: portName(p.Ports.Listen), ContainerPort: p.Ports.Listen}}
@@ -71,6 +74,20 @@ func (p Plan) hubContainer() corev1.Container {
 	return c
 }
 
+// tokenFolder has the token of the ServiceAccount.
+const tokenFolder = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// tokenMounts returns the mounts of csi-attacher in place of those that the API server adds: none in most Pods.
+func (p Plan) tokenMounts() []corev1.VolumeMount {
+	var mounts []corev1.VolumeMount
+	for _, m := range p.Container.VolumeMounts {
+		if at := path.Clean(m.MountPath); at == tokenFolder || strings.HasPrefix(at, tokenFolder+"/") {
+			mounts = append(mounts, m)
+		}
+	}
+	return mounts
+}
+
 // hubSocketFolder is where the hub of the Pod has the volume with the driver's socket: the containers of several
 // drivers often have different volumes at one path.
 func (p Plan) hubSocketFolder() string { return "/csi/" + p.Driver }
@@ -87,6 +104,16 @@ func (p Plan) sidecarHubVerdict() (no, notes []string) {
 	}
 	if !p.Flags.LeaderElection && p.Options.WithoutLeaderElection {
 		no = append(no, "csi-attacher runs without --leader-election: in one Pod with the hub only a Lease keeps them apart while the Pods change; add --leader-election to csi-attacher, or use --mode drop-in")
+	}
+	if automount := p.Workload.Template.Spec.AutomountServiceAccountToken; automount != nil && !*automount && len(p.tokenMounts()) == 0 {
+		no = append(no, fmt.Sprintf("automountServiceAccountToken is false and csi-attacher mounts no token at %s, so the hub could not reach the Kubernetes API: remove automountServiceAccountToken: false, or mount a projected token there", tokenFolder))
+	}
+	if p.HostNetwork() {
+		text := fmt.Sprintf("the Pod is on the network of its node: port %d must be free on each node that it can run on (--port chooses others)", p.Ports.Health)
+		if p.Workload.GetKind() == "Deployment" {
+			text += "; a rolling update needs a node where this port is free, or maxSurge: 0"
+		}
+		notes = append(notes, text)
 	}
 	return no, append(notes,
 		fmt.Sprintf("the hub serves the drivers of this Pod only; no other hub may have %s in its drivers.yaml", cmp.Or(p.Driver, "the driver")),

@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"bytes"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -129,5 +130,27 @@ func TestCertificatesOfTheUserNeedNoCertManager(t *testing.T) {
 	}
 	if want := "Secret " + p.Base() + "-tls in namespace storage"; !strings.Contains(strings.Join(p.Notes, "\n"), want) {
 		t.Errorf("%q is not in %v", want, p.Notes)
+	}
+}
+
+// With automountServiceAccountToken: false csi-attacher often mounts a projected token.
+func TestTheHubOfAPodHasTheTokenOfCSIAttacher(t *testing.T) {
+	const off = "automountServiceAccountToken: false"
+	token := corev1.VolumeMount{Name: "token", MountPath: tokenFolder, ReadOnly: true}
+	for podSpec, tt := range map[string]struct{ mounted, adoptable bool }{"": {false, true}, off: {false, false}, off + " # with a token": {true, true}} {
+		text := onePod
+		if tt.mounted {
+			text = strings.Replace(text, "{name: socket, mountPath: /run/csi}", "{name: socket, mountPath: /run/csi}, {name: token, readOnly: true, mountPath: "+tokenFolder+"}", 1)
+		}
+		text = strings.NewReplacer("NAME", "driver", "ARGS", "--leader-election", "ATTACHER", "", "POD", podSpec).Replace(text)
+		p := plansOfText(t, []byte(text), Options{Mode: ModeSidecarHub})[0]
+		if p.Adoptable() != tt.adoptable {
+			t.Errorf("%q: no: %v", podSpec, p.No)
+		}
+		for _, step := range ModeSidecarHub.Steps() {
+			if c, _ := containerNamed(templateAfter(t, []Plan{p}, step), p.Base()); slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return reflect.DeepEqual(m, token) }) != tt.mounted {
+				t.Errorf("%q, %s: mounts %v", podSpec, step, c.VolumeMounts)
+			}
+		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // decideWay adds to a plan what its mode cannot do, and what the user must know of the mode.
-func (p Plan) decideWay(objects []Object) Plan {
+func (p Plan) decideWay(in input) Plan {
 	if p.Options.Mode != ModeDropIn && makesAttacher(p.Container) {
 		p.No = []string{terminal.Line(fmt.Sprintf("container %s makes the Deployment of csi-attacher, and restores it after a change: use --mode drop-in", p.Container.Name))}
 		return p
@@ -15,7 +15,7 @@ func (p Plan) decideWay(objects []Object) Plan {
 	var no, notes []string
 	switch p.Options.Mode {
 	case ModeDropIn:
-		p = p.throughDeployer(objects)
+		p = p.throughDeployer(in)
 		no, notes = p.dropInVerdict()
 	case ModeSidecarHub:
 		if !p.Adoptable() { // by the deployer, which is the same reason
