@@ -83,7 +83,8 @@ func refused(name string, err error, e registry.Endpoint) Check {
 	return failed(name, err.Error(), action)
 }
 
-// checkDNS checks that the host has one address of a family: more mean several replicas behind one name.
+// checkDNS checks that the host has one address of a family: more mean several replicas behind one name. How many Pods are behind
+// a cluster IP cannot be seen from here.
 func checkDNS(e registry.Endpoint, f endpointFacts) Check {
 	const name = "dns"
 	if unknown, is := errors.AsType[*net.DNSError](f.lookupErr); is && !unknown.IsNotFound {
@@ -107,7 +108,10 @@ func checkDNS(e registry.Endpoint, f endpointFacts) Check {
 		return warning(name, fmt.Sprintf("%s has the addresses %s: several replicas of the driver may answer", e.Host(), addresses),
 			"Let the name lead to one replica at a time: use a Service with a cluster IP and sessionAffinity: ClientIP.")
 	}
-	return ok(name, e.Host()+" is "+addresses)
+	if e.IsLocal() {
+		return ok(name, e.Host()+" is "+addresses)
+	}
+	return ok(name, e.Host()+" is "+addresses+"; if this is a Service with several Pods, it must keep to one Pod: sessionAffinity: ClientIP, as adopt writes it")
 }
 
 func checkConnect(e registry.Endpoint, f endpointFacts) Check {

@@ -82,9 +82,12 @@ func (r Report) Text() string {
 
 // summary counts the drivers by their results.
 func (r Report) summary() string {
-	counts := map[Result]int{}
+	counts, partly := map[Result]int{}, 0
 	for _, d := range r.Drivers {
 		counts[d.Result]++
+		if d.Result != Failed && slices.ContainsFunc(d.Checks, func(c Check) bool { return c.Result == Skipped }) {
+			partly++
+		}
 	}
 	text := fmt.Sprintf("%d of %d drivers ok", counts[OK], len(r.Drivers))
 	if n := counts[Warning]; n > 0 {
@@ -92,6 +95,9 @@ func (r Report) summary() string {
 	}
 	if n := counts[Failed]; n > 0 {
 		text += fmt.Sprintf(", %d failed", n)
+	}
+	if partly > 0 {
+		text += fmt.Sprintf("; %d not fully checked", partly)
 	}
 	return text + "; nothing was changed; as of " + r.AsOf.Format(time.RFC3339)
 }
