@@ -120,7 +120,7 @@ func withoutExample(o *unstructured.Unstructured) {
 
 // drivers.yaml of the repository has every setting, every key of discovery, and each kind of endpoint.
 func TestChartPassesDriversYAMLThrough(t *testing.T) {
-	v := readValues(t, "../drivers.yaml")
+	v := mergeValues(readValues(t, "../drivers.yaml"), at("proxies.enabled", true))
 	config := byName(t, release{}.render(t, v))["ConfigMap csi-attach-hub/csi-attach-hub-drivers"].(map[string]any)
 	if diff := cmp.Diff(parseDrivers(t, string(readFile(t, "../drivers.yaml"))), config["data"].(map[string]any)["drivers.yaml"]); diff != "" {
 		t.Errorf("drivers.yaml (-repository +chart):\n%s", diff)

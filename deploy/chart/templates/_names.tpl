@@ -68,3 +68,9 @@ subjects:
 {{- define "hub.servingSecret" -}}
 {{ .Values.servingCertificate.existingSecret | default (ternary (printf "%s-serving-tls" (include "hub.name" .)) "" .Values.servingCertificate.certManager) }}
 {{- end }}
+
+{{/* discovery.csiDrivers as JSON, {} if it is not enabled. */}}
+{{- define "hub.csiDrivers" -}}
+{{- $objects := get .Values.discovery "csiDrivers" | default dict -}}
+{{ get $objects "enabled" | empty | ternary dict $objects | toJson }}
+{{- end }}
