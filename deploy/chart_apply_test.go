@@ -44,10 +44,7 @@ func TestChartIsTakenByARealAPIServer(t *testing.T) {
 func TestChartStaysWithinThePodSecurityLevelOfItsNamespace(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	config := testbed.Shared(t).RESTConfig()
-	w := &warnings{}
-	config.WarningHandler = w
-	client := newClient(t, config)
+	client, w := warnedClient(t)
 	for i, v := range pairwise(t) {
 		v = mergeValues(v, chartValues{"namespace": chartValues{"create": true}})
 		objects := release{}.render(t, v)
