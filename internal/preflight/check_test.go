@@ -190,7 +190,7 @@ func TestDetailsThatDecideAResult(t *testing.T) {
 func TestASocketTellsItsNameAndCapabilities(t *testing.T) {
 	d := testbed.DriverForTest(t, "d.example.com", filepath.Join(testbed.ShortTempDir(t), "s"))
 	r := AskSocket(t.Context(), registry.Endpoint(d.Endpoint()))
-	if r.ExitCode() != 0 || len(r.Drivers) != 1 || r.Drivers[0].Name != "d.example.com" || !slices.Contains(r.Drivers[0].Capabilities, publishUnpublish) || !strings.Contains(r.Text(), "the driver reports the name d.example.com") {
+	if r.ExitCode() != 0 || len(r.Drivers) != 1 || r.Drivers[0].Name != "d.example.com" || !slices.Contains(r.Drivers[0].Capabilities, csiclient.PublishUnpublish) || !strings.Contains(r.Text(), "the driver reports the name d.example.com") {
 		t.Errorf("got %+v", r)
 	}
 	var called []fakecsi.Method

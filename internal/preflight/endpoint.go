@@ -185,7 +185,7 @@ func checkProbe(e registry.Endpoint, probe csiclient.Step) Check {
 // checkCapabilities checks that the driver can be called, if an attacher has called it before.
 func checkCapabilities(d registry.Driver, f endpointFacts, u usage) Check {
 	const name = "capabilities"
-	capabilities := names(f.Info.Capabilities)
+	capabilities := f.Info.Capabilities.Names()
 	switch {
 	case f.Capabilities.Err != nil:
 		return refused(name, f.Capabilities.Err, d.Endpoint)
@@ -197,6 +197,6 @@ func checkCapabilities(d registry.Driver, f endpointFacts, u usage) Check {
 		found := status.DiagnoseCapability(status.Driver{Name: d.Name, Endpoint: string(d.Endpoint), RecordedCalls: u.recorded})
 		return failed(name, diagnosis.Because(found.Fact, found.Detail), strings.Join(found.Actions, " "))
 	}
-	return warning(name, "no "+publishUnpublish+": the hub marks VolumeAttachments attached without a call",
+	return warning(name, "no "+csiclient.PublishUnpublish+": the hub marks VolumeAttachments attached without a call",
 		"Check that "+string(d.Endpoint)+" is the socket of the driver's controller and not of its node plugin.")
 }

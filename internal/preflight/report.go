@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
@@ -121,24 +120,3 @@ func write(out *strings.Builder, checks []Check) {
 		}
 	}
 }
-
-// names returns capabilities as the CSI specification names them.
-func names(c csiclient.Capabilities) []string {
-	var all []string
-	for _, known := range []struct {
-		has  bool
-		name string
-	}{
-		{c.PublishUnpublish, publishUnpublish},
-		{c.PublishReadonly, "PUBLISH_READONLY"},
-		{c.SingleNodeMultiWriter, "SINGLE_NODE_MULTI_WRITER"},
-		{c.ListPublishedNodes, "LIST_VOLUMES_PUBLISHED_NODES"},
-	} {
-		if known.has {
-			all = append(all, known.name)
-		}
-	}
-	return all
-}
-
-const publishUnpublish = "PUBLISH_UNPUBLISH_VOLUME"
