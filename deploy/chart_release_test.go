@@ -29,6 +29,7 @@ admissionPolicy: {enabled: true}
 servingCertificate: {certManager: true}
 monitoring: {enabled: true, serviceMonitor: {labels: {release: prometheus}}, rules: {labels: {release: prometheus}}}
 dashboard: {enabled: true}
+preflight: {job: {enabled: true}}
 `
 
 // The name of the release changes nothing: two hubs in one cluster would wait for each other's leases.
