@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
@@ -20,15 +21,21 @@ type warnings struct{ bytes.Buffer }
 
 func (w *warnings) HandleWarningHeader(_ int, _, text string) { fmt.Fprintln(w, text) }
 
+// warnedClient returns a client of the administrator, and what the API server warns it of.
+func warnedClient(t *testing.T) (kubernetes.Interface, *warnings) {
+	t.Helper()
+	config := testbed.Shared(t).RESTConfig()
+	w := &warnings{}
+	config.WarningHandler = w
+	return newClient(t, config), w
+}
+
 // A Deployment is taken whatever the admission says of its Pods: a Pod that is refused never comes into being. The API server has its
 // default plugins, among them PodSecurity, Priority and ResourceQuota.
 func TestPodsOfTheHubAreAdmittedInItsNamespace(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	config := testbed.Shared(t).RESTConfig()
-	w := &warnings{}
-	config.WarningHandler = w
-	client := newClient(t, config)
+	client, w := warnedClient(t)
 	for _, folder := range kustomizations(t) {
 		objects := build(t, folder)
 		level := "restricted"

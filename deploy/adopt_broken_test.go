@@ -94,7 +94,7 @@ func TestProxyDoesNotServeADriverWithAnotherUserKeyOrSocket(t *testing.T) {
 }
 
 // readiness returns the answer of a container to its readiness probe, "" if there is none.
-func (s *story) readiness(c *corev1.Container) string {
+func (s *handover) readiness(c *corev1.Container) string {
 	get := c.ReadinessProbe.HTTPGet
 	response, err := http.Get(fmt.Sprintf("http://%s:%s%s", s.pod.ip, get.Port.String(), get.Path))
 	if err != nil {

@@ -176,7 +176,7 @@ func askDriver(url string) (d status.Driver, ok bool) {
 }
 
 // driver asks the hub for a driver's status: the one in the Pod in mode sidecar-hub.
-func (s *story) driver(name string) (status.Driver, bool) {
+func (s *handover) driver(name string) (status.Driver, bool) {
 	if s.hub == nil {
 		return askDriver(fmt.Sprintf("http://%s:9809/api/v1/drivers/%s", s.pod.ip, name))
 	}
@@ -184,7 +184,7 @@ func (s *story) driver(name string) (status.Driver, bool) {
 }
 
 // waitDriver blocks until the hub shows a driver as it should be.
-func (s *story) waitDriver(name, what string, holds func(status.Driver) bool) {
+func (s *handover) waitDriver(name, what string, holds func(status.Driver) bool) {
 	s.t.Helper()
 	var d status.Driver
 	var ok bool

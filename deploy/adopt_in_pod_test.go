@@ -75,7 +75,7 @@ func TestDriversAreServedByAHubInPlaceOfCsiAttacherAndAreTakenBack(t *testing.T)
 }
 
 // swap puts the hub into the place of csi-attacher, and takes it back.
-func (s *story) swap() {
+func (s *handover) swap() {
 	s.apply("original")
 	s.attach("a")
 	s.called(1, 0, "a")
@@ -108,7 +108,7 @@ func (s *story) swap() {
 
 // made returns the workload of csi-attacher. If the applied one is a deployer, it is the Deployment that the deployer
 // makes with the image of its variable.
-func (s *story) made(applied *unstructured.Unstructured) *unstructured.Unstructured {
+func (s *handover) made(applied *unstructured.Unstructured) *unstructured.Unstructured {
 	s.t.Helper()
 	if s.row.made == "" {
 		return applied

@@ -75,7 +75,7 @@ func TestDriversAreMovedToTheHubAndBackByWhatAdoptWrites(t *testing.T) {
 }
 
 // move moves the drivers of a manifest to the hub and back, in the documented order.
-func (s *story) move() {
+func (s *handover) move() {
 	s.apply("original")
 	s.attach("a")
 	s.called(1, 0, "a")
@@ -123,14 +123,14 @@ func (s *story) move() {
 	s.called(0, 1)
 }
 
-func (s *story) serveAll(mode string) {
+func (s *handover) serveAll(mode string) {
 	s.t.Helper()
 	for _, d := range s.row.drivers {
 		s.serve(d.driver, mode)
 	}
 }
 
-func (s *story) waitAll(what string, holds func(status.Driver) bool) {
+func (s *handover) waitAll(what string, holds func(status.Driver) bool) {
 	s.t.Helper()
 	for _, d := range s.row.drivers {
 		s.waitDriver(d.driver, what, holds)

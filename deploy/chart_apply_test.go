@@ -33,21 +33,19 @@ func TestChartIsTakenByARealAPIServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	a := newApplier(ctx, t)
+	noJob := at("preflight.job.enabled", false) // it cannot be changed; the test above applies it
 	for _, same := range alike {
 		v := mergeValues(readValues(t, same.files...), same.more)
-		a.apply(release{}.render(t, v)...)
+		a.apply(release{}.render(t, mergeValues(v, noJob))...)
 	}
-	a.apply(release{}.render(t, parseValues(t, everything))...)
+	a.apply(release{}.render(t, mergeValues(parseValues(t, everything), noJob))...)
 }
 
 // The hub starts at the level of the namespace that the chart makes, or that its notes ask for.
 func TestChartStaysWithinThePodSecurityLevelOfItsNamespace(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	config := testbed.Shared(t).RESTConfig()
-	w := &warnings{}
-	config.WarningHandler = w
-	client := newClient(t, config)
+	client, w := warnedClient(t)
 	for i, v := range pairwise(t) {
 		v = mergeValues(v, chartValues{"namespace": chartValues{"create": true}})
 		objects := release{}.render(t, v)

@@ -29,6 +29,7 @@ admissionPolicy: {enabled: true}
 servingCertificate: {certManager: true}
 monitoring: {enabled: true, serviceMonitor: {labels: {release: prometheus}}, rules: {labels: {release: prometheus}}}
 dashboard: {enabled: true}
+preflight: {job: {enabled: true}}
 `
 
 // The name of the release changes nothing: two hubs in one cluster would wait for each other's leases.
@@ -192,7 +193,11 @@ networkPolicy:
   apiServer: {ports: [6443], cidrs: [10.1.0.1/32, 10.1.0.2/32]}
   dns: {kubeSystem: false, nodeLocal: [169.254.20.10/32]}
 openshift: true
-proxies: {enabled: true, ports: [9443, 9444], hostNetwork: [{cidr: 10.2.0.0/16, ports: [19240]}]}
+drivers:
+  - {name: second.example.com, endpoint: "tcp://second.storage.svc:9444", tls: {caFile: /tls/a, certFile: /tls/tls.crt, keyFile: /tls/tls.key}}
+  - {name: socket.example.com, endpoint: "unix:///csi/a:1"}
+discovery: {csiDrivers: {enabled: true, allowedEndpoints: ["unix:///*", "tcp://*.svc:9445", "tcp://*.svc:*"]}}
+proxies: {enabled: true, ports: [9443], hostNetwork: [{cidr: 10.2.0.0/16, ports: [19240]}]}
 `))
 	rules := func(name string) string {
 		text, err := json.Marshal(as[networkingv1.NetworkPolicy](t, find(t, objects, "NetworkPolicy", name)).Spec.Egress)
@@ -207,7 +212,7 @@ proxies: {enabled: true, ports: [9443, 9444], hostNetwork: [{cidr: 10.2.0.0/16, 
 		rules("csi-attach-hub")); diff != "" {
 		t.Errorf("csi-attach-hub (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(`[{"ports":[{"protocol":"TCP","port":9443},{"protocol":"TCP","port":9444}],"to":[{"podSelector":{"matchLabels":{"attach-hub/proxy":"true"}},"namespaceSelector":{}}]},`+
+	if diff := cmp.Diff(`[{"ports":[{"protocol":"TCP","port":9443},{"protocol":"TCP","port":9445},{"protocol":"TCP","port":9444}],"to":[{"podSelector":{"matchLabels":{"attach-hub/proxy":"true"}},"namespaceSelector":{}}]},`+
 		`{"ports":[{"protocol":"TCP","port":19240}],"to":[{"ipBlock":{"cidr":"10.2.0.0/16"}}]}]`,
 		rules("csi-attach-hub-drivers")); diff != "" {
 		t.Errorf("csi-attach-hub-drivers (-want +got):\n%s", diff)

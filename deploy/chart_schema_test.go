@@ -136,12 +136,32 @@ func TestChartSaysWhyItRefusesValues(t *testing.T) {
 		{release{kubeVersion: "v1.29.4"}, "admissionPolicy: {enabled: true}", "admissionPolicy.enabled: ValidatingAdmissionPolicies need Kubernetes 1.30, and this is v1.29.4"},
 		{release{}, "admissionPolicy: {enabled: true}\ndrivers: [{name: a.example, endpoint: 'unix:///a', lease: {name: mine}}]",
 			"drivers: a.example: the lease.name mine does not begin with external-attacher-leader-"},
+		{release{}, "openshift: true\nhostSockets: {enabled: true}", "openshift, hostSockets.enabled: the security context constraint restricted-v2 allows neither"},
+		{release{}, "image: {repository: 'r.example:5000/hub:latest'}", "image.repository: r.example:5000/hub:latest has a tag: write it as image.tag"},
+		{release{}, withTLS, "drivers: a.example: tls.caFile /tls/a, drivers: a.example: tls.certFile /tls/b, drivers: a.example: tls.keyFile /tls/c: the Pod has no folder /tls: set proxies.enabled to true"},
+		{release{}, "discovery: {csiDrivers: {enabled: true, allowedEndpoints: ['tcp://*.svc:9443'], tls: {caFile: /tls/a, certFile: /b, keyFile: /c}}}",
+			"discovery.csiDrivers: tls.caFile /tls/a: the Pod has no folder /tls"},
 	} {
 		if _, err := wrong.release.files(t, parseValues(t, wrong.values)); err == nil || !strings.Contains(err.Error(), wrong.says) {
 			t.Errorf("%s: got %v, want %s", wrong.values, err, wrong.says)
 		}
 	}
 }
+
+// TLS files may come from elsewhere, and a registry may have a port.
+func TestChartTakesValuesThatLookWrong(t *testing.T) {
+	for _, values := range []string{
+		withTLS + "\nextraVolumes: [{name: mine, secret: {secretName: mine}}]\nextraVolumeMounts: [{name: mine, mountPath: /tls/}]",
+		strings.ReplaceAll(withTLS, "/tls/", "/mine/"),
+		"image: {repository: 'r.example:5000/hub'}",
+	} {
+		if _, err := (release{}).files(t, parseValues(t, values)); err != nil {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
+}
+
+const withTLS = "drivers: [{name: a.example, endpoint: 'tcp://a.b.svc:9443', tls: {caFile: /tls/a, certFile: /tls/b, keyFile: /tls/c}}]"
 
 // A chart that has this chart as a part gives it the values global.
 func TestChartCanBeAPartOfAnother(t *testing.T) {

@@ -131,10 +131,7 @@ func sources(v corev1.Volume) []corev1.VolumeProjection {
 
 // A Pod beyond the level of the namespace would never come into being, and the Job be taken all the same.
 func TestThePodOfPreflightIsWithinTheRestrictedLevel(t *testing.T) {
-	config := testbed.Shared(t).RESTConfig()
-	w := &warnings{}
-	config.WarningHandler = w
-	client := newClient(t, config)
+	client, w := warnedClient(t)
 	namespace, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "preflight-",
 		Labels: as[corev1.Namespace](t, find(t, build(t, withPreflight), "Namespace", "csi-attach-hub")).Labels}}, metav1.CreateOptions{})
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -57,7 +56,7 @@ func (m *manager) view(replicas map[string]bool, now time.Time) status.Driver {
 		v.ForeignWriter = status.ForeignWriter{Manager: c.Manager, Time: c.Time, VolumeAttachment: c.VolumeAttachment}
 	}
 	if s.session != nil {
-		v.Version, v.Capabilities = s.session.Info().Version, capabilities(s.session.Info().Capabilities)
+		v.Version, v.Capabilities = s.session.Info().Version, s.session.Info().Capabilities.Names()
 	}
 	v.RecordedCalls = m.recordedCalls(s)
 	if !s.up {
@@ -104,22 +103,4 @@ func (h *Hub) leaseView(s driverState) status.Lease {
 		v.Holder, v.Since, v.Renews = holder.Identity, holder.Since, holder.Renews
 	}
 	return v
-}
-
-func capabilities(c csiclient.Capabilities) []string {
-	var names []string
-	for _, known := range []struct {
-		has  bool
-		name string
-	}{
-		{c.PublishUnpublish, "PUBLISH_UNPUBLISH_VOLUME"},
-		{c.PublishReadonly, "PUBLISH_READONLY"},
-		{c.SingleNodeMultiWriter, "SINGLE_NODE_MULTI_WRITER"},
-		{c.ListPublishedNodes, "LIST_VOLUMES_PUBLISHED_NODES"},
-	} {
-		if known.has {
-			names = append(names, known.name)
-		}
-	}
-	return names
 }

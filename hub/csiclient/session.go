@@ -54,6 +54,28 @@ type Capabilities struct {
 	ListPublishedNodes bool
 }
 
+// PublishUnpublish is the name of the capability to attach and detach volumes.
+const PublishUnpublish = "PUBLISH_UNPUBLISH_VOLUME"
+
+// Names returns the capabilities as the CSI specification names them.
+func (c Capabilities) Names() []string {
+	var names []string
+	for _, known := range []struct {
+		has  bool
+		name string
+	}{
+		{c.PublishUnpublish, PublishUnpublish},
+		{c.PublishReadonly, "PUBLISH_READONLY"},
+		{c.SingleNodeMultiWriter, "SINGLE_NODE_MULTI_WRITER"},
+		{c.ListPublishedNodes, "LIST_VOLUMES_PUBLISHED_NODES"},
+	} {
+		if known.has {
+			names = append(names, known.name)
+		}
+	}
+	return names
+}
+
 // Info returns what the driver reported about itself. It does not change during a Session.
 func (s *Session) Info() Info { return s.info }
 

@@ -13,7 +13,7 @@ type Result string
 const (
 	Failed  Result = "failed"
 	Warning Result = "warning" // the hub can serve the driver; somebody should look
-	Skipped Result = "skipped" // an earlier check failed
+	Skipped Result = "skipped" // a check that it depends on failed
 	OK      Result = "ok"
 )
 
@@ -38,18 +38,22 @@ func ok(name, reason string) Check              { return newCheck(name, OK, reas
 func failed(name, reason, action string) Check  { return newCheck(name, Failed, reason, action) }
 func warning(name, reason, action string) Check { return newCheck(name, Warning, reason, action) }
 
-// skipped is a check that was not made because an earlier one failed.
+// skipped is a check that was not made because another one failed.
 func skipped(name, earlier string) Check {
 	return newCheck(name, Skipped, "not checked, because "+earlier+" failed", "")
 }
 
-// worst returns the worst result of checks, OK for none. A skipped check follows from one that failed.
+// worst returns the worst result of checks, OK for none. If none of them failed, a skipped check counts as a warning: what it
+// depends on failed elsewhere, and nobody knows whether the driver is in order.
 func worst(checks []Check) Result {
 	result := OK
 	for _, c := range checks {
-		if ranks[c.Result] < ranks[result] && c.Result != Skipped {
+		if ranks[c.Result] < ranks[result] {
 			result = c.Result
 		}
+	}
+	if result == Skipped {
+		return Warning
 	}
 	return result
 }

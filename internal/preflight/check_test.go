@@ -170,6 +170,7 @@ func TestDetailsThatDecideAResult(t *testing.T) {
 		{"several backends", checkDNS(plain.Endpoint, addresses("10.0.0.1", "10.0.0.2")), Warning, "10.0.0.1, 10.0.0.2: several replicas"},
 		{"two families", checkDNS(plain.Endpoint, addresses("10.0.0.1", "fd00::1")), OK, ""},
 		{"an address", checkDNS(local.Endpoint, addresses("127.0.0.1")), OK, "has an address"},
+		{"a cluster IP may have several Pods behind it", checkDNS(plain.Endpoint, addresses("10.0.0.1")), OK, "it must keep to one Pod: sessionAffinity: ClientIP"},
 		{"no such name", checkDNS(plain.Endpoint, endpointFacts{lookupErr: &net.DNSError{IsNotFound: true, Err: "no such host"}}), Failed, "Check the Service and its namespace"},
 		{"DNS does not answer", checkDNS(plain.Endpoint, endpointFacts{lookupErr: &net.DNSError{IsTimeout: true, Err: "i/o timeout"}}), Failed, "dns-outside-of-kube-system"},
 		{"insecure", checkCertificate(plain, answered(), asOf), Warning, "plain text"},
@@ -182,7 +183,7 @@ func TestDetailsThatDecideAResult(t *testing.T) {
 		{"lease of a quick attacher", lease(heldLease(15), false, usage{}), OK, "held by csi-attacher-0"},
 		{"only optional rights are missing", checkRights([]rights.Right{list}, nil, ""), Warning, "without them"},
 		{"a required right too", checkRights([]rights.Right{list, {Verb: "get", Resource: "leases"}}, nil, ""), Failed, "get leases"},
-		{"more Secrets than are asked for", checkSecrets(accountFacts{secrets: 300, notAsked: 100}), OK, "200 of 300 Secrets may be read; 100 were not asked for"},
+		{"more Secrets than are asked for", checkSecrets(accountFacts{secrets: 300, notAsked: 100}), Warning, "200 of 300 Secrets may be read; 100 were not checked"},
 		{"nothing is attached", checkNodes(usage{registered: map[string]bool{"a": true}}), OK, "CSINodes with the driver: 1; it has no VolumeAttachment"},
 		{"nobody has registered the driver", checkNodes(usage{}), Warning, "no CSINode"},
 	} {
@@ -195,7 +196,7 @@ func TestDetailsThatDecideAResult(t *testing.T) {
 func TestASocketTellsItsNameAndCapabilities(t *testing.T) {
 	d := testbed.DriverForTest(t, "d.example.com", filepath.Join(testbed.ShortTempDir(t), "s"))
 	r := AskSocket(t.Context(), registry.Endpoint(d.Endpoint()))
-	if r.ExitCode() != 0 || len(r.Drivers) != 1 || r.Drivers[0].Name != "d.example.com" || !slices.Contains(r.Drivers[0].Capabilities, publishUnpublish) || !strings.Contains(r.Text(), "the driver reports the name d.example.com") {
+	if r.ExitCode() != 0 || len(r.Drivers) != 1 || r.Drivers[0].Name != "d.example.com" || !slices.Contains(r.Drivers[0].Capabilities, csiclient.PublishUnpublish) || !strings.Contains(r.Text(), "the driver reports the name d.example.com") {
 		t.Errorf("got %+v", r)
 	}
 	var called []fakecsi.Method
@@ -251,6 +252,17 @@ func TestNothingToCheckIsNeitherSuccessNorFailure(t *testing.T) {
 	}
 	if code := newReport(nil, []Driver{{Checks: []Check{warning("lease", "", ""), skipped("name", "x")}}}, nil, asOf).ExitCode(); code != 0 {
 		t.Errorf("exit code %d for a warning, want 0", code)
+	}
+}
+
+func TestADriverIsNotOKIfTheClusterCannotBeListed(t *testing.T) {
+	d := secured()
+	read := newCluster([]registry.Driver{d})
+	read.err = errors.New("list persistentvolumes: forbidden")
+	held := accountFacts{leaseFacts: leaseFacts{lease: rights.Lease{Namespace: "storage", Name: "l"}, object: heldLease(15)}, elsewhere: true}
+	r := newReport([]Check{failed("cluster", "", "")}, []Driver{decide(d, answered(), held, read, asOf)}, nil, asOf)
+	if want := "0 of 1 drivers ok, 1 with a warning; 1 not fully checked"; r.Drivers[0].Result != Warning || !strings.HasPrefix(r.Text(), want) {
+		t.Errorf("got %s, want %s", r.Text(), want)
 	}
 }
 

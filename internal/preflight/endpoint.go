@@ -83,7 +83,8 @@ func refused(name string, err error, e registry.Endpoint) Check {
 	return failed(name, err.Error(), action)
 }
 
-// checkDNS checks that the host has one address of a family: more mean several replicas behind one name.
+// checkDNS checks that the host has one address of a family: more mean several replicas behind one name. How many Pods are behind
+// a cluster IP cannot be seen from here.
 func checkDNS(e registry.Endpoint, f endpointFacts) Check {
 	const name = "dns"
 	if unknown, is := errors.AsType[*net.DNSError](f.lookupErr); is && !unknown.IsNotFound {
@@ -107,7 +108,10 @@ func checkDNS(e registry.Endpoint, f endpointFacts) Check {
 		return warning(name, fmt.Sprintf("%s has the addresses %s: several replicas of the driver may answer", e.Host(), addresses),
 			"Let the name lead to one replica at a time: use a Service with a cluster IP and sessionAffinity: ClientIP.")
 	}
-	return ok(name, e.Host()+" is "+addresses)
+	if e.IsLocal() {
+		return ok(name, e.Host()+" is "+addresses)
+	}
+	return ok(name, e.Host()+" is "+addresses+"; if this is a Service with several Pods, it must keep to one Pod: sessionAffinity: ClientIP, as adopt writes it")
 }
 
 func checkConnect(e registry.Endpoint, f endpointFacts) Check {
@@ -181,7 +185,7 @@ func checkProbe(e registry.Endpoint, probe csiclient.Step) Check {
 // checkCapabilities checks that the driver can be called, if an attacher has called it before.
 func checkCapabilities(d registry.Driver, f endpointFacts, u usage) Check {
 	const name = "capabilities"
-	capabilities := names(f.Info.Capabilities)
+	capabilities := f.Info.Capabilities.Names()
 	switch {
 	case f.Capabilities.Err != nil:
 		return refused(name, f.Capabilities.Err, d.Endpoint)
@@ -193,6 +197,6 @@ func checkCapabilities(d registry.Driver, f endpointFacts, u usage) Check {
 		found := status.DiagnoseCapability(status.Driver{Name: d.Name, Endpoint: string(d.Endpoint), RecordedCalls: u.recorded})
 		return failed(name, diagnosis.Because(found.Fact, found.Detail), strings.Join(found.Actions, " "))
 	}
-	return warning(name, "no "+publishUnpublish+": the hub marks VolumeAttachments attached without a call",
+	return warning(name, "no "+csiclient.PublishUnpublish+": the hub marks VolumeAttachments attached without a call",
 		"Check that "+string(d.Endpoint)+" is the socket of the driver's controller and not of its node plugin.")
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
@@ -82,9 +81,12 @@ func (r Report) Text() string {
 
 // summary counts the drivers by their results.
 func (r Report) summary() string {
-	counts := map[Result]int{}
+	counts, partly := map[Result]int{}, 0
 	for _, d := range r.Drivers {
 		counts[d.Result]++
+		if d.Result != Failed && slices.ContainsFunc(d.Checks, func(c Check) bool { return c.Result == Skipped }) {
+			partly++
+		}
 	}
 	text := fmt.Sprintf("%d of %d drivers ok", counts[OK], len(r.Drivers))
 	if n := counts[Warning]; n > 0 {
@@ -92,6 +94,9 @@ func (r Report) summary() string {
 	}
 	if n := counts[Failed]; n > 0 {
 		text += fmt.Sprintf(", %d failed", n)
+	}
+	if partly > 0 {
+		text += fmt.Sprintf("; %d not fully checked", partly)
 	}
 	return text + "; nothing was changed; as of " + r.AsOf.Format(time.RFC3339)
 }
@@ -115,24 +120,3 @@ func write(out *strings.Builder, checks []Check) {
 		}
 	}
 }
-
-// names returns capabilities as the CSI specification names them.
-func names(c csiclient.Capabilities) []string {
-	var all []string
-	for _, known := range []struct {
-		has  bool
-		name string
-	}{
-		{c.PublishUnpublish, publishUnpublish},
-		{c.PublishReadonly, "PUBLISH_READONLY"},
-		{c.SingleNodeMultiWriter, "SINGLE_NODE_MULTI_WRITER"},
-		{c.ListPublishedNodes, "LIST_VOLUMES_PUBLISHED_NODES"},
-	} {
-		if known.has {
-			all = append(all, known.name)
-		}
-	}
-	return all
-}
-
-const publishUnpublish = "PUBLISH_UNPUBLISH_VOLUME"

@@ -182,5 +182,5 @@ func decide(d registry.Driver, e endpointFacts, a accountFacts, read *cluster, n
 }
 
 func newDriver(d registry.Driver, e endpointFacts) Driver {
-	return Driver{Endpoint: string(d.Endpoint), Mode: string(d.Mode), Source: d.Source, Version: e.Info.Version, Capabilities: names(e.Info.Capabilities)}
+	return Driver{Endpoint: string(d.Endpoint), Mode: string(d.Mode), Source: d.Source, Version: e.Info.Version, Capabilities: e.Info.Capabilities.Names()}
 }

@@ -21,6 +21,14 @@ metadata:
 app.kubernetes.io/name: csi-attach-hub
 {{- end }}
 
+{{/* Labels of the hub's Pods, by which the Service finds them: it cannot exclude the Pod of the Job preflight otherwise. */}}
+{{- define "hub.podLabels" -}}
+{{ include "hub.labels" . }}
+{{- if .Values.preflight.job.enabled }}
+app.kubernetes.io/component: hub
+{{- end }}
+{{- end }}
+
 {{/* A Role or ClusterRole and its binding to the hub's ServiceAccount: the root, the end of the name, the namespace or "", the rules. */}}
 {{- define "hub.role" -}}
 {{- $kind := index . 2 | empty | ternary "ClusterRole" "Role" -}}
@@ -67,4 +75,10 @@ subjects:
 {{- end }}
 {{- define "hub.servingSecret" -}}
 {{ .Values.servingCertificate.existingSecret | default (ternary (printf "%s-serving-tls" (include "hub.name" .)) "" .Values.servingCertificate.certManager) }}
+{{- end }}
+
+{{/* discovery.csiDrivers as JSON, {} if it is not enabled. */}}
+{{- define "hub.csiDrivers" -}}
+{{- $objects := get .Values.discovery "csiDrivers" | default dict -}}
+{{ get $objects "enabled" | empty | ternary dict $objects | toJson }}
 {{- end }}

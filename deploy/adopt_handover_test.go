@@ -24,11 +24,11 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// stepTimeout is when a step of a story gives up.
+// stepTimeout is when a step of a handover gives up.
 const stepTimeout = time.Minute
 
-// story is the way of the drivers of one manifest, to the hub and back.
-type story struct {
+// handover moves the drivers of one manifest, to the hub and back.
+type handover struct {
 	*adopters
 	t       *testing.T
 	row     adoptRow
@@ -44,9 +44,9 @@ type story struct {
 type calls struct{ publishes, unpublishes int }
 
 // begin makes the namespaces and the objects of the manifest, and the nodes of the volumes.
-func (a *adopters) begin(t *testing.T, row adoptRow, folder string) *story {
+func (a *adopters) begin(t *testing.T, row adoptRow, folder string) *handover {
 	t.Helper()
-	s := &story{adopters: a, t: t, row: row, folder: folder, applier: a.applier, entry: map[string]map[string]any{}, before: map[string]calls{}}
+	s := &handover{adopters: a, t: t, row: row, folder: folder, applier: a.applier, entry: map[string]map[string]any{}, before: map[string]calls{}}
 	s.applier.t = t
 	objects := readObjects(t, manifestOf(row.manifest))
 	for _, o := range objects {
@@ -81,9 +81,9 @@ func (a *adopters) begin(t *testing.T, row adoptRow, folder string) *story {
 	return s
 }
 
-func (s *story) node() string { return "node-of-" + s.row.name() }
+func (s *handover) node() string { return "node-of-" + s.row.name() }
 
-func (s *story) must(err error) {
+func (s *handover) must(err error) {
 	s.t.Helper()
 	if err != nil {
 		s.t.Fatal(err)
@@ -91,7 +91,7 @@ func (s *story) must(err error) {
 }
 
 // start starts a Pod of a workload.
-func (s *story) start(workload *unstructured.Unstructured) *runningPod {
+func (s *handover) start(workload *unstructured.Unstructured) *runningPod {
 	s.t.Helper()
 	pod, err := s.applier.createPod(s.kubelet.client, workload)
 	s.must(err)
@@ -111,7 +111,7 @@ func (s *story) start(workload *unstructured.Unstructured) *runningPod {
 }
 
 // apply applies a folder of the output, and starts the workload's Pod anew as a rollout does.
-func (s *story) apply(step string) {
+func (s *handover) apply(step string) {
 	s.t.Helper()
 	objects := build(s.t, filepath.Join(s.folder, step))
 	s.applier.apply(objects...)
@@ -136,7 +136,7 @@ func workloadOf(objects []*unstructured.Unstructured) *unstructured.Unstructured
 
 // prepare does what others do before the Pod can start: cert-manager makes the Secrets of its Certificates, and somebody
 // copies the authorities.
-func (s *story) prepare(objects []*unstructured.Unstructured) {
+func (s *handover) prepare(objects []*unstructured.Unstructured) {
 	s.t.Helper()
 	for _, o := range objects {
 		switch o.GetKind() {
@@ -156,7 +156,7 @@ func (s *story) prepare(objects []*unstructured.Unstructured) {
 }
 
 // started returns the names of what runs in the Pod.
-func (s *story) started() []string {
+func (s *handover) started() []string {
 	var names []string
 	for name := range s.pod.running {
 		names = append(names, name)
@@ -166,7 +166,7 @@ func (s *story) started() []string {
 }
 
 // attachers counts the containers of csi-attacher that run in the Pod.
-func (s *story) attachers() (n int) {
+func (s *handover) attachers() (n int) {
 	for _, c := range s.pod.pod.Spec.Containers {
 		if s.pod.running[c.Name] != nil && strings.Contains(imageName(c.Image), "attacher") {
 			n++
@@ -176,7 +176,7 @@ func (s *story) attachers() (n int) {
 }
 
 // serve gives the hub a driver in a mode, with its Service's name replaced by the address.
-func (s *story) serve(driver, mode string) {
+func (s *handover) serve(driver, mode string) {
 	s.t.Helper()
 	if s.entry[driver] == nil {
 		var file struct {
@@ -210,7 +210,7 @@ func (s *story) serve(driver, mode string) {
 }
 
 // attach makes a volume of each driver, and blocks until all are attached.
-func (s *story) attach(volume string) {
+func (s *handover) attach(volume string) {
 	s.t.Helper()
 	for _, d := range s.row.drivers {
 		name := d.driver + "-" + volume
@@ -230,7 +230,7 @@ func (s *story) attach(volume string) {
 }
 
 // detach deletes the VolumeAttachments of a volume of each driver, and blocks until they are gone.
-func (s *story) detach(volume string) {
+func (s *handover) detach(volume string) {
 	s.t.Helper()
 	for _, d := range s.row.drivers {
 		s.must(s.cluster.Delete(s.ctx, testbed.VolumeAttachment{Name: d.driver + "-" + volume}))
@@ -238,7 +238,7 @@ func (s *story) detach(volume string) {
 	s.wait(volume, "gone", func(_ *storagev1.VolumeAttachment, exists bool) bool { return !exists })
 }
 
-func (s *story) wait(volume, what string, holds func(*storagev1.VolumeAttachment, bool) bool) {
+func (s *handover) wait(volume, what string, holds func(*storagev1.VolumeAttachment, bool) bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, stepTimeout)
 	defer cancel()
@@ -248,7 +248,7 @@ func (s *story) wait(volume, what string, holds func(*storagev1.VolumeAttachment
 }
 
 // called checks how often each driver was called in this step, and what is attached.
-func (s *story) called(publishes, unpublishes int, attached ...string) {
+func (s *handover) called(publishes, unpublishes int, attached ...string) {
 	s.t.Helper()
 	for _, d := range s.row.drivers {
 		all, b := s.books(d.driver)
@@ -267,7 +267,7 @@ func (s *story) called(publishes, unpublishes int, attached ...string) {
 }
 
 // books returns how often a driver was called since its start, and all of its books.
-func (s *story) books(driver string) (calls, fakecsi.Books) {
+func (s *handover) books(driver string) (calls, fakecsi.Books) {
 	s.t.Helper()
 	i := slices.IndexFunc(append(s.beside, s.pod), func(p *runningPod) bool {
 		return slices.ContainsFunc(p.drivers, func(d standIn) bool { return d.driver == driver })
@@ -281,7 +281,7 @@ func (s *story) books(driver string) (calls, fakecsi.Books) {
 }
 
 // passed reports whether the hub knows that a driver can be handed over.
-func (s *story) passed(d status.Driver) bool {
+func (s *handover) passed(d status.Driver) bool {
 	for _, item := range d.Checklist {
 		if !item.OK && (item.Name != "lease" || !s.row.withoutLease) {
 			return false
