@@ -106,7 +106,7 @@ func TestAdoptAsPluginNamesTheProgramAsWhoeverRunsItFindsIt(t *testing.T) {
 	}
 	refused := strings.NewReplacer("--drivername=block.csi.example.com", "", "kind: CSIDriver", "kind: Other").Replace(adoptable)
 	write(t, file, refused)
-	if stdout, _, code := runProgram(t, nil, installed(t, "kubectl-attach_hub"), "adopt", file); code != exitRefused || !strings.Contains(stdout, "`csi-attach-hub preflight --socket") {
+	if stdout, _, code := runProgram(t, nil, installed(t, "kubectl-attach_hub"), "adopt", file); code != exitRefused || !strings.Contains(stdout, "/csi-attach-hub preflight --socket") {
 		t.Errorf("exit code %d: %s", code, stdout)
 	}
 }
