@@ -80,10 +80,10 @@ func JSON(plans []Plan) ([]byte, error) {
 			j.Secrets = append(j.Secrets, s.String())
 		}
 		for _, s := range p.Flags.Settings {
-			j.Settings = append(j.Settings, settingJSON{s.Key, s.Value, s.Flag})
+			j.Settings = append(j.Settings, settingJSON(s))
 		}
 		for _, f := range p.notCarriedOver() {
-			j.NotCarried = append(j.NotCarried, otherFlagJSON{f.Flag, f.Why})
+			j.NotCarried = append(j.NotCarried, otherFlagJSON(f))
 		}
 		if p.Driver != "" {
 			j.Lease.Name = registry.LeaseName(p.Driver)

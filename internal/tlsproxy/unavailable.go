@@ -30,6 +30,7 @@ func answerUnavailable(stay context.Context, client net.Conn, text string) {
 		h.Set("Grpc-Status", strconv.Itoa(int(codes.Unavailable)))
 		h.Set("Grpc-Message", url.PathEscape(text))
 	}
+	//lint:ignore SA1019 http.Server takes listeners only, and this is one connection
 	new(http2.Server).ServeConn(client, &http2.ServeConnOpts{Handler: http.HandlerFunc(answer),
 		BaseConfig: &http.Server{MaxHeaderBytes: maxHeaders, ErrorLog: log.New(io.Discard, "", 0)}})
 }
