@@ -89,8 +89,7 @@ func (p Plan) sidecarHubVerdict() (no, notes []string) {
 		no = append(no, "csi-attacher runs without --leader-election: in one Pod with the hub only a Lease keeps them apart while the Pods change; add --leader-election to csi-attacher, or use --mode drop-in")
 	}
 	return no, append(notes,
-		fmt.Sprintf("the hub serves the drivers of this Pod only; no other hub may have %s in its drivers.yaml", cmp.Or(p.Driver, "the driver")),
-		fmt.Sprintf("`csi-attach-hub status` finds this hub only by its address: kubectl port-forward POD %[1]d, and csi-attach-hub status --server http://127.0.0.1:%[1]d", p.Ports.Health))
+		fmt.Sprintf("the hub serves the drivers of this Pod only; no other hub may have %s in its drivers.yaml", cmp.Or(p.Driver, "the driver")))
 }
 
 // FirstOfPod reports whether the objects of the Pod's hub are named after this driver.
