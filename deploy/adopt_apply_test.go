@@ -182,9 +182,9 @@ func TestManifestsOfDriversAreTakenByARealAPIServerAfterEachStep(t *testing.T) {
 		}
 	}
 	for mode, manifests := range map[string][]string{
-		"proxy":       {"alibaba", "azuredisk", "ceph-rbd", "cinder", "daemonset", "ebs", "vsphere"},
-		"sidecar-hub": {"alibaba", "azuredisk", "ceph-rbd", "cinder", "daemonset", "ebs", "vsphere"},
-		"drop-in":     {"alibaba", "azuredisk", "ceph-rbd", "cinder", "daemonset", "digitalocean", "ebs", "linode", "vsphere"},
+		"proxy":       {"alibaba", "azuredisk", "ceph-rbd", "cinder", "daemonset", "ebs", "statefulset", "vsphere"},
+		"sidecar-hub": {"alibaba", "azuredisk", "ceph-rbd", "cinder", "daemonset", "ebs", "statefulset", "vsphere"},
+		"drop-in":     {"alibaba", "azuredisk", "ceph-rbd", "cinder", "daemonset", "digitalocean", "ebs", "linode", "statefulset", "vsphere"},
 	} {
 		for _, manifest := range manifests {
 			if !slices.Contains(adopted[mode], manifest) {

@@ -94,7 +94,7 @@ func TestAdoptAsPluginNamesTheProgramAsWhoeverRunsItFindsIt(t *testing.T) {
 		t.Fatalf("exit code %d, %s", code, stderr)
 	}
 	for _, want := range []string{
-		"kubectl attach-hub adopt " + file + " -o kustomize=", "kubectl attach-hub validate ", "kubectl attach-hub status\n", "CHART | kubectl attach-hub\n",
+		"kubectl attach-hub adopt " + file + " -o kustomize=", "kubectl attach-hub validate ", "kubectl attach-hub status\n", "| kubectl attach-hub adopt - ",
 		"exec deploy/csi-attach-hub -- /csi-attach-hub preflight ", "--post-renderer csi-attach-hub ", "      csi-attach-hub adopt --",
 	} {
 		if !strings.Contains(stdout, want) {

@@ -162,8 +162,8 @@ func foundDeployers(t *testing.T, old, changed string) ([]Attacher, []Object) {
 func TestADropInNeedsNoDriverName(t *testing.T) {
 	found, objects := foundDeployers(t, "- deploy-driver", "- other")
 	plans := NewPlans(found, objects, Options{Mode: ModeDropIn, Image: "hub:v1"})
-	if err := Check(plans); plans[0].Driver != "" || !plans[0].Adoptable() || err != nil || pluginName(plans) != "csi-attach-hub" {
-		t.Errorf("driver %q, no: %v, error %v, plugin %s", plans[0].Driver, plans[0].No, err, pluginName(plans))
+	if err := Check(plans); plans[0].Driver != "" || !plans[0].Adoptable() || err != nil || folderName(plans) == "" {
+		t.Errorf("driver %q, no: %v, error %v, plugin %s", plans[0].Driver, plans[0].No, err, folderName(plans))
 	}
 }
 

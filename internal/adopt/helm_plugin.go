@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,13 +9,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// pluginName returns the name of the plugin of Helm: letters, digits and '-'.
-func pluginName(plans []Plan) string {
-	names := driverNames(plans)
-	if len(names) == 0 || names[0] == "" { // a drop-in may have no name
-		return hubName
+// folderName returns the name of the folder with the files of the drivers, after the first of them: the files of another
+// driver do not replace its way back. The plugin of Helm has it too: letters, digits and '-'.
+func folderName(plans []Plan) string {
+	for _, p := range plans {
+		if p.Adoptable() {
+			return Base(cmp.Or(p.Driver, p.Workload.GetName()))
+		}
 	}
-	return Base(names[0])
+	return hubName
 }
 
 // HelmPlugin returns the folder of a plugin for Helm 4, which takes no other post-renderer, with what the hub needs beside
@@ -29,14 +32,14 @@ func HelmPlugin(plans []Plan, flags []string) (Files, error) {
 	}
 	command := map[string]any{"command": "csi-attach-hub", "args": args}
 	content, err := yaml.Marshal(map[string]any{
-		"apiVersion": "v1", "type": "postrenderer/v1", "name": pluginName(plans), "version": "1.0.0",
+		"apiVersion": "v1", "type": "postrenderer/v1", "name": folderName(plans), "version": "1.0.0",
 		"runtime": "subprocess", "runtimeConfig": map[string]any{"platformCommand": []any{command}},
 	})
 	if err != nil {
 		return nil, err
 	}
 	files := Files{}
-	files.add("plugin.yaml", "# Install it with: helm plugin install FOLDER. Then: helm upgrade ... --post-renderer ", pluginName(plans),
+	files.add("plugin.yaml", "# Install it with: helm plugin install FOLDER. Then: helm upgrade ... --post-renderer ", folderName(plans),
 		" --post-renderer-args=--step=", string(plans[0].Options.Mode.Steps()[0]), "\n", string(content))
 	return files, files.addHub(plans)
 }

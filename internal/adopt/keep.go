@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,19 +20,25 @@ func (b *page) keep(plans []Plan, a Arguments) {
 	}
 	b.say(text)
 	b.say("Helm and Argo CD run the program as csi-attach-hub: it must be in their PATH under this name.")
-	given := a
+	own := a
 	a.Flags = withImage(a.Flags, plans[0].Options.Image)
+	first := plans[slices.IndexFunc(plans, Plan.Adoptable)]
+	release, namespace := first.release()
 	flags := slices.Clone(a.Flags)
-	if !slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "--namespace=") }) {
-		flags = append(flags, "--namespace=NAMESPACE")
+	given := slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "--namespace=") })
+	if !given {
+		flags = append(flags, "--namespace="+namespace)
 	}
+	review := shellLine(slices.Concat([]string{"csi-attach-hub", "adopt", "-"}, flags))
 	flags = append(flags, "--output=helm-post-renderer", step)
+	plugin := folderName(plans) + "-plugin"
 	b.heading(2, "Helm 4")
-	b.code("sh", false, append([]string{a.command("helm-plugin=attach-hub-plugin"), "helm plugin install ./attach-hub-plugin"},
-		helmUpgrade(pluginName(plans), plans[0].Options.Mode.Steps()[0])...)...)
-	b.say("Helm 4 does not print why a plugin has failed. helm template RELEASE CHART | csi-attach-hub adopt - prints it.")
+	b.code("sh", false, append([]string{a.command("helm-plugin=" + plugin), "helm plugin install ./" + plugin},
+		helmUpgrade(first, folderName(plans), plans[0].Options.Mode.Steps()[0])...)...)
+	b.say("VERSION is that of the installed chart, which helm list prints. The next command explains what Helm has installed, and why a post-renderer has failed, which Helm 4 does not print:")
+	b.code("sh", false, fmt.Sprintf("helm get manifest %s -n %s | %s", release, namespace, review))
 	b.heading(2, "Helm 3")
-	lines := []string{`helm upgrade RELEASE CHART -n NAMESPACE --post-renderer csi-attach-hub --post-renderer-args=adopt \`}
+	lines := []string{helmCommand(first) + ` --post-renderer csi-attach-hub --post-renderer-args=adopt \`}
 	for _, flag := range flags {
 		lines = append(lines, "  --post-renderer-args="+quoted(flag)+` \`)
 	}
@@ -42,16 +49,20 @@ func (b *page) keep(plans []Plan, a Arguments) {
 		b.code("yaml", false, chartValues(plans)...)
 	}
 	b.heading(2, "Argo CD")
+	argo := shellLine(append([]string{"csi-attach-hub", "adopt"}, flags...))
+	if !given {
+		argo = strings.Replace(argo, "--namespace="+namespace, `--namespace="$ARGOCD_APP_NAMESPACE"`, 1)
+	}
 	b.say("With the folder of -o kustomize: name the chart under helmCharts in " + OriginalKustomization + ". Or with a config management plugin:")
 	called := b.asCalled
 	b.asCalled = nil // Argo CD finds the program in the PATH of its container
 	b.code("yaml", false, "generate:", "  command: [sh, -c]", "  args:",
 		`    - helm template "$ARGOCD_APP_NAME" . -n "$ARGOCD_APP_NAMESPACE" --include-crds |`,
-		"      "+strings.ReplaceAll(shellLine(append([]string{"csi-attach-hub", "adopt"}, flags...)), "=NAMESPACE", `="$ARGOCD_APP_NAMESPACE"`))
+		"      "+argo)
 	b.asCalled = called
 	b.heading(2, "Flux")
 	b.say("This writes patches for HelmRelease.spec.postRenderers, and the objects for a Kustomization:")
-	b.code("sh", false, given.command("flux=attach-hub-flux"))
+	b.code("sh", false, own.command("flux="+folderName(plans)+"-flux"))
 }
 
 var shellWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)

@@ -22,27 +22,27 @@ func textOf(t *testing.T, manifest string, o adopt.Options) string {
 
 // kubectl apply of a workload that Helm has made can leave csi-attacher there, and a sync undoes it.
 func TestStepsChangeTheWorkloadWhereItIsMade(t *testing.T) {
-	const release = "helm upgrade RELEASE CHART -n NAMESPACE"
+	const release = "helm upgrade RELEASE CHART --version VERSION -n storage"
 	for name, test := range map[string]struct {
 		change []string
 		want   []string
 	}{
-		"Helm": {labelled("app.kubernetes.io/managed-by: Helm"), []string{"--step=observe kubectl -n storage rollout", "--step=active kubectl -n storage rollout", "--step=observe kubectl apply -k deploy/overlays/mine",
+		"Helm": {labelled("app.kubernetes.io/managed-by: Helm"), []string{"--step=observe kubectl -n storage rollout", "--step=active kubectl -n storage rollout", "--step=observe kubectl -n storage rollout status",
 			release + " # without the post-renderer", `Helm 3 are in "If Helm, Argo CD or Flux makes the manifest"`}},
-		"Argo CD": {annotated("argocd.argoproj.io/tracking-id: a"), []string{"let the Application point to attach-hub/observe", "attach-hub/active", "argocd app sync APPLICATION kubectl -n storage rollout"}},
+		"Argo CD": {annotated("argocd.argoproj.io/tracking-id: a"), []string{"let the Application point to attach-hub-block-example-com/observe", "attach-hub-block-example-com/active", "argocd app sync APPLICATION kubectl -n storage rollout"}},
 		"Flux from a HelmRelease": {labelled("helm.toolkit.fluxcd.io/name: r, helm.toolkit.fluxcd.io/namespace: $(reboot)"),
 			[]string{"as in observe.yaml of -o flux=DIR", "as in active.yaml", "flux reconcile helmrelease r -n '$(reboot)' --with-source"}},
-		"Flux from a Kustomization": {labelled("kustomize.toolkit.fluxcd.io/name: r"), []string{"point to attach-hub/active", "flux reconcile kustomization r -n NAMESPACE"}},
+		"Flux from a Kustomization": {labelled("kustomize.toolkit.fluxcd.io/name: r"), []string{"point to attach-hub-block-example-com/active", "flux reconcile kustomization r -n NAMESPACE"}},
 	} {
 		for _, mode := range []adopt.Mode{adopt.ModeProxy, adopt.ModeDropIn, adopt.ModeSidecarHub} {
 			text := textOf(t, changed(t, test.change...), adopt.Options{Mode: mode})
-			if strings.Contains(text, "kubectl apply -k attach-hub/") {
+			if strings.Contains(text, "kubectl apply -k attach-hub-") {
 				t.Errorf("%s, %s: kubectl applies the workload:\n%s", name, mode, text)
 			}
 			if mode != adopt.ModeProxy {
 				continue
 			}
-			for _, want := range append(slices.Clone(test.want), "get deployment/controller -o jsonpath='{.spec.template.spec.containers[*].name}") {
+			for _, want := range append(slices.Clone(test.want), "until pods=$(kubectl -n storage get pods -l app=controller") {
 				if !strings.Contains(text, want) {
 					t.Errorf("%s: has no %q:\n%s", name, want, text)
 				}
@@ -65,8 +65,8 @@ func TestStepsWithCertificatesOfTheUserNameNoOtherSecret(t *testing.T) {
 func TestStepsWithoutLeaderElectionPauseTheHubFirstOnTheWayBack(t *testing.T) {
 	text := textOf(t, changed(t, "--leader-election,", ""), adopt.Options{WithoutLeaderElection: true})
 	last := -1
-	for _, want := range []string{"kubectl apply -k attach-hub/active", `set "mode: active"`, "get pods -l driver.attach-hub/block.example.com=true",
-		"kubectl -n csi-attach-hub get lease", `set "mode: paused"`, "kubectl apply -k attach-hub/observe", "To remove everything, after the way back"} {
+	for _, want := range []string{"kubectl apply -k attach-hub-block-example-com/active", "until pods=$(kubectl -n storage get pods -l app=controller", `set "mode: active"`,
+		"kubectl -n csi-attach-hub get lease", `set "mode: paused"`, "Go on when status shows Paused", "kubectl apply -k attach-hub-block-example-com/observe", `Set "mode: observe"`, "To remove everything, after the way back"} {
 		at := strings.LastIndex(text, want)
 		if at <= last {
 			t.Errorf("%q is missing, or too early:\n%s", want, text)

@@ -20,10 +20,16 @@ var allNotes = []note{
 		if m := find(renderers, p.Workload.Object); m != nil {
 			return fmt.Sprintf("%s (%s) and undoes changes that are made in the cluster alone: %s", m.who, m.key, m.what)
 		}
-		if p.Workload.NotApplied {
-			return "`kubectl apply` did not make this object, so it removes no container from it: use -o kustomize=DIR with the manifests from which the object was made, or `kubectl replace`"
+		if p.Workload.NotApplied && p.Options.Mode != ModeDropIn {
+			return "`kubectl apply` did not make this object: it warns at step observe, and can remove csi-attacher at step active only if it has applied step observe before"
 		}
 		return ""
+	}},
+	{Modes, func(_ input, p Plan) string {
+		if !p.onDelete() || p.deployer != "" {
+			return ""
+		}
+		return "the update strategy is OnDelete: no step takes effect before the Pods are deleted; the steps delete all Pods of the workload"
 	}},
 	{besideAttacher, func(_ input, p Plan) string {
 		if p.LeaseWait() <= 15*time.Second || !p.Flags.LeaderElection {
@@ -57,11 +63,13 @@ var allNotes = []note{
 		if !p.HostNetwork() {
 			return ""
 		}
-		text := fmt.Sprintf("the Pod is on the network of its node: ports %d and %d must be free on each node that it can run on (--port chooses others); network policies do not hold for it, only the certificate keeps others out", p.Ports.Listen, p.Ports.Health)
-		if p.Workload.GetKind() == "Deployment" {
-			text += "; a rolling update needs a node where these ports are free, or maxSurge: 0"
+		return fmt.Sprintf("the Pod is on the network of its node: ports %d and %d must be free on each node that it can run on (--port chooses others); network policies do not hold for it, only the certificate keeps others out", p.Ports.Listen, p.Ports.Health)
+	}},
+	{besideAttacher, func(_ input, p Plan) string {
+		if !p.setsStrategy() {
+			return ""
 		}
-		return text
+		return "the Pod is on the network of its node, so maxSurge: 0 and maxUnavailable: 1 are set: a rolling update that starts a new Pod first would wait for a node where its ports are free"
 	}},
 	{[]Mode{ModeProxy}, policyNote},
 	{besideAttacher, func(_ input, p Plan) string { return otherDefaults(p.Flags) }},

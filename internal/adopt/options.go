@@ -106,5 +106,20 @@ func CheckTogether(plans []Plan) error {
 			break
 		}
 	}
-	return errors.Join(problems...)
+	return errors.Join(append(problems, checkWithoutLeases(plans))...)
+}
+
+// checkWithoutLeases returns an error for several workloads if a csi-attacher of them takes no Lease: the way back of one
+// of them would bring the csi-attachers of the others back too, while the hub is active for their drivers.
+func checkWithoutLeases(plans []Plan) error {
+	groups := byWorkload(plans)
+	if len(groups) < 2 || plans[0].Options.Mode != ModeProxy {
+		return nil
+	}
+	for _, p := range slices.Concat(groups...) {
+		if !p.Flags.LeaderElection {
+			return fmt.Errorf("%s runs without --leader-election, and %d workloads have a csi-attacher: adopt each workload in a run of its own, because the way back of one would bring the other csi-attachers back too", p.Attacher, len(groups))
+		}
+	}
+	return nil
 }

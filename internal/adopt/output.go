@@ -47,7 +47,7 @@ func CheckReplaced(content []byte, plans []Plan) error {
 		return nil
 	}
 	return fmt.Errorf("the folder has the output for %s, and this run is for %s: write to another folder, such as %s, or delete this folder to replace it",
-		strings.Join(lost, ", "), cmp.Or(strings.Join(now, ", "), "another driver"), pluginName(plans))
+		strings.Join(lost, ", "), cmp.Or(strings.Join(now, ", "), "another driver"), folderName(plans))
 }
 
 // add adds a file of YAML.

@@ -14,7 +14,6 @@ const width = 100
 type page struct {
 	b        strings.Builder
 	markdown bool
-	hub      string              // namespace of the hub, for commands
 	asCalled func(string) string // names the program in command lines as the user calls it; nil: csi-attach-hub
 }
 

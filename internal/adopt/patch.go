@@ -89,10 +89,14 @@ var fileMode = regexp.MustCompile(`(defaultMode: )(\d+)\n`)
 // of the workload, in YAML as kustomize takes it.
 func workloadPatch(plans []Plan, step Step) ([]byte, error) {
 	w := plans[0].Workload
+	spec := map[string]any{"template": patchOf(plans, step)}
+	if step == StepObserve && plans[0].setsStrategy() {
+		spec["strategy"] = withoutSurge()
+	}
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": w.GetAPIVersion(), "kind": w.GetKind(),
 		"metadata": map[string]any{"name": w.GetName(), "namespace": w.Namespace},
-		"spec":     map[string]any{"template": patchOf(plans, step)},
+		"spec":     spec,
 	})
 	return fileMode.ReplaceAllFunc(text, func(line []byte) []byte {
 		mode, _ := strconv.Atoi(string(fileMode.FindSubmatch(line)[2]))
@@ -129,6 +133,9 @@ func Patched(plans []Plan, last Step) (map[string]any, error) {
 		return nil, fmt.Errorf("%s: %w", w.Object, err)
 	}
 	spec["template"] = content
+	if plans[0].setsStrategy() {
+		spec["strategy"] = withoutSurge()
+	}
 	return object.Object, nil
 }
 

@@ -116,8 +116,7 @@ func (p Plan) sidecarHubVerdict() (no, notes []string) {
 		notes = append(notes, text)
 	}
 	return no, append(notes,
-		fmt.Sprintf("the hub serves the drivers of this Pod only; no other hub may have %s in its drivers.yaml", cmp.Or(p.Driver, "the driver")),
-		fmt.Sprintf("`csi-attach-hub status` finds this hub only by its address: kubectl port-forward POD %[1]d, and csi-attach-hub status --server http://127.0.0.1:%[1]d", p.Ports.Health))
+		fmt.Sprintf("the hub serves the drivers of this Pod only; no other hub may have %s in its drivers.yaml", cmp.Or(p.Driver, "the driver")))
 }
 
 // FirstOfPod reports whether the objects of the Pod's hub are named after this driver.

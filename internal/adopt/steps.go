@@ -8,12 +8,24 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// steps writes the steps of a driver, with the commands to copy.
+// steps writes the steps of the drivers of a folder, with the commands to copy.
 type steps struct {
+	plans  []Plan // that can be adopted
 	write  string // command that writes the files; "" if they are written
 	dir    string // of the files
 	plugin string // of Helm 4
 	n      int
+}
+
+// newSteps returns the steps of the plans that can be adopted.
+func newSteps(plans []Plan, dir, write string) steps {
+	s := steps{write: write, dir: dir, plugin: folderName(plans)}
+	for _, p := range plans {
+		if p.Adoptable() {
+			s.plans = append(s.plans, p)
+		}
+	}
+	return s
 }
 
 // step writes the next step.
@@ -21,163 +33,127 @@ func (s *steps) step(b *page, title string, commands ...string) {
 	s.n++
 	b.step(s.n, title)
 	if len(commands) > 0 {
-		b.code("sh", true, atHub(b.hub, commands)...)
+		b.code("sh", true, s.atHub(commands)...)
 	}
 }
 
-// atHub adds the namespace of the hub to the commands that look for it, unless they find it by themselves.
-func atHub(namespace string, commands []string) []string {
-	const status = "csi-attach-hub status"
-	if namespace == DefaultHubNamespace {
+// atHub adds the namespace of the hub to the commands that look for it, unless they find it by themselves or by its address.
+func (s *steps) atHub(commands []string) []string {
+	namespace := s.plans[0].HubNamespace()
+	if namespace == DefaultHubNamespace || s.mode() != ModeProxy {
 		return commands
 	}
 	all := slices.Clone(commands)
 	for i, c := range all {
-		if rest, is := strings.CutPrefix(c, status); is {
-			all[i] = status + " --hub-namespace=" + namespace + rest
+		if rest, is := strings.CutPrefix(c, hubStatus); is {
+			all[i] = hubStatus + " --hub-namespace=" + namespace + rest
 		}
 	}
 	return all
 }
 
-func (s steps) all(b *page, p Plan, all []Plan) {
-	b.hub = p.HubNamespace()
-	steps := p.Options.Mode.Steps()
-	s.dir = quoted(s.dir)
-	review := "kubectl diff -k " + s.dir + "/" + string(steps[0])
+// each returns the commands of each plan. Those that are the same for several plans are there once.
+func (s *steps) each(commands func(Plan) []string) []string {
+	var all []string
+	seen := map[string]bool{}
+	for _, p := range s.plans {
+		block := commands(p)
+		if text := strings.Join(block, "\n"); !seen[text] {
+			seen[text] = true
+			all = append(all, block...)
+		}
+	}
+	return all
+}
+
+// all writes the steps of the folder once: each of them moves all its drivers.
+func (s steps) all(b *page) {
+	level, title := 2, "Steps"
+	if len(s.plans) > 1 {
+		level, title = 1, "Steps of all drivers of the folder"
+	}
+	b.heading(level, title)
+	steps := s.mode().Steps()
+	review := "kubectl diff -k " + quoted(s.dir) + "/" + string(steps[0])
 	if s.write != "" {
 		s.step(b, "Write the files, and review them. Nothing changes in the cluster.", s.write, review)
 	} else {
 		s.step(b, "Review the files. Nothing changes in the cluster.", review)
 	}
-	switch p.Options.Mode {
+	switch s.mode() {
 	case ModeDropIn:
-		s.dropIn(b, p)
+		s.dropIn(b)
 	case ModeSidecarHub:
-		s.sidecarHub(b, p, all)
+		s.sidecarHub(b)
 	default:
-		s.proxy(b, p, all)
+		s.proxy(b)
 	}
 }
 
-// proxy writes the steps to a hub in its own Deployment.
-func (s *steps) proxy(b *page, p Plan, all []Plan) {
-	hubNamespace := p.HubNamespace()
-	s.step(b, "Give the namespace of the driver the authority of the hub. Without it, the Pod with the proxy does not start.",
-		fmt.Sprintf(`kubectl -n %s get secret csi-attach-hub-ca -o jsonpath='{.data.tls\.crt}' \`, hubNamespace),
-		"  | base64 -d > hub-ca.crt",
-		fmt.Sprintf(`kubectl -n %s create configmap %s --from-file=ca.crt=hub-ca.crt --dry-run=client -o yaml \`, p.Workload.Namespace, hubCA),
-		"  | kubectl apply --server-side --field-manager=attach-hub -f -")
-	if p.Options.Certificates == CertExisting {
-		s.step(b, fmt.Sprintf("Make Secret %s-tls with the keys tls.crt, a certificate for the DNS name %[1]s, and tls.key, its private key. Without the Secret, the Pod with the proxy does not start.", p.Base()),
-			fmt.Sprintf("kubectl -n %s create secret tls %s-tls --cert=tls.crt --key=tls.key", p.Workload.Namespace, p.Base()))
+func (s *steps) mode() Mode { return s.plans[0].Options.Mode }
+
+// moves says that a step is not about one driver alone, "" for one driver.
+func (s *steps) moves() string {
+	if names := driverNames(s.plans); len(names) > 1 {
+		return fmt.Sprintf(" This moves all drivers of the folder: %s.", strings.Join(names, ", "))
 	}
-	s.step(b, "Observe: put the proxy beside the driver. csi-attacher goes on working. The Pods are replaced once."+s.makerHint(p),
-		s.apply(p, StepObserve, p.rollout())...)
-	s.driverAuthority(b, p)
-	s.step(b, fmt.Sprintf("Add the entry above to drivers.yaml in the overlay of the hub, and the folder %s/hub to its components. Apply the overlay.", s.dir),
-		"csi-attach-hub validate deploy/overlays/mine/drivers.yaml", hubApply)
-	check := `Check, about a minute later. Go on when no check of preflight fails, and when the hub has seen attaches and detaches and each item of checklist has "ok": true.`
-	if !p.Flags.LeaderElection {
-		check += " The item lease stays false: csi-attacher takes no Lease."
-	}
-	s.step(b, check,
-		"kubectl -n "+hubNamespace+" exec deploy/"+hubName+" -- /csi-attach-hub preflight --driver "+p.Driver,
-		fmt.Sprintf(`csi-attach-hub status -o json | jq '.drivers[] | select(.name == "%s") | {observed, checklist}'`, p.Driver))
-	s.handOver(b, p, all)
-	s.step(b, "Verify: the driver is Ready, a replica of the hub holds the Lease, and new Pods get their volumes.",
-		"csi-attach-hub status", p.holder(), "kubectl get volumeattachments -o wide | grep "+p.Driver)
-	back := `The way back: csi-attacher comes back and waits for the Lease. Then set "mode: observe" in drivers.yaml, and the hub frees the Lease.`
-	commands := s.apply(p, StepObserve, hubApply)
-	if !p.Flags.LeaderElection {
-		back = `The way back: set "mode: paused" in drivers.yaml. When status shows Paused, put csi-attacher back. Then set "mode: observe".`
-		commands = slices.Concat([]string{hubApply, "csi-attach-hub status"}, s.apply(p, StepObserve, hubApply))
-	}
-	s.step(b, back, commands...)
-	secrets := p.Base() + "-tls"
-	if p.Options.Certificates != CertExisting {
-		secrets = p.Base() + "-ca " + secrets
-	}
-	s.step(b, "To remove everything, after the way back: remove the entry from drivers.yaml and the folder from the components, and apply the overlay. Then:",
-		slices.Concat([]string{hubApply}, s.original(p), []string{s.deleteObjects(),
-			fmt.Sprintf("kubectl -n %s delete secret %s", p.Workload.Namespace, secrets),
-			fmt.Sprintf("kubectl -n %s delete configmap %s   # if no other driver is served from this namespace", p.Workload.Namespace, hubCA),
-			fmt.Sprintf(`kubectl -n %s create configmap %s --dry-run=client -o yaml \`, hubNamespace, driverCAs),
-			fmt.Sprintf("  | kubectl apply --server-side --field-manager=%s -f -   # removes the key of this driver", p.Base())})...)
+	return ""
 }
 
-// driverAuthority writes the step that lets the hub trust the certificate of the proxy.
-func (s *steps) driverAuthority(b *page, p Plan) {
-	var read []string
-	title := "Give the hub the authority of the driver. The keys of other drivers stay as they are."
-	if p.Options.Certificates == CertExisting {
-		title = fmt.Sprintf("Give the hub the authority that signed your certificate: write it to the file %s.crt, in PEM. It becomes the key of that name. The keys of other drivers stay as they are.", p.Driver)
-	} else {
-		read = []string{fmt.Sprintf(`kubectl -n %s get secret %s-ca -o jsonpath='{.data.tls\.crt}' \`, p.Workload.Namespace, p.Base()),
-			fmt.Sprintf("  | base64 -d > %s.crt", p.Driver)}
-	}
-	s.step(b, title, append(read,
-		fmt.Sprintf(`kubectl -n %s create configmap %s --from-file=%s.crt \`, p.HubNamespace(), driverCAs, p.Driver),
-		fmt.Sprintf("  --dry-run=client -o yaml | kubectl apply --server-side --field-manager=%s -f -", p.Base()))...)
-}
-
-// hubApply applies the overlay of the hub.
-const hubApply = "kubectl apply -k deploy/overlays/mine"
-
-// handOver writes the steps from csi-attacher to the hub. The Lease keeps the two apart, else their order.
-func (s *steps) handOver(b *page, p Plan, all []Plan) {
-	remove := func(title string) {
-		if names := driverNames(all); len(names) > 1 {
-			title += fmt.Sprintf(" This changes all drivers of the folder: take the steps before for each of %s.", strings.Join(names, ", "))
-		}
-		s.step(b, title, s.apply(p, StepActive, p.rollout(), p.containers())...)
-	}
-	if !p.Flags.LeaderElection {
-		remove("Remove csi-attacher, while the mode is observe: nobody attaches until the next step. No Lease keeps the two apart.")
-		s.step(b, fmt.Sprintf(`When the first command prints %s for no Pod any more: set "mode: active" and "onForeignWriter: pause" in drivers.yaml, and apply the overlay.`, p.Container.Name),
-			p.podContainers(), hubApply)
-		return
-	}
-	s.step(b, `Set "mode: active" in drivers.yaml, and apply the overlay. The status is WaitingForLease: csi-attacher has the Lease, and goes on working.`,
-		hubApply, "csi-attach-hub status")
-	remove(fmt.Sprintf("Remove csi-attacher. The hub takes the Lease as soon as it is free, which can take %s. The last command must not print %s.", Duration(p.LeaseWait()), p.Container.Name))
+// removed says what the removal of csi-attacher means.
+func (s *steps) removed() string {
+	wait := slices.MaxFunc(s.plans, func(x, y Plan) int { return int(x.LeaseWait() - y.LeaseWait()) }).LeaseWait()
+	return fmt.Sprintf("Remove csi-attacher. The hub takes the Lease as soon as it is free, which can take %s.", Duration(wait)) + s.moves() + goneText
 }
 
 // dropIn writes the steps to the hub in the place of csi-attacher.
-func (s *steps) dropIn(b *page, p Plan) {
-	title, reference, container := "Replace the image. The Pods are replaced once.", p.reference(), p.Container.Name
-	if p.deployer != "" {
+func (s *steps) dropIn(b *page) {
+	title := "Replace the image." + s.replaced()
+	if s.plans[0].deployer != "" {
 		title = "Replace the image in the variable. The deployer then makes csi-attacher anew."
-		reference, container = p.made.reference, p.made.container
 	}
-	s.step(b, title+s.makerHint(p), s.apply(p, StepActive, p.rollout())...)
-	verify := []string{fmt.Sprintf("kubectl -n %s logs %s -c %s --tail=20", p.Workload.Namespace, reference, container),
-		"kubectl get volumeattachments -o wide"}
-	if p.Flags.LeaderElection && p.Driver != "" {
-		verify = append(verify, p.holder())
+	s.step(b, title+s.moves()+s.makerHint(), s.rolledOut(StepActive)...)
+	verify := s.each(func(p Plan) []string {
+		reference, container := p.reference(), p.Container.Name
+		if p.deployer != "" {
+			reference, container = p.made.reference, p.made.container
+		}
+		return []string{fmt.Sprintf("kubectl -n %s logs %s -c %s --tail=20", p.Workload.Namespace, reference, container)}
+	})
+	verify = append(verify, "kubectl get volumeattachments -o wide")
+	for _, p := range s.plans {
+		if p.Flags.LeaderElection && p.Driver != "" {
+			verify = append(verify, p.holder())
+		}
 	}
 	s.step(b, "Verify: the container runs, and new Pods get their volumes.", verify...)
-	s.step(b, "The way back: put the old image back.", s.original(p, p.rollout())...)
+	s.step(b, "The way back: put the old image back."+s.moves(), slices.Concat(s.original(), s.each(Plan.rollout))...)
 }
 
 // sidecarHub writes the steps to a hub in the driver's Pod.
-func (s *steps) sidecarHub(b *page, p Plan, all []Plan) {
-	s.step(b, "Observe: put the hub beside the driver. csi-attacher goes on working. The Pods are replaced once."+s.makerHint(p),
-		s.apply(p, StepObserve, p.rollout())...)
-	title := fmt.Sprintf("Remove csi-attacher. The hub takes the Lease as soon as it is free, which can take %s. The last command must not print %s.", Duration(p.LeaseWait()), p.Container.Name)
-	if names := driverNames(all); len(names) > 1 {
-		title += fmt.Sprintf(" This changes all drivers of the folder: %s.", strings.Join(names, ", "))
+func (s *steps) sidecarHub(b *page) {
+	s.step(b, "Observe: put the hub beside the driver. csi-attacher goes on working."+s.replaced()+s.moves()+s.makerHint(), s.rolledOut(StepObserve)...)
+	for _, group := range byWorkload(s.plans) { // each has a hub of its own
+		first := group[0]
+		s.step(b, "Open the way to the hub. The command runs until you end it.",
+			fmt.Sprintf("kubectl -n %s port-forward %s %d", first.Workload.Namespace, first.reference(), first.Ports.Health))
+		s.step(b, `Check in a second terminal. Go on when the hub has seen attaches and detaches and each item of checklist has "ok": true.`,
+			fmt.Sprintf(`csi-attach-hub status --server http://127.0.0.1:%d -o json | jq '.drivers[] | {name, observed, checklist}'`, first.Ports.Health))
 	}
-	s.step(b, title, s.apply(p, StepActive, p.rollout(), p.containers())...)
-	s.step(b, "Verify: the hub's Pod holds the Lease, and new Pods get their volumes.", p.holder(),
-		"kubectl get volumeattachments -o wide | grep "+p.Driver)
-	s.step(b, "The way back: first to the hub that observes, then to the manifest as it was.",
-		slices.Concat(s.apply(p, StepObserve, p.rollout()), s.original(p, s.deleteObjects()))...)
+	s.step(b, s.removed(), slices.Concat(s.rolledOut(StepActive), s.each(Plan.gone))...)
+	s.step(b, "Verify: the hub's Pod holds the Lease, and new Pods get their volumes.", s.each(Plan.verify)...)
+	s.step(b, "The way back, to the hub that observes: csi-attacher comes back."+s.moves(), s.rolledOut(StepObserve)...)
+	s.step(b, "To remove everything, after the way back:", slices.Concat(s.original(), s.each(Plan.rollout), []string{s.deleteObjects()})...)
+}
+
+// rolledOut returns the commands that bring the workloads to a step, and wait for their Pods.
+func (s *steps) rolledOut(step Step) []string {
+	return slices.Concat(s.apply(step), s.each(Plan.rollout))
 }
 
 // deleteObjects deletes the objects beside the workload. Helm has deleted its own.
 func (s *steps) deleteObjects() string {
-	return fmt.Sprintf("kubectl delete --ignore-not-found -f %s/observe/objects.yaml", s.dir)
+	return fmt.Sprintf("kubectl delete --ignore-not-found -f %s/observe/objects.yaml", quoted(s.dir))
 }
 
 // reference names the workload for kubectl.
@@ -185,25 +161,9 @@ func (p Plan) reference() string {
 	return strings.ToLower(p.Workload.GetKind()) + "/" + p.Workload.GetName()
 }
 
-func (p Plan) rollout() string {
-	return fmt.Sprintf("kubectl -n %s rollout status %s", p.Workload.Namespace, p.reference())
-}
-
-func (p Plan) containers() string {
-	field := "containers"
-	if p.Init {
-		field = "initContainers"
-	}
-	return fmt.Sprintf(`kubectl -n %s get %s -o jsonpath='{.spec.template.spec.%s[*].name}{"\n"}'`, p.Workload.Namespace, p.reference(), field)
-}
-
-// podContainers prints the containers of each Pod, also of those that are ending.
-func (p Plan) podContainers() string {
-	field := "containers"
-	if p.Init {
-		field = "initContainers"
-	}
-	return fmt.Sprintf(`kubectl -n %s get pods -l %s=true -o jsonpath='{range .items[*]}{.metadata.name}: {.spec.%s[*].name}{"\n"}{end}'`, p.Workload.Namespace, p.DriverLabel(), field)
+// verify prints who holds the Lease, and the VolumeAttachments.
+func (p Plan) verify() []string {
+	return []string{p.holder(), "kubectl get volumeattachments -o wide | grep " + p.Driver}
 }
 
 // holder prints who holds the Lease. Where csi-attacher has none, the hub makes one in its own namespace.

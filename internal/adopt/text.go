@@ -27,12 +27,11 @@ func (a Arguments) command(output string) string {
 	return line
 }
 
-// Text explains the plans: for each csi-attacher the verdict, what was found, and each step.
+// Text explains the plans: for each csi-attacher the verdict and what was found, then each step.
 func Text(plans []Plan, a Arguments) []byte {
 	b := page{asCalled: a.AsCalled}
-	for _, p := range plans {
-		b.plan(p, plans, steps{write: a.command("kustomize=attach-hub"), dir: "attach-hub", plugin: pluginName(plans)})
-	}
+	dir := folderName(plans)
+	b.plans(plans, newSteps(plans, dir, a.command("kustomize="+dir)))
 	if len(driverNames(plans)) > 0 {
 		b.keep(plans, a)
 	}
@@ -43,14 +42,22 @@ func Text(plans []Plan, a Arguments) []byte {
 func Readme(plans []Plan, dir string) []byte {
 	b := page{markdown: true}
 	b.b.WriteString(writtenMarkdown)
-	for _, p := range plans {
-		b.plan(p, plans, steps{dir: dir, plugin: pluginName(plans)})
-	}
+	b.plans(plans, newSteps(plans, dir, ""))
 	return []byte(b.b.String())
 }
 
+// plans writes all about the plans.
+func (b *page) plans(plans []Plan, s steps) {
+	for _, p := range plans {
+		b.plan(p)
+	}
+	if len(s.plans) > 0 {
+		s.all(b)
+	}
+}
+
 // plan writes all about one csi-attacher.
-func (b *page) plan(p Plan, all []Plan, s steps) {
+func (b *page) plan(p Plan) {
 	b.heading(1, fmt.Sprintf("%s %s/%s, container %s", p.Workload.GetKind(), p.Workload.Namespace, p.Workload.GetName(), cmp.Or(p.deployer, p.Container.Name)))
 	b.facts(p)
 	if notes := p.notes(); len(notes) > 0 {
@@ -66,15 +73,10 @@ func (b *page) plan(p Plan, all []Plan, s steps) {
 		}
 	}
 	b.flags(p)
-	if !p.Adoptable() {
-		return
-	}
-	if p.Options.Mode == ModeProxy {
+	if p.Adoptable() && p.Options.Mode == ModeProxy {
 		b.heading(2, "Entry of drivers.yaml")
 		b.code("yaml", false, strings.Split(strings.TrimSuffix(p.Entry(), "\n"), "\n")...)
 	}
-	b.heading(2, "Steps")
-	s.all(b, p, all)
 }
 
 // facts writes the verdict and what was found.
