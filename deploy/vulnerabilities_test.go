@@ -18,7 +18,7 @@ func makeVulnerabilities(t *testing.T, vulnerablePackage, vulnerableFunction str
 		filepath.Join(module, "go.mod"):  "module example.com/caller\n\ngo 1.26\n",
 		filepath.Join(module, "main.go"): "package main\n\nimport \"net/url\"\n\nfunc main() { _, _ = url.Parse(\"\") }\n",
 		filepath.Join(database, "GO-2099-0001.json"): fmt.Sprintf(`{"schema_version": "1.3.1", "id": "GO-2099-0001", "modified": "2026-01-01T00:00:00Z",
-			"affected": [{"package": {"ecosystem": "Go", "name": "stdlib"}, "ranges": [{"type": "SEMVER", "events": [{"introduced": "0"}]}],
+			"database_specific": {"url": "https://example.com/GO-2099-0001"}, "affected": [{"package": {"ecosystem": "Go", "name": "stdlib"}, "ranges": [{"type": "SEMVER", "events": [{"introduced": "0"}]}],
 			"ecosystem_specific": {"imports": [{"path": %q, "symbols": [%q]}]}}]}`, vulnerablePackage, vulnerableFunction),
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
