@@ -16,6 +16,10 @@ var dropInRows = []adoptRow{
 	{manifest: "ebs", flags: []string{dropIn}, drivers: []standIn{{"ebs.csi.aws.com", "ebs-plugin", pluginProxy}}},
 	{manifest: "vsphere", flags: []string{dropIn}, drivers: []standIn{{"csi.vsphere.vmware.com", "vsphere-csi-controller", "/csi/csi.sock"}}},
 	{manifest: "azuredisk", flags: []string{dropIn}, drivers: []standIn{{"disk.csi.azure.com", "azuredisk", "/csi/csi.sock"}}},
+	{manifest: "gce-pd", flags: []string{dropIn}, drivers: []standIn{{"pd.csi.storage.gke.io", "gce-pd-driver", "/csi/csi.sock"}}},
+	{manifest: "cinder", flags: []string{dropIn}, drivers: []standIn{{"cinder.csi.openstack.org", "driver", pluginProxy}}},
+	{manifest: "democratic-csi", flags: []string{dropIn}, drivers: []standIn{{"org.democratic-csi.nfs", "csi-proxy", "/csi-data/csi.sock"}}},
+	{manifest: "ceph-rbd", flags: []string{dropIn, "--driver=rbd.csi.ceph.com"}, drivers: []standIn{{"rbd.csi.ceph.com", "csi-rbdplugin", "/csi/csi-provisioner.sock"}}},
 	{manifest: "hostpath", flags: []string{dropIn}, drivers: []standIn{{"hostpath.csi.k8s.io", "hostpath", "/csi/csi.sock"}}, withoutLease: true},
 	{manifest: "longhorn", flags: []string{dropIn}, drivers: []standIn{{"driver.longhorn.io", "node-plugin", "/csi/csi.sock"}}, beside: []string{"longhorn-csi-plugin"}, made: "csi-attacher"},
 }
