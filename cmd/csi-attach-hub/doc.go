@@ -11,6 +11,7 @@
 //
 // "status" shows the drivers of a running hub and the volumes in trouble, "volumes" lists volumes
 // with their Pods and claims, the worst first. "explain" says why a volume is not attached.
+// "adopt" reads the manifests of a driver, and prints or writes what moves the driver to the hub.
 // "preflight" checks from where the hub runs whether it can serve each driver, and changes nothing.
 // "validate" checks drivers.yaml files, and ConfigMaps with them, without contacting anything.
 // "schema" prints the JSON Schema of drivers.yaml. "proxy" forwards mutual TLS to a driver that
