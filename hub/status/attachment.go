@@ -51,6 +51,42 @@ type Attachment struct {
 	LastErrorTime time.Time       `json:"lastErrorTime,omitzero"`
 	Waiting       Wait            `json:"waiting,omitzero"`   // what it waits for, for programs; see SetWaiting
 	WaitsFor      string          `json:"waitsFor,omitempty"` // Waiting for people: "the detach from node node-7", "a worker of the driver"
+	// Elsewhere is where the driver says that the volume is published, without a VolumeAttachment that asks for it
+	// there. It is set while the driver refuses the attach because of that.
+	Elsewhere []Elsewhere `json:"elsewhere,omitempty"`
+	// Steps is what happened since the operation was asked for, in order. It is set only in the answer for one
+	// VolumeAttachment, and only by the replica that works for the driver.
+	Steps []Step `json:"steps,omitempty"`
+}
+
+// Elsewhere is a node on which a volume is published although no VolumeAttachment asks for it there.
+type Elsewhere struct {
+	NodeID    string    `json:"nodeID"`
+	Node      string    `json:"node,omitempty"`      // of this cluster; empty if no CSINode has the node ID
+	Asked     time.Time `json:"asked"`               // when the driver said so
+	Detaching bool      `json:"detaching,omitempty"` // the hub detaches it there first; otherwise drift.unexpected is report, or Kept says why not
+	Kept      string    `json:"kept,omitempty"`      // why the hub may not detach it, for people: "two PersistentVolumes have the volume handle"
+}
+
+// StepKind is a kind of step of an operation.
+type StepKind string
+
+const (
+	StepCreated StepKind = "created" // the VolumeAttachment was created, or marked for deletion
+	StepSeen    StepKind = "seen"    // this process saw it
+	StepWaited  StepKind = "waited"  // What: for what
+	StepWrote   StepKind = "wrote"   // a write to the API server; What: of what
+	StepCalled  StepKind = "called"  // a CSI call; What: its method
+	StepDone    StepKind = "done"    // the operation has succeeded
+)
+
+// Step is one step of an attach or a detach.
+type Step struct {
+	Kind  StepKind  `json:"kind"`
+	What  string    `json:"what,omitempty"`
+	Time  time.Time `json:"time"`            // its beginning
+	Until time.Time `json:"until,omitzero"`  // its end; zero if it lasts, or has no length
+	Error string    `json:"error,omitempty"` // may be a driver's own text: hostile
 }
 
 // AttachmentFilter selects VolumeAttachments. An empty field selects all.

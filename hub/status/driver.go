@@ -52,6 +52,11 @@ type Driver struct {
 	Unowned      []UnownedPublication `json:"unowned,omitempty"`
 	UnownedCount int                  `json:"unownedCount,omitempty"` // all of them
 
+	// FullNodes are the nodes to which the driver can attach no more volumes, the longest line first, at most
+	// MostFullNodes. Only the replica that works for the driver has them.
+	FullNodes          []FullNode `json:"fullNodes,omitempty"`
+	WaitingForCapacity int        `json:"waitingForCapacity,omitempty"` // attaches that wait for a place on a full node
+
 	Observed  *Observed `json:"observed,omitempty"`  // only in mode observe
 	Checklist []Check   `json:"checklist,omitempty"` // conditions of a handover
 
@@ -186,6 +191,24 @@ type UnownedPublication struct {
 	Tries            int       `json:"tries,omitempty"`  // failed in a row
 	NextTry          time.Time `json:"nextTry,omitzero"`
 	LastError        string    `json:"lastError,omitempty"` // may be a driver's own text: hostile
+	// Listed: only the driver says that the volume is published there. VolumeAttachment is empty then.
+	Listed bool `json:"listed,omitempty"`
+	// ReportOnly: the hub does not detach it, because drift.unexpected is report.
+	ReportOnly bool `json:"reportOnly,omitempty"`
+}
+
+// MostFullNodes is how many full nodes of a driver are shown.
+const MostFullNodes = 20
+
+// FullNode is a node on which ControllerPublishVolume failed with ResourceExhausted: the driver can attach no more
+// volumes there. The attaches to the node wait in a line until a volume is detached from it, or its CSINode changes.
+type FullNode struct {
+	Node    string    `json:"node"`
+	Limit   int       `json:"limit,omitempty"` // allocatable.count of the driver in the CSINode; 0 if it is not known
+	Since   time.Time `json:"since"`
+	Waiting int       `json:"waiting"`          // attaches in the line
+	Line    []string  `json:"line"`             // names of the first VolumeAttachments in the line, at most MostWaiters
+	NextTry time.Time `json:"nextTry,omitzero"` // when the next one is tried without a sign of a free place
 }
 
 // Observed counts how the hub's decisions in mode observe compare with what another attacher did.

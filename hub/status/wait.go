@@ -16,6 +16,8 @@ const (
 	WaitForVolume WaitKind = "volume"
 	// WaitForNode: other calls for the same node end first.
 	WaitForNode WaitKind = "node"
+	// WaitForCapacity: Node is full. The attach goes on when a volume is detached from it, or its CSINode changes.
+	WaitForCapacity WaitKind = "capacity"
 	// WaitForWorker: all workers of the driver that it may have are busy.
 	WaitForWorker WaitKind = "worker"
 	// WaitForDriver: nothing is done for the driver now: DriverState and Reason say why.
@@ -28,7 +30,9 @@ const (
 // JSON, what does not belong to its Kind is left out.
 type Wait struct {
 	Kind             WaitKind `json:"kind,omitempty"`
-	Node             string   `json:"node,omitempty"`             // WaitForDetach: where the volume is; may be empty
+	Node             string   `json:"node,omitempty"`             // WaitForDetach: where the volume is; may be empty. WaitForCapacity: the full node
+	Limit            int      `json:"limit,omitempty"`            // WaitForCapacity: allocatable.count of the CSINode, 0 if it is not known
+	Position         int      `json:"position,omitempty"`         // WaitForCapacity: in the line of the node, from 1
 	NodeID           string   `json:"nodeID,omitempty"`           // WaitForUnowned: where the volume was left attached
 	VolumeAttachment string   `json:"volumeAttachment,omitempty"` // WaitForDetach: the one that is detached first
 	DriverState      string   `json:"driverState,omitempty"`      // WaitForDriver: as in Driver.State
@@ -49,6 +53,8 @@ func (w Wait) String() string {
 		return "other work on the same volume"
 	case WaitForNode:
 		return "other calls for the same node"
+	case WaitForCapacity:
+		return "a place on node " + w.Node + ", which is full"
 	case WaitForWorker:
 		return "a worker of the driver"
 	case WaitForDriver:
