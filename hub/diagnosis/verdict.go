@@ -28,6 +28,12 @@ const (
 	FinalizerOfAnother Verdict = "FinalizerOfAnother"
 	BeingDetached      Verdict = "BeingDetached"
 	LeftAttached       Verdict = "LeftAttached"
+	// PublishedElsewhere: the driver refuses an attach because the volume is published on another node, where no
+	// VolumeAttachment asks for it.
+	PublishedElsewhere Verdict = "PublishedElsewhere"
+	// Dangling: the driver lists the volume on a node where no VolumeAttachment asks for it, and the hub does not
+	// detach it.
+	Dangling Verdict = "Dangling"
 )
 
 // About who works for the driver.

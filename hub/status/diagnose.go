@@ -63,7 +63,10 @@ func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 	if hangs { // the last error is of an earlier call
 		found = append(found, a.inFlight(in))
 	}
-	if a.LastError != "" {
+	if len(a.Elsewhere) > 0 {
+		found = append(found, in.publishedElsewhere())
+	}
+	if a.LastError != "" && !in.explained() {
 		found = append(found, in.failed())
 	}
 	switch {

@@ -189,21 +189,6 @@ func (d Driver) lastFailure() string {
 	return diagnosis.Because(cause.Code, text)
 }
 
-// addUnowned adds the publications that no VolumeAttachment asks for.
-func (h *Health) addUnowned(d Driver) {
-	if d.UnownedCount == 0 {
-		return
-	}
-	since := time.Time{}
-	for _, u := range d.Unowned {
-		since = earliest(since, u.Since)
-	}
-	h.add(Attention, diagnosis.Diagnosis{
-		Verdict: diagnosis.LeftAttached, Object: d.ref(), Fact: plural(d.UnownedCount, "volume left attached", "volumes left attached, the oldest"), Since: since,
-		Actions: []string{"The hub keeps trying to detach them. csi-attach-hub status lists them with their last errors."},
-	})
-}
-
 // addObserved adds what was seen of other attachers.
 func (h *Health) addObserved(d Driver, now time.Time) {
 	add := func(verdict diagnosis.Verdict, fact, detail, action string) {

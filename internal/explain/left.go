@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,19 +10,22 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-// leftNext is what to do about a volume that was left attached.
-const leftNext = "Wait: the hub detaches it there. If the tries fail, look at the log of the driver's controller."
-
 // leftAttached notes where the volume was left attached, once for a volume on several nodes.
 func (w *walk) leftAttached(before []Volume) {
 	if w.Served == nil || slices.ContainsFunc(before, func(v Volume) bool { return v.isSameVolume(w.Volume) }) {
 		return
 	}
 	for _, u := range w.Served.Unowned {
-		if w.isOfVolume(u) {
-			w.note(leftFinding("driver "+w.Driver, "", u, w.Now))
+		if w.isOfVolume(u) && !w.refusedBecauseOf(u) {
+			w.note(leftFinding("driver "+w.Driver, "", w.Driver, u, w.Now))
 		}
 	}
+}
+
+// refusedBecauseOf reports whether the walk has stopped at a publication of the volume.
+func (w *walk) refusedBecauseOf(u status.UnownedPublication) bool {
+	return w.stopsAt(diagnosis.PublishedElsewhere) &&
+		slices.ContainsFunc(w.Seen.Value().Elsewhere, func(e status.Elsewhere) bool { return e.NodeID == u.NodeID })
 }
 
 // handle returns the volume's handle, "" if it is not known.
@@ -55,20 +57,10 @@ func (v *Volume) isOfVolume(u status.UnownedPublication) bool {
 }
 
 // leftFinding says where a volume was left attached and how the tries to detach it ended. before is put before that.
-func leftFinding(object, before string, u status.UnownedPublication, now time.Time) Finding {
-	fact := fmt.Sprintf("%svolume %s is or may be attached at node ID %s", before, u.VolumeHandle, u.NodeID)
-	if u.Node != "" {
-		fact += fmt.Sprintf(" (node %s)", u.Node)
-	}
-	fact += " without a VolumeAttachment"
-	detail := u.LastError
-	switch {
-	case u.Tries == 1:
-		detail = diagnosis.Because("one try to detach it failed", detail)
-	case u.Tries > 1:
-		detail = diagnosis.Because(fmt.Sprintf("%d tries in a row to detach it failed", u.Tries), detail)
-	}
-	return findingOf(diagnosis.Diagnosis{Verdict: diagnosis.LeftAttached, Object: object, Fact: fact, Since: u.Since, Detail: detail, Actions: []string{leftNext}}, now)
+func leftFinding(object, before, driver string, u status.UnownedPublication, now time.Time) Finding {
+	d := u.Diagnose(driver)
+	d.Object, d.Fact = object, before+d.Fact
+	return findingOf(d, now)
 }
 
 // notFound says that there is no such object, what it left attached, and what else may be meant.
@@ -76,7 +68,7 @@ func notFound(f *Facts) *Finding {
 	for _, d := range f.Hub.View.Drivers {
 		for _, u := range d.Unowned {
 			if f.Question == (Question{Kind: VolumeAttachment, Name: u.VolumeAttachment}) || f.Question == (Question{Kind: PersistentVolume, Name: u.PersistentVolume}) {
-				stop := leftFinding(f.Question.String(), "does not exist any more, and ", u, f.Now)
+				stop := leftFinding(f.Question.String(), "does not exist any more, and ", d.Name, u, f.Now)
 				stop.Verdict = diagnosis.ObjectNotFound
 				return &stop
 			}

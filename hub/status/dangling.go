@@ -1,0 +1,120 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+)
+
+// Diagnose says where a volume of a driver is published without a VolumeAttachment, how the tries to detach it ended, and
+// what to do.
+func (u UnownedPublication) Diagnose(driver string) diagnosis.Diagnosis {
+	d := diagnosis.Diagnosis{
+		Verdict: diagnosis.LeftAttached, Object: "driver " + driver, Since: u.Since, Detail: u.LastError,
+		Fact:    fmt.Sprintf("volume %s is or may be attached at %s without a VolumeAttachment", u.VolumeHandle, placeOf(u.Node, u.NodeID)),
+		Actions: []string{"Wait: the hub detaches it there. If the tries fail, look at the log of the driver's controller."},
+	}
+	if u.Listed {
+		d.Fact = fmt.Sprintf("volume %s is listed at %s without a VolumeAttachment", u.VolumeHandle, placeOf(u.Node, u.NodeID))
+	}
+	if u.ReportOnly {
+		d.Verdict = diagnosis.Dangling
+		d.Actions, d.Commands = detachByHand(driver, u.Node, u.NodeID, u.PersistentVolume)
+	}
+	switch {
+	case u.Tries == 1:
+		d.Detail = diagnosis.Because("one try to detach it failed", d.Detail)
+	case u.Tries > 1:
+		d.Detail = diagnosis.Because(fmt.Sprintf("%d tries in a row to detach it failed", u.Tries), d.Detail)
+	}
+	return d
+}
+
+// placeOf names where a volume is published.
+func placeOf(node, nodeID string) string {
+	if node == "" {
+		return "node ID " + nodeID
+	}
+	return fmt.Sprintf("node ID %s (node %s)", nodeID, node)
+}
+
+// detachByHand says how a person detaches a volume that the hub does not detach.
+func detachByHand(driver, node, nodeID, volume string) (actions, commands []string) {
+	if commands = diagnosis.DetachCommands(driver, node, volume); commands == nil {
+		return []string{fmt.Sprintf("Detach the volume from node ID %s in the storage system.", nodeID)}, nil
+	}
+	return []string{
+		fmt.Sprintf("Check that nothing on node %s uses the volume, then detach it with these commands: they let the hub attach it there, where the driver has it already, and detach it.", node),
+		fmt.Sprintf("Set drift.unexpected to detach for driver %s if the hub should detach such volumes by itself.", driver),
+	}, commands
+}
+
+// explained reports whether the driver refused the attach because of where the volume is. The CSI spec has
+// FailedPrecondition for a volume that is published to another node.
+func (in DiagnosisInput) explained() bool {
+	return len(in.Attachment.Elsewhere) > 0 && in.Attachment.Cause().Code == "FailedPrecondition"
+}
+
+// publishedElsewhere says on which other nodes the driver has the volume.
+func (in DiagnosisInput) publishedElsewhere() diagnosis.Diagnosis {
+	a := in.Attachment
+	d := diagnosis.Diagnosis{Verdict: diagnosis.PublishedElsewhere, Object: "driver " + a.Driver}
+	if in.explained() {
+		d.Detail = in.failed().Detail
+	}
+	var places []string
+	for _, e := range a.Elsewhere {
+		places = append(places, placeOf(e.Node, e.NodeID))
+		if e.Asked.After(d.Last) {
+			d.Last = e.Asked
+		}
+		var actions, commands []string
+		switch {
+		case e.Detaching:
+			actions = []string{fmt.Sprintf("Wait: the hub detaches the volume from %s first, and attaches it to node %s then.", placeOf(e.Node, e.NodeID), a.Node)}
+		case e.Kept != "":
+			actions = []string{fmt.Sprintf("Detach the volume from %s in the storage system. The hub does not detach it there: %s.", placeOf(e.Node, e.NodeID), diagnosis.Clause(e.Kept))}
+		default:
+			actions, commands = detachByHand(a.Driver, e.Node, e.NodeID, a.PersistentVolume)
+		}
+		d.Actions, d.Commands = append(d.Actions, actions...), append(d.Commands, commands...)
+	}
+	d.Fact = "has the volume at " + strings.Join(places, " and at ") + ", and no VolumeAttachment asks for it there"
+	return d
+}
+
+// addUnowned adds the publications that no VolumeAttachment asks for.
+func (h *Health) addUnowned(d Driver) {
+	var left, listed time.Time // since when
+	dangling := 0
+	for _, u := range d.Unowned {
+		if u.ReportOnly {
+			dangling++
+			listed = earliest(listed, u.Since)
+		} else {
+			left = earliest(left, u.Since)
+		}
+	}
+	if dangling == len(d.Unowned) { // and so those that are not shown
+		dangling = d.UnownedCount
+	}
+	if n := d.UnownedCount - dangling; n > 0 {
+		h.add(Attention, diagnosis.Diagnosis{
+			Verdict: diagnosis.LeftAttached, Object: d.ref(), Fact: plural(n, "volume left attached", "volumes left attached, the oldest"), Since: left,
+			Actions: []string{"The hub keeps trying to detach them. csi-attach-hub status lists them with their last errors."},
+		})
+	}
+	if dangling > 0 {
+		h.add(Attention, diagnosis.Diagnosis{
+			Verdict: diagnosis.Dangling, Object: d.ref(), Since: listed,
+			Fact: plural(dangling, "volume attached to a node without a VolumeAttachment", "volumes attached to nodes without a VolumeAttachment, the oldest"),
+			Actions: []string{
+				"Run csi-attach-hub explain driver/" + d.Name + " for the commands that detach them: the hub only reports them.",
+				"Set drift.unexpected to detach for the driver if the hub should detach them by itself.",
+			},
+			Commands: diagnosis.Commands([]string{"csi-attach-hub", "explain", "driver/" + d.Name}),
+		})
+	}
+}
