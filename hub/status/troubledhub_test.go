@@ -57,8 +57,10 @@ func newTroubledHub(now time.Time) *fakeHub {
 		d.Checklist = []Check{{Name: "endpoint", OK: true, Text: d.Endpoint + " answers, under the name " + d.Name}, {Name: "secrets", Text: "1 of 4 cannot be read, for example storage/hostpath: forbidden"}}
 	})
 	engage(troubled.left, func(d *Driver) {
-		d.UnownedCount, d.Unowned = 1, []UnownedPublication{{VolumeHandle: "projects/platform-prod-1234/zones/europe-west3-b/disks/pvc-0b7c2f9e-4b1d-4c3e-9a55-0d6f3c2b0001", NodeID: "projects/platform-prod-1234/zones/europe-west3-b/instances/worker-7",
-			Node: "worker-7", PersistentVolume: "pvc-0b7c2f9e-4b1d-4c3e-9a55-0d6f3c2b0001", VolumeAttachment: vaName(7), Since: ago(time.Hour), Tries: 3, NextTry: now.Add(20 * time.Second), LastError: "rpc error: code = Internal desc = the disk is in use"}}
+		d.UnownedCount, d.Unowned = 2, []UnownedPublication{{VolumeHandle: "projects/platform-prod-1234/zones/europe-west3-b/disks/pvc-0b7c2f9e-4b1d-4c3e-9a55-0d6f3c2b0001", NodeID: "projects/platform-prod-1234/zones/europe-west3-b/instances/worker-7",
+			Node: "worker-7", PersistentVolume: "pvc-0b7c2f9e-4b1d-4c3e-9a55-0d6f3c2b0001", VolumeAttachment: vaName(7), Since: ago(time.Hour), Tries: 3, NextTry: now.Add(20 * time.Second), LastError: "rpc error: code = Internal desc = the disk is in use"},
+			{VolumeHandle: "projects/platform-prod-1234/zones/europe-west3-b/disks/pvc-0b7c2f9e-4b1d-4c3e-9a55-0d6f3c2b0002", NodeID: "projects/platform-prod-1234/zones/europe-west3-b/instances/worker-8",
+				Node: "worker-8", PersistentVolume: "pvc-0b7c2f9e-4b1d-4c3e-9a55-0d6f3c2b0002", Since: ago(30 * time.Minute), Listed: true, ReportOnly: true}}
 	})
 	engage(troubled.standby, func(d *Driver) {
 		d.State, d.Reason, d.Lease = "WaitingForLease", "held by csi-attach-hub-7d9c6f5b8-m8zlt", Lease{Name: "l", Namespace: "storage", Holder: "csi-attach-hub-7d9c6f5b8-m8zlt", Since: ago(3 * time.Hour)}

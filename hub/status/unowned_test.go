@@ -1,9 +1,12 @@
 package status
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
 func TestVolumesThatWereLeftAttachedAreOnThePagesInTheAPIAndCounted(t *testing.T) {
@@ -15,7 +18,7 @@ func TestVolumesThatWereLeftAttachedAreOnThePagesInTheAPIAndCounted(t *testing.T
 	u := startServer(t, h)
 	for path, words := range map[string][]string{
 		"/":                      {"1,200 volumes left attached"},
-		"/drivers/a.example.com": {"1,200 volumes are or may be", "vol-7", "i-7", "worker-7", "pv-7", "array &lt;busy&gt;"},
+		"/drivers/a.example.com": {"1,200 volumes are or may be", "vol-7", "i-7", "worker-7", "pv-7", "array &lt;busy&gt;", "detaches it"},
 		"/metrics":               {`attach_hub_dangling_publications{driver="a.example.com"} 1200`},
 	} {
 		_, _, body := get(t, u+path)
@@ -27,5 +30,89 @@ func TestVolumesThatWereLeftAttachedAreOnThePagesInTheAPIAndCounted(t *testing.T
 	}
 	if d := fetch[Driver](t, u+"/api/v1/drivers/a.example.com"); d.UnownedCount != 1200 || len(d.Unowned) != 1 || d.Unowned[0] != left {
 		t.Errorf("the API says %+v, %d in all", d.Unowned, d.UnownedCount)
+	}
+}
+
+// The hub lists them and leaves them alone: the reader must learn that, and what to do.
+func TestDanglingVolumesThatAreOnlyReportedHaveTheCommandsThatDetachThem(t *testing.T) {
+	h := newFakeHub()
+	h.engage("a.example.com")
+	dangling := UnownedPublication{VolumeHandle: "vol-7", NodeID: "i-7", Node: "worker-7", PersistentVolume: "pv-7", Since: time.Now().Add(-time.Hour), Listed: true, ReportOnly: true}
+	h.setDriver("a.example.com", func(d *Driver) { d.Unowned, d.UnownedCount = []UnownedPublication{dangling}, 1 })
+	u := startServer(t, h)
+	_, _, body := get(t, u+"/drivers/a.example.com")
+	for _, text := range []string{"only reports it", "only the driver&#39;s list shows it", "Set drift.unexpected to detach"} {
+		if !strings.Contains(strings.ReplaceAll(body, "driver's", "driver&#39;s"), text) {
+			t.Errorf("the page does not have %q", text)
+		}
+	}
+	var commands []string
+	for _, n := range elements(t, body) {
+		if attribute(n, "class") == "commands" {
+			commands = append(commands, n.FirstChild.Data)
+		}
+	}
+	want := strings.Join(diagnosis.DetachCommands("a.example.com", "worker-7", "pv-7"), "\n") + "\n"
+	if !slices.Contains(commands, want) {
+		t.Errorf("the page has the commands %q, want %q among them", commands, want)
+	}
+	if d := fetch[Driver](t, u+"/api/v1/drivers/a.example.com"); d.Health.State != Attention || d.Health.Reasons[0].Verdict != diagnosis.Dangling {
+		t.Errorf("the health is %+v", d.Health)
+	}
+}
+
+func TestVolumesThatTheHubDetachesAreToldFromThoseThatItReports(t *testing.T) {
+	now := time.Date(2026, 3, 4, 3, 0, 0, 0, time.UTC)
+	left := UnownedPublication{Since: now.Add(-time.Hour)}
+	listed := UnownedPublication{Since: now.Add(-2 * time.Hour), Listed: true}
+	reported := listed
+	reported.ReportOnly = true
+	for name, tt := range map[string]struct {
+		unowned []UnownedPublication
+		count   int
+		want    []string
+	}{
+		"none":                        {nil, 0, nil},
+		"left":                        {[]UnownedPublication{left, left}, 2, []string{"LeftAttached 2 volumes left attached, the oldest for 60m"}},
+		"listed and being detached":   {[]UnownedPublication{listed}, 1, []string{"LeftAttached 1 volume left attached for 120m"}},
+		"reported":                    {[]UnownedPublication{reported}, 1, []string{"Dangling 1 volume attached to a node without a VolumeAttachment for 120m"}},
+		"more reported than is shown": {[]UnownedPublication{reported}, 7, []string{"Dangling 7 volumes attached to nodes without a VolumeAttachment, the oldest for 120m"}},
+		"both": {[]UnownedPublication{left, reported}, 2,
+			[]string{"LeftAttached 1 volume left attached for 60m", "Dangling 1 volume attached to a node without a VolumeAttachment for 120m"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, r := range HealthOfDriver(Driver{Name: "d", State: "Ready", Up: true, Mode: "active", Lease: Lease{Mine: true}, Unowned: tt.unowned, UnownedCount: tt.count}, nil, now).Reasons {
+				got = append(got, string(r.Verdict)+" "+r.Text(now))
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestDiagnosisOfAnUnownedPublicationSaysWhereItIsAndWhatToDo(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change   func(*UnownedPublication)
+		verdict  diagnosis.Verdict
+		fact, do string
+		commands bool
+	}{
+		"being detached": {func(u *UnownedPublication) { u.VolumeAttachment = "csi-7" }, diagnosis.LeftAttached,
+			"volume vol-7 is or may be attached at node ID i-7 (node worker-7) without a VolumeAttachment", "Wait: the hub detaches it there.", false},
+		"listed, being detached": {func(u *UnownedPublication) { u.Listed = true }, diagnosis.LeftAttached, "volume vol-7 is listed at node ID i-7 (node worker-7) without a VolumeAttachment", "Wait:", false},
+		"reported":               {func(u *UnownedPublication) { u.Listed, u.ReportOnly = true, true }, diagnosis.Dangling, "is listed at node ID i-7", "Check that nothing on node worker-7 uses the volume", true},
+		"reported, node unknown": {func(u *UnownedPublication) { u.Listed, u.ReportOnly, u.Node = true, true, "" }, diagnosis.Dangling, "is listed at node ID i-7 without", "Detach the volume from node ID i-7 in the storage system.", false},
+		"one failed try":         {func(u *UnownedPublication) { u.Tries, u.LastError = 1, "busy" }, diagnosis.LeftAttached, "without a VolumeAttachment: one try to detach it failed: busy", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := UnownedPublication{VolumeHandle: "vol-7", NodeID: "i-7", Node: "worker-7", PersistentVolume: "pv-7"}
+			tt.change(&u)
+			d := u.Diagnose("a.example.com")
+			if d.Verdict != tt.verdict || !strings.Contains(d.Text(time.Now()), tt.fact) || !strings.Contains(strings.Join(d.Actions, " "), tt.do) || (len(d.Commands) > 0) != tt.commands {
+				t.Errorf("got %+v", d)
+			}
+		})
 	}
 }
