@@ -277,6 +277,12 @@ func TestTheWalkStopsAtTheCauseAndNamesIt(t *testing.T) {
 		{"waiting for a detach of what was left attached, as the hub says", func(s *situation) {
 			s.seen.SetWaiting(status.Wait{Kind: status.WaitForUnowned, NodeID: "id-3"})
 		}, diagnosis.WaitingForDetach, "node ID id-3|left attached|csi-attach-hub status"},
+		{"published elsewhere, by the driver's word", func(s *situation) {
+			s.seen.LastError, s.seen.Elsewhere = "rpc error: code = FailedPrecondition desc = in use", []status.Elsewhere{{NodeID: "id-3", Node: "node-3", Asked: now.Add(-12 * time.Second)}}
+		}, diagnosis.PublishedElsewhere, "id-3|node-3|no VolumeAttachment asks for it there (12s ago): in use|drift.unexpected"},
+		{"published elsewhere, and about to be detached there", func(s *situation) {
+			s.seen.LastError, s.seen.Elsewhere = "rpc error: code = FailedPrecondition desc = in use", []status.Elsewhere{{NodeID: "id-3", Node: "node-3", Detaching: true}}
+		}, diagnosis.PublishedElsewhere, "Wait: the hub detaches the volume from node ID id-3 (node node-3) first"},
 		{"attached elsewhere", func(s *situation) {
 			s.other(noChange)
 			s.v.Users = Present(&[]corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}, Spec: corev1.PodSpec{NodeName: "node-2"}}})

@@ -81,3 +81,71 @@ func TestObjectThatIsGoneIsNotSaidToBeDetachedIfItsVolumeWasLeftAttached(t *test
 		t.Errorf("%v\n%s", err, report.Text())
 	}
 }
+
+// dangles has the driver list a volume at the node ID id-0, which the hub only reports.
+func (w *world) dangles(handle, pv string) {
+	w.served.UnownedCount++
+	w.served.Unowned = append(w.served.Unowned, status.UnownedPublication{VolumeHandle: handle, NodeID: "id-0", Node: "node-0", PersistentVolume: pv,
+		Since: time.Now().Add(-time.Hour), Listed: true, ReportOnly: true})
+}
+
+// commandLines are the commands that detach a volume from node-0, as the report shows them.
+func commandLines(pv string) string {
+	return "           " + strings.Join(diagnosis.DetachCommands(driverName, "node-0", pv), "\n           ") + "\n"
+}
+
+func TestDanglingVolumeIsExplainedWithTheCommandsThatDetachIt(t *testing.T) {
+	for question, change := range map[string]func(*world){
+		"pv/pv-1":              func(w *world) { w.va, w.pod, w.seen = nil, nil, nil }, // attached nowhere
+		"pod/default/web":      func(*world) {},
+		"pvc/default/data":     func(*world) {},
+		"csi-1":                func(*world) {},
+		"driver/" + driverName: func(*world) {},
+	} {
+		t.Run(question, func(t *testing.T) {
+			w := newWorld()
+			change(w)
+			w.dangles("vol-1", "pv-1")
+			report, err := w.asked(t, question)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := report.Text()
+			const fact = "driver csi.example.com: volume vol-1 is listed at node ID id-0 (node node-0) without a VolumeAttachment for 60m\n"
+			if !strings.Contains(text, fact) || strings.Count(text, commandLines("pv-1")) != 1 || strings.Contains(text, "the hub detaches it there") {
+				t.Errorf("got\n%s", text)
+			}
+		})
+	}
+}
+
+func TestAttachThatADanglingVolumeBlocksHasOneCauseWithItsCommands(t *testing.T) {
+	w := newWorld()
+	w.dangles("vol-1", "pv-1")
+	w.seen.State, w.seen.Tries, w.seen.LastError = status.Failing, 4, "rpc error: code = FailedPrecondition desc = published to another node"
+	w.seen.Elsewhere = []status.Elsewhere{{NodeID: "id-0", Node: "node-0", Asked: time.Now()}}
+	for _, question := range []string{"csi-1", "pv/pv-1", "pod/default/web", "pvc/default/data"} {
+		report, err := w.asked(t, question)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop, text := report.Volumes[0].Stop, report.Text()
+		if stop == nil || stop.Verdict != diagnosis.PublishedElsewhere || !strings.Contains(stop.Fact, "at node ID id-0 (node node-0), and no VolumeAttachment asks for it there") {
+			t.Fatalf("%s: got\n%s", question, text)
+		}
+		if strings.Count(text, commandLines("pv-1")) != 1 || strings.Contains(text, "is listed at") || strings.Contains(text, "answered FailedPrecondition") {
+			t.Errorf("%s: the cause is said twice, or its commands are not:\n%s", question, text)
+		}
+	}
+}
+
+func TestDriverSaysHowManyMoreVolumesWereLeftAttached(t *testing.T) {
+	w := newWorld()
+	for range 8 {
+		w.dangles("vol-1", "pv-1")
+	}
+	report, err := w.asked(t, "driver/"+driverName)
+	if text := report.Text(); err != nil || !strings.Contains(text, "more volumes left attached: 3") || !strings.Contains(text, "warn  driver csi.example.com: 8 volumes attached to nodes without a VolumeAttachment, the oldest for 60m") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}

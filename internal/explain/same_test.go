@@ -27,7 +27,10 @@ func TestExplainStopsWithTheWordsOfTheStatusPage(t *testing.T) {
 		},
 		"the driver's error":   func(s *situation) { s.seen.LastError = "rpc error: code = Internal desc = broken" },
 		"an error without one": func(s *situation) { s.seen.LastError = "odd" },
-		"not configured":       (*situation).notConfigured,
+		"published elsewhere": func(s *situation) {
+			s.seen.LastError, s.seen.Elsewhere = "rpc error: code = FailedPrecondition desc = in use", []status.Elsewhere{{NodeID: "id-3", Node: "node-3"}}
+		},
+		"not configured": (*situation).notConfigured,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := waiting()

@@ -6,7 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
@@ -24,7 +26,7 @@ func tried(failures int) string {
 // sections writes the problems that the tables do not show.
 func (r Report) sections(out *strings.Builder) {
 	v := r.View
-	var conflicts, unclaimed, left []string
+	var conflicts, unclaimed []string
 	for _, c := range v.AllConflicts() {
 		text := fmt.Sprintf("%s at %s: %s", c.Driver, c.Loser, c.Reason)
 		if c.Winner != "" {
@@ -35,18 +37,7 @@ func (r Report) sections(out *strings.Builder) {
 	for _, attacher := range slices.Sorted(maps.Keys(v.Unclaimed)) {
 		unclaimed = append(unclaimed, fmt.Sprintf("%s: %d", attacher, v.Unclaimed[attacher]))
 	}
-	for _, d := range v.Drivers {
-		for _, u := range d.Unowned {
-			text := fmt.Sprintf("%s: volume %s at node ID %s (node %s), %s", d.Name, u.VolumeHandle, u.NodeID, cmp.Or(u.Node, "unknown"), tried(u.Tries))
-			if u.LastError != "" {
-				text += ": " + u.LastError
-			}
-			left = append(left, text)
-		}
-		if more := d.UnownedCount - len(d.Unowned); more > 0 {
-			left = append(left, fmt.Sprintf("%s: and %d more", d.Name, more))
-		}
-	}
+	left, dangling := unownedLines(v)
 	for _, section := range []struct {
 		title string
 		lines []string
@@ -55,6 +46,7 @@ func (r Report) sections(out *strings.Builder) {
 		{"Configuration errors (new configuration rejected; the previous one stays active)", v.ConfigErrors()},
 		{"Configuration warnings", v.ConfigWarnings()},
 		{"Volumes left attached where no VolumeAttachment asks for them (to be detached)", left},
+		{"Volumes listed where no VolumeAttachment asks for them (only reported; csi-attach-hub explain driver/NAME has the commands that detach them)", dangling},
 		{"Conflicts (found and not served)", conflicts},
 		{"VolumeAttachments of drivers that are not served", unclaimed},
 	} {
@@ -65,4 +57,32 @@ func (r Report) sections(out *strings.Builder) {
 			fmt.Fprintf(out, "  %s\n", terminal.Line(line))
 		}
 	}
+}
+
+// unownedLines returns a line for each volume that is published without a VolumeAttachment: those that the hub detaches,
+// and those that it only reports.
+func unownedLines(v hubclient.View) (left, dangling []string) {
+	for _, d := range v.Drivers {
+		for _, u := range d.Unowned {
+			at := fmt.Sprintf("%s: volume %s at node ID %s (node %s)", d.Name, u.VolumeHandle, u.NodeID, cmp.Or(u.Node, "unknown"))
+			if u.ReportOnly {
+				dangling = append(dangling, fmt.Sprintf("%s since %s", at, u.Since.UTC().Format(time.RFC3339)))
+				continue
+			}
+			text := at + ", " + tried(u.Tries)
+			if u.LastError != "" {
+				text += ": " + u.LastError
+			}
+			left = append(left, text)
+		}
+		if more := d.UnownedCount - len(d.Unowned); more > 0 {
+			text := fmt.Sprintf("%s: and %d more", d.Name, more)
+			if n := len(d.Unowned); n > 0 && d.Unowned[n-1].ReportOnly {
+				dangling = append(dangling, text)
+			} else {
+				left = append(left, text)
+			}
+		}
+	}
+	return left, dangling
 }
