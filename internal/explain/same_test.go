@@ -28,7 +28,7 @@ func TestExplainStopsWithTheWordsOfTheStatusPage(t *testing.T) {
 		"the driver's error":   func(s *situation) { s.seen.LastError = "rpc error: code = Internal desc = broken" },
 		"an error without one": func(s *situation) { s.seen.LastError = "odd" },
 		"published elsewhere": func(s *situation) {
-			s.seen.LastError, s.seen.Elsewhere = "rpc error: code = FailedPrecondition desc = in use", []status.Elsewhere{{NodeID: "id-3", Node: "node-3"}}
+			s.seen.PersistentVolume, s.seen.LastError, s.seen.Elsewhere = s.v.VolumeName, "rpc error: code = FailedPrecondition desc = in use", []status.Elsewhere{{NodeID: "id-3", Node: "node-3"}}
 		},
 		"not configured": (*situation).notConfigured,
 	} {
