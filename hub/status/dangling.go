@@ -75,7 +75,7 @@ func (in DiagnosisInput) publishedElsewhere() diagnosis.Diagnosis {
 		case e.Detaching:
 			actions = []string{fmt.Sprintf("Wait: the hub detaches the volume from %s first, and attaches it to node %s then.", placeOf(e.Node, e.NodeID), a.Node)}
 		case e.Kept != "":
-			actions = []string{fmt.Sprintf("Detach the volume from %s in the storage system. The hub does not detach it there: %s.", placeOf(e.Node, e.NodeID), diagnosis.Clause(e.Kept))}
+			actions = []string{fmt.Sprintf("If nothing at %s uses the volume, detach it there in the storage system. The hub does not: %s.", placeOf(e.Node, e.NodeID), diagnosis.Clause(e.Kept))}
 		default:
 			actions, commands = detachByHand(a.Driver, e.Node, e.NodeID, a.PersistentVolume)
 		}

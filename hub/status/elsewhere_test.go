@@ -30,7 +30,7 @@ func TestAttachThatIsRefusedBecauseOfADanglingVolumeNamesTheNodeAndFreesIt(t *te
 		"being detached": {[]Elsewhere{{NodeID: "i-7", Node: "worker-7", Detaching: true}}, "at node ID i-7 (node worker-7), and no",
 			"Wait: the hub detaches the volume from node ID i-7 (node worker-7) first, and attaches it to node worker-1 then.", nil},
 		"kept": {[]Elsewhere{{NodeID: "i-7", Node: "worker-7", Kept: "two PersistentVolumes have the volume handle"}}, "at node ID i-7",
-			"in the storage system. The hub does not detach it there: two PersistentVolumes have the volume handle.", nil},
+			"detach it there in the storage system. The hub does not: two PersistentVolumes have the volume handle.", nil},
 		"on a node that this cluster does not have": {[]Elsewhere{{NodeID: "i-7"}}, "at node ID i-7, and no", "Detach the volume from node ID i-7 in the storage system.", nil},
 		"on two nodes": {[]Elsewhere{{NodeID: "i-7", Node: "worker-7"}, {NodeID: "i-8", Node: "worker-8"}}, "at node ID i-7 (node worker-7) and at node ID i-8 (node worker-8), and no",
 			"nothing on node worker-8 uses", slices.Concat(diagnosis.DetachCommands("a.example.com", "worker-7", "pv-1"), diagnosis.DetachCommands("a.example.com", "worker-8", "pv-1"))},
