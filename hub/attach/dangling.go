@@ -102,7 +102,7 @@ func (a *Asked) Unasked(p csiclient.Published) []Target {
 // ListedHandle returns the handle by which the driver lists a volume at a node ID. It differs from the
 // handle of the PersistentVolume only for in-tree volumes that are migrated to CSI.
 func (d Driver) ListedHandle(handle, nodeID string) string {
-	if !translator.IsMigratedCSIDriverByName(d.Name) {
+	if !d.IsMigrated() {
 		return handle
 	}
 	if repaired, err := translator.RepairVolumeHandle(d.Name, handle, nodeID); err == nil {
@@ -110,6 +110,9 @@ func (d Driver) ListedHandle(handle, nodeID string) string {
 	}
 	return handle
 }
+
+// IsMigrated reports whether in-tree volumes are migrated to the driver.
+func (d Driver) IsMigrated() bool { return translator.IsMigratedCSIDriverByName(d.Name) }
 
 // Dangling is a volume that the driver reports at a target where no VolumeAttachment asks for it, and
 // what decides whether the hub may detach it there.
