@@ -231,6 +231,33 @@ func TestVolumeAttachmentThatComesBeforeTheDetachKeepsTheVolume(t *testing.T) {
 	})
 }
 
+// A detach that fails is tried for as long as it may be the hub's to make.
+func TestReasonToLeaveAVolumeAloneEndsItsDetach(t *testing.T) {
+	for name, change := range map[string]func(v *virtual){
+		"second PersistentVolume": func(v *virtual) { v.create(testbed.PersistentVolume{Name: "o", Driver: virtualDriver, Handle: "v"}) },
+		"PersistentVolume gone":   func(v *virtual) { v.delete(testbed.PersistentVolume{Name: "v"}) },
+		"node gone":               func(v *virtual) { v.delete(testbed.CSINode{Node: "n"}) },
+		"not listed any more":     func(v *virtual) { v.turn(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: "v"}}}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(v *virtual) {
+				v.unexpected(registry.UnexpectedDetach)
+				v.dangling()
+				v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerUnpublishVolume, Code: codes.Internal}}})
+				v.start()
+				v.pass(2 * time.Minute)
+				change(v)
+				v.pass(2 * time.Minute)
+				before := v.unpublishes()
+				v.pass(time.Hour)
+				if n := v.unpublishes() - before; n > 0 || before == 0 || len(v.dangled()) > 0 {
+					t.Errorf("%d unpublishes before, %d after it, shown %+v", before, n, v.dangled())
+				}
+			})
+		})
+	}
+}
+
 func TestChangeToReportEndsTheDetachOfWhatOnlyAListingHasShown(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.unexpected(registry.UnexpectedDetach)

@@ -228,7 +228,7 @@ func (t *trial) unsettled() []string {
 			if va.Status.AttachError != nil || va.Status.DetachError != nil {
 				found = append(found, fmt.Sprintf("VolumeAttachment %s is attached and has an error: %+v", va.Name, va.Status))
 			}
-		case !t.contested[volume] && !t.isDeleted(volume):
+		case !t.contested[volume] && !t.isDeleted(volume) && !t.isBlocked(volume):
 			found = append(found, fmt.Sprintf("VolumeAttachment %s is not attached: %+v", va.Name, va.Status.AttachError))
 		}
 	}

@@ -110,10 +110,21 @@ func (t *trial) attachBehindTheBack() {
 }
 
 // mayStay says whether the hub may leave a volume at a node ID that was attached there by hand: it is no volume or node of
-// this cluster any more.
+// this cluster any more, or a VolumeAttachment names the node that has the node ID now.
 func (t *trial) mayStay(volume, nodeID string) bool {
-	registered := slices.ContainsFunc(t.nodes, func(n *trialNode) bool { return n.id == nodeID })
-	return !registered || t.isDeleted(volume)
+	i := slices.IndexFunc(t.nodes, func(n *trialNode) bool { return n.id == nodeID })
+	return i < 0 || t.isDeleted(volume) ||
+		slices.ContainsFunc(t.attachmentsOf(volume), func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == t.nodes[i].name })
+}
+
+// isBlocked says whether a volume is at a node ID where it was attached by hand, and where the hub may leave it.
+func (t *trial) isBlocked(volume string) bool {
+	for nodeID, at := range t.backend.Books().Attached[volume] {
+		if at.Foreign && t.mayStay(volume, nodeID) {
+			return true
+		}
+	}
+	return false
 }
 
 // later ends a fault after some steps.
