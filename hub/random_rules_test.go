@@ -157,7 +157,11 @@ func (t *trial) checkStatus(before, after *storagev1.VolumeAttachment) {
 // VolumeAttachment asks for holds it for stuckAfter and no longer.
 func (t *trial) checkPersistentVolumeGone(p *process, volume string) {
 	t.say("  PersistentVolume %s is gone", volume)
-	for _, va := range t.attachmentsOf(volume) {
+	named := t.attachmentsOf(volume)
+	if t.hasVolume(volume) {
+		return // made again since: they may have been attached for the new one
+	}
+	for _, va := range named {
 		if guarded(va) || va.Status.Attached {
 			t.fail("PersistentVolume %s is gone, and VolumeAttachment %s has its volume", volume, va.Name)
 		}

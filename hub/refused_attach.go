@@ -195,15 +195,16 @@ func (l *leader) isElsewhere(va *storagev1.VolumeAttachment, target attach.Targe
 func (l *leader) askForVolume(ctx context.Context, s Session, target attach.Target) []status.Elsewhere {
 	ctx, cancel := context.WithTimeout(ctx, l.settings().Timeout)
 	defer cancel()
-	asked, before := time.Now(), l.attachments()
+	asked := time.Now()
 	handle := l.decider().ListedHandle(target.VolumeHandle, target.NodeID)
 	nodes, err := s.VolumeNodes(ctx, handle)
 	if err != nil {
 		l.logger.V(2).Info("ControllerGetVolume failed, so it is not known where the volume is", "volumeHandle", target.VolumeHandle, "err", err)
 		return nil
 	}
-	// The entry of the attach has the volume for itself: no other call for it can be in flight.
-	found := l.findDangling(ctx, csiclient.Published{handle: nodes}, before, func(attach.Target) bool { return false })
+	// The entry of the attach has the volume for itself: no other call for it can be in flight. Who asks for the volume is
+	// looked at again before the call that detaches it.
+	found := l.findDangling(ctx, csiclient.Published{handle: nodes}, nil, func(attach.Target) bool { return false })
 	return l.freeVolume(found, target, asked)
 }
 

@@ -1,8 +1,10 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -207,4 +209,11 @@ func (m *manager) unowned(l *leader) ([]status.UnownedPublication, int) {
 	}
 	sortUnowned(shown)
 	return shown[:min(len(shown), status.MostUnowned)], len(shown)
+}
+
+// sortUnowned sorts publications, the oldest first.
+func sortUnowned(all []status.UnownedPublication) {
+	slices.SortStableFunc(all, func(a, b status.UnownedPublication) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.VolumeHandle, b.VolumeHandle), cmp.Compare(a.NodeID, b.NodeID))
+	})
 }
