@@ -176,6 +176,9 @@ func (l *leader) describe(a *status.Attachment, s driverState, va *storagev1.Vol
 	if op == attach.Idle {
 		return
 	}
+	if op == attach.Attaching {
+		a.Elsewhere = l.refused.elsewhere(va)
+	}
 	if lane == volume.DriftLane {
 		a.Operation = status.Drift
 	}

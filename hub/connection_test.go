@@ -244,6 +244,10 @@ func (s *memorySession) ControllerUnpublishVolume(context.Context, *csi.Controll
 	return &csi.ControllerUnpublishVolumeResponse{}, nil
 }
 
+func (s *memorySession) VolumeNodes(context.Context, string) (csiclient.PublishedNodes, error) {
+	return csiclient.PublishedNodes{}, nil
+}
+
 func (s *memorySession) ListVolumes(context.Context, csiclient.ListOptions) (csiclient.Published, error) {
 	return csiclient.Published{}, nil
 }

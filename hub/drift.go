@@ -27,12 +27,13 @@ const (
 
 // driftWatch compares a driver's list of volumes with the VolumeAttachments that are attached.
 type driftWatch struct {
-	leader   *leader
-	count    attach.DriftCount
-	reported map[types.UID]bool // VolumeAttachments whose difference was reported and persists
-	looked   bool               // there was a listing
-	took     time.Duration      // length of the last listing
-	problem  loglimit.Problem   // of listings that fail
+	leader     *leader
+	count      attach.DriftCount[types.UID]     // of differences at VolumeAttachments
+	unexpected attach.DriftCount[attach.Target] // of volumes where no VolumeAttachment asks for them
+	reported   map[types.UID]bool               // VolumeAttachments whose difference was reported and persists
+	looked     bool                             // there was a listing
+	took       time.Duration                    // length of the last listing
+	problem    loglimit.Problem                 // of listings that fail
 }
 
 // driftCheck returns the periodic comparison. Drivers begin at different times, so that they do not list
@@ -55,10 +56,13 @@ func (w *driftWatch) pause(interval time.Duration, lag float64) time.Duration {
 	if interval == 0 { // off
 		return never
 	}
-	if !w.looked {
+	refused := w.leader.refused.wait()
+	switch {
+	case !w.looked && refused:
+		return 0
+	case !w.looked:
 		return time.Duration(lag * float64(interval))
-	}
-	if w.count.Pending() {
+	case refused || w.count.Pending() || w.unexpected.Pending():
 		interval = min(interval, confirmAfter)
 	}
 	return max(interval, listShare*w.took)
@@ -71,7 +75,10 @@ func (w *driftWatch) check(ctx context.Context) {
 	if s == nil || isDone(s) || !s.Info().Capabilities.ListPublishedNodes {
 		return
 	}
-	began, before := time.Now(), l.settled()
+	began, all := time.Now(), l.attachments()
+	before := l.settled(all)
+	worked, end := l.table.Listing()
+	defer end()
 	bounded, cancel := context.WithTimeout(ctx, longestListing)
 	defer cancel()
 	share := l.hub.listings.Share()
@@ -85,20 +92,29 @@ func (w *driftWatch) check(ctx context.Context) {
 	}
 	found, drifted := l.compare(ctx, before, published)
 	l.forgetFound(published)
-	has := func(at attach.Target) (listed, there bool) {
-		nodes, listed := published[at.VolumeHandle]
-		return listed && !nodes.Unknown, nodes.Has(at.NodeID)
-	}
-	unowned := map[attach.Target]volume.Unowned{}
-	for _, u := range l.table.UnownedAll() {
-		unowned[u.Target] = u
-	}
-	for _, at := range l.table.Listed(has, began, l.settings().Timeout) {
-		l.log.line(l.unownedLogger(unowned[at]), true, "ListVolumes does not report the volume of a deleted VolumeAttachment on this node, not detaching it")
-	}
+	dangling := l.findDangling(ctx, published, all, worked)
+	l.answerRefused(dangling, began)
+	w.onFound(dangling)
+	l.endUnlisted(published, began)
 	maps.DeleteFunc(w.reported, func(uid types.UID, _ bool) bool { return drifted[uid] == nil })
 	for _, uid := range w.count.Add(found, settings.Confirmations) {
 		w.onDrift(drifted[uid], found[uid])
+	}
+}
+
+// endUnlisted ends the unowned publications that a listing does not show any more.
+func (l *leader) endUnlisted(published csiclient.Published, began time.Time) {
+	decider := l.decider()
+	has := func(at attach.Target) (listed, there bool) {
+		nodes, listed := published[decider.ListedHandle(at.VolumeHandle, at.NodeID)]
+		return listed && !nodes.Unknown, nodes.Has(at.NodeID)
+	}
+	for _, u := range l.table.Listed(has, began, l.settings().Timeout) {
+		message := "ListVolumes does not report the volume of a deleted VolumeAttachment on this node, not detaching it"
+		if u.Listed {
+			message = "ListVolumes no longer reports the volume on this node, not detaching it"
+		}
+		l.log.line(l.unownedLogger(u), true, message)
 	}
 }
 
@@ -107,7 +123,7 @@ func (w *driftWatch) check(ctx context.Context) {
 func (l *leader) compare(ctx context.Context, before map[string]*storagev1.VolumeAttachment, published csiclient.Published) (map[types.UID]attach.DriftKind, map[types.UID]*storagev1.VolumeAttachment) {
 	found := map[types.UID]attach.DriftKind{}
 	drifted := map[types.UID]*storagev1.VolumeAttachment{}
-	for name, va := range l.settled() {
+	for name, va := range l.settled(l.attachments()) {
 		if was := before[name]; was == nil || was.ResourceVersion != va.ResourceVersion {
 			continue
 		}
@@ -158,12 +174,11 @@ func (w *driftWatch) onDrift(va *storagev1.VolumeAttachment, kind attach.DriftKi
 	}
 }
 
-// settled returns the VolumeAttachments, by name, that are attached and have no entry.
-func (l *leader) settled() map[string]*storagev1.VolumeAttachment {
+// settled returns those of some VolumeAttachments, by name, that are attached and have no entry.
+func (l *leader) settled(vas []*storagev1.VolumeAttachment) map[string]*storagev1.VolumeAttachment {
 	decider := l.decider()
 	settled := map[string]*storagev1.VolumeAttachment{}
-	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
-		va = l.overlay.Newest(va)
+	for _, va := range vas {
 		if va.Status.Attached && decider.RequiredOperation(va) == attach.Idle && va.DeletionTimestamp == nil && !l.table.Has(volume.ClaimKey(va.Name)) {
 			settled[va.Name] = va
 		}

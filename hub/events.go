@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	eventrecord "k8s.io/client-go/tools/record"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -13,7 +14,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// Reasons of the Events on VolumeAttachments.
+// Reasons of the Events on VolumeAttachments, and on PersistentVolumes that are published where no VolumeAttachment asks
+// for them.
 const (
 	attachFailed  = "AttachFailed"
 	detachFailed  = "DetachFailed"
@@ -24,24 +26,24 @@ const (
 	detachGivenUp = "DetachGivenUp"
 )
 
-// events records warnings on VolumeAttachments. The recorder drops repetitions and bounds the rate.
+// events records warnings on VolumeAttachments and PersistentVolumes. The recorder drops repetitions and bounds the rate.
 type events struct {
 	recorder eventrecord.EventRecorder // nil: nothing is recorded
 }
 
-func (e events) warn(va *storagev1.VolumeAttachment, reason, message string) {
+func (e events) warn(object runtime.Object, reason, message string) {
 	if e.recorder != nil {
-		e.recorder.Event(va, corev1.EventTypeWarning, reason, message)
+		e.recorder.Event(object, corev1.EventTypeWarning, reason, message)
 	}
 }
 
 // failed reports a try that failed.
-func (e events) failed(va *storagev1.VolumeAttachment, op attach.Operation, cause error) {
+func (e events) failed(object runtime.Object, op attach.Operation, cause error) {
 	reason := attachFailed
 	if op == attach.Detaching {
 		reason = detachFailed
 	}
-	e.warn(va, reason, attach.Message(cause))
+	e.warn(object, reason, attach.Message(cause))
 }
 
 // stuck reports that an operation has had no success for long.
@@ -62,9 +64,29 @@ func (e events) drift(va *storagev1.VolumeAttachment, action registry.DriftActio
 	e.warn(va, driftDetected, message)
 }
 
-// gaveUp reports that the hub no longer tries to detach an unowned publication.
-func (e events) gaveUp(u volume.Unowned) {
-	e.warn(formerObject(u.FormerOwner), detachGivenUp, attach.Text(fmt.Sprintf("gave up detaching volume %q from node ID %q after %d tries: the driver reports that it is not there: %s",
+// dangling reports that the driver has a volume published where no VolumeAttachment asks for it.
+func (e events) dangling(pv *corev1.PersistentVolume, at attach.Target, node string, action registry.UnexpectedAction) {
+	e.warn(pv, driftDetected, attach.Text(danglingText(at.VolumeHandle, at.NodeID, node)+"; "+danglingEnd(action)))
+}
+
+func danglingText(handle, nodeID, node string) string {
+	if node == "" {
+		return fmt.Sprintf("the driver reports volume %q on node ID %q, where no VolumeAttachment asks for it", handle, nodeID)
+	}
+	return fmt.Sprintf("the driver reports volume %q on node %q (node ID %q), where no VolumeAttachment asks for it", handle, node, nodeID)
+}
+
+// danglingEnd returns what follows.
+func danglingEnd(action registry.UnexpectedAction) string {
+	if action == registry.UnexpectedDetach {
+		return "detaching it there"
+	}
+	return "not detaching it there because drift.unexpected is " + string(action)
+}
+
+// gaveUp reports on an object that the hub no longer tries to detach an unowned publication.
+func (e events) gaveUp(object runtime.Object, u volume.Unowned) {
+	e.warn(object, detachGivenUp, attach.Text(fmt.Sprintf("gave up detaching volume %q from node ID %q after %d tries: the driver reports that it is not there: %s",
 		u.Target.VolumeHandle, u.Target.NodeID, u.Failures, u.Error)))
 }
 

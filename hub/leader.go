@@ -31,6 +31,8 @@ type leader struct {
 	finalizerWrites *attach.FinalizerWrites
 	events          events
 	calls           callsInFlight
+	dangling        dangling
+	refused         refusedAttaches
 
 	conflictLog loglimit.Problem
 

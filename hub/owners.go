@@ -20,8 +20,11 @@ const readFor = 2 * time.Second
 // driver and node, so they are used again. It blocks until the API server has answered.
 func (l *leader) owners(ctx context.Context, formerOwner volume.Identity, target attach.Target) (volume.Ownership, error) {
 	some := slices.Concat(l.cluster.AttachmentsOnNode(formerOwner.Node), l.cluster.AttachmentsOfHandle(l.name, target.VolumeHandle))
-	candidates := l.candidates(formerOwner, target, some)
-	return l.readOwners(ctx, formerOwner, target, append([]string{formerOwner.Name}, candidates...))
+	names := l.candidates(formerOwner, target, some)
+	if formerOwner.Name != "" { // else only the driver has reported the publication
+		names = slices.Insert(names, 0, formerOwner.Name)
+	}
+	return l.readOwners(ctx, formerOwner, target, names)
 }
 
 // ownersElsewhere returns whether a VolumeAttachment other than the claim's owns a volume at a target of the

@@ -91,8 +91,8 @@ func (t *trial) checkPublish(books fakecsi.Books, volume, nodeID string) {
 	met, ever := t.metFault[volume]
 	excused := t.contested[volume] || ever && time.Since(met) <= 2*t.driver.Retry.Max
 	t.mu.Unlock()
-	for other := range books.Attached[volume] {
-		if other == nodeID || excused {
+	for other, at := range books.Attached[volume] {
+		if other == nodeID || excused || at.Foreign { // the hub cannot know what somebody has attached by hand
 			continue
 		}
 		last := fakecsi.Call{}
@@ -157,7 +157,11 @@ func (t *trial) checkStatus(before, after *storagev1.VolumeAttachment) {
 // VolumeAttachment asks for holds it for stuckAfter and no longer.
 func (t *trial) checkPersistentVolumeGone(p *process, volume string) {
 	t.say("  PersistentVolume %s is gone", volume)
-	for _, va := range t.attachmentsOf(volume) {
+	named := t.attachmentsOf(volume)
+	if t.hasVolume(volume) {
+		return // made again since: they may have been attached for the new one
+	}
+	for _, va := range named {
 		if guarded(va) || va.Status.Attached {
 			t.fail("PersistentVolume %s is gone, and VolumeAttachment %s has its volume", volume, va.Name)
 		}
@@ -181,7 +185,10 @@ func (t *trial) checkPersistentVolumeGone(p *process, volume string) {
 	if t.hasVolume(volume) {
 		return // made again since, and the volume may be published for the new one
 	}
-	for nodeID := range attached {
+	for nodeID, at := range attached {
+		if at.Foreign {
+			continue
+		}
 		if since, known := unowned[nodeID]; !known || time.Since(since) < stuckAfter {
 			t.fail("PersistentVolume %s is gone, and its volume is published at %s", volume, nodeID)
 		}
@@ -198,7 +205,8 @@ func (t *trial) checkNow() {
 		}
 	}
 	for _, v := range books.Violations[t.violations:] {
-		if v.Kind != fakecsi.AskedTwice && v.Kind != fakecsi.ConcurrentCalls { // see checkPublish and checkInFlight, which know more
+		byHand := v.Call == 0
+		if !byHand && v.Kind != fakecsi.AskedTwice && v.Kind != fakecsi.ConcurrentCalls { // see checkPublish and checkInFlight, which know more
 			t.fail("%s of %s %v by call %d: %s", v.Kind, v.Volume, v.Nodes, v.Call, v.Detail)
 		}
 	}
@@ -224,12 +232,15 @@ func (t *trial) unsettled() []string {
 			if va.Status.AttachError != nil || va.Status.DetachError != nil {
 				found = append(found, fmt.Sprintf("VolumeAttachment %s is attached and has an error: %+v", va.Name, va.Status))
 			}
-		case !t.contested[volume] && !t.isDeleted(volume):
+		case !t.contested[volume] && !t.isDeleted(volume) && !t.isBlocked(volume):
 			found = append(found, fmt.Sprintf("VolumeAttachment %s is not attached: %+v", va.Name, va.Status.AttachError))
 		}
 	}
 	for volume, at := range books.Attached {
-		for nodeID := range at {
+		for nodeID, attachment := range at {
+			if attachment.Foreign && t.mayStay(volume, nodeID) {
+				continue
+			}
 			if !owned[fakecsi.VolumeNode{Volume: volume, Node: nodeID}] {
 				found = append(found, fmt.Sprintf("%s is published at %s, and no VolumeAttachment has it there", volume, nodeID))
 			}

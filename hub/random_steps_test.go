@@ -12,15 +12,19 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // newTrial makes the objects of a trial and starts its replicas.
 func newTrial(v *virtual, seed uint64, logs bool) *trial {
 	random := rand.New(rand.NewPCG(seed, 1))
-	t := &trial{virtual: v, scenario: scenario(seed % uint64(scenarios)), random: random, faults: rand.New(rand.NewPCG(seed, 2)), logs: logs,
+	t := &trial{virtual: v, scenario: scenario(seed % uint64(scenarios)), random: random, faults: rand.New(rand.NewPCG(seed, 2)), strays: rand.New(rand.NewPCG(seed, 3)), logs: logs,
 		held: map[string]bool{}, began: time.Now(), definitive: 8, contested: map[string]bool{}, metFault: map[string]time.Time{}, inFlight: map[string][]string{}, unclaimed: map[string]time.Time{}, atOnce: map[string]int{}}
 	v.driver.ParallelMultiNode = random.IntN(4) > 0
 	v.driver.Timeout = []time.Duration{10 * time.Second, 2 * time.Minute}[random.IntN(2)]
+	if t.strays.IntN(2) == 0 {
+		v.driver.Drift.Unexpected = registry.UnexpectedDetach
+	}
 	v.driver.Workers = []int{2, 20}[random.IntN(2)]
 	latency := []time.Duration{0, 0, 200 * time.Millisecond, 3 * time.Second}[random.IntN(4)]
 	v.turn(fakecsi.Knobs{Latency: map[fakecsi.Method]fakecsi.Latency{
@@ -36,8 +40,8 @@ func newTrial(v *virtual, seed uint64, logs bool) *trial {
 		t.volumes = append(t.volumes, volume)
 		t.makeVolume(volume)
 	}
-	t.say("seed %d, scenario %d, timeout %v, workers %d, latency %v, parallelMultiNode %v",
-		seed, t.scenario, v.driver.Timeout, v.driver.Workers, latency, v.driver.ParallelMultiNode)
+	t.say("seed %d, scenario %d, timeout %v, workers %d, latency %v, parallelMultiNode %v, drift.unexpected %s",
+		seed, t.scenario, v.driver.Timeout, v.driver.Workers, latency, v.driver.ParallelMultiNode, v.driver.Drift.Unexpected)
 	for i := range map[scenario]int{alone: 1, leased: 1, replicas: 2}[t.scenario] {
 		t.replicas = append(t.replicas, &replica{trial: t, name: fmt.Sprintf("hub%d", i)})
 		t.replicas[i].start()
@@ -93,6 +97,34 @@ func (t *trial) takeStep() {
 			return
 		}
 	}
+}
+
+// attachBehindTheBack attaches a volume at a node, at times, without a VolumeAttachment and without a call.
+func (t *trial) attachBehindTheBack() {
+	if t.driver.Drift.Unexpected != registry.UnexpectedDetach || t.strays.IntN(8) > 0 {
+		return
+	}
+	volume, node := t.volumes[t.strays.IntN(len(t.volumes))], t.nodes[t.strays.IntN(len(t.nodes))]
+	t.say("STEP %s is attached at %s by hand", volume.name, node.id)
+	t.turn(fakecsi.Knobs{GainAttachments: []fakecsi.VolumeNode{{Volume: volume.name, Node: node.id}}})
+}
+
+// mayStay says whether the hub may leave a volume at a node ID that was attached there by hand: it is no volume or node of
+// this cluster any more, or a VolumeAttachment names the node that has the node ID now.
+func (t *trial) mayStay(volume, nodeID string) bool {
+	i := slices.IndexFunc(t.nodes, func(n *trialNode) bool { return n.id == nodeID })
+	return i < 0 || t.isDeleted(volume) ||
+		slices.ContainsFunc(t.attachmentsOf(volume), func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == t.nodes[i].name })
+}
+
+// isBlocked says whether a volume is at a node ID where it was attached by hand, and where the hub may leave it.
+func (t *trial) isBlocked(volume string) bool {
+	for nodeID, at := range t.backend.Books().Attached[volume] {
+		if at.Foreign && t.mayStay(volume, nodeID) {
+			return true
+		}
+	}
+	return false
 }
 
 // later ends a fault after some steps.

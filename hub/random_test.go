@@ -89,6 +89,7 @@ type trial struct {
 	*virtual
 	scenario scenario
 	random   *rand.Rand // of the steps; used by the goroutine of the test alone
+	strays   *rand.Rand // of what is attached by hand; used likewise
 	replicas []*replica
 	volumes  []trialVolume
 	nodes    []*trialNode
@@ -139,6 +140,7 @@ func (t *trial) run() {
 		t.endFaults(t.step)
 		t.pass(0)
 		t.takeStep()
+		t.attachBehindTheBack()
 		t.pass(t.pause())
 		t.checkNow()
 	}

@@ -40,3 +40,9 @@ func (s redactedSession) ListVolumes(ctx context.Context, o csiclient.ListOption
 	published, err := s.Session.ListVolumes(ctx, o)
 	return published, s.redactor.Error(err)
 }
+
+// VolumeNodes implements Session.
+func (s redactedSession) VolumeNodes(ctx context.Context, handle string) (csiclient.PublishedNodes, error) {
+	nodes, err := s.Session.VolumeNodes(ctx, handle)
+	return nodes, s.redactor.Error(err)
+}

@@ -35,13 +35,19 @@ func routed(t testing.TB) *leader {
 // routedOn is routed with an API server to read from and write to.
 func routedOn(t testing.TB, kube attach.Kube) *leader {
 	t.Helper()
+	return routedAs(t, kube, routedDriver)
+}
+
+// routedAs is routedOn for a driver of any name.
+func routedAs(t testing.TB, kube attach.Kube, driver string) *leader {
+	t.Helper()
 	h, err := New(Options{Kube: kube})
 	if err != nil {
 		t.Fatal(err)
 	}
-	value := registry.Driver{Name: routedDriver, Settings: registry.DefaultSettings()}
+	value := registry.Driver{Name: driver, Settings: registry.DefaultSettings()}
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
-	d := h.newManager(logger, value, h.newMemory(logger, routedDriver)).newLeader(lease.Always())
+	d := h.newManager(logger, value, h.newMemory(logger, driver)).newLeader(lease.Always())
 	h.routes.open(d.name, d)
 	return d
 }

@@ -1,11 +1,15 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -34,7 +38,7 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	ctx = klog.NewContext(ctx, logger)
 	if e.Retries.Since.IsZero() {
 		e.Retries.Since = time.Now()
-		if !l.table.HasDisowned(u.FormerOwner, target) {
+		if !u.Listed && !l.table.HasDisowned(u.FormerOwner, target) {
 			l.log.line(logger, true, "VolumeAttachment is gone while its volume is attached, detaching the volume")
 		}
 	}
@@ -78,6 +82,12 @@ func (l *leader) mayUnpublish(ctx context.Context, e *volume.Entry, u volume.Uno
 		return false
 	}
 	owner, err := l.owners(ctx, u.FormerOwner, target)
+	if u.Listed && err == nil && (owner != volume.NoOwner || !l.mayDetach(ctx, u)) {
+		l.log.line(klog.FromContext(ctx), true, "Not detaching the volume: a VolumeAttachment may ask for it on this node by now, or drift.unexpected does not allow it any more")
+		l.table.Resolve(target)
+		l.table.Done(e)
+		return false
+	}
 	switch owner {
 	case volume.Owned:
 		l.table.ResolveOwned(u)
@@ -114,7 +124,7 @@ func (l *leader) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 	}
 	if u.Hopeless(settings.StuckAfter, l.sinceConnected(), now) {
 		l.log.line(klog.FromContext(ctx), true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
-		l.events.gaveUp(u)
+		l.events.gaveUp(l.eventObject(u), u)
 		l.counters.metrics.GaveUp()
 		l.table.Resolve(u.Target)
 		l.table.Done(e)
@@ -136,9 +146,21 @@ func (l *leader) unownedFailed(u volume.Unowned, err error, now time.Time) (volu
 	if !ok {
 		return u, false
 	}
-	l.events.failed(formerObject(u.FormerOwner), attach.Detaching, err)
+	l.events.failed(l.eventObject(u), attach.Detaching, err)
 	l.counters.countFailure(err, status.Failure{Time: now, Operation: status.Detach, VolumeAttachment: u.FormerOwner.Name, Text: u.Error, Cause: causeOf(err)}, now.Sub(u.Since))
 	return u, true
+}
+
+// eventObject returns the object for Events about an unowned publication: its former VolumeAttachment or, if there is none,
+// its PersistentVolume.
+func (l *leader) eventObject(u volume.Unowned) runtime.Object {
+	if !u.Listed {
+		return formerObject(u.FormerOwner)
+	}
+	if pv := l.overlay.Volume(u.FormerOwner.PersistentVolume); pv != nil {
+		return pv
+	}
+	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: u.FormerOwner.PersistentVolume}}
 }
 
 // isSurelyShared reports whether a volume that was published for a VolumeAttachment is surely a multi-node
@@ -161,14 +183,15 @@ func (l *leader) sinceConnected() time.Time {
 	return time.Now()
 }
 
-// unowned returns the unowned publications, the oldest first and at most status.MostUnowned, and how many
-// there are.
-func (m *manager) unowned() ([]status.UnownedPublication, int) {
-	all := m.table.UnownedAll()
-	shown := make([]status.UnownedPublication, min(len(all), status.MostUnowned))
-	for i := range shown {
-		u := all[i]
-		shown[i] = status.UnownedPublication{
+// unowned returns the unowned publications, the oldest first and at most status.MostUnowned, and how many there are.
+// Those that are only reported count too; l is nil if this process does not work for the driver.
+func (m *manager) unowned(l *leader) ([]status.UnownedPublication, int) {
+	var shown []status.UnownedPublication
+	if l != nil {
+		shown = l.dangling.views(l)
+	}
+	for _, u := range m.table.UnownedAll() {
+		view := status.UnownedPublication{
 			VolumeHandle:     u.Target.VolumeHandle,
 			NodeID:           u.Target.NodeID,
 			Node:             u.FormerOwner.Node,
@@ -177,10 +200,20 @@ func (m *manager) unowned() ([]status.UnownedPublication, int) {
 			Since:            u.Since,
 			Tries:            u.Failures,
 			LastError:        u.Error,
+			Listed:           u.Listed,
 		}
 		if e, ok := m.table.Look(u.Key()); ok && e.State == volume.Delayed {
-			shown[i].NextTry = e.Due
+			view.NextTry = e.Due
 		}
+		shown = append(shown, view)
 	}
-	return shown, len(all)
+	sortUnowned(shown)
+	return shown[:min(len(shown), status.MostUnowned)], len(shown)
+}
+
+// sortUnowned sorts publications, the oldest first.
+func sortUnowned(all []status.UnownedPublication) {
+	slices.SortStableFunc(all, func(a, b status.UnownedPublication) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.VolumeHandle, b.VolumeHandle), cmp.Compare(a.NodeID, b.NodeID))
+	})
 }

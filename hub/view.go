@@ -63,7 +63,7 @@ func (m *manager) view(replicas map[string]bool, now time.Time) status.Driver {
 		v.DownSince = s.downSince
 	}
 	if s.leader != nil || s.role.mode == registry.ModeActive && v.Lease.Holder == "" { // also after the lease was given up
-		v.Unowned, v.UnownedCount = m.unowned()
+		v.Unowned, v.UnownedCount = m.unowned(s.leader)
 	}
 	if s.observer != nil {
 		v.Observed, v.Checklist = s.observer.Report(v)

@@ -74,7 +74,9 @@ type Drift struct {
 	PageSize      int           // volumes on one page; 0 leaves it to the driver
 	Timeout       time.Duration // of one page; positive
 	Confirmations int           // listings in a row that must show a difference before it counts; at least 1
-	Action        DriftAction   // what follows then
+	Action        DriftAction   // what follows then for a volume that is missing where it should be
+
+	Unexpected UnexpectedAction // what follows then for a volume that is where no VolumeAttachment asks for it
 }
 
 // DriftAction is what follows when a volume is not published where its
@@ -84,6 +86,15 @@ type DriftAction string
 const (
 	DriftReattach DriftAction = "reattach" // report it, and publish the volume again
 	DriftReport   DriftAction = "report"   // report it only
+)
+
+// UnexpectedAction is what follows when a driver lists a volume on a node where no
+// VolumeAttachment asks for it.
+type UnexpectedAction string
+
+const (
+	UnexpectedReport UnexpectedAction = "report" // report it only
+	UnexpectedDetach UnexpectedAction = "detach" // report it, and unpublish the volume there
 )
 
 // KubeAPI limits the writes to the Kubernetes API for one driver.

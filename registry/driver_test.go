@@ -35,7 +35,7 @@ func TestDefaultsAreThoseOfTheFormat(t *testing.T) {
 
 		StuckAfter: 15 * time.Minute,
 		Drift: registry.Drift{Interval: time.Minute, PageSize: 500, Timeout: time.Minute,
-			Confirmations: 2, Action: registry.DriftReattach},
+			Confirmations: 2, Action: registry.DriftReattach, Unexpected: registry.UnexpectedReport},
 		Probe: registry.Probe{Interval: 30 * time.Second, Timeout: 10 * time.Second},
 
 		OnForeignWriter: registry.ForeignWriterWarn,

@@ -34,6 +34,7 @@ var settings = []setting{
 	row("drift.timeout", time.Minute, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Drift.Timeout }),
 	row("drift.confirmations", 2, integer(1, 100), func(s *Settings) *int { return &s.Drift.Confirmations }),
 	row("drift.action", DriftReattach, oneOf(DriftReattach, DriftReport), func(s *Settings) *DriftAction { return &s.Drift.Action }),
+	row("drift.unexpected", UnexpectedReport, oneOf(UnexpectedReport, UnexpectedDetach), func(s *Settings) *UnexpectedAction { return &s.Drift.Unexpected }),
 	row("defaultFSType", "", word(128), func(s *Settings) *string { return &s.DefaultFSType }),
 	row("probe.interval", 30*time.Second, duration(time.Second, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Interval }),
 	row("probe.timeout", 10*time.Second, duration(time.Millisecond, 24*time.Hour), func(s *Settings) *time.Duration { return &s.Probe.Timeout }),

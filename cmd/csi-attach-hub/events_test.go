@@ -19,11 +19,17 @@ import (
 // all of it.
 func (s *scene) eventsOf(name, reason string) []corev1.Event {
 	s.t.Helper()
+	return s.eventsOn("VolumeAttachment", name, reason)
+}
+
+// eventsOn is eventsOf for an object of any kind without a namespace.
+func (s *scene) eventsOn(kind, name, reason string) []corev1.Event {
+	s.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		list, err := s.plane.Clientset().CoreV1().Events("default").List(s.ctx, metav1.ListOptions{
-			FieldSelector: fields.Set{"involvedObject.kind": "VolumeAttachment", "involvedObject.name": name}.String()})
+			FieldSelector: fields.Set{"involvedObject.kind": kind, "involvedObject.name": name}.String()})
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,10 +33,12 @@ func TestDriftCountsWhenListingsInARowShowIt(t *testing.T) {
 		{"gone", 2, []found{a, {}}, [][]types.UID{nil, nil}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var c DriftCount
+			var c DriftCount[types.UID]
 			var got [][]types.UID
 			for _, listing := range tc.listings {
-				got = append(got, c.Add(listing, tc.confirmations))
+				confirmed := c.Add(listing, tc.confirmations)
+				slices.Sort(confirmed)
+				got = append(got, confirmed)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("confirmed (-want +got):\n%s", diff)
@@ -48,7 +51,7 @@ func TestDriftCountsWhenListingsInARowShowIt(t *testing.T) {
 }
 
 func TestDriftCountKeepsNothingOfWhatIsGone(t *testing.T) {
-	var c DriftCount
+	var c DriftCount[types.UID]
 	c.Add(map[types.UID]DriftKind{"a": DriftMissing, "b": DriftMissing, "c": DriftNone}, 3)
 	c.Add(map[types.UID]DriftKind{"b": DriftMissing}, 3)
 	if len(c.streaks) != 1 {

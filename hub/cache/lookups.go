@@ -4,6 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
 // AttachmentsOfDriver returns the VolumeAttachments of a CSI driver.
@@ -87,6 +89,28 @@ func (c *Cluster) Volume(name string) *corev1.PersistentVolume {
 // StoredVolume returns a PersistentVolume as the cache keeps it, nil if it is not there.
 func (c *Cluster) StoredVolume(name string) *StoredVolume {
 	return cached[*StoredVolume](c.volumes, name)
+}
+
+// AllVolumes returns every PersistentVolume.
+func (c *Cluster) AllVolumes() []*StoredVolume {
+	objs := c.volumes.GetStore().List()
+	volumes := make([]*StoredVolume, len(objs))
+	for i, obj := range objs {
+		volumes[i] = obj.(*StoredVolume)
+	}
+	return volumes
+}
+
+// NodesOfDriver returns the names of the nodes for which a driver has registered a node ID, by node ID and in no order.
+func (c *Cluster) NodesOfDriver(driver string) map[string][]string {
+	nodes := map[string][]string{}
+	for _, obj := range c.nodes.GetStore().List() {
+		node := obj.(*storagev1.CSINode)
+		if id, ok := attach.NodeID(node, driver); ok {
+			nodes[id] = append(nodes[id], node.Name)
+		}
+	}
+	return nodes
 }
 
 // ReleasableVolumes returns the PersistentVolumes from which a finalizer of an attacher may have to be removed:

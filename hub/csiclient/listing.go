@@ -38,6 +38,16 @@ func (o ListOptions) check() error {
 // handle. A volume without a key was not listed. It must not be changed.
 type Published map[string]PublishedNodes
 
+// Any reports whether a volume is listed as published to a node ID.
+func (p Published) Any() bool {
+	for _, nodes := range p {
+		if len(nodes.IDs) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // PublishedNodes are the nodes to which one volume is published, as listed. The zero
 // value is a volume that is published nowhere.
 type PublishedNodes struct {

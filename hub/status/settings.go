@@ -17,6 +17,8 @@ type Settings struct {
 	StuckAfter    Duration `json:"stuckAfter"`
 	DriftInterval Duration `json:"driftInterval"` // 0: off
 	DriftAction   string   `json:"driftAction"`
+	// DriftUnexpected is what follows when the driver lists a volume where no VolumeAttachment asks for it: "report" or "detach".
+	DriftUnexpected string `json:"driftUnexpected"`
 	// ParallelMultiNode: calls for one multi-node volume on different nodes run side by side.
 	ParallelMultiNode bool `json:"parallelMultiNode"`
 	// OnForeignWriter is what follows when another attacher writes: "warn" or "pause".
@@ -37,6 +39,7 @@ func SettingsOf(s registry.Settings) Settings {
 		DriftInterval: Duration(s.Drift.Interval),
 		DriftAction:   string(s.Drift.Action),
 
+		DriftUnexpected:   string(s.Drift.Unexpected),
 		ParallelMultiNode: s.ParallelMultiNode,
 		OnForeignWriter:   string(s.OnForeignWriter),
 		KeepSecrets:       s.KeepSecrets,

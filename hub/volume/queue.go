@@ -65,6 +65,7 @@ func (t *Table) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.dropEntries()
+	t.dropFound()
 	t.closed = time.Now()
 }
 

@@ -28,6 +28,8 @@ type Table struct {
 	swept    time.Time          // when dropUnconfirmed ran last
 	released map[types.UID]bool // see WasReleased
 	forgets  bool               // see KeepSecrets
+
+	touched map[attach.Target]bool // see Listing; nil: there is none
 }
 
 // NewTable returns an empty Table.

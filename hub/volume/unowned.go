@@ -15,6 +15,7 @@ type Unowned struct {
 	Publication
 	FormerOwner Identity
 	Since       time.Time // when this process came to know of it
+	Listed      bool      // see Found; FormerOwner has no name then
 
 	Failures int    // in a row
 	Error    string // the last one

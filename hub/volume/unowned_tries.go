@@ -94,22 +94,27 @@ func (t *Table) UnownedWaits(target attach.Target, why error, now time.Time) tim
 	return now.Sub(u.waits)
 }
 
-// Listed takes a listing of the driver's volumes, and returns the targets of the unowned publications
-// that it ends. has returns whether the listing has a volume with its nodes, and whether it has it at a
+// Listed takes a listing of the driver's volumes, and returns the unowned publications that it ends. A publication that only
+// an earlier listing has shown ends as soon as a listing shows that it is not there. has returns whether the listing has a volume with its nodes, and whether it has it at a
 // node ID. began is when the listing began, timeout the longest that a call may take: a publish from
 // before the driver's first answer to an unpublish may take effect for so long.
-func (t *Table) Listed(has func(attach.Target) (listed, there bool), began time.Time, timeout time.Duration) []attach.Target {
+func (t *Table) Listed(has func(attach.Target) (listed, there bool), began time.Time, timeout time.Duration) []Unowned {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var ended []attach.Target
+	var ended []Unowned
 	for u := range t.eachUnowned() {
 		listed, there := has(u.Target)
+		if u.Listed && listed && !there && u.Since.Before(began) {
+			ended = append(ended, *u)
+			t.resolve(u.Target)
+			continue
+		}
 		if u.answered.IsZero() || began.Sub(u.answered) < timeout || !listed || there {
 			u.absences = 0
 			continue
 		}
 		if u.absences++; u.absences == absencesToEnd {
-			ended = append(ended, u.Target)
+			ended = append(ended, *u)
 			t.resolve(u.Target)
 		}
 	}

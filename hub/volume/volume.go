@@ -37,6 +37,8 @@ func (v *Volume) detachFirst(e *Entry) *Entry {
 // place puts an entry at a place, or makes it unplaced. If the entry leaves a volume, place returns that volume,
 // which the caller must evaluate.
 func (t *Table) place(e *Entry, p Place) (before *Volume) {
+	t.touch(e.place.Target)
+	t.touch(p.Target)
 	if v := e.volume; v != nil && v.handle != p.Target.VolumeHandle {
 		v.entries = slices.DeleteFunc(v.entries, func(other *Entry) bool { return other == e })
 		before, e.volume = v, nil

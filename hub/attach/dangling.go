@@ -1,0 +1,173 @@
+package attach
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+)
+
+// DriftUnexpected: the storage system reports a volume on a node where no VolumeAttachment asks for
+// it.
+const DriftUnexpected DriftKind = "unexpected"
+
+// Asked has the targets that the VolumeAttachments of a driver ask for, by the handles with which the
+// driver lists the volumes. It is not safe for concurrent use.
+type Asked struct {
+	driver  Driver
+	targets map[Target]*storagev1.VolumeAttachment
+	unclear []demand
+}
+
+// demand is a VolumeAttachment whose volume or node is not known.
+type demand struct {
+	va               *storagev1.VolumeAttachment
+	handles, nodeIDs []string // that it may ask for; none: any
+}
+
+// Asked returns an Asked without VolumeAttachments.
+func (d Driver) Asked() *Asked {
+	return &Asked{driver: d, targets: map[Target]*storagev1.VolumeAttachment{}}
+}
+
+// Add adds a VolumeAttachment of the driver. It asks for its noted target, and for the volume and the
+// node that it would be attached with now, also while it is being deleted. handle is that of its
+// PersistentVolume or inline volume, "" if that is not known. node may be nil.
+func (a *Asked) Add(va *storagev1.VolumeAttachment, handle string, node *storagev1.CSINode) {
+	guarded := HasFinalizer(va.Finalizers, Finalizer(a.driver.Name))
+	if va.DeletionTimestamp != nil && !guarded {
+		return // detached before, or never attached
+	}
+	noted := NotedTarget(va)
+	registered, _ := NodeID(node, a.driver.Name)
+	handles, nodeIDs := [2]string{noted.VolumeHandle, handle}, [2]string{noted.NodeID, registered}
+	switch noHandle, noNode := noted.VolumeHandle == "" && handle == "", noted.NodeID == "" && registered == ""; {
+	case noHandle && !guarded && !va.Status.Attached && noted.NodeID == "":
+		return // it waits for its PersistentVolume, and no attacher has called the driver for it
+	case noHandle || noNode:
+		a.unclear = append(a.unclear, demand{va: va, handles: known(handles), nodeIDs: known(nodeIDs)})
+		return
+	}
+	for _, nodeID := range nodeIDs {
+		for _, handle := range handles {
+			if handle == "" || nodeID == "" {
+				continue
+			}
+			a.targets[Target{handle, nodeID}] = va
+			if listed := a.driver.ListedHandle(handle, nodeID); listed != handle {
+				a.targets[Target{listed, nodeID}] = va
+			}
+		}
+	}
+}
+
+func known(texts [2]string) []string {
+	return slices.DeleteFunc(slices.Clone(texts[:]), func(text string) bool { return text == "" })
+}
+
+// By returns a VolumeAttachment that may ask for a target, nil if there is none.
+func (a *Asked) By(t Target) *storagev1.VolumeAttachment {
+	if va := a.targets[t]; va != nil {
+		return va
+	}
+	for _, d := range a.unclear {
+		handle := slices.Contains(d.handles, t.VolumeHandle) || len(d.handles) == 0 && !ofAnotherVolume(d.va, t.VolumeHandle)
+		if handle && (slices.Contains(d.nodeIDs, t.NodeID) || len(d.nodeIDs) == 0) {
+			return d.va
+		}
+	}
+	return nil
+}
+
+// Unasked returns the targets of a listing that no VolumeAttachment asks for.
+func (a *Asked) Unasked(p csiclient.Published) []Target {
+	var unasked []Target
+	for handle, nodes := range p {
+		for _, nodeID := range nodes.IDs {
+			if t := (Target{handle, nodeID}); a.By(t) == nil {
+				unasked = append(unasked, t)
+			}
+		}
+	}
+	slices.SortFunc(unasked, func(a, b Target) int {
+		return cmp.Or(cmp.Compare(a.VolumeHandle, b.VolumeHandle), cmp.Compare(a.NodeID, b.NodeID))
+	})
+	return unasked
+}
+
+// ListedHandle returns the handle by which the driver lists a volume at a node ID. It differs from the
+// handle of the PersistentVolume only for in-tree volumes that are migrated to CSI.
+func (d Driver) ListedHandle(handle, nodeID string) string {
+	if !d.IsMigrated() {
+		return handle
+	}
+	if repaired, err := translator.RepairVolumeHandle(d.Name, handle, nodeID); err == nil {
+		return repaired
+	}
+	return handle
+}
+
+// IsMigrated reports whether in-tree volumes are migrated to the driver.
+func (d Driver) IsMigrated() bool { return translator.IsMigratedCSIDriverByName(d.Name) }
+
+// Dangling is a volume that the driver reports at a target where no VolumeAttachment asks for it, and
+// what decides whether the hub may detach it there.
+type Dangling struct {
+	Listed  Target                     // as the driver reports it
+	Nodes   []string                   // of this cluster for which the driver has registered the node ID
+	Volumes []*corev1.PersistentVolume // of the driver that have the volume handle
+	// Claimant is a VolumeAttachment that may ask for the target, or did when the driver was asked.
+	Claimant string
+	Worked   bool // there was other work for the volume at the target since the driver was asked
+	// Missing is a VolumeAttachment whose volume is attached, and not reported on its node.
+	Missing string
+}
+
+// Kept returns why the volume must not be detached, for people; "" if it may be. A rule that holds makes
+// the fields of later rules irrelevant.
+func (d Dangling) Kept() string {
+	switch {
+	case len(d.Nodes) == 0:
+		return "no CSINode of this cluster has the node ID"
+	case len(d.Volumes) == 0:
+		return "no PersistentVolume of the driver in this cluster has the volume handle"
+	case len(d.Volumes) > 1:
+		return fmt.Sprintf("two PersistentVolumes have the volume handle: %s and %s", d.Volumes[0].Name, d.Volumes[1].Name)
+	case d.Claimant != "":
+		return fmt.Sprintf("VolumeAttachment %s may ask for it there", d.Claimant)
+	case d.Worked:
+		return "other work on the volume has begun there"
+	case d.Missing != "":
+		return fmt.Sprintf("the driver does not report the volume on the node of VolumeAttachment %s, where it is attached", d.Missing)
+	}
+	return ""
+}
+
+// Node returns the name of the Kubernetes node, "" if none is known.
+func (d Dangling) Node() string {
+	if len(d.Nodes) == 0 {
+		return ""
+	}
+	return d.Nodes[0]
+}
+
+// Record returns the record of the publication. The volume has exactly one PersistentVolume.
+func (d Dangling) Record() Record {
+	pv := d.Volumes[0]
+	r := Record{Target: Target{VolumeHandle: VolumeHandle(pv), NodeID: d.Listed.NodeID}, SecretKnown: true}
+	r.Nodes = volumeNodes(pv, r.Target.VolumeHandle)
+	if spec, err := specOf(pv); err == nil {
+		r.SecretRef = spec.CSI.ControllerPublishSecretRef
+	}
+	return r
+}
+
+// IsOf reports whether a PersistentVolume is a volume of the driver, also one that is migrated to it.
+func (d Driver) IsOf(pv *corev1.PersistentVolume) bool {
+	spec, err := specOf(pv)
+	return err == nil && spec.CSI.Driver == d.Name
+}

@@ -1,0 +1,140 @@
+package hub
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// attachments returns the newest known states of the driver's VolumeAttachments.
+func (l *leader) attachments() []*storagev1.VolumeAttachment {
+	vas := l.cluster.AttachmentsOfDriver(l.name)
+	for i, va := range vas {
+		vas[i] = l.overlay.Newest(va)
+	}
+	return vas
+}
+
+// asked returns the targets that some VolumeAttachments ask for.
+func (l *leader) asked(vas []*storagev1.VolumeAttachment) *attach.Asked {
+	asked := l.decider().Asked()
+	for _, va := range vas {
+		handle := ""
+		if v := l.cluster.StoredOrDeleted(attach.VolumeName(va)); v != nil {
+			handle = v.Handle()
+		} else if va.Spec.Source.InlineVolumeSpec != nil {
+			handle = attach.HandleOf(attach.Inputs{VolumeAttachment: va})
+		}
+		asked.Add(va, handle, l.cluster.CSINode(va.Spec.NodeName))
+	}
+	return asked
+}
+
+// findDangling returns the places where the driver reports volumes and no VolumeAttachment asks for them, with what decides
+// whether the hub may detach them there. before has the VolumeAttachments from before the driver was asked. worked
+// reports whether there was other work at a target since then.
+func (l *leader) findDangling(ctx context.Context, p csiclient.Published, before []*storagev1.VolumeAttachment, worked func(attach.Target) bool) []attach.Dangling {
+	decider := l.decider()
+	if !decider.Capabilities.PublishUnpublish || decider.NoAttach { // nobody has to ask for a volume
+		return nil
+	}
+	if !p.Any() {
+		return nil
+	}
+	unasked := l.asked(l.attachments()).Unasked(p)
+	if len(unasked) == 0 {
+		return nil
+	}
+	if known, err := l.knowsAll(ctx); err != nil || !known {
+		return nil // a former leader may have attached volumes for VolumeAttachments that the cache lacks
+	}
+	nodes := l.cluster.NodesOfDriver(l.name)
+	found := make([]attach.Dangling, len(unasked))
+	for i, at := range unasked {
+		found[i] = attach.Dangling{Listed: at, Nodes: nodes[at.NodeID]}
+	}
+	l.findVolumes(found)
+	askedBefore := l.asked(before)
+	for i := range found {
+		l.judge(&found[i], p, askedBefore, worked)
+	}
+	return found
+}
+
+// findVolumes fills in the PersistentVolumes of the driver that have the handles of volumes on nodes of this cluster.
+func (l *leader) findVolumes(found []attach.Dangling) {
+	byHandle, nodeIDs := map[string][]*attach.Dangling{}, map[string]bool{}
+	for i := range found {
+		if d := &found[i]; len(d.Nodes) > 0 {
+			byHandle[d.Listed.VolumeHandle] = append(byHandle[d.Listed.VolumeHandle], d)
+			nodeIDs[d.Listed.NodeID] = true
+		}
+	}
+	if len(byHandle) == 0 {
+		return
+	}
+	decider := l.decider()
+	var handles []string // of one PersistentVolume
+	for _, v := range l.cluster.AllVolumes() {
+		handles = append(handles[:0], v.Handle())
+		if decider.IsMigrated() {
+			for nodeID := range nodeIDs {
+				handles = append(handles, decider.ListedHandle(v.Handle(), nodeID))
+			}
+			slices.Sort(handles)
+			handles = slices.Compact(handles)
+		}
+		var pv *corev1.PersistentVolume // decoded only if a handle fits
+		for _, handle := range handles {
+			for _, d := range byHandle[handle] {
+				if pv == nil {
+					pv = v.PersistentVolume()
+				}
+				if decider.IsOf(pv) {
+					d.Volumes = append(d.Volumes, pv)
+				}
+			}
+		}
+	}
+}
+
+// judge fills in what is left to decide about a volume.
+func (l *leader) judge(d *attach.Dangling, p csiclient.Published, before *attach.Asked, worked func(attach.Target) bool) {
+	if len(d.Nodes) == 0 || len(d.Volumes) != 1 {
+		return
+	}
+	slices.Sort(d.Nodes)
+	if va := before.By(d.Listed); va != nil {
+		d.Claimant = va.Name
+	}
+	d.Worked = worked(d.Record().Target)
+	decider := l.decider()
+	decider.Capabilities.ListPublishedNodes = true // p is known, by a listing or not
+	for _, va := range l.cluster.AttachmentsOfVolume(d.Volumes[0].Name) {
+		va = l.overlay.Newest(va)
+		if va.Spec.Attacher != l.name {
+			continue
+		}
+		if kind, _ := decider.Drift(l.cachedInputs(va), p); kind == attach.DriftMissing {
+			d.Missing = va.Name
+		}
+	}
+}
+
+// mayDetach reports whether a volume that only the driver reports may still be detached.
+func (l *leader) mayDetach(ctx context.Context, u volume.Unowned) bool {
+	if l.settings().Drift.Unexpected != registry.UnexpectedDetach {
+		return false
+	}
+	// Unknown: the driver has reported other nodes too. Its own entry is no other work at the target.
+	p := csiclient.Published{l.decider().ListedHandle(u.Target.VolumeHandle, u.Target.NodeID): {IDs: []string{u.Target.NodeID}, Unknown: true}}
+	found := l.findDangling(ctx, p, nil, func(attach.Target) bool { return false })
+	return len(found) == 1 && found[0].Kept() == ""
+}

@@ -1,0 +1,101 @@
+package volume_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+func TestListingIsOutOfDateWhereAnEntryWasOrIs(t *testing.T) {
+	at := attach.Target{VolumeHandle: "v", NodeID: "a"}
+	place := volume.Place{Target: at, Node: "node"}
+	for name, c := range map[string]struct {
+		before, during func(table *volume.Table)
+		want           bool
+	}{
+		"no work": {func(*volume.Table) {}, func(*volume.Table) {}, false},
+		"work elsewhere": {func(*volume.Table) {}, func(table *volume.Table) {
+			table.Add(volume.ClaimKey("va"), volume.AttachLane, volume.Place{Target: attach.Target{VolumeHandle: "v", NodeID: "b"}, Node: "other"})
+		}, false},
+		"work before": {func(table *volume.Table) { runAt(table, place) }, func(*volume.Table) {}, false},
+		"work began before and ended": {func(table *volume.Table) { table.Add(volume.ClaimKey("va"), volume.AttachLane, place) },
+			func(table *volume.Table) { table.Done(table.Take(time.Now())) }, true},
+		"work meanwhile": {func(*volume.Table) {}, func(table *volume.Table) { runAt(table, place) }, true},
+		"work goes on":   {func(table *volume.Table) { table.Add(volume.ClaimKey("va"), volume.AttachLane, place) }, func(*volume.Table) {}, true},
+		"a worker found the target": {func(table *volume.Table) {}, func(table *volume.Table) {
+			table.Add(volume.ClaimKey("va"), volume.AttachLane, volume.Place{})
+			e := table.Take(time.Now())
+			table.Reserve(e, place)
+			table.Done(e)
+		}, true},
+		"an unowned publication": {func(*volume.Table) {}, func(table *volume.Table) { table.Found(volume.Identity{}, attach.Record{Target: at}) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := volume.NewTable("f")
+			table.Begin(2)
+			table.OpenLanes()
+			c.before(table)
+			worked, end := table.Listing()
+			defer end()
+			c.during(table)
+			if got := worked(at); got != c.want {
+				t.Errorf("out of date: %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// runAt has a worker do all work for a VolumeAttachment at a place.
+func runAt(table *volume.Table, p volume.Place) {
+	table.Add(volume.ClaimKey("va"), volume.AttachLane, p)
+	table.Done(table.Take(time.Now()))
+}
+
+func TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing(t *testing.T) {
+	at := attach.Target{VolumeHandle: "v", NodeID: "a"}
+	for name, c := range map[string]struct {
+		end  func(table *volume.Table)
+		left int
+	}{
+		"nothing happens":          {func(*volume.Table) {}, 1},
+		"the term ends":            {func(table *volume.Table) { table.Close() }, 0},
+		"it is dropped":            {func(table *volume.Table) { table.DropFound() }, 0},
+		"not listed there":         {func(table *volume.Table) { listed(table, true, false, time.Now()) }, 0},
+		"listed there":             {func(table *volume.Table) { listed(table, true, true, time.Now()) }, 1},
+		"listed without its nodes": {func(table *volume.Table) { listed(table, false, false, time.Now()) }, 1},
+		"found by a later listing": {func(table *volume.Table) { listed(table, true, false, time.Now().Add(-time.Hour)) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := volume.NewTable("f")
+			table.Begin(2)
+			table.OpenLanes()
+			table.Found(volume.Identity{Node: "n", PersistentVolume: "pv"}, attach.Record{Target: at})
+			if u, ok := table.Unowned(at); !ok || !u.Listed {
+				t.Fatalf("not found: %+v", u)
+			}
+			c.end(table)
+			if got := len(table.UnownedAll()); got != c.left {
+				t.Errorf("%d left, want %d", got, c.left)
+			}
+		})
+	}
+}
+
+func listed(table *volume.Table, listed, there bool, began time.Time) {
+	table.Listed(func(attach.Target) (bool, bool) { return listed, there }, began, time.Minute)
+}
+
+// Its VolumeAttachment vanished after a listing had shown its volume: this process knows it itself now.
+func TestPublicationThatAVolumeAttachmentLeavesIsNoLongerKnownFromAListingAlone(t *testing.T) {
+	table := volume.NewTable("f")
+	table.Begin(2)
+	r := recorded("a")
+	table.Found(volume.Identity{Node: "n", PersistentVolume: "pv"}, r)
+	table.Gone(volume.Identity{Name: "va", UID: "1"}, &r)
+	table.DropFound()
+	if u, ok := table.Unowned(r.Target); !ok || u.Listed || u.FormerOwner.Name != "va" {
+		t.Errorf("%+v", u)
+	}
+}
