@@ -28,11 +28,13 @@ type Table struct {
 	swept    time.Time          // when dropUnconfirmed ran last
 	released map[types.UID]bool // see WasReleased
 	forgets  bool               // see KeepSecrets
+	pause    pauses             // see SetPause
 }
 
 // NewTable returns an empty Table.
 func NewTable(finalizer string) *Table {
-	return &Table{Finalizer: finalizer, volumes: map[string]*Volume{}, claims: map[string]*Claim{}, released: map[types.UID]bool{}}
+	return &Table{Finalizer: finalizer, volumes: map[string]*Volume{}, claims: map[string]*Claim{}, released: map[types.UID]bool{},
+		pause: func(int) time.Duration { return time.Minute }}
 }
 
 // Add asks for a run of the entry of a key at once: it ends a delay. An entry that is running runs again
@@ -97,7 +99,7 @@ func (t *Table) Reserve(e *Entry, p Place) bool {
 		before = t.place(e, p)
 	}
 	v := e.volume
-	goesOn := v == nil || t.mayGoOn(v, e, moved)
+	goesOn := (v == nil || t.mayGoOn(v, e, moved)) && !t.isHeld(e)
 	if goesOn {
 		t.steps++
 		e.state, e.served = Running, t.steps
@@ -106,6 +108,7 @@ func (t *Table) Reserve(e *Entry, p Place) bool {
 		t.lanes.load[e.lane].running.Remove(e.link)
 		e.link = nil
 		t.freeSlot(e)
+		t.returnPermit(e)
 		t.signal()
 	}
 	if moved || !goesOn {
@@ -119,9 +122,9 @@ func (t *Table) Reserve(e *Entry, p Place) bool {
 // goes first can block it.
 func (t *Table) mayGoOn(v *Volume, e *Entry, moved bool) bool {
 	if !moved {
-		return v.detachFirst(e) == nil
+		return t.detachFirst(v, e) == nil
 	}
-	return Next(v.calls(), t.parallel)[slices.Index(v.entries, e)].Start
+	return Next(t.calls(v), t.parallel)[slices.Index(v.entries, e)].Start
 }
 
 // SetLimits sets how many calls may be in flight at once, how many for one node (0: no limit of its own),
