@@ -72,10 +72,16 @@ func TestAttachesToAFullNodeGoTheOldestFirst(t *testing.T) {
 
 func TestPermitOfAnEntryThatLeavesGoesToTheNext(t *testing.T) {
 	for name, leave := range map[string]func(t *testing.T, table *volume.Table, e *volume.Entry){
-		"done":     func(_ *testing.T, table *volume.Table, e *volume.Entry) { table.Done(e) },
-		"failed":   func(_ *testing.T, table *volume.Table, e *volume.Entry) { table.DoneFor(e, volume.AttachLane, time.Hour) },
-		"postpone": func(_ *testing.T, table *volume.Table, e *volume.Entry) { table.Postpone(e, volume.AttachLane, time.Hour) },
-		"deleted":  func(_ *testing.T, table *volume.Table, e *volume.Entry) { table.DoneFor(e, volume.DetachLane, time.Hour) },
+		"done": func(_ *testing.T, table *volume.Table, e *volume.Entry) { table.Done(e) },
+		"failed": func(_ *testing.T, table *volume.Table, e *volume.Entry) {
+			table.DoneFor(e, volume.AttachLane, time.Hour)
+		},
+		"postpone": func(_ *testing.T, table *volume.Table, e *volume.Entry) {
+			table.Postpone(e, volume.AttachLane, time.Hour)
+		},
+		"deleted": func(_ *testing.T, table *volume.Table, e *volume.Entry) {
+			table.DoneFor(e, volume.DetachLane, time.Hour)
+		},
 		"blocked": func(t *testing.T, table *volume.Table, e *volume.Entry) {
 			table.Add(volume.ClaimKey("before"), volume.DetachLane, volume.Place{Target: attach.Target{VolumeHandle: "refused", NodeID: "x"}, Node: "other"})
 			if table.Reserve(e, on("full", "refused")) {
@@ -99,8 +105,12 @@ func TestPermitOfAnEntryThatLeavesGoesToTheNext(t *testing.T) {
 		})
 	}
 	for name, leave := range map[string]func(table *volume.Table){
-		"deleted":      func(table *volume.Table) { table.Add(volume.ClaimKey("refused"), volume.DetachLane, on("full", "refused")) },
-		"another node": func(table *volume.Table) { table.Add(volume.ClaimKey("refused"), volume.AttachLane, on("other", "refused")) },
+		"deleted": func(table *volume.Table) {
+			table.Add(volume.ClaimKey("refused"), volume.DetachLane, on("full", "refused"))
+		},
+		"another node": func(table *volume.Table) {
+			table.Add(volume.ClaimKey("refused"), volume.AttachLane, on("other", "refused"))
+		},
 	} {
 		t.Run(name+" before it starts", func(t *testing.T) {
 			inLineTest(t, func(t *testing.T) {
