@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -29,7 +30,8 @@ func TestFullNodeGetsNoMoreCallsThanItHasPlaces(t *testing.T) {
 		all = append(all, testbed.VolumeAttachment{Name: name, Driver: driver, Node: node, PersistentVolume: name})
 	}
 	w.create(volumes...)
-	_, h := w.run()
+	updates, h := w.run()
+	updates <- maps.Clone(w.drivers)
 	w.create(all...)
 	calls := func(detached int) {
 		t.Helper()

@@ -45,9 +45,20 @@ func (m *manager) fullNodes() ([]status.FullNode, int) {
 	for _, n := range m.table.FullNodes() {
 		waiting += len(n.Line)
 		if len(shown) < status.MostFullNodes {
-			shown = append(shown, status.FullNode{Node: n.Node, Limit: attach.Allocatable(m.cluster.CSINode(n.Node), m.name), Since: n.Since,
-				Waiting: len(n.Line), Line: n.Line[:min(len(n.Line), status.MostWaiters)], NextTry: n.NextTry})
+			shown = append(shown, status.FullNode{Node: n.Node, Limit: attach.Allocatable(m.cluster.CSINode(n.Node), m.name),
+				Attached: m.attachedOn(n.Node), Since: n.Since, Waiting: len(n.Line), Line: n.Line[:min(len(n.Line), status.MostWaiters)], NextTry: n.NextTry})
 		}
 	}
 	return shown, waiting
+}
+
+// attachedOn returns how many VolumeAttachments of the driver are attached to a node.
+func (m *manager) attachedOn(node string) int {
+	attached := 0
+	for _, va := range m.cluster.AttachmentsOnNode(node) {
+		if va.Spec.Attacher == m.name && m.overlay.Newest(va).Status.Attached {
+			attached++
+		}
+	}
+	return attached
 }

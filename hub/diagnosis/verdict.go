@@ -28,6 +28,7 @@ const (
 	FinalizerOfAnother Verdict = "FinalizerOfAnother"
 	BeingDetached      Verdict = "BeingDetached"
 	LeftAttached       Verdict = "LeftAttached"
+	NodeFull           Verdict = "NodeFull" // it can have no more volumes of the driver
 )
 
 // About who works for the driver.

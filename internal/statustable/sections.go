@@ -54,6 +54,7 @@ func (r Report) sections(out *strings.Builder) {
 		{"Problems", r.Problems},
 		{"Configuration errors (new configuration rejected; the previous one stays active)", v.ConfigErrors()},
 		{"Configuration warnings", v.ConfigWarnings()},
+		{"Full nodes (attaches wait until a volume is detached there)", fullNodes(v)},
 		{"Volumes left attached where no VolumeAttachment asks for them (to be detached)", left},
 		{"Conflicts (found and not served)", conflicts},
 		{"VolumeAttachments of drivers that are not served", unclaimed},
