@@ -33,8 +33,8 @@ func HealthOfDriver(d Driver, replicas []Replica, now time.Time) Health {
 	state := d.brokenIfStuck(d.serviceState(service, replicas, now))
 	h.add(state, service)
 	h.addCalls(d, now)
-	h.addQueue(d, state, service.Verdict != "", now)
 	h.addFull(d)
+	h.addQueue(d, state, service.Verdict != "", now)
 	h.addUnowned(d)
 	switch wrong := DiagnoseCapability(d); {
 	case d.Mode == modeObserve: // there the checklist has it
