@@ -9,7 +9,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
@@ -203,7 +202,7 @@ func (l *leader) describe(a *status.Attachment, s driverState, va *storagev1.Vol
 	case ok && e.State == volume.Delayed:
 		a.State, a.NextTry = status.Failing, e.Due
 	case ok:
-		a.SetWaiting(waitOf(e.Wait, l.cluster))
+		a.SetWaiting(l.waitOf(e.Wait, va.Spec.NodeName))
 	}
 	if isStuck(wantedSince(va, op), s.spec.StuckAfter, now) {
 		a.State = status.Stuck
@@ -222,15 +221,15 @@ func (s driverState) wait() status.Wait {
 	return status.Wait{Kind: status.WaitForDriver, DriverState: string(s.State), Reason: reason}
 }
 
-// waitOf returns the wait of an entry in the terms of the status.
-func waitOf(w volume.Wait, c *cache.Cluster) status.Wait {
+// waitOf returns the wait of an entry for a node in the terms of the status.
+func (l *leader) waitOf(w volume.Wait, node string) status.Wait {
 	switch w.Kind {
 	case volume.WaitDetach:
 		if w.Detach.Kind == volume.UnownedKind {
 			return status.Wait{Kind: status.WaitForUnowned, NodeID: w.Detach.Target.NodeID}
 		}
 		wait := status.Wait{Kind: status.WaitForDetach, VolumeAttachment: w.Detach.Name}
-		if other := c.Attachment(w.Detach.Name); other != nil {
+		if other := l.cluster.Attachment(w.Detach.Name); other != nil {
 			wait.Node = other.Spec.NodeName
 		}
 		return wait
@@ -238,6 +237,8 @@ func waitOf(w volume.Wait, c *cache.Cluster) status.Wait {
 		return status.Wait{Kind: status.WaitForVolume}
 	case volume.WaitNode:
 		return status.Wait{Kind: status.WaitForNode}
+	case volume.WaitCapacity:
+		return status.Wait{Kind: status.WaitForCapacity, Node: node, Limit: attach.Allocatable(l.cluster.CSINode(node), l.name), Position: w.Position}
 	case volume.WaitNothing:
 		return status.Wait{}
 	}

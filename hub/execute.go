@@ -85,6 +85,10 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 	case volume.Publish:
 		o.Context, err = a.Publish(ctx, x.plan, x.secrets)
 		o.Secrets = x.secrets
+		if isNodeFull(err) {
+			o.Result = volume.NoPlace
+			return o, err
+		}
 	case volume.MarkAttached:
 		if !l.decider().IsCurrent(x.plan, l.cluster.CSINode(x.object.Spec.NodeName)) {
 			err = errNodeIDChanged

@@ -161,6 +161,7 @@ func (l *leader) attend(ctx context.Context, fail context.CancelCauseFunc, group
 // setLimits copies the settings into the table and the write budget. Entries that wait stay.
 func (l *leader) setLimits(s registry.Settings) {
 	l.table.SetLimits(s.Workers, s.MaxPerNode, s.ParallelMultiNode)
+	l.table.SetPause(func(refused int) time.Duration { return backoff(s.Retry, refused, nil, jitter) })
 	limit, burst := rate.Inf, 0
 	if s.KubeAPI.QPS > 0 {
 		limit, burst = rate.Limit(s.KubeAPI.QPS), s.KubeAPI.BurstOrDefault()

@@ -32,7 +32,12 @@ func (o operationLog) failed(logger klog.Logger, op attach.Operation, failures i
 	if op == attach.Detaching {
 		message = "Detach failed, will retry"
 	}
-	values := []any{"operation", op.String(), "failures", failures, "retryIn", retryIn}
+	values := []any{"operation", op.String(), "failures", failures}
+	if op == attach.Attaching && isNodeFull(err) {
+		message = "Attach failed because the node is full, waiting for a place there"
+	} else {
+		values = append(values, "retryIn", retryIn)
+	}
 	if call := (*attach.CallError)(nil); errors.As(err, &call) {
 		values = append(values, "code", status.Code(call.Err).String())
 	}

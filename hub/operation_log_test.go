@@ -64,7 +64,7 @@ func TestAtTheDefaultVerbosityTheFirstFailureOfAVolumeAndItsRecoveryAreOneLineEa
 			}
 		}
 		attach("healthy")
-		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.ResourceExhausted}}})
+		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.PermissionDenied}}})
 		va := attach("v")
 		keys := map[string]any{"driver": virtualDriver, "volumeAttachment": va.Name, "persistentVolume": "v", "node": "n", "volumeHandle": "v"}
 		with := func(more map[string]any) map[string]any {
@@ -73,7 +73,7 @@ func TestAtTheDefaultVerbosityTheFirstFailureOfAVolumeAndItsRecoveryAreOneLineEa
 			}
 			return more
 		}
-		check("Attach failed, will retry", 1, with(map[string]any{"operation": "attach", "code": "ResourceExhausted", "failures": 1}))
+		check("Attach failed, will retry", 1, with(map[string]any{"operation": "attach", "code": "PermissionDenied", "failures": 1}))
 		tries := v.calls(fakecsi.ControllerPublishVolume, "v", "id-n")
 		if tries < 2 {
 			t.Errorf("%d tries in five seconds, want some", tries)

@@ -98,7 +98,7 @@ func TestLongestWaitAfterEachErrorIsAsDocumented(t *testing.T) {
 			checkLongestWait(t, row, waits[row], err)
 		}
 	}
-	if want := 8; len(waits) != want {
+	if want := 9; len(waits) != want {
 		t.Errorf("%d rows, want %d", len(waits), want)
 	}
 	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {

@@ -189,16 +189,16 @@ func (r *router) driverChanged(object *storagev1.CSIDriver) {
 	}
 }
 
-// nodeChanged retries the VolumeAttachments at once that wait for their driver to register on a node.
+// nodeChanged retries the VolumeAttachments at once that wait for their driver to register on a node, or for a place
+// there.
 func (r *router) nodeChanged(before, node *storagev1.CSINode) {
-	known := map[string]string{}
-	if before != nil {
-		for _, d := range before.Spec.Drivers {
-			known[d.Name] = d.NodeID
-		}
-	}
 	for _, registered := range node.Spec.Drivers {
-		if id, ok := known[registered.Name]; ok && id == registered.NodeID || r.listener(registered.Name) == nil {
+		id, ok := attach.NodeID(before, registered.Name)
+		ok = ok && id == registered.NodeID
+		if l := r.owner(registered.Name); l != nil && (!ok || attach.Allocatable(before, registered.Name) != attach.Allocatable(node, registered.Name)) {
+			l.table.NodeChanged(node.Name)
+		}
+		if ok || r.listener(registered.Name) == nil {
 			continue
 		}
 		for _, va := range r.cluster.AttachmentsOnNode(node.Name) {

@@ -119,10 +119,10 @@ func hasError(va *storagev1.VolumeAttachment, op attach.Operation) bool {
 
 // whyStuck adds the present reason why an operation has no success: its call in flight, the connection, what its
 // entry waits for, or the last error.
-func (l *leader) whyStuck(e stuckError, name string, call status.Call) stuckError {
-	entry, ok := l.table.Look(volume.ClaimKey(name))
+func (l *leader) whyStuck(e stuckError, va *storagev1.VolumeAttachment, call status.Call) stuckError {
+	entry, ok := l.table.Look(volume.ClaimKey(va.Name))
 	e.tries = entry.Failures
-	wait := waitOf(entry.Wait, l.cluster)
+	wait := l.waitOf(entry.Wait, va.Spec.NodeName)
 	switch s := l.get(); {
 	case !call.Since.IsZero():
 		e.now = fmt.Sprintf("%s unanswered since %s", call.Method, call.Since.UTC().Format(time.RFC3339))
@@ -145,7 +145,7 @@ func (l *leader) whyStuck(e stuckError, name string, call status.Call) stuckErro
 // explainStuck writes into the status of a VolumeAttachment why it is stuck. While a call hangs and while the driver
 // cannot be called no try fails, so no other error would explain it.
 func (l *leader) explainStuck(ctx context.Context, va *storagev1.VolumeAttachment, op attach.Operation, call status.Call) {
-	why := l.whyStuck(stuckError{op: op, since: wantedSince(va, op)}, va.Name, call)
+	why := l.whyStuck(stuckError{op: op, since: wantedSince(va, op)}, va, call)
 	if err := l.writer().SaveError(ctx, va, op, why); err != nil {
 		l.volumeLogger(va).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", why, "err", err)
 	}

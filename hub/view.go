@@ -68,6 +68,9 @@ func (m *manager) view(replicas map[string]bool, now time.Time) status.Driver {
 	if s.observer != nil {
 		v.Observed, v.Checklist = s.observer.Report(v)
 	}
+	if s.leader != nil {
+		v.FullNodes, v.WaitingForCapacity = m.fullNodes()
+	}
 	m.fillLanes(&v, s, !v.Lease.Mine && replicas[v.Lease.Holder], now)
 	return v
 }

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"cmp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -17,11 +18,19 @@ func (l *leader) backfill() {
 	// Unowned publications come first: they go before an attach elsewhere.
 	l.findMissing()
 	l.confirm()
+	var due []*storagev1.VolumeAttachment
 	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
 		if va = l.overlay.Newest(va); decider.RequiredOperation(va) != attach.Idle {
-			op := decider.RequiredOperation(va)
-			l.table.Renew(volume.ClaimKey(va.Name), volume.LaneOf(op), l.placeOf(va, op))
+			due = append(due, va)
 		}
+	}
+	// The longest asked for first: the attaches to a full node go in the order in which they are added.
+	slices.SortStableFunc(due, func(a, b *storagev1.VolumeAttachment) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	for _, va := range due {
+		op := decider.RequiredOperation(va)
+		l.table.Renew(volume.ClaimKey(va.Name), volume.LaneOf(op), l.placeOf(va, op))
 	}
 	for _, pv := range l.cluster.ReleasableVolumes(l.finalizer) {
 		if attach.Releasable(pv, l.name) {
@@ -111,6 +120,9 @@ func (l *leader) onAttachmentGone(va *storagev1.VolumeAttachment) {
 		if r, ok := l.decider().LastRecorded(l.inputsOf(va)); ok {
 			last = &r
 		}
+	}
+	if last == nil && l.detachedElsewhere(va) {
+		l.table.DetachedFrom(va.Spec.NodeName)
 	}
 	l.table.Gone(volume.IdentityOf(va), last)
 }

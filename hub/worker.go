@@ -188,7 +188,7 @@ func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 	failures := e.Retries.Failed(op, now)
 	l.table.NoteFailure(e, failures, attach.Message(err), cause) // shorter: there may be very many entries
 	l.counters.countFailure(err, status.Failure{Time: now, Operation: operationOf(op), VolumeAttachment: name, Text: text, Cause: cause}, time.Since(e.Since()))
-	delay := backoff(l.settings().Retry, failures, err, jitter)
+	delay := l.delay(e, op, failures, err)
 	changed := l.table.ClearChanged(e)
 	next, lane := l.wanted(name)
 	// If the object was deleted meanwhile, the detach does not wait for the attach's backoff.

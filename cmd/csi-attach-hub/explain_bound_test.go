@@ -42,7 +42,7 @@ func TestABoundVolumeIsExplainedTheSameByEveryWayToAsk(t *testing.T) {
 	_, control := s.startDriver(driver, socket)
 	s.create(testbed.Node{Name: "bound-a"}, testbed.CSINode{Node: "bound-a", Drivers: map[string]string{driver: "id"}})
 	if err := control.Set(s.ctx, fakecsi.Knobs{
-		Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Volume: "bound-failing", Code: codes.ResourceExhausted, Message: "full"}},
+		Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Volume: "bound-failing", Code: codes.PermissionDenied, Message: "full"}},
 		Hang: []fakecsi.Hang{{Method: fakecsi.ControllerUnpublishVolume, Volume: "bound-leaving"}},
 	}); err != nil {
 		t.Fatal(err)

@@ -58,8 +58,8 @@ func TestDriversNodesAndAllStuckVolumesAreExplained(t *testing.T) {
 	s.startDriver(paused, pausedSocket)
 	s.create(testbed.Node{Name: "subjects-a"}, testbed.CSINode{Node: "subjects-a", Drivers: map[string]string{full: "id-a", away: "id-a", paused: "id-a"}})
 	if err := control.Set(s.ctx, fakecsi.Knobs{Fail: []fakecsi.Fault{
-		{Method: fakecsi.ControllerPublishVolume, Volume: "subjects-full-1", Code: codes.ResourceExhausted, Message: "no place for subjects-full-1"},
-		{Method: fakecsi.ControllerPublishVolume, Volume: "subjects-full-2", Code: codes.ResourceExhausted, Message: "no place for subjects-full-2"},
+		{Method: fakecsi.ControllerPublishVolume, Volume: "subjects-full-1", Code: codes.PermissionDenied, Message: "no place for subjects-full-1"},
+		{Method: fakecsi.ControllerPublishVolume, Volume: "subjects-full-2", Code: codes.PermissionDenied, Message: "no place for subjects-full-2"},
 	}}); err != nil {
 		t.Fatal(err)
 	}

@@ -138,7 +138,7 @@ func TestExplainNamesTheCause(t *testing.T) {
 		testbed.CSINode{Node: "explain-a", Drivers: ids}, testbed.CSINode{Node: "explain-b", Drivers: map[string]string{good: "id-b"}},
 		testbed.CSINode{Node: "explain-bare"})
 	const hostile = "\x1b[31mno\nsuch\x07 array\u202e"
-	if err := control.Set(s.ctx, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Volume: "explain-failing", Code: codes.ResourceExhausted, Message: hostile}},
+	if err := control.Set(s.ctx, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Volume: "explain-failing", Code: codes.PermissionDenied, Message: hostile}},
 		Hang: []fakecsi.Hang{{Method: fakecsi.ControllerUnpublishVolume, Volume: "explain-moving"}, {Method: fakecsi.ControllerPublishVolume, Volume: "explain-slow"}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestExplainNamesTheCause(t *testing.T) {
 		{"backend error", func() string {
 			s.volume("explain-failing", good, nil)
 			return s.attach("explain-failing", good, "explain-a").Name
-		}, diagnosis.BackendError, "ResourceExhausted to ControllerPublishVolume|array|allocatable"},
+		}, diagnosis.BackendError, "PermissionDenied to ControllerPublishVolume|array|credentials"},
 		{"call in flight", func() string {
 			s.volume("explain-slow", good, nil)
 			return s.attach("explain-slow", good, "explain-a").Name

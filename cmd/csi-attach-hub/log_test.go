@@ -51,7 +51,7 @@ func TestLogOfADayHasEachKeyOnceAndTheVolumesKeysOnEachLineAboutAVolume(t *testi
 	}
 	fail := func(m fakecsi.Method) {
 		t.Helper()
-		set(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: m, Code: codes.ResourceExhausted, Message: "\x1b[31m\"full\",\"driver\":\n\xff"}}})
+		set(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: m, Code: codes.PermissionDenied, Message: "\x1b[31m\"full\",\"driver\":\n\xff"}}})
 	}
 	const settings = "retry: {initial: 200ms, max: 400ms}, stuckAfter: 500ms, drift: {interval: 1s, confirmations: 1}"
 	drivers := func(mode string, more string) {

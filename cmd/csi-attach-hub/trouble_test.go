@@ -37,7 +37,7 @@ func TestStatusAndVolumesOfARunningHubNameTheVolumesInTrouble(t *testing.T) {
 	good, socket := s.entry("good")
 	_, control := s.startDriver(good, socket)
 	away, _ := s.entry("away")
-	if err := control.Set(s.ctx, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Volume: "trouble-full", Code: codes.ResourceExhausted, Message: "\x1b[31mno room"}}}); err != nil {
+	if err := control.Set(s.ctx, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Volume: "trouble-full", Code: codes.PermissionDenied, Message: "\x1b[31mno room"}}}); err != nil {
 		t.Fatal(err)
 	}
 	s.create(testbed.CSINode{Node: "trouble-node", Drivers: map[string]string{good: "id-1", away: "id-2"}})

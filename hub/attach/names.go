@@ -63,6 +63,20 @@ func NodeID(node *storagev1.CSINode, driver string) (string, bool) {
 	return "", false
 }
 
+// Allocatable returns how many volumes of a driver a node can have, by its CSINode, and 0 if the CSINode does not say
+// so: the driver's NodeGetInfo has returned no max_volumes_per_node. node may be nil.
+func Allocatable(node *storagev1.CSINode, driver string) int {
+	if node == nil {
+		return 0
+	}
+	for i := range node.Spec.Drivers {
+		if d := &node.Spec.Drivers[i]; d.Name == driver && d.Allocatable != nil && d.Allocatable.Count != nil {
+			return int(*d.Allocatable.Count)
+		}
+	}
+	return 0
+}
+
 // Releasable reports whether the finalizer of a driver on a PersistentVolume has to be removed as
 // soon as no VolumeAttachment names the volume: the volume is being deleted, or is an in-tree volume
 // that was migrated back, from which csi-attacher removes its finalizer too.

@@ -34,6 +34,7 @@ const (
 	// Dangling: the driver lists the volume on a node where no VolumeAttachment asks for it, and the hub does not
 	// detach it.
 	Dangling Verdict = "Dangling"
+	NodeFull Verdict = "NodeFull" // it can have no more volumes of the driver
 )
 
 // About who works for the driver.

@@ -20,7 +20,7 @@ func (a Attachment) healthOf(now time.Time) (HealthState, time.Time) {
 	case Failing:
 		return Attention, a.Since
 	case Waiting, Attaching, Detaching:
-		if a.Tries > 0 || late(slow) || a.waitsForBrokenDriver() {
+		if a.Tries > 0 || late(slow) || a.Waiting.Kind == WaitForCapacity || a.waitsForBrokenDriver() {
 			return Attention, a.Since
 		}
 	case Unclaimed:
@@ -74,6 +74,8 @@ func (a Attachment) TroubleKey(why diagnosis.Diagnosis) string {
 	key := []string{string(a.Health.State), string(a.State), a.Driver, string(a.Operation), string(why.Verdict)}
 	switch why.Verdict {
 	case diagnosis.CallUnanswered, diagnosis.CallInFlight, diagnosis.WaitingForDetach: // their texts have tries and nodes
+	case diagnosis.NodeFull:
+		key = append(key, a.Node)
 	case "", diagnosis.Queued:
 		key = append(key, string(a.Waiting.Kind))
 	default:

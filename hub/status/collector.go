@@ -30,6 +30,7 @@ var (
 	workersDesc = describe("workers", "Most workers that the operation may use now, including those that the other operation lends.", "driver", "operation")
 	stuckDesc   = describe("stuck", "VolumeAttachments that are without success for longer than stuckAfter.", "driver", "operation")
 
+	capacityDesc = describe("waiting_for_capacity", "Attaches that wait until a volume is detached from their node, which is full.", "driver")
 	danglingDesc = describe("dangling_publications", "Volumes that are or may be published where no VolumeAttachment asks for them.", "driver")
 
 	// client-go has this metric too, but leaves a released lease at 1.
@@ -106,6 +107,7 @@ func collectDriver(out chan<- prometheus.Metric, name string, d Driver) {
 	}
 	gauge(out, infoDesc, 1, name, label(d.Mode), label(d.Endpoint), label(d.Version), label(d.Source))
 	gauge(out, danglingDesc, float64(d.UnownedCount), name)
+	gauge(out, capacityDesc, float64(d.WaitingForCapacity), name)
 	collectLane(out, name, d.Lane(Attach).with(d.Lane(Drift))) // the work of drift is attaches too
 	collectLane(out, name, d.Lane(Detach))
 }

@@ -54,6 +54,7 @@ func Diagnose(in DiagnosisInput) []diagnosis.Diagnosis {
 func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 	a := in.Attachment
 	detachFirst := a.Waiting.Kind == WaitForDetach || a.Waiting.Kind == WaitForUnowned
+	full := a.Waiting.Kind == WaitForCapacity
 	runs := a.State == Attaching || a.State == Detaching
 	hangs := in.hangs()
 	var found []diagnosis.Diagnosis
@@ -66,17 +67,20 @@ func DiagnoseWork(in DiagnosisInput) []diagnosis.Diagnosis {
 	if len(a.Elsewhere) > 0 {
 		found = append(found, in.publishedElsewhere())
 	}
-	if a.LastError != "" && !in.explained() {
+	if full {
+		found = append(found, in.nodeFull())
+	}
+	if a.LastError != "" && !in.explained() && !(full && a.Cause().Code == "ResourceExhausted") {
 		found = append(found, in.failed())
 	}
 	switch {
-	case hangs:
+	case hangs, full:
 	case runs || !a.Call.Since.IsZero():
 		found = append(found, a.inFlight(in))
 	case a.WaitsFor != "" && !detachFirst:
 		found = append(found, a.queued(in.Driver))
 	}
-	if a.Tries > 0 {
+	if a.Tries > 0 && !full {
 		found = append(found, a.retrying(in.Now))
 	}
 	if a.State == Stuck && !a.Since.IsZero() {

@@ -203,12 +203,15 @@ const MostFullNodes = 20
 // FullNode is a node on which ControllerPublishVolume failed with ResourceExhausted: the driver can attach no more
 // volumes there. The attaches to the node wait in a line until a volume is detached from it, or its CSINode changes.
 type FullNode struct {
-	Node    string    `json:"node"`
-	Limit   int       `json:"limit,omitempty"` // allocatable.count of the driver in the CSINode; 0 if it is not known
-	Since   time.Time `json:"since"`
-	Waiting int       `json:"waiting"`          // attaches in the line
-	Line    []string  `json:"line"`             // names of the first VolumeAttachments in the line, at most MostWaiters
-	NextTry time.Time `json:"nextTry,omitzero"` // when the next one is tried without a sign of a free place
+	Node  string `json:"node"`
+	Limit int    `json:"limit,omitempty"` // allocatable.count of the driver in the CSINode; 0 if it is not known
+	// Attached counts the VolumeAttachments of the driver that are attached to the node. It is below Limit if something
+	// else has places there: volumes without a VolumeAttachment, or of other drivers.
+	Attached int       `json:"attached"`
+	Since    time.Time `json:"since"`
+	Waiting  int       `json:"waiting"`          // attaches in the line
+	Line     []string  `json:"line"`             // names of the first VolumeAttachments in the line, at most MostWaiters
+	NextTry  time.Time `json:"nextTry,omitzero"` // when the next one is tried without a sign of a free place
 }
 
 // Observed counts how the hub's decisions in mode observe compare with what another attacher did.

@@ -33,6 +33,7 @@ func HealthOfDriver(d Driver, replicas []Replica, now time.Time) Health {
 	state := d.brokenIfStuck(d.serviceState(service, replicas, now))
 	h.add(state, service)
 	h.addCalls(d, now)
+	h.addFull(d)
 	h.addQueue(d, state, service.Verdict != "", now)
 	h.addUnowned(d)
 	switch wrong := DiagnoseCapability(d); {
@@ -145,7 +146,7 @@ func (h *Health) addQueue(d Driver, service HealthState, unserved bool, now time
 	case work.Failing > 0:
 		add(d.brokenIfStuck(Attention), diagnosis.Retrying, work.FailingSince, plural(work.Failing, "volume failing", "volumes failing, the oldest"), d.lastFailure(),
 			"Run csi-attach-hub volumes --driver "+d.Name+" to list them. The hub keeps retrying.")
-	case work.Queued > 0 && late:
+	case work.Queued > d.WaitingForCapacity && late:
 		add(Attention, diagnosis.Queued, work.OldestSince, waits, d.neededBy(),
 			fmt.Sprintf("Look at how long the driver's calls take (%s), and raise workers if the driver can do more at once.", d.inFlight()))
 	}

@@ -110,6 +110,7 @@ func TestMetricsHaveTheNamesTypesAndLabelsOfTheContract(t *testing.T) {
 		"attach_hub_retries_total":                                {"COUNTER", "driver operation"},
 		"attach_hub_stuck":                                        {"GAUGE", "driver operation"},
 		"attach_hub_dangling_publications":                        {"GAUGE", "driver"},
+		"attach_hub_waiting_for_capacity":                         {"GAUGE", "driver"},
 		"attach_hub_detaches_given_up_total":                      {"COUNTER", "driver"},
 		"attach_hub_drift_total":                                  {"COUNTER", "action driver kind"},
 		"attach_hub_observed_total":                               {"COUNTER", "agreement driver"},

@@ -188,6 +188,7 @@ func (t *Table) Gone(id Identity, last *attach.Record) {
 		if last != nil {
 			t.disown(id, Publication{Record: *last, Belief: Recorded})
 		}
+		t.leaveLine(ClaimKey(id.Name))
 		return
 	}
 	if last != nil && !slices.Contains(c.disowned, last.Target) {

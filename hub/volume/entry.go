@@ -70,7 +70,7 @@ type State int8
 
 const (
 	Blocked State = iota // Next does not let it start; Wait is the reason
-	Ready                // it is in its lane, or waits for a slot of its node
+	Ready                // it is in its lane, or waits for a slot of its node or a place there
 	Delayed              // it waits until it is due
 	Running              // a worker has it
 )
@@ -79,17 +79,20 @@ const (
 type WaitKind int8
 
 const (
-	WaitWorker  WaitKind = iota
-	WaitVolume           // other calls for the volume
-	WaitNode             // other calls for the node
-	WaitDetach           // a detach of the volume that goes first
-	WaitNothing          // only in views: a worker is free
+	WaitWorker   WaitKind = iota
+	WaitVolume            // other calls for the volume
+	WaitNode              // other calls for the node
+	WaitDetach            // a detach of the volume that goes first
+	WaitCapacity          // a place on the node, which is full
+	WaitNothing           // only in views: a worker is free
 )
 
 // Wait is the reason why an entry has not started.
 type Wait struct {
 	Kind   WaitKind
 	Detach Key // that goes first, for WaitDetach
+	// Position is its place in the line of the node, from 1, for WaitCapacity. Only Look sets it.
+	Position int
 }
 
 // Entry is one piece of work in a driver's queue. The Table's mutex guards it, except Retries,
@@ -110,6 +113,11 @@ type Entry struct {
 	waited   bool // it was Blocked since it became due
 	called   bool // its worker has called Reserve in this run
 	slot     bool // it has a slot of its node
+	refused  bool // the driver has refused the publish of this run: the node is full
+
+	permit    permit // to start although its node is full
+	detached  uint64 // of the node, when it got its slot
+	refusedAt uint64 // the step of the Table at which the driver refused it with a permit
 
 	// The steps of the Table at which it last became due, and last could call the driver.
 	came, served uint64
@@ -144,8 +152,8 @@ func (e *Entry) repeat() time.Duration {
 	return min(repeatPauseMax, repeatPause<<min(e.repeats-2, 10))
 }
 
-// call returns the entry as Next needs it.
-func (e *Entry) call() Call {
+// call returns the entry as Next needs it. held says that its node is full.
+func (e *Entry) call(held bool) Call {
 	c := Call{Target: e.place.Target, Shared: e.place.Shared, Detach: e.lane == DetachLane, Unowned: e.Key.Kind == UnownedKind, Came: e.came, Served: e.served}
 	switch {
 	case e.state == Running:
@@ -154,6 +162,8 @@ func (e *Entry) call() Call {
 		c.State = BacksOff
 	case e.state == Delayed:
 		c.State = Pauses
+	case held:
+		c.State = Held
 	}
 	return c
 }

@@ -27,4 +27,11 @@ func (t *Table) Remains() string {
 		len(t.entries), len(t.volumes), len(t.nodes), len(t.delayed), waiting, running)
 }
 
+// Published notes how the publish of a running entry has ended.
+func (t *Table) Published(e *Entry, r Result) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.published(e, r)
+}
+
 const RepeatPauseMax = repeatPauseMax

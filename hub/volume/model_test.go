@@ -28,6 +28,8 @@ type model struct {
 	running map[volume.Key]*run
 	pending map[volume.Key]bool // delayed, and attaches elsewhere wait
 	backing map[volume.Key]bool // delayed by a backoff
+
+	small smallNodes
 }
 
 type lastPlace struct {
@@ -41,12 +43,16 @@ type run struct {
 	lane  volume.Lane
 	node  string // that it has a slot of
 	again bool   // asked for since it began
+
+	answered bool // the driver has answered its publish
 }
 
 func newModel(t *testing.T, seed uint64) *model {
 	m := &model{t: t, random: rand.New(rand.NewPCG(seed, 2)), table: volume.NewTable("f"),
 		asked: map[volume.Key]bool{}, places: map[volume.Key]lastPlace{}, running: map[volume.Key]*run{},
-		pending: map[volume.Key]bool{}, backing: map[volume.Key]bool{}}
+		pending: map[volume.Key]bool{}, backing: map[volume.Key]bool{},
+		small: smallNodes{"node-1": {since: time.Now()}, "node-2": {since: time.Now()}}}
+	m.table.SetPause(func(int) time.Duration { return modelPause })
 	m.table.Begin(1)
 	m.setLimits()
 	m.table.OpenLanes()
@@ -94,7 +100,7 @@ func byKey(a, b volume.Key) int {
 
 // step does one thing at random.
 func (m *model) step() {
-	switch n := m.random.IntN(40); {
+	switch n := m.random.IntN(46); {
 	case n < 12:
 		m.add()
 	case n < 20:
@@ -126,6 +132,14 @@ func (m *model) step() {
 		} else {
 			m.table.ShutLanes()
 		}
+	case n < 41:
+		if key, ok := pick(m, m.running, byKey); ok {
+			m.publish(m.running[key])
+		}
+	case n == 41:
+		m.unpublish(fmt.Sprint("node-", 1+m.random.IntN(2)))
+	case n == 42 && m.random.IntN(4) == 0:
+		m.changeNode(fmt.Sprint("node-", 1+m.random.IntN(2)))
 	default:
 		time.Sleep(time.Duration(m.random.IntN(3000)) * time.Millisecond)
 	}
@@ -240,6 +254,9 @@ func (m *model) reserve(key volume.Key) {
 // end ends a run in some way.
 func (m *model) end(key volume.Key) {
 	r := m.running[key]
+	if m.random.IntN(4) > 0 {
+		m.publish(r)
+	}
 	delete(m.running, key)
 	l := r.lane
 	if key.Kind == volume.ClaimKind && m.random.IntN(4) == 0 {

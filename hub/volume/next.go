@@ -16,6 +16,7 @@ const (
 	InFlight                  // a worker has it
 	Pauses                    // it starts soon again, without having failed
 	BacksOff                  // it has failed, and starts again later
+	Held                      // it wants to start, and its node is full
 )
 
 // Call is an entry as Next needs it: a plain value.
@@ -30,7 +31,7 @@ type Call struct {
 	Came, Served uint64
 }
 
-// Verdict is what Next decides about a call that is due.
+// Verdict is what Next decides about a call that is due or held.
 type Verdict struct {
 	Start bool
 	Wait  WaitKind // what it waits for, if it may not start
@@ -47,6 +48,7 @@ type Verdict struct {
 //   - Detaches go first, then the longest waiting. A detach that has started since the longest
 //     waiting call became due does not go before that call once more.
 //   - Nothing overtakes a call that needs the volume for itself.
+//   - A call that is held may start by these rules or not, after all others. It makes no difference to others.
 func Next(calls []Call, parallel bool) []Verdict {
 	verdicts := make([]Verdict, len(calls))
 	var together callSet
@@ -56,31 +58,36 @@ func Next(calls []Call, parallel bool) []Verdict {
 		}
 	}
 	detaches := detachesThatGoFirst(calls)
-	held := false // a call that needs the volume for itself waits
+	exclusive := false // a call that needs the volume for itself waits
 	for _, i := range inOrder(calls) {
 		if first := detachFirst(calls, detaches, i); first >= 0 {
 			verdicts[i] = Verdict{Wait: WaitDetach, After: first}
 			continue
 		}
-		if !held && together.fits(calls[i], parallel) {
+		counts := calls[i].State == Due
+		if !exclusive && together.fits(calls[i], parallel) {
 			verdicts[i] = Verdict{Start: true}
-			together.add(calls[i])
+			if counts {
+				together.add(calls[i])
+			}
 			continue
 		}
 		verdicts[i] = Verdict{Wait: WaitVolume}
-		held = held || !calls[i].Shared
+		exclusive = exclusive || counts && !calls[i].Shared
 	}
 	return verdicts
 }
 
-// inOrder returns the calls that are due in the order in which they may start.
+// inOrder returns the calls that are due in the order in which they may start, and then those that are held.
 func inOrder(calls []Call) []int {
-	var due []int
+	var due, held []int
 	oldest := uint64(math.MaxUint64)
 	for i, c := range calls {
 		if c.State == Due {
 			due = append(due, i)
 			oldest = min(oldest, c.Came)
+		} else if c.State == Held {
+			held = append(held, i)
 		}
 	}
 	rank := func(c Call) int {
@@ -92,7 +99,7 @@ func inOrder(calls []Call) []int {
 	slices.SortStableFunc(due, func(a, b int) int {
 		return cmp.Or(cmp.Compare(rank(calls[a]), rank(calls[b])), cmp.Compare(calls[a].Came, calls[b].Came))
 	})
-	return due
+	return append(due, held...)
 }
 
 // callSet is a set of calls that are or may be in flight together.

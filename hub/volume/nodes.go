@@ -2,10 +2,15 @@ package volume
 
 import "slices"
 
-// node has the slots of a Kubernetes node: at most maxPerNode entries that may call the driver for it.
+// node has the slots of a Kubernetes node: at most maxPerNode entries that may call the driver for it. It exists while
+// entries use it, or it is full.
 type node struct {
 	taken   int
 	waiting []*Entry // for a slot
+
+	detached uint64    // volumes that were detached from it
+	full     *fullNode // nil: the driver has refused no publish there
+	line     []*Entry  // for a place; unordered
 }
 
 // takeSlot gives an entry a slot of its node. If all are taken it reports false, and the entry
@@ -26,7 +31,7 @@ func (t *Table) takeSlot(e *Entry) bool {
 		return false
 	}
 	n.taken++
-	e.slot = true
+	e.slot, e.detached = true, n.detached
 	return true
 }
 
@@ -39,6 +44,9 @@ func (t *Table) freeSlot(e *Entry) {
 	n := t.nodes[e.place.Node]
 	n.taken--
 	t.admitWaiting(e.place.Node, n)
+	if n.full != nil && n.taken == 0 {
+		t.moveLines() // it may count as full no more
+	}
 }
 
 // admitWaiting lets as many waiting entries into their lanes as their node has free slots, detaches
@@ -53,17 +61,23 @@ func (t *Table) admitWaiting(name string, n *node) {
 		e := n.waiting[i]
 		n.waiting = slices.Delete(n.waiting, i, i+1)
 		n.taken++
-		e.slot = true
+		e.slot, e.detached = true, n.detached
 		t.toLane(e, true)
 	}
-	if n.taken == 0 && len(n.waiting) == 0 {
+	t.tidyNode(name, n)
+}
+
+// tidyNode removes a node that nothing uses.
+func (t *Table) tidyNode(name string, n *node) {
+	if n.taken == 0 && len(n.waiting) == 0 && n.full == nil {
 		delete(t.nodes, name)
 	}
 }
 
-// leaveWaiting removes an entry from those that wait for a slot.
+// leaveWaiting removes an entry from those that wait for a slot or a place.
 func (t *Table) leaveWaiting(e *Entry) {
 	if n := t.nodes[e.place.Node]; n != nil {
-		n.waiting = slices.DeleteFunc(n.waiting, func(other *Entry) bool { return other == e })
+		isIt := func(other *Entry) bool { return other == e }
+		n.waiting, n.line = slices.DeleteFunc(n.waiting, isIt), slices.DeleteFunc(n.line, isIt)
 	}
 }

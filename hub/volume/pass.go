@@ -47,6 +47,7 @@ type Result int8
 const (
 	Succeeded Result = iota
 	Failed           // answered with an error
+	NoPlace          // of Publish: answered that the node has as many volumes as it can have
 	NotDone          // not called or written, or the answer was lost with the connection
 	Rejected         // the API server will never accept the write
 )
@@ -279,8 +280,11 @@ func (t *Table) Apply(c *Claim, p *Pass, e Effect, o Outcome) {
 	switch {
 	case e.Kind == Disown:
 		t.disown(c.Identity, before)
+	case e.Kind == Publish:
+		t.published(t.entries[ClaimKey(c.Name)], o.Result)
 	case e.Kind == Unpublish && o.Result == Succeeded:
 		t.resolve(e.Target)
+		t.detachedFrom(c.Node)
 	case e.Kind == Release && o.Result != Succeeded:
 		delete(t.released, c.UID)
 	}

@@ -22,9 +22,13 @@ type queue struct {
 	delayed delayHeap
 	nodes   map[string]*node // by name, those that entries use or wait for
 	slots   int              // of each node; 0: no limit
+	full    map[string]*node // of nodes, those that are full
+	probe   time.Time        // when letGo has to look without a sign of a free place
 	looked  time.Time        // when Run last looked for an entry to start
 	ended   bool             // Run has returned: no entry starts any more
 	closed  time.Time        // when Close was called; zero: not yet
+
+	linesMove bool // letGo has to look
 
 	parallel bool   // see Next
 	steps    uint64 // counts events of entries, to order them
@@ -76,7 +80,7 @@ func (t *Table) dropEntries() {
 			t.tidy(v)
 		}
 	}
-	t.entries = nil
+	t.entries, t.full = nil, nil
 }
 
 func (t *Table) end() {
@@ -93,6 +97,9 @@ func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 	for len(t.delayed) > 0 && !t.delayed[0].due.After(now) {
 		t.becomeDue(heap.Pop(&t.delayed).(*Entry))
 	}
+	if len(t.full) > 0 && (t.linesMove || !now.Before(t.probe)) {
+		t.letGo(now)
+	}
 	for {
 		e := t.lanes.pick(now)
 		if e == nil {
@@ -105,7 +112,7 @@ func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 			continue
 		}
 		e.state, e.began, e.wait = Running, now, Wait{}
-		e.again, e.retryNow, e.pauses, e.called, e.waited = false, false, false, false, false
+		e.again, e.retryNow, e.pauses, e.called, e.waited, e.refused = false, false, false, false, false, false
 		e.link = load.running.PushBack(e)
 		if e.lane == AttachLane || e.lane == DetachLane {
 			t.lanes.last = e.lane
@@ -115,6 +122,9 @@ func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 	idle := time.Hour
 	if len(t.delayed) > 0 {
 		idle = t.delayed[0].due.Sub(now)
+	}
+	if len(t.full) > 0 {
+		idle = min(idle, t.probe.Sub(now))
 	}
 	if step := t.lanes.nextStep(now); step > 0 {
 		idle = min(idle, step)
@@ -153,6 +163,11 @@ func (t *Table) add(key Key, l Lane, p Place) *Entry {
 func (t *Table) becomeDue(e *Entry) {
 	t.steps++
 	e.state, e.came, e.waited, e.pauses, e.index = Blocked, t.steps, false, false, -1
+	t.consider(e)
+}
+
+// consider lets a Blocked entry start if Next allows it.
+func (t *Table) consider(e *Entry) {
 	if e.volume == nil {
 		t.admit(e)
 	} else {
@@ -160,8 +175,14 @@ func (t *Table) becomeDue(e *Entry) {
 	}
 }
 
-// admit puts an entry into its lane: at the head if it was blocked.
-func (t *Table) admit(e *Entry) { t.toLane(e, e.waited) }
+// admit puts an entry into its lane, at the head if it was blocked, or into the line of its node.
+func (t *Table) admit(e *Entry) {
+	if t.isHeld(e) {
+		t.joinLine(e)
+		return
+	}
+	t.toLane(e, e.waited)
+}
 
 // toLane puts an entry into its lane, at the head or at the end.
 func (t *Table) toLane(e *Entry, first bool) {
@@ -175,8 +196,9 @@ func (t *Table) toLane(e *Entry, first bool) {
 	t.signal()
 }
 
-// withdraw takes an entry that does not run out of the list in which it waits.
+// withdraw takes an entry that does not run out of the list in which it waits. It loses its permit.
 func (t *Table) withdraw(e *Entry) {
+	t.returnPermit(e)
 	switch {
 	case e.state == Ready && e.link != nil:
 		t.lanes.load[e.lane].waiting.Remove(e.link)
@@ -201,11 +223,13 @@ func (t *Table) finish(e *Entry, next Lane, delay time.Duration) {
 		load.addCall(now.Sub(e.began))
 	}
 	t.freeSlot(e)
+	t.returnPermit(e)
 	if next != e.lane {
 		e.since = now // it is other work
 	}
 	e.lane = next
 	again := e.again || e.retryNow && delay >= 0
+	again = again || e.refused && delay >= 0 // the line of the node is its delay
 	if delay == 0 && !again {
 		delay = e.repeat()
 	} else {

@@ -14,6 +14,7 @@ type Retries struct {
 	Operation attach.Operation
 	Failures  int       // of Operation, in a row
 	Since     time.Time // the first of them
+	NoPlace   int       // of Failures, because the node was full: they make no later wait longer
 	ReadAnew  types.UID // of the object, if it was read from the API server in this term
 
 	// Disconnects counts sessions in a row that ended during a call for the entry. LastSession is the last of them.
@@ -25,7 +26,7 @@ type Retries struct {
 // count: the first detach after many failed attaches must not wait.
 func (r *Retries) Failed(op attach.Operation, now time.Time) int {
 	if r.Operation != op || r.Failures == 0 {
-		r.Operation, r.Failures, r.Since = op, 0, now
+		r.Operation, r.Failures, r.Since, r.NoPlace = op, 0, now, 0
 	}
 	r.Failures++
 	return r.Failures

@@ -30,11 +30,13 @@ type Table struct {
 	forgets  bool               // see KeepSecrets
 
 	touched map[attach.Target]bool // see Listing; nil: there is none
+	pause   pauses                 // see SetPause
 }
 
 // NewTable returns an empty Table.
 func NewTable(finalizer string) *Table {
-	return &Table{Finalizer: finalizer, volumes: map[string]*Volume{}, claims: map[string]*Claim{}, released: map[types.UID]bool{}}
+	return &Table{Finalizer: finalizer, volumes: map[string]*Volume{}, claims: map[string]*Claim{}, released: map[types.UID]bool{},
+		pause: func(int) time.Duration { return time.Minute }}
 }
 
 // Add asks for a run of the entry of a key at once: it ends a delay. An entry that is running runs again
@@ -99,7 +101,7 @@ func (t *Table) Reserve(e *Entry, p Place) bool {
 		before = t.place(e, p)
 	}
 	v := e.volume
-	goesOn := v == nil || t.mayGoOn(v, e, moved)
+	goesOn := (v == nil || t.mayGoOn(v, e, moved)) && !t.isHeld(e)
 	if goesOn {
 		t.steps++
 		e.state, e.served = Running, t.steps
@@ -108,6 +110,7 @@ func (t *Table) Reserve(e *Entry, p Place) bool {
 		t.lanes.load[e.lane].running.Remove(e.link)
 		e.link = nil
 		t.freeSlot(e)
+		t.returnPermit(e)
 		t.signal()
 	}
 	if moved || !goesOn {
@@ -121,9 +124,9 @@ func (t *Table) Reserve(e *Entry, p Place) bool {
 // goes first can block it.
 func (t *Table) mayGoOn(v *Volume, e *Entry, moved bool) bool {
 	if !moved {
-		return v.detachFirst(e) == nil
+		return t.detachFirst(v, e) == nil
 	}
-	return Next(v.calls(), t.parallel)[slices.Index(v.entries, e)].Start
+	return Next(t.calls(v), t.parallel)[slices.Index(v.entries, e)].Start
 }
 
 // SetLimits sets how many calls may be in flight at once, how many for one node (0: no limit of its own),

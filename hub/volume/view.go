@@ -9,7 +9,8 @@ import (
 // LaneView is one lane at one moment.
 type LaneView struct {
 	Queued, Delayed, Running int
-	Failing                  int       // of these, entries whose last run has failed
+	Held                     int       // of Queued, entries whose node is full
+	Failing                  int       // of these, entries whose last run has failed; those that are held do not count
 	FailingSince             time.Time // when the oldest of these was asked for; zero if there is none
 	OldestSince              time.Time // when the oldest entry that does not run was asked for; zero if there is none
 	Workers                  int       // most that it may have now, with those that the other lane lends it
@@ -22,7 +23,11 @@ func (t *Table) Lanes(now time.Time) [LaneCount]LaneView {
 	var views [LaneCount]LaneView
 	for _, e := range t.entries {
 		l := &views[e.lane]
-		if e.failures > 0 {
+		held := e.state == Ready && e.wait.Kind == WaitCapacity
+		if held {
+			l.Held++
+		}
+		if e.failures > 0 && !held {
 			l.Failing++
 			if l.FailingSince.IsZero() || e.since.Before(l.FailingSince) {
 				l.FailingSince = e.since
@@ -71,6 +76,9 @@ func (t *Table) Look(key Key) (EntryView, bool) {
 	v := EntryView{Lane: e.lane, State: e.state, Since: e.since, Wait: e.wait, Failures: e.failures, Error: e.failure, Cause: e.cause}
 	if e.state == Delayed {
 		v.Due = e.due
+	}
+	if n := t.full[e.place.Node]; n != nil && v.Wait.Kind == WaitCapacity {
+		v.Wait.Position = n.position(e)
 	}
 	if e.state == Ready && e.wait.Kind == WaitWorker && t.lanes.hasWorker(e.lane, time.Now()) {
 		v.Wait.Kind = WaitNothing

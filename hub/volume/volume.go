@@ -13,21 +13,21 @@ type Volume struct {
 	unowned map[string]*Unowned // by node ID
 }
 
-// calls returns the entries as Next needs them.
-func (v *Volume) calls() []Call {
+// calls returns the entries of a volume as Next needs them.
+func (t *Table) calls(v *Volume) []Call {
 	calls := make([]Call, len(v.entries))
 	for i, e := range v.entries {
-		calls[i] = e.call()
+		calls[i] = e.call(t.isHeld(e))
 	}
 	return calls
 }
 
 // detachFirst returns the entry of a detach that goes before an entry, nil if there is none.
-func (v *Volume) detachFirst(e *Entry) *Entry {
+func (t *Table) detachFirst(v *Volume, e *Entry) *Entry {
 	if len(v.entries) == 1 || e.lane == DetachLane || e.place.Shared {
 		return nil
 	}
-	calls := v.calls()
+	calls := t.calls(v)
 	if i := detachFirst(calls, detachesThatGoFirst(calls), slices.Index(v.entries, e)); i >= 0 {
 		return v.entries[i]
 	}
@@ -53,6 +53,7 @@ func (t *Table) place(e *Entry, p Place) (before *Volume) {
 
 // drop removes an entry that is in no list.
 func (t *Table) drop(e *Entry) {
+	t.returnPermit(e)
 	delete(t.entries, e.Key)
 	t.evaluate(t.place(e, Place{}))
 }
@@ -89,7 +90,7 @@ func (t *Table) evaluate(v *Volume) {
 		}
 		return
 	}
-	verdicts := Next(v.calls(), t.parallel)
+	verdicts := Next(t.calls(v), t.parallel)
 	var admitted []*Entry
 	for i, e := range v.entries {
 		switch verdict := verdicts[i]; {

@@ -33,7 +33,7 @@ func (w *walk) tries(inStatus *storagev1.VolumeError) {
 			w.note(f)
 		case diagnosis.Stuck:
 			w.note(f)
-		case diagnosis.CallInFlight, diagnosis.CallUnanswered:
+		case diagnosis.CallInFlight, diagnosis.CallUnanswered, diagnosis.NodeFull:
 			w.stop(f)
 		default:
 			w.failed(f, known.Attachment.Cause().Verdict)

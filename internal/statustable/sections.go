@@ -45,6 +45,7 @@ func (r Report) sections(out *strings.Builder) {
 		{"Problems", r.Problems},
 		{"Configuration errors (new configuration rejected; the previous one stays active)", v.ConfigErrors()},
 		{"Configuration warnings", v.ConfigWarnings()},
+		{"Full nodes (attaches wait until a volume is detached there)", fullNodes(v)},
 		{"Volumes left attached where no VolumeAttachment asks for them (to be detached)", left},
 		{"Volumes listed where no VolumeAttachment asks for them (only reported; csi-attach-hub explain driver/NAME has the commands that detach them)", dangling},
 		{"Conflicts (found and not served)", conflicts},

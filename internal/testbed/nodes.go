@@ -37,13 +37,18 @@ func (n Node) requests(client kubernetes.Interface) requests {
 type CSINode struct {
 	Node    string
 	Drivers map[string]string // driver name to the driver's ID of the node
+	Limits  map[string]int32  // driver name to allocatable.count; a driver without an entry has no limit there
 }
 
 // Build returns the Kubernetes object.
 func (n CSINode) Build() *storagev1.CSINode {
 	node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: n.Node}}
 	for _, driver := range slices.Sorted(maps.Keys(n.Drivers)) {
-		node.Spec.Drivers = append(node.Spec.Drivers, storagev1.CSINodeDriver{Name: driver, NodeID: n.Drivers[driver]})
+		d := storagev1.CSINodeDriver{Name: driver, NodeID: n.Drivers[driver]}
+		if count, ok := n.Limits[driver]; ok {
+			d.Allocatable = &storagev1.VolumeNodeResources{Count: &count}
+		}
+		node.Spec.Drivers = append(node.Spec.Drivers, d)
 	}
 	return node
 }
