@@ -27,6 +27,9 @@ func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
 	for _, va := range vas {
 		if a := h.attachmentView(va, now); f.Match(a) {
 			h.findPods(&a, f)
+			if f.Name != "" {
+				h.fillSteps(&a, va, now)
+			}
 			attachments = append(attachments, a)
 		}
 	}
@@ -226,7 +229,7 @@ func waitOf(w volume.Wait, c *cache.Cluster) status.Wait {
 		if w.Detach.Kind == volume.UnownedKind {
 			return status.Wait{Kind: status.WaitForUnowned, NodeID: w.Detach.Target.NodeID}
 		}
-		wait := status.Wait{Kind: status.WaitForDetach, VolumeAttachment: w.Detach.Name}
+		wait := status.Wait{Kind: status.WaitForDetach, VolumeAttachment: w.Detach.Name, Node: w.Node}
 		if other := c.Attachment(w.Detach.Name); other != nil {
 			wait.Node = other.Spec.NodeName
 		}
