@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,10 +16,10 @@ import (
 )
 
 const (
-	// firstSteps and lastSteps bound the steps that are kept of an operation. A step takes 64 bytes and its error, of
-	// which equal texts of one operation are shared.
+	// firstSteps and keptSteps bound the steps that are kept of an operation: the first and the latest. A step takes 64
+	// bytes and its error, of which equal texts of one operation are shared.
 	firstSteps = 4
-	lastSteps  = 16
+	keptSteps  = 20
 	// maxStepError bounds the error of a step, in bytes: thousands of attaches may fail again and again.
 	maxStepError = 256
 	// recentOperations is how many attaches of a driver are kept after their end.
@@ -36,12 +37,10 @@ type operation struct {
 	span *tracing.Span
 
 	mu      sync.Mutex
-	first   []step    // guarded by mu, like all that follows
-	last    []step    // after first and omitted
-	omitted omitted   // between first and last
+	kept    []step    // guarded by mu, like all that follows
+	omitted omitted   // after the first steps that are kept
 	current step      // that has not ended; zero: none
 	idle    time.Time // when the last run ended; zero: it runs, or goes on after it was blocked
-	tries   int
 }
 
 // step is a status.Step in less memory.
@@ -60,7 +59,7 @@ type omitted struct {
 
 // add adds a step that has ended, or has no length. The caller has locked mu, as in omit.
 func (o *operation) add(s step) {
-	for _, before := range o.last {
+	for _, before := range o.kept {
 		if before.failure == s.failure {
 			s.failure = before.failure // one copy of an error that comes again and again
 		}
@@ -68,15 +67,14 @@ func (o *operation) add(s step) {
 	if !o.idle.IsZero() {
 		o.idle = time.Unix(0, max(s.from, s.till))
 	}
-	switch {
-	case len(o.first) < firstSteps:
-		o.first = append(o.first, s)
-		return
-	case len(o.last) == lastSteps:
-		o.omit(o.last[0])
-		o.last = append(o.last[:0], o.last[1:]...)
+	switch len(o.kept) {
+	case 0:
+		o.kept = make([]step, 0, 8) // what most attaches need
+	case keptSteps:
+		o.omit(o.kept[firstSteps])
+		o.kept = slices.Delete(o.kept, firstSteps, firstSteps+1)
 	}
-	o.last = append(o.last, s)
+	o.kept = append(o.kept, s)
 }
 
 func (o *operation) omit(s step) {
@@ -175,14 +173,11 @@ func stepError(err error) string { return csiclient.Truncate(attach.Message(err)
 func (o *operation) steps() []status.Step {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	all := make([]status.Step, 0, len(o.first)+len(o.last)+2)
-	for _, s := range o.first {
-		all = append(all, s.shown())
-	}
-	if n := o.omitted; n.steps > 0 {
-		all = append(all, step{kind: status.StepOmitted, what: fmt.Sprintf("%d steps, of which %d failed", n.steps, n.failed), from: n.from, till: n.till}.shown())
-	}
-	for _, s := range o.last {
+	all := make([]status.Step, 0, len(o.kept)+2)
+	for i, s := range o.kept {
+		if n := o.omitted; i == firstSteps && n.steps > 0 {
+			all = append(all, step{kind: status.StepOmitted, what: fmt.Sprintf("%d steps, of which %d failed", n.steps, n.failed), from: n.from, till: n.till}.shown())
+		}
 		all = append(all, s.shown())
 	}
 	if o.current != (step{}) {

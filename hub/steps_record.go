@@ -115,7 +115,7 @@ func (l *leader) recordSuccess(e *volume.Entry, o *operation, done attach.Operat
 		return // its object is gone
 	}
 	o.mu.Lock()
-	o.span, o.first, o.last = nil, slices.Clip(o.first), slices.Clip(o.last)
+	o.span, o.kept = nil, slices.Clone(o.kept) // without the space for more
 	o.mu.Unlock()
 	l.recent.add(o)
 }

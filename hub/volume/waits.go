@@ -12,6 +12,9 @@ type Waited struct {
 // maxWaits bounds what an entry keeps of what it waited for between two runs: the later waits are kept.
 const maxWaits = 8
 
+// shortestWait is the length from which a wait that is over counts: nearly all take microseconds.
+const shortestWait = time.Millisecond
+
 // isDue notes that an entry becomes due. An entry that is due already goes on waiting.
 func (e *Entry) isDue() {
 	if e.state == Delayed || e.state == Running {
@@ -45,19 +48,22 @@ func (e *Entry) waits() []Waited {
 		return nil
 	}
 	var all []Waited
-	from := e.asked
-	for _, b := range e.blocked {
-		if b.From.After(from) {
-			all = append(all, Waited{From: from, Until: b.From})
+	add := func(w Waited) {
+		if w.Until.IsZero() || w.Until.Sub(w.From) >= shortestWait {
+			all = append(all, w)
 		}
-		all = append(all, b)
+	}
+	from := e.asked // of the wait for a worker
+	for _, b := range e.blocked {
+		add(Waited{From: from, Until: b.From})
+		add(b)
 		from = b.Until
 	}
 	switch {
-	case e.state != Running && !from.IsZero():
-		all = append(all, Waited{From: from})
-	case e.state == Running && e.began.After(from):
-		all = append(all, Waited{From: from, Until: e.began})
+	case e.state == Running:
+		add(Waited{From: from, Until: e.began})
+	case !from.IsZero():
+		add(Waited{From: from})
 	}
 	return all
 }
