@@ -16,7 +16,7 @@ const defaultPort = "4317"
 // Endpoint is the address of a collector that takes OTLP over gRPC. It is zero for no collector.
 type Endpoint struct {
 	Address string // host:port
-	scheme  string // http for plaintext, https for TLS, "" for TLS unless OTEL_EXPORTER_OTLP_INSECURE is true
+	Scheme  string // http for plaintext, https for TLS, "" for TLS unless OTEL_EXPORTER_OTLP_INSECURE is true
 }
 
 // ParseEndpoint reads the forms of an endpoint that OpenTelemetry has for OTLP over gRPC: http://HOST:PORT,
@@ -32,7 +32,7 @@ func ParseEndpoint(text string) (Endpoint, error) {
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 			return Endpoint{}, wrong
 		}
-		e = Endpoint{Address: u.Host, scheme: u.Scheme}
+		e = Endpoint{Address: u.Host, Scheme: u.Scheme}
 		if u.Port() == "" {
 			e.Address = net.JoinHostPort(u.Hostname(), defaultPort)
 		}
@@ -48,8 +48,8 @@ func ParseEndpoint(text string) (Endpoint, error) {
 }
 
 func (e Endpoint) option() otlptracegrpc.Option {
-	if e.scheme == "" {
+	if e.Scheme == "" {
 		return otlptracegrpc.WithEndpoint(e.Address)
 	}
-	return otlptracegrpc.WithEndpointURL(e.scheme + "://" + e.Address)
+	return otlptracegrpc.WithEndpointURL(e.Scheme + "://" + e.Address)
 }

@@ -34,7 +34,8 @@ func New(ctx context.Context, e Endpoint, service, version string) (*Tracer, err
 	}
 	logger := klog.FromContext(ctx)
 	otel.SetLogger(logger.V(4))
-	otel.SetErrorHandler(&errorLog{logger: logger, log: loglimit.New(10, time.Minute)})
+	limiter := loglimit.New(10, time.Minute)
+	otel.SetErrorHandler(&errorLog{logger: logger, log: limiter})
 	exporter, err := otlptracegrpc.New(ctx, e.option())
 	if err != nil {
 		return nil, fmt.Errorf("prepare to send traces to %s: %w", e.Address, err)
@@ -45,7 +46,7 @@ func New(ctx context.Context, e Endpoint, service, version string) (*Tracer, err
 	if err != nil {
 		return nil, fmt.Errorf("describe this process in traces: check OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	return newTracer(sdktrace.WithBatcher(&reporting{SpanExporter: exporter, logger: logger, endpoint: e.Address}), sdktrace.WithResource(about)), nil
+	return newTracer(sdktrace.WithBatcher(&reporting{SpanExporter: exporter, logger: logger, log: limiter, endpoint: e.Address}), sdktrace.WithResource(about)), nil
 }
 
 func newTracer(options ...sdktrace.TracerProviderOption) *Tracer {
@@ -71,6 +72,7 @@ func (t *Tracer) Run(ctx context.Context) error {
 type reporting struct {
 	sdktrace.SpanExporter
 	logger   klog.Logger
+	log      *loglimit.Limiter
 	endpoint string
 	failing  bool // the SDK exports one batch at a time
 }
@@ -81,9 +83,9 @@ func (r *reporting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySp
 	err := r.SpanExporter.ExportSpans(ctx, spans)
 	switch {
 	case err != nil && !r.failing:
-		r.logger.Info("Failed to send spans to the collector, dropping them; attaches and detaches go on", "endpoint", r.endpoint, "err", err)
+		r.log.Info(r.logger, "Failed to send spans to the collector, dropping them; attaches and detaches go on", "endpoint", r.endpoint, "err", err)
 	case err == nil && r.failing:
-		r.logger.Info("The collector takes spans again", "endpoint", r.endpoint)
+		r.log.Info(r.logger, "The collector takes spans again", "endpoint", r.endpoint)
 	}
 	r.failing = err != nil
 	return nil
