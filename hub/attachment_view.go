@@ -26,6 +26,9 @@ func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
 	for _, va := range vas {
 		if a := h.attachmentView(va, now); f.Match(a) {
 			h.findPods(&a, f)
+			if f.Name != "" {
+				h.fillSteps(&a, va, now)
+			}
 			attachments = append(attachments, a)
 		}
 	}
@@ -228,7 +231,7 @@ func (l *leader) waitOf(w volume.Wait, node string) status.Wait {
 		if w.Detach.Kind == volume.UnownedKind {
 			return status.Wait{Kind: status.WaitForUnowned, NodeID: w.Detach.Target.NodeID}
 		}
-		wait := status.Wait{Kind: status.WaitForDetach, VolumeAttachment: w.Detach.Name}
+		wait := status.Wait{Kind: status.WaitForDetach, VolumeAttachment: w.Detach.Name, Node: w.Node}
 		if other := l.cluster.Attachment(w.Detach.Name); other != nil {
 			wait.Node = other.Spec.NodeName
 		}

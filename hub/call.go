@@ -41,9 +41,12 @@ func call[Request, Response any](ctx context.Context, c *callerOf, name string, 
 	if err := c.mayCall(ctx); err != nil {
 		return nil, err
 	}
-	c.calls.begin(s, c, name, time.Now())
-	response, err := method(s, csiclient.WithLastCheck(ctx, c.term.Confirm), req)
+	now := time.Now()
+	c.calls.begin(s, c, name, now)
+	traced, step := operationIn(ctx).calls(ctx, name, now)
+	response, err := method(s, csiclient.WithLastCheck(traced, c.term.Confirm), req)
 	err = withDisconnected(s, err)
+	step.answered(c.redactor, err)
 	c.calls.end(s, c.key, err == nil || isAnswer(ctx, err))
 	return response, err
 }

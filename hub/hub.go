@@ -17,6 +17,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/tracing"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -45,6 +46,8 @@ type Options struct {
 	Probes *status.Probes
 	// Connect connects to a driver; nil means csiclient.Connect.
 	Connect ConnectFunc
+	// Tracer sends the steps of operations as spans; nil: they are not sent.
+	Tracer *tracing.Tracer
 	// Pods finds the Pods that the status shows; nil: it shows none.
 	Pods PodFinder
 }

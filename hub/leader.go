@@ -26,6 +26,7 @@ import (
 type leader struct {
 	*manager
 	term            *lease.Term
+	began           time.Time // the term, in this process
 	finalizer       string
 	budget          *rate.Limiter // of writes to the Kubernetes API
 	finalizerWrites *attach.FinalizerWrites
@@ -50,6 +51,7 @@ func (m *manager) newLeader(term *lease.Term) *leader {
 	l := &leader{
 		manager:         m,
 		term:            term,
+		began:           time.Now(),
 		finalizer:       m.table.Finalizer,
 		budget:          rate.NewLimiter(rate.Inf, 0),
 		finalizerWrites: &attach.FinalizerWrites{Newest: m.overlay.Volume},

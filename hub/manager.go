@@ -29,6 +29,7 @@ type manager struct {
 	redactor *attach.Redactor
 	retire   context.CancelFunc
 	ended    chan struct{} // closed when the driver has drained
+	recent   recent
 
 	mu      sync.Mutex
 	state   driverState     // guarded by mu

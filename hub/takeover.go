@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -62,7 +63,11 @@ func (l *leader) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 	if e.Retries.ReadAnew == va.UID || !l.isFromBeforeTerm(va) {
 		return va, nil
 	}
-	now, err := l.cluster.ReadAttachment(ctx, va.Name)
+	var now *storagev1.VolumeAttachment
+	err := operationIn(ctx).do(status.StepRead, "the VolumeAttachment, after the takeover of the driver", func() (err error) {
+		now, err = l.cluster.ReadAttachment(ctx, va.Name)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read volumeattachment after the takeover of the driver: %w", err)
 	}

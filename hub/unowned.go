@@ -45,10 +45,13 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	if !l.mayUnpublish(ctx, e, u) {
 		return
 	}
+	ctx = l.recordUnowned(ctx, e, u)
 	caller := &callerOf{l, e.Key, e.Lane()}
 	err := caller.unpublish(ctx, u.Publication, target, nil)
+	operationIn(ctx).rests(err)
 	switch {
 	case err == nil:
+		recordUnownedDetached(ctx, u.Failures)
 		l.log.succeeded(logger, attach.Detaching, volume.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))
 		l.table.Resolve(target)
 		l.table.DetachedFrom(u.FormerOwner.Node)

@@ -40,10 +40,12 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 	}
 	c := l.table.Open(va)
 	ctx = klog.NewContext(ctx, l.volumeLogger(va))
+	ctx, steps := l.record(ctx, e, va)
 	old := va
 	va, err := l.catchUp(ctx, e, old)
 	if err != nil {
 		op, _ := l.wanted(name)
+		steps.rests(err)
 		l.failed(ctx, e, old, c, op, err)
 		return
 	}
@@ -52,6 +54,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 		return
 	}
 	op, err := l.carryOut(ctx, e, va, c)
+	steps.rests(err)
 	switch {
 	case errors.Is(err, errBlocked):
 	case isFenced(err):
@@ -59,6 +62,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 	case err != nil:
 		l.failed(ctx, e, va, c, op, err)
 	default:
+		l.recordSuccess(e, steps, op, e.Retries.Failures)
 		l.succeeded(e, va, op)
 	}
 }
@@ -106,7 +110,11 @@ func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.Vo
 	if op == attach.Idle {
 		return op, nil
 	}
-	plan, err := l.plan(ctx, decider, op, va, c)
+	var plan attach.Plan
+	err := operationIn(ctx).do(status.StepRead, "the objects that the VolumeAttachment refers to", func() (err error) {
+		plan, err = l.plan(ctx, decider, op, va, c)
+		return err
+	})
 	if err != nil {
 		return op, err
 	}
@@ -234,7 +242,8 @@ func (l *leader) saveError(ctx context.Context, va *storagev1.VolumeAttachment, 
 	if since := wantedSince(va, op); !since.IsZero() && time.Since(since) >= l.settings().StuckAfter {
 		cause = stuckError{op: op, since: since, tries: e.Retries.Failures + 1, last: cause}
 	}
-	if err := l.attacher().SaveError(ctx, va, op, cause); err != nil {
+	err := operationIn(ctx).do(status.StepWrote, "the error into the status", func() error { return l.attacher().SaveError(ctx, va, op, cause) })
+	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", cause, "err", err)
 	}
 }

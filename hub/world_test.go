@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,9 +45,11 @@ type world struct {
 	servers map[string]*fakecsi.Server
 	backend map[string]*fakecsi.Backend
 	options hub.Options
-	updates chan registry.Snapshot                  // to the hub that was started last
-	logs    []ktesting.Buffer                       // of each hub
-	leases  *testbed.Watcher[*coordinationv1.Lease] // in the test's own namespace, once there is one
+	// intercept gets the calls of the drivers that are started next; may be nil.
+	intercept grpc.UnaryServerInterceptor
+	updates   chan registry.Snapshot                  // to the hub that was started last
+	logs      []ktesting.Buffer                       // of each hub
+	leases    *testbed.Watcher[*coordinationv1.Lease] // in the test's own namespace, once there is one
 }
 
 func newWorld(t *testing.T) *world {
@@ -97,7 +100,7 @@ func (w *world) driver(name string, o fakecsi.Options) (string, *fakecsi.Backend
 		w.t.Fatal(err)
 	}
 	endpoint := "unix://" + filepath.Join(w.dir, name)
-	server, err := fakecsi.NewServer(fakecsi.ServerOptions{Backend: backend, Endpoint: endpoint})
+	server, err := fakecsi.NewServer(fakecsi.ServerOptions{Backend: backend, Endpoint: endpoint, Intercept: w.intercept})
 	if err != nil {
 		w.t.Fatal(err)
 	}

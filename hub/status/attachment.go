@@ -55,7 +55,8 @@ type Attachment struct {
 	// there. It is set while the driver refuses the attach because of that.
 	Elsewhere []Elsewhere `json:"elsewhere,omitempty"`
 	// Steps is what happened since the operation was asked for, in order. It is set only in the answer for one
-	// VolumeAttachment, and only by the replica that works for the driver.
+	// VolumeAttachment. A replica that does not work for the driver knows only since when and for what it waits. If it is
+	// attached, these are the steps of its attach, while they are kept.
 	Steps []Step `json:"steps,omitempty"`
 }
 
@@ -77,6 +78,8 @@ const (
 	StepWaited  StepKind = "waited"  // What: for what
 	StepWrote   StepKind = "wrote"   // a write to the API server; What: of what
 	StepCalled  StepKind = "called"  // a CSI call; What: its method
+	StepRead    StepKind = "read"    // a read from the API server; What: of what
+	StepOmitted StepKind = "omitted" // steps that are not kept; What: how many
 	StepDone    StepKind = "done"    // the operation has succeeded
 )
 

@@ -90,7 +90,8 @@ const (
 // Wait is the reason why an entry has not started.
 type Wait struct {
 	Kind   WaitKind
-	Detach Key // that goes first, for WaitDetach
+	Detach Key    // that goes first, for WaitDetach
+	Node   string // from which it detaches, for WaitDetach; "" if it is not known
 	// Position is its place in the line of the node, from 1, for WaitCapacity. Only Look sets it.
 	Position int
 }
@@ -131,8 +132,12 @@ type Entry struct {
 	since time.Time     // when its work was first asked for
 	began time.Time     // when it began to run
 	due   time.Time     // when it runs, if it is Delayed
+	asked time.Time     // when it became due last
 	index int           // in the heap of the delayed entries, or -1
 	link  *list.Element // in a list of its lane, or nil
+
+	blocked []Waited // since it became due, without waits for a worker
+	kept    any      // see Keep
 }
 
 // Since returns when the work was first asked for.

@@ -161,6 +161,7 @@ func (t *Table) add(key Key, l Lane, p Place) *Entry {
 
 // becomeDue lets an entry that is in no list start as soon as Next allows.
 func (t *Table) becomeDue(e *Entry) {
+	e.isDue()
 	t.steps++
 	e.state, e.came, e.waited, e.pauses, e.index = Blocked, t.steps, false, false, -1
 	t.consider(e)
@@ -187,6 +188,7 @@ func (t *Table) admit(e *Entry) {
 // toLane puts an entry into its lane, at the head or at the end.
 func (t *Table) toLane(e *Entry, first bool) {
 	e.state, e.wait = Ready, Wait{}
+	e.noteWait()
 	waiting := &t.lanes.load[e.lane].waiting
 	if first {
 		e.link = waiting.PushFront(e)

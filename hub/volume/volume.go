@@ -103,8 +103,10 @@ func (t *Table) evaluate(v *Volume) {
 			e.state, e.waited = Blocked, true
 			e.wait = Wait{Kind: verdict.Wait}
 			if verdict.Wait == WaitDetach {
-				e.wait.Detach = v.entries[verdict.After].Key
+				first := v.entries[verdict.After]
+				e.wait.Detach, e.wait.Node = first.Key, first.place.Node
 			}
+			e.noteWait()
 		}
 	}
 	slices.SortFunc(admitted, func(a, b *Entry) int { return cmp.Compare(b.came, a.came) })

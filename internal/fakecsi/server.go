@@ -25,6 +25,8 @@ type ServerOptions struct {
 	TLS *tls.Config
 	// Register (may be nil) adds further services on each Start.
 	Register func(grpc.ServiceRegistrar)
+	// Intercept (may be nil) gets each call before the Backend.
+	Intercept grpc.UnaryServerInterceptor
 }
 
 // Server serves one Backend on an endpoint. It can be stopped or crashed and
@@ -96,6 +98,9 @@ func (s *Server) Start() error {
 	var opts []grpc.ServerOption
 	if s.options.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(s.options.TLS)))
+	}
+	if s.options.Intercept != nil {
+		opts = append(opts, grpc.UnaryInterceptor(s.options.Intercept))
 	}
 	r := &serving{grpc: grpc.NewServer(opts...), listener: lis, done: make(chan struct{})}
 	csi.RegisterIdentityServer(r.grpc, s.options.Backend)

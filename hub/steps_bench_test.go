@@ -1,0 +1,45 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+// BenchmarkSteps is the memory and the time of the steps of one attach, next to all else that an attach does.
+func BenchmarkSteps(b *testing.B) {
+	redactor, nothing := &attach.Redactor{}, func() error { return nil }
+	run := func(ctx context.Context, o *operation, err error) {
+		o.runs(time.Now(), nil)
+		_ = o.do(status.StepRead, "the objects", nothing)
+		_ = o.do(status.StepWrote, "finalizers and notes", nothing)
+		_, call := o.calls(ctx, "ControllerPublishVolume", time.Now())
+		call.answered(redactor, err)
+		_ = o.do(status.StepWrote, "the status", nothing)
+		o.rests(err)
+	}
+	b.Run("attach", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			o := &operation{kind: status.Attach}
+			o.at(status.StepCreated, "", time.Now())
+			o.at(status.StepSeen, "", time.Now())
+			run(b.Context(), o, nil)
+			o.at(status.StepDone, "", time.Now())
+		}
+	})
+	b.Run("attach that fails 100 times", func(b *testing.B) {
+		failure := errors.New("rpc error: code = Internal desc = the storage is full")
+		b.ReportAllocs()
+		for b.Loop() {
+			o := &operation{kind: status.Attach}
+			for range 100 {
+				run(b.Context(), o, failure)
+			}
+		}
+	})
+}
