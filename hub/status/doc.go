@@ -70,6 +70,9 @@
 // The types Driver, Attachment and Overview describe the fields. Programs go by state, by waiting.kind
 // (WaitKind) and by lastCause (package diagnosis). reason, waitsFor and lastError are texts for people.
 //
+// steps of a VolumeAttachment are there if name is asked for, and only from the replica that works for the driver.
+// Timeline says where the time went: the page and explain show the same.
+//
 // pods of a VolumeAttachment are at most 5 Pods on its node that use its claim. The hub looks them up while an
 // operation is due, or if name is asked for: the first answer may lack them, and an answer is refreshed after
 // 15 s. If podsKnown is false there are none: deploy/components/pods grants the right to list Pods.
