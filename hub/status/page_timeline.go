@@ -43,10 +43,10 @@ func newPageTimeline(in DiagnosisInput) pageTimeline {
 	if !lasts {
 		p.Events = append(p.Events, nowOf(in))
 	}
-	p.Events = append(p.Events, retryOf(a)...)
-	if next := a.nextSteps(); next != "" {
+	if next := a.nextSteps(); next != "" && a.NextTry.IsZero() {
 		p.Events = append(p.Events, step{Kind: stepNext, What: next})
 	}
+	p.Events = append(p.Events, retryOf(a)...)
 	return p
 }
 
