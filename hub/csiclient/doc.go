@@ -16,7 +16,7 @@
 //
 // ListVolumes joins the pages of a listing: it returns all of them or an error. It
 // distinguishes volumes that are published nowhere from volumes whose nodes the driver did
-// not report.
+// not report. VolumeNodes asks the same for one volume, and VolumeHealth asks for its health.
 //
 // No driver may take the memory of the others: answers, their headers, publish contexts and
 // listings are limited, as is the number of their frames (limits.go, frames.go, publish_codec.go,

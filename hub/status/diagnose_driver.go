@@ -71,6 +71,7 @@ func DiagnoseDriver(d Driver, lease LeaseRecord, replicas []Replica, now time.Ti
 	case d.State == statePaused && d.Mode == modePaused:
 		found.Verdict, found.Fact = diagnosis.DriverPaused, "paused by `mode: paused` in drivers.yaml"
 		found.Actions = []string{"Set its mode to active when the hub should work for it."}
+		found.Commands = diagnosis.Commands([]string{"csi-attach-hub", "set", "FILE", d.Name, "mode=active"})
 	case d.State == statePaused:
 		d.pausedByHub(&found)
 	case d.State == stateWaiting || !d.Lease.Mine:

@@ -29,7 +29,9 @@ type Finding struct {
 	Fact    string            `json:"fact"`   // what was found, with its age
 	Age                       // of the fact: since when it holds, or when it happened last
 	Next    string            `json:"next,omitempty"` // what to do
-	cause   string            // the fact without its age
+	// Commands are shell commands that do it, in order. A word in capitals is to be filled in.
+	Commands []string `json:"commands,omitempty"`
+	cause    string   // the fact without its age
 }
 
 // found returns a finding whose age is not known.
@@ -42,6 +44,9 @@ func findingOf(d diagnosis.Diagnosis, now time.Time) Finding {
 	f := found(d.Verdict, d.Object, d.Text(now), cmp.Or(strings.Join(d.Actions, " "), "Wait."))
 	f.Age = ageOf(cmp.Or(d.Since, d.Last), now)
 	f.cause = diagnosis.Because(d.Fact, d.Detail)
+	if diagnosis.Printable(d.Commands...) { // they may come from another version of the hub
+		f.Commands = d.Commands
+	}
 	return f
 }
 

@@ -25,8 +25,16 @@ func (p *printer) line(indent, format string, args ...any) {
 // finding writes a finding with what to do. mark has the width of all marks.
 func (p *printer) finding(mark string, f Finding) {
 	p.line("  "+mark, "%s: %s", f.Object, f.Fact)
+	p.next(f)
+}
+
+// next writes what to do about a finding, and each command on a line of its own, to be copied as it is.
+func (p *printer) next(f Finding) {
 	if f.Next != "" {
 		p.line("        ", "-> %s", f.Next)
+	}
+	for _, command := range f.Commands {
+		p.WriteString("           " + command + "\n")
 	}
 }
 
@@ -116,9 +124,7 @@ func (p *printer) groups(r Report) {
 			p.line("  ", "×%d attached", len(g.Volumes))
 		} else {
 			p.line("  ", "×%d %s: %s: %s", len(g.Volumes), groupTexts[g.Health], g.Cause.Object, g.Cause.Fact)
-			if g.Cause.Next != "" {
-				p.line("        ", "-> %s", g.Cause.Next)
-			}
+			p.next(*g.Cause)
 		}
 		for _, v := range g.Volumes[:min(mostInGroup, len(g.Volumes))] {
 			p.line("      ", "%s", v.text(r.Question.Kind, g.Cause != nil))

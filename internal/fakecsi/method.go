@@ -15,6 +15,8 @@ const (
 	ControllerPublishVolume    Method = "ControllerPublishVolume"
 	ControllerUnpublishVolume  Method = "ControllerUnpublishVolume"
 	ListVolumes                Method = "ListVolumes"
+	ControllerGetVolume        Method = "ControllerGetVolume"
+	ControllerGetVolumeHealth  Method = "ControllerGetVolumeHealth"
 	CreateVolume               Method = "CreateVolume"
 	DeleteVolume               Method = "DeleteVolume"
 	ValidateVolumeCapabilities Method = "ValidateVolumeCapabilities"
@@ -22,7 +24,7 @@ const (
 
 var methods = []Method{
 	Probe, GetPluginInfo, GetPluginCapabilities, ControllerGetCapabilities,
-	ControllerPublishVolume, ControllerUnpublishVolume, ListVolumes,
+	ControllerPublishVolume, ControllerUnpublishVolume, ListVolumes, ControllerGetVolume, ControllerGetVolumeHealth,
 	CreateVolume, DeleteVolume, ValidateVolumeCapabilities,
 }
 

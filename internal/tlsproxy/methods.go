@@ -12,7 +12,7 @@ const (
 	messageHeader = 5
 )
 
-// allowed are the calls that attaching needs, with the limits of their answers in bytes. A
+// allowed are the calls that attaching and its diagnosis need, with the limits of their answers in bytes. A
 // driver has no authentication of its own: whatever else a driver can do must not be here.
 var allowed = map[string]int{
 	"/csi.v1.Identity/GetPluginInfo":               maxAnswer,
@@ -22,6 +22,7 @@ var allowed = map[string]int{
 	"/csi.v1.Controller/ControllerPublishVolume":   maxAnswer,
 	"/csi.v1.Controller/ControllerUnpublishVolume": maxAnswer,
 	"/csi.v1.Controller/ControllerGetVolume":       maxAnswer,
+	"/csi.v1.Controller/ControllerGetVolumeHealth": maxAnswer,
 	"/csi.v1.Controller/ListVolumes":               maxPage,
 }
 
