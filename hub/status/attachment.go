@@ -77,6 +77,8 @@ const (
 	StepWaited  StepKind = "waited"  // What: for what
 	StepWrote   StepKind = "wrote"   // a write to the API server; What: of what
 	StepCalled  StepKind = "called"  // a CSI call; What: its method
+	StepRead    StepKind = "read"    // a read from the API server; What: of what
+	StepOmitted StepKind = "omitted" // steps that are not kept; What: how many
 	StepDone    StepKind = "done"    // the operation has succeeded
 )
 

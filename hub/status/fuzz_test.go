@@ -26,7 +26,7 @@ func FuzzTexts(f *testing.F) {
 			set(reflect.ValueOf(v).Elem(), text)
 		}
 		step := attachment.Steps[0] // one of each kind, and one of a kind that is not known
-		for _, kind := range []StepKind{StepCreated, StepSeen, StepWaited, StepWrote, StepCalled, stepRead, StepDone} {
+		for _, kind := range []StepKind{StepCreated, StepSeen, StepWaited, StepWrote, StepCalled, StepRead, StepOmitted, StepDone} {
 			step.Kind = kind
 			attachment.Steps = append(attachment.Steps, step)
 		}

@@ -78,7 +78,7 @@ func TestThePageOfManyLongStepsStaysSmall(t *testing.T) {
 	}
 	h.attachments["a"] = Attachment{Name: "a", Driver: "d", Node: "n", State: Failing, Operation: Attach, Steps: c.steps}
 	_, _, body := get(t, startServer(t, h)+"/attachments/a")
-	if len(body) > 150<<10 || !strings.Contains(body, "steps are left out") {
+	if len(body) > 150<<10 || !strings.Contains(body, "left out: ") {
 		t.Errorf("the page has %d bytes", len(body))
 	}
 	checkElements(t, "/attachments/a", body)

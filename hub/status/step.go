@@ -6,14 +6,11 @@ import (
 	"time"
 )
 
-const (
-	stepRead StepKind = "read" // a read from the API server; What: of what
-	// StepEvent is an event of an object that is no step of the hub; What says all of it. The hub sends none.
-	StepEvent StepKind = "event"
-)
+// StepEvent is an event of an object that is no step of the hub; What says all of it. The hub sends none.
+const StepEvent StepKind = "event"
 
 // instants are the kinds of steps that have no length.
-var instants = []StepKind{StepCreated, StepSeen, StepDone, StepEvent}
+var instants = []StepKind{StepCreated, StepSeen, StepDone, StepEvent, StepOmitted}
 
 // Lasts reports whether the step has begun and not ended.
 func (s Step) Lasts() bool {
@@ -38,10 +35,12 @@ func (s Step) Text() string {
 		return verb("waited for", "waits for", "other work")
 	case StepWrote:
 		return verb("wrote", "writes", "an object")
-	case stepRead:
+	case StepRead:
 		return verb("read", "reads", "an object")
 	case StepCalled:
 		return verb("called", "calls", "the driver")
+	case StepOmitted:
+		return "left out: " + s.What
 	case StepDone:
 		return cmp.Or(s.What, "done")
 	}

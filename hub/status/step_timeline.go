@@ -21,7 +21,7 @@ type Timeline struct {
 
 // TimelineStep is one step of a Timeline, or several steps that are shown as one.
 type TimelineStep struct {
-	Kind    StepKind  `json:"kind,omitempty"` // empty: steps that were left out
+	Kind    StepKind  `json:"kind"`
 	Text    string    `json:"text"`           // may have a driver's own text: hostile
 	Time    time.Time `json:"time"`           // its beginning
 	After   float64   `json:"after"`          // seconds from Timeline.Start to its beginning
@@ -90,7 +90,7 @@ func failedTries(steps []Step, i int) (last, n int) {
 	n = 1
 	for k, s := range steps[i+1:] {
 		switch {
-		case s.Kind == StepDone || s.Error != "" && (s.Kind != steps[i].Kind || s.What != steps[i].What):
+		case s.Kind == StepDone || s.Kind == StepOmitted || s.Error != "" && (s.Kind != steps[i].Kind || s.What != steps[i].What):
 			return last, n
 		case s.Error != "":
 			last, n = i+1+k, n+1
@@ -134,11 +134,13 @@ func most(steps []Step, end time.Time, total time.Duration) string {
 	}
 	what := longest.What
 	switch longest.Kind {
+	case StepOmitted:
+		return fmt.Sprintf("spent %s of %s in %s", stepLength(took), stepLength(total), what)
 	case StepCalled:
 		what = "the driver to answer " + what
 	case StepWrote:
 		what = "the API server to write " + what
-	case stepRead:
+	case StepRead:
 		what = "the API server to read " + what
 	}
 	return fmt.Sprintf("waited %s of %s for %s", stepLength(took), stepLength(total), what)
@@ -150,7 +152,7 @@ func cutMiddle(rows []TimelineStep, limit int) []TimelineStep {
 		return rows
 	}
 	from, to := limit/2, len(rows)-(limit-1-limit/2)
-	left := TimelineStep{Text: plural(to-from, "step is", "steps are") + " left out", Time: rows[from].Time, After: rows[from].After}
+	left := TimelineStep{Kind: StepOmitted, Text: Step{Kind: StepOmitted, What: plural(to-from, "step", "steps")}.Text(), Time: rows[from].Time, After: rows[from].After}
 	left.Seconds = max(0, rows[to].After-left.After)
 	return slices.Concat(rows[:from], []TimelineStep{left}, rows[to:])
 }

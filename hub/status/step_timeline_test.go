@@ -106,6 +106,13 @@ waited 60s of 60s for the hub to see it`},
 0s  seen by the hub
 0s 0s waits for other work
 `},
+		{"steps are not kept", courseFrom(begun).instant(StepCreated, "").took(StepCalled, "ControllerPublishVolume", time.Second, "busy").took(StepOmitted, "8 steps, of which 4 failed", time.Minute, "").
+			took(StepCalled, "ControllerPublishVolume", time.Second, "busy").took(StepCalled, "ControllerPublishVolume", time.Second, "busy").steps, true, begun.Add(63 * time.Second), `total 63s
+0s  VolumeAttachment created
+0s 1s called ControllerPublishVolume busy
+1s 60s left out: 8 steps, of which 4 failed
+61s 2s called ControllerPublishVolume, which failed 2 times: 2s in the tries, 0s between them busy
+spent 60s of 63s in 8 steps, of which 4 failed`},
 		{"none", nil, true, now, "total 0s\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -123,7 +130,7 @@ func TestALongTimelineIsCutInTheMiddle(t *testing.T) {
 		c.took(StepWaited, fmt.Sprint("thing ", i), time.Second, "")
 	}
 	got := NewTimeline(c.instant(StepDone, "").steps, false, begun.Add(time.Hour), 5)
-	want := "total 100s\n0s  VolumeAttachment created\n0s 1s waited for thing 0\n1s 98s 98 steps are left out\n99s 1s waited for thing 99\n100s  done\nwaited 1s of 100s for thing 0"
+	want := "total 100s\n0s  VolumeAttachment created\n0s 1s waited for thing 0\n1s 98s left out: 98 steps\n99s 1s waited for thing 99\n100s  done\nwaited 1s of 100s for thing 0"
 	if text := lines(got); strings.ReplaceAll(text, "1m40s", "100s") != want {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}
