@@ -22,9 +22,9 @@ type Timeline struct {
 // TimelineStep is one step of a Timeline, or several steps that are shown as one.
 type TimelineStep struct {
 	Kind    StepKind  `json:"kind"`
-	Text    string    `json:"text"`           // may have a driver's own text: hostile
-	Time    time.Time `json:"time"`           // its beginning
-	After   float64   `json:"after"`          // seconds from Timeline.Start to its beginning
+	Text    string    `json:"text"`  // may have a driver's own text: hostile
+	Time    time.Time `json:"time"`  // its beginning
+	After   float64   `json:"after"` // seconds from Timeline.Start to its beginning
 	Seconds float64   `json:"seconds,omitempty"`
 	Lasts   bool      `json:"lasts,omitempty"`
 	Tries   int       `json:"tries,omitempty"` // failed tries in a row that this step stands for; 0 for one step
@@ -54,7 +54,7 @@ func NewTimeline(steps []Step, open bool, now time.Time, limit int) Timeline {
 		i = last
 	}
 	t.Most = most(steps, end, end.Sub(t.Start))
-	t.Rows = cutMiddle(t.Rows, limit)
+	t.Rows = CutMiddle(t.Rows, limit)
 	return t
 }
 
@@ -146,8 +146,8 @@ func most(steps []Step, end time.Time, total time.Duration) string {
 	return fmt.Sprintf("waited %s of %s for %s", stepLength(took), stepLength(total), what)
 }
 
-// cutMiddle replaces rows in the middle by one that counts them.
-func cutMiddle(rows []TimelineStep, limit int) []TimelineStep {
+// CutMiddle returns at most limit rows: those in the middle are replaced by one that counts them.
+func CutMiddle(rows []TimelineStep, limit int) []TimelineStep {
 	if len(rows) <= limit {
 		return rows
 	}

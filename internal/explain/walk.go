@@ -92,6 +92,9 @@ func explainVolume(f *Facts, i int) VolumeReport {
 	if w.report.Result != Attached {
 		w.report.Age = ageOf(v.asked(), f.Now)
 	}
+	if f.Subject == nil && f.Question.Kind != AllStuck {
+		w.report.Timeline = w.timeline()
+	}
 	return w.report
 }
 
