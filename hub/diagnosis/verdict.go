@@ -28,6 +28,7 @@ const (
 	FinalizerOfAnother Verdict = "FinalizerOfAnother"
 	BeingDetached      Verdict = "BeingDetached"
 	LeftAttached       Verdict = "LeftAttached"
+	VolumeUnhealthy    Verdict = "VolumeUnhealthy" // its driver says so
 )
 
 // About who works for the driver.

@@ -34,10 +34,10 @@ type TimelineStep struct {
 // NewTimeline returns the timeline of steps in the order of their beginning. open: the operation has not ended, so that
 // its time is counted until now. Failed tries in a row are one row, and rows above a limit are left out in the middle.
 func NewTimeline(steps []Step, open bool, now time.Time, limit int) Timeline {
+	steps = withUnseen(steps)
 	if len(steps) == 0 {
 		return Timeline{}
 	}
-	steps = withUnseen(steps)
 	t := Timeline{Start: steps[0].Time}
 	end := t.Start
 	for _, s := range steps {
@@ -61,10 +61,14 @@ func NewTimeline(steps []Step, open bool, now time.Time, limit int) Timeline {
 // unseenFor is how long an object may be unseen without a step for it: its time of creation is in whole seconds.
 const unseenFor = 2 * time.Second
 
-// withUnseen adds the time between the creation of the VolumeAttachment and the moment when the hub saw it.
+// withUnseen adds the time between the creation of the VolumeAttachment and the moment when the hub saw it. It drops steps
+// whose time is not known.
 func withUnseen(steps []Step) []Step {
 	var all []Step
 	for i, s := range steps {
+		if s.Time.IsZero() {
+			continue
+		}
 		if i > 0 && s.Kind == StepSeen && steps[i-1].Kind == StepCreated && s.Time.Sub(steps[i-1].Time) >= unseenFor {
 			all = append(all, Step{Kind: StepWaited, What: "the hub to see it", Time: steps[i-1].Time, Until: s.Time})
 		}

@@ -17,11 +17,11 @@ const mostSteps = 100
 // events outside of the hub, the hub has its own steps.
 func (w *walk) timeline() *status.Timeline {
 	steps := w.steps()
-	if len(steps) == 0 {
-		return nil
-	}
 	slices.SortStableFunc(steps, func(a, b status.Step) int { return a.Time.Compare(b.Time) })
 	t := status.NewTimeline(steps, w.report.Result != Attached, w.Now, mostSteps)
+	if len(t.Rows) == 0 {
+		return nil
+	}
 	return &t
 }
 

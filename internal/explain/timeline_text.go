@@ -57,5 +57,5 @@ func shortened(text string) string {
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return text[:end] + " ..."
+	return text[:end] + " [...]"
 }

@@ -86,6 +86,7 @@ func explainVolume(f *Facts, i int) VolumeReport {
 		w.attachmentStage()
 	}
 	w.leftAttached(f.Volumes[:i])
+	w.healthNotes()
 	if w.report.Result == Waiting && w.report.Stop == nil {
 		w.report.Result = NotKnown
 	}
