@@ -28,7 +28,7 @@ func newPageTimeline(in DiagnosisInput) pageTimeline {
 	if len(a.Steps) == 0 {
 		return pageTimeline{Events: timeline(in)}
 	}
-	p := pageTimeline{Timeline: NewTimeline(a.Steps, a.Operation != "", in.Now, mostSteps)}
+	p := pageTimeline{Timeline: NewTimeline(a.named(), a.Operation != "", in.Now, mostSteps)}
 	lasts := false
 	for _, row := range p.Rows {
 		s := step{Time: row.Time, Kind: stepDone, What: row.Text, Text: row.Error, Begins: momentOf(row.Time, "+"+row.Beginning()), Length: row.Length(), Bar: p.bar(row)}
@@ -48,6 +48,21 @@ func newPageTimeline(in DiagnosisInput) pageTimeline {
 	}
 	p.Events = append(p.Events, retryOf(a)...)
 	return p
+}
+
+// named returns the steps. The first and the last say which operation they begin and end.
+func (a Attachment) named() []Step {
+	steps := slices.Clone(a.Steps)
+	for i, s := range steps {
+		switch {
+		case s.What != "":
+		case s.Kind == StepCreated && a.Operation == Detach:
+			steps[i].What = "marked for deletion"
+		case s.Kind == StepDone && a.State == Attached:
+			steps[i].What = "attached"
+		}
+	}
+	return steps
 }
 
 // bar returns the place of a row in the whole time, nil for a row without length.

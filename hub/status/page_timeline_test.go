@@ -30,7 +30,9 @@ func TestThePageShowsWhatAnAttachWaitsForAndWhatComesNext(t *testing.T) {
 			[]string{"now calls ControllerUnpublishVolume 60s", "next Next: remove the finalizer, then the VolumeAttachment is gone"}},
 		{"the last try has failed", Attachment{State: Failing, Operation: Attach, Tries: 3, NextTry: now.Add(time.Second), Steps: retried(now.Add(-time.Minute), 3, "busy").steps},
 			[]string{"failed called ControllerPublishVolume, which failed 3 times: 6s in the tries, 3s between them 9s", "done wrote the error to the status 20ms", "now waits for the next try 50s", "next 3rd retry"}},
-		{"it is attached", Attachment{State: Attached, Node: "n", Steps: answered}, []string{"done done", "now Now: attached to node n"}},
+		{"it is attached", Attachment{State: Attached, Node: "n", Steps: answered}, []string{"done attached", "now Now: attached to node n"}},
+		{"a detach begins", Attachment{State: Waiting, Operation: Detach, Since: now.Add(-time.Minute), Steps: waiting[:1]},
+			[]string{"done VolumeAttachment marked for deletion", "now Now: waiting for 60s", "next Next: call ControllerUnpublishVolume, then remove the finalizer"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			events := newPageTimeline(DiagnosisInput{Attachment: tt.a, Now: now}).Events
