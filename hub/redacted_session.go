@@ -40,12 +40,3 @@ func (s redactedSession) ListVolumes(ctx context.Context, o csiclient.ListOption
 	published, err := s.Session.ListVolumes(ctx, o)
 	return published, s.redactor.Error(err)
 }
-
-// VolumeHealth implements Session.
-func (s redactedSession) VolumeHealth(ctx context.Context, handle string) ([]csiclient.VolumeHealth, error) {
-	problems, err := s.Session.VolumeHealth(ctx, handle)
-	for i, p := range problems {
-		problems[i].Reason, problems[i].Message = s.redactor.Text(p.Reason, maxHealthReason), s.redactor.Text(p.Message, csiclient.MaxText)
-	}
-	return problems, s.redactor.Error(err)
-}

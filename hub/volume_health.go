@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
@@ -90,4 +91,13 @@ func (m *manager) volumeHealth(ctx context.Context, handle string) (status.Volum
 		m.health.answers[handle] = answer
 	}
 	return answer.health, answer.err
+}
+
+// VolumeHealth implements Session.
+func (s redactedSession) VolumeHealth(ctx context.Context, handle string) ([]csiclient.VolumeHealth, error) {
+	problems, err := s.Session.VolumeHealth(ctx, handle)
+	for i, p := range problems {
+		problems[i].Reason, problems[i].Message = s.redactor.Text(p.Reason, maxHealthReason), s.redactor.Text(p.Message, csiclient.MaxText)
+	}
+	return problems, s.redactor.Error(err)
 }
