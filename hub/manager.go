@@ -27,6 +27,7 @@ type manager struct {
 	logger   klog.Logger // names the driver
 	log      operationLog
 	redactor *attach.Redactor
+	health   healthQuestions
 	retire   context.CancelFunc
 	ended    chan struct{} // closed when the driver has drained
 	recent   recent
@@ -59,6 +60,7 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 		logger:   logger,
 		log:      newOperationLog(),
 		redactor: &attach.Redactor{},
+		health:   newHealthQuestions(),
 		ended:    make(chan struct{}),
 		state:    newDriverState(spec, time.Now()),
 		changed:  make(chan struct{}),

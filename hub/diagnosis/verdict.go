@@ -15,6 +15,7 @@ const (
 	VolumeOfAnother    Verdict = "VolumeOfAnother"
 	VolumeNotCSI       Verdict = "VolumeNotCSI"
 	VolumeBeingDeleted Verdict = "VolumeBeingDeleted"
+	VolumeUnhealthy    Verdict = "VolumeUnhealthy" // its driver says so
 	AttachNotRequired  Verdict = "AttachNotRequired"
 	NotWanted          Verdict = "NotWanted"
 	NotAskedYet        Verdict = "NotAskedYet"

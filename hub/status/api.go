@@ -37,6 +37,7 @@ type ReplicaList struct {
 type api struct {
 	hub     view
 	limiter limiter
+	volumes VolumeHealthReader // nil: volume health is not served
 }
 
 func (a api) register(mux *http.ServeMux) {
@@ -44,6 +45,9 @@ func (a api) register(mux *http.ServeMux) {
 	mux.HandleFunc("/api/v1/drivers", a.drivers)
 	mux.HandleFunc("/api/v1/drivers/{name}", a.driver)
 	mux.HandleFunc("/api/v1/attachments", a.attachments)
+	if a.volumes != nil {
+		mux.HandleFunc("/api/v1/volume-health", a.volumeHealth)
+	}
 	mux.HandleFunc("/api/v1/replicas", answers(func() any { return ReplicaList{a.hub.overview().Replicas} }))
 	mux.HandleFunc("/api/v1/config", answers(func() any { return a.hub.overview().Config }))
 }

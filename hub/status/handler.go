@@ -30,7 +30,7 @@ func newHandler(o Options) (http.Handler, error) {
 		MaxRequestsInFlight: mostScrapes,
 	}))
 	l := newLimiter()
-	api{hub: view{o.Source}, limiter: l}.register(mux)
+	api{hub: view{o.Source}, limiter: l, volumes: o.Volumes}.register(mux)
 	(&pages{hub: view{o.Source}, metrics: o.Metrics, metricsPath: o.MetricsPath, limiter: l}).register(mux)
 	if o.Profiling {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -15,14 +15,14 @@ type attachmentPage struct {
 	Attachment
 	Served    *Driver // nil if its driver is not served
 	Diagnoses []diagnosis.Diagnosis
-	Timeline  []step
+	Timeline  pageTimeline
 }
 
 // ShowsLastError reports whether the last error has a place of its own: neither a diagnosis nor the timeline has
 // all of it.
 func (p attachmentPage) ShowsLastError() bool {
 	text := p.LastError
-	inTimeline := len(text) <= shortText && slices.ContainsFunc(p.Timeline, func(s step) bool { return s.Text == text })
+	inTimeline := len(text) <= shortText && slices.ContainsFunc(p.Timeline.Events, func(s step) bool { return s.Text == text })
 	return text != "" && !inTimeline && !slices.ContainsFunc(p.Diagnoses, func(d diagnosis.Diagnosis) bool {
 		return d.Detail != "" && strings.HasSuffix(diagnosis.Clause(text), diagnosis.Clause(d.Detail))
 	})
@@ -37,6 +37,6 @@ func (p *pages) attachment(r *http.Request) answer {
 	a := found[0]
 	page := attachmentPage{frame: p.frame(r, a.Title()), Attachment: a, Served: p.hub.driver(a.Driver)}
 	in := DiagnosisInput{Attachment: a, Driver: page.Served, Replicas: page.Overview.Replicas, Conflicts: page.Overview.Config.Conflicts, Now: page.Now}
-	page.Diagnoses, page.Timeline = Diagnose(in), timeline(in)
+	page.Diagnoses, page.Timeline = Diagnose(in), newPageTimeline(in)
 	return answer{http.StatusOK, "attachment.html", page}
 }

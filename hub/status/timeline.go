@@ -13,8 +13,13 @@ import (
 type step struct {
 	Time time.Time // zero if it is not known
 	Kind stepKind
-	What string
+	What string // may be hostile
 	Text string // mostly of an error: hostile
+
+	// Of a step that was measured:
+	Begins *moment // from the first step on
+	Length string
+	Bar    *timeBar // nil for an instant
 }
 
 type stepKind string
@@ -31,7 +36,9 @@ const (
 func timeline(in DiagnosisInput) []step {
 	a := in.Attachment
 	var steps []step
-	add := func(t time.Time, kind stepKind, what, text string) { steps = append(steps, step{t, kind, what, text}) }
+	add := func(t time.Time, kind stepKind, what, text string) {
+		steps = append(steps, step{Time: t, Kind: kind, What: what, Text: text})
+	}
 	if !a.Created.IsZero() {
 		add(a.Created, stepDone, fmt.Sprintf("VolumeAttachment created: attach volume %s to node %s", cmp.Or(a.PersistentVolume, a.VolumeHandle, "(inline)"), a.Node), "")
 	}
@@ -45,11 +52,15 @@ func timeline(in DiagnosisInput) []step {
 		add(a.Since, stepDone, "ListVolumes no longer reports the volume on node "+a.Node+": attach it again", "")
 	}
 	steps = append(steps, tries(in)...)
-	steps = append(steps, nowOf(in))
-	if !a.NextTry.IsZero() {
-		add(a.NextTry, stepNext, fmt.Sprintf("%s retry", ordinal(max(1, a.Tries))), "")
+	return append(append(steps, nowOf(in)), retryOf(a)...)
+}
+
+// retryOf returns the next retry, if its time is known.
+func retryOf(a Attachment) []step {
+	if a.NextTry.IsZero() {
+		return nil
 	}
-	return steps
+	return []step{{Time: a.NextTry, Kind: stepNext, What: fmt.Sprintf("%s retry", ordinal(max(1, a.Tries)))}}
 }
 
 // tries returns the failed tries: the driver's last failures with their time, and the number of
@@ -60,7 +71,7 @@ func tries(in DiagnosisInput) []step {
 	if in.Driver != nil {
 		for _, f := range in.Driver.Failures {
 			if f.VolumeAttachment == a.Name {
-				known = append(known, step{f.Time, stepFailed, fmt.Sprintf("Failed to %s", f.Operation), f.Text})
+				known = append(known, step{Time: f.Time, Kind: stepFailed, What: fmt.Sprintf("Failed to %s", f.Operation), Text: f.Text})
 			}
 		}
 	}

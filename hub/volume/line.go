@@ -24,6 +24,7 @@ func (t *Table) joinLine(e *Entry) {
 	n := t.full[e.place.Node]
 	n.line = append(n.line, e)
 	e.state, e.wait = Ready, Wait{Kind: WaitCapacity}
+	e.noteWait()
 	t.moveLines()
 }
 

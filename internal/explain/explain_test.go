@@ -422,6 +422,7 @@ func TestReportsReadWell(t *testing.T) {
 			s.served.Settings.Timeout = status.Duration(2 * time.Minute)
 		},
 		"attached":  func(s *situation) { s.va.Status.Attached = true },
+		"timeline":  func(s *situation) { askedByPod(s); s.seen.Steps = stepsUntilCall(s) },
 		"not-found": func(s *situation) { s.Found, s.Similar = false, []string{"pv/csi-1", "driver/csi-1"} },
 		"no-hub":    (*situation).alone,
 		"driver": func(s *situation) {

@@ -79,6 +79,8 @@ type Volume struct {
 	Served *hubclient.Driver // nil: the hub does not serve the driver, or was not asked
 	// Seen is the VolumeAttachment as the replica that works for the driver sees it.
 	Seen Object[status.Attachment]
+	// Reported is what the driver says about the health of the volume; not read if the driver cannot say it.
+	Reported Object[status.VolumeHealth]
 }
 
 // Leases are the leases of a driver, by their name in several namespaces.

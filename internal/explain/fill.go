@@ -29,6 +29,7 @@ func (g *gatherer) fill(ctx context.Context, v *Volume) {
 	if va := v.Attachment.Value(); va != nil && v.Served != nil {
 		v.Seen = g.seen(ctx, v.Served.Replica, va.Name)
 	}
+	v.Reported = g.volumeHealth(ctx, v)
 	g.fillLeases(ctx, v)
 	g.fillSecret(ctx, v)
 }

@@ -23,6 +23,8 @@ type HubReader interface {
 	Volumes(ctx context.Context, v hubclient.View, f status.AttachmentFilter, take func(status.Attachment)) error
 	// Attachment asks one replica about a VolumeAttachment; nil if it knows none.
 	Attachment(ctx context.Context, replica, name string) (*status.Attachment, error)
+	// VolumeHealth has one replica ask the driver of a VolumeAttachment about the health of the volume.
+	VolumeHealth(ctx context.Context, replica, name string) (*status.VolumeHealth, error)
 }
 
 // Kube is the part of the Kubernetes API that Gather reads; every kubernetes.Interface implements it.

@@ -58,4 +58,6 @@ type VolumeReport struct {
 	Path   []string  `json:"path"`            // what is as it should be, in the order of the walk
 	Stop   *Finding  `json:"stop,omitempty"`  // the first problem; only if Result is Waiting
 	Notes  []Finding `json:"notes,omitempty"` // further findings
+	// Timeline says where the time went until now. nil: no time is known, or the question is about many volumes.
+	Timeline *status.Timeline `json:"timeline,omitempty"`
 }

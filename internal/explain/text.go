@@ -64,6 +64,7 @@ func (r Report) Text() string {
 	for _, v := range r.Volumes {
 		p.volume(v)
 	}
+	p.timelines(r.Volumes)
 	p.groups(r)
 	if len(r.Unknown) > 0 {
 		p.WriteString("\nNot known:\n")

@@ -36,6 +36,7 @@ func unknown(f Facts) []string {
 		add("the VolumeAttachments", v.Others.Err())
 		add("the Pods that use "+v.Namespace+"/"+v.ClaimName, v.Users.Err())
 		add("the state of the VolumeAttachment in the hub", v.Seen.Err())
+		add("the health of the volume, which the driver may report", v.Reported.Err())
 		add("Node "+v.NodeName, v.Node.Err())
 		add("CSINode "+v.NodeName, v.CSINode.Err())
 		add("CSIDriver "+v.Driver, v.CSIDriver.Err())

@@ -86,11 +86,15 @@ func explainVolume(f *Facts, i int) VolumeReport {
 		w.attachmentStage()
 	}
 	w.leftAttached(f.Volumes[:i])
+	w.healthNotes()
 	if w.report.Result == Waiting && w.report.Stop == nil {
 		w.report.Result = NotKnown
 	}
 	if w.report.Result != Attached {
 		w.report.Age = ageOf(v.asked(), f.Now)
+	}
+	if f.Subject == nil && f.Question.Kind != AllStuck {
+		w.report.Timeline = w.timeline()
 	}
 	return w.report
 }

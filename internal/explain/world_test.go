@@ -56,6 +56,10 @@ type world struct {
 	seen    *status.Attachment // what the hub knows about csi-1
 	seenErr error
 	rows    []status.Attachment // what the hub lists
+
+	health          *status.VolumeHealth // what the driver says about the volume
+	healthErr       error
+	healthQuestions int // how often it was asked
 }
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
@@ -228,6 +232,12 @@ func (w *world) Attachment(_ context.Context, _, name string) (*status.Attachmen
 		return nil, w.seenErr
 	}
 	return w.seen, nil
+}
+
+// VolumeHealth is what the driver says about a volume.
+func (w *world) VolumeHealth(_ context.Context, _, _ string) (*status.VolumeHealth, error) {
+	w.healthQuestions++
+	return w.health, w.healthErr
 }
 
 // asked answers a question as the command does.

@@ -100,6 +100,20 @@ func (h *Hub) Attachment(ctx context.Context, name, attachment string) (*status.
 	return &list.Attachments[0], nil
 }
 
+// VolumeHealth has one replica, by its name in the View, ask the driver of a VolumeAttachment about the health of the
+// volume. It blocks for some seconds if the driver is slow.
+func (h *Hub) VolumeHealth(ctx context.Context, name, attachment string) (*status.VolumeHealth, error) {
+	r := h.replica(name)
+	if r == nil {
+		return nil, fmt.Errorf("there is no replica %s", name)
+	}
+	var health status.VolumeHealth
+	if err := r.get(ctx, "/api/v1/volume-health", url.Values{"attachment": {attachment}}, &health); err != nil {
+		return nil, err
+	}
+	return &health, nil
+}
+
 // get requests a path and decodes the JSON answer.
 func (r *replica) get(ctx context.Context, path string, query url.Values, into any) error {
 	if r.err != nil {
