@@ -106,6 +106,7 @@ func TestMetricsHaveTheNamesTypesAndLabelsOfTheContract(t *testing.T) {
 		"attach_hub_workers_busy":                                 {"GAUGE", "driver operation"},
 		"attach_hub_workers":                                      {"GAUGE", "driver operation"},
 		"attach_hub_operation_seconds":                            {"HISTOGRAM", "driver operation result"},
+		"attach_hub_attach_seconds":                               {"HISTOGRAM", "driver"},
 		"attach_hub_operations_total":                             {"COUNTER", "driver operation result"},
 		"attach_hub_retries_total":                                {"COUNTER", "driver operation"},
 		"attach_hub_stuck":                                        {"GAUGE", "driver operation"},
