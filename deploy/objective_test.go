@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,29 @@ var night = map[string]func(minute int) []time.Duration{
 		}
 		return []time.Duration{time.Second}
 	},
+}
+
+// recordedAs returns the expression of a recording rule.
+func recordedAs(t *testing.T, name string) string {
+	t.Helper()
+	for _, r := range readRules(t).Spec.Groups[0].Rules {
+		if r.Record == name {
+			return r.Expr
+		}
+	}
+	t.Fatalf("no rule records %s", name)
+	return ""
+}
+
+func TestDocumentedLimitOfOneDriverIsARule(t *testing.T) {
+	_, rule, _ := strings.Cut(string(readFile(t, "OPERATE.md")), "\n    attach_hub_attach_seconds_count")
+	rule, _, _ = strings.Cut(rule, "\n\n")
+	k := metricsOfTheHub(t)
+	want, _ := k.check(recordedAs(t, "attach_hub:attaches_late:total"))
+	got, problems := k.check("attach_hub_attach_seconds_count" + rule)
+	if len(problems) > 0 || len(got) == 0 || !slices.Equal(got, want) {
+		t.Errorf("labels %v with problems %v, want the labels of the rule, %v", got, problems, want)
+	}
 }
 
 // minutes are the first and the last one at which an alert fired.
