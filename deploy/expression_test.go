@@ -57,11 +57,7 @@ func (c *checker) labels(e parser.Expr) set {
 		have := c.labels(e.Expr)
 		c.need(e, e.Grouping, have)
 		if e.Without {
-			left := maps.Clone(have)
-			for _, name := range e.Grouping {
-				delete(left, name)
-			}
-			return left
+			return less(have, e.Grouping)
 		}
 		return setOf(e.Grouping)
 	case *parser.BinaryExpr:
@@ -121,14 +117,25 @@ func (c *checker) joined(e *parser.BinaryExpr) set {
 	if m.On {
 		c.need(e, m.MatchingLabels, left)
 		c.need(e, m.MatchingLabels, right)
-	} else if e.Op != parser.LOR && !maps.Equal(left, right) {
+	} else if e.Op != parser.LOR && !maps.Equal(less(left, m.MatchingLabels), less(right, m.MatchingLabels)) {
 		c.complain("%s: the sides have different labels, and nothing matches", e)
 	}
 	c.need(e, m.Include, right)
 	if e.Op == parser.LOR {
 		maps.Copy(left, right)
+	} else if !m.On {
+		left = less(left, m.MatchingLabels)
 	}
 	maps.Copy(left, setOf(m.Include))
+	return left
+}
+
+// less returns a set without the labels that ignoring() names.
+func less(all set, names []string) set {
+	left := maps.Clone(all)
+	for _, name := range names {
+		delete(left, name)
+	}
 	return left
 }
 

@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -8,9 +9,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc/codes"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
@@ -27,7 +31,7 @@ func (oneDriver) Drivers() []status.Driver {
 func (oneDriver) Attachments(status.AttachmentFilter) []status.Attachment { return nil }
 
 func (oneDriver) Overview() status.Overview {
-	return status.Overview{Unclaimed: map[string]int{"other": 1}, Config: status.Config{Hash: "abc"}}
+	return status.Overview{Unclaimed: map[string]int{"other": 1}, Config: status.Config{Hash: "abc"}, LastHeard: map[string]time.Time{"csinodes": time.Now()}}
 }
 
 // targetLabels are those that Prometheus adds, by the ServiceMonitor.
@@ -52,6 +56,17 @@ func metricsOfTheHub(t *testing.T) known {
 	if _, err := kube.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{}); err == nil {
 		t.Fatal("somebody answered")
 	}
+	// Informers count from their start.
+	name, err := cache.NewInformerName(t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer name.Release()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	nodes := cache.NewListWatchFromClient(kube.StorageV1().RESTClient(), "csinodes", metav1.NamespaceAll, fields.Everything())
+	cache.NewSharedIndexInformerWithOptions(nodes, &storagev1.CSINode{}, cache.SharedIndexInformerOptions{
+		Identifier: name.WithResource(storagev1.SchemeGroupVersion.WithResource("csinodes"))}).RunWithContext(ended)
 	gatherer, err := metrics.Gatherer(oneDriver{})
 	if err != nil {
 		t.Fatal(err)

@@ -95,6 +95,7 @@ func checkPublishedOnce(t *testing.T, b fakecsi.Books, volumes ...string) {
 }
 
 func TestADriverThatComesBackAfterLongKeepsItsTermAndItsCalls(t *testing.T) {
+	t.Parallel() // it waits for leases nearly all the time
 	w := newWorld(t)
 	driver, backend := w.driver("d", fakecsi.Options{})
 	w.options.Grace = 500 * time.Millisecond // what is drained would soon be cut off
@@ -124,6 +125,7 @@ func TestADriverThatComesBackAfterLongKeepsItsTermAndItsCalls(t *testing.T) {
 // A driver that is too busy to say that it is well is not called, but what it is doing is
 // not cut off: no other replica could call it.
 func TestCallsInFlightOutlastADriverThatDoesNotAnswerItsProbes(t *testing.T) {
+	t.Parallel() // it waits for leases nearly all the time
 	w := newWorld(t)
 	driver, backend := w.driver("d", fakecsi.Options{})
 	w.set(driver, func(s *registry.Settings) { s.Probe.Interval = 200 * time.Millisecond })
@@ -150,6 +152,7 @@ func TestCallsInFlightOutlastADriverThatDoesNotAnswerItsProbes(t *testing.T) {
 }
 
 func TestTheReplicaThatCanCallTheDriverGetsItWhenTheOtherCannot(t *testing.T) {
+	t.Parallel() // it waits for leases nearly all the time
 	w := newWorld(t)
 	driver, backend := w.driver("d", fakecsi.Options{})
 	// The same driver behind another endpoint: the way of the other replica.
@@ -197,6 +200,7 @@ func TestTheReplicaThatCanCallTheDriverGetsItWhenTheOtherCannot(t *testing.T) {
 }
 
 func TestADriverThatComesBackForTwoReplicasKeepsItsTermAndItsCalls(t *testing.T) {
+	t.Parallel() // it waits for leases nearly all the time
 	w := newWorld(t)
 	driver, backend := w.driver("d", fakecsi.Options{})
 	w.options.Grace = 500 * time.Millisecond
@@ -225,6 +229,7 @@ func TestADriverThatComesBackForTwoReplicasKeepsItsTermAndItsCalls(t *testing.T)
 }
 
 func TestASidecarThatStandsByGetsTheDriverThatTheHubCannotReach(t *testing.T) {
+	t.Parallel() // it waits for leases nearly all the time
 	w := newWorld(t)
 	driver, _ := w.driver("d", fakecsi.Options{})
 	w.leadShortly("hub-0")

@@ -80,12 +80,15 @@ func (l *leader) stuckCheck() *periodic {
 
 func (w *stuckWatch) look(ctx context.Context) {
 	l := w.leader
-	stuck := map[types.UID]stuckVolume{}
+	stuck, waiting := map[types.UID]stuckVolume{}, map[types.UID]time.Time{}
 	var fresh []string
 	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
 		va = l.overlay.Newest(va)
 		op, _ := l.wantedOf(l.decider(), va)
 		since, now := wantedSince(va, op), time.Now()
+		if op == attach.Attaching && !since.IsZero() {
+			waiting[va.UID] = since
+		}
 		if !isStuck(since, l.settings().StuckAfter, now) {
 			continue
 		}
@@ -110,6 +113,7 @@ func (w *stuckWatch) look(ctx context.Context) {
 		klog.FromContext(ctx).Info("VolumeAttachments are stuck", "new", len(fresh), "all", len(stuck), "example", fresh[0])
 	}
 	w.known = stuck
+	l.times.stillWait(waiting, time.Now())
 }
 
 // hasError reports whether the status has an error of an operation.

@@ -72,6 +72,9 @@ func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 	if op != attach.Idle {
 		took := time.Since(e.Since())
 		l.counters.countSuccess(operationOf(op), took)
+		if op == attach.Attaching {
+			l.times.attached(va, time.Now())
+		}
 		l.log.succeeded(l.volumeLogger(va), op, e.Retries, took)
 	}
 	e.Retries = volume.Retries{}

@@ -19,10 +19,11 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// installed returns the path of a link with a name to the program, in a folder of its own.
+// installed returns the path of a link with a name to the program, in a folder of its own. It is for commands that end
+// at once: it has no race detector, with which every process sleeps for a second before it exits.
 func installed(t *testing.T, name string) string {
 	t.Helper()
-	binary, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: true})
+	binary, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub"})
 	if err != nil {
 		t.Fatal(err)
 	}

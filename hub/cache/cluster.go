@@ -14,6 +14,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
+// informers is the label name of client-go's metrics of these informers (informer_queued_items and the like).
+const informers = "csi-attach-hub"
+
 // stopTimeout bounds how long Stop waits for the watches to end.
 const stopTimeout = 5 * time.Second
 
@@ -29,6 +32,8 @@ type Cluster struct {
 	nodes       toolscache.SharedIndexInformer // *storagev1.CSINode
 	drivers     toolscache.SharedIndexInformer // *storagev1.CSIDriver
 	running     sync.WaitGroup                 // the informers
+	name        *toolscache.InformerName       // of the informers, for client-go's metrics; nil for none
+	heard       map[string]*heard              // by resource
 
 	handlersSynced   []toolscache.InformerSynced // for each handler: whether it has handled every object of the first listing
 	driversForbidden atomic.Bool                 // the hub may not read CSIDriver objects
@@ -40,14 +45,12 @@ type Cluster struct {
 // New returns a Cluster that reads through a client. It starts nothing.
 func New(kube attach.Kube) (*Cluster, error) {
 	core, storage := kube.CoreV1().RESTClient(), kube.StorageV1().RESTClient()
-	c := &Cluster{
-		kube:        kube,
-		attachments: newInformer(storage, "volumeattachments", &storagev1.VolumeAttachment{}),
-		volumes:     newInformer(core, "persistentvolumes", &corev1.PersistentVolume{}),
-		nodes:       newInformer(storage, "csinodes", &storagev1.CSINode{}),
-		drivers:     newInformer(storage, "csidrivers", &storagev1.CSIDriver{}),
-		deleted:     map[string]*StoredVolume{},
-	}
+	c := &Cluster{kube: kube, heard: map[string]*heard{}, deleted: map[string]*StoredVolume{}}
+	c.name, _ = toolscache.NewInformerName(informers) // without a name if another Cluster of this process has it, as in tests
+	c.attachments = c.newInformer(storage, "volumeattachments", &storagev1.VolumeAttachment{})
+	c.volumes = c.newInformer(core, "persistentvolumes", &corev1.PersistentVolume{})
+	c.nodes = c.newInformer(storage, "csinodes", &storagev1.CSINode{})
+	c.drivers = c.newInformer(storage, "csidrivers", &storagev1.CSIDriver{})
 	if err := c.attachments.AddIndexers(attachmentIndexers()); err != nil {
 		return nil, fmt.Errorf("index VolumeAttachments: %w", err)
 	}
@@ -105,6 +108,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 // While the API server refuses connections, client-go's reflector sleeps for up to a minute
 // without looking at its context; a hub that waited for it would be killed.
 func (c *Cluster) Stop() {
+	defer c.name.Release()
 	ended := make(chan struct{})
 	go func() { c.running.Wait(); close(ended) }()
 	select {

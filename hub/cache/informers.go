@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -29,12 +30,17 @@ const byReleasable = "releasable"
 // newInformer returns the cache of all objects of a resource, each as toCache returns it. It does not resync:
 // that would repeat every event for every driver, and after a broken watch the informer lists all objects
 // anyway.
-func newInformer(client toolscache.Getter, resource string, example runtime.Object) toolscache.SharedIndexInformer {
+func (c *Cluster) newInformer(client rest.Interface, resource string, example runtime.Object) toolscache.SharedIndexInformer {
 	all := toolscache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
+	c.heard[resource] = &heard{}
+	c.heard[resource].follow(all)
 	if _, ok := example.(*storagev1.VolumeAttachment); ok {
 		all.ListWithContextFunc = inPages(all.ListWithContextFunc)
 	}
-	informer := toolscache.NewSharedIndexInformer(all, example, 0, toolscache.Indexers{})
+	informer := toolscache.NewSharedIndexInformerWithOptions(all, example, toolscache.SharedIndexInformerOptions{
+		Indexers:   toolscache.Indexers{},
+		Identifier: c.name.WithResource(client.APIVersion().WithResource(resource)),
+	})
 	_ = informer.SetTransform(toCache) // fails only once the informer has started
 	return informer
 }

@@ -95,6 +95,7 @@
 //
 //	csi_sidecar_operations_seconds{driver_name,method_name,grpc_status_code}  calls, as csi-attacher's
 //	attach_hub_operation_seconds{driver,operation,result}   from the event to the written result
+//	attach_hub_attach_seconds{driver}                       from the creation of a VolumeAttachment, each counted once
 //	attach_hub_operations_total{driver,operation,result}    tries
 //	attach_hub_retries_total{driver,operation}              tries after a failed one
 //	attach_hub_drift_total{driver,kind,action}              confirmed differences with the storage system
@@ -116,7 +117,8 @@
 //	attach_hub_config_last_reload_successful
 //	attach_hub_config_last_reload_success_timestamp_seconds
 //	attach_hub_config_hash                                  equal for equal configurations
+//	attach_hub_watch_last_heard_timestamp_seconds{resource} of the API server, by the caches
 //
 // Beside them are leader_election_master_status{name}, by lease, as csi-attacher has it,
-// and those of client-go (rest_client_*), of Go and of the process.
+// and those of client-go (rest_client_*, informer_*), of Go and of the process.
 package status

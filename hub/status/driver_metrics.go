@@ -14,7 +14,13 @@ var (
 	callBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
 	// operationBuckets range from an idle driver to an operation with several tries.
 	operationBuckets = []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900}
+	// attachBuckets are the objectives that a rule can choose from.
+	attachBuckets = []float64{10, 30, 60, 120, LongestObjective.Seconds()}
 )
+
+// LongestObjective is the longest time that an objective for attaches can name. An attach that still waits after it
+// counts as missed.
+const LongestObjective = 5 * time.Minute
 
 // DriverMetrics has the counters of one driver. Its methods may be called from any goroutine and do
 // not block. A nil DriverMetrics counts nothing.
@@ -22,6 +28,7 @@ type DriverMetrics struct {
 	series     *prometheus.Registry // all of the following
 	calls      *prometheus.HistogramVec
 	took       *prometheus.HistogramVec
+	attaches   prometheus.Histogram
 	operations *prometheus.CounterVec
 	retries    *prometheus.CounterVec
 	drift      *prometheus.CounterVec
@@ -49,6 +56,10 @@ func newDriverMetrics(name string) *DriverMetrics {
 			Name: "attach_hub_operation_seconds", Buckets: operationBuckets, ConstLabels: driver,
 			Help: "Time from the event that asked for an operation to its written result.",
 		}, []string{"operation", "result"}),
+		attaches: register.NewHistogram(prometheus.HistogramOpts{
+			Name: "attach_hub_attach_seconds", Buckets: attachBuckets, ConstLabels: driver,
+			Help: "Time from the creation of a VolumeAttachment until it is attached. Each VolumeAttachment is counted once, one that still waits after 300 s is counted then.",
+		}),
 		operations: counter("operations_total", "Attaches and detaches that ended, each try counted.", "operation", "result"),
 		retries:    counter("retries_total", "Tries of an operation after a failed one.", "operation"),
 		drift:      counter("drift_total", "Confirmed differences between VolumeAttachments and the driver's list of volumes, and what followed.", "kind", "action"),
@@ -99,6 +110,14 @@ func (d *DriverMetrics) Operation(op Operation, result Result, took time.Duratio
 	d.operations.WithLabelValues(string(op), string(result)).Inc()
 	d.took.WithLabelValues(string(op), string(result)).Observe(took.Seconds())
 	d.recent.add(time.Now(), result, took)
+}
+
+// Attach counts a VolumeAttachment that is attached, or that has waited for longer than LongestObjective. took is the
+// time since its creation.
+func (d *DriverMetrics) Attach(took time.Duration) {
+	if d != nil {
+		d.attaches.Observe(took.Seconds())
+	}
 }
 
 // Retry counts a try of an attach or a detach that follows a failed one.

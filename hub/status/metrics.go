@@ -8,8 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	// client-go's requests are counted into the registry of component-base, the only one
-	// that client-go can be given once for a process.
+	// client-go's requests and informers are counted into the registry of component-base, the only one
+	// that client-go can be given once for a process. Its workqueue and leader election are not used with names, and
+	// client-go 0.37 calls no metric of reflectors.
+	_ "k8s.io/component-base/metrics/prometheus/clientgo/fifo"
 	_ "k8s.io/component-base/metrics/prometheus/restclient"
 )
 
