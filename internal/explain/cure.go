@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"slices"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -18,6 +19,7 @@ type remedy struct {
 // remedies are the remedies by verdict.
 var remedies = map[diagnosis.Verdict]remedy{
 	diagnosis.DriverPaused:       {config: true, find: (*walk).resume},
+	diagnosis.ConfigBroken:       {config: true, find: (*walk).mend},
 	diagnosis.SocketMissing:      {config: true, workload: true, find: (*walk).reach},
 	diagnosis.CannotConnect:      {config: true, workload: true, find: (*walk).reach},
 	diagnosis.CallUnanswered:     {workload: true, find: (*walk).restart},
@@ -56,18 +58,36 @@ func (g *gatherer) evidenceFor(ctx context.Context, v *Volume, verdict diagnosis
 	}
 }
 
-// set returns the command that changes settings of the driver in drivers.yaml, such as "mode=active".
-func (w *walk) set(changes ...string) []string {
+// set returns the command that changes settings of a driver in drivers.yaml, such as "mode=active".
+func (w *walk) set(driver string, changes ...string) []string {
 	file := "FILE"
 	if c := w.Config; c != nil {
 		file = "configmap/" + c.Namespace + "/" + c.Name
 	}
-	return append([]string{"csi-attach-hub", "set", file, w.Driver}, changes...)
+	return append([]string{"csi-attach-hub", "set", file, driver}, changes...)
 }
 
 // resume cures a driver that drivers.yaml pauses.
 func (w *walk) resume(f *Finding) {
 	if w.Served != nil && w.Served.Mode == "paused" {
-		f.Commands = diagnosis.Commands(w.set("mode=active"))
+		f.Commands = diagnosis.Commands(w.set(w.Driver, "mode=active"))
 	}
+}
+
+// mend cures mistakes in entries of drivers.yaml: an unknown key goes, a wrong value has to be filled in.
+func (w *walk) mend(f *Finding) {
+	var lines [][]string
+	for _, m := range w.Hub.View.Mistakes() {
+		change := m.Key + "=VALUE"
+		if m.Unknown {
+			change = m.Key + "-"
+		}
+		i := slices.IndexFunc(lines, func(words []string) bool { return words[3] == m.Driver })
+		if i < 0 {
+			lines = append(lines, w.set(m.Driver, change))
+		} else if !slices.Contains(lines[i], change) {
+			lines[i] = append(lines[i], change)
+		}
+	}
+	f.Commands = diagnosis.Commands(lines...)
 }
