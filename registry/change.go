@@ -17,6 +17,12 @@ type Change struct {
 	Remove bool // the key is to go, and Value has no meaning
 }
 
+// Keys returns the keys that the entry of a driver can have, as a Change names them, without its name.
+func Keys() []string {
+	_, keys := driverMapping.keys()
+	return slices.DeleteFunc(keys, func(key string) bool { return key == "name" })
+}
+
 // ParseChange reads KEY=VALUE or KEY-.
 func ParseChange(text string) (Change, error) {
 	if key, value, set := strings.Cut(text, "="); set && key != "" && !strings.ContainsAny(value, "\r\n") {

@@ -62,15 +62,23 @@ func (g *gatherer) evidenceFor(ctx context.Context, v *Volume, verdict diagnosis
 func (w *walk) set(driver string, changes ...string) []string {
 	file := "FILE"
 	if c := w.Config; c != nil {
-		file = "configmap/" + c.Namespace + "/" + c.Name
+		file = c.arg()
 	}
 	return append([]string{"csi-attach-hub", "set", file, driver}, changes...)
+}
+
+// configure gives a finding commands that change drivers.yaml.
+func (w *walk) configure(f *Finding, lines ...[]string) {
+	f.Commands = diagnosis.Commands(lines...)
+	if w.Config != nil && len(f.Commands) > 0 {
+		f.Next += " If the ConfigMap is made from a file in a repository, change that file, with its path in place of " + w.Config.arg() + "."
+	}
 }
 
 // resume cures a driver that drivers.yaml pauses.
 func (w *walk) resume(f *Finding) {
 	if w.Served != nil && w.Served.Mode == "paused" {
-		f.Commands = diagnosis.Commands(w.set(w.Driver, "mode=active"))
+		w.configure(f, w.set(w.Driver, "mode=active"))
 	}
 }
 
@@ -89,5 +97,5 @@ func (w *walk) mend(f *Finding) {
 			lines[i] = append(lines[i], change)
 		}
 	}
-	f.Commands = diagnosis.Commands(lines...)
+	w.configure(f, lines...)
 }

@@ -20,7 +20,7 @@ func (w *walk) reach(f *Finding) {
 		f.Commands = nil
 	case w.Served != nil && f.Verdict == diagnosis.SocketMissing:
 		if change := w.Served.EndpointChange(); change != "" {
-			f.Commands = diagnosis.Commands(w.set(w.Driver, change))
+			w.configure(f, w.set(w.Driver, change))
 		}
 	}
 }
