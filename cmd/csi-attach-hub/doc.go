@@ -14,6 +14,7 @@
 // "adopt" reads the manifests of a driver, and prints or writes what moves the driver to the hub.
 // "preflight" checks from where the hub runs whether it can serve each driver, and changes nothing.
 // "validate" checks drivers.yaml files, and ConfigMaps with them, without contacting anything.
+// "set" changes settings of a driver in a drivers.yaml or in the ConfigMap that holds it.
 // "schema" prints the JSON Schema of drivers.yaml. "proxy" forwards mutual TLS to a driver that
 // only listens on a unix socket. "version" prints the version of the build, "completion" a script
 // for a shell.

@@ -50,7 +50,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 func subcommands() []*cobra.Command {
 	return []*cobra.Command{
 		newStatusCommand(), newVolumesCommand(), newExplainCommand(),
-		newAdoptCommand(), newPreflightCommand(), newValidateCommand(), newSchemaCommand(),
+		newAdoptCommand(), newPreflightCommand(), newValidateCommand(), newSetCommand(), newSchemaCommand(),
 		newProxyCommand(), newCompletionCommand(), newVersionCommand(),
 	}
 }

@@ -45,6 +45,7 @@ const (
 	DriverConflict      Verdict = "DriverConflict"
 	ConfigBroken        Verdict = "ConfigBroken"
 	SocketMissing       Verdict = "SocketMissing"
+	DriverStopped       Verdict = "DriverStopped" // its controller has no replicas
 	CannotConnect       Verdict = "CannotConnect"
 	NameMismatch        Verdict = "NameMismatch"
 	DriverNotReady      Verdict = "DriverNotReady"

@@ -100,6 +100,10 @@ func (d Driver) notConnected(found *diagnosis.Diagnosis, lease LeaseRecord, repl
 	case stateProbing:
 		found.Verdict = diagnosis.DriverNotReady
 	}
+	if change := d.EndpointChange(); found.Verdict == diagnosis.SocketMissing && change != "" {
+		action = fmt.Sprintf("If the driver's controller runs, set the endpoint to its socket: the folder has %s.", strings.Join(d.Sockets, ", "))
+		found.Commands = diagnosis.Commands([]string{"csi-attach-hub", "set", "FILE", d.Name, change})
+	}
 	found.Actions = []string{action}
 	switch free := lease.Holder == ""; {
 	case d.Mode != modeActive || lease.Name == "" || d.Lease.Mine || !free && membersOf(replicas)[lease.Holder]:
@@ -115,6 +119,18 @@ func (d Driver) notConnected(found *diagnosis.Diagnosis, lease LeaseRecord, repl
 		found.Detail = andAlso(found.Detail, "its lease is held by "+lease.Holder+", which is not a replica of the hub")
 		found.Actions = append(found.Actions, "Look at the log of the holder of the lease, which may work for the driver. The hub waits for the lease, and does not take it before it can call the driver.")
 	}
+}
+
+// EndpointChange returns what corrects an endpoint whose socket does not exist, for `csi-attach-hub set`: the only other
+// socket in its folder, or a word to be filled in for several; "" for none.
+func (d Driver) EndpointChange() string {
+	switch len(d.Sockets) {
+	case 0:
+		return ""
+	case 1:
+		return "endpoint=" + d.Sockets[0]
+	}
+	return "endpoint=ENDPOINT"
 }
 
 // andAlso returns a detail with one more fact.

@@ -19,6 +19,9 @@
 // with a hidden first argument. On Linux the kernel kills them when their
 // parent is killed. Their logs are files in DIR.
 //
+// Under the name kubectl, as a link gives it, the same binary is kubectl, so that tests can run the commands that the
+// product prints. It starts nothing then.
+//
 // API Priority and Fairness and the limits of requests in flight are the defaults of kube-apiserver, as in
 // a cluster. With --unlimited-requests no request is queued or refused: for measurements of clients.
 //

@@ -14,6 +14,9 @@ import (
 )
 
 func main() {
+	if filepath.Base(os.Args[0]) == kubectlName {
+		os.Exit(runKubectl())
+	}
 	if len(os.Args) > 1 {
 		if component, ok := components[os.Args[1]]; ok {
 			os.Exit(component(os.Args[2:]))

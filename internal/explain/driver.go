@@ -51,6 +51,7 @@ func explainDriver(f *Facts, worst status.HealthState) (*SubjectReport, Result) 
 		for _, r := range h.Reasons {
 			reason := f.finding(r.Diagnosis)
 			reason.Next = strings.Join(r.Actions, " ") // the reason before says what to do
+			w.cure(&reason)
 			s.add(r.State, reason)
 		}
 		s.Age = ageOf(h.Since, f.Now)
@@ -61,6 +62,9 @@ func explainDriver(f *Facts, worst status.HealthState) (*SubjectReport, Result) 
 	w.service()
 	for _, later := range w.lastResorts {
 		w.stop(later)
+	}
+	if w.report.Stop != nil {
+		w.cure(w.report.Stop)
 	}
 	s.Facts, s.Notes = append(s.Facts, w.report.Path...), w.report.Notes
 	w.aboutObjects(s)

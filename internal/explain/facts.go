@@ -33,6 +33,8 @@ type Facts struct {
 	Settled []Volume
 	More    int
 	RowsErr error // why the hub did not say all about these
+	// Config is where the drivers.yaml of the hub is; nil if it is not known, or not needed.
+	Config *ConfigMap
 	// Calls are those of them with a call in flight, as the hub sees them, the oldest first.
 	Calls []status.Attachment
 }
@@ -75,6 +77,9 @@ type Volume struct {
 
 	Leases Leases
 	Secret Secret
+
+	// Workload runs the driver's controller; nil if it is not known, or not needed.
+	Workload *Workload
 
 	Served *hubclient.Driver // nil: the hub does not serve the driver, or was not asked
 	// Seen is the VolumeAttachment as the replica that works for the driver sees it.

@@ -61,6 +61,7 @@ func Gather(ctx context.Context, q Question, s Sources) (Facts, error) {
 	for i := range g.facts.Volumes {
 		g.fill(ctx, &g.facts.Volumes[i])
 	}
+	g.evidence(ctx)
 	return g.facts, nil
 }
 

@@ -85,6 +85,9 @@ func explainVolume(f *Facts, i int) VolumeReport {
 	if w.podStage() && w.claimStage() && w.volumeStage() {
 		w.attachmentStage()
 	}
+	if w.report.Stop != nil {
+		w.cure(w.report.Stop)
+	}
 	w.leftAttached(f.Volumes[:i])
 	w.healthNotes()
 	if w.report.Result == Waiting && w.report.Stop == nil {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// podLabels select the Pods of a hub.
-	podLabels = "app.kubernetes.io/name=csi-attach-hub"
+	// PodLabels select the Pods of a hub.
+	PodLabels = "app.kubernetes.io/name=csi-attach-hub"
 	// notReplica excludes the Pod of the Job in deploy/components/preflight: it serves nothing.
 	notReplica = ",app.kubernetes.io/component!=preflight"
 	// defaultPort is the port of a Pod that names none: the default of --http-endpoint.
@@ -51,12 +51,12 @@ func Find(ctx context.Context, o Options) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the Kubernetes client: %w", err)
 	}
-	pods, err := kube.Pods(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: podLabels + notReplica})
+	pods, err := kube.Pods(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: PodLabels + notReplica})
 	if err != nil {
 		return nil, fmt.Errorf("find the hub's Pods in namespace %s: %w", o.Namespace, err)
 	}
 	if len(pods.Items) == 0 {
-		return nil, fmt.Errorf("namespace %s has no Pod with the label %s: name the hub's namespace with --hub-namespace, or the address of a hub with --server", o.Namespace, podLabels)
+		return nil, fmt.Errorf("namespace %s has no Pod with the label %s: name the hub's namespace with --hub-namespace, or the address of a hub with --server", o.Namespace, PodLabels)
 	}
 	h := &Hub{}
 	for i := range pods.Items {

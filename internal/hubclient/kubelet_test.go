@@ -216,7 +216,7 @@ func TestAllPodsOfAHubAreAskedByPortForward(t *testing.T) {
 
 func TestNoPodsAreAnErrorThatSaysWhatWasLookedFor(t *testing.T) {
 	_, err := Find(t.Context(), Options{Config: testbed.Shared(t).RESTConfig(), Namespace: "no-such-namespace"})
-	if err == nil || !strings.Contains(err.Error(), "no-such-namespace") || !strings.Contains(err.Error(), podLabels) {
+	if err == nil || !strings.Contains(err.Error(), "no-such-namespace") || !strings.Contains(err.Error(), PodLabels) {
 		t.Errorf("the error is %v", err)
 	}
 }

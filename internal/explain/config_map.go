@@ -1,0 +1,71 @@
+package explain
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
+)
+
+// ConfigMap names the ConfigMap from which the hub reads drivers.yaml.
+type ConfigMap struct{ Namespace, Name string }
+
+// arg names the ConfigMap for `csi-attach-hub set`.
+func (c ConfigMap) arg() string { return "configmap/" + c.Namespace + "/" + c.Name }
+
+// configMap returns the ConfigMap that a replica of the hub mounts as its drivers.yaml, nil if that is not known.
+func (g *gatherer) configMap(ctx context.Context) *ConfigMap {
+	pods := list(ctx, g, "Pods of the hub", metav1.ListOptions{LabelSelector: hubclient.PodLabels}, g.Kube.CoreV1().Pods(g.Namespace).List,
+		func(l *corev1.PodList) []corev1.Pod { return l.Items })
+	for _, pod := range items(pods) {
+		if !g.isReplica(&pod) {
+			continue
+		}
+		for _, c := range pod.Spec.Containers {
+			if name := mountedConfigMap(&pod.Spec, c); name != "" {
+				return &ConfigMap{pod.Namespace, name}
+			}
+		}
+	}
+	return nil
+}
+
+// isReplica reports whether a Pod is one of the replicas that were asked. Another hub has another drivers.yaml.
+func (g *gatherer) isReplica(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(g.facts.Hub.View.Replicas, func(r hubclient.Replica) bool {
+		return r.Replica == "Pod "+pod.Namespace+"/"+pod.Name || strings.HasPrefix(r.Overview.Identity, pod.Name+"_")
+	})
+}
+
+// mountedConfigMap returns the name of the ConfigMap with the file that a container of the hub has as --config, "" if
+// it comes from elsewhere.
+func mountedConfigMap(pod *corev1.PodSpec, c corev1.Container) string {
+	file := ""
+	args := slices.Concat(c.Command, c.Args)
+	for i, arg := range args {
+		if value, ok := strings.CutPrefix(strings.TrimLeft(arg, "-"), "config="); ok && strings.HasPrefix(arg, "-") {
+			file = value
+		} else if (arg == "--config" || arg == "-config") && i+1 < len(args) {
+			file = args[i+1]
+		}
+	}
+	if file == "" {
+		return ""
+	}
+	for _, m := range c.VolumeMounts {
+		if m.MountPath != file && path.Clean(m.MountPath) != path.Dir(file) {
+			continue
+		}
+		for _, v := range pod.Volumes {
+			if v.Name == m.Name && v.ConfigMap != nil {
+				return v.ConfigMap.Name
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,101 @@
+package explain
+
+import (
+	"context"
+	"slices"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+// remedy says how explain finds the commands that cure what a finding names.
+type remedy struct {
+	config, workload bool // what it needs: where drivers.yaml is, what runs the driver's controller
+	// find completes the finding. It sets the commands if it knows them, and may name a more exact cause. Without the
+	// commands the sentence that says what to do must be enough.
+	find func(*walk, *Finding)
+}
+
+// remedies are the remedies by verdict.
+var remedies = map[diagnosis.Verdict]remedy{
+	diagnosis.DriverPaused:       {config: true, find: (*walk).resume},
+	diagnosis.ConfigBroken:       {config: true, find: (*walk).mend},
+	diagnosis.SocketMissing:      {config: true, workload: true, find: (*walk).reach},
+	diagnosis.CannotConnect:      {config: true, workload: true, find: (*walk).reach},
+	diagnosis.CallUnanswered:     {workload: true, find: (*walk).restart},
+	diagnosis.DriverUnresponsive: {workload: true, find: (*walk).restart},
+}
+
+// cure completes a finding that explains why something does not work.
+func (w *walk) cure(f *Finding) {
+	if r, known := remedies[f.Verdict]; known {
+		r.find(w, f)
+	}
+}
+
+// evidence reads what the commands for the findings need. What is in order costs no requests.
+func (g *gatherer) evidence(ctx context.Context) {
+	for i := range g.facts.Volumes {
+		if stop := explainVolume(&g.facts, i).Stop; stop != nil {
+			g.evidenceFor(ctx, &g.facts.Volumes[i], stop.Verdict)
+		}
+	}
+	if g.facts.Question.Kind == Driver && g.facts.Found {
+		subject, _ := explainDriver(&g.facts, status.Fine)
+		for _, reason := range subject.Reasons {
+			g.evidenceFor(ctx, g.facts.Subject, reason.Verdict)
+		}
+	}
+}
+
+func (g *gatherer) evidenceFor(ctx context.Context, v *Volume, verdict diagnosis.Verdict) {
+	r := remedies[verdict]
+	if r.config && g.facts.Config == nil {
+		g.facts.Config = g.configMap(ctx)
+	}
+	if r.workload && v.Workload == nil {
+		v.Workload = g.workloadOf(ctx, v)
+	}
+}
+
+// set returns the command that changes settings of a driver in drivers.yaml, such as "mode=active".
+func (w *walk) set(driver string, changes ...string) []string {
+	file := "FILE"
+	if c := w.Config; c != nil {
+		file = c.arg()
+	}
+	return append([]string{"csi-attach-hub", "set", file, driver}, changes...)
+}
+
+// configure gives a finding commands that change drivers.yaml.
+func (w *walk) configure(f *Finding, lines ...[]string) {
+	f.Commands = diagnosis.Commands(lines...)
+	if w.Config != nil && len(f.Commands) > 0 {
+		f.Next += " If the ConfigMap is made from a file in a repository, change that file, with its path in place of " + w.Config.arg() + "."
+	}
+}
+
+// resume cures a driver that drivers.yaml pauses.
+func (w *walk) resume(f *Finding) {
+	if w.Served != nil && w.Served.Mode == "paused" {
+		w.configure(f, w.set(w.Driver, "mode=active"))
+	}
+}
+
+// mend cures mistakes in entries of drivers.yaml: an unknown key goes, a wrong value has to be filled in.
+func (w *walk) mend(f *Finding) {
+	var lines [][]string
+	for _, m := range w.Hub.View.Mistakes() {
+		change := m.Key + "=VALUE"
+		if m.Unknown {
+			change = m.Key + "-"
+		}
+		i := slices.IndexFunc(lines, func(words []string) bool { return words[3] == m.Driver })
+		if i < 0 {
+			lines = append(lines, w.set(m.Driver, change))
+		} else if !slices.Contains(lines[i], change) {
+			lines[i] = append(lines[i], change)
+		}
+	}
+	w.configure(f, lines...)
+}
