@@ -2,28 +2,17 @@ package explain
 
 import (
 	"fmt"
-	"path"
-	"regexp"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/adopt"
 )
-
-// attacherImage is the image of a csi-attacher, or the name of its container.
-var attacherImage = regexp.MustCompile(`(^|[-_/])(csi-attacher|external-attacher)([-_:@]|$)`)
-
-// isAttacher reports whether a container runs a csi-attacher.
-func isAttacher(c corev1.Container) bool {
-	return attacherImage.MatchString(path.Base(c.Image)) || attacherImage.MatchString(c.Name)
-}
 
 // attacher returns the container of a workload that runs a csi-attacher, and whether there is exactly one.
 func (w *Workload) attacher() (index int, found bool) {
 	for i, c := range w.Spec.Template.Spec.Containers {
-		if !isAttacher(c) {
+		if !adopt.IsAttacher(c) {
 			continue
 		}
 		if found {
