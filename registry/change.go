@@ -17,6 +17,12 @@ type Change struct {
 	Remove bool // the key is to go, and Value has no meaning
 }
 
+// Keys returns the keys that the entry of a driver can have, as a Change names them, without its name.
+func Keys() []string {
+	_, keys := driverMapping.keys()
+	return slices.DeleteFunc(keys, func(key string) bool { return key == "name" })
+}
+
 // ParseChange reads KEY=VALUE or KEY-.
 func ParseChange(text string) (Change, error) {
 	if key, value, set := strings.Cut(text, "="); set && key != "" && !strings.ContainsAny(value, "\r\n") {
@@ -29,26 +35,42 @@ func ParseChange(text string) (Change, error) {
 }
 
 // ChangeDriver returns a drivers.yaml with changes in the entry of one driver. If it has none, the entry is added. All other
-// lines stay as they are, with their comments. What the entry had wrong before does not matter: only the result is
-// checked, as Parse does. It fails with Errors if that is wrong.
-func ChangeDriver(file string, data []byte, driver string, changes []Change) ([]byte, error) {
+// lines stay as they are, with their comments. Only the result is checked, as Parse does, so that a wrong entry can be
+// mended. ChangeDriver fails with Errors if the result is wrong. Mistakes that other entries had before are left, and
+// returned: each entry can be mended by itself.
+func ChangeDriver(file string, data []byte, driver string, changes []Change) (changed []byte, left Errors, err error) {
 	text := data
 	for _, c := range changes {
 		e, err := newEditor(file, text)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if text, err = e.apply(driver, c); err != nil {
-			return nil, fmt.Errorf("%s: driver %s: %w", file, driver, err)
+			return nil, nil, fmt.Errorf("%s: driver %s: %w", file, driver, err)
 		}
 	}
-	if _, err := Parse(file, text); err != nil {
-		return nil, err
+	left, own := mistakes(file, text, driver)
+	if before, _ := mistakes(file, data, driver); len(own) > 0 || len(left) > len(before) {
+		return nil, nil, slices.Concat(own, left)
 	}
 	if others(data, driver) != others(text, driver) {
-		return nil, fmt.Errorf("%s: driver %s: the form of the entry is not supported: change it with an editor", file, driver)
+		return nil, nil, fmt.Errorf("%s: driver %s: the form of the entry is not supported: change it with an editor", file, driver)
 	}
-	return text, nil
+	return text, left, nil
+}
+
+// mistakes returns what is wrong in the entries of other drivers, and what is wrong besides.
+func mistakes(file string, data []byte, driver string) (others, own Errors) {
+	_, err := Parse(file, data)
+	all, _ := errors.AsType[Errors](err)
+	for _, e := range all {
+		if e.Driver == "" || e.Driver == driver {
+			own = append(own, e)
+		} else {
+			others = append(others, e)
+		}
+	}
+	return others, own
 }
 
 // others returns the content of a file without the entry of a driver and without comments.

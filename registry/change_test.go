@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -106,9 +105,9 @@ func TestAChangeTouchesOnlyItsLines(t *testing.T) {
 			if file == "" {
 				file = sound
 			}
-			after, err := ChangeDriver("drivers.yaml", []byte(file), tt.driver, changesOf(t, tt.changes...))
-			if err != nil {
-				t.Fatal(err)
+			after, left, err := ChangeDriver("drivers.yaml", []byte(file), tt.driver, changesOf(t, tt.changes...))
+			if err != nil || len(left) > 0 {
+				t.Fatal(err, left)
 			}
 			if diff := cmp.Diff(tt.want, differences(file, string(after))); diff != "" {
 				t.Errorf("-want +got:\n%s\nthe file:\n%s", diff, after)
@@ -130,16 +129,27 @@ func TestAChangeThatValidateWouldRefuseIsRefused(t *testing.T) {
 		"entry without an endpoint":  {sound, "d.example.com", []string{"mode=active"}, "drivers[3].endpoint: missing"},
 		"nothing to remove":          {sound, "d.example.com", []string{"mode-"}, "no entry"},
 		"endpoint of another driver": {sound, "a.example.com", []string{"endpoint=unix:///csi/b.sock"}, "already the endpoint"},
-		"mistake in another entry":   {changed, "a.example.com", []string{"mode=active"}, "drivers[1].timeout"},
+		"mistake outside of entries": {strings.ReplaceAll(sound, "v1alpha1", "v2"), "a.example.com", []string{"mode=active"}, "apiVersion"},
 		"no YAML":                    {"drivers: [", "a.example.com", []string{"mode=active"}, "invalid YAML"},
 		"name of another entry":      {sound, "a.example.com", []string{"name=e.example.com"}, "editor"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			after, err := ChangeDriver("drivers.yaml", []byte(tt.file), tt.driver, changesOf(t, tt.changes...))
+			after, _, err := ChangeDriver("drivers.yaml", []byte(tt.file), tt.driver, changesOf(t, tt.changes...))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v and\n%s\nwant an error with %q", err, after, tt.want)
 			}
 		})
+	}
+}
+
+// A file in which two entries are wrong is mended one after the other.
+func TestAMistakeInAnotherEntryIsLeftAndReported(t *testing.T) {
+	after, left, err := ChangeDriver("drivers.yaml", []byte(changed), "a.example.com", changesOf(t, "mode=active"))
+	if err != nil || len(left) != 1 || left[0].Driver != "b.example.com" || left[0].Key() != "timeout" {
+		t.Errorf("got %v, and left %+v", err, left)
+	}
+	if want := "-    mode: paused   # ask Eve\n+    mode: active   # ask Eve"; differences(changed, string(after)) != want {
+		t.Errorf("got\n%s", after)
 	}
 }
 
@@ -161,12 +171,12 @@ func FuzzChangeDriver(f *testing.F) {
 		if err != nil {
 			return
 		}
-		after, err := ChangeDriver("f", []byte(file), driver, []Change{c})
+		after, left, err := ChangeDriver("f", []byte(file), driver, []Change{c})
 		if err != nil {
 			return
 		}
-		if _, err := Parse("f", after); err != nil {
-			t.Errorf("%v\n%s", errors.Unwrap(err), after)
+		if _, err := Parse("f", after); (err != nil) != (len(left) > 0) {
+			t.Errorf("%v, but these mistakes are left: %v\n%s", err, left, after)
 		}
 	})
 }

@@ -76,6 +76,7 @@ func (p *parser) unknown(o object, key *yaml.Node, path string, m mapping) {
 	}
 	if !ok {
 		p.reportf(key.Line, path, "unknown key: valid keys are %s", strings.Join(outer, ", "))
+		p.errors[len(p.errors)-1].Unknown = true
 		return
 	}
 	o.misspelt[near] = true
@@ -83,6 +84,7 @@ func (p *parser) unknown(o object, key *yaml.Node, path string, m mapping) {
 		near = inner + " under " + group
 	}
 	p.reportf(key.Line, path, "unknown key: did you mean %s?", near)
+	p.errors[len(p.errors)-1].Unknown = true
 }
 
 // pathKey is a key as a path shows it.

@@ -41,6 +41,8 @@ func addCompletions(c *cobra.Command) {
 	switch {
 	case c.Name() == "explain":
 		c.ValidArgsFunction = completeQuestion
+	case c.Name() == "set":
+		c.ValidArgsFunction = completeSet
 	case c.Name() == "adopt":
 		c.ValidArgsFunction = completeInput
 	case !strings.Contains(c.Use, " "): // it takes no arguments, so the shell must not offer files

@@ -14,6 +14,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/adopt"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explain"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // completionTimeout bounds the time for which a shell waits for names.
@@ -80,6 +81,31 @@ func completeInput(c *cobra.Command, _ []string, typed string) ([]string, cobra.
 		names[i] = kind + "/" + name
 	}
 	return startingWith(typed, names), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeSet completes the arguments of set: a file, a driver, then keys. A ConfigMap is completed behind its namespace.
+func completeSet(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	f := clientFlagsOf(c)
+	switch len(args) {
+	case 0:
+		parts := strings.Split(typed, "/")
+		if len(parts) != 3 || parts[0] != configMapKind {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		prefix := parts[0] + "/" + parts[1] + "/"
+		names := f.names(c.Context(), "/api/v1/namespaces/"+parts[1]+"/configmaps")
+		for i, name := range names {
+			names[i] = prefix + name
+		}
+		return startingWith(typed, names), cobra.ShellCompDirectiveNoFileComp
+	case 1:
+		return startingWith(typed, f.names(c.Context(), namePaths[explain.Driver])), cobra.ShellCompDirectiveNoFileComp
+	}
+	keys := registry.Keys()
+	for i, key := range keys {
+		keys[i] = key + "="
+	}
+	return startingWith(typed, keys), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 // startingWith returns the values that start with a text.

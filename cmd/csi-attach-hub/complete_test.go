@@ -44,6 +44,10 @@ func TestWordsAreCompletedByWhatTheCommandTakes(t *testing.T) {
 		"validate -o |":                  {"text json", noFiles},
 		"validate -o json |":             {"", files},
 		"validate a.yaml |":              {"", files},
+		"set |":                          {"", files},
+		"set configmap/ns/|":             {"", noFiles}, // there is no cluster
+		"set drivers.yaml |":             {"", noFiles},
+		"set drivers.yaml d retry.|":     {"retry.initial= retry.max=", noSpace},
 		"volumes --color=|":              {"auto always never", noFiles},
 		"volumes --health |":             {"broken attention standby fine", noFiles},
 		"volumes --health broken,fine,|": {"broken,fine,attention broken,fine,standby", noFiles},

@@ -78,7 +78,7 @@ func TestKubectlPluginSaysInEveryTextHowItIsCalled(t *testing.T) {
 		if code != want.code || !strings.Contains(stdout+stderr, want.text) || (stderr != "") != (code != 0) {
 			t.Errorf("%q: exit code %d, want %d and %q\nstdout: %s\nstderr: %s", args, code, want.code, want.text, stdout, stderr)
 		}
-		other := regexp.MustCompile(`(^|[^/])csi-attach-hub (status|volumes|explain|adopt|preflight|validate|schema|version)\b`)
+		other := regexp.MustCompile(`(^|[^/])csi-attach-hub (status|volumes|explain|adopt|preflight|validate|set|schema|version)\b`)
 		if found := other.FindString(stdout + stderr); found != "" {
 			t.Errorf("%q names %q, which is not how it was called:\n%s%s", args, found, stdout, stderr)
 		}

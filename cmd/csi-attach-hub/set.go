@@ -20,7 +20,7 @@ The file is a drivers.yaml, or a ConfigMap of the cluster that holds it under th
 
 KEY=VALUE sets a key of the driver's entry, KEY- removes it; "retry.max" is max under retry. A driver without an entry gets
 one, which needs endpoint=VALUE. All other lines and the comments stay. Nothing is written if "validate" would refuse the
-result. If a tool writes the ConfigMap from a repository, change the file there: the tool would undo the change.
+result; mistakes in the entries of other drivers do not count, and are printed. If a tool writes the ConfigMap from a repository, change the file there: the tool would undo the change.
 
 The command needs the rights of its user only: get and update on the ConfigMap.`
 
@@ -41,11 +41,16 @@ func newSetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			before, after, err := place.change(func(before []byte) ([]byte, error) {
-				return registry.ChangeDriver(args[0], before, args[1], changes)
+			var left registry.Errors
+			before, after, err := place.change(func(before []byte) (after []byte, err error) {
+				after, left, err = registry.ChangeDriver(args[0], before, args[1], changes)
+				return after, err
 			}, dryRun)
 			if err != nil {
 				return err
+			}
+			for _, e := range left {
+				fmt.Fprintln(c.ErrOrStderr(), "Warning: the entry of another driver is still wrong, and the hub rejects the file:", terminal.Line(e.Error()))
 			}
 			return printChanged(c.OutOrStdout(), args[0], string(before), string(after), dryRun)
 		})

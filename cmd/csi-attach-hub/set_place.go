@@ -16,11 +16,14 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
+// configMapKind begins the name of a ConfigMap.
+const configMapKind = "configmap"
+
 // placeOf returns the place of a drivers.yaml: a file, or configmap/NAMESPACE/NAME. A file that exists is never a
 // ConfigMap.
 func (f *clientFlags) placeOf(ctx context.Context, name string) (place, error) {
 	kind, rest, _ := strings.Cut(name, "/")
-	if kind != "configmap" && kind != "cm" && kind != "configmaps" {
+	if kind != configMapKind && kind != "cm" {
 		return filePlace(name), nil
 	}
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {

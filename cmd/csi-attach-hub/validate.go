@@ -107,6 +107,10 @@ type mistake struct {
 	Message string `json:"message"`
 }
 
+func mistakeOf(e registry.Error) mistake {
+	return mistake{File: e.File, Line: e.Line, Path: e.Path, Message: e.Message}
+}
+
 func validateJSON(c *cobra.Command, files []string) error {
 	results := struct {
 		Files []validated `json:"files"`
@@ -117,11 +121,11 @@ func validateJSON(c *cobra.Command, files []string) error {
 		v := validated{File: nameOf(file), Valid: err == nil, Errors: []mistake{}, Warnings: []mistake{}, Drivers: []string{}}
 		all, _ := errors.AsType[registry.Errors](err)
 		for _, e := range all {
-			v.Errors = append(v.Errors, mistake(e))
+			v.Errors = append(v.Errors, mistakeOf(e))
 		}
 		for _, config := range configs {
 			for _, w := range config.Warnings() {
-				v.Warnings = append(v.Warnings, mistake(w))
+				v.Warnings = append(v.Warnings, mistakeOf(registry.Error(w)))
 			}
 			v.Drivers = slices.AppendSeq(v.Drivers, maps.Keys(config.Drivers()))
 		}

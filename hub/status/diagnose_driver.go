@@ -100,6 +100,12 @@ func (d Driver) notConnected(found *diagnosis.Diagnosis, lease LeaseRecord, repl
 	case stateProbing:
 		found.Verdict = diagnosis.DriverNotReady
 	}
+	if found.Verdict == diagnosis.SocketMissing && len(d.Sockets) > 0 {
+		action += fmt.Sprintf(" If it runs, set the endpoint to its socket: the folder has %s.", strings.Join(d.Sockets, ", "))
+		if change := d.EndpointChange(); change != "" {
+			found.Commands = diagnosis.Commands([]string{"csi-attach-hub", "set", "FILE", d.Name, change})
+		}
+	}
 	found.Actions = []string{action}
 	switch free := lease.Holder == ""; {
 	case d.Mode != modeActive || lease.Name == "" || d.Lease.Mine || !free && membersOf(replicas)[lease.Holder]:
@@ -115,6 +121,15 @@ func (d Driver) notConnected(found *diagnosis.Diagnosis, lease LeaseRecord, repl
 		found.Detail = andAlso(found.Detail, "its lease is held by "+lease.Holder+", which is not a replica of the hub")
 		found.Actions = append(found.Actions, "Look at the log of the holder of the lease, which may work for the driver. The hub waits for the lease, and does not take it before it can call the driver.")
 	}
+}
+
+// EndpointChange returns what sets the endpoint to the only other socket in the folder of one that does not exist, for
+// `csi-attach-hub set`; "" if there is not just one.
+func (d Driver) EndpointChange() string {
+	if len(d.Sockets) != 1 {
+		return ""
+	}
+	return "endpoint=" + d.Sockets[0]
 }
 
 // andAlso returns a detail with one more fact.

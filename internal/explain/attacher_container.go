@@ -35,8 +35,7 @@ func (w *Workload) withoutContainer(i int) []string {
 }
 
 // endAttacher adds to a finding how the csi-attacher of the driver's workload ends, and reports whether that is known.
-// The commands of after follow.
-func (w *walk) endAttacher(f *Finding, after ...[]string) bool {
+func (w *walk) endAttacher(f *Finding) bool {
 	c := w.Workload
 	if c == nil {
 		return false
@@ -45,7 +44,7 @@ func (w *walk) endAttacher(f *Finding, after ...[]string) bool {
 	if !found || c.Kind == "DaemonSet" && len(c.Spec.Template.Spec.Containers) == 1 {
 		return false
 	}
-	f.Commands = diagnosis.Commands(append([][]string{c.withoutContainer(i)}, after...)...)
+	f.Commands = diagnosis.Commands(c.withoutContainer(i))
 	f.Next = strings.TrimSpace(f.Next + fmt.Sprintf(" Container %s of %s is that attacher. A Helm release or a GitOps tool that owns the object puts the container back:"+
 		" deploy/HANDOVER.md has the way that lasts.", c.Spec.Template.Spec.Containers[i].Name, c.ref()))
 	return true
@@ -65,7 +64,11 @@ func (w *walk) endConflict(f *Finding) {
 		Actions: []string{"End that attacher, then change the driver's entry in drivers.yaml: the hub resumes. With onForeignWriter: warn it is not paused again if the other attacher ends late.",
 			"Set onForeignWriter to pause again later."}})
 	conflict.Age = f.Age
-	w.endAttacher(&conflict, w.set("onForeignWriter=warn"))
+	if w.endAttacher(&conflict) {
+		end := conflict.Commands
+		w.configure(&conflict, w.set(w.Driver, "onForeignWriter=warn"))
+		conflict.Commands = append(end, conflict.Commands...)
+	}
 	w.report.Notes = slices.DeleteFunc(w.report.Notes, func(n Finding) bool { return n.Verdict == diagnosis.ForeignWriter })
 	*f = conflict
 }

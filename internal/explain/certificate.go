@@ -137,6 +137,6 @@ func (w *walk) acceptName(f *Finding) {
 		}
 	}
 	if len(names) == 1 && hostName.MatchString(names[0]) {
-		f.Commands = diagnosis.Commands(w.set("tls.serverName=" + names[0]))
+		w.configure(f, w.set(w.Driver, "tls.serverName="+names[0]))
 	}
 }

@@ -15,6 +15,9 @@ import (
 // ConfigMap names the ConfigMap from which the hub reads drivers.yaml.
 type ConfigMap struct{ Namespace, Name string }
 
+// arg names the ConfigMap for `csi-attach-hub set`.
+func (c ConfigMap) arg() string { return "configmap/" + c.Namespace + "/" + c.Name }
+
 // configMap returns the ConfigMap that a replica of the hub mounts as its drivers.yaml, nil if that is not known.
 func (g *gatherer) configMap(ctx context.Context) *ConfigMap {
 	pods := list(ctx, g, "Pods of the hub", metav1.ListOptions{LabelSelector: hubclient.PodLabels}, g.Kube.CoreV1().Pods(g.Namespace).List,

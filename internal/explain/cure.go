@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,7 +23,8 @@ type remedy struct {
 
 // remedies are the remedies by verdict.
 var remedies = map[diagnosis.Verdict]remedy{
-	diagnosis.DriverPaused:       {config: true, workload: true, find: (*walk).resume},
+	diagnosis.DriverPaused:       {config: true, find: (*walk).resume},
+	diagnosis.ConfigBroken:       {config: true, find: (*walk).mend},
 	diagnosis.SocketMissing:      {config: true, workload: true, find: (*walk).reach},
 	diagnosis.CannotConnect:      {config: true, workload: true, find: (*walk).reach},
 	diagnosis.CertificateExpired: {workload: true, certificates: true, find: (*walk).renew},
@@ -75,20 +77,46 @@ func (g *gatherer) evidenceFor(ctx context.Context, v *Volume, verdict diagnosis
 	}
 }
 
-// set returns the command that changes settings of the driver in drivers.yaml, such as "mode=active".
-func (w *walk) set(changes ...string) []string {
+// set returns the command that changes settings of a driver in drivers.yaml, such as "mode=active".
+func (w *walk) set(driver string, changes ...string) []string {
 	file := "FILE"
 	if c := w.Config; c != nil {
-		file = "configmap/" + c.Namespace + "/" + c.Name
+		file = c.arg()
 	}
-	return append([]string{"csi-attach-hub", "set", file, w.Driver}, changes...)
+	return append([]string{"csi-attach-hub", "set", file, driver}, changes...)
+}
+
+// configure gives a finding commands that change drivers.yaml.
+func (w *walk) configure(f *Finding, lines ...[]string) {
+	f.Commands = diagnosis.Commands(lines...)
+	if w.Config != nil && len(f.Commands) > 0 {
+		f.Next += " If the ConfigMap is made from a file in a repository, change that file, with its path in place of " + w.Config.arg() + "."
+	}
 }
 
 // resume cures a driver that drivers.yaml pauses.
 func (w *walk) resume(f *Finding) {
 	if w.Served != nil && w.Served.Mode == "paused" {
-		f.Commands = diagnosis.Commands(w.set("mode=active"))
+		w.configure(f, w.set(w.Driver, "mode=active"))
 	} else {
 		w.endConflict(f)
 	}
+}
+
+// mend cures mistakes in entries of drivers.yaml: an unknown key goes, a wrong value has to be filled in.
+func (w *walk) mend(f *Finding) {
+	var lines [][]string
+	for _, m := range w.Hub.View.Mistakes() {
+		change := m.Key + "=VALUE"
+		if m.Unknown {
+			change = m.Key + "-"
+		}
+		i := slices.IndexFunc(lines, func(words []string) bool { return words[3] == m.Driver })
+		if i < 0 {
+			lines = append(lines, w.set(m.Driver, change))
+		} else if !slices.Contains(lines[i], change) {
+			lines[i] = append(lines[i], change)
+		}
+	}
+	w.configure(f, lines...)
 }

@@ -187,8 +187,8 @@ func (s *cureScene) explain(question string) explain.Report {
 	return explain.Explain(facts)
 }
 
-// explainedUntil asks until the answer stops at a verdict: the hub needs time to get there. It returns the stop and the
-// text for people.
+// explainedUntil asks until the answer stops at a verdict and has commands: hub and players need time to get there. It
+// returns the stop and the text for people.
 func (s *cureScene) explainedUntil(question string, want diagnosis.Verdict) (explain.Finding, string) {
 	s.t.Helper()
 	var report explain.Report
@@ -196,7 +196,7 @@ func (s *cureScene) explainedUntil(question string, want diagnosis.Verdict) (exp
 	s.until("explain stops at "+string(want), func() bool {
 		report = s.explain(question)
 		stop = stopOf(report)
-		return stop != nil && stop.Verdict == want
+		return stop != nil && stop.Verdict == want && len(stop.Commands) > 0
 	}, func() string { return report.Text() })
 	if code := report.Result.ExitCode(); code != 1 {
 		s.t.Errorf("the exit code is %d, want 1:\n%s", code, report.Text())

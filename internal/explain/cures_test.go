@@ -98,9 +98,6 @@ func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 					t.Errorf("the fact %q lacks %q", stop.Fact, named(word))
 				}
 			}
-			if len(stop.Commands) == 0 {
-				t.Fatalf("explain prints no command:\n%s", text)
-			}
 			script := strings.Join(stop.Commands, "\n")
 			for _, line := range stop.Commands {
 				if !strings.Contains(text, "\n           "+line+"\n") {

@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
@@ -153,6 +154,11 @@ func (p *workloadPlayer) step(ctx context.Context) {
 			p.running[c.Name] = run()
 		}
 	}
+	ready := []byte(`{"status":{"replicas":1,"readyReplicas":1,"availableReplicas":1}}`)
+	_, err = p.s.kube.AppsV1().Deployments(p.s.name).Patch(ctx, p.deployment, types.MergePatchType, ready, metav1.PatchOptions{}, "status")
+	if err != nil && ctx.Err() == nil {
+		p.s.t.Error(err)
+	}
 	p.note(made.Name)
 }
 
@@ -173,12 +179,15 @@ func (p *workloadPlayer) stopAll() {
 	}
 }
 
+// configMapName is that of the hub's ConfigMap.
+const configMapName = "csi-attach-hub-drivers"
+
 // playConfigMap makes the hub's ConfigMap and Pod, and writes drivers.yaml as the kubelet does while it changes.
 func playConfigMap(s *cureScene) {
 	s.t.Helper()
 	const volume = "config"
 	maps := s.kube.CoreV1().ConfigMaps(s.hubSpace)
-	_, err := maps.Create(s.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "csi-attach-hub-drivers"}, Data: map[string]string{"drivers.yaml": s.config}}, metav1.CreateOptions{})
+	_, err := maps.Create(s.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configMapName}, Data: map[string]string{"drivers.yaml": s.config}}, metav1.CreateOptions{})
 	s.must(err)
 	host, err := os.Hostname() // the identity of a hub begins with it
 	s.must(err)
@@ -186,12 +195,12 @@ func playConfigMap(s *cureScene) {
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "hub", Image: "csi-attach-hub:test", Args: []string{"--config=/etc/csi-attach-hub/drivers.yaml"},
 				VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/etc/csi-attach-hub"}}}},
-			Volumes: []corev1.Volume{{Name: volume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "csi-attach-hub-drivers"}}}}},
+			Volumes: []corev1.Volume{{Name: volume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMapName}}}}},
 		}}, metav1.CreateOptions{})
 	s.must(err)
 	written := ""
 	write := func(ctx context.Context) {
-		cm, err := maps.Get(ctx, "csi-attach-hub-drivers", metav1.GetOptions{})
+		cm, err := maps.Get(ctx, configMapName, metav1.GetOptions{})
 		if err != nil || cm.Data["drivers.yaml"] == written {
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -64,13 +65,20 @@ func (w *walk) notServed() {
 	case held:
 		w.ok("%s is %s: an attacher outside of the hub works for the driver", leaseRef(lease), lease.Held(w.Now))
 	}
+	broken := w.Hub.View.ConfigErrors()
 	for _, d := range status.DiagnoseUnserved(w.Driver, conflicts) {
-		switch f := w.finding(d); {
+		f := w.finding(d)
+		if len(broken) > 0 && len(conflicts) == 0 {
+			f, broken = w.rejected(broken), nil
+		}
+		switch {
 		case len(conflicts) > 0:
 			w.stop(f)
 		case silent: // that replica may have the driver
 		case held:
-			f.Next = fmt.Sprintf("Look at the log of %s, which holds the driver's lease.", lease.Holder)
+			if f.Verdict == diagnosis.DriverNotConfigured {
+				f.Next = fmt.Sprintf("Look at the log of %s, which holds the driver's lease.", lease.Holder)
+			}
 			w.later(f)
 		case w.Leases.unread(): // another attacher may work for it
 			w.later(f)
@@ -78,9 +86,31 @@ func (w *walk) notServed() {
 			w.stop(f)
 		}
 	}
-	for _, e := range w.Hub.View.ConfigErrors() {
+	for _, e := range broken {
 		w.note(found(diagnosis.ConfigBroken, "csi-attach-hub", "the last configuration was rejected, the previous one stays active: "+e, "Correct the file: csi-attach-hub validate FILE lists its errors."))
 	}
+}
+
+// mostErrors is how many errors of drivers.yaml a finding has.
+const mostErrors = 3
+
+// rejected says that the driver is not served since the hub has rejected its configuration. The errors in the driver's
+// entry come first.
+func (w *walk) rejected(errors []string) Finding {
+	own := func(text string) int {
+		if slices.ContainsFunc(w.Hub.View.Mistakes(), func(m status.Mistake) bool { return m.Driver == w.Driver && m.Error == text }) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(errors, func(a, b string) int { return own(a) - own(b) })
+	text := strings.Join(errors[:min(len(errors), mostErrors)], "; ")
+	if more := len(errors) - mostErrors; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return w.finding(diagnosis.Diagnosis{Verdict: diagnosis.ConfigBroken, Object: "csi-attach-hub",
+		Fact: fmt.Sprintf("rejected the last configuration; the previous one stays active and does not have driver %s", w.Driver), Detail: text,
+		Actions: []string{"Correct the file: the hub reads it again when it changes. csi-attach-hub validate FILE lists its errors."}})
 }
 
 // served explains a driver that the hub serves.
