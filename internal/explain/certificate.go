@@ -67,32 +67,20 @@ func (g *gatherer) certificate(ctx context.Context, namespace, name string) Cert
 // mountedSecret returns the name of the Secret with a file of a container, "" if it comes from elsewhere.
 func mountedSecret(pod *corev1.PodSpec, fileOf func(corev1.Container) string) string {
 	for _, c := range pod.Containers {
-		file := fileOf(c)
-		i := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return file != "" && path.Clean(m.MountPath) == path.Dir(file) })
-		if i < 0 {
+		v := mountedVolume(pod, c, fileOf(c))
+		if v == nil {
 			continue
 		}
-		for _, v := range pod.Volumes {
-			if v.Name == c.VolumeMounts[i].Name && v.Secret != nil {
-				return v.Secret.SecretName
+		if v.Secret != nil {
+			return v.Secret.SecretName
+		}
+		if v.Projected != nil {
+			for _, source := range v.Projected.Sources {
+				if s := source.Secret; s != nil && (len(s.Items) == 0 || slices.ContainsFunc(s.Items, func(k corev1.KeyToPath) bool { return k.Path == path.Base(fileOf(c)) })) {
+					return s.Name
+				}
 			}
 		}
-	}
-	return ""
-}
-
-// flagValue returns the value of a flag of a container, "" if it has none.
-func flagValue(c corev1.Container, flag string) string {
-	args := slices.Concat(c.Command, c.Args)
-	for i, arg := range args {
-		name, value, set := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		if !strings.HasPrefix(arg, "-") || name != flag {
-			continue
-		}
-		if !set && i+1 < len(args) {
-			return args[i+1]
-		}
-		return value
 	}
 	return ""
 }

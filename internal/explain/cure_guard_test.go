@@ -102,3 +102,29 @@ func TestHolderIsGoneOnlyIfNoPodCanBeIt(t *testing.T) {
 		}
 	}
 }
+
+func TestSecretIsFoundByTheFileOfAContainer(t *testing.T) {
+	pod := &corev1.PodSpec{
+		Containers: []corev1.Container{{Args: []string{"proxy", "--tls-cert", "/tls/tls.crt", "--client-ca=/ca/ca.crt"},
+			VolumeMounts: []corev1.VolumeMount{{Name: "both", MountPath: "/tls/"}, {Name: "ca", MountPath: "/ca"}, {Name: "all", MountPath: "/all"}}}},
+		Volumes: []corev1.Volume{
+			{Name: "both", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "other"}, Items: []corev1.KeyToPath{{Key: "x", Path: "x"}}}},
+				{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "own"}, Items: []corev1.KeyToPath{{Key: "tls.crt", Path: "tls.crt"}}}}}}}},
+			{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}},
+			{Name: "all", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "all"}}},
+		},
+	}
+	byFlag := func(c corev1.Container) string { return flagValue(c, "tls-cert") }
+	at := func(file string) func(corev1.Container) string {
+		return func(corev1.Container) string { return file }
+	}
+	for i, tt := range []struct {
+		file func(corev1.Container) string
+		want string
+	}{{byFlag, "own"}, {at("/ca/ca.crt"), ""}, {at("/all/tls.crt"), "all"}, {at("/elsewhere/tls.crt"), ""}, {at(""), ""}} {
+		if got := mountedSecret(pod, tt.file); got != tt.want {
+			t.Errorf("%d: got %q, want %q", i, got, tt.want)
+		}
+	}
+}
