@@ -13,6 +13,9 @@ var refusals = []struct {
 	action  string // {endpoint} stands for where the driver should answer
 }{
 	{[]string{"proxy cannot open", "and hung up then"}, CannotConnect, "Look at the log of the proxy beside the driver at {endpoint}: it says why the proxy does not reach the driver, and what to do."},
+	{[]string{"certificate of the server has expired"}, CertificateExpired, "Renew the certificate with which the driver's side answers at {endpoint}."},
+	{[]string{" expired at ", "it has expired: renew it"}, CertificateExpired, "Renew the client certificate of the hub, which tls.certFile of the driver names."},
+	{[]string{"and not for servername"}, CertificateName, "Set tls.serverName of the driver in drivers.yaml to a name of that certificate if it is the driver's, or issue the certificate for the name."},
 	{[]string{"no such file"}, SocketMissing, "Check that the driver's controller runs, that it creates the socket {endpoint}, and that the directory of the socket is mounted into the hub's Pod."},
 	{[]string{"permission denied"}, CannotConnect, "Check the owner and the mode of {endpoint}, and the user that the hub runs as: the hub may not open it."},
 	{[]string{"connection refused"}, CannotConnect, "Check that the driver's controller runs and does not crash: nothing listens at {endpoint}."},

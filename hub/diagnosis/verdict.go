@@ -47,12 +47,15 @@ const (
 	SocketMissing       Verdict = "SocketMissing"
 	DriverStopped       Verdict = "DriverStopped" // its controller has no replicas
 	CannotConnect       Verdict = "CannotConnect"
+	CertificateExpired  Verdict = "CertificateExpired" // of either side; or it is not valid yet
+	CertificateName     Verdict = "CertificateName"    // the driver's side has a certificate for other names
 	NameMismatch        Verdict = "NameMismatch"
 	DriverNotReady      Verdict = "DriverNotReady"
 	DriverPaused        Verdict = "DriverPaused"
 	DriverObserved      Verdict = "DriverObserved"
 	DriverDraining      Verdict = "DriverDraining"
 	LeaseHeld           Verdict = "LeaseHeld"
+	LeaseHolderGone     Verdict = "LeaseHolderGone" // the lease has not expired, and the Pod of its holder is gone
 	LeaseExpired        Verdict = "LeaseExpired"
 	LeaseFree           Verdict = "LeaseFree"
 	LeaseMissing        Verdict = "LeaseMissing"
@@ -69,6 +72,7 @@ const (
 	VolumeRecreated Verdict = "VolumeRecreated" // by another one of the same name
 	ObjectChanged   Verdict = "ObjectChanged"   // while it was worked on
 	WriteForbidden  Verdict = "WriteForbidden"  // or a read
+	RightMissing    Verdict = "RightMissing"    // RBAC denied a write or a read of the hub
 	SecretMissing   Verdict = "SecretMissing"
 	SecretForbidden Verdict = "SecretForbidden"
 	BackendError    Verdict = "BackendError"

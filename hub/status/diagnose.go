@@ -134,6 +134,10 @@ func (in DiagnosisInput) failed() diagnosis.Diagnosis {
 		d.Verdict, d.Object, d.Fact = cause.Verdict, "driver "+a.Driver, "could not be called"
 	case diagnosis.SecretMissing, diagnosis.SecretForbidden:
 		d.Verdict = cause.Verdict
+	case diagnosis.WriteForbidden:
+		if _, denied := diagnosis.ParseDenial(text); denied {
+			d.Verdict, d.Fact = diagnosis.RightMissing, "the last try failed because the hub lacks a right"
+		}
 	}
 	return d
 }

@@ -49,7 +49,7 @@ func Find(objects []Object, namespace string, parse FlagParser) ([]Attacher, err
 			continue
 		}
 		for i, c := range w.containers() {
-			if !isAttacher(c) {
+			if !IsAttacher(c) {
 				continue
 			}
 			if err := w.checkNames(); err != nil {
@@ -75,9 +75,9 @@ func isMade(o Object) bool {
 
 var attacherImage = regexp.MustCompile(`(^|[-_/])(csi-attacher|external-attacher)([-_]|$)`)
 
-// isAttacher reports whether a container runs csi-attacher: by its image, or by its command or name beside the flag
+// IsAttacher reports whether a container runs csi-attacher: by its image, or by its command or name beside the flag
 // that csi-attacher has.
-func isAttacher(c corev1.Container) bool {
+func IsAttacher(c corev1.Container) bool {
 	if attacherImage.MatchString(imageName(c)) {
 		return true
 	}

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"context"
-	"path"
 	"slices"
 	"strings"
 
@@ -45,27 +44,8 @@ func (g *gatherer) isReplica(pod *corev1.Pod) bool {
 // mountedConfigMap returns the name of the ConfigMap with the file that a container of the hub has as --config, "" if
 // it comes from elsewhere.
 func mountedConfigMap(pod *corev1.PodSpec, c corev1.Container) string {
-	file := ""
-	args := slices.Concat(c.Command, c.Args)
-	for i, arg := range args {
-		if value, ok := strings.CutPrefix(strings.TrimLeft(arg, "-"), "config="); ok && strings.HasPrefix(arg, "-") {
-			file = value
-		} else if (arg == "--config" || arg == "-config") && i+1 < len(args) {
-			file = args[i+1]
-		}
-	}
-	if file == "" {
-		return ""
-	}
-	for _, m := range c.VolumeMounts {
-		if m.MountPath != file && path.Clean(m.MountPath) != path.Dir(file) {
-			continue
-		}
-		for _, v := range pod.Volumes {
-			if v.Name == m.Name && v.ConfigMap != nil {
-				return v.ConfigMap.Name
-			}
-		}
+	if v := mountedVolume(pod, c, flagValue(c, "config")); v != nil && v.ConfigMap != nil {
+		return v.ConfigMap.Name
 	}
 	return ""
 }

@@ -1,8 +1,11 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -11,6 +14,8 @@ import (
 // remedy says how explain finds the commands that cure what a finding names.
 type remedy struct {
 	config, workload bool // what it needs: where drivers.yaml is, what runs the driver's controller
+	holder           bool // or the Pod that holds the driver's lease
+	certificates     bool // or the Secrets with the certificates of both sides; the workload too
 	// find completes the finding. It sets the commands if it knows them, and may name a more exact cause. Without the
 	// commands the sentence that says what to do must be enough.
 	find func(*walk, *Finding)
@@ -22,6 +27,13 @@ var remedies = map[diagnosis.Verdict]remedy{
 	diagnosis.ConfigBroken:       {config: true, find: (*walk).mend},
 	diagnosis.SocketMissing:      {config: true, workload: true, find: (*walk).reach},
 	diagnosis.CannotConnect:      {config: true, workload: true, find: (*walk).reach},
+	diagnosis.CertificateExpired: {workload: true, certificates: true, find: (*walk).renew},
+	diagnosis.CertificateName:    {config: true, find: (*walk).acceptName},
+	diagnosis.LeaseHeld:          {workload: true, holder: true, find: (*walk).freeLease},
+	diagnosis.ForeignWriter:      {config: true, workload: true, find: (*walk).endWriter},
+	diagnosis.RightMissing:       {find: (*walk).grant},
+	diagnosis.SecretForbidden:    {find: (*walk).grant},
+	diagnosis.SecretMissing:      {find: (*walk).makeSecret},
 	diagnosis.CallUnanswered:     {workload: true, find: (*walk).restart},
 	diagnosis.DriverUnresponsive: {workload: true, find: (*walk).restart},
 }
@@ -56,6 +68,13 @@ func (g *gatherer) evidenceFor(ctx context.Context, v *Volume, verdict diagnosis
 	if r.workload && v.Workload == nil {
 		v.Workload = g.workloadOf(ctx, v)
 	}
+	if r.holder {
+		v.Workload = cmp.Or(g.workloadOfHolder(ctx, v), v.Workload)
+		v.Holders = g.pods(ctx, g.leaseSpace(v), func(*corev1.Pod) bool { return true })
+	}
+	if r.certificates {
+		g.certificates(ctx, v)
+	}
 }
 
 // set returns the command that changes settings of a driver in drivers.yaml, such as "mode=active".
@@ -79,6 +98,8 @@ func (w *walk) configure(f *Finding, lines ...[]string) {
 func (w *walk) resume(f *Finding) {
 	if w.Served != nil && w.Served.Mode == "paused" {
 		w.configure(f, w.set(w.Driver, "mode=active"))
+	} else {
+		w.endConflict(f)
 	}
 }
 

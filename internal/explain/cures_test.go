@@ -42,7 +42,9 @@ type cure struct {
 }
 
 // allCures are the cures of all groups.
-func allCures() []cure { return slices.Concat(driverCures, configCures) }
+func allCures() []cure {
+	return slices.Concat(driverCures, configCures, certificateCures, attacherCures, accessCures)
+}
 
 // breakages are all that must have a cure.
 var breakages = []string{

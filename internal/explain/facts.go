@@ -80,6 +80,11 @@ type Volume struct {
 
 	// Workload runs the driver's controller; nil if it is not known, or not needed.
 	Workload *Workload
+	// Holders are the Pods in the namespace of the driver's lease, of which one may hold it; not read if not needed.
+	Holders Object[[]corev1.Pod]
+	// Certificates are the Secrets with the certificates of the driver's side and of the hub; empty if they are not known,
+	// or not needed.
+	Certificates struct{ Driver, Hub CertificateSecret }
 
 	Served *hubclient.Driver // nil: the hub does not serve the driver, or was not asked
 	// Seen is the VolumeAttachment as the replica that works for the driver sees it.

@@ -107,7 +107,7 @@ func (w *walk) repeats(cause diagnosis.Verdict) bool {
 		return w.stopsAt(diagnosis.VolumeMissing, diagnosis.VolumeBeingDeleted, diagnosis.VolumeNotCSI)
 	}
 	if cause == diagnosis.CannotConnect {
-		return w.stopsAt(diagnosis.CannotConnect, diagnosis.SocketMissing, diagnosis.NameMismatch, diagnosis.DriverNotReady)
+		return w.stopsAt(diagnosis.CannotConnect, diagnosis.SocketMissing, diagnosis.CertificateExpired, diagnosis.CertificateName, diagnosis.NameMismatch, diagnosis.DriverNotReady)
 	}
 	return cause == diagnosis.SecretMissing && w.stopsAt(diagnosis.SecretMissing)
 }

@@ -1,0 +1,74 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/adopt"
+)
+
+// attacher returns the container of a workload that runs a csi-attacher, and whether there is exactly one.
+func (w *Workload) attacher() (index int, found bool) {
+	for i, c := range w.Spec.Template.Spec.Containers {
+		if !adopt.IsAttacher(c) {
+			continue
+		}
+		if found {
+			return 0, false
+		}
+		index, found = i, true
+	}
+	return index, found
+}
+
+// withoutContainer returns the command that ends a container of the workload. It fails if the container has another place
+// by then.
+func (w *Workload) withoutContainer(i int) []string {
+	all := w.Spec.Template.Spec.Containers
+	if len(all) == 1 {
+		return w.kubectl("scale", "--replicas=0")
+	}
+	place := fmt.Sprintf("/spec/template/spec/containers/%d", i)
+	return append(w.kubectl("patch"), "--type=json", "-p", patch(test(place+"/name", all[i].Name), removal{"remove", place}))
+}
+
+// endAttacher adds to a finding how the csi-attacher of the driver's workload ends, and reports whether that is known.
+func (w *walk) endAttacher(f *Finding) bool {
+	c := w.Workload
+	if c == nil {
+		return false
+	}
+	i, found := c.attacher()
+	if !found || c.Kind == "DaemonSet" && len(c.Spec.Template.Spec.Containers) == 1 {
+		return false
+	}
+	f.Commands = diagnosis.Commands(c.withoutContainer(i))
+	f.Next = strings.TrimSpace(f.Next + fmt.Sprintf(" Container %s of %s is that attacher. A Helm release or a GitOps tool that owns the object puts the container back:"+
+		" deploy/HANDOVER.md has the way that lasts.", c.Spec.Template.Spec.Containers[i].Name, c.ref()))
+	return true
+}
+
+// endWriter cures a driver whose VolumeAttachments another attacher writes too.
+func (w *walk) endWriter(f *Finding) { w.endAttacher(f) }
+
+// endConflict cures a driver that the hub has paused because of another attacher: that attacher is the cause.
+func (w *walk) endConflict(f *Finding) {
+	if w.Served == nil || w.Served.ForeignWriter.Manager == "" {
+		return
+	}
+	writer := w.Served.ForeignWriter
+	conflict := w.finding(diagnosis.Diagnosis{Verdict: diagnosis.ForeignWriter, Object: "driver " + w.Driver, Last: writer.Time,
+		Fact: fmt.Sprintf("paused by the hub because another attacher (%s) wrote VolumeAttachment %s", writer.Manager, writer.VolumeAttachment),
+		Actions: []string{"End that attacher, then change the driver's entry in drivers.yaml: the hub resumes. With onForeignWriter: warn it is not paused again if the other attacher ends late.",
+			"Set onForeignWriter to pause again later."}})
+	conflict.Age = f.Age
+	if w.endAttacher(&conflict) {
+		end := conflict.Commands
+		w.configure(&conflict, w.set(w.Driver, "onForeignWriter=warn"))
+		conflict.Commands = append(end, conflict.Commands...)
+	}
+	w.report.Notes = slices.DeleteFunc(w.report.Notes, func(n Finding) bool { return n.Verdict == diagnosis.ForeignWriter })
+	*f = conflict
+}
