@@ -47,10 +47,10 @@ func New(kube attach.Kube) (*Cluster, error) {
 	core, storage := kube.CoreV1().RESTClient(), kube.StorageV1().RESTClient()
 	c := &Cluster{kube: kube, heard: map[string]*heard{}, deleted: map[string]*StoredVolume{}}
 	c.name, _ = toolscache.NewInformerName(informers) // without a name if another Cluster of this process has it, as in tests
-	c.attachments = c.newInformer(storage, "volumeattachments", &storagev1.VolumeAttachment{})
-	c.volumes = c.newInformer(core, "persistentvolumes", &corev1.PersistentVolume{})
-	c.nodes = c.newInformer(storage, "csinodes", &storagev1.CSINode{})
-	c.drivers = c.newInformer(storage, "csidrivers", &storagev1.CSIDriver{})
+	c.attachments = c.newInformer(storage, storagev1.SchemeGroupVersion.WithResource("volumeattachments"), &storagev1.VolumeAttachment{})
+	c.volumes = c.newInformer(core, corev1.SchemeGroupVersion.WithResource("persistentvolumes"), &corev1.PersistentVolume{})
+	c.nodes = c.newInformer(storage, storagev1.SchemeGroupVersion.WithResource("csinodes"), &storagev1.CSINode{})
+	c.drivers = c.newInformer(storage, storagev1.SchemeGroupVersion.WithResource("csidrivers"), &storagev1.CSIDriver{})
 	if err := c.attachments.AddIndexers(attachmentIndexers()); err != nil {
 		return nil, fmt.Errorf("index VolumeAttachments: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -30,16 +31,16 @@ const byReleasable = "releasable"
 // newInformer returns the cache of all objects of a resource, each as toCache returns it. It does not resync:
 // that would repeat every event for every driver, and after a broken watch the informer lists all objects
 // anyway.
-func (c *Cluster) newInformer(client rest.Interface, resource string, example runtime.Object) toolscache.SharedIndexInformer {
-	all := toolscache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
-	c.heard[resource] = &heard{}
-	c.heard[resource].follow(all)
+func (c *Cluster) newInformer(client rest.Interface, resource schema.GroupVersionResource, example runtime.Object) toolscache.SharedIndexInformer {
+	all := toolscache.NewListWatchFromClient(client, resource.Resource, metav1.NamespaceAll, fields.Everything())
+	c.heard[resource.Resource] = &heard{}
+	c.heard[resource.Resource].follow(all)
 	if _, ok := example.(*storagev1.VolumeAttachment); ok {
 		all.ListWithContextFunc = inPages(all.ListWithContextFunc)
 	}
 	informer := toolscache.NewSharedIndexInformerWithOptions(all, example, toolscache.SharedIndexInformerOptions{
 		Indexers:   toolscache.Indexers{},
-		Identifier: c.name.WithResource(client.APIVersion().WithResource(resource)),
+		Identifier: c.name.WithResource(resource),
 	})
 	_ = informer.SetTransform(toCache) // fails only once the informer has started
 	return informer
