@@ -16,18 +16,22 @@ const (
 	VolumeNotCSI       Verdict = "VolumeNotCSI"
 	VolumeBeingDeleted Verdict = "VolumeBeingDeleted"
 	AttachNotRequired  Verdict = "AttachNotRequired"
-	NotWanted          Verdict = "NotWanted"
-	NotAskedYet        Verdict = "NotAskedYet"
-	NodeMissing        Verdict = "NodeMissing"
-	NodeNotReady       Verdict = "NodeNotReady"
-	KubeletAttaches    Verdict = "KubeletAttaches"
-	NodeWithoutCSI     Verdict = "NodeWithoutCSI"
-	NodeWithoutDriver  Verdict = "NodeWithoutDriver"
-	AttachedElsewhere  Verdict = "AttachedElsewhere"
-	WaitingForDetach   Verdict = "WaitingForDetach"
-	FinalizerOfAnother Verdict = "FinalizerOfAnother"
-	BeingDetached      Verdict = "BeingDetached"
-	LeftAttached       Verdict = "LeftAttached"
+	// AttachRequiredWrong is a CSIDriver with attachRequired: false of a driver that attaches.
+	AttachRequiredWrong Verdict = "AttachRequiredWrong"
+	NotWanted           Verdict = "NotWanted"
+	NotAskedYet         Verdict = "NotAskedYet"
+	NodeMissing         Verdict = "NodeMissing"
+	NodeNotReady        Verdict = "NodeNotReady"
+	KubeletAttaches     Verdict = "KubeletAttaches"
+	NodeWithoutCSI      Verdict = "NodeWithoutCSI"
+	NodeWithoutDriver   Verdict = "NodeWithoutDriver"
+	AttachedElsewhere   Verdict = "AttachedElsewhere"
+	WaitingForDetach    Verdict = "WaitingForDetach"
+	// AttachedToNotReadyNode is AttachedElsewhere on a node that is not ready: nobody unmounts the volume there.
+	AttachedToNotReadyNode Verdict = "AttachedToNotReadyNode"
+	FinalizerOfAnother     Verdict = "FinalizerOfAnother"
+	BeingDetached          Verdict = "BeingDetached"
+	LeftAttached           Verdict = "LeftAttached"
 )
 
 // About who works for the driver.
@@ -61,6 +65,9 @@ const (
 	VolumeRecreated Verdict = "VolumeRecreated" // by another one of the same name
 	ObjectChanged   Verdict = "ObjectChanged"   // while it was worked on
 	WriteForbidden  Verdict = "WriteForbidden"  // or a read
+	WebhookFailed   Verdict = "WebhookFailed"   // the API server cannot call a webhook, and so refuses the write
+	AdmissionDenied Verdict = "AdmissionDenied" // a webhook or a ValidatingAdmissionPolicy refuses the write
+	TooManyRequests Verdict = "TooManyRequests" // API Priority and Fairness refuses requests
 	SecretMissing   Verdict = "SecretMissing"
 	SecretForbidden Verdict = "SecretForbidden"
 	BackendError    Verdict = "BackendError"

@@ -11,6 +11,9 @@ import (
 // remedy says how explain finds the commands that cure what a finding names.
 type remedy struct {
 	config, workload bool // what it needs: where drivers.yaml is, what runs the driver's controller
+	plugin           bool // what registers the driver on the node
+	holder           bool // the node to which the volume is attached
+	webhooks         bool
 	// find completes the finding. It sets the commands if it knows them, and may name a more exact cause. Without the
 	// commands the sentence that says what to do must be enough.
 	find func(*walk, *Finding)
@@ -24,6 +27,14 @@ var remedies = map[diagnosis.Verdict]remedy{
 	diagnosis.CannotConnect:      {config: true, workload: true, find: (*walk).reach},
 	diagnosis.CallUnanswered:     {workload: true, find: (*walk).restart},
 	diagnosis.DriverUnresponsive: {workload: true, find: (*walk).restart},
+
+	diagnosis.NodeWithoutDriver:   {plugin: true, find: (*walk).register},
+	diagnosis.NodeWithoutCSI:      {plugin: true, find: (*walk).register},
+	diagnosis.NodeMissing:         {find: (*walk).withdraw},
+	diagnosis.VolumeMissing:       {find: (*walk).withdraw},
+	diagnosis.AttachedElsewhere:   {holder: true, find: (*walk).outOfService},
+	diagnosis.AttachRequiredWrong: {find: (*walk).requireAttach},
+	diagnosis.WebhookFailed:       {webhooks: true, find: (*walk).ignoreWebhook},
 }
 
 // cure completes a finding that explains why something does not work.
@@ -55,6 +66,15 @@ func (g *gatherer) evidenceFor(ctx context.Context, v *Volume, verdict diagnosis
 	}
 	if r.workload && v.Workload == nil {
 		v.Workload = g.workloadOf(ctx, v)
+	}
+	if r.plugin && v.Plugin == nil {
+		v.Plugin = g.nodePlugin(ctx, v)
+	}
+	if other := v.otherNode(); r.holder && other != nil {
+		v.Holder = one(ctx, g, "Node", "", other.Spec.NodeName, g.Kube.CoreV1().Nodes().Get)
+	}
+	if r.webhooks {
+		v.Webhooks = g.webhooks(ctx)
 	}
 }
 

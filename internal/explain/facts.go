@@ -80,6 +80,12 @@ type Volume struct {
 
 	// Workload runs the driver's controller; nil if it is not known, or not needed.
 	Workload *Workload
+	// Plugin registers the driver on the node; nil if it is not known, or not needed.
+	Plugin *NodePlugin
+	// Holder is the node to which the volume is attached instead; not read if that is not the stop.
+	Holder Object[corev1.Node]
+	// Webhooks are all admission webhooks; not read if none is the stop.
+	Webhooks Object[[]webhookConfiguration]
 
 	Served *hubclient.Driver // nil: the hub does not serve the driver, or was not asked
 	// Seen is the VolumeAttachment as the replica that works for the driver sees it.
