@@ -10,9 +10,11 @@ import (
 )
 
 const (
-	// mostLookedAt bounds the files of a folder that are looked at for sockets, mostBeside the sockets that are reported.
+	// mostLookedAt bounds the files of a folder that are looked at for sockets, mostBeside the sockets that are kept, and
+	// mostReported those that are reported: the others are endpoints of drivers.
 	mostLookedAt = 200
-	mostBeside   = 5
+	mostBeside   = 20
+	mostReported = 5
 )
 
 // sockets are the endpoints of sockets. Behind the last one are empty ones.

@@ -22,7 +22,8 @@ func (h *Hub) Drivers() []status.Driver {
 		taken[drivers[len(drivers)-1].Endpoint] = true
 	}
 	for i, d := range drivers {
-		drivers[i].Sockets = slices.DeleteFunc(d.Sockets, func(s string) bool { return taken[s] })
+		free := slices.DeleteFunc(d.Sockets, func(s string) bool { return taken[s] })
+		drivers[i].Sockets = free[:min(len(free), mostReported)]
 	}
 	return drivers
 }

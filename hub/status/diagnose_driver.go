@@ -100,9 +100,11 @@ func (d Driver) notConnected(found *diagnosis.Diagnosis, lease LeaseRecord, repl
 	case stateProbing:
 		found.Verdict = diagnosis.DriverNotReady
 	}
-	if change := d.EndpointChange(); found.Verdict == diagnosis.SocketMissing && change != "" {
-		action = fmt.Sprintf("If the driver's controller runs, set the endpoint to its socket: the folder has %s.", strings.Join(d.Sockets, ", "))
-		found.Commands = diagnosis.Commands([]string{"csi-attach-hub", "set", "FILE", d.Name, change})
+	if found.Verdict == diagnosis.SocketMissing && len(d.Sockets) > 0 {
+		action += fmt.Sprintf(" If it runs, set the endpoint to its socket: the folder has %s.", strings.Join(d.Sockets, ", "))
+		if change := d.EndpointChange(); change != "" {
+			found.Commands = diagnosis.Commands([]string{"csi-attach-hub", "set", "FILE", d.Name, change})
+		}
 	}
 	found.Actions = []string{action}
 	switch free := lease.Holder == ""; {
@@ -121,16 +123,13 @@ func (d Driver) notConnected(found *diagnosis.Diagnosis, lease LeaseRecord, repl
 	}
 }
 
-// EndpointChange returns what corrects an endpoint whose socket does not exist, for `csi-attach-hub set`: the only other
-// socket in its folder, or a word to be filled in for several; "" for none.
+// EndpointChange returns what sets the endpoint to the only other socket in the folder of one that does not exist, for
+// `csi-attach-hub set`; "" if there is not just one.
 func (d Driver) EndpointChange() string {
-	switch len(d.Sockets) {
-	case 0:
+	if len(d.Sockets) != 1 {
 		return ""
-	case 1:
-		return "endpoint=" + d.Sockets[0]
 	}
-	return "endpoint=ENDPOINT"
+	return "endpoint=" + d.Sockets[0]
 }
 
 // andAlso returns a detail with one more fact.
