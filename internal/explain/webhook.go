@@ -59,7 +59,6 @@ func (w *walk) ignoreWebhook(f *Finding) {
 	if name == nil {
 		return
 	}
-	f.Next = fmt.Sprintf("Repair the service behind webhook %s: the API server refuses the hub's writes until it answers.", name[1])
 	var lines [][]string
 	for _, c := range items(w.Webhooks) {
 		for i, hook := range c.Webhooks {
@@ -81,7 +80,7 @@ func (w *walk) ignoreWebhook(f *Finding) {
 		f.Object = w.attachmentRef()
 		return
 	}
-	f.Next += " Until then this command admits writes without it. Set failurePolicy back to Fail when it answers."
+	f.Next += " Until then, the command has the API server accept writes without its answer. Set failurePolicy back to Fail afterwards."
 	f.Commands = diagnosis.Commands(lines...)
 }
 
