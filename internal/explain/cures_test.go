@@ -1,10 +1,12 @@
 package explain_test
 
 import (
+	"cmp"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -39,11 +41,15 @@ type cure struct {
 	words   []string          // which the fact has to have; {name} as in object
 	fill    map[string]string // {name} as in object
 	cured   func(*cureScene)
+	// well is the question about which all must be well at the end; by default, that of ask. {name} as in object.
+	well string
+	// controllers: the scene has kube-controller-manager with the attach-detach controller and the Pod garbage collector.
+	controllers bool
 }
 
 // allCures are the cures of all groups.
 func allCures() []cure {
-	return slices.Concat(driverCures, configCures, certificateCures, attacherCures, accessCures)
+	return slices.Concat(driverCures, configCures, certificateCures, attacherCures, accessCures, objectCures)
 }
 
 // breakages are all that must have a cure.
@@ -72,10 +78,17 @@ func TestEachCureIsForABreakageThatIsListed(t *testing.T) {
 var toFill = regexp.MustCompile(`\b[A-Z][A-Z_]+\b`)
 
 func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
+	controllers := sync.OnceValue(func() *testbed.ControlPlane { // of all rows that need it
+		return testbed.OwnControlPlane(t, testbed.ControlPlaneOptions{PodGC: true})
+	})
 	for _, c := range allCures() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := newCureScene(t, c.name)
+			var plane *testbed.ControlPlane
+			if c.controllers {
+				plane = controllers()
+			}
+			s := newCureScene(t, c.name, plane)
 			named := func(text string) string { return strings.ReplaceAll(text, "{name}", s.name) }
 			if c.prepare != nil {
 				c.prepare(s)
@@ -117,7 +130,7 @@ func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 			} else {
 				s.waitAttached(question)
 			}
-			s.allWell(question)
+			s.allWell(named(cmp.Or(c.well, question)))
 		})
 	}
 }
