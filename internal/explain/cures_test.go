@@ -42,7 +42,7 @@ type cure struct {
 }
 
 // allCures are the cures of all groups.
-func allCures() []cure { return slices.Concat(driverCures, configCures) }
+func allCures() []cure { return slices.Concat(driverCures, configCures, storageCures) }
 
 // breakages are all that must have a cure.
 var breakages = []string{
