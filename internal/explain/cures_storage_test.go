@@ -29,7 +29,7 @@ var storageCures = []cure{
 	{
 		name: "dangling volume",
 		prepare: func(s *cureScene) {
-			s.entry = []string{"drift:", "  interval: 1s"}
+			s.entry = []string{"drift:", "  interval: 1s", "retry:", "  initial: 200ms", "  max: 1s"}
 			s.addNode()
 		},
 		breaks:  func(s *cureScene) { s.attachByHand(s.name) },
