@@ -45,6 +45,17 @@ func (in DiagnosisInput) nodeFull() diagnosis.Diagnosis {
 	return d
 }
 
+// Diagnose says that the node can have no more volumes of a driver, and who waits for a place there.
+func (n FullNode) Diagnose(driver string) diagnosis.Diagnosis {
+	text := plural(n.Waiting, "VolumeAttachment waits", "VolumeAttachments wait") + " for a place"
+	if len(n.Line) > 0 {
+		text += ", first " + n.Line[0]
+	}
+	return diagnosis.Diagnosis{Verdict: diagnosis.NodeFull, Object: "Node " + n.Node, Fact: "can have no more volumes of driver " + driver,
+		Since: n.Since, Detail: limitText(n.Limit, &n) + "; " + text,
+		Actions: []string{"Move a Pod with a volume of the driver away from the node. csi-attach-hub explain NAME says for a waiting Pod or VolumeAttachment what else to do."}}
+}
+
 // placeInLine says where the VolumeAttachment is in the line of its node, and who goes first.
 func (a Attachment) placeInLine(full *FullNode, ahead []string) string {
 	text := ordinal(a.Waiting.Position) + " in line"

@@ -29,6 +29,12 @@
 // stop the other; idle workers are lent to short calls (lanes.go). A node has at most maxPerNode
 // calls in flight (nodes.go).
 //
+// Full nodes (line.go). After a publish was refused because the node is full, attaches there wait in a line. One goes
+// for each detach. Else one goes as a try after a pause; each success lets two more go, and a refusal ends that. The
+// pause doubles with each refusal in a row; but while all of these were of one volume, another volume is tried after
+// the first pause, since the driver may refuse that volume alone. So a really full node gets one call for each pause,
+// and tries are refused at most once more than they succeed.
+//
 // How a publication ends: by an unpublish that succeeds, or by a claim that publishes at its target.
 // An unowned publication also ends if a VolumeAttachment owns it (package hub reads them), if the driver
 // answers for stuckAfter that it does not know it (Hopeless), or without a call if the driver

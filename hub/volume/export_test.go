@@ -5,10 +5,13 @@ import (
 	"time"
 )
 
-// Take is one step of Run: it returns the entry that starts now, nil for none.
+// Take is what Run does until it starts an entry or waits: it returns the entry that starts now, nil for none.
 func (t *Table) Take(now time.Time) *Entry {
-	e, _ := t.take(now)
-	return e
+	for {
+		if e, wait := t.take(now); e != nil || wait > 0 {
+			return e
+		}
+	}
 }
 
 // Remains says what a Table still holds of entries, "" for nothing.
@@ -35,3 +38,11 @@ func (t *Table) Published(e *Entry, r Result) {
 }
 
 const RepeatPauseMax = repeatPauseMax
+
+// Step is one step of Run, and reports whether another one has to follow at once.
+func (t *Table) Step(now time.Time) (e *Entry, again bool) {
+	e, wait := t.take(now)
+	return e, e != nil || wait <= 0
+}
+
+const MostHeld = mostHeld

@@ -39,15 +39,15 @@ func TestFullNodeDecidesHowManyMayGo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Unix(0, 0)
-			n := newFullNode(now, c.detached, pause)
+			n := newFullNode("v", now, c.detached, pause)
 			var last permit
 			for _, step := range c.script {
 				switch step {
 				case "take":
-					last = n.offers(now)
+					last = n.offers(now, false)
 					n.take(last)
 				case "refuse":
-					n.refuse(last, now, pause)
+					n.refuse("v", last, now, pause)
 				case "succeed":
 					n.succeed(last)
 				case "giveBack":
@@ -66,8 +66,8 @@ func TestFullNodeDecidesHowManyMayGo(t *testing.T) {
 			}
 			var got []string
 			for range c.want {
-				p := n.offers(now)
-				got = append(got, map[permit]string{noPermit: "none", forPlace: "place", forTry: "try"}[p])
+				p := n.offers(now, false)
+				got = append(got, map[permit]string{noPermit: "none", forPlace: "place", forTry: "try"}[min(p, forTry)])
 				n.take(p)
 			}
 			if !slices.Equal(got, c.want) {

@@ -2,12 +2,20 @@ package volume
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
 
 // The line of a full node has the attaches and repairs that Next lets start, and that the node has no place for. They
 // are not in their lanes, and hold up nothing: Next counts them only against themselves. Run lets them go (letGo).
+// When a node becomes full, Run moves those that are in a lane into the line as they come to its head.
+
+// probesEvery is how often letGo at most looks at all full nodes for tries without a sign of a free place.
+const probesEvery = 20 * time.Millisecond
+
+// mostHeld is how many entries Run moves from lanes into lines under one lock of the Table.
+const mostHeld = 200
 
 // isHeld reports whether an entry may not start because its node is full. An attach whose volume is published already
 // needs no place.
@@ -19,64 +27,131 @@ func (t *Table) isHeld(e *Entry) bool {
 	return c == nil || c.publication.Belief != Published
 }
 
+// hold takes an entry out of its lane, or from those that wait for a slot: its node is full.
+func (t *Table) hold(e *Entry) {
+	t.withdraw(e)
+	e.state = Blocked
+	t.consider(e)
+}
+
 // joinLine has an entry wait for a place on its node.
 func (t *Table) joinLine(e *Entry) {
 	n := t.full[e.place.Node]
-	n.line = append(n.line, e)
+	i, _ := slices.BinarySearchFunc(n.line, e, inLine)
+	n.line = slices.Insert(n.line, i, e)
 	e.state, e.wait = Ready, Wait{Kind: WaitCapacity}
 	e.noteWait()
-	t.moveLines()
+	t.moveLine(e.place.Node)
 }
 
-// moveLines has Run look whether an entry in a line may go.
-func (t *Table) moveLines() {
-	t.linesMove = true
-	t.signal()
-}
-
-// letGo lets the entries go for which there is a permit, the longest asked for first. It forgets the nodes that count
-// as full no more.
-func (t *Table) letGo(now time.Time) {
-	t.linesMove, t.probe = false, now.Add(time.Hour)
-	for name, n := range t.full {
-		for len(n.line) > 0 {
-			p := n.full.offers(now)
-			if p == noPermit {
-				break
-			}
-			e := slices.MinFunc(n.line, func(a, b *Entry) int { return n.full.order(a, b, p) })
-			n.full.take(p)
-			t.withdraw(e)
-			e.permit, e.state, e.waited = p, Blocked, true
-			t.consider(e)
-		}
-		switch {
-		case len(n.line) == 0 && n.taken == 0 && n.full.isOver(now):
-			n.full = nil
-			delete(t.full, name)
-			t.tidyNode(name, n)
-		case !n.full.tries && n.full.probe.After(now) && n.full.probe.Before(t.probe):
-			t.probe = n.full.probe
-		}
-	}
-}
-
-// order compares two entries of the line: which one takes a permit. Repairs go last. An entry that was refused with a
-// permit goes behind the others if there is no sure sign of a place: the driver may refuse that volume alone.
-func (n *fullNode) order(a, b *Entry, p permit) int {
-	refused := func(e *Entry) uint64 {
-		if p == forTry && e.refusedAt > n.fresh {
-			return e.refusedAt
-		}
-		return 0
-	}
+// inLine orders a line: who takes a place. Repairs go last, and else the longest asked for goes first.
+func inLine(a, b *Entry) int {
 	repairs := func(e *Entry) int {
 		if e.lane == DriftLane {
 			return 1
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(refused(a), refused(b)), cmp.Compare(repairs(a), repairs(b)), a.since.Compare(b.since), cmp.Compare(a.Key.Name, b.Key.Name))
+	return cmp.Or(cmp.Compare(repairs(a), repairs(b)), a.since.Compare(b.since), cmp.Compare(a.Key.Name, b.Key.Name))
+}
+
+// moveLine has Run look whether an entry in the line of a full node may go.
+func (t *Table) moveLine(name string) {
+	if t.moved == nil {
+		t.moved = map[string]bool{}
+	}
+	t.moved[name] = true
+	t.signal()
+}
+
+// letGo lets the entries go for which there is a permit. It reports whether it has looked at a line.
+func (t *Table) letGo(now time.Time) bool {
+	if len(t.full) == 0 || len(t.moved) == 0 && now.Before(t.probe) {
+		return false
+	}
+	for len(t.moved) > 0 {
+		moved := t.moved
+		t.moved = nil
+		for name := range moved {
+			t.letGoTo(name, now)
+		}
+	}
+	if now.Before(t.probe) {
+		return true
+	}
+	t.probe = now.Add(time.Hour)
+	for name := range t.full {
+		t.letGoTo(name, now)
+	}
+	if soonest := now.Add(probesEvery); t.probe.Before(soonest) {
+		t.probe = soonest
+	}
+	return true
+}
+
+// letGoTo is letGo for one node. It forgets the node if it counts as full no more.
+func (t *Table) letGoTo(name string, now time.Time) {
+	n := t.full[name]
+	if n == nil {
+		return
+	}
+	var gone []*Entry
+	for len(n.line) > 0 {
+		p := n.full.offers(now, n.othersWait())
+		if p == noPermit {
+			break
+		}
+		e := n.first(p)
+		n.full.take(p)
+		t.withdraw(e)
+		e.permit, e.state, e.waited = p, Blocked, true
+		gone = append(gone, e)
+	}
+	for _, e := range slices.Backward(gone) { // each goes to the head of its lane
+		if e.state == Blocked { // consider may have moved several of one volume
+			t.consider(e)
+		}
+	}
+	switch at := n.full.tryAt(n.othersWait()); {
+	case len(n.line) == 0 && n.taken == 0 && n.full.isOver(now):
+		n.full = nil
+		delete(t.full, name)
+		t.tidyNode(name, n)
+	case n.full.tries == 0 && at.After(now) && at.Before(t.probe):
+		t.probe = at
+	}
+}
+
+// othersWait reports whether others than the only entry that was refused wait in the line.
+func (n *node) othersWait() bool {
+	return len(n.line) > 1 || len(n.line) == 1 && n.line[0].Key.Name != n.full.only
+}
+
+// first returns the entry of the line, which is not empty, that takes a permit. For a try, an entry that was refused
+// since the last sign of a place goes behind the others: the driver may refuse that volume alone.
+func (n *node) first(p permit) *Entry {
+	if p == forPlace {
+		return n.line[0]
+	}
+	refused := func(e *Entry) uint64 {
+		switch {
+		case e.Key.Name == n.full.only:
+			return math.MaxUint64
+		case e.refusedAt > n.full.fresh:
+			return e.refusedAt
+		}
+		return 0
+	}
+	first := n.line[0]
+	for _, e := range n.line {
+		if refused(e) < refused(first) {
+			first = e
+		}
+		if refused(first) == 0 {
+			break
+		}
+	}
+	return first
 }
 
 // published notes how a publish of an entry has ended. The entry is running.
@@ -88,7 +163,7 @@ func (t *Table) published(e *Entry, r Result) {
 	case r == Succeeded && e.permit != noPermit:
 		if n := t.full[e.place.Node]; n != nil {
 			n.full.succeed(e.permit)
-			t.moveLines()
+			t.moveLine(e.place.Node)
 		}
 		e.permit = noPermit
 	}
@@ -104,42 +179,26 @@ func (t *Table) refused(e *Entry) {
 	t.steps++
 	e.refused = true
 	if n.full != nil {
-		n.full.refuse(e.permit, now, t.pause)
+		n.full.refuse(e.Key.Name, e.permit, now, t.pause)
 		if e.permit != noPermit {
 			e.permit, e.refusedAt = noPermit, t.steps
 		}
-		t.moveLines()
+		t.moveLine(e.place.Node)
 		return
 	}
-	full := newFullNode(now, int(n.detached-e.detached), t.pause)
+	full := newFullNode(e.Key.Name, now, int(n.detached-e.detached), t.pause)
 	full.fresh = t.steps
 	n.full, e.permit = &full, noPermit
 	if t.full == nil {
 		t.full = map[string]*node{}
 	}
 	t.full[e.place.Node] = n
-	t.holdAll(e.place.Node)
-	t.moveLines()
-}
-
-// holdAll takes the entries that may not start any more out of their lanes. It looks at all entries: a node becomes
-// full rarely.
-func (t *Table) holdAll(name string) {
-	var held []*Entry
-	for _, e := range t.entries {
-		if e.place.Node == name && (e.state == Ready || e.state == Blocked) && t.isHeld(e) {
-			held = append(held, e)
+	for _, other := range slices.Clone(n.waiting) {
+		if t.isHeld(other) {
+			t.hold(other)
 		}
 	}
-	for _, e := range held {
-		t.withdraw(e)
-		e.state = Blocked
-	}
-	for _, e := range held {
-		if e.state == Blocked { // consider may have moved several of one volume
-			t.consider(e)
-		}
-	}
+	t.moveLine(e.place.Node)
 }
 
 // returnPermit gives back the permit of an entry that has not used it: the next in line takes it.
@@ -149,7 +208,7 @@ func (t *Table) returnPermit(e *Entry) {
 	}
 	if n := t.full[e.place.Node]; n != nil {
 		n.full.giveBack(e.permit)
-		t.moveLines()
+		t.moveLine(e.place.Node)
 	}
 	e.permit = noPermit
 }
@@ -171,7 +230,7 @@ func (t *Table) detachedFrom(name string) {
 	n.detached++
 	if n.full != nil {
 		n.full.detach()
-		t.moveLines()
+		t.moveLine(name)
 	}
 }
 
@@ -191,7 +250,7 @@ func (t *Table) NodeChanged(node string) {
 	if n := t.full[node]; n != nil {
 		t.steps++
 		n.full.change(t.steps)
-		t.moveLines()
+		t.moveLine(node)
 	}
 }
 
@@ -217,13 +276,12 @@ func (t *Table) FullNodes() []FullNode {
 	defer t.mu.Unlock()
 	all := make([]FullNode, 0, len(t.full))
 	for name, n := range t.full {
-		line := slices.SortedFunc(slices.Values(n.line), func(a, b *Entry) int { return n.full.order(a, b, forPlace) })
-		v := FullNode{Node: name, Since: n.full.since, Line: make([]string, len(line))}
-		for i, e := range line {
+		v := FullNode{Node: name, Since: n.full.since, Line: make([]string, len(n.line))}
+		for i, e := range n.line {
 			v.Line[i] = e.Key.Name
 		}
-		if !n.full.tries {
-			v.NextTry = n.full.probe
+		if n.full.tries == 0 {
+			v.NextTry = n.full.tryAt(n.othersWait())
 		}
 		all = append(all, v)
 	}
@@ -235,11 +293,6 @@ func (t *Table) FullNodes() []FullNode {
 
 // position returns the place of an entry in the line of the node, from 1.
 func (n *node) position(e *Entry) int {
-	position := 1
-	for _, other := range n.line {
-		if n.full.order(other, e, forPlace) < 0 {
-			position++
-		}
-	}
-	return position
+	i, _ := slices.BinarySearchFunc(n.line, e, inLine)
+	return i + 1
 }

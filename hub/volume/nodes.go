@@ -10,7 +10,7 @@ type node struct {
 
 	detached uint64    // volumes that were detached from it
 	full     *fullNode // nil: the driver has refused no publish there
-	line     []*Entry  // for a place; unordered
+	line     []*Entry  // for a place, the first to take one first
 }
 
 // takeSlot gives an entry a slot of its node. If all are taken it reports false, and the entry
@@ -46,7 +46,7 @@ func (t *Table) freeSlot(e *Entry) {
 	n.taken--
 	t.admitWaiting(e.place.Node, n)
 	if n.full != nil && n.taken == 0 {
-		t.moveLines() // it may count as full no more
+		t.moveLine(e.place.Node) // it may count as full no more
 	}
 }
 
@@ -77,8 +77,14 @@ func (t *Table) tidyNode(name string, n *node) {
 
 // leaveWaiting removes an entry from those that wait for a slot or a place.
 func (t *Table) leaveWaiting(e *Entry) {
-	if n := t.nodes[e.place.Node]; n != nil {
-		isIt := func(other *Entry) bool { return other == e }
-		n.waiting, n.line = slices.DeleteFunc(n.waiting, isIt), slices.DeleteFunc(n.line, isIt)
+	n := t.nodes[e.place.Node]
+	switch {
+	case n == nil:
+	case e.wait.Kind != WaitCapacity:
+		n.waiting = slices.DeleteFunc(n.waiting, func(other *Entry) bool { return other == e })
+	default:
+		if i, found := slices.BinarySearchFunc(n.line, e, inLine); found {
+			n.line = slices.Delete(n.line, i, i+1)
+		}
 	}
 }

@@ -28,7 +28,7 @@ type queue struct {
 	ended   bool             // Run has returned: no entry starts any more
 	closed  time.Time        // when Close was called; zero: not yet
 
-	linesMove bool // letGo has to look
+	moved map[string]bool // nodes: letGo has to look at their lines
 
 	parallel bool   // see Next
 	steps    uint64 // counts events of entries, to order them
@@ -97,13 +97,21 @@ func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 	for len(t.delayed) > 0 && !t.delayed[0].due.After(now) {
 		t.becomeDue(heap.Pop(&t.delayed).(*Entry))
 	}
-	if len(t.full) > 0 && (t.linesMove || !now.Before(t.probe)) {
-		t.letGo(now)
-	}
-	for {
+	t.letGo(now)
+	for held := 0; ; {
 		e := t.lanes.pick(now)
-		if e == nil {
+		if e == nil && !t.letGo(now) {
 			break
+		}
+		if e == nil {
+			continue
+		}
+		if t.isHeld(e) {
+			t.hold(e)
+			if held++; held == mostHeld {
+				return nil, 0 // others must not wait for the mutex
+			}
+			continue
 		}
 		load := &t.lanes.load[e.lane]
 		load.waiting.Remove(e.link)

@@ -23,6 +23,11 @@ func explainNode(f *Facts, all []Group, worst status.HealthState) (*SubjectRepor
 		s.say("Node %s is ready since %s", w.NodeName, w.at(c.LastTransitionTime.Time))
 	}
 	w.csiNode(s)
+	for _, d := range f.Hub.View.Drivers {
+		if n := d.FullNode(w.NodeName); n != nil && n.Waiting > 0 {
+			s.add(status.Attention, findingOf(n.Diagnose(d.Name), f.Now))
+		}
+	}
 	if len(s.Reasons) > 0 && status.Attention.Compare(worst) < 0 {
 		worst = status.Attention
 	}

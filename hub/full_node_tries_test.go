@@ -1,0 +1,98 @@
+package hub_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+)
+
+// A driver refuses one volume for ever, for example because of a quota. Others must not wait until that volume is
+// tried again.
+func TestVolumeThatIsAlwaysRefusedDoesNotDelayANewOne(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.register("n", "id-n")
+		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Volume: "bad", Code: codes.ResourceExhausted}}})
+		v.start()
+		v.volume("bad")
+		v.create(v.attachment("bad", "n"))
+		v.pass(20 * time.Minute)
+		for i := range 5 {
+			name := fmt.Sprint("good", i)
+			v.volume(name)
+			v.create(v.attachment(name, "n"))
+			v.pass(2 * v.driver.Retry.Initial)
+			if !v.get(name + "-n").Status.Attached {
+				t.Errorf("%s waits although it was never refused", name)
+			}
+			v.pass(7 * time.Minute)
+		}
+	})
+}
+
+func TestStepsSayThatAnAttachHasWaitedForAPlace(t *testing.T) {
+	inFullNode(t, func(v *virtual, vas []testbed.VolumeAttachment, _ *endpoint, _ func()) {
+		for _, va := range vas[2:4] { // one that was refused, and one that was never called
+			if got := told(v.steps(va.Name)); !slices.Contains(got, "waited a place on node n, which is full ...") {
+				t.Errorf("%s: %q, want that it waits for a place", va.Name, got)
+			}
+		}
+		v.delete(vas[0])
+		v.pass(time.Second)
+		if got := told(v.steps(vas[2].Name)); !slices.ContainsFunc(got, func(s string) bool {
+			return strings.HasPrefix(s, "waited a place on node n, which is full ") && !strings.HasSuffix(s, "...")
+		}) {
+			t.Errorf("%q, want how long it has waited for a place", got)
+		}
+	})
+}
+
+// The driver throttles once: the other attaches must not go one after the other from then on.
+func TestRefusalThatPassesDoesNotSlowTheNodeDown(t *testing.T) {
+	const attaches, takes = 20, 10 * time.Second
+	inVirtualTime(t, func(v *virtual) {
+		v.register("n", "id-n")
+		v.turn(fakecsi.AttachLatency(fakecsi.Latency{Base: takes}))
+		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.ResourceExhausted, Count: 1}}})
+		v.start()
+		var vas []testbed.VolumeAttachment
+		for i := range attaches {
+			name := fmt.Sprintf("v%02d", i)
+			v.volume(name)
+			vas = append(vas, v.attachment(name, "n"))
+			v.create(vas[i])
+			if i == 0 {
+				v.pass(takes + time.Second)
+			}
+		}
+		v.pass(6 * takes) // 1, 2, 4, 8 and 5 go side by side
+		if got := len(v.attachedOf(vas)); got != attaches {
+			t.Errorf("%d are attached, want %d", got, attaches)
+		}
+	})
+}
+
+// The places become free without a detach that the hub sees: each success lets two more go, so the driver refuses at
+// most one more than it attaches.
+func TestTriesAreRefusedHardlyMoreOftenThanTheySucceed(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.turn(fakecsi.Knobs{MaxVolumesPerNode: new(1)})
+		v.register("n", "id-n")
+		v.start()
+		vas := v.crowd(60)
+		v.pass(10 * time.Minute)
+		v.turn(fakecsi.Knobs{MaxVolumesPerNode: new(11)})
+		before := v.published()
+		v.limit("n", 11)
+		v.pass(500 * time.Millisecond)
+		if calls, got := v.published()-before, len(v.attachedOf(vas))-1; got != 10 || calls > 2*got+1 {
+			t.Errorf("%d calls, of which %d succeeded, want ten that succeed and at most eleven that do not", calls, got)
+		}
+	})
+}
