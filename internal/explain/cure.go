@@ -16,6 +16,7 @@ type remedy struct {
 	config, workload bool // what it needs: where drivers.yaml is, what runs the driver's controller
 	holder           bool // or the Pod that holds the driver's lease
 	certificates     bool // or the Secrets with the certificates of both sides; the workload too
+	account          bool // or the ServiceAccount of the hub
 	// find completes the finding. It sets the commands if it knows them, and may name a more exact cause. Without the
 	// commands the sentence that says what to do must be enough.
 	find func(*walk, *Finding)
@@ -31,15 +32,22 @@ var remedies = map[diagnosis.Verdict]remedy{
 	diagnosis.CertificateName:    {config: true, find: (*walk).acceptName},
 	diagnosis.LeaseHeld:          {workload: true, holder: true, find: (*walk).freeLease},
 	diagnosis.ForeignWriter:      {config: true, workload: true, find: (*walk).endWriter},
-	diagnosis.RightMissing:       {find: (*walk).grant},
-	diagnosis.SecretForbidden:    {find: (*walk).grant},
+	diagnosis.RightMissing:       {account: true, find: (*walk).grant},
+	diagnosis.SecretForbidden:    {account: true, find: (*walk).grant},
 	diagnosis.SecretMissing:      {find: (*walk).makeSecret},
 	diagnosis.CallUnanswered:     {workload: true, find: (*walk).restart},
 	diagnosis.DriverUnresponsive: {workload: true, find: (*walk).restart},
 }
 
-// cure completes a finding that explains why something does not work.
+// cure completes a finding that explains why something does not work. What is only claimed leads to no command: the text
+// could name the right or the webhook that its writer wants changed.
 func (w *walk) cure(f *Finding) {
+	if f.claimed {
+		if f.Verdict == diagnosis.SecretForbidden {
+			f.Next = w.action(f.Verdict) // without the name of a secret
+		}
+		return
+	}
 	if r, known := remedies[f.Verdict]; known {
 		r.find(w, f)
 	}
@@ -71,6 +79,9 @@ func (g *gatherer) evidenceFor(ctx context.Context, v *Volume, verdict diagnosis
 	if r.holder {
 		v.Workload = cmp.Or(g.workloadOfHolder(ctx, v), v.Workload)
 		v.Holders = g.pods(ctx, g.leaseSpace(v), func(*corev1.Pod) bool { return true })
+	}
+	if r.account {
+		g.facts.Account = g.account(ctx)
 	}
 	if r.certificates {
 		g.certificates(ctx, v)

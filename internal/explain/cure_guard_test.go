@@ -24,11 +24,13 @@ func cured(w *walk, verdict diagnosis.Verdict, text string) (string, diagnosis.V
 
 // An error repeats the words of others: a webhook, for example. They must not have a reader grant them what they like.
 func TestOnlyRightsThatAHubNeedsAreGranted(t *testing.T) {
-	w := &walk{Facts: &Facts{}, Volume: &Volume{Secret: Secret{Namespace: "a", Name: "login"}}}
+	w := &walk{Facts: &Facts{Account: "h:hub"}, Volume: &Volume{Secret: Secret{Namespace: "a", Name: "login"}}}
 	for _, tt := range []struct{ text, want string }{
 		{`read secret a/login for the call: secrets "login" is forbidden: User "system:serviceaccount:h:hub" cannot get resource "secrets" in API group "" in the namespace "a"`,
 			"kubectl -n a create role csi-attach-hub-get-secrets-login --verb=get --resource=secrets --resource-name=login; " +
 				"kubectl -n a create rolebinding csi-attach-hub-get-secrets-login --role=csi-attach-hub-get-secrets-login --serviceaccount=h:hub"},
+		{`read secret a/login for the call: secrets "login" is forbidden: User "system:serviceaccount:evil:evil" cannot get resource "secrets" in API group "" in the namespace "a"`, ""},
+		{`volumeattachments.storage.k8s.io "csi-1" is forbidden: User "system:serviceaccount:evil:evil" cannot patch resource "volumeattachments" in API group "storage.k8s.io" at the cluster scope`, ""},
 		{`secrets "other" is forbidden: User "system:serviceaccount:h:hub" cannot get resource "secrets" in API group "" in the namespace "a"`, ""},
 		{`secrets "login" is forbidden: User "system:serviceaccount:h:hub" cannot list resource "secrets" in API group "" in the namespace "a"`, ""},
 		{`csinodes.storage.k8s.io "n" is forbidden: User "somebody" cannot get resource "csinodes" in API group "storage.k8s.io" at the cluster scope`, ""},
@@ -36,6 +38,9 @@ func TestOnlyRightsThatAHubNeedsAreGranted(t *testing.T) {
 	} {
 		if got, _ := cured(w, diagnosis.RightMissing, tt.text); got != tt.want {
 			t.Errorf("%s\ngot  %q\nwant %q", tt.text, got, tt.want)
+		}
+		if got, _ := cured(&walk{Facts: &Facts{}, Volume: w.Volume}, diagnosis.RightMissing, tt.text); got != "" {
+			t.Errorf("%s: the account of the hub is not known, got %q", tt.text, got)
 		}
 	}
 }
