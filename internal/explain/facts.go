@@ -15,6 +15,7 @@ import (
 type Facts struct {
 	Now      time.Time
 	Question Question
+	Access   []string // of Sources
 	// Found: the object of the question exists.
 	Found   bool
 	Pod     *corev1.Pod // of the question; nil for other kinds
