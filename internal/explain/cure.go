@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -43,8 +44,8 @@ var remedies = map[diagnosis.Verdict]remedy{
 // could name the right or the webhook that its writer wants changed.
 func (w *walk) cure(f *Finding) {
 	if f.claimed {
-		if f.Verdict == diagnosis.SecretForbidden {
-			f.Next = w.action(f.Verdict) // without the name of a secret
+		if s := w.Secret; f.Verdict == diagnosis.SecretForbidden && !strings.Contains(f.Next, "secret "+s.Namespace+"/"+s.Name+",") {
+			f.Next = w.action(f.Verdict) // without the name of a secret that the volume does not have
 		}
 		return
 	}
@@ -114,20 +115,27 @@ func (w *walk) resume(f *Finding) {
 	}
 }
 
-// mend cures mistakes in entries of drivers.yaml: an unknown key goes, a wrong value has to be filled in.
+// mend cures mistakes in entries of drivers.yaml: a misspelt key gets the name that was meant, a wrong value has to be filled
+// in. An entry with a key that means nothing has no command: to remove the key is for the reader to decide.
 func (w *walk) mend(f *Finding) {
 	var lines [][]string
+	unclear := map[string]bool{} // drivers
 	for _, m := range w.Hub.View.Mistakes() {
-		change := m.Key + "=VALUE"
+		changes := []string{m.Key + "=VALUE"}
 		if m.Unknown {
-			change = m.Key + "-"
+			unclear[m.Driver] = unclear[m.Driver] || m.Near == ""
+			changes = []string{m.Near + "=" + cmp.Or(m.Value, "VALUE"), m.Key + "-"}
 		}
 		i := slices.IndexFunc(lines, func(words []string) bool { return words[3] == m.Driver })
 		if i < 0 {
-			lines = append(lines, w.set(m.Driver, change))
-		} else if !slices.Contains(lines[i], change) {
-			lines[i] = append(lines[i], change)
+			i, lines = len(lines), append(lines, w.set(m.Driver))
+		}
+		for _, change := range changes {
+			if !slices.Contains(lines[i], change) {
+				lines[i] = append(lines[i], change)
+			}
 		}
 	}
+	lines = slices.DeleteFunc(lines, func(words []string) bool { return unclear[words[3]] })
 	w.configure(f, lines...)
 }

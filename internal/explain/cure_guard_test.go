@@ -67,6 +67,22 @@ func TestSecretOfTheSideWhoseCertificateExpiredIsDeletedIfItIsIssuedAgain(t *tes
 	}
 }
 
+func TestMisspeltKeyIsRenamedAndAKeyThatMeansNothingStays(t *testing.T) {
+	for _, tt := range []struct {
+		mistakes []status.Mistake
+		want     string
+	}{
+		{[]status.Mistake{{Driver: "d", Key: "timeuot", Unknown: true, Near: "timeout", Value: "90s"}}, "csi-attach-hub set FILE d timeout=90s timeuot-"},
+		{[]status.Mistake{{Driver: "d", Key: "timeuot", Unknown: true, Near: "timeout"}}, "csi-attach-hub set FILE d timeout=VALUE timeuot-"},
+		{[]status.Mistake{{Driver: "d", Key: "timeout"}, {Driver: "d", Key: "nothing", Unknown: true}, {Driver: "e", Key: "mode"}, {Driver: "e", Key: "mode"}}, "csi-attach-hub set FILE e mode=VALUE"},
+	} {
+		view := hubclient.Merge([]hubclient.Answer{{Replica: "r", Overview: status.Overview{Config: status.Config{Mistakes: tt.mistakes}}}})
+		if got, _ := cured(&walk{Facts: &Facts{Hub: Hub{View: view}}, Volume: &Volume{}}, diagnosis.ConfigBroken, "rejected"); got != tt.want {
+			t.Errorf("%+v\ngot  %s\nwant %s", tt.mistakes, got, tt.want)
+		}
+	}
+}
+
 func TestServerNameIsChosenOnlyIfThereIsOneName(t *testing.T) {
 	for names, want := range map[string]string{
 		"a.storage.svc":                    "csi-attach-hub set FILE d tls.serverName=a.storage.svc",
