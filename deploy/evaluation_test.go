@@ -1,14 +1,19 @@
 package deploy_test
 
 import (
-	"fmt"
+	"bytes"
+	"errors"
+	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
@@ -19,10 +24,11 @@ import (
 
 // prometheusServer scrapes and evaluates as Prometheus does, at the times that a test says.
 type prometheusServer struct {
-	t      *testing.T
-	engine *promql.Engine
-	keep   []string             // metrics; others are not kept
-	series map[string]*recorded // by labels
+	t       *testing.T
+	version int // of Prometheus: since 3 it stores le="60" as le="60.0"
+	engine  *promql.Engine
+	keep    []string             // metrics; others are not kept
+	series  map[string]*recorded // by labels
 }
 
 type recorded struct {
@@ -33,7 +39,7 @@ type recorded struct {
 func newPrometheusServer(t *testing.T, keep ...string) *prometheusServer {
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e8, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: parser.NewParser(parser.Options{})})
 	t.Cleanup(func() { _ = engine.Close() })
-	return &prometheusServer{t: t, engine: engine, keep: keep, series: map[string]*recorded{}}
+	return &prometheusServer{t: t, version: 3, engine: engine, keep: keep, series: map[string]*recorded{}}
 }
 
 // scrape keeps what a Pod shows at a time.
@@ -43,27 +49,45 @@ func (p *prometheusServer) scrape(at time.Time, pod string, gatherer prometheus.
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	var page bytes.Buffer
 	for _, f := range families {
-		name := f.GetName()
-		if !slices.Contains(p.keep, name) {
+		if !slices.Contains(p.keep, f.GetName()) {
 			continue
 		}
-		for _, m := range f.GetMetric() {
-			own := map[string]string{"pod": pod, "namespace": "csi-attach-hub", "job": "csi-attach-hub"}
-			for _, l := range m.GetLabel() {
-				own[l.GetName()] = l.GetValue()
-			}
-			h := m.GetHistogram()
-			if h == nil {
-				p.add(at, name, labels.FromMap(own), m.GetGauge().GetValue()+m.GetCounter().GetValue())
-				continue
-			}
-			p.add(at, name+"_count", labels.FromMap(own), float64(h.GetSampleCount()))
-			for _, b := range h.GetBucket() {
-				own["le"] = fmt.Sprint(b.GetUpperBound())
-				p.add(at, name+"_bucket", labels.FromMap(own), float64(b.GetCumulativeCount()))
-			}
+		if _, err := expfmt.MetricFamilyToText(&page, f); err != nil {
+			p.t.Fatal(err)
 		}
+	}
+	p.ingest(at, pod, page.Bytes())
+}
+
+// ingest keeps the samples of a page of metrics.
+func (p *prometheusServer) ingest(at time.Time, pod string, page []byte) {
+	p.t.Helper()
+	parsed, err := textparse.New(page, string(expfmt.NewFormat(expfmt.TypeTextPlain)), labels.NewSymbolTable(), textparse.ParserOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for {
+		entry, err := parsed.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if entry != textparse.EntrySeries {
+			continue
+		}
+		var own labels.Labels
+		parsed.Labels(&own)
+		b := labels.NewBuilder(own)
+		b.Set("pod", pod).Set("namespace", "csi-attach-hub").Set("job", "csi-attach-hub")
+		if p.version < 3 { // it stores the text of the page
+			b.Set("le", strings.TrimSuffix(own.Get("le"), ".0"))
+		}
+		_, _, value := parsed.Series()
+		p.add(at, own.Get(labels.MetricName), b.Labels(), value)
 	}
 }
 

@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -99,8 +100,18 @@ func TestDocumentedLimitOfOneDriverIsARule(t *testing.T) {
 type minutes struct{ first, last int }
 
 func TestObjectiveFiresForTheDriversThatMissIt(t *testing.T) {
+	for _, version := range []int{2, 3} {
+		t.Run(fmt.Sprint("Prometheus ", version), func(t *testing.T) {
+			t.Parallel()
+			testObjective(t, version)
+		})
+	}
+}
+
+func testObjective(t *testing.T, version int) {
 	const hours, restart, dies = 10, 300, 400
 	server := newPrometheusServer(t, "attach_hub_attach_seconds", "attach_hub_watch_last_heard_timestamp_seconds")
+	server.version = version
 	hub, begin := &hubOfTheNight{}, time.Unix(1_800_000_000, 0)
 	metrics := status.NewMetrics()
 	fired := map[string]map[string]minutes{"AttachHubObjectiveBurnsFast": {}, "AttachHubObjectiveBurns": {}, "AttachHubWatchSilent": {}}

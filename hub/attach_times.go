@@ -16,32 +16,47 @@ import (
 // time in which no attach is asked for.
 //
 // The time is that since the creation of the VolumeAttachment: the time during which no replica worked for the
-// driver is part of it. Repairs are not counted, nobody has asked for them.
+// driver is part of it. Repairs are not counted, nobody has asked for them, nor is an attach that another client has
+// undone.
 type attachTimes struct {
 	metrics *status.DriverMetrics
 
 	mu   sync.Mutex
+	from time.Time          // another process may have counted what was late before; guarded by mu
 	late map[types.UID]bool // counted by stillWait, or attached as late as that; guarded by mu
+}
+
+func newAttachTimes(metrics *status.DriverMetrics) *attachTimes {
+	return &attachTimes{metrics: metrics, from: time.Now(), late: map[types.UID]bool{}}
+}
+
+// takeOver begins a term after that of another process, which has last held the lease at a time. If that is not known,
+// nobody was there to count until now.
+func (t *attachTimes) takeOver(former time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.from = time.Now(); !former.IsZero() && former.Before(t.from) {
+		t.from = former
+	}
 }
 
 // attached counts a VolumeAttachment that an attach has just succeeded for. va is its state before.
 func (t *attachTimes) attached(va *storagev1.VolumeAttachment, now time.Time) {
-	since := wantedSince(va, attach.Attaching)
+	since := firstAskedFor(va, attach.Attaching)
 	if since.IsZero() {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.late[va.UID] {
-		t.metrics.Attach(max(0, now.Sub(since))) // the clock of the API server may be ahead
+	if now.Sub(since) > status.LongestObjective {
+		t.countLate(va.UID, since, now) // stillWait may have seen it before it was attached
+		return
 	}
-	if isLate(since, now) {
-		t.mark(va.UID) // stillWait may have seen it before it was attached
-	}
+	t.metrics.Attach(max(0, now.Sub(since))) // the clock of the API server may be ahead
 }
 
 // stillWait counts those VolumeAttachments that wait for longer than any objective. waiting has all that wait for
-// their attach, by UID, with the time of their creation.
+// their first attach, by UID, with the time of their creation.
 func (t *attachTimes) stillWait(waiting map[types.UID]time.Time, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,19 +66,16 @@ func (t *attachTimes) stillWait(waiting map[types.UID]time.Time, now time.Time) 
 		}
 	}
 	for uid, since := range waiting {
-		if isLate(since, now) && !t.late[uid] {
-			t.metrics.Attach(now.Sub(since))
-			t.mark(uid)
+		if now.Sub(since) > status.LongestObjective {
+			t.countLate(uid, since, now)
 		}
 	}
 }
 
-// mark must be called with mu held.
-func (t *attachTimes) mark(uid types.UID) {
-	if t.late == nil {
-		t.late = map[types.UID]bool{}
+// countLate counts a VolumeAttachment unless it is counted. It must be called with mu held.
+func (t *attachTimes) countLate(uid types.UID, since, now time.Time) {
+	if !t.late[uid] && since.Add(status.LongestObjective).After(t.from) {
+		t.metrics.Attach(now.Sub(since))
 	}
 	t.late[uid] = true
 }
-
-func isLate(since, now time.Time) bool { return now.Sub(since) > status.LongestObjective }

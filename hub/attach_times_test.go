@@ -3,10 +3,12 @@ package hub_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
@@ -126,4 +128,100 @@ func TestRepairIsNotCountedAsAnAttachThatWasAskedFor(t *testing.T) {
 			t.Errorf("counted %d attaches, %d in time; want one in time", all, inTime)
 		}
 	})
+}
+
+// Without this, VolumeAttachments that are stuck for days would fire the alerts after each rollout.
+func TestTakeoverCountsOnlyWhatBecameLateAfterTheLastHolder(t *testing.T) {
+	for name, tt := range map[string]struct {
+		start, release time.Duration // since the creation of the VolumeAttachment
+		want           uint64
+	}{
+		"late while another replica worked": {start: 0, release: 20 * time.Minute, want: 0},
+		"late while nobody worked":          {start: 20 * time.Minute, release: 2 * time.Minute, want: 1},
+		"late after the takeover":           {start: 0, release: 2 * time.Minute, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inVirtualTime(t, func(v *virtual) {
+				v.leased()
+				release := v.holdLease("another")
+				v.withNode("a")
+				v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.Internal}}})
+				va := v.attachment("a", "n")
+				v.create(va)
+				if tt.start == 0 {
+					v.start()
+				}
+				v.pass(tt.release)
+				release()
+				if tt.start > 0 {
+					v.pass(tt.start - tt.release)
+					v.start()
+				}
+				v.pass(10 * time.Minute)
+				if n := v.calls(fakecsi.ControllerPublishVolume, "a", "id-n"); n == 0 {
+					t.Fatal("the driver was not taken over")
+				}
+				if all, inTime := v.attaches(); all != tt.want || inTime != 0 {
+					t.Errorf("counted %d attaches, %d in time; want %d and none", all, inTime, tt.want)
+				}
+				v.turn(fakecsi.Knobs{ClearFaults: true})
+				v.pass(20 * time.Minute)
+				if all, _ := v.attaches(); all != tt.want || !v.get(va.Name).Status.Attached {
+					t.Errorf("counted %d attaches in the end, want %d; attached: %v", all, tt.want, v.get(va.Name).Status.Attached)
+				}
+			})
+		})
+	}
+}
+
+// undo has another client write that a volume is not attached, and notes its write as the API server does.
+func (v *virtual) undo(name string) {
+	v.t.Helper()
+	object := v.get(name)
+	object.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl-edit", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "storage.k8s.io/v1",
+		Subresource: "status", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:attached":{}}}`)}}
+	object, err := v.kube.StorageV1().VolumeAttachments().Update(v.t.Context(), object, metav1.UpdateOptions{})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	object.Status.Attached = false
+	if _, err := v.kube.StorageV1().VolumeAttachments().UpdateStatus(v.t.Context(), object, metav1.UpdateOptions{}); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+func TestAttachThatAnotherClientHasUndoneIsNotCountedAgain(t *testing.T) {
+	for name, counted := range map[string]uint64{"by the same process": 1, "after a restart": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inVirtualTime(t, func(v *virtual) {
+				v.withNode("a")
+				stop := v.start()
+				va := v.attachment("a", "n")
+				v.create(va)
+				v.pass(20 * time.Minute)
+				if counted == 0 { // the metrics of a driver end with the hub
+					stop()
+					v.start()
+					v.pass(time.Minute)
+				}
+				v.turn(hangPublish)
+				v.undo(va.Name)
+				v.pass(20 * time.Minute)
+				v.turn(fakecsi.Knobs{ReleaseAll: true})
+				v.pass(20 * time.Minute)
+				if n := v.calls(fakecsi.ControllerPublishVolume, "a", "id-n"); n < 2 || !v.get(va.Name).Status.Attached {
+					t.Fatalf("%d calls, attached: %v", n, v.get(va.Name).Status.Attached)
+				}
+				if all, inTime := v.attaches(); all != counted || inTime != counted {
+					t.Errorf("counted %d attaches, %d in time; want %d in time", all, inTime, counted)
+				}
+				// The span of an attach has its ID from the time at which it was asked for.
+				if steps := told(v.steps(va.Name)); len(steps) == 0 || strings.HasPrefix(steps[0], "created") {
+					t.Errorf("steps %q, want none of the creation", steps)
+				}
+			})
+		})
+	}
 }

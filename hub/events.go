@@ -10,6 +10,7 @@ import (
 	eventrecord "k8s.io/client-go/tools/record"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -71,9 +72,9 @@ func (e events) dangling(pv *corev1.PersistentVolume, at attach.Target, node str
 
 func danglingText(handle, nodeID, node string) string {
 	if node == "" {
-		return fmt.Sprintf("the driver reports volume %q on node ID %q, where no VolumeAttachment asks for it", handle, nodeID)
+		return status.DriverReports + fmt.Sprintf("%q on node ID %q, where no VolumeAttachment asks for it", handle, nodeID)
 	}
-	return fmt.Sprintf("the driver reports volume %q on node %q (node ID %q), where no VolumeAttachment asks for it", handle, node, nodeID)
+	return status.DriverReports + fmt.Sprintf("%q on node %q (node ID %q), where no VolumeAttachment asks for it", handle, node, nodeID)
 }
 
 // danglingEnd returns what follows.

@@ -41,7 +41,7 @@ func (l *leader) record(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 // newOperation returns the operation of an entry that runs for the first time.
 func (l *leader) newOperation(e *volume.Entry, va *storagev1.VolumeAttachment, op attach.Operation, kind status.Operation) *operation {
 	o := &operation{name: va.Name, uid: va.UID, kind: kind}
-	asked := l.askedFor(va, op)
+	asked := firstAskedFor(va, op)
 	if l.hub.options.Tracer != nil {
 		o.span = l.hub.options.Tracer.Start(tracing.Operation{
 			Name: string(kind), UID: string(va.UID), VolumeAttachment: va.Name, PersistentVolume: attach.VolumeName(va),
@@ -56,15 +56,6 @@ func (l *leader) newOperation(e *volume.Entry, va *storagev1.VolumeAttachment, o
 		}
 	}
 	return o
-}
-
-// askedFor returns when an object asked for an operation, zero if that is not known: if another client has undone an
-// attach of this process, the attach that follows was not asked for when the object was created.
-func (l *leader) askedFor(va *storagev1.VolumeAttachment, op attach.Operation) time.Time {
-	if op == attach.Attaching && l.recent.of(va.Name, va.UID) != nil {
-		return time.Time{}
-	}
-	return wantedSince(va, op)
 }
 
 // runs notes that a worker has the operation, and what it waited for.

@@ -53,8 +53,7 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	case err == nil:
 		recordUnownedDetached(ctx, u.Failures)
 		l.log.succeeded(logger, attach.Detaching, volume.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))
-		l.table.Resolve(target)
-		l.table.DetachedFrom(u.FormerOwner.Node)
+		l.table.Detached(target, u.FormerOwner.Node)
 		l.table.Done(e)
 	case isFenced(err):
 		l.table.Postpone(e, e.Lane(), fencePause)

@@ -136,7 +136,8 @@ func (v *virtual) holdLease(identity string) (release func()) {
 	}
 	return func() {
 		v.t.Helper()
-		l.Spec.HolderIdentity = new(string)
+		released := metav1.NowMicro()
+		l.Spec.HolderIdentity, l.Spec.RenewTime = new(string), &released
 		if _, err := v.kube.CoordinationV1().Leases("hub").Update(v.t.Context(), l, metav1.UpdateOptions{}); err != nil {
 			v.t.Fatal(err)
 		}

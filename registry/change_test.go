@@ -182,11 +182,16 @@ func TestATextThatIsNoChangeIsRefused(t *testing.T) {
 	}
 }
 
-// Whatever a file and a change are: the answer is an error, or a file that Parse takes.
+// Whatever a file and a change are: the answer is an error, or a file that Parse takes, in which all that was not to change is
+// as it was.
 func FuzzChangeDriver(f *testing.F) {
 	f.Add(changed, "a.example.com", "mode=active")
 	f.Add(changed, "c.example.com", "retry.max-")
 	f.Add("drivers:\n-\n  name: a\n  endpoint: unix:///a", "a", "timeout={a: b}")
+	f.Add(header+"drivers: [{name: a.b, endpoint: 'unix:///x/a.sock'}, {name: z.z, endpoint: 'unix:///x/z.sock'}]\n", "a.b", "mode=observe")
+	f.Add(header+"drivers: []\n", "a\xff", "endpoint=unix:///a\xff")
+	f.Add("---\r\n"+strings.ReplaceAll(header, "\n", "\r\n")+"drivers:\r\n- {name: a, # c\r\n  endpoint: unix:///a}\r\n...\r\n", "a", "retry.max=3s")
+	f.Add(byteOrderMark+header+"drivers:\n- name: a\n  endpoint: |-\n    unix:///a\n     # c\n  retry:\n     max: &m 3s\n     # d\n- ? name\n  : *m", "a", "retry.max-")
 	f.Fuzz(func(t *testing.T, file, driver, text string) {
 		c, err := ParseChange(text)
 		if err != nil {
@@ -198,6 +203,15 @@ func FuzzChangeDriver(f *testing.F) {
 		}
 		if _, err := Parse("f", after); (err != nil) != (len(left) > 0) {
 			t.Errorf("%v, but these mistakes are left: %v\n%s", err, left, after)
+		}
+		if got, want := rest(string(after), driver, c.Key), rest(file, driver, c.Key); got != want {
+			t.Errorf("besides the key, the file says\n%s\nand said\n%s", got, want)
+		}
+		if !c.Remove && strings.Count(string(after), "#") < strings.Count(file, "#") && strings.Count(text, "#") == 0 && !strings.ContainsAny(file, `"'|>`) {
+			t.Errorf("a comment is lost:\n%s\nof\n%s", after, file)
+		}
+		if strings.Count(file, "\r\n") == strings.Count(file, "\n") && strings.Count(file, "\n") > 0 && strings.Count(string(after), "\r\n") != strings.Count(string(after), "\n") {
+			t.Errorf("lines end with LF in %q", after)
 		}
 	})
 }

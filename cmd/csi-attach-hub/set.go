@@ -19,8 +19,12 @@ The file is a drivers.yaml, or a ConfigMap of the cluster that holds it under th
   csi-attach-hub set configmap/csi-attach-hub/csi-attach-hub-drivers ebs.csi.aws.com mode=active
 
 KEY=VALUE sets a key of the driver's entry, KEY- removes it; "retry.max" is max under retry. A driver without an entry gets
-one, which needs endpoint=VALUE. All other lines and the comments stay. Nothing is written if "validate" would refuse the
-result; mistakes in the entries of other drivers do not count, and are printed. If a tool writes the ConfigMap from a repository, change the file there: the tool would undo the change.
+one, which needs endpoint=VALUE. All other lines and the comments stay; a key that is removed takes the comments inside it
+along. A file whose form does not allow that is refused, for example one with entries in one bracket list. Nothing is written
+if "validate" would refuse the result; mistakes in the entries of other drivers do not count, and are printed.
+
+A file keeps its owner and mode. If a tool writes the ConfigMap from a repository, change the file there: the tool would undo
+the change.
 
 The command needs the rights of its user only: get and update on the ConfigMap.`
 

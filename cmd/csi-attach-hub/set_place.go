@@ -47,8 +47,9 @@ func (f *clientFlags) placeOf(ctx context.Context, name string) (place, error) {
 // filePlace is the path of a drivers.yaml.
 type filePlace string
 
-// change replaces the file by another one at once: a hub that follows it reads no half of it. Of a link, it replaces the
-// file that the link leads to.
+// change replaces the file by another one at once: a hub that follows it reads no half of it. The other one has its owner and
+// mode: otherwise a hub that runs as another user could not read it. Of a link, change replaces the file that the link leads
+// to. It fails if somebody else changes the file meanwhile.
 func (p filePlace) change(edit func([]byte) ([]byte, error), dryRun bool) (before, after []byte, err error) {
 	path, err := filepath.EvalSymlinks(string(p))
 	if err != nil {
@@ -70,8 +71,13 @@ func (p filePlace) change(edit func([]byte) ([]byte, error), dryRun bool) (befor
 	}
 	defer os.Remove(next.Name()) // fails once it has the other name
 	_, err = next.Write(after)
-	if err = errors.Join(err, next.Chmod(info.Mode().Perm()), next.Sync(), next.Close()); err != nil {
+	if err = errors.Join(err, giveTo(next, info), next.Chmod(info.Mode().Perm()), next.Sync(), next.Close()); err != nil {
 		return nil, nil, fmt.Errorf("write %s: %w", path, err)
+	}
+	if now, err := os.ReadFile(path); err != nil {
+		return nil, nil, err
+	} else if !bytes.Equal(now, before) {
+		return nil, nil, fmt.Errorf("write %s: somebody else has changed it meanwhile, and nothing is written: repeat the command", path)
 	}
 	return before, after, os.Rename(next.Name(), path)
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,6 +83,46 @@ func TestSetMendsOneEntryAndNamesTheMistakesOfOthers(t *testing.T) {
 	stdout, stderr, code := runHere("set", file, "a.example.com", "mode=active")
 	if code != 0 || !strings.Contains(stdout, "+    mode: active") || !strings.Contains(stderr, "Warning") || !strings.Contains(stderr, "drivers[1].endpoint") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+// A hub that runs as another user must still be able to read the file.
+func TestSetLeavesAFileToItsOwner(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give a file away")
+	}
+	const owner = 65534
+	file := filepath.Join(t.TempDir(), "drivers.yaml")
+	write(t, file, settable)
+	if err := errors.Join(os.Chown(file, owner, owner), os.Chmod(file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, code := runHere("set", file, "a.example.com", "mode=active"); code != 0 {
+		t.Fatal(code, stderr)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := info.Sys().(*syscall.Stat_t); s.Uid != owner || s.Gid != owner || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file belongs to %d:%d and has the mode %v", s.Uid, s.Gid, info.Mode())
+	}
+}
+
+func TestSetOverwritesNoChangeOfSomebodyElse(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "drivers.yaml")
+	write(t, file, settable)
+	_, _, err := filePlace(file).change(func([]byte) ([]byte, error) {
+		write(t, file, "theirs")
+		return []byte("mine"), nil
+	}, false)
+	content, readErr := os.ReadFile(file)
+	if err == nil || !strings.Contains(err.Error(), "somebody else has changed it") || string(content) != "theirs" || readErr != nil {
+		t.Errorf("got %v, and the file is %q, %v", err, content, readErr)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) > 0 {
+		t.Errorf("files are left: %v, %v", left, err)
 	}
 }
 

@@ -114,6 +114,11 @@ In another terminal, read the variables and the programs of this sandbox first:
   curl --unix-socket $FAST_CONTROL http://driver/books   a driver's books: attachments, calls, violations
   kubectl get pods,pvc,volumeattachments,leases          the cluster
 
+Attach a volume by hand; the hub reports it within 30s as one where no VolumeAttachment asks for it:
+  csi-attach-hub set $DRIVERS_YAML fast.demo.csi.example.com drift.interval=10s
+  testbed sandbox knobs fast '{"gainAttachments":[{"volume":"fast-1","node":"id-of-node-3"}]}'
+  csi-attach-hub explain --server $HUB pv/fast-1
+
 Ctrl-C here stops everything and removes the folder.
 `)
 	return t.String()

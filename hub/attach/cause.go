@@ -64,6 +64,13 @@ func CauseOf(err error) diagnosis.Cause {
 			return diagnosis.Cause{Verdict: c.verdict}
 		}
 	}
+	if _, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		// The API server has no type for admission: a webhook chooses the code of its refusal.
+		switch c, _ := diagnosis.Parse(err.Error(), ""); c.Verdict {
+		case diagnosis.WebhookFailed, diagnosis.AdmissionDenied, diagnosis.TooManyRequests:
+			return c
+		}
+	}
 	if apierrors.IsForbidden(err) {
 		return diagnosis.Cause{Verdict: diagnosis.WriteForbidden}
 	}

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -48,7 +49,14 @@ func TestCauseOfAnErrorIsThatOfItsText(t *testing.T) {
 			diagnosis.Cause{Verdict: diagnosis.BackendError, Code: "Internal"}},
 		"object changed":  {stale(apierrors.NewConflict(secrets, "s", errors.New("later"))), diagnosis.Cause{Verdict: diagnosis.ObjectChanged}},
 		"write forbidden": {apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumes"}, "pv-1", errors.New("no")), diagnosis.Cause{Verdict: diagnosis.WriteForbidden}},
-		"anything else":   {errors.New("odd"), diagnosis.Cause{}},
+		"webhook that does not answer": {fmt.Errorf("add finalizer: %w", apierrors.NewInternalError(errors.New(`failed calling webhook "guard.example.com": failed to call webhook: Post "https://guard.svc": no endpoints`))),
+			diagnosis.Cause{Verdict: diagnosis.WebhookFailed}},
+		"webhook that refuses": {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 403, Message: `admission webhook "guard.example.com" denied the request: forbidden on Fridays`}},
+			diagnosis.Cause{Verdict: diagnosis.AdmissionDenied}},
+		"policy that refuses":                       {apierrors.NewForbidden(secrets, "pv-1", errors.New("ValidatingAdmissionPolicy 'guard' with binding 'all' denied request: no")), diagnosis.Cause{Verdict: diagnosis.AdmissionDenied}},
+		"too many requests":                         {apierrors.NewTooManyRequestsError("the server has received too many requests and has asked us to try again later"), diagnosis.Cause{Verdict: diagnosis.TooManyRequests}},
+		"answer of the driver with a webhook in it": {&CallError{Err: status.Error(codes.Internal, `failed calling webhook "x"`)}, diagnosis.Cause{Verdict: diagnosis.BackendError, Code: "Internal"}},
+		"anything else":                             {errors.New("odd"), diagnosis.Cause{}},
 	} {
 		if tt.err == nil {
 			t.Fatalf("%s: no error", name)

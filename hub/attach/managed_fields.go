@@ -3,6 +3,7 @@ package attach
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,7 +81,17 @@ func writtenSince(before, after *storagev1.VolumeAttachment, entry *metav1.Manag
 	return ""
 }
 
-// PruneManagedFields returns the part of managedFields that ForeignWrite reads, for a cache of
+// WasAttached reports whether the volume of a VolumeAttachment is attached, or was before a client set
+// status.attached to false: managedFields then show a write of the field. A new object has false there without
+// a write, as its creation sets no status.
+func WasAttached(va *storagev1.VolumeAttachment) bool {
+	return va.Status.Attached || slices.ContainsFunc(va.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		_, wrote := parseFields(&entry).Status["f:attached"]
+		return wrote
+	})
+}
+
+// PruneManagedFields returns the part of managedFields that ForeignWrite and WasAttached read, for a cache of
 // many objects: the fields that attachers write, and only entries that have some. It does not
 // change the entries. Its result shares memory with other results and must not be changed.
 func PruneManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {

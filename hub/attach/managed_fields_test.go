@@ -235,6 +235,31 @@ func assertWrites(t *testing.T, va *storagev1.VolumeAttachment, want ...string) 
 	}
 }
 
+func TestAttachThatAnotherClientHasUndoneIsStillSeen(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	check := func(when string, want bool) {
+		t.Helper()
+		if whole, cached := WasAttached(s.attachment()), WasAttached(pruned(s.attachment())); whole != want || cached != want {
+			t.Errorf("%s: was attached %v, by the cache %v; want %v", when, whole, cached, want)
+		}
+	}
+	check("a new object", false)
+	s.patchAs("csi-attacher", merge, `{"status":{"attached":false,"attachError":{"message":"no","time":"2026-01-01T00:00:00Z"}}}`, "status")
+	if err := s.SaveError(t.Context(), s.attachment(), Attaching, fmt.Errorf("no")); err != nil {
+		t.Fatal(err)
+	}
+	check("after errors", false)
+	s.hubAttaches()
+	check("attached", true)
+	s.markUnattached()
+	check("undone", true)
+	if err := s.SaveError(t.Context(), s.attachment(), Attaching, fmt.Errorf("no")); err != nil {
+		t.Fatal(err)
+	}
+	check("undone, after an error", true)
+}
+
 func TestAnotherObjectOfTheNameIsComparedWithNothing(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

@@ -10,8 +10,8 @@ import (
 type Cause struct {
 	// Verdict is BackendError for an answer of the driver, CannotConnect if the driver could
 	// not be asked, SecretMissing, SecretForbidden, NodeWithoutCSI, NodeWithoutDriver,
-	// VolumeMissing, VolumeNotCSI, VolumeBeingDeleted, VolumeRecreated, ObjectChanged or
-	// WriteForbidden.
+	// VolumeMissing, VolumeNotCSI, VolumeBeingDeleted, VolumeRecreated, ObjectChanged, WebhookFailed,
+	// AdmissionDenied, TooManyRequests or WriteForbidden.
 	Verdict Verdict `json:"verdict,omitempty"`
 	Code    string  `json:"code,omitempty"` // of BackendError: the name of the gRPC code
 }
@@ -42,6 +42,10 @@ var texts = []struct {
 	{"persistentvolume ", "not found", VolumeMissing},
 	{"persistentvolume ", "neither a CSI volume", VolumeNotCSI},
 	{"", "the object has changed", ObjectChanged},
+	{"", `admission webhook "`, AdmissionDenied},
+	{"", "ValidatingAdmissionPolicy '", AdmissionDenied},
+	{"", `failed calling webhook "`, WebhookFailed}, // after those, which repeat the words of others
+	{"", "too many requests", TooManyRequests},
 	{"", "forbidden", WriteForbidden},
 	{"", "not allowed", WriteForbidden},
 }
@@ -107,6 +111,9 @@ var ofVerdict = map[Verdict]string{
 	VolumeMissing:      "Delete the VolumeAttachment, or restore PersistentVolume {volume}.",
 	VolumeBeingDeleted: "Remove the volume from the Pod: a PersistentVolume that is being deleted is no longer attached. Delete the VolumeAttachment if it stays.",
 	ObjectChanged:      "Wait for the next try: the object changed in the meantime.",
+	WebhookFailed:      "Repair the admission webhook that the error names: it is its own Deployment and Service. The API server refuses the hub's writes until the webhook answers.",
+	AdmissionDenied:    "Change the policy behind the admission webhook or the ValidatingAdmissionPolicy that the error names, so that it admits the hub's writes.",
+	TooManyRequests:    "Wait. If this lasts, check API Priority and Fairness: apiserver_flowcontrol_rejected_requests_total names the FlowSchema and the priority level. deploy/base/flowschemas.yaml gives the hub's requests a level that other workloads cannot fill.",
 	WriteForbidden:     "Check the hub's ClusterRole and its bindings: the API server denied a read or a write.",
 }
 

@@ -17,18 +17,22 @@ const (
 	VolumeBeingDeleted Verdict = "VolumeBeingDeleted"
 	VolumeUnhealthy    Verdict = "VolumeUnhealthy" // its driver says so
 	AttachNotRequired  Verdict = "AttachNotRequired"
-	NotWanted          Verdict = "NotWanted"
-	NotAskedYet        Verdict = "NotAskedYet"
-	NodeMissing        Verdict = "NodeMissing"
-	NodeNotReady       Verdict = "NodeNotReady"
-	KubeletAttaches    Verdict = "KubeletAttaches"
-	NodeWithoutCSI     Verdict = "NodeWithoutCSI"
-	NodeWithoutDriver  Verdict = "NodeWithoutDriver"
-	AttachedElsewhere  Verdict = "AttachedElsewhere"
-	WaitingForDetach   Verdict = "WaitingForDetach"
-	FinalizerOfAnother Verdict = "FinalizerOfAnother"
-	BeingDetached      Verdict = "BeingDetached"
-	LeftAttached       Verdict = "LeftAttached"
+	// AttachRequiredWrong is a CSIDriver with attachRequired: false of a driver that attaches.
+	AttachRequiredWrong Verdict = "AttachRequiredWrong"
+	NotWanted           Verdict = "NotWanted"
+	NotAskedYet         Verdict = "NotAskedYet"
+	NodeMissing         Verdict = "NodeMissing"
+	NodeNotReady        Verdict = "NodeNotReady"
+	KubeletAttaches     Verdict = "KubeletAttaches"
+	NodeWithoutCSI      Verdict = "NodeWithoutCSI"
+	NodeWithoutDriver   Verdict = "NodeWithoutDriver"
+	AttachedElsewhere   Verdict = "AttachedElsewhere"
+	WaitingForDetach    Verdict = "WaitingForDetach"
+	// AttachedToNotReadyNode is AttachedElsewhere on a node that is not ready: nobody unmounts the volume there.
+	AttachedToNotReadyNode Verdict = "AttachedToNotReadyNode"
+	FinalizerOfAnother     Verdict = "FinalizerOfAnother"
+	BeingDetached          Verdict = "BeingDetached"
+	LeftAttached           Verdict = "LeftAttached"
 	// PublishedElsewhere: the driver refuses an attach because the volume is published on another node, where no
 	// VolumeAttachment asks for it.
 	PublishedElsewhere Verdict = "PublishedElsewhere"
@@ -73,6 +77,9 @@ const (
 	ObjectChanged   Verdict = "ObjectChanged"   // while it was worked on
 	WriteForbidden  Verdict = "WriteForbidden"  // or a read
 	RightMissing    Verdict = "RightMissing"    // RBAC denied a write or a read of the hub
+	WebhookFailed   Verdict = "WebhookFailed"   // the API server cannot call a webhook, and so refuses the write
+	AdmissionDenied Verdict = "AdmissionDenied" // a webhook or a ValidatingAdmissionPolicy refuses the write
+	TooManyRequests Verdict = "TooManyRequests" // API Priority and Fairness refuses requests
 	SecretMissing   Verdict = "SecretMissing"
 	SecretForbidden Verdict = "SecretForbidden"
 	BackendError    Verdict = "BackendError"

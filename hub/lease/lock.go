@@ -70,6 +70,7 @@ func (l *lock) acquire(ctx context.Context, observed observation) (*Term, error)
 		retry:     l.options.RetryPeriod,
 		version:   l.last.ResourceVersion,
 		continues: continues,
+		former:    ptr.Deref(observed.lease.Spec.RenewTime, metav1.MicroTime{}).Time,
 		lost:      make(chan struct{}),
 		renewed:   sent,
 	}, nil

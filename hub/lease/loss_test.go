@@ -143,8 +143,12 @@ func TestContinuesTellsWhetherAnotherHeldTheLease(t *testing.T) {
 	leads, stop := w.sidecar("d", "attacher-0", r.options)
 	<-leads
 	stop()
-	if term().Continues() {
+	after := term()
+	if after.Continues() {
 		t.Error("a term after a sidecar's continues")
+	}
+	if !first.Former().IsZero() || second.Former().IsZero() || !after.Former().After(second.Former()) {
+		t.Errorf("the holders before last renewed at %v, %v and %v", first.Former(), second.Former(), after.Former())
 	}
 	if !term().Continues() {
 		t.Error("the next one does not")

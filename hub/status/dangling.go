@@ -51,6 +51,10 @@ func detachByHand(driver, node, nodeID, volume string) (actions, commands []stri
 	}, commands
 }
 
+// DriverReports begins each text in an error of the hub that says where the driver has a volume. The driver's own message
+// is before it.
+const DriverReports = "the driver reports volume "
+
 // explained reports whether the driver refused the attach because of where the volume is. The CSI spec has
 // FailedPrecondition for a volume that is published to another node.
 func (in DiagnosisInput) explained() bool {
@@ -62,7 +66,7 @@ func (in DiagnosisInput) publishedElsewhere() diagnosis.Diagnosis {
 	a := in.Attachment
 	d := diagnosis.Diagnosis{Verdict: diagnosis.PublishedElsewhere, Object: "driver " + a.Driver}
 	if in.explained() {
-		d.Detail = in.failed().Detail
+		d.Detail, _, _ = strings.Cut(in.failed().Detail, "; "+DriverReports) // the fact says it
 	}
 	var places []string
 	for _, e := range a.Elsewhere {

@@ -95,7 +95,7 @@
 //
 //	csi_sidecar_operations_seconds{driver_name,method_name,grpc_status_code}  calls, as csi-attacher's
 //	attach_hub_operation_seconds{driver,operation,result}   from the event to the written result
-//	attach_hub_attach_seconds{driver}                       from the creation of a VolumeAttachment, each counted once
+//	attach_hub_attach_seconds{driver}                       from the creation of a VolumeAttachment, each counted at most once
 //	attach_hub_operations_total{driver,operation,result}    tries
 //	attach_hub_retries_total{driver,operation}              tries after a failed one
 //	attach_hub_drift_total{driver,kind,action}              confirmed differences with the storage system

@@ -58,7 +58,7 @@ func newDriverMetrics(name string) *DriverMetrics {
 		}, []string{"operation", "result"}),
 		attaches: register.NewHistogram(prometheus.HistogramOpts{
 			Name: "attach_hub_attach_seconds", Buckets: attachBuckets, ConstLabels: driver,
-			Help: "Time from the creation of a VolumeAttachment until it is attached. Each VolumeAttachment is counted once, one that still waits after 300 s is counted then.",
+			Help: "Time from the creation of a VolumeAttachment until it is attached. Each VolumeAttachment is counted at most once, also across replicas; one that still waits after 300 s is counted then.",
 		}),
 		operations: counter("operations_total", "Attaches and detaches that ended, each try counted.", "operation", "result"),
 		retries:    counter("retries_total", "Tries of an operation after a failed one.", "operation"),

@@ -11,10 +11,13 @@ import (
 
 const publishedThere = "rpc error: code = FailedPrecondition desc = volume vol-1 is published to another node"
 
+// reportedThere is what the hub appends to the driver's message.
+const reportedThere = `; the driver reports volume "vol-1" on node "worker-7" (node ID "i-7"), where no VolumeAttachment asks for it; not detaching it there because drift.unexpected is report`
+
 // refusedAttachment is a VolumeAttachment that the driver refuses because the volume is elsewhere.
 func refusedAttachment(now time.Time, elsewhere ...Elsewhere) Attachment {
 	return Attachment{Name: "csi-1", Driver: "a.example.com", Node: "worker-1", PersistentVolume: "pv-1", State: Failing, Operation: Attach,
-		Since: now.Add(-time.Hour), Tries: 6, LastError: publishedThere, LastErrorTime: now.Add(-time.Minute), Elsewhere: elsewhere}
+		Since: now.Add(-time.Hour), Tries: 6, LastError: publishedThere + reportedThere, LastErrorTime: now.Add(-time.Minute), Elsewhere: elsewhere}
 }
 
 func TestAttachThatIsRefusedBecauseOfADanglingVolumeNamesTheNodeAndFreesIt(t *testing.T) {
@@ -38,6 +41,9 @@ func TestAttachThatIsRefusedBecauseOfADanglingVolumeNamesTheNodeAndFreesIt(t *te
 		t.Run(name, func(t *testing.T) {
 			found := DiagnoseWork(DiagnosisInput{Attachment: refusedAttachment(now, tt.elsewhere...), Now: now})
 			first := found[0]
+			if first.Detail != "volume vol-1 is published to another node" {
+				t.Errorf("the detail is %q, want the driver's own message: the fact says the rest", first.Detail)
+			}
 			if first.Verdict != diagnosis.PublishedElsewhere || first.Object != "driver a.example.com" || !strings.Contains(first.Text(now), tt.fact) ||
 				!strings.Contains(strings.Join(first.Actions, " "), tt.do) || !slices.Equal(first.Commands, tt.commands) {
 				t.Errorf("got %+v", first)
@@ -83,5 +89,8 @@ func TestPageOfAnAttachmentSaysWhichNodeHasItsVolume(t *testing.T) {
 		if !strings.Contains(body, text) {
 			t.Errorf("the page does not have %q", text)
 		}
+	}
+	if strings.Contains(body, "Last error") {
+		t.Error("the page says the error twice")
 	}
 }

@@ -23,8 +23,12 @@ type attachmentPage struct {
 func (p attachmentPage) ShowsLastError() bool {
 	text := p.LastError
 	inTimeline := len(text) <= shortText && slices.ContainsFunc(p.Timeline.Events, func(s step) bool { return s.Text == text })
+	own := text
+	if len(p.Elsewhere) > 0 {
+		own, _, _ = strings.Cut(text, "; "+DriverReports)
+	}
 	return text != "" && !inTimeline && !slices.ContainsFunc(p.Diagnoses, func(d diagnosis.Diagnosis) bool {
-		return d.Detail != "" && strings.HasSuffix(diagnosis.Clause(text), diagnosis.Clause(d.Detail))
+		return d.Detail != "" && strings.HasSuffix(diagnosis.Clause(own), diagnosis.Clause(d.Detail))
 	})
 }
 

@@ -191,3 +191,25 @@ func TestHeldAttachDoesNotWithholdItsVolume(t *testing.T) {
 		}
 	})
 }
+
+// These had been let go before the driver said that the node is full.
+func TestAttachThatHasNotBegunWaitsOnceItsNodeIsFull(t *testing.T) {
+	inLineTest(t, func(t *testing.T) {
+		table := openTable(10, 0, true)
+		first := taken(t, table, "first", volume.AttachLane, on("full", "first"))
+		second := taken(t, table, "second", volume.AttachLane, on("full", "second"))
+		time.Sleep(time.Millisecond)
+		table.Add(volume.ClaimKey("third"), volume.AttachLane, on("full", "third"))
+		table.Published(first, volume.NoPlace)
+		table.DoneFor(first, volume.AttachLane, 0)
+		if got := started(table); len(got) > 0 {
+			t.Errorf("%v were started, and the node is full", got)
+		}
+		if table.Reserve(second, on("full", "second")) {
+			t.Error("the worker may call the driver, and the node is full")
+		}
+		if got, want := line(table), []string{"first", "second", "third"}; !slices.Equal(got, want) {
+			t.Errorf("%v are in line, want %v", got, want)
+		}
+	})
+}

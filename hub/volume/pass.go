@@ -284,6 +284,7 @@ func (t *Table) Apply(c *Claim, p *Pass, e Effect, o Outcome) {
 		t.published(t.entries[ClaimKey(c.Name)], o.Result)
 	case e.Kind == Unpublish && o.Result == Succeeded:
 		t.resolve(e.Target)
+		t.retryAttaches(e.Target)
 		t.detachedFrom(c.Node)
 	case e.Kind == Release && o.Result != Succeeded:
 		delete(t.released, c.UID)

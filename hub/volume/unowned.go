@@ -92,6 +92,16 @@ func (t *Table) Resolve(target attach.Target) {
 	t.resolve(target)
 }
 
+// Detached ends an unowned publication that was detached from its target, on a Kubernetes node. Attaches that the volume
+// or the node has kept from succeeding are tried again at once.
+func (t *Table) Detached(target attach.Target, node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.resolve(target)
+	t.retryAttaches(target)
+	t.detachedFrom(node)
+}
+
 // ResolveOwned ends an unowned publication whose owner was read after seen was returned. It does nothing if the
 // publication was disowned again since: that owner itself may have vanished.
 func (t *Table) ResolveOwned(seen Unowned) {

@@ -3,6 +3,8 @@ package volume
 import (
 	"cmp"
 	"slices"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
 // Volume has the entries and unowned publications of one volume of a driver. It exists only while it has one. The
@@ -66,6 +68,22 @@ func (t *Table) volume(handle string) *Volume {
 		t.volumes[handle] = v
 	}
 	return v
+}
+
+// retryAttaches ends the backoff of the attaches that need a volume for themselves: it was detached at a target.
+// The driver may have refused them because of that.
+func (t *Table) retryAttaches(detached attach.Target) {
+	v := t.volumes[detached.VolumeHandle]
+	if v == nil {
+		return
+	}
+	for _, e := range v.entries {
+		if e.lane == AttachLane && e.state == Delayed && !e.place.Shared {
+			e.repeats = 0
+			t.withdraw(e)
+			t.becomeDue(e)
+		}
+	}
 }
 
 // tidy removes a volume without entries and unowned publications.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -73,6 +74,10 @@ func apiServerArgs(s *state, opts options) []string {
 }
 
 func controllerManagerArgs(s *state, opts options) []string {
+	controllers := controllers
+	if opts.PodGC {
+		controllers = append(slices.Clip(controllers), names.PodGarbageCollectorController)
+	}
 	return []string{
 		"--kubeconfig=" + s.path("kubeconfig"),
 		"--authentication-kubeconfig=" + s.path("kubeconfig"),

@@ -3,7 +3,7 @@
 // kube-controller-manager with the controllers that attach volumes. Tests, the
 // demo and the sandbox of csi-attach-hub start it as a process.
 //
-//	controlplane --dir DIR [--controller-manager] [--unlimited-requests]
+//	controlplane --dir DIR [--controller-manager] [--pod-gc] [--unlimited-requests]
 //
 // The flow: lock DIR; read its state or make it (ports, token, certificates,
 // kubeconfig); start etcd in this process; start kube-apiserver as a child and
@@ -21,6 +21,9 @@
 //
 // Under the name kubectl, as a link gives it, the same binary is kubectl, so that tests can run the commands that the
 // product prints. It starts nothing then.
+//
+// With --pod-gc kube-controller-manager also runs the Pod garbage collector, which deletes the Pods of nodes that are
+// gone or out of service.
 //
 // API Priority and Fairness and the limits of requests in flight are the defaults of kube-apiserver, as in
 // a cluster. With --unlimited-requests no request is queued or refused: for measurements of clients.

@@ -42,6 +42,7 @@ func main() {
 type options struct {
 	Dir               string        // where all state is kept; made if it does not exist
 	ControllerManager bool          // run kube-controller-manager too
+	PodGC             bool          // with the Pod garbage collector
 	Unlimited         bool          // kube-apiserver queues and refuses no request
 	ReadyTimeout      time.Duration // until each component must be ready
 	Verbosity         int           // of the components' logs
@@ -54,12 +55,14 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	fs.SetOutput(usage)
 	fs.StringVar(&opts.Dir, "dir", "", "folder that keeps all state; made if it does not exist (required)")
 	fs.BoolVar(&opts.ControllerManager, "controller-manager", false, "run kube-controller-manager with the volume controllers")
+	fs.BoolVar(&opts.PodGC, "pod-gc", false, "run the Pod garbage collector in kube-controller-manager too; implies --controller-manager")
 	fs.BoolVar(&opts.Unlimited, "unlimited-requests", false, "run kube-apiserver without API Priority and Fairness, and with limits of requests in flight that no burst reaches")
 	fs.DurationVar(&opts.ReadyTimeout, "ready-timeout", 2*time.Minute, "give up when a component is not ready after this long")
 	fs.IntVar(&opts.Verbosity, "v", 1, "verbosity of the components' log files")
 	if err := fs.Parse(args); err != nil {
 		return options{}, err
 	}
+	opts.ControllerManager = opts.ControllerManager || opts.PodGC
 	if fs.NArg() > 0 {
 		return options{}, fmt.Errorf("unexpected argument %q: only flags are taken, see --help", fs.Arg(0))
 	}

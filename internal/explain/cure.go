@@ -18,6 +18,9 @@ type remedy struct {
 	holder           bool // or the Pod that holds the driver's lease
 	certificates     bool // or the Secrets with the certificates of both sides; the workload too
 	account          bool // or the ServiceAccount of the hub
+	plugin           bool // what registers the driver on the node
+	otherNode        bool // the node to which the volume is attached
+	webhooks         bool
 	// find completes the finding. It sets the commands if it knows them, and may name a more exact cause. Without the
 	// commands the sentence that says what to do must be enough.
 	find func(*walk, *Finding)
@@ -38,6 +41,14 @@ var remedies = map[diagnosis.Verdict]remedy{
 	diagnosis.SecretMissing:      {find: (*walk).makeSecret},
 	diagnosis.CallUnanswered:     {workload: true, find: (*walk).restart},
 	diagnosis.DriverUnresponsive: {workload: true, find: (*walk).restart},
+
+	diagnosis.NodeWithoutDriver:   {plugin: true, find: (*walk).register},
+	diagnosis.NodeWithoutCSI:      {plugin: true, find: (*walk).register},
+	diagnosis.NodeMissing:         {find: (*walk).withdraw},
+	diagnosis.VolumeMissing:       {find: (*walk).withdraw},
+	diagnosis.AttachedElsewhere:   {otherNode: true, find: (*walk).outOfService},
+	diagnosis.AttachRequiredWrong: {find: (*walk).requireAttach},
+	diagnosis.WebhookFailed:       {webhooks: true, find: (*walk).ignoreWebhook},
 }
 
 // cure completes a finding that explains why something does not work. What is only claimed leads to no command: the text
@@ -86,6 +97,15 @@ func (g *gatherer) evidenceFor(ctx context.Context, v *Volume, verdict diagnosis
 	}
 	if r.certificates {
 		g.certificates(ctx, v)
+	}
+	if r.plugin && v.Plugin == nil {
+		v.Plugin = g.nodePlugin(ctx, v)
+	}
+	if other := v.otherNode(); r.otherNode && other != nil {
+		v.OtherNode = one(ctx, g, "Node", "", other.Spec.NodeName, g.Kube.CoreV1().Nodes().Get)
+	}
+	if r.webhooks {
+		v.Webhooks = g.webhooks(ctx)
 	}
 }
 

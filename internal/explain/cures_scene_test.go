@@ -53,14 +53,14 @@ type cureScene struct {
 // shortLeases are flags for leases that a test can wait for.
 var shortLeases = []string{"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"}
 
-// newCureScene starts all but the hub.
-func newCureScene(t *testing.T, breakage string) *cureScene {
+// newCureScene starts all but the hub. The control plane is the shared one if it is nil.
+func newCureScene(t *testing.T, breakage string, plane *testbed.ControlPlane) *cureScene {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), cureTimeout)
 	t.Cleanup(cancel)
 	name := "cure-" + strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(breakage), "-"), "-")
 	s := &cureScene{t: t, ctx: ctx, name: name, hubSpace: name + "-hub", node: name + "-node"}
-	s.world = testbed.WorldForTest(t, ctx, testbed.WorldOptions{Drivers: []fakecsi.Options{{Name: name}}, Nodes: []string{s.node}})
+	s.world = testbed.WorldForTest(t, ctx, testbed.WorldOptions{Plane: plane, Drivers: []fakecsi.Options{{Name: name}}, Nodes: []string{s.node}})
 	s.kube, s.driver, s.kubeconfig = s.world.Plane.Clientset(), s.world.Drivers[0], s.world.Plane.Kubeconfig()
 	s.pv = testbed.PersistentVolume{Name: name, Driver: name}
 	for _, space := range []string{s.name, s.hubSpace} {

@@ -88,6 +88,12 @@ type Volume struct {
 	// Certificates are the Secrets with the certificates of the driver's side and of the hub; empty if they are not known,
 	// or not needed.
 	Certificates struct{ Driver, Hub CertificateSecret }
+	// Plugin registers the driver on the node; nil if it is not known, or not needed.
+	Plugin *NodePlugin
+	// OtherNode is the node to which the volume is attached instead; not read if that is not the stop.
+	OtherNode Object[corev1.Node]
+	// Webhooks are all admission webhooks; not read if none is the stop.
+	Webhooks Object[[]webhookConfiguration]
 
 	Served *hubclient.Driver // nil: the hub does not serve the driver, or was not asked
 	// Seen is the VolumeAttachment as the replica that works for the driver sees it.

@@ -46,6 +46,8 @@ func groups(f *Facts) []Group {
 			i = len(all)
 			at[key] = i
 			all = append(all, Group{Health: v.Health, Cause: cause})
+		} else if cause != nil && len(all[i].Volumes) < mostInGroup { // each may have commands of its own
+			all[i].Cause.Commands = union(all[i].Cause.Commands, cause.Commands)
 		}
 		all[i].Volumes = append(all[i].Volumes, v.ref(f.Now))
 	}
@@ -70,6 +72,16 @@ func groups(f *Facts) []Group {
 		return cmp.Or(a.Health.Compare(b.Health), a.Volumes[0].Since.Compare(b.Volumes[0].Since))
 	})
 	return all
+}
+
+// union returns the commands of both, each once, nil if there are none.
+func union(some, more []string) []string {
+	for _, command := range more {
+		if !slices.Contains(some, command) {
+			some = append(some, command)
+		}
+	}
+	return some
 }
 
 // causeKey returns what is equal for volumes with the same cause: the finding without the names of the volume.

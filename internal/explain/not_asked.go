@@ -21,6 +21,10 @@ func (w *walk) notAsked() {
 		return
 	}
 	switch {
+	case w.noAttach() && w.attachRequiredWrong():
+		w.stop(found(diagnosis.AttachRequiredWrong, "CSIDriver "+w.Driver, "has attachRequired: false, and the driver has "+publishCapability+": kube-controller-manager makes no VolumeAttachment, and a Pod with the volume does not start",
+			"If the Pod's Events say that the mount fails since the volume is not attached, create the CSIDriver again with attachRequired: true, also in the manifest from which the driver was installed. The field cannot be changed."))
+		return
 	case w.noAttach():
 		w.ok("CSIDriver %s has attachRequired: false: nothing has to be attached", w.Driver)
 		w.done()

@@ -25,7 +25,16 @@ func TestExplainStopsWithTheWordsOfTheStatusPage(t *testing.T) {
 			s.seen.State, s.seen.LastError = status.Attaching, "context canceled"
 			s.seen.Call = status.Call{Method: "ControllerPublishVolume", Since: now.Add(-8 * time.Minute)}
 		},
-		"the driver's error":   func(s *situation) { s.seen.LastError = "rpc error: code = Internal desc = broken" },
+		"the driver's error": func(s *situation) { s.seen.LastError = "rpc error: code = Internal desc = broken" },
+		"a webhook that does not answer": func(s *situation) {
+			s.seen.LastError = `add finalizer to persistentvolume: Internal error occurred: failed calling webhook "guard.example.com": no endpoints`
+		},
+		"a policy that refuses": func(s *situation) {
+			s.seen.LastError = `admission webhook "guard.example.com" denied the request: not on Fridays`
+		},
+		"too many requests": func(s *situation) {
+			s.seen.LastError = "the server has received too many requests and has asked us to try again later"
+		},
 		"an error without one": func(s *situation) { s.seen.LastError = "odd" },
 		"published elsewhere": func(s *situation) {
 			s.seen.PersistentVolume, s.seen.LastError, s.seen.Elsewhere = s.v.VolumeName, "rpc error: code = FailedPrecondition desc = in use", []status.Elsewhere{{NodeID: "id-3", Node: "node-3"}}

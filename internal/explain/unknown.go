@@ -38,6 +38,10 @@ func unknown(f Facts) []string {
 		add("the state of the VolumeAttachment in the hub", v.Seen.Err())
 		add("the health of the volume, which the driver may report", v.Reported.Err())
 		add("Node "+v.NodeName, v.Node.Err())
+		if other := v.otherNode(); other != nil {
+			add("Node "+other.Spec.NodeName, v.OtherNode.Err())
+		}
+		add("the webhook configurations", v.Webhooks.Err())
 		add("CSINode "+v.NodeName, v.CSINode.Err())
 		add("CSIDriver "+v.Driver, v.CSIDriver.Err())
 		add("whether Secret "+v.Secret.Namespace+"/"+v.Secret.Name+" exists", v.Secret.Object.Err())

@@ -29,6 +29,9 @@ type ControlPlaneOptions struct {
 	// PV-binder and protection controllers. Without it PVs and PVCs get no
 	// protection finalizers.
 	ControllerManager bool
+	// PodGC adds kube-controller-manager with the Pod garbage collector too, which deletes the Pods
+	// of nodes that are gone or out of service. It looks every 20 s.
+	PodGC bool
 	// Unlimited turns API Priority and Fairness off and queues or refuses no request, for
 	// measurements of clients. Otherwise the API server has its defaults, which exempt only users
 	// of the group system:masters, such as that of Kubeconfig.
@@ -167,6 +170,9 @@ func (cp *ControlPlane) StartAgain(ctx context.Context) error {
 	args := []string{"--dir", cp.dir}
 	if cp.opts.ControllerManager {
 		args = append(args, "--controller-manager")
+	}
+	if cp.opts.PodGC {
+		args = append(args, "--pod-gc")
 	}
 	if cp.opts.Unlimited {
 		args = append(args, "--unlimited-requests")
