@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -150,6 +151,26 @@ func TestAMistakeInAnotherEntryIsLeftAndReported(t *testing.T) {
 	}
 	if want := "-    mode: paused   # ask Eve\n+    mode: active   # ask Eve"; differences(changed, string(after)) != want {
 		t.Errorf("got\n%s", after)
+	}
+}
+
+// Whoever removed a misspelt key would lose what it was meant to say.
+func TestMistakeHasTheKeyThatWasMeantAndItsValue(t *testing.T) {
+	for line, want := range map[string][3]string{ // key, near, value
+		"timeuot: 90s":             {"timeuot", "timeout", "90s"},
+		"timeuot: \"9\\n0\"":       {"timeuot", "timeout", ""},
+		"retry: {mxa: 30s}":        {"retry.mxa", "retry.max", "30s"},
+		"retry-max: 30s":           {"retry-max", "retry.max", "30s"},
+		"retyr: {max: 30s}":        {"retyr", "", ""},
+		"retyr: 30s":               {"retyr", "", ""},
+		"timeuot: {a: b}":          {"timeuot", "", ""},
+		"nothingLikeIt: something": {"nothingLikeIt", "", ""},
+	} {
+		_, err := Parse("f", []byte("apiVersion: attach-hub/v1alpha1\nkind: DriverConfig\ndrivers:\n  - name: a.example.com\n    endpoint: unix:///csi/a.sock\n    "+line+"\n"))
+		all, _ := errors.AsType[Errors](err)
+		if len(all) != 1 || !all[0].Unknown || [3]string{all[0].Key(), all[0].Near, all[0].Value} != want {
+			t.Errorf("%s: got %+v, want %q", line, all, want)
+		}
 	}
 }
 

@@ -73,7 +73,7 @@ func (f *clientFlags) explain(c *cobra.Command, asked string, allStuck bool) err
 		return err
 	}
 	hub, err := f.hub(ctx, config, c.ErrOrStderr())
-	sources := explain.Sources{Kube: kube, Namespace: f.hubNamespaces()[0], AskedNamespace: namespace}
+	sources := explain.Sources{Kube: kube, Namespace: f.hubNamespaces()[0], AskedNamespace: namespace, Access: f.accessGiven()}
 	if err != nil {
 		sources.HubErr = err
 	} else {

@@ -87,6 +87,8 @@ func TestDriversNodesAndAllStuckVolumesAreExplained(t *testing.T) {
 	r, code = s.report(func(r explain.Report) bool { return r.Result == "standby" }, "driver/"+paused, "--server", server)
 	if code != 0 || r.Subject.Reasons[0].Verdict != diagnosis.DriverPaused {
 		t.Errorf("exit code %d, want 0, and that it is paused:\n%s", code, r.Text())
+	} else if got := r.Subject.Reasons[0].Commands; len(got) != 1 || !strings.HasPrefix(got[0], "csi-attach-hub set --kubeconfig="+s.plane.Kubeconfig()+" ") {
+		t.Errorf("got the commands %q, want one for the cluster of --kubeconfig", got)
 	}
 	r, code = s.report(func(r explain.Report) bool { return len(r.Groups) == 2 && r.Groups[1].Cause == nil }, "node/subjects-a", "--server", server)
 	if text := r.Text(); code != 1 || len(r.Groups[0].Volumes) != 2 || !strings.Contains(text, "driver "+full+": node ID id-a") || !strings.Contains(text, "×1 attached") {

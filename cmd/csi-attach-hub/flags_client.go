@@ -53,6 +53,18 @@ func (f *clientFlags) addAccess(set *pflag.FlagSet, use string) {
 	set.StringVar(&f.kubeContext, "context", "", "`name` of the context of the kubeconfig"+use+"; without it, the current one")
 }
 
+// accessGiven returns those flags of addAccess that were given. kubectl has them too.
+func (f *clientFlags) accessGiven() []string {
+	var given []string
+	if f.kubeContext != "" {
+		given = append(given, "--context="+f.kubeContext)
+	}
+	if f.kubeconfig != "" {
+		given = append(given, "--kubeconfig="+f.kubeconfig)
+	}
+	return given
+}
+
 func (f *clientFlags) check() error { return oneOf("output", f.output, explainFormats...) }
 
 // access returns where the Kubernetes API is, and the current namespace. It looks in the same places as kubectl.

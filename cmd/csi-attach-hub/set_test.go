@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
@@ -131,8 +133,18 @@ func TestSetChangesAConfigMapOfTheCluster(t *testing.T) {
 	if _, err := maps.Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	config, err := clientcmd.LoadFromFile(plane.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Contexts["asked"], config.Contexts["production"] = config.Contexts[config.CurrentContext], &clientcmdapi.Context{Cluster: "production"}
+	config.Clusters["production"], config.CurrentContext = &clientcmdapi.Cluster{Server: "http://127.0.0.1:1"}, "production"
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]int{"configmap/default/set-drivers": 0, "configmap/default/none": 1, "configmap/set-drivers": 1} {
-		if stdout, stderr, code := runHere("set", name, "a.example.com", "mode=active", "--kubeconfig", plane.Kubeconfig()); code != want {
+		if stdout, stderr, code := runHere("set", "--context=asked", "--kubeconfig="+kubeconfig, name, "a.example.com", "mode=active"); code != want {
 			t.Errorf("%s: exit code %d, want %d: %s%s", name, code, want, stdout, stderr)
 		}
 	}

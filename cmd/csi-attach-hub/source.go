@@ -44,7 +44,7 @@ func (s statusSource) config() status.Config {
 		for _, e := range is.Errors {
 			c.Errors = append(c.Errors, e.Error())
 			if key := e.Key(); key != "" {
-				c.Mistakes = append(c.Mistakes, status.Mistake{Driver: e.Driver, Key: key, Unknown: e.Unknown, Error: e.Error()})
+				c.Mistakes = append(c.Mistakes, status.Mistake{Driver: e.Driver, Key: key, Unknown: e.Unknown, Near: e.Near, Value: e.Value, Error: e.Error()})
 			}
 		}
 	}

@@ -42,9 +42,9 @@ var texts = []struct {
 	{"persistentvolume ", "not found", VolumeMissing},
 	{"persistentvolume ", "neither a CSI volume", VolumeNotCSI},
 	{"", "the object has changed", ObjectChanged},
-	{"", `failed calling webhook "`, WebhookFailed},
 	{"", `admission webhook "`, AdmissionDenied},
 	{"", "ValidatingAdmissionPolicy '", AdmissionDenied},
+	{"", `failed calling webhook "`, WebhookFailed}, // after those, which repeat the words of others
 	{"", "too many requests", TooManyRequests},
 	{"", "forbidden", WriteForbidden},
 	{"", "not allowed", WriteForbidden},

@@ -18,6 +18,7 @@ func TestParseTellsTheDriversWordsFromTheHubs(t *testing.T) {
 		{"rpc error: code = Internal desc = read secret a/b: forbidden\nin two lines", "", Cause{BackendError, "Internal"}, "read secret a/b: forbidden\nin two lines"},
 		{"stuck: attach wanted since T, tried 4 times, the last error: rpc error: code = Aborted desc = pending", "", Cause{BackendError, "Aborted"}, "pending"},
 		{"stuck: attach wanted since T, tried 4 times, the last error: the driver is not connected: refused", "", Cause{Verdict: CannotConnect}, "the driver is not connected: refused"},
+		{`admission webhook "a" denied the request: failed calling webhook "b": x`, "", Cause{Verdict: AdmissionDenied}, `admission webhook "a" denied the request: failed calling webhook "b": x`},
 		{"odd", "", Cause{}, "odd"},
 	} {
 		if got, rest := Parse(tt.text, tt.code); got != tt.want || rest != tt.rest {

@@ -39,7 +39,9 @@ type Config struct {
 type Mistake struct {
 	Driver  string `json:"driver"`
 	Key     string `json:"key"`               // as `csi-attach-hub set` takes it
-	Unknown bool   `json:"unknown,omitempty"` // the key does not exist, so it is to be removed
+	Unknown bool   `json:"unknown,omitempty"` // the key does not exist, so it is to be removed, or renamed to Near
+	Near    string `json:"near,omitempty"`    // the key that is probably meant; empty if that is not known
+	Value   string `json:"value,omitempty"`   // that Key has, for Near; empty if it has none on one line
 	Error   string `json:"error"`             // as in Config.Errors
 }
 

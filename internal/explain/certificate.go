@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 )
 
 // issuedBy is the annotation of a Secret that cert-manager makes and makes again if it is deleted
@@ -31,10 +30,8 @@ func (g *gatherer) certificates(ctx context.Context, v *Volume) {
 		pod := &c.Spec.Template.Spec
 		v.Certificates.Driver = g.certificate(ctx, c.Namespace, mountedSecret(pod, func(c corev1.Container) string { return flagValue(c, "tls-cert") }))
 	}
-	pods := list(ctx, g, "Pods of the hub", metav1.ListOptions{LabelSelector: hubclient.PodLabels}, g.Kube.CoreV1().Pods(g.Namespace).List,
-		func(l *corev1.PodList) []corev1.Pod { return l.Items })
-	for _, pod := range items(pods) {
-		if file := ownCertificate(v); file != "" && g.isReplica(&pod) {
+	for _, pod := range g.hubPods(ctx) {
+		if file := ownCertificate(v); file != "" {
 			v.Certificates.Hub = g.certificate(ctx, pod.Namespace, mountedSecret(&pod.Spec, func(corev1.Container) string { return file }))
 		}
 	}

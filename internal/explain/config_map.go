@@ -19,12 +19,7 @@ func (c ConfigMap) arg() string { return "configmap/" + c.Namespace + "/" + c.Na
 
 // configMap returns the ConfigMap that a replica of the hub mounts as its drivers.yaml, nil if that is not known.
 func (g *gatherer) configMap(ctx context.Context) *ConfigMap {
-	pods := list(ctx, g, "Pods of the hub", metav1.ListOptions{LabelSelector: hubclient.PodLabels}, g.Kube.CoreV1().Pods(g.Namespace).List,
-		func(l *corev1.PodList) []corev1.Pod { return l.Items })
-	for _, pod := range items(pods) {
-		if !g.isReplica(&pod) {
-			continue
-		}
+	for _, pod := range g.hubPods(ctx) {
 		for _, c := range pod.Spec.Containers {
 			if name := mountedConfigMap(&pod.Spec, c); name != "" {
 				return &ConfigMap{pod.Namespace, name}
@@ -32,6 +27,12 @@ func (g *gatherer) configMap(ctx context.Context) *ConfigMap {
 		}
 	}
 	return nil
+}
+
+// hubPods returns the Pods of the hub that were asked.
+func (g *gatherer) hubPods(ctx context.Context) []corev1.Pod {
+	return items(selected(list(ctx, g, "Pods of the hub", metav1.ListOptions{LabelSelector: hubclient.PodLabels}, g.Kube.CoreV1().Pods(g.Namespace).List,
+		func(l *corev1.PodList) []corev1.Pod { return l.Items }), g.isReplica))
 }
 
 // isReplica reports whether a Pod is one of the replicas that were asked. Another hub has another drivers.yaml.

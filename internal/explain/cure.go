@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -16,6 +17,7 @@ type remedy struct {
 	config, workload bool // what it needs: where drivers.yaml is, what runs the driver's controller
 	holder           bool // or the Pod that holds the driver's lease
 	certificates     bool // or the Secrets with the certificates of both sides; the workload too
+	account          bool // or the ServiceAccount of the hub
 	plugin           bool // what registers the driver on the node
 	otherNode        bool // the node to which the volume is attached
 	webhooks         bool
@@ -34,8 +36,8 @@ var remedies = map[diagnosis.Verdict]remedy{
 	diagnosis.CertificateName:    {config: true, find: (*walk).acceptName},
 	diagnosis.LeaseHeld:          {workload: true, holder: true, find: (*walk).freeLease},
 	diagnosis.ForeignWriter:      {config: true, workload: true, find: (*walk).endWriter},
-	diagnosis.RightMissing:       {find: (*walk).grant},
-	diagnosis.SecretForbidden:    {find: (*walk).grant},
+	diagnosis.RightMissing:       {account: true, find: (*walk).grant},
+	diagnosis.SecretForbidden:    {account: true, find: (*walk).grant},
 	diagnosis.SecretMissing:      {find: (*walk).makeSecret},
 	diagnosis.CallUnanswered:     {workload: true, find: (*walk).restart},
 	diagnosis.DriverUnresponsive: {workload: true, find: (*walk).restart},
@@ -49,8 +51,15 @@ var remedies = map[diagnosis.Verdict]remedy{
 	diagnosis.WebhookFailed:       {webhooks: true, find: (*walk).ignoreWebhook},
 }
 
-// cure completes a finding that explains why something does not work.
+// cure completes a finding that explains why something does not work. What is only claimed leads to no command: the text
+// could name the right or the webhook that its writer wants changed.
 func (w *walk) cure(f *Finding) {
+	if f.claimed {
+		if s := w.Secret; f.Verdict == diagnosis.SecretForbidden && !strings.Contains(f.Next, "secret "+s.Namespace+"/"+s.Name+",") {
+			f.Next = w.action(f.Verdict) // without the name of a secret that the volume does not have
+		}
+		return
+	}
 	if r, known := remedies[f.Verdict]; known {
 		r.find(w, f)
 	}
@@ -82,6 +91,9 @@ func (g *gatherer) evidenceFor(ctx context.Context, v *Volume, verdict diagnosis
 	if r.holder {
 		v.Workload = cmp.Or(g.workloadOfHolder(ctx, v), v.Workload)
 		v.Holders = g.pods(ctx, g.leaseSpace(v), func(*corev1.Pod) bool { return true })
+	}
+	if r.account {
+		g.facts.Account = g.account(ctx)
 	}
 	if r.certificates {
 		g.certificates(ctx, v)
@@ -123,20 +135,27 @@ func (w *walk) resume(f *Finding) {
 	}
 }
 
-// mend cures mistakes in entries of drivers.yaml: an unknown key goes, a wrong value has to be filled in.
+// mend cures mistakes in entries of drivers.yaml: a misspelt key gets the name that was meant, a wrong value has to be filled
+// in. An entry with a key that means nothing has no command: to remove the key is for the reader to decide.
 func (w *walk) mend(f *Finding) {
 	var lines [][]string
+	unclear := map[string]bool{} // drivers
 	for _, m := range w.Hub.View.Mistakes() {
-		change := m.Key + "=VALUE"
+		changes := []string{m.Key + "=VALUE"}
 		if m.Unknown {
-			change = m.Key + "-"
+			unclear[m.Driver] = unclear[m.Driver] || m.Near == ""
+			changes = []string{m.Near + "=" + cmp.Or(m.Value, "VALUE"), m.Key + "-"}
 		}
 		i := slices.IndexFunc(lines, func(words []string) bool { return words[3] == m.Driver })
 		if i < 0 {
-			lines = append(lines, w.set(m.Driver, change))
-		} else if !slices.Contains(lines[i], change) {
-			lines[i] = append(lines[i], change)
+			i, lines = len(lines), append(lines, w.set(m.Driver))
+		}
+		for _, change := range changes {
+			if !slices.Contains(lines[i], change) {
+				lines[i] = append(lines[i], change)
+			}
 		}
 	}
+	lines = slices.DeleteFunc(lines, func(words []string) bool { return unclear[words[3]] })
 	w.configure(f, lines...)
 }

@@ -24,11 +24,13 @@ func cured(w *walk, verdict diagnosis.Verdict, text string) (string, diagnosis.V
 
 // An error repeats the words of others: a webhook, for example. They must not have a reader grant them what they like.
 func TestOnlyRightsThatAHubNeedsAreGranted(t *testing.T) {
-	w := &walk{Facts: &Facts{}, Volume: &Volume{Secret: Secret{Namespace: "a", Name: "login"}}}
+	w := &walk{Facts: &Facts{Account: "h:hub"}, Volume: &Volume{Secret: Secret{Namespace: "a", Name: "login"}}}
 	for _, tt := range []struct{ text, want string }{
 		{`read secret a/login for the call: secrets "login" is forbidden: User "system:serviceaccount:h:hub" cannot get resource "secrets" in API group "" in the namespace "a"`,
 			"kubectl -n a create role csi-attach-hub-get-secrets-login --verb=get --resource=secrets --resource-name=login; " +
 				"kubectl -n a create rolebinding csi-attach-hub-get-secrets-login --role=csi-attach-hub-get-secrets-login --serviceaccount=h:hub"},
+		{`read secret a/login for the call: secrets "login" is forbidden: User "system:serviceaccount:evil:evil" cannot get resource "secrets" in API group "" in the namespace "a"`, ""},
+		{`volumeattachments.storage.k8s.io "csi-1" is forbidden: User "system:serviceaccount:evil:evil" cannot patch resource "volumeattachments" in API group "storage.k8s.io" at the cluster scope`, ""},
 		{`secrets "other" is forbidden: User "system:serviceaccount:h:hub" cannot get resource "secrets" in API group "" in the namespace "a"`, ""},
 		{`secrets "login" is forbidden: User "system:serviceaccount:h:hub" cannot list resource "secrets" in API group "" in the namespace "a"`, ""},
 		{`csinodes.storage.k8s.io "n" is forbidden: User "somebody" cannot get resource "csinodes" in API group "storage.k8s.io" at the cluster scope`, ""},
@@ -36,6 +38,9 @@ func TestOnlyRightsThatAHubNeedsAreGranted(t *testing.T) {
 	} {
 		if got, _ := cured(w, diagnosis.RightMissing, tt.text); got != tt.want {
 			t.Errorf("%s\ngot  %q\nwant %q", tt.text, got, tt.want)
+		}
+		if got, _ := cured(&walk{Facts: &Facts{}, Volume: w.Volume}, diagnosis.RightMissing, tt.text); got != "" {
+			t.Errorf("%s: the account of the hub is not known, got %q", tt.text, got)
 		}
 	}
 }
@@ -58,6 +63,22 @@ func TestSecretOfTheSideWhoseCertificateExpiredIsDeletedIfItIsIssuedAgain(t *tes
 		byHand.Certificates.Driver.Issued, byHand.Certificates.Hub.Issued = false, false
 		if got, _ := cured(&walk{Facts: &Facts{}, Volume: &byHand}, verdict, text); got != "" {
 			t.Errorf("%s: nobody issues the certificate again, got %q", text, got)
+		}
+	}
+}
+
+func TestMisspeltKeyIsRenamedAndAKeyThatMeansNothingStays(t *testing.T) {
+	for _, tt := range []struct {
+		mistakes []status.Mistake
+		want     string
+	}{
+		{[]status.Mistake{{Driver: "d", Key: "timeuot", Unknown: true, Near: "timeout", Value: "90s"}}, "csi-attach-hub set FILE d timeout=90s timeuot-"},
+		{[]status.Mistake{{Driver: "d", Key: "timeuot", Unknown: true, Near: "timeout"}}, "csi-attach-hub set FILE d timeout=VALUE timeuot-"},
+		{[]status.Mistake{{Driver: "d", Key: "timeout"}, {Driver: "d", Key: "nothing", Unknown: true}, {Driver: "e", Key: "mode"}, {Driver: "e", Key: "mode"}}, "csi-attach-hub set FILE e mode=VALUE"},
+	} {
+		view := hubclient.Merge([]hubclient.Answer{{Replica: "r", Overview: status.Overview{Config: status.Config{Mistakes: tt.mistakes}}}})
+		if got, _ := cured(&walk{Facts: &Facts{Hub: Hub{View: view}}, Volume: &Volume{}}, diagnosis.ConfigBroken, "rejected"); got != tt.want {
+			t.Errorf("%+v\ngot  %s\nwant %s", tt.mistakes, got, tt.want)
 		}
 	}
 }

@@ -30,6 +30,7 @@ func (s *situation) webhook(names ...string) {
 		configs = append(configs, c)
 	}
 	s.v.Webhooks = Present(&configs)
+	s.seen.Tries = 1
 	s.seen.LastError = `add finalizer to persistentvolume: Internal error occurred: failed calling webhook "guard.example.com": no endpoints`
 }
 
@@ -99,6 +100,7 @@ func TestCommandsAreThoseThatTheObjectsAllow(t *testing.T) {
 		{"the node that has the volume could not be read", func(s *situation) { s.other(noChange) }, diagnosis.AttachedElsewhere, "", ""},
 		{"a webhook does not answer", func(s *situation) { s.webhook("guard") }, diagnosis.WebhookFailed, "Repair the admission webhook|Set failurePolicy back to Fail",
 			`kubectl patch mutatingwebhookconfigurations guard --type=json -p '[{"op":"test","path":"/webhooks/0/name","value":"guard.example.com"},{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]'`},
+		{"the status says that a webhook does not answer", func(s *situation) { s.webhook("guard"); s.seen.Tries = 0 }, diagnosis.WebhookFailed, "Repair the admission webhook", ""},
 		{"two webhooks have the name of the one that does not answer", func(s *situation) { s.webhook("a", "b") }, diagnosis.WebhookFailed, "Repair the admission webhook", ""},
 		{"a webhook refuses", func(s *situation) {
 			s.seen.LastError = `admission webhook "guard.example.com" denied the request: not on Fridays`

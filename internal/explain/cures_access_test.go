@@ -37,10 +37,13 @@ var accessCures = []cure{
 // quickRetries keep the test from waiting for the next try.
 var quickRetries = []string{"retry:", "  initial: 200ms", "  max: 1s"}
 
+// hubAccount is the ServiceAccount of a hub that runAsAccount runs.
+const hubAccount = "hub"
+
 // runAsAccount runs the hub as a ServiceAccount with the rights that a hub needs, but for some.
 func (s *cureScene) runAsAccount(without func(rights.Right) bool) {
 	s.t.Helper()
-	_, err := s.kube.CoreV1().ServiceAccounts(s.hubSpace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "hub"}}, metav1.CreateOptions{})
+	_, err := s.kube.CoreV1().ServiceAccounts(s.hubSpace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: hubAccount}}, metav1.CreateOptions{})
 	s.must(err)
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
 	for _, r := range rights.Needed(rights.Features{ReplicaNamespace: s.hubSpace}) {
@@ -56,8 +59,8 @@ func (s *cureScene) runAsAccount(without func(rights.Right) bool) {
 	s.must(err)
 	_, err = s.kube.RbacV1().ClusterRoleBindings().Create(s.ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: s.name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: s.name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.hubSpace, Name: "hub"}}}, metav1.CreateOptions{})
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.hubSpace, Name: hubAccount}}}, metav1.CreateOptions{})
 	s.must(err)
 	s.kubeconfig = filepath.Join(s.world.Dir, "account.kubeconfig")
-	s.must(s.world.Plane.WriteAccountKubeconfig(s.ctx, s.kubeconfig, s.hubSpace, "hub"))
+	s.must(s.world.Plane.WriteAccountKubeconfig(s.ctx, s.kubeconfig, s.hubSpace, hubAccount))
 }

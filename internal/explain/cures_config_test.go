@@ -24,6 +24,14 @@ var configCures = []cure{
 		breaks:  func(s *cureScene) { s.writeConfig(s.configWith("timeout: 90", "wrokers: 4")) },
 		verdict: diagnosis.ConfigBroken, words: []string{"drivers.yaml:6: drivers[0].timeout: must be a duration", "drivers.yaml:7: drivers[0].wrokers: unknown key"},
 		fill: map[string]string{"VALUE": "90s"},
+		cured: func(s *cureScene) {
+			s.waitAttached(s.name)
+			cm, err := s.kube.CoreV1().ConfigMaps(s.hubSpace).Get(s.ctx, configMapName, metav1.GetOptions{})
+			s.must(err)
+			if text := cm.Data["drivers.yaml"]; !strings.Contains(text, "workers: 4\n") || strings.Contains(text, "wrokers") {
+				s.t.Errorf("the misspelt key did not get its name:\n%s", text)
+			}
+		},
 	},
 	{
 		name: "wrong socket",

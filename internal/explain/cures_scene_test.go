@@ -127,7 +127,7 @@ func (s *cureScene) startHub() {
 		s.config = s.configWith(s.entry...)
 	}
 	playConfigMap(s)
-	args := append([]string{"--leader-election-namespace=" + s.hubSpace}, shortLeases...)
+	args := append([]string{"--leader-election-namespace=" + s.name}, shortLeases...)
 	hub, err := s.world.StartHub(s.ctx, testbed.HubOptions{Binary: s.hubBinary(), Kubeconfig: s.kubeconfig, Args: append(args, s.hubArgs...)})
 	s.must(err)
 	s.hub = hub

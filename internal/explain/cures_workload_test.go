@@ -189,10 +189,14 @@ func playConfigMap(s *cureScene) {
 	maps := s.kube.CoreV1().ConfigMaps(s.hubSpace)
 	_, err := maps.Create(s.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configMapName}, Data: map[string]string{"drivers.yaml": s.config}}, metav1.CreateOptions{})
 	s.must(err)
+	account := ""
+	if s.kubeconfig != s.world.Plane.Kubeconfig() {
+		account = hubAccount
+	}
 	host, err := os.Hostname() // the identity of a hub begins with it
 	s.must(err)
 	_, err = s.kube.CoreV1().Pods(s.hubSpace).Create(s.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(host), Labels: map[string]string{"app.kubernetes.io/name": "csi-attach-hub"}},
-		Spec: corev1.PodSpec{
+		Spec: corev1.PodSpec{ServiceAccountName: account,
 			Containers: []corev1.Container{{Name: "hub", Image: "csi-attach-hub:test", Args: []string{"--config=/etc/csi-attach-hub/drivers.yaml"},
 				VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/etc/csi-attach-hub"}}}},
 			Volumes: []corev1.Volume{{Name: volume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMapName}}}}},

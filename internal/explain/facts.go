@@ -15,6 +15,7 @@ import (
 type Facts struct {
 	Now      time.Time
 	Question Question
+	Access   []string // of Sources
 	// Found: the object of the question exists.
 	Found   bool
 	Pod     *corev1.Pod // of the question; nil for other kinds
@@ -35,6 +36,8 @@ type Facts struct {
 	RowsErr error // why the hub did not say all about these
 	// Config is where the drivers.yaml of the hub is; nil if it is not known, or not needed.
 	Config *ConfigMap
+	// Account is the ServiceAccount of the hub, NAMESPACE:NAME; empty if it is not known, or not needed.
+	Account string
 	// Calls are those of them with a call in flight, as the hub sees them, the oldest first.
 	Calls []status.Attachment
 }

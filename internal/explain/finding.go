@@ -32,6 +32,8 @@ type Finding struct {
 	// Commands are shell commands that do it, in order. A word in capitals is to be filled in.
 	Commands []string `json:"commands,omitempty"`
 	cause    string   // the fact without its age
+	// claimed: only the status of the VolumeAttachment says it. Whoever may write that chose the words.
+	claimed bool
 }
 
 // found returns a finding whose age is not known.

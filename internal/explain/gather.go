@@ -44,12 +44,15 @@ type Sources struct {
 	Namespace string
 	// AskedNamespace is where to look for a Pod or a claim with the name of a VolumeAttachment that does not exist.
 	AskedNamespace string
+	// Access are the flags of kubectl and csi-attach-hub that lead to the cluster of Kube, such as "--context=prod"; none for
+	// the current one. All commands of the report get them.
+	Access []string
 }
 
 // Gather reads what there is about a question. The facts have the errors of what could not be read.
 // Gather itself returns an error only if it could not read the object of the question.
 func Gather(ctx context.Context, q Question, s Sources) (Facts, error) {
-	g := gatherer{Sources: s, facts: Facts{Now: time.Now(), Question: q}, objects: map[string]any{}}
+	g := gatherer{Sources: s, facts: Facts{Now: time.Now(), Question: q, Access: s.Access}, objects: map[string]any{}}
 	g.askHub(ctx)
 	found, err := g.look(ctx, q)
 	if err != nil {

@@ -1,8 +1,9 @@
 package explain
 
 import (
+	"cmp"
+	"context"
 	"slices"
-	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
@@ -19,11 +20,23 @@ func (w *walk) makeSecret(f *Finding) {
 	}
 }
 
-// grant cures a hub that lacks a right: it grants exactly that one.
+// account returns the ServiceAccount of the hub, NAMESPACE:NAME, "" if its Pods do not agree on one.
+func (g *gatherer) account(ctx context.Context) string {
+	all := ""
+	for _, pod := range g.hubPods(ctx) {
+		account := pod.Namespace + ":" + cmp.Or(pod.Spec.ServiceAccountName, "default")
+		if all != "" && account != all {
+			return ""
+		}
+		all = account
+	}
+	return all
+}
+
+// grant cures a hub that lacks a right: it grants exactly that one, and to the hub only.
 func (w *walk) grant(f *Finding) {
 	d, denied := diagnosis.ParseDenial(f.cause)
-	account, isAccount := strings.CutPrefix(d.User, accountPrefix)
-	if !denied || !isAccount || !w.hubNeeds(d) {
+	if !denied || w.Account == "" || d.User != accountPrefix+w.Account || !w.hubNeeds(d) {
 		return
 	}
 	kind, scope := "clusterrole", []string{"kubectl"}
@@ -43,7 +56,7 @@ func (w *walk) grant(f *Finding) {
 		name += "-" + d.Name
 		role = append(slices.Clone(scope), "create", kind, name, "--verb="+d.Verb, "--resource="+resource, "--resource-name="+d.Name)
 	}
-	f.Commands = diagnosis.Commands(role, append(scope, "create", kind+"binding", name, "--"+kind+"="+name, "--serviceaccount="+account))
+	f.Commands = diagnosis.Commands(role, append(scope, "create", kind+"binding", name, "--"+kind+"="+name, "--serviceaccount="+w.Account))
 	f.Next = "Grant the hub that right: with the manifest of the hub, which has it, or with these commands, which grant nothing else."
 	if d.Resource == "secrets" {
 		f.Next = "Grant the hub get on secret " + d.Namespace + "/" + d.Name + ", and on no other, by name: deploy/components/secrets, or these commands."

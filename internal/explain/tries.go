@@ -36,6 +36,8 @@ func (w *walk) tries(inStatus *storagev1.VolumeError) {
 		case diagnosis.CallInFlight, diagnosis.CallUnanswered, diagnosis.NodeFull:
 			w.stop(f)
 		default:
+			// The hub repeats what the status says until a try of its own has failed.
+			f.claimed = w.Seen.Value() == nil || w.Seen.Value().Tries == 0
 			w.failed(f, known.Attachment.Cause().Verdict)
 		}
 	}

@@ -19,6 +19,13 @@ import (
 // Explain says for each volume of a question whether it is attached, where it stops and what to do.
 // It reads only the facts.
 func Explain(f Facts) Report {
+	r := answer(f)
+	r.throughAccess(f.Access)
+	return r
+}
+
+// answer returns the report, with commands for the current context.
+func answer(f Facts) Report {
 	r := Report{Question: f.Question, Result: Attached, Volumes: []VolumeReport{}, Unknown: unknown(f)}
 	switch {
 	case !f.Found:

@@ -63,8 +63,8 @@ func (w *Workload) ownsPod(name string) bool {
 
 // workloadOf returns what runs the controller of the driver of a volume, nil if that is not known: by the first of these
 // that leads to one workload only: the Service that the endpoint names, the label of `adopt`, the holder of the lease,
-// the driver's name in the arguments or the environment of its containers. It needs no rights but those of the caller: what may not be read leads
-// nowhere.
+// the driver's name in the arguments or the environment of its containers. It needs no rights but those of the caller: what
+// may not be read leads nowhere.
 func (g *gatherer) workloadOf(ctx context.Context, v *Volume) *Workload {
 	all := g.workloads(ctx, v)
 	selector, namespace := g.endpointSelector(ctx, v)
@@ -89,19 +89,13 @@ func (g *gatherer) workloadOf(ctx context.Context, v *Volume) *Workload {
 	return nil
 }
 
-// workloads reads the workloads of all namespaces, or of those that have to do with the driver if the user may read no
-// others.
+// workloads reads the workloads of the namespaces in which the driver's controller may run.
 func (g *gatherer) workloads(ctx context.Context, v *Volume) []Workload {
 	var all []Workload
-	for _, k := range workloadKinds {
-		read := g.workloadsOf(ctx, k.kind, "/apis/apps/v1/"+k.resource)
-		if read.Err() != nil {
-			for _, namespace := range g.namespacesOf(v) {
-				some := g.workloadsOf(ctx, k.kind, "/apis/apps/v1/namespaces/"+namespace+"/"+k.resource)
-				all = append(all, items(some)...)
-			}
+	for _, namespace := range g.namespacesOf(v) {
+		for _, k := range workloadKinds {
+			all = append(all, items(g.workloadsOf(ctx, k.kind, "/apis/apps/v1/namespaces/"+namespace+"/"+k.resource))...)
 		}
-		all = append(all, items(read)...)
 	}
 	return all
 }
@@ -134,14 +128,14 @@ func (g *gatherer) workloadsOf(ctx context.Context, kind, path string) Object[[]
 	})
 }
 
-// namespacesOf returns the namespaces in which the driver's controller may run.
+// namespacesOf returns the namespaces in which the driver's controller may run: those of the hub, of the driver's endpoint
+// and lease in the hub's configuration, and of Kubernetes itself. In another one, anybody who may create a Deployment there
+// could give it the marks of the controller.
 func (g *gatherer) namespacesOf(v *Volume) []string {
-	all := []string{g.Namespace}
-	if _, namespace := serviceOf(v); namespace != "" {
-		all = append(all, namespace)
-	}
-	for _, l := range items(v.Leases.All) {
-		all = append(all, l.Namespace)
+	all := []string{g.Namespace, metav1.NamespaceSystem}
+	if v.Served != nil {
+		_, ofEndpoint := serviceOf(v)
+		all = append(all, ofEndpoint, v.Served.Lease.Namespace)
 	}
 	slices.Sort(all)
 	return slices.DeleteFunc(slices.Compact(all), func(namespace string) bool { return namespace == "" })

@@ -25,6 +25,7 @@ func TestTheWorkloadOfADriverIsFoundByItsTraces(t *testing.T) {
 		endpoint string
 		template func(*corev1.PodTemplateSpec) // of the Deployment
 		holder   string                        // of the lease
+		lease    string                        // namespace of the lease; that of the Deployment by default
 		none     bool                          // it is not found
 	}{
 		"Service of the endpoint": {endpoint: "tcp://csi.workload-of-driver.svc:9443", template: func(p *corev1.PodTemplateSpec) { p.Labels["role"] = "csi" }},
@@ -37,7 +38,12 @@ func TestTheWorkloadOfADriverIsFoundByItsTraces(t *testing.T) {
 		"name in a node plugin": {none: true, template: func(p *corev1.PodTemplateSpec) {
 			p.Spec.Containers[0].Args = []string{"--drivername=" + driverName, "--kubelet-registration-path=/x"}
 		}},
-		"none":                  {none: true},
+		"none": {none: true},
+		"in a namespace that the hub does not know": {none: true, lease: "elsewhere", template: func(p *corev1.PodTemplateSpec) {
+			p.Labels["driver.attach-hub/"+driverName] = "true"
+			p.Spec.Containers[0].Args = []string{"--drivername=" + driverName}
+		}},
+		"Service of the endpoint, with the lease elsewhere": {endpoint: "tcp://csi.workload-of-driver.svc:9443", lease: "elsewhere", template: func(p *corev1.PodTemplateSpec) { p.Labels["role"] = "csi" }},
 		"Service of another":    {none: true, endpoint: "tcp://csi.workload-of-driver.svc:9443"},
 		"Pod of another holder": {none: true, holder: "controller-of-another-5d8f7c9b6d-x2x4z"},
 	}
@@ -52,6 +58,16 @@ func TestTheWorkloadOfADriverIsFoundByItsTraces(t *testing.T) {
 	_, err = kube.CoreV1().Services("workload-of-driver").Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "csi"},
 		Spec: corev1.ServiceSpec{Selector: map[string]string{"role": "csi"}, Ports: []corev1.ServicePort{{Port: 9443}}}}, metav1.CreateOptions{})
 	create(err)
+	// A tenant's Deployment has all marks of the driver's controller.
+	tenant := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "controller"}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(0)),
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": "csi"}},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"role": "csi", "driver.attach-hub/" + driverName: "true"}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "driver", Image: "driver", Args: []string{"--drivername=" + driverName}}}}}}}
+	_, err = kube.AppsV1().Deployments("default").Create(t.Context(), tenant, metav1.CreateOptions{})
+	create(err)
+	defer func() {
+		create(kube.AppsV1().Deployments("default").Delete(t.Context(), "controller", metav1.DeleteOptions{}))
+	}()
 	for name, trace := range traces {
 		t.Run(name, func(t *testing.T) {
 			deployments := kube.AppsV1().Deployments("workload-of-driver")
@@ -69,8 +85,11 @@ func TestTheWorkloadOfADriverIsFoundByItsTraces(t *testing.T) {
 			w.served.Up, w.served.State, w.served.Lease.Mine, w.served.Lease.Holder = false, "Lost", false, ""
 			w.served.Reason = "dial: connection refused"
 			w.served.Endpoint, w.lease = trace.endpoint, nil
+			if w.served.Lease.Namespace = "workload-of-driver"; trace.lease != "" {
+				w.served.Lease.Namespace = trace.lease
+			}
 			if trace.holder != "" {
-				w.lease = leaseOf("workload-of-driver", trace.holder, 0)
+				w.lease = leaseOf(w.served.Lease.Namespace, trace.holder, 0)
 			}
 			stop := w.explainedOn(t, kube)
 			if found := stop.Verdict == diagnosis.DriverStopped; found == trace.none || found && (stop.Object != stopped || len(stop.Commands) != 1) {
