@@ -22,7 +22,7 @@ func traced(t *testing.T, sampler, arg string, uids []string) map[string]bool {
 	for _, uid := range uids {
 		s := tracer.Start(Operation{Name: "attach", UID: uid, Began: began})
 		s.Child("write", "finalizers", began, began, "")
-		s.End(began, 1)
+		s.End(began, 1, "")
 	}
 	sent, spans := map[string]bool{}, map[string]int{}
 	for _, s := range recorder.Ended() {
