@@ -173,19 +173,24 @@ func (o *operation) ended(failure string, now time.Time) (step, bool) {
 
 // do makes a read or a write of the operation, as a step.
 func (o *operation) do(kind status.StepKind, what string, f func() error) error {
-	if o == nil {
-		return f()
-	}
 	o.starts(kind, what, time.Now())
 	err := f()
+	o.done(err)
+	return err
+}
+
+// done ends the current step, a read or a write, and sends it as a span.
+func (o *operation) done(err error) {
+	if o == nil {
+		return
+	}
 	failure := ""
 	if err != nil {
 		failure = stepError(err)
 	}
 	if s, kept := o.ended(failure, time.Now()); kept {
-		o.span.Child(spanName(kind), what, time.Unix(0, s.from), time.Unix(0, s.till), failure)
+		o.span.Child(spanName(stepKinds[s.kind]), s.what, time.Unix(0, s.from), time.Unix(0, s.till), failure)
 	}
-	return err
 }
 
 // stepError returns the text of an error that is redacted.

@@ -174,10 +174,10 @@ func (x *execution) step(ctx context.Context, effect volume.Effect) (outcome vol
 	if kind == "" {
 		return x.do(ctx, effect)
 	}
-	err = operationIn(ctx).do(kind, what, func() (err error) {
-		outcome, err = x.do(ctx, effect)
-		return err
-	})
+	o := operationIn(ctx)
+	o.starts(kind, what, time.Now())
+	outcome, err = x.do(ctx, effect)
+	o.done(err)
 	return outcome, err
 }
 
