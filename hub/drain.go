@@ -94,10 +94,11 @@ func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
 		err = caller.unpublish(ctx, u.Publication, u.Target, nil)
 	}
 	if err != nil {
+		l.recordUnownedEnd(ctx, nil, u.Failures+1, stepError(l.redactor.Error(err)))
 		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: the detach failed", "err", err)
 		return
 	}
-	recordUnownedDetached(ctx, u.Failures)
+	l.recordUnownedEnd(ctx, nil, u.Failures+1, "")
 	l.log.succeeded(logger, attach.Detaching, volume.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))
 	l.table.Resolve(u.Target)
 }

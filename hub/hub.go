@@ -65,6 +65,7 @@ type Hub struct {
 	routes   *router
 	windDown *windDown
 	listings *csiclient.ListingMemory
+	steps    *stepMemory
 
 	mu       sync.Mutex
 	managers map[string]*manager // by driver; guarded by mu
@@ -94,7 +95,7 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{options: o, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}, windDown: newWindDown(), listings: csiclient.NewListingMemory()}
+	h := &Hub{options: o, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}, windDown: newWindDown(), listings: csiclient.NewListingMemory(), steps: newStepMemory(maxStepMemory)}
 	h.routes = newRouter(h)
 	return h, nil
 }

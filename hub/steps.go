@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// firstSteps and keptSteps bound the steps that are kept of an operation: the first and the latest. A step takes 64
-	// bytes and its error, of which equal texts of one operation are shared.
+	// firstSteps and keptSteps bound the steps that are kept of an operation: the first and the latest. A step takes 40
+	// bytes.
 	firstSteps = 4
 	keptSteps  = 20
-	// maxStepError bounds the error of a step, in bytes: thousands of attaches may fail again and again.
+	// maxStepError bounds the error of a step, in bytes.
 	maxStepError = 256
 	// recentOperations is how many attaches of a driver are kept after their end.
 	recentOperations = 100
@@ -36,20 +36,34 @@ type operation struct {
 	kind status.Operation
 	span *tracing.Span
 
-	mu      sync.Mutex
-	kept    []step    // guarded by mu, like all that follows
-	omitted omitted   // after the first steps that are kept
-	current step      // that has not ended; zero: none
-	idle    time.Time // when the last run ended; zero: it runs, or goes on after it was blocked
+	memory       *stepMemory
+	kept         []step    // guarded by memory.mu, like all that follows
+	texts        [3]string // of the errors of steps that are kept
+	omitted      omitted   // after the first steps that are kept
+	forgotten    bool      // before the steps that are kept
+	current      step      // that has not ended; zero: none
+	idle         time.Time // when the last run ended; zero: it runs, or goes on after it was blocked
+	size         int       // counted in the memory
+	older, newer *operation
 }
 
 // step is a status.Step in less memory.
 type step struct {
-	kind       status.StepKind
 	what       string
-	failure    string
 	from, till int64 // in nanoseconds since 1970; till is 0 if it lasts, or has no length
+	kind       stepKind
+	failure    textIndex
 }
+
+// stepKind is a status.StepKind in less memory.
+type stepKind uint8
+
+var stepKinds = [...]status.StepKind{status.StepWaited, status.StepCreated, status.StepSeen, status.StepRead, status.StepWrote, status.StepCalled, status.StepDone}
+
+// waited is the index of StepWaited.
+const waited stepKind = 0
+
+func kindOf(kind status.StepKind) stepKind { return stepKind(slices.Index(stepKinds[:], kind)) }
 
 // omitted is what is left of the steps that are not kept.
 type omitted struct {
@@ -57,33 +71,41 @@ type omitted struct {
 	from, till    int64
 }
 
-// add adds a step that has ended, or has no length. The caller has locked mu, as in omit.
-func (o *operation) add(s step) {
-	for _, before := range o.kept {
-		if before.failure == s.failure {
-			s.failure = before.failure // one copy of an error that comes again and again
-		}
-	}
+// add adds a step that has ended, or has no length, with the text of its error. The caller has locked memory.mu, as in omit.
+func (o *operation) add(s step, failure string) {
+	s.failure = o.textOf(failure)
 	if !o.idle.IsZero() {
 		o.idle = time.Unix(0, max(s.from, s.till))
 	}
-	switch len(o.kept) {
+	switch first := o.first(); len(o.kept) {
 	case 0:
 		o.kept = make([]step, 0, 8) // what most attaches need
 	case keptSteps:
-		o.omit(o.kept[firstSteps])
-		o.kept = slices.Delete(o.kept, firstSteps, firstSteps+1)
+		o.omit(o.kept[first])
+		o.kept = slices.Delete(o.kept, first, first+1)
+	case cap(o.kept):
+		o.kept = slices.Grow(o.kept, keptSteps-len(o.kept))
 	}
 	o.kept = append(o.kept, s)
+	o.memory.used(o)
+}
+
+// first returns how many of the steps that are kept are before those that are omitted.
+func (o *operation) first() int {
+	if o.forgotten {
+		return 0
+	}
+	return firstSteps
 }
 
 func (o *operation) omit(s step) {
 	if o.omitted.steps == 0 {
 		o.omitted.from = s.from
 	}
+	o.omitted.from = min(o.omitted.from, s.from)
 	o.omitted.steps++
-	o.omitted.till = max(s.from, s.till)
-	if s.failure != "" {
+	o.omitted.till = max(o.omitted.till, s.from, s.till)
+	if s.failure != 0 {
 		o.omitted.failed++
 	}
 }
@@ -93,17 +115,17 @@ func (o *operation) note(kind status.StepKind, what string, from, till time.Time
 	if o == nil {
 		return
 	}
-	o.mu.Lock()
-	o.add(step{kind: kind, what: what, from: from.UnixNano(), till: till.UnixNano()})
-	o.mu.Unlock()
+	o.memory.mu.Lock()
+	o.add(step{kind: kindOf(kind), what: what, from: from.UnixNano(), till: till.UnixNano()}, "")
+	o.memory.mu.Unlock()
 	o.span.Child(spanName(kind), what, from, till, "")
 }
 
 // at adds a step without length, which is no span.
 func (o *operation) at(kind status.StepKind, what string, when time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.add(step{kind: kind, what: what, from: when.UnixNano()})
+	o.memory.mu.Lock()
+	defer o.memory.mu.Unlock()
+	o.add(step{kind: kindOf(kind), what: what, from: when.UnixNano()}, "")
 }
 
 // waited adds a wait, unless it is very short.
@@ -129,41 +151,46 @@ func (o *operation) starts(kind status.StepKind, what string, now time.Time) {
 	if o == nil {
 		return
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.current = step{kind: kind, what: what, from: now.UnixNano()}
+	o.memory.mu.Lock()
+	defer o.memory.mu.Unlock()
+	o.current = step{kind: kindOf(kind), what: what, from: now.UnixNano()}
 }
 
 // ended ends the current step. failure is its error, redacted and bounded. A read that is very short and has succeeded
 // is no step. It returns the step, and whether it was kept.
 func (o *operation) ended(failure string, now time.Time) (step, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.memory.mu.Lock()
+	defer o.memory.mu.Unlock()
 	s := o.current
 	o.current = step{}
-	s.failure, s.till = failure, now.UnixNano()
-	if s.kind == status.StepRead && failure == "" && s.till-s.from < int64(shortestWait) {
+	s.till = now.UnixNano()
+	if stepKinds[s.kind] == status.StepRead && failure == "" && s.till-s.from < int64(shortestWait) {
 		return s, false
 	}
-	o.add(s)
+	o.add(s, failure)
 	return s, true
 }
 
 // do makes a read or a write of the operation, as a step.
 func (o *operation) do(kind status.StepKind, what string, f func() error) error {
-	if o == nil {
-		return f()
-	}
 	o.starts(kind, what, time.Now())
 	err := f()
+	o.done(err)
+	return err
+}
+
+// done ends the current step, a read or a write, and sends it as a span.
+func (o *operation) done(err error) {
+	if o == nil {
+		return
+	}
 	failure := ""
 	if err != nil {
 		failure = stepError(err)
 	}
 	if s, kept := o.ended(failure, time.Now()); kept {
-		o.span.Child(spanName(kind), what, time.Unix(0, s.from), time.Unix(0, s.till), failure)
+		o.span.Child(spanName(stepKinds[s.kind]), s.what, time.Unix(0, s.from), time.Unix(0, s.till), failure)
 	}
-	return err
 }
 
 // stepError returns the text of an error that is redacted.
@@ -171,32 +198,40 @@ func stepError(err error) string { return csiclient.Truncate(attach.Message(err)
 
 // steps returns the steps so far, in order.
 func (o *operation) steps() []status.Step {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.memory.mu.Lock()
+	defer o.memory.mu.Unlock()
 	all := make([]status.Step, 0, len(o.kept)+2)
-	for i, s := range o.kept {
-		if n := o.omitted; i == firstSteps && n.steps > 0 {
-			all = append(all, step{kind: status.StepOmitted, what: fmt.Sprintf("%d steps, of which %d failed", n.steps, n.failed), from: n.from, till: n.till}.shown())
-		}
-		all = append(all, s.shown())
+	for _, s := range o.kept {
+		all = append(all, o.shown(s))
+	}
+	if n := o.omitted; n.steps > 0 {
+		all = slices.Insert(all, o.first(), status.Step{Kind: status.StepOmitted, What: fmt.Sprintf("%d steps, of which %d failed", n.steps, n.failed),
+			Time: time.Unix(0, n.from), Until: time.Unix(0, n.till)})
 	}
 	if o.current != (step{}) {
-		all = append(all, o.current.shown())
+		all = append(all, o.shown(o.current))
 	}
 	return all
 }
 
 // idleSince returns when the last run ended, zero if a worker has the operation.
 func (o *operation) idleSince() time.Time {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.memory.mu.Lock()
+	defer o.memory.mu.Unlock()
 	return o.idle
 }
 
-func (s step) shown() status.Step {
-	shown := status.Step{Kind: s.kind, What: s.what, Time: time.Unix(0, s.from), Error: s.failure}
+func (o *operation) shown(s step) status.Step {
+	shown := status.Step{Kind: stepKinds[s.kind], What: s.what, Time: time.Unix(0, s.from)}
 	if s.till != 0 {
 		shown.Until = time.Unix(0, s.till)
+	}
+	switch s.failure {
+	case 0:
+	case textGone:
+		shown.Error = goneText
+	default:
+		shown.Error = o.texts[s.failure-1]
 	}
 	return shown
 }
@@ -208,15 +243,17 @@ type recent struct {
 	next int          // the oldest, once the ring is full; guarded by mu
 }
 
-func (r *recent) add(o *operation) {
+// add returns the operation that makes place, nil for none.
+func (r *recent) add(o *operation) (before *operation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.ring) < recentOperations {
 		r.ring = append(r.ring, o)
-		return
+		return nil
 	}
-	r.ring[r.next] = o
+	before, r.ring[r.next] = r.ring[r.next], o
 	r.next = (r.next + 1) % recentOperations
+	return before
 }
 
 // of returns the last attach of a VolumeAttachment, nil if it is not among those that are kept.

@@ -12,6 +12,7 @@ import (
 
 // BenchmarkSteps is the memory and the time of the steps of one attach, next to all else that an attach does.
 func BenchmarkSteps(b *testing.B) {
+	memory := newStepMemory(maxStepMemory)
 	redactor, nothing := &attach.Redactor{}, func() error { return nil }
 	run := func(ctx context.Context, o *operation, err error) {
 		o.runs(time.Now(), nil)
@@ -25,21 +26,23 @@ func BenchmarkSteps(b *testing.B) {
 	b.Run("attach", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			o := &operation{kind: status.Attach}
+			o := &operation{memory: memory, kind: status.Attach}
 			o.at(status.StepCreated, "", time.Now())
 			o.at(status.StepSeen, "", time.Now())
 			run(b.Context(), o, nil)
 			o.at(status.StepDone, "", time.Now())
+			memory.release(o)
 		}
 	})
 	b.Run("attach that fails 100 times", func(b *testing.B) {
 		failure := errors.New("rpc error: code = Internal desc = the storage is full")
 		b.ReportAllocs()
 		for b.Loop() {
-			o := &operation{kind: status.Attach}
+			o := &operation{memory: memory, kind: status.Attach}
 			for range 100 {
 				run(b.Context(), o, failure)
 			}
+			memory.release(o)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	grpcstatus "google.golang.org/grpc/status"
@@ -30,7 +29,7 @@ func (l *leader) record(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 	}
 	o, _ := e.Kept().(*operation)
 	if o == nil || o.uid != va.UID || o.kind != kind {
-		o.abandon()
+		o.end(0, notRequired)
 		o = l.newOperation(e, va, op, kind)
 		l.table.Keep(e, o)
 	}
@@ -40,7 +39,7 @@ func (l *leader) record(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 
 // newOperation returns the operation of an entry that runs for the first time.
 func (l *leader) newOperation(e *volume.Entry, va *storagev1.VolumeAttachment, op attach.Operation, kind status.Operation) *operation {
-	o := &operation{name: va.Name, uid: va.UID, kind: kind}
+	o := &operation{memory: l.hub.steps, name: va.Name, uid: va.UID, kind: kind}
 	asked := firstAskedFor(va, op)
 	if l.hub.options.Tracer != nil {
 		o.span = l.hub.options.Tracer.Start(tracing.Operation{
@@ -60,10 +59,10 @@ func (l *leader) newOperation(e *volume.Entry, va *storagev1.VolumeAttachment, o
 
 // runs notes that a worker has the operation, and what it waited for.
 func (o *operation) runs(due time.Time, waits []status.Step) {
-	o.mu.Lock()
+	o.memory.mu.Lock()
 	idle := o.idle
 	o.idle = time.Time{}
-	o.mu.Unlock()
+	o.memory.mu.Unlock()
 	if !idle.IsZero() {
 		o.waited(waitForNextTry, idle, due)
 	}
@@ -77,15 +76,29 @@ func (o *operation) rests(err error) {
 	if o == nil || err == nil || errors.Is(err, errBlocked) {
 		return
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.memory.mu.Lock()
+	defer o.memory.mu.Unlock()
 	o.idle = time.Now()
 }
 
-// abandon ends an operation that has not succeeded and is not required any more.
-func (o *operation) abandon() {
+// notRequired is the error of the span of an operation that is over without success: its object is gone, or another
+// process has done it.
+const notRequired = "not required any more"
+
+// end ends the span of an operation after a number of runs, with the text of an error or "", and gives up its memory.
+func (o *operation) end(tries int, failure string) {
 	if o != nil {
-		o.span.End(time.Now(), 0)
+		o.span.End(time.Now(), tries, failure)
+		o.memory.release(o)
+	}
+}
+
+// Drop implements volume.Kept. At the end of a term the span goes on: the next leader ends it.
+func (o *operation) Drop(done bool) {
+	if done {
+		o.end(0, notRequired)
+	} else {
+		o.memory.release(o)
 	}
 }
 
@@ -97,18 +110,18 @@ func (l *leader) recordSuccess(e *volume.Entry, o *operation, done attach.Operat
 	}
 	l.table.Keep(e, nil)
 	if done == attach.Idle {
+		o.end(failures, notRequired)
 		return
 	}
 	now := time.Now()
-	o.at(status.StepDone, "", now)
-	o.span.End(now, failures+1)
 	if o.kind == status.Detach {
-		return // its object is gone
+		o.end(failures+1, "") // its object is gone
+		return
 	}
-	o.mu.Lock()
-	o.span, o.kept = nil, slices.Clone(o.kept) // without the space for more
-	o.mu.Unlock()
-	l.recent.add(o)
+	o.at(status.StepDone, "", now)
+	o.span.End(now, failures+1, "")
+	o.span = nil
+	o.memory.release(l.recent.add(o))
 }
 
 // recordUnowned is record for an unowned publication. Only traces show its steps, in the trace of its former owner. e is
@@ -122,7 +135,7 @@ func (l *leader) recordUnowned(ctx context.Context, e *volume.Entry, u volume.Un
 		o, _ = e.Kept().(*operation)
 	}
 	if o == nil {
-		o = &operation{name: u.FormerOwner.Name, uid: u.FormerOwner.UID, kind: status.Detach}
+		o = &operation{memory: l.hub.steps, name: u.FormerOwner.Name, uid: u.FormerOwner.UID, kind: status.Detach}
 		o.span = l.hub.options.Tracer.Start(tracing.Operation{
 			Name: string(status.Detach), UID: string(u.FormerOwner.UID), VolumeAttachment: u.FormerOwner.Name, PersistentVolume: u.FormerOwner.PersistentVolume,
 			VolumeHandle: u.Target.VolumeHandle, Node: u.FormerOwner.Node, Driver: l.name, Began: u.Since,
@@ -136,10 +149,13 @@ func (l *leader) recordUnowned(ctx context.Context, e *volume.Entry, u volume.Un
 	return context.WithValue(ctx, operationKey{}, o)
 }
 
-// recordUnownedDetached ends the operation of recordUnowned.
-func recordUnownedDetached(ctx context.Context, failures int) {
+// recordUnownedEnd ends the operation of recordUnowned. failure is its error, "" for success.
+func (l *leader) recordUnownedEnd(ctx context.Context, e *volume.Entry, tries int, failure string) {
 	if o := operationIn(ctx); o != nil {
-		o.span.End(time.Now(), failures+1)
+		if e != nil {
+			l.table.Keep(e, nil)
+		}
+		o.end(tries, failure)
 	}
 }
 
@@ -149,10 +165,10 @@ func (x *execution) step(ctx context.Context, effect volume.Effect) (outcome vol
 	if kind == "" {
 		return x.do(ctx, effect)
 	}
-	err = operationIn(ctx).do(kind, what, func() (err error) {
-		outcome, err = x.do(ctx, effect)
-		return err
-	})
+	o := operationIn(ctx)
+	o.starts(kind, what, time.Now())
+	outcome, err = x.do(ctx, effect)
+	o.done(err)
 	return outcome, err
 }
 

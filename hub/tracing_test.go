@@ -203,6 +203,37 @@ func TestSpansOfAnAttachAndADetachReachTheCollectorAndTheDriverInOneTrace(t *tes
 	}
 }
 
+func TestTheSpanOfAnAttachThatIsNotRequiredAnyMoreEnds(t *testing.T) {
+	w := newWorld(t)
+	driver, _ := w.driver("d", fakecsi.Options{})
+	got, address := startCollector(t)
+	w.options.Tracer = newTracer(t, address)
+	flush := flushing(t, w.options.Tracer)
+	stop := w.start()
+	va := testbed.VolumeAttachment{Name: w.name("x"), Driver: driver, Node: w.node("m", driver), PersistentVolume: "missing"}
+	w.create(va)
+	failed := w.waitForOne(va.Name, "an error", func(va *storagev1.VolumeAttachment) bool { return va.Status.AttachError != nil })
+	id := strings.ReplaceAll(string(failed.UID), "-", "")
+	w.delete(va)
+	w.waitNoneLeft()
+	attachedFor(t, w, driver) // by then the hub knows of the deletion
+	stop()
+	flush()
+	spans := got.trace(id)
+	if len(spans["attach"]) != 1 || len(spans["read"]) == 0 {
+		t.Fatalf("spans %v", spans)
+	}
+	attach := spans["attach"][0]
+	if s := attach.GetStatus(); s.GetCode() != tracev1.Status_STATUS_CODE_ERROR || s.GetMessage() != "not required any more" {
+		t.Errorf("the attach has status %v", s)
+	}
+	for _, s := range spans["read"] {
+		if string(s.GetParentSpanId()) != string(attach.GetSpanId()) {
+			t.Errorf("the parent of %v is not the attach", s)
+		}
+	}
+}
+
 func TestWithoutACollectorTheDriverGetsNoTraceContext(t *testing.T) {
 	w := newWorld(t)
 	seen := &traceparents{got: map[string][]string{}}

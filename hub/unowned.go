@@ -51,7 +51,7 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	operationIn(ctx).rests(err)
 	switch {
 	case err == nil:
-		recordUnownedDetached(ctx, u.Failures)
+		l.recordUnownedEnd(ctx, e, u.Failures+1, "")
 		l.log.succeeded(logger, attach.Detaching, volume.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))
 		l.table.Detached(target, u.FormerOwner.Node)
 		l.table.Done(e)

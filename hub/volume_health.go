@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// healthTimeout bounds one question about the health of a volume, with the wait for the question before it.
+	// healthTimeout bounds one question about the health of a volume, and the wait for the question before it.
 	healthTimeout = 5 * time.Second
 	// healthAge is how long an answer is given again, so that the API cannot be used to flood a driver.
 	healthAge = 10 * time.Second
@@ -52,16 +52,17 @@ func (h *Hub) VolumeHealth(ctx context.Context, attachment string) (status.Volum
 	if handle == "" {
 		return status.VolumeHealth{}, errors.New("the volume handle is not known")
 	}
-	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
-	defer cancel()
 	return m.volumeHealth(ctx, handle)
 }
 
-// volumeHealth asks the driver, or returns an answer that is younger than healthAge.
+// volumeHealth asks the driver, or returns an answer that is younger than healthAge. A question goes on without the
+// client that has asked it: otherwise clients that leave early could ask again and again, and no answer would be kept.
 func (m *manager) volumeHealth(ctx context.Context, handle string) (status.VolumeHealth, error) {
+	wait, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
 	select {
 	case m.health.turn <- struct{}{}:
-	case <-ctx.Done():
+	case <-wait.Done():
 		return status.VolumeHealth{}, errors.New("the driver has not answered an earlier question yet")
 	}
 	defer func() { <-m.health.turn }()
@@ -83,13 +84,14 @@ func (m *manager) volumeHealth(ctx context.Context, handle string) (status.Volum
 		return status.VolumeHealth{}, fmt.Errorf("the driver was asked about %d volumes in the last %s", maxHealthAnswers, healthAge)
 	}
 	answer := healthAnswer{health: status.VolumeHealth{Asked: now, Problems: []status.VolumeProblem{}}}
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), healthTimeout)
+	defer cancel()
 	problems, err := s.session.VolumeHealth(ctx, handle)
 	for _, p := range problems {
 		answer.health.Problems = append(answer.health.Problems, status.VolumeProblem(p))
 	}
-	if answer.err = err; ctx.Err() != context.Canceled { // else the client has left, and the error is not the driver's
-		m.health.answers[handle] = answer
-	}
+	answer.err = err
+	m.health.answers[handle] = answer
 	return answer.health, answer.err
 }
 

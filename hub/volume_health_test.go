@@ -119,6 +119,23 @@ func TestManyQuestionsAboutHealthDoNotFloodADriver(t *testing.T) {
 	})
 }
 
+func TestClientsThatLeaveDoNotFloodADriverWithQuestionsAboutHealth(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		asked, most := v.asksForHealth()
+		va := v.attachedWithPassword()
+		v.turn(fakecsi.Knobs{Latency: map[fakecsi.Method]fakecsi.Latency{fakecsi.ControllerGetVolumeHealth: {Base: 10 * time.Millisecond}}})
+		for range 1000 {
+			ctx, leave := context.WithCancel(v.t.Context())
+			time.AfterFunc(time.Millisecond, leave)
+			_, _ = v.hub.VolumeHealth(ctx, va.Name)
+			leave()
+		}
+		if asked.Load() != 1 || most.Load() != 1 {
+			t.Errorf("the driver got %d questions, %d at once, want 1", asked.Load(), most.Load())
+		}
+	})
+}
+
 func TestADriverThatHangsHoldsQuestionsAboutHealthForSecondsOnly(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		asked, most := v.asksForHealth()

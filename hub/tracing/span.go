@@ -52,10 +52,14 @@ func (t *Tracer) Start(o Operation) *Span {
 	return &Span{t.tracer, span}
 }
 
-// End ends and sends the span. tries is the number of its runs, of which all but the last have failed.
-func (s *Span) End(at time.Time, tries int) {
+// End ends and sends the span. tries is the number of its runs. failure says why it has ended without success, "" for
+// success: then all runs but the last have failed.
+func (s *Span) End(at time.Time, tries int, failure string) {
 	if s == nil {
 		return
+	}
+	if failure != "" {
+		s.span.SetStatus(codes.Error, failure)
 	}
 	s.span.SetAttributes(attribute.Int("attach_hub.tries", tries))
 	s.span.End(trace.WithTimestamp(at))

@@ -50,7 +50,7 @@ func New(ctx context.Context, e Endpoint, service, version string) (*Tracer, err
 }
 
 func newTracer(options ...sdktrace.TracerProviderOption) *Tracer {
-	provider := sdktrace.NewTracerProvider(append(options, sdktrace.WithIDGenerator(ids{}))...)
+	provider := sdktrace.NewTracerProvider(append(options, sdktrace.WithIDGenerator(ids{}), withSampler())...)
 	return &Tracer{provider: provider, tracer: provider.Tracer("github.com/csi-attach-hub/csi-attach-hub/hub")}
 }
 

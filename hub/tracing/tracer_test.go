@@ -56,7 +56,7 @@ func TestANewProcessSendsTheParentOfWhatItsPredecessorSent(t *testing.T) {
 	o := Operation{Name: "attach", UID: uid, VolumeAttachment: "va", Began: began}
 	newTracer(sdktrace.WithSpanProcessor(former)).Start(o).Child("write", "finalizers", began, began.Add(time.Second), "refused")
 	o.Began = began.In(time.FixedZone("elsewhere", 3600))
-	newTracer(sdktrace.WithSpanProcessor(latter)).Start(o).End(began.Add(time.Minute), 2)
+	newTracer(sdktrace.WithSpanProcessor(latter)).Start(o).End(began.Add(time.Minute), 2, "")
 	child, parent := former.Ended()[0], latter.Ended()[0]
 	if child.Parent().SpanID() != parent.SpanContext().SpanID() || child.Parent().TraceID() != parent.SpanContext().TraceID() {
 		t.Errorf("parent of the child is %v, the operation is %v", child.Parent(), parent.SpanContext())
@@ -77,7 +77,7 @@ func TestSamplerOfTheEnvironmentHolds(t *testing.T) {
 	s.Child("write", "finalizers", began, began, "")
 	ctx, call := s.Call(t.Context(), "ControllerPublishVolume", began)
 	call.End(began, grpccodes.OK, "")
-	s.End(began, 1)
+	s.End(began, 1, "")
 	if n := len(recorder.Ended()); n > 0 {
 		t.Errorf("%d spans", n)
 	}
@@ -95,7 +95,7 @@ func TestWithoutATracerNothingIsAllocatedOrSent(t *testing.T) {
 		s.Child("write", "finalizers", began, began, "")
 		called, call := s.Call(ctx, "ControllerPublishVolume", began)
 		call.End(began, grpccodes.OK, "")
-		s.End(began, 1)
+		s.End(began, 1, "")
 		if called != ctx {
 			t.Error("the context of the call has changed")
 		}
@@ -147,7 +147,7 @@ func TestAnExporterThatHangsBlocksNobody(t *testing.T) {
 	e := &exporter{gate: make(chan struct{}), err: errors.New("away")}
 	tracer := newTracer(sdktrace.WithBatcher(e))
 	for range 10_000 { // more than the queue has room for
-		tracer.Start(Operation{Name: "attach", UID: uid, Began: began}).End(began, 1)
+		tracer.Start(Operation{Name: "attach", UID: uid, Began: began}).End(began, 1, "")
 	}
 	close(e.gate)
 	if err := tracer.provider.Shutdown(t.Context()); err != nil && !errors.Is(err, e.err) {

@@ -137,7 +137,7 @@ type Entry struct {
 	link  *list.Element // in a list of its lane, or nil
 
 	blocked []Waited // since it became due, without waits for a worker
-	kept    any      // see Keep
+	kept    Kept     // nil: nothing
 }
 
 // Since returns when the work was first asked for.

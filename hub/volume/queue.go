@@ -75,6 +75,9 @@ func (t *Table) Close() {
 
 func (t *Table) dropEntries() {
 	for _, e := range t.entries {
+		if e.kept != nil {
+			e.kept.Drop(false)
+		}
 		if v := e.volume; v != nil {
 			v.entries, e.volume = nil, nil
 			t.tidy(v)

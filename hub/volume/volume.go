@@ -57,6 +57,9 @@ func (t *Table) place(e *Entry, p Place) (before *Volume) {
 func (t *Table) drop(e *Entry) {
 	t.returnPermit(e)
 	delete(t.entries, e.Key)
+	if e.kept != nil {
+		e.kept.Drop(true)
+	}
 	t.evaluate(t.place(e, Place{}))
 }
 

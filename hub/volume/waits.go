@@ -77,19 +77,27 @@ func (t *Table) TakeWaits(e *Entry) (due time.Time, waits []Waited) {
 	return e.asked, waits
 }
 
-// Keep keeps a value with an entry until the entry ends. Only the worker that has the entry may call it.
-func (t *Table) Keep(e *Entry, value any) {
+// Kept is a value that a worker keeps with its entry.
+type Kept interface {
+	// Drop is called at the end of the entry. done says that nothing requires its work any more; otherwise the term ends.
+	// It must neither block nor call the Table.
+	Drop(done bool)
+}
+
+// Keep keeps a value with an entry until the entry ends, instead of the value before; nil is none. Only the worker that
+// has the entry may call it.
+func (t *Table) Keep(e *Entry, value Kept) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.kept = value
 }
 
 // Kept returns the value that is kept with an entry, nil for none, for the worker that has the entry.
-func (e *Entry) Kept() any { return e.kept }
+func (e *Entry) Kept() Kept { return e.kept }
 
 // History returns the value that is kept with the entry of a key, and what the entry has waited for since it became
 // due: nothing if it is Delayed, runs, or does not exist.
-func (t *Table) History(key Key) (kept any, waits []Waited) {
+func (t *Table) History(key Key) (kept Kept, waits []Waited) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entries[key]

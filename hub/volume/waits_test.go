@@ -9,6 +9,17 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
+// keeps counts its Drops.
+type keeps struct{ done, term int }
+
+func (k *keeps) Drop(done bool) {
+	if done {
+		k.done++
+	} else {
+		k.term++
+	}
+}
+
 func TestAnEntryKnowsWhatItWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := openTable(2, 0, true)
@@ -41,7 +52,8 @@ func TestAnEntryKnowsWhatItWaitedFor(t *testing.T) {
 		_, waits = table.History(attach)
 		check("ready", waits, fmt.Sprint(volume.WaitDetach, " 0s-1s"), fmt.Sprint(volume.WaitWorker, " 1s"))
 		e := table.Take(time.Now())
-		table.Keep(e, "kept")
+		mine := &keeps{}
+		table.Keep(e, mine)
 		due, waits := table.TakeWaits(e)
 		if !due.Equal(start) {
 			t.Errorf("due at %v, want the beginning", due.Sub(start))
@@ -54,12 +66,23 @@ func TestAnEntryKnowsWhatItWaitedFor(t *testing.T) {
 		e = table.Take(time.Now())
 		due, waits = table.TakeWaits(e)
 		check("runs at once when it is due", waits)
-		if due.Sub(start) != time.Minute+2*time.Second || kept != "kept" || e.Kept() != "kept" {
+		if due.Sub(start) != time.Minute+2*time.Second || kept != volume.Kept(mine) || e.Kept() != volume.Kept(mine) || *mine != (keeps{}) {
 			t.Errorf("due at %v, kept %v, %v", due.Sub(start), kept, e.Kept())
 		}
 		table.Done(e)
 		if kept, waits := table.History(attach); kept != nil || waits != nil {
 			t.Errorf("an entry that has ended has %v, %v", kept, waits)
+		}
+		if *mine != (keeps{done: 1}) {
+			t.Errorf("after the end of the entry: %+v", *mine)
+		}
+		table.Add(attach, volume.AttachLane, only("v", "b"))
+		e = table.Take(time.Now())
+		table.Keep(e, mine)
+		table.DoneFor(e, volume.AttachLane, time.Minute)
+		table.Close()
+		if *mine != (keeps{done: 1, term: 1}) {
+			t.Errorf("after the end of the term: %+v", *mine)
 		}
 	})
 }
