@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -68,7 +69,8 @@ func (l *leader) findDangling(ctx context.Context, p csiclient.Published, before
 	return found
 }
 
-// findVolumes fills in the PersistentVolumes of the driver that have the handles of volumes on nodes of this cluster.
+// findVolumes fills in the PersistentVolumes that have the handles of volumes on nodes of this cluster. Drivers may share a
+// storage system, so those of other drivers count too.
 func (l *leader) findVolumes(found []attach.Dangling) {
 	byHandle, nodeIDs := map[string][]*attach.Dangling{}, map[string]bool{}
 	for i := range found {
@@ -97,10 +99,13 @@ func (l *leader) findVolumes(found []attach.Dangling) {
 				if pv == nil {
 					pv = v.PersistentVolume()
 				}
-				if decider.IsOf(pv) {
-					d.Volumes = append(d.Volumes, pv)
-				}
+				d.Volumes = append(d.Volumes, pv)
 			}
+		}
+	}
+	for i := range found {
+		if !slices.ContainsFunc(found[i].Volumes, decider.IsOf) {
+			found[i].Volumes = nil
 		}
 	}
 }
@@ -116,6 +121,13 @@ func (l *leader) judge(d *attach.Dangling, p csiclient.Published, before *attach
 	}
 	d.Worked = worked(d.Record().Target)
 	decider := l.decider()
+	for _, node := range d.Nodes {
+		for _, va := range l.cluster.AttachmentsOnNode(node) {
+			if decider.MayHave(l.overlay.Newest(va), d.Record().Target.VolumeHandle) {
+				d.Claimant = va.Name
+			}
+		}
+	}
 	decider.Capabilities.ListPublishedNodes = true // p is known, by a listing or not
 	for _, va := range l.cluster.AttachmentsOfVolume(d.Volumes[0].Name) {
 		va = l.overlay.Newest(va)
@@ -128,13 +140,17 @@ func (l *leader) judge(d *attach.Dangling, p csiclient.Published, before *attach
 	}
 }
 
-// mayDetach reports whether a volume that only the driver reports may still be detached.
-func (l *leader) mayDetach(ctx context.Context, u volume.Unowned) bool {
-	if l.settings().Drift.Unexpected != registry.UnexpectedDetach {
-		return false
+// keptNow returns why a volume that only the driver reports must not be detached any more, for people; "" if it may be.
+// It blocks until the API server has returned the nodes.
+func (l *leader) keptNow(ctx context.Context, u volume.Unowned) string {
+	if action := l.settings().Drift.Unexpected; action != registry.UnexpectedDetach {
+		return "drift.unexpected is " + string(action)
 	}
 	// Unknown: the driver has reported other nodes too. Its own entry is no other work at the target.
 	p := csiclient.Published{l.decider().ListedHandle(u.Target.VolumeHandle, u.Target.NodeID): {IDs: []string{u.Target.NodeID}, Unknown: true}}
 	found := l.findDangling(ctx, p, nil, func(attach.Target) bool { return false })
-	return len(found) == 1 && found[0].Kept() == ""
+	if len(found) != 1 {
+		return "a VolumeAttachment may ask for it there by now"
+	}
+	return cmp.Or(found[0].Kept(), l.maybeInUse(ctx, found[0].Nodes, u.Target.VolumeHandle))
 }

@@ -205,12 +205,12 @@ func (l *leader) askForVolume(ctx context.Context, s Session, target attach.Targ
 	// The entry of the attach has the volume for itself: no other call for it can be in flight. Who asks for the volume is
 	// looked at again before the call that detaches it.
 	found := l.findDangling(ctx, csiclient.Published{handle: nodes}, nil, func(attach.Target) bool { return false })
-	return l.freeVolume(found, target, asked)
+	return l.freeVolume(ctx, found, target, asked)
 }
 
 // freeVolume returns where the driver reports the volume of an attach that it has refused, and asks for its detach there if
 // drift.unexpected says so. The refusal and the report are two pieces of evidence, and need no confirmation.
-func (l *leader) freeVolume(found []attach.Dangling, target attach.Target, asked time.Time) []status.Elsewhere {
+func (l *leader) freeVolume(ctx context.Context, found []attach.Dangling, target attach.Target, asked time.Time) []status.Elsewhere {
 	elsewhere := []status.Elsewhere{} // not nil: the driver has answered
 	for _, d := range found {
 		if d.Listed.VolumeHandle != l.decider().ListedHandle(target.VolumeHandle, target.NodeID) {
@@ -221,8 +221,8 @@ func (l *leader) freeVolume(found []attach.Dangling, target attach.Target, asked
 		if _, known := l.table.Unowned(own); known {
 			at.Detaching, at.Kept = true, ""
 		} else if at.Kept == "" && l.settings().Drift.Unexpected == registry.UnexpectedDetach {
-			at.Detaching = true
-			l.onDangling(d)
+			at.Kept = l.onDangling(ctx, d)
+			at.Detaching = at.Kept == ""
 		}
 		elsewhere = append(elsewhere, at)
 	}
@@ -231,9 +231,9 @@ func (l *leader) freeVolume(found []attach.Dangling, target attach.Target, asked
 
 // answerRefused answers the attaches that were refused before a listing began, at the latest. Those whose volume is being detached
 // elsewhere now are tried again after that.
-func (l *leader) answerRefused(found []attach.Dangling, began time.Time) {
+func (l *leader) answerRefused(ctx context.Context, found []attach.Dangling, began time.Time) {
 	for name, a := range l.refused.before(began) {
-		elsewhere := l.freeVolume(found, a.target, began)
+		elsewhere := l.freeVolume(ctx, found, a.target, began)
 		l.refused.listed(name, a, elsewhere)
 		if isBeingDetached(elsewhere) {
 			l.table.RetryNow(volume.ClaimKey(name))

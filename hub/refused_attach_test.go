@@ -133,6 +133,32 @@ func TestErrorOfARefusedAttachNamesTheNodeThatHasTheVolume(t *testing.T) {
 	}
 }
 
+// A Pod on n has the volume mounted, and its VolumeAttachment was lost.
+func TestVolumeInUseOnItsNodeIsNotFreedForARefusedAttach(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.unexpected(registry.UnexpectedDetach)
+		v.driver.Drift.Interval, v.driver.Drift.Confirmations = time.Hour, 100
+		v.answers(true)
+		v.dangling()
+		v.inUse("n", "kubernetes.io/csi/"+virtualDriver+"^v")
+		v.start()
+		v.pass(time.Second)
+		v.create(v.attachment("v", "m"))
+		v.pass(time.Minute)
+		if e := v.get("v-m").Status.AttachError; v.unpublishes() > 0 || e == nil || !strings.Contains(e.Message, "not detaching it there because it is in use on node n") {
+			t.Errorf("%d unpublishes, error %+v", v.unpublishes(), e)
+		}
+		if got := v.metric("attach_hub_drift_total"); got != 1 || len(v.eventsWith("DriftDetected")) != 1 {
+			t.Errorf("counted %v times, Events %q", got, v.eventsWith("DriftDetected"))
+		}
+		v.inUse("n")
+		v.pass(10 * time.Minute)
+		if va := v.get("v-m"); !va.Status.Attached || v.unpublishes() != 1 {
+			t.Errorf("%d unpublishes when it is not in use any more, %+v", v.unpublishes(), va.Status)
+		}
+	})
+}
+
 // The VolumeAttachment elsewhere says why, and its detach frees the volume: nobody has to be asked.
 func TestAttachThatAnotherVolumeAttachmentBlocksAsksNobody(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
