@@ -154,9 +154,9 @@ func (e refusedError) Error() string {
 func (e refusedError) Unwrap() error { return e.cause }
 
 // lookElsewhere asks the driver where a volume is whose attach it has refused. It returns the error of the attach with the
-// answer, and whether the volume is being detached there now. It blocks until the driver has answered, or its
-// timeout has passed.
-func (l *leader) lookElsewhere(ctx context.Context, va *storagev1.VolumeAttachment, c *volume.Claim, op attach.Operation, err error) (error, bool) {
+// answer, and whether the volume is being detached there now. It blocks until the driver has answered, for at most
+// probe.timeout, and writes the error without the answer before that.
+func (l *leader) lookElsewhere(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, op attach.Operation, err error) (error, bool) {
 	p := l.table.Believed(c)
 	call, ok := errors.AsType[*attach.CallError](err)
 	if !ok || op != attach.Attaching || grpcstatus.Code(call.Err) != codes.FailedPrecondition || p.Nodes == attach.MultiNode || l.isElsewhere(va, p.Target) {
@@ -167,7 +167,8 @@ func (l *leader) lookElsewhere(ctx context.Context, va *storagev1.VolumeAttachme
 	switch s := l.session(); {
 	case s == nil:
 	case s.Info().Capabilities.GetVolume:
-		elsewhere = l.askForVolume(ctx, s, p.Target)
+		l.writeError(ctx, va, e, op, err)
+		elsewhere = l.askForVolume(ctx, e, p.Target)
 		l.refused.answer(va, p.Target, elsewhere, l.table.Has)
 	case s.Info().Capabilities.ListPublishedNodes && l.settings().Drift.Interval > 0:
 		if elsewhere = l.refused.note(va, p.Target, l.table.Has); elsewhere == nil {
@@ -192,20 +193,28 @@ func (l *leader) isElsewhere(va *storagev1.VolumeAttachment, target attach.Targe
 }
 
 // askForVolume asks the driver where a volume is, and acts on the answer.
-func (l *leader) askForVolume(ctx context.Context, s Session, target attach.Target) []status.Elsewhere {
-	ctx, cancel := context.WithTimeout(ctx, l.settings().Timeout)
-	defer cancel()
+func (l *leader) askForVolume(ctx context.Context, e *volume.Entry, target attach.Target) []status.Elsewhere {
 	asked := time.Now()
 	handle := l.decider().ListedHandle(target.VolumeHandle, target.NodeID)
-	nodes, err := s.VolumeNodes(ctx, handle)
+	nodes, err := (&callerOf{l, e.Key, e.Lane()}).volumeNodes(ctx, handle)
 	if err != nil {
 		l.logger.V(2).Info("ControllerGetVolume failed, so it is not known where the volume is", "volumeHandle", target.VolumeHandle, "err", err)
 		return nil
 	}
 	// The entry of the attach has the volume for itself: no other call for it can be in flight. Who asks for the volume is
 	// looked at again before the call that detaches it.
-	found := l.findDangling(ctx, csiclient.Published{handle: nodes}, nil, func(attach.Target) bool { return false })
+	found := l.findDangling(ctx, csiclient.Published{handle: *nodes}, nil, func(attach.Target) bool { return false })
 	return l.freeVolume(ctx, found, target, asked)
+}
+
+// volumeNodes asks the driver where a volume is. It blocks for at most probe.timeout.
+func (c *callerOf) volumeNodes(ctx context.Context, handle string) (*csiclient.PublishedNodes, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.settings().Probe.Timeout)
+	defer cancel()
+	return call(ctx, c, "ControllerGetVolume", &handle, func(s Session, ctx context.Context, handle *string) (*csiclient.PublishedNodes, error) {
+		nodes, err := s.VolumeNodes(ctx, *handle)
+		return &nodes, err
+	})
 }
 
 // freeVolume returns where the driver reports the volume of an attach that it has refused, and asks for its detach there if

@@ -133,6 +133,28 @@ func TestErrorOfARefusedAttachNamesTheNodeThatHasTheVolume(t *testing.T) {
 	}
 }
 
+func TestErrorOfARefusedAttachDoesNotWaitForTheAnswerWhereTheVolumeIs(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.answers(true)
+		v.dangling()
+		v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerGetVolume}}})
+		v.start()
+		v.pass(time.Second)
+		v.create(v.attachment("v", "m"))
+		v.pass(time.Second)
+		if e := v.get("v-m").Status.AttachError; e == nil || !strings.Contains(e.Message, "is published to another node") {
+			t.Errorf("error %+v", e)
+		}
+		if call := v.seen("v-m").Call; call.Method != "ControllerGetVolume" {
+			t.Errorf("call in flight: %+v", call)
+		}
+		v.pass(time.Minute)
+		if n := v.backend.Books().Methods[fakecsi.ControllerPublishVolume].Begun; n < 3 {
+			t.Errorf("%d tries in a minute: the answer is waited for too long", n)
+		}
+	})
+}
+
 // A Pod on n has the volume mounted, and its VolumeAttachment was lost.
 func TestVolumeInUseOnItsNodeIsNotFreedForARefusedAttach(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
