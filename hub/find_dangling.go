@@ -49,14 +49,18 @@ func (l *leader) findDangling(ctx context.Context, p csiclient.Published, before
 	if !p.Any() {
 		return nil
 	}
-	unasked := l.asked(l.attachments()).Unasked(p)
+	nodes := l.cluster.NodesOfDriver(l.name)
+	asked := l.decider().Asked()
+	if len(p) > 1 || l.isHere(p, nodes) { // else VolumeAttachments do not matter
+		asked = l.asked(l.attachments())
+	}
+	unasked := asked.Unasked(p)
 	if len(unasked) == 0 {
 		return nil
 	}
 	if known, err := l.knowsAll(ctx); err != nil || !known {
 		return nil // a former leader may have attached volumes for VolumeAttachments that the cache lacks
 	}
-	nodes := l.cluster.NodesOfDriver(l.name)
 	found := make([]attach.Dangling, len(unasked))
 	for i, at := range unasked {
 		found[i] = attach.Dangling{Listed: at, Nodes: nodes[at.NodeID]}
@@ -69,38 +73,40 @@ func (l *leader) findDangling(ctx context.Context, p csiclient.Published, before
 	return found
 }
 
+// isHere reports whether a listing names a node of this cluster.
+func (l *leader) isHere(p csiclient.Published, nodes map[string][]string) bool {
+	for _, published := range p {
+		if slices.ContainsFunc(published.IDs, func(id string) bool { return len(nodes[id]) > 0 }) {
+			return true
+		}
+	}
+	return false
+}
+
 // findVolumes fills in the PersistentVolumes that have the handles of volumes on nodes of this cluster. Drivers may share a
 // storage system, so those of other drivers count too.
 func (l *leader) findVolumes(found []attach.Dangling) {
-	byHandle, nodeIDs := map[string][]*attach.Dangling{}, map[string]bool{}
+	decider := l.decider()
+	byKey := map[string][]*attach.Dangling{}
 	for i := range found {
 		if d := &found[i]; len(d.Nodes) > 0 {
-			byHandle[d.Listed.VolumeHandle] = append(byHandle[d.Listed.VolumeHandle], d)
-			nodeIDs[d.Listed.NodeID] = true
+			key := decider.HandleKey(d.Listed.VolumeHandle)
+			byKey[key] = append(byKey[key], d)
 		}
 	}
-	if len(byHandle) == 0 {
+	if len(byKey) == 0 {
 		return
 	}
-	decider := l.decider()
-	var handles []string // of one PersistentVolume
 	for _, v := range l.cluster.AllVolumes() {
-		handles = append(handles[:0], v.Handle())
-		if decider.IsMigrated() {
-			for nodeID := range nodeIDs {
-				handles = append(handles, decider.ListedHandle(v.Handle(), nodeID))
-			}
-			slices.Sort(handles)
-			handles = slices.Compact(handles)
-		}
 		var pv *corev1.PersistentVolume // decoded only if a handle fits
-		for _, handle := range handles {
-			for _, d := range byHandle[handle] {
-				if pv == nil {
-					pv = v.PersistentVolume()
-				}
-				d.Volumes = append(d.Volumes, pv)
+		for _, d := range byKey[decider.HandleKey(v.Handle())] {
+			if at := d.Listed; v.Handle() != at.VolumeHandle && decider.ListedHandle(v.Handle(), at.NodeID) != at.VolumeHandle {
+				continue
 			}
+			if pv == nil {
+				pv = v.PersistentVolume()
+			}
+			d.Volumes = append(d.Volumes, pv)
 		}
 	}
 	for i := range found {

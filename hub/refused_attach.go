@@ -28,6 +28,26 @@ import (
 type refusedAttaches struct {
 	mu  sync.Mutex
 	all map[string]*refusedAttach // by name of the VolumeAttachment; guarded by mu
+	// again is when the objects may be searched again for what the driver answers. A search looks at all of them, and a driver
+	// that refuses every attach would take the processor from the others. Guarded by mu.
+	again time.Time
+}
+
+// maySearch reports whether the objects may be searched now.
+func (r *refusedAttaches) maySearch(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !now.Before(r.again)
+}
+
+// searched notes that a search has ended. Searches take at most a tenth of the time, those that end together too.
+func (r *refusedAttaches) searched(now time.Time, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.again.Before(now) {
+		r.again = now
+	}
+	r.again = r.again.Add((listShare - 1) * took)
 }
 
 type refusedAttach struct {
@@ -166,6 +186,7 @@ func (l *leader) lookElsewhere(ctx context.Context, e *volume.Entry, va *storage
 	var elsewhere []status.Elsewhere
 	switch s := l.session(); {
 	case s == nil:
+	case s.Info().Capabilities.GetVolume && !l.refused.maySearch(time.Now()): // a later try asks
 	case s.Info().Capabilities.GetVolume:
 		l.writeError(ctx, va, e, op, err)
 		elsewhere = l.askForVolume(ctx, e, p.Target)
@@ -203,7 +224,9 @@ func (l *leader) askForVolume(ctx context.Context, e *volume.Entry, target attac
 	}
 	// The entry of the attach has the volume for itself: no other call for it can be in flight. Who asks for the volume is
 	// looked at again before the call that detaches it.
+	began := time.Now()
 	found := l.findDangling(ctx, csiclient.Published{handle: *nodes}, nil, func(attach.Target) bool { return false })
+	l.refused.searched(time.Now(), time.Since(began))
 	return l.freeVolume(ctx, found, target, asked)
 }
 
@@ -217,14 +240,11 @@ func (c *callerOf) volumeNodes(ctx context.Context, handle string) (*csiclient.P
 	})
 }
 
-// freeVolume returns where the driver reports the volume of an attach that it has refused, and asks for its detach there if
+// freeVolume returns where the driver has found the volume of an attach that it has refused, and asks for its detach there if
 // drift.unexpected says so. The refusal and the report are two pieces of evidence, and need no confirmation.
 func (l *leader) freeVolume(ctx context.Context, found []attach.Dangling, target attach.Target, asked time.Time) []status.Elsewhere {
 	elsewhere := []status.Elsewhere{} // not nil: the driver has answered
 	for _, d := range found {
-		if d.Listed.VolumeHandle != l.decider().ListedHandle(target.VolumeHandle, target.NodeID) {
-			continue
-		}
 		at := status.Elsewhere{NodeID: l.redactor.Text(d.Listed.NodeID, csiclient.MaxVersion), Node: d.Node(), Asked: asked, Kept: d.Kept()}
 		own := attach.Target{VolumeHandle: target.VolumeHandle, NodeID: d.Listed.NodeID}
 		if _, known := l.table.Unowned(own); known {
@@ -241,8 +261,12 @@ func (l *leader) freeVolume(ctx context.Context, found []attach.Dangling, target
 // answerRefused answers the attaches that were refused before a listing began, at the latest. Those whose volume is being detached
 // elsewhere now are tried again after that.
 func (l *leader) answerRefused(ctx context.Context, found []attach.Dangling, began time.Time) {
+	byHandle := map[string][]attach.Dangling{}
+	for _, d := range found {
+		byHandle[d.Listed.VolumeHandle] = append(byHandle[d.Listed.VolumeHandle], d)
+	}
 	for name, a := range l.refused.before(began) {
-		elsewhere := l.freeVolume(ctx, found, a.target, began)
+		elsewhere := l.freeVolume(ctx, byHandle[l.decider().ListedHandle(a.target.VolumeHandle, a.target.NodeID)], a.target, began)
 		l.refused.listed(name, a, elsewhere)
 		if isBeingDetached(elsewhere) {
 			l.table.RetryNow(volume.ClaimKey(name))

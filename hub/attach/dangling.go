@@ -3,6 +3,7 @@ package attach
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -112,6 +113,14 @@ func (d Driver) ListedHandle(handle, nodeID string) string {
 	}
 	if repaired, err := translator.RepairVolumeHandle(d.Name, handle, nodeID); err == nil {
 		return repaired
+	}
+	return handle
+}
+
+// HandleKey returns what the handle of a PersistentVolume and the handle by which the driver lists it have in common.
+func (d Driver) HandleKey(handle string) string {
+	if d.IsMigrated() { // the repair of a handle fills in its project or zone
+		return path.Base(handle)
 	}
 	return handle
 }
