@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -26,23 +27,29 @@ type dangling struct {
 type reportedVolume struct {
 	attach.Dangling
 	since time.Time
+	kept  string // why it is not detached, although drift.unexpected is detach; "": it is report
 }
 
-// has reports whether a volume is reported at a target.
-func (d *dangling) has(at attach.Target) bool {
+// at returns the volume that is reported at a target, and whether there is one.
+func (d *dangling) at(at attach.Target) (reportedVolume, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, ok := d.reported[at]
-	return ok
+	r, ok := d.reported[at]
+	return r, ok
 }
 
-func (d *dangling) add(found attach.Dangling) {
+// add adds a volume, or changes why it is not detached.
+func (d *dangling) add(found attach.Dangling, kept string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.reported == nil {
 		d.reported = map[attach.Target]reportedVolume{}
 	}
-	d.reported[found.Listed] = reportedVolume{found, time.Now()}
+	since := time.Now()
+	if r, ok := d.reported[found.Listed]; ok {
+		since = r.since
+	}
+	d.reported[found.Listed] = reportedVolume{found, since, kept}
 }
 
 // drop drops a volume that is about to be detached.
@@ -74,14 +81,15 @@ func (d *dangling) views(l *leader) []status.UnownedPublication {
 		}
 		at := r.Record().Target
 		views = append(views, status.UnownedPublication{VolumeHandle: at.VolumeHandle, NodeID: at.NodeID, Node: r.Node(),
-			PersistentVolume: pv, Since: r.since, Listed: true, ReportOnly: true})
+			PersistentVolume: pv, Since: r.since, LastError: r.kept, Listed: true, ReportOnly: true})
 	}
 	return views
 }
 
 // onFound acts on what a listing shows that no VolumeAttachment asks for.
-func (w *driftWatch) onFound(found []attach.Dangling) {
+func (w *driftWatch) onFound(ctx context.Context, found []attach.Dangling) {
 	l, settings := w.leader, w.leader.settings().Drift
+	var again []attach.Target
 	now, counted := map[attach.Target]attach.Dangling{}, map[attach.Target]attach.DriftKind{}
 	for _, d := range found {
 		if d.Kept() != "" {
@@ -91,7 +99,10 @@ func (w *driftWatch) onFound(found []attach.Dangling) {
 			continue
 		}
 		now[d.Listed] = d
-		if settings.Unexpected == registry.UnexpectedDetach || !l.dangling.has(d.Listed) {
+		switch r, reported := l.dangling.at(d.Listed); {
+		case r.kept != "":
+			again = append(again, d.Listed) // confirmed before
+		case settings.Unexpected == registry.UnexpectedDetach || !reported:
 			counted[d.Listed] = attach.DriftUnexpected
 		}
 	}
@@ -99,23 +110,35 @@ func (w *driftWatch) onFound(found []attach.Dangling) {
 	if settings.Unexpected != registry.UnexpectedDetach {
 		l.table.DropFound() // the next listings report them
 	}
-	for _, at := range w.unexpected.Add(counted, settings.Confirmations) {
-		l.onDangling(now[at])
+	for _, at := range append(w.unexpected.Add(counted, settings.Confirmations), again...) {
+		l.onDangling(ctx, now[at])
 	}
 }
 
-// onDangling reports a volume that is surely dangling, and asks for its detach if drift.unexpected says so.
-func (l *leader) onDangling(d attach.Dangling) {
+// onDangling reports a volume that is surely dangling, and asks for its detach if drift.unexpected says so and the volume
+// is not in use. It returns why it does not although drift.unexpected says so, for people.
+func (l *leader) onDangling(ctx context.Context, d attach.Dangling) (kept string) {
 	action, pv, record := l.settings().Drift.Unexpected, d.Volumes[0], d.Record()
+	end := danglingEnd(action)
+	if action == registry.UnexpectedDetach {
+		if kept = l.maybeInUse(ctx, d.Nodes, record.Target.VolumeHandle); kept != "" {
+			action, end = registry.UnexpectedReport, "not detaching it there because "+kept
+		}
+	}
+	if r, reported := l.dangling.at(d.Listed); reported && action == registry.UnexpectedReport && (r.kept == "") == (kept == "") {
+		l.dangling.add(d, kept)
+		return kept
+	}
 	id := volume.Identity{Node: d.Node(), PersistentVolume: pv.Name}
 	l.counters.metrics.Drift(string(attach.DriftUnexpected), string(action))
-	l.events.dangling(pv, record.Target, d.Node(), action)
+	l.events.dangling(pv, record.Target, d.Node(), end)
 	l.log.line(l.unownedLogger(volume.Unowned{Publication: volume.Publication{Record: record}, FormerOwner: id}), true,
-		"The driver reports the volume on a node where no VolumeAttachment asks for it", "kind", attach.DriftUnexpected, "action", action)
+		"The driver reports the volume on a node where no VolumeAttachment asks for it", "kind", attach.DriftUnexpected, "action", action, "kept", kept)
 	if action == registry.UnexpectedDetach {
 		l.table.Found(id, record)
 		l.dangling.drop(d.Listed)
-		return
+		return ""
 	}
-	l.dangling.add(d)
+	l.dangling.add(d, kept)
+	return kept
 }

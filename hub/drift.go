@@ -93,8 +93,8 @@ func (w *driftWatch) check(ctx context.Context) {
 	found, drifted := l.compare(ctx, before, published)
 	l.forgetFound(published)
 	dangling := l.findDangling(ctx, published, all, worked)
-	l.answerRefused(dangling, began)
-	w.onFound(dangling)
+	l.answerRefused(ctx, dangling, began)
+	w.onFound(ctx, dangling)
 	l.endUnlisted(published, began)
 	maps.DeleteFunc(w.reported, func(uid types.UID, _ bool) bool { return drifted[uid] == nil })
 	for _, uid := range w.count.Add(found, settings.Confirmations) {

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -48,14 +49,18 @@ func (l *leader) findDangling(ctx context.Context, p csiclient.Published, before
 	if !p.Any() {
 		return nil
 	}
-	unasked := l.asked(l.attachments()).Unasked(p)
+	nodes := l.cluster.NodesOfDriver(l.name)
+	asked := l.decider().Asked()
+	if len(p) > 1 || l.isHere(p, nodes) { // else VolumeAttachments do not matter
+		asked = l.asked(l.attachments())
+	}
+	unasked := asked.Unasked(p)
 	if len(unasked) == 0 {
 		return nil
 	}
 	if known, err := l.knowsAll(ctx); err != nil || !known {
 		return nil // a former leader may have attached volumes for VolumeAttachments that the cache lacks
 	}
-	nodes := l.cluster.NodesOfDriver(l.name)
 	found := make([]attach.Dangling, len(unasked))
 	for i, at := range unasked {
 		found[i] = attach.Dangling{Listed: at, Nodes: nodes[at.NodeID]}
@@ -68,39 +73,45 @@ func (l *leader) findDangling(ctx context.Context, p csiclient.Published, before
 	return found
 }
 
-// findVolumes fills in the PersistentVolumes of the driver that have the handles of volumes on nodes of this cluster.
+// isHere reports whether a listing names a node of this cluster.
+func (l *leader) isHere(p csiclient.Published, nodes map[string][]string) bool {
+	for _, published := range p {
+		if slices.ContainsFunc(published.IDs, func(id string) bool { return len(nodes[id]) > 0 }) {
+			return true
+		}
+	}
+	return false
+}
+
+// findVolumes fills in the PersistentVolumes that have the handles of volumes on nodes of this cluster. Drivers may share a
+// storage system, so those of other drivers count too.
 func (l *leader) findVolumes(found []attach.Dangling) {
-	byHandle, nodeIDs := map[string][]*attach.Dangling{}, map[string]bool{}
+	decider := l.decider()
+	byKey := map[string][]*attach.Dangling{}
 	for i := range found {
 		if d := &found[i]; len(d.Nodes) > 0 {
-			byHandle[d.Listed.VolumeHandle] = append(byHandle[d.Listed.VolumeHandle], d)
-			nodeIDs[d.Listed.NodeID] = true
+			key := decider.HandleKey(d.Listed.VolumeHandle)
+			byKey[key] = append(byKey[key], d)
 		}
 	}
-	if len(byHandle) == 0 {
+	if len(byKey) == 0 {
 		return
 	}
-	decider := l.decider()
-	var handles []string // of one PersistentVolume
 	for _, v := range l.cluster.AllVolumes() {
-		handles = append(handles[:0], v.Handle())
-		if decider.IsMigrated() {
-			for nodeID := range nodeIDs {
-				handles = append(handles, decider.ListedHandle(v.Handle(), nodeID))
-			}
-			slices.Sort(handles)
-			handles = slices.Compact(handles)
-		}
 		var pv *corev1.PersistentVolume // decoded only if a handle fits
-		for _, handle := range handles {
-			for _, d := range byHandle[handle] {
-				if pv == nil {
-					pv = v.PersistentVolume()
-				}
-				if decider.IsOf(pv) {
-					d.Volumes = append(d.Volumes, pv)
-				}
+		for _, d := range byKey[decider.HandleKey(v.Handle())] {
+			if at := d.Listed; v.Handle() != at.VolumeHandle && decider.ListedHandle(v.Handle(), at.NodeID) != at.VolumeHandle {
+				continue
 			}
+			if pv == nil {
+				pv = v.PersistentVolume()
+			}
+			d.Volumes = append(d.Volumes, pv)
+		}
+	}
+	for i := range found {
+		if !slices.ContainsFunc(found[i].Volumes, decider.IsOf) {
+			found[i].Volumes = nil
 		}
 	}
 }
@@ -116,6 +127,13 @@ func (l *leader) judge(d *attach.Dangling, p csiclient.Published, before *attach
 	}
 	d.Worked = worked(d.Record().Target)
 	decider := l.decider()
+	for _, node := range d.Nodes {
+		for _, va := range l.cluster.AttachmentsOnNode(node) {
+			if decider.MayHave(l.overlay.Newest(va), d.Record().Target.VolumeHandle) {
+				d.Claimant = va.Name
+			}
+		}
+	}
 	decider.Capabilities.ListPublishedNodes = true // p is known, by a listing or not
 	for _, va := range l.cluster.AttachmentsOfVolume(d.Volumes[0].Name) {
 		va = l.overlay.Newest(va)
@@ -128,13 +146,17 @@ func (l *leader) judge(d *attach.Dangling, p csiclient.Published, before *attach
 	}
 }
 
-// mayDetach reports whether a volume that only the driver reports may still be detached.
-func (l *leader) mayDetach(ctx context.Context, u volume.Unowned) bool {
-	if l.settings().Drift.Unexpected != registry.UnexpectedDetach {
-		return false
+// keptNow returns why a volume that only the driver reports must not be detached any more, for people; "" if it may be.
+// It blocks until the API server has returned the nodes.
+func (l *leader) keptNow(ctx context.Context, u volume.Unowned) string {
+	if action := l.settings().Drift.Unexpected; action != registry.UnexpectedDetach {
+		return "drift.unexpected is " + string(action)
 	}
 	// Unknown: the driver has reported other nodes too. Its own entry is no other work at the target.
 	p := csiclient.Published{l.decider().ListedHandle(u.Target.VolumeHandle, u.Target.NodeID): {IDs: []string{u.Target.NodeID}, Unknown: true}}
 	found := l.findDangling(ctx, p, nil, func(attach.Target) bool { return false })
-	return len(found) == 1 && found[0].Kept() == ""
+	if len(found) != 1 {
+		return "a VolumeAttachment may ask for it there by now"
+	}
+	return cmp.Or(found[0].Kept(), l.maybeInUse(ctx, found[0].Nodes, u.Target.VolumeHandle))
 }

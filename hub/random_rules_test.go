@@ -74,8 +74,18 @@ func (t *trial) isMultiNode(volume string) bool {
 	return slices.ContainsFunc(t.volumes, func(v trialVolume) bool { return v.name == volume && v.multiNode })
 }
 
-// checkUnpublish: nobody's volume is taken away from where it is attached.
+// checkUnpublish: nobody's volume is taken away from where it is attached, and none that was attached by hand from where
+// it is in use, unless a VolumeAttachment had it there.
 func (t *trial) checkUnpublish(volume, nodeID string) {
+	for _, r := range t.replicas {
+		if p := r.get(); p != nil {
+			for _, u := range p.hub.Drivers()[0].Unowned {
+				if u.Listed && u.VolumeHandle == volume && u.NodeID == nodeID && t.uses(u.Node, volume) {
+					t.fail("ControllerUnpublishVolume %s at %s, where node %s uses it", volume, nodeID, u.Node)
+				}
+			}
+		}
+	}
 	for _, va := range t.attachmentsOf(volume) {
 		if va.DeletionTimestamp == nil && va.Status.Attached && guarded(va) && isNotedAt(va, volume, nodeID) {
 			t.fail("ControllerUnpublishVolume %s at %s, where VolumeAttachment %s has it attached", volume, nodeID, va.Name)
@@ -259,6 +269,9 @@ func (t *trial) unownedByAny() []string {
 		if p := r.get(); p != nil {
 			for _, d := range p.hub.Drivers() {
 				for _, u := range d.Unowned {
+					if u.ReportOnly && t.mayStay(u.VolumeHandle, u.NodeID) {
+						continue
+					}
 					found = append(found, fmt.Sprintf("%s says that %s is left at %s since %v", p.name, u.VolumeHandle, u.NodeID, u.Since.Sub(t.began)))
 				}
 			}

@@ -106,14 +106,26 @@ func (t *trial) attachBehindTheBack() {
 	}
 	volume, node := t.volumes[t.strays.IntN(len(t.volumes))], t.nodes[t.strays.IntN(len(t.nodes))]
 	t.say("STEP %s is attached at %s by hand", volume.name, node.id)
+	if t.strays.IntN(2) == 0 {
+		t.say("STEP the kubelet of %s uses %s", node.name, volume.name)
+		t.inUse(node.name, corev1.UniqueVolumeName("kubernetes.io/csi/"+virtualDriver+"^"+volume.name))
+	} else {
+		t.inUse(node.name)
+	}
 	t.turn(fakecsi.Knobs{GainAttachments: []fakecsi.VolumeNode{{Volume: volume.name, Node: node.id}}})
+}
+
+// uses says whether the kubelet of a node uses a volume.
+func (t *trial) uses(node, volume string) bool {
+	n, err := t.kube.CoreV1().Nodes().Get(t.t.Context(), node, metav1.GetOptions{})
+	return err == nil && slices.Contains(n.Status.VolumesInUse, corev1.UniqueVolumeName("kubernetes.io/csi/"+virtualDriver+"^"+volume))
 }
 
 // mayStay says whether the hub may leave a volume at a node ID that was attached there by hand: it is no volume or node of
 // this cluster any more, or a VolumeAttachment names the node that has the node ID now.
 func (t *trial) mayStay(volume, nodeID string) bool {
 	i := slices.IndexFunc(t.nodes, func(n *trialNode) bool { return n.id == nodeID })
-	return i < 0 || t.isDeleted(volume) ||
+	return i < 0 || t.isDeleted(volume) || t.uses(t.nodes[i].name, volume) ||
 		slices.ContainsFunc(t.attachmentsOf(volume), func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == t.nodes[i].name })
 }
 

@@ -28,6 +28,26 @@ import (
 type refusedAttaches struct {
 	mu  sync.Mutex
 	all map[string]*refusedAttach // by name of the VolumeAttachment; guarded by mu
+	// again is when the objects may be searched again for what the driver answers. A search looks at all of them, and a driver
+	// that refuses every attach would take the processor from the others. Guarded by mu.
+	again time.Time
+}
+
+// maySearch reports whether the objects may be searched now.
+func (r *refusedAttaches) maySearch(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !now.Before(r.again)
+}
+
+// searched notes that a search has ended. Searches take at most a tenth of the time, those that end together too.
+func (r *refusedAttaches) searched(now time.Time, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.again.Before(now) {
+		r.again = now
+	}
+	r.again = r.again.Add((listShare - 1) * took)
 }
 
 type refusedAttach struct {
@@ -154,9 +174,9 @@ func (e refusedError) Error() string {
 func (e refusedError) Unwrap() error { return e.cause }
 
 // lookElsewhere asks the driver where a volume is whose attach it has refused. It returns the error of the attach with the
-// answer, and whether the volume is being detached there now. It blocks until the driver has answered, or its
-// timeout has passed.
-func (l *leader) lookElsewhere(ctx context.Context, va *storagev1.VolumeAttachment, c *volume.Claim, op attach.Operation, err error) (error, bool) {
+// answer, and whether the volume is being detached there now. It blocks until the driver has answered, for at most
+// probe.timeout, and writes the error without the answer before that.
+func (l *leader) lookElsewhere(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, op attach.Operation, err error) (error, bool) {
 	p := l.table.Believed(c)
 	call, ok := errors.AsType[*attach.CallError](err)
 	if !ok || op != attach.Attaching || grpcstatus.Code(call.Err) != codes.FailedPrecondition || p.Nodes == attach.MultiNode || l.isElsewhere(va, p.Target) {
@@ -166,8 +186,10 @@ func (l *leader) lookElsewhere(ctx context.Context, va *storagev1.VolumeAttachme
 	var elsewhere []status.Elsewhere
 	switch s := l.session(); {
 	case s == nil:
+	case s.Info().Capabilities.GetVolume && !l.refused.maySearch(time.Now()): // a later try asks
 	case s.Info().Capabilities.GetVolume:
-		elsewhere = l.askForVolume(ctx, s, p.Target)
+		l.writeError(ctx, va, e, op, err)
+		elsewhere = l.askForVolume(ctx, e, p.Target)
 		l.refused.answer(va, p.Target, elsewhere, l.table.Has)
 	case s.Info().Capabilities.ListPublishedNodes && l.settings().Drift.Interval > 0:
 		if elsewhere = l.refused.note(va, p.Target, l.table.Has); elsewhere == nil {
@@ -192,37 +214,44 @@ func (l *leader) isElsewhere(va *storagev1.VolumeAttachment, target attach.Targe
 }
 
 // askForVolume asks the driver where a volume is, and acts on the answer.
-func (l *leader) askForVolume(ctx context.Context, s Session, target attach.Target) []status.Elsewhere {
-	ctx, cancel := context.WithTimeout(ctx, l.settings().Timeout)
-	defer cancel()
+func (l *leader) askForVolume(ctx context.Context, e *volume.Entry, target attach.Target) []status.Elsewhere {
 	asked := time.Now()
 	handle := l.decider().ListedHandle(target.VolumeHandle, target.NodeID)
-	nodes, err := s.VolumeNodes(ctx, handle)
+	nodes, err := (&callerOf{l, e.Key, e.Lane()}).volumeNodes(ctx, handle)
 	if err != nil {
 		l.logger.V(2).Info("ControllerGetVolume failed, so it is not known where the volume is", "volumeHandle", target.VolumeHandle, "err", err)
 		return nil
 	}
 	// The entry of the attach has the volume for itself: no other call for it can be in flight. Who asks for the volume is
 	// looked at again before the call that detaches it.
-	found := l.findDangling(ctx, csiclient.Published{handle: nodes}, nil, func(attach.Target) bool { return false })
-	return l.freeVolume(found, target, asked)
+	began := time.Now()
+	found := l.findDangling(ctx, csiclient.Published{handle: *nodes}, nil, func(attach.Target) bool { return false })
+	l.refused.searched(time.Now(), time.Since(began))
+	return l.freeVolume(ctx, found, target, asked)
 }
 
-// freeVolume returns where the driver reports the volume of an attach that it has refused, and asks for its detach there if
+// volumeNodes asks the driver where a volume is. It blocks for at most probe.timeout.
+func (c *callerOf) volumeNodes(ctx context.Context, handle string) (*csiclient.PublishedNodes, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.settings().Probe.Timeout)
+	defer cancel()
+	return call(ctx, c, "ControllerGetVolume", &handle, func(s Session, ctx context.Context, handle *string) (*csiclient.PublishedNodes, error) {
+		nodes, err := s.VolumeNodes(ctx, *handle)
+		return &nodes, err
+	})
+}
+
+// freeVolume returns where the driver has found the volume of an attach that it has refused, and asks for its detach there if
 // drift.unexpected says so. The refusal and the report are two pieces of evidence, and need no confirmation.
-func (l *leader) freeVolume(found []attach.Dangling, target attach.Target, asked time.Time) []status.Elsewhere {
+func (l *leader) freeVolume(ctx context.Context, found []attach.Dangling, target attach.Target, asked time.Time) []status.Elsewhere {
 	elsewhere := []status.Elsewhere{} // not nil: the driver has answered
 	for _, d := range found {
-		if d.Listed.VolumeHandle != l.decider().ListedHandle(target.VolumeHandle, target.NodeID) {
-			continue
-		}
 		at := status.Elsewhere{NodeID: l.redactor.Text(d.Listed.NodeID, csiclient.MaxVersion), Node: d.Node(), Asked: asked, Kept: d.Kept()}
 		own := attach.Target{VolumeHandle: target.VolumeHandle, NodeID: d.Listed.NodeID}
 		if _, known := l.table.Unowned(own); known {
 			at.Detaching, at.Kept = true, ""
 		} else if at.Kept == "" && l.settings().Drift.Unexpected == registry.UnexpectedDetach {
-			at.Detaching = true
-			l.onDangling(d)
+			at.Kept = l.onDangling(ctx, d)
+			at.Detaching = at.Kept == ""
 		}
 		elsewhere = append(elsewhere, at)
 	}
@@ -231,9 +260,13 @@ func (l *leader) freeVolume(found []attach.Dangling, target attach.Target, asked
 
 // answerRefused answers the attaches that were refused before a listing began, at the latest. Those whose volume is being detached
 // elsewhere now are tried again after that.
-func (l *leader) answerRefused(found []attach.Dangling, began time.Time) {
+func (l *leader) answerRefused(ctx context.Context, found []attach.Dangling, began time.Time) {
+	byHandle := map[string][]attach.Dangling{}
+	for _, d := range found {
+		byHandle[d.Listed.VolumeHandle] = append(byHandle[d.Listed.VolumeHandle], d)
+	}
 	for name, a := range l.refused.before(began) {
-		elsewhere := l.freeVolume(found, a.target, began)
+		elsewhere := l.freeVolume(ctx, byHandle[l.decider().ListedHandle(a.target.VolumeHandle, a.target.NodeID)], a.target, began)
 		l.refused.listed(name, a, elsewhere)
 		if isBeingDetached(elsewhere) {
 			l.table.RetryNow(volume.ClaimKey(name))

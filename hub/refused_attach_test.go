@@ -133,6 +133,54 @@ func TestErrorOfARefusedAttachNamesTheNodeThatHasTheVolume(t *testing.T) {
 	}
 }
 
+func TestErrorOfARefusedAttachDoesNotWaitForTheAnswerWhereTheVolumeIs(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.answers(true)
+		v.dangling()
+		v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerGetVolume}}})
+		v.start()
+		v.pass(time.Second)
+		v.create(v.attachment("v", "m"))
+		v.pass(time.Second)
+		if e := v.get("v-m").Status.AttachError; e == nil || !strings.Contains(e.Message, "is published to another node") {
+			t.Errorf("error %+v", e)
+		}
+		if call := v.seen("v-m").Call; call.Method != "ControllerGetVolume" {
+			t.Errorf("call in flight: %+v", call)
+		}
+		v.pass(time.Minute)
+		if n := v.backend.Books().Methods[fakecsi.ControllerPublishVolume].Begun; n < 3 {
+			t.Errorf("%d tries in a minute: the answer is waited for too long", n)
+		}
+	})
+}
+
+// A Pod on n has the volume mounted, and its VolumeAttachment was lost.
+func TestVolumeInUseOnItsNodeIsNotFreedForARefusedAttach(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.unexpected(registry.UnexpectedDetach)
+		v.driver.Drift.Interval, v.driver.Drift.Confirmations = time.Hour, 100
+		v.answers(true)
+		v.dangling()
+		v.inUse("n", "kubernetes.io/csi/"+virtualDriver+"^v")
+		v.start()
+		v.pass(time.Second)
+		v.create(v.attachment("v", "m"))
+		v.pass(time.Minute)
+		if e := v.get("v-m").Status.AttachError; v.unpublishes() > 0 || e == nil || !strings.Contains(e.Message, "not detaching it there because it is in use on node n") {
+			t.Errorf("%d unpublishes, error %+v", v.unpublishes(), e)
+		}
+		if got := v.metric("attach_hub_drift_total"); got != 1 || len(v.eventsWith("DriftDetected")) != 1 {
+			t.Errorf("counted %v times, Events %q", got, v.eventsWith("DriftDetected"))
+		}
+		v.inUse("n")
+		v.pass(10 * time.Minute)
+		if va := v.get("v-m"); !va.Status.Attached || v.unpublishes() != 1 {
+			t.Errorf("%d unpublishes when it is not in use any more, %+v", v.unpublishes(), va.Status)
+		}
+	})
+}
+
 // The VolumeAttachment elsewhere says why, and its detach frees the volume: nobody has to be asked.
 func TestAttachThatAnotherVolumeAttachmentBlocksAsksNobody(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {

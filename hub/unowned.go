@@ -85,11 +85,17 @@ func (l *leader) mayUnpublish(ctx context.Context, e *volume.Entry, u volume.Uno
 		return false
 	}
 	owner, err := l.owners(ctx, u.FormerOwner, target)
-	if u.Listed && err == nil && (owner != volume.NoOwner || !l.mayDetach(ctx, u)) {
-		l.log.line(klog.FromContext(ctx), true, "Not detaching the volume: a VolumeAttachment may ask for it on this node by now, or drift.unexpected does not allow it any more")
-		l.table.Resolve(target)
-		l.table.Done(e)
-		return false
+	if u.Listed && err == nil {
+		kept := "a VolumeAttachment asks for it there by now"
+		if owner == volume.NoOwner {
+			kept = l.keptNow(ctx, u)
+		}
+		if kept != "" {
+			l.log.line(klog.FromContext(ctx), true, "Not detaching the volume that the driver reports on this node", "reason", kept)
+			l.table.Resolve(target)
+			l.table.Done(e)
+			return false
+		}
 	}
 	switch owner {
 	case volume.Owned:

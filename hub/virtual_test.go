@@ -164,9 +164,12 @@ func (v *virtual) delete(objects ...testbed.Object) {
 	}
 }
 
-// register says which ID the driver has for a node.
+// register says which ID the driver has for a node, and makes the node if there is none.
 func (v *virtual) register(node, id string) {
 	v.t.Helper()
+	if _, err := v.kube.CoreV1().Nodes().Get(v.t.Context(), node, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		v.create(testbed.Node{Name: node})
+	}
 	n := testbed.CSINode{Node: node, Drivers: map[string]string{virtualDriver: id}}
 	v.delete(n)
 	v.create(n)

@@ -184,7 +184,7 @@ func waitsForDriver(e *volume.Entry, err error) bool {
 // failed ends a run with an error, and decides when the entry runs again.
 func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, op attach.Operation, err error) {
 	l.countDisconnects(e, err)
-	err, freed := l.lookElsewhere(ctx, va, c, op, err)
+	err, freed := l.lookElsewhere(ctx, e, va, c, op, err)
 	l.saveError(ctx, va, e, op, err)
 	name := e.Key.Name
 	if waitsForDriver(e, err) {
@@ -235,13 +235,16 @@ func (l *leader) refresh(ctx context.Context, name string) {
 	l.refreshVolume(ctx, attach.VolumeName(va))
 }
 
-// saveError writes an error into the status, if it belongs there. It only logs a failure to write: the operation
-// is tried again anyway.
+// saveError writes an error into the status and records an Event, if it belongs there.
 func (l *leader) saveError(ctx context.Context, va *storagev1.VolumeAttachment, e *volume.Entry, op attach.Operation, cause error) {
-	if !l.isOfTheVolume(e, cause) {
-		return
+	if l.isOfTheVolume(e, cause) {
+		l.events.failed(va, op, cause)
+		l.writeError(ctx, va, e, op, cause)
 	}
-	l.events.failed(va, op, cause)
+}
+
+// writeError writes an error into the status. It only logs a failure to write: the operation is tried again anyway.
+func (l *leader) writeError(ctx context.Context, va *storagev1.VolumeAttachment, e *volume.Entry, op attach.Operation, cause error) {
 	if since := wantedSince(va, op); !since.IsZero() && time.Since(since) >= l.settings().StuckAfter {
 		cause = stuckError{op: op, since: since, tries: e.Retries.Failures + 1, last: cause}
 	}

@@ -3,6 +3,7 @@ package attach
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,8 +75,13 @@ func (a *Asked) By(t Target) *storagev1.VolumeAttachment {
 	if va := a.targets[t]; va != nil {
 		return va
 	}
+	listed := func(handle string) bool {
+		return handle == t.VolumeHandle || a.driver.ListedHandle(handle, t.NodeID) == t.VolumeHandle
+	}
 	for _, d := range a.unclear {
-		handle := slices.Contains(d.handles, t.VolumeHandle) || len(d.handles) == 0 && !ofAnotherVolume(d.va, t.VolumeHandle)
+		// The name of a VolumeAttachment of a migrated volume is made of another handle than the driver lists.
+		unknown := len(d.handles) == 0 && (a.driver.IsMigrated() || !ofAnotherVolume(d.va, t.VolumeHandle))
+		handle := unknown || slices.ContainsFunc(d.handles, listed)
 		if handle && (slices.Contains(d.nodeIDs, t.NodeID) || len(d.nodeIDs) == 0) {
 			return d.va
 		}
@@ -111,6 +117,14 @@ func (d Driver) ListedHandle(handle, nodeID string) string {
 	return handle
 }
 
+// HandleKey returns what the handle of a PersistentVolume and the handle by which the driver lists it have in common.
+func (d Driver) HandleKey(handle string) string {
+	if d.IsMigrated() { // the repair of a handle fills in its project or zone
+		return path.Base(handle)
+	}
+	return handle
+}
+
 // IsMigrated reports whether in-tree volumes are migrated to the driver.
 func (d Driver) IsMigrated() bool { return translator.IsMigratedCSIDriverByName(d.Name) }
 
@@ -119,7 +133,7 @@ func (d Driver) IsMigrated() bool { return translator.IsMigratedCSIDriverByName(
 type Dangling struct {
 	Listed  Target                     // as the driver reports it
 	Nodes   []string                   // of this cluster for which the driver has registered the node ID
-	Volumes []*corev1.PersistentVolume // of the driver that have the volume handle
+	Volumes []*corev1.PersistentVolume // of all drivers that have the volume handle; none if none is the driver's
 	// Claimant is a VolumeAttachment that may ask for the target, or did when the driver was asked.
 	Claimant string
 	Worked   bool // there was other work for the volume at the target since the driver was asked
@@ -164,6 +178,13 @@ func (d Dangling) Record() Record {
 		r.SecretRef = spec.CSI.ControllerPublishSecretRef
 	}
 	return r
+}
+
+// MayHave reports whether a VolumeAttachment may have a volume attached that nothing says it is about: it notes no handle,
+// and its PersistentVolume may have been recreated with another handle since csi-attacher attached it.
+func (d Driver) MayHave(va *storagev1.VolumeAttachment, handle string) bool {
+	touched := va.Status.Attached || HasFinalizer(va.Finalizers, Finalizer(d.Name))
+	return va.Spec.Attacher == d.Name && touched && NotedTarget(va).VolumeHandle == "" && !ofAnotherVolume(va, handle)
 }
 
 // IsOf reports whether a PersistentVolume is a volume of the driver, also one that is migrated to it.

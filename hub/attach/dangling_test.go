@@ -1,6 +1,8 @@
 package attach
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +66,21 @@ func TestVolumeAttachmentOfAMigratedVolumeAsksForWhatTheDriverLists(t *testing.T
 	asked.Add(va, handle, nil)
 	if got := asked.Unasked(csiclient.Published{listed: on(nodeID)}); len(got) > 0 {
 		t.Errorf("not asked for: %v", got)
+	}
+}
+
+// It has neither a note nor a CSINode, and its name is made of the handle of its PersistentVolume.
+func TestVolumeAttachmentOfAMigratedVolumeOnAnUnknownNodeAsksForWhatTheDriverLists(t *testing.T) {
+	const handle, listed, nodeID = "projects/UNSPECIFIED/zones/z/disks/d", "projects/p/zones/z/disks/d", "projects/p/zones/z/instances/n"
+	for _, known := range []string{handle, ""} {
+		asked := Driver{Name: gcePD}.Asked()
+		va := attachment(attached, guarded)
+		va.Spec.Attacher = gcePD
+		va.Name = fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+gcePD+va.Spec.NodeName)))
+		asked.Add(va, known, nil)
+		if asked.By(Target{listed, nodeID}) == nil {
+			t.Errorf("handle %q: not asked for", known)
+		}
 	}
 }
 

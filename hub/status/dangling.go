@@ -22,6 +22,9 @@ func (u UnownedPublication) Diagnose(driver string) diagnosis.Diagnosis {
 	if u.ReportOnly {
 		d.Verdict = diagnosis.Dangling
 		d.Actions, d.Commands = detachByHand(driver, u.Node, u.NodeID, u.PersistentVolume)
+		if u.LastError != "" { // drift.unexpected is detach already
+			d.Actions, d.Detail = d.Actions[:1], "the hub does not detach it because "+u.LastError
+		}
 	}
 	switch {
 	case u.Tries == 1:

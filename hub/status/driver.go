@@ -196,7 +196,7 @@ type UnownedPublication struct {
 	LastError        string    `json:"lastError,omitempty"` // may be a driver's own text: hostile
 	// Listed: only the driver says that the volume is published there. VolumeAttachment is empty then.
 	Listed bool `json:"listed,omitempty"`
-	// ReportOnly: the hub does not detach it, because drift.unexpected is report.
+	// ReportOnly: the hub does not detach it, because drift.unexpected is report or, if there is a LastError, for that reason.
 	ReportOnly bool `json:"reportOnly,omitempty"`
 }
 

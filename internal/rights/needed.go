@@ -78,7 +78,7 @@ func Needed(f Features) []Right {
 		each(Right{Group: storage, Resource: "volumeattachments", Subresource: "status", Purpose: "attach and detach", Manifest: clusterRole}, "patch"),
 		each(Right{Group: storage, Resource: "csinodes", Purpose: "attach", Manifest: clusterRole}, "get", "list", "watch"),
 		each(Right{Group: storage, Resource: "csidrivers", Purpose: "see attachRequired, discover drivers", Manifest: clusterRole, Optional: !f.Discovery}, "list", "watch"),
-		each(Right{Resource: "nodes", Purpose: "detach when attachRequired has become false", Manifest: clusterRole, Optional: true}, "get"),
+		each(Right{Resource: "nodes", Purpose: "detach only what is not in use", Manifest: clusterRole, Optional: true}, "get"),
 		each(Right{Resource: "events", Namespace: eventNamespace, Purpose: "record Events for failures", Manifest: "deploy/base/events.yaml", Optional: true}, "create", "patch"),
 	)
 	for _, l := range f.leasesElsewhere() {
