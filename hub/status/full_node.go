@@ -125,13 +125,13 @@ func (a Attachment) moveCommands() []string {
 		}
 		pods = []string{namespace + "/POD"}
 	}
-	commands := []string{"kubectl cordon " + a.Waiting.Node}
+	commands := [][]string{{"kubectl", "cordon", a.Waiting.Node}}
 	for _, pod := range pods {
 		if namespace, name, ok := strings.Cut(pod, "/"); ok {
-			commands = append(commands, "kubectl -n "+namespace+" delete pod "+name)
+			commands = append(commands, []string{"kubectl", "-n", namespace, "delete", "pod", name})
 		}
 	}
-	return commands
+	return diagnosis.Commands(commands...)
 }
 
 // addFull adds the nodes on which attaches wait for a place.
