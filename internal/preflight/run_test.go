@@ -50,7 +50,7 @@ func TestEachBreakageFailsItsCheckAndHidesNoOther(t *testing.T) {
 		{driver: secured("no-dns", w.driverCA, same), failed: "dns"},
 		{driver: w.entry("no-socket", registry.Endpoint("unix://"+filepath.Join(w.dir, "none"))), failed: "connect", says: "no such file", does: "creates the socket"},
 		{driver: secured("nobody-listens", w.driverCA, same), failed: "connect", says: "connection refused", does: "nothing listens"},
-		{driver: secured("wrong-san", w.driverCA, func(r *certtest.Request) { r.Names = []string{"other.svc"} }), failed: "certificate", says: `is for other.svc and not for serverName "driver.storage.svc"`, does: "TLS files of both sides"},
+		{driver: secured("wrong-san", w.driverCA, func(r *certtest.Request) { r.Names = []string{"other.svc"} }), failed: "certificate", says: `is for other.svc and not for serverName "driver.storage.svc"`, does: "Set tls.serverName of the driver"},
 		{driver: secured("expired", w.driverCA, func(r *certtest.Request) { r.To = now.Add(-time.Minute) }), failed: "certificate", says: "the certificate of the server has expired"},
 		{driver: secured("wrong-ca", w.hubCA, same), failed: "certificate", says: "comes from no authority in " + w.tls.CAFile},
 		{driver: secured("ends-soon", w.driverCA, func(r *certtest.Request) { r.To = now.Add(soon - time.Hour) }), warned: "certificate", says: "the server is " + serverName, does: "Renew the certificate of the server,"},
