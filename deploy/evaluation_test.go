@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
@@ -87,13 +88,13 @@ func (p *prometheusServer) ingest(at time.Time, pod string, page []byte) {
 			b.Set("le", strings.TrimSuffix(own.Get("le"), ".0"))
 		}
 		_, _, value := parsed.Series()
-		p.add(at, own.Get(labels.MetricName), b.Labels(), value)
+		p.add(at, own.Get(model.MetricNameLabel), b.Labels(), value)
 	}
 }
 
 func (p *prometheusServer) add(at time.Time, name string, l labels.Labels, value float64) {
 	b := labels.NewBuilder(l)
-	b.Set(labels.MetricName, name)
+	b.Set(model.MetricNameLabel, name)
 	l = b.Labels()
 	s := p.series[l.String()]
 	if s == nil {
