@@ -23,6 +23,7 @@ func TestVolumesWhoseVolumeAttachmentsVanishWhileAllReplicasAreKilledAreDetached
 	backend := r.backends[driver]
 	first, second := r.start(s.plane.Kubeconfig()), r.start(s.plane.Kubeconfig())
 	all := s.attachments(driver, 3)
+	s.create(testbed.Node{Name: driver + "-node"}) // says that no volume is in use there
 	s.create(all...)
 	s.waitFor("all attached", testbed.AllAttached(len(all)))
 	first.Kill()

@@ -277,6 +277,7 @@ func TestAllViewsSayTheSameOfDriversInEveryKindOfTrouble(t *testing.T) {
 func (s *healthScene) compareWithGolden(got string) {
 	s.t.Helper()
 	for _, r := range [][2]string{
+		{` --kubeconfig=\S+`, ""}, // in the commands, as explain was given it
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`, "TIME"},
 		{`\b\d+(h\d+m|m\d+s|[hms])\b`, "AGE"},
 		// The driver's gRPC ends the call at the same deadline, and can be the first.
