@@ -8,29 +8,41 @@ import (
 )
 
 func TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere(t *testing.T) {
-	for name, detach := range map[string]func(*volume.Table){
-		"by a VolumeAttachment": func(table *volume.Table) {
-			unpublish(table, table.Open(attachment("other", "2")), at("a"), volume.Succeeded)
-		},
-		"by nobody's": func(table *volume.Table) { table.Detached(at("a"), "node-a") },
+	byVolumeAttachment := func(_ *testing.T, table *volume.Table) {
+		unpublish(table, table.Open(attachment("other", "2")), at("a"), volume.Succeeded)
+	}
+	detached := func(t *testing.T, table *volume.Table) {
+		e := take(t, table, unownedKey("a"))
+		table.Detached(at("a"), "node-a")
+		table.Done(e)
+	}
+	leftThere := func(t *testing.T, table *volume.Table) {
+		table.ObserveDeletion(volume.Identity{Name: "gone", UID: "0"}, recorded("a"), time.Now())
+		detached(t, table)
+	}
+	onlyListed := func(t *testing.T, table *volume.Table) {
+		table.Found(volume.Identity{}, recorded("a"))
+		detached(t, table)
+	}
+	for name, c := range map[string]struct {
+		place  volume.Place
+		detach func(*testing.T, *volume.Table)
+		want   volume.State
+	}{
+		"by a VolumeAttachment":             {only("v", "b"), byVolumeAttachment, volume.Ready},
+		"where a VolumeAttachment left it":  {only("v", "b"), leftThere, volume.Ready},
+		"another volume":                    {only("w", "b"), byVolumeAttachment, volume.Delayed},
+		"a multi-node volume":               {shared("v", "b"), byVolumeAttachment, volume.Delayed},
+		"where only a listing has shown it": {only("v", "b"), onlyListed, volume.Delayed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for where, c := range map[string]struct {
-				place volume.Place
-				want  volume.State
-			}{
-				"that volume":         {only("v", "b"), volume.Ready},
-				"another volume":      {only("w", "b"), volume.Delayed},
-				"a multi-node volume": {shared("v", "b"), volume.Delayed},
-			} {
-				table := openTable(10, 0, true)
-				key := volume.ClaimKey("refused")
-				table.Add(key, volume.AttachLane, c.place)
-				table.DoneFor(take(t, table, key), volume.AttachLane, time.Hour)
-				detach(table)
-				if v, _ := table.Look(key); v.State != c.want {
-					t.Errorf("%s: state %v, want %v", where, v.State, c.want)
-				}
+			table := openTable(10, 0, true)
+			key := volume.ClaimKey("refused")
+			table.Add(key, volume.AttachLane, c.place)
+			table.DoneFor(take(t, table, key), volume.AttachLane, time.Hour)
+			c.detach(t, table)
+			if v, _ := table.Look(key); v.State != c.want {
+				t.Errorf("state %v, want %v", v.State, c.want)
 			}
 		})
 	}

@@ -92,13 +92,17 @@ func (t *Table) Resolve(target attach.Target) {
 	t.resolve(target)
 }
 
-// Detached ends an unowned publication that was detached from its target, on a Kubernetes node. Attaches that the volume
-// or the node has kept from succeeding are tried again at once.
+// Detached ends an unowned publication that was detached from its target, on a Kubernetes node. Attaches of the volume that
+// back off are tried again at once. But after the detach of a publication that only a listing has found they wait: a
+// driver may report the volume elsewhere, and refuse the attach, without end.
 func (t *Table) Detached(target attach.Target, node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	u := t.unowned(target)
 	t.resolve(target)
-	t.retryAttaches(target)
+	if u != nil && !u.Listed {
+		t.retryAttaches(target)
+	}
 	t.detachedFrom(node)
 }
 
