@@ -21,7 +21,8 @@ func TestVolumeThatWasAttachedBehindTheClustersBackIsFreedByTheCommandsForIt(t *
 	t.Parallel()
 	w := newWorld(t)
 	driver, backend := w.driver("d", fakecsi.Options{})
-	w.set(driver, func(s *registry.Settings) { s.Retry.Initial, s.Retry.Max = 50*time.Millisecond, 100*time.Millisecond })
+	// A try before the volume is free would be refused too. The detach ends the backoff.
+	w.set(driver, func(s *registry.Settings) { s.Retry.Initial, s.Retry.Max = time.Hour, time.Hour })
 	node, other := w.node("n", driver), w.node("o", driver)
 	va := w.volume("v", driver, node)
 	w.turn(backend, fakecsi.Knobs{GainAttachments: []fakecsi.VolumeNode{{Volume: "v", Node: "id-o"}}})
