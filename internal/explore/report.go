@@ -1,0 +1,85 @@
+package explore
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/progress"
+)
+
+// Report is what Run has found.
+type Report struct {
+	States  int // distinct ones, all of which Check has looked into
+	Edges   int // steps taken, faults included
+	Depth   int // most steps of a shortest way to a state
+	Largest int // most states of one level: the same number of steps from the start
+	Alone   int // states of which one Local step was taken and the others were left out
+	// Open is how many states Run did not take all steps of, because it was cut. They count as if what is wanted could
+	// be reached from them.
+	Open int
+	// Stuck is how many states have no way without faults to a state with Reached. It is 0 if Run has ended at another
+	// fault: it is known only at the end.
+	Stuck   int
+	Elapsed time.Duration
+	// Cut says why Run ended before it had seen all states. "": it has seen all, or ended at a fault.
+	Cut            string
+	Counterexample *Counterexample // nil: no fault was found
+}
+
+// Complete reports whether all states of the world have been seen and no fault was found.
+func (r *Report) Complete() bool { return r.Cut == "" && r.Counterexample == nil }
+
+// PerSecond returns how many states were found in a second.
+func (r *Report) PerSecond() float64 { return float64(r.States) / max(r.Elapsed.Seconds(), 1e-9) }
+
+// String returns the report as lines of text.
+func (r *Report) String() string {
+	var b strings.Builder
+	switch {
+	case r.Cut != "":
+		fmt.Fprintf(&b, "cut: %s. %d states are open: their steps were not all taken, and they count as if what is wanted could be reached from them\n", r.Cut, r.Open)
+	case r.Counterexample == nil:
+		b.WriteString("complete: all states were seen\n")
+	default:
+		b.WriteString("ended at a fault\n")
+	}
+	fmt.Fprintf(&b, "%d states, %d edges, depth %d, largest level %d, %d states with one local step alone, %v, %.0f states/s\n",
+		r.States, r.Edges, r.Depth, r.Largest, r.Alone, r.Elapsed.Round(time.Millisecond), r.PerSecond())
+	if r.Stuck > 0 {
+		fmt.Fprintf(&b, "%d states are stuck\n", r.Stuck)
+	}
+	if r.Counterexample != nil {
+		b.WriteString(r.Counterexample.String())
+	}
+	return b.String()
+}
+
+func (r *run[S]) report() *Report {
+	return &Report{States: r.table.len(), Edges: r.steps, Depth: r.depth, Largest: r.largest, Alone: r.alone,
+		Open: r.table.len() - r.expanded, Cut: r.cut}
+}
+
+const printEvery = 5 * time.Second
+
+// print writes a line on how far the run is, if it is time for one.
+func (r *run[S]) print() {
+	if r.options.Progress == nil || time.Since(r.printed) < printEvery {
+		return
+	}
+	r.printed = time.Now()
+	elapsed := time.Since(r.began)
+	line := fmt.Sprintf("explore: %d states, %d open, %d edges, level %d, %.0f states/s", r.table.len(), r.table.len()-r.expanded, r.steps, r.depth,
+		float64(r.table.len())/elapsed.Seconds())
+	done := 0.0 // share of the limits
+	if r.options.For > 0 {
+		done = elapsed.Seconds() / r.options.For.Seconds()
+	}
+	if r.options.MaxStates > 0 {
+		done = max(done, float64(r.table.len())/float64(r.options.MaxStates))
+	}
+	if done > 0 {
+		line += ", at most " + progress.Left(elapsed, done, 1)
+	}
+	fmt.Fprintln(r.options.Progress, line)
+}
