@@ -13,6 +13,7 @@ import (
 type layout struct {
 	id    int
 	typ   reflect.Type
+	slice reflect.Type // of such values
 	size  uintptr
 	ops   []op
 	inner bool // a value may be part of a larger one
@@ -82,7 +83,7 @@ func (c *compiler) layout(t reflect.Type, path string) *layout {
 	c.pointed[t] = true
 	l := c.layouts[t]
 	if l == nil {
-		l = &layout{id: len(c.list), typ: t, size: t.Size()}
+		l = &layout{id: len(c.list), typ: t, slice: reflect.SliceOf(t), size: t.Size()}
 		c.layouts[t], c.list = l, append(c.list, l)
 		l.ops = c.value(nil, t, 0, c.rules.treatment(t, nil, ""), path)
 	}
@@ -268,41 +269,6 @@ func (c *compiler) reduced(ops []op, t reflect.Type, off uintptr, tr treatment, 
 		}
 	}
 	return append(ops, o)
-}
-
-// plain appends n bytes without pointers, to those before if they follow them.
-func plain(ops []op, off, n uintptr) []op {
-	if last := len(ops) - 1; last >= 0 && ops[last].code == opBytes && ops[last].off+ops[last].n == off {
-		ops[last].n += n
-		return ops
-	}
-	return append(ops, op{code: opBytes, off: off, n: n})
-}
-
-// shallow appends the ops that copy a value of any type word by word.
-func shallow(ops []op, t reflect.Type, off uintptr) []op {
-	const word = 8
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Map, reflect.Chan, reflect.Func, reflect.UnsafePointer:
-		return append(ops, op{code: opWord, off: off})
-	case reflect.String:
-		return append(ops, op{code: opString, off: off})
-	case reflect.Slice:
-		return plain(append(ops, op{code: opWord, off: off}), off+word, 2*word)
-	case reflect.Interface:
-		return append(ops, op{code: opWord, off: off}, op{code: opWord, off: off + word})
-	case reflect.Array:
-		for i := range t.Len() {
-			ops = shallow(ops, t.Elem(), off+uintptr(i)*t.Elem().Size())
-		}
-		return ops
-	case reflect.Struct:
-		for i := range t.NumField() {
-			ops = shallow(ops, t.Field(i).Type, off+t.Field(i).Offset)
-		}
-		return ops
-	}
-	return plain(ops, off, t.Size())
 }
 
 // joined returns all errors in one.

@@ -71,7 +71,7 @@ func (c *copier) slice(l *layout, to, from *sliceHeader) {
 		return
 	}
 	if from.len == 0 || l.size == 0 {
-		*to = sliceHeader{reflect.MakeSlice(reflect.SliceOf(l.typ), from.len, from.len).UnsafePointer(), from.len, from.len}
+		*to = sliceHeader{reflect.MakeSlice(l.slice, from.len, from.len).UnsafePointer(), from.len, from.len}
 		return
 	}
 	i, off, isNew := c.find(from.data, l, from.len, true)

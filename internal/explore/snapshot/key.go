@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"reflect"
 	"slices"
@@ -20,16 +19,6 @@ type keyer struct {
 	pairs  []*pair
 	order  []int
 }
-
-// ranked is a value that is replaced by its rank, which is known only at the end.
-type ranked struct {
-	at    int // in the key, from its begin
-	group int
-	num   uint64
-	text  string
-}
-
-const rankSize = 4
 
 // append appends the key of a value to a slice, with room for the ranks.
 func (k *keyer) append(to []byte, l *layout, from unsafe.Pointer) []byte {
@@ -58,36 +47,6 @@ func (k *keyer) append(to []byte, l *layout, from unsafe.Pointer) []byte {
 			return key
 		}
 	}
-}
-
-// fillRanks writes the ranks into a key.
-func (k *keyer) fillRanks(key []byte) {
-	if len(k.order) < len(k.ranks) {
-		k.order = make([]int, len(k.ranks))
-	}
-	order := k.order[:len(k.ranks)]
-	for i := range order {
-		order[i] = i
-	}
-	compare := func(a, b *ranked) int {
-		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.num, b.num), cmp.Compare(a.text, b.text))
-	}
-	slices.SortFunc(order, func(i, j int) int { return compare(&k.ranks[i], &k.ranks[j]) })
-	rank := uint32(0)
-	for i, n := range order {
-		x := &k.ranks[n]
-		switch {
-		case i == 0 || x.group != k.ranks[order[i-1]].group:
-			rank = 0
-			if x.num != 0 {
-				rank = 1
-			}
-		case compare(x, &k.ranks[order[i-1]]) != 0:
-			rank++
-		}
-		binary.BigEndian.PutUint32(key[k.begin+x.at:], rank)
-	}
-	clear(k.ranks)
 }
 
 func (k *keyer) number(n uint64) { k.key = binary.AppendUvarint(k.key, n) }
@@ -181,28 +140,6 @@ func (k *keyer) time(t time.Time) {
 	}
 	k.key = binary.BigEndian.AppendUint64(append(k.key, 1), uint64(t.Unix()))
 	k.key = binary.BigEndian.AppendUint32(k.key, uint32(t.Nanosecond()))
-}
-
-// measure returns what ranks values: 0 and "" only for zero.
-func measure(t reflect.Type, from unsafe.Pointer) (uint64, string) {
-	const sign = 1 << 63
-	v := reflect.NewAt(t, from).Elem()
-	switch {
-	case t == timeType:
-		at := (*time.Time)(from)
-		if at.IsZero() {
-			return 0, ""
-		}
-		return uint64(at.UnixNano()) ^ sign, ""
-	case t.Kind() == reflect.String:
-		s := *(*string)(from)
-		return uint64(len(s)), s
-	case v.IsZero():
-		return 0, ""
-	case v.CanInt():
-		return uint64(v.Int()) ^ sign, ""
-	}
-	return v.Uint(), ""
 }
 
 func (k *keyer) saturated(o *op, from unsafe.Pointer) {

@@ -1,8 +1,6 @@
 package snapshot
 
-import (
-	"reflect"
-)
+import "reflect"
 
 // mapping says how maps of a type are copied or keyed.
 type mapping struct {
@@ -61,25 +59,4 @@ func isPlain(t reflect.Type) bool {
 		return true
 	}
 	return t.Kind() >= reflect.Bool && t.Kind() <= reflect.Complex128
-}
-
-// plainKey appends the ops for the key of a map. Rules do not apply to it: elements are in its order.
-func plainKey(ops []op, t reflect.Type, off uintptr) []op {
-	switch t.Kind() {
-	case reflect.String:
-		return append(ops, op{code: opString, off: off})
-	case reflect.Array:
-		for i := range t.Len() {
-			ops = plainKey(ops, t.Elem(), off+uintptr(i)*t.Elem().Size())
-		}
-		return ops
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if f := t.Field(i); f.Name != "_" {
-				ops = plainKey(ops, f.Type, off+f.Offset)
-			}
-		}
-		return ops
-	}
-	return plain(ops, off, t.Size())
 }

@@ -125,5 +125,5 @@ func (x *region) allocate() unsafe.Pointer {
 	if !x.slice {
 		return reflect.New(x.layout.typ).UnsafePointer()
 	}
-	return reflect.MakeSlice(reflect.SliceOf(x.layout.typ), x.count, x.count).UnsafePointer()
+	return reflect.MakeSlice(x.layout.slice, x.count, x.count).UnsafePointer()
 }
