@@ -38,7 +38,7 @@ func (r *Report) String() string {
 	var b strings.Builder
 	switch {
 	case r.Cut != "":
-		fmt.Fprintf(&b, "cut: %s. %d states are open: their steps were not all taken, and they count as if what is wanted could be reached from them\n", r.Cut, r.Open)
+		fmt.Fprintf(&b, "cut by %s: the steps of %s were not all taken. They count as if what is wanted could be reached from them\n", r.Cut, counted(r.Open, "state"))
 	case r.Counterexample == nil:
 		b.WriteString("complete: all states were seen\n")
 	default:
@@ -47,7 +47,7 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "%d states, %d edges, depth %d, largest level %d, %d states with one local step alone, %v, %.0f states/s\n",
 		r.States, r.Edges, r.Depth, r.Largest, r.Alone, r.Elapsed.Round(time.Millisecond), r.PerSecond())
 	if r.Stuck > 0 {
-		fmt.Fprintf(&b, "%d states are stuck\n", r.Stuck)
+		fmt.Fprintf(&b, "stuck: %s\n", counted(r.Stuck, "state"))
 	}
 	if r.Counterexample != nil {
 		b.WriteString(r.Counterexample.String())

@@ -111,7 +111,7 @@ func TestResultDoesNotDependOnTheWorkers(t *testing.T) {
 
 func TestRunThatIsCutSaysSo(t *testing.T) {
 	r := run(t, philosophers(10), explore.Options{MaxStates: 1000})
-	if r.Complete() || r.Cut != "MaxStates" || r.Open == 0 || r.States < 1000 || r.States > 1020 || r.Stuck != 0 || !strings.Contains(r.String(), "states are open") {
+	if r.Complete() || r.Cut != "MaxStates" || r.Open == 0 || r.States < 1000 || r.States > 1020 || r.Stuck != 0 || !strings.Contains(r.String(), "states were not all taken") {
 		t.Errorf("MaxStates: got\n%v", r)
 	}
 	r = run(t, philosophers(10), explore.Options{For: time.Nanosecond})

@@ -41,12 +41,12 @@ type Describer[S any] interface {
 // String returns the trace, one numbered line for each step, with what is wrong after it.
 func (c *Counterexample) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s after %d steps:\n", c.Kind, len(c.Steps))
+	fmt.Fprintf(&b, "%s after %s:\n", c.Kind, counted(len(c.Steps), "step"))
 	for i, name := range c.Steps {
 		fmt.Fprintf(&b, "%4d  %s\n", i+1, name)
 	}
 	if c.Kind == Stuck {
-		fmt.Fprintf(&b, "From here, steps without faults lead to %d states, this one included. What is wanted is reached in none of them. For example:\n", c.Trap)
+		fmt.Fprintf(&b, "Without a further fault only %s can follow, this one included. What is wanted is reached in none of them. For example:\n", counted(c.Trap, "state"))
 		for i, name := range c.Then {
 			fmt.Fprintf(&b, "%4d  %s\n", len(c.Steps)+i+1, name)
 		}
@@ -110,6 +110,13 @@ func (r *run[S]) lead(f *fault, c *Counterexample) (s S, err error) {
 		return s, fmt.Errorf("the model is not deterministic: the same steps led to another state before:\n%s", c)
 	}
 	return s, nil
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func startName(i int) string { return "start " + strconv.Itoa(i) }
