@@ -159,3 +159,18 @@ func TestCheckLocalFindsBrokenPromises(t *testing.T) {
 		}
 	}
 }
+
+func TestLocalFaultIsNeverTakenAlone(t *testing.T) {
+	world := toy[pair]{starts: []pair{{}}, reached: func(s pair) bool { return s.Seen == 1 },
+		steps: func(s pair, add func(string, pair, ...mark)) {
+			if s.Hidden == 0 {
+				add("break", pair{s.Seen, 1}, local, fault)
+			}
+			if s.Seen == 0 {
+				add("go", pair{1, s.Hidden})
+			}
+		}}
+	if r := run(t, world, explore.Options{}); !r.Complete() || r.States != 4 || r.Alone != 0 {
+		t.Errorf("got\n%v", r)
+	}
+}
