@@ -17,6 +17,7 @@ type keyer struct {
 	begin  int // of the key in the slice
 	ranks  []ranked
 	pairs  []*pair
+	iter   reflect.MapIter
 	order  []int
 }
 
@@ -227,7 +228,8 @@ func (k *keyer) items(m *mapping, from unsafe.Pointer, items []mapItem) []mapIte
 		return items
 	}
 	p := pairOf(&k.pairs, m)
-	iter := reflect.NewAt(m.typ, from).Elem().MapRange()
+	iter := &k.iter // no other map is walked meanwhile
+	iter.Reset(reflect.NewAt(m.typ, from).Elem())
 	for iter.Next() {
 		start := len(k.key)
 		p.key.SetIterKey(iter)
@@ -242,6 +244,7 @@ func (k *keyer) items(m *mapping, from unsafe.Pointer, items []mapItem) []mapIte
 		elem.Elem().SetIterValue(iter)
 		items = append(items, mapItem{start, len(k.key), elem.UnsafePointer()})
 	}
+	iter.Reset(reflect.Value{})
 	putPair(k.pairs, m, p)
 	return items
 }
