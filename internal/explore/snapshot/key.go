@@ -172,7 +172,7 @@ func (k *keyer) interfaced(o *op, from unsafe.Pointer) {
 // mapItem is an element of a map, and where its key is in keyer.key.
 type mapItem struct {
 	start, end int
-	elem       unsafe.Pointer
+	elem       unsafe.Pointer // the element if it is a pointer, else where a copy of it is
 }
 
 func (k *keyer) mapKey(m *mapping, from unsafe.Pointer) {
@@ -209,6 +209,10 @@ func (k *keyer) mapKey(m *mapping, from unsafe.Pointer) {
 		for _, x := range items {
 			k.pointer(x.elem, m.direct)
 		}
+	case m.elem.Kind() == reflect.Pointer && !m.plain:
+		for i := range items {
+			k.run(m.elemOps, unsafe.Pointer(&items[i].elem))
+		}
 	case !m.plain:
 		for _, x := range items {
 			k.run(m.elemOps, x.elem)
@@ -238,6 +242,11 @@ func (k *keyer) items(m *mapping, from unsafe.Pointer, items []mapItem) []mapIte
 			p.elem.SetIterValue(iter)
 			k.run(m.elemOps, p.elem.Addr().UnsafePointer())
 			items = append(items, mapItem{start: start, end: len(k.key)})
+			continue
+		}
+		if m.elem.Kind() == reflect.Pointer {
+			p.elem.SetIterValue(iter)
+			items = append(items, mapItem{start, len(k.key), *(*unsafe.Pointer)(p.elem.Addr().UnsafePointer())})
 			continue
 		}
 		elem := reflect.New(m.elem)
