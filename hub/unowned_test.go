@@ -226,7 +226,7 @@ func TestVolumeLeftAttachedIsNotDetachedOnceAnotherAttacherHasSeenToIt(t *testin
 						t.Fatalf("%d calls while another one has the lease", n-before)
 					}
 					release()
-					v.pass(time.Hour)
+					v.pass(15 * time.Minute)
 					if n := v.calls(fakecsi.ControllerUnpublishVolume, "v", "id-n") - before; n != c.calls || v.unowned() > 0 {
 						t.Errorf("%d calls to detach it, want %d; %d volumes said to be left attached", n, c.calls, v.unowned())
 					}
@@ -282,7 +282,7 @@ func TestVolumeLeftAttachedIsRememberedWhateverComesBetween(t *testing.T) {
 					t.Errorf("%d volumes said to be left attached, want one", n)
 				}
 				v.turn(fakecsi.Knobs{ClearFaults: true})
-				v.pass(time.Hour)
+				v.pass(15 * time.Minute)
 				want := []string{"ControllerPublishVolume id-n", "ControllerUnpublishVolume id-n"}
 				if calls := done(v.backend, "v"); !slices.Equal(calls, want) || v.unowned() > 0 {
 					t.Errorf("calls %v, want %v; %d volumes said to be left attached", calls, want, v.unowned())

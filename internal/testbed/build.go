@@ -32,14 +32,18 @@ func Build(ctx context.Context, o BuildOptions) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"build", "-o", o.Output}
+	return runGo(ctx, root, o.Log, append(o.flags("build", "-o", o.Output), o.Package)...)
+}
+
+// flags are the arguments of the go command up to the package.
+func (o BuildOptions) flags(args ...string) []string {
 	if o.Race {
 		args = append(args, "-race")
 	}
 	if o.LDFlags != "" {
 		args = append(args, "-ldflags", o.LDFlags)
 	}
-	return runGo(ctx, root, o.Log, append(args, o.Package)...)
+	return args
 }
 
 // runGo runs the go command in dir. Its output goes to log and, when it fails,
@@ -72,8 +76,8 @@ var sharedBinaries struct {
 	builds map[BuildOptions]func() (string, error)
 }
 
-// SharedBinary returns the path of a command of the root module, built once per
-// test process, for tests that run it. RunMain removes it at the end. Output
+// SharedBinary returns the path of a command of the root module without debug information, built once
+// per test process, for tests that run it. RunMain removes it at the end. Output
 // of o is ignored.
 func SharedBinary(ctx context.Context, o BuildOptions) (string, error) {
 	o.Output, o.Log = "", nil
@@ -106,11 +110,16 @@ func buildForTests(ctx context.Context, o BuildOptions) (string, error) {
 		return "", fmt.Errorf("make file for binary: %w", err)
 	}
 	file.Close()
-	o.Output = file.Name()
-	if err := Build(ctx, o); err != nil {
+	root, err := repositoryRoot()
+	if err != nil {
 		return "", err
 	}
-	return o.Output, nil
+	// Go caches what "go run" has linked, but not what "go build" has: a link costs seconds in every test process.
+	// Instead of the program it runs install, which copies the program to a path that no other process removes.
+	if err := runGo(ctx, root, nil, append(o.flags("run", "-exec", "install"), o.Package, file.Name())...); err != nil {
+		return "", err
+	}
+	return file.Name(), nil
 }
 
 func sharedBinaryDir() (string, error) {
