@@ -1,6 +1,6 @@
 # `make` shows this menu.
 .DEFAULT_GOAL := help
-.PHONY: help build test browser lint vulnerabilities tools image buildah demo sandbox pictures graphviz bench chaos soak fuzz clean
+.PHONY: help build test browser lint vulnerabilities tools image buildah demo sandbox pictures graphviz bench chaos handover soak fuzz clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
@@ -10,9 +10,10 @@ DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 TOOLS := bin/tools
 # Go modules of this repository besides the root. Tests that need libraries which the product does not
-# are in TESTS, with the versions of the root; the control plane has versions of its own.
+# are in TESTS, with the versions of the root; the control plane and csi-attacher have versions of their own.
 TESTS := deploy internal/fakecsi/sanity
 CONTROLPLANE := internal/controlplane
+CSIATTACHER := internal/csiattacher
 IMAGE := csi-attach-hub
 IMAGE_DIR := bin/image
 ARCHITECTURES := amd64 arm64
@@ -47,7 +48,7 @@ browser: ## install Debian's chromium, which the tests of the status page need (
 # What only tests use is dead too, but for the packages that are for tests.
 lint: tools ## check formatting, go vet, staticcheck, dead code and the versions in all go.mod
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; }
-	@for module in . $(TESTS) $(CONTROLPLANE); do \
+	@for module in . $(TESTS) $(CONTROLPLANE) $(CSIATTACHER); do \
 	  echo "== $$module"; (cd $$module && go mod tidy -diff && go vet ./... && $(CURDIR)/$(TOOLS)/staticcheck ./...) || exit 1; \
 	done
 	@for module in $(TESTS); do \
@@ -124,7 +125,7 @@ pictures: browser graphviz ## draw the pictures of the README again
 graphviz: ## install Debian's graphviz, which draws the diagram of the README (as root)
 	@command -v dot || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends graphviz fonts-dejavu-core; }
 
-# CSI_ATTACHER=path measures that csi-attacher too. BENCH=case runs one case. ROUNDS=n sets the rounds.
+# CSI_ATTACHER=path measures that csi-attacher too, CSI_ATTACHER=build the one of internal/csiattacher. BENCH=case runs one case. ROUNDS=n sets the rounds.
 # PROFILES=folder writes profiles of the hub. MARKDOWN=deploy/BENCHMARKS.md writes the tables into that file, with
 # the tables of cases that were measured before.
 bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTACHER names one; BENCH=case for one case
@@ -135,6 +136,10 @@ bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTAC
 # RACE=--race builds the hub with the race detector.
 chaos: build ## inject FAULTS=1000 faults around hubs, by SEED=n (drawn), and check that nothing is lost
 	bin/testbed chaos --faults $(or $(FAULTS),1000) $(if $(SEED),--seed $(SEED)) $(or $(RACE),--hub bin/csi-attach-hub) $(if $(JSON),--json > $(JSON))
+
+# CSI_ATTACHER=path takes that csi-attacher instead of the one of internal/csiattacher.
+handover: ## hand a driver HANDOVERS=100 times to and fro between the hub and the real csi-attacher, and check both
+	HANDOVERS=$(or $(HANDOVERS),100) go test -race -count 1 -v -timeout 60m -run TestTheHubAndTheRealCSIAttacher ./cmd/csi-attach-hub
 
 soak: build ## attach and detach for DURATION (20m), draw bin/soak.svg, fail if the hub grows
 	bin/testbed soak --hub bin/csi-attach-hub --duration $(or $(DURATION),20m) --svg bin/soak.svg

@@ -40,6 +40,7 @@ type leader struct {
 	gate    sync.Mutex // held while the queue is opened or shut
 	opened  bool       // the queue was open once; guarded by gate
 	stopped bool       // the queue does not open any more; guarded by gate
+	reacted reachable  // the last connection that connectionChanged has acted on; guarded by gate
 
 	cacheIsNew atomic.Bool            // see knowsAll
 	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first asked for in this term
@@ -174,14 +175,25 @@ func (l *leader) setLimits(s registry.Settings) {
 	l.budget.SetLimit(limit)
 }
 
+// reachable is a connection to the driver between two changes.
+type reachable struct {
+	up      bool
+	since   time.Time
+	session *liveSession
+}
+
 // connectionChanged opens the lanes if the driver can be called, and shuts them if not. The capabilities may
-// have changed since the last session, so it adds entries for all work that the caches show.
+// have changed since the last session, so it adds entries for all work that the caches show. A term can begin while
+// the driver connects, and is then told twice: an attach that has failed meanwhile keeps its backoff.
 func (l *leader) connectionChanged() {
 	l.gate.Lock()
 	defer l.gate.Unlock()
 	s := l.get()
+	now := reachable{s.up, s.upSince, s.session}
+	before := l.reacted
+	l.reacted = now
 	switch {
-	case l.stopped:
+	case l.stopped || now == before:
 	case s.up:
 		l.hub.routes.open(l.name, l)
 		l.backfill()

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
@@ -29,7 +31,17 @@ type churnOptions struct {
 	// vanish while an attacher works on them (kubernetes/kubernetes issue 124749):
 	// csi-attacher then calls for one volume twice at once, and leaves it attached.
 	Patient bool
+	// Renew attaches some volumes to the same node again at once, under the same name, and makes some
+	// PersistentVolumes again.
+	Renew bool
 }
+
+// againEvery and renewEvery are how many cycles there are, with Renew, to one after which the volume
+// stays at its node, and to one after which its PersistentVolume is made again.
+const (
+	againEvery = 6
+	renewEvery = 6
+)
 
 // churn is a steady load: each of its volumes is attached to a node, detached and attached to
 // another, for ever. A volume's next VolumeAttachment is made when the one before is gone. Its name
@@ -146,8 +158,10 @@ func (c *churn) run(ctx context.Context, volume string, random *rand.Rand) error
 	at := random.IntN(len(c.o.Nodes))
 	for {
 		node := c.o.Nodes[at]
-		// Never the same node again, if there is another.
-		at = (at + 1 + random.IntN(max(1, len(c.o.Nodes)-1))) % len(c.o.Nodes)
+		if !c.o.Renew || random.IntN(againEvery) > 0 {
+			// Never the same node again, if there is another.
+			at = (at + 1 + random.IntN(max(1, len(c.o.Nodes)-1))) % len(c.o.Nodes)
+		}
 		early := random.IntN(earlyEvery) == 0 && !c.o.Patient
 		select {
 		case <-c.ending:
@@ -158,7 +172,33 @@ func (c *churn) run(ctx context.Context, volume string, random *rand.Rand) error
 			return err
 		}
 		c.change(func() { c.cycles++ })
+		if c.o.Renew && random.IntN(renewEvery) == 0 {
+			if err := c.renew(ctx, pv); err != nil {
+				return err
+			}
+		}
 	}
+}
+
+// renew makes a PersistentVolume again when the one before is gone.
+func (c *churn) renew(ctx context.Context, pv testbed.PersistentVolume) error {
+	err := testbed.Insist(ctx, "delete "+pv.String(), func(ctx context.Context) error {
+		if err := c.o.Cluster.Delete(ctx, pv); err != nil {
+			return err
+		}
+		now, err := c.o.Cluster.Client().CoreV1().PersistentVolumes().Get(ctx, pv.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil {
+			err = fmt.Errorf("it is still there with the finalizers %v", now.Finalizers)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.o.Cluster.Ensure(ctx, pv)
 }
 
 // finish attaches a volume for the last time, if that is asked for.

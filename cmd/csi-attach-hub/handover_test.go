@@ -18,6 +18,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -260,6 +261,14 @@ func (r *rivals) checkEnd(c *churn, volumes int) {
 	b := r.backend.Books()
 	if len(settled) != volumes || len(b.Attached) != volumes {
 		r.t.Errorf("%d volumes attached, %d in the driver's books, want %d", len(settled), len(b.Attached), volumes)
+	}
+	for _, va := range r.watcher.List() {
+		if va.Spec.Attacher != r.driver {
+			continue
+		}
+		if !va.Status.Attached || va.Status.AttachError != nil || va.Status.DetachError != nil || !attach.HasFinalizer(va.Finalizers, attach.Finalizer(r.driver)) {
+			r.t.Errorf("%s is attached, its status is %+v, and its finalizers are %v", va.Name, va.Status, va.Finalizers)
+		}
 	}
 	var all []testbed.Object
 	for volume, node := range settled {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/bench"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
 // newBenchCommand measures.
@@ -20,12 +21,18 @@ func newBenchCommand() *cobra.Command {
 		Long: `Measure csi-attach-hub, on a real control plane, next to the floor: a baseline client that
 knows every answer and makes only the calls that correctness needs. If the
 environment variable CSI_ATTACHER names a binary of csi-attacher, one of them for
-each driver takes part too, with default flags and tuned.
+each driver takes part too, with default flags and tuned. CSI_ATTACHER=build builds
+the one that internal/csiattacher pins.
 
 The tables say which targets are missed. A missed target does not change the exit code.`,
 		ValidArgs: bench.CaseNames(),
 		RunE: func(cmd *cobra.Command, cases []string) (err error) {
 			o.Cases, o.Progress = cases, cmd.ErrOrStderr()
+			if o.Sidecar == "build" {
+				if o.Sidecar, err = testbed.CSIAttacherBinary(cmd.Context(), o.Progress); err != nil {
+					return err
+				}
+			}
 			if o.Testbed, err = os.Executable(); err != nil {
 				return fmt.Errorf("find this program, which the baseline is too: %w", err)
 			}

@@ -137,41 +137,6 @@ func TestAReplicaThatIsAloneServesSoon(t *testing.T) {
 	}
 }
 
-func TestADriverStaysWithWhoTookItFromAnOwnerThatDidNot(t *testing.T) {
-	w := newWorld(t)
-	a, b := w.replica(), w.replica()
-	// b says that it is able to serve all, and takes nothing: its leases are in another namespace.
-	all := drivers(8)
-	other := *w
-	other.namespace = w.makeNamespace()
-	b.w = &other
-	b.hold(all...)
-	a.hold(all...)
-	for _, d := range all {
-		a.term(d) // after a lease duration at the latest
-	}
-	owners := assign([]Member{{Identity: a.options.Identity, Drivers: all}, {Identity: b.options.Identity, Drivers: all}})
-	if n := loads(owners)[b.options.Identity]; n == 0 {
-		t.Fatal("nothing belongs to the other")
-	}
-	// A third replica comes: what belongs to it is handed over, so a does follow the members.
-	c := w.replica()
-	c.hold(all...)
-	owners = assign([]Member{{Identity: a.options.Identity, Drivers: all}, {Identity: b.options.Identity, Drivers: all}, {Identity: c.options.Identity, Drivers: all}})
-	for _, d := range all {
-		if owners[d] == c.options.Identity {
-			c.term(d)
-		}
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for d, n := range a.terms {
-		if n > 1 {
-			t.Errorf("%s was taken %d times", d, n)
-		}
-	}
-}
-
 func TestAfterAnOutageEachReplicaTakesItsOwnDriversAgain(t *testing.T) {
 	w := newWorld(t)
 	all := drivers(12)

@@ -40,6 +40,7 @@ type virtualReplica struct {
 	*virtualReplicas
 	identity string
 	skew     time.Duration // its clock is ahead of the others by that
+	idle     bool          // it says that it can call all drivers, and takes none: its leases are elsewhere
 	stop     func()
 
 	mu      sync.Mutex
@@ -75,9 +76,17 @@ func (v *virtualReplicas) start(identity string, change ...func(*virtualReplica)
 	running, stopRunning := context.WithCancel(ctx)
 	var holds, runs sync.WaitGroup
 	runs.Go(func() { _ = l.Run(running) })
+	namespace := "hub"
+	if r.idle {
+		namespace = "elsewhere"
+	}
 	for _, d := range v.drivers {
 		holds.Go(func() {
-			_ = l.Hold(holding, Claim{Driver: d, Lease: Name{"hub", registry.LeaseName(d)}, Serve: func(stop context.Context, _ *Term) error {
+			_ = l.Hold(holding, Claim{Driver: d, Lease: Name{namespace, registry.LeaseName(d)}, Serve: func(stop context.Context, _ *Term) error {
+				if r.idle {
+					<-stop.Done()
+					return nil
+				}
 				r.serve(d)
 				<-stop.Done()
 				v.serverLost(d, r)
@@ -223,4 +232,52 @@ func (r *virtualReplica) skewTimes(request *http.Request) error {
 	body, err := json.Marshal(l)
 	request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	return err
+}
+
+func TestADriverStaysWithWhoTookItFromAnOwnerThatDidNot(t *testing.T) {
+	inVirtualTime(t, func(v *virtualReplicas) {
+		idle := v.start("idle", func(r *virtualReplica) { r.idle = true })
+		a := v.start("a")
+		time.Sleep(2 * time.Minute)
+		members := []Member{{Identity: a.identity, Drivers: v.drivers}, {Identity: idle.identity, Drivers: v.drivers}}
+		if loads(assign(members))[idle.identity] == 0 {
+			t.Fatal("no driver is assigned to the idle replica")
+		}
+		v.servedBy(a, v.drivers...)
+		if a.terms != len(v.drivers) {
+			t.Errorf("%d drivers were taken %d times", len(v.drivers), a.terms)
+		}
+		// A third replica comes: a hands over what is assigned to it, and nothing else.
+		c := v.start("c")
+		time.Sleep(2 * time.Minute)
+		var stays, moves []string
+		for d, owner := range assign(append(members, Member{Identity: c.identity, Drivers: v.drivers})) {
+			if owner == c.identity {
+				moves = append(moves, d)
+			} else {
+				stays = append(stays, d)
+			}
+		}
+		if len(moves) == 0 {
+			t.Fatal("no driver is assigned to the third replica")
+		}
+		v.servedBy(a, stays...)
+		v.servedBy(c, moves...)
+		if a.terms != len(v.drivers) || c.terms != len(moves) {
+			t.Errorf("a has taken drivers %d times, want %d; c %d times, want %d", a.terms, len(v.drivers), c.terms, len(moves))
+		}
+	})
+}
+
+// servedBy checks that a replica serves drivers.
+func (v *virtualReplicas) servedBy(r *virtualReplica, drivers ...string) {
+	v.t.Helper()
+	synctest.Wait()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, d := range drivers {
+		if v.servers[d] != r {
+			v.t.Errorf("%s does not serve %s", r.identity, d)
+		}
+	}
 }

@@ -21,6 +21,9 @@ type ServerOptions struct {
 	// Endpoint to listen on: unix:///path or tcp://host:port. Required. With
 	// port 0 the first Start chooses a port for all later ones too.
 	Endpoint string
+	// Caller (may be empty) names who calls on this endpoint, for Call.Caller: each of several Servers
+	// of one Backend has one caller.
+	Caller string
 	// TLS to serve with. Nil means none.
 	TLS *tls.Config
 	// Register (may be nil) adds further services on each Start.
@@ -99,8 +102,9 @@ func (s *Server) Start() error {
 	if s.options.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(s.options.TLS)))
 	}
+	opts = append(opts, grpc.ChainUnaryInterceptor(withCaller(s.options.Caller)))
 	if s.options.Intercept != nil {
-		opts = append(opts, grpc.UnaryInterceptor(s.options.Intercept))
+		opts = append(opts, grpc.ChainUnaryInterceptor(s.options.Intercept))
 	}
 	r := &serving{grpc: grpc.NewServer(opts...), listener: lis, done: make(chan struct{})}
 	csi.RegisterIdentityServer(r.grpc, s.options.Backend)

@@ -19,44 +19,12 @@ import (
 )
 
 // CacheEnv names the environment variable that moves the cache of built
-// control planes away from the user's cache folder.
+// commands away from the user's cache folder.
 const CacheEnv = "CSI_ATTACH_HUB_CACHE"
 
 // cacheKeep is how many builds are kept: enough to go to another branch and
 // back without a build of minutes.
 const cacheKeep = 3
-
-// ControlPlaneBinary returns the path of the built internal/controlplane. It
-// is built when no build of the same sources and Go version is cached, which
-// takes some minutes the first time: log (may be nil) then says so. When
-// another process is building it already, that build is waited for.
-func ControlPlaneBinary(ctx context.Context, log io.Writer) (string, error) {
-	if log == nil {
-		log = io.Discard
-	}
-	root, err := repositoryRoot()
-	if err != nil {
-		return "", err
-	}
-	source := filepath.Join(root, "internal", "controlplane")
-	dir, err := cacheDir()
-	if err != nil {
-		return "", err
-	}
-	toolchain, err := goToolchain(ctx, source)
-	if err != nil {
-		return "", err
-	}
-	key, err := sourceKey(source, toolchain)
-	if err != nil {
-		return "", err
-	}
-	cache := binaryCache{dir: filepath.Join(dir, "controlplane"), log: log, build: func(ctx context.Context, output string) error {
-		// Without symbols the link is quicker and the file a third smaller.
-		return runGo(ctx, source, log, "build", "-ldflags", "-s -w", "-o", output, ".")
-	}}
-	return cache.get(ctx, key)
-}
 
 func cacheDir() (string, error) {
 	if dir := os.Getenv(CacheEnv); dir != "" {
@@ -86,7 +54,7 @@ func goToolchain(ctx context.Context, dir string) (string, error) {
 func sourceKey(dir, toolchain string) (string, error) {
 	entries, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
-		return "", fmt.Errorf("read sources of the control plane: %w", err)
+		return "", fmt.Errorf("read sources in %s: %w", dir, err)
 	}
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%s\n", toolchain)
@@ -98,7 +66,7 @@ func sourceKey(dir, toolchain string) (string, error) {
 		}
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
-			return "", fmt.Errorf("read sources of the control plane: %w", err)
+			return "", fmt.Errorf("read sources in %s: %w", dir, err)
 		}
 		fmt.Fprintf(hash, "%s %d\n", name, len(data))
 		hash.Write(data)
@@ -109,14 +77,15 @@ func sourceKey(dir, toolchain string) (string, error) {
 // binaryCache keeps built binaries in a folder, one file per key. Any number
 // of processes may use the folder at once.
 type binaryCache struct {
-	dir   string
-	log   io.Writer
-	build func(ctx context.Context, output string) error
+	dir     string
+	command nestedCommand
+	log     io.Writer
+	build   func(ctx context.Context, output string) error
 }
 
 // get returns the path of the key's binary, building it if need be.
 func (c binaryCache) get(ctx context.Context, key string) (string, error) {
-	file := filepath.Join(c.dir, "controlplane-"+key)
+	file := filepath.Join(c.dir, c.command.module+"-"+key)
 	if c.touch(file) {
 		return file, nil
 	}
@@ -131,18 +100,18 @@ func (c binaryCache) get(ctx context.Context, key string) (string, error) {
 	if c.touch(file) { // whoever had the lock has built it
 		return file, nil
 	}
-	fmt.Fprintln(c.log, "building the control plane (etcd, kube-apiserver, kube-controller-manager): some minutes the first time, then cached in", c.dir)
+	fmt.Fprintf(c.log, "building %s (%s): some minutes the first time, then cached in %s\n", c.command.what, c.command.parts, c.dir)
 	started := time.Now()
 	// Under its final name a file is always whole, whatever interrupts.
 	partial := file + ".partial"
 	defer os.Remove(partial)
 	if err := c.build(ctx, partial); err != nil {
-		return "", fmt.Errorf("build the control plane: %w", err)
+		return "", fmt.Errorf("build %s: %w", c.command.what, err)
 	}
 	if err := os.Rename(partial, file); err != nil {
-		return "", fmt.Errorf("build the control plane: %w", err)
+		return "", fmt.Errorf("build %s: %w", c.command.what, err)
 	}
-	fmt.Fprintln(c.log, "built the control plane in", time.Since(started).Round(time.Second))
+	fmt.Fprintf(c.log, "built %s in %v\n", c.command.what, time.Since(started).Round(time.Second))
 	return file, c.prune()
 }
 
@@ -173,12 +142,12 @@ func (c binaryCache) lock(ctx context.Context) (unlock func(), err error) {
 			return nil, fmt.Errorf("lock the cache: %w", err)
 		}
 		if !told {
-			fmt.Fprintln(c.log, "waiting for another process that builds the control plane")
+			fmt.Fprintln(c.log, "waiting for another process that builds", c.command.what)
 		}
 		select {
 		case <-ctx.Done():
 			f.Close()
-			return nil, fmt.Errorf("wait for another process that builds the control plane: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("wait for another process that builds %s: %w", c.command.what, context.Cause(ctx))
 		case <-ticker.C:
 		}
 	}
@@ -187,7 +156,7 @@ func (c binaryCache) lock(ctx context.Context) (unlock func(), err error) {
 // prune removes all but the builds that were used last. A binary that still
 // runs goes on: only its name is removed.
 func (c binaryCache) prune() error {
-	names, err := filepath.Glob(filepath.Join(c.dir, "controlplane-*"))
+	names, err := filepath.Glob(filepath.Join(c.dir, c.command.module+"-*"))
 	if err != nil {
 		return err
 	}

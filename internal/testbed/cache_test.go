@@ -13,6 +13,8 @@ import (
 	"time"
 )
 
+var builtCommand = nestedCommand{module: "built"}
+
 func TestConcurrentCallersBuildOnce(t *testing.T) {
 	var mu sync.Mutex
 	builds := 0
@@ -62,7 +64,7 @@ func TestWaitForTheBuildOfAnotherProcessCanBeCancelled(t *testing.T) {
 
 func TestFailedBuildLeavesNothingBehind(t *testing.T) {
 	broken := errors.New("does not compile")
-	cache := binaryCache{dir: t.TempDir(), log: io.Discard, build: func(_ context.Context, output string) error {
+	cache := binaryCache{dir: t.TempDir(), command: builtCommand, log: io.Discard, build: func(_ context.Context, output string) error {
 		return errors.Join(os.WriteFile(output, []byte("half"), 0o755), broken)
 	}}
 	if _, err := cache.get(t.Context(), "key"); !errors.Is(err, broken) {
@@ -74,7 +76,7 @@ func TestFailedBuildLeavesNothingBehind(t *testing.T) {
 }
 
 func TestCacheKeepsTheBuildsUsedLast(t *testing.T) {
-	cache := binaryCache{dir: t.TempDir(), log: io.Discard, build: func(_ context.Context, output string) error {
+	cache := binaryCache{dir: t.TempDir(), command: builtCommand, log: io.Discard, build: func(_ context.Context, output string) error {
 		return os.WriteFile(output, nil, 0o755)
 	}}
 	for i, key := range []string{"a", "b", "c"} {
@@ -92,7 +94,7 @@ func TestCacheKeepsTheBuildsUsedLast(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"controlplane-a", "controlplane-c", "controlplane-d"}
+	want := []string{"built-a", "built-c", "built-d"}
 	if got := builtFiles(t, cache.dir); !slices.Equal(got, want) {
 		t.Errorf("kept %v, want %v", got, want)
 	}
@@ -100,7 +102,7 @@ func TestCacheKeepsTheBuildsUsedLast(t *testing.T) {
 
 func builtFiles(t *testing.T, dir string) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, "controlplane-*"))
+	paths, err := filepath.Glob(filepath.Join(dir, builtCommand.module+"-*"))
 	if err != nil {
 		t.Fatal(err)
 	}

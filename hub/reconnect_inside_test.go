@@ -1,0 +1,44 @@
+package hub
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+)
+
+// A leader begins beside the loop that connects the driver: each of the two has the leader act on the connection. An
+// attach may fail between them. A driver that comes back is another matter.
+func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := routed(t)
+		l.connectTo(&unpublishing{})
+		if err := l.cluster.Put(routedAttachment()); err != nil {
+			t.Fatal(err)
+		}
+		l.update(func(s *driverState) { s.leader = l })
+		runs := 0
+		go l.table.Run(t.Context(), func(e *volume.Entry) {
+			runs++
+			go l.table.DoneFor(e, volume.AttachLane, time.Hour) // it has failed
+		})
+		l.setUp(true, func(*driverState) {})
+		synctest.Wait()
+		if runs != 1 {
+			t.Fatalf("%d runs after the connection, want 1", runs)
+		}
+		l.connectionChanged() // by leader.run
+		synctest.Wait()
+		if runs != 1 {
+			t.Errorf("%d runs after the same connection, want 1", runs)
+		}
+		time.Sleep(time.Minute)
+		l.setUp(false, func(*driverState) {})
+		l.setUp(true, func(*driverState) {})
+		synctest.Wait()
+		if runs != 2 {
+			t.Errorf("%d runs after the driver has come back, want 2", runs)
+		}
+	})
+}
