@@ -98,6 +98,8 @@ func (s *Server) Start() error {
 	var opts []grpc.ServerOption
 	if s.options.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(s.options.TLS)))
+	} else {
+		opts = append(opts, grpc.Creds(peerProcess{}))
 	}
 	if s.options.Intercept != nil {
 		opts = append(opts, grpc.UnaryInterceptor(s.options.Intercept))
