@@ -133,8 +133,8 @@ bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTAC
 	  --command 'make bench$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))$(if $(PROFILES), PROFILES=$(PROFILES))' $(BENCH)
 
 # RACE=--race builds the hub with the race detector.
-chaos: build ## inject FAULTS=1000 faults around hubs, by SEED=n (drawn), and check that nothing is lost
-	bin/testbed chaos --faults $(or $(FAULTS),1000) $(if $(SEED),--seed $(SEED)) $(or $(RACE),--hub bin/csi-attach-hub) $(if $(JSON),--json > $(JSON))
+chaos: build ## inject FAULTS=1000 faults around hubs, by SEED=n (drawn), and check that nothing is lost; HISTORY=file
+	bin/testbed chaos --faults $(or $(FAULTS),1000) $(if $(SEED),--seed $(SEED)) $(if $(HISTORY),--history $(HISTORY)) $(or $(RACE),--hub bin/csi-attach-hub) $(if $(JSON),--json > $(JSON))
 
 soak: build ## attach and detach for DURATION (20m), draw bin/soak.svg, fail if the hub grows
 	bin/testbed soak --hub bin/csi-attach-hub --duration $(or $(DURATION),20m) --svg bin/soak.svg

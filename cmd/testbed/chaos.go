@@ -48,6 +48,7 @@ is printed.`,
 	s.IntVar(&o.run.Faults, "faults", 1000, "least number of faults")
 	s.IntVar(&o.run.Drivers, "drivers", 4, "number of drivers, with eight pods each")
 	s.StringVar(&o.run.Hub, "hub", "", "binary of csi-attach-hub; without it, it is built")
+	s.StringVar(&o.run.History, "history", "", "file that gets each call, each write and each change of a storage, one a line as JSON; without it, it is in the folder with the logs")
 	s.BoolVar(&o.race, "race", false, "build the hub with the race detector")
 	s.BoolVar(&o.json, "json", false, "print the report as JSON; progress goes to stderr")
 	s.BoolVar(&o.keep, "keep-logs", false, "keep the folder with the logs even if everything held")

@@ -88,7 +88,7 @@ func (i *injector) carriedOut() int {
 
 // scopes are those of all kinds.
 var scopes = func() map[Kind]scope {
-	m := map[Kind]scope{APIStop: onPlane}
+	m := map[Kind]scope{APIStop: onPlane, TakeoverPaused: onTakeover, TakeoverStale: onTakeover}
 	for _, h := range schedules {
 		m[h.kind] = h.scope
 	}
@@ -120,6 +120,8 @@ func (i *injector) begin(ctx context.Context, f Fault) (undo, error) {
 		return i.beginStorage(ctx, f)
 	case onProcess:
 		return i.beginHub(ctx, f)
+	case onTakeover:
+		return i.takeOver(ctx, f)
 	case onAPI, onSilence:
 		return i.beginAPI(f), nil
 	case onPlane:

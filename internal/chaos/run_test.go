@@ -48,7 +48,7 @@ func TestAFewDozenFaultsLoseNothing(t *testing.T) {
 func TestAProxyMakesTheTroubleThatItIsToldTo(t *testing.T) {
 	plane := testbed.Shared(t)
 	path := testbed.ShortTempDir(t) + "/kubeconfig"
-	p, err := newProxy(plane, path, 1)
+	p, err := newProxy(plane, path, 1, &recorder{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,13 +26,16 @@ type line struct {
 	text  string
 }
 
+// clock is how lines tell their time.
+const clock = "15:04:05.000"
+
 func (l line) String() string {
 	const width = 240
 	text := l.text
 	if len(text) > width {
 		text = text[:width] + "..."
 	}
-	return fmt.Sprintf("%s %s: %s", l.at.Format("15:04:05.000"), cmp.Or(l.about, "all"), text)
+	return fmt.Sprintf("%s %s: %s", l.at.Format(clock), cmp.Or(l.about, "all"), text)
 }
 
 // openTimeline makes the file. The caller must close the timeline.

@@ -1,9 +1,11 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -31,6 +33,9 @@ type world struct {
 	options        Options
 	load           load
 	timeline       *timeline
+	history        *history
+	tail           record               // what the next check of the history builds on
+	shown          int                  // pages of porcupine
 	client         kubernetes.Interface // not behind a proxy
 	config         *driversFile
 	storages       []*storage
@@ -40,21 +45,23 @@ type world struct {
 	all            []*volume
 	volumes        *testbed.Watcher[*corev1.PersistentVolume]
 
-	hasty   atomic.Bool   // VolumeAttachments may go without their finalizer
-	resting atomic.Bool   // pods stay where they are
-	changed chan struct{} // wakes awaitQuiet
-	running sync.WaitGroup
-	end     context.CancelFunc // ends the goroutines in running
-	cleared bool               // all pods have left for good; no PersistentVolume should exist
+	hasty     atomic.Bool   // VolumeAttachments may go without their finalizer
+	surviving atomic.Bool   // the first hub must not end
+	resting   atomic.Bool   // pods stay where they are
+	changed   chan struct{} // wakes awaitQuiet
+	running   sync.WaitGroup
+	end       context.CancelFunc // ends the goroutines in running
+	cleared   bool               // all pods have left for good; no PersistentVolume should exist
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex     // guards all below
+	names    map[int]string // of the hubs' processes, by process ID
 	findings []Finding
 	err      error // why chaos itself cannot go on
 }
 
 // newWorld starts everything. The caller must close the world, also after an error.
 func newWorld(ctx context.Context, o Options, l load) (*world, error) {
-	w := &world{options: o, load: l, changed: make(chan struct{}, 1), podByName: map[string]*pod{}}
+	w := &world{options: o, load: l, changed: make(chan struct{}, 1), podByName: map[string]*pod{}, names: map[int]string{}}
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
 	w.end = end
 	w.resting.Store(true)
@@ -80,6 +87,9 @@ func (w *world) start(ctx context.Context) (err error) {
 		if w.timeline, err = openTimeline(filepath.Join(w.options.Dir, "timeline.log")); err != nil {
 			return err
 		}
+		if w.history, err = openHistory(w.options.History, w.processName); err != nil {
+			return err
+		}
 	}
 	o := testbed.WorldOptions{
 		Dir: w.options.Dir, Hub: w.options.Hub, ControlPlane: testbed.ControlPlaneOptions{Log: w.options.Out},
@@ -89,7 +99,11 @@ func (w *world) start(ctx context.Context) (err error) {
 		o.Nodes = append(o.Nodes, fmt.Sprintf("node%d", i))
 	}
 	for i := range w.options.Drivers {
-		o.Drivers = append(o.Drivers, fakecsi.Options{Name: fmt.Sprintf("chaos-d%d", i), CountersOnly: !w.load.timeline})
+		d := fakecsi.Options{Name: fmt.Sprintf("chaos-d%d", i), CountersOnly: !w.load.timeline}
+		if w.history != nil {
+			d.Observe = w.history.saw
+		}
+		o.Drivers = append(o.Drivers, d)
 		w.storages = append(w.storages, &storage{})
 		w.addVolumes(i, o.Nodes)
 	}
@@ -99,9 +113,50 @@ func (w *world) start(ctx context.Context) (err error) {
 	for i, d := range w.Drivers {
 		w.storages[i].Driver = d
 	}
-	w.client = w.Plane.Clientset()
+	if w.client, err = w.recordedClient(); err != nil {
+		return err
+	}
+	w.Cluster = testbed.NewCluster(w.client)
 	w.volumes, err = testbed.WatchPersistentVolumes(ctx, w.client, func(_, _ *corev1.PersistentVolume) { w.wake() })
 	return err
+}
+
+// recordedClient returns a client whose writes are in the history. It is not behind a proxy.
+func (w *world) recordedClient() (kubernetes.Interface, error) {
+	config := w.Plane.RESTConfig()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &recorder{next: next, history: w.history, driver: w.driverOf}
+	})
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return client, nil
+}
+
+// driverOf returns the driver of a volume; empty: it is not a volume of this run.
+func (w *world) driverOf(volume string) string {
+	for _, v := range w.all {
+		if v.name == volume {
+			return v.storage.Name
+		}
+	}
+	return ""
+}
+
+// processName returns the name of a process; it has the name of its hub.
+func (w *world) processName(pid int) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return cmp.Or(w.names[pid], fmt.Sprintf("process/%d", pid))
+}
+
+// named notes a process of a hub.
+func (w *world) named(hub string, pid int) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.names[pid] = fmt.Sprintf("%s/%d", hub, pid)
+	return w.names[pid]
 }
 
 func secretName(storage int) string { return fmt.Sprintf("secret%d", storage) }
@@ -245,5 +300,5 @@ func (w *world) close(ctx context.Context) error {
 	if w.World != nil {
 		err = w.Stop(ctx)
 	}
-	return errors.Join(err, w.timeline.close())
+	return errors.Join(err, w.timeline.close(), w.history.close())
 }
