@@ -81,12 +81,19 @@ type change struct {
 	Call     uint64 `json:"call,omitempty"`    // 0: by a fault
 }
 
+// watchStart is the begin of a watch of VolumeAttachments by a hub.
+type watchStart struct {
+	At moment `json:"at"`
+	By string `json:"by"`
+}
+
 // record is a part of a history.
 type record struct {
 	from, to moment
 	calls    []call   // in the order of their ends; the running ones last
 	writes   []write  // in the order of their ends
 	changes  []change // in their order
+	starts   []watchStart
 }
 
 // history records every call, every write of a VolumeAttachment, PersistentVolume or Lease, and every change in a
@@ -166,6 +173,18 @@ func (h *history) wrote(w write) {
 		h.holders[w.Driver] = w.Lease.Holder
 	}
 	h.print("write", w)
+}
+
+// watched takes the begin of a watch of VolumeAttachments.
+func (h *history) watched(by string) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := watchStart{h.moment(time.Now()), by}
+	h.now.starts = append(h.now.starts, s)
+	h.print("watch", s)
 }
 
 // holder returns the process that writes an identity into leases. The first process that does so is the one that

@@ -25,6 +25,8 @@ const (
 // takeOver carries out a takeover from the hub that leads most drivers, when both hubs lead: a hub that has just been
 // started knows too much. The leases of a hub run out also where there is no other hub.
 func (i *injector) takeOver(ctx context.Context, f Fault) (undo, error) {
+	i.takeover.Lock() // one at a time
+	defer i.takeover.Unlock()
 	from, to := i.world.hubs[0], i.world.hubs[1]
 	leads := i.world.history.leads
 	await(ctx, func() bool { return leads(from.name) > 0 && leads(to.name) > 0 })
@@ -127,6 +129,8 @@ func (i *injector) takeOverStale(ctx context.Context, r, other *replica) (undo, 
 	end := other.proxy.hold("volumeattachments")
 	defer end()
 	i.world.timeline.add(other.name, "sees no change of VolumeAttachments")
+	i.world.still.Store(true) // what the next leader still sees should stay wrong
+	defer i.world.still.Store(false)
 	await(ctx, func() bool { _, now := i.world.history.busy(r.name); return now >= before+done })
 	if err := i.setLatency(i.world.load.latency); err != nil {
 		return nil, err

@@ -9,7 +9,8 @@ import (
 
 // injector carries out the faults of stretches.
 type injector struct {
-	world *world
+	world    *world
+	takeover sync.Mutex // held during a takeover
 
 	mu     sync.Mutex // guards all below
 	counts map[Kind]int

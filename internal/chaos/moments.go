@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"net/http"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 )
@@ -27,9 +28,13 @@ func moments(before, r record) []brokenRule {
 		found = append(found, brokenRule{at, in, fmt.Sprintf(format, args...)})
 	}
 	for _, c := range r.calls {
-		if c.At >= r.from && c.Method == publish {
+		if c.At < r.from {
+			continue
+		}
+		if c.Method == publish {
 			p.judgePublish(c, find)
 		}
+		p.judgeRepeated(c, find)
 	}
 	for _, w := range r.writes {
 		if w.By == "" || !w.known() || w.Lease != nil {
@@ -52,20 +57,31 @@ func moments(before, r record) []brokenRule {
 type finder func(at moment, in place, format string, args ...any)
 
 // judgePublish checks the begin of a publish. A volume for one node must not be attached elsewhere, unless the
-// driver has refused to detach it there: it decides then. And nothing is published that another process has
-// attached and reported before the term of the caller: a takeover reads.
+// driver has refused to detach it there: it decides then.
 func (p *past) judgePublish(c call, find finder) {
 	for _, other := range p.nodes[place{Driver: c.Driver, Volume: c.Volume}] {
 		if other.Node != c.Node && !c.Shared && !p.everFree(other, c.At, c.At) && !p.refusedDetach(other, c.At) {
 			find(c.At, c.place, "call %d by %s publishes it on %s, while it is attached to %s and no detach there was refused", c.ID, c.By, c.Node, other.Node)
 		}
 	}
+}
+
+// judgeRepeated checks that a call does not repeat what another hub had finished before the term of the caller: a
+// takeover reads. It asks only where the caller cannot know better: it has never made a call there, and nothing has
+// happened there since.
+func (p *past) judgeRepeated(c call, find finder) {
 	va, ok := p.settled(c.place, c.At)
+	if ok && c.Method == unpublish && va.Verb == http.MethodPost && va.By == "" {
+		va, ok = p.settled(c.place, va.At-1) // of the VolumeAttachment before, which the caller may still see
+	}
 	term, leads := p.termOf(c.Driver, c.By, c.At)
-	if !ok || !va.Attached || va.Deleting || !va.Guarded || !leads || va.Until >= term || va.By == "" || va.By == hubOf(c.By) {
+	if !ok || !leads || va.Until >= term || va.By == "" || va.By == hubOf(c.By) || p.happenedSince(c, va.At) || p.watchedAnew(hubOf(c.By), va.At, c.At) {
 		return
 	}
-	if !p.everFree(c.place, va.At, c.At) {
+	switch {
+	case va.Gone:
+		find(c.At, c.place, "%s call %d by %s on %s, though %s had finished with %s before %s took over the driver", c.Method, c.ID, c.By, c.Node, va.By, va.Object, c.By)
+	case va.Attached && va.Guarded && !va.Deleting && c.Method == publish:
 		find(c.At, c.place, "call %d by %s publishes it on %s again, though %s had reported it attached before %s took over the driver", c.ID, c.By, c.Node, va.By, c.By)
 	}
 }

@@ -32,6 +32,21 @@ func (h *scene) lease(at moment, holder string) *scene {
 	return h
 }
 
+func (h *scene) watch(at moment, by string) *scene {
+	h.starts = append(h.starts, watchStart{at, by})
+	return h
+}
+
+// finished is a history in which hub a has attached the volume and has finished with it by 7 s.
+func finished() *scene {
+	h := attached().write(4*sec, "n", write{Guarded: true, Attached: true, Deleting: true})
+	h.call(5*sec, 6*sec, "n", call{ID: 8, Method: unpublish, By: "a/1", Code: "OK"}).storage(11*sec/2, "n", false, 8)
+	return h.write(7*sec, "n", write{By: "a", Attached: true, Deleting: true, Gone: true})
+}
+
+// wantedAgain is such a history, after which a pod has asked for the volume there again.
+func wantedAgain() *scene { return finished().write(15*sec/2, "n", write{Verb: "POST"}) }
+
 // attached is a history in which hub a has attached the volume to node n by 3 s.
 func attached() *scene {
 	h := &scene{record{to: 20 * sec}}
@@ -48,6 +63,10 @@ func TestTheRulesHoldAtEachMoment(t *testing.T) {
 	released := write{By: "a", Attached: true, Deleting: true, Gone: true} // by the hub
 	onTwoNodes, refused, later := ok, detach, ok                           // calls
 	onTwoNodes.Shared, refused.Code, later.By = true, "Internal", "b/2"    //
+	laterDetach := detach
+	laterDetach.By, laterDetach.ID = "b/2", 11
+	before := laterDetach
+	before.ID = 10
 	detached := func(h *scene, at moment) *scene {
 		return h.call(at, at+sec, "n", detach).storage(at+sec/2, "n", false, 8)
 	}
@@ -68,6 +87,12 @@ func TestTheRulesHoldAtEachMoment(t *testing.T) {
 		"published again after a loss":              {attached().storage(4*sec, "n", false, 0).lease(5*sec, "b/2").call(6*sec, 7*sec, "n", later), ""},
 		"published again, finalizer taken":          {attached().write(4*sec, "n", write{Attached: true}).lease(5*sec, "b/2").call(6*sec, 7*sec, "n", later), ""},
 		"published again, status only just written": {attached().lease(3*sec+sec/20, "b/2").call(6*sec, 7*sec, "n", later), ""},
+
+		"repeated after a takeover":                  {finished().lease(8*sec, "b/2").call(9*sec, 10*sec, "n", laterDetach), "though a had finished with object-n"},
+		"repeated for a volume that is wanted again": {wantedAgain().lease(8*sec, "b/2").call(9*sec, 10*sec, "n", laterDetach), "though a had finished with object-n"},
+		"attached for a volume that is wanted again": {wantedAgain().lease(8*sec, "b/2").call(9*sec, 10*sec, "n", later), ""},
+		"repeated by who has worked on it":           {finished().lease(8*sec, "b/2").call(sec/2, sec, "n", before).call(9*sec, 10*sec, "n", laterDetach), ""},
+		"repeated after a gap of the watch":          {finished().lease(8*sec, "b/2").watch(17*sec/2, "b").call(9*sec, 10*sec, "n", laterDetach), ""},
 
 		"reported before the storage has it": {(&scene{}).write(1*sec, "n", write{By: "a", Guarded: true}).write(2*sec, "n", write{By: "a", Guarded: true, Attached: true}).storage(3*sec, "n", true, 1),
 			"as attached, and the storage does not have it"},

@@ -21,11 +21,12 @@ type past struct {
 	writes map[place][]write // of VolumeAttachments and PersistentVolumes
 	turns  map[string][]turn // by driver
 	nodes  map[place][]place // by the place of the volume without a node
+	starts []watchStart
 }
 
 // pastOf indexes a history.
 func pastOf(r record) *past {
-	p := &past{map[place][]span{}, map[place][]call{}, map[place][]write{}, map[string][]turn{}, map[place][]place{}}
+	p := &past{map[place][]span{}, map[place][]call{}, map[place][]write{}, map[string][]turn{}, map[place][]place{}, r.starts}
 	for _, c := range r.changes {
 		spans := p.spans[c.place]
 		if n := len(spans); n > 0 && spans[n-1].to == forEver {
@@ -94,7 +95,7 @@ func (p *past) settled(at place, t moment) (write, bool) {
 			last = w
 		}
 	}
-	if !last.known() || last.Until >= t || last.Verb == http.MethodDelete || last.Gone {
+	if !last.known() || last.Until >= t || last.Verb == http.MethodDelete {
 		return last, false
 	}
 	for _, w := range p.writes[at] {
@@ -127,6 +128,19 @@ func (p *past) refusedDetach(at place, t moment) bool {
 	return last.Method == unpublish && last.Code != "OK"
 }
 
+// happenedSince reports whether the storage has changed or a call was made at the place of a call since a moment, or
+// the caller has made a call there at any time before.
+func (p *past) happenedSince(c call, from moment) bool {
+	return slices.ContainsFunc(p.spans[c.place], func(s span) bool { return s.from >= from || s.to >= from && s.to <= c.At }) ||
+		slices.ContainsFunc(p.calls[c.place], func(o call) bool { return o.ID != c.ID && o.At <= c.At && (o.At >= from || o.By == c.By) })
+}
+
+// watchedAnew reports whether a hub has begun to watch VolumeAttachments again in [from, to]: it may not have seen
+// that an object was deleted before it was gone, and must then expect that nobody has detached its volume.
+func (p *past) watchedAnew(hub string, from, to moment) bool {
+	return slices.ContainsFunc(p.starts, func(s watchStart) bool { return s.By == hub && s.At >= from && s.At <= to })
+}
+
 // termOf returns when the present turn of a process began at the earliest.
 func (p *past) termOf(driver, process string, t moment) (moment, bool) {
 	began, found := moment(0), false
@@ -138,16 +152,22 @@ func (p *past) termOf(driver, process string, t moment) (moment, bool) {
 	return began, found
 }
 
+// lastBy is where a process has made its last call.
+type lastBy struct {
+	place
+	process string
+}
+
 // tail returns what the next part of a history builds on: the last state of everything that still is.
 func (r record) tail() record {
 	t := record{from: r.from, to: r.to}
-	changes, calls, writes := map[place]change{}, map[place]call{}, map[string]write{}
+	changes, calls, writes := map[place]change{}, map[lastBy]call{}, map[string]write{}
 	for _, c := range r.changes {
 		changes[c.place] = c
 	}
 	for _, c := range r.calls {
 		if c.Code != "" {
-			calls[c.place] = c
+			calls[lastBy{c.place, c.By}] = c
 		}
 	}
 	for _, w := range r.writes {
@@ -163,6 +183,7 @@ func (r record) tail() record {
 	for _, c := range calls {
 		t.calls = append(t.calls, c)
 	}
+	slices.SortFunc(t.calls, func(x, y call) int { return cmp.Compare(x.Until, y.Until) })
 	for _, w := range writes {
 		if !w.Gone {
 			t.writes = append(t.writes, w)

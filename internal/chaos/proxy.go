@@ -179,6 +179,9 @@ func (p *proxy) serveWatch(w http.ResponseWriter, r *http.Request) {
 		defer p.mu.Unlock()
 		delete(p.watches, &cancel)
 	}()
+	if path.Base(r.URL.Path) == "volumeattachments" {
+		p.recorder.history.watched(p.recorder.by)
+	}
 	p.forward.ServeHTTP(&heldWriter{w, p, r.URL.Path, ctx}, r.WithContext(ctx))
 }
 

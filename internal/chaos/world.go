@@ -46,6 +46,7 @@ type world struct {
 	volumes        *testbed.Watcher[*corev1.PersistentVolume]
 
 	hasty     atomic.Bool   // VolumeAttachments may go without their finalizer
+	still     atomic.Bool   // pods begin no move during a takeover
 	surviving atomic.Bool   // the first hub must not end
 	resting   atomic.Bool   // pods stay where they are
 	changed   chan struct{} // wakes awaitQuiet
