@@ -40,8 +40,9 @@
 //     a call for its process.
 //   - A driver that has refused a detach decides about the next publish itself, as below.
 //   - What a fault has attached or detached is no fault of a hub.
-//   - A driver without PUBLISH_UNPUBLISH_VOLUME has no calls: its volumes are reported as attached without a
-//     finalizer.
+//   - Volumes of a driver without PUBLISH_UNPUBLISH_VOLUME are reported as attached without a call.
+//   - A hub whose watch has begun anew may not have seen that an object was deleted before it was gone. It detaches
+//     the volume again, to be sure. So does a process that has made a call for the volume there before.
 //   - A write whose outcome is not known may have taken effect: the state of its object is not known until the next
 //     write.
 //

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -94,6 +95,14 @@ type record struct {
 	writes   []write  // in the order of their ends
 	changes  []change // in their order
 	starts   []watchStart
+	lacks    []lack
+}
+
+// lack is a time in which a driver does not announce PUBLISH_UNPUBLISH_VOLUME.
+type lack struct {
+	At     moment `json:"at"`
+	Until  moment `json:"until"` // forEver: it goes on
+	Driver string `json:"driver"`
 }
 
 // history records every call, every write of a VolumeAttachment, PersistentVolume or Lease, and every change in a
@@ -109,6 +118,7 @@ type history struct {
 	identities map[string]string // processes by the identity that they write into leases
 	holders    map[string]string // of the leases, by driver
 	running    map[string]*call
+	lacks      []lack // all of the run
 	now        record
 }
 
@@ -187,6 +197,25 @@ func (h *history) watched(by string) {
 	h.print("watch", s)
 }
 
+// announces takes whether a driver announces PUBLISH_UNPUBLISH_VOLUME from now on.
+func (h *history) announces(driver string, can bool) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.moment(time.Now())
+	for i, l := range h.lacks {
+		if l.Driver == driver && l.Until == forEver {
+			h.lacks[i].Until = now
+			h.print("lack", h.lacks[i])
+		}
+	}
+	if !can {
+		h.lacks = append(h.lacks, lack{now, forEver, driver})
+	}
+}
+
 // holder returns the process that writes an identity into leases. The first process that does so is the one that
 // has that identity.
 func (h *history) holder(identity, process string) string {
@@ -234,7 +263,7 @@ func (h *history) take() record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.now
-	r.to = h.moment(time.Now())
+	r.to, r.lacks = h.moment(time.Now()), slices.Clone(h.lacks)
 	h.now = record{from: r.to}
 	for _, c := range h.running {
 		r.calls = append(r.calls, *c)

@@ -11,7 +11,7 @@ import (
 
 // A takeover is the end of one hub's terms, in the middle of many moves, in the way that harms most when the next
 // leader or the last one relies on what it knew. A takeover lasts about takeoverTime.
-const takeoverTime = 4800 * time.Millisecond
+const takeoverTime = 5500 * time.Millisecond
 
 // Moments of TakeoverPaused, since the leases cannot be renewed any more. A lease is lost 2.5 s after its last
 // renewal, and may be taken 3 s after it. A call of 2 s that begins after the first second must not be made.
@@ -29,7 +29,7 @@ func (i *injector) takeOver(ctx context.Context, f Fault) (undo, error) {
 	defer i.takeover.Unlock()
 	from, to := i.world.hubs[0], i.world.hubs[1]
 	leads := i.world.history.leads
-	await(ctx, func() bool { return leads(from.name) > 0 && leads(to.name) > 0 })
+	await(ctx, func() bool { return leads(from.name) > 0 && (leads(to.name) > 0 || f.Kind == TakeoverPaused) })
 	if leads(from.name) < leads(to.name) {
 		from, to = to, from
 	}

@@ -130,12 +130,12 @@ var schedules = []schedule{
 	{StorageGained, 3, onBehaviour, 500 * time.Millisecond, 3 * time.Second, always},
 
 	{HubKill, 12, onProcess, 50 * time.Millisecond, 4 * time.Second, hubsMayEnd},
-	{HubStop, 8, onProcess, 50 * time.Millisecond, 3 * time.Second, hubsMayEnd},
-	{HubDoubled, 6, onProcess, 2 * time.Second, 5 * time.Second, hubsMayEnd},
+	{HubStop, 10, onProcess, 50 * time.Millisecond, 3 * time.Second, hubsMayEnd},
+	{HubDoubled, 10, onProcess, 2 * time.Second, 5 * time.Second, hubsMayEnd},
 	{HubPause, 14, onProcess, 300 * time.Millisecond, 6 * time.Second, always},
 
 	{APISlow, 4, onAPI, 500 * time.Millisecond, 3 * time.Second, always},
-	{APISilent, 3, onSilence, 500 * time.Millisecond, 5 * time.Second, always},
+	{APISilent, 4, onSilence, 500 * time.Millisecond, 5 * time.Second, always},
 	{APIWatchesDrop, 2, onAPI, 0, 0, always},
 	{APIConflict, 5, onAPI, 300 * time.Millisecond, 2 * time.Second, always},
 	{APIThrottle, 3, onAPI, 200 * time.Millisecond, time.Second, always},

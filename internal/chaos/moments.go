@@ -81,18 +81,18 @@ func (p *past) judgeRepeated(c call, find finder) {
 	switch {
 	case va.Gone:
 		find(c.At, c.place, "%s call %d by %s on %s, though %s had finished with %s before %s took over the driver", c.Method, c.ID, c.By, c.Node, va.By, va.Object, c.By)
-	case va.Attached && va.Guarded && !va.Deleting && c.Method == publish:
+	case va.Attached && va.Guarded && !va.Deleting && c.Method == publish && !p.everFree(c.place, va.At, c.At):
 		find(c.At, c.place, "call %d by %s publishes it on %s again, though %s had reported it attached before %s took over the driver", c.ID, c.By, c.Node, va.By, c.By)
 	}
 }
 
 // judgeAttachmentWrite checks what a hub says about a VolumeAttachment. What a fault has detached is no fault of the
 // hub, which finds it in the driver's list only. Of a driver that has come back without PUBLISH_UNPUBLISH_VOLUME a hub
-// reports volumes as attached without a call, and without a finalizer.
+// reports volumes as attached without a call.
 func (p *past) judgeAttachmentWrite(w write, find finder) {
 	was, known := p.previous(w)
 	switch {
-	case w.Attached && w.Guarded && !(known && was.Attached) && !p.everAttached(w.place, w.At, w.Until) && !p.lostBefore(w.place, w.Until):
+	case w.Attached && !(known && was.Attached) && !p.lacked(w.Driver, w.At, w.Until) && !p.everAttached(w.place, w.At, w.Until) && !p.lostBefore(w.place, w.Until):
 		find(w.At, w.place, "%s reports %s as attached, and the storage does not have it on %s", w.By, w.Object, w.Node)
 	case !w.Attached && known && was.Attached && !p.everFree(w.place, w.At, w.Until):
 		find(w.At, w.place, "%s reports %s as detached, while it is attached to %s", w.By, w.Object, w.Node)

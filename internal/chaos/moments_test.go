@@ -96,6 +96,11 @@ func TestTheRulesHoldAtEachMoment(t *testing.T) {
 
 		"reported before the storage has it": {(&scene{}).write(1*sec, "n", write{By: "a", Guarded: true}).write(2*sec, "n", write{By: "a", Guarded: true, Attached: true}).storage(3*sec, "n", true, 1),
 			"as attached, and the storage does not have it"},
+		"reported by a driver that attaches nothing": {func() *scene {
+			h := (&scene{}).write(2*sec, "n", write{By: "a", Guarded: true, Attached: true})
+			h.lacks = []lack{{sec, 3 * sec, "d"}}
+			return h
+		}(), ""},
 		"reported after a loss":              {(&scene{}).storage(0, "n", true, 1).storage(1*sec, "n", false, 0).write(2*sec, "n", write{By: "a", Guarded: true, Attached: true}), ""},
 		"reported as detached":               {attached().write(5*sec, "n", write{By: "a", Guarded: true}), "as detached, while it is attached"},
 		"reported as detached after that":    {detached(attached().write(4*sec, "n", asked), 5*sec).write(7*sec, "n", write{By: "a", Guarded: true, Deleting: true}), ""},

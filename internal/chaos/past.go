@@ -22,11 +22,12 @@ type past struct {
 	turns  map[string][]turn // by driver
 	nodes  map[place][]place // by the place of the volume without a node
 	starts []watchStart
+	lacks  []lack
 }
 
 // pastOf indexes a history.
 func pastOf(r record) *past {
-	p := &past{map[place][]span{}, map[place][]call{}, map[place][]write{}, map[string][]turn{}, map[place][]place{}, r.starts}
+	p := &past{map[place][]span{}, map[place][]call{}, map[place][]write{}, map[string][]turn{}, map[place][]place{}, r.starts, r.lacks}
 	for _, c := range r.changes {
 		spans := p.spans[c.place]
 		if n := len(spans); n > 0 && spans[n-1].to == forEver {
@@ -133,6 +134,14 @@ func (p *past) refusedDetach(at place, t moment) bool {
 func (p *past) happenedSince(c call, from moment) bool {
 	return slices.ContainsFunc(p.spans[c.place], func(s span) bool { return s.from >= from || s.to >= from && s.to <= c.At }) ||
 		slices.ContainsFunc(p.calls[c.place], func(o call) bool { return o.ID != c.ID && o.At <= c.At && (o.At >= from || o.By == c.By) })
+}
+
+// reconnects is how long after a driver has come back a hub may still write what it knew before.
+const reconnects = moment(2e9)
+
+// lacked reports whether a driver did not announce PUBLISH_UNPUBLISH_VOLUME, or hubs may not have known better.
+func (p *past) lacked(driver string, from, to moment) bool {
+	return slices.ContainsFunc(p.lacks, func(l lack) bool { return l.Driver == driver && l.At <= to && from < max(l.Until, l.Until+reconnects) })
 }
 
 // watchedAnew reports whether a hub has begun to watch VolumeAttachments again in [from, to]: it may not have seen

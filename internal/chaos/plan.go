@@ -68,8 +68,11 @@ func (p planner) stretch(number int) Stretch {
 	}
 	b := booking{planner: p, stretch: &s, random: random, until: map[slot]time.Duration{}}
 	if random.IntN(planeOutages) == 0 {
-		at := time.Duration(random.Int64N(int64(pace) * stretchFaults))
-		b.add(Fault{Kind: APIStop, At: at, Length: time.Duration(random.Int64N(int64(5 * time.Second)))})
+		f := Fault{Kind: APIStop, At: -1}
+		for f.At < 0 || b.inTakeover(onPlane, f) {
+			f.At, f.Length = time.Duration(random.Int64N(int64(pace)*stretchFaults)), time.Duration(random.Int64N(int64(5*time.Second)))
+		}
+		b.add(f)
 	}
 	b.addTakeovers()
 	for at := time.Duration(0); len(s.Faults) < stretchFaults; at += time.Duration(random.ExpFloat64() * float64(pace)) {
@@ -86,27 +89,34 @@ type takeover struct {
 	kind Kind
 }
 
-// takeovers are those of a stretch with two hubs. The time between the second and the third is for long faults of
-// hubs.
-var takeovers = []takeover{
-	{3 * time.Second, TakeoverStale},
-	{8 * time.Second, TakeoverPaused},
-	{18 * time.Second, TakeoverStale},
+// takeovers are those of a stretch, by its number of hubs. The time between them is for other faults of hubs.
+var takeovers = map[int][]takeover{
+	1: {{time.Second, TakeoverPaused}},
+	2: {{2 * time.Second, TakeoverStale}, {8 * time.Second, TakeoverPaused}, {18 * time.Second, TakeoverStale}},
 }
 
-// addTakeovers adds takeovers to a stretch with two hubs.
-func (b *booking) addTakeovers() {
-	if b.stretch.Hubs < 2 {
-		return
+// takeovers returns those of the stretch. A stretch in which one hub may end has none: it has takeovers by the second
+// process of HubDoubled.
+func (b *booking) takeovers() []takeover {
+	if b.stretch.Hubs == 1 && !b.stretch.Hasty {
+		return nil
 	}
-	for _, t := range takeovers {
+	return takeovers[b.stretch.Hubs]
+}
+
+func (b *booking) addTakeovers() {
+	for _, t := range b.takeovers() {
 		b.add(Fault{Kind: t.kind, At: t.at})
 	}
 }
 
-// inTakeover reports whether a fault of a hub would last into a takeover, in which both hubs have a part.
-func (b *booking) inTakeover(f Fault) bool {
-	return b.stretch.Hubs == 2 && slices.ContainsFunc(takeovers, func(t takeover) bool {
+// inTakeover reports whether a fault would disturb a takeover: it hits a hub or, where there are two of them, a way to
+// the API server.
+func (b *booking) inTakeover(s scope, f Fault) bool {
+	if s != onProcess && (b.stretch.Hubs == 1 || s != onAPI && s != onSilence && s != onPlane) {
+		return false
+	}
+	return slices.ContainsFunc(b.takeovers(), func(t takeover) bool {
 		return f.At < t.at+takeoverTime && f.At+f.Length+podRest > t.at
 	})
 }
@@ -145,7 +155,7 @@ func (b *booking) try(at time.Duration) bool {
 	if h.most > 0 {
 		f.Length = h.least + time.Duration(b.random.Int64N(int64(h.most-h.least)))
 	}
-	if h.scope == onProcess && b.inTakeover(f) {
+	if b.inTakeover(h.scope, f) {
 		return false
 	}
 	b.until[c] = at + f.Length + podRest

@@ -64,7 +64,7 @@ func (w *world) judgeActs(before, now record, driver string) []Finding {
 // joined returns two parts of a history as one.
 func joined(before, now record) record {
 	return record{from: now.from, to: now.to, calls: slices.Concat(before.calls, now.calls),
-		writes: slices.Concat(before.writes, now.writes), changes: slices.Concat(before.changes, now.changes), starts: now.starts}
+		writes: slices.Concat(before.writes, now.writes), changes: slices.Concat(before.changes, now.changes), starts: now.starts, lacks: now.lacks}
 }
 
 // linesAround returns what was recorded about a volume and the lease of its driver around a moment.
