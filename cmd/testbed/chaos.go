@@ -33,7 +33,9 @@ func newChaosCommand() *cobra.Command {
 		Long: `Start a Kubernetes control plane, fake CSI drivers and one or two hubs, attach and
 detach volumes all the time, and break everything around them: drivers, hubs, the API
 server, objects, drivers.yaml. After each hundred faults all is healed, and then what is
-asked for must be attached, and nothing else.
+asked for must be attached, and nothing else. Every call and every write is recorded:
+at no moment may a hub act without the lease of the driver, and no moment may break a
+rule of CSI.
 
 The seed fixes which faults begin in which order and where. Exit code 0 means that
 everything held. Otherwise the seed, what happened to the volume and where the logs are

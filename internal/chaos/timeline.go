@@ -24,6 +24,7 @@ type line struct {
 	at    time.Time
 	about string // a volume, a driver or a hub; empty: everything
 	text  string
+	whole bool // it is shown although it repeats another line
 }
 
 // clock is how lines tell their time.
@@ -93,7 +94,7 @@ func (t *timeline) last(n int, until time.Time, more []line, about ...string) []
 			break
 		}
 		key := l.about + numbers.ReplaceAllString(l.text, "")
-		if at, ok := said[key]; ok && len(told)-at < alike {
+		if at, ok := said[key]; ok && !l.whole && len(told)-at < alike {
 			continue
 		}
 		said[key] = len(told)

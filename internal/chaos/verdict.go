@@ -11,7 +11,7 @@ const (
 	// actsShown is how many findings about acts there are at most for one driver and check.
 	actsShown = 3
 	// linesBefore and linesAfter bound the part of a history that is shown with a finding.
-	linesBefore, linesAfter = moment(8e9), moment(1e9)
+	linesBefore, linesAfter = moment(6e9), moment(5e8)
 )
 
 // judgeHistory checks what was recorded since the last check, and forgets it.
@@ -72,7 +72,7 @@ func (w *world) linesAround(r record, in place, at moment) []line {
 	var lines []line
 	add := func(m moment, format string, args ...any) {
 		if m > at-linesBefore && m < at+linesAfter {
-			lines = append(lines, line{at: w.history.time(m), about: in.Volume, text: fmt.Sprintf(format, args...)})
+			lines = append(lines, line{at: w.history.time(m), about: in.Volume, text: fmt.Sprintf(format, args...), whole: true})
 		}
 	}
 	for _, c := range r.changes {
