@@ -68,6 +68,7 @@ func (i *injector) takeOverPaused(ctx context.Context, r *replica) (undo, error)
 	if err != nil {
 		return nil, err
 	}
+	i.orderMoves() // also those pods that had an order already
 	until(pauseAt)
 	_, err = r.signal("is paused, its leases are not renewed", (*testbed.Process).Pause)
 	if err == nil {
