@@ -134,8 +134,8 @@ bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTAC
 	  --command 'make bench$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))$(if $(PROFILES), PROFILES=$(PROFILES))' $(BENCH)
 
 # RACE=--race builds the hub with the race detector.
-chaos: build ## inject FAULTS=1000 faults around hubs, by SEED=n (drawn), and check that nothing is lost
-	bin/testbed chaos --faults $(or $(FAULTS),1000) $(if $(SEED),--seed $(SEED)) $(or $(RACE),--hub bin/csi-attach-hub) $(if $(JSON),--json > $(JSON))
+chaos: build ## inject FAULTS=1000 faults around hubs, by SEED=n (drawn), and check that nothing is lost; HISTORY=file
+	bin/testbed chaos --faults $(or $(FAULTS),1000) $(if $(SEED),--seed $(SEED)) $(if $(HISTORY),--history $(HISTORY)) $(or $(RACE),--hub bin/csi-attach-hub) $(if $(JSON),--json > $(JSON))
 
 # CSI_ATTACHER=path takes that csi-attacher instead of the one of internal/csiattacher.
 handover: ## hand a driver HANDOVERS=100 times to and fro between the hub and the real csi-attacher, and check both

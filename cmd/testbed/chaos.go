@@ -33,7 +33,9 @@ func newChaosCommand() *cobra.Command {
 		Long: `Start a Kubernetes control plane, fake CSI drivers and one or two hubs, attach and
 detach volumes all the time, and break everything around them: drivers, hubs, the API
 server, objects, drivers.yaml. After each hundred faults all is healed, and then what is
-asked for must be attached, and nothing else.
+asked for must be attached, and nothing else. Every call and every write is recorded:
+at no moment may a hub act without the lease of the driver, and no moment may break a
+rule of CSI.
 
 The seed fixes which faults begin in which order and where. Exit code 0 means that
 everything held. Otherwise the seed, what happened to the volume and where the logs are
@@ -48,6 +50,7 @@ is printed.`,
 	s.IntVar(&o.run.Faults, "faults", 1000, "least number of faults")
 	s.IntVar(&o.run.Drivers, "drivers", 4, "number of drivers, with eight pods each")
 	s.StringVar(&o.run.Hub, "hub", "", "binary of csi-attach-hub; without it, it is built")
+	s.StringVar(&o.run.History, "history", "", "file that gets each call, each write and each change of a storage, one a line as JSON; without it, it is in the folder with the logs")
 	s.BoolVar(&o.race, "race", false, "build the hub with the race detector")
 	s.BoolVar(&o.json, "json", false, "print the report as JSON; progress goes to stderr")
 	s.BoolVar(&o.keep, "keep-logs", false, "keep the folder with the logs even if everything held")

@@ -20,6 +20,7 @@ type Finding struct {
 	About string    `json:"about"` // a volume, a driver or a hub
 	Text  string    `json:"text"`
 	at    time.Time // when it happened; zero: it is so now
+	lines []line    // of the history around it
 }
 
 // want is what one pod asks for.

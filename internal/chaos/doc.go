@@ -9,6 +9,50 @@
 // after the hub has listed every driver twice more. Run also compares what the hub processes take
 // at each quiet.
 //
+// # The history
+//
+// Many faults heal before a quiet: only what happened at each moment shows them. A history records, on one monotonic
+// clock: each publish and unpublish as its driver saw it (begin, end, deadline, the process that made it); each
+// change of a storage; each write of a VolumeAttachment, a PersistentVolume or a Lease as it left its process, with
+// the answer of the API server. Proxies record the writes of hubs, also those that a fault refuses; the clients of
+// pods record theirs. A write is carried through when its client gives it up, so that its outcome is known. Watches
+// would be less reliable: they skip states, and do not say who has written. --history names the file, JSON lines.
+//
+// At each quiet the history since the last one is checked, and then forgotten but for the last state of each object:
+//
+//   - Who may act (register.go, acting.go). A register holds, for each driver, the process that may act. It changes
+//     when a Lease is written with another holder, and when a Lease was not renewed for its duration, at some moment
+//     of that write. Each begin of a call, each end of a call (at most its deadline) and each write of a hub is an
+//     operation that only the holder may do. Porcupine decides whether the operations have a legal order. The history
+//     of a driver is cut at moments at which no operation is under way. What porcupine does not decide in time is a
+//     finding too. Porcupine's page about a part that is not legal is written beside the history.
+//   - The rules of CSI and of statuses (moments.go). No volume for one node is published while it is attached
+//     elsewhere. No status becomes attached while the storage does not have the volume, and none becomes detached
+//     while it has it. No finalizer goes while the volume is attached. No call detaches a volume that a
+//     VolumeAttachment reports as attached and that nobody deletes. After a takeover nothing is published that
+//     another process has reported as attached: a takeover reads. The books of package fakecsi check the rule of one
+//     call for a volume at a time when each call begins.
+//
+// The excuses of these checks, each as narrow as it can be:
+//
+//   - A network may hold a request back. A write that arrives during or right after a silence of its proxy counts from
+//     the begin of the silence. Requests do not say which process of a hub has sent them: a write counts for its hub,
+//     a call for its process.
+//   - A driver that has refused a detach decides about the next publish itself, as below.
+//   - What a fault has attached or detached is no fault of a hub.
+//   - Volumes of a driver without PUBLISH_UNPUBLISH_VOLUME are reported as attached without a call.
+//   - A hub whose watch has begun anew may not have seen that an object was deleted before it was gone. It detaches
+//     the volume again, to be sure. So does a process that has made a call for the volume there before.
+//   - A write whose outcome is not known may have taken effect: the state of its object is not known until the next
+//     write.
+//
+// Takeovers are faults that make this check sharp. TakeoverPaused lets the leases of a leader run out while its calls
+// hang, and pauses it before it notices: a leader without a fence has calls in flight then that outlive its leases.
+// TakeoverStale keeps the last changes from the next leader: a leader that does not read after a takeover repeats what
+// is done.
+//
+// # The model
+//
 // The pods are the model: each asks for one volume on one node, or for nothing. The truth is in
 // the drivers' books (package fakecsi) and in the API server. The audit is a pure function of
 // both. The plan leaves out what the hub cannot promise:

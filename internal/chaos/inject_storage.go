@@ -41,7 +41,12 @@ func (i *injector) beginStorage(ctx context.Context, f Fault) (undo, error) {
 		return func(context.Context) error { return s.Server.Start() }, nil
 	case DriverCapabilities:
 		other := otherCapabilities[random.IntN(len(otherCapabilities))]
-		return func(ctx context.Context) error { return s.restartWith(ctx, fakecsi.DefaultCapabilities()) }, s.restartWith(ctx, other)
+		h := i.world.history
+		h.announces(s.Name, slices.Contains(other, fakecsi.PublishUnpublishVolume))
+		return func(ctx context.Context) error {
+			defer h.announces(s.Name, true)
+			return s.restartWith(ctx, fakecsi.DefaultCapabilities())
+		}, s.restartWith(ctx, other)
 	case DriverHang:
 		h := []fakecsi.Hang{{Method: calledMethods[random.IntN(len(calledMethods))]}}
 		return set(fakecsi.Knobs{Hang: h}, fakecsi.Knobs{Release: h})

@@ -9,7 +9,8 @@ import (
 
 // injector carries out the faults of stretches.
 type injector struct {
-	world *world
+	world    *world
+	takeover sync.Mutex // held during a takeover
 
 	mu     sync.Mutex // guards all below
 	counts map[Kind]int
@@ -88,7 +89,7 @@ func (i *injector) carriedOut() int {
 
 // scopes are those of all kinds.
 var scopes = func() map[Kind]scope {
-	m := map[Kind]scope{APIStop: onPlane}
+	m := map[Kind]scope{APIStop: onPlane, TakeoverPaused: onTakeover, TakeoverStale: onTakeover}
 	for _, h := range schedules {
 		m[h.kind] = h.scope
 	}
@@ -120,6 +121,8 @@ func (i *injector) begin(ctx context.Context, f Fault) (undo, error) {
 		return i.beginStorage(ctx, f)
 	case onProcess:
 		return i.beginHub(ctx, f)
+	case onTakeover:
+		return i.takeOver(ctx, f)
 	case onAPI, onSilence:
 		return i.beginAPI(f), nil
 	case onPlane:

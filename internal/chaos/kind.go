@@ -32,6 +32,9 @@ const (
 	HubStop    Kind = "hub stop" // SIGTERM, and a new start
 	HubPause   Kind = "hub pause"
 	HubDoubled Kind = "hub doubled" // one more process for a while
+
+	TakeoverPaused Kind = "takeover while paused"    // the leases run out, and the hub is paused with calls in flight
+	TakeoverStale  Kind = "takeover with old caches" // the next leader does not see the last changes
 )
 
 // Faults of the API server, as one hub sees them.
@@ -43,6 +46,7 @@ const (
 	APIConflict    Kind = "api conflict"
 	APIThrottle    Kind = "api throttle"
 	APIError       Kind = "api error"
+	APILeases      Kind = "api leases"      // requests for leases fail, everything else passes
 	APIAnswerLost  Kind = "api answer lost" // the write takes effect, its answer is lost
 )
 
@@ -72,6 +76,7 @@ const (
 	onReadiness scope = "readiness" // of a driver
 	onAnswers   scope = "answers"   // of a driver
 	onProcess   scope = "process"   // of a hub
+	onTakeover  scope = "takeover"  // of the hub that leads most drivers
 	onAPI       scope = "api"       // of a hub; shared
 	onSilence   scope = "silence"   // of a hub's way to the API server
 	onPlane     scope = "plane"
@@ -107,7 +112,7 @@ type schedule struct {
 	when   when
 }
 
-// schedules are those of all kinds but APIStop. A lease lasts 3 s: faults of hubs last less and more.
+// schedules are those of all kinds but APIStop and the takeovers. A lease lasts 3 s: faults of hubs last less and more.
 var schedules = []schedule{
 	{Recreated, 10, onPod, 0, 0, always},
 	{DeletedEarly, 8, onPod, 0, 0, hasty},
@@ -125,16 +130,17 @@ var schedules = []schedule{
 	{StorageGained, 3, onBehaviour, 500 * time.Millisecond, 3 * time.Second, always},
 
 	{HubKill, 12, onProcess, 50 * time.Millisecond, 4 * time.Second, hubsMayEnd},
-	{HubStop, 8, onProcess, 50 * time.Millisecond, 3 * time.Second, hubsMayEnd},
-	{HubDoubled, 6, onProcess, 2 * time.Second, 5 * time.Second, hubsMayEnd},
+	{HubStop, 10, onProcess, 50 * time.Millisecond, 3 * time.Second, hubsMayEnd},
+	{HubDoubled, 10, onProcess, 2 * time.Second, 5 * time.Second, hubsMayEnd},
 	{HubPause, 14, onProcess, 300 * time.Millisecond, 6 * time.Second, always},
 
 	{APISlow, 4, onAPI, 500 * time.Millisecond, 3 * time.Second, always},
-	{APISilent, 3, onSilence, 500 * time.Millisecond, 5 * time.Second, always},
+	{APISilent, 4, onSilence, 500 * time.Millisecond, 5 * time.Second, always},
 	{APIWatchesDrop, 2, onAPI, 0, 0, always},
 	{APIConflict, 5, onAPI, 300 * time.Millisecond, 2 * time.Second, always},
 	{APIThrottle, 3, onAPI, 200 * time.Millisecond, time.Second, always},
 	{APIError, 5, onAPI, 300 * time.Millisecond, 2 * time.Second, always},
+	{APILeases, 3, onAPI, 500 * time.Millisecond, 4 * time.Second, always},
 	{APIAnswerLost, 4, onAPI, 300 * time.Millisecond, 2 * time.Second, always},
 
 	{NodeGone, 3, onNode, 500 * time.Millisecond, 3 * time.Second, always},
@@ -151,7 +157,7 @@ var schedules = []schedule{
 
 // Kinds returns all kinds of faults.
 func Kinds() []Kind {
-	kinds := []Kind{APIStop}
+	kinds := []Kind{APIStop, TakeoverPaused, TakeoverStale}
 	for _, h := range schedules {
 		kinds = append(kinds, h.kind)
 	}

@@ -3,6 +3,7 @@ package chaos
 import (
 	"errors"
 	"io"
+	"path/filepath"
 	"time"
 )
 
@@ -23,6 +24,9 @@ type Options struct {
 	// QuietWithin bounds the time from the end of a stretch until the audit finds nothing; 0 means
 	// 90 s.
 	QuietWithin time.Duration
+	// History is the file that gets the history, one event a line, as JSON; empty means history.jsonl in Dir.
+	// Porcupine's pages about parts of it that are not legal are written beside it.
+	History string
 	// Out gets a line for each stretch; nil: no lines.
 	Out io.Writer
 }
@@ -41,6 +45,9 @@ func (o Options) filled() Options {
 	}
 	if o.QuietWithin == 0 {
 		o.QuietWithin = 90 * time.Second
+	}
+	if o.History == "" {
+		o.History = filepath.Join(o.Dir, "history.jsonl")
 	}
 	if o.Out == nil {
 		o.Out = io.Discard

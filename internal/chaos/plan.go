@@ -12,6 +12,8 @@ const (
 	stretchFaults = 100
 	// pace is the average time from the begin of one fault to the begin of the next.
 	pace = 90 * time.Millisecond
+	// takeoverPace is the pace of stretches with takeovers, which need time.
+	takeoverPace = 240 * time.Millisecond
 	// planeOutages: the API server stops in one of so many stretches. Everything waits for it.
 	planeOutages = 4
 	// podRest is the time from the end of a fault to the next one of the same scope and target.
@@ -58,21 +60,65 @@ func (p planner) stretches() int { return max(2, (p.faults+stretchFaults-1)/stre
 // stretch plans one stretch. It depends on no other stretch.
 func (p planner) stretch(number int) Stretch {
 	random := rand.New(rand.NewPCG(p.seed, uint64(number)))
-	s := Stretch{Number: number, Hubs: 1, Hasty: number%2 == 0}
-	if !s.Hasty && number%8 != 1 {
+	s := Stretch{Number: number, Hubs: 1, Hasty: number%2 == 1}
+	pace := pace
+	if !s.Hasty && number%8 != 4 {
 		s.Hubs = 2
+		pace = takeoverPace
 	}
 	b := booking{planner: p, stretch: &s, random: random, until: map[slot]time.Duration{}}
 	if random.IntN(planeOutages) == 0 {
-		at := time.Duration(random.Int64N(int64(pace) * stretchFaults))
-		b.add(Fault{Kind: APIStop, At: at, Length: time.Duration(random.Int64N(int64(5 * time.Second)))})
+		f := Fault{Kind: APIStop, At: -1}
+		for f.At < 0 || b.inTakeover(onPlane, f) {
+			f.At, f.Length = time.Duration(random.Int64N(int64(pace)*stretchFaults)), time.Duration(random.Int64N(int64(5*time.Second)))
+		}
+		b.add(f)
 	}
+	b.addTakeovers()
 	for at := time.Duration(0); len(s.Faults) < stretchFaults; at += time.Duration(random.ExpFloat64() * float64(pace)) {
 		for !b.try(at) {
 		}
 	}
 	slices.SortStableFunc(s.Faults, func(x, y Fault) int { return int(x.At - y.At) })
 	return s
+}
+
+// takeover is a takeover at a time of a stretch.
+type takeover struct {
+	at   time.Duration
+	kind Kind
+}
+
+// takeovers are those of a stretch, by its number of hubs. The time between them is for other faults of hubs.
+var takeovers = map[int][]takeover{
+	1: {{time.Second, TakeoverPaused}},
+	2: {{2 * time.Second, TakeoverStale}, {8 * time.Second, TakeoverPaused}, {18 * time.Second, TakeoverStale}},
+}
+
+// takeovers returns those of the stretch. A stretch in which one hub may end has none: it has takeovers by the second
+// process of HubDoubled.
+func (b *booking) takeovers() []takeover {
+	if b.stretch.Hubs == 1 && !b.stretch.Hasty {
+		return nil
+	}
+	return takeovers[b.stretch.Hubs]
+}
+
+func (b *booking) addTakeovers() {
+	for _, t := range b.takeovers() {
+		b.add(Fault{Kind: t.kind, At: t.at})
+	}
+}
+
+// inTakeover reports whether a fault would disturb a takeover: it hits a hub or, where there are two of them, a way to
+// the API server.
+func (b *booking) inTakeover(s scope, f Fault) bool {
+	if s != onProcess && (b.stretch.Hubs == 1 || s != onAPI && s != onSilence && s != onPlane) {
+		return false
+	}
+	return slices.ContainsFunc(b.takeovers(), func(t takeover) bool {
+		return f.At < t.at+takeoverTime && f.At+f.Length+podRest > t.at
+	})
 }
 
 // survives reports whether a hub must live through a stretch. The first hub lives through the second
@@ -108,6 +154,9 @@ func (b *booking) try(at time.Duration) bool {
 	f := Fault{Kind: h.kind, At: at, Target: c.target}
 	if h.most > 0 {
 		f.Length = h.least + time.Duration(b.random.Int64N(int64(h.most-h.least)))
+	}
+	if b.inTakeover(h.scope, f) {
+		return false
 	}
 	b.until[c] = at + f.Length + podRest
 	b.add(f)

@@ -117,11 +117,11 @@ func (p *pod) idle(ctx context.Context) Kind {
 	}
 }
 
-// begin makes the pod busy. It reports false while pods rest.
+// begin makes the pod busy. It reports false while pods rest or stand still.
 func (p *pod) begin() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.busy = !p.world.resting.Load()
+	p.busy = !p.world.resting.Load() && !p.world.still.Load()
 	return p.busy
 }
 

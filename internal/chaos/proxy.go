@@ -12,6 +12,8 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,18 +34,22 @@ type trouble struct {
 // request, unless a trouble hits it.
 type proxy struct {
 	*testbed.Gate
-	server  *httptest.Server
-	forward *httputil.ReverseProxy
+	server   *httptest.Server
+	forward  *httputil.ReverseProxy
+	recorder *recorder
 
 	mu       sync.Mutex // guards all below
 	random   *rand.Rand
 	troubles map[*trouble]bool
 	watches  map[*context.CancelFunc]bool
+	shut     time.Time                // since when nothing passes, now or last
+	opened   time.Time                // when that ended
+	held     map[string]chan struct{} // by resource: closed when its watches go on
 }
 
 // newProxy starts a proxy and writes a kubeconfig that leads through it. The caller must
 // close it.
-func newProxy(plane *testbed.ControlPlane, kubeconfig string, seed uint64) (*proxy, error) {
+func newProxy(plane *testbed.ControlPlane, kubeconfig string, seed uint64, recorder *recorder) (*proxy, error) {
 	transport, err := rest.TransportFor(anonymous(plane.RESTConfig()))
 	if err != nil {
 		return nil, fmt.Errorf("make proxy: %w", err)
@@ -52,11 +58,12 @@ func newProxy(plane *testbed.ControlPlane, kubeconfig string, seed uint64) (*pro
 	if err != nil {
 		return nil, fmt.Errorf("make proxy: %w", err)
 	}
+	recorder.next = transport
 	silent := log.New(io.Discard, "", 0)
-	p := &proxy{random: rand.New(rand.NewPCG(seed, 0)), troubles: map[*trouble]bool{}, watches: map[*context.CancelFunc]bool{}}
+	p := &proxy{random: rand.New(rand.NewPCG(seed, 0)), troubles: map[*trouble]bool{}, watches: map[*context.CancelFunc]bool{}, held: map[string]chan struct{}{}, recorder: recorder}
 	p.forward = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:     transport,
+		Transport:     recorder,
 		FlushInterval: -1,
 		// As if the connection had been refused or cut.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
@@ -119,16 +126,20 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.serveWatch(w, r)
 		return
 	}
+	r = r.WithContext(context.WithValue(r.Context(), leftKey{}, p.left(time.Now())))
 	switch t := p.draw(r); t.kind {
 	case APISlow:
 		wait(r.Context(), t.delay)
 		p.forward.ServeHTTP(w, r)
 	case APIConflict:
+		p.recorder.refused(r)
 		refuse(w, http.StatusConflict, metav1.StatusReasonConflict)
 	case APIThrottle:
+		p.recorder.refused(r)
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
-	case APIError:
+	case APIError, APILeases:
+		p.recorder.refused(r)
 		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError)
 	case APIAnswerLost:
 		p.forward.ServeHTTP(&discard{header: http.Header{}}, r)
@@ -144,7 +155,7 @@ func (p *proxy) draw(r *http.Request) trouble {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for t := range p.troubles {
-		if !write && (t.kind == APIConflict || t.kind == APIAnswerLost) {
+		if !write && (t.kind == APIConflict || t.kind == APIAnswerLost) || t.kind == APILeases && !strings.Contains(r.URL.Path, "/leases") {
 			continue
 		}
 		if p.random.Float64() < t.share {
@@ -168,7 +179,82 @@ func (p *proxy) serveWatch(w http.ResponseWriter, r *http.Request) {
 		defer p.mu.Unlock()
 		delete(p.watches, &cancel)
 	}()
-	p.forward.ServeHTTP(w, r.WithContext(ctx))
+	if path.Base(r.URL.Path) == "volumeattachments" {
+		p.recorder.history.watched(p.recorder.by)
+	}
+	p.forward.ServeHTTP(&heldWriter{w, p, r.URL.Path, ctx}, r.WithContext(ctx))
+}
+
+// Shut lets nothing through from now on.
+func (p *proxy) Shut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shut, p.opened = time.Now(), time.Time{}
+	p.Gate.Shut()
+}
+
+// Open lets everything through again.
+func (p *proxy) Open() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opened = time.Now()
+	p.Gate.Open()
+}
+
+// afterSilence is for how long after a silence requests may arrive that were sent during it.
+const afterSilence = time.Second
+
+// left returns when a request that arrives now left its process at the earliest: nobody can keep a network from
+// holding a request back.
+func (p *proxy) left(now time.Time) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.shut.IsZero() && (p.opened.IsZero() || now.Sub(p.opened) < afterSilence) {
+		return p.shut
+	}
+	return now
+}
+
+// hold keeps all events of watches of a resource back until the caller calls end.
+func (p *proxy) hold(resource string) (end func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := make(chan struct{})
+	p.held[resource] = held
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.held[resource] == held {
+			delete(p.held, resource)
+		}
+		close(held)
+	}
+}
+
+// heldWriter writes the events of a watch when they are not held back.
+type heldWriter struct {
+	http.ResponseWriter
+	proxy *proxy
+	path  string
+	ctx   context.Context // of the request
+}
+
+// Unwrap is what http.ResponseController looks for.
+func (w *heldWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Write implements io.Writer.
+func (w *heldWriter) Write(b []byte) (int, error) {
+	w.proxy.mu.Lock()
+	held := w.proxy.held[path.Base(w.path)]
+	w.proxy.mu.Unlock()
+	if held != nil {
+		select {
+		case <-held:
+		case <-w.ctx.Done():
+			return 0, w.ctx.Err()
+		}
+	}
+	return w.ResponseWriter.Write(b)
 }
 
 // refuse answers with an error of the API server.

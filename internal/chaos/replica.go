@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -25,6 +26,8 @@ type replica struct {
 	world *world
 	name  string
 	proxy *proxy
+	// last is the name of the process that was started last: requests through the proxy are from it.
+	last atomic.Pointer[string]
 
 	mu      sync.Mutex // guards all below
 	process *testbed.Hub
@@ -35,7 +38,8 @@ type replica struct {
 
 func newReplica(w *world, index int) (*replica, error) {
 	r := &replica{world: w, name: fmt.Sprintf("hub%d", index), meant: map[*testbed.Hub]bool{}, killed: map[*testbed.Hub]bool{}}
-	proxy, err := newProxy(w.Plane, r.kubeconfig(), w.options.Seed+uint64(index))
+	recorder := &recorder{history: w.history, by: r.name, driver: w.driverOf, process: func() string { return *r.last.Load() }}
+	proxy, err := newProxy(w.Plane, r.kubeconfig(), w.options.Seed+uint64(index), recorder)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +78,8 @@ func (r *replica) start(ctx context.Context) error {
 		return err
 	}
 	r.process = p
+	name := r.world.named(r.name, p.PID())
+	r.last.Store(&name)
 	r.world.timeline.add(r.name, "is started, pid %d", p.PID())
 	began := time.Now()
 	r.lives.Go(func() {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,7 +82,7 @@ func (r *run) run(ctx context.Context) error {
 		s := p.stretch(number)
 		// Some planned faults turn out not to be possible.
 		s.Faults = s.Faults[:min(len(s.Faults), (r.options.Faults+1)/2, left+left/10+2)]
-		if err := r.stretch(ctx, s); err != nil {
+		if err := r.stretch(ctx, p, s); err != nil {
 			return err
 		}
 	}
@@ -89,7 +90,7 @@ func (r *run) run(ctx context.Context) error {
 }
 
 // stretch carries out one stretch and audits after it.
-func (r *run) stretch(ctx context.Context, s Stretch) error {
+func (r *run) stretch(ctx context.Context, p planner, s Stretch) error {
 	before, began := r.injector.carriedOut(), time.Now()
 	r.timeline.add("", "STRETCH %d: %d hubs, hasty %v", s.Number, s.Hubs, s.Hasty)
 	for i, h := range r.hubs {
@@ -99,6 +100,7 @@ func (r *run) stretch(ctx context.Context, s Stretch) error {
 			return err
 		}
 	}
+	r.surviving.Store(p.survives(s.Number, 0))
 	r.hasty.Store(s.Hasty)
 	r.resume()
 	if err := r.injector.run(ctx, s); err != nil {
@@ -142,6 +144,7 @@ func (r *run) quiet(ctx context.Context) error {
 // report and returns errDoesNotHold.
 func (r *run) settle(ctx context.Context) error {
 	found, err := r.awaitQuiet(ctx)
+	found = append(found, r.judgeHistory()...)
 	r.report.Findings = append(r.report.Findings, found...)
 	if err = errors.Join(err, ctx.Err()); err == nil && len(found) > 0 {
 		err = errDoesNotHold
@@ -228,12 +231,12 @@ func (r *run) conclude() {
 // hubs, and what concerns everything.
 func (r *run) history(f Finding) []string {
 	names := []string{f.About}
-	var calls []line
+	calls := slices.Clone(f.lines)
 	for _, s := range r.storages {
 		for _, v := range r.all {
 			if v.name == f.About && v.storage == s {
 				names = append(names, s.Name)
-				calls = callsOf(s.Backend.Books(), v.name)
+				calls = append(calls, callsOf(s.Backend.Books(), v.name)...)
 			}
 		}
 	}

@@ -19,15 +19,15 @@ func TestMain(m *testing.M) {
 	os.Exit(testbed.RunMain(m, testbed.ControlPlaneOptions{}))
 }
 
-// The long form is `make chaos SEED=8899 FAULTS=1000`. In the short one this seed stops the API server,
-// kills a hub and has a hostile driver.
+// The long form is `make chaos SEED=9105 FAULTS=1000`. In the short one this seed stops the API server,
+// kills a hub, has a hostile driver and both takeovers.
 func TestAFewDozenFaultsLoseNothing(t *testing.T) {
 	hub, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	report, err := Run(t.Context(), Options{Seed: 8899, Faults: 60, Hub: hub, Dir: testbed.ShortTempDir(t), Drivers: 2, Out: &out})
+	report, err := Run(t.Context(), Options{Seed: 9105, Faults: 60, Hub: hub, Dir: testbed.ShortTempDir(t), Drivers: 2, Out: &out})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
@@ -35,7 +35,7 @@ func TestAFewDozenFaultsLoseNothing(t *testing.T) {
 	if !report.Held() {
 		t.Errorf("%d things do not hold", len(report.Findings))
 	}
-	for _, kind := range []Kind{APIStop, HubKill, HubPause, DriverHostile} {
+	for _, kind := range []Kind{APIStop, HubKill, HubPause, DriverHostile, TakeoverStale, TakeoverPaused} {
 		if report.Counts[kind] == 0 {
 			t.Errorf("no %s: choose another seed", kind)
 		}
@@ -48,7 +48,7 @@ func TestAFewDozenFaultsLoseNothing(t *testing.T) {
 func TestAProxyMakesTheTroubleThatItIsToldTo(t *testing.T) {
 	plane := testbed.Shared(t)
 	path := testbed.ShortTempDir(t) + "/kubeconfig"
-	p, err := newProxy(plane, path, 1)
+	p, err := newProxy(plane, path, 1, &recorder{})
 	if err != nil {
 		t.Fatal(err)
 	}

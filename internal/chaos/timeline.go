@@ -24,7 +24,11 @@ type line struct {
 	at    time.Time
 	about string // a volume, a driver or a hub; empty: everything
 	text  string
+	whole bool // it is shown although it repeats another line
 }
+
+// clock is how lines tell their time.
+const clock = "15:04:05.000"
 
 func (l line) String() string {
 	const width = 240
@@ -32,7 +36,7 @@ func (l line) String() string {
 	if len(text) > width {
 		text = text[:width] + "..."
 	}
-	return fmt.Sprintf("%s %s: %s", l.at.Format("15:04:05.000"), cmp.Or(l.about, "all"), text)
+	return fmt.Sprintf("%s %s: %s", l.at.Format(clock), cmp.Or(l.about, "all"), text)
 }
 
 // openTimeline makes the file. The caller must close the timeline.
@@ -90,7 +94,7 @@ func (t *timeline) last(n int, until time.Time, more []line, about ...string) []
 			break
 		}
 		key := l.about + numbers.ReplaceAllString(l.text, "")
-		if at, ok := said[key]; ok && len(told)-at < alike {
+		if at, ok := said[key]; ok && !l.whole && len(told)-at < alike {
 			continue
 		}
 		said[key] = len(told)

@@ -31,6 +31,9 @@ type world struct {
 	options        Options
 	load           load
 	timeline       *timeline
+	history        *history
+	tail           record               // what the next check of the history builds on
+	shown          int                  // pages of porcupine
 	client         kubernetes.Interface // not behind a proxy
 	config         *driversFile
 	storages       []*storage
@@ -40,21 +43,24 @@ type world struct {
 	all            []*volume
 	volumes        *testbed.Watcher[*corev1.PersistentVolume]
 
-	hasty   atomic.Bool   // VolumeAttachments may go without their finalizer
-	resting atomic.Bool   // pods stay where they are
-	changed chan struct{} // wakes awaitQuiet
-	running sync.WaitGroup
-	end     context.CancelFunc // ends the goroutines in running
-	cleared bool               // all pods have left for good; no PersistentVolume should exist
+	hasty     atomic.Bool   // VolumeAttachments may go without their finalizer
+	still     atomic.Bool   // pods begin no move during a takeover
+	surviving atomic.Bool   // the first hub must not end
+	resting   atomic.Bool   // pods stay where they are
+	changed   chan struct{} // wakes awaitQuiet
+	running   sync.WaitGroup
+	end       context.CancelFunc // ends the goroutines in running
+	cleared   bool               // all pods have left for good; no PersistentVolume should exist
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex     // guards all below
+	names    map[int]string // of the hubs' processes, by process ID
 	findings []Finding
 	err      error // why chaos itself cannot go on
 }
 
 // newWorld starts everything. The caller must close the world, also after an error.
 func newWorld(ctx context.Context, o Options, l load) (*world, error) {
-	w := &world{options: o, load: l, changed: make(chan struct{}, 1), podByName: map[string]*pod{}}
+	w := &world{options: o, load: l, changed: make(chan struct{}, 1), podByName: map[string]*pod{}, names: map[int]string{}}
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
 	w.end = end
 	w.resting.Store(true)
@@ -80,6 +86,9 @@ func (w *world) start(ctx context.Context) (err error) {
 		if w.timeline, err = openTimeline(filepath.Join(w.options.Dir, "timeline.log")); err != nil {
 			return err
 		}
+		if w.history, err = openHistory(w.options.History, w.processName); err != nil {
+			return err
+		}
 	}
 	o := testbed.WorldOptions{
 		Dir: w.options.Dir, Hub: w.options.Hub, ControlPlane: testbed.ControlPlaneOptions{Log: w.options.Out},
@@ -89,7 +98,11 @@ func (w *world) start(ctx context.Context) (err error) {
 		o.Nodes = append(o.Nodes, fmt.Sprintf("node%d", i))
 	}
 	for i := range w.options.Drivers {
-		o.Drivers = append(o.Drivers, fakecsi.Options{Name: fmt.Sprintf("chaos-d%d", i), CountersOnly: !w.load.timeline})
+		d := fakecsi.Options{Name: fmt.Sprintf("chaos-d%d", i), CountersOnly: !w.load.timeline}
+		if w.history != nil {
+			d.Observe = w.history.saw
+		}
+		o.Drivers = append(o.Drivers, d)
 		w.storages = append(w.storages, &storage{})
 		w.addVolumes(i, o.Nodes)
 	}
@@ -99,7 +112,10 @@ func (w *world) start(ctx context.Context) (err error) {
 	for i, d := range w.Drivers {
 		w.storages[i].Driver = d
 	}
-	w.client = w.Plane.Clientset()
+	if w.client, err = w.recordedClient(); err != nil {
+		return err
+	}
+	w.Cluster = testbed.NewCluster(w.client)
 	w.volumes, err = testbed.WatchPersistentVolumes(ctx, w.client, func(_, _ *corev1.PersistentVolume) { w.wake() })
 	return err
 }
@@ -245,5 +261,5 @@ func (w *world) close(ctx context.Context) error {
 	if w.World != nil {
 		err = w.Stop(ctx)
 	}
-	return errors.Join(err, w.timeline.close())
+	return errors.Join(err, w.timeline.close(), w.history.close())
 }

@@ -30,6 +30,9 @@ type Options struct {
 	// CountersOnly keeps no list of calls and no requests, so that the memory
 	// that the books take does not grow with the calls.
 	CountersOnly bool
+	// Observe (may be nil) is told the begin and the end of each publish and unpublish, and each change of what is
+	// attached, in the order in which they happen. It must return at once and not use the Backend.
+	Observe func(Event)
 	// StateFile keeps the storage beyond the end of the process. The Backend
 	// starts with its content. Nil means memory only. The caller closes it.
 	StateFile *StateFile
@@ -46,12 +49,14 @@ type Backend struct {
 	strict    bool
 	nodes     map[string]bool
 	stateFile *StateFile
+	observe   func(Event) // may be nil
 
 	mu        sync.Mutex // guards all below
 	behaviour behaviour
 	storage   *storage
 	books     *bookkeeper
 	attached  map[string]map[string]Attachment // for snapshots; nil after a change
+	effecting *call                            // changes the storage now; nil: a knob does
 	changes   uint64
 	changed   chan struct{} // closed and replaced on each change
 }
@@ -75,6 +80,7 @@ func New(o Options) (*Backend, error) {
 		strict:    o.StrictVolumes,
 		nodes:     map[string]bool{},
 		stateFile: o.StateFile,
+		observe:   o.Observe,
 		storage:   newStorage(),
 		books:     newBookkeeper(o.CountersOnly),
 		changed:   make(chan struct{}),
@@ -233,6 +239,7 @@ func (b *Backend) record(rs []Record) {
 		return
 	}
 	b.attached = nil
+	b.tellChanges(rs)
 	if b.stateFile != nil {
 		b.stateFile.add(rs)
 	}

@@ -33,6 +33,7 @@ func (b *Backend) serve(ctx context.Context, r request, e effect) error {
 	r.multiNode, r.modeKnown = b.multiNode(r)
 	c := b.books.begin(ctx, r, time.Now())
 	c.plan = b.behaviour.plan(r)
+	b.tell(CallBegan, c)
 	b.note()
 	b.mu.Unlock()
 
@@ -40,6 +41,7 @@ func (b *Backend) serve(ctx context.Context, r request, e effect) error {
 
 	b.mu.Lock()
 	b.books.end(c, changed, err, time.Now())
+	b.tell(CallEnded, c)
 	b.note()
 	b.mu.Unlock()
 	return err
@@ -79,7 +81,9 @@ func (b *Backend) run(ctx context.Context, c *call, e effect) (changed bool, err
 		return false, c.errBefore
 	}
 	b.mu.Lock()
+	b.effecting = c
 	changed, err = e(c)
+	b.effecting = nil
 	b.note()
 	b.mu.Unlock()
 	if ferr := b.flush(); ferr != nil {

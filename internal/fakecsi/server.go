@@ -101,6 +101,8 @@ func (s *Server) Start() error {
 	var opts []grpc.ServerOption
 	if s.options.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(s.options.TLS)))
+	} else {
+		opts = append(opts, grpc.Creds(peerProcess{}))
 	}
 	opts = append(opts, grpc.ChainUnaryInterceptor(withCaller(s.options.Caller)))
 	if s.options.Intercept != nil {

@@ -1,0 +1,73 @@
+package fakecsi
+
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// EventKind is a sort of Event.
+type EventKind string
+
+// What a Backend tells Options.Observe.
+const (
+	CallBegan EventKind = "CallBegan"
+	CallEnded EventKind = "CallEnded"
+	Attached  EventKind = "Attached"
+	Detached  EventKind = "Detached"
+)
+
+// Event is the begin or the end of a publish or unpublish, or a change of what is attached.
+type Event struct {
+	Kind   EventKind
+	Time   time.Time
+	Driver string
+	Volume string
+	Node   string
+	Call   uint64 // 0: a knob has changed the storage
+
+	// Only of calls.
+	Method   Method
+	Shared   bool      // MULTI_NODE, or not known to be SINGLE_NODE
+	Peer     int       // the process that has made the connection; 0: not known
+	Deadline time.Time // zero: none
+	Code     codes.Code
+
+	Foreign bool // of Attached: by Knobs.GainAttachments
+}
+
+// tell reports the begin or the end of a call. Called with mu held.
+func (b *Backend) tell(kind EventKind, c *call) {
+	if b.observe == nil || !c.Method.attaches() {
+		return
+	}
+	e := Event{Kind: kind, Time: c.Start, Driver: b.behaviour.name, Volume: c.Volume, Node: c.Node, Call: c.ID,
+		Method: c.Method, Shared: c.multiNode || !c.modeKnown, Peer: connectedProcess(c.caller)}
+	e.Deadline, _ = c.caller.Deadline()
+	if kind == CallEnded {
+		e.Time, e.Code = c.End, c.Code
+	}
+	b.observe(e)
+}
+
+// tellChanges reports changes of what is attached. Called with mu held.
+func (b *Backend) tellChanges(rs []Record) {
+	if b.observe == nil {
+		return
+	}
+	for _, r := range rs {
+		e := Event{Kind: Attached, Time: time.Now(), Driver: b.behaviour.name, Volume: r.Volume, Node: r.Node}
+		if b.effecting != nil {
+			e.Call = b.effecting.ID
+		}
+		switch r.Op {
+		case opAttach:
+			e.Foreign = r.Attachment.Foreign
+		case opDetach:
+			e.Kind = Detached
+		default:
+			continue
+		}
+		b.observe(e)
+	}
+}
