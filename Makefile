@@ -1,6 +1,6 @@
 # `make` shows this menu.
 .DEFAULT_GOAL := help
-.PHONY: help build test browser lint vulnerabilities tools image buildah demo sandbox pictures graphviz bench chaos soak fuzz clean
+.PHONY: help build test browser lint vulnerabilities tools image buildah demo sandbox pictures graphviz bench chaos crashes soak fuzz clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
@@ -135,6 +135,10 @@ bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTAC
 # RACE=--race builds the hub with the race detector.
 chaos: build ## inject FAULTS=1000 faults around hubs, by SEED=n (drawn), and check that nothing is lost
 	bin/testbed chaos --faults $(or $(FAULTS),1000) $(if $(SEED),--seed $(SEED)) $(or $(RACE),--hub bin/csi-attach-hub) $(if $(JSON),--json > $(JSON))
+
+# make test runs a sample of it.
+crashes: ## kill the hub at each write and call of each scenario, and check that nothing is lost (10 minutes)
+	CRASHES=all go test -count 1 -v -timeout 30m ./internal/crash
 
 soak: build ## attach and detach for DURATION (20m), draw bin/soak.svg, fail if the hub grows
 	bin/testbed soak --hub bin/csi-attach-hub --duration $(or $(DURATION),20m) --svg bin/soak.svg
