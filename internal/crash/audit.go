@@ -22,8 +22,8 @@ type objects struct {
 // lies returns what objects and books say that is not so while a process works or has just been killed: a status
 // that is not true, and a volume that is attached although no VolumeAttachment with a finalizer stands for it.
 func (t *trial) lies(o objects) (lies []string) {
-	if t.Scenario.Name == "drift" || t.Scenario.Name == "unowned" {
-		return nil // there the trigger makes the difference
+	if t.Scenario.breaks {
+		return nil // the trigger makes the difference
 	}
 	books := t.backend.Books()
 	stands := map[call]bool{}
@@ -103,12 +103,17 @@ func (t *trial) describe(c call) string {
 // It is needed once more if it had succeeded when the process was killed, and no write had recorded that: neither
 // status.attached of the VolumeAttachment, nor its finalizer that goes, nor its note of another node. So an unpublish of
 // what nobody owns may be repeated: nothing records it. A drift repair may not: the driver's list shows the volume.
-func (t *trial) needless() (needless []string) {
-	listed := t.Scenario.Name == "drift"
+//
+// A VolumeAttachment that is not attached takes its node ID from the CSINode. A process that does not see the new node
+// ID yet therefore moves the volume back to the former one, and again to the new one later: both moves need an unpublish.
+func (t *trial) needless(lag Lag) (needless []string) {
 	once := t.once()
 	for _, c := range slices.Sorted(maps.Keys(once)) {
 		needed := t.Once[c]
-		if parts := strings.Fields(c); !listed && t.tapes[t.victim()].repeatable(call{parts[0], t.name(parts[1]), t.name(parts[2])}) {
+		if parts := strings.Fields(c); !t.Scenario.repairs && t.tapes[t.victim()].repeatable(call{parts[0], t.name(parts[1]), t.name(parts[2])}) {
+			needed++
+		}
+		if t.Scenario.changesNodeID && lag == (Lag{Resource: "csinodes"}) && strings.HasPrefix(c, unpublish) {
 			needed++
 		}
 		if once[c] > needed {

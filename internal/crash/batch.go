@@ -2,9 +2,7 @@ package crash
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,7 +88,7 @@ func (b Batch) Run(ctx context.Context) (results []Result, err error) {
 		if t.Point == nil {
 			result.Steps = r.steps[i]
 		} else {
-			result.Findings = append(result.Findings, t.needless()...)
+			result.Findings = append(result.Findings, t.needless(r.Lag)...)
 		}
 		results = append(results, result)
 	}
@@ -185,18 +183,13 @@ func (r *run) trigger(ctx context.Context) error {
 			r.first(t).latch()
 		}
 	}
-	if r.Lag.Resource != "" && !r.Lag.Late {
-		r.heir().proxy.lags[r.Lag.Resource].begin()
-	}
-	err := r.each(ctx, func(ctx context.Context, t *trial) error { return t.Scenario.trigger(ctx, t) })
-	if err != nil {
-		return err
-	}
-	if r.Lag.Late {
-		if err := r.caughtUp(ctx, r.Lag.Resource); err != nil {
+	begin := func(ctx context.Context, t *trial) error { return t.Scenario.trigger(ctx, t) }
+	if r.ending() == TakenOver { // what lags there is the watch of the first process, which has its own work to do before
+		if err := r.each(ctx, begin); err != nil {
 			return err
 		}
-		r.heir().proxy.lags[r.Lag.Resource].begin()
+	} else if err := r.lagAround(ctx, begin); err != nil {
+		return err
 	}
 	for _, t := range r.trials {
 		r.first(t).release()
@@ -268,7 +261,7 @@ func (r *run) end(ctx context.Context) error {
 	if err := r.await(ctx, "the lease is released", func(t *trial) bool { return r.first(t).has(leaseReleased + " #1") }); err != nil {
 		return err
 	}
-	if err := r.each(ctx, func(ctx context.Context, t *trial) error { return t.Scenario.later(ctx, t) }); err != nil {
+	if err := r.lagAround(ctx, func(ctx context.Context, t *trial) error { return t.Scenario.later(ctx, t) }); err != nil {
 		return err
 	}
 	for _, t := range r.trials {
@@ -276,95 +269,5 @@ func (r *run) end(ctx context.Context) error {
 		t.tapes[1].release()
 	}
 	close(r.processes[1].proxy.compete)
-	return nil
-}
-
-// takeOver lets the other process take over.
-func (r *run) takeOver(ctx context.Context) error {
-	if !r.crashes() && (r.ending() == Killed || r.ending() == TakenOver) {
-		return nil
-	}
-	if !r.crashes() {
-		err := r.await(ctx, "the lease is released", func(t *trial) bool { return r.first(t).has(leaseReleased + " #1") })
-		if err != nil {
-			return err
-		}
-	} else if err := r.expire(ctx); err != nil {
-		return err
-	}
-	if r.ending() == TakenOver {
-		if err := r.heir().configure("active"); err != nil {
-			return err
-		}
-	} else {
-		close(r.heir().proxy.compete)
-	}
-	if r.Lag.Resource == "" {
-		return nil
-	}
-	err := r.await(ctx, "the other process leads", func(t *trial) bool { return t.tapes[1-t.victim()].isLeading() })
-	if err != nil {
-		return err
-	}
-	time.Sleep(lagTime)
-	r.heir().proxy.lags[r.Lag.Resource].end()
-	return nil
-}
-
-// fulfil waits until every wish is fulfilled. A wish that is not fulfilled is a finding.
-func (r *run) fulfil(ctx context.Context) error {
-	err := r.awaitWishes(ctx, "not reached", func(t *trial) wish { return t.Scenario.wish })
-	r.steps = map[int][]string{}
-	for i, t := range r.trials {
-		r.steps[i] = t.tapes[t.victim()].recorded()
-	}
-	return err
-}
-
-// tearDown deletes everything: what one trial has too much shows now.
-func (r *run) tearDown(ctx context.Context) error {
-	err := r.each(ctx, func(ctx context.Context, t *trial) error {
-		for va := range t.Scenario.wish.attached {
-			if err := t.detach(ctx, va); err != nil {
-				return err
-			}
-		}
-		for _, v := range t.Scenario.wish.volumes {
-			if err := t.deleteVolume(ctx, v); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return r.awaitWishes(ctx, "not detached and deleted", func(*trial) wish { return wish{} })
-}
-
-// awaitWishes waits for a wish of each trial, and notes findings where it stays unfulfilled.
-func (r *run) awaitWishes(ctx context.Context, what string, of func(*trial) wish) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	missing := map[int][]string{}
-	err := waitUntil(ctx, "all is as wished", func() bool {
-		now, err := r.list(ctx)
-		if err != nil || r.stir(ctx) != nil {
-			return false
-		}
-		clear(missing)
-		for i, t := range r.trials {
-			if m := t.missing(now, of(t)); len(m) > 0 {
-				missing[i] = m
-			}
-		}
-		return len(missing) == 0
-	})
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	for i, m := range missing {
-		r.findings[i] = append(r.findings[i], fmt.Sprintf("%s: %q", what, slices.Sorted(slices.Values(m))))
-	}
 	return nil
 }

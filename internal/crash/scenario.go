@@ -33,6 +33,10 @@ type Scenario struct {
 	trigger  func(context.Context, *trial) error // begins what is counted
 	later    func(context.Context, *trial) error // TakenOver: work for the process that takes over
 	wish     wish
+
+	breaks        bool // the trigger makes the storage and the objects differ
+	repairs       bool // of what the driver's list shows
+	changesNodeID bool
 }
 
 // wish is the state that a scenario ends in, whoever is killed.
@@ -72,7 +76,7 @@ func Scenarios() []Scenario {
 			trigger: func(_ context.Context, t *trial) error {
 				return t.backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: t.name("v1")}}})
 			},
-			wish: first,
+			wish: first, breaks: true, repairs: true,
 		},
 		{
 			// The storage attaches to the former node ID and answers with an error, each time.
@@ -91,14 +95,14 @@ func Scenarios() []Scenario {
 				return t.waitAttachError(ctx, "va1")
 			},
 			trigger: func(ctx context.Context, t *trial) error { return t.register(ctx, "n1", "id9") },
-			wish:    wish{map[string]call{"va1": {volume: "v1", node: "id9"}}, oneVolume},
+			wish:    wish{map[string]call{"va1": {volume: "v1", node: "id9"}}, oneVolume}, changesNodeID: true,
 		},
 		{
 			// Without its VolumeAttachment, another process finds the volume in the driver's list alone.
 			Name: "unowned", settings: "drift: {interval: 1s, timeout: 10s, unexpected: detach}", volumes: oneVolume,
 			claims: map[string]claim{"va1": onFirst}, setup: attached,
 			trigger: func(ctx context.Context, t *trial) error { return t.vanish(ctx, "va1") },
-			wish:    none,
+			wish:    none, breaks: true,
 		},
 		{
 			Name: "deletion", volumes: oneVolume, claims: map[string]claim{"va1": onFirst}, setup: attached,
