@@ -136,12 +136,12 @@ func TestCrashAtEachWriteAndCallLosesNothingAndRepeatsNoRecordedCall(t *testing.
 		runBatches(t, batchesOf("sample", cases, crash.Lag{Resource: "volumeattachments", Late: true}))
 		return
 	}
-	var batches []crash.Batch
 	for i, lag := range lags() {
-		batches = append(batches, batchesOf(fmt.Sprintf("all%dx", i), cases, lag)...)
+		t.Run(lag.String(), func(t *testing.T) {
+			results := runBatches(t, batchesOf(fmt.Sprintf("all%dx", i), cases, lag))
+			t.Logf("%d crashes at %d points", len(results), len(cases))
+		})
 	}
-	results := runBatches(t, batches)
-	t.Logf("%d crashes, at %d points", len(results), len(cases))
 }
 
 // isDangerous reports whether the process is killed at a call whose need or success is recorded nowhere but in the
