@@ -19,7 +19,7 @@ const (
 	// lagTime is how long watches lag after the other process has taken over.
 	lagTime = 3 * time.Second
 	// patience is how long a wish may take.
-	patience = 90 * time.Second
+	patience = 45 * time.Second
 )
 
 // Lag says which watch of the process that takes over is late, and since when.

@@ -27,7 +27,7 @@ var hubBinary = flag.String("hub", "", "binary of csi-attach-hub; empty: build i
 const (
 	// batchSize is how many cases share two processes, inParallel how many batches run at once.
 	batchSize  = 40
-	inParallel = 2
+	inParallel = 3
 	// batchTimeout bounds one batch.
 	batchTimeout = 4 * time.Minute
 )
