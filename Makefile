@@ -1,6 +1,6 @@
 # `make` shows this menu.
 .DEFAULT_GOAL := help
-.PHONY: help build test browser lint vulnerabilities tools image buildah demo sandbox pictures graphviz bench chaos handover soak fuzz clean
+.PHONY: help build test browser lint vulnerabilities tools image buildah demo sandbox pictures graphviz bench chaos crashes handover soak fuzz clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
@@ -140,6 +140,10 @@ chaos: build ## inject FAULTS=1000 faults around hubs, by SEED=n (drawn), and ch
 # CSI_ATTACHER=path takes that csi-attacher instead of the one of internal/csiattacher.
 handover: ## hand a driver HANDOVERS=100 times to and fro between the hub and the real csi-attacher, and check both
 	HANDOVERS=$(or $(HANDOVERS),100) go test -race -count 1 -v -timeout 60m -run TestTheHubAndTheRealCSIAttacher ./cmd/csi-attach-hub
+
+# make test runs a sample of it.
+crashes: ## kill the hub at each write and call of each scenario, and check that nothing is lost (10 minutes)
+	CRASHES=all go test -count 1 -v -timeout 30m ./internal/crash
 
 soak: build ## attach and detach for DURATION (20m), draw bin/soak.svg, fail if the hub grows
 	bin/testbed soak --hub bin/csi-attach-hub --duration $(or $(DURATION),20m) --svg bin/soak.svg
