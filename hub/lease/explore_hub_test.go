@@ -51,8 +51,8 @@ func (m leaseModel) Steps(s leaseState) []explore.Step[leaseState] {
 	}
 	if s.away {
 		a.add(false, "the API server is back", func(s *leaseState) { s.away = false })
-	} else if m.outages {
-		a.fault("the API server is away", func(s *leaseState) { s.away = true })
+	} else if m.outages && !s.wasAway {
+		a.fault("the API server is away", func(s *leaseState) { s.away, s.wasAway = true, true })
 	}
 	if !a.urgent {
 		a.ticks()

@@ -30,7 +30,7 @@ type leaseModel struct {
 	noClock, // both at once: outside of what is assumed
 	quick, // process 1 makes no calls, and its requests take no time: the most dangerous successor of process 0
 	prompt, // no process is stopped, and answers come at once
-	outages bool // with prompt: the API server is away for any time
+	outages bool // with prompt: the API server is away once, for any time
 }
 
 var modelOptions = Options{Duration: time.Second, RenewDeadline: 700 * time.Millisecond, RetryPeriod: 200 * time.Millisecond}
@@ -146,8 +146,9 @@ type leaseState struct {
 	late      [2]request    // by process: sent, and nobody waits for the answer
 	crashes   int8          // left
 	away      bool          // the API server
-	unled     int16         // prompt: ticks in which no hub led and the API server was there
-	free      int16         // prompt: and in which nobody held the Lease
+	wasAway   bool
+	unled     int16 // prompt: ticks in which no hub led and the API server was there
+	free      int16 // prompt: and in which nobody held the Lease
 }
 
 func (m leaseModel) clock(s *leaseState, p *process) reading {
@@ -201,7 +202,7 @@ func (m leaseModel) Key(s leaseState, to []byte) []byte {
 		}
 	}
 	to = append(to, byte(s.lease.holder), byte(s.crashes), byte(s.unled), byte(s.free))
-	flags(s.away, s.lease.version == 0)
+	flags(s.away, s.wasAway, s.lease.version == 0)
 	for i, p := range s.processes {
 		now, attacher, op := m.clock(&s, &p), m.isAttacher(i), p.op
 		waits, mine := op.job != idle, p.sees.holder == p.id

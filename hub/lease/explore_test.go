@@ -35,16 +35,16 @@ var leaseWorlds = map[string]struct {
 	short int // states of a short run; 0: all
 }{
 	"pauses, lost and late requests, drift":   {leaseModel{tick: coarse, timeout: 1, drift: 0.012, quick: true}, 0},
-	"and a crash":                             {leaseModel{tick: coarse, timeout: 1, drift: 0.012, quick: true, crashes: 1}, 20_000},
-	"csi-attacher takes over":                 {leaseModel{tick: coarse, timeout: 1, drift: 0.012, quick: true, attacher: true}, 20_000},
-	"frozen machines":                         {leaseModel{tick: coarse, timeout: 1, drift: 0.012, quick: true, stops: true}, 20_000},
-	"wall clocks are set":                     {leaseModel{tick: coarse, timeout: 1, drift: 0.012, quick: true, jumps: true}, 20_000},
+	"and a crash":                             {leaseModel{tick: coarse, timeout: 1, drift: 0.012, quick: true, crashes: 1}, 10_000},
+	"csi-attacher takes over":                 {leaseModel{tick: coarse, timeout: 1, drift: 0.012, quick: true, attacher: true}, 10_000},
+	"frozen machines":                         {leaseModel{tick: coarse, timeout: 1, drift: 0.012, quick: true, stops: true}, 10_000},
+	"wall clocks are set":                     {leaseModel{tick: coarse, timeout: 1, drift: 0.012, quick: true, jumps: true}, 10_000},
 	"both hubs are stopped at will":           {leaseModel{tick: coarse, timeout: 1, drift: 0.012}, 10_000},
 	"finer steps":                             {leaseModel{tick: fine, timeout: 3, drift: 0.012, quick: true}, 10_000},
 	"bounded time":                            {leaseModel{tick: fine, timeout: 6, quick: true, prompt: true, crashes: 1}, 0},
 	"bounded time beside csi-attacher":        {leaseModel{tick: fine, timeout: 6, quick: true, prompt: true, crashes: 1, attacher: true}, 0},
-	"outages and calls longer than a lease":   {leaseModel{tick: fine, timeout: 25, quick: true, prompt: true, outages: true}, 20_000},
-	"outages beside csi-attacher, long calls": {leaseModel{tick: fine, timeout: 25, quick: true, prompt: true, outages: true, attacher: true}, 20_000},
+	"outages and calls longer than a lease":   {leaseModel{tick: fine, timeout: 25, quick: true, prompt: true, outages: true}, 0},
+	"outages beside csi-attacher, long calls": {leaseModel{tick: fine, timeout: 25, quick: true, prompt: true, outages: true, attacher: true}, 0},
 }
 
 func TestExploreLease(t *testing.T) {
