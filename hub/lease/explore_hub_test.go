@@ -1,7 +1,6 @@
 package lease
 
 import (
-
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explore"
 )
 
