@@ -107,3 +107,22 @@ func handsOver(now time.Time, self, passedOver string, assigned assignment, stab
 	at := assigned.since.Add(stable)
 	return !now.Before(at), at
 }
+
+// remaining returns how long a lease that was renewed age ago is held without another renewal: until
+// the first renewal that failed is the renew deadline ago, as with client-go's elector, or until the
+// fence closes if that comes first. The retry period is the time to the first renewal.
+func (o Options) remaining(age time.Duration) time.Duration {
+	return min(o.RetryPeriod+o.RenewDeadline, o.Duration-fenceMargin(o.Duration)) - age
+}
+
+// lossReason returns why a lease is lost that is held for remaining without another renewal, "" if
+// it is not.
+func (o Options) lossReason(remaining time.Duration, lease observation) string {
+	if remaining <= 0 {
+		return "not renewed in time"
+	}
+	if lease.holder() != o.Identity {
+		return "taken by another process"
+	}
+	return ""
+}

@@ -38,5 +38,41 @@
 // (coordination.k8s.io) in the namespace of the replicas. In other namespaces it needs get, list,
 // watch and update on each Lease by name, and create only for a Lease that does not exist.
 //
+// # What is assumed, and what follows
+//
+// No two clocks have to show the same time. A Lease carries the time of its holder, and nobody decides by it who may act.
+//
+//   - Each process measures with its own clock: the holder since it sent the last renewal that succeeded, who waits since
+//     it saw the Lease in its present state. The clocks of the holder, of who waits and of the driver's machine must not
+//     go more than 1.25 % too fast or too slow. So much fits into half of the margin (fenceMargin: 1/20 of the lease),
+//     and a call that is on the way to the driver takes from the same half.
+//   - A process may be stopped at any time, for any time. A frozen machine may stop its monotonic clock, or its wall
+//     clock may be set, but not both between a renewal and a call: the clock that shows the longer time counts. If a
+//     machine was frozen without either clock noticing, its first call on waking may be one too many.
+//   - Requests to the API server may be lost, late, or answered late. An update carries the resourceVersion that it
+//     replaces, so a late update finds the Lease of another holder changed and fails.
+//   - Nobody deletes a Lease or writes a holder into it by hand, and no two processes have the same identity.
+//   - A driver ends a call at the deadline that came with it, and when the call is cancelled.
+//
+// Then a call that fits into a lease (fits) is at work only while the API server knows its sender as the holder, also if
+// the process or its machine dies during the call. So no other process has begun to act. A Lease that nobody renews is
+// taken within its duration after it was last renewed, a process that has just started counting from its start, and a
+// Lease that was released is taken at once.
+//
+// What cannot be promised:
+//
+//   - A call that takes longer than a lease is cancelled when the loss is noticed, which is before another process may
+//     take the Lease. If its process is stopped or its machine is lost during such a call, the driver goes on with it
+//     while another process begins.
+//   - A write to the API server that has passed the fence may arrive late, if the process is stopped right then. There
+//     is no Confirm for writes. A patch tests the UID of its object and the finalizers that it changes.
+//   - A request on the wire cannot be called back.
+//   - csi-attacher has no fence. It acts for RetryPeriod and RenewDeadline after its last renewal was answered, and on
+//     waking after a pause until it notices. By default that is a whole lease, so only the hub keeps away from it then.
+//
+// TestExploreLease goes through the states of this world around the code of this package.
+// TestExploreLeaseNeedsItsAssumptions shows for both assumptions on clocks, and for calls longer than a lease, that two
+// processes can act at once without them. TestLargestDrift finds the 1.25 %.
+//
 // The package knows nothing of CSI and volumes, and starts no work but Serve.
 package lease

@@ -17,6 +17,7 @@ func now() instant {
 // age returns how long ago the instant was.
 func (i instant) age() time.Duration { return now().since(i) }
 
+// since returns how long after an earlier instant this one is.
 func (i instant) since(earlier instant) time.Duration {
 	return max(i.monotonic.Sub(earlier.monotonic), i.wall.Sub(earlier.wall))
 }

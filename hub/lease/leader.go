@@ -85,23 +85,14 @@ func (l *leader) supervise(ctx context.Context) {
 	}
 }
 
-// remaining returns how long the lease is held without another renewal: until the first
-// renewal that failed is the renew deadline ago, as with client-go's elector, or until the
-// fence closes if that comes first. The retry period is the time to the first renewal.
+// remaining returns how long the lease is held without another renewal.
 func (l *leader) remaining() time.Duration {
-	o := l.options
-	return min(o.RetryPeriod+o.RenewDeadline, o.Duration-fenceMargin(o.Duration)) - l.term.lastRenewal().age()
+	return l.options.remaining(l.term.lastRenewal().age())
 }
 
 // lossReason returns why the lease is lost, "" if it is not.
 func (l *leader) lossReason() string {
-	if l.remaining() <= 0 {
-		return "not renewed in time"
-	}
-	if l.observations.get(l.claim.Lease).holder() != l.options.Identity {
-		return "taken by another process"
-	}
-	return ""
+	return l.options.lossReason(l.remaining(), l.observations.get(l.claim.Lease))
 }
 
 // handOver asks Serve to end if the driver is assigned to another replica, and returns when to

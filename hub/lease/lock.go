@@ -61,7 +61,7 @@ func answered(err error) bool {
 // caller has decided that this process may take it.
 func (l *lock) acquire(ctx context.Context, observed observation) (*Term, error) {
 	continues := l.continues(observed)
-	sent := now()
+	sent := l.observations.clock()
 	if err := l.write(ctx, observed); err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (l *lock) renew(ctx context.Context, t *Term) error {
 		if observed.holder() != l.options.Identity {
 			return errNotHolder
 		}
-		sent := now()
+		sent := l.observations.clock()
 		err := l.write(ctx, observed)
 		if err == nil {
 			t.renew(sent)
@@ -144,7 +144,7 @@ func (l *lock) write(ctx context.Context, observed observation) error {
 // released, is one more transition; a new Lease has had none.
 func (l *lock) fill(observed observation) *coordinationv1.Lease {
 	wanted := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.name.Namespace, Name: l.name.Name}}
-	now := metav1.NowMicro()
+	now := metav1.NewMicroTime(l.observations.clock().wall)
 	spec := coordinationv1.LeaseSpec{
 		HolderIdentity:       ptr.To(l.options.Identity),
 		LeaseDurationSeconds: ptr.To(int32(l.options.Duration / time.Second)),
@@ -228,7 +228,7 @@ func (l *lock) tryRelease(ctx context.Context, sent *metav1.MicroTime) (done boo
 	ctx, cancel := context.WithTimeout(ctx, l.options.requestTimeout())
 	defer cancel()
 	// As client-go's elector releases a lease.
-	*sent = metav1.NewMicroTime(time.Now().Truncate(time.Microsecond))
+	*sent = metav1.NewMicroTime(l.observations.clock().wall.Truncate(time.Microsecond))
 	lease := observed.lease.DeepCopy()
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To(""), ptr.To[int32](1)
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = sent.DeepCopy(), sent.DeepCopy()

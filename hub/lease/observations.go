@@ -70,6 +70,7 @@ func (s watchState) unreachable() bool { return !s.up && !apierrors.IsForbidden(
 type observations struct {
 	self            string        // identity of this process
 	defaultDuration time.Duration // of a Lease without a duration
+	clock           func() instant
 
 	mu             sync.Mutex
 	byName         map[Name]observation
@@ -80,6 +81,7 @@ type observations struct {
 
 func newObservations(membersChanged chan<- struct{}) *observations {
 	return &observations{
+		clock:          now,
 		byName:         map[Name]observation{},
 		watches:        map[scope]watchState{},
 		subscribers:    map[Name][]chan<- struct{}{},
@@ -158,7 +160,7 @@ func (o *observations) announcements(namespace string) map[Name]observation {
 func (o *observations) saw(l *coordinationv1.Lease) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.set(l, time.Now())
+	o.set(l, o.clock().monotonic)
 }
 
 // set is saw. The caller has locked mu.
@@ -177,7 +179,7 @@ func (o *observations) set(l *coordinationv1.Lease, now time.Time) {
 func (o *observations) sawDeleted(n Name, version string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.setDeleted(n, version, time.Now())
+	o.setDeleted(n, version, o.clock().monotonic)
 }
 
 // setDeleted is sawDeleted. The caller has locked mu.
@@ -206,7 +208,7 @@ func (o *observations) setDeleted(n Name, version string, now time.Time) {
 func (o *observations) list(s scope, leases []*coordinationv1.Lease, version string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := time.Now()
+	now := o.clock().monotonic
 	state := o.watches[s]
 	state.listed = true
 	if state.since.IsZero() {
@@ -241,7 +243,7 @@ func (o *observations) watchUp(s scope) {
 	if state.up {
 		return
 	}
-	now := time.Now()
+	now := o.clock().monotonic
 	// Replicas may have renewed their Leases unseen: each counts as live for a duration more,
 	// unless it was dead before.
 	for n, seen := range o.byName {
@@ -259,7 +261,7 @@ func (o *observations) watchDown(s scope, err error) {
 	defer o.mu.Unlock()
 	state := o.watches[s]
 	if state.up || state.since.IsZero() {
-		state.since = time.Now()
+		state.since = o.clock().monotonic
 	}
 	if state.up {
 		o.keepDead(s)

@@ -40,24 +40,30 @@ func Always() *Term {
 //
 // After ErrFenced try again a little later: the next renewal opens the fence, unless the
 // lease is lost.
-func (t *Term) Begin(longest time.Duration) error { return t.check(longest, fenceMargin(t.duration)) }
+func (t *Term) Begin(longest time.Duration) error { return t.beginAt(now(), longest) }
+
+func (t *Term) beginAt(at instant, longest time.Duration) error {
+	return t.check(at, longest, fenceMargin(t.duration))
+}
 
 // Confirm must be called right before a request that Begin has allowed leaves this process.
 // It returns ErrFenced if that took too long, for example because the process was stopped in
 // between. longest is what it was for Begin.
-func (t *Term) Confirm(longest time.Duration) error {
-	return t.check(longest, fenceMargin(t.duration)/2) // half of the margin may have passed since Begin
+func (t *Term) Confirm(longest time.Duration) error { return t.confirmAt(now(), longest) }
+
+func (t *Term) confirmAt(at instant, longest time.Duration) error {
+	return t.check(at, longest, fenceMargin(t.duration)/2) // half of the margin may have passed since Begin
 }
 
-// check returns ErrFenced unless a request that begins now ends before the margin of the lease.
-func (t *Term) check(longest, margin time.Duration) error {
+// check returns ErrFenced unless a request that begins at an instant ends before the margin of the lease.
+func (t *Term) check(at instant, longest, margin time.Duration) error {
 	if t.duration == 0 {
 		return nil
 	}
 	t.mu.Lock()
 	renewed, over := t.renewed, t.over
 	t.mu.Unlock()
-	if over || !endsInTime(margin, renewed.age(), longest, t.duration, t.retry) {
+	if over || !endsInTime(margin, at.since(renewed), longest, t.duration, t.retry) {
 		return ErrFenced
 	}
 	return nil
