@@ -18,12 +18,14 @@
 //   - no fence. A process that was paused calls and writes while its successor does.
 //     Killed by hub/lease.TestFenceClosesWithoutRenewalAndOpensWithOne, hub.TestWorkerWhoseLeaseIsOverNeitherCallsNorWrites.
 //   - calls are not confirmed when they are sent. A process that was paused between the fence and the send calls beside its successor.
-//     Killed by hub/lease.TestWhatBeginHasAllowedMayTakeAMomentToGoOut.
+//     Killed by hub/lease.TestWhatBeginHasAllowedMayTakeAMomentToGoOut, hub.TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess.
 //
 // hub/call.go:
 //
 //   - no fence before calls and writes. A process that was paused calls and writes while its successor does.
 //     Killed by hub.TestWorkerWhoseLeaseIsOverNeitherCallsNorWrites.
+//   - calls are sent without a last check. A process that was paused between the fence and the send calls beside its successor.
+//     Killed by hub.TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess.
 //
 // hub/attach/writer.go:
 //

@@ -23,7 +23,15 @@ var leaseRows = []mutant{
 		file:   "hub/lease/term.go",
 		old:    "return t.check(longest, fenceMargin(t.duration)/2)",
 		new:    "return nil",
-		killed: []string{"hub/lease.TestWhatBeginHasAllowedMayTakeAMomentToGoOut"},
+		killed: []string{"hub/lease.TestWhatBeginHasAllowedMayTakeAMomentToGoOut", "hub.TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess"},
+	},
+	{
+		name:   "calls are sent without a last check",
+		harm:   "A process that was paused between the fence and the send calls beside its successor.",
+		file:   "hub/call.go",
+		old:    "csiclient.WithLastCheck(traced, c.term.Confirm)",
+		new:    "csiclient.WithLastCheck(traced, func(time.Duration) error { return nil })",
+		killed: []string{"hub.TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess"},
 	},
 	{
 		name:   "writes pass no fence",
