@@ -9,7 +9,7 @@
 // `make mutants` runs each mutant against its killers, after these have passed without one. Each killer of a mutant must fail by
 // itself, and not because it runs into a timeout.
 //
-// Some faults are not here because nobody could see them: a second mechanism does the same, a little later.
+// A new mutant is a new row. `go test ./internal/mutants -update` writes the table.
 //
 // # Who kills which
 //

@@ -14,9 +14,6 @@ type mutant struct {
 	old    string // the text that is replaced: once in the file, in the body of one function
 	new    string
 	killed []string // tests that fail with it: FOLDER.TestName
-	// panics: the fault ends the process of its killers in another goroutine than that of the test, so that no line of the
-	// output names the test.
-	panics bool
 }
 
 // mutants returns all mutants. The number of a mutant is its place in this list, from 1.
@@ -49,14 +46,4 @@ func TestEachMutantHasANameAHarmAndAKiller(t *testing.T) {
 	if least := 25; len(seen) < least {
 		t.Errorf("there are %d mutants, want at least %d", len(seen), least)
 	}
-}
-
-// byFolder returns the tests that kill a mutant, by folder.
-func (m mutant) byFolder() map[string][]string {
-	all := map[string][]string{}
-	for _, text := range m.killed {
-		k := killerOf(text)
-		all[k.folder] = append(all[k.folder], k.test)
-	}
-	return all
 }
