@@ -216,7 +216,7 @@
 // hub/finalizers.go:
 //
 //   - finalizer of a PersistentVolume does not wait for a claim. The PersistentVolume goes while the volume is being detached: handle and Secret are lost.
-//     Killed by hub.TestPersistentVolumeDoesNotWaitForEverForADriverThatIsAway.
+//     Killed by hub.TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone.
 //   - finalizer of a PersistentVolume does not wait for an unowned publication. The storage of a volume is deleted while the volume is attached.
 //     Killed by hub.TestPersistentVolumeDoesNotWaitForEverForADriverThatIsAway.
 //   - finalizer of a PersistentVolume does not wait for VolumeAttachments. The storage of a volume is deleted while the volume is attached.

@@ -63,7 +63,7 @@ var unownedRows = []mutant{
 		file:   "hub/finalizers.go",
 		old:    "case claimed: //",
 		new:    "case claimed && false: //",
-		killed: []string{"hub.TestPersistentVolumeDoesNotWaitForEverForADriverThatIsAway"},
+		killed: []string{"hub.TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone"},
 	},
 	{
 		name:   "finalizer of a PersistentVolume does not wait for an unowned publication",
