@@ -1,6 +1,6 @@
 # `make` shows this menu.
 .DEFAULT_GOAL := help
-.PHONY: help build test browser lint vulnerabilities tools image buildah demo sandbox pictures graphviz bench chaos crashes handover soak fuzz clean
+.PHONY: help build test browser lint vulnerabilities tools image buildah demo sandbox pictures graphviz bench chaos crashes handover mutants soak fuzz clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
@@ -147,6 +147,10 @@ crashes: ## kill the hub at each write and call of each scenario, and check that
 
 soak: build ## attach and detach for DURATION (20m), draw bin/soak.svg, fail if the hub grows
 	bin/testbed soak --hub bin/csi-attach-hub --duration $(or $(DURATION),20m) --svg bin/soak.svg
+
+# MUTANT=text runs those with the text in their name. internal/mutants lists all.
+mutants: ## break the code in each way that internal/mutants lists, and check that the tests named there fail
+	MUTANTS='$(or $(MUTANT),all)' go test -count 1 -timeout 60m -parallel 2 -run TestEachMutantDies ./internal/mutants
 
 # -fuzzminimizetime: Go would spend up to a minute on minimizing a new input that fails no test.
 FUZZTIME := 30s

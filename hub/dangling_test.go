@@ -265,29 +265,37 @@ func TestReasonToLeaveAVolumeAloneEndsItsDetach(t *testing.T) {
 }
 
 func TestChangeToReportEndsTheDetachOfWhatOnlyAListingHasShown(t *testing.T) {
-	inVirtualTime(t, func(v *virtual) {
-		v.unexpected(registry.UnexpectedDetach)
-		v.dangling()
-		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerUnpublishVolume, Code: codes.Internal}}})
-		v.start()
-		v.pass(2 * time.Minute)
-		failed := v.unpublishes()
-		change := func(action registry.UnexpectedAction) {
-			v.driver.Drift.Unexpected = action
-			v.updates <- registry.Snapshot{v.driver.Name: v.driver}
-		}
-		change(registry.UnexpectedReport)
-		v.pass(10 * time.Minute)
-		if shown := v.dangled(); v.unpublishes() != failed || failed == 0 || len(shown) != 1 || !shown[0].ReportOnly {
-			t.Errorf("%d unpublishes after the change, shown %+v", v.unpublishes()-failed, shown)
-		}
-		v.turn(fakecsi.Knobs{ClearFaults: true})
-		change(registry.UnexpectedDetach)
-		v.pass(2 * time.Minute)
-		if len(v.backend.Books().Attached) > 0 || len(v.dangled()) > 0 {
-			t.Error("not detached after the change back")
-		}
-	})
+	for name, retry := range map[string]time.Duration{"before the next listing": 500 * time.Millisecond, "by the next listing": 5 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(v *virtual) { v.changeToReport(retry) })
+		})
+	}
+}
+
+// changeToReport changes drift.unexpected while a detach is tried again.
+func (v *virtual) changeToReport(retry time.Duration) {
+	v.unexpected(registry.UnexpectedDetach)
+	v.driver.Retry.Initial, v.driver.Retry.Max = retry, max(retry, time.Minute)
+	v.dangling()
+	v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerUnpublishVolume, Code: codes.Internal}}})
+	v.start()
+	v.pass(2 * time.Minute)
+	failed := v.unpublishes()
+	change := func(action registry.UnexpectedAction) {
+		v.driver.Drift.Unexpected = action
+		v.updates <- registry.Snapshot{v.driver.Name: v.driver}
+	}
+	change(registry.UnexpectedReport)
+	v.pass(10 * time.Minute)
+	if shown := v.dangled(); v.unpublishes() != failed || failed == 0 || len(shown) != 1 || !shown[0].ReportOnly {
+		v.t.Errorf("%d unpublishes after the change, shown %+v", v.unpublishes()-failed, shown)
+	}
+	v.turn(fakecsi.Knobs{ClearFaults: true})
+	change(registry.UnexpectedDetach)
+	v.pass(2 * time.Minute)
+	if len(v.backend.Books().Attached) > 0 || len(v.dangled()) > 0 {
+		v.t.Error("not detached after the change back")
+	}
 }
 
 func TestDanglingVolumeIsNotDetachedWhileTheDriverIsOnlyObserved(t *testing.T) {

@@ -35,6 +35,7 @@ func TestAttachThatADanglingVolumeBlocksHealsAtOnce(t *testing.T) {
 			inVirtualTime(t, func(v *virtual) {
 				v.unexpected(registry.UnexpectedDetach)
 				v.driver.Drift.Interval, v.driver.Drift.Confirmations = time.Hour, 100
+				v.driver.Retry.Initial, v.driver.Retry.Max = 5*time.Hour, 5*time.Hour // no retry heals it
 				v.answers(getVolume)
 				v.dangling()
 				v.start()

@@ -32,6 +32,19 @@ func TestResyncFindsWorkThatNoEventHasLedTo(t *testing.T) {
 	if _, ok := d.table.Unowned(left); !ok {
 		t.Error("what the VolumeAttachment that has vanished left attached is not detached")
 	}
+	d.table.OpenLanes()
+	for e := d.start(t); e != nil; e = d.start(t) { // a worker forgets to detach it
+		if e.Key.Kind != volume.UnownedKind {
+			d.table.Postpone(e, e.Lane(), time.Hour)
+			continue
+		}
+		d.table.Done(e)
+		break
+	}
+	d.resync(d.logger)
+	if key := (&volume.Unowned{Publication: volume.Publication{Record: attach.Record{Target: left}}}).Key(); !d.table.Has(key) {
+		t.Error("what was left attached has no entry")
+	}
 	before, _ := d.table.Look(volume.ClaimKey("va"))
 	d.resync(d.logger)
 	if now, _ := d.table.Look(volume.ClaimKey("va")); now.Since != before.Since {

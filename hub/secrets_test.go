@@ -75,9 +75,11 @@ func TestWithoutKeepSecretsNoSecretOutlivesItsCall(t *testing.T) {
 			inVirtualTime(t, func(v *virtual) {
 				v.driver.KeepSecrets = when != "start"
 				va := v.attachedWithPassword()
-				v.driver.KeepSecrets = false
-				v.updates <- registry.Snapshot{v.driver.Name: v.driver}
-				v.pass(time.Second)
+				if when == "attached" { // else what was kept would be dropped now
+					v.driver.KeepSecrets = false
+					v.updates <- registry.Snapshot{v.driver.Name: v.driver}
+					v.pass(time.Second)
+				}
 				v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.Probe, Code: codes.Internal, Message: "login with " + password}}})
 				v.pass(45 * time.Second) // before a second connection
 				if reason := v.hub.Drivers()[0].Reason; !shows(reason) {

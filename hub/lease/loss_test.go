@@ -38,6 +38,16 @@ func (w *world) steal(driver, holder string) {
 	}
 }
 
+// waitLost blocks until a term is lost.
+func (w *world) waitLost(term *Term) {
+	w.t.Helper()
+	select {
+	case <-term.Lost():
+	case <-w.ctx.Done():
+		w.t.Fatal("the lease is not lost")
+	}
+}
+
 func TestAnOutageLosesTheLeaseBeforeAnotherCanTakeIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -83,7 +93,7 @@ func TestALeaseThatIsTakenAwayIsLostAtOnce(t *testing.T) {
 	r.hold("d")
 	term := r.term("d")
 	w.steal("d", "thief")
-	<-term.Lost()
+	w.waitLost(term)
 	r.idle("d")
 	r.waitsFor("d", "held by thief")
 	r.stop()

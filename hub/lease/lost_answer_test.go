@@ -84,7 +84,7 @@ func TestALeaseIsGivenUpWhenTheRenewDeadlineHasPassed(t *testing.T) {
 	term := r.term("d")
 	started := time.Now()
 	r.cutOff()
-	<-term.Lost()
+	w.waitLost(term)
 	if took := time.Since(started); took > 30*time.Second {
 		t.Errorf("given up after %v", took)
 	}
