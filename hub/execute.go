@@ -90,11 +90,9 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 			return o, err
 		}
 	case volume.MarkAttached:
-		if !l.decider().IsCurrent(x.plan, l.cluster.CSINode(x.object.Spec.NodeName)) {
-			err = errNodeIDChanged
-			break
+		if err = x.checkNodeID(ctx); err == nil {
+			err = a.MarkAttached(ctx, x.plan, l.table.Believed(x.claim).Context)
 		}
-		err = a.MarkAttached(ctx, x.plan, l.table.Believed(x.claim).Context)
 	case volume.Unpublish:
 		now := x.plan.SecretRef
 		if effect.Target.VolumeHandle != x.plan.Target.VolumeHandle {
@@ -114,6 +112,23 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 	}
 	o.Result = l.resultOf(err, x.entry)
 	return o, err
+}
+
+// checkNodeID returns errNodeIDChanged if the node ID of the plan is no longer valid. It reads the CSINode only if the
+// cache shows another node ID: the cache may be behind the plan.
+func (x *execution) checkNodeID(ctx context.Context) error {
+	decider, cluster, node := x.leader.decider(), x.leader.cluster, x.object.Spec.NodeName
+	if decider.IsCurrent(x.plan, cluster.CSINode(node)) {
+		return nil
+	}
+	now, err := cluster.ReadCSINode(ctx, node)
+	if err != nil {
+		return fmt.Errorf("read csinode %q: %w", node, err)
+	}
+	if !decider.IsCurrent(x.plan, now) {
+		return errNodeIDChanged
+	}
+	return nil
 }
 
 // resultOf returns the Result of an effect that ended with an error.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
@@ -59,6 +60,32 @@ func TestNodeThatGetsAnotherIDWhileItsVolumeIsAttachedHasItUnderTheNewIDOnly(t *
 			})
 		})
 	}
+}
+
+// A hub that takes over may be behind the last one, which has noted a node ID: it would detach the volume there, and
+// attach it under an ID that the node does not have any more.
+func TestNodeIDThatOnlyTheNoteShowsIsLookedUpBeforeTheVolumeIsMoved(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.register("n", "id-n")
+		v.volume("v")
+		v.start()
+		v.pass(time.Second)
+		v.api.HoldWatches("csinodes")
+		v.register("n", "id-new")
+		va := v.attachment("v", "n").Build()
+		va.Finalizers = []string{attach.Finalizer(virtualDriver)}
+		va.Annotations = map[string]string{attach.AnnotationNodeID: "id-new", attach.AnnotationVolumeHandle: "v"}
+		if _, err := v.kube.StorageV1().VolumeAttachments().Create(t.Context(), va, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		v.pass(time.Minute)
+		if got := v.get(va.Name); !got.Status.Attached || got.Annotations[attach.AnnotationNodeID] != "id-new" || got.Status.AttachError != nil {
+			t.Errorf("annotations %v, status %+v; want it attached as id-new, and no error", got.Annotations, got.Status)
+		}
+		if calls := done(v.backend, "v"); !slices.Equal(calls, []string{"ControllerPublishVolume id-new"}) {
+			t.Errorf("calls %v, want the publish as id-new alone", calls)
+		}
+	})
 }
 
 // Rule: what is attached is never moved from its noted target, and never due: another node ID, a recreated

@@ -10,7 +10,8 @@ import (
 )
 
 // ReadInputs returns the inputs of a decision about a VolumeAttachment. It reads objects that the caches lack
-// from the API server: an object may be younger than its cache, and an error would reach the user's Pod.
+// from the API server: an object may be younger than its cache, and an error would reach the user's Pod. It also
+// reads a CSINode whose node ID is not the noted one.
 func (c *Cluster) ReadInputs(ctx context.Context, va *storagev1.VolumeAttachment) (attach.Inputs, error) {
 	return c.readInputs(ctx, va, c.Volume)
 }
@@ -30,6 +31,6 @@ func (c *Cluster) readInputs(ctx context.Context, va *storagev1.VolumeAttachment
 			}
 		}
 	}
-	inputs.CSINode, err = c.FindCSINode(ctx, va.Spec.NodeName)
+	inputs.CSINode, err = c.findCSINode(ctx, va)
 	return inputs, err
 }

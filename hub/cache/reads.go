@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
 // readTimeout bounds one request to the API server.
@@ -48,13 +50,19 @@ func (c *Cluster) ReadNode(ctx context.Context, name string) (*corev1.Node, erro
 	return read(ctx, name, c.kube.CoreV1().Nodes().Get)
 }
 
-// FindCSINode returns a CSINode from the cache, or else as the API server has it now, nil if there
-// is none. A CSINode may be younger than its cache: a node can get it just before its first
-// VolumeAttachment.
-func (c *Cluster) FindCSINode(ctx context.Context, name string) (*storagev1.CSINode, error) {
-	if node := c.CSINode(name); node != nil {
+// findCSINode returns the CSINode of a VolumeAttachment from the cache, nil if there is none. It reads the CSINode
+// from the API server if the cache may be behind it: a node can get its CSINode just before its first
+// VolumeAttachment, and a former holder of the lease may have noted a node ID that the cache does not show yet.
+func (c *Cluster) findCSINode(ctx context.Context, va *storagev1.VolumeAttachment) (*storagev1.CSINode, error) {
+	node, noted := c.CSINode(va.Spec.NodeName), attach.NotedTarget(va).NodeID
+	if id, ok := attach.NodeID(node, va.Spec.Attacher); node != nil && (!ok || noted == "" || id == noted) {
 		return node, nil
 	}
+	return c.ReadCSINode(ctx, va.Spec.NodeName)
+}
+
+// ReadCSINode returns a CSINode as the API server has it now, nil if there is none.
+func (c *Cluster) ReadCSINode(ctx context.Context, name string) (*storagev1.CSINode, error) {
 	return read(ctx, name, c.kube.StorageV1().CSINodes().Get)
 }
 

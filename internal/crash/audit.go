@@ -103,17 +103,11 @@ func (t *trial) describe(c call) string {
 // It is needed once more if it had succeeded when the process was killed, and no write had recorded that: neither
 // status.attached of the VolumeAttachment, nor its finalizer that goes, nor its note of another node. So an unpublish of
 // what nobody owns may be repeated: nothing records it. A drift repair may not: the driver's list shows the volume.
-//
-// A VolumeAttachment that is not attached takes its node ID from the CSINode. A process that does not see the new node
-// ID yet therefore moves the volume back to the former one, and again to the new one later: both moves need an unpublish.
-func (t *trial) needless(lag Lag) (needless []string) {
+func (t *trial) needless() (needless []string) {
 	once := t.once()
 	for _, c := range slices.Sorted(maps.Keys(once)) {
 		needed := t.Once[c]
 		if parts := strings.Fields(c); !t.Scenario.repairs && t.tapes[t.victim()].repeatable(call{parts[0], t.name(parts[1]), t.name(parts[2])}) {
-			needed++
-		}
-		if t.Scenario.changesNodeID && lag == (Lag{Resource: "csinodes"}) && strings.HasPrefix(c, unpublish) {
 			needed++
 		}
 		if once[c] > needed {

@@ -88,7 +88,7 @@ func (b Batch) Run(ctx context.Context) (results []Result, err error) {
 		if t.Point == nil {
 			result.Steps = r.steps[i]
 		} else {
-			result.Findings = append(result.Findings, t.needless(r.Lag)...)
+			result.Findings = append(result.Findings, t.needless()...)
 		}
 		results = append(results, result)
 	}

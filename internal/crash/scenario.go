@@ -34,9 +34,8 @@ type Scenario struct {
 	later    func(context.Context, *trial) error // TakenOver: work for the process that takes over
 	wish     wish
 
-	breaks        bool // the trigger makes the storage and the objects differ
-	repairs       bool // of what the driver's list shows
-	changesNodeID bool
+	breaks  bool // the trigger makes the storage and the objects differ
+	repairs bool // of what the driver's list shows
 }
 
 // wish is the state that a scenario ends in, whoever is killed.
@@ -95,7 +94,7 @@ func Scenarios() []Scenario {
 				return t.waitAttachError(ctx, "va1")
 			},
 			trigger: func(ctx context.Context, t *trial) error { return t.register(ctx, "n1", "id9") },
-			wish:    wish{map[string]call{"va1": {volume: "v1", node: "id9"}}, oneVolume}, changesNodeID: true,
+			wish:    wish{map[string]call{"va1": {volume: "v1", node: "id9"}}, oneVolume},
 		},
 		{
 			// Without its VolumeAttachment, another process finds the volume in the driver's list alone.
