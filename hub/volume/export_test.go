@@ -8,7 +8,7 @@ import (
 // Take is what Run does until it starts an entry or waits: it returns the entry that starts now, nil for none.
 func (t *Table) Take(now time.Time) *Entry {
 	for {
-		if e, wait := t.take(now); e != nil || wait > 0 {
+		if e, wait := t.Take(now); e != nil || wait > 0 {
 			return e
 		}
 	}
@@ -41,7 +41,7 @@ const RepeatPauseMax = repeatPauseMax
 
 // Step is one step of Run, and reports whether another one has to follow at once.
 func (t *Table) Step(now time.Time) (e *Entry, again bool) {
-	e, wait := t.take(now)
+	e, wait := t.Take(now)
 	return e, e != nil || wait <= 0
 }
 

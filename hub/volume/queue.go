@@ -50,7 +50,7 @@ func (t *Table) Run(ctx context.Context, start func(*Entry)) {
 	defer timer.Stop()
 	defer t.end()
 	for ctx.Err() == nil {
-		e, wait := t.take(time.Now())
+		e, wait := t.Take(time.Now())
 		if e != nil {
 			start(e)
 			continue
@@ -92,8 +92,9 @@ func (t *Table) end() {
 	t.ended = true
 }
 
-// take returns an entry to start now, or nil and the time until another entry may start.
-func (t *Table) take(now time.Time) (*Entry, time.Duration) {
+// Take returns an entry to start now, or nil and the time until another entry may start. The caller has the entry from
+// then on, as a worker has. It is for callers that start entries themselves, without Run.
+func (t *Table) Take(now time.Time) (*Entry, time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.looked = now
