@@ -50,7 +50,7 @@ func (t *Table) Run(ctx context.Context, start func(*Entry)) {
 	defer timer.Stop()
 	defer t.end()
 	for ctx.Err() == nil {
-		e, wait := t.Take(time.Now())
+		e, wait := t.take(time.Now())
 		if e != nil {
 			start(e)
 			continue
@@ -92,9 +92,18 @@ func (t *Table) end() {
 	t.ended = true
 }
 
-// Take returns an entry to start now, or nil and the time until another entry may start. The caller has the entry from
-// then on, as a worker has. It is for callers that start entries themselves, without Run.
-func (t *Table) Take(now time.Time) (*Entry, time.Duration) {
+// Take does what Run does until it starts an entry or waits, for callers that start entries themselves. It returns the
+// entry that starts now, which the caller works on as a worker does, or nil.
+func (t *Table) Take(now time.Time) *Entry {
+	for {
+		if e, wait := t.take(now); e != nil || wait > 0 {
+			return e
+		}
+	}
+}
+
+// take returns an entry to start now, or nil and the time until another entry may start.
+func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.looked = now
