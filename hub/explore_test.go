@@ -9,26 +9,58 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explore"
 )
 
-// exploredConfig is one world.
+// exploredConfig is one world. It begins with A as the leader and the first of the attachments attached, if that is asked for.
 type exploredConfig struct {
-	Name                                                    string
-	Replicas                                                int
-	Volumes                                                 []string
-	Shared                                                  bool // the volumes are multi-node volumes
-	Attachments                                             []exploredAttachment
-	Users                                                   [userSteps]int8
-	Faults                                                  int8 // breakages in one way through the world
-	Crashes, LostAnswers, DriverFails, Hangs, Pauses, Lists bool
-	Short                                                   int // states that a short run sees
+	Name        string
+	Replicas    int
+	Shared      bool // the volumes are multi-node volumes
+	Attachments []exploredAttachment
+	Attached    bool // the world begins with the first of the attachments attached
+	Users       [userSteps]int8
+	Faults      int8 // breakages in one way through the world
+	Breaks
 }
+
+// Breaks says what may break.
+type Breaks struct{ Crashes, LostAnswers, DriverFails, Hangs, Pauses, Lists bool }
 
 type exploredAttachment struct{ name, volume, node string }
 
+var (
+	oneAttachment = []exploredAttachment{{"va1", "pv1", "n1"}}
+	twoNodes      = []exploredAttachment{{"va1", "pv1", "n1"}, {"va2", "pv1", "n2"}}
+	twoVolumes    = []exploredAttachment{{"va1", "pv1", "n1"}, {"va2", "pv2", "n1"}}
+	everything    = Breaks{Crashes: true, LostAnswers: true, DriverFails: true, Hangs: true, Lists: true}
+	// Only the memory of the hub knows a volume whose finalizer was stripped, or that is at a former node ID: a crash loses
+	// it, and the driver's list finds it (core.md, A new target while the old one is refused; hub/drain.go).
+	noCrash  = Breaks{LostAnswers: true, DriverFails: true, Hangs: true, Lists: true}
+	takeover = Breaks{Crashes: true, Pauses: true}
+)
+
 var exploredConfigs = []exploredConfig{
-	{Name: "one volume, crashes and lost answers", Replicas: 1, Volumes: []string{"pv1"},
-		Attachments: []exploredAttachment{{"va1", "pv1", "n1"}, {"va2", "pv1", "n2"}},
-		Users:       [userSteps]int8{userCreates: 2, userDeletes: 2}, Faults: 1, Crashes: true, LostAnswers: true, DriverFails: true, Hangs: true, Short: 3000},
+	{Name: "attach", Replicas: 1, Attachments: oneAttachment, Users: [userSteps]int8{userCreates: 1}, Faults: 2, Breaks: everything},
+	{Name: "detach", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userDeletes: 1}, Faults: 2, Breaks: everything},
+	{Name: "attach and delete", Replicas: 1, Attachments: oneAttachment, Users: [userSteps]int8{userCreates: 1, userDeletes: 1}, Faults: 1, Breaks: everything},
+	{Name: "move", Replicas: 1, Attachments: twoNodes, Attached: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1}, Faults: 1, Breaks: everything},
+	{Name: "create again", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1}, Faults: 1, Breaks: everything},
+	{Name: "strip", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userDeletes: 1, userStrips: 1}, Faults: 1, Breaks: noCrash},
+	{Name: "strip and create again", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1, userStrips: 1}, Faults: 1, Breaks: Breaks{Lists: true}},
+	{Name: "strip and move", Replicas: 1, Attachments: twoNodes, Attached: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1, userStrips: 1}},
+	{Name: "node ID", Replicas: 1, Attachments: oneAttachment, Users: [userSteps]int8{userCreates: 1, userDeletes: 1, userChangesID: 1}, Faults: 1, Breaks: Breaks{LostAnswers: true}},
+	{Name: "node ID of an attached volume", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userDeletes: 1, userChangesID: 1}, Faults: 2, Breaks: noCrash},
+	{Name: "multi-node volume", Replicas: 1, Shared: true, Attachments: twoNodes, Attached: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1}, Faults: 1, Breaks: everything},
+	{Name: "delete the PersistentVolume", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userDeletes: 1, userDeletesVolume: 1}, Faults: 1, Breaks: everything},
+	{Name: "delete the PersistentVolume while attaching", Replicas: 1, Attachments: oneAttachment, Users: [userSteps]int8{userCreates: 1, userDeletes: 1, userDeletesVolume: 1}},
+	{Name: "two volumes", Replicas: 1, Attachments: twoVolumes, Attached: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1}, Faults: 1, Breaks: Breaks{Crashes: true, LostAnswers: true}},
+	{Name: "takeover while attaching", Replicas: 2, Attachments: oneAttachment, Users: [userSteps]int8{userCreates: 1}, Faults: 1, Breaks: takeover},
+	{Name: "takeover while detaching", Replicas: 2, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userDeletes: 1}, Faults: 1, Breaks: takeover},
+	{Name: "takeover while moving", Replicas: 2, Attachments: twoNodes, Attached: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1}, Faults: 1, Breaks: takeover},
+	{Name: "takeover and delete the PersistentVolume", Replicas: 2, Attachments: oneAttachment, Users: [userSteps]int8{userCreates: 1, userDeletesVolume: 1}, Faults: 1, Breaks: takeover},
+	{Name: "takeover and strip", Replicas: 2, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userDeletes: 1, userStrips: 1}, Faults: 1, Breaks: Breaks{Pauses: true}},
 }
+
+// shortStates is how many states of each world a short run sees.
+const shortStates = 4000
 
 // volumeModel is the world of volumes as explore takes it.
 type volumeModel struct {
@@ -45,13 +77,27 @@ func (m *volumeModel) Start() []*exploredWorld {
 	for _, name := range exploredNodeNames {
 		api, _ = api.put(nodes, newNode(name, "id-"+name))
 	}
-	for _, name := range m.Volumes {
-		api, _ = api.put(volumes, newVolume(name, m.Shared))
+	for _, a := range m.Attachments {
+		if api.volume(a.volume) == nil {
+			api, _ = api.put(volumes, newVolume(a.volume, m.Shared))
+		}
 	}
-	w := &exploredWorld{api: api, lease: leaseState{holder: -1, last: -1}, users: userState{faults: m.Faults, left: m.Users}}
+	if m.Attached {
+		first := m.Attachments[0]
+		api, _ = api.put(attachments, newAttachment(first.name, first.volume, first.node, 0))
+	}
+	w := &exploredWorld{api: api, lease: leaseState{holder: -1, last: -1}}
 	for range m.exploredConfig.Replicas {
 		w.replicas = append(w.replicas, place{replica: m.replicas.first(api)})
 	}
+	for !m.reached(w) { // without faults and users there is one way, but for the order
+		next, err := m.steps(w)[0].Do()
+		if err != nil {
+			panic(err)
+		}
+		w = next
+	}
+	w.users = userState{faults: m.Faults, left: m.Users}
 	return []*exploredWorld{w}
 }
 
@@ -65,7 +111,7 @@ func (m *volumeModel) Describe(w *exploredWorld) string       { return w.describ
 func TestExploreVolumes(t *testing.T) {
 	for _, c := range exploredConfigs {
 		t.Run(c.Name, func(t *testing.T) {
-			o := explore.Options{MaxStates: c.Short}
+			o := explore.Options{MaxStates: shortStates}
 			if text := os.Getenv("EXPLORE"); text != "" {
 				d, err := time.ParseDuration(text)
 				if err != nil {
