@@ -264,7 +264,8 @@ func (h *exploredHost) entries() map[volume.Key]volume.EntryView {
 }
 
 // checkSent is a rule of the world that needs what the replica knows: a publish of a single-node volume does not start while
-// an unpublish elsewhere is due or in flight. An unpublish that backs off holds nobody up (core.md, Calls).
+// an unpublish elsewhere is due or in flight. An unpublish that backs off holds nobody up (core.md, Calls), nor does a
+// VolumeAttachment whose unpublish has succeeded and whose finalizer is being removed.
 func (h *exploredHost) checkSent(q request) {
 	if q.verb != verbPublish || q.shared {
 		return
@@ -274,7 +275,7 @@ func (h *exploredHost) checkSent(q request) {
 		noted := attach.NotedTarget(va)
 		e, ok := h.manager.table.Look(volume.ClaimKey(va.Name))
 		due := ok && e.Lane == volume.DetachLane && (e.State != volume.Delayed || e.Failures == 0)
-		if due && va.Name != q.run && noted.VolumeHandle == q.target.VolumeHandle && noted.NodeID != q.target.NodeID && va.DeletionTimestamp != nil {
+		if due && va.Name != q.run && !h.manager.table.WasReleased(va.UID) && noted.VolumeHandle == q.target.VolumeHandle && noted.NodeID != q.target.NodeID && va.DeletionTimestamp != nil {
 			h.fail(ruleError("the publish of " + q.target.VolumeHandle + " at " + q.target.NodeID + " starts while its unpublish at " + noted.NodeID + " is due"))
 		}
 	}

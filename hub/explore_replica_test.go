@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
@@ -280,6 +279,4 @@ func (h *exploredHost) appendCaches(k *exploredKey) {
 var (
 	exploredVolumeNames = []string{"pv1", "pv2"}
 	exploredNodeNames   = []string{"n1", "n2"}
-	_                   = fmt.Sprint
-	_                   *corev1.PersistentVolume
 )

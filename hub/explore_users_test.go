@@ -54,7 +54,7 @@ func (m *volumeModel) userSteps(w *exploredWorld, add addStep) {
 			add("user strips the finalizer of va "+c.name, true, func() (*exploredWorld, error) {
 				next := w.use(userStrips)
 				next.users.taint = true
-				return next.put(attachments, stripped2(va)), nil
+				return next.put(attachments, withoutFinalizer(va)), nil
 			})
 		}
 	}
@@ -69,7 +69,7 @@ func (m *volumeModel) userSteps(w *exploredWorld, add addStep) {
 			add("user strips the finalizer of pv "+pv.Name, true, func() (*exploredWorld, error) {
 				next := w.use(userStripsVolume)
 				next.users.taint = true
-				return next.put(volumes, stripped2(pv)), nil
+				return next.put(volumes, withoutFinalizer(pv)), nil
 			})
 		}
 	}
@@ -88,7 +88,7 @@ func deleted(o apiObject) apiObject {
 	return o
 }
 
-func stripped2(o apiObject) apiObject {
+func withoutFinalizer(o apiObject) apiObject {
 	o = o.DeepCopyObject().(apiObject)
 	o.SetFinalizers(slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == exploredFinalizer }))
 	return o

@@ -12,7 +12,7 @@ import (
 // Nobody changes it.
 type exploredWorld struct {
 	api      *exploredAPI
-	driver   exploredStorage2
+	driver   exploredBooks
 	replicas []place
 	lease    leaseState
 	users    userState
@@ -58,7 +58,7 @@ func (w *exploredWorld) clone() *exploredWorld {
 	return &next
 }
 
-// publish returns the world after a change of the API server: each watch has one more event to deliver.
+// changed returns the world after a change of the API server: each watch has one more event to deliver.
 func (w *exploredWorld) changed(api *exploredAPI, e *watchEvent) *exploredWorld {
 	next := w.clone()
 	next.api = api
@@ -183,8 +183,8 @@ func (w *exploredWorld) describe() string {
 	return b.String()
 }
 
-// exploredStorage2 is what the driver does: where volumes are, and what it still works on after the deadline of the call.
-type exploredStorage2 struct {
+// exploredBooks are the driver's books: where volumes are, and what it still works on after the deadline of the call.
+type exploredBooks struct {
 	published []attach.Target
 	late      []lateCall
 }
@@ -196,7 +196,7 @@ type lateCall struct {
 	shared bool
 }
 
-func (d exploredStorage2) appendKey(k *exploredKey) {
+func (d exploredBooks) appendKey(k *exploredKey) {
 	for _, t := range d.published {
 		k.add(t.VolumeHandle, t.NodeID)
 	}
@@ -207,25 +207,25 @@ func (d exploredStorage2) appendKey(k *exploredKey) {
 	k.add(";")
 }
 
-func (d exploredStorage2) String() string {
+func (d exploredBooks) String() string {
 	return fmt.Sprintf("published %v, late calls %v", d.published, d.late)
 }
 
 // busy reports whether the driver still works on a call for a volume. It answers Aborted then (CSI spec, ABORTED).
-func (d exploredStorage2) busy(handle string) bool {
+func (d exploredBooks) busy(handle string) bool {
 	return slices.ContainsFunc(d.late, func(c lateCall) bool { return c.target.VolumeHandle == handle })
 }
 
 // refuses reports whether the driver refuses a publish, because the single-node volume is published elsewhere (CSI spec,
 // FAILED_PRECONDITION).
-func (d exploredStorage2) refuses(q lateCall) bool {
+func (d exploredBooks) refuses(q lateCall) bool {
 	return q.verb == verbPublish && !q.shared && slices.ContainsFunc(d.published, func(t attach.Target) bool {
 		return t.VolumeHandle == q.target.VolumeHandle && t.NodeID != q.target.NodeID
 	})
 }
 
 // after returns the driver after a call has taken effect.
-func (d exploredStorage2) after(c lateCall) exploredStorage2 {
+func (d exploredBooks) after(c lateCall) exploredBooks {
 	d.published = slices.DeleteFunc(slices.Clone(d.published), func(t attach.Target) bool { return t == c.target })
 	if c.verb == verbPublish && !d.refuses(c) {
 		d.published = append(d.published, c.target)
