@@ -52,14 +52,28 @@ func (a *exploredAPI) find(r resource, name string) apiObject {
 	return nil
 }
 
-// put returns the API server with an object created or changed, and the event of that. A deleted object without finalizers
-// is gone, as in the real API server.
+// put returns the API server with an object created or changed, and the event of that. An object that is being deleted is
+// gone when its last finalizer is, as in the real API server.
 func (a *exploredAPI) put(r resource, o apiObject) (*exploredAPI, watchEvent) {
+	return a.set(r, o, o.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0)
+}
+
+// remove returns the API server after the deletion of an object. Without finalizers it is gone at once, and its last state
+// has no time of deletion, as in the real API server.
+func (a *exploredAPI) remove(r resource, o apiObject) (*exploredAPI, watchEvent) {
+	o = o.DeepCopyObject().(apiObject)
+	if len(o.GetFinalizers()) == 0 {
+		return a.set(r, o, true)
+	}
+	o.SetDeletionTimestamp(&deletedAt)
+	return a.set(r, o, false)
+}
+
+func (a *exploredAPI) set(r resource, o apiObject, gone bool) (*exploredAPI, watchEvent) {
 	next := *a
 	next.version[r]++
 	o.SetResourceVersion(strconv.Itoa(next.version[r]))
 	next.objects[r] = slices.DeleteFunc(slices.Clone(a.objects[r]), func(old apiObject) bool { return old.GetName() == o.GetName() })
-	gone := o.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0
 	if !gone {
 		next.objects[r] = append(next.objects[r], o)
 		slices.SortFunc(next.objects[r], func(x, y apiObject) int {

@@ -166,6 +166,7 @@ func live(r *replica, in input) *replica {
 	slices.Sort(next.delayed)
 	h.appendKey(next.key)
 	h.box.end()
+	time.Sleep(time.Hour) // those that sleep before they ask again end too
 	synctest.Wait()
 	return next
 }
@@ -191,6 +192,13 @@ func (h *exploredHost) take(in input) {
 	}
 	synctest.Wait()
 	h.startDue()
+	if h.expired { // a worker whose read has failed may sleep before it reads again
+		time.Sleep(readFor)
+		synctest.Wait()
+	}
+	if len(h.runs) > len(h.box.requests()) {
+		h.fail(ruleError("a worker neither waits for an answer nor has ended"))
+	}
 }
 
 // deliver gives a worker an answer. What the worker knows from then on depends on nothing but the answer, and what it sees in

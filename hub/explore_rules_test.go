@@ -17,12 +17,12 @@ func (m *volumeModel) check(w *exploredWorld) error {
 }
 
 // checkCalls: one call for a volume at a time, and for a multi-node volume one at each node (CSI spec, ControllerPublishVolume;
-// design.md 3.3).
+// design.md 3.3). The calls of a stopped process whose lease has run out are over: their deadlines have passed (lease.Term).
 func checkCalls(w *exploredWorld) error {
 	var calls []request
 	for _, p := range w.replicas {
 		for _, f := range p.flights {
-			if f.isCall() {
+			if f.isCall() && !p.replica.expired {
 				calls = append(calls, f.request)
 			}
 		}

@@ -9,6 +9,23 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/explore"
 )
 
+// The explored worlds have one or two replicas of the hub, an API server and a driver. They enumerate what may happen, in
+// which order, and what may be lost.
+//
+// Real is all that a replica does: router, caches' indexes and overlay, leader.work with all that it leads to, volume.Table,
+// the plans and patches of package attach, and the fence of a lease.Term. A replica is made anew for each step from what has
+// happened to it, in a synctest bubble, and its requests wait until the world answers them (replicas). So its code is
+// interleaved at each request: before it takes effect, after that, and after its answer.
+//
+// Rewritten is: the API server (exploredAPI; JSON patches are applied by the library that the real one uses), the driver
+// (exploredBooks), informers (exploredHost.change and relist), the start of a term (exploredHost.lead for manager.lead and
+// leader.run) and its end after a loss (loseLease). Entries start as soon as Table.Take lets them.
+//
+// Left out are: the clock, which stands still but for the end of a lease, so that stuckAfter, the age of unowned publications
+// and full nodes play no part, and any delay may end next; listings of the driver; graceful releases of the lease; Secrets;
+// sessions that end; attachRequired; and requests that arrive after their sender has lost the lease, which the fence and the
+// deadlines exclude (package lease).
+
 // exploredConfig is one world. It begins with A as the leader and the first of the attachments attached, if that is asked for.
 type exploredConfig struct {
 	Name        string

@@ -84,6 +84,12 @@ func (w *exploredWorld) put(r resource, o apiObject) *exploredWorld {
 	return w.changed(api, &e)
 }
 
+// remove is changed for a deletion by a user.
+func (w *exploredWorld) remove(r resource, o apiObject) *exploredWorld {
+	api, e := w.api.remove(r, o)
+	return w.changed(api, &e)
+}
+
 // settle takes the next value of a replica: its requests that are new begin their way.
 func (w *exploredWorld) settle(i int, r *replica) (*exploredWorld, error) {
 	next := w.clone()
