@@ -80,7 +80,9 @@ func checkGuards(w *exploredWorld) error {
 	return nil
 }
 
-// checkWrite looks at what a write of the hub changes: it must not take a finalizer away while the driver has the volume.
+// checkWrite looks at what a write of the hub changes: it must not take a finalizer away while the driver has the volume. A
+// VolumeAttachment may go if its node has another node ID now and the driver has refused often enough to unpublish at the
+// former one: that publication is unowned then (core.md, A new target while the old one is refused). Its PersistentVolume stays.
 func (m *volumeModel) checkWrite(before *exploredWorld, q request, after *exploredWorld) (*exploredWorld, error) {
 	had, has := before.api.find(q.resource, q.name), after.api.find(q.resource, q.name)
 	if had == nil || !attach.HasFinalizer(had.GetFinalizers(), exploredFinalizer) || has != nil && has.GetUID() == had.GetUID() && attach.HasFinalizer(has.GetFinalizers(), exploredFinalizer) {
@@ -92,7 +94,8 @@ func (m *volumeModel) checkWrite(before *exploredWorld, q request, after *explor
 		owned := slices.ContainsFunc(after.api.attachments(), func(va *storagev1.VolumeAttachment) bool {
 			return attach.NotedTarget(va) == noted && attach.HasFinalizer(va.Finalizers, exploredFinalizer)
 		})
-		if slices.Contains(before.driver.published, noted) && !owned {
+		former := before.api.nodeID(o.Spec.NodeName) != noted.NodeID
+		if slices.Contains(before.driver.published, noted) && !owned && !former {
 			return after, fmt.Errorf("%v takes the finalizer away while the driver has %v", q, noted)
 		}
 	case *corev1.PersistentVolume:

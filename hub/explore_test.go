@@ -76,9 +76,6 @@ var exploredConfigs = []exploredConfig{
 	{Name: "takeover and strip", Replicas: 2, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userDeletes: 1, userStrips: 1}, Faults: 1, Breaks: Breaks{Pauses: true}},
 }
 
-// shortStates is how many states of each world a short run sees.
-const shortStates = 4000
-
 // volumeModel is the world of volumes as explore takes it.
 type volumeModel struct {
 	exploredConfig
