@@ -1,6 +1,6 @@
 # `make` shows this menu.
 .DEFAULT_GOAL := help
-.PHONY: help build test browser lint vulnerabilities tools image buildah demo sandbox pictures graphviz bench chaos crashes handover mutants soak fuzz clean
+.PHONY: help build test browser lint vulnerabilities tools image buildah demo sandbox pictures graphviz bench chaos crashes explore handover mutants soak fuzz clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
@@ -132,6 +132,9 @@ bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTAC
 	bin/testbed bench --hub bin/csi-attach-hub $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PROFILES),--profiles $(PROFILES)) \
 	  --json bin/bench.json $(if $(MARKDOWN),--markdown $(MARKDOWN)) \
 	  --command 'make bench$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))$(if $(PROFILES), PROFILES=$(PROFILES))' $(BENCH)
+
+explore: ## enumerate the states of small worlds around the real core for EXPLORE=10m, and check each
+	EXPLORE=$(or $(EXPLORE),10m) go test -count 1 -timeout 0 -v -run TestExplore ./hub ./hub/lease
 
 # RACE=--race builds the hub with the race detector.
 chaos: build ## inject FAULTS=1000 faults around hubs, by SEED=n (drawn), and check that nothing is lost; HISTORY=file

@@ -36,16 +36,17 @@ func (l *leader) execute(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 		l.readOthers(ctx, va)
 	}
 	var reserved attach.Target
+	asked := false // right before the publish: a detach elsewhere may have become due during the writes
 	for {
 		effect := l.table.NextEffect(c, x.pass)
 		if effect.Kind == volume.Finished {
 			return nil
 		}
-		if at := effect.Target; at.VolumeHandle != "" && at != reserved {
+		if at := effect.Target; at.VolumeHandle != "" && (at != reserved || effect.Kind == volume.Publish && !asked) {
 			if !l.table.Reserve(e, x.place(at)) {
 				return errBlocked
 			}
-			reserved = at
+			reserved, asked = at, effect.Kind == volume.Publish
 			continue // the claim may have changed while it waited
 		}
 		l.table.Start(c, x.pass, effect)

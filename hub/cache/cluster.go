@@ -51,16 +51,36 @@ func New(kube attach.Kube) (*Cluster, error) {
 	c.volumes = c.newInformer(core, corev1.SchemeGroupVersion.WithResource("persistentvolumes"), &corev1.PersistentVolume{})
 	c.nodes = c.newInformer(storage, storagev1.SchemeGroupVersion.WithResource("csinodes"), &storagev1.CSINode{})
 	c.drivers = c.newInformer(storage, storagev1.SchemeGroupVersion.WithResource("csidrivers"), &storagev1.CSIDriver{})
-	if err := c.attachments.AddIndexers(attachmentIndexers()); err != nil {
-		return nil, fmt.Errorf("index VolumeAttachments: %w", err)
-	}
-	if err := c.volumes.AddIndexers(toolscache.Indexers{byReleasable: releasableIndex}); err != nil {
-		return nil, fmt.Errorf("index PersistentVolumes: %w", err)
+	if err := c.addIndexes(); err != nil {
+		return nil, err
 	}
 	if err := c.drivers.SetWatchErrorHandlerWithContext(c.handleDriverWatchError); err != nil {
 		return nil, fmt.Errorf("set the handler of watch errors of CSIDriver objects: %w", err)
 	}
 	return c, nil
+}
+
+// Informers are the caches of a Cluster: of *storagev1.VolumeAttachment, *StoredVolume, *storagev1.CSINode and
+// *storagev1.CSIDriver.
+type Informers struct {
+	Attachments, Volumes, Nodes, Drivers toolscache.SharedIndexInformer
+}
+
+// Over returns a Cluster over caches that the caller fills, without watches. Neither Listen nor Start may be called.
+func Over(kube attach.Kube, i Informers) (*Cluster, error) {
+	c := &Cluster{kube: kube, attachments: i.Attachments, volumes: i.Volumes, nodes: i.Nodes, drivers: i.Drivers,
+		heard: map[string]*heard{}, deleted: map[string]*StoredVolume{}}
+	return c, c.addIndexes()
+}
+
+func (c *Cluster) addIndexes() error {
+	if err := c.attachments.AddIndexers(attachmentIndexers()); err != nil {
+		return fmt.Errorf("index VolumeAttachments: %w", err)
+	}
+	if err := c.volumes.AddIndexers(toolscache.Indexers{byReleasable: releasableIndex}); err != nil {
+		return fmt.Errorf("index PersistentVolumes: %w", err)
+	}
+	return nil
 }
 
 // Handlers take the events of each kind of object. They must not block: a slow handler delays

@@ -65,15 +65,9 @@ func (l *lock) acquire(ctx context.Context, observed observation) (*Term, error)
 	if err := l.write(ctx, observed); err != nil {
 		return nil, err
 	}
-	return &Term{
-		duration:  l.options.Duration,
-		retry:     l.options.RetryPeriod,
-		version:   l.last.ResourceVersion,
-		continues: continues,
-		former:    ptr.Deref(observed.lease.Spec.RenewTime, metav1.MicroTime{}).Time,
-		lost:      make(chan struct{}),
-		renewed:   sent,
-	}, nil
+	t := NewTerm(l.options.Duration, l.options.RetryPeriod, l.last.ResourceVersion, continues)
+	t.former, t.renewed = ptr.Deref(observed.lease.Spec.RenewTime, metav1.MicroTime{}).Time, sent
+	return t, nil
 }
 
 // continues reports whether no other process has held the Lease since this process last

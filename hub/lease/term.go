@@ -29,6 +29,12 @@ func Always() *Term {
 	return &Term{continues: true, lost: make(chan struct{})}
 }
 
+// NewTerm returns the term of a lease whose acquisition was sent just now. duration and retry are those of the lease,
+// version its resourceVersion. continues: see Continues.
+func NewTerm(duration, retry time.Duration, version string, continues bool) *Term {
+	return &Term{duration: duration, retry: retry, version: version, continues: continues, lost: make(chan struct{}), renewed: now()}
+}
+
 // Begin is the fence: it returns nil if a call or write that takes at most longest may begin
 // now, else ErrFenced. The lease must have been renewed within its duration less a margin,
 // and the request must end before another process may take the lease. Then a process that

@@ -5,15 +5,6 @@ import (
 	"time"
 )
 
-// Take is what Run does until it starts an entry or waits: it returns the entry that starts now, nil for none.
-func (t *Table) Take(now time.Time) *Entry {
-	for {
-		if e, wait := t.take(now); e != nil || wait > 0 {
-			return e
-		}
-	}
-}
-
 // Remains says what a Table still holds of entries, "" for nothing.
 func (t *Table) Remains() string {
 	t.mu.Lock()

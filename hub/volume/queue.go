@@ -92,6 +92,16 @@ func (t *Table) end() {
 	t.ended = true
 }
 
+// Take does what Run does until it starts an entry or waits, for callers that start entries themselves. It returns the
+// entry that starts now, which the caller works on as a worker does, or nil.
+func (t *Table) Take(now time.Time) *Entry {
+	for {
+		if e, wait := t.take(now); e != nil || wait > 0 {
+			return e
+		}
+	}
+}
+
 // take returns an entry to start now, or nil and the time until another entry may start.
 func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 	t.mu.Lock()

@@ -1,0 +1,288 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const (
+	exploredLease = 15 * time.Second
+	exploredRetry = 2 * time.Second
+)
+
+// exploredHost is one replica of the hub that lives: the real code, with caches that the world fills, and requests that the
+// world answers. It lives in a synctest bubble for the time of one step, and only one of its workers runs at a time: the
+// worker whose request has been answered, or whose run begins.
+type exploredHost struct {
+	*Hub
+	box       *outbox
+	informers [resources]*exploredInformer
+	manager   *manager
+	leader    *leader // nil: it does not lead
+	term      int     // resourceVersion of the lease
+	expired   bool    // the lease was not renewed for its duration
+	cut       context.CancelFunc
+	calls     context.Context
+	runs      map[string]*exploredKey // what each run that has not ended has seen
+	fault     error
+}
+
+// exploredInformer is a cache that the world fills.
+type exploredInformer struct {
+	toolscache.SharedIndexInformer
+	indexer toolscache.Indexer
+	version string
+}
+
+func newExploredInformer() *exploredInformer {
+	return &exploredInformer{indexer: sortedIndexer{toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{})}}
+}
+
+// sortedIndexer returns objects by name, so that a replica does the same each time.
+type sortedIndexer struct{ toolscache.Indexer }
+
+func byName(objects []any) []any {
+	slices.SortFunc(objects, func(a, b any) int {
+		x, _ := toolscache.MetaNamespaceKeyFunc(a)
+		y, _ := toolscache.MetaNamespaceKeyFunc(b)
+		return cmp.Compare(x, y)
+	})
+	return objects
+}
+
+func (s sortedIndexer) List() []any { return byName(s.Indexer.List()) }
+
+func (s sortedIndexer) ListKeys() []string { return slices.Sorted(slices.Values(s.Indexer.ListKeys())) }
+
+func (s sortedIndexer) ByIndex(index, value string) ([]any, error) {
+	objects, err := s.Indexer.ByIndex(index, value)
+	return byName(objects), err
+}
+
+func (i *exploredInformer) GetStore() toolscache.Store     { return i.indexer }
+func (i *exploredInformer) GetIndexer() toolscache.Indexer { return i.indexer }
+func (i *exploredInformer) AddIndexers(more toolscache.Indexers) error {
+	return i.indexer.AddIndexers(more)
+}
+func (i *exploredInformer) LastSyncResourceVersion() string { return i.version }
+
+func newExploredHost() *exploredHost {
+	h := &exploredHost{runs: map[string]*exploredKey{}}
+	h.box = &outbox{waiting: map[string]*asked{}, sent: h.checkSent}
+	for r := range h.informers {
+		h.informers[r] = newExploredInformer()
+	}
+	cluster, err := cache.Over(h.box, cache.Informers{Attachments: h.informers[attachments], Volumes: h.informers[volumes],
+		Nodes: h.informers[nodes], Drivers: newExploredInformer()})
+	if err != nil {
+		panic(err)
+	}
+	h.Hub = &Hub{options: Options{Kube: h.box}, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{},
+		windDown: newWindDown(), steps: newStepMemory(maxStepMemory)}
+	h.Hub.routes = newRouter(h.Hub)
+	settings := registry.DefaultSettings()
+	settings.KeepSecrets = true
+	m := h.newManager(logr.Discard(), registry.Driver{Name: exploredDriver, Settings: settings}, h.newMemory(logr.Discard(), exploredDriver))
+	h.managers[exploredDriver], h.memories[exploredDriver], h.manager = m, m.memory, m
+	return h
+}
+
+// lead begins a term, as manager.lead and leader.run do.
+func (h *exploredHost) lead(in input) {
+	term := lease.Always()
+	if in.version > 0 {
+		h.options.LeaseDuration = exploredLease
+		term = lease.NewTerm(exploredLease, exploredRetry, itoa(in.version), in.continues)
+	}
+	if !term.Continues() {
+		h.manager.table.Forget(time.Now())
+	}
+	h.term, h.expired = in.version, false
+	l := h.manager.newLeader(term)
+	h.manager.update(func(s *driverState) {
+		s.leader, s.up, s.session = l, true, &liveSession{Session: exploredSession{box: h.box}, since: time.Now()}
+	})
+	h.calls, h.cut = context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+	h.leader = l
+	h.routes.open(l.name, l)
+	l.connectionChanged()
+}
+
+// startDue starts all entries that may start, one after the other.
+func (h *exploredHost) startDue() {
+	for h.leader != nil {
+		e := h.leader.table.Take(time.Now())
+		if e == nil {
+			return
+		}
+		name, l := nameOfRun(e.Key), h.leader
+		history := &exploredKey{}
+		h.runs[name] = history
+		h.observe(history)
+		goSafely(&l.workers, h.fail, func() {
+			l.work(context.WithValue(h.calls, runKey{}, name), e)
+			if h.runs[name] == history {
+				delete(h.runs, name)
+			}
+		})
+		synctest.Wait()
+	}
+}
+
+func (h *exploredHost) fail(err error) { h.fault = err }
+
+// loseLease ends a term whose lease was lost, as leader.run does: all calls and requests are cancelled at once.
+func (h *exploredHost) loseLease() {
+	l := h.leader
+	h.leader = nil
+	h.cut()
+	l.shut()
+	h.routes.close(l.name, l)
+	for waiting := h.box.requests(); len(waiting) > 0; waiting = h.box.requests() {
+		for _, q := range waiting {
+			h.box.take(q.String()).answered <- answer{err: context.Canceled}
+			synctest.Wait()
+		}
+	}
+	l.workers.Wait()
+	clear(h.runs)
+	l.table.Close()
+	l.detachUnowned(h.calls)
+	h.manager.update(func(s *driverState) { s.leader = nil })
+}
+
+// change takes an event of a watch, as an informer does.
+func (h *exploredHost) change(e watchEvent) {
+	h.informers[e.resource].version = e.object.GetResourceVersion()
+	handlers := h.handlersOf(e.resource)
+	object := cached(e.object)
+	before, known, _ := h.informers[e.resource].indexer.Get(object)
+	switch {
+	case e.gone:
+		_ = h.informers[e.resource].indexer.Delete(object)
+		handlers.OnDelete(object)
+	case known:
+		_ = h.informers[e.resource].indexer.Update(object)
+		handlers.OnUpdate(before, object)
+	default:
+		_ = h.informers[e.resource].indexer.Add(object)
+		handlers.OnAdd(object, false)
+	}
+}
+
+// relist takes the list of a resource after a watch has ended, as an informer does. The watch has missed what was between.
+func (h *exploredHost) relist(r resource, objects []apiObject, version int) {
+	there := map[string]bool{}
+	for _, o := range objects {
+		there[o.GetName()] = true
+		if before, known, _ := h.informers[r].indexer.Get(cached(o)); !known || versionOf(before) != o.GetResourceVersion() {
+			h.change(watchEvent{resource: r, object: o})
+		}
+	}
+	for _, name := range h.informers[r].indexer.ListKeys() {
+		if last, _, _ := h.informers[r].indexer.GetByKey(name); !there[name] {
+			_ = h.informers[r].indexer.Delete(last)
+			h.handlersOf(r).OnDelete(toolscache.DeletedFinalStateUnknown{Key: name, Obj: last})
+		}
+	}
+	h.informers[r].version = itoa(version)
+}
+
+func (h *exploredHost) handlersOf(r resource) toolscache.ResourceEventHandlerFuncs {
+	all := h.routes.handlers()
+	return [resources]toolscache.ResourceEventHandlerFuncs{all.Attachments, all.Volumes, all.Nodes}[r]
+}
+
+// cached returns an object as its cache keeps it. The object stays as it is.
+func cached(o apiObject) any {
+	pv, ok := o.(*corev1.PersistentVolume)
+	if !ok {
+		return o.DeepCopyObject()
+	}
+	v, err := cache.StoreVolume(pv.DeepCopy())
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func versionOf(o any) string {
+	switch o := o.(type) {
+	case *storagev1.VolumeAttachment:
+		return o.ResourceVersion
+	case *cache.StoredVolume:
+		return o.GetObjectMeta().GetResourceVersion()
+	}
+	return o.(*storagev1.CSINode).ResourceVersion
+}
+
+// retry ends the delay of an entry.
+func (h *exploredHost) retry(name string) {
+	for key := range h.entries() {
+		if nameOfRun(key) == name {
+			h.manager.table.RetryNow(key)
+		}
+	}
+}
+
+// entries returns the entries of the term.
+func (h *exploredHost) entries() map[volume.Key]volume.EntryView {
+	t, all := h.manager.table, map[volume.Key]volume.EntryView{}
+	if h.leader == nil {
+		return all
+	}
+	look := func(key volume.Key) {
+		if v, ok := t.Look(key); ok {
+			all[key] = v
+		}
+	}
+	for _, name := range t.Requested() {
+		look(volume.ClaimKey(name))
+	}
+	for _, u := range t.UnownedAll() {
+		look(u.Key())
+	}
+	for _, v := range h.cluster.AllVolumes() {
+		look(volume.FinalizerKey(v.Name()))
+	}
+	return all
+}
+
+// checkSent is a rule of the world that needs what the replica knows: a publish of a single-node volume does not start while
+// an unpublish elsewhere is due or in flight. An unpublish that backs off holds nobody up (core.md, Calls), nor does a
+// VolumeAttachment whose unpublish has succeeded and whose finalizer is being removed.
+func (h *exploredHost) checkSent(q request) {
+	if q.verb != verbPublish || q.shared {
+		return
+	}
+	for _, va := range h.cluster.AttachmentsOfDriver(exploredDriver) {
+		va = h.overlay().Newest(va)
+		noted := attach.NotedTarget(va)
+		e, ok := h.manager.table.Look(volume.ClaimKey(va.Name))
+		due := ok && e.Lane == volume.DetachLane && (e.State != volume.Delayed || e.Failures == 0)
+		if due && va.Name != q.run && !h.manager.table.WasReleased(va.UID) && noted.VolumeHandle == q.target.VolumeHandle && noted.NodeID != q.target.NodeID && va.DeletionTimestamp != nil {
+			h.fail(ruleError("the publish of " + q.target.VolumeHandle + " at " + q.target.NodeID + " starts while its unpublish at " + noted.NodeID + " is due"))
+		}
+	}
+}
+
+func (h *exploredHost) overlay() *cache.Overlay { return h.manager.overlay }
+
+type ruleError string
+
+func (e ruleError) Error() string { return string(e) }
