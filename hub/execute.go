@@ -79,6 +79,9 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 	switch effect.Kind {
 	case volume.FindOwners:
 		o.Owner, err = l.ownersElsewhere(ctx, x.claim.Identity, x.plan.Operation, effect.Target)
+		if err == nil && o.Owner == volume.Owned && x.isAttachedByNow() {
+			err = errAttachedByNow
+		}
 	case volume.ReadSecret:
 		x.secrets, err = a.Secrets(ctx, x.plan.SecretRef)
 	case volume.AddFinalizers:
@@ -132,6 +135,12 @@ func (x *execution) checkNodeID(ctx context.Context) error {
 	return nil
 }
 
+// isAttachedByNow reports whether the VolumeAttachment, which was not attached when the run began, is attached.
+func (x *execution) isAttachedByNow() bool {
+	now := x.leader.overlay.Attachment(x.object.Name)
+	return now != nil && now.Status.Attached && !x.object.Status.Attached
+}
+
 // resultOf returns the Result of an effect that ended with an error.
 func (l *leader) resultOf(err error, e *volume.Entry) volume.Result {
 	call := (*attach.CallError)(nil)
@@ -160,6 +169,10 @@ func (c *callerOf) unpublish(ctx context.Context, p volume.Publication, target a
 
 // errNodeIDChanged means that the driver registered another node ID for the node during the call.
 var errNodeIDChanged = fmt.Errorf("%w: the driver has registered the node under another node ID", attach.ErrStale)
+
+// errAttachedByNow means that the answer to the write of the status was lost: what is attached is not moved to the node ID
+// that the driver has registered since.
+var errAttachedByNow = fmt.Errorf("%w: the VolumeAttachment is attached at its former node ID", attach.ErrStale)
 
 // errOwnerUnclear means that a volume is not detached because another VolumeAttachment may own it at that
 // target.

@@ -51,6 +51,7 @@ func (l *leader) readOwners(ctx context.Context, formerOwner volume.Identity, ta
 		if va != nil && va.UID == formerOwner.UID && va.DeletionTimestamp == nil && va.Status.Attached && attach.NotedTarget(va) == target {
 			// The former owner is attached there again, unless it is about to be attached elsewhere.
 			if attach.HasFinalizer(va.Finalizers, l.finalizer) && !l.table.HasDisowned(formerOwner, target) {
+				l.overlay.VolumeAttachmentWritten(va)
 				return volume.Owned, nil
 			}
 			found = max(found, volume.Unclear)
