@@ -93,7 +93,12 @@ func inExecution(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper, f
 func (x *executing) register(nodeID string) {
 	x.t.Helper()
 	node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: routedDriver, NodeID: nodeID}}}}
-	if err := x.cluster.Put(node); err != nil {
+	_ = x.kube.StorageV1().CSINodes().Delete(x.t.Context(), node.Name, metav1.DeleteOptions{})
+	node, err := x.kube.StorageV1().CSINodes().Create(x.t.Context(), node, metav1.CreateOptions{})
+	if err == nil {
+		err = x.cluster.Put(node)
+	}
+	if err != nil {
 		x.t.Fatal(err)
 	}
 }

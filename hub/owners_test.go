@@ -15,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -23,19 +25,23 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
-// answers are what an API server says of VolumeAttachments, by name: those that it does not have it does not
+// answers are what an API server says of objects, by name: those that it does not have it does not
 // find. nil: it is out of order.
-type answers map[string]*storagev1.VolumeAttachment
+type answers map[string]runtime.Object
 
 func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	status, body := http.StatusInternalServerError, any(metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError, Code: 500})
 	if a != nil {
 		status, body = http.StatusNotFound, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: 404}
 	}
-	if va := a[path.Base(r.URL.Path)]; va != nil {
-		va = va.DeepCopy()
-		va.APIVersion, va.Kind = "storage.k8s.io/v1", "VolumeAttachment"
-		status, body = http.StatusOK, va
+	if o := a[path.Base(r.URL.Path)]; o != nil {
+		kinds, _, err := scheme.Scheme.ObjectKinds(o)
+		if err != nil {
+			return nil, err
+		}
+		o = o.DeepCopyObject()
+		o.GetObjectKind().SetGroupVersionKind(kinds[0])
+		status, body = http.StatusOK, o
 	}
 	text, err := json.Marshal(body)
 	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)), Request: r}, err

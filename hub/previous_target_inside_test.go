@@ -110,10 +110,10 @@ func TestPreviousTargetWhereTheVolumeIsNotedIsNotDetachedYet(t *testing.T) {
 // Another node has a call in flight for the volume: that the detach waits for it was written as an error.
 func TestWaitingForOtherCallsAtThePreviousTargetIsNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &counted{RoundTripper: answers{}}
+		node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: routedDriver, NodeID: "id-new"}}}}
+		server := &counted{RoundTripper: answers{"node": node}}
 		d := routedOn(t, kubeOn(t, server))
 		d.connectTo(&unpublishing{})
-		node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: routedDriver, NodeID: "id-new"}}}}
 		deleted := func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
 		if err := d.cluster.Put(node, routedAttachment(guardedAttachment, deleted), stored(t, guardedVolume())); err != nil {
 			t.Fatal(err)
@@ -125,8 +125,8 @@ func TestWaitingForOtherCallsAtThePreviousTargetIsNoError(t *testing.T) {
 		d.table.Add(volume.ClaimKey("va"), volume.DetachLane, volume.Place{}) // its worker finds where it is
 		d.workOnClaim(t.Context(), d.start(t))
 		e, _ := d.table.Look(volume.ClaimKey("va"))
-		if e.State != volume.Blocked || e.Wait.Kind != volume.WaitVolume || e.Failures != 0 || server.requests != 0 {
-			t.Errorf("%+v after %d requests; want it to wait for the volume and nothing else", e, server.requests)
+		if e.State != volume.Blocked || e.Wait.Kind != volume.WaitVolume || e.Failures != 0 || server.requests != 1 {
+			t.Errorf("%+v after %d requests; want it to wait for the volume after it has read the CSINode", e, server.requests)
 		}
 	})
 }

@@ -63,7 +63,8 @@ func TestTheRulesHoldAtEachMoment(t *testing.T) {
 	released := write{By: "a", Attached: true, Deleting: true, Gone: true} // by the hub
 	onTwoNodes, refused, later := ok, detach, ok                           // calls
 	onTwoNodes.Shared, refused.Code, later.By = true, "Internal", "b/2"    //
-	laterDetach := detach
+	cut, laterDetach := refused, detach
+	cut.Code = "Unavailable"
 	laterDetach.By, laterDetach.ID = "b/2", 11
 	before := laterDetach
 	before.ID = 10
@@ -80,8 +81,10 @@ func TestTheRulesHoldAtEachMoment(t *testing.T) {
 		"published elsewhere after the detach":      {detached(attached().write(4*sec, "n", asked), 5*sec).call(7*sec, 8*sec, "m", ok), ""},
 		"published elsewhere during the detach":     {detached(attached().write(4*sec, "n", asked), 5*sec).call(21*sec/4, 8*sec, "m", ok), "while it is attached to n"},
 		"published elsewhere where detach failed":   {attached().call(4*sec, 5*sec, "n", refused).call(7*sec, 8*sec, "m", ok), ""},
+		"published elsewhere where detach was cut":  {attached().call(4*sec, 5*sec, "n", cut).call(7*sec, 8*sec, "m", ok), "while it is attached to n"},
 		"published for many nodes":                  {attached().call(5*sec, 6*sec, "m", onTwoNodes), ""},
 		"attached elsewhere by the storage itself":  {(&scene{}).storage(1*sec, "n", true, 0).call(5*sec, 6*sec, "m", ok), ""},
+		"attached by the storage, then by a hub":    {(&scene{}).storage(1*sec, "n", true, 0).call(2*sec, 3*sec, "n", ok).call(5*sec, 6*sec, "m", ok), "while it is attached to n"},
 		"published again by the process itself":     {attached().call(5*sec, 6*sec, "n", ok), ""},
 		"published again after a takeover":          {attached().lease(5*sec, "b/2").call(6*sec, 7*sec, "n", later), "publishes it on n again"},
 		"published again after a loss":              {attached().storage(4*sec, "n", false, 0).lease(5*sec, "b/2").call(6*sec, 7*sec, "n", later), ""},
@@ -91,6 +94,7 @@ func TestTheRulesHoldAtEachMoment(t *testing.T) {
 		"repeated after a takeover":                  {finished().lease(8*sec, "b/2").call(9*sec, 10*sec, "n", laterDetach), "though a had finished with object-n"},
 		"repeated for a volume that is wanted again": {wantedAgain().lease(8*sec, "b/2").call(9*sec, 10*sec, "n", laterDetach), "though a had finished with object-n"},
 		"attached for a volume that is wanted again": {wantedAgain().lease(8*sec, "b/2").call(9*sec, 10*sec, "n", later), ""},
+		"repeated, and attached again after that":    {finished().lease(8*sec, "b/2").call(9*sec, 10*sec, "n", laterDetach).storage(31*sec/2, "n", true, 12), "though a had finished with object-n"},
 		"repeated by who has worked on it":           {finished().lease(8*sec, "b/2").call(sec/2, sec, "n", before).call(9*sec, 10*sec, "n", laterDetach), ""},
 		"repeated after a gap of the watch":          {finished().lease(8*sec, "b/2").watch(17*sec/2, "b").call(9*sec, 10*sec, "n", laterDetach), ""},
 

@@ -61,14 +61,28 @@ func pastOf(r record) *past {
 	return p
 }
 
-// everFree reports whether the storage did not have a volume at a node by a call at some moment in [from, to].
+// everFree reports whether the storage did not have a volume at a node by a call at some moment in [from, to]. What the
+// storage has attached by itself counts from the first publish that finds it there.
 func (p *past) everFree(at place, from, to moment) bool {
 	for _, s := range p.spans[at] {
-		if !s.foreign && s.from < from && s.to > to {
+		if s.foreign {
+			s.from = p.publishedSince(at, s.from)
+		}
+		if s.from < from && s.to > to {
 			return false
 		}
 	}
 	return true
+}
+
+// publishedSince returns when the first publish ended that succeeded at a place and began after a moment.
+func (p *past) publishedSince(at place, t moment) moment {
+	for _, c := range p.calls[at] {
+		if c.Method == publish && c.Code == "OK" && c.At >= t {
+			return c.Until
+		}
+	}
+	return forEver
 }
 
 // everAttached reports whether the storage had a volume at a node at some moment in [from, to].
@@ -119,20 +133,37 @@ func (p *past) previous(w write) (write, bool) {
 }
 
 // refusedDetach reports whether the last call for a place that had ended before a moment is an unpublish that failed.
+// A call that was cancelled, or whose connection ended, is no answer: the hub tries such a call again before it lets
+// the volume go elsewhere, but lets a volume go whose connection ends each time.
 func (p *past) refusedDetach(at place, t moment) bool {
-	var last call
-	for _, c := range p.calls[at] {
-		if c.Until <= t {
-			last = c
+	lost := 0 // calls in a row without an answer
+	for _, c := range slices.Backward(p.calls[at]) {
+		if c.Until > t {
+			continue
+		}
+		if c.Method != unpublish || c.Code == "OK" {
+			return false
+		}
+		if lost++; isAnswer(c.Code) || lost > maxDisconnects {
+			return true
 		}
 	}
-	return last.Method == unpublish && last.Code != "OK"
+	return false
 }
+
+// maxDisconnects is how often in a row the connection may end during a call before the hub counts that as an answer of
+// the driver (package hub, disconnectsAllowed).
+const maxDisconnects = 3
+
+// isAnswer reports whether a code of a failed call is the answer of a driver.
+func isAnswer(code string) bool { return code != "Canceled" && code != "Unavailable" }
 
 // happenedSince reports whether the storage has changed or a call was made at the place of a call since a moment, or
 // the caller has made a call there at any time before.
 func (p *past) happenedSince(c call, from moment) bool {
-	return slices.ContainsFunc(p.spans[c.place], func(s span) bool { return s.from >= from || s.to >= from && s.to <= c.At }) ||
+	return slices.ContainsFunc(p.spans[c.place], func(s span) bool {
+		return s.from >= from && s.from <= c.At || s.to >= from && s.to <= c.At
+	}) ||
 		slices.ContainsFunc(p.calls[c.place], func(o call) bool { return o.ID != c.ID && o.At <= c.At && (o.At >= from || o.By == c.By) })
 }
 
