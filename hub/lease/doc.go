@@ -55,9 +55,12 @@
 //   - A driver ends a call at the deadline that came with it, and when the call is cancelled.
 //
 // Then a call that fits into a lease (fits) is at work only while the API server knows its sender as the holder, also if
-// the process or its machine dies during the call. So no other process has begun to act. A Lease that nobody renews is
-// taken within its duration after it was last renewed, a process that has just started counting from its start, and a
-// Lease that was released is taken at once.
+// the process or its machine dies during the call. So no other process has begun to act.
+//
+// A Lease that nobody renews is taken when its duration has passed since it was last renewed, or since the process that
+// takes it started, and a Lease that was released is taken at once, by a process that runs alone or to which the driver is
+// assigned. If that one does not take it, another does one duration later. Nobody takes it while no process can call the
+// driver.
 //
 // What cannot be promised:
 //
@@ -70,7 +73,8 @@
 //   - csi-attacher has no fence. It acts for RetryPeriod and RenewDeadline after its last renewal was answered, and on
 //     waking after a pause until it notices. By default that is a whole lease, so only the hub keeps away from it then.
 //
-// TestExploreLease goes through the states of this world around the code of this package.
+// TestExploreLease goes through the states of this world around the code of this package. Its processes run alone: how
+// replicas share drivers (assign, handsOver, passedOver) decides who competes for a Lease, and not who may act.
 // TestExploreLeaseNeedsItsAssumptions shows for both assumptions on clocks, and for calls longer than a lease, that two
 // processes can act at once without them. TestLargestDrift finds the 1.25 %.
 //
