@@ -41,6 +41,7 @@ type request struct {
 	body     string
 	target   attach.Target // of a call
 	shared   bool          // of a publish: the access mode is MULTI_NODE
+	seen     types.UID     // of the newest VolumeAttachment that the replica has seen under the name
 }
 
 func (q request) isCall() bool { return q.verb == verbPublish || q.verb == verbUnpublish }
@@ -100,7 +101,8 @@ type outbox struct {
 	mu      sync.Mutex
 	waiting map[string]*asked
 	ended   bool
-	sent    func(request) // is told of each request before it leaves
+	sent    func(request)        // is told of each request before it leaves
+	seen    map[string]types.UID // of the host
 }
 
 // runKey is the key of the run in contexts.
@@ -109,6 +111,9 @@ type runKey struct{}
 // ask sends a request and waits. At the end of the replica it ends the goroutine, as the end of a process does.
 func (b *outbox) ask(ctx context.Context, q request) answer {
 	q.run, _ = ctx.Value(runKey{}).(string)
+	if q.verb == verbPatch && q.resource == attachments {
+		q.seen = b.seen[q.name]
+	}
 	a := &asked{q, make(chan answer)}
 	b.mu.Lock()
 	if b.ended {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -39,6 +40,7 @@ type exploredHost struct {
 	cut       context.CancelFunc
 	calls     context.Context
 	runs      map[string]*exploredKey // what each run that has not ended has seen
+	seen      map[string]types.UID    // of VolumeAttachments, by name
 	fault     error
 }
 
@@ -82,8 +84,8 @@ func (i *exploredInformer) AddIndexers(more toolscache.Indexers) error {
 func (i *exploredInformer) LastSyncResourceVersion() string { return i.version }
 
 func newExploredHost() *exploredHost {
-	h := &exploredHost{runs: map[string]*exploredKey{}}
-	h.box = &outbox{waiting: map[string]*asked{}, sent: h.checkSent}
+	h := &exploredHost{runs: map[string]*exploredKey{}, seen: map[string]types.UID{}}
+	h.box = &outbox{waiting: map[string]*asked{}, sent: h.checkSent, seen: h.seen}
 	for r := range h.informers {
 		h.informers[r] = newExploredInformer()
 	}
@@ -168,6 +170,7 @@ func (h *exploredHost) loseLease() {
 
 // change takes an event of a watch, as an informer does.
 func (h *exploredHost) change(e watchEvent) {
+	h.see(e.object)
 	h.informers[e.resource].version = e.object.GetResourceVersion()
 	handlers := h.handlersOf(e.resource)
 	object := cached(e.object)
@@ -278,6 +281,13 @@ func (h *exploredHost) checkSent(q request) {
 		if due && va.Name != q.run && !h.manager.table.WasReleased(va.UID) && noted.VolumeHandle == q.target.VolumeHandle && noted.NodeID != q.target.NodeID && va.DeletionTimestamp != nil {
 			h.fail(ruleError("the publish of " + q.target.VolumeHandle + " at " + q.target.NodeID + " starts while its unpublish at " + noted.NodeID + " is due"))
 		}
+	}
+}
+
+// see notes the newest VolumeAttachment that the replica has seen under a name.
+func (h *exploredHost) see(o apiObject) {
+	if va, ok := o.(*storagev1.VolumeAttachment); ok && va != nil {
+		h.seen[va.Name] = max(h.seen[va.Name], va.UID)
 	}
 }
 

@@ -205,6 +205,7 @@ func (h *exploredHost) take(in input) {
 // the memory of the replica now.
 func (h *exploredHost) deliver(in input) {
 	a := h.box.take(in.name)
+	h.see(in.answer.object)
 	if history := h.runs[a.run]; history != nil {
 		history.add(in.name)
 		in.answer.appendKey(history)
@@ -228,6 +229,9 @@ func (h *exploredHost) observe(k *exploredKey) {
 // appendKey appends all that decides what the replica does from now on.
 func (h *exploredHost) appendKey(k *exploredKey) {
 	h.appendCaches(k)
+	for _, name := range slices.Sorted(maps.Keys(h.seen)) {
+		k.add(string(h.seen[name]))
+	}
 	k.text = tablePlan.Append(k.text, h.manager.table)
 	k.add(strconv.FormatBool(h.expired))
 	if h.leader != nil {
@@ -243,7 +247,7 @@ func (h *exploredHost) appendKey(k *exploredKey) {
 		k.join(h.runs[name])
 	}
 	for _, q := range h.box.requests() {
-		k.add(q.String(), q.body)
+		k.add(q.String(), q.body, string(q.seen))
 	}
 	if h.fault != nil {
 		k.add(h.fault.Error())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -80,11 +81,38 @@ func checkGuards(w *exploredWorld) error {
 	return nil
 }
 
-// checkWrite looks at what a write of the hub changes: it must not take a finalizer away while the driver has the volume. A
+// checkNeed: no call is made without need: a publish that is recorded, or for a VolumeAttachment that is gone, and an
+// unpublish whose success is recorded. A crash, and an answer that was lost, are before the record. A finalizer that a user
+// strips and a node ID that changes make a call for what is recorded necessary.
+func checkNeed(w *exploredWorld, q request) error {
+	if !q.isCall() || w.users.taint {
+		return nil
+	}
+	va, ok := w.api.find(attachments, q.run).(*storagev1.VolumeAttachment)
+	if !ok {
+		if strings.HasPrefix(q.run, "unowned ") {
+			return nil
+		}
+		return fmt.Errorf("%v: the VolumeAttachment is gone", q)
+	}
+	switch recorded := va.Status.Attached && attach.NotedTarget(va) == q.target; {
+	case q.verb == verbPublish && recorded && va.DeletionTimestamp == nil:
+		return fmt.Errorf("%v: it is recorded as attached", q)
+	case q.verb == verbUnpublish && !attach.HasFinalizer(va.Finalizers, exploredFinalizer):
+		return fmt.Errorf("%v: it is recorded as detached", q)
+	}
+	return nil
+}
+
+// checkWrite looks at what a write of the hub changes: it must not be for an older object of the same name, and it
+// must not take a finalizer away while the driver has the volume. A
 // VolumeAttachment may go if its node has another node ID now and the driver has refused often enough to unpublish at the
 // former one: that publication is unowned then (core.md, A new target while the old one is refused). Its PersistentVolume stays.
 func (m *volumeModel) checkWrite(before *exploredWorld, q request, after *exploredWorld) (*exploredWorld, error) {
 	had, has := before.api.find(q.resource, q.name), after.api.find(q.resource, q.name)
+	if had != nil && before.api != after.api && q.resource == attachments && had.GetUID() > q.seen {
+		return after, fmt.Errorf("%v changes the object with the uid %s, which the replica had not seen when it sent that", q, had.GetUID())
+	}
 	if had == nil || !attach.HasFinalizer(had.GetFinalizers(), exploredFinalizer) || has != nil && has.GetUID() == had.GetUID() && attach.HasFinalizer(has.GetFinalizers(), exploredFinalizer) {
 		return after, nil
 	}

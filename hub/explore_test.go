@@ -1,13 +1,6 @@
 package hub
 
-import (
-	"context"
-	"os"
-	"testing"
-	"time"
-
-	"github.com/csi-attach-hub/csi-attach-hub/internal/explore"
-)
+import "testing"
 
 // The explored worlds have one or two replicas of the hub, an API server and a driver. They enumerate what may happen, in
 // which order, and what may be lost.
@@ -25,6 +18,11 @@ import (
 // and full nodes play no part, and any delay may end next; listings of the driver; graceful releases of the lease; Secrets;
 // sessions that end; attachRequired; and requests that arrive after their sender has lost the lease, which the fence and the
 // deadlines exclude (package lease).
+//
+// No step is Local, so that explore leaves none out. An event or an answer that reaches a replica goes along neither with a
+// takeover, a watch that ends or a list, after which the replica decides otherwise or the step is no longer there, nor with what
+// else reaches the replica. And Reached tells before from after: what is on its way is not at rest. Options.CheckLocal rejects
+// all of these: events to a replica that does not lead, events to one that has nothing in flight, and answers.
 
 // exploredConfig is one world. It begins with A as the leader and the first of the attachments attached, if that is asked for.
 type exploredConfig struct {
@@ -36,44 +34,6 @@ type exploredConfig struct {
 	Users       [userSteps]int8
 	Faults      int8 // breakages in one way through the world
 	Breaks
-}
-
-// Breaks says what may break.
-type Breaks struct{ Crashes, LostAnswers, DriverFails, Hangs, Pauses, Lists bool }
-
-type exploredAttachment struct{ name, volume, node string }
-
-var (
-	oneAttachment = []exploredAttachment{{"va1", "pv1", "n1"}}
-	twoNodes      = []exploredAttachment{{"va1", "pv1", "n1"}, {"va2", "pv1", "n2"}}
-	twoVolumes    = []exploredAttachment{{"va1", "pv1", "n1"}, {"va2", "pv2", "n1"}}
-	everything    = Breaks{Crashes: true, LostAnswers: true, DriverFails: true, Hangs: true, Lists: true}
-	// Only the memory of the hub knows a volume whose finalizer was stripped, or that is at a former node ID: a crash loses
-	// it, and the driver's list finds it (core.md, A new target while the old one is refused; hub/drain.go).
-	noCrash  = Breaks{LostAnswers: true, DriverFails: true, Hangs: true, Lists: true}
-	takeover = Breaks{Crashes: true, Pauses: true}
-)
-
-var exploredConfigs = []exploredConfig{
-	{Name: "attach", Replicas: 1, Attachments: oneAttachment, Users: [userSteps]int8{userCreates: 1}, Faults: 2, Breaks: everything},
-	{Name: "detach", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userDeletes: 1}, Faults: 2, Breaks: everything},
-	{Name: "attach and delete", Replicas: 1, Attachments: oneAttachment, Users: [userSteps]int8{userCreates: 1, userDeletes: 1}, Faults: 1, Breaks: everything},
-	{Name: "move", Replicas: 1, Attachments: twoNodes, Attached: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1}, Faults: 1, Breaks: everything},
-	{Name: "create again", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1}, Faults: 1, Breaks: everything},
-	{Name: "strip", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userDeletes: 1, userStrips: 1}, Faults: 1, Breaks: noCrash},
-	{Name: "strip and create again", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1, userStrips: 1}, Faults: 1, Breaks: Breaks{Lists: true}},
-	{Name: "strip and move", Replicas: 1, Attachments: twoNodes, Attached: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1, userStrips: 1}},
-	{Name: "node ID", Replicas: 1, Attachments: oneAttachment, Users: [userSteps]int8{userCreates: 1, userDeletes: 1, userChangesID: 1}, Faults: 1, Breaks: Breaks{LostAnswers: true}},
-	{Name: "node ID of an attached volume", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userDeletes: 1, userChangesID: 1}, Faults: 2, Breaks: noCrash},
-	{Name: "multi-node volume", Replicas: 1, Shared: true, Attachments: twoNodes, Attached: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1}, Faults: 1, Breaks: everything},
-	{Name: "delete the PersistentVolume", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userDeletes: 1, userDeletesVolume: 1}, Faults: 1, Breaks: everything},
-	{Name: "delete the PersistentVolume while attaching", Replicas: 1, Attachments: oneAttachment, Users: [userSteps]int8{userCreates: 1, userDeletes: 1, userDeletesVolume: 1}},
-	{Name: "two volumes", Replicas: 1, Attachments: twoVolumes, Attached: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1}, Faults: 1, Breaks: Breaks{Crashes: true, LostAnswers: true}},
-	{Name: "takeover while attaching", Replicas: 2, Attachments: oneAttachment, Users: [userSteps]int8{userCreates: 1}, Faults: 1, Breaks: takeover},
-	{Name: "takeover while detaching", Replicas: 2, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userDeletes: 1}, Faults: 1, Breaks: takeover},
-	{Name: "takeover while moving", Replicas: 2, Attachments: twoNodes, Attached: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1}, Faults: 1, Breaks: takeover},
-	{Name: "takeover and delete the PersistentVolume", Replicas: 2, Attachments: oneAttachment, Users: [userSteps]int8{userCreates: 1, userDeletesVolume: 1}, Faults: 1, Breaks: takeover},
-	{Name: "takeover and strip", Replicas: 2, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userDeletes: 1, userStrips: 1}, Faults: 1, Breaks: Breaks{Pauses: true}},
 }
 
 // volumeModel is the world of volumes as explore takes it.
@@ -120,28 +80,3 @@ func (m *volumeModel) Key(w *exploredWorld, to []byte) []byte { return w.key(to)
 func (m *volumeModel) Check(w *exploredWorld) error           { return m.check(w) }
 func (m *volumeModel) Reached(w *exploredWorld) bool          { return m.reached(w) }
 func (m *volumeModel) Describe(w *exploredWorld) string       { return w.describe() }
-
-// TestExploreVolumes enumerates the states of small worlds around the real core. EXPLORE=10m explores for so long.
-func TestExploreVolumes(t *testing.T) {
-	for _, c := range exploredConfigs {
-		t.Run(c.Name, func(t *testing.T) {
-			o := explore.Options{MaxStates: shortStates}
-			if text := os.Getenv("EXPLORE"); text != "" {
-				d, err := time.ParseDuration(text)
-				if err != nil {
-					t.Fatal(err)
-				}
-				o = explore.Options{For: d / time.Duration(len(exploredConfigs)), Progress: os.Stderr}
-			}
-			m := newVolumeModel(t, c)
-			report, err := explore.Run(context.Background(), m, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("%v\nreplicas: %d values, %d lives", report, len(m.replicas.known), m.replicas.lives)
-			if report.Counterexample != nil {
-				t.Error(report.Counterexample)
-			}
-		})
-	}
-}

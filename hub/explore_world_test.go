@@ -105,6 +105,9 @@ func (w *exploredWorld) settle(i int, r *replica) (*exploredWorld, error) {
 		if !q.isRead() && w.lease.holder != i {
 			return next, fmt.Errorf("replica %s sends %q, and does not have the lease", nameOfReplica(i), q)
 		}
+		if err := checkNeed(w, q); err != nil {
+			return next, err
+		}
 		p.flights = append(p.flights, flight{request: q})
 	}
 	return next, r.fault

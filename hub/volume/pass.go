@@ -94,8 +94,10 @@ func NewPass(p attach.Plan) Pass {
 }
 
 // previousTries is the number of refused unpublishes at the previous target after which a detach goes on without
-// it. With a driver that hangs, each try takes the timeout. An attach goes on after one answer (csi-attacher
-// makes no call for the previous node ID at all).
+// it. With a driver that hangs, each try takes the timeout. An attach goes on after one try (csi-attacher
+// makes no call for the previous node ID at all). A call that ends at its deadline or with ABORTED is a try too:
+// otherwise a driver that hangs would keep an attach waiting for ever. Nothing is lost by that: the publication
+// at the previous target is unowned then, and is tried again until the driver unpublishes it.
 const previousTries = 3
 
 // nextEffect returns the next effect of a pass. It is pure.

@@ -23,14 +23,14 @@
 // hub/call.go:
 //
 //   - no fence before calls and writes. A process that was paused calls and writes while its successor does.
-//     Killed by hub.TestWorkerWhoseLeaseIsOverNeitherCallsNorWrites.
+//     Killed by hub.TestWorkerWhoseLeaseIsOverNeitherCallsNorWrites, hub.TestExploreVolumes.
 //   - calls are sent without a last check. A process that was paused between the fence and the send calls beside its successor.
 //     Killed by hub.TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess.
 //
 // hub/attach/writer.go:
 //
 //   - writes pass no fence. A process that was paused writes the status of a VolumeAttachment that its successor has detached.
-//     Killed by hub/attach.TestRefusedWriteIsNeitherSentNorRecordedNorTakenForAnAnswerOfTheAPIServer, hub.TestWorkerWhoseLeaseIsOverNeitherCallsNorWrites.
+//     Killed by hub/attach.TestRefusedWriteIsNeitherSentNorRecordedNorTakenForAnAnswerOfTheAPIServer, hub.TestWorkerWhoseLeaseIsOverNeitherCallsNorWrites, hub.TestExploreVolumes.
 //
 // hub/lease/lock.go:
 //
@@ -69,13 +69,13 @@
 // hub/takeover.go:
 //
 //   - no takeover read. The new holder calls the driver again for what the former one has just done, and detaches by an old note.
-//     Killed by hub.TestTakeoverReadsAnewWhatIsOlder, hub.TestReadThatIsForbiddenAfterATakeoverIsSaidAndKeepsNoVolumeWaiting.
+//     Killed by hub.TestTakeoverReadsAnewWhatIsOlder, hub.TestReadThatIsForbiddenAfterATakeoverIsSaidAndKeepsNoVolumeWaiting, hub.TestExploreVolumes.
 //   - no takeover read of the other VolumeAttachments. A single-node volume is attached to a second node while its detach elsewhere is due.
 //     Killed by hub.TestAttachAfterATakeoverWaitsForADetachThatTheCacheDoesNotShowYet.
 //   - no wait for the cache after a takeover. The finalizer of a PersistentVolume goes while a VolumeAttachment has the volume attached.
 //     Killed by hub.TestPersistentVolumeKeepsItsFinalizerUntilATakeoverKnowsAllVolumeAttachments.
 //   - no state is from before the term. As no takeover read; and a VolumeAttachment that the former holder has detached is detached again.
-//     Killed by hub.TestTakeoverReadsAnewWhatIsOlder.
+//     Killed by hub.TestTakeoverReadsAnewWhatIsOlder, hub.TestExploreVolumes.
 //
 // hub/watch.go:
 //
@@ -96,7 +96,7 @@
 // hub/volume/next.go:
 //
 //   - publish does not wait for the detach elsewhere. A single-node volume is attached to two nodes.
-//     Killed by hub/volume.TestNextFollowsTheRules.
+//     Killed by hub/volume.TestNextFollowsTheRules, hub.TestExploreVolumes.
 //   - two calls for one volume at once. The driver gets calls that the CSI spec forbids.
 //     Killed by hub/volume.TestNextFollowsTheRules.
 //   - multi-node volumes go side by side in spite of the setting. parallelMultiNode: false has no effect: the driver gets calls that it cannot take.
@@ -189,7 +189,7 @@
 // hub/volume/claim.go:
 //
 //   - publication of a vanished VolumeAttachment is forgotten. The volume stays attached for ever.
-//     Killed by hub/volume.TestVanishedObjectLeavesItsPublicationUnownedAndHasItDetached.
+//     Killed by hub/volume.TestVanishedObjectLeavesItsPublicationUnownedAndHasItDetached, hub.TestExploreVolumes.
 //   - last state of a vanished VolumeAttachment is ignored. The volume stays attached for ever.
 //     Killed by hub.TestWhatTheLastStateTellsIsNotLostOnAClaimThatKnowsNothing, hub.TestLastStateOfAPersistentVolumeThatIsGoneTellsWhatToDetach.
 //
@@ -213,7 +213,7 @@
 // hub/finalizers.go:
 //
 //   - finalizer of a PersistentVolume does not wait for a claim. The PersistentVolume goes while the volume is being detached: handle and Secret are lost.
-//     Killed by hub.TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone.
+//     Killed by hub.TestFinalizerOfAPersistentVolumeWaitsForAClaimWhoseObjectIsGone, hub.TestExploreVolumes.
 //   - finalizer of a PersistentVolume does not wait for an unowned publication. The storage of a volume is deleted while the volume is attached.
 //     Killed by hub.TestPersistentVolumeDoesNotWaitForEverForADriverThatIsAway.
 //   - finalizer of a PersistentVolume does not wait for VolumeAttachments. The storage of a volume is deleted while the volume is attached.
@@ -229,7 +229,7 @@
 // hub/attach/patch.go:
 //
 //   - patches do not test the uid. A new VolumeAttachment of the same name gets the status of the old one: the kubelet mounts a volume that is not attached.
-//     Killed by hub/attach.TestPlanToAttachGuardsBothObjectsAndPublishes.
+//     Killed by hub/attach.TestPlanToAttachGuardsBothObjectsAndPublishes, hub.TestExploreVolumes.
 //   - patches do not test the finalizers. A finalizer is there twice, and the object can never be deleted.
 //     Killed by hub/attach.TestPlanToAttachGuardsBothObjectsAndPublishes.
 //   - finalizers are removed by place alone. The finalizer of another controller goes.

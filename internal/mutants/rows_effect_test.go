@@ -69,8 +69,8 @@ var effectRows = []mutant{
 		name:   "node ID is not compared before the status",
 		harm:   "A node that registered anew during the call gets a volume that is attached to its old node ID.",
 		file:   "hub/execute.go",
-		old:    "if !l.decider().IsCurrent(x.plan",
-		new:    "if false && !l.decider().IsCurrent(x.plan",
+		old:    "if decider.IsCurrent(x.plan, cluster",
+		new:    "if true || decider.IsCurrent(x.plan, cluster",
 		killed: []string{"hub.TestNodeThatGetsAnotherIDWhileItsVolumeIsAttachedHasItUnderTheNewIDOnly"},
 	},
 	{
