@@ -102,16 +102,21 @@ func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 // renewed, or lost.
 const fencePause = 100 * time.Millisecond
 
-// errBlocked means that an entry is blocked by another entry, and that its worker must not use it any more.
+// errBlocked means that an entry has to wait for another entry, or for a worker of another lane. Its worker must not use
+// it any more.
 var errBlocked = errors.New("blocked by other work")
 
 // carryOut carries out the operation that a VolumeAttachment requires, and returns that operation.
 func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Operation, error) {
 	// One object and one decider for the whole run: succeeded and failed take later changes into account.
 	decider := l.decider()
-	op, _ := l.wantedOf(decider, va)
+	op, lane := l.wantedOf(decider, va)
 	if op == attach.Idle {
 		return op, nil
+	}
+	if lane != e.Lane() { // the object has changed since: by the lane the Table knows what goes before what
+		l.table.DoneFor(e, lane, 0)
+		return op, errBlocked
 	}
 	var plan attach.Plan
 	err := operationIn(ctx).do(status.StepRead, "the objects that the VolumeAttachment refers to", func() (err error) {
