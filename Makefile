@@ -33,8 +33,8 @@ build: ## build bin/csi-attach-hub and bin/testbed
 # the root. The exploration of states runs without the race detector, which makes it ten times as long. Go does not see
 # that the tests of deploy depend on files outside their module: their results must not come from its cache.
 test: ## run all tests, with the race detector and a real control plane (its first build takes minutes)
-	@{ go test -run TestExplore ./hub ./hub/lease && (cd internal/fakecsi/sanity && go test -race ./...) && (cd $(CONTROLPLANE) && go test ./...) && \
-	  (cd deploy && go test -race -count 1 -timeout 20m ./...); } & modules=$$!; \
+	@{ failed=0; go test -run TestExplore ./hub ./hub/lease || failed=1; (cd internal/fakecsi/sanity && go test -race ./...) || failed=1; \
+	  (cd $(CONTROLPLANE) && go test ./...) || failed=1; (cd deploy && go test -race -count 1 -timeout 20m ./...) || failed=1; exit $$failed; } & modules=$$!; \
 	go test -race -p 3 -timeout 20m ./...; root=$$?; wait $$modules && exit $$root
 
 # CI must not skip the tests of the page.
@@ -74,7 +74,7 @@ vulnerabilities: tools ## look for known vulnerabilities in code that is called;
 
 tools: ## build staticcheck, deadcode and govulncheck, in the versions that the Makefile names
 	@for tool in $(STATICCHECK) $(DEADCODE) $(GOVULNCHECK); do \
-	  GOBIN=$(CURDIR)/$(TOOLS) go install $$tool || { echo "$$tool cannot be built: see above. Its source comes from GOPROXY=$$(go env GOPROXY)."; exit 1; }; \
+	  GOBIN=$(CURDIR)/$(TOOLS) go install $$tool || { echo "$$tool cannot be built: see above. Its source comes from GOPROXY=$$(go env GOPROXY | sed 's!//[^/,|]*@!//!g')."; exit 1; }; \
 	done
 
 # The binaries are built here and copied into empty images: no emulation, and nothing from a registry. GOFIPS140=certified

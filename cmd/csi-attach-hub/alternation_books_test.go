@@ -11,7 +11,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 )
 
-// csiAttacher is who calls on the socket of csi-attacher. Calls on the other socket are the hub's.
+// callers are the names of the processes that call the driver, by process ID. Hubs have none.
+type callers map[int]string
+
 const csiAttacher = "csi-attacher"
 
 // publications are the volumes that are attached by the books, each with the call that has attached it.
@@ -38,21 +40,22 @@ func (w *work) String() string {
 }
 
 // workOf returns the work of the hub ("") and of csi-attacher.
-func workOf(b fakecsi.Books) map[string]*work {
+func (cs callers) workOf(b fakecsi.Books) map[string]*work {
 	all := map[string]*work{"": {violations: map[fakecsi.ViolationKind]int{}}, csiAttacher: {violations: map[fakecsi.ViolationKind]int{}}}
-	callers, publishers := map[uint64]string{}, map[fakecsi.VolumeNode]string{}
+	byCall, publishers := map[uint64]string{}, map[fakecsi.VolumeNode]string{}
 	for _, c := range b.Calls {
-		callers[c.ID] = c.Caller
-		w, at := all[c.Caller], fakecsi.VolumeNode{Volume: c.Volume, Node: c.Node}
+		caller := cs[c.Peer]
+		byCall[c.ID] = caller
+		w, at := all[caller], fakecsi.VolumeNode{Volume: c.Volume, Node: c.Node}
 		switch c.Method {
 		case fakecsi.ControllerPublishVolume:
 			w.publishes++
 			if c.Changed {
-				publishers[at] = c.Caller
+				publishers[at] = caller
 			}
 		case fakecsi.ControllerUnpublishVolume:
 			w.unpublishes++
-			if c.Changed && publishers[at] != c.Caller {
+			if c.Changed && publishers[at] != caller {
 				w.takenOver++
 			}
 		default:
@@ -63,24 +66,24 @@ func workOf(b fakecsi.Books) map[string]*work {
 		}
 	}
 	for _, v := range b.Violations {
-		all[callers[v.Call]].violations[v.Kind]++
+		all[byCall[v.Call]].violations[v.Kind]++
 	}
 	return all
 }
 
 // hubFaults returns the violations of the hub that no rule allows, and counts the allowed ones. killed
 // are the times at which a hub was killed.
-func hubFaults(b fakecsi.Books, killed []time.Time) (faults []string, allowed int) {
+func (cs callers) hubFaults(b fakecsi.Books, killed []time.Time) (faults []string, allowed int) {
 	for _, v := range b.Violations {
 		i := slices.IndexFunc(b.Calls, func(c fakecsi.Call) bool { return c.ID == v.Call })
-		if i >= 0 && b.Calls[i].Caller != "" {
+		if i >= 0 && cs[b.Calls[i].Peer] != "" {
 			continue
 		}
-		if i >= 0 && v.Kind == fakecsi.AskedTwice && couldNotKnow(b, v, killed) {
+		if i >= 0 && v.Kind == fakecsi.AskedTwice && cs.couldNotKnow(b, v, killed) {
 			allowed++
 			continue
 		}
-		faults = append(faults, fmt.Sprintf("%+v: %s", v, historyOf(b, v.Volume, v.Time)))
+		faults = append(faults, fmt.Sprintf("%+v: %s", v, cs.historyOf(b, v.Volume, v.Time)))
 	}
 	return faults, allowed
 }
@@ -89,7 +92,7 @@ func hubFaults(b fakecsi.Books, killed []time.Time) (faults []string, allowed in
 // csi-attacher, or a hub that was killed since. Its VolumeAttachment is gone when the next one of the volume is
 // made, and it may vanish while its volume is attached (kubernetes/kubernetes issue 124749). Only the process that
 // made the call surely knows of it, and the others from the driver's next listings.
-func couldNotKnow(b fakecsi.Books, v fakecsi.Violation, killed []time.Time) bool {
+func (cs callers) couldNotKnow(b fakecsi.Books, v fakecsi.Violation, killed []time.Time) bool {
 	for _, other := range v.Nodes[1:] {
 		var last fakecsi.Call
 		for _, c := range b.Calls {
@@ -98,7 +101,7 @@ func couldNotKnow(b fakecsi.Books, v fakecsi.Violation, killed []time.Time) bool
 			}
 		}
 		died := slices.ContainsFunc(killed, func(at time.Time) bool { return last.Start.Before(at) && at.Before(v.Time) })
-		if last.ID == 0 || last.Caller == "" && !died {
+		if last.ID == 0 || cs[last.Peer] == "" && !died {
 			return false
 		}
 	}
@@ -106,12 +109,12 @@ func couldNotKnow(b fakecsi.Books, v fakecsi.Violation, killed []time.Time) bool
 }
 
 // historyOf tells the last calls for a volume before and shortly after a time.
-func historyOf(b fakecsi.Books, volume string, at time.Time) string {
+func (cs callers) historyOf(b fakecsi.Books, volume string, at time.Time) string {
 	var lines []string
 	for _, c := range b.Calls {
 		if c.Volume == volume && c.Start.After(at.Add(-10*time.Second)) && c.Start.Before(at.Add(2*time.Second)) {
 			lines = append(lines, fmt.Sprintf("\n  %s to %s: %q %s on %s: %s, changed %v, abandoned %v", c.Start.Format("15:04:05.000"), c.End.Format("05.000"),
-				c.Caller, c.Method, c.Node, c.Code, c.Changed, c.Abandoned))
+				cs[c.Peer], c.Method, c.Node, c.Code, c.Changed, c.Abandoned))
 		}
 	}
 	return strings.Join(lines, "")

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -30,12 +31,12 @@ const (
 )
 
 // alternation hands a driver to and fro between a hub and the real csi-attacher: one leads, the other one
-// stands by. Each has a socket of its own to the driver, so that the books tell their calls apart.
+// stands by. The books tell their calls apart by the process that has made the connection.
 type alternation struct {
 	*rivals
 	binary, kubeconfig string // of csi-attacher
 	holder             string // identity of csi-attacher in leases
-	attacherSocket     string
+	callers            callers
 	running            *testbed.Process // csi-attacher
 	killed             []time.Time      // when hubs were killed
 	ended              int              // times that csi-attacher has ended by itself
@@ -50,22 +51,17 @@ type alternation struct {
 // newAlternation starts a hub, which leads, and then csi-attacher.
 func newAlternation(t *testing.T, prefix string, limit time.Duration) *alternation {
 	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("the books know the processes that call the driver on Linux only")
+	}
 	binary := testbed.CSIAttacher(t)
-	a := &alternation{rivals: newRivals(t, prefix, alternationSettings, 20*time.Millisecond), binary: binary, attached: map[types.UID]bool{}}
+	a := &alternation{rivals: newRivals(t, prefix, alternationSettings, 20*time.Millisecond), binary: binary, callers: callers{}, attached: map[types.UID]bool{}}
 	a.allow(limit)
 	// What begins goes on when its caller is killed, as in a storage system.
 	if err := a.backend.Set(fakecsi.Knobs{FinishAbandoned: new(true)}); err != nil {
 		t.Fatal(err)
 	}
-	a.attacherSocket, a.kubeconfig = filepath.Join(a.dir, "a"), a.asCSIAttacher()
-	server, err := fakecsi.NewServer(fakecsi.ServerOptions{Backend: a.backend, Endpoint: "unix://" + a.attacherSocket, Caller: csiAttacher})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Crash)
+	a.kubeconfig = a.asCSIAttacher()
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -96,14 +92,14 @@ func (a *alternation) startAttacher(release bool) {
 	a.t.Helper()
 	a.sidecars++
 	name := fmt.Sprintf("csi-attacher%d", a.sidecars)
-	args := strings.Fields(strings.ReplaceAll(sidecarArgs+alternationArgs, "$(ADDRESS)", a.attacherSocket))
+	args := strings.Fields(strings.ReplaceAll(sidecarArgs+alternationArgs, "$(ADDRESS)", a.socket))
 	args = append(args, "--kubeconfig="+a.kubeconfig, fmt.Sprintf("--feature-gates=ReleaseLeaderElectionOnExit=%v", release))
 	p, err := testbed.StartProcess(a.ctx, testbed.ProcessOptions{Name: name, Path: a.binary, LogPath: filepath.Join(a.dir, name+".log"), Args: args})
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	testbed.KillAtEnd(a.t, p)
-	a.running = p
+	a.running, a.callers[p.PID()] = p, csiAttacher
 }
 
 // toAttacher stops the hub, waits until csi-attacher leads, and starts a hub that stands by.
@@ -115,9 +111,9 @@ func (a *alternation) toAttacher(kill bool) {
 	} else {
 		a.checkExit(a.hub)
 		for at, c := range a.withoutOwner() {
-			if c.Caller == "" {
+			if a.callers[c.Peer] == "" {
 				a.leftByHub++
-				a.t.Errorf("the hub has ended and left %s attached to %s without a VolumeAttachment%s", at.Volume, at.Node, historyOf(a.backend.Books(), at.Volume, c.Start))
+				a.t.Errorf("the hub has ended and left %s attached to %s without a VolumeAttachment%s", at.Volume, at.Node, a.callers.historyOf(a.backend.Books(), at.Volume, c.Start))
 			}
 		}
 	}

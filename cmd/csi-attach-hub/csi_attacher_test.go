@@ -62,11 +62,11 @@ func TestTheHubAndTheRealCSIAttacherTakeADriverOverFromEachOther(t *testing.T) {
 	a.checkVolumesGo(volumes)
 
 	books := a.backend.Books()
-	faults, unknowable := hubFaults(books, a.killed)
+	faults, unknowable := a.callers.hubFaults(books, a.killed)
 	for _, fault := range faults {
 		t.Error("violation by the hub: ", fault)
 	}
-	all := workOf(books)
+	all := a.callers.workOf(books)
 	hub, attacher := all[""], all[csiAttacher]
 	if hub.takenOver == 0 || attacher.takenOver == 0 {
 		t.Error("one of them has never detached what the other one had attached")

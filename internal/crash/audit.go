@@ -19,12 +19,11 @@ type objects struct {
 	volumes     map[string]corev1.PersistentVolume
 }
 
-// lies returns what objects and books say that is not so while a process works or has just been killed: a status
+// untrue returns what objects and books say that is not so while a process works or has just been killed: a status
 // that is not true, and a volume that is attached although no VolumeAttachment with a finalizer stands for it.
-func (t *trial) lies(o objects) (lies []string) {
-	if t.Scenario.breaks {
-		return nil // the trigger makes the difference
-	}
+// Two triggers make such a difference behind the process, and the process can mend it only after its next listing: a
+// status may outlive an attachment that the storage lost, and an attachment may outlive a removed VolumeAttachment.
+func (t *trial) untrue(o objects) (untrue []string) {
 	books := t.backend.Books()
 	stands := map[call]bool{}
 	for name, c := range t.named(t.Scenario.claims) {
@@ -32,19 +31,19 @@ func (t *trial) lies(o objects) (lies []string) {
 		published := false
 		for _, node := range c.nodes {
 			published = published || books.IsAttached(c.volume, node)
-			stands[call{volume: c.volume, node: node}] = exists && len(va.Finalizers) > 0
+			stands[call{volume: c.volume, node: node}] = exists && len(va.Finalizers) > 0 || !exists && t.Scenario.unowned
 		}
 		// A detach makes the status untrue until its finalizer goes, as with csi-attacher: status.attached stays.
-		if exists && va.Status.Attached && va.DeletionTimestamp == nil && !published {
-			lies = append(lies, name+" says attached: true, and the storage has the volume nowhere")
+		if exists && va.Status.Attached && va.DeletionTimestamp == nil && !published && !t.Scenario.loses {
+			untrue = append(untrue, name+" says attached: true, and the storage has the volume nowhere")
 		}
 	}
 	for at := range attachedIn(books) {
 		if !stands[at] {
-			lies = append(lies, fmt.Sprintf("%s is attached to %s, and no VolumeAttachment with a finalizer stands for it", at.volume, at.node))
+			untrue = append(untrue, fmt.Sprintf("%s is attached to %s, and no VolumeAttachment with a finalizer stands for it", at.volume, at.node))
 		}
 	}
-	return lies
+	return untrue
 }
 
 // missing returns how objects and books differ from the wish.
@@ -107,7 +106,7 @@ func (t *trial) needless() (needless []string) {
 	once := t.once()
 	for _, c := range slices.Sorted(maps.Keys(once)) {
 		needed := t.Once[c]
-		if parts := strings.Fields(c); !t.Scenario.repairs && t.tapes[t.victim()].repeatable(call{parts[0], t.name(parts[1]), t.name(parts[2])}) {
+		if parts := strings.Fields(c); !t.Scenario.loses && t.tapes[t.victim()].repeatable(call{parts[0], t.name(parts[1]), t.name(parts[2])}) {
 			needed++
 		}
 		if once[c] > needed {

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// settle is for what is on its way when the last process of a batch has reached its point: an answer that has been
+	// settleTime is for what is on its way when the last process of a batch has reached its point: an answer that has been
 	// forwarded, and requests that were sent side by side.
-	settle = 300 * time.Millisecond
+	settleTime = 300 * time.Millisecond
 	// lagTime is how long watches lag after the other process has taken over.
 	lagTime = 3 * time.Second
-	// patience is how long a wish may take.
-	patience = 45 * time.Second
+	// wishTimeout is how long a wish may take.
+	wishTimeout = 45 * time.Second
 )
 
 // Lag says which watch of the process that takes over is late, and since when.
@@ -104,14 +104,14 @@ type run struct {
 	processes [2]*process
 	findings  map[int][]string // by trial
 	steps     map[int][]string // by trial: those of the process that is killed, up to the wish
-	stirred   time.Time        // when stir last did
+	touched   time.Time        // when touch last did
 	holder    string           // identity of the process that is killed, in its leases
 }
 
 func (r *run) ending() Ending       { return r.Cases[0].Scenario.Ending }
 func (r *run) crashes() bool        { return r.Cases[0].Point != nil }
 func (r *run) victim() *process     { return r.processes[r.Cases[0].victim()] }
-func (r *run) heir() *process       { return r.processes[1-r.Cases[0].victim()] }
+func (r *run) successor() *process  { return r.processes[1-r.Cases[0].victim()] }
 func (r *run) namespace() string    { return "crash-" + r.Name }
 func (r *run) first(t *trial) *tape { return t.tapes[0] }
 
@@ -208,13 +208,13 @@ func (r *run) work(ctx context.Context) error {
 	for _, t := range r.trials {
 		select {
 		case <-t.tapes[t.victim()].reached:
-		case <-r.heir().Done():
-			return fmt.Errorf("the %s has ended by itself:\n%s", r.heir().name, r.heir().LastLines(20))
+		case <-r.successor().Done():
+			return fmt.Errorf("the %s has ended by itself:\n%s", r.successor().name, r.successor().LastLines(20))
 		case <-ctx.Done():
 			return fmt.Errorf("%s (%s): the point is not reached: %w; the steps were %q", t.Case, t.key, context.Cause(ctx), t.tapes[t.victim()].recorded())
 		}
 	}
-	time.Sleep(settle)
+	time.Sleep(settleTime)
 	if r.ending() == TakenOver {
 		if err := r.readHolder(ctx); err != nil {
 			return err
@@ -226,8 +226,8 @@ func (r *run) work(ctx context.Context) error {
 		return err
 	}
 	for i, t := range r.trials {
-		for _, lie := range t.lies(now) {
-			r.findings[i] = append(r.findings[i], "when it was killed: "+lie)
+		for _, finding := range t.untrue(now) {
+			r.findings[i] = append(r.findings[i], "when it was killed: "+finding)
 		}
 	}
 	return nil

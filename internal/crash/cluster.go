@@ -79,18 +79,18 @@ func (r *run) caughtUp(ctx context.Context, resource string) error {
 	if version == "" {
 		return nil // there is none yet
 	}
-	what := fmt.Sprintf("the newest of the %s has passed to the %s", resource, r.heir().name)
-	return waitUntil(ctx, what, func() bool { return r.heir().proxy.lags[resource].has(version) })
+	what := fmt.Sprintf("the newest of the %s has passed to the %s", resource, r.successor().name)
+	return waitUntil(ctx, what, func() bool { return r.successor().proxy.lags[resource].has(version) })
 }
 
-// stir changes a VolumeAttachment that no hub serves. A hub that has taken over removes finalizers from
+// touch changes a VolumeAttachment that no hub serves. A hub that has taken over removes finalizers from
 // PersistentVolumes when it has seen an event or a bookmark from after that, and bookmarks come once a minute.
-func (r *run) stir(ctx context.Context) error {
-	if time.Since(r.stirred) < time.Second {
+func (r *run) touch(ctx context.Context) error {
+	if time.Since(r.touched) < time.Second {
 		return nil
 	}
-	r.stirred = time.Now()
-	va := testbed.VolumeAttachment{Name: "stir-" + r.Name, Driver: "nobody", Node: "nowhere", PersistentVolume: "none"}
+	r.touched = time.Now()
+	va := testbed.VolumeAttachment{Name: "touch-" + r.Name, Driver: "nobody", Node: "nowhere", PersistentVolume: "none"}
 	if err := r.cluster.Delete(ctx, va); err != nil {
 		return err
 	}

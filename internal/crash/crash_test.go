@@ -92,6 +92,7 @@ func enumerate(t *testing.T) (cases []crash.Case) {
 	}
 	results := runBatches(t, batches)
 	slices.SortFunc(results, func(a, b crash.Result) int { return strings.Compare(a.Case.Scenario.Name, b.Case.Scenario.Name) })
+	checkSteps(t, results)
 	for _, r := range results {
 		t.Logf("%s: %q", r.Case, r.Steps)
 		for _, p := range crash.Points(r.Steps) {

@@ -16,7 +16,8 @@
 // What must hold, as audit.go says:
 //
 //   - When the process is killed, a status that says "attached" is true, and a VolumeAttachment with a finalizer
-//     stands for whatever is attached.
+//     stands for whatever is attached. Two scenarios begin with the opposite: the storage loses an attachment whose
+//     status stays, and a VolumeAttachment is removed whose volume stays attached. Each may find its own difference.
 //   - The other process reaches what is wished: exactly that is attached, and the rest is gone.
 //   - After that everything can be detached and deleted, and no finalizer stays.
 //   - The drivers' books have no violation.

@@ -16,7 +16,7 @@ const (
 
 func (p Phase) String() string { return [...]string{"before", "without the answer of", "after"}[p] }
 
-// Point is where a process is killed. Its step is the name of one write or call of one driver, as a Tape
+// Point is where a process is killed. Its step is the name of one write or call of one driver, as a tape
 // records it. Names do not depend on the order of requests that are sent side by side.
 type Point struct {
 	Step  string

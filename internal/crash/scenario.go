@@ -34,8 +34,8 @@ type Scenario struct {
 	later    func(context.Context, *trial) error // TakenOver: work for the process that takes over
 	wish     wish
 
-	breaks  bool // the trigger makes the storage and the objects differ
-	repairs bool // of what the driver's list shows
+	loses   bool // the trigger makes the storage lose an attachment, which the driver's list shows
+	unowned bool // the trigger removes a VolumeAttachment whose volume stays attached
 }
 
 // wish is the state that a scenario ends in, whoever is killed.
@@ -75,7 +75,7 @@ func Scenarios() []Scenario {
 			trigger: func(_ context.Context, t *trial) error {
 				return t.backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: t.name("v1")}}})
 			},
-			wish: first, breaks: true, repairs: true,
+			wish: first, loses: true,
 		},
 		{
 			// The storage attaches to the former node ID and answers with an error, each time.
@@ -100,8 +100,8 @@ func Scenarios() []Scenario {
 			// Without its VolumeAttachment, another process finds the volume in the driver's list alone.
 			Name: "unowned", settings: "drift: {interval: 1s, timeout: 10s, unexpected: detach}", volumes: oneVolume,
 			claims: map[string]claim{"va1": onFirst}, setup: attached,
-			trigger: func(ctx context.Context, t *trial) error { return t.vanish(ctx, "va1") },
-			wish:    none, breaks: true,
+			trigger: func(ctx context.Context, t *trial) error { return t.deleteWithoutDetach(ctx, "va1") },
+			wish:    none, unowned: true,
 		},
 		{
 			Name: "deletion", volumes: oneVolume, claims: map[string]claim{"va1": onFirst}, setup: attached,
@@ -114,13 +114,13 @@ func Scenarios() []Scenario {
 		},
 	}
 	for ending, name := range map[Ending]string{Drained: "drain", HandedOver: "handover", TakenOver: "takeover"} {
-		scenarios = append(scenarios, parting(name, ending, attached))
+		scenarios = append(scenarios, endWithCallsInFlight(name, ending, attached))
 	}
 	return scenarios
 }
 
-// parting is a scenario in which the first process ends its work with a publish and an unpublish in flight.
-func parting(name string, ending Ending, attached func(context.Context, *trial) error) Scenario {
+// endWithCallsInFlight is a scenario in which the first process ends its work with a publish and an unpublish in flight.
+func endWithCallsInFlight(name string, ending Ending, attached func(context.Context, *trial) error) Scenario {
 	s := Scenario{
 		Name: name, Ending: ending, volumes: []string{"v1", "v2", "v3"},
 		claims: map[string]claim{"va1": {"v1", []string{"id1"}}, "va2": {"v2", []string{"id1"}}, "va3": {"v3", []string{"id1"}}},

@@ -9,7 +9,7 @@ import (
 func (r *run) lagAround(ctx context.Context, do func(context.Context, *trial) error) error {
 	resource := r.Lag.Resource
 	if resource != "" && !r.Lag.Late {
-		r.heir().proxy.lags[resource].begin()
+		r.successor().proxy.lags[resource].begin()
 	}
 	if err := r.each(ctx, do); err != nil || !r.Lag.Late {
 		return err
@@ -17,7 +17,7 @@ func (r *run) lagAround(ctx context.Context, do func(context.Context, *trial) er
 	if err := r.caughtUp(ctx, resource); err != nil {
 		return err
 	}
-	r.heir().proxy.lags[resource].begin()
+	r.successor().proxy.lags[resource].begin()
 	return nil
 }
 
@@ -35,11 +35,11 @@ func (r *run) takeOver(ctx context.Context) error {
 		return err
 	}
 	if r.ending() == TakenOver {
-		if err := r.heir().configure("active"); err != nil {
+		if err := r.successor().configure("active"); err != nil {
 			return err
 		}
 	} else {
-		close(r.heir().proxy.compete)
+		close(r.successor().proxy.compete)
 	}
 	if r.Lag.Resource == "" {
 		return nil
@@ -49,6 +49,6 @@ func (r *run) takeOver(ctx context.Context) error {
 		return err
 	}
 	time.Sleep(lagTime)
-	r.heir().proxy.lags[r.Lag.Resource].end()
+	r.successor().proxy.lags[r.Lag.Resource].end()
 	return nil
 }

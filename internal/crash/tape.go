@@ -57,7 +57,7 @@ func (t *tape) stop() {
 func (t *tape) latch() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.calls = make(chan struct{})
+	t.calls, t.latched = make(chan struct{}), 0 // those of the setup did not wait
 }
 
 // release ends stop. unlatch ends latch.

@@ -114,8 +114,8 @@ func (t *trial) deleteVolume(ctx context.Context, volume string) error {
 	return t.cluster.Delete(ctx, testbed.PersistentVolume{Name: t.name(volume)})
 }
 
-// vanish removes the finalizers of a VolumeAttachment and deletes it.
-func (t *trial) vanish(ctx context.Context, va string) error {
+// deleteWithoutDetach removes the finalizers of a VolumeAttachment and deletes it.
+func (t *trial) deleteWithoutDetach(ctx context.Context, va string) error {
 	_, err := t.client().StorageV1().VolumeAttachments().Patch(ctx, t.name(va), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ func (r *run) fulfil(ctx context.Context) error {
 }
 
 // tearDown deletes everything: what is kept too long shows now. It does nothing if a finding is there already: each wait
-// for what never comes takes patience.
+// for what never comes takes wishTimeout.
 func (r *run) tearDown(ctx context.Context) error {
 	if len(r.findings) > 0 {
 		return nil
@@ -44,12 +44,12 @@ func (r *run) tearDown(ctx context.Context) error {
 
 // awaitWishes waits for a wish of each trial, and notes findings where it stays unfulfilled.
 func (r *run) awaitWishes(ctx context.Context, what string, of func(*trial) wish) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, wishTimeout)
 	defer cancel()
 	missing := map[int][]string{}
 	err := waitUntil(ctx, "all is as wished", func() bool {
 		now, err := r.list(ctx)
-		if err != nil || r.stir(ctx) != nil {
+		if err != nil || r.touch(ctx) != nil {
 			return false
 		}
 		clear(missing)

@@ -74,7 +74,7 @@ func newBookkeeper(countersOnly bool) *bookkeeper {
 func (l *bookkeeper) begin(ctx context.Context, r request, now time.Time) *call {
 	l.lastID++
 	c := &call{caller: ctx, multiNode: r.multiNode, modeKnown: r.modeKnown, Call: Call{
-		ID: l.lastID, Caller: callerOf(ctx), Method: r.method, Volume: r.volume, Node: r.node,
+		ID: l.lastID, Peer: connectedProcess(ctx), Method: r.method, Volume: r.volume, Node: r.node,
 		Readonly: r.readonly, AccessMode: r.accessMode, Start: now,
 	}}
 	l.running[c.ID] = c

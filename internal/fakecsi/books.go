@@ -78,8 +78,8 @@ type MethodBook struct {
 
 // Call is one call.
 type Call struct {
-	ID         uint64     `json:"id"`               // counts from 1 in the order of the begins
-	Caller     string     `json:"caller,omitempty"` // ServerOptions.Caller of its Server
+	ID         uint64     `json:"id"`             // counts from 1 in the order of the begins
+	Peer       int        `json:"peer,omitempty"` // ID of the process that has made the connection; 0: not known
 	Method     Method     `json:"method"`
 	Volume     string     `json:"volume,omitempty"`
 	Node       string     `json:"node,omitempty"`

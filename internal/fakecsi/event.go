@@ -42,7 +42,7 @@ func (b *Backend) tell(kind EventKind, c *call) {
 		return
 	}
 	e := Event{Kind: kind, Time: c.Start, Driver: b.behaviour.name, Volume: c.Volume, Node: c.Node, Call: c.ID,
-		Method: c.Method, Shared: c.multiNode || !c.modeKnown, Peer: connectedProcess(c.caller)}
+		Method: c.Method, Shared: c.multiNode || !c.modeKnown, Peer: c.Peer}
 	e.Deadline, _ = c.caller.Deadline()
 	if kind == CallEnded {
 		e.Time, e.Code = c.End, c.Code

@@ -44,6 +44,9 @@ func TestAnObserverIsToldEachCallEachChangeAndTheProcessOfTheCaller(t *testing.T
 		{Kind: Detached, Node: "n"},
 		{Kind: Attached, Node: "m", Foreign: true},
 	}
+	if calls := b.Books().CallsOf(ControllerPublishVolume, "v"); len(calls) != 1 || calls[0].Peer != peer {
+		t.Errorf("the books have %+v, want one call of process %d", calls, peer)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range events {

@@ -21,9 +21,6 @@ type ServerOptions struct {
 	// Endpoint to listen on: unix:///path or tcp://host:port. Required. With
 	// port 0 the first Start chooses a port for all later ones too.
 	Endpoint string
-	// Caller (may be empty) names who calls on this endpoint, for Call.Caller: each of several Servers
-	// of one Backend has one caller.
-	Caller string
 	// TLS to serve with. Nil means none.
 	TLS *tls.Config
 	// Register (may be nil) adds further services on each Start.
@@ -104,7 +101,6 @@ func (s *Server) Start() error {
 	} else {
 		opts = append(opts, grpc.Creds(peerProcess{}))
 	}
-	opts = append(opts, grpc.ChainUnaryInterceptor(withCaller(s.options.Caller)))
 	if s.options.Intercept != nil {
 		opts = append(opts, grpc.ChainUnaryInterceptor(s.options.Intercept))
 	}

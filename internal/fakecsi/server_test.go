@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -324,29 +323,5 @@ func TestEndpointIsFreeAgainThoughACopyOfItsDescriptorIsLeft(t *testing.T) {
 				s.Crash()
 			})
 		}
-	}
-}
-
-func TestEachCallOfSeveralServersHasTheCallerOfItsServer(t *testing.T) {
-	b, ctx := newBackend(t, Options{}), testContext(t)
-	for _, caller := range []string{"a", "", "b"} {
-		s, err := NewServer(ServerOptions{Backend: b, Endpoint: "tcp://127.0.0.1:0", Caller: caller})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Crash)
-		if _, err := csi.NewIdentityClient(dial(t, s.Endpoint())).Probe(ctx, &csi.ProbeRequest{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var callers []string
-	for _, c := range b.Books().CallsOf(Probe, "") {
-		callers = append(callers, c.Caller)
-	}
-	if want := []string{"a", "", "b"}; !slices.Equal(callers, want) {
-		t.Errorf("callers are %q, want %q", callers, want)
 	}
 }

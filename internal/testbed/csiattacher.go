@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,9 @@ const CSIAttacherEnv = "CSI_ATTACHER"
 
 // proxyTimeout is how long a Go module proxy may take to answer.
 const proxyTimeout = 10 * time.Second
+
+// credentialsInURL are those of the URLs of a GOPROXY, with the slashes before them.
+var credentialsInURL = regexp.MustCompile(`//[^/,|]*@`)
 
 // CSIAttacher returns the path of a csi-attacher: the one that CSIAttacherEnv names, else the one
 // that internal/csiattacher pins, which it builds if need be. It skips the test if that cannot
@@ -50,9 +54,10 @@ func CSIAttacher(tb testing.TB) string {
 
 // proxyUnreachable returns why none of the proxies of a GOPROXY answers, nil if one does. Any
 // answer counts: a proxy that does not have the module must not hide that the version is wrong.
-// "direct" is no proxy: what it leads to is not asked.
+// So the requests, and the error, leave out the credentials of the URLs. "direct" is no proxy: what it leads to is not asked.
 func proxyUnreachable(ctx context.Context, proxies string) error {
 	module, _, _ := strings.Cut(csiAttacher, "/cmd/")
+	proxies = credentialsInURL.ReplaceAllString(proxies, "//")
 	failed := fmt.Errorf("no Go module proxy of %q answers", proxies)
 	for _, proxy := range strings.FieldsFunc(proxies, func(r rune) bool { return r == ',' || r == '|' }) {
 		if proxy == "direct" || proxy == "off" {

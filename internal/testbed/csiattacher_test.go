@@ -34,6 +34,10 @@ func TestAGoProxyThatAnswersAnythingIsReachable(t *testing.T) {
 			t.Errorf("%s: the error does not name it: %v", c.proxies, err)
 		}
 	}
+	secret := strings.Replace(away.URL, "://", "://user:p@ss@", 1)
+	if err := proxyUnreachable(t.Context(), "https://token@127.0.0.1:1|"+secret); err == nil || strings.Contains(err.Error(), "ss@") || strings.Contains(err.Error(), "token") || strings.Contains(err.Error(), "user") {
+		t.Errorf("the error shows credentials, or there is none: %v", err)
+	}
 	proxy.Close()
 	if want := "/github.com/kubernetes-csi/external-attacher/v4/@v/list"; asked != want {
 		t.Errorf("asked for %s, want %s", asked, want)
