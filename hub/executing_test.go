@@ -133,7 +133,8 @@ func (x *executing) delete() {
 // look is one look of a worker at the VolumeAttachment. It returns its error.
 func (x *executing) look() error {
 	x.t.Helper()
-	x.table.Add(volume.ClaimKey("va"), volume.AttachLane, volume.Place{})
+	_, lane := x.wanted("va")
+	x.table.Add(volume.ClaimKey("va"), lane, volume.Place{})
 	return x.lookWith(x.start(x.t))
 }
 

@@ -25,10 +25,10 @@ func (r *run[S]) promised(from S, steps []Step[S], i int) error {
 		return err
 	}
 	if before, now := r.model.Check(from), r.model.Check(after); (before == nil) != (now == nil) {
-		return fmt.Errorf("Check says %v before it and %v after it", before, now)
+		return fmt.Errorf("makes Check say %v instead of %v", now, before)
 	}
 	if before, now := r.model.Reached(from), r.model.Reached(after); before != now {
-		return fmt.Errorf("Reached is %v before it and %v after it", before, now)
+		return fmt.Errorf("makes Reached %v instead of %v", now, before)
 	}
 	rest := r.model.Steps(after)
 	for k, other := range steps {

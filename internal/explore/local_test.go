@@ -137,7 +137,7 @@ func TestCheckLocalFindsBrokenPromises(t *testing.T) {
 			})
 			w.reached = func(s state) bool { return s.A == 1 }
 			return w
-		}(), "Reached is false before it and true after it"},
+		}(), "makes Reached true instead of false"},
 		"seen by Check": {func() toy[state] {
 			w := world(func(s state, add func(string, state, ...mark)) {
 				if s.A == 0 {
@@ -151,7 +151,7 @@ func TestCheckLocalFindsBrokenPromises(t *testing.T) {
 				return nil
 			}
 			return w
-		}(), "Check says <nil> before it and 1 after it"},
+		}(), "makes Check say 1 instead of <nil>"},
 	} {
 		r := run(t, c.world, explore.Options{CheckLocal: true})
 		if x := r.Counterexample; x == nil || x.Kind != explore.StepWrong || !strings.Contains(x.Err.Error(), c.want) {
