@@ -52,10 +52,12 @@ func (c *Cluster) ReadNode(ctx context.Context, name string) (*corev1.Node, erro
 
 // findCSINode returns the CSINode of a VolumeAttachment from the cache, nil if there is none. It reads the CSINode
 // from the API server if the cache may be behind it: a node can get its CSINode just before its first
-// VolumeAttachment, and a former holder of the lease may have noted a node ID that the cache does not show yet.
+// VolumeAttachment, and a former holder of the lease may have noted a node ID that the cache does not show yet. What is
+// attached stays where it is noted, so its CSINode makes no difference.
 func (c *Cluster) findCSINode(ctx context.Context, va *storagev1.VolumeAttachment) (*storagev1.CSINode, error) {
 	node, noted := c.CSINode(va.Spec.NodeName), attach.NotedTarget(va).NodeID
-	if id, ok := attach.NodeID(node, va.Spec.Attacher); node != nil && (!ok || noted == "" || id == noted) {
+	stays := va.Status.Attached && va.DeletionTimestamp == nil
+	if id, ok := attach.NodeID(node, va.Spec.Attacher); node != nil && (stays || !ok || noted == "" || id == noted) {
 		return node, nil
 	}
 	return c.ReadCSINode(ctx, va.Spec.NodeName)
