@@ -45,15 +45,18 @@ type Cluster struct {
 // New returns a Cluster that reads through a client. It starts nothing.
 func New(kube attach.Kube) (*Cluster, error) {
 	core, storage := kube.CoreV1().RESTClient(), kube.StorageV1().RESTClient()
-	c := &Cluster{kube: kube, heard: map[string]*heard{}, deleted: map[string]*StoredVolume{}}
-	c.name, _ = toolscache.NewInformerName(informers) // without a name if another Cluster of this process has it, as in tests
-	c.attachments = c.newInformer(storage, storagev1.SchemeGroupVersion.WithResource("volumeattachments"), &storagev1.VolumeAttachment{})
-	c.volumes = c.newInformer(core, corev1.SchemeGroupVersion.WithResource("persistentvolumes"), &corev1.PersistentVolume{})
-	c.nodes = c.newInformer(storage, storagev1.SchemeGroupVersion.WithResource("csinodes"), &storagev1.CSINode{})
-	c.drivers = c.newInformer(storage, storagev1.SchemeGroupVersion.WithResource("csidrivers"), &storagev1.CSIDriver{})
-	if err := c.addIndexes(); err != nil {
+	name, _ := toolscache.NewInformerName(informers) // without a name if another Cluster of this process has it, as in tests
+	all := map[string]*heard{}
+	c, err := Over(kube, Informers{
+		Attachments: newInformer(storage, name, all, storagev1.SchemeGroupVersion.WithResource("volumeattachments"), &storagev1.VolumeAttachment{}),
+		Volumes:     newInformer(core, name, all, corev1.SchemeGroupVersion.WithResource("persistentvolumes"), &corev1.PersistentVolume{}),
+		Nodes:       newInformer(storage, name, all, storagev1.SchemeGroupVersion.WithResource("csinodes"), &storagev1.CSINode{}),
+		Drivers:     newInformer(storage, name, all, storagev1.SchemeGroupVersion.WithResource("csidrivers"), &storagev1.CSIDriver{}),
+	})
+	if err != nil {
 		return nil, err
 	}
+	c.name, c.heard = name, all
 	if err := c.drivers.SetWatchErrorHandlerWithContext(c.handleDriverWatchError); err != nil {
 		return nil, fmt.Errorf("set the handler of watch errors of CSIDriver objects: %w", err)
 	}
@@ -70,17 +73,13 @@ type Informers struct {
 func Over(kube attach.Kube, i Informers) (*Cluster, error) {
 	c := &Cluster{kube: kube, attachments: i.Attachments, volumes: i.Volumes, nodes: i.Nodes, drivers: i.Drivers,
 		heard: map[string]*heard{}, deleted: map[string]*StoredVolume{}}
-	return c, c.addIndexes()
-}
-
-func (c *Cluster) addIndexes() error {
 	if err := c.attachments.AddIndexers(attachmentIndexers()); err != nil {
-		return fmt.Errorf("index VolumeAttachments: %w", err)
+		return nil, fmt.Errorf("index VolumeAttachments: %w", err)
 	}
 	if err := c.volumes.AddIndexers(toolscache.Indexers{byReleasable: releasableIndex}); err != nil {
-		return fmt.Errorf("index PersistentVolumes: %w", err)
+		return nil, fmt.Errorf("index PersistentVolumes: %w", err)
 	}
-	return nil
+	return c, nil
 }
 
 // Handlers take the events of each kind of object. They must not block: a slow handler delays

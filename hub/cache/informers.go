@@ -30,17 +30,17 @@ const byReleasable = "releasable"
 
 // newInformer returns the cache of all objects of a resource, each as toCache returns it. It does not resync:
 // that would repeat every event for every driver, and after a broken watch the informer lists all objects
-// anyway.
-func (c *Cluster) newInformer(client rest.Interface, resource schema.GroupVersionResource, example runtime.Object) toolscache.SharedIndexInformer {
-	all := toolscache.NewListWatchFromClient(client, resource.Resource, metav1.NamespaceAll, fields.Everything())
-	c.heard[resource.Resource] = &heard{}
-	c.heard[resource.Resource].follow(all)
+// anyway. all notes when it was heard of.
+func newInformer(client rest.Interface, name *toolscache.InformerName, all map[string]*heard, resource schema.GroupVersionResource, example runtime.Object) toolscache.SharedIndexInformer {
+	requests := toolscache.NewListWatchFromClient(client, resource.Resource, metav1.NamespaceAll, fields.Everything())
+	all[resource.Resource] = &heard{}
+	all[resource.Resource].follow(requests)
 	if _, ok := example.(*storagev1.VolumeAttachment); ok {
-		all.ListWithContextFunc = inPages(all.ListWithContextFunc)
+		requests.ListWithContextFunc = inPages(requests.ListWithContextFunc)
 	}
-	informer := toolscache.NewSharedIndexInformerWithOptions(all, example, toolscache.SharedIndexInformerOptions{
+	informer := toolscache.NewSharedIndexInformerWithOptions(requests, example, toolscache.SharedIndexInformerOptions{
 		Indexers:   toolscache.Indexers{},
-		Identifier: c.name.WithResource(resource),
+		Identifier: name.WithResource(resource),
 	})
 	_ = informer.SetTransform(toCache) // fails only once the informer has started
 	return informer
