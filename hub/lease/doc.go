@@ -58,9 +58,9 @@
 // the process or its machine dies during the call. So no other process has begun to act.
 //
 // A Lease that nobody renews is taken when its duration has passed since it was last renewed, or since the process that
-// takes it started, and a Lease that was released is taken at once, by a process that runs alone or to which the driver is
-// assigned. If that one does not take it, another does one duration later. Nobody takes it while no process can call the
-// driver.
+// takes it started, and a Lease that was released is taken at once, or a retry period after an attempt that failed, by a
+// process that runs alone or to which the driver is assigned. If that one does not take it, another does one duration
+// later. Nobody takes it while no process can call the driver.
 //
 // What cannot be promised:
 //

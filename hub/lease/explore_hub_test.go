@@ -135,6 +135,11 @@ func (m leaseModel) answered(s *leaseState, i int) {
 	if op.request.verb == get {
 		m.observe(s, p, op.answer)
 	}
+	if op.job == renews && !op.ok { // a renewal that failed must not count
+		p.op = op
+		t, _ := m.receive(s, p)
+		p.op, p.renewed = operation{}, m.reading(t.renewed)
+	}
 	switch {
 	case op.job == acquires && op.ok, op.job == renews && op.ok:
 		p.op = op
@@ -151,14 +156,12 @@ func (m leaseModel) answered(s *leaseState, i int) {
 		m.sends(s, i, looks, p.sees)
 	case op.job == renews:
 		m.sends(s, i, compares, p.sees)
-	case op.job == compares && !p.over && p.sees.holder == p.id: // lock.withFresh
+	case op.job == compares && !p.over: // lock.withFresh; renew decides whether to write
 		m.sends(s, i, renews, p.sees)
-	case op.job == checks, op.job == releases: // lock.release tries again
-		if op.job == checks && op.answer.holder == p.id {
-			m.sends(s, i, releases, op.answer)
-		} else if op.job == releases {
-			m.sends(s, i, checks, p.sees)
-		}
+	case op.job == checks: // tryRelease decides whether to write
+		m.sends(s, i, releases, op.answer)
+	case op.job == releases: // lock.release tries again
+		m.sends(s, i, checks, p.sees)
 	}
 }
 

@@ -37,13 +37,18 @@ func (a *steps) machine(i int, p *process) {
 			s.processes[i] = fresh
 		})
 	}
+	if a.from.wasSet {
+		return
+	}
 	back, ahead := a.m.jumps || a.m.noClock, a.m.jumps
-	if a.m.quick { // the direction that is dangerous: for who holds the Lease, or for who waits
+	if a.m.quick && !a.m.prompt { // the direction that is dangerous: for who holds the Lease, or for who waits
 		back, ahead = back && i == 0, ahead && i == 1
 	}
 	for _, by := range []int16{-far, 0, far} {
 		if by != p.offset && (by == 0 || by < 0 && back || by > 0 && ahead) {
-			a.fault(fmt.Sprintf("the wall clock of %v is set to %+d ticks", p.id, by), func(s *leaseState) { s.processes[i].offset = by })
+			a.fault(fmt.Sprintf("the wall clock of %v is set to %+d ticks", p.id, by), func(s *leaseState) {
+				s.processes[i].offset, s.wasSet = by, a.m.prompt
+			})
 		}
 	}
 }

@@ -26,7 +26,7 @@ type leaseModel struct {
 	crashes int     // of hubs
 	attacher,
 	stops, // machines freeze, and their monotonic clocks with them
-	jumps, // wall clocks are set
+	jumps, // wall clocks are set; with prompt: one of them, once
 	noClock, // both at once: outside of what is assumed
 	quick, // process 1 makes no calls, and its requests take no time: the most dangerous successor of process 0
 	prompt, // no process is stopped, and answers come at once
@@ -147,6 +147,7 @@ type leaseState struct {
 	crashes   int8          // left
 	away      bool          // the API server
 	wasAway   bool
+	wasSet    bool  // prompt: a wall clock
 	unled     int16 // prompt: ticks in which no hub led and the API server was there
 	free      int16 // prompt: and in which nobody held the Lease
 }
@@ -202,7 +203,7 @@ func (m leaseModel) Key(s leaseState, to []byte) []byte {
 		}
 	}
 	to = append(to, byte(s.lease.holder), byte(s.crashes), byte(s.unled), byte(s.free))
-	flags(s.away, s.wasAway, s.lease.version == 0)
+	flags(s.away, s.wasAway, s.wasSet, s.lease.version == 0)
 	for i, p := range s.processes {
 		now, attacher, op := m.clock(&s, &p), m.isAttacher(i), p.op
 		waits, mine := op.job != idle, p.sees.holder == p.id

@@ -47,6 +47,8 @@ var leaseWorlds = map[string]struct {
 	"bounded time":                            {leaseModel{tick: fine, timeout: 6, quick: true, prompt: true, crashes: 1}, false},
 	"bounded time beside csi-attacher":        {leaseModel{tick: fine, timeout: 6, quick: true, prompt: true, crashes: 1, attacher: true}, false},
 	"outages and calls longer than a lease":   {leaseModel{tick: fine, timeout: 25, quick: true, prompt: true, outages: true}, false},
+	"outages, and frozen machines":            {leaseModel{tick: coarse, timeout: 1, drift: 0.012, quick: true, prompt: true, outages: true, stops: true}, false},
+	"outages, and wall clocks are set":        {leaseModel{tick: coarse, timeout: 1, drift: 0.012, quick: true, prompt: true, outages: true, jumps: true}, false},
 	"outages beside csi-attacher, long calls": {leaseModel{tick: fine, timeout: 25, quick: true, prompt: true, outages: true, attacher: true}, false},
 }
 
