@@ -15,18 +15,3 @@ func TestCallsThatNobodyNeedsCountToo(t *testing.T) {
 		t.Errorf("%v calls of an attach, %v of a detach, want 1.5 and 2", f[AttachCalls], f[DetachCalls])
 	}
 }
-
-func TestNoCompetitorIsAlwaysTheFirstOne(t *testing.T) {
-	s := &stage{opts: Options{Sidecar: "csi-attacher"}, c: Case{Sidecars: []string{tunedSidecarName}}}
-	var first []string
-	for round := range 4 {
-		all := s.competitors(round)
-		if len(all) != 3 {
-			t.Errorf("round %d: %d competitors, want 3", round, len(all))
-		}
-		first = append(first, all[0].name)
-	}
-	if first[0] != hubName || first[1] != tunedSidecarName || first[2] != hubName || first[3] != tunedSidecarName {
-		t.Errorf("the first ones are %v", first)
-	}
-}
