@@ -66,6 +66,8 @@ const (
 	LeasesLost            Figure = "leasesLost"            // beside the noisy tenant
 	UnprotectedP99        Figure = "unprotectedP99Seconds" // without the FlowSchemas of deploy/base
 	UnprotectedLeasesLost Figure = "unprotectedLeasesLost"
+
+	Speed Figure = "machineMegabytesPerSecond" // what the machine hashes, right before and after a turn
 )
 
 // unit formats a value.
@@ -131,6 +133,7 @@ var described = []description{
 	{GoroutinesPerDriver, "goroutines of an idle driver", hundredths, false},
 	{HeapPerDriver, "heap of an idle driver", megabytes, false},
 	{ResidentPerDriver, "memory of an idle driver (RSS)", megabytes, false},
+	{Speed, "speed of the machine, MB/s hashed", whole, false},
 }
 
 // descriptionOf returns the description of a figure. It panics if there is none.
