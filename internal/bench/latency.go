@@ -47,7 +47,7 @@ func seconds(v float64) string {
 
 // axisText returns how an axis of a figure formats its numbers; nil: as chart.Number.
 func axisText(f Figure) func(float64) string {
-	if f == ResidentEnd {
+	if f == ResidentEnd || f == ResidentPeak {
 		return func(v float64) string { return chart.Number(v/1e6) + " MB" }
 	}
 	return nil

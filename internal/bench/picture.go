@@ -16,7 +16,7 @@ type picture struct {
 }
 
 // barFigures are the figures of the picture of all bursts.
-var barFigures = []Figure{AttachRate, DetachRate, CPU, ResidentEnd}
+var barFigures = []Figure{AttachRate, DetachRate, CPU, PlaneCPU, ResidentEnd, ResidentPeak}
 
 // pictures returns the drawings of a report: the bursts of all cases, their latencies, and what cases measure over
 // something else. It leaves out what was not measured.
@@ -99,7 +99,7 @@ func (r Report) latencyPicture() picture {
 		}
 		for _, panel := range linePanels(c.Series, isLatency, names) {
 			panel.Title = c.Name + ": " + panel.Title
-			panel.Y.Log, panel.Y.Show = true, seconds
+			panel.Y = chart.Axis{Title: "logarithmic", Log: true, Show: seconds}
 			p.Panels = append(p.Panels, panel)
 		}
 		p.About += c.seriesText(isLatency)

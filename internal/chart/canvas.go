@@ -58,11 +58,11 @@ func (c *canvas) path(points []Point, style Line) {
 	for i, p := range points {
 		fmt.Fprintf(&d, "%c%.1f %.1f", "ML"[min(i, 1)], p.X, p.Y)
 	}
-	width, dash := 1.5, ""
+	dash := ""
 	if style.Dash != "" {
-		width, dash = 2, fmt.Sprintf(` stroke-dasharray="%s"`, style.Dash)
+		dash = fmt.Sprintf(` stroke-dasharray="%s"`, style.Dash)
 	}
-	fmt.Fprintf(c, `<path d="%s" stroke="%s" stroke-width="%.1f" stroke-linejoin="round"%s/>`+"\n", d.String(), c.theme.color(style.Ink), width, dash)
+	fmt.Fprintf(c, `<path d="%s" stroke="%s" stroke-width="1.8" stroke-linejoin="round"%s/>`+"\n", d.String(), c.theme.color(style.Ink), dash)
 	if style.Dots {
 		for _, p := range points {
 			fmt.Fprintf(c, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", p.X, p.Y, c.theme.color(style.Ink))
