@@ -69,7 +69,8 @@ const (
 	UnprotectedP99        Figure = "unprotectedP99Seconds" // without the FlowSchemas of deploy/base
 	UnprotectedLeasesLost Figure = "unprotectedLeasesLost"
 
-	Speed Figure = "machineMegabytesPerSecond" // what the machine hashes, right before and after a turn
+	Speed    Figure = "machineMegabytesPerSecond" // what the machine hashes, right before and after a turn
+	TurnTook Figure = "turnSeconds"               // the whole turn, with its start and preparation
 )
 
 // unit formats a value.
@@ -138,6 +139,7 @@ var described = []description{
 	{HeapPerDriver, "heap of an idle driver", megabytes, false},
 	{ResidentPerDriver, "memory of an idle driver (RSS)", megabytes, false},
 	{Speed, "speed of the machine, MB/s hashed", whole, false},
+	{TurnTook, "length of a turn", duration, true},
 }
 
 // descriptionOf returns the description of a figure. It panics if there is none.
