@@ -26,6 +26,9 @@ func trim(obj any) {
 	switch o := obj.(type) {
 	case *storagev1.VolumeAttachment:
 		trimVolumeAttachment(o)
+		intern(&o.Spec.Attacher)
+		intern(&o.Spec.NodeName)
+		internEach(o.Finalizers)
 	case *corev1.PersistentVolume:
 		trimPersistentVolume(o)
 	case *storagev1.CSINode:
@@ -40,16 +43,14 @@ func trimMeta(m *metav1.ObjectMeta) {
 	m.OwnerReferences = nil
 }
 
-// trimVolumeAttachment keeps all annotations: a patch depends on whether there are any.
+// trimVolumeAttachment keeps all annotations: a patch depends on whether there are any. It does not intern: an Overlay
+// keeps the object only until the watch reports it.
 func trimVolumeAttachment(va *storagev1.VolumeAttachment) {
 	written := attach.PruneManagedFields(va.ManagedFields)
 	trimMeta(&va.ObjectMeta)
 	va.ManagedFields = written
 	va.Labels = nil
 	va.Status.AttachmentMetadata = nil // written, never read
-	intern(&va.Spec.Attacher)
-	intern(&va.Spec.NodeName)
-	internEach(va.Finalizers)
 }
 
 // trimPersistentVolume keeps the fields that a ControllerPublishVolume request is made of, and the name of the
