@@ -59,6 +59,24 @@ const (
 	HeapPerDriver       Figure = "heapPerDriverBytes"
 	ResidentPerDriver   Figure = "residentPerDriverBytes"
 
+	// Of a hub with many drivers without work.
+	ResidentSome   Figure = "residentSomeDriversBytes"     // with someDrivers
+	ResidentMany   Figure = "residentManyDriversBytes"     // with all drivers of the case, as all below
+	FleetReady     Figure = "fleetReadySeconds"            // from the start of the process until it leads all drivers
+	LeaseWrites    Figure = "leaseWritesPerSecond"         // counted by the API server
+	LeaseBurst     Figure = "leaseRenewalsPer100ms"        // at most
+	LeaseAge       Figure = "leaseAgeSeconds"              // longest time since a renewal
+	IdleCPU        Figure = "idleCPUSecondsPerMinute"      // of the hub
+	IdlePlaneCPU   Figure = "idlePlaneCPUSecondsPerMinute" // of the control plane
+	PageSeconds    Figure = "pageSeconds"                  // GET /
+	PageBytes      Figure = "pageBytes"
+	APISeconds     Figure = "apiSeconds" // GET /api/v1/drivers
+	APIBytes       Figure = "apiBytes"
+	MetricsSeconds Figure = "metricsSeconds" // GET /metrics
+	MetricsBytes   Figure = "metricsBytes"
+	MetricsSeries  Figure = "metricsSeries"
+	StatusSeconds  Figure = "statusSeconds" // csi-attach-hub status
+
 	QuietP99              Figure = "quietP99Seconds" // attach latency without a noisy tenant
 	TenantP99             Figure = "tenantP99Seconds"
 	TenantRatio           Figure = "tenantP99Ratio"
@@ -131,6 +149,22 @@ var described = []description{
 	{GoroutinesPerDriver, "goroutines of an idle driver", hundredths, false},
 	{HeapPerDriver, "heap of an idle driver", megabytes, false},
 	{ResidentPerDriver, "memory of an idle driver (RSS)", megabytes, false},
+	{ResidentSome, "memory idle, 100 drivers (RSS)", megabytes, false},
+	{ResidentMany, "memory idle, all drivers (RSS)", megabytes, false},
+	{FleetReady, "start until ready, all drivers", duration, false},
+	{LeaseWrites, "writes of leases per second", whole, false},
+	{LeaseBurst, "renewals of leases in 100 ms, at most", whole, false},
+	{LeaseAge, "longest time since a renewal", duration, false},
+	{IdleCPU, "CPU seconds per minute, idle", hundredths, false},
+	{IdlePlaneCPU, "CPU seconds per minute of the control plane", hundredths, false},
+	{PageSeconds, "status page", duration, false},
+	{PageBytes, "size of the status page", megabytes, false},
+	{APISeconds, "drivers by the HTTP API", duration, false},
+	{APIBytes, "size of that", megabytes, false},
+	{MetricsSeconds, "scrape of the metrics", duration, false},
+	{MetricsBytes, "size of the metrics", megabytes, false},
+	{MetricsSeries, "series of metrics", whole, false},
+	{StatusSeconds, "csi-attach-hub status", duration, false},
 }
 
 // descriptionOf returns the description of a figure. It panics if there is none.
