@@ -46,7 +46,7 @@ func newHubCommand() *cobra.Command {
 
 // runHub runs the hub until ctx ends, and blocks until it has drained.
 func runHub(ctx context.Context, s hubSettings) error {
-	setGCPercent()
+	followHeap()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)

@@ -53,6 +53,9 @@ func measure(ctx context.Context, o Options, c Case) (result Result, err error) 
 		Name: c.Name, About: c.About, Date: began.UTC().Truncate(time.Second), Machine: thisMachine(), Command: o.Command,
 		Rounds: c.Rounds, Workers: c.Workers,
 	}
+	if o.Sidecar != "" && len(c.Sidecars) > 0 && c.sidecarsEvery() > 1 {
+		result.SidecarRounds = (c.Rounds + c.sidecarsEvery() - 1) / c.sidecarsEvery()
+	}
 	if c.prepare != nil {
 		if err := c.prepare(ctx, s); err != nil {
 			return Result{}, fmt.Errorf("prepare: %w", err)
@@ -62,13 +65,16 @@ func measure(ctx context.Context, o Options, c Case) (result Result, err error) 
 	for round := range c.Rounds {
 		for i, competitor := range s.competitors(round) {
 			s.say("%s", turnText(round, c.Rounds, i, len(s.competitors(round)), competitor.name, time.Since(turns)))
+			speed := machineSpeed(ctx)
 			figures, err := s.takeTurn(ctx, competitor)
 			if err != nil {
 				return Result{}, fmt.Errorf("%s: %w", competitor.name, err)
 			}
+			figures[Speed] = (speed + machineSpeed(ctx)) / 2
 			result.Samples = append(result.Samples, Sample{Competitor: competitor.name, Round: round + 1, Figures: figures})
 		}
 	}
+	result.Series, result.Stacks = mergedSeries(s.series), mergedStacks(s.stacks)
 	result.judge(c.Targets)
 	result.Took = time.Since(began).Round(time.Second).String()
 	return result, nil
@@ -107,23 +113,19 @@ func (s *stage) takeTurn(ctx context.Context, c competitor) (figures Figures, er
 	return s.c.turn(ctx, s, a)
 }
 
-// competitors returns those of the case in the order of their turns. Every second round reverses the
-// order: the control plane gets slower with age, which would favour the first competitor.
+// competitors returns those of a round, which counts from 0, in the order of their turns.
 func (s *stage) competitors(round int) []competitor {
-	all := []competitor{hubCompetitor()}
+	always, sidecars := []competitor{hubCompetitor()}, []competitor(nil)
 	if !s.c.alone {
-		all = append(all, baselineCompetitor())
+		always = append(always, baselineCompetitor())
 	}
 	if s.takesPart(sidecarName) {
-		all = append(all, sidecarCompetitor(sidecarName, nil))
+		sidecars = append(sidecars, sidecarCompetitor(sidecarName, nil))
 	}
 	if s.takesPart(tunedSidecarName) {
-		all = append(all, sidecarCompetitor(tunedSidecarName, tuned))
+		sidecars = append(sidecars, sidecarCompetitor(tunedSidecarName, tuned))
 	}
-	if round%2 == 1 {
-		slices.Reverse(all)
-	}
-	return all
+	return s.c.order(round, always, sidecars)
 }
 
 // takesPart reports whether csi-attacher takes part in this way.

@@ -44,9 +44,11 @@ const (
 	OtherWrites      Figure = "otherWrites"       // total, such as leases and Events
 	AttachCalls      Figure = "callsPerAttach"    // publishes and unpublishes
 	DetachCalls      Figure = "callsPerDetach"
-	CPU              Figure = "cpuSecondsPerThousand" // attaches and detaches
-	ResidentIdle     Figure = "residentIdleBytes"     // connected, caches filled, nothing to do
-	ResidentAttached Figure = "residentAttachedBytes" // all volumes attached
+	CPU              Figure = "cpuSecondsPerThousand"       // attaches and detaches
+	PlaneCPU         Figure = "planeCPUSecondsPerThousand"  // of kube-apiserver and etcd, while volumes are attached and detached
+	ServerCPU        Figure = "serverCPUSecondsPerThousand" // the part of kube-apiserver
+	ResidentIdle     Figure = "residentIdleBytes"           // connected, caches filled, nothing to do
+	ResidentAttached Figure = "residentAttachedBytes"       // all volumes attached
 	ResidentEnd      Figure = "residentEndBytes"
 	ResidentOwn      Figure = "residentOwnEndBytes" // ResidentEnd without pages of files, such as the binary
 	ResidentPeak     Figure = "residentPeakBytes"
@@ -84,6 +86,8 @@ const (
 	LeasesLost            Figure = "leasesLost"            // beside the noisy tenant
 	UnprotectedP99        Figure = "unprotectedP99Seconds" // without the FlowSchemas of deploy/base
 	UnprotectedLeasesLost Figure = "unprotectedLeasesLost"
+
+	Speed Figure = "machineMegabytesPerSecond" // what the machine hashes, right before and after a turn
 )
 
 // unit formats a value.
@@ -137,6 +141,8 @@ var described = []description{
 	{AttachCalls, "calls per attach", hundredths, false},
 	{DetachCalls, "calls per detach", hundredths, false},
 	{CPU, "CPU seconds per 1000 operations", hundredths, false},
+	{PlaneCPU, "CPU seconds of the control plane per 1000 operations", hundredths, false},
+	{ServerCPU, "of that kube-apiserver, without etcd", hundredths, true},
 	{ResidentIdle, "memory idle (RSS)", megabytes, false},
 	{ResidentAttached, "memory, all attached (RSS)", megabytes, false},
 	{ResidentEnd, "memory at the end (RSS)", megabytes, false},
@@ -165,6 +171,7 @@ var described = []description{
 	{MetricsBytes, "size of the metrics", megabytes, false},
 	{MetricsSeries, "series of metrics", whole, false},
 	{StatusSeconds, "csi-attach-hub status", duration, false},
+	{Speed, "speed of the machine, MB/s hashed", whole, false},
 }
 
 // descriptionOf returns the description of a figure. It panics if there is none.

@@ -26,10 +26,17 @@ type Result struct {
 	Command string    `json:"command"`
 	Workers int       `json:"workers,omitempty"` // of each driver in drivers.yaml; 0: the default
 	Rounds  int       `json:"rounds"`
+	// SidecarRounds is in how many rounds csi-attacher took part; 0: in all, or in none.
+	SidecarRounds int `json:"sidecarRounds,omitempty"`
 	// Medians over the rounds, by competitor.
-	Medians  map[string]Figures `json:"medians"`
-	Samples  Samples            `json:"samples"`
-	Verdicts []Verdict          `json:"targets"`
+	Medians map[string]Figures `json:"medians"`
+	// Ratios of the hub's figures to the floor's.
+	Ratios  map[Figure]Ratio `json:"ratios,omitempty"`
+	Samples Samples          `json:"samples"`
+	// Series and Stacks are for charts, with medians over the rounds.
+	Series   []Series  `json:"series,omitempty"`
+	Stacks   []Stack   `json:"stacks,omitempty"`
+	Verdicts []Verdict `json:"targets"`
 }
 
 // judge fills in the medians and the verdicts.
@@ -37,6 +44,12 @@ func (r *Result) judge(targets []Target) {
 	r.Medians = map[string]Figures{}
 	for _, name := range r.Samples.competitors() {
 		r.Medians[name] = r.Samples.medians(name)
+	}
+	r.Ratios = map[Figure]Ratio{}
+	for _, d := range described {
+		if ratio, ok := r.Samples.ratio(d.figure, hubName, baselineName); ok {
+			r.Ratios[d.figure] = ratio
+		}
 	}
 	for _, t := range targets {
 		if v, measured := t.judge(r.Samples); measured {

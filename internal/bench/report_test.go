@@ -26,11 +26,11 @@ func exampleResult() Result {
 
 func TestTableForATerminal(t *testing.T) {
 	want := `10x50: ten drivers
-2026-11-21, make bench, medians of 2 rounds, hub / floor that of each round's ratio, in 1m0s, hub with workers: 100, 2 cores (abacus), 8 GiB, Linux 6.1, go1.26
-                              hub  hub / floor   floor
-  attaches per second          80         0.80     100
-  attach p99               750 ms         0.50  1.50 s
-  heap in use at the end  12.5 MB            -       -
+2026-11-21, make bench, medians of 2 rounds, hub / floor that of each round's ratio (and the quartiles), in 1m0s, hub with workers: 100, 2 cores (abacus), 8 GiB, Linux 6.1, go1.26
+                              hub       hub / floor   floor
+  attaches per second          80  0.80 (0.70–0.90)     100
+  attach p99               750 ms  0.50 (0.50–0.50)  1.50 s
+  heap in use at the end  12.5 MB                 -       -
   MISSED  attaches per second at least 0.85 of the floor: 0.80
   met     heap in use at the end at most 20.0 MB: 12.5 MB
 `
@@ -50,12 +50,12 @@ func TestMarkdownIsPutBetweenTheMarkers(t *testing.T) {
 	}
 	want := strings.Replace(frame, "%", `
 **10x50**: ten drivers.
-2026-11-21, `+"`make bench`"+`, medians of 2 rounds, hub / floor that of each round's ratio, in 1m0s, hub with workers: 100: 2 cores (abacus), 8 GiB, Linux 6.1, go1.26.
+2026-11-21, `+"`make bench`"+`, medians of 2 rounds, hub / floor that of each round's ratio (and the quartiles), in 1m0s, hub with workers: 100: 2 cores (abacus), 8 GiB, Linux 6.1, go1.26.
 
 |  | hub | hub / floor | floor |
 |---|--:|--:|--:|
-| attaches per second | 80 | 0.80 | 100 |
-| attach p99 | 750 ms | 0.50 | 1.50 s |
+| attaches per second | 80 | 0.80 (0.70–0.90) | 100 |
+| attach p99 | 750 ms | 0.50 (0.50–0.50) | 1.50 s |
 
 - attaches per second at least 0.85 of the floor: 0.80, **missed**
 - heap in use at the end at most 20.0 MB: 12.5 MB, met

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -74,10 +75,26 @@ func (s Samples) medians(competitor string) Figures {
 	return medians(rounds)
 }
 
-// ratio returns the median, over the rounds, of a figure of one competitor divided by that of another
-// one in the same round: what slows the machine down for a while slows both. It returns false
-// where no round has both.
-func (s Samples) ratio(f Figure, competitor, to string) (float64, bool) {
+// Ratio is a figure of one competitor divided by that of another one in the same round: what slows the machine down for a
+// while slows both.
+type Ratio struct {
+	Median float64 `json:"median"` // over the pairs
+	// Low and High are the quartiles of the pairs: the lowest and the highest if there are fewer than four.
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+	Pairs int     `json:"pairs"`
+}
+
+// String returns the median, and the quartiles if there is more than one pair.
+func (r Ratio) String() string {
+	if r.Pairs < 2 {
+		return hundredths(r.Median)
+	}
+	return fmt.Sprintf("%.2f (%.2f–%.2f)", r.Median, r.Low, r.High)
+}
+
+// ratio compares a figure of two competitors. It returns false where no round has both.
+func (s Samples) ratio(f Figure, competitor, to string) (Ratio, bool) {
 	var ratios []float64
 	others := s.of(to)
 	for round, figures := range s.of(competitor) {
@@ -87,7 +104,11 @@ func (s Samples) ratio(f Figure, competitor, to string) (float64, bool) {
 			ratios = append(ratios, value/other)
 		}
 	}
-	return statistics.Median(ratios), len(ratios) > 0
+	if len(ratios) == 0 {
+		return Ratio{}, false
+	}
+	slices.Sort(ratios)
+	return Ratio{statistics.Median(ratios), statistics.Percentile(ratios, 25), statistics.Percentile(ratios, 75), len(ratios)}, true
 }
 
 // medians returns the median of each figure over the samples that have it.

@@ -39,7 +39,10 @@ func (r Result) conditions() string {
 	case r.Rounds == 1:
 		text = "one round"
 	case r.comparable(hubName):
-		text += fmt.Sprintf(", %s / %s that of each round's ratio", hubName, baselineName)
+		text += fmt.Sprintf(", %s / %s that of each round's ratio (and the quartiles)", hubName, baselineName)
+	}
+	if r.SidecarRounds > 0 {
+		text += fmt.Sprintf(", csi-attacher in %d of them", r.SidecarRounds)
 	}
 	text += ", in " + r.Took
 	if r.Workers > 0 {
@@ -105,5 +108,5 @@ func (r Result) compared(f Figure, name string) string {
 	if !ok {
 		return "-"
 	}
-	return hundredths(ratio)
+	return ratio.String()
 }

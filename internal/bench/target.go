@@ -66,8 +66,9 @@ func (t Target) judge(s Samples) (Verdict, bool) {
 	var measured bool
 	show := about.show
 	if t.ratio {
-		v.Got, measured = s.ratio(t.figure, hubName, baselineName)
-		show = hundredths
+		var ratio Ratio
+		ratio, measured = s.ratio(t.figure, hubName, baselineName)
+		v.Got, show = ratio.Median, hundredths
 		v.Target = fmt.Sprintf("%s %s %s of the floor", about.title, t.compare, show(t.value))
 	} else {
 		v.Got, measured = s.medians(hubName)[t.figure]

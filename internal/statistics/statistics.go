@@ -3,12 +3,11 @@ package statistics
 import (
 	"math"
 	"slices"
-	"time"
 )
 
-// Percentile is the smallest of the sorted durations that p percent of them do not
+// Percentile is the smallest of the sorted values that p percent of them do not
 // exceed, 0 when there are none.
-func Percentile(sorted []time.Duration, p float64) time.Duration {
+func Percentile[Number ~int64 | ~float64](sorted []Number, p float64) Number {
 	if len(sorted) == 0 {
 		return 0
 	}
