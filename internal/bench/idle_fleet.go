@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,8 @@ const (
 	fetches = 5
 	// burstFor is the bucket of LeaseBurst.
 	burstFor = 100 * time.Millisecond
+	// driverLease is the prefix of the names of drivers' leases.
+	driverLease = "external-attacher-leader-"
 )
 
 // measureFleet returns what a hub without work costs beside its memory: renewals of leases, CPU time of the hub
@@ -93,6 +96,9 @@ func renewals(ctx context.Context, s *stage) (oldest time.Duration, burst int, e
 	}
 	buckets := map[int64]int{}
 	for _, l := range leases.Items {
+		if !strings.HasPrefix(l.Name, driverLease) { // the API server has leases of its own
+			continue
+		}
 		// A hub that was stopped before leaves no holder.
 		if l.Spec.RenewTime == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
 			continue
