@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -47,18 +48,20 @@ func (c *candidate) setTerm(t *Term) {
 }
 
 // renew renews the lease once in each retry period until ctx ends. A renewal that fails is
-// tried again in the next period; supervise decides when it is too late.
+// tried again in the next period; supervise decides when it is too late. The first renewal comes
+// at a random time within the retry period: leases that were acquired together, as at a start
+// with hundreds of drivers, are not renewed together ever after.
 func (l *leader) renew(ctx context.Context) {
+	pause(ctx, rand.N(l.options.RetryPeriod))
 	ticker := time.NewTicker(l.options.RetryPeriod)
 	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for ctx.Err() == nil {
 		if err := l.lock.renew(ctx, l.term); err != nil {
 			klog.FromContext(ctx).V(4).Info("Failed to renew the lease, will retry", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
 		}
 	}
 }
