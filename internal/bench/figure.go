@@ -77,7 +77,11 @@ const (
 	MetricsSeconds Figure = "metricsSeconds" // GET /metrics
 	MetricsBytes   Figure = "metricsBytes"
 	MetricsSeries  Figure = "metricsSeries"
-	StatusSeconds  Figure = "statusSeconds" // csi-attach-hub status
+	StatusSeconds  Figure = "statusSeconds"      // csi-attach-hub status
+	Balance        Figure = "balanceSeconds"     // from the start of a second replica until they share the drivers
+	BalanceWrites  Figure = "balanceLeaseWrites" // of leases until then, renewals included
+	TwoLeaseWrites Figure = "twoReplicasLeaseWritesPerSecond"
+	TwoCPU         Figure = "twoReplicasCPUSecondsPerMinute" // of both, idle
 
 	QuietP99              Figure = "quietP99Seconds" // attach latency without a noisy tenant
 	TenantP99             Figure = "tenantP99Seconds"
@@ -171,6 +175,10 @@ var described = []description{
 	{MetricsBytes, "size of the metrics", megabytes, false},
 	{MetricsSeries, "series of metrics", whole, false},
 	{StatusSeconds, "csi-attach-hub status", duration, false},
+	{Balance, "start of a second replica until both share the drivers", duration, false},
+	{BalanceWrites, "writes of leases until then", whole, false},
+	{TwoLeaseWrites, "writes of leases per second, two replicas", whole, false},
+	{TwoCPU, "CPU seconds per minute of both, idle", hundredths, false},
 	{Speed, "speed of the machine, MB/s hashed", whole, false},
 }
 

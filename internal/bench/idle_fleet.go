@@ -1,14 +1,18 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -90,19 +94,12 @@ func (f Figures) addLeases(ctx context.Context, s *stage, a *attacher) error {
 // most within burstFor.
 func renewals(ctx context.Context, s *stage) (oldest time.Duration, burst int, err error) {
 	now := time.Now()
-	leases, err := s.client().CoordinationV1().Leases("").List(ctx, metav1.ListOptions{})
+	leases, err := driverLeases(ctx, s)
 	if err != nil {
-		return 0, 0, fmt.Errorf("list leases: %w", err)
+		return 0, 0, err
 	}
 	buckets := map[int64]int{}
-	for _, l := range leases.Items {
-		if !strings.HasPrefix(l.Name, driverLease) { // the API server has leases of its own
-			continue
-		}
-		// A hub that was stopped before leaves no holder.
-		if l.Spec.RenewTime == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
-			continue
-		}
+	for _, l := range leases {
 		oldest = max(oldest, now.Sub(l.Spec.RenewTime.Time))
 		bucket := l.Spec.RenewTime.UnixMilli() / burstFor.Milliseconds()
 		buckets[bucket]++
@@ -111,14 +108,29 @@ func renewals(ctx context.Context, s *stage) (oldest time.Duration, burst int, e
 	return oldest, burst, nil
 }
 
-// cpuOf returns the CPU seconds of the first process of an attacher, and of the control plane.
-func cpuOf(a *attacher, s *stage) (hub, plane float64, err error) {
-	of, err := processUsage(a.processes[0].PID())
+// driverLeases returns the leases of drivers that somebody holds.
+func driverLeases(ctx context.Context, s *stage) ([]coordinationv1.Lease, error) {
+	leases, err := s.client().CoordinationV1().Leases("").List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return 0, 0, err
+		return nil, fmt.Errorf("list leases: %w", err)
 	}
-	planes, err := processUsage(s.Plane.Process().PID())
-	return of.cpu, planes.cpu, err
+	return slices.DeleteFunc(leases.Items, func(l coordinationv1.Lease) bool {
+		// The API server has leases of its own, and a hub that was stopped has left some without a holder.
+		return !strings.HasPrefix(l.Name, driverLease) || l.Spec.RenewTime == nil || ptr.Deref(l.Spec.HolderIdentity, "") == ""
+	}), nil
+}
+
+// cpuOf returns the CPU seconds of all processes of an attacher, and of the control plane.
+func cpuOf(a *attacher, s *stage) (hub, plane float64, err error) {
+	for _, p := range a.processes {
+		u, err := processUsage(p.PID())
+		if err != nil {
+			return 0, 0, err
+		}
+		hub += u.cpu
+	}
+	u, err := processUsage(s.Plane.Process().PID())
+	return hub, u.cpu, err
 }
 
 // addPages fetches what the hub serves. Each time is a median.
@@ -135,8 +147,11 @@ func (f Figures) addPages(ctx context.Context, s *stage, url string) error {
 		for range fetches {
 			began := time.Now()
 			err := testbed.Get(ctx, url+page.path, func(body io.Reader) error {
-				n, err := io.Copy(io.Discard, body)
-				f[page.size] = float64(n)
+				text, err := io.ReadAll(body)
+				f[page.size] = float64(len(text))
+				if page.path == "/metrics" {
+					f[MetricsSeries] = float64(seriesIn(text))
+				}
 				return err
 			})
 			if err != nil {
@@ -146,17 +161,21 @@ func (f Figures) addPages(ctx context.Context, s *stage, url string) error {
 		}
 		f[page.took] = statistics.Median(times)
 	}
-	families, err := testbed.Metrics(ctx, url+"/metrics")
-	if err != nil {
-		return err
-	}
-	for _, family := range families {
-		f[MetricsSeries] += float64(len(family.GetMetric()))
-	}
 	began := time.Now()
 	if out, err := exec.CommandContext(ctx, s.opts.Hub, "status", "--server", url).CombinedOutput(); err != nil {
 		return fmt.Errorf("csi-attach-hub status: %w: %s", err, out)
 	}
 	f[StatusSeconds] = time.Since(began).Seconds()
 	return nil
+}
+
+// seriesIn returns how many series a text in the Prometheus format has.
+func seriesIn(text []byte) int {
+	n := 0
+	for line := range bytes.Lines(text) {
+		if !bytes.HasPrefix(line, []byte("#")) {
+			n++
+		}
+	}
+	return n
 }

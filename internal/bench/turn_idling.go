@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
@@ -23,6 +24,11 @@ func turnOfIdling(ctx context.Context, s *stage, all *attacher) (figures Figures
 	if err != nil {
 		return nil, err
 	}
+	beside, err := measureReplica(ctx, s, all)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(figures, beside)
 	// It releases its leases when it ends.
 	if err := all.stop(ctx); err != nil {
 		return nil, err
