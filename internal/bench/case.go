@@ -98,8 +98,8 @@ func Cases() []Case {
 			Targets: []Target{Exactly(StartCalls, 0), Exactly(StartWrites, 0), AtMost(ResidentEnd, 350e6)},
 		},
 		{
-			Name: "idle", About: "what a driver without work costs: 10 drivers, and 110",
-			Drivers: 110, Nodes: 1, Latency: latency,
+			Name: "idle", About: "what drivers without work cost: 500 drivers, 100 and 10",
+			Drivers: 500, Nodes: 1, Latency: latency,
 			Rounds: 3, alone: true, turn: turnOfIdling,
 			Targets: []Target{AtMost(GoroutinesPerDriver, 12), AtMost(ResidentPerDriver, 0.5e6)},
 		},

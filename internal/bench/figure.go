@@ -61,6 +61,28 @@ const (
 	HeapPerDriver       Figure = "heapPerDriverBytes"
 	ResidentPerDriver   Figure = "residentPerDriverBytes"
 
+	// Of a hub with many drivers without work.
+	ResidentSome   Figure = "residentSomeDriversBytes"     // with someDrivers
+	ResidentMany   Figure = "residentManyDriversBytes"     // with all drivers of the case, as all below
+	FleetReady     Figure = "fleetReadySeconds"            // from the start of the process until it leads all drivers
+	LeaseWrites    Figure = "leaseWritesPerSecond"         // counted by the API server
+	LeaseBurst     Figure = "leaseRenewalsPer100ms"        // at most
+	LeaseAge       Figure = "leaseAgeSeconds"              // longest time since a renewal
+	IdleCPU        Figure = "idleCPUSecondsPerMinute"      // of the hub
+	IdlePlaneCPU   Figure = "idlePlaneCPUSecondsPerMinute" // of the control plane
+	PageSeconds    Figure = "pageSeconds"                  // GET /
+	PageBytes      Figure = "pageBytes"
+	APISeconds     Figure = "apiSeconds" // GET /api/v1/drivers
+	APIBytes       Figure = "apiBytes"
+	MetricsSeconds Figure = "metricsSeconds" // GET /metrics
+	MetricsBytes   Figure = "metricsBytes"
+	MetricsSeries  Figure = "metricsSeries"
+	StatusSeconds  Figure = "statusSeconds"      // csi-attach-hub status
+	Balance        Figure = "balanceSeconds"     // from the start of a second replica until they share the drivers
+	BalanceWrites  Figure = "balanceLeaseWrites" // of leases until then, renewals included
+	TwoLeaseWrites Figure = "twoReplicasLeaseWritesPerSecond"
+	TwoCPU         Figure = "twoReplicasCPUSecondsPerMinute" // of both, idle
+
 	QuietP99              Figure = "quietP99Seconds" // attach latency without a noisy tenant
 	TenantP99             Figure = "tenantP99Seconds"
 	TenantRatio           Figure = "tenantP99Ratio"
@@ -138,6 +160,26 @@ var described = []description{
 	{GoroutinesPerDriver, "goroutines of an idle driver", hundredths, false},
 	{HeapPerDriver, "heap of an idle driver", megabytes, false},
 	{ResidentPerDriver, "memory of an idle driver (RSS)", megabytes, false},
+	{ResidentSome, "memory idle, 100 drivers (RSS)", megabytes, false},
+	{ResidentMany, "memory idle, all drivers (RSS)", megabytes, false},
+	{FleetReady, "start until ready, all drivers", duration, false},
+	{LeaseWrites, "writes of leases per second", whole, false},
+	{LeaseBurst, "renewals of leases in 100 ms, at most", whole, false},
+	{LeaseAge, "longest time since a renewal", duration, false},
+	{IdleCPU, "CPU seconds per minute, idle", hundredths, false},
+	{IdlePlaneCPU, "CPU seconds per minute of the control plane", hundredths, false},
+	{PageSeconds, "status page", duration, false},
+	{PageBytes, "size of the status page", megabytes, false},
+	{APISeconds, "drivers by the HTTP API", duration, false},
+	{APIBytes, "size of that", megabytes, false},
+	{MetricsSeconds, "scrape of the metrics", duration, false},
+	{MetricsBytes, "size of the metrics", megabytes, false},
+	{MetricsSeries, "series of metrics", whole, false},
+	{StatusSeconds, "csi-attach-hub status", duration, false},
+	{Balance, "start of a second replica until both share the drivers", duration, false},
+	{BalanceWrites, "writes of leases until then", whole, false},
+	{TwoLeaseWrites, "writes of leases per second, two replicas", whole, false},
+	{TwoCPU, "CPU seconds per minute of both, idle", hundredths, false},
 	{Speed, "speed of the machine, MB/s hashed", whole, false},
 	{TurnTook, "length of a turn", duration, true},
 }
