@@ -74,6 +74,7 @@ func measure(ctx context.Context, o Options, c Case) (result Result, err error) 
 			result.Samples = append(result.Samples, Sample{Competitor: competitor.name, Round: round + 1, Figures: figures})
 		}
 	}
+	result.Series, result.Stacks = mergedSeries(s.series), mergedStacks(s.stacks)
 	result.judge(c.Targets)
 	result.Took = time.Since(began).Round(time.Second).String()
 	return result, nil

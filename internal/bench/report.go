@@ -31,9 +31,12 @@ type Result struct {
 	// Medians over the rounds, by competitor.
 	Medians map[string]Figures `json:"medians"`
 	// Ratios of the hub's figures to the floor's.
-	Ratios   map[Figure]Ratio `json:"ratios,omitempty"`
-	Samples  Samples          `json:"samples"`
-	Verdicts []Verdict        `json:"targets"`
+	Ratios  map[Figure]Ratio `json:"ratios,omitempty"`
+	Samples Samples          `json:"samples"`
+	// Series and Stacks are for charts, with medians over the rounds.
+	Series   []Series  `json:"series,omitempty"`
+	Stacks   []Stack   `json:"stacks,omitempty"`
+	Verdicts []Verdict `json:"targets"`
 }
 
 // judge fills in the medians and the verdicts.

@@ -35,7 +35,9 @@ type stage struct {
 	volumes        []volume // to attach and detach
 	warmUp         []volume // one of each driver, to attach before bench counts
 	clock          *stopwatch
-	tenant         *tenant // nil: none
+	tenant         *tenant  // nil: none
+	series         []Series // of all turns, for charts: a turn adds its own
+	stacks         []Stack  // of all turns, for charts: a turn adds its own
 	say            func(format string, args ...any)
 }
 
