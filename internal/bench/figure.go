@@ -59,6 +59,19 @@ const (
 	HeapPerDriver       Figure = "heapPerDriverBytes"
 	ResidentPerDriver   Figure = "residentPerDriverBytes"
 
+	ResidentPerVolume     Figure = "residentPerPersistentVolumeBytes"
+	ResidentPerAttachment Figure = "residentPerVolumeAttachmentBytes"
+	ResidentPerNode       Figure = "residentPerNodeBytes"   // of its CSINode
+	RelistRecovered       Figure = "relistRecoveredSeconds" // from the start of a new API server until a volume of each driver is attached
+	RelistPeak            Figure = "relistPeakBytes"
+	RelistCalls           Figure = "relistCalls"  // more than these attaches need
+	RelistWrites          Figure = "relistWrites" // likewise
+	RelistReads           Figure = "relistReads"
+	TakeoverCrash         Figure = "takeoverCrashSeconds" // from the end of the leader until all drivers have a leader
+	TakeoverStop          Figure = "takeoverStopSeconds"
+	TakeoverCalls         Figure = "takeoverCalls"
+	TakeoverWrites        Figure = "takeoverWrites"
+
 	QuietP99              Figure = "quietP99Seconds" // attach latency without a noisy tenant
 	TenantP99             Figure = "tenantP99Seconds"
 	TenantRatio           Figure = "tenantP99Ratio"
@@ -133,6 +146,18 @@ var described = []description{
 	{GoroutinesPerDriver, "goroutines of an idle driver", hundredths, false},
 	{HeapPerDriver, "heap of an idle driver", megabytes, false},
 	{ResidentPerDriver, "memory of an idle driver (RSS)", megabytes, false},
+	{ResidentPerVolume, "memory of a PersistentVolume (RSS)", kilobytes, false},
+	{ResidentPerAttachment, "memory of a VolumeAttachment (RSS)", kilobytes, false},
+	{ResidentPerNode, "memory of a node (RSS)", kilobytes, false},
+	{RelistRecovered, "API server restarted until attached", duration, false},
+	{RelistPeak, "memory at most after that (RSS)", megabytes, false},
+	{RelistCalls, "calls by that, more than needed", whole, false},
+	{RelistWrites, "API writes by that, more than needed", whole, false},
+	{RelistReads, "API reads by that", whole, true},
+	{TakeoverCrash, "takeover of all drivers after SIGKILL", duration, false},
+	{TakeoverStop, "takeover of all drivers after SIGTERM", duration, false},
+	{TakeoverCalls, "calls by takeovers", whole, false},
+	{TakeoverWrites, "API writes by takeovers", whole, false},
 	{Speed, "speed of the machine, MB/s hashed", whole, false},
 }
 
@@ -148,6 +173,8 @@ func descriptionOf(f Figure) description {
 
 func whole(v float64) string      { return fmt.Sprintf("%.0f", v) }
 func hundredths(v float64) string { return fmt.Sprintf("%.2f", v) }
+
+func kilobytes(v float64) string { return fmt.Sprintf("%.2f kB", v/1e3) }
 
 func megabytes(v float64) string {
 	if math.Abs(v) < 1e6 {
