@@ -50,6 +50,27 @@ func trimVolumeAttachment(va *storagev1.VolumeAttachment) {
 	intern(&va.Spec.Attacher)
 	intern(&va.Spec.NodeName)
 	internEach(va.Finalizers)
+	va.Annotations = sharedAnnotations(va.Annotations)
+}
+
+// sharedAnnotations returns a copy of annotations that shares the keys which attachers write, and the node ID. The
+// map itself is not changed: it may be in the cache already.
+func sharedAnnotations(annotations map[string]string) map[string]string {
+	if annotations == nil {
+		return nil
+	}
+	shared := make(map[string]string, len(annotations))
+	for key, value := range annotations {
+		switch key {
+		case attach.AnnotationNodeID:
+			key = attach.AnnotationNodeID // the constant
+			intern(&value)
+		case attach.AnnotationVolumeHandle:
+			key = attach.AnnotationVolumeHandle
+		}
+		shared[key] = value
+	}
+	return shared
 }
 
 // trimPersistentVolume keeps the fields that a ControllerPublishVolume request is made of, and the name of the
