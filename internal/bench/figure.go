@@ -62,26 +62,38 @@ const (
 	ResidentPerDriver   Figure = "residentPerDriverBytes"
 
 	// Of a hub with many drivers without work.
-	ResidentSome   Figure = "residentSomeDriversBytes"     // with someDrivers
-	ResidentMany   Figure = "residentManyDriversBytes"     // with all drivers of the case, as all below
-	FleetReady     Figure = "fleetReadySeconds"            // from the start of the process until it leads all drivers
-	LeaseWrites    Figure = "leaseWritesPerSecond"         // counted by the API server
-	LeaseBurst     Figure = "leaseRenewalsPer100ms"        // at most
-	LeaseAge       Figure = "leaseAgeSeconds"              // longest time since a renewal
-	IdleCPU        Figure = "idleCPUSecondsPerMinute"      // of the hub
-	IdlePlaneCPU   Figure = "idlePlaneCPUSecondsPerMinute" // of the control plane
-	PageSeconds    Figure = "pageSeconds"                  // GET /
-	PageBytes      Figure = "pageBytes"
-	APISeconds     Figure = "apiSeconds" // GET /api/v1/drivers
-	APIBytes       Figure = "apiBytes"
-	MetricsSeconds Figure = "metricsSeconds" // GET /metrics
-	MetricsBytes   Figure = "metricsBytes"
-	MetricsSeries  Figure = "metricsSeries"
-	StatusSeconds  Figure = "statusSeconds"      // csi-attach-hub status
-	Balance        Figure = "balanceSeconds"     // from the start of a second replica until they share the drivers
-	BalanceWrites  Figure = "balanceLeaseWrites" // of leases until then, renewals included
-	TwoLeaseWrites Figure = "twoReplicasLeaseWritesPerSecond"
-	TwoCPU         Figure = "twoReplicasCPUSecondsPerMinute" // of both, idle
+	ResidentSome          Figure = "residentSomeDriversBytes"     // with someDrivers
+	ResidentMany          Figure = "residentManyDriversBytes"     // with all drivers of the case, as all below
+	FleetReady            Figure = "fleetReadySeconds"            // from the start of the process until it leads all drivers
+	LeaseWrites           Figure = "leaseWritesPerSecond"         // counted by the API server
+	LeaseBurst            Figure = "leaseRenewalsPer100ms"        // at most
+	LeaseAge              Figure = "leaseAgeSeconds"              // longest time since a renewal
+	IdleCPU               Figure = "idleCPUSecondsPerMinute"      // of the hub
+	IdlePlaneCPU          Figure = "idlePlaneCPUSecondsPerMinute" // of the control plane
+	PageSeconds           Figure = "pageSeconds"                  // GET /
+	PageBytes             Figure = "pageBytes"
+	APISeconds            Figure = "apiSeconds" // GET /api/v1/drivers
+	APIBytes              Figure = "apiBytes"
+	MetricsSeconds        Figure = "metricsSeconds" // GET /metrics
+	MetricsBytes          Figure = "metricsBytes"
+	MetricsSeries         Figure = "metricsSeries"
+	StatusSeconds         Figure = "statusSeconds"      // csi-attach-hub status
+	Balance               Figure = "balanceSeconds"     // from the start of a second replica until they share the drivers
+	BalanceWrites         Figure = "balanceLeaseWrites" // of leases until then, renewals included
+	TwoLeaseWrites        Figure = "twoReplicasLeaseWritesPerSecond"
+	TwoCPU                Figure = "twoReplicasCPUSecondsPerMinute" // of both, idle
+	ResidentPerVolume     Figure = "residentPerPersistentVolumeBytes"
+	ResidentPerAttachment Figure = "residentPerVolumeAttachmentBytes"
+	ResidentPerNode       Figure = "residentPerNodeBytes"   // of its CSINode
+	RelistRecovered       Figure = "relistRecoveredSeconds" // from the start of a new API server until a volume of each driver is attached
+	RelistPeak            Figure = "relistPeakBytes"
+	RelistCalls           Figure = "relistCalls"  // more than these attaches need
+	RelistWrites          Figure = "relistWrites" // likewise
+	RelistReads           Figure = "relistReads"
+	TakeoverCrash         Figure = "takeoverCrashSeconds" // from the end of the leader until all drivers have a leader
+	TakeoverStop          Figure = "takeoverStopSeconds"
+	TakeoverCalls         Figure = "takeoverCalls"
+	TakeoverWrites        Figure = "takeoverWrites"
 
 	QuietP99              Figure = "quietP99Seconds" // attach latency without a noisy tenant
 	TenantP99             Figure = "tenantP99Seconds"
@@ -180,6 +192,18 @@ var described = []description{
 	{BalanceWrites, "writes of leases until then", whole, false},
 	{TwoLeaseWrites, "writes of leases per second, two replicas", whole, false},
 	{TwoCPU, "CPU seconds per minute of both, idle", hundredths, false},
+	{ResidentPerVolume, "memory of a PersistentVolume (RSS)", kilobytes, false},
+	{ResidentPerAttachment, "memory of a VolumeAttachment (RSS)", kilobytes, false},
+	{ResidentPerNode, "memory of a node (RSS)", kilobytes, false},
+	{RelistRecovered, "API server restarted until attached", duration, false},
+	{RelistPeak, "memory at most after that (RSS)", megabytes, false},
+	{RelistCalls, "calls by that, more than needed", whole, false},
+	{RelistWrites, "API writes by that, more than needed", whole, false},
+	{RelistReads, "API reads by that", whole, true},
+	{TakeoverCrash, "takeover of all drivers after SIGKILL", duration, false},
+	{TakeoverStop, "takeover of all drivers after SIGTERM", duration, false},
+	{TakeoverCalls, "calls by takeovers", whole, false},
+	{TakeoverWrites, "API writes by takeovers", whole, false},
 	{Speed, "speed of the machine, MB/s hashed", whole, false},
 	{TurnTook, "length of a turn", duration, true},
 }
@@ -196,6 +220,8 @@ func descriptionOf(f Figure) description {
 
 func whole(v float64) string      { return fmt.Sprintf("%.0f", v) }
 func hundredths(v float64) string { return fmt.Sprintf("%.2f", v) }
+
+func kilobytes(v float64) string { return fmt.Sprintf("%.2f kB", v/1e3) }
 
 func megabytes(v float64) string {
 	if math.Abs(v) < 1e6 {
