@@ -35,9 +35,10 @@ type stage struct {
 	volumes        []volume // to attach and detach
 	warmUp         []volume // one of each driver, to attach before bench counts
 	clock          *stopwatch
-	tenant         *tenant  // nil: none
-	series         []Series // of all turns, for charts: a turn adds its own
-	stacks         []Stack  // of all turns, for charts: a turn adds its own
+	tenant         *tenant          // nil: none
+	manager        *testbed.Process // kube-controller-manager; nil: none
+	series         []Series         // of all turns, for charts: a turn adds its own
+	stacks         []Stack          // of all turns, for charts: a turn adds its own
 	say            func(format string, args ...any)
 }
 
@@ -55,7 +56,7 @@ func setStage(ctx context.Context, o Options, c Case) (*stage, error) {
 	}
 	s.say("starting a control plane; drivers: %d", c.Drivers)
 	options := testbed.WorldOptions{
-		Dir: s.dir, Hub: o.Hub, ControlPlane: testbed.ControlPlaneOptions{Unlimited: c.tenantFor == 0, Log: o.Progress},
+		Dir: s.dir, Hub: o.Hub, ControlPlane: testbed.ControlPlaneOptions{Unlimited: !c.fair, Log: o.Progress},
 		Latency: fakecsi.Latency{Base: c.Latency}, OnAttachment: s.clock.observe,
 	}
 	for i := range c.Drivers {
@@ -115,6 +116,9 @@ func (s *stage) close(ctx context.Context) error {
 	var errs []error
 	if s.tenant != nil {
 		s.tenant.close()
+	}
+	if s.manager != nil {
+		errs = append(errs, s.manager.Stop(ctx, stopGrace))
 	}
 	if s.World != nil {
 		errs = append(errs, s.Stop(ctx))
