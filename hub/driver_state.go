@@ -141,15 +141,6 @@ func stateAfter(from State, err error) State {
 	return Lost
 }
 
-// capabilities returns the capabilities of the latest session, which may have ended; none before the first
-// session.
-func (s driverState) capabilities() csiclient.Capabilities {
-	if s.session == nil {
-		return csiclient.Capabilities{}
-	}
-	return s.session.Info().Capabilities
-}
-
 // isReachedAs reports whether the driver has the endpoint and TLS of a spec.
 func (s driverState) isReachedAs(spec registry.Driver) bool {
 	return s.spec.Name == spec.Name && s.spec.Endpoint == spec.Endpoint && s.spec.TLS == spec.TLS

@@ -92,20 +92,30 @@ func (m *manager) watch() (driverState, <-chan struct{}) {
 }
 
 // settings returns the driver's current settings.
-func (m *manager) settings() registry.Settings { return m.get().spec.Settings }
+func (m *manager) settings() registry.Settings {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.spec.Settings
+}
 
 // session returns the latest session, which may have ended; nil if there was none yet.
-func (m *manager) session() *liveSession { return m.get().session }
+func (m *manager) session() *liveSession {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.session
+}
 
 // decider returns the inputs of decisions that all objects of the driver share. The capabilities are those of
 // the latest session, which may have ended.
 func (m *manager) decider() attach.Driver {
-	s := m.get()
+	noAttach := !m.cluster.AttachRequired(m.name)
+	m.mu.Lock() // get would copy the state, for each event and several times for each operation
+	defer m.mu.Unlock()
 	return attach.Driver{
 		Name:          m.name,
-		DefaultFSType: s.spec.DefaultFSType,
-		NoAttach:      !m.cluster.AttachRequired(m.name),
-		Capabilities:  s.capabilities(),
+		DefaultFSType: m.state.spec.DefaultFSType,
+		NoAttach:      noAttach,
+		Capabilities:  m.state.session.capabilities(),
 	}
 }
 

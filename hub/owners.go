@@ -102,9 +102,10 @@ func (l *leader) candidates(formerOwner volume.Identity, target attach.Target, s
 	decider := l.decider()
 	var names []string
 	for _, va := range slices.Concat(some, l.cluster.AttachmentsAtNodeID(target.NodeID), l.cluster.AttachmentsOfVolume(formerOwner.PersistentVolume)) {
-		noted := attach.NotedTarget(va)
-		if va.Name == formerOwner.Name || va.Spec.Attacher != l.name || va.DeletionTimestamp != nil || slices.Contains(names, va.Name) ||
-			noted.VolumeHandle != "" && noted.VolumeHandle != target.VolumeHandle {
+		if va.Name == formerOwner.Name || va.Spec.Attacher != l.name || va.DeletionTimestamp != nil || slices.Contains(names, va.Name) {
+			continue
+		}
+		if noted := attach.NotedTarget(va).VolumeHandle; noted != "" && noted != target.VolumeHandle {
 			continue
 		}
 		va = l.overlay.Newest(va)

@@ -157,7 +157,7 @@ func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThe
 			if c.deleted != nil {
 				d.cluster.KeepDeleted(stored(t, c.deleted))
 			}
-			d.table.Missing("va")
+			d.table.ReadGone(volume.IdentityOf(routedAttachment()), false)
 			u, ok := d.table.Unowned(routedTarget)
 			if !ok {
 				t.Fatal("the publication of what is gone is not unowned")

@@ -70,7 +70,7 @@ func TestPublicationThatIsResolvedBeforeItsWorkerLooksIsNotDetached(t *testing.T
 		d.connectTo(session)
 		va := routedAttachment(guardedAttachment)
 		d.restore(d.table.Open(va), va)
-		d.table.Missing(va.Name)
+		d.table.ReadGone(volume.IdentityOf(va), false)
 		e := d.start(t)
 		d.table.Resolve(routedTarget)
 		d.work(t.Context(), e)

@@ -154,7 +154,7 @@ func (r *router) released(va *storagev1.VolumeAttachment) {
 func (r *router) offer(v *cache.StoredVolume, finalizers []string) {
 	for _, finalizer := range finalizers {
 		if l := r.owner(finalizer); l != nil {
-			l.onVolume(v.PersistentVolume())
+			l.onVolume(v)
 		}
 	}
 	r.hub.windDown.note(finalizers...)
@@ -176,7 +176,7 @@ func (r *router) volumeGone(v *cache.StoredVolume) {
 	r.cluster.KeepDeleted(v)
 	for _, finalizer := range v.Finalizers() {
 		if l := r.owner(finalizer); l != nil {
-			l.overlay.PersistentVolumeChanged(v.PersistentVolume()) // forgets the write that took the finalizer
+			l.overlay.PersistentVolumeChanged(v) // forgets the write that took the finalizer
 		}
 	}
 	r.hub.windDown.note(v.Finalizers()...)

@@ -191,8 +191,8 @@ func TestLateEventsOfWhatIsGoneCauseNoSecondDetach(t *testing.T) {
 	}
 	d.table.Saw(routedAttachment(func(va *storagev1.VolumeAttachment) { va.DeletionTimestamp = dying.DeletionTimestamp }))
 	d.hub.routes.attachmentChanged(nil, dying) // a handler that lags tells of an earlier state
-	if d.table.Has(volume.ClaimKey("va")) {
-		d.table.Missing("va") // what its worker does: the cache has no such object
+	if e := d.start(t); e != nil {
+		d.table.DoneMissing(e) // what its worker does: the cache has no such object
 	}
 	d.hub.routes.attachmentGone(dying)
 	if left := d.table.UnownedAll(); len(left) > 0 {

@@ -42,6 +42,14 @@ type liveSession struct {
 	ended atomic.Bool // it takes no further call; calls in flight may end
 }
 
+// capabilities returns the capabilities of the driver; none without a session, so s may be nil.
+func (s *liveSession) capabilities() csiclient.Capabilities {
+	if s == nil {
+		return csiclient.Capabilities{}
+	}
+	return s.Info().Capabilities
+}
+
 func (s *liveSession) end() {
 	s.ended.Store(true)
 	s.Close()

@@ -78,7 +78,7 @@ func (m *manager) volumeHealth(ctx context.Context, handle string) (status.Volum
 	switch {
 	case s.session == nil || !s.up:
 		return status.VolumeHealth{}, errDisconnected
-	case !s.capabilities().GetVolumeHealth:
+	case !s.session.capabilities().GetVolumeHealth:
 		return status.VolumeHealth{}, errors.New("the driver has no GET_VOLUME_HEALTH")
 	case len(m.health.answers) == maxHealthAnswers:
 		return status.VolumeHealth{}, fmt.Errorf("the driver was asked about %d volumes in the last %s", maxHealthAnswers, healthAge)

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -136,9 +136,10 @@ func cutShort(va *storagev1.VolumeAttachment, finalizer string) bool {
 
 // onVolume takes a PersistentVolume that has or had the driver's finalizer, when it was added or has
 // changed, or when a VolumeAttachment that named it is gone.
-func (l *leader) onVolume(pv *corev1.PersistentVolume) {
-	l.overlay.PersistentVolumeChanged(pv)
-	if attach.HasFinalizer(pv.Finalizers, l.finalizer) && attach.Releasable(pv, l.name) {
-		l.table.Add(volume.FinalizerKey(pv.Name), volume.FinalizerLane, volume.Place{})
+func (l *leader) onVolume(v *cache.StoredVolume) {
+	l.overlay.PersistentVolumeChanged(v)
+	// Nearly no PersistentVolume is Releasable: the others are not decoded.
+	if attach.HasFinalizer(v.Finalizers(), l.finalizer) && v.Releasable() && attach.Releasable(v.PersistentVolume(), l.name) {
+		l.table.Add(volume.FinalizerKey(v.Name()), volume.FinalizerLane, volume.Place{})
 	}
 }

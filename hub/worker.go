@@ -34,8 +34,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 	name := e.Key.Name
 	va := l.overlay.Attachment(name)
 	if va == nil {
-		l.table.Missing(name)
-		l.table.Done(e)
+		l.table.DoneMissing(e)
 		return
 	}
 	c := l.table.Open(va)
@@ -83,10 +82,9 @@ func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 	l.table.SetLost(va, false)
 	l.table.ClearChanged(e) // the switch takes changes that came meanwhile into account
 	switch next, lane := l.wanted(va.Name); {
+	case next == attach.Idle && l.overlay.Attachment(va.Name) == nil:
+		l.table.DoneMissing(e)
 	case next == attach.Idle:
-		if l.overlay.Attachment(va.Name) == nil {
-			l.table.Missing(va.Name)
-		}
 		l.table.Done(e)
 	case next == op && op == attach.Detaching:
 		// The object is gone, and the cache still has it: a watch that has ended may be a minute late.

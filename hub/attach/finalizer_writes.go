@@ -24,24 +24,29 @@ type FinalizerWrites struct {
 // VolumeAttachment, both at the same time. It runs before the volume is attached, and does not write
 // parts that the plan found there already. It returns nil only if both objects have all parts.
 func (a Attacher) AddFinalizers(ctx context.Context, plan Plan) error {
+	if plan.VolumeFinalizer == nil { // most attaches: a goroutine for one write would have to grow its stack
+		return a.addAttachmentFinalizer(ctx, plan)
+	}
 	var writes errgroup.Group
-	if plan.VolumeFinalizer != nil {
-		writes.Go(func() error {
-			if err := a.addVolumeFinalizer(ctx, plan); err != nil {
-				return fmt.Errorf("add finalizer to persistentvolume: %w", err)
-			}
-			return nil
-		})
-	}
-	if plan.AttachmentFinalizer != nil {
-		writes.Go(func() error {
-			if _, err := a.patchAttachment(ctx, plan.AttachmentFinalizer); err != nil {
-				return fmt.Errorf("add finalizer to volumeattachment: %w", err)
-			}
-			return nil
-		})
-	}
+	writes.Go(func() error {
+		if err := a.addVolumeFinalizer(ctx, plan); err != nil {
+			return fmt.Errorf("add finalizer to persistentvolume: %w", err)
+		}
+		return nil
+	})
+	writes.Go(func() error { return a.addAttachmentFinalizer(ctx, plan) })
 	return writes.Wait()
+}
+
+// addAttachmentFinalizer adds finalizer and annotations to the VolumeAttachment of a plan that lacks some.
+func (a Attacher) addAttachmentFinalizer(ctx context.Context, plan Plan) error {
+	if plan.AttachmentFinalizer == nil {
+		return nil
+	}
+	if _, err := a.patchAttachment(ctx, plan.AttachmentFinalizer); err != nil {
+		return fmt.Errorf("add finalizer to volumeattachment: %w", err)
+	}
+	return nil
 }
 
 // addVolumeFinalizer adds the finalizer to the PersistentVolume of a plan, unless another attach has done

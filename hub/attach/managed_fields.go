@@ -95,9 +95,10 @@ func WasAttached(va *storagev1.VolumeAttachment) bool {
 // many objects: the fields that attachers write, and only entries that have some. It does not
 // change the entries. Its result shares memory with other results and must not be changed.
 func PruneManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
-	n := 0
+	n, parsed := 0, make([]*fields, 0, 8) // on the stack
 	for i := range entries {
-		if !parseFields(&entries[i]).empty() {
+		parsed = append(parsed, parseFields(&entries[i]))
+		if !parsed[i].empty() {
 			n++
 		}
 	}
@@ -106,8 +107,8 @@ func PruneManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFie
 	}
 	pruned := make([]metav1.ManagedFieldsEntry, 0, n) // append would reserve more
 	for i := range entries {
-		if fields := parseFields(&entries[i]); !fields.empty() {
-			pruned = append(pruned, sharedEntry(&entries[i], fields))
+		if !parsed[i].empty() {
+			pruned = append(pruned, sharedEntry(&entries[i], parsed[i]))
 		}
 	}
 	return pruned

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -75,7 +76,9 @@ func (o *Overlay) VolumeAttachmentChanged(va *storagev1.VolumeAttachment) {
 
 // PersistentVolumeChanged takes a PersistentVolume that the watch has reported as added, changed or
 // deleted. Writes up to this state are dropped.
-func (o *Overlay) PersistentVolumeChanged(pv *corev1.PersistentVolume) { o.volumes.OnAddOrUpdate(pv) }
+func (o *Overlay) PersistentVolumeChanged(v *StoredVolume) {
+	o.volumes.OnAddOrUpdate(&metav1.PartialObjectMetadata{ObjectMeta: *v.objectMeta()}) // it compares resourceVersions
+}
 
 // VolumeAttachmentDeleted takes the last state of a VolumeAttachment whose deletion the watch has
 // reported.

@@ -23,7 +23,7 @@ type StoredVolume struct {
 	handle        string   // "" if it has none
 	finalizers    []string // only those of attachers
 	encoded       string   // all except name, version and, of a CSI volume, handle
-	releasable    bool     // finalizers may have to be removed: it is being deleted, or it is no CSI volume
+	releasable    bool     // see Releasable
 	multiNode     bool     // see MultiNode
 }
 
@@ -92,9 +92,15 @@ func (v *StoredVolume) Claim() (namespace, name string) {
 // caller must not change them.
 func (v *StoredVolume) Finalizers() []string { return v.finalizers }
 
+// Releasable reports whether a finalizer of an attacher may have to be removed: the PersistentVolume is being deleted,
+// or is no CSI volume.
+func (v *StoredVolume) Releasable() bool { return v.releasable }
+
 // GetObjectMeta implements metav1.ObjectMetaAccessor: client-go's caches need the name and the
 // resourceVersion.
-func (v *StoredVolume) GetObjectMeta() metav1.Object {
+func (v *StoredVolume) GetObjectMeta() metav1.Object { return v.objectMeta() }
+
+func (v *StoredVolume) objectMeta() *metav1.ObjectMeta {
 	return &metav1.ObjectMeta{Name: v.name, ResourceVersion: v.version}
 }
 

@@ -36,6 +36,15 @@ type DriverMetrics struct {
 	foreign    prometheus.Counter
 	gaveUp     prometheus.Counter
 	recent     recent
+
+	// What every operation needs, looked up once.
+	succeeded map[Operation]success
+}
+
+// success are the series of the successes of one operation.
+type success struct {
+	count prometheus.Counter
+	took  prometheus.Observer
 }
 
 // newDriverMetrics returns the metrics of a driver. name is a label value.
@@ -46,7 +55,7 @@ func newDriverMetrics(name string) *DriverMetrics {
 		return register.NewCounterVec(prometheus.CounterOpts{Name: "attach_hub_" + name, Help: help, ConstLabels: driver}, labels)
 	}
 	d := &DriverMetrics{
-		series: series,
+		series: series, succeeded: map[Operation]success{},
 		calls: register.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "csi_sidecar_operations_seconds", Buckets: callBuckets,
 			Help:        "Container Storage Interface operation duration with gRPC error code status total",
@@ -79,7 +88,7 @@ func (d *DriverMetrics) begin() {
 		d.calls.WithLabelValues(method, codes.OK.String())
 	}
 	for _, op := range []Operation{Attach, Detach} {
-		d.took.WithLabelValues(string(op), string(Success))
+		d.succeeded[op] = success{d.operations.WithLabelValues(string(op), string(Success)), d.took.WithLabelValues(string(op), string(Success))}
 		d.retries.WithLabelValues(string(op))
 		for _, result := range Results {
 			d.operations.WithLabelValues(string(op), string(result))
@@ -107,8 +116,13 @@ func (d *DriverMetrics) Operation(op Operation, result Result, took time.Duratio
 	if d == nil {
 		return
 	}
-	d.operations.WithLabelValues(string(op), string(result)).Inc()
-	d.took.WithLabelValues(string(op), string(result)).Observe(took.Seconds())
+	if s, ok := d.succeeded[op]; ok && result == Success {
+		s.count.Inc()
+		s.took.Observe(took.Seconds())
+	} else {
+		d.operations.WithLabelValues(string(op), string(result)).Inc()
+		d.took.WithLabelValues(string(op), string(result)).Observe(took.Seconds())
+	}
 	d.recent.add(time.Now(), result, took)
 }
 

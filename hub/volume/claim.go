@@ -197,16 +197,6 @@ func (t *Table) Gone(id Identity, last *attach.Record) {
 	t.gone(c)
 }
 
-// Missing ends the claim of a VolumeAttachment that the cache does not have any more. It does nothing
-// without a claim of that name.
-func (t *Table) Missing(name string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c := t.claims[name]; c != nil {
-		t.gone(c)
-	}
-}
-
 // HasDisowned reports whether a VolumeAttachment that still exists has a previous target, at which its
 // publication is unowned now.
 func (t *Table) HasDisowned(id Identity, target attach.Target) bool {

@@ -122,16 +122,30 @@ func TestObjectOfTheSameNameStartsAfreshWhenTheOneBeforeVanishesDuringARun(t *te
 	}
 }
 
-func TestMissingObjectEndsItsClaimAndItsEntry(t *testing.T) {
+func TestMissingObjectEndsItsClaimAndItsEntryInOneRun(t *testing.T) {
 	table := openTable(10, 0, true)
+	e := taken(t, table, "va", volume.AttachLane, only("v", "a"))
 	table.Open(attachment("va", "1"))
-	table.Add(volume.ClaimKey("va"), volume.AttachLane, only("v", "a"))
-	table.Missing("va")
+	table.DoneMissing(e)
 	if known, _ := table.Known(attachment("va", "1")); known {
 		t.Error("its claim has not ended")
 	}
 	if left := table.Remains(); left != "" {
 		t.Errorf("left at the end: %s", left)
+	}
+}
+
+func TestObjectThatGetsTheNameOfAMissingOneDuringTheRunIsLookedAt(t *testing.T) {
+	table := openTable(10, 0, true)
+	e := taken(t, table, "va", volume.AttachLane, only("v", "a"))
+	first := table.Open(attachment("va", "1"))
+	table.Add(volume.ClaimKey("va"), volume.AttachLane, only("v", "a"))
+	table.DoneMissing(e)
+	if got := take(t, table, volume.ClaimKey("va")); got != e {
+		t.Errorf("%+v runs, want the entry again", got)
+	}
+	if table.Open(attachment("va", "2")) == first {
+		t.Error("it has the claim of the object before")
 	}
 }
 

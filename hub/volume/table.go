@@ -198,6 +198,17 @@ func (t *Table) ClearChanged(e *Entry) bool {
 // Done ends the run of an entry, and the entry unless it was asked for meanwhile.
 func (t *Table) Done(e *Entry) { t.done(e, e.lane, -1, false) }
 
+// DoneMissing is Done, and ends the claim too: after the run began, or after ClearChanged, the cache did not have the
+// VolumeAttachment any more. An object that gets its name later asks for the entry.
+func (t *Table) DoneMissing(e *Entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.claims[e.Key.Name]; c != nil && c.gone.IsZero() {
+		c.gone = time.Now()
+	}
+	t.endRun(e, e.lane, -1, false)
+}
+
 // DoneFor ends the run of an entry that runs again in a lane after a delay, at once if that is 0. If the
 // next run ends with a delay of 0 too, and nobody has asked for the entry meanwhile, the entry pauses;
 // others that wait for it go on waiting.
@@ -210,6 +221,11 @@ func (t *Table) Postpone(e *Entry, l Lane, delay time.Duration) { t.done(e, l, d
 func (t *Table) done(e *Entry, l Lane, delay time.Duration, pauses bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.endRun(e, l, delay, pauses)
+}
+
+// endRun ends the run of an entry, and its claim if the object is gone.
+func (t *Table) endRun(e *Entry, l Lane, delay time.Duration, pauses bool) {
 	if e.Key.Kind == ClaimKind {
 		if c := t.claims[e.Key.Name]; c != nil && !c.gone.IsZero() {
 			t.close(c) // while others still have to wait for this entry

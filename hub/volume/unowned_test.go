@@ -67,15 +67,16 @@ func TestObjectThatVanishesWhileItsWorkerRunsLeavesItsPublicationUnownedWhenTheR
 		"done":      func(table *volume.Table, e *volume.Entry) { table.Done(e) },
 		"backs off": func(table *volume.Table, e *volume.Entry) { table.DoneFor(e, volume.AttachLane, time.Hour) },
 		"postponed": func(table *volume.Table, e *volume.Entry) { table.Postpone(e, e.Lane(), time.Hour) },
+		"missing":   func(table *volume.Table, e *volume.Entry) { table.DoneMissing(e) },
 	} {
-		for _, missing := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, found missing %v", name, missing), func(t *testing.T) {
+		for _, read := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, read as gone %v", name, read), func(t *testing.T) {
 				table := openTable(10, 0, true)
 				va := attachment("va", "1")
 				e := taken(t, table, va.Name, volume.AttachLane, only("v", "a"))
 				c := table.Open(va)
-				if missing {
-					table.Missing(va.Name)
+				if read {
+					table.ReadGone(volume.IdentityOf(va), false)
 				} else {
 					table.Gone(volume.IdentityOf(va), nil)
 				}

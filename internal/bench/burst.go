@@ -21,6 +21,7 @@ type phase struct {
 	timing
 	requests
 	calls
+	plane planeCPU
 }
 
 // burst is the measurement of attaching volumes, all at once, and of detaching them.
@@ -62,10 +63,20 @@ func (s *stage) phase(ctx context.Context, what string, reaches goal, volumes []
 		return phase{}, err
 	}
 	made := countCalls(s.Drivers)
+	// Counting requests costs the API server much, so that is left out.
+	took, err := readPlaneCPU(s.Plane.Process().PID())
+	if err != nil {
+		return phase{}, err
+	}
 	p := phase{}
 	if p.timing, err = s.change(ctx, what, reaches, volumes, change); err != nil {
 		return phase{}, err
 	}
+	plane, err := readPlaneCPU(s.Plane.Process().PID())
+	if err != nil {
+		return phase{}, err
+	}
+	p.plane = plane.minus(took)
 	after, err := countRequests(ctx, s.Plane)
 	if err != nil {
 		return phase{}, err

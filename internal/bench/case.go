@@ -50,7 +50,7 @@ func Cases() []Case {
 			Drivers: 10, Nodes: 20, Volumes: 2500, Each: 50, Latency: latency, Workers: 100,
 			Bursts: 3, Rounds: 12, Sidecars: both, SidecarRounds: 2, fresh: true, turn: turnOfBursts,
 			Targets: append(contract(true),
-				AtLeast(AttachRate, 0.95).OfBaseline(), AtLeast(DetachRate, 0.95).OfBaseline(), AtMost(CPU, 1.2).OfBaseline(), AtMost(ResidentEnd, 80e6)),
+				AtLeast(AttachRate, 0.95).OfBaseline(), AtLeast(DetachRate, 0.95).OfBaseline(), AtMost(CPU, 1.2).OfBaseline(), AtMost(ResidentEnd, 85e6)),
 		},
 		{
 			Name: "10x500", About: "10 drivers, 500 volumes each, all at once; 20,000 PersistentVolumes",

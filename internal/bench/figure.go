@@ -44,9 +44,11 @@ const (
 	OtherWrites      Figure = "otherWrites"       // total, such as leases and Events
 	AttachCalls      Figure = "callsPerAttach"    // publishes and unpublishes
 	DetachCalls      Figure = "callsPerDetach"
-	CPU              Figure = "cpuSecondsPerThousand" // attaches and detaches
-	ResidentIdle     Figure = "residentIdleBytes"     // connected, caches filled, nothing to do
-	ResidentAttached Figure = "residentAttachedBytes" // all volumes attached
+	CPU              Figure = "cpuSecondsPerThousand"       // attaches and detaches
+	PlaneCPU         Figure = "planeCPUSecondsPerThousand"  // of kube-apiserver and etcd, while volumes are attached and detached
+	ServerCPU        Figure = "serverCPUSecondsPerThousand" // the part of kube-apiserver
+	ResidentIdle     Figure = "residentIdleBytes"           // connected, caches filled, nothing to do
+	ResidentAttached Figure = "residentAttachedBytes"       // all volumes attached
 	ResidentEnd      Figure = "residentEndBytes"
 	ResidentOwn      Figure = "residentOwnEndBytes" // ResidentEnd without pages of files, such as the binary
 	ResidentPeak     Figure = "residentPeakBytes"
@@ -141,6 +143,8 @@ var described = []description{
 	{AttachCalls, "calls per attach", hundredths, false},
 	{DetachCalls, "calls per detach", hundredths, false},
 	{CPU, "CPU seconds per 1000 operations", hundredths, false},
+	{PlaneCPU, "CPU seconds of the control plane per 1000 operations", hundredths, false},
+	{ServerCPU, "of that kube-apiserver, without etcd", hundredths, true},
 	{ResidentIdle, "memory idle (RSS)", megabytes, false},
 	{ResidentAttached, "memory, all attached (RSS)", megabytes, false},
 	{ResidentEnd, "memory at the end (RSS)", megabytes, false},

@@ -8,8 +8,11 @@ func (c Case) order(round int, always, sidecars []competitor) []competitor {
 	if round%every == 0 {
 		all = append(all[:len(all):len(all)], sidecars...)
 	}
-	// round/every: the rounds with sidecars rotate too.
-	shift := (round + round/every) % len(all)
+	shift := round
+	if every > 1 {
+		shift += round / every // the rounds with sidecars rotate among themselves
+	}
+	shift %= len(all)
 	return append(all[shift:len(all):len(all)], all[:shift]...)
 }
 

@@ -22,8 +22,8 @@ func TestRatioComparesWithinEachRound(t *testing.T) {
 		{hubName, 3, Figures{AttachRate: 70}}, {baselineName, 3, Figures{AttachRate: 100}},
 		{hubName, 4, Figures{AttachRate: 1}},
 	}
-	if got, ok := s.ratio(AttachRate, hubName, baselineName); !ok || math.Abs(got-0.8) > 1e-9 {
-		t.Errorf("ratio %v %v, want 0.8", got, ok)
+	if got, ok := s.ratio(AttachRate, hubName, baselineName); !ok || math.Abs(got.Median-0.8) > 1e-9 || got.Low != 0.7 || got.High != 0.9 || got.Pairs != 3 {
+		t.Errorf("ratio %+v %v, want 0.8, from 0.7 to 0.9", got, ok)
 	}
 	if got, ok := s.ratio(Reads, hubName, baselineName); ok {
 		t.Errorf("ratio of what was not measured: %v", got)

@@ -14,9 +14,15 @@ type Series struct {
 	X      string  `json:"x"`      // what the horizontal axis shows, with its unit
 	Y      string  `json:"y"`      // what the vertical axis shows, with its unit
 	Points []Point `json:"points"` // in the order of X
-	// Slope is the text of the slope of the line that fits best, such as "0.8 kB per PersistentVolume". With it the chart
-	// shows that line too.
-	Slope string `json:"slope,omitempty"`
+	// Fit adds the straight line that fits best, and its slope; nil: without.
+	Fit *Fit `json:"fit,omitempty"`
+}
+
+// Fit says how a chart shows the slope of a Series. If Y is in MB, {"kB per PersistentVolume", 1000} shows 0.0008 MB as
+// 0.8 kB per PersistentVolume.
+type Fit struct {
+	Unit   string  `json:"unit"`
+	Factor float64 `json:"factor"` // from the unit of Y divided by that of X
 }
 
 // Point is a point of a Series.

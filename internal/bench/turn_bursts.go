@@ -52,16 +52,20 @@ func turnOfBursts(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 
 // figures returns the figures of one burst.
 func (b burst) figures() Figures {
+	operations := float64(len(b.attach.took) + len(b.detach.took))
+	server, etcd := b.attach.plane.server+b.detach.plane.server, b.attach.plane.etcd+b.detach.plane.etcd
 	return Figures{
 		AttachRate: b.attach.perSecond(), DetachRate: b.detach.perSecond(),
 		AttachP50: b.attach.percentile(50), AttachP99: b.attach.percentile(99), AttachMax: b.attach.percentile(100),
 		DetachP50: b.detach.percentile(50), DetachP99: b.detach.percentile(99), DetachMax: b.detach.percentile(100),
 		AttachWrites:     b.attach.perOperation(b.attach.writes),
 		DetachWrites:     b.detach.perOperation(b.detach.writes),
-		Reads:            float64(b.attach.reads+b.detach.reads) / float64(len(b.attach.took)+len(b.detach.took)),
+		Reads:            float64(b.attach.reads+b.detach.reads) / operations,
 		OtherWrites:      float64(b.attach.others + b.detach.others),
 		AttachCalls:      b.attach.perOperation(b.attach.all()),
 		DetachCalls:      b.detach.perOperation(b.detach.all()),
+		PlaneCPU:         (server + etcd) * 1000 / operations,
+		ServerCPU:        server * 1000 / operations,
 		ResidentAttached: b.full.resident,
 	}
 }
