@@ -118,7 +118,7 @@ func (s *stage) close(ctx context.Context) error {
 		s.tenant.close()
 	}
 	if s.manager != nil {
-		errs = append(errs, s.manager.Stop(ctx, stopGrace))
+		s.manager.Kill() // it does not handle SIGTERM, and keeps no state
 	}
 	if s.World != nil {
 		errs = append(errs, s.Stop(ctx))

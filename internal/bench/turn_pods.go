@@ -13,7 +13,7 @@ import (
 const (
 	// steadyPods are created one after the other, one each steadyEvery: fewer than kube-controller-manager makes requests for
 	// with its default limits.
-	steadyPods  = 50
+	steadyPods  = 25
 	steadyEvery = 200 * time.Millisecond
 )
 
