@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -30,8 +31,9 @@ type Case struct {
 	alone  bool // without the baseline
 	fresh  bool // each turn begins with PersistentVolumes without finalizers
 	booked bool // the drivers' books keep a list of calls
-	// tenantFor is the least time for which the noisy tenant saturates workload-low. If it is not 0, API Priority and Fairness is
-	// on, and the hub runs as the ServiceAccount of deploy/base.
+	// fair means that API Priority and Fairness is on, and competitors run as ServiceAccounts: the hub as that of deploy/base.
+	fair bool
+	// tenantFor is the least time for which the noisy tenant saturates workload-low.
 	tenantFor time.Duration
 	// prepare (may be nil) runs once before all turns.
 	prepare func(context.Context, *stage) error
@@ -77,9 +79,11 @@ func Cases() []Case {
 		{
 			Name: "noisy-tenant", About: "10 drivers, 50 volumes each, all at once; while a ServiceAccount saturates workload-low, and while it does not",
 			Drivers: 10, Nodes: 20, Volumes: 2500, Each: 50, Latency: latency,
-			Bursts: 2, Rounds: 2, alone: true, tenantFor: 20 * time.Second, prepare: prepareTenant, turn: turnOfTenant,
+			Bursts: 2, Rounds: 2, alone: true, fair: true, tenantFor: 20 * time.Second, prepare: prepareTenant, turn: turnOfTenant,
 			Targets: []Target{AtMost(TenantRatio, 1.1), Exactly(LeasesLost, 0)},
 		},
+		podsCase("pods", "with default flags", nil),
+		podsCase("pods-tuned", "with "+strings.Join(managerTuned, " "), managerTuned),
 		{
 			Name: "1x1000", About: "one driver, 1,000 volumes at once; 2,500 PersistentVolumes",
 			Drivers: 1, Nodes: 50, Volumes: 2500, Each: 1000, Latency: latency, Workers: 100,

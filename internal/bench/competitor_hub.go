@@ -31,13 +31,13 @@ func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver) (*attach
 	if err := s.WriteConfig(drivers, "{"+strings.Join(defaults, ", ")+"}", nil); err != nil {
 		return a, err
 	}
-	o := testbed.HubOptions{Args: []string{"--profiling"}}
-	if s.c.tenantFor > 0 {
-		o.Kubeconfig = s.file(hubName + ".kubeconfig")
+	kubeconfig, err := s.kubeconfig(ctx, hubNamespace, hubAccount)
+	if err != nil {
+		return a, err
+	}
+	o := testbed.HubOptions{Args: []string{"--profiling"}, Kubeconfig: kubeconfig}
+	if s.c.fair {
 		o.Args = append(o.Args, "--leader-election-namespace="+hubNamespace)
-		if err := s.Plane.WriteAccountKubeconfig(ctx, o.Kubeconfig, hubNamespace, hubAccount); err != nil {
-			return a, err
-		}
 	}
 	hub, err := s.StartHub(ctx, o)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
@@ -23,12 +25,16 @@ var tuned = []string{"--kube-api-qps=1000", "--kube-api-burst=1000", "--worker-t
 func sidecarCompetitor(name string, flags []string) competitor {
 	return competitor{name: name, bursts: 1, start: func(ctx context.Context, s *stage) (*attacher, error) {
 		a := &attacher{name: name, killed: true}
+		kubeconfig, err := s.kubeconfig(ctx, metav1.NamespaceDefault, otherAccount)
+		if err != nil {
+			return a, err
+		}
 		for i, d := range s.Drivers {
 			address, err := testbed.FreeAddress(ctx)
 			if err != nil {
 				return a, err
 			}
-			args := []string{"--csi-address", d.Socket, "--kubeconfig", s.Plane.Kubeconfig(), "--http-endpoint", address}
+			args := []string{"--csi-address", d.Socket, "--kubeconfig", kubeconfig, "--http-endpoint", address}
 			p, err := testbed.StartProcess(ctx, testbed.ProcessOptions{
 				Name: fmt.Sprintf("%s of %s", name, d.Name), Path: s.opts.Sidecar, Args: append(args, flags...),
 				LogPath: s.file(fmt.Sprintf("csi-attacher-%03d.log", i)),

@@ -105,6 +105,25 @@ const (
 
 	Speed    Figure = "machineMegabytesPerSecond" // what the machine hashes, right before and after a turn
 	TurnTook Figure = "turnSeconds"               // the whole turn, with its start and preparation
+	// Of Pods. They begin with the request that creates the Pod, bound to its node.
+	PodRate            Figure = "podsPerSecond" // until node.status.volumesAttached has their volumes
+	PodP50             Figure = "podP50Seconds" // as PodRate
+	PodP99             Figure = "podP99Seconds"
+	PodRequestP50      Figure = "podRequestP50Seconds" // until the VolumeAttachment exists
+	PodRequestP99      Figure = "podRequestP99Seconds"
+	PodDispatchP50     Figure = "podDispatchP50Seconds" // from then until the driver is called
+	PodDispatchP99     Figure = "podDispatchP99Seconds"
+	PodPublishP50      Figure = "podPublishP50Seconds" // from then until status.attached
+	PodPublishP99      Figure = "podPublishP99Seconds"
+	PodReportP50       Figure = "podReportP50Seconds" // from then until node.status.volumesAttached
+	PodReportP99       Figure = "podReportP99Seconds"
+	ManagerShare       Figure = "managerShare" // of kube-controller-manager in the time of all Pods
+	SteadyPodP50       Figure = "steadyPodP50Seconds"
+	SteadyPodP99       Figure = "steadyPodP99Seconds"
+	SteadyManagerShare Figure = "steadyManagerShare"
+	PodDetachRate      Figure = "podDetachesPerSecond" // from the request that deletes the Pod until the VolumeAttachment is gone
+	PodDetachP50       Figure = "podDetachP50Seconds"
+	PodDetachP99       Figure = "podDetachP99Seconds"
 )
 
 // unit formats a value.
@@ -204,6 +223,24 @@ var described = []description{
 	{TakeoverStop, "takeover of all drivers after SIGTERM", duration, false},
 	{TakeoverCalls, "calls by takeovers", whole, false},
 	{TakeoverWrites, "API writes by takeovers", whole, false},
+	{PodRate, "Pods per second, at once", tenths, false},
+	{PodP50, "Pod to node.status p50, at once", duration, false},
+	{PodP99, "Pod to node.status p99, at once", duration, false},
+	{PodRequestP50, "Pod to VolumeAttachment p50 (kube-controller-manager)", duration, false},
+	{PodRequestP99, "Pod to VolumeAttachment p99 (kube-controller-manager)", duration, false},
+	{PodDispatchP50, "VolumeAttachment to call p50 (attacher)", duration, false},
+	{PodDispatchP99, "VolumeAttachment to call p99 (attacher)", duration, false},
+	{PodPublishP50, "call to attached p50 (driver 50 ms, attacher)", duration, false},
+	{PodPublishP99, "call to attached p99 (driver 50 ms, attacher)", duration, false},
+	{PodReportP50, "attached to node.status p50 (kube-controller-manager)", duration, false},
+	{PodReportP99, "attached to node.status p99 (kube-controller-manager)", duration, false},
+	{ManagerShare, "share of kube-controller-manager, at once", hundredths, false},
+	{SteadyPodP50, "Pod to node.status p50, 5 Pods per second", duration, false},
+	{SteadyPodP99, "Pod to node.status p99, 5 Pods per second", duration, false},
+	{SteadyManagerShare, "share of kube-controller-manager, 5 Pods per second", hundredths, false},
+	{PodDetachRate, "detaches of deleted Pods per second", tenths, false},
+	{PodDetachP50, "deleted Pod to detached p50", duration, true},
+	{PodDetachP99, "deleted Pod to detached p99", duration, false},
 	{Speed, "speed of the machine, MB/s hashed", whole, false},
 	{TurnTook, "length of a turn", duration, true},
 }
@@ -219,6 +256,7 @@ func descriptionOf(f Figure) description {
 }
 
 func whole(v float64) string      { return fmt.Sprintf("%.0f", v) }
+func tenths(v float64) string     { return fmt.Sprintf("%.1f", v) }
 func hundredths(v float64) string { return fmt.Sprintf("%.2f", v) }
 
 func kilobytes(v float64) string { return fmt.Sprintf("%.2f kB", v/1e3) }

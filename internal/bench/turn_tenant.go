@@ -12,11 +12,6 @@ import (
 )
 
 const (
-	// As in deploy/base.
-	hubNamespace = "csi-attach-hub"
-	hubAccount   = "csi-attach-hub"
-	flowSchemas  = "deploy/base/flowschemas.yaml"
-
 	// burstsEach is the number of bursts beside the tenant, and then without it.
 	burstsEach = 4
 	// lostLease is in the log of the hub once for each lease that it loses.
@@ -25,9 +20,7 @@ const (
 
 // prepareTenant applies what deploy/base has for the hub's ServiceAccount, and makes the noisy tenant.
 func prepareTenant(ctx context.Context, s *stage) (err error) {
-	err = s.Plane.ApplyManifests(ctx, "deploy/base/namespace.yaml", "deploy/base/serviceaccount.yaml", "deploy/base/clusterrole.yaml",
-		"deploy/base/leases.yaml", "deploy/base/events.yaml", flowSchemas)
-	if err == nil {
+	if err = s.applyBase(ctx); err == nil {
 		s.tenant, err = newTenant(ctx, s)
 	}
 	return err

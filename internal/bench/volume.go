@@ -42,7 +42,7 @@ func spread(prefix string, drivers, nodes []string, each int) []volume {
 // and a volume context.
 func (v volume) persistentVolume(finalizer bool) *corev1.PersistentVolume {
 	pv := testbed.PersistentVolume{
-		Name: v.name, Driver: v.driver, Claim: "data-" + v.name,
+		Name: v.name, Driver: v.driver, Claim: v.claim(),
 		FSType: "ext4",
 		Attributes: map[string]string{
 			"storage.kubernetes.io/csiProvisionerIdentity": "1763730000000-8081-" + v.driver,
