@@ -18,7 +18,7 @@ func baselineCompetitor() competitor {
 		if err != nil {
 			return a, err
 		}
-		task := baselineTask{Kubeconfig: s.Plane.Kubeconfig(), Drivers: map[string]string{}, HTTPEndpoint: address, Fresh: s.c.fresh}
+		task := baselineTask{Kubeconfig: s.Plane.Kubeconfig(), Drivers: map[string]string{}, HTTPEndpoint: address, Fresh: s.c.fresh, Shared: s.c.shared}
 		for _, d := range s.Drivers {
 			task.Drivers[d.Name] = d.Endpoint()
 		}
