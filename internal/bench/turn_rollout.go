@@ -72,13 +72,13 @@ func turnOfRollout(ctx context.Context, s *stage, first *attacher) (figures Figu
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("replace the replicas under load: %w", err)
 	}
-	gap := longestGap(s.Drivers, began)
+	longest := longestGap(s.Drivers, began)
 	all := countCalls(s.Drivers).minus(made)
-	s.say("%s: %d attaches in %.1f s, longest gap between calls of a driver %s", first.name, len(w.attached), time.Since(began).Seconds(), duration(gap.Seconds()))
+	s.say("%s: %d attaches in %.1f s, longest gap between calls of a driver %s", first.name, len(w.attached), time.Since(began).Seconds(), duration(longest.Seconds()))
 	slices.Sort(w.attached)
 	t := timing{took: w.attached}
 	return Figures{
-		RolloutGap: gap.Seconds(), RolloutAttaches: float64(len(w.attached)), AttachP99: t.percentile(99), AttachMax: t.percentile(100),
+		RolloutGap: longest.Seconds(), RolloutAttaches: float64(len(w.attached)), AttachP99: t.percentile(99), AttachMax: t.percentile(100),
 		AttachCalls: float64(all.publish) / float64(len(w.attached)), DetachCalls: float64(all.unpublish) / float64(len(w.attached)),
 		Violations: float64(violations(s.Drivers) - before),
 	}, nil
@@ -115,19 +115,24 @@ func (s *stage) wavesUntil(ctx context.Context, over <-chan struct{}) (waves, er
 func longestGap(drivers []*testbed.Driver, since time.Time) time.Duration {
 	var longest time.Duration
 	for _, d := range drivers {
-		var begun []time.Time
-		for _, call := range d.Backend.Books().Calls {
-			attaches := call.Method == fakecsi.ControllerPublishVolume || call.Method == fakecsi.ControllerUnpublishVolume
-			if attaches && call.Start.After(since) {
-				begun = append(begun, call.Start)
-			}
+		longest = max(longest, gap(d.Backend.Books().Calls, since))
+	}
+	return longest
+}
+
+// gap is longestGap of one driver.
+func gap(calls []fakecsi.Call, since time.Time) time.Duration {
+	begun := []time.Time{since}
+	for _, call := range calls {
+		attaches := call.Method == fakecsi.ControllerPublishVolume || call.Method == fakecsi.ControllerUnpublishVolume
+		if attaches && call.Start.After(since) {
+			begun = append(begun, call.Start)
 		}
-		slices.SortFunc(begun, time.Time.Compare)
-		last := since
-		for _, at := range begun {
-			longest = max(longest, at.Sub(last))
-			last = at
-		}
+	}
+	slices.SortFunc(begun, time.Time.Compare) // the books have them in the order of their ends
+	var longest time.Duration
+	for i, at := range begun[1:] {
+		longest = max(longest, at.Sub(begun[i]))
 	}
 	return longest
 }
