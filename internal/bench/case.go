@@ -95,15 +95,10 @@ func Cases() []Case {
 			Rounds: 3, alone: true, prepare: attachForGood, turn: turnOfStart,
 			Targets: []Target{AtMost(Ready, 3), Exactly(StartCalls, 0), Exactly(StartWrites, 0), AtMost(ResidentIdle, 130e6)},
 		},
+		scaleCase(),
 		{
-			Name: "crowd", About: "100,000 PersistentVolumes, 20,000 of them attached; 10 drivers; then 20 volumes each, one after the other",
-			Drivers: 10, Nodes: 200, Volumes: 100_000, Each: 2000, Latency: latency,
-			Rounds: 2, booked: true, prepare: attachForGood, turn: turnOfDispatch,
-			Targets: []Target{Exactly(StartCalls, 0), Exactly(StartWrites, 0), AtMost(ResidentEnd, 350e6)},
-		},
-		{
-			Name: "idle", About: "what a driver without work costs: 10 drivers, and 110",
-			Drivers: 110, Nodes: 1, Latency: latency,
+			Name: "idle", About: "what drivers without work cost: 500 drivers, 100 and 10",
+			Drivers: 500, Nodes: 1, Latency: latency,
 			Rounds: 3, alone: true, turn: turnOfIdling,
 			Targets: []Target{AtMost(GoroutinesPerDriver, 12), AtMost(ResidentPerDriver, 0.5e6)},
 		},

@@ -61,6 +61,40 @@ const (
 	HeapPerDriver       Figure = "heapPerDriverBytes"
 	ResidentPerDriver   Figure = "residentPerDriverBytes"
 
+	// Of a hub with many drivers without work.
+	ResidentSome          Figure = "residentSomeDriversBytes"     // with someDrivers
+	ResidentMany          Figure = "residentManyDriversBytes"     // with all drivers of the case, as all below
+	FleetReady            Figure = "fleetReadySeconds"            // from the start of the process until it leads all drivers
+	LeaseWrites           Figure = "leaseWritesPerSecond"         // counted by the API server
+	LeaseBurst            Figure = "leaseRenewalsPer100ms"        // at most
+	LeaseAge              Figure = "leaseAgeSeconds"              // longest time since a renewal
+	IdleCPU               Figure = "idleCPUSecondsPerMinute"      // of the hub
+	IdlePlaneCPU          Figure = "idlePlaneCPUSecondsPerMinute" // of the control plane
+	PageSeconds           Figure = "pageSeconds"                  // GET /
+	PageBytes             Figure = "pageBytes"
+	APISeconds            Figure = "apiSeconds" // GET /api/v1/drivers
+	APIBytes              Figure = "apiBytes"
+	MetricsSeconds        Figure = "metricsSeconds" // GET /metrics
+	MetricsBytes          Figure = "metricsBytes"
+	MetricsSeries         Figure = "metricsSeries"
+	StatusSeconds         Figure = "statusSeconds"      // csi-attach-hub status
+	Balance               Figure = "balanceSeconds"     // from the start of a second replica until they share the drivers
+	BalanceWrites         Figure = "balanceLeaseWrites" // of leases until then, renewals included
+	TwoLeaseWrites        Figure = "twoReplicasLeaseWritesPerSecond"
+	TwoCPU                Figure = "twoReplicasCPUSecondsPerMinute" // of both, idle
+	ResidentPerVolume     Figure = "residentPerPersistentVolumeBytes"
+	ResidentPerAttachment Figure = "residentPerVolumeAttachmentBytes"
+	ResidentPerNode       Figure = "residentPerNodeBytes"   // of its CSINode
+	RelistRecovered       Figure = "relistRecoveredSeconds" // from the start of a new API server until a volume of each driver is attached
+	RelistPeak            Figure = "relistPeakBytes"
+	RelistCalls           Figure = "relistCalls"  // more than these attaches need
+	RelistWrites          Figure = "relistWrites" // likewise
+	RelistReads           Figure = "relistReads"
+	TakeoverCrash         Figure = "takeoverCrashSeconds" // from the end of the leader until all drivers have a leader
+	TakeoverStop          Figure = "takeoverStopSeconds"
+	TakeoverCalls         Figure = "takeoverCalls"
+	TakeoverWrites        Figure = "takeoverWrites"
+
 	QuietP99              Figure = "quietP99Seconds" // attach latency without a noisy tenant
 	TenantP99             Figure = "tenantP99Seconds"
 	TenantRatio           Figure = "tenantP99Ratio"
@@ -69,6 +103,8 @@ const (
 	UnprotectedP99        Figure = "unprotectedP99Seconds" // without the FlowSchemas of deploy/base
 	UnprotectedLeasesLost Figure = "unprotectedLeasesLost"
 
+	Speed    Figure = "machineMegabytesPerSecond" // what the machine hashes, right before and after a turn
+	TurnTook Figure = "turnSeconds"               // the whole turn, with its start and preparation
 	// Of Pods. They begin with the request that creates the Pod, bound to its node.
 	PodRate            Figure = "podsPerSecond" // until node.status.volumesAttached has their volumes
 	PodP50             Figure = "podP50Seconds" // as PodRate
@@ -88,8 +124,6 @@ const (
 	PodDetachRate      Figure = "podDetachesPerSecond" // from the request that deletes the Pod until the VolumeAttachment is gone
 	PodDetachP50       Figure = "podDetachP50Seconds"
 	PodDetachP99       Figure = "podDetachP99Seconds"
-
-	Speed Figure = "machineMegabytesPerSecond" // what the machine hashes, right before and after a turn
 )
 
 // unit formats a value.
@@ -157,6 +191,38 @@ var described = []description{
 	{GoroutinesPerDriver, "goroutines of an idle driver", hundredths, false},
 	{HeapPerDriver, "heap of an idle driver", megabytes, false},
 	{ResidentPerDriver, "memory of an idle driver (RSS)", megabytes, false},
+	{ResidentSome, "memory idle, 100 drivers (RSS)", megabytes, false},
+	{ResidentMany, "memory idle, all drivers (RSS)", megabytes, false},
+	{FleetReady, "start until ready, all drivers", duration, false},
+	{LeaseWrites, "writes of leases per second", whole, false},
+	{LeaseBurst, "renewals of leases in 100 ms, at most", whole, false},
+	{LeaseAge, "longest time since a renewal", duration, false},
+	{IdleCPU, "CPU seconds per minute, idle", hundredths, false},
+	{IdlePlaneCPU, "CPU seconds per minute of the control plane", hundredths, false},
+	{PageSeconds, "status page", duration, false},
+	{PageBytes, "size of the status page", megabytes, false},
+	{APISeconds, "drivers by the HTTP API", duration, false},
+	{APIBytes, "size of that", megabytes, false},
+	{MetricsSeconds, "scrape of the metrics", duration, false},
+	{MetricsBytes, "size of the metrics", megabytes, false},
+	{MetricsSeries, "series of metrics", whole, false},
+	{StatusSeconds, "csi-attach-hub status", duration, false},
+	{Balance, "start of a second replica until both share the drivers", duration, false},
+	{BalanceWrites, "writes of leases until then", whole, false},
+	{TwoLeaseWrites, "writes of leases per second, two replicas", whole, false},
+	{TwoCPU, "CPU seconds per minute of both, idle", hundredths, false},
+	{ResidentPerVolume, "memory of a PersistentVolume (RSS)", kilobytes, false},
+	{ResidentPerAttachment, "memory of a VolumeAttachment (RSS)", kilobytes, false},
+	{ResidentPerNode, "memory of a node (RSS)", kilobytes, false},
+	{RelistRecovered, "API server restarted until attached", duration, false},
+	{RelistPeak, "memory at most after that (RSS)", megabytes, false},
+	{RelistCalls, "calls by that, more than needed", whole, false},
+	{RelistWrites, "API writes by that, more than needed", whole, false},
+	{RelistReads, "API reads by that", whole, true},
+	{TakeoverCrash, "takeover of all drivers after SIGKILL", duration, false},
+	{TakeoverStop, "takeover of all drivers after SIGTERM", duration, false},
+	{TakeoverCalls, "calls by takeovers", whole, false},
+	{TakeoverWrites, "API writes by takeovers", whole, false},
 	{PodRate, "Pods per second, at once", tenths, false},
 	{PodP50, "Pod to node.status p50, at once", duration, false},
 	{PodP99, "Pod to node.status p99, at once", duration, false},
@@ -176,6 +242,7 @@ var described = []description{
 	{PodDetachP50, "deleted Pod to detached p50", duration, true},
 	{PodDetachP99, "deleted Pod to detached p99", duration, false},
 	{Speed, "speed of the machine, MB/s hashed", whole, false},
+	{TurnTook, "length of a turn", duration, true},
 }
 
 // descriptionOf returns the description of a figure. It panics if there is none.
@@ -191,6 +258,8 @@ func descriptionOf(f Figure) description {
 func whole(v float64) string      { return fmt.Sprintf("%.0f", v) }
 func tenths(v float64) string     { return fmt.Sprintf("%.1f", v) }
 func hundredths(v float64) string { return fmt.Sprintf("%.2f", v) }
+
+func kilobytes(v float64) string { return fmt.Sprintf("%.2f kB", v/1e3) }
 
 func megabytes(v float64) string {
 	if math.Abs(v) < 1e6 {

@@ -39,16 +39,14 @@ type stage struct {
 	manager        *testbed.Process // kube-controller-manager; nil: none
 	series         []Series         // of all turns, for charts: a turn adds its own
 	stacks         []Stack          // of all turns, for charts: a turn adds its own
-	say            func(format string, args ...any)
+	*narrator
 }
 
 // setStage starts everything but the competitors and makes all objects. The caller must close the
 // stage, also after an error.
 func setStage(ctx context.Context, o Options, c Case) (*stage, error) {
 	s := &stage{opts: o, c: c, clock: &stopwatch{}}
-	s.say = func(format string, args ...any) {
-		fmt.Fprintf(o.Progress, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), c.Name, fmt.Sprintf(format, args...))
-	}
+	s.narrator = narrate(o.Progress, c.Name, s.clock, newForecast(o, c))
 	s.clock.reset(isAttached, 0)
 	var err error
 	if s.dir, err = os.MkdirTemp("", "attach-hub-bench-"); err != nil {
@@ -114,6 +112,7 @@ func (s *stage) file(name string) string {
 // close stops everything and removes the folder unless Options.Keep is set.
 func (s *stage) close(ctx context.Context) error {
 	var errs []error
+	defer s.narrator.stop()
 	if s.tenant != nil {
 		s.tenant.close()
 	}
