@@ -24,7 +24,7 @@ func baselineCompetitor() competitor {
 		if err != nil {
 			return a, err
 		}
-		task := baselineTask{Kubeconfig: kubeconfig, Drivers: map[string]string{}, HTTPEndpoint: address, Fresh: s.c.fresh}
+		task := baselineTask{Kubeconfig: kubeconfig, Drivers: map[string]string{}, HTTPEndpoint: address, Fresh: s.c.fresh, Shared: s.c.shared}
 		for _, d := range s.Drivers {
 			task.Drivers[d.Name] = d.Endpoint()
 		}

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -21,6 +22,7 @@ func hubCompetitor() competitor {
 // and holds their leases. It sets workers and drift.interval if the case does; all other settings are the defaults.
 func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver) (*attacher, error) {
 	a := &attacher{name: hubName}
+	a.another = func(ctx context.Context) (*attacher, error) { return startStandby(ctx, s) }
 	var defaults []string
 	if s.c.Workers > 0 {
 		defaults = append(defaults, fmt.Sprintf("workers: %d", s.c.Workers))
@@ -45,4 +47,17 @@ func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver) (*attach
 	}
 	a.add(hub.Process, hub.URL)
 	return a, hub.WaitReady(ctx, len(drivers))
+}
+
+// startStandby starts a further replica of the hub, and blocks until it is ready.
+func startStandby(ctx context.Context, s *stage) (*attacher, error) {
+	a := &attacher{name: hubName}
+	hub, err := s.World.StartHub(ctx, testbed.HubOptions{Args: []string{"--profiling"}})
+	if err != nil {
+		return a, err
+	}
+	a.add(hub.Process, hub.URL)
+	return a, a.wait(ctx, func(url string) error {
+		return testbed.Get(ctx, url+"/readyz", func(io.Reader) error { return nil })
+	})
 }

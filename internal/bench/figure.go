@@ -100,7 +100,8 @@ const (
 	TenantRatio           Figure = "tenantP99Ratio"
 	TenantWaiting         Figure = "tenantWaiting"         // requests of the noisy tenant in queues, at the beginning of its visits
 	LeasesLost            Figure = "leasesLost"            // beside the noisy tenant
-	UnprotectedP99        Figure = "unprotectedP99Seconds" // without the FlowSchemas of deploy/base
+	FewQuietP99           Figure = "fewQuietP99Seconds"    // QuietP99 of the volumes of UnprotectedP99
+	UnprotectedP99        Figure = "unprotectedP99Seconds" // beside the tenant, without the FlowSchemas of deploy/base
 	UnprotectedLeasesLost Figure = "unprotectedLeasesLost"
 
 	Speed    Figure = "machineMegabytesPerSecond" // what the machine hashes, right before and after a turn
@@ -124,6 +125,14 @@ const (
 	PodDetachRate      Figure = "podDetachesPerSecond" // from the request that deletes the Pod until the VolumeAttachment is gone
 	PodDetachP50       Figure = "podDetachP50Seconds"
 	PodDetachP99       Figure = "podDetachP99Seconds"
+	CrashLast          Figure = "crashLastSeconds" // from SIGKILL of the leading replica until the last volume is attached
+	CrashCalls         Figure = "crashCallsPerAttach"
+	ExitLast           Figure = "exitLastSeconds" // from SIGTERM
+	ExitCalls          Figure = "exitCallsPerAttach"
+	RolloutGap         Figure = "rolloutGapSeconds" // the longest time in which one driver got no call
+	RolloutAttaches    Figure = "rolloutAttaches"
+	Violations         Figure = "violations" // that the drivers' books count, such as two calls at once for one volume
+
 )
 
 // unit formats a value.
@@ -159,10 +168,18 @@ var described = []description{
 	{QuietP99, "attach p99, no noisy tenant", duration, false},
 	{TenantP99, "attach p99, noisy tenant", duration, false},
 	{TenantRatio, "attach p99, noisy tenant / none", hundredths, false},
-	{UnprotectedP99, "attach p99, noisy tenant, no FlowSchemas", duration, false},
+	{FewQuietP99, "attach p99 of 100 volumes, no noisy tenant", duration, false},
+	{UnprotectedP99, "attach p99 of 100 volumes, noisy tenant, no FlowSchemas", duration, false},
 	{LeasesLost, "leases lost, noisy tenant", whole, false},
 	{UnprotectedLeasesLost, "leases lost, noisy tenant, no FlowSchemas", whole, false},
 	{TenantWaiting, "waiting requests of the noisy tenant", whole, false},
+	{CrashLast, "last attach after SIGKILL of the leading replica", duration, false},
+	{CrashCalls, "calls per attach, SIGKILL", hundredths, false},
+	{ExitLast, "last attach after SIGTERM of the leading replica", duration, false},
+	{ExitCalls, "calls per attach, SIGTERM", hundredths, false},
+	{RolloutGap, "longest gap between calls of a driver", duration, false},
+	{RolloutAttaches, "attaches during the rolling update", whole, true},
+	{Violations, "wrong calls, such as two at once for a volume", whole, false},
 	{AttachP50, "attach p50", duration, true},
 	{AttachP99, "attach p99", duration, false},
 	{AttachMax, "attach max", duration, true},

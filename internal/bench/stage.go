@@ -86,6 +86,9 @@ func (s *stage) makeVolumes(ctx context.Context) error {
 	create := func(finalizer bool) func(context.Context, volume) error {
 		return func(ctx context.Context, v volume) error { return v.create(ctx, s.client(), finalizer) }
 	}
+	for i := range s.volumes {
+		s.volumes[i].shared = s.c.shared
+	}
 	if err := each(ctx, s.volumes, create(!s.c.fresh)); err != nil {
 		return err
 	}
@@ -101,6 +104,9 @@ func (s *stage) makeVolumes(ctx context.Context) error {
 	}
 	took := time.Since(began)
 	s.say("made %d PersistentVolumes in %.1f s", made, took.Seconds())
+	if s.c.shared {
+		s.volumes = onEach(s.volumes, s.Nodes)
+	}
 	return nil
 }
 
