@@ -27,11 +27,11 @@ func exampleResult() Result {
 func TestTableForATerminal(t *testing.T) {
 	want := `10x50: ten drivers
 2026-11-21, make bench, medians of 2 rounds, hub / floor that of each round's ratio (and the quartiles), in 1m0s, machine's speed 500 to 600 MB/s, hub with workers: 100, 2 cores (abacus), 8 GiB, Linux 6.1, go1.26
-                              hub       hub / floor   floor
-  attaches per second          80  0.80 (0.70–0.90)     100
-  attach p99               750 ms  0.50 (0.50–0.50)  1.50 s
-  heap in use at the end  12.5 MB                 -       -
-  speed of the machine, MB/s hashed      500  -  600
+                                         hub       hub / floor   floor
+  attaches per second                     80  0.80 (0.70–0.90)     100
+  attach p99                          750 ms  0.50 (0.50–0.50)  1.50 s
+  heap in use at the end             12.5 MB                 -       -
+  speed of the machine, MB/s hashed      500                 -     600
   MISSED  attaches per second at least 0.85 of the floor: 0.80
   met     heap in use at the end at most 20.0 MB: 12.5 MB
 `
