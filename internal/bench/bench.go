@@ -91,6 +91,11 @@ func (s *stage) takeTurn(ctx context.Context, c competitor) (figures Figures, er
 			return nil, err
 		}
 	}
+	if s.c.replicas {
+		if err := s.dropLeases(ctx); err != nil {
+			return nil, err
+		}
+	}
 	var was before
 	if was.requests, err = countRequests(ctx, s.Plane); err != nil {
 		return nil, err

@@ -35,9 +35,10 @@ type stage struct {
 	volumes        []volume // to attach and detach
 	warmUp         []volume // one of each driver, to attach before bench counts
 	clock          *stopwatch
-	tenant         *tenant  // nil: none
-	series         []Series // of all turns, for charts: a turn adds its own
-	stacks         []Stack  // of all turns, for charts: a turn adds its own
+	tenant         *tenant          // nil: none
+	manager        *testbed.Process // kube-controller-manager; nil: none
+	series         []Series         // of all turns, for charts: a turn adds its own
+	stacks         []Stack          // of all turns, for charts: a turn adds its own
 	*narrator
 }
 
@@ -53,7 +54,7 @@ func setStage(ctx context.Context, o Options, c Case) (*stage, error) {
 	}
 	s.say("starting a control plane; drivers: %d", c.Drivers)
 	options := testbed.WorldOptions{
-		Dir: s.dir, Hub: o.Hub, ControlPlane: testbed.ControlPlaneOptions{Unlimited: c.tenantFor == 0, Log: o.Progress},
+		Dir: s.dir, Hub: o.Hub, ControlPlane: testbed.ControlPlaneOptions{Unlimited: !c.fair, Log: o.Progress},
 		Latency: fakecsi.Latency{Base: c.Latency}, OnAttachment: s.clock.observe,
 	}
 	for i := range c.Drivers {
@@ -85,6 +86,9 @@ func (s *stage) makeVolumes(ctx context.Context) error {
 	create := func(finalizer bool) func(context.Context, volume) error {
 		return func(ctx context.Context, v volume) error { return v.create(ctx, s.client(), finalizer) }
 	}
+	for i := range s.volumes {
+		s.volumes[i].shared = s.c.shared
+	}
 	if err := each(ctx, s.volumes, create(!s.c.fresh)); err != nil {
 		return err
 	}
@@ -100,6 +104,9 @@ func (s *stage) makeVolumes(ctx context.Context) error {
 	}
 	took := time.Since(began)
 	s.say("made %d PersistentVolumes in %.1f s", made, took.Seconds())
+	if s.c.shared {
+		s.volumes = onEach(s.volumes, s.Nodes)
+	}
 	return nil
 }
 
@@ -114,6 +121,9 @@ func (s *stage) close(ctx context.Context) error {
 	defer s.narrator.stop()
 	if s.tenant != nil {
 		s.tenant.close()
+	}
+	if s.manager != nil {
+		s.manager.Kill() // it does not handle SIGTERM, and keeps no state
 	}
 	if s.World != nil {
 		errs = append(errs, s.Stop(ctx))
