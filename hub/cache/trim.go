@@ -26,6 +26,7 @@ func trim(obj any) {
 	switch o := obj.(type) {
 	case *storagev1.VolumeAttachment:
 		trimVolumeAttachment(o)
+		shareTexts(o)
 	case *corev1.PersistentVolume:
 		trimPersistentVolume(o)
 	case *storagev1.CSINode:
@@ -40,13 +41,18 @@ func trimMeta(m *metav1.ObjectMeta) {
 	m.OwnerReferences = nil
 }
 
-// trimVolumeAttachment keeps all annotations: a patch depends on whether there are any.
+// trimVolumeAttachment keeps all annotations: a patch depends on whether there are any. It shares no texts: an Overlay
+// keeps the object only until the watch reports it.
 func trimVolumeAttachment(va *storagev1.VolumeAttachment) {
 	written := attach.PruneManagedFields(va.ManagedFields)
 	trimMeta(&va.ObjectMeta)
 	va.ManagedFields = written
 	va.Labels = nil
 	va.Status.AttachmentMetadata = nil // written, never read
+}
+
+// shareTexts replaces texts of a VolumeAttachment that many others have too by shared copies.
+func shareTexts(va *storagev1.VolumeAttachment) {
 	intern(&va.Spec.Attacher)
 	intern(&va.Spec.NodeName)
 	internEach(va.Finalizers)

@@ -90,8 +90,7 @@ func (s *stage) takeovers(ctx context.Context, first *attacher, figures Figures)
 		return err
 	}
 	began := time.Now()
-	first.killed = true
-	if err := first.stop(ctx); err != nil {
+	if err := first.kill(ctx); err != nil {
 		return err
 	}
 	if err := second.WaitReady(ctx, len(s.Drivers)); err != nil {
