@@ -80,7 +80,9 @@ func (w Writer) patchVolume(ctx context.Context, patch *Patch) error {
 	return nil
 }
 
-var patchOptions = metav1.PatchOptions{FieldManager: FieldManager}
+// patchOptions turn off the API server's check for unknown fields. By default the API server drops them and warns, which nobody
+// reads, and the check parses each patch once more.
+var patchOptions = metav1.PatchOptions{FieldManager: FieldManager, FieldValidation: metav1.FieldValidationIgnore}
 
 // begin waits for the limit, calls the fence, and returns the context of the request. It wraps
 // their errors in ErrRefused, so that they do not count as answers of the API server.

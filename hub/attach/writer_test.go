@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -118,6 +120,37 @@ func TestTimeoutOfAWriteBeginsWhenTheLimitLetsItPassAndIsToldTheFence(t *testing
 					t.Errorf("the write took %v and the fence was told %v, want an hour and %v", took, told, tc.want)
 				}
 			})
+		})
+	}
+}
+
+// noted passes requests on and keeps the parameters of each patch.
+type noted struct {
+	next    http.RoundTripper
+	patches []url.Values
+}
+
+func (n *noted) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPatch {
+		n.patches = append(n.patches, r.URL.Query())
+	}
+	return n.next.RoundTrip(r)
+}
+
+func TestWriteNamesItsManagerAndSparesTheAPIServerTheCheckForUnknownFields(t *testing.T) {
+	for _, s := range writingSteps() {
+		t.Run(s.name, func(t *testing.T) {
+			o := newOutside(t)
+			requests := &noted{next: o.api}
+			o.kube = kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://noted", Transport: requests, QPS: -1,
+				ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}})
+			if _, err := s.take(o); err != nil {
+				t.Fatal(err)
+			}
+			want := []url.Values{{"fieldManager": {attach.FieldManager}, "fieldValidation": {"Ignore"}}}
+			if !reflect.DeepEqual(requests.patches, want) {
+				t.Errorf("parameters of the patches: %v, want %v", requests.patches, want)
+			}
 		})
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// fieldManager is the hub's name in managedFields, so that the objects are equally large.
-const fieldManager = attach.FieldManager
+// patchOptions are the hub's: its name in managedFields, so that the objects are equally large, and no check for unknown fields.
+var patchOptions = metav1.PatchOptions{FieldManager: attach.FieldManager, FieldValidation: metav1.FieldValidationIgnore}
 
 // op is one operation of a JSON Patch. The hub writes JSON Patches too, so the API server has the same
 // work.
@@ -39,7 +39,7 @@ func (b *Baseline) attach(ctx context.Context, va *storagev1.VolumeAttachment, a
 		VolumeId: volume,
 		NodeId:   testbed.NodeID(va.Spec.NodeName),
 		VolumeCapability: &csi.VolumeCapability{
-			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: b.mode},
 			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
 		},
 	})
@@ -61,7 +61,7 @@ func (b *Baseline) addFinalizers(ctx context.Context, va *storagev1.VolumeAttach
 	if b.lacksFinalizer(volume) {
 		writes.Go(func() error {
 			_, err := b.kube.CoreV1().PersistentVolumes().Patch(ctx, volume, types.JSONPatchType, encode([]op{finalizers}),
-				metav1.PatchOptions{FieldManager: fieldManager})
+				patchOptions)
 			if err != nil {
 				return fmt.Errorf("patch persistentvolume %s: %w", volume, err)
 			}
@@ -98,7 +98,7 @@ func (b *Baseline) detach(ctx context.Context, va *storagev1.VolumeAttachment, a
 
 func (b *Baseline) patchAttachment(ctx context.Context, name string, ops []op, subresources ...string) error {
 	_, err := b.kube.StorageV1().VolumeAttachments().Patch(ctx, name, types.JSONPatchType, encode(ops),
-		metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
+		patchOptions, subresources...)
 	if err != nil {
 		return fmt.Errorf("patch volumeattachment %s: %w", name, err)
 	}
