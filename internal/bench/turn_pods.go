@@ -75,7 +75,8 @@ func turnOfPods(ctx context.Context, s *stage, a *attacher) (figures Figures, er
 		figures[SteadyPodP50] = steady.attached.percentile(50, journey.whole)
 		figures[SteadyPodP99] = steady.attached.percentile(99, journey.whole)
 		figures[SteadyManagerShare] = steady.attached.managerShare()
-		s.stacks = append(s.stacks, burst.attached.stack(s.c.Name+": Pods at once", a.name), steady.attached.stack(s.c.Name+": 5 Pods per second", a.name))
+		s.stacks = append(s.stacks, burst.attached.stack(fmt.Sprintf("%d Pods at once", len(s.volumes)), a.name),
+			steady.attached.stack("5 Pods per second", a.name))
 		s.say("%s: %.1f Pods per second have their volumes; median after %s, at 5 per second after %s", a.name,
 			figures[PodRate], duration(figures[PodP50]), duration(figures[SteadyPodP50]))
 		return nil

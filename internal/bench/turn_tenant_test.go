@@ -14,7 +14,7 @@ func TestHubAttachesAndKeepsItsLeasesWhileANoisyTenantSaturatesWorkloadLow(t *te
 	}
 	tiny := Case{
 		Name: "tiny", About: "2 drivers, 3 volumes each", Drivers: 2, Nodes: 2, Volumes: 10, Each: 3,
-		Bursts: 1, Rounds: 1, alone: true, tenantFor: 1, prepare: prepareTenant, turn: turnBesideTenant,
+		Bursts: 1, Rounds: 1, alone: true, fair: true, tenantFor: 1, prepare: prepareTenant, turn: turnBesideTenant,
 		Targets: []Target{Exactly(LeasesLost, 0)},
 	}
 	result, err := measure(t.Context(), Options{Hub: hub, Progress: t.Output()}, tiny)
