@@ -1,6 +1,6 @@
 # `make` shows this menu.
 .DEFAULT_GOAL := help
-.PHONY: help build test browser lint vulnerabilities tools image buildah demo sandbox pictures graphviz bench chaos crashes explore handover mutants soak fuzz clean
+.PHONY: help build test browser lint vulnerabilities tools image buildah demo sandbox pictures graphviz bench charts chaos crashes explore handover mutants soak fuzz clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
@@ -126,12 +126,17 @@ graphviz: ## install Debian's graphviz, which draws the diagram of the README (a
 	@command -v dot || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends graphviz fonts-dejavu-core; }
 
 # CSI_ATTACHER=path measures that csi-attacher too, CSI_ATTACHER=build the one of internal/csiattacher. BENCH=case runs one case. ROUNDS=n sets the rounds.
-# PROFILES=folder writes profiles of the hub. MARKDOWN=deploy/BENCHMARKS.md writes the tables into that file, with
-# the tables of cases that were measured before.
+# PROFILES=folder writes profiles of the hub. MARKDOWN=deploy/BENCHMARKS.md writes tables and charts into that file and the folder
+# pictures beside it, with those of cases that were measured before: their report is bench.json in that folder, or else in bin.
+# The report also says how long each case took, which is how bench estimates the time that is left.
+REPORT = $(if $(MARKDOWN),$(dir $(MARKDOWN))pictures,bin)/bench.json
 bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTACHER names one; BENCH=case for one case
 	bin/testbed bench --hub bin/csi-attach-hub $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PROFILES),--profiles $(PROFILES)) \
-	  --json bin/bench.json $(if $(MARKDOWN),--markdown $(MARKDOWN)) \
+	  --json $(REPORT) $(if $(MARKDOWN),--markdown $(MARKDOWN)) \
 	  --command 'make bench$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))$(if $(PROFILES), PROFILES=$(PROFILES))' $(BENCH)
+
+charts: build ## write the tables and charts of deploy/BENCHMARKS.md again, from deploy/pictures/bench.json
+	bin/testbed bench --redraw --json deploy/pictures/bench.json --markdown deploy/BENCHMARKS.md
 
 explore: ## enumerate the states of small worlds around the real core for EXPLORE=10m, and check each
 	EXPLORE=$(or $(EXPLORE),10m) go test -count 1 -timeout 0 -v -run TestExplore ./hub ./hub/lease

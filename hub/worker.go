@@ -74,7 +74,9 @@ func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 		if op == attach.Attaching {
 			l.times.attached(va, time.Now())
 		}
-		l.log.succeeded(l.volumeLogger(va), op, e.Retries, took)
+		if e.Retries.Failures > 0 || l.logger.V(2).Enabled() { // else it logs nothing, and making the logger takes time
+			l.log.succeeded(l.volumeLogger(va), op, e.Retries, took)
+		}
 	}
 	e.Retries = volume.Retries{}
 	l.refused.drop(va.Name)

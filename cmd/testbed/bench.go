@@ -15,6 +15,7 @@ import (
 func newBenchCommand() *cobra.Command {
 	o := bench.Options{Sidecar: os.Getenv("CSI_ATTACHER")}
 	var json, markdown string
+	var redraw bool
 	cmd := &cobra.Command{
 		Use:   "bench [CASE...]",
 		Short: "Measure csi-attach-hub next to the least that attaching can cost",
@@ -24,9 +25,22 @@ environment variable CSI_ATTACHER names a binary of csi-attacher, one of them fo
 each driver takes part too, with default flags and tuned. CSI_ATTACHER=build builds
 the one that internal/csiattacher pins.
 
-The tables say which targets are missed. A missed target does not change the exit code.`,
+The tables say which targets are missed. A missed target does not change the exit code.
+
+With --json, the report keeps the cases that were measured before, and the time that they
+took serves to say how much time is left. --markdown draws charts too, into the folder
+"pictures" beside the file. --redraw writes the file of --markdown from the report of
+--json, and measures nothing.`,
 		ValidArgs: bench.CaseNames(),
 		RunE: func(cmd *cobra.Command, cases []string) (err error) {
+			if json != "" {
+				if o.Last, err = bench.ReadReport(json); err != nil {
+					return err
+				}
+			}
+			if redraw {
+				return redrawReport(o.Last, markdown, cases)
+			}
 			o.Cases, o.Progress = cases, cmd.ErrOrStderr()
 			if o.Sidecar == "build" {
 				if o.Sidecar, err = testbed.CSIAttacherBinary(cmd.Context(), o.Progress); err != nil {
@@ -40,37 +54,42 @@ The tables say which targets are missed. A missed target does not change the exi
 			if len(report.Cases) > 0 {
 				fmt.Fprint(cmd.OutOrStdout(), report)
 			}
-			return errors.Join(err, writeReport(report, json, markdown))
+			return errors.Join(err, writeReport(o.Last, report, json, markdown))
 		},
 	}
 	s := cmd.Flags()
 	s.StringVar(&o.Hub, "hub", "bin/csi-attach-hub", "binary of csi-attach-hub")
 	s.IntVar(&o.Rounds, "rounds", 0, "number of turns of each competitor; 0: as each case says")
 	s.StringVar(&json, "json", "", "JSON file for all measurements; those of other cases in it are kept")
-	s.StringVar(&markdown, "markdown", "", "Markdown file for the tables, between its lines <!-- bench --> and <!-- /bench -->; it is created if it does not exist")
+	s.StringVar(&markdown, "markdown", "", "Markdown file for the tables, between its lines <!-- bench --> and <!-- /bench -->, with pictures between <!-- bench pictures --> and <!-- /bench pictures -->; it is created if it does not exist")
+	s.BoolVar(&redraw, "redraw", false, "measure nothing: write the file of --markdown and its pictures from the report of --json")
 	s.StringVar(&o.Profiles, "profiles", "", "folder for CPU and heap profiles of the hub, in the cases with bursts")
 	s.StringVar(&o.Command, "command", "make bench", "command that started this, for the report")
 	s.BoolVar(&o.Keep, "keep-logs", false, "keep the folders with the logs")
 	return cmd
 }
 
-// writeReport writes what was measured now, and in JSON files before.
-func writeReport(r bench.Report, json, markdown string) error {
+// writeReport writes what was measured now, and before. An empty path is not written.
+func writeReport(before, r bench.Report, json, markdown string) error {
 	if len(r.Cases) == 0 {
 		return nil
 	}
+	r = before.With(r)
 	if json != "" {
-		before, err := bench.ReadReport(json)
-		if err != nil {
-			return err
-		}
-		r = before.With(r)
 		if err := r.WriteJSON(json); err != nil {
 			return err
 		}
 	}
 	if markdown == "" {
 		return nil
+	}
+	return r.WriteMarkdown(markdown)
+}
+
+// redrawReport writes a report that was measured before.
+func redrawReport(r bench.Report, markdown string, cases []string) error {
+	if len(cases) > 0 || markdown == "" || len(r.Cases) == 0 {
+		return errors.New("bench --redraw needs --json with a report, --markdown, and no cases")
 	}
 	return r.WriteMarkdown(markdown)
 }

@@ -44,12 +44,9 @@ func reportOf(heap func(minutes float64) float64) *soak.Report {
 func TestPictureOfASoakIsTheGoldenOne(t *testing.T) {
 	const path = "testdata/soak.svg"
 	r := reportOf(func(minutes float64) float64 { return 30 + minutes })
-	var svg bytes.Buffer
-	if err := drawChart(&svg, r); err != nil {
-		t.Fatal(err)
-	}
+	svg := drawSoak(r)
 	if *update {
-		if err := os.WriteFile(path, svg.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(path, svg, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,19 +54,16 @@ func TestPictureOfASoakIsTheGoldenOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), svg.String()); diff != "" {
+	if diff := cmp.Diff(string(want), string(svg)); diff != "" {
 		t.Errorf("the picture has changed; look at it, and run this test with -update:\n%s", diff)
 	}
 }
 
 func TestEachQuantityIsDrawnWithItsTrendAndJudgement(t *testing.T) {
 	r := reportOf(func(float64) float64 { return 30 })
-	var svg bytes.Buffer
-	if err := drawChart(&svg, r); err != nil {
-		t.Fatal(err)
-	}
+	svg := drawSoak(r)
 	texts, lines := "", 0
-	for d := xml.NewDecoder(bytes.NewReader(svg.Bytes())); ; {
+	for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
 			break

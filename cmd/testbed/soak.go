@@ -63,7 +63,8 @@ func runSoak(ctx context.Context, o soak.Options, svg string) error {
 		return err
 	}
 	fmt.Fprintf(o.Out, "\n%s\nDrawn in %s\n", report.Text(), svg)
-	if err := errors.Join(drawChart(out, report), out.Close()); err != nil {
+	_, err = out.Write(drawSoak(report))
+	if err := errors.Join(err, out.Close()); err != nil {
 		return fmt.Errorf("soak: %w", err)
 	}
 	if grew := report.Grew(); len(grew) > 0 {

@@ -92,26 +92,40 @@ func WasAttached(va *storagev1.VolumeAttachment) bool {
 }
 
 // PruneManagedFields returns the part of managedFields that ForeignWrite and WasAttached read, for a cache of
-// many objects: the fields that attachers write, and only entries that have some. It does not
-// change the entries. Its result shares memory with other results and must not be changed.
+// many objects: the fields that attachers write, and only entries that have some. Of the hub's own entries it
+// keeps those of the status, without their time. It does not change the entries. Its result shares memory with
+// other results and must not be changed.
 func PruneManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
-	n, parsed := 0, make([]*fields, 0, 8) // on the stack
+	n, last, parsed := 0, 0, make([]*fields, 0, 8) // on the stack
 	for i := range entries {
 		parsed = append(parsed, parseFields(&entries[i]))
-		if !parsed[i].empty() {
-			n++
+		if needed(&entries[i], parsed[i]) {
+			n, last = n+1, i
 		}
 	}
-	if n == 0 {
+	switch {
+	case n == 0:
 		return nil
+	case n == 1 && entries[last].Manager == FieldManager: // nearly all VolumeAttachments
+		return ownEntries.get(kindOf(&entries[last], parsed[last]), func() []metav1.ManagedFieldsEntry {
+			return []metav1.ManagedFieldsEntry{sharedEntry(&entries[last], parsed[last])}
+		})
 	}
 	pruned := make([]metav1.ManagedFieldsEntry, 0, n) // append would reserve more
 	for i := range entries {
-		if !parsed[i].empty() {
+		if needed(&entries[i], parsed[i]) {
 			pruned = append(pruned, sharedEntry(&entries[i], parsed[i]))
 		}
 	}
 	return pruned
+}
+
+// needed reports whether ForeignWrite or WasAttached reads an entry with these fields. ForeignWrite skips the hub's own.
+func needed(entry *metav1.ManagedFieldsEntry, f *fields) bool {
+	if entry.Manager == FieldManager {
+		return len(f.Status) > 0
+	}
+	return !f.empty()
 }
 
 func writeOf(entry *metav1.ManagedFieldsEntry, what string) Write {
@@ -222,22 +236,31 @@ func within(a, b fieldNames) bool {
 	return true
 }
 
-// knownEntries are pruned entries without their time.
-var knownEntries memo[entryKind, metav1.ManagedFieldsEntry]
+// knownEntries are pruned entries without their time. ownEntries are lists of one entry, which the hub has written.
+var (
+	knownEntries memo[entryKind, metav1.ManagedFieldsEntry]
+	ownEntries   memo[entryKind, []metav1.ManagedFieldsEntry]
+)
 
 // entryKind is an entry without its time.
 type entryKind struct {
 	manager, operation, apiVersion, subresource, fields string
 }
 
+func kindOf(entry *metav1.ManagedFieldsEntry, f *fields) entryKind {
+	return entryKind{entry.Manager, string(entry.Operation), entry.APIVersion, entry.Subresource, f.text}
+}
+
 // sharedEntry returns an entry with nothing but these fields. It shares the strings and fields of
-// an equal entry that was returned before.
+// an equal entry that was returned before. An entry of the hub has no time.
 func sharedEntry(entry *metav1.ManagedFieldsEntry, f *fields) metav1.ManagedFieldsEntry {
-	kind := entryKind{entry.Manager, string(entry.Operation), entry.APIVersion, entry.Subresource, f.text}
+	kind := kindOf(entry, f)
 	shared := knownEntries.get(kind, func() metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: kind.manager, Operation: metav1.ManagedFieldsOperationType(kind.operation),
 			APIVersion: kind.apiVersion, Subresource: kind.subresource, FieldsV1: metav1.NewFieldsV1(kind.fields)}
 	})
-	shared.Time = entry.Time
+	if kind.manager != FieldManager {
+		shared.Time = entry.Time
+	}
 	return shared
 }

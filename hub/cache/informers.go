@@ -3,6 +3,8 @@ package cache
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
+	"strconv"
 
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,8 +21,8 @@ import (
 
 // Indexes of VolumeAttachments, by the value that is looked up.
 const (
-	byDriver = "driver" // spec.attacher
-	byVolume = "persistentVolume"
+	byDriver = "driver"           // spec.attacher
+	byVolume = "persistentVolume" // volumeBucket of the name
 	byNode   = "node"
 	byNodeID = "nodeID" // the noted one
 )
@@ -88,10 +90,24 @@ func (c *Cluster) driversSynced() bool { return c.drivers.HasSynced() || c.drive
 func attachmentIndexers() toolscache.Indexers {
 	return toolscache.Indexers{
 		byDriver: attachmentIndex(func(va *storagev1.VolumeAttachment) string { return va.Spec.Attacher }),
-		byVolume: attachmentIndex(attach.VolumeName),
+		byVolume: attachmentIndex(func(va *storagev1.VolumeAttachment) string { return volumeBucket(attach.VolumeName(va)) }),
 		byNode:   attachmentIndex(func(va *storagev1.VolumeAttachment) string { return va.Spec.NodeName }),
 		byNodeID: attachmentIndex(func(va *storagev1.VolumeAttachment) string { return attach.NotedTarget(va).NodeID }),
 	}
+}
+
+// volumeBuckets is the number of values of byVolume.
+const volumeBuckets = 1 << 14
+
+var bucketSeed = maphash.MakeSeed()
+
+// volumeBucket returns the value under which VolumeAttachments of a PersistentVolume are indexed, "" for none. Many
+// PersistentVolumes share a value: an index keeps a set for each value, and a set takes more memory than its only name.
+func volumeBucket(name string) string {
+	if name == "" {
+		return ""
+	}
+	return strconv.FormatUint(maphash.String(bucketSeed, name)%volumeBuckets, 36)
 }
 
 // attachmentIndex indexes VolumeAttachments by a value. VolumeAttachments whose value is "" are not in the index.

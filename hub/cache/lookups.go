@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -15,7 +17,9 @@ func (c *Cluster) AttachmentsOfDriver(driver string) []*storagev1.VolumeAttachme
 
 // AttachmentsOfVolume returns the VolumeAttachments of all drivers that name a PersistentVolume.
 func (c *Cluster) AttachmentsOfVolume(name string) []*storagev1.VolumeAttachment {
-	return c.attachmentsBy(byVolume, name)
+	return slices.DeleteFunc(c.attachmentsBy(byVolume, volumeBucket(name)), func(va *storagev1.VolumeAttachment) bool {
+		return attach.VolumeName(va) != name
+	})
 }
 
 // AttachmentsOnNode returns the VolumeAttachments of all drivers that name a Kubernetes node.
@@ -76,8 +80,7 @@ func (c *Cluster) Attachment(name string) *storagev1.VolumeAttachment {
 
 // VolumeInUse reports whether a VolumeAttachment of any driver names a PersistentVolume.
 func (c *Cluster) VolumeInUse(name string) bool {
-	keys, _ := c.attachments.GetIndexer().IndexKeys(byVolume, name)
-	return len(keys) > 0
+	return len(c.AttachmentsOfVolume(name)) > 0
 }
 
 // Volume returns a PersistentVolume from the cache, nil if it is not there. The object is the

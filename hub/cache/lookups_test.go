@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -52,6 +53,26 @@ func TestVolumeAttachmentsAreFoundByDriverVolumeNodeAndNotedNodeID(t *testing.T)
 	}
 	if got, want := c.CountByDriver(), map[string]int{"one": 2, "two": 1}; !maps.Equal(got, want) {
 		t.Errorf("counted %v, want %v", got, want)
+	}
+}
+
+func TestVolumesThatShareAValueOfTheIndexAreToldApart(t *testing.T) {
+	c := unwatched(t)
+	one, other := "pv", ""
+	for i := 0; other == ""; i++ {
+		if name := fmt.Sprintf("pv-%d", i); volumeBucket(name) == volumeBucket(one) {
+			other = name
+		}
+	}
+	if err := c.Put(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va"},
+		Spec: storagev1.VolumeAttachmentSpec{Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &one}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.AttachmentsOfVolume(one); len(got) != 1 || !c.VolumeInUse(one) {
+		t.Errorf("%v of %s, in use %v; want its VolumeAttachment", got, one, c.VolumeInUse(one))
+	}
+	if got := c.AttachmentsOfVolume(other); len(got) != 0 || c.VolumeInUse(other) {
+		t.Errorf("%v of %s, in use %v; want none", got, other, c.VolumeInUse(other))
 	}
 }
 

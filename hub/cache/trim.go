@@ -26,6 +26,7 @@ func trim(obj any) {
 	switch o := obj.(type) {
 	case *storagev1.VolumeAttachment:
 		trimVolumeAttachment(o)
+		shareTexts(o)
 	case *corev1.PersistentVolume:
 		trimPersistentVolume(o)
 	case *storagev1.CSINode:
@@ -40,16 +41,42 @@ func trimMeta(m *metav1.ObjectMeta) {
 	m.OwnerReferences = nil
 }
 
-// trimVolumeAttachment keeps all annotations: a patch depends on whether there are any.
+// trimVolumeAttachment keeps all annotations: a patch depends on whether there are any. It shares no texts: an Overlay
+// keeps the object only until the watch reports it.
 func trimVolumeAttachment(va *storagev1.VolumeAttachment) {
 	written := attach.PruneManagedFields(va.ManagedFields)
 	trimMeta(&va.ObjectMeta)
 	va.ManagedFields = written
 	va.Labels = nil
 	va.Status.AttachmentMetadata = nil // written, never read
+}
+
+// shareTexts replaces texts of a VolumeAttachment that many others have too by shared copies.
+func shareTexts(va *storagev1.VolumeAttachment) {
 	intern(&va.Spec.Attacher)
 	intern(&va.Spec.NodeName)
 	internEach(va.Finalizers)
+	va.Annotations = sharedAnnotations(va.Annotations)
+}
+
+// sharedAnnotations returns a copy of annotations that shares the keys which attachers write, and the node ID. The
+// map itself is not changed: it may be in the cache already.
+func sharedAnnotations(annotations map[string]string) map[string]string {
+	if annotations == nil {
+		return nil
+	}
+	shared := make(map[string]string, len(annotations))
+	for key, value := range annotations {
+		switch key {
+		case attach.AnnotationNodeID:
+			key = attach.AnnotationNodeID // the constant
+			intern(&value)
+		case attach.AnnotationVolumeHandle:
+			key = attach.AnnotationVolumeHandle
+		}
+		shared[key] = value
+	}
+	return shared
 }
 
 // trimPersistentVolume keeps the fields that a ControllerPublishVolume request is made of, and the name of the

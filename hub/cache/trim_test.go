@@ -1,8 +1,11 @@
 package cache
 
 import (
+	"maps"
 	"runtime/debug"
+	"slices"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
@@ -72,7 +75,8 @@ func TestCachedObjectsShareTheirEqualTexts(t *testing.T) {
 		}
 	}
 	va := func() *storagev1.VolumeAttachment {
-		va := decoded(t, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"external-attacher/d"}},
+		va := decoded(t, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"external-attacher/d"},
+			Annotations: map[string]string{attach.AnnotationNodeID: "id", attach.AnnotationVolumeHandle: "h"}},
 			Spec: storagev1.VolumeAttachmentSpec{Attacher: "ebs.csi.aws.com", NodeName: "node-1"}})
 		trim(va)
 		return va
@@ -81,6 +85,43 @@ func TestCachedObjectsShareTheirEqualTexts(t *testing.T) {
 	same("attacher", a.Spec.Attacher, b.Spec.Attacher)
 	same("node", a.Spec.NodeName, b.Spec.NodeName)
 	same("finalizer", a.Finalizers[0], b.Finalizers[0])
+	same("node ID", a.Annotations[attach.AnnotationNodeID], b.Annotations[attach.AnnotationNodeID])
+	keys := func(va *storagev1.VolumeAttachment) []string { return slices.Sorted(maps.Keys(va.Annotations)) }
+	for i := range keys(a) {
+		same("key of an annotation", keys(a)[i], keys(b)[i])
+	}
+}
+
+// A patch is made from the cached object. It tests the UID and the finalizers, and adds the map of annotations if there
+// is none.
+func TestCachedVolumeAttachmentIsWhatIsNeededOfIt(t *testing.T) {
+	for name, annotations := range map[string]map[string]string{
+		"of the hub":       {attach.AnnotationNodeID: "id", attach.AnnotationVolumeHandle: "h"},
+		"of somebody else": {"a": "b"},
+		"none":             nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			volume := "pv"
+			needed := &storagev1.VolumeAttachment{
+				ObjectMeta: metav1.ObjectMeta{Name: "va", UID: "u", ResourceVersion: "7", Annotations: annotations, Finalizers: []string{"a/b", "external-attacher/d"},
+					DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}},
+				Spec:   storagev1.VolumeAttachmentSpec{Attacher: "d", NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
+				Status: storagev1.VolumeAttachmentStatus{Attached: true, AttachError: &storagev1.VolumeError{Message: "m"}, DetachError: &storagev1.VolumeError{Message: "n"}},
+			}
+			whole := needed.DeepCopy()
+			whole.Labels, whole.OwnerReferences = map[string]string{"a": "b"}, []metav1.OwnerReference{{Name: "o"}}
+			whole.Status.AttachmentMetadata = map[string]string{"devicePath": "/dev/xvda"}
+			received := decoded(t, whole)
+			before := received.Annotations
+			trim(received)
+			if diff := cmp.Diff(needed, received); diff != "" {
+				t.Errorf("want -, got +:\n%s", diff)
+			}
+			if diff := cmp.Diff(annotations, before); diff != "" {
+				t.Errorf("the map was changed, want -, got +:\n%s", diff)
+			}
+		})
+	}
 }
 
 func TestTrimmedVolumesAreTranslatedAsWholeOnes(t *testing.T) {

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -46,19 +47,30 @@ func (c *candidate) setTerm(t *Term) {
 	c.lock.term = t
 }
 
+// renewalSlots is into how many slots a retry period is divided. Renewals of one slot are sent together: each alone
+// would cost more CPU time, here and in the API server.
+const renewalSlots = 25
+
+// firstRenewal returns when a lease that is acquired now is first renewed: at the beginning of a random slot of the
+// retry period. Leases that were acquired together, as at a start with hundreds of drivers, are so not renewed
+// together ever after.
+func firstRenewal(now time.Time, period time.Duration) time.Time {
+	return now.Add(rand.N(period)).Truncate(max(1, period/renewalSlots))
+}
+
 // renew renews the lease once in each retry period until ctx ends. A renewal that fails is
 // tried again in the next period; supervise decides when it is too late.
 func (l *leader) renew(ctx context.Context) {
+	pause(ctx, time.Until(firstRenewal(time.Now(), l.options.RetryPeriod)))
 	ticker := time.NewTicker(l.options.RetryPeriod)
 	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for ctx.Err() == nil {
 		if err := l.lock.renew(ctx, l.term); err != nil {
 			klog.FromContext(ctx).V(4).Info("Failed to renew the lease, will retry", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
 		}
 	}
 }

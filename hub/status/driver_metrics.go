@@ -39,6 +39,7 @@ type DriverMetrics struct {
 
 	// What every operation needs, looked up once.
 	succeeded map[Operation]success
+	answered  map[string]prometheus.Observer // calls, by full method of those that begin creates
 }
 
 // success are the series of the successes of one operation.
@@ -55,7 +56,7 @@ func newDriverMetrics(name string) *DriverMetrics {
 		return register.NewCounterVec(prometheus.CounterOpts{Name: "attach_hub_" + name, Help: help, ConstLabels: driver}, labels)
 	}
 	d := &DriverMetrics{
-		series: series, succeeded: map[Operation]success{},
+		series: series, succeeded: map[Operation]success{}, answered: map[string]prometheus.Observer{},
 		calls: register.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "csi_sidecar_operations_seconds", Buckets: callBuckets,
 			Help:        "Container Storage Interface operation duration with gRPC error code status total",
@@ -85,7 +86,7 @@ func newDriverMetrics(name string) *DriverMetrics {
 // attach_hub_operations_total counts failures from the start.
 func (d *DriverMetrics) begin() {
 	for _, method := range []string{csi.Controller_ControllerPublishVolume_FullMethodName, csi.Controller_ControllerUnpublishVolume_FullMethodName} {
-		d.calls.WithLabelValues(method, codes.OK.String())
+		d.answered[method] = d.calls.WithLabelValues(method, codes.OK.String())
 	}
 	for _, op := range []Operation{Attach, Detach} {
 		d.succeeded[op] = success{d.operations.WithLabelValues(string(op), string(Success)), d.took.WithLabelValues(string(op), string(Success))}
@@ -102,6 +103,10 @@ func (d *DriverMetrics) begin() {
 // Call counts an RPC to the driver. The method is its full gRPC path.
 func (d *DriverMetrics) Call(method string, code codes.Code, took time.Duration) {
 	if d == nil {
+		return
+	}
+	if series, ok := d.answered[method]; ok && code == codes.OK {
+		series.Observe(took.Seconds())
 		return
 	}
 	if code > codes.Unauthenticated {

@@ -2,6 +2,8 @@ package bench
 
 import (
 	"context"
+	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -21,10 +23,13 @@ type attacher struct {
 	name      string
 	processes []*testbed.Process
 	urls      []string // where each process serves HTTP
-	killed    bool     // stop kills it: it does not handle SIGTERM
+	sidecars  bool     // csi-attacher, which does not handle SIGTERM
 	bursts    int      // of its turn
-	ready     time.Duration
-	before    before
+	// another starts one more replica of it and blocks until that is ready, as a readiness probe sees it. The caller must stop
+	// the replica, also after an error.
+	another func(context.Context) (*attacher, error)
+	ready   time.Duration
+	before  before
 }
 
 // before has the counts before the start of a competitor.
@@ -66,10 +71,42 @@ func (a *attacher) whileRuns(ctx context.Context, act func(context.Context) erro
 // stop stops all its processes at once and blocks until they have ended.
 func (a *attacher) stop(ctx context.Context) error {
 	return testbed.Each(ctx, max(1, len(a.processes)), a.processes, func(ctx context.Context, p *testbed.Process) error {
-		if a.killed {
+		if a.sidecars {
 			p.Kill()
 			return nil
 		}
 		return p.Stop(ctx, stopGrace)
 	})
+}
+
+// kill ends all its processes with SIGKILL and blocks until they have ended. They are no longer part of it.
+func (a *attacher) kill(context.Context) error {
+	for _, p := range a.processes {
+		if err := p.Signal(syscall.SIGKILL); err != nil {
+			return err
+		}
+	}
+	for _, p := range a.processes {
+		p.Kill()
+	}
+	a.processes, a.urls = nil, nil
+	return nil
+}
+
+// exit ends all its processes with SIGTERM and blocks until they have ended. They are no longer part of it.
+func (a *attacher) exit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, stopGrace, fmt.Errorf("not ended %v after SIGTERM", stopGrace))
+	defer cancel()
+	for _, p := range a.processes {
+		if err := p.Signal(syscall.SIGTERM); err != nil {
+			return err
+		}
+	}
+	for _, p := range a.processes {
+		if err := p.Wait(ctx); err != nil && !a.sidecars {
+			return err
+		}
+	}
+	a.processes, a.urls = nil, nil
+	return context.Cause(ctx)
 }

@@ -33,6 +33,7 @@ type baselineTask struct {
 	Drivers      map[string]string `json:"drivers"`      // endpoints by name
 	HTTPEndpoint string            `json:"httpEndpoint"` // for its metrics
 	Fresh        bool              `json:"fresh"`        // no PersistentVolume has a finalizer yet
+	Shared       bool              `json:"shared"`       // all volumes are shared between nodes
 }
 
 // RunBaseline runs the baseline and blocks until ctx ends or something fails.
@@ -45,7 +46,7 @@ func RunBaseline(ctx context.Context, argument string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	f, err := baseline.New(baseline.Options{Kube: client, Drivers: task.Drivers, Fresh: task.Fresh})
+	f, err := baseline.New(baseline.Options{Kube: client, Drivers: task.Drivers, Fresh: task.Fresh, Shared: task.Shared})
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,6 @@ import (
 	"os"
 	"slices"
 	"time"
-
-	"github.com/csi-attach-hub/csi-attach-hub/internal/progress"
 )
 
 // Run measures the cases and blocks until everything has been stopped. With an error the report
@@ -26,11 +24,14 @@ func Run(ctx context.Context, o Options) (Report, error) {
 			return Report{}, fmt.Errorf("make folder of profiles: %w", err)
 		}
 	}
+	if o.Rounds > 0 {
+		for i := range cases {
+			cases[i].Rounds = o.Rounds
+		}
+	}
 	var report Report
 	for i, c := range cases {
-		if o.Rounds > 0 {
-			c.Rounds = o.Rounds
-		}
+		o.after = cases[i+1:]
 		fmt.Fprintf(o.Progress, "Case %d of %d, %s: %s\n", i+1, len(cases), c.Name, c.About)
 		result, err := measure(ctx, o, c)
 		if err != nil {
@@ -61,16 +62,19 @@ func measure(ctx context.Context, o Options, c Case) (result Result, err error) 
 			return Result{}, fmt.Errorf("prepare: %w", err)
 		}
 	}
-	turns := time.Now()
 	for round := range c.Rounds {
-		for i, competitor := range s.competitors(round) {
-			s.say("%s", turnText(round, c.Rounds, i, len(s.competitors(round)), competitor.name, time.Since(turns)))
+		competitors := s.competitors(round)
+		for i, competitor := range competitors {
+			s.narrator.turn(round, c.Rounds, i, len(competitors), competitor.name)
+			turn := time.Now()
 			speed := machineSpeed(ctx)
 			figures, err := s.takeTurn(ctx, competitor)
 			if err != nil {
 				return Result{}, fmt.Errorf("%s: %w", competitor.name, err)
 			}
 			figures[Speed] = (speed + machineSpeed(ctx)) / 2
+			figures[TurnTook] = time.Since(turn).Seconds()
+			s.narrator.turnEnded(time.Since(turn))
 			result.Samples = append(result.Samples, Sample{Competitor: competitor.name, Round: round + 1, Figures: figures})
 		}
 	}
@@ -80,18 +84,15 @@ func measure(ctx context.Context, o Options, c Case) (result Result, err error) 
 	return result, nil
 }
 
-// turnText returns the progress line of a turn that begins: round and turn count from 0, and the turns before took
-// the elapsed time.
-func turnText(round, rounds, turn, turns int, competitor string, elapsed time.Duration) string {
-	done := round*turns + turn
-	return fmt.Sprintf("round %d of %d, turn %d of %d: %s; this case: %s", round+1, rounds, turn+1, turns, competitor,
-		progress.Left(elapsed, float64(done), float64(rounds*turns)))
-}
-
 // takeTurn runs a competitor once.
 func (s *stage) takeTurn(ctx context.Context, c competitor) (figures Figures, err error) {
 	if s.c.fresh {
 		if err := each(ctx, s.volumes, func(ctx context.Context, v volume) error { return v.takeFinalizers(ctx, s.client()) }); err != nil {
+			return nil, err
+		}
+	}
+	if s.c.replicas {
+		if err := s.dropLeases(ctx); err != nil {
 			return nil, err
 		}
 	}

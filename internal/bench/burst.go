@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/progress"
@@ -12,9 +11,6 @@ import (
 // phaseFor bounds the time of attaching, and of detaching: csi-attacher with its default flags
 // attaches about 17 volumes per second.
 const phaseFor = 10 * time.Minute
-
-// followEvery is the time between two progress lines of a long change.
-const followEvery = 15 * time.Second
 
 // phase is the measurement of attaching, or detaching, all volumes of a burst.
 type phase struct {
@@ -90,7 +86,7 @@ func (s *stage) change(ctx context.Context, what string, reaches goal, volumes [
 	ctx, cancel := context.WithTimeoutCause(ctx, phaseFor, fmt.Errorf("not %s after %v", what, phaseFor))
 	defer cancel()
 	s.clock.reset(reaches, len(volumes))
-	defer s.follow(what)()
+	defer s.narrator.follow(what)()
 	err := each(ctx, volumes, func(ctx context.Context, v volume) error {
 		s.clock.begin(v.name)
 		return change(ctx, v)
@@ -99,29 +95,6 @@ func (s *stage) change(ctx context.Context, what string, reaches goal, volumes [
 		return timing{}, err
 	}
 	return s.clock.wait(ctx, what)
-}
-
-// follow prints progress lines until the caller calls stop.
-func (s *stage) follow(what string) (stop func()) {
-	ended, began := make(chan struct{}), time.Now()
-	var following sync.WaitGroup
-	following.Go(func() {
-		tick := time.NewTicker(followEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				there, want := s.clock.progress()
-				s.say("%s", changeText(there, want, what, time.Since(began)))
-			case <-ended:
-				return
-			}
-		}
-	})
-	return func() {
-		close(ended)
-		following.Wait()
-	}
 }
 
 // changeText returns a progress line of a change that goes on for some time.

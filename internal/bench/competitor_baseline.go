@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
@@ -18,7 +20,11 @@ func baselineCompetitor() competitor {
 		if err != nil {
 			return a, err
 		}
-		task := baselineTask{Kubeconfig: s.Plane.Kubeconfig(), Drivers: map[string]string{}, HTTPEndpoint: address, Fresh: s.c.fresh}
+		kubeconfig, err := s.kubeconfig(ctx, metav1.NamespaceDefault, otherAccount)
+		if err != nil {
+			return a, err
+		}
+		task := baselineTask{Kubeconfig: kubeconfig, Drivers: map[string]string{}, HTTPEndpoint: address, Fresh: s.c.fresh, Shared: s.c.shared}
 		for _, d := range s.Drivers {
 			task.Drivers[d.Name] = d.Endpoint()
 		}

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
@@ -21,6 +22,7 @@ func hubCompetitor() competitor {
 // and holds their leases. It sets workers and drift.interval if the case does; all other settings are the defaults.
 func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver) (*attacher, error) {
 	a := &attacher{name: hubName}
+	a.another = func(ctx context.Context) (*attacher, error) { return startStandby(ctx, s) }
 	var defaults []string
 	if s.c.Workers > 0 {
 		defaults = append(defaults, fmt.Sprintf("workers: %d", s.c.Workers))
@@ -31,13 +33,13 @@ func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver) (*attach
 	if err := s.WriteConfig(drivers, "{"+strings.Join(defaults, ", ")+"}", nil); err != nil {
 		return a, err
 	}
-	o := testbed.HubOptions{Args: []string{"--profiling"}}
-	if s.c.tenantFor > 0 {
-		o.Kubeconfig = s.file(hubName + ".kubeconfig")
+	kubeconfig, err := s.kubeconfig(ctx, hubNamespace, hubAccount)
+	if err != nil {
+		return a, err
+	}
+	o := testbed.HubOptions{Args: []string{"--profiling"}, Kubeconfig: kubeconfig}
+	if s.c.fair {
 		o.Args = append(o.Args, "--leader-election-namespace="+hubNamespace)
-		if err := s.Plane.WriteAccountKubeconfig(ctx, o.Kubeconfig, hubNamespace, hubAccount); err != nil {
-			return a, err
-		}
 	}
 	hub, err := s.StartHub(ctx, o)
 	if err != nil {
@@ -45,4 +47,17 @@ func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver) (*attach
 	}
 	a.add(hub.Process, hub.URL)
 	return a, hub.WaitReady(ctx, len(drivers))
+}
+
+// startStandby starts a further replica of the hub, and blocks until it is ready.
+func startStandby(ctx context.Context, s *stage) (*attacher, error) {
+	a := &attacher{name: hubName}
+	hub, err := s.World.StartHub(ctx, testbed.HubOptions{Args: []string{"--profiling"}})
+	if err != nil {
+		return a, err
+	}
+	a.add(hub.Process, hub.URL)
+	return a, a.wait(ctx, func(url string) error {
+		return testbed.Get(ctx, url+"/readyz", func(io.Reader) error { return nil })
+	})
 }

@@ -61,15 +61,78 @@ const (
 	HeapPerDriver       Figure = "heapPerDriverBytes"
 	ResidentPerDriver   Figure = "residentPerDriverBytes"
 
+	// Of a hub with many drivers without work.
+	ResidentSome          Figure = "residentSomeDriversBytes"     // with someDrivers
+	ResidentMany          Figure = "residentManyDriversBytes"     // with all drivers of the case, as all below
+	FleetReady            Figure = "fleetReadySeconds"            // from the start of the process until it leads all drivers
+	LeaseWrites           Figure = "leaseWritesPerSecond"         // counted by the API server
+	LeaseBurst            Figure = "leaseRenewalsPer100ms"        // at most
+	LeaseAge              Figure = "leaseAgeSeconds"              // longest time since a renewal
+	IdleCPU               Figure = "idleCPUSecondsPerMinute"      // of the hub
+	IdlePlaneCPU          Figure = "idlePlaneCPUSecondsPerMinute" // of the control plane
+	PageSeconds           Figure = "pageSeconds"                  // GET /
+	PageBytes             Figure = "pageBytes"
+	APISeconds            Figure = "apiSeconds" // GET /api/v1/drivers
+	APIBytes              Figure = "apiBytes"
+	MetricsSeconds        Figure = "metricsSeconds" // GET /metrics
+	MetricsBytes          Figure = "metricsBytes"
+	MetricsSeries         Figure = "metricsSeries"
+	StatusSeconds         Figure = "statusSeconds"      // csi-attach-hub status
+	Balance               Figure = "balanceSeconds"     // from the start of a second replica until they share the drivers
+	BalanceWrites         Figure = "balanceLeaseWrites" // of leases until then, renewals included
+	TwoLeaseWrites        Figure = "twoReplicasLeaseWritesPerSecond"
+	TwoCPU                Figure = "twoReplicasCPUSecondsPerMinute" // of both, idle
+	ResidentPerVolume     Figure = "residentPerPersistentVolumeBytes"
+	ResidentPerAttachment Figure = "residentPerVolumeAttachmentBytes"
+	ResidentPerNode       Figure = "residentPerNodeBytes"   // of its CSINode
+	RelistRecovered       Figure = "relistRecoveredSeconds" // from the start of a new API server until a volume of each driver is attached
+	RelistPeak            Figure = "relistPeakBytes"
+	RelistCalls           Figure = "relistCalls"  // more than these attaches need
+	RelistWrites          Figure = "relistWrites" // likewise
+	RelistReads           Figure = "relistReads"
+	TakeoverCrash         Figure = "takeoverCrashSeconds" // from the end of the leader until all drivers have a leader
+	TakeoverStop          Figure = "takeoverStopSeconds"
+	TakeoverCalls         Figure = "takeoverCalls"
+	TakeoverWrites        Figure = "takeoverWrites"
+
 	QuietP99              Figure = "quietP99Seconds" // attach latency without a noisy tenant
 	TenantP99             Figure = "tenantP99Seconds"
 	TenantRatio           Figure = "tenantP99Ratio"
 	TenantWaiting         Figure = "tenantWaiting"         // requests of the noisy tenant in queues, at the beginning of its visits
 	LeasesLost            Figure = "leasesLost"            // beside the noisy tenant
-	UnprotectedP99        Figure = "unprotectedP99Seconds" // without the FlowSchemas of deploy/base
+	FewQuietP99           Figure = "fewQuietP99Seconds"    // QuietP99 of the volumes of UnprotectedP99
+	UnprotectedP99        Figure = "unprotectedP99Seconds" // beside the tenant, without the FlowSchemas of deploy/base
 	UnprotectedLeasesLost Figure = "unprotectedLeasesLost"
 
-	Speed Figure = "machineMegabytesPerSecond" // what the machine hashes, right before and after a turn
+	Speed    Figure = "machineMegabytesPerSecond" // what the machine hashes, right before and after a turn
+	TurnTook Figure = "turnSeconds"               // the whole turn, with its start and preparation
+	// Of Pods. They begin with the request that creates the Pod, bound to its node.
+	PodRate            Figure = "podsPerSecond" // until node.status.volumesAttached has their volumes
+	PodP50             Figure = "podP50Seconds" // as PodRate
+	PodP99             Figure = "podP99Seconds"
+	PodRequestP50      Figure = "podRequestP50Seconds" // until the VolumeAttachment exists
+	PodRequestP99      Figure = "podRequestP99Seconds"
+	PodDispatchP50     Figure = "podDispatchP50Seconds" // from then until the driver is called
+	PodDispatchP99     Figure = "podDispatchP99Seconds"
+	PodPublishP50      Figure = "podPublishP50Seconds" // from then until status.attached
+	PodPublishP99      Figure = "podPublishP99Seconds"
+	PodReportP50       Figure = "podReportP50Seconds" // from then until node.status.volumesAttached
+	PodReportP99       Figure = "podReportP99Seconds"
+	ManagerShare       Figure = "managerShare" // of kube-controller-manager in the time of all Pods
+	SteadyPodP50       Figure = "steadyPodP50Seconds"
+	SteadyPodP99       Figure = "steadyPodP99Seconds"
+	SteadyManagerShare Figure = "steadyManagerShare"
+	PodDetachRate      Figure = "podDetachesPerSecond" // from the request that deletes the Pod until the VolumeAttachment is gone
+	PodDetachP50       Figure = "podDetachP50Seconds"
+	PodDetachP99       Figure = "podDetachP99Seconds"
+	CrashLast          Figure = "crashLastSeconds" // from SIGKILL of the leading replica until the last volume is attached
+	CrashCalls         Figure = "crashCallsPerAttach"
+	ExitLast           Figure = "exitLastSeconds" // from SIGTERM
+	ExitCalls          Figure = "exitCallsPerAttach"
+	RolloutGap         Figure = "rolloutGapSeconds" // the longest time in which one driver got no call
+	RolloutAttaches    Figure = "rolloutAttaches"
+	Violations         Figure = "violations" // that the drivers' books count, such as two calls at once for one volume
+
 )
 
 // unit formats a value.
@@ -105,10 +168,18 @@ var described = []description{
 	{QuietP99, "attach p99, no noisy tenant", duration, false},
 	{TenantP99, "attach p99, noisy tenant", duration, false},
 	{TenantRatio, "attach p99, noisy tenant / none", hundredths, false},
-	{UnprotectedP99, "attach p99, noisy tenant, no FlowSchemas", duration, false},
+	{FewQuietP99, "attach p99 of 100 volumes, no noisy tenant", duration, false},
+	{UnprotectedP99, "attach p99 of 100 volumes, noisy tenant, no FlowSchemas", duration, false},
 	{LeasesLost, "leases lost, noisy tenant", whole, false},
 	{UnprotectedLeasesLost, "leases lost, noisy tenant, no FlowSchemas", whole, false},
 	{TenantWaiting, "waiting requests of the noisy tenant", whole, false},
+	{CrashLast, "last attach after SIGKILL of the leading replica", duration, false},
+	{CrashCalls, "calls per attach, SIGKILL", hundredths, false},
+	{ExitLast, "last attach after SIGTERM of the leading replica", duration, false},
+	{ExitCalls, "calls per attach, SIGTERM", hundredths, false},
+	{RolloutGap, "longest gap between calls of a driver", duration, false},
+	{RolloutAttaches, "attaches during the rolling update", whole, true},
+	{Violations, "wrong calls, such as two at once for a volume", whole, false},
 	{AttachP50, "attach p50", duration, true},
 	{AttachP99, "attach p99", duration, false},
 	{AttachMax, "attach max", duration, true},
@@ -137,7 +208,58 @@ var described = []description{
 	{GoroutinesPerDriver, "goroutines of an idle driver", hundredths, false},
 	{HeapPerDriver, "heap of an idle driver", megabytes, false},
 	{ResidentPerDriver, "memory of an idle driver (RSS)", megabytes, false},
+	{ResidentSome, "memory idle, 100 drivers (RSS)", megabytes, false},
+	{ResidentMany, "memory idle, all drivers (RSS)", megabytes, false},
+	{FleetReady, "start until ready, all drivers", duration, false},
+	{LeaseWrites, "writes of leases per second", whole, false},
+	{LeaseBurst, "renewals of leases in 100 ms, at most", whole, false},
+	{LeaseAge, "longest time since a renewal", duration, false},
+	{IdleCPU, "CPU seconds per minute, idle", hundredths, false},
+	{IdlePlaneCPU, "CPU seconds per minute of the control plane", hundredths, false},
+	{PageSeconds, "status page", duration, false},
+	{PageBytes, "size of the status page", megabytes, false},
+	{APISeconds, "drivers by the HTTP API", duration, false},
+	{APIBytes, "size of that", megabytes, false},
+	{MetricsSeconds, "scrape of the metrics", duration, false},
+	{MetricsBytes, "size of the metrics", megabytes, false},
+	{MetricsSeries, "series of metrics", whole, false},
+	{StatusSeconds, "csi-attach-hub status", duration, false},
+	{Balance, "start of a second replica until both share the drivers", duration, false},
+	{BalanceWrites, "writes of leases until then", whole, false},
+	{TwoLeaseWrites, "writes of leases per second, two replicas", whole, false},
+	{TwoCPU, "CPU seconds per minute of both, idle", hundredths, false},
+	{ResidentPerVolume, "memory of a PersistentVolume (RSS)", kilobytes, false},
+	{ResidentPerAttachment, "memory of a VolumeAttachment (RSS)", kilobytes, false},
+	{ResidentPerNode, "memory of a node (RSS)", kilobytes, false},
+	{RelistRecovered, "API server restarted until attached", duration, false},
+	{RelistPeak, "memory at most after that (RSS)", megabytes, false},
+	{RelistCalls, "calls by that, more than needed", whole, false},
+	{RelistWrites, "API writes by that, more than needed", whole, false},
+	{RelistReads, "API reads by that", whole, true},
+	{TakeoverCrash, "takeover of all drivers after SIGKILL", duration, false},
+	{TakeoverStop, "takeover of all drivers after SIGTERM", duration, false},
+	{TakeoverCalls, "calls by takeovers", whole, false},
+	{TakeoverWrites, "API writes by takeovers", whole, false},
+	{PodRate, "Pods per second, at once", tenths, false},
+	{PodP50, "Pod to node.status p50, at once", duration, false},
+	{PodP99, "Pod to node.status p99, at once", duration, false},
+	{PodRequestP50, "Pod to VolumeAttachment p50 (kube-controller-manager)", duration, false},
+	{PodRequestP99, "Pod to VolumeAttachment p99 (kube-controller-manager)", duration, false},
+	{PodDispatchP50, "VolumeAttachment to call p50 (attacher)", duration, false},
+	{PodDispatchP99, "VolumeAttachment to call p99 (attacher)", duration, false},
+	{PodPublishP50, "call to attached p50 (driver 50 ms, attacher)", duration, false},
+	{PodPublishP99, "call to attached p99 (driver 50 ms, attacher)", duration, false},
+	{PodReportP50, "attached to node.status p50 (kube-controller-manager)", duration, false},
+	{PodReportP99, "attached to node.status p99 (kube-controller-manager)", duration, false},
+	{ManagerShare, "share of kube-controller-manager, at once", hundredths, false},
+	{SteadyPodP50, "Pod to node.status p50, 5 Pods per second", duration, false},
+	{SteadyPodP99, "Pod to node.status p99, 5 Pods per second", duration, false},
+	{SteadyManagerShare, "share of kube-controller-manager, 5 Pods per second", hundredths, false},
+	{PodDetachRate, "detaches of deleted Pods per second", tenths, false},
+	{PodDetachP50, "deleted Pod to detached p50", duration, true},
+	{PodDetachP99, "deleted Pod to detached p99", duration, false},
 	{Speed, "speed of the machine, MB/s hashed", whole, false},
+	{TurnTook, "length of a turn", duration, true},
 }
 
 // descriptionOf returns the description of a figure. It panics if there is none.
@@ -151,7 +273,10 @@ func descriptionOf(f Figure) description {
 }
 
 func whole(v float64) string      { return fmt.Sprintf("%.0f", v) }
+func tenths(v float64) string     { return fmt.Sprintf("%.1f", v) }
 func hundredths(v float64) string { return fmt.Sprintf("%.2f", v) }
+
+func kilobytes(v float64) string { return fmt.Sprintf("%.2f kB", v/1e3) }
 
 func megabytes(v float64) string {
 	if math.Abs(v) < 1e6 {

@@ -5,29 +5,38 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
 
-// The markers in a Markdown file around the report.
+// The names of the markers in a Markdown file, around the tables and around the pictures.
 const (
-	beginMarker = "<!-- bench -->\n"
-	endMarker   = "<!-- /bench -->"
+	tablesMarker   = "bench"
+	picturesMarker = "bench pictures"
 )
 
-// WriteMarkdown writes the report as Markdown between the markers of a file. It makes a missing file.
-// A file without the markers is an error, and stays as it is.
+// WriteMarkdown writes the report as tables between the markers of a Markdown file, and as pictures into the folder
+// "pictures" beside it. It makes a missing file. A file without the markers for tables is an error, and stays as it is. A file
+// without the markers for pictures gets none.
 func (r Report) WriteMarkdown(path string) error {
 	old, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		old, err = []byte(beginMarker+endMarker+"\n"), nil
+		old, err = []byte(marked(picturesMarker, "")+"\n"+marked(tablesMarker, "")), nil
 	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
-	text, ok := replaceMarked(string(old), r.Markdown())
+	text, ok := replaceMarked(string(old), tablesMarker, r.Markdown())
 	if !ok {
-		return fmt.Errorf("write report: %s has no lines %q and %q to put it between", path, strings.TrimSpace(beginMarker), endMarker)
+		begin, end, _ := strings.Cut(strings.TrimSpace(marked(tablesMarker, "")), "\n")
+		return fmt.Errorf("write report: %s has no lines %q and %q to put it between", path, begin, end)
+	}
+	pictures := r.pictures()
+	if text, ok = replaceMarked(text, picturesMarker, pictureMarkdown(pictures)); ok {
+		if err := writePictures(filepath.Join(filepath.Dir(path), picturesFolder), pictures); err != nil {
+			return err
+		}
 	}
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -35,14 +44,20 @@ func (r Report) WriteMarkdown(path string) error {
 	return nil
 }
 
-// replaceMarked replaces the text between the markers; false: there are none.
-func replaceMarked(old, text string) (string, bool) {
-	before, rest, begins := strings.Cut(old, beginMarker)
-	_, after, ends := strings.Cut(rest, endMarker)
+// marked returns a text between markers.
+func marked(marker, text string) string {
+	return fmt.Sprintf("<!-- %s -->\n%s<!-- /%s -->\n", marker, text, marker)
+}
+
+// replaceMarked replaces the text between markers; false: there are none, and the text is the old one.
+func replaceMarked(old, marker, text string) (string, bool) {
+	begin, end, _ := strings.Cut(marked(marker, "\x00"), "\x00")
+	before, rest, begins := strings.Cut(old, begin)
+	_, after, ends := strings.Cut(rest, end)
 	if !begins || !ends {
-		return "", false
+		return old, false
 	}
-	return before + beginMarker + text + endMarker + after, true
+	return before + marked(marker, text) + after, true
 }
 
 // Markdown returns the report as a section: a table for each case, without details.

@@ -20,6 +20,9 @@ type Options struct {
 	Command  string    // how this was started, for the report
 	Keep     bool      // the folders with the logs
 	Progress io.Writer // gets a line for each step
+	Last     Report    // an earlier report, to estimate how much time is left; may be empty
+
+	after []Case // those that Run measures after this one
 }
 
 func (o Options) check() error {

@@ -77,7 +77,7 @@ func TestMarkdownIsAFileOfItsOwnIfThereIsNone(t *testing.T) {
 		if err := r.WriteMarkdown(path); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := os.ReadFile(path); err != nil || string(got) != beginMarker+r.Markdown()+endMarker+"\n" {
+		if got, err := os.ReadFile(path); err != nil || string(got) != marked(picturesMarker, pictureMarkdown(r.pictures()))+"\n"+marked(tablesMarker, r.Markdown()) {
 			t.Errorf("%v\n%s", err, got)
 		}
 	}

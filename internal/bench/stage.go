@@ -35,19 +35,18 @@ type stage struct {
 	volumes        []volume // to attach and detach
 	warmUp         []volume // one of each driver, to attach before bench counts
 	clock          *stopwatch
-	tenant         *tenant  // nil: none
-	series         []Series // of all turns, for charts: a turn adds its own
-	stacks         []Stack  // of all turns, for charts: a turn adds its own
-	say            func(format string, args ...any)
+	tenant         *tenant          // nil: none
+	manager        *testbed.Process // kube-controller-manager; nil: none
+	series         []Series         // of all turns, for charts: a turn adds its own
+	stacks         []Stack          // of all turns, for charts: a turn adds its own
+	*narrator
 }
 
 // setStage starts everything but the competitors and makes all objects. The caller must close the
 // stage, also after an error.
 func setStage(ctx context.Context, o Options, c Case) (*stage, error) {
 	s := &stage{opts: o, c: c, clock: &stopwatch{}}
-	s.say = func(format string, args ...any) {
-		fmt.Fprintf(o.Progress, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), c.Name, fmt.Sprintf(format, args...))
-	}
+	s.narrator = narrate(o.Progress, c.Name, s.clock, newForecast(o, c))
 	s.clock.reset(isAttached, 0)
 	var err error
 	if s.dir, err = os.MkdirTemp("", "attach-hub-bench-"); err != nil {
@@ -55,7 +54,7 @@ func setStage(ctx context.Context, o Options, c Case) (*stage, error) {
 	}
 	s.say("starting a control plane; drivers: %d", c.Drivers)
 	options := testbed.WorldOptions{
-		Dir: s.dir, Hub: o.Hub, ControlPlane: testbed.ControlPlaneOptions{Unlimited: c.tenantFor == 0, Log: o.Progress},
+		Dir: s.dir, Hub: o.Hub, ControlPlane: testbed.ControlPlaneOptions{Unlimited: !c.fair, Log: o.Progress},
 		Latency: fakecsi.Latency{Base: c.Latency}, OnAttachment: s.clock.observe,
 	}
 	for i := range c.Drivers {
@@ -87,6 +86,9 @@ func (s *stage) makeVolumes(ctx context.Context) error {
 	create := func(finalizer bool) func(context.Context, volume) error {
 		return func(ctx context.Context, v volume) error { return v.create(ctx, s.client(), finalizer) }
 	}
+	for i := range s.volumes {
+		s.volumes[i].shared = s.c.shared
+	}
 	if err := each(ctx, s.volumes, create(!s.c.fresh)); err != nil {
 		return err
 	}
@@ -102,6 +104,9 @@ func (s *stage) makeVolumes(ctx context.Context) error {
 	}
 	took := time.Since(began)
 	s.say("made %d PersistentVolumes in %.1f s", made, took.Seconds())
+	if s.c.shared {
+		s.volumes = onEach(s.volumes, s.Nodes)
+	}
 	return nil
 }
 
@@ -113,8 +118,12 @@ func (s *stage) file(name string) string {
 // close stops everything and removes the folder unless Options.Keep is set.
 func (s *stage) close(ctx context.Context) error {
 	var errs []error
+	defer s.narrator.stop()
 	if s.tenant != nil {
 		s.tenant.close()
+	}
+	if s.manager != nil {
+		s.manager.Kill() // it does not handle SIGTERM, and keeps no state
 	}
 	if s.World != nil {
 		errs = append(errs, s.Stop(ctx))

@@ -79,6 +79,13 @@ func (w *stopwatch) progress() (there, want int) {
 	return len(w.took), w.want
 }
 
+// lastReached returns when the last one reached the goal.
+func (w *stopwatch) lastReached() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
+}
+
 // wait blocks until all have reached the goal, and returns how long each took.
 func (w *stopwatch) wait(ctx context.Context, what string) (timing, error) {
 	w.mu.Lock()

@@ -23,6 +23,7 @@ func turnOfBursts(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 		return nil, err
 	}
 	var counted []Figures
+	var bursts []burst
 	var end usage // before the heap profile, which collects garbage
 	err = s.profiled(ctx, a, func() (err error) {
 		for range a.bursts {
@@ -30,7 +31,7 @@ func turnOfBursts(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 			if err != nil {
 				return err
 			}
-			counted = append(counted, b.figures())
+			counted, bursts = append(counted, b.figures()), append(bursts, b)
 			s.say("%s: %.0f attaches and %.0f detaches per second", a.name, b.attach.perSecond(), b.detach.perSecond())
 		}
 		end, err = a.usage(ctx)
@@ -39,6 +40,7 @@ func turnOfBursts(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.series = append(s.series, latencies(a.name, bursts)...)
 	figures := medians(counted)
 	if s.c.fresh {
 		figures[FirstAttachRate] = first.attach.perSecond()

@@ -3,39 +3,61 @@ package bench
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// fewDrivers is the number of drivers of the hub that is compared with one for all drivers.
-const fewDrivers = 10
+// The drivers of the hubs that are compared with a hub for all drivers.
+const (
+	fewDrivers  = 10
+	someDrivers = 100
+)
 
-// turnOfIdling compares a hub for all drivers with a hub for few.
+// turnOfIdling measures a hub for all drivers, and compares it with hubs for fewer.
 func turnOfIdling(ctx context.Context, s *stage, all *attacher) (figures Figures, err error) {
+	figures, err = measureFleet(ctx, s, all)
+	if err != nil {
+		return nil, err
+	}
 	many, err := idle(ctx, all)
 	if err != nil {
 		return nil, err
 	}
+	beside, err := measureReplica(ctx, s, all)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(figures, beside)
 	// It releases its leases when it ends.
 	if err := all.stop(ctx); err != nil {
 		return nil, err
 	}
-	few, err := startHub(ctx, s, s.Drivers[:fewDrivers])
-	defer func() { err = errors.Join(err, few.stop(context.WithoutCancel(ctx))) }()
+	some, err := idleOf(ctx, s, someDrivers)
 	if err != nil {
 		return nil, err
 	}
-	base, err := idle(ctx, few)
+	few, err := idleOf(ctx, s, fewDrivers)
 	if err != nil {
 		return nil, err
 	}
+	figures.addIdle(few)
+	figures[ResidentSome], figures[ResidentMany] = some.resident, many.resident
 	more := float64(len(s.Drivers) - fewDrivers)
-	return Figures{
-		GoroutinesIdle: base.goroutines, HeapIdle: base.heap, ResidentIdle: base.resident,
-		GoroutinesPerDriver: (many.goroutines - base.goroutines) / more,
-		HeapPerDriver:       (many.heap - base.heap) / more,
-		ResidentPerDriver:   (many.resident - base.resident) / more,
-	}, nil
+	figures[GoroutinesPerDriver] = (many.goroutines - few.goroutines) / more
+	figures[HeapPerDriver] = (many.heap - few.heap) / more
+	figures[ResidentPerDriver] = (many.resident - few.resident) / more
+	return figures, nil
+}
+
+// idleOf returns what a hub without work takes for some of the drivers.
+func idleOf(ctx context.Context, s *stage, drivers int) (u usage, err error) {
+	a, err := startHub(ctx, s, s.Drivers[:drivers])
+	defer func() { err = errors.Join(err, a.stop(context.WithoutCancel(ctx))) }()
+	if err != nil {
+		return usage{}, err
+	}
+	return idle(ctx, a)
 }
 
 // idle returns what a hub without work takes after a garbage collection.

@@ -31,12 +31,17 @@ func attachForGood(ctx context.Context, s *stage) (err error) {
 
 // turnOfStart measures what a start takes.
 func turnOfStart(ctx context.Context, s *stage, a *attacher) (Figures, error) {
-	figures := Figures{Ready: a.ready.Seconds()}
+	figures := Figures{}
+	if !a.sidecars { // it serves its metrics before it has filled its caches
+		figures[Ready] = a.ready.Seconds()
+	}
 	u, err := a.usage(ctx)
 	if err != nil {
 		return nil, err
 	}
-	figures[ReadyCPU] = u.cpu
+	if !a.sidecars {
+		figures[ReadyCPU] = u.cpu
+	}
 	err = a.whileRuns(ctx, func(ctx context.Context) error {
 		select {
 		case <-time.After(quietFor):
@@ -62,6 +67,6 @@ func turnOfStart(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 	figures[OtherWrites] = float64(asked.others)
 	figures.addIdle(u)
 	figures.add(ResidentPeak, u.peak)
-	s.say("%s: ready after %s", a.name, duration(figures[Ready]))
+	s.say("%s: ready after %s", a.name, duration(a.ready.Seconds()))
 	return figures, nil
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -14,12 +15,25 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// volume is a PersistentVolume and the node to attach it to. Its handle and its VolumeAttachment have
-// its name.
+// volume is a PersistentVolume and the node to attach it to. The VolumeAttachment has its name, and so do handle and
+// PersistentVolume unless there is a source.
 type volume struct {
 	name   string
 	driver string
 	node   string
+	shared bool   // between nodes
+	source string // its PersistentVolume; empty: name
+}
+
+// onEach returns each volume on each node.
+func onEach(volumes []volume, nodes []string) []volume {
+	var all []volume
+	for _, node := range nodes {
+		for _, v := range volumes {
+			all = append(all, volume{name: v.name + "-" + node, driver: v.driver, node: node, shared: true, source: v.name})
+		}
+	}
+	return all
 }
 
 // spread returns so many volumes of each driver, spread over all nodes.
@@ -42,13 +56,16 @@ func spread(prefix string, drivers, nodes []string, each int) []volume {
 // and a volume context.
 func (v volume) persistentVolume(finalizer bool) *corev1.PersistentVolume {
 	pv := testbed.PersistentVolume{
-		Name: v.name, Driver: v.driver, Claim: "data-" + v.name,
+		Name: v.name, Driver: v.driver, Claim: v.claim(),
 		FSType: "ext4",
 		Attributes: map[string]string{
 			"storage.kubernetes.io/csiProvisionerIdentity": "1763730000000-8081-" + v.driver,
 			"type": "ssd",
 		},
 	}.Build()
+	if v.shared {
+		pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	}
 	pv.Spec.StorageClassName = "bench-" + v.driver
 	pv.Labels = map[string]string{"topology.kubernetes.io/zone": "zone-a", "topology.kubernetes.io/region": "region-1"}
 	pv.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": v.driver}
@@ -59,7 +76,7 @@ func (v volume) persistentVolume(finalizer bool) *corev1.PersistentVolume {
 }
 
 func (v volume) attachment() *storagev1.VolumeAttachment {
-	return testbed.VolumeAttachment{Name: v.name, Driver: v.driver, Node: v.node, PersistentVolume: v.name}.Build()
+	return testbed.VolumeAttachment{Name: v.name, Driver: v.driver, Node: v.node, PersistentVolume: cmp.Or(v.source, v.name)}.Build()
 }
 
 func (v volume) create(ctx context.Context, client kubernetes.Interface, finalizer bool) error {
@@ -71,7 +88,7 @@ func (v volume) create(ctx context.Context, client kubernetes.Interface, finaliz
 
 // takeFinalizers removes the finalizers, as if the volume had never been attached.
 func (v volume) takeFinalizers(ctx context.Context, client kubernetes.Interface) error {
-	_, err := client.CoreV1().PersistentVolumes().Patch(ctx, v.name, types.MergePatchType,
+	_, err := client.CoreV1().PersistentVolumes().Patch(ctx, cmp.Or(v.source, v.name), types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("take the finalizers of persistentvolume %s away: %w", v.name, err)

@@ -24,6 +24,8 @@ type Options struct {
 	Drivers map[string]string    // name to endpoint, unix:///path
 	// Fresh means that no PersistentVolume has its driver's finalizer yet.
 	Fresh bool
+	// Shared means that all volumes are shared between nodes.
+	Shared bool
 }
 
 // Baseline attaches and detaches for every VolumeAttachment that it sees.
@@ -32,6 +34,7 @@ type Baseline struct {
 	drivers map[string]csi.ControllerClient
 	conns   []*grpc.ClientConn
 	fresh   bool
+	mode    csi.VolumeCapability_AccessMode_Mode
 
 	mu     sync.Mutex
 	work   map[types.UID]*work // guarded by mu
@@ -51,6 +54,10 @@ func New(o Options) (*Baseline, error) {
 	}
 	b := &Baseline{kube: o.Kube, drivers: map[string]csi.ControllerClient{}, fresh: o.Fresh,
 		work: map[types.UID]*work{}, marked: map[string]bool{}}
+	b.mode = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	if o.Shared {
+		b.mode = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	}
 	for name, endpoint := range o.Drivers {
 		conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {

@@ -39,7 +39,7 @@ func (b *Baseline) attach(ctx context.Context, va *storagev1.VolumeAttachment, a
 		VolumeId: volume,
 		NodeId:   testbed.NodeID(va.Spec.NodeName),
 		VolumeCapability: &csi.VolumeCapability{
-			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: b.mode},
 			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
 		},
 	})

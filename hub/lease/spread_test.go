@@ -1,0 +1,42 @@
+package lease
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// A hub that starts acquires all its leases at once. It must not renew them at once ever after.
+func TestLeasesThatWereAcquiredTogetherAreRenewedOneAfterTheOther(t *testing.T) {
+	inVirtualTime(t, func(v *virtualReplicas) {
+		v.drivers = drivers(200)
+		v.start("a")
+		time.Sleep(time.Minute)
+		kube := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://fakekube", Transport: v.api, QPS: -1})
+		leases, err := kube.CoordinationV1().Leases("hub").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const period, parts, least = 5 * time.Second, 5, 10 // 40 of 200 are expected in each part
+		now, counts := time.Now(), [parts]int{}
+		for _, l := range leases.Items {
+			if isAnnouncement(&l) {
+				continue
+			}
+			age := now.Sub(l.Spec.RenewTime.Time)
+			if age > period {
+				t.Errorf("%s was renewed %v ago, longer than a retry period", l.Name, age)
+				continue
+			}
+			counts[min(parts-1, age*parts/period)]++
+		}
+		for i, n := range counts {
+			if n < least {
+				t.Errorf("part %d of the retry period has %d renewals, want at least %d of %d: %v", i+1, n, least, len(v.drivers), counts)
+			}
+		}
+	})
+}
