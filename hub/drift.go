@@ -127,6 +127,9 @@ func (l *leader) compare(ctx context.Context, before map[string]*storagev1.Volum
 		if was := before[name]; was == nil || was.ResourceVersion != va.ResourceVersion {
 			continue
 		}
+		if va.Status.AttachError == nil && l.decider().SurelyListed(va, published) {
+			continue // nearly all: their PersistentVolumes are not decoded each time
+		}
 		inputs := l.cachedInputs(va)
 		kind, err := l.decider().Drift(inputs, published)
 		if err != nil {

@@ -74,6 +74,20 @@ func (d Driver) Listed(f Inputs, p csiclient.Published) bool {
 	return err == nil && p[handle].Has(noted.NodeID)
 }
 
+// SurelyListed reports whether a listing has the volume of a VolumeAttachment at its noted target, whatever its
+// PersistentVolume is. Then there is no drift. false: the PersistentVolume is needed to tell.
+func (d Driver) SurelyListed(va *storagev1.VolumeAttachment, p csiclient.Published) bool {
+	noted := NotedTarget(va)
+	if noted.NodeID == "" || noted.VolumeHandle == "" || !p[noted.VolumeHandle].Has(noted.NodeID) {
+		return false
+	}
+	if !translator.IsMigratedCSIDriverByName(d.Name) {
+		return true
+	}
+	repaired, err := translator.RepairVolumeHandle(d.Name, noted.VolumeHandle, noted.NodeID)
+	return err == nil && repaired == noted.VolumeHandle
+}
+
 // canDrift reports whether a VolumeAttachment is attached and must stay attached, and the driver
 // lists the nodes of its volumes.
 func (d Driver) canDrift(va *storagev1.VolumeAttachment) bool {

@@ -217,3 +217,44 @@ func TestHandleThatCannotBeRepairedIsNoDrift(t *testing.T) {
 		})
 	}
 }
+
+// Each minute all attached volumes are compared, and the PersistentVolume of each would be decoded.
+func TestWhatIsSurelyListedHasNoDriftWhateverItsPersistentVolumeIs(t *testing.T) {
+	incomplete := "projects/UNSPECIFIED/zones/us-central1-a/disks/disk"
+	gce := listing
+	gce.Name = gcePD
+	noted := func(handle, nodeID string) *storagev1.VolumeAttachment {
+		return attachment(attached, guarded, annotated(AnnotationVolumeHandle, handle), annotated(AnnotationNodeID, nodeID))
+	}
+	recreated := volume(func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "vol-2" })
+	for _, tc := range []struct {
+		name   string
+		driver Driver
+		va     *storagev1.VolumeAttachment
+		p      csiclient.Published
+		want   bool
+	}{
+		{"listed there", listing, noted("vol-1", "id-1"), csiclient.Published{"vol-1": on("id-1")}, true},
+		{"listed there and elsewhere", listing, noted("vol-1", "id-1"), csiclient.Published{"vol-1": on("id-2", "id-1")}, true},
+		{"listed elsewhere", listing, noted("vol-1", "id-1"), csiclient.Published{"vol-1": on("id-2")}, false},
+		{"listed without nodes", listing, noted("vol-1", "id-1"), csiclient.Published{"vol-1": {Unknown: true}}, false},
+		{"not listed", listing, noted("vol-1", "id-1"), csiclient.Published{}, false},
+		{"no handle noted", listing, attachment(attached, guarded, annotated(AnnotationNodeID, "id-1")), csiclient.Published{"": on("id-1")}, false},
+		{"no node ID noted", listing, attachment(attached, guarded, annotated(AnnotationVolumeHandle, "vol-1")), csiclient.Published{"vol-1": on("")}, false},
+		{"full handle of a driver with in-tree volumes", gce, noted("projects/p/zones/us-central1-a/disks/disk", gceNode), csiclient.Published{"projects/p/zones/us-central1-a/disks/disk": on(gceNode)}, true},
+		{"incomplete handle, which is listed by another name", gce, noted(incomplete, gceNode), csiclient.Published{incomplete: on(gceNode)}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := tc.driver.SurelyListed(tc.va, tc.p)
+			if got != tc.want {
+				t.Errorf("surely listed: %v, want %v", got, tc.want)
+			}
+			for _, pv := range []*corev1.PersistentVolume{nil, volume(), recreated} {
+				kind, _ := tc.driver.Drift(Inputs{VolumeAttachment: tc.va, PersistentVolume: pv, CSINode: csiNode("id-1")}, tc.p)
+				if got && kind != DriftNone {
+					t.Errorf("drift %q of what is surely listed, with %v", kind, pv)
+				}
+			}
+		})
+	}
+}

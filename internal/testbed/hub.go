@@ -7,8 +7,10 @@ import (
 )
 
 const (
-	// readyEvery is how often a hub is asked whether it is ready.
+	// readyEvery is how often a hub is asked whether it is ready. An answer takes the hub some milliseconds of CPU time, so
+	// a hub that takes long is asked less often: one readyShare-th of the time so far is between two questions.
 	readyEvery = 20 * time.Millisecond
+	readyShare = 50
 	// readyTimeout is how long it may take: the caches of 100,000 PersistentVolumes are filled.
 	readyTimeout = 2 * time.Minute
 )
@@ -24,8 +26,7 @@ type Hub struct {
 func (h *Hub) WaitReady(ctx context.Context, drivers int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready %v after its start", readyTimeout))
 	defer cancel()
-	tick := time.NewTicker(readyEvery)
-	defer tick.Stop()
+	began := time.Now()
 	return WhileRunning(ctx, []*Process{h.Process}, func(ctx context.Context) error {
 		for want := float64(drivers); ; {
 			families, err := Metrics(ctx, h.URL+"/metrics")
@@ -34,7 +35,7 @@ func (h *Hub) WaitReady(ctx context.Context, drivers int) error {
 				return nil
 			}
 			select {
-			case <-tick.C:
+			case <-time.After(max(readyEvery, time.Since(began)/readyShare)):
 			case <-ctx.Done():
 				return fmt.Errorf("wait until the hub is ready: it has %.0f of %d drivers, and the leases of %.0f: %w", up, drivers, leads, context.Cause(ctx))
 			}
