@@ -77,11 +77,11 @@ func (s *stage) failover(ctx context.Context, p pair, end func(context.Context) 
 	var attached phase
 	var ended, last time.Time
 	err := p.other.whileRuns(ctx, func(ctx context.Context) error {
-		group, ctx := errgroup.WithContext(ctx)
+		group, inGroup := errgroup.WithContext(ctx)
 		done := make(chan struct{})
 		group.Go(func() (err error) {
 			defer close(done)
-			attached, err = s.attach(ctx, s.volumes)
+			attached, err = s.attach(inGroup, s.volumes)
 			last = s.clock.lastReached()
 			return err
 		})
@@ -94,7 +94,7 @@ func (s *stage) failover(ctx context.Context, p pair, end func(context.Context) 
 				}
 				if there, want := s.clock.progress(); want == len(s.volumes) && there >= want/endAfter && there < want {
 					ended = time.Now()
-					return end(ctx)
+					return end(inGroup)
 				}
 			}
 		})
