@@ -16,8 +16,8 @@ func exampleResult() Result {
 		Machine: Machine{Cores: 2, Processor: "abacus", MemoryBytes: 8 << 30, Kernel: "6.1", Go: "go1.26"},
 		Command: "make bench", Workers: 100, Rounds: 2,
 		Samples: Samples{
-			{hubName, 1, Figures{AttachRate: 90, AttachP99: 0.75, HeapEnd: 12.5e6}}, {baselineName, 1, Figures{AttachRate: 100, AttachP99: 1.5}},
-			{hubName, 2, Figures{AttachRate: 70, AttachP99: 0.75, HeapEnd: 12.5e6}}, {baselineName, 2, Figures{AttachRate: 100, AttachP99: 1.5}},
+			{hubName, 1, Figures{AttachRate: 90, AttachP99: 0.75, HeapEnd: 12.5e6, Speed: 500}}, {baselineName, 1, Figures{AttachRate: 100, AttachP99: 1.5}},
+			{hubName, 2, Figures{AttachRate: 70, AttachP99: 0.75, HeapEnd: 12.5e6}}, {baselineName, 2, Figures{AttachRate: 100, AttachP99: 1.5, Speed: 600}},
 		},
 	}
 	r.judge([]Target{AtLeast(AttachRate, 0.85).OfBaseline(), AtMost(HeapEnd, 20e6)})
@@ -26,11 +26,12 @@ func exampleResult() Result {
 
 func TestTableForATerminal(t *testing.T) {
 	want := `10x50: ten drivers
-2026-11-21, make bench, medians of 2 rounds, hub / floor that of each round's ratio (and the quartiles), in 1m0s, hub with workers: 100, 2 cores (abacus), 8 GiB, Linux 6.1, go1.26
-                              hub       hub / floor   floor
-  attaches per second          80  0.80 (0.70–0.90)     100
-  attach p99               750 ms  0.50 (0.50–0.50)  1.50 s
-  heap in use at the end  12.5 MB                 -       -
+2026-11-21, make bench, medians of 2 rounds, hub / floor that of each round's ratio (and the quartiles), in 1m0s, machine's speed 500 to 600 MB/s, hub with workers: 100, 2 cores (abacus), 8 GiB, Linux 6.1, go1.26
+                                         hub       hub / floor   floor
+  attaches per second                     80  0.80 (0.70–0.90)     100
+  attach p99                          750 ms  0.50 (0.50–0.50)  1.50 s
+  heap in use at the end             12.5 MB                 -       -
+  speed of the machine, MB/s hashed      500                 -     600
   MISSED  attaches per second at least 0.85 of the floor: 0.80
   met     heap in use at the end at most 20.0 MB: 12.5 MB
 `
@@ -50,12 +51,13 @@ func TestMarkdownIsPutBetweenTheMarkers(t *testing.T) {
 	}
 	want := strings.Replace(frame, "%", `
 **10x50**: ten drivers.
-2026-11-21, `+"`make bench`"+`, medians of 2 rounds, hub / floor that of each round's ratio (and the quartiles), in 1m0s, hub with workers: 100: 2 cores (abacus), 8 GiB, Linux 6.1, go1.26.
+2026-11-21, `+"`make bench`"+`, medians of 2 rounds, hub / floor that of each round's ratio (and the quartiles), in 1m0s, machine's speed 500 to 600 MB/s, hub with workers: 100: 2 cores (abacus), 8 GiB, Linux 6.1, go1.26.
 
 |  | hub | hub / floor | floor |
 |---|--:|--:|--:|
 | attaches per second | 80 | 0.80 (0.70–0.90) | 100 |
 | attach p99 | 750 ms | 0.50 (0.50–0.50) | 1.50 s |
+| speed of the machine, MB/s hashed | 500 | - | 600 |
 
 - attaches per second at least 0.85 of the floor: 0.80, **missed**
 - heap in use at the end at most 20.0 MB: 12.5 MB, met

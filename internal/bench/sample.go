@@ -66,6 +66,19 @@ func (s Samples) of(competitor string) map[int]Figures {
 	return rounds
 }
 
+// speeds returns the lowest and the highest speed of the machine; 0: it was not measured.
+func (s Samples) speeds() (slowest, fastest float64) {
+	for _, one := range s {
+		if speed := one.Figures[Speed]; speed > 0 {
+			fastest = max(fastest, speed)
+			if slowest == 0 || speed < slowest {
+				slowest = speed
+			}
+		}
+	}
+	return slowest, fastest
+}
+
 // medians returns the medians of a competitor over the rounds.
 func (s Samples) medians(competitor string) Figures {
 	var rounds []Figures

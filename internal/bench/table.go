@@ -45,6 +45,9 @@ func (r Result) conditions() string {
 		text += fmt.Sprintf(", csi-attacher in %d of them", r.SidecarRounds)
 	}
 	text += ", in " + r.Took
+	if slowest, fastest := r.Samples.speeds(); slowest > 0 && r.Rounds > 1 {
+		text += fmt.Sprintf(", machine's speed %.0f to %.0f MB/s", slowest, fastest)
+	}
 	if r.Workers > 0 {
 		text += fmt.Sprintf(", hub with workers: %d", r.Workers)
 	}
