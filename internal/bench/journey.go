@@ -71,11 +71,12 @@ func (all journeys) mean(l leg) float64 {
 
 // managerShare returns the share of kube-controller-manager in the whole time of all volumes.
 func (all journeys) managerShare() float64 {
-	var sum float64
-	for l := range legs {
-		sum += all.mean(l)
+	var own, whole time.Duration
+	for _, j := range all {
+		own += j[requestLeg] + j[reportLeg]
+		whole += j.whole()
 	}
-	return (all.mean(requestLeg) + all.mean(reportLeg)) / sum
+	return own.Seconds() / whole.Seconds()
 }
 
 // stack returns the means of all legs as a bar.
