@@ -39,7 +39,7 @@ func drawnResult() Result {
 	return r
 }
 
-// checkSVG checks what every picture must be, and returns its texts.
+// checkSVG checks what every picture must be, and returns the texts that are seen.
 func checkSVG(t *testing.T, svg []byte) string {
 	t.Helper()
 	if strings.Contains(string(svg), "NaN") || strings.Contains(string(svg), "Inf") || strings.Contains(string(svg), "<script") {
@@ -83,13 +83,10 @@ func checkSVG(t *testing.T, svg []byte) string {
 			}
 		case xml.CharData:
 			text := strings.TrimSpace(string(token))
-			if text == "" {
-				break
+			if text == "" || inside.Name.Local != "text" {
+				break // title and desc are not seen
 			}
 			texts.WriteString(text + "\n")
-			if inside.Name.Local != "text" {
-				break
-			}
 			x, y, wide := number(inside, "x"), number(inside, "y"), 0.55*number(inside, "font-size")*float64(utf8.RuneCountInString(text))
 			switch attribute(inside, "text-anchor") {
 			case "middle":
@@ -106,10 +103,10 @@ func checkSVG(t *testing.T, svg []byte) string {
 }
 
 func TestPicturesShowAllThatWasMeasured(t *testing.T) {
+	const about = "attaches per second, 10x50: hub 100, floor 200, csi-attacher 300, csi-attacher tuned 400."
 	pictures := Report{Cases: []Result{drawnResult(), {Name: "idle", Medians: map[string]Figures{hubName: {ResidentIdle: 5e7}}}}}.pictures()
 	want := map[string][]string{
-		"bursts": append([]string{"attaches per second", "detaches per second", "CPU seconds per 1000 operations", "memory at the end (RSS)", "10x50", "100", "400.0 MB",
-			"attaches per second, 10x50: hub 100, floor 200, csi-attacher 300, csi-attacher tuned 400."}, drawn...),
+		"bursts":  append([]string{"attaches per second", "detaches per second", "CPU seconds per 1000 operations", "memory at the end (RSS)", "10x50", "100", "400.0 MB"}, drawn...),
 		"latency": append([]string{"10x50: attach latency", "10x50: detach latency", "percentile", "100 ms", "10 s"}, drawn...),
 		"10x50": {"memory over PersistentVolumes", "MB", "100,000", hubName, baselineName, "hub: 0.81 kB per PersistentVolume",
 			"from Pod to attached", "waits <for> a worker", "driver's call", "milliseconds", "70"},
@@ -128,6 +125,9 @@ func TestPicturesShowAllThatWasMeasured(t *testing.T) {
 				}
 			}
 		}
+	}
+	if !strings.Contains(pictures[0].About, about) {
+		t.Errorf("%q does not have %q for screen readers", pictures[0].About, about)
 	}
 	for name := range want {
 		t.Errorf("there is no picture %s", name)
