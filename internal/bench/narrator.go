@@ -12,12 +12,12 @@ const silence = 15 * time.Second
 
 // narrator writes the progress of a case, and at least one line in silence. Its methods may be called from any goroutine.
 type narrator struct {
-	name     string
-	clock    *stopwatch
-	forecast *forecast // guarded by mu, as all below
+	name  string
+	clock *stopwatch
 
 	mu       sync.Mutex
-	out      io.Writer
+	out      io.Writer // guarded by mu, as all below
+	forecast *forecast
 	last     time.Time // of a line
 	step     string    // what goes on
 	changing string    // what volumes become at the moment, such as "attached"; empty: nothing
@@ -35,8 +35,8 @@ func narrate(out io.Writer, name string, clock *stopwatch, f *forecast) *narrato
 		defer tick.Stop()
 		for {
 			select {
-			case now := <-tick.C:
-				n.breakSilence(now)
+			case <-tick.C:
+				n.breakSilence()
 			case <-n.ended:
 				return
 			}
@@ -93,9 +93,10 @@ func (n *narrator) follow(what string) (end func()) {
 }
 
 // breakSilence writes what goes on if nothing was written for long.
-func (n *narrator) breakSilence(now time.Time) {
+func (n *narrator) breakSilence() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	now := time.Now()
 	if now.Sub(n.last) < silence-time.Second/2 {
 		return
 	}
