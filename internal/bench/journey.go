@@ -76,7 +76,7 @@ func (all journeys) managerShare() float64 {
 		own += j[requestLeg] + j[reportLeg]
 		whole += j.whole()
 	}
-	return own.Seconds() / whole.Seconds()
+	return float64(own) / float64(whole)
 }
 
 // stack returns the means of all legs as a bar.

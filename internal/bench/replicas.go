@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 const (
@@ -56,7 +57,7 @@ func (s *stage) dropLeases(ctx context.Context) error {
 func (s *stage) waitForHolder(ctx context.Context, holder string) error {
 	for _, name := range s.names {
 		err := waitUntil(ctx, fmt.Sprintf("%s holds the lease of %s", holder, name), func() error {
-			lease, err := s.client().CoordinationV1().Leases(metav1.NamespaceDefault).Get(ctx, "external-attacher-leader-"+name, metav1.GetOptions{})
+			lease, err := s.client().CoordinationV1().Leases(metav1.NamespaceDefault).Get(ctx, registry.LeaseName(name), metav1.GetOptions{})
 			if err == nil && (lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != holder) {
 				err = fmt.Errorf("lease %s has another holder", lease.Name)
 			}

@@ -13,6 +13,10 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
+// probeEvery is the period of the startup probe in deploy/base: the kubelet finds a new replica ready after that. A replica of the hub
+// waits for one second for others that start with it, and takes no lease meanwhile.
+const probeEvery = 2 * time.Second
+
 // rolloutCase replaces two replicas one after the other under load. The floor has no replicas.
 func rolloutCase() Case {
 	return Case{
@@ -28,9 +32,17 @@ func rolloutCase() Case {
 func turnOfRollout(ctx context.Context, s *stage, first *attacher) (figures Figures, err error) {
 	grown := []*attacher{}
 	another := func(ctx context.Context) (*attacher, error) {
+		probed := time.After(probeEvery)
 		a, err := first.another(ctx)
 		grown = append(grown, a)
-		return a, err
+		if err != nil {
+			return a, err
+		}
+		select {
+		case <-probed:
+		case <-ctx.Done():
+		}
+		return a, context.Cause(ctx)
 	}
 	defer func() {
 		for _, a := range grown {
