@@ -123,22 +123,23 @@ func (l *leader) endUnlisted(published csiclient.Published, began time.Time) {
 func (l *leader) compare(ctx context.Context, before map[string]*storagev1.VolumeAttachment, published csiclient.Published) (map[types.UID]attach.DriftKind, map[types.UID]*storagev1.VolumeAttachment) {
 	found := map[types.UID]attach.DriftKind{}
 	drifted := map[types.UID]*storagev1.VolumeAttachment{}
+	decider := l.decider()
 	for name, va := range l.settled(l.attachments()) {
 		if was := before[name]; was == nil || was.ResourceVersion != va.ResourceVersion {
 			continue
 		}
-		if va.Status.AttachError == nil && l.decider().SurelyListed(va, published) {
+		if va.Status.AttachError == nil && decider.SurelyListed(va, published) {
 			continue // nearly all: their PersistentVolumes are not decoded each time
 		}
 		inputs := l.cachedInputs(va)
-		kind, err := l.decider().Drift(inputs, published)
+		kind, err := decider.Drift(inputs, published)
 		if err != nil {
 			l.volumeLogger(va).V(4).Info("Failed to compare the VolumeAttachment with ListVolumes", "err", err)
 		}
 		if kind != attach.DriftNone {
 			found[va.UID], drifted[va.UID] = kind, va
 		}
-		if l.decider().Healed(inputs, published) {
+		if decider.Healed(inputs, published) {
 			if err := l.writer().ForgetAttachError(ctx, va); err != nil {
 				l.volumeLogger(va).V(2).Info("Failed to remove the attachError of a volume that ListVolumes reports as attached", "err", err)
 			}

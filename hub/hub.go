@@ -111,7 +111,7 @@ func (h *Hub) observeDeletion(va *storagev1.VolumeAttachment) {
 	}
 	decider := attach.Driver{Name: va.Spec.Attacher}
 	if m != nil {
-		decider.Capabilities = m.get().session.capabilities()
+		decider.Capabilities = m.session().capabilities()
 	}
 	last, ok := decider.LastRecorded(attach.Inputs{
 		VolumeAttachment: va,

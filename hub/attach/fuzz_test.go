@@ -187,6 +187,9 @@ func FuzzDecide(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["`+finalizer+`"],"annotations":{"csi.alpha.kubernetes.io/node-id":"old","attach-hub/volume-handle":"h"},
 		"managedFields":[{"manager":"m","fieldsV1":{"f:status":{"f:attached":{}},"f:metadata":{"f:finalizers":{"v:\"`+finalizer+`\"":{}}}}},{"fieldsV1":null},{"fieldsV1":[]}]},"spec":{"source":{}},"status":{"attached":true,"detachError":{}}}`),
 		[]byte(`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`), []byte(`{"spec":{"drivers":null}}`), byte(3))
+	f.Add([]byte(`{"metadata":{"finalizers":["`+finalizer+`"],"managedFields":[{"manager":"csi-attach-hub","time":"2026-01-01T00:00:00Z","fieldsV1":{"f:metadata":{"f:finalizers":{"v:\"`+finalizer+`\"":{}}}}},
+		{"manager":"csi-attach-hub","subresource":"status","time":"2026-01-01T00:00:00Z","fieldsV1":{"f:status":{"f:attached":{}}}}]},"spec":{"source":{}},"status":{"attached":true}}`),
+		[]byte(`{}`), []byte(`{}`), byte(0))
 	f.Fuzz(func(t *testing.T, attachment, volume, csiNode []byte, flags byte) {
 		va, ok := object[storagev1.VolumeAttachment](attachment)
 		pv, isVolume := object[corev1.PersistentVolume](volume)
@@ -300,13 +303,16 @@ func checkPlan(t *testing.T, d Driver, f Inputs, p Plan) {
 	}
 }
 
-// checkWrites checks that a pruned object tells of the same writes.
+// checkWrites checks that a pruned object tells of the same writes of others, and whether it was attached.
 func checkWrites(t *testing.T, va *storagev1.VolumeAttachment, finalizer string) {
 	t.Helper()
 	pruned := va.DeepCopy()
 	pruned.ManagedFields = PruneManagedFields(va.ManagedFields)
-	if got, want := attacherWrites(pruned, finalizer), attacherWrites(va, finalizer); !slices.Equal(got, want) {
-		t.Errorf("pruned, the writes are %+v, they were %+v", got, want)
+	if got, want := othersWrites(pruned, finalizer), othersWrites(va, finalizer); !slices.Equal(got, want) {
+		t.Errorf("pruned, the writes of others are %+v, they were %+v", got, want)
+	}
+	if got, want := WasAttached(pruned), WasAttached(va); got != want {
+		t.Errorf("pruned, it was attached: %t, it is %t for the whole object", got, want)
 	}
 	for _, earlier := range []*storagev1.VolumeAttachment{nil, va, {ObjectMeta: metav1.ObjectMeta{UID: va.UID}}} {
 		w, found := ForeignWrite(earlier, pruned, finalizer)

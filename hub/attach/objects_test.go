@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"slices"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
@@ -78,6 +79,11 @@ func csiNode(nodeID string) *storagev1.CSINode {
 		ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
 		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driverName, NodeID: nodeID}}},
 	}
+}
+
+// othersWrites are the writes of all but the hub.
+func othersWrites(va *storagev1.VolumeAttachment, finalizer string) []Write {
+	return slices.DeleteFunc(attacherWrites(va, finalizer), func(w Write) bool { return w.Manager == FieldManager })
 }
 
 // attacherWrites returns the last writers of the fields of a VolumeAttachment that attachers

@@ -65,7 +65,7 @@ func inPages(list toolscache.ListWithContextFunc) toolscache.ListWithContextFunc
 		listed, err := list(ctx, o)
 		if attachments, ok := listed.(*storagev1.VolumeAttachmentList); ok && err == nil {
 			for i := range attachments.Items {
-				trim(&attachments.Items[i])
+				trimVolumeAttachment(&attachments.Items[i])
 			}
 		}
 		return listed, err

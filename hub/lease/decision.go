@@ -110,7 +110,7 @@ func handsOver(now time.Time, self, passedOver string, assigned assignment, stab
 
 // remaining returns how long a lease that was renewed age ago is held without another renewal: until
 // the first renewal that failed is the renew deadline ago, as with client-go's elector, or until the
-// fence closes if that comes first. The retry period is the time to the first renewal.
+// fence closes if that comes first. The first renewal comes within the retry period.
 func (o Options) remaining(age time.Duration) time.Duration {
 	return min(o.RetryPeriod+o.RenewDeadline, o.Duration-fenceMargin(o.Duration)) - age
 }

@@ -51,17 +51,18 @@ func (c *candidate) setTerm(t *Term) {
 // would cost more CPU time, here and in the API server.
 const renewalSlots = 25
 
-// firstRenewal returns when a lease that is acquired now is first renewed: at the beginning of a random slot of the
-// retry period. Leases that were acquired together, as at a start with hundreds of drivers, are so not renewed
-// together ever after.
-func firstRenewal(now time.Time, period time.Duration) time.Time {
-	return now.Add(rand.N(period)).Truncate(max(1, period/renewalSlots))
+// firstRenewal returns how long after now, when a lease is acquired, it is first renewed: at the beginning of a random
+// slot, after more than 0 and at most a retry period. Leases that were acquired together, as at a start with hundreds of
+// drivers, are so not all renewed together ever after.
+func firstRenewal(now time.Time, period time.Duration) time.Duration {
+	slot := max(1, period/renewalSlots)
+	return now.Add(slot + rand.N(max(1, period-slot))).Truncate(slot).Sub(now)
 }
 
 // renew renews the lease once in each retry period until ctx ends. A renewal that fails is
 // tried again in the next period; supervise decides when it is too late.
 func (l *leader) renew(ctx context.Context) {
-	pause(ctx, time.Until(firstRenewal(time.Now(), l.options.RetryPeriod)))
+	pause(ctx, firstRenewal(time.Now(), l.options.RetryPeriod))
 	ticker := time.NewTicker(l.options.RetryPeriod)
 	defer ticker.Stop()
 	for ctx.Err() == nil {

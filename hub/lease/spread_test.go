@@ -40,3 +40,13 @@ func TestLeasesThatWereAcquiredTogetherAreRenewedOneAfterTheOther(t *testing.T) 
 		}
 	})
 }
+
+func TestFirstRenewalIsAtASlotWithinTheRetryPeriod(t *testing.T) {
+	now, period := time.Unix(1_000_000, 123456789), 5*time.Second
+	for range 1000 {
+		d := firstRenewal(now, period)
+		if at := now.Add(d); d <= 0 || d > period || !at.Equal(at.Truncate(period/renewalSlots)) {
+			t.Fatalf("first renewal after %v, at %v", d, at)
+		}
+	}
+}
