@@ -1,10 +1,11 @@
 package attach
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"slices"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
