@@ -10,7 +10,7 @@ import (
 )
 
 // Run measures the cases and blocks until everything has been stopped. With an error the report
-// has the cases that were measured before it.
+// has the cases that were measured.
 func Run(ctx context.Context, o Options) (Report, error) {
 	if err := o.check(); err != nil {
 		return Report{}, err
@@ -30,16 +30,21 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		}
 	}
 	var report Report
+	var failed []error // a case that fails, such as one that needs root, keeps no other case from being measured
 	for i, c := range cases {
 		o.after = cases[i+1:]
 		fmt.Fprintf(o.Progress, "Case %d of %d, %s: %s\n", i+1, len(cases), c.Name, c.About)
 		result, err := measure(ctx, o, c)
 		if err != nil {
-			return report, fmt.Errorf("bench %s: %w", c.Name, err)
+			failed = append(failed, fmt.Errorf("bench %s: %w", c.Name, err))
+			if ctx.Err() != nil {
+				break
+			}
+			continue
 		}
 		report.Cases = append(report.Cases, result)
 	}
-	return report, nil
+	return report, errors.Join(failed...)
 }
 
 // measure measures one case.

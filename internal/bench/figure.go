@@ -85,12 +85,12 @@ const (
 	ResidentPerVolume     Figure = "residentPerPersistentVolumeBytes"
 	ResidentPerAttachment Figure = "residentPerVolumeAttachmentBytes"
 	ResidentPerNode       Figure = "residentPerNodeBytes"   // of its CSINode
-	RelistRecovered       Figure = "relistRecoveredSeconds" // from the start of a new API server until a volume of each driver is attached
+	RelistRecovered       Figure = "relistRecoveredSeconds" // from when the new API server is ready until a volume of each driver is attached
 	RelistPeak            Figure = "relistPeakBytes"
 	RelistCalls           Figure = "relistCalls"  // more than these attaches need
 	RelistWrites          Figure = "relistWrites" // likewise
 	RelistReads           Figure = "relistReads"
-	TakeoverCrash         Figure = "takeoverCrashSeconds" // from the end of the leader until all drivers have a leader
+	TakeoverCrash         Figure = "takeoverCrashSeconds" // from the end of a replica that leads half of the drivers until all have a leader
 	TakeoverStop          Figure = "takeoverStopSeconds"
 	TakeoverCalls         Figure = "takeoverCalls"
 	TakeoverWrites        Figure = "takeoverWrites"
@@ -219,25 +219,25 @@ var described = []description{
 	{PageSeconds, "status page", duration, false},
 	{PageBytes, "size of the status page", megabytes, false},
 	{APISeconds, "drivers by the HTTP API", duration, false},
-	{APIBytes, "size of that", megabytes, false},
+	{APIBytes, "size of the drivers by the HTTP API", megabytes, false},
 	{MetricsSeconds, "scrape of the metrics", duration, false},
 	{MetricsBytes, "size of the metrics", megabytes, false},
 	{MetricsSeries, "series of metrics", whole, false},
 	{StatusSeconds, "csi-attach-hub status", duration, false},
 	{Balance, "start of a second replica until both share the drivers", duration, false},
-	{BalanceWrites, "writes of leases until then", whole, false},
+	{BalanceWrites, "writes of leases until both share the drivers", whole, false},
 	{TwoLeaseWrites, "writes of leases per second, two replicas", whole, false},
 	{TwoCPU, "CPU seconds per minute of both, idle", hundredths, false},
 	{ResidentPerVolume, "memory of a PersistentVolume (RSS)", kilobytes, false},
 	{ResidentPerAttachment, "memory of a VolumeAttachment (RSS)", kilobytes, false},
 	{ResidentPerNode, "memory of a node (RSS)", kilobytes, false},
-	{RelistRecovered, "API server restarted until attached", duration, false},
-	{RelistPeak, "memory at most after that (RSS)", megabytes, false},
-	{RelistCalls, "calls by that, more than needed", whole, false},
-	{RelistWrites, "API writes by that, more than needed", whole, false},
-	{RelistReads, "API reads by that", whole, true},
-	{TakeoverCrash, "takeover of all drivers after SIGKILL", duration, false},
-	{TakeoverStop, "takeover of all drivers after SIGTERM", duration, false},
+	{RelistRecovered, "API server ready again until attached", duration, false},
+	{RelistPeak, "memory at most after a restart of the API server (RSS)", megabytes, false},
+	{RelistCalls, "calls after a restart of the API server, more than needed", whole, false},
+	{RelistWrites, "API writes after a restart of the API server, more than needed", whole, false},
+	{RelistReads, "API reads after a restart of the API server", whole, true},
+	{TakeoverCrash, "takeover of half of the drivers after SIGKILL", duration, false},
+	{TakeoverStop, "takeover of half of the drivers after SIGTERM", duration, false},
 	{TakeoverCalls, "calls by takeovers", whole, false},
 	{TakeoverWrites, "API writes by takeovers", whole, false},
 	{PodRate, "Pods per second, at once", tenths, false},

@@ -121,7 +121,7 @@ func driverLeases(ctx context.Context, s *stage) ([]coordinationv1.Lease, error)
 }
 
 // cpuOf returns the CPU seconds of all processes of an attacher, and of the control plane.
-func cpuOf(a *attacher, s *stage) (hub, plane float64, err error) {
+func cpuOf(a *attacher, s *stage) (hub, controlPlane float64, err error) {
 	for _, p := range a.processes {
 		u, err := processUsage(p.PID())
 		if err != nil {
@@ -129,8 +129,8 @@ func cpuOf(a *attacher, s *stage) (hub, plane float64, err error) {
 		}
 		hub += u.cpu
 	}
-	u, err := processUsage(s.Plane.Process().PID())
-	return hub, u.cpu, err
+	plane, err := readPlaneCPU(s.Plane.Process().PID())
+	return hub, plane.server + plane.etcd, err
 }
 
 // addPages fetches what the hub serves. Each time is a median.

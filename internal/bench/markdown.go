@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,8 +18,8 @@ const (
 )
 
 // WriteMarkdown writes the report as tables between the markers of a Markdown file, and as pictures into the folder
-// "pictures" beside it. It makes a missing file. A file without the markers for tables is an error, and stays as it is. A file
-// without the markers for pictures gets none.
+// "pictures" beside it. It makes a missing file. A file without the markers for tables, or with the table of a case that the
+// report does not have, is an error, and stays as it is. A file without the markers for pictures gets none.
 func (r Report) WriteMarkdown(path string) error {
 	old, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -26,6 +27,9 @@ func (r Report) WriteMarkdown(path string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
+	}
+	if lost := r.lacks(string(old)); len(lost) > 0 {
+		return fmt.Errorf("write report: %s has tables of %s, which the report does not have: measure these cases too", path, strings.Join(lost, ", "))
 	}
 	text, ok := replaceMarked(string(old), tablesMarker, r.Markdown())
 	if !ok {
@@ -42,6 +46,18 @@ func (r Report) WriteMarkdown(path string) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
+}
+
+// lacks returns the cases with a table in a Markdown file that the report does not have.
+func (r Report) lacks(markdown string) []string {
+	var lost []string
+	for _, name := range CaseNames() {
+		has := slices.ContainsFunc(r.Cases, func(c Result) bool { return c.Name == name })
+		if !has && strings.Contains(markdown, "\n**"+name+"**: ") {
+			lost = append(lost, name)
+		}
+	}
+	return lost
 }
 
 // marked returns a text between markers.

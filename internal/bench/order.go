@@ -1,19 +1,26 @@
 package bench
 
+import "slices"
+
 // order returns the competitors of a round, which counts from 0, in the order of their turns. The control plane gets slower
-// with age, and the machine's speed drifts: so the order rotates, and every competitor is as often the first as the others.
+// with age, and the machine's speed drifts: so hub and floor are neighbours, and each is the first in every second round.
+// The sidecars of a round come before them or after them, by turns.
 func (c Case) order(round int, always, sidecars []competitor) []competitor {
-	all := always
-	every := c.sidecarsEvery()
-	if round%every == 0 {
-		all = append(all[:len(all):len(all)], sidecars...)
+	pair, every := rotated(always, round), c.sidecarsEvery()
+	if round%every != 0 || len(sidecars) == 0 {
+		return pair
 	}
-	shift := round
-	if every > 1 {
-		shift += round / every // the rounds with sidecars rotate among themselves
+	others := rotated(sidecars, round/every)
+	if round/every%2 == 1 {
+		return append(others, pair...)
 	}
-	shift %= len(all)
-	return append(all[shift:len(all):len(all)], all[:shift]...)
+	return append(pair, others...)
+}
+
+// rotated returns a copy of a list that begins with another element.
+func rotated(all []competitor, by int) []competitor {
+	by %= len(all)
+	return slices.Concat(all[by:], all[:by])
 }
 
 // sidecarsEvery returns after how many rounds csi-attacher takes part again.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/chart"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
 )
 
 // picture is a drawing of a report.
@@ -68,8 +67,8 @@ func (r Result) bars(f Figure, names *legend) chart.Group {
 				rounds = append(rounds, v)
 			}
 		}
-		if slices.Sort(rounds); len(rounds) > 1 {
-			bar.Low, bar.High = statistics.Percentile(rounds, 25), statistics.Percentile(rounds, 75)
+		if len(rounds) > 1 {
+			bar.Low, bar.High = quartiles(rounds)
 		}
 		group.Bars = append(group.Bars, bar)
 	}

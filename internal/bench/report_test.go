@@ -133,3 +133,17 @@ func TestUnknownCaseIsNamedWithTheKnownOnes(t *testing.T) {
 		t.Errorf("%v %v", chosen, err)
 	}
 }
+
+func TestATableOfAnotherCaseIsNotLost(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "README.md")
+	const text = "<!-- bench -->\n\n**idle**: measured before\n<!-- /bench -->\n"
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Report{Cases: []Result{exampleResult()}}).WriteMarkdown(path); err == nil || !strings.Contains(err.Error(), "tables of idle") {
+		t.Errorf("error %v, want one that names idle", err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != text {
+		t.Errorf("the file is %q, %v, want it as it was", got, err)
+	}
+}

@@ -92,7 +92,7 @@ func (s Samples) medians(competitor string) Figures {
 // while slows both.
 type Ratio struct {
 	Median float64 `json:"median"` // over the pairs
-	// Low and High are the quartiles of the pairs: the lowest and the highest if there are fewer than four.
+	// Low and High are the quartiles of the pairs: the lowest and the highest if there are fewer than five.
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
 	Pairs int     `json:"pairs"`
@@ -120,8 +120,16 @@ func (s Samples) ratio(f Figure, competitor, to string) (Ratio, bool) {
 	if len(ratios) == 0 {
 		return Ratio{}, false
 	}
-	slices.Sort(ratios)
-	return Ratio{statistics.Median(ratios), statistics.Percentile(ratios, 25), statistics.Percentile(ratios, 75), len(ratios)}, true
+	low, high := quartiles(ratios)
+	return Ratio{statistics.Median(ratios), low, high, len(ratios)}, true
+}
+
+// quartiles returns the values that a quarter of some values do not exceed, or are not below. They are as far from the
+// lowest value as from the highest. It sorts the values, of which there must be one.
+func quartiles(values []float64) (low, high float64) {
+	slices.Sort(values)
+	i := (len(values)+3)/4 - 1
+	return values[i], values[len(values)-1-i]
 }
 
 // medians returns the median of each figure over the samples that have it.

@@ -53,7 +53,7 @@ func (s *stage) relist(ctx context.Context, a *attacher, figures Figures) error 
 	if err := s.Plane.StartAgain(ctx); err != nil {
 		return err
 	}
-	began := time.Now()
+	began := time.Now() // it is ready, and informers may list again since
 	if _, err := s.change(ctx, "attached", isAttached, s.warmUp, s.ask); err != nil {
 		return err
 	}
@@ -68,6 +68,9 @@ func (s *stage) relist(ctx context.Context, a *attacher, figures Figures) error 
 	figures[RelistCalls] = float64(countCalls(s.Drivers).minus(made).all() - len(s.warmUp))
 	figures[RelistWrites] = float64(asked.writes - attachWrites*len(s.warmUp))
 	figures[RelistReads] = float64(asked.reads)
+	if _, err := s.change(ctx, "gone", isGone, s.warmUp, s.release); err != nil {
+		return err
+	}
 	u, err := a.usage(ctx)
 	figures.add(RelistPeak, u.peak)
 	s.say("%s: attaches %s after a restart of the API server, memory at most %s", a.name, duration(figures[RelistRecovered]), megabytes(u.peak))
@@ -79,7 +82,7 @@ const attachWrites = 2
 
 // takeovers measures how long a standby takes to lead all drivers after the leader was killed, and after another one was
 // stopped.
-func (s *stage) takeovers(ctx context.Context, first *attacher, figures Figures) error {
+func (s *stage) takeovers(ctx context.Context, first *attacher, figures Figures) (err error) {
 	before, err := countRequests(ctx, s.Plane)
 	if err != nil {
 		return err
@@ -101,6 +104,7 @@ func (s *stage) takeovers(ctx context.Context, first *attacher, figures Figures)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, third.Stop(context.WithoutCancel(ctx), stopGrace)) }()
 	began = time.Now()
 	stopped := make(chan error, 1)
 	go func() { stopped <- second.Stop(ctx, stopGrace) }()

@@ -58,7 +58,7 @@ func roundDown(v float64) float64 {
 		if up && v <= step*decade*1.0001 {
 			return -step * decade
 		}
-		if !up && v < steps[i+1]*decade*0.9999 {
+		if !up && (i == len(steps)-1 || v < steps[i+1]*decade*0.9999) {
 			return step * decade
 		}
 	}

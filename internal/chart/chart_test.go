@@ -86,3 +86,11 @@ func TestPicturesOfBothThemesDifferInColoursOnly(t *testing.T) {
 		t.Error("NaN is in the picture")
 	}
 }
+
+func TestALogarithmicAxisMayBeginRightBelowARoundNumber(t *testing.T) {
+	for _, v := range []float64{0.099995, 0.99999, 1, 9.9999} {
+		if got := roundDown(v); got > v*1.001 || got < v/11 {
+			t.Errorf("roundDown(%v) = %v", v, got)
+		}
+	}
+}

@@ -3,11 +3,12 @@ package statistics
 import (
 	"math"
 	"slices"
+	"time"
 )
 
-// Percentile is the smallest of the sorted values that p percent of them do not
+// Percentile is the smallest of the sorted durations that p percent of them do not
 // exceed, 0 when there are none.
-func Percentile[Number ~int64 | ~float64](sorted []Number, p float64) Number {
+func Percentile(sorted []time.Duration, p float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
 	}
