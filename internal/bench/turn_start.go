@@ -42,12 +42,16 @@ func turnOfStart(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 	if !a.sidecars {
 		figures[ReadyCPU] = u.cpu
 	}
+	quiet := quietFor
+	if a.sidecars {
+		quiet *= 4 // they fill their caches meanwhile
+	}
 	err = a.whileRuns(ctx, func(ctx context.Context) error {
 		select {
-		case <-time.After(quietFor):
+		case <-time.After(quiet):
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("watch it for %v: %w", quietFor, context.Cause(ctx))
+			return fmt.Errorf("watch it for %v: %w", quiet, context.Cause(ctx))
 		}
 	})
 	if err != nil {
