@@ -34,8 +34,8 @@ build: ## build bin/csi-attach-hub and bin/testbed
 # that the tests of deploy depend on files outside their module: their results must not come from its cache.
 test: ## run all tests, with the race detector and a real control plane (its first build takes minutes)
 	@{ failed=0; go test -run TestExplore ./hub ./hub/lease || failed=1; (cd internal/fakecsi/sanity && go test -race ./...) || failed=1; \
-	  (cd $(CONTROLPLANE) && go test ./...) || failed=1; (cd deploy && go test -race -count 1 -timeout 20m ./...) || failed=1; exit $$failed; } & modules=$$!; \
-	go test -race -p 3 -timeout 20m ./...; root=$$?; wait $$modules && exit $$root
+	  (cd $(CONTROLPLANE) && go test ./...) || failed=1; (cd deploy && go test -race -count 1 -timeout 30m ./...) || failed=1; exit $$failed; } & modules=$$!; \
+	go test -race -p 3 -timeout 30m ./...; root=$$?; wait $$modules && exit $$root
 
 # CI must not skip the tests of the page.
 ifdef CI
