@@ -127,7 +127,7 @@ graphviz: ## install Debian's graphviz, which draws the diagram of the README (a
 
 # CSI_ATTACHER=path measures that csi-attacher too, CSI_ATTACHER=build the one of internal/csiattacher. BENCH=case runs one case. ROUNDS=n sets the rounds.
 # PROFILES=folder writes profiles of the hub. MARKDOWN=deploy/BENCHMARKS.md writes tables and charts into that file and the folder
-# pictures beside it, with those of cases that were measured before: their report is bench.json in that folder, or else in bin.
+# pictures beside it, with those of cases that were measured before. The report is bench.json in that folder; without MARKDOWN it is bin/bench.json.
 # The report also says how long each case took, which is how bench estimates the time that is left.
 REPORT = $(if $(MARKDOWN),$(dir $(MARKDOWN))pictures,bin)/bench.json
 bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTACHER names one; BENCH=case for one case

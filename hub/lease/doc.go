@@ -6,7 +6,8 @@
 // replicas; a Lease in another namespace has a watch of its own. A Lease may be taken when it
 // is absent or released, or when it has not changed for its duration. It is taken with one
 // Create or Update that carries the observed resourceVersion, and renewed in each retry
-// period (lock), the first time at a random slot of it (firstRenewal). Where Leases may not be watched, they are read once in each retry period.
+// period (lock), the first time at a random slot of it (firstRenewal). Where Leases may not be
+// watched, they are read once in each retry period.
 //
 // The package writes a Lease as client-go's elector does (tools/leaderelection), and either
 // takes over from the other. It does not run that elector, which polls every Lease that it
