@@ -33,6 +33,7 @@ type Scenario struct {
 	trigger  func(context.Context, *trial) error // begins what is counted
 	later    func(context.Context, *trial) error // TakenOver: work for the process that takes over
 	wish     wish
+	last     string // the step that ends the work, where the wish is fulfilled before it
 
 	loses   bool // the trigger makes the storage lose an attachment, which the driver's list shows
 	unowned bool // the trigger removes a VolumeAttachment whose volume stays attached
@@ -75,7 +76,7 @@ func Scenarios() []Scenario {
 			trigger: func(_ context.Context, t *trial) error {
 				return t.backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: t.name("v1")}}})
 			},
-			wish: first, loses: true,
+			wish: first, last: "patch volumeattachments va1 status #1", loses: true,
 		},
 		{
 			// The storage attaches to the former node ID and answers with an error, each time.

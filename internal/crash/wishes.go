@@ -7,9 +7,13 @@ import (
 	"slices"
 )
 
-// fulfil waits until every wish is fulfilled. A wish that is not fulfilled is a finding.
+// fulfil waits until every wish is fulfilled. A wish that is not fulfilled is a finding. Without a crash it then waits for
+// the last steps, so that the recorded steps are all.
 func (r *run) fulfil(ctx context.Context) error {
 	err := r.awaitWishes(ctx, "not reached", func(t *trial) wish { return t.Scenario.wish })
+	if err == nil && !r.crashes() && len(r.findings) == 0 {
+		err = r.await(ctx, "its last step is done", func(t *trial) bool { return t.Scenario.last == "" || t.tapes[t.victim()].has(t.Scenario.last) })
+	}
 	r.steps = map[int][]string{}
 	for i, t := range r.trials {
 		r.steps[i] = t.tapes[t.victim()].recorded()
