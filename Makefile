@@ -133,7 +133,7 @@ REPORT = $(if $(MARKDOWN),$(dir $(MARKDOWN))pictures,bin)/bench.json
 bench: build ## measure the hub next to the floor, and csi-attacher if CSI_ATTACHER names one; BENCH=case for one case
 	bin/testbed bench --hub bin/csi-attach-hub $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PROFILES),--profiles $(PROFILES)) \
 	  --json $(REPORT) $(if $(MARKDOWN),--markdown $(MARKDOWN)) \
-	  --command 'make bench$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))$(if $(PROFILES), PROFILES=$(PROFILES))' $(BENCH)
+	  --command 'make bench$(if $(CSI_ATTACHER), CSI_ATTACHER=$(if $(filter build,$(CSI_ATTACHER)),build,path))$(if $(BENCH), BENCH=$(BENCH))$(if $(ROUNDS), ROUNDS=$(ROUNDS))$(if $(PROFILES), PROFILES=$(PROFILES))' $(BENCH)
 
 charts: build ## write the tables and charts of deploy/BENCHMARKS.md again, from deploy/pictures/bench.json
 	bin/testbed bench --redraw --json deploy/pictures/bench.json --markdown deploy/BENCHMARKS.md

@@ -50,6 +50,7 @@ took serves to say how much time is left. --markdown draws charts too, into the 
 			if o.Testbed, err = os.Executable(); err != nil {
 				return fmt.Errorf("find this program, which the baseline is too: %w", err)
 			}
+			o.Measured = func(r bench.Report) error { return writeReport(o.Last, r, json, "") } // what is killed later has it
 			report, err := bench.Run(cmd.Context(), o)
 			if len(report.Cases) > 0 {
 				fmt.Fprint(cmd.OutOrStdout(), report)

@@ -43,20 +43,31 @@ func (a *attacher) add(p *testbed.Process, url string) {
 	a.urls = append(a.urls, url)
 }
 
-// usage returns what all its processes take.
+// usage returns what all its processes take. It reads their metrics, for which they need CPU time.
 func (a *attacher) usage(ctx context.Context) (usage, error) {
-	var all usage
-	for i, p := range a.processes {
+	all, err := a.quietUsage()
+	if err != nil {
+		return usage{}, err
+	}
+	runtime := usage{}
+	for _, url := range a.urls {
+		families, err := testbed.Metrics(ctx, url+"/metrics")
+		if err != nil {
+			return usage{}, err
+		}
+		runtime.add(usage{heap: sum(families["go_memstats_heap_inuse_bytes"]), goroutines: sum(families["go_goroutines"])})
+	}
+	all.heap, all.goroutines = runtime.heap, runtime.goroutines
+	return all, nil
+}
+
+// quietUsage is usage without the heap and the goroutines, which are unknown: it asks the kernel alone.
+func (a *attacher) quietUsage() (all usage, err error) {
+	for _, p := range a.processes {
 		u, err := processUsage(p.PID())
 		if err != nil {
 			return usage{}, err
 		}
-		families, err := testbed.Metrics(ctx, a.urls[i]+"/metrics")
-		if err != nil {
-			return usage{}, err
-		}
-		u.heap = sum(families["go_memstats_heap_inuse_bytes"])
-		u.goroutines = sum(families["go_goroutines"])
 		all.add(u)
 	}
 	return all, nil

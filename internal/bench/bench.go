@@ -10,7 +10,7 @@ import (
 )
 
 // Run measures the cases and blocks until everything has been stopped. With an error the report
-// has the cases that were measured.
+// has the cases that were measured. An error of Options.Measured does not end it.
 func Run(ctx context.Context, o Options) (Report, error) {
 	if err := o.check(); err != nil {
 		return Report{}, err
@@ -43,6 +43,9 @@ func Run(ctx context.Context, o Options) (Report, error) {
 			continue
 		}
 		report.Cases = append(report.Cases, result)
+		if o.Measured != nil {
+			failed = append(failed, o.Measured(report))
+		}
 	}
 	return report, errors.Join(failed...)
 }

@@ -32,7 +32,7 @@ func (s *stage) burst(ctx context.Context, a *attacher, volumes []volume) (b bur
 		if b.attach, err = s.attach(ctx, volumes); err != nil {
 			return err
 		}
-		if b.full, err = a.usage(ctx); err != nil {
+		if b.full, err = a.quietUsage(); err != nil {
 			return err
 		}
 		b.detach, err = s.detach(ctx, volumes)

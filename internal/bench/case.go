@@ -59,7 +59,7 @@ func Cases() []Case {
 			Name: "10x500", About: "10 drivers, 500 volumes each, all at once; 20,000 PersistentVolumes",
 			Drivers: 10, Nodes: 50, Volumes: 20000, Each: 500, Latency: latency, Workers: 100,
 			// With default flags csi-attacher would take five minutes to attach these.
-			Bursts: 1, Rounds: 6, Sidecars: both[1:], SidecarRounds: 2, turn: turnOfBursts,
+			Bursts: 1, Rounds: 12, Sidecars: both[1:], SidecarRounds: 2, turn: turnOfBursts,
 			Targets: append(contract(false),
 				AtLeast(AttachRate, 0.95).OfBaseline(), AtLeast(DetachRate, 0.95).OfBaseline(), AtMost(CPU, 1.2).OfBaseline(), AtMost(ResidentAttached, 130e6)),
 		},

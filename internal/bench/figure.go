@@ -106,6 +106,7 @@ const (
 
 	Speed    Figure = "machineMegabytesPerSecond" // what the machine hashes, right before and after a turn
 	TurnTook Figure = "turnSeconds"               // the whole turn, with its start and preparation
+
 	// Of Pods. They begin with the request that creates the Pod, bound to its node.
 	PodRate            Figure = "podsPerSecond" // until node.status.volumesAttached has their volumes
 	PodP50             Figure = "podP50Seconds" // as PodRate
@@ -132,7 +133,6 @@ const (
 	RolloutGap         Figure = "rolloutGapSeconds" // the longest time in which one driver got no call
 	RolloutAttaches    Figure = "rolloutAttaches"
 	Violations         Figure = "violations" // that the drivers' books count, such as two calls at once for one volume
-
 )
 
 // unit formats a value.

@@ -32,7 +32,7 @@ const (
 )
 
 // measureFleet returns what a hub without work costs beside its memory: renewals of leases, CPU time of the hub
-// and of the control plane, and what its page, API and metrics cost.
+// and of the control plane.
 func measureFleet(ctx context.Context, s *stage, a *attacher) (figures Figures, err error) {
 	figures = Figures{FleetReady: a.ready.Seconds()}
 	u, err := a.usage(ctx)
@@ -46,10 +46,7 @@ func measureFleet(ctx context.Context, s *stage, a *attacher) (figures Figures, 
 		}
 		return figures.addLeases(ctx, s, a)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return figures, figures.addPages(ctx, s, a.urls[0])
+	return figures, err
 }
 
 // addLeases watches an idle hub for fleetFor. The ages and bursts of renewals are by the renewTime of the Leases: the

@@ -21,6 +21,8 @@ type Options struct {
 	Keep     bool      // the folders with the logs
 	Progress io.Writer // gets a line for each step
 	Last     Report    // an earlier report, to estimate how much time is left; may be empty
+	// Measured gets the report after each case, so that it can be kept. It may be nil.
+	Measured func(Report) error
 
 	after []Case // those that Run measures after this one
 }

@@ -18,7 +18,7 @@ func turnOfBursts(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 			return nil, err
 		}
 	}
-	began, err := a.usage(ctx)
+	began, err := a.quietUsage()
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func failoverCase() Case {
 		Drivers: 4, Nodes: 20, Volumes: 500, Each: 25, Latency: latency,
 		Rounds: 3, Sidecars: []string{sidecarName, tunedSidecarName}, SidecarRounds: 1, alone: true, replicas: true, turn: turnOfFailover,
 		// A lease ends after 15 s. It is noticed at once, and the rest of the burst takes a moment.
-		Targets: []Target{AtMost(CrashLast, 18), AtMost(ExitLast, 2), Exactly(ExitCalls, 1)},
+		Targets: []Target{AtMost(CrashLast, 18), AtMost(ExitLast, 2), Exactly(ExitCalls, 1), Exactly(Violations, 0)},
 	}
 }
 
@@ -63,17 +63,20 @@ func turnOfFailover(ctx context.Context, s *stage, first *attacher) (figures Fig
 		duration(crash.last.Seconds()), duration(exit.last.Seconds()))
 	return Figures{
 		CrashLast: crash.last.Seconds(), CrashCalls: crash.calls, ExitLast: exit.last.Seconds(), ExitCalls: exit.calls,
+		Violations: float64(crash.violations + exit.violations),
 	}, nil
 }
 
 // failover is the measurement of a burst during which the leading replica ends.
 type failover struct {
-	last  time.Duration // from the end until the last volume is attached
-	calls float64       // publishes and unpublishes per attach
+	last       time.Duration // from the end until the last volume is attached
+	calls      float64       // publishes and unpublishes per attach
+	violations int           // that the drivers' books count
 }
 
 // failover attaches all volumes, ends the leading replica when a part of them is attached, and detaches all.
 func (s *stage) failover(ctx context.Context, p pair, end func(context.Context) error) (failover, error) {
+	wrong := violations(s.Drivers)
 	var attached phase
 	var ended, last time.Time
 	err := p.other.whileRuns(ctx, func(ctx context.Context) error {
@@ -107,5 +110,5 @@ func (s *stage) failover(ctx context.Context, p pair, end func(context.Context) 
 	if err != nil {
 		return failover{}, fmt.Errorf("end the leading replica under a burst: %w", err)
 	}
-	return failover{last: last.Sub(ended), calls: attached.perOperation(attached.all())}, nil
+	return failover{last: last.Sub(ended), calls: attached.perOperation(attached.all()), violations: violations(s.Drivers) - wrong}, nil
 }

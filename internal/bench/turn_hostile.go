@@ -38,7 +38,7 @@ func turnOfHostile(ctx context.Context, s *stage, a *attacher) (Figures, error) 
 			if which == 1 {
 				beside = s.hostile(i % len(hostilities))
 			}
-			before, err := a.usage(ctx)
+			before, err := a.quietUsage()
 			if err != nil {
 				return nil, err
 			}

@@ -24,6 +24,9 @@ func turnOfIdling(ctx context.Context, s *stage, all *attacher) (figures Figures
 	if err != nil {
 		return nil, err
 	}
+	if err := figures.addPages(ctx, s, all.urls[0]); err != nil {
+		return nil, err
+	}
 	beside, err := measureReplica(ctx, s, all)
 	if err != nil {
 		return nil, err
