@@ -79,10 +79,16 @@ func TestDeletedObjectsAreForgottenWithDiscovery(t *testing.T) {
 func TestDeletedObjectsTakeNoMoreMemoryAfterAThousand(t *testing.T) {
 	onScripts(t, func(r *registryTest) {
 		r.file.say(header + onlyObjects + "drivers: []\n")
-		for i := range 1200 {
+		const all = 1200
+		var set []registry.Driver
+		for i := range all {
 			name := fmt.Sprintf("d%d", i)
-			r.objects.sets <- []registry.Driver{object(name, "unix:///csi/"+name)}
-			synctest.Wait()
+			set = append(set, object(name, "unix:///csi/"+name))
+			if len(set) == 100 || i >= all-10 { // many at once, then one by one
+				r.objects.sets <- set
+				synctest.Wait()
+				set = nil
+			}
 		}
 		snapshot := <-r.registry.Updates()
 		if _, latest := snapshot["d1198"]; !latest || len(snapshot) != 1001 {
