@@ -20,10 +20,7 @@ type API struct {
 	mu        sync.Mutex // guards all below
 	version   int64
 	objects   map[key]object
-	forgotten int // index into events: no watch gets an earlier one
-	events    []event
-	changed   chan struct{} // closed and replaced on each change; wakes watches
-	held      map[string]bool
+	histories map[string]*history // by resource
 	intercept func(Request) int
 	requests  map[Request]int
 }
@@ -43,7 +40,7 @@ type object map[string]any
 
 // New makes an API without objects.
 func New() *API {
-	return &API{objects: map[key]object{}, changed: make(chan struct{}), held: map[string]bool{}, requests: map[Request]int{}}
+	return &API{objects: map[key]object{}, histories: map[string]*history{}, requests: map[Request]int{}}
 }
 
 // Client returns a clientset on the API, without a rate limit.
@@ -74,15 +71,18 @@ func (a *API) ReleaseWatches(resource string) { a.hold(resource, false) }
 func (a *API) ForgetEvents() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.forgotten = len(a.events)
-	a.wake()
+	for _, h := range a.histories {
+		h.forgotten = len(h.events)
+		h.wake()
+	}
 }
 
 func (a *API) hold(resource string, held bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.held[resource] = held
-	a.wake()
+	h := a.history(resource)
+	h.held = held
+	h.wake()
 }
 
 // Requests returns how many requests of each kind there were, with those that failed.
@@ -107,12 +107,6 @@ func (a *API) Count(verb, resource string) int {
 func (a *API) next() int64 {
 	a.version++
 	return a.version
-}
-
-// wake lets watches look again. The caller has locked mu.
-func (a *API) wake() {
-	close(a.changed)
-	a.changed = make(chan struct{})
 }
 
 // RoundTrip implements http.RoundTripper.

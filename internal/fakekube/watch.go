@@ -11,14 +11,42 @@ import (
 
 // event is one change, as watches send it.
 type event struct {
-	resource string
-	version  int64
-	line     []byte // JSON
+	version int64
+	line    []byte // JSON
+}
+
+// history is what the watches of a resource send. The API's mu guards it.
+type history struct {
+	events    []event
+	forgotten int           // index into events: no watch gets an earlier one
+	held      bool          // no watch sends anything
+	changed   chan struct{} // closed and replaced on each change; wakes the watches
+}
+
+// history returns that of a resource. The caller has locked mu.
+func (a *API) history(resource string) *history {
+	h := a.histories[resource]
+	if h == nil {
+		h = &history{changed: make(chan struct{})}
+		a.histories[resource] = h
+	}
+	return h
+}
+
+// tell adds an event.
+func (h *history) tell(version int64, line []byte) {
+	h.events = append(h.events, event{version, line})
+	h.wake()
+}
+
+// wake lets watches look again.
+func (h *history) wake() {
+	close(h.changed)
+	h.changed = make(chan struct{})
 }
 
 func (a *API) tell(k key, o object, what string) {
-	a.events = append(a.events, event{resource: k.resource, version: a.version, line: line(what, o)})
-	a.wake()
+	a.history(k.resource).tell(a.version, line(what, o))
 }
 
 func line(what string, o object) []byte {
@@ -49,9 +77,8 @@ func (a *API) Bookmark() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for resource := range kinds {
-		a.events = append(a.events, event{resource: resource, version: a.version, line: bookmark(resource, a.version)})
+		a.history(resource).tell(a.version, bookmark(resource, a.version))
 	}
-	a.wake()
 }
 
 // watchBody is the answer to a watch. It ends by itself only after ForgetEvents.
@@ -59,7 +86,7 @@ type watchBody struct {
 	api      *API
 	ctx      context.Context // of the request
 	resource string
-	next     int    // in the API's events
+	next     int    // in the events of the resource
 	after    int64  // resourceVersion that the client knows
 	rest     []byte // to send, and not read yet
 	ended    bool   // after the rest
@@ -76,7 +103,7 @@ func (a *API) watch(r *http.Request, resource string) io.ReadCloser {
 			b.rest = append(b.rest, line("ADDED", a.objects[k])...)
 		}
 		b.rest = append(b.rest, bookmark(resource, a.version)...)
-		b.after, b.next = a.version, len(a.events)
+		b.after, b.next = a.version, len(a.history(resource).events)
 		return b
 	}
 	b.after, _ = strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
@@ -109,21 +136,22 @@ func (b *watchBody) Read(p []byte) (int, error) {
 func (b *watchBody) fill() <-chan struct{} {
 	b.api.mu.Lock()
 	defer b.api.mu.Unlock()
-	if b.api.held[b.resource] {
-		return b.api.changed
+	h := b.api.history(b.resource)
+	if h.held {
+		return h.changed
 	}
-	for ; b.next < len(b.api.events) && len(b.rest) == 0; b.next++ {
-		e := b.api.events[b.next]
-		if e.resource != b.resource || e.version <= b.after {
+	for ; b.next < len(h.events) && len(b.rest) == 0; b.next++ {
+		e := h.events[b.next]
+		if e.version <= b.after {
 			continue
 		}
-		if b.ended = b.next < b.api.forgotten; b.ended {
+		if b.ended = b.next < h.forgotten; b.ended {
 			b.rest = expired
 		} else {
 			b.rest = append(b.rest, e.line...)
 		}
 	}
-	return b.api.changed
+	return h.changed
 }
 
 // Close ends the watch.
