@@ -1,7 +1,6 @@
 package hub_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -125,25 +124,6 @@ func TestVolumeThatIsLostWhileItIsDeletedIsNotAttachedAgain(t *testing.T) {
 	if got := publishes(backend); got != 1 {
 		t.Errorf("%d publishes, want 1", got)
 	}
-}
-
-// Drivers share the memory for their lists.
-func TestLargeListIsComparedAgainAndAgain(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.drifting(registry.DriftReattach)
-	w.set(driver, func(s *registry.Settings) { s.Drift.Confirmations = 1 })
-	var handles []string // that take 26 MiB
-	for i := range 900 {
-		handles = append(handles, fmt.Sprintf("%030000d", i))
-	}
-	w.turn(backend, fakecsi.Knobs{GainVolumes: handles})
-	va := w.volume("v", driver, w.node("n", driver))
-	w.start()
-	w.create(va)
-	w.waitForOne(va.Name, "attached", isAttached)
-	w.waitListings(backend, 5) // pages, of two lists: a third would find no memory
-	w.turn(backend, fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: "v"}}})
-	w.waitBooks(backend, "the volume is attached again", func(b fakecsi.Books) bool { return b.IsAttached("v", "id-n") })
 }
 
 // Drift is found by nothing else.
