@@ -12,14 +12,11 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-const (
-	manyDrivers = 10
-	manyVolumes = 50 // of each driver
-)
+const manyDrivers = 10
 
-// many makes ten drivers with 50 volumes each, spread over five nodes, and
+// many makes ten drivers with so many volumes each, spread over five nodes, and
 // returns what attaches them.
-func (w *world) many() []testbed.Object {
+func (w *world) many(each int) []testbed.Object {
 	var drivers []string
 	for i := range manyDrivers {
 		name, _ := w.driver(fmt.Sprintf("d%d", i), fakecsi.Options{})
@@ -35,7 +32,7 @@ func (w *world) many() []testbed.Object {
 	}
 	var volumes, attachments []testbed.Object
 	for i, driver := range drivers {
-		for j := range manyVolumes {
+		for j := range each {
 			name := w.name(fmt.Sprintf("d%d-v%d", i, j))
 			volumes = append(volumes, testbed.PersistentVolume{Name: name, Driver: driver, Handle: fmt.Sprintf("v%d", j)})
 			attachments = append(attachments, testbed.VolumeAttachment{Name: name, Driver: driver, Node: nodes[j%len(nodes)], PersistentVolume: name})
@@ -81,16 +78,17 @@ func (w *world) checkPatches(since testbed.RequestCounts, what string, volumes, 
 }
 
 func TestTenDriversAttachAndDetachWithTheFewestWritesAndCalls(t *testing.T) {
+	const each = 20
+	const all = manyDrivers * each
 	w := newWorld(t)
-	attachments := w.many()
+	attachments := w.many(each)
 	w.start()
-	const all = manyDrivers * manyVolumes
 
 	before := w.requests()
 	w.create(attachments...)
 	w.waitAllAttached(all)
 	w.checkPatches(before, "first attach", all, all, all)
-	w.checkBooks(w.eachHas(manyVolumes))
+	w.checkBooks(w.eachHas(each))
 
 	before = w.requests()
 	w.delete(attachments...)
@@ -105,7 +103,7 @@ func TestTenDriversAttachAndDetachWithTheFewestWritesAndCalls(t *testing.T) {
 	w.delete(attachments...)
 	w.waitNoneLeft()
 	for name, backend := range w.backend {
-		for method, want := range map[fakecsi.Method]int{fakecsi.ControllerPublishVolume: 2 * manyVolumes, fakecsi.ControllerUnpublishVolume: 2 * manyVolumes} {
+		for method, want := range map[fakecsi.Method]int{fakecsi.ControllerPublishVolume: 2 * each, fakecsi.ControllerUnpublishVolume: 2 * each} {
 			if got := backend.Books().Methods[method].Begun; got != want {
 				t.Errorf("%s: %d calls of %s, want %d", name, got, method, want)
 			}
@@ -114,8 +112,9 @@ func TestTenDriversAttachAndDetachWithTheFewestWritesAndCalls(t *testing.T) {
 }
 
 func TestHangingDriverDoesNotDelayOthers(t *testing.T) {
+	const each = 50 // more than the hub attaches at once for one driver
 	w := newWorld(t)
-	attachments := w.many()
+	attachments := w.many(each)
 	var hanging string
 	for name := range w.drivers {
 		hanging = name
@@ -131,7 +130,7 @@ func TestHangingDriverDoesNotDelayOthers(t *testing.T) {
 	w.turn(w.backend[hanging], fakecsi.Knobs{Hang: []fakecsi.Hang{{}}})
 
 	w.create(attachments...)
-	const others = (manyDrivers - 1) * manyVolumes
+	const others = (manyDrivers - 1) * each
 	w.waitFor("all volumes of the other drivers attached", func(all []*storagev1.VolumeAttachment) bool {
 		attached := 0
 		for _, va := range all {
@@ -145,7 +144,7 @@ func TestHangingDriverDoesNotDelayOthers(t *testing.T) {
 		t.Errorf("the hanging driver has %d volumes attached and %d calls in flight, want it to hang", len(got.Attached), got.AttachInFlight.Now)
 	}
 	w.turn(w.backend[hanging], fakecsi.Knobs{ReleaseAll: true})
-	w.waitAllAttached(manyDrivers * manyVolumes)
+	w.waitAllAttached(manyDrivers * each)
 	w.delete(attachments...)
 	w.waitNoneLeft()
 	w.checkBooks(w.eachHas(0))

@@ -92,7 +92,7 @@ func TestAtTheDefaultVerbosityTheFirstFailureOfAVolumeAndItsRecoveryAreOneLineEa
 }
 
 func TestManyFailingVolumesDoNotFloodTheLog(t *testing.T) {
-	const volumes = 200
+	const volumes = 80
 	inVirtualTime(t, func(v *virtual) {
 		v.verbosity = 0
 		v.register("n", "id-n")

@@ -46,8 +46,8 @@ func TestVolumesAreSafeWhateverHappens(t *testing.T) {
 	}
 }
 
-// committedSeeds are those of each run of the tests, of each scenario some that take little time.
-var committedSeeds = []uint64{1, 2, 3, 4, 6, 7, 9, 10, 12, 13, 14, 15, 16, 18, 19, 20, 21, 22, 435, 470}
+// committedSeeds are those of each run of the tests, of each scenario some that take little time. SEEDS runs more.
+var committedSeeds = []uint64{1, 2, 3, 4, 6, 7, 14, 20, 435, 470}
 
 func parseSeed(t *testing.T, text string) uint64 {
 	t.Helper()

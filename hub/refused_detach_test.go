@@ -87,12 +87,12 @@ func TestVolumeThatADriverDoesNotKnowAtItsOldNodeIDIsGivenUp(t *testing.T) {
 					t.Errorf("an hour later: PersistentVolume there: %v, %d volumes said to be left attached", v.hasVolume("v"), v.unowned())
 				}
 				calls, reads := v.calls(fakecsi.ControllerUnpublishVolume, "v", "id-n"), v.api.Count("get", "volumeattachments")
-				v.pass(7 * 24 * time.Hour)
+				v.pass(2 * 24 * time.Hour)
 				if more := v.calls(fakecsi.ControllerUnpublishVolume, "v", "id-n") - calls; more > 0 || calls > 40 {
-					t.Errorf("%d calls in the first hour and %d in the week after it, want few and none", calls, more)
+					t.Errorf("%d calls in the first hour and %d in two days after it, want few and none", calls, more)
 				}
 				if more := v.api.Count("get", "volumeattachments") - reads; more > 0 {
-					t.Errorf("%d reads of VolumeAttachments in the week after it", more)
+					t.Errorf("%d reads of VolumeAttachments in two days after it", more)
 				}
 				if events := v.eventsWith("DetachGivenUp"); len(events) != 1 {
 					t.Errorf("Events %q, want one that says that it was given up", events)

@@ -171,7 +171,7 @@ func TestStepsNameTheConnectionOfTheDriver(t *testing.T) {
 	})
 }
 
-func TestStepsOfAnAttachThatFailsForDaysAreBounded(t *testing.T) {
+func TestStepsOfAnAttachThatFailsForHoursAreBounded(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.register("n", "id-n")
 		v.volume("v")
@@ -179,7 +179,7 @@ func TestStepsOfAnAttachThatFailsForDaysAreBounded(t *testing.T) {
 		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.Internal, Message: strings.Repeat("no ", 1000)}}})
 		va := v.attachment("v", "n")
 		v.create(va)
-		v.pass(24 * time.Hour)
+		v.pass(6 * time.Hour)
 		steps := v.steps(va.Name)
 		if len(steps) > 25 || steps[0].Kind != status.StepCreated || !slices.ContainsFunc(steps, func(s status.Step) bool { return s.Kind == status.StepOmitted }) {
 			t.Errorf("steps %q", told(steps))
