@@ -53,9 +53,10 @@ func newSceneOn(t *testing.T, prefix string, plane *testbed.ControlPlane) *scene
 	return s
 }
 
+// binary returns the path of a program. Only the hub has the race detector: drivers have it in the tests of fakecsi.
 func (s *scene) binary(pkg string) string {
 	s.t.Helper()
-	path, err := testbed.SharedBinary(s.ctx, testbed.BuildOptions{Package: pkg, Race: true})
+	path, err := testbed.SharedBinary(s.ctx, testbed.BuildOptions{Package: pkg, Race: pkg == "./cmd/csi-attach-hub"})
 	if err != nil {
 		s.t.Fatal(err)
 	}
