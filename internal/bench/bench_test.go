@@ -33,7 +33,7 @@ func beBaseline(argument string) int {
 
 // What is counted, and not timed, is the same in each run: it is what the hub promises.
 func TestHubNeedsNoMoreWritesAndCallsThanTheFloor(t *testing.T) {
-	hub, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: true})
+	hub, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 // measureTiny measures a small variant of a case that starts replicas, with the hub alone.
 func measureTiny(t *testing.T, c Case) Figures {
 	t.Helper()
-	hub, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: true})
+	hub, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 // The turn fails unless requests of the tenant wait for seats of workload-low at the beginning and at the end.
 func TestHubAttachesAndKeepsItsLeasesWhileANoisyTenantSaturatesWorkloadLow(t *testing.T) {
-	hub, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: true})
+	hub, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub"})
 	if err != nil {
 		t.Fatal(err)
 	}

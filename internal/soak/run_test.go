@@ -14,13 +14,13 @@ import (
 func TestMain(m *testing.M) { os.Exit(testbed.RunMain(m, testbed.ControlPlaneOptions{})) }
 
 func TestShortRunGivesSamplesAndAVerdict(t *testing.T) {
-	hub, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub", Race: true})
+	hub, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
 	r, err := Run(t.Context(), Options{Duration: 10 * time.Second, Every: 500 * time.Millisecond, Drivers: 3, Volumes: 5,
-		Latency: 10 * time.Millisecond, Hub: hub, Dir: testbed.ShortTempDir(t), Out: &out})
+		Latency: 100 * time.Millisecond, Hub: hub, Dir: testbed.ShortTempDir(t), Out: &out})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
