@@ -137,7 +137,7 @@ func writtenAttachment(persistentVolume, driver, node string) *storagev1.VolumeA
 }
 
 // sharedCrowd is made once: it takes its time.
-var sharedCrowd = sync.OnceValue(func() *hubCrowd { 
+var sharedCrowd = sync.OnceValue(func() *hubCrowd {
 	return newHubCrowd(&testing.B{}, crowdSize{drivers: crowdDrivers, volumes: crowdVolumes, nodes: 50})
 })
 
