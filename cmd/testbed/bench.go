@@ -27,8 +27,8 @@ the one that internal/csiattacher pins.
 
 The tables say which targets are missed. A missed target does not change the exit code.
 
-With --json, the report keeps the cases that were measured before, and the time that they
-took serves to say how much time is left. --markdown draws charts too, into the folder
+With --json, the report is written after each case. It keeps the cases that were measured
+before, and the time that they took serves to say how much time is left. --markdown draws charts too, into the folder
 "pictures" beside the file. --redraw writes the file of --markdown from the report of
 --json, and measures nothing.`,
 		ValidArgs: bench.CaseNames(),
@@ -50,7 +50,7 @@ took serves to say how much time is left. --markdown draws charts too, into the 
 			if o.Testbed, err = os.Executable(); err != nil {
 				return fmt.Errorf("find this program, which the baseline is too: %w", err)
 			}
-			o.Measured = func(r bench.Report) error { return writeReport(o.Last, r, json, "") } // what is killed later has it
+			o.Measured = func(r bench.Report) error { return writeReport(o.Last, r, json, "") }
 			report, err := bench.Run(cmd.Context(), o)
 			if len(report.Cases) > 0 {
 				fmt.Fprint(cmd.OutOrStdout(), report)

@@ -29,6 +29,11 @@ func Run(ctx context.Context, o Options) (Report, error) {
 			cases[i].Rounds = o.Rounds
 		}
 	}
+	return measureAll(ctx, o, cases, measure)
+}
+
+// measureAll measures the cases one after the other, each with measure, as Run does.
+func measureAll(ctx context.Context, o Options, cases []Case, measure func(context.Context, Options, Case) (Result, error)) (Report, error) {
 	var report Report
 	var failed []error // a case that fails, such as one that needs root, keeps no other case from being measured
 	for i, c := range cases {

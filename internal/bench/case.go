@@ -82,7 +82,7 @@ func Cases() []Case {
 			Targets: []Target{AtMost(HostileRatio, 1.1), AtMost(ResidentPeak, 250e6)},
 		},
 		{
-			Name: "noisy-tenant", About: "10 drivers, 50 volumes each, all at once; while a ServiceAccount saturates workload-low, and while it does not",
+			Name: "noisy-tenant", About: "10 drivers, 50 volumes each, all at once; while a ServiceAccount saturates workload-low, and while it does not; csi-attacher without leader election",
 			Drivers: 10, Nodes: 20, Volumes: 2500, Each: 50, Latency: latency,
 			Bursts: 2, Rounds: 2, Sidecars: both, SidecarRounds: 1, alone: true, fair: true, tenantFor: 20 * time.Second, prepare: prepareTenant, turn: turnOfTenant,
 			Targets: []Target{AtMost(TenantRatio, 1.1), Exactly(LeasesLost, 0)},

@@ -23,7 +23,7 @@ func hubCompetitor() competitor {
 // env are further environment variables of it.
 func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver, env ...string) (*attacher, error) {
 	a := &attacher{name: hubName}
-	a.another = func(ctx context.Context) (*attacher, error) { return startStandby(ctx, s) }
+	a.another = func(ctx context.Context) (*attacher, error) { return startReplica(ctx, s) }
 	var defaults []string
 	if s.c.Workers > 0 {
 		defaults = append(defaults, fmt.Sprintf("workers: %d", s.c.Workers))
@@ -50,8 +50,8 @@ func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver, env ...s
 	return a, hub.WaitReady(ctx, len(drivers))
 }
 
-// startStandby starts a further replica of the hub, and blocks until it is ready.
-func startStandby(ctx context.Context, s *stage) (*attacher, error) {
+// startReplica starts a further replica of the hub, and blocks until it is ready.
+func startReplica(ctx context.Context, s *stage) (*attacher, error) {
 	a := &attacher{name: hubName}
 	hub, err := s.World.StartHub(ctx, testbed.HubOptions{Args: []string{"--profiling"}})
 	if err != nil {

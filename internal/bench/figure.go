@@ -57,11 +57,11 @@ const (
 	GoroutinesIdle   Figure = "goroutinesIdle"
 	GoroutinesEnd    Figure = "goroutinesEnd"
 
-	GoroutinesPerDriver Figure = "goroutinesPerDriver" // of drivers without work
+	GoroutinesPerDriver Figure = "goroutinesPerDriver" // of a driver without work
 	HeapPerDriver       Figure = "heapPerDriverBytes"
 	ResidentPerDriver   Figure = "residentPerDriverBytes"
 
-	// Of a hub with many drivers without work.
+	// Many drivers without work.
 	ResidentSome          Figure = "residentSomeDriversBytes"     // with someDrivers
 	ResidentMany          Figure = "residentManyDriversBytes"     // with all drivers of the case, as all below
 	FleetReady            Figure = "fleetReadySeconds"            // from the start of the process until it leads all drivers
@@ -115,7 +115,7 @@ const (
 	Speed    Figure = "machineMegabytesPerSecond" // what the machine hashes, right before and after a turn
 	TurnTook Figure = "turnSeconds"               // the whole turn, with its start and preparation
 
-	// Of Pods. They begin with the request that creates the Pod, bound to its node.
+	// Times of Pods begin with the request that creates the Pod, bound to its node.
 	PodRate            Figure = "podsPerSecond" // until node.status.volumesAttached has their volumes
 	PodP50             Figure = "podP50Seconds" // as PodRate
 	PodP99             Figure = "podP99Seconds"
@@ -203,11 +203,11 @@ var described = []description{
 	{DetachCalls, "calls per detach", hundredths, false},
 	{CPU, "CPU seconds per 1000 operations", hundredths, false},
 	{PlaneCPU, "CPU seconds of the control plane per 1000 operations", hundredths, false},
-	{ServerCPU, "of that kube-apiserver, without etcd", hundredths, true},
+	{ServerCPU, "CPU seconds of kube-apiserver per 1000 operations", hundredths, true},
 	{ResidentIdle, "memory idle (RSS)", megabytes, false},
 	{ResidentAttached, "memory, all attached (RSS)", megabytes, false},
 	{ResidentEnd, "memory at the end (RSS)", megabytes, false},
-	{ResidentOwn, "of that without the binary's pages", megabytes, true},
+	{ResidentOwn, "memory at the end without pages of files", megabytes, true},
 	{ResidentPeak, "memory at most (RSS)", megabytes, false},
 	{HeapIdle, "heap in use idle", megabytes, true},
 	{HeapEnd, "heap in use at the end", megabytes, true},

@@ -7,15 +7,16 @@ import (
 	"io"
 	"os/exec"
 	"slices"
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/statistics"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 const (
@@ -27,8 +28,6 @@ const (
 	fetches = 5
 	// burstFor is the bucket of LeaseBurst.
 	burstFor = 100 * time.Millisecond
-	// driverLease is the prefix of the names of drivers' leases.
-	driverLease = "external-attacher-leader-"
 )
 
 // measureFleet returns what a hub without work costs beside its memory: renewals of leases, CPU time of the hub
@@ -111,9 +110,13 @@ func driverLeases(ctx context.Context, s *stage) ([]coordinationv1.Lease, error)
 	if err != nil {
 		return nil, fmt.Errorf("list leases: %w", err)
 	}
+	names := sets.New[string]()
+	for _, name := range s.names {
+		names.Insert(registry.LeaseName(name))
+	}
 	return slices.DeleteFunc(leases.Items, func(l coordinationv1.Lease) bool {
 		// The API server has leases of its own, and a hub that was stopped has left some without a holder.
-		return !strings.HasPrefix(l.Name, driverLease) || l.Spec.RenewTime == nil || ptr.Deref(l.Spec.HolderIdentity, "") == ""
+		return !names.Has(l.Name) || l.Spec.RenewTime == nil || ptr.Deref(l.Spec.HolderIdentity, "") == ""
 	}), nil
 }
 

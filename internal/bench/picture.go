@@ -115,10 +115,10 @@ func (r Result) picture() picture {
 	p.Panels = linePanels(r.Series, others, lines)
 	p.About = r.seriesText(others)
 	stacks := stackPanels(r.Stacks, parts)
-	if len(stacks) > 0 {
-		p.Columns = 1 // bars have long names
-	}
 	p.Panels = append(p.Panels, stacks...)
+	if len(stacks) > 0 || len(p.Panels) == 1 {
+		p.Columns = 1 // bars have long names, and a single panel has the width for itself
+	}
 	for _, s := range r.Stacks {
 		p.About += fmt.Sprintf("%s, %s:", s.Chart, s.Name)
 		for _, part := range s.Parts {
@@ -189,7 +189,7 @@ func stackPanels(stacks []Stack, names *legend) []chart.Panel {
 			bar.Parts = append(bar.Parts, chart.Part{Value: part.Value, Ink: names.ink(part.Name)})
 			sum += part.Value
 		}
-		bar.Text = chart.Number(sum)
+		bar.Text = hundredths(sum)
 		panels[i].Bars = append(panels[i].Bars, chart.Group{Name: s.Name, Bars: []chart.Bar{bar}})
 	}
 	return panels

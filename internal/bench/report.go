@@ -99,7 +99,12 @@ func (r Report) WriteJSON(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make folder of report: %w", err)
 	}
-	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+	// A program that is killed while it writes must not lose the cases that were measured before.
+	written := path + ".new"
+	if err := os.WriteFile(written, append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	if err := os.Rename(written, path); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil

@@ -26,7 +26,7 @@ func exampleResult() Result {
 
 func TestTableForATerminal(t *testing.T) {
 	want := `10x50: ten drivers
-2026-11-21, make bench, medians of 2 rounds, hub / floor that of each round's ratio (and the quartiles), in 1m0s, machine's speed 500 to 600 MB/s, hub with workers: 100, 2 cores (abacus), 8 GiB, Linux 6.1, go1.26
+2026-11-21, make bench, medians of 2 rounds, hub / floor that of each round's ratio (and the quartiles), in 1m0s, machine's speed 500 to 600 MB/s (means of turns), hub with workers: 100, 2 cores (abacus), 8 GiB, Linux 6.1, go1.26
                                          hub       hub / floor   floor
   attaches per second                     80  0.80 (0.70–0.90)     100
   attach p99                          750 ms  0.50 (0.50–0.50)  1.50 s
@@ -51,7 +51,7 @@ func TestMarkdownIsPutBetweenTheMarkers(t *testing.T) {
 	}
 	want := strings.Replace(frame, "%", `
 **10x50**: ten drivers.
-2026-11-21, `+"`make bench`"+`, medians of 2 rounds, hub / floor that of each round's ratio (and the quartiles), in 1m0s, machine's speed 500 to 600 MB/s, hub with workers: 100: 2 cores (abacus), 8 GiB, Linux 6.1, go1.26.
+2026-11-21, `+"`make bench`"+`, medians of 2 rounds, hub / floor that of each round's ratio (and the quartiles), in 1m0s, machine's speed 500 to 600 MB/s (means of turns), hub with workers: 100: 2 cores (abacus), 8 GiB, Linux 6.1, go1.26.
 
 |  | hub | hub / floor | floor |
 |---|--:|--:|--:|

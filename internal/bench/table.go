@@ -46,7 +46,7 @@ func (r Result) conditions() string {
 	}
 	text += ", in " + r.Took
 	if slowest, fastest := r.Samples.speeds(); slowest > 0 && r.Rounds > 1 {
-		text += fmt.Sprintf(", machine's speed %.0f to %.0f MB/s", slowest, fastest)
+		text += fmt.Sprintf(", machine's speed %.0f to %.0f MB/s (means of turns)", slowest, fastest)
 	}
 	if r.Workers > 0 {
 		text += fmt.Sprintf(", hub with workers: %d", r.Workers)
