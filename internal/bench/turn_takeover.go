@@ -22,7 +22,7 @@ func (s *stage) takeovers(ctx context.Context, first *attacher, figures Figures)
 		}
 	}()
 	another := func() (*attacher, error) {
-		a, err := startStandby(ctx, s)
+		a, err := startReplica(ctx, s)
 		grown = append(grown, a)
 		return a, err
 	}
