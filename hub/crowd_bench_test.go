@@ -24,33 +24,39 @@ import (
 const (
 	crowdDrivers = 100
 	crowdVolumes = 100 // of each driver
-	crowdNodes   = 50
 )
+
+// crowdSize is the size of a hubCrowd.
+type crowdSize struct {
+	drivers, nodes int
+	volumes        int // of each driver
+}
 
 // hubCrowd is a hub with many drivers that work, and with caches full of attached volumes
 // that nobody watches.
 type hubCrowd struct {
 	*Hub
+	size        crowdSize
 	metrics     *status.Metrics
 	drivers     []*leader
 	attachments []*storagev1.VolumeAttachment
 	volumes     []*cache.StoredVolume
 }
 
-func newHubCrowd(b *testing.B) *hubCrowd {
+func newHubCrowd(b *testing.B, size crowdSize) *hubCrowd {
 	b.Helper()
 	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {
 		b.Fatal(err)
 	}
-	c := &hubCrowd{metrics: status.NewMetrics()}
+	c := &hubCrowd{size: size, metrics: status.NewMetrics()}
 	if c.Hub, err = New(Options{Kube: kube, Metrics: c.metrics}); err != nil {
 		b.Fatal(err)
 	}
-	for i := range crowdDrivers {
+	for i := range size.drivers {
 		c.addDriver(fmt.Sprintf("driver-%d.csi.example.com", i))
 	}
-	for i := range crowdDrivers * crowdVolumes {
+	for i := range size.drivers * size.volumes {
 		c.addVolume(i)
 	}
 	if err := c.cluster.Put(objects(c.attachments)...); err != nil {
@@ -86,10 +92,8 @@ func (c *hubCrowd) addDriver(name string) {
 func (c *hubCrowd) addVolume(i int) {
 	d := c.drivers[i%len(c.drivers)]
 	name := fmt.Sprintf("pvc-%032d", i)
-	va := writtenAttachment(name, d.name)
-	pv, err := cache.StoreVolume(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Finalizers: []string{d.finalizer}},
-		Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: d.name, VolumeHandle: name}}}})
+	va := writtenAttachment(name, d.name, c.node(i))
+	pv, err := cache.StoreVolume(writtenVolume(name, d.name))
 	if err != nil {
 		panic(err)
 	}
@@ -97,8 +101,20 @@ func (c *hubCrowd) addVolume(i int) {
 	c.attachments, c.volumes = append(c.attachments, va), append(c.volumes, pv)
 }
 
+// node returns the name of the node of a volume. The volumes of a node are of several drivers.
+func (c *hubCrowd) node(volume int) string {
+	return fmt.Sprintf("node-%d", (volume+volume/c.size.nodes)%c.size.nodes)
+}
+
+// writtenVolume is a PersistentVolume whose VolumeAttachment is a writtenAttachment.
+func writtenVolume(name, driver string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Finalizers: []string{attach.Finalizer(driver)}},
+		Spec: corev1.PersistentVolumeSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name}}}}
+}
+
 // writtenAttachment is an attached VolumeAttachment with all that the API server sends.
-func writtenAttachment(persistentVolume, driver string) *storagev1.VolumeAttachment {
+func writtenAttachment(persistentVolume, driver, node string) *storagev1.VolumeAttachment {
 	finalizer := attach.Finalizer(driver)
 	at := metav1.Now()
 	entry := func(manager, subresource, fields string) metav1.ManagedFieldsEntry {
@@ -108,20 +124,22 @@ func writtenAttachment(persistentVolume, driver string) *storagev1.VolumeAttachm
 	return &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: "csi-" + persistentVolume, UID: types.UID("uid-" + persistentVolume), ResourceVersion: "12345", CreationTimestamp: at,
 			Finalizers:  []string{finalizer},
-			Annotations: map[string]string{attach.AnnotationNodeID: "i-0123456789", attach.AnnotationVolumeHandle: persistentVolume},
+			Annotations: map[string]string{attach.AnnotationNodeID: "i-" + node, attach.AnnotationVolumeHandle: persistentVolume},
 			ManagedFields: []metav1.ManagedFieldsEntry{
 				entry("kube-controller-manager", "", `{"f:spec":{"f:attacher":{},"f:nodeName":{},"f:source":{"f:persistentVolumeName":{}}}}`),
 				entry(attach.FieldManager, "", `{"f:metadata":{"f:annotations":{".":{},"f:`+attach.AnnotationVolumeHandle+`":{},"f:`+attach.AnnotationNodeID+`":{}},"f:finalizers":{".":{},"v:\"`+finalizer+`\"":{}}}}`),
 				entry(attach.FieldManager, "status", `{"f:status":{"f:attached":{},"f:attachmentMetadata":{".":{},"f:devicePath":{}}}}`),
 			}},
-		Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: fmt.Sprintf("node-%d", len(persistentVolume)%crowdNodes),
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: node,
 			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &persistentVolume}},
 		Status: storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{"devicePath": "/dev/xvda"}},
 	}
 }
 
 // sharedCrowd is made once: it takes its time.
-var sharedCrowd = sync.OnceValue(func() *hubCrowd { return newHubCrowd(&testing.B{}) })
+var sharedCrowd = sync.OnceValue(func() *hubCrowd {
+	return newHubCrowd(&testing.B{}, crowdSize{drivers: crowdDrivers, volumes: crowdVolumes, nodes: 50})
+})
 
 // changed is a later state of a VolumeAttachment.
 func changed(va *storagev1.VolumeAttachment, change func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {

@@ -53,7 +53,7 @@ func TestLastCallableTimeSurvivesAPanic(t *testing.T) {
 func BenchmarkCountDueWork(b *testing.B) {
 	vas := make([]*storagev1.VolumeAttachment, 100_000)
 	for i := range vas {
-		vas[i] = writtenAttachment(fmt.Sprintf("pvc-%032d", i), routedDriver)
+		vas[i] = writtenAttachment(fmt.Sprintf("pvc-%032d", i), routedDriver, "node-0")
 	}
 	decider := attach.Driver{Name: routedDriver}
 	b.ReportAllocs()

@@ -17,9 +17,9 @@ import (
 // cost.
 type scale struct {
 	nodes    int
-	attached int // volumes of each driver that stay attached
-	burst    int // further volumes of each driver
-	slopes   Figures
+	attached int     // volumes of each driver that stay attached
+	burst    int     // further volumes of each driver
+	prepared Figures // what prepare has measured
 }
 
 // scaleCase returns the case of 100,000 attached volumes.
@@ -34,7 +34,7 @@ func (c *scale) as(name, about string) Case {
 		Rounds: 1, alone: true, booked: true, prepare: c.prepare, turn: c.turn,
 		Targets: []Target{
 			AtMost(Ready, 12), Exactly(StartCalls, 0), Exactly(StartWrites, 0), AtMost(ResidentIdle, 300e6), AtMost(DispatchP99, 0.015),
-			Exactly(RelistCalls, 0), Exactly(RelistWrites, 0), Exactly(TakeoverCalls, 0), Exactly(TakeoverWrites, 0),
+			Exactly(RelistCalls, 0), Exactly(RelistWrites, 0), Exactly(TakeoverLed, 10), Exactly(TakeoverCalls, 0), Exactly(TakeoverWrites, 0),
 		},
 	}
 }
@@ -44,7 +44,7 @@ var steps = []int{4, 2, 1}
 
 // prepare makes the objects, and measures hubs between the steps.
 func (c *scale) prepare(ctx context.Context, s *stage) error {
-	c.slopes = Figures{}
+	c.prepared = Figures{}
 	before, err := c.measure(ctx, s)
 	if err != nil {
 		return err
@@ -56,10 +56,10 @@ func (c *scale) prepare(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	c.slopes[ResidentPerNode] = (after.resident - before.resident) / float64(c.nodes-1)
+	c.prepared[ResidentPerNode] = (after.resident - before.resident) / float64(c.nodes-1)
 	volumes := spread("pv", s.names, s.Nodes, c.attached)
 	create := func(ctx context.Context, v volume) error { return v.create(ctx, s.client(), true) }
-	if c.slopes[ResidentPerVolume], err = c.grow(ctx, s, "PersistentVolume", volumes, after, create); err != nil {
+	if c.prepared[ResidentPerVolume], err = c.grow(ctx, s, "PersistentVolume", volumes, after, create); err != nil {
 		return err
 	}
 	if after, err = c.measure(ctx, s); err != nil {
@@ -70,7 +70,10 @@ func (c *scale) prepare(ctx context.Context, s *stage) error {
 		drivers[d.Name] = d
 	}
 	attached := func(ctx context.Context, v volume) error { return v.createAttached(ctx, s, drivers[v.driver]) }
-	if c.slopes[ResidentPerAttachment], err = c.grow(ctx, s, "VolumeAttachment", volumes, after, attached); err != nil {
+	if c.prepared[ResidentPerAttachment], err = c.grow(ctx, s, "VolumeAttachment", volumes, after, attached); err != nil {
+		return err
+	}
+	if err := c.compareLists(ctx, s); err != nil {
 		return err
 	}
 	s.volumes = spread("burst", s.names, s.Nodes, c.burst)
@@ -89,7 +92,7 @@ func (c *scale) makeNodes(ctx context.Context, s *stage) error {
 }
 
 // grow makes an object for each volume, and returns the bytes of memory of each: the slope of a line through the steps.
-func (c *scale) grow(ctx context.Context, s *stage, kind string, volumes []volume, at usage, create func(context.Context, volume) error) (float64, error) {
+func (c *scale) grow(ctx context.Context, s *stage, kind string, volumes []volume, at started, create func(context.Context, volume) error) (float64, error) {
 	resident := []Point{{0, at.resident / 1e6}}
 	heap := []Point{{0, at.heap / 1e6}}
 	began, made := time.Now(), 0
@@ -117,22 +120,45 @@ func (c *scale) grow(ctx context.Context, s *stage, kind string, volumes []volum
 	return slope * 1e6, nil
 }
 
-// measure starts a hub, and returns its resident memory without work and its live heap.
-func (c *scale) measure(ctx context.Context, s *stage) (u usage, err error) {
+// withoutStreams is an environment variable with which client-go lists objects, and does not ask for a stream of them
+// (WatchList).
+const withoutStreams = "KUBE_FEATURE_WatchListClient=false"
+
+// compareLists measures a start of a hub that the API server streams all objects to, and of a hub that lists them.
+func (c *scale) compareLists(ctx context.Context, s *stage) error {
+	streamed, err := c.measure(ctx, s)
+	if err != nil {
+		return err
+	}
+	s.say("without WatchList:")
+	listed, err := c.measure(ctx, s, withoutStreams)
+	c.prepared[StreamReady], c.prepared[StreamPeak] = streamed.ready.Seconds(), streamed.peak
+	c.prepared[ListReady], c.prepared[ListPeak] = listed.ready.Seconds(), listed.peak
+	return err
+}
+
+// started is what a hub takes that has just started.
+type started struct {
+	usage               // without work; heap is the live heap
+	ready time.Duration // from its start
+}
+
+// measure starts a hub with further environment variables, and stops it.
+func (c *scale) measure(ctx context.Context, s *stage, env ...string) (u started, err error) {
 	began := time.Now()
-	a, err := startHub(ctx, s, s.Drivers)
+	a, err := startHub(ctx, s, s.Drivers, env...)
 	defer func() { err = errors.Join(err, a.stop(context.WithoutCancel(ctx))) }()
 	if err != nil {
-		return usage{}, err
+		return started{}, err
 	}
-	ready := time.Since(began)
+	u.ready = time.Since(began)
 	pause(ctx, 2*time.Second) // the garbage of the start has been collected
-	if u, err = a.usage(ctx); err != nil {
-		return usage{}, err
+	if u.usage, err = a.usage(ctx); err != nil {
+		return started{}, err
 	}
 	vitals, err := testbed.ReadVitals(ctx, a.urls[0])
 	u.heap = float64(vitals.Heap)
-	s.say("ready after %.1f s; memory %s, at most %s, live heap %s", ready.Seconds(), megabytes(u.resident), megabytes(u.peak), megabytes(u.heap))
+	s.say("ready after %.1f s; memory %s, at most %s, live heap %s", u.ready.Seconds(), megabytes(u.resident), megabytes(u.peak), megabytes(u.heap))
 	return u, err
 }
 

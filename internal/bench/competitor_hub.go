@@ -20,7 +20,8 @@ func hubCompetitor() competitor {
 
 // startHub starts the hub for some of the drivers and blocks until it is connected to all of them
 // and holds their leases. It sets workers and drift.interval if the case does; all other settings are the defaults.
-func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver) (*attacher, error) {
+// env are further environment variables of it.
+func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver, env ...string) (*attacher, error) {
 	a := &attacher{name: hubName}
 	a.another = func(ctx context.Context) (*attacher, error) { return startReplica(ctx, s) }
 	var defaults []string
@@ -37,7 +38,7 @@ func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver) (*attach
 	if err != nil {
 		return a, err
 	}
-	o := testbed.HubOptions{Args: []string{"--profiling"}, Kubeconfig: kubeconfig}
+	o := testbed.HubOptions{Args: []string{"--profiling"}, Env: env, Kubeconfig: kubeconfig}
 	if s.c.fair {
 		o.Args = append(o.Args, "--leader-election-namespace="+hubNamespace)
 	}

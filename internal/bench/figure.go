@@ -92,6 +92,14 @@ const (
 	RelistReads           Figure = "relistReads"
 	TakeoverCrash         Figure = "takeoverCrashSeconds" // from the end of a replica that leads half of the drivers until all have a leader
 	TakeoverStop          Figure = "takeoverStopSeconds"
+	TakeoverLed           Figure = "takeoverLedDrivers"      // by a replica that should lead all, when it is killed
+	TakeoverAll           Figure = "takeoverAllSeconds"      // from its end until all drivers have a leader
+	TakeoverCall          Figure = "takeoverCallSeconds"     // from its end until the first publish
+	TakeoverAttached      Figure = "takeoverAttachedSeconds" // from its end until a volume of each driver is attached
+	StreamReady           Figure = "streamReadySeconds"      // of a hub that gets all objects as a stream (WatchList)
+	StreamPeak            Figure = "streamPeakBytes"
+	ListReady             Figure = "listReadySeconds" // of a hub that lists all objects
+	ListPeak              Figure = "listPeakBytes"
 	TakeoverCalls         Figure = "takeoverCalls"
 	TakeoverWrites        Figure = "takeoverWrites"
 
@@ -238,6 +246,14 @@ var described = []description{
 	{RelistReads, "API reads after a restart of the API server", whole, true},
 	{TakeoverCrash, "takeover of half of the drivers after SIGKILL", duration, false},
 	{TakeoverStop, "takeover of half of the drivers after SIGTERM", duration, false},
+	{TakeoverLed, "drivers of a replica that gets SIGKILL as the only leader", whole, false},
+	{TakeoverAll, "takeover of all its drivers", duration, false},
+	{TakeoverCall, "first call after its end", duration, false},
+	{TakeoverAttached, "a volume of each of its drivers attached after its end", duration, false},
+	{StreamReady, "start until ready, objects streamed (WatchList)", duration, false},
+	{StreamPeak, "memory at most at the start, objects streamed (RSS)", megabytes, false},
+	{ListReady, "start until ready, objects listed", duration, false},
+	{ListPeak, "memory at most at the start, objects listed (RSS)", megabytes, false},
 	{TakeoverCalls, "calls by takeovers", whole, false},
 	{TakeoverWrites, "API writes by takeovers", whole, false},
 	{PodRate, "Pods per second, at once", tenths, false},

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -17,7 +16,7 @@ func (c *scale) turn(ctx context.Context, s *stage, a *attacher) (Figures, error
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(figures, c.slopes)
+	maps.Copy(figures, c.prepared)
 	err = s.profiled(ctx, a, func() error {
 		b, err := s.burst(ctx, a, s.volumes)
 		if err == nil {
@@ -77,73 +76,11 @@ func (s *stage) relist(ctx context.Context, a *attacher, figures Figures) error 
 	return err
 }
 
-// attachWrites is how many writes an attach takes if the PersistentVolume has its finalizer.
-const attachWrites = 2
-
-// takeovers measures how long a standby takes to lead all drivers after the leader was killed, and after another one was
-// stopped.
-func (s *stage) takeovers(ctx context.Context, first *attacher, figures Figures) (err error) {
-	before, err := countRequests(ctx, s.Plane)
-	if err != nil {
-		return err
-	}
-	made := countCalls(s.Drivers)
-	second, err := s.standby(ctx, "second")
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	if err := first.kill(ctx); err != nil {
-		return err
-	}
-	if err := second.WaitReady(ctx, len(s.Drivers)); err != nil {
-		return err
-	}
-	figures[TakeoverCrash] = time.Since(began).Seconds()
-	third, err := s.standby(ctx, "third")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, third.Stop(context.WithoutCancel(ctx), stopGrace)) }()
-	began = time.Now()
-	stopped := make(chan error, 1)
-	go func() { stopped <- second.Stop(ctx, stopGrace) }()
-	err = third.WaitReady(ctx, len(s.Drivers))
-	figures[TakeoverStop] = time.Since(began).Seconds()
-	if err := errors.Join(err, <-stopped); err != nil {
-		return err
-	}
-	pause(ctx, quietFor)
-	after, err := countRequests(ctx, s.Plane)
-	figures[TakeoverCalls] = float64(countCalls(s.Drivers).minus(made).all())
-	figures[TakeoverWrites] = float64(requestsOf(before, after).writes)
-	s.say("all drivers have a leader %s after a crash, %s after a stop", duration(figures[TakeoverCrash]), duration(figures[TakeoverStop]))
-	return err
-}
-
-// standby starts a hub beside another one, and blocks until it has connected to all drivers and the two have shared
-// them out.
-func (s *stage) standby(ctx context.Context, name string) (*testbed.Hub, error) {
-	hub, err := s.StartHub(ctx, testbed.HubOptions{Name: name, Args: []string{"--profiling"}})
-	if err != nil {
-		return nil, err
-	}
-	bounded, cancel := context.WithTimeoutCause(ctx, readyFor, fmt.Errorf("not connected %v after its start", readyFor))
-	defer cancel()
-	err = testbed.WhileRunning(bounded, []*testbed.Process{hub.Process}, func(ctx context.Context) error {
-		for {
-			families, err := testbed.Metrics(ctx, hub.URL+"/metrics")
-			if err == nil && testbed.SumMetric(families["attach_hub_driver_up"]) == float64(len(s.Drivers)) {
-				pause(ctx, quietFor)
-				return nil
-			}
-			if pause(ctx, readyEvery); ctx.Err() != nil {
-				return fmt.Errorf("wait for a standby: %w", errors.Join(context.Cause(ctx), err))
-			}
-		}
-	})
-	return hub, err
-}
+// attachWrites and detachWrites are how many writes an attach and a detach take if the PersistentVolume has its finalizer.
+const (
+	attachWrites = 2
+	detachWrites = 1
+)
 
 // resetPeak makes the kernel measure the peak of a process's resident memory anew.
 func resetPeak(pid int) error {

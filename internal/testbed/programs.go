@@ -18,6 +18,7 @@ type HubOptions struct {
 	Verbosity     int           // -v
 	HTTPEndpoint  string        // with Config; empty: none, so that many hubs get on with each other
 	Args          []string      // further flags
+	Env           []string      // added to this process's environment
 	LogPath       string        // gets its output, appended
 	Name          string        // for errors; empty: "hub"
 }
@@ -38,7 +39,7 @@ func StartHub(ctx context.Context, o HubOptions) (*Process, error) {
 	if o.Name == "" {
 		o.Name = "hub"
 	}
-	return StartProcess(ctx, ProcessOptions{Name: o.Name, Path: o.Binary, Args: append(args, o.Args...), LogPath: o.LogPath})
+	return StartProcess(ctx, ProcessOptions{Name: o.Name, Path: o.Binary, Args: append(args, o.Args...), Env: o.Env, LogPath: o.LogPath})
 }
 
 // FreeAddress returns an address on this machine that nobody listens on, for a process
