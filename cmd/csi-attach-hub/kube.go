@@ -12,8 +12,6 @@ import (
 	storagev1 "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/csi-attach-hub/csi-attach-hub/internal/streams"
 )
 
 // kubeConfig returns the client configuration of a kubeconfig file, or of the Pod if that
@@ -64,8 +62,6 @@ type kubeClient struct {
 }
 
 func newKubeClient(config *rest.Config) (*kubeClient, error) {
-	config = rest.CopyConfig(config)
-	config.Wrap(streams.Bound)
 	// One HTTP client: the groups share its connections, also if the config has a dialer.
 	http, err := rest.HTTPClientFor(config)
 	if err != nil {

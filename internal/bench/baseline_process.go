@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/bench/baseline"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/streams"
 )
 
 // BaselineCommand is the subcommand of testbed that runs the baseline. The baseline is a process of
@@ -70,7 +69,7 @@ func RunBaseline(ctx context.Context, argument string, out io.Writer) error {
 	return group.Wait()
 }
 
-// baselineClient makes a client like the hub's: protobuf, without a rate limit, within one connection.
+// baselineClient makes a client like the hub's: protobuf, without a rate limit.
 func baselineClient(kubeconfig string) (kubernetes.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -80,7 +79,6 @@ func baselineClient(kubeconfig string) (kubernetes.Interface, error) {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.UserAgent = "bench-baseline"
-	config.Wrap(streams.Bound)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make the Kubernetes client: %w", err)
