@@ -14,7 +14,7 @@ import (
 )
 
 // BenchmarkEventInALargeCluster reports percentiles of the time from the arrival of a decoded object at the caches until the
-// handler of its event has returned: trim, store and index the object, find its driver, and enqueue. Each event is of another
+// handler of its event has returned. The object is trimmed, stored and indexed, and its driver found. Each event is of another
 // object of 100,000, so little of it is in the caches of the processor.
 func BenchmarkEventInALargeCluster(b *testing.B) {
 	c := newHubCrowd(b, crowdSize{drivers: 10, volumes: 10_000, nodes: 5000})

@@ -96,12 +96,12 @@ const (
 	TakeoverAll           Figure = "takeoverAllSeconds"      // from its end until all drivers have a leader
 	TakeoverCall          Figure = "takeoverCallSeconds"     // from its end until the first publish
 	TakeoverAttached      Figure = "takeoverAttachedSeconds" // from its end until a volume of each driver is attached
-	StreamReady           Figure = "streamReadySeconds"      // of a hub that gets all objects as a stream (WatchList)
+	TakeoverCalls         Figure = "takeoverCalls"
+	TakeoverWrites        Figure = "takeoverWrites"
+	StreamReady           Figure = "streamReadySeconds" // of a hub that gets all objects as a stream (WatchList)
 	StreamPeak            Figure = "streamPeakBytes"
 	ListReady             Figure = "listReadySeconds" // of a hub that lists all objects
 	ListPeak              Figure = "listPeakBytes"
-	TakeoverCalls         Figure = "takeoverCalls"
-	TakeoverWrites        Figure = "takeoverWrites"
 
 	QuietP99              Figure = "quietP99Seconds" // attach latency without a noisy tenant
 	TenantP99             Figure = "tenantP99Seconds"

@@ -12,8 +12,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// takeovers measures how long replicas take to lead all drivers after another replica has ended: after SIGKILL of a replica
-// that led all drivers, then of a replica that led half of them, and after SIGTERM of such a replica. It ends first.
+// takeovers measures how long replicas take to lead all drivers after another replica has ended. SIGKILL ends first, which
+// leads all drivers, and then a replica that leads half of them. SIGTERM ends the third one, which leads half of them.
 func (s *stage) takeovers(ctx context.Context, first *attacher, figures Figures) (err error) {
 	var grown []*attacher
 	defer func() {

@@ -23,7 +23,7 @@ type history struct {
 	changed   chan struct{} // closed and replaced on each change; wakes the watches
 }
 
-// history returns that of a resource. The caller has locked mu.
+// history returns the history of a resource. The caller has locked mu.
 func (a *API) history(resource string) *history {
 	h := a.histories[resource]
 	if h == nil {
