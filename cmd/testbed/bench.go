@@ -27,10 +27,10 @@ the one that internal/csiattacher pins.
 
 The tables say which targets are missed. A missed target does not change the exit code.
 
-With --json, the report is written after each case. It keeps the cases that were measured
-before, and the time that they took serves to say how much time is left. --markdown draws charts too, into the folder
-"pictures" beside the file. --redraw writes the file of --markdown from the report of
---json, and measures nothing.`,
+With --json, the report is written after each case. It keeps the cases that were
+measured before, and the time that they took serves to say how much time is left.
+--markdown draws charts too, into the folder "pictures" beside the file. --redraw
+writes the file of --markdown from the report of --json, and measures nothing.`,
 		ValidArgs: bench.CaseNames(),
 		RunE: func(cmd *cobra.Command, cases []string) (err error) {
 			if json != "" {
