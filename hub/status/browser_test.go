@@ -34,7 +34,7 @@ func openTab(t *testing.T, h *fakeHub) *tab {
 	url := startServer(t, h) // ends after the browser, which keeps connections
 	ctx, cancel := context.WithTimeout(context.Background(), browserTimeout)
 	t.Cleanup(cancel)
-	browser, stop := startChromium(ctx, t, path)
+	browser, stop := startWithTab(ctx, t, path)
 	b := &tab{chromium: browser, ctx: ctx, t: t, url: url}
 	t.Cleanup(func() {
 		stop()
@@ -44,9 +44,6 @@ func openTab(t *testing.T, h *fakeHub) *tab {
 			}
 		}
 	})
-	if err := browser.openTab(ctx); err != nil {
-		t.Fatal(err)
-	}
 	return b
 }
 

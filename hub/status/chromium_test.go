@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +27,8 @@ type chromium struct {
 	answers  map[int]chan<- message // by ID of the command
 	console  []string               // events: errors of scripts, violations of the page's policy, missing files
 	hasEnded bool
+
+	stderr string // path of what it writes there
 }
 
 // message is an answer or an event of the browser.
@@ -55,12 +58,18 @@ func startChromium(ctx context.Context, t *testing.T, path string) (*chromium, f
 		"--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--disable-extensions", "--disable-breakpad", "--hide-scrollbars", "--mute-audio", "about:blank")
 	browser.ExtraFiles = []*os.File{commandsOut, messagesIn} // descriptors 3 and 4
+	stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser.Stderr = stderr
 	if err := browser.Start(); err != nil {
 		t.Fatal(err)
 	}
+	stderr.Close()
 	commandsOut.Close()
 	messagesIn.Close()
-	c := &chromium{commands: commandsIn, loaded: make(chan struct{}, 1), answers: map[int]chan<- message{}}
+	c := &chromium{commands: commandsIn, loaded: make(chan struct{}, 1), answers: map[int]chan<- message{}, stderr: stderr.Name()}
 	var reading sync.WaitGroup
 	reading.Go(func() { c.read(messagesOut) })
 	return c, func() {
@@ -69,6 +78,27 @@ func startChromium(ctx context.Context, t *testing.T, path string) (*chromium, f
 		_ = browser.Wait()
 		commandsIn.Close()
 		messagesOut.Close()
+	}
+}
+
+// browserStarts is how often a browser is started that ends before it has a tab, as Chromium does now and then on a busy machine.
+const browserStarts = 3
+
+// startWithTab is startChromium, and opens the tab.
+func startWithTab(ctx context.Context, t *testing.T, path string) (*chromium, func()) {
+	t.Helper()
+	for start := 1; ; start++ {
+		c, stop := startChromium(ctx, t, path)
+		err := c.openTab(ctx)
+		if err == nil {
+			return c, stop
+		}
+		stop()
+		wrote, _ := os.ReadFile(c.stderr)
+		t.Logf("start %d of the browser: %v; it wrote: %s", start, err, wrote)
+		if start == browserStarts || ctx.Err() != nil {
+			t.FailNow()
+		}
 	}
 }
 
