@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -81,6 +82,8 @@ func startChromium(ctx context.Context, t *testing.T, path string) (*chromium, f
 	}
 }
 
+var errEnded = errors.New("it has ended")
+
 // browserStarts is how often a browser is started that ends before it has a tab, as Chromium does now and then on a busy machine.
 const browserStarts = 3
 
@@ -96,7 +99,7 @@ func startWithTab(ctx context.Context, t *testing.T, path string) (*chromium, fu
 		stop()
 		wrote, _ := os.ReadFile(c.stderr)
 		t.Logf("start %d of the browser: %v; it wrote: %s", start, err, wrote)
-		if start == browserStarts || ctx.Err() != nil {
+		if start == browserStarts || !errors.Is(err, errEnded) {
 			t.FailNow()
 		}
 	}
@@ -135,11 +138,13 @@ func (c *chromium) call(ctx context.Context, method string, params map[string]an
 	}
 	text, err := json.Marshal(command)
 	if err == nil && c.hasEnded {
-		err = io.EOF
+		err = errEnded
 	}
 	if err == nil {
 		c.answers[c.lastID] = answer
-		_, err = c.commands.Write(append(text, 0))
+		if _, writing := c.commands.Write(append(text, 0)); writing != nil {
+			err = errEnded
+		}
 	}
 	c.mu.Unlock()
 	if err != nil {
@@ -149,7 +154,7 @@ func (c *chromium) call(ctx context.Context, method string, params map[string]an
 	case m, open := <-answer:
 		switch {
 		case !open:
-			return fmt.Errorf("send %s to the browser: it has ended", method)
+			return fmt.Errorf("send %s to the browser: %w", method, errEnded)
 		case m.Error != nil:
 			return fmt.Errorf("%s: %s", method, m.Error.Message)
 		case result != nil:
