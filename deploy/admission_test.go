@@ -2,6 +2,7 @@ package deploy_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -45,6 +46,10 @@ func newTarget(d *deployed, name string) target {
 	if _, err := d.client.StorageV1().VolumeAttachments().Create(d.ctx, va, metav1.CreateOptions{}); err != nil {
 		d.t.Fatal(err)
 	}
+	applied := []byte(`{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"labels":{"tier":"a"}}}`)
+	if _, err := d.client.CoreV1().PersistentVolumes().Patch(d.ctx, t.name, types.ApplyPatchType, applied, metav1.PatchOptions{FieldManager: "gitops"}); err != nil {
+		d.t.Fatal(err)
+	}
 	d.t.Cleanup(func() {
 		none := []byte(`{"metadata":{"finalizers":null}}`)
 		pvs, vas, ctx := d.client.CoreV1().PersistentVolumes(), d.client.StorageV1().VolumeAttachments(), context.Background()
@@ -54,6 +59,17 @@ func newTarget(d *deployed, name string) target {
 		_, _ = vas.Patch(ctx, t.name, types.MergePatchType, none, metav1.PatchOptions{})
 	})
 	return t
+}
+
+// handOver is a JSON patch that has another manager own a label, in its first entry if that manager has one. The next apply by that
+// manager, which does not name the label, removes it.
+func handOver(apiVersion, manager, operation string) string {
+	path, op := "/metadata/managedFields/-", "add"
+	if manager == "gitops" {
+		path, op = "/metadata/managedFields/0", "replace"
+	}
+	return fmt.Sprintf(`[{"op":%q,"path":%q,"value":{"manager":%q,"operation":%q,"apiVersion":%q,"fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:labels":{"f:team":{}}}}}}]`,
+		op, path, manager, operation, apiVersion)
 }
 
 // pv and va return writes by a patch, lease a write of a Lease by its verb.
@@ -72,7 +88,7 @@ func (t target) va(kind types.PatchType, body string, subresources ...string) fu
 }
 
 func (t target) options(kind types.PatchType) metav1.PatchOptions {
-	o := metav1.PatchOptions{DryRun: t.dryRun, FieldManager: "hub"}
+	o := metav1.PatchOptions{DryRun: t.dryRun, FieldManager: "csi-attach-hub"}
 	if kind == types.ApplyPatchType {
 		force := true
 		o.Force = &force
@@ -197,6 +213,11 @@ func TestTheAdmissionPolicyRefusesWhatTheHubNeedNotWrite(t *testing.T) {
 		"finalizer of others on a volume": dry.pv(merge, `{"metadata":{"finalizers":null}}`),
 		"status of a volume":              dry.pv(merge, `{"status":{"phase":"Failed"}}`, "status"),
 
+		"field of a volume given to an applier":                  dry.pv(types.JSONPatchType, handOver("v1", "gitops-2", "Apply")),
+		"field of a volume given to one that applies it already": dry.pv(types.JSONPatchType, handOver("v1", "gitops", "Apply")),
+		"field of a volume given to kubectl, which migrates it":  dry.pv(types.JSONPatchType, handOver("v1", "kubectl-client-side-apply", "Update")),
+		"field of an attachment given to an applier":             dry.va(types.JSONPatchType, handOver("storage.k8s.io/v1", "gitops-2", "Apply")),
+
 		"label of an attachment":                dry.va(merge, `{"metadata":{"labels":{"a":"b"}}}`),
 		"new annotation of an attachment":       dry.va(merge, `{"metadata":{"annotations":{"a":"b"}}}`),
 		"changed annotation of an attachment":   dry.va(merge, `{"metadata":{"annotations":{"example.com/note":"new"}}}`),
@@ -243,6 +264,30 @@ func TestTheAdmissionPolicyRefusesWhatTheHubNeedNotWrite(t *testing.T) {
 	} {
 		if err := c.write(); err != nil {
 			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+
+	// What others applied does not keep the hub from its own finalizer, and neither do so many writers that the API server
+	// merges the oldest of them into one.
+	const attacher = `{"op":"add","path":"/metadata/finalizers/-","value":"external-attacher/nobody"}`
+	shared := newTarget(d, "shared")
+	applied := []byte(`{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"finalizers":["external-attacher/nobody"],"labels":{"team":"a"}}}`)
+	if _, err := d.client.CoreV1().PersistentVolumes().Patch(d.ctx, shared.name, types.ApplyPatchType, applied, metav1.PatchOptions{FieldManager: "gitops"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 12 {
+		writer := metav1.PatchOptions{FieldManager: fmt.Sprint("writer-", i)}
+		label := fmt.Appendf(nil, `{"metadata":{"labels":{"l%d":""}}}`, i)
+		if _, err := d.client.StorageV1().VolumeAttachments().Patch(d.ctx, shared.name, merge, label, writer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, write := range map[string]func() error{
+		"removal of a finalizer that is applied": shared.pv(types.JSONPatchType, `[{"op":"remove","path":"/metadata/finalizers/1"}]`),
+		"finalizer beside many writers":          shared.va(types.JSONPatchType, `[`+attacher+`]`),
+	} {
+		if err := write(); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 
