@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -32,11 +33,23 @@ func backoff(retry registry.Retry, failures int, err error, random func() float6
 	return delay - time.Duration(random()*float64(delay)/5)
 }
 
+// retryIn returns the backoff of an entry. If the entry is a suspect, it waits for a random part of that again after the
+// driver was away: other volumes of a driver that takes long to come back must have a time in which they can be attached.
+func (l *leader) retryIn(e *volume.Entry, failures int, err error) time.Duration {
+	delay := backoff(l.settings().Retry, failures, err, jitter)
+	e.Retries.AfterReconnect = time.Duration(jitter() * float64(delay))
+	return delay
+}
+
 // passesSoon reports whether an error usually passes soon: another operation is pending for the volume, the
-// driver was away or slow, or the Kubernetes API was not ready. A full node (ResourceExhausted) can stay full.
+// driver was away or slow, or the Kubernetes API was not ready. A full node (ResourceExhausted) can stay full. A lost
+// connection is an error only of a suspect, which may end the driver's process each time.
 func passesSoon(err error) bool {
-	if attach.NotReady(err) {
+	switch {
+	case attach.NotReady(err):
 		return true
+	case isDisconnected(err):
+		return false
 	}
 	switch status.Code(err) {
 	case codes.Aborted, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:

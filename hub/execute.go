@@ -149,7 +149,7 @@ func (l *leader) resultOf(err error, e *volume.Entry) volume.Result {
 		return volume.Succeeded
 	case attach.Rejected(err):
 		return volume.Rejected
-	case isFenced(err), isDisconnected(err) && e.Retries.Disconnects < disconnectsAllowed, !errors.As(err, &call):
+	case isFenced(err), isDisconnected(err) && e.Retries.Disconnects < volume.DisconnectsAllowed, !errors.As(err, &call):
 		return volume.NotDone
 	}
 	return volume.Failed

@@ -272,7 +272,7 @@ func TestOnlyTheDriversOwnErrorIsAnAnswer(t *testing.T) {
 	d := routed(t)
 	gone := func(err error) error { return &attach.CallError{Err: errors.Join(errDisconnected, err)} }
 	unavailable := status.Error(codes.Unavailable, "gone")
-	often := &volume.Entry{Retries: volume.Retries{Disconnects: disconnectsAllowed}}
+	often := &volume.Entry{Retries: volume.Retries{Disconnects: volume.DisconnectsAllowed}}
 	for name, c := range map[string]struct {
 		err  error
 		e    *volume.Entry

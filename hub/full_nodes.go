@@ -27,7 +27,7 @@ func (l *leader) delay(e *volume.Entry, op attach.Operation, failures int, err e
 		e.Retries.NoPlace++
 		return 0
 	}
-	return backoff(l.settings().Retry, failures-e.Retries.NoPlace, err, jitter)
+	return l.retryIn(e, failures-e.Retries.NoPlace, err)
 }
 
 // detachedElsewhere reports whether another process has detached the volume of a VolumeAttachment that is gone now:

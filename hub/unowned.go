@@ -139,7 +139,7 @@ func (l *leader) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 		l.table.Done(e)
 		return
 	}
-	delay := backoff(settings.Retry, u.Failures, err, jitter)
+	delay := l.retryIn(e, u.Failures, err)
 	l.log.failed(klog.FromContext(ctx), attach.Detaching, u.Failures, delay, err)
 	if attach.NotReady(err) { // the driver was not called: an attach elsewhere has to wait for this detach
 		l.table.Postpone(e, volume.DetachLane, delay)

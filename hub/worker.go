@@ -155,11 +155,6 @@ func (l *leader) plan(ctx context.Context, decider attach.Driver, op attach.Oper
 	return plan, err
 }
 
-// disconnectsAllowed is how often in a row the connection may end during a call for one volume. More count as
-// failures of the volume: the call may be what ends the driver's process, and with it the calls for all other
-// volumes.
-const disconnectsAllowed = 3
-
 // reportAfter is how long requests to the Kubernetes API may fail for one VolumeAttachment before its
 // status shows the error: most such failures end in seconds.
 const reportAfter = 5 * time.Second
@@ -181,9 +176,9 @@ func (l *leader) countDisconnects(e *volume.Entry, err error) {
 }
 
 // waitsForDriver reports whether a run has failed only because the connection ended: the entry then waits for
-// the driver, as all other entries do.
+// the driver, as all other entries do. For a suspect, the lost connection is a failure of the volume.
 func waitsForDriver(e *volume.Entry, err error) bool {
-	return isDisconnected(err) && e.Retries.Disconnects <= disconnectsAllowed
+	return isDisconnected(err) && !e.Retries.Suspect()
 }
 
 // failed ends a run with an error, and decides when the entry runs again.

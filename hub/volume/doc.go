@@ -29,6 +29,10 @@
 // stop the other; idle workers are lent to short calls (lanes.go). A node has at most maxPerNode
 // calls in flight (nodes.go).
 //
+// Suspects. An entry during whose calls the connection ended more than three times in a row may be what ends the driver's
+// process. A new connection, Probe or term does not end its backoff, and it waits for a part of that again after the driver
+// was away, so that the calls for other volumes have time.
+//
 // Full nodes (line.go). After a publish was refused because the node is full, attaches there wait in a line. One goes
 // for each detach. Else one goes as a try after a pause; each success lets two more go, and a refusal ends that. The
 // pause doubles with each refusal in a row; but while all of these were of one volume, another volume is tried after

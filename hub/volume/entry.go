@@ -110,6 +110,7 @@ type Entry struct {
 
 	again    bool // it was asked for during its run
 	retryNow bool // RetryNow was called during its run
+	renewed  bool // Renew was called during its run
 	pauses   bool // its delay is not a backoff: attaches elsewhere wait for it
 	waited   bool // it was Blocked since it became due
 	called   bool // its worker has called Reserve in this run

@@ -81,6 +81,6 @@ func (t *Table) Confirm() {
 	defer t.mu.Unlock()
 	for u := range t.eachUnowned() {
 		u.Unconfirmed, u.Gap = time.Time{}, time.Time{}
-		t.add(u.Key(), DetachLane, u.place())
+		t.renew(u.Key(), DetachLane, u.place())
 	}
 }

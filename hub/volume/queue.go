@@ -30,6 +30,8 @@ type queue struct {
 
 	moved map[string]bool // nodes: letGo has to look at their lines
 
+	suspects map[Key]suspect // entries of the last term
+
 	parallel bool   // see Next
 	steps    uint64 // counts events of entries, to order them
 }
@@ -40,7 +42,7 @@ func (t *Table) Begin(workers int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.dropEntries()
-	t.queue = queue{wake: make(chan struct{}, 1), entries: map[Key]*Entry{}, lanes: lanes{workers: workers}, nodes: map[string]*node{}}
+	t.queue = queue{wake: make(chan struct{}, 1), entries: map[Key]*Entry{}, lanes: lanes{workers: workers}, nodes: map[string]*node{}, suspects: t.suspects}
 }
 
 // Run starts entries, each by a call of start, which must not block. It returns when ctx ends;
@@ -73,8 +75,20 @@ func (t *Table) Close() {
 	t.closed = time.Now()
 }
 
+// suspect is what a term keeps of an entry for the next term: when a suspect may call the driver again.
+type suspect struct {
+	retries Retries
+	due     time.Time
+}
+
 func (t *Table) dropEntries() {
-	for _, e := range t.entries {
+	if len(t.entries) > 0 {
+		t.suspects = nil
+	}
+	for key, e := range t.entries {
+		if e.Retries.Suspect() {
+			t.suspect(key, e)
+		}
 		if e.kept != nil {
 			e.kept.Drop(false)
 		}
@@ -84,6 +98,16 @@ func (t *Table) dropEntries() {
 		}
 	}
 	t.entries, t.full = nil, nil
+}
+
+// suspect keeps a suspect for the next term.
+func (t *Table) suspect(key Key, e *Entry) {
+	if t.suspects == nil {
+		t.suspects = map[Key]suspect{}
+	}
+	s := suspect{e.Retries, e.due}
+	s.retries.ReadAnew = "" // in that term
+	t.suspects[key] = s
 }
 
 func (t *Table) end() {
@@ -133,7 +157,7 @@ func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 			continue
 		}
 		e.state, e.began, e.wait = Running, now, Wait{}
-		e.again, e.retryNow, e.pauses, e.called, e.waited, e.refused = false, false, false, false, false, false
+		e.again, e.retryNow, e.renewed, e.pauses, e.called, e.waited, e.refused = false, false, false, false, false, false, false
 		e.link = load.running.PushBack(e)
 		if e.lane == AttachLane || e.lane == DetachLane {
 			t.lanes.last = e.lane
@@ -153,31 +177,49 @@ func (t *Table) take(now time.Time) (*Entry, time.Duration) {
 	return nil, idle
 }
 
-// add is Add. It returns the entry.
-func (t *Table) add(key Key, l Lane, p Place) *Entry {
-	if t.entries == nil {
-		return &Entry{} // the next term adds entries for all work that the caches show
-	}
-	p = t.sharing(key, p)
+// entry returns the entry of a key, a new one that is in no list if there is none. It returns nil between terms.
+func (t *Table) entry(key Key, l Lane) *Entry {
 	e := t.entries[key]
+	if e != nil || t.entries == nil {
+		return e
+	}
+	e = &Entry{Key: key, lane: l, state: Delayed, index: -1, since: time.Now()}
+	if s, ok := t.suspects[key]; ok {
+		e.Retries, e.due = s.retries, s.due
+		delete(t.suspects, key)
+	}
+	t.entries[key] = e
+	return e
+}
+
+// add is Add.
+func (t *Table) add(key Key, l Lane, p Place) {
+	p = t.sharing(key, p)
+	e := t.entry(key, l)
 	if e == nil {
-		e = &Entry{Key: key, lane: l, state: Delayed, index: -1, since: time.Now()}
-		t.entries[key] = e
+		return // the next term adds entries for all work that the caches show
 	}
 	e.repeats = 0
 	if e.state == Running {
 		e.again = true
-		return e
+		return
 	}
 	if e.state != Delayed && e.lane == l && e.place == p {
-		return e
+		return
 	}
 	t.withdraw(e)
 	e.lane = l
 	before := t.place(e, p)
 	t.becomeDue(e)
 	t.evaluate(before)
-	return e
+}
+
+// delay has an entry that is in no list wait until it is due.
+func (t *Table) delay(e *Entry) {
+	e.state = Delayed
+	heap.Push(&t.delayed, e)
+	t.evaluate(e.volume)
+	t.signal()
 }
 
 // becomeDue lets an entry that is in no list start as soon as Next allows.
@@ -251,6 +293,11 @@ func (t *Table) finish(e *Entry, next Lane, delay time.Duration) {
 		e.since = now // it is other work
 	}
 	e.lane = next
+	if e.renewed && e.Retries.Suspect() {
+		e.again = false // a change of its object is in the delay
+	} else {
+		e.retryNow = e.retryNow || e.renewed
+	}
 	again := e.again || e.retryNow && delay >= 0
 	again = again || e.refused && delay >= 0 // the line of the node is its delay
 	if delay == 0 && !again {
@@ -262,9 +309,8 @@ func (t *Table) finish(e *Entry, next Lane, delay time.Duration) {
 	case again || delay == 0:
 		t.becomeDue(e)
 	case delay > 0:
-		e.state, e.due = Delayed, now.Add(delay)
-		heap.Push(&t.delayed, e)
-		t.evaluate(e.volume)
+		e.due = now.Add(delay)
+		t.delay(e)
 	default:
 		t.drop(e)
 	}

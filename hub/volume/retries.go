@@ -20,7 +20,16 @@ type Retries struct {
 	// Disconnects counts sessions in a row that ended during a call for the entry. LastSession is the last of them.
 	Disconnects int
 	LastSession any
+	// AfterReconnect is how long a suspect waits at least after the driver is connected again.
+	AfterReconnect time.Duration
 }
+
+// DisconnectsAllowed is how often in a row the connection may end during a call for one volume.
+const DisconnectsAllowed = 3
+
+// Suspect reports whether the calls for the entry may be what ends the driver's process, and with it the calls for all
+// other volumes. The wait of a suspect is its own: a new connection does not end it.
+func (r *Retries) Suspect() bool { return r.Disconnects > DisconnectsAllowed }
 
 // Failed counts a failure, and returns how many there were in a row. Attach and detach do not share a
 // count: the first detach after many failed attaches must not wait.

@@ -47,13 +47,37 @@ func (t *Table) Add(key Key, l Lane, p Place) {
 	t.add(key, l, p)
 }
 
-// Renew is Add and RetryNow.
+// Renew is Add and RetryNow, because the driver may answer otherwise than before: its connection or attachRequired is new. But
+// it does not end the delay of a suspect (Retries).
 func (t *Table) Renew(key Key, l Lane, p Place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.add(key, l, p); e.state == Running {
-		e.retryNow = true
+	t.renew(key, l, p)
+}
+
+// renew is Renew.
+func (t *Table) renew(key Key, l Lane, p Place) {
+	e := t.entry(key, l)
+	switch {
+	case e == nil: // the next term adds entries for all work that the caches show
+	case e.state == Running:
+		e.again, e.renewed, e.repeats = true, true, 0
+	case e.Retries.Suspect() && e.lane == l:
+		t.withdraw(e)
+		before := t.place(e, t.sharing(key, p))
+		e.due = laterOf(e.due, time.Now().Add(e.Retries.AfterReconnect))
+		t.delay(e)
+		t.evaluate(before)
+	default:
+		t.add(key, l, p)
 	}
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // RetryNow ends the delay of an entry, or the delay that it would get at the end of its run. It is called when an

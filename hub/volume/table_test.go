@@ -2,6 +2,7 @@ package volume_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -86,4 +87,60 @@ func TestNothingIsAskedForBetweenTerms(t *testing.T) {
 	}
 	table.OpenLanes()
 	take(t, table, volume.ClaimKey("b"))
+}
+
+// A volume whose calls end the driver's process must not be tried at each new connection, nor in each new term.
+func TestNewConnectionDoesNotEndTheDelayOfASuspect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key, place := volume.ClaimKey("a"), only("v", "n")
+		table := volume.NewTable("f")
+		begin := func() {
+			table.Begin(10)
+			table.OpenLanes()
+		}
+		begin()
+		table.Add(key, volume.AttachLane, place)
+		fail := func(e *volume.Entry) {
+			for i := range volume.DisconnectsAllowed + 1 {
+				e.Retries.Disconnected(i)
+			}
+			e.Retries.AfterReconnect = 20 * time.Second
+			table.DoneFor(e, volume.AttachLane, time.Minute)
+		}
+		startsAfter := func(what string, want time.Duration) *volume.Entry {
+			t.Helper()
+			began := time.Now()
+			e := table.Take(time.Now())
+			for ; e == nil && time.Since(began) < time.Hour; e = table.Take(time.Now()) {
+				time.Sleep(time.Second)
+			}
+			if took := time.Since(began); e == nil || took != want {
+				t.Fatalf("%s: it starts after %v, want %v", what, took, want)
+			}
+			return e
+		}
+		e := startsAfter("at first", 0)
+		table.Renew(key, volume.AttachLane, place) // during its run
+		fail(e)
+		table.Renew(key, volume.AttachLane, place)
+		fail(startsAfter("after a failure", time.Minute))
+		time.Sleep(50 * time.Second)
+		table.Renew(key, volume.AttachLane, place)
+		fail(startsAfter("connected again 10s before it is due", 20*time.Second))
+		time.Sleep(2 * time.Minute)
+		table.Renew(key, volume.AttachLane, place)
+		fail(startsAfter("connected again when it is due", 20*time.Second))
+		table.Close()
+		begin()
+		table.Renew(key, volume.AttachLane, place)
+		fail(startsAfter("in the next term", time.Minute))
+		table.RetryNow(key)
+		fail(startsAfter("after a change of an object", 0))
+		table.Renew(key, volume.DetachLane, place)
+		e = startsAfter("as a detach", 0)
+		e.Retries = volume.Retries{}
+		table.DoneFor(e, volume.DetachLane, time.Minute)
+		table.Renew(key, volume.DetachLane, place)
+		table.Done(startsAfter("no suspect any more", 0))
+	})
 }

@@ -45,7 +45,7 @@ var retryRows = []mutant{
 		name:   "lost connection counts as a failure of the volume",
 		harm:   "All volumes of a driver back off because the driver restarted.",
 		file:   "hub/worker.go",
-		old:    "return isDisconnected(err) && e.Retries.Disconnects <= disconnectsAllowed",
+		old:    "return isDisconnected(err) && !e.Retries.Suspect()",
 		new:    "return false",
 		killed: []string{"hub.TestWaitsWithoutBackoffAreAsDocumented"},
 	},
