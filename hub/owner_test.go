@@ -158,6 +158,7 @@ func TestPersistentVolumeDoesNotWaitForEverForADriverThatIsAway(t *testing.T) {
 		v.start()
 		va := v.attached()
 		sessions[0].Close()
+		v.pass(time.Second) // the hub knows that the driver is away before the deletion comes
 		v.delete(va, testbed.PersistentVolume{Name: "v"})
 		v.pass(time.Minute)
 		v.stripFinalizers(va.Name)

@@ -80,8 +80,8 @@ func (t *trial) checkUnpublish(volume, nodeID string) {
 	for _, r := range t.replicas {
 		if p := r.get(); p != nil {
 			for _, u := range p.hub.Drivers()[0].Unowned {
-				if u.Listed && u.VolumeHandle == volume && u.NodeID == nodeID && t.uses(u.Node, volume) {
-					t.fail("ControllerUnpublishVolume %s at %s, where node %s uses it", volume, nodeID, u.Node)
+				if u.Listed && u.VolumeHandle == volume && u.NodeID == nodeID && t.isUsedAt(nodeID, volume) {
+					t.fail("ControllerUnpublishVolume %s at %s, whose node uses it", volume, nodeID)
 				}
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -119,6 +120,16 @@ func (t *trial) attachBehindTheBack() {
 func (t *trial) uses(node, volume string) bool {
 	n, err := t.kube.CoreV1().Nodes().Get(t.t.Context(), node, metav1.GetOptions{})
 	return err == nil && slices.Contains(n.Status.VolumesInUse, corev1.UniqueVolumeName("kubernetes.io/csi/"+virtualDriver+"^"+volume))
+}
+
+// isUsedAt says whether the node that has a node ID now uses a volume. Nodes exchange their IDs, so it may be another
+// node than the one that had the ID when the volume was attached. It may be called from any goroutine.
+func (t *trial) isUsedAt(nodeID, volume string) bool {
+	return slices.ContainsFunc(t.nodes, func(n *trialNode) bool {
+		registered, err := t.kube.StorageV1().CSINodes().Get(t.t.Context(), n.name, metav1.GetOptions{})
+		id, ok := attach.NodeID(registered, virtualDriver)
+		return err == nil && ok && id == nodeID && t.uses(n.name, volume)
+	})
 }
 
 // mayStay says whether the hub may leave a volume at a node ID that was attached there by hand: it is no volume or node of

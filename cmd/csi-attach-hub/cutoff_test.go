@@ -61,7 +61,7 @@ func TestReplicaThatIsCutOffStopsBeforeAnotherTakesOver(t *testing.T) {
 	}
 	load.each("goes on with it", func(c *churn) error { return c.WaitCycles(s.ctx, 2) })
 	load.stop()
-	t.Logf("%d cycles, %d calls", load.cycles(), r.checkBooks(0))
+	t.Logf("%d cycles, %d calls", load.cycles(), r.checkBooks())
 	s.checkExit(far)
 }
 
@@ -114,7 +114,7 @@ func TestWorkStopsWhileTheAPIServerIsAwayAndThenGoesOn(t *testing.T) {
 		}
 	}
 	load.stop()
-	t.Logf("%d cycles, %d calls", load.cycles(), r.checkBooks(0))
+	t.Logf("%d cycles, %d calls", load.cycles(), r.checkBooks())
 	for _, hub := range hubs {
 		s.checkExit(hub)
 	}

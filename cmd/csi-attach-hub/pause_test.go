@@ -50,7 +50,7 @@ func TestHubsThatArePausedAtRandomNeverWorkOnOneVolumeAtOnce(t *testing.T) {
 	took := time.Since(began)
 	load.each("goes on after the pauses", func(c *churn) error { return c.WaitCycles(s.ctx, 5) })
 	load.stop()
-	calls := r.checkBooks(0)
+	calls := r.checkBooks()
 	h := r.look()
 	handed := 0
 	for _, n := range h.transitions {

@@ -56,7 +56,7 @@ func TestTakingADriverOverCostsNoListAndNoDial(t *testing.T) {
 			t.Errorf("%s was connected to %d times, want once by each replica", driver, n)
 		}
 	}
-	r.checkBooks(0)
+	r.checkBooks()
 	s.checkExit(second)
 }
 

@@ -87,6 +87,15 @@ func TestFakeAnswersAsTheAPIServerDoes(t *testing.T) {
 				t.Errorf("%+v after %+v, %v", va, made, err)
 			}
 		},
+		"no empty list of finalizers is kept": func(t *testing.T, a attachments) {
+			a.create("example.com/f")
+			if _, err := a.patch(`[{"op":"remove","path":"/metadata/finalizers/0"}]`); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := a.patch(`[{"op":"test","path":"/metadata/finalizers","value":[]}]`); !apierrors.IsInvalid(err) {
+				t.Errorf("a test of an empty list: %v, want it refused", err)
+			}
+		},
 		"an update of what has changed is a conflict": func(t *testing.T, a attachments) {
 			made := a.create()
 			if _, err := a.patch(attached, "status"); err != nil {

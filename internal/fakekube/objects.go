@@ -183,6 +183,9 @@ func (a *API) remove(k key, have object) (int, any) {
 
 // keep stores an object under a new resourceVersion and sends an event.
 func (a *API) keep(k key, o object, what string) {
+	if len(o.finalizers()) == 0 {
+		delete(o.meta(), "finalizers") // the API server keeps no empty list
+	}
 	o.meta()["resourceVersion"] = strconv.FormatInt(a.next(), 10)
 	a.objects[k] = o
 	a.tell(k, o, what)
