@@ -37,7 +37,9 @@ func backoff(retry registry.Retry, failures int, err error, random func() float6
 // driver was away: other volumes of a driver that takes long to come back must have a time in which they can be attached.
 func (l *leader) retryIn(e *volume.Entry, failures int, err error) time.Duration {
 	delay := backoff(l.settings().Retry, failures, err, jitter)
-	e.Retries.AfterReconnect = time.Duration(jitter() * float64(delay))
+	if e.Retries.Suspect() {
+		e.Retries.AfterReconnect = time.Duration(jitter() * float64(delay))
+	}
 	return delay
 }
 

@@ -41,6 +41,9 @@ type exploredHost struct {
 	calls     context.Context
 	runs      map[string]*exploredKey // what each run that has not ended has seen
 	seen      map[string]types.UID    // of VolumeAttachments, by name
+	order     int                     // counts what due and failed note
+	due       map[string]int          // when each entry that is not delayed became due, by the name of its run
+	failed    map[string]int          // when the last run of each entry that has failed ended
 	fault     error
 }
 
@@ -84,7 +87,7 @@ func (i *exploredInformer) AddIndexers(more toolscache.Indexers) error {
 func (i *exploredInformer) LastSyncResourceVersion() string { return i.version }
 
 func newExploredHost() *exploredHost {
-	h := &exploredHost{runs: map[string]*exploredKey{}, seen: map[string]types.UID{}}
+	h := &exploredHost{runs: map[string]*exploredKey{}, seen: map[string]types.UID{}, due: map[string]int{}, failed: map[string]int{}}
 	h.box = &outbox{waiting: map[string]*asked{}, sent: h.checkSent, seen: h.seen}
 	for r := range h.informers {
 		h.informers[r] = newExploredInformer()
@@ -128,6 +131,7 @@ func (h *exploredHost) lead(in input) {
 // startDue starts all entries that may start, one after the other.
 func (h *exploredHost) startDue() {
 	for h.leader != nil {
+		h.noteOrder()
 		e := h.leader.table.Take(time.Now())
 		if e == nil {
 			return
@@ -141,12 +145,36 @@ func (h *exploredHost) startDue() {
 			if h.runs[name] == history {
 				delete(h.runs, name)
 			}
+			h.noteEnd(e.Key)
 		})
 		synctest.Wait()
 	}
 }
 
 func (h *exploredHost) fail(err error) { h.fault = err }
+
+// noteOrder notes which entries have become due.
+func (h *exploredHost) noteOrder() {
+	h.order++
+	for key, e := range h.entries() {
+		if _, noted := h.due[nameOfRun(key)]; !noted && e.State != volume.Delayed {
+			h.due[nameOfRun(key)] = h.order
+		}
+	}
+}
+
+// noteEnd notes the end of a run.
+func (h *exploredHost) noteEnd(key volume.Key) {
+	h.order++
+	name := nameOfRun(key)
+	e, ok := h.manager.table.Look(key)
+	if !ok || e.State == volume.Delayed {
+		delete(h.due, name)
+	}
+	if e.Failures > 0 {
+		h.failed[name] = h.order
+	}
+}
 
 // loseLease ends a term whose lease was lost, as leader.run does: all calls and requests are cancelled at once.
 func (h *exploredHost) loseLease() {
@@ -267,8 +295,9 @@ func (h *exploredHost) entries() map[volume.Key]volume.EntryView {
 }
 
 // checkSent is a rule of the world that needs what the replica knows: a publish of a single-node volume does not start while
-// an unpublish elsewhere is due or in flight. An unpublish that backs off holds nobody up (core.md, Calls), nor does a
-// VolumeAttachment whose unpublish has succeeded and whose finalizer is being removed.
+// an unpublish elsewhere is due or in flight. An unpublish that backs off holds nobody up (core.md, Calls), nor does one of
+// which a try has failed since the publish became due (core.md, F3), nor a VolumeAttachment whose unpublish has succeeded and
+// whose finalizer is being removed.
 func (h *exploredHost) checkSent(q request) {
 	if q.verb != verbPublish || q.shared {
 		return
@@ -278,6 +307,9 @@ func (h *exploredHost) checkSent(q request) {
 		noted := attach.NotedTarget(va)
 		e, ok := h.manager.table.Look(volume.ClaimKey(va.Name))
 		due := ok && e.Lane == volume.DetachLane && (e.State != volume.Delayed || e.Failures == 0)
+		if e.State != volume.Running && h.failed[nameOfRun(volume.ClaimKey(va.Name))] > h.due[q.run] {
+			continue // it has had its try
+		}
 		if due && va.Name != q.run && !h.manager.table.WasReleased(va.UID) && noted.VolumeHandle == q.target.VolumeHandle && noted.NodeID != q.target.NodeID && va.DeletionTimestamp != nil {
 			h.fail(ruleError("the publish of " + q.target.VolumeHandle + " at " + q.target.NodeID + " starts while its unpublish at " + noted.NodeID + " is due"))
 		}

@@ -121,8 +121,8 @@ type Entry struct {
 	detached  uint64 // of the node, when it got its slot
 	refusedAt uint64 // the step of the Table at which the driver refused it with a permit
 
-	// The steps of the Table at which it last became due, and last could call the driver.
-	came, served uint64
+	// The steps of the Table at which it last became due, last could call the driver, and last failed.
+	came, served, tried uint64
 
 	repeats int // runs in a row at whose end the worker asked for another run at once
 
@@ -160,7 +160,7 @@ func (e *Entry) repeat() time.Duration {
 
 // call returns the entry as Next needs it. held says that its node is full.
 func (e *Entry) call(held bool) Call {
-	c := Call{Target: e.place.Target, Shared: e.place.Shared, Detach: e.lane == DetachLane, Unowned: e.Key.Kind == UnownedKind, Came: e.came, Served: e.served}
+	c := Call{Target: e.place.Target, Shared: e.place.Shared, Detach: e.lane == DetachLane, Unowned: e.Key.Kind == UnownedKind, Came: e.came, Served: e.served, Tried: e.tried}
 	switch {
 	case e.state == Running:
 		c.State = InFlight

@@ -36,4 +36,12 @@ func (t *Table) Step(now time.Time) (e *Entry, again bool) {
 	return e, e != nil || wait <= 0
 }
 
+// TriedSince reports whether a try of an entry that does not run has failed since another entry became due.
+func (t *Table) TriedSince(key, other Key) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e, since := t.entries[key], t.entries[other]
+	return e.state != Running && e.tried > since.came
+}
+
 const MostHeld = mostHeld

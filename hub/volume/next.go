@@ -27,8 +27,9 @@ type Call struct {
 	Detach  bool
 	Unowned bool // the detach of an unowned publication
 	State   CallState
-	// Came and Served order calls: when the call last became due, and when it last got to call the driver.
-	Came, Served uint64
+	// Came, Served and Tried order calls: when the call last became due, when it last got to call the driver, and when a try
+	// of it last failed.
+	Came, Served, Tried uint64
 }
 
 // Verdict is what Next decides about a call that is due or held.
@@ -44,9 +45,10 @@ type Verdict struct {
 //   - One call for a volume at a time (CSI spec). Calls for a multi-node volume at different node
 //     IDs may be in flight together, with parallel.
 //   - A publish of a single-node volume does not start while an unpublish elsewhere is due, in
-//     flight or paused. No publish waits for an unpublish that backs off: the driver decides then.
-//   - Detaches go first, then the longest waiting. A detach that has started since the longest
-//     waiting call became due does not go before that call once more.
+//     flight or paused. No publish waits for an unpublish that backs off, nor for one of which a try
+//     has failed since the publish became due: the driver decides then.
+//   - Detaches go first, then the longest waiting. A detach that has started, or of which a try has
+//     failed, since the longest waiting call became due does not go before that call once more.
 //   - Nothing overtakes a call that needs the volume for itself.
 //   - A call that is held may start by these rules or not, after all others. It makes no difference to others.
 func Next(calls []Call, parallel bool) []Verdict {
@@ -91,7 +93,7 @@ func inOrder(calls []Call) []int {
 		}
 	}
 	rank := func(c Call) int {
-		if c.Detach && c.Served < oldest {
+		if c.Detach && max(c.Served, c.Tried) < oldest {
 			return 0
 		}
 		return 1
@@ -136,17 +138,25 @@ func detachesThatGoFirst(calls []Call) []int {
 	return all
 }
 
-// detachFirst returns the index of the first of the detaches that goes before a call, -1 if none does. The detach
-// of an unowned publication at the call's own target does not go first: a publish takes that publication over.
+// detachFirst returns the index of the first of the detaches that goes before a call, -1 if none does.
 func detachFirst(calls []Call, detaches []int, i int) int {
 	c := calls[i]
 	if c.Detach || c.Shared {
 		return -1
 	}
 	for _, d := range detaches {
-		if !calls[d].Unowned || calls[d].Target != c.Target {
+		if goesFirst(calls[d], c) {
 			return d
 		}
 	}
 	return -1
+}
+
+// goesFirst reports whether a detach goes before a publish. The detach of an unowned publication at the target of the
+// publish does not: the publish takes that publication over. Nor does a detach that has had its try: of two that time out,
+// one is always due while the other one backs off.
+func goesFirst(detach, publish Call) bool {
+	tookOver := detach.Unowned && detach.Target == publish.Target
+	tried := detach.State != InFlight && detach.Tried > publish.Came
+	return !tookOver && !tried
 }

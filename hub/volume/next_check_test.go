@@ -17,13 +17,14 @@ func conflict(a, b volume.Call, parallel bool) bool {
 
 // goesFirst reports whether an unpublish goes before a publish, whatever the order is.
 func goesFirst(detach, c volume.Call) bool {
-	return detach.Detach && detach.State != volume.BacksOff && !c.Detach && !c.Shared && !(detach.Unowned && detach.Target == c.Target)
+	tried := detach.State != volume.InFlight && detach.Tried > c.Came
+	return detach.Detach && detach.State != volume.BacksOff && !tried && !c.Detach && !c.Shared && !(detach.Unowned && detach.Target == c.Target)
 }
 
 // before reports whether a call is to start before another one, both being due.
 func before(calls []volume.Call, a, b int) bool {
 	oldest := calls[slices.IndexFunc(calls, func(c volume.Call) bool { return c.State == volume.Due })].Came
-	first := func(c volume.Call) bool { return c.Detach && c.Served < oldest }
+	first := func(c volume.Call) bool { return c.Detach && c.Served < oldest && c.Tried < oldest }
 	if first(calls[a]) != first(calls[b]) {
 		return first(calls[a])
 	}

@@ -25,6 +25,7 @@ func TestNextFollowsTheRules(t *testing.T) {
 	unowned := func(c volume.Call) volume.Call { c.Detach, c.Unowned = true, true; return c }
 	in := func(s volume.CallState, c volume.Call) volume.Call { c.State = s; return c }
 	served := func(step uint64, c volume.Call) volume.Call { c.Served = step; return c }
+	tried := func(step uint64, c volume.Call) volume.Call { c.Tried = step; return c }
 	flies := func(c volume.Call) volume.Call { return in(volume.InFlight, c) }
 	type calls = []volume.Call
 	for name, c := range map[string]struct {
@@ -45,6 +46,11 @@ func TestNextFollowsTheRules(t *testing.T) {
 		"nor while it is in flight":                                              {calls{attachTo("a"), flies(detachFrom("b"))}, true, []string{detach + "1", none}},
 		"nor while it pauses":                                                    {calls{attachTo("a"), in(volume.Pauses, detachFrom("b"))}, true, []string{detach + "1", none}},
 		"an unpublish that backs off holds nobody up":                            {calls{attachTo("a"), in(volume.BacksOff, detachFrom("b"))}, true, []string{start, none}},
+		"an unpublish of which a try has failed since then does neither":         {calls{attachTo("a"), tried(15, detachFrom("b"))}, true, []string{start, waits}},
+		"nor if it pauses now":                                                   {calls{attachTo("a"), tried(15, in(volume.Pauses, detachFrom("b")))}, true, []string{start, none}},
+		"one of which a try has failed before does":                              {calls{attachTo("a"), tried(5, detachFrom("b"))}, true, []string{detach + "1", start}},
+		"and one that is in flight again":                                        {calls{attachTo("a"), tried(15, flies(detachFrom("b")))}, true, []string{detach + "1", none}},
+		"each unpublish has one try":                                             {calls{attachTo("a"), tried(15, detachFrom("b")), detachFrom("c")}, true, []string{detach + "2", waits, start}},
 		"an attach that pauses holds nobody up":                                  {calls{attachTo("a"), in(volume.Pauses, attachTo("b"))}, true, []string{start, none}},
 		"a publish of a multi-node volume waits for no unpublish elsewhere":      {calls{multi(attachTo("a")), in(volume.Pauses, multi(detachFrom("b")))}, true, []string{start, none}},
 		"an unowned publication elsewhere goes first too":                        {calls{attachTo("a"), in(volume.Pauses, unowned(attachTo("b")))}, true, []string{detach + "1", none}},
@@ -83,8 +89,8 @@ func TestNextFollowsTheRules(t *testing.T) {
 }
 
 // callsOf returns all calls of a small world. served are the steps at which one that is due may have
-// been let to the driver before.
-func callsOf(nodes []string, states []volume.CallState, served []uint64) []volume.Call {
+// been let to the driver before, tried those at which a try of a detach may have failed.
+func callsOf(nodes []string, states []volume.CallState, served, tried []uint64) []volume.Call {
 	var all []volume.Call
 	for _, state := range states {
 		for _, node := range nodes {
@@ -99,6 +105,13 @@ func callsOf(nodes []string, states []volume.CallState, served []uint64) []volum
 							break
 						}
 					}
+					c.Served = 0
+					for _, c.Tried = range tried {
+						if state == volume.Due || state == volume.Pauses {
+							all = append(all, c)
+						}
+					}
+					c.Tried = 0
 				}
 			}
 		}
@@ -136,7 +149,7 @@ func eachSet(from []volume.Call, n int, parallel bool, f func([]volume.Call)) {
 // Every set of calls of a small world keeps the rules.
 func TestNextKeepsItsRulesForAllSetsOfCalls(t *testing.T) {
 	nodes, states := []string{"a", "b"}, []volume.CallState{volume.Due, volume.InFlight, volume.Pauses, volume.BacksOff}
-	all := callsOf(nodes, states, []uint64{0, 15, justBefore})
+	all := callsOf(nodes, states, []uint64{0, 15, justBefore}, []uint64{25})
 	// Of four calls those are left out that make no difference to the others.
 	fewer := slices.DeleteFunc(slices.Clone(all), func(c volume.Call) bool {
 		idle := c.State == volume.Pauses || c.State == volume.BacksOff
@@ -144,7 +157,7 @@ func TestNextKeepsItsRulesForAllSetsOfCalls(t *testing.T) {
 		case c.Served == 15, idle && (c.Shared || !c.Detach), c.State == volume.BacksOff && c.Target.NodeID == "b", c.State == volume.InFlight && c.Unowned:
 			return true
 		}
-		return c.Unowned && (c.Shared || c.Served == justBefore)
+		return c.Unowned && (c.Shared || c.Served == justBefore) || c.Tried > 0 && (c.Unowned || c.Shared || c.State != volume.Due)
 	})
 	for _, parallel := range []bool{false, true} {
 		for i, from := range [][]volume.Call{all, all, all, fewer} {

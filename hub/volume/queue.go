@@ -300,6 +300,10 @@ func (t *Table) finish(e *Entry, next Lane, delay time.Duration) {
 	}
 	again := e.again || e.retryNow && delay >= 0
 	again = again || e.refused && delay >= 0 // the line of the node is its delay
+	if delay > 0 && !e.pauses {
+		t.steps++
+		e.tried = t.steps
+	}
 	if delay == 0 && !again {
 		delay = e.repeat()
 	} else {
