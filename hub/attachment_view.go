@@ -154,12 +154,17 @@ func describeObject(a *status.Attachment, op attach.Operation, va *storagev1.Vol
 
 // describeError fills in an error from the status of the object.
 func describeError(a *status.Attachment, e *storagev1.VolumeError) {
-	a.LastError, a.LastErrorTime = e.Message, e.Time.Time
+	a.LastError, a.LastErrorTime, a.LastCause = e.Message, e.Time.Time, causeOfStatus(e)
+}
+
+// causeOfStatus returns what an error in the status of a VolumeAttachment means.
+func causeOfStatus(e *storagev1.VolumeError) diagnosis.Cause {
 	code := ""
 	if e.ErrorCode != nil {
 		code = codes.Code(*e.ErrorCode).String()
 	}
-	a.LastCause, _ = diagnosis.Parse(e.Message, code)
+	cause, _ := diagnosis.Parse(e.Message, code)
+	return cause
 }
 
 // causeOf returns what an error of an attach or a detach means.

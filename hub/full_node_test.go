@@ -13,6 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakekube"
@@ -302,5 +303,60 @@ func TestPublishedVolumeDoesNotWaitForAPlace(t *testing.T) {
 		refuses.Store(false)
 		v.pass(20 * time.Second)
 		v.wantAttached(vas, 0)
+	})
+}
+
+// The process ended after the publish, before it wrote the status. Its VolumeAttachment waited in the line of the full node for
+// a place that it had: 40 minutes with fifty others.
+func TestVolumeThatHasItsPlaceOnAFullNodeIsAttachedAtOnce(t *testing.T) {
+	for name, change := range map[string]func(va *storagev1.VolumeAttachment){
+		"without an error": func(*storagev1.VolumeAttachment) {},
+		"after a timeout": func(va *storagev1.VolumeAttachment) {
+			va.Status.AttachError = &storagev1.VolumeError{Message: "rpc error: code = DeadlineExceeded desc = no answer"}
+		},
+		"attached, with its finalizer stripped": func(va *storagev1.VolumeAttachment) { va.Finalizers, va.Status.Attached = nil, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(v *virtual) {
+				v.driver.Drift.Interval = 0
+				v.register("n", "id-n")
+				v.turn(fakecsi.Knobs{MaxVolumesPerNode: new(1)})
+				v.crowd(50)
+				v.volume("zz")
+				va := v.attachment("zz", "n").Build()
+				va.Finalizers = []string{attach.Finalizer(virtualDriver)}
+				va.Annotations = map[string]string{attach.AnnotationNodeID: "id-n", attach.AnnotationVolumeHandle: "zz"}
+				change(va)
+				if _, err := v.kube.StorageV1().VolumeAttachments().Create(t.Context(), va, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				v.attachByHand("zz", "id-n")
+				v.start()
+				v.pass(10 * time.Second)
+				if got := v.get(va.Name); !got.Status.Attached || len(got.Finalizers) == 0 {
+					t.Errorf("finalizers %v, status %+v, want it attached at once: it needs no place", got.Finalizers, got.Status)
+				}
+			})
+		})
+	}
+}
+
+// After a restart nobody knows which nodes are full. The errors in the statuses say for whom there was no place.
+func TestAttachesThatFoundAFullNodeDoNotAllTryAgainAfterARestart(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.driver.Drift.Interval, v.driver.Workers = 0, 2
+		v.driver.Retry.Initial, v.driver.Retry.Max = 10*time.Second, 10*time.Second
+		v.turn(fakecsi.Knobs{MaxVolumesPerNode: new(1)})
+		v.register("n", "id-n")
+		stop := v.start()
+		v.crowd(30)
+		v.pass(30 * time.Minute) // each has been refused
+		stop()
+		before := v.published()
+		v.start()
+		v.pass(5 * time.Second)
+		if n := v.published() - before; n < 1 || n > v.driver.Workers {
+			t.Errorf("%d calls after the restart, want at most one for each of %d workers until it is known that the node is full", n, v.driver.Workers)
+		}
 	})
 }

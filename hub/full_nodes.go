@@ -20,6 +20,11 @@ func isNodeFull(err error) bool {
 	return errors.As(err, &call) && grpcstatus.Code(call.Err) == codes.ResourceExhausted
 }
 
+// saysNodeFull is isNodeFull for an error in the status of a VolumeAttachment; false for nil.
+func saysNodeFull(e *storagev1.VolumeError) bool {
+	return e != nil && causeOfStatus(e).Code == codes.ResourceExhausted.String()
+}
+
 // delay returns the delay of the next try of an entry after a number of failures in a row, of which err is the last.
 // An attach that a full node has refused has none: it waits until the node has a place (volume.Table).
 func (l *leader) delay(e *volume.Entry, op attach.Operation, failures int, err error) time.Duration {

@@ -88,6 +88,7 @@ func (l *leader) placeOf(va *storagev1.VolumeAttachment, op attach.Operation) vo
 	if id, ok := attach.NodeID(l.cluster.CSINode(va.Spec.NodeName), l.name); ok {
 		p.Target.NodeID = id
 	}
+	p.Noted = noted == p.Target && (va.Status.Attached || attach.HasFinalizer(va.Finalizers, l.finalizer)) && !saysNodeFull(va.Status.AttachError)
 	return p
 }
 

@@ -23,7 +23,7 @@
 //
 // Calls. See Next: one call for a volume at a time, side by side only for multi-node volumes on
 // different node IDs; a publish of a single-node volume waits for the unpublish elsewhere, unless that
-// backs off after an answer of the driver.
+// backs off after an answer of the driver, or has had a try since the publish became due.
 //
 // Lanes. Attaches and detaches each have half of the workers, so that a burst of the one does not
 // stop the other; idle workers are lent to short calls (lanes.go). A node has at most maxPerNode
@@ -33,7 +33,8 @@
 // process. A new connection, Probe or term does not end its backoff, and it waits for a part of that again after the driver
 // was away, so that the calls for other volumes have time.
 //
-// Full nodes (line.go). After a publish was refused because the node is full, attaches there wait in a line. One goes
+// Full nodes (line.go). After a publish was refused because the node is full, attaches there wait in a line, unless
+// their volume is, or may be, published there already (needsPlace). One goes
 // for each detach. Else one goes as a try after a pause; each success lets two more go, and a refusal ends that. The
 // pause doubles with each refusal in a row; but while all of these were of one volume, another volume is tried after
 // the first pause, since the driver may refuse that volume alone. So a really full node gets one call for each pause,

@@ -41,6 +41,8 @@ type Place struct {
 	// Shared: calls for the volume on other nodes may be in flight at the same time, because its
 	// access mode is known to be MULTI_NODE. Otherwise the call needs the volume for itself.
 	Shared bool
+	// Noted: the object says that the volume may be published at the target, and that the node was not full.
+	Noted bool
 }
 
 // Lane is a share of a driver's workers.

@@ -17,14 +17,31 @@ const probesEvery = 20 * time.Millisecond
 // mostHeld is how many entries Run moves from lanes into lines under one lock of the Table.
 const mostHeld = 200
 
-// isHeld reports whether an entry may not start because its node is full. An attach whose volume is published already
-// needs no place.
+// isHeld reports whether an entry may not start because its node is full.
 func (t *Table) isHeld(e *Entry) bool {
 	if len(t.full) == 0 || e.permit != noPermit || e.lane != AttachLane && e.lane != DriftLane || t.full[e.place.Node] == nil {
 		return false
 	}
-	c := t.claims[e.Key.Name]
-	return c == nil || c.publication.Belief != Published
+	var believed Publication
+	if c := t.claims[e.Key.Name]; c != nil {
+		believed = c.publication
+	}
+	return needsPlace(believed, e.lane == DriftLane, t.unowned(e.place.Target) != nil, e.place)
+}
+
+// needsPlace reports whether an attach needs a place on its node: it has one if its volume is, or may be, published at
+// the target. lost says that the driver no longer reports the volume there, dangling that an unowned publication is there.
+// It is pure.
+func needsPlace(believed Publication, lost, dangling bool, at Place) bool {
+	switch {
+	case lost:
+		return believed.Belief != Published
+	case dangling:
+		return false
+	case believed.Belief == Unknown:
+		return !at.Noted
+	}
+	return believed.Target != at.Target || !believed.MayBePublished() || believed.NodeFull
 }
 
 // hold takes an entry out of its lane, or from those that wait for a slot: its node is full.

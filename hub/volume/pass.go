@@ -183,6 +183,7 @@ func (c *Claim) apply(p *Pass, e Effect, o Outcome) {
 		if ok {
 			c.publication.Belief, c.publication.Context, c.publication.Secrets = Published, o.Context, o.Secrets
 		}
+		c.publication.NodeFull = o.Result == NoPlace
 	case MarkAttached:
 		switch {
 		case ok:

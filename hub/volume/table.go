@@ -120,6 +120,7 @@ func (t *Table) Reserve(e *Entry, p Place) bool {
 	var before *Volume
 	if moved {
 		p.Node = e.place.Node // it has a slot of that node
+		p.Noted = e.place.Noted && p.Target == e.place.Target
 		t.steps++
 		e.state, e.came = Blocked, t.steps
 		before = t.place(e, p)
