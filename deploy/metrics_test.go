@@ -30,6 +30,8 @@ func (oneDriver) Drivers() []status.Driver {
 
 func (oneDriver) Attachments(status.AttachmentFilter) []status.Attachment { return nil }
 
+func (oneDriver) Checklist(context.Context, string) []status.Check { return nil }
+
 func (oneDriver) Overview() status.Overview {
 	return status.Overview{Unclaimed: map[string]int{"other": 1}, Config: status.Config{Hash: "abc"}, LastHeard: map[string]time.Time{"csinodes": time.Now()}}
 }

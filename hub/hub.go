@@ -48,6 +48,8 @@ type Options struct {
 	Connect ConnectFunc
 	// Tracer sends the steps of operations as spans; nil: they are not sent.
 	Tracer *tracing.Tracer
+	// Rights asks for the rights of this process; nil: the checklist does not have them.
+	Rights RightsFunc
 	// Pods finds the Pods that the status shows; nil: it shows none.
 	Pods PodFinder
 }

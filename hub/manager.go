@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -32,6 +31,7 @@ type manager struct {
 	retire   context.CancelFunc
 	ended    chan struct{} // closed when the driver has drained
 	recent   recent
+	checks   checkAnswers // for the checklist
 
 	mu      sync.Mutex
 	state   driverState     // guarded by mu
@@ -117,14 +117,6 @@ func (m *manager) decider() attach.Driver {
 		NoAttach:      noAttach,
 		Capabilities:  m.state.session.capabilities(),
 	}
-}
-
-// recordedCalls is attach.Driver.RecordedCalls, 0 before the first session.
-func (m *manager) recordedCalls(s driverState) int {
-	if s.session == nil {
-		return 0
-	}
-	return m.decider().RecordedCalls(func() []*storagev1.VolumeAttachment { return m.cluster.AttachmentsOfDriver(m.name) })
 }
 
 // update has edit change the state, and wakes the loops that wait for a change. edit must not block.

@@ -18,6 +18,7 @@ func (m *manager) observe(ctx context.Context) error {
 		Secrets: m.hub.options.Kube.CoreV1(),
 		Decider: func() (attach.Driver, bool) { return m.decider(), m.session() != nil },
 		Metrics: m.counters.metrics,
+		Ask:     m.askChecks,
 	})
 	m.update(func(s *driverState) { s.observer = o })
 	defer m.update(func(s *driverState) { s.observer = nil })

@@ -81,7 +81,8 @@ func (m *manager) view(replicas map[string]bool, now time.Time) status.Driver {
 		v.Unowned, v.UnownedCount = m.unowned(s.leader)
 	}
 	if s.observer != nil {
-		v.Observed, v.Checklist = s.observer.Report(v)
+		v.Observed = s.observer.Report()
+		v.Checklist = m.checklist(v, replicas)
 	}
 	if s.leader != nil {
 		v.FullNodes, v.WaitingForCapacity = m.fullNodes()

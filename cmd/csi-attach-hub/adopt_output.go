@@ -86,8 +86,7 @@ func (o adoptOutput) write(c *cobra.Command, inputs []string, f adoptFlags, plan
 	var err error
 	switch o.kind {
 	case outputText:
-		content = adopt.Text(plans, adopt.Arguments{Inputs: inputs, Flags: flags,
-			AsCalled: func(text string) string { return asCalled(c, text) }})
+		content = adopt.Text(plans, adopt.Arguments{Inputs: inputs, Flags: flags})
 	case outputJSON:
 		content, err = adopt.JSON(plans)
 	default:

@@ -92,3 +92,32 @@ func write(t *testing.T, file, content string) {
 		t.Fatal(err)
 	}
 }
+
+func TestMistypedWordsNeverStartTheHub(t *testing.T) {
+	for args, want := range map[string]string{
+		"statsu":                        `unknown command "statsu"`,
+		"--config drivers.yaml valdate": `unknown command "valdate"`,
+		"drivers.yaml":                  `unknown command "drivers.yaml"`,
+		"schema drivers.yaml":           `unknown command "drivers.yaml"`,
+		"-confg=x":                      "unknown shorthand flag: 'c' in -confg=x",
+		"status --wtach":                "unknown flag: --wtach",
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := run(strings.Fields(args), &stdout, &stderr); code != 1 || !strings.HasPrefix(stderr.String(), want) || stdout.Len() > 0 {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q, want 1 and %q", args, code, stdout.String(), stderr.String(), want)
+		}
+	}
+}
+
+// A hub with the kubeconfig of a person would take the leases.
+func TestKubectlPluginNeverStartsTheHub(t *testing.T) {
+	name := os.Args[0]
+	defer func() { os.Args[0] = name }()
+	os.Args[0] = "/usr/local/bin/kubectl-attach_hub"
+	for _, args := range []string{"", "--config drivers.yaml"} {
+		var stdout, stderr bytes.Buffer
+		if code := run(strings.Fields(args), &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "Available Commands") {
+			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, code, stdout.String(), stderr.String())
+		}
+	}
+}

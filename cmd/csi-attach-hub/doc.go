@@ -12,14 +12,13 @@
 // "status" shows the drivers of a running hub and the volumes in trouble, "volumes" lists volumes
 // with their Pods and claims, the worst first. "explain" says why a volume is not attached.
 // "adopt" reads the manifests of a driver, and prints or writes what moves the driver to the hub.
-// "preflight" checks from where the hub runs whether it can serve each driver, and changes nothing.
 // "validate" checks drivers.yaml files, and ConfigMaps with them, without contacting anything.
 // "set" changes settings of a driver in a drivers.yaml or in the ConfigMap that holds it.
 // "schema" prints the JSON Schema of drivers.yaml. "proxy" forwards mutual TLS to a driver that
 // only listens on a unix socket. "version" prints the version of the build, "completion" a script
 // for a shell.
 //
-// Under a name that begins with "kubectl-" the program is a plugin of kubectl, which never runs a hub.
+// Under a name that begins with "kubectl-", as a plugin of kubectl, the program never runs a hub.
 //
 // This package only wires the other packages together.
 package main

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,27 +18,26 @@ const exitUnknown = 3
 
 func newExplainCommand() *cobra.Command {
 	var flags clientFlags
-	var allStuck bool
 	c := newCommand("explain VOLUMEATTACHMENT|pod/NAME|pvc/NAME|pv/NAME|driver/NAME|node/NAME",
 		"Say why a volume is not attached, or what is wrong with a driver or a node, and what to do",
 		func(c *cobra.Command, args []string) error {
-			return unanswered(flags.explain(c, strings.Join(args, ""), allStuck))
+			return unanswered(flags.explain(c, args[0]))
 		})
 	c.Long = c.Short + `.
 
-The exit code is 0 if the volume is attached or the driver or node is in order, 1 if something waits or needs attention, 2 if
+The exit code is 0 if the volume is attached or the driver or node is in order, 1 if something waits or needs attention or a
+check of the driver is open, 2 if
 the object does not exist and 3 if the answer is not known. Pods and claims of another namespace are pod/NAMESPACE/NAME
 and pvc/NAMESPACE/NAME, or given with --namespace.`
 	// A mistake in the command line must not have the exit code of an answer.
 	c.Args = func(c *cobra.Command, args []string) error {
-		if (len(args) == 1) == allStuck || len(args) > 1 {
-			return unanswered(fmt.Errorf("give one object or --all-stuck; see %s --help", c.CommandPath()))
+		if len(args) != 1 {
+			return unanswered(fmt.Errorf("give one object; see %s --help", c.CommandPath()))
 		}
 		return nil
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unanswered(err) })
 	flags.add(c.Flags())
-	c.Flags().BoolVar(&allStuck, "all-stuck", false, "explain every VolumeAttachment that is stuck; exit code 1 if there is one")
 	return c
 }
 
@@ -52,17 +50,15 @@ func unanswered(err error) error {
 }
 
 // explain prints the answer to a question. Its error is an exitError if an answer was printed.
-func (f *clientFlags) explain(c *cobra.Command, asked string, allStuck bool) error {
+func (f *clientFlags) explain(c *cobra.Command, asked string) error {
 	ctx, out := c.Context(), c.OutOrStdout()
 	namespace, err := f.askedNamespace()
 	if err := errors.Join(err, f.check()); err != nil {
 		return err
 	}
-	question := explain.Question{Kind: explain.AllStuck}
-	if !allStuck {
-		if question, err = explain.ParseQuestion(asked, namespace); err != nil {
-			return err
-		}
+	question, err := explain.ParseQuestion(asked, namespace)
+	if err != nil {
+		return err
 	}
 	config, err := f.kube()
 	if err != nil {
@@ -88,9 +84,9 @@ func (f *clientFlags) explain(c *cobra.Command, asked string, allStuck bool) err
 	if f.output == "json" {
 		err = printJSON(out, report)
 	} else {
-		_, err = io.WriteString(out, asCalled(c, report.Text()))
+		_, err = io.WriteString(out, report.Text())
 	}
-	if code := report.Result.ExitCode(); err == nil && code != 0 {
+	if code := report.ExitCode(); err == nil && code != 0 {
 		return exitError{code: code}
 	}
 	return err

@@ -433,8 +433,7 @@ func TestWhatCannotBeAskedEndsWithAnErrorThatSaysWhatWasTried(t *testing.T) {
 		{[]string{"status"}, 1, "csi-attach-hub|app.kubernetes.io/name=csi-attach-hub|--server"},
 		{[]string{"status", "-o", "yaml"}, 1, "yaml|json"},
 		{[]string{"explain", "secret/a"}, 3, "secret|pv/NAME"},
-		{[]string{"explain"}, 3, "one object or --all-stuck"},
-		{[]string{"explain", "a", "--all-stuck"}, 3, "one object or --all-stuck"},
+		{[]string{"explain"}, 3, "give one object"},
 		{[]string{"explain", "a", "--no-such-flag"}, 3, "no-such-flag"},
 		{[]string{"explain", "no-such"}, 2, ""},
 	} {

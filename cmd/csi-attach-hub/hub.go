@@ -29,7 +29,7 @@ const hubName = "csi-attach-hub"
 
 func newHubCommand() *cobra.Command {
 	c := newCommand(hubName, "Attach and detach the volumes of many CSI drivers", nil)
-	c.Args = noWords
+	c.Args = cobra.NoArgs
 	c.Version = version
 	c.SetVersionTemplate(versionLine())
 	flags := newHubFlags(c.Flags())
@@ -46,7 +46,6 @@ func newHubCommand() *cobra.Command {
 
 // runHub runs the hub until ctx ends, and blocks until it has drained.
 func runHub(ctx context.Context, s hubSettings) error {
-	followHeap()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -82,7 +81,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 		return err
 	}
 	finder := pods.New(kube.CoreV1().Pods(""))
-	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: metrics, Probes: health, Tracer: tracer, Pods: finder}
+	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: metrics, Probes: health, Tracer: tracer, Pods: finder, Rights: rightsOf(s, source.Config, kube)}
 	if leases != nil {
 		options.Leases, options.LeaseNamespace, options.LeaseDuration = leases, s.leases.Namespace, s.leases.Duration
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -21,24 +22,19 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root, args := rootCommand(os.Args[0], args)
+	root := newHubCommand()
+	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") {
+		root.RunE = nil // a hub with a user's kubeconfig would take the leases
+	}
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") { // no subcommand: csi-attacher has none
 		args = withTwoDashes(args, root.Flags())
 	}
 	root.AddCommand(subcommands()...)
-	helpAsCalled(root)
-	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // or without descriptions
-		addCompletions(root)
-	}
-	if err := unknownCommand(root, args); err != nil {
-		fmt.Fprintln(stderr, asCalled(root, err.Error()))
-		return 1
-	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	if c, err := root.ExecuteContextC(ctx); err != nil {
-		if text := asCalled(root, suggestFlag(c, err).Error()); text != "" {
+	if err := root.ExecuteContext(ctx); err != nil {
+		if text := err.Error(); text != "" {
 			fmt.Fprintln(stderr, text)
 		}
 		return exitCode(err)
@@ -50,8 +46,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 func subcommands() []*cobra.Command {
 	return []*cobra.Command{
 		newStatusCommand(), newVolumesCommand(), newExplainCommand(),
-		newAdoptCommand(), newPreflightCommand(), newValidateCommand(), newSetCommand(), newSchemaCommand(),
-		newProxyCommand(), newCompletionCommand(), newVersionCommand(),
+		newAdoptCommand(), newValidateCommand(), newSetCommand(), newSchemaCommand(),
+		newProxyCommand(), newVersionCommand(),
 	}
 }
 

@@ -31,7 +31,7 @@ func newProxyCommand() *cobra.Command {
 	c := newCommand("proxy", "Forward calls over mutual TLS to a driver that only listens on a unix socket", func(c *cobra.Command, _ []string) error {
 		return runProxy(c.Context(), f)
 	})
-	c.Args = noWords
+	c.Args = cobra.NoArgs
 	flags, o := c.Flags(), &f.options
 	flags.StringVar(&f.listen, "listen", ":9443", "`address` to listen on")
 	flags.StringVar(&f.health, "health-listen", "", "`address` of /healthz, and of /readyz, which is 200 while the driver answers Probe with ready; plain HTTP for the kubelet; empty for none")

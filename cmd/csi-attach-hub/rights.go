@@ -2,6 +2,10 @@ package main
 
 import (
 	"cmp"
+	"context"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -22,4 +26,20 @@ func featuresOf(s hubSettings, config *registry.Config) rights.Features {
 		}
 	}
 	return f
+}
+
+// rightsOf returns how a driver's checklist asks for the rights of this process.
+func rightsOf(s hubSettings, config func() *registry.Config, kube rights.Kube) hub.RightsFunc {
+	return func(ctx context.Context, l lease.Name) (missing []rights.Right, absent bool, err error) {
+		f := featuresOf(s, config())
+		f.Leases = nil
+		if l != (lease.Name{}) {
+			f.Leases = []rights.Lease{{Namespace: l.Namespace, Name: l.Name}}
+		}
+		if missing, err = rights.Missing(ctx, kube.AuthorizationV1(), rights.Needed(f)); err != nil {
+			return nil, false, err
+		}
+		gone, err := rights.AbsentLeases(ctx, kube, f)
+		return missing, len(gone) > 0, err
+	}
 }

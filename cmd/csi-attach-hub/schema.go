@@ -11,6 +11,6 @@ func newSchemaCommand() *cobra.Command {
 		_, err := c.OutOrStdout().Write(registry.Schema())
 		return err
 	})
-	c.Args = noWords
+	c.Args = cobra.NoArgs
 	return c
 }

@@ -54,7 +54,7 @@ Exit codes:
   4  with --fail-on: a driver or a volume is at least that bad. A replica that does
      not answer, that cannot call a driver or that has another configuration, and a
      rejected configuration count as attention`
-	c.Args = noWords
+	c.Args = cobra.NoArgs
 	flags.clientFlags.add(c.Flags())
 	c.Flags().Lookup("output").Usage = "output `format`, table, wide (all columns, whole texts) or json"
 	c.Flags().BoolVarP(&flags.watch, "watch", "w", false, "repeat every 2 seconds until interrupted")
@@ -109,7 +109,7 @@ func runStatus(c *cobra.Command, flags statusFlags) error {
 	if flags.output == "json" {
 		err = printJSON(out, report)
 	} else {
-		_, err = io.WriteString(out, asCalled(c, report.Text(flags.text(screen))))
+		_, err = io.WriteString(out, report.Text(flags.text(screen)))
 	}
 	if err == nil && flags.failOn != "" && report.Summary.Health.Compare(status.HealthState(flags.failOn)) <= 0 {
 		return exitError{code: exitFailOn}
@@ -144,7 +144,7 @@ func watchStatus(c *cobra.Command, flags statusFlags, config *rest.Config, scree
 		case flags.output == "json":
 			err = printJSON(screen.out, report)
 		default:
-			lost, last = time.Time{}, asCalled(c, report.Text(flags.text(screen)))
+			lost, last = time.Time{}, report.Text(flags.text(screen))
 			err = screen.redraw(last, now.Format(time.RFC3339))
 		}
 		if err != nil {

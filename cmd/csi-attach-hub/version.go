@@ -15,7 +15,7 @@ func newVersionCommand() *cobra.Command {
 		_, err := fmt.Fprint(c.OutOrStdout(), versionLine())
 		return err
 	})
-	c.Args = noWords
+	c.Args = cobra.NoArgs
 	return c
 }
 

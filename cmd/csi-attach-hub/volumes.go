@@ -53,7 +53,7 @@ Exit codes:
 	c.Example = `  csi-attach-hub volumes --state stuck,failing
   csi-attach-hub volumes --driver ebs.csi.aws.com --node node-3 -o wide
   csi-attach-hub volumes --state stuck -o name | xargs -n 1 kubectl describe`
-	c.Args = noWords
+	c.Args = cobra.NoArgs
 	flags.clientFlags.add(c.Flags())
 	c.Flags().Lookup("output").Usage = "output `format`, table, wide (more columns, whole texts), json or name (volumeattachment/NAME)"
 	c.Flags().Lookup("namespace").Usage = "`namespace` of the claims and Pods; without it, all"

@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -102,6 +104,24 @@ func (c *Cluster) AllVolumes() []*StoredVolume {
 		volumes[i] = obj.(*StoredVolume)
 	}
 	return volumes
+}
+
+// SecretsOfDriver returns the Secrets that calls for the volumes of a CSI driver need, each once, sorted.
+func (c *Cluster) SecretsOfDriver(driver string) []corev1.SecretReference {
+	secrets := map[corev1.SecretReference]bool{}
+	for _, v := range c.AllVolumes() {
+		if ref, ok := v.Secret(driver); ok {
+			secrets[ref] = true
+		}
+	}
+	for _, va := range c.AttachmentsOfDriver(driver) {
+		if inline := va.Spec.Source.InlineVolumeSpec; inline != nil && inline.CSI != nil && inline.CSI.ControllerPublishSecretRef != nil {
+			secrets[*inline.CSI.ControllerPublishSecretRef] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(secrets), func(a, b corev1.SecretReference) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 // NodesOfDriver returns the names of the nodes for which a driver has registered a node ID, by node ID and in no order.

@@ -88,6 +88,17 @@ func (v *StoredVolume) Claim() (namespace, name string) {
 	return string(protoField(claim, namespaceField)), string(protoField(claim, nameField))
 }
 
+// Secret returns the Secret that calls for a volume of a CSI driver need, and false if it needs none or is of another driver.
+// It reads the encoded object, as Claim does.
+func (v *StoredVolume) Secret(driver string) (corev1.SecretReference, bool) {
+	csi := protoField(protoField(protoField([]byte(v.encoded), specField), sourceField), csiField)
+	secret := protoField(csi, secretField)
+	if secret == nil || string(protoField(csi, driverField)) != driver {
+		return corev1.SecretReference{}, false
+	}
+	return corev1.SecretReference{Namespace: string(protoField(secret, namespaceField)), Name: string(protoField(secret, secretName))}, true
+}
+
 // Finalizers returns the finalizers of attachers that the PersistentVolume has, no others. The
 // caller must not change them.
 func (v *StoredVolume) Finalizers() []string { return v.finalizers }

@@ -176,18 +176,25 @@ func TestRefusedTLSSaysWhichSideHasToChangeWhat(t *testing.T) {
 			if err == nil {
 				t.Fatal("connected")
 			}
-			examined := Examine(testContext(t), secured(d.endpoint, p.files))
-			if !succeeded(examined.Connect) || succeeded(examined.TLS) || examined.PluginInfo.Tried {
-				t.Fatalf("the examination is %+v, want one that ends with TLS", examined)
-			}
+			_, _, refused := Certificates(testContext(t), secured(d.endpoint, p.files))
 			for _, want := range test.want(p) {
-				if !strings.Contains(err.Error(), want) || !strings.Contains(examined.TLS.Err.Error(), want) {
-					t.Errorf("%q or %q does not say %q", err, examined.TLS.Err, want)
+				if !strings.Contains(err.Error(), want) || refused == nil || !strings.Contains(refused.Error(), want) {
+					t.Errorf("%q or %q does not say %q", err, refused, want)
 				}
 			}
 			assertNoCall(t, d)
 		})
 	}
+}
+
+func TestCertificatesAreThoseOfBothSides(t *testing.T) {
+	p := newParties(t)
+	d := startTCPDriver(t, p.serverTLS())
+	own, server, err := Certificates(testContext(t), secured(d.endpoint, p.files))
+	if err != nil || own == nil || len(server.DNSNames) != 1 || server.DNSNames[0] != serverName || own.Equal(server) {
+		t.Errorf("got %v and %v, %v", own, server, err)
+	}
+	assertNoCall(t, d)
 }
 
 func TestServerWithoutHTTP2IsNoGRPCServer(t *testing.T) {

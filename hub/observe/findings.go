@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
@@ -36,10 +35,9 @@ type findings struct {
 // attachment is a VolumeAttachment that exists and has been compared.
 type attachment struct {
 	// The inputs with its last state that had the driver's finalizer, by which its detach is judged.
-	inputs attach.Inputs           // without the PersistentVolume
-	volume *cache.StoredVolume     // the PersistentVolume, encoded as in the cache; nil if there was none
-	secret *corev1.SecretReference // that the hub's attach would need, or nil
-	judged bool                    // its attach was counted
+	inputs attach.Inputs       // without the PersistentVolume
+	volume *cache.StoredVolume // the PersistentVolume, encoded as in the cache; nil if there was none
+	judged bool                // its attach was counted
 }
 
 func newFindings(driver string, m *status.DriverMetrics) *findings {
@@ -63,7 +61,6 @@ func (f *findings) add(inputs attach.Inputs, finding attach.Observation) {
 	if a.judged || finding.Operation == attach.Detaching && !finding.Final() {
 		return
 	}
-	a.secret = finding.SecretRef
 	if finding.Final() {
 		a.judged = true
 		f.count(va, finding)
@@ -142,17 +139,4 @@ func (f *findings) summary() status.Observed {
 		}
 	}
 	return s
-}
-
-// neededSecrets returns the Secrets that the hub's calls for the VolumeAttachments would need.
-func (f *findings) neededSecrets() map[corev1.SecretReference]bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	needed := map[corev1.SecretReference]bool{}
-	for _, a := range f.attachments {
-		if a.secret != nil {
-			needed[*a.secret] = true
-		}
-	}
-	return needed
 }

@@ -22,6 +22,8 @@ const (
 	// The backoff of a VolumeAttachment that cannot be compared now.
 	retryInitial = 200 * time.Millisecond
 	retryMax     = time.Minute
+	// askInterval is the pause between two calls of Options.Ask.
+	askInterval = time.Minute
 )
 
 // Options are what an Observer needs. All are required but Metrics.
@@ -33,6 +35,8 @@ type Options struct {
 	// reported its capabilities yet. It must not block.
 	Decider func() (attach.Driver, bool)
 	Metrics *status.DriverMetrics // nil: nothing is counted in metrics
+	// Ask asks what the driver's checklist needs of the API server. It is called each minute; nil: nothing is asked.
+	Ask func(context.Context)
 }
 
 // Observer watches another attacher work for a driver, and compares. Its methods are safe for concurrent use,
@@ -66,7 +70,9 @@ func (o *Observer) Run(ctx context.Context) error {
 			}
 		})
 	}
-	run(func() { o.reviewSecrets(ctx) })
+	if o.options.Ask != nil {
+		run(func() { o.ask(ctx) })
+	}
 	run(func() {
 		<-ctx.Done()
 		o.queue.ShutDown()
@@ -147,14 +153,19 @@ func (o *Observer) checkSecret(ctx context.Context, finding *attach.Observation)
 	return nil
 }
 
-// reviewSecrets reads the Secrets again that could not be read, every secretTTL until ctx ends.
-func (o *Observer) reviewSecrets(ctx context.Context) {
-	for {
+// ask calls Options.Ask every askInterval until ctx ends.
+func (o *Observer) ask(ctx context.Context) {
+	for ctx.Err() == nil {
+		o.options.Ask(ctx)
 		select {
 		case <-ctx.Done():
-			return
-		case <-time.After(secretTTL): // from the end of the last review: by then its answers are old enough
-			o.secrets.review(ctx, o.findings.neededSecrets())
+		case <-time.After(askInterval):
 		}
 	}
+}
+
+// Report returns the counts and the latest disagreements.
+func (o *Observer) Report() *status.Observed {
+	seen := o.findings.summary()
+	return &seen
 }

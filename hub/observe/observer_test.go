@@ -3,11 +3,9 @@ package observe_test
 import (
 	"context"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -111,7 +109,7 @@ func TestEachAttachAndEachDetachOfAVolumeAttachmentCountsOnce(t *testing.T) {
 					o.Look("va")
 					synctest.Wait()
 				}
-				got, _ := o.Report(status.Driver{})
+				got := o.Report()
 				got.Disagreements = nil
 				if !reflect.DeepEqual(*got, c.want) {
 					t.Errorf("observed %+v, want %+v", *got, c.want)
@@ -136,54 +134,3 @@ func TestPanicWhileComparingEndsTheRunWithAnError(t *testing.T) {
 }
 
 // The hub is mostly connected to the socket of the node plugin then.
-func TestChecklistIsRedForADriverThatWasCalledAndHasNoCapability(t *testing.T) {
-	trivial := created("3")
-	trivial.Name, trivial.Status.Attached = "trivial", true
-	noted := created("1")
-	noted.Annotations = map[string]string{attach.AnnotationNodeID: "id"}
-	guarded := created("2")
-	guarded.Name, guarded.Finalizers = "guarded", []string{attach.Finalizer(driver)}
-	for name, c := range map[string]struct {
-		all    []*storagev1.VolumeAttachment
-		decide attach.Driver
-		ok     bool
-		text   string
-	}{
-		"none":          {nil, attach.Driver{}, true, "marked attached without a call"},
-		"never called":  {[]*storagev1.VolumeAttachment{trivial}, attach.Driver{}, true, "marked attached without a call"},
-		"called before": {[]*storagev1.VolumeAttachment{trivial, noted, guarded}, attach.Driver{}, false, "2 VolumeAttachments have the finalizer or the node ID that the other attacher writes before it calls the driver: unix:///node may be the socket of the node plugin"},
-		"can be called": {[]*storagev1.VolumeAttachment{noted}, attach.Driver{Capabilities: csiclient.Capabilities{PublishUnpublish: true}}, true, "PUBLISH_UNPUBLISH_VOLUME"},
-		"no attach":     {[]*storagev1.VolumeAttachment{noted}, attach.Driver{NoAttach: true}, false, "nothing to hand over"},
-	} {
-		options := newOptions(t)
-		c.decide.Name = driver
-		options.Decider = func() (attach.Driver, bool) { return c.decide, true }
-		for _, va := range c.all {
-			if err := options.Cluster.Put(va); err != nil {
-				t.Fatal(err)
-			}
-		}
-		_, checks := observe.New(options).Report(status.Driver{Endpoint: "unix:///node"})
-		i := slices.IndexFunc(checks, func(c status.Check) bool { return c.Name == "capabilities" })
-		if got := checks[i]; got.OK != c.ok || !strings.Contains(got.Text, c.text) {
-			t.Errorf("%s: got %+v", name, got)
-		}
-	}
-}
-
-// Two attachers would work for the driver if a hub that is made active took the lease while a csi-attacher without
-// leader election goes on.
-func TestOnlyALeaseThatIsSeenRenewedIsHeld(t *testing.T) {
-	for text, l := range map[string]status.Lease{
-		"nobody holds ns/l: ": {Namespace: "ns", Name: "l"},
-		"not known yet: the hub has not seen sidecar renew ns/l": {Namespace: "ns", Name: "l", Holder: "sidecar"},
-		"ns/l was not renewed for 3m45s, last by sidecar: nobody holds it; made active, the hub takes it at once. A csi-attacher without leader election may still work": {Namespace: "ns", Name: "l", LastHolder: "sidecar", Renewed: time.Now().Add(-225 * time.Second)},
-		"ns/l is held by sidecar: made active, the hub waits for it": {Namespace: "ns", Name: "l", Holder: "sidecar", Renews: true},
-	} {
-		_, checks := observe.New(newOptions(t)).Report(status.Driver{Lease: l})
-		c := checks[slices.IndexFunc(checks, func(c status.Check) bool { return c.Name == "lease" })]
-		if !strings.HasPrefix(c.Text, text) || c.OK != l.Renews {
-			t.Errorf("%+v, want %q", c, text)
-		}
-	}
-}

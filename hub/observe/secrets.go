@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -54,42 +55,7 @@ func (s *secrets) check(ctx context.Context, ref corev1.SecretReference) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	maps.DeleteFunc(s.answers, func(_ corev1.SecretReference, a answer) bool { return time.Since(a.at) >= secretTTL })
 	s.answers[ref] = answer{at: time.Now(), err: err}
 	return err
-}
-
-// review reads the needed Secrets again that could not be read: the missing right may have been granted. It
-// forgets the Secrets that are not needed any more.
-func (s *secrets) review(ctx context.Context, needed map[corev1.SecretReference]bool) {
-	for _, ref := range s.overdue(needed) {
-		_ = s.check(ctx, ref) // it keeps the answer
-	}
-}
-
-// overdue forgets the Secrets that are not needed, and returns those that could not be read.
-func (s *secrets) overdue(needed map[corev1.SecretReference]bool) (refs []corev1.SecretReference) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for ref, a := range s.answers {
-		switch {
-		case time.Since(a.at) < secretTTL: // the worker that asked may not have noted yet who needs it
-		case !needed[ref]:
-			delete(s.answers, ref)
-		case a.err != nil:
-			refs = append(refs, ref)
-		}
-	}
-	return refs
-}
-
-// failed counts the Secrets, and those that could not be read, and returns one of these with the error.
-func (s *secrets) failed() (failed, all int, example corev1.SecretReference, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for ref, a := range s.answers {
-		if a.err != nil {
-			failed, example, err = failed+1, ref, a.err
-		}
-	}
-	return failed, len(s.answers), example, err
 }

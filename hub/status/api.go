@@ -67,7 +67,7 @@ func (a api) drivers(w http.ResponseWriter, r *http.Request) {
 func (a api) driver(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	var d *Driver
-	if !a.limiter.do(r.Context(), func() { d = a.hub.driver(name) }) {
+	if !a.limiter.do(r.Context(), func() { d = a.hub.checked(r.Context(), name) }) {
 		return // the client has left
 	}
 	if d == nil {

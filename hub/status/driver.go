@@ -61,7 +61,7 @@ type Driver struct {
 	WaitingForCapacity int        `json:"waitingForCapacity,omitempty"` // attaches that wait for a place on a full node
 
 	Observed  *Observed `json:"observed,omitempty"`  // only in mode observe
-	Checklist []Check   `json:"checklist,omitempty"` // conditions of a handover
+	Checklist []Check   `json:"checklist,omitempty"` // only in mode observe, and of a driver that is asked for alone
 
 	ForeignWriter ForeignWriter `json:"foreignWriter,omitzero"` // the last one
 }
@@ -244,11 +244,13 @@ const (
 	Differs         Agreement = "differs"
 )
 
-// Check is one condition of the handover of a driver.
+// Check is one condition for serving a driver.
 type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	Text string `json:"text,omitempty"` // what was found, or what to do
+	Text string `json:"text,omitempty"` // what was found; may have a driver's own text: hostile
+	// Action says what to do, as sentences; empty if OK.
+	Action string `json:"action,omitempty"`
 }
 
 // ForeignWriter is another attacher that wrote a VolumeAttachment of a driver that is active here.

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -98,6 +99,12 @@ func (h *fakeHub) Attachments(AttachmentFilter) []Attachment {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Values(h.attachments))
+}
+
+func (h *fakeHub) Checklist(_ context.Context, driver string) []Check {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.drivers[driver].Checklist
 }
 
 func (h *fakeHub) Overview() Overview {

@@ -34,6 +34,7 @@ func (p *pages) driver(r *http.Request) answer {
 	if i < 0 {
 		return p.fail(r, http.StatusNotFound, fmt.Sprintf("Driver %q is not served here. Check the spelling of its name and the configuration.", sanitize(name, shortText)))
 	}
+	drivers[i].Checklist = p.hub.source.Checklist(r.Context(), name)
 	all := p.hub.attachments(AttachmentFilter{Driver: name})
 	var due []Attachment
 	for _, a := range all {

@@ -2,6 +2,7 @@ package status
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 )
@@ -75,6 +76,15 @@ func (v view) driver(name string) *Driver {
 		}
 	}
 	return nil
+}
+
+// checked is driver with its checklist.
+func (v view) checked(ctx context.Context, name string) *Driver {
+	d := v.driver(name)
+	if d != nil {
+		d.Checklist = v.source.Checklist(ctx, name)
+	}
+	return d
 }
 
 // attachments returns the VolumeAttachments that the filter selects, in any order, with the state of their

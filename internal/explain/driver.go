@@ -22,6 +22,9 @@ type SubjectReport struct {
 	Reasons []Reason  `json:"reasons"` // for Report.Result, the worst first
 	Notes   []Finding `json:"notes,omitempty"`
 	Facts   []string  `json:"facts"` // what else is known, as sentences
+	// Checks are the conditions for serving the driver, as the hub sees them. None if the question is about a node.
+	Checks        []status.Check `json:"checks,omitempty"`
+	checksUnknown bool           // they could not be read
 }
 
 // Reason is a finding with the health that it alone would cause.
@@ -54,7 +57,8 @@ func explainDriver(f *Facts, worst status.HealthState) (*SubjectReport, Result) 
 			w.cure(&reason)
 			s.add(r.State, reason)
 		}
-		s.Age = ageOf(h.Since, f.Now)
+		s.Age, s.Checks = ageOf(h.Since, f.Now), items(f.Checks)
+		s.checksUnknown = f.Checks.Err() != nil
 		w.aboutServed(s)
 		w.aboutObjects(s)
 		return s, Result(h.State)

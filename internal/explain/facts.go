@@ -28,6 +28,8 @@ type Facts struct {
 	// Subject is the driver or the node of the question: a Volume with what is known of these alone. nil for other
 	// kinds.
 	Subject *Volume
+	// Checks are the checklist of the driver of the question; not read if the hub does not serve it.
+	Checks Object[[]status.Check]
 	// Listed are the VolumeAttachments of the driver or the node, or all. Volumes are those of them that are explained,
 	// the worst first; Settled are those that are attached and have no trouble; More counts the rest that is in trouble.
 	Listed  Object[[]storagev1.VolumeAttachment]

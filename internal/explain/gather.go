@@ -21,6 +21,8 @@ type HubReader interface {
 	// Volumes passes the VolumeAttachments that a filter selects to take, each once. The error says what could not be
 	// listed.
 	Volumes(ctx context.Context, v hubclient.View, f status.AttachmentFilter, take func(status.Attachment)) error
+	// Driver asks one replica about a driver, with its checklist.
+	Driver(ctx context.Context, replica, name string) (*status.Driver, error)
 	// Attachment asks one replica about a VolumeAttachment; nil if it knows none.
 	Attachment(ctx context.Context, replica, name string) (*status.Attachment, error)
 	// VolumeHealth has one replica ask the driver of a VolumeAttachment about the health of the volume.

@@ -30,6 +30,13 @@ func (g *gatherer) ofDriver(ctx context.Context, name string) (found bool) {
 	s := &Volume{Driver: name, Served: g.facts.Hub.View.Driver(name), CSIDriver: one(ctx, g, "CSIDriver", "", name, g.Kube.StorageV1().CSIDrivers().Get)}
 	g.facts.Subject = s
 	g.fillLeases(ctx, s)
+	if s.Served != nil {
+		if d, err := g.Hub.Driver(ctx, s.Served.Replica, name); err != nil {
+			g.facts.Checks = Unreadable[[]status.Check](err)
+		} else {
+			g.facts.Checks = Present(&d.Checklist)
+		}
+	}
 	g.ofMany(ctx, status.AttachmentFilter{Driver: name}, status.Broken, status.Attention)
 	return s.Served != nil || s.CSIDriver.Value() != nil || len(items(s.Leases.All)) > 0 || len(items(g.facts.Listed)) > 0 || len(g.facts.Hub.View.Conflicts(name)) > 0 ||
 		g.facts.Hub.Err != nil || s.CSIDriver.Err() != nil // the hub may serve it, the API server may have it

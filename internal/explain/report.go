@@ -1,6 +1,8 @@
 package explain
 
 import (
+	"slices"
+
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
@@ -29,6 +31,20 @@ func (r Result) ExitCode() int {
 		return 3
 	}
 	return 0
+}
+
+// ExitCode is that of the result, and not 0 while a check of the driver is open or the checklist is not known.
+func (r Report) ExitCode() int {
+	code := r.Result.ExitCode()
+	if s := r.Subject; code == 0 && s != nil {
+		switch {
+		case slices.ContainsFunc(s.Checks, func(c status.Check) bool { return !c.OK }):
+			return 1
+		case s.checksUnknown:
+			return NotKnown.ExitCode()
+		}
+	}
+	return code
 }
 
 // Report is the answer to a question.

@@ -113,6 +113,20 @@ func (p *printer) subject(s *SubjectReport) {
 	for _, fact := range s.Facts {
 		p.line("  info  ", "%s", fact)
 	}
+	if len(s.Checks) > 0 {
+		p.WriteString("\nChecklist:\n")
+	}
+	for _, c := range s.Checks {
+		mark := "ok    "
+		if !c.OK {
+			mark = "OPEN  "
+		}
+		text := diagnosis.Because(c.Name, c.Text)
+		if c.Action != "" {
+			text += " -> " + c.Action
+		}
+		p.line("  "+mark, "%s", text)
+	}
 }
 
 func (p *printer) groups(r Report) {

@@ -25,6 +25,7 @@ func unknown(f Facts) []string {
 	}
 	add("the VolumeAttachments in the hub", f.RowsErr)
 	add("the VolumeAttachments", f.Listed.Err())
+	add("the checklist of the driver", f.Checks.Err())
 	volumes := f.Volumes
 	if f.Subject != nil {
 		volumes = append(slices.Clip(volumes), *f.Subject)

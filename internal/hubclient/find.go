@@ -19,8 +19,6 @@ import (
 const (
 	// PodLabels select the Pods of a hub.
 	PodLabels = "app.kubernetes.io/name=csi-attach-hub"
-	// notReplica excludes the Pod of the Job in deploy/components/preflight: it serves nothing.
-	notReplica = ",app.kubernetes.io/component!=preflight"
 	// defaultPort is the port of a Pod that names none: the default of --http-endpoint.
 	defaultPort = 8080
 )
@@ -51,7 +49,7 @@ func Find(ctx context.Context, o Options) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the Kubernetes client: %w", err)
 	}
-	pods, err := kube.Pods(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: PodLabels + notReplica})
+	pods, err := kube.Pods(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: PodLabels})
 	if err != nil {
 		return nil, fmt.Errorf("find the hub's Pods in namespace %s: %w", o.Namespace, err)
 	}

@@ -83,6 +83,19 @@ func (r *replica) answer(ctx context.Context) Answer {
 	return a
 }
 
+// Driver asks one replica, by its name in the View, for a driver with its checklist.
+func (h *Hub) Driver(ctx context.Context, name, driver string) (*status.Driver, error) {
+	r := h.replica(name)
+	if r == nil {
+		return nil, fmt.Errorf("there is no replica %s", name)
+	}
+	var d status.Driver
+	if err := r.get(ctx, "/api/v1/drivers/"+driver, nil, &d); err != nil {
+		return nil, err
+	}
+	return &d, nil
+}
+
 // Attachment asks one replica, by its name in the View, for a VolumeAttachment. It returns nil
 // if the replica does not know it.
 func (h *Hub) Attachment(ctx context.Context, name, attachment string) (*status.Attachment, error) {

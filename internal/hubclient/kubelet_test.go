@@ -107,6 +107,9 @@ type source struct {
 }
 
 func (s source) Drivers() []status.Driver { return slices.Clone(s.drivers) } // the caller owns them
+func (s source) Checklist(context.Context, string) []status.Check {
+	return []status.Check{{Name: "endpoint", OK: true}}
+}
 func (s source) Overview() status.Overview {
 	return status.Overview{Identity: s.identity}
 }
@@ -177,16 +180,6 @@ func TestAllPodsOfAHubAreAskedByPortForward(t *testing.T) {
 	pod(t, kube, namespace, "hub-2", node.Name, 9, corev1.PodRunning) // nobody listens there
 	pod(t, kube, namespace, "hub-3", node.Name, 9, corev1.PodPending)
 
-	pod(t, kube, namespace, "preflight-0", node.Name, 9, corev1.PodRunning)
-	job, err := kube.CoreV1().Pods(namespace).Get(ctx, "preflight-0", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	job.Labels["app.kubernetes.io/component"] = "preflight" // no replica
-	if _, err := kube.CoreV1().Pods(namespace).Update(ctx, job, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-
 	hub, err := Find(ctx, Options{Config: plane.RESTConfig(), Namespace: namespace})
 	if err != nil {
 		t.Fatal(err)
@@ -204,6 +197,9 @@ func TestAllPodsOfAHubAreAskedByPortForward(t *testing.T) {
 	}
 	if d := v.Driver("d"); d == nil || d.Leader != "id-1" || d.Replica != "Pod "+namespace+"/hub-1" {
 		t.Fatalf("the driver is %+v, want it as hub-1 sees it", d)
+	}
+	if d, err := hub.Driver(ctx, v.Driver("d").Replica, "d"); err != nil || len(d.Checklist) != 1 {
+		t.Errorf("the driver alone is %+v, %v, want it with its checklist", d, err)
 	}
 	a, err := hub.Attachment(ctx, v.Driver("d").Replica, "csi-1")
 	if err != nil || a == nil || a.WaitsFor != "replica id-1" {

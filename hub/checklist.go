@@ -1,0 +1,355 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+const (
+	// answersTTL is how long the answers to a checklist's requests count: a page asks every few seconds.
+	answersTTL = 10 * time.Second
+	// answersTimeout bounds all requests for a checklist.
+	answersTimeout = 10 * time.Second
+	// mostSecrets and secretReads bound the Secrets that are read, in all and at once: a StorageClass can give each
+	// volume its own.
+	mostSecrets, secretReads = 100, 8
+	// lastPart: a certificate with less than this part of its validity left was not renewed in time.
+	lastPart = 6
+)
+
+// RightsFunc returns the rights that this process lacks to serve a driver with a lease, and whether that lease does not exist
+// and may not be created. The zero Name stands for no lease.
+type RightsFunc func(context.Context, lease.Name) (missing []rights.Right, absent bool, err error)
+
+// checkAnswers are the checks of a driver that need requests to the API server, to DNS or to the endpoint.
+type checkAnswers struct {
+	asking sync.Mutex // held while requests are made
+
+	mu       sync.Mutex
+	at       time.Time
+	endpoint status.Check   // what is known beside the connection
+	more     []status.Check // of Secrets and rights
+}
+
+// Checklist returns the conditions for serving a driver, nil if it is not served. It waits for the API server, for at most
+// some seconds.
+func (h *Hub) Checklist(ctx context.Context, driver string) []status.Check {
+	h.mu.Lock()
+	m := h.managers[driver]
+	h.mu.Unlock()
+	if m == nil {
+		return nil
+	}
+	m.askChecks(ctx)
+	replicas := h.replicas()
+	return m.checklist(m.view(replicas, time.Now()), replicas)
+}
+
+// askChecks makes the requests of the checklist, unless the last answers are new.
+func (m *manager) askChecks(ctx context.Context) {
+	a := &m.checks
+	a.asking.Lock()
+	defer a.asking.Unlock()
+	a.mu.Lock()
+	fresh := !a.at.IsZero() && time.Since(a.at) < answersTTL
+	a.mu.Unlock()
+	if fresh {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, answersTimeout)
+	defer cancel()
+	spec := m.get().spec
+	endpoint := checkAddress(ctx, spec)
+	more := append([]status.Check{m.checkSecrets(ctx)}, m.checkRights(ctx, spec)...)
+	if ctx.Err() != nil && context.Cause(ctx) != context.DeadlineExceeded {
+		return // nobody waits for them
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.at, a.endpoint, a.more = time.Now(), endpoint, more
+}
+
+// checklist returns the checks of a driver as last known. It sends no request.
+func (m *manager) checklist(d status.Driver, replicas map[string]bool) []status.Check {
+	a := &m.checks
+	a.mu.Lock()
+	endpoint, more := a.endpoint, a.more
+	a.mu.Unlock()
+	checks := []status.Check{checkEndpoint(d, endpoint), checkName(d), m.checkCapabilities(d), m.checkNodes(), checkLease(d, replicas, time.Now())}
+	checks = append(checks, more...)
+	if d.Observed != nil {
+		checks = append(checks, checkDecisions(*d.Observed))
+	}
+	return checks
+}
+
+func passedCheck(name, format string, args ...any) status.Check {
+	return status.Check{Name: name, OK: true, Text: fmt.Sprintf(format, args...)}
+}
+
+func openCheck(name, action, format string, args ...any) status.Check {
+	return status.Check{Name: name, Text: fmt.Sprintf(format, args...), Action: action}
+}
+
+// checkEndpoint checks that the driver answers. address is the result of checkAddress.
+func checkEndpoint(d status.Driver, address status.Check) status.Check {
+	const name = "endpoint"
+	switch {
+	case d.State == string(NameMismatch):
+		return passedCheck(name, "%s answers", d.Endpoint)
+	case !d.Up:
+		_, action := diagnosis.ParseRefusal(d.Reason, d.Endpoint)
+		return openCheck(name, action, "%s is %s: %s", d.Endpoint, d.State, d.Reason)
+	case address.Name != "":
+		address.Text = d.Endpoint + " answers; " + address.Text
+		return address
+	}
+	return passedCheck(name, "%s answers", d.Endpoint)
+}
+
+// checkAddress checks the addresses of the endpoint's host, and for how long the certificates of both sides are valid. It
+// returns the zero Check for a socket, and while the endpoint cannot be reached: then the connection says why.
+func checkAddress(ctx context.Context, d registry.Driver) status.Check {
+	const name = "endpoint"
+	host := d.Endpoint.Host()
+	if host == "" || d.Endpoint.IsLocal() {
+		return status.Check{}
+	}
+	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return status.Check{}
+	}
+	families := map[bool]int{}
+	for _, a := range addresses {
+		families[a.Unmap().Is4()]++
+	}
+	if families[true] > 1 || families[false] > 1 {
+		return openCheck(name, "Use a Service with a cluster IP and sessionAffinity: ClientIP, so that the name leads to one replica at a time.",
+			"%s has %d addresses: several replicas of the driver may answer", host, len(addresses))
+	}
+	if !d.TLS.Enabled() {
+		return passedCheck(name, "without TLS, so that the Secrets of volumes are sent in plain text")
+	}
+	own, server, err := csiclient.Certificates(ctx, d)
+	if err != nil {
+		return status.Check{}
+	}
+	text := fmt.Sprintf("its certificate is valid until %s, the hub's until %s", server.NotAfter.UTC().Format(time.RFC3339), own.NotAfter.UTC().Format(time.RFC3339))
+	now := time.Now()
+	if ends := func(from, to time.Time) bool { return to.Sub(now) < to.Sub(from)/lastPart }; ends(server.NotBefore, server.NotAfter) || ends(own.NotBefore, own.NotAfter) {
+		return openCheck(name, "Renew the certificate that ends soon, and find out why nothing has renewed it.", "%s", text)
+	}
+	return passedCheck(name, "%s", text)
+}
+
+// checkName checks the name that the driver reports.
+func checkName(d status.Driver) status.Check {
+	const name = "name"
+	switch {
+	case d.State == string(NameMismatch):
+		return openCheck(name, fmt.Sprintf("Correct the name or the endpoint of the entry (%s).", d.Source), "%s", d.Reason)
+	case !d.Up && d.Version == "" && d.Capabilities == nil:
+		return openCheck(name, "", "not known: the driver has not answered yet")
+	case d.Version != "":
+		return passedCheck(name, "the driver reports the name %s, version %s", d.Name, d.Version)
+	}
+	return passedCheck(name, "the driver reports the name %s", d.Name)
+}
+
+// checkCapabilities checks that the driver's capabilities fit its CSIDriver object and what an attacher has done.
+func (m *manager) checkCapabilities(d status.Driver) status.Check {
+	const name = "capabilities"
+	decider := m.decider()
+	switch {
+	case m.session() == nil:
+		return openCheck(name, "", "not known: there was no connection yet")
+	case decider.NoAttach:
+		return openCheck(name, "Remove the driver from the configuration, or correct attachRequired if its volumes need an attach.",
+			"attachRequired of the CSIDriver is false: there is nothing to attach or to hand over")
+	case d.RecordedCalls > 0:
+		return openCheck(name, "Set the endpoint to the socket of the driver's controller.",
+			"no %s, but %d VolumeAttachments have the finalizer or the node ID that an attacher writes before it calls the driver: %s may be the socket of the node plugin",
+			csiclient.PublishUnpublish, d.RecordedCalls, d.Endpoint)
+	case !decider.Capabilities.PublishUnpublish:
+		return passedCheck(name, "no %s: VolumeAttachments are marked attached without a call", csiclient.PublishUnpublish)
+	}
+	return passedCheck(name, "%s", strings.Join(decider.Capabilities.Names(), ", "))
+}
+
+// checkNodes checks that the driver has registered a node ID on each node that needs volumes of it.
+func (m *manager) checkNodes() status.Check {
+	const name = "node IDs"
+	nodes, missing, example := map[string]bool{}, 0, ""
+	for _, va := range m.cluster.AttachmentsOfDriver(m.name) {
+		node := va.Spec.NodeName
+		if nodes[node] || va.DeletionTimestamp != nil {
+			continue
+		}
+		nodes[node] = true
+		if id, _ := attach.NodeID(m.cluster.CSINode(node), m.name); id == "" {
+			missing, example = missing+1, node
+		}
+	}
+	switch {
+	case missing > 0:
+		return openCheck(name, diagnosis.Cause{Verdict: diagnosis.NodeWithoutDriver}.Action(example, "", ""),
+			"%d of %d nodes with volumes have no node ID of the driver in their CSINode, for example %s", missing, len(nodes), example)
+	case len(nodes) == 0 && len(m.cluster.NodesOfDriver(m.name)) == 0:
+		return openCheck(name, "Check the name of the driver, and that its node plugin (a DaemonSet) runs.", "no CSINode has a node ID of the driver")
+	}
+	return passedCheck(name, "all %d nodes with volumes have one", len(nodes))
+}
+
+// checkSecrets checks that the hub can read the Secrets that the driver's volumes name. It keeps no value of them.
+func (m *manager) checkSecrets(ctx context.Context) status.Check {
+	const name = "secrets"
+	refs := m.cluster.SecretsOfDriver(m.name)
+	all := len(refs)
+	refs = refs[:min(all, mostSecrets)]
+	errs := make([]error, len(refs))
+	var group errgroup.Group
+	group.SetLimit(secretReads)
+	for i, ref := range refs {
+		group.Go(func() error {
+			_, errs[i] = m.hub.options.Kube.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+			return nil
+		})
+	}
+	_ = group.Wait() // none fails: errors are answers
+	failed, example := 0, -1
+	for i, err := range errs {
+		if err != nil {
+			if failed++; example < 0 {
+				example = i
+			}
+		}
+	}
+	rest := ""
+	if all > len(refs) {
+		rest = fmt.Sprintf(", %d were not tried", all-len(refs))
+	}
+	switch {
+	case failed > 0:
+		return openCheck(name, secretAction(refs[example], errs[example]), "%d of %d cannot be read%s, for example %s/%s: %v",
+			failed, all, rest, refs[example].Namespace, refs[example].Name, errs[example])
+	case all == 0:
+		return passedCheck(name, "no volume of the driver names one")
+	}
+	return passedCheck(name, "%d of %d can be read%s", len(refs), all, rest)
+}
+
+// secretAction says what to do about a Secret that cannot be read.
+func secretAction(ref corev1.SecretReference, err error) string {
+	verdict := diagnosis.SecretMissing
+	switch {
+	case attach.NotReady(err):
+		return "Check the API server."
+	case apierrors.IsForbidden(err):
+		verdict = diagnosis.SecretForbidden
+	}
+	return diagnosis.Cause{Verdict: verdict}.Action("", "", fmt.Sprintf("read secret %s/%s for the call: ", ref.Namespace, ref.Name))
+}
+
+// checkRights checks the rights of this process in the cluster, and that the driver's lease can be taken. It returns none if
+// nobody can tell.
+func (m *manager) checkRights(ctx context.Context, d registry.Driver) []status.Check {
+	const name = "rights"
+	if m.hub.options.Rights == nil {
+		return nil
+	}
+	var l lease.Name
+	if m.hub.options.Leases != nil {
+		l = m.hub.leaseOf(d)
+	}
+	missing, absent, err := m.hub.options.Rights(ctx, l)
+	switch {
+	case err != nil:
+		return []status.Check{openCheck(name, "Check the API server.", "not known: %v", err)}
+	case absent:
+		return []status.Check{openCheck(name, "Correct lease.namespace in the driver's entry: it is the namespace of the lease of its csi-attacher. Or create the lease.",
+			"Lease %s/%s does not exist, and the hub may not create it", l.Namespace, l.Name)}
+	case len(missing) == 0:
+		return []status.Check{passedCheck(name, "the hub has all that it needs")}
+	}
+	required, texts := false, make([]string, len(missing))
+	for i, r := range missing {
+		texts[i], required = r.String(), required || !r.Optional
+	}
+	text := "missing: " + strings.Join(texts, ", ")
+	if !required {
+		return []status.Check{passedCheck(name, "%s; volumes are attached and detached without them", text)}
+	}
+	return []status.Check{openCheck(name, "Grant them: "+missing[0].Manifest+".", "%s", text)}
+}
+
+// checkLease checks who holds the lease. Of a driver that is active, the hub has to hold it. Else another attacher has to, and
+// to renew it: the hub takes a lease that has expired at once, and an attacher without leader election goes on beside it.
+func checkLease(d status.Driver, replicas map[string]bool, now time.Time) status.Check {
+	const name = "lease"
+	l, active := d.Lease, d.Mode == string(registry.ModeActive)
+	lease := l.Namespace + "/" + l.Name
+	without := "End another attacher that works without leader election, or with its lease elsewhere, before the driver is made active."
+	switch {
+	case l.Name == "" && active:
+		return passedCheck(name, "this hub runs without leader election: no other attacher may work for the driver")
+	case l.Name == "":
+		return openCheck(name, "End the other attacher before the driver is made active.", "this hub runs without leader election")
+	case l.Mine:
+		return passedCheck(name, "%s is held by this replica", lease)
+	case active && replicas[l.Holder]:
+		return passedCheck(name, "%s is held by %s, another replica of the hub", lease, l.Holder)
+	case active:
+		found := status.DiagnoseLease(status.LeaseRecord{Lease: l}, d.Reason, nil, now)
+		return openCheck(name, strings.Join(found.Actions, " "), "%s: %s", lease, diagnosis.Because(found.Fact, found.Detail))
+	case l.LastHolder != "":
+		lasting := ""
+		if !l.Renewed.IsZero() {
+			lasting = " for " + diagnosis.Length(now.Sub(l.Renewed))
+		}
+		return openCheck(name, without, "%s was not renewed%s, last by %s: nobody holds it; made active, the hub takes it at once", lease, lasting, l.LastHolder)
+	case l.Holder == "":
+		return openCheck(name, without, "nobody holds %s", lease)
+	case !l.Renews:
+		return openCheck(name, "", "not known yet: the hub has not seen %s renew %s", l.Holder, lease)
+	}
+	return passedCheck(name, "%s is held by %s: made active, the hub waits for it", lease, l.Holder)
+}
+
+// checkDecisions checks that the hub would have done the same as the other attacher.
+func checkDecisions(seen status.Observed) status.Check {
+	const name = "decisions"
+	text := fmt.Sprintf("%d agreed, %d would have failed, %d differ, %d not known yet", seen.Agreed, seen.WouldHaveFailed, seen.Differs, seen.Pending)
+	switch {
+	case seen.Agreed+seen.WouldHaveFailed+seen.Differs == 0:
+		return openCheck(name, "Wait until a volume is attached or detached.", "there was nothing to compare yet")
+	case seen.WouldHaveFailed+seen.Differs > 0:
+		return openCheck(name, "Look at the disagreements on the page of the driver.", "%s", text)
+	}
+	return passedCheck(name, "%s", text)
+}
+
+// recordedCalls is attach.Driver.RecordedCalls, 0 before the first session.
+func (m *manager) recordedCalls(s driverState) int {
+	if s.session == nil {
+		return 0
+	}
+	return m.decider().RecordedCalls(func() []*storagev1.VolumeAttachment { return m.cluster.AttachmentsOfDriver(m.name) })
+}

@@ -1,0 +1,59 @@
+package hub
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+func TestCheckOfTheLeaseIsPassedOnlyWhereTheRightHolderRenewsIt(t *testing.T) {
+	now := time.Now()
+	named := func(l status.Lease) status.Lease {
+		l.Namespace, l.Name = "ns", "l"
+		return l
+	}
+	for text, c := range map[string]struct {
+		mode  string
+		lease status.Lease
+		ok    bool
+	}{
+		"nobody holds ns/l": {"observe", named(status.Lease{}), false},
+		"not known yet: the hub has not seen sidecar renew ns/l": {"observe", named(status.Lease{Holder: "sidecar"}), false},
+		"ns/l was not renewed for 3m45s, last by sidecar: nobody holds it; made active, the hub takes it at once": {"observe",
+			named(status.Lease{LastHolder: "sidecar", Renewed: now.Add(-225 * time.Second)}), false},
+		"ns/l is held by sidecar: made active, the hub waits for it":   {"paused", named(status.Lease{Holder: "sidecar", Renews: true}), true},
+		"ns/l is held by this replica":                                 {"active", named(status.Lease{Holder: "hub-0", Mine: true}), true},
+		"ns/l is held by hub-1, another replica of the hub":            {"active", named(status.Lease{Holder: "hub-1", Renews: true}), true},
+		"ns/l: held by another attacher (sidecar)":                     {"active", named(status.Lease{Holder: "sidecar", Renews: true}), false},
+		"ns/l: has no holder: the driver cannot be called":             {"active", named(status.Lease{}), false},
+		"this hub runs without leader election":                        {"observe", status.Lease{}, false},
+		"this hub runs without leader election: no other attacher may": {"active", status.Lease{Mine: true}, true},
+	} {
+		got := checkLease(status.Driver{Mode: c.mode, Lease: c.lease, Reason: "the driver cannot be called"}, map[string]bool{"hub-0": true, "hub-1": true}, now)
+		if !strings.HasPrefix(got.Text, text) || got.OK != c.ok || got.OK != (got.Action == "") && !strings.HasPrefix(text, "not known") {
+			t.Errorf("%+v, want %q", got, text)
+		}
+	}
+}
+
+func TestEndpointAndNameAreCheckedApart(t *testing.T) {
+	for name, c := range map[string]struct {
+		driver         status.Driver
+		endpoint, name bool
+		words          string
+	}{
+		"answers":         {status.Driver{Up: true, State: "Ready", Version: "1.2"}, true, true, "version 1.2"},
+		"another answers": {status.Driver{State: string(NameMismatch), Source: "drivers.yaml:3", Reason: "reports the name b"}, true, false, "drivers.yaml:3"},
+		"never answered":  {status.Driver{State: "Connecting", Reason: "no such file or directory"}, false, false, "not answered yet"},
+		"lost":            {status.Driver{State: "Lost", Reason: "connection refused", Version: "1.2"}, false, true, "Check that"},
+	} {
+		c.driver.Name, c.driver.Endpoint = "a", "unix:///a"
+		endpoint, named := checkEndpoint(c.driver, status.Check{}), checkName(c.driver)
+		all := endpoint.Text + endpoint.Action + named.Text + named.Action
+		if endpoint.OK != c.endpoint || named.OK != c.name || !strings.Contains(all, c.words) {
+			t.Errorf("%s: %+v, %+v", name, endpoint, named)
+		}
+	}
+}
