@@ -227,7 +227,9 @@ func (w *world) Volumes(_ context.Context, _ hubclient.View, f status.Attachment
 }
 
 // Driver is what the hub says about the driver alone.
-func (w *world) Driver(context.Context, string, string) (*status.Driver, error) { return &w.served.Driver, nil }
+func (w *world) Driver(context.Context, string, string) (*status.Driver, error) {
+	return &w.served.Driver, nil
+}
 
 // Attachment is what the hub says about a VolumeAttachment.
 func (w *world) Attachment(_ context.Context, _, name string) (*status.Attachment, error) {
