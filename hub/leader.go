@@ -37,10 +37,11 @@ type leader struct {
 
 	conflictLog loglimit.Problem
 
-	gate    sync.Mutex // held while the queue is opened or shut
-	opened  bool       // the queue was open once; guarded by gate
-	stopped bool       // the queue does not open any more; guarded by gate
-	reacted reachable  // the last connection that connectionChanged has acted on; guarded by gate
+	gate    sync.Mutex   // held while the queue is opened or shut
+	opened  bool         // the queue was open once; guarded by gate
+	stopped bool         // the queue does not open any more; guarded by gate
+	reacted reachable    // the last connection that connectionChanged has acted on; guarded by gate
+	renewed *liveSession // the last session for which connectionChanged has called backfill; guarded by gate
 
 	cacheIsNew atomic.Bool            // see knowsAll
 	collection atomic.Pointer[string] // resourceVersion of all VolumeAttachments when first asked for in this term
@@ -183,8 +184,8 @@ type reachable struct {
 }
 
 // connectionChanged opens the lanes if the driver can be called, and shuts them if not. The capabilities may
-// have changed since the last session, so it adds entries for all work that the caches show. A term can begin while
-// the driver connects, and is then told twice: an attach that has failed meanwhile keeps its backoff.
+// have changed since the last session, so for each session it adds entries for all work that the caches show. A term can
+// begin while the driver connects, and is then told twice: an attach that has failed meanwhile keeps its backoff.
 func (l *leader) connectionChanged() {
 	l.gate.Lock()
 	defer l.gate.Unlock()
@@ -196,7 +197,10 @@ func (l *leader) connectionChanged() {
 	case l.stopped || now == before:
 	case s.up:
 		l.hub.routes.open(l.name, l)
-		l.backfill()
+		if l.renewed != s.session { // a Probe that succeeds again changes nothing for a volume that the driver has refused
+			l.renewed = s.session
+			l.backfill()
+		}
 		if !l.opened {
 			info := s.session.Info()
 			l.logger.Info("Serving driver", "endpoint", s.spec.Endpoint, "version", info.Version, "attaches", info.Capabilities.PublishUnpublish)

@@ -31,7 +31,7 @@ type listener interface {
 	onAttachmentGone(va *storagev1.VolumeAttachment)
 	// retryNow is called when a change may help a VolumeAttachment.
 	retryNow(name string)
-	// lookAgain is called when the driver may require other operations than before.
+	// lookAgain is called when attachRequired of the driver has changed.
 	lookAgain()
 }
 
@@ -76,7 +76,7 @@ func (r *router) handlers() cache.Handlers {
 	return cache.Handlers{
 		Attachments: typed(r.attachmentChanged, r.attachmentGone, r.attachmentMissed),
 		Volumes:     typed(r.volumeChanged, r.volumeGone, r.volumeGone),
-		Drivers:     typed(func(_, d *storagev1.CSIDriver) { r.driverChanged(d) }, r.driverChanged, r.driverChanged),
+		Drivers:     typed(r.driverChanged, r.driverGone, r.driverGone),
 		Nodes:       typed(r.nodeChanged, func(*storagev1.CSINode) {}, func(*storagev1.CSINode) {}),
 	}
 }
@@ -182,9 +182,15 @@ func (r *router) volumeGone(v *cache.StoredVolume) {
 	r.hub.windDown.note(v.Finalizers()...)
 }
 
-// driverChanged has a driver look at all its VolumeAttachments again: attachRequired may have changed.
-func (r *router) driverChanged(object *storagev1.CSIDriver) {
-	if l := r.listener(object.Name); l != nil {
+// driverChanged has a driver look at all its VolumeAttachments again if attachRequired has changed.
+func (r *router) driverChanged(before, object *storagev1.CSIDriver) {
+	if l := r.listener(object.Name); l != nil && cache.AttachRequired(before) != cache.AttachRequired(object) {
+		l.lookAgain()
+	}
+}
+
+func (r *router) driverGone(last *storagev1.CSIDriver) {
+	if l := r.listener(last.Name); l != nil && !cache.AttachRequired(last) {
 		l.lookAgain()
 	}
 }

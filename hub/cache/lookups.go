@@ -155,6 +155,10 @@ func (c *Cluster) CSINode(name string) *storagev1.CSINode {
 // AttachRequired returns attachRequired of a driver's CSIDriver object. It returns true if the object or the
 // field is missing.
 func (c *Cluster) AttachRequired(driver string) bool {
-	object := cached[*storagev1.CSIDriver](c.drivers, driver)
+	return AttachRequired(cached[*storagev1.CSIDriver](c.drivers, driver))
+}
+
+// AttachRequired returns attachRequired of a CSIDriver object, which may be nil.
+func AttachRequired(object *storagev1.CSIDriver) bool {
 	return object == nil || object.Spec.AttachRequired == nil || *object.Spec.AttachRequired
 }
