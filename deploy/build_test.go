@@ -102,3 +102,20 @@ func TestEveryComponentIsInAKustomization(t *testing.T) {
 		}
 	}
 }
+
+// relative is the way from one folder to another, as kustomize takes it.
+func relative(t *testing.T, from, to string) string {
+	t.Helper()
+	to, err := filepath.Abs(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if from, err = filepath.EvalSymlinks(from); err != nil {
+		t.Fatal(err)
+	}
+	way, err := filepath.Rel(from, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return way
+}

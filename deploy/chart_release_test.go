@@ -26,7 +26,6 @@ pods: {list: true}
 proxies: {enabled: true, hostNetwork: [{cidr: 10.0.0.0/16, ports: [19240]}]}
 hostSockets: {enabled: true}
 admissionPolicy: {enabled: true}
-servingCertificate: {certManager: true}
 monitoring: {enabled: true, serviceMonitor: {labels: {release: prometheus}}, rules: {labels: {release: prometheus}}}
 dashboard: {enabled: true}
 preflight: {job: {enabled: true}}
@@ -221,7 +220,7 @@ proxies: {enabled: true, ports: [9443], hostNetwork: [{cidr: 10.2.0.0/16, ports:
 
 // Without cert-manager the Pod has the Secrets that values name, and the chart makes no certificate.
 func TestChartTakesSecretsWithCertificates(t *testing.T) {
-	const text = "proxies: {enabled: true, existingSecret: mine, driverCAs: theirs}\nservingCertificate: {existingSecret: shown}\nmonitoring: {enabled: true}"
+	const text = "proxies: {enabled: true, existingSecret: mine, driverCAs: theirs}"
 	objects := release{}.render(t, parseValues(t, text))
 	if slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GroupVersionKind().Group == "cert-manager.io" }) {
 		t.Error("it makes certificates")
@@ -230,13 +229,9 @@ func TestChartTakesSecretsWithCertificates(t *testing.T) {
 	for _, v := range hubOf(t, text).Spec.Template.Spec.Volumes {
 		if v.Projected != nil {
 			names = append(names, v.Projected.Sources[0].Secret.Name, v.Projected.Sources[1].ConfigMap.Name)
-		} else if v.Secret != nil {
-			names = append(names, v.Secret.SecretName)
 		}
 	}
-	endpoints, _, _ := unstructured.NestedSlice(find(t, objects, "ServiceMonitor", "csi-attach-hub").Object, "spec", "endpoints")
-	ca, _, _ := unstructured.NestedString(endpoints[0].(map[string]any), "tlsConfig", "ca", "secret", "name")
-	if diff := cmp.Diff([]string{"mine", "theirs", "shown", "shown"}, append(names, ca)); diff != "" {
+	if diff := cmp.Diff([]string{"mine", "theirs"}, names); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 }

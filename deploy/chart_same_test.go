@@ -48,13 +48,6 @@ func TestChartIsTheSameAsTheKustomizations(t *testing.T) {
 	}
 }
 
-// The README has a patch for kustomize, and the chart a value.
-func TestServingCertificateOfTheChartIsThatOfTheREADME(t *testing.T) {
-	v := mergeValues(readValues(t, "chart/ci/proxies-values.yaml", "overlays/proxies/drivers.yaml"),
-		chartValues{"servingCertificate": chartValues{"certManager": true}})
-	compare(t, byName(t, withServingCertificate(t)), byName(t, release{}.render(t, v)))
-}
-
 func compare(t *testing.T, kustomize, chart map[string]any) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(kustomize)) {

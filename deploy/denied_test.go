@@ -109,7 +109,7 @@ func TestALeaseThatDoesNotExistIsReportedWithWhatToDo(t *testing.T) {
 	d.run(name, endpoint)
 	want := "lease storage/" + lease + " does not exist, and the hub may not create it; create the lease"
 	poll(d.ctx, t, "the driver's reason: "+want, func() bool {
-		open, _ := d.addresses()
+		open := d.address()
 		var driver status.Driver
 		return d.read(open+"/api/v1/drivers/"+name, &driver) && strings.Contains(driver.Reason, want)
 	})

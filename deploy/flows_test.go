@@ -20,8 +20,7 @@ func flowOf(answer *http.Response) flow {
 		answer.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID)}
 }
 
-// The flows of the hub's requests. Reviews, for whoever looks at the hub, and Events must not delay
-// attaches.
+// The flows of the hub's requests. Events must not delay attaches.
 var (
 	leaseFlow      = flow{"csi-attach-hub-leases", "leader-election"}
 	attachmentFlow = flow{"csi-attach-hub-attachments", "workload-high"}
@@ -32,16 +31,14 @@ var (
 		"nodes":                            attachmentFlow,
 		"secrets":                          attachmentFlow,
 		"volumeattachments.storage.k8s.io": attachmentFlow,
-		"volumeattachments/status.storage.k8s.io":   attachmentFlow,
-		"csinodes.storage.k8s.io":                   attachmentFlow,
-		"csidrivers.storage.k8s.io":                 attachmentFlow,
-		"leases.coordination.k8s.io":                attachmentFlow,
-		"get leases.coordination.k8s.io":            leaseFlow,
-		"create leases.coordination.k8s.io":         leaseFlow,
-		"update leases.coordination.k8s.io":         leaseFlow,
-		"events":                                    otherFlow,
-		"tokenreviews.authentication.k8s.io":        otherFlow,
-		"subjectaccessreviews.authorization.k8s.io": otherFlow,
+		"volumeattachments/status.storage.k8s.io": attachmentFlow,
+		"csinodes.storage.k8s.io":                 attachmentFlow,
+		"csidrivers.storage.k8s.io":               attachmentFlow,
+		"leases.coordination.k8s.io":              attachmentFlow,
+		"get leases.coordination.k8s.io":          leaseFlow,
+		"create leases.coordination.k8s.io":       leaseFlow,
+		"update leases.coordination.k8s.io":       leaseFlow,
+		"events":                                  otherFlow,
 	}
 )
 

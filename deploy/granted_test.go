@@ -106,8 +106,6 @@ var allowed = regexp.MustCompile(`^(` +
 	`|(get|list|watch) csinodes\.storage\.k8s\.io` +
 	`|(list|watch) csidrivers\.storage\.k8s\.io` +
 	`|get nodes` +
-	`|create tokenreviews\.authentication\.k8s\.io` +
-	`|create subjectaccessreviews\.authorization\.k8s\.io` +
 	`|(create|patch) events in namespace default` +
 	`|(get|list|watch|create|update|delete) leases\.coordination\.k8s\.io in namespace csi-attach-hub` +
 	`|(get|list|watch|update) leases\.coordination\.k8s\.io/external-attacher-leader-[a-z0-9-]+ in namespace (storage|kube-system)` +

@@ -93,7 +93,7 @@ func (d *deployed) setNames(role string, names ...string) {
 // featuresFor returns those of a hub with a driver that has its lease in the namespace that overlays/proxies is for.
 func featuresFor(driver string) rights.Features {
 	return rights.Features{Leases: []rights.Lease{{Namespace: "storage", Name: registry.LeaseName(driver)}},
-		ReplicaNamespace: "csi-attach-hub", Discovery: true, Reviews: true}
+		ReplicaNamespace: "csi-attach-hub", Discovery: true}
 }
 
 // waitAllowed waits until the API server's authorizer has seen the roles.
@@ -150,8 +150,7 @@ drivers:
 	}
 	container := as[appsv1.Deployment](d.t, find(d.t, d.objects, "Deployment", "csi-attach-hub")).Spec.Template.Spec.Containers[0]
 	args := strings.NewReplacer("--config=/etc/csi-attach-hub/drivers.yaml", "--config="+config,
-		"--http-endpoint=:8443", "--http-endpoint=:0", "--health-addr=127.0.0.1:8080", "--health-addr=127.0.0.1:0").
-		Replace(strings.Join(container.Args, "\n"))
+		"--shutdown-grace", "--http-endpoint=127.0.0.1:0\n--shutdown-grace").Replace(strings.Join(container.Args, "\n"))
 	if !slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool {
 		return e.Name == "POD_NAMESPACE" && e.ValueFrom.FieldRef.FieldPath == "metadata.namespace"
 	}) {
@@ -240,8 +239,6 @@ func TestHubNeedsEveryRightThatItIsGivenAndNoOther(t *testing.T) {
 	d.create(testbed.CSIDriver{Name: name, NoAttach: true})
 	d.recorder.waitUsed(d.ctx, t, "get nodes")
 	d.delete(testbed.CSIDriver{Name: name})
-	// Who looks, and whether they may, is asked.
-	d.look()
 
 	d.delete(va, vaFound)
 	d.waitFor("gone", d.prefix+"-before", gone)

@@ -68,7 +68,7 @@ func TestThePodsThatWaitAreShownOnlyWithTheComponent(t *testing.T) {
 		t.Helper()
 		d.start(name, endpoint)
 		poll(d.ctx, t, "the hub shows the claim and, with the right, the Pod", func() bool {
-			open, _ := d.addresses() // the last ones in the log, which an earlier hub has begun
+			open := d.address() // the last one in the log, which an earlier hub has begun
 			var list status.AttachmentList
 			var overview status.Overview
 			return d.read(open+"/api/v1/attachments?driver="+name, &list) && d.read(open+"/api/v1/overview", &overview) &&

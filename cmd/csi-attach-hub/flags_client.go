@@ -25,7 +25,6 @@ type clientFlags struct {
 	namespace    string // -n, of what is asked about; empty if not given: see askedNamespace
 	hubNamespace string // --hub-namespace; empty if not given: see hubNamespaces
 	output       string
-	transport    hubclient.TransportOptions
 	// clusterScoped: the subcommand asks about nothing in a namespace. -n still names the namespace of the
 	// hub, as it did for all subcommands once.
 	clusterScoped bool
@@ -41,10 +40,6 @@ func (f *clientFlags) add(set *pflag.FlagSet) {
 	}
 	set.StringVar(&f.hubNamespace, "hub-namespace", "", "`namespace` of the hub; without it, $POD_NAMESPACE, else csi-attach-hub")
 	set.StringVarP(&f.output, "output", "o", "table", "output `format`, table or json")
-	set.StringVar(&f.transport.TokenFile, "token-file", "", "`file` with the token for a hub that has --http-authorization; sent over verified TLS only")
-	set.StringVar(&f.transport.CAFile, "ca-file", "", "`file` with the authorities that sign the hub's certificate; without it, those of the system")
-	set.StringVar(&f.transport.ServerName, "tls-server-name", "", "`name` in the hub's certificate; without it, the host of --server or csi-attach-hub.NAMESPACE.svc")
-	set.BoolVar(&f.transport.Insecure, "insecure-skip-tls-verify", false, "skip the check of the hub's certificate")
 }
 
 // addAccess adds the flags that say where the Kubernetes API is. use says what for, if a command needs it for a part only.
@@ -134,7 +129,7 @@ func defaultHubNamespace() string { return cmp.Or(os.Getenv("POD_NAMESPACE"), "c
 func (f *clientFlags) hub(ctx context.Context, config *rest.Config, errOut io.Writer) (*hubclient.Hub, error) {
 	var first error
 	for _, namespace := range f.hubNamespaces() {
-		hub, err := hubclient.Find(ctx, hubclient.Options{Server: f.server, Config: config, Namespace: namespace, Transport: f.transport})
+		hub, err := hubclient.Find(ctx, hubclient.Options{Server: f.server, Config: config, Namespace: namespace})
 		if err != nil {
 			first = cmp.Or(first, err)
 			continue

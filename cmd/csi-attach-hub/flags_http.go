@@ -15,14 +15,11 @@ import (
 
 // httpFlags are the flags of metrics, probes, API and status page.
 type httpFlags struct {
-	endpoint      string // of --http-endpoint or one of its other names
-	healthAddr    string
-	metricsPath   string
-	tlsCert       string
-	tlsKey        string
-	authorization bool
-	allowedHosts  []string
-	profiling     bool
+	endpoint     string // of --http-endpoint or one of its other names
+	healthAddr   string
+	metricsPath  string
+	allowedHosts []string
+	profiling    bool
 }
 
 // endpointFlags are the names of --http-endpoint; csi-attacher has the first two.
@@ -32,9 +29,6 @@ var endpointFlags = []string{"http-endpoint", "metrics-address", "metrics-addr"}
 type httpSettings struct {
 	Addresses   []string // host:port, each different; everything is served on each; empty for no HTTP
 	MetricsPath string
-	TLSCert     string // file; "" for no TLS, or for a self-signed certificate if Authorized
-	TLSKey      string // file
-	Authorized  bool   // ask the cluster who may look, except for probes and on loopback addresses
 	// AllowedHosts are further names in the Host of requests to loopback addresses.
 	AllowedHosts []string
 	Profiling    bool // serve /debug/pprof
@@ -42,34 +36,26 @@ type httpSettings struct {
 
 func (f *httpFlags) add(set *pflag.FlagSet) {
 	set.StringVar(&f.endpoint, endpointFlags[0], ":8080",
-		"`address` for metrics, probes, API and status page, \"\" for none; with --csi-address none by default, as csi-attacher")
+		"`address` for metrics and probes, and on loopback connections API and status page, \"\" for none; with --csi-address none by default, as csi-attacher")
 	for _, name := range endpointFlags[1:] {
 		set.Var(set.Lookup(endpointFlags[0]).Value, name, "alias of --http-endpoint (`address`)")
 		set.Lookup(name).DefValue = ""
 	}
 	set.StringVar(&f.healthAddr, "health-addr", "", "second `address` with the same content")
 	set.StringVar(&f.metricsPath, "metrics-path", "/metrics", "`path` of the metrics")
-	set.StringVar(&f.tlsCert, "http-tls-cert", "", "`file` with the TLS certificate of these addresses, except of loopback addresses; read again when it changes")
-	set.StringVar(&f.tlsKey, "http-tls-key", "", "`file` with the key of --http-tls-cert")
-	set.BoolVar(&f.authorization, "http-authorization", false,
-		"require a token of the cluster and the right to get the nonResourceURL /metrics or /attach-hub/..., except for probes and on loopback addresses; serve TLS, self-signed without --http-tls-cert")
 	set.StringSliceVar(&f.allowedHosts, "http-allowed-hosts", nil,
 		"`names` in the Host header of requests to loopback addresses, with commas between them, besides localhost, IP addresses and csi-attach-hub.NAMESPACE.svc")
-	set.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof too; on other addresses than loopback only with --http-authorization")
+	set.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof too, on loopback connections")
 }
 
 var validHost = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
 // settings checks the flags. Its error has every mistake.
 func (f *httpFlags) settings(given given, dropIn bool) (httpSettings, error) {
-	s := httpSettings{MetricsPath: f.metricsPath, TLSCert: f.tlsCert, TLSKey: f.tlsKey, Authorized: f.authorization,
-		AllowedHosts: f.allowedHosts, Profiling: f.profiling}
+	s := httpSettings{MetricsPath: f.metricsPath, AllowedHosts: f.allowedHosts, Profiling: f.profiling}
 	problems := []error{given.atMostOne(endpointFlags...)}
 	if err := status.CheckMetricsPath(f.metricsPath); err != nil {
 		problems = append(problems, fmt.Errorf("--metrics-path: %w", err))
-	}
-	if (f.tlsCert == "") != (f.tlsKey == "") {
-		problems = append(problems, errors.New("--http-tls-cert and --http-tls-key go together: one of them is missing"))
 	}
 	for _, name := range f.allowedHosts {
 		if !validHost.MatchString(name) {
@@ -88,8 +74,6 @@ func (f *httpFlags) settings(given given, dropIn bool) (httpSettings, error) {
 		}
 		if err := checkListenAddress(a.address); err != nil {
 			problems = append(problems, fmt.Errorf("--%s: %w", a.flag, err))
-		} else if f.profiling && !f.authorization && !status.IsLoopback(a.address) {
-			problems = append(problems, fmt.Errorf("--profiling would serve profiles to everybody who reaches --%s %s: add --http-authorization, or listen on loopback, for example 127.0.0.1:8080", a.flag, a.address))
 		}
 		s.Addresses = append(s.Addresses, a.address)
 	}

@@ -125,14 +125,9 @@ func TestFlagsOfManifestsMeanWhatTheyMeanToCSIAttacher(t *testing.T) {
 			s.leases.RetryPeriod = time.Minute
 			return s
 		}},
-		{"older names", "--config=c --metrics-address=:1 --health-addr=:2 --metrics-path=/m --http-allowed-hosts=a.b,c --profiling --http-authorization", func() hubSettings {
+		{"older names", "--config=c --metrics-address=:1 --health-addr=:2 --metrics-path=/m --http-allowed-hosts=a.b,c --profiling", func() hubSettings {
 			s := withConfig()
-			s.http = httpSettings{Addresses: []string{":1", ":2"}, MetricsPath: "/m", Authorized: true, AllowedHosts: []string{"a.b", "c"}, Profiling: true}
-			return s
-		}},
-		{"profiles for users of this machine", "--config=c --http-endpoint=127.0.0.1:1 --health-addr=localhost:2 --profiling", func() hubSettings {
-			s := withConfig()
-			s.http.Addresses, s.http.Profiling = []string{"127.0.0.1:1", "localhost:2"}, true
+			s.http = httpSettings{Addresses: []string{":1", ":2"}, MetricsPath: "/m", AllowedHosts: []string{"a.b", "c"}, Profiling: true}
 			return s
 		}},
 		{"profiles without HTTP", "--csi-address=/s --profiling", func() hubSettings {
@@ -177,8 +172,6 @@ func TestMistakesInFlagsAreToldAtOnce(t *testing.T) {
 		{"socket that is none", "--csi-address=tcp://csi:9443", []string{"--csi-address: must be a unix socket"}},
 		{"older names beside the new one", "--http-endpoint=:1 --metrics-address=:1", []string{"--http-endpoint and --metrics-address mean the same"}},
 		{"addresses", "--metrics-addr=8080 --health-addr=:http", []string{`--metrics-addr: "8080" is not an address`, `--health-addr: "http" is not a port`}},
-		{"profiles for everybody", "--config=c --profiling --health-addr=0.0.0.0:1", []string{
-			"--profiling would serve profiles to everybody who reaches --http-endpoint :8080: add --http-authorization, or listen on loopback", "reaches --health-addr 0.0.0.0:1"}},
 		{"hosts", "--config=c --http-allowed-hosts=a:80,b,*.c", []string{`--http-allowed-hosts: "a:80" is not a host name`, `"*.c" is not a host name`}},
 		{"path of the metrics that is taken", "--metrics-path=/api/v1/drivers", []string{`--metrics-path: the metrics path "/api/v1/drivers" is taken`}},
 		{"collector without a port", "--otlp-endpoint=collector", []string{`--otlp-endpoint: "collector" is not the address of a collector`}},

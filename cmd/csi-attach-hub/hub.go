@@ -94,7 +94,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 		return err
 	}
 	view := statusSource{Hub: h, source: source, registry: r, leases: leases, pods: finder, started: time.Now()}
-	servers, err := newServers(ctx, s.http, config, status.Options{Source: view, Volumes: h, Metrics: metrics, Probes: health, LeaderCheck: view.leaderCheck})
+	servers, err := newServers(ctx, s.http, status.Options{Source: view, Volumes: h, Metrics: metrics, Probes: health, LeaderCheck: view.leaderCheck})
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 
-	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -54,11 +53,10 @@ func withOwnConnection(config *rest.Config, use string) *rest.Config {
 // would be a third of the program and 12 MB of its memory: html/template finds methods by
 // their names, so the linker keeps every method of every type.
 type kubeClient struct {
-	authentication *authenticationv1.AuthenticationV1Client
-	authorization  *authorizationv1.AuthorizationV1Client
-	coordination   *coordinationv1.CoordinationV1Client
-	core           *corev1.CoreV1Client
-	storage        *storagev1.StorageV1Client
+	authorization *authorizationv1.AuthorizationV1Client
+	coordination  *coordinationv1.CoordinationV1Client
+	core          *corev1.CoreV1Client
+	storage       *storagev1.StorageV1Client
 }
 
 func newKubeClient(config *rest.Config) (*kubeClient, error) {
@@ -68,21 +66,17 @@ func newKubeClient(config *rest.Config) (*kubeClient, error) {
 		return nil, fmt.Errorf("make the Kubernetes client: %w", err)
 	}
 	var c kubeClient
-	var errs [5]error
-	c.authentication, errs[0] = authenticationv1.NewForConfigAndClient(config, http)
-	c.authorization, errs[1] = authorizationv1.NewForConfigAndClient(config, http)
-	c.coordination, errs[2] = coordinationv1.NewForConfigAndClient(config, http)
-	c.core, errs[3] = corev1.NewForConfigAndClient(config, http)
-	c.storage, errs[4] = storagev1.NewForConfigAndClient(config, http)
+	var errs [4]error
+	c.authorization, errs[0] = authorizationv1.NewForConfigAndClient(config, http)
+	c.coordination, errs[1] = coordinationv1.NewForConfigAndClient(config, http)
+	c.core, errs[2] = corev1.NewForConfigAndClient(config, http)
+	c.storage, errs[3] = storagev1.NewForConfigAndClient(config, http)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("make the Kubernetes client: %w", err)
 	}
 	return &c, nil
 }
 
-func (c *kubeClient) AuthenticationV1() authenticationv1.AuthenticationV1Interface {
-	return c.authentication
-}
 func (c *kubeClient) AuthorizationV1() authorizationv1.AuthorizationV1Interface {
 	return c.authorization
 }

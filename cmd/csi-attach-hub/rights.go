@@ -13,7 +13,7 @@ import (
 
 // featuresOf returns what this process needs rights for with the configuration of its start.
 func featuresOf(s hubSettings, config *registry.Config) rights.Features {
-	f := rights.Features{Discovery: config.Discovery().CSIDrivers.Enabled, Reviews: s.http.Authorized}
+	f := rights.Features{Discovery: config.Discovery().CSIDrivers.Enabled}
 	if s.leases.Enabled {
 		for _, d := range config.Drivers() {
 			l := d.LeaseOf()

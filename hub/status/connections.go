@@ -1,72 +1,62 @@
 package status
 
 import (
-	"crypto/tls"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 )
 
-// mostConnections bounds the connections of a server, which take up to 60 KB each with TLS.
+// mostConnections bounds the connections of a server.
 const mostConnections = 500
 
-// connections bounds the open connections. At the limit a new connection replaces the oldest
-// that waits for a request, else the oldest: somebody who only connects cannot keep out the
-// kubelet and Prometheus, whose requests take little time.
+// connections bounds the open connections. Above the limit, the oldest connection of the address that has most is closed:
+// a client that only connects cannot keep out the kubelet and Prometheus.
 type connections struct {
 	most int
 
-	mu      sync.Mutex
-	changes int                     // of states; guarded by mu
-	open    map[net.Conn]connection // guarded by mu
+	mu   sync.Mutex
+	open []net.Conn // oldest first; guarded by mu
 }
 
-type connection struct {
-	busy  bool // with a request
-	since int  // value of connections.changes
-}
-
-// before reports whether a connection makes room before another.
-func (c connection) before(other connection) bool {
-	if c.busy != other.busy {
-		return !c.busy
-	}
-	return c.since < other.since
-}
-
-func newConnections(most int) *connections {
-	return &connections{most: most, open: map[net.Conn]connection{}}
-}
+func newConnections(most int) *connections { return &connections{most: most} }
 
 // follow is the ConnState of a server.
 func (l *connections) follow(conn net.Conn, state http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if state == http.StateClosed || state == http.StateHijacked {
-		delete(l.open, conn)
-		return
+	switch state {
+	case http.StateNew:
+		l.open = append(l.open, conn)
+		if len(l.open) > l.most {
+			first := l.surplus()
+			l.remove(first)
+			first.Close()
+		}
+	case http.StateClosed, http.StateHijacked:
+		l.remove(conn)
 	}
-	if _, known := l.open[conn]; state != http.StateNew && !known {
-		return // it has made room and is being closed
-	}
-	if state == http.StateNew && len(l.open) >= l.most {
-		l.makeRoom()
-	}
-	l.changes++
-	l.open[conn] = connection{busy: state == http.StateActive, since: l.changes}
 }
 
-// makeRoom closes a connection. The caller holds mu.
-func (l *connections) makeRoom() {
-	var first net.Conn
-	for conn, c := range l.open {
-		if first == nil || c.before(l.open[first]) {
-			first = conn
-		}
+// surplus returns the oldest connection of the address that has most connections. The caller holds mu.
+func (l *connections) surplus() net.Conn {
+	number := map[string]int{}
+	most := 0
+	for _, conn := range l.open {
+		address := remoteHost(conn)
+		number[address]++
+		most = max(most, number[address])
 	}
-	delete(l.open, first)
-	if secure, ok := first.(*tls.Conn); ok {
-		first = secure.NetConn() // Close of a tls.Conn waits for a client that does not read
-	}
-	first.Close()
+	i := slices.IndexFunc(l.open, func(conn net.Conn) bool { return number[remoteHost(conn)] == most })
+	return l.open[i]
+}
+
+// remove forgets a connection. The caller holds mu.
+func (l *connections) remove(conn net.Conn) {
+	l.open = slices.DeleteFunc(l.open, func(c net.Conn) bool { return c == conn })
+}
+
+func remoteHost(conn net.Conn) string {
+	host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+	return host
 }

@@ -53,8 +53,10 @@
 //	                            Ready: caches filled and configuration loaded. Live: the loops
 //	                            of the hub make progress. A broken driver changes neither.
 //	/healthz/leader-election    200 "ok", or 500 if a lease was not renewed in time
-//	/debug/pprof/               profiles, only with --profiling
 //
+// On connections to a loopback address, which kubectl port-forward makes, also:
+//
+//	/debug/pprof/               profiles, only with --profiling
 //	/api/v1/overview            version, identity, started, config, replicas, and unclaimed:
 //	                            VolumeAttachments of drivers not served here, by attacher,
 //	                            without those that need no driver (attachRequired: false);

@@ -44,7 +44,7 @@ func FuzzTexts(f *testing.F) {
 		at, query := url.PathEscape(name), url.QueryEscape(text)
 		for _, path := range []string{"/", "/?q=" + query, "/drivers/" + at, "/attachments", "/attachments/" + at, "/attachments?q=" + query + "&state=" + query,
 			"/api/v1/drivers", "/api/v1/drivers/" + at, "/api/v1/attachments", "/api/v1/attachments?driver=" + query + "&state=" + query, "/metrics", "/readyz?verbose"} {
-			r, err := http.NewRequest(http.MethodGet, "http://hub"+path, nil)
+			r, err := http.NewRequestWithContext(toLoopback(t.Context()), http.MethodGet, "http://localhost"+path, nil)
 			if err != nil {
 				t.Fatalf("%s: %v", path, err)
 			}

@@ -8,27 +8,24 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/loglimit"
 )
 
 // mostScrapes is how many scrapes run at once.
 const mostScrapes = 8
 
-// newHandler returns the handler of all paths.
+// newHandler returns the handler of all paths: metrics and probes for all, everything else on loopback addresses only.
 func newHandler(o Options) (http.Handler, error) {
 	gatherer, err := o.Metrics.Gatherer(o.Source)
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle(o.MetricsPath, promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{
-		// One broken metric does not hide the others.
-		ErrorHandling:       promhttp.ContinueOnError,
-		ErrorLog:            scrapeLog{},
-		MaxRequestsInFlight: mostScrapes,
-	}))
 	l := newLimiter()
 	api{hub: view{o.Source}, limiter: l, volumes: o.Volumes}.register(mux)
 	(&pages{hub: view{o.Source}, metrics: o.Metrics, metricsPath: o.MetricsPath, limiter: l}).register(mux)
@@ -42,14 +39,17 @@ func newHandler(o Options) (http.Handler, error) {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		sendError(w, http.StatusNotFound, "there is nothing at this path")
 	})
-	all := http.NewServeMux() // probes bypass the Guard: a kubelet sends no credentials
+	all := http.NewServeMux()
+	all.Handle(o.MetricsPath, promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{
+		// One broken metric does not hide the others.
+		ErrorHandling:       promhttp.ContinueOnError,
+		ErrorLog:            scrapeLog{loglimit.New(10, time.Minute)},
+		MaxRequestsInFlight: mostScrapes,
+	}))
 	all.HandleFunc("/livez", lastAnswer(o.Probes.probe("livez")))
 	all.HandleFunc("/readyz", lastAnswer(o.Probes.probe("readyz")))
 	all.HandleFunc("/healthz/leader-election", lastAnswer(leaderElection(o.LeaderCheck)))
-	all.Handle("/", o.Guard(mux))
-	if o.TLS != (TLS{}) { // a website that takes a name of its own has no certificate for it
-		return readOnly(all), nil
-	}
+	all.Handle("/", onLoopback(mux))
 	return readOnly(checkHost(o.AllowedHosts, all)), nil
 }
 
@@ -125,9 +125,9 @@ func sendError(w http.ResponseWriter, code int, text string) {
 	sendJSON(w, code, map[string]string{"error": text})
 }
 
-// scrapeLog logs the errors of promhttp.
-type scrapeLog struct{}
+// scrapeLog logs the errors of promhttp: one for each metric that it cannot send to a client that has left.
+type scrapeLog struct{ limiter *loglimit.Limiter }
 
-func (scrapeLog) Println(v ...any) {
-	klog.Background().Error(nil, "Cannot show all metrics", "problem", strings.TrimSpace(fmt.Sprintln(v...)))
+func (l scrapeLog) Println(v ...any) {
+	l.limiter.Info(klog.Background(), "Cannot show all metrics", "problem", strings.TrimSpace(fmt.Sprintln(v...)))
 }

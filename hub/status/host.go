@@ -9,12 +9,22 @@ import (
 	"strings"
 )
 
-// IsLoopback reports whether only this machine can reach an address to listen on: in a Pod, only the Pod
-// and users who may forward its ports.
-func IsLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+// onLoopback serves requests to loopback addresses only. In a Pod these come from the Pod itself, and from users who may
+// forward its ports: for all others the right to port-forward is the authorization.
+func onLoopback(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isToLoopback(r) {
+			sendError(w, http.StatusNotFound, "only metrics and probes are served on this address: use kubectl port-forward for the status page, the API and profiles")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isToLoopback reports whether the local address of the request's connection is a loopback address.
+func isToLoopback(r *http.Request) bool {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return local != nil && local.IP.IsLoopback()
 }
 
 // checkHost rejects requests to a loopback address whose Host is a name of somebody else. A page of a website could
@@ -22,8 +32,7 @@ func IsLoopback(address string) bool {
 // than users of that machine reach the other addresses anyway, by any name.
 func checkHost(allowed []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-		if local != nil && local.IP.IsLoopback() && !isOwnHost(r.Host, allowed) {
+		if isToLoopback(r) && !isOwnHost(r.Host, allowed) {
 			sendError(w, http.StatusMisdirectedRequest, fmt.Sprintf("the host %q is not served on a loopback address: use localhost or an IP address, or name the host in --http-allowed-hosts of the hub", r.Host))
 			return
 		}

@@ -2,7 +2,6 @@ package status
 
 import (
 	"bufio"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -58,46 +57,28 @@ func TestLoopbackAddressServesNoNameThatAWebsiteCanHave(t *testing.T) {
 	}
 }
 
-// TestPortForwardToAPublicAddressIsCheckedAndScrapesAreNot asks a server on all addresses: a port-forward reaches it on loopback, Prometheus by
-// the Pod's address.
-func TestPortForwardToAPublicAddressIsCheckedAndScrapesAreNot(t *testing.T) {
-	_, port, err := net.SplitHostPort(strings.TrimPrefix(startServer(t, newFakeHub(), func(o *Options) { o.Endpoint = ":0" }), "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const request = "GET /metrics HTTP/1.1\r\nHost: csi-attach-hub.monitoring.example\r\nConnection: close\r\n\r\n"
-	if code, body := send(t, net.JoinHostPort("127.0.0.1", port), request); code != http.StatusMisdirectedRequest {
-		t.Errorf("on loopback: %d %s", code, body)
-	}
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range addresses {
-		if ip := a.(*net.IPNet).IP; ip.IsGlobalUnicast() && ip.To4() != nil {
-			if code, body := send(t, net.JoinHostPort(ip.String(), port), request); code != http.StatusOK {
-				t.Errorf("on %s: %d %s", ip, code, body)
-			}
-			return
+func TestOtherMachinesAreServedMetricsAndProbesOnly(t *testing.T) {
+	address := startDistant(t, newFakeHub())
+	for path, want := range map[string]int{
+		"/metrics": http.StatusOK, "/livez": http.StatusOK, "/readyz?verbose": http.StatusOK, "/healthz/leader-election": http.StatusOK,
+		"/": http.StatusNotFound, "/attachments": http.StatusNotFound, "/api/v1/drivers": http.StatusNotFound, "/assets/page.js": http.StatusNotFound,
+		"/debug/pprof/": http.StatusNotFound, "/debug/pprof/heap": http.StatusNotFound, "/nothing": http.StatusNotFound,
+	} {
+		// By any name: a Prometheus or a kubelet has no reason to use ours.
+		code, body := send(t, address, "GET "+path+" HTTP/1.1\r\nHost: csi-attach-hub.monitoring.example\r\nConnection: close\r\n\r\n")
+		if code != want || want == http.StatusNotFound && !strings.Contains(body, "kubectl port-forward") {
+			t.Errorf("%s: %d %s, want %d", path, code, body, want)
 		}
 	}
-	t.Skip("this machine has loopback addresses only")
 }
 
-func TestServerWithTLSIsAskedByAnyName(t *testing.T) {
-	url := startServer(t, newFakeHub(), func(o *Options) { o.TLS = TLS{SelfSigned: true} })
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https"+strings.TrimPrefix(url, "http")+"/livez", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Host = "csi-attach-hub.example"
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
-	response, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		t.Errorf("got %s", response.Status)
+// A connection of HTTP/2 has many requests at once.
+func TestHTTP2IsNotSpoken(t *testing.T) {
+	for name, address := range map[string]string{
+		"loopback": strings.TrimPrefix(startServer(t, newFakeHub()), "http://"), "others": startDistant(t, newFakeHub()),
+	} {
+		if code, body := send(t, address, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); code < 400 || code >= 500 {
+			t.Errorf("%s: %d %s", name, code, body)
+		}
 	}
 }

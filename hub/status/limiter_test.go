@@ -34,7 +34,7 @@ func TestWhoReadsSlowlyKeepsNobodyWaiting(t *testing.T) {
 		for range 2 * maxRenderings {
 			s := &stalled{ResponseWriter: httptest.NewRecorder(), reached: make(chan struct{}), let: let}
 			slow.Go(func() {
-				server.handler.ServeHTTP(s, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+				server.handler.ServeHTTP(s, httptest.NewRequestWithContext(toLoopback(t.Context()), http.MethodGet, "http://localhost"+path, nil))
 			})
 			select {
 			case <-s.reached:
@@ -44,7 +44,7 @@ func TestWhoReadsSlowlyKeepsNobodyWaiting(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		answer := httptest.NewRecorder()
-		server.handler.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+		server.handler.ServeHTTP(answer, httptest.NewRequestWithContext(toLoopback(ctx), http.MethodGet, "http://localhost"+path, nil))
 		if answer.Body.Len() == 0 || answer.Code != http.StatusOK {
 			t.Errorf("%s: got %d, %d bytes", path, answer.Code, answer.Body.Len())
 		}

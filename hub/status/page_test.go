@@ -217,7 +217,7 @@ func BenchmarkPages(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				w := &discard{header: http.Header{}}
-				r, _ := http.NewRequest(http.MethodGet, path, nil)
+				r, _ := http.NewRequestWithContext(toLoopback(b.Context()), http.MethodGet, "http://localhost"+path, nil)
 				server.handler.ServeHTTP(w, r)
 				b.ReportMetric(float64(w.size), "bytes")
 			}

@@ -9,13 +9,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
-
-	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 )
 
 const (
@@ -35,8 +31,6 @@ const (
 type Options struct {
 	// Endpoint is where to listen: "host:port", ":port" for all addresses.
 	Endpoint string
-	// TLS secures the port; zero for HTTP without TLS.
-	TLS TLS
 	// MetricsPath is where the metrics are; "" means "/metrics".
 	MetricsPath string
 	// Source is the running hub.
@@ -50,12 +44,10 @@ type Options struct {
 	// LeaderCheck is what /healthz/leader-election answers: an error if a lease that
 	// should have been renewed was not. Nil means never.
 	LeaderCheck func() error
-	// Guard authenticates and authorizes all requests but the probes; nil lets everybody in.
-	Guard func(http.Handler) http.Handler
-	// AllowedHosts are names in the Host of requests to loopback addresses without TLS, besides localhost,
-	// IP addresses and the name that the commands use in their port-forward.
+	// AllowedHosts are names in the Host of requests to loopback addresses, besides localhost, IP addresses and the
+	// name that the commands use in their port-forward.
 	AllowedHosts []string
-	// Profiling serves /debug/pprof: heap and CPU profiles and the command line.
+	// Profiling serves /debug/pprof on loopback addresses: heap and CPU profiles and the command line.
 	Profiling bool
 }
 
@@ -68,27 +60,22 @@ func (o Options) check() error {
 	case o.Metrics == nil:
 		return errors.New("the metrics are missing")
 	}
-	return errors.Join(o.TLS.check(), CheckMetricsPath(o.MetricsPath))
+	return CheckMetricsPath(o.MetricsPath)
 }
 
 // Server shows a running hub over HTTP. No request changes anything.
 type Server struct {
 	options  Options
 	handler  http.Handler
-	listener net.Listener                      // nil until Listen
-	material atomic.Pointer[tlsfiles.Material] // for connections to come; nil without TLS
-	poll     tlsfiles.Poll
+	listener net.Listener // nil until Listen
 }
 
-// New checks the options and reads the TLS files. It starts nothing.
+// New checks the options. It starts nothing.
 func New(o Options) (*Server, error) {
 	o.MetricsPath = cmp.Or(o.MetricsPath, defaultMetricsPath)
 	o.Probes = cmp.Or(o.Probes, NewProbes())
 	if o.LeaderCheck == nil {
 		o.LeaderCheck = func() error { return nil }
-	}
-	if o.Guard == nil {
-		o.Guard = func(next http.Handler) http.Handler { return next }
 	}
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("make HTTP server: %w", err)
@@ -97,15 +84,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make HTTP server: %w", err)
 	}
-	s := &Server{options: o, handler: handler, poll: tlsfiles.Ticks}
-	if o.TLS != (TLS{}) {
-		material, err := o.TLS.load(o.Endpoint)
-		if err != nil {
-			return nil, fmt.Errorf("make HTTP server: %w", err)
-		}
-		s.material.Store(material)
-	}
-	return s, nil
+	return &Server{options: o, handler: handler}, nil
 }
 
 // Listen opens the port, so that a program that cannot have it fails at its start. Clients can
@@ -134,17 +113,9 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	server := s.httpServer(ctx)
-	var loops sync.WaitGroup
-	defer loops.Wait()
-	following, cancel := context.WithCancel(ctx)
-	defer cancel()
-	secure := s.material.Load() != nil
-	if secure && !s.options.TLS.SelfSigned {
-		loops.Go(func() { s.followFiles(following) })
-	}
-	klog.FromContext(ctx).Info("Serving HTTP", "address", s.Addr().String(), "tls", secure, "profiling", s.options.Profiling)
+	klog.FromContext(ctx).Info("Serving HTTP", "address", s.Addr().String(), "profiling", s.options.Profiling)
 	ended := make(chan error, 1)
-	loops.Go(func() { ended <- s.serve(server) })
+	go func() { ended <- server.Serve(s.listener) }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve HTTP: %w", err)
@@ -155,14 +126,15 @@ func (s *Server) Run(ctx context.Context) error {
 	if server.Shutdown(grace) != nil {
 		server.Close() // the clients that are left do not read
 	}
+	<-ended
 	return nil
 }
 
-// httpServer returns the server with its bounds. The contexts of its requests end with ctx.
+// httpServer returns the server with its bounds. It serves HTTP/1 only: a connection has one request at a time. The contexts
+// of its requests end with ctx.
 func (s *Server) httpServer(ctx context.Context) *http.Server {
 	return &http.Server{
 		Handler:           s.handler,
-		TLSConfig:         s.tlsConfig(),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
@@ -172,14 +144,6 @@ func (s *Server) httpServer(ctx context.Context) *http.Server {
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ErrorLog:          log.New(logWriter{klog.FromContext(ctx)}, "", 0),
 	}
-}
-
-// serve takes connections until the server is shut down.
-func (s *Server) serve(server *http.Server) error {
-	if s.material.Load() != nil {
-		return server.ServeTLS(s.listener, "", "") // the TLSConfig has the certificate
-	}
-	return server.Serve(s.listener)
 }
 
 // logWriter logs the errors of net/http about single connections.

@@ -38,6 +38,11 @@ func startServer(t *testing.T, h *fakeHub, change ...func(*Options)) string {
 	return "http://" + s.Addr().String()
 }
 
+// toLoopback returns the context of a request on a connection to a loopback address.
+func toLoopback(ctx context.Context) context.Context {
+	return context.WithValue(ctx, http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080})
+}
+
 // client has connections that end with each request, so that no server waits for them.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 

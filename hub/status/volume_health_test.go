@@ -42,15 +42,3 @@ func TestQuestionsAboutTheHealthOfVolumesDelayNoPage(t *testing.T) {
 	close(reader.answer)
 	questions.Wait()
 }
-
-func TestTheHealthOfVolumesIsGuardedLikeAllElse(t *testing.T) {
-	u := startServer(t, newFakeHub(), func(o *Options) {
-		o.Volumes = asked{}
-		o.Guard = func(http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
-		}
-	})
-	if code, _, _ := get(t, u+"/api/v1/volume-health?attachment=csi-1"); code != http.StatusForbidden {
-		t.Errorf("got %d", code)
-	}
-}

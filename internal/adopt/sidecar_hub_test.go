@@ -80,7 +80,7 @@ func TestTheHubOfAPodHasAllRightsThatAHubNeeds(t *testing.T) {
 		for _, args := range []string{"--leader-election", "--leader-election, --leader-election-namespace=elsewhere"} {
 			p := podWith(t, Options{Mode: ModeSidecarHub}, args, "", podSpec)
 			needed := rights.Needed(rights.Features{Leases: []rights.Lease{{Namespace: p.LeaseNamespace(), Name: registry.LeaseName(p.Driver)}},
-				ReplicaNamespace: "storage", Reviews: !p.HostNetwork()})
+				ReplicaNamespace: "storage"})
 			for _, r := range needed {
 				var rules []rbacv1.PolicyRule
 				if r.Namespace == "" {

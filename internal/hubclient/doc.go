@@ -4,12 +4,7 @@
 // replicas at once and merges their answers. Each driver is in the View once, as seen by the
 // replica that works for it: only that replica has the live queue.
 //
-// Pods are reached by port-forward and not by the API server's Pod proxy. The proxy consumes
-// the Authorization header, so the hub could not authenticate the client. It speaks TLS
-// without verifying the server, and it connects over the Pod's network, where a
-// NetworkPolicy may forbid it. A port-forward is a byte stream to the Pod's loopback, and
-// everything that the hub's port demands holds there too.
-//
-// A token is sent only if a flag names it. The token of the kubeconfig is never sent: anybody
-// who can create a Pod with the hub's label would get it.
+// Pods are reached by port-forward and not by the API server's Pod proxy: the proxy connects over the Pod's network, where the
+// hub serves metrics and probes only. A port-forward is a byte stream to the Pod's loopback. The token of the kubeconfig is never
+// sent: anybody who can create a Pod with the hub's label would get it.
 package hubclient

@@ -28,7 +28,6 @@ type Options struct {
 	Server    string // URL of one replica, http(s)://host:port; empty: all Pods
 	Config    *rest.Config
 	Namespace string // of the Pods
-	Transport TransportOptions
 }
 
 // Find returns the replicas of a hub. It contacts the API server unless Server is set, and no
@@ -39,11 +38,7 @@ func Find(ctx context.Context, o Options) (*Hub, error) {
 		if err != nil {
 			return nil, err
 		}
-		client, err := o.Transport.client(nil, "")
-		if err != nil {
-			return nil, err
-		}
-		return &Hub{replicas: []*replica{{name: base.String(), base: base, client: client}}}, nil
+		return &Hub{replicas: []*replica{{name: base.String(), base: base, client: newClient(nil)}}}, nil
 	}
 	kube, err := corev1client.NewForConfig(o.Config)
 	if err != nil {
@@ -58,12 +53,7 @@ func Find(ctx context.Context, o Options) (*Hub, error) {
 	}
 	h := &Hub{}
 	for i := range pods.Items {
-		r, err := podReplica(o, kube, &pods.Items[i])
-		if err != nil {
-			h.Close()
-			return nil, err
-		}
-		h.replicas = append(h.replicas, r)
+		h.replicas = append(h.replicas, podReplica(o, kube, &pods.Items[i]))
 	}
 	slices.SortFunc(h.replicas, func(a, b *replica) int { return cmp.Compare(a.name, b.name) })
 	return h, nil
@@ -81,32 +71,29 @@ func parseServer(server string) (*url.URL, error) {
 }
 
 // podReplica returns a replica that is reached by port-forward.
-func podReplica(o Options, kube corev1client.CoreV1Interface, pod *corev1.Pod) (*replica, error) {
+func podReplica(o Options, kube corev1client.CoreV1Interface, pod *corev1.Pod) *replica {
 	r := &replica{name: "Pod " + pod.Namespace + "/" + pod.Name}
 	if pod.Status.Phase != corev1.PodRunning {
 		r.err = fmt.Errorf("the Pod is %s", cmp.Or(string(pod.Status.Phase), "new"))
-		return r, nil
+		return r
 	}
-	scheme, port := portOf(pod)
+	port := portOf(pod)
 	name := "csi-attach-hub." + pod.Namespace + ".svc" // a hub takes it as Host on loopback
-	r.base = &url.URL{Scheme: scheme, Host: net.JoinHostPort(name, strconv.Itoa(port))}
+	r.base = &url.URL{Scheme: "http", Host: net.JoinHostPort(name, strconv.Itoa(port))}
 	target := kube.RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
 	r.tunnel = &tunnel{config: o.Config, target: target, port: port}
-	client, err := o.Transport.client(r.tunnel.dial, name)
-	r.client = client
-	return r, err
+	r.client = newClient(r.tunnel.dial)
+	return r
 }
 
-// portOf returns the port of a Pod that is named https or http.
-func portOf(pod *corev1.Pod) (scheme string, port int) {
-	for _, scheme := range []string{"https", "http"} {
-		for _, c := range pod.Spec.Containers {
-			for _, p := range c.Ports {
-				if p.Name == scheme {
-					return scheme, int(p.ContainerPort)
-				}
+// portOf returns the port of a Pod that is named http.
+func portOf(pod *corev1.Pod) int {
+	for _, c := range pod.Spec.Containers {
+		for _, p := range c.Ports {
+			if p.Name == "http" {
+				return int(p.ContainerPort)
 			}
 		}
 	}
-	return "http", defaultPort
+	return defaultPort
 }

@@ -2,9 +2,7 @@ package hubclient
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -140,9 +138,6 @@ func (r *replica) get(ctx context.Context, path string, query url.Values, into a
 		return err
 	}
 	answer, err := r.client.Do(request)
-	if _, unverified := errors.AsType[*tls.CertificateVerificationError](err); unverified {
-		return fmt.Errorf("%w: --ca-file must contain the signer of the hub's certificate, --tls-server-name the name in it", err)
-	}
 	if err != nil {
 		return err // it names the method and the URL
 	}
@@ -173,9 +168,6 @@ func errorText(answer *http.Response, body []byte) string {
 	}
 	if text = strings.TrimSpace(text); text != "" {
 		text = ": " + text
-	}
-	if answer.StatusCode == http.StatusUnauthorized && answer.Request.Header.Get("Authorization") == "" {
-		text += "; --token-file names a file with one"
 	}
 	return text
 }

@@ -48,7 +48,6 @@ type Features struct {
 	Leases           []Lease // of drivers; none without leader election
 	ReplicaNamespace string  // of the lease by which this replica announces itself; "" if it does not
 	Discovery        bool    // drivers are taken from CSIDriver objects
-	Reviews          bool    // requests to the hub are authenticated and authorized by the cluster
 }
 
 // leasesElsewhere returns the leases of drivers outside of the replicas' namespace, sorted.
@@ -90,11 +89,6 @@ func Needed(f Features) []Right {
 		own = append(own, Right{Verb: "delete", Group: coordination, Resource: "leases", Namespace: f.ReplicaNamespace,
 			Purpose: own[0].Purpose, Manifest: own[0].Manifest, Optional: true})
 		needed = append(needed, own...)
-	}
-	if f.Reviews {
-		needed = append(needed,
-			Right{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews", Purpose: "find out who looks at the hub", Manifest: clusterRole, Optional: true},
-			Right{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Purpose: "find out who may look at the hub", Manifest: clusterRole, Optional: true})
 	}
 	return needed
 }

@@ -69,12 +69,9 @@ subjects:
 {{- regexReplaceAll " csi-attach-hub-(drivers|metrics|\\*)" $text (printf " %s-${1}" $name) }}
 {{- end }}
 
-{{/* The Secrets of the hub's certificates, "" without: for drivers, and for whoever looks. */}}
+{{/* The Secret of the hub's certificate for drivers. */}}
 {{- define "hub.clientSecret" -}}
 {{ .Values.proxies.existingSecret | default (printf "%s-client-tls" (include "hub.name" .)) }}
-{{- end }}
-{{- define "hub.servingSecret" -}}
-{{ .Values.servingCertificate.existingSecret | default (ternary (printf "%s-serving-tls" (include "hub.name" .)) "" .Values.servingCertificate.certManager) }}
 {{- end }}
 
 {{/* discovery.csiDrivers as JSON, {} if it is not enabled. */}}
