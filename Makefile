@@ -1,6 +1,6 @@
 # `make` shows this menu.
 .DEFAULT_GOAL := help
-.PHONY: help build test browser lint vet vulnerabilities tools image buildah demo sandbox pictures graphviz bench charts chaos crashes explore handover mutants soak fuzz clean
+.PHONY: help build test browser lint vet vulnerabilities tools image manifests buildah demo sandbox pictures graphviz bench charts chaos crashes explore handover mutants soak fuzz clean
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION)
@@ -82,13 +82,12 @@ tools: ## build staticcheck, deadcode and govulncheck, in the versions that the 
 	  GOBIN=$(CURDIR)/$(TOOLS) go install $$tool || { echo "$$tool cannot be built: see above. Its source comes from GOPROXY=$$(go env GOPROXY | sed 's!//[^/,|]*@!//!g')."; exit 1; }; \
 	done
 
-# The binaries are built here and copied into empty images: no emulation, and nothing from a registry. GOFIPS140=certified
-# builds them with the certified Go Cryptographic Module. The second variant of the image runs as root.
-image: ## build container images for amd64 and arm64 with buildah, as bin/image.tar and bin/image-root.tar, with SBOMs
+# The binaries are built here and copied into empty images: no emulation, and nothing from a registry. The second variant of the
+# image runs as root.
+image: ## build container images for amd64 and arm64 with buildah, as bin/image.tar and bin/image-root.tar
 	@for arch in $(ARCHITECTURES); do \
 	  binary=$(IMAGE_DIR)/$$arch/csi-attach-hub; echo "== $$binary"; \
-	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -buildvcs=false -ldflags '-s -w $(LDFLAGS)' -o $$binary ./cmd/csi-attach-hub && \
-	  go run ./internal/sbom --version $(VERSION) --epoch $(SOURCE_DATE_EPOCH) $$binary > $(IMAGE_DIR)/csi-attach-hub-linux-$$arch.cdx.json || exit 1; \
+	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -buildvcs=false -ldflags '-s -w $(LDFLAGS)' -o $$binary ./cmd/csi-attach-hub || exit 1; \
 	done
 	@for variant in :65532 -root:0; do \
 	  list=$(IMAGE):$(VERSION)$${variant%:*}; archive=$(IMAGE_DIR)$${variant%:*}.tar; user=$${variant#*:}; echo "== $$archive: $$list"; \
@@ -100,6 +99,9 @@ image: ## build container images for amd64 and arm64 with buildah, as bin/image.
 	  done; \
 	  $(BUILDAH) manifest push --quiet --all $$list oci-archive:$$archive:$$list || exit 1; \
 	done
+
+manifests: ## render deploy/install.yaml from the chart, and the schema of its values
+	cd deploy && go test -count 1 -run 'TestInstallYAMLIsRenderedFromTheChart|TestChartSchemaFollowsDriversYAMLAndTheComments' . -update
 
 # CI must not skip the test of the image.
 ifdef CI

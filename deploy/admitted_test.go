@@ -36,15 +36,15 @@ func TestPodsOfTheHubAreAdmittedInItsNamespace(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	client, w := warnedClient(t)
-	for _, folder := range kustomizations(t) {
-		objects := build(t, folder)
+	for _, values := range installations {
+		objects := objectsOf(t, values)
 		level := "restricted"
-		if folder == "overlays/host-sockets" {
+		if values == withHostSockets {
 			level = "privileged"
 		}
 		namespace := as[corev1.Namespace](t, find(t, objects, "Namespace", "csi-attach-hub"))
 		if got := namespace.Labels["pod-security.kubernetes.io/enforce"]; got != level {
-			t.Errorf("%s: the level is %s, want %s", folder, got, level)
+			t.Errorf("%s: the level is %s, want %s", values, got, level)
 		}
 		// A new one: a change of an old one reaches the admission only after a while.
 		namespace.ObjectMeta = metav1.ObjectMeta{GenerateName: "level-", Labels: namespace.Labels}
@@ -61,7 +61,7 @@ func TestPodsOfTheHubAreAdmittedInItsNamespace(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "hub", Namespace: namespace.Name},
 			Spec:       as[appsv1.Deployment](t, find(t, objects, "Deployment", "csi-attach-hub")).Spec.Template.Spec,
 		}
-		if folder == withOpenShift {
+		if values == withOpenShift {
 			asAdmittedByRestrictedV2(&pod.Spec)
 		}
 		// Its controller does not run here.
@@ -78,31 +78,31 @@ func TestPodsOfTheHubAreAdmittedInItsNamespace(t *testing.T) {
 		// The admission sees the quota by a watch.
 		use("9")
 		var refusal error
-		poll(ctx, t, folder+": the admission knows the quota", func() bool {
+		poll(ctx, t, values+": the admission knows the quota", func() bool {
 			refusal = create(pod)
 			return refusal == nil || !strings.Contains(refusal.Error(), "status unknown for quota")
 		})
 		if refusal != nil {
-			t.Errorf("%s: %v", folder, refusal)
+			t.Errorf("%s: %v", values, refusal)
 			continue
 		}
 		if level == "restricted" {
 			onHost := pod.DeepCopy()
 			onHost.Spec.HostPID = true
 			if err := create(onHost); err == nil || !strings.Contains(err.Error(), `violates PodSecurity "restricted:latest"`) {
-				t.Errorf("%s: a Pod with the processes of its host is admitted: %v", folder, err)
+				t.Errorf("%s: a Pod with the processes of its host is admitted: %v", values, err)
 			}
 		}
 		use("10")
-		poll(ctx, t, folder+": the quota counts the hub's Pods", func() bool {
+		poll(ctx, t, values+": the quota counts the hub's Pods", func() bool {
 			refusal = create(pod)
 			return refusal != nil
 		})
 		if !strings.Contains(refusal.Error(), "exceeded quota: csi-attach-hub-critical") {
-			t.Errorf("%s: %v", folder, refusal)
+			t.Errorf("%s: %v", values, refusal)
 		}
 		if w.Len() > 0 {
-			t.Errorf("%s: warnings: %s", folder, w)
+			t.Errorf("%s: warnings: %s", values, w)
 			w.Reset()
 		}
 	}

@@ -74,18 +74,19 @@ func (a *adopters) startHub(folders []string) {
 		}
 		return path
 	}
-	content := "resources:\n  - " + relative("base") + "\ncomponents:\n  - " + relative("components/admission-policy") + "\n  - " + relative("components/proxy-client") + "\n"
+	content := "resources: [rendered.yaml]\ncomponents:\n"
 	for _, folder := range folders {
 		if folder == "" { // its row fails by itself
 			continue
 		}
 		content += "  - " + relative(filepath.Join(folder, "hub")) + "\n"
 	}
-	content += "configMapGenerator:\n  - {name: csi-attach-hub-drivers, namespace: csi-attach-hub, behavior: replace, files: [drivers.yaml], options: {disableNameSuffixHash: true}}\n"
+	content += "configMapGenerator:\n  - {name: csi-attach-hub-drivers, namespace: csi-attach-hub, behavior: merge, files: [drivers.yaml], options: {disableNameSuffixHash: true}}\n"
 	if err := os.MkdirAll(overlay, 0o755); err != nil {
 		a.t.Fatal(err)
 	}
-	for name, text := range map[string]string{"kustomization.yaml": content, "drivers.yaml": testbed.ConfigHead + "drivers: []\n"} {
+	for name, text := range map[string]string{"kustomization.yaml": content,
+		"rendered.yaml": string(release{}.manifests(a.t, parseValues(a.t, ofInstallYAML+"proxies: {enabled: true}\n"))), "drivers.yaml": testbed.ConfigHead + "drivers: []\n"} {
 		if err := os.WriteFile(filepath.Join(overlay, name), []byte(text), 0o644); err != nil {
 			a.t.Fatal(err)
 		}

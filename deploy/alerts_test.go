@@ -27,7 +27,7 @@ type ruleFile struct {
 
 func readRules(t *testing.T) ruleFile {
 	t.Helper()
-	text, err := json.Marshal(find(t, build(t, "overlays/proxies"), "PrometheusRule", "csi-attach-hub").Object)
+	text, err := json.Marshal(find(t, objectsOf(t, withProxies), "PrometheusRule", "csi-attach-hub").Object)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ type dashboard struct {
 
 func readDashboard(t *testing.T) dashboard {
 	t.Helper()
-	config := find(t, build(t, "overlays/proxies"), "ConfigMap", "csi-attach-hub-dashboard")
+	config := find(t, objectsOf(t, withProxies), "ConfigMap", "csi-attach-hub-dashboard")
 	text, _, _ := unstructured.NestedString(config.Object, "data", "csi-attach-hub.json")
 	var d dashboard
 	if err := json.NewDecoder(bytes.NewReader([]byte(text))).Decode(&d); err != nil {
@@ -206,7 +206,7 @@ func TestVariablesOfTheDashboardComeFromMetricsThatExist(t *testing.T) {
 }
 
 func TestScrapesAreOftenEnoughForTheAlerts(t *testing.T) {
-	monitor := find(t, build(t, "overlays/proxies"), "ServiceMonitor", "csi-attach-hub")
+	monitor := find(t, objectsOf(t, withProxies), "ServiceMonitor", "csi-attach-hub")
 	endpoints, _, _ := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
 	interval, _, _ := unstructured.NestedString(endpoints[0].(map[string]any), "interval")
 	d, err := time.ParseDuration(interval)

@@ -62,7 +62,7 @@ func newApplier(ctx context.Context, t *testing.T) applier {
 	for _, kind := range foreign {
 		a.define(kind)
 	}
-	// Where the overlays have a driver.
+	// Where the values of tests have a driver.
 	storage := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "storage"}}
 	if _, err := plane.Clientset().CoreV1().Namespaces().Create(ctx, storage, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
@@ -152,17 +152,6 @@ func (a applier) applyOne(o *unstructured.Unstructured) error {
 	_, err = resource.Patch(a.ctx, o.GetName(), types.ApplyPatchType, body,
 		metav1.PatchOptions{FieldManager: "deploy", Force: &force, FieldValidation: metav1.FieldValidationStrict, DryRun: a.dryRun})
 	return err
-}
-
-func TestEveryKustomizationIsTakenByARealAPIServer(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
-	a := newApplier(ctx, t)
-	for _, folder := range kustomizations(t) {
-		objects := build(t, folder)
-		a.apply(objects...)
-		t.Logf("%s: %d objects", folder, len(objects))
-	}
 }
 
 func newClient(t *testing.T, config *rest.Config) kubernetes.Interface {

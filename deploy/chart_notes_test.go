@@ -1,25 +1,26 @@
 package deploy_test
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 )
 
-// What Helm prints after an installation says what is left to do, and no more.
+// What Helm prints after an installation says what is left to do, and names nothing that a user of the chart alone lacks: neither the
+// command nor files of the repository.
 func TestNotesOfTheChartSayWhatToDoNext(t *testing.T) {
-	const drivers = "drivers: [{name: a.example, endpoint: 'unix:///a'}]\n"
+	const drivers = "drivers: {a.example: {endpoint: 'unix:///a'}}\n"
 	for _, c := range []struct {
 		release       release
 		values        string
 		says, saysNot []string
 	}{
-		{release{}, "", []string{"drivers is empty", "csi-attach-hub status\n", "/csi-attach-hub preflight", "deploy/HANDOVER.md"},
-			[]string{"--hub-namespace", "privileged", "certificates"}},
-		{release{namespace: "storage-hub"}, drivers, []string{"status --hub-namespace storage-hub\n", "-n storage-hub", "1 driver"}, []string{"is empty"}},
-		{release{}, "proxies: {enabled: true}", []string{"Drivers in other Pods"}, nil},
+		{release{}, "", []string{"drivers is empty", "exec -i deployment/csi-attach-hub -- /csi-attach-hub adopt -", "/csi-attach-hub status --server"},
+			[]string{"privileged", "certificates", "older than"}},
+		{release{namespace: "storage-hub"}, drivers + "fullnameOverride: mine\n", []string{"kubectl -n storage-hub exec deployment/mine -- ", "1 driver"}, []string{"is empty"}},
+		{release{}, "proxies: {enabled: true}", []string{"certificates"}, nil},
 		{release{}, "hostSockets: {enabled: true}", []string{"pod-security.kubernetes.io/enforce=privileged"}, nil},
 		{release{}, "hostSockets: {enabled: true}\nnamespace: {create: true}", nil, []string{"privileged"}},
+		{release{kubeVersion: "v1.29.4"}, "", []string{"v1.29.4 is older than Kubernetes 1.30"}, nil},
 	} {
 		files, err := c.release.files(t, parseValues(t, c.values))
 		if err != nil {
@@ -31,25 +32,10 @@ func TestNotesOfTheChartSayWhatToDoNext(t *testing.T) {
 				t.Errorf("%q: the notes lack %q:\n%s", c.values, text, notes)
 			}
 		}
-		for _, text := range c.saysNot {
+		for _, text := range append(c.saysNot, " deploy/", "  csi-attach-hub ") {
 			if strings.Contains(notes, text) {
 				t.Errorf("%q: the notes have %q:\n%s", c.values, text, notes)
 			}
-		}
-	}
-}
-
-// mine.yaml of the README makes what the overlay for drivers in other Pods makes.
-func TestValuesOfTheREADMEMakeTheOverlayOfProxies(t *testing.T) {
-	block := regexp.MustCompile("(?s)```yaml\n(# mine.yaml\n.*?)```").FindSubmatch(readFile(t, "README.md"))
-	if block == nil {
-		t.Fatal("the README has no mine.yaml")
-	}
-	mine := mergeValues(parseValues(t, string(block[1])), readValues(t, "overlays/proxies/drivers.yaml"))
-	made := byName(t, release{}.render(t, mine))
-	for name := range byName(t, build(t, "overlays/proxies")) {
-		if made[name] == nil && name != "Namespace /csi-attach-hub" {
-			t.Errorf("the values of the README make no %s", name)
 		}
 	}
 }

@@ -3,13 +3,13 @@ package deploy_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,63 +20,100 @@ import (
 // everything are values with every object of the chart.
 const everything = `
 namespace: {create: true}
-drivers: [{name: ebs.csi.aws.com, endpoint: "unix:///csi/a", lease: {namespace: kube-system}}]
+drivers: {ebs.csi.aws.com: {endpoint: "unix:///csi/a", lease: {namespace: kube-system}}}
 secrets: {storage: [credentials]}
 pods: {list: true}
 proxies: {enabled: true, hostNetwork: [{cidr: 10.0.0.0/16, ports: [19240]}]}
 hostSockets: {enabled: true}
-admissionPolicy: {enabled: true}
 monitoring: {enabled: true, serviceMonitor: {labels: {release: prometheus}}, rules: {labels: {release: prometheus}}}
 dashboard: {enabled: true}
-preflight: {job: {enabled: true}}
 `
 
-// The name of the release changes nothing: two hubs in one cluster would wait for each other's leases.
+// The name of the release is in a label only: two hubs in one cluster would wait for each other's leases.
 func TestChartIgnoresTheNameOfTheRelease(t *testing.T) {
 	v := parseValues(t, everything)
-	if diff := cmp.Diff(byName(t, release{}.render(t, v)), byName(t, release{name: "other"}.render(t, v))); diff != "" {
+	want := strings.ReplaceAll(string(release{}.manifests(t, v)), "/instance: csi-attach-hub\n", "/instance: other\n")
+	if diff := cmp.Diff(want, string(release{name: "other"}.manifests(t, v))); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// The objects for another namespace and another name are those for csi-attach-hub with that namespace and name, but for what
-// proxies, leases of replicas and status know the hub by.
+// With another namespace and another name, csi-attach-hub is left only where it is fixed: in what proxies, leases of replicas and status
+// know the hub by, and in texts.
 func TestChartFollowsTheNamespaceAndTheName(t *testing.T) {
-	text := func(r release, more string) string {
-		return string(r.manifests(t, parseValues(t, everything+more)))
-	}
-	namespace := regexp.MustCompile(`(namespace: |metadata\.name: |-n |serviceaccount:|request\.namespace == '|kind: Namespace\nmetadata:\n  name: |\.)csi-attach-hub(\b[^-./]|\.svc|$)`)
-	want := namespace.ReplaceAllString(text(release{}, ""), "${1}storage-hub${2}")
-	for i, line := range strings.Split(text(release{namespace: "storage-hub"}, ""), "\n") {
-		if want := strings.Split(want, "\n")[i]; line != want {
-			t.Errorf("in another namespace: got %s, want %s", line, want)
+	fixed := regexp.MustCompile(`app\.kubernetes\.io/name: csi-attach-hub\b|helm\.sh/chart: csi-attach-hub-|dnsNames: \[csi-attach-hub\]|# Source: csi-attach-hub/|` +
+		`csi-attach-hub (may|status|explain|volumes|validate)|csi-attach-hub-replica-|ValidatingAdmissionPolicy csi-attach-hub-\*|\["csi-attach-hub", "ancient-changes"\]|/etc/csi-attach-hub|image: csi-attach-hub|csi-attach-hub\.json|` +
+		`/var/lib/csi-attach-hub|"(title|uid)": "csi-attach-hub"|- name: csi-attach-hub$|(of|or|by|But|with|is|hub|the|that|beside|and) csi-attach-hub|^ *#.*|#.*`)
+	for _, name := range []string{"fullnameOverride: attacher\n", "nameOverride: attacher\n", "nameOverride: unused\nfullnameOverride: attacher\n"} {
+		text := string(release{name: "r", namespace: "storage-hub"}.manifests(t, parseValues(t, everything+name)))
+		for i, line := range strings.Split(text, "\n") {
+			if rest := fixed.ReplaceAllString(line, ""); strings.Contains(rest, "csi-attach-hub") || strings.Contains(rest, "unused") {
+				t.Errorf("line %d: %s", i+1, line)
+			}
 		}
 	}
+}
 
-	// With both, the name is left only where it is fixed.
-	fixed := regexp.MustCompile(`app\.kubernetes\.io/name: csi-attach-hub\b|dnsNames: \[csi-attach-hub\]|# Source: csi-attach-hub/|` +
-		`csi-attach-hub (may|status|explain|volumes|validate)|csi-attach-hub-replica-|/etc/csi-attach-hub|image: csi-attach-hub|csi-attach-hub\.json|` +
-		`/var/lib/csi-attach-hub|"(title|uid)": "csi-attach-hub"|(of|or|by|But|with|is|hub|the|that|beside|and) csi-attach-hub|^ *#.*|#.*`)
-	for i, line := range strings.Split(text(release{namespace: "storage-hub"}, "\nfullnameOverride: attacher\n"), "\n") {
-		if rest := fixed.ReplaceAllString(line, ""); strings.Contains(rest, "csi-attach-hub") {
-			t.Errorf("line %d: %s", i+1, line)
+// Every object says which chart and release made it. A selector has none of that: it cannot be changed.
+func TestObjectsHaveTheStandardLabels(t *testing.T) {
+	for _, o := range objectsOf(t, everything) {
+		want := map[string]string{"app.kubernetes.io/name": "csi-attach-hub", "app.kubernetes.io/instance": "csi-attach-hub", "app.kubernetes.io/managed-by": "Helm",
+			"app.kubernetes.io/version": "latest", "helm.sh/chart": "csi-attach-hub-0.1.0"}
+		got := o.GetLabels()
+		maps.DeleteFunc(got, func(key, _ string) bool { return want[key] == "" })
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s %s (-want +got):\n%s", o.GetKind(), o.GetName(), diff)
 		}
+	}
+	if got := hubOf(t, everything).Spec.Selector.MatchLabels; !maps.Equal(got, map[string]string{"app.kubernetes.io/name": "csi-attach-hub"}) {
+		t.Errorf("the selector is %v", got)
+	}
+}
+
+// With serviceAccount.create: false the rights go to an account that somebody else makes.
+func TestChartUsesAnotherServiceAccount(t *testing.T) {
+	text := everything + "serviceAccount: {create: false, name: theirs}\n"
+	objects := objectsOf(t, text)
+	if i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "ServiceAccount" && o.GetName() == "theirs"
+	}); i >= 0 {
+		t.Error("the chart makes it")
+	}
+	if got := hubOf(t, text).Spec.Template.Spec.ServiceAccountName; got != "theirs" {
+		t.Errorf("the Pods run as %s", got)
+	}
+	manifests := string(release{}.manifests(t, parseValues(t, text)))
+	if n := strings.Count(manifests, "system:serviceaccount:csi-attach-hub:theirs"); n != 3 {
+		t.Errorf("%d policies are for it", n)
+	}
+	if i := strings.Index(manifests, "kind: ServiceAccount\n    name: csi-attach-hub\n"); i >= 0 {
+		t.Errorf("a right is for another: %s", manifests[max(0, i-400):i+60])
+	}
+}
+
+func TestChartAddsObjectsOfTheUser(t *testing.T) {
+	objects := objectsOf(t, `extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: mine, namespace: "{{ .Release.Namespace }}"}}]`)
+	if o := find(t, objects, "ConfigMap", "mine"); o.GetNamespace() != "csi-attach-hub" {
+		t.Errorf("got %v", o)
 	}
 }
 
 // Leases have the names that the hub takes, also where an entry or the defaults name them otherwise.
 func TestChartGrantsTheLeasesThatTheHubTakes(t *testing.T) {
-	file := `
+	objects := objectsOf(t, `
 defaults: {lease: {namespace: shared}}
 drivers:
-  - {name: ebs.csi.aws.com, endpoint: "unix:///a", lease: {namespace: kube-system}}
-  - {name: Upper.example.com, endpoint: "unix:///b", lease: {namespace: kube-system}}
-  - {name: named.example.com, endpoint: "unix:///c", lease: {namespace: kube-system, name: of-its-own}}
-  - {name: inherits.example.com, endpoint: "unix:///d"}
-  - {name: hub.example.com, endpoint: "unix:///e", lease: {namespace: csi-attach-hub}}
-  - {name: none.example.com, endpoint: "unix:///f", lease: {namespace: ""}}
-`
-	config, err := registry.Parse("drivers.yaml", []byte("apiVersion: attach-hub/v1alpha1\nkind: DriverConfig"+file))
+  ebs.csi.aws.com: {endpoint: "unix:///a", lease: {namespace: kube-system}}
+  Upper.example.com: {endpoint: "unix:///b", lease: {namespace: kube-system}}
+  named.example.com: {endpoint: "unix:///c", lease: {namespace: kube-system, name: of-its-own}}
+  inherits.example.com: {endpoint: "unix:///d"}
+  hub.example.com: {endpoint: "unix:///e", lease: {namespace: csi-attach-hub}}
+  none.example.com: {endpoint: "unix:///f", lease: {namespace: ""}}
+admissionPolicy: {enabled: false}
+leases: {extra: {kube-system: [external-attacher-leader-extra]}}
+`)
+	file, _, _ := unstructured.NestedString(find(t, objects, "ConfigMap", "csi-attach-hub-drivers").Object, "data", "drivers.yaml")
+	config, err := registry.Parse("drivers.yaml", []byte(file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +127,7 @@ drivers:
 		slices.Sort(names)
 	}
 	got := map[string][]string{}
-	for _, o := range (release{}).render(t, parseValues(t, file+"leases: {extra: {kube-system: [external-attacher-leader-extra]}}")) {
+	for _, o := range objects {
 		if o.GetKind() == "Role" && o.GetName() == "csi-attach-hub-leases" {
 			got[o.GetNamespace()] = slices.Sorted(slices.Values(as[rbacv1.Role](t, o).Rules[0].ResourceNames))
 		}
@@ -104,7 +141,7 @@ drivers:
 func TestChartNamesLeasesAsTheHubDoes(t *testing.T) {
 	for _, driver := range []string{"a.b.c", "A-b_c", "a/b", "x--y", "ends.", "ends-", "0"} {
 		// As drivers.yaml allows no such name, the schema is left out.
-		files, err := release{skipSchema: true}.files(t, chartValues{"drivers": []any{chartValues{"name": driver, "lease": chartValues{"namespace": "storage"}}}})
+		files, err := release{skipSchema: true}.files(t, chartValues{"drivers": chartValues{driver: chartValues{"lease": chartValues{"namespace": "storage"}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,11 +173,6 @@ func TestChartTakesTheImageByItsDigest(t *testing.T) {
 			t.Errorf("%s: %s, want %s", values, got, want)
 		}
 	}
-}
-
-func hubOf(t *testing.T, text string) *appsv1.Deployment {
-	t.Helper()
-	return as[appsv1.Deployment](t, find(t, release{}.render(t, parseValues(t, text)), "Deployment", "csi-attach-hub"))
 }
 
 // The garbage collector works harder below the limit, whatever it is, and the Pod outlives its calls.
@@ -175,16 +207,6 @@ func TestChartKeepsTheLabelThatFindsThePods(t *testing.T) {
 	}
 }
 
-func TestChartLeavesTheUserToOpenShift(t *testing.T) {
-	template := hubOf(t, "openshift: true").Spec.Template
-	if s := template.Spec.SecurityContext; s.RunAsUser != nil || s.RunAsGroup != nil || s.FSGroup != nil || !*s.RunAsNonRoot {
-		t.Errorf("the security context is %v", s)
-	}
-	if scc := template.Annotations["openshift.io/required-scc"]; scc != "restricted-v2" {
-		t.Errorf("it asks for %q", scc)
-	}
-}
-
 // The network policies have what drivers.yaml and the network of the cluster need, and nothing else.
 func TestChartOpensTheNetworkAsValuesSay(t *testing.T) {
 	objects := release{}.render(t, parseValues(t, `
@@ -193,18 +215,22 @@ networkPolicy:
   dns: {kubeSystem: false, nodeLocal: [169.254.20.10/32]}
 openshift: true
 drivers:
-  - {name: second.example.com, endpoint: "tcp://second.storage.svc:9444", tls: {caFile: /tls/a, certFile: /tls/tls.crt, keyFile: /tls/tls.key}}
-  - {name: socket.example.com, endpoint: "unix:///csi/a:1"}
+  second.example.com: {endpoint: "tcp://second.storage.svc:9444", tls: {caFile: /tls/a, certFile: /tls/tls.crt, keyFile: /tls/tls.key}}
+  socket.example.com: {endpoint: "unix:///csi/a:1"}
+monitoring: {enabled: true}
 discovery: {csiDrivers: {enabled: true, allowedEndpoints: ["unix:///*", "tcp://*.svc:9445", "tcp://*.svc:*"]}}
 proxies: {enabled: true, ports: [9443], hostNetwork: [{cidr: 10.2.0.0/16, ports: [19240]}]}
 `))
-	rules := func(name string) string {
-		text, err := json.Marshal(as[networkingv1.NetworkPolicy](t, find(t, objects, "NetworkPolicy", name)).Spec.Egress)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
+	const inside, dns = `{"ports":[{"protocol":"TCP","port":443},{"protocol":"TCP","port":6443},{"protocol":"TCP","port":8443},{"protocol":"TCP","port":16443}]}`,
+		`{"ports":[{"protocol":"UDP","port":53},{"protocol":"TCP","port":53}],"to":[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"kube-system"}}}]}`
+	if diff := cmp.Diff("["+inside+","+dns+"]", egressOf(t, objectsOf(t, ""), "csi-attach-hub")); diff != "" {
+		t.Errorf("without values (-want +got):\n%s", diff)
 	}
+	from := as[networkingv1.NetworkPolicy](t, find(t, objects, "NetworkPolicy", "csi-attach-hub-metrics")).Spec.Ingress[0].From
+	if got := from[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"]; len(from) != 1 || got != "openshift-user-workload-monitoring" {
+		t.Errorf("metrics are open to %v", from)
+	}
+	rules := func(name string) string { return egressOf(t, objects, name) }
 	if diff := cmp.Diff(`[{"ports":[{"protocol":"TCP","port":6443}],"to":[{"ipBlock":{"cidr":"10.1.0.1/32"}},{"ipBlock":{"cidr":"10.1.0.2/32"}}]},`+
 		`{"ports":[{"protocol":"UDP","port":53},{"protocol":"TCP","port":53}],"to":[{"ipBlock":{"cidr":"169.254.20.10/32"}}]},`+
 		`{"ports":[{"protocol":"UDP","port":5353},{"protocol":"TCP","port":5353}],"to":[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"openshift-dns"}}}]}]`,
@@ -216,6 +242,15 @@ proxies: {enabled: true, ports: [9443], hostNetwork: [{cidr: 10.2.0.0/16, ports:
 		rules("csi-attach-hub-drivers")); diff != "" {
 		t.Errorf("csi-attach-hub-drivers (-want +got):\n%s", diff)
 	}
+}
+
+func egressOf(t *testing.T, objects []*unstructured.Unstructured, name string) string {
+	t.Helper()
+	text, err := json.Marshal(as[networkingv1.NetworkPolicy](t, find(t, objects, "NetworkPolicy", name)).Spec.Egress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // Without cert-manager the Pod has the Secrets that values name, and the chart makes no certificate.

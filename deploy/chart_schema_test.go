@@ -30,9 +30,14 @@ func TestChartSchemaFollowsDriversYAMLAndTheComments(t *testing.T) {
 	if err := json.Unmarshal(registry.Schema(), &drivers); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"drivers", "defaults", "discovery"} {
-		schema["properties"].(map[string]any)[key] = drivers["properties"].(map[string]any)[key]
-	}
+	ofFile, properties := drivers["properties"].(map[string]any), schema["properties"].(map[string]any)
+	properties["defaults"], properties["discovery"] = ofFile["defaults"], ofFile["discovery"]
+	// A map by name. The chart itself refuses a list, because it says how to write the map.
+	entry := ofFile["drivers"].(map[string]any)["items"].(map[string]any)
+	name := entry["properties"].(map[string]any)["name"]
+	delete(entry["properties"].(map[string]any), "name")
+	entry["required"] = slices.DeleteFunc(entry["required"].([]any), func(key any) bool { return key == "name" })
+	properties["drivers"] = map[string]any{"type": []string{"object", "array"}, "propertyNames": name, "additionalProperties": entry}
 	var file yaml.Node
 	if err := yaml.Unmarshal(readFile(t, "chart/values.yaml"), &file); err != nil {
 		t.Fatal(err)
@@ -89,7 +94,7 @@ func describe(t *testing.T, mapping *yaml.Node, schema map[string]any, prefix st
 		t.Errorf("required keys of %q (-values.yaml +schema):\n%s", prefix, diff)
 	}
 	if extra := slices.DeleteFunc(slices.Sorted(maps.Keys(properties)), func(key string) bool {
-		return slices.Contains(keys, key) || prefix == "" && slices.Contains([]string{"apiVersion", "global", "kind"}, key)
+		return slices.Contains(keys, key) || prefix == "" && slices.Contains([]string{"global"}, key)
 	}); len(extra) > 0 {
 		t.Errorf("values.yaml lacks %v of %q in the schema", extra, prefix)
 	}
@@ -104,9 +109,10 @@ func TestChartRefusesWrongValues(t *testing.T) {
 		{"proxies: {ports: [99999]}", "at '/proxies/ports/0': maximum: got 99,999, want 65,535"},
 		{"proxies: {hostNetwork: [{cidr: 10.0.0.0/8}]}", "at '/proxies/hostNetwork/0': missing property 'ports'"},
 		{"monitoring: null", "missing property 'monitoring'"},
-		{"drivers: [{name: a.example}]", "at '/drivers/0': missing property 'endpoint'"},
-		{"drivers: [{name: a.example, endpoint: 'unix:///a', mode: on}]", "at '/drivers/0/mode'"},
-		{"drivers: [{name: a.example, endpoint: 'unix:///a', worker: 3}]", "additional properties 'worker' not allowed"},
+		{"drivers: {a.example: {mode: observe}}", "at '/drivers/a.example': missing property 'endpoint'"},
+		{"drivers: {a.example: {endpoint: 'unix:///a', mode: on}}", "at '/drivers/a.example/mode'"},
+		{"drivers: {a.example: {endpoint: 'unix:///a', worker: 3}}", "additional properties 'worker' not allowed"},
+		{"drivers: {a_example: {endpoint: 'unix:///a'}}", "'a_example' does not match pattern"},
 		{"defaults: {workers: 0}", "at '/defaults/workers': minimum: got 0, want 1"},
 		{"discovery: {socket: []}", "additional properties 'socket' not allowed"},
 		{"leases: {extra: {kube-system: []}}", "at '/leases/extra/kube-system': minItems: got 0, want 1"},
@@ -117,7 +123,6 @@ func TestChartRefusesWrongValues(t *testing.T) {
 		{"resources: {limits: {memory: 512M}}", "at '/resources/limits/memory': '512M' does not match pattern"},
 		{"networkPolicy: {apiServer: {cidrs: [10.0.0.1]}}", "at '/networkPolicy/apiServer/cidrs/0': '10.0.0.1' does not match pattern"},
 		{"hostSockets: {path: sockets}", "at '/hostSockets/path': 'sockets' does not match pattern"},
-		{"kind: Drivers", "at '/kind': value must be 'DriverConfig'"},
 	} {
 		_, err := release{}.files(t, parseValues(t, wrong.values))
 		if err == nil || !strings.Contains(err.Error(), wrong.says) {
@@ -133,8 +138,9 @@ func TestChartSaysWhyItRefusesValues(t *testing.T) {
 		release      release
 		values, says string
 	}{
-		{release{kubeVersion: "v1.29.4"}, "admissionPolicy: {enabled: true}", "admissionPolicy.enabled: ValidatingAdmissionPolicies need Kubernetes 1.30, and this is v1.29.4"},
-		{release{}, "admissionPolicy: {enabled: true}\ndrivers: [{name: a.example, endpoint: 'unix:///a', lease: {name: mine}}]",
+		{release{}, "drivers: [{name: a.example, endpoint: 'unix:///a', mode: observe}]",
+			"drivers: this is a list; write a map by the names of the drivers, so that files of values can be merged:\n\ndrivers:\n  a.example:\n    endpoint: unix:///a\n    mode: observe\n"},
+		{release{}, "drivers: {a.example: {endpoint: 'unix:///a', lease: {name: mine}}}",
 			"drivers: a.example: the lease.name mine does not begin with external-attacher-leader-"},
 		{release{}, "openshift: true\nhostSockets: {enabled: true}", "openshift, hostSockets.enabled: the security context constraint restricted-v2 allows neither"},
 		{release{}, "image: {repository: 'r.example:5000/hub:latest'}", "image.repository: r.example:5000/hub:latest has a tag: write it as image.tag"},
@@ -161,7 +167,22 @@ func TestChartTakesValuesThatLookWrong(t *testing.T) {
 	}
 }
 
-const withTLS = "drivers: [{name: a.example, endpoint: 'tcp://a.b.svc:9443', tls: {caFile: /tls/a, certFile: /tls/b, keyFile: /tls/c}}]"
+const withTLS = "drivers: {a.example: {endpoint: 'tcp://a.b.svc:9443', tls: {caFile: /tls/a, certFile: /tls/b, keyFile: /tls/c}}}"
+
+// Before 1.30 there are no ValidatingAdmissionPolicies.
+func TestChartHasAdmissionPoliciesWhereTheClusterKnowsThem(t *testing.T) {
+	for version, want := range map[string]int{"v1.29.4": 0, "v1.30.0": 3} {
+		n := 0
+		for _, o := range (release{kubeVersion: version}).render(t, nil) {
+			if o.GetKind() == "ValidatingAdmissionPolicy" {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("%s: %d policies, want %d", version, n, want)
+		}
+	}
+}
 
 // A chart that has this chart as a part gives it the values global.
 func TestChartCanBeAPartOfAnother(t *testing.T) {

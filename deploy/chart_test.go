@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
@@ -17,6 +19,7 @@ import (
 	"helm.sh/helm/v4/pkg/engine"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
 )
 
 // chartValues are those of a release of the chart.
@@ -124,6 +127,40 @@ func (r release) manifests(t *testing.T, v chartValues) []byte {
 	return all
 }
 
+// byName returns objects as JSON has them, by kind, namespace and name. Of drivers.yaml only the meaning counts.
+func byName(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	for _, o := range objects {
+		text, err := json.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var content map[string]any
+		if err := json.Unmarshal(text, &content); err != nil {
+			t.Fatal(err)
+		}
+		if data, _ := content["data"].(map[string]any); data["drivers.yaml"] != nil {
+			data["drivers.yaml"] = parseDrivers(t, data["drivers.yaml"].(string))
+		}
+		name := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+		if all[name] != nil {
+			t.Errorf("%s is there twice", name)
+		}
+		all[name] = content
+	}
+	return all
+}
+
+func parseDrivers(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var content map[string]any
+	if err := sigsyaml.Unmarshal([]byte(text), &content); err != nil {
+		t.Fatalf("%v in:\n%s", err, text)
+	}
+	return content
+}
+
 func TestChartPassesHelmLint(t *testing.T) {
 	for _, v := range append([]chartValues{{}}, pairwise(t)...) {
 		for _, message := range lint.RunAll("chart", v, "csi-attach-hub", lint.WithKubeVersion(kubeVersion(t, "v1.36.0"))).Messages {
@@ -131,5 +168,26 @@ func TestChartPassesHelmLint(t *testing.T) {
 				t.Errorf("values %v: %v", v, message)
 			}
 		}
+	}
+}
+
+// drivers.yaml of the repository has every setting, every key of discovery, and each kind of endpoint.
+func TestChartPassesDriversYAMLThrough(t *testing.T) {
+	want := parseDrivers(t, string(readFile(t, "../drivers.yaml")))
+	v := chartValues{"proxies": chartValues{"enabled": true}, "defaults": want["defaults"], "discovery": want["discovery"]}
+	drivers := chartValues{}
+	for _, d := range want["drivers"].([]any) {
+		entry := maps.Clone(d.(map[string]any))
+		delete(entry, "name")
+		drivers[d.(map[string]any)["name"].(string)] = entry
+	}
+	v["drivers"] = drivers
+	config := byName(t, release{}.render(t, v))["ConfigMap csi-attach-hub/csi-attach-hub-drivers"].(map[string]any)
+	got := config["data"].(map[string]any)["drivers.yaml"].(map[string]any)
+	slices.SortFunc(want["drivers"].([]any), func(a, b any) int { // the order of a map
+		return cmp.Compare(a.(map[string]any)["name"].(string), b.(map[string]any)["name"].(string))
+	})
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("drivers.yaml (-repository +chart):\n%s", diff)
 	}
 }

@@ -117,7 +117,7 @@ func TestALeaseThatDoesNotExistIsReportedWithWhatToDo(t *testing.T) {
 		return bytes.Contains(readFile(t, d.hub.LogPath()), []byte("Leases of drivers do not exist"))
 	})
 	if log := readFile(t, d.hub.LogPath()); bytes.Contains(log, []byte("Rights are missing")) || bytes.Contains(log, []byte("rights are missing")) ||
-		!bytes.Contains(log, []byte(`"leases":"storage/`+lease+`","see":"deploy/components/leases"`)) {
+		!bytes.Contains(log, []byte(`"leases":"storage/`+lease+`","see":"values drivers and leases.extra of deploy/chart"`)) {
 		t.Errorf("want a line about the lease, and no missing right:\n%s", log)
 	}
 	object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: lease}}

@@ -104,22 +104,20 @@ func (d *deployed) checkFlows() {
 }
 
 func TestFlowSchemasAreForTheHubAlone(t *testing.T) {
-	for _, folder := range kustomizations(t) {
-		found := 0
-		for _, o := range build(t, folder) {
-			if o.GetKind() != "FlowSchema" {
-				continue
-			}
-			found++
-			for _, rule := range as[flowcontrolv1.FlowSchema](t, o).Spec.Rules {
-				account := flowcontrolv1.ServiceAccountSubject{Name: "csi-attach-hub", Namespace: "csi-attach-hub"}
-				if len(rule.Subjects) != 1 || rule.Subjects[0].ServiceAccount == nil || *rule.Subjects[0].ServiceAccount != account {
-					t.Errorf("%s: FlowSchema %s is for %v", folder, o.GetName(), rule.Subjects)
-				}
+	found := 0
+	for _, o := range objectsOf(t, ofInstallYAML) {
+		if o.GetKind() != "FlowSchema" {
+			continue
+		}
+		found++
+		for _, rule := range as[flowcontrolv1.FlowSchema](t, o).Spec.Rules {
+			account := flowcontrolv1.ServiceAccountSubject{Name: "csi-attach-hub", Namespace: "csi-attach-hub"}
+			if len(rule.Subjects) != 1 || rule.Subjects[0].ServiceAccount == nil || *rule.Subjects[0].ServiceAccount != account {
+				t.Errorf("FlowSchema %s is for %v", o.GetName(), rule.Subjects)
 			}
 		}
-		if want := 2; found != want {
-			t.Errorf("%s: %d FlowSchemas, want %d", folder, found, want)
-		}
+	}
+	if want := 2; found != want {
+		t.Errorf("%d FlowSchemas, want %d", found, want)
 	}
 }

@@ -3,8 +3,6 @@ package deploy_test
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // grantedIn returns the rights that manifests give the hub, sorted, in the words of rights.Right. A role that is not in the
@@ -111,19 +107,19 @@ var allowed = regexp.MustCompile(`^(` +
 	`|(get|list|watch|update) leases\.coordination\.k8s\.io/external-attacher-leader-[a-z0-9-]+ in namespace (storage|kube-system)` +
 	`)$`)
 
-// allowedIn has what a kustomization for tests gives beyond that, by its optional component.
+// allowedIn has what values give beyond that.
 var allowedIn = map[string]*regexp.Regexp{
 	withPods:    regexp.MustCompile(`^list pods$`),
 	withSecrets: regexp.MustCompile(`^get secrets/[a-z0-9-]+ in namespace storage$`),
 }
 
-// No overlay gives the hub a right on all Secrets or leases of a namespace that is not its own, or any other right
+// No values give the hub a right on all Secrets or leases of a namespace that is not its own, or any other right
 // that is not in the list above.
 func TestNoManifestGivesTheHubMoreThanItNeeds(t *testing.T) {
-	for _, folder := range kustomizations(t) {
-		for _, right := range grantedIn(t, build(t, folder)) {
-			if more := allowedIn[folder]; !allowed.MatchString(right) && (more == nil || !more.MatchString(right)) {
-				t.Errorf("%s: the hub may %s", folder, right)
+	for _, values := range installations {
+		for _, right := range grantedIn(t, objectsOf(t, values)) {
+			if more := allowedIn[values]; !allowed.MatchString(right) && (more == nil || !more.MatchString(right)) {
+				t.Errorf("%s: the hub may %s", values, right)
 			}
 		}
 	}
@@ -159,57 +155,6 @@ func TestEveryBindingThatHoldsForTheHubCounts(t *testing.T) {
 	}
 }
 
-// An overlay without names, as after the last driver or Secret is gone, grants nothing: for RBAC, an empty list would mean all.
-func TestComponentsWithoutNamesGiveNothing(t *testing.T) {
-	nothing := func(what string, objects []*unstructured.Unstructured) {
-		if rights := grantedIn(t, objects); len(rights) > 0 || len(objects) == 0 {
-			t.Errorf("%s: the hub may %s", what, strings.Join(rights, ", "))
-		}
-	}
-	for _, component := range []string{"components/leases", "components/secrets"} {
-		nothing(component, build(t, component))
-	}
-	comments := regexp.MustCompile(`(?m)^( +)# (- (?:\.\./|target:|\{op:)|  +)`)
-	for _, folder := range []string{"overlays/proxies/storage", "overlays/host-sockets/kube-system"} {
-		dir := t.TempDir()
-		overlay := string(readFile(t, folder+"/kustomization.yaml"))
-		overlay = comments.ReplaceAllString(overlay, "$1$2") // with components/secrets
-		overlay = strings.ReplaceAll(overlay, "../../../", relative(t, dir, ".")+"/")
-		write := func(content string) []*unstructured.Unstructured {
-			if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			return build(t, dir)
-		}
-		find(t, write(overlay), "Role", "csi-attach-hub-secrets")
-		nothing(folder+" without names", write(regexp.MustCompile(`(?m)^.*\{op: add.*\n`).ReplaceAllString(overlay, "")))
-	}
-}
-
-func TestOverlaysNameTheLeasesOfTheirDrivers(t *testing.T) {
-	for _, overlay := range []string{"overlays/proxies", "overlays/host-sockets"} {
-		config, err := registry.ParseManifestFile(overlay + "/drivers.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var want []string
-		for _, c := range config {
-			for _, d := range c.Drivers() {
-				for _, verb := range []string{"get", "list", "watch", "update"} {
-					want = append(want, inWords(verb, "coordination.k8s.io", "leases", d.LeaseOf().Name, d.LeaseOf().Namespace))
-				}
-			}
-		}
-		slices.Sort(want)
-		got := slices.DeleteFunc(grantedIn(t, build(t, overlay)), func(right string) bool {
-			return !regexp.MustCompile(` leases\..*/`).MatchString(right)
-		})
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: rights on leases (-drivers.yaml +granted):\n%s", overlay, diff)
-		}
-	}
-}
-
 // kubectl takes what begins with a brace for JSON, so the manifest must be YAML in blocks.
 func TestTheLeaseOfTheREADMECanBeCreated(t *testing.T) {
 	block := regexp.MustCompile(`(?s)kubectl create -f - <<'EOF'\n(.*?)\n +EOF\n`).FindSubmatch(readFile(t, "README.md"))
@@ -226,7 +171,7 @@ func TestTheLeaseOfTheREADMECanBeCreated(t *testing.T) {
 	}
 	lease := as[coordinationv1.Lease](t, got)
 	granted := inWords("update", "coordination.k8s.io", "leases", lease.Name, lease.Namespace)
-	if lease.Kind != "Lease" || lease.APIVersion != "coordination.k8s.io/v1" || !slices.Contains(grantedIn(t, build(t, "overlays/proxies")), granted) {
+	if lease.Kind != "Lease" || lease.APIVersion != "coordination.k8s.io/v1" || !slices.Contains(grantedIn(t, objectsOf(t, withProxies)), granted) {
 		t.Errorf("not a Lease that the hub may %s: %v", granted, got.Object)
 	}
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// deployed is a cluster with overlays/proxies in it, and a hub that runs as the Pod of
+// deployed is a cluster with the chart in it, and a hub that runs as the Pod of
 // its Deployment would: with its arguments, and as its ServiceAccount.
 type deployed struct {
 	t        *testing.T
@@ -60,12 +60,16 @@ func deploy(t *testing.T, prefix string, volumes ...string) *deployed {
 	t.Cleanup(cancel)
 	w := testbed.WorldForTest(t, ctx, testbed.WorldOptions{Plane: plane})
 	d := &deployed{t: t, ctx: ctx, client: plane.Clientset(), cluster: w.Cluster, watcher: w.Attachments, prefix: prefix,
-		recorder: startRecorder(t), applier: newApplier(ctx, t), objects: build(t, withSecrets), dir: w.Dir, binary: binary}
+		recorder: startRecorder(t), applier: newApplier(ctx, t), dir: w.Dir, binary: binary}
 	for _, v := range volumes {
 		d.secrets = append(d.secrets, prefix+"-"+v)
 	}
-	d.setNames("csi-attach-hub-leases", registry.LeaseName(prefix+"-a"))
-	d.setNames("csi-attach-hub-secrets", append(slices.Clone(d.secrets), "NONE")...)
+	v := parseValues(t, withProxies)
+	if len(d.secrets) > 0 {
+		v = mergeValues(v, parseValues(t, "secrets: {storage: ["+strings.Join(d.secrets, ", ")+"]}"))
+	}
+	v["drivers"] = chartValues{prefix + "-a": chartValues{"endpoint": "unix:///csi/a", "lease": chartValues{"namespace": "storage"}}}
+	d.objects = release{}.render(t, v)
 	d.applier.apply(d.objects...)
 	account := find(t, d.objects, "ServiceAccount", "csi-attach-hub")
 	d.token = newToken(d, account.GetNamespace(), account.GetName())
@@ -75,22 +79,7 @@ func deploy(t *testing.T, prefix string, volumes ...string) *deployed {
 	return d
 }
 
-// setNames replaces the names of the objects that a Role is for, as an overlay does.
-func (d *deployed) setNames(role string, names ...string) {
-	d.t.Helper()
-	o := find(d.t, d.objects, "Role", role)
-	rules, _, _ := unstructured.NestedSlice(o.Object, "rules")
-	var list []any
-	for _, name := range names {
-		list = append(list, name)
-	}
-	rules[0].(map[string]any)["resourceNames"] = list
-	if err := unstructured.SetNestedSlice(o.Object, rules, "rules"); err != nil {
-		d.t.Fatal(err)
-	}
-}
-
-// featuresFor returns those of a hub with a driver that has its lease in the namespace that overlays/proxies is for.
+// featuresFor returns those of a hub with a driver that has its lease in the namespace of the tests.
 func featuresFor(driver string) rights.Features {
 	return rights.Features{Leases: []rights.Lease{{Namespace: "storage", Name: registry.LeaseName(driver)}},
 		ReplicaNamespace: "csi-attach-hub", Discovery: true}
@@ -282,13 +271,10 @@ func TestManifestsGiveWhatTheHubChecks(t *testing.T) {
 	var needed []string
 	for _, r := range rights.Needed(featuresFor("csi.vsphere.vmware.com")) {
 		needed = append(needed, r.String())
-		if _, err := os.Stat("../" + r.Manifest); err != nil {
-			t.Errorf("%s: %v", r, err)
-		}
 	}
 	slices.Sort(needed)
 	// Right.String has a group behind the subresource, as RBAC has it in its own errors.
-	if diff := cmp.Diff(grantedIn(t, build(t, "overlays/proxies")), needed); diff != "" {
+	if diff := cmp.Diff(grantedIn(t, objectsOf(t, withProxies)), needed); diff != "" {
 		t.Errorf("what is granted, and what is checked (-granted +checked):\n%s", diff)
 	}
 }

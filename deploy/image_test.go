@@ -2,10 +2,7 @@ package deploy_test
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"debug/buildinfo"
-	"encoding/hex"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,8 +46,7 @@ func (b buildah) run(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// makeImage runs `make image` in a folder with the sources, by a shell that sets the umask. It returns the folder with the archives and
-// documents.
+// makeImage runs `make image` in a folder with the sources, by a shell that sets the umask. It returns the folder with the archives.
 func (b buildah) makeImage(source, umask string) string {
 	b.t.Helper()
 	dir := b.t.TempDir()
@@ -116,12 +112,6 @@ func TestImage(t *testing.T) {
 		}
 	})
 
-	t.Run("has all its modules in the bill of materials", func(t *testing.T) {
-		for platform, i := range images {
-			checkBillOfMaterials(t, i.files["csi-attach-hub"], readFile(t, filepath.Join(dir, "image", "csi-attach-hub-"+strings.Replace(platform, "/", "-", 1)+".cdx.json")))
-		}
-	})
-
 	t.Run("is the same from another folder, at another time, with another umask", func(t *testing.T) {
 		again := newBuildah(t).makeImage(copyOfSources(t), "077")
 		for name, first := range map[string]archive{"image.tar": nobody, "image-root.tar": root} {
@@ -129,58 +119,7 @@ func TestImage(t *testing.T) {
 				t.Errorf("%s: the digest was %s, and is %s", name, was, now)
 			}
 		}
-		for _, name := range []string{"csi-attach-hub-linux-amd64.cdx.json", "csi-attach-hub-linux-arm64.cdx.json"} {
-			if !bytes.Equal(readFile(t, filepath.Join(dir, "image", name)), readFile(t, filepath.Join(again, "image", name))) {
-				t.Errorf("%s differs", name)
-			}
-		}
 	})
-}
-
-// checkBillOfMaterials compares a CycloneDX document with what `go version -m` prints of the program.
-func checkBillOfMaterials(t *testing.T, program, document []byte) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(path, program, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), "go", "version", "-m", path).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want []string
-	for line := range strings.Lines(string(out)) {
-		switch words := strings.Fields(line); {
-		case strings.HasPrefix(line, path):
-			want = append(want, "std "+strings.TrimPrefix(words[1], "go"))
-		case words[0] == "dep":
-			want = append(want, words[1]+" "+words[2])
-		}
-	}
-	type hash struct{ Content string }
-	var sbom struct {
-		Metadata struct {
-			Component struct {
-				Version string
-				Hashes  []hash
-			}
-		}
-		Components []struct{ Name, Version string }
-	}
-	if err := json.Unmarshal(document, &sbom); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, c := range sbom.Components {
-		got = append(got, c.Name+" "+c.Version)
-	}
-	if diff := cmp.Diff(want, got); diff != "" || len(got) < 20 {
-		t.Errorf("modules (-program +document):\n%s", diff)
-	}
-	sum := sha256.Sum256(program)
-	if c := sbom.Metadata.Component; c.Version != "v0-test" || !slices.Equal(c.Hashes, []hash{{hex.EncodeToString(sum[:])}}) {
-		t.Errorf("the document describes %+v", c)
-	}
 }
 
 // copyOfSources copies what `make image` needs.

@@ -20,7 +20,7 @@ func asAdmittedByRestrictedV2(pod *corev1.PodSpec) {
 
 // A Pod that asks for a user or for more than restricted-v2 gives is refused: its ServiceAccount may use no other constraint.
 func TestRestrictedV2OfOpenShiftAdmitsTheHub(t *testing.T) {
-	deployment := as[appsv1.Deployment](t, find(t, build(t, withOpenShift), "Deployment", "csi-attach-hub"))
+	deployment := as[appsv1.Deployment](t, find(t, objectsOf(t, withOpenShift), "Deployment", "csi-attach-hub"))
 	if scc := deployment.Spec.Template.Annotations["openshift.io/required-scc"]; scc != "restricted-v2" {
 		t.Errorf("the required constraint is %q", scc)
 	}

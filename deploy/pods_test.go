@@ -22,11 +22,11 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// podRights returns the objects that components/pods adds to the base.
+// podRights returns the objects that the value pods.list adds.
 func podRights(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
-	base := build(t, install)
-	return slices.DeleteFunc(build(t, withPods), func(o *unstructured.Unstructured) bool {
+	base := objectsOf(t, ofInstallYAML)
+	return slices.DeleteFunc(objectsOf(t, withPods), func(o *unstructured.Unstructured) bool {
 		return slices.ContainsFunc(base, func(b *unstructured.Unstructured) bool { return cmp.Equal(b.Object, o.Object) })
 	})
 }
@@ -48,7 +48,7 @@ func TestComponentPodsGrantsToListPodsAndNothingElse(t *testing.T) {
 }
 
 // TestThePodsThatWaitAreShownOnlyWithTheComponent runs the hub as its ServiceAccount: first with the rights of
-// overlays/proxies, then with components/pods too.
+// withProxies, then with pods.list too.
 func TestThePodsThatWaitAreShownOnlyWithTheComponent(t *testing.T) {
 	const listPods = "list pods"
 	d := deploy(t, "pods")

@@ -13,7 +13,7 @@ import (
 // From Prometheus to the hub four objects name a port: one that does not exist is no error
 // anywhere, and nothing is seen.
 func TestPrometheusFindsThePortThatTheHubServes(t *testing.T) {
-	objects := build(t, "overlays/proxies")
+	objects := objectsOf(t, withProxies)
 	container := as[appsv1.Deployment](t, find(t, objects, "Deployment", "csi-attach-hub")).Spec.Template.Spec.Containers[0]
 	port := container.Ports[0]
 	if port.Name != "http" || port.ContainerPort != 8080 || len(container.Ports) != 1 {

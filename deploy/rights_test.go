@@ -38,7 +38,7 @@ func TestTheCheckAtTheStartNamesWhicheverRightIsTakenAway(t *testing.T) {
 	config := testbed.Shared(t).RESTConfig()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
-	applier, objects := newApplier(ctx, t), build(t, "overlays/proxies")
+	applier, objects := newApplier(ctx, t), objectsOf(t, withProxies)
 	var roles []*unstructured.Unstructured
 	for _, o := range objects {
 		switch o.GetKind() {

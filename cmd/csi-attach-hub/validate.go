@@ -17,7 +17,7 @@ A FILE is a drivers.yaml, or Kubernetes manifests with a ConfigMap that holds it
 drivers.yaml, or under its only key. Objects of other kinds are ignored. "-" reads stdin:
 
   kubectl -n csi-attach-hub get configmap csi-attach-hub-drivers -o yaml | csi-attach-hub validate -
-  kubectl kustomize deploy/overlays/mine | csi-attach-hub validate -
+  helm template csi-attach-hub deploy/chart -f mine.yaml | csi-attach-hub validate -
 
 The exit code is 1 if a file has a mistake. Warnings do not change it.
 

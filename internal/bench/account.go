@@ -11,21 +11,20 @@ import (
 )
 
 const (
-	// As in deploy/base.
+	// As in deploy/install.yaml.
 	hubNamespace = "csi-attach-hub"
 	hubAccount   = "csi-attach-hub"
 	hubRole      = "csi-attach-hub"
-	flowSchemas  = "deploy/base/flowschemas.yaml"
+	flowSchemas  = "FlowSchema"
 
 	// otherAccount is the ServiceAccount of all other competitors, in namespace default. It has the hub's rights, which suffice
 	// for them, and no FlowSchema of its own, as that of a csi-attacher.
 	otherAccount = "attacher"
 )
 
-// applyBase applies what deploy/base has for the hub's ServiceAccount, and makes that of the other competitors.
+// applyBase applies what deploy/install.yaml has for the hub's ServiceAccount, and makes that of the other competitors.
 func (s *stage) applyBase(ctx context.Context) error {
-	if err := s.Plane.ApplyManifests(ctx, "deploy/base/namespace.yaml", "deploy/base/serviceaccount.yaml", "deploy/base/clusterrole.yaml",
-		"deploy/base/leases.yaml", "deploy/base/events.yaml", flowSchemas); err != nil {
+	if err := s.Plane.ApplyInstallation(ctx, "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", flowSchemas); err != nil {
 		return err
 	}
 	meta := metav1.ObjectMeta{Name: otherAccount}

@@ -109,7 +109,7 @@ const (
 	TenantWaiting         Figure = "tenantWaiting"         // requests of the noisy tenant in queues, at the beginning of its visits
 	LeasesLost            Figure = "leasesLost"            // beside the noisy tenant
 	FewQuietP99           Figure = "fewQuietP99Seconds"    // QuietP99 of the volumes of UnprotectedP99
-	UnprotectedP99        Figure = "unprotectedP99Seconds" // beside the tenant, without the FlowSchemas of deploy/base
+	UnprotectedP99        Figure = "unprotectedP99Seconds" // beside the tenant, without the FlowSchemas of deploy/install.yaml
 	UnprotectedLeasesLost Figure = "unprotectedLeasesLost"
 
 	Speed    Figure = "machineMegabytesPerSecond" // what the machine hashes, right before and after a turn

@@ -13,7 +13,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-// probeEvery is the period of the startup probe in deploy/base: the kubelet finds a new replica ready after that. A replica of the hub
+// probeEvery is the period of the startup probe in deploy/install.yaml: the kubelet finds a new replica ready after that. A replica of the hub
 // waits for one second for others that start with it, and takes no lease meanwhile.
 const probeEvery = 2 * time.Second
 

@@ -45,7 +45,7 @@ func turnOfTenant(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Plane.DeleteManifests(ctx, flowSchemas); err != nil {
+	if err := s.Plane.DeleteInstallation(ctx, flowSchemas); err != nil {
 		return nil, err
 	}
 	var t timing
@@ -53,7 +53,7 @@ func turnOfTenant(ctx context.Context, s *stage, a *attacher) (Figures, error) {
 		t, err = s.change(ctx, "attached", isAttached, some, s.ask)
 		return err
 	})
-	if err := errors.Join(err, s.Plane.ApplyManifests(ctx, flowSchemas)); err != nil {
+	if err := errors.Join(err, s.Plane.ApplyInstallation(ctx, flowSchemas)); err != nil {
 		return nil, err
 	}
 	figures[FewQuietP99], figures[UnprotectedP99] = quiet.attach.percentile(99), t.percentile(99)

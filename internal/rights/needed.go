@@ -14,7 +14,7 @@ type Right struct {
 	Namespace   string // "" for all namespaces, or for a cluster-wide resource
 	Name        string // of the only object that is needed; "" for all
 	Purpose     string // the function that needs it
-	Manifest    string // the file below deploy/ that grants it
+	Manifest    string // what grants it in deploy/: a value of the chart, or a file that the chart renders
 	Optional    bool   // the hub attaches and detaches without it
 }
 
@@ -62,8 +62,8 @@ const (
 	storage      = "storage.k8s.io"
 	coordination = "coordination.k8s.io"
 
-	clusterRole             = "deploy/base/clusterrole.yaml"
-	leasesElsewhereManifest = "deploy/components/leases"
+	installation            = "deploy/install.yaml"
+	leasesElsewhereManifest = "values drivers and leases.extra of deploy/chart"
 
 	// eventNamespace is where Kubernetes keeps Events about cluster-wide objects.
 	eventNamespace = "default"
@@ -72,19 +72,19 @@ const (
 // Needed returns the rights that a hub needs, sorted by purpose.
 func Needed(f Features) []Right {
 	needed := slices.Concat(
-		each(Right{Resource: "persistentvolumes", Purpose: "attach and detach", Manifest: clusterRole}, "get", "list", "watch", "patch"),
-		each(Right{Group: storage, Resource: "volumeattachments", Purpose: "attach and detach", Manifest: clusterRole}, "get", "list", "watch", "patch"),
-		each(Right{Group: storage, Resource: "volumeattachments", Subresource: "status", Purpose: "attach and detach", Manifest: clusterRole}, "patch"),
-		each(Right{Group: storage, Resource: "csinodes", Purpose: "attach", Manifest: clusterRole}, "get", "list", "watch"),
-		each(Right{Group: storage, Resource: "csidrivers", Purpose: "see attachRequired, discover drivers", Manifest: clusterRole, Optional: !f.Discovery}, "list", "watch"),
-		each(Right{Resource: "nodes", Purpose: "detach only what is not in use", Manifest: clusterRole, Optional: true}, "get"),
-		each(Right{Resource: "events", Namespace: eventNamespace, Purpose: "record Events for failures", Manifest: "deploy/base/events.yaml", Optional: true}, "create", "patch"),
+		each(Right{Resource: "persistentvolumes", Purpose: "attach and detach", Manifest: installation}, "get", "list", "watch", "patch"),
+		each(Right{Group: storage, Resource: "volumeattachments", Purpose: "attach and detach", Manifest: installation}, "get", "list", "watch", "patch"),
+		each(Right{Group: storage, Resource: "volumeattachments", Subresource: "status", Purpose: "attach and detach", Manifest: installation}, "patch"),
+		each(Right{Group: storage, Resource: "csinodes", Purpose: "attach", Manifest: installation}, "get", "list", "watch"),
+		each(Right{Group: storage, Resource: "csidrivers", Purpose: "see attachRequired, discover drivers", Manifest: installation, Optional: !f.Discovery}, "list", "watch"),
+		each(Right{Resource: "nodes", Purpose: "detach only what is not in use", Manifest: installation, Optional: true}, "get"),
+		each(Right{Resource: "events", Namespace: eventNamespace, Purpose: "record Events for failures", Manifest: installation, Optional: true}, "create", "patch"),
 	)
 	for _, l := range f.leasesElsewhere() {
 		needed = append(needed, leases(l, "hold the leases of drivers", leasesElsewhereManifest)...)
 	}
 	if f.ReplicaNamespace != "" {
-		own := leases(Lease{Namespace: f.ReplicaNamespace}, "hold leases, share drivers among replicas", "deploy/base/leases.yaml")
+		own := leases(Lease{Namespace: f.ReplicaNamespace}, "hold leases, share drivers among replicas", installation)
 		// Optional: announcements of dead replicas expire, and only stay as objects.
 		own = append(own, Right{Verb: "delete", Group: coordination, Resource: "leases", Namespace: f.ReplicaNamespace,
 			Purpose: own[0].Purpose, Manifest: own[0].Manifest, Optional: true})

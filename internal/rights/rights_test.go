@@ -113,7 +113,7 @@ func TestMissingRightsAreInOneLineWithWhatGivesThem(t *testing.T) {
 	if len(lines) != 2 {
 		t.Fatalf("got %d lines, want 2:\n%s", len(lines), log)
 	}
-	for _, words := range []string{`missing="patch volumeattachments/status.storage.k8s.io, get csinodes.storage.k8s.io"`, `see="deploy/base/clusterrole.yaml"`} {
+	for _, words := range []string{`missing="patch volumeattachments/status.storage.k8s.io, get csinodes.storage.k8s.io"`, `see="deploy/install.yaml"`} {
 		if !strings.Contains(lines[0], words) {
 			t.Errorf("the first line does not say %s:\n%s", words, lines[0])
 		}

@@ -18,18 +18,20 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// ApplyManifests applies every object of the files, which are paths below the repository such as
-// "deploy/base/leases.yaml", in their order. A namespace must come before what is in it.
-func (cp *ControlPlane) ApplyManifests(ctx context.Context, paths ...string) error {
-	return cp.eachManifest(paths, func(client dynamic.ResourceInterface, o *unstructured.Unstructured) error {
+// Installation is the file with the manifests of the hub, below the repository.
+const Installation = "deploy/install.yaml"
+
+// ApplyInstallation applies the objects of Installation that have one of the kinds. The namespace is applied first.
+func (cp *ControlPlane) ApplyInstallation(ctx context.Context, kinds ...string) error {
+	return cp.eachOfInstallation(append([]string{"Namespace"}, kinds...), func(client dynamic.ResourceInterface, o *unstructured.Unstructured) error {
 		_, err := client.Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: "testbed", Force: true})
 		return err
 	})
 }
 
-// DeleteManifests deletes every object of the files. An object that does not exist is no error.
-func (cp *ControlPlane) DeleteManifests(ctx context.Context, paths ...string) error {
-	return cp.eachManifest(paths, func(client dynamic.ResourceInterface, o *unstructured.Unstructured) error {
+// DeleteInstallation deletes the objects of Installation that have one of the kinds. An object that does not exist is no error.
+func (cp *ControlPlane) DeleteInstallation(ctx context.Context, kinds ...string) error {
+	return cp.eachOfInstallation(kinds, func(client dynamic.ResourceInterface, o *unstructured.Unstructured) error {
 		if err := client.Delete(ctx, o.GetName(), metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 			return err
 		}
@@ -37,7 +39,8 @@ func (cp *ControlPlane) DeleteManifests(ctx context.Context, paths ...string) er
 	})
 }
 
-func (cp *ControlPlane) eachManifest(paths []string, act func(dynamic.ResourceInterface, *unstructured.Unstructured) error) error {
+// eachOfInstallation acts on the objects of a kind, kind by kind.
+func (cp *ControlPlane) eachOfInstallation(kinds []string, act func(dynamic.ResourceInterface, *unstructured.Unstructured) error) error {
 	root, err := repositoryRoot()
 	if err != nil {
 		return err
@@ -47,23 +50,26 @@ func (cp *ControlPlane) eachManifest(paths []string, act func(dynamic.ResourceIn
 		return fmt.Errorf("make client of the control plane: %w", err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(cp.client.Discovery()))
-	for _, path := range paths {
-		objects, err := readManifest(filepath.Join(root, path))
-		if err != nil {
-			return err
-		}
+	objects, err := readManifest(filepath.Join(root, Installation))
+	if err != nil {
+		return err
+	}
+	for _, name := range kinds {
 		for _, o := range objects {
 			kind := o.GroupVersionKind()
+			if kind.Kind != name {
+				continue
+			}
 			mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 			if err != nil {
-				return fmt.Errorf("%s: %w", path, err)
+				return fmt.Errorf("%s: %w", Installation, err)
 			}
 			var resource dynamic.ResourceInterface = client.Resource(mapping.Resource)
 			if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 				resource = client.Resource(mapping.Resource).Namespace(o.GetNamespace())
 			}
 			if err := act(resource, o); err != nil {
-				return fmt.Errorf("%s: %s %s: %w", path, o.GetKind(), o.GetName(), err)
+				return fmt.Errorf("%s: %s %s: %w", Installation, o.GetKind(), o.GetName(), err)
 			}
 		}
 	}

@@ -14,10 +14,10 @@ import (
 
 func TestRequestsOfAServiceAccountHaveAPriorityUnlessTheControlPlaneIsUnlimited(t *testing.T) {
 	ctx := needsControlPlane(t)
-	const account = "deploy/base/serviceaccount.yaml"
+	const account = "ServiceAccount"
 	for name, plane := range map[string]*ControlPlane{"default": Shared(t), "unlimited": OwnControlPlane(t, ControlPlaneOptions{Unlimited: true})} {
 		t.Run(name, func(t *testing.T) {
-			if err := plane.ApplyManifests(ctx, "deploy/base/namespace.yaml", account); err != nil {
+			if err := plane.ApplyInstallation(ctx, account); err != nil {
 				t.Fatal(err)
 			}
 			kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -51,10 +51,10 @@ func TestRequestsOfAServiceAccountHaveAPriorityUnlessTheControlPlaneIsUnlimited(
 			if got, err := plane.PriorityLevel(ctx, "workload-low"); err != nil || got.Waiting != 0 || got.Rejected != 0 {
 				t.Errorf("workload-low: %+v, %v", got, err)
 			}
-			if err := plane.DeleteManifests(ctx, account); err != nil {
+			if err := plane.DeleteInstallation(ctx, account); err != nil {
 				t.Fatal(err)
 			}
-			if err := plane.DeleteManifests(ctx, account); err != nil {
+			if err := plane.DeleteInstallation(ctx, account); err != nil {
 				t.Errorf("delete what does not exist: %v", err)
 			}
 			if _, err := plane.Clientset().CoreV1().ServiceAccounts("csi-attach-hub").Get(ctx, "csi-attach-hub", metav1.GetOptions{}); !apierrors.IsNotFound(err) {

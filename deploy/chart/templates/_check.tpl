@@ -1,3 +1,15 @@
+{{/* The drivers by name, as JSON. */}}
+{{- define "hub.drivers" -}}
+{{- if kindIs "slice" .Values.drivers }}
+{{- $map := dict }}
+{{- range .Values.drivers }}
+{{- $_ := set $map .name (omit . "name") }}
+{{- end }}
+{{- fail (printf "drivers: this is a list; write a map by the names of the drivers, so that files of values can be merged:\n\n%s\n" (dict "drivers" $map | toYaml)) }}
+{{- end }}
+{{- toJson .Values.drivers }}
+{{- end }}
+
 {{/* Values that are valid each by itself, and of which no Pod can come that works. */}}
 {{- define "hub.check" -}}
 {{- if and .Values.openshift .Values.hostSockets.enabled }}
@@ -12,8 +24,8 @@
 {{- end }}
 {{- $wrong := list }}
 {{- $entries := list }}
-{{- range .Values.drivers }}
-{{- $entries = append $entries (dict "what" (printf "drivers: %s" .name) "tls" (get . "tls")) }}
+{{- range $name, $driver := include "hub.drivers" . | fromJson }}
+{{- $entries = append $entries (dict "what" (printf "drivers: %s" $name) "tls" (get $driver "tls")) }}
 {{- end }}
 {{- $objects := include "hub.csiDrivers" . | fromJson }}
 {{- range append $entries (dict "what" "discovery.csiDrivers" "tls" (get $objects "tls")) }}

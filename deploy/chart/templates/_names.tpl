@@ -1,7 +1,11 @@
-{{/* Names and parts that several objects have. Each object is that of deploy/base or deploy/components, which have the reasons. */}}
+{{/* Names and parts that several objects have. */}}
 
 {{- define "hub.name" -}}
-{{ .Values.fullnameOverride | default "csi-attach-hub" }}
+{{ .Values.fullnameOverride | default .Values.nameOverride | default "csi-attach-hub" }}
+{{- end }}
+
+{{- define "hub.account" -}}
+{{ .Values.serviceAccount.name | default (include "hub.name" .) }}
 {{- end }}
 
 {{/* metadata of an object: the root, the end of its name, and its namespace, "" for none. */}}
@@ -16,17 +20,17 @@ metadata:
     {{- include "hub.labels" $root | nindent 4 }}
 {{- end }}
 
-{{/* The label of all objects, and the selector of the Pods. csi-attach-hub status finds Pods by it. */}}
-{{- define "hub.labels" -}}
+{{/* The selector of the Pods. csi-attach-hub status finds Pods by it. */}}
+{{- define "hub.selector" -}}
 app.kubernetes.io/name: csi-attach-hub
 {{- end }}
 
-{{/* Labels of the hub's Pods, by which the Service finds them: it cannot exclude the Pod of the Job preflight otherwise. */}}
-{{- define "hub.podLabels" -}}
-{{ include "hub.labels" . }}
-{{- if .Values.preflight.job.enabled }}
-app.kubernetes.io/component: hub
-{{- end }}
+{{- define "hub.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{ include "hub.selector" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{/* A Role or ClusterRole and its binding to the hub's ServiceAccount: the root, the end of the name, the namespace or "", the rules. */}}
@@ -47,26 +51,21 @@ roleRef:
   name: {{ include "hub.name" (index . 0) }}{{ index . 1 }}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "hub.name" (index . 0) }}
+    name: {{ include "hub.account" (index . 0) }}
     namespace: {{ (index . 0).Release.Namespace }}
 {{- end }}
 
-{{/* A file of files/, which kustomize uses as it is, with the names of this release: the root and the path. */}}
+{{/* A file of files/ with the names of this release: the root and the path. */}}
 {{- define "hub.file" -}}
 {{- $root := index . 0 -}}
 {{- $name := include "hub.name" $root -}}
-{{- $namespace := $root.Release.Namespace -}}
-{{- $text := $root.Files.Get (index . 1)
-  | replace " name: csi-attach-hub" (printf " name: %s" $name)
-  | replace " policyName: csi-attach-hub" (printf " policyName: %s" $name)
-  | replace " namespace: csi-attach-hub" (printf " namespace: %s" $namespace)
-  | replace "'csi-attach-hub'" (printf "'%s'" $namespace)
-  | replace ":csi-attach-hub:csi-attach-hub" (printf ":%s:%s" $namespace $name)
+{{- $root.Files.Get (index . 1)
   | replace "job=\"csi-attach-hub\"" (printf "job=\"%s\"" $name)
   | replace "job=\\\"csi-attach-hub\\\"" (printf "job=\\\"%s\\\"" $name)
-  | replace " -n csi-attach-hub " (printf " -n %s " $namespace)
-  | replace " deployment csi-attach-hub " (printf " deployment %s " $name) }}
-{{- regexReplaceAll " csi-attach-hub-(drivers|metrics|\\*)" $text (printf " %s-${1}" $name) }}
+  | replace " -n csi-attach-hub " (printf " -n %s " $root.Release.Namespace)
+  | replace " deployment csi-attach-hub " (printf " deployment %s " $name)
+  | replace " csi-attach-hub-drivers" (printf " %s-drivers" $name)
+  | replace " csi-attach-hub-metrics" (printf " %s-metrics" $name) }}
 {{- end }}
 
 {{/* The Secret of the hub's certificate for drivers. */}}

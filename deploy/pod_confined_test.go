@@ -1,0 +1,93 @@
+package deploy_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// The Role for Events is in another namespace, and drivers have theirs: what names the
+// ServiceAccount must go on to mean the hub's.
+func TestEveryRightIsGivenToTheHub(t *testing.T) {
+	for _, values := range installations {
+		for _, o := range objectsOf(t, values) {
+			var subjects []rbacv1.Subject
+			switch o.GetKind() {
+			case "RoleBinding":
+				subjects = as[rbacv1.RoleBinding](t, o).Subjects
+			case "ClusterRoleBinding":
+				subjects = as[rbacv1.ClusterRoleBinding](t, o).Subjects
+			default:
+				continue
+			}
+			want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: "csi-attach-hub", Namespace: "csi-attach-hub"}}
+			if !slices.Equal(subjects, want) {
+				t.Errorf("%s: %s %s is for %v", values, o.GetKind(), o.GetName(), subjects)
+			}
+		}
+	}
+}
+
+func TestTheHubIsConfinedAndHasTimeToDrain(t *testing.T) {
+	for _, values := range installations {
+		pod := hubOf(t, values).Spec.Template.Spec
+		c := pod.Containers[0]
+		s := c.SecurityContext
+		switch {
+		case len(pod.Containers) != 1 || len(pod.InitContainers) > 0:
+			t.Errorf("%s: it has %d containers", values, len(pod.Containers))
+		case s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation:
+			t.Errorf("%s: it may gain privileges", values)
+		case s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem:
+			t.Errorf("%s: it may write its root file system", values)
+		case s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0:
+			t.Errorf("%s: it has capabilities", values)
+		case seccomp(pod, c) != corev1.SeccompProfileTypeRuntimeDefault:
+			t.Errorf("%s: it has no seccomp profile", values)
+		case c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero():
+			t.Errorf("%s: it has no request or no limit of memory", values)
+		case *pod.SecurityContext.RunAsNonRoot == (values == withHostSockets): // sockets of drivers belong to root
+			t.Errorf("%s: the security context is %v", values, pod.SecurityContext)
+		}
+		drain, err := time.ParseDuration(argument(t, c.Args, "--shutdown-grace"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Beyond the calls in flight: leases, the HTTP server, and the watches.
+		if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < drain+10*time.Second {
+			t.Errorf("%s: killed after %v, with a grace of %v for calls", values, grace, drain)
+		}
+	}
+}
+
+func seccomp(pod corev1.PodSpec, c corev1.Container) corev1.SeccompProfileType {
+	if p := c.SecurityContext.SeccompProfile; p != nil {
+		return p.Type
+	}
+	if s := pod.SecurityContext; s != nil && s.SeccompProfile != nil {
+		return s.SeccompProfile.Type
+	}
+	return ""
+}
+
+// argument returns the value of a flag.
+func argument(t *testing.T, args []string, flag string) string {
+	t.Helper()
+	for _, arg := range args {
+		if value, ok := strings.CutPrefix(arg, flag+"="); ok {
+			return value
+		}
+	}
+	t.Fatalf("%v has no %s", args, flag)
+	return ""
+}
+
+func hubOf(t *testing.T, values string) *appsv1.Deployment {
+	t.Helper()
+	return as[appsv1.Deployment](t, find(t, objectsOf(t, values), "Deployment", "csi-attach-hub"))
+}
