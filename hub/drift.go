@@ -23,6 +23,8 @@ const (
 	longestListing = time.Hour
 	// listShare is 10: a driver spends at most a tenth of the time on listings.
 	listShare = 10
+	// longestListPause is the longest pause after listings that fail: a listing may be what ends the driver's process.
+	longestListPause = time.Hour
 )
 
 // driftWatch compares a driver's list of volumes with the VolumeAttachments that are attached.
@@ -33,6 +35,7 @@ type driftWatch struct {
 	reported   map[types.UID]bool               // VolumeAttachments whose difference was reported and persists
 	looked     bool                             // there was a listing
 	took       time.Duration                    // length of the last listing
+	failed     int                              // listings in a row
 	problem    loglimit.Problem                 // of listings that fail
 }
 
@@ -44,14 +47,13 @@ func (l *leader) driftCheck() *periodic {
 	return &periodic{
 		pause: func(s registry.Settings) time.Duration { return w.pause(s.Drift.Interval, lag) },
 		run: func(ctx context.Context) {
-			began := time.Now()
 			w.check(ctx)
-			w.looked, w.took = true, time.Since(began)
+			w.looked = true
 		},
 	}
 }
 
-// pause returns the time from one listing to the next, and to the first.
+// pause returns the time from one listing to the next, and to the first. It doubles with each listing that fails.
 func (w *driftWatch) pause(interval time.Duration, lag float64) time.Duration {
 	if interval == 0 { // off
 		return never
@@ -64,6 +66,9 @@ func (w *driftWatch) pause(interval time.Duration, lag float64) time.Duration {
 		return time.Duration(lag * float64(interval))
 	case refused || w.count.Pending() || w.unexpected.Pending():
 		interval = min(interval, confirmAfter)
+	}
+	if w.failed > 0 {
+		interval = max(interval, min(interval<<min(w.failed, 16), longestListPause))
 	}
 	return max(interval, listShare*w.took)
 }
@@ -83,13 +88,16 @@ func (w *driftWatch) check(ctx context.Context) {
 	defer cancel()
 	share := l.hub.listings.Share()
 	defer share.Release()
+	listing := time.Now()
 	published, err := s.ListVolumes(bounded, csiclient.ListOptions{PageSize: settings.PageSize, PageTimeout: settings.Timeout, Share: share})
+	w.took = time.Since(listing)
 	if err != nil {
-		if ctx.Err() == nil && w.problem.IsDue(err.Error(), time.Now()) {
+		if w.failed++; ctx.Err() == nil && w.problem.IsDue(err.Error(), time.Now()) {
 			l.logger.Info("ListVolumes failed, so drift was not checked, will retry", "err", err)
 		}
 		return
 	}
+	w.failed = 0
 	found, drifted := l.compare(ctx, before, published)
 	l.forgetFound(published)
 	dangling := l.findDangling(ctx, published, all, worked)

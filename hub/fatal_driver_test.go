@@ -163,3 +163,31 @@ func TestVolumeThatEndsTheDriverKeepsItsBackoffInTheNextTerm(t *testing.T) {
 		stop()
 	})
 }
+
+// The listing was repeated after each drift.interval (1m), whatever it did to the driver: no attach that takes longer ever ended.
+func TestListingThatEndsTheDriverIsRepeatedLessAndLess(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		f := &fatal{listings: "all"}
+		v.fatalTo(f, 0)
+		v.register("n", "id-n")
+		v.turn(fakecsi.AttachLatency(fakecsi.Latency{Base: 20 * time.Minute}))
+		v.driver.Timeout = time.Hour
+		v.volume("v")
+		v.start()
+		v.create(v.attachment("v", "n"))
+		v.pass(24 * time.Hour)
+		if !v.get("v-n").Status.Attached {
+			t.Errorf("not attached after a day: %d listings ended the driver, and each cut off the attach", f.ends)
+		}
+		if f.ends < 24 || f.ends > 32 {
+			t.Errorf("%d listings in a day that all fail, want one each hour after 1m, 2m, 4m ...", f.ends)
+		}
+		f.listings = ""
+		v.pass(2 * time.Hour)
+		before := v.backend.Books().Methods[fakecsi.ListVolumes].Ended
+		v.pass(time.Hour)
+		if n := v.backend.Books().Methods[fakecsi.ListVolumes].Ended - before; n < 59 {
+			t.Errorf("%d listings in an hour, want one each minute again", n)
+		}
+	})
+}

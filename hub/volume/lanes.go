@@ -108,12 +108,12 @@ func (ls *lanes) pick(now time.Time) *Entry {
 }
 
 // mayRepair reports whether a lost volume may be attached again now: only while no other attach or detach waits,
-// and with at most half of the workers.
+// and with at most a quarter of the workers: repairs that hang must leave most of those that attaches have.
 func (ls *lanes) mayRepair(now time.Time) bool {
 	workers := ls.atOnce(now)
 	return ls.load[DriftLane].waiting.Len() > 0 &&
 		ls.load[AttachLane].waiting.Len() == 0 && ls.load[DetachLane].waiting.Len() == 0 &&
-		ls.inFlight() < workers && ls.busy(AttachLane) < max(1, workers/2)
+		ls.inFlight() < workers && ls.busy(AttachLane) < max(1, workers/2) && ls.load[DriftLane].running.Len() < max(1, workers/4)
 }
 
 // busy returns how many workers AttachLane or DetachLane has. Repairs count as attaches.

@@ -48,7 +48,7 @@ func (t *Table) Lanes(now time.Time) [LaneCount]LaneView {
 	}
 	views[AttachLane].Workers = max(0, t.lanes.most(AttachLane, now))
 	views[DetachLane].Workers = max(0, t.lanes.most(DetachLane, now))
-	views[DriftLane].Workers = max(1, t.lanes.workers/2)
+	views[DriftLane].Workers = max(1, t.lanes.workers/4)
 	views[FinalizerLane].Workers = finalizerWorkers
 	return views
 }
