@@ -1,11 +1,7 @@
 package deploy_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -16,9 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
@@ -43,37 +38,23 @@ func hubBinary(t *testing.T) string {
 	return path
 }
 
-// rendered returns the manifests of a driver after a step, as the post-renderer of Helm prints them; refused if the
+// rendered returns what adopt writes for a driver after a step, with the objects beside its workload; refused if the
 // driver cannot be adopted so.
 func rendered(t *testing.T, binary, file, mode, step string) (objects []*unstructured.Unstructured, refused string) {
 	t.Helper()
-	args := []string{"adopt", "-", "-o", "helm-post-renderer", "--mode", mode, "--step", step, "--image", adoptedImage}
+	folder := filepath.Join(t.TempDir(), "out")
+	args := []string{"adopt", file, "-o", "kustomize=" + folder, "--mode", mode, "--image", adoptedImage}
 	for _, name := range adoptedNames[strings.TrimSuffix(filepath.Base(file), ".yaml")] {
 		args = append(args, "--driver", name)
 	}
+	if out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput(); err != nil {
+		return nil, string(out)
+	}
+	objects = build(t, filepath.Join(folder, step))
 	if mode == "proxy" {
-		args = append(args, "--without-leader-election")
+		objects = append(objects, build(t, filepath.Join(folder, "objects"))...)
 	}
-	var stdout, stderr bytes.Buffer
-	command := exec.CommandContext(t.Context(), binary, args...)
-	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(readFile(t, file)), &stdout, &stderr
-	if err := command.Run(); err != nil {
-		return nil, stderr.String()
-	}
-	decoder := yaml.NewYAMLOrJSONDecoder(&stdout, 1<<16)
-	for {
-		o := &unstructured.Unstructured{}
-		err := decoder.Decode(&o.Object)
-		if errors.Is(err, io.EOF) {
-			return objects, ""
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(o.Object) > 0 {
-			objects = append(objects, o)
-		}
-	}
+	return objects, ""
 }
 
 // podsOf returns the Pods that the workloads among the objects would have.
@@ -81,12 +62,16 @@ func podsOf(t *testing.T, objects []*unstructured.Unstructured) map[string]*core
 	t.Helper()
 	pods := map[string]*corev1.Pod{}
 	for _, o := range objects {
-		template, found, _ := unstructured.NestedMap(o.Object, "spec", "template")
+		template, found, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "template")
 		if !found {
 			continue
 		}
 		var pod corev1.PodTemplateSpec
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(template, &pod, true); err != nil {
+		text, err := yaml.Marshal(template)
+		if err == nil {
+			err = yaml.UnmarshalStrict(text, &pod)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		name := strings.ToLower(o.GetKind()) + "-" + o.GetName()
@@ -139,9 +124,15 @@ func TestManifestsOfDriversAreTakenByARealAPIServerAfterEachStep(t *testing.T) {
 	for _, file := range driverManifests(t) {
 		manifest := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		original := readObjects(t, file)
+		names := []string{"csi-attach-hub"}
 		for _, o := range original {
-			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.GetNamespace()}}
-			if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); o.GetNamespace() != "" && err != nil && !apierrors.IsAlreadyExists(err) {
+			if o.GetNamespace() != "" {
+				names = append(names, o.GetNamespace())
+			}
+		}
+		for _, name := range names {
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatal(err)
 			}
 		}
@@ -153,7 +144,7 @@ func TestManifestsOfDriversAreTakenByARealAPIServerAfterEachStep(t *testing.T) {
 			}
 			before[name] = level
 		}
-		for mode, steps := range map[string][]string{"proxy": {"observe", "active"}, "sidecar-hub": {"observe", "active"}, "drop-in": {"active"}} {
+		for mode, steps := range map[string][]string{"proxy": {"observe", "active"}, "drop-in": {"active"}} {
 			for _, step := range steps {
 				t.Run(manifest+"/"+mode+"/"+step, func(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), testTimeout) // one for all would be short on a busy machine
@@ -173,7 +164,7 @@ func TestManifestsOfDriversAreTakenByARealAPIServerAfterEachStep(t *testing.T) {
 						}
 						for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
 							if c.Image == adoptedImage {
-								startsWith(t, binary, c, objects)
+								startsWith(t, binary, c)
 							}
 						}
 					}
@@ -181,11 +172,8 @@ func TestManifestsOfDriversAreTakenByARealAPIServerAfterEachStep(t *testing.T) {
 			}
 		}
 	}
-	for mode, manifests := range map[string][]string{
-		"proxy":       {"alibaba", "azuredisk", "ceph-rbd", "cinder", "daemonset", "ebs", "statefulset", "vsphere"},
-		"sidecar-hub": {"alibaba", "azuredisk", "ceph-rbd", "cinder", "daemonset", "ebs", "statefulset", "vsphere"},
-		"drop-in":     {"alibaba", "azuredisk", "ceph-rbd", "cinder", "daemonset", "digitalocean", "ebs", "linode", "statefulset", "vsphere"},
-	} {
+	all := []string{"alibaba", "azuredisk", "ceph-rbd", "cinder", "daemonset", "digitalocean", "ebs", "hetzner", "statefulset", "vsphere"}
+	for mode, manifests := range map[string][]string{"proxy": all, "drop-in": all} {
 		for _, manifest := range manifests {
 			if !slices.Contains(adopted[mode], manifest) {
 				t.Errorf("--mode %s does not adopt %s", mode, manifest)
@@ -196,16 +184,15 @@ func TestManifestsOfDriversAreTakenByARealAPIServerAfterEachStep(t *testing.T) {
 
 // startsWith starts the program with the arguments of a container. Files of the cluster are not here, and that must be all
 // that the program has to complain of.
-func startsWith(t *testing.T, binary string, c corev1.Container, objects []*unstructured.Unstructured) {
+func startsWith(t *testing.T, binary string, c corev1.Container) {
 	t.Helper()
 	if len(c.Command) > 1 || len(c.Command) == 1 && c.Command[0] != "/csi-attach-hub" {
 		t.Errorf("the image has no command %v", c.Command)
 	}
-	dir := t.TempDir()
 	args := slices.Clone(c.Args)
 	missing := "there is no file /attach-hub/ca/ca.crt"
 	if args[0] != "proxy" {
-		missing = filepath.Join(dir, "kubeconfig")
+		missing = filepath.Join(t.TempDir(), "kubeconfig")
 		args = append(args, "--kubeconfig="+missing)
 	}
 	for i := range args {
@@ -216,31 +203,9 @@ func startsWith(t *testing.T, binary string, c corev1.Container, objects []*unst
 			}
 			args[i] = strings.ReplaceAll(args[i], "$("+e.Name+")", value)
 		}
-		if args[i] == "--config=/etc/csi-attach-hub/drivers.yaml" {
-			args[i] = "--config=" + driversFileOf(t, c, objects, dir)
-		}
 	}
 	out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), missing) || strings.Contains(string(out), "unknown flag") {
 		t.Errorf("%s with %v ended with %v and said %s", c.Name, args, err, out)
 	}
-}
-
-// driversFileOf writes the drivers.yaml that a hub has in the Pod, and returns its path.
-func driversFileOf(t *testing.T, c corev1.Container, objects []*unstructured.Unstructured, dir string) string {
-	t.Helper()
-	for _, pod := range podsOf(t, objects) {
-		for _, v := range pod.Spec.Volumes {
-			if v.Name == c.VolumeMounts[0].Name && v.ConfigMap != nil {
-				path := filepath.Join(dir, "drivers.yaml")
-				content := as[corev1.ConfigMap](t, find(t, objects, "ConfigMap", v.ConfigMap.Name)).Data["drivers.yaml"]
-				if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return path
-			}
-		}
-	}
-	t.Fatalf("%s has no ConfigMap", c.Name)
-	return ""
 }

@@ -17,7 +17,7 @@ func TestProxyDoesNotServeADriverWithAnotherUserKeyOrSocket(t *testing.T) {
 	if a.kubelet.setpriv == "" {
 		t.Skip("users and file modes need root")
 	}
-	a.startHub(nil)
+	a.startHub()
 	ebs, vsphere := proxyRows[0], proxyRows[1]
 	proxy := func(pod *corev1.Pod) *corev1.Container {
 		for i, c := range pod.Spec.Containers {
@@ -62,7 +62,7 @@ func TestProxyDoesNotServeADriverWithAnotherUserKeyOrSocket(t *testing.T) {
 			s := a.begin(t, test.row, folder)
 			objects := build(t, folder+"/observe")
 			s.applier.apply(objects...)
-			s.prepare(objects)
+			s.prepare()
 			pod, err := s.applier.createPod(a.kubelet.client, workloadOf(objects))
 			s.must(err)
 			test.change(pod)

@@ -3,8 +3,7 @@ package deploy_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,63 +16,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const adoptManifests = "../internal/adopt/testdata/manifests"
-
-// adoptProgram is the program, and a manifest in the shape of a driver's.
-type adoptProgram struct {
-	t        *testing.T
-	binary   string
-	manifest []byte
-}
-
-// adoptEach calls test for each manifest.
-func adoptEach(t *testing.T, test func(t *testing.T, p adoptProgram)) {
+// adopted writes the folder of adopt for a manifest, and returns its path.
+func adopted(t *testing.T, manifest []byte, args ...string) string {
 	t.Helper()
-	binary := hubBinary(t)
-	files, err := filepath.Glob(adoptManifests + "/*.yaml")
-	if err != nil {
-		t.Fatal(err)
+	folder := filepath.Join(t.TempDir(), "out")
+	c := exec.CommandContext(t.Context(), hubBinary(t), append([]string{"adopt", "-", "--image=registry.example.com/csi-attach-hub:v1", "-o", "kustomize=" + folder}, args...)...)
+	c.Stdin = bytes.NewReader(manifest)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	seen, tested := 0, 0
-	for _, file := range files {
-		manifest := readFile(t, file)
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
-			seen++
-			p := adoptProgram{t: t, binary: binary, manifest: manifest}
-			if _, ok := p.run("-o", "json"); !ok {
-				t.Skip("adopt says no")
-			}
-			tested++
-			test(t, p)
-		})
-	}
-	if seen == len(files) && tested < 5 { // -run can select
-		t.Errorf("only %d of %d manifests can be adopted", tested, len(files))
-	}
-}
-
-// run returns what adopt prints for the manifest, and whether every csi-attacher can be adopted.
-func (p adoptProgram) run(args ...string) ([]byte, bool) {
-	p.t.Helper()
-	var stderr bytes.Buffer
-	c := exec.CommandContext(p.t.Context(), p.binary, append([]string{"adopt", "-", "--image=registry.example.com/csi-attach-hub:v1"}, args...)...)
-	c.Stdin, c.Stderr = bytes.NewReader(p.manifest), &stderr
-	out, err := c.Output()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		p.t.Fatalf("%v: %s", err, stderr.String())
-	}
-	return out, err == nil
-}
-
-// rendered returns the objects that the post-renderer prints.
-func (p adoptProgram) rendered(step string) map[string]any {
-	p.t.Helper()
-	out, ok := p.run("-o", "helm-post-renderer", "--step", step)
-	if !ok {
-		p.t.Fatalf("the post-renderer failed at step %s", step)
-	}
-	return documentsByName(p.t, out)
+	return folder
 }
 
 func documentsByName(t *testing.T, text []byte) map[string]any {
@@ -105,8 +57,7 @@ func adoptKey(o *unstructured.Unstructured) string {
 	return strings.Join([]string{o.GetKind(), o.GetNamespace(), o.GetName()}, "/")
 }
 
-// plainContent has the same types whoever has read it. Containers and volumes are sorted: kustomize puts new ones first,
-// the post-renderer last.
+// plainContent has the same types whoever has read it.
 func plainContent(t *testing.T, content any) any {
 	t.Helper()
 	text, err := json.Marshal(content)
@@ -117,161 +68,159 @@ func plainContent(t *testing.T, content any) any {
 	if err := json.Unmarshal(text, &plain); err != nil {
 		t.Fatal(err)
 	}
-	o, _ := plain.(map[string]any)
-	for _, list := range []string{"containers", "volumes"} {
-		items, _, _ := unstructured.NestedSlice(o, "spec", "template", "spec", list)
-		if items == nil {
-			continue
-		}
-		name := func(item any) string { return fmt.Sprint(item.(map[string]any)["name"]) }
-		slices.SortFunc(items, func(a, b any) int { return strings.Compare(name(a), name(b)) })
-		if err := unstructured.SetNestedSlice(o, items, "spec", "template", "spec", list); err != nil {
-			t.Fatal(err)
-		}
-	}
 	return plain
 }
 
-// addedTo returns the objects that are not among others.
-func addedTo(objects, others map[string]any) map[string]any {
-	rest := map[string]any{}
-	for key, o := range objects {
-		if _, is := others[key]; !is {
-			rest[key] = o
-		}
-	}
-	return rest
-}
-
-// changedFrom returns the objects that others have with another content.
-func changedFrom(objects, others map[string]any) map[string]any {
-	rest := map[string]any{}
-	for key, o := range objects {
-		if other, is := others[key]; is && !cmp.Equal(o, other) {
-			rest[key] = o
-		}
-	}
-	return rest
-}
-
-// kustomize and the post-renderer merge the patches with different code.
-func TestKustomizationsOfAdoptBuildWhatThePostRendererPrints(t *testing.T) {
-	adoptEach(t, func(t *testing.T, p adoptProgram) {
-		input := documentsByName(t, p.manifest)
-		out := filepath.Join(t.TempDir(), "out")
-		p.run("-o", "kustomize="+out)
-		for key, o := range built(t, filepath.Join(out, "original")) {
-			if diff := cmp.Diff(input[key], o); diff != "" {
-				t.Errorf("original: %s (-input +kustomize):\n%s", key, diff)
-			}
-		}
-		for _, step := range []string{"observe", "active"} {
-			rendered, want := p.rendered(step), map[string]any{}
-			for _, part := range []map[string]any{addedTo(rendered, input), changedFrom(rendered, input)} {
-				for key, o := range part {
-					want[key] = o
+// Each step changes the workload and nothing else, and the way back is the workload as it was.
+func TestKustomizationsOfAdoptLeadToEachStepAndBack(t *testing.T) {
+	for _, name := range []string{"ebs", "azuredisk", "daemonset", "digitalocean"} {
+		t.Run(name, func(t *testing.T) {
+			manifest := readFile(t, manifestOf(name))
+			input, folder := documentsByName(t, manifest), adopted(t, manifest)
+			original := built(t, filepath.Join(folder, "original"))
+			for key, o := range original {
+				if diff := cmp.Diff(input[key], o); diff != "" {
+					t.Errorf("original: %s (-input +kustomize):\n%s", key, diff)
 				}
 			}
-			if diff := cmp.Diff(want, built(t, filepath.Join(out, step))); diff != "" {
-				t.Errorf("%s (-post-renderer +kustomize):\n%s", step, diff)
+			for step, want := range map[string]bool{"observe": true, "active": false} {
+				after := built(t, filepath.Join(folder, step))
+				if !slices.Equal(slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(original))) {
+					t.Errorf("%s: the objects are %q", step, slices.Sorted(maps.Keys(after)))
+				}
+				checkStep(t, after, want)
 			}
-			if len(addedTo(input, rendered)) > 0 {
-				t.Errorf("%s: the post-renderer has lost objects", step)
-			}
-		}
-	})
+		})
+	}
 }
 
-func TestTheHubsComponentOfAdoptBuildsInAnOverlay(t *testing.T) {
-	adoptEach(t, func(t *testing.T, p adoptProgram) {
-		dir := t.TempDir()
-		p.run("-o", "kustomize="+filepath.Join(dir, "out"))
-		writeKustomization(t, dir, map[string]any{"components": []any{"out/hub"}})
-		policies := 0
-		for _, o := range build(t, dir) {
-			if o.GetKind() != "NetworkPolicy" || o.GetNamespace() != "csi-attach-hub" {
-				t.Errorf("has %s", adoptKey(o))
-			}
-			policies++
-		}
-		if policies == 0 {
-			t.Error("has no NetworkPolicy")
-		}
-	})
-}
-
-// Flux applies the patches to what the chart renders, as kustomize does.
-func TestPatchesForFluxMakeWhatThePostRendererPrints(t *testing.T) {
-	adoptEach(t, func(t *testing.T, p adoptProgram) {
-		input := documentsByName(t, p.manifest)
-		dir := t.TempDir()
-		p.run("-o", "flux="+filepath.Join(dir, "flux"))
-		if err := os.WriteFile(filepath.Join(dir, "chart.yaml"), p.manifest, 0o600); err != nil {
+// checkStep checks that a workload has the proxy, and csi-attacher or not.
+func checkStep(t *testing.T, objects map[string]any, attacher bool) {
+	t.Helper()
+	for key, o := range objects {
+		text, err := yaml.Marshal(o)
+		if err != nil {
 			t.Fatal(err)
 		}
-		for _, step := range []string{"observe", "active"} {
-			var release struct {
-				Spec struct {
-					PostRenderers []struct {
-						Kustomize struct {
-							Patches []any `json:"patches"`
-						} `json:"kustomize"`
-					} `json:"postRenderers"`
-				} `json:"spec"`
-			}
-			if err := yaml.UnmarshalStrict(readFile(t, filepath.Join(dir, "flux", step+".yaml")), &release); err != nil {
-				t.Fatal(err)
-			}
-			writeKustomization(t, dir, map[string]any{"resources": []any{"chart.yaml"}, "patches": release.Spec.PostRenderers[0].Kustomize.Patches})
-			rendered := p.rendered(step)
-			added := addedTo(rendered, input)
-			if diff := cmp.Diff(addedTo(rendered, added), built(t, dir)); diff != "" {
-				t.Errorf("%s (-post-renderer +Flux):\n%s", step, diff)
-			}
-			if diff := cmp.Diff(added, built(t, filepath.Join(dir, "flux", "objects"))); diff != "" {
-				t.Errorf("%s: objects (-post-renderer +Flux):\n%s", step, diff)
-			}
+		hasAttacher, hasProxy := bytes.Contains(text, []byte("name: csi-attacher\n")), bytes.Contains(text, []byte("name: attach-hub-"))
+		if hasAttacher != attacher || !hasProxy {
+			t.Errorf("%s: has csi-attacher: %t, want %t; has the proxy: %t", key, hasAttacher, attacher, hasProxy)
 		}
-	})
+	}
 }
 
-func writeKustomization(t *testing.T, dir string, content map[string]any) {
-	t.Helper()
-	text, err := yaml.Marshal(content)
+// Helm passes a whole release through the folder.
+func TestTheFolderOfAdoptIsAPostRendererOfHelm(t *testing.T) {
+	// kubectl kustomize FOLDER, by the same library
+	kubectl, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600); err != nil {
+	bin := t.TempDir()
+	script := "#!/bin/sh\nexec env BUILD_KUSTOMIZATION=\"$2\" " + kubectl + " -test.run=^TestBuildKustomization$\n"
+	if err := os.WriteFile(filepath.Join(bin, "kubectl"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	release := readFile(t, manifestOf("ebs"))
+	folder := adopted(t, release)
+	render := func(input []byte, args ...string) (stdout, stderr string) {
+		var out, problems bytes.Buffer
+		c := exec.CommandContext(t.Context(), filepath.Join(folder, "post-renderer.sh"), args...)
+		c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(input), &out, &problems
+		if err := c.Run(); err != nil && out.Len() > 0 {
+			t.Errorf("%v, and it printed %s", err, &out)
+		}
+		return out.String(), problems.String()
+	}
+	input := documentsByName(t, release)
+	for step, want := range map[string]bool{"observe": true, "active": false} {
+		stdout, stderr := render(release, step)
+		output := documentsByName(t, []byte(stdout))
+		if !slices.Equal(slices.Sorted(maps.Keys(output)), slices.Sorted(maps.Keys(input))) {
+			t.Fatalf("%s: the objects are %q; %s", step, slices.Sorted(maps.Keys(output)), stderr)
+		}
+		changed := map[string]any{}
+		for key, o := range output {
+			if !cmp.Equal(o, input[key]) {
+				changed[key] = o
+			}
+		}
+		if len(changed) != 1 {
+			t.Errorf("%s: %d objects have changed", step, len(changed))
+		}
+		checkStep(t, changed, want)
+	}
+	if _, stderr := render(bytes.ReplaceAll(release, []byte("name: csi-attacher"), []byte("name: other"))); !strings.Contains(stderr, "the step is missing: observe or active") {
+		t.Errorf("without a step: %s", stderr)
+	}
+	if _, stderr := render(bytes.ReplaceAll(release, []byte("name: csi-attacher"), []byte("name: other")), "active"); !strings.Contains(stderr, "has no container csi-attacher") {
+		t.Errorf("another container: %s", stderr)
+	}
+}
+
+// TestBuildKustomization prints a kustomization, for a process that stands for kubectl.
+func TestBuildKustomization(t *testing.T) {
+	folder := os.Getenv("BUILD_KUSTOMIZATION")
+	if folder == "" {
+		t.Skip("only for a test")
+	}
+	for _, o := range build(t, folder) {
+		text, err := yaml.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stdout.WriteString("---\n" + string(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	os.Exit(0)
+}
+
+// A base in Git often gets its namespace only from an overlay, or from kubectl.
+func TestPatchesOfAdoptHoldForABaseWithoutANamespace(t *testing.T) {
+	manifest := readFile(t, manifestOf("ebs"))
+	for _, namespace := range []string{"", "elsewhere"} {
+		folder := adopted(t, manifest)
+		own := bytes.ReplaceAll(manifest, []byte("\n  namespace: kube-system\n"), []byte("\n"))
+		for name, content := range map[string]string{"own.yaml": string(own), "kustomization.yaml": "namespace: '" + namespace + "'\nresources: [own.yaml]\n"} {
+			if err := os.WriteFile(filepath.Join(folder, "original", name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for step, want := range map[string]bool{"observe": true, "active": false} {
+			all := built(t, filepath.Join(folder, step))
+			key := "Deployment/" + namespace + "/ebs-csi-controller"
+			if all[key] == nil {
+				t.Fatalf("namespace %q, %s: the objects are %q", namespace, step, slices.Sorted(maps.Keys(all)))
+			}
+			checkStep(t, map[string]any{key: all[key]}, want)
+		}
 	}
 }
 
 // Two drivers in one Pod, two workloads of one name, and a List: what the manifests of single drivers do not have.
 func TestKustomizationsOfAdoptHoldForSeveralWorkloads(t *testing.T) {
-	binary := hubBinary(t)
-	p := adoptProgram{t: t, binary: binary, manifest: readFile(t, "testdata/adopt-several.yaml")}
-	names := []string{"--driver=one-attacher=one.example.com", "--driver=two-attacher=two.example.com", "--driver=other-attacher=other.example.com"}
-	out := filepath.Join(t.TempDir(), "out")
-	if _, ok := p.run(append(names, "-o", "kustomize="+out)...); !ok {
-		t.Fatal("adopt failed")
-	}
+	folder := adopted(t, readFile(t, "testdata/adopt-several.yaml"), "--driver=one-attacher=one.example.com", "--driver=two-attacher=two.example.com", "--driver=other-attacher=other.example.com")
 	for _, step := range []string{"observe", "active"} {
-		rendered, ok := p.run(append(names, "-o", "helm-post-renderer", "--step", step)...)
-		if !ok {
-			t.Fatal("the post-renderer failed")
+		all := built(t, filepath.Join(folder, step))
+		if got, want := slices.Sorted(maps.Keys(all)), []string{"Deployment/other/controller", "Deployment/storage/controller"}; !slices.Equal(got, want) {
+			t.Errorf("%s: the objects are %q, want %q", step, got, want)
 		}
-		if diff := cmp.Diff(documentsByName(t, rendered), built(t, filepath.Join(out, step))); diff != "" {
-			t.Errorf("%s (-post-renderer +kustomize):\n%s", step, diff)
+		for key, proxies := range map[string]int{"Deployment/other/controller": 1, "Deployment/storage/controller": 2} {
+			containers, _, _ := unstructured.NestedSlice(all[key].(map[string]any), "spec", "template", "spec", "containers")
+			got, attachers := 0, 0
+			for _, c := range containers {
+				name, _ := c.(map[string]any)["name"].(string)
+				if strings.HasPrefix(name, "attach-hub-") {
+					got++
+				} else if strings.HasSuffix(name, "-attacher") {
+					attachers++
+				}
+			}
+			if wantAttachers := map[string]int{"observe": proxies, "active": 0}[step]; got != proxies || attachers != wantAttachers {
+				t.Errorf("%s: %s has %d proxies and %d csi-attachers, want %d and %d", step, key, got, attachers, proxies, wantAttachers)
+			}
 		}
-	}
-	var workloads []string
-	for key := range built(t, filepath.Join(out, "active")) {
-		if strings.HasPrefix(key, "Deployment/") {
-			workloads = append(workloads, key)
-		}
-	}
-	slices.Sort(workloads)
-	if want := []string{"Deployment/other/controller", "Deployment/storage/controller"}; !slices.Equal(workloads, want) {
-		t.Errorf("workloads are %q, want %q", workloads, want)
 	}
 }

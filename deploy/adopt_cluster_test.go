@@ -60,28 +60,11 @@ func (a *adopters) adopt(row adoptRow) (folder string, err error) {
 
 func manifestOf(name string) string { return "../internal/adopt/testdata/manifests/" + name + ".yaml" }
 
-// startHub applies the hub with the components of the folders that adopt has written, and starts it without a driver.
-func (a *adopters) startHub(folders []string) {
+// startHub applies the hub, and starts it without a driver.
+func (a *adopters) startHub() {
 	a.t.Helper()
 	overlay := filepath.Join(a.kubelet.dir, "hub")
-	relative := func(path string) string {
-		absolute, err := filepath.Abs(path)
-		if err == nil {
-			path, err = filepath.Rel(overlay, absolute)
-		}
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		return path
-	}
-	content := "resources: [rendered.yaml]\ncomponents:\n"
-	for _, folder := range folders {
-		if folder == "" { // its row fails by itself
-			continue
-		}
-		content += "  - " + relative(filepath.Join(folder, "hub")) + "\n"
-	}
-	content += "configMapGenerator:\n  - {name: csi-attach-hub-drivers, namespace: csi-attach-hub, behavior: merge, files: [drivers.yaml], options: {disableNameSuffixHash: true}}\n"
+	content := "resources: [rendered.yaml]\nconfigMapGenerator:\n  - {name: csi-attach-hub-drivers, namespace: csi-attach-hub, behavior: merge, files: [drivers.yaml], options: {disableNameSuffixHash: true}}\n"
 	if err := os.MkdirAll(overlay, 0o755); err != nil {
 		a.t.Fatal(err)
 	}
@@ -176,11 +159,8 @@ func askDriver(url string) (d status.Driver, ok bool) {
 	return d, ok
 }
 
-// driver asks the hub for a driver's status: the one in the Pod in mode sidecar-hub.
+// driver asks the hub for a driver's status.
 func (s *handover) driver(name string) (status.Driver, bool) {
-	if s.hub == nil {
-		return askDriver(fmt.Sprintf("http://%s:9809/api/v1/drivers/%s", s.pod.ip, name))
-	}
 	return askDriver(s.api("drivers/" + name))
 }
 

@@ -35,8 +35,7 @@ type handover struct {
 	folder  string
 	applier applier
 	entry   map[string]map[string]any // as adopt wrote it, by driver
-	pod     *runningPod               // with csi-attacher, and mostly with the driver
-	beside  []*runningPod             // of the row's other workloads
+	pod     *runningPod               // with csi-attacher and the driver
 	before  map[string]calls          // of a driver until the last step
 }
 
@@ -64,20 +63,14 @@ func (a *adopters) begin(t *testing.T, row adoptRow, folder string) *handover {
 	}
 	s.must(a.cluster.Create(a.ctx, node))
 	t.Cleanup(func() {
-		for _, p := range append(s.beside, s.pod) {
-			if p == nil {
-				continue
-			}
+		if s.pod != nil {
 			if t.Failed() {
-				t.Log(p.logs())
+				t.Log(s.pod.logs())
 			}
-			_ = p.stop(context.Background()) // its Leases are free then
+			_ = s.pod.stop(context.Background()) // its Leases are free then
 		}
 		_ = a.cluster.Delete(context.Background(), node)
 	})
-	for _, name := range row.beside {
-		s.beside = append(s.beside, s.start(find(t, objects, "DaemonSet", name)))
-	}
 	return s
 }
 
@@ -113,13 +106,15 @@ func (s *handover) start(workload *unstructured.Unstructured) *runningPod {
 // apply applies a folder of the output, and starts the workload's Pod anew as a rollout does.
 func (s *handover) apply(step string) {
 	s.t.Helper()
+	if step == "observe" {
+		s.prepare()
+	}
 	objects := build(s.t, filepath.Join(s.folder, step))
 	s.applier.apply(objects...)
-	s.prepare(objects)
 	if s.pod != nil {
 		s.must(s.pod.stop(s.ctx))
 	}
-	s.pod = s.start(s.made(workloadOf(objects)))
+	s.pod = s.start(workloadOf(objects))
 	for _, d := range s.row.drivers {
 		s.before[d.driver], _ = s.books(d.driver)
 	}
@@ -134,10 +129,11 @@ func workloadOf(objects []*unstructured.Unstructured) *unstructured.Unstructured
 	})]
 }
 
-// prepare does what others do before the Pod can start: cert-manager makes the Secrets of its Certificates, and somebody
-// copies the authorities.
-func (s *handover) prepare(objects []*unstructured.Unstructured) {
+// prepare does what prepare.sh does before the Pod can start, and cert-manager, which makes the Secrets of its Certificates.
+func (s *handover) prepare() {
 	s.t.Helper()
+	objects := build(s.t, filepath.Join(s.folder, "objects"))
+	s.applier.apply(objects...)
 	for _, o := range objects {
 		switch o.GetKind() {
 		case "Certificate":
@@ -146,7 +142,7 @@ func (s *handover) prepare(objects []*unstructured.Unstructured) {
 		case "RoleBinding":
 			hub := "system:serviceaccount:csi-attach-hub:csi-attach-hub"
 			for _, d := range s.row.drivers {
-				if strings.HasSuffix(o.GetName(), strings.ReplaceAll(d.driver, ".", "-")) && !s.row.withoutLease && s.hub != nil {
+				if strings.HasSuffix(o.GetName(), strings.ReplaceAll(d.driver, ".", "-")) && !s.row.withoutLease {
 					testbed.WaitAllowed(s.t, s.kubelet.client, authorizationv1.SubjectAccessReviewSpec{User: hub, ResourceAttributes: &authorizationv1.ResourceAttributes{
 						Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: registry.LeaseName(d.driver), Namespace: o.GetNamespace()}})
 				}
@@ -182,10 +178,8 @@ func (s *handover) serve(driver, mode string) {
 		var file struct {
 			Drivers []map[string]any `json:"drivers"`
 		}
-		s.must(yaml.Unmarshal(readFile(s.t, filepath.Join(s.folder, "drivers.yaml")), &file))
-		for _, entry := range file.Drivers {
-			s.entry[entry["name"].(string)] = entry
-		}
+		s.must(yaml.Unmarshal(readFile(s.t, filepath.Join(s.folder, "hub", driver+".yaml")), &file))
+		s.entry[driver] = file.Drivers[0]
 	}
 	entry := map[string]any{}
 	for key, value := range s.entry[driver] {
@@ -269,10 +263,7 @@ func (s *handover) called(publishes, unpublishes int, attached ...string) {
 // books returns how often a driver was called since its start, and all of its books.
 func (s *handover) books(driver string) (calls, fakecsi.Books) {
 	s.t.Helper()
-	i := slices.IndexFunc(append(s.beside, s.pod), func(p *runningPod) bool {
-		return slices.ContainsFunc(p.drivers, func(d standIn) bool { return d.driver == driver })
-	})
-	client, err := fakecsi.NewControlClient(append(s.beside, s.pod)[i].books(driver))
+	client, err := fakecsi.NewControlClient(s.pod.books(driver))
 	s.must(err)
 	defer client.Close()
 	b, err := client.Books(s.ctx)

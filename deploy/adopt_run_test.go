@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,10 +13,8 @@ import (
 type adoptRow struct {
 	manifest     string
 	flags        []string  // of adopt
-	drivers      []standIn // in the Pod of csi-attacher, or in beside
-	beside       []string  // DaemonSets that run too
+	drivers      []standIn // in the Pod of csi-attacher
 	withoutLease bool      // csi-attacher has no leader election
-	made         string    // Deployment of csi-attacher that another Deployment makes
 }
 
 func (r adoptRow) name() string {
@@ -35,10 +34,7 @@ var proxyRows = []adoptRow{
 	{manifest: "ebs", drivers: []standIn{{"ebs.csi.aws.com", "ebs-plugin", pluginProxy}}},
 	{manifest: "vsphere", drivers: []standIn{{"csi.vsphere.vmware.com", "vsphere-csi-controller", "/csi/csi.sock"}}},
 	{manifest: "azuredisk", drivers: []standIn{{"disk.csi.azure.com", "azuredisk", "/csi/csi.sock"}}},
-	{manifest: "gce-pd", drivers: []standIn{{"pd.csi.storage.gke.io", "gce-pd-driver", "/csi/csi.sock"}}},
-	{manifest: "ceph-rbd", flags: []string{"--driver=rbd.csi.ceph.com"}, drivers: []standIn{{"rbd.csi.ceph.com", "csi-rbdplugin", "/csi/csi-provisioner.sock"}}},
-	{manifest: "democratic-csi", drivers: []standIn{{"org.democratic-csi.nfs", "csi-proxy", "/csi-data/csi.sock"}}},
-	{manifest: "cinder", drivers: []standIn{{"cinder.csi.openstack.org", "driver", pluginProxy}}},
+	{manifest: "ceph-rbd", drivers: []standIn{{"rbd.csi.ceph.com", "csi-rbdplugin", "/csi/csi-provisioner.sock"}}},
 	{manifest: "daemonset", drivers: []standIn{{"block.csi.example.com", "driver", pluginProxy}}},
 	{manifest: "alibaba", flags: []string{"--driver=external-disk-attacher=diskplugin.csi.alibabacloud.com",
 		"--driver=external-oss-attacher=ossplugin.csi.alibabacloud.com", "--driver=external-bmcpfs-attacher=bmcpfsplugin.csi.alibabacloud.com"},
@@ -46,10 +42,16 @@ var proxyRows = []adoptRow{
 			{"diskplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/diskplugin.csi.alibabacloud.com/csi.sock"},
 			{"ossplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/ossplugin.csi.alibabacloud.com/csi.sock"},
 			{"bmcpfsplugin.csi.alibabacloud.com", "csi-provisioner", "/var/lib/kubelet/csi-provisioner/bmcpfsplugin.csi.alibabacloud.com/csi.sock"}}},
-	{manifest: "digitalocean", flags: []string{"--without-leader-election"}, withoutLease: true,
-		drivers: []standIn{{"dobs.csi.digitalocean.com", "driver", pluginProxy}}},
-	{manifest: "hostpath", flags: []string{"--without-leader-election"}, withoutLease: true,
-		drivers: []standIn{{"hostpath.csi.k8s.io", "hostpath", "/csi/csi.sock"}}},
+	{manifest: "digitalocean", withoutLease: true, drivers: []standIn{{"dobs.csi.digitalocean.com", "driver", pluginProxy}}},
+}
+
+const dropIn = "--mode=drop-in"
+
+var dropInRows = []adoptRow{
+	{manifest: "ebs", flags: []string{dropIn}, drivers: []standIn{{"ebs.csi.aws.com", "ebs-plugin", pluginProxy}}},
+	{manifest: "azuredisk", flags: []string{dropIn}, drivers: []standIn{{"disk.csi.azure.com", "azuredisk", "/csi/csi.sock"}}},
+	{manifest: "ceph-rbd", flags: []string{dropIn}, drivers: []standIn{{"rbd.csi.ceph.com", "csi-rbdplugin", "/csi/csi-provisioner.sock"}}},
+	{manifest: "hostpath", flags: []string{dropIn}, drivers: []standIn{{"hostpath.csi.k8s.io", "hostpath", "/csi/csi.sock"}}, withoutLease: true},
 }
 
 // Their Pods run at the same time in one cluster, and one hub serves them all.
@@ -59,7 +61,7 @@ func TestDriversAreMovedToTheHubAndBackByWhatAdoptWrites(t *testing.T) {
 	for i, row := range proxyRows {
 		folders[i], errs[i] = a.adopt(row)
 	}
-	a.startHub(folders)
+	a.startHub()
 	var rows sync.WaitGroup
 	for i, row := range proxyRows {
 		rows.Go(func() {
@@ -135,4 +137,54 @@ func (s *handover) waitAll(what string, holds func(status.Driver) bool) {
 	for _, d := range s.row.drivers {
 		s.waitDriver(d.driver, what, holds)
 	}
+}
+
+// There is no other hub.
+func TestDriversAreServedByAHubInPlaceOfCsiAttacherAndAreTakenBack(t *testing.T) {
+	a := newAdopters(t)
+	var rows sync.WaitGroup
+	for _, row := range dropInRows {
+		rows.Go(func() {
+			t.Run(row.name(), func(t *testing.T) {
+				folder, err := a.adopt(row)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.begin(t, row, folder).swap()
+			})
+		})
+	}
+	rows.Wait()
+}
+
+// swap puts the hub into the place of csi-attacher, and takes it back.
+func (s *handover) swap() {
+	s.apply("original")
+	s.attach("a")
+	s.called(1, 0, "a")
+	attachers := s.attachers()
+
+	s.apply("active")
+	if got := s.attachers(); got != 0 {
+		s.t.Fatalf("%d csi-attachers run, want none", got)
+	}
+	hubs := 0
+	for _, c := range s.pod.pod.Spec.Containers {
+		if s.pod.running[c.Name] != nil && strings.HasPrefix(imageName(c.Image), "csi-attach-hub") {
+			hubs++
+		}
+	}
+	if hubs != attachers {
+		s.t.Fatalf("%d hubs run in place of %d csi-attachers: %v", hubs, attachers, s.started())
+	}
+	s.attach("b")
+	s.detach("a")
+	s.called(1, 1, "b")
+
+	s.apply("original")
+	if got := s.attachers(); got != attachers || slices.ContainsFunc(s.started(), func(name string) bool { return strings.HasPrefix(name, "attach-hub") }) {
+		s.t.Fatalf("%d csi-attachers run, want %d: %v", got, attachers, s.started())
+	}
+	s.detach("b")
+	s.called(0, 1)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/adopt"
 )
 
-// outputFolders are the folders of all outputs. Files of an earlier run are removed there, and nowhere else.
+// outputFolders are the folders of the output. Files of an earlier run are removed there, and nowhere else.
 var outputFolders = []string{".", "original", "observe", "active", "hub", "objects"}
 
 // writeFiles writes files below a folder, which it makes, and removes those of an earlier run. It writes nothing if a
@@ -50,26 +50,7 @@ func writeFiles(dir string, files adopt.Files) (string, error) {
 	if own {
 		text += "; original is yours and stays as it is"
 	}
-	if _, ok := files["README.md"]; ok {
-		text += fmt.Sprintf("; the steps are in %s", filepath.Join(dir, "README.md"))
-	}
-	return text + "\n", nil
-}
-
-// checkDrivers returns an error if the folder has an output for drivers that the plans do not have: it would be removed.
-func (o adoptOutput) checkDrivers(plans []adopt.Plan) error {
-	path := filepath.Join(o.dir, "drivers.yaml")
-	content, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := adopt.CheckReplaced(content, plans); err != nil {
-		return fmt.Errorf("%s: %w; nothing is written", path, err)
-	}
-	return nil
+	return text + fmt.Sprintf("; the steps are in %s\n", filepath.Join(dir, "README.md")), nil
 }
 
 // keepOwnOriginal leaves the folder original to the user if its kustomization is the user's: it names another base.
@@ -116,29 +97,15 @@ func writtenBefore(dir string) ([]string, error) {
 	return names, nil
 }
 
-// checkFolder returns why a path that is not marked as a folder for the output cannot be one: it can be an input.
-func checkFolder(dir string) error {
-	_, isName := adopt.ParseLiveName(dir)
-	entries, err := os.ReadDir(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && (isName || dir == "-" || slices.Contains(manifestEndings, filepath.Ext(dir))):
-		return errors.New("looks like an INPUT")
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return errors.New("is not a folder that can be read")
-	case len(entries) == 0:
-		return nil
-	}
-	if old, err := writtenBefore(dir); err != nil || len(old) == 0 {
-		return errors.New("has files that adopt has not written")
-	}
-	return nil
-}
-
-// checkForeign returns an error with every path that is taken by something adopt has not written.
+// checkForeign returns an error with every path that is taken by something adopt has not written, and with every driver
+// of an earlier run that this run does not have: its files would be removed.
 func checkForeign(dir string, files adopt.Files, old []string) error {
 	var problems []error
+	for _, name := range old {
+		if _, still := files[name]; !still && filepath.Dir(name) == "hub" {
+			problems = append(problems, fmt.Errorf("%s: the folder has the output for this driver, and this run is not for it: write to another folder, or delete this folder to replace it", filepath.Join(dir, name)))
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		path := filepath.Join(dir, name)
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) || slices.Contains(old, name) {
@@ -171,7 +138,11 @@ func replaceFiles(dir string, files adopt.Files) (err error) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path+unfinished, files[name], 0o644); err != nil {
+		mode := fs.FileMode(0o644)
+		if filepath.Ext(name) == ".sh" {
+			mode = 0o755
+		}
+		if err := os.WriteFile(path+unfinished, files[name], mode); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,7 +16,11 @@ import (
 const manifestFolder = "../../internal/adopt/testdata/manifests"
 
 // adoptArgs are the arguments that the manifests need: what a user is asked for.
-var adoptArgs = map[string][]string{}
+var adoptArgs = map[string][]string{
+	"alibaba": {"--driver=external-disk-attacher=diskplugin.csi.alibabacloud.com",
+		"--driver=external-oss-attacher=ossplugin.csi.alibabacloud.com", "--driver=external-bmcpfs-attacher=bmcpfsplugin.csi.alibabacloud.com"},
+	"defaults": {"--driver=io.openebs.csi-mayastor"},
+}
 
 // manifests calls test for each manifest in the shape of a driver's, in a folder of its own that has it as NAME.yaml.
 func manifests(t *testing.T, test func(t *testing.T, name string, args []string)) {
@@ -75,45 +80,74 @@ func compareAdopted(t *testing.T, golden, got string) {
 	}
 }
 
-func TestAdoptExplainsEachManifest(t *testing.T) {
+// The manifests have the shape of those of real drivers. Each golden file has all that is said about one of them and all
+// changes of its workload, in each mode.
+func TestAdoptOfEachManifest(t *testing.T) {
 	goldens := goldenFolder(t)
 	manifests(t, func(t *testing.T, name string, args []string) {
-		compareAdopted(t, filepath.Join(goldens, name+".txt"), transcript(args...))
+		got := transcript(args...) + transcript(append(args, "--mode=drop-in")...)
+		for _, out := range []string{"proxy", "drop-in"} {
+			write := append(args[:len(args):len(args)], "--mode="+out, "-o", "kustomize="+out)
+			transcript(write...)
+			first := tree(t, out)
+			if transcript(write...); tree(t, out) != first {
+				t.Errorf("the second run differs:\n%s", cmp.Diff(first, tree(t, out)))
+			}
+			for file := range strings.SplitSeq(first, "-- "+out+"/") {
+				if path, content, _ := strings.Cut(file, "\n"); regexp.MustCompile(`^(observe|active)/.*set|^(observe|active)/deployment`).MatchString(path) && !strings.Contains(content, "$patch") {
+					got += "-- " + out + "/" + file
+				}
+			}
+		}
+		compareAdopted(t, filepath.Join(goldens, name+".txt"), got)
 	})
 }
 
-func TestAdoptWritesKustomizationsOfEachManifest(t *testing.T) {
+// One driver with a Lease, and one whose csi-attacher takes none: the steps differ.
+func TestAdoptWritesAFolder(t *testing.T) {
 	goldens := goldenFolder(t)
 	manifests(t, func(t *testing.T, name string, args []string) {
-		got := transcript(append(args, "-o", "kustomize=out")...) + tree(t, "out")
-		if again := transcript(append(args, "-o", "kustomize=out")...) + tree(t, "out"); again != got {
-			t.Errorf("the second run differs:\n%s", cmp.Diff(got, again))
+		if name != "ebs" && name != "hetzner" {
+			return
 		}
+		got := transcript(append(args, "-o", "kustomize=out")...) + tree(t, "out") + string(readTestFile(t, "out/README.md"))
 		compareAdopted(t, filepath.Join(goldens, name+".tree"), got)
 	})
 }
 
-func TestAdoptWritesForOtherToolsAndModes(t *testing.T) {
-	goldens := goldenFolder(t)
+// `go test -run DriversPage -update` writes the table.
+func TestDriversPageShowsWhatAdoptSays(t *testing.T) {
+	path, err := filepath.Abs("../../deploy/DRIVERS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(readTestFile(t, path))
+	table := "| manifest | driver | with a proxy | drop-in |\n|---|---|---|---|\n"
+	fact := func(text, name string) string {
+		found := regexp.MustCompile(`(?m)^` + name + ` +(.*(?:\n {17}[^- ].*)*)`).FindStringSubmatch(text)
+		if found == nil {
+			t.Fatalf("no %s in\n%s", name, text)
+		}
+		return strings.Join(strings.Fields(found[1]), " ")
+	}
 	manifests(t, func(t *testing.T, name string, args []string) {
-		if name != "ebs" {
-			return
-		}
-		for _, kind := range []string{"flux", "helm-plugin"} {
-			got := transcript(append(args, "-o", kind+"="+kind)...) + tree(t, kind)
-			compareAdopted(t, filepath.Join(goldens, name+"."+kind), got)
-		}
-		for _, mode := range []string{"drop-in", "sidecar-hub"} {
-			compareAdopted(t, filepath.Join(goldens, name+"."+mode+".txt"), transcript(append(args, "--mode", mode)...))
-		}
-		transcript(append(args, "-o", "kustomize=out")...)
-		readme, err := os.ReadFile("out/README.md")
-		if err != nil {
-			t.Fatal(err)
-		}
-		compareAdopted(t, filepath.Join(goldens, name+".readme"), string(readme))
-		compareAdopted(t, filepath.Join(goldens, name+".json"), transcript(append(args, "-o", "json")...))
+		proxy, dropIn := transcript(args...), transcript(append(args, "--mode=drop-in")...)
+		driver, _, _ := strings.Cut(fact(proxy, "Driver"), ",")
+		verdict, _, _ := strings.Cut(fact(proxy, "Can be adopted"), ":")
+		table += fmt.Sprintf("| %s | %s | %s | %s |\n", name, driver, verdict, fact(dropIn, "Can be adopted"))
 	})
+	before, rest, _ := strings.Cut(page, "<!-- adopt -->\n")
+	_, after, _ := strings.Cut(rest, "<!-- /adopt -->\n")
+	compareAdopted(t, path, before+"<!-- adopt -->\n"+table+"<!-- /adopt -->\n"+after)
+}
+
+func readTestFile(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
 
 // goldenFolder returns the folder of the golden files, as a path that holds in any folder.
@@ -126,7 +160,8 @@ func goldenFolder(t *testing.T) string {
 	return path
 }
 
-// tree returns all files of a folder, each behind its name. README.md repeats the text of adopt, so it is not among them.
+// tree returns all files of a folder, each behind its name. README.md repeats the text of adopt, so it is not among
+// them.
 func tree(t *testing.T, folder string) string {
 	t.Helper()
 	var b strings.Builder

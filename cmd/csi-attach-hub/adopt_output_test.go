@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -66,83 +64,14 @@ func runWith(t *testing.T, stdin string, args ...string) (code int, stdout, stde
 	return code, out.String(), errors.String()
 }
 
-func TestThePostRendererLeavesOtherDocumentsByteForByte(t *testing.T) {
-	for _, newline := range []string{"\n", "\r\n"} {
-		input := strings.ReplaceAll(adoptable, "\n", newline)
-		for _, step := range []string{"observe", "active"} {
-			code, got, stderr := runWith(t, input, "adopt", "--image=example.com/hub:v1", "-o", "helm-post-renderer", "--step", step)
-			if code != 0 || stderr != "" {
-				t.Fatalf("%s: exit code %d, %s", step, code, stderr)
-			}
-			before, _, _ := strings.Cut(input, "apiVersion: apps/v1")
-			if !strings.HasPrefix(got, before) {
-				t.Errorf("%s: the documents before the workload differ:\n%s", step, got)
-			}
-			_, after, _ := strings.Cut(input, "emptyDir: {}}]")
-			if !strings.Contains(got, strings.TrimLeft(after, "\r\n")+"\n---\n") {
-				t.Errorf("%s: the documents behind the workload differ:\n%s", step, got)
-			}
-			if has := strings.Contains(got, "name: csi-attacher\n"); has != (step == "observe") {
-				t.Errorf("%s: has csi-attacher: %t", step, has)
-			}
-			for _, want := range []string{"name: attach-hub-block-csi-example-com", "kind: Service\n", "kind: Certificate\n", "kind: Role\n"} {
-				if !strings.Contains(got, want) {
-					t.Errorf("%s: has no %q", step, want)
-				}
-			}
-		}
-	}
-}
-
-func TestThePostRendererPassesHooksAlone(t *testing.T) {
-	hook := adoptable[strings.LastIndex(adoptable, "# Source:"):]
-	code, got, stderr := runWith(t, hook, "adopt", "-", "-o", "helm-post-renderer", "--step", "active", "--image=example.com/hub:v1")
-	if code != 0 || got != hook {
-		t.Errorf("exit code %d, %s\n%s", code, stderr, got)
-	}
-}
-
-// A sync has to fail: without the proxy, or with the step unknown, nobody would attach.
-func TestThePostRendererPrintsNothingIfItCannotAddTheProxy(t *testing.T) {
-	filter := []string{"adopt", "--image=example.com/hub:v1", "-", "-o", "helm-post-renderer", "--step", "active"}
-	_, rendered, _ := runWith(t, adoptable, filter...)
-	withoutAttacher := strings.ReplaceAll(strings.ReplaceAll(adoptable, "csi-attacher", "other"), "csi-address", "address")
-	for name, test := range map[string]struct {
-		stdin string
-		args  []string
-		code  int
-		want  string
-	}{
-		"its own output":          {rendered, filter, exitUnadopted, "have a proxy"},
-		"no csi-attacher":         {withoutAttacher, filter, exitUnadopted, "no csi-attacher"},
-		"an empty input":          {"", filter, exitUnadopted, "no csi-attacher"},
-		"no leader election":      {strings.ReplaceAll(adoptable, ", --leader-election", ""), filter, exitRefused, "--leader-election"},
-		"no name of the driver":   {strings.ReplaceAll(strings.ReplaceAll(adoptable, "--drivername=block.csi.example.com", ""), "kind: CSIDriver", "kind: Other"), filter, exitRefused, "--driver"},
-		"no step":                 {adoptable, filter[:5], exitUnadopted, "--step"},
-		"an image of no registry": {adoptable, append(filter[:7:7], "--image=csi-attach-hub"), exitUnadopted, "--image registry.example.com/csi-attach-hub:v1"},
-		"an unknown step":         {adoptable, append(filter[:5:5], "--step=paused"), exitUnadopted, "--step observe or --step active"},
-		"a file":                  {adoptable, append([]string{"adopt", "file.yaml", "--image=example.com/hub:v1"}, filter[3:]...), exitUnadopted, "stdin only"},
-		"no namespace":            {strings.ReplaceAll(adoptable, ", namespace: storage", ""), filter, exitUnadopted, "--namespace"},
-		"what is no manifest":     {"a: [", filter, exitUnadopted, "document 1"},
-		"a hostile driver's name": {adoptable, append(filter[:7:7], "--driver=$(reboot)"), exitUnadopted, "$(reboot)"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := runWith(t, test.stdin, test.args...)
-			if code != test.code || stdout != "" || !strings.Contains(stderr, test.want) {
-				t.Errorf("exit code %d, want %d; stdout %q; stderr %q, want %q in it", code, test.code, stdout, stderr, test.want)
-			}
-		})
-	}
-}
-
 func TestAdoptOverwritesNoFileOfTheUser(t *testing.T) {
 	t.Chdir(t.TempDir())
 	adopt := func() (int, string, string) { return runWith(t, adoptable, "adopt", "-", "-o", "kustomize=out") }
-	writeTestFile(t, "out/drivers.yaml", "drivers: []\n")
-	writeTestFile(t, "out/hub/networkpolicy.yaml", "mine\n")
+	writeTestFile(t, "out/prepare.sh", "exit\n")
+	writeTestFile(t, "out/hub/block.csi.example.com.yaml", "mine\n")
 	before := tree(t, "out")
 	code, _, stderr := adopt()
-	if code != exitUnadopted || !strings.Contains(stderr, "out/drivers.yaml: was not written") || !strings.Contains(stderr, "out/hub/networkpolicy.yaml: was not written") {
+	if code != exitUnadopted || !strings.Contains(stderr, "out/prepare.sh: was not written") || !strings.Contains(stderr, "out/hub/block.csi.example.com.yaml: was not written") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	if after := tree(t, "out"); after != before {
@@ -154,16 +83,16 @@ func TestAdoptRemovesItsFilesOfAnEarlierRunOnly(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const marker = "# Written by csi-attach-hub adopt.\n"
 	writeTestFile(t, "out/observe/deployment.storage.old.yaml", marker)
-	writeTestFile(t, "out/objects/objects.yaml", marker)
+	writeTestFile(t, "out/objects/old.yaml", marker)
 	writeTestFile(t, "out/observe/mine.yaml", "mine\n")
-	writeTestFile(t, "out/other-driver/drivers.yaml", marker)
+	writeTestFile(t, "out/other-driver/hub/a.yaml", marker)
 	code, stdout, stderr := runWith(t, adoptable, "adopt", "-", "-o", "kustomize=out")
 	if code != 0 || !strings.Contains(stdout, "2 of an earlier run removed") {
 		t.Fatalf("exit code %d, %s%s", code, stdout, stderr)
 	}
 	for path, want := range map[string]bool{
-		"out/observe/deployment.storage.old.yaml": false, "out/objects": false,
-		"out/observe/mine.yaml": true, "out/other-driver/drivers.yaml": true, "out/README.md": true,
+		"out/observe/deployment.storage.old.yaml": false, "out/objects/old.yaml": false,
+		"out/observe/mine.yaml": true, "out/other-driver/hub/a.yaml": true, "out/README.md": true,
 		"out/observe/deployment.storage.controller.yaml": true,
 	} {
 		if _, err := os.Stat(path); (err == nil) != want {
@@ -211,35 +140,88 @@ func TestWorkloadsOfOneNameInTwoNamespacesHaveFilesOfTheirOwn(t *testing.T) {
 
 func TestAdoptTellsANoFromBadInput(t *testing.T) {
 	t.Chdir(t.TempDir())
-	refused := strings.ReplaceAll(adoptable, ", --leader-election", "")
-	for _, output := range []string{"text", "json", "kustomize=out", "flux=out"} {
+	refused := strings.ReplaceAll(adoptable, "csi-attacher:v4.10.0", "csi-attacher:v1.2.1")
+	for _, output := range []string{"text", "kustomize=out"} {
 		for stdin, want := range map[string]int{adoptable: 0, refused: exitRefused, "kind: List": exitUnadopted} {
 			if code, stdout, stderr := runWith(t, stdin, "adopt", "-", "-o", output); code != want {
 				t.Errorf("-o %s: exit code %d, want %d: %s%s", output, code, want, stdout, stderr)
 			}
 		}
 	}
-}
-
-func TestAdoptPrintsPlansAsData(t *testing.T) {
-	_, stdout, stderr := runWith(t, strings.ReplaceAll(adoptable, "--leader-election]", "--leader-election, --timeout=3m, --unheard-of]"), "adopt", "-", "-o", "json")
-	var got struct {
-		Attachers []struct {
-			Driver       string
-			Adoptable    bool
-			Reasons      []string
-			Settings     []struct{ Key, Value, Flag string }
-			UnknownFlags []string
-			Proxy        struct{ Endpoint, Entry string }
+	for _, args := range [][]string{{"adopt"}, {"adopt", "-", "-o", "kustomize"}, {"adopt", "-", "-o", "kustomize="}, {"adopt", "-", "-o", "json"}, {"adopt", "-", "--mode=sidecar-hub"},
+		{"adopt", "-", "--certificates=none"}, {"adopt", "absent.yaml"}, {"adopt", "-", "--unknown"}} {
+		if code, stdout, stderr := runWith(t, adoptable, args...); code != exitUnadopted || stdout != "" || stderr == "" {
+			t.Errorf("%q: exit code %d, %s%s", args, code, stdout, stderr)
 		}
 	}
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil || len(got.Attachers) != 1 {
-		t.Fatalf("%v: %s%s", err, stdout, stderr)
+}
+
+// The second run would take the way back away.
+func TestAdoptWritesNothingFromWhatItHasChanged(t *testing.T) {
+	attacher := "image: registry.k8s.io/sig-storage/csi-attacher:v4.10.0"
+	for mode, changed := range map[string]string{
+		"proxy":   strings.Replace(adoptable, "        - name: csi-attacher", "        - {name: attach-hub-block-csi-example-com, image: hub}\n        - name: csi-attacher", 1),
+		"drop-in": strings.Replace(adoptable, attacher, "image: registry.example.com/csi-attach-hub:v2", 1),
+	} {
+		t.Chdir(t.TempDir())
+		args := []string{"adopt", "-", "--image=registry.example.com/csi-attach-hub:v1", "--mode=" + mode, "-o", "kustomize=out"}
+		if code, _, stderr := runWith(t, adoptable, args...); code != 0 {
+			t.Fatal(stderr)
+		}
+		before := tree(t, "out")
+		code, _, stderr := runWith(t, changed, args...)
+		if code != exitUnadopted || !strings.Contains(stderr, "csi-attach-hub") || !strings.Contains(stderr, "pass the manifest from before adopt") {
+			t.Errorf("%s: exit code %d, %s", mode, code, stderr)
+		}
+		if after := tree(t, "out"); after != before {
+			t.Errorf("%s: the folder has changed:\n%s", mode, after)
+		}
 	}
-	a := got.Attachers[0]
-	if !a.Adoptable || a.Reasons == nil || a.Driver != "block.csi.example.com" || !slices.Equal(a.UnknownFlags, []string{"--unheard-of"}) ||
-		len(a.Settings) != 1 || a.Settings[0].Key != "timeout" || a.Proxy.Endpoint != "tcp://attach-hub-block-csi-example-com.storage.svc:9443" {
-		t.Errorf("got %+v", a)
+}
+
+// A policy or a right for the hub of another namespace would keep the right hub out.
+func TestAllThatAdoptWritesIsForTheHubOfTheNamespace(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if code, _, stderr := runWith(t, adoptable, "adopt", "-", "--image=registry.example.com/hub:v1", "--secret=login", "--hub-namespace=storage-hub", "-o", "kustomize=out"); code != 0 {
+		t.Fatal(stderr)
+	}
+	all := tree(t, ".") + string(readTestFile(t, "out/README.md"))
+	for _, not := range []string{"-n csi-attach-hub", "namespace: csi-attach-hub", "metadata.name: csi-attach-hub", "csi-attach-hub status\n", "csi-attach-hub status -o"} {
+		if strings.Contains(all, not) {
+			t.Errorf("has %q", not)
+		}
+	}
+	for _, want := range []string{"    namespace: storage-hub\n", "metadata.name: storage-hub\n", "  namespace: storage-hub\n", "save storage-hub csi-attach-hub-ca", "explain driver/block.csi.example.com --hub-namespace=storage-hub\n"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("has no %q", want)
+		}
+	}
+}
+
+// The manifests of two drivers and one folder: the second run would remove what the first has written.
+func TestAdoptKeepsTheOutputOfAnotherDriver(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write := []string{"adopt", "-", "--image=example.com/hub:v1", "-o", "kustomize=out"}
+	if code, _, stderr := runWith(t, strings.ReplaceAll(adoptable, "block.csi", "file.csi"), write...); code != 0 {
+		t.Fatalf("exit code %d, %s", code, stderr)
+	}
+	before := tree(t, "out")
+	code, stdout, stderr := runWith(t, adoptable, write...)
+	if code != exitUnadopted || stdout != "" || !strings.Contains(stderr, "out/hub/file.csi.example.com.yaml: the folder has the output for this driver") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	if after := tree(t, "out"); after != before {
+		t.Errorf("files have changed:\n%s", after)
+	}
+}
+
+// Longhorn's chart has no csi-attacher: its deployer makes it.
+func TestAdoptNamesWhoMakesACsiAttacherThatIsNotInTheInput(t *testing.T) {
+	operator := strings.NewReplacer("csi-attacher:v4.10.0", "operator:v1", "name: csi-attacher", "name: operator", "args: [--csi-address=/csi/csi.sock, --leader-election]",
+		"env: [{name: ROOK_CSI_ATTACHER_IMAGE, value: attacher}]").Replace(adoptable)
+	code, stdout, stderr := runWith(t, operator, "adopt", "-", "--image=example.com/hub:v1")
+	if code != exitUnadopted || stdout != "" || !strings.Contains(stderr, "(Deployment controller) makes a csi-attacher: set its variable ROOK_CSI_ATTACHER_IMAGE to the variant of the hub's image that runs as root, example.com/hub:v1-root") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }
 
@@ -252,22 +234,9 @@ func TestTextsOfManifestsCannotActOnTheTerminal(t *testing.T) {
 	}
 }
 
-func TestCommandsOfTheTextRepeatTheFlags(t *testing.T) {
+func TestTheCommandOfTheTextRepeatsTheFlags(t *testing.T) {
 	_, stdout, _ := runWith(t, adoptable, "adopt", "-", "--image=registry.example.com/hub;reboot:v1", "--node-cidr=10.0.0.0/8")
-	for _, want := range []string{
-		"csi-attach-hub adopt - '--image=registry.example.com/hub;reboot:v1' --node-cidr=10.0.0.0/8 -o kustomize=",
-		"--post-renderer-args='--image=registry.example.com/hub;reboot:v1'", "--post-renderer-args=--node-cidr=10.0.0.0/8",
-	} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("has no %q:\n%s", want, stdout)
-		}
-	}
-}
-
-// The deployer of Longhorn has no csi-attacher: its logs are in the Deployment that it makes, with all its flags.
-func TestDropInLeavesFlagsAndFindsTheLogsOfLonghorn(t *testing.T) {
-	code, stdout, stderr := runWith(t, "", "adopt", manifestFolder+"/longhorn.yaml", "--mode=drop-in")
-	if code != 0 || !strings.Contains(stdout, "logs deployment/csi-attacher -c csi-attacher") || strings.Contains(stdout, "not carried over") {
-		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	if want := "... | csi-attach-hub adopt - '--image=registry.example.com/hub;reboot:v1' --node-cidr=10.0.0.0/8 -o kustomize=attach-hub-block-csi-example-com\n"; !strings.Contains(stdout, want) {
+		t.Errorf("has no %q:\n%s", want, stdout)
 	}
 }

@@ -155,7 +155,7 @@ func TestEveryCommandThatAsksTheClusterLooksWhereKubectlDoes(t *testing.T) {
 		"contexts": [{"name": "one", "context": {"cluster": "one"}}, {"name": "other", "context": {"cluster": "other"}}],
 		"clusters": [{"name": "one", "cluster": {"server": "http://127.0.0.1:1"}}, {"name": "other", "cluster": {"server": "`+other.URL+`"}}]}`)
 	t.Setenv("KUBECONFIG", file)
-	for _, args := range []string{"status", "volumes", "explain node/n", "adopt deploy/controller"} {
+	for _, args := range []string{"status", "volumes", "explain node/n"} {
 		asked.Store(0)
 		stdout, stderr, code := runHere(append(strings.Fields(args), "--context", "other")...)
 		if code == 0 || asked.Load() == 0 {

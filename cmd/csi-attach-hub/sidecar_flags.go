@@ -16,37 +16,12 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-const (
-	ofHub     = "a flag of the hub, not of a driver"
-	oneForAll = "the hub has one for all drivers, a flag of its own"
-	metricsOf = "the hub serves the metrics of all drivers"
-	gone      = "csi-attacher 2.0 removed it, and the hub does not need it"
-)
-
-// notCarriedOver are flags of csi-attacher that no setting of drivers.yaml stands for, each with the reason.
-var notCarriedOver = map[string]string{
-	"leader-election":                "the hub takes the Lease that csi-attacher takes",
-	"leader-election-lease-duration": oneForAll,
-	"leader-election-renew-deadline": oneForAll,
-	"leader-election-retry-period":   oneForAll,
-	"leader-election-labels":         "the hub keeps the labels of the Lease",
-	"http-endpoint":                  metricsOf,
-	"metrics-address":                metricsOf,
-	"metrics-path":                   metricsOf,
-	"v":                              ofHub,
-	"vmodule":                        ofHub,
-	"logging-format":                 ofHub,
-	"log-flush-frequency":            ofHub,
-	"log-text-split-stream":          ofHub,
-	"log-text-info-buffer-size":      ofHub,
-	"log-json-split-stream":          ofHub,
-	"log-json-info-buffer-size":      ofHub,
-	"version":                        "it only prints the version",
-	"connection-timeout":             gone,
-	"dummy":                          gone,
-	"leader-election-identity":       gone,
-	"leader-election-type":           gone,
-}
+// notCarriedOver are flags of csi-attacher that no setting stands for, and that change nothing for the hub: it takes the
+// Lease that csi-attacher takes, and has logs, metrics and times of a Lease of its own.
+var notCarriedOver = []string{"leader-election", "leader-election-lease-duration", "leader-election-renew-deadline", "leader-election-retry-period", "leader-election-labels",
+	"http-endpoint", "metrics-address", "metrics-path", "v", "vmodule", "logging-format", "log-flush-frequency", "log-text-split-stream", "log-text-info-buffer-size",
+	"log-json-split-stream", "log-json-info-buffer-size", "version", "csi-address", "kubeconfig", "leader-election-namespace",
+	"connection-timeout", "dummy", "leader-election-identity", "leader-election-type"} // of csi-attacher before 2.0
 
 // sidecarFlagSet returns the flags of csi-attachers: the hub's own, which are csi-attacher's, and those that old
 // releases had.
@@ -66,7 +41,6 @@ func sidecarFlags(args []string) (adopt.Flags, error) {
 	set, hub, lockType := sidecarFlagSet()
 	known, unknown := knownFlags(withTwoDashes(args, set), set)
 	var problems []error
-	var unset []adopt.OtherFlag
 	asWritten := map[string]string{} // 1m where the flag says 1m0s
 	for _, words := range known {
 		name, value, _ := strings.Cut(strings.TrimLeft(strings.Join(words, "="), "-"), "=")
@@ -74,8 +48,7 @@ func sidecarFlags(args []string) (adopt.Flags, error) {
 			asWritten[name] = value
 		}
 		err := set.Parse(words)
-		if err != nil && strings.Contains(value, "$(") && isHarmless(name) {
-			unset = append(unset, adopt.OtherFlag{Flag: "--" + name + "=" + value, Why: notCarriedOver[name]})
+		if strings.Contains(value, "$(") && slices.Contains(notCarriedOver, name) && !strings.HasPrefix(name, "leader-election") {
 			err = nil
 		}
 		problems = append(problems, err)
@@ -99,36 +72,19 @@ func sidecarFlags(args []string) (adopt.Flags, error) {
 	set.Visit(func(flag *pflag.Flag) {
 		written := fmt.Sprintf("--%s=%s", flag.Name, cmp.Or(asWritten[flag.Name], flag.Value.String()))
 		if reason := outOfRange[flag.Name]; reason != "" {
-			f.Other = append(f.Other, adopt.OtherFlag{Flag: written, Why: reason})
+			f.Other = append(f.Other, written+": "+reason)
 		} else if key, ok := settings[flag.Name]; ok {
 			value, err := settingValue(flag)
 			problems = append(problems, err)
 			f.Settings = append(f.Settings, adopt.Setting{Key: key, Value: value, Flag: "--" + flag.Name})
-		} else if reason := whyIgnored(flag.Name) + notCarriedOver[flag.Name]; reason != "" {
-			f.Other = append(f.Other, adopt.OtherFlag{Flag: written, Why: reason})
-		} else if !slices.Contains([]string{"csi-address", "kubeconfig", "leader-election-namespace"}, flag.Name) {
+		} else if !slices.Contains(notCarriedOver, flag.Name) && !slices.ContainsFunc(ignored, func(i struct{ flag, why string }) bool { return i.flag == flag.Name }) {
 			f.Unknown = append(f.Unknown, written) // a flag of the hub that no csi-attacher has
 		}
 	})
-	f.Other = append(f.Other, unset...)
 	return f, errors.Join(problems...)
 }
 
-// isHarmless reports whether the value of a flag changes nothing for the hub.
-func isHarmless(name string) bool {
-	return notCarriedOver[name] != "" && !strings.HasPrefix(name, "leader-election")
-}
-
-func whyIgnored(flag string) string {
-	for _, i := range ignored {
-		if i.flag == flag {
-			return i.why
-		}
-	}
-	return ""
-}
-
-// carriedOver returns the keys of drivers.yaml for the flags that were given, and for those whose value drivers.yaml
+// carriedOver returns the keys of the configuration for the flags that were given, and for those whose value the configuration
 // cannot have the reason.
 func (f *driverFlags) carriedOver(given given) (keys, refused map[string]string) {
 	keys, refused = map[string]string{}, map[string]string{}
@@ -153,7 +109,7 @@ func (f *driverFlags) carriedOver(given given) (keys, refused map[string]string)
 		}
 		keys[b.name] = b.key
 		if err := s.CheckSetting(b.key); err != nil {
-			refused[b.name] = fmt.Sprintf("%s of drivers.yaml cannot have this value: %v; the hub's default holds until you write another", b.key, err)
+			refused[b.name] = fmt.Sprintf("%s of the configuration cannot have this value: %v; the hub's default holds until you write another", b.key, err)
 		}
 	}
 	return keys, refused

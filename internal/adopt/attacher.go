@@ -7,18 +7,43 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
+// FlagParser reads the arguments of a csi-attacher. Its error has every flag whose value cannot be read. Flags that
+// it does not know are no error, and neither are variables in the values of flags that no setting stands for.
+type FlagParser func(args []string) (Flags, error)
+
+// Flags are the arguments of a csi-attacher.
+type Flags struct {
+	Settings       []Setting     // what the flags are in a DriverConfig, in the order of the flags
+	Address        string        // --csi-address; "" if not given
+	LeaderElection bool          // --leader-election
+	LeaseNamespace string        // --leader-election-namespace; "" if not given
+	LeaseDuration  time.Duration // --leader-election-lease-duration; 0 if not given
+	LockType       string        // --leader-election-type of csi-attacher before 2.0; "" if not given
+	Kubeconfig     string        // --kubeconfig; "" if not given
+	HTTPEndpoint   string        // --http-endpoint or --metrics-address; "" if not given
+	Other          []string      // flags whose value no setting can have, each with the reason
+	Unknown        []string      // arguments that csi-attacher of any known release does not have, as they are written
+}
+
+// Setting is a setting of a DriverConfig that a flag stands for.
+type Setting struct {
+	Key   string // with dots: retry.max
+	Value string // in YAML
+	Flag  string // with its dashes
+}
+
 // Attacher is a csi-attacher in a workload.
 type Attacher struct {
 	Workload  *Workload
 	Container corev1.Container
-	Init      bool   // it is one of initContainers
-	Path      string // of the container in the object: spec.template.spec.containers[2]
+	Init      bool // it is one of initContainers
 	Flags     Flags
 	Socket    Socket
 	User      User
@@ -52,13 +77,9 @@ func Find(objects []Object, namespace string, parse FlagParser) ([]Attacher, err
 			if !IsAttacher(c) {
 				continue
 			}
-			if err := w.checkNames(); err != nil {
-				problems = append(problems, err)
-				break
-			}
 			a, err := newAttacher(w, i, parse)
 			if err != nil {
-				problems = append(problems, fmt.Errorf("%s: %s (container %s): %w", o, a.Path, terminal.Line(c.Name), err))
+				problems = append(problems, fmt.Errorf("%s: %s (container %s): %w", o, w.pathOf(i), terminal.Line(c.Name), err))
 				continue
 			}
 			all = append(all, a)
@@ -104,7 +125,7 @@ func hasFlag(c corev1.Container, flag string) bool {
 // newAttacher reads the ith container of a workload.
 func newAttacher(w *Workload, i int, parse FlagParser) (Attacher, error) {
 	c := w.containers()[i]
-	a := Attacher{Workload: w, Container: c, Init: i >= len(w.Template.Spec.Containers), Path: w.pathOf(i), User: userOf(w.Template.Spec, c)}
+	a := Attacher{Workload: w, Container: c, Init: i >= len(w.Template.Spec.Containers), User: userOf(w.Template.Spec, c)}
 	line, unknown := wordsOf(w, c)
 	if len(c.Command) > 0 {
 		if base := path.Base(c.Command[0]); slices.Contains([]string{"sh", "bash", "ash", "dash"}, base) {
@@ -141,4 +162,28 @@ func writeThere(unknown []missing) string {
 		return ""
 	}
 	return ": the value is not in the manifest, write it there: " + strings.Join(texts, "; ")
+}
+
+var sidecarImage = regexp.MustCompile(`(^|[-_/])(csi-|external-)?(provisioner|attacher|resizer|snapshotter|snapshot-metadata|health-monitor-controller|node-driver-registrar|livenessprobe|liveness-probe)([-_]|$)`)
+
+// isSidecar reports whether a container is a sidecar of kubernetes-csi, which is a client of the socket.
+func isSidecar(c corev1.Container) bool {
+	serves := hasFlag(c, "endpoint") || slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "CSI_ENDPOINT" })
+	return sidecarImage.MatchString(imageName(c)) && !serves
+}
+
+// servers returns the containers of the attacher's Pod that can be the driver: they mount the socket's volume, and are
+// no sidecars.
+func (a Attacher) servers() []corev1.Container {
+	var all []corev1.Container
+	for _, c := range running(a.Workload.Template.Spec) {
+		if c.Name != a.Container.Name && !isSidecar(c) && mounts(c, a.Socket.Volume.Name) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func mounts(c corev1.Container, volume string) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
 }

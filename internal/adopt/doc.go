@@ -4,21 +4,15 @@
 //
 // The way of a manifest:
 //
-//	Read             bytes -> Objects, each with its file and document number
-//	ReadLive         a workload of a cluster -> an Object, as its manifest would be
-//	Find             Objects -> Attachers: every csi-attacher container with its workload, socket, user and flags
-//	ReadAbout        Attachers of a cluster -> Objects that say more: CSIDrivers, Leases, names of Secrets
-//	NewPlans         Attachers -> Plans: the verdict, the entry of drivers.yaml, the notes; a pure function
-//	CheckTogether    Plans -> an error if two have one Lease
-//	patchOf, Patched Plans of one workload -> its strategic merge patch, its content after a step; proxy.go, drop_in.go and
-//	             sidecar_hub.go have the three modes
-//	DriverObjects, HubObjects   Plan -> the objects beside the workload: Service, certificates, policies, rights
-//	Check            Plans -> an error for names that must not reach an output
-//	CheckOriginal    Plans -> an error for workloads that an earlier run has changed
-//	Text, JSON, Kustomize, PostRender, Flux, HelmPlugin   Plans -> what the user gets
+//	Read       bytes -> Objects, each with its file and document number
+//	Find       Objects -> Attachers: every csi-attacher container with its workload, socket, user and flags
+//	NewPlans   Attachers -> Plans: the driver's name, the ports, and the findings that hold (findings.go); a pure function
+//	Check...   Plans -> an error for what must not reach an output
+//	Text       Plans -> the finding: verdict, what was found, notes, the hub's file
+//	Kustomize  Plans -> a folder: a kustomization for each step, the hub's files, README.md with the steps
 //
 // The csi-attacher container says what the proxy needs: it opens the socket today, so its volume mount, its address
 // and its effective user are right for a proxy beside the driver too.
 //
-// All objects are named after the driver (names.go), so that several drivers live in one namespace.
+// All objects are named after the driver (Base), so that several drivers live in one namespace.
 package adopt

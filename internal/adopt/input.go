@@ -1,14 +1,16 @@
 package adopt
 
 import (
+	"cmp"
 	"encoding/json"
-	"path"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -17,7 +19,6 @@ type input struct {
 	objects    []Object
 	workloads  []*Workload
 	csiDrivers []csiDriver
-	registrars []registrar
 }
 
 // csiDriver is a CSIDriver object.
@@ -25,13 +26,6 @@ type csiDriver struct {
 	name   string
 	source Source
 	attach bool // attachRequired
-}
-
-// registrar is a node-driver-registrar: it knows the name of a driver on nodes.
-type registrar struct {
-	name     string // of the driver
-	workload *Workload
-	volume   string // with the socket, in its Pod
 }
 
 // newInput reads the objects. Those that cannot be read say nothing here: Find returns their errors.
@@ -46,19 +40,6 @@ func newInput(objects []Object, namespace string) input {
 			in.workloads = append(in.workloads, w)
 		}
 	}
-	for _, w := range in.workloads {
-		for _, c := range running(w.Template.Spec) {
-			line, _ := wordsOf(w, c)
-			name := path.Base(path.Dir(flagValue(line, "kubelet-registration-path")))
-			if looksLikeDriver(name) {
-				r := registrar{name: name, workload: w}
-				if s := socketOf(w.Template.Spec, c, flagValue(line, "csi-address")); s.problem == "" {
-					r.volume = s.Volume.Name
-				}
-				in.registrars = append(in.registrars, r)
-			}
-		}
-	}
 	return in
 }
 
@@ -69,6 +50,97 @@ func (in input) csiDriver(name string) (csiDriver, bool) {
 		return csiDriver{}, false
 	}
 	return in.csiDrivers[i], true
+}
+
+// decode converts an object into a type. It reports whether it could.
+func decode(o Object, into any) bool {
+	data, err := json.Marshal(o.Object)
+	return err == nil && json.Unmarshal(data, into) == nil
+}
+
+// Flags and variables of drivers that have their name.
+var (
+	nameFlags     = []string{"drivername", "driver-name", "driver", "csi-driver-name", "csi-name", "provisioner-name", "plugin-name"}
+	nameVariables = []string{"DRIVER_NAME", "CSI_DRIVER_NAME", "X_CSI_DRIVER_NAME", "DRIVERNAME", "CSI_DRIVERNAME", "PROVISIONER_NAME"}
+)
+
+// named are possible names of a driver, each with what says it.
+type named map[string]string
+
+func (n named) add(name, from string) { n[name] = cmp.Or(n[name], from) }
+
+// String lists the names, each with its source.
+func (n named) String() string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(n)) {
+		texts = append(texts, fmt.Sprintf("%s (%s)", name, n[name]))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// driverName returns the name of an attacher's driver and what says it: the user, else the arguments and the
+// environment of the driver's container, among which CSIDriver objects of the input choose. The CSIDriver objects alone
+// say it if the input has one csi-attacher. If several names are possible, driverName returns these.
+func (in input) driverName(a Attacher, all []Attacher, o Options) (name, from string, possible named) {
+	for _, given := range o.Drivers {
+		if who, name, named := strings.Cut(given, "="); named && a.is(who) {
+			return name, "--driver", nil
+		} else if !named && len(all) == 1 {
+			return given, "--driver", nil
+		}
+	}
+	possible = fromDriver(a, all)
+	objects := named{}
+	for _, d := range in.csiDrivers {
+		if d.attach || possible[d.name] != "" {
+			objects.add(d.name, fmt.Sprintf("CSIDriver object, %s", d.source))
+		}
+	}
+	both := maps.Clone(possible)
+	maps.DeleteFunc(both, func(name, _ string) bool { return objects[name] == "" })
+	switch {
+	case len(both) > 0:
+		possible = both
+	case len(all) == 1:
+		maps.Copy(possible, objects)
+	}
+	for name, from := range possible {
+		if len(possible) == 1 {
+			return name, terminal.Line(from), nil
+		}
+	}
+	return "", "", possible
+}
+
+// is reports whether the user means this attacher by CONTAINER or WORKLOAD/CONTAINER.
+func (a Attacher) is(who string) bool {
+	return who == a.Container.Name || who == a.Workload.GetName()+"/"+a.Container.Name
+}
+
+// fromDriver returns the names in the arguments and the environment of the driver's container. A container that serves
+// several sockets does not say which name is for which.
+func fromDriver(a Attacher, all []Attacher) named {
+	names := named{}
+	for _, c := range a.servers() {
+		if slices.ContainsFunc(all, func(other Attacher) bool {
+			return other.Workload == a.Workload && other.Socket.Volume.Name != a.Socket.Volume.Name && mounts(c, other.Socket.Volume.Name)
+		}) {
+			continue
+		}
+		line, _ := wordsOf(a.Workload, c)
+		for _, flag := range nameFlags {
+			if value := flagValue(line, flag); looksLikeDriver(value) {
+				names.add(value, fmt.Sprintf("--%s of container %s", flag, c.Name))
+			}
+		}
+		values := environment(a.Workload, c).values
+		for _, variable := range nameVariables {
+			if value := values[variable]; looksLikeDriver(value) {
+				names.add(value, fmt.Sprintf("%s of container %s", variable, c.Name))
+			}
+		}
+	}
+	return names
 }
 
 // looksLikeDriver reports whether a text can only be the name of a driver: other arguments are words.
@@ -89,47 +161,4 @@ func flagValue(line []string, flag string) string {
 		return value
 	}
 	return ""
-}
-
-// servers returns the containers of the attacher's Pod that can be the driver: they mount the socket's volume, and are
-// no sidecars.
-func (a Attacher) servers() []corev1.Container {
-	var all []corev1.Container
-	for _, c := range running(a.Workload.Template.Spec) {
-		if c.Name != a.Container.Name && !isSidecar(c) && mounts(c, a.Socket.Volume.Name) {
-			all = append(all, c)
-		}
-	}
-	return all
-}
-
-func mounts(c corev1.Container, volume string) bool {
-	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
-}
-
-// decode converts a part of an object into a type. It reports whether it could.
-func decode(o Object, into any) bool {
-	data, err := json.Marshal(o.Object)
-	return err == nil && json.Unmarshal(data, into) == nil
-}
-
-// hostPorts returns the ports that the Pods of the input use on the network of nodes. Those of proxies that adopt has
-// added before do not count: a driver keeps its port.
-func (in input) hostPorts() map[int32]bool {
-	used := map[int32]bool{}
-	for _, w := range in.workloads {
-		if !w.Template.Spec.HostNetwork {
-			continue
-		}
-		others := Workload{}
-		for _, c := range w.containers() {
-			if !strings.HasPrefix(c.Name, basePrefix) {
-				others.Template.Spec.Containers = append(others.Template.Spec.Containers, c)
-			}
-		}
-		for port := range (Plan{Attacher: Attacher{Workload: &others}}).usedPorts() {
-			used[port] = true
-		}
-	}
-	return used
 }

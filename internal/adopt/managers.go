@@ -2,8 +2,51 @@ package adopt
 
 import (
 	"fmt"
+	"maps"
+	"path"
+	"slices"
 	"strings"
 )
+
+// deployer is a workload that makes the workload of a csi-attacher, by the image in a variable.
+type deployer struct {
+	workload        *Workload
+	variable, image string
+}
+
+func (in input) deployers() (all []deployer) {
+	for _, w := range in.workloads {
+		for _, c := range w.containers() {
+			for _, e := range c.Env {
+				if strings.HasSuffix(e.Name, "ATTACHER_IMAGE") {
+					all = append(all, deployer{w, e.Name, e.Value})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// advice says how the hub comes into the place of a csi-attacher that a deployer makes.
+func (d deployer) advice(image string) string {
+	return fmt.Sprintf("set its variable %s to the variant of the hub's image that runs as root, %s. It works in the place of csi-attacher", d.variable, rootImage(image))
+}
+
+// rootImage returns the variant of an image that runs as root. The user must know that of a digest.
+func rootImage(image string) string {
+	if strings.Contains(image, "@") || strings.HasSuffix(image, "-root") || !strings.Contains(path.Base(image), ":") {
+		return image
+	}
+	return image + "-root"
+}
+
+// MadeElsewhere returns the workloads of the objects that make a csi-attacher which is not among them, with what to do.
+func MadeElsewhere(objects []Object, namespace, image string) (texts []string) {
+	for _, d := range newInput(objects, namespace).deployers() {
+		texts = append(texts, fmt.Sprintf("%s makes a csi-attacher: %s", d.workload.Object, d.advice(image)))
+	}
+	return texts
+}
 
 // mark is a label or an annotation by which those who manage an object mark it.
 type mark struct {
@@ -13,7 +56,10 @@ type mark struct {
 	what  string // for what: why not, or what to do
 }
 
-const providerWay = ": it undoes changes. Install the driver yourself in place of the managed one, or keep its csi-attacher"
+const (
+	providerWay = ": it undoes changes. Install the driver yourself in place of the managed one, or keep its csi-attacher"
+	renderWay   = "README.md of the folder says how to make the change there"
+)
 
 // restored are marks of those who undo changes of an object.
 var restored = []mark{
@@ -24,8 +70,20 @@ var restored = []mark{
 	{"kubernetes.azure.com/managedby", "aks", "AKS manages it", providerWay},
 	{"doks.digitalocean.com/managed", "true", "DigitalOcean Kubernetes manages it", providerWay},
 	{"resources.gardener.cloud/", "", "Gardener manages it", providerWay},
+	{"longhorn.io/managed-by", "", "Longhorn makes it", ": it undoes changes. Set the variable CSI_ATTACHER_IMAGE of Deployment longhorn-driver-deployer (value image.csi.attacher of the chart) to the variant of the hub's image that runs as root"},
 	{"operator.openshift.io/spec-hash", "", "the operator of OpenShift for this driver (ClusterCSIDriver) makes it", ": it undoes changes. Keep csi-attacher, or install the driver without the operator"},
 	{"olm.owner", "", "the Operator Lifecycle Manager makes it", ": it undoes changes. Change the operator's ClusterServiceVersion, or keep csi-attacher"},
+}
+
+// renderers are marks of those who write an object from a source. The next write undoes what was changed in the
+// cluster alone.
+var renderers = []mark{
+	{"helm.toolkit.fluxcd.io/", "", "Flux makes this object from a HelmRelease", renderWay},
+	{"kustomize.toolkit.fluxcd.io/", "", "Flux makes this object from a Kustomization", renderWay},
+	{"argocd.argoproj.io/", "", "Argo CD makes this object", renderWay},
+	{"app.kubernetes.io/managed-by", "Helm", "Helm makes this object", renderWay},
+	{"heritage", "Helm", "Helm makes this object", renderWay},
+	{"meta.helm.sh/release-name", "", "Helm makes this object", renderWay},
 }
 
 // managedNamespaces are namespaces in which the provider manages all.
@@ -35,8 +93,8 @@ var managedNamespaces = map[string]string{"gke-managed-": "GKE manages it", "ope
 func find(marks []mark, o Object) *mark {
 	for i, m := range marks {
 		for _, all := range []map[string]string{o.GetLabels(), o.GetAnnotations()} {
-			for key, value := range all {
-				if (key == m.key || strings.HasSuffix(m.key, "/") && strings.HasPrefix(key, m.key)) && (m.value == "" || strings.EqualFold(value, m.value)) {
+			for _, key := range slices.Sorted(maps.Keys(all)) {
+				if (key == m.key || strings.HasSuffix(m.key, "/") && strings.HasPrefix(key, m.key)) && (m.value == "" || strings.EqualFold(all[key], m.value)) {
 					return &marks[i]
 				}
 			}
@@ -59,15 +117,4 @@ func managedBy(o Object) string {
 		return fmt.Sprintf("%s %s of %s makes it (ownerReferences) and undoes changes: make the change in that object if it can have it, or keep csi-attacher", owner.Kind, owner.Name, owner.APIVersion)
 	}
 	return ""
-}
-
-// renderers are marks of those who write an object from a source. The next write undoes what was changed in the
-// cluster alone.
-var renderers = []mark{
-	{"helm.toolkit.fluxcd.io/", "", byFluxHelm, "add the patches as spec.postRenderers of the HelmRelease"},
-	{"kustomize.toolkit.fluxcd.io/", "", byFluxFiles, "commit the output of -o kustomize=DIR to its repository"},
-	{"argocd.argoproj.io/", "", byArgoCD, "commit the output of -o kustomize=DIR to its repository, or render with -o helm-post-renderer"},
-	{"app.kubernetes.io/managed-by", "Helm", byHelm, "use -o helm-post-renderer for `helm upgrade --post-renderer`"},
-	{"heritage", "Helm", byHelm, "use -o helm-post-renderer for `helm upgrade --post-renderer`"},
-	{"meta.helm.sh/release-name", "", byHelm, "use -o helm-post-renderer for `helm upgrade --post-renderer`"},
 }

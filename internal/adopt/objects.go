@@ -1,12 +1,19 @@
 package adopt
 
 import (
-	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
 
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -14,7 +21,7 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-var templates = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join, "yaml": yamlString, "yamls": yamlStrings}).ParseFS(templateFiles, "templates/*.yaml"))
+var templates = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join, "yaml": yamlString, "yamls": yamlStrings}).ParseFS(templateFiles, "templates/*"))
 
 // Certificates says who makes the certificates of proxies.
 type Certificates string
@@ -27,66 +34,59 @@ const (
 // AllCertificates are the values of Certificates, the default first.
 var AllCertificates = []Certificates{CertManager, CertExisting}
 
-// DriverObjects returns the YAML documents of the objects that the driver's side needs beside its workload; none in
-// place of a csi-attacher.
-func (p Plan) DriverObjects() ([]byte, error) {
-	var names []string
-	switch p.Options.Mode {
-	case ModeProxy:
-		names = append(names, "service.yaml")
-		if p.Options.Certificates != CertExisting {
-			names = append(names, "certificates.yaml")
-		}
-		if !p.HostNetwork() { // policies do not hold for Pods on the host network
-			names = append(names, "networkpolicy.yaml")
-		}
-	case ModeSidecarHub:
-		if p.FirstOfPod() {
-			names = append(names, "sidecar_hub.yaml")
-		}
-	default:
-		return nil, nil
+const (
+	// maxBase bounds a base name: with the longest suffix it is still a DNS label (63), and with "-ca" a common
+	// name of a certificate (64).
+	maxBase    = 50
+	basePrefix = "attach-hub-"
+	// DefaultHubNamespace and hubName are those of the hub's own Deployment.
+	DefaultHubNamespace = "csi-attach-hub"
+	hubName             = "csi-attach-hub"
+	// proxyLabel is on all Pods with a proxy. driverLabelPrefix and the driver's name are on those of the driver.
+	proxyLabel        = "attach-hub/proxy"
+	driverLabelPrefix = "driver.attach-hub/"
+	// hubCA is the ConfigMap with the hub's CA in the namespace of a driver.
+	hubCA = "attach-hub-ca"
+)
+
+// Base returns the name of the objects on the driver's side, a DNS label of at most 50 characters.
+func Base(driver string) string {
+	base := basePrefix + strings.ToLower(strings.ReplaceAll(driver, ".", "-"))
+	if len(base) <= maxBase {
+		return base
+	}
+	sum := sha256.Sum256([]byte(driver))
+	return strings.TrimRight(base[:maxBase-9], "-") + "-" + hex.EncodeToString(sum[:4])
+}
+
+// objects returns the YAML documents of the objects that the driver needs beside its workload and in the namespace of
+// the hub.
+func (p Plan) objects() (string, error) {
+	names := []string{"service.yaml", "hub.yaml"}
+	if p.Options.Certificates != CertExisting {
+		names = append(names, "certificates.yaml")
+	}
+	if !p.HostNetwork() { // policies do not hold for Pods on the host network
+		names = append(names, "networkpolicy.yaml")
 	}
 	if len(p.Rights()) > 0 {
 		names = append(names, "rights.yaml")
 	}
-	return p.execute(names...)
-}
-
-// HubObjects returns the YAML documents of the objects that the driver needs in the namespace of the hub; none without
-// a proxy.
-func (p Plan) HubObjects() ([]byte, error) {
-	if p.Options.Mode != ModeProxy {
-		return nil, nil
-	}
-	return p.execute("hub.yaml")
-}
-
-// account is a ServiceAccount.
-type account struct{ Namespace, Name string }
-
-// HubNamespace returns the namespace of the hub that has its own Deployment.
-func (p Plan) HubNamespace() string { return cmp.Or(p.Options.HubNamespace, DefaultHubNamespace) }
-
-// HubAccount returns the ServiceAccount of the hub that serves the driver.
-func (p Plan) HubAccount() account {
-	if p.Options.Mode == ModeSidecarHub {
-		return account{p.Workload.Namespace, cmp.Or(p.Workload.Template.Spec.ServiceAccountName, "default")}
-	}
-	return account{p.HubNamespace(), hubName}
-}
-
-// execute returns the documents of several templates.
-func (p Plan) execute(names ...string) ([]byte, error) {
-	var documents [][]byte
+	var documents []string
 	for _, name := range names {
-		var b bytes.Buffer
-		if err := templates.ExecuteTemplate(&b, name, p); err != nil {
-			return nil, err
+		text, err := execute(name, p)
+		if err != nil {
+			return "", err
 		}
-		documents = append(documents, b.Bytes())
+		documents = append(documents, text)
 	}
-	return bytes.Join(documents, []byte("---\n")), nil
+	return strings.Join(documents, "---\n"), nil
+}
+
+func execute(name string, data any) (string, error) {
+	var b strings.Builder
+	err := templates.ExecuteTemplate(&b, name, data)
+	return b.String(), err
 }
 
 // DriverLabel is the label of the driver's Pods with a proxy.
@@ -126,16 +126,16 @@ func (p Plan) OtherPorts() []portRange {
 
 // right are the hub's rights in a namespace.
 type right struct {
-	Namespace string
-	Lease     string
-	Secrets   []string
+	Namespace  string
+	Lease      string
+	Secrets    []string
+	AllSecrets bool
 }
 
 // Rights returns the hub's rights on the driver's Lease and Secrets, with an item for each namespace.
 func (p Plan) Rights() []right {
 	var rights []right
-	inOwnNamespace := p.Options.Mode == ModeSidecarHub && p.LeaseNamespace() == p.Workload.Namespace // its replicas need all leases there
-	if p.Flags.LeaderElection && !inOwnNamespace {
+	if p.Flags.LeaderElection {
 		rights = append(rights, right{Namespace: p.LeaseNamespace(), Lease: registry.LeaseName(p.Driver)})
 	}
 	for _, s := range p.Secrets {
@@ -143,10 +143,53 @@ func (p Plan) Rights() []right {
 		if i < 0 {
 			i, rights = len(rights), append(rights, right{Namespace: s.Namespace})
 		}
-		rights[i].Secrets = append(rights[i].Secrets, s.Name)
+		if s.Name == "*" {
+			rights[i].AllSecrets = true
+		} else {
+			rights[i].Secrets = append(rights[i].Secrets, s.Name)
+		}
 	}
 	return rights
 }
 
-// String returns "namespace/name".
-func (s SecretName) String() string { return s.Namespace + "/" + s.Name }
+// policies returns the names of the network policies that select the Pods of a workload for Ingress, without those that
+// adopt has made. One whose selector cannot be read counts: what it closes must not be opened.
+func (in input) policies(w *Workload) []string {
+	var names []string
+	for _, o := range in.objects {
+		if o.GetKind() != "NetworkPolicy" || cmp.Or(o.GetNamespace(), w.Namespace) != w.Namespace || strings.HasPrefix(o.GetName(), basePrefix) {
+			continue
+		}
+		var policy networkingv1.NetworkPolicy
+		if !decode(o, &policy) {
+			names = append(names, o.GetName())
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+		types := policy.Spec.PolicyTypes // empty: Ingress, and Egress if it has rules
+		if (len(types) == 0 || slices.Contains(types, networkingv1.PolicyTypeIngress)) && (err != nil || selector.Matches(labels.Set(w.Template.Labels))) {
+			names = append(names, o.GetName())
+		}
+	}
+	return names
+}
+
+// OpensOtherPorts reports whether the driver's network policy keeps the ports of other containers open. If another
+// policy closes them, this policy must not open them.
+func (p Plan) OpensOtherPorts() bool { return len(p.policies) == 0 }
+
+// yamlString returns a text as YAML, in quotes where it needs them: namespaces can be called 1234, 1e3, true or null.
+func yamlString(text string) string {
+	plain, err := yaml.Marshal(text)
+	if err != nil || strings.TrimSuffix(string(plain), "\n") != text || text[0] <= '9' { // YAML 1.1 and 1.2 read digits differently
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+func yamlStrings(texts []string) (all []string) {
+	for _, text := range texts {
+		all = append(all, yamlString(text))
+	}
+	return all
+}

@@ -1,7 +1,6 @@
 package adopt
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -9,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/yaml"
 )
 
@@ -29,21 +27,14 @@ type templatePatch struct {
 // patchOf returns what the drivers of one workload need at a step, on top of the step before.
 func patchOf(plans []Plan, step Step) templatePatch {
 	var t templatePatch
-	switch mode := plans[0].Options.Mode; {
-	case mode == ModeSidecarHub && step == StepObserve:
-		hubPatch(plans, &t)
-	case mode == ModeSidecarHub:
-		hubActivePatch(plans, &t)
-	default:
-		for _, p := range plans {
-			switch {
-			case mode == ModeDropIn:
-				p.dropInPatch(&t)
-			case step == StepObserve:
-				p.proxyPatch(&t)
-			default:
-				p.removeAttacher(&t)
-			}
+	for _, p := range plans {
+		switch {
+		case p.Options.Mode == ModeDropIn:
+			p.dropInPatch(&t)
+		case step == StepObserve:
+			p.proxyPatch(&t)
+		default:
+			p.changeAttacher(&t, map[string]any{"$patch": "delete"})
 		}
 	}
 	return t
@@ -77,11 +68,6 @@ func (p Plan) changeAttacher(t *templatePatch, change map[string]any) {
 	}
 }
 
-// removeAttacher deletes the csi-attacher container.
-func (p Plan) removeAttacher(t *templatePatch) {
-	p.changeAttacher(t, map[string]any{"$patch": "delete"})
-}
-
 // fileMode is a mode in a patch. YAML 1.1 and 1.2 write octal numbers differently, so it stays a decimal number.
 var fileMode = regexp.MustCompile(`(defaultMode: )(\d+)\n`)
 
@@ -91,7 +77,7 @@ func workloadPatch(plans []Plan, step Step) ([]byte, error) {
 	w := plans[0].Workload
 	spec := map[string]any{"template": patchOf(plans, step)}
 	if step == StepObserve && plans[0].setsStrategy() {
-		spec["strategy"] = withoutSurge()
+		spec["strategy"] = map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": int64(0), "maxUnavailable": int64(1)}}
 	}
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": w.GetAPIVersion(), "kind": w.GetKind(),
@@ -104,51 +90,12 @@ func workloadPatch(plans []Plan, step Step) ([]byte, error) {
 	}), err
 }
 
-// Patched returns the content of the workload of the plans after a step and the steps before. It does not change
-// the workload.
-func Patched(plans []Plan, last Step) (map[string]any, error) {
-	w := plans[0].Workload
-	object := w.DeepCopy()
-	spec, _ := object.Object["spec"].(map[string]any)
-	template, err := json.Marshal(spec["template"])
-	for _, step := range plans[0].Options.Mode.Steps() {
-		if err != nil {
-			break
-		}
-		var patch []byte
-		if patch, err = json.Marshal(patchOf(plans, step)); err != nil {
-			break
-		}
-		template, err = strategicpatch.StrategicMergePatch(template, patch, corev1.PodTemplateSpec{})
-		if step == last {
-			break
-		}
+// setsStrategy reports whether the update strategy must change: a Pod on the network of its node has ports for which
+// two of them have no room there, and a rolling update that begins with a new Pod waits for a free node without end.
+func (p Plan) setsStrategy() bool {
+	if !p.HostNetwork() || p.Workload.GetKind() != "Deployment" || p.Workload.strategy() == "Recreate" {
+		return false
 	}
-	var content map[string]any
-	if err == nil {
-		err = json.Unmarshal(template, &content)
-	}
-	keepOrder(content, w.Template.Spec.Containers)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", w.Object, err)
-	}
-	spec["template"] = content
-	if plans[0].setsStrategy() {
-		spec["strategy"] = withoutSurge()
-	}
-	return object.Object, nil
-}
-
-// keepOrder puts new containers last: other patches may know containers by their index.
-func keepOrder(template map[string]any, before []corev1.Container) {
-	containers, _, _ := unstructured.NestedFieldNoCopy(template, "spec", "containers")
-	list, _ := containers.([]any)
-	place := func(c any) int {
-		m, _ := c.(map[string]any)
-		if i := slices.IndexFunc(before, func(b corev1.Container) bool { return b.Name == m["name"] }); i >= 0 {
-			return i
-		}
-		return len(before)
-	}
-	slices.SortStableFunc(list, func(x, y any) int { return place(x) - place(y) })
+	surge, found, _ := unstructured.NestedFieldNoCopy(p.Workload.Object.Object, "spec", "strategy", "rollingUpdate", "maxSurge")
+	return !found || !slices.Contains([]string{"0", "0%"}, fmt.Sprint(surge))
 }

@@ -1,8 +1,12 @@
 package adopt
 
 import (
+	"hash/fnv"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -10,7 +14,7 @@ import (
 // choosePorts returns the ports of the nth driver of a Pod. taken are the ports that drivers of this run have on the
 // same network; those that are chosen are added. It returns no ports if none are free.
 func (p Plan) choosePorts(n int, taken map[int32]bool) Ports {
-	used, ports := p.usedPorts(), podPorts(n)
+	used, ports := p.Workload.usedPorts(), podPorts(n)
 	next := func(x Ports) Ports { return Ports{Listen: x.Listen + 10, Health: x.Health + 10} }
 	switch {
 	case p.Options.Port > 0: // the user knows what else is there
@@ -36,8 +40,8 @@ func (p Plan) choosePorts(n int, taken map[int32]bool) Ports {
 var number = regexp.MustCompile(`\b\d{2,5}\b`)
 
 // usedPorts returns all numbers that may be ports of the Pod's containers: many containers listen on ports of their
-// arguments that the manifest does not list. A container that adopt added before does not count.
-func (p Plan) usedPorts() map[int32]bool {
+// arguments that the manifest does not list. Proxies that adopt added before do not count: a driver keeps its port.
+func (w *Workload) usedPorts() map[int32]bool {
 	used := map[int32]bool{}
 	text := func(s string) {
 		for _, digits := range number.FindAllString(s, -1) {
@@ -45,14 +49,14 @@ func (p Plan) usedPorts() map[int32]bool {
 			used[int32(port)] = true
 		}
 	}
-	for _, c := range p.Workload.containers() {
-		if c.Name == p.Base() {
+	for _, c := range w.containers() {
+		if strings.HasPrefix(c.Name, basePrefix) {
 			continue
 		}
 		for _, port := range c.Ports {
 			used[port.ContainerPort] = true
 		}
-		for _, s := range append(append([]string(nil), c.Command...), c.Args...) {
+		for _, s := range slices.Concat(c.Command, c.Args) {
 			text(s)
 		}
 		for _, e := range c.Env {
@@ -68,6 +72,33 @@ func (p Plan) usedPorts() map[int32]bool {
 			case probe.GRPC != nil:
 				used[probe.GRPC.Port] = true
 			}
+		}
+	}
+	return used
+}
+
+// Ports are those of a proxy.
+type Ports struct{ Listen, Health int32 }
+
+// podPorts returns the ports of the nth proxy of a Pod that has a network of its own.
+func podPorts(n int) Ports { return Ports{Listen: int32(9443 + n), Health: int32(9809 + n)} }
+
+// hostPorts returns ports on the node's network. They depend on the driver alone, so that they stay the same when
+// another driver is adopted. They are below the ports that Kubernetes and Linux choose from by themselves (30000
+// and above).
+func hostPorts(driver string) Ports {
+	h := fnv.New32a()
+	h.Write([]byte(driver))
+	first := int32(19000 + 2*(h.Sum32()%500))
+	return Ports{Listen: first, Health: first + 1}
+}
+
+// hostPorts returns the ports that the Pods of the input use on the network of nodes.
+func (in input) hostPorts() map[int32]bool {
+	used := map[int32]bool{}
+	for _, w := range in.workloads {
+		if w.Template.Spec.HostNetwork {
+			maps.Copy(used, w.usedPorts())
 		}
 	}
 	return used

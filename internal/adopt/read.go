@@ -20,13 +20,10 @@ const maxInput = 64 << 20
 
 // Source says where an object was read.
 type Source struct {
-	File     string // "stdin", a path, or "cluster"
-	Document int    // from 1; 0 for an object of the cluster
+	File     string // "stdin" or a path
+	Document int    // from 1
 	Item     int    // of a List, from 1; 0 for an object that is a document
 }
-
-// cluster is the Source.File of objects that the Kubernetes API gave.
-const cluster = "cluster"
 
 func (s Source) String() string {
 	text := terminal.Line(s.File)
@@ -43,9 +40,6 @@ func (s Source) String() string {
 type Object struct {
 	unstructured.Unstructured
 	Source Source
-	Raw    []byte // the YAML document as it was read; nil for an item of a List
-	// NotApplied: kubectl apply did not make this object of the cluster.
-	NotApplied bool
 }
 
 // String names the object and where it was read.
@@ -100,7 +94,7 @@ func readDocument(source Source, raw []byte) ([]Object, error) {
 		if len(content) == 0 {
 			return nil, nil
 		}
-		return itemsOf(Object{Unstructured: unstructured.Unstructured{Object: content}, Source: source, Raw: raw}, 0)
+		return itemsOf(Object{Unstructured: unstructured.Unstructured{Object: content}, Source: source}, 0)
 	default: // without the content: it can be that of a Secret
 		return nil, errors.New("not a Kubernetes object: want a mapping with apiVersion and kind")
 	}

@@ -3,113 +3,86 @@ package adopt
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// Arguments are those of the command adopt, without its output, for the commands that the user copies.
-type Arguments struct {
-	Inputs, Flags []string
-	// AsCalled names the program in command lines as the user calls it. nil: it stays csi-attach-hub.
-	AsCalled func(text string) string
-}
-
-// command returns the command line with an output.
-func (a Arguments) command(output string) string {
-	line := shellLine(slices.Concat([]string{"csi-attach-hub", "adopt"}, a.Inputs, a.Flags, []string{"-o", output}))
-	if slices.Contains(a.Inputs, "-") {
-		return "... | " + line
-	}
-	return line
-}
-
-// Text explains the plans: for each csi-attacher the verdict and what was found, then each step.
-func Text(plans []Plan, a Arguments) []byte {
-	b := page{asCalled: a.AsCalled}
-	dir := folderName(plans)
-	b.plans(plans, newSteps(plans, dir, a.command("kustomize="+dir)))
-	if len(driverNames(plans)) > 0 {
-		b.keep(plans, a)
-	}
-	return []byte(b.b.String())
-}
-
-// Readme is Text for the folder that Kustomize writes.
-func Readme(plans []Plan, dir string) []byte {
-	b := page{markdown: true}
-	b.b.WriteString(writtenMarkdown)
-	b.plans(plans, newSteps(plans, dir, ""))
-	return []byte(b.b.String())
-}
-
-// plans writes all about the plans.
-func (b *page) plans(plans []Plan, s steps) {
+// Text explains the plans: for each csi-attacher the verdict, what was found, the notes and the hub's file. call is the
+// command line of adopt without its output, for the command that writes the folder.
+func Text(plans []Plan, call []string) []byte {
+	var t text
 	for _, p := range plans {
-		b.plan(p)
+		t.plan(p)
 	}
-	if len(s.plans) > 0 {
-		s.all(b)
+	if slices.ContainsFunc(plans, Plan.Adoptable) {
+		t.heading("Next: write the folder, and follow its README.md. Nothing changes in the cluster before that")
+		var words []string
+		for _, word := range slices.Concat([]string{"csi-attach-hub", "adopt"}, call, []string{"-o", "kustomize=" + folderName(plans)}) {
+			words = append(words, quoted(word))
+		}
+		line := strings.Join(words, " ")
+		if slices.Contains(call, "-") {
+			line = "... | " + line
+		}
+		t.code(line)
 	}
+	return []byte(t.String())
 }
+
+// folderName returns a name for the folder of the drivers.
+func folderName(plans []Plan) string {
+	p := plans[max(0, slices.IndexFunc(plans, Plan.Adoptable))]
+	if p.Driver == "" {
+		return basePrefix + p.Workload.GetName()
+	}
+	return p.Base()
+}
+
+// text is what people read, in lines of at most width columns. Commands are not wrapped: they are copied.
+type text struct{ strings.Builder }
+
+const width = 100
 
 // plan writes all about one csi-attacher.
-func (b *page) plan(p Plan) {
-	b.heading(1, fmt.Sprintf("%s %s/%s, container %s", p.Workload.GetKind(), p.Workload.Namespace, p.Workload.GetName(), cmp.Or(p.deployer, p.Container.Name)))
-	b.facts(p)
-	if notes := p.notes(); len(notes) > 0 {
-		b.heading(2, "Notes")
-		for _, note := range notes {
-			text, command, has := strings.Cut(note, ": kubectl ")
-			if !has {
-				b.item(note)
-				continue
-			}
-			b.item(text + ":")
-			b.code("sh", true, "kubectl "+command) // a wrapped command cannot be copied
-		}
+func (t *text) plan(p Plan) {
+	if t.Len() > 0 {
+		t.WriteString("\n")
 	}
-	b.flags(p)
-	if p.Adoptable() && p.Options.Mode == ModeProxy {
-		b.heading(2, "Entry of drivers.yaml")
-		b.code("yaml", false, strings.Split(strings.TrimSuffix(p.Entry(), "\n"), "\n")...)
-	}
-}
-
-// facts writes the verdict and what was found.
-func (b *page) facts(p Plan) {
-	if p.Adoptable() {
-		b.fact("Can be adopted", "yes")
-	} else {
-		b.fact("Can be adopted", "no")
-		for _, reason := range p.No {
-			b.detail(reason)
-		}
-	}
-	b.fact("Read from", p.Workload.Source.String())
+	title := terminal.Line(fmt.Sprintf("%s %s/%s, container %s", p.Workload.GetKind(), p.Workload.Namespace, p.Workload.GetName(), p.Container.Name))
+	fmt.Fprintf(t, "%s\n%s\n\n", title, strings.Repeat("=", min(len([]rune(title)), width)))
+	verdict := "yes"
 	switch {
-	case p.Driver == "":
-		b.fact("Driver", "not known")
-	case p.NameFrom == "":
-		b.fact("Driver", p.Driver)
-	default:
-		b.fact("Driver", p.Driver+", from "+p.NameFrom)
+	case !p.Adoptable():
+		verdict = "no"
+	case p.withoutLease():
+		verdict = "yes, in this order: observe, end csi-attacher, see that nobody else attaches, activate"
 	}
-	if p.attacherUnknown() {
-		return
+	t.fact("Can be adopted", verdict)
+	for _, reason := range p.No {
+		t.wrap(strings.Repeat(" ", 17)+"- ", strings.Repeat(" ", 19), reason)
 	}
-	socket := p.Socket.Path
-	if p.Socket.Volume.Name != "" {
-		socket += fmt.Sprintf(", in volume %s (%s) mounted at %s", p.Socket.Volume.Name, volumeKind(p.Socket.Volume), p.Socket.Mount.MountPath)
+	t.fact("Read from", p.Workload.Source.String())
+	driver := cmp.Or(p.Driver, "not known")
+	if p.NameFrom != "" {
+		driver += ", from " + p.NameFrom
 	}
-	if socket != "" {
-		b.fact("Socket", socket)
+	t.fact("Driver", driver)
+	if v := p.Socket.Volume; p.Socket.Path != "" && v.Name != "" {
+		t.fact("Socket", fmt.Sprintf("%s, in volume %s (%s) mounted at %s", p.Socket.Path, v.Name, volumeKind(v), p.Socket.Mount.MountPath))
 	}
-	b.fact("User", p.user().String())
-	b.fact("Replicas", p.replicas())
+	t.fact("User", p.user().String())
+	replicas := fmt.Sprint(p.Workload.Replicas)
+	if p.Workload.GetKind() == "DaemonSet" {
+		replicas = "one on each node of the DaemonSet"
+	}
+	t.fact("Replicas", replicas)
 	network := "of the Pod"
 	if p.HostNetwork() {
 		network = "of the node"
@@ -117,7 +90,7 @@ func (b *page) facts(p Plan) {
 	if p.Options.Mode == ModeProxy && p.Adoptable() {
 		network += fmt.Sprintf("; the proxy takes port %d, and %d for its health", p.Ports.Listen, p.Ports.Health)
 	}
-	b.fact("Network", network)
+	t.fact("Network", network)
 	lease := "none: csi-attacher runs without --leader-election"
 	if p.Flags.LeaderElection {
 		lease = fmt.Sprintf("in namespace %s; it can take %s until the Lease of an ended csi-attacher is free", p.LeaseNamespace(), Duration(p.LeaseWait()))
@@ -125,78 +98,82 @@ func (b *page) facts(p Plan) {
 			lease = registry.LeaseName(p.Driver) + " " + lease
 		}
 	}
-	b.fact("Lease", lease)
+	t.fact("Lease", lease)
 	if len(p.Secrets) > 0 {
-		var names []string
-		for _, s := range p.Secrets {
-			names = append(names, s.String())
-		}
-		b.fact("Secrets", strings.Join(names, ", "))
+		t.fact("Secrets", strings.Trim(fmt.Sprint(p.Secrets), "[]"))
 	}
-}
-
-// notes returns the notes of a plan, with those that follow from the command line.
-func (p Plan) notes() []string {
-	notes := p.Notes
-	if p.Workload.GetNamespace() == "" {
-		notes = append(notes[:len(notes):len(notes)], fmt.Sprintf("the manifest names no namespace: %s is assumed. Set another with --namespace", p.Workload.Namespace))
-	}
-	if p.Adoptable() && !strings.Contains(p.Options.Image, "/") {
-		notes = append(notes[:len(notes):len(notes)], fmt.Sprintf("the image is %s, without a registry: name the image that the nodes can pull with --image", p.Options.Image))
-	}
-	return notes
-}
-
-// notCarriedOver returns the flags of csi-attacher that are not in the entry. In its place they stay as they are.
-func (p Plan) notCarriedOver() []OtherFlag {
-	if p.Options.Mode == ModeDropIn {
-		return nil
-	}
-	return p.Flags.Other
-}
-
-// flags writes the flags of csi-attacher that are not in the entry.
-func (b *page) flags(p Plan) {
-	if others := p.notCarriedOver(); len(others) > 0 {
-		b.heading(2, "Flags of csi-attacher that are not carried over")
-		for _, f := range others {
-			b.item(f.Flag + ": " + f.Why)
+	if len(p.Notes) > 0 {
+		t.heading("Notes")
+		for _, note := range p.Notes {
+			before, command, has := strings.Cut(note, ": kubectl ")
+			if has {
+				t.wrap("- ", "  ", before+":")
+				t.code("kubectl " + command)
+			} else {
+				t.wrap("- ", "  ", note)
+			}
 		}
 	}
-	if len(p.Flags.Unknown) > 0 {
-		b.heading(2, "Unknown flags, which no csi-attacher of kubernetes-csi has: look up what they do")
-		for _, f := range p.Flags.Unknown {
-			b.item(f)
-		}
+	if p.Adoptable() && p.Options.Mode == ModeProxy {
+		t.heading(p.fileName() + ", for the hub's folder of drivers")
+		t.code(strings.Split(strings.TrimSuffix(p.File(), "\n"), "\n")...)
 	}
 }
 
-// replicas returns how many replicas of the driver there are.
-func (p Plan) replicas() string {
-	if p.Workload.GetKind() == "DaemonSet" {
-		return "one on each node of the DaemonSet"
+// heading begins a part.
+func (t *text) heading(title string) { fmt.Fprintf(t, "\n%s:\n\n", terminal.Line(title)) }
+
+// fact writes a name and its value.
+func (t *text) fact(name, value string) {
+	t.wrap(fmt.Sprintf("%-16s ", name), strings.Repeat(" ", 17), value)
+}
+
+// code writes lines as they are.
+func (t *text) code(lines ...string) {
+	for _, line := range lines {
+		t.WriteString(strings.TrimRight("    "+escaped(line), " ") + "\n")
 	}
-	return fmt.Sprint(p.Workload.Replicas)
+}
+
+// wrap writes words in lines: the first behind first and the others behind rest.
+func (t *text) wrap(first, rest, words string) {
+	line, empty := first, true
+	for word := range strings.FieldsSeq(terminal.Line(words)) {
+		if !empty && len([]rune(line))+1+len([]rune(word)) > width {
+			t.WriteString(line + "\n")
+			line, empty = rest, true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	t.WriteString(line + "\n")
+}
+
+// escaped makes a line safe to print. Its spaces stay.
+func escaped(line string) string {
+	words := strings.Split(line, " ")
+	for i := range words {
+		words[i] = terminal.Line(words[i])
+	}
+	return strings.Join(words, " ")
 }
 
 // String describes a user.
 func (u User) String() string {
-	id := func(n *int64, unset string) string {
-		if n == nil {
-			return unset
-		}
-		return fmt.Sprint(*n)
+	text := "not set, which is root"
+	switch {
+	case u.UID != nil:
+		text = fmt.Sprint(*u.UID)
+	case !u.Known():
+		text = "that of the image, not root"
 	}
-	unset := "not set, which is root"
-	if !u.Known() {
-		unset = "that of the image, not root"
-	}
-	text := id(u.UID, unset)
 	if u.GID != nil {
-		text += ", group " + id(u.GID, "")
+		text += fmt.Sprintf(", group %d", *u.GID)
 	}
 	if u.FSGroup != nil {
-		text += ", fsGroup " + id(u.FSGroup, "")
+		text += fmt.Sprintf(", fsGroup %d", *u.FSGroup)
 	}
 	return text
 }
@@ -206,10 +183,32 @@ func volumeKind(v corev1.Volume) string {
 	switch {
 	case v.EmptyDir != nil && v.EmptyDir.Medium != "":
 		return "emptyDir in " + strings.ToLower(string(v.EmptyDir.Medium))
-	case v.EmptyDir != nil:
-		return "emptyDir"
 	case v.HostPath != nil:
 		return "hostPath " + v.HostPath.Path
+	case v.EmptyDir == nil && v.VolumeSource != (corev1.VolumeSource{}):
+		return "neither emptyDir nor hostPath"
 	}
-	return "neither emptyDir nor hostPath"
+	return "emptyDir"
+}
+
+// Duration writes 2m where Duration.String of the package time writes 2m0s.
+func Duration(d time.Duration) string {
+	text := d.String()
+	if short, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = short + "m"
+	}
+	if short, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = short + "h"
+	}
+	return text
+}
+
+var shellWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// quoted returns a word as a shell takes it.
+func quoted(word string) string {
+	if shellWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -41,9 +41,6 @@ func userOf(pod corev1.PodSpec, c corev1.Container) User {
 // other user.
 func (u User) Known() bool { return u.UID != nil || !u.NonRoot || u.Assigned }
 
-// refused reports whether the kubelet refuses to start a container of this user.
-func (u User) refused() bool { return u.NonRoot && u.UID != nil && *u.UID == 0 }
-
 // ID returns the user ID, root if the manifest has none.
 func (u User) ID() int64 {
 	if u.UID == nil {

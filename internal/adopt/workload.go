@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // workloadKinds are the kinds that a driver's controller can have. Their Pod template is spec.template.
@@ -25,24 +25,14 @@ type Workload struct {
 	path      string // of the Pod's spec in the object
 }
 
-// changeable reports whether the workload is of a kind that can be adopted.
-func (w *Workload) changeable() bool { return isWorkload(w.Object) }
-
+// isWorkload reports whether an object is of a kind that can be adopted.
 func isWorkload(o Object) bool {
 	return slices.Contains(workloadKinds, o.GetKind()) && strings.HasPrefix(o.GetAPIVersion(), "apps/")
 }
 
-// same reports whether two workloads are one object of the input. Those of a cluster have one Source.
-func (w *Workload) same(other *Workload) bool {
-	return w.Source == other.Source && w.GetKind() == other.GetKind() && w.Namespace == other.Namespace && w.GetName() == other.GetName()
-}
-
 // newWorkload reads the Pod template of an object. It returns an error for an object without one.
 func newWorkload(o Object, namespace string) (*Workload, error) {
-	w := &Workload{Object: o, Namespace: o.GetNamespace(), Replicas: 1}
-	if w.Namespace == "" {
-		w.Namespace = namespace
-	}
+	w := &Workload{Object: o, Namespace: cmp.Or(o.GetNamespace(), namespace), Replicas: 1}
 	var err error
 	if w.path, err = decodeTemplate(o, &w.Template); err != nil || w.path == "" {
 		if err == nil {
@@ -63,23 +53,6 @@ func newWorkload(o Object, namespace string) (*Workload, error) {
 		}
 	}
 	return w, nil
-}
-
-// checkNames returns an error if a name of the workload is not one: objects and their texts are named after them.
-func (w *Workload) checkNames() error {
-	var problems []error
-	for _, n := range []struct {
-		path, value string
-		reasons     []string
-	}{
-		{"metadata.name", w.GetName(), validation.IsDNS1123Subdomain(w.GetName())},
-		{"metadata.namespace", w.Namespace, validation.IsDNS1123Label(w.Namespace)},
-	} {
-		if len(n.reasons) > 0 {
-			problems = append(problems, fmt.Errorf("%s: %s: %q: %s", w.Object, n.path, n.value, strings.Join(n.reasons, "; ")))
-		}
-	}
-	return errors.Join(problems...)
 }
 
 // decodeTemplate reads the Pod template of an object, and returns the path of the Pod's spec. It returns "" for an

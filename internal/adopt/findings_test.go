@@ -1,0 +1,219 @@
+package adopt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func labelled(label string) []string {
+	return []string{"  namespace: storage\n", "  namespace: storage\n  labels: {" + label + "}\n"}
+}
+
+func annotated(annotation string) []string {
+	return []string{"  namespace: storage\n", "  namespace: storage\n  annotations: {" + annotation + "}\n"}
+}
+
+func attacherArg(arg string) []string {
+	return []string{"--leader-election,", "--leader-election, " + arg + ","}
+}
+
+const csiDriverWithoutAttach = `---
+apiVersion: storage.k8s.io/v1
+kind: CSIDriver
+metadata: {name: block.example.com}
+spec: {attachRequired: false}
+`
+
+func TestEachReasonHoldsForItsModes(t *testing.T) {
+	all := Modes
+	for name, test := range map[string]struct {
+		change []string // of the manifest
+		more   string   // documents behind it
+		want   string
+		modes  []Mode
+	}{
+		"add-on manager":        {change: labelled("addonmanager.kubernetes.io/mode: Reconcile"), want: "add-on manager of the provider", modes: all},
+		"add-on made once":      {change: labelled("addonmanager.kubernetes.io/mode: EnsureExists")},
+		"EKS add-on":            {change: labelled("app.kubernetes.io/managed-by: EKS"), want: "Amazon EKS", modes: all},
+		"AKS":                   {change: labelled("kubernetes.azure.com/managedby: aks"), want: "AKS", modes: all},
+		"GKE component":         {change: annotated("components.gke.io/component-name: pdcsi"), want: "GKE", modes: all},
+		"GKE namespace":         {change: []string{"namespace: storage", "namespace: gke-managed-filestore"}, want: "GKE", modes: all},
+		"OpenShift operator":    {change: annotated("operator.openshift.io/spec-hash: abc"), want: "ClusterCSIDriver", modes: all},
+		"OpenShift namespace":   {change: []string{"namespace: storage", "namespace: openshift-cluster-csi-drivers"}, want: "ClusterCSIDriver", modes: all},
+		"lifecycle manager":     {change: labelled("olm.owner: csi.v1"), want: "ClusterServiceVersion", modes: all},
+		"owner":                 {change: []string{"  namespace: storage\n", "  namespace: storage\n  ownerReferences: [{apiVersion: example.com/v1, kind: Storage, name: main, uid: u, controller: true}]\n"}, want: "Storage main of example.com/v1", modes: all},
+		"owner for deletion":    {change: []string{"  namespace: storage\n", "  namespace: storage\n  ownerReferences: [{apiVersion: example.com/v1, kind: Storage, name: main, uid: u}]\n"}},
+		"other socket":          {change: []string{"volumeMounts: [{name: sockets, mountPath: /csi}]\n        - name: csi", "volumeMounts: []\n        - name: csi", "emptyDir: {}", "hostPath: {path: /run/block}"}, want: "the driver runs in another Pod", modes: proxyOnly, more: "---\n{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: block.example.com}}\n"},
+		"node socket":           {change: []string{"volumeMounts: [{name: sockets, mountPath: /csi}]\n        - name: csi", "volumeMounts: []\n        - name: csi", "emptyDir: {}", "hostPath: {path: /var/lib/kubelet/plugins/block.example.com}"}, want: "that of the node plugin", modes: proxyOnly},
+		"lock of ConfigMaps":    {change: attacherArg("--leader-election-type=configmaps"), want: `no Lease (configmaps)`, modes: all},
+		"lock of Leases":        {change: attacherArg("--leader-election-type=leases")},
+		"old csi-attacher":      {change: []string{"attacher:v4.10.0", "attacher:v1.2.1"}, want: "csi-attacher v1.2.1", modes: all},
+		"kubeconfig":            {change: attacherArg("--kubeconfig=/etc/kubeconfig"), want: "another cluster", modes: proxyOnly},
+		"TCP":                   {change: []string{"/csi/csi.sock", "tcp://10.0.0.1:9000"}, want: "network address", modes: all},
+		"host and port":         {change: []string{"/csi/csi.sock", "driver.storage.svc:9000"}, want: "network address", modes: all},
+		"socket in no volume":   {change: []string{"=/csi/csi.sock", "=/other/csi.sock"}, want: "in no volume", modes: all},
+		"volume missing":        {change: []string{"- name: sockets\n          emptyDir", "- name: others\n          emptyDir"}, want: "has no volume", modes: all},
+		"user of the image":     {change: []string{"    spec:\n      containers", "    spec:\n      securityContext: {runAsNonRoot: true}\n      containers"}, want: "--run-as-user", modes: all},
+		"root is forbidden":     {change: []string{"    spec:\n      containers", "    spec:\n      securityContext: {runAsNonRoot: true, runAsUser: 0}\n      containers"}, want: "the kubelet does not start it", modes: all},
+		"Windows":               {change: []string{"    spec:\n      containers", "    spec:\n      nodeSelector: {kubernetes.io/os: windows}\n      containers"}, want: "Windows", modes: all},
+		"Windows by its system": {change: []string{"    spec:\n      containers", "    spec:\n      os: {name: windows}\n      containers"}, want: "Windows", modes: all},
+		"attachRequired: false": {more: csiDriverWithoutAttach, want: "can be removed without a hub", modes: all},
+		"shell":                 {change: []string{"args: [--csi-address", "command: [/bin/sh, -c]\n          args: [--csi-address"}, want: "the shell sh", modes: all},
+		"ReplicaSet":            {change: []string{"kind: Deployment", "kind: ReplicaSet"}, want: "in a ReplicaSet of apps/v1", modes: all},
+		"old API":               {change: []string{"apps/v1", "extensions/v1beta1"}, want: "extensions/v1beta1", modes: all},
+		"other API":             {change: []string{"apps/v1", "argoproj.io/v1alpha1", "kind: Deployment", "kind: Rollout"}, want: "in a Rollout", modes: all},
+		"Job":                   {change: []string{"apps/v1", "batch/v1", "kind: Deployment", "kind: Job"}, want: "in a Job", modes: all},
+		"deployer": {more: strings.NewReplacer("name: controller", "name: deployer", "csi-attacher:v4.10.0", "pause:1", "args: [--csi-address=/csi/csi.sock, --leader-election, --timeout=1m, --worker-threads=5, --kube-api-qps=9]",
+			"env: [{name: BLOCK_CSI_ATTACHER_IMAGE, value: 'registry.k8s.io/sig-storage/csi-attacher:v4.10.0'}]").Replace("---\n" + manifest), want: "BLOCK_CSI_ATTACHER_IMAGE to the variant of the hub's image that runs as root, example.com/hub:v1-root", modes: all},
+		"adoptable": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, mode := range Modes {
+				p := onlyPlan(t, changed(t, test.change...)+test.more, Options{Mode: mode})
+				no := strings.Join(p.No, "\n")
+				if want := slices.Contains(test.modes, mode); want != strings.Contains(no, test.want) && test.want != "" || !want && no != "" {
+					t.Errorf("mode %s: the reasons are %q, want %q: %v", mode, no, test.want, want)
+				}
+				if !p.Adoptable() && len(p.Notes) > 0 {
+					t.Errorf("mode %s: notes about what is not done: %q", mode, p.Notes)
+				}
+			}
+		})
+	}
+}
+
+func TestReasonsThatAnOptionLifts(t *testing.T) {
+	nonRoot := []string{"    spec:\n      containers", "    spec:\n      securityContext: {runAsNonRoot: true}\n      containers"}
+	uid := int64(1000)
+	for name, test := range map[string]struct {
+		change  []string
+		options Options
+	}{
+		"user":               {nonRoot, Options{RunAsUser: &uid}},
+		"user of OpenShift":  {nonRoot, Options{OpenShift: true}},
+		"name of the driver": {[]string{"--driver-name=block.example.com", "--v=5"}, Options{Drivers: []string{"block.example.com"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if p := onlyPlan(t, changed(t, test.change...), Options{}); p.Adoptable() {
+				t.Error("it can be adopted without the option")
+			}
+			if p := onlyPlan(t, changed(t, test.change...), test.options); !p.Adoptable() {
+				t.Errorf("it cannot be adopted: %q", p.No)
+			}
+		})
+	}
+}
+
+// Pods and ReplicaSets that a Deployment makes are in what kubectl get all prints.
+func TestWhatAWorkloadMakesIsNoAttacherOfItsOwn(t *testing.T) {
+	made := changed(t, "kind: Deployment", "kind: ReplicaSet", "  namespace: storage\n",
+		"  namespace: storage\n  ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: controller, uid: u, controller: true}]\n")
+	if all := plans(t, manifest+"---\n"+made, Options{}); len(all) != 1 {
+		t.Errorf("%d csi-attachers, want that of the Deployment", len(all))
+	}
+}
+
+func TestAPodIsFoundAndNamed(t *testing.T) {
+	pod := `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: a, image: "csi-attacher:v4"}]}}`
+	p := onlyPlan(t, pod, Options{})
+	if p.Adoptable() || !strings.Contains(p.No[0], "in a Pod of v1") {
+		t.Errorf("reasons %q", p.No)
+	}
+}
+
+func TestPortsOfHostNetworkAreFreeAndOfOneDriver(t *testing.T) {
+	host := changed(t, "    spec:\n      containers", "    spec:\n      hostNetwork: true\n      containers")
+	p := onlyPlan(t, host, Options{})
+	other := strings.ReplaceAll(strings.ReplaceAll(host, "name: controller", "name: other"), "block.example.com", "other.example.com")
+	taken := strings.Replace(other, "--v=5", "", 1)
+	taken = strings.Replace(taken, "--driver-name=", "--port=0.0.0.0:"+fmt.Sprint(p.Ports.Listen)+", --driver-name=", 1)
+	both := plans(t, host+"---\n"+taken, Options{})
+	if both[0].Ports == p.Ports || both[0].Ports == both[1].Ports || both[0].Ports.Listen == 0 {
+		t.Errorf("ports %v and %v, want others than %v, which another Pod of the network uses", both[0].Ports, both[1].Ports, p.Ports)
+	}
+}
+
+func TestADriverKeepsItsPortWhenItsProxyIsThere(t *testing.T) {
+	host := changed(t, "    spec:\n      containers", "    spec:\n      hostNetwork: true\n      containers")
+	first := onlyPlan(t, host, Options{})
+	proxy := fmt.Sprintf("      containers:\n        - {name: %s, image: hub, ports: [{containerPort: %d}]}\n", first.Base(), first.Ports.Listen)
+	if again := onlyPlan(t, strings.Replace(host, "      containers:\n", proxy, 1), Options{}); again.Ports != first.Ports {
+		t.Errorf("ports %v, want %v", again.Ports, first.Ports)
+	}
+}
+
+func TestNotesSayWhatTheUserMustKnow(t *testing.T) {
+	onHost := []string{"    spec:\n      containers", "    spec:\n      hostNetwork: true\n      containers"}
+	with := func(pod string) []string {
+		return []string{"    spec:\n      containers", "    spec:\n      " + pod + "\n      containers"}
+	}
+	of := func(container string) []string {
+		return []string{"          image: registry.k8s.io", "          " + container + "\n          image: registry.k8s.io"}
+	}
+	for name, test := range map[string]struct {
+		change []string
+		more   string
+		mode   Mode
+		want   []string // parts of notes; the first is in no note of the unchanged manifest
+	}{
+		"Helm":                  {change: labelled("app.kubernetes.io/managed-by: Helm"), want: []string{"README.md of the folder says"}},
+		"Helm by annotation":    {change: annotated("meta.helm.sh/release-name: r"), want: []string{"Helm makes this object"}},
+		"Argo CD":               {change: annotated("argocd.argoproj.io/tracking-id: a"), want: []string{"Argo CD"}},
+		"Flux":                  {change: labelled("kustomize.toolkit.fluxcd.io/name: a"), want: []string{"Flux makes this object from a Kustomization"}},
+		"Flux before Helm":      {change: labelled("app.kubernetes.io/managed-by: Helm, helm.toolkit.fluxcd.io/name: a"), want: []string{"Flux makes this object from a HelmRelease"}},
+		"replicas":              {change: []string{"replicas: 1", "replicas: 3"}, want: []string{"3 replicas: the Service keeps the hub to one"}},
+		"DaemonSet":             {change: []string{"kind: Deployment", "kind: DaemonSet"}, want: []string{"a replica on each of its nodes"}},
+		"host network":          {change: onHost, want: []string{"must be free on each node", "maxSurge: 0"}},
+		"without election":      {change: []string{"--leader-election,", ""}, want: []string{"takes no Lease, so the order of the steps alone keeps it apart"}},
+		"drop-in, no election":  {change: []string{"--leader-election,", ""}, mode: ModeDropIn, want: []string{"both work, as in each update before"}},
+		"defaults":              {change: []string{", --timeout=1m", ""}, want: []string{"--timeout (csi-attacher 15s, hub 2m)"}},
+		"metrics":               {change: attacherArg("--http-endpoint=:8080"), want: []string{"the metrics of csi-attacher on :8080"}},
+		"pull secrets":          {change: with("imagePullSecrets: [{name: pull}]"), want: []string{"imagePullSecrets pull: they must allow to pull example.com/hub:v1"}},
+		"user of another image": {change: []string{"registry.k8s.io/sig-storage/", "example.com/"}, want: []string{"root is taken"}},
+		"OpenShift":             {change: []string{"namespace: storage", "namespace: openshift-storage"}, want: []string{"add --openshift"}},
+		"privileged":            {change: of("securityContext: {privileged: true}"), want: []string{"SELinux"}},
+		"template of a Secret": {more: "---\n{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: c}, provisioner: block.example.com, parameters: {csi.storage.k8s.io/controller-publish-secret-name: '${pvc.name}', csi.storage.k8s.io/controller-publish-secret-namespace: storage}}\n",
+			want: []string{"StorageClass c names the Secret for attaching by a template, storage/${pvc.name}"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Mode: test.mode}
+			if before := strings.Join(onlyPlan(t, manifest, o).Notes, "\n"); strings.Contains(before, test.want[0]) {
+				t.Errorf("the unchanged manifest has the note: %s", before)
+			}
+			notes := strings.Join(onlyPlan(t, changed(t, test.change...)+test.more, o).Notes, "\n")
+			for _, want := range test.want {
+				if !strings.Contains(notes, want) {
+					t.Errorf("no note has %q:\n%s", want, notes)
+				}
+			}
+		})
+	}
+}
+
+func TestTextsOfManifestsCannotActOnTheTerminal(t *testing.T) {
+	p := onlyPlan(t, changed(t, "    spec:\n      containers", "    spec:\n      imagePullSecrets: [{name: \"a\\u001b[2Jb\"}]\n      containers"), Options{})
+	if notes := strings.Join(p.Notes, ""); strings.Contains(notes, "\x1b") || !strings.Contains(notes, "[2Jb") {
+		t.Errorf("%q", notes)
+	}
+}
+
+func TestSecretsOfClassesAndVolumesOfTheDriver(t *testing.T) {
+	class := func(driver, name string) string {
+		return "---\n{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: c}, provisioner: " + driver +
+			", parameters: {csi.storage.k8s.io/controller-publish-secret-name: " + name + ", csi.storage.k8s.io/controller-publish-secret-namespace: keys, csi.storage.k8s.io/node-stage-secret-name: node}}\n"
+	}
+	volume := func(driver, name string) string {
+		return "---\n{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {csi: {driver: " + driver + ", volumeHandle: h, controllerPublishSecretRef: {name: " + name + ", namespace: keys}}}}\n"
+	}
+	more := class("block.example.com", "a") + class("other.example.com", "b") + volume("block.example.com", "a") + volume("block.example.com", "c") + volume("other.example.com", "d")
+	p := onlyPlan(t, manifest+more, Options{Secrets: []string{"given", "keys/a", "all/*"}})
+	want := []SecretName{{Namespace: "storage", Name: "given"}, {Namespace: "keys", Name: "a"}, {Namespace: "all", Name: "*"}, {Namespace: "keys", Name: "c"}}
+	if !slices.Equal(p.Secrets, want) {
+		t.Errorf("%v, want %v", p.Secrets, want)
+	}
+	if p := onlyPlan(t, manifest, Options{}); len(p.Secrets) > 0 || !strings.Contains(strings.Join(p.Notes, ""), "controllerPublishSecretRef") {
+		t.Errorf("Secrets %v, notes %q; want none, and how to find them", p.Secrets, p.Notes)
+	}
+}

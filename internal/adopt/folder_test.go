@@ -1,0 +1,260 @@
+package adopt
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/jsonpath"
+)
+
+var podsPath = regexp.MustCompile(`(?s)get pods .*? -o jsonpath='([^']+)'`)
+
+// The check must name a Pod while it is there, whatever else it has, and nothing else: it decides when the hub works.
+func TestTheCheckPrintsThePodsThatStillHaveAnAttacher(t *testing.T) {
+	text := readmeOf(t, manifest, Options{})
+	found := podsPath.FindStringSubmatch(text)
+	if found == nil {
+		t.Fatalf("no check:\n%s", text)
+	}
+	pod := func(name string, containers ...string) corev1.Pod {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, c := range containers {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: c})
+		}
+		return p
+	}
+	data, err := json.Marshal(corev1.PodList{Items: []corev1.Pod{pod("old", "driver", "csi-attacher"), pod("new", "driver", "csi-attacher-exporter")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list any
+	if err := json.Unmarshal(data, &list); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	path := jsonpath.New("pods").AllowMissingKeys(true) // as kubectl get
+	if err := path.Parse(found[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := path.Execute(&out, list); err != nil || out.String() != "old csi-attacher\nnew \n" {
+		t.Errorf("prints %q, %v", out.String(), err)
+	}
+}
+
+func TestStepsDeletePodsThatNoUpdateReplaces(t *testing.T) {
+	set := changed(t, "kind: Deployment", "kind: StatefulSet", "  replicas: 1\n", "  replicas: 1\n  updateStrategy: {type: OnDelete}\n")
+	for _, mode := range Modes {
+		text := readmeOf(t, set, Options{Mode: mode})
+		if strings.Contains(text, "rollout status") || strings.Contains(text, "replaced once") || !strings.Contains(text, "kubectl -n storage delete pod -l app=controller") {
+			t.Errorf("mode %s: the Pods are not replaced:\n%s", mode, text)
+		}
+	}
+}
+
+// One of two Pods of a rolling update would wait without end for a port of its node.
+func TestARollingUpdateOnTheNetworkOfNodesStartsNoPodFirst(t *testing.T) {
+	for name, test := range map[string]struct {
+		change []string
+		want   bool
+	}{
+		"Pod network":        {nil, false},
+		"host network":       {[]string{"    spec:\n      containers", "    spec:\n      hostNetwork: true\n      containers"}, true},
+		"Recreate":           {[]string{"    spec:\n      containers", "    spec:\n      hostNetwork: true\n      containers", "  replicas: 1\n", "  replicas: 1\n  strategy: {type: Recreate}\n"}, false},
+		"surge of nothing":   {[]string{"    spec:\n      containers", "    spec:\n      hostNetwork: true\n      containers", "  replicas: 1\n", "  replicas: 1\n  strategy: {rollingUpdate: {maxSurge: 0}}\n"}, false},
+		"surge of a quarter": {[]string{"    spec:\n      containers", "    spec:\n      hostNetwork: true\n      containers", "  replicas: 1\n", "  replicas: 1\n  strategy: {rollingUpdate: {maxSurge: 25%}}\n"}, true},
+	} {
+		p := onlyPlan(t, changed(t, test.change...), Options{})
+		files, err := Kustomize([]Plan{p}, "out")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(files["observe/deployment.storage.controller.yaml"]), "maxSurge: 0\n"); got != test.want {
+			t.Errorf("%s: the patch has it: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestAFolderOfSeveralDriversHasItsStepsOnce(t *testing.T) {
+	other := strings.NewReplacer("name: controller", "name: other", "app: controller", "app: other", "block.example.com", "file.example.com").Replace(manifest)
+	text := readmeOf(t, manifest+"---\n"+other, Options{})
+	for want, times := range map[string]int{"kubectl apply -k out/active": 1, "kubectl apply -k out/observe": 2, "until pods=$(kubectl -n storage get pods": 2,
+		"explain driver/file.example.com": 1, "rollout status deployment/other": 4, "Each step moves all drivers of this folder.": 1} {
+		if got := strings.Count(text, want+" ") + strings.Count(text, want+"\n"); got != times {
+			t.Errorf("%q is there %d times, want %d:\n%s", want, got, times, text)
+		}
+	}
+}
+
+// The way back of a folder brings all its csi-attachers back. Without a Lease they would work beside an active hub.
+func TestWorkloadsWithoutLeaderElectionAreAdoptedInARunEach(t *testing.T) {
+	other := strings.NewReplacer("name: controller", "name: other", "block.example.com", "file.example.com").Replace(manifest)
+	without := strings.Replace(manifest, "--leader-election, ", "", 1)
+	for name, test := range map[string]struct {
+		text string
+		mode Mode
+		want bool
+	}{
+		"one has none":   {without + "---\n" + other, ModeProxy, true},
+		"both have":      {manifest + "---\n" + other, ModeProxy, false},
+		"only one":       {without, ModeProxy, false},
+		"in their place": {without + "---\n" + other, ModeDropIn, false},
+	} {
+		err := CheckTogether(plans(t, test.text, Options{Mode: test.mode}))
+		if got := err != nil && strings.Contains(err.Error(), "in a run of its own"); got != test.want {
+			t.Errorf("%s: %v, want an error: %v", name, err, test.want)
+		}
+	}
+}
+
+// readmeOf returns README.md of the folder for a manifest.
+func readmeOf(t *testing.T, manifest string, o Options) string {
+	t.Helper()
+	files, err := Kustomize(plans(t, manifest, o), "out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(files["README.md"])
+}
+
+func inOrder(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	rest := text
+	for _, part := range parts {
+		_, after, found := strings.Cut(rest, part)
+		if !found {
+			t.Errorf("%q is missing, or too early:\n%s", part, text)
+		}
+		rest = after
+	}
+}
+
+// Two attachers must never work at once, and no step may need what csi-attacher has no right to.
+func TestStepsWithoutLeaderElectionEndCsiAttacherFirstAndPauseTheHubFirstOnTheWayBack(t *testing.T) {
+	without := changed(t, "--leader-election,", "")
+	text := readmeOf(t, without, Options{})
+	inOrder(t, text, "kubectl apply -k out/observe", "kubectl apply -k out/active", "until pods=$(kubectl -n storage get pods -l app=controller", "See that nobody else attaches", ".observed'",
+		"`mode: observe` to `mode: active`", "kubectl -n csi-attach-hub get lease", "`mode: paused`", "`Paused`", "kubectl apply -k out/observe", "`mode: observe`", "kubectl apply -k out/original")
+	p := onlyPlan(t, without, Options{})
+	if got := string(Text([]Plan{p}, []string{"a.yaml"})); !p.Adoptable() || !strings.Contains(got, "yes, in this order: observe, end csi-attacher, see that nobody else attaches, activate") &&
+		!strings.Contains(strings.Join(strings.Fields(got), " "), "yes, in this order: observe, end csi-attacher, see that nobody else attaches, activate") {
+		t.Errorf("%s", got)
+	}
+	inOrder(t, readmeOf(t, manifest, Options{}), "`mode: observe` to `mode: active`", "kubectl apply -k out/active", "until pods=", "## 5. The way back", "kubectl apply -k out/observe", "`mode: observe`")
+}
+
+func TestStepsWithCertificatesOfTheUserNameNoOtherSecret(t *testing.T) {
+	files, err := Kustomize(plans(t, manifest, Options{Certificates: CertExisting}), "out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(files["README.md"]) + string(files["prepare.sh"])
+	if strings.Contains(text, "attach-hub-block-example-com-ca") || strings.Contains(text, "cert-manager must run") {
+		t.Errorf("names a CA that is not made:\n%s", text)
+	}
+	inOrder(t, text, "make the Secret `attach-hub-block-example-com-tls` in namespace `storage`", "`block.example.com.crt` in this folder", "give csi-attach-hub csi-attach-hub-driver-cas block.example.com.crt block.example.com.crt")
+}
+
+func TestStepsNameWhoMakesTheWorkload(t *testing.T) {
+	for want, change := range map[string][]string{"Helm makes this object": labelled("app.kubernetes.io/managed-by: Helm"), "Argo CD makes this object": annotated("argocd.argoproj.io/tracking-id: a"),
+		"Flux makes this object from a HelmRelease": labelled("helm.toolkit.fluxcd.io/name: r")} {
+		inOrder(t, readmeOf(t, changed(t, change...), Options{}), want+" and undoes changes by `kubectl apply`", "## 1. Observe")
+	}
+}
+
+// An output with the changed workload as the way back would lead nowhere.
+func TestAWorkloadThatAdoptHasChangedIsNoOriginal(t *testing.T) {
+	for mode, want := range map[Mode]string{ModeProxy: "container attach-hub-", ModeDropIn: "image of csi-attach-hub in the container csi-attacher"} {
+		p := podWith(t, Options{Mode: mode}, "--csi-address=/run/csi/socket, --leader-election", "", "")
+		if err := CheckOriginal([]Plan{p}); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		again := Object{Source: p.Workload.Source, Unstructured: *p.Workload.DeepCopy()}
+		template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(new(templateAfter(t, []Plan{p}, mode.Steps()[0])))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again.Object["spec"].(map[string]any)["template"] = template
+		for _, o := range []Options{p.Options, {Mode: mode, Image: "registry.example.com/csi-attach-hub:v2"}, {Mode: mode, Image: "other:v1"}} {
+			attachers, err := Find([]Object{again}, "default", plainFlags)
+			if err != nil || len(attachers) != 1 {
+				t.Fatalf("%s: %d csi-attachers, %v", mode, len(attachers), err)
+			}
+			err = CheckOriginal(NewPlans(attachers, []Object{again}, o))
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "original/manifest.yaml") {
+				t.Errorf("%s, image %s: %v", mode, o.Image, err)
+			}
+		}
+	}
+	p := podWith(t, Options{Mode: ModeDropIn}, "--csi-address=/run/csi/socket", "command: [/csi-attach-hub]", "")
+	p.Container.Image = "mirror.example.com/some-name:v1"
+	if err := CheckOriginal([]Plan{p}); err == nil {
+		t.Error("the program of the hub in an image of another name is taken for csi-attacher")
+	}
+	for image, want := range map[string]string{"hub": "hub", "r:5000/hub": "r:5000/hub", "r:5000/hub:v1": "r:5000/hub", "r/hub:v1@sha256:12": "r/hub"} {
+		if got := repository(image); got != want {
+			t.Errorf("the repository of %s is %s, want %s", image, got, want)
+		}
+	}
+}
+
+// stubKubectl notes its calls and what it applies. Secrets have the text of their names, but those that are in empty.
+const stubKubectl = `#!/bin/sh
+echo "$*" >>"$LOG"
+case "$*" in
+*" get secret $EMPTY "*) ;;
+*" get secret "*) printf %s "$4$5" | base64 ;;
+*" create configmap "*) for arg; do case "$arg" in --from-file=*) printf '%s: ' "${arg#--from-file=}" | sed 's/=.*/: /'; cat "${arg#--from-file=*=}"; echo ;; esac; done ;;
+*" -f -") cat >>"$LOG" ;;
+esac
+`
+
+// runPrepare runs prepare.sh of a manifest, and returns what it has done with kubectl.
+func runPrepare(t *testing.T, empty string, args ...string) (calls string, failed error) {
+	t.Helper()
+	files, err := Kustomize(plans(t, manifest, Options{}), "out")
+	dir := t.TempDir()
+	script, log := filepath.Join(dir, "prepare.sh"), filepath.Join(dir, "log")
+	err = errors.Join(err, os.WriteFile(script, files["prepare.sh"], 0o644), os.WriteFile(filepath.Join(dir, "kubectl"), []byte(stubKubectl), 0o755), os.WriteFile(log, nil, 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), "sh", append([]string{script}, args...)...)
+	c.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "LOG="+log, "EMPTY="+empty)
+	out, failed := c.CombinedOutput()
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err, string(out))
+	}
+	return string(text), failed
+}
+
+func TestPrepareBringsTheCAsToEachOtherBeforeThePodsNeedThem(t *testing.T) {
+	calls, err := runPrepare(t, "")
+	if err != nil {
+		t.Fatal(err, calls)
+	}
+	inOrder(t, calls, "-n csi-attach-hub get secret csi-attach-hub-ca", "-n storage create configmap attach-hub-ca", "apply --server-side --field-manager=attach-hub -f -\n", "ca.crt: secretcsi-attach-hub-ca\n",
+		"apply -k objects\n", "-n storage wait --for=condition=Ready", "certificate/attach-hub-block-example-com\n", "-n csi-attach-hub create configmap csi-attach-hub-driver-cas",
+		"apply --server-side --field-manager=attach-hub-block-example-com -f -\n", "block.example.com.crt: secretattach-hub-block-example-com-ca\n")
+	for _, empty := range []string{"csi-attach-hub-ca", "attach-hub-block-example-com-ca"} {
+		if calls, err := runPrepare(t, empty); err == nil || strings.Contains(calls[strings.Index(calls, empty):], "--server-side") {
+			t.Errorf("without %s: %v\n%s", empty, err, calls)
+		}
+	}
+	calls, err = runPrepare(t, "", "remove")
+	if err != nil {
+		t.Fatal(err, calls)
+	}
+	inOrder(t, calls, "delete --ignore-not-found -k objects\n", "-n storage delete --ignore-not-found secret attach-hub-block-example-com-tls attach-hub-block-example-com-ca\n",
+		"-n csi-attach-hub create configmap csi-attach-hub-driver-cas --dry-run=client -o yaml\n", "apply --server-side --field-manager=attach-hub-block-example-com -f -\n")
+}

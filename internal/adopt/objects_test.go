@@ -1,0 +1,137 @@
+package adopt
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
+)
+
+// namesLikeOtherTypes are valid names that YAML 1.1 or 1.2 reads as numbers, truth values, dates or nothing.
+var namesLikeOtherTypes = []string{"1234", "1e3", "0x1f", "0o17", "0b1", "017", "2001-01-01", "true", "null", "no", "on", "y", "e1"}
+
+func TestNamesStayTextInEveryOutput(t *testing.T) {
+	for _, name := range namesLikeOtherTypes {
+		for _, network := range []string{"", "hostNetwork: true"} {
+			p := podWith(t, Options{Mode: ModeProxy, Secrets: []string{name + "/" + name}}, "--leader-election, --leader-election-namespace="+name, "", network)
+			p.Workload.Namespace, p.Driver, p.Options.HubNamespace = name, name, name
+			p = together([]Plan{p})[0]
+			if err := Check([]Plan{p}); err != nil || !p.Adoptable() {
+				t.Fatalf("%s: %v, no: %v", name, err, p.No)
+			}
+			documents, err := p.objects()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for document := range strings.SplitSeq(documents, "---\n") {
+				var content any
+				if err := yaml.UnmarshalStrict([]byte(document), &content); err != nil {
+					t.Fatalf("%s: %v:\n%s", name, err, document)
+				}
+				for path, value := range leaves(content, "") {
+					number := strings.Contains(strings.ToLower(path), "port") || strings.HasSuffix(path, "size") || strings.HasSuffix(path, "timeoutSeconds") || strings.HasSuffix(path, "isCA")
+					if _, isText := value.(string); path != "" && !isText && !number {
+						t.Errorf("%s: %s is %v:\n%s", name, path, value, document)
+					}
+				}
+			}
+			config, err := registry.Parse("drivers.yaml", []byte(p.File()))
+			if err != nil || config.Drivers()[name].Settings.Lease.Namespace != name {
+				t.Errorf("%s: %v:\n%s", name, err, p.File())
+			}
+		}
+	}
+}
+
+// leaves returns the values in a document that are no mapping and no list, by their paths.
+func leaves(content any, path string) map[string]any {
+	all := map[string]any{}
+	add := func(key string, value any) {
+		for path, leaf := range leaves(value, path+"."+key) {
+			all[path] = leaf
+		}
+	}
+	switch content := content.(type) {
+	case map[string]any:
+		for key, value := range content {
+			add(key, value)
+		}
+	case []any:
+		for i, value := range content {
+			add(fmt.Sprint(i), value)
+		}
+	default:
+		all[path] = content
+	}
+	return all
+}
+
+func TestTextsThatCouldAddToAnOutputAreRefused(t *testing.T) {
+	for _, hostile := range []string{"a\\n---\\nkind: ClusterRoleBinding", "a: b", "a #b", "a\\e[31m", "{a", "$(reboot)"} {
+		for _, mode := range Modes {
+			p := podWith(t, Options{Mode: mode}, `--leader-election, "--csi-address=/run/csi/`+hostile+`"`, "", "")
+			if err := Check([]Plan{p}); err == nil || !strings.Contains(err.Error(), "socket of --csi-address") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s, %q: %v", mode, hostile, err)
+			}
+		}
+	}
+}
+
+func TestAPolicyOpensNoPortThatAnotherPolicyCloses(t *testing.T) {
+	policy := func(spec string) string {
+		return "---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: closed, namespace: storage}\nspec: " + spec
+	}
+	for name, tt := range map[string]struct {
+		other string
+		rules int
+		note  string
+	}{
+		"no other":             {rules: 2, note: "pass its manifest as INPUT too, or ports that it closes are opened: kubectl -n storage get networkpolicy"},
+		"all Pods":             {other: policy("{podSelector: {}}"), rules: 1, note: "NetworkPolicy closed says what may connect"},
+		"by an expression":     {other: policy("{podSelector: {matchExpressions: [{key: app, operator: DoesNotExist}]}, policyTypes: [Egress, Ingress]}"), rules: 1, note: "closed"},
+		"another Pod":          {other: policy("{podSelector: {matchLabels: {app: other}}}"), rules: 2, note: "pass its manifest"},
+		"Egress":               {other: policy("{podSelector: {}, policyTypes: [Egress]}"), rules: 2, note: "pass its manifest"},
+		"another namespace":    {other: strings.Replace(policy("{podSelector: {}}"), "storage", "other", 1), rules: 2, note: "pass its manifest"},
+		"made by adopt":        {other: strings.Replace(policy("{podSelector: {}}"), "closed", "attach-hub-a", 1), rules: 2, note: "pass its manifest"},
+		"its selector is none": {other: policy("{podSelector: {matchExpressions: [{key: app, operator: Like}]}}"), rules: 1, note: "closed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			manifest := strings.NewReplacer("NAME", "driver", "ARGS", "--leader-election", "ATTACHER", "", "POD", "").Replace(onePod)
+			p := plansOfText(t, []byte(manifest+tt.other), Options{Mode: ModeProxy})[0]
+			text, err := execute("networkpolicy.yaml", p)
+			var made networkingv1.NetworkPolicy
+			if err = errors.Join(err, yaml.UnmarshalStrict([]byte(text), &made)); err != nil || len(made.Spec.Ingress) != tt.rules || len(made.Spec.Ingress[0].From) == 0 {
+				t.Errorf("%v: policy %+v, want %d rules", err, made, tt.rules)
+			}
+			if notes := strings.Join(p.Notes, "\n"); !strings.Contains(notes, tt.note) {
+				t.Errorf("notes: %s", notes)
+			}
+		})
+	}
+}
+
+// The hub may create a Lease only in its own namespace. It would wait forever for a Lease that nobody has made.
+func TestEntryOfACsiAttacherWithoutLeaderElectionHasTheHubsLease(t *testing.T) {
+	for manifest, takesLease := range map[string]bool{"ebs": true, "digitalocean": false} {
+		p := plansFor(t, manifest, Options{Mode: ModeProxy, Secrets: []string{"credentials"}})[0]
+		file, err := registry.Parse("drivers.yaml", []byte(strings.Replace(p.File(), "mode: observe", "mode: active", 1)))
+		if got := strings.Contains(p.File(), "lease: {namespace: kube-system}"); got != takesLease || err != nil || len(file.Warnings()) > 0 {
+			t.Errorf("%s: %v; the entry is %s", manifest, err, p.File())
+		}
+		objects, err := p.objects()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(objects, "resources: [leases]"); got != takesLease {
+			t.Errorf("%s: there are rights on Leases: %v", manifest, got)
+		}
+		if !strings.Contains(objects, "resourceNames: [credentials]") {
+			t.Errorf("%s: there are no rights on the Secret", manifest)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+# Written by csi-attach-hub adopt.
+# Makes the objects that the proxy needs beside the driver's workload, and brings the public CA certificates of the hub and of
+# the proxy to each other. It is safe to repeat. With the argument "remove" it takes all that away.
+set -eu
+cd "$(dirname "$0")"
+ca=$(mktemp)
+trap 'rm -f "$ca"' EXIT
+
+# save NAMESPACE SECRET: writes the CA certificate of a Secret to the file $ca.
+save() {
+  kubectl -n "$1" get secret "$2" -o jsonpath='{.data.tls\.crt}' | base64 -d >"$ca"
+}
+
+# give NAMESPACE CONFIGMAP KEY FILE MANAGER: puts a CA certificate into a ConfigMap. The keys of other drivers stay.
+give() {
+  test -s "$4"
+  kubectl -n "$1" create configmap "$2" --from-file="$3=$4" --dry-run=client -o yaml |
+    kubectl apply --server-side --field-manager="$5" -f -
+}
+
+if [ "${1-}" = remove ]; then
+  kubectl delete --ignore-not-found -k objects
+{{- range .Plans}}
+  kubectl -n {{.Workload.Namespace}} delete --ignore-not-found secret {{.Base}}-tls{{if $.CertManager}} {{.Base}}-ca{{end}}
+  # without the key of this driver
+  kubectl -n {{.HubNamespace}} create configmap csi-attach-hub-driver-cas --dry-run=client -o yaml |
+    kubectl apply --server-side --field-manager={{.Base}} -f -
+{{- end}}
+  echo "ConfigMap attach-hub-ca stays for other drivers of the namespace."
+  exit
+fi
+
+save {{.HubNamespace}} csi-attach-hub-ca
+{{- range .Namespaces}}
+give {{.}} attach-hub-ca ca.crt "$ca" attach-hub
+{{- end}}
+kubectl apply -k objects
+{{- range .Plans}}
+{{- if $.CertManager}}
+kubectl -n {{.Workload.Namespace}} wait --for=condition=Ready --timeout=2m certificate/{{.Base}}-ca certificate/{{.Base}}
+save {{.Workload.Namespace}} {{.Base}}-ca
+give {{.HubNamespace}} csi-attach-hub-driver-cas {{.Driver}}.crt "$ca" {{.Base}}
+{{- else}}
+give {{.HubNamespace}} csi-attach-hub-driver-cas {{.Driver}}.crt {{.Driver}}.crt {{.Base}}
+{{- end}}
+{{- end}}
