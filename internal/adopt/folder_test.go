@@ -209,12 +209,13 @@ func TestAWorkloadThatAdoptHasChangedIsNoOriginal(t *testing.T) {
 
 // stubKubectl notes its calls and what it applies. Secrets have the text of their names, but those that are in empty.
 const stubKubectl = `#!/bin/sh
+case "$*" in *" -f -") input=$(cat) ;; esac # after all that the command before has noted
 echo "$*" >>"$LOG"
 case "$*" in
 *" get secret $EMPTY "*) ;;
 *" get secret "*) printf %s "$4$5" | base64 ;;
 *" create configmap "*) for arg; do case "$arg" in --from-file=*) printf '%s: ' "${arg#--from-file=}" | sed 's/=.*/: /'; cat "${arg#--from-file=*=}"; echo ;; esac; done ;;
-*" -f -") cat >>"$LOG" ;;
+*" -f -") echo "$input" >>"$LOG" ;;
 esac
 `
 
