@@ -20,22 +20,13 @@ import (
 // BenchmarkAttachAndDetach is one VolumeAttachment from its creation to its end, with an API server and a driver in
 // memory that take no time.
 func BenchmarkAttachAndDetach(b *testing.B) {
-	b.Run("tracing off", func(b *testing.B) { attachAndDetach(b, hub.Options{}) })
-	b.Run("tracing on", func(b *testing.B) {
-		_, address := startCollector(b)
-		attachAndDetach(b, hub.Options{Tracer: newTracer(b, address)})
-	})
-}
-
-func attachAndDetach(b *testing.B, o hub.Options) {
 	backend, err := fakecsi.New(fakecsi.Options{Name: virtualDriver})
 	if err != nil {
 		b.Fatal(err)
 	}
 	kube := fakekube.New().Client()
-	o.Kube = kube
-	o.Connect = func(context.Context, registry.Driver) (hub.Session, error) { return newBackendSession(backend), nil }
-	h, err := hub.New(o)
+	connect := func(context.Context, registry.Driver) (hub.Session, error) { return newBackendSession(backend), nil }
+	h, err := hub.New(hub.Options{Kube: kube, Connect: connect})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -217,7 +217,6 @@ func TestAttachThatAnotherClientHasUndoneIsNotCountedAgain(t *testing.T) {
 				if all, inTime := v.attaches(); all != counted || inTime != counted {
 					t.Errorf("counted %d attaches, %d in time; want %d in time", all, inTime, counted)
 				}
-				// The span of an attach has its ID from the time at which it was asked for.
 				if steps := told(v.steps(va.Name)); len(steps) == 0 || strings.HasPrefix(steps[0], "created") {
 					t.Errorf("steps %q, want none of the creation", steps)
 				}

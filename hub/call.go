@@ -43,10 +43,11 @@ func call[Request, Response any](ctx context.Context, c *callerOf, name string, 
 	}
 	now := time.Now()
 	c.calls.begin(s, c, name, now)
-	traced, step := operationIn(ctx).calls(ctx, name, now)
-	response, err := method(s, csiclient.WithLastCheck(traced, c.term.Confirm), req)
+	steps := operationIn(ctx)
+	steps.calls(name, now)
+	response, err := method(s, csiclient.WithLastCheck(ctx, c.term.Confirm), req)
 	err = withDisconnected(s, err)
-	step.answered(c.redactor, err)
+	steps.answered(c.redactor, err)
 	c.calls.end(s, c.key, err == nil || isAnswer(ctx, err))
 	return response, err
 }

@@ -86,7 +86,6 @@ func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
 		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: the owner of the volume is unknown", "err", err)
 		return
 	}
-	ctx = l.recordUnowned(ctx, nil, u)
 	caller := &callerOf{l, u.Key(), volume.DetachLane}
 	err := caller.unpublish(ctx, u.Publication, u.Target, nil)
 	for isFenced(err) && ctx.Err() == nil {
@@ -94,11 +93,9 @@ func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
 		err = caller.unpublish(ctx, u.Publication, u.Target, nil)
 	}
 	if err != nil {
-		l.recordUnownedEnd(ctx, nil, u.Failures+1, stepError(l.redactor.Error(err)))
 		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: the detach failed", "err", err)
 		return
 	}
-	l.recordUnownedEnd(ctx, nil, u.Failures+1, "")
 	l.log.succeeded(logger, attach.Detaching, volume.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))
 	l.table.Resolve(u.Target)
 }

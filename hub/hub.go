@@ -17,7 +17,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/tracing"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -46,8 +45,6 @@ type Options struct {
 	Probes *status.Probes
 	// Connect connects to a driver; nil means csiclient.Connect.
 	Connect ConnectFunc
-	// Tracer sends the steps of operations as spans; nil: they are not sent.
-	Tracer *tracing.Tracer
 	// Rights asks for the rights of this process; nil: the checklist does not have them.
 	Rights RightsFunc
 	// Pods finds the Pods that the status shows; nil: it shows none.

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -16,8 +15,8 @@ import (
 func (o *operation) failing(text string) {
 	o.runs(time.Now(), nil)
 	err := errors.New(text + strings.Repeat("x", 300))
-	_, call := o.calls(context.Background(), "ControllerPublishVolume", time.Now())
-	call.answered(&attach.Redactor{}, err)
+	o.calls("ControllerPublishVolume", time.Now())
+	o.answered(&attach.Redactor{}, err)
 	_ = o.do(status.StepWrote, "the error into the status", func() error { return errors.New("w " + err.Error()) })
 	o.rests(err)
 }

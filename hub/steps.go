@@ -12,7 +12,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/tracing"
 )
 
 const (
@@ -34,7 +33,6 @@ type operation struct {
 	name string
 	uid  types.UID
 	kind status.Operation
-	span *tracing.Span
 
 	memory       *stepMemory
 	kept         []step    // guarded by memory.mu, like all that follows
@@ -110,18 +108,17 @@ func (o *operation) omit(s step) {
 	}
 }
 
-// note adds a step that has ended, and sends it as a span.
+// note adds a step that has ended.
 func (o *operation) note(kind status.StepKind, what string, from, till time.Time) {
 	if o == nil {
 		return
 	}
 	o.memory.mu.Lock()
+	defer o.memory.mu.Unlock()
 	o.add(step{kind: kindOf(kind), what: what, from: from.UnixNano(), till: till.UnixNano()}, "")
-	o.memory.mu.Unlock()
-	o.span.Child(spanName(kind), what, from, till, "")
 }
 
-// at adds a step without length, which is no span.
+// at adds a step without length.
 func (o *operation) at(kind status.StepKind, what string, when time.Time) {
 	o.memory.mu.Lock()
 	defer o.memory.mu.Unlock()
@@ -135,17 +132,6 @@ func (o *operation) waited(what string, from, till time.Time) {
 	}
 }
 
-// spanName returns the name of the span of a step. The names of spans are few; what names objects is an attribute.
-func spanName(kind status.StepKind) string {
-	switch kind {
-	case status.StepWaited:
-		return "wait"
-	case status.StepRead:
-		return "read"
-	}
-	return "write"
-}
-
 // starts begins a step that lasts until ended is called.
 func (o *operation) starts(kind status.StepKind, what string, now time.Time) {
 	if o == nil {
@@ -157,18 +143,17 @@ func (o *operation) starts(kind status.StepKind, what string, now time.Time) {
 }
 
 // ended ends the current step. failure is its error, redacted and bounded. A read that is very short and has succeeded
-// is no step. It returns the step, and whether it was kept.
-func (o *operation) ended(failure string, now time.Time) (step, bool) {
+// is no step.
+func (o *operation) ended(failure string, now time.Time) {
 	o.memory.mu.Lock()
 	defer o.memory.mu.Unlock()
 	s := o.current
 	o.current = step{}
 	s.till = now.UnixNano()
 	if stepKinds[s.kind] == status.StepRead && failure == "" && s.till-s.from < int64(shortestWait) {
-		return s, false
+		return
 	}
 	o.add(s, failure)
-	return s, true
 }
 
 // do makes a read or a write of the operation, as a step.
@@ -179,7 +164,7 @@ func (o *operation) do(kind status.StepKind, what string, f func() error) error 
 	return err
 }
 
-// done ends the current step, a read or a write, and sends it as a span.
+// done ends the current step, a read or a write.
 func (o *operation) done(err error) {
 	if o == nil {
 		return
@@ -188,9 +173,7 @@ func (o *operation) done(err error) {
 	if err != nil {
 		failure = stepError(err)
 	}
-	if s, kept := o.ended(failure, time.Now()); kept {
-		o.span.Child(spanName(stepKinds[s.kind]), s.what, time.Unix(0, s.from), time.Unix(0, s.till), failure)
-	}
+	o.ended(failure, time.Now())
 }
 
 // stepError returns the text of an error that is redacted.

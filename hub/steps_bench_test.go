@@ -18,8 +18,8 @@ func BenchmarkSteps(b *testing.B) {
 		o.runs(time.Now(), nil)
 		_ = o.do(status.StepRead, "the objects", nothing)
 		_ = o.do(status.StepWrote, "finalizers and notes", nothing)
-		_, call := o.calls(ctx, "ControllerPublishVolume", time.Now())
-		call.answered(redactor, err)
+		o.calls("ControllerPublishVolume", time.Now())
+		o.answered(redactor, err)
 		_ = o.do(status.StepWrote, "the status", nothing)
 		o.rests(err)
 	}

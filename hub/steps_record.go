@@ -1,17 +1,14 @@
 package hub
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
 
-	grpcstatus "google.golang.org/grpc/status"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/tracing"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -29,7 +26,7 @@ func (l *leader) record(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 	}
 	o, _ := e.Kept().(*operation)
 	if o == nil || o.uid != va.UID || o.kind != kind {
-		o.end(0, notRequired)
+		o.release()
 		o = l.newOperation(e, va, op, kind)
 		l.table.Keep(e, o)
 	}
@@ -41,12 +38,6 @@ func (l *leader) record(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 func (l *leader) newOperation(e *volume.Entry, va *storagev1.VolumeAttachment, op attach.Operation, kind status.Operation) *operation {
 	o := &operation{memory: l.hub.steps, name: va.Name, uid: va.UID, kind: kind}
 	asked := firstAskedFor(va, op)
-	if l.hub.options.Tracer != nil {
-		o.span = l.hub.options.Tracer.Start(tracing.Operation{
-			Name: string(kind), UID: string(va.UID), VolumeAttachment: va.Name, PersistentVolume: attach.VolumeName(va),
-			VolumeHandle: l.placeOf(va, op).Target.VolumeHandle, Node: va.Spec.NodeName, Driver: l.name, Began: cmp.Or(asked, e.Since()),
-		})
-	}
 	for _, s := range l.beginning(kind, asked, e.Since()) {
 		if s.Kind == status.StepWaited {
 			o.waited(s.What, s.Time, s.Until)
@@ -81,82 +72,29 @@ func (o *operation) rests(err error) {
 	o.idle = time.Now()
 }
 
-// notRequired is the error of the span of an operation that is over without success: its object is gone, or another
-// process has done it.
-const notRequired = "not required any more"
-
-// end ends the span of an operation after a number of runs, with the text of an error or "", and gives up its memory.
-func (o *operation) end(tries int, failure string) {
+// release gives up the memory of the operation.
+func (o *operation) release() {
 	if o != nil {
-		o.span.End(time.Now(), tries, failure)
 		o.memory.release(o)
 	}
 }
 
-// Drop implements volume.Kept. At the end of a term the span goes on: the next leader ends it.
-func (o *operation) Drop(done bool) {
-	if done {
-		o.end(0, notRequired)
-	} else {
-		o.memory.release(o)
-	}
-}
+// Drop implements volume.Kept.
+func (o *operation) Drop() { o.release() }
 
 // recordSuccess ends the operation of an entry after a run without an error. done is what the run has done: Idle if
-// another process had done it. failures is the number of runs before that have failed.
-func (l *leader) recordSuccess(e *volume.Entry, o *operation, done attach.Operation, failures int) {
+// another process had done it.
+func (l *leader) recordSuccess(e *volume.Entry, o *operation, done attach.Operation) {
 	if o == nil {
 		return
 	}
 	l.table.Keep(e, nil)
-	if done == attach.Idle {
-		o.end(failures, notRequired)
+	if done == attach.Idle || o.kind == status.Detach { // then its object is gone
+		o.release()
 		return
 	}
-	now := time.Now()
-	if o.kind == status.Detach {
-		o.end(failures+1, "") // its object is gone
-		return
-	}
-	o.at(status.StepDone, "", now)
-	o.span.End(now, failures+1, "")
-	o.span = nil
+	o.at(status.StepDone, "", time.Now())
 	o.memory.release(l.recent.add(o))
-}
-
-// recordUnowned is record for an unowned publication. Only traces show its steps, in the trace of its former owner. e is
-// nil for a detach without an entry.
-func (l *leader) recordUnowned(ctx context.Context, e *volume.Entry, u volume.Unowned) context.Context {
-	if l.hub.options.Tracer == nil || u.FormerOwner.UID == "" {
-		return ctx
-	}
-	var o *operation
-	if e != nil {
-		o, _ = e.Kept().(*operation)
-	}
-	if o == nil {
-		o = &operation{memory: l.hub.steps, name: u.FormerOwner.Name, uid: u.FormerOwner.UID, kind: status.Detach}
-		o.span = l.hub.options.Tracer.Start(tracing.Operation{
-			Name: string(status.Detach), UID: string(u.FormerOwner.UID), VolumeAttachment: u.FormerOwner.Name, PersistentVolume: u.FormerOwner.PersistentVolume,
-			VolumeHandle: u.Target.VolumeHandle, Node: u.FormerOwner.Node, Driver: l.name, Began: u.Since,
-		})
-	}
-	if e != nil {
-		due, waits := l.table.TakeWaits(e)
-		o.runs(due, l.waitSteps(waits, l.get(), u.FormerOwner.Node))
-		l.table.Keep(e, o)
-	}
-	return context.WithValue(ctx, operationKey{}, o)
-}
-
-// recordUnownedEnd ends the operation of recordUnowned. failure is its error, "" for success.
-func (l *leader) recordUnownedEnd(ctx context.Context, e *volume.Entry, tries int, failure string) {
-	if o := operationIn(ctx); o != nil {
-		if e != nil {
-			l.table.Keep(e, nil)
-		}
-		o.end(tries, failure)
-	}
 }
 
 // step is do, as a step of the operation. A CSI call is a step of its own.
@@ -189,31 +127,17 @@ func stepOf(kind volume.EffectKind) (step status.StepKind, what string) {
 	return "", ""
 }
 
-// callStep is the step of a CSI call in flight.
-type callStep struct {
-	operation *operation
-	span      tracing.Call
-}
+// calls begins the step of a CSI call.
+func (o *operation) calls(method string, now time.Time) { o.starts(status.StepCalled, method, now) }
 
-// calls begins the step of a CSI call. The returned context has the trace for the driver.
-func (o *operation) calls(ctx context.Context, method string, now time.Time) (context.Context, callStep) {
+// answered ends the step of a CSI call. The redactor knows the secrets of the call.
+func (o *operation) answered(redactor *attach.Redactor, err error) {
 	if o == nil {
-		return ctx, callStep{}
-	}
-	o.starts(status.StepCalled, method, now)
-	ctx, span := o.span.Call(ctx, method, now)
-	return ctx, callStep{o, span}
-}
-
-// answered ends the step of a call. The redactor knows the secrets of the call.
-func (s callStep) answered(redactor *attach.Redactor, err error) {
-	if s.operation == nil {
 		return
 	}
-	failure, now := "", time.Now()
+	failure := ""
 	if err != nil {
 		failure = stepError(redactor.Error(err))
 	}
-	s.operation.ended(failure, now)
-	s.span.End(now, grpcstatus.Code(err), failure)
+	o.ended(failure, time.Now())
 }

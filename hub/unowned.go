@@ -45,13 +45,10 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 	if !l.mayUnpublish(ctx, e, u) {
 		return
 	}
-	ctx = l.recordUnowned(ctx, e, u)
 	caller := &callerOf{l, e.Key, e.Lane()}
 	err := caller.unpublish(ctx, u.Publication, target, nil)
-	operationIn(ctx).rests(err)
 	switch {
 	case err == nil:
-		l.recordUnownedEnd(ctx, e, u.Failures+1, "")
 		l.log.succeeded(logger, attach.Detaching, volume.Retries{Operation: attach.Detaching, Failures: u.Failures}, time.Since(u.Since))
 		l.table.Detached(target, u.FormerOwner.Node)
 		l.table.Done(e)

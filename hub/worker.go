@@ -61,7 +61,7 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 	case err != nil:
 		l.failed(ctx, e, va, c, op, err)
 	default:
-		l.recordSuccess(e, steps, op, e.Retries.Failures)
+		l.recordSuccess(e, steps, op)
 		l.succeeded(e, va, op)
 	}
 }

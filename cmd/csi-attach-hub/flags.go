@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/tracing"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -21,7 +20,6 @@ type hubFlags struct {
 	config        string
 	kubeconfig    string
 	shutdownGrace time.Duration
-	otlpEndpoint  string
 	dropIn        dropInFlags
 	driver        driverFlags
 	leases        leaseFlags
@@ -37,7 +35,6 @@ type hubSettings struct {
 	csiAddress    registry.Endpoint // of the one driver to serve; "" if config is set
 	kubeconfig    string            // path; "" in a Pod
 	shutdownGrace time.Duration
-	collector     tracing.Endpoint  // of traces; zero for none
 	driver        registry.Settings // of drivers for which drivers.yaml has none
 	leases        leaseSettings
 	http          httpSettings
@@ -51,8 +48,6 @@ func newHubFlags(set *pflag.FlagSet) *hubFlags {
 	set.StringVar(&f.config, "config", defaultConfig, "`file` with the drivers to serve")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` for the Kubernetes API; without it, the service account of the Pod")
 	set.DurationVar(&f.shutdownGrace, "shutdown-grace", 30*time.Second, "time limit for calls in flight to end after SIGTERM")
-	set.StringVar(&f.otlpEndpoint, "otlp-endpoint", "",
-		"`address` of an OpenTelemetry collector that takes OTLP over gRPC, for traces of attaches and detaches: http://HOST:4317, https://HOST:4317, or HOST:4317 for TLS; \"\" for none")
 	f.dropIn.add(set)
 	f.driver.add(set)
 	f.leases.add(set)
@@ -69,7 +64,7 @@ type given func(flag string) bool
 func (f *hubFlags) settings() (hubSettings, error) {
 	s := hubSettings{config: f.config, kubeconfig: f.kubeconfig, shutdownGrace: f.shutdownGrace, logging: f.logging}
 	given := given(f.set.Changed)
-	var problems [7]error
+	var problems [6]error
 	if f.shutdownGrace < 0 {
 		problems[0] = errors.New("--shutdown-grace must not be negative")
 	}
@@ -85,9 +80,6 @@ func (f *hubFlags) settings() (hubSettings, error) {
 	s.driver, problems[4] = f.driver.settings(given, dropIn)
 	s.driver.Lease.Namespace = s.leases.Namespace
 	s.http, problems[5] = f.http.settings(given, dropIn)
-	if s.collector, problems[6] = tracing.ParseEndpoint(f.otlpEndpoint); problems[6] != nil {
-		problems[6] = fmt.Errorf("--otlp-endpoint: %w", problems[6])
-	}
 	s.warnings = slices.Concat(f.driver.warnings(given), ignoredWarnings(given), limitVerbosity(f.logging))
 	return s, errors.Join(problems[:]...)
 }

@@ -174,7 +174,6 @@ func TestMistakesInFlagsAreToldAtOnce(t *testing.T) {
 		{"addresses", "--metrics-addr=8080 --health-addr=:http", []string{`--metrics-addr: "8080" is not an address`, `--health-addr: "http" is not a port`}},
 		{"hosts", "--config=c --http-allowed-hosts=a:80,b,*.c", []string{`--http-allowed-hosts: "a:80" is not a host name`, `"*.c" is not a host name`}},
 		{"path of the metrics that is taken", "--metrics-path=/api/v1/drivers", []string{`--metrics-path: the metrics path "/api/v1/drivers" is taken`}},
-		{"collector without a port", "--otlp-endpoint=collector", []string{`--otlp-endpoint: "collector" is not the address of a collector`}},
 		{"lease that is shorter than its renewal", "--leader-election-lease-duration=10s", []string{"--leader-election-renew-deadline is 10s: it must be below the lease duration"}},
 		{"lease of half a second", "--leader-election-lease-duration=10500ms", []string{"must be whole seconds"}},
 		{"renewal that client-go can miss", "--leader-election-renew-deadline=6s", []string{"it must be above 1.2 times the retry period, which makes 6s"}},

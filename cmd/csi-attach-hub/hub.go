@@ -19,7 +19,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/pods"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/tracing"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -76,12 +75,8 @@ func runHub(ctx context.Context, s hubSettings) error {
 	if err != nil {
 		return err
 	}
-	tracer, err := tracing.New(ctx, s.collector, hubName, version)
-	if err != nil {
-		return err
-	}
 	finder := pods.New(kube.CoreV1().Pods(""))
-	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: metrics, Probes: health, Tracer: tracer, Pods: finder, Rights: rightsOf(s, source.Config, kube)}
+	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: metrics, Probes: health, Pods: finder, Rights: rightsOf(s, source.Config, kube)}
 	if leases != nil {
 		options.Leases, options.LeaseNamespace, options.LeaseDuration = leases, s.leases.Namespace, s.leases.Duration
 	}
@@ -105,7 +100,6 @@ func runHub(ctx context.Context, s hubSettings) error {
 	services := []func(context.Context) error{
 		r.Run,
 		finder.Run,
-		tracer.Run,
 		func(ctx context.Context) error { reloadOn(ctx, hangups, reload); return nil },
 		func(ctx context.Context) error {
 			rights.Watch(ctx, kube, featuresOf(s, source.Config()))

@@ -90,7 +90,7 @@ func (t *Table) dropEntries() {
 			t.suspect(key, e)
 		}
 		if e.kept != nil {
-			e.kept.Drop(false)
+			e.kept.Drop()
 		}
 		if v := e.volume; v != nil {
 			v.entries, e.volume = nil, nil

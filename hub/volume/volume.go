@@ -58,7 +58,7 @@ func (t *Table) drop(e *Entry) {
 	t.returnPermit(e)
 	delete(t.entries, e.Key)
 	if e.kept != nil {
-		e.kept.Drop(true)
+		e.kept.Drop()
 	}
 	t.evaluate(t.place(e, Place{}))
 }

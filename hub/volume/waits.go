@@ -79,9 +79,9 @@ func (t *Table) TakeWaits(e *Entry) (due time.Time, waits []Waited) {
 
 // Kept is a value that a worker keeps with its entry.
 type Kept interface {
-	// Drop is called at the end of the entry. done says that nothing requires its work any more; otherwise the term ends.
+	// Drop is called at the end of the entry, or of the term.
 	// It must neither block nor call the Table.
-	Drop(done bool)
+	Drop()
 }
 
 // Keep keeps a value with an entry until the entry ends, instead of the value before; nil is none. Only the worker that

@@ -10,15 +10,9 @@ import (
 )
 
 // keeps counts its Drops.
-type keeps struct{ done, term int }
+type keeps struct{ dropped int }
 
-func (k *keeps) Drop(done bool) {
-	if done {
-		k.done++
-	} else {
-		k.term++
-	}
-}
+func (k *keeps) Drop() { k.dropped++ }
 
 func TestAnEntryKnowsWhatItWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +67,7 @@ func TestAnEntryKnowsWhatItWaitedFor(t *testing.T) {
 		if kept, waits := table.History(attach); kept != nil || waits != nil {
 			t.Errorf("an entry that has ended has %v, %v", kept, waits)
 		}
-		if *mine != (keeps{done: 1}) {
+		if *mine != (keeps{dropped: 1}) {
 			t.Errorf("after the end of the entry: %+v", *mine)
 		}
 		table.Add(attach, volume.AttachLane, only("v", "b"))
@@ -81,7 +75,7 @@ func TestAnEntryKnowsWhatItWaitedFor(t *testing.T) {
 		table.Keep(e, mine)
 		table.DoneFor(e, volume.AttachLane, time.Minute)
 		table.Close()
-		if *mine != (keeps{done: 1, term: 1}) {
+		if *mine != (keeps{dropped: 2}) {
 			t.Errorf("after the end of the term: %+v", *mine)
 		}
 	})

@@ -29,8 +29,8 @@ var leaseRows = []mutant{
 		name:   "calls are sent without a last check",
 		harm:   "A process that was paused between the fence and the send calls beside its successor.",
 		file:   "hub/call.go",
-		old:    "csiclient.WithLastCheck(traced, c.term.Confirm)",
-		new:    "csiclient.WithLastCheck(traced, func(time.Duration) error { return nil })",
+		old:    "csiclient.WithLastCheck(ctx, c.term.Confirm)",
+		new:    "csiclient.WithLastCheck(ctx, func(time.Duration) error { return nil })",
 		killed: []string{"hub.TestCallIsNotSentWhenTheLeaseEndsBeforeItLeavesTheProcess"},
 	},
 	{

@@ -40,7 +40,7 @@ var tableRules = []snapshot.Rule{
 
 type keptValue struct{ dropped bool }
 
-func (k *keptValue) Drop(bool) { k.dropped = true }
+func (k *keptValue) Drop() { k.dropped = true }
 
 func attachment(volumeName, node string) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{
