@@ -197,7 +197,7 @@ func TestVolumesWaitWhileTheDriverSaysThatItIsNotReady(t *testing.T) {
 	w := newWorld(t)
 	driver, backend := w.driver("d", fakecsi.Options{})
 	w.set(driver, func(s *registry.Settings) {
-		s.Probe = registry.Probe{Interval: 10 * time.Millisecond, Timeout: time.Minute}
+		s.Probe = registry.Probe{Interval: 10 * time.Millisecond}
 	})
 	va := w.volume("v", driver, w.node("n", driver))
 	updates, h := w.run()
@@ -221,16 +221,18 @@ func TestVolumesWaitWhileTheDriverSaysThatItIsNotReady(t *testing.T) {
 }
 
 func TestDriverWhoseProbeHangsIsNotReady(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.driver("d", fakecsi.Options{})
-	w.set(driver, func(s *registry.Settings) {
-		s.Probe = registry.Probe{Interval: 10 * time.Millisecond, Timeout: 50 * time.Millisecond}
+	inVirtualTime(t, func(v *virtual) {
+		v.start()
+		v.pass(time.Second)
+		v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.Probe}}})
+		v.pass(53 * time.Second) // an interval, and two Probes with their time limits
+		if got := v.hub.Drivers()[0].State; got != string(hub.Probing) {
+			t.Errorf("%s while a Probe hangs", got)
+		}
+		v.turn(fakecsi.Knobs{ReleaseAll: true})
+		v.pass(30 * time.Second)
+		if got := v.hub.Drivers()[0].State; got != string(hub.Ready) {
+			t.Errorf("%s when Probes are answered again", got)
+		}
 	})
-	updates, h := w.run()
-	updates <- w.drivers
-	w.waitCondition(h, driver, hub.Ready)
-	w.turn(backend, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.Probe}}})
-	w.waitCondition(h, driver, hub.Probing)
-	w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
-	w.waitCondition(h, driver, hub.Ready)
 }

@@ -1,12 +1,9 @@
 package hub
 
 import (
-	"fmt"
-
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // checkWriter reports a change of a VolumeAttachment that another attacher made during this term. Such an
@@ -21,15 +18,9 @@ func (l *leader) checkWriter(before, va *storagev1.VolumeAttachment) {
 	}
 	l.counters.metrics.ForeignWriter()
 	l.events.conflict(va, w)
-	action := l.settings().OnForeignWriter
 	if l.conflictLog.IsDue(w.Manager, w.Time) {
 		l.volumeLogger(va).Info("Another attacher writes VolumeAttachments of the driver, which this hub serves", "manager", w.Manager,
-			"wrote", w.What, "at", w.Time, "action", action)
+			"wrote", w.What, "at", w.Time)
 	}
-	l.update(func(s *driverState) {
-		s.conflict = conflictingWrite{w, va.Name}
-		if action == registry.ForeignWriterPause {
-			s.autoPause = fmt.Sprintf("another attacher (%s) wrote VolumeAttachment %s: stop it, then change the driver's settings or restart the hub", w.Manager, va.Name)
-		}
-	})
+	l.update(func(s *driverState) { s.conflict = conflictingWrite{w, va.Name} })
 }

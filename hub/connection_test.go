@@ -508,7 +508,7 @@ func TestADriverThatStopsWhileAProbeIsInFlightIsConnectedToAgain(t *testing.T) {
 	w := newWorld(t)
 	driver, backend := w.driver("d", fakecsi.Options{})
 	w.set(driver, func(s *registry.Settings) {
-		s.Probe = registry.Probe{Interval: 10 * time.Millisecond, Timeout: time.Hour}
+		s.Probe = registry.Probe{Interval: 10 * time.Millisecond}
 	})
 	va := w.volume("v", driver, w.node("n", driver))
 	before := w.volume("before", driver, va.Node)

@@ -110,7 +110,7 @@ func (w *driftWatch) onFound(ctx context.Context, found []attach.Dangling) {
 	if settings.Unexpected != registry.UnexpectedDetach {
 		l.table.DropFound() // the next listings report them
 	}
-	for _, at := range append(w.unexpected.Add(counted, settings.Confirmations), again...) {
+	for _, at := range append(w.unexpected.Add(counted), again...) {
 		l.onDangling(ctx, now[at])
 	}
 }

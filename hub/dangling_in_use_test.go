@@ -45,7 +45,6 @@ func TestVolumeInUseOnItsNodeIsReportedAndNotDetached(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(v *virtual) {
 				v.unexpected(registry.UnexpectedDetach)
-				v.driver.Drift.Confirmations = 3
 				v.dangling()
 				c.use(v)
 				v.start()

@@ -16,9 +16,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// unexpected has the hub act on volumes that no VolumeAttachment asks for, after one listing.
+// unexpected has the hub act on volumes that no VolumeAttachment asks for.
 func (v *virtual) unexpected(action registry.UnexpectedAction) {
-	v.driver.Drift.Unexpected, v.driver.Drift.Confirmations = action, 1
+	v.driver.Drift.Unexpected = action
 }
 
 // attachByHand attaches a volume at a node ID behind the cluster's back.
@@ -54,7 +54,6 @@ func (v *virtual) dangling() {
 func TestDanglingVolumeIsReportedOnceAndLeftAlone(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.unexpected(registry.UnexpectedReport)
-		v.driver.Drift.Confirmations = 3
 		v.dangling()
 		v.start()
 		v.pass(time.Hour)
@@ -106,7 +105,6 @@ func TestVolumeThatIsReportedIsNotShownOnceItIsAskedFor(t *testing.T) {
 func TestDanglingVolumeIsDetachedAfterSoManyListings(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.unexpected(registry.UnexpectedDetach)
-		v.driver.Drift.Confirmations = 3
 		v.dangling()
 		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerUnpublishVolume, Code: codes.Internal}}})
 		v.start()

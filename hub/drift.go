@@ -21,6 +21,8 @@ const (
 	confirmAfter = 10 * time.Second
 	// longestListing bounds a listing: a driver may return pages without end.
 	longestListing = time.Hour
+	// pageTimeout bounds a page of a listing.
+	pageTimeout = time.Minute
 	// listShare is 10: a driver spends at most a tenth of the time on listings.
 	listShare = 10
 	// longestListPause is the longest pause after listings that fail: a listing may be what ends the driver's process.
@@ -89,7 +91,7 @@ func (w *driftWatch) check(ctx context.Context) {
 	share := l.hub.listings.Share()
 	defer share.Release()
 	listing := time.Now()
-	published, err := s.ListVolumes(bounded, csiclient.ListOptions{PageSize: settings.PageSize, PageTimeout: settings.Timeout, Share: share})
+	published, err := s.ListVolumes(bounded, csiclient.ListOptions{PageSize: settings.PageSize, PageTimeout: pageTimeout, Share: share})
 	w.took = time.Since(listing)
 	if err != nil {
 		if w.failed++; ctx.Err() == nil && w.problem.IsDue(err.Error(), time.Now()) {
@@ -105,7 +107,7 @@ func (w *driftWatch) check(ctx context.Context) {
 	w.onFound(ctx, dangling)
 	l.endUnlisted(published, began)
 	maps.DeleteFunc(w.reported, func(uid types.UID, _ bool) bool { return drifted[uid] == nil })
-	for _, uid := range w.count.Add(found, settings.Confirmations) {
+	for _, uid := range w.count.Add(found) {
 		w.onDrift(drifted[uid], found[uid])
 	}
 }

@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,6 @@ func publishes(b *fakecsi.Backend) int {
 func TestDriftIsConfirmedBeforeItIsActedOn(t *testing.T) {
 	w := newWorld(t)
 	driver, backend := w.drifting(registry.DriftReattach)
-	w.set(driver, func(s *registry.Settings) { s.Drift.Confirmations = 3 })
 	va := w.volume("v", driver, w.node("n", driver))
 	w.start()
 	w.create(va)
@@ -44,8 +44,8 @@ func TestDriftIsConfirmedBeforeItIsActedOn(t *testing.T) {
 	listed := backend.Books().Methods[fakecsi.ListVolumes].Begun
 	w.turn(backend, fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: "v"}}})
 	w.waitBooks(backend, "the volume is attached again", func(b fakecsi.Books) bool { return b.IsAttached("v", "id-n") })
-	if got := backend.Books().Methods[fakecsi.ListVolumes].Begun - listed; got < 3 {
-		t.Errorf("acted on after %d listings, want 3", got)
+	if got := backend.Books().Methods[fakecsi.ListVolumes].Begun - listed; got < 2 {
+		t.Errorf("acted on after %d listings, want 2", got)
 	}
 	w.waitListings(backend, 4)
 	if got := publishes(backend); got != 2 {
@@ -87,29 +87,56 @@ func TestErrorOfAVolumeThatIsListedAsAttachedGoes(t *testing.T) {
 	}
 }
 
+// The answers to listings are made, and then held back until something has changed: first the volume that they do not have
+// is attached, then its VolumeAttachment changes, twice.
 func TestDriftLeavesWhatChangedMeanwhileAlone(t *testing.T) {
-	w := newWorld(t)
-	driver, backend := w.drifting(registry.DriftReattach)
-	w.set(driver, func(s *registry.Settings) { s.Drift.Confirmations = 1 })
-	// The answer to a listing is made, and then held back until the volume that it does
-	// not have is attached.
-	w.turn(backend, fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ListVolumes, AfterEffect: true}}})
-	va := w.volume("v", driver, w.node("n", driver))
-	w.start()
-	w.waitBooks(backend, "a listing is in flight", func(b fakecsi.Books) bool { return b.Methods[fakecsi.ListVolumes].InFlight.Now == 1 })
-	w.create(va)
-	w.waitForOne(va.Name, "attached", isAttached)
-	w.turn(backend, fakecsi.Knobs{ReleaseAll: true})
-	w.waitListings(backend, 3)
-	if got := publishes(backend); got != 1 {
-		t.Errorf("%d publishes, want 1", got)
-	}
+	inVirtualTime(t, func(v *virtual) {
+		listing := func(n int) { // waits until it is in flight
+			t.Helper()
+			for range 3600 {
+				if m := v.backend.Books().Methods[fakecsi.ListVolumes]; m.Begun == n && m.InFlight.Now == 1 {
+					return
+				}
+				v.pass(time.Second)
+			}
+			t.Fatalf("listing %d does not begin", n)
+		}
+		held := fakecsi.Knobs{ReleaseAll: true, Hang: []fakecsi.Hang{{Method: fakecsi.ListVolumes, AfterEffect: true}}}
+		v.turn(held)
+		v.register("n", "id-n")
+		v.volume("v")
+		v.start()
+		listing(1)
+		va := v.attachment("v", "n")
+		v.create(va)
+		v.pass(time.Second)
+		held.LoseAttachments = []fakecsi.VolumeNode{{Volume: "v"}}
+		for n := 2; n <= 3; n++ {
+			v.turn(held)
+			held.LoseAttachments = nil
+			listing(n)
+			patch := fmt.Appendf(nil, `[{"op":"add","path":"/metadata/annotations/touched","value":"%d"}]`, n)
+			if _, err := v.kube.StorageV1().VolumeAttachments().Patch(t.Context(), va.Name, types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			v.pass(time.Second)
+		}
+		v.turn(held)
+		listing(4)
+		if got := publishes(v.backend); got != 1 {
+			t.Errorf("%d publishes, want 1", got)
+		}
+		v.turn(fakecsi.Knobs{ReleaseAll: true})
+		v.pass(10 * time.Minute)
+		if got := publishes(v.backend); got != 2 {
+			t.Errorf("%d publishes when nothing changes any more, want 2", got)
+		}
+	})
 }
 
 func TestVolumeThatIsLostWhileItIsDeletedIsNotAttachedAgain(t *testing.T) {
 	w := newWorld(t)
 	driver, backend := w.drifting(registry.DriftReattach)
-	w.set(driver, func(s *registry.Settings) { s.Drift.Confirmations = 1 })
 	va := w.volume("v", driver, w.node("n", driver))
 	w.start()
 	w.create(va)

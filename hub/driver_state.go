@@ -32,17 +32,16 @@ const (
 	Lost State = "Lost"
 	// Draining: the work for it ends here, and calls in flight may end within the grace.
 	Draining State = "Draining"
-	// Paused: its mode is paused, or another attacher wrote its VolumeAttachments.
+	// Paused: its mode is paused.
 	Paused State = "Paused"
 )
 
 // driverState is what a manager knows about its driver. It is a value: readers get a copy.
 type driverState struct {
-	spec      registry.Driver   // how it is to be served
-	autoPause string            // why the hub itself has paused it; empty if there is no automatic pause
-	role      role              // what this process does for it now
-	leader    *leader           // nil unless this process works for it
-	observer  *observe.Observer // nil unless another attacher is watched
+	spec     registry.Driver   // how it is to be served
+	role     role              // what this process does for it now
+	leader   *leader           // nil unless this process works for it
+	observer *observe.Observer // nil unless another attacher is watched
 
 	session          *liveSession // the latest session, which may have ended; nil if there was none
 	up               bool         // the driver can be called

@@ -101,7 +101,6 @@ func newExploredHost() *exploredHost {
 		windDown: newWindDown(), steps: newStepMemory(maxStepMemory)}
 	h.Hub.routes = newRouter(h.Hub)
 	settings := registry.DefaultSettings()
-	settings.KeepSecrets = true
 	m := h.newManager(logr.Discard(), registry.Driver{Name: exploredDriver, Settings: settings}, h.newMemory(logr.Discard(), exploredDriver))
 	h.managers[exploredDriver], h.memories[exploredDriver], h.manager = m, m.memory, m
 	return h

@@ -97,7 +97,7 @@ func (h *Hub) forget(m *manager) {
 	if h.managers[m.name] == m {
 		delete(h.managers, m.name)
 		h.options.Metrics.Forget(m.name)
-		m.keepSecrets(false)
+		m.table.DropSecrets()
 	}
 	h.mu.Unlock()
 	close(m.ended)

@@ -15,7 +15,6 @@ import (
 func TestLargeListIsComparedAgainAndAgain(t *testing.T) {
 	w := newWorld(t)
 	driver, backend := w.drifting(registry.DriftReattach)
-	w.set(driver, func(s *registry.Settings) { s.Drift.Confirmations = 1 })
 	var handles []string // that take 26 MiB
 	for i := range 900 {
 		handles = append(handles, fmt.Sprintf("%030000d", i))

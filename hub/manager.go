@@ -68,14 +68,7 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 		changed:  make(chan struct{}),
 		scopes:   map[*scope]bool{},
 	}
-	created.keepSecrets(spec.KeepSecrets)
 	return created
-}
-
-// keepSecrets says whether secrets are kept in memory after the call that they were read for.
-func (m *manager) keepSecrets(keep bool) {
-	m.table.KeepSecrets(keep)
-	m.redactor.Keep(keep)
 }
 
 // get returns the present state.
@@ -149,17 +142,14 @@ func (m *manager) wake() {
 }
 
 // setSpec replaces the spec of the driver, and reports whether anything but its Source and WindDown has
-// changed. A change ends the automatic pause: somebody has looked at the driver.
+// changed.
 func (m *manager) setSpec(to registry.Driver) (changed bool) {
 	m.update(func(s *driverState) {
 		from := s.spec
 		from.Source, from.WindDown = to.Source, to.WindDown
-		if changed = from != to; changed {
-			s.autoPause = ""
-		}
+		changed = from != to
 		s.spec = to
 	})
-	m.keepSecrets(to.KeepSecrets)
 	return changed
 }
 

@@ -43,19 +43,6 @@ func TestWhereADriverWasLearnedIsNoReasonToTouchIt(t *testing.T) {
 	<-changed
 }
 
-func TestAChangeOfTheSettingsEndsTheAutomaticPauseAndAMovedLineDoesNot(t *testing.T) {
-	m := managerOf(t, registry.Driver{Name: "d"}, 0)
-	m.update(func(s *driverState) { s.autoPause = "another attacher" })
-	m.setSpec(registry.Driver{Name: "d", Source: "drivers.yaml:9"})
-	if m.get().autoPause == "" {
-		t.Error("a line that has moved ends the pause")
-	}
-	m.setSpec(registry.Driver{Name: "d", Settings: registry.Settings{Timeout: time.Second}})
-	if got := m.get().autoPause; got != "" {
-		t.Errorf("still paused: %s", got)
-	}
-}
-
 func TestWhatIsWaitedForEndsWithTheContextOrWhenItIsNotTrueAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := managerOf(t, registry.Driver{Name: "d", Endpoint: "unix:///a"}, 0)

@@ -20,7 +20,6 @@ import (
 func TestWritesOfThePredecessorThatAreSeenAfterTheTakeoverAreNobodyElses(t *testing.T) {
 	w := newWorld(t)
 	driver, backend := w.driver("d", fakecsi.Options{})
-	w.set(driver, func(s *registry.Settings) { s.OnForeignWriter = registry.ForeignWriterPause })
 	sidecar, hour, now := "attacher-0", int32(3600), metav1.NewMicroTime(time.Now())
 	leases := w.plane.Clientset().CoordinationV1().Leases("default")
 	held, err := leases.Create(w.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: registry.LeaseName(driver)},

@@ -175,7 +175,7 @@ func (e refusedError) Unwrap() error { return e.cause }
 
 // lookElsewhere asks the driver where a volume is whose attach it has refused. It returns the error of the attach with the
 // answer, and whether the volume is being detached there now. It blocks until the driver has answered, for at most
-// probe.timeout, and writes the error without the answer before that.
+// probeTimeout, and writes the error without the answer before that.
 func (l *leader) lookElsewhere(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, op attach.Operation, err error) (error, bool) {
 	p := l.table.Believed(c)
 	call, ok := errors.AsType[*attach.CallError](err)
@@ -230,9 +230,9 @@ func (l *leader) askForVolume(ctx context.Context, e *volume.Entry, target attac
 	return l.freeVolume(ctx, found, target, asked)
 }
 
-// volumeNodes asks the driver where a volume is. It blocks for at most probe.timeout.
+// volumeNodes asks the driver where a volume is. It blocks for at most probeTimeout.
 func (c *callerOf) volumeNodes(ctx context.Context, handle string) (*csiclient.PublishedNodes, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.settings().Probe.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	return call(ctx, c, "ControllerGetVolume", &handle, func(s Session, ctx context.Context, handle *string) (*csiclient.PublishedNodes, error) {
 		nodes, err := s.VolumeNodes(ctx, *handle)

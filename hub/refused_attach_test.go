@@ -34,7 +34,7 @@ func TestAttachThatADanglingVolumeBlocksHealsAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(v *virtual) {
 				v.unexpected(registry.UnexpectedDetach)
-				v.driver.Drift.Interval, v.driver.Drift.Confirmations = time.Hour, 100
+				v.driver.Drift.Interval = time.Hour
 				v.driver.Retry.Initial, v.driver.Retry.Max = 5*time.Hour, 5*time.Hour // no retry heals it
 				v.answers(getVolume)
 				v.dangling()
@@ -160,7 +160,7 @@ func TestErrorOfARefusedAttachDoesNotWaitForTheAnswerWhereTheVolumeIs(t *testing
 func TestVolumeInUseOnItsNodeIsNotFreedForARefusedAttach(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.unexpected(registry.UnexpectedDetach)
-		v.driver.Drift.Interval, v.driver.Drift.Confirmations = time.Hour, 100
+		v.driver.Drift.Interval = time.Hour
 		v.answers(true)
 		v.dangling()
 		v.inUse("n", "kubernetes.io/csi/"+virtualDriver+"^v")

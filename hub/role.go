@@ -32,22 +32,12 @@ type role struct {
 
 // roleOf returns the role that this process should have.
 func (h *Hub) roleOf(s driverState) role {
-	r := roleFor(s.spec.Mode, s.autoPause)
+	r := role{mode: s.spec.Mode}
+	if r.mode == registry.ModePaused {
+		r.pausedBy = "paused by `mode: paused` in drivers.yaml"
+	}
 	if r.mode == registry.ModeActive && h.options.Leases != nil {
 		r.lease = h.leaseOf(s.spec)
-	}
-	return r
-}
-
-// roleFor returns the role without its lease. The automatic pause does not end mode observe: an observer does
-// no harm while another attacher works.
-func roleFor(mode registry.Mode, autoPause string) role {
-	r := role{mode: mode}
-	switch {
-	case mode == registry.ModePaused:
-		r.pausedBy = "paused by `mode: paused` in drivers.yaml"
-	case mode == registry.ModeActive && autoPause != "":
-		r.mode, r.pausedBy = registry.ModePaused, autoPause
 	}
 	return r
 }

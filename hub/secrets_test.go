@@ -10,7 +10,6 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 const password = "correct horse"
@@ -67,37 +66,4 @@ func TestASecretOfOneVolumeIsTakenOutOfErrorsOfOthers(t *testing.T) {
 			t.Errorf("attachError %+v", got)
 		}
 	})
-}
-
-func TestWithoutKeepSecretsNoSecretOutlivesItsCall(t *testing.T) {
-	for name, when := range map[string]string{"from the start": "start", "turned off while attached": "attached"} {
-		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(v *virtual) {
-				v.driver.KeepSecrets = when != "start"
-				va := v.attachedWithPassword()
-				if when == "attached" { // else what was kept would be dropped now
-					v.driver.KeepSecrets = false
-					v.updates <- registry.Snapshot{v.driver.Name: v.driver}
-					v.pass(time.Second)
-				}
-				v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.Probe, Code: codes.Internal, Message: "login with " + password}}})
-				v.pass(45 * time.Second) // before a second connection
-				if reason := v.hub.Drivers()[0].Reason; !shows(reason) {
-					t.Errorf("reason %q: a secret was kept", reason)
-				}
-				v.turn(fakecsi.Knobs{ClearFaults: true})
-				v.delete(testbed.Secret{Name: "secret"})
-				v.delete(va)
-				v.pass(time.Minute)
-				if got := v.get(va.Name); got == nil || got.Status.DetachError == nil || !strings.Contains(got.Status.DetachError.Message, "read secret default/secret") {
-					t.Fatalf("%+v, want a detachError that names the Secret", got)
-				}
-				v.create(testbed.Secret{Name: "secret", Data: map[string]string{"password": "new"}})
-				v.pass(10 * time.Minute)
-				if v.get(va.Name) != nil || v.backend.LastUnpublish("v").GetSecrets()["password"] != "new" {
-					t.Error("not detached when the Secret is there again")
-				}
-			})
-		})
-	}
 }

@@ -146,11 +146,14 @@ func (u *sessionUse) end(cancel context.CancelFunc) {
 	u.calls.Wait()
 }
 
+// probeTimeout bounds a Probe.
+const probeTimeout = 10 * time.Second
+
 // startProbe starts a Probe of the driver.
 func (u *sessionUse) startProbe(ctx context.Context) {
-	s, timeout := u.live.Session, u.manager.settings().Probe.Timeout
+	s := u.live.Session
 	u.probe = u.try(ctx, func(ctx context.Context) (Session, error) {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
 		return nil, s.Probe(ctx)
 	})

@@ -12,7 +12,7 @@ import (
 func TestSettingsOutOfRangeAreAllNamed(t *testing.T) {
 	check(t, registry.DefaultSettings().Check())
 	s := registry.DefaultSettings()
-	s.Mode, s.OnForeignWriter = "", "shout"
+	s.Mode = ""
 	s.Timeout, s.Retry.Initial = -time.Second, time.Hour
 	s.Workers, s.DefaultFSType, s.Lease.Name = 0, "a b\n", "Capital"
 	s.KubeAPI.QPS = math.NaN()
@@ -21,7 +21,7 @@ func TestSettingsOutOfRangeAreAllNamed(t *testing.T) {
 		key, _, _ := strings.Cut(line, ": must be ")
 		got = append(got, key)
 	}
-	want := "mode timeout workers defaultFSType kubeAPI.qps lease.name onForeignWriter retry.max: must not be below retry.initial"
+	want := "mode timeout workers defaultFSType kubeAPI.qps lease.name retry.max: must not be below retry.initial"
 	if strings.Join(got, " ") != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -34,11 +33,9 @@ type stage struct {
 
 // stages has one for each Source that there is.
 var stages = map[string]func(t *testing.T) stage{
-	"file":           fileStage,
-	"file, polled":   polledFileStage,
-	"CSIDrivers":     csiDriverStage,
-	"sockets":        socketStage,
-	"hanging socket": hangingSocketStage,
+	"file":         fileStage,
+	"file, polled": polledFileStage,
+	"CSIDrivers":   csiDriverStage,
 }
 
 func fileStage(t *testing.T) stage {
@@ -100,47 +97,6 @@ func csiDriver(name string) *storagev1.CSIDriver {
 	return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-func socketStage(t *testing.T) stage {
-	dir := shortDir(t)
-	listeners := map[string]net.Listener{}
-	return stage{
-		source: func() named {
-			return newSocketSource(t, registry.SocketOptions{
-				Glob: dir + "/*", Poll: time.Millisecond, Away: time.Nanosecond, AskTimeout: time.Hour, Ask: askBase,
-			})
-		},
-		set: func(names ...string) {
-			for name, l := range listeners {
-				if !slices.Contains(names, name) && name != "hangs" {
-					check(t, l.Close())
-					delete(listeners, name)
-				}
-			}
-			for _, name := range names {
-				if listeners[name] == nil {
-					listeners[name] = listen(t, filepath.Join(dir, name))
-				}
-			}
-		},
-	}
-}
-
-// askBase gives drivers the name of their sockets. The one called hangs does so.
-func askBase(ctx context.Context, e registry.Endpoint) (string, error) {
-	if name := filepath.Base(e.Address()); name != "hangs" {
-		return name, nil
-	}
-	<-ctx.Done()
-	return "", ctx.Err()
-}
-
-// hangingSocketStage has one more socket, of a driver that never answers.
-func hangingSocketStage(t *testing.T) stage {
-	s := socketStage(t)
-	s.set("hangs")
-	return s
-}
-
 // forEachSource runs a test on every Source.
 func forEachSource(t *testing.T, test func(t *testing.T, s stage)) {
 	for name, newStage := range stages {
@@ -152,8 +108,6 @@ func TestSourceSendsItsWholeSetFirst(t *testing.T) {
 	forEachSource(t, func(t *testing.T, s stage) {
 		s.set("a", "b", "c")
 		r := runSource(t, s.source())
-		// A socket of a driver that hangs delays the first set by one poll, in which
-		// the others have answered or follow.
 		r.expect("a", "b", "c")
 	})
 }
@@ -346,13 +300,6 @@ func newFile(t *testing.T, path string, poll time.Duration) *registry.File {
 	return f
 }
 
-func newSocketSource(t *testing.T, o registry.SocketOptions) registry.Source {
-	t.Helper()
-	s, err := registry.NewSocketSource(o)
-	check(t, err)
-	return s
-}
-
 // driversFile is a drivers.yaml with drivers of these names.
 func driversFile(names ...string) string {
 	if len(names) == 0 {
@@ -369,23 +316,6 @@ func driversFile(names ...string) string {
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	check(t, os.WriteFile(path, []byte(content), 0o600))
-}
-
-func listen(t *testing.T, path string) net.Listener {
-	t.Helper()
-	l, err := net.Listen("unix", path)
-	check(t, err)
-	t.Cleanup(func() { _ = l.Close() }) // the test may have closed it
-	return l
-}
-
-// shortDir is a folder with a path short enough for unix sockets.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "ah-")
-	check(t, err)
-	t.Cleanup(func() { check(t, os.RemoveAll(dir)) })
-	return dir
 }
 
 func check(t *testing.T, err error) {

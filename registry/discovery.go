@@ -1,12 +1,9 @@
 package registry
 
 import (
-	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
 
 	"gopkg.in/yaml.v3"
 )
@@ -18,9 +15,6 @@ const driverPlaceholder = "{driver}"
 // with the defaults.
 type Discovery struct {
 	CSIDrivers CSIDriverDiscovery
-	// Sockets are globs (filepath.Match): every driver that answers on a socket whose
-	// path matches one of them is served.
-	Sockets []string
 }
 
 // CSIDriverDiscovery says which drivers are taken from CSIDriver objects.
@@ -48,19 +42,26 @@ func (c CSIDriverDiscovery) tls(e Endpoint) TLS {
 	return t
 }
 
-// check returns an error for an endpoint that is not allowed.
-func (c CSIDriverDiscovery) check(e Endpoint) error {
-	for _, p := range c.AllowedEndpoints {
-		if p.Allows(e) {
-			return nil
-		}
+// check returns an error if a driver that was found may not be contacted.
+func (c CSIDriverDiscovery) check(d Driver) error {
+	if err := CheckName(d.Name); err != nil {
+		return err
 	}
-	return fmt.Errorf("endpoint %s is not allowed by discovery.csiDrivers.allowedEndpoints, nothing is contacted", quote(string(e)))
+	if err := checkEndpoint(string(d.Endpoint)); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(c.AllowedEndpoints, func(p EndpointPattern) bool { return p.Allows(d.Endpoint) }) {
+		return fmt.Errorf("endpoint %s is not allowed by discovery.csiDrivers.allowedEndpoints, nothing is contacted", quote(string(d.Endpoint)))
+	}
+	if d.CheckTransport() != nil {
+		return fmt.Errorf("%s without TLS would carry secrets in plain text: write discovery.csiDrivers.tls, or list the driver with tls of its own",
+			quote(string(d.Endpoint)))
+	}
+	return nil
 }
 
 var discoveryMapping = mapping{
 	{key: "csiDrivers", schema: csiDriversMapping.schema("drivers from CSIDriver objects")},
-	{key: "sockets", schema: distinct("globs of sockets on which drivers answer", pattern("a glob like /csi/*/csi.sock", "^/."))},
 }
 
 var csiDriversMapping = mapping{
@@ -76,9 +77,6 @@ func (p *parser) discovery(n *yaml.Node) Discovery {
 	o := p.object(n, "discovery", discoveryMapping)
 	if n, written := o.values["csiDrivers"]; written {
 		d.CSIDrivers = p.csiDrivers(p.object(n, o.child("csiDrivers"), csiDriversMapping))
-	}
-	if n, written := o.values["sockets"]; written {
-		d.Sockets = p.strings(n, o.child("sockets"), "a list of globs like /csi/*/csi.sock", checkGlob)
 	}
 	return d
 }
@@ -156,23 +154,6 @@ func checkTemplate(s string) error {
 	}
 	if _, err := ParseEndpoint(filled); err != nil {
 		return fmt.Errorf("is not a valid template: for a driver named d, %w", err)
-	}
-	return nil
-}
-
-// checkGlob returns an error for a bad glob of sockets.
-func checkGlob(s string) error {
-	if !strings.HasPrefix(s, "/") {
-		return fmt.Errorf("%s is not an absolute path: write a glob like /csi/*/csi.sock", quote(s))
-	}
-	if strings.ContainsFunc(s, unicode.IsControl) {
-		return errors.New("contains a control character: remove it")
-	}
-	if _, err := filepath.Match(s, ""); err != nil {
-		return fmt.Errorf("%s is not a valid glob: '[' without ']', or '\\' at the end", quote(s))
-	}
-	if clean := filepath.Clean(s); clean != s {
-		return fmt.Errorf("%s must not contain \"/./\", \"/../\" or \"//\" or end with \"/\": write %s", quote(s), clean)
 	}
 	return nil
 }

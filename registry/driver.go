@@ -38,12 +38,7 @@ type Settings struct {
 	// ParallelMultiNode lets calls for one volume of a MULTI_NODE access mode run side by
 	// side on different nodes. Otherwise there is one call per volume at a time.
 	ParallelMultiNode bool
-	// OnForeignWriter is what follows when another attacher writes VolumeAttachments of
-	// the driver while it is active here.
-	OnForeignWriter ForeignWriterAction
-	// KeepSecrets allows to keep secrets in memory after the call that they were read for.
-	KeepSecrets bool
-	Insecure    bool // TCP to another machine without TLS is allowed; never together with TLS
+	Insecure          bool // TCP to another machine without TLS is allowed; never together with TLS
 }
 
 // Mode is what is done for a driver.
@@ -64,19 +59,15 @@ type Retry struct {
 // Probe is the health check of the driver.
 type Probe struct {
 	Interval time.Duration // between two Probe calls; positive
-	Timeout  time.Duration // of one; positive
 }
 
 // Drift says how often the driver lists its volumes with their nodes (ListVolumes), and what
 // follows where Kubernetes disagrees. It holds for drivers that have the capabilities.
 type Drift struct {
-	Interval      time.Duration // between two listings; 0 means that none are made
-	PageSize      int           // volumes on one page; 0 leaves it to the driver
-	Timeout       time.Duration // of one page; positive
-	Confirmations int           // listings in a row that must show a difference before it counts; at least 1
-	Action        DriftAction   // what follows then for a volume that is missing where it should be
-
-	Unexpected UnexpectedAction // what follows then for a volume that is where no VolumeAttachment asks for it
+	Interval   time.Duration    // between two listings; 0 means that none are made
+	PageSize   int              // volumes on one page; 0 leaves it to the driver
+	Action     DriftAction      // what follows for a volume that is missing where it should be in two listings in a row
+	Unexpected UnexpectedAction // what follows for a volume that is where no VolumeAttachment asks for it in two listings in a row
 }
 
 // DriftAction is what follows when a volume is not published where its
@@ -111,15 +102,6 @@ func (k KubeAPI) BurstOrDefault() int {
 	}
 	return max(1, int(math.Ceil(2*k.QPS)))
 }
-
-// ForeignWriterAction is what follows when another attacher writes VolumeAttachments
-// of a driver that is served here.
-type ForeignWriterAction string
-
-const (
-	ForeignWriterWarn  ForeignWriterAction = "warn"  // say so
-	ForeignWriterPause ForeignWriterAction = "pause" // say so, and take no more work of the driver
-)
 
 // Snapshot is the whole set of drivers that should be served, by their names; those with
 // WindDown only under its condition, which the receiver checks. It is never changed once

@@ -34,12 +34,8 @@ func TestDefaultsAreThoseOfTheFormat(t *testing.T) {
 		ParallelMultiNode: true,
 
 		StuckAfter: 15 * time.Minute,
-		Drift: registry.Drift{Interval: time.Minute, PageSize: 500, Timeout: time.Minute,
-			Confirmations: 2, Action: registry.DriftReattach, Unexpected: registry.UnexpectedReport},
-		Probe: registry.Probe{Interval: 30 * time.Second, Timeout: 10 * time.Second},
-
-		OnForeignWriter: registry.ForeignWriterWarn,
-		KeepSecrets:     true,
+		Drift:      registry.Drift{Interval: time.Minute, PageSize: 500, Action: registry.DriftReattach, Unexpected: registry.UnexpectedReport},
+		Probe:      registry.Probe{Interval: 30 * time.Second},
 	}
 	if got := registry.DefaultSettings(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -41,16 +41,12 @@ func (p *parser) entries(n *yaml.Node, path string, defaults scope) Snapshot {
 	}
 	taken := claims[entry]{}
 	for i, element := range n.Content {
-		before := len(p.errors)
 		o := p.object(element, fmt.Sprintf("%s[%d]", path, i), driverMapping)
 		if element.Kind != yaml.MappingNode {
 			continue
 		}
 		e := entry{object: o, Driver: p.driver(o, defaults)}
 		p.claim(taken, e)
-		for j := range p.errors[before:] {
-			p.errors[before+j].Driver = e.Name
-		}
 		snapshot[e.Name] = e.Driver
 	}
 	return snapshot

@@ -12,19 +12,6 @@ type Error struct {
 	Line    int    // counted from 1; 0 if the file as a whole is meant
 	Path    string // of the value, "drivers[1].timeout"; "" if no value is meant
 	Message string // what is wrong and what to do; one line
-	Driver  string // whose entry it is in; "" if it is in none, or the name of the entry is not known
-	Unknown bool   // Path is a key that does not exist: it is to be removed, or renamed to Near
-	Near    string // the known key that is probably meant, as in a Change; "" if there is none, or if it takes no plain value
-	Value   string // that the key has, to be given to Near; "" if it has none on one line
-}
-
-// Key returns the key of the driver's entry that is wrong, as in a Change; "" if it is none.
-func (e Error) Key() string {
-	_, key, found := strings.Cut(e.Path, "].")
-	if e.Driver == "" || !found || strings.ContainsAny(key, `"[`) {
-		return ""
-	}
-	return key
 }
 
 // Error returns "file:line: path: message", without the parts that are not known.

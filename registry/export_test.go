@@ -7,9 +7,7 @@ import (
 )
 
 // Merge is merge, for tests.
-func Merge(c *Config, csiDrivers, sockets []Driver) (Snapshot, []Conflict) {
-	return merge(c, found{csiDrivers: csiDrivers, sockets: sockets})
-}
+func Merge(c *Config, found []Driver) (Snapshot, []Conflict) { return merge(c, found) }
 
 // WithoutWatcher makes a File poll only, as if inotify were exhausted.
 func (f *File) WithoutWatcher() *File {

@@ -325,10 +325,10 @@ func TestChangeBesideTheDriversIsSentToo(t *testing.T) {
 	f := newFile(t, path, time.Hour)
 	r := runSource(t, f)
 	r.expect("a")
-	write(t, path, driversFile("a")+"discovery: {sockets: [/csi/*]}\n")
+	write(t, path, driversFile("a")+"discovery: {csiDrivers: {enabled: true, allowedEndpoints: [unix:///csi/*]}}\n")
 	r.expect("a")
-	if got := f.Config().Discovery().Sockets; !slices.Equal(got, []string{"/csi/*"}) {
-		t.Errorf("the globs are %v", got)
+	if got := f.Config().Discovery(); !got.CSIDrivers.Enabled {
+		t.Errorf("discovery is %+v", got)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -129,7 +128,7 @@ func discoveryInYAML(d Discovery) map[string]any {
 	if d.CSIDrivers.TLS.Enabled() {
 		objects["tls"] = tlsInYAML(d.CSIDrivers.TLS)
 	}
-	return map[string]any{"csiDrivers": objects, "sockets": slices.Clone(d.Sockets)}
+	return map[string]any{"csiDrivers": objects}
 }
 
 func checkErrors(t *testing.T, data []byte, err error) {

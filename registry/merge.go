@@ -7,47 +7,38 @@ import (
 	"strings"
 )
 
-// found is what the sources beside drivers.yaml see.
-type found struct {
-	csiDrivers []Driver
-	sockets    []Driver
-}
-
 // merge decides which drivers are served. Drivers that drivers.yaml lists go before those of
-// CSIDriver objects, these before those of sockets; among equals the order is by name, for
-// sockets by path. A driver that cannot be served beside one before it is a conflict, as is
-// an endpoint that may not be contacted. Drivers with WindDown go after all others and cause
-// no conflict: mostly nothing of them is attached. merge is pure, and the order of what was
+// CSIDriver objects; among these the order is by name. A driver that cannot be served beside one before
+// it is a conflict, as is an endpoint that may not be contacted. Drivers with WindDown go after all others
+// and cause no conflict: mostly nothing of them is attached. merge is pure, and the order of what was
 // found does not matter.
-func merge(config *Config, f found) (Snapshot, []Conflict) {
-	m := merger{defaults: config.defaults, snapshot: Snapshot{}, taken: claims[string]{}}
+func merge(config *Config, found []Driver) (Snapshot, []Conflict) {
+	m := merger{rule: config.discovery.CSIDrivers, defaults: config.defaults, snapshot: Snapshot{}, taken: claims[string]{}}
 	for _, d := range config.drivers {
 		m.serve(d)
 	}
-	objects := sorted(f.csiDrivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
-	for _, d := range objects {
-		if !d.WindDown {
-			m.offerObject(d, config.discovery.CSIDrivers)
-		}
-	}
-	for _, d := range sorted(f.sockets, func(a, b Driver) int { return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.Name, b.Name)) }) {
-		m.offer(d, nil)
-	}
-	for _, d := range objects {
-		if d.WindDown {
-			m.offerObject(d, config.discovery.CSIDrivers)
-		}
+	inOrder := func(a, b Driver) int { return cmp.Or(compareBool(a.WindDown, b.WindDown), cmp.Compare(a.Name, b.Name)) }
+	for _, d := range slices.SortedFunc(slices.Values(found), inOrder) {
+		m.offer(d)
 	}
 	sortConflicts(m.conflicts)
 	return m.snapshot, slices.Compact(m.conflicts)
 }
 
-func sorted(drivers []Driver, order func(a, b Driver) int) []Driver {
-	return slices.SortedFunc(slices.Values(drivers), order)
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // merger holds what has been decided so far.
 type merger struct {
+	rule      CSIDriverDiscovery
 	defaults  Settings
 	snapshot  Snapshot
 	taken     claims[string] // by the drivers in the snapshot, with their names
@@ -62,25 +53,19 @@ func (m *merger) serve(d Driver) {
 	m.taken[d.Endpoint] = d.Name
 }
 
-// offerObject decides on a driver that a CSIDriver object names.
-func (m *merger) offerObject(d Driver, rule CSIDriverDiscovery) {
+// offer decides on a driver that a CSIDriver object names.
+func (m *merger) offer(d Driver) {
 	if d.Endpoint == "" {
 		// An entry of drivers is the exception from the template, not in conflict with it.
-		if _, listed := m.snapshot[d.Name]; listed || rule.EndpointTemplate == "" {
+		if _, listed := m.snapshot[d.Name]; listed || m.rule.EndpointTemplate == "" {
 			return
 		}
-		d.Endpoint = Endpoint(strings.ReplaceAll(rule.EndpointTemplate, driverPlaceholder, d.Name))
+		d.Endpoint = Endpoint(strings.ReplaceAll(m.rule.EndpointTemplate, driverPlaceholder, d.Name))
 	}
-	d.TLS = rule.tls(d.Endpoint)
-	m.offer(d, rule.check)
-}
-
-// offer decides on a driver that was discovered; allow returns an error for an endpoint that
-// may not be contacted.
-func (m *merger) offer(d Driver, allow func(Endpoint) error) {
 	d.Settings = m.defaults
+	d.TLS = m.rule.tls(d.Endpoint)
 	d.Insecure = d.Insecure && !d.TLS.Enabled()
-	if err := checkDiscovered(d, allow); err != nil {
+	if err := m.rule.check(d); err != nil {
 		m.refuse(d, "", err.Error())
 		return
 	}
@@ -113,26 +98,6 @@ func (m *merger) refuse(d Driver, winner, reason string) {
 		return
 	}
 	m.conflicts = append(m.conflicts, Conflict{Driver: d.Name, Winner: m.snapshot[winner].Source, Loser: d.Source, Reason: reason})
-}
-
-// checkDiscovered returns an error if a driver may not be contacted.
-func checkDiscovered(d Driver, allow func(Endpoint) error) error {
-	if err := CheckName(d.Name); err != nil {
-		return err
-	}
-	if _, err := ParseEndpoint(string(d.Endpoint)); err != nil {
-		return err
-	}
-	if allow != nil {
-		if err := allow(d.Endpoint); err != nil {
-			return err
-		}
-	}
-	if d.CheckTransport() != nil {
-		return fmt.Errorf("%s without TLS would carry secrets in plain text: write discovery.csiDrivers.tls, or list the driver with tls of its own",
-			quote(string(d.Endpoint)))
-	}
-	return nil
 }
 
 // claims maps what only one driver can have to the first that has it: a driverName, a

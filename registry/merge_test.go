@@ -36,22 +36,17 @@ func windingDown(name, endpoint string) registry.Driver {
 	return d
 }
 
-func socket(name, path string) registry.Driver {
-	return registry.Driver{Name: name, Endpoint: registry.Endpoint("unix://" + path), Source: "socket " + path}
-}
-
 func TestWhatIsServedOfWhatWasFound(t *testing.T) {
 	type drivers = []registry.Driver
 	for _, test := range []struct {
-		name             string
-		objects, sockets drivers
-		served           string   // beside the one that is listed: name@endpoint, with a "-" before it if it winds down
-		conflicts        []string // driver: winner<loser: a part of the reason
+		name      string
+		objects   drivers
+		served    string   // beside the one that is listed: name@endpoint, with a "-" before it if it winds down
+		conflicts []string // driver: winner<loser: a part of the reason
 	}{
 		{name: "nothing"},
 		{name: "object with an annotation", objects: drivers{object("a", "unix:///csi/x.sock")}, served: "a@unix:///csi/x.sock"},
 		{name: "object without one", objects: drivers{object("a.b", "")}, served: "a.b@unix:///csi/a.b/csi.sock"},
-		{name: "socket outside of what objects may name", sockets: drivers{socket("s", "/run/s")}, served: "s@unix:///run/s"},
 		{name: "annotation that is not allowed", objects: drivers{object("a", "unix:///etc/x.sock")},
 			conflicts: []string{"a: <CSIDriver a: not allowed by"}},
 		{name: "annotation that is another spelling of one that is allowed", objects: drivers{object("a", "unix:///csi/../etc/x.sock")},
@@ -59,31 +54,21 @@ func TestWhatIsServedOfWhatWasFound(t *testing.T) {
 		{name: "annotation that is no endpoint", objects: drivers{object("a", "nonsense")}, conflicts: []string{"a: <CSIDriver a: is not an endpoint"}},
 		{name: "address without TLS", objects: drivers{object("a", "tcp://a.storage.svc:9443")},
 			conflicts: []string{"a: <CSIDriver a: without TLS"}},
-		{name: "socket with a name that no driver can have", sockets: drivers{socket("../x", "/run/s")},
-			conflicts: []string{"../x: <socket /run/s: is not a valid name"}},
+		{name: "name that no driver can have", objects: drivers{object("../x", "unix:///csi/x")},
+			conflicts: []string{"../x: <CSIDriver ../x: is not a valid name"}},
 		{name: "object of a driver that is listed, by the template", objects: drivers{object("listed.example.com", "")}},
 		{name: "object of a driver that is listed, elsewhere", objects: drivers{object("listed.example.com", "unix:///csi/other.sock")},
 			conflicts: []string{"listed.example.com: f.yaml:10<CSIDriver listed.example.com: is served at"}},
 		{name: "object of a driver that is listed, not allowed", objects: drivers{object("listed.example.com", "unix:///etc/x.sock")},
 			conflicts: []string{"listed.example.com: <CSIDriver listed.example.com: not allowed"}},
-		{name: "socket of a driver that is listed", sockets: drivers{socket("listed.example.com", "/csi/listed.sock")}},
-		{name: "second socket of a driver that is listed", sockets: drivers{socket("listed.example.com", "/run/s")},
-			conflicts: []string{"listed.example.com: f.yaml:10<socket /run/s: is served at"}},
-		{name: "object before socket", objects: drivers{object("a", "")}, sockets: drivers{socket("a", "/csi/a.sock")},
-			served: "a@unix:///csi/a/csi.sock", conflicts: []string{"a: CSIDriver a<socket /csi/a.sock: is served at"}},
-		{name: "object and socket agree", objects: drivers{object("a", "unix:///csi/a.sock")}, sockets: drivers{socket("a", "/csi/a.sock")},
-			served: "a@unix:///csi/a.sock"},
-		{name: "two sockets of one driver", sockets: drivers{socket("a", "/run/1"), socket("a", "/run/2")},
-			served: "a@unix:///run/1", conflicts: []string{"a: socket /run/1<socket /run/2: is served at"}},
-		{name: "one socket found twice", sockets: drivers{socket("a", "/run/1"), socket("a", "/run/1")}, served: "a@unix:///run/1"},
 		{name: "sanitized names that are equal", objects: drivers{object("listed-example-com", "")},
 			conflicts: []string{"listed-example-com: f.yaml:10<CSIDriver listed-example-com: both become listed-example-com"}},
-		{name: "names of a socket and an object that become equal", objects: drivers{object("a.b", "")}, sockets: drivers{socket("a-b", "/run/s")},
-			served: "a.b@unix:///csi/a.b/csi.sock", conflicts: []string{"a-b: CSIDriver a.b<socket /run/s: both become a-b"}},
+		{name: "names of two objects that become equal", objects: drivers{object("a.b", ""), object("a-b", "")},
+			served: "a-b@unix:///csi/a-b/csi.sock", conflicts: []string{"a.b: CSIDriver a-b<CSIDriver a.b: both become a-b"}},
 		{name: "object whose lease a driver that is listed has", objects: drivers{object("lease", "")},
 			conflicts: []string{"lease: f.yaml:10<CSIDriver lease: uses the lease storage/external-attacher-leader-lease"}},
-		{name: "socket whose lease differs in case only", objects: drivers{object("a", "")}, sockets: drivers{socket("A", "/run/s")},
-			served: "a@unix:///csi/a/csi.sock", conflicts: []string{"A: CSIDriver a<socket /run/s: uses the lease storage/external-attacher-leader-a"}},
+		{name: "object whose lease differs in case only", objects: drivers{object("a", ""), object("A", "")},
+			served: "A@unix:///csi/A/csi.sock", conflicts: []string{"a: CSIDriver A<CSIDriver a: uses the lease storage/external-attacher-leader-a"}},
 		{name: "the endpoint of another driver", objects: drivers{object("a", "unix:///csi/listed.sock")},
 			conflicts: []string{"a: f.yaml:10<CSIDriver a: already the endpoint of listed.example.com"}},
 		{name: "two objects with one endpoint", objects: drivers{object("a", "unix:///csi/x"), object("b", "unix:///csi/x")},
@@ -97,20 +82,16 @@ func TestWhatIsServedOfWhatWasFound(t *testing.T) {
 		{name: "object that winds down with the sanitized name of one that does not", objects: drivers{windingDown("a-b", ""), object("a.b", "")},
 			served: "a.b@unix:///csi/a.b/csi.sock"},
 		{name: "object that winds down whose lease a driver that is listed has", objects: drivers{windingDown("lease", "")}},
-		{name: "object that winds down with the endpoint of a socket", objects: drivers{windingDown("a", "unix:///csi/x")}, sockets: drivers{socket("b", "/csi/x")},
-			served: "b@unix:///csi/x"},
-		{name: "object that winds down of a driver with a socket elsewhere", objects: drivers{windingDown("a", "")}, sockets: drivers{socket("a", "/csi/x")},
-			served: "a@unix:///csi/x"},
 		{name: "two objects that wind down with one endpoint", objects: drivers{windingDown("a", "unix:///csi/x"), windingDown("b", "unix:///csi/x")},
 			served: "-a@unix:///csi/x"},
 		{name: "a conflict of one is none of the others",
-			objects: drivers{object("a", "unix:///etc/x"), object("b", "")}, sockets: drivers{socket("a", "/run/a")},
-			served: "a@unix:///run/a b@unix:///csi/b/csi.sock", conflicts: []string{"a: <CSIDriver a: not allowed"}},
+			objects: drivers{object("a", "unix:///etc/x"), object("b", "")},
+			served:  "b@unix:///csi/b/csi.sock", conflicts: []string{"a: <CSIDriver a: not allowed"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			config, err := registry.Parse("f.yaml", []byte(discoveryConfig))
 			check(t, err)
-			snapshot, conflicts := registry.Merge(config, test.objects, test.sockets)
+			snapshot, conflicts := registry.Merge(config, test.objects)
 			if got := snapshot["listed.example.com"]; got != config.Drivers()["listed.example.com"] {
 				t.Errorf("the driver that is listed became %+v", got)
 			}
@@ -119,10 +100,8 @@ func TestWhatIsServedOfWhatWasFound(t *testing.T) {
 			}
 			checkConflicts(t, conflicts, test.conflicts)
 			for range 10 {
-				for _, found := range []drivers{test.objects, test.sockets} {
-					rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
-				}
-				snapshot2, conflicts2 := registry.Merge(config, test.objects, test.sockets)
+				rand.Shuffle(len(test.objects), func(i, j int) { test.objects[i], test.objects[j] = test.objects[j], test.objects[i] })
+				snapshot2, conflicts2 := registry.Merge(config, test.objects)
 				if diff := cmp.Diff(snapshot, snapshot2) + cmp.Diff(conflicts, conflicts2); diff != "" {
 					t.Fatalf("it depends on the order of what was found: %s", diff)
 				}
@@ -170,7 +149,7 @@ func checkConflicts(t *testing.T, got []registry.Conflict, want []string) {
 func TestObjectsWithoutAnnotationAreLeftOutWithoutATemplate(t *testing.T) {
 	config, err := registry.Parse("f.yaml", []byte(strings.Replace(discoveryConfig, "endpointTemplate:", "#", 1)))
 	check(t, err)
-	snapshot, conflicts := registry.Merge(config, []registry.Driver{object("a", ""), object("b", "unix:///csi/b")}, nil)
+	snapshot, conflicts := registry.Merge(config, []registry.Driver{object("a", ""), object("b", "unix:///csi/b")})
 	if got := others(t, snapshot); got != "b@unix:///csi/b" || len(conflicts) > 0 {
 		t.Errorf("served are %q with the conflicts %+v, want b alone", got, conflicts)
 	}
@@ -189,12 +168,12 @@ func TestDriversOfObjectsAreReachedOverTLSWhereTheRuleSaysSo(t *testing.T) {
 		config, err := registry.Parse("f.yaml", []byte(text))
 		check(t, err)
 		snapshot, conflicts := registry.Merge(config, []registry.Driver{object("a", "tcp://a.storage.svc:9443"), object("b", "unix:///csi/b"),
-			object("c", "tcp://c.evil.svc:9443")}, []registry.Driver{socket("s", "/run/s")})
+			object("c", "tcp://c.evil.svc:9443")})
 		checkConflicts(t, conflicts, []string{"c: <CSIDriver c: not allowed by"})
 		if got, want := snapshot["a"].TLS, (registry.TLS{CAFile: "/ca", CertFile: "/crt", KeyFile: "/key", ServerName: test.want}); got != want || snapshot["a"].Insecure {
 			t.Errorf("%+v: got %+v, insecure %t", test, got, snapshot["a"].Insecure)
 		}
-		if snapshot["b"].TLS.Enabled() || snapshot["s"].TLS.Enabled() || len(snapshot) != 4 {
+		if snapshot["b"].TLS.Enabled() || len(snapshot) != 3 {
 			t.Errorf("%+v: got %+v", test, snapshot)
 		}
 	}
@@ -203,7 +182,7 @@ func TestDriversOfObjectsAreReachedOverTLSWhereTheRuleSaysSo(t *testing.T) {
 func TestInsecureDefaultsLetObjectsNameAddressesThatAreAllowed(t *testing.T) {
 	config, err := registry.Parse("f.yaml", []byte(strings.Replace(discoveryConfig, "timeout: 7m", "timeout: 7m, insecure: true", 1)))
 	check(t, err)
-	snapshot, _ := registry.Merge(config, []registry.Driver{object("a", "tcp://a.storage.svc:9443"), object("b", "tcp://evil.svc:9443")}, nil)
+	snapshot, _ := registry.Merge(config, []registry.Driver{object("a", "tcp://a.storage.svc:9443"), object("b", "tcp://evil.svc:9443")})
 	if snapshot["a"].Endpoint != "tcp://a.storage.svc:9443" || len(snapshot) != 2 {
 		t.Errorf("got %+v", snapshot)
 	}

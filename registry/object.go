@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -64,12 +63,12 @@ func (p *parser) member(o object, key, value *yaml.Node, m mapping) {
 	case key.Tag == "!!merge":
 		p.report(key.Line, path, "merge keys are not supported: write the values out; what holds for all drivers belongs under defaults")
 	default:
-		p.unknown(o, key, value, path, m)
+		p.unknown(o, key, path, m)
 	}
 }
 
 // unknown reports an unknown key, with the known key that is nearest to it.
-func (p *parser) unknown(o object, key, value *yaml.Node, path string, m mapping) {
+func (p *parser) unknown(o object, key *yaml.Node, path string, m mapping) {
 	outer, values := m.keys()
 	near, ok := Nearest(key.Value, values)
 	if !ok {
@@ -77,23 +76,13 @@ func (p *parser) unknown(o object, key, value *yaml.Node, path string, m mapping
 	}
 	if !ok {
 		p.reportf(key.Line, path, "unknown key: valid keys are %s", strings.Join(outer, ", "))
-		p.errors[len(p.errors)-1].Unknown = true
 		return
 	}
 	o.misspelt[near] = true
-	meant := near
 	if group, inner, nested := strings.Cut(near, "."); nested {
 		near = inner + " under " + group
 	}
 	p.reportf(key.Line, path, "unknown key: did you mean %s?", near)
-	e := &p.errors[len(p.errors)-1]
-	e.Unknown = true
-	if value.Kind == yaml.ScalarNode && slices.Contains(values, meant) {
-		_, e.Near, _ = strings.Cut(o.child(meant), "].")
-		if quote(value.Value) == `"`+value.Value+`"` {
-			e.Value = value.Value
-		}
-	}
 }
 
 // pathKey is a key as a path shows it.

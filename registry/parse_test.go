@@ -121,15 +121,14 @@ func TestDriftAndLimitsAreReadAsWritten(t *testing.T) {
     maxPerNode: 3
     parallelMultiNode: false
     stuckAfter: 1h
-    keepSecrets: false
-    drift: {interval: 1s, pageSize: 0, timeout: 24h, confirmations: 1, action: report, unexpected: detach}
+    drift: {interval: 1s, pageSize: 0, action: report, unexpected: detach}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := registry.DefaultSettings()
-	want.MaxPerNode, want.ParallelMultiNode, want.StuckAfter, want.KeepSecrets = 3, false, time.Hour, false
-	want.Drift = registry.Drift{Interval: time.Second, Timeout: 24 * time.Hour, Confirmations: 1, Action: registry.DriftReport, Unexpected: registry.UnexpectedDetach}
+	want.MaxPerNode, want.ParallelMultiNode, want.StuckAfter = 3, false, time.Hour
+	want.Drift = registry.Drift{Interval: time.Second, Action: registry.DriftReport, Unexpected: registry.UnexpectedDetach}
 	if diff := cmp.Diff(want, config.Drivers()["a"].Settings); diff != "" {
 		t.Errorf("the settings differ (-want +got):\n%s", diff)
 	}

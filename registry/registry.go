@@ -14,10 +14,10 @@ import (
 const (
 	// startupTimeout is how long the first Snapshot waits at most for the first set of every
 	// Source. A Source that cannot see anything, as without permission, must not keep the
-	// drivers of all others from being served.
+	// drivers of the file from being served.
 	startupTimeout = 30 * time.Second
 	// sourceTimeout is how long a later change waits at most for the first set of a Source
-	// that was added.
+	// that was started.
 	sourceTimeout = 10 * time.Second
 )
 
@@ -29,13 +29,10 @@ type Options struct {
 	// CSIDrivers makes the Source that runs while discovery.csiDrivers is enabled.
 	// Required.
 	CSIDrivers func() Source
-	// Sockets makes the Source that runs while the glob is in discovery.sockets.
-	// Required.
-	Sockets func(glob string) (Source, error)
 }
 
-// Registry decides which drivers are to be served, from what its sources see. The file
-// names the other sources; they are started and stopped as it changes.
+// Registry decides which drivers are to be served, from the file and from what the Source of CSIDriver objects
+// sees, which it starts and stops as the file says.
 type Registry struct {
 	options Options
 	updates chan Snapshot // holds the latest one; Run alone sends
@@ -46,8 +43,8 @@ type Registry struct {
 
 // New checks the options. It starts nothing.
 func New(o Options) (*Registry, error) {
-	if o.File == nil || o.CSIDrivers == nil || o.Sockets == nil {
-		return nil, errors.New("registry: Options.File, CSIDrivers and Sockets must all be set")
+	if o.File == nil || o.CSIDrivers == nil {
+		return nil, errors.New("registry: Options.File and CSIDrivers must both be set")
 	}
 	return &Registry{options: o, updates: make(chan Snapshot, 1)}, nil
 }
@@ -70,63 +67,53 @@ func (r *Registry) Conflicts() []Conflict {
 // after every source has ended. A Registry can run once.
 func (r *Registry) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	sources := newRunners(r.options)
+	changed := make(chan struct{}, 1)
+	var objects *runner // nil while discovery.csiDrivers is off
 	var file sync.WaitGroup
 	defer file.Wait()
-	defer sources.wait()
+	defer func() { objects.stop() }()
 	defer cancel()
 	file.Go(func() {
 		keepRunning(ctx, r.options.File.Name(), func(ctx context.Context) error {
-			return r.options.File.Run(ctx, func() { notify(sources.changed) })
+			return r.options.File.Run(ctx, func() { notify(changed) })
 		})
 	})
-	startup, added := time.NewTimer(startupTimeout), time.NewTimer(sourceTimeout)
-	defer startup.Stop()
-	defer added.Stop()
-	var startupOver, addedOver bool
+	deadline, overdue := time.NewTimer(startupTimeout), false
+	defer deadline.Stop()
 	var last Snapshot // nil: none was sent
-	for notify(sources.changed); ; {
+	for notify(changed); ; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-sources.changed:
-			if sources.follow(ctx) {
-				addedOver = false
-				added.Reset(sourceTimeout)
-			}
-		case <-added.C:
-			addedOver = true
-			logMissing(ctx, sources.missing(), last != nil)
-		case <-startup.C:
-			startupOver = true
-			if last == nil {
-				logMissing(ctx, sources.missing(), true)
+		case <-changed:
+		case <-deadline.C:
+			if overdue = true; objects != nil && objects.latest.Load() == nil {
+				klog.FromContext(ctx).Info("Source has not reported yet, serving the drivers of the file", "source", objects.name)
 			}
 		}
-		timedOut := startupOver
-		if last != nil {
-			timedOut = addedOver
+		config := r.options.File.Config()
+		if wanted := config != nil && config.discovery.CSIDrivers.Enabled; wanted != (objects != nil) {
+			objects.stop()
+			objects = nil
+			if wanted {
+				objects = startRunner(ctx, r.options.CSIDrivers(), changed)
+			}
+			if wanted && last != nil {
+				overdue = false
+				deadline.Reset(sourceTimeout)
+			}
 		}
-		found := sources.found() // every time: it remembers deleted objects
-		// Without a Config there is nothing to decide by.
-		if sources.config != nil && (timedOut || len(sources.missing()) == 0) {
-			last = r.publish(ctx, last, sources.config, found)
+		found, reported := objects.found()
+		if config != nil && (reported || overdue) {
+			last = r.publish(ctx, last, config, found)
 		}
-	}
-}
-
-// logMissing logs the sources that have not reported yet; served tells whether
-// the drivers of the others are served without them.
-func logMissing(ctx context.Context, missing []string, served bool) {
-	if len(missing) > 0 {
-		klog.FromContext(ctx).Info("Sources have not reported yet", "sources", missing, "othersServed", served)
 	}
 }
 
 // publish decides on what the sources see and sends it if it differs from the
 // last Snapshot. It returns the Snapshot that was sent last.
-func (r *Registry) publish(ctx context.Context, last Snapshot, config *Config, f found) Snapshot {
-	snapshot, conflicts := merge(config, f)
+func (r *Registry) publish(ctx context.Context, last Snapshot, config *Config, found []Driver) Snapshot {
+	snapshot, conflicts := merge(config, found)
 	r.mu.Lock()
 	was := r.conflicts
 	r.conflicts = conflicts

@@ -81,7 +81,6 @@ type registryTest struct {
 	registry *registry.Registry
 	file     *scriptedFile
 	objects  *script
-	sockets  map[string]*script // by glob
 	lines    <-chan string
 	stop     func()
 }
@@ -89,13 +88,11 @@ type registryTest struct {
 // onScripts runs a test of a Registry in virtual time.
 func onScripts(t *testing.T, test func(r *registryTest)) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &registryTest{t: t, file: &scriptedFile{script: newScript("file"), t: t}, objects: newScript("objects"),
-			sockets: map[string]*script{"/a": newScript("/a"), "/b": newScript("/b")}}
+		r := &registryTest{t: t, file: &scriptedFile{script: newScript("file"), t: t}, objects: newScript("objects")}
 		var err error
 		r.registry, err = registry.New(registry.Options{
 			File:       r.file,
 			CSIDrivers: func() registry.Source { return r.objects },
-			Sockets:    func(glob string) (registry.Source, error) { return r.sockets[glob], nil },
 		})
 		check(t, err)
 		ctx, lines := logContext(t)
@@ -108,7 +105,7 @@ func onScripts(t *testing.T, test func(r *registryTest)) {
 			if err := <-done; err != nil {
 				t.Errorf("Run ended with %v", err)
 			}
-			if live := r.file.live + r.objects.live + r.sockets["/a"].live + r.sockets["/b"].live; live > 0 {
+			if live := r.file.live + r.objects.live; live > 0 {
 				t.Errorf("%d sources still run", live)
 			}
 		})
@@ -135,44 +132,36 @@ func (r *registryTest) expect(want string) {
 	}
 }
 
-const allSources = "discovery: {sockets: [/a, /b], csiDrivers: {enabled: true, allowedEndpoints: [unix:///*]}}\n"
-
 const onlyObjects = "discovery: {csiDrivers: {enabled: true, allowedEndpoints: [unix:///*]}}\n"
 
-func TestFirstSnapshotWaitsForEverySource(t *testing.T) {
+func TestFirstSnapshotWaitsForTheObjects(t *testing.T) {
 	onScripts(t, func(r *registryTest) {
 		r.expect("none")
-		r.file.say(driversFile("f") + allSources)
+		r.file.say(driversFile("f") + onlyObjects)
 		r.expect("none")
-		r.sockets["/a"].sets <- nil
-		r.objects.sets <- []registry.Driver{object("o", "unix:///o")}
-		r.expect("none")
-		r.file.say(driversFile("f", "g") + allSources)
+		r.file.say(driversFile("f", "g") + onlyObjects)
 		time.Sleep(29 * time.Second)
 		r.expect("none")
-		logged(t, r.lines, `"Sources have not reported yet" "sources"=["/b"] "othersServed"=false`)
-		r.sockets["/b"].sets <- []registry.Driver{socket("s", "/s")}
-		r.expect("[f g o s]")
+		r.objects.sets <- []registry.Driver{object("o", "unix:///o")}
+		r.expect("[f g o]")
 	})
 }
 
 // As CSIDriver objects do, to somebody without permission to read them.
 func TestSourceThatNeverSaysAnythingKeepsTheOthersFromBeingServedForALimitedTime(t *testing.T) {
 	onScripts(t, func(r *registryTest) {
-		r.file.say(driversFile("f") + allSources)
-		r.sockets["/a"].sets <- []registry.Driver{socket("s", "/s")}
-		r.sockets["/b"].sets <- nil
+		r.file.say(driversFile("f") + onlyObjects)
 		time.Sleep(20 * time.Second)
-		r.file.say(driversFile("f", "g") + allSources)
+		r.file.say(driversFile("f", "g") + onlyObjects)
 		time.Sleep(9 * time.Second)
 		r.expect("none")
 		time.Sleep(time.Second)
-		r.expect("[f g s]")
-		logged(t, r.lines, `"Sources have not reported yet" "sources"=["objects"] "othersServed"=true`)
-		r.file.say(driversFile("g") + allSources)
-		r.expect("[g s]")
+		r.expect("[f g]")
+		logged(t, r.lines, `"Source has not reported yet, serving the drivers of the file" "source"="objects"`)
+		r.file.say(driversFile("g") + onlyObjects)
+		r.expect("[g]")
 		r.objects.sets <- []registry.Driver{object("o", "unix:///o")}
-		r.expect("[g o s]")
+		r.expect("[g o]")
 		time.Sleep(time.Hour)
 		if len(r.lines) > 0 {
 			t.Errorf("logged: %s", <-r.lines)
@@ -213,43 +202,30 @@ func TestLatestSnapshotWins(t *testing.T) {
 
 func TestEqualSnapshotIsNotSentAgain(t *testing.T) {
 	onScripts(t, func(r *registryTest) {
-		r.file.say(driversFile("a") + allSources)
-		for _, s := range []*script{r.objects, r.sockets["/a"], r.sockets["/b"]} {
-			s.sets <- nil
-		}
+		r.file.say(driversFile("a") + onlyObjects)
+		r.objects.sets <- nil
 		r.expect("[a]")
-		r.file.say(driversFile("a") + allSources)
+		r.file.say(driversFile("a") + onlyObjects)
 		r.objects.sets <- []registry.Driver{object("x", "not an endpoint")}
 		r.expect("none")
 	})
 }
 
-func TestSourcesFollowTheFile(t *testing.T) {
+func TestSourceFollowsTheFile(t *testing.T) {
 	onScripts(t, func(r *registryTest) {
-		r.file.say(driversFile() + "discovery: {sockets: [/a]}\n")
-		r.sockets["/a"].sets <- []registry.Driver{socket("a", "/a1")}
-		r.expect("[a]")
-		// One source is added: those that run go on, and nobody is retired meanwhile.
-		r.file.say(driversFile("f") + "discovery: {sockets: [/b, /a]}\n")
-		r.expect("none")
-		r.sockets["/b"].sets <- []registry.Driver{socket("b", "/b1")}
-		r.expect("[a b f]")
-		r.file.say(driversFile("f") + "discovery: {sockets: [/b]}\n")
-		r.expect("[b f]")
-		if a, b := r.sockets["/a"], r.sockets["/b"]; a.runs != 1 || a.live != 0 || b.runs != 1 || b.live != 1 {
-			t.Errorf("/a ran %d times, /b %d; %d and %d run", a.runs, b.runs, a.live, b.live)
-		}
-		r.file.say(driversFile("f") + allSources)
+		r.file.say(driversFile("f"))
+		r.expect("[f]")
+		r.file.say(driversFile("f", "g") + onlyObjects)
+		r.expect("none") // nobody is retired meanwhile
 		r.objects.sets <- []registry.Driver{object("o", "unix:///o"), object("p", "")}
-		r.sockets["/a"].sets <- nil
-		r.expect("[b f o]")
+		r.expect("[f g o]")
 		// A rule that changes needs no source to start again.
-		r.file.say(driversFile("f") + strings.Replace(allSources, "enabled", "endpointTemplate: 'unix:///t/{driver}', enabled", 1))
-		r.expect("[b f o p]")
+		r.file.say(driversFile("f") + strings.Replace(onlyObjects, "enabled", "endpointTemplate: 'unix:///t/{driver}', enabled", 1))
+		r.expect("[f o p]")
 		r.file.say(driversFile("f") + "discovery: {csiDrivers: {enabled: false}}\n")
 		r.expect("[f]")
-		if r.objects.runs != 1 || r.objects.live != 0 || r.sockets["/b"].live != 0 {
-			t.Errorf("the source of objects ran %d times and %d run", r.objects.runs, r.objects.live)
+		if r.objects.runs != 1 || r.objects.live != 0 {
+			t.Errorf("the source ran %d times and %d run", r.objects.runs, r.objects.live)
 		}
 	})
 }
@@ -258,32 +234,32 @@ func TestSourceThatSaysNothingHoldsChangesBackForALimitedTime(t *testing.T) {
 	onScripts(t, func(r *registryTest) {
 		r.file.say(driversFile("a"))
 		r.expect("[a]")
-		r.file.say(driversFile("a", "b") + "discovery: {sockets: [/a]}\n")
+		r.file.say(driversFile("a", "b") + onlyObjects)
 		time.Sleep(9 * time.Second)
 		r.expect("none")
 		time.Sleep(time.Second)
 		r.expect("[a b]")
-		r.file.say(driversFile("b") + "discovery: {sockets: [/a]}\n")
+		r.file.say(driversFile("b") + onlyObjects)
 		r.expect("[b]") // it was waited for once
-		r.sockets["/a"].sets <- []registry.Driver{socket("s", "/s")}
-		r.expect("[b s]")
+		r.objects.sets <- []registry.Driver{object("o", "unix:///o")}
+		r.expect("[b o]")
 	})
 }
 
 func TestDefaultsOfTheFileReachDriversThatWereFound(t *testing.T) {
 	onScripts(t, func(r *registryTest) {
-		r.file.say(driversFile() + "discovery: {sockets: [/a]}\n")
-		r.sockets["/a"].sets <- []registry.Driver{socket("s", "/s")}
+		r.file.say(driversFile() + onlyObjects)
+		r.objects.sets <- []registry.Driver{object("o", "unix:///o")}
 		synctest.Wait()
-		if got := (<-r.registry.Updates())["s"].Workers; got != 20 {
+		if got := (<-r.registry.Updates())["o"].Workers; got != 20 {
 			t.Errorf("%d workers", got)
 		}
-		r.file.say(driversFile() + "defaults: {workers: 7}\ndiscovery: {sockets: [/a]}\n")
+		r.file.say(driversFile() + "defaults: {workers: 7}\n" + onlyObjects)
 		synctest.Wait()
-		if got := (<-r.registry.Updates())["s"].Workers; got != 7 {
+		if got := (<-r.registry.Updates())["o"].Workers; got != 7 {
 			t.Errorf("%d workers, want 7", got)
 		}
-		if r.sockets["/a"].runs != 1 {
+		if r.objects.runs != 1 {
 			t.Error("the source was started again")
 		}
 	})
@@ -291,19 +267,18 @@ func TestDefaultsOfTheFileReachDriversThatWereFound(t *testing.T) {
 
 func TestConflictsAreLoggedWhenTheyComeAndWhenTheyGo(t *testing.T) {
 	onScripts(t, func(r *registryTest) {
-		const rules = "discovery: {sockets: [/a]}\n"
-		r.file.say(driversFile("f") + rules)
-		r.sockets["/a"].sets <- []registry.Driver{socket("f", "/other")}
+		r.file.say(driversFile("f") + onlyObjects)
+		r.objects.sets <- []registry.Driver{object("f", "unix:///other")}
 		r.expect("[f]")
 		conflicts := r.registry.Conflicts()
-		if len(conflicts) != 1 || conflicts[0].Winner != "f.yaml:4" || conflicts[0].Loser != "socket /other" {
+		if len(conflicts) != 1 || conflicts[0].Winner != "f.yaml:4" || conflicts[0].Loser != "CSIDriver f" {
 			t.Errorf("the conflicts are %+v", conflicts)
 		}
 		if before := logged(t, r.lines, "Conflict"); before > 0 {
 			t.Errorf("%d lines before", before)
 		}
-		r.file.say("# one line more\n" + driversFile("f") + rules)
-		r.sockets["/a"].sets <- []registry.Driver{socket("f", "/other"), socket("s", "/s")}
+		r.file.say("# one line more\n" + driversFile("f") + onlyObjects)
+		r.objects.sets <- []registry.Driver{object("f", "unix:///other"), object("s", "unix:///s")}
 		r.expect("[f s]")
 		if len(r.lines) > 0 {
 			t.Errorf("logged again: %s", <-r.lines)
@@ -311,8 +286,8 @@ func TestConflictsAreLoggedWhenTheyComeAndWhenTheyGo(t *testing.T) {
 		if got := r.registry.Conflicts(); len(got) != 1 || got[0].Winner != "f.yaml:5" {
 			t.Errorf("the conflicts are %+v", got)
 		}
-		r.sockets["/a"].sets <- nil
-		r.expect("[f]")
+		r.objects.sets <- []registry.Driver{object("s", "unix:///s")}
+		r.expect("none")
 		if before := logged(t, r.lines, "Conflict is resolved"); before > 0 {
 			t.Errorf("%d lines before", before)
 		}
@@ -324,14 +299,14 @@ func TestConflictsAreLoggedWhenTheyComeAndWhenTheyGo(t *testing.T) {
 
 func TestSourceThatEndsByItselfRunsAgain(t *testing.T) {
 	onScripts(t, func(r *registryTest) {
-		r.file.say(driversFile() + "discovery: {sockets: [/a]}\n")
-		r.sockets["/a"].sets <- []registry.Driver{socket("s", "/s")}
+		r.file.say(driversFile() + onlyObjects)
+		r.objects.sets <- []registry.Driver{object("s", "unix:///s")}
 		r.expect("[s]")
-		close(r.sockets["/a"].sets)
+		close(r.objects.sets)
 		time.Sleep(time.Minute)
 		r.expect("none") // what it saw stays
-		r.sockets["/a"].sets <- []registry.Driver{socket("t", "/s")}
-		r.expect("[t]")
+		r.objects.sets <- []registry.Driver{object("s", "unix:///s"), object("t", "unix:///t")}
+		r.expect("[s t]")
 	})
 }
 
@@ -350,11 +325,9 @@ func TestRegistryOptionsAreChecked(t *testing.T) {
 	complete := registry.Options{
 		File:       &scriptedFile{},
 		CSIDrivers: func() registry.Source { return nil },
-		Sockets:    func(string) (registry.Source, error) { return nil, nil },
 	}
 	for name, spoil := range map[string]func(o *registry.Options){
 		"File": func(o *registry.Options) { o.File = nil }, "CSIDrivers": func(o *registry.Options) { o.CSIDrivers = nil },
-		"Sockets": func(o *registry.Options) { o.Sockets = nil },
 	} {
 		o := complete
 		spoil(&o)

@@ -74,7 +74,6 @@ func TestSingleDriverIsServedByARegistryThatLooksNowhereElse(t *testing.T) {
 	r, err := registry.New(registry.Options{
 		File:       s,
 		CSIDrivers: func() registry.Source { t.Error("CSIDriver objects were looked for"); return nil },
-		Sockets:    func(string) (registry.Source, error) { t.Error("sockets were looked for"); return nil, nil },
 	})
 	check(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

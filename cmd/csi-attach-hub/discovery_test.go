@@ -122,7 +122,7 @@ drivers: []
 	})
 }
 
-func TestDriversFoundBySocketAndByCSIDriverObjectGetTheirVolumesAttached(t *testing.T) {
+func TestDriversFoundByCSIDriverObjectGetTheirVolumesAttached(t *testing.T) {
 	s := newScene(t, "found")
 	s.configure(`defaults: {timeout: 1m}
 discovery:
@@ -130,32 +130,25 @@ discovery:
     enabled: true
     endpointTemplate: unix://%[1]s/{driver}.sock
     allowedEndpoints: ["unix://%[1]s/*"]
-  sockets: ["%[2]s/*/csi.sock"]
 drivers: []
-`, s.folder("objects"), s.folder("sockets"))
+`, s.folder("objects"))
 	byTemplate, b1 := s.serve("template", filepath.Join(s.dir, "objects", s.prefix+"-template.sock"))
 	byAnnotation, b2 := s.serve("annotation", filepath.Join(s.dir, "objects", "x"))
 	s.csiDriver(byTemplate, "")
-	bySocket, b3 := s.serve("socket", filepath.Join(s.folder("sockets/a"), "csi.sock"))
 	hub := s.startHub()
 	var all []testbed.Object
-	for _, driver := range []string{byTemplate, bySocket} {
-		all = append(all, s.attachments(driver, 10)...)
-	}
+	all = append(all, s.attachments(byTemplate, 10)...)
 	s.create(all...)
-	s.waitFor("those that were there attached", testbed.AllAttached(20))
+	s.waitFor("those that were there attached", testbed.AllAttached(10))
 	// And while it runs.
 	s.csiDriver(byAnnotation, "unix://"+filepath.Join(s.dir, "objects", "x"))
-	later, b4 := s.serve("later", filepath.Join(s.folder("sockets/b"), "csi.sock"))
-	for _, driver := range []string{byAnnotation, later} {
-		attachments := s.attachments(driver, 10)
-		s.create(attachments...)
-		all = append(all, attachments...)
-	}
-	s.waitFor("all attached", testbed.AllAttached(40))
+	attachments := s.attachments(byAnnotation, 10)
+	s.create(attachments...)
+	all = append(all, attachments...)
+	s.waitFor("all attached", testbed.AllAttached(20))
 	s.delete(all...)
 	s.waitFor("none left", testbed.NoneLeft[*storagev1.VolumeAttachment])
-	for _, b := range []*fakecsi.Backend{b1, b2, b3, b4} {
+	for _, b := range []*fakecsi.Backend{b1, b2} {
 		if books := b.Books(); len(books.Attached) > 0 || books.ViolationCount > 0 || books.Methods[fakecsi.ControllerPublishVolume].Begun != 10 {
 			t.Errorf("%s: attached %v, violations %+v, publishes %+v", books.Driver, books.Attached, books.Violations, books.Methods[fakecsi.ControllerPublishVolume])
 		}

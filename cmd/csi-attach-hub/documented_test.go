@@ -68,7 +68,6 @@ func TestEveryFlagIsDocumentedWithItsDefault(t *testing.T) {
 		{newHubCommand(), []string{"## Flags", "### Flags of the log"}, nil},
 		{newProxyCommand(), []string{"### Flags of proxy", "### Flags of the log"}, nil},
 		{newValidateCommand(), []string{"### Flags of validate"}, nil},
-		{newSetCommand(), []string{"### Flags of set"}, nil},
 		{newAdoptCommand(), []string{"### Flags of adopt"}, nil},
 		{newStatusCommand(), []string{"### Flags of status and explain", "### Flags of status"}, nil},
 		{newVolumesCommand(), []string{"### Flags of status and explain", "### Flags of volumes"}, nil},

@@ -91,10 +91,6 @@ func (f *driverFlags) settings(given given, dropIn bool) (registry.Settings, err
 		}
 	}
 	s.Retry.Initial = min(s.Retry.Initial, s.Retry.Max) // the maximum takes precedence, as in csi-attacher
-	if dropIn {
-		// csi-attacher's --timeout also bounds a whole listing.
-		s.Drift.Timeout = max(s.Drift.Timeout, s.Timeout)
-	}
 	return s, errors.Join(problems...)
 }
 

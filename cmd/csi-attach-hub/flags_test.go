@@ -64,7 +64,7 @@ func TestFlagsOfManifestsMeanWhatTheyMeanToCSIAttacher(t *testing.T) {
 				s := inPlace("unix:///csi/csi.sock")
 				s.leases.Enabled = true
 				s.driver.Timeout, s.driver.Workers, s.driver.Retry.Max = 6*time.Minute, 100, 30*time.Minute
-				s.driver.Drift.Timeout, s.driver.DefaultFSType = 6*time.Minute, "ext4"
+				s.driver.DefaultFSType = "ext4"
 				s.driver.KubeAPI = registry.KubeAPI{QPS: 20, Burst: 100}
 				return s
 			}},
@@ -72,7 +72,7 @@ func TestFlagsOfManifestsMeanWhatTheyMeanToCSIAttacher(t *testing.T) {
 			func() hubSettings {
 				s := inPlace("unix:///csi/csi.sock")
 				s.leases.Enabled, s.leases.Namespace = true, "kube-system"
-				s.driver.Timeout, s.driver.Workers, s.driver.Drift.Timeout = 20*time.Minute, 1000, 20*time.Minute
+				s.driver.Timeout, s.driver.Workers = 20*time.Minute, 1000
 				s.driver.KubeAPI, s.driver.Lease.Namespace = registry.KubeAPI{QPS: 200, Burst: 400}, "kube-system"
 				return s
 			}},
@@ -80,7 +80,7 @@ func TestFlagsOfManifestsMeanWhatTheyMeanToCSIAttacher(t *testing.T) {
 			func() hubSettings {
 				s := inPlace("unix:///csi/csi.sock")
 				s.leases = leaseSettings{Enabled: true, Namespace: "of-the-pod", Duration: 2 * time.Minute, RenewDeadline: time.Minute, RetryPeriod: 30 * time.Second}
-				s.driver.Timeout, s.driver.Drift.Timeout = 5*time.Minute, 5*time.Minute
+				s.driver.Timeout = 5 * time.Minute
 				s.driver.KubeAPI = registry.KubeAPI{QPS: 100, Burst: 100}
 				return s
 			}},

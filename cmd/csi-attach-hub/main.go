@@ -46,7 +46,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 func subcommands() []*cobra.Command {
 	return []*cobra.Command{
 		newStatusCommand(), newVolumesCommand(), newExplainCommand(),
-		newAdoptCommand(), newValidateCommand(), newSetCommand(), newSchemaCommand(),
+		newAdoptCommand(), newValidateCommand(), newSchemaCommand(),
 		newProxyCommand(), newVersionCommand(),
 	}
 }

@@ -43,7 +43,7 @@ func newProxyCommand() *cobra.Command {
 	flags.IntVar(&o.MaxConnections, "max-connections", 100, "number of clients that can be connected at once")
 	flags.DurationVar(&o.IdleTimeout, "idle-timeout", time.Hour, "time without data after which a connection is closed; must be above the longest call")
 	flags.DurationVar(&o.HandshakeTimeout, "handshake-timeout", 10*time.Second, "time limit for the TLS handshake of a client")
-	flags.DurationVar(&o.ProbeTimeout, "probe-timeout", 10*time.Second, "time limit for a Probe of the driver, for /readyz; should be probe.timeout of the hub")
+	flags.DurationVar(&o.ProbeTimeout, "probe-timeout", 10*time.Second, "time limit for a Probe of the driver, for /readyz; that of the hub is 10s")
 	flags.DurationVar(&o.Grace, "shutdown-grace", 30*time.Second, "time limit for calls in flight to end after SIGTERM")
 	logsapi.AddFlags(f.logging, flags)
 	for _, required := range []string{"tls-cert", "tls-key", "client-ca", "allow-san"} {

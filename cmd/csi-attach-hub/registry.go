@@ -34,8 +34,5 @@ func newRegistry(source registry.ConfigSource, kube *kubeClient) (*registry.Regi
 	return registry.New(registry.Options{
 		File:       source,
 		CSIDrivers: func() registry.Source { return registry.NewCSIDriverSource(kube.StorageV1()) },
-		Sockets: func(glob string) (registry.Source, error) {
-			return registry.NewSocketSource(registry.SocketOptions{Glob: glob, Ask: csiclient.AskName})
-		},
 	})
 }

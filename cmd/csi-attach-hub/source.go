@@ -43,9 +43,6 @@ func (s statusSource) config() status.Config {
 		c.Path, c.Hash, c.LastReloadOK, c.LastSuccess = file.Name(), is.Hash, is.LastSuccessful, is.LastSuccess
 		for _, e := range is.Errors {
 			c.Errors = append(c.Errors, e.Error())
-			if key := e.Key(); key != "" {
-				c.Mistakes = append(c.Mistakes, status.Mistake{Driver: e.Driver, Key: key, Unknown: e.Unknown, Near: e.Near, Value: e.Value, Error: e.Error()})
-			}
 		}
 	}
 	for _, w := range s.source.Config().Warnings() {

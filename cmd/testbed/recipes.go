@@ -115,7 +115,7 @@ In another terminal, read the variables and the programs of this sandbox first:
   kubectl get pods,pvc,volumeattachments,leases          the cluster
 
 Attach a volume by hand; the hub reports it within 30s as one where no VolumeAttachment asks for it:
-  csi-attach-hub set $DRIVERS_YAML fast.demo.csi.example.com drift.interval=10s
+  write "drift: {interval: 10s}" into the entry of fast.demo.csi.example.com in $DRIVERS_YAML
   testbed sandbox knobs fast '{"gainAttachments":[{"volume":"fast-1","node":"id-of-node-3"}]}'
   csi-attach-hub explain --server $HUB pv/fast-1
 

@@ -17,9 +17,8 @@ const (
 // the latest calls. The zero value is ready to use, and safe for concurrent use. It keeps the values and their forms in
 // memory only.
 type Redactor struct {
-	mu      sync.Mutex
-	forgets bool          // see Keep; guarded by mu
-	recent  []secretValue // the latest last; guarded by mu
+	mu     sync.Mutex
+	recent []secretValue // the latest last; guarded by mu
 }
 
 type secretValue struct {
@@ -38,14 +37,6 @@ func newSecretValue(text string) secretValue {
 		defer computingForms.Unlock()
 		return newFormSet(hiddenForms(text))
 	})}
-}
-
-// Keep says whether values are known after the calls that had them. The bounds hold in both cases.
-func (r *Redactor) Keep(keep bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.forgets = !keep
-	r.drop()
 }
 
 // Use takes the secrets of a call that begins. The caller calls end when the call has ended and its error is redacted.
@@ -84,14 +75,13 @@ func (r *Redactor) index(text string) int {
 	return slices.IndexFunc(r.recent, func(v secretValue) bool { return v.text == text })
 }
 
-// drop drops the values that no call in flight has and that are not to be kept, or do not fit into the bounds beside
-// later ones.
+// drop drops the values that no call in flight has and that do not fit into the bounds beside later ones.
 func (r *Redactor) drop() {
 	values, size := 0, 0
 	kept := r.recent[:0:0]
 	for _, v := range slices.Backward(r.recent) {
 		if v.calls == 0 {
-			if r.forgets || values == recentSecrets || size+len(v.text) > recentBytes {
+			if values == recentSecrets || size+len(v.text) > recentBytes {
 				continue
 			}
 			values++

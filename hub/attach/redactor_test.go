@@ -26,29 +26,6 @@ func TestRedactorKnowsTheLatestValuesWithinItsBounds(t *testing.T) {
 	}
 }
 
-func TestRedactorThatKeepsNothingKnowsTheCallsInFlight(t *testing.T) {
-	var r Redactor
-	secrets := map[string]string{"password": "correct horse", "again": "correct horse"}
-	hides := func() bool { return r.Text("correct horse", 100) == "[secret]" }
-	r.Use(secrets)()
-	if !hides() {
-		t.Error("not known after the call")
-	}
-	r.Keep(false)
-	if hides() {
-		t.Error("known although it keeps nothing")
-	}
-	first, second := r.Use(secrets), r.Use(secrets)
-	first()
-	if !hides() {
-		t.Error("not known while a call has it")
-	}
-	second()
-	if hides() {
-		t.Error("known after the last call")
-	}
-}
-
 func TestRedactorKnowsTheValuesOfAllCallsInFlight(t *testing.T) {
 	var r Redactor
 	hides := func(text string) bool { return r.Text(text, 2*recentBytes) == "[secret]" }

@@ -25,8 +25,8 @@ func TestShellReadsTheWordsOfACommandAsTheyWere(t *testing.T) {
 }
 
 func TestPlainWordsOfACommandHaveNoQuotes(t *testing.T) {
-	got := diagnosis.Commands([]string{"kubectl", "-n", "storage", "scale", "deployment/csi", "--replicas=1"}, []string{"csi-attach-hub", "set", "FILE", "ebs.csi.aws.com", "mode=active"})
-	want := "kubectl -n storage scale deployment/csi --replicas=1\ncsi-attach-hub set FILE ebs.csi.aws.com mode=active"
+	got := diagnosis.Commands([]string{"kubectl", "-n", "storage", "scale", "deployment/csi", "--replicas=1"}, []string{"csi-attach-hub", "explain", "driver/ebs.csi.aws.com"})
+	want := "kubectl -n storage scale deployment/csi --replicas=1\ncsi-attach-hub explain driver/ebs.csi.aws.com"
 	if strings.Join(got, "\n") != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -286,7 +286,7 @@ func TestSettingsAreWrittenAsInDriversYAML(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"timeout":"2m","workers":20,"maxPerNode":0,"retryInitial":"500ms","retryMax":"1m","stuckAfter":"15m","driftInterval":"1m","driftAction":"reattach","driftUnexpected":"report","parallelMultiNode":true,"onForeignWriter":"warn","keepSecrets":true}`
+	want := `{"timeout":"2m","workers":20,"maxPerNode":0,"retryInitial":"500ms","retryMax":"1m","stuckAfter":"15m","driftInterval":"1m","driftAction":"reattach","driftUnexpected":"report","parallelMultiNode":true}`
 	if string(body) != want {
 		t.Errorf("got %s, want %s", body, want)
 	}

@@ -18,7 +18,7 @@ func newBusyHub(drivers, attachments int) *fakeHub {
 		Version: "v0.3.0", Identity: "csi-attach-hub-7c9d-abcde", Started: now.Add(-76 * time.Hour), PodsKnown: true,
 		Config: Config{Path: "/etc/csi-attach-hub/drivers.yaml", Hash: "9f2c41d07a6b", LastReloadOK: true, LastSuccess: now.Add(-26 * time.Hour),
 			Warnings: []string{"drivers.yaml:31: drivers[4].timeout: 15s is shorter than most drivers need"},
-			Conflicts: []Conflict{{Driver: "nfs.csi.k8s.io", Winner: "drivers.yaml:12", Loser: "socket /csi/nfs/csi.sock",
+			Conflicts: []Conflict{{Driver: "nfs.csi.k8s.io", Winner: "drivers.yaml:12", Loser: "CSIDriver nfs.csi.k8s.io",
 				Reason: "the same driver is learned from two places"}}},
 		Unclaimed: map[string]int{"legacy.example.com": 12},
 	}
@@ -68,7 +68,7 @@ func busyDriver(i int, now time.Time) Driver {
 		Name: busyName(i), State: "Ready", Up: true, Mode: "active", Source: fmt.Sprintf("drivers.yaml:%d", 10+i*4), Since: now.Add(-time.Duration(i+1) * 47 * time.Minute),
 		Endpoint: "unix:///csi/" + busyName(i) + "/csi.sock", Version: "v1.31.0", Capabilities: []string{"PUBLISH_UNPUBLISH_VOLUME", "LIST_VOLUMES_PUBLISHED_NODES"},
 		Settings: Settings{Timeout: Duration(2 * time.Minute), Workers: 20, ParallelMultiNode: true, RetryInitial: Duration(500 * time.Millisecond), RetryMax: Duration(time.Minute),
-			StuckAfter: Duration(15 * time.Minute), DriftInterval: Duration(time.Minute), DriftAction: "reattach", OnForeignWriter: "warn", KeepSecrets: true},
+			StuckAfter: Duration(15 * time.Minute), DriftInterval: Duration(time.Minute), DriftAction: "reattach"},
 		Lease:   Lease{Name: "external-attacher-leader-" + busyName(i), Namespace: "csi-attach-hub", Since: now.Add(-3 * time.Hour)},
 		Workers: 20,
 		Lanes: []Lane{{Operation: Attach, Workers: 20, Done: uint64(1000 + i*31)}, {Operation: Detach, Workers: 20, Done: uint64(900 + i*31)},

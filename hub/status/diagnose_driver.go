@@ -68,12 +68,9 @@ func DiagnoseDriver(d Driver, lease LeaseRecord, replicas []Replica, now time.Ti
 		d.notConnected(&found, lease, replicas, now)
 	case d.Mode == modeObserve:
 		lease.observed(&found, now)
-	case d.State == statePaused && d.Mode == modePaused:
-		found.Verdict, found.Fact = diagnosis.DriverPaused, "paused by `mode: paused` in drivers.yaml"
-		found.Actions = []string{"Set its mode to active when the hub should work for it."}
-		found.Commands = diagnosis.Commands([]string{"csi-attach-hub", "set", "FILE", d.Name, "mode=active"})
 	case d.State == statePaused:
-		d.pausedByHub(&found)
+		found.Verdict, found.Fact = diagnosis.DriverPaused, "paused by `mode: paused` in drivers.yaml"
+		found.Actions = []string{"Write `mode: active` in its entry when the hub should work for it."}
 	case d.State == stateWaiting || !d.Lease.Mine:
 		return DiagnoseLease(lease, d.Reason, replicas, now)
 	default:
@@ -101,10 +98,7 @@ func (d Driver) notConnected(found *diagnosis.Diagnosis, lease LeaseRecord, repl
 		found.Verdict = diagnosis.DriverNotReady
 	}
 	if found.Verdict == diagnosis.SocketMissing && len(d.Sockets) > 0 {
-		action += fmt.Sprintf(" If it runs, set the endpoint to its socket: the folder has %s.", strings.Join(d.Sockets, ", "))
-		if change := d.EndpointChange(); change != "" {
-			found.Commands = diagnosis.Commands([]string{"csi-attach-hub", "set", "FILE", d.Name, change})
-		}
+		action += fmt.Sprintf(" If it runs, write its socket as `endpoint` in its entry: the folder has %s.", strings.Join(d.Sockets, ", "))
 	}
 	found.Actions = []string{action}
 	switch free := lease.Holder == ""; {
@@ -121,15 +115,6 @@ func (d Driver) notConnected(found *diagnosis.Diagnosis, lease LeaseRecord, repl
 		found.Detail = andAlso(found.Detail, "its lease is held by "+lease.Holder+", which is not a replica of the hub")
 		found.Actions = append(found.Actions, "Look at the log of the holder of the lease, which may work for the driver. The hub waits for the lease, and does not take it before it can call the driver.")
 	}
-}
-
-// EndpointChange returns what sets the endpoint to the only other socket in the folder of one that does not exist, for
-// `csi-attach-hub set`; "" if there is not just one.
-func (d Driver) EndpointChange() string {
-	if len(d.Sockets) != 1 {
-		return ""
-	}
-	return "endpoint=" + d.Sockets[0]
 }
 
 // andAlso returns a detail with one more fact.
@@ -154,15 +139,6 @@ func DiagnoseCapability(d Driver) diagnosis.Diagnosis {
 			"If the driver's volumes need no attach any more, set attachRequired of its CSIDriver to false.",
 		},
 	}
-}
-
-// pausedByHub: the hub has stopped by itself.
-func (d Driver) pausedByHub(found *diagnosis.Diagnosis) {
-	found.Verdict, found.Fact, found.Detail = diagnosis.DriverPaused, "paused by the hub", d.Reason
-	if w := d.ForeignWriter; w.Manager != "" {
-		found.Actions = append(found.Actions, fmt.Sprintf("End the other attacher (%s), which wrote VolumeAttachment %s, or set the driver's mode to observe.", w.Manager, w.VolumeAttachment))
-	}
-	found.Actions = append(found.Actions, "Then change the driver's entry in the configuration, or restart the hub: it resumes.")
 }
 
 // cannotTake is how hub/lease begins the reason of a lease that the API server refuses.

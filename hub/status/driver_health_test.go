@@ -46,7 +46,6 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"paused with work": {func(d *Driver) {
 			d.State, d.Mode, d.Lanes[0].Queued, d.Lanes[0].OldestSince = "Paused", "paused", 1, ago(5*time.Second)
 		}, Attention, ago(5 * time.Second), "1 volume waits for 5s"},
-		"paused by the hub":               {func(d *Driver) { d.State, d.Reason = "Paused", "another attacher" }, Broken, hour, "paused by the hub for 60m: another attacher"},
 		"another replica has it":          {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Name: "l", Holder: "hub-1"} }, Standby, time.Time{}, "held by another replica of the hub (hub-1)"},
 		"another attacher has it":         {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{Holder: "sidecar"} }, Attention, time.Time{}, "held by another attacher (sidecar)"},
 		"nobody has it":                   {func(d *Driver) { d.State, d.Lease = "WaitingForLease", Lease{} }, Attention, time.Time{}, "has no holder"},

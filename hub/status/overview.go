@@ -30,19 +30,8 @@ type Config struct {
 	LastReloadOK bool       `json:"lastReloadOK"`
 	LastSuccess  time.Time  `json:"lastSuccess,omitzero"` // when the configuration in force was read
 	Errors       []string   `json:"errors,omitempty"`     // of the last reload, each "drivers.yaml:14: ..."
-	Mistakes     []Mistake  `json:"mistakes,omitempty"`   // those of Errors that are in the entry of a driver
 	Warnings     []string   `json:"warnings,omitempty"`
 	Conflicts    []Conflict `json:"conflicts,omitempty"`
-}
-
-// Mistake is an error in the entry of a driver in drivers.yaml.
-type Mistake struct {
-	Driver  string `json:"driver"`
-	Key     string `json:"key"`               // as `csi-attach-hub set` takes it
-	Unknown bool   `json:"unknown,omitempty"` // the key does not exist, so it is to be removed, or renamed to Near
-	Near    string `json:"near,omitempty"`    // the key that is probably meant; empty if that is not known
-	Value   string `json:"value,omitempty"`   // that Key has, for Near; empty if it has none on one line
-	Error   string `json:"error"`             // as in Config.Errors
 }
 
 // Conflict is a place where a driver was found and from which it is not served.

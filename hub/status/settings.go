@@ -21,10 +21,6 @@ type Settings struct {
 	DriftUnexpected string `json:"driftUnexpected"`
 	// ParallelMultiNode: calls for one multi-node volume on different nodes run side by side.
 	ParallelMultiNode bool `json:"parallelMultiNode"`
-	// OnForeignWriter is what follows when another attacher writes: "warn" or "pause".
-	OnForeignWriter string `json:"onForeignWriter"`
-	// KeepSecrets: secrets may stay in memory after the call that they were read for.
-	KeepSecrets bool `json:"keepSecrets"`
 }
 
 // SettingsOf returns the shown part of a driver's settings.
@@ -41,8 +37,6 @@ func SettingsOf(s registry.Settings) Settings {
 
 		DriftUnexpected:   string(s.Drift.Unexpected),
 		ParallelMultiNode: s.ParallelMultiNode,
-		OnForeignWriter:   string(s.OnForeignWriter),
-		KeepSecrets:       s.KeepSecrets,
 	}
 }
 

@@ -276,9 +276,6 @@ func (t *Table) Apply(c *Claim, p *Pass, e Effect, o Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := c.publication
-	if t.forgets {
-		o.Secrets = nil
-	}
 	c.apply(p, e, o)
 	switch {
 	case e.Kind == Disown:

@@ -20,7 +20,7 @@ type Publication struct {
 	// NodeFull: it is Uncertain, and the last answer to the publish was that the node has no place.
 	NodeFull bool
 	// Context is the publish context, until it is in the status. Secrets are those of the last publish
-	// that succeeded, for an unpublish when the Secret is gone (rook issue 16956); see KeepSecrets. Both
+	// that succeeded, for an unpublish when the Secret is gone (rook issue 16956); see DropSecrets. Both
 	// are kept in memory only, and never compared.
 	Context, Secrets map[string]string
 }

@@ -27,7 +27,6 @@ type Table struct {
 	claims   map[string]*Claim  // by name of the VolumeAttachment
 	swept    time.Time          // when dropUnconfirmed ran last
 	released map[types.UID]bool // see WasReleased
-	forgets  bool               // see KeepSecrets
 
 	touched map[attach.Target]bool // see Listing; nil: there is none
 	pause   pauses                 // see SetPause
@@ -173,15 +172,10 @@ func (t *Table) SetLimits(workers, perNode int, parallel bool) {
 	t.signal()
 }
 
-// KeepSecrets says whether publications keep the secrets that they were made with. If not, those that are kept are
-// dropped. A new Table keeps them.
-func (t *Table) KeepSecrets(keep bool) {
+// DropSecrets drops the secrets of all publications.
+func (t *Table) DropSecrets() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.forgets = !keep
-	if keep {
-		return
-	}
 	for _, c := range t.claims {
 		c.publication.Secrets = nil
 	}

@@ -12,7 +12,6 @@ func TestFlagsFollowEachProgramThatReachesTheCluster(t *testing.T) {
 	const flags = "--context=prod"
 	for line, want := range map[string]string{
 		"kubectl -n storage scale deployment/csi --replicas=1":   "kubectl --context=prod -n storage scale deployment/csi --replicas=1",
-		"csi-attach-hub set configmap/h/c d mode=active":         "csi-attach-hub set --context=prod configmap/h/c d mode=active",
 		"csi-attach-hub explain driver/d":                        "csi-attach-hub explain --context=prod driver/d",
 		`printf %s '{"a": "x | kubectl y"}' | kubectl create -f`: `printf %s '{"a": "x | kubectl y"}' | kubectl --context=prod create -f`,
 		"kubectl get x -o json | kubectl replace -f - && kubectl wait kubectl": "kubectl --context=prod get x -o json | kubectl --context=prod replace -f - && " +

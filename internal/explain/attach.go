@@ -95,9 +95,6 @@ func (w *walk) secret() {
 	}
 	if w.Attachment.Value().DeletionTimestamp != nil {
 		fact, next := "does not exist: the detach uses the content that the volume was attached with, and fails if the hub does not remember it", "Create the secret if the detach fails."
-		if w.Served != nil && !w.Served.Settings.KeepSecrets {
-			fact, next = "does not exist, and keepSecrets is false: the detach fails until the secret exists again", "Create the secret."
-		}
 		w.note(found(diagnosis.SecretMissing, "Secret "+s.Namespace+"/"+s.Name, fact, next))
 		return
 	}

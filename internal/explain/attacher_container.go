@@ -2,7 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -52,23 +51,3 @@ func (w *walk) endAttacher(f *Finding) bool {
 
 // endWriter cures a driver whose VolumeAttachments another attacher writes too.
 func (w *walk) endWriter(f *Finding) { w.endAttacher(f) }
-
-// endConflict cures a driver that the hub has paused because of another attacher: that attacher is the cause.
-func (w *walk) endConflict(f *Finding) {
-	if w.Served == nil || w.Served.ForeignWriter.Manager == "" {
-		return
-	}
-	writer := w.Served.ForeignWriter
-	conflict := w.finding(diagnosis.Diagnosis{Verdict: diagnosis.ForeignWriter, Object: "driver " + w.Driver, Last: writer.Time,
-		Fact: fmt.Sprintf("paused by the hub because another attacher (%s) wrote VolumeAttachment %s", writer.Manager, writer.VolumeAttachment),
-		Actions: []string{"End that attacher, then change the driver's entry in drivers.yaml: the hub resumes. With onForeignWriter: warn it is not paused again if the other attacher ends late.",
-			"Set onForeignWriter to pause again later."}})
-	conflict.Age = f.Age
-	if w.endAttacher(&conflict) {
-		end := conflict.Commands
-		w.configure(&conflict, w.set(w.Driver, "onForeignWriter=warn"))
-		conflict.Commands = append(end, conflict.Commands...)
-	}
-	w.report.Notes = slices.DeleteFunc(w.report.Notes, func(n Finding) bool { return n.Verdict == diagnosis.ForeignWriter })
-	*f = conflict
-}

@@ -14,14 +14,14 @@ func TestCommandsAreLinesToBeCopied(t *testing.T) {
 		return status.Reason{State: status.Broken, Diagnosis: diagnosis.Diagnosis{Verdict: diagnosis.DriverPaused, Object: "driver " + driverName, Fact: fact, Actions: []string{"Resume it."}, Commands: commands}}
 	}
 	w.served.Health = status.Health{State: status.Broken, Reasons: []status.Reason{
-		reason("paused", "kubectl annotate x 'two  spaces'", "csi-attach-hub set FILE x mode=active"),
+		reason("paused", "kubectl annotate x 'two  spaces'", "csi-attach-hub explain driver/x"),
 		reason("hostile", "kubectl get hidden", "rm \x1b[2K\u202e hidden"),
 	}}
 	report, err := w.asked(t, "driver/"+driverName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "        -> Resume it.\n           kubectl annotate x 'two  spaces'\n           csi-attach-hub set FILE x mode=active\n"
+	want := "        -> Resume it.\n           kubectl annotate x 'two  spaces'\n           csi-attach-hub explain driver/x\n"
 	if text := report.Text(); !strings.Contains(text, want) || strings.Contains(text, "hidden") {
 		t.Errorf("got\n%s\nwant in it\n%s", text, want)
 	}

@@ -3,7 +3,6 @@ package explain
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,13 +13,13 @@ import (
 
 // remedy says how explain finds the commands that cure what a finding names.
 type remedy struct {
-	config, workload bool // what it needs: where drivers.yaml is, what runs the driver's controller
-	holder           bool // or the Pod that holds the driver's lease
-	certificates     bool // or the Secrets with the certificates of both sides; the workload too
-	account          bool // or the ServiceAccount of the hub
-	plugin           bool // what registers the driver on the node
-	otherNode        bool // the node to which the volume is attached
-	webhooks         bool
+	workload     bool // what it needs: what runs the driver's controller
+	holder       bool // or the Pod that holds the driver's lease
+	certificates bool // or the Secrets with the certificates of both sides; the workload too
+	account      bool // or the ServiceAccount of the hub
+	plugin       bool // what registers the driver on the node
+	otherNode    bool // the node to which the volume is attached
+	webhooks     bool
 	// find completes the finding. It sets the commands if it knows them, and may name a more exact cause. Without the
 	// commands the sentence that says what to do must be enough.
 	find func(*walk, *Finding)
@@ -28,14 +27,12 @@ type remedy struct {
 
 // remedies are the remedies by verdict.
 var remedies = map[diagnosis.Verdict]remedy{
-	diagnosis.DriverPaused:       {config: true, find: (*walk).resume},
-	diagnosis.ConfigBroken:       {config: true, find: (*walk).mend},
-	diagnosis.SocketMissing:      {config: true, workload: true, find: (*walk).reach},
-	diagnosis.CannotConnect:      {config: true, workload: true, find: (*walk).reach},
+	diagnosis.SocketMissing:      {workload: true, find: (*walk).reach},
+	diagnosis.CannotConnect:      {workload: true, find: (*walk).reach},
 	diagnosis.CertificateExpired: {workload: true, certificates: true, find: (*walk).renew},
-	diagnosis.CertificateName:    {config: true, find: (*walk).acceptName},
+	diagnosis.CertificateName:    {find: (*walk).acceptName},
 	diagnosis.LeaseHeld:          {workload: true, holder: true, find: (*walk).freeLease},
-	diagnosis.ForeignWriter:      {config: true, workload: true, find: (*walk).endWriter},
+	diagnosis.ForeignWriter:      {workload: true, find: (*walk).endWriter},
 	diagnosis.RightMissing:       {account: true, find: (*walk).grant},
 	diagnosis.SecretForbidden:    {account: true, find: (*walk).grant},
 	diagnosis.SecretMissing:      {find: (*walk).makeSecret},
@@ -82,9 +79,6 @@ func (g *gatherer) evidence(ctx context.Context) {
 
 func (g *gatherer) evidenceFor(ctx context.Context, v *Volume, verdict diagnosis.Verdict) {
 	r := remedies[verdict]
-	if r.config && g.facts.Config == nil {
-		g.facts.Config = g.configMap(ctx)
-	}
 	if r.workload && v.Workload == nil {
 		v.Workload = g.workloadOf(ctx, v)
 	}
@@ -107,55 +101,4 @@ func (g *gatherer) evidenceFor(ctx context.Context, v *Volume, verdict diagnosis
 	if r.webhooks {
 		v.Webhooks = g.webhooks(ctx)
 	}
-}
-
-// set returns the command that changes settings of a driver in drivers.yaml, such as "mode=active".
-func (w *walk) set(driver string, changes ...string) []string {
-	file := "FILE"
-	if c := w.Config; c != nil {
-		file = c.arg()
-	}
-	return append([]string{"csi-attach-hub", "set", file, driver}, changes...)
-}
-
-// configure gives a finding commands that change drivers.yaml.
-func (w *walk) configure(f *Finding, lines ...[]string) {
-	f.Commands = diagnosis.Commands(lines...)
-	if w.Config != nil && len(f.Commands) > 0 {
-		f.Next += " If the ConfigMap is made from a file in a repository, change that file, with its path in place of " + w.Config.arg() + "."
-	}
-}
-
-// resume cures a driver that drivers.yaml pauses.
-func (w *walk) resume(f *Finding) {
-	if w.Served != nil && w.Served.Mode == "paused" {
-		w.configure(f, w.set(w.Driver, "mode=active"))
-	} else {
-		w.endConflict(f)
-	}
-}
-
-// mend cures mistakes in entries of drivers.yaml: a misspelt key gets the name that was meant, a wrong value has to be filled
-// in. An entry with a key that means nothing has no command: to remove the key is for the reader to decide.
-func (w *walk) mend(f *Finding) {
-	var lines [][]string
-	unclear := map[string]bool{} // drivers
-	for _, m := range w.Hub.View.Mistakes() {
-		changes := []string{m.Key + "=VALUE"}
-		if m.Unknown {
-			unclear[m.Driver] = unclear[m.Driver] || m.Near == ""
-			changes = []string{m.Near + "=" + cmp.Or(m.Value, "VALUE"), m.Key + "-"}
-		}
-		i := slices.IndexFunc(lines, func(words []string) bool { return words[3] == m.Driver })
-		if i < 0 {
-			i, lines = len(lines), append(lines, w.set(m.Driver))
-		}
-		for _, change := range changes {
-			if !slices.Contains(lines[i], change) {
-				lines[i] = append(lines[i], change)
-			}
-		}
-	}
-	lines = slices.DeleteFunc(lines, func(words []string) bool { return unclear[words[3]] })
-	w.configure(f, lines...)
 }

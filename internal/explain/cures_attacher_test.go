@@ -2,7 +2,6 @@ package explain_test
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -11,11 +10,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -39,21 +36,6 @@ var attacherCures = []cure{
 		},
 		verdict: diagnosis.LeaseHeld, object: "Lease {name}/external-attacher-leader-{name}",
 		words: []string{"held by another attacher (csi-controller-", "the holder is Pod {name}/csi-controller-"},
-	},
-	{
-		name: "conflicting writer",
-		prepare: func(s *cureScene) {
-			s.entry = []string{"onForeignWriter: pause"}
-			s.addAttacher("--v=2", func(ctx context.Context, _ string) { s.writeStatus(ctx) })
-		},
-		ask:     (*cureScene).attachAfterConflict,
-		verdict: diagnosis.ForeignWriter, object: "driver {name}", words: []string{"another attacher (csi-attacher) wrote VolumeAttachment {name}"},
-		cured: func(s *cureScene) {
-			s.waitAttached(s.name + "-next")
-			if running := s.workload.template().Spec.Containers; len(running) != 1 || running[0].Name != "csi-driver" {
-				s.t.Errorf("these containers are left: %v", running)
-			}
-		},
 	},
 }
 
@@ -106,38 +88,9 @@ func (s *cureScene) holdLease(ctx context.Context, identity string, at time.Time
 	}
 }
 
-// writeStatus writes errors into VolumeAttachments, as a csi-attacher without leader election does.
-func (s *cureScene) writeStatus(ctx context.Context) {
-	message, err := json.Marshal(map[string]any{"status": map[string]any{"attachError": map[string]any{"message": "another attacher was here", "time": metav1.Now()}}})
-	if err == nil { // it may not exist yet
-		_, _ = s.kube.StorageV1().VolumeAttachments().Patch(ctx, s.name, types.MergePatchType, message, metav1.PatchOptions{FieldManager: "csi-attacher"}, "status")
-	}
-}
-
 // add has the player run a program in a container that is added later.
 func (p *workloadPlayer) add(container string, run program) {
 	p.mu.Lock() // the player takes it too before it looks for programs
 	defer p.mu.Unlock()
 	p.programs[container] = run
-}
-
-// attachAfterConflict asks for a volume that the other attacher writes too, and for the next one once the hub has seen that.
-func (s *cureScene) attachAfterConflict() string {
-	s.attach()
-	s.until("the hub has seen the other attacher", func() bool {
-		d := s.view().Driver(s.name)
-		return d != nil && d.ForeignWriter.VolumeAttachment == s.name
-	}, func() string { return s.hub.LastLines(20) })
-	next := s.name + "-next"
-	s.must(s.world.Cluster.Create(s.ctx, testbed.PersistentVolume{Name: next, Driver: s.name},
-		testbed.VolumeAttachment{Name: next, Driver: s.name, Node: s.node, PersistentVolume: next}))
-	return next
-}
-
-// template returns the Pod template of the Deployment.
-func (p *workloadPlayer) template() corev1.PodTemplateSpec {
-	p.s.t.Helper()
-	d, err := p.s.kube.AppsV1().Deployments(p.s.name).Get(p.s.ctx, p.deployment, metav1.GetOptions{})
-	p.s.must(err)
-	return d.Spec.Template
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"path/filepath"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -32,6 +33,8 @@ var certificateCures = []cure{
 			s.secureDriver(certtest.Request{Names: []string{s.name + ".svc"}}, s.name+".other")
 		},
 		verdict: diagnosis.CertificateName, object: "driver {name}", words: []string{"is for {name}.svc", `not for serverName "{name}.other"`},
+		next: "Write `serverName: {name}.svc` under tls in the entry of {name}",
+		edit: func(s *cureScene) { s.writeConfig(strings.Replace(s.config, s.name+".other", s.name+".svc", 1)) },
 	},
 }
 

@@ -189,14 +189,14 @@ func (s *cureScene) explain(question string) explain.Report {
 
 // explainedUntil asks until the answer stops at a verdict and has commands: hub and players need time to get there. It
 // returns the stop and the text for people.
-func (s *cureScene) explainedUntil(question string, want diagnosis.Verdict) (explain.Finding, string) {
+func (s *cureScene) explainedUntil(question string, want diagnosis.Verdict, commands bool) (explain.Finding, string) {
 	s.t.Helper()
 	var report explain.Report
 	var stop *explain.Finding
 	s.until("explain stops at "+string(want), func() bool {
 		report = s.explain(question)
 		stop = stopOf(report)
-		return stop != nil && stop.Verdict == want && len(stop.Commands) > 0
+		return stop != nil && stop.Verdict == want && (len(stop.Commands) > 0 || !commands)
 	}, func() string { return report.Text() })
 	if code := report.Result.ExitCode(); code != 1 {
 		s.t.Errorf("the exit code is %d, want 1:\n%s", code, report.Text())

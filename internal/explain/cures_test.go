@@ -26,6 +26,7 @@ import (
 //	ask       makes the volume and returns what explain is asked about; by default, a VolumeAttachment
 //	verdict   is that of the stop; explain is asked until it comes to it
 //	fill      has the values for the words in capitals in the commands
+//	edit      changes drivers.yaml, where explain names the line (next) in place of a command
 //	cured     blocks until the cure has worked; by default, until the volume is attached. Then explain must say that all
 //	          is well.
 //
@@ -40,6 +41,8 @@ type cure struct {
 	object  string            // of the stop, if it matters; {name} stands for the name of the scene
 	words   []string          // which the fact has to have; {name} as in object
 	fill    map[string]string // {name} as in object
+	next    string            // a part of what explain says to do, if it names a line of drivers.yaml
+	edit    func(*cureScene)  // changes drivers.yaml so, after the commands
 	cured   func(*cureScene)
 	// well is the question about which all must be well at the end; by default, that of ask. {name} as in object.
 	well string
@@ -56,7 +59,7 @@ func allCures() []cure {
 var breakages = []string{
 	"driver gone", "wrong socket", "expired certificate", "wrong SAN", "lease held by a dead sidecar", "lease held by a living sidecar",
 	"missing right", "missing secret", "CSINode without the driver", "node gone", "out-of-service taint needed", "PV gone", "full node",
-	"dangling volume", "conflicting writer", "paused", "bad configuration", "APF or webhook refusing writes", "hanging driver", "attachRequired wrong",
+	"dangling volume", "paused", "bad configuration", "APF or webhook refusing writes", "hanging driver", "attachRequired wrong",
 }
 
 func TestMain(m *testing.M) {
@@ -106,7 +109,7 @@ func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 				ask = (*cureScene).attach
 			}
 			question := ask(s)
-			stop, text := s.explainedUntil(question, c.verdict)
+			stop, text := s.explainedUntil(question, c.verdict, c.edit == nil)
 			if want := named(c.object); want != "" && stop.Object != want {
 				t.Errorf("the cause is about %s, want %s", stop.Object, want)
 			}
@@ -114,6 +117,9 @@ func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 				if !strings.Contains(stop.Fact, named(word)) {
 					t.Errorf("the fact %q lacks %q", stop.Fact, named(word))
 				}
+			}
+			if !strings.Contains(stop.Next, named(c.next)) {
+				t.Errorf("what to do is %q, want %q", stop.Next, named(c.next))
 			}
 			script := strings.Join(stop.Commands, "\n")
 			for _, line := range stop.Commands {
@@ -129,6 +135,9 @@ func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 			}
 			t.Logf("%s: %s\n%s", stop.Object, stop.Fact, script)
 			s.shell(script)
+			if c.edit != nil {
+				c.edit(s)
+			}
 			if c.cured != nil {
 				c.cured(s)
 			} else {

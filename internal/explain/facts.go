@@ -36,8 +36,6 @@ type Facts struct {
 	Settled []Volume
 	More    int
 	RowsErr error // why the hub did not say all about these
-	// Config is where the drivers.yaml of the hub is; nil if it is not known, or not needed.
-	Config *ConfigMap
 	// Account is the ServiceAccount of the hub, NAMESPACE:NAME; empty if it is not known, or not needed.
 	Account string
 	// Calls are those of them with a call in flight, as the hub sees them, the oldest first.

@@ -4,8 +4,13 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
 )
 
@@ -70,5 +75,18 @@ func (w *walk) hubNeeds(d diagnosis.Denial) bool {
 	}
 	return slices.ContainsFunc(rights.Needed(rights.Features{Discovery: true}), func(r rights.Right) bool {
 		return r.Verb == d.Verb && r.Group == d.Group && r.Resource == d.Resource && r.Subresource == d.Subresource && r.Namespace == d.Namespace
+	})
+}
+
+// hubPods returns the Pods of the hub that were asked.
+func (g *gatherer) hubPods(ctx context.Context) []corev1.Pod {
+	return items(selected(list(ctx, g, "Pods of the hub", metav1.ListOptions{LabelSelector: hubclient.PodLabels}, g.Kube.CoreV1().Pods(g.Namespace).List,
+		func(l *corev1.PodList) []corev1.Pod { return l.Items }), g.isReplica))
+}
+
+// isReplica reports whether a Pod is one of the replicas that were asked.
+func (g *gatherer) isReplica(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(g.facts.Hub.View.Replicas, func(r hubclient.Replica) bool {
+		return r.Replica == "Pod "+pod.Namespace+"/"+pod.Name || strings.HasPrefix(r.Overview.Identity, pod.Name+"_")
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// reach says why a driver cannot be called: its controller is stopped or not ready, or listens on another socket.
+// reach says why a driver cannot be called: its controller is stopped or not ready.
 func (w *walk) reach(f *Finding) {
 	c := w.Workload
 	switch {
@@ -18,10 +18,6 @@ func (w *walk) reach(f *Finding) {
 	case c != nil && c.Kind != "DaemonSet" && c.Status.ReadyReplicas == 0: // another endpoint would not help
 		f.Next = fmt.Sprintf("Look at %s, the driver's controller: none of its Pods is ready. %s", c.ref(), f.Next)
 		f.Commands = nil
-	case w.Served != nil && f.Verdict == diagnosis.SocketMissing:
-		if change := w.Served.EndpointChange(); change != "" {
-			w.configure(f, w.set(w.Driver, change))
-		}
 	}
 }
 

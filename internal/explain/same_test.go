@@ -16,7 +16,6 @@ func TestExplainStopsWithTheWordsOfTheStatusPage(t *testing.T) {
 		"socket missing":     func(s *situation) { s.state("Connecting", "connect: no such file or directory") },
 		"another driver":     func(s *situation) { s.state("NameMismatch", `reports the name "other"`) },
 		"paused by its mode": func(s *situation) { s.served.Mode = "paused"; s.state("Paused", "its mode is paused") },
-		"paused by the hub":  func(s *situation) { s.state("Paused", "another attacher wrote") },
 		"draining":           func(s *situation) { s.state("Draining", "2 calls in flight") },
 		"waits for a detach": func(s *situation) { s.seen.SetWaiting(status.Wait{Kind: status.WaitForDetach, Node: "node-3"}) },
 		"waits for a worker": func(s *situation) { s.seen.SetWaiting(status.Wait{Kind: status.WaitForWorker}) },

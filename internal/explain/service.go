@@ -94,16 +94,8 @@ func (w *walk) notServed() {
 // mostErrors is how many errors of drivers.yaml a finding has.
 const mostErrors = 3
 
-// rejected says that the driver is not served since the hub has rejected its configuration. The errors in the driver's
-// entry come first.
+// rejected says that the driver is not served since the hub has rejected its configuration.
 func (w *walk) rejected(errors []string) Finding {
-	own := func(text string) int {
-		if slices.ContainsFunc(w.Hub.View.Mistakes(), func(m status.Mistake) bool { return m.Driver == w.Driver && m.Error == text }) {
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(errors, func(a, b string) int { return own(a) - own(b) })
 	text := strings.Join(errors[:min(len(errors), mostErrors)], "; ")
 	if more := len(errors) - mostErrors; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)

@@ -150,11 +150,6 @@ func (v View) ConfigErrors() []string {
 	return distinct(v, func(c status.Config) []string { return c.Errors })
 }
 
-// Mistakes returns the errors of the configuration that are in the entry of a driver, each once.
-func (v View) Mistakes() []status.Mistake {
-	return distinct(v, func(c status.Config) []status.Mistake { return c.Mistakes })
-}
-
 // ConfigWarnings returns the warnings of the configuration, each once.
 func (v View) ConfigWarnings() []string {
 	return distinct(v, func(c status.Config) []string { return c.Warnings })

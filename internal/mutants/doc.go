@@ -158,8 +158,6 @@
 //     Killed by hub/volume.TestPublishAtTheTargetTakesAnUnownedPublicationOver.
 //   - object that is released counts as vanished. Each detach is made twice.
 //     Killed by hub/volume.TestVolumeThatWasDetachedAndReleasedIsNotTakenForAttached.
-//   - secrets are kept in spite of keepSecrets. Secrets stay in the memory of a process that was told to forget them.
-//     Killed by hub.TestWithoutKeepSecretsNoSecretOutlivesItsCall.
 //   - attach does not try again after the detach elsewhere. It waits out a backoff of up to a minute although the volume is free.
 //     Killed by hub/volume.TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere.
 //

@@ -66,14 +66,6 @@ var objectRows = []mutant{
 		killed: []string{"hub/attach.TestWantedFollowsDeletionStatusAndFinalizer"},
 	},
 	{
-		name:   "secrets are kept in spite of keepSecrets",
-		harm:   "Secrets stay in the memory of a process that was told to forget them.",
-		file:   "hub/volume/pass.go",
-		old:    "if t.forgets {",
-		new:    "if t.forgets && false {",
-		killed: []string{"hub.TestWithoutKeepSecretsNoSecretOutlivesItsCall"},
-	},
-	{
 		name:   "errors are not redacted",
 		harm:   "A secret that a driver repeats in an error gets into the status, Events and logs.",
 		file:   "hub/attach/redactor.go",
