@@ -14,8 +14,8 @@ import (
 // settings is every setting of a driver. A row gives its reading, range, default and place in
 // the JSON Schema. A new setting also needs:
 //   - a field of Settings (driver.go), and the code that obeys it (package hub);
-//   - a line in drivers.yaml, its copy deploy/base/drivers.yaml and the table of
-//     deploy/CONFIGURE.md, which tests compare with the row, and in testdata/valid/full.yaml;
+//   - a line in drivers.yaml and in the table of deploy/CONFIGURE.md, which tests compare with
+//     the row, in testdata/valid/full.yaml, and `make manifests`;
 //   - its default in driver_test.go, if that is not the zero value, and its key in the
 //     golden errors that list all keys (go test ./registry -update);
 //   - a field of hub/status.Settings, if people are to see it on the page;
