@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,8 +18,7 @@ type ruleFile struct {
 	Spec struct {
 		Groups []struct {
 			Rules []struct {
-				Alert, Record       string // one of them
-				Expr, For           string
+				Alert, Expr, For    string
 				Labels, Annotations map[string]string
 			}
 		}
@@ -38,36 +38,12 @@ func readRules(t *testing.T) ruleFile {
 	return rules
 }
 
-// withRecorded adds the series that the rules record to those of the hub.
-func (k known) withRecorded(t *testing.T, rules ruleFile) known {
-	t.Helper()
-	for _, group := range rules.Spec.Groups {
-		for _, r := range group.Rules {
-			if r.Record == "" {
-				continue
-			}
-			names, problems := k.check(r.Expr)
-			for _, p := range problems {
-				t.Errorf("%s: %s", r.Record, p)
-			}
-			k[r.Record] = map[string][]string{}
-			for _, name := range names {
-				k[r.Record][name] = nil
-			}
-		}
-	}
-	return k
-}
-
 func TestAlertsUseMetricsThatExistAndSayWhatToDo(t *testing.T) {
 	rules := readRules(t)
-	k := metricsOfTheHub(t).withRecorded(t, rules)
+	k := metricsOfTheHub(t)
 	seen := map[string]bool{}
 	for _, group := range rules.Spec.Groups {
 		for _, r := range group.Rules {
-			if r.Record != "" {
-				continue
-			}
 			if seen[r.Alert] || !strings.HasPrefix(r.Alert, "AttachHub") {
 				t.Errorf("alert %q: the name is bad or there twice", r.Alert)
 			}
@@ -76,7 +52,7 @@ func TestAlertsUseMetricsThatExistAndSayWhatToDo(t *testing.T) {
 			for _, p := range problems {
 				t.Errorf("%s: %s", r.Alert, p)
 			}
-			if s := r.Labels["severity"]; s != "critical" && s != "warning" && s != "info" {
+			if s := r.Labels["severity"]; s != "critical" && s != "warning" {
 				t.Errorf("%s has severity %q", r.Alert, s)
 			}
 			if _, err := model.ParseDuration(r.For); r.For != "" && err != nil {
@@ -94,9 +70,6 @@ func TestAlertsUseMetricsThatExistAndSayWhatToDo(t *testing.T) {
 				}
 			}
 		}
-	}
-	if len(seen) < 10 {
-		t.Errorf("only %d alerts", len(seen))
 	}
 }
 
@@ -127,8 +100,12 @@ func readDashboard(t *testing.T) dashboard {
 	return d
 }
 
+// own are the metrics that the hub documents; those of its libraries may change with them.
+var own = regexp.MustCompile("^(attach_hub|csi_sidecar)_")
+
 func TestPanelsUseMetricsThatExist(t *testing.T) {
-	k := metricsOfTheHub(t).withRecorded(t, readRules(t))
+	k := metricsOfTheHub(t)
+	maps.DeleteFunc(k, func(name string, _ map[string][]string) bool { return !own.MatchString(name) })
 	// Grafana's own variables stand for what it puts there.
 	variables := strings.NewReplacer("$__rate_interval", "5m", `=~"$driver"`, `=~"d|e"`)
 	ids := map[int]bool{}
