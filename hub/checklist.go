@@ -316,6 +316,8 @@ func checkLease(d status.Driver, replicas map[string]bool, now time.Time) status
 		return passedCheck(name, "%s is held by this replica", lease)
 	case active && replicas[l.Holder]:
 		return passedCheck(name, "%s is held by %s, another replica of the hub", lease, l.Holder)
+	case active && l.Holder == "" && !d.Up:
+		return openCheck(name, "Make the driver reachable: the first replica that can call it takes the lease.", "nobody holds %s", lease)
 	case active:
 		found := status.DiagnoseLease(status.LeaseRecord{Lease: l}, d.Reason, nil, now)
 		return openCheck(name, strings.Join(found.Actions, " "), "%s: %s", lease, diagnosis.Because(found.Fact, found.Detail))

@@ -27,11 +27,11 @@ func TestCheckOfTheLeaseIsPassedOnlyWhereTheRightHolderRenewsIt(t *testing.T) {
 		"ns/l is held by this replica":                                 {"active", named(status.Lease{Holder: "hub-0", Mine: true}), true},
 		"ns/l is held by hub-1, another replica of the hub":            {"active", named(status.Lease{Holder: "hub-1", Renews: true}), true},
 		"ns/l: held by another attacher (sidecar)":                     {"active", named(status.Lease{Holder: "sidecar", Renews: true}), false},
-		"ns/l: has no holder: the driver cannot be called":             {"active", named(status.Lease{}), false},
+		"ns/l: has no holder: not tried yet":                           {"active", named(status.Lease{}), false},
 		"this hub runs without leader election":                        {"observe", status.Lease{}, false},
 		"this hub runs without leader election: no other attacher may": {"active", status.Lease{Mine: true}, true},
 	} {
-		got := checkLease(status.Driver{Mode: c.mode, Lease: c.lease, Reason: "the driver cannot be called"}, map[string]bool{"hub-0": true, "hub-1": true}, now)
+		got := checkLease(status.Driver{Up: true, Mode: c.mode, Lease: c.lease, Reason: "not tried yet"}, map[string]bool{"hub-0": true, "hub-1": true}, now)
 		if !strings.HasPrefix(got.Text, text) || got.OK != c.ok || got.OK != (got.Action == "") && !strings.HasPrefix(text, "not known") {
 			t.Errorf("%+v, want %q", got, text)
 		}

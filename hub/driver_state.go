@@ -2,7 +2,6 @@ package hub
 
 import (
 	"errors"
-	"io/fs"
 	"time"
 
 	"google.golang.org/grpc/status"
@@ -50,7 +49,6 @@ type driverState struct {
 	connection       State        // Connecting, Probing, NameMismatch, Lost, or Ready
 	connectionReason string
 	lastError        string    // of the connection, also from before it was ready; empty for none
-	beside           sockets   // other sockets in the folder of the driver's socket if lastError is that it does not exist
 	errorTime        time.Time // of lastError
 
 	waiting  string // why the lease is not held; empty if it is held or not needed
@@ -117,10 +115,7 @@ func (s *driverState) setConnection(state State, reason string) {
 // setError sets the state of the connection after an error of connecting or probing.
 func (s *driverState) setError(err error, now time.Time) {
 	s.setConnection(stateAfter(s.connection, err), err.Error())
-	s.lastError, s.errorTime, s.beside = err.Error(), now, sockets{}
-	if errors.Is(err, fs.ErrNotExist) {
-		s.beside = socketsBeside(s.spec.Endpoint)
-	}
+	s.lastError, s.errorTime = err.Error(), now
 }
 
 // stateAfter returns the state of the connection after an error of connecting or probing.

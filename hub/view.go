@@ -2,7 +2,6 @@ package hub
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
@@ -16,14 +15,8 @@ func (h *Hub) Drivers() []status.Driver {
 	h.mu.Unlock()
 	drivers := make([]status.Driver, 0, len(managers))
 	now, replicas := time.Now(), h.replicas()
-	taken := map[string]bool{}
 	for _, m := range managers {
 		drivers = append(drivers, m.view(replicas, now))
-		taken[drivers[len(drivers)-1].Endpoint] = true
-	}
-	for i, d := range drivers {
-		free := slices.DeleteFunc(d.Sockets, func(s string) bool { return taken[s] })
-		drivers[i].Sockets = free[:min(len(free), mostReported)]
 	}
 	return drivers
 }
@@ -61,11 +54,6 @@ func (m *manager) view(replicas map[string]bool, now time.Time) status.Driver {
 	}
 	if s.lastError != "" {
 		v.ConnectionError = status.Failure{Time: s.errorTime, Text: s.lastError}
-	}
-	for _, endpoint := range s.beside {
-		if endpoint != "" && !s.up {
-			v.Sockets = append(v.Sockets, string(endpoint))
-		}
 	}
 	if c := s.conflict; c.VolumeAttachment != "" {
 		v.ForeignWriter = status.ForeignWriter{Manager: c.Manager, Time: c.Time, VolumeAttachment: c.VolumeAttachment}

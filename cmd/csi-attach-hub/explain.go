@@ -69,7 +69,7 @@ func (f *clientFlags) explain(c *cobra.Command, asked string) error {
 		return err
 	}
 	hub, err := f.hub(ctx, config, c.ErrOrStderr())
-	sources := explain.Sources{Kube: kube, Namespace: f.hubNamespaces()[0], AskedNamespace: namespace, Access: f.accessGiven()}
+	sources := explain.Sources{Kube: kube, Namespace: f.hubNamespaces()[0], Access: f.accessGiven()}
 	if err != nil {
 		sources.HubErr = err
 	} else {

@@ -49,7 +49,6 @@ const (
 	DriverConflict      Verdict = "DriverConflict"
 	ConfigBroken        Verdict = "ConfigBroken"
 	SocketMissing       Verdict = "SocketMissing"
-	DriverStopped       Verdict = "DriverStopped" // its controller has no replicas
 	CannotConnect       Verdict = "CannotConnect"
 	CertificateExpired  Verdict = "CertificateExpired" // of either side; or it is not valid yet
 	CertificateName     Verdict = "CertificateName"    // the driver's side has a certificate for other names
@@ -76,7 +75,6 @@ const (
 	VolumeRecreated Verdict = "VolumeRecreated" // by another one of the same name
 	ObjectChanged   Verdict = "ObjectChanged"   // while it was worked on
 	WriteForbidden  Verdict = "WriteForbidden"  // or a read
-	RightMissing    Verdict = "RightMissing"    // RBAC denied a write or a read of the hub
 	WebhookFailed   Verdict = "WebhookFailed"   // the API server cannot call a webhook, and so refuses the write
 	AdmissionDenied Verdict = "AdmissionDenied" // a webhook or a ValidatingAdmissionPolicy refuses the write
 	TooManyRequests Verdict = "TooManyRequests" // API Priority and Fairness refuses requests

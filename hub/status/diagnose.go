@@ -132,12 +132,8 @@ func (in DiagnosisInput) failed() diagnosis.Diagnosis {
 		}
 	case diagnosis.CannotConnect:
 		d.Verdict, d.Object, d.Fact = cause.Verdict, "driver "+a.Driver, "could not be called"
-	case diagnosis.SecretMissing, diagnosis.SecretForbidden, diagnosis.WebhookFailed, diagnosis.AdmissionDenied, diagnosis.TooManyRequests:
+	case diagnosis.SecretMissing, diagnosis.SecretForbidden, diagnosis.WriteForbidden, diagnosis.WebhookFailed, diagnosis.AdmissionDenied, diagnosis.TooManyRequests:
 		d.Verdict = cause.Verdict
-	case diagnosis.WriteForbidden:
-		if _, denied := diagnosis.ParseDenial(text); denied {
-			d.Verdict, d.Fact = diagnosis.RightMissing, "the last try failed because the hub lacks a right"
-		}
 	}
 	return d
 }

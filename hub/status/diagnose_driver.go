@@ -70,7 +70,7 @@ func DiagnoseDriver(d Driver, lease LeaseRecord, replicas []Replica, now time.Ti
 		lease.observed(&found, now)
 	case d.State == statePaused:
 		found.Verdict, found.Fact = diagnosis.DriverPaused, "paused by `mode: paused` in drivers.yaml"
-		found.Actions = []string{"Write `mode: active` in its entry when the hub should work for it."}
+		found.Actions = []string{fmt.Sprintf("Write `mode: active` into its entry (%s) when the hub should work for it.", cmp.Or(d.Source, "drivers.yaml"))}
 	case d.State == stateWaiting || !d.Lease.Mine:
 		return DiagnoseLease(lease, d.Reason, replicas, now)
 	default:
@@ -96,9 +96,6 @@ func (d Driver) notConnected(found *diagnosis.Diagnosis, lease LeaseRecord, repl
 		action = fmt.Sprintf("Correct the endpoint or the name of the entry (%s): another driver answers at %s.", d.Source, d.Endpoint)
 	case stateProbing:
 		found.Verdict = diagnosis.DriverNotReady
-	}
-	if found.Verdict == diagnosis.SocketMissing && len(d.Sockets) > 0 {
-		action += fmt.Sprintf(" If it runs, write its socket as `endpoint` in its entry: the folder has %s.", strings.Join(d.Sockets, ", "))
 	}
 	found.Actions = []string{action}
 	switch free := lease.Holder == ""; {

@@ -45,9 +45,6 @@ type Driver struct {
 
 	ConnectionError Failure   `json:"connectionError,omitzero"` // the last one, also if the connection is back
 	Failures        []Failure `json:"failures,omitempty"`       // the last few of operations, the latest first
-	// Sockets are endpoints of sockets that no served driver has, in the folder of the driver's own socket, if that does not
-	// exist; at most 5. The driver may listen on one of them.
-	Sockets []string `json:"sockets,omitempty"`
 
 	// Unowned are the volumes that are or may be published where no VolumeAttachment asks for
 	// them, and that the hub still has to detach there; the oldest first, at most MostUnowned.

@@ -13,27 +13,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 )
 
-// plugin has a DaemonSet register the driver, with these Pods on the node, and the driver not registered there.
-func (s *situation) plugin(pods ...corev1.Pod) *NodePlugin {
-	s.v.CSINode = Present(&storagev1.CSINode{})
-	s.v.Plugin = &NodePlugin{Workload: &Workload{Kind: "DaemonSet", ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "csi-node"}}, Pods: Present(&pods)}
-	return s.v.Plugin
-}
-
-func (s *situation) webhook(names ...string) {
-	configs := []webhookConfiguration{}
-	for _, name := range names {
-		c := webhookConfiguration{Kind: "MutatingWebhookConfiguration", ObjectMeta: metav1.ObjectMeta{Name: name}}
-		c.Webhooks = append(c.Webhooks, struct {
-			Name string `json:"name"`
-		}{"guard.example.com"})
-		configs = append(configs, c)
-	}
-	s.v.Webhooks = Present(&configs)
-	s.seen.Tries = 1
-	s.seen.LastError = `add finalizer to persistentvolume: Internal error occurred: failed calling webhook "guard.example.com": no endpoints`
-}
-
 // holder has the volume on node-2, which is not ready.
 func (s *situation) holder(taints ...corev1.Taint) {
 	s.other(noChange)
@@ -66,23 +45,6 @@ func TestCommandsAreThoseThatTheObjectsAllow(t *testing.T) {
 		next     string            // in what to do, "|" between several
 		commands string
 	}{
-		{"the node plugin crashes", func(s *situation) {
-			p := pod("csi-node-a")
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "csi", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
-			s.plugin(p)
-		}, diagnosis.NodeWithoutDriver, "container csi waits, CrashLoopBackOff|DaemonSet storage/csi-node", "kubectl -n default delete pod csi-node-a"},
-		{"no node plugin is known", func(s *situation) { s.plugin(); s.v.Plugin = nil }, diagnosis.NodeWithoutDriver, "node plugin (a DaemonSet)", ""},
-		{"the node has no label for the node plugin", func(s *situation) {
-			s.plugin().Spec.Template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
-		}, diagnosis.NodeWithoutDriver, "no Pod there: its nodeSelector wants the label disk=ssd.", ""},
-		{"the node plugin does not tolerate a taint", func(s *situation) {
-			s.plugin().Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "other", Operator: corev1.TolerationOpExists}}
-			s.v.Node.Value().Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoExecute}, {Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}}
-		}, diagnosis.NodeWithoutDriver, "no Pod there: it does not tolerate the taint gpu=yes:NoSchedule.", ""},
-		{"the node plugin tolerates all taints", func(s *situation) {
-			s.plugin().Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-			s.v.Node.Value().Spec.Taints = []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}}
-		}, diagnosis.NodeWithoutDriver, "has no Pod there.", ""},
 		{"Pods are bound to a node that is gone", func(s *situation) {
 			gone(s)
 			other := pod("other")
@@ -98,16 +60,6 @@ func TestCommandsAreThoseThatTheObjectsAllow(t *testing.T) {
 			"Make sure that the machine of node node-2 is off|kubectl taint nodes node-2 node.kubernetes.io/out-of-service-.", "kubectl taint nodes node-2 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"},
 		{"the node that has the volume is out of service", func(s *situation) { s.holder(corev1.Taint{Key: corev1.TaintNodeOutOfService}) }, diagnosis.AttachedToNotReadyNode, "Wait: the node has the taint", ""},
 		{"the node that has the volume could not be read", func(s *situation) { s.other(noChange) }, diagnosis.AttachedElsewhere, "", ""},
-		{"a webhook does not answer", func(s *situation) { s.webhook("guard") }, diagnosis.WebhookFailed, "Repair the admission webhook|Set failurePolicy back to Fail",
-			`kubectl patch mutatingwebhookconfigurations guard --type=json -p '[{"op":"test","path":"/webhooks/0/name","value":"guard.example.com"},{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]'`},
-		{"the status says that a webhook does not answer", func(s *situation) { s.webhook("guard"); s.seen.Tries = 0 }, diagnosis.WebhookFailed, "Repair the admission webhook", ""},
-		{"two webhooks have the name of the one that does not answer", func(s *situation) { s.webhook("a", "b") }, diagnosis.WebhookFailed, "Repair the admission webhook", ""},
-		{"a webhook refuses", func(s *situation) {
-			s.seen.LastError = `admission webhook "guard.example.com" denied the request: not on Fridays`
-		}, diagnosis.AdmissionDenied, "Change the policy", ""},
-		{"the API server is busy", func(s *situation) {
-			s.seen.LastError = "add finalizer: the server has received too many requests and has asked us to try again later"
-		}, diagnosis.TooManyRequests, "FlowSchema", ""},
 		{"a Pod waits for a mount that needs an attach", func(s *situation) {
 			s.noAttachFor(5*time.Minute, func(p *corev1.Pod) {
 				p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Controller: ptr.To(true)}}
@@ -154,7 +106,7 @@ func TestCommandsAreThoseThatTheObjectsAllow(t *testing.T) {
 // Each VolumeAttachment of a group is withdrawn by a command of its own.
 func TestGroupHasTheCommandsOfItsVolumes(t *testing.T) {
 	s := waiting()
-	s.Question = Question{Kind: AllStuck}
+	s.Question, s.Subject = Question{Kind: Driver, Name: driver}, &Volume{Driver: driver, Served: s.served}
 	second := *s.v
 	va := s.va.DeepCopy()
 	va.Name = "csi-2"

@@ -3,11 +3,10 @@ package explain_test
 import (
 	"context"
 	"fmt"
-	"strings"
+	"os"
+	"path/filepath"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,12 +21,6 @@ import (
 // objectCures are those of the objects of Kubernetes around a volume.
 var objectCures = []cure{
 	{
-		name:    "CSINode without the driver",
-		prepare: (*cureScene).playNodePlugin,
-		breaks:  func(s *cureScene) { s.must(s.register(s.ctx)) },
-		verdict: diagnosis.NodeWithoutDriver, object: "CSINode {name}-node", words: []string{"driver {name} is not registered"},
-	},
-	{
 		name: "node gone",
 		breaks: func(s *cureScene) {
 			s.must(s.kube.CoreV1().Nodes().Delete(s.ctx, s.node, metav1.DeleteOptions{}))
@@ -37,25 +30,14 @@ var objectCures = []cure{
 		cured: (*cureScene).waitNothingAsked, well: "driver/{name}",
 	},
 	{
-		name: "PV gone",
-		ask: func(s *cureScene) string {
-			pvs := s.kube.CoreV1().PersistentVolumes()
-			s.must(s.world.Cluster.Create(s.ctx, s.pv))
-			s.must(pvs.Delete(s.ctx, s.pv.Name, metav1.DeleteOptions{}))
-			s.must(s.world.Cluster.Create(s.ctx, testbed.VolumeAttachment{Name: s.name, Driver: s.driver.Name, Node: s.node, PersistentVolume: s.pv.Name}))
-			return s.name
+		name: "missing secret",
+		prepare: func(s *cureScene) {
+			s.entry = []string{"retry:", "  initial: 200ms", "  max: 1s"} // so that the test does not wait for the next try
+			s.pv.Secret = &corev1.SecretReference{Namespace: s.name, Name: "array-login"}
+			s.must(os.WriteFile(filepath.Join(s.world.Dir, "login.env"), []byte("user=hub\npassword=hunter2\n"), 0o600))
 		},
-		verdict: diagnosis.VolumeMissing, object: "PersistentVolume {name}", words: []string{"does not exist"},
-		cured: (*cureScene).waitNothingAsked, well: "driver/{name}",
-	},
-	{
-		name:   "APF or webhook refusing writes",
-		breaks: (*cureScene).breakWebhook,
-		ask: func(s *cureScene) string {
-			s.must(s.world.Cluster.Create(s.ctx, testbed.VolumeAttachment{Name: s.name, Driver: s.driver.Name, Node: s.node, PersistentVolume: s.pv.Name}))
-			return s.name
-		},
-		verdict: diagnosis.WebhookFailed, object: "ValidatingWebhookConfiguration {name}", words: []string{"failed calling webhook", "guard.{name}.example.com"},
+		verdict: diagnosis.SecretMissing, object: "Secret {name}/array-login", words: []string{"does not exist"},
+		fill: map[string]string{"FILE": "login.env"},
 	},
 	{
 		name: "out-of-service taint needed", controllers: true,
@@ -73,33 +55,6 @@ var objectCures = []cure{
 		verdict: diagnosis.AttachRequiredWrong, object: "CSIDriver {name}", words: []string{"attachRequired: false", "PUBLISH_UNPUBLISH_VOLUME"},
 		cured: func(s *cureScene) { s.waitAttachedTo(s.node) },
 	},
-}
-
-// register makes exactly these drivers the registered ones of the node, as its kubelet does.
-func (s *cureScene) register(ctx context.Context, drivers ...string) error {
-	list := []string{}
-	for _, name := range drivers {
-		list = append(list, fmt.Sprintf(`{"name":%q,"nodeID":%q}`, name, testbed.NodeID(s.node)))
-	}
-	patch := `{"spec":{"drivers":[` + strings.Join(list, ",") + `]}}`
-	_, err := s.kube.StorageV1().CSINodes().Patch(ctx, s.node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	return err
-}
-
-// playNodePlugin makes the driver's DaemonSet, with a Pod on the node that registers the driver when it starts.
-func (s *cureScene) playNodePlugin() {
-	s.t.Helper()
-	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "csi-node"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{
-		{Name: "csi-driver", Image: "registry.example/driver:v1", Args: []string{"--drivername=" + s.driver.Name}},
-		{Name: "node-driver-registrar", Image: "registry.example/registrar:v2", Args: []string{"--kubelet-registration-path=/var/lib/kubelet/plugins/" + s.driver.Name + "/csi.sock"}},
-	}}}
-	set, err := s.kube.AppsV1().DaemonSets(s.name).Create(s.ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "csi-node"},
-		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template}}, metav1.CreateOptions{})
-	s.must(err)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "csi-node-x7k2p", Labels: template.Labels}, Spec: template.Spec}
-	pod.Spec.NodeName = s.node
-	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
-	s.playPod(pod, func(ctx context.Context) error { return s.register(ctx, s.driver.Name) })
 }
 
 // playStatefulSetPod makes a claim and a Pod of a StatefulSet that uses it, which has been waiting on its node for minutes.
@@ -139,7 +94,7 @@ func (s *cureScene) playPod(pod *corev1.Pod, started func(context.Context) error
 		case err == nil && is.DeletionTimestamp != nil:
 			_ = pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}) // the next step sees whether it worked
 		}
-	}, func() {})
+	})
 	select {
 	case <-running:
 	case <-s.ctx.Done():
@@ -152,31 +107,6 @@ func (s *cureScene) claim() {
 	s.t.Helper()
 	s.pv.Claim = s.name
 	s.must(s.world.Cluster.Create(s.ctx, s.pv, testbed.PersistentVolumeClaim{Name: s.name, PersistentVolume: s.name}))
-}
-
-// breakWebhook makes an admission webhook for the scene's PersistentVolume whose Service is away. It returns when the API
-// server asks it.
-func (s *cureScene) breakWebhook() {
-	s.t.Helper()
-	hook := admissionv1.ValidatingWebhook{
-		Name: "guard." + s.name + ".example.com", FailurePolicy: ptr.To(admissionv1.Fail), SideEffects: ptr.To(admissionv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
-		ClientConfig:    admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: s.name, Name: "guard"}},
-		Rules:           []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{admissionv1.Update}, Rule: admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"persistentvolumes"}}}},
-		MatchConditions: []admissionv1.MatchCondition{{Name: "only-of-this-test", Expression: fmt.Sprintf("object.metadata.name == %q", s.pv.Name)}},
-	}
-	configs := s.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	_, err := configs.Create(s.ctx, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: s.name}, Webhooks: []admissionv1.ValidatingWebhook{hook}}, metav1.CreateOptions{})
-	s.must(err)
-	s.t.Cleanup(func() { // it outlives the scene otherwise
-		if err := configs.Delete(context.Background(), s.name, metav1.DeleteOptions{}); err != nil {
-			s.t.Error(err)
-		}
-	})
-	s.must(s.world.Cluster.Create(s.ctx, s.pv))
-	s.until("the API server asks the webhook", func() bool {
-		_, err = s.kube.CoreV1().PersistentVolumes().Patch(s.ctx, s.pv.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-		return err != nil
-	}, func() string { return fmt.Sprint(err) })
 }
 
 // loseNode has the volume attached for a Pod, whose node then stops. The Pod is evicted, and a new one is on another node.

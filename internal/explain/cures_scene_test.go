@@ -25,7 +25,7 @@ import (
 // cureTimeout is when a cure gives up to wait for what it wants to see.
 const cureTimeout = 2 * time.Minute
 
-// cureScene is a driver with its workload, a node, and a hub with its ConfigMap. All names begin with that of the scene,
+// cureScene is a driver, a node, and a hub. All names begin with that of the scene,
 // which is also the namespace of the driver; the hub's is hubSpace.
 type cureScene struct {
 	t        *testing.T
@@ -36,16 +36,10 @@ type cureScene struct {
 	kube     kubernetes.Interface
 	world    *testbed.World
 	driver   *testbed.Driver
-	workload *workloadPlayer
 	pv       testbed.PersistentVolume // of attach; prepare and breaks may change it
 
-	// entry are further lines of the driver's entry in drivers.yaml, without indentation; config, if set, is the whole
-	// file. hubArgs are further flags of the hub, kubeconfig is the hub's. prepare may change them.
-	entry      []string
-	config     string
-	hubArgs    []string
-	kubeconfig string
-	hub        *testbed.Hub
+	entry []string // further lines of the driver's entry in drivers.yaml, without indentation; prepare may change them
+	hub   *testbed.Hub
 
 	env []string // of the commands
 }
@@ -61,14 +55,13 @@ func newCureScene(t *testing.T, breakage string, plane *testbed.ControlPlane) *c
 	name := "cure-" + strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(breakage), "-"), "-")
 	s := &cureScene{t: t, ctx: ctx, name: name, hubSpace: name + "-hub", node: name + "-node"}
 	s.world = testbed.WorldForTest(t, ctx, testbed.WorldOptions{Plane: plane, Drivers: []fakecsi.Options{{Name: name}}, Nodes: []string{s.node}})
-	s.kube, s.driver, s.kubeconfig = s.world.Plane.Clientset(), s.world.Drivers[0], s.world.Plane.Kubeconfig()
+	s.kube, s.driver = s.world.Plane.Clientset(), s.world.Drivers[0]
 	s.pv = testbed.PersistentVolume{Name: name, Driver: name}
 	for _, space := range []string{s.name, s.hubSpace} {
 		_, err := s.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}}, metav1.CreateOptions{})
 		s.must(err)
 	}
 	s.makeCommands()
-	s.workload = playWorkload(s)
 	return s
 }
 
@@ -120,25 +113,42 @@ func (s *cureScene) shell(script string) {
 	}
 }
 
-// startHub starts the hub with the ConfigMap that its Pod mounts, and waits until it answers.
+// startHub starts the hub and waits until it answers.
 func (s *cureScene) startHub() {
 	s.t.Helper()
-	if s.config == "" {
-		s.config = s.configWith(s.entry...)
-	}
-	playConfigMap(s)
+	entry := append([]string{"name: " + s.driver.Name, "endpoint: " + s.driver.Endpoint()}, s.entry...)
+	s.must(os.WriteFile(s.world.ConfigPath(), []byte(testbed.ConfigHead+"drivers:\n  - "+strings.Join(entry, "\n    ")+"\n"), 0o600))
 	args := append([]string{"--leader-election-namespace=" + s.name}, shortLeases...)
-	hub, err := s.world.StartHub(s.ctx, testbed.HubOptions{Binary: s.hubBinary(), Kubeconfig: s.kubeconfig, Args: append(args, s.hubArgs...)})
+	hub, err := s.world.StartHub(s.ctx, testbed.HubOptions{Binary: s.hubBinary(), Kubeconfig: s.world.Plane.Kubeconfig(), Args: args})
 	s.must(err)
 	s.hub = hub
 	testbed.KillAtEnd(s.t, hub.Process)
 	s.until("the hub answers", func() bool { return s.view().Reached() }, func() string { return hub.LastLines(20) })
 }
 
-// configWith returns a drivers.yaml with the driver and these lines in its entry.
-func (s *cureScene) configWith(lines ...string) string {
-	entry := []string{"name: " + s.driver.Name, "endpoint: " + s.driver.Endpoint()}
-	return testbed.ConfigHead + "drivers:\n  - " + strings.Join(append(entry, lines...), "\n    ") + "\n"
+// playEvery is how often a player looks at its objects.
+const playEvery = 50 * time.Millisecond
+
+// play takes steps until the test ends.
+func (s *cureScene) play(step func(context.Context)) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(playEvery)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			step(ctx)
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	s.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
 }
 
 // attach asks for the volume on the node.
@@ -182,21 +192,21 @@ func (s *cureScene) explain(question string) explain.Report {
 	defer hub.Close()
 	q, err := explain.ParseQuestion(question, metav1.NamespaceDefault)
 	s.must(err)
-	facts, err := explain.Gather(s.ctx, q, explain.Sources{Kube: s.kube, Hub: hub, Namespace: s.hubSpace, AskedNamespace: metav1.NamespaceDefault})
+	facts, err := explain.Gather(s.ctx, q, explain.Sources{Kube: s.kube, Hub: hub, Namespace: s.hubSpace})
 	s.must(err)
 	return explain.Explain(facts)
 }
 
 // explainedUntil asks until the answer stops at a verdict and has commands: hub and players need time to get there. It
 // returns the stop and the text for people.
-func (s *cureScene) explainedUntil(question string, want diagnosis.Verdict, commands bool) (explain.Finding, string) {
+func (s *cureScene) explainedUntil(question string, want diagnosis.Verdict) (explain.Finding, string) {
 	s.t.Helper()
 	var report explain.Report
 	var stop *explain.Finding
 	s.until("explain stops at "+string(want), func() bool {
 		report = s.explain(question)
 		stop = stopOf(report)
-		return stop != nil && stop.Verdict == want && (len(stop.Commands) > 0 || !commands)
+		return stop != nil && stop.Verdict == want && len(stop.Commands) > 0
 	}, func() string { return report.Text() })
 	if code := report.Result.ExitCode(); code != 1 {
 		s.t.Errorf("the exit code is %d, want 1:\n%s", code, report.Text())

@@ -88,7 +88,7 @@ func (s *cureScene) playWaitingPod() (question string) {
 			}
 			_ = s.world.Cluster.Create(ctx, testbed.Pod{Name: s.name, Node: name, Claims: []string{s.name}})
 		}
-	}, func() {})
+	})
 	return "pod/default/" + s.name
 }
 

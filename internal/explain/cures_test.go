@@ -20,18 +20,13 @@ import (
 // To add cures: write a file cures_GROUP_test.go with a variable of type []cure and its functions, and name the variable
 // in allCures. Each cure runs in a scene of its own (cures_scene_test.go), in parallel with the others. In its order:
 //
-//	prepare   changes the scene before the hub starts: s.entry, s.hubArgs, s.kubeconfig, objects
-//	          (the driver, its Deployment, node, CSINode, ConfigMap of the hub and its Pod are there)
+//	prepare   changes the scene before the hub starts: s.entry, objects (the driver, node and CSINode are there)
 //	break     breaks something in the running scene
 //	ask       makes the volume and returns what explain is asked about; by default, a VolumeAttachment
 //	verdict   is that of the stop; explain is asked until it comes to it
 //	fill      has the values for the words in capitals in the commands
-//	edit      changes drivers.yaml, where explain names the line (next) in place of a command
 //	cured     blocks until the cure has worked; by default, until the volume is attached. Then explain must say that all
 //	          is well.
-//
-// The workload player (cures_workload_test.go) stands for kubelet and controllers: it starts and stops the driver and
-// its sidecars as the Deployment says, which is what the commands change. The scene does the same for the ConfigMap.
 type cure struct {
 	name    string // the breakage, as it is listed in breakages
 	prepare func(*cureScene)
@@ -41,8 +36,6 @@ type cure struct {
 	object  string            // of the stop, if it matters; {name} stands for the name of the scene
 	words   []string          // which the fact has to have; {name} as in object
 	fill    map[string]string // {name} as in object
-	next    string            // a part of what explain says to do, if it names a line of drivers.yaml
-	edit    func(*cureScene)  // changes drivers.yaml so, after the commands
 	cured   func(*cureScene)
 	// well is the question about which all must be well at the end; by default, that of ask. {name} as in object.
 	well string
@@ -52,14 +45,12 @@ type cure struct {
 
 // allCures are the cures of all groups.
 func allCures() []cure {
-	return slices.Concat(driverCures, configCures, certificateCures, attacherCures, accessCures, objectCures, storageCures)
+	return slices.Concat(attacherCures, objectCures, storageCures)
 }
 
 // breakages are all that must have a cure.
 var breakages = []string{
-	"driver gone", "wrong socket", "expired certificate", "wrong SAN", "lease held by a dead sidecar", "lease held by a living sidecar",
-	"missing right", "missing secret", "CSINode without the driver", "node gone", "out-of-service taint needed", "PV gone", "full node",
-	"dangling volume", "paused", "bad configuration", "APF or webhook refusing writes", "hanging driver", "attachRequired wrong",
+	"lease held by a dead sidecar", "missing secret", "node gone", "out-of-service taint needed", "full node", "dangling volume", "attachRequired wrong",
 }
 
 func TestMain(m *testing.M) {
@@ -109,7 +100,7 @@ func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 				ask = (*cureScene).attach
 			}
 			question := ask(s)
-			stop, text := s.explainedUntil(question, c.verdict, c.edit == nil)
+			stop, text := s.explainedUntil(question, c.verdict)
 			if want := named(c.object); want != "" && stop.Object != want {
 				t.Errorf("the cause is about %s, want %s", stop.Object, want)
 			}
@@ -117,9 +108,6 @@ func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 				if !strings.Contains(stop.Fact, named(word)) {
 					t.Errorf("the fact %q lacks %q", stop.Fact, named(word))
 				}
-			}
-			if !strings.Contains(stop.Next, named(c.next)) {
-				t.Errorf("what to do is %q, want %q", stop.Next, named(c.next))
 			}
 			script := strings.Join(stop.Commands, "\n")
 			for _, line := range stop.Commands {
@@ -135,9 +123,6 @@ func TestExplainNamesTheCauseAndItsCommandsCureIt(t *testing.T) {
 			}
 			t.Logf("%s: %s\n%s", stop.Object, stop.Fact, script)
 			s.shell(script)
-			if c.edit != nil {
-				c.edit(s)
-			}
 			if c.cured != nil {
 				c.cured(s)
 			} else {

@@ -7,7 +7,7 @@
 // error, and stops where something is not as it should be. The Report says what is in
 // order, where it stops, what else was found and what could not be asked; Text prints it.
 //
-// A question about a driver, a node or all that is stuck has one report for the driver or node, and its VolumeAttachments in
+// A question about a driver or a node has one report for the driver or node, and its VolumeAttachments in
 // groups: each is explained by the same walk, and equal causes are one Group. For a driver that the hub serves, the reasons are
 // those of status.Driver.Health: explain adds only what the objects show.
 //
@@ -24,8 +24,7 @@
 // explain and the status page use the same words: hub/status compares, hub/diagnosis has the
 // texts. Only explain has the verdicts about objects of Kubernetes that the hub does not read.
 //
-// explain decides by the kind of what the hub waits for (status.Wait), never by its text. It only
-// shows the text of an earlier hub, which sends no kind. If the hub reports that the volume was
+// explain decides by the kind of what the hub waits for (status.Wait), never by its text. If the hub reports that the volume was
 // left attached somewhere, this is a note, also for an object that is gone.
 //
 // The package writes nothing and reads no secret. It asks only whether a secret exists, if it may.

@@ -129,7 +129,7 @@ func (w *walk) aboutServed(s *SubjectReport) {
 		s.Notes = append(s.Notes, conflictNote("driver "+d.Name, c))
 	}
 	for _, u := range d.Unowned[:min(mostLeft, len(d.Unowned))] {
-		s.Notes = append(s.Notes, leftFinding("driver "+d.Name, "", d.Name, u, w.Now))
+		s.Notes = append(s.Notes, w.leftFinding("driver "+d.Name, "", d.Name, u))
 	}
 	if more := d.UnownedCount - mostLeft; more > 0 {
 		s.say("more volumes left attached: %d", more)

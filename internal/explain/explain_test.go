@@ -422,8 +422,7 @@ func TestReportsReadWell(t *testing.T) {
 			s.served.Settings.Timeout = status.Duration(2 * time.Minute)
 		},
 		"attached":  func(s *situation) { s.va.Status.Attached = true },
-		"timeline":  func(s *situation) { askedByPod(s); s.seen.Steps = stepsUntilCall(s) },
-		"not-found": func(s *situation) { s.Found, s.Similar = false, []string{"pv/csi-1", "driver/csi-1"} },
+		"not-found": func(s *situation) { s.Found = false },
 		"no-hub":    (*situation).alone,
 		"driver": func(s *situation) {
 			failing(s)
@@ -439,12 +438,6 @@ func TestReportsReadWell(t *testing.T) {
 			asAbout(s, Driver, driver)
 		},
 		"node": func(s *situation) { failing(s); asAbout(s, Node, "node-1") },
-		"all-stuck": func(s *situation) {
-			failing(s)
-			asAbout(s, AllStuck, "")
-			s.Subject = nil
-		},
-		"nothing-stuck": func(s *situation) { asAbout(s, AllStuck, ""); s.Subject, s.Volumes = nil, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := waiting()

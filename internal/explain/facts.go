@@ -22,22 +22,17 @@ type Facts struct {
 	Volumes []Volume
 	Hub     Hub
 
-	// Similar are what may be meant if the object does not exist, as arguments of explain.
-	Similar []string
-
 	// Subject is the driver or the node of the question: a Volume with what is known of these alone. nil for other
 	// kinds.
 	Subject *Volume
 	// Checks are the checklist of the driver of the question; not read if the hub does not serve it.
 	Checks Object[[]status.Check]
-	// Listed are the VolumeAttachments of the driver or the node, or all. Volumes are those of them that are explained,
+	// Listed are the VolumeAttachments of the driver or the node. Volumes are those of them that are explained,
 	// the worst first; Settled are those that are attached and have no trouble; More counts the rest that is in trouble.
 	Listed  Object[[]storagev1.VolumeAttachment]
 	Settled []Volume
 	More    int
 	RowsErr error // why the hub did not say all about these
-	// Account is the ServiceAccount of the hub, NAMESPACE:NAME; empty if it is not known, or not needed.
-	Account string
 	// Calls are those of them with a call in flight, as the hub sees them, the oldest first.
 	Calls []status.Attachment
 }
@@ -81,19 +76,10 @@ type Volume struct {
 	Leases Leases
 	Secret Secret
 
-	// Workload runs the driver's controller; nil if it is not known, or not needed.
-	Workload *Workload
 	// Holders are the Pods in the namespace of the driver's lease, of which one may hold it; not read if not needed.
 	Holders Object[[]corev1.Pod]
-	// Certificates are the Secrets with the certificates of the driver's side and of the hub; empty if they are not known,
-	// or not needed.
-	Certificates struct{ Driver, Hub CertificateSecret }
-	// Plugin registers the driver on the node; nil if it is not known, or not needed.
-	Plugin *NodePlugin
 	// OtherNode is the node to which the volume is attached instead; not read if that is not the stop.
 	OtherNode Object[corev1.Node]
-	// Webhooks are all admission webhooks; not read if none is the stop.
-	Webhooks Object[[]webhookConfiguration]
 
 	Served *hubclient.Driver // nil: the hub does not serve the driver, or was not asked
 	// Seen is the VolumeAttachment as the replica that works for the driver sees it.

@@ -32,8 +32,6 @@ type Finding struct {
 	// Commands are shell commands that do it, in order. A word in capitals is to be filled in.
 	Commands []string `json:"commands,omitempty"`
 	cause    string   // the fact without its age
-	// claimed: only the status of the VolumeAttachment says it. Whoever may write that chose the words.
-	claimed bool
 }
 
 // found returns a finding whose age is not known.
@@ -41,19 +39,14 @@ func found(verdict diagnosis.Verdict, object, fact, next string) Finding {
 	return Finding{Verdict: verdict, Object: object, Fact: fact, Next: next, cause: fact}
 }
 
-// findingOf returns a diagnosis as a Finding.
-func findingOf(d diagnosis.Diagnosis, now time.Time) Finding {
-	f := found(d.Verdict, d.Object, d.Text(now), cmp.Or(strings.Join(d.Actions, " "), "Wait."))
-	f.Age = ageOf(cmp.Or(d.Since, d.Last), now)
-	f.cause = diagnosis.Because(d.Fact, d.Detail)
-	if diagnosis.Printable(d.Commands...) { // they may come from another version of the hub
-		f.Commands = d.Commands
-	}
-	return f
-}
-
 // finding returns a diagnosis, which the status page shows too, as a Finding.
-func (f *Facts) finding(d diagnosis.Diagnosis) Finding { return findingOf(d, f.Now) }
+func (f *Facts) finding(d diagnosis.Diagnosis) Finding {
+	all := found(d.Verdict, d.Object, d.Text(f.Now), cmp.Or(strings.Join(d.Actions, " "), "Wait."))
+	all.Age = ageOf(cmp.Or(d.Since, d.Last), f.Now)
+	all.cause = diagnosis.Because(d.Fact, d.Detail)
+	all.Commands = f.through(d.Commands)
+	return all
+}
 
 // lasting returns a finding that holds since a time. detail says why, and may be empty.
 func (f *Facts) lasting(verdict diagnosis.Verdict, object, fact string, since time.Time, detail, next string) Finding {

@@ -44,8 +44,6 @@ type Sources struct {
 	HubErr error
 	// Namespace is the namespace of the hub: Gather reads leases there if it may not list all.
 	Namespace string
-	// AskedNamespace is where to look for a Pod or a claim with the name of a VolumeAttachment that does not exist.
-	AskedNamespace string
 	// Access are the flags of kubectl and csi-attach-hub that lead to the cluster of Kube, such as "--context=prod"; none for
 	// the current one. All commands of the report get them.
 	Access []string
@@ -60,9 +58,7 @@ func Gather(ctx context.Context, q Question, s Sources) (Facts, error) {
 	if err != nil {
 		return Facts{}, fmt.Errorf("read %s: %w", q, err)
 	}
-	if g.facts.Found = found; !found {
-		g.facts.Similar = g.similar(ctx, q)
-	}
+	g.facts.Found = found
 	for i := range g.facts.Volumes {
 		g.fill(ctx, &g.facts.Volumes[i])
 	}
@@ -134,9 +130,6 @@ func (g *gatherer) look(ctx context.Context, q Question) (found bool, err error)
 		return g.ofDriver(ctx, q.Name), nil
 	case Node:
 		return g.ofNode(ctx, q.Name)
-	case AllStuck:
-		g.ofMany(ctx, status.AttachmentFilter{}, status.Broken)
-		return true, g.facts.Listed.Err()
 	}
 	return false, fmt.Errorf("cannot explain objects of kind %q", q.Kind)
 }

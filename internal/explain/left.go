@@ -2,8 +2,6 @@ package explain
 
 import (
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -17,7 +15,7 @@ func (w *walk) leftAttached(before []Volume) {
 	}
 	for _, u := range w.Served.Unowned {
 		if w.isOfVolume(u) && !w.refusedBecauseOf(u) {
-			w.note(leftFinding("driver "+w.Driver, "", w.Driver, u, w.Now))
+			w.note(w.leftFinding("driver "+w.Driver, "", w.Driver, u))
 		}
 	}
 }
@@ -57,29 +55,26 @@ func (v *Volume) isOfVolume(u status.UnownedPublication) bool {
 }
 
 // leftFinding says where a volume was left attached and how the tries to detach it ended. before is put before that.
-func leftFinding(object, before, driver string, u status.UnownedPublication, now time.Time) Finding {
+func (f *Facts) leftFinding(object, before, driver string, u status.UnownedPublication) Finding {
 	d := u.Diagnose(driver)
 	d.Object, d.Fact = object, before+d.Fact
-	return findingOf(d, now)
+	return f.finding(d)
 }
 
-// notFound says that there is no such object, what it left attached, and what else may be meant.
+// notFound says that there is no such object, and what it left attached.
 func notFound(f *Facts) *Finding {
 	for _, d := range f.Hub.View.Drivers {
 		for _, u := range d.Unowned {
 			if f.Question == (Question{Kind: VolumeAttachment, Name: u.VolumeAttachment}) || f.Question == (Question{Kind: PersistentVolume, Name: u.PersistentVolume}) {
-				stop := leftFinding(f.Question.String(), "does not exist any more, and ", d.Name, u, f.Now)
+				stop := f.leftFinding(f.Question.String(), "does not exist any more, and ", d.Name, u)
 				stop.Verdict = diagnosis.ObjectNotFound
 				return &stop
 			}
 		}
 	}
 	next := "Check the spelling and the namespace."
-	switch {
-	case len(f.Similar) > 0:
-		next = "Did you mean csi-attach-hub explain " + strings.Join(f.Similar, ", or ") + "?"
-	case f.Question.Kind == VolumeAttachment:
-		next = "Check the spelling: a VolumeAttachment is deleted when its volume is detached. " + capital(forms) + "."
+	if f.Question.Kind == VolumeAttachment {
+		next = "Check the spelling: a VolumeAttachment is deleted when its volume is detached. Otherwise g" + forms[1:] + "."
 	}
 	return new(found(diagnosis.ObjectNotFound, f.Question.String(), "does not exist", next))
 }

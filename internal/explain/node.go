@@ -25,7 +25,7 @@ func explainNode(f *Facts, all []Group, worst status.HealthState) (*SubjectRepor
 	w.csiNode(s)
 	for _, d := range f.Hub.View.Drivers {
 		if n := d.FullNode(w.NodeName); n != nil && n.Waiting > 0 {
-			s.add(status.Attention, findingOf(n.Diagnose(d.Name), f.Now))
+			s.add(status.Attention, f.finding(n.Diagnose(d.Name)))
 		}
 	}
 	if len(s.Reasons) > 0 && status.Attention.Compare(worst) < 0 {

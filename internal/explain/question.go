@@ -2,8 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 )
 
@@ -18,8 +16,6 @@ const (
 	Pod                   Kind = "Pod"
 	Driver                Kind = "driver"
 	Node                  Kind = "Node"
-	// AllStuck asks about all VolumeAttachments that are stuck. It has no name.
-	AllStuck Kind = "AllStuck"
 )
 
 // kinds are the kinds by prefix, with the prefixes of kubectl.
@@ -54,10 +50,6 @@ func ParseQuestion(text, namespace string) (Question, error) {
 	}
 	kind, known := kinds[strings.ToLower(prefix)]
 	if !known {
-		names := slices.DeleteFunc(slices.Sorted(maps.Keys(kinds)), func(name string) bool { return name == "po" || name == "no" }) // too short to be like a word
-		if near := nearest(strings.ToLower(prefix), names, 1); len(near) > 0 {
-			return Question{}, fmt.Errorf("unknown kind %q; did you mean %q? %s", prefix, near[0], capital(forms))
-		}
 		return Question{}, fmt.Errorf("unknown kind %q: %s", prefix, forms)
 	}
 	q := Question{Kind: kind, Name: rest}
@@ -78,9 +70,6 @@ func ParseQuestion(text, namespace string) (Question, error) {
 
 // String returns "Kind namespace/name", or "Kind name".
 func (q Question) String() string {
-	if q.Kind == AllStuck {
-		return "all drivers"
-	}
 	return ref(q.Kind, q.Namespace, q.Name)
 }
 
@@ -91,6 +80,3 @@ func ref(kind Kind, namespace, name string) string {
 	}
 	return string(kind) + " " + name
 }
-
-// capital returns a text with a capital letter at its beginning.
-func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

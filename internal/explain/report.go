@@ -6,7 +6,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-// Result sums up the state of the volumes. Of a driver, a node or all volumes it is a status.HealthState.
+// Result sums up the state of the volumes. Of a driver and a node it is a status.HealthState.
 type Result string
 
 const (
@@ -50,15 +50,15 @@ func (r Report) ExitCode() int {
 // Report is the answer to a question.
 type Report struct {
 	Question Question `json:"question"`
-	// Result is the health of the driver, of the node or of all volumes if the question is about these.
+	// Result is the health of the driver or of the node if the question is about these.
 	Result Result `json:"result"`
 	// Stop says why there is no volume to explain: the object does not exist, or has none.
 	Stop *Finding `json:"stop,omitempty"`
 	// Subject is the answer for the driver or the node of the question.
 	Subject *SubjectReport `json:"subject,omitempty"`
 	Volumes []VolumeReport `json:"volumes"`
-	// Groups are the VolumeAttachments of the question, the worst first, if it is about a driver, a node or all
-	// volumes that are stuck. Volumes is empty then.
+	// Groups are the VolumeAttachments of the question, the worst first. if it is about a driver or a node.
+	// Volumes is empty then.
 	Groups []Group `json:"groups,omitempty"`
 	// More is how many VolumeAttachments are in trouble and in no group: see MostExplained.
 	More int `json:"more,omitempty"`
@@ -74,6 +74,4 @@ type VolumeReport struct {
 	Path   []string  `json:"path"`            // what is as it should be, in the order of the walk
 	Stop   *Finding  `json:"stop,omitempty"`  // the first problem; only if Result is Waiting
 	Notes  []Finding `json:"notes,omitempty"` // further findings
-	// Timeline says where the time went until now. nil: no time is known, or the question is about many volumes.
-	Timeline *status.Timeline `json:"timeline,omitempty"`
 }

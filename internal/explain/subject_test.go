@@ -71,7 +71,6 @@ func TestEqualCausesOfManyVolumesAreOneGroup(t *testing.T) {
 		groups string
 		code   int
 	}{
-		"--all-stuck":            {stuck, 1},
 		"driver/csi.example.com": {stuck + "; attention Queued csi-d", 0},
 		"node/node-1":            {stuck + "; attention Queued csi-d; fine csi-e", 1},
 	} {
@@ -84,21 +83,12 @@ func TestEqualCausesOfManyVolumesAreOneGroup(t *testing.T) {
 	}
 }
 
-func TestNothingStuckIsSaidAndEndsWithZero(t *testing.T) {
-	w := crowd()
-	w.rows = slices.DeleteFunc(w.rows, func(a status.Attachment) bool { return a.State == status.Stuck })
-	r, err := w.asked(t, "--all-stuck")
-	if err != nil || r.Result.ExitCode() != 0 || !strings.Contains(r.Text(), "no VolumeAttachment is stuck") {
-		t.Errorf("%v, exit code %d:\n%s", err, r.Result.ExitCode(), r.Text())
-	}
-}
-
 // Without a hub the age of an object is all that says so.
 func TestWithoutAHubWhatWaitsForLongIsStuck(t *testing.T) {
 	for name, change := range map[string]func(*world){"no hub": noHub, "a hub that does not list": func(w *world) { w.seenErr = errNoHub }} {
 		w := crowd()
 		change(w)
-		r, err := w.asked(t, "--all-stuck")
+		r, err := w.asked(t, "node/node-1")
 		if err != nil || r.Result.ExitCode() != 1 || !strings.Contains(grouped(r), "csi-a csi-b csi-c") || !strings.Contains(strings.Join(r.Unknown, "\n"), "connection refused") {
 			t.Errorf("%s: %v: %s\n%s", name, err, grouped(r), r.Text())
 		}
@@ -111,8 +101,8 @@ func TestMoreVolumesThanCanBeExplainedAreCounted(t *testing.T) {
 	for i := range explain.MostExplained + 3 {
 		w.stuck("csi-"+strings.Repeat("x", i+1), "array is broken")
 	}
-	r, err := w.asked(t, "--all-stuck")
-	if err != nil || len(r.Groups) != 1 || len(r.Groups[0].Volumes) != explain.MostExplained || r.More != 3 || !strings.Contains(r.Text(), "and 190 more") || !strings.Contains(r.Text(), "203 VolumeAttachments are stuck") {
+	r, err := w.asked(t, "node/node-1")
+	if err != nil || len(r.Groups) != 1 || len(r.Groups[0].Volumes) != explain.MostExplained || r.More != 3 || !strings.Contains(r.Text(), "and 190 more") {
 		t.Errorf("%v:\n%s", err, r.Text())
 	}
 }
@@ -191,41 +181,5 @@ func TestNodeWithoutADriverThatIsWantedThereNeedsAttention(t *testing.T) {
 	r, err := w.asked(t, "node/node-1")
 	if err != nil || r.Result != "attention" || r.Subject.Reasons[0].Verdict != diagnosis.NodeWithoutDriver || strings.Count(r.Text(), "not registered on the node") != 2 {
 		t.Errorf("%v, %s:\n%s", err, r.Result, r.Text())
-	}
-}
-
-func TestNamesThatDoNotExistAreMetWithSimilarOnes(t *testing.T) {
-	for question, want := range map[string]string{
-		"csi-11":                 "explain csi-1?",
-		"pv-1":                   "explain pv/pv-1?",
-		"web":                    "explain pod/default/web?",
-		"data":                   "explain pvc/default/data?",
-		"node-1":                 "explain node/node-1?",
-		driverName:               "explain driver/" + driverName + "?",
-		"driver/csi.exmaple.com": "explain driver/" + driverName + "?",
-		"node/node-2":            "explain node/node-1?",
-		"pod/wbe":                "explain pod/default/web?",
-		"pvc/default/dat":        "explain pvc/default/data?",
-		"pv/pv":                  "explain pv/pv-1?",
-		"nothing-like-it":        "Check the spelling",
-	} {
-		w := newWorld()
-		r, err := w.asked(t, question)
-		if err != nil || r.Result != explain.NotFound || !strings.Contains(r.Stop.Next, want) {
-			t.Errorf("explain %s: %v, %s, want %q:\n%s", question, err, r.Result, want, r.Text())
-		}
-	}
-	w := newWorld()
-	w.forbidden = []string{"list volumeattachments", "csidrivers", "nodes", "pods", "persistentvolumeclaims", "persistentvolumes"}
-	if r, err := w.asked(t, "csi-11"); err != nil || r.Result != explain.NotFound {
-		t.Errorf("%v:\n%s", err, r.Text())
-	}
-}
-
-func TestUnknownKindIsMetWithTheKindThatIsMeant(t *testing.T) {
-	for text, want := range map[string]string{"pdo/x": `did you mean "pod"?`, "nod/x": `did you mean "node"?`, "diver/x": `did you mean "driver"?`, "secret/x": "pod/NAME"} {
-		if _, err := explain.ParseQuestion(text, "default"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
 	}
 }

@@ -48,9 +48,6 @@ func (p *printer) findings(mark string, all []Finding) {
 func (r Report) Text() string {
 	var p printer
 	headline := cmp.Or(texts[r.Result], string(r.Result))
-	if r.Question.Kind == AllStuck {
-		headline = r.stuck()
-	}
 	if r.Subject != nil {
 		headline += r.Subject.forHowLong()
 	}
@@ -64,7 +61,6 @@ func (r Report) Text() string {
 	for _, v := range r.Volumes {
 		p.volume(v)
 	}
-	p.timelines(r.Volumes)
 	p.groups(r)
 	if len(r.Unknown) > 0 {
 		p.WriteString("\nNot known:\n")
@@ -73,21 +69,6 @@ func (r Report) Text() string {
 		}
 	}
 	return p.String()
-}
-
-// stuck sums up what is stuck.
-func (r Report) stuck() string {
-	n := r.More
-	for _, g := range r.Groups {
-		n += len(g.Volumes)
-	}
-	switch n {
-	case 0:
-		return "no VolumeAttachment is stuck"
-	case 1:
-		return "1 VolumeAttachment is stuck"
-	}
-	return fmt.Sprintf("%d VolumeAttachments are stuck", n)
 }
 
 func (p *printer) volume(v VolumeReport) {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	storagev1 "k8s.io/api/storage/v1"
@@ -36,8 +37,9 @@ func (w *walk) tries(inStatus *storagev1.VolumeError) {
 		case diagnosis.CallInFlight, diagnosis.CallUnanswered, diagnosis.NodeFull:
 			w.stop(f)
 		default:
-			// The hub repeats what the status says until a try of its own has failed.
-			f.claimed = w.Seen.Value() == nil || w.Seen.Value().Tries == 0
+			if own := "secret " + w.Secret.Namespace + "/" + w.Secret.Name + ","; f.Verdict == diagnosis.SecretForbidden && !strings.Contains(f.Next, own) {
+				f.Next = w.action(f.Verdict) // whoever may write the status of a VolumeAttachment could name another secret
+			}
 			w.failed(f, known.Attachment.Cause().Verdict)
 		}
 	}

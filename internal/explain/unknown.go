@@ -42,7 +42,6 @@ func unknown(f Facts) []string {
 		if other := v.otherNode(); other != nil {
 			add("Node "+other.Spec.NodeName, v.OtherNode.Err())
 		}
-		add("the webhook configurations", v.Webhooks.Err())
 		add("CSINode "+v.NodeName, v.CSINode.Err())
 		add("CSIDriver "+v.Driver, v.CSIDriver.Err())
 		add("whether Secret "+v.Secret.Namespace+"/"+v.Secret.Name+" exists", v.Secret.Object.Err())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
@@ -12,8 +13,8 @@ import (
 // does not name it.
 const getVolumeHealth = "GET_VOLUME_HEALTH"
 
-// mostProblems bounds the problems of a volume that a report names.
-const mostProblems = 5
+// mostProblems bounds the problems of a volume that a report names, mostText each of their texts.
+const mostProblems, mostText = 5, 300
 
 // volumeHealth has the hub ask the driver about the volume. Questions about many volumes do not: each would cost a call
 // of the driver.
@@ -35,11 +36,11 @@ func (w *walk) healthNotes() {
 		object = ref(PersistentVolume, "", w.VolumeName)
 	}
 	for _, p := range health.Problems[:min(mostProblems, len(health.Problems))] {
-		fact := "the driver reports the volume as " + shortened(p.Status)
+		fact := "the driver reports the volume as " + csiclient.Truncate(p.Status, mostText)
 		if p.Reason != "" {
-			fact += " (" + shortened(p.Reason) + ")"
+			fact += " (" + csiclient.Truncate(p.Reason, mostText) + ")"
 		}
-		w.note(found(diagnosis.VolumeUnhealthy, object, diagnosis.Because(fact, shortened(p.Message)),
+		w.note(found(diagnosis.VolumeUnhealthy, object, diagnosis.Because(fact, csiclient.Truncate(p.Message, mostText)),
 			"Look at the volume in the storage system, and at the log of the driver's controller: attaching does not repair it."))
 	}
 }

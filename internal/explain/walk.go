@@ -19,20 +19,13 @@ import (
 // Explain says for each volume of a question whether it is attached, where it stops and what to do.
 // It reads only the facts.
 func Explain(f Facts) Report {
-	r := answer(f)
-	r.throughAccess(f.Access)
-	return r
-}
-
-// answer returns the report, with commands for the current context.
-func answer(f Facts) Report {
 	r := Report{Question: f.Question, Result: Attached, Volumes: []VolumeReport{}, Unknown: unknown(f)}
 	switch {
 	case !f.Found:
 		r.Result = NotFound
 		r.Stop = notFound(&f)
 		return r
-	case f.Question.Kind == Driver || f.Question.Kind == Node || f.Question.Kind == AllStuck:
+	case f.Question.Kind == Driver || f.Question.Kind == Node:
 		return explainMany(&f, r)
 	case f.Pod != nil && finished(f.Pod):
 		r.Stop = new(found(diagnosis.PodFinished, f.Question.String(), fmt.Sprintf("has ended (%s): its volumes are detached unless another Pod uses them", f.Pod.Status.Phase), "Do nothing."))
@@ -52,7 +45,7 @@ func answer(f Facts) Report {
 	return r
 }
 
-// explainMany answers a question about a driver, a node or all that is stuck.
+// explainMany answers a question about a driver or a node.
 func explainMany(f *Facts, r Report) Report {
 	r.Groups, r.More = groups(f), f.More
 	worst := status.Fine
@@ -102,9 +95,6 @@ func explainVolume(f *Facts, i int) VolumeReport {
 	}
 	if w.report.Result != Attached {
 		w.report.Age = ageOf(v.asked(), f.Now)
-	}
-	if f.Subject == nil && f.Question.Kind != AllStuck {
-		w.report.Timeline = w.timeline()
 	}
 	return w.report
 }

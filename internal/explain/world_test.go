@@ -59,7 +59,8 @@ type world struct {
 
 	health          *status.VolumeHealth // what the driver says about the volume
 	healthErr       error
-	healthQuestions int // how often it was asked
+	access          []string // flags of the command
+	healthQuestions int      // how often it was asked
 }
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
@@ -254,14 +255,11 @@ func (w *world) asked(t *testing.T, question string) (explain.Report, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := explain.Question{Kind: explain.AllStuck}, error(nil)
-	if question != "--all-stuck" {
-		q, err = explain.ParseQuestion(question, "default")
-	}
+	q, err := explain.ParseQuestion(question, "default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sources := explain.Sources{Kube: kube, Namespace: hubSpace, AskedNamespace: "default", Hub: w}
+	sources := explain.Sources{Kube: kube, Namespace: hubSpace, Hub: w, Access: w.access}
 	if w.hubErr != nil {
 		sources.Hub, sources.HubErr = nil, w.hubErr
 	}
