@@ -15,11 +15,17 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // adopters is a cluster in which the drivers of several manifests are adopted, by one hub if there is one.
@@ -60,22 +66,49 @@ func (a *adopters) adopt(row adoptRow) (folder string, err error) {
 
 func manifestOf(name string) string { return "../internal/adopt/testdata/manifests/" + name + ".yaml" }
 
-// startHub applies the hub, and starts it without a driver.
-func (a *adopters) startHub() {
+// startHub applies the hub with its rights for the drivers of the folders that adopt has written, and starts it without a
+// driver.
+func (a *adopters) startHub(folders ...string) {
 	a.t.Helper()
+	drivers := map[string]any{}
+	for _, folder := range folders {
+		files, _ := filepath.Glob(filepath.Join(folder, "hub", "*.yaml")) // none: its row fails by itself
+		for _, file := range files {
+			var config struct{ Drivers []map[string]any }
+			if err := yaml.Unmarshal(readFile(a.t, file), &config); err != nil {
+				a.t.Fatal(err)
+			}
+			name := config.Drivers[0]["name"].(string)
+			delete(config.Drivers[0], "name")
+			drivers[name] = config.Drivers[0]
+		}
+	}
+	values, err := yaml.Marshal(map[string]any{"drivers": drivers, "proxies": map[string]any{"enabled": true}})
+	if err != nil {
+		a.t.Fatal(err)
+	}
 	overlay := filepath.Join(a.kubelet.dir, "hub")
 	content := "resources: [rendered.yaml]\nconfigMapGenerator:\n  - {name: csi-attach-hub-drivers, namespace: csi-attach-hub, behavior: merge, files: [drivers.yaml], options: {disableNameSuffixHash: true}}\n"
 	if err := os.MkdirAll(overlay, 0o755); err != nil {
 		a.t.Fatal(err)
 	}
 	for name, text := range map[string]string{"kustomization.yaml": content,
-		"rendered.yaml": string(release{}.manifests(a.t, parseValues(a.t, ofInstallYAML+"proxies: {enabled: true}\n"))), "drivers.yaml": testbed.ConfigHead + "drivers: []\n"} {
+		"rendered.yaml": string(release{}.manifests(a.t, parseValues(a.t, ofInstallYAML+string(values)))), "drivers.yaml": testbed.ConfigHead + "drivers: []\n"} {
 		if err := os.WriteFile(filepath.Join(overlay, name), []byte(text), 0o644); err != nil {
 			a.t.Fatal(err)
 		}
 	}
 	objects := build(a.t, overlay)
+	a.makeNamespaces(objects)
 	a.applier.apply(objects...)
+	for name, entry := range drivers {
+		lease := entry.(map[string]any)["lease"].(map[string]any)["namespace"].(string)
+		if lease == "" {
+			continue
+		}
+		testbed.WaitAllowed(a.t, a.kubelet.client, authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:csi-attach-hub:csi-attach-hub",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: registry.LeaseName(name), Namespace: lease}})
+	}
 	if err := a.certs.sign(a.ctx, "csi-attach-hub", "csi-attach-hub-ca", "csi-attach-hub-client"); err != nil {
 		a.t.Fatal(err)
 	}
@@ -95,6 +128,17 @@ func (a *adopters) startHub() {
 		}
 		return err == nil
 	})
+}
+
+// makeNamespaces makes the namespaces of objects.
+func (a *adopters) makeNamespaces(objects []*unstructured.Unstructured) {
+	a.t.Helper()
+	for _, o := range objects {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.GetNamespace()}}
+		if _, err := a.kubelet.client.CoreV1().Namespaces().Create(a.ctx, namespace, metav1.CreateOptions{}); o.GetNamespace() != "" && err != nil && !apierrors.IsAlreadyExists(err) {
+			a.t.Fatal(err)
+		}
+	}
 }
 
 func (a *adopters) api(path string) string {

@@ -9,10 +9,8 @@ import (
 	"testing"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,7 +19,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 // stepTimeout is when a step of a handover gives up.
@@ -48,14 +45,7 @@ func (a *adopters) begin(t *testing.T, row adoptRow, folder string) *handover {
 	s := &handover{adopters: a, t: t, row: row, folder: folder, applier: a.applier, entry: map[string]map[string]any{}, before: map[string]calls{}}
 	s.applier.t = t
 	objects := readObjects(t, manifestOf(row.manifest))
-	for _, o := range objects {
-		if name := o.GetNamespace(); name != "" {
-			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			if _, err := a.kubelet.client.CoreV1().Namespaces().Create(a.ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-				t.Fatal(err)
-			}
-		}
-	}
+	a.makeNamespaces(objects)
 	s.applier.apply(objects...)
 	node := testbed.CSINode{Node: s.node(), Drivers: map[string]string{}}
 	for _, d := range row.drivers {
@@ -135,18 +125,9 @@ func (s *handover) prepare() {
 	objects := build(s.t, filepath.Join(s.folder, "objects"))
 	s.applier.apply(objects...)
 	for _, o := range objects {
-		switch o.GetKind() {
-		case "Certificate":
+		if o.GetKind() == "Certificate" {
 			s.must(s.certs.sign(s.ctx, o.GetNamespace(), o.GetName()))
 			s.must(s.certs.exchange(s.ctx, "csi-attach-hub", "csi-attach-hub-ca", o.GetNamespace(), "attach-hub-ca", "ca.crt"))
-		case "RoleBinding":
-			hub := "system:serviceaccount:csi-attach-hub:csi-attach-hub"
-			for _, d := range s.row.drivers {
-				if strings.HasSuffix(o.GetName(), strings.ReplaceAll(d.driver, ".", "-")) && !s.row.withoutLease {
-					testbed.WaitAllowed(s.t, s.kubelet.client, authorizationv1.SubjectAccessReviewSpec{User: hub, ResourceAttributes: &authorizationv1.ResourceAttributes{
-						Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: registry.LeaseName(d.driver), Namespace: o.GetNamespace()}})
-				}
-			}
 		}
 	}
 }

@@ -61,7 +61,7 @@ func TestDriversAreMovedToTheHubAndBackByWhatAdoptWrites(t *testing.T) {
 	for i, row := range proxyRows {
 		folders[i], errs[i] = a.adopt(row)
 	}
-	a.startHub()
+	a.startHub(folders...)
 	var rows sync.WaitGroup
 	for i, row := range proxyRows {
 		rows.Go(func() {

@@ -57,7 +57,6 @@ func newAdoptCommand() *cobra.Command {
 	flags.StringVar(&o.HubNamespace, "hub-namespace", adopt.DefaultHubNamespace, "`namespace` of the hub, in mode proxy")
 	flags.StringArrayVar(&o.Drivers, "driver", nil, "`name` of the driver where the manifests do not say it; CONTAINER=NAME or WORKLOAD/CONTAINER=NAME if there are several csi-attachers; may be repeated")
 	flags.Int32Var(&o.Port, "port", 0, "`port` of the proxy, the next one is for its health; without it 9443, or on the host network one that follows from the driver's name")
-	flags.StringArrayVar(&o.NodeCIDRs, "node-cidr", nil, "address `range` of nodes, for drivers on the host network; may be repeated; without it all addresses")
 	flags.StringVar((*string)(&o.Certificates), "certificates", string(adopt.CertManager), "`maker` of the proxy's certificates: cert-manager, or existing for a Secret of your own")
 	flags.StringArrayVar(&o.Secrets, "secret", nil, "`name` of a Secret that attaching needs: NAME, NAMESPACE/NAME or NAMESPACE/*; may be repeated")
 	flags.Int64Var(&f.user, "run-as-user", 0, "user `ID` of the driver's socket where the manifest does not say it")

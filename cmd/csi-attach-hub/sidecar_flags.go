@@ -20,20 +20,15 @@ import (
 // Lease that csi-attacher takes, and has logs, metrics and times of a Lease of its own.
 var notCarriedOver = []string{"leader-election", "leader-election-lease-duration", "leader-election-renew-deadline", "leader-election-retry-period", "leader-election-labels",
 	"http-endpoint", "metrics-address", "metrics-path", "v", "vmodule", "logging-format", "log-flush-frequency", "log-text-split-stream", "log-text-info-buffer-size",
-	"log-json-split-stream", "log-json-info-buffer-size", "version", "csi-address", "kubeconfig", "leader-election-namespace",
-	"connection-timeout", "dummy", "leader-election-identity", "leader-election-type"} // of csi-attacher before 2.0
+	"log-json-split-stream", "log-json-info-buffer-size", "version", "csi-address", "kubeconfig", "leader-election-namespace"}
 
-// sidecarFlagSet returns the flags of csi-attachers: the hub's own, which are csi-attacher's, and those that old
-// releases had.
+// sidecarFlagSet returns the flags of csi-attachers: the hub's own, which are csi-attacher's, and --version.
 func sidecarFlagSet() (set *pflag.FlagSet, hub *hubFlags, lockType *string) {
 	set = pflag.NewFlagSet("csi-attacher", pflag.ContinueOnError)
 	set.SortFlags = false // Visit in the order of the arguments
 	hub = newHubFlags(set)
 	set.Bool("version", false, "")
-	set.Duration("connection-timeout", 0, "")
-	set.Bool("dummy", false, "")
-	set.String("leader-election-identity", "", "")
-	return set, hub, set.String("leader-election-type", "", "")
+	return set, hub, set.String("leader-election-type", "", "") // of csi-attacher before 2.0: Visit names it as unknown
 }
 
 // sidecarFlags reads the arguments of a csi-attacher.

@@ -47,8 +47,8 @@ type Attacher struct {
 	Flags     Flags
 	Socket    Socket
 	User      User
-	shell     string    // that starts csi-attacher; "" for none
-	unknown   []missing // variables of the arguments whose value the manifest does not have
+	shell     string   // that starts csi-attacher; "" for none
+	unknown   []string // variables of the arguments whose value the manifest does not have
 }
 
 // String names the container and where it was read.
@@ -136,32 +136,21 @@ func newAttacher(w *Workload, i int, parse FlagParser) (Attacher, error) {
 	}
 	a.unknown = unknown
 	flags, err := parse(line)
-	if err != nil {
-		return a, fmt.Errorf("args: %w%s", err, writeThere(unknown))
-	}
-	a.Flags = flags
 	values := []Setting{{Flag: "--csi-address", Value: flags.Address}, {Flag: "--leader-election-namespace", Value: flags.LeaseNamespace}}
 	for _, s := range append(values, flags.Settings...) {
 		for _, m := range unknown {
-			if strings.Contains(s.Value, "$("+m.name+")") {
-				return a, fmt.Errorf("args: %s%s", s.Flag, writeThere([]missing{m}))
+			if err == nil && strings.Contains(s.Value, m) {
+				err = errors.New(s.Flag)
 			}
 		}
 	}
-	a.Socket = socketOf(w.Template.Spec, c, flags.Address)
+	if err != nil && len(unknown) > 0 {
+		return a, fmt.Errorf("args: %w: the value is not in the manifest, write it there: %s", err, strings.Join(unknown, ", "))
+	} else if err != nil {
+		return a, fmt.Errorf("args: %w", err)
+	}
+	a.Flags, a.Socket = flags, socketOf(w.Template.Spec, c, flags.Address)
 	return a, nil
-}
-
-// writeThere says which values have to be written into the manifest.
-func writeThere(unknown []missing) string {
-	var texts []string
-	for _, m := range unknown {
-		texts = append(texts, m.String())
-	}
-	if len(texts) == 0 {
-		return ""
-	}
-	return ": the value is not in the manifest, write it there: " + strings.Join(texts, "; ")
 }
 
 var sidecarImage = regexp.MustCompile(`(^|[-_/])(csi-|external-)?(provisioner|attacher|resizer|snapshotter|snapshot-metadata|health-monitor-controller|node-driver-registrar|livenessprobe|liveness-probe)([-_]|$)`)

@@ -170,7 +170,7 @@ func TestNotesSayWhatTheUserMustKnow(t *testing.T) {
 		"drop-in, no election":  {change: []string{"--leader-election,", ""}, mode: ModeDropIn, want: []string{"both work, as in each update before"}},
 		"defaults":              {change: []string{", --timeout=1m", ""}, want: []string{"--timeout (csi-attacher 15s, hub 2m)"}},
 		"metrics":               {change: attacherArg("--http-endpoint=:8080"), want: []string{"the metrics of csi-attacher on :8080"}},
-		"pull secrets":          {change: with("imagePullSecrets: [{name: pull}]"), want: []string{"imagePullSecrets pull: they must allow to pull example.com/hub:v1"}},
+		"pull secrets":          {change: with("imagePullSecrets: [{name: pull}]"), want: []string{"imagePullSecret pull: it must allow to pull example.com/hub:v1"}},
 		"user of another image": {change: []string{"registry.k8s.io/sig-storage/", "example.com/"}, want: []string{"root is taken"}},
 		"OpenShift":             {change: []string{"namespace: storage", "namespace: openshift-storage"}, want: []string{"add --openshift"}},
 		"privileged":            {change: of("securityContext: {privileged: true}"), want: []string{"SELinux"}},

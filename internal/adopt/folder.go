@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -143,7 +142,7 @@ func CheckOriginal(plans []Plan) error {
 	problems := map[*Workload]error{}
 	for _, p := range plans {
 		has := ""
-		if c := p.Container; p.isHub(c.Image) || len(c.Command) > 0 && c.Command[0] == hubProgram {
+		if c := p.Container; c.Image == p.Options.Image || strings.HasPrefix(imageName(c), hubName) || len(c.Command) > 0 && c.Command[0] == hubProgram {
 			has = "the image of csi-attach-hub in the container " + c.Name
 		}
 		for _, c := range p.Workload.containers() {
@@ -157,21 +156,6 @@ func CheckOriginal(plans []Plan) error {
 		}
 	}
 	return errors.Join(slices.Collect(maps.Values(problems))...)
-}
-
-// isHub reports whether an image is the hub's, of any version.
-func (p Plan) isHub(image string) bool {
-	name := repository(image)
-	return path.Base(name) == hubName || name == repository(p.Options.Image)
-}
-
-// repository returns the name of an image without its tag and digest.
-func repository(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
-		return image[:colon]
-	}
-	return image
 }
 
 // fileName returns the name of the driver's file in the hub's folder of drivers.

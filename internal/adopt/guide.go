@@ -42,7 +42,6 @@ func (g guide) CertManager() bool  { return g.Plans[0].Options.Certificates != C
 func (g guide) WithoutLease() bool { return g.any(Plan.withoutLease) }
 func (g guide) OnDelete() bool     { return g.any(Plan.onDelete) }
 func (g guide) Several() bool      { return len(g.Plans) > 1 }
-func (g guide) FirstStep() Step    { return g.mode().Steps()[0] }
 
 // Wait returns how long the slowest Lease can take until it is free.
 func (g guide) Wait() string {
@@ -70,30 +69,22 @@ func (g guide) list(separator string, text func(Plan) string) string {
 	return strings.Join(all, separator)
 }
 
-func (g guide) Steps() string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(g.mode().Steps()), " ", " or "), "[]")
-}
 func (g guide) Drivers() string {
 	return g.list(" and ", func(p Plan) string { return cmp.Or(p.Driver, p.Workload.GetName()) })
 }
+
 func (g guide) Files() string {
 	return g.list(" and ", func(p Plan) string { return "`hub/" + p.fileName() + "`" })
 }
-func (g guide) Secrets() string {
-	return g.list(" and ", func(p Plan) string {
-		return "the Secret `" + p.Base() + "-tls` in namespace `" + p.Workload.Namespace + "`"
-	})
-}
-func (g guide) CAs() string {
-	return g.list(" and ", func(p Plan) string { return "`" + p.Driver + ".crt`" })
-}
-func (g guide) Attachers() string {
-	return g.list(" ", func(p Plan) string { return p.Container.Name })
-}
 
-// Namespaces are those of the workloads.
-func (g guide) Namespaces() []string {
-	return strings.Fields(g.list(" ", func(p Plan) string { return p.Workload.Namespace }))
+// NodePorts says what proxies on the network of nodes need.
+func (g guide) NodePorts() string {
+	return g.list("", func(p Plan) string {
+		if p.HostNetwork() {
+			return fmt.Sprintf(" Port %d of the nodes must be in its value `proxies.hostNetwork`.", p.Ports.Listen)
+		}
+		return ""
+	})
 }
 
 func (g guide) HubNamespace() string { return g.Plans[0].HubNamespace() }
@@ -105,8 +96,6 @@ func (g guide) AtHub() string {
 	}
 	return ""
 }
-
-func (g guide) Status() string { return "csi-attach-hub status" + g.AtHub() }
 
 // Rollout returns the commands that wait for the new Pods. kubectl rollout status fails with OnDelete.
 func (g guide) Rollout() []string {

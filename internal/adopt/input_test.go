@@ -75,10 +75,10 @@ func TestOptionsThatCannotBeFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	uid := int64(-1)
-	o := Options{Image: "a b", Namespace: "A", HubNamespace: "b/c", Port: 65535, NodeCIDRs: []string{"10.0.0.0"}, Secrets: []string{"a/b/c"}, RunAsUser: &uid,
+	o := Options{Image: "a b", Namespace: "A", HubNamespace: "b/c", Port: 65535, Secrets: []string{"a/b/c"}, RunAsUser: &uid,
 		Drivers: []string{"not a name", "nobody=block.example.com"}, Mode: "sidecar", Certificates: "none"}
 	err = o.Check(attachers)
-	for _, want := range []string{"--mode", "--certificates", "--image", "--namespace", "--hub-namespace", "--port", "--node-cidr", "--secret", "--run-as-user", `"not a name"`, `"nobody=block.example.com" means 0 csi-attachers: write WORKLOAD/CONTAINER=NAME with one of controller/csi-attacher`} {
+	for _, want := range []string{"--mode", "--certificates", "--image", "--namespace", "--hub-namespace", "--port", "--secret", "--run-as-user", `"not a name"`, `"nobody=block.example.com" means 0 csi-attachers: write WORKLOAD/CONTAINER=NAME with one of controller/csi-attacher`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not have %q: %v", want, err)
 		}

@@ -14,14 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
-
-	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 //go:embed templates
 var templateFiles embed.FS
 
-var templates = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join, "yaml": yamlString, "yamls": yamlStrings}).ParseFS(templateFiles, "templates/*"))
+var templates = template.Must(template.New("").Funcs(template.FuncMap{"yaml": yamlString}).ParseFS(templateFiles, "templates/*"))
 
 // Certificates says who makes the certificates of proxies.
 type Certificates string
@@ -59,18 +57,15 @@ func Base(driver string) string {
 	return strings.TrimRight(base[:maxBase-9], "-") + "-" + hex.EncodeToString(sum[:4])
 }
 
-// objects returns the YAML documents of the objects that the driver needs beside its workload and in the namespace of
-// the hub.
+// objects returns the YAML documents of the objects that the driver needs beside its workload. What the hub needs, its
+// chart makes from the driver's entry.
 func (p Plan) objects() (string, error) {
-	names := []string{"service.yaml", "hub.yaml"}
+	names := []string{"service.yaml"}
 	if p.Options.Certificates != CertExisting {
 		names = append(names, "certificates.yaml")
 	}
 	if !p.HostNetwork() { // policies do not hold for Pods on the host network
 		names = append(names, "networkpolicy.yaml")
-	}
-	if len(p.Rights()) > 0 {
-		names = append(names, "rights.yaml")
 	}
 	var documents []string
 	for _, name := range names {
@@ -91,14 +86,6 @@ func execute(name string, data any) (string, error) {
 
 // DriverLabel is the label of the driver's Pods with a proxy.
 func (p Plan) DriverLabel() string { return driverLabelPrefix + p.Driver }
-
-// NodeCIDRs returns the addresses of nodes, all addresses if the user named none.
-func (p Plan) NodeCIDRs() []string {
-	if len(p.Options.NodeCIDRs) > 0 {
-		return p.Options.NodeCIDRs
-	}
-	return []string{"0.0.0.0/0", "::/0"}
-}
 
 // portRange are ports of a network policy.
 type portRange struct {
@@ -122,34 +109,6 @@ func (p Plan) OtherPorts() []portRange {
 		first = port + 1
 	}
 	return append(others, portRange{1, 65535, "UDP"})
-}
-
-// right are the hub's rights in a namespace.
-type right struct {
-	Namespace  string
-	Lease      string
-	Secrets    []string
-	AllSecrets bool
-}
-
-// Rights returns the hub's rights on the driver's Lease and Secrets, with an item for each namespace.
-func (p Plan) Rights() []right {
-	var rights []right
-	if p.Flags.LeaderElection {
-		rights = append(rights, right{Namespace: p.LeaseNamespace(), Lease: registry.LeaseName(p.Driver)})
-	}
-	for _, s := range p.Secrets {
-		i := slices.IndexFunc(rights, func(r right) bool { return r.Namespace == s.Namespace })
-		if i < 0 {
-			i, rights = len(rights), append(rights, right{Namespace: s.Namespace})
-		}
-		if s.Name == "*" {
-			rights[i].AllSecrets = true
-		} else {
-			rights[i].Secrets = append(rights[i].Secrets, s.Name)
-		}
-	}
-	return rights
 }
 
 // policies returns the names of the network policies that select the Pods of a workload for Ingress, without those that
@@ -185,11 +144,4 @@ func yamlString(text string) string {
 		return strconv.Quote(text)
 	}
 	return text
-}
-
-func yamlStrings(texts []string) (all []string) {
-	for _, text := range texts {
-		all = append(all, yamlString(text))
-	}
-	return all
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -52,7 +50,6 @@ type Options struct {
 	HubNamespace string
 	Drivers      []string // names that the user gives: of the only csi-attacher, CONTAINER=NAME or WORKLOAD/CONTAINER=NAME
 	Port         int32    // of the proxy, and the next one for its health; 0: chosen
-	NodeCIDRs    []string // addresses of nodes, for proxies on the host network; empty: all addresses
 	Secrets      []string // Secrets that attaching needs: NAME, NAMESPACE/NAME or NAMESPACE/*
 	RunAsUser    *int64   // user of the proxy, if the manifest does not say it
 	OpenShift    bool     // users are chosen by the cluster's security context constraints
@@ -125,18 +122,8 @@ func NewPlans(attachers []Attacher, objects []Object, o Options) []Plan {
 		p.policies = in.policies(a.Workload)
 		var unnamed []string
 		p.Secrets, unnamed = in.secrets(p)
-		for _, f := range findings {
-			text := ""
-			if slices.Contains(f.modes, o.Mode) && (f.no || p.Adoptable()) {
-				text = terminal.Line(f.text(in, p, possible)) // it has parts of manifests
-			}
-			if text != "" && f.no {
-				p.No = append(p.No, text)
-			} else if text != "" {
-				p.Notes = append(p.Notes, text)
-			}
-		}
-		if p.Adoptable() {
+		if p.reasons(in, possible); p.Adoptable() {
+			p.notes(in)
 			p.Notes = append(p.Notes, unnamed...)
 		}
 		plans[i] = p
@@ -168,21 +155,16 @@ func (o Options) Check(attachers []Attacher) error {
 	if !slices.Contains(AllCertificates, cmp.Or(o.Certificates, CertManager)) {
 		problem("--certificates %q: write cert-manager or existing", string(o.Certificates))
 	}
+	for _, namespace := range []string{o.Namespace, cmp.Or(o.HubNamespace, DefaultHubNamespace)} {
+		if reasons := validation.IsDNS1123Label(namespace); len(reasons) > 0 {
+			problem("--namespace or --hub-namespace %q: %s", namespace, reasons[0])
+		}
+	}
 	if o.Image == "" || strings.ContainsFunc(o.Image, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		problem("--image %q: write the image with its registry and tag or digest", o.Image)
 	}
-	for flag, namespace := range map[string]string{"--namespace": o.Namespace, "--hub-namespace": cmp.Or(o.HubNamespace, DefaultHubNamespace)} {
-		if reasons := validation.IsDNS1123Label(namespace); len(reasons) > 0 {
-			problem("%s %q: %s", flag, namespace, strings.Join(reasons, "; "))
-		}
-	}
 	if o.Port < 0 || o.Port > 65534 {
 		problem("--port %d: write a number from 1 to 65534: the next port is for the health of the proxy", o.Port)
-	}
-	for _, cidr := range o.NodeCIDRs {
-		if _, err := netip.ParsePrefix(cidr); err != nil {
-			problem("--node-cidr %q: write a range of addresses like 10.0.0.0/16", cidr)
-		}
 	}
 	for _, secret := range o.Secrets {
 		if !validSecret(splitSecret(secret, "default")) {

@@ -1,14 +1,12 @@
 package adopt
 
 import (
+	"encoding/json"
 	"hash/fnv"
 	"maps"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // choosePorts returns the ports of the nth driver of a Pod. taken are the ports that drivers of this run have on the
@@ -43,34 +41,11 @@ var number = regexp.MustCompile(`\b\d{2,5}\b`)
 // arguments that the manifest does not list. Proxies that adopt added before do not count: a driver keeps its port.
 func (w *Workload) usedPorts() map[int32]bool {
 	used := map[int32]bool{}
-	text := func(s string) {
-		for _, digits := range number.FindAllString(s, -1) {
-			port, _ := strconv.ParseInt(digits, 10, 32)
-			used[int32(port)] = true
-		}
-	}
 	for _, c := range w.containers() {
-		if strings.HasPrefix(c.Name, basePrefix) {
-			continue
-		}
-		for _, port := range c.Ports {
-			used[port.ContainerPort] = true
-		}
-		for _, s := range slices.Concat(c.Command, c.Args) {
-			text(s)
-		}
-		for _, e := range c.Env {
-			text(e.Value)
-		}
-		for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
-			switch {
-			case probe == nil:
-			case probe.HTTPGet != nil:
-				used[probe.HTTPGet.Port.IntVal] = true
-			case probe.TCPSocket != nil:
-				used[probe.TCPSocket.Port.IntVal] = true
-			case probe.GRPC != nil:
-				used[probe.GRPC.Port] = true
+		text, _ := json.Marshal(c) // a container that has been decoded
+		for _, digits := range number.FindAllString(string(text), -1) {
+			if port, _ := strconv.ParseInt(digits, 10, 32); !strings.HasPrefix(c.Name, basePrefix) {
+				used[int32(port)] = true
 			}
 		}
 	}

@@ -79,73 +79,40 @@ func Read(file string, r io.Reader) ([]Object, error) {
 
 func readDocument(source Source, raw []byte) ([]Object, error) {
 	raw = bytes.TrimPrefix(raw, []byte("\ufeff"))
-	if err := checkEnd(raw); err != nil {
-		return nil, err
-	}
 	var content any
 	if err := yaml.UnmarshalStrict(raw, &content); err != nil {
 		text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "error unmarshaling JSON: ")
 		return nil, fmt.Errorf("not a Kubernetes object in YAML or JSON: %s", terminal.Line(text))
 	}
-	switch content := content.(type) {
-	case nil:
+	object, isObject := content.(map[string]any)
+	switch {
+	case content == nil || isObject && len(object) == 0:
 		return nil, nil
-	case map[string]any:
-		if len(content) == 0 {
-			return nil, nil
-		}
-		return itemsOf(Object{Unstructured: unstructured.Unstructured{Object: content}, Source: source}, 0)
-	default: // without the content: it can be that of a Secret
+	case !isObject: // without the content: it can be that of a Secret
 		return nil, errors.New("not a Kubernetes object: want a mapping with apiVersion and kind")
 	}
+	return itemsOf(Object{Unstructured: unstructured.Unstructured{Object: object}, Source: source})
 }
-
-// checkEnd returns an error if the mark of an end, "...", is not the last line: the YAML parser would drop what follows.
-func checkEnd(raw []byte) error {
-	ended := false
-	for line := range bytes.Lines(raw) {
-		line = bytes.TrimRight(line, " \t\r\n")
-		if ended && len(line) > 0 && line[0] != '#' {
-			return errors.New(`the document goes on after "...": begin the next document with "---"`)
-		}
-		ended = ended || string(line) == "..."
-	}
-	return nil
-}
-
-// maxLists bounds how deep Lists can be in Lists.
-const maxLists = 10
 
 // itemsOf returns an object, or the items of a List.
-func itemsOf(o Object, depth int) ([]Object, error) {
+func itemsOf(o Object) ([]Object, error) {
 	if o.GetAPIVersion() == "" || o.GetKind() == "" {
 		return nil, errors.New("not a Kubernetes object: apiVersion or kind is missing")
 	}
 	if !o.IsList() || !strings.HasSuffix(o.GetKind(), "List") {
 		return []Object{o}, nil
 	}
-	if depth > maxLists {
-		return nil, fmt.Errorf("more than %d Lists in Lists", maxLists)
-	}
 	var all []Object
 	var problems []error
 	items, _ := o.Object["items"].([]any)
 	for i, item := range items {
-		content, ok := item.(map[string]any)
-		if !ok {
-			problems = append(problems, fmt.Errorf("items[%d]: not a Kubernetes object", i))
-			continue
-		}
+		content, _ := item.(map[string]any)
 		one := Object{Unstructured: unstructured.Unstructured{Object: content}, Source: o.Source}
-		one.Source.Item = len(all) + 1
-		if depth == 0 {
-			one.Source.Item = i + 1
+		one.Source.Item = i + 1
+		if one.GetAPIVersion() == "" || one.GetKind() == "" {
+			problems = append(problems, fmt.Errorf("items[%d]: not a Kubernetes object", i))
 		}
-		read, err := itemsOf(one, depth+1)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("items[%d]: %w", i, err))
-		}
-		all = append(all, read...)
+		all = append(all, one)
 	}
 	return all, errors.Join(problems...)
 }

@@ -78,11 +78,7 @@ func (t *text) plan(p Plan) {
 		t.fact("Socket", fmt.Sprintf("%s, in volume %s (%s) mounted at %s", p.Socket.Path, v.Name, volumeKind(v), p.Socket.Mount.MountPath))
 	}
 	t.fact("User", p.user().String())
-	replicas := fmt.Sprint(p.Workload.Replicas)
-	if p.Workload.GetKind() == "DaemonSet" {
-		replicas = "one on each node of the DaemonSet"
-	}
-	t.fact("Replicas", replicas)
+	t.fact("Controller", p.replicas())
 	network := "of the Pod"
 	if p.HostNetwork() {
 		network = "of the node"
@@ -131,7 +127,8 @@ func (t *text) fact(name, value string) {
 // code writes lines as they are.
 func (t *text) code(lines ...string) {
 	for _, line := range lines {
-		t.WriteString(strings.TrimRight("    "+escaped(line), " ") + "\n")
+		words := strings.TrimLeft(line, " ")
+		t.WriteString("    " + line[:len(line)-len(words)] + terminal.Line(words) + "\n")
 	}
 }
 
@@ -149,15 +146,6 @@ func (t *text) wrap(first, rest, words string) {
 		line, empty = line+word, false
 	}
 	t.WriteString(line + "\n")
-}
-
-// escaped makes a line safe to print. Its spaces stay.
-func escaped(line string) string {
-	words := strings.Split(line, " ")
-	for i := range words {
-		words[i] = terminal.Line(words[i])
-	}
-	return strings.Join(words, " ")
 }
 
 // String describes a user.
@@ -178,17 +166,23 @@ func (u User) String() string {
 	return text
 }
 
+// replicas returns how many replicas of the driver there are.
+func (p Plan) replicas() string {
+	if p.Workload.GetKind() == "DaemonSet" {
+		return "a replica on each of its nodes"
+	}
+	return fmt.Sprintf("%d replicas", p.Workload.Replicas)
+}
+
 // volumeKind returns the kind of a volume, with the folder of a hostPath.
 func volumeKind(v corev1.Volume) string {
-	switch {
-	case v.EmptyDir != nil && v.EmptyDir.Medium != "":
-		return "emptyDir in " + strings.ToLower(string(v.EmptyDir.Medium))
-	case v.HostPath != nil:
+	if v.HostPath != nil {
 		return "hostPath " + v.HostPath.Path
-	case v.EmptyDir == nil && v.VolumeSource != (corev1.VolumeSource{}):
-		return "neither emptyDir nor hostPath"
 	}
-	return "emptyDir"
+	if v.EmptyDir != nil || v.VolumeSource == (corev1.VolumeSource{}) {
+		return "emptyDir"
+	}
+	return "neither emptyDir nor hostPath"
 }
 
 // Duration writes 2m where Duration.String of the package time writes 2m0s.

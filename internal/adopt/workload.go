@@ -62,9 +62,6 @@ func decodeTemplate(o Object, into *corev1.PodTemplateSpec) (path string, err er
 	switch o.GetKind() {
 	case "Pod":
 		path, content = "spec", map[string]any{"metadata": o.Object["metadata"], "spec": o.Object["spec"]}
-	case "CronJob":
-		path = "spec.jobTemplate.spec.template.spec"
-		content, _, _ = unstructured.NestedFieldNoCopy(o.Object, "spec", "jobTemplate", "spec", "template")
 	default:
 		path = "spec.template.spec"
 		content, _, _ = unstructured.NestedFieldNoCopy(o.Object, "spec", "template")

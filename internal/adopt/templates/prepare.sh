@@ -31,8 +31,8 @@ if [ "${1-}" = remove ]; then
 fi
 
 save {{.HubNamespace}} csi-attach-hub-ca
-{{- range .Namespaces}}
-give {{.}} attach-hub-ca ca.crt "$ca" attach-hub
+{{- range .Plans}}
+give {{.Workload.Namespace}} attach-hub-ca ca.crt "$ca" attach-hub
 {{- end}}
 kubectl apply -k objects
 {{- range .Plans}}
