@@ -175,21 +175,26 @@ func TestChartTakesTheImageByItsDigest(t *testing.T) {
 	}
 }
 
-// The garbage collector works harder below the limit, whatever it is, and the Pod outlives its calls.
-func TestChartDerivesTheMemoryLimitAndTheGracePeriod(t *testing.T) {
-	for values, want := range map[string][2]string{
-		"{}": {"450MiB", "45"},
-		"resources: {limits: {memory: 2Gi}}\nshutdownGraceSeconds: 120": {"1802MiB", "135"},
-		"resources: {limits: {memory: null}}\nshutdownGraceSeconds: 1":  {"", "16"},
+// The garbage collector works harder below the limit, whatever it is, and the Pod outlives its calls. A variable of the user replaces that
+// of the chart: a list with both is refused.
+func TestChartDerivesTheEnvironmentAndTheGracePeriod(t *testing.T) {
+	for values, want := range map[string][3]string{
+		"{}": {"50", "450MiB", "45"},
+		"resources: {limits: {memory: 2Gi}}\nshutdownGraceSeconds: 120":           {"50", "1802MiB", "135"},
+		"resources: {limits: {memory: null}}\nshutdownGraceSeconds: 1":            {"50", "", "16"},
+		"extraEnv: [{name: GOGC, value: '100'}, {name: GOMEMLIMIT, value: 1MiB}]": {"100", "1MiB", "45"},
 	} {
 		pod := hubOf(t, values).Spec.Template.Spec
-		var limit string
+		got := [3]string{2: fmt.Sprint(*pod.TerminationGracePeriodSeconds)}
 		for _, e := range pod.Containers[0].Env {
-			if e.Name == "GOMEMLIMIT" {
-				limit = e.Value
+			switch e.Name {
+			case "GOGC":
+				got[0] += e.Value
+			case "GOMEMLIMIT":
+				got[1] += e.Value
 			}
 		}
-		if got := [2]string{limit, fmt.Sprint(*pod.TerminationGracePeriodSeconds)}; got != want {
+		if got != want {
 			t.Errorf("%s: %v, want %v", values, got, want)
 		}
 	}

@@ -110,8 +110,8 @@ func (d *deployed) driver(name string) (full, endpoint string, backend *fakecsi.
 	return full, driver.Endpoint(), driver.Backend
 }
 
-// start starts the hub. Its driver has its lease in the namespace that the overlay is
-// for, where a csi-attacher has made it; others are discovered.
+// start starts the hub. Its driver has its lease in the namespace of the
+// tests, where a csi-attacher has made it; others are discovered.
 func (d *deployed) start(driver, endpoint string) {
 	d.t.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: registry.LeaseName(driver)}}

@@ -65,6 +65,34 @@ func TestTheHubIsConfinedAndHasTimeToDrain(t *testing.T) {
 	}
 }
 
+// A Pod that asks for a user, or for more than restricted-v2 gives, is refused: its ServiceAccount may use no other constraint.
+func TestRestrictedV2OfOpenShiftAdmitsTheHub(t *testing.T) {
+	template := hubOf(t, withOpenShift).Spec.Template
+	if scc := template.Annotations["openshift.io/required-scc"]; scc != "restricted-v2" {
+		t.Errorf("the required constraint is %q", scc)
+	}
+	pod := template.Spec
+	if s, c := pod.SecurityContext, pod.Containers[0].SecurityContext; s.RunAsUser != nil || s.RunAsGroup != nil || s.FSGroup != nil || s.SELinuxOptions != nil ||
+		c.RunAsUser != nil || c.RunAsGroup != nil || c.Privileged != nil {
+		t.Errorf("the Pod asks for a user: %+v, %+v", s, c)
+	}
+	for _, v := range pod.Volumes {
+		if s := v.VolumeSource; s.ConfigMap == nil && s.Projected == nil && s.Secret == nil && s.EmptyDir == nil {
+			t.Errorf("volume %s is of a kind that the constraint does not allow: %+v", v.Name, s)
+		}
+	}
+}
+
+// asAdmittedByRestrictedV2 sets what the security context constraint restricted-v2 of OpenShift gives a Pod that asks for nothing else.
+func asAdmittedByRestrictedV2(pod *corev1.PodSpec) {
+	user := int64(1000650000) // the first of the namespace's range
+	pod.SecurityContext.FSGroup = &user
+	pod.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Level: "s0:c26,c5"}
+	for i := range pod.Containers {
+		pod.Containers[i].SecurityContext.RunAsUser = &user
+	}
+}
+
 func seccomp(pod corev1.PodSpec, c corev1.Container) corev1.SeccompProfileType {
 	if p := c.SecurityContext.SeccompProfile; p != nil {
 		return p.Type
