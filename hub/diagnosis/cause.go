@@ -104,7 +104,7 @@ var ofCode = map[string]string{
 var ofVerdict = map[Verdict]string{
 	CannotConnect:      "Check that the driver's controller runs, and that the hub's configuration has its endpoint.",
 	SecretMissing:      "Create the secret that the PersistentVolume names in controllerPublishSecretRef. The hub tries again within the driver's retry.max.",
-	SecretForbidden:    "Grant the hub get on {secret}, and on no other, by name: deploy/components/secrets.",
+	SecretForbidden:    "Grant the hub get on {secret}, and on no other, by name: secrets in the values of deploy/chart.",
 	NodeWithoutDriver:  "Check that the driver's node plugin (a DaemonSet) and its node-driver-registrar run on node {node}, and the taints of the node.",
 	NodeWithoutCSI:     "Check that node {node} exists and that its kubelet runs, then that the driver's node plugin (a DaemonSet) runs there.",
 	VolumeRecreated:    "Find the handle of the attached volume in the storage system, and do what the error says: PersistentVolume {volume} is not the one that was attached.",
@@ -113,7 +113,7 @@ var ofVerdict = map[Verdict]string{
 	ObjectChanged:      "Wait for the next try: the object changed in the meantime.",
 	WebhookFailed:      "Repair the admission webhook that the error names: it is its own Deployment and Service. The API server refuses the hub's writes until the webhook answers.",
 	AdmissionDenied:    "Change the policy behind the admission webhook or the ValidatingAdmissionPolicy that the error names, so that it admits the hub's writes.",
-	TooManyRequests:    "Wait. If this lasts, check API Priority and Fairness: apiserver_flowcontrol_rejected_requests_total names the FlowSchema and the priority level. deploy/base/flowschemas.yaml gives the hub's requests a level that other workloads cannot fill.",
+	TooManyRequests:    "Wait. If this lasts, check API Priority and Fairness: apiserver_flowcontrol_rejected_requests_total names the FlowSchema and the priority level. flowSchemas in the values of deploy/chart gives the hub's requests a level that other workloads cannot fill.",
 	WriteForbidden:     "Check the hub's ClusterRole and its bindings: the API server denied a read or a write.",
 }
 

@@ -151,7 +151,7 @@ func DiagnoseLease(l LeaseRecord, reason string, replicas []Replica, now time.Ti
 		d.Actions = []string{"Create the lease, or remove lease.namespace from the driver's entry: deploy/README.md#leases-and-secrets-of-drivers."}
 	case l.Holder == "" && strings.Contains(reason, "forbidden: User"):
 		d.Verdict, d.Fact, d.Detail = diagnosis.WriteForbidden, "cannot be taken", strings.TrimPrefix(reason, cannotTake)
-		d.Actions = []string{"Grant the hub get, list, watch and update on this lease, by name: deploy/components/leases. In the hub's own namespace, apply deploy/base/leases.yaml."}
+		d.Actions = []string{"Grant the hub get, list, watch and update on this lease, by name: drivers and leases.extra in the values of deploy/chart. In the hub's own namespace, apply deploy/install.yaml."}
 	case l.Expired():
 		d.Verdict, d.Fact, d.Since = diagnosis.LeaseExpired, "not renewed by its holder "+l.LastHolder, l.Renewed
 		d.Detail = reason

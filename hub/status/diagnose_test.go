@@ -61,7 +61,7 @@ func TestDiagnosisSaysWhereItStopsAndWhatToDo(t *testing.T) {
 		}, summary: "Lease l: cannot be taken", do: "Create the lease"},
 		"lease without rights": {driver: func(d *Driver) {
 			d.State, d.Lease, d.Reason = "WaitingForLease", Lease{Name: "l"}, `the lease cannot be taken: leases.coordination.k8s.io "l" is forbidden: User "hub" cannot get resource "leases"`
-		}, summary: "Lease l: cannot be taken", do: "by name: deploy/components/leases"},
+		}, summary: "Lease l: cannot be taken", do: "by name: drivers and leases.extra"},
 		"observed":    {driver: func(d *Driver) { d.Mode, d.Lease.Holder = "observe", "csi-attacher-0" }, summary: "only observed (`mode: observe` in drivers.yaml): its lease is held by csi-attacher-0", do: "checklist"},
 		"paused":      {driver: func(d *Driver) { d.State, d.Mode = "Paused", "paused" }, summary: "paused by `mode: paused` in drivers.yaml", do: "active"},
 		"draining":    {driver: func(d *Driver) { d.State, d.Reason = "Draining", "2 calls in flight" }, summary: "driver a.example.com: draining: 2 calls in flight.", do: "finishes the calls in flight"},
