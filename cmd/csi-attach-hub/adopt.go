@@ -110,9 +110,6 @@ func runAdopt(c *cobra.Command, inputs []string, f adoptFlags) error {
 	if !slices.ContainsFunc(plans, adopt.Plan.Adoptable) {
 		return exitError{exitRefused, fmt.Errorf("%w\nnothing is written to %s", refused, dir)}
 	}
-	if err := adopt.CheckOriginal(plans); err != nil {
-		return err
-	}
 	files, err := adopt.Kustomize(plans, dir)
 	if err != nil {
 		return err
@@ -145,7 +142,7 @@ func (f adoptFlags) plans(stdin io.Reader, inputs []string) ([]adopt.Plan, error
 		return nil, errors.New(strings.Join(append([]string{text}, adopt.MadeElsewhere(objects, f.options.Namespace, f.options.Image)...), "\n"))
 	}
 	plans := adopt.NewPlans(attachers, objects, f.options)
-	return plans, errors.Join(adopt.CheckTogether(plans), adopt.Check(plans))
+	return plans, adopt.CheckTogether(plans)
 }
 
 // repeated returns the given flags of adopt, but those of its output.

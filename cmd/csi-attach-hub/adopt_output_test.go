@@ -170,7 +170,7 @@ func TestAdoptWritesNothingFromWhatItHasChanged(t *testing.T) {
 		}
 		before := tree(t, "out")
 		code, _, stderr := runWith(t, changed, args...)
-		if code != exitUnadopted || !strings.Contains(stderr, "csi-attach-hub") || !strings.Contains(stderr, "pass the manifest from before adopt") {
+		if code != exitRefused || !strings.Contains(stderr, "is csi-attach-hub already: pass the manifest from before adopt") {
 			t.Errorf("%s: exit code %d, %s", mode, code, stderr)
 		}
 		if after := tree(t, "out"); after != before {
@@ -220,7 +220,7 @@ func TestAdoptNamesWhoMakesACsiAttacherThatIsNotInTheInput(t *testing.T) {
 	operator := strings.NewReplacer("csi-attacher:v4.10.0", "operator:v1", "name: csi-attacher", "name: operator", "args: [--csi-address=/csi/csi.sock, --leader-election]",
 		"env: [{name: ROOK_CSI_ATTACHER_IMAGE, value: attacher}]").Replace(adoptable)
 	code, stdout, stderr := runWith(t, operator, "adopt", "-", "--image=example.com/hub:v1")
-	if code != exitUnadopted || stdout != "" || !strings.Contains(stderr, "(Deployment controller) makes a csi-attacher: set its variable ROOK_CSI_ATTACHER_IMAGE to the variant of the hub's image that runs as root, example.com/hub:v1-root") {
+	if code != exitUnadopted || stdout != "" || !strings.Contains(stderr, "(Deployment controller) makes a csi-attacher: set its variable ROOK_CSI_ATTACHER_IMAGE to the variant of the hub's image that runs as root, example.com/hub:v1 with -root at the end of its tag") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }

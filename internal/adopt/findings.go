@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -36,6 +37,17 @@ func (p *Plan) note(modes []Mode, holds bool, format string, args ...any) {
 // of a driver whose name is not known.
 func (p *Plan) reasons(in input, possible named) {
 	w, pod, image := p.Workload, p.Workload.Template.Spec, p.Options.Image
+	for what, wrong := range map[string][]string{ // names become parts of paths, commands and objects
+		"metadata.name": validation.IsDNS1123Subdomain(w.GetName()), "namespace": validation.IsDNS1123Label(w.Namespace),
+		"namespace of the Lease": validation.IsDNS1123Label(p.LeaseNamespace()), "container name": validation.IsDNS1123Label(p.Container.Name)} {
+		p.no(Modes, len(wrong) > 0, "%s: %s", what, strings.Join(wrong, "; "))
+	}
+	p.no(Modes, p.Driver != "" && !driverNameForm.MatchString(p.Driver), "driver name %q: not a domain name of at most 63 letters, digits, '-' and '.'", p.Driver)
+	p.no(Modes, p.Socket.problem == "" && p.shell == "" && !socketForm.MatchString(p.Socket.Path), "socket of --csi-address %q: not a path of letters, digits and the characters '/', '.', '_', '-', '@', '+', '=', ',', ':' and '~'", p.Socket.Path)
+	for _, c := range w.containers() {
+		ours := strings.HasPrefix(c.Name, basePrefix) || strings.HasPrefix(imageName(c), hubName) || c.Image == image || len(c.Command) > 0 && c.Command[0] == hubProgram
+		p.no(Modes, ours, "container %s is csi-attach-hub already: pass the manifest from before adopt, as the chart or the vendor makes it, or original/manifest.yaml of the earlier folder", c.Name)
+	}
 	p.no(Modes, !isWorkload(w.Object), "csi-attacher is in a %s of %s, and adopt changes only a Deployment, StatefulSet or DaemonSet of apps/v1: move the driver's controller to one of these first", w.GetKind(), w.GetAPIVersion())
 	for _, d := range in.deployers() {
 		p.no(Modes, d.image == p.Container.Image && d.workload.Source != w.Source, "%s %s makes this %s and undoes changes of it: %s", d.workload.GetKind(), d.workload.GetName(), w.GetKind(), d.advice(image))
@@ -119,6 +131,12 @@ func (p *Plan) notes(in input) {
 	p.note(Modes, w.GetNamespace() == "", "the manifest names no namespace: %s is assumed. Set another with --namespace", w.Namespace)
 	p.note(Modes, !strings.Contains(p.Options.Image, "/"), "the image is %s, without a registry: name the image that the nodes can pull with --image", p.Options.Image)
 }
+
+// driverNameForm is that of the CSI specification: a domain name in any case.
+var driverNameForm = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9.]{0,61}[A-Za-z0-9])?$`)
+
+// socketForm has the characters that mean the same in a file's name, in a URL and in the text of a DriverConfig.
+var socketForm = regexp.MustCompile(`^/[-A-Za-z0-9/._@+=,:~]+$`)
 
 // oldAttacher are images of csi-attacher before 2.0.
 var oldAttacher = regexp.MustCompile(`attacher:(v?[01]\.\d[^@]*)`)

@@ -66,8 +66,11 @@ func TestEachReasonHoldsForItsModes(t *testing.T) {
 		"other API":             {change: []string{"apps/v1", "argoproj.io/v1alpha1", "kind: Deployment", "kind: Rollout"}, want: "in a Rollout", modes: all},
 		"Job":                   {change: []string{"apps/v1", "batch/v1", "kind: Deployment", "kind: Job"}, want: "in a Job", modes: all},
 		"deployer": {more: strings.NewReplacer("name: controller", "name: deployer", "csi-attacher:v4.10.0", "pause:1", "args: [--csi-address=/csi/csi.sock, --leader-election, --timeout=1m, --worker-threads=5, --kube-api-qps=9]",
-			"env: [{name: BLOCK_CSI_ATTACHER_IMAGE, value: 'registry.k8s.io/sig-storage/csi-attacher:v4.10.0'}]").Replace("---\n" + manifest), want: "BLOCK_CSI_ATTACHER_IMAGE to the variant of the hub's image that runs as root, example.com/hub:v1-root", modes: all},
-		"adoptable": {},
+			"env: [{name: BLOCK_CSI_ATTACHER_IMAGE, value: 'registry.k8s.io/sig-storage/csi-attacher:v4.10.0'}]").Replace("---\n" + manifest), want: "BLOCK_CSI_ATTACHER_IMAGE to the variant of the hub's image that runs as root, example.com/hub:v1 with -root", modes: all},
+		"proxy is there":    {change: []string{"      containers:\n", "      containers:\n        - {name: attach-hub-block-example-com, image: other}\n"}, want: "pass the manifest from before adopt", modes: all},
+		"hub is there":      {change: []string{"registry.k8s.io/sig-storage/csi-attacher:v4.10.0", "mirror.example.com/csi-attach-hub:v0"}, want: "container csi-attacher is csi-attach-hub already", modes: all},
+		"hub's own program": {change: []string{"          image: registry.k8s.io", "          command: [/csi-attach-hub]\n          image: registry.k8s.io"}, want: "container csi-attacher is csi-attach-hub already", modes: all},
+		"adoptable":         {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, mode := range Modes {
@@ -115,14 +118,6 @@ func TestWhatAWorkloadMakesIsNoAttacherOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestAPodIsFoundAndNamed(t *testing.T) {
-	pod := `{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: a, image: "csi-attacher:v4"}]}}`
-	p := onlyPlan(t, pod, Options{})
-	if p.Adoptable() || !strings.Contains(p.No[0], "in a Pod of v1") {
-		t.Errorf("reasons %q", p.No)
-	}
-}
-
 func TestPortsOfHostNetworkAreFreeAndOfOneDriver(t *testing.T) {
 	host := changed(t, "    spec:\n      containers", "    spec:\n      hostNetwork: true\n      containers")
 	p := onlyPlan(t, host, Options{})
@@ -132,15 +127,6 @@ func TestPortsOfHostNetworkAreFreeAndOfOneDriver(t *testing.T) {
 	both := plans(t, host+"---\n"+taken, Options{})
 	if both[0].Ports == p.Ports || both[0].Ports == both[1].Ports || both[0].Ports.Listen == 0 {
 		t.Errorf("ports %v and %v, want others than %v, which another Pod of the network uses", both[0].Ports, both[1].Ports, p.Ports)
-	}
-}
-
-func TestADriverKeepsItsPortWhenItsProxyIsThere(t *testing.T) {
-	host := changed(t, "    spec:\n      containers", "    spec:\n      hostNetwork: true\n      containers")
-	first := onlyPlan(t, host, Options{})
-	proxy := fmt.Sprintf("      containers:\n        - {name: %s, image: hub, ports: [{containerPort: %d}]}\n", first.Base(), first.Ports.Listen)
-	if again := onlyPlan(t, strings.Replace(host, "      containers:\n", proxy, 1), Options{}); again.Ports != first.Ports {
-		t.Errorf("ports %v, want %v", again.Ports, first.Ports)
 	}
 }
 

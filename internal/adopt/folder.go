@@ -2,9 +2,7 @@ package adopt
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -134,28 +132,6 @@ func (w *Workload) manifest() (string, error) {
 		return "", fmt.Errorf("%s: %w", w.Object, err)
 	}
 	return string(text), nil
-}
-
-// CheckOriginal returns an error with every workload that an earlier run of adopt has changed. An output has the workload
-// as it was read, as the way back: from a changed one nothing would lead back to the driver without the hub.
-func CheckOriginal(plans []Plan) error {
-	problems := map[*Workload]error{}
-	for _, p := range plans {
-		has := ""
-		if c := p.Container; c.Image == p.Options.Image || strings.HasPrefix(imageName(c), hubName) || len(c.Command) > 0 && c.Command[0] == hubProgram {
-			has = "the image of csi-attach-hub in the container " + c.Name
-		}
-		for _, c := range p.Workload.containers() {
-			if strings.HasPrefix(c.Name, basePrefix) {
-				has = "the container " + c.Name + " of csi-attach-hub"
-			}
-		}
-		if has != "" {
-			problems[p.Workload] = fmt.Errorf("%s: has %s already: pass the manifest from before adopt, as the chart or the vendor makes it, or original/manifest.yaml of the earlier output",
-				p.Workload.Object, has)
-		}
-	}
-	return errors.Join(slices.Collect(maps.Values(problems))...)
 }
 
 // fileName returns the name of the driver's file in the hub's folder of drivers.

@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/jsonpath"
 )
 
@@ -168,37 +167,6 @@ func TestStepsNameWhoMakesTheWorkload(t *testing.T) {
 	for want, change := range map[string][]string{"Helm makes this object": labelled("app.kubernetes.io/managed-by: Helm"), "Argo CD makes this object": annotated("argocd.argoproj.io/tracking-id: a"),
 		"Flux makes this object from a HelmRelease": labelled("helm.toolkit.fluxcd.io/name: r")} {
 		inOrder(t, readmeOf(t, changed(t, change...), Options{}), want+" and undoes changes by `kubectl apply`", "## 1. Observe")
-	}
-}
-
-// An output with the changed workload as the way back would lead nowhere.
-func TestAWorkloadThatAdoptHasChangedIsNoOriginal(t *testing.T) {
-	for mode, want := range map[Mode]string{ModeProxy: "container attach-hub-", ModeDropIn: "image of csi-attach-hub in the container csi-attacher"} {
-		p := podWith(t, Options{Mode: mode}, "--csi-address=/run/csi/socket, --leader-election", "", "")
-		if err := CheckOriginal([]Plan{p}); err != nil {
-			t.Errorf("%s: %v", mode, err)
-		}
-		again := Object{Source: p.Workload.Source, Unstructured: *p.Workload.DeepCopy()}
-		template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(new(templateAfter(t, []Plan{p}, mode.Steps()[0])))
-		if err != nil {
-			t.Fatal(err)
-		}
-		again.Object["spec"].(map[string]any)["template"] = template
-		for _, o := range []Options{p.Options, {Mode: mode, Image: "registry.example.com/csi-attach-hub:v2"}} {
-			attachers, err := Find([]Object{again}, "default", plainFlags)
-			if err != nil || len(attachers) != 1 {
-				t.Fatalf("%s: %d csi-attachers, %v", mode, len(attachers), err)
-			}
-			err = CheckOriginal(NewPlans(attachers, []Object{again}, o))
-			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "original/manifest.yaml") {
-				t.Errorf("%s, image %s: %v", mode, o.Image, err)
-			}
-		}
-	}
-	p := podWith(t, Options{Mode: ModeDropIn}, "--csi-address=/run/csi/socket", "command: [/csi-attach-hub]", "")
-	p.Container.Image = "mirror.example.com/some-name:v1"
-	if err := CheckOriginal([]Plan{p}); err == nil {
-		t.Error("the program of the hub in an image of another name is taken for csi-attacher")
 	}
 }
 

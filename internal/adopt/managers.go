@@ -3,7 +3,6 @@ package adopt
 import (
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 )
@@ -29,15 +28,7 @@ func (in input) deployers() (all []deployer) {
 
 // advice says how the hub comes into the place of a csi-attacher that a deployer makes.
 func (d deployer) advice(image string) string {
-	return fmt.Sprintf("set its variable %s to the variant of the hub's image that runs as root, %s. It works in the place of csi-attacher", d.variable, rootImage(image))
-}
-
-// rootImage returns the variant of an image that runs as root. The user must know that of a digest.
-func rootImage(image string) string {
-	if strings.Contains(image, "@") || strings.HasSuffix(image, "-root") || !strings.Contains(path.Base(image), ":") {
-		return image
-	}
-	return image + "-root"
+	return fmt.Sprintf("set its variable %s to the variant of the hub's image that runs as root, %s with -root at the end of its tag. It works in the place of csi-attacher", d.variable, image)
 }
 
 // MadeElsewhere returns the workloads of the objects that make a csi-attacher which is not among them, with what to do.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -192,37 +191,6 @@ func (o Options) Check(attachers []Attacher) error {
 		}
 		if meant != 1 {
 			problem("--driver %q means %d csi-attachers: write WORKLOAD/CONTAINER=NAME with one of %s", given, meant, strings.Join(have, ", "))
-		}
-	}
-	return errors.Join(problems...)
-}
-
-// driverNameForm is that of the CSI specification: a domain name in any case.
-var driverNameForm = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9.]{0,61}[A-Za-z0-9])?$`)
-
-// socketForm has the characters that mean the same in a file's name, in a URL and in the text of a DriverConfig.
-var socketForm = regexp.MustCompile(`^/[-A-Za-z0-9/._@+=,:~]+$`)
-
-// Check returns an error with every name that no Kubernetes object can have. Names become parts of paths, commands and
-// objects: nothing may be printed of plans that fail.
-func Check(plans []Plan) error {
-	var problems []error
-	for _, p := range plans {
-		bad := func(what, value string, reasons []string) {
-			if len(reasons) > 0 {
-				problems = append(problems, fmt.Errorf("%s: %s %q: %s", p.Attacher, what, value, reasons[0]))
-			}
-		}
-		bad("metadata.name", p.Workload.GetName(), validation.IsDNS1123Subdomain(p.Workload.GetName()))
-		bad("namespace", p.Workload.Namespace, validation.IsDNS1123Label(p.Workload.Namespace))
-		bad("namespace of the Lease", p.LeaseNamespace(), validation.IsDNS1123Label(p.LeaseNamespace()))
-		bad("container name", p.Container.Name, validation.IsDNS1123Label(p.Container.Name))
-		if p.Adoptable() && !socketForm.MatchString(p.Socket.Path) {
-			bad("socket of --csi-address", p.Socket.Path, []string{"not a path of letters, digits and the characters '/', '.', '_', '-', '@', '+', '=', ',', ':' and '~'"})
-		}
-		needed := p.Driver != "" || p.Options.Mode != ModeDropIn // a drop-in asks the driver for its name
-		if p.Adoptable() && needed && !driverNameForm.MatchString(p.Driver) {
-			bad("driver name", p.Driver, []string{"not a domain name of at most 63 letters, digits, '-' and '.'"})
 		}
 	}
 	return errors.Join(problems...)

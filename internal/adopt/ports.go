@@ -6,7 +6,6 @@ import (
 	"maps"
 	"regexp"
 	"strconv"
-	"strings"
 )
 
 // choosePorts returns the ports of the nth driver of a Pod. taken are the ports that drivers of this run have on the
@@ -38,15 +37,14 @@ func (p Plan) choosePorts(n int, taken map[int32]bool) Ports {
 var number = regexp.MustCompile(`\b\d{2,5}\b`)
 
 // usedPorts returns all numbers that may be ports of the Pod's containers: many containers listen on ports of their
-// arguments that the manifest does not list. Proxies that adopt added before do not count: a driver keeps its port.
+// arguments that the manifest does not list.
 func (w *Workload) usedPorts() map[int32]bool {
 	used := map[int32]bool{}
 	for _, c := range w.containers() {
 		text, _ := json.Marshal(c) // a container that has been decoded
 		for _, digits := range number.FindAllString(string(text), -1) {
-			if port, _ := strconv.ParseInt(digits, 10, 32); !strings.HasPrefix(c.Name, basePrefix) {
-				used[int32(port)] = true
-			}
+			port, _ := strconv.ParseInt(digits, 10, 32)
+			used[int32(port)] = true
 		}
 	}
 	return used

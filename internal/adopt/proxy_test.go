@@ -68,18 +68,6 @@ func TestOnTheHostNetworkOnlyTheKubeletReachesTheHealth(t *testing.T) {
 	}
 }
 
-// A second run must lead to the same.
-func TestAPodWithAProxyIsAdoptedAgainAsItWas(t *testing.T) {
-	p := podWith(t, Options{Mode: ModeProxy}, "--leader-election", "", "")
-	again := p
-	w := *p.Workload
-	w.Template = templateAfter(t, []Plan{p}, StepObserve)
-	again.Workload = &w
-	if ports := again.choosePorts(0, map[int32]bool{}); ports != p.Ports {
-		t.Errorf("ports %v have become %v", p.Ports, ports)
-	}
-}
-
 func TestNamesOfAnyDriverAreValid(t *testing.T) {
 	for _, driver := range []string{"a", "ebs.csi.aws.com", "CSI.Example.COM", "1.example.com", strings.Repeat("a", 63), strings.Repeat("a.", 31) + "b",
 		strings.Repeat("a", 38) + "..b", strings.Repeat("a", 30) + "." + strings.Repeat("-", 10) + strings.Repeat("b", 20), strings.Repeat("A", 62) + "z"} {

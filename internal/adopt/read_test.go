@@ -70,7 +70,7 @@ func TestErrorsDoNotShowTheContentOfASecret(t *testing.T) {
 func TestAManifestThatCannotBeUnderstoodIsNamedWithItsPath(t *testing.T) {
 	for _, test := range []struct{ old, new, want string }{
 		{"args: [--csi-address", "args: [5, --csi-address", "spec.template.spec.containers.args: want string, it is a number"},
-		{"replicas: 1", "replicas: many", "spec.replicas: want a number"},
+		{"replicas: 1", "replicas: many", "spec.replicas: want int64, it is a string"},
 		{"  template:", "  other:", "spec.template is missing"},
 	} {
 		_, err := Find(read(t, changed(t, test.old, test.new)), "default", plainFlags)

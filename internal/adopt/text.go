@@ -150,20 +150,13 @@ func (t *text) wrap(first, rest, words string) {
 
 // String describes a user.
 func (u User) String() string {
-	text := "not set, which is root"
 	switch {
 	case u.UID != nil:
-		text = fmt.Sprint(*u.UID)
-	case !u.Known():
-		text = "that of the image, not root"
+		return fmt.Sprint(*u.UID)
+	case u.Known():
+		return "not set, which is root"
 	}
-	if u.GID != nil {
-		text += fmt.Sprintf(", group %d", *u.GID)
-	}
-	if u.FSGroup != nil {
-		text += fmt.Sprintf(", fsGroup %d", *u.FSGroup)
-	}
-	return text
+	return "that of the image, not root"
 }
 
 // replicas returns how many replicas of the driver there are.

@@ -31,15 +31,13 @@ func TestShellsTakeWordsAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestNamesThatNoObjectCanHaveAreAnError(t *testing.T) {
-	w := &Workload{Namespace: "../../x"}
-	w.Object.Object = map[string]any{"metadata": map[string]any{"name": "../etc"}}
-	p := Plan{Attacher: Attacher{Workload: w}, Driver: "a b"}
-	p.Container.Name = "c\nd"
-	err := Check([]Plan{p})
-	for _, want := range []string{`metadata.name "../etc"`, `namespace "../../x"`, `driver name "a b"`, `container name "c\nd"`} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: has no %s", err, want)
+func TestNamesThatNoObjectCanHaveAreRefused(t *testing.T) {
+	text := strings.NewReplacer("name: controller", "name: ../etc", "namespace: storage", "namespace: ../../x", "name: csi-attacher", `name: "c\\nd attacher"`).Replace(manifest)
+	p := onlyPlan(t, text, Options{Drivers: nil})
+	no := strings.Join(p.No, "\n")
+	for _, want := range []string{"metadata.name: ", "namespace: ", "container name: "} {
+		if !strings.Contains(no, want) {
+			t.Errorf("%s: has no %s", no, want)
 		}
 	}
 }

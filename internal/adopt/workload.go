@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // workloadKinds are the kinds that a driver's controller can have. Their Pod template is spec.template.
@@ -22,7 +21,6 @@ type Workload struct {
 	Namespace string // metadata.namespace, or the namespace that the user names for objects without one
 	Replicas  int64  // 1 if not set; 0 for a DaemonSet
 	Template  corev1.PodTemplateSpec
-	path      string // of the Pod's spec in the object
 }
 
 // isWorkload reports whether an object is of a kind that can be adopted.
@@ -32,53 +30,31 @@ func isWorkload(o Object) bool {
 
 // newWorkload reads the Pod template of an object. It returns an error for an object without one.
 func newWorkload(o Object, namespace string) (*Workload, error) {
-	w := &Workload{Object: o, Namespace: cmp.Or(o.GetNamespace(), namespace), Replicas: 1}
-	var err error
-	if w.path, err = decodeTemplate(o, &w.Template); err != nil || w.path == "" {
-		if err == nil {
-			err = errors.New("spec.template is missing")
-		}
-		return nil, fmt.Errorf("%s: %w", o, err)
+	var content struct {
+		Spec struct {
+			Replicas *int64                  `json:"replicas"`
+			Template *corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
 	}
-	if o.GetKind() == "DaemonSet" {
-		w.Replicas = 0
-	} else if replicas, found, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "replicas"); found && replicas != nil {
-		switch n := replicas.(type) {
-		case int64:
-			w.Replicas = n
-		case float64:
-			w.Replicas = int64(n)
-		default:
-			return nil, fmt.Errorf("%s: spec.replicas: want a number", o)
-		}
-	}
-	return w, nil
-}
-
-// decodeTemplate reads the Pod template of an object, and returns the path of the Pod's spec. It returns "" for an
-// object without one.
-func decodeTemplate(o Object, into *corev1.PodTemplateSpec) (path string, err error) {
-	var content any
-	switch o.GetKind() {
-	case "Pod":
-		path, content = "spec", map[string]any{"metadata": o.Object["metadata"], "spec": o.Object["spec"]}
-	default:
-		path = "spec.template.spec"
-		content, _, _ = unstructured.NestedFieldNoCopy(o.Object, "spec", "template")
-	}
-	if content == nil {
-		return "", nil
-	}
-	data, err := json.Marshal(content)
+	data, err := json.Marshal(o.Object)
 	if err == nil {
-		err = json.Unmarshal(data, into)
+		err = json.Unmarshal(data, &content)
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // without the value: it can be that of an env
-		err = fmt.Errorf("%s: want %s, it is a %s", strings.TrimSuffix(path, "spec")+wrong.Field, wrong.Type, strings.Fields(wrong.Value + " ?")[0])
-	} else if err != nil {
-		err = fmt.Errorf("%s: %w", path, err)
+		err = fmt.Errorf("%s: want %s, it is a %s", wrong.Field, wrong.Type, strings.Fields(wrong.Value + " ?")[0])
+	} else if err == nil && content.Spec.Template == nil {
+		err = errors.New("spec.template is missing")
 	}
-	return path, err
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o, err)
+	}
+	w := &Workload{Object: o, Namespace: cmp.Or(o.GetNamespace(), namespace), Replicas: 1, Template: *content.Spec.Template}
+	if o.GetKind() == "DaemonSet" {
+		w.Replicas = 0
+	} else if content.Spec.Replicas != nil {
+		w.Replicas = *content.Spec.Replicas
+	}
+	return w, nil
 }
 
 // containers returns all containers of the Pod, also those of initContainers: a sidecar can be one with
@@ -101,9 +77,9 @@ func running(pod corev1.PodSpec) []corev1.Container {
 // pathOf returns the path of a container by its place in containers().
 func (w *Workload) pathOf(i int) string {
 	if n := len(w.Template.Spec.Containers); i >= n {
-		return fmt.Sprintf("%s.initContainers[%d]", w.path, i-n)
+		return fmt.Sprintf("spec.template.spec.initContainers[%d]", i-n)
 	}
-	return fmt.Sprintf("%s.containers[%d]", w.path, i)
+	return fmt.Sprintf("spec.template.spec.containers[%d]", i)
 }
 
 // controller returns the owner that makes the object again when others change it, nil if there is none.
