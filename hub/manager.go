@@ -23,7 +23,6 @@ type manager struct {
 	name     string // of the driver
 	cluster  *cache.Cluster
 	counters *counters
-	times    *attachTimes
 	logger   klog.Logger // names the driver
 	log      operationLog
 	redactor *attach.Redactor
@@ -58,7 +57,6 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 		name:     spec.Name,
 		cluster:  h.cluster,
 		counters: newCounters(h.options.Metrics.Driver(spec.Name)),
-		times:    newAttachTimes(h.options.Metrics.Driver(spec.Name)),
 		logger:   logger,
 		log:      newOperationLog(),
 		redactor: &attach.Redactor{},

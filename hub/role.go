@@ -117,7 +117,6 @@ func (m *manager) lead(stop context.Context, term *lease.Term) error {
 		// Other processes may have worked for the driver since. The objects say where its volumes are,
 		// the memory of this process does not.
 		m.table.Forget(time.Now())
-		m.times.takeOver(term.Former())
 	}
 	l := m.newLeader(term)
 	m.update(func(s *driverState) { s.leader, s.waiting, s.draining = l, "", "" })

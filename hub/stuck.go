@@ -89,15 +89,12 @@ func (l *leader) stuckCheck() *periodic {
 
 func (w *stuckWatch) look(ctx context.Context) {
 	l := w.leader
-	stuck, waiting := map[types.UID]stuckVolume{}, map[types.UID]time.Time{}
+	stuck := map[types.UID]stuckVolume{}
 	var fresh []string
 	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
 		va = l.overlay.Newest(va)
 		op, _ := l.wantedOf(l.decider(), va)
 		since, now := wantedSince(va, op), time.Now()
-		if asked := firstAskedFor(va, op); op == attach.Attaching && !asked.IsZero() {
-			waiting[va.UID] = asked
-		}
 		if !isStuck(since, l.settings().StuckAfter, now) {
 			continue
 		}
@@ -122,7 +119,6 @@ func (w *stuckWatch) look(ctx context.Context) {
 		klog.FromContext(ctx).Info("VolumeAttachments are stuck", "new", len(fresh), "all", len(stuck), "example", fresh[0])
 	}
 	w.known = stuck
-	l.times.stillWait(waiting, time.Now())
 }
 
 // hasError reports whether the status has an error of an operation.

@@ -131,7 +131,6 @@ func (l *leader) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 	if u.Hopeless(settings.StuckAfter, l.sinceConnected(), now) {
 		l.log.line(klog.FromContext(ctx), true, "Gave up detaching volume: the driver reports that it is not there", "failures", u.Failures, "err", u.Error)
 		l.events.gaveUp(l.eventObject(u), u)
-		l.counters.metrics.GaveUp()
 		l.table.Resolve(u.Target)
 		l.table.Done(e)
 		return

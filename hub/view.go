@@ -21,9 +21,6 @@ func (h *Hub) Drivers() []status.Driver {
 	return drivers
 }
 
-// LastHeard returns, by resource, when the API server last sent something to the caches of the cluster's objects.
-func (h *Hub) LastHeard() map[string]time.Time { return h.cluster.LastHeard() }
-
 // replicas returns the identities of the live replicas of the hub.
 func (h *Hub) replicas() map[string]bool {
 	live := map[string]bool{}

@@ -71,9 +71,6 @@ func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 	if op != attach.Idle {
 		took := time.Since(e.Since())
 		l.counters.countSuccess(operationOf(op), took)
-		if op == attach.Attaching {
-			l.times.attached(va, time.Now())
-		}
 		if e.Retries.Failures > 0 || l.logger.V(2).Enabled() { // else it logs nothing, and making the logger takes time
 			l.log.succeeded(l.volumeLogger(va), op, e.Retries, took)
 		}

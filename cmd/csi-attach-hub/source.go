@@ -26,7 +26,7 @@ type statusSource struct {
 
 // Overview implements status.Source.
 func (s statusSource) Overview() status.Overview {
-	o := status.Overview{Version: version, Started: s.started, Config: s.config(), Unclaimed: s.Unclaimed(), UnclaimedSince: s.UnclaimedSince(), Replicas: s.replicas(), PodsKnown: s.pods.Allowed(), LastHeard: s.LastHeard()}
+	o := status.Overview{Version: version, Started: s.started, Config: s.config(), Unclaimed: s.Unclaimed(), UnclaimedSince: s.UnclaimedSince(), Replicas: s.replicas(), PodsKnown: s.pods.Allowed()}
 	for _, r := range o.Replicas {
 		if r.Self {
 			o.Identity = r.Identity

@@ -33,7 +33,6 @@ type Cluster struct {
 	drivers     toolscache.SharedIndexInformer // *storagev1.CSIDriver
 	running     sync.WaitGroup                 // the informers
 	name        *toolscache.InformerName       // of the informers, for client-go's metrics; nil for none
-	heard       map[string]*heard              // by resource
 
 	handlersSynced   []toolscache.InformerSynced // for each handler: whether it has handled every object of the first listing
 	driversForbidden atomic.Bool                 // the hub may not read CSIDriver objects
@@ -46,17 +45,16 @@ type Cluster struct {
 func New(kube attach.Kube) (*Cluster, error) {
 	core, storage := kube.CoreV1().RESTClient(), kube.StorageV1().RESTClient()
 	name, _ := toolscache.NewInformerName(informers) // without a name if another Cluster of this process has it, as in tests
-	all := map[string]*heard{}
 	c, err := Over(kube, Informers{
-		Attachments: newInformer(storage, name, all, storagev1.SchemeGroupVersion.WithResource("volumeattachments"), &storagev1.VolumeAttachment{}),
-		Volumes:     newInformer(core, name, all, corev1.SchemeGroupVersion.WithResource("persistentvolumes"), &corev1.PersistentVolume{}),
-		Nodes:       newInformer(storage, name, all, storagev1.SchemeGroupVersion.WithResource("csinodes"), &storagev1.CSINode{}),
-		Drivers:     newInformer(storage, name, all, storagev1.SchemeGroupVersion.WithResource("csidrivers"), &storagev1.CSIDriver{}),
+		Attachments: newInformer(storage, name, storagev1.SchemeGroupVersion.WithResource("volumeattachments"), &storagev1.VolumeAttachment{}),
+		Volumes:     newInformer(core, name, corev1.SchemeGroupVersion.WithResource("persistentvolumes"), &corev1.PersistentVolume{}),
+		Nodes:       newInformer(storage, name, storagev1.SchemeGroupVersion.WithResource("csinodes"), &storagev1.CSINode{}),
+		Drivers:     newInformer(storage, name, storagev1.SchemeGroupVersion.WithResource("csidrivers"), &storagev1.CSIDriver{}),
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.name, c.heard = name, all
+	c.name = name
 	if err := c.drivers.SetWatchErrorHandlerWithContext(c.handleDriverWatchError); err != nil {
 		return nil, fmt.Errorf("set the handler of watch errors of CSIDriver objects: %w", err)
 	}
@@ -71,8 +69,7 @@ type Informers struct {
 
 // Over returns a Cluster over caches that the caller fills, without watches. Neither Listen nor Start may be called.
 func Over(kube attach.Kube, i Informers) (*Cluster, error) {
-	c := &Cluster{kube: kube, attachments: i.Attachments, volumes: i.Volumes, nodes: i.Nodes, drivers: i.Drivers,
-		heard: map[string]*heard{}, deleted: map[string]*StoredVolume{}}
+	c := &Cluster{kube: kube, attachments: i.Attachments, volumes: i.Volumes, nodes: i.Nodes, drivers: i.Drivers, deleted: map[string]*StoredVolume{}}
 	if err := c.attachments.AddIndexers(attachmentIndexers()); err != nil {
 		return nil, fmt.Errorf("index VolumeAttachments: %w", err)
 	}

@@ -32,11 +32,9 @@ const byReleasable = "releasable"
 
 // newInformer returns the cache of all objects of a resource, each as toCache returns it. It does not resync:
 // that would repeat every event for every driver, and after a broken watch the informer lists all objects
-// anyway. all notes when it was heard of.
-func newInformer(client rest.Interface, name *toolscache.InformerName, all map[string]*heard, resource schema.GroupVersionResource, example runtime.Object) toolscache.SharedIndexInformer {
+// anyway.
+func newInformer(client rest.Interface, name *toolscache.InformerName, resource schema.GroupVersionResource, example runtime.Object) toolscache.SharedIndexInformer {
 	requests := toolscache.NewListWatchFromClient(client, resource.Resource, metav1.NamespaceAll, fields.Everything())
-	all[resource.Resource] = &heard{}
-	all[resource.Resource].follow(requests)
 	if _, ok := example.(*storagev1.VolumeAttachment); ok {
 		requests.ListWithContextFunc = inPages(requests.ListWithContextFunc)
 	}

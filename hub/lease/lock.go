@@ -66,7 +66,7 @@ func (l *lock) acquire(ctx context.Context, observed observation) (*Term, error)
 		return nil, err
 	}
 	t := NewTerm(l.options.Duration, l.options.RetryPeriod, l.last.ResourceVersion, continues)
-	t.former, t.renewed = ptr.Deref(observed.lease.Spec.RenewTime, metav1.MicroTime{}).Time, sent
+	t.renewed = sent
 	return t, nil
 }
 

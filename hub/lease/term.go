@@ -15,7 +15,6 @@ type Term struct {
 	duration, retry time.Duration // 0: never fenced
 	version         string
 	continues       bool
-	former          time.Time
 	lost            chan struct{}
 
 	mu      sync.Mutex
@@ -82,10 +81,6 @@ func (t *Term) Lost() <-chan struct{} { return t.lost }
 // Continues reports whether no other process has held the lease since the last term that
 // this Leases had for it. It is false for the first term.
 func (t *Term) Continues() bool { return t.continues }
-
-// Former returns when the holder before last renewed or released the lease, by its clock. It is zero if that is not
-// known, also if nobody held the lease before.
-func (t *Term) Former() time.Time { return t.former }
 
 // ResourceVersion returns the resourceVersion of the Lease when it was acquired.
 func (t *Term) ResourceVersion() string { return t.version }

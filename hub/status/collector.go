@@ -38,7 +38,6 @@ var (
 
 	unclaimedDesc = describe("unclaimed_volumeattachments", "VolumeAttachments of a driver that is not served here.", "attacher")
 	waitingDesc   = describe("unclaimed_oldest_seconds", "Time that the longest-waiting VolumeAttachment of a driver that is not served here shows no sign of any attacher; 0 if none waits.", "attacher")
-	heardDesc     = describe("watch_last_heard_timestamp_seconds", "When the Kubernetes API last answered a list or sent an event or a bookmark on the watch of a resource, in seconds since 1970.", "resource")
 	conflictsDesc = describe("registry_conflicts", "Places where the driver was found and that are not served.", "driver")
 	reloadDesc    = describe("config_last_reload_successful", "Whether the last reload of the configuration was successful.")
 	reloadedDesc  = describe("config_last_reload_success_timestamp_seconds", "When the active configuration was read, in seconds since 1970.")
@@ -82,9 +81,6 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	collectConfig(out, o.Config)
 	collectConflicts(out, o.Config.Conflicts, conflicts)
 	collectUnclaimed(out, o)
-	for resource, at := range o.LastHeard {
-		gauge(out, heardDesc, unixSeconds(at), label(resource))
-	}
 }
 
 // collectUnclaimed shows both metrics of unclaimed VolumeAttachments for the same attachers.

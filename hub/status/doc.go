@@ -97,7 +97,6 @@
 //
 //	csi_sidecar_operations_seconds{driver_name,method_name,grpc_status_code}  calls, as csi-attacher's
 //	attach_hub_operation_seconds{driver,operation,result}   from the event to the written result
-//	attach_hub_attach_seconds{driver}                       from the creation of a VolumeAttachment, each counted at most once
 //	attach_hub_operations_total{driver,operation,result}    tries
 //	attach_hub_retries_total{driver,operation}              tries after a failed one
 //	attach_hub_drift_total{driver,kind,action}              confirmed differences with the storage system
@@ -112,14 +111,12 @@
 //	attach_hub_call_oldest_seconds{driver,operation}        of calls in flight; 0 if there is none
 //	attach_hub_stuck{driver,operation}
 //	attach_hub_dangling_publications{driver}                published where no VolumeAttachment asks for it
-//	attach_hub_detaches_given_up_total{driver}              of these: not known to the driver
 //	attach_hub_unclaimed_volumeattachments{attacher}        100 attachers, the rest as "other"
 //	attach_hub_unclaimed_oldest_seconds{attacher}           since one of them waits without a sign of an attacher
 //	attach_hub_registry_conflicts{driver}
 //	attach_hub_config_last_reload_successful
 //	attach_hub_config_last_reload_success_timestamp_seconds
 //	attach_hub_config_hash                                  equal for equal configurations
-//	attach_hub_watch_last_heard_timestamp_seconds{resource} of the API server, by the caches
 //
 // Beside them are leader_election_master_status{name}, by lease, as csi-attacher has it,
 // and those of client-go (rest_client_*, informer_*), of Go and of the process.

@@ -14,13 +14,7 @@ var (
 	callBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
 	// operationBuckets range from an idle driver to an operation with several tries.
 	operationBuckets = []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900}
-	// attachBuckets are the objectives that a rule can choose from.
-	attachBuckets = []float64{10, 30, 60, 120, LongestObjective.Seconds()}
 )
-
-// LongestObjective is the longest time that an objective for attaches can name. An attach that still waits after it
-// counts as missed.
-const LongestObjective = 5 * time.Minute
 
 // DriverMetrics has the counters of one driver. Its methods may be called from any goroutine and do
 // not block. A nil DriverMetrics counts nothing.
@@ -28,13 +22,11 @@ type DriverMetrics struct {
 	series     *prometheus.Registry // all of the following
 	calls      *prometheus.HistogramVec
 	took       *prometheus.HistogramVec
-	attaches   prometheus.Histogram
 	operations *prometheus.CounterVec
 	retries    *prometheus.CounterVec
 	drift      *prometheus.CounterVec
 	observed   *prometheus.CounterVec
 	foreign    prometheus.Counter
-	gaveUp     prometheus.Counter
 	recent     recent
 
 	// What every operation needs, looked up once.
@@ -66,16 +58,11 @@ func newDriverMetrics(name string) *DriverMetrics {
 			Name: "attach_hub_operation_seconds", Buckets: operationBuckets, ConstLabels: driver,
 			Help: "Time from the event that asked for an operation to its written result.",
 		}, []string{"operation", "result"}),
-		attaches: register.NewHistogram(prometheus.HistogramOpts{
-			Name: "attach_hub_attach_seconds", Buckets: attachBuckets, ConstLabels: driver,
-			Help: "Time from the creation of a VolumeAttachment until it is attached. Each VolumeAttachment is counted at most once, also across replicas; one that still waits after 300 s is counted then.",
-		}),
 		operations: counter("operations_total", "Attaches and detaches that ended, each try counted.", "operation", "result"),
 		retries:    counter("retries_total", "Tries of an operation after a failed one.", "operation"),
 		drift:      counter("drift_total", "Confirmed differences between VolumeAttachments and the driver's list of volumes, and what followed.", "kind", "action"),
 		observed:   counter("observed_total", "Decisions in mode observe, compared with what became of the VolumeAttachment.", "agreement"),
 		foreign:    counter("foreign_writer_total", "Writes of another attacher to VolumeAttachments of a driver that is active here.").WithLabelValues(),
-		gaveUp:     counter("detaches_given_up_total", "Volumes that no VolumeAttachment asks for and that are not detached any more, because the driver does not know them there.").WithLabelValues(),
 	}
 	d.begin()
 	return d
@@ -131,14 +118,6 @@ func (d *DriverMetrics) Operation(op Operation, result Result, took time.Duratio
 	d.recent.add(time.Now(), result, took)
 }
 
-// Attach counts a VolumeAttachment that is attached, or that has waited for longer than LongestObjective. took is the
-// time since its creation.
-func (d *DriverMetrics) Attach(took time.Duration) {
-	if d != nil {
-		d.attaches.Observe(took.Seconds())
-	}
-}
-
 // Retry counts a try of an attach or a detach that follows a failed one.
 func (d *DriverMetrics) Retry(op Operation) {
 	if d != nil {
@@ -164,12 +143,5 @@ func (d *DriverMetrics) Observed(a Agreement) {
 func (d *DriverMetrics) ForeignWriter() {
 	if d != nil {
 		d.foreign.Inc()
-	}
-}
-
-// GaveUp counts a volume that is not detached any more although it may be attached.
-func (d *DriverMetrics) GaveUp() {
-	if d != nil {
-		d.gaveUp.Inc()
 	}
 }

@@ -94,7 +94,6 @@ func TestMetricsHaveTheNamesTypesAndLabelsOfTheContract(t *testing.T) {
 	d.Drift("detached", "reattach")
 	h.change(func() {
 		h.overview.Unclaimed = map[string]int{"b.example.com": 3}
-		h.overview.LastHeard = map[string]time.Time{"csinodes": time.Now()}
 	})
 	type shape struct{ Type, Labels string }
 	want := map[string]shape{
@@ -109,19 +108,16 @@ func TestMetricsHaveTheNamesTypesAndLabelsOfTheContract(t *testing.T) {
 		"attach_hub_workers_busy":                                 {"GAUGE", "driver operation"},
 		"attach_hub_workers":                                      {"GAUGE", "driver operation"},
 		"attach_hub_operation_seconds":                            {"HISTOGRAM", "driver operation result"},
-		"attach_hub_attach_seconds":                               {"HISTOGRAM", "driver"},
 		"attach_hub_operations_total":                             {"COUNTER", "driver operation result"},
 		"attach_hub_retries_total":                                {"COUNTER", "driver operation"},
 		"attach_hub_stuck":                                        {"GAUGE", "driver operation"},
 		"attach_hub_dangling_publications":                        {"GAUGE", "driver"},
 		"attach_hub_waiting_for_capacity":                         {"GAUGE", "driver"},
-		"attach_hub_detaches_given_up_total":                      {"COUNTER", "driver"},
 		"attach_hub_drift_total":                                  {"COUNTER", "action driver kind"},
 		"attach_hub_observed_total":                               {"COUNTER", "agreement driver"},
 		"attach_hub_unclaimed_volumeattachments":                  {"GAUGE", "attacher"},
 		"attach_hub_unclaimed_oldest_seconds":                     {"GAUGE", "attacher"},
 		"attach_hub_foreign_writer_total":                         {"COUNTER", "driver"},
-		"attach_hub_watch_last_heard_timestamp_seconds":           {"GAUGE", "resource"},
 		"attach_hub_config_last_reload_successful":                {"GAUGE", ""},
 		"attach_hub_config_last_reload_success_timestamp_seconds": {"GAUGE", ""},
 		"attach_hub_config_hash":                                  {"GAUGE", ""},

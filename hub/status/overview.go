@@ -18,9 +18,6 @@ type Overview struct {
 	// UnclaimedSince has those of these drivers, by spec.attacher, for which a VolumeAttachment waits to be
 	// attached or detached: since when the longest-waiting one shows no sign of any attacher.
 	UnclaimedSince map[string]time.Time `json:"unclaimedSince,omitempty"`
-	// LastHeard has, by resource, when the Kubernetes API last answered a list or sent something on the watch of the
-	// caches. A resource that it never sent anything about is not there.
-	LastHeard map[string]time.Time `json:"lastHeard,omitempty"`
 }
 
 // Config is the state of drivers.yaml and of the other sources of drivers.
