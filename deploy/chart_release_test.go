@@ -14,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -179,9 +180,9 @@ func TestChartTakesTheImageByItsDigest(t *testing.T) {
 // of the chart: a list with both is refused.
 func TestChartDerivesTheEnvironmentAndTheGracePeriod(t *testing.T) {
 	for values, want := range map[string][3]string{
-		"{}": {"50", "450MiB", "45"},
-		"resources: {limits: {memory: 2Gi}}\nshutdownGraceSeconds: 120":           {"50", "1802MiB", "135"},
-		"resources: {limits: {memory: null}}\nshutdownGraceSeconds: 1":            {"50", "", "16"},
+		"{}": {testbed.HubGOGC, "450MiB", "45"},
+		"resources: {limits: {memory: 2Gi}}\nshutdownGraceSeconds: 120":           {testbed.HubGOGC, "1802MiB", "135"},
+		"resources: {limits: {memory: null}}\nshutdownGraceSeconds: 1":            {testbed.HubGOGC, "", "16"},
 		"extraEnv: [{name: GOGC, value: '100'}, {name: GOMEMLIMIT, value: 1MiB}]": {"100", "1MiB", "45"},
 	} {
 		pod := hubOf(t, values).Spec.Template.Spec

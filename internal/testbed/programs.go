@@ -23,6 +23,9 @@ type HubOptions struct {
 	Name          string        // for errors; empty: "hub"
 }
 
+// HubGOGC is what the chart sets the environment variable GOGC of a hub to.
+const HubGOGC = "50"
+
 // StartHub starts a hub and does not wait until it is ready: the hub itself
 // waits for whatever is not there yet. The caller must Stop or Kill it.
 func StartHub(ctx context.Context, o HubOptions) (*Process, error) {
@@ -39,7 +42,7 @@ func StartHub(ctx context.Context, o HubOptions) (*Process, error) {
 	if o.Name == "" {
 		o.Name = "hub"
 	}
-	return StartProcess(ctx, ProcessOptions{Name: o.Name, Path: o.Binary, Args: append(args, o.Args...), Env: o.Env, LogPath: o.LogPath})
+	return StartProcess(ctx, ProcessOptions{Name: o.Name, Path: o.Binary, Args: append(args, o.Args...), Env: append([]string{"GOGC=" + HubGOGC}, o.Env...), LogPath: o.LogPath})
 }
 
 // FreeAddress returns an address on this machine that nobody listens on, for a process
