@@ -75,7 +75,7 @@ func (d *dangling) views(l *leader) []status.UnownedPublication {
 	for _, r := range reported {
 		pv := r.Volumes[0].Name
 		if slices.ContainsFunc(l.cluster.AttachmentsOfVolume(pv), func(va *storagev1.VolumeAttachment) bool {
-			return va.Spec.Attacher == l.name && slices.Contains(r.Nodes, va.Spec.NodeName)
+			return slices.Contains(r.Nodes, va.Spec.NodeName) // of any attacher
 		}) {
 			continue
 		}

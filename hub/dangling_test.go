@@ -102,6 +102,51 @@ func TestVolumeThatIsReportedIsNotShownOnceItIsAskedFor(t *testing.T) {
 	})
 }
 
+// A driver that wraps this one, say.
+func TestDanglingVolumeIsLeftAloneWhereAVolumeAttachmentOfAnotherAttacherNamesIt(t *testing.T) {
+	for node, want := range map[string]int{"n": 0, "m": 1} {
+		t.Run(node, func(t *testing.T) {
+			inVirtualTime(t, func(v *virtual) {
+				v.unexpected(registry.UnexpectedDetach)
+				v.dangling()
+				va := v.attachment("v", node).Build()
+				va.Spec.Attacher, va.Status.Attached = "wrapper.example.com", true
+				if _, err := v.kube.StorageV1().VolumeAttachments().Create(t.Context(), va, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				v.start()
+				v.pass(5 * time.Minute)
+				if got := v.unpublishes(); got != want || len(v.dangled()) > 0 {
+					t.Errorf("%d unpublishes, want %d, shown: %+v", got, want, v.dangled())
+				}
+				v.delete(testbed.VolumeAttachment{Name: va.Name})
+				v.pass(5 * time.Minute)
+				if v.unpublishes() != 1 {
+					t.Errorf("%d unpublishes when it is gone", v.unpublishes())
+				}
+			})
+		})
+	}
+}
+
+func TestVolumeThatIsReportedIsNotShownWhereAVolumeAttachmentOfAnotherAttacherNamesIt(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.unexpected(registry.UnexpectedReport)
+		v.dangling()
+		v.start()
+		v.pass(2 * time.Minute)
+		va := v.attachment("v", "n").Build()
+		va.Spec.Attacher = "wrapper.example.com"
+		if _, err := v.kube.StorageV1().VolumeAttachments().Create(t.Context(), va, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		v.pass(time.Second)
+		if shown := v.dangled(); len(shown) > 0 {
+			t.Errorf("shown: %+v", shown)
+		}
+	})
+}
+
 func TestDanglingVolumeIsDetachedAfterSoManyListings(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.unexpected(registry.UnexpectedDetach)

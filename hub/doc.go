@@ -40,7 +40,7 @@
 // # What no event leads to
 //
 //   - unowned.go detaches a volume that no VolumeAttachment owns any more, after owners.go has read who may
-//     own it. drain.go does that at the end of a term.
+//     own it, and unused.go whether its node uses it. drain.go does that at the end of a term.
 //   - finalizers.go removes the finalizer from a PersistentVolume that is being deleted.
 //   - takeover.go says what a new leader reads again.
 //   - find_dangling.go finds volumes that the driver reports where no VolumeAttachment asks for them;

@@ -35,7 +35,7 @@ func (l *leader) detachUnowned(ctx context.Context) {
 	for _, u := range l.table.UnownedAll() {
 		byVolume[u.Target.VolumeHandle] = append(byVolume[u.Target.VolumeHandle], u)
 	}
-	parallel := l.settings().ParallelMultiNode
+	parallel, nodes := l.settings().ParallelMultiNode, l.nodesNow()
 	var tasks []func()
 	for _, all := range byVolume {
 		oneByOne := len(all) // publications that one task detaches
@@ -45,7 +45,7 @@ func (l *leader) detachUnowned(ctx context.Context) {
 		for some := range slices.Chunk(all, oneByOne) {
 			tasks = append(tasks, func() {
 				for _, u := range some {
-					l.detachNow(ctx, u)
+					l.detachNow(ctx, nodes, u)
 				}
 			})
 		}
@@ -74,20 +74,27 @@ func (l *leader) findVanished(ctx context.Context) {
 	l.sideBySide(questions)
 }
 
-// detachNow detaches an unowned publication, unless a VolumeAttachment owns it. For a VolumeAttachment that only
-// wants the volume there, the next leader attaches it again.
-func (l *leader) detachNow(ctx context.Context, u volume.Unowned) {
+// detachNow detaches an unowned publication, unless a VolumeAttachment owns it or may, or it is in use.
+func (l *leader) detachNow(ctx context.Context, nodes *nodesNow, u volume.Unowned) {
 	logger := l.unownedLogger(u)
-	switch owner, err := l.owners(ctx, u.FormerOwner, u.Target); owner {
+	owner, err := l.owners(ctx, u.FormerOwner, u.Target)
+	switch owner {
 	case volume.Owned:
 		l.table.ResolveOwned(u)
 		return
-	case volume.Unclear:
-		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: the owner of the volume is unknown", "err", err)
+	case volume.Wanted, volume.Unclear:
+		if err == nil {
+			err = errOwnerUnclear
+		}
+	default:
+		err = l.checkUnowned(ctx, nodes, u)
+	}
+	if err != nil {
+		l.log.line(logger, true, "VolumeAttachment is gone and its volume may stay attached: not detaching it", "err", err)
 		return
 	}
 	caller := &callerOf{l, u.Key(), volume.DetachLane}
-	err := caller.unpublish(ctx, u.Publication, u.Target, nil)
+	err = caller.unpublish(ctx, u.Publication, u.Target, nil)
 	for isFenced(err) && ctx.Err() == nil {
 		sleep(ctx, fencePause)
 		err = caller.unpublish(ctx, u.Publication, u.Target, nil)

@@ -150,7 +150,7 @@ func (l *leader) compare(ctx context.Context, before map[string]*storagev1.Volum
 			found[va.UID], drifted[va.UID] = kind, va
 		}
 		if decider.Healed(inputs, published) {
-			if err := l.writer().ForgetAttachError(ctx, va); err != nil {
+			if err := l.writer().ForgetError(ctx, va, attach.Attaching); err != nil {
 				l.volumeLogger(va).V(2).Info("Failed to remove the attachError of a volume that ListVolumes reports as attached", "err", err)
 			}
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// Reasons of the Events on VolumeAttachments, and on PersistentVolumes that are published where no VolumeAttachment asks
-// for them.
+// Reasons of the Events on VolumeAttachments, on PersistentVolumes that are published where no VolumeAttachment asks
+// for them, and on CSIDrivers.
 const (
 	attachFailed  = "AttachFailed"
 	detachFailed  = "DetachFailed"
@@ -25,6 +25,7 @@ const (
 	driftDetected = "DriftDetected"
 	foreignWriter = "ForeignWriter"
 	detachGivenUp = "DetachGivenUp"
+	noAttach      = "AttachRequiredFalse"
 )
 
 // events records warnings on VolumeAttachments and PersistentVolumes. The recorder drops repetitions and bounds the rate.
@@ -89,6 +90,13 @@ func danglingEnd(action registry.UnexpectedAction) string {
 func (e events) gaveUp(object runtime.Object, u volume.Unowned) {
 	e.warn(object, detachGivenUp, attach.Text(fmt.Sprintf("gave up detaching volume %q from node ID %q after %d tries: the driver reports that it is not there: %s",
 		u.Target.VolumeHandle, u.Target.NodeID, u.Failures, u.Error)))
+}
+
+// noAttach reports that attachRequired of a CSIDriver became false while volumes are attached. The object may be gone by now.
+func (e events) noAttach(object *storagev1.CSIDriver, text string) {
+	if object != nil {
+		e.warn(object, noAttach, text)
+	}
 }
 
 // formerObject returns what is known of a deleted VolumeAttachment, for Events and log lines about it.

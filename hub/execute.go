@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,7 +103,12 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		if effect.Target.VolumeHandle != x.plan.Target.VolumeHandle {
 			now = nil // the PersistentVolume was recreated: its Secret is that of another volume
 		}
-		err = x.caller.unpublish(ctx, l.table.Believed(x.claim), effect.Target, now)
+		if x.plan.Operation == attach.Detaching && x.object.DeletionTimestamp == nil {
+			err = l.checkUnused(ctx, x.object, effect.Target)
+		}
+		if err == nil {
+			err = x.caller.unpublish(ctx, l.table.Believed(x.claim), effect.Target, now)
+		}
 	case volume.Disown:
 		l.log.line(klog.FromContext(ctx), true, "The volume stays attached at its previous target, detaching it later",
 			"previousVolumeHandle", effect.Target.VolumeHandle, "previousNodeID", effect.Target.NodeID)
@@ -110,7 +116,7 @@ func (x *execution) do(ctx context.Context, effect volume.Effect) (volume.Outcom
 		x.alive, err = a.Release(ctx, x.plan)
 		o.Alive = x.alive != nil
 	case volume.MarkDetached:
-		err = a.MarkDetached(ctx, x.alive)
+		err = a.MarkDetached(ctx, cmp.Or(x.alive, x.object))
 	case volume.LookAgain:
 		err = errOwnerUnclear
 	}

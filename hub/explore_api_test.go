@@ -87,11 +87,12 @@ func (a *exploredAPI) set(r resource, o apiObject, gone bool) (*exploredAPI, wat
 }
 
 var (
-	resourceOf = [resources]schema.GroupResource{{Group: "storage.k8s.io", Resource: "volumeattachments"}, {Resource: "persistentvolumes"}, {Group: "storage.k8s.io", Resource: "csinodes"}}
+	resourceOf = [resources]schema.GroupResource{{Group: "storage.k8s.io", Resource: "volumeattachments"}, {Resource: "persistentvolumes"}, {Group: "storage.k8s.io", Resource: "csinodes"}, {Group: "storage.k8s.io", Resource: "csidrivers"}}
 	exampleOf  = [resources]func() apiObject{
 		func() apiObject { return &storagev1.VolumeAttachment{} },
 		func() apiObject { return &corev1.PersistentVolume{} },
 		func() apiObject { return &storagev1.CSINode{} },
+		func() apiObject { return &storagev1.CSIDriver{} },
 	}
 )
 
@@ -170,6 +171,12 @@ func (a *exploredAPI) attachments() []*storagev1.VolumeAttachment {
 func (a *exploredAPI) volume(name string) *corev1.PersistentVolume {
 	pv, _ := a.find(volumes, name).(*corev1.PersistentVolume)
 	return pv
+}
+
+// attachRequired returns attachRequired of the driver.
+func (a *exploredAPI) attachRequired() bool {
+	d, ok := a.find(drivers, exploredDriver).(*storagev1.CSIDriver)
+	return !ok || *d.Spec.AttachRequired
 }
 
 func (a *exploredAPI) nodeID(name string) string {

@@ -26,6 +26,7 @@ type verb string
 const (
 	verbGet       verb = "read"
 	verbList      verb = "list"
+	verbNode      verb = "read the Node"
 	verbPatch     verb = "patch"
 	verbPublish   verb = "publish"
 	verbUnpublish verb = "unpublish"
@@ -41,16 +42,18 @@ type request struct {
 	body     string
 	target   attach.Target // of a call
 	shared   bool          // of a publish: the access mode is MULTI_NODE
-	seen     types.UID     // of the newest VolumeAttachment that the replica has seen under the name
+	seen     types.UID     // of the newest VolumeAttachment that the replica has seen under the name, or under that of the run
 }
 
 func (q request) isCall() bool { return q.verb == verbPublish || q.verb == verbUnpublish }
-func (q request) isRead() bool { return q.verb == verbGet || q.verb == verbList }
+func (q request) isRead() bool { return q.verb == verbGet || q.verb == verbList || q.verb == verbNode }
 
 func (q request) String() string {
 	switch {
 	case q.isCall():
 		return fmt.Sprintf("%s: %s %s@%s", q.run, q.verb, q.target.VolumeHandle, q.target.NodeID)
+	case q.verb == verbNode:
+		return fmt.Sprintf("%s: %s %s", q.run, q.verb, q.name)
 	case q.status:
 		return fmt.Sprintf("%s: %s %v %s/status", q.run, q.verb, q.resource, q.name)
 	}
@@ -61,6 +64,7 @@ func (q request) String() string {
 type answer struct {
 	object apiObject
 	list   *storagev1.VolumeAttachmentList
+	node   *corev1.Node
 	err    error
 }
 
@@ -72,6 +76,8 @@ func (a answer) String() string {
 		return describe(a.object)
 	case a.list != nil:
 		return "rv " + a.list.ResourceVersion
+	case a.node != nil:
+		return fmt.Sprintf("Node %s uses %v", a.node.Name, a.node.Status.VolumesInUse)
 	}
 	return "done"
 }
@@ -83,6 +89,8 @@ func (a answer) appendKey(k *exploredKey) {
 		k.add(a.err.Error())
 	case a.list != nil:
 		k.version(attachments, a.list.ResourceVersion)
+	case a.node != nil:
+		k.add(a.String())
 	default:
 		k.object(a.object)
 	}
@@ -111,8 +119,11 @@ type runKey struct{}
 // ask sends a request and waits. At the end of the replica it ends the goroutine, as the end of a process does.
 func (b *outbox) ask(ctx context.Context, q request) answer {
 	q.run, _ = ctx.Value(runKey{}).(string)
-	if q.verb == verbPatch && q.resource == attachments {
+	switch {
+	case q.verb == verbPatch && q.resource == attachments:
 		q.seen = b.seen[q.name]
+	case q.verb == verbUnpublish:
+		q.seen = b.seen[q.run]
 	}
 	a := &asked{q, make(chan answer)}
 	b.mu.Lock()
@@ -173,6 +184,19 @@ type exploredCore struct {
 
 func (c exploredCore) PersistentVolumes() corev1client.PersistentVolumeInterface {
 	return exploredVolumes{explored: explored[*corev1.PersistentVolume]{c.box, volumes}}
+}
+
+func (c exploredCore) Nodes() corev1client.NodeInterface { return exploredKubelets{box: c.box} }
+
+// exploredKubelets returns the Nodes, which are read and never watched.
+type exploredKubelets struct {
+	corev1client.NodeInterface
+	box *outbox
+}
+
+func (k exploredKubelets) Get(ctx context.Context, name string, _ metav1.GetOptions) (*corev1.Node, error) {
+	a := k.box.ask(ctx, request{verb: verbNode, name: name})
+	return a.node, a.err
 }
 
 type exploredStorage struct {

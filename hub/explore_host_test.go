@@ -93,7 +93,7 @@ func newExploredHost() *exploredHost {
 		h.informers[r] = newExploredInformer()
 	}
 	cluster, err := cache.Over(h.box, cache.Informers{Attachments: h.informers[attachments], Volumes: h.informers[volumes],
-		Nodes: h.informers[nodes], Drivers: newExploredInformer()})
+		Nodes: h.informers[nodes], Drivers: h.informers[drivers]})
 	if err != nil {
 		panic(err)
 	}
@@ -235,7 +235,7 @@ func (h *exploredHost) relist(r resource, objects []apiObject, version int) {
 
 func (h *exploredHost) handlersOf(r resource) toolscache.ResourceEventHandlerFuncs {
 	all := h.routes.handlers()
-	return [resources]toolscache.ResourceEventHandlerFuncs{all.Attachments, all.Volumes, all.Nodes}[r]
+	return [resources]toolscache.ResourceEventHandlerFuncs{all.Attachments, all.Volumes, all.Nodes, all.Drivers}[r]
 }
 
 // cached returns an object as its cache keeps it. The object stays as it is.
@@ -258,7 +258,7 @@ func versionOf(o any) string {
 	case *cache.StoredVolume:
 		return o.GetObjectMeta().GetResourceVersion()
 	}
-	return o.(*storagev1.CSINode).ResourceVersion
+	return o.(apiObject).GetResourceVersion()
 }
 
 // retry ends the delay of an entry.

@@ -33,10 +33,11 @@ const (
 	attachments resource = iota
 	volumes
 	nodes
+	drivers
 	resources
 )
 
-func (r resource) String() string { return [...]string{"va", "pv", "csinode"}[r] }
+func (r resource) String() string { return [...]string{"va", "pv", "csinode", "csidriver"}[r] }
 
 func (k *exploredKey) add(parts ...string) {
 	for _, p := range parts {
@@ -89,6 +90,12 @@ func (k *exploredKey) object(o any) {
 		for _, d := range o.Spec.Drivers {
 			k.add(d.NodeID)
 		}
+	case *storagev1.CSIDriver:
+		if o == nil {
+			break
+		}
+		k.meta(drivers, o)
+		k.add(strconv.FormatBool(*o.Spec.AttachRequired))
 	}
 	k.add(";")
 }
@@ -115,6 +122,8 @@ func describe(o any) string {
 		return fmt.Sprintf("pv %s (rv %s) finalizers %v deleting %t", o.Name, o.ResourceVersion, o.Finalizers, o.DeletionTimestamp != nil)
 	case *storagev1.CSINode:
 		return fmt.Sprintf("csinode %s %v", o.Name, o.Spec.Drivers)
+	case *storagev1.CSIDriver:
+		return fmt.Sprintf("csidriver %s attachRequired %v", o.Name, *o.Spec.AttachRequired)
 	}
 	return fmt.Sprint(o)
 }
@@ -134,6 +143,10 @@ func newVolume(name string, shared bool) *corev1.PersistentVolume {
 func newNode(name, id string) *storagev1.CSINode {
 	return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)},
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: exploredDriver, NodeID: id}}}}
+}
+
+func newDriver(attachRequired bool) *storagev1.CSIDriver {
+	return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: exploredDriver, UID: "uid-driver"}, Spec: storagev1.CSIDriverSpec{AttachRequired: &attachRequired}}
 }
 
 func newAttachment(name, pv, node string, uid int8) *storagev1.VolumeAttachment {

@@ -281,6 +281,7 @@ func (h *exploredHost) appendCaches(k *exploredKey) {
 	for _, name := range exploredNodeNames {
 		k.object(h.cluster.CSINode(name))
 	}
+	k.object(h.cluster.CSIDriver(exploredDriver))
 	for r := range resources {
 		if v := h.informers[r].version; v != "" {
 			k.version(r, v)

@@ -81,6 +81,19 @@ func checkGuards(w *exploredWorld) error {
 	return nil
 }
 
+// checkUnused: nothing is unpublished where it is in use, unless its VolumeAttachment was deleted (core.md, In use). Who uses a
+// volume stops, and nobody begins, so what a replica has read is not older than it may be.
+func checkUnused(w *exploredWorld, q request) error {
+	if q.verb != verbUnpublish || q.target != w.users.used {
+		return nil
+	}
+	va, ok := w.api.find(attachments, q.run).(*storagev1.VolumeAttachment)
+	if !strings.HasPrefix(q.run, "unowned ") && (!ok || va.UID != q.seen || va.DeletionTimestamp != nil) {
+		return nil
+	}
+	return fmt.Errorf("%v: the volume is in use there", q)
+}
+
 // checkNeed: no call is made without need: a publish that is recorded, or for a VolumeAttachment that is gone, and an
 // unpublish whose success is recorded. A crash, and an answer that was lost, are before the record. A finalizer that a user
 // strips and a node ID that changes make a call for what is recorded necessary.
@@ -156,7 +169,7 @@ func (m *volumeModel) reached(w *exploredWorld) bool {
 	}
 	var wanted []attach.Target
 	for _, va := range w.api.attachments() {
-		if m.cannotAttach(w, va) {
+		if m.cannotAttach(w, va) || !w.api.attachRequired() && attach.NotedTarget(va) == w.users.used {
 			continue
 		}
 		if !va.Status.Attached || va.DeletionTimestamp != nil || !attach.HasFinalizer(va.Finalizers, exploredFinalizer) {
@@ -165,7 +178,7 @@ func (m *volumeModel) reached(w *exploredWorld) bool {
 		wanted = append(wanted, attach.NotedTarget(va))
 	}
 	for _, t := range w.driver.published {
-		if !slices.Contains(wanted, t) {
+		if !slices.Contains(wanted, t) && t != w.users.used {
 			return false
 		}
 	}
@@ -183,6 +196,9 @@ func (m *volumeModel) cannotAttach(w *exploredWorld, va *storagev1.VolumeAttachm
 	if va.Status.Attached || va.DeletionTimestamp != nil {
 		return false
 	}
+	if !w.api.attachRequired() {
+		return !attach.HasFinalizer(va.Finalizers, exploredFinalizer)
+	}
 	pv := w.api.volume(attach.VolumeName(va))
 	if pv == nil || pv.DeletionTimestamp != nil {
 		return true
@@ -192,7 +208,7 @@ func (m *volumeModel) cannotAttach(w *exploredWorld, va *storagev1.VolumeAttachm
 	})
 }
 
-// waits reports whether an entry has to stay, because a VolumeAttachment cannot be attached.
+// waits reports whether an entry has to stay, because a VolumeAttachment cannot be attached, or a volume is in use.
 func (m *volumeModel) waits(w *exploredWorld) bool {
-	return slices.ContainsFunc(w.api.attachments(), func(va *storagev1.VolumeAttachment) bool { return m.cannotAttach(w, va) })
+	return w.users.used != (attach.Target{}) || slices.ContainsFunc(w.api.attachments(), func(va *storagev1.VolumeAttachment) bool { return m.cannotAttach(w, va) })
 }

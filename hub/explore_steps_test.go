@@ -141,7 +141,7 @@ func (m *volumeModel) flightSteps(w *exploredWorld, i, at int, f flight, add add
 	if !f.isCall() {
 		do := func(fault, lost bool) func() (*exploredWorld, error) {
 			return func() (*exploredWorld, error) {
-				api, a, e := w.api.handle(f.request)
+				api, a, e := w.handle(f.request)
 				next, err := m.checkWrite(w, f.request, w.changed(api, e))
 				if fault {
 					next = next.fault()

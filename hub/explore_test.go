@@ -16,7 +16,7 @@ import "testing"
 //
 // Left out are: the clock, which stands still but for the end of a lease, so that stuckAfter, the age of unowned publications
 // and full nodes play no part, and any delay may end next; listings of the driver; graceful releases of the lease; Secrets;
-// sessions that end; attachRequired; and requests that arrive after their sender has lost the lease, which the fence and the
+// sessions that end; Nodes that are not ready; and requests that arrive after their sender has lost the lease, which the fence and the
 // deadlines exclude (package lease).
 //
 // No step is Local, so that explore leaves none out. An event or an answer that reaches a replica goes along neither with a
@@ -31,6 +31,7 @@ type exploredConfig struct {
 	Shared      bool // the volumes are multi-node volumes
 	Attachments []exploredAttachment
 	Attached    bool // the world begins with the first of the attachments attached
+	Used        bool // and its node uses the volume
 	Users       [userSteps]int8
 	Faults      int8 // breakages in one way through the world
 	Breaks
@@ -72,6 +73,9 @@ func (m *volumeModel) Start() []*exploredWorld {
 		w = next
 	}
 	w.users = userState{faults: m.Faults, left: m.Users}
+	if m.Used {
+		w.users.used = w.driver.published[0]
+	}
 	return []*exploredWorld{w}
 }
 

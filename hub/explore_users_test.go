@@ -22,6 +22,8 @@ const (
 	userStripsVolume // the finalizer of a PersistentVolume
 	userChangesID    // the node ID of a node
 	userDeletesVolume
+	userStopsUsing // the kubelet of the first attachment's node has unmounted its volume
+	userChangesRequired
 	userSteps
 )
 
@@ -75,6 +77,19 @@ func (m *volumeModel) userSteps(w *exploredWorld, add addStep) {
 				return next.put(volumes, withoutFinalizer(pv)), nil
 			})
 		}
+	}
+	if w.users.used != (attach.Target{}) && left[userStopsUsing] > 0 {
+		add("the kubelet stops using the volume", true, func() (*exploredWorld, error) {
+			next := w.use(userStopsUsing)
+			next.users.used = attach.Target{}
+			return next, nil
+		})
+	}
+	if left[userChangesRequired] > 0 {
+		required := !w.api.attachRequired()
+		add(fmt.Sprintf("attachRequired becomes %t", required), true, func() (*exploredWorld, error) {
+			return w.use(userChangesRequired).put(drivers, newDriver(required)), nil
+		})
 	}
 	if left[userChangesID] > 0 {
 		add("the driver registers n1 under another node ID", true, func() (*exploredWorld, error) {

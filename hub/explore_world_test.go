@@ -1,9 +1,13 @@
 package hub
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
@@ -47,6 +51,7 @@ type userState struct {
 	uids   int8
 	left   [userSteps]int8 // how often each step may still be taken
 	taint  bool            // a finalizer was stripped, or a node ID has changed
+	used   attach.Target   // where a kubelet uses a volume; zero: nowhere
 }
 
 // maxLag is how many events a watch lags behind at most. Then it ends, and the replica lists.
@@ -78,6 +83,18 @@ func (w *exploredWorld) changed(api *exploredAPI, e *watchEvent) *exploredWorld 
 	return next
 }
 
+// handle is exploredAPI.handle, and reads Nodes.
+func (w *exploredWorld) handle(q request) (*exploredAPI, answer, *watchEvent) {
+	if q.verb != verbNode {
+		return w.api.handle(q)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: q.name}}
+	if used := w.users.used; used.NodeID == w.api.nodeID(q.name) {
+		node.Status.VolumesInUse = []corev1.UniqueVolumeName{corev1.UniqueVolumeName("kubernetes.io/csi/" + exploredDriver + "^" + used.VolumeHandle)}
+	}
+	return w.api, answer{node: node}, nil
+}
+
 // put is changed for a write of a user.
 func (w *exploredWorld) put(r resource, o apiObject) *exploredWorld {
 	api, e := w.api.put(r, o)
@@ -105,7 +122,7 @@ func (w *exploredWorld) settle(i int, r *replica) (*exploredWorld, error) {
 		if !q.isRead() && w.lease.holder != i {
 			return next, fmt.Errorf("replica %s sends %q, and does not have the lease", nameOfReplica(i), q)
 		}
-		if err := checkNeed(w, q); err != nil {
+		if err := cmp.Or(checkNeed(w, q), checkUnused(w, q)); err != nil {
 			return next, err
 		}
 		p.flights = append(p.flights, flight{request: q})
@@ -149,7 +166,7 @@ func (w *exploredWorld) key(to []byte) []byte {
 		}
 		k.add(fmt.Sprint(p.leased))
 	}
-	k.add(fmt.Sprint(w.lease, w.users.faults, w.users.left, w.users.taint))
+	k.add(fmt.Sprint(w.lease, w.users.faults, w.users.left, w.users.taint, w.users.used))
 	return k.ranked(to)
 }
 

@@ -138,6 +138,9 @@ func (l *leader) judge(d *attach.Dangling, p csiclient.Published, before *attach
 	for _, va := range l.cluster.AttachmentsOfVolume(d.Volumes[0].Name) {
 		va = l.overlay.Newest(va)
 		if va.Spec.Attacher != l.name {
+			if slices.Contains(d.Nodes, va.Spec.NodeName) { // a driver that wraps this one, say
+				d.Claimant = va.Name
+			}
 			continue
 		}
 		if kind, _ := decider.Drift(l.cachedInputs(va), p); kind == attach.DriftMissing {

@@ -37,6 +37,10 @@ type leader struct {
 
 	conflictLog loglimit.Problem
 
+	// See checkCapability: how often a VolumeAttachment that records a call was seen, and what that was when none was found.
+	callsSeen, noCallsAt atomic.Int64
+	noAttach             atomic.Bool // attachRequired was false at the last backfill
+
 	gate    sync.Mutex   // held while the queue is opened or shut
 	opened  bool         // the queue was open once; guarded by gate
 	stopped bool         // the queue does not open any more; guarded by gate
@@ -259,8 +263,12 @@ func (l *leader) wanted(name string) (attach.Operation, volume.Lane) {
 // wantedOf is wanted for one state of a VolumeAttachment.
 func (l *leader) wantedOf(decider attach.Driver, va *storagev1.VolumeAttachment) (attach.Operation, volume.Lane) {
 	op := decider.RequiredOperation(va)
-	if op == attach.Idle && va.DeletionTimestamp == nil && l.table.IsLost(va) {
+	switch {
+	case op != attach.Idle:
+	case decider.Correction(va) == attach.Attaching && l.table.IsLost(va):
 		return attach.Attaching, volume.DriftLane
+	case l.table.IsUnpublished(va): // a write was lost or came late, or another client has written it
+		op = decider.Correction(va)
 	}
 	return op, volume.LaneOf(op)
 }

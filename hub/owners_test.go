@@ -176,7 +176,7 @@ func TestUnownedPublicationIsResolvedOnlyForAVolumeAttachmentThatHasTheVolumeThe
 				if got, err := d.owners(t.Context(), u.FormerOwner, u.Target); got != c.want || err != nil && got != volume.Unclear {
 					t.Errorf("ownership %d, %v, want %d", got, err, c.want)
 				}
-				d.detachNow(t.Context(), u) // the driver is let go
+				d.detachNow(t.Context(), d.nodesNow(), u) // the driver is let go
 				check(t, d, session, c.drained, c.want == volume.Unclear)
 
 				d, session, _ = scene(t)

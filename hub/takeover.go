@@ -58,18 +58,23 @@ func (l *leader) knowsAll(ctx context.Context) (bool, error) {
 }
 
 // catchUp returns the present state of a VolumeAttachment, nil if it is gone. It reads the object from the API
-// server only for the first run in a term, and only if the cached state is from before the term.
+// server only for the first run in a term, and only if the cached state is from before the term; and after the answer to the
+// removal of the finalizer was lost.
 func (l *leader) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
-	if e.Retries.ReadAnew == va.UID || !l.isFromBeforeTerm(va) {
+	why := "after the takeover of the driver"
+	switch {
+	case l.table.IsUnsure(va):
+		why = "after the removal of its finalizer had no answer"
+	case e.Retries.ReadAnew == va.UID, !l.isFromBeforeTerm(va):
 		return va, nil
 	}
 	var now *storagev1.VolumeAttachment
-	err := operationIn(ctx).do(status.StepRead, "the VolumeAttachment, after the takeover of the driver", func() (err error) {
+	err := operationIn(ctx).do(status.StepRead, "the VolumeAttachment, "+why, func() (err error) {
 		now, err = l.cluster.ReadAttachment(ctx, va.Name)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read volumeattachment after the takeover of the driver: %w", err)
+		return nil, fmt.Errorf("read volumeattachment %s: %w", why, err)
 	}
 	if now == nil || now.UID != va.UID {
 		l.overlay.MarkDeleted(va) // otherwise an attach elsewhere would add the entry of its detach again and again

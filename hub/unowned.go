@@ -65,7 +65,7 @@ func (l *leader) workOnUnowned(ctx context.Context, e *volume.Entry) {
 }
 
 // mayUnpublish reports whether the driver may be called now to detach an unowned publication. If not, the run
-// of the entry has ended. It blocks until the API server has returned the possible owners.
+// of the entry has ended. It blocks until the API server has returned the possible owners and the node.
 func (l *leader) mayUnpublish(ctx context.Context, e *volume.Entry, u volume.Unowned) bool {
 	target, retryMax := u.Target, l.settings().Retry.Max
 	switch decider := l.decider(); {
@@ -110,13 +110,16 @@ func (l *leader) mayUnpublish(ctx context.Context, e *volume.Entry, u volume.Uno
 			l.table.Postpone(e, e.Lane(), ownerPause)
 			return false
 		}
-		if owner == volume.Unclear {
-			l.table.DoneFor(e, volume.DetachLane, retryMax)
-			return false
-		}
-		// The VolumeAttachment that wants the volume there cannot publish it now, and publishes it again later.
+		l.table.DoneFor(e, volume.DetachLane, retryMax)
+		return false
 	}
-	return true
+	if !u.Listed { // else keptNow has asked
+		err = l.checkUnowned(ctx, l.nodesNow(), u)
+	}
+	if err != nil {
+		l.retryUnowned(ctx, e, u, err)
+	}
+	return err == nil
 }
 
 // retryUnowned ends the run of an entry whose detach failed. It ends the publication too if further tries are
@@ -136,8 +139,12 @@ func (l *leader) retryUnowned(ctx context.Context, e *volume.Entry, u volume.Uno
 		return
 	}
 	delay := l.retryIn(e, u.Failures, err)
+	used := errors.As(err, &errInUse{})
+	if used {
+		delay = settings.Retry.Max
+	}
 	l.log.failed(klog.FromContext(ctx), attach.Detaching, u.Failures, delay, err)
-	if attach.NotReady(err) { // the driver was not called: an attach elsewhere has to wait for this detach
+	if used || attach.NotReady(err) { // the driver was not called: an attach elsewhere has to wait for this detach
 		l.table.Postpone(e, volume.DetachLane, delay)
 		return
 	}

@@ -3,21 +3,30 @@ package hub
 import (
 	"context"
 	"fmt"
+	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
+// errRequiredAgain means that attachRequired became true during a detach whose only reason was that it is false.
+var errRequiredAgain = fmt.Errorf("%w: attachRequired is true again", attach.ErrStale)
+
 // checkUnused returns an error if a volume is in use on its node, or if that cannot be found out. It is called
-// before a detach whose only reason is that attachRequired is false: a CSIDriver object that was created again
-// with the wrong attachRequired must not take volumes from running Pods.
-func (l *leader) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment, plan attach.Plan) error {
+// before the status is written and before each call of a detach whose only reason is that attachRequired is false: a CSIDriver
+// object that was created again with the wrong attachRequired must not take volumes from running Pods.
+func (l *leader) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment, target attach.Target) error {
 	node, err := l.cluster.ReadNode(ctx, va.Spec.NodeName)
-	if err != nil {
+	switch {
+	case !l.decider().NoAttach:
+		return errRequiredAgain
+	case err != nil:
 		return fmt.Errorf("attachRequired is false, and whether the volume is in use cannot be told: %w", err)
-	}
-	if node != nil && l.decider().InUse(node, plan.Target.VolumeHandle) {
+	case node != nil && l.decider().InUse(node, target.VolumeHandle):
 		return fmt.Errorf("attachRequired is false, but the volume is in use on node %q: it stays attached until it is not", node.Name)
 	}
 	return nil
@@ -39,4 +48,68 @@ func (l *leader) maybeInUse(ctx context.Context, nodes []string, handle string) 
 		}
 	}
 	return ""
+}
+
+// errInUse means that a volume is not detached because the kubelet uses it.
+type errInUse struct{ node string }
+
+func (e errInUse) Error() string {
+	return fmt.Sprintf("no VolumeAttachment has the volume there, but it is in use on node %q: it stays attached until it is not", e.node)
+}
+
+// nodesNow has the Nodes of one round as the API server has them. It reads each at most once: thousands of volumes of one node
+// may be unowned.
+type nodesNow struct {
+	cluster *cache.Cluster
+	ids     map[string][]string // names of nodes, by the node ID that the driver has registered
+
+	mu   sync.Mutex
+	read map[string]func() (*corev1.Node, error) // by name; guarded by mu
+}
+
+func (l *leader) nodesNow() *nodesNow {
+	return &nodesNow{cluster: l.cluster, ids: l.cluster.NodesOfDriver(l.name), read: map[string]func() (*corev1.Node, error){}}
+}
+
+// get returns a Node, nil if there is none.
+func (n *nodesNow) get(ctx context.Context, name string) (*corev1.Node, error) {
+	n.mu.Lock()
+	read := n.read[name]
+	if read == nil {
+		read = sync.OnceValues(func() (*corev1.Node, error) { return n.cluster.ReadNode(ctx, name) })
+		n.read[name] = read
+	}
+	n.mu.Unlock()
+	return read()
+}
+
+// checkUnowned returns errInUse if an unowned publication is in use, another error if that cannot be found out. Its
+// VolumeAttachment may have been removed by force, or lost with a part of etcd, under a running Pod. What counts is the node that
+// has the node ID now: the former owner's node may be another machine by now. A node that is gone or not ready does not count:
+// nobody keeps its status.volumesInUse up to date. It blocks until the API server has answered.
+func (l *leader) checkUnowned(ctx context.Context, nodes *nodesNow, u volume.Unowned) error {
+	names := nodes.ids[u.Target.NodeID]
+	former := u.FormerOwner.Node
+	if _, registered := attach.NodeID(l.cluster.CSINode(former), l.name); len(names) == 0 && !registered && former != "" {
+		names = []string{former} // its node plugin restarts
+	}
+	for _, name := range names {
+		switch node, err := nodes.get(ctx, name); {
+		case err != nil:
+			return fmt.Errorf("whether the volume is in use on node %q cannot be told: %w", name, err)
+		case node != nil && isReady(node) && l.decider().InUse(node, u.Target.VolumeHandle):
+			return errInUse{name}
+		}
+	}
+	return nil
+}
+
+// isReady reports whether a node is ready, or has not said yet.
+func isReady(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return true
 }

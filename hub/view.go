@@ -59,6 +59,8 @@ func (m *manager) view(replicas map[string]bool, now time.Time) status.Driver {
 		v.Version, v.Capabilities = s.session.Info().Version, s.session.Info().Capabilities.Names()
 	}
 	v.RecordedCalls = m.recordedCalls(s)
+	decider := m.decider()
+	v.NoAttach = decider.NoAttach && decider.Capabilities.PublishUnpublish
 	if !s.up {
 		v.DownSince = s.downSince
 	}

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -18,25 +19,44 @@ func (l *leader) backfill() {
 	// Unowned publications come first: they go before an attach elsewhere.
 	l.findMissing()
 	l.confirm()
+	l.callsSeen.Add(1) // any may
 	var due []*storagev1.VolumeAttachment
+	finished := 0
 	for _, va := range l.cluster.AttachmentsOfDriver(l.name) {
-		if va = l.overlay.Newest(va); decider.RequiredOperation(va) != attach.Idle {
+		va = l.overlay.Newest(va)
+		if decider.RequiredOperation(va) != attach.Idle || l.table.IsUnpublished(va) || decider.HasStaleError(va) {
 			due = append(due, va)
 		}
+		if decider.RequiredOperation(va) == attach.Detaching && va.DeletionTimestamp == nil {
+			finished++
+		}
+	}
+	if l.noAttach.Swap(decider.NoAttach) != decider.NoAttach && finished > 0 {
+		l.reportNoAttach(finished)
 	}
 	// The longest asked for first: the attaches to a full node go in the order in which they are added.
 	slices.SortStableFunc(due, func(a, b *storagev1.VolumeAttachment) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
 	for _, va := range due {
-		op := decider.RequiredOperation(va)
-		l.table.Renew(volume.ClaimKey(va.Name), volume.LaneOf(op), l.placeOf(va, op))
+		op, lane := l.wantedOf(decider, va)
+		l.table.Renew(volume.ClaimKey(va.Name), lane, l.placeOf(va, op))
 	}
 	for _, pv := range l.cluster.ReleasableVolumes(l.finalizer) {
 		if attach.Releasable(pv, l.name) {
 			l.table.Add(volume.FinalizerKey(pv.Name), volume.FinalizerLane, volume.Place{})
 		}
 	}
+}
+
+// reportNoAttach reports that attachRequired became false while volumes are attached: that may be a mistake.
+func (l *leader) reportNoAttach(volumes int) {
+	text := "attachRequired is now false: detaching 1 volume"
+	if volumes > 1 {
+		text = fmt.Sprintf("attachRequired is now false: detaching %d volumes", volumes)
+	}
+	l.logger.Info(text)
+	l.events.noAttach(l.cluster.CSIDriver(l.name), text)
 }
 
 // confirm makes this process responsible for all unowned publications. It ends a publication first if another
@@ -102,11 +122,15 @@ func (l *leader) retryNow(name string) { l.table.RetryNow(volume.ClaimKey(name))
 func (l *leader) onAttachment(before, va *storagev1.VolumeAttachment) {
 	l.checkWriter(before, va)
 	l.overlay.VolumeAttachmentChanged(va)
+	decider := l.decider()
+	if decider.RecordsCall(va) {
+		l.callsSeen.Add(1)
+	}
 	if va = l.overlay.Attachment(va.Name); va == nil {
 		return // it is gone by now, and the event of its deletion follows
 	}
 	known, unchanged := l.table.Known(va)
-	op := l.decider().RequiredOperation(va)
+	op := decider.RequiredOperation(va)
 	if unchanged || !known && op == attach.Idle {
 		return
 	}

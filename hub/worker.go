@@ -109,6 +109,9 @@ func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.Vo
 	decider := l.decider()
 	op, lane := l.wantedOf(decider, va)
 	if op == attach.Idle {
+		if decider.HasStaleError(va) {
+			return op, l.attacher().ForgetError(ctx, va, attach.Detaching)
+		}
 		return op, nil
 	}
 	if lane != e.Lane() { // the object has changed since: by the lane the Table knows what goes before what
@@ -131,6 +134,11 @@ func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.Vo
 
 // plan reads the objects that a VolumeAttachment refers to and makes its plan.
 func (l *leader) plan(ctx context.Context, decider attach.Driver, op attach.Operation, va *storagev1.VolumeAttachment, c *volume.Claim) (attach.Plan, error) {
+	if op == attach.Attaching {
+		if err := l.checkCapability(decider); err != nil {
+			return attach.Plan{}, err
+		}
+	}
 	inputs, err := l.overlay.ReadInputs(ctx, va)
 	if err != nil {
 		return attach.Plan{}, err
@@ -138,18 +146,36 @@ func (l *leader) plan(ctx context.Context, decider attach.Driver, op attach.Oper
 	if inputs.PersistentVolume == nil && op == attach.Detaching {
 		inputs.PersistentVolume = l.cluster.DeletedVolume(attach.VolumeName(va))
 	}
-	inputs.Lost = l.table.IsLost(va)
+	inputs.Lost, inputs.Unpublished = l.table.IsLost(va), l.table.IsUnpublished(va)
 	if record, ok := decider.Recorded(inputs); ok {
 		l.table.Restore(c, record)
 	}
 	plan, err := decider.Decide(inputs)
-	if err == nil && op == attach.Detaching && va.DeletionTimestamp == nil {
-		err = l.checkUnused(ctx, va, plan)
+	if err == nil && plan.StatusFirst && plan.Release != nil {
+		err = l.checkUnused(ctx, va, plan.Target)
 	}
 	if err != nil {
 		l.table.SetLost(va, false) // it cannot be repaired now; the next listing finds it again
 	}
 	return plan, err
+}
+
+// errLostCapability means that nothing can be attached, because the driver cannot be called any more.
+var errLostCapability = errors.New("the driver has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it: check that the endpoint is that of its controller")
+
+// checkCapability returns an error if the driver was called before and cannot be called now. To mark a volume as attached
+// without a call would be wrong then: its Pod would start without the volume. VolumeAttachments are looked through only if one
+// that records a call was seen since none was found.
+func (l *leader) checkCapability(decider attach.Driver) error {
+	seen := l.callsSeen.Load()
+	if decider.Capabilities.PublishUnpublish || l.noCallsAt.Load() == seen {
+		return nil
+	}
+	if decider.RecordedCalls(l.attachments) > 0 || l.table.HasPublications() {
+		return errLostCapability
+	}
+	l.noCallsAt.Store(seen)
+	return nil
 }
 
 // reportAfter is how long requests to the Kubernetes API may fail for one VolumeAttachment before its

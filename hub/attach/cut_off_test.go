@@ -54,6 +54,9 @@ func TestAnswerThatIsCutOffSaysNothingOfTheVolume(t *testing.T) {
 			}
 			s.Kube = kube
 			plan := s.plan(attaching)
+			if err := s.AddFinalizers(t.Context(), plan); err != nil {
+				t.Fatal(err)
+			}
 			err.Store(&ends)
 			if err := s.MarkAttached(t.Context(), plan, nil); err == nil || !NotReady(err) || Rejected(err) {
 				t.Errorf("%v: want an error that passes by itself", err)

@@ -27,11 +27,16 @@ func (d Driver) RecordedCalls(all func() []*storagev1.VolumeAttachment) int {
 	}
 	n := 0
 	for _, va := range all() {
-		if va.Annotations[AnnotationNodeID] != "" || HasFinalizer(va.Finalizers, Finalizer(d.Name)) {
+		if d.RecordsCall(va) {
 			n++
 		}
 	}
 	return n
+}
+
+// RecordsCall reports whether a VolumeAttachment records that an attacher called the driver.
+func (d Driver) RecordsCall(va *storagev1.VolumeAttachment) bool {
+	return va.Annotations[AnnotationNodeID] != "" || HasFinalizer(va.Finalizers, Finalizer(d.Name))
 }
 
 // Inputs are the inputs of a decision about one VolumeAttachment. The objects belong to caches and
@@ -42,6 +47,8 @@ type Inputs struct {
 	CSINode          *storagev1.CSINode       // nil: not found
 	// Lost: the status says attached, and ListVolumes does not report the volume on the node.
 	Lost bool
+	// Unpublished: the status says attached, and ControllerUnpublishVolume has succeeded since the last publish.
+	Unpublished bool
 }
 
 // Operation is the operation that a VolumeAttachment requires.
@@ -87,6 +94,24 @@ func (d Driver) RequiredOperation(va *storagev1.VolumeAttachment) Operation {
 		return Attaching
 	}
 	return Idle
+}
+
+// HasStaleError reports whether a VolumeAttachment still has the detachError of a detach that is not wanted any more:
+// attachRequired was false for a while.
+func (d Driver) HasStaleError(va *storagev1.VolumeAttachment) bool {
+	return va.Status.DetachError != nil && va.Status.Attached && va.DeletionTimestamp == nil && !d.NoAttach
+}
+
+// Correction returns the operation that corrects a VolumeAttachment that requires none, but whose status says attached while the
+// volume is not.
+func (d Driver) Correction(va *storagev1.VolumeAttachment) Operation {
+	switch {
+	case !va.Status.Attached:
+		return Idle
+	case va.DeletionTimestamp != nil, d.NoAttach:
+		return Detaching
+	}
+	return Attaching
 }
 
 // stripped reports whether a client has removed the finalizer from an attached VolumeAttachment: the

@@ -1,6 +1,7 @@
 package attach_test
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"testing"
@@ -24,6 +25,7 @@ const stepDriver = "steps.example.com"
 type outside struct {
 	t       *testing.T
 	api     *fakekube.API
+	nodeID  string               // "": id-n
 	kube    kubernetes.Interface // of others: its requests are not written down
 	backend *fakecsi.Backend
 	decider attach.Driver
@@ -159,7 +161,7 @@ func (o *outside) volume() *corev1.PersistentVolume {
 func (o *outside) plan() attach.Plan {
 	o.t.Helper()
 	plan, err := o.decider.Decide(attach.Inputs{VolumeAttachment: o.attachment(), PersistentVolume: o.volume(),
-		CSINode: &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: stepDriver, NodeID: "id-n"}}}}})
+		CSINode: &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: stepDriver, NodeID: cmp.Or(o.nodeID, "id-n")}}}}})
 	if err != nil {
 		o.t.Fatal(err)
 	}

@@ -140,7 +140,12 @@ func addAnnotations(have, want map[string]string) []PatchOp {
 	}
 	var ops []PatchOp
 	for _, key := range slices.Sorted(maps.Keys(missing)) {
-		ops = append(ops, add(path+"/"+strings.ReplaceAll(key, "/", "~1"), missing[key]))
+		ops = append(ops, add(annotationPath(key), missing[key]))
 	}
 	return ops
+}
+
+// annotationPath returns the JSON Pointer to an annotation.
+func annotationPath(key string) string {
+	return "/metadata/annotations/" + strings.ReplaceAll(key, "/", "~1")
 }

@@ -38,32 +38,43 @@ type Plan struct {
 	MarkAttached bool
 	// Unpublish is the call of a plan to detach, without secrets. Nil: the driver publishes nothing.
 	Unpublish *csi.ControllerUnpublishVolumeRequest
-	// Release removes the finalizer from the VolumeAttachment.
+	// StatusFirst: the status of the VolumeAttachment to detach is written before all else, because it is not being
+	// deleted, or its volume is detached already.
+	StatusFirst bool
+	// Release removes the finalizer from the VolumeAttachment. Nil: it has none.
 	Release *Patch
 }
 
 // Decide returns the plan for a VolumeAttachment. The plan is empty if the VolumeAttachment requires
 // no operation. The error says what is missing or wrong in the objects.
 func (d Driver) Decide(f Inputs) (Plan, error) {
-	switch d.RequiredOperation(f.VolumeAttachment) {
+	va := f.VolumeAttachment
+	switch d.RequiredOperation(va) {
 	case Attaching:
 		return d.decideAttach(f)
 	case Detaching:
 		return d.decideDetach(f)
 	}
-	if f.Lost && f.VolumeAttachment.DeletionTimestamp == nil {
-		return d.decideAttach(f)
+	switch d.Correction(va) {
+	case Attaching:
+		if f.Lost || f.Unpublished {
+			return d.decideAttach(f)
+		}
+	case Detaching:
+		if f.Unpublished {
+			return Plan{Operation: Detaching, attachment: va, StatusFirst: true}, nil
+		}
 	}
 	return Plan{}, nil
 }
 
 func (d Driver) decideAttach(f Inputs) (Plan, error) {
 	va, pv := f.VolumeAttachment, f.PersistentVolume
-	plan := Plan{Operation: Attaching, attachment: va, MarkAttached: !va.Status.Attached || f.Lost}
+	plan := Plan{Operation: Attaching, attachment: va, MarkAttached: !va.Status.Attached || f.Lost || f.Unpublished}
 	if !d.Capabilities.PublishUnpublish {
 		return plan, nil
 	}
-	if va.Status.Attached && !f.Lost { // only the finalizer is missing
+	if va.Status.Attached && !f.Lost && !f.Unpublished { // only the finalizer is missing
 		plan.AttachmentFinalizer = addAttachmentFinalizer(va, Finalizer(d.Name), NotedTarget(va))
 		return plan, nil
 	}
@@ -105,7 +116,8 @@ func (d Driver) decideAttach(f Inputs) (Plan, error) {
 
 func (d Driver) decideDetach(f Inputs) (Plan, error) {
 	va := f.VolumeAttachment
-	plan := Plan{Operation: Detaching, attachment: va, Release: releaseAttachment(va, Finalizer(d.Name))}
+	plan := Plan{Operation: Detaching, attachment: va, Release: releaseAttachment(va, Finalizer(d.Name)),
+		StatusFirst: va.Status.Attached && va.DeletionTimestamp == nil}
 	if !d.Capabilities.PublishUnpublish {
 		// The driver attached the volume and has lost the capability since. Unless its CSIDriver has
 		// attachRequired=false too, that may be a mistake, and the volume may be attached.

@@ -69,10 +69,10 @@ func writingSteps() []step {
 		{"SaveError of a detach", nil, false, func(o *outside, a attach.Attacher, _ attach.Plan) error {
 			return a.SaveError(o.t.Context(), o.attachment(), attach.Detaching, errors.New("no"))
 		}, "patch volumeattachments/status", "VolumeAttachment"},
-		{"ForgetAttachError", []edit{attached, func(va *storagev1.VolumeAttachment, _ *corev1.PersistentVolume) {
+		{"ForgetError", []edit{attached, func(va *storagev1.VolumeAttachment, _ *corev1.PersistentVolume) {
 			va.Status.AttachError = &storagev1.VolumeError{Message: "no"}
 		}}, false, func(o *outside, a attach.Attacher, _ attach.Plan) error {
-			return a.ForgetAttachError(o.t.Context(), o.attachment())
+			return a.ForgetError(o.t.Context(), o.attachment(), attach.Attaching)
 		}, "patch volumeattachments/status", "VolumeAttachment"},
 	}
 }
@@ -168,6 +168,27 @@ func TestReleaseReturnsTheVolumeAttachmentOnlyIfItLivesOn(t *testing.T) {
 				t.Errorf("finalizers %v", va.Finalizers)
 			}
 		})
+	}
+}
+
+// The driver has registered another node ID meanwhile, and the publish context is that of the first one.
+func TestLateWriteOfAttachedDoesNotAddAPublishContextToTheNoteOfAnotherNodeID(t *testing.T) {
+	o := newOutside(t)
+	o.create()
+	late := o.plan()
+	if err := o.attacher().AddFinalizers(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	o.nodeID = "id-2"
+	if err := o.attacher().AddFinalizers(t.Context(), o.plan()); err != nil {
+		t.Fatal(err)
+	}
+	err := o.attacher().MarkAttached(t.Context(), late, map[string]string{"devicePath": "/dev/x"})
+	if got := o.attachment(); !errors.Is(err, attach.ErrStale) || got.Status.Attached {
+		t.Errorf("error %v, status %+v beside the note of %q", err, got.Status, attach.NotedTarget(got).NodeID)
+	}
+	if err := o.attacher().MarkAttached(t.Context(), o.plan(), nil); err != nil {
+		t.Error(err)
 	}
 }
 

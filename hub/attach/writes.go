@@ -20,10 +20,15 @@ const maxErrorMessage = 1024
 
 // MarkAttached writes "attached" and the publish context that the driver returned into the
 // VolumeAttachment of a plan. It replaces the whole status, so that no error and no metadata of
-// an earlier attempt remains.
+// an earlier attempt remains. It returns ErrStale if the note does not have the node ID of the plan: the
+// publish context is that of one node ID, and a write that arrives late must not add it to the note of another.
 func (w Writer) MarkAttached(ctx context.Context, plan Plan, publishContext map[string]string) error {
-	return w.writeStatus(ctx, plan.attachment, "/status", storagev1.VolumeAttachmentStatus{
-		Attached: true, AttachmentMetadata: publishContext})
+	patch := newPatch(plan.attachment)
+	if plan.Target.NodeID != "" {
+		patch.Ops = append(patch.Ops, test(annotationPath(AnnotationNodeID), plan.Target.NodeID))
+	}
+	patch.Ops = append(patch.Ops, add("/status", storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: publishContext}))
+	return w.patchStatus(ctx, patch)
 }
 
 // Release removes the finalizer from the VolumeAttachment of a plan to detach, and returns the
@@ -65,17 +70,20 @@ func (w Writer) SaveError(ctx context.Context, va *storagev1.VolumeAttachment, o
 	if call := (*CallError)(nil); errors.As(cause, &call) {
 		value.ErrorCode = errorCode(status.Code(call.Err))
 	}
-	path := "/status/attachError"
-	if op == Detaching {
-		path = "/status/detachError"
-	}
-	return ignoreGone(w.writeStatus(ctx, va, path, value))
+	return ignoreGone(w.writeStatus(ctx, va, errorPath(op), value))
 }
 
-// ForgetAttachError removes the attachError from an attached VolumeAttachment. It returns ErrStale
-// if there is no attachError or the VolumeAttachment is no longer attached.
-func (w Writer) ForgetAttachError(ctx context.Context, va *storagev1.VolumeAttachment) error {
-	return ignoreGone(w.patchStatus(ctx, newPatch(va, test("/status/attached", true), remove("/status/attachError"))))
+// ForgetError removes the error of an operation from an attached VolumeAttachment. It returns ErrStale
+// if there is no such error or the VolumeAttachment is no longer attached.
+func (w Writer) ForgetError(ctx context.Context, va *storagev1.VolumeAttachment, op Operation) error {
+	return ignoreGone(w.patchStatus(ctx, newPatch(va, test("/status/attached", true), remove(errorPath(op)))))
+}
+
+func errorPath(op Operation) string {
+	if op == Detaching {
+		return "/status/detachError"
+	}
+	return "/status/attachError"
 }
 
 // writeStatus writes one value into the status. It returns ErrStale if the VolumeAttachment is

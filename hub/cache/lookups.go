@@ -152,10 +152,15 @@ func (c *Cluster) CSINode(name string) *storagev1.CSINode {
 	return cached[*storagev1.CSINode](c.nodes, name)
 }
 
+// CSIDriver returns the CSIDriver object of a driver from the cache, nil if it is not there.
+func (c *Cluster) CSIDriver(driver string) *storagev1.CSIDriver {
+	return cached[*storagev1.CSIDriver](c.drivers, driver)
+}
+
 // AttachRequired returns attachRequired of a driver's CSIDriver object. It returns true if the object or the
 // field is missing.
 func (c *Cluster) AttachRequired(driver string) bool {
-	return AttachRequired(cached[*storagev1.CSIDriver](c.drivers, driver))
+	return AttachRequired(c.CSIDriver(driver))
 }
 
 // AttachRequired returns attachRequired of a CSIDriver object, which may be nil.

@@ -42,8 +42,8 @@ type Info struct {
 // Capabilities are the capabilities of a driver that matter for attaching.
 type Capabilities struct {
 	// PublishUnpublish: the driver has a controller service with
-	// PUBLISH_UNPUBLISH_VOLUME. For a driver without it, a VolumeAttachment is marked
-	// attached without a call.
+	// PUBLISH_UNPUBLISH_VOLUME. For a driver that never had it, a VolumeAttachment is
+	// marked attached without a call.
 	PublishUnpublish bool
 	// PublishReadonly: PUBLISH_READONLY. Requests to a driver without it never set readonly.
 	PublishReadonly bool

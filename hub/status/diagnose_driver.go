@@ -132,10 +132,31 @@ func DiagnoseCapability(d Driver) diagnosis.Diagnosis {
 		Verdict: diagnosis.CapabilityMissing, Object: d.ref(), Fact: "has no PUBLISH_UNPUBLISH_VOLUME, but VolumeAttachments record calls to it",
 		Detail: fmt.Sprintf("%s have the finalizer or the node ID; %s may be the socket of its node plugin", plural(d.RecordedCalls, "VolumeAttachment", "VolumeAttachments"), d.Endpoint),
 		Actions: []string{
-			"Set the endpoint to the socket of the driver's controller. Until then the hub marks volumes attached without a call, and does not detach those that were attached with one.",
+			"Set the endpoint to the socket of the driver's controller. Until then the hub attaches and detaches nothing.",
 			"If the driver's volumes need no attach any more, set attachRequired of its CSIDriver to false.",
 		},
 	}
+}
+
+// DiagnoseNoAttach says that attachRequired is false of a driver that attaches; zero if it is not so.
+func DiagnoseNoAttach(d Driver) diagnosis.Diagnosis {
+	if !d.NoAttach {
+		return diagnosis.Diagnosis{}
+	}
+	found := diagnosis.Diagnosis{
+		Verdict: diagnosis.AttachRequiredWrong, Object: "CSIDriver " + d.Name, Fact: "has attachRequired: false, and the driver has PUBLISH_UNPUBLISH_VOLUME",
+		Detail: "its volumes are detached unless their node uses them, and none is attached",
+		Actions: []string{
+			"Create the CSIDriver again with attachRequired: true if the driver's volumes need an attach: the hub then attaches the volumes of its VolumeAttachments again.",
+			"If they need none, remove the driver from the configuration when nothing of it is attached any more.",
+		},
+	}
+	for _, l := range d.Lanes {
+		if n := l.Queued + l.Delayed + l.Running; l.Operation == Detach && n > 0 {
+			found.Detail = fmt.Sprintf("detaching %s unless their node uses them, and attaching none", plural(n, "volume", "volumes"))
+		}
+	}
+	return found
 }
 
 // cannotTake is how hub/lease begins the reason of a lease that the API server refuses.

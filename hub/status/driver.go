@@ -30,8 +30,10 @@ type Driver struct {
 	Capabilities []string `json:"capabilities,omitempty"`
 	// RecordedCalls is the number of VolumeAttachments that record a call to a driver without
 	// PUBLISH_UNPUBLISH_VOLUME: its endpoint may be wrong. 0 for other drivers.
-	RecordedCalls int      `json:"recordedCalls,omitempty"`
-	Settings      Settings `json:"settings,omitzero"`
+	RecordedCalls int `json:"recordedCalls,omitempty"`
+	// NoAttach: attachRequired of its CSIDriver is false although it has PUBLISH_UNPUBLISH_VOLUME. Its volumes are detached.
+	NoAttach bool     `json:"noAttach,omitempty"`
+	Settings Settings `json:"settings,omitzero"`
 
 	Lease   Lease `json:"lease,omitzero"`
 	Workers int   `json:"workers"` // the limit of calls in flight

@@ -38,10 +38,13 @@ func HealthOfDriver(d Driver, replicas []Replica, now time.Time) Health {
 	h.addUnowned(d)
 	switch wrong := DiagnoseCapability(d); {
 	case d.Mode == modeObserve: // there the checklist has it
-	case d.Mode == modeActive && d.Lease.Mine: // volumes are marked attached without being so
+	case d.Mode == modeActive && d.Lease.Mine: // nothing is attached or detached
 		h.add(Broken, wrong)
 	default:
 		h.add(Attention, wrong)
+	}
+	if d.Mode == modeActive {
+		h.add(Attention, DiagnoseNoAttach(d))
 	}
 	h.addObserved(d, now)
 	h.settle(Fine)

@@ -70,6 +70,11 @@ func TestDriversAreJudgedByWhatTheirVolumesSuffer(t *testing.T) {
 		"called before, and only observed": {func(d *Driver) {
 			d.RecordedCalls, d.Mode, d.Lease, d.Checklist = 2, "observe", Lease{Name: "l", Holder: "sidecar"}, []Check{{}}
 		}, Attention, time.Time{}, "1 of 1 checks open"},
+		"attachRequired became false": {func(d *Driver) { d.NoAttach, d.Lanes[1].Queued, d.Lanes[1].Delayed = true, 8, 1 }, Attention, time.Time{},
+			"has attachRequired: false, and the driver has PUBLISH_UNPUBLISH_VOLUME: detaching 9 volumes unless their node uses them, and attaching none"},
+		"attachRequired is false, and only observed": {func(d *Driver) {
+			d.NoAttach, d.Mode, d.Lease, d.Checklist = true, "observe", Lease{Name: "l", Holder: "sidecar"}, []Check{{OK: true}}
+		}, Standby, hour, ""},
 		"left attached": {func(d *Driver) { d.UnownedCount, d.Unowned = 1, []UnownedPublication{{Since: hour}} }, Attention, hour, "1 volume left attached for 60m"},
 		"observed and agreed": {func(d *Driver) {
 			d.Mode, d.Lease, d.Observed, d.Checklist = "observe", Lease{Name: "l", Holder: "sidecar"}, &Observed{Agreed: 3}, []Check{{OK: true}}

@@ -33,6 +33,7 @@ type Claim struct {
 	lost        bool            // see SetLost
 	gone        time.Time       // when the object was found gone; zero: it exists
 	refusals    int             // errors in a row of unpublishes at the previous target
+	unsure      bool            // see IsUnsure
 }
 
 // aspect is the part of a VolumeAttachment that decides which operation it requires. A change of any other part
@@ -88,8 +89,17 @@ func (t *Table) Saw(va *storagev1.VolumeAttachment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c := t.claimOf(va.Name, va.UID); c != nil {
-		c.seen = aspectOf(va, t.Finalizer)
+		c.seen, c.unsure = aspectOf(va, t.Finalizer), false
 	}
+}
+
+// IsUnsure reports whether the API server may have removed the finalizer of a VolumeAttachment without an answer, and has not
+// returned the object to a worker since. By the cache it may be guarded still.
+func (t *Table) IsUnsure(va *storagev1.VolumeAttachment) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.claimOf(va.Name, va.UID)
+	return c != nil && c.unsure
 }
 
 // Known reports whether there is a claim of that name, and whether the object is as last seen.
@@ -133,6 +143,17 @@ func (t *Table) IsLost(va *storagev1.VolumeAttachment) bool {
 	defer t.mu.Unlock()
 	c := t.claimOf(va.Name, va.UID)
 	return c != nil && c.lost
+}
+
+// IsUnpublished reports whether the status says attached, and the volume was unpublished after its last publish.
+func (t *Table) IsUnpublished(va *storagev1.VolumeAttachment) bool {
+	if !va.Status.Attached {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.claimOf(va.Name, va.UID)
+	return c != nil && c.publication.Belief == Unpublished
 }
 
 // LostNames returns the VolumeAttachments whose volumes are lost.

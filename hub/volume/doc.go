@@ -43,9 +43,13 @@
 // How a publication ends: by an unpublish that succeeds, or by a claim that publishes at its target.
 // An unowned publication also ends if a VolumeAttachment owns it (package hub reads them), if the driver
 // answers for stuckAfter that it does not know it (Hopeless), or without a call if the driver
-// neither requires nor supports attaching. A claim disowns its publication at a previous target that the
-// driver does not unpublish: after one answer for an attach, after three for a detach, and before the
-// note of that target is overwritten or removed.
+// neither requires nor supports attaching. It is not unpublished while a VolumeAttachment may own or want it there, or
+// while the node that has the node ID uses the volume (package hub reads both). A claim disowns its
+// publication at a previous target that the driver does not unpublish: after one answer for an attach,
+// after three for a detach, and before the note of that target is overwritten or removed.
+//
+// A VolumeAttachment that is not being deleted is detached because attachRequired became false. Its status is written before
+// the call, and its finalizer goes last: what says "attached" while its publication is Unpublished is corrected (IsUnpublished).
 //
 // An unowned publication withholds a PersistentVolume's finalizer for at most stuckAfter, is tried again
 // at the longest backoff, and stays visible.

@@ -70,6 +70,7 @@ type Pass struct {
 	Calls           bool          // the driver has to be called
 	NeedsFinalizers bool          // finalizers or notes are missing
 	Marks           bool          // the status has to be written
+	StatusFirst     bool          // of a detach: the status has to be written before all else
 
 	previous      Ownership // at the claim's previous target, if it has one
 	giveUp        bool      // the driver has refused to unpublish at the previous target often enough
@@ -90,6 +91,8 @@ func NewPass(p attach.Plan) Pass {
 		Calls:           p.Publish != nil || p.Unpublish != nil,
 		NeedsFinalizers: p.VolumeFinalizer != nil || p.AttachmentFinalizer != nil,
 		Marks:           p.MarkAttached,
+		StatusFirst:     p.StatusFirst,
+		released:        p.Release == nil,
 	}
 }
 
@@ -102,6 +105,9 @@ const previousTries = 3
 
 // nextEffect returns the next effect of a pass. It is pure.
 func (c *Claim) nextEffect(p Pass) Effect {
+	if p.StatusFirst && !p.marked {
+		return Effect{MarkDetached, p.Target}
+	}
 	believed := c.publication
 	if p.Target.VolumeHandle != "" && believed.MayBePublished() && believed.Target != p.Target {
 		// Other processes find the previous target by the note alone: the unpublish comes before the
@@ -140,7 +146,8 @@ func (c *Claim) nextOfAttach(p Pass) Effect {
 // nextOfDetach returns the effects of a detach in this order: the call, the removal of the finalizer, and the
 // status if the object still exists. The finalizer is removed before the status is written: as long as the
 // status says "attached", nobody attaches the volume elsewhere (external-attacher issue 587), and an object that
-// is gone needs no status.
+// is gone needs no status. An object that is not being deleted stays, and must not say "attached" while its volume is
+// not: then the status comes first (StatusFirst).
 func (c *Claim) nextOfDetach(p Pass) Effect {
 	switch {
 	case p.released && p.alive && !p.marked:
@@ -202,9 +209,6 @@ func (c *Claim) apply(p *Pass, e Effect, o Outcome) {
 		c.disowned, c.publication, c.refusals = append(c.disowned, c.publication.Target), Publication{}, 0
 	case Release:
 		p.released, p.alive = ok, o.Alive
-		if ok && p.owner == Owned {
-			c.publication = Publication{} // the other VolumeAttachment detaches it
-		}
 	case MarkDetached:
 		p.marked = ok
 	}
@@ -268,6 +272,9 @@ func (t *Table) Start(c *Claim, p Pass, e Effect) {
 		if c.gone.IsZero() { // before the event of the deletion, see WasReleased
 			t.released[c.UID] = true
 		}
+		if p.owner == Owned && c.publication.Target == p.Target {
+			c.publication = Publication{} // the other VolumeAttachment detaches it
+		}
 	}
 }
 
@@ -288,5 +295,6 @@ func (t *Table) Apply(c *Claim, p *Pass, e Effect, o Outcome) {
 		t.detachedFrom(c.Node)
 	case e.Kind == Release && o.Result != Succeeded:
 		delete(t.released, c.UID)
+		c.unsure = true
 	}
 }

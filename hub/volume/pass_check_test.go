@@ -42,6 +42,7 @@ func (m *passModel) check() {
 		must(!m.pass.Calls || m.table.Believed(m.claim).Context["key"] == "value", "without the publish context")
 	case volume.Unpublish:
 		must(owner != volume.NotRead && owner < volume.Unclear, "there may be an owner")
+		must(attaching || m.va.DeletionTimestamp != nil || !m.va.Status.Attached, "the status says attached, and the object is not being deleted")
 		must(!attaching || owner != volume.Wanted, "it is wanted there")
 		must(!is.Gone, "it has succeeded before")
 	case volume.Disown:
@@ -51,7 +52,8 @@ func (m *passModel) check() {
 		must(!m.pass.Calls || is.Gone || owner == volume.Owned, "no unpublish has succeeded")
 		must(!m.pass.Calls || elsewhere(), "it may be published elsewhere")
 	case volume.MarkDetached:
-		must(m.released && !m.hasFinalizer(), "the finalizer is there")
+		must(m.va.Status.Attached || m.released, "it is written already")
+		must(m.va.DeletionTimestamp == nil || !m.hasFinalizer(), "the finalizer is there, and the object is being deleted")
 	case volume.LookAgain:
 		must(owner == volume.Unclear, "it is clear")
 	}

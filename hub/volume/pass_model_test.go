@@ -75,13 +75,13 @@ func (m *passModel) begin() {
 }
 
 func (m *passModel) inputs() attach.Inputs {
-	return attach.Inputs{VolumeAttachment: m.va, PersistentVolume: m.pv, CSINode: &storagev1.CSINode{
+	return attach.Inputs{VolumeAttachment: m.va, PersistentVolume: m.pv, Unpublished: m.table.IsUnpublished(m.va), CSINode: &storagev1.CSINode{
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: passDriver, NodeID: m.nodeID}}}}}
 }
 
 // run does one thing after the other until the VolumeAttachment is gone. The first is a pass.
 func (m *passModel) run() {
-	things := []func(){m.work, m.renumber, m.delete, m.restart, m.vanish, m.requireNoAttach}
+	things := []func(){m.work, m.renumber, m.delete, m.restart, m.vanish, m.changeAttachRequired}
 	for m.va != nil {
 		m.effect, m.pass, m.secretRead, m.released, m.owners = volume.Effect{}, volume.Pass{}, false, false, map[attach.Target]volume.Ownership{}
 		things[m.choose(m, between, len(things))]()
@@ -93,9 +93,9 @@ func (m *passModel) renumber() {
 	m.nodeID = map[string]string{"id-1": "id-2", "id-2": "id-1"}[m.nodeID]
 }
 
-func (m *passModel) requireNoAttach() {
-	m.log("attachRequired becomes false")
-	m.decider.NoAttach = true
+func (m *passModel) changeAttachRequired() {
+	m.log("attachRequired becomes %v", m.decider.NoAttach)
+	m.decider.NoAttach = !m.decider.NoAttach
 }
 
 func (m *passModel) delete() {
@@ -230,6 +230,10 @@ func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
 	case volume.Disown:
 		ends = []end{{"done", volume.Succeeded, func() { is.Left, is.Refusals = true, 0 }}}
 	case volume.Release:
+		if _, known := m.truth[at]; known && m.owners[at] == volume.Owned { // the other one may detach it from now on
+			is.Done = false
+			m.truth[at] = is
+		}
 		ends = written(func() {
 			m.va.Finalizers = slices.DeleteFunc(m.va.Finalizers, func(f string) bool { return f == attach.Finalizer(passDriver) })
 			m.released = true
@@ -239,7 +243,13 @@ func (m *passModel) happen() (o volume.Outcome, failed, alive bool) {
 			}
 		})
 	case volume.MarkDetached:
-		ends = written(func() { m.va.Status.Attached = false })
+		ends = written(func() {
+			m.va.Status.Attached = false
+			for at, is := range m.truth { // with the publish context, unless the process has it still
+				is.Done = is.Done && m.table.Believed(m.claim).Context != nil
+				m.truth[at] = is
+			}
+		})
 	case volume.LookAgain:
 		ends = []end{{"later", volume.NotDone, nil}}
 	}

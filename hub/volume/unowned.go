@@ -147,6 +147,21 @@ func (t *Table) eachUnowned() iter.Seq[*Unowned] {
 	}
 }
 
+// HasPublications reports whether a volume may be published, as far as this process knows from calls or from records.
+func (t *Table) HasPublications() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for range t.eachUnowned() {
+		return true
+	}
+	for _, c := range t.claims {
+		if c.publication.MayBePublished() {
+			return true
+		}
+	}
+	return false
+}
+
 // UnownedAll returns copies of all unowned publications, the oldest first.
 func (t *Table) UnownedAll() []Unowned {
 	t.mu.Lock()
