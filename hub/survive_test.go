@@ -67,6 +67,13 @@ func TestDetachUsesTheLastVolumeSeenWhenItIsGone(t *testing.T) {
 	w.checkBooks(map[string]int{driver: 0})
 }
 
+// isFinished reports whether a VolumeAttachment says that it is detached, and nothing holds it any more.
+func isFinished(driver string) func(*storagev1.VolumeAttachment) bool {
+	return func(va *storagev1.VolumeAttachment) bool {
+		return !va.Status.Attached && !attach.HasFinalizer(va.Finalizers, attach.Finalizer(driver))
+	}
+}
+
 func TestAttachmentsAreFinishedWhenTheDriverNoLongerRequiresAttach(t *testing.T) {
 	w := newWorld(t)
 	driver, _ := w.driver("d", fakecsi.Options{})
@@ -76,10 +83,7 @@ func TestAttachmentsAreFinishedWhenTheDriverNoLongerRequiresAttach(t *testing.T)
 	w.create(va)
 	w.waitForOne(va.Name, "attached", isAttached)
 	w.create(testbed.CSIDriver{Name: driver, NoAttach: true})
-	got := w.waitForOne(va.Name, "finished", func(va *storagev1.VolumeAttachment) bool { return !va.Status.Attached })
-	if attach.HasFinalizer(got.Finalizers, attach.Finalizer(driver)) {
-		t.Errorf("finalizers %v: nothing should hold it any more", got.Finalizers)
-	}
+	w.waitForOne(va.Name, "finished", isFinished(driver))
 	w.checkBooks(map[string]int{driver: 0})
 	w.delete(va)
 	w.waitNoneLeft()
@@ -280,7 +284,7 @@ func TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach(t *testi
 		t.Errorf("%+v: want it attached, and said that it is in use", got.Status)
 	}
 	inUse(`null`)
-	w.waitForOne(va.Name, "finished", func(va *storagev1.VolumeAttachment) bool { return !va.Status.Attached })
+	w.waitForOne(va.Name, "finished", isFinished(driver))
 	w.checkBooks(map[string]int{driver: 0})
 }
 

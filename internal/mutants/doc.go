@@ -150,6 +150,8 @@
 //     Killed by hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing.
 //   - status says detached before the finalizer goes. kube-controller-manager attaches the volume elsewhere while the object still exists.
 //     Killed by hub/volume.TestEffectsOfAPassComeInOrderAndNoneIsNeedless.
+//   - detach of what stays comes before its status. After a failed write a VolumeAttachment says attached for ever, and its volume is published nowhere.
+//     Killed by hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing.
 //   - publish without an answer counts as not made. A volume that was attached after the deadline stays attached when its VolumeAttachment is deleted.
 //     Killed by hub/volume.TestNoSequenceOfOutcomesLosesAVolumeOrCallsForNothing.
 //   - previous target is forgotten. The volume stays attached there for ever.
@@ -172,10 +174,30 @@
 //     Killed by hub.TestNodeThatGetsAnotherIDWhileItsVolumeIsAttachedHasItUnderTheNewIDOnly.
 //   - publish context is dropped. The kubelet cannot find the device.
 //     Killed by hub.TestPublishContextThatTheAPIServerDoesNotTakeIsAClearErrorAndLosesNothing.
+//   - volume that is used once the status is written is detached. A CSIDriver that was created again by mistake takes the volume of a Pod that has just started.
+//     Killed by hub.TestVolumeThatIsUsedOnceTheStatusIsWrittenIsNotDetachedBecauseAttachRequiredIsFalse.
 //   - lost connection counts as an answer. The volume is left attached at its previous target because the driver restarted.
 //     Killed by hub.TestOnlyTheDriversOwnErrorIsAnAnswer.
 //   - write by another than the worker counts as seen. A deletion that the answer to the write of an error shows is missed: the volume stays attached.
 //     Killed by hub.TestDeletionThatComesWithTheAnswerToAWriteIsNotMissed.
+//
+// hub/worker.go:
+//
+//   - lost capability is ignored. While the endpoint is that of the node plugin, volumes are marked attached without a call.
+//     Killed by hub.TestNothingIsMarkedAttachedForADriverThatHasLostItsCapability.
+//   - volume in use is detached when attachRequired is false. A CSIDriver that was recreated wrongly takes the volumes from running Pods.
+//     Killed by hub.TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach.
+//   - lost connection counts as a failure of the volume. All volumes of a driver back off because the driver restarted.
+//     Killed by hub.TestWaitsWithoutBackoffAreAsDocumented.
+//   - refused attach does not wait for the detach that it has led to. It waits out its backoff although the volume is free.
+//     Killed by hub.TestAttachThatADanglingVolumeBlocksHealsAtOnce.
+//   - refused attach is tried again without end. A driver that refuses an attach whatever is detached gets calls without a pause.
+//     Killed by hub.TestDriverThatRefusesAnAttachWhateverIsDetachedIsNotCalledWithoutEnd.
+//
+// hub/attach/writes.go:
+//
+//   - attached is written beside any note. A late write gives the publish context of one node ID to the VolumeAttachment of another.
+//     Killed by hub/attach.TestLateWriteOfAttachedDoesNotAddAPublishContextToTheNoteOfAnotherNodeID.
 //
 // hub/cache/overlay.go:
 //
@@ -245,17 +267,6 @@
 //   - lost capability counts as detached. A driver that was upgraded wrongly loses all its finalizers, and its volumes stay attached.
 //     Killed by hub/attach.TestDriverThatLostItsCapabilityIsNotTakenForDetached.
 //
-// hub/worker.go:
-//
-//   - volume in use is detached when attachRequired is false. A CSIDriver that was recreated wrongly takes the volumes from running Pods.
-//     Killed by hub.TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach.
-//   - lost connection counts as a failure of the volume. All volumes of a driver back off because the driver restarted.
-//     Killed by hub.TestWaitsWithoutBackoffAreAsDocumented.
-//   - refused attach does not wait for the detach that it has led to. It waits out its backoff although the volume is free.
-//     Killed by hub.TestAttachThatADanglingVolumeBlocksHealsAtOnce.
-//   - refused attach is tried again without end. A driver that refuses an attach whatever is detached gets calls without a pause.
-//     Killed by hub.TestDriverThatRefusesAnAttachWhateverIsDetachedIsNotCalledWithoutEnd.
-//
 // hub/attach/inputs.go:
 //
 //   - stripped finalizer is not restored. The VolumeAttachment vanishes when it is deleted, and its volume stays attached.
@@ -320,12 +331,19 @@
 //
 // hub/find_dangling.go:
 //
+//   - VolumeAttachments of other attachers are ignored for a dangling volume. A volume that another attacher has attached is detached.
+//     Killed by hub.TestDanglingVolumeIsLeftAloneWhereAVolumeAttachmentOfAnotherAttacherNamesIt.
 //   - dangling volume that gets used is detached. The volume of a Pod that has started since the listing is detached.
 //     Killed by hub.TestVolumeThatBecomesUsedIsNotDetachedByALaterTry.
 //   - drift.unexpected is ignored before the detach. After a change to report the hub still detaches what a listing has shown.
 //     Killed by hub.TestChangeToReportEndsTheDetachOfWhatOnlyAListingHasShown.
 //   - dangling volumes are looked for before the cache is complete. The volume of a VolumeAttachment that the cache lacks is detached.
 //     Killed by hub.TestDanglingVolumeIsLookedForOnlyWhenATakeoverKnowsAllVolumeAttachments.
+//
+// hub/unused.go:
+//
+//   - volume in use is detached when its VolumeAttachment vanishes. A restore of etcd takes the volumes of running Pods.
+//     Killed by hub.TestVolumeInUseIsNotDetachedWhenItsVolumeAttachmentVanishes.
 //
 // hub/volume/listing.go:
 //

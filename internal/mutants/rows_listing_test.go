@@ -34,6 +34,22 @@ var listingRows = []mutant{
 		killed: []string{"hub.TestVolumeInUseOnItsNodeIsReportedAndNotDetached"},
 	},
 	{
+		name:   "VolumeAttachments of other attachers are ignored for a dangling volume",
+		harm:   "A volume that another attacher has attached is detached.",
+		file:   "hub/find_dangling.go",
+		old:    "if slices.Contains(d.Nodes, va.Spec.NodeName) {",
+		new:    "if false {",
+		killed: []string{"hub.TestDanglingVolumeIsLeftAloneWhereAVolumeAttachmentOfAnotherAttacherNamesIt"},
+	},
+	{
+		name:   "volume in use is detached when its VolumeAttachment vanishes",
+		harm:   "A restore of etcd takes the volumes of running Pods.",
+		file:   "hub/unused.go",
+		old:    "case node != nil && isReady(node) && l.decider().InUse(node, u.Target.VolumeHandle):",
+		new:    "case false:",
+		killed: []string{"hub.TestVolumeInUseIsNotDetachedWhenItsVolumeAttachmentVanishes"},
+	},
+	{
 		name:   "dangling volume that gets used is detached",
 		harm:   "The volume of a Pod that has started since the listing is detached.",
 		file:   "hub/find_dangling.go",
