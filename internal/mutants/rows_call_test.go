@@ -29,7 +29,7 @@ var callRows = []mutant{
 		name:   "detaches always go first",
 		harm:   "An attach waits for ever while detaches of the volume are tried again.",
 		file:   "hub/volume/next.go",
-		old:    "if c.Detach && c.Served < oldest {",
+		old:    "if c.Detach && max(c.Served, c.Tried) < oldest {",
 		new:    "if c.Detach {",
 		killed: []string{"hub/volume.TestNextFollowsTheRules"},
 	},

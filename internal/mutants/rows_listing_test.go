@@ -46,7 +46,7 @@ var listingRows = []mutant{
 		harm:   "A restore of etcd takes the volumes of running Pods.",
 		file:   "hub/unused.go",
 		old:    "case node != nil && isReady(node) && l.decider().InUse(node, u.Target.VolumeHandle):",
-		new:    "case false:",
+		new:    "case false && node != nil:",
 		killed: []string{"hub.TestVolumeInUseIsNotDetachedWhenItsVolumeAttachmentVanishes"},
 	},
 	{

@@ -53,8 +53,8 @@ var objectRows = []mutant{
 		name:   "volume in use is detached when attachRequired is false",
 		harm:   "A CSIDriver that was recreated wrongly takes the volumes from running Pods.",
 		file:   "hub/worker.go",
-		old:    "if err == nil && op == attach.Detaching && va.DeletionTimestamp == nil {",
-		new:    "if false && err == nil && op == attach.Detaching && va.DeletionTimestamp == nil {",
+		old:    "if err == nil && plan.StatusFirst && plan.Release != nil {",
+		new:    "if false {",
 		killed: []string{"hub.TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach"},
 	},
 	{
