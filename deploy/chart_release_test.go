@@ -166,9 +166,8 @@ func TestChartTakesTheImageByItsDigest(t *testing.T) {
 	for values, want := range map[string]string{
 		"{}":                                 "csi-attach-hub:latest",
 		"image: {repository: r.example/hub}": "r.example/hub:latest",
-		"image: {repository: r.example/hub, tag: v1}":                                        "r.example/hub:v1",
-		"image: {repository: r.example/hub, tag: v1, variant: root}":                         "r.example/hub:v1-root",
-		"image: {repository: r.example/hub, tag: v1, variant: root, digest: " + digest + "}": "r.example/hub@" + digest,
+		"image: {repository: r.example/hub, tag: v1}":                         "r.example/hub:v1",
+		"image: {repository: r.example/hub, tag: v1, digest: " + digest + "}": "r.example/hub@" + digest,
 	} {
 		if got := hubOf(t, values).Spec.Template.Spec.Containers[0].Image; got != want {
 			t.Errorf("%s: %s, want %s", values, got, want)

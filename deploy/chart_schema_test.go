@@ -118,7 +118,6 @@ func TestChartRefusesWrongValues(t *testing.T) {
 		{"leases: {extra: {kube-system: []}}", "at '/leases/extra/kube-system': minItems: got 0, want 1"},
 		{"secrets: {storage: [Not_A_Name]}", "at '/secrets/storage/0': 'Not_A_Name' does not match pattern"},
 		{"image: {digest: 'sha256:1234'}", "at '/image/digest': 'sha256:1234' does not match pattern"},
-		{"image: {variant: debug}", "at '/image/variant': value must be one of '', 'root'"},
 		{"shutdownGraceSeconds: 30s", "at '/shutdownGraceSeconds': got string, want integer"},
 		{"resources: {limits: {memory: 512M}}", "at '/resources/limits/memory': '512M' does not match pattern"},
 		{"networkPolicy: {apiServer: {cidrs: [10.0.0.1]}}", "at '/networkPolicy/apiServer/cidrs/0': '10.0.0.1' does not match pattern"},
