@@ -248,7 +248,7 @@ func (s *memorySession) VolumeNodes(context.Context, string) (csiclient.Publishe
 	return csiclient.PublishedNodes{}, nil
 }
 
-func (s *memorySession) ListVolumes(context.Context, csiclient.ListOptions) (csiclient.Published, error) {
+func (s *memorySession) ListVolumes(context.Context, int) (csiclient.Published, error) {
 	return csiclient.Published{}, nil
 }
 

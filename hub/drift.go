@@ -21,8 +21,6 @@ const (
 	confirmAfter = 10 * time.Second
 	// longestListing bounds a listing: a driver may return pages without end.
 	longestListing = time.Hour
-	// pageTimeout bounds a page of a listing.
-	pageTimeout = time.Minute
 	// listShare is 10: a driver spends at most a tenth of the time on listings.
 	listShare = 10
 	// longestListPause is the longest pause after listings that fail: a listing may be what ends the driver's process.
@@ -88,10 +86,8 @@ func (w *driftWatch) check(ctx context.Context) {
 	defer end()
 	bounded, cancel := context.WithTimeout(ctx, longestListing)
 	defer cancel()
-	share := l.hub.listings.Share()
-	defer share.Release()
 	listing := time.Now()
-	published, err := s.ListVolumes(bounded, csiclient.ListOptions{PageSize: settings.PageSize, PageTimeout: pageTimeout, Share: share})
+	published, err := s.ListVolumes(bounded, settings.PageSize)
 	w.took = time.Since(listing)
 	if err != nil {
 		if w.failed++; ctx.Err() == nil && w.problem.IsDue(err.Error(), time.Now()) {

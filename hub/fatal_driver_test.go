@@ -75,11 +75,11 @@ func (s fatalSession) ControllerUnpublishVolume(ctx context.Context, r *csi.Cont
 	return s.Backend.ControllerUnpublishVolume(ctx, r)
 }
 
-func (s fatalSession) ListVolumes(ctx context.Context, o csiclient.ListOptions) (csiclient.Published, error) {
+func (s fatalSession) ListVolumes(ctx context.Context, pageSize int) (csiclient.Published, error) {
 	if s.listings != "" || s.broken.Err() != nil {
 		return nil, s.crash()
 	}
-	return s.backendSession.ListVolumes(ctx, o)
+	return s.backendSession.ListVolumes(ctx, pageSize)
 }
 
 // Each new connection ended the backoff of the volume: the driver was ended 1,800 times an hour, and no other attach had the

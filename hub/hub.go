@@ -63,7 +63,6 @@ type Hub struct {
 	cluster  *cache.Cluster
 	routes   *router
 	windDown *windDown
-	listings *csiclient.ListingMemory
 	steps    *stepMemory
 
 	mu       sync.Mutex
@@ -94,7 +93,7 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{options: o, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}, windDown: newWindDown(), listings: csiclient.NewListingMemory(), steps: newStepMemory(maxStepMemory)}
+	h := &Hub{options: o, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}, windDown: newWindDown(), steps: newStepMemory(maxStepMemory)}
 	h.routes = newRouter(h)
 	return h, nil
 }

@@ -60,9 +60,9 @@ func (s *trialSession) Probe(ctx context.Context) error {
 	return s.over(ctx, s.backendSession.Probe)
 }
 
-func (s *trialSession) ListVolumes(ctx context.Context, o csiclient.ListOptions) (published csiclient.Published, err error) {
+func (s *trialSession) ListVolumes(ctx context.Context, pageSize int) (published csiclient.Published, err error) {
 	err = s.over(ctx, func(ctx context.Context) (err error) {
-		published, err = s.backendSession.ListVolumes(ctx, o)
+		published, err = s.backendSession.ListVolumes(ctx, pageSize)
 		return err
 	})
 	return published, err

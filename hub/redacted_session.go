@@ -36,8 +36,8 @@ func (s redactedSession) Probe(ctx context.Context) error {
 }
 
 // ListVolumes implements Session.
-func (s redactedSession) ListVolumes(ctx context.Context, o csiclient.ListOptions) (csiclient.Published, error) {
-	published, err := s.Session.ListVolumes(ctx, o)
+func (s redactedSession) ListVolumes(ctx context.Context, pageSize int) (csiclient.Published, error) {
+	published, err := s.Session.ListVolumes(ctx, pageSize)
 	return published, s.redactor.Error(err)
 }
 

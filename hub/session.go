@@ -14,7 +14,7 @@ import (
 // Session is a verified connection to a driver: *csiclient.Session.
 type Session interface {
 	attach.Controller
-	ListVolumes(context.Context, csiclient.ListOptions) (csiclient.Published, error)
+	ListVolumes(context.Context, int) (csiclient.Published, error)
 	// VolumeNodes returns where one volume is published. The driver must have the capability GetVolume.
 	VolumeNodes(ctx context.Context, handle string) (csiclient.PublishedNodes, error)
 	// Probe asks whether the driver is ready. It returns csiclient.ErrNotReady if the driver answers that it

@@ -50,7 +50,7 @@ type listingSession struct {
 	list func() csiclient.Published
 }
 
-func (s listingSession) ListVolumes(context.Context, csiclient.ListOptions) (csiclient.Published, error) {
+func (s listingSession) ListVolumes(context.Context, int) (csiclient.Published, error) {
 	return s.list(), nil
 }
 

@@ -317,7 +317,7 @@ func (s *backendSession) Probe(ctx context.Context) error {
 	return err
 }
 
-func (s *backendSession) ListVolumes(ctx context.Context, _ csiclient.ListOptions) (csiclient.Published, error) {
+func (s *backendSession) ListVolumes(ctx context.Context, _ int) (csiclient.Published, error) {
 	response, err := s.Backend.ListVolumes(ctx, &csi.ListVolumesRequest{})
 	published := csiclient.Published{}
 	for _, e := range response.GetEntries() {

@@ -16,11 +16,10 @@ import (
 )
 
 // connection is a net.Conn for gRPC. It keeps the error of the first read, which gRPC does
-// not report, asks the sendGuard before each write, and limits the frames of answers.
+// not report, and asks the sendGuard before each write.
 type connection struct {
 	net.Conn
-	guard  *sendGuard
-	frames *answerFrames // used by Read, which gRPC calls in one goroutine
+	guard *sendGuard
 
 	mu     sync.Mutex
 	begun  bool   // the first read has ended; guarded by mu
@@ -29,20 +28,16 @@ type connection struct {
 }
 
 func newConnection(conn net.Conn) *connection {
-	return &connection{Conn: conn, guard: newSendGuard(), frames: newAnswerFrames()}
+	return &connection{Conn: conn, guard: newSendGuard()}
 }
 
 // Read implements net.Conn.
 func (c *connection) Read(b []byte) (int, error) {
-	n := c.replay(b)
-	var err error
-	if n == 0 {
-		n, err = c.Conn.Read(b)
-		c.note(n, err)
+	if n := c.replay(b); n > 0 {
+		return n, nil
 	}
-	if refused := c.frames.check(b[:n]); refused != nil {
-		return 0, refused
-	}
+	n, err := c.Conn.Read(b)
+	c.note(n, err)
 	return n, err
 }
 

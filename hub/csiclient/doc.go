@@ -18,9 +18,8 @@
 // distinguishes volumes that are published nowhere from volumes whose nodes the driver did
 // not report. VolumeNodes asks the same for one volume, and VolumeHealth asks for its health.
 //
-// No driver may take the memory of the others: answers, their headers, publish contexts and
-// listings are limited, as is the number of their frames (limits.go, frames.go, publish_codec.go,
-// listing_memory.go).
+// No driver may take the memory of the others: answers, their headers and
+// listings are limited (limits.go, listing.go), and so is the number of pages that all drivers send at once.
 //
 // The package does not retry, except that a listing that the driver aborted starts again
 // once. It keeps no state about volumes and knows nothing about Kubernetes.

@@ -13,15 +13,11 @@ import (
 
 // All drivers share the memory of the process: no driver may take what the others need.
 const (
-	// maxAnswer bounds all answers but the following, in bytes. The CSI spec allows 4 KiB for the maps in them.
-	maxAnswer = 64 << 10
-	// maxPublishAnswer bounds an answer to ControllerPublishVolume, in bytes: a publish context of maxContext, and
-	// what encodes maxContextKeys keys.
-	maxPublishAnswer = maxContext + 64<<10
-	// maxSmallPage bounds an answer to ListVolumes that any number of drivers may send at once, in bytes.
-	maxSmallPage = 1 << 20
+	// maxAnswer bounds all answers but a page of ListVolumes, in bytes. The API server refuses a longer
+	// status.attachmentMetadata, so no publish context is larger.
+	maxAnswer = 256 << 10
 	// maxPage bounds an answer to ListVolumes, in bytes: some drivers ignore max_entries.
-	maxPage = 16 << 20
+	maxPage = 4 << 20
 	// maxHeaders bounds the headers of an answer, in bytes. They carry the text of an error, which takes
 	// up to three times its size there, and its details. gRPC's default is 16 MiB.
 	maxHeaders = 128 << 10
@@ -55,7 +51,7 @@ func isLargeMessage(err error, limit int) bool {
 
 // limitOf returns the limit for the answer of a call.
 func limitOf(opts []grpc.CallOption) int {
-	limit := 0
+	limit := maxAnswer
 	for _, o := range opts {
 		if o, ok := o.(grpc.MaxRecvMsgSizeCallOption); ok {
 			limit = o.MaxRecvMsgSize // the last of several counts
@@ -79,13 +75,13 @@ func explainLimit(driver, method string, limit int, err error) error {
 		return nil
 	}
 	text := status.Convert(err).Message()
-	answer := fmt.Sprintf("the answer of driver %s to %s", driver, method)
+	answer, advice := fmt.Sprintf("the answer of driver %s to %s", driver, method), ""
+	if limit == maxPage {
+		advice = " (lower drift.pageSize)"
+	}
 	switch {
 	case isLargeMessage(err, limit):
-		return largeAnswer{status.Errorf(codes.Internal, "%s is too large, the driver must answer with less: %s", answer, text)}
-	case strings.Contains(text, contextTooLarge) && status.Code(err) == codes.Internal:
-		_, text, _ = strings.Cut(text, contextTooLarge)
-		return status.Errorf(codes.Internal, "%s is too large, the driver must answer with less: %s%s", answer, contextTooLarge, text)
+		return largeAnswer{status.Errorf(codes.Internal, "%s is too large, the driver must answer with less%s: %s", answer, advice, text)}
 	case strings.Contains(text, largeHeaders):
 		return status.Errorf(codes.Internal, "the headers of %s, which hold its error text, have more than %d bytes: %s", answer, maxHeaders, text)
 	case strings.Contains(text, headersKept):

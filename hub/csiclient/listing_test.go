@@ -3,9 +3,11 @@ package csiclient
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,10 +15,12 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 )
@@ -39,6 +43,24 @@ func page(next string, entries ...*csi.ListVolumesResponse_Entry) *csi.ListVolum
 	return &csi.ListVolumesResponse{Entries: entries, NextToken: next}
 }
 
+// storage returns a page with so many volumes, on a hundred nodes.
+func storage(volumes int) *csi.ListVolumesResponse {
+	var entries []*csi.ListVolumesResponse_Entry
+	for i := range volumes {
+		entries = append(entries, listed(fmt.Sprintf("vol-%032d", i), fmt.Sprintf("i-%017d", i%100)))
+	}
+	return page("", entries...)
+}
+
+func encoded(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
 func TestListingTakesAllPages(t *testing.T) {
 	for _, tc := range []struct {
 		pageSize  int
@@ -49,7 +71,7 @@ func TestListingTakesAllPages(t *testing.T) {
 			GainVolumes:     []string{"a", "b", "c", "d", "e"},
 			GainAttachments: []fakecsi.VolumeNode{{Volume: "a", Node: "n1"}, {Volume: "e", Node: "n2"}},
 		})
-		got, err := connect(ctx, t, d.endpoint).ListVolumes(ctx, ListOptions{PageSize: tc.pageSize, PageTimeout: time.Hour})
+		got, err := connect(ctx, t, d.endpoint).ListVolumes(ctx, tc.pageSize)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +113,7 @@ func TestListingTellsWhatIsKnownFromWhatIsNot(t *testing.T) {
 				pages = pages[1:]
 				return first, nil
 			})
-			got, err := connect(ctx, t, endpoint).ListVolumes(ctx, ListOptions{})
+			got, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +145,7 @@ func TestListingEndsWhenATokenRepeats(t *testing.T) {
 			endpoint := startLister(t, func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 				return page(tc.tokens[int(calls.Add(1)-1)%len(tc.tokens)], listed("v", "n1")), nil
 			})
-			got, err := connect(ctx, t, endpoint).ListVolumes(ctx, ListOptions{})
+			got, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
 			if got != nil || err == nil || !strings.Contains(err.Error(), "next_token that it gave before") {
 				t.Errorf("got %v, %v", got, err)
 			}
@@ -163,7 +185,7 @@ func TestAbortedPageStartsTheListingAgainOnce(t *testing.T) {
 				}
 				return answer.(*csi.ListVolumesResponse), nil
 			})
-			got, err := connect(ctx, t, endpoint).ListVolumes(ctx, ListOptions{})
+			got, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
 			if code := status.Code(err); code != tc.wantErr {
 				t.Errorf("error %v, want one with %s", err, tc.wantErr)
 			}
@@ -187,7 +209,7 @@ func TestListingThatFailsReturnsNoPart(t *testing.T) {
 			}
 			return page(strings.Repeat("x", calls), listed("v", "n1")), nil
 		})
-		got, err := connect(ctx, t, endpoint).ListVolumes(ctx, ListOptions{})
+		got, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
 		if got != nil || status.Code(err) != code || !strings.Contains(err.Error(), "page 3") {
 			t.Errorf("%s on page 3: got %v, %v", code, got, err)
 		}
@@ -214,7 +236,7 @@ func TestListingDoesNotHoldUpClose(t *testing.T) {
 		<-onPage
 		s.Close()
 	}()
-	got, err := s.ListVolumes(ctx, ListOptions{})
+	got, err := s.ListVolumes(ctx, 0)
 	if got != nil || status.Code(err) != codes.Unavailable || calls.Load() != 1 {
 		t.Errorf("got %v, %v after %d pages: want the page in flight to be the last", got, err, calls.Load())
 	}
@@ -228,36 +250,141 @@ func TestListingEndsWithItsContext(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	got, err := connect(ctx, t, endpoint).ListVolumes(ctx, ListOptions{PageTimeout: time.Hour})
+	got, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0)
 	if got != nil || status.Code(err) != codes.Canceled {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
 
-func TestWrongListOptionsCallNobody(t *testing.T) {
-	for _, o := range []ListOptions{{PageSize: -1}, {PageSize: 1 << 31}, {PageTimeout: -1}} {
-		if _, err := (&Session{}).ListVolumes(t.Context(), o); err == nil {
-			t.Errorf("%+v: no error", o)
-		}
+// Some drivers ignore max_entries.
+func TestPageAboveTheLimitIsAskedForWithHalfAsManyVolumesOnce(t *testing.T) {
+	const volumeSize = 1 << 20
+	for name, tc := range map[string]struct {
+		most  int // volumes on a page, whatever is asked for
+		asked []int32
+		err   string
+	}{
+		"half fits":                {100, []int32{6, 3, 3, 3, 3}, ""},
+		"half is too large":        {0, []int32{12, 6}, "page 1: rpc error: code = Internal desc = the answer of driver " + driverName + " to ListVolumes is too large, the driver must answer with less (lower drift.pageSize)"},
+		"a volume is too large":    {-1, []int32{1}, "is too large"},
+		"the driver takes no size": {-2, []int32{0}, "is too large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := testContext(t)
+			var asked []int32
+			endpoint := startLister(t, func(_ context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+				asked = append(asked, req.MaxEntries)
+				p, n := page(""), int(req.MaxEntries)
+				if tc.most <= 0 {
+					n = 12
+				}
+				from := len(req.StartingToken)
+				for i := from; i < min(from+n, 12); i++ {
+					v := listed(fmt.Sprint(i))
+					v.Volume.VolumeContext = map[string]string{"x": strings.Repeat("x", volumeSize)}
+					p.Entries = append(p.Entries, v)
+				}
+				if from+n < 12 {
+					p.NextToken = strings.Repeat("x", from+n)
+				}
+				return p, nil
+			})
+			got, err := connect(ctx, t, endpoint).ListVolumes(ctx, int(tc.asked[0]))
+			if !slices.Equal(asked, tc.asked) {
+				t.Errorf("asked for %v volumes, want %v", asked, tc.asked)
+			}
+			if tc.err == "" && (err != nil || len(got) != 12) || tc.err != "" && (got != nil || status.Code(err) != codes.Internal || !strings.Contains(err.Error(), tc.err)) {
+				t.Errorf("got %d volumes, %v", len(got), err)
+			}
+		})
 	}
 }
 
-func TestPageAboveFourMiBIsTaken(t *testing.T) {
+// All drivers share the memory of the process.
+func TestFourPagesAreReadAtATime(t *testing.T) {
 	ctx := testContext(t)
-	bytes := 0
-	endpoint := startLister(t, func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
-		entry := listed("v", "n1")
-		entry.Volume.VolumeContext = map[string]string{"x": strings.Repeat("x", bytes)}
-		return page("", entry), nil
-	})
-	s := connect(ctx, t, endpoint)
-	bytes = 15 << 20
-	if got, err := s.ListVolumes(ctx, ListOptions{}); err != nil || !got["v"].Has("n1") {
-		t.Errorf("15 MiB: got %v, %v", got, err)
+	var inFlight, most atomic.Int32
+	four := make(chan struct{})
+	open := sync.OnceFunc(func() { close(four) })
+	lister := func(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+		n := inFlight.Add(1)
+		defer inFlight.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		if n == 4 {
+			open()
+		}
+		select {
+		case <-four:
+		case <-ctx.Done():
+		}
+		if req.StartingToken == "" {
+			return page("next", listed("v")), nil
+		}
+		return page("", listed("w")), nil
 	}
-	bytes = 17 << 20
-	if _, err := s.ListVolumes(ctx, ListOptions{}); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "too large") {
-		t.Errorf("17 MiB: got %v", err)
+	var all errgroup.Group
+	for range 8 {
+		s := connect(ctx, t, startLister(t, lister))
+		all.Go(func() error {
+			got, err := s.ListVolumes(ctx, 0)
+			if err == nil && len(got) != 2 {
+				err = fmt.Errorf("got %d volumes", len(got))
+			}
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil || most.Load() != 4 {
+		t.Errorf("%v; %d at a time", err, most.Load())
+	}
+}
+
+// What a listing takes must not be what all other drivers have.
+func TestListingWithoutEndIsEnded(t *testing.T) {
+	many := make([]string, 1<<15)
+	for i := range many {
+		many[i] = fmt.Sprint(i)
+	}
+	megabyte := strings.Repeat("x", 1<<20)
+	for _, tc := range []struct {
+		name string
+		page func(n int) *csi.ListVolumesResponse
+		want error
+	}{
+		{"new tokens and no volume", func(n int) *csi.ListVolumesResponse { return page(fmt.Sprint(n)) }, errBarren},
+		{"new tokens and the same volume", func(n int) *csi.ListVolumesResponse { return page(fmt.Sprint(n), listed("v", "n1", "n2")) }, errBarren},
+		{"ever new volumes", func(n int) *csi.ListVolumesResponse { return page(fmt.Sprint(n), listed(megabyte+fmt.Sprint(n))) }, errTooMuch},
+		{"ever new nodes", func(n int) *csi.ListVolumesResponse { return page(fmt.Sprint(n), listed("v", many...)) }, errTooMuch},
+		{"tokens of megabytes", func(n int) *csi.ListVolumesResponse { return page(megabyte+fmt.Sprint(n), listed(fmt.Sprint(n))) }, errTooMuch},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := newListing()
+			var err error
+			n := 0
+			for ; err == nil; n++ {
+				_, err = l.take(encoded(t, tc.page(n)))
+			}
+			if !errors.Is(err, tc.want) {
+				t.Errorf("%v after %d pages, want %v", err, n, tc.want)
+			}
+		})
+	}
+	t.Run("on a socket", func(t *testing.T) {
+		ctx := testContext(t)
+		var pages atomic.Int32
+		endpoint := startLister(t, func(context.Context, *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+			return page(fmt.Sprint(pages.Add(1))), nil
+		})
+		if got, err := connect(ctx, t, endpoint).ListVolumes(ctx, 0); got != nil || !errors.Is(err, errBarren) {
+			t.Errorf("got %d volumes, %v after %d pages", len(got), err, pages.Load())
+		}
+	})
+}
+
+func TestHundredThousandVolumesAreListed(t *testing.T) {
+	l := newListing()
+	if _, err := l.take(encoded(t, storage(100_000))); err != nil || len(l.published) != 100_000 {
+		t.Errorf("got %d volumes, %v", len(l.published), err)
 	}
 }
 
@@ -285,7 +412,7 @@ func TestEachPageHasATimeoutOfItsOwn(t *testing.T) {
 					}
 					return page(strings.Repeat("x", at+1)), nil
 				}))
-				_, err := s.ListVolumes(t.Context(), ListOptions{PageTimeout: time.Minute})
+				_, err := s.ListVolumes(t.Context(), 0)
 				if status.Code(err) != tc.want {
 					t.Errorf("got %v, want %s", err, tc.want)
 				}

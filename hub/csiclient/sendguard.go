@@ -1,6 +1,7 @@
 package csiclient
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -10,8 +11,6 @@ import (
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
-
-	"github.com/csi-attach-hub/csi-attach-hub/internal/http2frames"
 )
 
 // LastCheck decides whether a call that takes at most longest may still begin. It must not
@@ -33,8 +32,8 @@ func WithLastCheck(ctx context.Context, check LastCheck) context.Context {
 // even if the call has ended, so such calls stay until then.
 type sendGuard struct {
 	mu      sync.Mutex
-	pending []*pendingCall       // in the order in which they began; guarded by mu
-	sent    *http2frames.Scanner // guarded by mu
+	pending []*pendingCall // in the order in which they began; guarded by mu
+	sent    frameScanner   // guarded by mu
 }
 
 // pendingCall is a call whose HEADERS frame is not yet on the wire.
@@ -46,7 +45,7 @@ type pendingCall struct {
 
 type pendingCallKey struct{}
 
-func newSendGuard() *sendGuard { return &sendGuard{sent: http2frames.NewClientScanner()} }
+func newSendGuard() *sendGuard { return &sendGuard{sent: newFrameScanner()} }
 
 // TagRPC implements stats.Handler.
 func (g *sendGuard) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
@@ -98,7 +97,7 @@ func (g *sendGuard) forget(call *pendingCall) {
 // neighbouring calls give the same answer.
 func (g *sendGuard) check(b []byte) error {
 	g.mu.Lock()
-	n := min(g.sent.Count(b, http2.FrameHeaders), len(g.pending))
+	n := min(g.sent.count(b, http2.FrameHeaders), len(g.pending))
 	leaving := slices.Clone(g.pending[:n])
 	g.pending = slices.Delete(g.pending, 0, n)
 	g.mu.Unlock()
@@ -111,4 +110,35 @@ func (g *sendGuard) check(b []byte) error {
 		}
 	}
 	return nil
+}
+
+// frameScanner finds the frames that a client of HTTP/2 sends, however the bytes are cut, without keeping their payload.
+type frameScanner struct {
+	skip   int    // bytes to come before the next header
+	header []byte // of the next frame, as far as it has been sent
+}
+
+func newFrameScanner() frameScanner { return frameScanner{skip: len(http2.ClientPreface)} }
+
+// count returns how many frames of a type begin in the next bytes, and takes these in.
+func (s *frameScanner) count(b []byte, kind http2.FrameType) (count int) {
+	const headerLength = 9 // RFC 9113, section 4.1
+	for len(b) > 0 {
+		if s.skip > 0 {
+			n := min(s.skip, len(b))
+			s.skip, b = s.skip-n, b[n:]
+			continue
+		}
+		n := min(headerLength-len(s.header), len(b))
+		s.header, b = append(s.header, b[:n]...), b[n:]
+		if len(s.header) < headerLength {
+			break
+		}
+		frame, _ := http2.ReadFrameHeader(bytes.NewReader(s.header)) // which has all that it reads
+		s.header, s.skip = s.header[:0], int(frame.Length)
+		if frame.Type == kind {
+			count++
+		}
+	}
+	return count
 }

@@ -1,12 +1,14 @@
 package csiclient
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -72,5 +74,30 @@ func TestCallThatEndsBeforeItIsSentIsCheckedAllTheSame(t *testing.T) {
 	<-first // it may have been answered, or not
 	if calls := d.Books().CallsOf(fakecsi.ControllerPublishVolume, "late"); len(calls) > 0 {
 		t.Errorf("the driver got the call: %+v", calls)
+	}
+}
+
+func TestFramesAreFoundInTheBytesHoweverTheseAreCut(t *testing.T) {
+	var sent bytes.Buffer
+	sent.WriteString(http2.ClientPreface)
+	framer := http2.NewFramer(&sent, nil)
+	for _, length := range []int{300, 1, 0, 40, 70000} {
+		if err := framer.WriteRawFrame(http2.FrameHeaders, 0, 1, make([]byte, length)); err != nil {
+			t.Fatal(err)
+		}
+		if err := framer.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, 2*length)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, size := range []int{1, 2, 7, 9, 24, 33, 1000, sent.Len()} {
+		s, begun := newFrameScanner(), 0
+		for rest := sent.Bytes(); len(rest) > 0; {
+			next := min(size, len(rest))
+			begun += s.count(rest[:next], http2.FrameHeaders)
+			rest = rest[next:]
+		}
+		if begun != 5 {
+			t.Errorf("%d bytes at a time: %d frames, want 5", size, begun)
+		}
 	}
 }

@@ -3,7 +3,6 @@ package csiclient
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-lib-utils/rpc"
@@ -20,8 +19,6 @@ type Session struct {
 	info Info
 	done chan struct{} // see Done
 	once sync.Once     // closes done
-	// largePages: the driver has answered ListVolumes with more than maxSmallPage.
-	largePages atomic.Bool
 
 	mu      sync.Mutex
 	calls   int  // in flight; guarded by mu
@@ -98,8 +95,7 @@ func (s *Session) ControllerPublishVolume(ctx context.Context, req *csi.Controll
 		return nil, err
 	}
 	defer s.end()
-	return csi.NewControllerClient(s.conn).ControllerPublishVolume(ctx, req,
-		grpc.ForceCodecV2(newPublishCodec()), grpc.MaxCallRecvMsgSize(maxPublishAnswer))
+	return csi.NewControllerClient(s.conn).ControllerPublishVolume(ctx, req)
 }
 
 // ControllerUnpublishVolume makes that call once, with errors as in ControllerPublishVolume.

@@ -66,7 +66,7 @@ func TestWhatADriverSaysOfItselfHasNoControlCharacters(t *testing.T) {
 	d.turn(t, fakecsi.Knobs{ClearFaults: true})
 	s := connect(ctx, t, d.endpoint)
 	d.turn(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Code: codes.Internal, Message: hostile}}})
-	_, listed := s.ListVolumes(ctx, ListOptions{})
+	_, listed := s.ListVolumes(ctx, 0)
 	_, nodes := s.VolumeNodes(ctx, "v")
 	_, health := s.VolumeHealth(ctx, "v")
 	for what, err := range map[string]error{"probe": s.Probe(ctx), "listing": listed, "nodes": nodes, "health": health} {

@@ -2,15 +2,12 @@ package csiclient
 
 import (
 	"context"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
-
-// maxVolumeAnswer bounds an answer to ControllerGetVolume, in bytes: 5,000 nodes with node IDs of 50 bytes.
-const maxVolumeAnswer = 256 << 10
 
 // VolumeNodes asks the driver once where it has published a volume (ControllerGetVolume). The driver must have the
 // capability GetVolume. The error is a gRPC status with a sanitized message of any length: NotFound if the driver does
@@ -22,27 +19,15 @@ func (s *Session) VolumeNodes(ctx context.Context, handle string) (PublishedNode
 		return PublishedNodes{}, err
 	}
 	defer s.end()
-	var answer encodedPage
-	err := s.conn.Invoke(ctx, csi.Controller_ControllerGetVolume_FullMethodName, &csi.ControllerGetVolumeRequest{VolumeId: handle}, &answer,
-		grpc.ForceCodecV2(newPageCodec()), grpc.MaxCallRecvMsgSize(maxVolumeAnswer))
+	answer, err := csi.NewControllerClient(s.conn).ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: handle})
 	if err != nil {
 		return PublishedNodes{}, sanitizeError(err)
 	}
-	defer answer.Free()
-	return nodesOf(handle, answer.ReadOnlyData())
-}
-
-// nodesOf reads an encoded ControllerGetVolumeResponse. Its fields have the numbers of those of an Entry of ListVolumesResponse.
-func nodesOf(handle string, answer []byte) (PublishedNodes, error) {
-	l := newListing(NewListingMemory().Share())
-	if err := l.add(answer); err != nil {
-		return PublishedNodes{}, err
-	}
-	nodes, found := l.published.compact()[handle]
-	if !found {
+	if answer.GetVolume().GetVolumeId() != handle {
 		return PublishedNodes{}, errOtherVolume
 	}
-	return nodes, nil
+	ids := slices.Sorted(slices.Values(answer.GetStatus().GetPublishedNodeIds()))
+	return PublishedNodes{IDs: slices.Compact(ids), Unknown: answer.GetStatus() == nil}, nil
 }
 
 // errOtherVolume is the error of an answer that lacks the required volume_id, or has the volume_id of another volume.

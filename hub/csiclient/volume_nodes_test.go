@@ -83,9 +83,9 @@ func TestOddAnswersAboutAVolumeAreTakenForWhatTheySayOrRefused(t *testing.T) {
 		{"a node twice, and in two statuses", volumeAnswer("v", nodes("n1", "n1"), nodes("n2", "n1")), PublishedNodes{IDs: []string{"n1", "n2"}}, ""},
 		{"of another volume", volumeAnswer("w", nodes("n1")), PublishedNodes{}, "without the volume_id of the request"},
 		{"empty", nil, PublishedNodes{}, "without the volume_id of the request"},
-		{"no message", []byte{0x0a, 0x7f}, PublishedNodes{}, "malformed"},
-		{"a message within that is none", volumeAnswer("v", field(2, 0x0a)), PublishedNodes{}, "malformed"},
-		{"above the limit", volumeAnswer("v", bytes.Repeat(nodes("n"), maxVolumeAnswer/4)), PublishedNodes{}, "the answer of driver " + driverName + " to ControllerGetVolume is too large"},
+		{"no message", []byte{0x0a, 0x7f}, PublishedNodes{}, "unmarshal"},
+		{"a message within that is none", volumeAnswer("v", field(2, 0x0a)), PublishedNodes{}, "unmarshal"},
+		{"above the limit", volumeAnswer("v", bytes.Repeat(nodes("n"), maxAnswer/4)), PublishedNodes{}, "the answer of driver " + driverName + " to ControllerGetVolume is too large"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx := testContext(t)
