@@ -66,6 +66,7 @@ func (p *Plan) reasons(in input, possible named) {
 		elsewhere = "the socket is that of the node plugin, in a folder of the node (volume %s): the driver runs in another Pod; use --mode drop-in"
 	}
 	p.no(proxyOnly, p.Socket.problem == "" && len(p.servers()) == 0, elsewhere, p.Socket.Volume.Name)
+	p.no(proxyOnly, p.Socket.Mount.SubPathExpr != "", "csi-attacher mounts its socket with subPathExpr: write subPath in the manifest, or use --mode drop-in")
 	d, found := in.csiDriver(p.Driver)
 	p.no(Modes, found && !d.attach, "CSIDriver %s has attachRequired: false, so Kubernetes asks nobody to attach its volumes: csi-attacher can be removed without a hub", p.Driver)
 	lock := p.Flags.LockType
@@ -104,11 +105,9 @@ func (p *Plan) notes(in input) {
 	p.note(proxyOnly, p.HostNetwork(), "the Pod is on the network of its node: ports %d and %d must be free on each node that it can run on (--port chooses others); network policies do not hold for it, only the certificate keeps others out", p.Ports.Listen, p.Ports.Health)
 	p.note(proxyOnly, p.setsStrategy(), "the Pod is on the network of its node, so maxSurge: 0 and maxUnavailable: 1 are set: a rolling update that starts a new Pod first would wait for a node where its ports are free")
 	p.note(proxyOnly, !p.HostNetwork() && !p.OpensOtherPorts(), "NetworkPolicy %s says what may connect to the Pod, so NetworkPolicy %s adds only port %d, for the hub", strings.Join(p.policies, ", "), p.Base(), p.Ports.Listen)
-	p.note(proxyOnly, !p.HostNetwork() && p.OpensOtherPorts(), "NetworkPolicy %s keeps all other ports of the Pod open; if another policy selects the Pod for Ingress, pass its manifest as INPUT too, or ports that it closes are opened: kubectl -n %s get networkpolicy", p.Base(), w.Namespace)
+	p.note(proxyOnly, !p.HostNetwork() && p.OpensOtherPorts(), "NetworkPolicy %s keeps all other ports of the Pod open; if another policy selects the Pod for Ingress, pass its manifest as INPUT too, or ports that it closes are opened (kubectl -n %s get networkpolicy)", p.Base(), w.Namespace)
 	others := otherDefaults(p.Flags)
 	p.note(proxyOnly, others != "", "csi-attacher runs with its defaults of these flags, and the hub with its own: %s", others)
-	warnings := p.fileWarnings()
-	p.note(proxyOnly, warnings != "", "the hub warns of settings of this driver: %s", warnings)
 	p.note(proxyOnly, len(p.Flags.Other) > 0, "flags of csi-attacher that are not carried over: %s", strings.Join(p.Flags.Other, "; "))
 	p.note(proxyOnly, len(p.Flags.Unknown) > 0, "the hub leaves out arguments that it does not know: look up what they do: %s", strings.Join(p.Flags.Unknown, ", "))
 	p.note(Modes, len(p.unknown) > 0, "the arguments of csi-attacher have values that are not in the manifest, and that the hub does not need: %s", strings.Join(p.unknown, ", "))
@@ -122,7 +121,7 @@ func (p *Plan) notes(in input) {
 	p.note(Modes, asRoot && openShift, "the cluster is OpenShift, which chooses the user of a container: add --openshift")
 	p.note(Modes, asRoot && !openShift && !strings.HasPrefix(p.Container.Image, "registry.k8s.io/sig-storage/"), "the manifest names no user: root is taken, the user of csi-attacher's image; if this image has another, add --run-as-user")
 	p.note(proxyOnly, p.User.Privileged, "csi-attacher is privileged, and what replaces it is not: on nodes that enforce SELinux it may not open the socket; watch the driver in mode observe")
-	p.note(proxyOnly, len(p.Secrets) == 0 && !in.hasClass(p.Driver), "the manifest does not say whether attaching needs a Secret; add --secret NAMESPACE/NAME for each that this prints: kubectl get pv -o jsonpath='{range .items[?(@.spec.csi.driver==%q)]}{.spec.csi.controllerPublishSecretRef}{\"\\n\"}{end}' | sort -u", p.Driver)
+	p.note(proxyOnly, len(p.Secrets) == 0 && !in.hasClass(p.Driver), "the manifest does not say whether attaching needs a Secret; add --secret NAMESPACE/NAME for each controllerPublishSecretRef that PersistentVolumes of the driver have")
 	p.note(proxyOnly, p.Options.Certificates == CertExisting, "make Secret %[1]s-tls in namespace %[2]s with the keys tls.crt and tls.key: a certificate for the DNS name %[1]s; write the CA that signed it to %[3]s.crt in the folder", p.Base(), w.Namespace, p.Driver)
 	p.note(dropInOnly, p.User.UID == nil && !p.Options.OpenShift, "runAsUser: %d is added, because the hub's image has the user 65532", p.user().ID())
 	p.note(dropInOnly, p.littleMemory(), "limits.memory is raised from %s to %s: the hub needs about 100Mi for 2,500 PersistentVolumes and 220Mi for 100,000", p.Container.Resources.Limits.Memory(), minHubMemory)
@@ -155,17 +154,4 @@ func otherDefaults(f Flags) string {
 		}
 	}
 	return strings.Join(texts, ", ")
-}
-
-// fileWarnings returns what the hub says when it reads the driver's file.
-func (p Plan) fileWarnings() string {
-	config, err := registry.Parse(p.fileName(), []byte(p.File()))
-	if err != nil {
-		return fmt.Sprintf("it cannot read the file as it is: %v", err)
-	}
-	var texts []string
-	for _, w := range config.Warnings() {
-		texts = append(texts, strings.TrimPrefix(w.Path, "drivers[0].")+": "+w.Message)
-	}
-	return strings.Join(texts, "; ")
 }

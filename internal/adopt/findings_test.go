@@ -54,6 +54,7 @@ func TestEachReasonHoldsForItsModes(t *testing.T) {
 		"TCP":                   {change: []string{"/csi/csi.sock", "tcp://10.0.0.1:9000"}, want: "network address", modes: all},
 		"host and port":         {change: []string{"/csi/csi.sock", "driver.storage.svc:9000"}, want: "network address", modes: all},
 		"socket in no volume":   {change: []string{"=/csi/csi.sock", "=/other/csi.sock"}, want: "in no volume", modes: all},
+		"subPathExpr":           {change: []string{"--kube-api-qps=9]\n          volumeMounts: [{name: sockets, mountPath: /csi}]", "--kube-api-qps=9]\n          volumeMounts: [{name: sockets, mountPath: /csi, subPathExpr: $(A)}]"}, want: "subPathExpr", modes: proxyOnly},
 		"volume missing":        {change: []string{"- name: sockets\n          emptyDir", "- name: others\n          emptyDir"}, want: "has no volume", modes: all},
 		"user of the image":     {change: []string{"    spec:\n      containers", "    spec:\n      securityContext: {runAsNonRoot: true}\n      containers"}, want: "--run-as-user", modes: all},
 		"root is forbidden":     {change: []string{"    spec:\n      containers", "    spec:\n      securityContext: {runAsNonRoot: true, runAsUser: 0}\n      containers"}, want: "the kubelet does not start it", modes: all},

@@ -33,12 +33,6 @@ const kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustom
 // OriginalKustomization is the file of Kustomize that users may replace by one of their own, which names their own base.
 const OriginalKustomization = "original/kustomization.yaml"
 
-// stepComments say what the kustomization of a step adds to the one before.
-var stepComments = map[Mode]map[Step]string{
-	ModeProxy:  {StepObserve: "The proxy beside csi-attacher, which goes on working.", StepActive: "Without csi-attacher: the hub works."},
-	ModeDropIn: {StepActive: "With the image of the hub in place of that of csi-attacher."},
-}
-
 // Kustomize returns a folder of kustomizations, each of which `kubectl apply -k` takes:
 //
 //	original          the workloads as they were read: the way back
@@ -78,7 +72,7 @@ func Kustomize(plans []Plan, dir string) (Files, error) {
 			add(string(step)+"/"+name, string(patch))
 			fmt.Fprintf(&patches, "  - path: %s\n    target: %s\n", name, target(group[0].Workload, plans))
 		}
-		add(string(step)+"/kustomization.yaml", "# ", stepComments[g.mode()][step], "\n", kustomization, "resources:\n  - ../", before, "\npatches:\n", patches.String())
+		add(string(step)+"/kustomization.yaml", kustomization, "resources:\n  - ../", before, "\npatches:\n", patches.String())
 		before = string(step)
 	}
 	scripts := []string{"README.md", "post-renderer.sh"}

@@ -91,7 +91,7 @@ func TestAPolicyOpensNoPortThatAnotherPolicyCloses(t *testing.T) {
 		rules int
 		note  string
 	}{
-		"no other":             {rules: 2, note: "pass its manifest as INPUT too, or ports that it closes are opened: kubectl -n storage get networkpolicy"},
+		"no other":             {rules: 2, note: "pass its manifest as INPUT too, or ports that it closes are opened (kubectl -n storage get networkpolicy)"},
 		"all Pods":             {other: policy("{podSelector: {}}"), rules: 1, note: "NetworkPolicy closed says what may connect"},
 		"by an expression":     {other: policy("{podSelector: {matchExpressions: [{key: app, operator: DoesNotExist}]}, policyTypes: [Egress, Ingress]}"), rules: 1, note: "closed"},
 		"another Pod":          {other: policy("{podSelector: {matchLabels: {app: other}}}"), rules: 2, note: "pass its manifest"},

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -43,9 +42,6 @@ func (p Plan) proxyContainer() corev1.Container {
 	}
 	c := corev1.Container{Name: p.Base(), Image: p.Options.Image, ImagePullPolicy: corev1.PullIfNotPresent, SecurityContext: p.securityContext(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError}
-	if p.Socket.Mount.SubPathExpr != "" {
-		c.Env = namedBy(p.Socket.Mount.SubPathExpr, p.Container.Env)
-	}
 	c.Args = []string{"proxy", "--listen=" + listen, "--health-listen=" + health, "--target=unix://" + p.Socket.Path,
 		"--tls-cert=" + proxyTLS + "/tls.crt", "--tls-key=" + proxyTLS + "/tls.key", "--client-ca=" + proxyHubCA + "/ca.crt",
 		"--allow-san=" + hubName, p.shutdownGrace()}
@@ -65,25 +61,11 @@ func (p Plan) proxyContainer() corev1.Container {
 	return c
 }
 
-// namedBy returns the variables that a text names, and those that their values name, in their order. Others are not for
-// our container: they can be Secrets.
-func namedBy(text string, all []corev1.EnvVar) []corev1.EnvVar {
-	var needed []corev1.EnvVar
-	for i := len(all) - 1; i >= 0; i-- { // a value can name only variables before its own
-		if e := all[i]; strings.Contains(text, "$("+e.Name+")") {
-			needed = append(needed, e)
-			text += e.Value
-		}
-	}
-	slices.Reverse(needed)
-	return needed
-}
-
 // socketMount returns the mount of the socket's folder. A read-only mount suffices to connect, and mount propagation,
 // which only privileged containers may have, is of no use for a socket.
 func (p Plan) socketMount(at string) corev1.VolumeMount {
 	m := p.Socket.Mount
-	return corev1.VolumeMount{Name: m.Name, MountPath: path.Clean(at), SubPath: m.SubPath, SubPathExpr: m.SubPathExpr, ReadOnly: true}
+	return corev1.VolumeMount{Name: m.Name, MountPath: path.Clean(at), SubPath: m.SubPath, ReadOnly: true}
 }
 
 // securityContext returns that of a container of ours beside the driver: the user who may open the socket, and no right

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -75,7 +73,7 @@ func (t *text) plan(p Plan) {
 	}
 	t.fact("Driver", driver)
 	if v := p.Socket.Volume; p.Socket.Path != "" && v.Name != "" {
-		t.fact("Socket", fmt.Sprintf("%s, in volume %s (%s) mounted at %s", p.Socket.Path, v.Name, volumeKind(v), p.Socket.Mount.MountPath))
+		t.fact("Socket", fmt.Sprintf("%s, in volume %s mounted at %s", p.Socket.Path, v.Name, p.Socket.Mount.MountPath))
 	}
 	t.fact("User", p.user().String())
 	t.fact("Controller", p.replicas())
@@ -101,13 +99,7 @@ func (t *text) plan(p Plan) {
 	if len(p.Notes) > 0 {
 		t.heading("Notes")
 		for _, note := range p.Notes {
-			before, command, has := strings.Cut(note, ": kubectl ")
-			if has {
-				t.wrap("- ", "  ", before+":")
-				t.code("kubectl " + command)
-			} else {
-				t.wrap("- ", "  ", note)
-			}
+			t.wrap("- ", "  ", note)
 		}
 	}
 	if p.Adoptable() && p.Options.Mode == ModeProxy {
@@ -165,17 +157,6 @@ func (p Plan) replicas() string {
 		return "a replica on each of its nodes"
 	}
 	return fmt.Sprintf("%d replicas", p.Workload.Replicas)
-}
-
-// volumeKind returns the kind of a volume, with the folder of a hostPath.
-func volumeKind(v corev1.Volume) string {
-	if v.HostPath != nil {
-		return "hostPath " + v.HostPath.Path
-	}
-	if v.EmptyDir != nil || v.VolumeSource == (corev1.VolumeSource{}) {
-		return "emptyDir"
-	}
-	return "neither emptyDir nor hostPath"
 }
 
 // Duration writes 2m where Duration.String of the package time writes 2m0s.
