@@ -76,7 +76,7 @@ func (t *text) plan(p Plan) {
 		t.fact("Socket", fmt.Sprintf("%s, in volume %s mounted at %s", p.Socket.Path, v.Name, p.Socket.Mount.MountPath))
 	}
 	t.fact("User", p.user().String())
-	t.fact("Controller", p.replicas())
+	t.fact("Replicas", strings.TrimSuffix(p.replicas(), " replicas"))
 	network := "of the Pod"
 	if p.HostNetwork() {
 		network = "of the node"
