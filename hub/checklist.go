@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
@@ -229,7 +228,7 @@ func (m *manager) checkSecrets(ctx context.Context) status.Check {
 	group.SetLimit(secretReads)
 	for i, ref := range refs {
 		group.Go(func() error {
-			_, errs[i] = m.hub.options.Kube.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+			_, errs[i] = m.readSecret(ctx, ref)
 			return nil
 		})
 	}
@@ -259,6 +258,9 @@ func (m *manager) checkSecrets(ctx context.Context) status.Check {
 // secretAction says what to do about a Secret that cannot be read.
 func secretAction(ref corev1.SecretReference, err error) string {
 	verdict := diagnosis.SecretMissing
+	if c := attach.CauseOf(err); c.Verdict == diagnosis.SecretNotAllowed {
+		return c.Action("", "", "")
+	}
 	switch {
 	case attach.NotReady(err):
 		return "Check the API server."

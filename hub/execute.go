@@ -206,6 +206,7 @@ func (l *leader) writer() attach.Attacher {
 			Timeout: l.hub.options.LeaseDuration / 3,
 		},
 		CallTimeout:     l.settings().Timeout,
+		MayName:         l.mayName,
 		Redactor:        l.redactor,
 		FinalizerWrites: l.finalizerWrites,
 	}

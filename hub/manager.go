@@ -6,10 +6,12 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -96,6 +98,16 @@ func (m *manager) session() *liveSession {
 	return m.state.session
 }
 
+// mayName returns an error for a Secret that volumes of the driver may not name.
+func (m *manager) mayName(ref corev1.SecretReference) error {
+	return m.get().spec.CheckSecret(ref.Namespace, ref.Name)
+}
+
+// readSecret reads a Secret that a volume of the driver names.
+func (m *manager) readSecret(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error) {
+	return attach.ReadSecret(ctx, m.hub.options.Kube.CoreV1(), m.mayName, ref)
+}
+
 // decider returns the inputs of decisions that all objects of the driver share. The capabilities are those of
 // the latest session, which may have ended.
 func (m *manager) decider() attach.Driver {
@@ -142,12 +154,17 @@ func (m *manager) wake() {
 // setSpec replaces the spec of the driver, and reports whether anything but its Source and WindDown has
 // changed.
 func (m *manager) setSpec(to registry.Driver) (changed bool) {
+	var otherSecrets bool
 	m.update(func(s *driverState) {
 		from := s.spec
 		from.Source, from.WindDown = to.Source, to.WindDown
 		changed = from != to
+		otherSecrets = from.Secrets != to.Secrets || from.Listed != to.Listed
 		s.spec = to
 	})
+	if otherSecrets {
+		m.table.RetryAfter(diagnosis.SecretNotAllowed)
+	}
 	return changed
 }
 

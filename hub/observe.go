@@ -13,12 +13,12 @@ import (
 // observe watches another attacher work for the driver until ctx ends.
 func (m *manager) observe(ctx context.Context) error {
 	o := observe.New(observe.Options{
-		Driver:  m.name,
-		Cluster: m.cluster,
-		Secrets: m.hub.options.Kube.CoreV1(),
-		Decider: func() (attach.Driver, bool) { return m.decider(), m.session() != nil },
-		Metrics: m.counters.metrics,
-		Ask:     m.askChecks,
+		Driver:     m.name,
+		Cluster:    m.cluster,
+		ReadSecret: m.readSecret,
+		Decider:    func() (attach.Driver, bool) { return m.decider(), m.session() != nil },
+		Metrics:    m.counters.metrics,
+		Ask:        m.askChecks,
 	})
 	m.update(func(s *driverState) { s.observer = o })
 	defer m.update(func(s *driverState) { s.observer = nil })

@@ -18,6 +18,9 @@ import (
 // listens.
 const EndpointAnnotation = "attach-hub/endpoint"
 
+// csiDriverOrigin begins Driver.Source of the drivers that have a CSIDriver object.
+const csiDriverOrigin = "CSIDriver "
+
 // csiDriverSource is the Source of the drivers that have a CSIDriver object.
 type csiDriverSource struct {
 	objects storagev1client.CSIDriversGetter
@@ -90,7 +93,7 @@ func driversOf(objects []any) []Driver {
 		d := Driver{
 			Name:     object.Name,
 			Endpoint: Endpoint(object.Annotations[EndpointAnnotation]),
-			Source:   "CSIDriver " + object.Name,
+			Source:   csiDriverOrigin + object.Name,
 		}
 		if !ptr.Deref(object.Spec.AttachRequired, true) {
 			d.WindDown, d.Source = true, d.Source+" (attachRequired: false)"
@@ -123,7 +126,7 @@ func (m *objectMemory) withDeleted(now []Driver) []Driver {
 	m.deleted = slices.DeleteFunc(m.deleted, func(d Driver) bool { return exists[d.Name] })
 	for _, d := range m.seen {
 		if !exists[d.Name] {
-			d.WindDown, d.Source = true, "CSIDriver "+d.Name+" (deleted)"
+			d.WindDown, d.Source = true, csiDriverOrigin+d.Name+" (deleted)"
 			m.deleted = append(m.deleted, d)
 		}
 	}

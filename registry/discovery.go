@@ -127,18 +127,8 @@ func (p *parser) strings(n *yaml.Node, path, want string, check func(string) err
 		p.report(n.Line, path, mistyped(n, want).Error())
 		return nil
 	}
-	var list []string
-	for i, element := range n.Content {
-		s := p.checked(element, fmt.Sprintf("%s[%d]", path, i), "a string", func(s string) error {
-			if slices.Contains(list, s) {
-				return fmt.Errorf("%s is listed twice: remove one of them", quote(s))
-			}
-			return check(s)
-		})
-		if s != "" {
-			list = append(list, s)
-		}
-	}
+	list, err := checkedStrings(n, check)
+	p.reportValue(n, path, err)
 	return list
 }
 

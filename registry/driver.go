@@ -16,6 +16,8 @@ type Driver struct {
 	TLS      TLS      // how the connection is secured; zero for none
 	Settings
 	Source string // where it was learned, for people: "drivers.yaml:14"
+	// Listed are the Secrets in the lists of all drivers (Settings.Secrets), for CheckSecret.
+	Listed SecretPatterns
 	// WindDown: serve the driver only while something of it is attached, and do not contact
 	// it otherwise. attachRequired of its CSIDriver object is false, or that object was
 	// deleted.
@@ -38,7 +40,9 @@ type Settings struct {
 	// ParallelMultiNode lets calls for one volume of a MULTI_NODE access mode run side by
 	// side on different nodes. Otherwise there is one call per volume at a time.
 	ParallelMultiNode bool
-	Insecure          bool // TCP to another machine without TLS is allowed; never together with TLS
+	// Secrets are the Secrets that volumes of the driver may name; none: all that no driver lists.
+	Secrets  SecretPatterns
+	Insecure bool // TCP to another machine without TLS is allowed; never together with TLS
 }
 
 // Mode is what is done for a driver.

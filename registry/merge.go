@@ -21,6 +21,15 @@ func merge(config *Config, found []Driver) (Snapshot, []Conflict) {
 	for _, d := range slices.SortedFunc(slices.Values(found), inOrder) {
 		m.offer(d)
 	}
+	var listed []string
+	for _, d := range m.snapshot {
+		listed = append(listed, d.Secrets.All()...)
+	}
+	patterns := newSecretPatterns(listed)
+	for name, d := range m.snapshot {
+		d.Listed = patterns
+		m.snapshot[name] = d
+	}
 	sortConflicts(m.conflicts)
 	return m.snapshot, slices.Compact(m.conflicts)
 }

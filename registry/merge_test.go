@@ -187,3 +187,31 @@ func TestInsecureDefaultsLetObjectsNameAddressesThatAreAllowed(t *testing.T) {
 		t.Errorf("got %+v", snapshot)
 	}
 }
+
+func TestEachDriverKnowsTheSecretsOfAllLists(t *testing.T) {
+	const text = header + `defaults: {secrets: [shared/*]}
+discovery: {csiDrivers: {enabled: true, allowedEndpoints: [unix:///*]}}
+drivers:
+  - {name: a, endpoint: "unix:///a", secrets: [ns/a]}
+  - {name: b, endpoint: "unix:///b", secrets: []}
+  - {name: p, endpoint: "unix:///p", mode: paused, secrets: [ns/p]}
+`
+	config, err := registry.Parse("f.yaml", []byte(text))
+	check(t, err)
+	snapshot, _ := registry.Merge(config, []registry.Driver{object("o", "unix:///o")})
+	for driver, want := range map[string]string{"a": "ns/a", "b": "ns/free", "p": "ns/p", "o": "shared/x"} {
+		var allowed []string
+		for _, secret := range []string{"ns/a", "ns/free", "ns/p", "shared/x"} {
+			namespace, name, _ := strings.Cut(secret, "/")
+			if snapshot[driver].CheckSecret(namespace, name) == nil {
+				allowed = append(allowed, secret)
+			}
+		}
+		if got := strings.Join(allowed, " "); got != want {
+			t.Errorf("volumes of %s may name %s, want %s", driver, got, want)
+		}
+	}
+	if err := snapshot["o"].CheckSecret("ns", "a"); err == nil || !strings.Contains(err.Error(), "add ns/a to secrets of defaults in drivers.yaml, or give the driver an entry") {
+		t.Errorf("got %v", err)
+	}
+}

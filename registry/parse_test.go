@@ -121,13 +121,14 @@ func TestDriftAndLimitsAreReadAsWritten(t *testing.T) {
     maxPerNode: 3
     parallelMultiNode: false
     stuckAfter: 1h
+    secrets: [ns/creds, a/b.c, ns/*]
     drift: {interval: 1s, pageSize: 0, action: report, unexpected: detach}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := registry.DefaultSettings()
-	want.MaxPerNode, want.ParallelMultiNode, want.StuckAfter = 3, false, time.Hour
+	want.MaxPerNode, want.ParallelMultiNode, want.StuckAfter, want.Secrets = 3, false, time.Hour, "a/b.c,ns/*,ns/creds"
 	want.Drift = registry.Drift{Interval: time.Second, Action: registry.DriftReport, Unexpected: registry.UnexpectedDetach}
 	if diff := cmp.Diff(want, config.Drivers()["a"].Settings); diff != "" {
 		t.Errorf("the settings differ (-want +got):\n%s", diff)

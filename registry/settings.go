@@ -39,6 +39,7 @@ var settings = []setting{
 	row("kubeAPI.burst", 0, integer(0, 100000), func(s *Settings) *int { return &s.KubeAPI.Burst }),
 	row("lease.name", "", dnsSubdomain(), func(s *Settings) *string { return &s.Lease.Name }).ofOneDriver(),
 	row("lease.namespace", "", dnsLabel(), func(s *Settings) *string { return &s.Lease.Namespace }),
+	row("secrets", "", secretPatterns(), func(s *Settings) *SecretPatterns { return &s.Secrets }),
 	row("insecure", false, boolean(), func(s *Settings) *bool { return &s.Insecure }),
 }
 
@@ -165,9 +166,7 @@ func (p *parser) settings(o object, outer scope) scope {
 			continue
 		}
 		err := settings[i].read(value, &s.Settings)
-		if err != nil {
-			p.report(value.Line, o.child(key), err.Error())
-		}
+		p.reportValue(value, o.child(key), err)
 		s.origins[key] = origin{line: value.Line, ok: err == nil}
 	}
 	s.Lease.Namespace = cmp.Or(s.Lease.Namespace, p.base.Lease.Namespace)

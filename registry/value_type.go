@@ -13,14 +13,19 @@ type valueType[T any] struct {
 	want  string   // what a user is to write: "a duration from 1ms to 24h"
 	tags  []string // the types of YAML that it can have; strings if there are none
 	parse func(text string) (T, bool)
-	hint  func(text string) string // what to write instead of a text, "" if unknown; may be nil
-	write func(value T) (inYAML string)
+	// readNode is read for a value that is no scalar; nil for scalars. parse, tags and hint are not used then.
+	readNode func(n *yaml.Node) (T, error)
+	hint     func(text string) string // what to write instead of a text, "" if unknown; may be nil
+	write    func(value T) (inYAML string)
 	// schema is satisfied by every value that read takes.
 	schema schema
 }
 
 // read returns the value of a node. The error says what is wrong and what to write.
 func (v valueType[T]) read(n *yaml.Node) (T, error) {
+	if v.readNode != nil {
+		return v.readNode(n)
+	}
 	value, ok := v.parse(n.Value)
 	ok = ok && n.Kind == yaml.ScalarNode
 	var none T

@@ -10,7 +10,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Controller is the CSI controller of a driver.
@@ -31,6 +30,8 @@ type Attacher struct {
 	Writer
 	Controller  Controller
 	CallTimeout time.Duration // of one CSI call
+	// MayName returns an error for a Secret that volumes of the driver may not name. Nil: they may name any.
+	MayName func(corev1.SecretReference) error
 	// Redactor is shared by all Attachers of a driver. Nil: errors lack only the secrets of their own call.
 	Redactor *Redactor
 	// FinalizerWrites is shared by all Attachers of a driver. Nil: attaches of one PersistentVolume do
@@ -56,7 +57,7 @@ func (a Attacher) Secrets(ctx context.Context, ref *corev1.SecretReference) (map
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	secret, err := a.Kube.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	secret, err := ReadSecret(ctx, a.Kube.CoreV1(), a.MayName, *ref)
 	if err != nil {
 		return nil, &secretError{ref.Namespace + "/" + ref.Name, err}
 	}

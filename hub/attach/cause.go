@@ -53,6 +53,9 @@ func CauseOf(err error) diagnosis.Cause {
 		}
 		return diagnosis.Cause{}
 	}
+	if _, ok := errors.AsType[notAllowedError](err); ok {
+		return diagnosis.Cause{Verdict: diagnosis.SecretNotAllowed}
+	}
 	if _, ok := errors.AsType[*secretError](err); ok {
 		if apierrors.IsForbidden(err) {
 			return diagnosis.Cause{Verdict: diagnosis.SecretForbidden}

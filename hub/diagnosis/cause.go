@@ -32,6 +32,7 @@ var texts = []struct {
 	begins, contains string
 	verdict          Verdict
 }{
+	{"read secret ", "may not name it", SecretNotAllowed},
 	{"read secret ", "forbidden", SecretForbidden},
 	{"read secret ", "", SecretMissing},
 	{"the driver is not connected", "", CannotConnect},
@@ -105,6 +106,7 @@ var ofVerdict = map[Verdict]string{
 	CannotConnect:      "Check that the driver's controller runs, and that the hub's configuration has its endpoint.",
 	SecretMissing:      "Create the secret that the PersistentVolume names in controllerPublishSecretRef. The hub tries again within the driver's retry.max.",
 	SecretForbidden:    "Grant the hub get on {secret}, and on no other, by name: secrets in the values of deploy/chart.",
+	SecretNotAllowed:   "If the driver's volumes should use {secret}, add it to secrets of the driver in drivers.yaml: the hub tries again at once. If not, somebody made a PersistentVolume that names a Secret of others.",
 	NodeWithoutDriver:  "Check that the driver's node plugin (a DaemonSet) and its node-driver-registrar run on node {node}, and the taints of the node.",
 	NodeWithoutCSI:     "Check that node {node} exists and that its kubelet runs, then that the driver's node plugin (a DaemonSet) runs there.",
 	VolumeRecreated:    "Find the handle of the attached volume in the storage system, and do what the error says: PersistentVolume {volume} is not the one that was attached.",

@@ -72,22 +72,23 @@ const (
 
 // About the calls and the writes.
 const (
-	VolumeRecreated Verdict = "VolumeRecreated" // by another one of the same name
-	ObjectChanged   Verdict = "ObjectChanged"   // while it was worked on
-	WriteForbidden  Verdict = "WriteForbidden"  // or a read
-	WebhookFailed   Verdict = "WebhookFailed"   // the API server cannot call a webhook, and so refuses the write
-	AdmissionDenied Verdict = "AdmissionDenied" // a webhook or a ValidatingAdmissionPolicy refuses the write
-	TooManyRequests Verdict = "TooManyRequests" // API Priority and Fairness refuses requests
-	SecretMissing   Verdict = "SecretMissing"
-	SecretForbidden Verdict = "SecretForbidden"
-	BackendError    Verdict = "BackendError"
-	LastError       Verdict = "LastError"
-	CallInFlight    Verdict = "CallInFlight"
-	CallUnanswered  Verdict = "CallUnanswered" // for longer than is usual
-	Queued          Verdict = "Queued"
-	Retrying        Verdict = "Retrying"
-	Stuck           Verdict = "Stuck"
-	NoReasonKnown   Verdict = "NoReasonKnown"
-	NothingToDo     Verdict = "NothingToDo"
-	IsAttached      Verdict = "Attached"
+	VolumeRecreated  Verdict = "VolumeRecreated" // by another one of the same name
+	ObjectChanged    Verdict = "ObjectChanged"   // while it was worked on
+	WriteForbidden   Verdict = "WriteForbidden"  // or a read
+	WebhookFailed    Verdict = "WebhookFailed"   // the API server cannot call a webhook, and so refuses the write
+	AdmissionDenied  Verdict = "AdmissionDenied" // a webhook or a ValidatingAdmissionPolicy refuses the write
+	TooManyRequests  Verdict = "TooManyRequests" // API Priority and Fairness refuses requests
+	SecretMissing    Verdict = "SecretMissing"
+	SecretForbidden  Verdict = "SecretForbidden"
+	SecretNotAllowed Verdict = "SecretNotAllowed" // drivers.yaml does not let the driver's volumes name it
+	BackendError     Verdict = "BackendError"
+	LastError        Verdict = "LastError"
+	CallInFlight     Verdict = "CallInFlight"
+	CallUnanswered   Verdict = "CallUnanswered" // for longer than is usual
+	Queued           Verdict = "Queued"
+	Retrying         Verdict = "Retrying"
+	Stuck            Verdict = "Stuck"
+	NoReasonKnown    Verdict = "NoReasonKnown"
+	NothingToDo      Verdict = "NothingToDo"
+	IsAttached       Verdict = "Attached"
 )

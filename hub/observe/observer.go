@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
@@ -30,7 +30,8 @@ const (
 type Options struct {
 	Driver  string // name of the CSI driver
 	Cluster *cache.Cluster
-	Secrets corev1client.SecretsGetter
+	// ReadSecret reads a Secret that a volume of the driver names.
+	ReadSecret func(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error)
 	// Decider returns the present inputs of the hub's decisions, and false while the driver has not
 	// reported its capabilities yet. It must not block.
 	Decider func() (attach.Driver, bool)
@@ -54,7 +55,7 @@ func New(o Options) *Observer {
 		options: o,
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryInitial, retryMax)),
-		secrets:  newSecrets(o.Secrets),
+		secrets:  newSecrets(o.ReadSecret),
 		findings: newFindings(o.Driver, o.Metrics),
 	}
 }

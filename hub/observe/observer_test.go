@@ -40,7 +40,9 @@ func newOptions(t *testing.T) observe.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return observe.Options{Driver: driver, Cluster: cluster, Secrets: kube.CoreV1(), Decider: func() (attach.Driver, bool) {
+	return observe.Options{Driver: driver, Cluster: cluster, ReadSecret: func(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error) {
+		return attach.ReadSecret(ctx, kube.CoreV1(), nil, ref)
+	}, Decider: func() (attach.Driver, bool) {
 		return attach.Driver{Name: driver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}, true
 	}}
 }

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
@@ -22,7 +20,7 @@ const (
 
 // secrets knows which Secrets the hub can read. It keeps no value of a Secret.
 type secrets struct {
-	client corev1client.SecretsGetter
+	read func(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error)
 
 	mu      sync.Mutex
 	answers map[corev1.SecretReference]answer // guarded by mu
@@ -34,8 +32,8 @@ type answer struct {
 	err error
 }
 
-func newSecrets(client corev1client.SecretsGetter) *secrets {
-	return &secrets{client: client, answers: map[corev1.SecretReference]answer{}}
+func newSecrets(read func(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error)) *secrets {
+	return &secrets{read: read, answers: map[corev1.SecretReference]answer{}}
 }
 
 // check returns nil if a Secret can be read. The answer is at most a minute old. An error that is
@@ -49,7 +47,7 @@ func (s *secrets) check(ctx context.Context, ref corev1.SecretReference) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
 	defer cancel()
-	_, err := s.client.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	_, err := s.read(ctx, ref)
 	if attach.NotReady(err) {
 		return err
 	}

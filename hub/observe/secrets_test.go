@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -8,21 +9,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	kubetesting "k8s.io/client-go/testing"
 )
 
 func TestAnswerAboutASecretCountsForAMinuteUnlessTheAPIServerDoesNotServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var answer error
 		asked := 0
-		kube := fake.NewClientset()
-		kube.PrependReactor("get", "secrets", func(kubetesting.Action) (bool, runtime.Object, error) {
+		s := newSecrets(func(context.Context, corev1.SecretReference) (*corev1.Secret, error) {
 			asked++
-			return true, &corev1.Secret{}, answer
+			return &corev1.Secret{}, answer
 		})
-		s := newSecrets(kube.CoreV1())
 		ref := corev1.SecretReference{Namespace: "default", Name: "s"}
 		expect := func(when string, forbidden bool, wantAsked int) {
 			t.Helper()

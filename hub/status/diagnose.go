@@ -132,7 +132,7 @@ func (in DiagnosisInput) failed() diagnosis.Diagnosis {
 		}
 	case diagnosis.CannotConnect:
 		d.Verdict, d.Object, d.Fact = cause.Verdict, "driver "+a.Driver, "could not be called"
-	case diagnosis.SecretMissing, diagnosis.SecretForbidden, diagnosis.WriteForbidden, diagnosis.WebhookFailed, diagnosis.AdmissionDenied, diagnosis.TooManyRequests:
+	case diagnosis.SecretMissing, diagnosis.SecretForbidden, diagnosis.SecretNotAllowed, diagnosis.WriteForbidden, diagnosis.WebhookFailed, diagnosis.AdmissionDenied, diagnosis.TooManyRequests:
 		d.Verdict = cause.Verdict
 	}
 	return d

@@ -84,10 +84,13 @@ func laterOf(a, b time.Time) time.Time {
 func (t *Table) RetryNow(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := t.entries[key]
-	if e == nil {
-		return
+	if e := t.entries[key]; e != nil {
+		t.retryNow(e)
 	}
+}
+
+// retryNow is RetryNow.
+func (t *Table) retryNow(e *Entry) {
 	e.repeats = 0
 	switch e.state {
 	case Running:
@@ -95,6 +98,17 @@ func (t *Table) RetryNow(key Key) {
 	case Delayed:
 		t.withdraw(e)
 		t.becomeDue(e)
+	}
+}
+
+// RetryAfter is RetryNow for all entries whose last try failed for a reason.
+func (t *Table) RetryAfter(v diagnosis.Verdict) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.entries {
+		if e.failures > 0 && e.cause.Verdict == v {
+			t.retryNow(e)
+		}
 	}
 }
 
