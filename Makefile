@@ -15,6 +15,7 @@ TESTS := deploy internal/fakecsi/sanity
 CONTROLPLANE := internal/controlplane
 CSIATTACHER := internal/csiattacher
 IMAGE := csi-attach-hub
+PROXY_IMAGE := csi-attach-proxy
 IMAGE_DIR := bin/image
 ARCHITECTURES := amd64 arm64
 # What an image says of its source. The time is that of the commit, so that all builds of a commit are equal.
@@ -26,7 +27,7 @@ BUILDAH := buildah --storage-driver vfs
 help: ## show this menu
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build bin/csi-attach-hub and bin/testbed
+build: ## build bin/csi-attach-hub, bin/csi-attach-proxy and bin/testbed
 	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 # Many tests wait, for example for leases: run more packages at once than there are cores, and the other modules beside
@@ -60,7 +61,7 @@ lint: tools ## check formatting, go vet, staticcheck, dead code and the versions
 	  awk 'NR == FNR { if ($$2 ~ /^v/) root[$$1] = $$2; next } $$2 ~ /^v/ && $$1 in root && $$2 != root[$$1] \
 	    { print FILENAME ": " $$1 " " $$2 " is " root[$$1] " in the root"; differs = 1 } END { exit differs }' go.mod $$module/go.mod || exit 1; \
 	done
-	@dead=$$($(TOOLS)/deadcode ./cmd/csi-attach-hub && $(TOOLS)/deadcode -test ./...) && test -z "$$dead" || { echo "dead code:"; echo "$$dead"; exit 1; }
+	@dead=$$($(TOOLS)/deadcode ./cmd/csi-attach-hub ./cmd/csi-attach-proxy && $(TOOLS)/deadcode -test ./...) && test -z "$$dead" || { echo "dead code:"; echo "$$dead"; exit 1; }
 
 # A database that is named must be there. Without the usual one the check is skipped, because a machine that can reach a Go
 # module proxy may reach nothing else. govulncheck finds nothing in an empty database, so it must know a vulnerability of an
@@ -83,17 +84,17 @@ tools: ## build staticcheck, deadcode and govulncheck, in the versions that the 
 	done
 
 # The binaries are built here and copied into empty images: no emulation, and nothing from a registry. The second variant of the
-# image runs as root.
-image: ## build container images for amd64 and arm64 with buildah, as bin/image.tar and bin/image-root.tar
-	@for arch in $(ARCHITECTURES); do \
-	  binary=$(IMAGE_DIR)/$$arch/csi-attach-hub; echo "== $$binary"; \
-	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -buildvcs=false -ldflags '-s -w $(LDFLAGS)' -o $$binary ./cmd/csi-attach-hub || exit 1; \
-	done
-	@for variant in :65532 -root:0; do \
-	  list=$(IMAGE):$(VERSION)$${variant%:*}; archive=$(IMAGE_DIR)$${variant%:*}.tar; user=$${variant#*:}; echo "== $$archive: $$list"; \
+# hub's image runs as root.
+image: ## build container images for amd64 and arm64 with buildah, as bin/image.tar, image-root.tar and image-proxy.tar
+	@for arch in $(ARCHITECTURES); do for program in csi-attach-hub csi-attach-proxy; do \
+	  binary=$(IMAGE_DIR)/$$arch/$$program; echo "== $$binary"; \
+	  CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -buildvcs=false -ldflags '-s -w $(LDFLAGS)' -o $$binary ./cmd/$$program || exit 1; \
+	done; done
+	@for variant in csi-attach-hub,$(IMAGE):$(VERSION),,65532 csi-attach-hub,$(IMAGE):$(VERSION)-root,-root,0 csi-attach-proxy,$(PROXY_IMAGE):$(VERSION),-proxy,65532; do \
+	  IFS=,; set -- $$variant; unset IFS; program=$$1; list=$$2; archive=$(IMAGE_DIR)$$3.tar; user=$$4; echo "== $$archive: $$list"; \
 	  rm -f $$archive; ! $(BUILDAH) manifest exists $$list || $(BUILDAH) manifest rm $$list > /dev/null || exit 1; \
 	  for arch in $(ARCHITECTURES); do \
-	    $(BUILDAH) bud --quiet --isolation chroot --identity-label=false --timestamp $(SOURCE_DATE_EPOCH) --file deploy/Dockerfile \
+	    $(BUILDAH) bud --quiet --isolation chroot --identity-label=false --timestamp $(SOURCE_DATE_EPOCH) --file deploy/Dockerfile --target $$program \
 	      --build-arg RUN_AS=$$user:$$user --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) \
 	      --build-arg CREATED=$$(date -u -d @$(SOURCE_DATE_EPOCH) +%FT%TZ) --platform linux/$$arch --manifest $$list $(IMAGE_DIR) > /dev/null || exit 1; \
 	  done; \

@@ -59,23 +59,33 @@ func (b buildah) makeImage(source, umask string) string {
 	return dir
 }
 
+// madeImage is an image that `make image` makes.
+type madeImage struct {
+	archive, program, user, description string
+	sayVersion                          []string
+}
+
 func TestImage(t *testing.T) {
 	b := newBuildah(t)
 	dir := b.makeImage("..", "022")
-	nobody, root := openArchive(t, filepath.Join(dir, "image.tar")), openArchive(t, filepath.Join(dir, "image-root.tar"))
-	images := nobody.images(t)
+	made := []madeImage{
+		{"image.tar", "csi-attach-hub", "65532:65532", "Attaches the volumes of all CSI drivers of a cluster, in place of their csi-attacher sidecars", []string{"version"}},
+		{"image-root.tar", "csi-attach-hub", "0:0", "Attaches the volumes of all CSI drivers of a cluster, in place of their csi-attacher sidecars", []string{"version"}},
+		{"image-proxy.tar", "csi-attach-proxy", "65532:65532", "Forwards calls of csi-attach-hub over mutual TLS to a CSI driver on a unix socket", []string{"--version"}},
+	}
 
 	t.Run("has the program alone, for both platforms and users", func(t *testing.T) {
-		for user, images := range map[string]map[string]image{"65532:65532": images, "0:0": root.images(t)} {
+		for _, m := range made {
+			images := openArchive(t, filepath.Join(dir, m.archive)).images(t)
 			if len(images) != 2 {
 				t.Errorf("it has %d platforms", len(images))
 			}
 			for _, arch := range []string{"amd64", "arm64"} {
 				i := images["linux/"+arch]
-				if len(i.files) != 1 || i.config.Architecture != arch || i.config.Config.User != user || !slices.Equal(i.config.Config.Entrypoint, []string{"/csi-attach-hub"}) {
+				if len(i.files) != 1 || i.config.Architecture != arch || i.config.Config.User != m.user || !slices.Equal(i.config.Config.Entrypoint, []string{"/" + m.program}) {
 					t.Errorf("%s: %d files, config %+v", arch, len(i.files), i.config)
 				}
-				info, err := buildinfo.Read(bytes.NewReader(i.files["csi-attach-hub"]))
+				info, err := buildinfo.Read(bytes.NewReader(i.files[m.program]))
 				if err != nil {
 					t.Fatalf("%s: %v", arch, err)
 				}
@@ -87,36 +97,38 @@ func TestImage(t *testing.T) {
 	})
 
 	t.Run("runs in an empty file system", func(t *testing.T) { // a binary that is not static would not
-		for name, user := range map[string]string{"image.tar": "65532:65532", "image-root.tar": "0:0"} {
-			container := b.run("from", "oci-archive:"+filepath.Join(dir, name))
+		for _, m := range made {
+			container := b.run("from", "oci-archive:"+filepath.Join(dir, m.archive))
 			t.Cleanup(func() { b.run("rm", container) })
-			if got := b.run("run", "--isolation", "chroot", "--user", user, container, "--", "/csi-attach-hub", "version"); !strings.HasPrefix(got, "csi-attach-hub v0-test ") {
-				t.Errorf("%s: it says %q", name, got)
+			if got := b.run(append([]string{"run", "--isolation", "chroot", "--user", m.user, container, "--", "/" + m.program}, m.sayVersion...)...); !strings.HasPrefix(got, m.program) || !strings.Contains(got, "v0-test") {
+				t.Errorf("%s: it says %q", m.archive, got)
 			}
 		}
 	})
 
 	t.Run("says where it comes from", func(t *testing.T) {
-		want := map[string]string{
-			"org.opencontainers.image.title":       "csi-attach-hub",
-			"org.opencontainers.image.description": "Attaches the volumes of all CSI drivers of a cluster, in place of their csi-attacher sidecars",
-			"org.opencontainers.image.source":      "https://github.com/csi-attach-hub/csi-attach-hub",
-			"org.opencontainers.image.version":     "v0-test",
-			"org.opencontainers.image.revision":    "0123456789abcdef",
-			"org.opencontainers.image.created":     "2026-01-02T03:04:05Z",
-		}
-		for platform, i := range images {
-			if diff := cmp.Diff(want, i.config.Config.Labels); diff != "" {
-				t.Errorf("%s: labels (-want +image):\n%s", platform, diff)
+		for _, m := range made {
+			want := map[string]string{
+				"org.opencontainers.image.title":       m.program,
+				"org.opencontainers.image.description": m.description,
+				"org.opencontainers.image.source":      "https://github.com/csi-attach-hub/csi-attach-hub",
+				"org.opencontainers.image.version":     "v0-test",
+				"org.opencontainers.image.revision":    "0123456789abcdef",
+				"org.opencontainers.image.created":     "2026-01-02T03:04:05Z",
+			}
+			for platform, i := range openArchive(t, filepath.Join(dir, m.archive)).images(t) {
+				if diff := cmp.Diff(want, i.config.Config.Labels); diff != "" {
+					t.Errorf("%s, %s: labels (-want +image):\n%s", m.archive, platform, diff)
+				}
 			}
 		}
 	})
 
 	t.Run("is the same from another folder, at another time, with another umask", func(t *testing.T) {
 		again := newBuildah(t).makeImage(copyOfSources(t), "077")
-		for name, first := range map[string]archive{"image.tar": nobody, "image-root.tar": root} {
-			if was, now := first.list(t).Digest, openArchive(t, filepath.Join(again, name)).list(t).Digest; was != now {
-				t.Errorf("%s: the digest was %s, and is %s", name, was, now)
+		for _, m := range made {
+			if was, now := openArchive(t, filepath.Join(dir, m.archive)).list(t).Digest, openArchive(t, filepath.Join(again, m.archive)).list(t).Digest; was != now {
+				t.Errorf("%s: the digest was %s, and is %s", m.archive, was, now)
 			}
 		}
 	})

@@ -24,6 +24,20 @@ type Material struct {
 	Certificate tls.Certificate // with its Leaf
 	files       Files
 	sum         [sha256.Size]byte
+	replaced    chan struct{}
+}
+
+// Replaced returns a channel that Follower.Run closes when it has taken other content.
+func (m *Material) Replaced() <-chan struct{} { return m.replaced }
+
+// VerifyClient checks the certificates that a client has shown: its own, then those between it and an authority.
+func (m *Material) VerifyClient(chain []*x509.Certificate) error {
+	intermediates := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		intermediates.AddCert(c)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: m.Authorities, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return err
 }
 
 // Load reads the files and checks that there is an authority, and that key and certificate
@@ -39,7 +53,7 @@ func (f Files) Load() (*Material, error) {
 		content[i] = data
 		fmt.Fprintf(sum, "%d\n%s", len(data), data)
 	}
-	m := &Material{files: f, Authorities: x509.NewCertPool(), sum: [sha256.Size]byte(sum.Sum(nil))}
+	m := &Material{files: f, Authorities: x509.NewCertPool(), sum: [sha256.Size]byte(sum.Sum(nil)), replaced: make(chan struct{})}
 	if !m.Authorities.AppendCertsFromPEM(content[0]) {
 		return nil, fmt.Errorf("%s holds no certificate of an authority in PEM", f.CA)
 	}

@@ -73,12 +73,14 @@ func (f *Follower) Run(ctx context.Context, poll Poll, take func(*Material)) {
 			return
 		case <-ticks:
 		}
+		before := f.used
 		next, err := f.Look()
 		if err != nil && problem.IsDue(err.Error(), time.Now()) {
 			logger.Info("New TLS files rejected; the previous ones stay active", "err", err)
 		}
 		if next != nil {
 			take(next)
+			close(before.replaced)
 			logger.Info("Loaded new TLS files", "expires", next.Certificate.Leaf.NotAfter)
 		}
 	}
