@@ -18,7 +18,16 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
 
-const adoptedImage = "registry.example.com/csi-attach-hub:v1"
+// adoptedImages are what each mode puts beside a driver.
+var adoptedImages = map[string]string{"proxy": "registry.example.com/csi-attach-proxy:v1", "drop-in": "registry.example.com/csi-attach-hub:v1"}
+
+// imageFor returns the image for flags of adopt.
+func imageFor(flags []string) string {
+	if slices.Contains(flags, dropIn) {
+		return adoptedImages["drop-in"]
+	}
+	return adoptedImages["proxy"]
+}
 
 // adoptedNames are the drivers that a manifest does not name.
 var adoptedNames = map[string][]string{
@@ -29,9 +38,11 @@ var adoptedNames = map[string][]string{
 
 // hubBinary returns the path of the program for commands that end at once. It is built without the race detector, with which
 // every process sleeps for a second before it exits: hundreds of them are started here.
-func hubBinary(t *testing.T) string {
+func hubBinary(t *testing.T) string { return binaryOf(t, "./cmd/csi-attach-hub") }
+
+func binaryOf(t *testing.T, command string) string {
 	t.Helper()
-	path, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: "./cmd/csi-attach-hub"})
+	path, err := testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: command})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +54,7 @@ func hubBinary(t *testing.T) string {
 func rendered(t *testing.T, binary, file, mode, step string) (objects []*unstructured.Unstructured, refused string) {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "out")
-	args := []string{"adopt", file, "-o", "kustomize=" + folder, "--mode", mode, "--image", adoptedImage}
+	args := []string{"adopt", file, "-o", "kustomize=" + folder, "--mode", mode, "--image", adoptedImages[mode]}
 	for _, name := range adoptedNames[strings.TrimSuffix(filepath.Base(file), ".yaml")] {
 		args = append(args, "--driver", name)
 	}
@@ -115,6 +126,7 @@ func (s securityLevels) of(ctx context.Context, pod *corev1.Pod) (int, error) {
 // What adopt writes must be what a cluster takes wherever it took the manifest itself, and what the hub's program takes.
 func TestManifestsOfDriversAreTakenByARealAPIServerAfterEachStep(t *testing.T) {
 	binary := hubBinary(t)
+	programs := map[string]string{"proxy": binaryOf(t, "./cmd/csi-attach-proxy"), "drop-in": binary}
 	ctx := t.Context()
 	a := newApplier(ctx, t)
 	a.dryRun = []string{metav1.DryRunAll}
@@ -163,8 +175,8 @@ func TestManifestsOfDriversAreTakenByARealAPIServerAfterEachStep(t *testing.T) {
 							t.Errorf("%s needs a namespace of level %d, before it was %d (0 is the strictest): %v", name, got, before[name], err)
 						}
 						for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
-							if c.Image == adoptedImage {
-								startsWith(t, binary, c)
+							if c.Image == adoptedImages[mode] {
+								startsWith(t, programs[mode], c)
 							}
 						}
 					}
@@ -186,12 +198,12 @@ func TestManifestsOfDriversAreTakenByARealAPIServerAfterEachStep(t *testing.T) {
 // that the program has to complain of.
 func startsWith(t *testing.T, binary string, c corev1.Container) {
 	t.Helper()
-	if len(c.Command) > 1 || len(c.Command) == 1 && c.Command[0] != "/csi-attach-hub" {
+	if len(c.Command) > 1 || len(c.Command) == 1 && c.Command[0] != "/"+imageName(c.Image) {
 		t.Errorf("the image has no command %v", c.Command)
 	}
 	args := slices.Clone(c.Args)
 	missing := "there is no file /attach-hub/ca/ca.crt"
-	if args[0] != "proxy" {
+	if imageName(c.Image) != "csi-attach-proxy" {
 		missing = filepath.Join(t.TempDir(), "kubeconfig")
 		args = append(args, "--kubeconfig="+missing)
 	}

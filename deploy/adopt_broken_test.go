@@ -43,7 +43,7 @@ func TestProxyDoesNotServeADriverWithAnotherUserKeyOrSocket(t *testing.T) {
 	}{
 		{"unchanged", ebs, func(*corev1.Pod) {}, "ok", nil},
 		{"another user", ebs, func(pod *corev1.Pod) { proxy(pod).SecurityContext.RunAsUser = new(int64(65532)) }, "csi.sock: permission denied",
-			[]string{"Cannot open the driver's socket", "permission denied", "uid=65532", "csi.sock has the mode S", "Run the proxy as user 1000"}},
+			[]string{"Cannot open the driver's socket", "permission denied", "uid=65532", "owner=1000", "runAsUser of the proxy is its owner"}},
 		{"root beside runAsNonRoot", ebs, func(pod *corev1.Pod) { proxy(pod).SecurityContext.RunAsUser = new(int64(0)) }, "CreateContainerConfigError", nil},
 		{"no fsGroup", ebs, func(pod *corev1.Pod) { pod.Spec.SecurityContext.FSGroup = nil }, "permission denied", nil},
 		{"key of root alone", vsphere, func(pod *corev1.Pod) { keyMode(pod, 0o400) }, "permission denied", nil},
@@ -52,7 +52,7 @@ func TestProxyDoesNotServeADriverWithAnotherUserKeyOrSocket(t *testing.T) {
 				proxy(pod).Args[i] = strings.ReplaceAll(arg, "csi.sock", "csi-provisioner.sock")
 			}
 		}, "csi-provisioner.sock: no such file or directory",
-			[]string{"Cannot open the driver's socket", "csi-provisioner.sock", "no such file", "--target is the path of its --endpoint"}},
+			[]string{"Cannot open the driver's socket", "csi-provisioner.sock", "no such file", "--target is its path"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			folder, err := a.adopt(test.row)

@@ -20,7 +20,7 @@ import (
 func adopted(t *testing.T, manifest []byte, args ...string) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "out")
-	c := exec.CommandContext(t.Context(), hubBinary(t), append([]string{"adopt", "-", "--image=registry.example.com/csi-attach-hub:v1", "-o", "kustomize=" + folder}, args...)...)
+	c := exec.CommandContext(t.Context(), hubBinary(t), append([]string{"adopt", "-", "--image=" + imageFor(args), "-o", "kustomize=" + folder}, args...)...)
 	c.Stdin = bytes.NewReader(manifest)
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -57,7 +57,7 @@ func newAdopters(t *testing.T) *adopters {
 // adopt runs the command on a manifest, and returns the folder that it wrote.
 func (a *adopters) adopt(row adoptRow) (folder string, err error) {
 	folder = filepath.Join(a.kubelet.dir, "adopt-"+row.name())
-	args := append([]string{"adopt", manifestOf(row.manifest), "--image=registry.example.com/csi-attach-hub:v1", "--output=kustomize=" + folder}, row.flags...)
+	args := append([]string{"adopt", manifestOf(row.manifest), "--image=" + imageFor(row.flags), "--output=kustomize=" + folder}, row.flags...)
 	if out, err := exec.CommandContext(a.ctx, a.kubelet.hub, args...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
 	}

@@ -27,7 +27,7 @@ type kubelet struct {
 	client kubernetes.Interface
 	dir    string // readable by every user
 	// Programs that stand for images.
-	hub, driver, attacher string
+	hub, proxy, driver, attacher string
 	// setpriv starts a program as another user; empty if this process is not root.
 	setpriv string
 	network string // of the Pod IPs: "127.16.4."
@@ -45,7 +45,7 @@ func newKubelet(t *testing.T) *kubelet {
 	if err := os.Chmod(k.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	k.hub, k.driver = k.install(t, "./cmd/csi-attach-hub"), k.install(t, "./cmd/testbed")
+	k.hub, k.proxy, k.driver = k.install(t, "./cmd/csi-attach-hub"), k.install(t, "./cmd/csi-attach-proxy"), k.install(t, "./cmd/testbed")
 	k.attacher = k.hub // the hub in its place: it takes the same flags and the same Lease
 	if real := os.Getenv("CSI_ATTACHER"); real != "" {
 		k.attacher = real

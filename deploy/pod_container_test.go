@@ -21,11 +21,13 @@ import (
 // The first port of the books of the drivers in a Pod.
 const booksPort = 7001
 
-// startContainer starts a container of the hub's image or of csi-attacher; others it leaves out.
+// startContainer starts a container of the images of this project or of csi-attacher; others it leaves out.
 func (p *runningPod) startContainer(ctx context.Context, c corev1.Container) error {
 	image := imageName(c.Image)
 	program := ""
 	switch {
+	case image == "csi-attach-proxy":
+		program = p.kubelet.proxy
 	case strings.HasPrefix(image, "csi-attach-hub"):
 		program = p.kubelet.hub
 	case regexp.MustCompile(`(csi|external)-attacher$`).MatchString(image):
@@ -38,7 +40,7 @@ func (p *runningPod) startContainer(ctx context.Context, c corev1.Container) err
 	}
 	env := p.environment(c)
 	args := p.local(c, expandAll(slices.Concat(c.Command[min(1, len(c.Command)):], c.Args), env))
-	if len(args) == 0 || args[0] != "proxy" { // the proxy is no client of the API server
+	if program != p.kubelet.proxy { // which is no client of the API server
 		config, err := p.kubeconfig(ctx, c.Name)
 		if err != nil {
 			return err

@@ -17,11 +17,11 @@ type containerUser struct {
 	noNew    bool    // no_new_privs
 }
 
-// userOf returns the user of a container, or the reason for which the kubelet does not start it. Images of the hub have
-// the user 65532, its variant -root and all others have root.
+// userOf returns the user of a container, or the reason for which the kubelet does not start it. Images of this
+// project have the user 65532, the variant -root and all others have root.
 func userOf(pod corev1.PodSpec, c corev1.Container) (containerUser, error) {
 	var u containerUser
-	if name := imageName(c.Image); strings.HasPrefix(name, "csi-attach-hub") && !strings.HasSuffix(c.Image, "-root") {
+	if name := imageName(c.Image); strings.HasPrefix(name, "csi-attach-") && !strings.HasSuffix(c.Image, "-root") {
 		u.uid, u.gid = 65532, 65532
 	}
 	nonRoot := false

@@ -11,9 +11,9 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/certtest"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/proxy"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsproxy"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -24,8 +24,7 @@ func (w *world) proxied(driver string) {
 	proxyCA, hubCA := certtest.NewAuthority(w.t, "proxy CA"), certtest.NewAuthority(w.t, "hub CA")
 	own := certtest.Write(w.t, w.t.TempDir(), hubCA, proxyCA.Issue(certtest.Request{Names: []string{serverName}}))
 	d := w.drivers[driver]
-	proxy, err := tlsproxy.New(tlsproxy.Options{Target: d.Endpoint.Address(), Files: tlsfiles.Files(own), AllowedSANs: []string{"hub"},
-		MaxConnections: 10, IdleTimeout: time.Hour, HandshakeTimeout: 10 * time.Second, ProbeTimeout: 10 * time.Second})
+	p, err := proxy.New(proxy.Options{Target: d.Endpoint.Address(), Files: tlsfiles.Files(own), AllowedSANs: []string{"hub"}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -34,14 +33,9 @@ func (w *world) proxied(driver string) {
 		w.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(w.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- proxy.Serve(ctx, listener) }()
-	w.t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			w.t.Errorf("the proxy ended with %v", err)
-		}
-	})
+	ended := make(chan struct{})
+	go func() { defer close(ended); p.Serve(ctx, listener) }()
+	w.t.Cleanup(func() { stop(); <-ended })
 	f := certtest.Write(w.t, w.t.TempDir(), proxyCA, hubCA.Issue(certtest.Request{Names: []string{"hub"}}))
 	d.Endpoint = registry.Endpoint("tcp://" + listener.Addr().String())
 	d.TLS = registry.TLS{CAFile: f.CA, CertFile: f.Cert, KeyFile: f.Key, ServerName: serverName}

@@ -36,7 +36,7 @@ Exit codes:
      cannot be written`
 
 const adoptExamples = `  helm get manifest ebs -n kube-system | csi-attach-hub adopt - -n kube-system
-  csi-attach-hub adopt controller.yaml --image registry.example.com/csi-attach-hub:v1 -o kustomize=ebs`
+  csi-attach-hub adopt controller.yaml --image registry.example.com/csi-attach-proxy:v1 -o kustomize=ebs`
 
 // adoptFlags are the flags of the command adopt.
 type adoptFlags struct {
@@ -52,7 +52,7 @@ func newAdoptCommand() *cobra.Command {
 	flags, o := c.Flags(), &f.options
 	flags.StringVarP(&f.output, "output", "o", "text", "output `format`: text or kustomize=DIR")
 	flags.StringVar((*string)(&o.Mode), "mode", string(adopt.ModeProxy), "`way` of the hub to the driver: proxy or drop-in")
-	flags.StringVar(&o.Image, "image", "csi-attach-hub", "`image` of the hub, with registry and tag or digest")
+	flags.StringVar(&o.Image, "image", "", "`image` of csi-attach-proxy, or of csi-attach-hub in mode drop-in, with registry and tag or digest")
 	flags.StringVarP(&o.Namespace, "namespace", "n", "default", "`namespace` of objects that name none")
 	flags.StringVar(&o.HubNamespace, "hub-namespace", adopt.DefaultHubNamespace, "`namespace` of the hub, in mode proxy")
 	flags.StringArrayVar(&o.Drivers, "driver", nil, "`name` of the driver where the manifests do not say it; CONTAINER=NAME or WORKLOAD/CONTAINER=NAME if there are several csi-attachers; may be repeated")
@@ -66,6 +66,9 @@ func newAdoptCommand() *cobra.Command {
 	c.RunE = func(c *cobra.Command, inputs []string) error {
 		if flags.Changed("run-as-user") {
 			o.RunAsUser = &f.user
+		}
+		if !flags.Changed("image") {
+			o.Image = adopt.DefaultImage(o.Mode)
 		}
 		return unadopted(runAdopt(c, inputs, f))
 	}

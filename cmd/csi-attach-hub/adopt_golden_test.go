@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,7 +39,7 @@ func manifests(t *testing.T, test func(t *testing.T, name string, args []string)
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			writeTestFile(t, name+".yaml", string(content))
-			test(t, name, append([]string{"adopt", name + ".yaml", "--image=registry.example.com/csi-attach-hub:v1"}, adoptArgs[name]...))
+			test(t, name, append([]string{"adopt", name + ".yaml", "--image=registry.example.com/csi-attach-proxy:v1"}, adoptArgs[name]...))
 		})
 	}
 }
@@ -80,14 +81,21 @@ func compareAdopted(t *testing.T, golden, got string) {
 	}
 }
 
+// dropIn are the flags of the mode drop-in.
+var dropIn = []string{"--mode=drop-in", "--image=registry.example.com/csi-attach-hub:v1"}
+
 // The manifests have the shape of those of real drivers. Each golden file has all that is said about one of them and all
 // changes of its workload, in each mode.
 func TestAdoptOfEachManifest(t *testing.T) {
 	goldens := goldenFolder(t)
 	manifests(t, func(t *testing.T, name string, args []string) {
-		got := transcript(args...) + transcript(append(args, "--mode=drop-in")...)
-		for _, out := range []string{"proxy", "drop-in"} {
-			write := append(args[:len(args):len(args)], "--mode="+out, "-o", "kustomize="+out)
+		got := transcript(args...) + transcript(append(args, dropIn...)...)
+		for _, flags := range [][]string{nil, dropIn} { // not a map: the order is that of the file
+			out := "proxy"
+			if flags != nil {
+				out = "drop-in"
+			}
+			write := slices.Concat(args, flags, []string{"-o", "kustomize=" + out})
 			transcript(write...)
 			first := tree(t, out)
 			if transcript(write...); tree(t, out) != first {
@@ -131,10 +139,10 @@ func TestDriversPageShowsWhatAdoptSays(t *testing.T) {
 		return strings.Join(strings.Fields(found[1]), " ")
 	}
 	manifests(t, func(t *testing.T, name string, args []string) {
-		proxy, dropIn := transcript(args...), transcript(append(args, "--mode=drop-in")...)
+		proxy, replaced := transcript(args...), transcript(append(args, dropIn...)...)
 		driver, _, _ := strings.Cut(fact(proxy, "Driver"), ",")
 		verdict, _, _ := strings.Cut(fact(proxy, "Can be adopted"), ":")
-		table += fmt.Sprintf("| %s | %s | %s | %s |\n", name, driver, verdict, fact(dropIn, "Can be adopted"))
+		table += fmt.Sprintf("| %s | %s | %s | %s |\n", name, driver, verdict, fact(replaced, "Can be adopted"))
 	})
 	before, rest, _ := strings.Cut(page, "<!-- adopt -->\n")
 	_, after, _ := strings.Cut(rest, "<!-- /adopt -->\n")

@@ -13,8 +13,7 @@
 // with their Pods and claims, the worst first. "explain" says why a volume is not attached.
 // "adopt" reads the manifests of a driver, and prints or writes what moves the driver to the hub.
 // "validate" checks drivers.yaml files, and ConfigMaps with them, without contacting anything.
-// "schema" prints the JSON Schema of drivers.yaml. "proxy" forwards mutual TLS to a driver that
-// only listens on a unix socket. "version" prints the version of the build, "completion" a script
+// "schema" prints the JSON Schema of drivers.yaml. "version" prints the version of the build, "completion" a script
 // for a shell.
 //
 // Under a name that begins with "kubectl-", as a plugin of kubectl, the program never runs a hub.

@@ -66,7 +66,6 @@ func TestEveryFlagIsDocumentedWithItsDefault(t *testing.T) {
 		others   []string // flags in these tables that are another command's
 	}{
 		{newHubCommand(), []string{"## Flags", "### Flags of the log"}, nil},
-		{newProxyCommand(), []string{"### Flags of proxy", "### Flags of the log"}, nil},
 		{newValidateCommand(), []string{"### Flags of validate"}, nil},
 		{newAdoptCommand(), []string{"### Flags of adopt"}, nil},
 		{newStatusCommand(), []string{"### Flags of status and explain", "### Flags of status"}, nil},

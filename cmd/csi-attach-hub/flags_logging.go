@@ -7,7 +7,7 @@ import (
 )
 
 // maxVerbosity is the highest verbosity of the log. From 8 on, client-go logs the bodies of requests and answers: Secrets,
-// publish contexts. The hub and the proxy log nothing above 5.
+// publish contexts. The hub logs nothing above 5.
 const maxVerbosity = 7
 
 // limitVerbosity lowers the verbosities of the whole program and of single files to maxVerbosity. It returns a warning

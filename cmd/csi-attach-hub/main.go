@@ -47,7 +47,7 @@ func subcommands() []*cobra.Command {
 	return []*cobra.Command{
 		newStatusCommand(), newVolumesCommand(), newExplainCommand(),
 		newAdoptCommand(), newValidateCommand(), newSchemaCommand(),
-		newProxyCommand(), newVersionCommand(),
+		newVersionCommand(),
 	}
 }
 

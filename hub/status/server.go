@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/connlimit"
 )
 
 const (
@@ -23,6 +25,7 @@ const (
 	writeTimeout   = 30 * time.Second
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 16 << 10
+	maxConnections = 500
 	// closeGrace is how long requests may take to end when the server does.
 	closeGrace = 3 * time.Second
 )
@@ -140,7 +143,7 @@ func (s *Server) httpServer(ctx context.Context) *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ConnState:         newConnections(mostConnections).follow,
+		ConnState:         (&connlimit.Limit{Most: maxConnections}).Follow,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ErrorLog:          log.New(logWriter{klog.FromContext(ctx)}, "", 0),
 	}

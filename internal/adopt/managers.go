@@ -28,6 +28,7 @@ func (in input) deployers() (all []deployer) {
 
 // advice says how the hub comes into the place of a csi-attacher that a deployer makes.
 func (d deployer) advice(image string) string {
+	image = strings.Replace(image, proxyName, hubName, 1)
 	return fmt.Sprintf("set its variable %s to the variant of the hub's image that runs as root, %s with -root at the end of its tag. It works in the place of csi-attacher", d.variable, image)
 }
 

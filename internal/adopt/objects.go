@@ -21,6 +21,14 @@ var templateFiles embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{"yaml": yamlString}).ParseFS(templateFiles, "templates/*"))
 
+// DefaultImage returns the image that a mode puts beside a driver.
+func DefaultImage(mode Mode) string {
+	if mode == ModeDropIn {
+		return hubName
+	}
+	return proxyName
+}
+
 // Certificates says who makes the certificates of proxies.
 type Certificates string
 
@@ -40,6 +48,7 @@ const (
 	// DefaultHubNamespace and hubName are those of the hub's own Deployment.
 	DefaultHubNamespace = "csi-attach-hub"
 	hubName             = "csi-attach-hub"
+	proxyName           = "csi-attach-proxy"
 	// proxyLabel is on all Pods with a proxy. driverLabelPrefix and the driver's name are on those of the driver.
 	proxyLabel        = "attach-hub/proxy"
 	driverLabelPrefix = "driver.attach-hub/"

@@ -43,7 +43,7 @@ func (m Mode) Steps() []Step {
 // Options are what the manifests do not say.
 type Options struct {
 	Mode      Mode
-	Image     string // of the hub, with its registry and tag or digest
+	Image     string // of the proxy, or of the hub in mode drop-in, with its registry and tag or digest
 	Namespace string // of objects without metadata.namespace
 	// HubNamespace is where the hub of mode proxy is; "" is DefaultHubNamespace.
 	HubNamespace string

@@ -42,7 +42,8 @@ func (p Plan) proxyContainer() corev1.Container {
 	}
 	c := corev1.Container{Name: p.Base(), Image: p.Options.Image, ImagePullPolicy: corev1.PullIfNotPresent, SecurityContext: p.securityContext(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError}
-	c.Args = []string{"proxy", "--listen=" + listen, "--health-listen=" + health, "--target=unix://" + p.Socket.Path,
+	c.Env = []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: "48MiB"}} // three quarters of the limit of memory
+	c.Args = []string{"--listen=" + listen, "--health-listen=" + health, "--target=unix://" + p.Socket.Path,
 		"--tls-cert=" + proxyTLS + "/tls.crt", "--tls-key=" + proxyTLS + "/tls.key", "--client-ca=" + proxyHubCA + "/ca.crt",
 		"--allow-san=" + hubName, p.shutdownGrace()}
 	c.Ports = []corev1.ContainerPort{{Name: portName(p.Ports.Listen), ContainerPort: p.Ports.Listen}}
@@ -52,8 +53,8 @@ func (p Plan) proxyContainer() corev1.Container {
 	// Of the driver's last Probe: the Service leads to Pods that are ready.
 	c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: readiness}, TimeoutSeconds: 5, PeriodSeconds: 10, FailureThreshold: 3}
 	c.Resources = corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("20Mi")},
-		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
 	}
 	c.VolumeMounts = []corev1.VolumeMount{p.socketMount(p.Socket.Mount.MountPath),
 		{Name: p.Base() + "-tls", MountPath: proxyTLS, ReadOnly: true},
