@@ -74,13 +74,13 @@ func (t *trial) isMultiNode(volume string) bool {
 	return slices.ContainsFunc(t.volumes, func(v trialVolume) bool { return v.name == volume && v.multiNode })
 }
 
-// checkUnpublish: nobody's volume is taken away from where it is attached, and none that was attached by hand from where
-// it is in use, unless a VolumeAttachment had it there.
+// checkUnpublish: nobody's volume is taken away from where it is attached, and none that no VolumeAttachment owns from where
+// it is in use.
 func (t *trial) checkUnpublish(volume, nodeID string) {
 	for _, r := range t.replicas {
 		if p := r.get(); p != nil {
 			for _, u := range p.hub.Drivers()[0].Unowned {
-				if u.Listed && u.VolumeHandle == volume && u.NodeID == nodeID && t.isUsedAt(nodeID, volume) {
+				if u.VolumeHandle == volume && u.NodeID == nodeID && t.isUsedAt(nodeID, volume) {
 					t.fail("ControllerUnpublishVolume %s at %s, whose node uses it", volume, nodeID)
 				}
 			}
@@ -251,6 +251,9 @@ func (t *trial) unsettled() []string {
 			if attachment.Foreign && t.mayStay(volume, nodeID) {
 				continue
 			}
+			if t.isWaitedFor(volume, nodeID) {
+				continue
+			}
 			if !owned[fakecsi.VolumeNode{Volume: volume, Node: nodeID}] {
 				found = append(found, fmt.Sprintf("%s is published at %s, and no VolumeAttachment has it there", volume, nodeID))
 			}
@@ -262,6 +265,14 @@ func (t *trial) unsettled() []string {
 	return append(found, t.unownedByAny()...)
 }
 
+// isWaitedFor says whether a VolumeAttachment asks for a volume at a node ID and cannot be attached, because its PersistentVolume
+// is gone: the volume stays where it is asked for until somebody deletes the VolumeAttachment.
+func (t *trial) isWaitedFor(volume, nodeID string) bool {
+	return t.isDeleted(volume) && slices.ContainsFunc(t.attachmentsOf(volume), func(va storagev1.VolumeAttachment) bool {
+		return va.DeletionTimestamp == nil && slices.ContainsFunc(t.nodes, func(n *trialNode) bool { return n.name == va.Spec.NodeName && n.id == nodeID })
+	})
+}
+
 // unownedByAny returns what the hubs say to be published where no VolumeAttachment asks for it.
 func (t *trial) unownedByAny() []string {
 	var found []string
@@ -269,7 +280,7 @@ func (t *trial) unownedByAny() []string {
 		if p := r.get(); p != nil {
 			for _, d := range p.hub.Drivers() {
 				for _, u := range d.Unowned {
-					if u.ReportOnly && t.mayStay(u.VolumeHandle, u.NodeID) {
+					if u.ReportOnly && t.mayStay(u.VolumeHandle, u.NodeID) || t.isWaitedFor(u.VolumeHandle, u.NodeID) {
 						continue
 					}
 					found = append(found, fmt.Sprintf("%s says that %s is left at %s since %v", p.name, u.VolumeHandle, u.NodeID, u.Since.Sub(t.began)))

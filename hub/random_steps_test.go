@@ -19,7 +19,7 @@ import (
 // newTrial makes the objects of a trial and starts its replicas.
 func newTrial(v *virtual, seed uint64, logs bool) *trial {
 	random := rand.New(rand.NewPCG(seed, 1))
-	t := &trial{virtual: v, scenario: scenario(seed % uint64(scenarios)), random: random, faults: rand.New(rand.NewPCG(seed, 2)), strays: rand.New(rand.NewPCG(seed, 3)), logs: logs,
+	t := &trial{virtual: v, scenario: scenario(seed % uint64(scenarios)), random: random, faults: rand.New(rand.NewPCG(seed, 2)), strays: rand.New(rand.NewPCG(seed, 3)), others: rand.New(rand.NewPCG(seed, 4)), logs: logs,
 		held: map[string]bool{}, began: time.Now(), definitive: 8, contested: map[string]bool{}, metFault: map[string]time.Time{}, inFlight: map[string][]string{}, unclaimed: map[string]time.Time{}, atOnce: map[string]int{}}
 	v.driver.ParallelMultiNode = random.IntN(4) > 0
 	v.driver.Timeout = []time.Duration{10 * time.Second, 2 * time.Minute}[random.IntN(2)]
@@ -114,6 +114,31 @@ func (t *trial) attachBehindTheBack() {
 		t.inUse(node.name)
 	}
 	t.turn(fakecsi.Knobs{GainAttachments: []fakecsi.VolumeNode{{Volume: volume.name, Node: node.id}}})
+}
+
+// changeAttachRequired has somebody create the CSIDriver again with attachRequired: false, at times, and correct that later.
+func (t *trial) changeAttachRequired() {
+	if t.others.IntN(20) > 0 || t.noAttach {
+		return
+	}
+	t.say("STEP attachRequired is false")
+	t.noAttach = true
+	t.attachRequired(false)
+	t.ends = append(t.ends, faultEnd{t.step + 1 + t.others.IntN(4), func() {
+		t.say("STEP attachRequired is true")
+		t.noAttach = false
+		t.attachRequired(true)
+	}})
+}
+
+// usesFor has the kubelet of a node use a volume for some steps.
+func (t *trial) usesFor(node, volume string) {
+	t.say("STEP the kubelet of %s uses %s", node, volume)
+	t.inUse(node, corev1.UniqueVolumeName("kubernetes.io/csi/"+virtualDriver+"^"+volume))
+	t.ends = append(t.ends, faultEnd{t.step + 1 + t.others.IntN(8), func() {
+		t.say("STEP the kubelet of %s uses nothing", node)
+		t.inUse(node)
+	}})
 }
 
 // uses says whether the kubelet of a node uses a volume.
@@ -289,6 +314,9 @@ func (t *trial) stripSome() {
 	})
 	if !ok || t.held["volumeattachments"] || !t.replicas[0].works() {
 		return
+	}
+	if !deleted && va.Status.Attached && guarded(va) && t.others.IntN(2) == 0 {
+		t.usesFor(va.Spec.NodeName, volumeOf(va))
 	}
 	t.say("STEP strip the finalizers of VolumeAttachment %s", va.Name)
 	t.stripFinalizers(va.Name)

@@ -90,6 +90,7 @@ type trial struct {
 	scenario scenario
 	random   *rand.Rand // of the steps; used by the goroutine of the test alone
 	strays   *rand.Rand // of what is attached by hand; used likewise
+	others   *rand.Rand // of what kubelets use and of attachRequired; used likewise
 	replicas []*replica
 	volumes  []trialVolume
 	nodes    []*trialNode
@@ -100,6 +101,7 @@ type trial struct {
 	began    time.Time
 	// definitive is how many definitive errors may still be drawn.
 	definitive int
+	noAttach   bool // attachRequired is false
 
 	mu          sync.Mutex
 	faults      *rand.Rand           // of what requests to the API meet; guarded by mu
@@ -141,6 +143,7 @@ func (t *trial) run() {
 		t.pass(0)
 		t.takeStep()
 		t.attachBehindTheBack()
+		t.changeAttachRequired()
 		t.pass(t.pause())
 		t.checkNow()
 	}

@@ -58,13 +58,13 @@ func (l *leader) knowsAll(ctx context.Context) (bool, error) {
 }
 
 // catchUp returns the present state of a VolumeAttachment, nil if it is gone. It reads the object from the API
-// server only for the first run in a term, and only if the cached state is from before the term; and after the answer to the
-// removal of the finalizer was lost.
+// server only for the first run in a term, and only if the cached state is from before the term; and after a write whose answer
+// was lost.
 func (l *leader) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment) (*storagev1.VolumeAttachment, error) {
 	why := "after the takeover of the driver"
 	switch {
 	case l.table.IsUnsure(va):
-		why = "after the removal of its finalizer had no answer"
+		why = "after a write that had no answer"
 	case e.Retries.ReadAnew == va.UID, !l.isFromBeforeTerm(va):
 		return va, nil
 	}

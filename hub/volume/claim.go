@@ -93,8 +93,8 @@ func (t *Table) Saw(va *storagev1.VolumeAttachment) {
 	}
 }
 
-// IsUnsure reports whether the API server may have removed the finalizer of a VolumeAttachment without an answer, and has not
-// returned the object to a worker since. By the cache it may be guarded still.
+// IsUnsure reports whether the API server may have removed the finalizer of a VolumeAttachment, or written "attached", without an
+// answer, and has not returned the object to a worker since. The cache may not show the write yet.
 func (t *Table) IsUnsure(va *storagev1.VolumeAttachment) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -296,5 +296,7 @@ func (t *Table) Apply(c *Claim, p *Pass, e Effect, o Outcome) {
 	case e.Kind == Release && o.Result != Succeeded:
 		delete(t.released, c.UID)
 		c.unsure = true
+	case e.Kind == MarkAttached && o.Result == NotDone:
+		c.unsure = true
 	}
 }
