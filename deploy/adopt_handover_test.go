@@ -187,6 +187,13 @@ func (s *handover) serve(driver, mode string) {
 // attach makes a volume of each driver, and blocks until all are attached.
 func (s *handover) attach(volume string) {
 	s.t.Helper()
+	s.request(volume)
+	s.attached(volume)
+}
+
+// request makes a volume of each driver that is to be attached.
+func (s *handover) request(volume string) {
+	s.t.Helper()
 	for _, d := range s.row.drivers {
 		name := d.driver + "-" + volume
 		pv := testbed.PersistentVolume{Name: name, Driver: d.driver}
@@ -201,6 +208,11 @@ func (s *handover) attach(volume string) {
 			_, _ = s.kubelet.client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, none, metav1.PatchOptions{})
 		})
 	}
+}
+
+// attached blocks until the volume of each driver is attached.
+func (s *handover) attached(volume string) {
+	s.t.Helper()
 	s.wait(volume, "attached", func(va *storagev1.VolumeAttachment, exists bool) bool { return exists && va.Status.Attached })
 }
 

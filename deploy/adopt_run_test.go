@@ -100,9 +100,15 @@ func (s *handover) move() {
 	if got := s.attachers(); got != 0 {
 		s.t.Fatalf("%d csi-attachers run, want none", got)
 	}
+	s.request("c")
+	if s.row.withoutLease { // nothing else attaches: the hub observes that "c" waits
+		s.serveAll("observe")
+		s.waitAll("nobody attaches", func(d status.Driver) bool { return d.Up && d.Observed != nil && d.Observed.Pending > 0 })
+		s.called(0, 0, "a", "b")
+	}
 	s.serveAll("active") // at the address of the new Pod
 	s.waitAll("it is ready", func(d status.Driver) bool { return d.State == "Ready" && d.Lease.Mine })
-	s.attach("c")
+	s.attached("c")
 	s.detach("a")
 	s.detach("b")
 	s.called(1, 2, "c")
