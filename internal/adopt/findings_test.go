@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
 func labelled(label string) []string {
@@ -199,6 +201,10 @@ func TestSecretsOfClassesAndVolumesOfTheDriver(t *testing.T) {
 	want := []SecretName{{Namespace: "storage", Name: "given"}, {Namespace: "keys", Name: "a"}, {Namespace: "all", Name: "*"}, {Namespace: "keys", Name: "c"}}
 	if !slices.Equal(p.Secrets, want) {
 		t.Errorf("%v, want %v", p.Secrets, want)
+	}
+	config, err := registry.Parse("block.example.com.yaml", []byte(p.File()))
+	if line := `secrets: ["storage/given", "keys/a", "all/*", "keys/c"]`; err != nil || len(config.Drivers()) != 1 || !strings.Contains(p.File(), line) {
+		t.Errorf("%v: has no %s:\n%s", err, line, p.File())
 	}
 	if p := onlyPlan(t, manifest, Options{}); len(p.Secrets) > 0 || !strings.Contains(strings.Join(p.Notes, ""), "controllerPublishSecretRef") {
 		t.Errorf("Secrets %v, notes %q; want none, and how to find them", p.Secrets, p.Notes)

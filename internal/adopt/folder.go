@@ -144,6 +144,9 @@ func (p Plan) File() string {
 	} else { // said, because validate warns of an active entry that leaves it open
 		line(`lease: {namespace: ""} # csi-attacher takes no Lease: the hub's is in its own namespace`)
 	}
+	if len(p.Secrets) > 0 {
+		line("secrets: [%s] # that its volumes may name for attaching", strings.ReplaceAll(strings.Trim(fmt.Sprintf("%q", p.Secrets), "[]"), " ", ", "))
+	}
 	seen := map[string]bool{}
 	for _, s := range p.Flags.Settings { // those of one mapping together, where its first is
 		key, _, nested := strings.Cut(s.Key, ".")
