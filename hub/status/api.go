@@ -28,11 +28,6 @@ type AttachmentList struct {
 	Continue    string       `json:"continue,omitempty"` // parameter of the next page; empty on the last page
 }
 
-// ReplicaList is what /api/v1/replicas answers.
-type ReplicaList struct {
-	Replicas []Replica `json:"replicas"` // by identity
-}
-
 // api answers with what the source says, as JSON.
 type api struct {
 	hub     view
@@ -48,8 +43,6 @@ func (a api) register(mux *http.ServeMux) {
 	if a.volumes != nil {
 		mux.HandleFunc("/api/v1/volume-health", a.volumeHealth)
 	}
-	mux.HandleFunc("/api/v1/replicas", answers(func() any { return ReplicaList{a.hub.overview().Replicas} }))
-	mux.HandleFunc("/api/v1/config", answers(func() any { return a.hub.overview().Config }))
 }
 
 // answers returns a handler that answers with a value as JSON.

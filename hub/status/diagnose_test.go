@@ -133,32 +133,3 @@ func told(all []diagnosis.Diagnosis, now time.Time) (summary, do string) {
 	}
 	return strings.Join(summaries, "\n"), strings.Join(actions, "\n")
 }
-
-func TestATimelineIsInOrder(t *testing.T) {
-	now := time.Date(2026, 3, 4, 3, 0, 0, 0, time.UTC)
-	in := DiagnosisInput{Now: now, Attachment: Attachment{Name: "csi-1", Node: "worker-1", PersistentVolume: "pv-1", State: Failing, Operation: Detach, Created: now.Add(-time.Hour), Finalizer: true,
-		Since: now.Add(-time.Minute), Tries: 5, NextTry: now.Add(8 * time.Second), LastError: "second"},
-		Driver: &Driver{Failures: []Failure{
-			{Time: now.Add(-2 * time.Second), Operation: Detach, VolumeAttachment: "csi-1", Text: "second"},
-			{Time: now.Add(-5 * time.Second), Operation: Detach, VolumeAttachment: "csi-2", Text: "of another"},
-			{Time: now.Add(-9 * time.Second), Operation: Detach, VolumeAttachment: "csi-1", Text: "first"},
-		}}}
-	var listed []string
-	for _, s := range timeline(in) {
-		listed = append(listed, string(s.Kind)+" "+s.What+" "+s.Text)
-	}
-	want := []string{"done VolumeAttachment created", "done Finalizer added", "done VolumeAttachment deleted", "failed 3 earlier failed tries", "failed Failed to detach first", "failed Failed to detach second", "now Now: failing for 60s", "next 5th retry"}
-	if len(listed) != len(want) {
-		t.Fatalf("got %q", listed)
-	}
-	for i, part := range want {
-		if !strings.HasPrefix(listed[i], part) {
-			t.Errorf("step %d is %q, want %q", i, listed[i], part)
-		}
-	}
-	// Without a driver that remembers, the object's last error is what there is.
-	in.Driver = nil
-	if steps := tries(in); len(steps) != 1 || steps[0].Text != "second" || !strings.HasPrefix(steps[0].What, "5 failed tries") {
-		t.Errorf("got %v", steps)
-	}
-}

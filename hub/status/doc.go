@@ -68,15 +68,11 @@
 //	/api/v1/volume-health       what the driver reports about the volume of ?attachment=NAME: {"asked", "problems"};
 //	                            503 if it was not asked or has failed. The hub asks a driver one question at a
 //	                            time, and gives an answer again for 10 s
-//	/api/v1/replicas            {"replicas": [...]}: who holds which driver
-//	/api/v1/config              path, hash, the last reload with its errors and warnings, and
-//	                            conflicts: places where drivers were found and are not served
 //
 // The types Driver, Attachment and Overview describe the fields. Programs go by state, by waiting.kind
 // (WaitKind) and by lastCause (package diagnosis). reason, waitsFor and lastError are texts for people.
 //
 // steps of a VolumeAttachment are there if name is asked for, and only from the replica that works for the driver.
-// Timeline says where the time went: the page and explain show the same.
 //
 // pods of a VolumeAttachment are at most 5 Pods on its node that use its claim. The hub looks them up while an
 // operation is due, or if name is asked for: the first answer may lack them, and an answer is refreshed after

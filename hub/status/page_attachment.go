@@ -15,19 +15,16 @@ type attachmentPage struct {
 	Attachment
 	Served    *Driver // nil if its driver is not served
 	Diagnoses []diagnosis.Diagnosis
-	Timeline  pageTimeline
 }
 
-// ShowsLastError reports whether the last error has a place of its own: neither a diagnosis nor the timeline has
-// all of it.
+// ShowsLastError reports whether the last error has a place of its own: no diagnosis has all of it.
 func (p attachmentPage) ShowsLastError() bool {
 	text := p.LastError
-	inTimeline := len(text) <= shortText && slices.ContainsFunc(p.Timeline.Events, func(s step) bool { return s.Text == text })
 	own := text
 	if len(p.Elsewhere) > 0 {
 		own, _, _ = strings.Cut(text, "; "+DriverReports)
 	}
-	return text != "" && !inTimeline && !slices.ContainsFunc(p.Diagnoses, func(d diagnosis.Diagnosis) bool {
+	return text != "" && !slices.ContainsFunc(p.Diagnoses, func(d diagnosis.Diagnosis) bool {
 		return d.Detail != "" && strings.HasSuffix(diagnosis.Clause(own), diagnosis.Clause(d.Detail))
 	})
 }
@@ -41,6 +38,6 @@ func (p *pages) attachment(r *http.Request) answer {
 	a := found[0]
 	page := attachmentPage{frame: p.frame(r, a.Title()), Attachment: a, Served: p.hub.driver(a.Driver)}
 	in := DiagnosisInput{Attachment: a, Driver: page.Served, Replicas: page.Overview.Replicas, Conflicts: page.Overview.Config.Conflicts, Now: page.Now}
-	page.Diagnoses, page.Timeline = Diagnose(in), newPageTimeline(in)
+	page.Diagnoses = Diagnose(in)
 	return answer{http.StatusOK, "attachment.html", page}
 }

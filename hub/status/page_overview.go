@@ -19,19 +19,18 @@ const (
 // overviewPage is the first page: a row for each driver.
 type overviewPage struct {
 	frame
-	Query        string
-	State        string
-	States       []string // choices of the filter
-	Drivers      []driverRow
-	Known        int // drivers, also those that the filter hides
-	Broken       int // likewise
-	Attention    int
-	Standby      int
-	Attachments  attachmentTotals
-	Trouble      int         // VolumeAttachments that are broken or need attention
-	Table        volumeTable // of these, the worst first
-	Unclaimed    []named
-	OtherHolders []Replica // holders of leases that are not replicas
+	Query       string
+	State       string
+	States      []string // choices of the filter
+	Drivers     []driverRow
+	Known       int // drivers, also those that the filter hides
+	Broken      int // likewise
+	Attention   int
+	Standby     int
+	Attachments attachmentTotals
+	Trouble     int         // VolumeAttachments that are broken or need attention
+	Table       volumeTable // of these, the worst first
+	Unclaimed   []named
 }
 
 // Healths returns the choices of the filter beside States.
@@ -80,6 +79,17 @@ type attachmentTotals struct {
 // In returns how many are in a state.
 func (t attachmentTotals) In(s AttachmentState) int { return t.By[s] }
 
+// Others returns the states but attached in which there are any.
+func (t attachmentTotals) Others() []named {
+	var found []named
+	for _, s := range AttachmentStates {
+		if n := t.By[s]; n > 0 && s != Attached {
+			found = append(found, named{string(s), n})
+		}
+	}
+	return found
+}
+
 func totals(all []Attachment) attachmentTotals {
 	t := attachmentTotals{All: len(all), By: map[AttachmentState]int{}}
 	for _, a := range all {
@@ -115,7 +125,6 @@ func (p *pages) overview(r *http.Request) answer {
 		page.Unclaimed = append(page.Unclaimed, named{name, n})
 	}
 	slices.SortFunc(page.Unclaimed, func(a, b named) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
-	page.OtherHolders = otherHolders(drivers, membersOf(page.Overview.Replicas))
 	page.Title = page.headline()
 	return answer{http.StatusOK, "overview.html", page}
 }
@@ -178,19 +187,4 @@ func matchesText(query string, texts ...string) bool {
 		}
 	}
 	return true
-}
-
-// otherHolders returns the holders of drivers' leases that are not replicas of the hub.
-func otherHolders(all []Driver, members map[string]bool) []Replica {
-	held := map[string][]string{}
-	for _, d := range all {
-		if h := d.Lease.Holder; h != "" && !members[h] {
-			held[h] = append(held[h], d.Name)
-		}
-	}
-	var found []Replica
-	for identity, drivers := range held {
-		found = append(found, Replica{Identity: identity, Drivers: drivers})
-	}
-	return sortedReplicas(found)
 }

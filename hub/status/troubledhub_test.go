@@ -90,23 +90,20 @@ func (h *fakeHub) troubledVolumes(now time.Time) {
 	add(troubled.lost, 1100, 5, Waiting, Attach, 10*time.Minute, func(_ int, a *Attachment) { a.SetWaiting(lost) })
 	add(troubled.hanging, 2000, 10, Attaching, Attach, 8*time.Minute+12*time.Second, func(_ int, a *Attachment) {
 		a.Call = Call{"ControllerPublishVolume", a.Since, a.Name}
-		a.Steps = courseFrom(a.Created).instant(StepCreated, "").instant(StepSeen, "").took(StepWaited, "a worker of the driver", time.Minute, "").instant(StepCalled, "ControllerPublishVolume").steps
 	})
 	add(troubled.slow, 3000, 1, Detaching, Detach, 66*time.Second, func(_ int, a *Attachment) {
 		a.Call, a.Pods = Call{"ControllerUnpublishVolume", a.Since, a.Name}, nil
 	})
 	add(troubled.full, 4000, 10, Failing, Attach, 5*time.Minute, func(i int, a *Attachment) {
 		a.Tries, a.NextTry, a.LastError, a.LastErrorTime = 6+i, now.Add(time.Duration(20+i)*time.Second), exhausted, now.Add(-time.Duration(i)*time.Second)
-		a.Steps = retried(a.Created, a.Tries, exhausted).steps
 	})
 	add(troubled.full, 4100, 1, Failing, Attach, time.Minute, func(_ int, a *Attachment) {
 		a.Tries, a.LastError, a.Claim, a.Pods, a.PersistentVolume = 1, "rpc error: code = Internal desc = "+hostile, "", nil, ""
-		a.Steps = retried(a.Created, 1, a.LastError).steps
 	})
 	add(troubled.paused, 5000, 2, Attached, "", time.Hour, func(int, *Attachment) {})
 	add(troubled.observed, 6000, 1, Waiting, Attach, 4*time.Minute, func(_ int, a *Attachment) {
 		a.SetWaiting(Wait{Kind: WaitForDriver, DriverState: "Ready", Reason: "observed"})
 	})
-	add(troubled.fine, 9000, 20, Attached, "", 40*time.Hour, func(_ int, a *Attachment) { a.Steps = waitedForWorker(a.Created).steps })
+	add(troubled.fine, 9000, 20, Attached, "", 40*time.Hour, func(int, *Attachment) {})
 	add("legacy.storage.example.com", 8000, 2, Unclaimed, Attach, 20*time.Minute, func(_ int, a *Attachment) { a.SetWaiting(Wait{Kind: WaitForConfiguration}) })
 }
