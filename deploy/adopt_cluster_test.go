@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -87,18 +86,11 @@ func (a *adopters) startHub(folders ...string) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	overlay := filepath.Join(a.kubelet.dir, "hub")
-	content := "resources: [rendered.yaml]\nconfigMapGenerator:\n  - {name: csi-attach-hub-drivers, namespace: csi-attach-hub, behavior: merge, files: [drivers.yaml], options: {disableNameSuffixHash: true}}\n"
-	if err := os.MkdirAll(overlay, 0o755); err != nil {
+	objects := objectsOf(a.t, ofInstallYAML+string(values))
+	config := find(a.t, objects, "ConfigMap", "csi-attach-hub-drivers")
+	if err := unstructured.SetNestedField(config.Object, testbed.ConfigHead+"drivers: []\n", "data", "drivers.yaml"); err != nil {
 		a.t.Fatal(err)
 	}
-	for name, text := range map[string]string{"kustomization.yaml": content,
-		"rendered.yaml": string(release{}.manifests(a.t, parseValues(a.t, ofInstallYAML+string(values)))), "drivers.yaml": testbed.ConfigHead + "drivers: []\n"} {
-		if err := os.WriteFile(filepath.Join(overlay, name), []byte(text), 0o644); err != nil {
-			a.t.Fatal(err)
-		}
-	}
-	objects := build(a.t, overlay)
 	a.makeNamespaces(objects)
 	a.applier.apply(objects...)
 	for name, entry := range drivers {

@@ -29,7 +29,7 @@ func TestChartIsTakenByARealAPIServerWithAnySwitches(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, v := range pairwise(t) {
-		objects := release{namespace: namespace.Name}.render(t, mergeValues(v, parseValues(t, fmt.Sprintf("{fullnameOverride: switches-%d, secrets: {storage: [a]}}", i))))
+		objects := release{namespace: namespace.Name}.render(t, mergeValues(v, parseValues(t, fmt.Sprintf("{fullnameOverride: switches-%d, drivers: {a.example: {endpoint: 'unix:///a', secrets: [storage/a]}}}", i))))
 		a.apply(objects...)
 	}
 }

@@ -21,8 +21,7 @@ import (
 // everything are values with every object of the chart.
 const everything = `
 namespace: {create: true}
-drivers: {ebs.csi.aws.com: {endpoint: "unix:///csi/a", lease: {namespace: kube-system}}}
-secrets: {storage: [credentials]}
+drivers: {ebs.csi.aws.com: {endpoint: "unix:///csi/a", lease: {namespace: kube-system}, secrets: [storage/credentials]}}
 pods: {list: true}
 proxies: {enabled: true, hostNetwork: [{cidr: 10.0.0.0/16, ports: [19240]}]}
 hostSockets: {enabled: true}
@@ -152,13 +151,31 @@ func TestChartNamesLeasesAsTheHubDoes(t *testing.T) {
 	}
 }
 
-func TestChartGrantsAllSecretsOfANamespaceForAStar(t *testing.T) {
-	objects := release{}.render(t, parseValues(t, `secrets: {volumes: ["*"]}`))
-	role := as[rbacv1.Role](t, find(t, objects, "Role", "csi-attach-hub-secrets"))
-	want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}
-	if diff := cmp.Diff(want, role.Rules); diff != "" || role.Namespace != "volumes" {
-		t.Errorf("namespace %s (-want +got):\n%s", role.Namespace, diff)
+// The hub may read the Secrets that drivers list, and no others.
+func TestChartGrantsTheSecretsThatDriversList(t *testing.T) {
+	got := map[string][]string{}
+	for _, o := range objectsOf(t, `
+defaults: {secrets: [shared/inherited]}
+drivers:
+  a.example: {endpoint: "unix:///a", secrets: [storage/one, storage/two, volumes/*]}
+  b.example: {endpoint: "unix:///b", secrets: [storage/two, volumes/three]}
+  c.example: {endpoint: "unix:///c"}
+  d.example: {endpoint: "unix:///d", secrets: []}
+`) {
+		if o.GetKind() == "Role" && o.GetName() == "csi-attach-hub-secrets" {
+			got[o.GetNamespace()] = grants(t, o, o.GetNamespace())
+		}
 	}
+	want := map[string][]string{
+		"shared":  {"get secrets/inherited in namespace shared"},
+		"storage": {"get secrets/one in namespace storage", "get secrets/two in namespace storage"},
+		"volumes": {"get secrets in namespace volumes"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// Discovered drivers have the list of defaults.
+	find(t, objectsOf(t, "defaults: {secrets: [shared/inherited]}\ndiscovery: {csiDrivers: {enabled: true, allowedEndpoints: ['unix:///csi/*']}}"), "Role", "csi-attach-hub-secrets")
 }
 
 func TestChartTakesTheImageByItsDigest(t *testing.T) {

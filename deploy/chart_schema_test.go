@@ -116,7 +116,7 @@ func TestChartRefusesWrongValues(t *testing.T) {
 		{"defaults: {workers: 0}", "at '/defaults/workers': minimum: got 0, want 1"},
 		{"discovery: {socket: []}", "additional properties 'socket' not allowed"},
 		{"leases: {extra: {kube-system: []}}", "at '/leases/extra/kube-system': minItems: got 0, want 1"},
-		{"secrets: {storage: [Not_A_Name]}", "at '/secrets/storage/0': 'Not_A_Name' does not match pattern"},
+		{"drivers: {a.example: {endpoint: 'unix:///a', secrets: [storage/Not_A_Name]}}", "at '/drivers/a.example/secrets/0': 'storage/Not_A_Name' does not match pattern"},
 		{"image: {digest: 'sha256:1234'}", "at '/image/digest': 'sha256:1234' does not match pattern"},
 		{"shutdownGraceSeconds: 30s", "at '/shutdownGraceSeconds': got string, want integer"},
 		{"resources: {limits: {memory: 512M}}", "at '/resources/limits/memory': '512M' does not match pattern"},

@@ -64,11 +64,11 @@ func deploy(t *testing.T, prefix string, volumes ...string) *deployed {
 	for _, v := range volumes {
 		d.secrets = append(d.secrets, prefix+"-"+v)
 	}
-	v := parseValues(t, withProxies)
-	if len(d.secrets) > 0 {
-		v = mergeValues(v, parseValues(t, "secrets: {storage: ["+strings.Join(d.secrets, ", ")+"]}"))
+	v, secrets := parseValues(t, withProxies), []any{}
+	for _, name := range d.secrets {
+		secrets = append(secrets, "storage/"+name)
 	}
-	v["drivers"] = chartValues{prefix + "-a": chartValues{"endpoint": "unix:///csi/a", "lease": chartValues{"namespace": "storage"}}}
+	v["drivers"] = chartValues{prefix + "-a": chartValues{"endpoint": "unix:///csi/a", "lease": chartValues{"namespace": "storage"}, "secrets": secrets}}
 	d.objects = release{}.render(t, v)
 	d.applier.apply(d.objects...)
 	account := find(t, d.objects, "ServiceAccount", "csi-attach-hub")

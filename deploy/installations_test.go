@@ -37,7 +37,7 @@ drivers:
 hostSockets: {enabled: true}
 `
 	withOpenShift = withProxies + "openshift: true\n"
-	withSecrets   = withProxies + "secrets: {storage: [vsphere-credentials]}\n"
+	withSecrets   = withProxies + "defaults: {secrets: [storage/vsphere-credentials]}\n"
 	withPods      = ofInstallYAML + "pods: {list: true}\n"
 )
 

@@ -105,7 +105,7 @@ var ofCode = map[string]string{
 var ofVerdict = map[Verdict]string{
 	CannotConnect:      "Check that the driver's controller runs, and that the hub's configuration has its endpoint.",
 	SecretMissing:      "Create the secret that the PersistentVolume names in controllerPublishSecretRef. The hub tries again within the driver's retry.max.",
-	SecretForbidden:    "Grant the hub get on {secret}, and on no other, by name: secrets in the values of deploy/chart.",
+	SecretForbidden:    "Grant the hub get on {secret}, and on no other, by name: secrets of the driver in the values of deploy/chart.",
 	SecretNotAllowed:   "If the driver's volumes should use {secret}, add it to secrets of the driver in drivers.yaml: the hub tries again at once. If not, somebody made a PersistentVolume that names a Secret of others.",
 	NodeWithoutDriver:  "Check that the driver's node plugin (a DaemonSet) and its node-driver-registrar run on node {node}, and the taints of the node.",
 	NodeWithoutCSI:     "Check that node {node} exists and that its kubelet runs, then that the driver's node plugin (a DaemonSet) runs there.",
