@@ -68,7 +68,8 @@ func (l *Leases) Hold(ctx context.Context, claim Claim) error {
 	defer l.observations.subscribe(claim.Lease, c.woken)()
 	l.changeClaims(func() { l.candidates[c] = true })
 	defer l.changeClaims(func() { delete(l.candidates, c) })
-	l.watch(claim.Lease)
+	l.wantWatch(claim.Lease, func(w *watch) { w.claims++ })
+	defer l.wantWatch(claim.Lease, func(w *watch) { w.claims-- })
 	// The others can agree on the next owner while the work here still drains.
 	closed := make(chan struct{})
 	unused := context.AfterFunc(ctx, func() {

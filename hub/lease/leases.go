@@ -23,10 +23,10 @@ type Leases struct {
 	// Each has room for one signal.
 	membersChanged chan struct{} // replicas or claims have changed
 	announce       chan struct{} // claims have changed
-	moreToWatch    chan struct{} // a scope was added
+	watchesChanged chan struct{} // what is to be watched has changed
 
-	mu         sync.Mutex    // guards the rest
-	watched    map[Name]bool // that Run watches, see watch: whether it has begun
+	mu         sync.Mutex // guards the rest
+	watches    map[Name]*watch
 	candidates map[*candidate]bool
 	locks      map[Name]*lock // never removed: each remembers how its last term ended
 }
@@ -43,14 +43,14 @@ func New(o Options) (*Leases, error) {
 		members:        newMembers(o),
 		membersChanged: membersChanged,
 		announce:       make(chan struct{}, 1),
-		moreToWatch:    make(chan struct{}, 1),
-		watched:        map[Name]bool{},
+		watchesChanged: make(chan struct{}, 1),
+		watches:        map[Name]*watch{},
 		candidates:     map[*candidate]bool{},
 		locks:          map[Name]*lock{},
 	}
 	l.observations.self, l.observations.defaultDuration = o.Identity, o.Duration
 	if !o.Alone {
-		l.watched[Name{Namespace: o.Namespace}] = false
+		l.watches[Name{Namespace: o.Namespace}] = &watch{claims: 1}
 	}
 	return l, nil
 }
@@ -65,34 +65,13 @@ func (l *Leases) Run(ctx context.Context) error {
 		loops.Go(func() { newAnnouncer(l).run(ctx) })
 	}
 	for {
-		l.mu.Lock()
-		for n, begun := range l.watched {
-			if begun {
-				continue
-			}
-			l.watched[n] = true
-			w := &watcher{kube: l.options.Kube, watched: n, observations: l.observations, timeout: l.options.RenewDeadline, retry: l.options.RetryPeriod}
-			loops.Go(func() { w.run(ctx) })
-		}
-		l.mu.Unlock()
+		again := l.updateWatches(ctx, &loops)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-l.moreToWatch:
+		case <-l.watchesChanged:
+		case <-time.After(again):
 		}
-	}
-}
-
-// watch makes Run watch a Lease. The namespace of the replicas is watched as a whole. In another
-// namespace each Lease has a watch of its own: the rights there are by name, and the Leases of
-// others are of no use.
-func (l *Leases) watch(n Name) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, whole := l.watched[Name{Namespace: n.Namespace}]
-	if _, known := l.watched[n]; !whole && !known {
-		l.watched[n] = false
-		notify(l.moreToWatch)
 	}
 }
 
@@ -209,9 +188,9 @@ type Holder struct {
 
 // Holder returns the holder of a lease as last seen, if there is one. A holder that has died
 // stays the holder, with Expired set, until another process takes the lease. The first call for a lease may return
-// none, and makes Run watch the lease.
+// none, and makes Run watch the lease for askedFor.
 func (l *Leases) Holder(n Name) (Holder, bool) {
-	l.watch(n)
+	l.wantWatch(n, func(w *watch) { w.asked = time.Now() })
 	seen := l.observations.get(n)
 	if !seen.present || seen.holder() == "" {
 		return Holder{}, false

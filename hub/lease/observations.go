@@ -235,6 +235,18 @@ func (o *observations) list(s scope, leases []*coordinationv1.Lease, version str
 	o.setWatch(s, state)
 }
 
+// forget forgets a scope, and its Leases that nobody waits for, as if they had never been listed.
+func (o *observations) forget(s scope) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.watches, s)
+	for n := range o.byName {
+		if s.contains(n) && len(o.subscribers[n]) == 0 {
+			delete(o.byName, n)
+		}
+	}
+}
+
 // watchUp notes that changes in the scope are received from now on.
 func (o *observations) watchUp(s scope) {
 	o.mu.Lock()
