@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
 // leases runs Leases until the test ends.
@@ -49,7 +48,7 @@ func TestWatchOfALeaseEndsWithItsLastClaim(t *testing.T) {
 	inVirtualTime(t, func(v *virtualReplicas) {
 		l := v.leases(v.api.Client())
 		for i := range 5 {
-			n := Name{fmt.Sprint("ns", i), "lease"}
+			n := Name{fmt.Sprint("ns", i), fmt.Sprint("lease", i)} // the fake API server looks at names alone
 			first := v.hold(l, n)
 			time.Sleep(10 * time.Second)
 			if h, ok := l.observations.get(n), l.observations.watchOf(n).up; h.holder() != "a" || !ok {
@@ -71,8 +70,8 @@ func TestWatchOfALeaseEndsWithItsLastClaim(t *testing.T) {
 			if got := l.begun(); got != 1 {
 				t.Errorf("%d watches, want that of the replicas alone", got)
 			}
-			if got := l.observations.get(n); got.known || l.observations.watchOf(n) != (watchState{}) {
-				t.Errorf("%+v is known of a lease that is not watched", got)
+			if got := l.observations.watchOf(n); got != (watchState{}) {
+				t.Errorf("%+v, want nothing known of a watch that has ended", got)
 			}
 		}
 	})
@@ -102,54 +101,23 @@ func TestLeaseWhoseHolderIsAskedForIsWatchedForAWhile(t *testing.T) {
 	})
 }
 
-// fragileKube panics when the Leases of one namespace are watched, a few times.
-type fragileKube struct {
-	Kube
-	namespace string
-	panics    *int
-}
-
-type fragileGroup struct {
-	coordinationclient.CoordinationV1Interface
-	kube fragileKube
-}
-
-type fragileLeases struct {
-	coordinationclient.LeaseInterface
-	panics *int
-}
-
-func (k fragileKube) CoordinationV1() coordinationclient.CoordinationV1Interface {
-	return fragileGroup{k.Kube.CoordinationV1(), k}
-}
-
-func (g fragileGroup) Leases(namespace string) coordinationclient.LeaseInterface {
-	if namespace != g.kube.namespace {
-		return g.CoordinationV1Interface.Leases(namespace)
+// What was seen of a Lease before its watch ended may be long ago when somebody waits for it again.
+func TestWhatAWatchHasSeenIsForgottenWithIt(t *testing.T) {
+	o := newObservations(make(chan struct{}, 1))
+	ended, awaited, other := Name{"ns", "a"}, Name{"ns", "b"}, Name{"other", "a"}
+	defer o.subscribe(awaited, make(chan struct{}, 1))()
+	for _, n := range []Name{ended, awaited, other} {
+		o.watchUp(scopeOf(n))
+		o.saw(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: n.Namespace, Name: n.Name, ResourceVersion: "1"}})
 	}
-	return fragileLeases{g.CoordinationV1Interface.Leases(namespace), g.kube.panics}
-}
-
-func (l fragileLeases) Watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-	if *l.panics > 0 {
-		*l.panics--
-		panic("odd answer")
+	o.forget(scopeOf(ended))
+	o.forget(scopeOf(awaited))
+	for n, want := range map[Name]bool{ended: false, awaited: true, other: true} {
+		if got := o.get(n).known; got != want {
+			t.Errorf("%v is known: %v, want %v", n, got, want)
+		}
 	}
-	return l.LeaseInterface.Watch(ctx, o)
-}
-
-func TestPanicInTheWatchOfALeaseBeginsTheWatchAnew(t *testing.T) {
-	inVirtualTime(t, func(v *virtualReplicas) {
-		panics := 2
-		l := v.leases(fragileKube{v.api.Client(), "ns", &panics})
-		n := Name{"ns", "lease"}
-		release := v.hold(l, n)
-		time.Sleep(time.Minute)
-		if seen := l.observations.get(n); panics > 0 || seen.holder() != "a" || !l.observations.watchOf(n).up {
-			t.Errorf("%d panics are left, and the lease is held by %q, watched: %+v", panics, seen.holder(), l.observations.watchOf(n))
-		}
-		if err := release(); err != nil {
-			t.Error(err)
-		}
-	})
+	if o.watchOf(ended).up || o.watchOf(awaited).up || !o.watchOf(other).up {
+		t.Error("only the watch of the other Lease is up")
+	}
 }
