@@ -9,6 +9,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 )
 
 // A VolumeAttachment that is deleted right after its creation may vanish in spite of its finalizer
@@ -112,7 +113,7 @@ func (l *leader) sideBySide(all []func()) {
 	var running errgroup.Group
 	running.SetLimit(drainWorkers)
 	for _, f := range all {
-		running.Go(func() error { contain(l.cannotDrain, f); return nil })
+		running.Go(func() error { panics.Contain(l.cannotDrain, f); return nil })
 	}
 	_ = running.Wait() // none returns an error
 }

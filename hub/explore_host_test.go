@@ -18,6 +18,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -139,7 +140,7 @@ func (h *exploredHost) startDue() {
 		history := &exploredKey{}
 		h.runs[name] = history
 		h.observe(history)
-		goSafely(&l.workers, h.fail, func() {
+		panics.Go(&l.workers, h.fail, func() {
 			l.work(context.WithValue(h.calls, runKey{}, name), e)
 			if h.runs[name] == history {
 				delete(h.runs, name)

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -80,7 +81,7 @@ func (h *Hub) start(ctx context.Context, all *sync.WaitGroup, spec registry.Driv
 	m, predecessor := h.newManager(logger, spec, remembered), h.managers[spec.Name]
 	m.retire = retire
 	h.managers[spec.Name] = m
-	all.Go(func() {
+	panics.Go(all, m.panicked, func() {
 		defer h.forget(m)
 		defer retire()
 		if predecessor != nil {
@@ -91,16 +92,19 @@ func (h *Hub) start(ctx context.Context, all *sync.WaitGroup, spec registry.Driv
 	return m
 }
 
+// panicked logs a panic outside of a run of the manager.
+func (m *manager) panicked(err error) { m.logger.Error(err, "Failed to end the work for a driver") }
+
 // forget drops a manager that has ended. The memory of its driver stays, without secrets.
 func (h *Hub) forget(m *manager) {
+	defer close(m.ended)
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.managers[m.name] == m {
 		delete(h.managers, m.name)
 		h.options.Metrics.Forget(m.name)
 		m.table.DropSecrets()
 	}
-	h.mu.Unlock()
-	close(m.ended)
 	h.windDown.note(m.name) // a volume may be attached that could not be detached
 }
 
@@ -108,15 +112,18 @@ func (h *Hub) forget(m *manager) {
 func (m *manager) serve(ctx context.Context) {
 	for delay := restartInitial; ctx.Err() == nil; delay = min(2*delay, restartMax) {
 		began := time.Now()
-		err := m.run(ctx)
-		if err == nil || ctx.Err() != nil {
+		var err error
+		panics.Contain(func(panicked error) { err = panicked }, func() { err = m.run(ctx) })
+		if err == nil {
 			return
 		}
 		if time.Since(began) > restartMax {
 			delay = restartInitial
 		}
-		m.logger.Error(err, "Serving driver failed, restarting it", "retryIn", delay)
-		m.update(func(s *driverState) { s.setConnection(Connecting, "starting again after an error in the hub") })
+		panics.Contain(m.panicked, func() {
+			m.logger.Error(err, "Serving driver failed, restarting it", "retryIn", delay)
+			m.update(func(s *driverState) { s.setConnection(Connecting, "starting again after an error in the hub") })
+		})
 		sleep(ctx, delay)
 	}
 }

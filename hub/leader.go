@@ -74,8 +74,13 @@ func (m *manager) newLeader(term *lease.Term) *leader {
 // others; when the lease is lost, it cancels all at once. When it returns, all its goroutines have ended. An
 // error is a fault of this program in the work for this driver: a panic.
 func (l *leader) run(ctx context.Context) error {
-	intake, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
+	intake, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var panicked atomic.Pointer[error]
+	fail := func(err error) {
+		panicked.CompareAndSwap(nil, &err)
+		end(err)
+	}
 	// Calls outlive the intake: after a cancelled call it is not known whether the volume is attached.
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -84,11 +89,13 @@ func (l *leader) run(ctx context.Context) error {
 	// ctx also ends when the lease is lost, which may happen while the driver drains.
 	unused := context.AfterFunc(ctx, func() {
 		defer close(watched)
-		select {
-		case <-l.term.Lost():
-			cut()
-		case <-drained:
-		}
+		panics.Contain(fail, func() {
+			select {
+			case <-l.term.Lost():
+				cut()
+			case <-drained:
+			}
+		})
 	})
 	defer func() {
 		close(drained)
@@ -97,28 +104,32 @@ func (l *leader) run(ctx context.Context) error {
 		}
 	}()
 	var loops sync.WaitGroup
-	goSafely(&loops, fail, func() {
+	panics.Go(&loops, fail, func() {
 		l.table.Run(intake, func(e *volume.Entry) {
-			goSafely(&l.workers, fail, func() { l.work(calls, e) })
+			panics.Go(&l.workers, fail, func() { l.work(calls, e) })
 		})
 	})
-	// Also while the driver cannot be called: only this process may know the volume of a VolumeAttachment that
-	// vanishes then.
-	l.hub.routes.open(l.name, l)
-	contain(fail, l.connectionChanged)
-	contain(fail, func() {
-		l.attend(intake, fail, &loops, l.driftCheck(), l.stuckCheck(), l.hangingCheck(), l.resyncing())
+	panics.Contain(fail, func() {
+		// Also while the driver cannot be called: only this process may know the volume of a VolumeAttachment that
+		// vanishes then.
+		l.hub.routes.open(l.name, l)
+		l.connectionChanged()
+		l.attend(intake, end, fail, &loops, l.driftCheck(), l.stuckCheck(), l.hangingCheck(), l.resyncing())
 	})
-	l.shut()
-	l.hub.routes.close(l.name, l)
-	l.update(func(s *driverState) { s.draining = "calls in flight may end" })
+	// Whatever happens: no goroutine of this term works on beside the next term.
+	panics.Contain(fail, func() { l.hub.routes.close(l.name, l) })
+	panics.Contain(fail, func() {
+		l.shut()
+		l.update(func(s *driverState) { s.draining = "calls in flight may end" })
+	})
+	end(nil)
 	defer time.AfterFunc(l.hub.options.Grace, cut).Stop()
 	loops.Wait()
 	l.workers.Wait()
-	l.table.Close()
-	contain(l.cannotDrain, func() { l.detachUnowned(calls) })
-	if err := context.Cause(intake); ctx.Err() == nil && !errors.Is(err, errReleased) {
-		return err
+	panics.Contain(fail, l.table.Close)
+	panics.Contain(l.cannotDrain, func() { l.detachUnowned(calls) })
+	if err := panicked.Load(); err != nil {
+		return *err
 	}
 	return nil
 }
@@ -136,7 +147,7 @@ const busyPause = time.Second
 // flight. If nobody takes it, the next term keeps it until giveUpAfter: a driver that comes back is called at once,
 // and a driver that comes and goes does not pass the lease around. Then attend releases it for good, as a
 // csi-attacher that was not there before may wait for it.
-func (l *leader) attend(ctx context.Context, fail context.CancelCauseFunc, group *sync.WaitGroup, all ...*periodic) {
+func (l *leader) attend(ctx context.Context, end context.CancelCauseFunc, fail func(error), group *sync.WaitGroup, all ...*periodic) {
 	for _, p := range all {
 		p.since = time.Now()
 	}
@@ -153,7 +164,7 @@ func (l *leader) attend(ctx context.Context, fail context.CancelCauseFunc, group
 		r, again := s.reach(l.hub.options.LeaseDuration, time.Now())
 		if r == lease.Unreached || r == lease.Away && !s.leaseOffered {
 			if l.offerLease() {
-				fail(errReleased)
+				end(errReleased)
 				return 0, true
 			}
 			again = busyPause
@@ -235,19 +246,6 @@ func (l *leader) shut() {
 	l.gate.Lock()
 	defer l.gate.Unlock()
 	l.stopped = true
-}
-
-// goSafely runs f in a goroutine of the group. A panic in it ends the run of one driver and nothing else. In
-// csi-attacher the odd answer of a driver ended the process (external-attacher issue 502).
-func goSafely(group *sync.WaitGroup, fail func(error), f func()) {
-	group.Go(func() { contain(fail, f) })
-}
-
-// contain calls f, and calls fail with the error of a panic in it.
-func contain(fail func(error), f func()) {
-	if err := panics.Catch(f); err != nil {
-		fail(err)
-	}
 }
 
 // wanted returns the operation that a VolumeAttachment requires in its newest known state, Idle if it is gone,

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -23,7 +24,7 @@ type periodic struct {
 
 // startIfDue starts the work in a goroutine of the group if it is due. It returns the time until the next run is
 // due, or never while the work runs. At its end the run wakes the loops of the manager.
-func (l *leader) startIfDue(ctx context.Context, p *periodic, fail context.CancelCauseFunc, group *sync.WaitGroup) time.Duration {
+func (l *leader) startIfDue(ctx context.Context, p *periodic, fail func(error), group *sync.WaitGroup) time.Duration {
 	if p.running.Load() {
 		return never
 	}
@@ -31,7 +32,7 @@ func (l *leader) startIfDue(ctx context.Context, p *periodic, fail context.Cance
 		return left
 	}
 	p.running.Store(true)
-	goSafely(group, fail, func() {
+	panics.Go(group, fail, func() {
 		p.run(ctx)
 		p.since = time.Now()
 		p.running.Store(false)

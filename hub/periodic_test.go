@@ -32,7 +32,7 @@ func TestPeriodicWorkIsTimedFromTheEndOfItsLastRunAndFollowsTheSettings(t *testi
 				sleep(ctx, 5*time.Second)
 			},
 		}
-		loops.Go(func() { d.attend(ctx, func(err error) { t.Error(err) }, &loops, p) })
+		loops.Go(func() { d.attend(ctx, nil, func(err error) { t.Error(err) }, &loops, p) })
 		time.Sleep(31 * time.Second) // looks at 10 and 25, which ended at 30
 		d.setSpec(driverWith(3*time.Second, 7))
 		synctest.Wait()

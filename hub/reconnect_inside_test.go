@@ -37,8 +37,14 @@ func TestAConnectionThatIsReportedTwiceEndsNoBackoff(t *testing.T) {
 		l.setUp(false, func(*driverState) {})
 		l.setUp(true, func(*driverState) {})
 		synctest.Wait()
+		if runs != 1 {
+			t.Errorf("%d runs after a Probe has succeeded again, want 1", runs)
+		}
+		l.setUp(false, func(*driverState) {})
+		l.setUp(true, func(s *driverState) { s.session = &liveSession{Session: &unpublishing{}} })
+		synctest.Wait()
 		if runs != 2 {
-			t.Errorf("%d runs after the driver has come back, want 2", runs)
+			t.Errorf("%d runs after the driver was connected anew, want 2", runs)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -61,7 +62,7 @@ func (m *manager) run(ctx context.Context) error {
 	defer loops.Wait()
 	defer disconnect()
 	c := &connection{manager: m, connect: m.connect}
-	goSafely(&loops, fail, func() { c.run(connected, fail) })
+	panics.Go(&loops, fail, func() { c.run(connected, fail) })
 	for ctx.Err() == nil {
 		if err := m.takeRole(ctx, m.hub.roleOf(m.get())); err != nil {
 			return err
@@ -120,13 +121,12 @@ func (m *manager) lead(stop context.Context, term *lease.Term) error {
 	}
 	l := m.newLeader(term)
 	m.update(func(s *driverState) { s.leader, s.waiting, s.draining = l, "", "" })
-	err := l.run(klog.NewContext(stop, m.logger))
-	m.update(func(s *driverState) {
+	defer m.update(func(s *driverState) {
 		s.leader = nil
 		if m.hub.options.Leases != nil {
 			s.waiting, s.draining = "releasing the lease", ""
 		}
 	})
-	m.logger.V(2).Info("Stopped serving driver")
-	return err
+	defer m.logger.V(2).Info("Stopped serving driver")
+	return l.run(klog.NewContext(stop, m.logger))
 }

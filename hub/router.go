@@ -10,6 +10,7 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/cache"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 )
 
 // router hands each event of the cluster to the driver that it concerns: a driver's queue never sees the
@@ -87,7 +88,7 @@ func (r *router) handlers() cache.Handlers {
 func typed[T any](changed func(before, now *T), gone, missed func(last *T)) toolscache.ResourceEventHandlerFuncs {
 	handle := func(obj any, f func(*T)) {
 		if object, ok := obj.(*T); ok {
-			contain(func(err error) { klog.Background().Error(err, "Panic while handling a watch event") }, func() { f(object) })
+			panics.Contain(func(err error) { klog.Background().Error(err, "Panic while handling a watch event") }, func() { f(object) })
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{

@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -50,7 +51,7 @@ var errPanicked = errors.New("panic while probing or connecting")
 func (u *sessionUse) try(ctx context.Context, f func(context.Context) (Session, error)) *attempt {
 	ctx, cancel := context.WithCancel(ctx)
 	a := &attempt{cancel: cancel, ended: make(chan struct{}), err: errPanicked}
-	goSafely(&u.calls, u.fail, func() {
+	panics.Go(&u.calls, u.fail, func() {
 		defer close(a.ended)
 		defer cancel()
 		a.session, a.err = f(ctx)
@@ -217,7 +218,7 @@ func (u *sessionUse) dropRedial() {
 	}
 	u.redial = nil
 	dropped.cancel()
-	u.calls.Go(func() {
+	panics.Go(&u.calls, u.fail, func() {
 		if <-dropped.ended; dropped.err == nil {
 			dropped.session.Close()
 		}

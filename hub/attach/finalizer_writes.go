@@ -3,10 +3,12 @@ package attach
 import (
 	"context"
 	"fmt"
+	"sync"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 )
 
 // FinalizerWrites lets concurrent attaches of one PersistentVolume write its finalizer once. Each
@@ -27,15 +29,20 @@ func (a Attacher) AddFinalizers(ctx context.Context, plan Plan) error {
 	if plan.VolumeFinalizer == nil { // most attaches: a goroutine for one write would have to grow its stack
 		return a.addAttachmentFinalizer(ctx, plan)
 	}
-	var writes errgroup.Group
-	writes.Go(func() error {
-		if err := a.addVolumeFinalizer(ctx, plan); err != nil {
-			return fmt.Errorf("add finalizer to persistentvolume: %w", err)
-		}
-		return nil
-	})
-	writes.Go(func() error { return a.addAttachmentFinalizer(ctx, plan) })
-	return writes.Wait()
+	var panicked, ofVolume error
+	err := func() error {
+		var other sync.WaitGroup
+		defer other.Wait()
+		panics.Go(&other, func(err error) { panicked = err }, func() { ofVolume = a.addVolumeFinalizer(ctx, plan) })
+		return a.addAttachmentFinalizer(ctx, plan)
+	}()
+	switch {
+	case panicked != nil:
+		panic(panicked) // in the goroutine of the caller, who contains it
+	case ofVolume != nil:
+		return fmt.Errorf("add finalizer to persistentvolume: %w", ofVolume)
+	}
+	return err
 }
 
 // addAttachmentFinalizer adds finalizer and annotations to the VolumeAttachment of a plan that lacks some.

@@ -70,9 +70,10 @@ func (c connector) connect(ctx context.Context, d registry.Driver) (*Session, er
 	}
 	s := newSession(client, info)
 	// Both end with the Session.
-	go s.followState(context.WithoutCancel(ctx))
+	unending := context.WithoutCancel(ctx)
+	s.follow(unending, func() { s.followState(unending) })
 	if material != nil {
-		go s.followFiles(context.WithoutCancel(ctx), d, material, c.filePoll)
+		s.follow(unending, func() { s.followFiles(unending, d, material, c.filePoll) })
 	}
 	return s, nil
 }

@@ -31,13 +31,13 @@ func pollFiles() (<-chan time.Time, func()) {
 func (s *Session) followFiles(ctx context.Context, d registry.Driver, used *tlsfiles.Material, poll func() (<-chan time.Time, func())) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // a try does not outlive the Session
+	s.follow(ctx, func() { // a try does not outlive the Session
 		select {
 		case <-s.done:
 			cancel()
 		case <-ctx.Done():
 		}
-	}()
+	})
 	ticks, stop := poll()
 	defer stop()
 	follower := &rotation{driver: d, used: used, files: tlsfiles.NewFollower(used)}

@@ -10,6 +10,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 )
 
 // Session is one connection to one process of a CSI driver whose identity was
@@ -155,6 +158,15 @@ func (s *Session) end() {
 	if last {
 		s.conn.Close()
 	}
+}
+
+// follow calls f in a goroutine of its own. A panic in it ends the Session: its owner connects again.
+func (s *Session) follow(ctx context.Context, f func()) {
+	go panics.Contain(func(err error) {
+		klog.FromContext(ctx).Error(err, "Failed to follow the connection to the driver, ending it")
+		s.finish()
+		s.Close()
+	}, f)
 }
 
 // followState closes done when the connection has ended, or the driver has asked for no

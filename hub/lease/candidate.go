@@ -9,6 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 )
 
 // Claim says for which lease to compete, and what to do while it is held.
@@ -61,20 +63,22 @@ type candidate struct {
 // not asked to stop.
 //
 // A panic of Serve goes through to the caller. The lease is then neither renewed nor
-// released: it expires.
+// released: it expires. A panic in a goroutine of Hold ends the term as if the lease was lost, and
+// is an error.
 func (l *Leases) Hold(ctx context.Context, claim Claim) error {
 	c := &candidate{Leases: l, claim: claim, lock: l.lock(claim.Lease), opened: time.Now(), woken: make(chan struct{}, 1)}
 	c.reach, _, _ = c.askReach()
+	l.wantWatch(claim.Lease, func(w *watch) { w.claims++ })
+	defer l.wantWatch(claim.Lease, func(w *watch) { w.claims-- }) // after unsubscribe
 	defer l.observations.subscribe(claim.Lease, c.woken)()
 	l.changeClaims(func() { l.candidates[c] = true })
 	defer l.changeClaims(func() { delete(l.candidates, c) })
-	l.wantWatch(claim.Lease, func(w *watch) { w.claims++ })
-	defer l.wantWatch(claim.Lease, func(w *watch) { w.claims-- })
 	// The others can agree on the next owner while the work here still drains.
 	closed := make(chan struct{})
 	unused := context.AfterFunc(ctx, func() {
 		defer close(closed)
-		l.changeClaims(func() { c.closing = true })
+		panics.Contain(func(err error) { klog.FromContext(ctx).Error(err, "Failed to announce that a driver is handed over") },
+			func() { l.changeClaims(func() { c.closing = true }) })
 	})
 	defer func() {
 		if !unused() {

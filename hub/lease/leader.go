@@ -4,9 +4,12 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 )
 
 // leader is a candidate during a term: it renews the lease, notices at once that the lease is
@@ -26,8 +29,15 @@ func (c *candidate) lead(ctx context.Context, t *Term) (ended bool, err error) {
 	// The lease is renewed until the work has ended, so for longer than ctx may last.
 	held, letGo := context.WithCancel(context.WithoutCancel(ctx))
 	var loops sync.WaitGroup
-	loops.Go(func() { l.renew(held) })
-	loops.Go(func() { defer letGo(); l.supervise(held) })
+	var panicked atomic.Pointer[error]
+	fail := func(err error) { // nothing renews the lease any more, or looks whether it is lost
+		panicked.Store(&err)
+		t.lose()
+		end()
+		letGo()
+	}
+	panics.Go(&loops, fail, func() { l.renew(held) })
+	panics.Go(&loops, fail, func() { defer letGo(); l.supervise(held) })
 	c.setTerm(t)
 	// Deferred, so that nothing renews the lease after a panic of Serve.
 	defer func() {
@@ -36,6 +46,9 @@ func (c *candidate) lead(ctx context.Context, t *Term) (ended bool, err error) {
 		end()
 		t.end()
 		c.setTerm(nil)
+		if p := panicked.Load(); p != nil && err == nil {
+			err = *p
+		}
 	}()
 	err = c.claim.Serve(stop, t)
 	return stop.Err() == nil && !t.isLost(), err

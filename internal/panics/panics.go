@@ -5,6 +5,7 @@ package panics
 import (
 	"fmt"
 	"runtime/debug"
+	"sync"
 )
 
 // Catch calls f, and returns nil when f has returned. If f panics, Catch returns an error that has the
@@ -17,4 +18,16 @@ func Catch(f func()) (err error) {
 	}()
 	f()
 	return nil
+}
+
+// Contain calls f, and calls fail with the error of a panic in it.
+func Contain(fail func(error), f func()) {
+	if err := Catch(f); err != nil {
+		fail(err)
+	}
+}
+
+// Go is Contain in a goroutine of the group.
+func Go(group *sync.WaitGroup, fail func(error), f func()) {
+	group.Go(func() { Contain(fail, f) })
 }
