@@ -18,6 +18,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/panics"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -228,7 +229,7 @@ func (m *manager) checkSecrets(ctx context.Context) status.Check {
 	group.SetLimit(secretReads)
 	for i, ref := range refs {
 		group.Go(func() error {
-			_, errs[i] = m.readSecret(ctx, ref)
+			panics.Contain(func(err error) { errs[i] = err }, func() { _, errs[i] = m.readSecret(ctx, ref) })
 			return nil
 		})
 	}

@@ -12,6 +12,8 @@ import (
 
 // observe watches another attacher work for the driver until ctx ends.
 func (m *manager) observe(ctx context.Context) error {
+	m.hub.leaseView(m.get()) // from now on the lease is watched: the status says who holds it
+	m.logger.Info("Observing driver: the hub attaches, detaches and writes nothing")
 	o := observe.New(observe.Options{
 		Driver:     m.name,
 		Cluster:    m.cluster,
@@ -22,8 +24,6 @@ func (m *manager) observe(ctx context.Context) error {
 	})
 	m.update(func(s *driverState) { s.observer = o })
 	defer m.update(func(s *driverState) { s.observer = nil })
-	m.hub.leaseView(m.get()) // from now on the lease is watched: the status says who holds it
-	m.logger.Info("Observing driver: the hub attaches, detaches and writes nothing")
 	m.hub.routes.open(m.name, observing{o})
 	defer m.hub.routes.close(m.name, observing{o})
 	o.LookAtAll()
