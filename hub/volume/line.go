@@ -23,10 +23,12 @@ func (t *Table) isHeld(e *Entry) bool {
 		return false
 	}
 	var believed Publication
+	at := e.place
 	if c := t.claims[e.Key.Name]; c != nil {
 		believed = c.publication
+		at.Noted = false // its worker may have written the note, and has called nothing if nothing is believed
 	}
-	return needsPlace(believed, e.lane == DriftLane, t.unowned(e.place.Target) != nil, e.place)
+	return needsPlace(believed, e.lane == DriftLane, t.unowned(at.Target) != nil, at)
 }
 
 // needsPlace reports whether an attach needs a place on its node: it has one if its volume is, or may be, published at
