@@ -56,9 +56,9 @@ func (s bombSession) Probe(ctx context.Context) error {
 	return s.backendSession.Probe(ctx)
 }
 
-func (s bombSession) ListVolumes(ctx context.Context, o csiclient.ListOptions) (csiclient.Published, error) {
+func (s bombSession) ListVolumes(ctx context.Context, pageSize int) (csiclient.Published, error) {
 	s.pass("list")
-	return s.backendSession.ListVolumes(ctx, o)
+	return s.backendSession.ListVolumes(ctx, pageSize)
 }
 
 func (s bombSession) ControllerPublishVolume(ctx context.Context, r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
@@ -270,12 +270,10 @@ var goroutines = map[string]string{
 	"hub/observe/observer.go Run":        "panics.Catch inside",
 	"hub/csiclient/session.go follow":    "panics.Contain itself",
 	"hub/csiclient/connection.go peek":   "sets a deadline",
-	"hub/csiclient/listing.go listPage":  "a cancel function",
 	"hub/lease/candidate.go Hold":        "panics.Contain inside",
 	"hub/lease/watches.go updateWatches": "panics.Catch inside",
 	"hub/hub.go Run":                     "a cancel function of all drivers",
 	"hub/lease/leases.go Run":            "of all drivers",
-	"hub/cache/heard.go":                 "of all drivers",
 	"hub/cache/cluster.go":               "of all drivers",
 }
 
