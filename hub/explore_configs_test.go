@@ -24,6 +24,7 @@ var exploredConfigs = []exploredConfig{
 	{Name: "strip in use", Replicas: 1, Attachments: oneAttachment, Attached: true, Used: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1, userStrips: 1, userStopsUsing: 1}},
 	{Name: "attachRequired in use", Replicas: 1, Attachments: oneAttachment, Attached: true, Used: true, Users: [userSteps]int8{userChangesRequired: 2, userStopsUsing: 1}},
 	{Name: "attachRequired", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userChangesRequired: 2}, Faults: 1, Breaks: everything},
+	{Name: "attachRequired while attaching", Replicas: 1, Attachments: oneAttachment, Users: [userSteps]int8{userCreates: 1, userChangesRequired: 1}, Faults: 1, Breaks: everything},
 	{Name: "delete the PersistentVolume", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userDeletes: 1, userDeletesVolume: 1}, Faults: 1, Breaks: everything},
 	{Name: "create again", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userCreates: 1, userDeletes: 1}, Faults: 1, Breaks: everything},
 	{Name: "strip", Replicas: 1, Attachments: oneAttachment, Attached: true, Users: [userSteps]int8{userDeletes: 1, userStrips: 1}, Faults: 1, Breaks: noCrash},

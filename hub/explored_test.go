@@ -72,3 +72,39 @@ func TestExploredAttachWhoseLastAnswerIsLostEndsAlthoughTheNodeIDChanges(t *test
 		"A hears: csinode n1",
 	)
 }
+
+func TestExploredDetachAfterALostWriteOfAttachedBeginsWithTheStatus(t *testing.T) {
+	replayExplored(t, exploredConfigNamed(t, "attachRequired while attaching"),
+		"user creates va va1",
+		"A hears: va va1",
+		"A: va1: patch pv pv1: the API server does it",
+		"A gets the answer to va1: patch pv pv1",
+		"A: va1: patch va va1: the API server does it",
+		"A gets the answer to va1: patch va va1",
+		"A: va1: publish handle-pv1@id-n1: the driver does it",
+		"A gets the answer to va1: publish handle-pv1@id-n1",
+		"A: va1: patch va va1/status: the API server does it, and the answer is lost",
+		"A gets the answer to va1: patch va va1/status",
+		"attachRequired becomes false",
+		"A hears: csidriver explored.example.com",
+	)
+}
+
+func TestExploredPublishAfterALostRemovalOfTheFinalizerPutsItBackFirst(t *testing.T) {
+	replayExplored(t, exploredConfigNamed(t, "attachRequired"),
+		"attachRequired becomes false",
+		"A hears: csidriver explored.example.com",
+		"A: va1: read the Node n1: the API server does it",
+		"A gets the answer to va1: read the Node n1",
+		"A: va1: patch va va1/status: the API server does it",
+		"A gets the answer to va1: patch va va1/status",
+		"A: va1: read the Node n1: the API server does it",
+		"A gets the answer to va1: read the Node n1",
+		"A: va1: unpublish handle-pv1@id-n1: the driver does it",
+		"A gets the answer to va1: unpublish handle-pv1@id-n1",
+		"A: va1: patch va va1: the API server does it, and the answer is lost",
+		"A gets the answer to va1: patch va va1",
+		"attachRequired becomes true",
+		"A hears: csidriver explored.example.com",
+	)
+}

@@ -70,8 +70,8 @@
 //
 //   - no takeover read. The new holder calls the driver again for what the former one has just done, and detaches by an old note.
 //     Killed by hub.TestTakeoverReadsAnewWhatIsOlder, hub.TestReadThatIsForbiddenAfterATakeoverIsSaidAndKeepsNoVolumeWaiting, hub.TestExploreVolumes.
-//   - no read after the removal of a finalizer had no answer. When attachRequired is true again the volume is published while no finalizer holds its VolumeAttachment.
-//     Killed by hub.TestExploreVolumes.
+//   - no read after a write that had no answer. When attachRequired is true again the volume is published while no finalizer holds its VolumeAttachment.
+//     Killed by hub.TestExploredPublishAfterALostRemovalOfTheFinalizerPutsItBackFirst, hub.TestExploredDetachAfterALostWriteOfAttachedBeginsWithTheStatus.
 //   - no takeover read of the other VolumeAttachments. A single-node volume is attached to a second node while its detach elsewhere is due.
 //     Killed by hub.TestAttachAfterATakeoverWaitsForADetachThatTheCacheDoesNotShowYet.
 //   - no wait for the cache after a takeover. The finalizer of a PersistentVolume goes while a VolumeAttachment has the volume attached.
