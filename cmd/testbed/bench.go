@@ -60,6 +60,7 @@ writes the file of --markdown from the report of --json, and measures nothing.`,
 	}
 	s := cmd.Flags()
 	s.StringVar(&o.Hub, "hub", "bin/csi-attach-hub", "binary of csi-attach-hub")
+	s.StringVar(&o.Proxy, "proxy", "bin/csi-attach-proxy", "binary of csi-attach-proxy")
 	s.IntVar(&o.Rounds, "rounds", 0, "number of turns of each competitor; 0: as each case says")
 	s.StringVar(&json, "json", "", "JSON file for all measurements; those of other cases in it are kept")
 	s.StringVar(&markdown, "markdown", "", "Markdown file for the tables, between its lines <!-- bench --> and <!-- /bench -->, with pictures between <!-- bench pictures --> and <!-- /bench pictures -->; it is created if it does not exist")

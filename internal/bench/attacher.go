@@ -22,9 +22,10 @@ type competitor struct {
 type attacher struct {
 	name      string
 	processes []*testbed.Process
-	urls      []string // where each process serves HTTP
-	sidecars  bool     // csi-attacher, which does not handle SIGTERM
-	bursts    int      // of its turn
+	urls      []string           // where each process but the proxies serves HTTP
+	proxies   []*testbed.Process // those of processes that stand before drivers
+	sidecars  bool               // csi-attacher, which does not handle SIGTERM
+	bursts    int                // of its turn
 	// another starts one more replica of it and blocks until that is ready, as a readiness probe sees it. The caller must stop
 	// the replica, also after an error.
 	another func(context.Context) (*attacher, error)

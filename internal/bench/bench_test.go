@@ -72,3 +72,28 @@ func TestHubNeedsNoMoreWritesAndCallsThanTheFloor(t *testing.T) {
 	}
 	t.Logf("%s", result)
 }
+
+// The hub reaches each driver through a proxy with mutual TLS, and makes no call more for it.
+func TestHubAttachesThroughProxies(t *testing.T) {
+	o := Options{Progress: t.Output()}
+	var err error
+	for command, path := range map[string]*string{"./cmd/csi-attach-hub": &o.Hub, "./cmd/csi-attach-proxy": &o.Proxy} {
+		if *path, err = testbed.SharedBinary(t.Context(), testbed.BuildOptions{Package: command}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tiny := proxiesCase()
+	tiny.Drivers, tiny.Nodes, tiny.Volumes, tiny.Each, tiny.Bursts, tiny.Rounds = 2, 2, 10, 3, 1, 1
+	result, err := measure(t.Context(), o, tiny)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(result.Verdicts) != len(tiny.Targets) {
+		t.Errorf("%d verdicts of %d targets", len(result.Verdicts), len(tiny.Targets))
+	}
+	for _, v := range result.Verdicts {
+		if !v.Met {
+			t.Error(v)
+		}
+	}
+}

@@ -34,6 +34,7 @@ type Case struct {
 	shared bool // each volume is attached to all nodes at once
 	// replicas means that a turn starts further replicas: csi-attacher has leader election.
 	replicas bool
+	proxied  bool // the hub reaches the drivers through proxies
 	// fair means that API Priority and Fairness is on, and competitors run as ServiceAccounts: the hub as that of deploy/install.yaml.
 	fair bool
 	// tenantFor is the least time for which the noisy tenant saturates workload-low.
@@ -89,6 +90,7 @@ func Cases() []Case {
 		},
 		podsCase("pods", "with default flags", nil),
 		podsCase("pods-tuned", "with "+strings.Join(managerTuned, " "), managerTuned),
+		proxiesCase(),
 		sharedCase(),
 		failoverCase(),
 		rolloutCase(),

@@ -31,7 +31,14 @@ func startHub(ctx context.Context, s *stage, drivers []*testbed.Driver, env ...s
 	if s.c.Drift > 0 {
 		defaults = append(defaults, fmt.Sprintf("drift: {interval: %s}", s.c.Drift))
 	}
-	if err := s.WriteConfig(drivers, "{"+strings.Join(defaults, ", ")+"}", nil); err != nil {
+	var settings func(*testbed.Driver) string
+	if s.c.proxied {
+		var err error
+		if settings, err = startProxies(ctx, s, a, drivers); err != nil {
+			return a, err
+		}
+	}
+	if err := s.WriteConfig(drivers, "{"+strings.Join(defaults, ", ")+"}", settings); err != nil {
 		return a, err
 	}
 	kubeconfig, err := s.kubeconfig(ctx, hubNamespace, hubAccount)

@@ -52,7 +52,8 @@ const (
 	ResidentEnd      Figure = "residentEndBytes"
 	ResidentOwn      Figure = "residentOwnEndBytes" // ResidentEnd without pages of files, such as the binary
 	ResidentPeak     Figure = "residentPeakBytes"
-	HeapIdle         Figure = "heapIdleBytes" // in use
+	ResidentProxy    Figure = "residentProxyBytes" // of the largest proxy, before the first attach
+	HeapIdle         Figure = "heapIdleBytes"      // in use
 	HeapEnd          Figure = "heapEndBytes"
 	GoroutinesIdle   Figure = "goroutinesIdle"
 	GoroutinesEnd    Figure = "goroutinesEnd"
@@ -205,6 +206,7 @@ var described = []description{
 	{PlaneCPU, "CPU seconds of the control plane per 1000 operations", hundredths, false},
 	{ServerCPU, "CPU seconds of kube-apiserver per 1000 operations", hundredths, true},
 	{ResidentIdle, "memory idle (RSS)", megabytes, false},
+	{ResidentProxy, "memory of a proxy at rest (RSS)", megabytes, false},
 	{ResidentAttached, "memory, all attached (RSS)", megabytes, false},
 	{ResidentEnd, "memory at the end (RSS)", megabytes, false},
 	{ResidentOwn, "memory at the end without pages of files", megabytes, true},

@@ -14,6 +14,7 @@ type Options struct {
 	Cases    []string  // names; empty: all
 	Rounds   int       // 0: as each case says
 	Hub      string    // binary of cmd/csi-attach-hub
+	Proxy    string    // binary of cmd/csi-attach-proxy, which the case proxies needs
 	Testbed  string    // binary of cmd/testbed, for the baseline
 	Sidecar  string    // binary of csi-attacher; empty: without it
 	Profiles string    // folder for CPU and heap profiles of the hub; empty: none
@@ -34,7 +35,7 @@ func (o Options) check() error {
 	if o.Rounds < 0 {
 		return fmt.Errorf("bench: %d rounds: at least one is needed", o.Rounds)
 	}
-	for _, binary := range []string{o.Hub, o.Testbed, o.Sidecar} {
+	for _, binary := range []string{o.Hub, o.Proxy, o.Testbed, o.Sidecar} {
 		if binary == "" {
 			continue
 		}

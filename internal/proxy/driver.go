@@ -84,7 +84,7 @@ func (c *calls) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err == nil || r.Context().Err() != nil: // answered, or canceled by the client
 		return
 	case isLarge: // not ResourceExhausted, which means that the node is full
-		text = fmt.Sprintf("csi-attach-proxy forwards at most %d bytes for %s", large.Limit, r.RequestURI)
+		text = fmt.Sprintf("csi-attach-proxy forwards at most %d bytes for %s", large.Limit-messageHeader, r.RequestURI)
 	case isReset:
 		code, text = cmp.Or(resets[reset.Code], codes.Internal), err.Error()
 	default:

@@ -173,7 +173,7 @@ func TestCallsBeyondTheLimitsEndAndTheConnectionGoesOn(t *testing.T) {
 	if d.complete != 7 {
 		t.Errorf("the driver got %d whole requests, want 7", d.complete)
 	}
-	s.logged("csi-attach-proxy forwards at most 4194309 bytes")
+	s.logged("csi-attach-proxy forwards at most 4194304 bytes")
 }
 
 func TestClientLearnsTheLimitOfHeaders(t *testing.T) {

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
@@ -11,6 +12,7 @@ import (
 type Driver struct {
 	Name    string
 	Socket  string // path
+	Proxy   string // endpoint of the proxy before it, for drivers.yaml; empty: none
 	Backend *fakecsi.Backend
 	Server  *fakecsi.Server
 }
@@ -38,7 +40,7 @@ func (d *Driver) Entry(settings string) string {
 	if settings != "" {
 		settings = ", " + settings
 	}
-	return fmt.Sprintf("  - {name: %s, endpoint: %q%s}\n", d.Name, d.Endpoint(), settings)
+	return fmt.Sprintf("  - {name: %s, endpoint: %q%s}\n", d.Name, cmp.Or(d.Proxy, d.Endpoint()), settings)
 }
 
 // ConfigHead begins each drivers.yaml.
