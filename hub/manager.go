@@ -61,7 +61,7 @@ func (h *Hub) newManager(logger klog.Logger, spec registry.Driver, m memory) *ma
 		counters: newCounters(h.options.Metrics.Driver(spec.Name)),
 		logger:   logger,
 		log:      newOperationLog(),
-		redactor: &attach.Redactor{},
+		redactor: &attach.Redactor{Publications: m.table.Secrets},
 		health:   newHealthQuestions(),
 		ended:    make(chan struct{}),
 		state:    newDriverState(spec, time.Now()),

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
@@ -16,7 +15,7 @@ func (o *operation) failing(text string) {
 	o.runs(time.Now(), nil)
 	err := errors.New(text + strings.Repeat("x", 300))
 	o.calls("ControllerPublishVolume", time.Now())
-	o.answered(&attach.Redactor{}, err)
+	o.answered(nil, err)
 	_ = o.do(status.StepWrote, "the error into the status", func() error { return errors.New("w " + err.Error()) })
 	o.rests(err)
 }

@@ -130,14 +130,14 @@ func stepOf(kind volume.EffectKind) (step status.StepKind, what string) {
 // calls begins the step of a CSI call.
 func (o *operation) calls(method string, now time.Time) { o.starts(status.StepCalled, method, now) }
 
-// answered ends the step of a CSI call. The redactor knows the secrets of the call.
-func (o *operation) answered(redactor *attach.Redactor, err error) {
+// answered ends the step of a CSI call.
+func (o *operation) answered(secrets map[string]string, err error) {
 	if o == nil {
 		return
 	}
 	failure := ""
 	if err != nil {
-		failure = stepError(redactor.Error(err))
+		failure = stepError(attach.Redact(err, secrets))
 	}
 	o.ended(failure, time.Now())
 }

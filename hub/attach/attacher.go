@@ -32,7 +32,7 @@ type Attacher struct {
 	CallTimeout time.Duration // of one CSI call
 	// MayName returns an error for a Secret that volumes of the driver may not name. Nil: they may name any.
 	MayName func(corev1.SecretReference) error
-	// Redactor is shared by all Attachers of a driver. Nil: errors lack only the secrets of their own call.
+	// Redactor is shared by all Attachers of a driver, and knows the secrets of their calls in flight. Nil: nothing does.
 	Redactor *Redactor
 	// FinalizerWrites is shared by all Attachers of a driver. Nil: attaches of one PersistentVolume do
 	// not run at the same time.
@@ -81,11 +81,10 @@ func (a Attacher) Publish(ctx context.Context, plan Plan, secrets map[string]str
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.CallTimeout)
 	defer cancel()
-	redactor := a.redactor()
-	defer redactor.Use(secrets)()
+	defer a.redactor().use(secrets)()
 	response, err := a.Controller.ControllerPublishVolume(ctx, request)
 	if err != nil {
-		return nil, &CallError{Method: "ControllerPublishVolume", Err: redactor.Error(err)}
+		return nil, &CallError{Method: "ControllerPublishVolume", Err: Redact(err, secrets)}
 	}
 	return response.GetPublishContext(), nil
 }
@@ -96,12 +95,11 @@ func (a Attacher) Publish(ctx context.Context, plan Plan, secrets map[string]str
 func (a Attacher) Unpublish(ctx context.Context, target Target, secrets map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, a.CallTimeout)
 	defer cancel()
-	redactor := a.redactor()
-	defer redactor.Use(secrets)()
+	defer a.redactor().use(secrets)()
 	_, err := a.Controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{
 		VolumeId: target.VolumeHandle, NodeId: target.NodeID, Secrets: secrets})
 	if err != nil {
-		return &CallError{Method: "ControllerUnpublishVolume", Err: redactor.Error(err)}
+		return &CallError{Method: "ControllerUnpublishVolume", Err: Redact(err, secrets)}
 	}
 	return nil
 }

@@ -10,7 +10,7 @@
 // A write is a Patch: operations that test the object it was made from. The Writer sends it, and
 // nothing else writes: it limits, times out, fences and records each write.
 //
-// A Redactor removes the values of secrets from the texts of a driver.
+// Redact removes the values of secrets from errors of calls, and a Redactor from all other texts of a driver.
 //
 // Drift compares attached volumes with a listing of the driver's volumes, and DriftCount counts
 // the listings that show a difference.

@@ -1,108 +1,63 @@
 package attach
 
 import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"maps"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
 )
 
-const (
-	// recentSecrets and recentBytes bound the values that a Redactor knows besides those of calls in flight: most
-	// drivers have one or two Secrets for all volumes.
-	recentSecrets = 64
-	recentBytes   = 64 << 10
-)
+// shortestSecret is the length from which values are removed, in bytes: shorter ones are parts of usual words.
+const shortestSecret = 6
 
-// Redactor removes the values of secrets from the texts of one driver, also from texts that belong to no call: a
-// driver may repeat in the error of a Probe what it got in a publish. It knows the values of the calls in flight and of
-// the latest calls. The zero value is ready to use, and safe for concurrent use. It keeps the values and their forms in
-// memory only.
+// Redactor removes the values of secrets from those texts of one driver that belong to no call with secrets: a driver may
+// repeat in the error of a Probe what it got in a publish. It knows the values of the calls in flight and of publications.
+// The zero value is ready to use, and safe for concurrent use.
 type Redactor struct {
-	mu     sync.Mutex
-	recent []secretValue // the latest last; guarded by mu
+	// Publications returns the secrets of the driver's publications; nil: there are none.
+	Publications func() []map[string]string
+
+	mu    sync.Mutex
+	last  int                       // number of the last call; guarded by mu
+	calls map[int]map[string]string // the secrets of the calls in flight; guarded by mu
 }
 
-type secretValue struct {
-	text  string
-	calls int            // in flight that have it
-	forms func() formSet // computed at the first error after the first call that had the value
-}
-
-// computingForms has one goroutine of the process compute forms at a time: those of a large value take several times its
-// memory, and many calls may fail at once.
-var computingForms sync.Mutex
-
-func newSecretValue(text string) secretValue {
-	return secretValue{text: text, forms: sync.OnceValue(func() formSet {
-		computingForms.Lock()
-		defer computingForms.Unlock()
-		return newFormSet(hiddenForms(text))
-	})}
-}
-
-// Use takes the secrets of a call that begins. The caller calls end when the call has ended and its error is redacted.
-func (r *Redactor) Use(secrets map[string]string) (end func()) {
+// use takes the secrets of a call that begins. The caller calls end when the call has ended.
+func (r *Redactor) use(secrets map[string]string) (end func()) {
+	if len(secrets) == 0 {
+		return func() {}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, text := range secrets {
-		if len(text) < shortestSecret {
-			continue
-		}
-		i := r.index(text)
-		if i < 0 {
-			i = len(r.recent)
-			r.recent = append(r.recent, newSecretValue(text))
-		}
-		value := r.recent[i]
-		value.calls++
-		r.recent = append(slices.Delete(r.recent, i, i+1), value)
+	if r.calls == nil {
+		r.calls = map[int]map[string]string{}
 	}
-	r.drop()
-	return func() { r.end(secrets) }
+	r.last++
+	call := r.last
+	r.calls[call] = secrets
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.calls, call)
+	}
 }
 
-func (r *Redactor) end(secrets map[string]string) {
+func (r *Redactor) secrets() []map[string]string {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, text := range secrets {
-		if i := r.index(text); i >= 0 {
-			r.recent[i].calls--
-		}
-	}
-	r.drop()
-}
-
-func (r *Redactor) index(text string) int {
-	return slices.IndexFunc(r.recent, func(v secretValue) bool { return v.text == text })
-}
-
-// drop drops the values that no call in flight has and that do not fit into the bounds beside later ones.
-func (r *Redactor) drop() {
-	values, size := 0, 0
-	kept := r.recent[:0:0]
-	for _, v := range slices.Backward(r.recent) {
-		if v.calls == 0 {
-			if values == recentSecrets || size+len(v.text) > recentBytes {
-				continue
-			}
-			values++
-			size += len(v.text)
-		}
-		kept = append(kept, v)
-	}
-	slices.Reverse(kept)
-	r.recent = kept
-}
-
-// hidden returns the forms of the values that the Redactor knows. It computes those that it does not have yet.
-func (r *Redactor) hidden() formSets {
-	r.mu.Lock()
-	recent := slices.Clone(r.recent)
+	all := slices.Collect(maps.Values(r.calls))
 	r.mu.Unlock()
-	sets := make(formSets, len(recent))
-	for i, v := range recent {
-		sets[i] = v.forms()
+	if r.Publications != nil {
+		all = append(all, r.Publications()...)
 	}
-	return sets
+	return all
 }
 
 // Error returns an error of the driver with a text that is safe to store, log and show. The error still matches what it
@@ -111,8 +66,78 @@ func (r *Redactor) Error(err error) error {
 	if err == nil {
 		return nil
 	}
-	return redact(err, r.hidden())
+	return Redact(err, r.secrets()...)
 }
 
 // Text returns a text of the driver that is safe to store, log and show, and at most limit bytes long.
-func (r *Redactor) Text(text string, limit int) string { return redactText(text, r.hidden(), limit) }
+func (r *Redactor) Text(text string, limit int) string {
+	return redactText(text, limit, r.secrets()...)
+}
+
+// Redact returns an error with a text that is safe to store, log and show: sanitized, without the values of secrets, and
+// truncated. A driver may repeat its input, and people who must not read the Secret can read VolumeAttachments, Events
+// and logs. It is best effort: it does not find a value that the driver has changed in another way than replacer does.
+func Redact(err error, secrets ...map[string]string) error {
+	if err == nil {
+		return nil
+	}
+	text := redactText(err.Error(), csiclient.MaxText, secrets...)
+	if text == err.Error() {
+		return err
+	}
+	if _, ok := status.FromError(err); ok {
+		return redactedStatus{redacted{text: text, cause: err}}
+	}
+	return redacted{text: text, cause: err}
+}
+
+func redactText(text string, limit int, secrets ...map[string]string) string {
+	// Truncate last: a secret that was cut would not be found.
+	return csiclient.Truncate(replacer(secrets).Replace(csiclient.Sanitize(text)), limit)
+}
+
+// replacer returns what replaces the values of secrets as they are, trimmed, in base64 and escaped as in URLs, the longest first.
+func replacer(secrets []map[string]string) *strings.Replacer {
+	forms := map[string]bool{}
+	for _, values := range secrets {
+		for _, value := range values {
+			for _, text := range []string{value, strings.TrimSpace(value)} {
+				if len(text) < shortestSecret || forms[csiclient.Sanitize(text)] {
+					continue
+				}
+				for _, form := range []string{
+					csiclient.Sanitize(text), // as the text in which it is looked for
+					base64.RawStdEncoding.EncodeToString([]byte(text)), base64.RawURLEncoding.EncodeToString([]byte(text)),
+					url.QueryEscape(text), url.PathEscape(text),
+				} {
+					forms[form] = true
+				}
+			}
+		}
+	}
+	longestFirst := slices.SortedFunc(maps.Keys(forms), func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	pairs := make([]string, 0, 2*len(forms))
+	for _, form := range longestFirst {
+		pairs = append(pairs, form, "[secret]")
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// redacted is an error with another text, which matches the errors that its cause matches.
+type redacted struct {
+	text  string
+	cause error
+}
+
+func (r redacted) Error() string { return r.text }
+
+// Is compares the cause. There is no Unwrap, which would reveal the text of the cause.
+func (r redacted) Is(target error) bool { return errors.Is(r.cause, target) }
+
+// redactedStatus is the redacted error of a call that the driver answered.
+type redactedStatus struct{ redacted }
+
+// GRPCStatus returns a status with the code of the cause.
+func (r redactedStatus) GRPCStatus() *status.Status {
+	return status.New(status.Code(r.cause), r.text)
+}

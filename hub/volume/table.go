@@ -186,6 +186,24 @@ func (t *Table) SetLimits(workers, perNode int, parallel bool) {
 	t.signal()
 }
 
+// Secrets returns the secrets of all publications.
+func (t *Table) Secrets() []map[string]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []map[string]string
+	for _, c := range t.claims {
+		if c.publication.Secrets != nil {
+			all = append(all, c.publication.Secrets)
+		}
+	}
+	for u := range t.eachUnowned() {
+		if u.Secrets != nil {
+			all = append(all, u.Secrets)
+		}
+	}
+	return all
+}
+
 // DropSecrets drops the secrets of all publications.
 func (t *Table) DropSecrets() {
 	t.mu.Lock()
