@@ -83,7 +83,7 @@ func TestThePodsThatWaitAreShownOnlyWithTheComponent(t *testing.T) {
 	if _, refused := d.recorder.state(); !slices.Equal(refused, []string{listPods}) {
 		t.Errorf("refused: %v, want %s", refused, listPods)
 	}
-	if log := readFile(t, d.hub.LogPath()); bytes.Count(log, []byte("deploy/components/pods")) != 1 || bytes.Contains(log, []byte("Rights are missing")) {
+	if log := readFile(t, d.hub.LogPath()); bytes.Count(log, []byte("pods.list")) != 1 || bytes.Contains(log, []byte("Rights are missing")) {
 		t.Errorf("want one line about the missing right, and no error:\n%s", log)
 	}
 

@@ -5,7 +5,7 @@
 // question there is no request.
 //
 // Nothing depends on the answers. The requests are few (requestsPerSecond), come from the API server's watch
-// cache, and need the right to list Pods, which deploy/components/pods grants. If the API server refuses, the
+// cache, and need the right to list Pods, which the chart's value pods.list grants. If the API server refuses, the
 // Finder asks again after 5 minutes.
 //
 // The package knows neither VolumeAttachments nor drivers.

@@ -157,7 +157,7 @@ func (f *Finder) refresh(ctx context.Context, name string) {
 	case apierrors.IsForbidden(err):
 		if f.refused.IsZero() {
 			logger.Info("Cannot list Pods, so status and pages do not show which Pods wait for a volume",
-				"err", err, "manifest", "deploy/components/pods", "retryAfter", retryRefused)
+				"err", err, "see", "value pods.list of deploy/chart", "retryAfter", retryRefused)
 		}
 		f.refused = time.Now()
 		clear(f.nodes)

@@ -167,7 +167,7 @@ func TestARefusalEndsTheRequestsForFiveMinutes(t *testing.T) {
 		if got := f.PodsOf("n", "shop", "data"); got != nil || f.Allowed() {
 			t.Errorf("refused: found %v, allowed %v", got, f.Allowed())
 		}
-		if n := strings.Count(log(), "\n"); n != 1 || !strings.Contains(log(), "deploy/components/pods") {
+		if n := strings.Count(log(), "\n"); n != 1 || !strings.Contains(log(), "pods.list") {
 			t.Errorf("want one line that names the manifest:\n%s", log())
 		}
 		c.change(func() { c.refuses = false })

@@ -76,7 +76,7 @@
 //
 // pods of a VolumeAttachment are at most 5 Pods on its node that use its claim. The hub looks them up while an
 // operation is due, or if name is asked for: the first answer may lack them, and an answer is refreshed after
-// 15 s. If podsKnown is false there are none: deploy/components/pods grants the right to list Pods.
+// 15 s. If podsKnown is false there are none: the chart's value pods.list grants the right to list Pods.
 //
 // /api/v1/attachments takes driver, node and name, which must match as a whole; state and health, of
 // which several are separated by commas; limit, from 1 to 5000, by default 500; and continue, the value of the previous page, to get

@@ -13,7 +13,7 @@ type Overview struct {
 	// spec.attacher, without those that need no driver.
 	Unclaimed map[string]int `json:"unclaimed,omitempty"`
 	// PodsKnown reports whether the hub may list Pods, as far as it knows. If not, Attachment.Pods is empty:
-	// deploy/components/pods grants the right.
+	// the chart's value pods.list grants the right.
 	PodsKnown bool `json:"podsKnown"`
 	// UnclaimedSince has those of these drivers, by spec.attacher, for which a VolumeAttachment waits to be
 	// attached or detached: since when the longest-waiting one shows no sign of any attacher.

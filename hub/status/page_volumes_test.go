@@ -160,7 +160,7 @@ func TestWhyPodsAreMissingIsSaid(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		h.change(func() { h.overview.PodsKnown = known })
 		for _, path := range paths {
-			if _, _, body := get(t, u+path); strings.Contains(body, "deploy/components/pods") == known {
+			if _, _, body := get(t, u+path); strings.Contains(body, "pods.list") == known {
 				t.Errorf("%s with podsKnown %t: %t", path, known, known)
 			}
 		}
