@@ -110,18 +110,19 @@ func (w *driftWatch) onFound(ctx context.Context, found []attach.Dangling) {
 	if settings.Unexpected != registry.UnexpectedDetach {
 		l.table.DropFound() // the next listings report them
 	}
+	nodes := l.nodesNow() // each Node is read once, and not for each volume
 	for _, at := range append(w.unexpected.Add(counted), again...) {
-		l.onDangling(ctx, now[at])
+		l.onDangling(ctx, nodes, now[at])
 	}
 }
 
 // onDangling reports a volume that is surely dangling, and asks for its detach if drift.unexpected says so and the volume
 // is not in use. It returns why it does not although drift.unexpected says so, for people.
-func (l *leader) onDangling(ctx context.Context, d attach.Dangling) (kept string) {
+func (l *leader) onDangling(ctx context.Context, now *nodesNow, d attach.Dangling) (kept string) {
 	action, pv, record := l.settings().Drift.Unexpected, d.Volumes[0], d.Record()
 	end := danglingEnd(action)
 	if action == registry.UnexpectedDetach {
-		if kept = l.maybeInUse(ctx, d.Nodes, record.Target.VolumeHandle); kept != "" {
+		if kept = l.maybeInUse(ctx, now, d.Nodes, record.Target.VolumeHandle); kept != "" {
 			action, end = registry.UnexpectedReport, "not detaching it there because "+kept
 		}
 	}

@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,30 @@ func TestVolumeThatBecomesUsedIsNotDetachedByALaterTry(t *testing.T) {
 		v.pass(10 * time.Minute)
 		if shown := v.dangled(); failed == 0 || v.unpublishes() != failed || len(shown) != 1 || !shown[0].ReportOnly {
 			t.Errorf("%d unpublishes before, %d after it, shown %+v", failed, v.unpublishes()-failed, shown)
+		}
+	})
+}
+
+// Each listing read the Node once for each volume that is in use there.
+func TestNodeIsReadOnceForAllDanglingVolumesOfAListing(t *testing.T) {
+	inVirtualTime(t, func(v *virtual) {
+		v.unexpected(registry.UnexpectedDetach)
+		v.register("n", "id-n")
+		var used []corev1.UniqueVolumeName
+		for i := range 50 {
+			name := fmt.Sprintf("v%02d", i)
+			v.volume(name)
+			v.attachByHand(name, "id-n")
+			used = append(used, corev1.UniqueVolumeName("kubernetes.io/csi/"+virtualDriver+"^"+name))
+		}
+		v.inUse("n", used...)
+		v.start()
+		v.pass(10 * time.Minute)
+		listings := func() int { return v.backend.Books().Methods[fakecsi.ListVolumes].Ended }
+		before, listed := v.api.Count("get", "nodes"), listings()
+		v.pass(time.Hour)
+		if reads, listings := v.api.Count("get", "nodes")-before, listings()-listed; reads == 0 || reads > listings {
+			t.Errorf("%d reads of one Node for %d listings, want one each", reads, listings)
 		}
 	})
 }

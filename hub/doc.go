@@ -60,7 +60,7 @@
 //
 // Drivers share the cluster's caches (hub/cache), which they only read, and nothing else. What this process
 // knows of a driver's volumes, and its writes that the caches do not show yet, outlive the manager (memory).
-// A panic in the work for a driver restarts that driver alone.
+// A panic in any goroutine of a driver restarts that driver alone (panics.Go).
 //
 // The package does not know where drivers come from (registry), what one VolumeAttachment needs
 // (hub/attach), which work may start (hub/volume), how objects are kept (hub/cache) or how to speak CSI

@@ -161,5 +161,5 @@ func (l *leader) keptNow(ctx context.Context, u volume.Unowned) string {
 	if len(found) != 1 {
 		return "a VolumeAttachment may ask for it there by now"
 	}
-	return cmp.Or(found[0].Kept(), l.maybeInUse(ctx, found[0].Nodes, u.Target.VolumeHandle))
+	return cmp.Or(found[0].Kept(), l.maybeInUse(ctx, l.nodesNow(), found[0].Nodes, u.Target.VolumeHandle))
 }

@@ -250,7 +250,7 @@ func (l *leader) freeVolume(ctx context.Context, found []attach.Dangling, target
 		if _, known := l.table.Unowned(own); known {
 			at.Detaching, at.Kept = true, ""
 		} else if at.Kept == "" && l.settings().Drift.Unexpected == registry.UnexpectedDetach {
-			at.Kept = l.onDangling(ctx, d)
+			at.Kept = l.onDangling(ctx, l.nodesNow(), d)
 			at.Detaching = at.Kept == ""
 		}
 		elsewhere = append(elsewhere, at)

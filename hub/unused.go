@@ -35,9 +35,9 @@ func (l *leader) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment
 // maybeInUse returns why a volume may be in use on one of some nodes, for people; "" if it surely is not. The kubelet uses
 // a volume for which there is no VolumeAttachment if that was removed by force, or lost with a part of etcd. A Node that
 // is gone proves nothing: its Pods may run on. It blocks until the API server has answered.
-func (l *leader) maybeInUse(ctx context.Context, nodes []string, handle string) string {
+func (l *leader) maybeInUse(ctx context.Context, now *nodesNow, nodes []string, handle string) string {
 	for _, name := range nodes {
-		node, err := l.cluster.ReadNode(ctx, name)
+		node, err := now.get(ctx, name)
 		switch {
 		case err != nil:
 			return fmt.Sprintf("whether it is in use on node %s is not known: %v", name, err)

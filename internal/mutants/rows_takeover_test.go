@@ -77,7 +77,7 @@ var takeoverRows = []mutant{
 		name:   "nothing is detached at the end of a term",
 		harm:   "What only this process knows to be attached stays attached after it has ended.",
 		file:   "hub/leader.go",
-		old:    "contain(l.cannotDrain, func() { l.detachUnowned(calls) })",
+		old:    "panics.Contain(l.cannotDrain, func() { l.detachUnowned(calls) })",
 		new:    "_ = calls",
 		killed: []string{"hub.TestVolumeOfAnAttachmentThatVanishedIsDetachedBeforeTheDriverIsLetGo"},
 	},
