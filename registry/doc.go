@@ -1,11 +1,11 @@
 // Package registry says WHICH CSI drivers should be served, and how.
 //
-// The flow: a File reads drivers.yaml (Parse), at the start and whenever it changes, and
-// keeps the last good Config. Sources look for drivers in places that the Config names: the
-// CSIDriver objects of the cluster, and sockets on which a driver answers. They extract and
-// do not decide. A Registry runs them, starts and stops them as the Config changes, and has
-// one pure function (merge) decide which drivers are served: precedence, names and
-// endpoints that are taken, endpoints that objects may not name. The result is a Snapshot, a
+// The flow: a File reads drivers.yaml (Parse), or the files of a folder (load), at the start and
+// whenever they change, and keeps the last good Config. A Source looks for drivers in a place
+// that the Config names: the CSIDriver objects of the cluster. It extracts and does not decide. A
+// Registry runs it while the Config says so, and has one pure function (merge) decide which
+// drivers are served: precedence, names and endpoints that are taken, endpoints that objects
+// may not name. The result is a Snapshot, a
 // plain value for each driver, and the list of Conflicts.
 //
 // A driver whose CSIDriver object has attachRequired false, or was deleted, is in the
@@ -23,7 +23,7 @@
 // the check of the example drivers.yaml follow from these tables. ParseManifest does the same
 // for a drivers.yaml inside a ConfigMap, with the lines of the manifest.
 //
-// The package does not contact a driver, except by the function that a socket source is
-// given to ask for its name, and does not know whether a driver is up. It imports nothing of
+// The package does not contact a driver, except by the function that a Single is given to ask
+// for its name, and does not know whether a driver is up. It imports nothing of
 // this project.
 package registry

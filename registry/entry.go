@@ -29,15 +29,16 @@ var driverMapping = append(mapping{
 // entry is one element of drivers.
 type entry struct {
 	object
+	file   string
 	Driver // Name and Endpoint are "" if they could not be read
 }
 
 // entries reads the list of drivers.
-func (p *parser) entries(n *yaml.Node, path string, defaults scope) Snapshot {
-	snapshot := Snapshot{}
+func (p *parser) entries(n *yaml.Node, path string, defaults scope) (snapshot Snapshot, list []entry) {
+	snapshot = Snapshot{}
 	if n.Kind != yaml.SequenceNode {
 		p.report(n.Line, path, mistyped(n, wantDrivers).Error())
-		return snapshot
+		return snapshot, nil
 	}
 	taken := claims[entry]{}
 	for i, element := range n.Content {
@@ -45,11 +46,12 @@ func (p *parser) entries(n *yaml.Node, path string, defaults scope) Snapshot {
 		if element.Kind != yaml.MappingNode {
 			continue
 		}
-		e := entry{object: o, Driver: p.driver(o, defaults)}
+		e := entry{object: o, file: p.file, Driver: p.driver(o, defaults)}
 		p.claim(taken, e)
 		snapshot[e.Name] = e.Driver
+		list = append(list, e)
 	}
-	return snapshot
+	return snapshot, list
 }
 
 // driver reads the driver of an entry.

@@ -4,10 +4,11 @@ import (
 	"errors"
 
 	"github.com/fsnotify/fsnotify"
+	"k8s.io/klog/v2"
 )
 
 // Merge is merge, for tests.
-func Merge(c *Config, found []Driver) (Snapshot, []Conflict) { return merge(c, found) }
+func Merge(c *Config, found []Driver) (Snapshot, []Conflict) { return merge(c, found, nil) }
 
 // WithoutWatcher makes a File poll only, as if inotify were exhausted.
 func (f *File) WithoutWatcher() *File {
@@ -22,4 +23,13 @@ func ParseFile(path string) (*Config, error) {
 		return nil, err
 	}
 	return all[0], nil
+}
+
+// Read reads the file at once. It reports whether the Config changed.
+func (f *File) Read() bool { return f.apply(klog.Background(), readContent(f.options.Path)) }
+
+// MergeAfter is merge, for tests.
+func MergeAfter(c *Config, found []Driver, last Snapshot) Snapshot {
+	snapshot, _ := merge(c, found, last)
+	return snapshot
 }

@@ -21,7 +21,7 @@ const (
 
 // FileOptions of a File.
 type FileOptions struct {
-	// Path of the drivers.yaml. Required.
+	// Path of the drivers.yaml, or of a folder of which each *.yaml is one. Required.
 	Path string
 	// Defaults hold for settings that neither a driver's entry nor the file's defaults
 	// have. Zero means DefaultSettings.
@@ -35,21 +35,23 @@ type FileOptions struct {
 	Debounce time.Duration
 }
 
-// File is the ConfigSource that reads a drivers.yaml, and follows the file while
-// it changes: edited, replaced, or swapped with the folder of a ConfigMap. A file
-// that is bad, empty or gone changes nothing but its FileStatus: the last good one
-// holds until it is repaired.
+// File is the ConfigSource that reads a drivers.yaml, or each *.yaml of a folder, and follows
+// them while they change: edited, replaced, or swapped with the folder of a ConfigMap. A file
+// that is bad or empty changes nothing but the FileStatus: what it said last holds until it is
+// repaired, while the other files of a folder apply. A single file, or a folder, that is gone
+// is bad too.
 type File struct {
 	options    FileOptions
 	reload     chan struct{}                     // of capacity 1
 	newWatcher func() (*fsnotify.Watcher, error) // replaced by tests
 
 	mu     sync.Mutex
-	config *Config    // the last good one; guarded by mu
+	id     string     // of the content that was read last; guarded by mu
+	loaded loaded     // the last good one; guarded by mu
 	status FileStatus // guarded by mu
 }
 
-// FileStatus is the result of the last reading of a drivers.yaml.
+// FileStatus is the result of the last reading of a File.
 type FileStatus struct {
 	Hash           string    // SHA-256 of the content that holds, in hex
 	LastSuccess    time.Time // when a good file was read last
@@ -58,7 +60,8 @@ type FileStatus struct {
 }
 
 // NewFile reads the file. It fails with Errors if the file is bad: a program without a last
-// good one must not start. It starts no goroutine.
+// good one must not start. Of a folder one file must be good, and the one with defaults. It
+// starts no goroutine.
 func NewFile(o FileOptions) (*File, error) {
 	if o.Path == "" {
 		return nil, errors.New("registry: FileOptions.Path is missing")
@@ -73,16 +76,17 @@ func NewFile(o FileOptions) (*File, error) {
 		return nil, fmt.Errorf("registry: FileOptions.Defaults: %w", err)
 	}
 	c := readContent(o.Path)
-	config, err := c.parse(o)
-	if err != nil {
-		return nil, err
+	l := c.load(o, loaded{})
+	if l.config == nil || len(l.good) == 0 {
+		return nil, l.errors
 	}
 	return &File{
 		options:    o,
 		reload:     make(chan struct{}, 1),
 		newWatcher: fsnotify.NewWatcher,
-		config:     config,
-		status:     FileStatus{Hash: c.id, LastSuccess: time.Now(), LastSuccessful: true},
+		id:         c.id,
+		loaded:     l,
+		status:     FileStatus{Hash: l.hash(), LastSuccess: time.Now(), LastSuccessful: l.errors == nil, Errors: l.errors},
 	}, nil
 }
 
@@ -93,7 +97,7 @@ func (f *File) Name() string { return f.options.Path }
 func (f *File) Config() *Config {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.config
+	return f.loaded.config
 }
 
 // Status returns how the last reading went.
@@ -103,59 +107,75 @@ func (f *File) Status() FileStatus {
 	return f.status
 }
 
+// read returns the id of the content that was read last.
+func (f *File) read() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.id
+}
+
 // Reload has Run read the file at once, and believe it. It does not block.
 func (f *File) Reload() { notify(f.reload) }
 
-// apply makes a new content of the file the one that holds, if it is good. It reports
-// whether the Config changed: it does not if the file says again what it said before a
-// mistake.
+// apply makes a new content of the file the one that holds, as far as it is good. It reports whether the Config changed: it does
+// not if the file says again what it said before a mistake.
 func (f *File) apply(logger klog.Logger, c content) (changed bool) {
-	config, err := c.parse(f.options)
 	f.mu.Lock()
-	before := f.config.warnings
-	if err != nil {
-		f.status.LastSuccessful = false
-		f.status.Errors, _ = errors.AsType[Errors](err)
-	} else {
-		if changed = c.id != f.status.Hash; changed {
-			f.config = config
-		}
-		f.status = FileStatus{Hash: c.id, LastSuccess: time.Now(), LastSuccessful: true}
+	before := f.loaded
+	next := c.load(f.options, before)
+	hash := next.hash()
+	if changed = hash != f.status.Hash || next.config.incomplete != before.config.incomplete; !changed {
+		next.config = before.config
+	}
+	f.id, f.loaded = c.id, next
+	f.status.Hash, f.status.Errors, f.status.LastSuccessful = hash, next.errors, len(next.errors) == 0
+	if f.status.LastSuccessful {
+		f.status.LastSuccess = time.Now()
 	}
 	f.mu.Unlock()
-	if err != nil {
-		logger.Error(err, "New configuration rejected; the previous one stays active", "file", f.options.Path)
-		return false
+	if next.errors != nil {
+		f.logErrors(logger, next.errors)
 	}
-	logger.Info("Configuration reloaded", "file", f.options.Path, "drivers", len(config.drivers), "hash", c.id, "changed", changed)
-	for _, w := range config.warnings {
-		if !slices.ContainsFunc(before, w.isLike) {
+	if next.errors == nil || changed {
+		logger.Info("Configuration reloaded", "file", f.options.Path, "drivers", len(next.config.drivers), "hash", hash, "changed", changed)
+	}
+	for _, w := range next.config.warnings {
+		if !slices.ContainsFunc(before.config.warnings, w.isLike) {
 			w.Log(logger)
 		}
 	}
 	return changed
 }
 
-// content is what the file was at one moment.
+func (f *File) logErrors(logger klog.Logger, errs Errors) {
+	logger.Error(errs, "New configuration rejected; the previous one stays active", "file", f.options.Path)
+}
+
+// content is what the file, or the folder, was at one moment.
 type content struct {
-	id   string // differs for what is to be treated differently: the hash, or the error
-	data []byte
-	err  error // it could not be read
+	id    string // differs for what is to be treated differently
+	files []fileContent
+	err   error // it could not be read
 }
 
 func readContent(path string) content {
-	data, err := readFile(path)
-	if err != nil {
-		return content{id: "error: " + err.Error(), err: err}
+	c := content{}
+	c.files, c.err = readFiles(path)
+	h := sha256.New()
+	fmt.Fprintln(h, c.err)
+	for _, f := range c.files {
+		fmt.Fprintln(h, f.path, f.err, len(f.data))
+		h.Write(f.data)
 	}
-	sum := sha256.Sum256(data)
-	return content{id: hex.EncodeToString(sum[:]), data: data}
+	c.id = hex.EncodeToString(h.Sum(nil))
+	return c
 }
 
-// parse returns what the content says, or what is wrong with it.
-func (c content) parse(o FileOptions) (*Config, error) {
+// load returns the configuration that the content makes after another one.
+func (c content) load(o FileOptions, last loaded) loaded {
 	if c.err != nil {
-		return nil, Errors{{File: o.Path, Message: c.err.Error()}}
+		last.errors = Errors{{File: o.Path, Message: c.err.Error()}}
+		return last
 	}
-	return (&parser{file: o.Path, base: o.Defaults}).parse(c.data)
+	return load(c.files, o.Defaults, last)
 }

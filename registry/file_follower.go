@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -16,7 +17,10 @@ const longestUnrest = 10
 // at every poll, which finds what events miss.
 func (f *File) Run(ctx context.Context, changed func()) error {
 	logger := klog.FromContext(ctx)
-	w := fileFollower{path: f.options.Path, debounce: f.options.Debounce, used: f.Status().Hash, newWatcher: f.newWatcher}
+	w := fileFollower{path: f.options.Path, debounce: f.options.Debounce, used: f.read(), newWatcher: f.newWatcher}
+	if errs := f.Status().Errors; errs != nil {
+		f.logErrors(logger, errs)
+	}
 	w.watch(logger)
 	defer w.stop()
 	poll := time.NewTicker(f.options.Poll)
@@ -30,7 +34,7 @@ func (f *File) Run(ctx context.Context, changed func()) error {
 		case <-w.events:
 			w.expectChange()
 		case err := <-w.errors:
-			logger.V(2).Info("File events may be lost, reading the file again", "folder", filepath.Dir(f.options.Path), "err", err)
+			logger.V(2).Info("File events may be lost, reading the file again", "file", f.options.Path, "err", err)
 			w.expectChange()
 		case <-poll.C:
 			w.watch(logger)
@@ -103,7 +107,10 @@ func (w *fileFollower) believe(c content) *content {
 // watch watches the folder of the file if it is not watched: because it could not be
 // until now, or because the folder was replaced. A problem is logged when it is new.
 func (w *fileFollower) watch(logger klog.Logger) {
-	folder := filepath.Dir(w.path)
+	folder := w.path
+	if info, err := os.Stat(w.path); err != nil || !info.IsDir() {
+		folder = filepath.Dir(w.path)
+	}
 	var err error
 	if w.watcher == nil {
 		w.watcher, err = w.newWatcher()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -15,9 +16,16 @@ import (
 // manifestKey is the key under which the ConfigMap of the hub holds a drivers.yaml.
 const manifestKey = "drivers.yaml"
 
-// ParseManifestFile is ParseManifest for a file. It fails with Errors, also if there is no
-// such file.
+// ParseManifestFile is ParseManifest for a file, or Parse for each *.yaml of a folder together. It fails with Errors, also if there
+// is no such file.
 func ParseManifestFile(path string) ([]*Config, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		l := readContent(path).load(FileOptions{Path: path, Defaults: DefaultSettings()}, loaded{})
+		if l.errors != nil {
+			return nil, l.errors
+		}
+		return []*Config{l.config}, nil
+	}
 	data, err := readFile(path)
 	if err != nil {
 		return nil, Errors{{File: path, Message: err.Error()}}

@@ -12,8 +12,11 @@ import (
 // it is a conflict, as is an endpoint that may not be contacted. Drivers with WindDown go after all others
 // and cause no conflict: mostly nothing of them is attached. merge is pure, and the order of what was
 // found does not matter.
-func merge(config *Config, found []Driver) (Snapshot, []Conflict) {
-	m := merger{rule: config.discovery.CSIDrivers, defaults: config.defaults, snapshot: Snapshot{}, taken: claims[string]{}}
+//
+// While the configuration is incomplete, only those are served of what was found that are in last, the Snapshot before: a file
+// that cannot be read may list the others.
+func merge(config *Config, found []Driver, last Snapshot) (Snapshot, []Conflict) {
+	m := merger{incomplete: config.incomplete, last: last, rule: config.discovery.CSIDrivers, defaults: config.defaults, snapshot: Snapshot{}, taken: claims[string]{}}
 	for _, d := range config.drivers {
 		m.serve(d)
 	}
@@ -47,11 +50,13 @@ func compareBool(a, b bool) int {
 
 // merger holds what has been decided so far.
 type merger struct {
-	rule      CSIDriverDiscovery
-	defaults  Settings
-	snapshot  Snapshot
-	taken     claims[string] // by the drivers in the snapshot, with their names
-	conflicts []Conflict
+	incomplete bool
+	last       Snapshot
+	rule       CSIDriverDiscovery
+	defaults   Settings
+	snapshot   Snapshot
+	taken      claims[string] // by the drivers in the snapshot, with their names
+	conflicts  []Conflict
 }
 
 // serve takes a driver into the snapshot.
@@ -76,6 +81,10 @@ func (m *merger) offer(d Driver) {
 	d.Insecure = d.Insecure && !d.TLS.Enabled()
 	if err := m.rule.check(d); err != nil {
 		m.refuse(d, "", err.Error())
+		return
+	}
+	if _, ok := m.last[d.Name]; m.incomplete && !ok {
+		m.refuse(d, "", "a file of the configuration cannot be read, and may list the driver: correct it")
 		return
 	}
 	if first, ok := m.snapshot[d.Name]; ok {

@@ -27,6 +27,16 @@ type Config struct {
 	defaults  Settings
 	discovery Discovery
 	warnings  []Warning
+
+	// incomplete: a file could not be read since the start, or two files contradict each other, so drivers are missing.
+	incomplete bool
+	files      map[string]string // of each driver, if there are several
+
+	// What load needs of one file.
+	file          string
+	own           *scope // of its defaults; nil without
+	entries       []entry
+	discoveryLine int // 0: it has none
 }
 
 // Drivers returns the drivers that the file names, with the settings that hold
@@ -93,6 +103,7 @@ func (p *parser) parse(data []byte) (*Config, error) {
 type parser struct {
 	file     string
 	base     Settings // hold where the file says nothing
+	outer    *scope   // the defaults of another file, which hold on top of base; may be nil
 	above    int      // lines of the file before the configuration: those of a manifest
 	errors   Errors
 	warnings []Warning
@@ -128,18 +139,23 @@ func (p *parser) config(data []byte) *Config {
 	}
 	p.text(top, "apiVersion", apiVersion, mustBe(apiVersion))
 	p.text(top, "kind", configKind, mustBe(configKind))
+	config := &Config{file: p.file}
 	defaults := scope{Settings: p.base}
+	if p.outer != nil {
+		defaults = *p.outer
+	}
 	if n, written := top.values["defaults"]; written {
 		o := p.object(n, "defaults", defaultsMapping)
 		defaults = p.settings(o, defaults)
 		p.warnDefaults(o, defaults.Settings)
+		config.own = &defaults
 	}
-	config := &Config{defaults: defaults.Settings}
+	config.defaults = defaults.Settings
 	if n, written := top.values["discovery"]; written {
-		config.discovery = p.discovery(n)
+		config.discovery, config.discoveryLine = p.discovery(n), n.Line
 	}
 	if n, ok := p.required(top, "drivers", wantDrivers); ok {
-		config.drivers = p.entries(n, "drivers", defaults)
+		config.drivers, config.entries = p.entries(n, "drivers", defaults)
 	}
 	return config
 }

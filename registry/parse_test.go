@@ -167,7 +167,7 @@ func TestFileThatIsNoneIsOneError(t *testing.T) {
 	}
 	for _, test := range []struct{ name, path, want string }{
 		{"missing", filepath.Join(dir, "missing"), "file does not exist: correct the path or create the file"},
-		{"a directory", dir, "cannot be read: is a directory"},
+		{"a directory", dir, "the folder has no *.yaml: write one with drivers: [] for no drivers"},
 		{"empty", write("empty", ""), "the configuration is empty: write apiVersion: attach-hub/v1alpha1, kind: DriverConfig and drivers: [] for no drivers"},
 		{"too large", write("large", header+"drivers: []\n#"+strings.Repeat("x", 4<<20)), "the file has more than 4194304 bytes, which is the limit"},
 		{"binary", write("binary", header+"drivers: [\x00]\n"), "3: invalid YAML: control characters are not allowed"},

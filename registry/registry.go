@@ -113,7 +113,7 @@ func (r *Registry) Run(ctx context.Context) error {
 // publish decides on what the sources see and sends it if it differs from the
 // last Snapshot. It returns the Snapshot that was sent last.
 func (r *Registry) publish(ctx context.Context, last Snapshot, config *Config, found []Driver) Snapshot {
-	snapshot, conflicts := merge(config, found)
+	snapshot, conflicts := merge(config, found, last)
 	r.mu.Lock()
 	was := r.conflicts
 	r.conflicts = conflicts

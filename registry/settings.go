@@ -150,6 +150,7 @@ type scope struct {
 
 // origin is where a setting was written.
 type origin struct {
+	file string // "" for the one that is read
 	line int
 	ok   bool // it could be read
 }
@@ -202,7 +203,9 @@ func (s *scope) describe(key string) string {
 		where = "by a flag"
 	}
 	if from, written := s.origins[key]; written {
-		where = fmt.Sprintf("line %d", from.line)
+		if where = fmt.Sprintf("line %d", from.line); from.file != "" {
+			where = fmt.Sprintf("%s:%d", from.file, from.line)
+		}
 	}
 	return fmt.Sprintf("%s, which is %s (%s)", key, value, where)
 }

@@ -45,7 +45,7 @@ type hubSettings struct {
 // newHubFlags adds the flags to a set.
 func newHubFlags(set *pflag.FlagSet) *hubFlags {
 	f := &hubFlags{logging: logsapi.NewLoggingConfiguration(), set: set}
-	set.StringVar(&f.config, "config", defaultConfig, "`file` with the drivers to serve")
+	set.StringVar(&f.config, "config", defaultConfig, "`file` with the drivers to serve, or folder of such files")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` for the Kubernetes API; without it, the service account of the Pod")
 	set.DurationVar(&f.shutdownGrace, "shutdown-grace", 30*time.Second, "time limit for calls in flight to end after SIGTERM")
 	f.dropIn.add(set)

@@ -13,7 +13,7 @@ import (
 
 const validateHelp = `Check drivers.yaml files without contacting anything: print every mistake and warning with its line.
 
-A FILE is a drivers.yaml, or Kubernetes manifests with a ConfigMap that holds it: under the key
+A DIR is a folder as --config takes it: all its *.yaml together are one configuration. A FILE is a drivers.yaml, or Kubernetes manifests with a ConfigMap that holds it: under the key
 drivers.yaml, or under its only key. Objects of other kinds are ignored. "-" reads stdin:
 
   kubectl -n csi-attach-hub get configmap csi-attach-hub-drivers -o yaml | csi-attach-hub validate -
@@ -36,7 +36,7 @@ var validateFormats = []string{"text", "json"}
 
 func newValidateCommand() *cobra.Command {
 	var output string
-	c := newCommand("validate FILE...", "Check drivers.yaml files or ConfigMaps with them (- for stdin)", nil)
+	c := newCommand("validate FILE|DIR...", "Check drivers.yaml files, folders or ConfigMaps with them (- for stdin)", nil)
 	c.RunE = func(c *cobra.Command, files []string) error {
 		if err := oneOf("output", output, validateFormats...); err != nil {
 			return err

@@ -124,3 +124,22 @@ func TestHelpOfValidateShowsTheJSONThatIsPrinted(t *testing.T) {
 		t.Errorf("got %+v", shown)
 	}
 }
+
+func TestValidateChecksAFolderAsOneConfiguration(t *testing.T) {
+	const head = "apiVersion: attach-hub/v1alpha1\nkind: DriverConfig\n"
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.yaml"), head+"defaults: {workers: 5}\ndrivers: [{name: a, endpoint: \"unix:///a\"}]\n")
+	write(t, filepath.Join(dir, "b.yaml"), head+"drivers: [{name: b, endpoint: \"unix:///b\"}]\n")
+	if stdout, stderr, code := runHere("validate", dir); code != 0 || stderr != "" || stdout != dir+": ok, 2 drivers\n" {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	write(t, filepath.Join(dir, "c.yaml"), head+"defaults: {}\ndrivers: []\n")
+	write(t, filepath.Join(dir, "d.yml"), head+"drivers: []\n")
+	if _, stderr, code := runHere("validate", dir); code != 1 || !strings.Contains(stderr, "a.yaml: defaults: are in "+dir+"/c.yaml too") || !strings.Contains(stderr, "c.yaml: defaults: are in") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	write(t, filepath.Join(dir, "c.yaml"), head+"drivers: [{name: a, endpoint: \"unix:///c\"}, {name: c}]\n")
+	if _, stderr, code := runHere("validate", dir); code != 1 || !strings.Contains(stderr, "c.yaml:3: drivers[1].endpoint: missing") || !strings.Contains(stderr, "d.yml: is not read") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+}

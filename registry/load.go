@@ -1,0 +1,232 @@
+package registry
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+)
+
+// fileContent is one file of the configuration at one moment.
+type fileContent struct {
+	path string
+	data []byte
+	err  error // it could not be read
+}
+
+// loaded is the configuration that files make together.
+type loaded struct {
+	config   *Config           // nil: there is none
+	good     map[string][]byte // the content of each file that holds, by path
+	defaults string            // path of the file with defaults; "" for none
+	errors   Errors            // of the files as they are now
+}
+
+// load makes one configuration of files. A file that is wrong keeps what it said last. If it has defaults, all files do: they
+// depend on it. last is the configuration before, zero at the start.
+func load(files []fileContent, base Settings, last loaded) loaded {
+	next := loaded{good: map[string][]byte{}}
+	outer, ok := next.readDefaults(files, base, last)
+	if !ok {
+		return loaded{config: last.config, good: last.good, defaults: last.defaults, errors: next.errors}
+	}
+	next.config = &Config{defaults: outer.Settings, files: map[string]string{}}
+	var entries []entry
+	var discoveries []*Config
+	for _, f := range files {
+		parsed, err := f.parse(base, outer)
+		next.errors = append(next.errors, err...)
+		data := f.data
+		if err != nil {
+			if data, ok = last.good[f.path]; !ok {
+				next.config.incomplete = true
+				continue
+			}
+			if parsed, err = (fileContent{path: f.path, data: data}).parse(base, outer); err != nil { // by new defaults
+				return loaded{config: last.config, good: last.good, defaults: last.defaults, errors: next.errors}
+			}
+		}
+		next.good[f.path] = data
+		entries = append(entries, parsed.entries...)
+		next.config.warnings = append(next.config.warnings, parsed.warnings...)
+		if parsed.discoveryLine > 0 {
+			discoveries = append(discoveries, parsed)
+		}
+	}
+	switch {
+	case len(discoveries) == 1:
+		next.config.discovery = discoveries[0].discovery
+	case len(discoveries) > 1:
+		for i, d := range discoveries {
+			other := discoveries[(i+1)%len(discoveries)]
+			next.errors = append(next.errors, Error{File: d.file, Line: d.discoveryLine, Path: "discovery",
+				Message: fmt.Sprintf("is in %s:%d too: write it in one file only", other.file, other.discoveryLine)})
+		}
+		if last.config != nil {
+			next.config.discovery = last.config.discovery
+		}
+	}
+	next.combine(entries, last.config)
+	slices.SortStableFunc(next.errors, func(a, b Error) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
+	return next
+}
+
+// parse parses the file with the settings outside of it. The errors are not empty if it fails.
+func (f fileContent) parse(base Settings, outer scope) (*Config, Errors) {
+	if f.err != nil {
+		return nil, Errors{{File: f.path, Message: f.err.Error()}}
+	}
+	p := parser{file: f.path, base: base, outer: &outer}
+	config, err := p.parse(f.data)
+	if err != nil {
+		return nil, p.errors
+	}
+	return config, nil
+}
+
+// readDefaults returns the settings that hold outside of the entries. It returns false if they are not known.
+func (l *loaded) readDefaults(files []fileContent, base Settings, last loaded) (scope, bool) {
+	outer := scope{Settings: base}
+	var with, unsure []fileContent
+	for _, f := range files {
+		has, sure := f.hasDefaults()
+		switch {
+		case f.path == last.defaults && !sure || has && sure:
+			with = append(with, f)
+		case has:
+			unsure = append(unsure, f)
+		}
+	}
+	if len(with) == 0 {
+		with = unsure
+	}
+	if len(with) == 0 {
+		return outer, true
+	}
+	var own *scope
+	for i, f := range with {
+		config, err := f.parse(base, outer)
+		switch {
+		case err != nil:
+			l.errors = append(l.errors, err...)
+		case len(with) > 1:
+			l.errors = append(l.errors, Error{File: f.path, Path: "defaults",
+				Message: fmt.Sprintf("are in %s too: write them in one file only", with[(i+1)%len(with)].path)})
+		default:
+			own = config.own
+		}
+	}
+	if own == nil {
+		return outer, false
+	}
+	l.defaults = with[0].path
+	for key, from := range own.origins {
+		from.file = l.defaults
+		own.origins[key] = from
+	}
+	return *own, true
+}
+
+// defaultsKey finds defaults in a file that is no YAML.
+var defaultsKey = regexp.MustCompile(`\bdefaults\b`)
+
+// hasDefaults reports whether a file has defaults, as far as that can be told.
+func (f fileContent) hasDefaults() (has, sure bool) {
+	if f.err != nil {
+		return false, false
+	}
+	var document yaml.Node
+	if yaml.Unmarshal(f.data, &document) != nil || len(document.Content) == 0 {
+		return defaultsKey.Match(f.data), false
+	}
+	return valueAt(document.Content[0], "defaults") != nil, true
+}
+
+// holder is an entry by its driver and its file.
+type holder struct{ driver, file string }
+
+// keys are what no two drivers can share, with what an error says about each.
+func (e entry) keys() map[any]string {
+	return map[any]string{
+		driverName(e.Name):    "the driver " + e.Name,
+		sanitizedName(e.Name): "the form of its name in finalizers, " + SanitizedName(e.Name) + ",",
+		e.LeaseOf():           "the lease " + e.LeaseOf().String(),
+		e.Endpoint:            "the endpoint " + string(e.Endpoint),
+	}
+}
+
+// combine takes the entries of all files into the configuration. Of entries of different files that cannot be served together,
+// the one that is served now stays, and the other ones are reported. If none is, none will be: which one is right is not known.
+func (l *loaded) combine(entries []entry, last *Config) {
+	inUse := map[any]holder{}
+	if last != nil {
+		for name, d := range last.drivers {
+			for key := range (entry{Driver: d}).keys() {
+				inUse[key] = holder{name, last.files[name]}
+			}
+		}
+	}
+	wanted := map[any][]entry{}
+	for _, e := range entries {
+		for key := range e.keys() {
+			wanted[key] = append(wanted[key], e)
+		}
+	}
+	l.config.drivers = Snapshot{}
+	for _, e := range entries {
+		serve, own := true, holder{e.Name, e.file}
+		for _, key := range []any{driverName(e.Name), sanitizedName(e.Name), e.LeaseOf(), e.Endpoint} {
+			i := slices.IndexFunc(wanted[key], func(other entry) bool { return other.file != e.file })
+			if i < 0 || inUse[key] == own {
+				continue
+			}
+			serve = false
+			l.errors = append(l.errors, Error{File: e.file, Line: e.line, Path: e.path,
+				Message: e.keys()[key] + " is in " + wanted[key][i].Source + " too: remove one of them"})
+			break
+		}
+		d := e.Driver
+		if !serve {
+			if last == nil || last.files[e.Name] != e.file || !isFree(last.drivers[e.Name], wanted, e.file) {
+				continue
+			}
+			d = last.drivers[e.Name]
+		}
+		l.config.drivers[e.Name], l.config.files[e.Name] = d, e.file
+	}
+	for _, e := range entries {
+		if _, served := l.config.drivers[e.Name]; !served {
+			l.config.incomplete = true
+		}
+	}
+}
+
+// isFree reports whether no other file wants what a driver of a file has had.
+func isFree(d Driver, wanted map[any][]entry, file string) bool {
+	for key := range (entry{Driver: d}).keys() {
+		if key == driverName(d.Name) || key == sanitizedName(d.Name) {
+			continue // it is in use
+		}
+		if slices.ContainsFunc(wanted[key], func(e entry) bool { return e.file != file }) {
+			return false
+		}
+	}
+	return true
+}
+
+// hash returns the hash of all contents that hold, in hex.
+func (l loaded) hash() string {
+	h := sha256.New()
+	for i, path := range slices.Sorted(maps.Keys(l.good)) {
+		if len(l.good) > 1 {
+			fmt.Fprintf(h, "%d %s %d\n", i, path, len(l.good[path]))
+		}
+		h.Write(l.good[path])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
