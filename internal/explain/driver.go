@@ -48,9 +48,6 @@ func explainDriver(f *Facts, worst status.HealthState) (*SubjectReport, Result) 
 	s := &SubjectReport{Reasons: []Reason{}, Facts: []string{}}
 	if f.Hub.Err == nil && w.Served != nil {
 		h := w.Served.Health
-		if h.State == "" { // an earlier hub
-			h = status.HealthOfDriver(w.Served.Driver, f.Hub.View.Members(), f.Now)
-		}
 		for _, r := range h.Reasons {
 			reason := f.finding(r.Diagnosis)
 			reason.Next = strings.Join(r.Actions, " ") // the reason before says what to do

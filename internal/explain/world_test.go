@@ -209,7 +209,11 @@ func (w *world) View(context.Context) hubclient.View {
 	v := hubclient.View{Replicas: []hubclient.Replica{{Replica: replica, Overview: status.Overview{Identity: identity,
 		Replicas: []status.Replica{{Identity: identity, Self: true}}}}}}
 	if w.served != nil {
-		v.Drivers = []hubclient.Driver{*w.served}
+		d := *w.served
+		if d.Health.State == "" { // the hub would send it
+			d.Health = status.HealthOfDriver(d.Driver, v.Members(), time.Now())
+		}
+		v.Drivers = []hubclient.Driver{d}
 	}
 	return v
 }

@@ -3,8 +3,6 @@ package hubclient
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
@@ -20,17 +18,6 @@ func TestTheStepsOfAVolumeAttachmentComeThrough(t *testing.T) {
 	h := hubOf(t, addressOf(t, waitingSource{attachment: status.Attachment{Name: "csi-1", Driver: "d", State: status.Waiting, Steps: want}}))
 	got, err := h.Attachment(t.Context(), h.replicas[0].name, "csi-1")
 	if err != nil || got == nil || !reflect.DeepEqual(got.Steps, want) {
-		t.Errorf("got %+v, %v", got, err)
-	}
-}
-
-func TestAnEarlierHubHasNoSteps(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `{"attachments": [{"name": "csi-1", "driver": "d", "node": "n", "state": "waiting", "tries": 0}], "total": 1}`)
-	}))
-	defer server.Close()
-	h := hubOf(t, server.URL)
-	if got, err := h.Attachment(t.Context(), h.replicas[0].name, "csi-1"); err != nil || got == nil || got.Steps != nil {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }

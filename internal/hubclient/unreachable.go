@@ -22,7 +22,7 @@ func unreachable(a Answer, best map[string]Driver) []Unreachable {
 		if d.Up || !best[d.Name].Up {
 			continue
 		}
-		h := a.healthOf(d)
+		h := d.Health
 		if len(h.Reasons) == 0 || !h.Needs() || h.Reasons[0].Verdict == diagnosis.DriverStarting || h.Reasons[0].Verdict == diagnosis.DriverDraining {
 			continue
 		}

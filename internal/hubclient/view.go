@@ -20,14 +20,6 @@ type Answer struct {
 	Drivers  []status.Driver
 }
 
-// healthOf returns the health of a driver as the replica sees it. An earlier version sends none.
-func (a Answer) healthOf(d status.Driver) status.Health {
-	if d.Health.State != "" {
-		return d.Health
-	}
-	return status.HealthOfDriver(d, a.Overview.Replicas, a.Time)
-}
-
 // View merges the answers of the replicas of a hub.
 type View struct {
 	Replicas []Replica `json:"replicas"` // in the order of the answers
@@ -53,8 +45,6 @@ type Driver struct {
 	// Leader is the identity of the replica that works for the driver, or of another holder
 	// of its lease; empty if there is none.
 	Leader string `json:"leader,omitempty"`
-	// earlier: the replica runs an earlier version, which sends no health.
-	earlier bool
 }
 
 // Merge returns the View of the answers.
@@ -70,9 +60,7 @@ func Merge(answers []Answer) View {
 		}
 		v.Replicas = append(v.Replicas, r)
 		for _, d := range a.Drivers {
-			earlier := d.Health.State == ""
-			d.Health = a.healthOf(d)
-			next := Driver{Driver: d, Replica: a.Replica, Leader: d.Lease.Holder, earlier: earlier}
+			next := Driver{Driver: d, Replica: a.Replica, Leader: d.Lease.Holder}
 			if d.Lease.Mine {
 				next.Leader = cmp.Or(d.Lease.Holder, a.Overview.Identity, a.Replica)
 			}

@@ -67,6 +67,11 @@ func TestAReplicaThatCannotCallADriverThatAnotherCanIsAProblem(t *testing.T) {
 	follower := []status.Driver{driver("a", away("no such file", time.Hour)), driver("b", func(d *status.Driver) { d.Lease.Mine = false }),
 		driver("starting", away("", time.Second)), driver("broken", away("refused", time.Hour))}
 	overview := status.Overview{Replicas: []status.Replica{{Identity: "id-1"}, {Identity: "id-2"}}}
+	for _, seen := range [][]status.Driver{leader, follower} {
+		for i := range seen {
+			seen[i].Health = status.HealthOfDriver(seen[i], overview.Replicas, now)
+		}
+	}
 	v := Merge([]Answer{{Replica: "one", Time: now, Overview: overview, Drivers: leader}, {Replica: "two", Time: now, Overview: overview, Drivers: follower}})
 	if got, want := v.Problems(), []string{"two cannot call a, another replica can: no such file"}; !slices.Equal(got, want) {
 		t.Errorf("the problems are %q, want %q", got, want)

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -55,13 +54,13 @@ func (h *Hub) Volumes(ctx context.Context, v View, f status.AttachmentFilter, ta
 	for i := range v.Drivers {
 		d := &v.Drivers[i]
 		if r := h.replica(d.Replica); r != nil && (f.Driver == "" || f.Driver == d.Name) && !(onlyTrouble(f) && d.quiet()) {
-			ask(listing{replica: r, view: v, filter: f, driver: d})
+			ask(listing{replica: r, filter: f, driver: d})
 		}
 	}
 	if len(f.States) == 0 || slices.Contains(f.States, status.Unclaimed) {
 		for _, r := range v.Replicas {
 			if asked := h.replica(r.Replica); asked != nil && r.Error == "" {
-				ask(listing{replica: asked, view: v, filter: f})
+				ask(listing{replica: asked, filter: f})
 			}
 		}
 	}
@@ -95,7 +94,6 @@ func (d *Driver) quiet() bool {
 // listing lists the VolumeAttachments of one driver, or those that no replica serves.
 type listing struct {
 	replica *replica
-	view    View
 	filter  status.AttachmentFilter
 	driver  *Driver // nil: VolumeAttachments of drivers that no replica serves
 }
@@ -107,9 +105,6 @@ func (l listing) pages(ctx context.Context, take func([]status.Attachment)) erro
 		var list status.AttachmentList
 		if err := l.replica.get(ctx, "/api/v1/attachments", query, &list); err != nil {
 			return fmt.Errorf("list the VolumeAttachments of %s: %s: %w", l.what(), l.replica.name, err)
-		}
-		for i := range list.Attachments {
-			l.setHealth(&list.Attachments[i])
 		}
 		take(slices.DeleteFunc(list.Attachments, func(a status.Attachment) bool { return !l.selects(a) }))
 		if list.Continue <= query.Get("continue") { // the last page, or no hub: names grow from page to page
@@ -126,8 +121,7 @@ func (l listing) what() string {
 	return "driver " + l.driver.Name
 }
 
-// query returns the query of the first page. An earlier hub takes one state and no health: it is asked for
-// all, and selects does the rest.
+// query returns the query of the first page.
 func (l listing) query() url.Values {
 	query := url.Values{"limit": {strconv.Itoa(volumesPage)}}
 	set := func(key, value string) {
@@ -141,8 +135,6 @@ func (l listing) query() url.Values {
 	case l.driver == nil:
 		set("driver", l.filter.Driver)
 		set("state", string(status.Unclaimed))
-	case l.driver.earlier:
-		set("driver", l.driver.Name)
 	default:
 		set("driver", l.driver.Name)
 		set("state", joined(l.filter.States))
@@ -157,18 +149,6 @@ func joined[T ~string](values []T) string {
 		words[i] = string(v)
 	}
 	return strings.Join(words, ",")
-}
-
-// setHealth sets the health that an earlier hub does not send.
-func (l listing) setHealth(a *status.Attachment) {
-	if a.Health.State != "" {
-		return
-	}
-	in := status.DiagnosisInput{Attachment: *a, Replicas: l.view.Members(), Conflicts: l.view.Conflicts(a.Driver), Now: time.Now()}
-	if l.driver != nil {
-		in.Driver = &l.driver.Driver
-	}
-	a.Health = status.HealthOfAttachment(in)
 }
 
 // selects reports whether the filter selects a VolumeAttachment.

@@ -1,7 +1,6 @@
 package hubclient
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
@@ -110,63 +108,6 @@ func TestEachVolumeIsListedOnceAsTheReplicaThatWorksForItsDriverSeesIt(t *testin
 	} {
 		if got := names(t, h, f); len(got) != want {
 			t.Errorf("%+v: listed %d, want %d", f, len(got), want)
-		}
-	}
-}
-
-// earlierHub answers as a hub does that knows no health.
-func earlierHub(t *testing.T, driver status.Driver, all []status.Attachment) string {
-	t.Helper()
-	send := func(w http.ResponseWriter, value any) {
-		body, err := json.Marshal(value)
-		if err != nil {
-			t.Error(err)
-		}
-		_, _ = w.Write(body)
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := r.URL.Query()
-		switch {
-		case r.URL.Path == "/api/v1/overview":
-			send(w, status.Overview{Identity: "old"})
-		case r.URL.Path == "/api/v1/drivers":
-			send(w, status.DriverList{Drivers: []status.Driver{driver}})
-		case q.Has("health") || strings.Contains(q.Get("state"), ","):
-			http.Error(w, `{"error": "unknown parameter"}`, http.StatusBadRequest)
-		default:
-			f := status.AttachmentFilter{Driver: q.Get("driver"), Node: q.Get("node")}
-			if q.Has("state") {
-				f.States = []status.AttachmentState{status.AttachmentState(q.Get("state"))}
-			}
-			send(w, status.AttachmentList{Attachments: slices.DeleteFunc(slices.Clone(all), func(a status.Attachment) bool { return !f.Match(a) })})
-		}
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-func TestAnEarlierHubWithoutHealthIsListedTheSameWay(t *testing.T) {
-	all := []status.Attachment{
-		{Name: "stuck", Driver: "d", State: status.Stuck, Operation: status.Attach, Since: time.Now().Add(-time.Hour), LastError: "no", Tries: 3},
-		{Name: "attached", Driver: "d", State: status.Attached},
-		{Name: "stray", Driver: "x", State: status.Unclaimed, Operation: status.Attach, Since: time.Now().Add(-time.Hour)},
-	}
-	d := driverOf("d", true, 0)
-	d.Lanes = []status.Lane{{Operation: status.Attach, Stuck: 1, Delayed: 1}}
-	h := hubOf(t, earlierHub(t, d, all))
-	if got := h.View(t.Context()).Driver("d").Health; got.State != status.Broken || got.Reasons[0].Verdict != diagnosis.Stuck {
-		t.Errorf("the driver's health is %+v, want it broken", got)
-	}
-	for _, tt := range []struct {
-		filter status.AttachmentFilter
-		want   []string
-	}{
-		{status.AttachmentFilter{}, []string{"attached attached", "stray unclaimed", "stuck stuck"}},
-		{status.AttachmentFilter{Health: []status.HealthState{status.Broken}}, []string{"stray unclaimed", "stuck stuck"}},
-		{status.AttachmentFilter{States: []status.AttachmentState{status.Stuck, status.Failing}}, []string{"stuck stuck"}},
-	} {
-		if got := names(t, h, tt.filter); !slices.Equal(got, tt.want) {
-			t.Errorf("%+v: listed %q, want %q", tt.filter, got, tt.want)
 		}
 	}
 }

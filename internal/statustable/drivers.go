@@ -34,13 +34,9 @@ func reasons(h status.Health, now time.Time) []string {
 	return texts
 }
 
-// oldest returns the age of the oldest work: it waits, or its call is in flight. An earlier hub sends only the
-// age of work that waits.
+// oldest returns the age of the oldest work: it waits, or its call is in flight.
 func oldest(w status.Lane, now time.Time) string {
 	since := w.OldestSince
-	if since.IsZero() && w.OldestSeconds > 0 {
-		since = now.Add(-time.Duration(w.OldestSeconds * float64(time.Second)))
-	}
 	if call := w.OldestCall.Since; !call.IsZero() && (since.IsZero() || call.Before(since)) {
 		since = call
 	}

@@ -68,6 +68,11 @@ func fleet() (hubclient.View, []status.Attachment) {
 	onSecond := []status.Driver{driver("fine.example.com", func(d *status.Driver) {
 		d.State, d.Up, d.Lease.Mine, d.Reason, d.DownSince = "Connecting", false, false, "connect: no such file or directory", ago(time.Hour)
 	})}
+	for _, seen := range [][]status.Driver{drivers, onSecond} {
+		for i := range seen {
+			seen[i].Health = status.HealthOfDriver(seen[i], replicas, now)
+		}
+	}
 	v := hubclient.Merge([]hubclient.Answer{
 		{Replica: "Pod h/hub-0", Time: now, Overview: first, Drivers: drivers},
 		{Replica: "Pod h/hub-1", Time: now, Overview: second, Drivers: onSecond},
