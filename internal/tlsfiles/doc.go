@@ -4,7 +4,8 @@
 //
 // Files.Load reads all three and checks that they belong together. Each Look of a Follower
 // reads them again, and returns a change once it is whole. Follower.Run does that for a port
-// at intervals until its context ends.
+// at intervals until its context ends, and closes the channel of Material.Replaced with each change. Material.VerifyClient
+// checks the certificate of a client.
 //
 // The package opens no connection and decides nothing about names.
 package tlsfiles
