@@ -58,11 +58,11 @@ func IsError(text string) bool {
 }
 
 // Parse returns the cause of an error of which only the text is left, and that text without
-// the words that its cause repeats: in a VolumeAttachment's status, or from an earlier hub.
+// the words that its cause repeats: in a VolumeAttachment's status.
 // Where the hub has the error itself, it sends the Cause. code is that of the status, "" for
 // none.
 func Parse(text, code string) (Cause, string) {
-	// What keeps a volume stuck is the error behind these words. An earlier hub wrote "the last error: ".
+	// What keeps a volume stuck is the error behind these words.
 	if _, last, found := strings.Cut(text, LastErrorPrefix); found && strings.HasPrefix(text, StuckPrefix) {
 		text = last
 	}

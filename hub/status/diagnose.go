@@ -150,8 +150,7 @@ func (a Attachment) method() string {
 	return "ControllerPublishVolume"
 }
 
-// Cause returns what the last error means. An earlier hub, and the status of a VolumeAttachment,
-// have only its text.
+// Cause returns what the last error means. The status of a VolumeAttachment has only its text.
 func (a Attachment) Cause() diagnosis.Cause {
 	if a.LastCause != (diagnosis.Cause{}) {
 		return a.LastCause

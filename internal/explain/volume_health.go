@@ -9,8 +9,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
-// getVolumeHealth is the capability of a driver that reports the health of its volumes (CSI 1.13, alpha). An earlier hub
-// does not name it.
+// getVolumeHealth is the capability of a driver that reports the health of its volumes (CSI 1.13, alpha).
 const getVolumeHealth = "GET_VOLUME_HEALTH"
 
 // mostProblems bounds the problems of a volume that a report names, mostText each of their texts.
