@@ -22,7 +22,6 @@ import (
 const everything = `
 namespace: {create: true}
 drivers: {ebs.csi.aws.com: {endpoint: "unix:///csi/a", lease: {namespace: kube-system}, secrets: [storage/credentials]}}
-pods: {list: true}
 proxies: {enabled: true, hostNetwork: [{cidr: 10.0.0.0/16, ports: [19240]}]}
 hostSockets: {enabled: true}
 monitoring: {enabled: true, serviceMonitor: {labels: {release: prometheus}}, rules: {labels: {release: prometheus}}}

@@ -3,7 +3,9 @@ package deploy_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -152,4 +154,18 @@ func TestTheEndOfTheServiceAccountEndsItsTokens(t *testing.T) {
 	if err := read(); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a new ServiceAccount makes the old token valid again: %v", err)
 	}
+}
+
+// read reads an answer of the hub's API, false if nobody listens.
+func (d *deployed) read(url string, into any) bool {
+	d.t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
+		d.t.Fatalf("%s: %v", url, err)
+	}
+	return true
 }

@@ -92,7 +92,6 @@ var allowed = regexp.MustCompile(`^(` +
 
 // allowedIn has what values give beyond that.
 var allowedIn = map[string]*regexp.Regexp{
-	withPods:    regexp.MustCompile(`^list pods$`),
 	withSecrets: regexp.MustCompile(`^get secrets/[a-z0-9-]+ in namespace storage$`),
 }
 

@@ -38,10 +38,9 @@ hostSockets: {enabled: true}
 `
 	withOpenShift = withProxies + "openshift: true\n"
 	withSecrets   = withProxies + "defaults: {secrets: [storage/vsphere-credentials]}\n"
-	withPods      = ofInstallYAML + "pods: {list: true}\n"
 )
 
-var installations = []string{ofInstallYAML, withProxies, withHostSockets, withOpenShift, withSecrets, withPods}
+var installations = []string{ofInstallYAML, withProxies, withHostSockets, withOpenShift, withSecrets}
 
 // objectsOf returns the objects of the chart with these values.
 func objectsOf(t *testing.T, values string) []*unstructured.Unstructured {

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"cmp"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -25,7 +24,6 @@ func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
 	now := time.Now()
 	for _, va := range vas {
 		if a := h.attachmentView(va, now); f.Match(a) {
-			h.findPods(&a, f)
 			if f.Name != "" {
 				h.fillSteps(&a, va, now)
 			}
@@ -33,14 +31,6 @@ func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
 		}
 	}
 	return attachments
-}
-
-// findPods fills in the Pods that use the claim, only where somebody may ask for them: each node that is asked for
-// costs a request to the API server.
-func (h *Hub) findPods(a *status.Attachment, f status.AttachmentFilter) {
-	if namespace, claim, ok := strings.Cut(a.Claim, "/"); ok && h.options.Pods != nil && (a.Operation != "" || f.Name != "") {
-		a.Pods = h.options.Pods.PodsOf(a.Node, namespace, claim)
-	}
 }
 
 // attachmentsFor returns the VolumeAttachments that a filter may match, and as few others as the

@@ -47,14 +47,6 @@ type Options struct {
 	Connect ConnectFunc
 	// Rights asks for the rights of this process; nil: the checklist does not have them.
 	Rights RightsFunc
-	// Pods finds the Pods that the status shows; nil: it shows none.
-	Pods PodFinder
-}
-
-// PodFinder finds the Pods on a node that use a claim.
-type PodFinder interface {
-	// PodsOf returns "namespace/name" of each. It must not block.
-	PodsOf(node, namespace, claim string) []string
 }
 
 // Hub attaches and detaches volumes for a changing set of drivers.

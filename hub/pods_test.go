@@ -2,98 +2,16 @@ package hub_test
 
 import (
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/fakecsi"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 )
-
-// podBooks knows one Pod for each claim, and keeps books of what it is asked for.
-type podBooks struct {
-	mu    sync.Mutex
-	asked []string // "node namespace/claim"
-}
-
-// PodsOf implements hub.PodFinder.
-func (b *podBooks) PodsOf(node, namespace, claim string) []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.asked = append(b.asked, node+" "+namespace+"/"+claim)
-	return []string{namespace + "/pod-of-" + claim}
-}
-
-// since returns what was asked for since the last call, sorted.
-func (b *podBooks) since() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	asked := b.asked
-	b.asked = nil
-	slices.Sort(asked)
-	return asked
-}
-
-func TestPodsAreLookedUpWhereAnOperationIsDueOrAVolumeAttachmentIsAskedFor(t *testing.T) {
-	inVirtualTime(t, func(v *virtual) {
-		books := &podBooks{}
-		v.options.Pods = books
-		v.register("n", "id-n")
-		v.start()
-		bound := func(name, driver string) testbed.VolumeAttachment {
-			v.create(testbed.PersistentVolume{Name: name, Driver: driver, Claim: "claim-" + name})
-			va := v.attachment(name, "n")
-			va.Driver = driver
-			return va
-		}
-		v.create(bound("attached", virtualDriver))
-		v.pass(time.Second)
-		v.turn(fakecsi.Knobs{Hang: []fakecsi.Hang{{Method: fakecsi.ControllerPublishVolume}}})
-		v.volume("free") // has no claim
-		v.create(bound("waiting", virtualDriver), bound("stray", "stray.example.com"), v.attachment("free", "n"))
-		v.pass(time.Minute)
-		if asked := books.since(); len(asked) > 0 {
-			t.Errorf("the hub asked without a view: %v", asked)
-		}
-
-		type shown struct{ Claim, Pod string }
-		got := map[string]shown{}
-		for _, a := range v.hub.Attachments(status.AttachmentFilter{}) {
-			s := shown{Claim: a.Claim}
-			if len(a.Pods) == 1 {
-				s.Pod = a.Pods[0]
-			}
-			got[a.Name] = s
-		}
-		want := map[string]shown{
-			"attached-n": {"default/claim-attached", ""},
-			"waiting-n":  {"default/claim-waiting", "default/pod-of-claim-waiting"},
-			"stray-n":    {"default/claim-stray", "default/pod-of-claim-stray"},
-			"free-n":     {},
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("claims and Pods (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"n default/claim-stray", "n default/claim-waiting"}, books.since()); diff != "" {
-			t.Errorf("asked for (-want +got):\n%s", diff)
-		}
-		v.hub.Attachments(status.AttachmentFilter{States: []status.AttachmentState{status.Attached}})
-		if asked := books.since(); len(asked) > 0 {
-			t.Errorf("a view of what is attached asked for %v", asked)
-		}
-		if got := v.seen("attached-n").Pods; !slices.Equal(got, []string{"default/pod-of-claim-attached"}) {
-			t.Errorf("an attached VolumeAttachment that is asked for by name has Pods %v", got)
-		}
-		v.turn(fakecsi.Knobs{ReleaseAll: true, ClearFaults: true})
-	})
-}
 
 func TestAVolumeAttachmentThatIsNotServedShowsTheOperationThatIsDueAndSinceWhen(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,43 +26,21 @@ const (
 	podTimeout  = 5 * time.Second
 )
 
-// podsPause is how long the hub is given to find the Pods that it did not know at the first question.
-const podsPause = 500 * time.Millisecond
-
-// listWithPods lists the VolumeAttachments that a filter and a function select, at most so many of them if most is
-// not 0. It lists twice if the hub begins to look for Pods with the first question.
-func listWithPods(ctx context.Context, hub *hubclient.Hub, view hubclient.View, filter status.AttachmentFilter, most int, selects func(status.Attachment) bool) (*statustable.List, error) {
-	list := func() (*statustable.List, error) {
-		l := &statustable.List{Most: most}
-		err := hub.Volumes(ctx, view, filter, func(a status.Attachment) {
-			if selects(a) {
-				l.Add(a)
-			}
-		})
-		return l, err
-	}
-	first, err := list()
-	if err != nil || !view.PodsKnown() || !slices.ContainsFunc(first.Worst(), lacksPods) {
-		return first, err
-	}
-	select {
-	case <-ctx.Done():
-		return first, nil
-	case <-time.After(podsPause):
-		return list()
-	}
-}
-
-// lacksPods reports whether Pods may need a VolumeAttachment and are not known.
-func lacksPods(a status.Attachment) bool {
-	return len(a.Pods) == 0 && a.Claim != "" && a.Operation == status.Attach
+// listVolumes lists the VolumeAttachments that a filter and a function select, at most so many of them if most is not 0.
+func listVolumes(ctx context.Context, hub *hubclient.Hub, view hubclient.View, filter status.AttachmentFilter, most int, selects func(status.Attachment) bool) (*statustable.List, error) {
+	l := &statustable.List{Most: most}
+	err := hub.Volumes(ctx, view, filter, func(a status.Attachment) {
+		if selects(a) {
+			l.Add(a)
+		}
+	})
+	return l, err
 }
 
 // claimNode is a claim, "namespace/name", that Pods on a node may use.
 type claimNode struct{ claim, node string }
 
-// addPods fills in the Pods of VolumeAttachments that the hub does not know, with the user's own rights: it lists
-// the Pods of the nodes. Without a config it does nothing. The error says what could not be listed.
+// addPods fills in the Pods of VolumeAttachments, with the user's own rights: it lists the Pods of the nodes. Without a config it does nothing. The error says what could not be listed.
 func addPods(ctx context.Context, config *rest.Config, all []status.Attachment) error {
 	nodes := nodesToAsk(all)
 	if config == nil || len(nodes) == 0 {
@@ -92,14 +69,12 @@ func addPods(ctx context.Context, config *rest.Config, all []status.Attachment) 
 	}
 	err = group.Wait()
 	for i := range all {
-		if a := &all[i]; len(a.Pods) == 0 {
-			a.Pods = pods[claimNode{a.Claim, a.Node}]
-		}
+		all[i].Pods = pods[claimNode{all[i].Claim, all[i].Node}]
 	}
 	return err
 }
 
-// nodesToAsk returns the nodes of the first VolumeAttachments whose claims are known and whose Pods are not.
+// nodesToAsk returns the nodes of the first VolumeAttachments whose claims are known.
 func nodesToAsk(all []status.Attachment) []string {
 	var nodes []string
 	known := map[string]bool{}
@@ -107,7 +82,7 @@ func nodesToAsk(all []status.Attachment) []string {
 		if len(nodes) == mostPodNodes {
 			break
 		}
-		if a.Claim != "" && len(a.Pods) == 0 && a.Node != "" && !known[a.Node] {
+		if a.Claim != "" && a.Node != "" && !known[a.Node] {
 			known[a.Node] = true
 			nodes = append(nodes, a.Node)
 		}

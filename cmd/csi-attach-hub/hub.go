@@ -17,7 +17,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/pods"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -75,8 +74,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 	if err != nil {
 		return err
 	}
-	finder := pods.New(kube.CoreV1().Pods(""))
-	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: metrics, Probes: health, Pods: finder, Rights: rightsOf(s, source.Config, kube)}
+	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: metrics, Probes: health, Rights: rightsOf(s, source.Config, kube)}
 	if leases != nil {
 		options.Leases, options.LeaseNamespace, options.LeaseDuration = leases, s.leases.Namespace, s.leases.Duration
 	}
@@ -88,7 +86,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 	if err != nil {
 		return err
 	}
-	view := statusSource{Hub: h, source: source, registry: r, leases: leases, pods: finder, started: time.Now()}
+	view := statusSource{Hub: h, source: source, registry: r, leases: leases, started: time.Now()}
 	servers, err := newServers(ctx, s.http, status.Options{Source: view, Volumes: h, Metrics: metrics, Probes: health, LeaderCheck: view.leaderCheck})
 	if err != nil {
 		return err
@@ -99,7 +97,6 @@ func runHub(ctx context.Context, s hubSettings) error {
 	})
 	services := []func(context.Context) error{
 		r.Run,
-		finder.Run,
 		func(ctx context.Context) error { reloadOn(ctx, hangups, reload); return nil },
 		func(ctx context.Context) error {
 			rights.Watch(ctx, kube, featuresOf(s, source.Config()))

@@ -5,7 +5,6 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/pods"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
@@ -20,13 +19,12 @@ type statusSource struct {
 	source   registry.ConfigSource
 	registry *registry.Registry
 	leases   *lease.Leases // nil without leader election
-	pods     *pods.Finder
 	started  time.Time
 }
 
 // Overview implements status.Source.
 func (s statusSource) Overview() status.Overview {
-	o := status.Overview{Version: version, Started: s.started, Config: s.config(), Unclaimed: s.Unclaimed(), UnclaimedSince: s.UnclaimedSince(), Replicas: s.replicas(), PodsKnown: s.pods.Allowed()}
+	o := status.Overview{Version: version, Started: s.started, Config: s.config(), Unclaimed: s.Unclaimed(), UnclaimedSince: s.UnclaimedSince(), Replicas: s.replicas()}
 	for _, r := range o.Replicas {
 		if r.Self {
 			o.Identity = r.Identity

@@ -174,7 +174,7 @@ func fetchReport(ctx context.Context, flags *clientFlags, config *rest.Config, e
 	}
 	defer hub.Close()
 	filter := status.AttachmentFilter{Health: []status.HealthState{status.Broken, status.Attention}}
-	trouble, err := listWithPods(ctx, hub, view, filter, statustable.MostInTrouble, func(status.Attachment) bool { return true })
+	trouble, err := listVolumes(ctx, hub, view, filter, statustable.MostInTrouble, func(status.Attachment) bool { return true })
 	_ = addPods(ctx, config, trouble.Worst()) // without them, the claims are shown
 	return statustable.NewReport(view, trouble, err, time.Now()), nil
 }

@@ -126,7 +126,7 @@ func runVolumes(ctx context.Context, flags volumesFlags, filter status.Attachmen
 	for _, problem := range view.Problems() {
 		fmt.Fprintln(errOut, "Warning: "+terminal.Line(problem))
 	}
-	list, gaps := listWithPods(ctx, hub, view, filter, 0, func(a status.Attachment) bool {
+	list, gaps := listVolumes(ctx, hub, view, filter, 0, func(a status.Attachment) bool {
 		idle := !flags.all && len(flags.states)+len(flags.health) == 0 && a.State == status.Unclaimed && a.Operation == ""
 		return !idle && (flags.namespace == "" || strings.HasPrefix(a.Claim, flags.namespace+"/"))
 	})

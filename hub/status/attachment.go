@@ -34,8 +34,8 @@ type Attachment struct {
 	VolumeHandle     string `json:"volumeHandle,omitempty"`
 	// Claim is the PersistentVolumeClaim that the PersistentVolume is bound to, as "namespace/name".
 	Claim string `json:"claim,omitempty"`
-	// Pods are Pods on the node that use the claim, as "namespace/name", at most 5; not always known, see package
-	// status.
+	// Pods are Pods on the node that use the claim, as "namespace/name". The commands fill them in, with the rights of
+	// their user; the hub does not know them.
 	Pods          []string        `json:"pods,omitempty"`
 	Health        Health          `json:"health,omitzero"` // set by this package, not by the Source
 	State         AttachmentState `json:"state"`

@@ -15,7 +15,7 @@ func newBusyHub(drivers, attachments int) *fakeHub {
 	h := newFakeHub()
 	now := time.Now()
 	h.overview = Overview{
-		Version: "v0.3.0", Identity: "csi-attach-hub-7c9d-abcde", Started: now.Add(-76 * time.Hour), PodsKnown: true,
+		Version: "v0.3.0", Identity: "csi-attach-hub-7c9d-abcde", Started: now.Add(-76 * time.Hour),
 		Config: Config{Path: "/etc/csi-attach-hub/drivers.yaml", Hash: "9f2c41d07a6b", LastReloadOK: true, LastSuccess: now.Add(-26 * time.Hour),
 			Warnings: []string{"drivers.yaml:31: drivers[4].timeout: 15s is shorter than most drivers need"},
 			Conflicts: []Conflict{{Driver: "nfs.csi.k8s.io", Winner: "drivers.yaml:12", Loser: "CSIDriver nfs.csi.k8s.io",

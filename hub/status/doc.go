@@ -60,7 +60,6 @@
 //	/api/v1/overview            version, identity, started, config, replicas, and unclaimed:
 //	                            VolumeAttachments of drivers not served here, by attacher,
 //	                            without those that need no driver (attachRequired: false);
-//	                            podsKnown: false if the hub may not list Pods;
 //	                            unclaimedSince: those for which one waits, since when
 //	/api/v1/drivers             {"drivers": [...]}, by name
 //	/api/v1/drivers/{name}      one of them, or 404
@@ -73,10 +72,6 @@
 // (WaitKind) and by lastCause (package diagnosis). reason, waitsFor and lastError are texts for people.
 //
 // steps of a VolumeAttachment are there if name is asked for, and only from the replica that works for the driver.
-//
-// pods of a VolumeAttachment are at most 5 Pods on its node that use its claim. The hub looks them up while an
-// operation is due, or if name is asked for: the first answer may lack them, and an answer is refreshed after
-// 15 s. If podsKnown is false there are none: the chart's value pods.list grants the right to list Pods.
 //
 // /api/v1/attachments takes driver, node and name, which must match as a whole; state and health, of
 // which several are separated by commas; limit, from 1 to 5000, by default 500; and continue, the value of the previous page, to get

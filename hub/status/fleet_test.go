@@ -14,7 +14,7 @@ func newFleet(now time.Time) *fakeHub {
 	h := newFakeHub()
 	self, other := "csi-attach-hub-7d9c6f5b8-k2xwq", "csi-attach-hub-7d9c6f5b8-m8zlt"
 	h.overview = Overview{
-		Version: "v1.0.0", Identity: self, Started: now.Add(-76 * time.Hour), PodsKnown: true,
+		Version: "v1.0.0", Identity: self, Started: now.Add(-76 * time.Hour),
 		Config: Config{Path: "/etc/csi-attach-hub/drivers.yaml", Hash: "9f2c41d07a6b", LastReloadOK: true, LastSuccess: now.Add(-26 * time.Hour)},
 	}
 	replicas := map[string]*Replica{self: {Identity: self, Self: true}, other: {Identity: other}}

@@ -12,9 +12,6 @@ type Overview struct {
 	// Unclaimed counts the VolumeAttachments of drivers that are not served here, by
 	// spec.attacher, without those that need no driver.
 	Unclaimed map[string]int `json:"unclaimed,omitempty"`
-	// PodsKnown reports whether the hub may list Pods, as far as it knows. If not, Attachment.Pods is empty:
-	// the chart's value pods.list grants the right.
-	PodsKnown bool `json:"podsKnown"`
 	// UnclaimedSince has those of these drivers, by spec.attacher, for which a VolumeAttachment waits to be
 	// attached or detached: since when the longest-waiting one shows no sign of any attacher.
 	UnclaimedSince map[string]time.Time `json:"unclaimedSince,omitempty"`

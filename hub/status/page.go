@@ -148,9 +148,6 @@ func (f frame) At(t time.Time) *moment {
 // Until returns the time until t, as seen at Now.
 func (f frame) Until(t time.Time) *moment { return momentOf(t, diagnosis.Length(t.Sub(f.Now))) }
 
-// HidesPods reports whether the hub has no right to list Pods.
-func (f frame) HidesPods() bool { return !f.Overview.PodsKnown }
-
 // Working returns a lane for a page.
 func (f frame) Working(l Lane) laneView { return laneView{f, l} }
 

@@ -49,7 +49,6 @@ func TestTheListIsFiltered(t *testing.T) {
 		"health=broken":                      "7",
 		"health=broken,attention&state=open": "22",
 		"q=team-1/data-db-498":               "1",
-		"q=team-2/db-191":                    "1",
 		"q=unavailable+refused":              "7",
 		"node=worker-1":                      "15",
 		"q=RESOURCEexhausted+worker-17":      "2",

@@ -48,15 +48,6 @@ func (a Attachment) Title() string {
 	return cmp.Or(a.Claim, a.PersistentVolume, a.VolumeHandle, a.Name)
 }
 
-// PodNames returns the Pods without the namespace, if the claim's is on the page beside them.
-func (a Attachment) PodNames() []string {
-	names := slices.Clone(a.Pods)
-	for i := range names {
-		names[i] = withoutNamespace(names[i], a.Claim)
-	}
-	return names
-}
-
 // Short returns the title of one of the Others, without the namespace that the row shows already.
 func (r volumeRow) Short(other Attachment) string { return withoutNamespace(other.Title(), r.Claim) }
 
@@ -72,7 +63,7 @@ func withoutNamespace(name, beside string) string {
 // matches reports whether all words of a query are in the texts of the row.
 func (r volumeRow) matches(query string, now time.Time) bool {
 	texts := []string{r.Name, r.Driver, r.Node, r.PersistentVolume, r.VolumeHandle, r.Claim, r.LastError, r.WaitsFor, r.Why.Text(now)}
-	return matchesText(query, append(texts, r.Pods...)...)
+	return matchesText(query, texts...)
 }
 
 // volumeRows returns a row for each VolumeAttachment, in the same order.

@@ -79,11 +79,9 @@ func (w *walk) attempted(inStatus *storagev1.VolumeError) status.Attachment {
 			a.LastCause = diagnosis.Cause{Verdict: diagnosis.BackendError, Code: codes.Code(*inStatus.ErrorCode).String()}
 		}
 	}
-	if len(a.Pods) == 0 { // the hub may not know them
-		for _, pod := range items(w.Users) {
-			if pod.Spec.NodeName == w.NodeName {
-				a.Pods = append(a.Pods, pod.Namespace+"/"+pod.Name)
-			}
+	for _, pod := range items(w.Users) {
+		if pod.Spec.NodeName == w.NodeName {
+			a.Pods = append(a.Pods, pod.Namespace+"/"+pod.Name)
 		}
 	}
 	return a

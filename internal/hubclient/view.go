@@ -94,11 +94,6 @@ func knowsMore(a, b Driver) bool {
 	return a.Up && !b.Up
 }
 
-// PodsKnown reports whether a replica may list Pods.
-func (v View) PodsKnown() bool {
-	return slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.Error == "" && r.Overview.PodsKnown })
-}
-
 // Reached reports whether any replica has answered.
 func (v View) Reached() bool {
 	return slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.Error == "" })
