@@ -48,7 +48,11 @@ func call[Request, Response any](ctx context.Context, c *callerOf, name string, 
 	response, err := method(s, csiclient.WithLastCheck(ctx, c.term.Confirm), req)
 	err = withDisconnected(s, err)
 	steps.answered(secrets, err)
-	c.calls.end(s, c.key, err == nil || isAnswer(ctx, err))
+	answered := err == nil || isAnswer(ctx, err)
+	if answered && s != nil {
+		s.answered.Store(time.Now().UnixNano())
+	}
+	c.calls.end(s, c.key, answered)
 	return response, err
 }
 

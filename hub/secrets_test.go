@@ -48,7 +48,7 @@ func TestASecretOfAPublishIsTakenOutOfErrorsOfProbeAndListVolumes(t *testing.T) 
 			t.Errorf("log after ListVolumes has failed: %s", log)
 		}
 		v.turn(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.Probe, Code: codes.Internal, Message: leak}}})
-		v.pass(45 * time.Second) // before a second connection
+		v.pass(45 * time.Second) // before it is dialled anew
 		d := v.hub.Drivers()[0]
 		if !strings.Contains(d.Reason, "login admin:[secret]") || shows(d.Reason+d.ConnectionError.Text+v.log.String()) {
 			t.Errorf("reason %q, connection error %q, log %s", d.Reason, d.ConnectionError.Text, v.log.String())

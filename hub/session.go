@@ -38,9 +38,13 @@ func isDisconnected(err error) bool { return errors.Is(err, errDisconnected) }
 // liveSession is the session in use, or one that was in use.
 type liveSession struct {
 	Session
-	since time.Time   // when its use began
-	ended atomic.Bool // it takes no further call; calls in flight may end
+	since    time.Time    // when its use began
+	ended    atomic.Bool  // it takes no further call; calls in flight may end
+	answered atomic.Int64 // when the driver last answered a call, in nanoseconds since 1970
 }
+
+// hasAnsweredSince reports whether the driver has answered a call since a time.
+func (s *liveSession) hasAnsweredSince(t time.Time) bool { return s.answered.Load() >= t.UnixNano() }
 
 // capabilities returns the capabilities of the driver; none without a session, so s may be nil.
 func (s *liveSession) capabilities() csiclient.Capabilities {
