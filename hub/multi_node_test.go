@@ -265,7 +265,7 @@ func TestChangeOfParallelMultiNodeTakesEffectWhileCallsWait(t *testing.T) {
 			s[driver] = d
 		})
 		w.waitShown(h, driver, "with the workers", func(d status.Driver) bool {
-			return slices.ContainsFunc(d.Lanes, func(l status.Lane) bool { return l.Operation == status.Drift && l.Workers == workers/2 })
+			return slices.ContainsFunc(d.Lanes, func(l status.Lane) bool { return l.Operation == status.Drift && l.Workers == workers/4 })
 		})
 	}
 	early, late := all[:nodeCount/2], all[nodeCount/2:]

@@ -175,7 +175,7 @@
 //   - node ID is not compared before the status. A node that registered anew during the call gets a volume that is attached to its old node ID.
 //     Killed by hub.TestNodeThatGetsAnotherIDWhileItsVolumeIsAttachedHasItUnderTheNewIDOnly.
 //   - publish context is dropped. The kubelet cannot find the device.
-//     Killed by hub.TestPublishContextThatTheAPIServerDoesNotTakeIsAClearErrorAndLosesNothing.
+//     Killed by hub.TestPublishContextThatIsTooLargeIsAClearErrorAndLosesNothing.
 //   - volume that is used once the status is written is detached. A CSIDriver that was created again by mistake takes the volume of a Pod that has just started.
 //     Killed by hub.TestVolumeThatIsUsedOnceTheStatusIsWrittenIsNotDetachedBecauseAttachRequiredIsFalse.
 //   - lost connection counts as an answer. The volume is left attached at its previous target because the driver restarted.

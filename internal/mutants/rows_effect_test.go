@@ -87,7 +87,7 @@ var effectRows = []mutant{
 		file:   "hub/execute.go",
 		old:    "l.table.Believed(x.claim).Context)",
 		new:    "nil)",
-		killed: []string{"hub.TestPublishContextThatTheAPIServerDoesNotTakeIsAClearErrorAndLosesNothing"},
+		killed: []string{"hub.TestPublishContextThatIsTooLargeIsAClearErrorAndLosesNothing"},
 	},
 	{
 		name:   "status says detached before the finalizer goes",
