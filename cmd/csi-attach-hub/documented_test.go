@@ -68,7 +68,7 @@ func TestEveryFlagIsDocumentedWithItsDefault(t *testing.T) {
 		{newHubCommand(), []string{"## Flags", "### Flags of the log"}, nil},
 		{newValidateCommand(), []string{"### Flags of validate"}, nil},
 		{newAdoptCommand(), []string{"### Flags of adopt"}, nil},
-		{newStatusCommand(), []string{"### Flags of status and explain", "### Flags of status"}, nil},
+		{newStatusCommand(), []string{"### Flags of status and explain", "### Flags of status"}, []string{"namespace"}},
 		{newVolumesCommand(), []string{"### Flags of status and explain", "### Flags of volumes"}, nil},
 		{newExplainCommand(), []string{"### Flags of status and explain"}, nil},
 	} {

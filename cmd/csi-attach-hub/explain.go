@@ -68,8 +68,8 @@ func (f *clientFlags) explain(c *cobra.Command, asked string) error {
 	if err != nil {
 		return err
 	}
-	hub, err := f.hub(ctx, config, c.ErrOrStderr())
-	sources := explain.Sources{Kube: kube, Namespace: f.hubNamespaces()[0], Access: f.accessGiven()}
+	hub, err := f.hub(ctx, config)
+	sources := explain.Sources{Kube: kube, Namespace: f.hubNamespaceOrDefault(), Access: f.accessGiven()}
 	if err != nil {
 		sources.HubErr = err
 	} else {

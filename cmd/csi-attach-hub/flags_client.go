@@ -23,19 +23,16 @@ type clientFlags struct {
 	kubeconfig   string
 	kubeContext  string // --context, of the kubeconfig; empty for the current one
 	namespace    string // -n, of what is asked about; empty if not given: see askedNamespace
-	hubNamespace string // --hub-namespace; empty if not given: see hubNamespaces
+	hubNamespace string // --hub-namespace; empty if not given: see hubNamespaceOrDefault
 	output       string
-	// clusterScoped: the subcommand asks about nothing in a namespace. -n still names the namespace of the
-	// hub, as it did for all subcommands once.
+	// clusterScoped: the subcommand asks about nothing in a namespace, and has no -n.
 	clusterScoped bool
 }
 
 func (f *clientFlags) add(set *pflag.FlagSet) {
 	set.StringVar(&f.server, "server", "", "`URL` of one replica, http(s)://host:port; without it, all Pods of the hub are asked through the Kubernetes API")
 	f.addAccess(set, "")
-	if f.clusterScoped {
-		set.StringVarP(&f.namespace, "namespace", "n", "", "deprecated: `namespace` of the hub; write --hub-namespace")
-	} else {
+	if !f.clusterScoped {
 		set.StringVarP(&f.namespace, "namespace", "n", "", "`namespace` of what is asked about; without it, the current one of the kubeconfig")
 	}
 	set.StringVar(&f.hubNamespace, "hub-namespace", "", "`namespace` of the hub; without it, $POD_NAMESPACE, else csi-attach-hub")
@@ -94,53 +91,21 @@ func (f *clientFlags) askedNamespace() (string, error) {
 	return namespace, nil
 }
 
-// hubNamespaces returns where to look for the hub, the first first. -n once named the namespace of the hub: for
-// one more release a hub is looked for there too, if it is not where it should be by the other flags.
-func (f *clientFlags) hubNamespaces() []string {
-	switch byDefault := defaultHubNamespace(); {
-	case f.hubNamespace != "":
-		return []string{f.hubNamespace}
-	case f.namespace == "" || f.namespace == byDefault:
-		return []string{byDefault}
-	case f.clusterScoped:
-		return []string{f.namespace}
-	default:
-		return []string{byDefault, f.namespace}
-	}
-}
-
 // warnIgnored warns of flags that were given and have no effect because of --server.
 func (f *clientFlags) warnIgnored(errOut io.Writer) {
-	if f.server == "" {
-		return
-	}
-	if f.hubNamespace != "" {
+	if f.server != "" && f.hubNamespace != "" {
 		fmt.Fprintln(errOut, "Warning: --hub-namespace has no effect with --server")
-	}
-	if f.clusterScoped && f.namespace != "" {
-		fmt.Fprintln(errOut, "Warning: --namespace has no effect with --server")
 	}
 }
 
-func defaultHubNamespace() string { return cmp.Or(os.Getenv("POD_NAMESPACE"), "csi-attach-hub") }
+// hubNamespaceOrDefault returns the namespace of the hub.
+func (f *clientFlags) hubNamespaceOrDefault() string {
+	return cmp.Or(f.hubNamespace, os.Getenv("POD_NAMESPACE"), "csi-attach-hub")
+}
 
-// hub finds the replicas. config may be nil if --server was given. If -n has its old meaning, a warning is written
-// to errOut, once for all calls.
-func (f *clientFlags) hub(ctx context.Context, config *rest.Config, errOut io.Writer) (*hubclient.Hub, error) {
-	var first error
-	for _, namespace := range f.hubNamespaces() {
-		hub, err := hubclient.Find(ctx, hubclient.Options{Server: f.server, Config: config, Namespace: namespace})
-		if err != nil {
-			first = cmp.Or(first, err)
-			continue
-		}
-		if f.server == "" && f.hubNamespace == "" && namespace != defaultHubNamespace() {
-			fmt.Fprintf(errOut, "Warning: --namespace %[1]s is taken as the namespace of the hub, which the next release does not do; write --hub-namespace %[1]s\n", namespace)
-			f.hubNamespace = namespace
-		}
-		return hub, nil
-	}
-	return nil, first
+// hub finds the replicas. config may be nil if --server was given.
+func (f *clientFlags) hub(ctx context.Context, config *rest.Config) (*hubclient.Hub, error) {
+	return hubclient.Find(ctx, hubclient.Options{Server: f.server, Config: config, Namespace: f.hubNamespaceOrDefault()})
 }
 
 // printJSON writes a value as JSON. It escapes control characters that would change the terminal.

@@ -32,49 +32,37 @@ func podsIn(t *testing.T, namespaces ...string) *rest.Config {
 	return &rest.Config{Host: server.URL}
 }
 
-func TestNamespaceNamesWhatIsAskedAboutAndTheHubOnlyWithAWarning(t *testing.T) {
+func TestHubIsLookedForInItsNamespaceAlone(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "")
 	const own = "csi-attach-hub"
 	for name, tt := range map[string]struct {
-		args          string
-		clusterScoped bool
-		hubs          []string
-		want          string // namespace of the hub; empty: an error
-		warned        bool
+		args string
+		hubs []string
+		want string // namespace of the hub; empty: an error
 	}{
-		"nothing given":                                {"", false, []string{own}, own, false},
-		"--hub-namespace":                              {"--hub-namespace storage -n db", false, []string{own, "storage", "db"}, "storage", false},
-		"--hub-namespace without a hub":                {"--hub-namespace storage -n db", false, []string{own, "db"}, "", false},
-		"-n of the Pod":                                {"-n db", false, []string{own, "db"}, own, false},
-		"-n of the hub, as it was":                     {"-n storage", false, []string{"storage"}, "storage", true},
-		"-n of the Pod, and no hub":                    {"-n db", false, nil, "", false},
-		"-n that is the default":                       {"-n " + own, false, []string{own}, own, false},
-		"status -n asks that hub and no other one":     {"-n storage", true, []string{own, "storage"}, "storage", true},
-		"status -n does not show another hub silently": {"-n storage", true, []string{own}, "", false},
+		"nothing given":                 {"", []string{own}, own},
+		"--hub-namespace":               {"--hub-namespace storage -n db", []string{own, "storage", "db"}, "storage"},
+		"--hub-namespace without a hub": {"--hub-namespace storage -n db", []string{own, "db"}, ""},
+		"-n of the Pod":                 {"-n db", []string{own, "db"}, own},
+		"-n of the Pod, and no hub":     {"-n db", []string{"db"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := clientFlags{clusterScoped: tt.clusterScoped}
+			var f clientFlags
 			set := pflag.NewFlagSet("", pflag.ContinueOnError)
 			f.add(set)
 			if err := set.Parse(strings.Fields(tt.args)); err != nil {
 				t.Fatal(err)
 			}
-			config, warnings := podsIn(t, tt.hubs...), strings.Builder{}
-			for range 2 { // status --watch asks again
-				hub, err := f.hub(t.Context(), config, &warnings)
-				if err != nil {
-					if tt.want != "" || !strings.Contains(err.Error(), "--hub-namespace") {
-						t.Errorf("no hub was found: %v", err)
-					}
-					continue
+			hub, err := f.hub(t.Context(), podsIn(t, tt.hubs...))
+			if err != nil {
+				if tt.want != "" || !strings.Contains(err.Error(), "--hub-namespace") {
+					t.Errorf("no hub was found: %v", err)
 				}
-				if got := hub.View(t.Context()).Replicas[0].Replica; got != "Pod "+tt.want+"/hub-0" {
-					t.Errorf("found %s, want that of namespace %s", got, tt.want)
-				}
-				hub.Close()
+				return
 			}
-			if got := strings.Count(warnings.String(), "--hub-namespace "+tt.want); got > 1 || (got == 1) != tt.warned {
-				t.Errorf("warned: %q", warnings.String())
+			defer hub.Close()
+			if got := hub.View(t.Context()).Replicas[0].Replica; got != "Pod "+tt.want+"/hub-0" {
+				t.Errorf("found %s, want that of namespace %s", got, tt.want)
 			}
 		})
 	}
@@ -104,14 +92,12 @@ func TestWithoutANamespaceTheCurrentOneOfTheKubeconfigIsMeant(t *testing.T) {
 func TestFlagsThatServerMakesUselessAreWarnedOf(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "")
 	server := fakeHub(t, status.Fine)
-	const hubNamespace, namespace = "Warning: --hub-namespace has no effect with --server\n", "Warning: --namespace has no effect with --server\n"
+	const hubNamespace = "Warning: --hub-namespace has no effect with --server\n"
 	for args, want := range map[string]string{
-		"status -o json":                                 "",
-		"status -o json -n storage":                      namespace,
-		"status -o json --hub-namespace storage":         hubNamespace,
-		"status -o json -n storage --hub-namespace team": hubNamespace + namespace,
-		"volumes -o json -n storage":                     "",
-		"volumes -o json --hub-namespace storage":        hubNamespace,
+		"status -o json":                          "",
+		"status -o json --hub-namespace storage":  hubNamespace,
+		"volumes -o json -n storage":              "",
+		"volumes -o json --hub-namespace storage": hubNamespace,
 	} {
 		_, stderr, code := runHere(append(strings.Fields(args), "--server", server)...)
 		if code != 0 || stderr != want {

@@ -53,7 +53,7 @@ func TestLogOfADayHasEachKeyOnceAndTheVolumesKeysOnEachLineAboutAVolume(t *testi
 		t.Helper()
 		set(fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: m, Code: codes.PermissionDenied, Message: "\x1b[31m\"full\",\"driver\":\n\xff"}}})
 	}
-	const settings = "retry: {initial: 200ms, max: 400ms}, stuckAfter: 500ms, drift: {interval: 1s, confirmations: 1}"
+	const settings = "retry: {initial: 200ms, max: 400ms}, stuckAfter: 500ms, drift: {interval: 1s}"
 	drivers := func(mode string, more string) {
 		s.configure("defaults: {%s}\ndrivers:\n  - {name: %s, endpoint: \"unix://%s\", mode: %s}\n%s", settings, driver, socket, mode, more)
 	}

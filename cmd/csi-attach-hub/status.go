@@ -102,7 +102,7 @@ func runStatus(c *cobra.Command, flags statusFlags) error {
 	if flags.watch {
 		return watchStatus(c, flags, config, screen)
 	}
-	report, err := fetchReport(ctx, &flags.clientFlags, config, errOut)
+	report, err := fetchReport(ctx, &flags.clientFlags, config)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func watchStatus(c *cobra.Command, flags statusFlags, config *rest.Config, scree
 	var last string
 	var lost time.Time // since when there is no answer
 	for {
-		report, err := fetchReport(ctx, &flags.clientFlags, config, errOut)
+		report, err := fetchReport(ctx, &flags.clientFlags, config)
 		now := time.Now().UTC()
 		switch {
 		case ctx.Err() != nil:
@@ -167,8 +167,8 @@ func (f *clientFlags) config() (*rest.Config, error) {
 }
 
 // fetchReport asks all replicas. It finds them each time, because the Pods may change.
-func fetchReport(ctx context.Context, flags *clientFlags, config *rest.Config, errOut io.Writer) (statustable.Report, error) {
-	hub, view, err := fetchView(ctx, flags, config, errOut)
+func fetchReport(ctx context.Context, flags *clientFlags, config *rest.Config) (statustable.Report, error) {
+	hub, view, err := fetchView(ctx, flags, config)
 	if err != nil {
 		return statustable.Report{}, err
 	}
@@ -180,8 +180,8 @@ func fetchReport(ctx context.Context, flags *clientFlags, config *rest.Config, e
 }
 
 // fetchView finds and asks all replicas. The caller closes the Hub. It is an error if none answers.
-func fetchView(ctx context.Context, flags *clientFlags, config *rest.Config, errOut io.Writer) (*hubclient.Hub, hubclient.View, error) {
-	hub, err := flags.hub(ctx, config, errOut)
+func fetchView(ctx context.Context, flags *clientFlags, config *rest.Config) (*hubclient.Hub, hubclient.View, error) {
+	hub, err := flags.hub(ctx, config)
 	if err != nil {
 		return nil, hubclient.View{}, err
 	}

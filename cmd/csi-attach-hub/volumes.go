@@ -118,7 +118,7 @@ func runVolumes(ctx context.Context, flags volumesFlags, filter status.Attachmen
 		return err
 	}
 	flags.warnIgnored(errOut)
-	hub, view, err := fetchView(ctx, &flags.clientFlags, config, errOut)
+	hub, view, err := fetchView(ctx, &flags.clientFlags, config)
 	if err != nil {
 		return err
 	}
