@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,12 +47,15 @@ func TestChecklistOfADriverInAnyModeSaysWhatIsMissing(t *testing.T) {
 			inVirtualTime(t, func(v *virtual) {
 				v.leased()
 				v.driver.Mode = mode
-				missing := []rights.Right{{Verb: "patch", Resource: "persistentvolumes", Manifest: "the chart"}}
+				var granted atomic.Bool
 				v.options.Rights = func(_ context.Context, l lease.Name) ([]rights.Right, bool, error) {
 					if l.Namespace != "hub" {
 						t.Errorf("asked about the lease %+v", l)
 					}
-					return missing, false, nil
+					if granted.Load() {
+						return nil, false, nil
+					}
+					return []rights.Right{{Verb: "patch", Resource: "persistentvolumes", Manifest: "the chart"}}, false, nil
 				}
 				v.create(testbed.PersistentVolume{Name: "v", Driver: virtualDriver, Handle: "v", Secret: &corev1.SecretReference{Namespace: "storage", Name: "creds"}})
 				v.create(testbed.PersistentVolume{Name: "w", Driver: "other", Handle: "w", Secret: &corev1.SecretReference{Namespace: "storage", Name: "others"}})
@@ -79,7 +83,7 @@ func TestChecklistOfADriverInAnyModeSaysWhatIsMissing(t *testing.T) {
 
 				v.register("n", "id-n")
 				v.create(testbed.Secret{Namespace: "storage", Name: "creds", Data: map[string]string{"password": "hush"}})
-				missing = nil
+				granted.Store(true)
 				v.pass(2 * time.Minute)
 				if open := openNames(v.checks()); mode == registry.ModeActive && len(open) > 0 || slices.Contains(open, "node IDs") || slices.Contains(open, "rights") || slices.Contains(open, "secrets") {
 					t.Errorf("all is granted, and open are %v", open)
@@ -91,9 +95,9 @@ func TestChecklistOfADriverInAnyModeSaysWhatIsMissing(t *testing.T) {
 
 func TestLookingAgainAtAChecklistAsksNothingForSomeSeconds(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		asked := 0
+		var asked atomic.Int32
 		v.options.Rights = func(context.Context, lease.Name) ([]rights.Right, bool, error) {
-			asked++
+			asked.Add(1)
 			return nil, true, nil
 		}
 		v.start()
@@ -102,12 +106,13 @@ func TestLookingAgainAtAChecklistAsksNothingForSomeSeconds(t *testing.T) {
 			t.Errorf("the lease is absent: %+v", c)
 		}
 		v.checks()
-		if asked != 1 {
-			t.Errorf("asked %d times at once, want 1", asked)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("asked %d times at once, want 1", n)
 		}
 		v.pass(time.Minute)
-		if v.checks(); asked != 2 {
-			t.Errorf("asked %d times within a minute, want 2", asked)
+		v.checks()
+		if n := asked.Load(); n != 2 {
+			t.Errorf("asked %d times within a minute, want 2", n)
 		}
 		if got := v.hub.Checklist(t.Context(), "nobody"); got != nil {
 			t.Errorf("an unknown driver has %+v", got)

@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,8 +18,9 @@ import (
 
 // fatal counts how often the process of a driver has ended because of a call, and says which calls end it.
 type fatal struct {
-	ends                         int
-	publish, unpublish, listings string // of a volume; any text for listings
+	ends               atomic.Int32
+	publish, unpublish string // of a volume
+	listings           atomic.Bool
 }
 
 // fatalSession is a session to a driver whose process ends at some calls, and with it all calls in flight.
@@ -32,7 +34,7 @@ type fatalSession struct {
 // fatalTo has the process of the driver end at some calls. It comes back after a time.
 func (v *virtual) fatalTo(f *fatal, back time.Duration) {
 	v.options.Connect = func(ctx context.Context, _ registry.Driver) (hub.Session, error) {
-		if f.ends > 0 {
+		if f.ends.Load() > 0 {
 			select {
 			case <-ctx.Done():
 				return nil, ctx.Err()
@@ -47,7 +49,7 @@ func (v *virtual) fatalTo(f *fatal, back time.Duration) {
 
 func (s fatalSession) crash() error {
 	if s.broken.Err() == nil {
-		s.ends++
+		s.ends.Add(1)
 		s.end()
 		s.backendSession.Close()
 	}
@@ -76,7 +78,7 @@ func (s fatalSession) ControllerUnpublishVolume(ctx context.Context, r *csi.Cont
 }
 
 func (s fatalSession) ListVolumes(ctx context.Context, pageSize int) (csiclient.Published, error) {
-	if s.listings != "" || s.broken.Err() != nil {
+	if s.listings.Load() || s.broken.Err() != nil {
 		return nil, s.crash()
 	}
 	return s.backendSession.ListVolumes(ctx, pageSize)
@@ -103,9 +105,9 @@ func TestVolumeWhosePublishEndsTheDriverDoesNotKeepOthersFromBeingAttached(t *te
 					v.create(v.attachment(name, "n"))
 					others = append(others, name+"-n")
 				}
-				before := f.ends
+				before := f.ends.Load()
 				v.pass(3 * time.Hour)
-				if n := f.ends - before; n < 10 || n > 3*75 {
+				if n := f.ends.Load() - before; n < 10 || n > 3*75 {
 					t.Errorf("one volume ended the driver %d times in three hours, want a try about each minute (retry.max)", n)
 				}
 				for _, name := range others {
@@ -128,9 +130,9 @@ func TestUnownedVolumeWhoseUnpublishEndsTheDriverKeepsItsBackoff(t *testing.T) {
 		v.stripFinalizers(va.Name)
 		v.delete(va)
 		v.pass(10 * time.Minute)
-		before := f.ends
+		before := f.ends.Load()
 		v.pass(time.Hour)
-		if n := f.ends - before; n < 10 || n > 75 {
+		if n := f.ends.Load() - before; n < 10 || n > 75 {
 			t.Errorf("one detach ended the driver %d times in an hour, want a try about each minute (retry.max)", n)
 		}
 	})
@@ -149,7 +151,7 @@ func TestVolumeThatEndsTheDriverKeepsItsBackoffInTheNextTerm(t *testing.T) {
 		v.create(v.attachment("bad", "n"))
 		v.pass(10 * time.Minute)
 		v.driver.Mode = registry.ModePaused
-		before := f.ends
+		before := f.ends.Load()
 		for range 60 { // a pause ends the term
 			v.updates <- registry.Snapshot{virtualDriver: v.driver}
 			v.pass(time.Second)
@@ -157,7 +159,7 @@ func TestVolumeThatEndsTheDriverKeepsItsBackoffInTheNextTerm(t *testing.T) {
 			v.updates <- registry.Snapshot{virtualDriver: v.driver}
 			v.pass(time.Second)
 		}
-		if n := f.ends - before; n > 4 {
+		if n := f.ends.Load() - before; n > 4 {
 			t.Errorf("the volume ended the driver %d times in two minutes with a new term each two seconds, want a try each minute", n)
 		}
 		stop()
@@ -167,7 +169,8 @@ func TestVolumeThatEndsTheDriverKeepsItsBackoffInTheNextTerm(t *testing.T) {
 // The listing was repeated after each drift.interval (1m), whatever it did to the driver: no attach that takes longer ever ended.
 func TestListingThatEndsTheDriverIsRepeatedLessAndLess(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
-		f := &fatal{listings: "all"}
+		f := &fatal{}
+		f.listings.Store(true)
 		v.fatalTo(f, 0)
 		v.register("n", "id-n")
 		v.turn(fakecsi.AttachLatency(fakecsi.Latency{Base: 20 * time.Minute}))
@@ -177,12 +180,12 @@ func TestListingThatEndsTheDriverIsRepeatedLessAndLess(t *testing.T) {
 		v.create(v.attachment("v", "n"))
 		v.pass(24 * time.Hour)
 		if !v.get("v-n").Status.Attached {
-			t.Errorf("not attached after a day: %d listings ended the driver, and each cut off the attach", f.ends)
+			t.Errorf("not attached after a day: %d listings ended the driver, and each cut off the attach", f.ends.Load())
 		}
-		if f.ends < 24 || f.ends > 32 {
-			t.Errorf("%d listings in a day that all fail, want one each hour after 1m, 2m, 4m ...", f.ends)
+		if n := f.ends.Load(); n < 24 || n > 32 {
+			t.Errorf("%d listings in a day that all fail, want one each hour after 1m, 2m, 4m ...", n)
 		}
-		f.listings = ""
+		f.listings.Store(false)
 		v.pass(2 * time.Hour)
 		before := v.backend.Books().Methods[fakecsi.ListVolumes].Ended
 		v.pass(time.Hour)

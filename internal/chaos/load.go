@@ -29,7 +29,7 @@ func faultyLoad() load {
 	return load{
 		volumes: len(sorts), linger: 400 * time.Millisecond, timeline: true, verbosity: 2,
 		latency:  fakecsi.Latency{Base: 10 * time.Millisecond, Jitter: 80 * time.Millisecond},
-		defaults: "{retry: {initial: 100ms, max: 1s}, drift: {interval: 1s, timeout: 2s}, probe: {interval: 1s, timeout: 2s}}",
+		defaults: "{retry: {initial: 100ms, max: 1s}, drift: {interval: 1s}, probe: {interval: 1s}}",
 		// A driver has fewer workers than pods, so that work waits at times.
 		settings: settings{workers: 4, timeout: "2s", mode: "active"},
 		hubFlags: []string{"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"},

@@ -72,7 +72,7 @@ func Scenarios() []Scenario {
 			wish: wish{map[string]call{"va2": {volume: "v1", node: "id2"}}, oneVolume},
 		},
 		{
-			Name: "drift", settings: "drift: {interval: 1s, timeout: 10s}", volumes: oneVolume, claims: map[string]claim{"va1": onFirst}, setup: attached,
+			Name: "drift", settings: "drift: {interval: 1s}", volumes: oneVolume, claims: map[string]claim{"va1": onFirst}, setup: attached,
 			trigger: func(_ context.Context, t *trial) error {
 				return t.backend.Set(fakecsi.Knobs{LoseAttachments: []fakecsi.VolumeNode{{Volume: t.name("v1")}}})
 			},
@@ -99,7 +99,7 @@ func Scenarios() []Scenario {
 		},
 		{
 			// Without its VolumeAttachment, another process finds the volume in the driver's list alone.
-			Name: "unowned", settings: "drift: {interval: 1s, timeout: 10s, unexpected: detach}", volumes: oneVolume,
+			Name: "unowned", settings: "drift: {interval: 1s, unexpected: detach}", volumes: oneVolume,
 			claims: map[string]claim{"va1": onFirst}, setup: attached,
 			trigger: func(ctx context.Context, t *trial) error { return t.deleteWithoutDetach(ctx, "va1") },
 			wish:    none, unowned: true,
