@@ -265,7 +265,9 @@ func TestCallsThatEndEarlyEndInTheDriver(t *testing.T) {
 	go func() { <-begun; <-ended }()
 	ctx, cancel = context.WithTimeout(s.ctx, time.Second) // goes to the driver, which ends it
 	defer cancel()
-	if err := conn.Invoke(ctx, publishMethod, &emptypb.Empty{}, &emptypb.Empty{}); status.Code(err) != codes.DeadlineExceeded || d.connections.Load() != 1 {
+	err := conn.Invoke(ctx, publishMethod, &emptypb.Empty{}, &emptypb.Empty{})
+	// gRPC for Go resets the stream (Canceled) if its deadline ends in the driver before it ends in the client.
+	if code := status.Code(err); code != codes.DeadlineExceeded && code != codes.Canceled || d.connections.Load() != 1 {
 		t.Errorf("the next call got %v, on connection %d", err, d.connections.Load())
 	}
 }
