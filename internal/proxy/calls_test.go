@@ -251,7 +251,7 @@ func TestCallsThatEndEarlyEndInTheDriver(t *testing.T) {
 		begun <- struct{}{}
 		<-stream.Context().Done()
 		ended <- stream.Context().Err()
-		return nil
+		return status.FromContextError(stream.Context().Err()).Err()
 	}}
 	s := newAnyScene(t, d)
 	conn := s.dial()
