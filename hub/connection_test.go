@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -451,6 +452,41 @@ func TestAnAnswerToACallKeepsAConnectionWhoseProbesHang(t *testing.T) {
 		time.Sleep(time.Minute)
 		if dials, _ := w.dialled(); dials < 2 {
 			t.Error("the driver was not dialled anew when it had answered nothing for 30 s")
+		}
+	})
+}
+
+// The process does one thing at a time, so that neither a Probe nor a new connection is answered during a call that takes long.
+func TestVolumeWhoseCallsSilenceTheDriverKeepsItsBackoff(t *testing.T) {
+	var busy atomic.Bool
+	var calls atomic.Int32
+	answer := func(ctx context.Context) error {
+		if busy.Load() {
+			return hangs(ctx)
+		}
+		return nil
+	}
+	dial := func(ctx context.Context, _ int) (*memorySession, error) {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if err := answer(ctx); err != nil {
+			return nil, err
+		}
+		return &memorySession{probe: answer, publish: func(context.Context, *csi.ControllerPublishVolumeRequest) error {
+			calls.Add(1)
+			busy.Store(true)
+			defer busy.Store(false)
+			time.Sleep(2 * time.Minute)
+			return status.Error(codes.Internal, "the volume is broken")
+		}}, nil
+	}
+	inMemory(t, dial, func(t *testing.T, w *memoryWorld) {
+		w.value.Timeout, w.value.Retry = time.Hour, registry.Retry{Initial: time.Hour, Max: time.Hour}
+		w.serve()
+		w.attachment("v")
+		time.Sleep(12 * time.Hour)
+		if n := calls.Load(); n < 8 || n > 20 {
+			t.Errorf("%d calls in 12 hours for a volume that is tried once an hour", n)
 		}
 	})
 }

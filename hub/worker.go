@@ -18,6 +18,7 @@ import (
 // work makes one run of an entry. ctx ends when calls in flight have to end: at the end of the grace, or when
 // the lease is lost.
 func (l *leader) work(ctx context.Context, e *volume.Entry) {
+	e.Retries.Session = l.session()
 	switch e.Key.Kind {
 	case volume.ClaimKind:
 		l.workOnClaim(ctx, e)
@@ -189,10 +190,13 @@ func (l *leader) isOfTheVolume(e *volume.Entry, err error) bool {
 	return (lasting || !attach.NotReady(err)) && !isFenced(err) && !waitsForDriver(e, err)
 }
 
-// countDisconnects counts how often in a row a run of an entry has failed because the connection ended.
+// countDisconnects counts how often in a row a run of an entry has failed and its connection has ended: with the call, or
+// before its answer, because the driver answered nothing else for long (silentAfter).
 func (l *leader) countDisconnects(e *volume.Entry, err error) {
-	if isDisconnected(err) {
-		e.Retries.Disconnected(l.session())
+	s, _ := e.Retries.Session.(*liveSession)
+	_, called := errors.AsType[*attach.CallError](err)
+	if isDisconnected(err) || called && s != nil && s.ended.Load() {
+		e.Retries.Disconnected(s)
 	} else {
 		e.Retries.Disconnects = 0
 	}

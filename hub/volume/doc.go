@@ -29,9 +29,9 @@
 // stop the other; idle workers are lent to short calls, and repairs have a quarter at most (lanes.go). A node has at most maxPerNode
 // calls in flight (nodes.go).
 //
-// Suspects. An entry during whose calls the connection ended more than three times in a row may be what ends the driver's
-// process. A new connection, Probe or term does not end its backoff, and it waits for a part of that again after the driver
-// was away, so that the calls for other volumes have time.
+// Suspects. An entry during whose calls the connection ended more than three times in a row, by itself or because the driver
+// answered nothing, may be what ends or blocks the driver's process. A new connection, Probe or term does not end its backoff,
+// and it waits for a part of that again after the driver was away, so that the calls for other volumes have time.
 //
 // Full nodes (line.go). After a publish was refused because the node is full, attaches there wait in a line, unless
 // their volume is, or may be, published there already (needsPlace). One goes

@@ -17,7 +17,9 @@ type Retries struct {
 	NoPlace   int       // of Failures, because the node was full: they make no later wait longer
 	ReadAnew  types.UID // of the object, if it was read from the API server in this term
 
-	// Disconnects counts sessions in a row that ended during a call for the entry. LastSession is the last of them.
+	// Session was in use when the run began. Disconnects counts sessions in a row that ended during a call for the entry, and
+	// LastSession is the last of them.
+	Session     any
 	Disconnects int
 	LastSession any
 	// AfterReconnect is how long a suspect waits at least after the driver is connected again.
