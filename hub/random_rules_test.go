@@ -75,13 +75,17 @@ func (t *trial) isMultiNode(volume string) bool {
 }
 
 // checkUnpublish: nobody's volume is taken away from where it is attached, and none that no VolumeAttachment owns from where
-// it is in use.
+// it is in use, unless the deletion of a VolumeAttachment of that node asks for it.
 func (t *trial) checkUnpublish(volume, nodeID string) {
+	node := t.nodeNow(nodeID)
+	inUse := node != "" && t.uses(node, volume) && !slices.ContainsFunc(t.attachmentsOf(volume), func(va storagev1.VolumeAttachment) bool {
+		return va.DeletionTimestamp != nil && va.Spec.NodeName == node
+	})
 	for _, r := range t.replicas {
 		if p := r.get(); p != nil {
 			for _, u := range p.hub.Drivers()[0].Unowned {
-				if u.VolumeHandle == volume && u.NodeID == nodeID && t.isUsedAt(nodeID, volume) {
-					t.fail("ControllerUnpublishVolume %s at %s, whose node uses it", volume, nodeID)
+				if u.VolumeHandle == volume && u.NodeID == nodeID && inUse {
+					t.fail("ControllerUnpublishVolume %s at %s, whose node %s uses it", volume, nodeID, node)
 				}
 			}
 		}

@@ -21,6 +21,12 @@ func (p *process) connect(ctx context.Context, _ registry.Driver) (hub.Session, 
 	if err := s.Probe(ctx); err != nil {
 		return nil, err
 	}
+	t.mu.Lock()
+	refused := t.refused // since, while the Probe was in flight
+	t.mu.Unlock()
+	if refused {
+		return nil, errGone
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sessions = append(p.sessions, s)

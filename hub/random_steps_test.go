@@ -147,14 +147,16 @@ func (t *trial) uses(node, volume string) bool {
 	return err == nil && slices.Contains(n.Status.VolumesInUse, corev1.UniqueVolumeName("kubernetes.io/csi/"+virtualDriver+"^"+volume))
 }
 
-// isUsedAt says whether the node that has a node ID now uses a volume. Nodes exchange their IDs, so it may be another
-// node than the one that had the ID when the volume was attached. It may be called from any goroutine.
-func (t *trial) isUsedAt(nodeID, volume string) bool {
-	return slices.ContainsFunc(t.nodes, func(n *trialNode) bool {
+// nodeNow returns the node that has a node ID now, "" if none has it. Nodes exchange their IDs, so it may be another
+// node than the one that had the ID when a volume was attached. It may be called from any goroutine.
+func (t *trial) nodeNow(nodeID string) string {
+	for _, n := range t.nodes {
 		registered, err := t.kube.StorageV1().CSINodes().Get(t.t.Context(), n.name, metav1.GetOptions{})
-		id, ok := attach.NodeID(registered, virtualDriver)
-		return err == nil && ok && id == nodeID && t.uses(n.name, volume)
-	})
+		if id, ok := attach.NodeID(registered, virtualDriver); err == nil && ok && id == nodeID {
+			return n.name
+		}
+	}
+	return ""
 }
 
 // mayStay says whether the hub may leave a volume at a node ID that was attached there by hand: it is no volume or node of
