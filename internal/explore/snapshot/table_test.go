@@ -29,7 +29,7 @@ type core struct {
 var tableRules = []snapshot.Rule{
 	snapshot.Fresh("sync.Mutex", "volume.queue.wake"),
 	snapshot.Share("volume.pauses", "*v1.SecretReference", "*v1.VolumeAttachment"),
-	snapshot.Share("volume.Retries.LastSession"),
+	snapshot.Share("volume.Retries.Session", "volume.Retries.LastSession"),
 	snapshot.Holds("volume.Entry.kept", &keptValue{}),
 	snapshot.Holds("list.Element.Value", &volume.Entry{}),
 	snapshot.Zero("time.Time"),
