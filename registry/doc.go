@@ -21,7 +21,7 @@
 // mapping of the file is a table of fields (mapping.go), and the settings of a driver are rows
 // of one table (settings.go). Accepted keys, ranges, defaults, inheritance, the JSON Schema and
 // the check of the example drivers.yaml follow from these tables. ParseManifest does the same
-// for a drivers.yaml inside a ConfigMap, with the lines of the manifest.
+// for the keys *.yaml of a ConfigMap, with the lines of the manifest.
 //
 // The package does not contact a driver, except by the function that a Single is given to ask
 // for its name, and does not know whether a driver is up. It imports nothing of

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -27,6 +28,11 @@ func (e Error) Error() string {
 	}
 	b.WriteString(e.Message)
 	return b.String()
+}
+
+// compareErrors orders mistakes by their places.
+func compareErrors(a, b Error) int {
+	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 }
 
 // Errors is every mistake in a drivers.yaml, in order of line. It is what Parse

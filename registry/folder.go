@@ -48,17 +48,13 @@ func readFolder(path, from string) ([]fileContent, error) {
 	}
 	var files []fileContent
 	for _, entry := range all {
-		name := entry.Name()
-		f := fileContent{path: filepath.Join(path, name)}
-		switch {
-		case strings.HasPrefix(name, "."):
+		isRead, err := isConfigFile(entry.Name())
+		if !isRead {
 			continue
-		case strings.HasSuffix(name, ".yml"):
-			f.err = errors.New("is not read, because its name ends with .yml: rename it to " + strings.TrimSuffix(name, ".yml") + ".yaml, or remove it")
-		case strings.HasSuffix(name, ".yaml"):
-			f.data, f.err = readFile(filepath.Join(from, name))
-		default:
-			continue
+		}
+		f := fileContent{path: filepath.Join(path, entry.Name()), err: err}
+		if err == nil {
+			f.data, f.err = readFile(filepath.Join(from, entry.Name()))
 		}
 		files = append(files, f)
 	}
@@ -66,4 +62,12 @@ func readFolder(path, from string) ([]fileContent, error) {
 		return nil, errors.New("the folder has no *.yaml: write one with drivers: [] for no drivers")
 	}
 	return files, nil
+}
+
+// isConfigFile reports whether a file of a folder is a part of the configuration, by its name. It fails if the file should be one.
+func isConfigFile(name string) (bool, error) {
+	if stem, ok := strings.CutSuffix(name, ".yml"); ok && !strings.HasPrefix(name, ".") {
+		return true, errors.New("is not read, because its name ends with .yml: rename it to " + stem + ".yaml, or remove it")
+	}
+	return strings.HasSuffix(name, ".yaml") && !strings.HasPrefix(name, "."), nil
 }

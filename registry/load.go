@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 // fileContent is one file of the configuration at one moment.
 type fileContent struct {
 	path string
+	line int // of a manifest that the file begins below; 0 for a file of its own
 	data []byte
 	err  error // it could not be read
 }
@@ -31,18 +31,23 @@ type loaded struct {
 // depend on it. last is the configuration before, zero at the start.
 func load(files []fileContent, base Settings, last loaded) loaded {
 	next := loaded{good: map[string][]byte{}}
-	outer, ok := next.readDefaults(files, base, last)
-	if !ok {
+	own, outer := next.readDefaults(files, base, last)
+	if next.errors != nil {
+		slices.SortStableFunc(next.errors, compareErrors)
 		return loaded{config: last.config, good: last.good, defaults: last.defaults, errors: next.errors}
 	}
 	next.config = &Config{defaults: outer.Settings, files: map[string]string{}}
 	var entries []entry
 	var discoveries []*Config
-	for _, f := range files {
-		parsed, err := f.parse(base, outer)
+	for i, f := range files {
+		parsed, err := own[i], Errors(nil)
+		if parsed == nil {
+			parsed, err = f.parse(base, outer)
+		}
 		next.errors = append(next.errors, err...)
 		data := f.data
 		if err != nil {
+			var ok bool
 			if data, ok = last.good[f.path]; !ok {
 				next.config.incomplete = true
 				continue
@@ -72,64 +77,78 @@ func load(files []fileContent, base Settings, last loaded) loaded {
 		}
 	}
 	next.combine(entries, last.config)
-	slices.SortStableFunc(next.errors, func(a, b Error) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
+	slices.SortStableFunc(next.errors, compareErrors)
 	return next
 }
 
 // parse parses the file with the settings outside of it. The errors are not empty if it fails.
 func (f fileContent) parse(base Settings, outer scope) (*Config, Errors) {
 	if f.err != nil {
-		return nil, Errors{{File: f.path, Message: f.err.Error()}}
+		return nil, Errors{{File: f.path, Line: f.line, Message: f.err.Error()}}
 	}
 	p := parser{file: f.path, base: base, outer: &outer}
 	config, err := p.parse(f.data)
 	if err != nil {
+		for i, e := range p.errors {
+			p.errors[i].Line = max(e.Line, f.line)
+		}
 		return nil, p.errors
 	}
 	return config, nil
 }
 
-// readDefaults returns the settings that hold outside of the entries. It returns false if they are not known.
-func (l *loaded) readDefaults(files []fileContent, base Settings, last loaded) (scope, bool) {
-	outer := scope{Settings: base}
-	var with, unsure []fileContent
-	for _, f := range files {
+// readDefaults returns the settings that hold outside of the entries, and the file with defaults, by its index. It reports if they
+// are not known, with the mistakes of all files.
+func (l *loaded) readDefaults(files []fileContent, base Settings, last loaded) (own map[int]*Config, outer scope) {
+	outer = scope{Settings: base}
+	var with, unsure []int
+	for i, f := range files {
 		has, sure := f.hasDefaults()
 		switch {
 		case f.path == last.defaults && !sure || has && sure:
-			with = append(with, f)
+			with = append(with, i)
 		case has:
-			unsure = append(unsure, f)
+			unsure = append(unsure, i)
 		}
 	}
 	if len(with) == 0 {
 		with = unsure
 	}
 	if len(with) == 0 {
-		return outer, true
+		return nil, outer
 	}
-	var own *scope
-	for i, f := range with {
-		config, err := f.parse(base, outer)
-		switch {
-		case err != nil:
-			l.errors = append(l.errors, err...)
-		case len(with) > 1:
-			l.errors = append(l.errors, Error{File: f.path, Path: "defaults",
-				Message: fmt.Sprintf("are in %s too: write them in one file only", with[(i+1)%len(with)].path)})
-		default:
-			own = config.own
+	own = map[int]*Config{}
+	for _, i := range with {
+		config, err := files[i].parse(base, outer)
+		l.errors = append(l.errors, err...)
+		if err == nil {
+			own[i] = config
 		}
 	}
-	if own == nil {
-		return outer, false
+	if l.errors == nil && len(with) > 1 {
+		for i, at := range with {
+			other := own[with[(i+1)%len(with)]]
+			l.errors = append(l.errors, Error{File: files[at].path, Line: own[at].defaultsLine, Path: "defaults",
+				Message: fmt.Sprintf("are in %s:%d too: write them in one file only", other.file, other.defaultsLine)})
+		}
 	}
-	l.defaults = with[0].path
-	for key, from := range own.origins {
-		from.file = l.defaults
-		own.origins[key] = from
+	if l.errors == nil {
+		l.defaults = files[with[0]].path
+		outer = *own[with[0]].own
+		outer.origins = maps.Clone(outer.origins)
+		for key, from := range outer.origins {
+			from.file = l.defaults
+			outer.origins[key] = from
+		}
+		return own, outer
 	}
-	return *own, true
+	for i, f := range files {
+		if !slices.Contains(with, i) {
+			_, err := f.parse(base, outer)
+			l.errors = append(l.errors, err...)
+		}
+	}
+	return nil, outer
 }
 
 // defaultsKey finds defaults in a file that is no YAML.
@@ -181,7 +200,7 @@ func (l *loaded) combine(entries []entry, last *Config) {
 	for _, e := range entries {
 		serve, own := true, holder{e.Name, e.file}
 		for _, key := range []any{driverName(e.Name), sanitizedName(e.Name), e.LeaseOf(), e.Endpoint} {
-			i := slices.IndexFunc(wanted[key], func(other entry) bool { return other.file != e.file })
+			i := slices.IndexFunc(wanted[key], func(other entry) bool { return other.Source != e.Source })
 			if i < 0 || inUse[key] == own {
 				continue
 			}

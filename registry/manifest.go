@@ -2,10 +2,10 @@ package registry
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -43,11 +43,11 @@ func ParseManifestReader(file string, r io.Reader) ([]*Config, error) {
 }
 
 // ParseManifest reads the content of a drivers.yaml, or of Kubernetes manifests with
-// ConfigMaps that hold one: YAML documents and Lists, as kubectl and kustomize print them. A
-// ConfigMap holds it under the key drivers.yaml. If no ConfigMap has this key, it is the only
-// key of a ConfigMap. Objects of other kinds are ignored.
+// ConfigMaps that hold one: YAML documents and Lists, as kubectl and kustomize print them. The
+// keys *.yaml of a ConfigMap that holds a DriverConfig are together one configuration, as the
+// files of a folder. Other objects are ignored.
 //
-// It returns a Config for each drivers.yaml, at least one, or fails with Errors, which hold
+// It returns a Config for each such ConfigMap, at least one, or fails with Errors, which hold
 // every mistake. Their lines are those of the manifest if the value is a literal block
 // (drivers.yaml: |). Otherwise File is "manifest:LINE: KEY" and lines count within the value.
 func ParseManifest(file string, data []byte) ([]*Config, error) {
@@ -70,9 +70,19 @@ func ParseManifest(file string, data []byte) ([]*Config, error) {
 		return []*Config{config}, nil
 	}
 	for _, n := range configs {
-		p.report(n.Line, "", "a DriverConfig is not a Kubernetes object: put it into a ConfigMap under the key drivers.yaml")
+		p.report(n.Line, "", "a DriverConfig is not a Kubernetes object: put it into a ConfigMap under a key that ends with .yaml")
 	}
-	return p.embedded(p.configValues(configMaps))
+	var result []*Config
+	for _, files := range p.configFiles(configMaps) {
+		l := load(files, p.base, loaded{})
+		p.errors = append(p.errors, l.errors...)
+		result = append(result, l.config)
+	}
+	if len(p.errors) > 0 {
+		slices.SortStableFunc(p.errors, compareErrors)
+		return nil, p.errors
+	}
+	return result, nil
 }
 
 // documents returns the roots of all YAML documents that are not empty. A syntax error is
@@ -126,79 +136,63 @@ func ofKind(objects []*yaml.Node, kind string) []*yaml.Node {
 
 // valueAt returns the value of a key, nil if n has no such key.
 func valueAt(n *yaml.Node, key string) *yaml.Node {
-	if n == nil || n.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i+1]
+	for k, value := range pairs(n) {
+		if k == key {
+			return value
 		}
 	}
 	return nil
 }
 
-// configValue is a value of a ConfigMap that holds a drivers.yaml.
-type configValue struct {
-	key  string
-	node *yaml.Node
+// pairs returns the keys and values of a mapping, nothing for another node.
+func pairs(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
+	return func(yield func(string, *yaml.Node) bool) {
+		for i := 0; n != nil && n.Kind == yaml.MappingNode && i+1 < len(n.Content) && yield(n.Content[i].Value, n.Content[i+1]); i += 2 {
+		}
+	}
 }
 
-// configValues returns the values of ConfigMaps that hold a drivers.yaml. It reports if there
-// is none.
-func (p *parser) configValues(configMaps []*yaml.Node) []configValue {
-	var named, only []configValue
+// configFiles returns the files of each ConfigMap that holds a configuration. It reports if there is none.
+func (p *parser) configFiles(configMaps []*yaml.Node) (folders [][]fileContent) {
 	for _, n := range configMaps {
-		data := valueAt(n, "data")
-		if v := valueAt(data, manifestKey); v != nil {
-			named = append(named, configValue{manifestKey, v})
-		} else if data != nil && data.Kind == yaml.MappingNode && len(data.Content) == 2 {
-			only = append(only, configValue{data.Content[0].Value, data.Content[1]})
+		data, binary := valueAt(n, "data"), valueAt(n, "binaryData")
+		found := valueAt(data, manifestKey) != nil || valueAt(binary, manifestKey) != nil
+		for key, value := range pairs(data) {
+			isRead, _ := isConfigFile(key)
+			found = found || isRead && (strings.Contains(value.Value, configKind) || strings.Contains(value.Value, apiVersion))
 		}
-		if v := valueAt(valueAt(n, "binaryData"), manifestKey); v != nil {
-			p.report(v.Line, "binaryData."+pathKey(manifestKey), "must be text: move it to data")
+		if !found {
+			continue
 		}
-	}
-	if len(only) > 1 {
-		only = slices.DeleteFunc(only, func(v configValue) bool { return !strings.Contains(v.node.Value, configKind) })
+		var files []fileContent
+		for key, value := range pairs(data) {
+			if isRead, err := isConfigFile(key); isRead && isString(value) {
+				files = append(files, p.configFile(key, value, err))
+			} else if isRead {
+				p.report(value.Line, "data."+pathKey(key), mistyped(value, "a block of text ("+key+": |)").Error())
+			}
+		}
+		for key, value := range pairs(binary) {
+			if isRead, _ := isConfigFile(key); isRead {
+				p.report(value.Line, "binaryData."+pathKey(key), "must be text: move it to data")
+			}
+		}
+		folders = append(folders, files)
 	}
 	switch {
-	case len(named) > 0:
-		return named
-	case len(p.errors) > 0 || len(only) > 0:
-		return only
+	case len(folders) > 0:
 	case len(configMaps) == 0:
 		p.report(0, "", "found neither a drivers.yaml nor a ConfigMap: pass the file itself, or a manifest with the ConfigMap that holds it")
 	default:
-		p.report(configMaps[0].Line, "data", "no ConfigMap has the key drivers.yaml: rename the key that holds the configuration to drivers.yaml")
+		p.report(configMaps[0].Line, "data", "no ConfigMap holds a DriverConfig: write it as text under the key drivers.yaml, or several under keys that end with .yaml")
 	}
-	return nil
+	return folders
 }
 
-// embedded parses the values of ConfigMaps. It fails with these errors and those that p has
-// already.
-func (p *parser) embedded(values []configValue) ([]*Config, error) {
-	var configs []*Config
-	for _, v := range values {
-		if !isString(v.node) {
-			p.report(v.node.Line, "data."+pathKey(v.key), mistyped(v.node, "a block of text (drivers.yaml: |)").Error())
-			continue
-		}
-		inner := newParser(p.file)
-		if v.node.Style&yaml.LiteralStyle != 0 {
-			inner.above = v.node.Line
-		} else { // the lines of the value are not lines of the file
-			inner.file = fmt.Sprintf("%s:%d: %s", p.file, v.node.Line, clip(v.key))
-		}
-		config, err := inner.parse([]byte(v.node.Value))
-		if err != nil {
-			p.errors = append(p.errors, inner.errors...)
-			continue
-		}
-		configs = append(configs, config)
+// configFile returns the file that a value of a ConfigMap becomes. Its lines are those of the manifest, as far as they are lines there.
+func (p *parser) configFile(key string, value *yaml.Node, err error) fileContent {
+	if value.Style&yaml.LiteralStyle == 0 {
+		return fileContent{path: fmt.Sprintf("%s:%d: %s", p.file, value.Line, clip(key)), data: []byte(value.Value), err: err}
 	}
-	if len(p.errors) > 0 {
-		slices.SortStableFunc(p.errors, func(a, b Error) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
-		return nil, p.errors
-	}
-	return configs, nil
+	return fileContent{path: p.file, line: value.Line, data: []byte(strings.Repeat("\n", value.Line) + value.Value), err: err}
 }

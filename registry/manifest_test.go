@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -45,19 +46,19 @@ func TestConfigurationIsFoundInManifests(t *testing.T) {
 		manifest string
 		sources  []string // of driver a in each configuration
 	}{
-		"the file itself":             {driverA, []string{"f:4"}},
-		"ConfigMap":                   {cm, []string{"f:10"}},
-		"ConfigMap with other keys":   {cm + "  other: x\nbinaryData: {a: eA==}\n", []string{"f:10"}},
-		"only key":                    {configMap("config", driverA), []string{"f:10"}},
-		"List":                        {list(deployment, cm), []string{"f:16"}},
-		"list of ConfigMaps":          {strings.Replace(list(cm), "kind: List", "kind: ConfigMapList", 1), []string{"f:13"}},
-		"documents":                   {deployment + "---\n" + cm + "---\n---\n" + deployment, []string{"f:14"}},
-		"two configurations":          {cm + "---\n" + cm, []string{"f:10", "f:21"}},
-		"beside another ConfigMap":    {configMap("dashboard.json", "{}") + "---\n" + cm, []string{"f:18"}},
-		"only key beside another one": {configMap("dashboard.json", "{}") + "---\n" + configMap("config", driverA), []string{"f:18"}},
-		"chomped block":               {strings.Replace(cm, "|2", "|2-", 1), []string{"f:10"}},
-		"blank lines first":           {configMap("drivers.yaml", "\n\n"+driverA), []string{"f:12"}},
-		"JSON":                        {string(inJSON), []string{"f:1: drivers.yaml:4"}},
+		"the file itself":           {driverA, []string{"f:4"}},
+		"ConfigMap":                 {cm, []string{"f:10"}},
+		"ConfigMap with other keys": {cm + "  other: x\nbinaryData: {a: eA==}\n", []string{"f:10"}},
+		"key of another name":       {configMap("a.yaml", driverA), []string{"f:10"}},
+		"List":                      {list(deployment, cm), []string{"f:16"}},
+		"list of ConfigMaps":        {strings.Replace(list(cm), "kind: List", "kind: ConfigMapList", 1), []string{"f:13"}},
+		"documents":                 {deployment + "---\n" + cm + "---\n---\n" + deployment, []string{"f:14"}},
+		"two configurations":        {cm + "---\n" + cm, []string{"f:10", "f:21"}},
+		"beside another ConfigMap":  {configMap("dashboard.json", "{}") + "---\n" + cm, []string{"f:18"}},
+		"beside the YAML of others": {configMap("prometheus.yaml", "{}") + "---\n" + configMap("a.yaml", driverA), []string{"f:18"}},
+		"chomped block":             {strings.Replace(cm, "|2", "|2-", 1), []string{"f:10"}},
+		"blank lines first":         {configMap("drivers.yaml", "\n\n"+driverA), []string{"f:12"}},
+		"JSON":                      {string(inJSON), []string{"f:1: drivers.yaml:4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			configs, err := registry.ParseManifest("f", []byte(test.manifest))
@@ -137,9 +138,9 @@ func TestManifestWithoutAConfigurationIsOneError(t *testing.T) {
 	for name, test := range map[string]struct{ manifest, want string }{
 		"other kinds":           {deployment + "---\n" + deployment, "f: found neither a drivers.yaml nor a ConfigMap: pass the file itself, or a manifest with the ConfigMap that holds it"},
 		"empty list":            {"kind: List\nitems: []\n", "f: found neither a drivers.yaml nor a ConfigMap: pass the file itself, or a manifest with the ConfigMap that holds it"},
-		"no key":                {deployment + "---\nkind: ConfigMap\n", "f:5: data: no ConfigMap has the key drivers.yaml: rename the key that holds the configuration to drivers.yaml"},
-		"two other keys":        {"kind: ConfigMap\ndata: {a: x, b: y}\n", "f:1: data: no ConfigMap has the key drivers.yaml: rename the key that holds the configuration to drivers.yaml"},
-		"two dashboards":        {configMap("a", "{}") + "---\n" + configMap("b", "{}"), "f:1: data: no ConfigMap has the key drivers.yaml: rename the key that holds the configuration to drivers.yaml"},
+		"no key":                {deployment + "---\nkind: ConfigMap\n", "f:5: data: no ConfigMap holds a DriverConfig: write it as text under the key drivers.yaml, or several under keys that end with .yaml"},
+		"two other keys":        {"kind: ConfigMap\ndata: {a: x, b: y}\n", "f:1: data: no ConfigMap holds a DriverConfig: write it as text under the key drivers.yaml, or several under keys that end with .yaml"},
+		"two dashboards":        {configMap("a", "{}") + "---\n" + configMap("b", "{}"), "f:1: data: no ConfigMap holds a DriverConfig: write it as text under the key drivers.yaml, or several under keys that end with .yaml"},
 		"binaryData":            {"kind: ConfigMap\nbinaryData:\n  drivers.yaml: eA==\n", `f:3: binaryData."drivers.yaml": must be text: move it to data`},
 		"a mapping, not a text": {"kind: ConfigMap\ndata:\n  drivers.yaml:\n    drivers: []\n", `f:4: data."drivers.yaml": must be a block of text (drivers.yaml: |), not a mapping`},
 		"no value":              {"kind: ConfigMap\ndata:\n  drivers.yaml:\n", `f:3: data."drivers.yaml": has no value: write a block of text (drivers.yaml: |)`},
@@ -147,7 +148,7 @@ func TestManifestWithoutAConfigurationIsOneError(t *testing.T) {
 		"invalid manifest":      {"kind: ConfigMap\ndata: {\n", "f:2: invalid YAML: did not find expected node content"},
 		"invalid second":        {configMap("drivers.yaml", driverA) + "---\ndata: [}\n", "f:12: invalid YAML: did not find expected node content"},
 		"DriverConfig beside a ConfigMap": {configMap("drivers.yaml", driverA) + "---\n" + driverA,
-			"f:12: a DriverConfig is not a Kubernetes object: put it into a ConfigMap under the key drivers.yaml"},
+			"f:12: a DriverConfig is not a Kubernetes object: put it into a ConfigMap under a key that ends with .yaml"},
 		"nothing":   {"---\n", "f: the configuration is empty: write apiVersion: attach-hub/v1alpha1, kind: DriverConfig and drivers: [] for no drivers"},
 		"too large": {driverA + "#" + strings.Repeat("x", 4<<20), "f: the file has more than 4194304 bytes, which is the limit"},
 	} {
@@ -171,6 +172,58 @@ func TestMistakesOfAllConfigMapsAreReported(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int{7, 7, 7, 26, 26, 26}, lines); diff != "" {
 		t.Errorf("the lines differ (-want +got):\n%s\n%v", diff, err)
+	}
+}
+
+func TestKeysOfAConfigMapAreTheFilesOfOneFolder(t *testing.T) {
+	key := func(name, value string) string {
+		_, text, _ := strings.Cut(configMap(name, value), "\ndata:\n")
+		return text
+	}
+	inQuotes := func(name, value string) string {
+		quoted, _ := json.Marshal(value)
+		return fmt.Sprintf("  %s: %s\n", name, quoted)
+	}
+	first := configMap("_defaults.yaml", header+"defaults: {workers: 7}\ndrivers: []\n")
+	for name, test := range map[string]struct{ manifest, drivers, errors string }{
+		"defaults of another key": {first + key("b.yaml", driver("b", "/b")) + key("a.yaml", driver("a", "/a")), "a@f:18 with 7, b@f:14 with 7", ""},
+		"other keys":              {first + key("b.yaml", driver("b", "/b")) + "  other.json: '{'\nbinaryData: {logo: eA==}\n", "b@f:14 with 7", ""},
+		"in quotes":               {first + inQuotes("b.yaml", driver("b", "/b")), "b@f:11: b.yaml:3 with 7", ""},
+		"two that are wrong": {first + key("b.yaml", typo) + key("c.yaml", typo), "",
+			`f:14: drivers[0].endpoint: "a.sock" is not an endpoint: write unix:///path/to/csi.sock or tcp://host:port
+f:18: drivers[0].endpoint: "a.sock" is not an endpoint: write unix:///path/to/csi.sock or tcp://host:port`},
+		"wrong, as the defaults are": {configMap("_.yaml", header+"defaults: {worker: 7}\ndrivers: []\n") + key("b.yaml", typo), "",
+			`f:9: defaults.worker: unknown key: did you mean workers?
+f:14: drivers[0].endpoint: "a.sock" is not an endpoint: write unix:///path/to/csi.sock or tcp://host:port`},
+		"wrong by the defaults": {configMap("_.yaml", header+"defaults: {retry: {max: 2s}}\ndrivers: []\n") +
+			key("b.yaml", header+"drivers: [{name: b, endpoint: \"unix:///b\", retry: {initial: 3s}}]\n"), "",
+			"f:14: drivers[0].retry.initial: must not be above retry.max, which is 2s (f:9): lower one or raise the other"},
+		"one driver twice": {first + key("b.yaml", driver("b", "/b")) + key("c.yaml", driver("b", "/c")), "",
+			"f:14: drivers[0]: the driver b is in f:18 too: remove one of them\nf:18: drivers[0]: the driver b is in f:14 too: remove one of them"},
+		"defaults twice": {first + key("b.yaml", driver("b", "/b", "defaults: {}\n")), "",
+			"f:9: defaults: are in f:14 too: write them in one file only\nf:14: defaults: are in f:9 too: write them in one file only"},
+		"empty": {first + key("b.yaml", "# none"), "",
+			"f:11: the configuration is empty: write apiVersion: attach-hub/v1alpha1, kind: DriverConfig and drivers: [] for no drivers"},
+		"a name that the hub does not read": {first + key("b.yml", driver("b", "/b")), "", "f:11: is not read, because its name ends with .yml: rename it to b.yaml, or remove it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			configs, err := registry.ParseManifest("f", []byte(test.manifest))
+			if test.errors != "" {
+				if err == nil || err.Error() != test.errors {
+					t.Errorf("got\n%v\nwant\n%s", err, test.errors)
+				}
+				return
+			}
+			check(t, err)
+			var got []string
+			for name, d := range configs[0].Drivers() {
+				got = append(got, fmt.Sprintf("%s@%s with %d", name, d.Source, d.Workers))
+			}
+			slices.Sort(got)
+			if text := strings.Join(got, ", "); text != test.drivers || len(configs) != 1 {
+				t.Errorf("%d configurations, the first with %s, want %s", len(configs), text, test.drivers)
+			}
+		})
 	}
 }
 

@@ -36,6 +36,7 @@ type Config struct {
 	file          string
 	own           *scope // of its defaults; nil without
 	entries       []entry
+	defaultsLine  int
 	discoveryLine int // 0: it has none
 }
 
@@ -104,7 +105,6 @@ type parser struct {
 	file     string
 	base     Settings // hold where the file says nothing
 	outer    *scope   // the defaults of another file, which hold on top of base; may be nil
-	above    int      // lines of the file before the configuration: those of a manifest
 	errors   Errors
 	warnings []Warning
 }
@@ -148,7 +148,7 @@ func (p *parser) config(data []byte) *Config {
 		o := p.object(n, "defaults", defaultsMapping)
 		defaults = p.settings(o, defaults)
 		p.warnDefaults(o, defaults.Settings)
-		config.own = &defaults
+		config.own, config.defaultsLine = &defaults, n.Line
 	}
 	config.defaults = defaults.Settings
 	if n, written := top.values["discovery"]; written {
@@ -171,33 +171,24 @@ func (p *parser) document(data []byte) *yaml.Node {
 	decoder := yaml.NewDecoder(text)
 	err := decoder.Decode(&document)
 	if errors.Is(err, io.EOF) || err == nil && isNull(document.Content[0]) {
-		p.reportf(p.above, "", "the configuration is empty: write apiVersion: %s, kind: %s and drivers: [] for no drivers", apiVersion, configKind)
+		p.reportf(0, "", "the configuration is empty: write apiVersion: %s, kind: %s and drivers: [] for no drivers", apiVersion, configKind)
 		return nil
 	}
 	if err == nil {
 		err = decoder.Decode(&second)
 		if err == nil {
-			p.report(p.above+second.Line, "", "a second YAML document begins here: put all drivers into one document")
+			p.report(second.Line, "", "a second YAML document begins here: put all drivers into one document")
 		}
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		p.syntax(text, err)
 		return nil
 	}
-	moveDown(document.Content[0], p.above)
 	return document.Content[0]
 }
 
 func (p *parser) tooLarge() {
-	p.reportf(p.above, "", "the file has more than %d bytes, which is the limit", maxFileSize)
-}
-
-// moveDown adds lines to the positions of a node and of all nodes in it.
-func moveDown(n *yaml.Node, lines int) {
-	n.Line += lines
-	for _, inner := range n.Content {
-		moveDown(inner, lines)
-	}
+	p.reportf(0, "", "the file has more than %d bytes, which is the limit", maxFileSize)
 }
 
 // required returns the value of a key that must be there; want is what to write.

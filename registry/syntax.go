@@ -58,7 +58,7 @@ func (p *parser) syntax(r *lineReader, err error) {
 	if bytes.HasPrefix(bytes.TrimLeft(r.lines[line-1], " "), []byte("\t")) {
 		hint = " (indent with spaces, not with tabs)"
 	}
-	p.report(p.above+line, "", "invalid YAML: "+problem+hint)
+	p.report(line, "", "invalid YAML: "+problem+hint)
 }
 
 // yamlProblem is the message of an error of package yaml without its position.

@@ -13,8 +13,8 @@ import (
 
 const validateHelp = `Check drivers.yaml files without contacting anything: print every mistake and warning with its line.
 
-A DIR is a folder as --config takes it: all its *.yaml together are one configuration. A FILE is a drivers.yaml, or Kubernetes manifests with a ConfigMap that holds it: under the key
-drivers.yaml, or under its only key. Objects of other kinds are ignored. "-" reads stdin:
+A DIR is a folder as --config takes it: all its *.yaml together are one configuration. A FILE is a drivers.yaml, or Kubernetes manifests
+with a ConfigMap that holds one, or the files of a folder, under its keys *.yaml. Other objects are ignored. "-" reads stdin:
 
   kubectl -n csi-attach-hub get configmap csi-attach-hub-drivers -o yaml | csi-attach-hub validate -
   helm template csi-attach-hub deploy/chart -f mine.yaml | csi-attach-hub validate -
