@@ -135,7 +135,7 @@ func TestValidateChecksAFolderAsOneConfiguration(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "c.yaml"), head+"defaults: {}\ndrivers: []\n")
 	write(t, filepath.Join(dir, "d.yml"), head+"drivers: []\n")
-	if _, stderr, code := runHere("validate", dir); code != 1 || !strings.Contains(stderr, "a.yaml: defaults: are in "+dir+"/c.yaml too") || !strings.Contains(stderr, "c.yaml: defaults: are in") {
+	if _, stderr, code := runHere("validate", dir); code != 1 || !strings.Contains(stderr, "a.yaml:3: defaults: are in "+dir+"/c.yaml:3 too") || !strings.Contains(stderr, "c.yaml:3: defaults: are in") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 	write(t, filepath.Join(dir, "c.yaml"), head+"drivers: [{name: a, endpoint: \"unix:///c\"}, {name: c}]\n")
