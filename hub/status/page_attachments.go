@@ -69,7 +69,7 @@ func (p *pages) attachments(r *http.Request) answer {
 	drivers := p.hub.drivers()
 	page.Drivers = choicesOf(drivers, page.Overview, page.Driver)
 	found := slices.DeleteFunc(p.hub.attachments(filter), func(a Attachment) bool { return page.State == stateOpen && !open(a) })
-	worstFirst(found)
+	WorstFirst(found)
 	rows := func(all []Attachment) []volumeRow { return volumeRows(all, drivers, page.Overview, page.Now) }
 	if page.Query != "" { // only then is the reason of each of them needed
 		all := rows(found)

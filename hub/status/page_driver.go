@@ -42,7 +42,7 @@ func (p *pages) driver(r *http.Request) answer {
 			due = append(due, a)
 		}
 	}
-	worstFirst(due)
+	WorstFirst(due)
 	rows := collapse(volumeRows(due, drivers[i:i+1], f.Overview, f.Now))
 	return answer{http.StatusOK, "driver.html", driverPage{
 		frame:       f,

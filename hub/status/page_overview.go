@@ -118,7 +118,7 @@ func (p *pages) overview(r *http.Request) answer {
 	page.Known, page.Broken, page.Attention, page.Standby = len(drivers), by[Broken], by[Attention], by[Standby]
 	page.Attachments = totals(attachments)
 	trouble := slices.DeleteFunc(attachments, func(a Attachment) bool { return !a.Health.Needs() })
-	worstFirst(trouble)
+	WorstFirst(trouble)
 	rows := collapse(volumeRows(trouble, drivers, page.Overview, page.Now))
 	page.Trouble, page.Table = len(trouble), volumeTable{frame: page.frame, Rows: rows[:min(len(rows), mostTrouble)]}
 	for name, n := range bounded(page.Overview.Unclaimed) {

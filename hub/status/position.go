@@ -53,8 +53,9 @@ func parsePosition(text string) position {
 	return position{rank, since, parts[2]}
 }
 
-// worstFirst sorts VolumeAttachments by position.
-func worstFirst(all []Attachment) {
+// WorstFirst sorts VolumeAttachments as all lists of the hub have them: the worst health first, then what is due before
+// what is done, then the oldest, then by name.
+func WorstFirst(all []Attachment) {
 	slices.SortFunc(all, func(a, b Attachment) int { return positionOf(a).compare(positionOf(b)) })
 }
 

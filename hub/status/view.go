@@ -51,7 +51,7 @@ func waiters(all []Attachment) []string {
 	all = slices.DeleteFunc(all, func(a Attachment) bool {
 		return !open(a) || (a.State == Attaching || a.State == Detaching) && !a.Health.Needs()
 	})
-	worstFirst(all)
+	WorstFirst(all)
 	var names []string
 	for _, a := range all {
 		for _, name := range a.neededBy() {
