@@ -2,7 +2,6 @@ package registry_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -26,7 +25,7 @@ import (
 
 // stage is a Source together with what it looks at.
 type stage struct {
-	source func() named              // called once, after set
+	source func() registry.Source    // called once, after set
 	set    func(names ...string)     // makes these drivers the ones that there are
 	wait   func(ctx context.Context) // until the latest Run notices changes; nil: it does at once
 }
@@ -41,19 +40,17 @@ var stages = map[string]func(t *testing.T) stage{
 func fileStage(t *testing.T) stage {
 	path := filepath.Join(t.TempDir(), "drivers.yaml")
 	return stage{
-		source: func() named { return newFile(t, path, time.Hour) },
+		source: func() registry.Source { return follow(newFile(t, path, time.Hour)) },
 		set:    func(names ...string) { write(t, path, driversFile(names...)) },
 	}
 }
 
 func polledFileStage(t *testing.T) stage {
-	s := fileStage(t)
-	source := s.source
-	s.source = func() named {
-		f := source().(*registry.File)
-		return newFile(t, f.Name(), time.Millisecond).WithoutWatcher()
+	path := filepath.Join(t.TempDir(), "drivers.yaml")
+	return stage{
+		source: func() registry.Source { return follow(newFile(t, path, time.Millisecond).WithoutWatcher()) },
+		set:    func(names ...string) { write(t, path, driversFile(names...)) },
 	}
-	return s
 }
 
 func csiDriverStage(t *testing.T) stage {
@@ -68,7 +65,7 @@ func csiDriverStage(t *testing.T) stage {
 	there := map[string]bool{}
 	client := kube.StorageV1().CSIDrivers()
 	return stage{
-		source: func() named { return registry.NewCSIDriverSource(kube.StorageV1()) },
+		source: func() registry.Source { return registry.NewCSIDriverSource(kube.StorageV1()) },
 		set: func(names ...string) {
 			for _, name := range slices.Sorted(maps.Keys(there)) {
 				if !slices.Contains(names, name) {
@@ -205,18 +202,13 @@ func (s stage) waitUntilWatching(t *testing.T) {
 	}
 }
 
-// named is a Source or a ConfigSource.
-type named interface{ Name() string }
-
-// run runs a source; send is told the drivers of each Config, the first one at once.
-func run(ctx context.Context, source named, send func([]registry.Driver)) error {
-	s, ok := source.(registry.ConfigSource)
-	if !ok {
-		return source.(registry.Source).Run(ctx, send)
+// follow returns a ConfigSource as a Source that sends the drivers of each Config, the first one at once.
+func follow(s registry.ConfigSource) registry.Source {
+	return func(ctx context.Context, send func([]registry.Driver)) {
+		sendConfig := func() { send(slices.Collect(maps.Values(s.Config().Drivers()))) }
+		sendConfig()
+		s.Run(ctx, sendConfig)
 	}
-	sendConfig := func() { send(slices.Collect(maps.Values(s.Config().Drivers()))) }
-	sendConfig()
-	return s.Run(ctx, sendConfig)
 }
 
 // sourceRun is a source that runs.
@@ -235,30 +227,24 @@ func (r *sourceRun) send(set []registry.Driver) {
 	r.out <- set
 }
 
-func runSource(t *testing.T, source named) *sourceRun {
+func runSource(t *testing.T, source registry.Source) *sourceRun {
 	t.Helper()
 	logger := ktesting.NewLogger(t, ktesting.NewConfig())
 	return runSourceWith(t, klog.NewContext(t.Context(), logger), source)
 }
 
-func runSourceWith(t *testing.T, ctx context.Context, source named) *sourceRun {
+func runSourceWith(t *testing.T, ctx context.Context, source registry.Source) *sourceRun {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	r := &sourceRun{t: t, out: make(chan []registry.Driver, 1)}
-	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, source, r.send) }()
-	stopped := false
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		source(ctx, r.send)
+	}()
 	r.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
 		cancel()
-		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("the source ended with %v, want nil", err)
-		} else if err != nil {
-			t.Error("the source ended with the error of its context, want nil")
-		}
+		<-ended
 	}
 	t.Cleanup(r.stop)
 	return r

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -21,55 +20,43 @@ const EndpointAnnotation = "attach-hub/endpoint"
 // csiDriverOrigin begins Driver.Source of the drivers that have a CSIDriver object.
 const csiDriverOrigin = "CSIDriver "
 
-// csiDriverSource is the Source of the drivers that have a CSIDriver object.
-type csiDriverSource struct {
-	objects storagev1client.CSIDriversGetter
-}
-
 // NewCSIDriverSource returns the Source of the drivers that have a CSIDriver
 // object; those with attachRequired false have WindDown set. Their Endpoint is what
-// EndpointAnnotation says. It needs get, list and watch on csidrivers.
+// EndpointAnnotation says. While the API server cannot be reached the set stays as it is.
+// It needs get, list and watch on csidrivers.
 func NewCSIDriverSource(objects storagev1client.CSIDriversGetter) Source {
-	return csiDriverSource{objects: objects}
-}
-
-// Name implements Source.
-func (s csiDriverSource) Name() string { return "CSIDriver objects" }
-
-// Run implements Source. While the API server cannot be reached the set stays as
-// it is.
-func (s csiDriverSource) Run(ctx context.Context, send func([]Driver)) error {
-	send = sendChanges(send)
-	changed := make(chan struct{}, 1)
-	client := s.objects.CSIDrivers()
-	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: plainListWatch{&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				return client.List(ctx, o)
+	client := objects.CSIDrivers()
+	return func(ctx context.Context, send func([]Driver)) {
+		changed := make(chan struct{}, 1)
+		store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+			ListerWatcher: plainListWatch{&cache.ListWatch{
+				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+					return client.List(ctx, o)
+				},
+				WatchFuncWithContext: client.Watch,
+			}},
+			ObjectType: &storagev1.CSIDriver{},
+			Handler: cache.ResourceEventHandlerFuncs{
+				AddFunc:    func(any) { notify(changed) },
+				UpdateFunc: func(any, any) { notify(changed) },
+				DeleteFunc: func(any) { notify(changed) },
 			},
-			WatchFuncWithContext: client.Watch,
-		}},
-		ObjectType: &storagev1.CSIDriver{},
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { notify(changed) },
-			UpdateFunc: func(any, any) { notify(changed) },
-			DeleteFunc: func(any) { notify(changed) },
-		},
-	})
-	var watch sync.WaitGroup
-	defer watch.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	watch.Go(func() { informer.RunWithContext(ctx) })
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return nil
-	}
-	for {
-		send(driversOf(store.List()))
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
+		})
+		var watch sync.WaitGroup
+		defer watch.Wait()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		watch.Go(func() { informer.RunWithContext(ctx) })
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			return
+		}
+		for {
+			send(driversOf(store.List()))
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
 		}
 	}
 }
@@ -82,14 +69,11 @@ type plainListWatch struct{ *cache.ListWatch }
 // IsWatchListSemanticsUnSupported is what client-go looks for.
 func (plainListWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
-// driversOf returns the drivers of CSIDriver objects in order of name.
+// driversOf returns the drivers of CSIDriver objects.
 func driversOf(objects []any) []Driver {
 	var drivers []Driver
 	for _, o := range objects {
-		object, ok := o.(*storagev1.CSIDriver)
-		if !ok {
-			continue
-		}
+		object := o.(*storagev1.CSIDriver)
 		d := Driver{
 			Name:     object.Name,
 			Endpoint: Endpoint(object.Annotations[EndpointAnnotation]),
@@ -100,7 +84,6 @@ func driversOf(objects []any) []Driver {
 		}
 		drivers = append(drivers, d)
 	}
-	slices.SortFunc(drivers, func(a, b Driver) int { return cmp.Compare(a.Name, b.Name) })
 	return drivers
 }
 

@@ -40,7 +40,7 @@ func (p *parser) entries(n *yaml.Node, path string, defaults scope) (snapshot Sn
 		p.report(n.Line, path, mistyped(n, wantDrivers).Error())
 		return snapshot, nil
 	}
-	taken := claims[entry]{}
+	taken := map[claim]entry{}
 	for i, element := range n.Content {
 		o := p.object(element, fmt.Sprintf("%s[%d]", path, i), driverMapping)
 		if element.Kind != yaml.MappingNode {
@@ -78,44 +78,33 @@ func CheckName(name string) error {
 	return nil
 }
 
-// claim reports what an entry shares with an entry before it.
-func (p *parser) claim(taken claims[entry], e entry) {
-	if e.Name != "" {
-		line, path := e.values["name"].Line, e.child("name")
-		first, twice := taken.claim(driverName(e.Name), e)
-		if twice {
-			p.reportf(line, path, "the driver %s is already named on line %d: remove one of them", e.Name, first.values["name"].Line)
-			if first.Endpoint == e.Endpoint {
-				return // one mistake, not two: the entry was copied
-			}
-		} else if first, twice := taken.claim(sanitizedName(e.Name), e); twice {
-			p.reportf(line, path, "%s and %s (line %d) both become %s in finalizers and leases, so one hub cannot serve both: remove one of them",
-				e.Name, first.Name, first.values["name"].Line, SanitizedName(e.Name))
-		} else {
-			p.claimLease(taken, e)
-		}
-	}
-	if e.Endpoint == "" {
-		return
-	}
-	if first, twice := taken.claim(e.Endpoint, e); twice {
-		p.reportf(e.values["endpoint"].Line, e.child("endpoint"), "%s is already the endpoint on line %d, and only one driver can answer there: correct one of them",
-			quote(string(e.Endpoint)), first.values["endpoint"].Line)
-	}
+// advice is what to do about a claim of two entries.
+var advice = map[string]string{
+	claimName: "remove one of them", claimFinalizer: "remove one of them", claimEndpoint: "correct one of them",
+	claimLease: "write another lease.name or lease.namespace for one of them",
 }
 
-// claimLease reports a lease that a driver before has: the holder for one of them would be
-// taken to serve the other.
-func (p *parser) claimLease(taken claims[entry], e entry) {
-	lease := e.LeaseOf()
-	first, twice := taken.claim(lease, e)
-	if !twice {
-		return
-	}
+// clash is the error of an entry that cannot be served beside the first that has a claim; where says in brackets where that is.
+func (e entry) clash(c claim, first Driver, where string) Error {
 	key := "name"
-	if _, written := e.values["lease.name"]; written {
+	if _, written := e.values["lease.name"]; written && c.kind == claimLease {
 		key = "lease.name"
+	} else if c.kind == claimEndpoint {
+		key = "endpoint"
 	}
-	p.reportf(e.values[key].Line, e.child(key), "%s uses the lease %s, as %s does (line %d): write another lease.name or lease.namespace for one of them",
-		e.Name, lease, first.Name, first.line)
+	return Error{File: e.file, Line: e.values[key].Line, Path: e.child(key), Message: c.reason(e.Driver, first, where) + ": " + advice[c.kind]}
+}
+
+// claim reports what an entry shares with entries before it: one mistake for each of them, as when an entry was copied.
+func (p *parser) claim(taken map[claim]entry, e entry) {
+	reported := map[string]bool{}
+	for _, c := range e.claims() {
+		first, twice := taken[c]
+		if !twice {
+			taken[c] = e
+		} else if !reported[first.path] {
+			reported[first.path] = true
+			p.errors = append(p.errors, e.clash(c, first.Driver, fmt.Sprintf(" (line %d)", first.line)))
+		}
+	}
 }

@@ -15,7 +15,7 @@ const longestUnrest = 10
 
 // Run implements ConfigSource. The file is read when something in its folder changes, and
 // at every poll, which finds what events miss.
-func (f *File) Run(ctx context.Context, changed func()) error {
+func (f *File) Run(ctx context.Context, changed func()) {
 	logger := klog.FromContext(ctx)
 	w := fileFollower{path: f.options.Path, debounce: f.options.Debounce, used: f.read(), newWatcher: f.newWatcher}
 	if errs := f.Status().Errors; errs != nil {
@@ -30,7 +30,7 @@ func (f *File) Run(ctx context.Context, changed func()) error {
 		var next *content
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-w.events:
 			w.expectChange()
 		case err := <-w.errors:

@@ -248,7 +248,7 @@ func TestFolderOfAConfigMapIsFollowed(t *testing.T) {
 	f := newFolder(t, nil)
 	f.mount("1", map[string]string{"a.yaml": driver("a", "/a"), "b.yaml": driver("b", "/b")})
 	f.file = newFile(t, f.path, time.Hour)
-	r := runSource(t, f.file)
+	r := runSource(t, follow(f.file))
 	r.expect("a", "b")
 	f.mount("2", map[string]string{"a.yaml": driver("a", "/a"), "c.yaml": driver("b", "/b2")})
 	check(t, os.Remove(filepath.Join(f.path, "b.yaml")))

@@ -169,44 +169,33 @@ func (f fileContent) hasDefaults() (has, sure bool) {
 // holder is an entry by its driver and its file.
 type holder struct{ driver, file string }
 
-// keys are what no two drivers can share, with what an error says about each.
-func (e entry) keys() map[any]string {
-	return map[any]string{
-		driverName(e.Name):    "the driver " + e.Name,
-		sanitizedName(e.Name): "the form of its name in finalizers, " + SanitizedName(e.Name) + ",",
-		e.LeaseOf():           "the lease " + e.LeaseOf().String(),
-		e.Endpoint:            "the endpoint " + string(e.Endpoint),
-	}
-}
-
 // combine takes the entries of all files into the configuration. Of entries of different files that cannot be served together,
 // the one that is served now stays, and the other ones are reported. If none is, none will be: which one is right is not known.
 func (l *loaded) combine(entries []entry, last *Config) {
-	inUse := map[any]holder{}
+	inUse := map[claim]holder{}
 	if last != nil {
 		for name, d := range last.drivers {
-			for key := range (entry{Driver: d}).keys() {
-				inUse[key] = holder{name, last.files[name]}
+			for _, c := range d.claims() {
+				inUse[c] = holder{name, last.files[name]}
 			}
 		}
 	}
-	wanted := map[any][]entry{}
+	wanted := map[claim][]entry{}
 	for _, e := range entries {
-		for key := range e.keys() {
-			wanted[key] = append(wanted[key], e)
+		for _, c := range e.claims() {
+			wanted[c] = append(wanted[c], e)
 		}
 	}
 	l.config.drivers = Snapshot{}
 	for _, e := range entries {
 		serve, own := true, holder{e.Name, e.file}
-		for _, key := range []any{driverName(e.Name), sanitizedName(e.Name), e.LeaseOf(), e.Endpoint} {
-			i := slices.IndexFunc(wanted[key], func(other entry) bool { return other.Source != e.Source })
-			if i < 0 || inUse[key] == own {
+		for _, c := range e.claims() {
+			i := slices.IndexFunc(wanted[c], func(other entry) bool { return other.Source != e.Source })
+			if i < 0 || inUse[c] == own {
 				continue
 			}
 			serve = false
-			l.errors = append(l.errors, Error{File: e.file, Line: e.line, Path: e.path,
-				Message: e.keys()[key] + " is in " + wanted[key][i].Source + " too: remove one of them"})
+			l.errors = append(l.errors, e.clash(c, wanted[c][i].Driver, " ("+wanted[c][i].Source+")"))
 			break
 		}
 		d := e.Driver
@@ -226,12 +215,12 @@ func (l *loaded) combine(entries []entry, last *Config) {
 }
 
 // isFree reports whether no other file wants what a driver of a file has had.
-func isFree(d Driver, wanted map[any][]entry, file string) bool {
-	for key := range (entry{Driver: d}).keys() {
-		if key == driverName(d.Name) || key == sanitizedName(d.Name) {
+func isFree(d Driver, wanted map[claim][]entry, file string) bool {
+	for _, c := range d.claims() {
+		if c.kind == claimName || c.kind == claimFinalizer {
 			continue // it is in use
 		}
-		if slices.ContainsFunc(wanted[key], func(e entry) bool { return e.file != file }) {
+		if slices.ContainsFunc(wanted[c], func(e entry) bool { return e.file != file }) {
 			return false
 		}
 	}

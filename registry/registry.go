@@ -2,51 +2,54 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
 )
 
-const (
-	// startupTimeout is how long the first Snapshot waits at most for the first set of every
-	// Source. A Source that cannot see anything, as without permission, must not keep the
-	// drivers of the file from being served.
-	startupTimeout = 30 * time.Second
-	// sourceTimeout is how long a later change waits at most for the first set of a Source
-	// that was started.
-	sourceTimeout = 10 * time.Second
-)
+// sourceTimeout is how long a Snapshot waits at most for the first set of a Source that was
+// started. A Source that cannot see anything, as without permission, must not keep the drivers
+// of the file from being served.
+const sourceTimeout = 30 * time.Second
 
-// Options of a Registry.
-type Options struct {
-	// File is the drivers that are listed one by one, and the rules for all others.
-	// Required.
-	File ConfigSource
-	// CSIDrivers makes the Source that runs while discovery.csiDrivers is enabled.
-	// Required.
-	CSIDrivers func() Source
+// Source looks for drivers: first it sends every driver that it sees, as soon as it knows all,
+// then again after each change. It extracts and does not decide: a Driver from it has no
+// Settings, and its Endpoint is what somebody wrote, unchecked, or "" where nobody did.
+//
+// It runs until ctx ends, returns promptly then, leaves no goroutine behind and can run again.
+// send does not block, and what was sent is not changed.
+type Source func(ctx context.Context, send func([]Driver))
+
+// ConfigSource holds the drivers that a user listed one by one, and what a user said
+// about all others.
+type ConfigSource interface {
+	// Name says in the log where the Config comes from.
+	Name() string
+	// Config returns the latest Config, at once.
+	Config() *Config
+	// Run calls changed, which does not block, after each change of Config. It ends as a Source.
+	Run(ctx context.Context, changed func())
 }
 
 // Registry decides which drivers are to be served, from the file and from what the Source of CSIDriver objects
 // sees, which it starts and stops as the file says.
 type Registry struct {
-	options Options
+	file    ConfigSource
+	objects Source
 	updates chan Snapshot // holds the latest one; Run alone sends
 
 	mu        sync.Mutex
 	conflicts []Conflict // guarded by mu
 }
 
-// New checks the options. It starts nothing.
-func New(o Options) (*Registry, error) {
-	if o.File == nil || o.CSIDrivers == nil {
-		return nil, errors.New("registry: Options.File and CSIDrivers must both be set")
-	}
-	return &Registry{options: o, updates: make(chan Snapshot, 1)}, nil
+// New returns the Registry of the drivers that the file lists, and of those that the Source of
+// CSIDriver objects finds while discovery.csiDrivers is enabled. It starts nothing.
+func New(file ConfigSource, objects Source) *Registry {
+	return &Registry{file: file, objects: objects, updates: make(chan Snapshot, 1)}
 }
 
 // Updates is where Run sends what is to be served: the latest Snapshot, of those
@@ -56,7 +59,7 @@ func New(o Options) (*Registry, error) {
 func (r *Registry) Updates() <-chan Snapshot { return r.updates }
 
 // Conflicts returns what was found and is not served, as of the latest Snapshot,
-// in a fixed order.
+// in order of name.
 func (r *Registry) Conflicts() []Conflict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,43 +71,38 @@ func (r *Registry) Conflicts() []Conflict {
 func (r *Registry) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	changed := make(chan struct{}, 1)
-	var objects *runner // nil while discovery.csiDrivers is off
 	var file sync.WaitGroup
+	var objects *finder // nil while discovery.csiDrivers is off
 	defer file.Wait()
 	defer func() { objects.stop() }()
 	defer cancel()
-	file.Go(func() {
-		keepRunning(ctx, r.options.File.Name(), func(ctx context.Context) error {
-			return r.options.File.Run(ctx, func() { notify(changed) })
-		})
-	})
-	deadline, overdue := time.NewTimer(startupTimeout), false
-	defer deadline.Stop()
+	file.Go(func() { r.file.Run(ctx, func() { notify(changed) }) })
+	var deadline <-chan time.Time
+	overdue := false
 	var last Snapshot // nil: none was sent
 	for notify(changed); ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
-		case <-deadline.C:
-			if overdue = true; objects != nil && objects.latest.Load() == nil {
-				klog.FromContext(ctx).Info("Source has not reported yet, serving the drivers of the file", "source", objects.name)
-			}
+		case <-deadline:
+			overdue = true
 		}
-		config := r.options.File.Config()
-		if wanted := config != nil && config.discovery.CSIDrivers.Enabled; wanted != (objects != nil) {
+		config := r.file.Config()
+		if wanted := config.discovery.CSIDrivers.Enabled; wanted != (objects != nil) {
 			objects.stop()
 			objects = nil
 			if wanted {
-				objects = startRunner(ctx, r.options.CSIDrivers(), changed)
-			}
-			if wanted && last != nil {
-				overdue = false
-				deadline.Reset(sourceTimeout)
+				objects = find(ctx, r.objects, changed)
+				deadline, overdue = time.After(sourceTimeout), false
 			}
 		}
 		found, reported := objects.found()
-		if config != nil && (reported || overdue) {
+		if overdue && !reported && deadline != nil {
+			klog.FromContext(ctx).Info("The CSIDriver objects are not known yet, serving the drivers of the file")
+			deadline = nil
+		}
+		if reported || overdue {
 			last = r.publish(ctx, last, config, found)
 		}
 	}
@@ -118,12 +116,10 @@ func (r *Registry) publish(ctx context.Context, last Snapshot, config *Config, f
 	was := r.conflicts
 	r.conflicts = conflicts
 	r.mu.Unlock()
-	logger := klog.FromContext(ctx)
-	for _, c := range newIn(conflicts, was) {
-		logger.Info("Conflict: discovered driver is not served", "driver", c.Driver, "found", c.Loser, "served", c.Winner, "reason", c.Reason)
-	}
-	for _, c := range newIn(was, conflicts) {
-		logger.Info("Conflict is resolved", "driver", c.Driver, "found", c.Loser, "reason", c.Reason)
+	for _, c := range conflicts {
+		if !slices.ContainsFunc(was, c.isLike) {
+			klog.FromContext(ctx).Info("Conflict: discovered driver is not served", "driver", c.Driver, "found", c.Loser, "served", c.Winner, "reason", c.Reason)
+		}
 	}
 	if last != nil && maps.Equal(last, snapshot) {
 		return last
@@ -134,4 +130,53 @@ func (r *Registry) publish(ctx context.Context, last Snapshot, config *Config, f
 	}
 	r.updates <- snapshot // there is room: nobody else sends
 	return snapshot
+}
+
+// notify signals on a channel of capacity 1, unless a signal waits there already.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// finder runs a Source and holds the latest set that it sent.
+type finder struct {
+	latest atomic.Pointer[[]Driver] // nil until the first
+	memory objectMemory
+	cancel context.CancelFunc
+	run    sync.WaitGroup
+}
+
+// find runs a Source until stop or the end of ctx.
+func find(ctx context.Context, source Source, changed chan<- struct{}) *finder {
+	ctx, cancel := context.WithCancel(ctx)
+	f := &finder{cancel: cancel}
+	f.run.Go(func() {
+		source(ctx, func(set []Driver) {
+			f.latest.Store(&set)
+			notify(changed)
+		})
+	})
+	return f
+}
+
+// stop ends the Source and waits for that. A nil finder does nothing.
+func (f *finder) stop() {
+	if f != nil {
+		f.cancel()
+		f.run.Wait()
+	}
+}
+
+// found returns what the Source sees, and what it saw that was deleted. It remembers that, so it is called after each change.
+func (f *finder) found() (drivers []Driver, reported bool) {
+	if f == nil {
+		return nil, true
+	}
+	latest := f.latest.Load()
+	if latest == nil {
+		return nil, false
+	}
+	return f.memory.withDeleted(*latest), true
 }

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,48 +11,31 @@ import (
 
 // Times of a Single.
 const (
-	singleAskAgain = time.Second
-	singleLogAgain = time.Minute
+	singleAskTimeout = 10 * time.Second // for one answer
+	singleAskAgain   = time.Second
+	singleLogAgain   = time.Minute
 )
-
-// SingleOptions of a Single.
-type SingleOptions struct {
-	// Endpoint is where the driver listens, or will. Required.
-	Endpoint Endpoint
-	// Settings is how the driver is to be served. Required.
-	Settings Settings
-	// Ask returns the name of the driver that listens at an endpoint, or why there is
-	// none. Required.
-	Ask func(ctx context.Context, endpoint Endpoint) (name string, err error)
-	// Source becomes Driver.Source: where somebody asked for the driver. Required.
-	Source string
-}
 
 // Single is the ConfigSource of one driver whose name is not known. It asks at the endpoint for the name until a driver answers. A driver that is known
 // stays, also while it does not answer.
 type Single struct {
-	options SingleOptions
+	driver Driver // without its name
+	ask    func(ctx context.Context, endpoint Endpoint) (name string, err error)
 
 	mu     sync.Mutex
 	config *Config // guarded by mu
 }
 
-// NewSingle checks the options. It contacts no driver.
-func NewSingle(o SingleOptions) (*Single, error) {
-	if o.Ask == nil || o.Source == "" {
-		return nil, errors.New("registry: SingleOptions.Ask and Source must both be set")
+// NewSingle returns the source of a driver that has all but its name, which ask returns. It fails if the settings are out of range.
+func NewSingle(d Driver, ask func(ctx context.Context, endpoint Endpoint) (name string, err error)) (*Single, error) {
+	if err := d.Settings.Check(); err != nil {
+		return nil, fmt.Errorf("registry: settings of the driver: %w", err)
 	}
-	if _, err := ParseEndpoint(string(o.Endpoint)); err != nil {
-		return nil, fmt.Errorf("registry: SingleOptions.Endpoint: %w", err)
-	}
-	if err := o.Settings.Check(); err != nil {
-		return nil, fmt.Errorf("registry: SingleOptions.Settings: %w", err)
-	}
-	return &Single{options: o, config: &Config{drivers: Snapshot{}, defaults: o.Settings}}, nil
+	return &Single{driver: d, ask: ask, config: &Config{drivers: Snapshot{}, defaults: d.Settings}}, nil
 }
 
 // Name implements ConfigSource.
-func (s *Single) Name() string { return s.options.Source }
+func (s *Single) Name() string { return s.driver.Source }
 
 // Config implements ConfigSource: no driver until its name is known.
 func (s *Single) Config() *Config {
@@ -63,43 +45,46 @@ func (s *Single) Config() *Config {
 }
 
 // Run implements ConfigSource.
-func (s *Single) Run(ctx context.Context, changed func()) error {
+func (s *Single) Run(ctx context.Context, changed func()) {
 	logger := klog.FromContext(ctx)
 	var last string // the problem that was logged last
 	var loggedAt time.Time
-	for len(s.Config().drivers) == 0 {
-		name, err := askName(ctx, s.options.Ask, s.options.Endpoint, askTimeout)
+	for {
+		name, err := s.askName(ctx)
 		if err == nil {
-			err = CheckName(name)
-		}
-		if err == nil {
-			logger.Info("Driver reported its name", "driver", name, "endpoint", s.options.Endpoint)
+			logger.Info("Driver reported its name", "driver", name, "endpoint", s.driver.Endpoint)
 			s.use(name)
 			changed()
 			break
 		}
 		if ctx.Err() == nil && (err.Error() != last || time.Since(loggedAt) >= singleLogAgain) {
 			last, loggedAt = err.Error(), time.Now()
-			logger.Info("Driver has not reported its name yet, will retry", "endpoint", s.options.Endpoint, "err", err)
+			logger.Info("Driver has not reported its name yet, will retry", "endpoint", s.driver.Endpoint, "err", err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-time.After(singleAskAgain):
 		}
 	}
 	<-ctx.Done()
-	return nil
+}
+
+func (s *Single) askName(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, singleAskTimeout)
+	defer cancel()
+	name, err := s.ask(ctx, s.driver.Endpoint)
+	if err == nil {
+		err = CheckName(name)
+	}
+	return name, err
 }
 
 // use makes a Config with the driver the one that holds.
 func (s *Single) use(name string) {
-	o := s.options
-	config := &Config{
-		drivers:  Snapshot{name: {Name: name, Endpoint: o.Endpoint, Settings: o.Settings, Source: o.Source}},
-		defaults: o.Settings,
-	}
+	d := s.driver
+	d.Name = name
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.config = config
+	s.config = &Config{drivers: Snapshot{name: d}, defaults: d.Settings}
 }

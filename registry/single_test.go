@@ -23,9 +23,8 @@ func newSingle(t *testing.T, answers ...string) *registry.Single {
 	t.Helper()
 	settings := registry.DefaultSettings()
 	settings.Workers = 7
-	s, err := registry.NewSingle(registry.SingleOptions{
-		Endpoint: singleEndpoint, Settings: settings, Source: "--csi-address",
-		Ask: func(ctx context.Context, endpoint registry.Endpoint) (string, error) {
+	s, err := registry.NewSingle(registry.Driver{Endpoint: singleEndpoint, Settings: settings, Source: "--csi-address"},
+		func(ctx context.Context, endpoint registry.Endpoint) (string, error) {
 			if endpoint != singleEndpoint {
 				t.Errorf("asked %s", endpoint)
 			}
@@ -41,8 +40,7 @@ func newSingle(t *testing.T, answers ...string) *registry.Single {
 				return "", errors.New(problem)
 			}
 			return answer, nil
-		},
-	})
+		})
 	check(t, err)
 	return s
 }
@@ -50,7 +48,7 @@ func newSingle(t *testing.T, answers ...string) *registry.Single {
 func TestSingleDriverIsServedOnceItToldItsName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSingle(t, "!no such file", "!no such file", "", "no/name", "!hang", "d.example.com")
-		r := runSource(t, s)
+		r := runSource(t, follow(s))
 		r.expect() // at once, so that nothing has to wait for the driver
 		r.expect("d.example.com")
 		settings := registry.DefaultSettings()
@@ -61,7 +59,7 @@ func TestSingleDriverIsServedOnceItToldItsName(t *testing.T) {
 		}
 		r.stop()
 		// What is known stays known, and is the first set of the next Run.
-		again := runSource(t, s)
+		again := runSource(t, follow(s))
 		if got := again.next(); !slices.Equal(got, []string{"d.example.com"}) {
 			t.Errorf("the first set of the second Run is %v", got)
 		}
@@ -71,11 +69,7 @@ func TestSingleDriverIsServedOnceItToldItsName(t *testing.T) {
 
 func TestSingleDriverIsServedByARegistryThatLooksNowhereElse(t *testing.T) {
 	s := newSingle(t, "d.example.com")
-	r, err := registry.New(registry.Options{
-		File:       s,
-		CSIDrivers: func() registry.Source { t.Error("CSIDriver objects were looked for"); return nil },
-	})
-	check(t, err)
+	r := registry.New(s, func(context.Context, func([]registry.Driver)) { t.Error("CSIDriver objects were looked for") })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
@@ -97,7 +91,7 @@ func TestSingleDriverThatNeverAnswersHoldsUpNothingAndSaysSoNowAndThen(t *testin
 			}
 		}, funcr.Options{})
 		s := newSingle(t, "!no such file")
-		r := runSourceWith(t, klog.NewContext(t.Context(), logger), s)
+		r := runSourceWith(t, klog.NewContext(t.Context(), logger), follow(s))
 		r.expect()
 		time.Sleep(5*time.Minute + 30*time.Second)
 		synctest.Wait()
@@ -108,21 +102,8 @@ func TestSingleDriverThatNeverAnswersHoldsUpNothingAndSaysSoNowAndThen(t *testin
 	})
 }
 
-func TestSingleDriverNeedsAnEndpointAndSettingsInRange(t *testing.T) {
-	ask := func(context.Context, registry.Endpoint) (string, error) { return "d", nil }
-	good := registry.SingleOptions{Endpoint: singleEndpoint, Settings: registry.DefaultSettings(), Ask: ask, Source: "x"}
-	for name, change := range map[string]func(*registry.SingleOptions){
-		"Ask":      func(o *registry.SingleOptions) { o.Ask = nil },
-		"Source":   func(o *registry.SingleOptions) { o.Source = "" },
-		"Endpoint": func(o *registry.SingleOptions) { o.Endpoint = "/csi/csi.sock" },
-		"Settings": func(o *registry.SingleOptions) { o.Settings = registry.Settings{} },
-	} {
-		o := good
-		change(&o)
-		if _, err := registry.NewSingle(o); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: got %v", name, err)
-		}
+func TestSingleDriverNeedsSettingsInRange(t *testing.T) {
+	if _, err := registry.NewSingle(registry.Driver{Endpoint: singleEndpoint}, nil); err == nil || !strings.Contains(err.Error(), "workers") {
+		t.Errorf("got %v", err)
 	}
-	_, err := registry.NewSingle(good)
-	check(t, err)
 }

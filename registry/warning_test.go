@@ -99,7 +99,7 @@ func TestWhatBecomesDoubtfulWhileTheFileIsFollowedIsLogged(t *testing.T) {
 	write(t, path, header+"drivers:\n- "+first+"\n")
 	f := newFile(t, path, time.Millisecond)
 	ctx, lines := logContext(t)
-	r := runSourceWith(t, ctx, f)
+	r := runSourceWith(t, ctx, follow(f))
 	r.expect("a")
 	write(t, path, header+"# one line more\ndrivers:\n- "+first+"\n- {name: b, endpoint: \"unix:///b\", workers: 2000}\n")
 	r.expect("a", "b")

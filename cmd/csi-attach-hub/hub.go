@@ -82,10 +82,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 	if err != nil {
 		return err
 	}
-	r, err := newRegistry(source, kube)
-	if err != nil {
-		return err
-	}
+	r := registry.New(source, registry.NewCSIDriverSource(kube.StorageV1()))
 	view := statusSource{Hub: h, source: source, registry: r, leases: leases, started: time.Now()}
 	servers, err := newServers(ctx, s.http, status.Options{Source: view, Volumes: h, Metrics: metrics, Probes: health, LeaderCheck: view.leaderCheck})
 	if err != nil {

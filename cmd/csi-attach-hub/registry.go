@@ -14,9 +14,8 @@ import (
 // configuration again. It only reads the file.
 func (s hubSettings) source() (source registry.ConfigSource, reload func(), err error) {
 	if s.csiAddress != "" {
-		single, err := registry.NewSingle(registry.SingleOptions{
-			Endpoint: s.csiAddress, Settings: s.driver, Ask: csiclient.AskName, Source: "--csi-address " + s.csiAddress.Address(),
-		})
+		driver := registry.Driver{Endpoint: s.csiAddress, Settings: s.driver, Source: "--csi-address " + s.csiAddress.Address()}
+		single, err := registry.NewSingle(driver, csiclient.AskName)
 		return single, func() {}, err
 	}
 	file, err := registry.NewFile(registry.FileOptions{Path: s.config, Defaults: s.driver})
@@ -27,12 +26,4 @@ func (s hubSettings) source() (source registry.ConfigSource, reload func(), err 
 		return nil, nil, err
 	}
 	return file, file.Reload, nil
-}
-
-// newRegistry returns the registry of the drivers to serve.
-func newRegistry(source registry.ConfigSource, kube *kubeClient) (*registry.Registry, error) {
-	return registry.New(registry.Options{
-		File:       source,
-		CSIDrivers: func() registry.Source { return registry.NewCSIDriverSource(kube.StorageV1()) },
-	})
 }
