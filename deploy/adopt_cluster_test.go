@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -37,9 +38,7 @@ type adopters struct {
 	applier applier
 	certs   *certManager
 	hub     *runningPod
-
-	mu      sync.Mutex
-	entries map[string]map[string]any // guarded by mu; of the hub's drivers.yaml, by driver
+	mu      sync.Mutex // one at a time makes the hub's volumes anew
 }
 
 func newAdopters(t *testing.T) *adopters {
@@ -48,7 +47,7 @@ func newAdopters(t *testing.T) *adopters {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	w := testbed.WorldForTest(t, ctx, testbed.WorldOptions{Plane: k.plane})
-	a := &adopters{t: t, ctx: ctx, kubelet: k, cluster: w.Cluster, watcher: w.Attachments, applier: newApplier(ctx, t), entries: map[string]map[string]any{}}
+	a := &adopters{t: t, ctx: ctx, kubelet: k, cluster: w.Cluster, watcher: w.Attachments, applier: newApplier(ctx, t)}
 	a.certs = newCertManager(t, k.client, a.applier.dynamic)
 	return a
 }
@@ -88,8 +87,8 @@ func (a *adopters) startHub(folders ...string) {
 	}
 	objects := objectsOf(a.t, ofInstallYAML+string(values))
 	config := find(a.t, objects, "ConfigMap", "csi-attach-hub-drivers")
-	if err := unstructured.SetNestedField(config.Object, testbed.ConfigHead+"drivers: []\n", "data", "drivers.yaml"); err != nil {
-		a.t.Fatal(err)
+	for name := range drivers {
+		unstructured.RemoveNestedField(config.Object, "data", name+".yaml")
 	}
 	a.makeNamespaces(objects)
 	a.applier.apply(objects...)
@@ -152,31 +151,19 @@ func (a *adopters) endHub() {
 	}
 }
 
-// setEntry replaces a driver's entry in the hub's drivers.yaml, or removes it.
+// setEntry writes a driver's file into the hub's volume, with the folders of its mounts, or removes it, and lets the hub read it.
 func (a *adopters) setEntry(driver string, entry map[string]any) {
-	a.mu.Lock()
-	if a.entries[driver] = entry; entry == nil {
-		delete(a.entries, driver)
+	file := filepath.Join(a.hub.folders["drivers"], driver+".yaml")
+	content, err := yaml.Marshal(map[string]any{"apiVersion": "attach-hub/v1alpha1", "kind": "DriverConfig", "drivers": []any{entry}})
+	switch {
+	case err != nil:
+	case entry == nil:
+		err = os.Remove(file)
+	default:
+		text := strings.Join(a.hub.local(a.hub.pod.Spec.Containers[0], strings.Split(string(content), "\n")), "\n")
+		err = a.hub.writeFile(file, []byte(text), 0o644)
 	}
-	a.mu.Unlock()
-	a.writeEntries()
-}
-
-// writeEntries writes drivers.yaml into the hub's volume, with the folders of its mounts, and lets the hub read it.
-func (a *adopters) writeEntries() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	drivers := []any{}
-	for _, entry := range a.entries {
-		drivers = append(drivers, entry)
-	}
-	content, err := yaml.Marshal(map[string]any{"apiVersion": "attach-hub/v1alpha1", "kind": "DriverConfig", "drivers": drivers})
 	if err != nil {
-		a.t.Error(err)
-		return
-	}
-	text := strings.Join(a.hub.local(a.hub.pod.Spec.Containers[0], strings.Split(string(content), "\n")), "\n")
-	if err := a.hub.writeFile(filepath.Join(a.hub.folders["drivers"], "drivers.yaml"), []byte(text), 0o644); err != nil {
 		a.t.Error(err)
 	}
 	if err := a.hub.running["hub"].Signal(syscall.SIGHUP); err != nil {

@@ -13,6 +13,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/testbed"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -111,13 +112,16 @@ drivers:
 admissionPolicy: {enabled: false}
 leases: {extra: {kube-system: [external-attacher-leader-extra]}}
 `)
-	file, _, _ := unstructured.NestedString(find(t, objects, "ConfigMap", "csi-attach-hub-drivers").Object, "data", "drivers.yaml")
-	config, err := registry.Parse("drivers.yaml", []byte(file))
+	files, err := yaml.Marshal(find(t, objects, "ConfigMap", "csi-attach-hub-drivers"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	configs, err := registry.ParseManifest("drivers", files)
+	if err != nil || len(configs) != 1 {
+		t.Fatalf("%d configurations, %v", len(configs), err)
+	}
 	want := map[string][]string{"kube-system": {"external-attacher-leader-extra"}}
-	for _, d := range config.Drivers() {
+	for _, d := range configs[0].Drivers() {
 		if l := d.LeaseOf(); l.Namespace != "" && l.Namespace != "csi-attach-hub" {
 			want[l.Namespace] = append(want[l.Namespace], l.Name)
 		}

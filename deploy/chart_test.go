@@ -127,7 +127,7 @@ func (r release) manifests(t *testing.T, v chartValues) []byte {
 	return all
 }
 
-// byName returns objects as JSON has them, by kind, namespace and name. Of drivers.yaml only the meaning counts.
+// byName returns objects as JSON has them, by kind, namespace and name. Of the files of drivers only the meaning counts.
 func byName(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
 	t.Helper()
 	all := map[string]any{}
@@ -140,8 +140,11 @@ func byName(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
 		if err := json.Unmarshal(text, &content); err != nil {
 			t.Fatal(err)
 		}
-		if data, _ := content["data"].(map[string]any); data["drivers.yaml"] != nil {
-			data["drivers.yaml"] = parseDrivers(t, data["drivers.yaml"].(string))
+		data, _ := content["data"].(map[string]any)
+		for key, text := range data {
+			if path.Ext(key) == ".yaml" {
+				data[key] = parseDrivers(t, text.(string))
+			}
 		}
 		name := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 		if all[name] != nil {
@@ -171,23 +174,21 @@ func TestChartPassesHelmLint(t *testing.T) {
 	}
 }
 
-// drivers.yaml of the repository has every setting, every key of discovery, and each kind of endpoint.
+// drivers.yaml of the repository has every setting, every key of discovery, and each kind of endpoint. Each of its drivers becomes a file.
 func TestChartPassesDriversYAMLThrough(t *testing.T) {
-	want := parseDrivers(t, string(readFile(t, "../drivers.yaml")))
-	v := chartValues{"proxies": chartValues{"enabled": true}, "defaults": want["defaults"], "discovery": want["discovery"]}
-	drivers := chartValues{}
-	for _, d := range want["drivers"].([]any) {
+	all := parseDrivers(t, string(readFile(t, "../drivers.yaml")))
+	v := chartValues{"proxies": chartValues{"enabled": true}, "defaults": all["defaults"], "discovery": all["discovery"]}
+	drivers, want := chartValues{}, map[string]any{"_defaults.yaml": all}
+	for _, d := range all["drivers"].([]any) {
 		entry := maps.Clone(d.(map[string]any))
+		name := entry["name"].(string)
 		delete(entry, "name")
-		drivers[d.(map[string]any)["name"].(string)] = entry
+		drivers[name] = entry
+		want[name+".yaml"] = map[string]any{"apiVersion": all["apiVersion"], "kind": all["kind"], "drivers": []any{d}}
 	}
-	v["drivers"] = drivers
+	v["drivers"], all["drivers"] = drivers, []any{}
 	config := byName(t, release{}.render(t, v))["ConfigMap csi-attach-hub/csi-attach-hub-drivers"].(map[string]any)
-	got := config["data"].(map[string]any)["drivers.yaml"].(map[string]any)
-	slices.SortFunc(want["drivers"].([]any), func(a, b any) int { // the order of a map
-		return cmp.Compare(a.(map[string]any)["name"].(string), b.(map[string]any)["name"].(string))
-	})
-	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("drivers.yaml (-repository +chart):\n%s", diff)
+	if diff := gocmp.Diff(want, config["data"]); diff != "" {
+		t.Errorf("the files of drivers (-repository +chart):\n%s", diff)
 	}
 }

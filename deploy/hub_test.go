@@ -124,21 +124,21 @@ func (d *deployed) start(driver, endpoint string) {
 // run is start for a driver whose lease is as it is.
 func (d *deployed) run(driver, endpoint string) {
 	d.t.Helper()
-	config := filepath.Join(d.dir, "drivers.yaml")
-	content := fmt.Sprintf(`apiVersion: attach-hub/v1alpha1
-kind: DriverConfig
-defaults:
-  retry: {initial: 50ms, max: 200ms}
-discovery:
-  csiDrivers: {enabled: true, allowedEndpoints: ["unix://%s/*"]}
-drivers:
-  - {name: %s, endpoint: "%s", lease: {namespace: storage}}
-`, d.dir, driver, endpoint)
-	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
+	config := filepath.Join(d.dir, "config")
+	if err := os.MkdirAll(config, 0o700); err != nil {
 		d.t.Fatal(err)
 	}
+	for name, content := range map[string]string{
+		"_defaults": fmt.Sprintf("defaults: {retry: {initial: 50ms, max: 200ms}}\n"+
+			"discovery: {csiDrivers: {enabled: true, allowedEndpoints: [\"unix://%s/*\"]}}\ndrivers: []\n", d.dir),
+		driver: fmt.Sprintf("drivers: [{name: %s, endpoint: \"%s\", lease: {namespace: storage}}]\n", driver, endpoint),
+	} {
+		if err := os.WriteFile(filepath.Join(config, name+".yaml"), []byte(testbed.ConfigHead+content), 0o600); err != nil {
+			d.t.Fatal(err)
+		}
+	}
 	container := as[appsv1.Deployment](d.t, find(d.t, d.objects, "Deployment", "csi-attach-hub")).Spec.Template.Spec.Containers[0]
-	args := strings.NewReplacer("--config=/etc/csi-attach-hub/drivers.yaml", "--config="+config,
+	args := strings.NewReplacer("--config=/etc/csi-attach-hub", "--config="+config,
 		"--shutdown-grace", "--http-endpoint=127.0.0.1:0\n--shutdown-grace").Replace(strings.Join(container.Args, "\n"))
 	if !slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool {
 		return e.Name == "POD_NAMESPACE" && e.ValueFrom.FieldRef.FieldPath == "metadata.namespace"

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -175,22 +174,19 @@ func (p *runningPod) local(c corev1.Container, texts []string) []string {
 	return local
 }
 
-// localize replaces mount paths in the drivers.yaml of a hub.
+// localize replaces mount paths in the files of drivers of a hub.
 func (p *runningPod) localize(c corev1.Container) error {
-	for _, m := range c.VolumeMounts {
-		file := filepath.Join(p.folders[m.Name], "drivers.yaml")
-		content, err := os.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
+	if p.folders["drivers"] == "" {
+		return nil
+	}
+	files, err := filepath.Glob(filepath.Join(p.folders["drivers"], "*.yaml"))
+	for _, file := range files {
+		content, readErr := os.ReadFile(file)
+		if err = errors.Join(err, readErr); err == nil {
 			err = p.writeFile(file, []byte(strings.Join(p.local(c, strings.Split(string(content), "\n")), "\n")), 0o644)
 		}
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+	return err
 }
 
 // kubeconfig writes one with the token of the Pod's ServiceAccount for a container.

@@ -13,7 +13,7 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-const defaultConfig = "/etc/csi-attach-hub/drivers.yaml"
+const defaultConfig = "/etc/csi-attach-hub"
 
 // hubFlags are the values of the hub's flags, unchecked.
 type hubFlags struct {
@@ -45,7 +45,7 @@ type hubSettings struct {
 // newHubFlags adds the flags to a set.
 func newHubFlags(set *pflag.FlagSet) *hubFlags {
 	f := &hubFlags{logging: logsapi.NewLoggingConfiguration(), set: set}
-	set.StringVar(&f.config, "config", defaultConfig, "`file` with the drivers to serve, or folder of such files")
+	set.StringVar(&f.config, "config", defaultConfig, "`folder` of files with the drivers to serve, or one such file")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` for the Kubernetes API; without it, the service account of the Pod")
 	set.DurationVar(&f.shutdownGrace, "shutdown-grace", 30*time.Second, "time limit for calls in flight to end after SIGTERM")
 	f.dropIn.add(set)

@@ -20,7 +20,7 @@ func (s hubSettings) source() (source registry.ConfigSource, reload func(), err 
 	}
 	file, err := registry.NewFile(registry.FileOptions{Path: s.config, Defaults: s.driver})
 	if _, missing := os.Stat(s.config); errors.Is(missing, fs.ErrNotExist) && s.config == defaultConfig {
-		return nil, nil, fmt.Errorf("%w, name another file with --config, or set --csi-address to replace the csi-attacher of one driver", err)
+		return nil, nil, fmt.Errorf("%w, name another folder or file with --config, or set --csi-address to replace the csi-attacher of one driver", err)
 	}
 	if err != nil {
 		return nil, nil, err
