@@ -23,8 +23,9 @@ var firing = map[string][]struct{ series, fires string }{
 		{`attach_hub_config_hash{pod="a"} 7x20`, ``},
 	},
 	"AttachHubConfigRejected": {
-		{`attach_hub_config_last_reload_successful{namespace="n",pod="a"} 0x20
-  attach_hub_config_last_reload_successful{namespace="n",pod="b"} 1x20`, `{namespace="n", pod="a"}`},
+		{`attach_hub_config_last_reload_successful{namespace="n",pod="a",file="f"} 0x20
+  attach_hub_config_last_reload_successful{namespace="n",pod="a",file="g"} 1x20
+  attach_hub_config_last_reload_successful{namespace="n",pod="b",file="f"} 1x20`, `{file="f", namespace="n", pod="a"}`},
 	},
 	"AttachHubDriverDown": {
 		{`attach_hub_driver_up{driver="d",pod="a"} 0x20

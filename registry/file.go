@@ -57,6 +57,23 @@ type FileStatus struct {
 	LastSuccess    time.Time // when a good file was read last
 	LastSuccessful bool      // the file as it is now is the one that holds
 	Errors         Errors    // of the file as it is now; not to be changed
+	Files          []FileState
+}
+
+// FileState is how one file was read.
+type FileState struct {
+	Path     string
+	Mistakes int    // 0: it holds as it is now
+	Instead  string // what holds instead, for people; "" without a mistake
+}
+
+// String says what happened to a file with mistakes.
+func (s FileState) String() string {
+	noun := "mistakes"
+	if s.Mistakes == 1 {
+		noun = "mistake"
+	}
+	return fmt.Sprintf("%s rejected (%d %s); %s", s.Path, s.Mistakes, noun, s.Instead)
 }
 
 // NewFile reads the file. It fails with Errors if the file is bad: a program without a last
@@ -86,7 +103,7 @@ func NewFile(o FileOptions) (*File, error) {
 		newWatcher: fsnotify.NewWatcher,
 		id:         c.id,
 		loaded:     l,
-		status:     FileStatus{Hash: l.hash(), LastSuccess: time.Now(), LastSuccessful: l.errors == nil, Errors: l.errors},
+		status:     FileStatus{Hash: l.hash(), LastSuccess: time.Now(), LastSuccessful: l.errors == nil, Errors: l.errors, Files: l.states()},
 	}, nil
 }
 
@@ -128,14 +145,13 @@ func (f *File) apply(logger klog.Logger, c content) (changed bool) {
 		next.config = before.config
 	}
 	f.id, f.loaded = c.id, next
-	f.status.Hash, f.status.Errors, f.status.LastSuccessful = hash, next.errors, len(next.errors) == 0
+	f.status.Hash, f.status.Errors, f.status.LastSuccessful, f.status.Files = hash, next.errors, len(next.errors) == 0, next.states()
 	if f.status.LastSuccessful {
 		f.status.LastSuccess = time.Now()
 	}
+	is := f.status
 	f.mu.Unlock()
-	if next.errors != nil {
-		f.logErrors(logger, next.errors)
-	}
+	is.log(logger)
 	if next.errors == nil || changed {
 		logger.Info("Configuration reloaded", "file", f.options.Path, "drivers", len(next.config.drivers), "hash", hash, "changed", changed)
 	}
@@ -147,8 +163,13 @@ func (f *File) apply(logger klog.Logger, c content) (changed bool) {
 	return changed
 }
 
-func (f *File) logErrors(logger klog.Logger, errs Errors) {
-	logger.Error(errs, "New configuration rejected; the previous one stays active", "file", f.options.Path)
+// log logs the mistakes of each file.
+func (s FileStatus) log(logger klog.Logger) {
+	for _, f := range s.Files {
+		if f.Mistakes > 0 {
+			logger.Error(slices.DeleteFunc(slices.Clone(s.Errors), func(e Error) bool { return e.File != f.Path }), "Configuration file rejected; "+f.Instead, "file", f.Path)
+		}
+	}
 }
 
 // content is what the file, or the folder, was at one moment.
@@ -174,8 +195,7 @@ func readContent(path string) content {
 // load returns the configuration that the content makes after another one.
 func (c content) load(o FileOptions, last loaded) loaded {
 	if c.err != nil {
-		last.errors = Errors{{File: o.Path, Message: c.err.Error()}}
-		return last
+		return last.keep(Errors{{File: o.Path, Message: c.err.Error()}})
 	}
 	return load(c.files, o.Defaults, last)
 }

@@ -18,9 +18,7 @@ const longestUnrest = 10
 func (f *File) Run(ctx context.Context, changed func()) {
 	logger := klog.FromContext(ctx)
 	w := fileFollower{path: f.options.Path, debounce: f.options.Debounce, used: f.read(), newWatcher: f.newWatcher}
-	if errs := f.Status().Errors; errs != nil {
-		f.logErrors(logger, errs)
-	}
+	f.Status().log(logger)
 	w.watch(logger)
 	defer w.stop()
 	poll := time.NewTicker(f.options.Poll)

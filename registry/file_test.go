@@ -183,7 +183,7 @@ func TestBadFileKeepsTheLastGoodOneUntilItIsRepaired(t *testing.T) {
 				r := runSourceWith(t, ctx, follow(f))
 				r.expect("a")
 				spoil(t, path)
-				logged(t, lines, "New configuration rejected")
+				logged(t, lines, "Configuration file rejected")
 				bad := f.Status()
 				if bad.LastSuccessful || bad.Hash != good.Hash || !bad.LastSuccess.Equal(good.LastSuccess) || len(bad.Errors) == 0 {
 					t.Errorf("the status of a bad file is %+v, of the good one %+v", bad, good)
@@ -256,11 +256,11 @@ func TestBadFileIsLoggedOncePerContent(t *testing.T) {
 				t.Errorf("also logged: %s", <-lines)
 			}
 		}
-		expect("", "New configuration rejected")
+		expect("", "Configuration file rejected")
 		expect("")
-		expect("x", "New configuration rejected")
+		expect("x", "Configuration file rejected")
 		expect(driversFile("a"), "Configuration reloaded") // as it was: nothing is sent
-		expect("x", "New configuration rejected")
+		expect("x", "Configuration file rejected")
 	})
 }
 

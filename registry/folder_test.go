@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -105,6 +107,39 @@ func TestFilesOfAFolderAreOneConfiguration(t *testing.T) {
 	f.file.Read()
 	f.holds("a@/a", filepath.Base(f.path))
 	check(t, os.Rename(f.path+"-gone", f.path))
+}
+
+func TestWhatHoldsInsteadOfABadFileIsSaid(t *testing.T) {
+	f := newFolder(t, map[string]string{"_.yaml": header + "defaults: {}\ndrivers: []\n", "a.yaml": driver("a", "/a"), "b.yaml": driver("b", "/b"), "c.yaml": typo}).open()
+	says := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, s := range f.file.Status().Files {
+			if s.Mistakes > 0 {
+				got = append(got, strings.ReplaceAll(s.String(), f.path+"/", ""))
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	says("c.yaml rejected (1 mistake); none of its drivers is served; the other files apply")
+	f.write(map[string]string{"a.yaml": header + "drivers: [{name: a, endpoint: a.sock, worker: 1}]\n", "c.yaml": driver("b", "/c")})
+	f.file.Read()
+	says("a.yaml rejected (2 mistakes); its drivers keep their last good configuration; the other files apply",
+		"c.yaml rejected (1 mistake); what another file says too stays as it was; all else applies")
+	f.write(map[string]string{"_.yaml": header + "defaults: {workers: 0}\ndrivers: []\n", "c.yaml": header + "drivers: []\n"})
+	f.file.Read()
+	says("_.yaml rejected (1 mistake); the previous configuration stays active", "a.yaml rejected (2 mistakes); the previous configuration stays active")
+	f.write(map[string]string{"_.yaml": "", "a.yaml": "", "b.yaml": "", "c.yaml": ""})
+	f.file.Read()
+	says(f.path + " rejected (1 mistake); the previous configuration stays active")
+	f.write(map[string]string{"b.yaml": driver("b", "/b")})
+	f.file.Read()
+	says()
+	f.write(map[string]string{"b.yaml": typo})
+	f.file.Read()
+	says("b.yaml rejected (1 mistake); the previous configuration stays active")
 }
 
 func TestBadFileServesNothingAtAStart(t *testing.T) {

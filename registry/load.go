@@ -25,16 +25,25 @@ type loaded struct {
 	good     map[string][]byte // the content of each file that holds, by path
 	defaults string            // path of the file with defaults; "" for none
 	errors   Errors            // of the files as they are now
+
+	rejected  map[string]bool // files of which not even a part is taken as it is now
+	unchanged bool            // nothing is taken of the files as they are now
+}
+
+// keep returns the configuration with the mistakes because of which nothing of the files is taken.
+func (l loaded) keep(mistakes Errors) loaded {
+	slices.SortStableFunc(mistakes, compareErrors)
+	l.errors, l.unchanged = mistakes, true
+	return l
 }
 
 // load makes one configuration of files. A file that is wrong keeps what it said last. If it has defaults, all files do: they
 // depend on it. last is the configuration before, zero at the start.
 func load(files []fileContent, base Settings, last loaded) loaded {
-	next := loaded{good: map[string][]byte{}}
+	next := loaded{good: map[string][]byte{}, rejected: map[string]bool{}}
 	own, outer := next.readDefaults(files, base, last)
 	if next.errors != nil {
-		slices.SortStableFunc(next.errors, compareErrors)
-		return loaded{config: last.config, good: last.good, defaults: last.defaults, errors: next.errors}
+		return last.keep(next.errors)
 	}
 	next.config = &Config{defaults: outer.Settings, files: map[string]string{}}
 	var entries []entry
@@ -47,13 +56,14 @@ func load(files []fileContent, base Settings, last loaded) loaded {
 		next.errors = append(next.errors, err...)
 		data := f.data
 		if err != nil {
+			next.rejected[f.path] = true
 			var ok bool
 			if data, ok = last.good[f.path]; !ok {
 				next.config.incomplete = true
 				continue
 			}
 			if parsed, err = (fileContent{path: f.path, data: data}).parse(base, outer); err != nil { // by new defaults
-				return loaded{config: last.config, good: last.good, defaults: last.defaults, errors: next.errors}
+				return last.keep(next.errors)
 			}
 		}
 		next.good[f.path] = data
@@ -225,6 +235,35 @@ func isFree(d Driver, wanted map[claim][]entry, file string) bool {
 		}
 	}
 	return true
+}
+
+// states returns how each file was read.
+func (l loaded) states() []FileState {
+	mistakes := map[string]int{}
+	for path := range l.good {
+		mistakes[path] = 0
+	}
+	for _, e := range l.errors {
+		mistakes[e.File]++
+	}
+	var all []FileState
+	for _, path := range slices.Sorted(maps.Keys(mistakes)) {
+		all = append(all, FileState{Path: path, Mistakes: mistakes[path]})
+		if s := &all[len(all)-1]; s.Mistakes > 0 {
+			_, kept := l.good[path]
+			switch {
+			case l.unchanged || len(mistakes) == 1:
+				s.Instead = "the previous configuration stays active"
+			case !kept:
+				s.Instead = "none of its drivers is served; the other files apply"
+			case l.rejected[path]:
+				s.Instead = "its drivers keep their last good configuration; the other files apply"
+			default:
+				s.Instead = "what another file says too stays as it was; all else applies"
+			}
+		}
+	}
+	return all
 }
 
 // hash returns the hash of all contents that hold, in hex.

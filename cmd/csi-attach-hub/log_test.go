@@ -118,7 +118,7 @@ func TestLogOfADayHasEachKeyOnceAndTheVolumesKeysOnEachLineAboutAVolume(t *testi
 
 	s.config.WriteString("broken\n")
 	s.rewrite()
-	said("New configuration rejected; the previous one stays active")
+	said("Configuration file rejected; the previous configuration stays active")
 	drivers("paused", other("away", "paused"))
 	s.rewrite()
 	said("Configuration reloaded", "Driver settings changed", "Driver is paused", "Driver is no longer configured", "Lease released")

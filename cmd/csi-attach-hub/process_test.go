@@ -36,6 +36,7 @@ type scene struct {
 	prefix  string // of the names of this test's objects
 	config  bytes.Buffer
 	drivers []string
+	hub     *testbed.Process // that was started last
 }
 
 func newScene(t *testing.T, prefix string) *scene {
@@ -110,6 +111,7 @@ func (s *scene) startHub(args ...string) *testbed.Process {
 		s.t.Fatal(err)
 	}
 	testbed.KillAtEnd(s.t, p)
+	s.hub = p
 	return p
 }
 

@@ -78,7 +78,7 @@ func TestDriverIsAddedAndRemovedByAnEditOfTheFile(t *testing.T) {
 
 	s.config.WriteString("# broken\nworker: 7\n")
 	s.rewrite()
-	logged(s, hub, "New configuration rejected")
+	logged(s, hub, "Configuration file rejected")
 	s.configure("drivers:\n%s%s", entry(a, "a"), entry(b, "b"))
 	s.rewrite()
 	s.waitFor("all attached", testbed.AllAttached(20))
@@ -160,7 +160,7 @@ func TestVolumesOfTenDriversEndAsAskedWhileTheFileIsRewrittenFiftyTimes(t *testi
 		}
 		if n%5 == 3 {
 			bad++
-			loggedTimes(s, hub, `"New configuration rejected`, bad)
+			loggedTimes(s, hub, `"Configuration file rejected`, bad)
 		} else {
 			good++
 			loggedTimes(s, hub, `"Configuration reloaded"`, good)

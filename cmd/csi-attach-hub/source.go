@@ -39,6 +39,13 @@ func (s statusSource) config() status.Config {
 	if file, ok := s.source.(*registry.File); ok {
 		is := file.Status()
 		c.Path, c.Hash, c.LastReloadOK, c.LastSuccess = file.Name(), is.Hash, is.LastSuccessful, is.LastSuccess
+		for _, f := range is.Files {
+			state := status.ConfigFile{Path: f.Path}
+			if f.Mistakes > 0 {
+				state.Rejected = f.String()
+			}
+			c.Files = append(c.Files, state)
+		}
 		for _, e := range is.Errors {
 			c.Errors = append(c.Errors, e.Error())
 		}

@@ -39,7 +39,7 @@ var (
 	unclaimedDesc = describe("unclaimed_volumeattachments", "VolumeAttachments of a driver that is not served here.", "attacher")
 	waitingDesc   = describe("unclaimed_oldest_seconds", "Time that the longest-waiting VolumeAttachment of a driver that is not served here shows no sign of any attacher; 0 if none waits.", "attacher")
 	conflictsDesc = describe("registry_conflicts", "Places where the driver was found and that are not served.", "driver")
-	reloadDesc    = describe("config_last_reload_successful", "Whether the last reload of the configuration was successful.")
+	reloadDesc    = describe("config_last_reload_successful", "Whether the file of the configuration holds as it is now.", "file")
 	reloadedDesc  = describe("config_last_reload_success_timestamp_seconds", "When the active configuration was read, in seconds since 1970.")
 	hashDesc      = describe("config_hash", "Hash of the active configuration.")
 )
@@ -123,7 +123,9 @@ func collectLane(out chan<- prometheus.Metric, driver string, l Lane) {
 }
 
 func collectConfig(out chan<- prometheus.Metric, c Config) {
-	gauge(out, reloadDesc, truth(c.LastReloadOK))
+	for _, f := range c.Files {
+		gauge(out, reloadDesc, truth(f.Rejected == ""), label(f.Path))
+	}
 	gauge(out, reloadedDesc, unixSeconds(c.LastSuccess))
 	gauge(out, hashDesc, hashNumber(c.Hash))
 }

@@ -105,7 +105,7 @@
 //	attach_hub_unclaimed_volumeattachments{attacher}        100 attachers, the rest as "other"
 //	attach_hub_unclaimed_oldest_seconds{attacher}           since one of them waits without a sign of an attacher
 //	attach_hub_registry_conflicts{driver}
-//	attach_hub_config_last_reload_successful
+//	attach_hub_config_last_reload_successful{file}          of drivers.yaml, or of each file of a folder
 //	attach_hub_config_last_reload_success_timestamp_seconds
 //	attach_hub_config_hash                                  equal for equal configurations
 //

@@ -118,7 +118,7 @@ func TestMetricsHaveTheNamesTypesAndLabelsOfTheContract(t *testing.T) {
 		"attach_hub_unclaimed_volumeattachments":                  {"GAUGE", "attacher"},
 		"attach_hub_unclaimed_oldest_seconds":                     {"GAUGE", "attacher"},
 		"attach_hub_foreign_writer_total":                         {"COUNTER", "driver"},
-		"attach_hub_config_last_reload_successful":                {"GAUGE", ""},
+		"attach_hub_config_last_reload_successful":                {"GAUGE", "file"},
 		"attach_hub_config_last_reload_success_timestamp_seconds": {"GAUGE", ""},
 		"attach_hub_config_hash":                                  {"GAUGE", ""},
 		"attach_hub_registry_conflicts":                           {"GAUGE", "driver"},
@@ -242,7 +242,7 @@ func TestMetricsMirrorTheStateOfTheMoment(t *testing.T) {
 		}
 	})
 	h.change(func() {
-		h.overview.Config.LastReloadOK = false
+		h.overview.Config.Files = []ConfigFile{{Path: "folder/a.yaml"}, {Path: "folder/b.yaml", Rejected: "it is"}}
 		h.overview.Config.Conflicts = []Conflict{{Driver: "a.example.com"}, {Driver: "a.example.com"}, {Driver: "z.example.com"}}
 	})
 	families := scrape(t, url)
@@ -264,7 +264,8 @@ func TestMetricsMirrorTheStateOfTheMoment(t *testing.T) {
 		{"workers", []string{"operation", "detach"}, 11},
 		{"stuck", []string{"operation", "attach"}, 55},
 		{"stuck", []string{"operation", "detach"}, 9},
-		{"config_last_reload_successful", nil, 0},
+		{"config_last_reload_successful", []string{"file", "folder/a.yaml"}, 1},
+		{"config_last_reload_successful", []string{"file", "folder/b.yaml"}, 0},
 		{"config_last_reload_success_timestamp_seconds", nil, 1700000000.5},
 		{"registry_conflicts", []string{"driver", "a.example.com"}, 2},
 		{"registry_conflicts", []string{"driver", "z.example.com"}, 1},

@@ -17,15 +17,22 @@ type Overview struct {
 	UnclaimedSince map[string]time.Time `json:"unclaimedSince,omitempty"`
 }
 
-// Config is the state of drivers.yaml and of the other sources of drivers.
+// Config is the state of the configuration and of the other sources of drivers.
 type Config struct {
-	Path         string     `json:"path,omitempty"` // of the file; empty without a file
-	Hash         string     `json:"hash,omitempty"` // of the configuration in force; equal for equal contents
-	LastReloadOK bool       `json:"lastReloadOK"`
-	LastSuccess  time.Time  `json:"lastSuccess,omitzero"` // when the configuration in force was read
-	Errors       []string   `json:"errors,omitempty"`     // of the last reload, each "drivers.yaml:14: ..."
-	Warnings     []string   `json:"warnings,omitempty"`
-	Conflicts    []Conflict `json:"conflicts,omitempty"`
+	Path         string       `json:"path,omitempty"` // of the file; empty without a file
+	Hash         string       `json:"hash,omitempty"` // of the configuration in force; equal for equal contents
+	LastReloadOK bool         `json:"lastReloadOK"`
+	LastSuccess  time.Time    `json:"lastSuccess,omitzero"` // when the configuration in force was read
+	Files        []ConfigFile `json:"files,omitempty"`      // the file, or those of a folder
+	Errors       []string     `json:"errors,omitempty"`     // of the last reload, each "drivers.yaml:14: ..."
+	Warnings     []string     `json:"warnings,omitempty"`
+	Conflicts    []Conflict   `json:"conflicts,omitempty"`
+}
+
+// ConfigFile is one file of the configuration.
+type ConfigFile struct {
+	Path     string `json:"path"`
+	Rejected string `json:"rejected,omitempty"` // that it was, and what holds instead; empty if the file holds as it is now
 }
 
 // Conflict is a place where a driver was found and from which it is not served.

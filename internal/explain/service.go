@@ -87,7 +87,7 @@ func (w *walk) notServed() {
 		}
 	}
 	for _, e := range broken {
-		w.note(found(diagnosis.ConfigBroken, "csi-attach-hub", "the last configuration was rejected, the previous one stays active: "+e, "Correct the file: csi-attach-hub validate FILE lists its errors."))
+		w.note(found(diagnosis.ConfigBroken, "csi-attach-hub", "the configuration has an error, and what was read before holds instead: "+e, "Correct the file: csi-attach-hub validate FILE lists its errors."))
 	}
 }
 
@@ -101,7 +101,7 @@ func (w *walk) rejected(errors []string) Finding {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return w.finding(diagnosis.Diagnosis{Verdict: diagnosis.ConfigBroken, Object: "csi-attach-hub",
-		Fact: fmt.Sprintf("rejected the last configuration; the previous one stays active and does not have driver %s", w.Driver), Detail: text,
+		Fact: fmt.Sprintf("rejected a file of its configuration, and what holds instead does not have driver %s", w.Driver), Detail: text,
 		Actions: []string{"Correct the file: the hub reads it again when it changes. csi-attach-hub validate FILE lists its errors."}})
 }
 

@@ -128,6 +128,18 @@ func (v View) AllConflicts() []status.Conflict {
 	return distinct(v, func(c status.Config) []status.Conflict { return c.Conflicts })
 }
 
+// RejectedFiles says of each bad file of the configuration what holds instead, each once.
+func (v View) RejectedFiles() []string {
+	return distinct(v, func(c status.Config) (rejected []string) {
+		for _, f := range c.Files {
+			if f.Rejected != "" {
+				rejected = append(rejected, f.Rejected)
+			}
+		}
+		return rejected
+	})
+}
+
 // ConfigErrors returns the errors of the configuration, each once.
 func (v View) ConfigErrors() []string {
 	return distinct(v, func(c status.Config) []string { return c.Errors })

@@ -43,7 +43,7 @@ func (r Report) sections(out *strings.Builder) {
 		lines []string
 	}{
 		{"Problems", r.Problems},
-		{"Configuration errors (new configuration rejected; the previous one stays active)", v.ConfigErrors()},
+		{"Configuration errors", slices.Concat(v.RejectedFiles(), v.ConfigErrors())},
 		{"Configuration warnings", v.ConfigWarnings()},
 		{"Full nodes (attaches wait until a volume is detached there)", fullNodes(v)},
 		{"Volumes left attached where no VolumeAttachment asks for them (to be detached)", left},
