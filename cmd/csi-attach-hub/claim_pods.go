@@ -14,8 +14,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
 )
 
 const (
@@ -25,17 +23,6 @@ const (
 	podRequests = 4
 	podTimeout  = 5 * time.Second
 )
-
-// listVolumes lists the VolumeAttachments that a filter and a function select, at most so many of them if most is not 0.
-func listVolumes(ctx context.Context, hub *hubclient.Hub, view hubclient.View, filter status.AttachmentFilter, most int, selects func(status.Attachment) bool) (*statustable.List, error) {
-	l := &statustable.List{Most: most}
-	err := hub.Volumes(ctx, view, filter, func(a status.Attachment) {
-		if selects(a) {
-			l.Add(a)
-		}
-	})
-	return l, err
-}
 
 // claimNode is a claim, "namespace/name", that Pods on a node may use.
 type claimNode struct{ claim, node string }

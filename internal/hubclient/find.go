@@ -5,10 +5,11 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,8 @@ const (
 	PodLabels = "app.kubernetes.io/name=csi-attach-hub"
 	// defaultPort is the port of a Pod that names none: the default of --http-endpoint.
 	defaultPort = 8080
+	// requestTimeout bounds one request to a replica, including the connecting.
+	requestTimeout = 10 * time.Second
 )
 
 // Options say how to reach a hub: by Server, or by Config and Namespace.
@@ -38,7 +41,7 @@ func Find(ctx context.Context, o Options) (*Hub, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Hub{replicas: []*replica{{name: base.String(), base: base, client: newClient(nil)}}}, nil
+		return &Hub{[]*replica{newReplica(base.String(), base, nil)}}, nil
 	}
 	kube, err := corev1client.NewForConfig(o.Config)
 	if err != nil {
@@ -66,34 +69,39 @@ func parseServer(server string) (*url.URL, error) {
 		base.RawQuery != "" || base.Fragment != "" || base.User != nil {
 		return nil, fmt.Errorf("--server %q is not a valid URL: write http://host:port or https://host:port, and a path if a proxy serves the hub's /api below that path", server)
 	}
-	base.Path = strings.TrimSuffix(base.Path, "/")
 	return base, nil
+}
+
+// newReplica returns a replica that is reached by dial, or over the network if dial is nil. Its client ignores the
+// proxies of the environment, which are for servers outside of the cluster.
+func newReplica(name string, base *url.URL, dial func(context.Context, string, string) (net.Conn, error)) *replica {
+	return &replica{name: name, base: base, client: http.Client{
+		Transport:     &http.Transport{DialContext: dial},
+		Timeout:       requestTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a hub never redirects
+	}}
 }
 
 // podReplica returns a replica that is reached by port-forward.
 func podReplica(o Options, kube corev1client.CoreV1Interface, pod *corev1.Pod) *replica {
-	r := &replica{name: "Pod " + pod.Namespace + "/" + pod.Name}
+	port := portOf(pod)
+	host := "csi-attach-hub." + pod.Namespace + ".svc" // a hub takes it as Host on loopback
+	target := kube.RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	r := newReplica("Pod "+pod.Namespace+"/"+pod.Name, &url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}, tunnel{o.Config, target, port}.dial)
 	if pod.Status.Phase != corev1.PodRunning {
 		r.err = fmt.Errorf("the Pod is %s", cmp.Or(string(pod.Status.Phase), "new"))
-		return r
 	}
-	port := portOf(pod)
-	name := "csi-attach-hub." + pod.Namespace + ".svc" // a hub takes it as Host on loopback
-	r.base = &url.URL{Scheme: "http", Host: net.JoinHostPort(name, strconv.Itoa(port))}
-	target := kube.RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
-	r.tunnel = &tunnel{config: o.Config, target: target, port: port}
-	r.client = newClient(r.tunnel.dial)
 	return r
 }
 
 // portOf returns the port of a Pod that is named http.
-func portOf(pod *corev1.Pod) int {
+func portOf(pod *corev1.Pod) string {
 	for _, c := range pod.Spec.Containers {
 		for _, p := range c.Ports {
 			if p.Name == "http" {
-				return int(p.ContainerPort)
+				return strconv.Itoa(int(p.ContainerPort))
 			}
 		}
 	}
-	return defaultPort
+	return strconv.Itoa(defaultPort)
 }

@@ -3,126 +3,163 @@ package hubclient
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"mime"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
+	"sync"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
 
 const (
 	// maxAnswer bounds what is read of one answer, in bytes: a hub with 1000 drivers sends less.
 	maxAnswer = 64 << 20
-	// maxRequests bounds the replicas that are asked at once.
-	maxRequests = 8
-	// maxErrorText bounds what is shown of an error that no hub sent, in bytes.
-	maxErrorText = 300
+	// volumesPage is how many VolumeAttachments are asked for at once.
+	volumesPage = 2000
 )
 
 // Hub asks the replicas of a hub. Its methods may be called from any goroutine.
-type Hub struct {
-	replicas []*replica
-}
+type Hub struct{ replicas []*replica }
 
 // replica is one process of a hub.
 type replica struct {
 	name   string
 	base   *url.URL
-	client *http.Client
-	tunnel *tunnel // nil if it is reached over the network
-	err    error   // why it cannot be asked
+	client http.Client
+	err    error // why it cannot be asked
 }
 
 // Close ends all connections.
 func (h *Hub) Close() {
 	for _, r := range h.replicas {
-		if r.client != nil {
-			r.client.CloseIdleConnections()
-		}
-		if r.tunnel != nil {
-			r.tunnel.close()
-		}
+		r.client.CloseIdleConnections()
 	}
+}
+
+// each calls f for all replicas at once.
+func (h *Hub) each(f func(i int, r *replica)) {
+	var asking sync.WaitGroup
+	for i, r := range h.replicas {
+		asking.Go(func() { f(i, r) })
+	}
+	asking.Wait()
 }
 
 // View asks all replicas and merges their answers. A replica that does not answer is in the
 // View with its error.
 func (h *Hub) View(ctx context.Context) View {
-	answers := make([]Answer, len(h.replicas))
-	var asking errgroup.Group
-	asking.SetLimit(maxRequests)
-	for i, r := range h.replicas {
-		asking.Go(func() error {
-			answers[i] = r.answer(ctx)
-			return nil
-		})
-	}
-	_ = asking.Wait() // errors are in the answers
-	return Merge(answers)
-}
-
-func (r *replica) answer(ctx context.Context) Answer {
-	a := Answer{Replica: r.name}
-	var drivers status.DriverList
-	if a.Err = r.get(ctx, "/api/v1/overview", nil, &a.Overview); a.Err == nil {
-		a.Err = r.get(ctx, "/api/v1/drivers", nil, &drivers)
-	}
-	if a.Err == nil {
-		a.Drivers = drivers.Drivers
-	}
-	a.Time = time.Now()
-	return a
+	replicas := make([]Replica, len(h.replicas))
+	h.each(func(i int, r *replica) {
+		replicas[i] = Replica{Replica: r.name}
+		var drivers status.DriverList
+		err := r.get(ctx, "/api/v1/overview", nil, &replicas[i].Overview)
+		if err == nil {
+			err = r.get(ctx, "/api/v1/drivers", nil, &drivers)
+		}
+		if err != nil {
+			replicas[i] = Replica{Replica: r.name, Error: err.Error()}
+		}
+		replicas[i].Drivers = drivers.Drivers
+	})
+	return Merge(replicas)
 }
 
 // Driver asks one replica, by its name in the View, for a driver with its checklist.
 func (h *Hub) Driver(ctx context.Context, name, driver string) (*status.Driver, error) {
-	r := h.replica(name)
-	if r == nil {
-		return nil, fmt.Errorf("there is no replica %s", name)
-	}
 	var d status.Driver
-	if err := r.get(ctx, "/api/v1/drivers/"+driver, nil, &d); err != nil {
-		return nil, err
-	}
-	return &d, nil
+	return &d, h.ask(ctx, name, "/api/v1/drivers/"+driver, nil, &d)
 }
 
 // Attachment asks one replica, by its name in the View, for a VolumeAttachment. It returns nil
 // if the replica does not know it.
 func (h *Hub) Attachment(ctx context.Context, name, attachment string) (*status.Attachment, error) {
-	i := slices.IndexFunc(h.replicas, func(r *replica) bool { return r.name == name })
-	if i < 0 {
-		return nil, fmt.Errorf("there is no replica %s", name)
-	}
 	var list status.AttachmentList
-	if err := h.replicas[i].get(ctx, "/api/v1/attachments", url.Values{"name": {attachment}}, &list); err != nil {
+	err := h.ask(ctx, name, "/api/v1/attachments", url.Values{"name": {attachment}}, &list)
+	if len(list.Attachments) == 0 {
 		return nil, err
 	}
-	if len(list.Attachments) == 0 {
-		return nil, nil
-	}
-	return &list.Attachments[0], nil
+	return &list.Attachments[0], err
 }
 
 // VolumeHealth has one replica, by its name in the View, ask the driver of a VolumeAttachment about the health of the
 // volume. It blocks for some seconds if the driver is slow.
 func (h *Hub) VolumeHealth(ctx context.Context, name, attachment string) (*status.VolumeHealth, error) {
-	r := h.replica(name)
-	if r == nil {
-		return nil, fmt.Errorf("there is no replica %s", name)
-	}
 	var health status.VolumeHealth
-	if err := r.get(ctx, "/api/v1/volume-health", url.Values{"attachment": {attachment}}, &health); err != nil {
-		return nil, err
+	return &health, h.ask(ctx, name, "/api/v1/volume-health", url.Values{"attachment": {attachment}}, &health)
+}
+
+// Volumes passes the VolumeAttachments that a filter selects to take, in no order, each once: as the replica
+// sees it that reported its driver in the View. Those of a driver that no replica serves come from the first
+// replica that knows them. take is called by one goroutine at a time. The error says what could not be
+// listed; everything else was passed.
+func (h *Hub) Volumes(ctx context.Context, v View, f status.AttachmentFilter, take func(status.Attachment)) error {
+	query := url.Values{"limit": {strconv.Itoa(volumesPage)}, "driver": {f.Driver}, "node": {f.Node}, "name": {f.Name}, "state": {joined(f.States)}, "health": {joined(f.Health)}}
+	source := map[string]string{} // of the VolumeAttachments of a driver
+	for _, d := range v.Drivers {
+		source[d.Name] = d.Replica
 	}
-	return &health, nil
+	var mu sync.Mutex
+	unserved := map[string]bool{} // names of those that no replica serves, once they are passed
+	errs := make([]error, len(h.replicas))
+	h.each(func(i int, r *replica) {
+		if slices.ContainsFunc(v.Replicas, func(seen Replica) bool { return seen.Replica == r.name && seen.Error != "" }) {
+			return // the View says so
+		}
+		errs[i] = r.pages(ctx, maps.Clone(query), func(a status.Attachment) {
+			mu.Lock()
+			defer mu.Unlock()
+			from, served := source[a.Driver]
+			if served && from != r.name || unserved[a.Name] {
+				return
+			}
+			if !served {
+				unserved[a.Name] = true
+			}
+			take(a)
+		})
+	})
+	return errors.Join(errs...)
+}
+
+// pages passes the VolumeAttachments of all pages to take.
+func (r *replica) pages(ctx context.Context, query url.Values, take func(status.Attachment)) error {
+	for {
+		var list status.AttachmentList
+		if err := r.get(ctx, "/api/v1/attachments", query, &list); err != nil {
+			return fmt.Errorf("list the VolumeAttachments of %s: %w", r.name, err)
+		}
+		for _, a := range list.Attachments {
+			take(a)
+		}
+		if list.Continue <= query.Get("continue") { // the last page, or no hub: names grow from page to page
+			return nil
+		}
+		query.Set("continue", list.Continue)
+	}
+}
+
+func joined[T ~string](values []T) string {
+	words := make([]string, len(values))
+	for i, v := range values {
+		words[i] = string(v)
+	}
+	return strings.Join(words, ",")
+}
+
+// ask requests a path of one replica, by its name in the View.
+func (h *Hub) ask(ctx context.Context, name, path string, query url.Values, into any) error {
+	i := slices.IndexFunc(h.replicas, func(r *replica) bool { return r.name == name })
+	if i < 0 {
+		return fmt.Errorf("there is no replica %s", name)
+	}
+	return h.replicas[i].get(ctx, path, query, into)
 }
 
 // get requests a path and decodes the JSON answer.
@@ -130,8 +167,7 @@ func (r *replica) get(ctx context.Context, path string, query url.Values, into a
 	if r.err != nil {
 		return r.err
 	}
-	target := *r.base
-	target.Path += path
+	target := r.base.JoinPath(path)
 	target.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
@@ -142,32 +178,14 @@ func (r *replica) get(ctx context.Context, path string, query url.Values, into a
 		return err // it names the method and the URL
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
-	}
+	body := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer))
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("get %s: %s%s", path, answer.Status, errorText(answer, body))
+		var failure struct{ Error string }
+		_ = body.Decode(&failure) // what is no hub has another body
+		return errors.New(diagnosis.Because(fmt.Sprintf("get %s: %s", path, answer.Status), failure.Error))
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	if err := body.Decode(into); err != nil {
 		return fmt.Errorf("get %s: it does not answer as a csi-attach-hub: %w", path, err)
 	}
 	return nil
-}
-
-// errorText returns the text of an error answer: a hub sends JSON, a proxy in front of it
-// plain text.
-func errorText(answer *http.Response, body []byte) string {
-	text := ""
-	var failure struct{ Error string }
-	if json.Unmarshal(body, &failure) == nil {
-		text = failure.Error
-	} else if kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); kind == "text/plain" || kind == "" {
-		text, _, _ = strings.Cut(strings.TrimSpace(string(body)), "\n")
-		text = text[:min(len(text), maxErrorText)]
-	}
-	if text = strings.TrimSpace(text); text != "" {
-		text = ": " + text
-	}
-	return text
 }

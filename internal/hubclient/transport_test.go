@@ -19,15 +19,15 @@ func TestWhatIsNoHubIsSaidToBeNone(t *testing.T) {
 			w.Header().Set("Content-Type", "text/html")
 			w.WriteHeader(http.StatusBadGateway)
 			fmt.Fprint(w, "<html>hello</html>")
-		case strings.HasPrefix(r.URL.Path, "/text/"):
-			http.Error(w, "Client sent an HTTP request to an HTTPS server.", http.StatusBadRequest)
+		case strings.HasPrefix(r.URL.Path, "/error/"):
+			http.Error(w, `{"error": "no such thing"}`, http.StatusBadRequest)
 		default:
 			fmt.Fprint(w, "<html>hello</html>")
 		}
 	}))
 	defer server.Close()
 	for path, want := range map[string]string{"": "does not answer as a csi-attach-hub", "/moved": "302 Found", "/there/": "",
-		"/page": "502 Bad Gateway", "/text": "400 Bad Request: Client sent an HTTP request to an HTTPS server."} {
+		"/page": "502 Bad Gateway", "/error": "400 Bad Request: no such thing"} {
 		h, err := Find(t.Context(), Options{Server: server.URL + path})
 		if err != nil {
 			t.Fatal(err)

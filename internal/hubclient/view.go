@@ -6,19 +6,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
-
-// Answer is the answer of one replica, or the error.
-type Answer struct {
-	Replica  string    // how it was reached: a URL, or "Pod namespace/name"
-	Time     time.Time // of the answer
-	Err      error
-	Overview status.Overview
-	Drivers  []status.Driver
-}
 
 // View merges the answers of the replicas of a hub.
 type View struct {
@@ -28,50 +19,39 @@ type View struct {
 	Unclaimed map[string]int `json:"unclaimed,omitempty"`
 }
 
-// Replica is one process of a hub.
+// Replica is the answer of one process of a hub, or the error.
 type Replica struct {
-	Replica string `json:"replica"` // as in Answer
-	Error   string `json:"error,omitempty"`
-	// Overview is zero if there was an Error.
+	Replica  string          `json:"replica"` // how it was reached: a URL, or "Pod namespace/name"
+	Error    string          `json:"error,omitempty"`
 	Overview status.Overview `json:"overview,omitzero"`
-	// Unreachable are the drivers that this replica cannot call while another replica can.
-	Unreachable []Unreachable `json:"unreachable,omitempty"`
+	Drivers  []status.Driver `json:"-"` // View.Drivers has them, merged
 }
 
 // Driver is the state of a driver, from the replica that works for it if there is one.
 type Driver struct {
 	status.Driver
-	Replica string `json:"replica"` // that reported this state, as in Answer
+	Replica string `json:"replica"` // that reported this state
 	// Leader is the identity of the replica that works for the driver, or of another holder
 	// of its lease; empty if there is none.
 	Leader string `json:"leader,omitempty"`
 }
 
-// Merge returns the View of the answers.
-func Merge(answers []Answer) View {
-	v := View{Drivers: []Driver{}, Replicas: []Replica{}}
+// Merge returns the View of the replicas' answers.
+func Merge(replicas []Replica) View {
+	v := View{Drivers: []Driver{}, Replicas: append([]Replica{}, replicas...), Unclaimed: map[string]int{}}
 	best := map[string]Driver{}
-	for _, a := range answers {
-		r := Replica{Replica: a.Replica}
-		if a.Err != nil {
-			r.Error = a.Err.Error()
-		} else {
-			r.Overview = a.Overview
-		}
-		v.Replicas = append(v.Replicas, r)
-		for _, d := range a.Drivers {
-			next := Driver{Driver: d, Replica: a.Replica, Leader: d.Lease.Holder}
+	for _, r := range replicas {
+		for _, d := range r.Drivers {
+			next := Driver{Driver: d, Replica: r.Replica, Leader: d.Lease.Holder}
 			if d.Lease.Mine {
-				next.Leader = cmp.Or(d.Lease.Holder, a.Overview.Identity, a.Replica)
+				next.Leader = cmp.Or(d.Lease.Holder, r.Overview.Identity, r.Replica)
 			}
-			if was, known := best[d.Name]; !known || knowsMore(next, was) {
-				best[d.Name] = next
+			was, known := best[d.Name]
+			if knowsMore := d.Lease.Mine && !was.Lease.Mine || d.Lease.Mine == was.Lease.Mine && d.Up && !was.Up; !known || knowsMore {
+				best[d.Name] = next // its replica works for the driver, or else it can reach it
 			}
 		}
-		for attacher, n := range a.Overview.Unclaimed {
-			if v.Unclaimed == nil {
-				v.Unclaimed = map[string]int{}
-			}
+		for attacher, n := range r.Overview.Unclaimed {
 			v.Unclaimed[attacher] = max(n, v.Unclaimed[attacher])
 		}
 	}
@@ -79,19 +59,7 @@ func Merge(answers []Answer) View {
 		v.Drivers = append(v.Drivers, best[name])
 		delete(v.Unclaimed, name) // one of the replicas serves it
 	}
-	for i, a := range answers {
-		v.Replicas[i].Unreachable = unreachable(a, best)
-	}
 	return v
-}
-
-// knowsMore reports whether the replica of a knows more about a driver than that of b: it works
-// for the driver, or else it can reach it.
-func knowsMore(a, b Driver) bool {
-	if a.Lease.Mine != b.Lease.Mine {
-		return a.Lease.Mine
-	}
-	return a.Up && !b.Up
 }
 
 // Reached reports whether any replica has answered.
@@ -118,14 +86,10 @@ func (v View) Driver(name string) *Driver {
 	return nil
 }
 
-// Conflicts returns the conflicts of a driver, each once.
+// Conflicts returns the conflicts of a driver, of all if it is empty, each once.
 func (v View) Conflicts(driver string) []status.Conflict {
-	return slices.DeleteFunc(v.AllConflicts(), func(c status.Conflict) bool { return c.Driver != driver })
-}
-
-// AllConflicts returns the conflicts of all drivers, each once.
-func (v View) AllConflicts() []status.Conflict {
-	return distinct(v, func(c status.Config) []status.Conflict { return c.Conflicts })
+	all := distinct(v, func(c status.Config) []status.Conflict { return c.Conflicts })
+	return slices.DeleteFunc(all, func(c status.Conflict) bool { return driver != "" && c.Driver != driver })
 }
 
 // RejectedFiles says of each bad file of the configuration what holds instead, each once.
@@ -165,28 +129,49 @@ func distinct[T comparable](v View, of func(status.Config) []T) []T {
 
 // Problems returns the problems of the replicas themselves, each on a line.
 func (v View) Problems() []string {
-	var problems, hashes []string
-	byHash := map[string][]string{}
+	var problems, configs []string
+	hashes := map[string]bool{}
 	for _, r := range v.Replicas {
 		if r.Error != "" {
 			problems = append(problems, fmt.Sprintf("%s does not answer: %s", r.Replica, r.Error))
 			continue
 		}
-		if text := r.unreachableText(); text != "" {
+		if text := v.unreachable(r); text != "" {
 			problems = append(problems, text)
 		}
-		hash := r.Overview.Config.Hash
-		if byHash[hash] == nil {
-			hashes = append(hashes, hash)
-		}
-		byHash[hash] = append(byHash[hash], r.Replica)
+		hash := cmp.Or(r.Overview.Config.Hash, "none")
+		hashes[hash] = true
+		configs = append(configs, r.Replica+" has "+hash)
 	}
 	if len(hashes) > 1 {
-		var groups []string
-		for _, hash := range hashes {
-			groups = append(groups, fmt.Sprintf("%s has %s", strings.Join(byHash[hash], ", "), cmp.Or(hash, "none")))
-		}
-		problems = append(problems, "the replicas have different configurations: "+strings.Join(groups, "; "))
+		problems = append(problems, "the replicas have different configurations: "+strings.Join(configs, "; "))
 	}
 	return problems
+}
+
+// mostUnreachable is how many unreachable drivers of a replica are named on one line.
+const mostUnreachable = 3
+
+// unreachable names the drivers that a replica cannot call while another can, "" if there are none. A driver that the
+// replica has just begun or ends to serve is not among them.
+func (v View) unreachable(r Replica) string {
+	var names []string
+	reason := ""
+	for _, d := range r.Drivers {
+		h, best := d.Health, v.Driver(d.Name)
+		if d.Up || best == nil || !best.Up || len(h.Reasons) == 0 || !h.Needs() ||
+			h.Reasons[0].Verdict == diagnosis.DriverStarting || h.Reasons[0].Verdict == diagnosis.DriverDraining {
+			continue
+		}
+		names = append(names, d.Name)
+		reason = cmp.Or(reason, h.Reasons[0].Detail, h.Reasons[0].Fact)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	all := strings.Join(names[:min(len(names), mostUnreachable)], ", ")
+	if more := len(names) - mostUnreachable; more > 0 {
+		all += fmt.Sprintf(" and %d more", more)
+	}
+	return diagnosis.Because(fmt.Sprintf("%s cannot call %s, another replica can", r.Replica, all), reason)
 }

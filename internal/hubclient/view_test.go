@@ -26,7 +26,7 @@ func TestMergeShowsADriverAsWhoWorksForItSeesIt(t *testing.T) {
 		{"without an identity", nil, lists(true, true, ""), "", "two", "two"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v := Merge([]Answer{
+			v := Merge([]Replica{
 				{Replica: "one", Drivers: tt.one, Overview: status.Overview{Unclaimed: map[string]int{"d": 4, "x": 1}}},
 				{Replica: "two", Drivers: tt.two, Overview: status.Overview{Identity: tt.identity, Unclaimed: map[string]int{"x": 2}}},
 			})
@@ -42,7 +42,7 @@ func TestMergeShowsADriverAsWhoWorksForItSeesIt(t *testing.T) {
 
 func TestWhatReplicasSayAlikeIsThereOnce(t *testing.T) {
 	c := status.Config{Errors: []string{"e"}, Warnings: []string{"w"}, Conflicts: []status.Conflict{{Driver: "d", Loser: "l"}, {Driver: "x"}}}
-	v := Merge([]Answer{{Replica: "one", Overview: status.Overview{Config: c}}, {Replica: "two", Overview: status.Overview{Config: c}}})
+	v := Merge([]Replica{{Replica: "one", Overview: status.Overview{Config: c}}, {Replica: "two", Overview: status.Overview{Config: c}}})
 	if !slices.Equal(v.ConfigErrors(), c.Errors) || !slices.Equal(v.ConfigWarnings(), c.Warnings) || len(v.Conflicts("d")) != 1 || len(v.Problems()) != 0 {
 		t.Errorf("errors %v, warnings %v, conflicts %v, problems %v", v.ConfigErrors(), v.ConfigWarnings(), v.Conflicts("d"), v.Problems())
 	}
@@ -72,7 +72,7 @@ func TestAReplicaThatCannotCallADriverThatAnotherCanIsAProblem(t *testing.T) {
 			seen[i].Health = status.HealthOfDriver(seen[i], overview.Replicas, now)
 		}
 	}
-	v := Merge([]Answer{{Replica: "one", Time: now, Overview: overview, Drivers: leader}, {Replica: "two", Time: now, Overview: overview, Drivers: follower}})
+	v := Merge([]Replica{{Replica: "one", Overview: overview, Drivers: leader}, {Replica: "two", Overview: overview, Drivers: follower}})
 	if got, want := v.Problems(), []string{"two cannot call a, another replica can: no such file"}; !slices.Equal(got, want) {
 		t.Errorf("the problems are %q, want %q", got, want)
 	}

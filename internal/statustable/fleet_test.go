@@ -1,7 +1,6 @@
 package statustable
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -74,10 +73,10 @@ func fleet() (hubclient.View, []status.Attachment) {
 			seen[i].Health = status.HealthOfDriver(seen[i], replicas, now)
 		}
 	}
-	v := hubclient.Merge([]hubclient.Answer{
-		{Replica: "Pod h/hub-0", Time: now, Overview: first, Drivers: drivers},
-		{Replica: "Pod h/hub-1", Time: now, Overview: second, Drivers: onSecond},
-		{Replica: "Pod h/hub-2", Time: now, Err: errors.New("connection refused")},
+	v := hubclient.Merge([]hubclient.Replica{
+		{Replica: "Pod h/hub-0", Overview: first, Drivers: drivers},
+		{Replica: "Pod h/hub-1", Overview: second, Drivers: onSecond},
+		{Replica: "Pod h/hub-2", Error: "connection refused"},
 	})
 	var all []status.Attachment
 	add := func(a status.Attachment) {
@@ -118,11 +117,11 @@ func fleet() (hubclient.View, []status.Attachment) {
 // report is the Report of the fleet.
 func report() Report {
 	v, all := fleet()
-	var trouble List
+	var trouble []status.Attachment
 	for _, a := range all {
 		if a.Health.Needs() {
-			trouble.Add(a)
+			trouble = append(trouble, a)
 		}
 	}
-	return NewReport(v, &trouble, nil, now)
+	return NewReport(v, trouble, nil, now)
 }

@@ -3,22 +3,30 @@ package statustable
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
 
-// MostInTrouble is how many volumes in trouble a Report has at most.
-const MostInTrouble = 1000
+const (
+	// mostInTrouble is how many volumes in trouble a Report has at most.
+	mostInTrouble = 1000
+	// mostGroups is how many lines of volumes in trouble its text has.
+	mostGroups = 10
+)
 
 // Report is the state of a hub at one moment: what status shows as text and as JSON.
 type Report struct {
 	AsOf    time.Time `json:"asOf"`
 	Summary Summary   `json:"summary"`
 	hubclient.View
-	// VolumesInTrouble are those whose health is broken or attention: the worst first, at most MostInTrouble.
+	// VolumesInTrouble are those whose health is broken or attention: the worst first, at most mostInTrouble.
 	// Summary counts them all.
 	VolumesInTrouble []status.Attachment `json:"volumesInTrouble"`
 	// Problems are problems of the replicas themselves, each as a line for people.
@@ -29,19 +37,9 @@ type Report struct {
 type Summary struct {
 	// Health is the worst of all drivers and volumes. A problem of a replica and a rejected configuration
 	// count as attention.
-	Health   status.HealthState `json:"health"`
-	Drivers  DriverCounts       `json:"drivers"`
-	Volumes  VolumeCounts       `json:"volumes"`
-	Replicas ReplicaCounts      `json:"replicas"`
-}
-
-// DriverCounts counts drivers by health.
-type DriverCounts struct {
-	Total     int `json:"total"`
-	Broken    int `json:"broken"`
-	Attention int `json:"attention"`
-	Standby   int `json:"standby"`
-	Fine      int `json:"fine"`
+	Health  status.HealthState         `json:"health"`
+	Drivers map[status.HealthState]int `json:"drivers"` // by health
+	Volumes VolumeCounts               `json:"volumes"`
 }
 
 // VolumeCounts counts VolumeAttachments of the served drivers by what they wait for, and all by health.
@@ -53,159 +51,174 @@ type VolumeCounts struct {
 	Attention int `json:"attention"`
 }
 
-// ReplicaCounts counts the replicas.
-type ReplicaCounts struct {
-	Total  int `json:"total"`
-	Silent int `json:"silent"` // that did not answer
-	// Elsewhere counts drivers that a replica serves which was not asked or did not answer: their work is not counted.
-	Elsewhere int `json:"elsewhere,omitempty"`
-}
-
-// NewReport returns the Report of a view. trouble has the volumes in trouble, and listErr says what could not be
-// listed of them.
-func NewReport(v hubclient.View, trouble *List, listErr error, now time.Time) Report {
-	r := Report{AsOf: now.UTC(), View: v, VolumesInTrouble: append([]status.Attachment{}, trouble.Worst()...), Problems: v.Problems()}
+// NewReport returns the Report of a view. trouble has the volumes in trouble, which NewReport sorts, and listErr says
+// what could not be listed of them.
+func NewReport(v hubclient.View, trouble []status.Attachment, listErr error, now time.Time) Report {
+	r := Report{AsOf: now.UTC(), View: v, Problems: v.Problems()}
 	if listErr != nil {
 		r.Problems = append(r.Problems, strings.Split(listErr.Error(), "\n")...)
 	}
-	r.Summary.count(v, trouble)
-	r.Summary.Health = status.Fine
-	worst := func(s status.HealthState) {
-		if s.Compare(r.Summary.Health) < 0 {
-			r.Summary.Health = s
-		}
+	s := &r.Summary
+	s.Health, s.Drivers = status.Fine, map[status.HealthState]int{}
+	worst := func(h status.HealthState) {
+		s.Health = slices.MinFunc([]status.HealthState{s.Health, h}, status.HealthState.Compare)
 	}
 	for _, d := range v.Drivers {
 		worst(d.Health.State)
-	}
-	for _, a := range r.VolumesInTrouble[:min(1, len(r.VolumesInTrouble))] {
-		worst(a.Health.State)
-	}
-	if len(r.Problems)+len(v.ConfigErrors()) > 0 {
-		worst(status.Attention)
-	}
-	return r
-}
-
-func (s *Summary) count(v hubclient.View, trouble *List) {
-	s.Drivers.Total, s.Replicas.Total = len(v.Drivers), len(v.Replicas)
-	for _, d := range v.Drivers {
-		switch d.Health.State {
-		case status.Broken:
-			s.Drivers.Broken++
-		case status.Attention:
-			s.Drivers.Attention++
-		case status.Standby:
-			s.Drivers.Standby++
-		case status.Fine:
-			s.Drivers.Fine++
-		}
+		s.Drivers[d.Health.State]++
 		w := d.Work()
 		s.Volumes.Waiting += w.Queued + w.Delayed + w.Running
 		s.Volumes.Stuck += w.Stuck
 	}
-	s.Volumes.Broken, s.Volumes.Attention = trouble.In(status.Broken), trouble.In(status.Attention)
-	for _, r := range v.Replicas {
-		if r.Error != "" {
-			s.Replicas.Silent++
+	for _, a := range trouble {
+		worst(a.Health.State)
+		if a.Health.State == status.Broken {
+			s.Volumes.Broken++
+		} else {
+			s.Volumes.Attention++
 		}
 	}
-	s.Replicas.Elsewhere = servedElsewhere(v)
-}
-
-// servedElsewhere counts the drivers whose lease is held by a replica without an answer in the view.
-func servedElsewhere(v hubclient.View) int {
-	known, answered := map[string]bool{}, map[string]bool{}
-	for _, r := range v.Members() {
-		known[r.Identity] = true
+	if len(r.Problems)+len(v.ConfigErrors()) > 0 {
+		worst(status.Attention)
 	}
-	for _, r := range v.Replicas {
-		answered[r.Overview.Identity] = true
-	}
-	n := 0
-	for _, d := range v.Drivers {
-		if !d.Lease.Mine && d.Leader != "" && known[d.Leader] && !answered[d.Leader] {
-			n++
-		}
-	}
-	return n
-}
-
-// text returns the counts as one line, without the time.
-func (s Summary) text() string {
-	d := s.Drivers
-	var text string
-	switch {
-	case d.Total == 0:
-		return "No driver is served"
-	case d.Broken > 0:
-		text = fmt.Sprintf("%d of %s broken", d.Broken, plural(d.Total, "driver", "drivers"))
-		if d.Attention > 0 {
-			text += fmt.Sprintf(", %d %s attention", d.Attention, verb(d.Attention, "needs", "need"))
-		}
-	case d.Attention > 0:
-		text = fmt.Sprintf("%d of %s %s attention", d.Attention, plural(d.Total, "driver", "drivers"), verb(d.Attention, "needs", "need"))
-	default:
-		text = fmt.Sprintf("%s, none in trouble", plural(d.Total, "driver", "drivers"))
-	}
-	switch waiting, stuck := s.Volumes.Waiting, s.Volumes.Stuck; {
-	case waiting == 0:
-		text += "; no volume waits"
-	case stuck > 0:
-		text += fmt.Sprintf("; %s, %d of them stuck", plural(waiting, "volume waits", "volumes wait"), stuck)
-	default:
-		text += fmt.Sprintf("; %s", plural(waiting, "volume waits", "volumes wait"))
-	}
-	if n := s.Replicas.Elsewhere; n > 0 {
-		text += fmt.Sprintf("; %s served by a replica that did not answer or was not asked", plural(n, "driver is", "drivers are"))
-	}
-	if r := s.Replicas; r.Silent > 0 {
-		text += fmt.Sprintf("; %d of %s %s not answer", r.Silent, plural(r.Total, "replica", "replicas"), verb(r.Silent, "does", "do"))
-	}
-	return text
-}
-
-func plural(n int, one, more string) string { return fmt.Sprintf("%d %s", n, verb(n, one, more)) }
-
-func verb(n int, one, more string) string {
-	if n == 1 {
-		return one
-	}
-	return more
-}
-
-// worseDriver orders drivers: by health, then the longest in it first, then by name.
-func worseDriver(a, b hubclient.Driver) int {
-	return cmp.Or(a.Health.State.Compare(b.Health.State), earlier(a.Health.Since, b.Health.Since), cmp.Compare(a.Name, b.Name))
-}
-
-// TextOptions say how a Report is written as text.
-type TextOptions struct {
-	Style
-	Wide bool // all columns, and whole texts
+	status.WorstFirst(trouble)
+	r.VolumesInTrouble = append([]status.Attachment{}, trouble[:min(len(trouble), mostInTrouble)]...)
+	return r
 }
 
 // Text returns the Report as text: a summary, a line for each driver, the volumes in trouble, then the problems.
-func (r Report) Text(o TextOptions) string {
-	if o.Wide {
-		o.Width = 0
-	}
+func (r Report) Text(s Style) string {
 	var out strings.Builder
-	summary := r.Summary.text() + "; as of " + r.AsOf.UTC().Format("15:04:05 MST")
-	painted := colorOf(r.Summary.Health)
-	if r.Summary.Health == status.Standby {
-		painted = ""
+	out.WriteString(s.paint(r.headline(), r.Summary.Health) + "\n")
+	if len(r.Drivers) > 0 {
+		out.WriteString("\n" + r.driverTable().Text(s))
 	}
-	out.WriteString(painted.paint(summary, o.Style) + "\n")
-	if len(r.View.Drivers) > 0 {
-		out.WriteString("\n")
-		r.driverTable(&out, o.Style)
+	if len(r.VolumesInTrouble) > 0 {
+		table, more := r.troubleTable()
+		out.WriteString("\nVolumes in trouble:\n" + table.Text(s))
+		if more > 0 {
+			fmt.Fprintf(&out, "and %d more: csi-attach-hub volumes\n", more)
+		}
 	}
-	total := r.Summary.Volumes.Broken + r.Summary.Volumes.Attention
-	out.WriteString(troubleTable(r.VolumesInTrouble, total, o.Style, r.AsOf))
-	if total+r.Summary.Drivers.Broken+r.Summary.Drivers.Attention > 0 {
+	if len(r.VolumesInTrouble)+r.Summary.Drivers[status.Broken]+r.Summary.Drivers[status.Attention] > 0 {
 		out.WriteString("\ncsi-attach-hub explain pod/NAMESPACE/NAME or driver/NAME says what to do.\n")
 	}
 	r.sections(&out)
 	return out.String()
+}
+
+// headline returns the summary as one line.
+func (r Report) headline() string {
+	var drivers []string
+	for _, s := range status.HealthStates {
+		if n := r.Summary.Drivers[s]; n > 0 {
+			drivers = append(drivers, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	volumes := r.Summary.Volumes
+	text := fmt.Sprintf("Drivers: %s; volumes: %d waiting", strings.Join(drivers, ", "), volumes.Waiting)
+	if len(drivers) == 0 {
+		text = "No driver is served"
+	}
+	if volumes.Stuck > 0 {
+		text += fmt.Sprintf(", %d of them stuck", volumes.Stuck)
+	}
+	return text + "; as of " + r.AsOf.Format("15:04:05 MST")
+}
+
+// driverTable has a row for each driver: the worst first, then by name.
+func (r Report) driverTable() Table {
+	t := Table{Titles: []string{"DRIVER", "HEALTH", "STATE", "LEADER", "WAITING", "RUNNING", "FAILING", "STUCK", "OLDEST", "REASON"},
+		Colored: "HEALTH", Optional: []string{"LEADER", "RUNNING", "STATE"}}
+	worst := func(a, b hubclient.Driver) int { return a.Health.State.Compare(b.Health.State) }
+	for _, d := range slices.SortedStableFunc(slices.Values(r.Drivers), worst) {
+		var reasons []string
+		for _, reason := range d.Health.Reasons {
+			reasons = append(reasons, reason.Line("driver", r.AsOf))
+		}
+		state, w := d.State, d.Work()
+		if d.Mode == "observe" {
+			state += " (observe)"
+		}
+		leader, _, _ := strings.Cut(d.Leader, "_") // the name of the Pod
+		oldest := w.OldestSince
+		if call := w.OldestCall.Since; oldest.IsZero() || !call.IsZero() && call.Before(oldest) {
+			oldest = call
+		}
+		t.Rows = append(t.Rows, Row{d.Health.State, []string{d.Name, string(d.Health.State), state, leader, fmt.Sprint(w.Queued + w.Delayed), fmt.Sprint(w.Running),
+			fmt.Sprint(w.Failing), fmt.Sprint(w.Stuck), age(oldest, r.AsOf)}, reasons})
+	}
+	return t
+}
+
+// troubleTable has a row for the volumes in trouble for the same reason. more counts those that it leaves out.
+func (r Report) troubleTable() (t Table, more int) {
+	var groups [][]status.Attachment
+	index := map[string]int{} // in groups, by reason
+	for _, a := range r.VolumesInTrouble {
+		var reason diagnosis.Diagnosis
+		if len(a.Health.Reasons) > 0 {
+			reason = a.Health.Reasons[0].Diagnosis
+		}
+		key := a.TroubleKey(reason)
+		at, known := index[key]
+		if !known {
+			at = len(groups)
+			index[key], groups = at, append(groups, nil)
+		}
+		groups[at] = append(groups[at], a)
+	}
+	groups = groups[:min(len(groups), mostGroups)]
+	more = r.Summary.Volumes.Broken + r.Summary.Volumes.Attention
+	for _, group := range groups {
+		more -= len(group)
+	}
+	return Volumes(slices.Values(groups), false, r.AsOf), more
+}
+
+// sections writes the problems that the tables do not show.
+func (r Report) sections(out *strings.Builder) {
+	section := func(title string, lines []string) {
+		if len(lines) > 0 {
+			fmt.Fprintf(out, "\n%s:\n", title)
+		}
+		for _, line := range lines {
+			fmt.Fprintf(out, "  %s\n", terminal.Line(line))
+		}
+	}
+	section("Problems", r.Problems)
+	section("Configuration errors", slices.Concat(r.RejectedFiles(), r.ConfigErrors()))
+	section("Configuration warnings", r.ConfigWarnings())
+	var lines []string
+	for _, d := range r.Drivers {
+		for _, u := range d.Unowned {
+			text := fmt.Sprintf("%s: volume %s at node ID %s (node %s) since %s", d.Name, u.VolumeHandle, u.NodeID, cmp.Or(u.Node, "unknown"), u.Since.UTC().Format(time.RFC3339))
+			if u.ReportOnly {
+				text += ", only reported"
+			}
+			if u.Tries > 0 {
+				text += fmt.Sprintf(", tried %d×", u.Tries)
+			}
+			lines = append(lines, diagnosis.Because(text, u.LastError))
+		}
+		if more := d.UnownedCount - len(d.Unowned); more > 0 {
+			lines = append(lines, fmt.Sprintf("%s: and %d more", d.Name, more))
+		}
+	}
+	section("Volumes left attached where no VolumeAttachment asks for them (to be detached, unless they are only reported: "+
+		"csi-attach-hub explain driver/NAME has the commands)", lines)
+	lines = nil
+	for _, c := range r.Conflicts("") {
+		text := fmt.Sprintf("%s at %s: %s", c.Driver, c.Loser, c.Reason)
+		if c.Winner != "" {
+			text += " (served: " + c.Winner + ")"
+		}
+		lines = append(lines, text)
+	}
+	section("Conflicts (found and not served)", lines)
+	lines = nil
+	for _, attacher := range slices.Sorted(maps.Keys(r.Unclaimed)) {
+		lines = append(lines, fmt.Sprintf("%s: %d", attacher, r.Unclaimed[attacher]))
+	}
+	section("VolumeAttachments of drivers that are not served", lines)
 }

@@ -1,6 +1,7 @@
 package statustable
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -47,19 +48,17 @@ var painted = regexp.MustCompile("\x1b\\[[0-9;]+m")
 func uncolored(text string) string { return painted.ReplaceAllString(text, "") }
 
 func TestStatusShowsEveryKindOfTrouble(t *testing.T) {
-	for name, o := range map[string]TextOptions{
-		"pipe":       {},
-		"color":      {Style: Style{Color: true}},
-		"wide":       {Style: Style{Width: 80}, Wide: true},
-		"columns-80": {Style: Style{Width: 80}}, "columns-120": {Style: Style{Width: 120}}, "columns-200": {Style: Style{Width: 200, Color: true}},
+	for name, style := range map[string]Style{
+		"pipe": {}, "color": {Color: true},
+		"columns-80": {Width: 80}, "columns-120": {Width: 120}, "columns-200": {Width: 200, Color: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := report().Text(o)
+			text := report().Text(style)
 			golden(t, "status-"+name, text)
 			_, tables, _ := strings.Cut(uncolored(text), "\n") // without the summary
 			tables, _, _ = strings.Cut(tables, "\nProblems:")
 			for line := range strings.Lines(tables) {
-				if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); o.Width > 0 && !o.Wide && n > o.Width {
+				if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); style.Width > 0 && n > style.Width {
 					t.Errorf("a line has %d characters: %s", n, line)
 				}
 			}
@@ -68,7 +67,7 @@ func TestStatusShowsEveryKindOfTrouble(t *testing.T) {
 }
 
 func TestColorIsTheOnlyDifferenceOnATerminal(t *testing.T) {
-	with, without := report().Text(TextOptions{Style: Style{Color: true}}), report().Text(TextOptions{})
+	with, without := report().Text(Style{Color: true}), report().Text(Style{})
 	if with == without || uncolored(with) != without {
 		t.Errorf("got\n%s\nwant, without colours,\n%s", with, without)
 	}
@@ -79,9 +78,6 @@ func TestSummaryCountsWhatIsInTrouble(t *testing.T) {
 		return hubclient.Driver{Driver: status.Driver{Name: string(s), Health: status.Health{State: s}, Lanes: []status.Lane{{Queued: queued, Delayed: delayed, Stuck: stuck}}}}
 	}
 	fine, broken, attention, standby := driver(status.Fine, 0, 0, 0), driver(status.Broken, 20, 5, 10), driver(status.Attention, 5, 1, 2), driver(status.Standby, 1, 0, 0)
-	elsewhere := driver(status.Standby, 0, 0, 0)
-	elsewhere.Leader = "hub-2"
-	one := hubclient.Replica{Replica: "a", Overview: status.Overview{Identity: "hub-1", Replicas: []status.Replica{{Identity: "hub-1"}, {Identity: "hub-2"}}}}
 	answered, silent := hubclient.Replica{Replica: "a"}, hubclient.Replica{Replica: "b", Error: "no"}
 	rejected := hubclient.Replica{Replica: "a", Overview: status.Overview{Config: status.Config{Errors: []string{"drivers.yaml:3: no"}}}}
 	volume := func(s status.HealthState) status.Attachment {
@@ -96,45 +92,38 @@ func TestSummaryCountsWhatIsInTrouble(t *testing.T) {
 		worst    status.HealthState
 	}{
 		{nil, nil, nil, nil, "No driver is served", status.Fine},
-		{[]hubclient.Driver{fine}, nil, nil, nil, "1 driver, none in trouble; no volume waits", status.Fine},
-		{[]hubclient.Driver{fine, standby}, nil, nil, nil, "2 drivers, none in trouble; 1 volume waits", status.Standby},
-		{[]hubclient.Driver{fine, attention}, nil, nil, nil, "1 of 2 drivers needs attention; 6 volumes wait, 2 of them stuck", status.Attention},
-		{[]hubclient.Driver{attention, fine, attention}, nil, nil, nil, "2 of 3 drivers need attention; 12 volumes wait, 4 of them stuck", status.Attention},
-		{[]hubclient.Driver{broken, fine, attention, fine}, nil, nil, nil, "1 of 4 drivers broken, 1 needs attention; 31 volumes wait, 12 of them stuck", status.Broken},
-		{[]hubclient.Driver{fine}, []hubclient.Replica{answered, silent}, nil, nil, "1 driver, none in trouble; no volume waits; 1 of 2 replicas does not answer", status.Attention},
-		{[]hubclient.Driver{fine, elsewhere}, []hubclient.Replica{one}, nil, nil, "2 drivers, none in trouble; no volume waits; 1 driver is served by a replica that did not answer or was not asked", status.Standby},
-		{[]hubclient.Driver{fine}, []hubclient.Replica{rejected}, nil, nil, "1 driver, none in trouble; no volume waits", status.Attention},
-		{[]hubclient.Driver{fine}, nil, []status.Attachment{volume(status.Broken)}, nil, "1 driver, none in trouble; no volume waits", status.Broken},
-		{[]hubclient.Driver{fine}, nil, nil, errors.New("not listed"), "1 driver, none in trouble; no volume waits", status.Attention},
+		{[]hubclient.Driver{fine}, nil, nil, nil, "Drivers: 1 fine; volumes: 0 waiting", status.Fine},
+		{[]hubclient.Driver{fine, standby}, nil, nil, nil, "Drivers: 1 standby, 1 fine; volumes: 1 waiting", status.Standby},
+		{[]hubclient.Driver{fine, attention}, nil, nil, nil, "Drivers: 1 attention, 1 fine; volumes: 6 waiting, 2 of them stuck", status.Attention},
+		{[]hubclient.Driver{broken, fine, attention, fine}, nil, nil, nil, "Drivers: 1 broken, 1 attention, 2 fine; volumes: 31 waiting, 12 of them stuck", status.Broken},
+		{[]hubclient.Driver{fine}, []hubclient.Replica{answered, silent}, nil, nil, "Drivers: 1 fine; volumes: 0 waiting", status.Attention},
+		{[]hubclient.Driver{fine}, []hubclient.Replica{rejected}, nil, nil, "Drivers: 1 fine; volumes: 0 waiting", status.Attention},
+		{[]hubclient.Driver{fine}, nil, []status.Attachment{volume(status.Broken)}, nil, "Drivers: 1 fine; volumes: 0 waiting", status.Broken},
+		{[]hubclient.Driver{fine}, nil, nil, errors.New("not listed"), "Drivers: 1 fine; volumes: 0 waiting", status.Attention},
 	} {
-		var trouble List
-		for _, a := range test.volumes {
-			trouble.Add(a)
+		r := NewReport(hubclient.View{Drivers: test.drivers, Replicas: test.replicas}, test.volumes, test.listErr, now)
+		if r.Summary.Health != test.worst {
+			t.Errorf("%s: the health is %s, want %s", test.want, r.Summary.Health, test.worst)
 		}
-		r := NewReport(hubclient.View{Drivers: test.drivers, Replicas: test.replicas}, &trouble, test.listErr, now)
-		if got := r.Summary.text(); got != test.want || r.Summary.Health != test.worst {
-			t.Errorf("got %q, %s, want %q, %s", got, r.Summary.Health, test.want, test.worst)
-		}
-		if text := r.Text(TextOptions{}); !strings.HasPrefix(text, test.want+"; as of 03:04:05 UTC\n") || test.listErr != nil && !strings.Contains(text, "not listed") {
-			t.Errorf("the text is\n%s", text)
+		if text := r.Text(Style{}); !strings.HasPrefix(text, test.want+"; as of 03:04:05 UTC\n") || test.listErr != nil && !strings.Contains(text, "not listed") {
+			t.Errorf("the text is\n%s\nwant %s", text, test.want)
 		}
 	}
 }
 
-func TestDriversAreShownTheWorstAndThenTheLongestInTroubleFirst(t *testing.T) {
-	driver := func(name string, s status.HealthState, since time.Time) hubclient.Driver {
-		return hubclient.Driver{Driver: status.Driver{Name: name, Health: status.Health{State: s, Since: since}}}
+func TestDriversAreShownTheWorstFirst(t *testing.T) {
+	driver := func(name string, s status.HealthState) hubclient.Driver {
+		return hubclient.Driver{Driver: status.Driver{Name: name, Health: status.Health{State: s}}}
 	}
-	v := hubclient.View{Drivers: []hubclient.Driver{driver("a", status.Fine, time.Time{}), driver("b", status.Broken, ago(time.Minute)), driver("c", status.Attention, ago(time.Hour)),
-		driver("d", status.Broken, ago(time.Hour)), driver("e", status.Broken, time.Time{}), driver("f", status.Broken, ago(time.Hour)), driver("g", status.Standby, time.Time{})}}
+	v := hubclient.View{Drivers: []hubclient.Driver{driver("a", status.Fine), driver("b", status.Broken), driver("c", status.Attention), driver("d", status.Broken), driver("e", status.Standby)}}
 	var order string
-	_, table, _ := strings.Cut(NewReport(v, &List{}, nil, now).Text(TextOptions{}), "\n") // without the summary
+	_, table, _ := strings.Cut(NewReport(v, nil, nil, now).Text(Style{}), "\n") // without the summary
 	for line := range strings.Lines(table) {
 		if name, _, found := strings.Cut(line, " "); found && len(name) == 1 {
 			order += name
 		}
 	}
-	if want := "dfbecga"; order != want {
+	if want := "bdcea"; order != want {
 		t.Errorf("the order is %s, want %s", order, want)
 	}
 	if v.Drivers[0].Name != "a" {
@@ -142,19 +131,21 @@ func TestDriversAreShownTheWorstAndThenTheLongestInTroubleFirst(t *testing.T) {
 	}
 }
 
-func TestOldestCountsCallsInFlight(t *testing.T) {
-	for want, lane := range map[string]status.Lane{
-		"":    {},
-		"60m": {OldestSince: ago(time.Minute), OldestCall: status.Call{Since: ago(time.Hour)}},
-		"2m":  {OldestSince: ago(2 * time.Minute), OldestCall: status.Call{Since: ago(time.Second)}},
+func TestADriverShowsWhatItsTableHasNoColumnFor(t *testing.T) {
+	for want, d := range map[string]status.Driver{
+		"Ready -":           {State: "Ready", Mode: "active"},
+		"Ready (observe) -": {State: "Ready", Mode: "observe"},
+		"Ready 60m":         {State: "Ready", Lanes: []status.Lane{{OldestSince: ago(time.Minute), OldestCall: status.Call{Since: ago(time.Hour)}}}},
+		"Ready 2m":          {State: "Ready", Lanes: []status.Lane{{OldestSince: ago(2 * time.Minute), OldestCall: status.Call{Since: ago(time.Second)}}}},
 	} {
-		if got := oldest(lane, now); got != want && got != want+"0s" {
+		cells := NewReport(hubclient.View{Drivers: []hubclient.Driver{{Driver: d}}}, nil, nil, now).driverTable().Rows[0].Cells
+		if got := cells[2] + " " + cmp.Or(cells[8], "-"); got != want && got != want+"0s" {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
 
-func TestJSONHasTheOldFieldsAndTheNewOnes(t *testing.T) {
+func TestJSONHasTheMergedAnswersAndTheSummary(t *testing.T) {
 	body, err := json.Marshal(report())
 	if err != nil {
 		t.Fatal(err)
@@ -175,13 +166,13 @@ func TestJSONHasTheOldFieldsAndTheNewOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(got.Replicas) != 3 || len(got.Drivers) != 6 || got.Drivers[0].Name != "fail.example.com" || got.Drivers[0].Leader != "hub-0_abc" || got.Unclaimed["stray.example.com"] != 3 {
-		t.Errorf("the old fields are %+v", got)
+		t.Errorf("the merged answers are %+v", got)
 	}
-	if got.Drivers[0].Health.State != status.Attention || !got.AsOf.Equal(now) || got.Summary.Drivers.Broken != 2 || got.Summary.Volumes.Attention != 15 || got.Summary.Health != status.Broken ||
-		len(got.VolumesInTrouble) != 17 || got.VolumesInTrouble[0].State != status.Stuck || len(got.Problems) != 3 {
-		t.Errorf("the new fields are %+v", got)
+	if got.Drivers[0].Health.State != status.Attention || !got.AsOf.Equal(now) || got.Summary.Drivers[status.Broken] != 2 || got.Summary.Volumes.Attention != 15 || got.Summary.Health != status.Broken ||
+		len(got.VolumesInTrouble) != 17 || got.VolumesInTrouble[0].Health.State != status.Broken || len(got.Problems) != 3 {
+		t.Errorf("the summary is %+v", got)
 	}
-	empty, err := json.Marshal(NewReport(hubclient.Merge(nil), &List{}, nil, now))
+	empty, err := json.Marshal(NewReport(hubclient.Merge(nil), nil, nil, now))
 	if err != nil || !strings.Contains(string(empty), `"volumesInTrouble":[]`) {
 		t.Errorf("without trouble: %s, %v", empty, err)
 	}

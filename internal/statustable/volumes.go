@@ -2,57 +2,52 @@ package statustable
 
 import (
 	"fmt"
-	"strings"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 )
 
-// Columns says which columns and lines a VolumeTable has.
-type Columns struct {
-	Wide    bool // also names, handles, calls, next tries and leases; WHY is not cut
-	Headers bool
-}
-
-// VolumeTable returns VolumeAttachments as a table, in their order. The view has their drivers.
-func VolumeTable(all []status.Attachment, v hubclient.View, columns Columns, style Style, now time.Time) string {
-	g := grid{head: []string{"POD", "CLAIM", "VOLUME", "NODE", "DRIVER", "STATE", "AGE", "TRIES"}, optional: []string{"VOLUME", "TRIES"}, beside: 2, maxLines: 1}
-	if columns.Wide {
-		g.head = append(g.head, "VOLUMEATTACHMENT", "HANDLE", "CALL", "NEXT TRY", "LEASE")
-		style.Width = 0
+// Volumes returns a Table with a row for each group of VolumeAttachments: the first of them, and how many others there
+// are. wide adds their names and the volume handles.
+func Volumes(groups iter.Seq[[]status.Attachment], wide bool, now time.Time) Table {
+	t := Table{Titles: []string{"POD", "CLAIM", "VOLUME", "NODE", "DRIVER", "STATE", "AGE", "TRIES", "WHY"}, Colored: "STATE",
+		Optional: []string{"VOLUME", "TRIES", "NODE", "DRIVER", "CLAIM"}}
+	if wide {
+		t.Titles = slices.Insert(t.Titles, len(t.Titles)-1, "VOLUMEATTACHMENT", "HANDLE")
 	}
-	g.head = append(g.head, "WHY")
-	members := v.Members()
-	for _, a := range all {
-		cells := []cell{{text: podsOf(a)}, {text: a.Claim}, {text: a.PersistentVolume}, {text: a.Node}, {text: a.Driver},
-			{string(a.State), colorOf(a.Health.State)}, {text: age(a.Since, now)}, {text: fmt.Sprint(a.Tries)}}
-		if columns.Wide {
-			lease := ""
-			if d := v.Driver(a.Driver); d != nil {
-				lease = leader(*d, members)
-			}
-			cells = append(cells, cell{text: a.Name}, cell{text: a.VolumeHandle}, cell{text: callOf(a, now)}, cell{text: nextTry(a, now)}, cell{text: lease})
+	for group := range groups {
+		var pods, claims, volumes, nodes []string
+		for _, a := range group {
+			pods, claims = append(pods, a.Pods...), append(claims, a.Claim)
+			volumes, nodes = append(volumes, a.PersistentVolume), append(nodes, a.Node)
 		}
-		g.rows = append(g.rows, row{cells, []string{why(a, now)}})
+		a := group[0]
+		r := Row{a.Health.State, []string{some(pods), some(claims), some(volumes), some(nodes), a.Driver, string(a.State), age(a.Since, now), fmt.Sprint(a.Tries)},
+			[]string{why(a, now)}}
+		if len(group) > 1 {
+			r.Texts[0] = fmt.Sprintf("×%d: %s", len(group), r.Texts[0])
+		}
+		if wide {
+			r.Cells = append(r.Cells, a.Name, a.VolumeHandle)
+		}
+		t.Rows = append(t.Rows, r)
 	}
-	var out strings.Builder
-	g.write(&out, style, columns.Headers)
-	return out.String()
+	return t
 }
 
-// podsOf returns the Pods that use a volume: the first one by name, the others as a number.
-func podsOf(a status.Attachment) string {
-	if len(a.Pods) == 0 {
+// some returns the first of several names, with the number of the others.
+func some(names []string) string {
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	if len(names) == 0 {
 		return ""
 	}
-	return andMore(a.Pods[0], len(a.Pods)-1)
-}
-
-func andMore(first string, more int) string {
-	if more > 0 {
-		first += fmt.Sprintf(" +%d", more)
+	first := names[0]
+	slices.Sort(names)
+	if more := len(slices.Compact(names)) - 1; more > 0 {
+		return fmt.Sprintf("%s +%d", first, more)
 	}
 	return first
 }
@@ -63,22 +58,6 @@ func age(since, now time.Time) string {
 		return ""
 	}
 	return diagnosis.Length(now.Sub(since))
-}
-
-// callOf returns the call in flight and its age.
-func callOf(a status.Attachment, now time.Time) string {
-	if a.Call.Since.IsZero() {
-		return ""
-	}
-	return a.Call.Method + " " + age(a.Call.Since, now)
-}
-
-// nextTry returns in how much time the next try begins.
-func nextTry(a status.Attachment, now time.Time) string {
-	if a.NextTry.IsZero() {
-		return ""
-	}
-	return "in " + diagnosis.Length(a.NextTry.Sub(now))
 }
 
 // why returns why a VolumeAttachment is in its state: the worst reason of its health, or what is going on.

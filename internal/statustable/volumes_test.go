@@ -1,7 +1,6 @@
 package statustable
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,32 +11,27 @@ import (
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 )
 
 func TestVolumesShowPodAndClaimFirstAndTheWorstFirst(t *testing.T) {
-	v, all := fleet()
-	var list List
-	for _, i := range rand.Perm(len(all)) {
-		list.Add(all[i])
-	}
+	_, all := fleet()
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	status.WorstFirst(all)
 	for name, test := range map[string]struct {
-		columns Columns
-		style   Style
+		wide  bool
+		style Style
 	}{
-		"pipe":        {Columns{Headers: true}, Style{}},
-		"no-headers":  {Columns{}, Style{}},
-		"wide":        {Columns{Headers: true, Wide: true}, Style{Width: 80}},
-		"columns-120": {Columns{Headers: true}, Style{Width: 120, Color: true}},
-		"columns-60":  {Columns{Headers: true}, Style{Width: 60}},
+		"pipe": {}, "wide": {wide: true}, "columns-120": {style: Style{Width: 120, Color: true}}, "columns-60": {style: Style{Width: 60}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := VolumeTable(list.Worst(), v, test.columns, test.style, now)
+			text := Volumes(slices.Chunk(all, 1), test.wide, now).Text(test.style)
 			golden(t, "volumes-"+name, text)
 			if lines := strings.Count(text, "\n"); test.style.Width == 0 && lines > len(all)+1 {
 				t.Errorf("%d lines for %d volumes: a line is a volume in a pipe", lines, len(all))
 			}
 			for line := range strings.Lines(uncolored(text)) {
-				if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > test.style.Width && test.style.Width > 0 && !test.columns.Wide && name != "columns-60" {
+				if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > test.style.Width && test.style.Width > 0 {
 					t.Errorf("a line has %d characters: %s", n, line)
 				}
 			}
@@ -45,33 +39,23 @@ func TestVolumesShowPodAndClaimFirstAndTheWorstFirst(t *testing.T) {
 	}
 }
 
-func TestAListKeepsTheWorstAndCountsAll(t *testing.T) {
-	bounded, whole := List{Most: 7}, List{}
-	for i := range 1000 {
-		a := status.Attachment{Name: fmt.Sprint(i), State: status.AttachmentStates[rand.N(len(status.AttachmentStates))], Since: ago(time.Duration(rand.N(50)) * time.Second),
-			Health: status.Health{State: status.HealthStates[rand.N(len(status.HealthStates))]}}
-		if i%10 == 0 {
-			a.Since = time.Time{}
+func TestAReportHasTheWorstAndCountsAll(t *testing.T) {
+	var all []status.Attachment
+	broken := 0
+	for i := range mostInTrouble + 10 {
+		a := status.Attachment{Name: fmt.Sprint(i), State: status.Failing, Health: status.Health{State: status.Attention}}
+		if rand.N(10) == 0 {
+			a.State, a.Health.State, broken = status.Stuck, status.Broken, broken+1
 		}
-		bounded.Add(a)
-		whole.Add(a)
+		all = append(all, a)
 	}
-	all := whole.Worst()
-	name := func(a, b status.Attachment) int { return cmp.Compare(a.Name, b.Name) }
-	if got := bounded.Worst(); len(all) != 1000 || bounded.Total != 1000 || !slices.EqualFunc(got, all[:7], func(a, b status.Attachment) bool { return name(a, b) == 0 }) {
-		t.Errorf("kept %v of %d, want the first of %v", got, bounded.Total, all[:7])
+	r := NewReport(hubclient.View{}, all, nil, now)
+	if n := r.Summary.Volumes; len(r.VolumesInTrouble) != mostInTrouble || n.Broken != broken || n.Attention != len(all)-broken {
+		t.Errorf("%d of %d volumes, %d of them broken, are %d, counted %+v", mostInTrouble, len(all), broken, len(r.VolumesInTrouble), n)
 	}
-	sum := 0
-	for _, s := range status.HealthStates {
-		sum += bounded.In(s)
-	}
-	if sum != 1000 || bounded.In(status.Broken) != whole.In(status.Broken) {
-		t.Errorf("counted %d by health", sum)
-	}
-	for i, a := range all[1:] {
-		b := all[i] // before a
-		if a.Health.State == b.Health.State && a.State == b.State && b.Since.IsZero() && !a.Since.IsZero() {
-			t.Fatalf("%+v, of unknown age, is before %+v", b, a)
+	for i, a := range r.VolumesInTrouble {
+		if (a.Health.State == status.Broken) != (i < broken) {
+			t.Fatalf("%s is at place %d, and %d are broken", a.Health.State, i, broken)
 		}
 	}
 }
@@ -99,7 +83,7 @@ func TestVolumesInTroubleForTheSameReasonAreOneLine(t *testing.T) {
 		"stuck":               {func(a *status.Attachment) { a.State = status.Stuck }, 2},
 		"its call unanswered": {func(a *status.Attachment) { a.Call.Since = ago(time.Hour) }, 2},
 	} {
-		if got := groups([]status.Attachment{volume(0, func(*status.Attachment) {}), volume(1, test.change)}); len(got) != test.want {
+		if got := rows(volume(0, func(*status.Attachment) {}), volume(1, test.change)); len(got) != test.want {
 			t.Errorf("%s: %d lines, want %d", name, len(got), test.want)
 		}
 	}
@@ -109,18 +93,24 @@ func TestVolumesInTroubleForTheSameReasonAreOneLine(t *testing.T) {
 			a.SetWaiting(status.Wait{Kind: kind, Node: node})
 		}
 	}
-	got := groups([]status.Attachment{volume(0, waits(status.WaitForDetach, "a")), volume(1, waits(status.WaitForDetach, "b")), volume(2, waits(status.WaitForWorker, "")), volume(3, waits(status.WaitForNode, ""))})
-	if len(got) != 3 || len(got[0]) != 2 {
+	got := rows(volume(0, waits(status.WaitForDetach, "a")), volume(1, waits(status.WaitForDetach, "b")), volume(2, waits(status.WaitForWorker, "")), volume(3, waits(status.WaitForNode, "")))
+	if len(got) != 3 || !slices.ContainsFunc(got, func(r Row) bool { return strings.HasPrefix(r.Texts[0], "×2: ") }) {
 		t.Errorf("%d lines for three kinds of waiting", len(got))
 	}
 }
 
+// rows are those of volumes in trouble.
+func rows(all ...status.Attachment) []Row {
+	t, _ := NewReport(hubclient.View{}, all, nil, now).troubleTable()
+	return t.Rows
+}
+
 func TestTheTableOfTroubleIsShortAndSaysHowManyAreLeftOut(t *testing.T) {
 	var worst []status.Attachment
-	for i := range 25 {
+	for i := range 40 {
 		worst = append(worst, status.Attachment{Name: fmt.Sprint(i), Driver: fmt.Sprint("driver-", i), State: status.Stuck, Health: status.Health{State: status.Broken}})
 	}
-	text := troubleTable(worst, 40, Style{}, now)
+	text := NewReport(hubclient.View{}, worst, nil, now).Text(Style{})
 	if !strings.Contains(text, "\nand 30 more: csi-attach-hub volumes\n") || strings.Count(text, "driver-") != mostGroups {
 		t.Errorf("got\n%s", text)
 	}
@@ -128,24 +118,26 @@ func TestTheTableOfTroubleIsShortAndSaysHowManyAreLeftOut(t *testing.T) {
 
 func TestATextIsBrokenAtSpacesAndCutAtTheLastLine(t *testing.T) {
 	for _, test := range []struct {
-		text        string
-		width, most int
-		want        string
+		text  string
+		width int
+		want  string
 	}{
-		{"one two three", 20, 2, "one two three"},
-		{"one two three", 8, 2, "one two|three"},
-		{"one two three four", 8, 2, "one two|three f…"},
-		{"onetwothreefour", 5, 9, "onetw|othre|efour"},
-		{"Gerät größer", 6, 9, "Gerät|größer"},
-		{"a b", 0, 9, "a|b"},
-		{strings.Repeat("x", 50), 10, 1, "xxxxxxxxx…"},
+		{"one two three", 20, "one two three"},
+		{"one two three", 8, "one two|three"},
+		{"one two three four five six", 8, "one two|three|four fi…"},
+		{"onetwothreefour", 5, "onetw|othre|efour"},
+		{"Gerät größer", 6, "Gerät|größer"},
+		{"a b", 1, "a|b"},
+		{strings.Repeat("x", 50), 10, "xxxxxxxxxx|xxxxxxxxxx|xxxxxxxxx…"},
+		{strings.Repeat("x", 50), 0, strings.Repeat("x", 50)}, // no terminal
+		{"", 10, ""},
 	} {
-		got := wrap(test.text, test.width, test.most)
+		got := wrap(test.text, test.width)
 		if strings.Join(got, "|") != test.want {
 			t.Errorf("%q in %d: got %q, want %q", test.text, test.width, got, test.want)
 		}
 		for _, line := range got {
-			if utf8.RuneCountInString(line) > max(2, test.width) {
+			if test.width > 0 && utf8.RuneCountInString(line) > test.width {
 				t.Errorf("%q is longer than %d", line, test.width)
 			}
 		}

@@ -1,0 +1,143 @@
+package statustable
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
+)
+
+// Style says how tables are drawn. The zero value is for a pipe: all columns and whole texts, without colour.
+type Style struct {
+	Width int  // of the terminal, in characters; 0: none
+	Color bool // use the colours of ECMA-48 terminals
+}
+
+const (
+	columnGap = 2
+	// besideWidth is the least width for texts beside the columns. In less, they stand below their row.
+	besideWidth = 48
+	// indent is the indentation of texts below their row.
+	indent = 4
+	// mostLines is how many lines of a text a terminal shows.
+	mostLines = 3
+)
+
+// Table is rows of cells and texts.
+type Table struct {
+	Titles   []string // of the columns; the last one has the texts
+	Colored  string   // title of the column in the colour of the row's health
+	Optional []string // titles of columns to leave out, in this order, where the terminal is too narrow for a row
+	Rows     []Row
+}
+
+// Row is one row of a Table. Its cells and texts may come from outside: they are escaped.
+type Row struct {
+	Health status.HealthState
+	Cells  []string
+	Texts  []string // in the last column, each on lines of its own
+}
+
+// Text returns the lines of the table. Where a terminal has no room for the texts beside the columns, they stand below
+// their row.
+func (t Table) Text(s Style) string {
+	last := len(t.Titles) - 1
+	rows := append([]Row{{Cells: t.Titles[:last], Texts: t.Titles[last:]}}, t.Rows...)
+	widths, total := make([]int, last), 0
+	for i, r := range rows {
+		rows[i].Cells = make([]string, last)
+		for j, text := range r.Cells {
+			text = cmp.Or(terminal.Line(text), "-")
+			rows[i].Cells[j] = text
+			widths[j] = max(widths[j], utf8.RuneCountInString(text)+columnGap)
+		}
+	}
+	for _, w := range widths {
+		total += w
+	}
+	left := total // where the texts begin
+	below := s.Width > 0 && total+besideWidth > s.Width
+	if below {
+		left, rows[0].Texts = indent, nil
+		for _, title := range t.Optional {
+			if at := slices.Index(t.Titles, title); total > s.Width+columnGap {
+				total -= widths[at]
+				widths[at] = 0 // left out
+			}
+		}
+	}
+	var out strings.Builder
+	for _, r := range rows {
+		var lines []string
+		for _, text := range r.Texts {
+			lines = append(lines, wrap(terminal.Line(text), s.Width-left)...)
+		}
+		line := t.line(r, widths, s)
+		if !below {
+			lines = append(lines, "-")
+			line += lines[0]
+			lines = lines[1:max(1, len(lines)-1)]
+		}
+		out.WriteString(strings.TrimRight(line, " ") + "\n")
+		for _, text := range lines {
+			out.WriteString(strings.Repeat(" ", left) + text + "\n")
+		}
+	}
+	return out.String()
+}
+
+// line returns the cells of a row, each as wide as its column.
+func (t Table) line(r Row, widths []int, s Style) string {
+	var out strings.Builder
+	for i, text := range r.Cells {
+		if widths[i] == 0 {
+			continue
+		}
+		padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text))
+		if t.Titles[i] == t.Colored {
+			text = s.paint(text, r.Health)
+		}
+		out.WriteString(text + padding)
+	}
+	return out.String()
+}
+
+// colors are the parameters of SGR for the colours.
+var colors = map[status.HealthState]string{status.Broken: "1;31", status.Attention: "33", status.Standby: "2", status.Fine: "32"}
+
+// paint returns a text in the colour of a health.
+func (s Style) paint(text string, h status.HealthState) string {
+	if colors[h] == "" || !s.Color {
+		return text
+	}
+	return "\x1b[" + colors[h] + "m" + text + "\x1b[0m"
+}
+
+// wrap breaks a text into lines of at most width characters, if that is positive. What does not fit into mostLines is
+// left out, and the last line ends with an ellipsis.
+func wrap(text string, width int) []string {
+	if text == "" {
+		return nil
+	}
+	var lines []string
+	rest := []rune(text)
+	for width > 0 && len(rest) > width {
+		if len(lines) == mostLines-1 {
+			rest = append(rest[:width-1], '…')
+			break
+		}
+		end := width // of the line: at the last space that fits, if there is one
+		for i := width; i > width/3; i-- {
+			if rest[i] == ' ' {
+				end = i
+				break
+			}
+		}
+		lines = append(lines, string(rest[:end]))
+		rest = []rune(strings.TrimLeft(string(rest[end:]), " "))
+	}
+	return append(lines, string(rest))
+}
