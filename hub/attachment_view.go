@@ -24,9 +24,6 @@ func (h *Hub) Attachments(f status.AttachmentFilter) []status.Attachment {
 	now := time.Now()
 	for _, va := range vas {
 		if a := h.attachmentView(va, now); f.Match(a) {
-			if f.Name != "" {
-				h.fillSteps(&a, va, now)
-			}
 			attachments = append(attachments, a)
 		}
 	}

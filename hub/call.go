@@ -27,27 +27,23 @@ type callerOf struct {
 
 // ControllerPublishVolume implements attach.Controller.
 func (c *callerOf) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	return call(ctx, c, "ControllerPublishVolume", req, req.GetSecrets(), Session.ControllerPublishVolume)
+	return call(ctx, c, "ControllerPublishVolume", req, Session.ControllerPublishVolume)
 }
 
 // ControllerUnpublishVolume implements attach.Controller.
 func (c *callerOf) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
-	return call(ctx, c, "ControllerUnpublishVolume", req, req.GetSecrets(), Session.ControllerUnpublishVolume)
+	return call(ctx, c, "ControllerUnpublishVolume", req, Session.ControllerUnpublishVolume)
 }
 
 // call calls a method of the driver if the lease allows it. It blocks until the driver has answered or ctx ends.
-func call[Request, Response any](ctx context.Context, c *callerOf, name string, req *Request, secrets map[string]string, method func(Session, context.Context, *Request) (*Response, error)) (*Response, error) {
+func call[Request, Response any](ctx context.Context, c *callerOf, name string, req *Request, method func(Session, context.Context, *Request) (*Response, error)) (*Response, error) {
 	s := c.session()
 	if err := c.mayCall(ctx); err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	c.calls.begin(s, c, name, now)
-	steps := operationIn(ctx)
-	steps.calls(name, now)
+	c.calls.begin(s, c, name, time.Now())
 	response, err := method(s, csiclient.WithLastCheck(ctx, c.term.Confirm), req)
 	err = withDisconnected(s, err)
-	steps.answered(secrets, err)
 	answered := err == nil || isAnswer(ctx, err)
 	if answered && s != nil {
 		s.answered.Store(time.Now().UnixNano())

@@ -50,10 +50,10 @@
 //     (periodic.go runs the four).
 //   - wind_down.go serves a driver with WindDown only while something of it is attached.
 //
-// operation_log.go logs how operations end, with the keys of volume_logger.go. steps.go keeps the steps of each operation,
-// steps_record.go adds them while workers work, and steps_view.go shows them.
+// operation_log.go logs how operations end, with the keys of volume_logger.go.
 // view.go and attachment_view.go answer for the status page, API and metrics (status.Source). calls_in_flight.go knows
-// since when each call is in flight, and since when the driver has answered none. due.go counts the work that waits, also for a driver that this process does not work for.
+// since when each call is in flight, and since when the driver has answered none. due.go counts the work that waits, also for a
+// driver that this process does not work for.
 //
 // # Isolation
 //

@@ -51,7 +51,7 @@ func (l *leader) execute(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 			continue // the claim may have changed while it waited
 		}
 		l.table.Start(c, x.pass, effect)
-		outcome, err := x.step(ctx, effect)
+		outcome, err := x.do(ctx, effect)
 		l.table.Apply(c, &x.pass, effect, outcome)
 		if err != nil && l.table.NextEffect(c, x.pass).Kind != volume.Disown {
 			return err

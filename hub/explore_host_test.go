@@ -99,7 +99,7 @@ func newExploredHost() *exploredHost {
 		panic(err)
 	}
 	h.Hub = &Hub{options: Options{Kube: h.box}, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{},
-		windDown: newWindDown(), steps: newStepMemory(maxStepMemory)}
+		windDown: newWindDown()}
 	h.Hub.routes = newRouter(h.Hub)
 	settings := registry.DefaultSettings()
 	m := h.newManager(logr.Discard(), registry.Driver{Name: exploredDriver, Settings: settings}, h.newMemory(logr.Discard(), exploredDriver))

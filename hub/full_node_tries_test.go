@@ -2,8 +2,6 @@ package hub_test
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -32,23 +30,6 @@ func TestVolumeThatIsAlwaysRefusedDoesNotDelayANewOne(t *testing.T) {
 				t.Errorf("%s waits although it was never refused", name)
 			}
 			v.pass(7 * time.Minute)
-		}
-	})
-}
-
-func TestStepsSayThatAnAttachHasWaitedForAPlace(t *testing.T) {
-	inFullNode(t, func(v *virtual, vas []testbed.VolumeAttachment, _ *endpoint, _ func()) {
-		for _, va := range vas[2:4] { // one that was refused, and one that was never called
-			if got := told(v.steps(va.Name)); !slices.Contains(got, "waited a place on node n, which is full ...") {
-				t.Errorf("%s: %q, want that it waits for a place", va.Name, got)
-			}
-		}
-		v.delete(vas[0])
-		v.pass(time.Second)
-		if got := told(v.steps(vas[2].Name)); !slices.ContainsFunc(got, func(s string) bool {
-			return strings.HasPrefix(s, "waited a place on node n, which is full ") && !strings.HasSuffix(s, "...")
-		}) {
-			t.Errorf("%q, want how long it has waited for a place", got)
 		}
 	})
 }

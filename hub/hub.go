@@ -55,7 +55,6 @@ type Hub struct {
 	cluster  *cache.Cluster
 	routes   *router
 	windDown *windDown
-	steps    *stepMemory
 
 	mu       sync.Mutex
 	managers map[string]*manager // by driver; guarded by mu
@@ -85,7 +84,7 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{options: o, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}, windDown: newWindDown(), steps: newStepMemory(maxStepMemory)}
+	h := &Hub{options: o, cluster: cluster, managers: map[string]*manager{}, memories: map[string]memory{}, windDown: newWindDown()}
 	h.routes = newRouter(h)
 	return h, nil
 }

@@ -31,8 +31,7 @@ type manager struct {
 	health   healthQuestions
 	retire   context.CancelFunc
 	ended    chan struct{} // closed when the driver has drained
-	recent   recent
-	checks   checkAnswers // for the checklist
+	checks   checkAnswers  // for the checklist
 
 	mu      sync.Mutex
 	state   driverState     // guarded by mu

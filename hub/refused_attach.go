@@ -234,7 +234,7 @@ func (l *leader) askForVolume(ctx context.Context, e *volume.Entry, target attac
 func (c *callerOf) volumeNodes(ctx context.Context, handle string) (*csiclient.PublishedNodes, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	return call(ctx, c, "ControllerGetVolume", &handle, nil, func(s Session, ctx context.Context, handle *string) (*csiclient.PublishedNodes, error) {
+	return call(ctx, c, "ControllerGetVolume", &handle, func(s Session, ctx context.Context, handle *string) (*csiclient.PublishedNodes, error) {
 		nodes, err := s.VolumeNodes(ctx, *handle)
 		return &nodes, err
 	})

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
-	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/volume"
 )
 
@@ -68,11 +67,7 @@ func (l *leader) catchUp(ctx context.Context, e *volume.Entry, va *storagev1.Vol
 	case e.Retries.ReadAnew == va.UID, !l.isFromBeforeTerm(va):
 		return va, nil
 	}
-	var now *storagev1.VolumeAttachment
-	err := operationIn(ctx).do(status.StepRead, "the VolumeAttachment, "+why, func() (err error) {
-		now, err = l.cluster.ReadAttachment(ctx, va.Name)
-		return err
-	})
+	now, err := l.cluster.ReadAttachment(ctx, va.Name)
 	if err != nil {
 		return nil, fmt.Errorf("read volumeattachment %s: %w", why, err)
 	}

@@ -40,12 +40,10 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 	}
 	c := l.table.Open(va)
 	ctx = klog.NewContext(ctx, l.volumeLogger(va))
-	ctx, steps := l.record(ctx, e, va)
 	old := va
 	va, err := l.catchUp(ctx, e, old)
 	if err != nil {
 		op, _ := l.wanted(name)
-		steps.rests(err)
 		l.failed(ctx, e, old, c, op, err)
 		return
 	}
@@ -54,7 +52,6 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 		return
 	}
 	op, err := l.carryOut(ctx, e, va, c)
-	steps.rests(err)
 	switch {
 	case errors.Is(err, errBlocked):
 	case isFenced(err):
@@ -62,7 +59,6 @@ func (l *leader) workOnClaim(ctx context.Context, e *volume.Entry) {
 	case err != nil:
 		l.failed(ctx, e, va, c, op, err)
 	default:
-		l.recordSuccess(e, steps, op)
 		l.succeeded(e, va, op)
 	}
 }
@@ -119,11 +115,7 @@ func (l *leader) carryOut(ctx context.Context, e *volume.Entry, va *storagev1.Vo
 		l.table.DoneFor(e, lane, 0)
 		return op, errBlocked
 	}
-	var plan attach.Plan
-	err := operationIn(ctx).do(status.StepRead, "the objects that the VolumeAttachment refers to", func() (err error) {
-		plan, err = l.plan(ctx, decider, op, va, c)
-		return err
-	})
+	plan, err := l.plan(ctx, decider, op, va, c)
 	if err != nil {
 		return op, err
 	}
@@ -275,8 +267,7 @@ func (l *leader) writeError(ctx context.Context, va *storagev1.VolumeAttachment,
 	if since := wantedSince(va, op); !since.IsZero() && time.Since(since) >= l.settings().StuckAfter {
 		cause = stuckError{op: op, since: since, tries: e.Retries.Failures + 1, last: cause}
 	}
-	err := operationIn(ctx).do(status.StepWrote, "the error into the status", func() error { return l.attacher().SaveError(ctx, va, op, cause) })
-	if err != nil {
+	if err := l.attacher().SaveError(ctx, va, op, cause); err != nil {
 		klog.FromContext(ctx).V(2).Info("Failed to write the error into the VolumeAttachment", "cause", cause, "err", err)
 	}
 }

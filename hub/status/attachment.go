@@ -54,10 +54,6 @@ type Attachment struct {
 	// Elsewhere is where the driver says that the volume is published, without a VolumeAttachment that asks for it
 	// there. It is set while the driver refuses the attach because of that.
 	Elsewhere []Elsewhere `json:"elsewhere,omitempty"`
-	// Steps is what happened since the operation was asked for, in order. It is set only in the answer for one
-	// VolumeAttachment. A replica that does not work for the driver knows only since when and for what it waits. If it is
-	// attached, these are the steps of its attach, while they are kept.
-	Steps []Step `json:"steps,omitempty"`
 }
 
 // Elsewhere is a node on which a volume is published although no VolumeAttachment asks for it there.
@@ -67,29 +63,6 @@ type Elsewhere struct {
 	Asked     time.Time `json:"asked"`               // when the driver said so
 	Detaching bool      `json:"detaching,omitempty"` // the hub detaches it there first; otherwise drift.unexpected is report, or Kept says why not
 	Kept      string    `json:"kept,omitempty"`      // why the hub may not detach it, for people: "two PersistentVolumes have the volume handle"
-}
-
-// StepKind is a kind of step of an operation.
-type StepKind string
-
-const (
-	StepCreated StepKind = "created" // the VolumeAttachment was created, or marked for deletion
-	StepSeen    StepKind = "seen"    // this process saw it
-	StepWaited  StepKind = "waited"  // What: for what
-	StepWrote   StepKind = "wrote"   // a write to the API server; What: of what
-	StepCalled  StepKind = "called"  // a CSI call; What: its method
-	StepRead    StepKind = "read"    // a read from the API server; What: of what
-	StepOmitted StepKind = "omitted" // steps that are not kept; What: how many
-	StepDone    StepKind = "done"    // the operation has succeeded
-)
-
-// Step is one step of an attach or a detach.
-type Step struct {
-	Kind  StepKind  `json:"kind"`
-	What  string    `json:"what,omitempty"`
-	Time  time.Time `json:"time"`            // its beginning
-	Until time.Time `json:"until,omitzero"`  // its end; zero if it lasts, or has no length
-	Error string    `json:"error,omitempty"` // may be a driver's own text: hostile
 }
 
 // AttachmentFilter selects VolumeAttachments. An empty field selects all.

@@ -71,8 +71,6 @@
 // The types Driver, Attachment and Overview describe the fields. Programs go by state, by waiting.kind
 // (WaitKind) and by lastCause (package diagnosis). reason, waitsFor and lastError are texts for people.
 //
-// steps of a VolumeAttachment are there if name is asked for, and only from the replica that works for the driver.
-//
 // /api/v1/attachments takes driver, node and name, which must match as a whole; state and health, of
 // which several are separated by commas; limit, from 1 to 5000, by default 500; and continue, the value of the previous page, to get
 // the next page. VolumeAttachments may come and go between pages: each that stays is on exactly

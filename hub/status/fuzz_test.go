@@ -25,11 +25,6 @@ func FuzzTexts(f *testing.F) {
 		for _, v := range []any{&driver, &attachment, &overview} {
 			set(reflect.ValueOf(v).Elem(), text)
 		}
-		step := attachment.Steps[0] // one of each kind, and one of a kind that is not known
-		for _, kind := range []StepKind{StepCreated, StepSeen, StepWaited, StepWrote, StepCalled, StepRead, StepOmitted, StepDone} {
-			step.Kind = kind
-			attachment.Steps = append(attachment.Steps, step)
-		}
 		driver.Name, driver.State, attachment.Name, attachment.Driver, attachment.State, attachment.Operation = name, "Ready", name, name, Stuck, Attach
 		overview.Unclaimed = map[string]int{text: 3}
 		h := newFakeHub()

@@ -135,12 +135,8 @@ type Entry struct {
 	since time.Time     // when its work was first asked for
 	began time.Time     // when it began to run
 	due   time.Time     // when it runs, if it is Delayed
-	asked time.Time     // when it became due last
 	index int           // in the heap of the delayed entries, or -1
 	link  *list.Element // in a list of its lane, or nil
-
-	blocked []Waited // since it became due, without waits for a worker
-	kept    Kept     // nil: nothing
 }
 
 // Since returns when the work was first asked for.

@@ -59,7 +59,6 @@ func (t *Table) joinLine(e *Entry) {
 	i, _ := slices.BinarySearchFunc(n.line, e, inLine)
 	n.line = slices.Insert(n.line, i, e)
 	e.state, e.wait = Ready, Wait{Kind: WaitCapacity}
-	e.noteWait()
 	t.moveLine(e.place.Node)
 }
 

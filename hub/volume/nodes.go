@@ -28,7 +28,6 @@ func (t *Table) takeSlot(e *Entry) bool {
 	if t.slots > 0 && n.taken >= t.slots {
 		n.waiting = append(n.waiting, e)
 		e.state, e.wait = Ready, Wait{Kind: WaitNode}
-		e.noteWait()
 		return false
 	}
 	n.taken++

@@ -89,9 +89,6 @@ func (t *Table) dropEntries() {
 		if e.Retries.Suspect() {
 			t.suspect(key, e)
 		}
-		if e.kept != nil {
-			e.kept.Drop()
-		}
 		if v := e.volume; v != nil {
 			v.entries, e.volume = nil, nil
 			t.tidy(v)
@@ -224,7 +221,6 @@ func (t *Table) delay(e *Entry) {
 
 // becomeDue lets an entry that is in no list start as soon as Next allows.
 func (t *Table) becomeDue(e *Entry) {
-	e.isDue()
 	t.steps++
 	e.state, e.came, e.waited, e.pauses, e.index = Blocked, t.steps, false, false, -1
 	t.consider(e)
@@ -251,7 +247,6 @@ func (t *Table) admit(e *Entry) {
 // toLane puts an entry into its lane, at the head or at the end.
 func (t *Table) toLane(e *Entry, first bool) {
 	e.state, e.wait = Ready, Wait{}
-	e.noteWait()
 	waiting := &t.lanes.load[e.lane].waiting
 	if first {
 		e.link = waiting.PushFront(e)

@@ -144,7 +144,7 @@ func (t *Table) Reserve(e *Entry, p Place) bool {
 		t.steps++
 		e.state, e.served = Running, t.steps
 	} else {
-		e.state, e.waited, e.asked = Blocked, true, time.Now()
+		e.state, e.waited = Blocked, true
 		t.lanes.load[e.lane].running.Remove(e.link)
 		e.link = nil
 		t.freeSlot(e)

@@ -57,9 +57,6 @@ func (t *Table) place(e *Entry, p Place) (before *Volume) {
 func (t *Table) drop(e *Entry) {
 	t.returnPermit(e)
 	delete(t.entries, e.Key)
-	if e.kept != nil {
-		e.kept.Drop()
-	}
 	t.evaluate(t.place(e, Place{}))
 }
 
@@ -127,7 +124,6 @@ func (t *Table) evaluate(v *Volume) {
 				first := v.entries[verdict.After]
 				e.wait.Detach, e.wait.Node = first.Key, first.place.Node
 			}
-			e.noteWait()
 		}
 	}
 	slices.SortFunc(admitted, func(a, b *Entry) int { return cmp.Compare(b.came, a.came) })

@@ -30,17 +30,12 @@ var tableRules = []snapshot.Rule{
 	snapshot.Fresh("sync.Mutex", "volume.queue.wake"),
 	snapshot.Share("volume.pauses", "*v1.SecretReference", "*v1.VolumeAttachment"),
 	snapshot.Share("volume.Retries.Session", "volume.Retries.LastSession"),
-	snapshot.Holds("volume.Entry.kept", &keptValue{}),
 	snapshot.Holds("list.Element.Value", &volume.Entry{}),
 	snapshot.Zero("time.Time"),
 	snapshot.Rank("volume.queue.steps", "volume.Entry.came", "volume.Entry.served", "volume.Entry.refusedAt", "volume.fullNode.fresh"),
-	snapshot.Skip("volume.Entry.blocked", "volume.Entry.asked", "volume.Entry.since", "volume.queue.looked", "volume.laneLoad.pace"),
+	snapshot.Skip("volume.Entry.since", "volume.queue.looked", "volume.laneLoad.pace"),
 	snapshot.NilIsEmpty("volume.queue.moved", "volume.queue.full", "volume.Volume.unowned"),
 }
-
-type keptValue struct{ dropped bool }
-
-func (k *keptValue) Drop() { k.dropped = true }
 
 func attachment(volumeName, node string) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{
@@ -110,7 +105,6 @@ func TestTableIsCopiedAndKeyed(t *testing.T) {
 	if string(p.Append(nil, y)) != before {
 		t.Fatal("the copy has another key")
 	}
-	y.Table.Keep(y.Running[0], &keptValue{})
 	y.Table.DoneFor(y.Running[0], volume.AttachLane, time.Hour)
 	y.start(1)
 	if len(y.Running) != 2 || y.Running[0].Key == y.Running[1].Key {
@@ -120,7 +114,6 @@ func TestTableIsCopiedAndKeyed(t *testing.T) {
 		t.Error("what happens to the copy shows in the original")
 	}
 	again := p.Copy(x)
-	again.Table.Keep(again.Running[0], &keptValue{})
 	again.Table.DoneFor(again.Running[0], volume.AttachLane, time.Hour)
 	again.start(1)
 	if !same(p, y, again) {
