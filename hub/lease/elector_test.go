@@ -159,9 +159,11 @@ func TestASidecarThatWasAwayForLongGetsItsLeaseBackFromAHubThatCannotCallTheDriv
 	}
 	leads, stop = w.sidecar("d", "attacher-0", r.options)
 	<-leads
-	if n := r.termsBegun(); n != 1 {
-		t.Errorf("%d terms, want only that of the other driver", n)
+	r.mu.Lock()
+	if n := r.terms["d"]; n != 0 { // that of the other driver may begin anew: a slow machine may not renew it in time
+		t.Errorf("%d terms of the driver that cannot be called", n)
 	}
+	r.mu.Unlock()
 	says.set(Callable)
 	stop()
 	r.term("d")
