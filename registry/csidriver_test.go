@@ -1,6 +1,8 @@
 package registry_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -33,7 +35,8 @@ func TestObjectsAreSentWithTheirAnnotationAndWhetherTheyWindDown(t *testing.T) {
 		{Name: "plain", Source: "CSIDriver plain"},
 		{Name: "trivial", Endpoint: "unix:///csi/trivial", Source: "CSIDriver trivial (attachRequired: false)", WindDown: true},
 	}
-	if diff := cmp.Diff(want, <-r.out); diff != "" {
+	got := slices.SortedFunc(slices.Values(<-r.out), func(a, b registry.Driver) int { return strings.Compare(a.Name, b.Name) })
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the set differs (-want +got):\n%s", diff)
 	}
 }

@@ -60,76 +60,25 @@ func (c CSIDriverDiscovery) check(d Driver) error {
 	return nil
 }
 
-var discoveryMapping = mapping{
-	{key: "csiDrivers", schema: csiDriversMapping.schema("drivers from CSIDriver objects")},
+var discoveryTable = table[Discovery]{
+	{key: "csiDrivers", schema: csiDriversTable.schema("drivers from CSIDriver objects", false), read: readCSIDrivers},
 }
 
-var csiDriversMapping = mapping{
-	{key: "enabled", required: true, schema: boolean().schema},
-	{key: "endpointTemplate", schema: pattern("endpoint of drivers whose CSIDriver object has no annotation attach-hub/endpoint", `\{driver\}`)},
-	{key: "allowedEndpoints", schema: distinct("the only endpoints that a CSIDriver object may name", pattern("an endpoint with * in it", `^(unix:///.|tcp://.)`))},
-	{key: "tls", schema: tlsMapping.schema("mutual TLS to all discovered tcp:// endpoints")},
+var csiDriversTable = table[CSIDriverDiscovery]{
+	value("enabled", boolean(), func(c *CSIDriverDiscovery) *bool { return &c.Enabled }).must(),
+	value("endpointTemplate", text[string]("an endpoint like unix:///csi/{driver}/csi.sock", checkTemplate,
+		pattern(`\{driver\}`).with("endpoint of drivers whose CSIDriver object has no annotation attach-hub/endpoint")),
+		func(c *CSIDriverDiscovery) *string { return &c.EndpointTemplate }),
+	value("allowedEndpoints", allowedEndpoints(), func(c *CSIDriverDiscovery) *[]EndpointPattern { return &c.AllowedEndpoints }),
+	inner("tls", "mutual TLS to all discovered tcp:// endpoints", tlsTable, func(c *CSIDriverDiscovery) *TLS { return &c.TLS }),
 }
 
-// discovery reads where drivers are looked for.
-func (p *parser) discovery(n *yaml.Node) Discovery {
-	var d Discovery
-	o := p.object(n, "discovery", discoveryMapping)
-	if n, written := o.values["csiDrivers"]; written {
-		d.CSIDrivers = p.csiDrivers(p.object(n, o.child("csiDrivers"), csiDriversMapping))
+func readCSIDrivers(p *parser, n *yaml.Node, path string, d *Discovery) {
+	csiDriversTable.read(p, n, path, &d.CSIDrivers)
+	allowed := path + ".allowedEndpoints"
+	if d.CSIDrivers.Enabled && d.CSIDrivers.AllowedEndpoints == nil && !p.misread[allowed] && !p.misspelt[allowed] {
+		p.report(n.Line, allowed, "missing: without it no endpoint is allowed; write a list of patterns like unix:///csi/*")
 	}
-	return d
-}
-
-func (p *parser) csiDrivers(o object) CSIDriverDiscovery {
-	var c CSIDriverDiscovery
-	truth := boolean()
-	if n, ok := p.required(o, "enabled", truth.want); ok {
-		enabled, err := truth.read(n)
-		if err != nil {
-			p.report(n.Line, o.child("enabled"), err.Error())
-		}
-		c.Enabled = enabled
-	}
-	if n, written := o.values["endpointTemplate"]; written {
-		c.EndpointTemplate = p.checked(n, o.child("endpointTemplate"), "an endpoint like unix:///csi/{driver}/csi.sock", checkTemplate)
-	}
-	n, written := o.values["allowedEndpoints"]
-	if written {
-		c.AllowedEndpoints = p.patterns(n, o.child("allowedEndpoints"))
-	}
-	if n, written := o.values["tls"]; written {
-		c.TLS = p.tls(n, o.child("tls"), "")
-	}
-	empty := written && n.Kind == yaml.SequenceNode && len(n.Content) == 0
-	if c.Enabled && (empty || !written && !o.misspelt["allowedEndpoints"]) {
-		p.report(o.line, o.child("allowedEndpoints"), "missing: without it no endpoint is allowed; write a list of patterns like unix:///csi/*")
-	}
-	return c
-}
-
-// patterns reads a list of patterns.
-func (p *parser) patterns(n *yaml.Node, path string) []EndpointPattern {
-	var list []EndpointPattern
-	p.strings(n, path, "a list of patterns like unix:///csi/*", func(s string) error {
-		pattern, err := ParseEndpointPattern(s)
-		if err == nil {
-			list = append(list, pattern)
-		}
-		return err
-	})
-	return list
-}
-
-// strings reads a list of different strings and returns those that pass the check.
-func (p *parser) strings(n *yaml.Node, path, want string, check func(string) error) []string {
-	if n.Kind != yaml.SequenceNode {
-		p.report(n.Line, path, mistyped(n, want).Error())
-		return nil
-	}
-	list, err := checkedStrings(n, check)
-	p.reportValue(n, path, err)
-	return list
 }
 
 // checkTemplate returns an error for a bad endpointTemplate.

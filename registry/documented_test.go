@@ -42,7 +42,7 @@ func documented(t *testing.T, heading string) map[string][]string {
 func TestEverySettingIsDocumentedWithItsRangeAndDefault(t *testing.T) {
 	want := map[string][]string{}
 	for _, s := range settings {
-		want[s.key] = []string{s.want, "`" + s.write(DefaultSettings()) + "`"}
+		want[s.key] = []string{s.want, "`" + s.write(&Driver{Settings: DefaultSettings()}) + "`"}
 	}
 	got := map[string][]string{}
 	for key, cells := range documented(t, "### Settings") {

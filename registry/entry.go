@@ -16,53 +16,46 @@ var nameForm = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-
 
 const wantDrivers = "a list of drivers, or [] for none"
 
-// driverMapping is an element of drivers.
-var driverMapping = append(mapping{
-	{key: "name", required: true, schema: schema{
+// driverTable is an element of drivers.
+var driverTable = append(table[Driver]{
+	value("name", text[string]("the name that the driver reports", CheckName, schema{
 		"type": "string", "description": "the name that the driver reports", "pattern": nameForm.String(), "maxLength": maxNameLength,
-	}},
-	{key: "endpoint", required: true,
-		schema: pattern("where its controller listens: unix:///path/to/csi.sock or tcp://host:port", `^(unix:///.|tcp://.*:[0-9]+$)`)},
-	{key: "tls", schema: tlsMapping.schema("mutual TLS to a tcp:// endpoint")},
-}, settingFields(false)...)
+	}), func(d *Driver) *string { return &d.Name }).must(),
+	value("endpoint", text[Endpoint]("an endpoint like unix:///path/to/csi.sock or tcp://host:port", checkEndpoint,
+		pattern(`^(unix:///.|tcp://.*:[0-9]+$)`).with("where its controller listens: unix:///path/to/csi.sock or tcp://host:port")),
+		func(d *Driver) *Endpoint { return &d.Endpoint }).must(),
+	inner("tls", "mutual TLS to a tcp:// endpoint", tlsTable, func(d *Driver) *TLS { return &d.TLS }),
+}, settingTable...)
 
 // entry is one element of drivers.
 type entry struct {
-	object
-	file   string
+	parser *parser // of its file
+	path   string  // "drivers[1]"
+	line   int
 	Driver // Name and Endpoint are "" if they could not be read
 }
 
-// entries reads the list of drivers.
-func (p *parser) entries(n *yaml.Node, path string, defaults scope) (snapshot Snapshot, list []entry) {
-	snapshot = Snapshot{}
+// readDrivers reads the list of drivers.
+func readDrivers(p *parser, n *yaml.Node, path string, c *Config) {
 	if n.Kind != yaml.SequenceNode {
 		p.report(n.Line, path, mistyped(n, wantDrivers).Error())
-		return snapshot, nil
+		return
 	}
 	taken := map[claim]entry{}
 	for i, element := range n.Content {
-		o := p.object(element, fmt.Sprintf("%s[%d]", path, i), driverMapping)
+		e := entry{parser: p, path: fmt.Sprintf("%s[%d]", path, i), line: element.Line}
+		e.Settings, e.Source = c.defaults, fmt.Sprintf("%s:%d", p.file, element.Line)
+		driverTable.read(p, element, e.path, &e.Driver)
 		if element.Kind != yaml.MappingNode {
 			continue
 		}
-		e := entry{object: o, file: p.file, Driver: p.driver(o, defaults)}
+		p.finish(&e.Settings, e.path)
+		p.transport(&e.Driver, e.path)
+		p.warn(e.Driver, e.path)
 		p.claim(taken, e)
-		snapshot[e.Name] = e.Driver
-		list = append(list, e)
+		c.drivers[e.Name] = e.Driver
+		c.entries = append(c.entries, e)
 	}
-	return snapshot, list
-}
-
-// driver reads the driver of an entry.
-func (p *parser) driver(o object, defaults scope) Driver {
-	s := p.settings(o, defaults)
-	d := Driver{Settings: s.Settings, Source: fmt.Sprintf("%s:%d", p.file, o.line)}
-	d.Name = p.text(o, "name", "the name that the driver reports", CheckName)
-	p.warnName(o, d)
-	p.warnLease(o, d)
-	d.Endpoint = Endpoint(p.text(o, "endpoint", "an endpoint like unix:///path/to/csi.sock or tcp://host:port", checkEndpoint))
-	return p.transport(o, d, s)
 }
 
 // CheckName returns an error if a name cannot be the spec.attacher of a VolumeAttachment.
@@ -86,13 +79,13 @@ var advice = map[string]string{
 
 // clash is the error of an entry that cannot be served beside the first that has a claim; where says in brackets where that is.
 func (e entry) clash(c claim, first Driver, where string) Error {
-	key := "name"
-	if _, written := e.values["lease.name"]; written && c.kind == claimLease {
-		key = "lease.name"
-	} else if c.kind == claimEndpoint {
-		key = "endpoint"
+	path := e.path + ".name"
+	if c.kind == claimEndpoint {
+		path = e.path + ".endpoint"
+	} else if lease := e.path + ".lease.name"; c.kind == claimLease && e.parser.values[lease] != nil {
+		path = lease
 	}
-	return Error{File: e.file, Line: e.values[key].Line, Path: e.child(key), Message: c.reason(e.Driver, first, where) + ": " + advice[c.kind]}
+	return Error{File: e.parser.file, Line: e.parser.values[path].Line, Path: path, Message: c.reason(e.Driver, first, where) + ": " + advice[c.kind]}
 }
 
 // claim reports what an entry shares with entries before it: one mistake for each of them, as when an entry was copied.

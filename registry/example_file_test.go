@@ -40,7 +40,7 @@ func TestExampleFileDocumentsEverySettingWithItsDefault(t *testing.T) {
 		for key := range strings.SplitSeq(s.key, ".") {
 			comment, node = lookUp(t, node, key)
 		}
-		byDefault := s.write(DefaultSettings())
+		byDefault := s.write(&Driver{Settings: DefaultSettings()})
 		if node.Kind == yaml.SequenceNode && len(node.Content) == 0 {
 			node.Value = "[]"
 		}

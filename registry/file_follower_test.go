@@ -1,48 +1,53 @@
 package registry
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // A reading that came a debounce after the first event took half of a file for all of it, and the drivers
 // of the other half would have been drained.
 func TestFileIsReadOnlyWhenItHasRested(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "drivers.yaml")
+	write := func(drivers string) {
+		if err := os.WriteFile(path, []byte("apiVersion: "+apiVersion+"\nkind: "+configKind+"\ndrivers: ["+drivers+"]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const half, all = "{name: a, endpoint: 'unix:///a'}", "{name: a, endpoint: 'unix:///a'}, {name: b, endpoint: 'unix:///b'}"
+	write(all)
 	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "drivers.yaml")
-		write := func(text string) {
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+		f, err := NewFile(FileOptions{Path: path})
+		if err != nil {
+			t.Fatal(err)
 		}
-		write("all of it")
-		f := fileFollower{path: path, debounce: 100 * time.Millisecond, used: readContent(path).id}
-		follow := func(d time.Duration) {
-			for end := time.After(d); ; {
-				select {
-				case <-end:
-					return
-				case <-f.due:
-					if c := f.read(); c != nil {
-						t.Errorf("believes %+v", *c)
-					}
-				}
-			}
+		events := make(chan fsnotify.Event)
+		f.newWatcher = func() (*fsnotify.Watcher, error) {
+			return &fsnotify.Watcher{Events: events}, errors.New("has no folder")
 		}
-		write("")
-		f.expectChange()
-		follow(90 * time.Millisecond)
-		write("half")
-		f.expectChange()
-		follow(160 * time.Millisecond)
-		write("all of it")
-		f.expectChange()
-		follow(time.Second)
-		if f.due != nil {
-			t.Error("it is still read, although nothing has happened to it for long")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			f.Run(ctx, func() { t.Errorf("believes %v", f.Config().Drivers()) })
+		}()
+		time.Sleep(time.Second)
+		for _, step := range []struct {
+			drivers string
+			rest    time.Duration
+		}{{"", 90 * time.Millisecond}, {half, 160 * time.Millisecond}, {all, time.Second}} {
+			write(step.drivers)
+			events <- fsnotify.Event{}
+			time.Sleep(step.rest)
 		}
+		cancel()
+		<-ended
 	})
 }

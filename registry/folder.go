@@ -1,14 +1,53 @@
 package registry
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 )
 
-// dataLink is the link in a mounted ConfigMap that moves to a new folder when it changes.
-const dataLink = "..data"
+// content is what the file, or the folder, was at one moment.
+type content struct {
+	path  string
+	id    string // differs for what is to be treated differently
+	files []fileContent
+	err   error // it could not be read
+}
+
+// fileContent is one file of the configuration at one moment.
+type fileContent struct {
+	path string
+	line int // of a manifest that the file begins below; 0 for a file of its own
+	data []byte
+	err  error // it could not be read
+}
+
+func readContent(path string) content {
+	c := content{path: path}
+	c.files, c.err = readFiles(path)
+	h := sha256.New()
+	fmt.Fprintln(h, c.err)
+	for _, f := range c.files {
+		fmt.Fprintln(h, f.path, f.err, len(f.data))
+		h.Write(f.data)
+	}
+	c.id = hex.EncodeToString(h.Sum(nil))
+	return c
+}
+
+// load returns the configuration that the content makes after another one.
+func (c content) load(base Settings, last *Config) (*Config, Errors) {
+	if c.err != nil {
+		return last, Errors{{File: c.path, Message: c.err.Error()}}
+	}
+	return load(c.files, base, last)
+}
 
 // mostMoves is how often a folder is read again because it moved meanwhile.
 const mostMoves = 5
@@ -25,19 +64,21 @@ func readFiles(path string) ([]fileContent, error) {
 		return []fileContent{{path: path, data: data}}, nil
 	}
 	for range mostMoves {
-		link, _ := os.Readlink(filepath.Join(path, dataLink))
-		from := path
-		if link != "" {
-			if from = link; !filepath.IsAbs(link) {
-				from = filepath.Join(path, link)
-			}
-		}
+		from := dataFolder(path)
 		files, err := readFolder(path, from)
-		if now, _ := os.Readlink(filepath.Join(path, dataLink)); now == link {
+		if dataFolder(path) == from {
 			return files, err
 		}
 	}
 	return nil, errors.New("the folder changes all the time")
+}
+
+// dataFolder returns where the files of a folder are: in a mounted ConfigMap behind a link that moves when it changes.
+func dataFolder(path string) string {
+	if data, err := filepath.EvalSymlinks(filepath.Join(path, "..data")); err == nil {
+		return data
+	}
+	return path
 }
 
 // readFolder reads the files of a folder from where its contents are.
@@ -70,4 +111,33 @@ func isConfigFile(name string) (bool, error) {
 		return true, errors.New("is not read, because its name ends with .yml: rename it to " + stem + ".yaml, or remove it")
 	}
 	return strings.HasSuffix(name, ".yaml") && !strings.HasPrefix(name, "."), nil
+}
+
+// readFile returns the content of a file, at most one byte more than Parse accepts.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("file does not exist: correct the path or create the file")
+	}
+	if err != nil {
+		return nil, cause(err)
+	}
+	defer f.Close()
+	return readAll(f)
+}
+
+func readAll(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxFileSize+1))
+	if err != nil {
+		return nil, cause(err)
+	}
+	return data, nil
+}
+
+// cause drops the path, which the message begins with anyway.
+func cause(err error) error {
+	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
+		err = pathError.Err
+	}
+	return fmt.Errorf("cannot be read: %w", err)
 }

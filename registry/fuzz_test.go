@@ -93,7 +93,7 @@ func settingsInYAML(t *testing.T, of Settings, ofOneDriver bool) map[string]any 
 			continue
 		}
 		var value any
-		if err := yaml.Unmarshal([]byte(s.write(of)), &value); err != nil {
+		if err := yaml.Unmarshal([]byte(s.write(&Driver{Settings: of})), &value); err != nil {
 			t.Fatal(err)
 		}
 		if group, key, nested := strings.Cut(s.key, "."); !nested {

@@ -1,8 +1,6 @@
 package registry
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -20,11 +18,11 @@ const manifestKey = "drivers.yaml"
 // is no such file.
 func ParseManifestFile(path string) ([]*Config, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		l := readContent(path).load(FileOptions{Path: path, Defaults: DefaultSettings()}, loaded{})
-		if l.errors != nil {
-			return nil, l.errors
+		config, errs := readContent(path).load(DefaultSettings(), nil)
+		if errs != nil {
+			return nil, errs
 		}
-		return []*Config{l.config}, nil
+		return []*Config{config}, nil
 	}
 	data, err := readFile(path)
 	if err != nil {
@@ -74,40 +72,15 @@ func ParseManifest(file string, data []byte) ([]*Config, error) {
 	}
 	var result []*Config
 	for _, files := range p.configFiles(configMaps) {
-		l := load(files, p.base, loaded{})
-		p.errors = append(p.errors, l.errors...)
-		result = append(result, l.config)
+		config, errs := load(files, p.base, nil)
+		p.errors = append(p.errors, errs...)
+		result = append(result, config)
 	}
 	if len(p.errors) > 0 {
 		slices.SortStableFunc(p.errors, compareErrors)
 		return nil, p.errors
 	}
 	return result, nil
-}
-
-// documents returns the roots of all YAML documents that are not empty. A syntax error is
-// reported.
-func (p *parser) documents(data []byte) []*yaml.Node {
-	if len(data) > maxFileSize {
-		p.tooLarge()
-		return nil
-	}
-	var roots []*yaml.Node
-	text := &lineReader{lines: bytes.SplitAfter(data, []byte("\n"))}
-	for decoder := yaml.NewDecoder(text); ; {
-		var document yaml.Node
-		err := decoder.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			return roots
-		}
-		if err != nil {
-			p.syntax(text, err)
-			return nil
-		}
-		if root := document.Content[0]; !isNull(root) {
-			roots = append(roots, root)
-		}
-	}
 }
 
 // withoutLists returns the objects of a List, or the object itself.

@@ -197,7 +197,7 @@ f:18: drivers[0].endpoint: "a.sock" is not an endpoint: write unix:///path/to/cs
 f:14: drivers[0].endpoint: "a.sock" is not an endpoint: write unix:///path/to/csi.sock or tcp://host:port`},
 		"wrong by the defaults": {configMap("_.yaml", header+"defaults: {retry: {max: 2s}}\ndrivers: []\n") +
 			key("b.yaml", header+"drivers: [{name: b, endpoint: \"unix:///b\", retry: {initial: 3s}}]\n"), "",
-			"f:14: drivers[0].retry.initial: must not be above retry.max, which is 2s (f:9): lower one or raise the other"},
+			"f:14: drivers[0].retry.initial: must not be above retry.max, which is 2s (not in this file): lower one or raise the other"},
 		"one driver twice": {first + key("b.yaml", driver("b", "/b")) + key("c.yaml", driver("b", "/c")), "",
 			"f:14: drivers[0].name: the driver b is already named (f:18): remove one of them\nf:18: drivers[0].name: the driver b is already named (f:14): remove one of them"},
 		"defaults twice": {first + key("b.yaml", driver("b", "/b", "defaults: {}\n")), "",
@@ -229,7 +229,7 @@ f:14: drivers[0].endpoint: "a.sock" is not an endpoint: write unix:///path/to/cs
 
 func TestSeveralDocumentsOfDriversAreOneMistake(t *testing.T) {
 	_, err := registry.ParseManifest("f", []byte(driverA+"---\n"+driverA))
-	if want := "f:5: a second YAML document begins here: put all drivers into one document"; err == nil || err.Error() != want {
+	if want := "f:6: a second YAML document begins here: put all drivers into one document"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

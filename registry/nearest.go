@@ -2,9 +2,9 @@ package registry
 
 import "strings"
 
-// Nearest returns the word that a misspelt one most likely stands for. Case and
+// nearest returns the word that a misspelt one most likely stands for. Case and
 // separators do not count (retry_max and retryMax are near retry.max).
-func Nearest(misspelt string, words []string) (string, bool) {
+func nearest(misspelt string, words []string) (string, bool) {
 	const longest = 40 // nothing longer is near a key
 	if len(misspelt) > longest {
 		return "", false

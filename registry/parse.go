@@ -2,13 +2,13 @@ package registry
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
+	"regexp"
 	"slices"
+	"sort"
+	"strconv"
 
 	"gopkg.in/yaml.v3"
 )
@@ -21,23 +21,24 @@ const (
 	maxFileSize = 4 << 20
 )
 
-// Config is what a drivers.yaml says.
+// Config is what a drivers.yaml says, or the files of a folder together.
 type Config struct {
 	drivers   Snapshot
 	defaults  Settings
 	discovery Discovery
 	warnings  []Warning
 
-	// incomplete: a file could not be read since the start, or two files contradict each other, so drivers are missing.
-	incomplete bool
-	files      map[string]string // of each driver, if there are several
+	// Of one file.
+	file                        string
+	entries                     []entry
+	defaultsLine, discoveryLine int // 0: it has none
 
-	// What load needs of one file.
-	file          string
-	own           *scope // of its defaults; nil without
-	entries       []entry
-	defaultsLine  int
-	discoveryLine int // 0: it has none
+	// Of several files. incomplete: one could not be read since the start, or two contradict each other, so drivers are missing.
+	incomplete   bool
+	files        map[string]string // of each driver
+	good         map[string][]byte // the content of each file that holds, by path
+	rejected     map[string]bool   // files of which not even a part was taken as it was
+	defaultsFile string            // "" for none
 }
 
 // Drivers returns the drivers that the file names, with the settings that hold
@@ -52,64 +53,37 @@ func (c *Config) Defaults() Settings { return c.defaults }
 // Discovery says where drivers are looked for besides. It is not to be changed.
 func (c *Config) Discovery() Discovery { return c.discovery }
 
-// readFile returns the content of a file, at most one byte more than Parse accepts.
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("file does not exist: correct the path or create the file")
-	}
-	if err != nil {
-		return nil, cause(err)
-	}
-	defer f.Close()
-	return readAll(f)
-}
-
-func readAll(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxFileSize+1))
-	if err != nil {
-		return nil, cause(err)
-	}
-	return data, nil
-}
-
-// cause drops the path, which the message begins with anyway.
-func cause(err error) error {
-	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
-		return fmt.Errorf("cannot be read: %w", pathError.Err)
-	}
-	return fmt.Errorf("cannot be read: %w", err)
-}
+// Warnings returns the warnings of the file, in order of line. It is not to be changed.
+func (c *Config) Warnings() []Warning { return c.warnings }
 
 // Parse reads the content of a drivers.yaml. It fails with Errors, which hold
 // every mistake in it; they name it file.
 func Parse(file string, data []byte) (*Config, error) {
-	return newParser(file).parse(data)
-}
-
-// parse is Parse for the file of the parser. A parser can parse once.
-func (p *parser) parse(data []byte) (*Config, error) {
-	config := p.config(data)
-	if len(p.errors) > 0 {
-		slices.SortStableFunc(p.errors, func(a, b Error) int { return cmp.Compare(a.Line, b.Line) })
-		return nil, p.errors
+	p := newParser(file)
+	if config := p.parse(data, p.base); p.errors == nil {
+		return config, nil
 	}
-	slices.SortStableFunc(p.warnings, func(a, b Warning) int { return cmp.Compare(a.Line, b.Line) })
-	config.warnings = p.warnings
-	return config, nil
+	return nil, p.errors
 }
 
 // parser collects the mistakes in one file. It goes on after a mistake; the Config that it
 // reads is usable only if there was none.
 type parser struct {
 	file     string
-	base     Settings // hold where the file says nothing
-	outer    *scope   // the defaults of another file, which hold on top of base; may be nil
+	base     Settings              // hold where no file says anything
+	values   map[string]*yaml.Node // of all keys that are known, by path: "drivers[1].retry.max"
+	misread  map[string]bool       // paths of values that could not be read
+	misspelt map[string]bool       // paths that an unknown key probably stands for
 	errors   Errors
 	warnings []Warning
 }
 
-func newParser(file string) *parser { return &parser{file: file, base: DefaultSettings()} }
+func newParser(file string) *parser {
+	return &parser{
+		file: file, base: DefaultSettings(),
+		values: map[string]*yaml.Node{}, misread: map[string]bool{}, misspelt: map[string]bool{},
+	}
+}
 
 func (p *parser) report(line int, path, message string) {
 	p.errors = append(p.errors, Error{File: p.file, Line: line, Path: path, Message: message})
@@ -119,117 +93,124 @@ func (p *parser) reportf(line int, path, format string, args ...any) {
 	p.report(line, path, fmt.Sprintf(format, args...))
 }
 
-var fileMapping = mapping{
-	{key: "apiVersion", required: true, schema: schema{"const": apiVersion}},
-	{key: "kind", required: true, schema: schema{"const": configKind}},
-	{key: "defaults", schema: defaultsMapping.schema("settings of all drivers whose entry has no other value")},
-	{key: "discovery", schema: discoveryMapping.schema("where to look for drivers that are not listed")},
-	{key: "drivers", required: true, schema: listOf(driverMapping.schema("a driver"))},
+var fileTable = table[Config]{
+	constant("apiVersion", apiVersion),
+	constant("kind", configKind),
+	{key: "defaults", schema: settingTable.schema("settings of all drivers whose entry has no other value", true), read: readDefaults},
+	inner("discovery", "where to look for drivers that are not listed", discoveryTable, func(c *Config) *Discovery { return &c.discovery }),
+	{key: "drivers", required: true, want: wantDrivers, schema: listOf(driverTable.schema("a driver", false)), read: readDrivers},
 }
 
-// config reads a whole file.
-func (p *parser) config(data []byte) *Config {
-	root := p.document(data)
-	if root == nil {
+// constant returns the row of a key that must have one value.
+func constant(key, only string) row[Config] {
+	k := text[string](only, func(s string) error {
+		if s != only {
+			return fmt.Errorf("must be %s, not %s", only, quote(s))
+		}
+		return nil
+	}, schema{"const": only})
+	return value(key, k, func(*Config) *string { return new(string) }).must()
+}
+
+// parse reads a whole file, with the settings that hold outside of it. It returns nil if it is no mapping. A parser can parse once.
+func (p *parser) parse(data []byte, outer Settings) *Config {
+	config := &Config{file: p.file, defaults: outer, drivers: Snapshot{}}
+	roots := p.documents(data)
+	switch {
+	case len(roots) == 0 && p.errors == nil:
+		p.reportf(0, "", "the configuration is empty: write apiVersion: %s, kind: %s and drivers: [] for no drivers", apiVersion, configKind)
+	case len(roots) > 1:
+		p.report(roots[1].Line, "", "a second YAML document begins here: put all drivers into one document")
+	}
+	if len(roots) == 0 {
 		return nil
 	}
-	top := p.object(root, "", fileMapping)
-	if root.Kind != yaml.MappingNode {
+	fileTable.read(p, roots[0], "", config)
+	if roots[0].Kind != yaml.MappingNode {
 		return nil
 	}
-	p.text(top, "apiVersion", apiVersion, mustBe(apiVersion))
-	p.text(top, "kind", configKind, mustBe(configKind))
-	config := &Config{file: p.file}
-	defaults := scope{Settings: p.base}
-	if p.outer != nil {
-		defaults = *p.outer
+	if n := p.values["discovery"]; n != nil {
+		config.discoveryLine = n.Line
 	}
-	if n, written := top.values["defaults"]; written {
-		o := p.object(n, "defaults", defaultsMapping)
-		defaults = p.settings(o, defaults)
-		p.warnDefaults(o, defaults.Settings)
-		config.own, config.defaultsLine = &defaults, n.Line
-	}
-	config.defaults = defaults.Settings
-	if n, written := top.values["discovery"]; written {
-		config.discovery, config.discoveryLine = p.discovery(n), n.Line
-	}
-	if n, ok := p.required(top, "drivers", wantDrivers); ok {
-		config.drivers, config.entries = p.entries(n, "drivers", defaults)
-	}
+	slices.SortStableFunc(p.errors, compareErrors)
+	slices.SortStableFunc(p.warnings, func(a, b Warning) int { return compareErrors(Error(a), Error(b)) })
+	config.warnings = p.warnings
 	return config
 }
 
-// document returns the root of the only YAML document, nil if there is none.
-func (p *parser) document(data []byte) *yaml.Node {
+// readDefaults reads the settings of all drivers of a file.
+func readDefaults(p *parser, n *yaml.Node, path string, c *Config) {
+	d := Driver{Settings: c.defaults}
+	settingTable.read(p, n, path, &d)
+	p.finish(&d.Settings, path)
+	p.warn(d, path)
+	c.defaults, c.defaultsLine = d.Settings, n.Line
+}
+
+// documents returns the roots of all YAML documents that are not empty. It reports a text that is too large or no YAML.
+func (p *parser) documents(data []byte) []*yaml.Node {
 	if len(data) > maxFileSize {
-		p.tooLarge()
+		p.reportf(0, "", "the file has more than %d bytes, which is the limit", maxFileSize)
 		return nil
 	}
-	var document, second yaml.Node
-	text := &lineReader{lines: bytes.SplitAfter(data, []byte("\n"))}
-	decoder := yaml.NewDecoder(text)
-	err := decoder.Decode(&document)
-	if errors.Is(err, io.EOF) || err == nil && isNull(document.Content[0]) {
-		p.reportf(0, "", "the configuration is empty: write apiVersion: %s, kind: %s and drivers: [] for no drivers", apiVersion, configKind)
-		return nil
+	var roots []*yaml.Node
+	for decoder := yaml.NewDecoder(bytes.NewReader(data)); ; {
+		var document yaml.Node
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return roots
+		}
+		if err != nil {
+			p.syntax(data, err)
+			return nil
+		}
+		if root := document.Content[0]; !isNull(root) {
+			roots = append(roots, root)
+		}
 	}
+}
+
+// yamlPosition is how package yaml begins its errors. The line is that of the surrounding
+// value in most of them, not the one with the problem.
+var yamlPosition = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+// openQuote is the problem of a quote without its end, for which yaml names the line of
+// its beginning.
+const openQuote = "found unexpected end of stream"
+
+// syntax reports an error of package yaml at the first line with which the text has this problem.
+func (p *parser) syntax(data []byte, err error) {
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	problem := yamlProblem(err)
+	line := 1 + sort.Search(len(lines)-1, func(i int) bool { return yamlProblem(yamlError(bytes.Join(lines[:i+1], nil))) == problem })
+	if named := yamlPosition.FindStringSubmatch(err.Error()); problem == openQuote && named[1] != "" {
+		line, _ = strconv.Atoi(named[1])
+		line = min(line, len(lines))
+	}
+	hint := ""
+	if bytes.HasPrefix(bytes.TrimLeft(lines[line-1], " "), []byte("\t")) {
+		hint = " (indent with spaces, not with tabs)"
+	}
+	p.report(line, "", "invalid YAML: "+problem+hint)
+}
+
+// yamlProblem is the message of an error of package yaml without its position.
+func yamlProblem(err error) string {
 	if err == nil {
-		err = decoder.Decode(&second)
-		if err == nil {
-			p.report(second.Line, "", "a second YAML document begins here: put all drivers into one document")
-		}
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		p.syntax(text, err)
-		return nil
-	}
-	return document.Content[0]
-}
-
-func (p *parser) tooLarge() {
-	p.reportf(0, "", "the file has more than %d bytes, which is the limit", maxFileSize)
-}
-
-// required returns the value of a key that must be there; want is what to write.
-// If it returns false, what is wrong has been reported.
-func (p *parser) required(o object, key, want string) (*yaml.Node, bool) {
-	n, written := o.values[key]
-	if !written && !o.misspelt[key] {
-		p.report(o.line, o.child(key), "missing: write "+want)
-	}
-	return n, written
-}
-
-// text reads a string that must be there and pass a check. It returns "" if what is
-// wrong has been reported.
-func (p *parser) text(o object, key, want string, check func(string) error) string {
-	n, ok := p.required(o, key, want)
-	if !ok {
 		return ""
 	}
-	return p.checked(n, o.child(key), want, check)
+	return yamlPosition.ReplaceAllString(err.Error(), "")
 }
 
-// checked reads a string that must pass a check, like text.
-func (p *parser) checked(n *yaml.Node, path, want string, check func(string) error) string {
-	err := mistyped(n, want)
-	if isString(n) {
-		err = check(n.Value)
-	}
-	if err != nil {
-		p.report(n.Line, path, err.Error())
-		return ""
-	}
-	return n.Value
-}
-
-// mustBe checks that a string is the only one that is allowed.
-func mustBe(want string) func(string) error {
-	return func(s string) error {
-		if s != want {
-			return fmt.Errorf("must be %s, not %s", want, quote(s))
+// yamlError returns the first error that package yaml finds in a text.
+func yamlError(text []byte) error {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var document yaml.Node
+		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
 		}
-		return nil
 	}
 }

@@ -34,11 +34,25 @@ func ParseEndpointPattern(s string) (EndpointPattern, error) {
 		rest, below = strings.TrimSuffix(s, "*"), `.+`
 	}
 	form := strings.ReplaceAll(regexp.QuoteMeta(rest), `\*`, anything) + below
-	compiled, err := regexp.Compile(`(?s)\A` + form + `\z`)
-	if err != nil {
-		return EndpointPattern{}, fmt.Errorf("%s cannot be used as a pattern: %w", quote(s), err)
+	return EndpointPattern{text: s, form: regexp.MustCompile(`(?s)\A` + form + `\z`)}, nil
+}
+
+// allowedEndpoints is a list of patterns.
+func allowedEndpoints() kind[[]EndpointPattern] {
+	check := func(s string) error {
+		_, err := ParseEndpointPattern(s)
+		return err
 	}
-	return EndpointPattern{text: s, form: compiled}, nil
+	k := list("a list of patterns like unix:///csi/*", check, pattern(`^(unix:///.|tcp://.)`).with("an endpoint with * in it"),
+		func(all []string) (patterns []EndpointPattern) {
+			for _, s := range all {
+				p, _ := ParseEndpointPattern(s) // was checked
+				patterns = append(patterns, p)
+			}
+			return patterns
+		})
+	k.schema = k.schema.with("the only endpoints that a CSIDriver object may name")
+	return k
 }
 
 // sample puts something in the place of each '*'.

@@ -1,12 +1,10 @@
 package registry
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -54,25 +52,12 @@ func (d Driver) CheckSecret(namespace, name string) error {
 	return fmt.Errorf("volumes of driver %s may not name it, %s: if they should, add %s/%s to secrets of %s", d.Name, why, namespace, name, where)
 }
 
-const wantSecrets = "a list of NAMESPACE/NAME or NAMESPACE/*"
-
 // secretPatterns is a list of patterns for Secrets.
-func secretPatterns() valueType[SecretPatterns] {
-	return valueType[SecretPatterns]{
-		want: wantSecrets,
-		readNode: func(n *yaml.Node) (SecretPatterns, error) {
-			if n.Kind != yaml.SequenceNode {
-				return "", mistyped(n, wantSecrets)
-			}
-			all, problems := checkedStrings(n, checkSecretPattern)
-			if problems != nil {
-				return "", problems
-			}
-			return newSecretPatterns(all), nil
-		},
-		write:  func(p SecretPatterns) string { return "[" + strings.Join(p.All(), ", ") + "]" },
-		schema: distinct("", pattern("NAMESPACE/NAME or NAMESPACE/*", `^[a-z0-9]([-a-z0-9]*[a-z0-9])?/(\*|[a-z0-9]([-a-z0-9.]*[a-z0-9])?)$`)),
-	}
+func secretPatterns() kind[SecretPatterns] {
+	k := list("a list of NAMESPACE/NAME or NAMESPACE/*", checkSecretPattern,
+		pattern("^"+labelForm+`/(\*|`+subdomainForm+")$").with("NAMESPACE/NAME or NAMESPACE/*"), newSecretPatterns)
+	k.write = func(p SecretPatterns) string { return "[" + strings.Join(p.All(), ", ") + "]" }
+	return k
 }
 
 // checkSecretPattern returns an error for a bad pattern for Secrets.
@@ -87,57 +72,4 @@ func checkSecretPattern(s string) error {
 		return fmt.Errorf("%s is not the name of a Secret: write NAMESPACE/NAME, or NAMESPACE/* for all Secrets of a namespace", quote(name))
 	}
 	return nil
-}
-
-// elementErrors are what is wrong with elements of a list.
-type elementErrors []elementError
-
-type elementError struct {
-	index, line int
-	err         error
-}
-
-func (all elementErrors) Error() string {
-	errs := make([]error, len(all))
-	for i, e := range all {
-		errs[i] = e.err
-	}
-	return errors.Join(errs...).Error()
-}
-
-// checkedStrings returns the elements of a list of different strings that pass a check. The error is nil or elementErrors.
-func checkedStrings(n *yaml.Node, check func(string) error) ([]string, error) {
-	var list []string
-	var problems elementErrors
-	for i, element := range n.Content {
-		var err error
-		switch {
-		case !isString(element):
-			err = mistyped(element, "a string")
-		case slices.Contains(list, element.Value):
-			err = fmt.Errorf("%s is listed twice: remove one of them", quote(element.Value))
-		default:
-			err = check(element.Value)
-		}
-		if err != nil {
-			problems = append(problems, elementError{i, element.Line, err})
-		} else {
-			list = append(list, element.Value)
-		}
-	}
-	if problems != nil {
-		return list, problems
-	}
-	return list, nil
-}
-
-// reportValue reports what is wrong with a value, or with elements of it.
-func (p *parser) reportValue(n *yaml.Node, path string, err error) {
-	if elements, ok := errors.AsType[elementErrors](err); ok {
-		for _, e := range elements {
-			p.report(e.line, fmt.Sprintf("%s[%d]", path, e.index), e.err.Error())
-		}
-	} else if err != nil {
-		p.report(n.Line, path, err.Error())
-	}
 }

@@ -1,13 +1,12 @@
 package registry
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
 	"strings"
 	"unicode"
-
-	"gopkg.in/yaml.v3"
 )
 
 // TLS is how a connection to a driver is secured: with TLS in which both sides
@@ -33,30 +32,20 @@ func (d Driver) CheckTransport() error {
 		quote(string(d.Endpoint)))
 }
 
-var tlsMapping = mapping{
-	{key: "caFile", required: true, schema: pattern("file with the certificate authorities that sign the driver's certificate", "^/.")},
-	{key: "certFile", required: true, schema: pattern("file with the certificate of the hub", "^/.")},
-	{key: "keyFile", required: true, schema: pattern("file with the key of that certificate", "^/.")},
-	{key: "serverName", schema: pattern("name in the driver's certificate; default: the host of the endpoint", `^[-0-9a-z.:]+$`)},
+var tlsTable = table[TLS]{
+	file("caFile", "file with the certificate authorities that sign the driver's certificate", "/tls/ca.crt",
+		func(t *TLS) *string { return &t.CAFile }),
+	file("certFile", "file with the certificate of the hub", "/tls/tls.crt", func(t *TLS) *string { return &t.CertFile }),
+	file("keyFile", "file with the key of that certificate", "/tls/tls.key", func(t *TLS) *string { return &t.KeyFile }),
+	value("serverName", text[string]("the name in the certificate of the driver", checkServerName,
+		pattern(`^[-0-9a-z.:]+$`).with("name in the driver's certificate; default: the host of the endpoint")),
+		func(t *TLS) *string { return &t.ServerName }),
 }
 
-// tls reads how the connection to an endpoint is secured. The server name is that of
-// the endpoint if none is written.
-func (p *parser) tls(n *yaml.Node, path string, endpoint Endpoint) TLS {
-	o := p.object(n, path, tlsMapping)
-	if n.Kind != yaml.MappingNode {
-		return TLS{}
-	}
-	t := TLS{
-		CAFile:     p.absoluteFile(o, "caFile", "/tls/ca.crt"),
-		CertFile:   p.absoluteFile(o, "certFile", "/tls/tls.crt"),
-		KeyFile:    p.absoluteFile(o, "keyFile", "/tls/tls.key"),
-		ServerName: endpoint.Host(),
-	}
-	if _, written := o.values["serverName"]; written {
-		t.ServerName = p.text(o, "serverName", "the name in the certificate of the driver", checkServerName)
-	}
-	return t
+// file returns the row of a key that must be the absolute path of a file.
+func file(key, description, example string, in func(*TLS) *string) row[TLS] {
+	return value(key, text[string]("the absolute path of a file like "+example,
+		func(s string) error { return checkFile(s, example) }, pattern("^/.").with(description)), in).must()
 }
 
 func checkServerName(name string) error {
@@ -65,11 +54,6 @@ func checkServerName(name string) error {
 		err = fmt.Errorf("%s must be written as %s", quote(name), canonical)
 	}
 	return err
-}
-
-// absoluteFile reads a key that must be the absolute path of a file.
-func (p *parser) absoluteFile(o object, key, example string) string {
-	return p.text(o, key, "the absolute path of a file like "+example, func(s string) error { return checkFile(s, example) })
 }
 
 func checkFile(s, example string) error {
@@ -86,27 +70,23 @@ func checkFile(s, example string) error {
 	return nil
 }
 
-// transport reads what secures the connection to a driver, of which endpoint and
-// settings were read, and reports what does not go together.
-func (p *parser) transport(o object, d Driver, s scope) Driver {
-	n, written := o.values["tls"]
-	if written {
-		d.TLS = p.tls(n, o.child("tls"), d.Endpoint)
-	}
-	own, insecureHere := o.values["insecure"]
+// transport completes what secures the connection to a driver, of which the entry at a path was read, and reports what does not go
+// together.
+func (p *parser) transport(d *Driver, path string) {
+	tls, insecure := p.values[path+".tls"], p.values[path+".insecure"]
 	switch {
-	case written && insecureHere && d.Insecure:
-		p.report(own.Line, o.child("insecure"), "contradicts tls: remove one of them")
-	case written && d.Endpoint.Network() == "unix":
-		p.report(n.Line, o.child("tls"), "a unix socket does not use TLS: remove it")
-	case !written && !o.misspelt["tls"] && !o.misspelt["insecure"] && d.Endpoint != "" && s.readable("insecure"):
+	case tls != nil && insecure != nil && d.Insecure:
+		p.report(insecure.Line, path+".insecure", "contradicts tls: remove one of them")
+	case tls != nil && d.Endpoint.Network() == "unix":
+		p.report(tls.Line, path+".tls", "a unix socket does not use TLS: remove it")
+	case tls == nil && !p.misspelt[path+".tls"] && !p.misspelt[path+".insecure"] && d.Endpoint != "" &&
+		!p.misread["defaults.insecure"] && !p.misread[path+".insecure"]:
 		if err := d.CheckTransport(); err != nil {
-			p.report(o.values["endpoint"].Line, o.child("endpoint"), err.Error())
+			p.report(p.values[path+".endpoint"].Line, path+".endpoint", err.Error())
 		}
 	}
-	if written {
+	if tls != nil {
+		d.TLS.ServerName = cmp.Or(d.TLS.ServerName, d.Endpoint.Host())
 		d.Insecure = false // of the defaults: what the entry says goes before them
 	}
-	p.warnTransport(o, d)
-	return d
 }

@@ -14,7 +14,7 @@ type Warning Error
 // String is "file:line: warning: path: message".
 func (w Warning) String() string {
 	e := Error(w)
-	e.Message, e.Path = e.Path+": "+e.Message, "warning"
+	e.Path = "warning: " + e.Path
 	return e.Error()
 }
 
@@ -30,77 +30,32 @@ func (w Warning) isLike(other Warning) bool {
 	return w == other
 }
 
-// Warnings returns the warnings of the file, in order of line. It is not to be changed.
-func (c *Config) Warnings() []Warning { return c.warnings }
-
-// settingWarning is a warning where a setting is written with a certain value.
-type settingWarning struct {
-	key     string
-	applies func(s Settings) bool
-	message string
-}
-
-var settingWarnings = []settingWarning{
-	{"timeout", func(s Settings) bool { return s.Timeout < 15*time.Second },
-		"cloud storage often takes longer than 15s to attach, and goes on after a call was cut off: raise it for cloud storage"},
-	{"workers", func(s Settings) bool { return s.Workers > 1000 },
-		"few drivers can serve more than 1000 calls at once: lower it unless this driver can"},
-	{"kubeAPI.burst", func(s Settings) bool { return s.KubeAPI.Burst > 0 && s.KubeAPI.QPS == 0 },
-		"has no effect while kubeAPI.qps is 0: write kubeAPI.qps, or remove it"},
-}
-
-// warnSettings warns of settings that were written in one mapping and could be read.
-func (p *parser) warnSettings(o object, s scope) {
-	for _, w := range settingWarnings {
-		if n, written := o.values[w.key]; written && s.readable(w.key) && w.applies(s.Settings) {
-			p.warn(n.Line, o.child(w.key), w.message)
+// warn warns of what was written in the mapping at a path, which is defaults or the entry of a driver.
+func (p *parser) warn(d Driver, path string) {
+	warn := func(key string, applies bool, message string) {
+		if n := p.values[path+"."+key]; n != nil && applies {
+			p.warnings = append(p.warnings, Warning{File: p.file, Line: n.Line, Path: path + "." + key, Message: message})
 		}
 	}
-}
-
-// warnDefaults warns of settings that are a risk in defaults only.
-func (p *parser) warnDefaults(o object, s Settings) {
-	if n, written := o.values["insecure"]; written && s.Insecure {
-		p.warn(n.Line, o.child("insecure"), "allows every tcp:// endpoint without tls, also of discovered drivers: write it only in the entries that need it")
+	warn("timeout", d.Timeout < 15*time.Second,
+		"cloud storage often takes longer than 15s to attach, and goes on after a call was cut off: raise it for cloud storage")
+	warn("workers", d.Workers > 1000, "few drivers can serve more than 1000 calls at once: lower it unless this driver can")
+	warn("kubeAPI.burst", d.KubeAPI.Burst > 0 && d.KubeAPI.QPS == 0, "has no effect while kubeAPI.qps is 0: write kubeAPI.qps, or remove it")
+	if path == "defaults" {
+		warn("insecure", d.Insecure,
+			"allows every tcp:// endpoint without tls, also of discovered drivers: write it only in the entries that need it")
+		return
 	}
-}
-
-// warnName warns of a driver for which csi-attacher cannot have a lease.
-func (p *parser) warnName(o object, d Driver) {
-	if d.Lease.Name == "" && d.Name != strings.ToLower(d.Name) {
-		p.warn(o.values["name"].Line, o.child("name"),
-			"the name of a Lease cannot contain capital letters, so the lease of this driver is "+LeaseName(d.Name)+", which csi-attacher does not use: stop other attachers of its volumes, or write lease.name")
-	}
-}
-
-// warnLease warns of an entry that was made active without saying which Lease csi-attacher holds. The hub logs no such
-// warning, because it has a namespace for its leases. An entry without mode gets none either: it may never have had a
-// csi-attacher.
-func (p *parser) warnLease(o object, d Driver) {
-	mode, written := o.values["mode"]
-	if _, decided := o.values["lease.namespace"]; written && d.Mode == ModeActive && d.Lease.Namespace == "" && !decided {
-		p.warn(mode.Line, o.child("mode"),
-			"lease.namespace is not set, so the hub holds the lease of this driver in its own namespace: a csi-attacher that holds its Lease in another namespace would attach and detach at the same time. Write lease.namespace: the namespace of that Lease, or \"\" if the driver has no csi-attacher")
-	}
-}
-
-// warnTransport warns of an endpoint over which everybody can listen.
-func (p *parser) warnTransport(o object, d Driver) {
-	own, insecureHere := o.values["insecure"]
-	insecureHere = insecureHere && d.Insecure
-	endpoint, written := o.values["endpoint"]
-	switch {
-	case !written || d.Endpoint == "" || d.TLS.Enabled():
-	case d.Endpoint.Network() == "unix" && insecureHere:
-		p.warn(own.Line, o.child("insecure"), "has no effect on a unix socket: remove it")
-	case d.Endpoint.Network() == "unix":
-	case d.Endpoint.IsLocal():
-		p.warn(endpoint.Line, o.child("endpoint"), "without tls, any process on this machine can listen in the driver's place and receive the secrets of volumes")
-	default:
-		p.warn(endpoint.Line, o.child("endpoint"), "without tls, anyone on the network path can read the secrets of volumes and answer in the driver's place")
-	}
-}
-
-func (p *parser) warn(line int, path, message string) {
-	p.warnings = append(p.warnings, Warning{File: p.file, Line: line, Path: path, Message: message})
+	warn("name", d.Lease.Name == "" && d.Name != strings.ToLower(d.Name),
+		"the name of a Lease cannot contain capital letters, so the lease of this driver is "+LeaseName(d.Name)+", which csi-attacher does not use: stop other attachers of its volumes, or write lease.name")
+	// The hub logs no such warning, because it has a namespace for its leases. An entry without mode gets none either: it may never
+	// have had a csi-attacher.
+	warn("mode", d.Mode == ModeActive && d.Lease.Namespace == "" && p.values[path+".lease.namespace"] == nil,
+		"lease.namespace is not set, so the hub holds the lease of this driver in its own namespace: a csi-attacher that holds its Lease in another namespace would attach and detach at the same time. Write lease.namespace: the namespace of that Lease, or \"\" if the driver has no csi-attacher")
+	unix, plain := d.Endpoint.Network() == "unix", !d.TLS.Enabled()
+	warn("insecure", plain && unix && d.Insecure, "has no effect on a unix socket: remove it")
+	warn("endpoint", plain && !unix && d.Endpoint.IsLocal(),
+		"without tls, any process on this machine can listen in the driver's place and receive the secrets of volumes")
+	warn("endpoint", plain && !unix && !d.Endpoint.IsLocal(),
+		"without tls, anyone on the network path can read the secrets of volumes and answer in the driver's place")
 }

@@ -38,13 +38,9 @@ func (s statusSource) config() status.Config {
 	c := status.Config{LastReloadOK: true}
 	if file, ok := s.source.(*registry.File); ok {
 		is := file.Status()
-		c.Path, c.Hash, c.LastReloadOK, c.LastSuccess = file.Name(), is.Hash, is.LastSuccessful, is.LastSuccess
+		c.Path, c.Hash, c.LastReloadOK, c.LastSuccess = file.Name(), is.Hash, len(is.Errors) == 0, is.LastSuccess
 		for _, f := range is.Files {
-			state := status.ConfigFile{Path: f.Path}
-			if f.Mistakes > 0 {
-				state.Rejected = f.String()
-			}
-			c.Files = append(c.Files, state)
+			c.Files = append(c.Files, status.ConfigFile{Path: f.Path, Rejected: f.Rejected})
 		}
 		for _, e := range is.Errors {
 			c.Errors = append(c.Errors, e.Error())
