@@ -112,8 +112,8 @@ func TestContextNamesTheClusterAndTheNamespaceThatAreAsked(t *testing.T) {
 		"contexts": [{"name": "one", "context": {"cluster": "one", "namespace": "first"}}, {"name": "other", "context": {"cluster": "other", "namespace": "second"}}],
 		"clusters": [{"name": "one", "cluster": {"server": "http://127.0.0.1:1"}}, {"name": "other", "cluster": {"server": "http://127.0.0.1:2"}}]}`)
 	for given, want := range map[string]string{"": "http://127.0.0.1:1 first", "other": "http://127.0.0.1:2 second"} {
-		f := clientFlags{kubeconfig: file, kubeContext: given, server: "http://127.0.0.1:3"}
-		config, err := f.config()
+		f := clientFlags{kubeconfig: file, kubeContext: given}
+		config, err := f.kube()
 		if err != nil {
 			t.Fatal(err)
 		}

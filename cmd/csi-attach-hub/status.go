@@ -63,16 +63,12 @@ func (f *statusFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	config, err := f.config()
-	if err != nil {
-		return err
-	}
 	f.warnIgnored(c.ErrOrStderr())
 	screen := newScreen(c.OutOrStdout())
 	if f.watch {
-		return f.repeat(c, config, screen)
+		return f.repeat(c, screen)
 	}
-	report, err := f.report(c.Context(), config)
+	report, err := f.report(c.Context())
 	if err != nil {
 		return err
 	}
@@ -88,12 +84,12 @@ func (f *statusFlags) run(c *cobra.Command) error {
 }
 
 // repeat prints the status until the context of c ends. A terminal shows the last answer while the hub is away.
-func (f *statusFlags) repeat(c *cobra.Command, config *rest.Config, screen *screen) error {
+func (f *statusFlags) repeat(c *cobra.Command, screen *screen) error {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	last := ""
 	for {
-		report, err := f.report(c.Context(), config)
+		report, err := f.report(c.Context())
 		switch {
 		case c.Context().Err() != nil:
 			return nil
@@ -119,8 +115,8 @@ func (f *statusFlags) repeat(c *cobra.Command, config *rest.Config, screen *scre
 }
 
 // report asks all replicas. It finds them each time, because the Pods may change.
-func (f *statusFlags) report(ctx context.Context, config *rest.Config) (statustable.Report, error) {
-	hub, view, err := f.view(ctx, config)
+func (f *statusFlags) report(ctx context.Context) (statustable.Report, error) {
+	hub, view, config, err := f.view(ctx)
 	if err != nil {
 		return statustable.Report{}, err
 	}
@@ -133,24 +129,20 @@ func (f *statusFlags) report(ctx context.Context, config *rest.Config) (statusta
 	return report, nil
 }
 
-// view finds and asks all replicas. The caller closes the Hub. It is an error if none answers.
-func (f *clientFlags) view(ctx context.Context, config *rest.Config) (*hubclient.Hub, hubclient.View, error) {
-	hub, err := f.hub(ctx, config)
-	if err != nil {
-		return nil, hubclient.View{}, err
+// view finds and asks all replicas. It is an error if none answers, otherwise the caller closes the Hub. config is the
+// access to the Kubernetes API, nil if --server makes it unnecessary.
+func (f *clientFlags) view(ctx context.Context) (hub *hubclient.Hub, view hubclient.View, config *rest.Config, err error) {
+	if f.server == "" || f.kubeconfig != "" || f.kubeContext != "" {
+		if config, err = f.kube(); err != nil {
+			return nil, view, nil, err
+		}
 	}
-	view := hub.View(ctx)
-	if !view.Reached() {
+	if hub, err = f.hub(ctx, config); err != nil {
+		return nil, view, nil, err
+	}
+	if view = hub.View(ctx); !view.Reached() {
 		hub.Close()
-		return nil, view, fmt.Errorf("no hub has answered: %s", terminal.Line(strings.Join(view.Problems(), "; ")))
+		return nil, view, nil, fmt.Errorf("no hub has answered: %s", terminal.Line(strings.Join(view.Problems(), "; ")))
 	}
-	return hub, view, nil
-}
-
-// config returns the access to the Kubernetes API, nil if --server makes it unnecessary.
-func (f *clientFlags) config() (*rest.Config, error) {
-	if f.server != "" && f.kubeconfig == "" && f.kubeContext == "" {
-		return nil, nil
-	}
-	return f.kube()
+	return hub, view, config, nil
 }

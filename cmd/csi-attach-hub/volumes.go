@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
-	"github.com/csi-attach-hub/csi-attach-hub/internal/hubclient"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/statustable"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/terminal"
 )
@@ -41,8 +39,8 @@ that are attached or idle are left out, unless --all, --state or --health select
 	flags.clientFlags.add(c.Flags())
 	c.Flags().Lookup("output").Usage = "output `format`, table, wide (more columns, whole texts), json or name (volumeattachment/NAME)"
 	c.Flags().Lookup("namespace").Usage = "`namespace` of the claims and Pods; without it, all"
-	c.Flags().StringSliceVar(&flags.states, "state", nil, "`states` to list, with commas between them: "+strings.Join(words(status.AttachmentStates), ", "))
-	c.Flags().StringSliceVar(&flags.health, "health", nil, "`health` to list, with commas between them: "+strings.Join(words(status.HealthStates), ", "))
+	c.Flags().StringSliceVar(&flags.states, "state", nil, "`states` to list, with commas between them: "+status.Joined(status.AttachmentStates, ", "))
+	c.Flags().StringSliceVar(&flags.health, "health", nil, "`health` to list, with commas between them: "+status.Joined(status.HealthStates, ", "))
 	c.Flags().StringVar(&flags.driver, "driver", "", "`name` of the CSI driver")
 	c.Flags().StringVar(&flags.node, "node", "", "`name` of the node")
 	c.Flags().BoolVar(&flags.all, "all", false, "also list volumes that are attached or idle")
@@ -51,19 +49,13 @@ that are attached or idle are left out, unless --all, --state or --health select
 	return c
 }
 
-func words[T ~string](values []T) []string {
-	var plain []string
-	for _, v := range values {
-		plain = append(plain, string(v))
-	}
-	return plain
-}
-
 // chosen returns the values of a flag.
 func chosen[T ~string](flag string, values []string, valid []T) (list []T, err error) {
 	for _, v := range values {
 		list = append(list, T(v))
-		err = errors.Join(err, oneOf(flag, v, words(valid)...))
+		if !slices.Contains(valid, T(v)) {
+			err = errors.Join(err, fmt.Errorf("--%s %q: write one or more of %s", flag, v, status.Joined(valid, ", ")))
+		}
 	}
 	return list, err
 }
@@ -80,12 +72,8 @@ func (f *volumesFlags) run(c *cobra.Command) error {
 	if open {
 		states = []status.AttachmentState{status.Attaching, status.Detaching, status.Waiting, status.Failing, status.Stuck, status.Unclaimed}
 	}
-	config, err := f.config()
-	if err != nil {
-		return err
-	}
 	f.warnIgnored(errOut)
-	hub, view, err := f.view(ctx, config)
+	hub, view, config, err := f.view(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,10 +89,8 @@ func (f *volumesFlags) run(c *cobra.Command) error {
 			all = append(all, a)
 		}
 	})
-	if len(all) == 0 && gaps == nil && f.driver != "" {
-		if err := servedDriver(f.driver, view); err != nil {
-			return err
-		}
+	if len(all) == 0 && gaps == nil && f.driver != "" && view.Driver(f.driver) == nil && view.Unclaimed[f.driver] == 0 {
+		return fmt.Errorf("--driver %q: the hub serves no such driver: csi-attach-hub status lists those that it serves", f.driver)
 	}
 	status.WorstFirst(all)
 	if f.output != "name" {
@@ -119,19 +105,6 @@ func (f *volumesFlags) run(c *cobra.Command) error {
 		return fmt.Errorf("the list is not whole: %s", terminal.Line(gaps.Error()))
 	}
 	return nil
-}
-
-// servedDriver returns an error if no replica serves the driver and no VolumeAttachment names it.
-func servedDriver(name string, v hubclient.View) error {
-	known := slices.Collect(maps.Keys(v.Unclaimed))
-	for _, d := range v.Drivers {
-		known = append(known, d.Name)
-	}
-	if slices.Contains(known, name) {
-		return nil
-	}
-	slices.Sort(known)
-	return fmt.Errorf("--driver %q: the hub serves no such driver: write one of %s", name, terminal.Line(strings.Join(known, ", ")))
 }
 
 // print prints the list in the format that --output names.

@@ -152,7 +152,7 @@ func choose[T ~string](list *[]T, key, values string, of []T) error {
 	}
 	for value := range strings.SplitSeq(values, ",") {
 		if !slices.Contains(of, T(value)) {
-			return fmt.Errorf("%s %q is none of %s", key, value, joined(of))
+			return fmt.Errorf("%s %q is none of %s", key, value, Joined(of, ", "))
 		}
 		*list = append(*list, T(value))
 	}
@@ -171,10 +171,11 @@ func (q attachmentQuery) page(all []Attachment) AttachmentList {
 	return list
 }
 
-func joined[T ~string](words []T) string {
-	plain := make([]string, len(words))
-	for i, w := range words {
-		plain[i] = string(w)
+// Joined returns states with a separator between them.
+func Joined[T ~string](states []T, separator string) string {
+	plain := make([]string, len(states))
+	for i, s := range states {
+		plain[i] = string(s)
 	}
-	return strings.Join(plain, ", ")
+	return strings.Join(plain, separator)
 }

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/diagnosis"
@@ -100,7 +99,8 @@ func (h *Hub) VolumeHealth(ctx context.Context, name, attachment string) (*statu
 // replica that knows them. take is called by one goroutine at a time. The error says what could not be
 // listed; everything else was passed.
 func (h *Hub) Volumes(ctx context.Context, v View, f status.AttachmentFilter, take func(status.Attachment)) error {
-	query := url.Values{"limit": {strconv.Itoa(volumesPage)}, "driver": {f.Driver}, "node": {f.Node}, "name": {f.Name}, "state": {joined(f.States)}, "health": {joined(f.Health)}}
+	query := url.Values{"limit": {strconv.Itoa(volumesPage)}, "driver": {f.Driver}, "node": {f.Node}, "name": {f.Name},
+		"state": {status.Joined(f.States, ",")}, "health": {status.Joined(f.Health, ",")}}
 	source := map[string]string{} // of the VolumeAttachments of a driver
 	for _, d := range v.Drivers {
 		source[d.Name] = d.Replica
@@ -143,14 +143,6 @@ func (r *replica) pages(ctx context.Context, query url.Values, take func(status.
 		}
 		query.Set("continue", list.Continue)
 	}
-}
-
-func joined[T ~string](values []T) string {
-	words := make([]string, len(values))
-	for i, v := range values {
-		words[i] = string(v)
-	}
-	return strings.Join(words, ",")
 }
 
 // ask requests a path of one replica, by its name in the View.

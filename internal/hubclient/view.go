@@ -136,9 +136,7 @@ func (v View) Problems() []string {
 			problems = append(problems, fmt.Sprintf("%s does not answer: %s", r.Replica, r.Error))
 			continue
 		}
-		if text := v.unreachable(r); text != "" {
-			problems = append(problems, text)
-		}
+		problems = append(problems, v.unreachable(r)...)
 		hash := cmp.Or(r.Overview.Config.Hash, "none")
 		hashes[hash] = true
 		configs = append(configs, r.Replica+" has "+hash)
@@ -149,29 +147,17 @@ func (v View) Problems() []string {
 	return problems
 }
 
-// mostUnreachable is how many unreachable drivers of a replica are named on one line.
-const mostUnreachable = 3
-
-// unreachable names the drivers that a replica cannot call while another can, "" if there are none. A driver that the
-// replica has just begun or ends to serve is not among them.
-func (v View) unreachable(r Replica) string {
-	var names []string
-	reason := ""
+// unreachable has a line for each driver that a replica cannot call while another can. A driver that the replica has
+// just begun or ends to serve is not among them.
+func (v View) unreachable(r Replica) []string {
+	var lines []string
 	for _, d := range r.Drivers {
-		h, best := d.Health, v.Driver(d.Name)
-		if d.Up || best == nil || !best.Up || len(h.Reasons) == 0 || !h.Needs() ||
-			h.Reasons[0].Verdict == diagnosis.DriverStarting || h.Reasons[0].Verdict == diagnosis.DriverDraining {
+		best, reasons := v.Driver(d.Name), d.Health.Reasons
+		if d.Up || !best.Up || len(reasons) == 0 || !d.Health.Needs() || reasons[0].Verdict == diagnosis.DriverStarting || reasons[0].Verdict == diagnosis.DriverDraining {
 			continue
 		}
-		names = append(names, d.Name)
-		reason = cmp.Or(reason, h.Reasons[0].Detail, h.Reasons[0].Fact)
+		fact := fmt.Sprintf("%s cannot call %s, another replica can", r.Replica, d.Name)
+		lines = append(lines, diagnosis.Because(fact, cmp.Or(reasons[0].Detail, reasons[0].Fact)))
 	}
-	if len(names) == 0 {
-		return ""
-	}
-	all := strings.Join(names[:min(len(names), mostUnreachable)], ", ")
-	if more := len(names) - mostUnreachable; more > 0 {
-		all += fmt.Sprintf(" and %d more", more)
-	}
-	return diagnosis.Because(fmt.Sprintf("%s cannot call %s, another replica can", r.Replica, all), reason)
+	return lines
 }

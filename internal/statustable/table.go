@@ -75,32 +75,27 @@ func (t Table) Text(s Style) string {
 		for _, text := range r.Texts {
 			lines = append(lines, wrap(terminal.Line(text), s.Width-left)...)
 		}
-		line := t.line(r, widths, s)
+		line := ""
+		for i, text := range r.Cells {
+			padding := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(text)))
+			switch {
+			case widths[i] == 0:
+				continue
+			case t.Titles[i] == t.Colored:
+				text = s.paint(text, r.Health)
+			}
+			line += text + padding
+		}
 		if !below {
-			lines = append(lines, "-")
-			line += lines[0]
-			lines = lines[1:max(1, len(lines)-1)]
+			if len(lines) == 0 {
+				lines = []string{"-"}
+			}
+			line, lines = line+lines[0], lines[1:]
 		}
 		out.WriteString(strings.TrimRight(line, " ") + "\n")
 		for _, text := range lines {
 			out.WriteString(strings.Repeat(" ", left) + text + "\n")
 		}
-	}
-	return out.String()
-}
-
-// line returns the cells of a row, each as wide as its column.
-func (t Table) line(r Row, widths []int, s Style) string {
-	var out strings.Builder
-	for i, text := range r.Cells {
-		if widths[i] == 0 {
-			continue
-		}
-		padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text))
-		if t.Titles[i] == t.Colored {
-			text = s.paint(text, r.Health)
-		}
-		out.WriteString(text + padding)
 	}
 	return out.String()
 }

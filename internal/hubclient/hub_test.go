@@ -1,0 +1,128 @@
+package hubclient
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
+)
+
+func TestWhatIsNoHubIsSaidToBeNone(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/moved/api/v1/overview":
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		case r.URL.Path == "/there/api/v1/overview" || r.URL.Path == "/there/api/v1/drivers":
+			fmt.Fprint(w, "{}")
+		case strings.HasPrefix(r.URL.Path, "/page/"):
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(http.StatusBadGateway)
+			fmt.Fprint(w, "<html>hello</html>")
+		case strings.HasPrefix(r.URL.Path, "/error/"):
+			http.Error(w, `{"error": "no such thing"}`, http.StatusBadRequest)
+		default:
+			fmt.Fprint(w, "<html>hello</html>")
+		}
+	}))
+	defer server.Close()
+	for path, want := range map[string]string{"": "does not answer as a csi-attach-hub", "/moved": "302 Found", "/there/": "",
+		"/page": "502 Bad Gateway", "/error": "400 Bad Request: no such thing"} {
+		h, err := Find(t.Context(), Options{Server: server.URL + path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		if got := h.View(t.Context()).Replicas[0].Error; (got == "") != (want == "") || !strings.Contains(got, want) || strings.Contains(got, "<html>") {
+			t.Errorf("%q: the error is %q, want %q in it", path, got, want)
+		}
+	}
+}
+
+func TestAddressesThatAreNone(t *testing.T) {
+	for _, server := range []string{"127.0.0.1:8080", "localhost", "ftp://a", "http://", "http://u:p@a", "http://a?b", "http://a#b", "http://a b"} {
+		if _, err := Find(t.Context(), Options{Server: server}); err == nil || !strings.Contains(err.Error(), "http://host:port") {
+			t.Errorf("%q: the error is %v, want one that says what to write", server, err)
+		}
+	}
+}
+
+// waitingSource is a replica where a VolumeAttachment waits.
+type waitingSource struct {
+	source
+	attachment status.Attachment
+}
+
+func (s waitingSource) Attachments(status.AttachmentFilter) []status.Attachment {
+	return []status.Attachment{s.attachment}
+}
+
+func TestAVolumeAttachmentComesWithItsStepsAndWhatItWaitsFor(t *testing.T) {
+	begun := time.Date(2026, 3, 4, 3, 0, 0, 5e6, time.UTC)
+	want := status.Attachment{Name: "csi-1", Driver: "d", State: status.Waiting, Health: status.Health{State: status.Fine}, Steps: []status.Step{
+		{Kind: status.StepCreated, Time: begun}, {Kind: status.StepWaited, What: "a worker of the driver", Time: begun, Until: begun.Add(time.Second)},
+		{Kind: status.StepCalled, What: "ControllerPublishVolume", Time: begun.Add(time.Second), Error: "busy"}}}
+	want.SetWaiting(status.Wait{Kind: status.WaitForDetach, Node: "node-7", VolumeAttachment: "csi-7"})
+	h := hubOf(t, addressOf(t, waitingSource{attachment: want}))
+	got, err := h.Attachment(t.Context(), h.View(t.Context()).Replicas[0].Replica, "csi-1")
+	if err != nil || got == nil || !reflect.DeepEqual(*got, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// healthServer is a replica whose driver reports the health of one volume.
+func healthServer(t *testing.T) string {
+	t.Helper()
+	o := status.Options{Endpoint: "127.0.0.1:0", Source: source{}, Metrics: status.NewMetrics(), Volumes: volumeHealth{}}
+	s, err := status.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + s.Addr().String()
+}
+
+type volumeHealth struct{}
+
+func (volumeHealth) VolumeHealth(_ context.Context, attachment string) (status.VolumeHealth, error) {
+	switch attachment {
+	case "csi-1":
+		return status.VolumeHealth{Problems: []status.VolumeProblem{{Status: "DEGRADED", Reason: "Rebuild", Message: "a disk is missing"}}}, nil
+	case "csi-2":
+		return status.VolumeHealth{}, fmt.Errorf("the driver is not connected")
+	}
+	return status.VolumeHealth{}, status.ErrNoAttachment
+}
+
+func TestAReplicaIsAskedForTheHealthOfAVolume(t *testing.T) {
+	h := hubOf(t, healthServer(t))
+	replica := h.replicas[0].name
+	got, err := h.VolumeHealth(t.Context(), replica, "csi-1")
+	if err != nil || len(got.Problems) != 1 || got.Problems[0] != (status.VolumeProblem{Status: "DEGRADED", Reason: "Rebuild", Message: "a disk is missing"}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for name, want := range map[string]string{"csi-2": "503 Service Unavailable: ask for the health of the volume: the driver is not connected", "csi-3": `404 Not Found: VolumeAttachment "csi-3" does not exist`, "": "400 Bad Request"} {
+		if _, err := h.VolumeHealth(t.Context(), replica, name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %s", name, err, want)
+		}
+	}
+	if _, err := h.VolumeHealth(t.Context(), "none", "csi-1"); err == nil {
+		t.Error("a replica that is not known has answered")
+	}
+}
