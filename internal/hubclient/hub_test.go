@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
@@ -62,11 +61,8 @@ func (s waitingSource) Attachments(status.AttachmentFilter) []status.Attachment 
 	return []status.Attachment{s.attachment}
 }
 
-func TestAVolumeAttachmentComesWithItsStepsAndWhatItWaitsFor(t *testing.T) {
-	begun := time.Date(2026, 3, 4, 3, 0, 0, 5e6, time.UTC)
-	want := status.Attachment{Name: "csi-1", Driver: "d", State: status.Waiting, Health: status.Health{State: status.Fine}, Steps: []status.Step{
-		{Kind: status.StepCreated, Time: begun}, {Kind: status.StepWaited, What: "a worker of the driver", Time: begun, Until: begun.Add(time.Second)},
-		{Kind: status.StepCalled, What: "ControllerPublishVolume", Time: begun.Add(time.Second), Error: "busy"}}}
+func TestAVolumeAttachmentComesWithWhatItWaitsFor(t *testing.T) {
+	want := status.Attachment{Name: "csi-1", Driver: "d", State: status.Waiting, Health: status.Health{State: status.Fine}}
 	want.SetWaiting(status.Wait{Kind: status.WaitForDetach, Node: "node-7", VolumeAttachment: "csi-7"})
 	h := hubOf(t, addressOf(t, waitingSource{attachment: want}))
 	got, err := h.Attachment(t.Context(), h.View(t.Context()).Replicas[0].Replica, "csi-1")
