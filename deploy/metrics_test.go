@@ -9,12 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc/codes"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 )
@@ -58,22 +55,7 @@ func metricsOfTheHub(t *testing.T) known {
 	if _, err := kube.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{}); err == nil {
 		t.Fatal("somebody answered")
 	}
-	// Informers count from their start.
-	name, err := cache.NewInformerName(t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer name.Release()
-	ended, end := context.WithCancel(t.Context())
-	end()
-	nodes := cache.NewListWatchFromClient(kube.StorageV1().RESTClient(), "csinodes", metav1.NamespaceAll, fields.Everything())
-	cache.NewSharedIndexInformerWithOptions(nodes, &storagev1.CSINode{}, cache.SharedIndexInformerOptions{
-		Identifier: name.WithResource(storagev1.SchemeGroupVersion.WithResource("csinodes"))}).RunWithContext(ended)
-	gatherer, err := metrics.Gatherer(oneDriver{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return shapes(t, gatherer)
+	return shapes(t, metrics.Gatherer(oneDriver{}))
 }
 
 func shapes(t *testing.T, gatherer prometheus.Gatherer) known {

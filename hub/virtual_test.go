@@ -266,11 +266,7 @@ func (v *virtual) eventsWith(text string) []string {
 // metric is the sum of a metric's series in what the hub shows to Prometheus.
 func (v *virtual) metric(name string) float64 {
 	v.t.Helper()
-	gatherer, err := v.options.Metrics.Gatherer(virtualSource{v.hub})
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	families, err := gatherer.Gather()
+	families, err := v.options.Metrics.Gatherer(virtualSource{v.hub}).Gather()
 	if err != nil {
 		v.t.Fatal(err)
 	}

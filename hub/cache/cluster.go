@@ -14,9 +14,6 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/hub/attach"
 )
 
-// informers is the label name of client-go's metrics of these informers (informer_queued_items and the like).
-const informers = "csi-attach-hub"
-
 // stopTimeout bounds how long Stop waits for the watches to end.
 const stopTimeout = 5 * time.Second
 
@@ -32,7 +29,6 @@ type Cluster struct {
 	nodes       toolscache.SharedIndexInformer // *storagev1.CSINode
 	drivers     toolscache.SharedIndexInformer // *storagev1.CSIDriver
 	running     sync.WaitGroup                 // the informers
-	name        *toolscache.InformerName       // of the informers, for client-go's metrics; nil for none
 
 	handlersSynced   []toolscache.InformerSynced // for each handler: whether it has handled every object of the first listing
 	driversForbidden atomic.Bool                 // the hub may not read CSIDriver objects
@@ -44,17 +40,15 @@ type Cluster struct {
 // New returns a Cluster that reads through a client. It starts nothing.
 func New(kube attach.Kube) (*Cluster, error) {
 	core, storage := kube.CoreV1().RESTClient(), kube.StorageV1().RESTClient()
-	name, _ := toolscache.NewInformerName(informers) // without a name if another Cluster of this process has it, as in tests
 	c, err := Over(kube, Informers{
-		Attachments: newInformer(storage, name, storagev1.SchemeGroupVersion.WithResource("volumeattachments"), &storagev1.VolumeAttachment{}),
-		Volumes:     newInformer(core, name, corev1.SchemeGroupVersion.WithResource("persistentvolumes"), &corev1.PersistentVolume{}),
-		Nodes:       newInformer(storage, name, storagev1.SchemeGroupVersion.WithResource("csinodes"), &storagev1.CSINode{}),
-		Drivers:     newInformer(storage, name, storagev1.SchemeGroupVersion.WithResource("csidrivers"), &storagev1.CSIDriver{}),
+		Attachments: newInformer(storage, "volumeattachments", &storagev1.VolumeAttachment{}),
+		Volumes:     newInformer(core, "persistentvolumes", &corev1.PersistentVolume{}),
+		Nodes:       newInformer(storage, "csinodes", &storagev1.CSINode{}),
+		Drivers:     newInformer(storage, "csidrivers", &storagev1.CSIDriver{}),
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.name = name
 	if err := c.drivers.SetWatchErrorHandlerWithContext(c.handleDriverWatchError); err != nil {
 		return nil, fmt.Errorf("set the handler of watch errors of CSIDriver objects: %w", err)
 	}
@@ -124,7 +118,6 @@ func (c *Cluster) Start(ctx context.Context) error {
 // While the API server refuses connections, client-go's reflector sleeps for up to a minute
 // without looking at its context; a hub that waited for it would be killed.
 func (c *Cluster) Stop() {
-	defer c.name.Release()
 	ended := make(chan struct{})
 	go func() { c.running.Wait(); close(ended) }()
 	select {

@@ -54,7 +54,6 @@ func footprint[T any, P interface {
 		}
 		b.ReportMetric(float64(inUse()-before)/count, "B/object")
 		runtime.KeepAlive(c)
-		c.name.Release()
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -33,15 +32,12 @@ const byReleasable = "releasable"
 // newInformer returns the cache of all objects of a resource, each as toCache returns it. It does not resync:
 // that would repeat every event for every driver, and after a broken watch the informer lists all objects
 // anyway.
-func newInformer(client rest.Interface, name *toolscache.InformerName, resource schema.GroupVersionResource, example runtime.Object) toolscache.SharedIndexInformer {
-	requests := toolscache.NewListWatchFromClient(client, resource.Resource, metav1.NamespaceAll, fields.Everything())
+func newInformer(client rest.Interface, resource string, example runtime.Object) toolscache.SharedIndexInformer {
+	requests := toolscache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
 	if _, ok := example.(*storagev1.VolumeAttachment); ok {
 		requests.ListWithContextFunc = inPages(requests.ListWithContextFunc)
 	}
-	informer := toolscache.NewSharedIndexInformerWithOptions(requests, example, toolscache.SharedIndexInformerOptions{
-		Indexers:   toolscache.Indexers{},
-		Identifier: name.WithResource(resource),
-	})
+	informer := toolscache.NewSharedIndexInformerWithOptions(requests, example, toolscache.SharedIndexInformerOptions{Indexers: toolscache.Indexers{}})
 	_ = informer.SetTransform(toCache) // fails only once the informer has started
 	return informer
 }

@@ -35,7 +35,7 @@ type Options struct {
 	// Decider returns the present inputs of the hub's decisions, and false while the driver has not
 	// reported its capabilities yet. It must not block.
 	Decider func() (attach.Driver, bool)
-	Metrics *status.DriverMetrics // nil: nothing is counted in metrics
+	Metrics *status.DriverMetrics
 	// Ask asks what the driver's checklist needs of the API server. It is called each minute; nil: nothing is asked.
 	Ask func(context.Context)
 }

@@ -40,7 +40,7 @@ func newOptions(t *testing.T) observe.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return observe.Options{Driver: driver, Cluster: cluster, ReadSecret: func(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error) {
+	return observe.Options{Driver: driver, Metrics: status.NewMetrics().Driver(driver), Cluster: cluster, ReadSecret: func(ctx context.Context, ref corev1.SecretReference) (*corev1.Secret, error) {
 		return attach.ReadSecret(ctx, kube.CoreV1(), nil, ref)
 	}, Decider: func() (attach.Driver, bool) {
 		return attach.Driver{Name: driver, Capabilities: csiclient.Capabilities{PublishUnpublish: true}}, true

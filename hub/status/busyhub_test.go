@@ -79,7 +79,7 @@ func busyDriver(i int, now time.Time) Driver {
 		d.State, d.Up, d.Since, d.DownSince = "Lost", false, now.Add(-7*time.Minute), now.Add(-7*time.Minute)
 		d.Reason = "dial unix /csi/csi.vsphere.vmware.com/csi.sock: connect: connection refused"
 		d.ConnectionError = Failure{Time: now.Add(-3 * time.Second), Text: d.Reason}
-		d.Lanes[0] = Lane{Operation: Attach, Queued: 41, Delayed: 3, Failing: 3, Workers: 20, OldestSeconds: 1210, OldestSince: now.Add(-1210 * time.Second), Done: 5121, Failed: 12, Stuck: 7, StuckSince: now.Add(-20 * time.Minute)}
+		d.Lanes[0] = Lane{Operation: Attach, Queued: 41, Delayed: 3, Failing: 3, Workers: 20, OldestSince: now.Add(-1210 * time.Second), Done: 5121, Failed: 12, Stuck: 7, StuckSince: now.Add(-20 * time.Minute)}
 		d.Lanes[1].Queued = 6
 		d.Failures = []Failure{
 			{Time: now.Add(-23 * time.Minute), Operation: Attach, VolumeAttachment: vaName(1), Text: "rpc error: code = Unavailable desc = error reading from server: EOF"},
@@ -87,7 +87,7 @@ func busyDriver(i int, now time.Time) Driver {
 		}
 	case i == 3: // needs attention
 		d.Busy = 9
-		d.Lanes[0] = Lane{Operation: Attach, Running: 9, Queued: 3, Delayed: 2, Failing: 2, Workers: 20, OldestSeconds: 14, OldestSince: now.Add(-14 * time.Second), Done: 80211, Failed: 44,
+		d.Lanes[0] = Lane{Operation: Attach, Running: 9, Queued: 3, Delayed: 2, Failing: 2, Workers: 20, OldestSince: now.Add(-14 * time.Second), Done: 80211, Failed: 44,
 			OldestCall: Call{"ControllerPublishVolume", now.Add(-9 * time.Second), vaName(103)}}
 		d.Failures = []Failure{{Time: now.Add(-8 * time.Second), Operation: Attach, VolumeAttachment: vaName(3),
 			Text: "rpc error: code = ResourceExhausted desc = node worker-17 has 128 of 128 volumes: detach one, or schedule the Pod elsewhere"}}

@@ -107,6 +107,5 @@
 //	attach_hub_config_last_reload_success_timestamp_seconds
 //	attach_hub_config_hash                                  equal for equal configurations
 //
-// Beside them are leader_election_master_status{name}, by lease, as csi-attacher has it,
-// and those of client-go (rest_client_*, informer_*), of Go and of the process.
+// Beside them are those of client-go (rest_client_*), of Go and of the process.
 package status

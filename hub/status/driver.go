@@ -77,22 +77,19 @@ const (
 
 // Lane is the queue of one operation.
 type Lane struct {
-	Operation Operation `json:"operation"`
-	Queued    int       `json:"queued"`  // waiting for a worker, or for other work on the volume
-	Delayed   int       `json:"delayed"` // waiting for the next try after a failure
-	Running   int       `json:"running"`
-	Failing   int       `json:"failing"` // of all these, those whose last try failed: also while the next one runs
-	Workers   int       `json:"workers"` // the limit of Running now, with lent workers
-	// OldestSeconds is the age of the oldest work that does not run, since it became due; 0 if
-	// there is none.
-	OldestSeconds float64   `json:"oldestSeconds"`
-	OldestSince   time.Time `json:"oldestSince,omitzero"`  // since when that work is due; zero if there is none
-	FailingSince  time.Time `json:"failingSince,omitzero"` // since when the oldest of Failing is due
-	OldestCall    Call      `json:"oldestCall,omitzero"`   // in flight; zero if there is none
-	Done          uint64    `json:"done"`                  // since this process serves the driver
-	Failed        uint64    `json:"failed"`                // tries, since this process serves the driver
-	Stuck         int       `json:"stuck"`                 // VolumeAttachments without success for longer than stuckAfter
-	StuckSince    time.Time `json:"stuckSince,omitzero"`   // when the operation of the oldest of these was asked for
+	Operation    Operation `json:"operation"`
+	Queued       int       `json:"queued"`  // waiting for a worker, or for other work on the volume
+	Delayed      int       `json:"delayed"` // waiting for the next try after a failure
+	Running      int       `json:"running"`
+	Failing      int       `json:"failing"`               // of all these, those whose last try failed: also while the next one runs
+	Workers      int       `json:"workers"`               // the limit of Running now, with lent workers
+	OldestSince  time.Time `json:"oldestSince,omitzero"`  // since when the oldest work that does not run is due; zero if there is none
+	FailingSince time.Time `json:"failingSince,omitzero"` // since when the oldest of Failing is due
+	OldestCall   Call      `json:"oldestCall,omitzero"`   // in flight; zero if there is none
+	Done         uint64    `json:"done"`                  // since this process serves the driver
+	Failed       uint64    `json:"failed"`                // tries, since this process serves the driver
+	Stuck        int       `json:"stuck"`                 // VolumeAttachments without success for longer than stuckAfter
+	StuckSince   time.Time `json:"stuckSince,omitzero"`   // when the operation of the oldest of these was asked for
 }
 
 // Call is a call to the driver that is in flight.
@@ -131,7 +128,6 @@ func (l Lane) with(more Lane) Lane {
 	l.Running += more.Running
 	l.Failing += more.Failing
 	l.Stuck += more.Stuck
-	l.OldestSeconds = max(l.OldestSeconds, more.OldestSeconds)
 	l.OldestSince = earliest(l.OldestSince, more.OldestSince)
 	l.FailingSince = earliest(l.FailingSince, more.FailingSince)
 	l.StuckSince = earliest(l.StuckSince, more.StuckSince)

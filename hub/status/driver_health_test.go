@@ -170,11 +170,7 @@ func TestAScrapeLooksAtNoVolumeAttachment(t *testing.T) {
 	h.setDriver("a.example.com", func(d *Driver) {
 		d.State, d.Up, d.DownSince, d.Lanes[0].Queued, d.Lanes[0].Stuck = "Lost", false, time.Now().Add(-time.Hour), 3, 1
 	})
-	gatherer, err := h.metrics.Gatherer(withoutAttachments{h, t})
-	if err != nil {
-		t.Fatal(err)
-	}
-	families, err := gatherer.Gather()
+	families, err := h.metrics.Gatherer(withoutAttachments{h, t}).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,8 +80,8 @@ func (h *fakeHub) trouble(d *Driver, now time.Time) {
 	case "csi.vsphere.vmware.com":
 		d.State, d.Up, d.Since, d.DownSince, d.Reason, d.Endpoint = "Lost", false, now.Add(-16*time.Minute), now.Add(-16*time.Minute), refused, "tcp://vsphere-csi.storage.svc:9443"
 		d.ConnectionError = Failure{Time: now.Add(-3 * time.Second), Text: refused}
-		d.Lanes[0] = Lane{Operation: Attach, Queued: 9, Workers: 20, OldestSeconds: 940, OldestSince: now.Add(-940 * time.Second), Stuck: 2, StuckSince: now.Add(-940 * time.Second)}
-		d.Lanes[1] = Lane{Operation: Detach, Queued: 3, Workers: 20, OldestSeconds: 610, OldestSince: now.Add(-610 * time.Second)}
+		d.Lanes[0] = Lane{Operation: Attach, Queued: 9, Workers: 20, OldestSince: now.Add(-940 * time.Second), Stuck: 2, StuckSince: now.Add(-940 * time.Second)}
+		d.Lanes[1] = Lane{Operation: Detach, Queued: 3, Workers: 20, OldestSince: now.Add(-610 * time.Second)}
 		m := h.metrics.Driver(d.Name)
 		for s := range 64 {
 			m.recent.add(now.Add(-time.Duration(s)*slotLength), Unavailable, time.Second)

@@ -20,11 +20,7 @@ import (
 const mostScrapes = 8
 
 // newHandler returns the handler of all paths: metrics and probes for all, everything else on loopback addresses only.
-func newHandler(o Options) (http.Handler, error) {
-	gatherer, err := o.Metrics.Gatherer(o.Source)
-	if err != nil {
-		return nil, err
-	}
+func newHandler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	l := newLimiter()
 	api{hub: view{o.Source}, limiter: l, volumes: o.Volumes}.register(mux)
@@ -40,7 +36,7 @@ func newHandler(o Options) (http.Handler, error) {
 		sendError(w, http.StatusNotFound, "there is nothing at this path")
 	})
 	all := http.NewServeMux()
-	all.Handle(o.MetricsPath, promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{
+	all.Handle(o.MetricsPath, promhttp.HandlerFor(o.Metrics.Gatherer(o.Source), promhttp.HandlerOpts{
 		// One broken metric does not hide the others.
 		ErrorHandling:       promhttp.ContinueOnError,
 		ErrorLog:            scrapeLog{loglimit.New(10, time.Minute)},
@@ -50,7 +46,7 @@ func newHandler(o Options) (http.Handler, error) {
 	all.HandleFunc("/readyz", lastAnswer(o.Probes.probe("readyz")))
 	all.HandleFunc("/healthz/leader-election", lastAnswer(leaderElection(o.LeaderCheck)))
 	all.Handle("/", onLoopback(mux))
-	return readOnly(checkHost(o.AllowedHosts, all)), nil
+	return readOnly(checkHost(o.AllowedHosts, all))
 }
 
 // lastAnswer closes the connection after the answer: everybody may ask, and a kubelet does not use

@@ -1,21 +1,19 @@
 package status
 
 import (
-	"fmt"
+	"errors"
 	"sync"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/component-base/metrics/legacyregistry"
-
-	// client-go's requests and informers are counted into the registry of component-base, the only one
-	// that client-go can be given once for a process. Its workqueue and leader election are not used with names, and
-	// client-go 0.37 calls no metric of reflectors.
-	_ "k8s.io/component-base/metrics/prometheus/clientgo/fifo"
-	_ "k8s.io/component-base/metrics/prometheus/restclient"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Metrics has the counters of each driver. A nil Metrics counts nothing.
+// Metrics has the counters of each driver. A nil Metrics shows none of them.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -31,10 +29,10 @@ func NewMetrics() *Metrics {
 // Driver returns the metrics of a driver. Its series exist, at zero, from the first
 // call until Forget.
 func (m *Metrics) Driver(name string) *DriverMetrics {
-	if m == nil {
-		return nil
-	}
 	name = label(name)
+	if m == nil {
+		return newDriverMetrics(name)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if d := m.drivers[name]; d != nil {
@@ -63,9 +61,8 @@ func (m *Metrics) Forget(name string) {
 
 // history returns the recent operations of a driver, an empty history if the driver has no metrics.
 func (m *Metrics) history(name string, now time.Time) history {
-	name = label(name)
 	m.mu.Lock()
-	d := m.drivers[name]
+	d := m.drivers[label(name)]
 	m.mu.Unlock()
 	if d == nil {
 		return history{}
@@ -73,12 +70,134 @@ func (m *Metrics) history(name string, now time.Time) history {
 	return d.recent.history(now)
 }
 
-// Gatherer returns all metrics of /metrics: the counters, gauges of what the source returns at the
-// scrape, and those of client-go, the Go runtime and the process.
-func (m *Metrics) Gatherer(source Source) (prometheus.Gatherer, error) {
-	gauges := prometheus.NewRegistry()
-	if err := gauges.Register(collector{view{source}}); err != nil {
-		return nil, fmt.Errorf("register the metrics of the hub's state: %w", err)
+var (
+	// callBuckets are those of csi-attacher, so that its dashboards work.
+	callBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
+	// operationBuckets range from an idle driver to an operation with several tries.
+	operationBuckets = []float64{.025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900}
+)
+
+// DriverMetrics has the counters of one driver. Its methods may be called from any goroutine and do
+// not block.
+type DriverMetrics struct {
+	series     *prometheus.Registry // all of the following
+	calls      *prometheus.HistogramVec
+	took       *prometheus.HistogramVec
+	operations *prometheus.CounterVec
+	retries    *prometheus.CounterVec
+	drift      *prometheus.CounterVec
+	observed   *prometheus.CounterVec
+	foreign    *prometheus.CounterVec
+	recent     recent
+}
+
+// newDriverMetrics returns the metrics of a driver. name is a label value. The series that are known beforehand exist at
+// zero, so that the first event is an increase. Histograms of failures, which are many series, begin with the first failure:
+// attach_hub_operations_total counts failures from the start.
+func newDriverMetrics(name string) *DriverMetrics {
+	series, driver := prometheus.NewRegistry(), prometheus.Labels{"driver": name}
+	register := promauto.With(series)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return register.NewCounterVec(prometheus.CounterOpts{Name: "attach_hub_" + name, Help: help, ConstLabels: driver}, labels)
 	}
-	return prometheus.Gatherers{m.registry, gauges, legacyregistry.DefaultGatherer}, nil
+	d := &DriverMetrics{
+		series: series,
+		calls: register.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "csi_sidecar_operations_seconds", Buckets: callBuckets,
+			Help:        "Container Storage Interface operation duration with gRPC error code status total",
+			ConstLabels: prometheus.Labels{"driver_name": name},
+		}, []string{"method_name", "grpc_status_code"}),
+		took: register.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "attach_hub_operation_seconds", Buckets: operationBuckets, ConstLabels: driver,
+			Help: "Time from the event that asked for an operation to its written result.",
+		}, []string{"operation", "result"}),
+		operations: counter("operations_total", "Attaches and detaches that ended, each try counted.", "operation", "result"),
+		retries:    counter("retries_total", "Tries of an operation after a failed one.", "operation"),
+		drift:      counter("drift_total", "Confirmed differences between VolumeAttachments and the driver's list of volumes, and what followed.", "kind", "action"),
+		observed:   counter("observed_total", "Decisions in mode observe, compared with what became of the VolumeAttachment.", "agreement"),
+		foreign:    counter("foreign_writer_total", "Writes of another attacher to VolumeAttachments of a driver that is active here."),
+	}
+	for _, method := range []string{csi.Controller_ControllerPublishVolume_FullMethodName, csi.Controller_ControllerUnpublishVolume_FullMethodName} {
+		d.calls.WithLabelValues(method, codes.OK.String())
+	}
+	for _, op := range []Operation{Attach, Detach} {
+		d.took.WithLabelValues(string(op), string(Success))
+		d.retries.WithLabelValues(string(op))
+		for _, result := range Results {
+			d.operations.WithLabelValues(string(op), string(result))
+		}
+	}
+	for _, a := range []Agreement{Agreed, WouldHaveFailed, Differs} {
+		d.observed.WithLabelValues(string(a))
+	}
+	d.foreign.WithLabelValues()
+	return d
+}
+
+// Call counts an RPC to the driver. The method is its full gRPC path.
+func (d *DriverMetrics) Call(method string, code codes.Code, took time.Duration) {
+	if code > codes.Unauthenticated {
+		code = codes.Unknown // a driver can send any number
+	}
+	d.calls.WithLabelValues(label(method), code.String()).Observe(took.Seconds())
+}
+
+// Operation counts a try of an attach or a detach that has ended. took is the time since the event
+// that made the operation due.
+func (d *DriverMetrics) Operation(op Operation, result Result, took time.Duration) {
+	d.operations.WithLabelValues(string(op), string(result)).Inc()
+	d.took.WithLabelValues(string(op), string(result)).Observe(took.Seconds())
+	d.recent.add(time.Now(), result, took)
+}
+
+// Retry counts a try of an attach or a detach that follows a failed one.
+func (d *DriverMetrics) Retry(op Operation) { d.retries.WithLabelValues(string(op)).Inc() }
+
+// Drift counts a confirmed difference, of a kind, and what follows.
+func (d *DriverMetrics) Drift(kind, action string) {
+	d.drift.WithLabelValues(label(kind), label(action)).Inc()
+}
+
+// Observed counts a comparison in mode observe.
+func (d *DriverMetrics) Observed(a Agreement) { d.observed.WithLabelValues(string(a)).Inc() }
+
+// ForeignWriter counts a write of another attacher.
+func (d *DriverMetrics) ForeignWriter() { d.foreign.WithLabelValues().Inc() }
+
+// Result is how an operation ended. It has few values, so that it can be a label.
+type Result string
+
+const (
+	Success     Result = "success"
+	Unavailable Result = "unavailable" // the driver is away or busy: Unavailable, Aborted, ResourceExhausted
+	Timeout     Result = "timeout"     // DeadlineExceeded, Canceled
+	Refused     Result = "refused"     // the driver rejects the call: InvalidArgument, NotFound, ...
+	Kubernetes  Result = "kubernetes"  // the API server rejected a read or a write
+	Failed      Result = "error"       // all others: Internal, Unknown, missing objects
+)
+
+// Results are all results.
+var Results = []Result{Success, Unavailable, Timeout, Refused, Kubernetes, Failed}
+
+// ResultOf returns the Result of an operation that returned err.
+func ResultOf(err error) Result {
+	if fromAPI := apierrors.APIStatus(nil); errors.As(err, &fromAPI) {
+		return Kubernetes
+	}
+	s, answered := status.FromError(err)
+	if !answered {
+		s = status.FromContextError(err) // Unknown if it is none
+	}
+	switch s.Code() {
+	case codes.OK:
+		return Success
+	case codes.Unavailable, codes.Aborted, codes.ResourceExhausted:
+		return Unavailable
+	case codes.DeadlineExceeded, codes.Canceled:
+		return Timeout
+	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied, codes.Unauthenticated,
+		codes.FailedPrecondition, codes.OutOfRange, codes.Unimplemented:
+		return Refused
+	}
+	return Failed
 }

@@ -235,10 +235,10 @@ func TestMetricsMirrorTheStateOfTheMoment(t *testing.T) {
 	h.setDriver("a.example.com", func(d *Driver) {
 		d.Up, d.Lease.Mine, d.Mode = false, false, "observe"
 		d.Lanes = []Lane{
-			{Operation: Attach, Queued: 1, Delayed: 2, Running: 3, Workers: 10, OldestSeconds: 4.5, Stuck: 5},
-			{Operation: Detach, Queued: 6, Running: 7, Workers: 11, OldestSeconds: 8, Stuck: 9},
-			{Operation: Drift, Queued: 10, Delayed: 20, Running: 30, OldestSeconds: 40, Stuck: 50},
-			{Operation: Release, Queued: 1000, Running: 1000, OldestSeconds: 1000},
+			{Operation: Attach, Queued: 1, Delayed: 2, Running: 3, Workers: 10, Stuck: 5},
+			{Operation: Detach, Queued: 6, Running: 7, Workers: 11, Stuck: 9},
+			{Operation: Drift, Queued: 10, Delayed: 20, Running: 30, Stuck: 50},
+			{Operation: Release, Queued: 1000, Running: 1000},
 		}
 	})
 	h.change(func() {
@@ -256,8 +256,6 @@ func TestMetricsMirrorTheStateOfTheMoment(t *testing.T) {
 		{"driver_info", []string{"driver", "a.example.com", "mode", "observe", "endpoint", "unix:///csi/a.example.com/csi.sock", "version", "4.5.6", "source", "drivers.yaml:3"}, 1},
 		{"queue_depth", []string{"operation", "attach"}, 33},
 		{"queue_depth", []string{"operation", "detach"}, 6},
-		{"queue_oldest_seconds", []string{"operation", "attach"}, 40},
-		{"queue_oldest_seconds", []string{"operation", "detach"}, 8},
 		{"workers_busy", []string{"operation", "attach"}, 33},
 		{"workers_busy", []string{"operation", "detach"}, 7},
 		{"workers", []string{"operation", "attach"}, 10},
@@ -324,10 +322,15 @@ func TestUnclaimedAttachersAreBounded(t *testing.T) {
 	}
 }
 
-func TestAgeOfUnclaimedVolumeAttachmentsIsZeroWhereNoneWaits(t *testing.T) {
+func TestAgesAreZeroWhereNothingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFakeHub()
 		now := time.Now()
+		h.engage("a.example.com")
+		h.setDriver("a.example.com", func(d *Driver) {
+			d.Lanes = []Lane{{Operation: Attach, OldestSince: now.Add(-4500 * time.Millisecond)}, {Operation: Drift, OldestSince: now.Add(-40 * time.Second)},
+				{Operation: Detach}, {Operation: Release, OldestSince: now.Add(-time.Hour)}}
+		})
 		h.change(func() {
 			h.overview.Unclaimed = map[string]int{"served.example.com": 5000, "waits.example.com": 4000}
 			for i := range mostUnknown + 10 {
@@ -336,15 +339,18 @@ func TestAgeOfUnclaimedVolumeAttachmentsIsZeroWhereNoneWaits(t *testing.T) {
 			h.overview.UnclaimedSince = map[string]time.Time{"waits.example.com": now.Add(-time.Hour),
 				"105.example.com": now.Add(-2 * time.Minute), "106.example.com": now.Add(-3 * time.Minute), "future.example.com": now.Add(time.Hour)}
 		})
-		gauges := prometheus.NewRegistry()
-		gauges.MustRegister(collector{view{h}})
-		all, err := gauges.Gather()
+		all, err := gauges(h).Gather()
 		if err != nil {
 			t.Fatal(err)
 		}
 		families := map[string]*dto.MetricFamily{}
 		for _, f := range all {
 			families[f.GetName()] = f
+		}
+		for operation, want := range map[string]float64{"attach": 40, "detach": 0} {
+			if got := value(t, families, "attach_hub_queue_oldest_seconds", "operation", operation); got != want {
+				t.Errorf("%s: got %v seconds, want %v", operation, got, want)
+			}
 		}
 		for attacher, want := range map[string]float64{"served.example.com": 0, "waits.example.com": 3600, "other": 180} {
 			if got := value(t, families, "attach_hub_unclaimed_oldest_seconds", "attacher", attacher); got != want {
@@ -389,11 +395,7 @@ func TestHostileTextCostsNoScrape(t *testing.T) {
 			}
 		}
 	}
-	gatherer, err := h.metrics.Gatherer(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := gatherer.Gather(); err != nil {
+	if _, err := h.metrics.Gatherer(h).Gather(); err != nil {
 		t.Errorf("not all is shown: %v", err)
 	}
 	h.retire("a\xfe")
@@ -440,43 +442,13 @@ func TestMetricsOfClientGoAndTheProcessAreThere(t *testing.T) {
 	}
 }
 
-// client-go's own goes on to say 1 of a lease that was let go, and of one whose driver is
-// retired: in csi-attacher the process ends then.
-func TestALeaseIsShownHeldForAsLongAsItIs(t *testing.T) {
-	h := newFakeHub()
-	url := startServer(t, h)
-	h.engage("a.example.com")
-	master := func() float64 {
-		return value(t, scrape(t, url), "leader_election_master_status", "name", "external-attacher-leader-a.example.com")
-	}
-	if got := master(); got != 1 {
-		t.Errorf("held: got %v", got)
-	}
-	h.setDriver("a.example.com", func(d *Driver) { d.Lease.Mine = false })
-	if got := master(); got != 0 {
-		t.Errorf("let go: got %v", got)
-	}
-	h.engage("b.example.com")
-	h.setDriver("b.example.com", func(d *Driver) { d.Lease.Name, d.Lease.Namespace = "external-attacher-leader-a.example.com", "other" })
-	if got := master(); got != 1 {
-		t.Errorf("one of two of this name held: got %v", got)
-	}
-	h.retire("b.example.com")
-	h.retire("a.example.com")
-	if got := master(); !math.IsNaN(got) {
-		t.Errorf("retired: got %v", got)
-	}
-}
-
 // TestMetricsAreAsPromlintLikesThem covers the metrics of this package; what others
 // registered is theirs.
 func TestMetricsAreAsPromlintLikesThem(t *testing.T) {
 	h := newFakeHub()
 	h.engage("a.example.com").Drift("kind", "action")
 	h.change(func() { h.overview.Unclaimed = map[string]int{"b.example.com": 3} })
-	gauges := prometheus.NewRegistry()
-	gauges.MustRegister(collector{view{h}})
-	families, err := prometheus.Gatherers{h.metrics.registry, gauges}.Gather()
+	families, err := prometheus.Gatherers{h.metrics.registry, gauges(h)}.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

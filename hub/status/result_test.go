@@ -42,7 +42,7 @@ func TestResultsOfErrors(t *testing.T) {
 		}
 	}
 	for code := codes.OK; code <= codes.Unauthenticated; code++ {
-		if got := resultOfCode(code); !slices.Contains(Results, got) || (got == Success) != (code == codes.OK) {
+		if got := ResultOf(status.Error(code, "")); !slices.Contains(Results, got) || (got == Success) != (code == codes.OK) {
 			t.Errorf("%s: got %s", code, got)
 		}
 	}

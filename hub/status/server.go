@@ -83,11 +83,7 @@ func New(o Options) (*Server, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("make HTTP server: %w", err)
 	}
-	handler, err := newHandler(o)
-	if err != nil {
-		return nil, fmt.Errorf("make HTTP server: %w", err)
-	}
-	return &Server{options: o, handler: handler}, nil
+	return &Server{options: o, handler: newHandler(o)}, nil
 }
 
 // Listen opens the port, so that a program that cannot have it fails at its start. Clients can
