@@ -10,57 +10,42 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// driverFlags are csi-attacher's flags about its driver. Each stands for a setting of
-// drivers.yaml. With --config they set the defaults, over which those of the file have
-// precedence. With --csi-address they set the settings of the one driver.
-type driverFlags struct {
-	values   registry.Settings // zero for flags that were not given
-	bindings []driverFlag
+// settingOf has, for each of csi-attacher's flags about its driver, the setting of drivers.yaml that it stands for. With --config
+// they set the defaults, over which those of the files have precedence. With --csi-address they set the settings of the one driver.
+var settingOf = map[string]string{
+	"timeout":                   "timeout",
+	"worker-threads":            "workers",
+	"retry-interval-start":      "retry.initial",
+	"retry-interval-max":        "retry.max",
+	"reconcile-sync":            "drift.interval",
+	"max-entries":               "drift.pageSize",
+	"volume-attachment-timeout": "stuckAfter",
+	"default-fstype":            "defaultFSType",
+	"kube-api-qps":              "kubeAPI.qps",
+	"kube-api-burst":            "kubeAPI.burst",
 }
 
-// driverFlag binds a flag to a setting.
-type driverFlag struct {
-	name  string
-	key   string // of the setting
-	apply func(s *registry.Settings)
-}
-
-// bind binds a flag to a field of the settings. It returns the variable for the flag's value.
-func bind[T any](f *driverFlags, name, key string, field func(*registry.Settings) *T) *T {
-	value := field(&f.values)
-	f.bindings = append(f.bindings, driverFlag{name: name, key: key, apply: func(s *registry.Settings) { *field(s) = *value }})
-	return value
-}
-
-// add adds the flags. Their defaults depend on --csi-address, so the usage texts name them.
-func (f *driverFlags) add(set *pflag.FlagSet) {
-	type settings = registry.Settings
-	duration := func(name, key, usage string, field func(*settings) *time.Duration) {
-		set.DurationVar(bind(f, name, key, field), name, 0, usage)
-	}
-	integer := func(name, key, usage string, field func(*settings) *int) {
-		set.IntVar(bind(f, name, key, field), name, 0, usage)
-	}
-	duration("timeout", "timeout", "time limit of one attach or detach call (default 2m; with --csi-address 15s, as csi-attacher)",
-		func(s *settings) *time.Duration { return &s.Timeout })
-	integer("worker-threads", "workers", "number of calls in flight at once for one driver (default 20; with --csi-address 10, as csi-attacher)",
-		func(s *settings) *int { return &s.Workers })
-	duration("retry-interval-start", "retry.initial", "wait after the first failure of a volume (default 500ms; with --csi-address 1s, as csi-attacher)",
-		func(s *settings) *time.Duration { return &s.Retry.Initial })
-	duration("retry-interval-max", "retry.max", "longest wait after a failure of a volume (default 1m; with --csi-address 5m, as csi-attacher)",
-		func(s *settings) *time.Duration { return &s.Retry.Max })
-	duration("reconcile-sync", "drift.interval", "interval of the ListVolumes check, 0 to turn it off (default 1m)",
-		func(s *settings) *time.Duration { return &s.Drift.Interval })
-	integer("max-entries", "drift.pageSize", "number of volumes per page of ListVolumes, 0 to leave it to the driver (default 500; with --csi-address 0, as csi-attacher)",
-		func(s *settings) *int { return &s.Drift.PageSize })
-	duration("volume-attachment-timeout", "stuckAfter", "time without success after which a VolumeAttachment is reported as stuck (default 15m)",
-		func(s *settings) *time.Duration { return &s.StuckAfter })
-	set.StringVar(bind(f, "default-fstype", "defaultFSType", func(s *settings) *string { return &s.DefaultFSType }), "default-fstype", "",
-		"file system of volumes whose PersistentVolume names none")
-	set.Float64Var(bind(f, "kube-api-qps", "kubeAPI.qps", func(s *settings) *float64 { return &s.KubeAPI.QPS }), "kube-api-qps", 0,
+// addDriverFlags adds these flags. Their defaults depend on --csi-address, so the usage texts name them.
+func addDriverFlags(set *pflag.FlagSet, s *registry.Settings) {
+	set.DurationVar(&s.Timeout, "timeout", s.Timeout,
+		"time limit of one attach or detach call (default 2m; with --csi-address 15s, as csi-attacher)")
+	set.IntVar(&s.Workers, "worker-threads", s.Workers,
+		"number of calls in flight at once for one driver (default 20; with --csi-address 10, as csi-attacher)")
+	set.DurationVar(&s.Retry.Initial, "retry-interval-start", s.Retry.Initial,
+		"wait after the first failure of a volume (default 500ms; with --csi-address 1s, as csi-attacher)")
+	set.DurationVar(&s.Retry.Max, "retry-interval-max", s.Retry.Max,
+		"longest wait after a failure of a volume (default 1m; with --csi-address 5m, as csi-attacher)")
+	set.DurationVar(&s.Drift.Interval, "reconcile-sync", s.Drift.Interval,
+		"interval of the ListVolumes check, 0 to turn it off (default 1m)")
+	set.IntVar(&s.Drift.PageSize, "max-entries", s.Drift.PageSize,
+		"number of volumes per page of ListVolumes, 0 to leave it to the driver (default 500; with --csi-address 0, as csi-attacher)")
+	set.DurationVar(&s.StuckAfter, "volume-attachment-timeout", s.StuckAfter,
+		"time without success after which a VolumeAttachment is reported as stuck (default 15m)")
+	set.StringVar(&s.DefaultFSType, "default-fstype", s.DefaultFSType, "file system of volumes whose PersistentVolume names none")
+	set.Float64Var(&s.KubeAPI.QPS, "kube-api-qps", s.KubeAPI.QPS,
 		"writes to the Kubernetes API per second and driver, 0 or less for no limit (default no limit, with --csi-address too; csi-attacher has 5)")
-	integer("kube-api-burst", "kubeAPI.burst", "most writes to the Kubernetes API at once (default twice --kube-api-qps)",
-		func(s *settings) *int { return &s.KubeAPI.Burst })
+	set.IntVar(&s.KubeAPI.Burst, "kube-api-burst", s.KubeAPI.Burst,
+		"most writes to the Kubernetes API at once (default twice --kube-api-qps)")
 }
 
 // csiAttacherSettings returns csi-attacher's defaults, except its limit of 5 writes per second.
@@ -73,31 +58,32 @@ func csiAttacherSettings() registry.Settings {
 	return s
 }
 
-// settings returns the settings of a driver for which no file has any.
-func (f *driverFlags) settings(given given, dropIn bool) (registry.Settings, error) {
+// driverSettings returns the settings of a driver for which no file has any.
+func (f *hubFlags) driverSettings(dropIn bool) (registry.Settings, error) {
 	s := registry.DefaultSettings()
 	if dropIn {
 		s = csiAttacherSettings()
 	}
-	f.values.KubeAPI.QPS = max(0, f.values.KubeAPI.QPS) // in client-go a negative QPS means no limit
+	f.driver.KubeAPI.QPS = max(0, f.driver.KubeAPI.QPS) // in client-go a negative QPS means no limit
 	var problems []error
-	for _, flag := range f.bindings {
-		if !given(flag.name) {
-			continue
+	f.applyDriver(&s, func(flag string, err error) {
+		if err != nil {
+			problems = append(problems, fmt.Errorf("--%s: %w", flag, err))
 		}
-		flag.apply(&s)
-		if err := s.CheckSetting(flag.key); err != nil {
-			problems = append(problems, fmt.Errorf("--%s: %w", flag.name, err))
-		}
-	}
+	})
 	s.Retry.Initial = min(s.Retry.Initial, s.Retry.Max) // the maximum takes precedence, as in csi-attacher
 	return s, errors.Join(problems...)
 }
 
-// warnings returns the flags that were given and have no effect.
-func (f *driverFlags) warnings(given given) []string {
-	if given("kube-api-burst") && f.values.KubeAPI.QPS <= 0 {
-		return []string{"--kube-api-burst has no effect without --kube-api-qps: writes are not limited"}
-	}
-	return nil
+// applyDriver sets the settings for which a flag was given. It calls report for each, with what is wrong with its value.
+func (f *hubFlags) applyDriver(s *registry.Settings, report func(flag string, err error)) {
+	typed := pflag.NewFlagSet("", pflag.ContinueOnError)
+	typed.SortFlags = false
+	addDriverFlags(typed, s)
+	typed.VisitAll(func(own *pflag.Flag) {
+		if f.set.Changed(own.Name) {
+			err := own.Value.Set(f.set.Lookup(own.Name).Value.String())
+			report(own.Name, errors.Join(err, s.CheckSetting(settingOf[own.Name])))
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -30,7 +31,7 @@ func withConfig() hubSettings {
 	driver.Lease.Namespace = "of-the-pod"
 	return hubSettings{
 		config: "c", shutdownGrace: 30 * time.Second, driver: driver,
-		leases: leaseSettings{Enabled: true, Namespace: "of-the-pod", Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 5 * time.Second},
+		leases: leaseSettings{true, lease.Options{Namespace: "of-the-pod", Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 5 * time.Second}},
 		http:   httpSettings{Addresses: []string{":8080"}, MetricsPath: "/metrics"},
 	}
 }
@@ -79,7 +80,7 @@ func TestFlagsOfManifestsMeanWhatTheyMeanToCSIAttacher(t *testing.T) {
 		{"vSphere", "--v=4 --timeout=300s --csi-address unix:///csi//csi.sock --leader-election --leader-election-lease-duration=120s --leader-election-renew-deadline=60s --leader-election-retry-period=30s --kube-api-qps=100 --kube-api-burst=100",
 			func() hubSettings {
 				s := inPlace("unix:///csi/csi.sock")
-				s.leases = leaseSettings{Enabled: true, Namespace: "of-the-pod", Duration: 2 * time.Minute, RenewDeadline: time.Minute, RetryPeriod: 30 * time.Second}
+				s.leases = leaseSettings{true, lease.Options{Namespace: "of-the-pod", Duration: 2 * time.Minute, RenewDeadline: time.Minute, RetryPeriod: 30 * time.Second}}
 				s.driver.Timeout = 5 * time.Minute
 				s.driver.KubeAPI = registry.KubeAPI{QPS: 100, Burst: 100}
 				return s

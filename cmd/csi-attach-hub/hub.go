@@ -70,7 +70,7 @@ func runHub(ctx context.Context, s hubSettings) error {
 	}
 	defer stopRecorder()
 	metrics, health := status.NewMetrics(), status.NewProbes()
-	leases, err := newLeases(s, config)
+	leases, err := s.newLeases(config)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,53 +21,41 @@ var notCarriedOver = []string{"leader-election", "leader-election-lease-duration
 	"http-endpoint", "metrics-address", "metrics-path", "v", "vmodule", "logging-format", "log-flush-frequency", "log-text-split-stream", "log-text-info-buffer-size",
 	"log-json-split-stream", "log-json-info-buffer-size", "version", "csi-address", "kubeconfig", "leader-election-namespace"}
 
-// sidecarFlagSet returns the flags of csi-attachers: the hub's own, which are csi-attacher's, and --version.
-func sidecarFlagSet() (set *pflag.FlagSet, hub *hubFlags, lockType *string) {
-	set = pflag.NewFlagSet("csi-attacher", pflag.ContinueOnError)
-	set.SortFlags = false // Visit in the order of the arguments
-	hub = newHubFlags(set)
-	set.Bool("version", false, "")
-	return set, hub, set.String("leader-election-type", "", "") // of csi-attacher before 2.0: Visit names it as unknown
-}
-
-// sidecarFlags reads the arguments of a csi-attacher.
+// sidecarFlags reads the arguments of a csi-attacher: the hub's own flags, which are csi-attacher's, and --version.
 func sidecarFlags(args []string) (adopt.Flags, error) {
-	set, hub, lockType := sidecarFlagSet()
+	set := pflag.NewFlagSet("csi-attacher", pflag.ContinueOnError)
+	set.SortFlags = false // Visit in the order of the arguments
+	hub := newHubFlags(set)
+	set.Bool("version", false, "")
+	lockType := set.String("leader-election-type", "", "") // of csi-attacher before 2.0: Visit names it as unknown
 	known, unknown := knownFlags(withTwoDashes(args, set), set)
 	var problems []error
-	asWritten := map[string]string{} // 1m where the flag says 1m0s
 	for _, words := range known {
-		name, value, _ := strings.Cut(strings.TrimLeft(strings.Join(words, "="), "-"), "=")
-		if value != "" {
-			asWritten[name] = value
-		}
 		err := set.Parse(words)
-		if strings.Contains(value, "$(") && slices.Contains(notCarriedOver, name) && !strings.HasPrefix(name, "leader-election") {
-			err = nil
+		name, value, _ := strings.Cut(strings.TrimLeft(strings.Join(words, "="), "-"), "=")
+		if !strings.Contains(value, "$(") || !slices.Contains(notCarriedOver, name) || strings.HasPrefix(name, "leader-election") {
+			problems = append(problems, err)
 		}
-		problems = append(problems, err)
 	}
 	f := adopt.Flags{
-		Address: hub.dropIn.csiAddress, Kubeconfig: hub.kubeconfig, LockType: *lockType, Unknown: unknown,
-		LeaderElection: set.Changed("leader-election") && hub.leases.values.Enabled, LeaseNamespace: hub.leases.values.Namespace,
+		Address: hub.socket, Kubeconfig: hub.kubeconfig, LockType: *lockType, Unknown: unknown,
+		LeaderElection: set.Changed("leader-election") && hub.leases.Enabled, LeaseNamespace: hub.leases.Namespace,
 	}
 	if reasons := validation.IsDNS1123Label(f.LeaseNamespace); f.LeaseNamespace != "" && len(reasons) > 0 && !strings.Contains(f.LeaseNamespace, "$(") {
 		problems = append(problems, fmt.Errorf("--leader-election-namespace: %q is not a valid namespace: %s", f.LeaseNamespace, strings.Join(reasons, "; ")))
 	}
-	for _, name := range endpointFlags {
-		if set.Changed(name) {
-			f.HTTPEndpoint = hub.http.endpoint
-		}
+	if slices.ContainsFunc(endpointFlags, set.Changed) {
+		f.HTTPEndpoint = hub.endpoint
 	}
 	if set.Changed("leader-election-lease-duration") {
-		f.LeaseDuration = hub.leases.values.Duration
+		f.LeaseDuration = hub.leases.Duration
 	}
-	settings, outOfRange := hub.driver.carriedOver(set.Changed)
+	refused := hub.refusedSettings()
 	set.Visit(func(flag *pflag.Flag) {
-		written := fmt.Sprintf("--%s=%s", flag.Name, cmp.Or(asWritten[flag.Name], flag.Value.String()))
-		if reason := outOfRange[flag.Name]; reason != "" {
+		written := fmt.Sprintf("--%s=%s", flag.Name, flag.Value)
+		if reason := refused[flag.Name]; reason != "" {
 			f.Other = append(f.Other, written+": "+reason)
-		} else if key, ok := settings[flag.Name]; ok {
+		} else if key := settingOf[flag.Name]; key != "" {
 			value, err := settingValue(flag)
 			problems = append(problems, err)
 			f.Settings = append(f.Settings, adopt.Setting{Key: key, Value: value, Flag: "--" + flag.Name})
@@ -79,35 +66,24 @@ func sidecarFlags(args []string) (adopt.Flags, error) {
 	return f, errors.Join(problems...)
 }
 
-// carriedOver returns the keys of the configuration for the flags that were given, and for those whose value the configuration
-// cannot have the reason.
-func (f *driverFlags) carriedOver(given given) (keys, refused map[string]string) {
-	keys, refused = map[string]string{}, map[string]string{}
-	if given("retry-interval-max") {
-		f.values.Retry.Initial = min(f.values.Retry.Initial, f.values.Retry.Max) // as in csi-attacher
+// refusedSettings returns the flags that were given, and whose value the configuration cannot have, with the reason.
+func (f *hubFlags) refusedSettings() map[string]string {
+	if f.set.Changed("retry-interval-max") {
+		f.driver.Retry.Initial = min(f.driver.Retry.Initial, f.driver.Retry.Max) // as in csi-attacher
 	}
-	if given("kube-api-burst") && f.values.KubeAPI.QPS <= 0 {
-		refused["kube-api-burst"] = "without --kube-api-qps the hub has no limit of writes"
-	}
-	if given("kube-api-qps") && f.values.KubeAPI.QPS <= 0 {
-		refused["kube-api-qps"] = "it means no limit, as the default of the hub"
-	}
+	refused := map[string]string{}
 	s := registry.DefaultSettings()
-	for _, b := range f.bindings {
-		if given(b.name) && refused[b.name] == "" {
-			b.apply(&s)
+	f.applyDriver(&s, func(flag string, err error) {
+		switch unlimited := f.driver.KubeAPI.QPS <= 0; {
+		case unlimited && flag == "kube-api-burst":
+			refused[flag] = "without --kube-api-qps the hub has no limit of writes"
+		case unlimited && flag == "kube-api-qps":
+			refused[flag] = "it means no limit, as the default of the hub"
+		case err != nil:
+			refused[flag] = fmt.Sprintf("%s of the configuration cannot have this value: %v; the hub's default holds until you write another", settingOf[flag], err)
 		}
-	}
-	for _, b := range f.bindings {
-		if !given(b.name) || refused[b.name] != "" {
-			continue
-		}
-		keys[b.name] = b.key
-		if err := s.CheckSetting(b.key); err != nil {
-			refused[b.name] = fmt.Sprintf("%s of the configuration cannot have this value: %v; the hub's default holds until you write another", b.key, err)
-		}
-	}
-	return keys, refused
+	})
+	return refused
 }
 
 // settingValue returns the value of a flag in YAML.

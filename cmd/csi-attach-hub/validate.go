@@ -31,64 +31,19 @@ With -o json, stdout has one object:
 missing if the whole file is meant, "path" if no value is meant. If a ConfigMap has the text in
 quotes, "file" of a mistake is "MANIFEST:LINE: KEY", and "line" counts within the text.`
 
-// validateFormats are the values of --output.
-var validateFormats = []string{"text", "json"}
-
 func newValidateCommand() *cobra.Command {
 	var output string
 	c := newCommand("validate FILE|DIR...", "Check drivers.yaml files, folders or ConfigMaps with them (- for stdin)", nil)
 	c.RunE = func(c *cobra.Command, files []string) error {
-		if err := oneOf("output", output, validateFormats...); err != nil {
+		if err := oneOf("output", output, "text", "json"); err != nil {
 			return err
 		}
-		if output == "json" {
-			return validateJSON(c, files)
-		}
-		return validate(c, files)
+		return validate(c, files, output == "json")
 	}
 	c.Long = validateHelp
 	c.Args = cobra.MinimumNArgs(1)
 	c.Flags().StringVarP(&output, "output", "o", "text", "output `format`, text or json")
 	return c
-}
-
-func validate(c *cobra.Command, files []string) error {
-	var problems []error
-	for _, file := range files {
-		configs, err := parse(c, file)
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		drivers := 0
-		for _, config := range configs {
-			drivers += len(config.Drivers())
-			for _, w := range config.Warnings() {
-				fmt.Fprintln(c.ErrOrStderr(), w)
-			}
-		}
-		noun := "drivers"
-		if drivers == 1 {
-			noun = "driver"
-		}
-		fmt.Fprintf(c.OutOrStdout(), "%s: ok, %d %s\n", nameOf(file), drivers, noun)
-	}
-	return errors.Join(problems...)
-}
-
-func parse(c *cobra.Command, file string) ([]*registry.Config, error) {
-	if file == "-" {
-		return registry.ParseManifestReader(nameOf(file), c.InOrStdin())
-	}
-	return registry.ParseManifestFile(file)
-}
-
-// nameOf returns the name of a file in the output.
-func nameOf(file string) string {
-	if file == "-" {
-		return "stdin"
-	}
-	return file
 }
 
 // validated is the result for one file in JSON. Its lists are never null.
@@ -107,34 +62,57 @@ type mistake struct {
 	Message string `json:"message"`
 }
 
-func mistakeOf(e registry.Error) mistake {
-	return mistake{File: e.File, Line: e.Line, Path: e.Path, Message: e.Message}
-}
-
-func validateJSON(c *cobra.Command, files []string) error {
-	results := struct {
+func validate(c *cobra.Command, files []string, asJSON bool) error {
+	var results struct {
 		Files []validated `json:"files"`
-	}{}
-	valid := true
-	for _, file := range files {
-		configs, err := parse(c, file)
-		v := validated{File: nameOf(file), Valid: err == nil, Errors: []mistake{}, Warnings: []mistake{}, Drivers: []string{}}
-		all, _ := errors.AsType[registry.Errors](err)
-		for _, e := range all {
-			v.Errors = append(v.Errors, mistakeOf(e))
-		}
-		for _, config := range configs {
-			for _, w := range config.Warnings() {
-				v.Warnings = append(v.Warnings, mistakeOf(registry.Error(w)))
-			}
-			v.Drivers = slices.AppendSeq(v.Drivers, maps.Keys(config.Drivers()))
-		}
-		slices.Sort(v.Drivers)
-		results.Files = append(results.Files, v)
-		valid = valid && v.Valid
 	}
-	if err := printJSON(c.OutOrStdout(), results); err != nil || valid {
+	var problems []error
+	for _, file := range files {
+		v, err := validateFile(c, file, asJSON)
+		results.Files = append(results.Files, v)
+		problems = append(problems, err)
+	}
+	err := errors.Join(problems...)
+	if !asJSON {
 		return err
 	}
+	if failed := printJSON(c.OutOrStdout(), results); failed != nil || err == nil {
+		return failed
+	}
 	return exitError{code: 1}
+}
+
+// validateFile checks a file. It prints the result, except the error, unless it is printed as JSON.
+func validateFile(c *cobra.Command, file string, asJSON bool) (validated, error) {
+	var configs []*registry.Config
+	var err error
+	if file == "-" {
+		file = "stdin"
+		configs, err = registry.ParseManifestReader(file, c.InOrStdin())
+	} else {
+		configs, err = registry.ParseManifestFile(file)
+	}
+	v := validated{File: file, Valid: err == nil, Errors: []mistake{}, Warnings: []mistake{}, Drivers: []string{}}
+	all, _ := errors.AsType[registry.Errors](err)
+	for _, e := range all {
+		v.Errors = append(v.Errors, mistake(e))
+	}
+	for _, config := range configs {
+		for _, w := range config.Warnings() {
+			v.Warnings = append(v.Warnings, mistake(w))
+			if !asJSON {
+				fmt.Fprintln(c.ErrOrStderr(), w)
+			}
+		}
+		v.Drivers = slices.AppendSeq(v.Drivers, maps.Keys(config.Drivers()))
+	}
+	slices.Sort(v.Drivers)
+	if v.Valid && !asJSON {
+		noun := "drivers"
+		if len(v.Drivers) == 1 {
+			noun = "driver"
+		}
+		fmt.Fprintf(c.OutOrStdout(), "%s: ok, %d %s\n", file, len(v.Drivers), noun)
+	}
+	return v, err
 }

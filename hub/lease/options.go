@@ -37,35 +37,36 @@ type Options struct {
 	Alone bool
 }
 
-// jitterFactor is leaderelection.JitterFactor, by which client-go checks the same options.
-const jitterFactor = 1.2
-
 // check reports all errors at once.
 func (o Options) check() error {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if o.Kube == nil {
-		wrong("no client")
+		errs = append(errs, errors.New("no client"))
 	}
 	if o.Identity == "" {
-		wrong("no identity")
+		errs = append(errs, errors.New("no identity"))
 	}
 	if o.Namespace == "" && !o.Alone {
-		wrong("no namespace to announce this replica in")
+		errs = append(errs, errors.New("no namespace to announce this replica in"))
 	}
+	return errors.Join(append(errs, o.CheckTimes()...)...)
+}
+
+// CheckTimes returns how the times contradict each other. client-go's leader election has the same rules: it waits for up to 1.2
+// times the retry period between two tries.
+func (o Options) CheckTimes() (errs []error) {
 	if o.Duration < time.Second || o.Duration%time.Second != 0 {
-		wrong("lease duration %v: must be whole seconds, at least 1s", o.Duration)
+		errs = append(errs, fmt.Errorf("lease-duration is %v: it must be whole seconds, at least one", o.Duration))
 	}
 	if o.RenewDeadline >= o.Duration {
-		wrong("renew deadline %v: must be shorter than the lease duration %v", o.RenewDeadline, o.Duration)
+		errs = append(errs, fmt.Errorf("renew-deadline is %v: it must be below the lease duration, which is %v", o.RenewDeadline, o.Duration))
 	}
 	if o.RetryPeriod <= 0 {
-		wrong("retry period %v: must be more than 0", o.RetryPeriod)
+		errs = append(errs, fmt.Errorf("retry-period is %v: it must be positive", o.RetryPeriod))
+	} else if longest := o.RetryPeriod * 6 / 5; o.RenewDeadline <= longest {
+		errs = append(errs, fmt.Errorf("renew-deadline is %v: it must be above 1.2 times the retry period, which makes %v", o.RenewDeadline, longest))
 	}
-	if least := time.Duration(jitterFactor * float64(o.RetryPeriod)); o.RenewDeadline <= least {
-		wrong("renew deadline %v: must be longer than %v, which is %v times the retry period", o.RenewDeadline, least, jitterFactor)
-	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // requestTimeout bounds one request, so that a request that hangs leaves time for another
