@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,6 +19,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/csiclient"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
 	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/internal/rights"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -69,14 +73,16 @@ func runHub(ctx context.Context, s hubSettings) error {
 		return err
 	}
 	defer stopRecorder()
-	metrics, health := status.NewMetrics(), status.NewProbes()
 	leases, err := s.newLeases(config)
 	if err != nil {
 		return err
 	}
-	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: metrics, Probes: health, Rights: rightsOf(s, source.Config, kube)}
+	options := hub.Options{Kube: kube, Grace: s.shutdownGrace, Events: recorder, Metrics: status.NewMetrics(), Probes: status.NewProbes(),
+		Rights: rightsOf(s, source.Config, kube)}
+	var services []func(context.Context) error
 	if leases != nil {
 		options.Leases, options.LeaseNamespace, options.LeaseDuration = leases, s.leases.Namespace, s.leases.Duration
+		services = append(services, leases.Run)
 	}
 	h, err := hub.New(options)
 	if err != nil {
@@ -84,34 +90,58 @@ func runHub(ctx context.Context, s hubSettings) error {
 	}
 	r := registry.New(source, registry.NewCSIDriverSource(kube.StorageV1()))
 	view := statusSource{Hub: h, source: source, registry: r, leases: leases, started: time.Now()}
-	servers, err := newServers(ctx, s.http, status.Options{Source: view, Volumes: h, Metrics: metrics, Probes: health, LeaderCheck: view.leaderCheck})
-	if err != nil {
-		return err
+	for _, address := range s.http.Addresses {
+		server, err := status.New(status.Options{Endpoint: address, Source: view, Volumes: h, Metrics: options.Metrics, Probes: options.Probes, LeaderCheck: view.leaderCheck,
+			MetricsPath: s.http.MetricsPath, Profiling: s.http.Profiling, AllowedHosts: s.http.AllowedHosts})
+		if err != nil {
+			return err
+		}
+		if err := server.Listen(ctx); err != nil { // an address in use ends the program at its start
+			return err
+		}
+		services = append(services, server.Run)
 	}
 	s.logStart(ctx, source)
 	context.AfterFunc(ctx, func() {
 		klog.FromContext(ctx).Info("Stopping, waiting for calls in flight", "grace", s.shutdownGrace)
 	})
-	services := []func(context.Context) error{
-		r.Run,
-		func(ctx context.Context) error { reloadOn(ctx, hangups, reload); return nil },
-		func(ctx context.Context) error {
-			rights.Watch(ctx, kube, featuresOf(s, source.Config()))
-			return nil
-		},
-	}
-	if leases != nil {
-		services = append(services, leases.Run)
-	}
-	for _, server := range servers {
-		services = append(services, server.Run)
-	}
+	services = append(services, r.Run, func(ctx context.Context) error {
+		for {
+			select {
+			case <-hangups:
+				reload()
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}, func(ctx context.Context) error {
+		rights.Watch(ctx, kube, featuresOf(s, source.Config()))
+		return nil
+	})
 	err = runWithServices(ctx, services, func(ctx context.Context) error { return h.Run(ctx, r.Updates()) })
 	if err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Stopped")
 	return nil
+}
+
+// source returns the source of the configuration, and a function that makes it read the
+// configuration again. It only reads the file.
+func (s hubSettings) source() (source registry.ConfigSource, reload func(), err error) {
+	if s.csiAddress != "" {
+		driver := registry.Driver{Endpoint: s.csiAddress, Settings: s.driver, Source: "--csi-address " + s.csiAddress.Address()}
+		single, err := registry.NewSingle(driver, csiclient.AskName)
+		return single, func() {}, err
+	}
+	file, err := registry.NewFile(registry.FileOptions{Path: s.config, Defaults: s.driver})
+	if err == nil {
+		return file, file.Reload, nil
+	}
+	if _, missing := os.Stat(s.config); errors.Is(missing, fs.ErrNotExist) && s.config == defaultConfig {
+		err = fmt.Errorf("%w, name another folder or file with --config, or set --csi-address to replace the csi-attacher of one driver", err)
+	}
+	return nil, nil, err
 }
 
 // logStart logs the start of the hub, and the warnings of flags and configuration.
@@ -151,14 +181,35 @@ func runWithServices(ctx context.Context, services []func(context.Context) error
 	return errors.Join(err, running.Wait())
 }
 
-// reloadOn calls reload for each signal until ctx ends.
-func reloadOn(ctx context.Context, signals <-chan os.Signal, reload func()) {
-	for {
-		select {
-		case <-signals:
-			reload()
-		case <-ctx.Done():
-			return
+// featuresOf returns what this process needs rights for with the configuration of its start.
+func featuresOf(s hubSettings, config *registry.Config) rights.Features {
+	f := rights.Features{Discovery: config.Discovery().CSIDrivers.Enabled}
+	switch {
+	case !s.leases.Enabled:
+	case s.csiAddress != "":
+		f.Leases = []rights.Lease{{Namespace: s.leases.Namespace}} // the driver has not told its name yet
+	default:
+		f.ReplicaNamespace = s.leases.Namespace
+		for _, d := range config.Drivers() {
+			l := d.LeaseOf()
+			f.Leases = append(f.Leases, rights.Lease{Namespace: cmp.Or(l.Namespace, s.leases.Namespace), Name: l.Name})
 		}
+	}
+	return f
+}
+
+// rightsOf returns how a driver's checklist asks for the rights of this process.
+func rightsOf(s hubSettings, config func() *registry.Config, kube rights.Kube) hub.RightsFunc {
+	return func(ctx context.Context, l lease.Name) (missing []rights.Right, absent bool, err error) {
+		f := featuresOf(s, config())
+		f.Leases = nil
+		if l != (lease.Name{}) {
+			f.Leases = []rights.Lease{{Namespace: l.Namespace, Name: l.Name}}
+		}
+		if missing, err = rights.Missing(ctx, kube.AuthorizationV1(), rights.Needed(f)); err != nil {
+			return nil, false, err
+		}
+		gone, err := rights.AbsentLeases(ctx, kube, f)
+		return missing, len(gone) > 0, err
 	}
 }

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"net"
 
+	apiv1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	storagev1 "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/record"
 )
 
 // kubeConfig returns the client configuration of a kubeconfig file, or of the Pod if that
@@ -83,3 +86,30 @@ func (c *kubeClient) AuthorizationV1() authorizationv1.AuthorizationV1Interface 
 func (c *kubeClient) CoordinationV1() coordinationv1.CoordinationV1Interface { return c.coordination }
 func (c *kubeClient) CoreV1() corev1.CoreV1Interface                         { return c.core }
 func (c *kubeClient) StorageV1() storagev1.StorageV1Interface                { return c.storage }
+
+const (
+	// Limits of Events for all drivers together: if a storage system is down, the hub must
+	// not flood etcd. The recorder drops Events above them.
+	eventsPerSecond, eventsBurst = 10, 50
+	// Limits for one VolumeAttachment and reason: five at once, then one in five minutes.
+	eventsPerKeyPerSecond, eventsPerKeyBurst = 1.0 / 300, 5
+)
+
+// newRecorder returns an EventRecorder that bounds the rate of Events, and a function that
+// stops it.
+func newRecorder(config *rest.Config) (record.EventRecorder, func(), error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = eventsPerSecond, eventsBurst
+	client, err := corev1.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the client for events: %w", err)
+	}
+	broadcaster := record.NewBroadcaster(record.WithCorrelatorOptions(record.CorrelatorOptions{
+		BurstSize: eventsPerKeyBurst, QPS: eventsPerKeyPerSecond, SpamKeyFunc: spamKey}))
+	broadcaster.StartRecordingToSink(&corev1.EventSinkImpl{Interface: client.Events("")})
+	return broadcaster.NewRecorder(scheme.Scheme, apiv1.EventSource{Component: "csi-attach-hub"}), broadcaster.Shutdown, nil
+}
+
+// spamKey returns a key with the reason, so that many AttachFailed Events of a volume do not
+// use up the limit of its AttachStuck Event.
+func spamKey(e *apiv1.Event) string { return string(e.InvolvedObject.UID) + "/" + e.Reason }

@@ -2,16 +2,26 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/grpclog"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
+
+// version is set by the build (-ldflags -X) from git.
+var version = "unknown"
 
 func main() {
 	captureLogs()
@@ -37,7 +47,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		if text := err.Error(); text != "" {
 			fmt.Fprintln(stderr, text)
 		}
-		return exitCode(err)
+		exit := exitError{code: 1}
+		errors.As(err, &exit)
+		return exit.code
 	}
 	return 0
 }
@@ -51,7 +63,57 @@ func subcommands() []*cobra.Command {
 	}
 }
 
-// newCommand returns a command that prints no errors: run prints them.
+// newCommand returns a command without arguments that prints no errors: run prints them.
 func newCommand(use, short string, do func(*cobra.Command, []string) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, RunE: do, SilenceUsage: true, SilenceErrors: true}
+	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: do, SilenceUsage: true, SilenceErrors: true}
+}
+
+func newVersionCommand() *cobra.Command {
+	return newCommand("version", "Print the version of this build", func(c *cobra.Command, _ []string) error {
+		_, err := fmt.Fprint(c.OutOrStdout(), versionLine())
+		return err
+	})
+}
+
+func versionLine() string {
+	return fmt.Sprintf("csi-attach-hub %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+func newSchemaCommand() *cobra.Command {
+	return newCommand("schema", "Print the JSON Schema of drivers.yaml, for editors", func(c *cobra.Command, _ []string) error {
+		_, err := c.OutOrStdout().Write(registry.Schema())
+		return err
+	})
+}
+
+// exitError ends the program with an exit code of its own.
+type exitError struct {
+	code int
+	err  error // to be printed, or nil
+}
+
+func (e exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e exitError) Unwrap() error { return e.err }
+
+// captureLogs has the loggers of Go's library and of gRPC write through klog: with --logging-format=json every line
+// of the log is JSON. It must be called before gRPC is used.
+func captureLogs() {
+	log.SetFlags(0)
+	log.SetOutput(klogWriter("Go library"))
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, klogWriter("gRPC"))) // errors only, as by default
+}
+
+// klogWriter writes lines of another logger, whose name is their message.
+type klogWriter string
+
+// Write implements io.Writer.
+func (w klogWriter) Write(line []byte) (int, error) {
+	klog.Background().Info(string(w), "problem", strings.TrimSpace(string(line)))
+	return len(line), nil
 }
