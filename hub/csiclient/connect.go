@@ -10,6 +10,7 @@ import (
 	"github.com/kubernetes-csi/csi-lib-utils/rpc"
 	"google.golang.org/grpc"
 
+	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -42,13 +43,13 @@ func (e *NameError) Error() string {
 // that the driver knows. count, which may be nil, is called for each call of the Session, also for the calls that
 // verify the driver. The caller owns the Session and closes it.
 func Connect(ctx context.Context, d registry.Driver, count CallFunc) (*Session, error) {
-	return connector{filePoll: pollFiles, count: count}.connect(ctx, d)
+	return connector{filePoll: tlsfiles.Ticks, count: count}.connect(ctx, d)
 }
 
 // connector makes Sessions. Tests replace its filePoll.
 type connector struct {
-	filePoll func() (ticks <-chan time.Time, stop func()) // ticks when TLS files are to be read
-	count    CallFunc                                     // nil: calls are not counted
+	filePoll tlsfiles.Poll
+	count    CallFunc // nil: calls are not counted
 }
 
 func (c connector) connect(ctx context.Context, d registry.Driver) (*Session, error) {

@@ -13,22 +13,13 @@ import (
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-// filePollInterval is the interval of reading the files of a connection with TLS. A change
-// is used after the second reading.
-const filePollInterval = 10 * time.Second
-
-func pollFiles() (<-chan time.Time, func()) {
-	ticker := time.NewTicker(filePollInterval)
-	return ticker.C, ticker.Stop
-}
-
 // followFiles ends the Session when its TLS files have been replaced by others with which
 // the driver can be reached: the owner then connects with the new files. Calls in flight
 // finish on the old connection. Files that are not whole, or that the driver's side refuses,
 // change nothing. But if the driver's certificate is not from the new authorities, the
 // Session ends in any case: it would still send secrets to that driver. followFiles returns
 // when the Session is done.
-func (s *Session) followFiles(ctx context.Context, d registry.Driver, used *tlsfiles.Material, poll func() (<-chan time.Time, func())) {
+func (s *Session) followFiles(ctx context.Context, d registry.Driver, used *tlsfiles.Material, poll tlsfiles.Poll) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.follow(ctx, func() { // a try does not outlive the Session

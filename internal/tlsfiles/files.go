@@ -6,14 +6,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"time"
 )
-
-// maxFileSize bounds each file, in bytes. It is far above the size of any bundle of authorities.
-const maxFileSize = 4 << 20
 
 // Files are the paths of the three PEM files.
 type Files struct{ CA, Cert, Key string }
@@ -46,7 +42,10 @@ func (f Files) Load() (*Material, error) {
 	sum := sha256.New()
 	var content [3][]byte
 	for i, path := range []string{f.CA, f.Cert, f.Key} {
-		data, err := read(path)
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("there is no file %s: %w", path, fs.ErrNotExist)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -63,25 +62,6 @@ func (f Files) Load() (*Material, error) {
 		return nil, fmt.Errorf("certificate in %s with key in %s: %w", f.Cert, f.Key, err)
 	}
 	return m, nil
-}
-
-func read(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no file %s: %w", path, fs.ErrNotExist)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxFileSize {
-		return nil, fmt.Errorf("%s has more than %d bytes, which is the limit: write only certificates or a key into it", path, maxFileSize)
-	}
-	return data, nil
 }
 
 // Same reports whether the files held the same bytes.

@@ -25,7 +25,6 @@ func TestLoadNamesTheFileThatIsWrong(t *testing.T) {
 		{"key of another certificate", func(f certtest.Files) { certtest.WriteFile(t, f.Key, a.Issue(certtest.Request{}).KeyPEM) },
 			func(f certtest.Files) string { return "key in " + f.Key + ": tls: private key does not match" }},
 		{"half a certificate", func(f certtest.Files) { truncate(t, f.Cert) }, func(f certtest.Files) string { return "certificate in " + f.Cert }},
-		{"endless", func(f certtest.Files) { certtest.WriteFile(t, f.Cert, make([]byte, 5<<20)) }, func(f certtest.Files) string { return f.Cert + " has more than" }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			files := certtest.Write(t, t.TempDir(), a, a.Issue(certtest.Request{}))
