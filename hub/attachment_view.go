@@ -170,9 +170,6 @@ func (l *leader) describe(a *status.Attachment, s driverState, va *storagev1.Vol
 	if op == attach.Idle {
 		return
 	}
-	if op == attach.Attaching {
-		a.Elsewhere = l.refused.elsewhere(va)
-	}
 	if lane == volume.DriftLane {
 		a.Operation = status.Drift
 	}
@@ -182,6 +179,9 @@ func (l *leader) describe(a *status.Attachment, s driverState, va *storagev1.Vol
 			a.LastErrorTime = time.Time{}
 		}
 		a.LastError, a.LastCause = e.Error, e.Cause
+	}
+	if op == attach.Attaching && a.LastCause.Code == codes.FailedPrecondition.String() {
+		a.Elsewhere = l.elsewhere(a.VolumeHandle)
 	}
 	if a.Since.IsZero() && ok {
 		a.Since = e.Since

@@ -244,10 +244,6 @@ func (s *memorySession) ControllerUnpublishVolume(context.Context, *csi.Controll
 	return &csi.ControllerUnpublishVolumeResponse{}, nil
 }
 
-func (s *memorySession) VolumeNodes(context.Context, string) (csiclient.PublishedNodes, error) {
-	return csiclient.PublishedNodes{}, nil
-}
-
 func (s *memorySession) ListVolumes(context.Context, int) (csiclient.Published, error) {
 	return csiclient.Published{}, nil
 }

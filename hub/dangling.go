@@ -95,7 +95,7 @@ func (w *driftWatch) onFound(ctx context.Context, found []attach.Dangling) {
 		if d.Kept() != "" {
 			continue
 		}
-		if _, known := l.table.Unowned(d.Record().Target); known { // an attach that is refused has led to its detach
+		if _, known := l.table.Unowned(d.Record().Target); known {
 			continue
 		}
 		now[d.Listed] = d
@@ -117,8 +117,9 @@ func (w *driftWatch) onFound(ctx context.Context, found []attach.Dangling) {
 }
 
 // onDangling reports a volume that is surely dangling, and asks for its detach if drift.unexpected says so and the volume
-// is not in use. It returns why it does not although drift.unexpected says so, for people.
-func (l *leader) onDangling(ctx context.Context, now *nodesNow, d attach.Dangling) (kept string) {
+// is not in use.
+func (l *leader) onDangling(ctx context.Context, now *nodesNow, d attach.Dangling) {
+	kept := "" // why not, although drift.unexpected says so, for people
 	action, pv, record := l.settings().Drift.Unexpected, d.Volumes[0], d.Record()
 	end := danglingEnd(action)
 	if action == registry.UnexpectedDetach {
@@ -128,7 +129,7 @@ func (l *leader) onDangling(ctx context.Context, now *nodesNow, d attach.Danglin
 	}
 	if r, reported := l.dangling.at(d.Listed); reported && action == registry.UnexpectedReport && (r.kept == "") == (kept == "") {
 		l.dangling.add(d, kept)
-		return kept
+		return
 	}
 	id := volume.Identity{Node: d.Node(), PersistentVolume: pv.Name}
 	l.counters.metrics.Drift(string(attach.DriftUnexpected), string(action))
@@ -138,8 +139,7 @@ func (l *leader) onDangling(ctx context.Context, now *nodesNow, d attach.Danglin
 	if action == registry.UnexpectedDetach {
 		l.table.Found(id, record)
 		l.dangling.drop(d.Listed)
-		return ""
+		return
 	}
 	l.dangling.add(d, kept)
-	return kept
 }

@@ -44,7 +44,7 @@
 //   - finalizers.go removes the finalizer from a PersistentVolume that is being deleted.
 //   - takeover.go says what a new leader reads again.
 //   - find_dangling.go finds volumes that the driver reports where no VolumeAttachment asks for them;
-//     dangling.go reports them, or has them detached. refused_attach.go asks the driver where a volume is whose attach it refuses.
+//     dangling.go reports them, or has them detached.
 //   - drift.go compares with the driver's own list of volumes, stuck.go reports operations that have had no
 //     success for long, hanging.go logs calls that hang, and resync.go finds work that events have missed
 //     (periodic.go runs the four).

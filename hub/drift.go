@@ -58,13 +58,10 @@ func (w *driftWatch) pause(interval time.Duration, lag float64) time.Duration {
 	if interval == 0 { // off
 		return never
 	}
-	refused := w.leader.refused.wait()
 	switch {
-	case !w.looked && refused:
-		return 0
 	case !w.looked:
 		return time.Duration(lag * float64(interval))
-	case refused || w.count.Pending() || w.unexpected.Pending():
+	case w.count.Pending() || w.unexpected.Pending():
 		interval = min(interval, confirmAfter)
 	}
 	if w.failed > 0 {
@@ -98,9 +95,7 @@ func (w *driftWatch) check(ctx context.Context) {
 	w.failed = 0
 	found, drifted := l.compare(ctx, before, published)
 	l.forgetFound(published)
-	dangling := l.findDangling(ctx, published, all, worked)
-	l.answerRefused(ctx, dangling, began)
-	w.onFound(ctx, dangling)
+	w.onFound(ctx, l.findDangling(ctx, published, all, worked))
 	l.endUnlisted(published, began)
 	maps.DeleteFunc(w.reported, func(uid types.UID, _ bool) bool { return drifted[uid] == nil })
 	for _, uid := range w.count.Add(found) {

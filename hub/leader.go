@@ -33,7 +33,6 @@ type leader struct {
 	events          events
 	calls           callsInFlight
 	dangling        dangling
-	refused         refusedAttaches
 
 	conflictLog loglimit.Problem
 

@@ -40,9 +40,3 @@ func (s redactedSession) ListVolumes(ctx context.Context, pageSize int) (csiclie
 	published, err := s.Session.ListVolumes(ctx, pageSize)
 	return published, s.redactor.Error(err)
 }
-
-// VolumeNodes implements Session.
-func (s redactedSession) VolumeNodes(ctx context.Context, handle string) (csiclient.PublishedNodes, error) {
-	nodes, err := s.Session.VolumeNodes(ctx, handle)
-	return nodes, s.redactor.Error(err)
-}

@@ -15,8 +15,6 @@ import (
 type Session interface {
 	attach.Controller
 	ListVolumes(context.Context, int) (csiclient.Published, error)
-	// VolumeNodes returns where one volume is published. The driver must have the capability GetVolume.
-	VolumeNodes(ctx context.Context, handle string) (csiclient.PublishedNodes, error)
 	// Probe asks whether the driver is ready. It returns csiclient.ErrNotReady if the driver answers that it
 	// is not.
 	Probe(context.Context) error

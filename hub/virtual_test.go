@@ -322,11 +322,6 @@ func (s *backendSession) ListVolumes(ctx context.Context, _ int) (csiclient.Publ
 	return published, err
 }
 
-func (s *backendSession) VolumeNodes(ctx context.Context, handle string) (csiclient.PublishedNodes, error) {
-	response, err := s.Backend.ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: handle})
-	return csiclient.PublishedNodes{IDs: response.GetStatus().GetPublishedNodeIds()}, err
-}
-
 func TestVirtualHubAttachesAndDetaches(t *testing.T) {
 	inVirtualTime(t, func(v *virtual) {
 		v.register("n", "id-n")

@@ -73,7 +73,6 @@ func (l *leader) succeeded(e *volume.Entry, va *storagev1.VolumeAttachment, op a
 		}
 	}
 	e.Retries = volume.Retries{}
-	l.refused.drop(va.Name)
 	l.table.NoteFailure(e, 0, "", diagnosis.Cause{})
 	l.table.SetLost(va, false)
 	l.table.ClearChanged(e) // the switch takes changes that came meanwhile into account
@@ -203,7 +202,6 @@ func waitsForDriver(e *volume.Entry, err error) bool {
 // failed ends a run with an error, and decides when the entry runs again.
 func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.VolumeAttachment, c *volume.Claim, op attach.Operation, err error) {
 	l.countDisconnects(e, err)
-	err, freed := l.lookElsewhere(ctx, e, va, c, op, err)
 	l.saveError(ctx, va, e, op, err)
 	name := e.Key.Name
 	if waitsForDriver(e, err) {
@@ -222,8 +220,7 @@ func (l *leader) failed(ctx context.Context, e *volume.Entry, va *storagev1.Volu
 	changed := l.table.ClearChanged(e)
 	next, lane := l.wanted(name)
 	// If the object was deleted meanwhile, the detach does not wait for the attach's backoff.
-	// An attach whose volume is detached elsewhere now waits for that, but once: the driver may go on refusing it.
-	if next != op || changed && !l.isUnchanged(name) || freed && failures == 1 {
+	if next != op || changed && !l.isUnchanged(name) {
 		delay = 0
 	}
 	l.log.failed(l.volumeLogger(va), op, failures, delay, err)

@@ -191,10 +191,6 @@
 //     Killed by hub.TestVolumeInUseIsNotDetachedBecauseTheDriverNoLongerRequiresAttach.
 //   - lost connection counts as a failure of the volume. All volumes of a driver back off because the driver restarted.
 //     Killed by hub.TestWaitsWithoutBackoffAreAsDocumented.
-//   - refused attach does not wait for the detach that it has led to. It waits out its backoff although the volume is free.
-//     Killed by hub.TestAttachThatADanglingVolumeBlocksHealsAtOnce.
-//   - refused attach is tried again without end. A driver that refuses an attach whatever is detached gets calls without a pause.
-//     Killed by hub.TestDriverThatRefusesAnAttachWhateverIsDetachedIsNotCalledWithoutEnd.
 //
 // hub/attach/writes.go:
 //
@@ -302,13 +298,6 @@
 //     Killed by hub/volume.TestAWorkerCannotRepeatItsWorkWithoutAPause.
 //   - what only a listing has shown outlives the term. After a gap in the lease a volume is detached that another process has attached.
 //     Killed by hub/volume.TestWhatOnlyAListingHasShownEndsWithTheTermAndWithTheListing.
-//
-// hub/refused_attach.go:
-//
-//   - refused attach is not tried again after a listing. It waits out its backoff although the volume is free.
-//     Killed by hub.TestAttachThatADanglingVolumeBlocksHealsAtOnce.
-//   - drift.unexpected is ignored for a refused attach. The hub detaches volumes although it is told to report only.
-//     Killed by hub.TestErrorOfARefusedAttachNamesTheNodeThatHasTheVolume.
 //
 // hub/attach/drift_count.go:
 //

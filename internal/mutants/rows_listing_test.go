@@ -74,14 +74,6 @@ var listingRows = []mutant{
 		killed: []string{"hub.TestDanglingVolumeIsReportedOnceAndLeftAlone"},
 	},
 	{
-		name:   "drift.unexpected is ignored for a refused attach",
-		harm:   "The hub detaches volumes although it is told to report only.",
-		file:   "hub/refused_attach.go",
-		old:    `at.Kept == "" && l.settings().Drift.Unexpected == registry.UnexpectedDetach {`,
-		new:    `at.Kept == "" {`,
-		killed: []string{"hub.TestErrorOfARefusedAttachNamesTheNodeThatHasTheVolume"},
-	},
-	{
 		name:   "change of drift.unexpected does not end detaches",
 		harm:   "After a change to report the hub still detaches what a listing has shown.",
 		file:   "hub/dangling.go",

@@ -65,28 +65,4 @@ var retryRows = []mutant{
 		new:    "\t\t_ = target\n",
 		killed: []string{"hub/volume.TestAttachThatBacksOffIsTriedAgainOnceItsVolumeWasDetachedElsewhere"},
 	},
-	{
-		name:   "refused attach does not wait for the detach that it has led to",
-		harm:   "It waits out its backoff although the volume is free.",
-		file:   "hub/worker.go",
-		old:    "freed && failures == 1",
-		new:    "freed && failures == 0",
-		killed: []string{"hub.TestAttachThatADanglingVolumeBlocksHealsAtOnce"},
-	},
-	{
-		name:   "refused attach is tried again without end",
-		harm:   "A driver that refuses an attach whatever is detached gets calls without a pause.",
-		file:   "hub/worker.go",
-		old:    "freed && failures == 1",
-		new:    "freed && failures >= 1",
-		killed: []string{"hub.TestDriverThatRefusesAnAttachWhateverIsDetachedIsNotCalledWithoutEnd"},
-	},
-	{
-		name:   "refused attach is not tried again after a listing",
-		harm:   "It waits out its backoff although the volume is free.",
-		file:   "hub/refused_attach.go",
-		old:    "\t\t\tl.table.RetryNow(volume.ClaimKey(name))\n",
-		new:    "\t\t\t_ = name\n",
-		killed: []string{"hub.TestAttachThatADanglingVolumeBlocksHealsAtOnce"},
-	},
 }
