@@ -17,11 +17,8 @@ var endpointFlags = []string{"http-endpoint", "metrics-address", "metrics-addr"}
 
 // httpSettings are what the flags of metrics, probes, API and status page say.
 type httpSettings struct {
-	Addresses   []string // host:port, each different; everything is served on each; empty for no HTTP
-	MetricsPath string
-	// AllowedHosts are further names in the Host of requests to loopback addresses.
-	AllowedHosts []string
-	Profiling    bool // serve /debug/pprof
+	Addresses []string // host:port, each different; everything is served on each; empty for no HTTP
+	status.Options
 }
 
 func (f *hubFlags) addHTTP() {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/csi-attach-hub/csi-attach-hub/hub/lease"
+	"github.com/csi-attach-hub/csi-attach-hub/hub/status"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
@@ -32,7 +33,7 @@ func withConfig() hubSettings {
 	return hubSettings{
 		config: "c", shutdownGrace: 30 * time.Second, driver: driver,
 		leases: leaseSettings{true, lease.Options{Namespace: "of-the-pod", Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 5 * time.Second}},
-		http:   httpSettings{Addresses: []string{":8080"}, MetricsPath: "/metrics"},
+		http:   httpSettings{[]string{":8080"}, status.Options{MetricsPath: "/metrics"}},
 	}
 }
 
@@ -128,7 +129,7 @@ func TestFlagsOfManifestsMeanWhatTheyMeanToCSIAttacher(t *testing.T) {
 		}},
 		{"older names", "--config=c --metrics-address=:1 --health-addr=:2 --metrics-path=/m --http-allowed-hosts=a.b,c --profiling", func() hubSettings {
 			s := withConfig()
-			s.http = httpSettings{Addresses: []string{":1", ":2"}, MetricsPath: "/m", AllowedHosts: []string{"a.b", "c"}, Profiling: true}
+			s.http = httpSettings{[]string{":1", ":2"}, status.Options{MetricsPath: "/m", AllowedHosts: []string{"a.b", "c"}, Profiling: true}}
 			return s
 		}},
 		{"profiles without HTTP", "--csi-address=/s --profiling", func() hubSettings {

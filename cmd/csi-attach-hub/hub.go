@@ -31,7 +31,6 @@ const hubName = "csi-attach-hub"
 
 func newHubCommand() *cobra.Command {
 	c := newCommand(hubName, "Attach and detach the volumes of many CSI drivers", nil)
-	c.Args = cobra.NoArgs
 	c.Version = version
 	c.SetVersionTemplate(versionLine())
 	flags := newHubFlags(c.Flags())
@@ -90,9 +89,10 @@ func runHub(ctx context.Context, s hubSettings) error {
 	}
 	r := registry.New(source, registry.NewCSIDriverSource(kube.StorageV1()))
 	view := statusSource{Hub: h, source: source, registry: r, leases: leases, started: time.Now()}
-	for _, address := range s.http.Addresses {
-		server, err := status.New(status.Options{Endpoint: address, Source: view, Volumes: h, Metrics: options.Metrics, Probes: options.Probes, LeaderCheck: view.leaderCheck,
-			MetricsPath: s.http.MetricsPath, Profiling: s.http.Profiling, AllowedHosts: s.http.AllowedHosts})
+	shown := s.http.Options
+	shown.Source, shown.Volumes, shown.Metrics, shown.Probes, shown.LeaderCheck = view, h, options.Metrics, options.Probes, view.leaderCheck
+	for _, shown.Endpoint = range s.http.Addresses {
+		server, err := status.New(shown)
 		if err != nil {
 			return err
 		}
