@@ -11,14 +11,9 @@ import (
 // driverPlaceholder stands for the name of the driver in an endpointTemplate.
 const driverPlaceholder = "{driver}"
 
-// Discovery says where to look for drivers that are not listed one by one. They are served
+// Discovery says which drivers that are not listed one by one are taken from CSIDriver objects. They are served
 // with the defaults.
 type Discovery struct {
-	CSIDrivers CSIDriverDiscovery
-}
-
-// CSIDriverDiscovery says which drivers are taken from CSIDriver objects.
-type CSIDriverDiscovery struct {
 	Enabled bool
 	// EndpointTemplate is the endpoint of drivers whose object has no EndpointAnnotation;
 	// "{driver}" in it stands for the name. "" means that they are left out.
@@ -31,7 +26,7 @@ type CSIDriverDiscovery struct {
 }
 
 // tls returns what secures the connection to an endpoint that was found.
-func (c CSIDriverDiscovery) tls(e Endpoint) TLS {
+func (c Discovery) tls(e Endpoint) TLS {
 	if !c.TLS.Enabled() || e.Network() != "tcp" {
 		return TLS{}
 	}
@@ -43,7 +38,7 @@ func (c CSIDriverDiscovery) tls(e Endpoint) TLS {
 }
 
 // check returns an error if a driver that was found may not be contacted.
-func (c CSIDriverDiscovery) check(d Driver) error {
+func (c Discovery) check(d Driver) error {
 	if err := CheckName(d.Name); err != nil {
 		return err
 	}
@@ -61,22 +56,19 @@ func (c CSIDriverDiscovery) check(d Driver) error {
 }
 
 var discoveryTable = table[Discovery]{
-	{key: "csiDrivers", schema: csiDriversTable.schema("drivers from CSIDriver objects", false), read: readCSIDrivers},
-}
-
-var csiDriversTable = table[CSIDriverDiscovery]{
-	value("enabled", boolean(), func(c *CSIDriverDiscovery) *bool { return &c.Enabled }).must(),
+	value("enabled", boolean(), func(d *Discovery) *bool { return &d.Enabled }).must(),
 	value("endpointTemplate", text[string]("an endpoint like unix:///csi/{driver}/csi.sock", checkTemplate,
 		pattern(`\{driver\}`).with("endpoint of drivers whose CSIDriver object has no annotation attach-hub/endpoint")),
-		func(c *CSIDriverDiscovery) *string { return &c.EndpointTemplate }),
-	value("allowedEndpoints", allowedEndpoints(), func(c *CSIDriverDiscovery) *[]EndpointPattern { return &c.AllowedEndpoints }),
-	inner("tls", "mutual TLS to all discovered tcp:// endpoints", tlsTable, func(c *CSIDriverDiscovery) *TLS { return &c.TLS }),
+		func(d *Discovery) *string { return &d.EndpointTemplate }),
+	value("allowedEndpoints", allowedEndpoints(), func(d *Discovery) *[]EndpointPattern { return &d.AllowedEndpoints }),
+	inner("tls", "mutual TLS to all discovered tcp:// endpoints", tlsTable, func(d *Discovery) *TLS { return &d.TLS }),
 }
 
-func readCSIDrivers(p *parser, n *yaml.Node, path string, d *Discovery) {
-	csiDriversTable.read(p, n, path, &d.CSIDrivers)
+func readDiscovery(p *parser, n *yaml.Node, path string, c *Config) {
+	d := &c.discovery
+	discoveryTable.read(p, n, path, d)
 	allowed := path + ".allowedEndpoints"
-	if d.CSIDrivers.Enabled && d.CSIDrivers.AllowedEndpoints == nil && !p.misread[allowed] && !p.misspelt[allowed] {
+	if d.Enabled && d.AllowedEndpoints == nil && !p.misread[allowed] && !p.misspelt[allowed] {
 		p.report(n.Line, allowed, "missing: without it no endpoint is allowed; write a list of patterns like unix:///csi/*")
 	}
 }

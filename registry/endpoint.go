@@ -16,9 +16,6 @@ import (
 // maxSocketPath is what fits into sun_path of Linux, less the NUL at its end.
 const maxSocketPath = 107
 
-// maxHostName is the length of a domain name in characters (RFC 1035).
-const maxHostName = 253
-
 const (
 	unixScheme = "unix://"
 	tcpScheme  = "tcp://"
@@ -93,41 +90,32 @@ func checkAddress(address string) error {
 	if err != nil || number == 0 {
 		return fmt.Errorf("%s is not a port: write a number from 1 to 65535 after the last ':'", quote(port))
 	}
-	canonical, err := canonicalHost(host)
-	if err != nil {
+	if err := checkHost(host); err != nil {
 		return err
 	}
-	if written := net.JoinHostPort(canonical, strconv.FormatUint(number, 10)); written != address {
+	if written := net.JoinHostPort(host, strconv.FormatUint(number, 10)); written != address {
 		return fmt.Errorf("must be written as %s%s", tcpScheme, written)
 	}
 	return nil
 }
 
-// canonicalHost returns the one way to write a domain name or an IP address.
-func canonicalHost(host string) (string, error) {
+// checkHost returns an error for what is no host, or not written in the one way that there is for it.
+func checkHost(host string) error {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if ip.Zone() != "" {
-			return "", fmt.Errorf("%s has a zone, which differs between machines: write the address without it", quote(host))
+			return fmt.Errorf("%s has a zone, which differs between machines: write the address without it", quote(host))
 		}
-		return ip.Unmap().String(), nil
-	}
-	wrong := fmt.Errorf("%s is neither a domain name nor an IP address: write a host like csi.storage.svc or 10.0.0.1", quote(host))
-	if len(host) > maxHostName+1 {
-		return "", wrong
-	}
-	name := strings.TrimSuffix(strings.ToLower(host), ".")
-	last := ""
-	for part := range strings.SplitSeq(name, ".") {
-		if len(validation.IsDNS1123Label(part)) > 0 {
-			return "", wrong
+		if canonical := ip.Unmap().String(); canonical != host {
+			return fmt.Errorf("%s must be written as %s", quote(host), canonical)
 		}
-		last = part
+		return nil
 	}
 	// Resolvers take 127.1 and 2130706433 for addresses.
-	if strings.Trim(last, "0123456789") == "" || len(name) > maxHostName {
-		return "", wrong
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	if len(validation.IsDNS1123Subdomain(host)) > 0 || strings.Trim(last, "0123456789") == "" {
+		return fmt.Errorf("%s is neither a domain name in small letters nor an IP address: write a host like csi.storage.svc or 10.0.0.1", quote(host))
 	}
-	return name, nil
+	return nil
 }
 
 // Network is the network to dial, as package net calls it: "unix" or "tcp".

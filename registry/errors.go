@@ -2,7 +2,6 @@ package registry
 
 import (
 	"cmp"
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -17,17 +16,14 @@ type Error struct {
 
 // Error returns "file:line: path: message", without the parts that are not known.
 func (e Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.File)
+	s := e.File
 	if e.Line > 0 {
-		fmt.Fprintf(&b, ":%d", e.Line)
+		s += ":" + strconv.Itoa(e.Line)
 	}
-	b.WriteString(": ")
 	if e.Path != "" {
-		b.WriteString(e.Path + ": ")
+		s += ": " + e.Path
 	}
-	b.WriteString(e.Message)
-	return b.String()
+	return s + ": " + e.Message
 }
 
 // compareErrors orders mistakes by their places.

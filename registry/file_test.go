@@ -306,7 +306,7 @@ func TestChangeBesideTheDriversIsSentToo(t *testing.T) {
 	r.expect("a")
 	write(t, path, driversFile("a")+"discovery: {csiDrivers: {enabled: true, allowedEndpoints: [unix:///csi/*]}}\n")
 	r.expect("a")
-	if got := f.Config().Discovery(); !got.CSIDrivers.Enabled {
+	if got := f.Config().Discovery(); !got.Enabled {
 		t.Errorf("discovery is %+v", got)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -113,21 +112,12 @@ func isConfigFile(name string) (bool, error) {
 	return strings.HasSuffix(name, ".yaml") && !strings.HasPrefix(name, "."), nil
 }
 
-// readFile returns the content of a file, at most one byte more than Parse accepts.
+// readFile returns the content of a file.
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.New("file does not exist: correct the path or create the file")
 	}
-	if err != nil {
-		return nil, cause(err)
-	}
-	defer f.Close()
-	return readAll(f)
-}
-
-func readAll(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxFileSize+1))
 	if err != nil {
 		return nil, cause(err)
 	}

@@ -206,7 +206,7 @@ func TestDiscoveryIsInOneFile(t *testing.T) {
 	f.write(map[string]string{"b.yaml": driver("b", "/b2", strings.Replace(objects, "true", "false", 1))})
 	f.file.Read()
 	f.holds("a@/a b@/b2", "a.yaml b.yaml")
-	if !f.file.Config().Discovery().CSIDrivers.Enabled {
+	if !f.file.Config().Discovery().Enabled {
 		t.Error("what was said before does not hold")
 	}
 }

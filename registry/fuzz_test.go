@@ -69,29 +69,28 @@ func render(t *testing.T, c *Config) []byte {
 	t.Helper()
 	list := []any{}
 	for _, d := range c.Drivers() {
-		entry := settingsInYAML(t, d.Settings, true)
+		entry := settingsInYAML(t, d.Settings)
 		entry["name"], entry["endpoint"] = d.Name, string(d.Endpoint)
 		if d.TLS.Enabled() {
 			entry["tls"] = tlsInYAML(d.TLS)
 		}
 		list = append(list, entry)
 	}
+	defaults := settingsInYAML(t, c.Defaults())
+	delete(defaults["lease"].(map[string]any), "name")
 	data, err := yaml.Marshal(map[string]any{"apiVersion": apiVersion, "kind": configKind,
-		"defaults": settingsInYAML(t, c.Defaults(), false), "discovery": discoveryInYAML(c.Discovery()), "drivers": list})
+		"defaults": defaults, "discovery": discoveryInYAML(c.Discovery()), "drivers": list})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return data
 }
 
-// settingsInYAML are all settings, of one driver or those that several can share.
-func settingsInYAML(t *testing.T, of Settings, ofOneDriver bool) map[string]any {
+// settingsInYAML are all settings.
+func settingsInYAML(t *testing.T, of Settings) map[string]any {
 	t.Helper()
 	out := map[string]any{}
 	for _, s := range settings {
-		if s.single && !ofOneDriver {
-			continue
-		}
 		var value any
 		if err := yaml.Unmarshal([]byte(s.write(&Driver{Settings: of})), &value); err != nil {
 			t.Fatal(err)
@@ -116,17 +115,17 @@ func tlsInYAML(t TLS) map[string]any {
 }
 
 func discoveryInYAML(d Discovery) map[string]any {
-	objects := map[string]any{"enabled": d.CSIDrivers.Enabled}
-	if d.CSIDrivers.EndpointTemplate != "" {
-		objects["endpointTemplate"] = d.CSIDrivers.EndpointTemplate
+	objects := map[string]any{"enabled": d.Enabled}
+	if d.EndpointTemplate != "" {
+		objects["endpointTemplate"] = d.EndpointTemplate
 	}
 	patterns := []any{}
-	for _, p := range d.CSIDrivers.AllowedEndpoints {
-		patterns = append(patterns, p.String())
+	for _, p := range d.AllowedEndpoints {
+		patterns = append(patterns, string(p))
 	}
 	objects["allowedEndpoints"] = patterns
-	if d.CSIDrivers.TLS.Enabled() {
-		objects["tls"] = tlsInYAML(d.CSIDrivers.TLS)
+	if d.TLS.Enabled() {
+		objects["tls"] = tlsInYAML(d.TLS)
 	}
 	return map[string]any{"csiDrivers": objects}
 }

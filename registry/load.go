@@ -91,21 +91,14 @@ func (f fileContent) parse(base, outer Settings) (*Config, Errors) {
 }
 
 // defaultsKey finds defaults in a file that is no YAML.
-var defaultsKey = regexp.MustCompile(`\bdefaults\b`)
+var defaultsKey = regexp.MustCompile(`(?m)^[{ "]*defaults"?\s*:`)
 
-// withDefaults returns the indexes of the files with defaults. If none has them for sure, it is those that may have them.
-func withDefaults(files []fileContent, parsed []*Config, last string) []int {
-	var with, unsure []int
+// withDefaults returns the indexes of the files with defaults, as far as that can be told.
+func withDefaults(files []fileContent, parsed []*Config, last string) (with []int) {
 	for i, f := range files {
-		switch known := parsed[i] != nil; {
-		case known && parsed[i].defaultsLine > 0 || !known && f.path == last:
+		if c := parsed[i]; c != nil && c.defaultsLine > 0 || c == nil && (f.path == last || defaultsKey.Match(f.data)) {
 			with = append(with, i)
-		case !known && f.err == nil && defaultsKey.Match(f.data):
-			unsure = append(unsure, i)
 		}
-	}
-	if with == nil {
-		return unsure
 	}
 	return with
 }

@@ -33,9 +33,9 @@ func ParseManifestFile(path string) ([]*Config, error) {
 
 // ParseManifestReader is ParseManifest for input without a path, such as stdin.
 func ParseManifestReader(file string, r io.Reader) ([]*Config, error) {
-	data, err := readAll(r)
+	data, err := io.ReadAll(r)
 	if err != nil {
-		return nil, Errors{{File: file, Message: err.Error()}}
+		return nil, Errors{{File: file, Message: cause(err).Error()}}
 	}
 	return ParseManifest(file, data)
 }

@@ -76,7 +76,7 @@ func (m *merger) take(d Driver) {
 // offer decides on a driver that a CSIDriver object names. It returns why the driver is not served, if that is a conflict, and the
 // one that is served instead, if there is one.
 func (m *merger) offer(d Driver) (winner Driver, reason string) {
-	rule := m.config.discovery.CSIDrivers
+	rule := m.config.discovery
 	served, known := m.snapshot[d.Name]
 	if d.Endpoint == "" {
 		// An entry of drivers is the exception from the template, not in conflict with it.

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"sort"
-	"strconv"
 
 	"gopkg.in/yaml.v3"
 )
@@ -43,9 +42,7 @@ type Config struct {
 
 // Drivers returns the drivers that the file names, with the settings that hold
 // for each of them. It is not to be changed.
-func (c *Config) Drivers() Snapshot {
-	return c.drivers
-}
+func (c *Config) Drivers() Snapshot { return c.drivers }
 
 // Defaults returns the settings of drivers that are discovered.
 func (c *Config) Defaults() Settings { return c.defaults }
@@ -96,19 +93,16 @@ func (p *parser) reportf(line int, path, format string, args ...any) {
 var fileTable = table[Config]{
 	constant("apiVersion", apiVersion),
 	constant("kind", configKind),
-	{key: "defaults", schema: settingTable.schema("settings of all drivers whose entry has no other value", true), read: readDefaults},
-	inner("discovery", "where to look for drivers that are not listed", discoveryTable, func(c *Config) *Discovery { return &c.discovery }),
-	{key: "drivers", required: true, want: wantDrivers, schema: listOf(driverTable.schema("a driver", false)), read: readDrivers},
+	{key: "defaults", schema: settingTable.schema("settings of all drivers whose entry has no other value"), read: readDefaults},
+	{key: "discovery", group: table[Config]{
+		{key: "csiDrivers", schema: discoveryTable.schema("drivers from CSIDriver objects, which drivers need not list"), read: readDiscovery},
+	}},
+	{key: "drivers", required: true, want: wantDrivers, schema: listOf(driverTable.schema("a driver")), read: readDrivers},
 }
 
 // constant returns the row of a key that must have one value.
 func constant(key, only string) row[Config] {
-	k := text[string](only, func(s string) error {
-		if s != only {
-			return fmt.Errorf("must be %s, not %s", only, quote(s))
-		}
-		return nil
-	}, schema{"const": only})
+	k := text[string](only, func(s string) error { return unless(s == only) }, schema{"const": only})
 	return value(key, k, func(*Config) *string { return new(string) }).must()
 }
 
@@ -142,6 +136,10 @@ func (p *parser) parse(data []byte, outer Settings) *Config {
 func readDefaults(p *parser, n *yaml.Node, path string, c *Config) {
 	d := Driver{Settings: c.defaults}
 	settingTable.read(p, n, path, &d)
+	if n := p.values["defaults.lease.name"]; n != nil {
+		p.report(n.Line, "defaults.lease.name", "applies to one driver only: move it to the entry of that driver")
+		d.Lease.Name = ""
+	}
 	p.finish(&d.Settings, path)
 	p.warn(d, path)
 	c.defaults, c.defaultsLine = d.Settings, n.Line
@@ -153,16 +151,24 @@ func (p *parser) documents(data []byte) []*yaml.Node {
 		p.reportf(0, "", "the file has more than %d bytes, which is the limit", maxFileSize)
 		return nil
 	}
-	var roots []*yaml.Node
-	for decoder := yaml.NewDecoder(bytes.NewReader(data)); ; {
+	roots, err := decode(data)
+	if err != nil {
+		p.syntax(data, err)
+		return nil
+	}
+	return roots
+}
+
+// decode returns the roots of all YAML documents that are not empty, or the first error in the text.
+func decode(text []byte) (roots []*yaml.Node, err error) {
+	for decoder := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		var document yaml.Node
 		err := decoder.Decode(&document)
 		if errors.Is(err, io.EOF) {
-			return roots
+			return roots, nil
 		}
 		if err != nil {
-			p.syntax(data, err)
-			return nil
+			return nil, err
 		}
 		if root := document.Content[0]; !isNull(root) {
 			roots = append(roots, root)
@@ -172,45 +178,18 @@ func (p *parser) documents(data []byte) []*yaml.Node {
 
 // yamlPosition is how package yaml begins its errors. The line is that of the surrounding
 // value in most of them, not the one with the problem.
-var yamlPosition = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
-
-// openQuote is the problem of a quote without its end, for which yaml names the line of
-// its beginning.
-const openQuote = "found unexpected end of stream"
+var yamlPosition = regexp.MustCompile(`^yaml: (?:line \d+: )?`)
 
 // syntax reports an error of package yaml at the first line with which the text has this problem.
 func (p *parser) syntax(data []byte, err error) {
+	problem := yamlPosition.ReplaceAllString(err.Error(), "")
 	lines := bytes.SplitAfter(data, []byte("\n"))
-	problem := yamlProblem(err)
-	line := 1 + sort.Search(len(lines)-1, func(i int) bool { return yamlProblem(yamlError(bytes.Join(lines[:i+1], nil))) == problem })
-	if named := yamlPosition.FindStringSubmatch(err.Error()); problem == openQuote && named[1] != "" {
-		line, _ = strconv.Atoi(named[1])
-		line = min(line, len(lines))
-	}
-	hint := ""
+	line := 1 + sort.Search(len(lines)-1, func(i int) bool {
+		_, err := decode(bytes.Join(lines[:i+1], nil))
+		return err != nil && yamlPosition.ReplaceAllString(err.Error(), "") == problem
+	})
 	if bytes.HasPrefix(bytes.TrimLeft(lines[line-1], " "), []byte("\t")) {
-		hint = " (indent with spaces, not with tabs)"
+		problem += " (indent with spaces, not with tabs)"
 	}
-	p.report(line, "", "invalid YAML: "+problem+hint)
-}
-
-// yamlProblem is the message of an error of package yaml without its position.
-func yamlProblem(err error) string {
-	if err == nil {
-		return ""
-	}
-	return yamlPosition.ReplaceAllString(err.Error(), "")
-}
-
-// yamlError returns the first error that package yaml finds in a text.
-func yamlError(text []byte) error {
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	for {
-		var document yaml.Node
-		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
+	p.report(line, "", "invalid YAML: "+problem)
 }

@@ -13,41 +13,23 @@ import (
 //
 // Endpoints have one spelling each (ParseEndpoint), so that none gets past a
 // pattern with "..".
-type EndpointPattern struct {
-	text string
-	form *regexp.Regexp
-}
+type EndpointPattern string
 
-// ParseEndpointPattern checks a pattern as a person writes it. Its error says what
-// to write instead.
-func ParseEndpointPattern(s string) (EndpointPattern, error) {
+// check returns an error for a bad pattern, which says what to write instead.
+func (p EndpointPattern) check() error {
 	// What the pattern allows must be something that ParseEndpoint takes.
-	if _, err := ParseEndpoint(sample(s)); err != nil {
-		return EndpointPattern{}, fmt.Errorf("%s is not a valid pattern: %w", quote(s), err)
+	if err := checkEndpoint(p.sample()); err != nil {
+		return fmt.Errorf("%s is not a valid pattern: %w", quote(string(p)), err)
 	}
-	anything := `[^/]*`
-	if !strings.HasPrefix(s, unixScheme) {
-		anything = `[^/.:\[\]]*`
-	}
-	rest, below := s, ""
-	if strings.HasPrefix(s, unixScheme) && strings.HasSuffix(s, "/*") {
-		rest, below = strings.TrimSuffix(s, "*"), `.+`
-	}
-	form := strings.ReplaceAll(regexp.QuoteMeta(rest), `\*`, anything) + below
-	return EndpointPattern{text: s, form: regexp.MustCompile(`(?s)\A` + form + `\z`)}, nil
+	return nil
 }
 
 // allowedEndpoints is a list of patterns.
 func allowedEndpoints() kind[[]EndpointPattern] {
-	check := func(s string) error {
-		_, err := ParseEndpointPattern(s)
-		return err
-	}
-	k := list("a list of patterns like unix:///csi/*", check, pattern(`^(unix:///.|tcp://.)`).with("an endpoint with * in it"),
-		func(all []string) (patterns []EndpointPattern) {
+	k := list("a list of patterns like unix:///csi/*", func(s string) error { return EndpointPattern(s).check() },
+		pattern(`^(unix:///.|tcp://.)`).with("an endpoint with * in it"), func(all []string) (patterns []EndpointPattern) {
 			for _, s := range all {
-				p, _ := ParseEndpointPattern(s) // was checked
-				patterns = append(patterns, p)
+				patterns = append(patterns, EndpointPattern(s))
 			}
 			return patterns
 		})
@@ -56,17 +38,22 @@ func allowedEndpoints() kind[[]EndpointPattern] {
 }
 
 // sample puts something in the place of each '*'.
-func sample(pattern string) string {
-	if port := strings.LastIndexByte(pattern, ':'); strings.HasPrefix(pattern, tcpScheme) {
-		return strings.ReplaceAll(pattern[:port], "*", "a") + strings.ReplaceAll(pattern[port:], "*", "1")
+func (p EndpointPattern) sample() string {
+	s := string(p)
+	if port := strings.LastIndexByte(s, ':'); strings.HasPrefix(s, tcpScheme) {
+		return strings.ReplaceAll(s[:port], "*", "a") + strings.ReplaceAll(s[port:], "*", "1")
 	}
-	return strings.ReplaceAll(pattern, "*", "a")
+	return strings.ReplaceAll(s, "*", "a")
 }
 
 // Allows reports whether an endpoint that ParseEndpoint took is allowed.
 func (p EndpointPattern) Allows(e Endpoint) bool {
-	return p.form != nil && p.form.MatchString(string(e))
+	rest, below, anything := string(p), "", `[^/]*`
+	if !strings.HasPrefix(rest, unixScheme) {
+		anything = `[^/.:\[\]]*`
+	} else if strings.HasSuffix(rest, "/*") {
+		rest, below = strings.TrimSuffix(rest, "*"), `.+`
+	}
+	form := strings.ReplaceAll(regexp.QuoteMeta(rest), `\*`, anything) + below
+	return regexp.MustCompile(`(?s)\A` + form + `\z`).MatchString(string(e))
 }
-
-// String is the pattern as it was written.
-func (p EndpointPattern) String() string { return p.text }

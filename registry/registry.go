@@ -89,7 +89,7 @@ func (r *Registry) Run(ctx context.Context) error {
 			overdue = true
 		}
 		config := r.file.Config()
-		if wanted := config.discovery.CSIDrivers.Enabled; wanted != (objects != nil) {
+		if wanted := config.discovery.Enabled; wanted != (objects != nil) {
 			objects.stop()
 			objects = nil
 			if wanted {

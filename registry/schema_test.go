@@ -37,7 +37,7 @@ func TestSchemaIsViolatedByTypingMistakes(t *testing.T) {
 		"probe":          {"defaults.probe.timeout", "drivers[0].probe.interval", "drivers[1].probe.timeout", "drivers[2].probe"},
 		"endpoints":      {"drivers[0].endpoint", "drivers[3].endpoint", "drivers[6].endpoint", "drivers[12].endpoint"},
 		"kube-api":       {"defaults.kubeAPI.qps", "drivers[1].kubeAPI.qps", "drivers[2].kubeAPI.qps", "drivers[10].kubeAPI"},
-		"leases":         {"defaults.lease.name", "defaults.lease.namespace", "drivers[0].lease.name", "drivers[4].lease.name"},
+		"leases":         {"defaults.lease.namespace", "drivers[0].lease.name", "drivers[4].lease.name"},
 		"mode":           {"defaults.mode", "drivers[0].mode"},
 		"limits":         {"defaults.maxPerNode", "drivers[0].maxPerNode", "drivers[1].maxPerNode", "drivers[4].parallelMultiNode", "drivers[5].parallelMultiNode", "drivers[6].secrets", "drivers[8].secrets[0]"},
 		"transport":      {"drivers[4].tls.caFile", "drivers[6].tls.caFile", "drivers[9].insecure", "drivers[11].insecure"},

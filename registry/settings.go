@@ -44,7 +44,7 @@ var settingTable = table[Driver]{
 		setting("burst", 0, integer(0, 100000), func(d *Driver) *int { return &d.KubeAPI.Burst }),
 	}},
 	{key: "lease", group: table[Driver]{
-		setting("name", "", dnsSubdomain(), func(d *Driver) *string { return &d.Lease.Name }).ofOneDriver(),
+		setting("name", "", dnsSubdomain(), func(d *Driver) *string { return &d.Lease.Name }),
 		setting("namespace", "", dnsLabel(), func(d *Driver) *string { return &d.Lease.Namespace }),
 	}},
 	setting("secrets", "", secretPatterns(), func(d *Driver) *SecretPatterns { return &d.Secrets }),

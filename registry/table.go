@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/json"
 	"maps"
+	"regexp"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -17,7 +18,6 @@ type row[S any] struct {
 	key      string
 	want     string // what a user is to write
 	required bool
-	single   bool     // no two drivers can share a value: it has no place in defaults
 	group    table[S] // nil for a value
 	schema   schema   // of the value
 	// read reports what is wrong with a value, and leaves it alone then.
@@ -45,7 +45,7 @@ func value[S, T any](key string, k kind[T], in func(*S) *T) row[S] {
 
 // inner returns the row of a key with a mapping of its own, which is kept in a part of S.
 func inner[S, T any](key, description string, t table[T], in func(*S) *T) row[S] {
-	return row[S]{key: key, schema: t.schema(description, false), read: func(p *parser, n *yaml.Node, path string, into *S) {
+	return row[S]{key: key, schema: t.schema(description), read: func(p *parser, n *yaml.Node, path string, into *S) {
 		t.read(p, n, path, in(into))
 	}}
 }
@@ -53,12 +53,6 @@ func inner[S, T any](key, description string, t table[T], in func(*S) *T) row[S]
 // must marks a key that has to be there.
 func (r row[S]) must() row[S] {
 	r.required = true
-	return r
-}
-
-// ofOneDriver marks a key that has no place in defaults.
-func (r row[S]) ofOneDriver() row[S] {
-	r.single = true
 	return r
 }
 
@@ -106,20 +100,12 @@ func (t table[S]) read(p *parser, n *yaml.Node, path string, into *S) {
 // place notes the value of a key of the mapping at a path, or reports the key.
 func (t table[S]) place(p *parser, key, value *yaml.Node, path, at string) {
 	var outer, all []string
-	inDefaults := strings.HasPrefix(path, "defaults")
 	for _, r := range t {
-		misplaced := r.single && inDefaults
-		if r.key == key.Value && misplaced {
-			p.report(key.Line, at, "applies to one driver only: move it to the entry of that driver")
-			return
-		}
 		if r.key == key.Value {
 			p.values[at] = value
 			return
 		}
-		if !misplaced {
-			outer, all = append(outer, r.key), append(all, r.key)
-		}
+		outer, all = append(outer, r.key), append(all, r.key)
 		for _, below := range r.group {
 			all = append(all, r.key+"."+below.key)
 		}
@@ -154,12 +140,12 @@ func (t table[S]) leaves() []row[S] {
 	return all
 }
 
+// plainKey is a key that a path shows without quotes.
+var plainKey = regexp.MustCompile(`^[-_a-zA-Z0-9]+$`)
+
 // pathKey is a key as a path shows it.
 func pathKey(key string) string {
-	plain := key != "" && !strings.ContainsFunc(key, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
-	})
-	if plain {
+	if plainKey.MatchString(key) {
 		return clip(key)
 	}
 	return quote(key)
@@ -173,7 +159,7 @@ type schema map[string]any
 // still be wrong: Parse alone checks what keys demand of each other, the ranges of
 // durations, and names that occur twice.
 func Schema() []byte {
-	root := fileTable.schema("configuration of csi-attach-hub", false)
+	root := fileTable.schema("configuration of csi-attach-hub")
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["title"] = "drivers.yaml of csi-attach-hub"
 	out, err := json.MarshalIndent(root, "", "  ")
@@ -183,8 +169,8 @@ func Schema() []byte {
 	return append(out, '\n')
 }
 
-// schema returns the JSON Schema of the mapping, in defaults or elsewhere. It allows no other keys.
-func (t table[S]) schema(description string, inDefaults bool) schema {
+// schema returns the JSON Schema of the mapping. It allows no other keys.
+func (t table[S]) schema(description string) schema {
 	properties := map[string]schema{}
 	s := schema{"type": "object", "additionalProperties": false, "properties": properties}
 	if description != "" {
@@ -192,11 +178,9 @@ func (t table[S]) schema(description string, inDefaults bool) schema {
 	}
 	var required []string
 	for _, r := range t {
-		switch {
-		case r.group != nil:
-			properties[r.key] = r.group.schema("", inDefaults)
-		case !inDefaults || !r.single:
-			properties[r.key] = r.schema
+		properties[r.key] = r.schema
+		if r.group != nil {
+			properties[r.key] = r.group.schema("")
 		}
 		if r.required {
 			required = append(required, r.key)

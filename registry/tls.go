@@ -37,7 +37,7 @@ var tlsTable = table[TLS]{
 		func(t *TLS) *string { return &t.CAFile }),
 	file("certFile", "file with the certificate of the hub", "/tls/tls.crt", func(t *TLS) *string { return &t.CertFile }),
 	file("keyFile", "file with the key of that certificate", "/tls/tls.key", func(t *TLS) *string { return &t.KeyFile }),
-	value("serverName", text[string]("the name in the certificate of the driver", checkServerName,
+	value("serverName", text[string]("the name in the certificate of the driver", checkHost,
 		pattern(`^[-0-9a-z.:]+$`).with("name in the driver's certificate; default: the host of the endpoint")),
 		func(t *TLS) *string { return &t.ServerName }),
 }
@@ -46,14 +46,6 @@ var tlsTable = table[TLS]{
 func file(key, description, example string, in func(*TLS) *string) row[TLS] {
 	return value(key, text[string]("the absolute path of a file like "+example,
 		func(s string) error { return checkFile(s, example) }, pattern("^/.").with(description)), in).must()
-}
-
-func checkServerName(name string) error {
-	canonical, err := canonicalHost(name)
-	if err == nil && canonical != name {
-		err = fmt.Errorf("%s must be written as %s", quote(name), canonical)
-	}
-	return err
 }
 
 func checkFile(s, example string) error {

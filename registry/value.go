@@ -96,28 +96,32 @@ func isString(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str"
 }
 
+// nouns are the types of YAML, as people call them.
+var nouns = map[string]string{"!!str": "the string ", "!!int": "the number ", "!!float": "the number ", "!!bool": "the boolean "}
+
 // describe names what a user wrote. It is not for null and aliases.
 func describe(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
+	noun := nouns[n.ShortTag()]
+	switch {
+	case n.Kind == yaml.MappingNode:
 		return "a mapping"
-	case yaml.SequenceNode:
+	case n.Kind == yaml.SequenceNode:
 		return "a list"
+	case noun == "":
+		return quote(n.Value) + " of type " + clip(n.ShortTag())
+	case isString(n):
+		return noun + quote(n.Value)
 	}
-	switch n.ShortTag() {
-	case "!!str":
-		return "the string " + quote(n.Value)
-	case "!!int", "!!float":
-		return "the number " + clip(n.Value)
-	case "!!bool":
-		return "the boolean " + clip(n.Value)
-	}
-	return quote(n.Value) + " of type " + clip(n.ShortTag())
+	return noun + clip(n.Value)
 }
 
 // text is a string that passes a check.
 func text[T ~string](want string, check func(string) error, s schema) kind[T] {
-	return kind[T]{want: want, schema: s, parse: func(s string) (T, error) { return T(s), check(s) }}
+	return kind[T]{
+		want: want, schema: s,
+		parse: func(s string) (T, error) { return T(s), check(s) },
+		write: func(value T) string { return strconv.Quote(string(value)) },
+	}
 }
 
 // list is a list of different strings that pass a check, as a value that is made of them.
@@ -264,11 +268,9 @@ func boolean() kind[bool] {
 // word is a string of at most a number of bytes without spaces; it may be empty.
 func word(maxBytes int) kind[string] {
 	bad := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
-	k := text[string](fmt.Sprintf("a string without spaces of at most %d bytes", maxBytes),
+	return text[string](fmt.Sprintf("a string without spaces of at most %d bytes", maxBytes),
 		func(s string) error { return unless(len(s) <= maxBytes && !strings.ContainsFunc(s, bad)) },
 		schema{"type": "string", "maxLength": maxBytes, "pattern": `^\S*$`})
-	k.write = strconv.Quote
-	return k
 }
 
 // The rules of Kubernetes for the names of objects, as JSON Schema needs them.
@@ -288,11 +290,9 @@ func dnsSubdomain() kind[string] {
 }
 
 func objectName(noun string, problems func(string) []string, maxLength int, form string) kind[string] {
-	k := text[string](fmt.Sprintf(`"" or a DNS %s, at most %d characters)`, noun, maxLength),
+	return text[string](fmt.Sprintf(`"" or a DNS %s, at most %d characters)`, noun, maxLength),
 		func(s string) error { return unless(s == "" || len(problems(s)) == 0) },
 		schema{"type": "string", "maxLength": maxLength, "pattern": "^$|^" + form + "$"})
-	k.write = strconv.Quote
-	return k
 }
 
 // oneOf is one of at least two words.

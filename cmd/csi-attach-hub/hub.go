@@ -183,7 +183,7 @@ func runWithServices(ctx context.Context, services []func(context.Context) error
 
 // featuresOf returns what this process needs rights for with the configuration of its start.
 func featuresOf(s hubSettings, config *registry.Config) rights.Features {
-	f := rights.Features{Discovery: config.Discovery().CSIDrivers.Enabled}
+	f := rights.Features{Discovery: config.Discovery().Enabled}
 	switch {
 	case !s.leases.Enabled:
 	case s.csiAddress != "":
