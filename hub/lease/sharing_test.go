@@ -78,8 +78,8 @@ func TestReplicasShareTheDriversThroughJoinLeaveAndKill(t *testing.T) {
 	b.hold(all...)
 	two := w.settled(all, a, b)
 	t.Logf("two replicas: %v after %v, taken %d times", slices.Sorted(maps.Values(count(two))), time.Since(started), a.termsBegun()+b.termsBegun())
-	// Who starts together waits for one another, and does not grab everything.
-	if n := a.termsBegun() + b.termsBegun(); n > 36 {
+	// Who starts together waits for one another, and does not grab everything. What is lost on a slow machine is taken again.
+	if n := a.termsBegun() + b.termsBegun() - a.termsLost() - b.termsLost(); n > 36 {
 		t.Errorf("30 drivers were taken %d times at the start", n)
 	}
 
@@ -125,6 +125,13 @@ func (r *replica) termsBegun() (n int) {
 	return n
 }
 
+// termsLost is how many of them ended because the lease was not renewed in time.
+func (r *replica) termsLost() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost
+}
+
 func TestAReplicaThatIsAloneServesSoon(t *testing.T) {
 	w := newWorld(t)
 	r := w.replica(long)
@@ -157,6 +164,7 @@ func TestAfterAnOutageEachReplicaTakesItsOwnDriversAgain(t *testing.T) {
 	}
 	pause(w.ctx, 2*replicas[0].options.Duration) // all leases expire, and all replicas look dead
 	for _, r := range replicas {
+		taken -= r.termsLost()
 		r.cut.Store(false)
 	}
 	after := w.settled(all, replicas...)
@@ -166,7 +174,7 @@ func TestAfterAnOutageEachReplicaTakesItsOwnDriversAgain(t *testing.T) {
 		}
 	}
 	for _, r := range replicas {
-		taken -= r.termsBegun()
+		taken -= r.termsBegun() - r.termsLost()
 	}
 	if taken != -len(all) {
 		t.Errorf("%d drivers were taken %d times", len(all), -taken)

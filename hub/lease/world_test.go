@@ -88,6 +88,7 @@ type replica struct {
 	conns    map[*cutBody]bool
 	serving  map[string]*Term
 	terms    map[string]int // how often it served
+	lost     int            // terms that ended because the lease was not renewed in time
 	reasons  map[string][]string
 	changed  chan struct{} // closed and replaced at each change of the three
 	forbid   func(r *http.Request) bool
@@ -238,7 +239,12 @@ func (r *replica) serve(driver string, stop context.Context, t *Term) error {
 	if r.drain != nil {
 		<-r.drain
 	}
-	r.note(func() { delete(r.serving, driver) })
+	r.note(func() {
+		delete(r.serving, driver)
+		if t.isLost() {
+			r.lost++
+		}
+	})
 	return nil
 }
 
