@@ -269,7 +269,6 @@ var goroutines = map[string]string{
 	"hub/leader.go run":                  "panics.Contain inside, and a cancel function",
 	"hub/observe/observer.go Run":        "panics.Catch inside",
 	"hub/csiclient/session.go follow":    "panics.Contain itself",
-	"hub/csiclient/connection.go peek":   "sets a deadline",
 	"hub/lease/candidate.go Hold":        "panics.Contain inside",
 	"hub/lease/watches.go updateWatches": "panics.Catch inside",
 	"hub/hub.go Run":                     "a cancel function of all drivers",

@@ -25,7 +25,7 @@ func (l *leader) checkUnused(ctx context.Context, va *storagev1.VolumeAttachment
 	case !l.decider().NoAttach:
 		return errRequiredAgain
 	case err != nil:
-		return fmt.Errorf("attachRequired is false, and whether the volume is in use cannot be told: %w", err)
+		return fmt.Errorf("attachRequired is false, but the API server did not say whether node %q uses the volume: %w", va.Spec.NodeName, err)
 	case node != nil && l.decider().InUse(node, target.VolumeHandle):
 		return fmt.Errorf("attachRequired is false, but the volume is in use on node %q: it stays attached until it is not", node.Name)
 	}
@@ -96,7 +96,7 @@ func (l *leader) checkUnowned(ctx context.Context, nodes *nodesNow, u volume.Uno
 	for _, name := range names {
 		switch node, err := nodes.get(ctx, name); {
 		case err != nil:
-			return fmt.Errorf("whether the volume is in use on node %q cannot be told: %w", name, err)
+			return fmt.Errorf("the API server did not say whether node %q uses the volume: %w", name, err)
 		case node != nil && isReady(node) && l.decider().InUse(node, u.Target.VolumeHandle):
 			return errInUse{name}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-lib-utils/rpc"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -43,40 +44,48 @@ func (e *NameError) Error() string {
 // that the driver knows. count, which may be nil, is called for each call of the Session, also for the calls that
 // verify the driver. The caller owns the Session and closes it.
 func Connect(ctx context.Context, d registry.Driver, count CallFunc) (*Session, error) {
-	return connector{filePoll: tlsfiles.Ticks, count: count}.connect(ctx, d)
+	return connectAndFollow(ctx, d, count, tlsfiles.Ticks)
 }
 
-// connector makes Sessions. Tests replace its filePoll.
-type connector struct {
-	filePoll tlsfiles.Poll
-	count    CallFunc // nil: calls are not counted
-}
-
-func (c connector) connect(ctx context.Context, d registry.Driver) (*Session, error) {
+// connectAndFollow is Connect. Tests replace poll, which says when the TLS files are read.
+func connectAndFollow(ctx context.Context, d registry.Driver, count CallFunc, poll tlsfiles.Poll) (*Session, error) {
 	if err := d.CheckTransport(); err != nil {
 		return nil, err
 	}
-	var more []grpc.DialOption
-	if c.count != nil {
-		more = append(more, counting(c.count))
-	}
-	client, material, err := dial(ctx, d, more...)
+	// First: an error on this side must not look like an error of the driver.
+	material, err := loadMaterial(d.TLS)
 	if err != nil {
 		return nil, err
 	}
-	info, err := verify(ctx, client, d.Name)
+	s, err := dial(ctx, d, material, count)
 	if err != nil {
-		client.Close()
 		return nil, err
 	}
-	s := newSession(client, info)
-	// Both end with the Session.
-	unending := context.WithoutCancel(ctx)
-	s.follow(unending, func() { s.followState(unending) })
+	if s.info, err = verify(ctx, s.conn, d.Name); err != nil {
+		s.Close()
+		return nil, err
+	}
+	s.follow(s.followState)
 	if material != nil {
-		s.follow(unending, func() { s.followFiles(unending, d, material, c.filePoll) })
+		s.follow(func() { s.followFiles(d, material, poll) })
 	}
 	return s, nil
+}
+
+// AskName asks the driver at an endpoint for its name, without TLS and over a connection of its own. It blocks for at most
+// 20 seconds, or until ctx ends. The name is what the driver answers, of at most 64 KiB. The error of a call has no
+// text of the driver: nobody knows yet which secrets it may repeat.
+func AskName(ctx context.Context, endpoint registry.Endpoint) (string, error) {
+	s, err := dial(ctx, registry.Driver{Endpoint: endpoint}, nil, nil)
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	name, err := ask(ctx, s.conn, rpc.GetDriverName)
+	if code, ofCall := status.FromError(err); err != nil && ofCall {
+		return "", fmt.Errorf("ask the driver at %s for its name: GetPluginInfo failed with %s", endpoint, code.Code())
+	}
+	return name, err
 }
 
 // verify asks the driver whether it is ready, who it is and what it can do.

@@ -1,6 +1,7 @@
 package csiclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,62 +12,38 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
 )
 
-const (
-	// dialTimeout bounds connecting and the handshakes of TLS and HTTP/2.
-	dialTimeout = 10 * time.Second
+// dialTimeout bounds connecting and the handshakes of TLS and HTTP/2.
+const dialTimeout = 10 * time.Second
 
-	// The loss of a machine is noticed within half a minute: by keepalive probes of TCP on an
-	// idle connection, by the user timeout while data is unacknowledged. gRPC's keepalive is
-	// off: servers demand five minutes between two pings, allow no ping without a call, and
-	// hang up otherwise (ENHANCE_YOUR_CALM). Session.Probe notices a process that lives and
-	// does not answer.
-	keepAliveIdle     = 15 * time.Second
-	keepAliveInterval = 5 * time.Second
-	keepAliveCount    = 3
-	userTimeout       = 30 * time.Second
-)
-
-// dial makes a client of the driver. It also returns the TLS material of its connection, nil
-// without TLS.
-func dial(ctx context.Context, d registry.Driver, more ...grpc.DialOption) (*grpc.ClientConn, *tlsfiles.Material, error) {
-	if d.TLS.Enabled() {
-		// First: an error on this side must not look like an error of the driver.
-		material, err := loadMaterial(d.TLS)
-		if err != nil {
-			return nil, nil, err
-		}
-		client, err := dialSecured(ctx, d, material, more...)
-		return client, material, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+// dial connects to the driver, with the TLS material unless it is nil. It returns a Session whose driver is not verified yet.
+func dial(ctx context.Context, d registry.Driver, material *tlsfiles.Material, count CallFunc) (*Session, error) {
+	ending, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	raw, err := connectRaw(ctx, d.Endpoint)
-	if err != nil {
-		return nil, nil, err
-	}
-	client, err := newClient(ctx, d, newConnection(raw), append(more, plaintext())...)
-	return client, nil, err
-}
-
-// dialSecured makes a client whose connection uses the TLS material.
-func dialSecured(ctx context.Context, d registry.Driver, material *tlsfiles.Material, more ...grpc.DialOption) (*grpc.ClientConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	raw, err := connectRaw(ctx, d.Endpoint)
+	raw, err := connectRaw(ending, d.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	conn, creds, err := secure(ctx, raw, d.TLS, material)
-	if err != nil {
-		raw.Close()
-		return nil, fmt.Errorf("speak TLS with %s: %w", d.Endpoint, err)
+	conn, creds := newConnection(raw), insecure.NewCredentials()
+	if material != nil {
+		secured, err := secure(ending, raw, d.TLS, material)
+		if err != nil {
+			raw.Close()
+			return nil, fmt.Errorf("speak TLS with %s: %w", d.Endpoint, err)
+		}
+		conn, creds = secured, handshaken{creds}
 	}
-	return newClient(ctx, d, conn, append(more, creds)...)
+	s := newSession(context.WithoutCancel(ctx), d.Name, count)
+	if s.conn, err = newClient(ending, d, conn, creds, s.intercept); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // connectRaw connects to one address, also if the name has several: a race must not decide
@@ -74,19 +51,20 @@ func dialSecured(ctx context.Context, d registry.Driver, material *tlsfiles.Mate
 func connectRaw(ctx context.Context, endpoint registry.Endpoint) (net.Conn, error) {
 	dialer := net.Dialer{
 		FallbackDelay: -1, // one address after the other
-		Control:       setUserTimeout,
-		KeepAliveConfig: net.KeepAliveConfig{
-			Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount,
-		},
+		// TCP notices within half a minute that the machine at the other end of an idle connection is lost. gRPC's
+		// keepalive is off: servers demand five minutes between two pings, allow no ping without a call, and hang up
+		// otherwise (ENHANCE_YOUR_CALM). Session.Probe notices a driver that does not answer.
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
 	}
 	return dialer.DialContext(ctx, endpoint.Network(), endpoint.Address())
 }
 
 // newClient makes a gRPC client on a connection, which it owns from then on, and blocks until
 // the client is ready. The client never dials again.
-func newClient(ctx context.Context, d registry.Driver, conn *connection, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+func newClient(ctx context.Context, d registry.Driver, conn *connection, creds credentials.TransportCredentials, intercept grpc.UnaryClientInterceptor) (*grpc.ClientConn, error) {
 	var taken atomic.Bool
-	client, err := grpc.NewClient("passthrough:///"+d.Endpoint.Address(), append(more,
+	client, err := grpc.NewClient("passthrough:///"+d.Endpoint.Address(),
+		grpc.WithTransportCredentials(creds),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			if taken.Swap(true) {
 				return nil, errors.New("the connection to the driver has ended")
@@ -96,26 +74,22 @@ func newClient(ctx context.Context, d registry.Driver, conn *connection, more ..
 		grpc.WithAuthority(authority(d)),
 		grpc.WithIdleTimeout(0), // gRPC would close an idle connection
 		grpc.WithDisableServiceConfig(),
-		explaining(d.Name),
-		grpc.WithChainUnaryInterceptor(conn.guard.call),
+		grpc.WithChainUnaryInterceptor(intercept, conn.guard.call),
 		grpc.WithStatsHandler(conn.guard),
 		grpc.WithMaxHeaderListSize(maxHeaders),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		// gRPC would raise them to 16 MiB for a driver that seems fast, and keep as much for each call that
 		// the driver answers wrongly. A call that reads a longer message raises its own window.
 		grpc.WithStaticStreamWindowSize(streamWindow),
 		grpc.WithStaticConnWindowSize(connectionWindow),
-	)...)
+	)
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("set up gRPC for %s: %w", d.Endpoint, err)
 	}
 	if err := waitReady(ctx, client); err != nil {
 		client.Close()
-		if !taken.Load() {
-			conn.Close()
-		}
-		return nil, fmt.Errorf("speak gRPC with %s: %w", d.Endpoint, whyNoGRPC(ctx, d, conn, err))
+		conn.Close()
+		return nil, fmt.Errorf("speak gRPC with %s: %w", d.Endpoint, whyNoGRPC(d, conn, err))
 	}
 	return client, nil
 }
@@ -123,14 +97,8 @@ func newClient(ctx context.Context, d registry.Driver, conn *connection, more ..
 // authority returns the :authority of all calls. The path of a socket would be invalid, and
 // some servers insist on a valid :authority.
 func authority(d registry.Driver) string {
-	name := d.TLS.ServerName
-	if name == "" {
-		name = d.Endpoint.Host()
-	}
-	switch {
-	case name == "":
-		return "localhost"
-	case strings.Contains(name, ":"):
+	name := cmp.Or(d.TLS.ServerName, d.Endpoint.Host(), "localhost")
+	if strings.Contains(name, ":") {
 		return "[" + name + "]"
 	}
 	return name

@@ -214,11 +214,12 @@ func TestVolumeOnVeryManyNodesIsListed(t *testing.T) {
 	for i := range nodes {
 		nodes[i] = fmt.Sprint(i)
 	}
-	l := newListing()
+	l := listing{published: Published{}}
 	if _, err := l.take(encoded(t, page("", listed("v", nodes...), listed("v", nodes...)))); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.published.compact()["v"]; len(got.IDs) != len(nodes) || !got.Has("7") {
+	l.compact()
+	if got := l.published["v"]; len(got.IDs) != len(nodes) || !got.Has("7") {
 		t.Errorf("got %d nodes, want %d", len(got.IDs), len(nodes))
 	}
 }
@@ -235,7 +236,7 @@ func FuzzListing(f *testing.F) {
 		f.Add(data, data)
 	}
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		l := newListing()
+		l := listing{published: Published{}, tokens: map[string]bool{}}
 		said := map[[2]string]bool{}
 		for n, data := range [][]byte{first, second, first} {
 			var p csi.ListVolumesResponse
@@ -257,7 +258,8 @@ func FuzzListing(f *testing.F) {
 				break
 			}
 		}
-		for handle, nodes := range l.published.compact() {
+		l.compact()
+		for handle, nodes := range l.published {
 			seen := map[string]bool{}
 			for _, id := range nodes.IDs {
 				if seen[id] || !said[[2]string{handle, id}] || handle == "" {

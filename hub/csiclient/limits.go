@@ -1,12 +1,11 @@
 package csiclient
 
 import (
-	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -25,14 +24,13 @@ const (
 	streamWindow, connectionWindow = 64 << 10, 1 << 20
 )
 
-// The errors with which gRPC reports an answer above a limit. They have no type.
-const (
-	largeMessage = "larger than max"                      // of grpc.MaxCallRecvMsgSize
-	largeHeaders = "peer header list size exceeded limit" // of grpc.WithMaxHeaderListSize
-	headersKept  = "RST_STREAM with error code: INTERNAL" // the server knows the limit and sends no headers
-	headersBreak = "connection error: COMPRESSION_ERROR"  // the server ignores the limit
-	headersFlood = "connection error: PROTOCOL_ERROR"     // the same
-)
+// largeHeaders are parts of the errors with which gRPC reports headers above maxHeaders. They have no type.
+var largeHeaders = []string{
+	"peer header list size exceeded limit",
+	"RST_STREAM with error code: INTERNAL", // the server knows the limit and sends no headers
+	"connection error: COMPRESSION_ERROR",  // the server ignores the limit
+	"connection error: PROTOCOL_ERROR",     // the same
+}
 
 // largeAnswer is the error of a call whose answer is above the limit of the call.
 type largeAnswer struct{ error }
@@ -45,49 +43,26 @@ func (e largeAnswer) Unwrap() error { return e.error }
 func isLargeMessage(err error, limit int) bool {
 	s := status.Convert(err)
 	text := s.Message()
-	return s.Code() == codes.ResourceExhausted && strings.HasPrefix(text, "grpc: ") && strings.Contains(text, largeMessage) &&
+	return s.Code() == codes.ResourceExhausted && strings.HasPrefix(text, "grpc: ") && strings.Contains(text, "larger than max") &&
 		(strings.HasSuffix(text, fmt.Sprintf(" vs. %d)", limit)) || strings.HasSuffix(text, fmt.Sprintf(" max %d", limit)))
 }
 
-// limitOf returns the limit for the answer of a call.
-func limitOf(opts []grpc.CallOption) int {
-	limit := maxAnswer
-	for _, o := range opts {
-		if o, ok := o.(grpc.MaxRecvMsgSizeCallOption); ok {
-			limit = o.MaxRecvMsgSize // the last of several counts
-		}
-	}
-	return limit
-}
-
-// explaining returns the option that says in the error of a call which limit the answer exceeds. The call
-// may have taken effect, as after every error.
-func explaining(driver string) grpc.DialOption {
-	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		return explainLimit(driver, path.Base(method), limitOf(opts), invoke(ctx, method, req, reply, conn, opts...))
-	})
-}
-
-// explainLimit returns the error of a call with a limit for its answer. For an answer above a limit the code is Internal: the driver's
-// own ResourceExhausted means that a node is full.
+// explainLimit returns the error of a call with a limit for its answer. For an answer above the limit the code is Internal: the
+// driver's own ResourceExhausted means that a node is full. The call may have taken effect, as after every error.
 func explainLimit(driver, method string, limit int, err error) error {
 	if err == nil {
 		return nil
 	}
 	text := status.Convert(err).Message()
-	answer, advice := fmt.Sprintf("the answer of driver %s to %s", driver, method), ""
+	answer, advice := fmt.Sprintf("the answer of driver %s to %s", driver, path.Base(method)), ""
 	if limit == maxPage {
 		advice = " (lower drift.pageSize)"
 	}
 	switch {
 	case isLargeMessage(err, limit):
 		return largeAnswer{status.Errorf(codes.Internal, "%s is too large, the driver must answer with less%s: %s", answer, advice, text)}
-	case strings.Contains(text, largeHeaders):
-		return status.Errorf(codes.Internal, "the headers of %s, which hold its error text, have more than %d bytes: %s", answer, maxHeaders, text)
-	case strings.Contains(text, headersKept):
-		return status.Errorf(status.Code(err), "%s is incomplete, perhaps because its error text has more than %d bytes: %s", answer, maxHeaders, text)
-	case strings.Contains(text, headersBreak), strings.Contains(text, headersFlood):
-		return status.Errorf(status.Code(err), "%s broke the connection, perhaps because its error text has more than %d bytes: %s", answer, maxHeaders, text)
+	case slices.ContainsFunc(largeHeaders, func(part string) bool { return strings.Contains(text, part) }):
+		return status.Errorf(status.Code(err), "%s failed, perhaps because its error text has more than %d bytes: %s", answer, maxHeaders, text)
 	}
 	return err
 }

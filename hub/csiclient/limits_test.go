@@ -168,7 +168,7 @@ func TestErrorTextAboveTheLimitIsAnErrorThatSaysSo(t *testing.T) {
 	d := startDriver(t, fakecsi.Knobs{})
 	s := connect(ctx, t, d.endpoint)
 	d.turn(t, fakecsi.Knobs{Fail: []fakecsi.Fault{{Method: fakecsi.ControllerPublishVolume, Code: codes.FailedPrecondition, Message: strings.Repeat("x", maxHeaders)}}})
-	want := fmt.Sprintf("the answer of driver %s to ControllerPublishVolume is incomplete, perhaps because its error text has more than %d bytes", driverName, maxHeaders)
+	want := fmt.Sprintf("the answer of driver %s to ControllerPublishVolume failed, perhaps because its error text has more than %d bytes", driverName, maxHeaders)
 	if _, err := s.ControllerPublishVolume(ctx, publishRequest("v")); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %.300v", err)
 	}

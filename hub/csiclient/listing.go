@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
+	"unique"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -46,13 +47,10 @@ const (
 	pageTimeout = time.Minute
 	// maxListing bounds the memory of one listing, in bytes: about 100,000 volumes with usual handles and node IDs.
 	maxListing = 16 << 20
-	// The memory of a volume, of a node ID or a token, and of a volume on a node, besides texts, in bytes.
-	volumeOverhead, textOverhead, publishedOverhead = 96, 80, 16
-	// fewNodes is the number of node IDs of one volume up to which add drops repeated IDs.
-	// With very many the search would take too long: compact drops those at the end.
-	fewNodes = 64
-	// maxBarren bounds the pages in a row that add nothing.
-	maxBarren = 1000
+	// The memory of a volume, and of a volume on a node, besides texts, in bytes.
+	volumeOverhead, nodeOverhead = 80, 16
+	// maxPages bounds the pages of one listing: a driver may always give another token.
+	maxPages = 10_000
 )
 
 // pageSlots bounds the pages that the drivers of the process send at once: they share its memory.
@@ -61,7 +59,7 @@ var pageSlots = make(chan struct{}, 4)
 // The errors of a listing that would never end, or take too much memory.
 var (
 	errRepeated = errors.New("the driver has answered with a next_token that it gave before, so that its list would never end")
-	errBarren   = fmt.Errorf("the driver has answered with %d pages in a row that bring nothing new, so that its list would never end", maxBarren)
+	errEndless  = fmt.Errorf("the driver has answered with %d pages and another next_token: raise drift.pageSize, or correct the driver if its list never ends", maxPages)
 	errTooMuch  = fmt.Errorf("the driver's list takes more than %d MiB of memory", maxListing>>20)
 )
 
@@ -85,7 +83,7 @@ func (s *Session) ListVolumes(ctx context.Context, pageSize int) (Published, err
 
 // list asks for the pages from the first to the last. After a page that is too large it asks for half as many volumes, once.
 func (s *Session) list(ctx context.Context, pageSize int) (Published, error) {
-	l, halved := newListing(), false
+	l, halved := listing{published: Published{}, tokens: map[string]bool{}}, false
 	for token, page := "", 1; ; page++ {
 		answer, err := s.listPage(ctx, token, pageSize)
 		if _, large := errors.AsType[largeAnswer](err); large && !halved && pageSize > 1 {
@@ -99,7 +97,8 @@ func (s *Session) list(ctx context.Context, pageSize int) (Published, error) {
 			return nil, fmt.Errorf("page %d: %w", page, sanitizeError(err))
 		}
 		if token == "" {
-			return l.published.compact(), nil
+			l.compact()
+			return l.published, nil
 		}
 	}
 }
@@ -113,60 +112,41 @@ func (s *Session) listPage(ctx context.Context, token string, pageSize int) (pag
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
-	if err := s.begin(); err != nil {
-		return nil, err
-	}
-	defer s.end()
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	request := &csi.ListVolumesRequest{MaxEntries: int32(pageSize), StartingToken: token}
 	var answer emptypb.Empty // keeps all fields as they were sent
-	err = s.conn.Invoke(ctx, csi.Controller_ListVolumes_FullMethodName, request, &answer, grpc.MaxCallRecvMsgSize(maxPage))
+	err = s.conn.Invoke(ctx, csi.Controller_ListVolumes_FullMethodName, request, &answer)
 	return answer.ProtoReflect().GetUnknown(), err
 }
 
 // listing joins the pages of one listing.
 type listing struct {
 	published Published
-	nodes     map[string]string // each node ID once
-	tokens    map[string]bool   // of the pages so far
-	size      int               // approximate, in memory, in bytes
-	barren    int               // pages in a row that added nothing
+	tokens    map[string]bool // of the pages so far
+	size      int             // approximate, in memory, in bytes
+	err       error           // why the listing cannot go on
 }
 
-func newListing() *listing {
-	return &listing{published: Published{}, nodes: map[string]string{}, tokens: map[string]bool{}}
-}
-
-// take adds an encoded page, and returns the token of the next page. It returns an error if the pages would never end
-// or take too much memory.
+// take adds an encoded page, and returns the token of the next page. It returns an error if the page is malformed, or
+// if the pages would never end or take too much memory.
 func (l *listing) take(page []byte) (next string, err error) {
-	before := l.size
-	err = eachField(page, func(field protowire.Number, value []byte) error {
+	for field, value := range l.fields(page) {
 		switch field {
 		case entriesField:
-			return l.add(value)
+			l.add(value)
 		case nextTokenField:
 			next = string(value)
 		}
-		return nil
-	})
-	if err != nil {
-		return "", err
 	}
-	if l.barren++; l.size > before {
-		l.barren = 0
-	}
-	l.size += len(next) + textOverhead
+	l.grow(len(next))
 	switch {
-	case l.size > maxListing:
-		return "", errTooMuch
-	case next == "":
-		return "", nil
+	case l.err != nil || next == "":
+		return "", l.err
 	case l.tokens[next]:
 		return "", errRepeated
-	case l.barren >= maxBarren:
-		return "", errBarren
+	case len(l.tokens) >= maxPages:
+		return "", errEndless
 	}
 	l.tokens[next] = true
 	return next, nil
@@ -174,60 +154,43 @@ func (l *listing) take(page []byte) (next string, err error) {
 
 // add adds an encoded entry. Some drivers list a volume again for each of its nodes, or on the next page after a
 // change; some have entries without a volume.
-func (l *listing) add(entry []byte) error {
-	var handle []byte
+func (l *listing) add(entry []byte) {
+	var handle, nodes []byte
 	reported := false
-	err := eachField(entry, func(field protowire.Number, value []byte) error {
-		reported = reported || field == statusField
-		if field != volumeField {
-			return nil
-		}
-		return eachField(value, func(within protowire.Number, value []byte) error {
-			if within == volumeIDField {
-				handle = value
+	for field, value := range l.fields(entry) {
+		switch field {
+		case volumeField:
+			for within, value := range l.fields(value) {
+				if within == volumeIDField {
+					handle = value
+				}
 			}
-			return nil
-		})
-	})
-	if err != nil || len(handle) == 0 {
-		return err
-	}
-	nodes, listed := l.published[string(handle)]
-	if !listed {
-		l.size += len(handle) + volumeOverhead
-	}
-	nodes.Unknown = nodes.Unknown || !reported
-	err = eachField(entry, func(field protowire.Number, value []byte) error {
-		if field != statusField {
-			return nil
+		case statusField:
+			reported, nodes = true, append(nodes, value...)
 		}
-		return eachField(value, func(within protowire.Number, id []byte) error {
-			if within == nodeIDsField {
-				l.addNode(&nodes, id)
-			}
-			return nil
-		})
-	})
-	l.published[string(handle)] = nodes
-	if err == nil && l.size > maxListing {
-		err = errTooMuch
 	}
-	return err
-}
-
-// addNode adds a node of a volume.
-func (l *listing) addNode(nodes *PublishedNodes, id []byte) {
-	node, known := l.nodes[string(id)]
-	if !known {
-		node = string(id)
-		l.nodes[node] = node
-		l.size += len(id) + textOverhead
-	}
-	if len(nodes.IDs) <= fewNodes && nodes.Has(node) {
+	if len(handle) == 0 {
 		return
 	}
-	nodes.IDs = append(nodes.IDs, node)
-	l.size += publishedOverhead
+	volume, listed := l.published[string(handle)]
+	if !listed {
+		l.grow(len(handle) + volumeOverhead)
+	}
+	volume.Unknown = volume.Unknown || !reported
+	for field, id := range l.fields(nodes) {
+		if field == nodeIDsField {
+			volume.IDs = append(volume.IDs, unique.Make(string(id)).Value())
+			l.grow(len(id) + nodeOverhead)
+		}
+	}
+	l.published[string(handle)] = volume
+}
+
+// grow notes that the listing takes so many bytes more.
+func (l *listing) grow(bytes int) {
+	if l.size += bytes; l.size > maxListing && l.err == nil {
+		l.err = errTooMuch
+	}
 }
 
 // Numbers of fields in csi.proto.
@@ -240,37 +203,33 @@ const (
 	nodeIDsField   protowire.Number = 1 // of VolumeStatus
 )
 
-// eachField calls f for each string or message in an encoded message, until f returns an error. value is a part of
+// fields yields each string or message in an encoded message, until the listing has an error. The values are parts of
 // message.
-func eachField(message []byte, f func(field protowire.Number, value []byte) error) error {
-	for len(message) > 0 {
-		field, kind, n := protowire.ConsumeTag(message)
-		length := n
-		if n >= 0 {
-			length = protowire.ConsumeFieldValue(field, kind, message[n:])
-		}
-		if length < 0 {
-			return status.Errorf(codes.Internal, "the driver's answer is malformed: %v", protowire.ParseError(length))
-		}
-		if kind == protowire.BytesType {
-			value, _ := protowire.ConsumeBytes(message[n:])
-			if err := f(field, value); err != nil {
-				return err
+func (l *listing) fields(message []byte) iter.Seq2[protowire.Number, []byte] {
+	return func(yield func(protowire.Number, []byte) bool) {
+		for len(message) > 0 && l.err == nil {
+			field, kind, tag := protowire.ConsumeTag(message)
+			_, _, length := protowire.ConsumeField(message)
+			if length < 0 {
+				l.err = status.Errorf(codes.Internal, "the driver's answer is malformed: %v", protowire.ParseError(length))
+				return
 			}
+			value, _ := protowire.ConsumeBytes(message[tag:length])
+			if kind == protowire.BytesType && !yield(field, value) {
+				return
+			}
+			message = message[length:]
 		}
-		message = message[n+length:]
 	}
-	return nil
 }
 
-// compact drops the repeated node IDs of volumes on many nodes.
-func (p Published) compact() Published {
-	for handle, nodes := range p {
-		if len(nodes.IDs) > fewNodes {
-			slices.Sort(nodes.IDs)
-			nodes.IDs = slices.Clip(slices.Compact(nodes.IDs))
-			p[handle] = nodes
+// compact drops repeated node IDs.
+func (l *listing) compact() {
+	for handle, volume := range l.published {
+		if len(volume.IDs) > 1 {
+			slices.Sort(volume.IDs)
+			volume.IDs = slices.Clip(slices.Compact(volume.IDs))
+			l.published[handle] = volume
 		}
 	}
-	return p
 }

@@ -1,7 +1,6 @@
 package csiclient
 
 import (
-	"context"
 	"crypto/x509"
 	"errors"
 	"time"
@@ -19,72 +18,46 @@ import (
 // change nothing. But if the driver's certificate is not from the new authorities, the
 // Session ends in any case: it would still send secrets to that driver. followFiles returns
 // when the Session is done.
-func (s *Session) followFiles(ctx context.Context, d registry.Driver, used *tlsfiles.Material, poll tlsfiles.Poll) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s.follow(ctx, func() { // a try does not outlive the Session
-		select {
-		case <-s.done:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
+func (s *Session) followFiles(d registry.Driver, used *tlsfiles.Material, poll tlsfiles.Poll) {
 	ticks, stop := poll()
 	defer stop()
-	follower := &rotation{driver: d, used: used, files: tlsfiles.NewFollower(used)}
+	files, next := tlsfiles.NewFollower(used), used
+	var problem loglimit.Problem
 	for {
 		select {
-		case <-s.done:
+		case <-s.ended.Done():
 			return
 		case <-ticks:
 		}
-		if follower.due(ctx) {
+		found, err := files.Look()
+		if found != nil {
+			next = found
+		}
+		if err == nil && next.Same(used) {
+			continue
+		}
+		if err == nil {
+			err = s.try(d, next)
+		}
+		if _, untrusted := errors.AsType[x509.UnknownAuthorityError](err); err == nil || untrusted {
 			s.finish() // before calls are refused, so that their callers see why
 			s.Close()
 			return
 		}
-	}
-}
-
-// rotation decides when a connection has to be replaced because its TLS files have changed.
-// It belongs to one goroutine.
-type rotation struct {
-	driver  registry.Driver
-	used    *tlsfiles.Material // by the connection
-	files   *tlsfiles.Follower
-	next    *tlsfiles.Material // new content to be tried, or nil
-	problem loglimit.Problem   // with the new content
-}
-
-// due reports whether to replace the connection. It reads the files, and tries new content
-// on a connection of its own.
-func (r *rotation) due(ctx context.Context) bool {
-	found, err := r.files.Look()
-	if found != nil {
-		r.next = found
-	}
-	if err == nil && (r.next == nil || r.next.Same(r.used)) {
-		return false
-	}
-	if err == nil {
-		err = r.next.CheckTime(time.Now())
-	}
-	if err == nil {
-		err = r.try(ctx)
-		if _, untrusted := errors.AsType[x509.UnknownAuthorityError](err); err == nil || untrusted {
-			return true
+		if s.ended.Err() == nil && problem.IsDue(err.Error(), time.Now()) {
+			klog.FromContext(s.ended).Info("Cannot use the new TLS files; the connection to the driver keeps the previous ones", "endpoint", d.Endpoint, "err", err)
 		}
 	}
-	if ctx.Err() == nil && r.problem.IsDue(err.Error(), time.Now()) {
-		klog.FromContext(ctx).Info("Cannot use the new TLS files; the connection to the driver keeps the previous ones", "endpoint", r.driver.Endpoint, "err", err)
-	}
-	return false
 }
 
-func (r *rotation) try(ctx context.Context) error {
-	client, err := dialSecured(ctx, r.driver, r.next)
-	if err != nil {
+// try connects to the driver with new TLS material. It does not outlive the Session.
+func (s *Session) try(d registry.Driver, next *tlsfiles.Material) error {
+	if err := next.CheckTime(time.Now()); err != nil {
 		return err
 	}
-	return client.Close()
+	tried, err := dial(s.ended, d, next, nil)
+	if err == nil {
+		tried.Close()
+	}
+	return err
 }

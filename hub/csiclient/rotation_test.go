@@ -18,9 +18,7 @@ import (
 // one is taken.
 type looks chan time.Time
 
-func (l looks) connector() connector {
-	return connector{filePoll: func() (<-chan time.Time, func()) { return l, func() {} }}
-}
+func (l looks) poll() (<-chan time.Time, func()) { return l, func() {} }
 
 // take makes looks until the Session is done or so many were begun.
 func (l looks) take(s *Session, n int) {
@@ -35,7 +33,7 @@ func (l looks) take(s *Session, n int) {
 
 func connectFollowing(ctx context.Context, t *testing.T, l looks, d registry.Driver) *Session {
 	t.Helper()
-	s, err := l.connector().connect(ctx, d)
+	s, err := connectAndFollow(ctx, d, nil, l.poll)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"syscall"
 	"time"
-
-	"google.golang.org/grpc"
 
 	"github.com/csi-attach-hub/csi-attach-hub/internal/tlsfiles"
 	"github.com/csi-attach-hub/csi-attach-hub/registry"
@@ -22,10 +19,13 @@ import (
 // the connection is used nevertheless: some servers wait until the client sends first.
 const firstBytesTimeout = time.Second
 
-// loadMaterial reads the files. It fails if they are not whole, or if our certificate is
-// not valid now.
+// loadMaterial reads the files; it returns nil without TLS. It fails if the files are not whole, or if our
+// certificate is not valid now.
 func loadMaterial(t registry.TLS) (*tlsfiles.Material, error) {
-	material, err := tlsFiles(t).Load()
+	if !t.Enabled() {
+		return nil, nil
+	}
+	material, err := tlsfiles.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile}.Load()
 	if err == nil {
 		err = material.CheckTime(time.Now())
 	}
@@ -35,13 +35,30 @@ func loadMaterial(t registry.TLS) (*tlsfiles.Material, error) {
 	return material, nil
 }
 
-func tlsFiles(t registry.TLS) tlsfiles.Files {
-	return tlsfiles.Files{CA: t.CAFile, Cert: t.CertFile, Key: t.KeyFile}
+// Certificates makes a TLS handshake with the driver's side on a connection of its own, and returns the certificates of both
+// sides. The driver must have TLS. Its errors are those of Connect.
+func Certificates(ctx context.Context, d registry.Driver) (own, server *x509.Certificate, err error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	material, err := loadMaterial(d.TLS)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := connectRaw(ctx, d.Endpoint)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer raw.Close()
+	conn, err := secure(ctx, raw, d.TLS, material)
+	if err != nil {
+		return nil, nil, fmt.Errorf("speak TLS with %s: %w", d.Endpoint, err)
+	}
+	return material.Certificate.Leaf, conn.Conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil // secure has made it
 }
 
 // secure makes a mutual TLS handshake on a connection. Its error says which side has to
 // change what. It leaves the connection open if it fails.
-func secure(ctx context.Context, raw net.Conn, t registry.TLS, m *tlsfiles.Material) (*connection, grpc.DialOption, error) {
+func secure(ctx context.Context, raw net.Conn, t registry.TLS, m *tlsfiles.Material) (*connection, error) {
 	conn := tls.Client(raw, &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		RootCAs:    m.Authorities,
@@ -52,19 +69,17 @@ func secure(ctx context.Context, raw net.Conn, t registry.TLS, m *tlsfiles.Mater
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &m.Certificate, nil },
 	})
 	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, nil, whyNoTLS(err, t)
+		return nil, whyNoTLS(err, t)
 	}
-	state := conn.ConnectionState()
-	if state.NegotiatedProtocol != "h2" {
-		return nil, nil, errors.New("the server there does not speak HTTP/2 over TLS (ALPN h2), so that it is no gRPC server")
+	if conn.ConnectionState().NegotiatedProtocol != "h2" {
+		return nil, errors.New("the server there does not speak HTTP/2 over TLS (ALPN h2), so that it is no gRPC server")
 	}
 	c := newConnection(conn)
-	if err := c.peek(ctx, firstBytesTimeout); hungUp(err) {
-		return nil, nil, fmt.Errorf("the server there took the TLS handshake and hung up then: if it is a proxy, it may be full or not reach the driver, its log says so: %w", err)
-	} else if err != nil {
-		return nil, nil, whyNoTLS(err, t)
+	err := c.peek(firstBytesTimeout)
+	if hungUp(err) {
+		return nil, fmt.Errorf("the server there took the TLS handshake and hung up then: if it is a proxy, it may be full or not reach the driver, its log says so: %w", err)
 	}
-	return c, grpc.WithTransportCredentials(handshaken{state}), nil
+	return c, whyNoTLS(err, t)
 }
 
 // whyNoTLS adds the necessary change to an error of the handshake, or of the first read after
@@ -88,12 +103,10 @@ func whyNoTLS(err error, t registry.TLS) error {
 // whyUntrusted names what is wrong with the certificate of the server.
 func whyUntrusted(err *tls.CertificateVerificationError, t registry.TLS) string {
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		leaf := err.UnverifiedCertificates[0]
-		return fmt.Sprintf("the certificate of the server is for %s and not for serverName %q: correct one of them", names(leaf), t.ServerName)
+		return fmt.Sprintf("the certificate of the server is not for serverName %q: correct one of them", t.ServerName)
 	}
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
-		from, to := invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339)
-		return fmt.Sprintf("the certificate of the server has expired or does not hold yet (it holds from %s to %s): renew it", from, to)
+		return "the certificate of the server has expired, or is not valid yet: renew it"
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		leaf := err.UnverifiedCertificates[0]
@@ -101,18 +114,6 @@ func whyUntrusted(err *tls.CertificateVerificationError, t registry.TLS) string 
 			leaf.Issuer.String(), t.CAFile)
 	}
 	return "the certificate of the server cannot be trusted"
-}
-
-// names returns the names that a certificate is for.
-func names(c *x509.Certificate) string {
-	all := c.DNSNames
-	for _, ip := range c.IPAddresses {
-		all = append(all, ip.String())
-	}
-	if len(all) == 0 {
-		return "no name at all"
-	}
-	return strings.Join(all, ", ")
 }
 
 // remoteAlert returns the text of a TLS alert that the server sent.
@@ -142,34 +143,15 @@ func whyRefused(alert string, t registry.TLS) string {
 }
 
 // whyNoGRPC explains why gRPC did not become ready on a connection.
-func whyNoGRPC(ctx context.Context, d registry.Driver, conn *connection, err error) error {
-	first := conn.failure()
-	if !errors.Is(err, errNoGRPC) || first == nil {
+func whyNoGRPC(d registry.Driver, conn *connection, err error) error {
+	first := conn.first.Load()
+	switch {
+	case !errors.Is(err, errNoGRPC) || first == nil:
 		return err
-	}
-	if d.TLS.Enabled() {
-		return fmt.Errorf("%w: %w", err, whyNoTLS(first, d.TLS))
-	}
-	if hungUp(first) && d.Endpoint.Network() == "tcp" && speaksTLS(ctx, d.Endpoint) {
-		return fmt.Errorf("%w: it speaks TLS and hangs up on plain text: give the driver tls", err)
+	case d.TLS.Enabled():
+		return fmt.Errorf("%w: %w", err, whyNoTLS(*first, d.TLS))
+	case hungUp(*first) && d.Endpoint.Network() == "tcp":
+		return fmt.Errorf("%w: it hangs up on plain text; if it speaks TLS, give the driver tls", err)
 	}
 	return err
-}
-
-// speaksTLS tries TLS on a connection of its own, and reports whether the server answers. The
-// handshake cannot succeed: no authority is trusted.
-func speaksTLS(ctx context.Context, endpoint registry.Endpoint) bool {
-	raw, err := connectRaw(ctx, endpoint)
-	if err != nil {
-		return false
-	}
-	defer raw.Close()
-	err = tls.Client(raw, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool(), ServerName: endpoint.Host()}).HandshakeContext(ctx)
-	_, answered := errors.AsType[*tls.CertificateVerificationError](err)
-	_, alerted := remoteAlert(err)
-	return answered || alerted
-}
-
-func isReset(err error) bool {
-	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

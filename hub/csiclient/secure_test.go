@@ -129,14 +129,14 @@ func TestRefusedTLSSaysWhichSideHasToChangeWhat(t *testing.T) {
 			config.Certificates = []tls.Certificate{p.driverCA.Issue(certtest.Request{Names: []string{"other.svc", "10.1.2.3"}}).TLS()}
 			return config
 		}, func(*parties) []string {
-			return []string{`is for other.svc, 10.1.2.3 and not for serverName "driver.storage.svc"`}
+			return []string{`not for serverName "driver.storage.svc"`, "valid for other.svc"}
 		}},
 		{"the driver's certificate has expired", func(t *testing.T, p *parties) *tls.Config {
 			config := p.serverTLS()
 			config.Certificates = []tls.Certificate{p.driverCA.Issue(certtest.Request{Names: []string{serverName}, To: past}).TLS()}
 			return config
 		}, func(*parties) []string {
-			return []string{"the certificate of the server has expired", past.UTC().Format("2006-01-02T15:04:")}
+			return []string{"the certificate of the server has expired", "is after " + past.UTC().Format("2006-01-02T15:04:")}
 		}},
 		{"our certificate has expired", func(t *testing.T, p *parties) *tls.Config {
 			p.write(t, p.driverCA, p.hubCA.Issue(certtest.Request{To: past}))
@@ -261,7 +261,7 @@ func listenTLS(t *testing.T, config *tls.Config, serve func(*tls.Conn)) registry
 func TestPlainTextToAServerWithTLSSaysSo(t *testing.T) {
 	d := startTCPDriver(t, newParties(t).serverTLS())
 	_, err := Connect(testContext(t), at(d.endpoint), nil)
-	if err == nil || !strings.Contains(err.Error(), "it speaks TLS and hangs up on plain text: give the driver tls") {
+	if err == nil || !strings.Contains(err.Error(), "hangs up on plain text; if it speaks TLS, give the driver tls") {
 		t.Errorf("got %v", err)
 	}
 	assertNoCall(t, d)

@@ -3,6 +3,7 @@ package csiclient
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/kubernetes-csi/csi-lib-utils/rpc"
@@ -18,18 +19,25 @@ import (
 // Session is one connection to one process of a CSI driver whose identity was
 // verified. It is safe for concurrent use.
 type Session struct {
-	conn *grpc.ClientConn
-	info Info
-	done chan struct{} // see Done
-	once sync.Once     // closes done
+	conn   *grpc.ClientConn
+	driver string   // as it is configured
+	count  CallFunc // may be nil
+	info   Info
+	ended  context.Context // see Done
+	finish context.CancelFunc
 
 	mu      sync.Mutex
 	calls   int  // in flight; guarded by mu
 	closing bool // no further call may begin; guarded by mu
 }
 
-func newSession(conn *grpc.ClientConn, info Info) *Session {
-	return &Session{conn: conn, info: info, done: make(chan struct{})}
+// CallFunc takes a call that has ended: its full gRPC path, the code of the answer and
+// the length of the call. It must be safe for concurrent use and must not block.
+type CallFunc func(method string, code codes.Code, took time.Duration)
+
+func newSession(ctx context.Context, driver string, count CallFunc) *Session {
+	ended, finish := context.WithCancel(ctx)
+	return &Session{driver: driver, count: count, ended: ended, finish: finish}
 }
 
 // Info is what a driver reported about itself when it was connected to.
@@ -88,35 +96,23 @@ func (s *Session) Info() Info { return s.info }
 // Done returns a channel that is closed when the connection has ended, or has to be replaced
 // because the TLS files have changed or the driver has sent a GOAWAY. Then no further call
 // begins, and calls in flight go on until they have ended.
-func (s *Session) Done() <-chan struct{} { return s.done }
+func (s *Session) Done() <-chan struct{} { return s.ended.Done() }
 
 // ControllerPublishVolume makes that call once. The error is a gRPC status with the driver's
 // message unchanged: it may have any length and repeat secrets of the request. If the Session
 // has ended, the code is Unavailable and nothing was sent.
 func (s *Session) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	if err := s.begin(); err != nil {
-		return nil, err
-	}
-	defer s.end()
 	return csi.NewControllerClient(s.conn).ControllerPublishVolume(ctx, req)
 }
 
 // ControllerUnpublishVolume makes that call once, with errors as in ControllerPublishVolume.
 func (s *Session) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
-	if err := s.begin(); err != nil {
-		return nil, err
-	}
-	defer s.end()
 	return csi.NewControllerClient(s.conn).ControllerUnpublishVolume(ctx, req)
 }
 
 // Probe asks the driver whether it is ready. The error is nil, ErrNotReady or a gRPC
 // status as in ControllerPublishVolume, with a sanitized message.
 func (s *Session) Probe(ctx context.Context) error {
-	if err := s.begin(); err != nil {
-		return err
-	}
-	defer s.end()
 	ready, err := rpc.Probe(ctx, s.conn)
 	if err != nil {
 		return sanitizeError(err)
@@ -160,21 +156,36 @@ func (s *Session) end() {
 	}
 }
 
+// intercept is the grpc.UnaryClientInterceptor of all calls. It limits the answer, and counts the call.
+func (s *Session) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	defer s.end()
+	limit := maxAnswer
+	if method == csi.Controller_ListVolumes_FullMethodName {
+		limit = maxPage
+	}
+	begin := time.Now()
+	err := explainLimit(s.driver, method, limit, invoke(ctx, method, req, reply, conn, append(opts, grpc.MaxCallRecvMsgSize(limit))...))
+	if s.count != nil {
+		s.count(method, status.Code(err), time.Since(begin))
+	}
+	return err
+}
+
 // follow calls f in a goroutine of its own. A panic in it ends the Session: its owner connects again.
-func (s *Session) follow(ctx context.Context, f func()) {
+func (s *Session) follow(f func()) {
 	go panics.Contain(func(err error) {
-		klog.FromContext(ctx).Error(err, "Failed to follow the connection to the driver, ending it")
+		klog.FromContext(s.ended).Error(err, "Failed to follow the connection to the driver, ending it")
 		s.finish()
 		s.Close()
 	}, f)
 }
 
-// followState closes done when the connection has ended, or the driver has asked for no
+// followState finishes the Session when the connection has ended, or the driver has asked for no
 // further calls (GOAWAY). It blocks until then.
-func (s *Session) followState(ctx context.Context) {
-	s.conn.WaitForStateChange(ctx, connectivity.Ready)
+func (s *Session) followState() {
+	s.conn.WaitForStateChange(s.ended, connectivity.Ready)
 	s.finish()
 }
-
-// finish closes done.
-func (s *Session) finish() { s.once.Do(func() { close(s.done) }) }

@@ -26,8 +26,8 @@
 // backs off after an answer of the driver, or has had a try since the publish became due.
 //
 // Lanes. Attaches and detaches each have half of the workers, so that a burst of the one does not
-// stop the other; idle workers are lent to short calls, and repairs have a quarter at most (lanes.go). A node has at most maxPerNode
-// calls in flight (nodes.go).
+// stop the other; idle workers are lent to short calls, and repairs have a quarter at most (lanes.go). A node has
+// at most maxPerNode calls in flight (nodes.go).
 //
 // Suspects. An entry during whose calls the connection ended more than three times in a row, by itself or because the driver
 // answered nothing, may be what ends or blocks the driver's process. A new connection, Probe or term does not end its backoff,
