@@ -30,7 +30,7 @@ import (
 const hubName = "csi-attach-hub"
 
 func newHubCommand() *cobra.Command {
-	c := newCommand(hubName, "Attach and detach the volumes of many CSI drivers", nil)
+	c := withoutArgs(hubName, "Attach and detach the volumes of many CSI drivers", nil)
 	c.Version = version
 	c.SetVersionTemplate(versionLine())
 	flags := newHubFlags(c.Flags())

@@ -63,13 +63,20 @@ func subcommands() []*cobra.Command {
 	}
 }
 
-// newCommand returns a command without arguments that prints no errors: run prints them.
+// newCommand returns a command that prints no errors: run prints them.
 func newCommand(use, short string, do func(*cobra.Command, []string) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: do, SilenceUsage: true, SilenceErrors: true}
+	return &cobra.Command{Use: use, Short: short, RunE: do, SilenceUsage: true, SilenceErrors: true}
+}
+
+// withoutArgs is newCommand for a command that takes no arguments.
+func withoutArgs(use, short string, do func(*cobra.Command, []string) error) *cobra.Command {
+	c := newCommand(use, short, do)
+	c.Args = cobra.NoArgs
+	return c
 }
 
 func newVersionCommand() *cobra.Command {
-	return newCommand("version", "Print the version of this build", func(c *cobra.Command, _ []string) error {
+	return withoutArgs("version", "Print the version of this build", func(c *cobra.Command, _ []string) error {
 		_, err := fmt.Fprint(c.OutOrStdout(), versionLine())
 		return err
 	})
@@ -80,7 +87,7 @@ func versionLine() string {
 }
 
 func newSchemaCommand() *cobra.Command {
-	return newCommand("schema", "Print the JSON Schema of drivers.yaml, for editors", func(c *cobra.Command, _ []string) error {
+	return withoutArgs("schema", "Print the JSON Schema of drivers.yaml, for editors", func(c *cobra.Command, _ []string) error {
 		_, err := c.OutOrStdout().Write(registry.Schema())
 		return err
 	})
